@@ -1,5 +1,5 @@
-//! All fuzz targets in one program: `faircast-fuzz TARGET`, which `cargo xtask fuzz` builds and runs
-//! under AFL++. What a target does stands beside the tests of its crate, which replay its corpus.
+//! All fuzz targets in one program: `faircast-fuzz TARGET`, which `cargo xtask fuzz` builds and
+//! runs under AFL++. The tests of each crate contain its targets and replay their corpus.
 
 #[path = "../../crates/sim/tests/fuzz/background.rs"]
 mod background;
@@ -25,7 +25,7 @@ mod sealed;
 #[path = "../../crates/sim/tests/fuzz/texts.rs"]
 mod texts;
 
-/// Each with what it takes.
+/// Fuzz targets by name.
 const TARGETS: &[(&str, fn(&[u8]))] = &[
     ("pgm_packet", |data| {
         let _ = packet::packet(data);

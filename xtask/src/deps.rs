@@ -1,11 +1,10 @@
-//! The direction of dependencies between our crates, as ARCHITECTURE.md draws it.
+//! Allowed dependencies between our crates, as in ARCHITECTURE.md.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::workspace::Crate;
 
-/// What each crate may use; what that may use is allowed with it. A crate that is not here is
-/// refused, so that a new one is a decision.
+/// Allowed direct and indirect dependencies. A crate without an entry is rejected.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("link", &["base"]),
@@ -30,13 +29,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// Crates that reach nothing outside: `no_std`, and built for a platform that has no system.
+/// Crates without access to the outside: `no_std`, and built for a platform without a system.
 pub(crate) const PURE: &[&str] = &["base", "link", "relay-sdk", "proto", "overlay"];
 
-/// Crates that are built for that platform too: pure by lints, with the standard library.
+/// Crates built for that platform: the pure ones, and `sim`, which is pure by lints.
 pub(crate) const PORTABLE: &[&str] = &["base", "link", "relay-sdk", "proto", "overlay", "sim"];
 
-/// Checks all crates. Returns what was seen, in words.
 pub(crate) fn check(crates: &[Crate]) -> Result<String, String> {
     let table: BTreeMap<&str, &[&str]> = MAY_USE.iter().copied().collect();
     let mut wrong = Vec::new();
@@ -62,7 +60,6 @@ pub(crate) fn check(crates: &[Crate]) -> Result<String, String> {
     }
 }
 
-/// Everything that the crate may use, directly or through others.
 fn closure<'t>(name: &str, table: &BTreeMap<&'t str, &'t [&'t str]>) -> BTreeSet<&'t str> {
     let mut all = BTreeSet::new();
     let mut open: Vec<&str> = table.get(name).copied().unwrap_or_default().to_vec();

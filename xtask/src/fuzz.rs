@@ -9,18 +9,15 @@ use std::time::{Duration, Instant};
 
 use crate::shell;
 
-/// What is fuzzed, and for how long.
 pub(crate) struct Options {
     target: String,
     minutes: u64,
 }
 
-/// Usage, for who gave wrong arguments.
 pub(crate) const USAGE: &str =
     "fuzz needs a target (a folder of fuzz/corpus), and takes --minutes N";
 
 impl Options {
-    /// Reads the arguments behind `fuzz`.
     pub(crate) fn parse(words: &[&str]) -> Option<Self> {
         let (target, minutes) = match words {
             [target] => (target, 60),
@@ -37,9 +34,7 @@ fn corpus(target: &str) -> PathBuf {
     shell::root().join("fuzz/corpus").join(target)
 }
 
-/// Builds the targets with AFL++'s instrumentation, fuzzes one, says what came of it, and replaces
-/// its corpus by the smallest one that covers as much, and adds the run to `fuzz/RECORD.md`. Fails
-/// where something crashed or hung.
+/// Fuzzes a target, minimises the corpus and records the run. Fails after a crash or a hang.
 pub(crate) fn fuzz(options: &Options) -> ExitCode {
     match run(options) {
         Ok(0) => ExitCode::SUCCESS,
@@ -69,7 +64,6 @@ fn run(options: &Options) -> Result<usize, String> {
     let (corpus, program, out) = (corpus(&options.target), path(&program), path(&out));
     let seconds = (options.minutes * 60).to_string();
     fs::create_dir_all(&out).map_err(|error| format!("{out}: {error}"))?;
-    // What an earlier run has found is taken up again.
     let input = if Path::new(&out).join("default/queue").is_dir() { "-" } else { &path(&corpus) };
     let timeout_ms = TIMEOUT.as_millis().to_string();
     let arguments = ["afl", "fuzz", "-V", &seconds, "-t", &timeout_ms, "-i", input, "-o", &out];
@@ -103,8 +97,7 @@ fn run(options: &Options) -> Result<usize, String> {
     Ok(findings)
 }
 
-/// Whether an input that AFL++ kept makes a target crash or hang when it is run again: on a busy machine,
-/// or where somebody has stopped it for a while, a program may take long for nothing that is its fault.
+/// True if a kept input crashes or hangs again: on a busy machine a sound program may be slow.
 fn fails(program: &Path, target: &str, input: &Path) -> Result<bool, String> {
     let wrong = |error: std::io::Error| format!("{}: {error}", input.display());
     let stdin = fs::File::open(input).map_err(wrong)?;
@@ -122,7 +115,6 @@ fn fails(program: &Path, target: &str, input: &Path) -> Result<bool, String> {
     Ok(true)
 }
 
-/// Prints what AFL++ counted.
 fn tell(found: &Path) -> Result<(), String> {
     let stats = found.join("fuzzer_stats");
     let text = fs::read_to_string(&stats).map_err(|e| format!("{}: {e}", stats.display()))?;
@@ -136,8 +128,6 @@ fn tell(found: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Puts the smallest corpus in the place of the old one. Large inputs say little that small ones do
-/// not, and the repository keeps all of them.
 fn replace(corpus: &Path, smallest: &Path) -> Result<(), String> {
     let wrong = |error: std::io::Error| format!("{}: {error}", corpus.display());
     let mut new: Vec<(u64, PathBuf)> = Vec::new();
@@ -145,7 +135,7 @@ fn replace(corpus: &Path, smallest: &Path) -> Result<(), String> {
         new.push((fs::metadata(&path).map_err(wrong)?.len(), path));
     }
     new.sort();
-    // Examples that people wrote have names; those of the fuzzer have numbers.
+    // Handwritten examples have names, found inputs have numbers.
     for path in files(corpus)? {
         if is_found(&path) {
             fs::remove_file(&path).map_err(wrong)?;
@@ -182,14 +172,12 @@ fn path(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// The target that has a compiler of WebAssembly in it, and the feature of the package that brings it.
+/// Target that contains a WebAssembly compiler, and the package feature that enables it.
 const PROGRAMS: &str = "programs";
-/// An input for which a target takes longer hangs.
+/// Run time of an input from which it counts as a hang.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The most files of a corpus that the repository keeps of what was found, and their bytes.
 const FILES_MAX: usize = 200;
 const BYTES_MAX: u64 = 100_000;
-/// What is printed of AFL++'s statistics.
 const SHOWN: &[&str] = &[
     "run_time",
     "execs_done",

@@ -13,7 +13,6 @@ mod workspace;
 
 use std::process::ExitCode;
 
-/// What one can ask for, with one line of help each.
 pub(crate) const COMMANDS: &[(&str, &str)] = &[
     ("test", "install what is missing, then run every check and all tests"),
     ("tidy", "check what no compiler checks: file lengths, sources, headings, scenario titles"),

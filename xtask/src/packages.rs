@@ -1,26 +1,22 @@
-//! Packages that the checks need beside cargo, and installing them.
+//! Packages that the checks need in addition to cargo, and their installation.
 
 use std::path::Path;
 
 use crate::shell::{exists, run};
 
-/// A program or library that a check needs, and the Debian package that has it.
 struct Need {
-    /// Any of these will do: programs by name, files by their path.
+    /// Alternatives: programs by name, files by path.
     any: &'static [&'static str],
     package: &'static str,
     why: &'static str,
     by: By,
 }
 
-/// Which checks need it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     All,
-    /// The tests that look at pages in a browser.
     Browser,
-    /// The tests with other implementations in network namespaces. They need root too, so that
-    /// without it nothing is missing: they pass over.
+    /// Tests with other implementations in network namespaces: skipped without root.
     Network,
 }
 
@@ -58,13 +54,11 @@ const NEEDS: &[Need] = &[
     Need { any: &["/usr/include/zmq.h"], package: "libzmq3-dev", why: OTHERS, by: By::Network },
 ];
 
-/// Components of the toolchain that the checks call.
 const COMPONENTS: &[(&str, &str)] = &[("cargo-fmt", "rustfmt"), ("cargo-clippy", "clippy")];
 
-/// For what the pure crates are built too, and programs of sessions alone.
+/// Second target of the pure crates, and only target of session programs.
 pub(crate) const PROGRAMS_TARGET: &str = "wasm32-unknown-unknown";
 
-/// Installs what is missing. Returns what was done, in words.
 pub(crate) fn install(with_browser: bool) -> Result<String, String> {
     let mut done = components()?;
     let missing = missing(with_browser);
@@ -99,7 +93,6 @@ pub(crate) fn install(with_browser: bool) -> Result<String, String> {
     Ok(done.join("; "))
 }
 
-/// Whether tests can make networks and have all that they need for that; the error says why not.
 pub(crate) fn network() -> Result<(), String> {
     if !is_root() {
         return Err("network namespaces need root".to_string());
@@ -127,7 +120,6 @@ impl Need {
     }
 }
 
-/// What is needed and cannot be found.
 fn missing(with_browser: bool) -> Vec<&'static Need> {
     let wanted = |need: &&Need| match need.by {
         By::All => true,
@@ -149,7 +141,6 @@ fn components() -> Result<Vec<String>, String> {
         run("rustup", &["component", "add", component], &[])?;
         done.push(format!("added {component}"));
     }
-    // Programs of sessions are built for it by the tests.
     if !crate::steps::has_target(PROGRAMS_TARGET) {
         if !exists("rustup") {
             return Err(format!("missing: the standard library of Rust for {PROGRAMS_TARGET}"));

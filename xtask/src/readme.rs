@@ -30,7 +30,6 @@ pub(crate) fn run(built: &Path) -> Result<String, String> {
     Ok(format!("{count} commands ran"))
 }
 
-/// The commands of the page's shell blocks, lines ending in `\` joined.
 fn commands(page: &str) -> Vec<String> {
     let mut commands = Vec::new();
     let mut running = false;
@@ -63,7 +62,6 @@ fn commands(page: &str) -> Vec<String> {
     commands
 }
 
-/// What stands for the program where it is not installed: README.md says so.
 const CARGO_RUN: &str = "cargo run --release -- ";
 
 #[cfg(test)]

@@ -1,16 +1,14 @@
-//! Running other programs.
+//! Execution of other programs.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
-/// Runs a program at the root of the repository with its output passed through.
 pub(crate) fn run(program: &str, arguments: &[&str], env: &[(&str, &str)]) -> Result<(), String> {
     pass_through(&mut command(program, arguments, env), program, arguments)
 }
 
-/// Runs a program in a folder, with its output passed through.
 pub(crate) fn run_in(
     folder: &Path,
     program: &str,
@@ -25,8 +23,6 @@ fn pass_through(command: &mut Command, program: &str, arguments: &[&str]) -> Res
     ended(status.success(), program, arguments, &status.to_string())
 }
 
-/// Runs a program with its output passed through, and returns the last lines of it besides.
-/// The second value says how the program ended.
 pub(crate) fn run_and_remember(
     program: &str,
     arguments: &[&str],
@@ -53,7 +49,6 @@ pub(crate) fn run_and_remember(
     (kept.into_inner().unwrap_or_default(), ended)
 }
 
-/// What a program prints to its standard output.
 pub(crate) fn output(program: &str, arguments: &[&str]) -> Result<String, String> {
     let output = command(program, arguments, &[])
         .output()
@@ -62,13 +57,11 @@ pub(crate) fn output(program: &str, arguments: &[&str]) -> Result<String, String
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Whether a program of this name can be found.
 pub(crate) fn exists(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// The root of the repository.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies below the root")
 }
@@ -97,7 +90,7 @@ fn pass_on(
     let mut reader = BufReader::new(from);
     let mut line = Vec::new();
     while reader.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
-        // A closed pipe on our side must not stop the program that we watch.
+        // A closed pipe on our side must not stop the program.
         let _ = to.write_all(&line).and_then(|()| to.flush());
         let text = String::from_utf8_lossy(&line);
         if keep(text.trim_end())

@@ -1,4 +1,4 @@
-//! The checks in their order, each with its name, its time and its result.
+//! Checks in their order, each with its name, its time and its result.
 
 use std::process::ExitCode;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -7,14 +7,12 @@ use std::time::Instant;
 use crate::workspace::{self, Crate};
 use crate::{deps, guide, packages, readme, shell, tidy};
 
-/// How `test` runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
     keep_going: bool,
     without_browser: bool,
 }
 
-/// The options of `test`, for the help.
 pub(crate) const OPTIONS: &[(&str, &str)] = &[
     ("--keep-going", "run the other checks after one has failed"),
     (
@@ -37,13 +35,11 @@ impl Options {
     }
 }
 
-/// What a check says of itself: what it saw, or why it was passed over.
 enum Said {
     Done(String),
     PassedOver(String),
 }
 
-/// A check that has run.
 struct StepResult {
     name: &'static str,
     seconds: f64,
@@ -61,7 +57,6 @@ impl StepResult {
     }
 }
 
-/// Runs every check and all tests.
 pub(crate) fn test(options: Options) -> ExitCode {
     let mut run = Run { options, results: Vec::new(), crates: Vec::new(), tests: Vec::new() };
     run.all();
@@ -89,17 +84,14 @@ pub(crate) fn test(options: Options) -> ExitCode {
     }
 }
 
-/// Runs the check `tidy` alone.
 pub(crate) fn only_tidy() -> ExitCode {
     alone("tidy", workspace::crates().and_then(|crates| tidy::check(&crates)))
 }
 
-/// Renews the record of prose.
 pub(crate) fn only_prose() -> ExitCode {
     alone("prose", tidy::prose::renew())
 }
 
-/// Runs the check `guide` alone.
 pub(crate) fn only_guide() -> ExitCode {
     alone("guide", workspace::target_directory().and_then(|target| guide::check(&target, true)))
 }
@@ -121,12 +113,11 @@ struct Run {
     options: Options,
     results: Vec<StepResult>,
     crates: Vec<Crate>,
-    /// The results of the test programs, as cargo printed them.
     tests: Vec<String>,
 }
 
 impl Run {
-    /// Quick checks first; the tests last, so that the end of the output is theirs.
+    /// Runs quick checks first, and tests last, so that the output ends with test results.
     fn all(&mut self) {
         let browser = !self.options.without_browser;
         let ran = self.step("packages", |_| packages::install(browser).map(Said::Done))
@@ -134,7 +125,7 @@ impl Run {
                 cargo(&["fmt", "--all", "--check"], &[], "all code is formatted")
             })
             && self.step("crates", |run| {
-                // Writes the lock file where it lacks a crate, so that all later calls agree.
+                // Completes the lock file, so that all later calls agree.
                 shell::output("cargo", &["metadata", "--format-version", "1"])?;
                 run.crates = workspace::crates()?;
                 deps::check(&run.crates).map(Said::Done)
@@ -161,7 +152,6 @@ impl Run {
         debug_assert!(ran || !self.results.is_empty());
     }
 
-    /// Runs one check. Returns whether to go on.
     fn step(
         &mut self,
         name: &'static str,
@@ -180,13 +170,12 @@ impl Run {
         go_on
     }
 
-    /// Follows the guide while the tests run: most of them wait for networks, and leave the
-    /// processors to its compiler.
+    /// Runs the guide during the tests, most of which wait and leave the processors idle.
     fn tests_and_guide(&mut self) -> bool {
         let begun = Begun::default();
         std::thread::scope(|scope| {
             let guide = scope.spawn(|| {
-                // Cargo locks the folder of all builds until the tests begin.
+                // Cargo locks the build folder until the tests start.
                 begun.wait();
                 let start = Instant::now();
                 let said = workspace::target_directory()
@@ -207,7 +196,7 @@ impl Run {
         })
     }
 
-    /// Runs the tests of networks beside all others: the first wait, the others compute.
+    /// Runs the network tests in parallel with all others: the first wait, the others compute.
     fn tests(&mut self, begun: &Begun) -> Result<Said, String> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = threads.max(TEST_THREADS_MIN).to_string();
@@ -215,7 +204,7 @@ impl Run {
         if !self.options.without_browser {
             env.push(("FAIRCAST_REQUIRE_BROWSER", "1"));
         }
-        // Tests pass over what cannot be here; where it can be, they must not.
+        // Tests skip what this machine does not support; supported tests must not be skipped.
         let network = packages::network();
         match &network {
             Ok(()) => env.push(("FAIRCAST_REQUIRE_INTEROP", "1")),
@@ -258,7 +247,6 @@ impl Run {
         }
     }
 
-    /// Runs `cargo test` on a part of the workspace. Returns the lines of its results.
     fn cargo_test(
         &self,
         part: &[String],
@@ -283,8 +271,7 @@ impl Run {
     }
 }
 
-/// The arguments of `cargo test` for the tests of networks, and for all others but those of
-/// the documents. Both name targets and not crates: features of a part would differ.
+/// Returns arguments by targets, not crates: the features of a part would differ.
 fn test_arguments(crates: &[Crate]) -> (Vec<String>, Vec<String>) {
     let named = |networks: bool| {
         crates
@@ -297,7 +284,6 @@ fn test_arguments(crates: &[Crate]) -> (Vec<String>, Vec<String>) {
     (named(true).collect(), computing.collect())
 }
 
-/// Becomes true once, for a thread that waits.
 #[derive(Default)]
 struct Begun(Mutex<bool>, Condvar);
 
@@ -313,7 +299,6 @@ impl Begun {
     }
 }
 
-/// The number of tests that a line such as `test result: ok. 12 passed; 0 failed` reports.
 fn passed(line: &str) -> Option<u64> {
     let rest = line.strip_prefix("test result:")?;
     rest.split_once(" passed")?.0.rsplit(' ').next()?.parse().ok()
@@ -323,13 +308,11 @@ fn cargo(arguments: &[&str], env: &[(&str, &str)], words: &str) -> Result<Said, 
     shell::run("cargo", arguments, env).map(|()| Said::Done(words.to_string()))
 }
 
-/// Whether the toolchain has the standard library for this platform.
 pub(crate) fn has_target(target: &str) -> bool {
     let libraries = shell::output("rustc", &["--print", "target-libdir", "--target", target]);
     libraries.is_ok_and(|folder| std::path::Path::new(folder.trim()).is_dir())
 }
 
-/// Checks the pure crates for a platform without files, clocks, threads or sockets.
 fn wasm32(crates: &[Crate]) -> Result<Said, String> {
     let target = packages::PROGRAMS_TARGET;
     let portable = crates.iter().filter(|found| deps::PORTABLE.contains(&found.name.as_str()));
@@ -341,7 +324,6 @@ fn wasm32(crates: &[Crate]) -> Result<Said, String> {
     cargo(&arguments, &[], &format!("{} crates checked", packages.len()))
 }
 
-/// Runs the tests of the comparisons with other programs, which are scripts.
 fn comparisons() -> Result<Said, String> {
     if shell::output("python3", &["-c", "import tomllib"]).is_err() {
         return Ok(Said::PassedOver("there is no python3 of version 3.11 or later".to_string()));
@@ -358,13 +340,11 @@ fn licences() -> Result<Said, String> {
     cargo(&["deny", "check", "licenses", "bans", "sources"], &[], "all allowed by deny.toml")
 }
 
-/// Crates whose integration tests wait for sockets, programs and browsers.
 const TESTS_ON_NETWORKS: &[&str] = &["cli", "experiment", "faircast", "lab", "net", "node"];
 
-/// Tests that run at one time: those of programs and networks wait, most of the time, for each other.
+/// Fewest concurrent tests: network tests mostly wait.
 const TEST_THREADS_MIN: usize = 8;
 
-/// Lines of the results of tests that are shown again at the end.
 const TEST_LINES_SHOWN_MAX: usize = 60;
 
 #[cfg(test)]
@@ -388,7 +368,7 @@ mod tests {
         };
         let (waiting, computing) = (names(&waiting), names(&computing));
         assert!(waiting.contains("live") && computing.contains("contract"));
-        // Cargo runs every test of a name: one name in both parts would run twice.
+        // Cargo runs every test of a name: a name in both parts would run twice.
         assert_eq!(waiting.intersection(&computing).count(), 0);
         let all: usize = crates.iter().map(|found| found.tests.len()).sum();
         assert!(waiting.len() + computing.len() <= all);

@@ -1,4 +1,4 @@
-//! The crates of the workspace, as cargo knows them.
+//! Crates of the workspace, according to cargo.
 
 use std::path::{Path, PathBuf};
 
@@ -6,22 +6,17 @@ use serde_json::Value;
 
 use crate::shell;
 
-/// A crate of the workspace.
 #[derive(Clone, Debug)]
 pub(crate) struct Crate {
-    /// The name of its folder, by which the documents speak of it.
+    /// Name of the crate's folder, used in documents.
     pub(crate) name: String,
-    /// The name by which cargo knows it.
     pub(crate) package: String,
-    /// Its `Cargo.toml`.
     pub(crate) manifest: PathBuf,
-    /// The folders of the crates that it uses when it is built or runs.
+    /// Folders of the crates that it depends on, without test dependencies.
     pub(crate) uses: Vec<String>,
-    /// Names of its integration tests, which are programs of their own.
     pub(crate) tests: Vec<String>,
 }
 
-/// All crates of the workspace.
 pub(crate) fn crates() -> Result<Vec<Crate>, String> {
     let packages = metadata()?["packages"].as_array().cloned().unwrap_or_default();
     Ok(packages.iter().map(from_metadata).collect())
@@ -55,7 +50,6 @@ fn from_metadata(package: &Value) -> Crate {
     }
 }
 
-/// Where cargo puts what it builds.
 pub(crate) fn target_directory() -> Result<PathBuf, String> {
     let metadata = metadata()?;
     Ok(PathBuf::from(metadata["target_directory"].as_str().unwrap_or("target")))

@@ -1,41 +1,40 @@
-//! The context of protocol code: the present time, a random stream and the trace of events.
+//! Context of protocol code: current time, random stream and trace.
 
 use crate::{Checked, Duration, Event, Rng, Time};
 
-/// All that protocol code may know about the world.
+/// Context of a call: the only access of protocol code to its environment.
 pub struct Cx<'a> {
-    /// The present moment. Never decreases from one call to the next.
+    /// Current time. Never decreases from one call to the next.
     pub now: Time,
-    /// Delay of this call: the driver would have called this much earlier if its host had run. Zero
-    /// in the simulator unless a fault stops the program. After a long delay the silence of others
-    /// says nothing, for their packets may still wait to be handled.
+    /// Delay of this call because the host or the program was stopped. After a long delay packets
+    /// may be queued: silence of peers means nothing.
     pub late: Duration,
-    /// The random stream of this machine.
+    /// Random stream of this machine.
     pub rng: &'a mut Rng,
-    /// Where the machine says what it does. The driver adds who speaks.
+    /// Trace for the events of the machine. The driver adds the machine's identity.
     pub trace: &'a mut dyn Trace,
 }
 
 impl<'a> Cx<'a> {
-    /// The context of a call that is not late.
+    /// Creates the context of a call without delay.
     pub fn new(now: Time, rng: &'a mut Rng, trace: &'a mut dyn Trace) -> Self {
         Self { now, late: Duration::ZERO, rng, trace }
     }
 
-    /// The context of a call that is not late and leaves no trace.
+    /// Creates the context of a call without delay and without trace.
     pub fn untraced(now: Time, rng: &'a mut Rng) -> Self {
-        // An empty array is the one mutable value that the compiler lends for ever.
+        // Only an empty array can be borrowed mutably for `'static`.
         let nowhere: &'static mut [NullTrace; 0] = &mut [];
         Self::new(now, rng, nowhere)
     }
 
-    /// Records an event at the present moment.
+    /// Records an event at the current time.
     #[inline]
     pub fn emit(&mut self, event: Event) {
         self.trace.emit(self.now, event);
     }
 
-    /// Records that input was refused, if it was.
+    /// Records refused input, if `input` is an error.
     #[inline]
     pub fn check(&mut self, input: Checked) {
         if let Err(reason) = input {
@@ -44,13 +43,13 @@ impl<'a> Cx<'a> {
     }
 }
 
-/// A sink for the events of one machine.
+/// Sink for the events of one machine.
 pub trait Trace {
     /// Records one event.
     fn emit(&mut self, at: Time, event: Event);
 }
 
-/// A trace that keeps nothing.
+/// Trace that discards all events.
 #[derive(Debug, Default)]
 pub struct NullTrace;
 

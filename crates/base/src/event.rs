@@ -1,88 +1,80 @@
-//! The events of a trace: what protocols, links and routers say about themselves.
+//! Trace events: reports of protocols, links and routers about themselves.
 //!
-//! This is the one table of event kinds. Traces, summaries, plots and verdicts are made from
-//! these and from nothing else, whether the run was simulated, emulated or real. The enums are
-//! exhaustive on purpose: a new kind does not compile until the trace schema knows it.
+//! Traces, summaries, plots and verdicts use these events only. The schema must have each kind.
 
 use core::fmt;
 
 use crate::{FlowId, NodeId};
 
-/// One thing that happened. The driver adds when, and to which flow's endpoint, link or node.
-///
-/// `seq` is the sequence number of a packet, or of the first of `count` packets in a row; `bytes`
-/// are those of payload at ends and those on the wire at links.
+/// Event of a flow's endpoint, a link or a node. The driver adds the time and the place. `seq` is
+/// the number of a packet, or of the first of `count`. `bytes` is payload at ends, the length on
+/// the wire at links.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub enum Event {
-    /// A sender put a data packet on the wire: a new one, or a retransmission or parity.
+    /// A sender sent a data packet. `repair` is true for a retransmission or parity.
     DataSent { seq: u64, bytes: u32, repair: bool },
-    /// A sender got a positive acknowledgement, of packets up to `seq` and of new `bytes`.
+    /// A sender received an acknowledgement of packets up to `seq` and of `bytes` new bytes.
     AckReceived { seq: u64, bytes: u32, from: NodeId },
-    /// A sender got a negative acknowledgement, which asks for packets.
+    /// A sender received a negative acknowledgement (NAK), which requests packets.
     NakReceived { seq: u64, count: u32, from: NodeId },
-    /// A receiver handed payload to the application, in order.
+    /// A receiver delivered payload to the application, in order.
     Delivered { seq: u64, bytes: u32 },
-    /// A receiver counts packets of the session as lost: they were sent while it was a member, and have not
-    /// arrived. The definition is in `docs/research.md`.
+    /// A receiver counts packets of the session as lost (definition: `docs/research.md`).
     LossDetected { seq: u64, count: u64 },
-    /// A receiver no longer counts packets as lost: they arrived late, or the sender had never sent them.
+    /// A receiver no longer counts packets as lost: they arrived late, or were never sent.
     LossWithdrawn { seq: u64, count: u64 },
-    /// A receiver has learned of packets of the session, arrived or lost, since it became a member. Receivers that do
-    /// not report each delivery emit this event now and then, and at the end.
+    /// Packets, arrived or lost, known to a receiver since its join; now and then, and at the end.
     SessionExtent { packets: u64 },
-    /// A receiver has found that packets get lost because of their length: bytes of the longest
-    /// that arrives, and of those that are sent.
+    /// Packets are lost by their length: longest that arrives, and length sent, in bytes.
     PathLimit { arrives: u32, sent: u32 },
-    /// A receiver gave packets up: they can no longer be repaired.
+    /// A receiver gave up packets that can no longer be repaired.
     Abandoned { seq: u64, count: u64 },
-    /// The congestion window changed, in thousandths of a packet; with the packets in flight.
+    /// The congestion window changed, in 1/1000 packets. `flight` counts packets in flight.
     Window { window_milli: u64, flight: u32 },
-    /// The sending rate changed, in payload.
+    /// The sending rate changed. The rate counts payload.
     Rate { bits_per_s: u64 },
-    /// A sender reduced its window or rate. The window is that after the cut, zero without one.
+    /// A sender reduced its window or rate, to this window; zero without a window.
     Cut { reason: CutReason, window_milli: u64 },
-    /// A timer of the protocol ran out, after this time, without the event that it waited for.
+    /// A protocol timer expired after this time.
     Timeout { kind: TimeoutKind, after_ns: u64 },
-    /// The sender chose another representative, or none: pgmcc's acker, TFMCC's CLR.
+    /// The sender selected another representative, or none: pgmcc's acker, TFMCC's CLR.
     Representative { node: Option<NodeId>, reason: SwitchReason },
-    /// A receiver has another repair head, or none. Its level in the tree is one more than its
-    /// head's, the sender's being 1; 0 without a head.
+    /// A receiver has a new repair head, or none. `level` is the head's plus one; 0 without a head.
     RepairHead { node: Option<NodeId>, level: u32 },
-    /// A sender's session has ended, and receivers have not got everything: one, unless only their number is known.
+    /// A session ended before a receiver had everything, or before `receivers` unknown ones had.
     Incomplete { node: Option<NodeId>, receivers: u32, reason: Shortfall },
-    /// The sender measured a round trip.
+    /// The sender measured a round-trip time.
     RttSample { node: NodeId, rtt_ns: u64 },
-    /// A receiver has every byte of the finished transfer, or a sender knows that all is
-    /// acknowledged; bytes of the whole object.
+    /// A receiver has the whole object of `bytes` bytes, or all is acknowledged to a sender.
     Completed { bytes: u64 },
-    /// A receiver joined the group. The driver says so, since it does the joining.
+    /// A receiver joined the group. Reported by the driver, which performs the join.
     Joined,
-    /// A receiver left the group. The driver says so.
+    /// A receiver left the group. Reported by the driver.
     Left,
     /// Input from the network was refused.
     BadInput { reason: BadInput },
-    /// A router confirmed or passed a NAK on towards the source.
+    /// A router confirmed a NAK, or forwarded it towards the source.
     NakForwarded { seq: u64 },
-    /// A router withheld a NAK.
+    /// A router suppressed a NAK.
     NakSuppressed { seq: u64 },
     /// A link dropped a packet.
     PacketDropped { flow: FlowId, bytes: u32, reason: DropReason },
-    /// The counters of a link, taken now.
+    /// Current counters of a link.
     LinkSample(LinkCounters),
-    /// A link made a second packet of one.
+    /// A link duplicated a packet.
     PacketDuplicated { flow: FlowId, bytes: u32 },
-    /// A link flipped a bit of a packet, counted from the first byte's most significant.
+    /// A link flipped bit `bit` of a packet. Bit 0 is the most significant of the first byte.
     PacketCorrupted { flow: FlowId, bytes: u32, bit: u64 },
-    /// A link delayed a packet by so much more than the others, so that these may overtake it.
+    /// A link delayed a packet by `delay_ns` more than others, so that these may overtake it.
     PacketDelayed { flow: FlowId, bytes: u32, delay_ns: u64 },
-    /// A relay node or a host behind relays is attached to another relay, or to none.
+    /// A relay node, or a host behind relays, is attached to another relay, or to none.
     Attached { relay: Option<NodeId> },
-    /// A fault of a node began or ended, as the scenario wants it.
+    /// A scheduled fault of a node began or ended.
     NodeFault { kind: NodeFaultKind },
 }
 
-/// Kind of a fault of a node.
+/// Kind of node fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "variants without a text are what their names say")]
 pub enum NodeFaultKind {
@@ -93,54 +85,53 @@ pub enum NodeFaultKind {
     Moved,
 }
 
-/// What one direction of a link has done since the start of the run.
+/// Counters of one direction of a link since the start of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounters {
     /// Packets that arrived at the queue.
     pub offered_packets: u64,
-    /// Packets whose transmission has ended.
+    /// Packets transmitted completely.
     pub sent_packets: u64,
-    /// Bytes whose transmission has ended.
+    /// Bytes transmitted completely.
     pub sent_bytes: u64,
     /// Packets dropped by the queue or lost on the wire.
     pub dropped_packets: u64,
-    /// Nanoseconds in which the link was transmitting.
+    /// Transmission time of the link, in nanoseconds.
     pub busy_ns: u64,
-    /// Integral over time of the packets waiting, the one in transmission not counted
-    /// (packet-nanoseconds).
+    /// Integral over time of `queue_packets`, in packet-nanoseconds.
     pub queue_packet_ns: u64,
-    /// Packets waiting now, the one in transmission not counted.
+    /// Packets waiting now, without the one in transmission.
     pub queue_packets: u32,
-    /// The most that have waited, and been in transmission, since the last sample.
+    /// Most packets waiting or in transmission since the last sample.
     pub queue_max_packets: u32,
 }
 
-/// Why a link dropped a packet.
+/// Reason why a link dropped a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "variants without a text are what their names say")]
 pub enum DropReason {
     QueueFull,
-    /// RED chose it early.
+    /// RED early drop: average between the thresholds.
     RedEarly,
-    /// RED's average was above its upper threshold.
+    /// RED forced drop: average above the upper threshold.
     RedForced,
     Loss,
     TimeToLive,
     NoRoute,
-    /// Dropped on purpose by the scenario's list.
+    /// In the drop list of the scenario.
     Listed,
-    /// Lost on the wire, together with its neighbours.
+    /// Lost on the wire in a burst.
     Burst,
     Outage,
     TooLong,
 }
 
-/// Why a sender slowed down.
+/// Reason why a sender reduced its window or rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "variants without a text are what their names say")]
 pub enum CutReason {
     Loss,
-    /// A retransmission or stall timer ran out.
+    /// A retransmission or stall timer expired.
     Timeout,
     Ecn,
     /// The representative reported a lower rate.
@@ -148,22 +139,22 @@ pub enum CutReason {
     NoFeedback,
 }
 
-/// Which timer ran out.
+/// Timer that expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TimeoutKind {
-    /// TCP's retransmission timer.
+    /// TCP retransmission timer.
     Retransmission,
-    /// A sender without any acknowledgement.
+    /// Stall timer of a sender without acknowledgements.
     Stall,
-    /// A NAK that nobody confirmed.
+    /// Wait for the confirmation of a NAK.
     NakConfirmation,
-    /// A confirmed NAK without its repair.
+    /// Wait for the repair after the confirmation of a NAK.
     NakRepair,
-    /// A source that is silent for too long.
+    /// Longest silence of a source.
     SessionExpiry,
 }
 
-/// Why the representative changed.
+/// Reason of a new representative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "variants without a text are what their names say")]
 pub enum SwitchReason {
@@ -171,12 +162,12 @@ pub enum SwitchReason {
     Slower,
     Left,
     Silent,
-    /// The old one's reports contradict what it acknowledges.
+    /// Reports of the old representative contradict its acknowledgements.
     Lied,
     Recovered,
 }
 
-/// How a receiver was lost that has not got everything.
+/// Reason why a receiver lacks data at the end of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "variants without a text are what their names say")]
 pub enum Shortfall {
@@ -199,27 +190,24 @@ impl fmt::Display for Shortfall {
     }
 }
 
-/// Input from the network, or why it was refused.
+/// Valid input from the network, or the reason of its refusal.
 pub type Checked<T = ()> = Result<T, BadInput>;
 
-/// Why input from the network was refused.
+/// Reason why input from the network was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "variants without a text are what their names say")]
 pub enum BadInput {
-    /// Shorter than its format needs.
     Truncated,
-    /// A field has a value that its format forbids.
     Malformed,
     Checksum,
     Foreign,
-    /// A sequence number outside every window.
+    /// Sequence number outside every window.
     OutOfWindow,
-    /// A report that contradicts itself or what is known.
     Absurd,
     Duplicate,
     TableFull,
-    /// It is of a scheme that this end does not speak.
+    /// Packet of a scheme that this end does not support.
     OtherScheme,
-    /// The program of its session cannot be had, is refused, or has failed.
+    /// The program of the session is not available, was refused, or has failed.
     Program,
 }

@@ -9,7 +9,7 @@ macro_rules! id {
         pub struct $name(pub u32);
 
         impl $name {
-            /// The identifier as an index into a table.
+            /// Returns the identifier as an index into a table.
             pub const fn index(self) -> usize {
                 self.0 as usize
             }
@@ -24,25 +24,23 @@ macro_rules! id {
 }
 
 id!(
-    /// A host or router. Protocol headers carry it where they carry a network address; the driver
-    /// maps it to one.
+    /// Host or router. Protocol headers have it in place of an address; the driver maps it.
     NodeId, "n"
 );
 id!(
-    /// One direction of one link.
+    /// One direction of a link.
     LinkId, "l"
 );
 id!(
-    /// One flow: a session or connection with its sender and all its receivers.
+    /// Flow: a session or connection with its sender and all its receivers.
     FlowId, "f"
 );
 id!(
-    /// A group of a flow: whoever has joined it hears what is sent to it. The driver maps it to an
-    /// address.
+    /// Multicast group of a flow. The driver maps it to an address.
     GroupId, "g"
 );
 
 impl GroupId {
-    /// The group that every session has: its receivers are in it while they are there.
+    /// Group of every session: a receiver is a member while it takes part.
     pub const SESSION: Self = Self(0);
 }

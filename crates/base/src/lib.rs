@@ -1,8 +1,6 @@
-//! Base types of every crate of faircast: virtual time, quantities with units, serial sequence
-//! numbers, identifiers, seeded random streams and the events of a trace.
+//! Base types of all faircast crates: time, quantities, identifiers, random streams, trace events.
 //!
-//! The crate is `no_std`: a clock, a thread, a socket or a hash map with a random order cannot be
-//! named here, and so the compiler proves the purity that the protocols need.
+//! The crate is `no_std`: no clock, thread, socket or hash map with a random order compiles.
 
 #![no_std]
 
@@ -10,7 +8,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-/// A struct of which the fields that are only named begin as their defaults.
+/// Builds a struct whose fields that are named without a value have their default.
 #[macro_export]
 macro_rules! fresh {
     ($name:ident { $($set:tt)* } $($field:ident),+) => {

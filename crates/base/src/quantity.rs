@@ -1,4 +1,4 @@
-//! Quantities with units, and how people write them: `500 kbit/s`, `50 ms`, `1400 B`, `30 MB`.
+//! Quantities with units in text form: `500 kbit/s`, `50 ms`, `1400 B`, `30 MB`.
 
 use alloc::string::{String, ToString};
 use core::fmt;
@@ -6,26 +6,26 @@ use core::fmt;
 use crate::Duration;
 use crate::time::debug_as_display;
 
-/// A rate in bits per second.
+/// Rate in bits per second.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Bitrate(u64);
 
-/// A number of bytes.
+/// Number of bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Bytes(u64);
 
 impl Bitrate {
-    /// `bits` per second.
+    /// Creates a rate of `bits` per second.
     pub const fn from_bits_per_s(bits: u64) -> Self {
         Self(bits)
     }
 
-    /// Bits per second.
+    /// Returns the rate in bits per second.
     pub const fn bits_per_s(self) -> u64 {
         self.0
     }
 
-    /// Time to transmit `bytes`, rounded down to the nanosecond; the end of time at rate zero.
+    /// Returns the time to transmit `bytes`, rounded down; [`Duration::MAX`] at rate zero.
     pub const fn time_for(self, bytes: u64) -> Duration {
         if self.0 == 0 {
             return Duration::MAX;
@@ -36,41 +36,39 @@ impl Bitrate {
 }
 
 impl Bytes {
-    /// `count` bytes.
+    /// Creates a quantity of `count` bytes.
     pub const fn new(count: u64) -> Self {
         Self(count)
     }
 
-    /// How many bytes.
+    /// Returns the number of bytes.
     pub const fn count(self) -> u64 {
         self.0
     }
 }
 
-/// A quantity that people write as a number and a unit.
+/// Quantity that is written as a number and a unit.
 pub trait Quantity: Sized {
-    /// What it is, in words: "a duration".
+    /// Name for error messages: "a duration".
     const WHAT: &'static str;
-    /// An example of how it is written.
+    /// Example for error messages.
     const EXAMPLE: &'static str;
-    /// The units that it accepts, with how many base units each is.
+    /// Accepted units, with their size in base units.
     const UNITS: &'static [(&'static str, u64)];
-    /// Short forms of some of them, which are understood and which errors do not list.
+    /// Short forms of units, which are accepted but not listed in errors.
     const SHORT_UNITS: &'static [(&'static str, u64)] = &[];
-    /// How else people write units, with spaces between, behind what is meant: one of
-    /// [`UNITS`](Self::UNITS), and how many of it. They are refused, since a reader of the file could
-    /// take them for something else, and the message gives the right spelling. Capitals count only
-    /// where two of them differ by these alone; in any other capitals the later one is meant.
+    /// Refused spellings, for which the error suggests the right one: a unit of
+    /// [`UNITS`](Self::UNITS), a factor, and spellings separated by spaces. An exact match first,
+    /// else the last in any case.
     const SPELLINGS: &'static [(&'static str, u64, &'static str)];
 
-    /// Makes the quantity from a count of base units (nanoseconds, bits per second, bytes).
+    /// Creates the quantity from a count of base units (nanoseconds, bits per second, bytes).
     fn from_base_units(count: u64) -> Self;
 
-    /// Reads `text`: a non-negative decimal number and a unit, with or without a space between.
+    /// Parses a non-negative decimal number and a unit, with an optional space in between.
     ///
     /// # Errors
-    /// Says what is wrong and what is allowed: no unit, an unknown unit, a negative number, no
-    /// number, a value out of range.
+    /// Number or unit is missing, unknown or out of range; the error gives what is allowed.
     fn parse(text: &str) -> Result<Self, ParseQuantityError> {
         let fail = |problem: &str| ParseQuantityError {
             text: text.to_string(),
@@ -102,7 +100,6 @@ pub trait Quantity: Sized {
     }
 }
 
-/// `number` with the unit that was meant by `unit`, as it must be written.
 fn meant(
     number: &str,
     unit: &str,
@@ -123,13 +120,13 @@ fn meant(
     if factor == 1 {
         return Some(alloc::format!("{number} {name}"));
     }
-    // A fraction that the factor does not make whole has no short spelling.
+    // No suggestion for a fraction that the factor does not make whole.
     let whole = scale_decimal(number, factor)?;
     let exact = scale_decimal(number, factor.checked_mul(1_000_000)?)? == whole * 1_000_000;
     exact.then(|| alloc::format!("{whole} {name}"))
 }
 
-/// `number` x `scale` in integers, digits below one base unit rounded down; `None` on overflow.
+/// Returns `number` x `scale` in integers, rounded down; `None` on overflow.
 fn scale_decimal(number: &str, scale: u64) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let whole: u128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
@@ -156,7 +153,7 @@ impl Quantity for Duration {
     ];
     const SPELLINGS: &'static [(&'static str, u64, &'static str)] = &[
         ("ns", 1, "nanoseconds"),
-        // The first has the Greek letter, and not the sign.
+        // Greek letter mu, not the micro sign.
         ("us", 1, "\u{3bc}s usec microseconds"),
         ("ms", 1, "msec msecs millis millisecond milliseconds"),
         ("s", 1, "sec secs second seconds"),
@@ -181,7 +178,7 @@ impl Quantity for Bitrate {
         ("kB/s", 8_000),
         ("MB/s", 8_000_000),
     ];
-    // As `tc`, `iperf` and `udpcast` have them. No rate is in thousandths of a bit.
+    // As in `tc`, `iperf` and `udpcast`. `m` is mega, because no rate is in thousandths of a bit.
     const SHORT_UNITS: &'static [(&'static str, u64)] = &[
         ("k", 1_000),
         ("K", 1_000),
@@ -191,7 +188,7 @@ impl Quantity for Bitrate {
         ("G", 1_000_000_000),
     ];
     const SPELLINGS: &'static [(&'static str, u64, &'static str)] = &[
-        // A small b is a bit, a large one a byte.
+        // Small b is bit, capital B is byte.
         ("bit/s", 1, "b/s"),
         ("kbit/s", 1, "kb/s Kb/s"),
         ("Mbit/s", 1, "Mb/s"),
@@ -237,20 +234,19 @@ impl Quantity for Bytes {
     }
 }
 
-/// Why a text is not the quantity that was wanted.
+/// Error of a text that is not the expected quantity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseQuantityError {
     /// The text.
     pub text: String,
-    /// What is wrong with it.
+    /// Description of the error.
     pub problem: String,
-    /// What was wanted.
+    /// Name of the expected quantity.
     pub what: &'static str,
-    /// An example of it.
+    /// Example of the expected quantity.
     pub example: &'static str,
-    /// How it is written, where what was meant is known: `500 kbit/s` for `500 Kbps`.
+    /// Suggested spelling, if known: `500 kbit/s` for `500 Kbps`.
     pub meant: Option<String>,
-    /// The units that it accepts.
     units: &'static [(&'static str, u64)],
 }
 
@@ -270,7 +266,6 @@ impl fmt::Display for ParseQuantityError {
 
 impl core::error::Error for ParseQuantityError {}
 
-/// Writes `count` with the largest decimal unit of `units` that leaves no fraction.
 fn write_with_unit(f: &mut fmt::Formatter<'_>, count: u64, units: &[(&str, u64)]) -> fmt::Result {
     let (name, scale) = units
         .iter()
@@ -387,7 +382,6 @@ mod tests {
         ] {
             assert_eq!(meant::<Bytes>(text).as_deref(), Some(want), "{text}");
         }
-        // Nothing is offered where nothing short would be the same, or nothing is known.
         for text in ["0.01 days", "5 parsec", "5"] {
             assert_eq!(meant::<Duration>(text), None, "{text}");
         }

@@ -1,21 +1,19 @@
-//! Seeded random streams: one per (seed, node, purpose), so that a draw more in one place moves no
-//! draw anywhere else.
+//! Seeded random streams, one per (seed, node, purpose): a draw affects no other stream.
 
 use rand_pcg::Mcg128Xsl64;
 use rand_pcg::rand_core::Rng as _;
 
 use crate::{Duration, NodeId, math};
 
-/// What a stream is drawn for. A number that no other purpose has.
+/// Purpose of a random stream. Each purpose has a distinct number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Purpose {
-    /// Back-off timers and choices of a protocol machine; the argument tells machines on one
-    /// node apart.
+    /// Back-off timers and choices of a machine; the argument distinguishes machines on a node.
     Machine(u32) = 1,
     /// Loss and RED decisions of a link; the argument is the link.
     Link(u32) = 2,
-    /// A program in a router.
+    /// Program of a router.
     Relay = 3,
     /// Choices of the scenario itself, such as random start times.
     Scenario = 4,
@@ -23,16 +21,15 @@ pub enum Purpose {
     Fault = 5,
     /// Bursts of losses of a link; the argument is the link.
     Burst(u32) = 6,
-    /// Which packets a link delays; the argument is the link.
+    /// Selection of packets that a link delays; the argument is the link.
     Reorder(u32) = 7,
-    /// Which packets a link duplicates; the argument is the link.
+    /// Selection of packets that a link duplicates; the argument is the link.
     Duplicate(u32) = 8,
-    /// Which packets a link corrupts and where; the argument is the link.
+    /// Selection of packets and bits that a link corrupts; the argument is the link.
     Corrupt(u32) = 9,
 }
 
-/// A stream of pseudo-random numbers (PCG XSL 128/64 MCG, a named algorithm with a portable
-/// sequence).
+/// Pseudo-random number generator: PCG XSL 128/64 MCG, a named algorithm with a portable sequence.
 #[derive(Clone, Debug)]
 pub struct Rng(Mcg128Xsl64);
 
@@ -45,7 +42,7 @@ fn mix(mut z: u64) -> u64 {
 }
 
 impl Rng {
-    /// The stream for one purpose at one node.
+    /// Creates the stream for one purpose at one node.
     pub fn new(seed: u64, node: NodeId, purpose: Purpose) -> Self {
         let (kind, argument) = match purpose {
             Purpose::Machine(id) => (1, id),
@@ -63,17 +60,17 @@ impl Rng {
         Self(Mcg128Xsl64::new(u128::from(high) << 64 | u128::from(low)))
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.0.next_u64()
     }
 
-    /// Uniform in [0, 1), with 53 random bits.
+    /// Returns a uniform number in [0, 1) with 53 random bits.
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
-    /// Uniform in 0 .. `n`; zero where `n` is zero. The bias is below n / 2^64.
+    /// Returns a uniform number in 0 .. `n`; zero if `n` is zero. The bias is below n / 2^64.
     pub fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(n)) >> 64) as u64
     }
@@ -83,7 +80,7 @@ impl Rng {
         self.unit() < p
     }
 
-    /// Uniform in (0, `max`], the back-off of RFC 3208; zero where `max` is zero.
+    /// Returns a uniform duration in (0, `max`], the back-off of RFC 3208; zero if `max` is zero.
     pub fn up_to(&mut self, max: Duration) -> Duration {
         match max.as_nanos() {
             0 => Duration::ZERO,
@@ -91,7 +88,7 @@ impl Rng {
         }
     }
 
-    /// Exponential with this mean.
+    /// Returns an exponentially distributed number with this mean.
     pub fn exponential(&mut self, mean: f64) -> f64 {
         -mean * math::ln(1.0 - self.unit())
     }

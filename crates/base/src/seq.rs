@@ -4,44 +4,43 @@ use core::cmp::Ordering;
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
 
-/// A sequence number modulo 2^32, compared by the sign of the 32-bit difference
-/// (src: RFC 1982, as used by RFC 3208 s6.3). The order is total only within any window of 2^31
-/// numbers, which is why `Seq` does not implement `Ord`.
+/// Sequence number modulo 2^32, compared by the sign of the difference (src: RFC 1982, as used by
+/// RFC 3208 s6.3). The order is total only within 2^31 numbers: no `Ord`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Seq(u32);
 
 impl Seq {
-    /// The sequence number with this value.
+    /// Creates the sequence number with this value.
     pub const fn new(value: u32) -> Self {
         Self(value)
     }
 
-    /// The value as it goes on the wire.
+    /// Returns the value for the wire.
     pub const fn value(self) -> u32 {
         self.0
     }
 
-    /// Signed distance from `other` to `self`: positive where `self` is later.
+    /// Returns the signed distance from `other` to `self`: positive if `self` is later.
     pub const fn distance(self, other: Self) -> i32 {
         self.0.wrapping_sub(other.0) as i32
     }
 
-    /// Whether `self` comes before `other`.
+    /// True if `self` precedes `other`.
     pub const fn before(self, other: Self) -> bool {
         self.distance(other) < 0
     }
 
-    /// Whether `self` comes after `other`.
+    /// True if `self` follows `other`.
     pub const fn after(self, other: Self) -> bool {
         self.distance(other) > 0
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub const fn next(self) -> Self {
         Self(self.0.wrapping_add(1))
     }
 
-    /// The later of two numbers.
+    /// Returns the later of two numbers.
     pub const fn max(self, other: Self) -> Self {
         if self.before(other) { other } else { self }
     }

@@ -1,11 +1,10 @@
-//! Printed form of texts of unknown origin: names from a network, a file or a trace.
+//! Escaping of untrusted texts for output: names from a network, a file or a trace.
 
 use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::String;
 
-/// True if a character is not printed as a sign or a space (Unicode categories Cc, Cf, Zl and Zp): control
-/// characters, marks of text direction, separators of lines and paragraphs, and others.
+/// True for characters neither visible nor spaces (Unicode categories Cc, Cf, Zl, Zp).
 pub const fn is_format(c: char) -> bool {
     matches!(c,
         '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}'
@@ -14,13 +13,12 @@ pub const fn is_format(c: char) -> bool {
         | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// The text on one line, with an escape in the place of each [character of format](is_format). Escapes are those of JSON, so
-/// that the text of a JSON document stays the same document.
+/// Returns the text on one line, with JSON's escapes for [format characters](is_format).
 pub fn escaped(text: &str) -> Cow<'_, str> {
     escaped_but(text, &[])
 }
 
-/// The text with escapes as in [`escaped`], except for line feeds and tabs.
+/// Returns the text escaped as by [`escaped`], but with its line feeds and tabs.
 pub fn escaped_lines(text: &str) -> Cow<'_, str> {
     escaped_but(text, &['\n', '\t'])
 }

@@ -3,107 +3,105 @@
 use core::fmt;
 use core::ops::{Add, AddAssign, Div, Mul, Sub};
 
-/// A moment, in nanoseconds since the start of the run. Range: 0 to about 584 years.
+/// Point in time, in nanoseconds since the start of the run. Range: 0 to about 584 years.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(u64);
 
-/// A span of time in nanoseconds. Range: 0 to about 584 years.
+/// Duration in nanoseconds. Range: 0 to about 584 years.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Duration(u64);
 
 impl Time {
-    /// The start of the run.
+    /// Start of the run.
     pub const ZERO: Self = Self(0);
-    /// The end of time; later than every moment of every run.
+    /// Latest time; also used for "never".
     pub const MAX: Self = Self(u64::MAX);
 
-    /// The moment `ns` nanoseconds after the start.
+    /// Returns the time `ns` nanoseconds after the start.
     pub const fn from_nanos(ns: u64) -> Self {
         Self(ns)
     }
 
-    /// The moment `seconds` after the start, rounded to the nearest nanosecond; negative and NaN
-    /// give the start, values out of range the end of time.
+    /// Returns the time `seconds` after the start, to a nanosecond; saturates, zero for NaN.
     pub fn from_secs_f64(seconds: f64) -> Self {
         Self(Duration::from_secs_f64(seconds).0)
     }
 
-    /// Nanoseconds since the start.
+    /// Returns the nanoseconds since the start.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// Seconds since the start.
+    /// Returns the seconds since the start.
     pub fn as_secs_f64(self) -> f64 {
         Duration(self.0).as_secs_f64()
     }
 
-    /// The span since `earlier`; zero where `earlier` is later.
+    /// Returns the duration since `earlier`; zero if `earlier` is later.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration(self.0.saturating_sub(earlier.0))
     }
 }
 
 impl Duration {
-    /// No time at all.
+    /// Zero.
     pub const ZERO: Self = Self(0);
-    /// The longest span.
+    /// Longest duration.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// `ns` nanoseconds.
+    /// Returns a duration of `ns` nanoseconds.
     pub const fn from_nanos(ns: u64) -> Self {
         Self(ns)
     }
 
-    /// `us` microseconds.
+    /// Returns a duration of `us` microseconds.
     pub const fn from_micros(us: u64) -> Self {
         Self(us.saturating_mul(1_000))
     }
 
-    /// `ms` milliseconds.
+    /// Returns a duration of `ms` milliseconds.
     pub const fn from_millis(ms: u64) -> Self {
         Self(ms.saturating_mul(1_000_000))
     }
 
-    /// `s` seconds.
+    /// Returns a duration of `s` seconds.
     pub const fn from_secs(s: u64) -> Self {
         Self(s.saturating_mul(1_000_000_000))
     }
 
-    /// `seconds`, rounded to the nearest nanosecond; negative and NaN give zero, values out of
-    /// range the longest span.
+    /// Returns a duration of `seconds`, to a nanosecond; saturates, zero for NaN.
     pub fn from_secs_f64(seconds: f64) -> Self {
-        // A float-to-integer cast saturates, and sends NaN to zero.
+        // A float-to-integer cast saturates and turns NaN into zero.
         Self((seconds * 1e9 + 0.5) as u64)
     }
 
-    /// Nanoseconds.
+    /// Returns the duration in nanoseconds.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// Whole milliseconds, rounded down.
+    /// Returns the duration in milliseconds, rounded down.
     pub const fn as_millis(self) -> u64 {
         self.0 / 1_000_000
     }
 
-    /// Seconds.
+    /// Returns the duration in seconds.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
-    /// The product with a non-negative factor, rounded to the nearest nanosecond, saturating.
+    /// Returns the product with a non-negative factor, rounded to a nanosecond; saturates.
     pub fn mul_f64(self, factor: f64) -> Self {
         Self((self.0 as f64 * factor + 0.5) as u64)
     }
 
-    /// The difference; zero where `other` is longer.
+    /// Returns the difference; zero if `other` is longer.
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 }
 
-// All arithmetic saturates: a timer "at the end of time" must stay there.
+// All arithmetic saturates, so that a timer at `Time::MAX` ("never") stays there.
 impl Add<Duration> for Time {
     type Output = Self;
     fn add(self, span: Duration) -> Self {
@@ -146,7 +144,7 @@ impl Mul<u64> for Duration {
 
 impl Div<u64> for Duration {
     type Output = Self;
-    /// Panics where `divisor` is zero.
+    /// Panics if `divisor` is zero.
     fn div(self, divisor: u64) -> Self {
         Self(self.0 / divisor)
     }
@@ -173,7 +171,6 @@ impl fmt::Display for Duration {
     }
 }
 
-/// Shows types to programmers as they are shown to people.
 macro_rules! debug_as_display {
     ($($name:ty)*) => {$(
         impl core::fmt::Debug for $name {

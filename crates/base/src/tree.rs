@@ -1,24 +1,24 @@
-//! Trees that are given as "who has whom for its head": no one may be above itself.
+//! Validation of trees that are given by the head of each node.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-/// A tree of repair heads has fewer levels than this.
+/// Limit of the levels of a tree of repair heads; a tree has fewer.
 pub const TREE_LEVELS_MAX: usize = 64;
 
-/// What is wrong with a node's place in a tree.
+/// Fault of a node's position in a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TreeFault<K> {
-    /// It is above itself: the node, its head, the head of that, and so on until the node again.
+    /// The node is its own ancestor: the node, its head, the head's head, and so on up to the node.
     Cycle(Vec<K>),
-    /// As many as [`TREE_LEVELS_MAX`] are above it.
+    /// The node has [`TREE_LEVELS_MAX`] or more ancestors.
     Deep,
 }
 
-/// Looks at a node of a tree that `heads` describes: the head of each node that has one.
+/// Checks the position of a node in a tree; `heads` gives the head of each node that has one.
 ///
 /// # Errors
-/// The node is above itself, or too many are above it.
+/// The node is its own ancestor, or has too many ancestors.
 pub fn check_heads<K: Ord + Clone>(heads: &BTreeMap<K, K>, node: &K) -> Result<(), TreeFault<K>> {
     let mut path = Vec::from([node.clone()]);
     while let Some(head) = path.last().and_then(|last| heads.get(last)) {

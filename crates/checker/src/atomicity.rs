@@ -8,18 +8,17 @@ use crate::order::before;
 use crate::trace::{Event, Service};
 use crate::{Findings, Rule};
 
-/// Items are due to an incarnation with a full tenure. If it joined within the stay and remains a
-/// member, messages are due that it sends, and from `fifo` on those after one that it delivers.
+/// Checks for missing deliveries (R5, R6, R10, R13).
 ///
-/// R5: an incarnation delivers a due item if another one does that stays together with it, in the
-/// view or its transitional view. R6: it delivers its own messages, and those of a sender that
-/// stays together with it, whose daemon would deliver them to all. R10: it delivers a safe message
-/// that any process delivers in the regular view. R13: with cuts it misses no more due items than
-/// the cuts dropped.
+/// Due to an incarnation are the items of a full tenure. After a join within a stay that ends as a
+/// member, these are due: its own later messages, and messages of service `fifo` or stronger after
+/// a delivered one of the same sender.
 ///
-/// Excluded: unreliable messages; other tenures of a part of the view, but for [`gaps`] and
-/// [`epochs`]; messages that were never accepted, or are refused; processes that crash, stop or
-/// are cut off.
+/// R5: a due item that another incarnation, staying together, delivers in the view. R6: own due
+/// messages, and those of a sender that stays together. R10: a due safe message that any process
+/// delivers in the regular view. R13: cuts excuse as many due items as they dropped. Excluded:
+/// unreliable messages; other partial tenures, except in [`gaps`] and [`epochs`]; messages never
+/// accepted, or refused; processes that crash, stop or are cut off.
 pub(crate) fn missing(model: &Model<'_>, found: &mut Findings<'_>) {
     let mut addressed: HashMap<(Option<&str>, &str), Vec<usize>> = HashMap::new();
     for (index, item) in model.items.iter().enumerate() {
@@ -82,12 +81,14 @@ pub(crate) fn missing(model: &Model<'_>, found: &mut Findings<'_>) {
     }
 }
 
-/// R7: a member delivers no message of a sender to the group after one that it misses in this view;
-/// in a tenure that begins within the stay, it misses none between two that it delivers. R8: it
-/// delivers no effect of a message that it misses. R9: it delivers no ordered item after one that
-/// it misses, but in the transitional view it may miss those of daemons outside the transitional
-/// set. Excluded: items of earlier views, and those at the end (R5, R6); stays with cuts; R8 and
-/// R9 for tenures that begin within the stay; changes by the network in transitional views.
+/// Checks for gaps in a tenure (R7, R8, R9). Returns the first and last delivered number by sender.
+///
+/// R7: after a message that a member misses in this view, it delivers no later one of the sender to
+/// the group. In a tenure that begins within the stay, none is missing between two delivered ones.
+/// R8: no effect of a missed message. R9: no ordered item after a missed one, except items of
+/// daemons outside the transitional set. Excluded: items of earlier views; items at the end (R5,
+/// R6); stays with cuts; R8 and R9 for tenures that begin within the stay; network changes in
+/// transitional views.
 fn gaps(
     model: &Model<'_>,
     stay: &Stay<'_>,
@@ -134,14 +135,13 @@ fn gaps(
     fifo
 }
 
-/// R11: of the incarnations that stay together, all that see a change of a group and remain members
-/// deliver the same ordered messages to the group until the next change, which is the same, or none
-/// in the view. With R5 an ordered message reaches exactly the members at its place in the order.
+/// R11: incarnations that stay together and remain members after a change deliver the same ordered
+/// messages to the group until the next change, which is the same for all, or absent in the view.
 /// Excluded: weaker messages, which have no place among changes; stays with a cut.
 pub(crate) fn epochs(model: &Model<'_>, found: &mut Findings<'_>) {
-    // By view, end and change: items up to the next change, as first seen.
+    // By view, end and change: items up to the next change, as first delivered.
     let mut epochs: BTreeMap<(&str, End<'_>, usize), (Vec<usize>, Place)> = BTreeMap::new();
-    // By group: the last change and the items since then.
+    // By group: the last change, and the items since then.
     let mut open: BTreeMap<&str, (usize, Vec<usize>)> = BTreeMap::new();
     for stay in &model.stays {
         // The first stay of an incarnation has no view, and counts as cut.

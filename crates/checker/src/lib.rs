@@ -1,17 +1,15 @@
 //! Checker of traces of group communication with extended virtual synchrony (Moser, Amir,
 //! Melliar-Smith, Agarwal: "Extended virtual synchrony", ICDCS 1994).
 //!
-//! [`check`] takes time nearly linear in the trace: the causal order takes one step for each
-//! delivery and incarnation. Functions that check a rule say what is not checked.
+//! [`check`] takes time nearly linear in the trace. Each rule's function lists the exclusions.
 //!
-//! An *incarnation* is a process from its start to its end. A *stay* is its time in a regular view
-//! and the transitional view that closes it. Incarnations *stay together* if they move from one
-//! view to the same next one, or are quiet in one view. A *tenure* is the part of a stay in which
-//! the process is a member of a group by the changes that it sees; it is *full* if it is the whole
-//! stay. *Ordered* are agreed and safe messages and changes of groups. A `cut` hides the view, and
-//! memberships that the process had asked to change, until an event shows them.
+//! - *Incarnation*: a process from its start to its end.
+//! - *Stay*: the time of an incarnation in a regular view and the transitional view that closes it.
+//!   Incarnations *stay together* if they move to the same next view, or are quiet in one view.
+//! - *Tenure*: the part of a stay as a member of a group; a *full* one is the whole stay.
+//! - *Ordered* items: agreed and safe messages, and changes of groups.
+//! - *Cut*: loss of events. It hides the view and the membership changes asked for.
 
-/// Adds a violation: findings, rule, places, text about the process of the first place.
 macro_rules! wrong {
     ($found:expr, $rule:ident, $places:expr, $($text:tt)+) => {
         $found.add($crate::Rule::$rule, &$places, format!($($text)+))
@@ -68,16 +66,16 @@ pub enum Rule {
     R14,
 }
 
-/// Rule that a trace breaks, with the place and the reason.
+/// Violation of a rule by a trace, with the place and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Violation {
-    /// The rule.
+    /// Violated rule.
     pub rule: Rule,
     /// Processes, each with its incarnation: `c1@d1/1`. The text is about the first one.
     pub processes: Vec<String>,
     /// Lines of the trace that show the violation: `file:line`.
     pub lines: Vec<String>,
-    /// Sentence that says what is wrong, without the process that is its subject.
+    /// Description of the violation: a sentence without its subject, the first process.
     pub text: String,
 }
 
@@ -88,7 +86,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Checks a trace against all rules. The violations are sorted by rule.
+/// Checks a trace against all rules. Returns the violations sorted by rule.
 pub fn check(trace: &Trace) -> Vec<Violation> {
     let mut found = Findings { trace, found: Vec::new() };
     let mut model = Model { lives: &trace.lives, ..Model::default() };

@@ -12,30 +12,27 @@ pub(crate) struct Place {
     pub(crate) line: usize,
 }
 
-/// Refusal of a message, as its sender knows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) enum Refusal {
     #[default]
     None,
-    /// The end of the incarnation or a cut may hide the refusal.
+    /// Possible refusal, hidden by the end of the incarnation or by a cut.
     Hidden,
     Known,
 }
 
-/// Message, or change of a group, which is an agreed item.
+/// Message, or change of a group (an agreed item).
 #[derive(Default)]
 pub(crate) struct Item<'t> {
     pub(crate) name: &'t str,
     pub(crate) groups: Vec<&'t str>,
     pub(crate) service: Service,
-    /// Regular view: of the send with virtual synchrony, of acceptance, or of the first delivery.
+    /// View of the send with virtual synchrony, of acceptance, or of the first delivery.
     pub(crate) view: Option<&'t str>,
-    /// Send; `None` for changes, and for messages that nobody sent.
     pub(crate) send: Option<Place>,
     pub(crate) number: u32,
     pub(crate) daemon: Option<&'t str>,
     pub(crate) refusal: Refusal,
-    /// Deliveries, sorted by incarnation.
     pub(crate) deliveries: Vec<Act>,
 }
 
@@ -44,12 +41,11 @@ impl Item<'_> {
         self.service >= Service::Agreed
     }
 
-    /// Sender, if the item is a message of this service or a stronger one.
+    /// Returns the sender if the item is a message of at least this service.
     pub(crate) fn sender(&self, least: Service) -> Option<usize> {
         self.send.filter(|_| self.service >= least).map(|send| send.life)
     }
 
-    /// True if the daemon has not taken the message, as far as anybody knows.
     pub(crate) fn is_refused(&self) -> bool {
         match self.refusal {
             Refusal::None => false,
@@ -58,7 +54,6 @@ impl Item<'_> {
         }
     }
 
-    /// Send, or first delivery.
     pub(crate) fn origin(&self) -> Place {
         self.send.or(self.deliveries.first().map(|act| act.place)).unwrap_or_default()
     }
@@ -88,11 +83,9 @@ pub(crate) struct Stay<'t> {
     pub(crate) view: &'t str,
     pub(crate) end: End<'t>,
     pub(crate) acts: Range<usize>,
-    /// Transitional set, from the event `transitional` on.
     pub(crate) closing: Option<&'t Set>,
-    /// Number of deliveries that cuts dropped; the maximum if a cut hides the begin.
+    /// Number of deliveries that cuts dropped; the maximum if a cut hides the start.
     pub(crate) cut: u64,
-    /// Groups, each with the acts of a tenure.
     pub(crate) tenures: Vec<(&'t str, Range<usize>)>,
 }
 
@@ -108,15 +101,14 @@ pub(crate) struct Model<'t> {
     pub(crate) items: Vec<Item<'t>>,
     pub(crate) acts: Vec<Vec<Act>>,
     pub(crate) stays: Vec<Stay<'t>>,
-    /// By process: the daemon if it is the same in all incarnations, and the last incarnation.
+    /// By process: the daemon if all incarnations have the same one, and the last incarnation.
     pub(crate) processes: HashMap<&'t str, (Option<&'t str>, usize)>,
-    /// Changes as they were first seen in the regular view, and with each transitional set.
+    /// Changes as first received in the regular view, and with each transitional set.
     pub(crate) changes: BTreeMap<(usize, Option<&'t Set>), (&'t Change, Place)>,
     pub(crate) views: BTreeMap<&'t str, (&'t Set, Place)>,
     /// Previous view by view and daemon, and transitional set by view and previous view.
     pub(crate) origins: BTreeMap<(&'t str, &'t str), (&'t str, Place)>,
     pub(crate) moves: BTreeMap<(&'t str, &'t str), (&'t Set, Place)>,
-    /// First quiet process by daemon that is connected with it.
     pub(crate) quiet: BTreeMap<&'t str, (&'t Quiet, Place)>,
     /// Messages that their quiet senders did not deliver, though members of the group.
     pub(crate) owed: Vec<(usize, &'t str, Place)>,
@@ -126,10 +118,10 @@ pub(crate) struct Model<'t> {
 }
 
 impl<'t> Model<'t> {
-    /// R1: identifiers of sends are unique. Notes refusals: those of requests with virtual
-    /// synchrony may be hidden. A client learns of the last lost view, which has no line, just
-    /// before the line of its `cut`: sends between the last numbered event and a cut, and those
-    /// after it, have the view that they state.
+    /// Records sends and refusals; checks that send identifiers are unique (R1). With virtual
+    /// synchrony refusals may be hidden: the last lost view has no line, and arrives just before
+    /// the `cut`. Sends after the last numbered event, before or after the cut, have the view that
+    /// they state.
     pub(crate) fn sends(&mut self, life: usize, found: &mut Findings<'_>) {
         let of = &self.lives[life];
         let known = self.processes.entry(&of.process).or_insert((Some(&of.daemon), life));
@@ -176,7 +168,7 @@ impl<'t> Model<'t> {
         }
     }
 
-    /// A daemon that takes a message for a view has refused no earlier one for this view.
+    /// A daemon that accepts a message for a view has refused no earlier one for this view.
     pub(crate) fn settle_refusals(&mut self) {
         let mut taken: HashMap<(usize, &str), u32> = HashMap::new();
         for item in self.items.iter().filter(|it| !it.deliveries.is_empty()) {
@@ -198,7 +190,6 @@ impl<'t> Model<'t> {
         requests.for_each(|(_, item)| self.items[item].refusal = Refusal::Hidden);
     }
 
-    /// Index of a change of the group, or of a message if the group is empty.
     pub(crate) fn item(&mut self, group: &'t str, name: &'t str) -> usize {
         let next = self.items.len();
         let index = *self.names.entry((group, name)).or_insert(next);

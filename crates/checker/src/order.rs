@@ -6,14 +6,12 @@ use crate::Findings;
 use crate::model::{Act, Model, Place};
 use crate::trace::Service;
 
-/// Vector clocks of the causal, agreed and safe messages: for each sending incarnation the number
-/// of its last message that is a cause. Causes of a message are the earlier ones of its sender,
-/// those that its sender delivered before, and their causes. Weaker messages have and are none.
-///
-/// R1: the send of a message comes before each delivery, also by way of other processes. R7: an
-/// incarnation delivers the messages of one sending incarnation that are `fifo` or stronger in the
-/// order of their sends, in whichever groups: a weaker one does not overtake a stronger one. R8: a
-/// cause is delivered before its effect, in whichever groups and views.
+/// Computes vector clocks of the causal, agreed and safe messages: by sending incarnation, the
+/// number of its last message that is a cause. Causes are the sender's earlier messages, messages
+/// that it delivered before, and the causes of both. R1: a send precedes each delivery, also
+/// through other processes. R7: messages of service `fifo` or stronger are delivered in the order
+/// of the sending incarnation, over all groups; weaker ones do not overtake them. R8: a cause is
+/// delivered before its effect, over all groups and views.
 pub(crate) fn clocks(model: &Model<'_>, found: &mut Findings<'_>) -> Vec<Option<Box<[u32]>>> {
     let lives = model.acts.len();
     let mut clocks: Vec<Option<Box<[u32]>>> = vec![None; model.items.len()];
@@ -51,7 +49,7 @@ pub(crate) fn clocks(model: &Model<'_>, found: &mut Findings<'_>) -> Vec<Option<
                 cursors[life] += 1;
             }
         }
-        // Each blocked incarnation waits for a send of another one, until one comes again.
+        // Each blocked incarnation waits for a send of another one, up to a cycle.
         let blocked = |life: usize| model.acts[life].get(cursors[life]);
         let Some(mut act) = (0..lives).find_map(blocked) else { return clocks };
         for _ in 0..lives {
@@ -64,8 +62,7 @@ pub(crate) fn clocks(model: &Model<'_>, found: &mut Findings<'_>) -> Vec<Option<
     }
 }
 
-/// Order: for each ordered item those that some process delivered directly before it, over all
-/// groups and views, with one of these deliveries.
+/// Returns, for each ordered item, the items delivered directly before by some process.
 pub(crate) fn order(model: &Model<'_>) -> Vec<Vec<(usize, Place)>> {
     let mut edges: Vec<Vec<(usize, Place)>> = vec![Vec::new(); model.items.len()];
     for acts in &model.acts {
@@ -81,7 +78,7 @@ pub(crate) fn order(model: &Model<'_>) -> Vec<Vec<(usize, Place)>> {
     edges
 }
 
-/// R9: the order has no cycle. A search in depth reports one for each edge that leads back.
+/// R9: the order has no cycle. A depth-first search reports a cycle for each back edge.
 pub(crate) fn cycles(model: &Model<'_>, found: &mut Findings<'_>) {
     let mut is_open = vec![false; model.items.len()];
     let mut is_done = is_open.clone();
@@ -103,7 +100,6 @@ pub(crate) fn cycles(model: &Model<'_>, found: &mut Findings<'_>) {
     }
 }
 
-/// Items of the view of an item that are ordered before it.
 pub(crate) fn before(model: &Model<'_>, item: usize) -> HashSet<usize> {
     let (mut seen, mut open) = (HashSet::new(), vec![item]);
     while let Some(next) = open.pop() {

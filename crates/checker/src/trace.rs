@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 pub(crate) type Set = BTreeSet<String>;
 
-/// Delivery service of a message, the weakest first.
+/// Delivery service of a message, weakest first.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Service {
@@ -31,7 +31,6 @@ pub(crate) struct Change {
     pub(crate) view: String,
 }
 
-/// State of a process after a quiet period at the end of a run.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Quiet {
     pub(crate) view: String,
@@ -45,7 +44,6 @@ fn closes() -> bool {
     true
 }
 
-/// Event, with the names of the format.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub(crate) enum Event {
@@ -59,7 +57,6 @@ pub(crate) enum Event {
         service: Service,
         groups: Set,
         hash: String,
-        /// Number in the session.
         #[serde(default)]
         request: u64,
     },
@@ -91,7 +88,7 @@ pub(crate) enum Event {
     Cut {
         from: u64,
         to: u64,
-        /// False if the client goes on without another connection.
+        /// False if the client continues on the same connection.
         #[serde(default = "closes")]
         closes: bool,
     },
@@ -154,7 +151,7 @@ impl Life {
     }
 }
 
-/// Trace of a run, as the clients have written it.
+/// Trace of a run, as written by the clients.
 #[derive(Debug)]
 pub struct Trace {
     /// Incarnations, sorted by the name of the process and the number of the incarnation.
@@ -162,14 +159,11 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Reads sources of JSON lines, each with its name. Empty lines are passed over.
-    ///
-    /// `crash`, `stop` and `quiet` end an incarnation wherever they are found, since the test may
-    /// write them into a file of its own, also for a process that had no time to write a line.
+    /// Reads sources of JSON lines, each with its name. `crash`, `stop` and `quiet` end an
+    /// incarnation from any source: a test may write them into a separate file.
     ///
     /// # Errors
-    /// A line is no event of the format; the first line of an incarnation is no `start`, or another
-    /// one is; an event follows the end of its incarnation in one file. The error names the line.
+    /// A line is no event of the format, precedes `start`, or follows the end in its file.
     pub fn read<R: BufRead>(sources: impl IntoIterator<Item = (String, R)>) -> Result<Self> {
         let mut lives: BTreeMap<(String, u64), Life> = BTreeMap::new();
         for (source, (name, reader)) in sources.into_iter().enumerate() {
@@ -193,7 +187,7 @@ impl Trace {
         Ok(Self { lives })
     }
 
-    /// Numbers of incarnations, of deliveries of messages, and of `quiet` lines.
+    /// Returns the numbers of incarnations, of deliveries of messages, and of `quiet` lines.
     pub fn counts(&self) -> [usize; 3] {
         let lines = self.lives.iter().flat_map(|life| &life.lines);
         let deliveries = lines.filter(|line| matches!(line.event, Event::Deliver { .. })).count();

@@ -6,24 +6,21 @@ use crate::model::{Act, End, Model, Place, Refusal, Stay};
 use crate::trace::{Change, Event, Line, Quiet, Service, Set};
 use crate::{Findings, Rule};
 
-/// State of the process at the current line.
 #[derive(Default)]
 pub(crate) struct Walk<'t> {
     here: Place,
     acts: Vec<Act>,
     /// Current stay. The first one has no view.
     stay: usize,
-    /// True from a cut to the next `view` or `transitional`, as the cut may hide another one.
+    /// True from a cut to the next `view` or `transitional`, as the cut may hide another view.
     is_lost: bool,
-    /// Groups of the process with the begin of the tenure, and groups of which a cut may hide that.
+    /// Groups of the process with the start of the tenure, and groups that a cut may hide.
     open: BTreeMap<&'t str, usize>,
     hidden: BTreeSet<&'t str>,
-    /// Requests less own joins and leaves, and true if the last request is to join.
+    /// Number of requests less own joins and leaves, and true if the last request is a join.
     asked: BTreeMap<&'t str, (i64, bool)>,
-    /// Members of each group as last seen.
     members: BTreeMap<&'t str, &'t Set>,
-    /// Own messages that the process has not delivered, with a group of which it is a member since
-    /// the send.
+    /// Own undelivered messages, with a group of which the process is a member since the send.
     own: BTreeMap<usize, (&'t str, Place)>,
     /// Members of the view, and daemons that moved there or that close it.
     moved: Option<(&'t Set, &'t Set)>,
@@ -86,9 +83,8 @@ impl<'t> Walk<'t> {
         model.acts.push(walk.acts);
     }
 
-    /// R13: deliveries are numbered from 1 without a gap but cuts; a cut begins at the next number;
-    /// a resume names the next number, and comes before the first delivery after a cut that
-    /// closes the connection.
+    /// R13: numbers of events are consecutive from 1, except for cuts, which begin at the next
+    /// number. A resume names the next number, before the first delivery after a closing cut.
     fn number(&mut self, line: &Line, found: &mut Findings<'_>) {
         let next = self.last.saturating_add(1);
         let (first, last, is_cut) = match line.event {
@@ -105,9 +101,8 @@ impl<'t> Walk<'t> {
         (self.last, self.is_cut) = (last, is_cut);
     }
 
-    /// R6: some process delivers the messages of a quiet process to groups of which the sender is a
-    /// member, by events and requests, from the send to the end. Excluded: unreliable messages;
-    /// refused messages; messages before a cut.
+    /// R6: some process delivers a quiet process's messages to a group of which it is a member from
+    /// the send to the end. Excluded: unreliable messages; refused messages; messages before a cut.
     pub(crate) fn lost(model: &Model<'t>, found: &mut Findings<'_>) {
         for (item, group, place) in &model.owed {
             let item = &model.items[*item];
@@ -123,7 +118,6 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// Notes a message that the process is to deliver itself.
     fn owe(&mut self, model: &Model<'t>, item: usize) {
         let of = &model.items[item];
         let is_in = |group: &&&str| {
@@ -136,7 +130,7 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// Moves to the view of an event after a cut that may hide it.
+    /// Moves to the view of an event after a cut that may hide the view.
     fn see(&mut self, model: &mut Model<'t>, view: &'t str) {
         if self.is_lost && model.stays[self.stay].view != view {
             self.enter(model, view, End::Open);
@@ -144,7 +138,6 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// Ends the stay and begins the next one.
     fn enter(&mut self, model: &mut Model<'t>, view: &'t str, end: End<'t>) {
         let (begin, acts) = (self.here, self.acts.len()..self.acts.len());
         if let Some(stay) = model.stays.get_mut(self.stay) {
@@ -157,7 +150,6 @@ impl<'t> Walk<'t> {
         model.stays.push(Stay { begin, view, acts, cut, ..Stay::default() });
     }
 
-    /// Adds a delivery. Returns the view of the item, and its last delivery before.
     fn push(&mut self, model: &mut Model<'t>, act: Act) -> (&'t str, Option<Place>) {
         self.acts.push(act);
         self.own.remove(&act.item);
@@ -167,15 +159,15 @@ impl<'t> Walk<'t> {
         (item.view.get_or_insert(model.stays[self.stay].view), before)
     }
 
-    /// R3: an identifier has the form `N.daemon` and one list of members, with the own daemon; N
-    /// grows from view to view, which gives common views one order; `previous` is the view in which
-    /// the process was. Excluded: `previous` in the first view and after a cut.
+    /// R3: an identifier has the form `N.daemon` and one list of members, which includes the own
+    /// daemon. N grows from view to view, so common views have one order. `previous` is the view in
+    /// which the process was, except in the first view and after a cut.
     ///
-    /// R4: the set contains the own daemon, and only members of the new and of the previous view;
-    /// an event `transitional` closes the current view with the set of the next one; all that move
+    /// R4: the set contains the own daemon, and only members of the new and of the previous view.
+    /// `transitional` closes the current view with the set of the next one. All processes that move
     /// between the same two views have equal sets, and no daemon of a set comes from another view.
-    /// Excluded: views without a previous one, as the first of a client; daemons without a
-    /// traced client; whether a `transitional` comes, since a view may close without one.
+    /// Excluded: views without a previous one; daemons without a traced client; a view that closes
+    /// without `transitional`.
     fn view(&mut self, model: &mut Model<'t>, found: &mut Findings<'_>, event: &'t Event) {
         let Event::View { id, members, transitional_set: set, previous } = event else { return };
         let (here, daemon) = (self.here, model.lives[self.here.life].daemon.as_str());
@@ -216,13 +208,11 @@ impl<'t> Walk<'t> {
         (self.is_lost, self.moved) = (false, previous.map(|_| (members, set)));
     }
 
-    /// R1: the message was sent, was not refused and has the same hash, and the incarnation
-    /// delivers it once, resumed or not. R11: the process is a member of one of its groups.
-    ///
-    /// R2: the delivery names the view in which the process is, and says truly whether the
-    /// transitional view has begun; the view is that of the acceptance, if the send names one, and
-    /// the same for all deliveries. A sender that crashes does not learn of acceptance. R12: the
-    /// view is that in which a sender with virtual synchrony was; others may lag behind.
+    /// R1: the message was sent, not refused, has the same hash, and is delivered once, resumed or
+    /// not. R11: the process is a member of one of the message's groups. R2: the delivery names the
+    /// current view, and whether the transitional one has begun. The view is that of the
+    /// acceptance, if the send names one, and the same for all deliveries. R12: for a sender with
+    /// virtual synchrony, the view is the sender's view at the send; other senders may lag behind.
     fn deliver(&mut self, model: &mut Model<'t>, found: &mut Findings<'_>, event: &'t Event) {
         let Event::Deliver { view, transitional, id, hash } = event else { return };
         let (transitional, place, item) = (*transitional, self.here, model.item("", id));
@@ -257,10 +247,10 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// R11: all processes see the change in the view that it names; all that see it in the regular
-    /// view, and all that see it in transitional views with equal sets, see equal members, reasons
-    /// and subjects; the process is a member before, or becomes one by its own join. Excluded:
-    /// whether a process that is disconnected has failed.
+    /// R11: all processes receive a change in the view that it names. All in the regular view, and
+    /// all in transitional views with equal sets, receive equal members, reasons and subjects. The
+    /// process is a member before, or by its own join. Excluded: whether a disconnected process has
+    /// failed.
     fn change(&mut self, model: &mut Model<'t>, found: &mut Findings<'_>, change: &'t Change) {
         let Change { group, members, change: name, reason, subject, view } = change;
         let (place, group, own) = (self.here, group.as_str(), &model.lives[self.here.life].process);
@@ -299,11 +289,11 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// R14: nothing is pending or queued; the view is the last one that the process saw, its
-    /// members are the connected daemons, and other quiet processes of these are in the same view
-    /// with the same tables; tables list only processes that are quiet and connected, and the
-    /// process in the groups of which it is a member by its events and last request. Excluded:
-    /// processes without a `quiet` line, but for tables; items in the range of a cut.
+    /// R14: no messages are pending or queued. The view is the last one of the process, and its
+    /// members are the connected daemons. Other quiet processes of these daemons have the same view
+    /// and tables. Tables list only quiet and connected processes. They list the process in the
+    /// groups of which it is a member by its events and last request. Excluded: processes without a
+    /// `quiet` line, except in tables; items in the range of a cut.
     fn quiet(&self, model: &mut Model<'t>, found: &mut Findings<'_>, quiet: &'t Quiet) {
         let (here, Quiet { view, pending, queues, groups, connected }) = (self.here, quiet);
         if *pending > 0 || *queues > 0 {
@@ -340,10 +330,10 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// R11: true if the members follow from those before. A join adds the subject, other changes
-    /// with a subject take it away. The network neither adds nor takes away a process of a daemon
-    /// that moved along, and leaves none of a daemon outside the view. Excluded: the first
-    /// change of a group, and after a cut; changes by the network in the first view.
+    /// R11: true if the members follow from the previous ones. A join adds the subject; other
+    /// changes with a subject remove it. The network neither adds nor removes a process of a daemon
+    /// that moved along, and keeps no process of a daemon outside the view. Excluded: the first
+    /// change of a group, also after a cut; changes by the network in the first view.
     fn follows(&self, model: &Model<'_>, before: &Set, change: &Change) -> bool {
         let after = &change.members;
         let mut changed = before.symmetric_difference(after);

@@ -58,7 +58,6 @@ fn request(args: &BenchArgs) -> Result<Request, Failure> {
     })
 }
 
-/// Refuses what means something to one suite and nothing to any other.
 fn only_in_one_suite(args: &BenchArgs) -> Result<(), Failure> {
     let given = [
         ("--quick", "matrix", args.quick),
@@ -74,7 +73,6 @@ fn only_in_one_suite(args: &BenchArgs) -> Result<(), Failure> {
     only_whole_suites_in_documents(args)
 }
 
-/// Refuses a page of the documentation of something that has no verdicts, or of a part of a suite.
 fn only_whole_suites_in_documents(args: &BenchArgs) -> Result<(), Failure> {
     let is_matrix = args.suites.iter().any(|suite| suite == "matrix");
     if args.docs.is_none() || (is_matrix && args.suites.len() == 1) {

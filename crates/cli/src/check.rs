@@ -1,4 +1,4 @@
-//! `faircast check`: what would keep a transfer from going well, at this host and on the way to others.
+//! `faircast check`: searches for causes of poor transfers, on this host and on paths to others.
 
 use std::ops::ControlFlow;
 
@@ -60,7 +60,6 @@ fn show(args: &CheckArgs, found: &[Finding]) -> Result<(), Failure> {
 
 const COLUMNS: usize = 80;
 
-/// The findings for people: this host first, then each other one, what is wrong with what to do.
 fn text(found: &[Finding]) -> String {
     let mut text = String::new();
     let mut about: Option<Option<&str>> = None;

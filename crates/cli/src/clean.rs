@@ -1,4 +1,4 @@
-//! `faircast clean`: removes the leftovers of transfers that were cut off.
+//! `faircast clean`: removes the leftovers of interrupted transfers.
 
 use std::time::Duration as WallDuration;
 
@@ -9,7 +9,6 @@ use crate::args::CleanArgs;
 use crate::error::{Failure, print};
 use crate::live::words::path_text;
 
-/// Removes what nobody is receiving and nobody has touched for the time that was asked for.
 pub(crate) fn clean(args: &CleanArgs) -> Result<(), Failure> {
     let age = WallDuration::from_nanos(args.older_than.as_nanos());
     let (mut removed, mut errors) = (Vec::new(), Vec::new());

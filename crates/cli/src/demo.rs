@@ -1,4 +1,4 @@
-//! `faircast demo`: a real file to three receivers beside TCP, in the simulator.
+//! `faircast demo`: sends a real file to three receivers beside TCP, in the simulator.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -14,7 +14,6 @@ use crate::progress::{Watch, listen};
 
 const SCENARIO: &str = include_str!("../../../scenarios/demo.toml");
 
-/// Sends a file, verifies every copy, and says where the report is.
 pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
     let file = match &args.file {
         Some(path) => path.clone(),
@@ -70,10 +69,10 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
 }
 
 const DURATION_S_MIN: u64 = 60;
-/// Rate that a session beside one TCP flow on 20 Mbit/s reaches; larger files get more time.
+/// Expected rate of a session beside one TCP flow on 20 Mbit/s. Larger files get more time.
 const RATE_BPS_MIN: u64 = 5_000_000;
 
-/// Text as TOML writes it, so that a path may hold quotes: its escapes are those of JSON.
+/// Returns `text` quoted for TOML, for paths with quotes. TOML's escapes are those of JSON.
 fn toml_text(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

@@ -7,16 +7,16 @@ use std::process::ExitCode;
 use faircast_base::escaped_lines;
 use faircast_scenario::ScenarioError;
 
-/// Why a command did not succeed. The message is one line that says what to do.
+/// Failure of a command. The message is one line and names the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The arguments or a file that they name are wrong: exit status 2.
+    /// Wrong arguments, or a wrong file that an argument names: exit status 2.
     #[error("{0}")]
     Usage(String),
-    /// The work itself failed: exit status 1.
+    /// Failure of the work itself: exit status 1.
     #[error("{0}")]
     Work(String),
-    /// The work was done and its result, already printed, is a failure: exit status 1.
+    /// Completed work whose printed result is a failure: exit status 1.
     #[error("")]
     AlreadyTold,
 }
@@ -26,14 +26,14 @@ impl Failure {
         Self::Work(format!("{}: cannot be written: {error}", path.display()))
     }
 
-    /// Says what went wrong on standard error.
+    /// Writes the message to standard error.
     pub fn print(&self) {
         if !matches!(self, Self::AlreadyTold) {
             note(&self.to_string());
         }
     }
 
-    /// The exit status.
+    /// Returns the exit status.
     pub fn exit_code(&self) -> ExitCode {
         match self {
             Self::Usage(_) => ExitCode::from(2),
@@ -42,14 +42,14 @@ impl Failure {
     }
 }
 
-/// A mistake in the arguments, as the parser of the command line found it, in one line.
+/// Converts an error of the command-line parser, shortened to one line.
 impl From<clap::Error> for Failure {
     fn from(error: clap::Error) -> Self {
         Self::Usage(one_line(&error.to_string()))
     }
 }
 
-/// The parser's message without its heading, its usage and its advice to ask for help, on one line.
+/// Returns the parser's message on one line, without its heading, usage and reference to the help.
 fn one_line(message: &str) -> String {
     let mut line = String::new();
     let said = message.lines().map(str::trim).take_while(|part| !part.starts_with("Usage:"));
@@ -84,14 +84,13 @@ pub(crate) fn this_program() -> Result<PathBuf, Failure> {
         .map_err(|error| Failure::Work(format!("this program cannot find itself: {error}")))
 }
 
-/// Says something on standard error, with characters of format escaped.
+/// Writes a line to standard error, with format characters escaped.
 pub(crate) fn note(text: &str) {
     use io::Write as _;
-    // Nobody may be listening; there is nowhere else to say so.
     let _ = writeln!(io::stderr(), "faircast: {}", escaped_lines(text));
 }
 
-/// Writes to standard output, escaped. A reader that went away, such as `head`, is no failure.
+/// Writes to standard output, escaped. A reader that closed the pipe, like `head`, is no failure.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     use io::Write as _;
     match io::stdout().lock().write_all(escaped_lines(text).as_bytes()) {

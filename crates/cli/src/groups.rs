@@ -23,9 +23,7 @@ use crate::error::{Failure, note, print};
 use crate::live;
 use crate::progress::{interrupted, listen};
 
-/// Messages of standard input that are read ahead.
 const AHEAD_MAX: usize = 64;
-/// Interval between looks at Ctrl-C.
 const LOOK: Duration = Duration::from_millis(50);
 
 impl From<GroupError> for Failure {
@@ -52,7 +50,7 @@ async fn connect(
     Ok(Client::connect_with(&options.connect, &name, choices).await?)
 }
 
-/// Token of a file: the last word of the first line that is no comment.
+/// Reads the token of a file: the last field of the first line that is no comment.
 fn token(file: &Path) -> Result<String, Failure> {
     let opened = open_private(file, Exposure::Refuse);
     let opened = opened.map_err(|error| Failure::Usage(error.to_string()))?;
@@ -63,7 +61,6 @@ fn token(file: &Path) -> Result<String, Failure> {
     found.map(String::from).ok_or_else(|| wrong(&"no token"))
 }
 
-/// Returns after Ctrl-C.
 async fn until_interrupted() {
     while !interrupted() {
         tokio::time::sleep(LOOK).await;
@@ -80,7 +77,7 @@ pub(crate) fn publish(args: &PubArgs) -> Result<(), Failure> {
         let client = connect(&args.to, "pub", args.benefit).await?;
         let (count, news) = (Cell::new(0), Notify::new());
         let receipts = Receipts { asked: args.receipts, count, news };
-        // What comes with the last answer is told before the end.
+        // Biased: events that arrive with the last answer are reported before the end.
         let done = tokio::select! {
             biased;
             failed = watch(&client, &receipts) => Err(failed),
@@ -94,7 +91,6 @@ pub(crate) fn publish(args: &PubArgs) -> Result<(), Failure> {
     })
 }
 
-/// Receipts that have come.
 struct Receipts {
     asked: bool,
     count: Cell<u64>,
@@ -128,8 +124,6 @@ async fn send_all(args: &PubArgs, client: &Client, receipts: &Receipts) -> Resul
     Ok(())
 }
 
-/// Takes the events of a client that only sends. Returns when a request is refused or the session
-/// is over.
 async fn watch(client: &Client, receipts: &Receipts) -> Failure {
     loop {
         match client.next().await {
@@ -162,7 +156,6 @@ fn disconnected(reason: &str) -> String {
     format!("the connection to the daemon is lost: {reason}; trying again until Ctrl-C")
 }
 
-/// Messages of standard input, which a thread reads.
 fn read_ahead(binary: bool) -> mpsc::Receiver<io::Result<Vec<u8>>> {
     let (sender, messages) = mpsc::channel(AHEAD_MAX);
     std::thread::spawn(move || {
@@ -181,7 +174,6 @@ fn read_ahead(binary: bool) -> mpsc::Receiver<io::Result<Vec<u8>>> {
 
 fn line(input: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     let mut line = Vec::new();
-    // One more byte than allowed, for the end of the line.
     let read = input.take(MESSAGE_BYTES_MAX as u64 + 1).read_until(b'\n', &mut line)?;
     if line.last() == Some(&b'\n') {
         line.pop();
@@ -232,7 +224,6 @@ async fn print_all(args: &SubArgs, client: &Client) -> Result<(), Failure> {
     let mut out = Printer { out: io::BufWriter::new(io::stdout()), args };
     let mut left = args.count;
     loop {
-        // A burst is written at its end.
         let event = match tokio::time::timeout(Duration::ZERO, client.next()).await {
             Ok(event) => event?,
             Err(_) => {
@@ -261,7 +252,6 @@ struct Printer<'a> {
 }
 
 impl Printer<'_> {
-    /// Writes. Returns true if the reader went away, such as `head`.
     fn end(
         &mut self,
         write: impl FnOnce(&mut io::BufWriter<io::Stdout>) -> io::Result<()>,
@@ -286,7 +276,7 @@ impl Printer<'_> {
                 })
             }
             GroupEvent::Message(GroupMessage { payload, .. }) if io::stdout().is_terminal() => {
-                // Nothing in a message moves the terminal's cursor.
+                // Escaped: control characters in a message must not move the terminal's cursor.
                 let text = String::from_utf8_lossy(&payload);
                 self.end(|out| writeln!(out, "{}", escaped_lines(&text)))
             }
@@ -384,7 +374,6 @@ fn json_of(event: GroupEvent) -> Value {
             "request": request,
             "groups": groups.iter().map(|name| &**name).collect::<Vec<_>>(),
         }),
-        // Later kinds of events.
         _ => json!({ "event": "other" }),
     }
 }

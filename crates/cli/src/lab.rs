@@ -1,4 +1,4 @@
-//! `faircast lab check`: what the lab can do on this machine.
+//! `faircast lab check`: reports which features of the lab this machine supports.
 
 use faircast_base::Duration;
 
@@ -6,7 +6,6 @@ use crate::args::LabCheckArgs;
 use crate::error::{Failure, print};
 use crate::progress::{Watch, interrupted, listen};
 
-/// How long a check takes, for the progress line.
 const ABOUT: Duration = Duration::from_secs(13);
 
 pub(crate) fn check(args: &LabCheckArgs) -> Result<(), Failure> {

@@ -1,7 +1,6 @@
-//! The program `faircast`: its command line and what its verbs do.
+//! Command line and verbs of the program `faircast`.
 //!
-//! Reading order: [`args`] (the one definition of the command line), `run` (one scenario),
-//! `bench` (suites of scenarios with expectations), `send` and `recv` (real networks).
+//! Reading order: [`args`] (the command line), `run`, `bench`, `send` and `recv` (real networks).
 
 pub mod args;
 mod bench;
@@ -35,18 +34,15 @@ use args::{Args, LabVerb, Verb};
 
 pub use error::Failure;
 
-/// Allows as many open files and connections as the system lets this user have: a daemon has one
-/// for each client.
+/// Raises the limit of open files to the hard limit: a daemon has one connection for each client.
 fn raise_descriptors() {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        // A system that refuses leaves the limit as it is.
         let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
     }
 }
 
-/// Reads the command line and does what it says. Exit status 0: done; 1: it failed; 2: the
-/// arguments or a file that they name are wrong.
+/// Parses the command line and runs the verb. Exit status: 0 success, 1 failure, 2 wrong usage.
 pub fn main() -> ExitCode {
     raise_descriptors();
     let matches = Args::definition().try_get_matches();
@@ -85,11 +81,9 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Help and version where they were asked for, else what is wrong.
 fn not_parsed(error: clap::Error) -> ExitCode {
     let bare = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     if bare || !error.use_stderr() {
-        // A reader that went away is no failure.
         let _ = error.print();
         return if bare { ExitCode::from(2) } else { ExitCode::SUCCESS };
     }

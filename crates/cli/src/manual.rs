@@ -1,4 +1,4 @@
-//! Completions and man pages, from the definition of the command line.
+//! Shell completions and man pages, from the definition of the command line.
 
 use std::path::Path;
 
@@ -13,7 +13,6 @@ pub(crate) fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
     print(&String::from_utf8_lossy(&out))
 }
 
-/// Prints the man page of the program, or writes one page for it and each verb.
 pub(crate) fn man(out: Option<&Path>) -> Result<(), Failure> {
     let Some(out) = out else {
         let mut page = Vec::new();

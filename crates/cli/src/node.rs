@@ -36,9 +36,8 @@ use crate::live::metrics::{JSON, OPEN_METRICS, PLAIN, Page, counters, gauges, se
 use crate::live::words::bytes;
 use crate::progress::{interrupted, listen};
 
-/// Interval between looks at Ctrl-C.
 const LOOK: Duration = Duration::from_millis(50);
-/// Longest time for a message of the daemon to itself.
+/// Longest wait for the daemon's own test message: 2 s.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) fn node(args: &NodeArgs) -> Result<(), Failure> {
@@ -93,7 +92,6 @@ async fn serve(mut config: NodeConfig) -> Result<(), Failure> {
     }
     while !interrupted() {
         if server.has_ended() {
-            // Sockets that nobody serves any more would be worse than none.
             let text = "the daemon has ended by a fault of faircast; the lines above have it";
             return Err(Failure::Work(text.into()));
         }
@@ -103,13 +101,12 @@ async fn serve(mut config: NodeConfig) -> Result<(), Failure> {
     Ok(())
 }
 
-/// True if clients need no token. The daemon has none of its own.
+/// True if clients at this address need no token. The daemon has no token of its own.
 fn is_local(address: &ClientAddress) -> bool {
     !matches!(address, ClientAddress::Tls(_))
 }
 
-/// Address at which the daemon alone connects to itself, if all others need a token, and the folder
-/// that lasts as long as the address.
+/// Returns an address for the daemon's own connection if all others need a token.
 fn private_address(config: &NodeConfig) -> Result<Option<(TempDir, ClientAddress)>, Failure> {
     if config.status.is_none() || config.server.clients.iter().any(is_local) {
         return Ok(None);
@@ -144,7 +141,6 @@ async fn answer(path: String, inquiry: Inquiry, client: Option<ClientAddress>) -
     }
 }
 
-/// Joins a group of its own at the daemon, and waits for its own message to the group.
 async fn check(client: Option<ClientAddress>) -> Result<(), String> {
     let address = client.ok_or("no address of the daemon's own")?.to_string();
     let name = format!("healthz-{:x}", incarnation());
@@ -240,10 +236,8 @@ fn metrics(registry: &mut Registry, report: &DaemonReport) {
     purses(registry, report);
 }
 
-/// Most clients with metrics of their own: those that waited longest.
 const PURSES_MAX: usize = 100;
 
-/// Purses of clients, where messages have a price.
 fn purses(registry: &mut Registry, report: &DaemonReport) {
     type Labels = Vec<(&'static str, String)>;
     let mut clients: Vec<_> = report.clients.iter().filter(|it| it.purse.is_some()).collect();
@@ -260,7 +254,6 @@ fn purses(registry: &mut Registry, report: &DaemonReport) {
     registry.register("node_client_blocked_seconds", help, waited);
 }
 
-/// State of a daemon from its `status` address.
 async fn fetch(at: SocketAddr) -> Result<Value, Failure> {
     let text = live::metrics::status(at).await.map_err(|error| {
         let expected = "expected the `status` address of a running daemon";
@@ -277,7 +270,7 @@ async fn status(args: &NodeStatusArgs) -> Result<(), Failure> {
     let status = fetch(args.at).await?;
     let other = || not_a_daemon(args.at);
     if args.json {
-        // Written anew: nothing in it moves a terminal's cursor.
+        // Serialised again, so that no control characters reach the terminal.
         return print(&format!("{status}\n"));
     }
     let word = |value: &Value| escaped(value.as_str().unwrap_or_default()).into_owned();
@@ -363,8 +356,7 @@ fn write_new(file: &Path, mode: u32, text: &str) -> io::Result<()> {
     opened?.write_all(text.as_bytes())
 }
 
-/// Writes a CA, and a certificate of the CA for each host with its key. Nobody has the key of the
-/// CA afterwards.
+/// Writes a CA without its key, and for each host a certificate of the CA with its key.
 fn write_certificates(folder: &Path, hosts: &[String]) -> Result<(), Box<dyn Error>> {
     let put = |name: &str, mode, text: &str| {
         let file = folder.join(name);

@@ -1,4 +1,4 @@
-//! `faircast program`: checks and signs programs that sessions bring to relays.
+//! `faircast program`: checks and signs programs that sessions install on relays.
 
 use std::fs::OpenOptions;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! Ctrl-C, and how far the work is: a bar on a terminal, for several runs a line now and then elsewhere.
+//! Ctrl-C, and the progress of runs: a bar on a terminal, elsewhere lines for several runs.
 
 use std::io::IsTerminal as _;
 use std::ops::ControlFlow;
@@ -15,19 +15,18 @@ use crate::error::{Failure, note};
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// How often a line is written where there is no terminal.
+/// Interval between lines without a terminal: 20 s.
 const LINE_EVERY: Duration = Duration::from_secs(20);
-/// Another number of seconds instead; with 0 each run that ends gets a line.
+/// Variable that replaces [`LINE_EVERY`], in seconds; with 0 each run that ends gets a line.
 const LINE_EVERY_VARIABLE: &str = "FAIRCAST_PROGRESS_S";
 
-/// Makes the first Ctrl-C end the work at its next event; a second one kills the program.
+/// Installs the handler: the first Ctrl-C ends the work at its next event, a second kills.
 pub(crate) fn listen() {
     let on_signal = || {
         if INTERRUPTED.swap(true, Ordering::Relaxed) {
             std::process::exit(130);
         }
     };
-    // Without a handler Ctrl-C kills the program at once, which is worse but not wrong.
     let _ = ctrlc::set_handler(on_signal);
 }
 
@@ -35,7 +34,6 @@ pub(crate) fn interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
 
-/// Does something with so many runs at the same time; one for each core where none is given.
 pub(crate) fn with_jobs<T: Send>(
     jobs: Option<u16>,
     work: impl FnOnce() -> T + Send,
@@ -45,7 +43,6 @@ pub(crate) fn with_jobs<T: Send>(
     Ok(pool.install(work))
 }
 
-/// A bar that is not seen yet, where there is a terminal.
 fn bar(style: &str, length: u64) -> Option<ProgressBar> {
     std::io::stderr().is_terminal().then(|| {
         let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::hidden());
@@ -53,7 +50,7 @@ fn bar(style: &str, length: u64) -> Option<ProgressBar> {
     })
 }
 
-/// Ends a single run on Ctrl-C, and shows on a terminal how far it is once it has taken a second.
+/// Watch of a single run: ends it on Ctrl-C, and shows its progress on a terminal after 1 s.
 pub(crate) struct Watch {
     started: Instant,
     end: Time,
@@ -62,7 +59,6 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Watches a run of this length; `show` allows the progress line.
     pub(crate) fn new(duration: faircast_base::Duration, show: bool) -> Self {
         let style = "{bar:40} {percent:>3} %  {msg}  {elapsed} gone, {eta} left";
         let bar = if show { bar(style, 1000) } else { None };
@@ -94,14 +90,13 @@ impl Observer for Watch {
     }
 }
 
-/// Shows how several runs go, of which some take longer than others; Ctrl-C stops them.
+/// Progress of several runs, weighted by their costs. Ctrl-C stops them.
 #[derive(Default)]
 pub(crate) struct Terminal(Mutex<Option<Progress>>);
 
 struct Progress {
     name: String,
     runs: usize,
-    /// Of `total`, in a unit of its own.
     weight: u64,
     total: u64,
     done: usize,
@@ -127,7 +122,6 @@ impl Monitor for Terminal {
             bar.set_message(format!("0 of {count}"));
         }
         let wanted = std::env::var(LINE_EVERY_VARIABLE).ok().and_then(|text| text.parse().ok());
-        // Of long runs each gets a line.
         let line_every = match long {
             true => Duration::ZERO,
             false => wanted.map_or(LINE_EVERY, Duration::from_secs),

@@ -1,4 +1,4 @@
-//! `faircast recv`: receives what is sent to a group.
+//! `faircast recv`: receives objects that are sent to a group.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -25,7 +25,6 @@ use crate::live::words::{bytes, count, hex, path_text, rate, seat_json, time};
 use crate::live::{self, Above, Output, with};
 use crate::progress::{interrupted, listen};
 
-/// Receives until one object is there, or until it is interrupted.
 pub(crate) fn recv(args: &RecvArgs) -> Result<(), Failure> {
     live::begin_log(&args.watch)?;
     listen();
@@ -89,7 +88,6 @@ async fn run(args: &RecvArgs) -> Result<(), Failure> {
     show.finish(args)
 }
 
-/// Begins, if needed after waiting for the network; `None` where it was interrupted.
 async fn open(args: &RecvArgs) -> Result<Option<Receiver>, Failure> {
     let begun = Instant::now();
     let mut told = false;
@@ -116,7 +114,7 @@ async fn open(args: &RecvArgs) -> Result<Option<Receiver>, Failure> {
     }
 }
 
-/// Whether a group is for source-specific multicast: 232.0.0.0/8 and ff3x::/32 (RFC 4607, section 1).
+/// True if a group is for source-specific multicast: 232.0.0.0/8 and ff3x::/32 (RFC 4607 s1).
 fn is_of_one_source(group: SocketAddr) -> bool {
     match group.ip() {
         IpAddr::V4(ip) => ip.octets()[0] == 232,
@@ -145,10 +143,8 @@ fn target(args: &RecvArgs) -> String {
     }
 }
 
-/// The group, on the interface that the zone of `--from` names: the library compares a group's zone with `--interface`.
-///
-/// # Errors
-/// The group or `--listen` has another zone, so that a host on another link could have the sender's address.
+/// Returns the group on the interface that the zone of `--from` names. Fails if the group or
+/// `--listen` has another zone: a host on another link could have the sender's address.
 fn group_on_zone(args: &RecvArgs) -> Result<Option<SocketAddr>, Failure> {
     let zone_of = |address: SocketAddr| match address {
         SocketAddr::V6(address) => address.scope_id(),
@@ -182,12 +178,11 @@ fn builder(args: &RecvArgs) -> Result<ReceiverBuilder, Failure> {
         (Some(group), None) => Listen::Multicast(group),
         (Some(group), Some(address)) => Listen::Both(group, address),
         (None, Some(address)) => Listen::Unicast(address),
-        // Through relays.
         (None, None) => Listen::Unicast(SocketAddr::from(([0, 0, 0, 0], 0))),
     };
     let dash = |path: &Option<PathBuf>| path.as_ref().is_some_and(|it| it.as_os_str() == "-");
     if args.to_stdout || dash(&args.into) || dash(&args.to_device) {
-        // Who reads it could not tell the end of what was cut off from the end of it all.
+        // The reader of standard output could not tell a truncated object from a complete one.
         let text = "nothing is received to standard output; use --to-command 'COMMAND', which reads it, \
                     and is killed where it is cut off or damaged";
         return Err(Failure::Usage(text.to_string()));
@@ -232,27 +227,23 @@ fn builder(args: &RecvArgs) -> Result<ReceiverBuilder, Failure> {
     Ok(with(builder, args.trace.as_ref(), ReceiverBuilder::trace))
 }
 
-/// The sender's address, which nobody has behind relays.
 fn source_text(incoming: &Incoming) -> String {
     incoming.source.map_or_else(|| "a relay".to_string(), |source| source.to_string())
 }
 
-/// Silence of the address of `--from` before a warning.
+/// Silence of the `--from` address before a warning: 10 s.
 const FROM_SILENT: Duration = Duration::from_secs(10);
 
 struct Show {
     output: Output,
-    /// Objects that are being received, and whether their length was told.
     known: BTreeMap<u64, bool>,
     mismatch: bool,
-    /// The one address that is listened to, and whether it was said that it is silent.
     from: Option<IpAddr>,
     is_silent: bool,
     paths: BTreeMap<u64, PathLimit>,
     once: bool,
     list: bool,
     hints: Hints,
-    /// Hints once the receiver has what it was asked for, and the moment when it had.
     ending_hints: Hints,
     ending_since: Option<Duration>,
     above: Above,
@@ -260,10 +251,8 @@ struct Show {
     done: Meter,
     complete: u64,
     failed: u64,
-    /// Whether something was not complete when it ended here.
     cut: bool,
     given_up: bool,
-    /// Whether what came of an object that was not completed stays for another time.
     keeps: bool,
 }
 
@@ -307,7 +296,6 @@ impl Show {
         if let Some(reason) = status.stays_for {
             let since = *self.ending_since.get_or_insert(status.elapsed);
             let waited = status.elapsed.saturating_sub(since);
-            // A sender's note usually comes within a round-trip time.
             let is_shown = reason != StaysFor::Note || waited >= SILENT_AFTER;
             if is_shown && self.ending_hints.is_due(waited) {
                 let objects: Vec<Value> = status.incoming.iter().map(incoming_json).collect();
@@ -323,7 +311,7 @@ impl Show {
         for incoming in &status.incoming {
             self.begun(incoming)?;
             let path = incoming.object.path;
-            // An object that has failed has no limit, and long packets do not arrive for that.
+            // A failed object has no path limit: its long packets are missing for another reason.
             let failed = incoming.object.stage == Stage::Failed;
             if !failed && path != self.paths.get(&incoming.number).copied() {
                 self.path(incoming.number, path)?;
@@ -332,7 +320,6 @@ impl Show {
         self.progress(status)
     }
 
-    /// Warns once if the only accepted address (`--from`) falls silent.
     fn silence(&mut self, status: &ReceiveStatus) -> Result<(), Failure> {
         let Some((from, heard)) = self.from.zip(status.heard) else { return Ok(()) };
         let silent = status.elapsed.saturating_sub(heard);
@@ -395,7 +382,7 @@ impl Show {
         self.done.observe(now, done);
         let share = if total == 0 { 1.0 } else { done as f64 / total as f64 };
         let speed = self.got.per_s() * 8.0;
-        // Of what comes from a pipe nobody knows how long it takes.
+        // The remaining time of a pipe is unknown.
         let growing = active.clone().any(|incoming| incoming.object.growing);
         let left = self.done.left(now, total.saturating_sub(done), STALLED_AFTER);
         let left = left.filter(|_| !growing);
@@ -519,7 +506,6 @@ impl Show {
         }
     }
 
-    /// More than a screen of files would bury all else.
     fn is_listed(&self, files: &[ReceivedFile]) -> bool {
         self.list || files.len() <= FILES_SHOWN
     }
@@ -543,7 +529,7 @@ impl Show {
 
     fn finish(mut self, args: &RecvArgs) -> Result<(), Failure> {
         let lacking = args.once && self.complete == 0;
-        // What was to come once has not all come.
+        // Incomplete: objects that `--once` expected are missing.
         let short = self.given_up && (args.once || self.complete == 0);
         let good = self.failed == 0 && !self.cut && !lacking && !short;
         let verb = if self.complete == 1 { "was" } else { "were" };
@@ -557,7 +543,6 @@ impl Show {
     }
 }
 
-/// Reason for which a receiver stays that has the object it was started for, for programs and for people.
 fn waits_for(status: &ReceiveStatus, reason: StaysFor) -> (&'static str, String) {
     let silent = |incoming: &Incoming| {
         let silence = status.elapsed.saturating_sub(incoming.heard.unwrap_or(incoming.since));
@@ -619,16 +604,14 @@ fn metrics(registry: &mut Registry, status: &ReceiveStatus) {
     traffic(registry, &status.traffic, &status.refusals);
 }
 
-/// Files of an object that are listed unasked.
 const FILES_SHOWN: usize = 12;
 
-/// Silence of a sender that is shown: a live sender speaks once a second.
+/// Silence of a sender before it is shown: 2 s. A live sender sends once a second.
 const SILENT_AFTER: Duration = Duration::from_secs(2);
 
-/// How long it waits before it looks for the network again.
 const AWAY_PAUSE: WallDuration = WallDuration::from_millis(500);
 
-/// How long nothing may come before it is called stalled.
+/// Time without data before a transfer counts as stalled: 5 s.
 const STALLED_AFTER: WallDuration = WallDuration::from_secs(5);
 
 const LOOK: WallDuration = WallDuration::from_millis(200);

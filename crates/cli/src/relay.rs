@@ -1,4 +1,4 @@
-//! `faircast relay`: joins sites without multicast between them.
+//! `faircast relay`: connects sites that have no multicast between them.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -112,7 +112,7 @@ async fn run(args: &RelayArgs, listen_at: SocketAddr) -> Result<(), Failure> {
     }
 }
 
-/// What runs the programs of sessions. Where anybody can send, nobody's are run whom nobody vouches for.
+/// Returns the host for the programs of sessions. An open relay runs signed programs only.
 fn programs(
     args: &RelayArgs,
     listen_at: SocketAddr,
@@ -192,7 +192,7 @@ async fn tell(args: &RelayStatusArgs) -> Result<(), Failure> {
     let status: Value = serde_json::from_str(&text).map_err(|_| other())?;
     let neighbours = status["neighbours"].as_array().ok_or_else(other)?;
     if args.json {
-        // Written anew: nothing in it moves a terminal's cursor.
+        // Serialised again, so that no control characters reach the terminal.
         return print(&format!("{status}\n"));
     }
     let word = |value: &Value| escaped(value.as_str().unwrap_or_default()).into_owned();
@@ -236,10 +236,8 @@ async fn tell(args: &RelayStatusArgs) -> Result<(), Failure> {
 
 struct Show {
     output: Output,
-    /// Address, name and kind of neighbours.
     neighbours: BTreeSet<(SocketAddr, String, bool)>,
     above: Above,
-    /// Connections without the key that were told of, and when.
     refused: (u64, Option<Instant>),
 }
 
@@ -328,7 +326,6 @@ fn metrics(registry: &mut Registry, status: &RelayStatus) {
     counters(registry, all);
 }
 
-/// Metrics of each connection, with the name and the address of the neighbour.
 fn neighbour_metrics(registry: &mut Registry, report: &RelayReport) {
     type Labels = Vec<(&'static str, String)>;
     let neighbours = report.node.neighbours.iter().map(|it| {
@@ -363,5 +360,4 @@ fn neighbour_metrics(registry: &mut Registry, report: &RelayReport) {
 }
 
 const LOOK: Duration = Duration::from_millis(200);
-/// Least time between two warnings of refused connections.
 const REFUSALS: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! `faircast report`: summary and report again, from a trace alone.
+//! `faircast report`: makes the summary and the report again from a trace.
 
 use faircast_experiment::TRACE_FILE;
 use faircast_experiment::files::{make_folder, write};
@@ -8,7 +8,6 @@ use faircast_trace::{Outcome, ReadError, Reader, Record, Sink, Tee};
 use crate::args::ReportArgs;
 use crate::error::{Failure, note, print};
 
-/// The moment of the last record, for traces of runs that were killed.
 #[derive(Default)]
 struct Last(faircast_base::Time);
 
@@ -32,7 +31,6 @@ pub(crate) fn report(args: &ReportArgs) -> Result<(), Failure> {
     let mut sink = Tee(Tee(Metrics::new(&header), Series::new(&header)), Last::default());
     let outcome = match reader.replay(&mut sink) {
         Ok(outcome) => outcome.cloned(),
-        // Of a run that was killed there is what was written by then.
         Err(error @ ReadError::Cut(_)) => {
             note(&format!("{error}; the run seems to have been killed; what came before is used"));
             None

@@ -1,4 +1,4 @@
-//! `faircast schemes`: what a scenario may name.
+//! `faircast schemes`: lists the names that a scenario may use.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -10,7 +10,6 @@ use crate::args::SchemesArgs;
 use crate::error::{Failure, print};
 use crate::live::words::wrapped;
 
-/// Something that a scenario may name.
 struct Entry {
     kind: &'static str,
     name: String,
@@ -22,7 +21,7 @@ pub(crate) fn schemes(args: &SchemesArgs) -> Result<(), Failure> {
     let all = entries(&faircast_sim::catalog());
     let chosen: Vec<&Entry> = match &args.name {
         None => all.iter().collect(),
-        // A protocol and the program that routers run for it may have one name.
+        // A protocol and the router program for it may share one name.
         Some(wanted) => all.iter().filter(|entry| entry.name == *wanted).collect(),
     };
     if chosen.is_empty() {

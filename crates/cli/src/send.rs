@@ -26,7 +26,6 @@ use crate::live::words::{bytes, count, rate};
 use crate::live::{self, Above, Output, with};
 use crate::progress::{interrupted, listen};
 
-/// Sends, shows who joins and how far it is, and ends with a table of who has everything.
 pub(crate) fn send(args: &SendArgs) -> Result<(), Failure> {
     live::begin_log(&args.watch)?;
     listen();
@@ -84,7 +83,6 @@ async fn run(args: &SendArgs) -> Result<(), Failure> {
     show.finish(args, &sender, &last)
 }
 
-/// Standard input, where it is what is to be sent.
 fn pipe(args: &SendArgs) -> Result<Option<File>, Failure> {
     let wrong = |text: &str| Err(Failure::Usage(text.to_string()));
     match (plan::is_pipe(args), &args.spool) {
@@ -104,9 +102,8 @@ fn pipe(args: &SendArgs) -> Result<Option<File>, Failure> {
     Ok(Some(File::from(input)))
 }
 
-/// Whether a receiver of the list is on this host, and has the port there.
+/// True if a listed receiver is on this host; it then needs the port for itself.
 fn is_for_this_host(to: &[SocketAddr]) -> bool {
-    // What can be bound is an address of this host.
     to.iter().any(|to| UdpSocket::bind((to.ip(), 0)).is_ok())
 }
 
@@ -125,11 +122,9 @@ async fn watch(sender: &Sender, show: &mut Show) -> Result<SendStatus, Failure> 
             sender.close();
         }
         match timeout(LOOK, status.changed()).await {
-            // The thread has gone without a last word.
             Ok(Err(_)) if !status.borrow().ended => {
                 return Err(Failure::Work("the sending thread has failed".to_string()));
             }
-            // Not more often than a person can follow.
             Ok(_) => sleep(LOOK / 4).await,
             Err(_) => {}
         }
@@ -139,7 +134,6 @@ async fn watch(sender: &Sender, show: &mut Show) -> Result<SendStatus, Failure> 
 fn wanted(args: &SendArgs, listed: usize) -> Result<Wanted, Failure> {
     Ok(match &args.receivers {
         Some(file) => Wanted::Names(names(file)?),
-        // A list of receivers says who they are.
         None => Wanted::Count(args.wait_for.unwrap_or(listed.max(1) as u32)),
     })
 }
@@ -196,7 +190,6 @@ fn builder(
     })
 }
 
-/// Parity, which may be a setting of the scheme too, and the other settings.
 fn parity(args: &SendArgs) -> Result<(Fec, Vec<String>), Failure> {
     let is_parity = |text: &&String| text.split('=').next().is_some_and(|key| key.trim() == "fec");
     let (named, others): (Vec<_>, Vec<_>) = args.options.iter().partition(is_parity);
@@ -215,7 +208,6 @@ fn parity(args: &SendArgs) -> Result<(Fec, Vec<String>), Failure> {
     Ok((fec, others.into_iter().cloned().collect()))
 }
 
-/// One name a line; empty lines and those that begin with # do not count.
 fn names(file: &std::path::Path) -> Result<BTreeSet<String>, Failure> {
     let text = std::fs::read_to_string(file)
         .map_err(|error| Failure::Usage(format!("--receivers {}: {error}", file.display())))?;
@@ -231,7 +223,6 @@ fn names(file: &std::path::Path) -> Result<BTreeSet<String>, Failure> {
 
 struct Show {
     output: Output,
-    /// Names that are waited for, or how many receivers are.
     wanted: Wanted,
     rate_min: Option<Bitrate>,
     states: BTreeMap<u64, MemberState>,
@@ -241,7 +232,6 @@ struct Show {
     above: Above,
     sent: Meter,
     got: Meter,
-    /// What the rate was limited by, and when that was looked at.
     limits: (Instant, Vec<Limit>),
     limited: Option<&'static str>,
 }
@@ -307,7 +297,7 @@ impl Show {
                 changed.push((before, member));
             }
         }
-        // What was seen at once is told in the order in which it must have happened.
+        // Changes of one look: members that join or receive are reported before members that ended.
         changed.sort_by_key(|(_, member)| member.state > MemberState::Receiving);
         let first = changed.partition_point(|(_, member)| member.state <= MemberState::Receiving);
         let (ready, others) = changed.split_at(first);
@@ -474,7 +464,7 @@ impl Show {
         let limiting = status.members.iter().find(|member| member.limits);
         let missing = status.bytes_total().saturating_sub(status.object.bytes_done);
         let stalled_after = STALLED_AFTER.max(WORD_EACH * status.members.len() as u32);
-        // Of what comes from a pipe nobody knows how long it takes.
+        // The remaining time of a pipe is unknown.
         let left = self.got.left(now, missing, stalled_after).filter(|_| !status.object.growing);
         let text = || {
             let receivers = count(status.members.len() as u64, "receiver");
@@ -485,7 +475,6 @@ impl Show {
                 (Some(left), _) => format!(", {}", left.words()),
                 (None, _) => String::new(),
             };
-            // Before what a narrow terminal may cut off.
             let receiver = limiting.map(|member| labels.of(member));
             let by = limited.or(receiver);
             let by = by.map(|by| format!(" limited by {by}"));
@@ -535,16 +524,15 @@ impl Show {
     }
 }
 
-/// Time without progress that counts as stalled; longer with more receivers.
+/// Time without progress that counts as stalled: 5 s, or 60 ms for each receiver if that is more.
 const STALLED_AFTER: WallDuration = WallDuration::from_secs(5);
 const WORD_EACH: WallDuration = WallDuration::from_millis(60);
 
 const NAMES_SHOWN: usize = 5;
 
-/// What limits the rate is looked at so often: not what limits it by chance.
+/// Interval between looks at the limits, long enough to average out chance: 1 s.
 const LIMITS_EVERY: WallDuration = WallDuration::from_secs(1);
 
-/// After so much time with nothing sent something is wrong.
 const UNSENT_AFTER: Duration = Duration::from_secs(2);
 
 const LOOK: WallDuration = WallDuration::from_millis(200);

@@ -1,4 +1,4 @@
-//! `faircast soak`: rounds of faults over real programs.
+//! `faircast soak`: rounds of faults in transfers of real programs.
 
 use std::time::Duration;
 

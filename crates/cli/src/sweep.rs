@@ -1,4 +1,4 @@
-//! `faircast sweep`: a scenario with every combination of some values, as tables and plots.
+//! `faircast sweep`: a scenario with all combinations of given values; writes tables and plots.
 
 use std::path::{Path, PathBuf};
 
@@ -15,10 +15,8 @@ use crate::args::SweepArgs;
 use crate::error::{Failure, note, print};
 use crate::progress::{Terminal, listen, with_jobs};
 
-/// Reasons for which runs failed that are told, each in a line.
 const REASONS_MAX: usize = 20;
 
-/// Runs what is still to be run of a sweep, keeps it, and makes tables and plots of all.
 pub(crate) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
     let args = &unescaped(args)?;
     let axes = args.set.iter().map(|set| Axis::parse(set)).collect::<Result<Vec<_>, _>>();
@@ -32,7 +30,7 @@ pub(crate) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
     make_folder(&args.out)?;
     let store =
         Store::open(&args.out).map_err(|error| Failure::write(&args.out.join("runs"), &error))?;
-    // Several combinations may be the same in other words.
+    // Several combinations may describe one run in different ways.
     let runs = once(&jobs);
     let missing: Vec<&Job> =
         runs.iter().copied().filter(|job| !store.has(job, args.traces)).collect();
@@ -67,7 +65,6 @@ pub(crate) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
             args.out.display()
         )));
     }
-    // Tables and plots of nothing help nobody.
     if !args.part && (kept > 0 || args.collect) {
         results(args, &sweep, &jobs, &store)?;
     }
@@ -86,10 +83,8 @@ pub(crate) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
     }
 }
 
-/// The arguments with the words that `--print` has escaped as they were.
 fn unescaped(args: &SweepArgs) -> Result<SweepArgs, Failure> {
     let word = |word: &str| from_plain(word).map_err(Failure::Usage);
-    // A path that is no text is not escaped.
     let path = |path: &Path| -> Result<PathBuf, Failure> {
         match path.to_str() {
             Some(text) => Ok(word(text)?.into()),
@@ -100,7 +95,6 @@ fn unescaped(args: &SweepArgs) -> Result<SweepArgs, Failure> {
     Ok(SweepArgs { set, file: path(&args.file)?, out: path(&args.out)?, ..args.clone() })
 }
 
-/// Why runs failed: a line for each reason, with the first run of which it is one.
 fn reasons(sweep: &Sweep, failed: &[Failed]) -> Vec<String> {
     let mut reasons: Vec<(&Failed, usize)> = Vec::new();
     for failed in failed {

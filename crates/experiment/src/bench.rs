@@ -1,4 +1,4 @@
-//! Benchmarks by name: suites, the matrix, timings and attacks, chosen, listed and run.
+//! Benchmarks by name: selection, listing and runs of suites, the matrix, timings and attacks.
 
 use faircast_proto::catalog;
 use faircast_trace::On;
@@ -8,27 +8,26 @@ use crate::request::{COLUMNS, Request, Results};
 use crate::suite::BUNDLED;
 use crate::{Error, attack, matrix, overlay, speed, suite, wire};
 
-/// Something that was asked for by its name.
+/// Benchmark selected by its name.
 pub enum Bench {
-    /// How fast the simulator is: no scenarios with expectations, but timings.
+    /// Speed of the simulator: timings without expected results.
     Speed,
-    /// How fast files are on real sockets: no scenarios either.
+    /// Speed of file transfers on real sockets: timings without expected results.
     Wire,
     /// Speed of groups on real sockets.
     Overlay,
-    /// What hosts that attack do to a transfer.
+    /// Attacks of hostile hosts on a transfer.
     Attack,
-    /// All schemes in the same cases: no expectations, but a comparison.
+    /// Comparison of all schemes in the same cases, without expected results.
     Matrix(Box<matrix::LoadedMatrix>),
     /// Experiments with published figures.
     Suite(Box<suite::LoadedSuite>),
 }
 
-/// The benchmarks of these names; where there are none, those that judge. All of them are read before
-/// the first one runs: a mistake in the last must not cost the minutes of those before it.
+/// Returns the benchmarks of these names, all read before any run; default: those with verdicts.
 pub fn choose(names: &[String], list: bool, request: &Request) -> Result<Vec<Bench>, Error> {
     let names: Vec<&str> = match (names, &request.scheme) {
-        // A scheme can only take the place of a suite's session.
+        // Only a suite with a session can take another scheme.
         ([], Some(_)) => vec!["fairness"],
         ([], None) if list => {
             [BUNDLED, &["tram-scale", "speed", "wire", "overlay", "attack", "matrix"]].concat()
@@ -60,7 +59,6 @@ fn by_name(name: &str, request: &Request) -> Result<Bench, Error> {
     };
     match (&request.scheme, &timings) {
         (None, _) => Ok(timings),
-        // Our own senders use it.
         (Some(scheme), Bench::Wire | Bench::Attack)
             if catalog::live_stacks().any(|stack| stack.name() == *scheme) =>
         {
@@ -75,7 +73,6 @@ fn by_name(name: &str, request: &Request) -> Result<Bench, Error> {
     }
 }
 
-/// Leaves out the suites of which `only` chooses nothing, if there are others.
 fn not_empty(chosen: Vec<Bench>, request: &Request) -> Result<Vec<Bench>, Error> {
     let mut full = Vec::new();
     for bench in chosen {
@@ -100,10 +97,9 @@ fn not_empty(chosen: Vec<Bench>, request: &Request) -> Result<Vec<Bench>, Error>
 }
 
 impl Bench {
-    /// Name and question of the benchmark, in one line.
+    /// Returns the name and question of the benchmark, in one line.
     pub fn title(&self, request: &Request) -> Result<String, Error> {
         let list = self.list(request)?;
-        // The title stands before the first group or experiment.
         let title: Vec<&str> = list.lines().take_while(|line| !line.starts_with(' ')).collect();
         let title = title.join(" ");
         let (name, question) = title.split_once(": ").unwrap_or((&title, ""));
@@ -114,7 +110,7 @@ impl Bench {
         })
     }
 
-    /// Lists each experiment with its question.
+    /// Lists the experiments with their questions.
     pub fn list(&self, request: &Request) -> Result<String, Error> {
         match self {
             Self::Speed => Ok(speed::list()),
@@ -126,7 +122,7 @@ impl Bench {
         }
     }
 
-    /// Runs it.
+    /// Runs the benchmark.
     pub fn run(&self, request: &Request, monitor: &dyn Monitor) -> Result<Results, Error> {
         match self {
             Self::Speed => speed::run(request),

@@ -1,4 +1,4 @@
-//! Errors of experiments, which then gave nothing.
+//! Errors of experiments.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -7,32 +7,32 @@ use faircast_lab::LabError;
 use faircast_scenario::ScenarioError;
 use faircast_sim::SimError;
 
-/// Why an experiment gave nothing. The message is one line that says what to do.
+/// Failure of an experiment without results. The message is one line and names the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// What was asked for, or a file that it names, is wrong.
+    /// Wrong request, or wrong file that the request names.
     #[error("{0}")]
     Usage(String),
-    /// A scenario is not accepted.
+    /// Invalid scenario.
     #[error("{0}")]
     Scenario(#[from] ScenarioError),
-    /// The simulator refused the scenario, or cannot read a file that it is to send.
+    /// Scenario refused by the simulator, or unreadable file that a flow is to send.
     #[error("{0}")]
     Sim(#[from] SimError),
-    /// The machine lacks what the lab needs, or the scenario asks for what the lab has not.
+    /// Feature that the machine or the lab lacks.
     #[error("{0}")]
     Lab(#[from] LabError),
-    /// It was told to stop.
+    /// Interruption by the user.
     #[error("interrupted; {0}")]
     Interrupted(&'static str),
-    /// The work itself failed.
+    /// Failure of the work itself.
     #[error("{0}")]
     Work(String),
 }
 
 impl Error {
-    /// Whether what was asked for is at fault, and not the work.
+    /// True if the request is at fault, not the work.
     pub fn is_usage(&self) -> bool {
         match self {
             Self::Work(_) | Self::Interrupted(_) => false,

@@ -1,4 +1,4 @@
-//! One run, from a scenario to a summary, with whatever listens to its trace.
+//! Execution of a single run, from a scenario to a summary, with listeners to its trace.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
@@ -18,30 +18,28 @@ use faircast_trace::{
 use crate::Error;
 use crate::files::{make_folder, write};
 
-/// What came of a run.
+/// Results of a run.
 pub struct Done {
-    /// What every reader of the trace must know.
+    /// Header of the trace.
     pub header: Header,
-    /// How it ended.
+    /// End of the run.
     pub outcome: Outcome,
-    /// What each flow, receiver and link got.
+    /// Figures of each flow, receiver and link.
     pub summary: Summary,
-    /// Packets transmitted over a link, counted once a link.
+    /// Transmissions of packets: each packet counts once for each link.
     pub packet_hops: u64,
-    /// What the reader of the figures should know, in sentences.
+    /// Notes for readers of the figures, in sentences.
     pub notes: Vec<String>,
 }
 
-/// The trace's name in an output folder.
+/// Name of the trace in an output folder.
 pub const TRACE_FILE: &str = "trace.jsonl.gz";
 
-/// Name of the clients' trace in an output folder, which `faircast-check` reads.
+/// Name of the clients' trace in an output folder; `faircast-check` reads it.
 const CLIENTS_FILE: &str = "clients.jsonl";
 
-/// Writer of the lines of clients.
 struct ClientLines {
     to: BufWriter<File>,
-    /// First error.
     failed: Option<io::Error>,
 }
 
@@ -66,17 +64,17 @@ impl Sink for ClientLines {
     }
 }
 
-/// How often a run in the lab is tried that is not valid.
+/// Most attempts of a run in the lab until one is valid.
 pub const TRIES_MAX: u32 = 3;
 
 impl Done {
-    /// Why the figures must not be used; `None` where they may.
+    /// Returns the reason why the figures must not be used; `None` if they are valid.
     pub fn invalid(&self) -> Option<String> {
         self.outcome.lateness.filter(|late| late.is_invalid()).and_then(|late| late.doubts())
     }
 }
 
-/// Does a run until it is valid or was interrupted, [`TRIES_MAX`] times at the most; gives what came last.
+/// Repeats a run until it is valid or interrupted, at most [`TRIES_MAX`] times; returns the last.
 pub fn until_valid<T, E>(mut run: impl FnMut() -> Result<(Done, T), E>) -> Result<(Done, T), E> {
     let mut last = run()?;
     for _ in 1..TRIES_MAX {
@@ -88,11 +86,10 @@ pub fn until_valid<T, E>(mut run: impl FnMut() -> Result<(Done, T), E>) -> Resul
     Ok(last)
 }
 
-/// Runs `scenario` where it is to run. Every record goes to `listener` too.
+/// Runs `scenario` in the simulator or the lab. Every record also goes to `listener`.
 ///
 /// # Errors
-/// A file that a flow is to send cannot be read. In the lab: the machine lacks something, or the scenario
-/// asks for what the lab has not.
+/// A file that a flow is to send cannot be read, or the machine or the lab lacks a feature.
 pub fn execute(
     scenario: &Scenario,
     on: On,
@@ -117,7 +114,7 @@ pub fn execute(
             };
             (outcome, ended.packet_hops, Vec::new())
         }
-        // No scenario runs on a network of others.
+        // No scenario runs on a foreign network.
         On::Lab | On::Net => {
             let ended = faircast_lab::run(scenario, observer, &mut sink)?;
             let outcome = Outcome {
@@ -139,7 +136,7 @@ pub fn execute(
     Ok(Done { header, outcome, summary, packet_hops, notes })
 }
 
-/// Runs `scenario` and leaves summary, trace and report in the folder `out`, which is made.
+/// Runs `scenario`, and writes summary, trace and report to the folder `out`, made if needed.
 pub fn run_into(
     scenario: &Scenario,
     on: On,
@@ -168,7 +165,7 @@ pub fn run_into(
     Ok(done)
 }
 
-/// What a reader of the trace must know of a scenario.
+/// Returns the header of a scenario's trace.
 pub fn header(scenario: &Scenario, on: On) -> Header {
     Header {
         schema: SCHEMA_VERSION,
@@ -244,7 +241,6 @@ mod tests {
         let scenario =
             Scenario::parse(Path::new("t"), text, &Overrides::default(), &faircast_sim::catalog());
         let scenario = scenario.unwrap();
-        // How late each of its runs is in the mean, in milliseconds, and how often it runs.
         for (late_ms, runs) in
             [(&[0.1][..], 1), (&[9.0, 0.1], 2), (&[9.0, 9.0, 1.0], 3), (&[9.0, 9.0, 9.0, 0.1], 3)]
         {

@@ -1,4 +1,4 @@
-//! Files that experiments leave: folders, pages, tables, JSON.
+//! Output files of experiments: folders, pages, tables, JSON.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::Error;
 
-/// Makes an output folder, with all above it. A failure is a mistake in what was asked for.
+/// Makes an output folder and its parents. A failure counts as a wrong request.
 pub fn make_folder(out: &Path) -> Result<(), Error> {
     std::fs::create_dir_all(out).map_err(|error| {
         Error::Usage(format!(
@@ -16,7 +16,7 @@ pub fn make_folder(out: &Path) -> Result<(), Error> {
     })
 }
 
-/// Writes a file whole.
+/// Writes a whole file.
 pub fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), Error> {
     std::fs::write(path, bytes).map_err(|error| Error::write(path, error))
 }
@@ -25,7 +25,6 @@ pub(crate) fn read(path: &Path) -> Result<String, Error> {
     std::fs::read_to_string(path).map_err(|error| Error::read(path, error))
 }
 
-/// The page that `--docs` writes anew; `None` if there is none yet. Refuses another file.
 pub(crate) fn read_page(path: &Path, heading: &str) -> Result<Option<String>, Error> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,

@@ -1,15 +1,14 @@
 //! Experiments: runs of a scenario, sweeps over its settings, suites with published figures, the
 //! comparison of schemes, measurements on real sockets, attacks, and rounds of faults.
 //!
-//! A run is a [`Scenario`](faircast_scenario::Scenario) in the simulator or in the lab, with whatever
-//! listens to its trace ([`execute()`]). A [`Sweep`] is the product of values of its settings and of
-//! seeds: each run is kept in a file of its own that is named after what was run, so that a sweep goes
-//! on where it stopped, on one machine or on many, and its tables are made from these files. What has
-//! a name and a verdict is a [`Bench`]; all of them are asked by one [`Request`] and give [`Results`].
-//! A [`Soak`](soak::Soak) is rounds of faults over real programs. Who watches is a [`Monitor`].
+//! A run is a [`Scenario`](faircast_scenario::Scenario) in the simulator or in the lab, with
+//! listeners to its trace ([`execute()`]). A [`Sweep`] is the product of values of settings and of
+//! seeds. A [`Bench`] has a name and a verdict; each takes a [`Request`] and returns [`Results`]. A
+//! [`Soak`](soak::Soak) is a sequence of rounds of faults over real programs. A [`Monitor`] watches
+//! experiments.
 //!
-//! Reading order: `execute`, [`sweep`], [`table`], `suite`, `request`, `bench`, then `host` and
-//! what uses it.
+//! Reading order: `execute`, [`sweep`], [`table`], `suite`, `request`, `bench`, then `host` and the
+//! modules that use it.
 
 pub mod files;
 pub mod soak;

@@ -1,4 +1,4 @@
-//! The monitor of experiments: progress, remarks, and the wish to stop.
+//! Monitor of experiments: progress, notes, and requests to stop.
 
 use std::ops::ControlFlow;
 
@@ -8,31 +8,31 @@ use faircast_sim::Observer;
 /// Runs that are about to begin.
 #[derive(Clone, Copy, Debug)]
 pub struct Runs<'a> {
-    /// What they are called.
+    /// Name of the runs.
     pub name: &'a str,
-    /// How many there are.
+    /// Number of runs.
     pub count: usize,
-    /// How much work they are in all, in a unit of their own.
+    /// Cost of all runs together, in an arbitrary unit.
     pub weight: u64,
-    /// Whether each of them is long.
+    /// True if each of the runs is long.
     pub long: bool,
 }
 
-/// Hears how experiments go, and says when they are to stop. What is not of interest may be left out.
+/// Observer of experiments that can stop them. All methods are optional.
 pub trait Monitor: Sync {
-    /// Runs begin; those that began before have ended.
+    /// Announces runs. All earlier runs have ended.
     fn begin(&self, _runs: Runs<'_>) {}
 
-    /// A run of this weight has ended, well or not.
+    /// Reports the end of a run of this weight, with or without success.
     fn ended(&self, _weight: u64) {}
 
-    /// No run is left of those that began last.
+    /// Reports the end of all announced runs.
     fn finish(&self) {}
 
-    /// Something that the reader of the figures should know.
+    /// Reports a note for readers of the figures.
     fn note(&self, _text: &str) {}
 
-    /// Whether everything is to stop.
+    /// Returns true if all runs are to stop.
     fn is_to_stop(&self) -> bool {
         false
     }
@@ -40,7 +40,6 @@ pub trait Monitor: Sync {
 
 impl Monitor for () {}
 
-/// Ends a run where everything is to stop.
 pub(crate) struct Watch<'a>(pub(crate) &'a dyn Monitor);
 
 impl Observer for Watch<'_> {

@@ -1,25 +1,22 @@
-//! Offline optimum of a network: the rates that are best by an objective, with a certificate.
-//!
-//! Each flow crosses links with capacities, whose prices are the dual variables. The solver finds
-//! rates and prices; plain arithmetic then proves by weak duality that no rates are better.
+//! Offline optimum of a network: the best rates by an objective, with a certificate. The solver
+//! finds rates and prices of links (the dual variables); weak duality proves that no rates are
+//! better.
 
 use microlp::{ComparisonOp, OptimizationDirection, Problem};
 use serde::Deserialize;
 
-/// Objective by which rates are best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Objective {
-    /// Most sum of rates, as a linear programme.
+    /// Greatest sum of rates, as a linear programme.
     Throughput,
-    /// Max-min fairness: no client can have more without another one that has no more having less.
+    /// Max-min fairness: a client can gain only at the cost of a client that has no more.
     Fair,
-    /// Most sum of the rates' logarithms: the benefit of the next packet after x packets is 1/x.
+    /// Greatest sum of the rates' logarithms: benefit 1/x of the next packet after x packets.
     Concave,
 }
 
 impl Objective {
-    /// Name in suites and tables.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Throughput => "throughput",
@@ -29,14 +26,12 @@ impl Objective {
     }
 }
 
-/// Clients whose messages cross equal links with equal limits.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Flow {
-    /// Places of the links, each once.
     pub(crate) links: Vec<usize>,
-    /// Number of clients, at least 1. All have the same rate.
+    /// Number of clients, at least 1; all have the same rate.
     pub(crate) clients: u32,
-    /// Greatest rate of a client in bit/s; infinite without a limit.
+    /// Highest rate of a client in bit/s; infinite without a limit.
     pub(crate) rate_max: f64,
 }
 
@@ -45,34 +40,27 @@ impl Flow {
         f64::from(self.clients)
     }
 
-    /// Rate of a client where no other flow sends.
     fn alone(&self, capacities: &[f64]) -> f64 {
         let links = self.links.iter().map(|link| capacities[*link] / self.count());
         links.fold(self.rate_max, f64::min)
     }
 }
 
-/// Best rates and their proof.
 #[derive(Clone, Debug)]
 pub(crate) struct Optimum {
-    /// Rate of a client of each flow in bit/s.
+    /// Rate of a client of each flow, in bit/s.
     pub(crate) rates: Vec<f64>,
-    /// Price of each link for a bit/s, in units of the objective. Empty for max-min fairness, whose
-    /// certificate is in the rates.
+    /// Price of each link for a bit/s, in units of the objective; empty for max-min fairness.
     prices: Vec<f64>,
 }
 
-/// Greatest distance between value and upper bound: as a share, or in the mean logarithm of rates.
+/// Largest gap between value and bound: a share, or a difference of the mean logarithm.
 const GAP_MAX: f64 = 1e-6;
-/// Share of a limit or capacity that rounding may exceed.
+/// Relative tolerance of limits and capacities, for rounding.
 const ROUNDING: f64 = 1e-9;
-/// Most tangents of each flow's logarithm.
 const TANGENTS_MAX: usize = 500;
 
-/// Finds the best rates of flows over links with capacities in bit/s, and proves them.
-///
-/// # Errors
-/// A flow has neither a link nor a limit, a link carries nothing, or the proof fails.
+/// Finds the best rates over links with capacities in bit/s, and proves their optimality.
 pub(crate) fn best(
     objective: Objective,
     flows: &[Flow],
@@ -96,7 +84,7 @@ pub(crate) fn best(
     Ok(optimum)
 }
 
-/// Least and greatest sum of rates of `chosen` flows among all rates with the most throughput.
+/// Returns the range of the `chosen` flows' sum of rates at maximum throughput.
 pub(crate) fn sums_of_best(
     flows: &[Flow],
     capacities: &[f64],
@@ -129,7 +117,6 @@ fn logarithms(flows: &[Flow], rates: &[f64]) -> f64 {
     flows.iter().zip(rates).map(|(flow, rate)| flow.count() * rate.ln()).sum()
 }
 
-/// Load of each link in bit/s.
 fn loads(flows: &[Flow], capacities: &[f64], rates: &[f64]) -> Vec<f64> {
     let mut loads = vec![0.0; capacities.len()];
     for (flow, rate) in flows.iter().zip(rates) {
@@ -138,14 +125,12 @@ fn loads(flows: &[Flow], capacities: &[f64], rates: &[f64]) -> Vec<f64> {
     loads
 }
 
-/// Price of the path of each flow.
 fn paths(flows: &[Flow], prices: &[f64]) -> impl Iterator<Item = f64> {
-    // The sum of no floats is -0, by which nothing may be divided.
+    // The sum of no floats is -0, which must not be a divisor.
     flows.iter().map(|flow| flow.links.iter().fold(0.0, |sum, link| sum + prices[*link]))
 }
 
 impl Optimum {
-    /// Checks that the rates are possible and that none are better, without the solver.
     fn check(&self, of: Objective, flows: &[Flow], capacities: &[f64]) -> Result<(), String> {
         let loads = loads(flows, capacities, &self.rates);
         let within = |value: f64, most: f64| value <= most * (1.0 + ROUNDING);
@@ -175,19 +160,19 @@ impl Optimum {
         }
     }
 
-    /// Upper bound of the throughput, by weak duality: each bit/s of a flow is worth 1 and pays its
-    /// path; the limit of a client pays the rest.
+    /// Returns a bound by weak duality: each bit/s of a flow is worth 1 and pays its path; a
+    /// client's limit pays the rest.
     fn throughput_bound(&self, flows: &[Flow], capacities: &[f64]) -> f64 {
         let links: f64 = self.prices.iter().zip(capacities).map(|(price, most)| price * most).sum();
         let limits = flows.iter().zip(paths(flows, &self.prices)).map(|(flow, path)| {
-            // A rest of rounding pays with the rate that the links allow.
+            // A remainder from rounding pays with the rate that the links allow.
             let limit = if path >= 1.0 - ROUNDING { flow.alone(capacities) } else { flow.rate_max };
             if path < 1.0 { flow.count() * limit * (1.0 - path) } else { 0.0 }
         });
         links + limits.sum::<f64>()
     }
 
-    /// Upper bound of the sum of logarithms: what all clients gain if each buys any rate.
+    /// Returns an upper bound of the sum of logarithms: each client buys its best rate.
     fn logarithms_bound(&self, flows: &[Flow], capacities: &[f64]) -> f64 {
         let links: f64 = self.prices.iter().zip(capacities).map(|(price, most)| price * most).sum();
         let gains = flows.iter().zip(paths(flows, &self.prices)).map(|(flow, path)| {
@@ -197,7 +182,6 @@ impl Optimum {
         links + gains.sum::<f64>()
     }
 
-    /// Each client has its greatest rate, or crosses a full link on which no client has more.
     fn check_fair(&self, flows: &[Flow], capacities: &[f64], loads: &[f64]) -> Result<(), String> {
         for (flow, rate) in flows.iter().zip(&self.rates) {
             let is_first = |link: usize| {
@@ -216,10 +200,8 @@ impl Optimum {
     }
 }
 
-/// Constraint of a linear programme: terms of variables and factors, and a bound.
 type Constraint = (Vec<(usize, f64)>, ComparisonOp, f64);
 
-/// Solves a linear programme of variables with factors in the objective and bounds.
 fn linear(
     direction: OptimizationDirection,
     variables: &[(f64, (f64, f64))],
@@ -238,8 +220,7 @@ fn linear(
     Ok(of.into_iter().map(|variable| solution.var_value(variable)).collect())
 }
 
-/// Constraints of links, as shares of their capacities. Each variable is a rate as a share of what
-/// the flow has alone, so that factors lie near 1.
+/// Returns the constraints of links; a variable is a flow's rate as a share of its rate alone.
 fn over_links(flows: &[Flow], capacities: &[f64]) -> Vec<Constraint> {
     let mut constraints: Vec<Constraint> =
         capacities.iter().map(|_| (Vec::new(), ComparisonOp::Le, 1.0)).collect();
@@ -250,8 +231,7 @@ fn over_links(flows: &[Flow], capacities: &[f64]) -> Vec<Constraint> {
     constraints
 }
 
-/// Rates from shares of what flows have alone. A flow gives back what its links carry too much by
-/// rounding of the solver.
+/// Converts shares of the rates alone into rates, without the solver's rounding excess.
 fn rates(flows: &[Flow], capacities: &[f64], shares: &[f64]) -> Vec<f64> {
     let mut rates: Vec<f64> =
         flows.iter().zip(shares).map(|(it, x)| it.alone(capacities) * x.clamp(0.0, 1.0)).collect();
@@ -263,7 +243,6 @@ fn rates(flows: &[Flow], capacities: &[f64], shares: &[f64]) -> Vec<f64> {
     rates
 }
 
-/// Solves the primal and the dual linear programme.
 fn most_throughput(flows: &[Flow], capacities: &[f64]) -> Result<Optimum, String> {
     let unit = capacities.iter().copied().fold(0.0, f64::max);
     let unit = flows.iter().map(|flow| flow.alone(capacities)).fold(unit, f64::max);
@@ -271,7 +250,6 @@ fn most_throughput(flows: &[Flow], capacities: &[f64]) -> Result<Optimum, String
     let variables: Vec<_> = alone.map(|rate| (rate, (0.0, 1.0))).collect();
     let constraints = over_links(flows, capacities);
     let shares = linear(OptimizationDirection::Maximize, &variables, &constraints)?;
-    // A price of each link, and one of each limit.
     let any = (0.0, f64::INFINITY);
     let mut prices: Vec<_> = capacities.iter().map(|capacity| (capacity / unit, any)).collect();
     let mut worth = Vec::new();
@@ -289,7 +267,6 @@ fn most_throughput(flows: &[Flow], capacities: &[f64]) -> Result<Optimum, String
     Ok(Optimum { rates: rates(flows, capacities, &shares), prices })
 }
 
-/// Raises all rates alike and holds those that a limit or a full link stops.
 fn max_min(flows: &[Flow], capacities: &[f64]) -> Vec<f64> {
     let mut rates = vec![0.0; flows.len()];
     let mut held = vec![false; flows.len()];
@@ -303,7 +280,7 @@ fn max_min(flows: &[Flow], capacities: &[f64]) -> Vec<f64> {
         let links = (0..left.len()).filter(|link| rising[*link] > 0.0).map(room);
         let step = links.chain(free().map(|it| it.rate_max - level)).fold(f64::INFINITY, f64::min);
         level += step;
-        // What has as little room as the least is full: a comparison with zero would meet rounding.
+        // A link with as little room as the minimum is full; rounding forbids a comparison with 0.
         let is_full =
             |link: &usize| left[*link] / rising[*link] <= step + ROUNDING * (level + step);
         let stops: Vec<bool> = flows
@@ -320,12 +297,12 @@ fn max_min(flows: &[Flow], capacities: &[f64]) -> Vec<f64> {
     rates
 }
 
-/// Raises the sum of logarithms by cutting planes (Kelley): tangents of the logarithm at the points
-/// that the linear programme finds bound the sum from above.
+/// Maximises the sum of logarithms by cutting planes (Kelley). Tangents of the logarithm at the
+/// points that the linear programme finds bound the sum from above.
 ///
-/// At the best rates `x` and any possible rates `y` the sum of `y/x` over all clients is at most
-/// their number, since the sum of logarithms does not grow towards `y`. A flow alone is such a `y`,
-/// so its share of what it has alone is at least its share of all clients.
+/// Let `x` be the best rates and `y` any feasible rates. The sum of `y/x` over all clients is at
+/// most their number, since the sum of logarithms does not grow towards `y`. A flow alone is such a
+/// `y`. Hence its rate as a share of its rate alone is at least its share of all clients.
 fn most_logarithms(flows: &[Flow], capacities: &[f64]) -> Result<Optimum, String> {
     let clients: f64 = flows.iter().map(Flow::count).sum();
     let count = flows.len();
@@ -363,12 +340,12 @@ fn most_logarithms(flows: &[Flow], capacities: &[f64]) -> Result<Optimum, String
     Ok(Optimum { rates, prices })
 }
 
-/// Prices at which each client would buy the rate that it has, as nearly as there are such prices.
+/// Returns prices at which each client would buy its rate, as nearly as such prices exist.
 fn clearing_prices(flows: &[Flow], capacities: &[f64], rates: &[f64]) -> Result<Vec<f64>, String> {
     let loads = loads(flows, capacities, rates);
     let any = (0.0, f64::INFINITY);
-    // Prices are those of whole links. In the bound a price counts where the link is not full, but
-    // an error of a path by its square, and errors are near the square root of the gap.
+    // Prices are for whole links. In the bound, a price on a link counts by the link's unused
+    // share, and a path's error by its square. Errors are about the square root of the gap.
     let unused = loads.iter().zip(capacities).map(|(load, most)| (1.0 - load / most).max(0.0));
     let mut variables: Vec<_> = unused.map(|unused| (unused / GAP_MAX.sqrt(), any)).collect();
     let mut constraints = Vec::new();
@@ -408,7 +385,6 @@ mod tests {
         assert!(is_near && rates.len() == want.len(), "{rates:?}, not {want:?}");
     }
 
-    /// Figure 14: one flow over five links, and one over each.
     fn chain(clients: u32) -> (Vec<Flow>, [f64; 5]) {
         let mut flows = vec![flow(&[0, 1, 2, 3, 4], clients)];
         flows.extend((0..5).map(|link| flow(&[link], clients)));
@@ -426,7 +402,6 @@ mod tests {
         }
         let best = best(Objective::Throughput, &flows, &capacities).unwrap();
         assert!((throughput(&flows, &best.rates) - 1e6).abs() < 1.0, "{best:?}");
-        // Either flow can have all of it.
         let [least, most] = sums_of_best(&flows, &capacities, &[true, false]).unwrap();
         assert!(least < 10.0 && (most - 1e6).abs() < 10.0, "{least} to {most}");
         let [least, most] = sums_of_best(&flows, &capacities, &[true, true]).unwrap();
@@ -440,7 +415,7 @@ mod tests {
         let rates = |objective| best(objective, &flows, &capacities).unwrap().rates;
         near(&rates(Objective::Throughput), &[0.0, c, c, c, c, c]);
         near(&rates(Objective::Fair), &[c / 2.0; 6]);
-        // A client of the long flow pays five links: 5 x_long = x_short, and both make c.
+        // A client of the long flow pays five links: 5 x_long = x_short, and both sum to c.
         let (long, short) = (c / 6.0, 5.0 * c / 6.0);
         near(&rates(Objective::Concave), &[long, short, short, short, short, short]);
         let [least, most] =
@@ -457,7 +432,6 @@ mod tests {
         }
         let both = [slow, flow(&[1], 1)];
         near(&best(Objective::Throughput, &both, &[1e6, 2e6]).unwrap().rates, &[0.1e6, 2e6]);
-        // A client without links has its limit.
         for objective in ALL {
             near(&best(objective, &[flow(&[], 3)], &[]).unwrap().rates, &[10e6]);
         }
@@ -492,8 +466,7 @@ mod tests {
         }
     }
 
-    /// Random tree of up to 8 nodes, whose link `i` leads to node `i + 1`, and flows from the root
-    /// or against the tree.
+    /// Random trees of up to 8 nodes, whose link `i` leads to node `i + 1`, with flows.
     fn network() -> impl Strategy<Value = (Vec<Flow>, Vec<f64>)> {
         let nodes = 2..8usize;
         nodes.prop_flat_map(|nodes| {
@@ -505,7 +478,6 @@ mod tests {
         })
     }
 
-    /// Sending node, receiving nodes, clients and limit of a flow.
     type Ends = (usize, Vec<usize>, u32, f64);
 
     fn tree(
@@ -538,7 +510,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(256))]
         #[test]
         fn certificates_hold_on_random_trees((flows, capacities) in network()) {
-            // `best` checks each certificate, and that no link carries more than it can.
+            // `best` checks each certificate, and that loads are within capacities.
             let [most, fair, concave] = ALL.map(|objective| best(objective, &flows, &capacities).unwrap().rates);
             let sum = throughput(&flows, &most) * (1.0 + GAP_MAX);
             prop_assert!(sum >= throughput(&flows, &fair) && sum >= throughput(&flows, &concave));

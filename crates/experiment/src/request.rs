@@ -1,4 +1,4 @@
-//! Requests and results that all benchmarks share.
+//! Requests and results of all benchmarks.
 
 use std::path::{Path, PathBuf};
 
@@ -7,41 +7,40 @@ use faircast_trace::On;
 
 use crate::{Error, files};
 
-/// Request to benchmarks. Most settings concern some of them alone.
+/// Request for benchmarks. Most settings apply to some of them only.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
-    /// Run only what has this in its id.
+    /// Text that the ids of the selected experiments contain.
     pub only: Option<String>,
-    /// Seeds for each experiment, instead of the suite's.
+    /// Seeds for each experiment, instead of the suite's number.
     pub seeds: Option<u32>,
-    /// Where experiments run.
+    /// Place of the runs: simulator or lab.
     pub on: On,
-    /// Runs at the same time, where a number was given.
+    /// Most runs at the same time; `None` for the default.
     pub jobs: Option<u16>,
-    /// The scheme to judge, or to send with; several for the matrix, with commas between.
+    /// Scheme to judge or to send with. The matrix takes several, separated by commas.
     pub scheme: Option<String>,
-    /// Options of that scheme, `KEY=VALUE`.
+    /// Options of the scheme, `KEY=VALUE`.
     pub options: Vec<String>,
-    /// Where results are to be written: what takes longer to make is made only where they are.
+    /// Folder for the results. Costly results are made only with a folder.
     pub out: Option<PathBuf>,
-    /// The program `faircast` of this build, which is run for what takes a process of its own.
+    /// The program `faircast` of this build, for work that needs a separate process.
     pub own: PathBuf,
-    /// The program that is attacked instead of it.
+    /// Program under attack, instead of `own`.
     pub program: Option<PathBuf>,
     /// Bytes that the suite `wire` sends.
     pub size: u64,
     /// Rounds of the suite `wire`.
     pub rounds: u32,
-    /// Whether the matrix has fewer and shorter cases.
+    /// True for a matrix with fewer and shorter cases.
     pub quick: bool,
-    /// The file with the matrix's cases, instead of its own.
+    /// File with the cases of the matrix, instead of the built-in cases.
     pub cases: Option<PathBuf>,
-    /// Where the matrix is wanted as a page of the documentation.
+    /// Path for the results as a page of the documentation.
     pub document: Option<PathBuf>,
 }
 
 impl Request {
-    /// Arguments of `faircast send` for the scheme and its options.
     pub(crate) fn scheme_words(&self) -> Vec<String> {
         let scheme = self.scheme.iter().map(|scheme| ["--scheme", scheme]);
         let options = self.options.iter().map(|option| ["--option", option]);
@@ -52,30 +51,29 @@ impl Request {
 /// Results of a benchmark.
 #[derive(Clone, Debug, Default)]
 pub struct Results {
-    /// For people.
+    /// Table for people.
     pub table: String,
-    /// For programs.
+    /// JSON for programs.
     pub json: String,
-    /// Files to keep, by their names.
+    /// Files to store: name and text.
     pub files: Vec<(String, String)>,
-    /// The name of the one that a person looks at first.
+    /// Name of the file to read first.
     pub page: Option<String>,
-    /// The page of the documentation, where it was asked for.
+    /// Page of the documentation, if requested.
     pub document: Option<String>,
-    /// Why it is not all; `None` where it is.
+    /// Reason for incomplete results; `None` if they are complete.
     pub stopped: Option<String>,
-    /// Whether every row holds.
+    /// True if every row holds.
     pub holds: bool,
 }
 
 impl Results {
-    /// Writes the files into a folder, which is there.
+    /// Writes the files into an existing folder.
     pub fn write(&self, out: &Path) -> Result<(), Error> {
         self.files.iter().try_for_each(|(name, text)| files::write(&out.join(name), text))
     }
 }
 
-/// Returns the items of `all` whose ids contain `only`.
 pub(crate) fn chosen<T>(
     suite: &str,
     what: &str,
@@ -96,7 +94,7 @@ pub(crate) fn chosen<T>(
     }
 }
 
-/// Columns of the lists, as many as every terminal has.
+/// Width of the lists, in columns; every terminal has as many.
 pub(crate) const COLUMNS: usize = 80;
 
 pub(crate) fn listing<'a>(

@@ -1,9 +1,8 @@
-//! The speed of the simulator: how many packet-hops it makes in a second of one core.
+//! Speed of the simulator, in packet-hops per second of one core.
 //!
-//! A packet-hop is one packet, data or feedback, transmitted over one link. Each case runs in a
-//! process of its own, so that its peak memory is its own. Machines differ, and the same machine at
-//! different hours: before and after each case a [fixed loop](calibration) runs with as many state
-//! machines as the case has, and what is judged is the ratio of the two speeds.
+//! A packet-hop is the transmission of one packet over one link. Each case runs in a process of its
+//! own, for its own peak memory. Speeds of machines differ and vary, so the ratio to a [fixed
+//! loop](calibration) with as many state machines, before and after the case, is judged.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -26,37 +25,36 @@ struct Case {
     id: Cow<'static, str>,
     title: Cow<'static, str>,
     scenario: Box<dyn Fn() -> String>,
-    /// State machines of the loop that it is held against, and bytes of state of each.
+    /// State machines of the loop for comparison, and bytes of state of each.
     like: (u32, u32),
-    /// Least packet-hops for each event of that loop.
+    /// Least packet-hops for each event of the loop `like`.
     at_least: f64,
-    /// Seeds to run one after the other, so that a short case lasts long enough to be timed.
+    /// Number of consecutive seeds, so that a short case lasts long enough to be timed.
     repeat: u64,
 }
 
-/// Most peak memory in MB up to 1000, 10 000 and 100 000 receivers: six times what they take.
+/// Most peak memory in MB up to 1000, 10 000 and 100 000 receivers: six times the measured values.
 const MEMORY_MAX_MB: [f64; 3] = [100.0, 1000.0, 2000.0];
 
-/// Cases that take minutes, which are run where they are asked for.
+/// Cases that take minutes and run only on request.
 const LONG: [&str; 2] = [RELAYED, HUNDRED_THOUSAND];
 const RELAYED: &str = "crowd-credit";
 const HUNDRED_THOUSAND: &str = "tram-100000";
 
-/// Events that the loop handles at a time, and for how many seconds it goes on, before and after a case.
+/// Events that the loop handles at a time, and the loop's processor time around a case in s.
 const LOOP_EVENTS: u64 = 2_000_000;
 const LOOP_CPU_S: f64 = 0.5;
 
 /// Most loop events in the time to read and lay out a scenario: 2.1 million when measured.
 const SETUP_EVENTS_MAX: f64 = 5e6;
 
-/// All cases: those of the simulator, then a large group for every registered scheme.
+/// Returns the simulator's cases, then a large group for every registered scheme.
 ///
-/// Bounds are three fifths of the least median of two sittings on two virtual cores of a server, one where they
-/// had nothing else to do and one where they had eight times as much as they could: the same case differed by half from
-/// one run to the next in the second, and other processors have other caches. The ratios, the quiet sitting's first:
-/// 0.31 and 0.33 (a), 1.98 and 3.42 (b), 0.49 and 0.39 (c), 0.31 and 0.21 (c-pgmcc), 1.08 and 0.71 (d), and with 10 000
-/// receivers 0.67 and 0.63 (pgmcc), 0.42 and 0.41 (TFMCC), 0.48 and 0.64 (ORMCC), of which the least decides for all
-/// schemes.
+/// Bounds are three fifths of the least median of two sittings on two virtual cores of a server,
+/// one idle and one with an eightfold overload. Ratios, idle and overloaded: 0.31 and 0.33 (a),
+/// 1.98 and 3.42 (b), 0.49 and 0.39 (c), 0.31 and 0.21 (c-pgmcc), 1.08 and 0.71 (d). With 10 000
+/// receivers, for all schemes the least of 0.67 and 0.63 (pgmcc), 0.42 and 0.41 (TFMCC), 0.48 and
+/// 0.64 (ORMCC).
 fn cases() -> Vec<Case> {
     let case = |id: &'static str, title: &'static str, at_least, scenario: fn() -> String| Case {
         id: id.into(),
@@ -89,7 +87,7 @@ fn cases() -> Vec<Case> {
     }));
     let title = "credits to 10 000 receivers behind 1000 relays at 1 Mbit/s, 60 s";
     cases.push(Case { like: (10_000, 8192), ..case(RELAYED, title, 0.1, relayed_crowd) });
-    // It is there for its memory: the bound of its speed only finds what has become many times slower.
+    // This case is about memory: its speed bound only detects a slowdown by a large factor.
     let title = "TRAM to 100 000 receivers at 1 Mbit/s, 60 s";
     cases.push(Case {
         like: (100_000, 2048),
@@ -104,7 +102,6 @@ struct Figures {
     title: String,
     packet_hops: u64,
     events: u64,
-    /// Reading the scenario and laying out the network.
     setup_s: f64,
     wall_s: f64,
     cpu_s: f64,
@@ -129,7 +126,6 @@ pub(crate) fn list() -> String {
     listing("speed", "how fast is the simulator here?", rows)
 }
 
-/// Runs the cases that were asked for, each in a process of its own.
 pub(crate) fn run(request: &Request) -> Result<Results, Error> {
     let mut chosen = chosen("speed", "case", cases(), |case| &case.id, request.only.as_deref())?;
     if request.only.is_none() {
@@ -191,7 +187,7 @@ fn in_own_process(case: &Case, own: &Path) -> Result<Figures, Error> {
     serde_json::from_slice(&output.stdout).map_err(|error| failed(&error))
 }
 
-/// Runs one case in this process; what it prints is what the process that started it reads.
+/// Runs one case in this process. Returns the text that the parent process reads.
 pub fn run_case(id: &str) -> Result<String, Error> {
     let Some(case) = cases().into_iter().find(|case| case.id == id) else {
         return Err(Error::Usage(format!("speed has no case \"{id}\"")));
@@ -268,19 +264,16 @@ fn table(all: &[Judged]) -> String {
     text
 }
 
-/// Links are one block of the text each, and so are flows.
 fn parts<'a>(text: &'a str, block: &str) -> (String, &'a str) {
     let place = text.find(block).expect("the text has such a block");
     (text[..place].to_string(), &text[place..])
 }
 
-/// The heavy TCP scenario that other simulators were measured with.
 fn heavy_tcp() -> String {
     let (text, flow) = parts(include_str!("speed/heavy_tcp.toml"), "[[flow]]");
     (1..=100).fold(text, |text, number| text + &flow.replace("FLOW", &number.to_string()))
 }
 
-/// A source and 1000 receivers at the leaves of a tree of fan-out 10.
 fn tree(protocol: &str, loss: &str, duration_s: u32) -> String {
     let (text, link) = parts(include_str!("speed/tree.toml"), "[[link]]");
     let text = text.replace("PROTOCOL", protocol).replace("DURATION", &duration_s.to_string());
@@ -295,12 +288,11 @@ fn tree(protocol: &str, loss: &str, duration_s: u32) -> String {
     [text, options.into(), level("s", "a{1..10}", "0.0")].into_iter().chain(a).chain(b).collect()
 }
 
-/// A session over 1 Mbit/s to a tree with 10 000 receivers, which all lose the same packets.
 fn crowd(protocol: &str) -> String {
     include_str!("speed/crowd.toml").replace("PROTOCOL", protocol)
 }
 
-/// The same behind relays of credits, each of the last with ten receivers.
+/// Returns the scenario of [`crowd`] behind relays of credits, ten receivers at each last relay.
 fn relayed_crowd() -> String {
     let text = crowd("credit-pgmcc").replace("[10, 10, 100]", "[10, 10, 10, 10]");
     let text = text.replace("m3-{1..10000}", "m4-{1..10000}");

@@ -1,7 +1,5 @@
-//! Tests of every stack of the catalog between one lossy leaf and one without loss.
-//!
-//! The simulator compares figures of loss with the packets that the links dropped. Lists of drops
-//! and header lengths are compared between simulator and lab.
+//! Tests of every stack of the catalog between a lossy leaf and a lossless leaf: loss figures
+//! against the links' drops, lists of drops and header lengths in simulator and lab.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +12,6 @@ use faircast_trace::{On, Record, Sink, Subject};
 
 use crate::Error;
 
-/// Protocols with one of their deliveries.
 #[derive(Clone, Debug)]
 struct Case {
     stack: Stack,
@@ -23,13 +20,12 @@ struct Case {
     fresh_numbers: bool,
 }
 
-/// All stacks with their deliveries.
 fn cases() -> Vec<Case> {
     let mut all = Vec::new();
     for stack in faircast_sim::catalog().protocols {
         let both = stack.is_simulated() && stack.has_option("delivery");
         for object in [false, true].into_iter().filter(|object| !object || both) {
-            // Objects over PGM and QUIC number each transmission; CBR sends none again.
+            // Objects over PGM and QUIC number each transmission; CBR has no retransmissions.
             let over_pgm = object && !stack.transport.repair_heads;
             let fresh_numbers = over_pgm || ["quic", "cbr"].contains(&stack.transport.name);
             all.push(Case { stack, object, fresh_numbers });
@@ -38,7 +34,6 @@ fn cases() -> Vec<Case> {
     all
 }
 
-/// Stacks that the simulator runs and whose receivers know of losses: QUIC encrypts packet numbers.
 fn simulated() -> impl Iterator<Item = Case> {
     let known = |case: &Case| case.stack.is_simulated() && case.stack.transport.name != "quic";
     cases().into_iter().filter(known)
@@ -52,7 +47,7 @@ impl Case {
             options.push("delivery = \"object\"");
         }
         if self.stack.has_heads() {
-            // Repairs of a backlog would be dropped as well, and no summary counts those.
+            // Repairs of a backlog would be dropped as well, and no summary counts these drops.
             options.push("wait_for = 2");
         }
         if self.stack.transport.name == "cbr" {
@@ -66,8 +61,6 @@ impl Case {
         )
     }
 
-    /// A network of one router, with `leaf` as more settings of the link to `a`, and `more` of the
-    /// flow.
     fn scenario(&self, seconds: u32, leaf: &str, more: &str) -> Scenario {
         let link = |ends: &str, rate: u32, more: &str| {
             format!(
@@ -93,8 +86,7 @@ impl Case {
     }
 }
 
-/// Drops of the links to the leaves: data packets, bytes of all packets, and sizes of the packets
-/// for `a`. Losses as `a` reported them.
+/// Drops of the leaves' links (data packets, bytes, packet sizes for `a`), and losses of `a`.
 #[derive(Default)]
 struct Leaves {
     a: Option<NodeId>,
@@ -106,9 +98,8 @@ struct Leaves {
     sizes: BTreeSet<u32>,
 }
 
-/// Length of a run in the simulator.
 const SIM_SECONDS: u32 = 40;
-/// Least bytes of a packet with a whole payload; no control packet has as many here.
+/// Least bytes of a packet with a whole payload; control packets here are shorter.
 const WHOLE: u32 = 900;
 
 impl Sink for Leaves {
@@ -126,7 +117,6 @@ impl Sink for Leaves {
                 match event {
                     Event::LossDetected { count, .. } => self.lost += count,
                     Event::LossWithdrawn { count, .. } => self.withdrawn += count,
-                    // Packets that were dropped before the receiver took part are not lost.
                     Event::RepairHead { .. } if self.lost == 0 => self.dropped[0] = 0,
                     _ => {}
                 }
@@ -174,18 +164,17 @@ fn the_loss_of_a_leaf_is_what_its_link_dropped() {
                 let link = summary.links.iter().find(to).unwrap();
                 let case = format!("{stack:?}, {leaf}, {}: {lost} of {dropped}", receiver.node);
                 if stack.fresh_numbers {
-                    // Drops of the last moment are not known yet.
+                    // Drops at the end are not detected yet.
                     assert!((dropped.saturating_sub(10)..=dropped).contains(&lost), "{case}");
                 } else {
-                    // Repairs that repeat a number are dropped as all else, and a tree sends
-                    // several for a packet.
+                    // Repairs of one number are dropped too, and a tree repeats several for a
+                    // packet.
                     let repairs = summary.flows[0].repair_packets as f64 * 1.4 * link.drop_ratio;
                     let least =
                         dropped.saturating_sub((repairs as u64).max(dropped * 15 / 100) + 5);
                     assert!((least..=dropped).contains(&lost), "{case}");
                 }
-                // The share of bytes is that of data: a queue that overflows drops more of small
-                // packets.
+                // The share of bytes refers to data: a full queue drops more of the small packets.
                 let sent_bytes = link.throughput_bps * f64::from(SIM_SECONDS) / 8.0;
                 let share = dropped_bytes as f64 / (dropped_bytes as f64 + sent_bytes);
                 let near = 0.8 * share..=1.2 * share;
@@ -217,18 +206,15 @@ fn packets_that_a_relay_gave_up_are_lost() {
         assert!(abandoned.is_subset(lost) && abandoned.is_disjoint(delivered), "{receiver:?}");
         // A repaired packet is both lost and delivered.
         let known = lost.union(delivered).count() as u64;
-        // Some packets are on their way, or wait at a relay for the slow branch.
         let near = flow.sent_packets - 200..=flow.sent_packets;
         assert!(near.contains(&known), "{receiver:?}: {known} of {}", flow.sent_packets);
     }
     assert!(flow.loss_ratio > Some(0.8), "{:?}", flow.loss_ratio);
 }
 
-/// Fates of the packets of one flow at each receiver.
 #[derive(Default)]
 struct Fates(BTreeMap<NodeId, Fate>);
 
-/// Sequence numbers of packets at a receiver.
 #[derive(Default)]
 struct Fate {
     delivered: BTreeSet<u64>,
@@ -257,7 +243,7 @@ fn drop_lists_and_header_lengths_mean_the_same_in_simulator_and_lab() {
     let listed = "drop_list = [2, 4]";
     let stacks = cases();
     std::thread::scope(|scope| {
-        // A few at a time: their time passes with the clock.
+        // A few at a time, since runs in the lab take real time.
         for some in stacks.chunks(stacks.len().div_ceil(7)) {
             scope.spawn(move || some.iter().for_each(|stack| one_of_both(stack, listed)));
         }
@@ -271,13 +257,13 @@ fn one_of_both(stack: &Case, listed: &str) {
         let link = summary.links.into_iter().find(|link| link.from == "r" && link.to == "a")?;
         Some((link.drops.listed, seen.sizes.last().copied()))
     };
-    // QUIC cuts a stream into packets of 1200 bytes at first, of which 40 are its own.
+    // QUIC at first cuts a stream into packets of 1200 bytes, 40 of them headers.
     let payload = if stack.stack.transport.name == "quic" { 1200 - 40 } else { 1000 };
     let all = Some((2, Some(payload + 100)));
     let mut want = all;
     if stack.stack.is_simulated() {
         assert_eq!(of(On::Sim, 60), all, "{stack:?} in the simulator");
-        // Some have hardly begun after so few seconds.
+        // Some stacks have hardly begun after 4 s.
         want = of(On::Sim, SECONDS);
     }
     if let Some(got) = of(On::Lab, SECONDS) {
@@ -285,5 +271,4 @@ fn one_of_both(stack: &Case, listed: &str) {
     }
 }
 
-/// Length of a run in the lab, in seconds.
 const SECONDS: u32 = 4;

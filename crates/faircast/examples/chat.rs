@@ -9,7 +9,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = args.next().unwrap_or("tcp:127.0.0.1:4803".into());
     let client = Client::connect(&address, &name).await?;
     client.join("chat").await?;
-    // Both run at once: a client that sends has to take its events, too.
+    // Concurrent: a client that sends must take its events, too.
     tokio::select! { done = send_all(&client) => done?, failed = print_all(&client) => failed? }
     client.close().await;
     Ok(())

@@ -1,4 +1,4 @@
-//! Settings that all ends have in common: key, scheme, options, MTU, sockets and trace.
+//! Settings common to all ends: key, scheme, options, MTU, sockets and trace.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -26,37 +26,28 @@ use crate::envelope::{overhead, unspecified};
 use crate::ids::random;
 use crate::{Error, GroupKey, RelaySecret};
 
-/// How much ahead of its time a packet of a paced source may leave, and how long packets may wait that come to it. What
-/// is due or comes within it is handled together, so that nobody wakes up for each packet. It is what pacing of TCP in
-/// Linux takes.
+/// Longest lead or delay of a packet at a paced source: the grain of Linux's TCP pacing.
 pub(crate) const PACED_GRAIN: Duration = Duration::from_millis(1);
 
-/// How long packets may wait that come to a receiver over TRAM. Acknowledgements are late by as much, which large windows
-/// bear; where many receivers share a host they spent a quarter of their time on waking up.
+/// Longest delay at a TRAM receiver: many on one host spent a quarter of their time on wake-ups.
 pub(crate) const GATHER: Duration = Duration::from_millis(2);
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Common {
     pub(crate) key: Option<GroupKey>,
-    /// `None` for the default at a sender, and for the sender's at a receiver.
     pub(crate) scheme: Option<String>,
     pub(crate) options: Vec<(String, OptionValue)>,
-    /// `None` for 1500 bytes.
     pub(crate) mtu: Option<Bytes>,
     pub(crate) sockets: SocketSettings,
     pub(crate) trace: Option<PathBuf>,
-    /// Relays through which the group is reached, instead of multicast.
     pub(crate) via: Vec<String>,
-    /// Name of the meeting at the relays; `None` for the group's address.
     pub(crate) meeting: Option<String>,
-    /// Name of this host, for people at the relays.
     pub(crate) name: String,
-    /// True if nobody waits for slow receivers, at relays neither.
+    /// True if neither the sender nor relays wait for slow receivers.
     pub(crate) leaves_slow: bool,
 }
 
 impl Common {
-    /// The way through relays to a meeting with `receivers` here; `None` without relays.
     fn via(&self, group: Option<&Multicast>, receivers: u32) -> Result<Option<ViaSettings>, Error> {
         if self.via.is_empty() {
             return Ok(None);
@@ -73,7 +64,6 @@ impl Common {
         }))
     }
 
-    /// Sockets of a source, and its way through relays; `with_heads` if receivers look for heads.
     pub(crate) fn source_sockets(
         &self,
         target: &Target,
@@ -89,7 +79,6 @@ impl Common {
         Ok((sockets, None))
     }
 
-    /// The sockets of a receiver, and the way through relays.
     pub(crate) fn receiver_sockets(
         &self,
         listen: &Listen,
@@ -102,7 +91,6 @@ impl Common {
         Ok((sockets, None))
     }
 
-    /// The settings of credits, and all others apart from them: only through relays there are any.
     pub(crate) fn apart(&self) -> Result<(Self, Options), Error> {
         let is_credits = |key: &str| credit::OPTIONS.iter().any(|spec| spec.name == key);
         let (own, options): (Vec<_>, Vec<_>) =
@@ -119,7 +107,6 @@ impl Common {
         Ok((Self { options, ..self.clone() }, credits))
     }
 
-    /// Scheme of a sender and its checked settings; `more` are those of the kind of session.
     pub(crate) fn scheme(
         &self,
         more: &[(&str, OptionValue)],
@@ -145,7 +132,6 @@ impl Common {
         Ok((entry, options))
     }
 
-    /// Carrier of files and its checked settings; `pgm` and `tram` are those that files dictate.
     pub(crate) fn carrier(
         &self,
         pgm: &[(&str, OptionValue)],
@@ -153,9 +139,8 @@ impl Common {
     ) -> Result<(Carrier, Options), Error> {
         if let Some(Carrier::Tram(tree)) = self.named()? {
             let own = tram.iter().map(|(key, value)| ((*key).to_string(), value.clone()));
-            // Where a scheme steers it TRAM's own control has no settings.
+            // TRAM's own control has no options if a scheme steers the tree.
             let own = own.filter(|(key, _)| tree.has_option(key));
-            // What was asked for comes last, and holds.
             let mut all: BTreeMap<String, OptionValue> = own.collect();
             all.extend(self.options.iter().cloned());
             let options = Options::checked(all, &tree.options())?;
@@ -168,7 +153,6 @@ impl Common {
         Ok((Carrier::Pgm(entry), options))
     }
 
-    /// What a receiver speaks, with settings that are checked.
     pub(crate) fn speaks(&self, more: &[(&str, OptionValue)]) -> Result<Speaks, Error> {
         let named = self.named()?;
         let own = more.iter().map(|(key, value)| ((*key).to_string(), value.clone()));
@@ -189,7 +173,6 @@ impl Common {
         }
     }
 
-    /// Bytes of a symbol of an object that fits into a packet: an even number.
     pub(crate) fn symbol_bytes(&self, family: SocketAddr, carrier: Carrier) -> Result<u16, Error> {
         let payload = match carrier {
             Carrier::Pgm(entry) => self.payload(family, entry)?,
@@ -213,9 +196,7 @@ impl Common {
         }
     }
 
-    /// What is left of a packet beside so many bytes, of which at least `least` are needed.
     fn fitting(&self, others: u64, least: u64) -> Result<u32, Error> {
-        // What UDP can take, with its headers.
         let (min, max) = (others + least, 65_507 + 28);
         let own = self.mtu.map_or(1500, Bytes::count);
         let bytes = if self.via.is_empty() { own } else { RELAYED_BYTES };
@@ -225,8 +206,6 @@ impl Common {
         Ok((bytes - others) as u32)
     }
 
-    /// Bytes that a packet has on its way beside those that a machine writes. Through relays there
-    /// are no headers of IP: relays cut packets as links need it.
     pub(crate) fn headers(&self, family: SocketAddr) -> u32 {
         let sealed = overhead(self.key.is_some()) as u32;
         match family.is_ipv4() {
@@ -236,7 +215,6 @@ impl Common {
         }
     }
 
-    /// Bytes of payload, after PGM's headers and what `scheme` adds to them, that fit into a packet.
     pub(crate) fn payload(&self, family: SocketAddr, scheme: &SchemeEntry) -> Result<u32, Error> {
         let announcement = OPTION_BYTES + scheme.announce_bytes_max as u32;
         self.fitting(u64::from(self.headers(family) + PGM_BYTES + announcement), PAYLOAD_MIN)
@@ -247,18 +225,17 @@ pub(crate) fn relay_key(secret: Option<RelaySecret>) -> RelayKey {
     secret.map_or(RelayKey::none(), |secret| RelayKey::shared(secret.bytes()))
 }
 
-/// The number by which relays know a meeting: hosts that name the same one find each other.
 fn meeting_number(name: &str) -> u64 {
     let digest = blake3::hash(name.as_bytes());
     u64::from_be_bytes(*digest.as_bytes().first_chunk().expect("a digest has 32 bytes"))
 }
 
-/// A node of random bits: an address without special meaning, 1.0.0.0 to 223.255.255.255.
+/// Returns a random node: an address without special meaning, 1.0.0.0 to 223.255.255.255.
 pub(crate) const fn node_of(random: u64) -> NodeId {
     NodeId(0x0100_0000 + (random % 0xdf00_0000) as u32)
 }
 
-/// A name as nodes present it: its first 64 bytes, without control characters.
+/// Returns a name as nodes show it: the first 64 bytes, without control characters.
 pub(crate) fn name_of(name: &str) -> String {
     let letters = name.chars().filter(|letter| !letter.is_control());
     let mut bytes = 0;
@@ -270,7 +247,6 @@ pub(crate) fn name_of(name: &str) -> String {
         .collect()
 }
 
-/// Checks a setting of the named scheme, or else of any: it may be spoken.
 fn check_for_any(named: Option<Carrier>, option: &(String, OptionValue)) -> Result<(), Error> {
     let check = |specs: &[OptionSpec]| Options::checked([option.clone()], specs);
     if let Some(carrier) = named {
@@ -283,10 +259,8 @@ fn check_for_any(named: Option<Carrier>, option: &(String, OptionValue)) -> Resu
     Ok(check(&all).map(|_| ())?)
 }
 
-/// The name by which users ask for TRAM that steers itself.
 const TRAM: &str = "tram";
 
-/// The error of a name that is none of these stacks.
 fn unknown(name: &str, known: impl Iterator<Item = Stack>) -> Error {
     let known: Vec<String> = known.map(|stack| stack.name()).collect();
     Error::Scheme { name: name.to_string(), known: known.join(", ") }
@@ -298,7 +272,6 @@ fn default_scheme() -> &'static SchemeEntry {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Speaks {
-    /// What it insists on; `None` to follow the sender.
     named: Option<Carrier>,
     pgm: Vec<(String, OptionValue)>,
     tram: Vec<(String, OptionValue)>,
@@ -309,14 +282,11 @@ impl Speaks {
         Options::default().under(&self.tram, tram::OPTIONS)
     }
 
-    /// Whether it takes nothing from a sender that speaks something else.
     pub(crate) const fn insists(&self) -> bool {
         self.named.is_some()
     }
 
-    /// What to begin with where this was the first packet of a session, and its settings. A sender over PGM whose
-    /// scheme is not known here is refused by whatever machine is made; `None` where it or this end insists on TRAM
-    /// and the other does not speak it.
+    /// Returns carrier and options for a session that begins with `packet`; `None` on a mismatch.
     pub(crate) fn after(&self, packet: &[u8]) -> Option<(Carrier, Options)> {
         let over_tram = tram::peek(packet).is_some();
         let spoken = || match over_tram {
@@ -341,13 +311,12 @@ impl Speaks {
     }
 }
 
-/// How the thread of a driver has spent its time, of which it waited so long for its disk.
 pub(crate) fn host_load<M: Machine>(live: &mut Live<M>, disk: std::time::Duration) -> HostLoad {
     let disk = Duration::from_secs_f64(disk.as_secs_f64());
     let span = live.now().since(Time::ZERO);
     let counters = live.counters();
     let waited = counters.sent.waited;
-    // A source that has content to send and sleeps waits for credits of the relay above.
+    // A source that sleeps with content to send waits for credits of the relay above.
     let credits = if live.relay().is_some() { counters.asleep } else { Duration::ZERO };
     HostLoad {
         span,
@@ -367,7 +336,6 @@ pub(crate) fn family(target: &Target) -> SocketAddr {
     }
 }
 
-/// Adds the group in which receivers of TRAM look for heads, where there is one.
 fn add_heads(sockets: &mut Sockets, multicast: Option<&Multicast>) -> Result<(), NetError> {
     match multicast {
         Some(multicast) => sockets.add_group(HEADS, heads_group(multicast)),
@@ -375,7 +343,6 @@ fn add_heads(sockets: &mut Sockets, multicast: Option<&Multicast>) -> Result<(),
     }
 }
 
-/// Where packets to `target` go to a group.
 pub(crate) fn multicast_to(target: &Target) -> Option<&Multicast> {
     match target {
         Target::Multicast(multicast) | Target::Both(multicast, _) => Some(multicast),
@@ -383,7 +350,6 @@ pub(crate) fn multicast_to(target: &Target) -> Option<&Multicast> {
     }
 }
 
-/// The same, of packets that are heard.
 pub(crate) fn multicast_of(listen: &Listen) -> Option<&Multicast> {
     match listen {
         Listen::Multicast(multicast) | Listen::Both(multicast, _) => Some(multicast),
@@ -391,14 +357,12 @@ pub(crate) fn multicast_of(listen: &Listen) -> Option<&Multicast> {
     }
 }
 
-/// The group of packets to `target`, as PGM writes it.
 pub(crate) fn group_to(target: &Target) -> Nla {
     let group = multicast_to(target).map(|multicast| multicast.group.ip());
     nla(group.unwrap_or_else(|| unspecified(family(target))))
 }
 
-/// The same, of packets that are heard. Where each receiver is sent to by itself the address at
-/// which it hears is nobody else's business, and not known there: both ends say "unspecified".
+/// Returns the group as PGM encodes it; "unspecified" for unicast, unknown at the sender.
 pub(crate) fn group_of(listen: &Listen) -> Nla {
     match listen {
         Listen::Multicast(multicast) | Listen::Both(multicast, _) => nla(multicast.group.ip()),
@@ -406,9 +370,8 @@ pub(crate) fn group_of(listen: &Listen) -> Nla {
     }
 }
 
-/// The group in which receivers of TRAM look for heads, beside the session's: at the next port.
+/// Returns the group in which TRAM receivers look for heads: the session's, at the next port.
 fn heads_group(multicast: &Multicast) -> SocketAddr {
-    // With the zone, where it has one.
     let mut heads = multicast.group;
     let port = heads.port();
     heads.set_port(if port == u16::MAX { port - 1 } else { port + 1 });
@@ -424,22 +387,21 @@ fn nla(ip: IpAddr) -> Nla {
 
 macro_rules! common_settings {
     () => {
-        /// Encrypts and authenticates everything with this key. Default: none.
+        /// Sets the key that encrypts and authenticates all packets. Default: none.
         pub fn key(mut self, key: $crate::GroupKey) -> Self {
             self.common.key = Some(key);
             self
         }
 
-        /// How the rate is chosen, by the scheme's name. A sender has
-        /// [`DEFAULT_SCHEME`](crate::DEFAULT_SCHEME) where none is named; a receiver follows the
-        /// sender, and takes nothing from one that speaks another than was named here.
+        /// Sets the scheme of congestion control. Default at a sender:
+        /// [`DEFAULT_SCHEME`](crate::DEFAULT_SCHEME); at a receiver: its sender's. A receiver with
+        /// a scheme refuses others.
         pub fn scheme(mut self, name: impl Into<String>) -> Self {
             self.common.scheme = Some(name.into());
             self
         }
 
-        /// Changes a setting of the scheme or of PGM; checked when the end begins. The sender's
-        /// settings of the scheme hold at its receivers too, unless they have their own.
+        /// Changes an option of the scheme or of PGM; a sender's options apply at receivers too.
         pub fn option(
             mut self,
             key: impl Into<String>,
@@ -449,29 +411,25 @@ macro_rules! common_settings {
             self
         }
 
-        /// Changes how sockets are set up: hops, loopback, buffers. Default: multicast stays in the
-        /// local network.
+        /// Sets up sockets: hops, loopback, buffers. Default: multicast stays local.
         pub fn sockets(mut self, settings: faircast_net::SocketSettings) -> Self {
             self.common.sockets = settings;
             self
         }
 
-        /// Reaches the session through the first of these relays (`HOST:PORT`) that answers,
-        /// instead of by multicast. Names are looked up again while none answers. Default: none.
+        /// Connects through the first of these relays (`HOST:PORT`) that answers. Default: none.
         pub fn via(mut self, relays: Vec<String>) -> Self {
             self.common.via = relays;
             self
         }
 
-        /// The name at which senders and receivers meet at relays, such as `images`. Default: the
-        /// address and port of the group.
+        /// Sets the meeting at relays, such as `images`. Default: the group's address and port.
         pub fn meeting(mut self, name: impl Into<String>) -> Self {
             self.common.meeting = Some(name.into());
             self
         }
 
-        /// Writes a trace of everything to this file, which `faircast report` makes a page of. The
-        /// file appears when the end is done. Default: none.
+        /// Writes a trace of the run to this file at the end, for `faircast report`. Default: none.
         pub fn trace(mut self, file: impl Into<std::path::PathBuf>) -> Self {
             self.common.trace = Some(file.into());
             self
@@ -481,20 +439,20 @@ macro_rules! common_settings {
 
 macro_rules! sender_settings {
     () => {
-        /// Never sends more payload than this. Default: as fast as is fair.
+        /// Sets the highest rate of payload. Default: as fast as is fair.
         pub fn rate_max(self, rate: faircast_base::Bitrate) -> Self {
             let rate = format!("{} bit/s", rate.bits_per_s());
             self.option("rate_max", faircast_proto::options::OptionValue::Text(rate))
         }
 
-        /// Sends so much payload though the scheme does not permit it: fair to nobody, for paths
-        /// where loss means no congestion. Default: none.
+        /// Sets the lowest rate of payload, even if the scheme permits less: unfair, for paths with
+        /// losses that do not mean congestion. Default: none.
         pub fn rate_min(self, rate: faircast_base::Bitrate) -> Self {
             let rate = format!("{} bit/s", rate.bits_per_s());
             self.option("rate_min", faircast_proto::options::OptionValue::Text(rate))
         }
 
-        /// Bytes of the largest IP packet. Default 1500.
+        /// Sets the bytes of the largest IP packet. Default 1500.
         pub fn mtu(mut self, bytes: faircast_base::Bytes) -> Self {
             self.common.mtu = Some(bytes);
             self
@@ -504,22 +462,19 @@ macro_rules! sender_settings {
 
 pub(crate) use {common_settings, sender_settings};
 
-/// Bytes of a packet through relays: the headers of sessions, credits and keys are 4 % of it. At
-/// the least rates a packet is not long on its way: 0.3 s at 100 kbit/s.
+/// Packet bytes through relays, of which 4 % are headers. Transmission takes 0.3 s at 100 kbit/s.
 const RELAYED_BYTES: u64 = 4096;
-/// Port of PGM's headers in sessions through relays without an address of a group.
+/// Port in PGM's headers for sessions through relays without a group address.
 const RELAYED_PORT: u16 = 7500;
 const SYMBOL_BYTES_MAX: u32 = 65_408;
-/// An announcement is a packet as others.
+/// Least payload of TRAM: an announcement must fit into one packet.
 const TRAM_PAYLOAD_MIN: u64 = 128;
 const IPV4_BYTES: u32 = 20;
 const IPV6_BYTES: u32 = 40;
 const UDP_BYTES: u32 = 8;
-/// Header and body of an ODATA packet, and OPT_LENGTH.
 const PGM_BYTES: u32 = 16 + 8 + 4;
-/// What comes before an option's value.
 const OPTION_BYTES: u32 = 4;
-/// Options that ride on the first and the last packets of a stream: OPT_JOIN, OPT_SYN and OPT_FIN.
+/// Options on the first and last packets of a stream: OPT_JOIN, OPT_SYN and OPT_FIN.
 const STREAM_BYTES: u32 = 8 + 4 + 4;
 const PAYLOAD_MIN: u64 = 64;
 

@@ -1,4 +1,4 @@
-//! Destinations of what a receiver gets: a folder, a device or a command.
+//! Destinations of received objects: a folder, a device or a command.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -14,11 +14,8 @@ use crate::ids::random;
 
 #[derive(Clone, Debug)]
 pub(crate) enum Destination {
-    /// Files below a folder, several objects side by side.
     Folder(StoreOptions),
-    /// One image, in its place on a device or in a file.
     Device(DeviceOptions),
-    /// One image, to the standard input of a command.
     Command(CommandOptions),
 }
 
@@ -31,7 +28,6 @@ impl Destination {
         }
     }
 
-    /// A store for one object, which comes from the host `source`, where that is known.
     pub(crate) fn store(&self, source: Option<IpAddr>) -> (Box<dyn Store>, StoreHandle) {
         match self {
             Self::Folder(options) => {
@@ -47,7 +43,6 @@ impl Destination {
         }
     }
 
-    /// The one object that it can take, by its name; `None` where there is room for any.
     pub(crate) fn only(&self) -> Option<&str> {
         match self {
             Self::Folder(_) => None,

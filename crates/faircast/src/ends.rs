@@ -19,7 +19,6 @@ pub(crate) type Receiving = Box<dyn ObjectTaker>;
 pub(crate) type StreamSending = Box<dyn Machine<Event = StreamEvent>>;
 pub(crate) type StreamReceiving = Box<dyn StreamTaker>;
 
-/// Boxes an end, over the hops if there are any.
 macro_rules! over {
     ($hops:ident.$side:ident($inner:expr)) => {
         match $hops {
@@ -32,14 +31,11 @@ pub(crate) use over;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Carrier {
-    /// PGM, steered by a scheme.
     Pgm(&'static SchemeEntry),
-    /// TRAM, which steers itself, or its tree steered by a scheme.
     Tram(Stack),
 }
 
 impl Carrier {
-    /// The protocols of a session, without those of relays.
     pub(crate) fn of(stack: Stack) -> Self {
         match stack.scheme.filter(|_| stack.is_pgm()) {
             Some(scheme) => Self::Pgm(scheme),
@@ -61,8 +57,6 @@ impl Carrier {
         }
     }
 
-    /// Makes a receiving end of the content of node `source`. Over TRAM the end follows what steers the source, or
-    /// insists on the stack.
     pub(crate) fn receiver(
         self,
         setup: ObjectReceiverSetup<'_>,
@@ -80,7 +74,6 @@ impl Carrier {
     }
 }
 
-/// Hops between relays, below an end.
 pub(crate) struct Hops<'a> {
     session: u64,
     node: NodeId,
@@ -106,12 +99,11 @@ impl<'a> Hops<'a> {
 pub(crate) trait StreamTaker:
     Machine<Event = StreamEvent> + Interactive<Input = StreamInput>
 {
-    /// True if the source waits while deliveries stop.
     fn holds(&self) -> bool {
         false
     }
 
-    /// True if other receivers depend on this one though it has everything.
+    /// True if other receivers depend on this receiver, although it has everything.
     fn serves(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! Sealing, as drivers want it, and what to say where keys disagree.
+//! Sealing of datagrams for drivers, and reports of keys that disagree.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -19,19 +19,17 @@ use parking_lot::Mutex;
 use crate::GroupKey;
 use crate::check::wire;
 
-/// The other end of a session uses another key, or one where this one uses none, or none where
-/// this one uses one. Anybody on the network can make it appear so.
+/// Key mismatch: another key at the other end, or a key at one end only. Any host can forge it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyMismatch {
-    /// Who is heard.
+    /// Address of the other end.
     pub peer: SocketAddr,
-    /// The first digits of the id of the key that it uses; `None` for no key.
+    /// First digits of the other end's key id; `None` for no key.
     pub theirs: Option<KeyHint>,
-    /// The first digits of the id of the key that this end uses; `None` for no key.
+    /// First digits of this end's key id; `None` for no key.
     pub ours: Option<KeyHint>,
 }
 
-/// What happened at the seal, for those who watch from other threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Incidents {
     pub(crate) refusals: Refusals,
@@ -40,32 +38,22 @@ pub(crate) struct Incidents {
 
 pub(crate) type Watched = Arc<Mutex<Incidents>>;
 
-/// Seals the datagrams of one end; without a key it looks out for sealed ones.
+/// Seals the datagrams of one end; without a key, detects sealed datagrams.
 pub(crate) struct Wrapper {
     seal: Option<Seal>,
     side: Side,
     incidents: Incidents,
     watched: Watched,
-    /// Whose datagrams could be opened, and when the last of each was.
     opened: LruCache<IpAddr, Time>,
-    /// Whose could not, and how many.
     suspects: LruCache<IpAddr, u32>,
-    /// True if credits stand open before what is sealed.
+    /// True if unsealed credits precede the sealed part.
     relayed: bool,
-    /// Sealed answer of a receiver to a probe.
     answer: Option<Vec<u8>>,
 }
 
 enum Side {
-    Source {
-        /// What it has drawn, where it seals.
-        salt: Salt,
-    },
-    Receiver {
-        /// Sessions that were heard.
-        sessions: LruCache<Tsi, Salt>,
-        notices: Notices,
-    },
+    Source { salt: Salt },
+    Receiver { sessions: LruCache<Tsi, Salt>, notices: Notices },
 }
 
 impl Wrapper {
@@ -88,7 +76,6 @@ impl Wrapper {
         Self { seal, side, incidents, watched, opened, suspects, relayed: false, answer: None }
     }
 
-    /// Leaves open what relays read. Behind a relay nobody has an address to be told at.
     pub(crate) fn pass_relays(&mut self) {
         self.relayed = true;
         if let Side::Receiver { notices, .. } = &mut self.side {
@@ -96,7 +83,6 @@ impl Wrapper {
         }
     }
 
-    /// A datagram of `peer` could be opened: their keys agree.
     fn note_opened(&mut self, now: Time, peer: IpAddr) {
         if let Some((last, at)) = self.opened.iter_mut().next()
             && *last == peer
@@ -114,9 +100,8 @@ impl Wrapper {
         }
     }
 
-    /// Whether keys seem to disagree with those of `peer`, whose datagram could not be opened. While
-    /// others can be one may be damaged, or nobody's: of who could be opened lately it says nothing,
-    /// and of somebody else only with more.
+    /// True if `peer` seems to have another key. Damaged and foreign datagrams cannot be opened
+    /// either: a peer opened lately never disagrees, and any other needs several datagrams.
     fn disagrees(&mut self, now: Time, peer: IpAddr) -> bool {
         let lately = |at: &Time| now.since(*at) < OPENED_LATELY;
         if self.opened.peek(&peer).is_some_and(lately) {
@@ -130,7 +115,6 @@ impl Wrapper {
         *count >= SUSPECT_DATAGRAMS
     }
 
-    /// Tells those who watch, and a source whose packets cannot be opened.
     fn refused(&mut self, now: Time, peer: SocketAddr, theirs: Option<Option<KeyHint>>) {
         if let Some(theirs) = theirs.filter(|_| self.disagrees(now, peer.ip())) {
             let ours = self.seal.as_ref().map(Seal::hint);
@@ -139,7 +123,6 @@ impl Wrapper {
                 let mut notice = Vec::new();
                 match &mut self.seal {
                     Some(seal) => seal.seal(Salt([0; 16]), &[], &mut notice),
-                    // No header of PGM, and not sealed either.
                     None => notice.resize(NOTICE_BYTES, 0),
                 }
                 notices.send(peer, &notice);
@@ -173,7 +156,7 @@ impl Envelope for Wrapper {
             Side::Source { salt } => *salt,
             Side::Receiver { sessions, .. } => {
                 let known = session_of(plain).and_then(|tsi| sessions.peek(&tsi));
-                // A machine answers only what it has heard; if not, nobody takes it for anything.
+                // A machine answers only sessions it has received: no source accepts this.
                 known.copied().unwrap_or(Salt([0; 16]))
             }
         };
@@ -196,7 +179,6 @@ impl Envelope for Wrapper {
         let base = datagram.as_ptr() as usize;
         let opened = self.open_sealed(now, from, &mut datagram[clear..])?;
         let (start, len) = (opened.as_ptr() as usize - base, opened.len());
-        // Credits move to what was opened.
         datagram.copy_within(..clear, start - clear);
         datagram.get(start - clear..start + len)
     }
@@ -274,13 +256,11 @@ fn session_of(packet: &[u8]) -> Option<Tsi> {
     tram.or_else(|| peek(packet).map(|(_, tsi)| tsi))
 }
 
-/// Bytes that are added to every datagram.
 pub(crate) const fn overhead(sealed: bool) -> usize {
     if sealed { OVERHEAD } else { 0 }
 }
 
-/// Tells a source that its packets cannot be opened here, so that whoever started it can see it.
-/// Nothing but a message to people follows from it, since anybody could send it.
+/// Notices to sources about unopened packets. Any host can forge a notice: it is only shown.
 #[derive(Default)]
 struct Notices {
     socket: Option<UdpSocket>,
@@ -302,16 +282,14 @@ impl Notices {
             self.socket = UdpSocket::bind((unspecified(to), 0)).ok();
         }
         if let Some(socket) = &self.socket {
-            // One that is lost is followed by another.
             let _ = socket.set_nonblocking(true).and_then(|()| socket.send_to(notice, to));
         }
     }
 }
 
-/// Sessions that a receiver answers to at a time; the one that was silent longest makes room.
+/// Most sessions of a receiver; the least recently used one makes room.
 const SESSIONS_MAX: NonZeroUsize = NonZeroUsize::new(64).expect("it is above zero");
-/// Addresses of which it is remembered whether their datagrams could be opened; for how long that
-/// tells that keys agree, and how many datagrams tell that they do not.
+/// Most peers; time for which an opened datagram proves a key, and unopened ones against it.
 const PEERS_MAX: NonZeroUsize = SESSIONS_MAX;
 const OPENED_LATELY: faircast_base::Duration = faircast_base::Duration::from_secs(30);
 const SUSPECT_DATAGRAMS: u32 = 3;
@@ -331,7 +309,6 @@ mod tests {
         let (source, data) = ([0x80, session], [0x1d, 0x4c]);
         packet[..2].copy_from_slice(if up { &data } else { &source });
         packet[2..4].copy_from_slice(if up { &source } else { &data });
-        // An SPM, or a NAK.
         packet[4] = if up { 0x08 } else { 0x00 };
         packet[8..14].copy_from_slice(b"source");
         packet
@@ -393,7 +370,6 @@ mod tests {
             let said = up.lock().mismatch.unwrap();
             assert_eq!(said.peer, from);
             assert!(said.to_string().contains(at_source), "{said}");
-            // Not one for each packet.
             assert_eq!(receiver.open(Time::ZERO, here, &mut packet), None);
             heard.set_nonblocking(true).unwrap();
             assert!(heard.recv_from(&mut notice).is_err());
@@ -416,12 +392,10 @@ mod tests {
             let mismatch = watched.lock().mismatch;
             assert_eq!(mismatch, None, "after {number}");
         }
-        // Who is somebody else and sends more of them has no key.
         for _ in 0..SUSPECT_DATAGRAMS {
             receiver.open(Time::ZERO, other, &mut packet(2, false));
         }
         assert!(watched.lock().mismatch.is_some_and(|mismatch| mismatch.peer == other));
-        // Who could be opened a while ago may have another key by now.
         let mut unkeyed = packet(1, false);
         receiver.open(Time::ZERO + OPENED_LATELY, from, &mut unkeyed);
         assert!(watched.lock().mismatch.is_some_and(|mismatch| mismatch.peer == from));

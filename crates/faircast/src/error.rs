@@ -1,4 +1,4 @@
-//! Errors of senders and receivers, in words for people.
+//! Errors of senders and receivers.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,42 +12,42 @@ use faircast_seal::NoRandomness;
 
 use crate::RepairTreeError;
 
-/// Why an end could not begin or go on. Each names what, where, and what to do.
+/// Error of an end; each names the culprit, the value and the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Sockets could not be opened, or the network not be used.
+    /// Sockets cannot be opened, or the network cannot be used.
     #[error(transparent)]
     Net(#[from] NetError),
-    /// Files cannot be sent, or the folder not be used.
+    /// Files cannot be sent, or the folder cannot be used.
     #[error(transparent)]
     Files(#[from] FilesError),
-    /// A setting of the scheme is wrong.
+    /// An option of the scheme is wrong.
     #[error(transparent)]
     Option(#[from] OptionError),
-    /// The system gives no randomness to seal with.
+    /// The system has no randomness for sealing.
     #[error(transparent)]
     Seal(#[from] NoRandomness),
     /// A program of a session would be refused.
     #[error("{0}")]
     Program(String),
-    /// Programs of sessions cannot be run.
+    /// This build cannot run programs of sessions.
     #[error(
         "this faircast was built without programs of sessions: build it with --features programs"
     )]
     WithoutPrograms,
-    /// There is no such scheme.
+    /// The scheme does not exist.
     #[error("there is no scheme \"{name}\"; there are {known}")]
     Scheme {
-        /// What was asked for.
+        /// Name of the scheme.
         name: String,
-        /// What there is.
+        /// Names of all schemes.
         known: String,
     },
-    /// The two ends do not speak the same scheme.
+    /// The two ends speak different schemes.
     #[error("{0}")]
     OtherScheme(SchemeMismatch),
-    /// So much is set of the scheme that receivers cannot be told of it.
+    /// The options of the scheme do not fit into an announcement to receivers.
     #[error(
         "the settings of the scheme do not fit into the {max} bytes that receivers can be told of \
          them: leave some of them as they are, or choose a profile"
@@ -56,26 +56,26 @@ pub enum Error {
         /// Bytes that fit.
         max: usize,
     },
-    /// A session goes through relays and has no name there.
+    /// A session through relays has no meeting.
     #[error("a session through relays needs a name at which senders and receivers meet")]
     ViaWithoutMeeting,
-    /// Of a stream nobody keeps what was sent long ago.
+    /// A late join to a whole stream is impossible: streams are not kept.
     #[error(
         "late_join = \"full\": a stream is not kept, so nobody can have all of it who joins late; \
          allowed: \"none\", \"limited\""
     )]
     LateJoin,
-    /// The largest packet is too small, or larger than UDP can take.
+    /// The largest packet is too small, or larger than UDP allows.
     #[error("packets of {bytes} bytes are not possible; expected {min} to {max}")]
     Mtu {
-        /// What was asked for.
+        /// Requested bytes.
         bytes: u64,
-        /// The least.
+        /// Least bytes.
         min: u64,
-        /// The most.
+        /// Most bytes.
         max: u64,
     },
-    /// A message is longer than what fits into one packet.
+    /// A message does not fit into one packet.
     #[error(
         "a message of {bytes} bytes; at most {max} fit into a packet: cut it, or raise the MTU"
     )]
@@ -85,61 +85,59 @@ pub enum Error {
         /// Bytes that fit.
         max: usize,
     },
-    /// Nobody is removed for being slow where a scheme steers TRAM.
+    /// TRAM with a scheme cannot postpone slow receivers.
     #[error("{scheme} serves nobody later for being slow; allowed: to wait, or other schemes")]
     SlowPolicy {
-        /// The scheme.
+        /// Name of the stack.
         scheme: String,
     },
     /// A static tree cannot be used.
     #[error(transparent)]
     Tree(#[from] RepairTreeError),
-    /// Where there is no multicast receivers do not find each other.
+    /// A static tree needs multicast: receivers find their heads by it.
     #[error("a tree needs a group: receivers that hear no multicast do not find their heads")]
     TreeWithoutGroup,
-    /// A receiver is to be a head, and is not.
+    /// A head of the static tree is configured never to repair for others.
     #[error(
         "the tree has `{name}` for the head of `{below}`, and it is said never to repair for \
          others (head = \"never\"); allowed: \"eager\", \"reluctant\""
     )]
     NeverHead {
-        /// The receiver.
+        /// Name of the head.
         name: String,
-        /// One whose head it is to be.
+        /// Name of a receiver below the head.
         below: String,
     },
     /// A thread cannot be started.
     #[error("no thread can be started: {0}")]
     Thread(io::Error),
-    /// A trace cannot be written.
+    /// The trace cannot be written.
     #[error("{path}: the trace cannot be written: {error}", path = path.display())]
     Trace {
-        /// The file.
+        /// Path of the trace.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         error: io::Error,
     },
-    /// Packets were lost for good: they were out of the sender's window before they could be
-    /// repaired.
+    /// Packets were lost for good: they left the sender's window before their repair.
     #[error("{packets} packets were lost for good; what follows comes after a gap")]
     Lost {
-        /// How many.
+        /// Number of packets.
         packets: u32,
     },
-    /// No data of the stream arrives, since packets are too long for the way. Said once until data arrives; the stream
-    /// goes on.
+    /// Packets exceed the path MTU, so that no data arrives. Reported once; the stream goes on.
     #[error("{0}")]
     BlackHole(BlackHole),
-    /// The application takes what was received too slowly, and there is no way to tell the sender.
+    /// The application reads too slowly, and the protocol cannot slow down the sender.
     #[error("{bytes} bytes wait to be read, which is too much; read faster, or send more slowly")]
     Overrun {
-        /// How many wait.
+        /// Bytes that wait to be read.
         bytes: u64,
     },
-    /// The other side fell silent or went away without an end.
+    /// The other side fell silent or left without an end.
     #[error("the sender is gone: nothing was heard from it for too long")]
     Gone,
-    /// The end was closed, here.
+    /// This end was closed.
     #[error("this end was closed")]
     Closed,
 }

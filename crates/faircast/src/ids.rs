@@ -5,13 +5,13 @@ use std::hash::{BuildHasher as _, Hasher as _};
 
 use faircast_proto::pgm::wire::{Gsi, Tsi};
 
-/// Number of a new PGM session: 48 random bits, and a port that no data has.
+/// Returns the id of a new PGM session: 48 random bits, and a port that data never uses.
 pub(crate) fn new_tsi() -> Tsi {
     let [a, b, c, d, e, f, high, low] = random().to_be_bytes();
     Tsi { gsi: Gsi([a, b, c, d, e, f]), port: 0x8000 | u16::from_be_bytes([high, low]) }
 }
 
-/// 64 random bits: the standard library seeds its hashers from the system.
+/// Returns 64 random bits: the standard library seeds its hashers from the system.
 pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }

@@ -1,10 +1,10 @@
-//! Reliable multicast that shares the network fairly: files, streams of bytes and messages from one
-//! sender to many receivers, over UDP multicast or, where there is none, unicast.
+//! Reliable multicast that shares the network fairly: files, byte streams and messages from one
+//! sender to many receivers, over UDP multicast or unicast.
 //!
-//! A session has one sender and any number of receivers. Whatever is lost is repaired. The sender is
-//! no faster than TCP would be to its slowest receiver. With a [`GroupKey`] everything is encrypted
-//! and authenticated. The data path of each end runs in a thread of its own; what is here commands
-//! and observes it, and works with any async runtime.
+//! A session has one sender and any number of receivers. Lost packets are repaired, and the sender
+//! is no faster than TCP would be to its slowest receiver. A [`GroupKey`] encrypts and
+//! authenticates all packets. The data path runs in its own thread, so the types work with any
+//! async runtime.
 //!
 //! | | sends | receives |
 //! | --- | --- | --- |
@@ -34,8 +34,7 @@
 //! # }
 //! ```
 //!
-//! Reading order: `send` and `receive` (files), `stream`, `session` (the thread below each of
-//! them), `envelope` (keys); [`groups`] and [`check`] stand for themselves.
+//! Reading order: `send` and `receive`, `stream`, `session` (thread of an end), `envelope` (keys).
 
 pub mod check;
 pub mod groups;

@@ -1,11 +1,10 @@
-//! The log of what protocol machines do: their events, by part and level. Nothing is made and nothing
-//! costs anything where the log does not ask for it.
+//! Log of protocol machines: events by part and level, free while the log filter excludes them.
 
 use faircast_base::{Duration, Event, Time};
 use faircast_trace::{Record, Sink, Subject};
 use tracing::{Level, debug, enabled, trace};
 
-/// A sink that logs events; of single losses and refused packets it logs counts a second.
+/// Sink that logs events; single losses and refused packets are logged as counts per second.
 #[derive(Debug, Default)]
 pub(crate) struct EventLog {
     since: Time,
@@ -16,7 +15,6 @@ pub(crate) struct EventLog {
 }
 
 impl EventLog {
-    /// One, where the log asks for what it tells.
     pub(crate) fn wanted() -> Option<Self> {
         let wanted = enabled!(target: "faircast::session", Level::DEBUG)
             || enabled!(target: "faircast::control", Level::DEBUG)

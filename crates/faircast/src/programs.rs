@@ -1,4 +1,4 @@
-//! Programs that sessions bring to relays: which of them a relay runs, and how one is checked and signed.
+//! Programs that sessions bring to relays: selection, check and signature.
 
 use std::sync::Arc;
 
@@ -6,24 +6,24 @@ use faircast_proto::credit::ProgramHost;
 
 use crate::Error;
 
-/// Whether this build runs programs: it was made with the feature `programs`.
+/// True if this build runs programs: the feature `programs`.
 pub const RUNS_PROGRAMS: bool = cfg!(feature = "programs");
 
-/// What is known of a program without a relay.
+/// Facts about a program, known without a relay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramFacts {
-    /// Bytes of its file.
+    /// Bytes of the file.
     pub bytes: usize,
-    /// Its name in packets, in hexadecimal digits: the first bytes of its BLAKE3.
+    /// Name of the program in packets, in hexadecimal digits: the first bytes of its BLAKE3.
     pub name: String,
-    /// The key by which its signature is checked, in hexadecimal digits, where it has one.
+    /// Key that verifies the signature, in hexadecimal digits; `None` for an unsigned program.
     pub signer: Option<String>,
 }
 
-/// What runs programs: those that one of `signers` has signed, or with `None` everybody's.
+/// Creates a host that runs programs signed by one of `signers`, or with `None` all programs.
 ///
 /// # Errors
-/// A key is none, or this build runs no programs.
+/// A key is invalid, or this build runs no programs.
 pub fn program_host(signers: Option<&[String]>) -> Result<Arc<dyn ProgramHost>, Error> {
     inner::host(signers)
 }
@@ -36,18 +36,18 @@ pub fn check_program(code: &[u8]) -> Result<ProgramFacts, Error> {
     inner::check(code)
 }
 
-/// The program with a signature at its end, by the key that [`new_signing_key`] has made.
+/// Appends a signature to a program, by a key of [`new_signing_key`].
 ///
 /// # Errors
-/// It is no program, the key is none, or this build runs no programs.
+/// The program or the key is invalid, or this build runs no programs.
 pub fn sign_program(code: &[u8], key: &str) -> Result<Vec<u8>, Error> {
     inner::sign(code, key)
 }
 
-/// A key that signs, to be kept secret, and the key by which others check its signatures.
+/// Creates a secret signing key, and returns it with the key that verifies its signatures.
 ///
 /// # Errors
-/// The system gives no randomness, or this build runs no programs.
+/// The system has no randomness, or this build runs no programs.
 pub fn new_signing_key() -> Result<(String, String), Error> {
     inner::new_key()
 }

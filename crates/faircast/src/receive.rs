@@ -1,4 +1,4 @@
-//! Receiving files.
+//! Receiver of files.
 
 mod transfer;
 mod work;
@@ -20,7 +20,7 @@ use crate::session::{SessionSetup, start};
 use crate::status::{ReceiveStatus, Received};
 use crate::{Error, RepairTree};
 
-/// Makes a [`Receiver`]. Every setting has a default that suits a local network.
+/// Builder of a [`Receiver`]. Every setting has a default for a local network.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct ReceiverBuilder {
@@ -34,8 +34,7 @@ pub struct ReceiverBuilder {
     tree: Option<RepairTree>,
 }
 
-/// Receives what is sent to a group, several objects at once where there are, in a thread of its
-/// own: this is by what it is watched and ended. Dropped, it ends as after [`close`](Self::close).
+/// Handle of a receiver that runs in a thread. A drop acts like [`close`](Self::close).
 #[derive(Debug)]
 pub struct Receiver {
     waker: Waker<Receiving>,
@@ -44,19 +43,17 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Begins to say how it is to be made; what comes goes into the folder `into`.
+    /// Returns a builder of a receiver into the folder `into`.
     pub fn builder(listen: Listen, into: impl AsRef<Path>) -> ReceiverBuilder {
         Self::builder_of(listen, Destination::Folder(StoreOptions::new(into)))
     }
 
-    /// The same, of one that writes an object of one file or image to a block device, or to a file in
-    /// place. It ends after that object.
+    /// Returns a builder of a receiver of one file or image to a block device or a file in place.
     pub fn to_device(listen: Listen, options: DeviceOptions) -> ReceiverBuilder {
         Self::builder_of(listen, Destination::Device(options))
     }
 
-    /// The same, of one that gives an object of one file or image to a command. It ends after that
-    /// object.
+    /// Returns a builder of a receiver of one file or image to the input of a command.
     pub fn to_command(listen: Listen, options: CommandOptions) -> ReceiverBuilder {
         Self::builder_of(listen, Destination::Command(options))
     }
@@ -74,23 +71,22 @@ impl Receiver {
         }
     }
 
-    /// How it stands, a few times a second. The last one has [`ReceiveStatus::ended`] set.
+    /// Returns the status, updated some times a second; the last has [`ReceiveStatus::ended`].
     pub fn status(&self) -> watch::Receiver<ReceiveStatus> {
         self.status.clone()
     }
 
-    /// Waits for the next object to end, well or not; `None` once the receiver has ended and all
-    /// were given.
+    /// Waits for the next object to end, with success or not; `None` after the end of the receiver.
     pub async fn next(&mut self) -> Option<Received> {
         self.received.recv().await
     }
 
-    /// Ends it and tells the senders. What was received stays.
+    /// Ends the receiver and notifies the senders. Received data stays.
     pub fn close(&self) {
         self.waker.close();
     }
 
-    /// Ends it without a word.
+    /// Ends the receiver without a message to the senders.
     pub fn abort(&self) {
         self.waker.stop();
     }
@@ -105,7 +101,7 @@ impl Drop for Receiver {
 impl ReceiverBuilder {
     common_settings!();
 
-    /// Whether files that are there and differ are replaced, in a folder. Default: no.
+    /// Sets whether existing files that differ are replaced, in a folder. Default: no.
     pub fn overwrite(mut self, overwrite: bool) -> Self {
         if let Destination::Folder(options) = &mut self.destination {
             options.overwrite = overwrite;
@@ -113,8 +109,7 @@ impl ReceiverBuilder {
         self
     }
 
-    /// Whether files, directories and links get the owners that the sender tells of: that takes the
-    /// rights of root, unless they are one's own. In a folder. Default: no.
+    /// Sets whether entries of a folder get the sender's owners, which needs root. Default: no.
     pub fn owner(mut self, owner: bool) -> Self {
         if let Destination::Folder(options) = &mut self.destination {
             options.owner = owner;
@@ -122,8 +117,7 @@ impl ReceiverBuilder {
         self
     }
 
-    /// Whether files and directories get the extended attributes that the sender tells of. Default:
-    /// no.
+    /// Sets whether files and directories get the sender's extended attributes. Default: no.
     pub fn xattrs(mut self, xattrs: bool) -> Self {
         if let Destination::Folder(options) = &mut self.destination {
             options.xattrs = xattrs;
@@ -131,7 +125,7 @@ impl ReceiverBuilder {
         self
     }
 
-    /// Whether an object counts as received only once it is on the disk. Default: yes.
+    /// Sets whether an object counts as received only once it is on the disk. Default: yes.
     pub fn sync(mut self, sync: bool) -> Self {
         match &mut self.destination {
             Destination::Folder(options) => options.sync = sync,
@@ -141,42 +135,38 @@ impl ReceiverBuilder {
         self
     }
 
-    /// The name that senders are told; at most 64 bytes of it. Default: none.
+    /// Sets the name of this receiver at senders: its first 64 bytes. Default: none.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self.common.name = self.name.clone();
         self
     }
 
-    /// Takes nothing but what its sender calls so. Default: whatever comes.
+    /// Accepts only objects of this name. Default: all objects.
     pub fn object(mut self, name: impl Into<String>) -> Self {
         self.object = Some(name.into());
         self
     }
 
-    /// Ends after one object, received or failed, and after all others that had begun by then and have a live sender.
-    /// Without any object the receiver waits for a sender that goes away or gives its object up. Default: no.
+    /// Sets whether to end after one object and others begun by then. Default: no.
     pub fn once(mut self, once: bool) -> Self {
         self.once = once;
         self
     }
 
-    /// Asks senders for no more payload than this, for all receivers of their sessions. Senders have
-    /// floors of their own, and those from before this was said do not know it. Default: none.
+    /// Requests a highest rate of payload from senders, for all receivers. Default: none.
     pub fn rate_max(mut self, rate: Bitrate) -> Self {
         self.rate_max = Some(rate);
         self
     }
 
-    /// Over TRAM: has the repair head that this tree gives the receiver of its [`name`](Self::name), and repairs for
-    /// those whose head it is there. Where the tree does not name it, and where it does not get that head, it finds
-    /// one itself. Default: none.
+    /// Sets a static tree for TRAM, by this receiver's [`name`](Self::name). Default: none.
     pub fn tree(mut self, tree: RepairTree) -> Self {
         self.tree = Some(tree);
         self
     }
 
-    /// Opens sockets and begins.
+    /// Opens sockets and starts the receiver.
     ///
     /// # Errors
     /// A setting is wrong, the folder cannot be written to, or the network cannot be used.
@@ -210,9 +200,8 @@ impl ReceiverBuilder {
     }
 }
 
-/// Time without a new SPM after which a sender may be at another address: it sends one each second.
+/// Silence of SPMs after which a sender may have moved to another address; SPMs come each second.
 const FOLLOW_AFTER: Duration = Duration::from_secs(3);
-/// Objects that have ended and wait to be noted by [`Receiver::next`]; more are not told.
+/// Most ended objects that wait for [`Receiver::next`]; further ones are not reported.
 const RECEIVED_MAX: usize = 1024;
-/// How long a receiver that was closed waits for its last words to be said.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);

@@ -1,4 +1,4 @@
-//! A relay: joins sites that have no multicast between them into one tree, over which each link is crossed once.
+//! Relay: joins sites without multicast between them into a tree that crosses each link once.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
@@ -17,7 +17,7 @@ use crate::common::{name_of, node_of, relay_key};
 use crate::ids::random;
 use crate::{Error, RelaySecret};
 
-/// Makes a [`RelayServer`].
+/// Builder of a [`RelayServer`].
 #[derive(Clone)]
 #[must_use]
 pub struct RelayBuilder {
@@ -44,7 +44,7 @@ pub struct RelayStatus {
     pub ended: bool,
 }
 
-/// A relay in a thread of its own. Dropped, it ends as after [`close`](Self::close).
+/// Handle of a relay with a thread of its own. Dropped, it acts like [`close`](Self::close).
 #[derive(Debug)]
 pub struct RelayServer {
     stopper: RelayStopper,
@@ -53,7 +53,7 @@ pub struct RelayServer {
 }
 
 impl RelayServer {
-    /// A builder of a relay that listens at this address.
+    /// Returns a builder of a relay that listens at this address.
     pub fn builder(listen: SocketAddr) -> RelayBuilder {
         RelayBuilder {
             listen,
@@ -68,17 +68,17 @@ impl RelayServer {
         }
     }
 
-    /// State of the relay, some times a second.
+    /// Returns the state of the relay, updated some times a second.
     pub fn status(&self) -> watch::Receiver<RelayStatus> {
         self.status.clone()
     }
 
-    /// The address at which the relay listens, with its port.
+    /// Returns the address and port at which the relay listens.
     pub const fn local_address(&self) -> SocketAddr {
         self.local
     }
 
-    /// Ends the relay; its neighbours hear that.
+    /// Ends the relay and notifies its neighbours.
     pub fn close(&self) {
         self.stopper.close();
     }
@@ -101,65 +101,61 @@ impl std::fmt::Debug for RelayBuilder {
 }
 
 impl RelayBuilder {
-    /// Name of the relay, for people: of longer ones the first 64 bytes. Default: none.
+    /// Sets the name of the relay, for people: its first 64 bytes. Default: none.
     pub fn name(mut self, name: &str) -> Self {
         self.name = name_of(name);
         self
     }
 
-    /// The relays above (`HOST:PORT`), of which the first that answers is taken. Names are looked
-    /// up again while none answers. Default: none, for the uppermost relay.
+    /// Sets the parent relays (`HOST:PORT`): the first that answers is used. Default: none (root).
     pub fn parents(mut self, parents: Vec<String>) -> Self {
         self.parents = parents;
         self
     }
 
-    /// Where it sends by multicast, once on each interface, for receivers there that hear it; the others have the same by
-    /// unicast. Its hops are those of [`sockets`](Self::sockets). Default: nowhere.
+    /// Sets the multicast group for local receivers; others get unicast. Default: none.
     pub fn multicast(mut self, multicast: Multicast) -> Self {
         self.multicast = Some(multicast);
         self
     }
 
-    /// The key of hosts and relays, as [`GroupKey::relay`](crate::GroupKey::relay) gives it: nodes
-    /// without the key are not served. Default: none.
+    /// Sets the key of all nodes ([`GroupKey::relay`](crate::GroupKey::relay)). Default: none.
     pub fn key(mut self, key: RelaySecret) -> Self {
         self.key = Some(key);
         self
     }
 
-    /// Most hosts and relays. Default: [`NodeLimits::default`].
+    /// Sets the most hosts and relays. Default: [`NodeLimits::default`].
     pub const fn limits(mut self, limits: NodeLimits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Highest rate of packets of sessions to each neighbour, and of each session by multicast.
-    /// Default: none.
+    /// Limits the rate to each neighbour, and of each session by multicast. Default: none.
     pub fn rate_max(self, rate: Bitrate) -> Self {
         self.option("rate_max", OptionValue::Text(format!("{} bit/s", rate.bits_per_s())))
     }
 
-    /// How its socket is set up.
+    /// Sets up the socket.
     pub fn sockets(mut self, settings: SocketSettings) -> Self {
         self.sockets = settings;
         self
     }
 
-    /// A setting of the program `credit`; `faircast schemes credit` lists them.
+    /// Sets an option of the program `credit`; `faircast schemes credit` lists the options.
     pub fn option(mut self, key: impl Into<String>, value: OptionValue) -> Self {
         self.options.push((key.into(), value));
         self
     }
 
-    /// What runs the programs of sessions, such as [`program_host`](crate::program_host) gives. Default: nothing, sessions
-    /// that bring one pass as by any router.
+    /// Runs programs of sessions by [`program_host`](crate::program_host) or another. Default:
+    /// none.
     pub fn programs(mut self, host: Arc<dyn ProgramHost>) -> Self {
         self.programs = Some(host);
         self
     }
 
-    /// Opens the socket and begins.
+    /// Opens the socket and starts the relay.
     ///
     /// # Errors
     /// A setting is wrong, or the address cannot be bound.

@@ -1,4 +1,4 @@
-//! Sending files.
+//! Sender of files.
 
 mod restarts;
 mod work;
@@ -26,7 +26,7 @@ use crate::ids::new_tsi;
 use crate::session::{self, SessionSetup};
 use crate::status::SendStatus;
 
-/// Makes a [`Sender`]. Every setting has a default that suits a local network.
+/// Builder of a [`Sender`]. Every setting has a default for a local network.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct SenderBuilder {
@@ -43,8 +43,7 @@ pub struct SenderBuilder {
     stall_max: Duration,
 }
 
-/// Sends files and folders to many receivers, in a thread of its own: this is by what it is watched
-/// and ended. Dropped, it ends as after [`close`](Self::close).
+/// Handle of a sender that runs in a thread. A drop acts like [`close`](Self::close).
 #[derive(Debug)]
 pub struct Sender {
     waker: Waker<Sending>,
@@ -57,7 +56,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Begins to say how it is to be made.
+    /// Returns a builder of a sender to this target.
     pub fn builder(target: Target) -> SenderBuilder {
         SenderBuilder {
             target,
@@ -74,37 +73,37 @@ impl Sender {
         }
     }
 
-    /// How it stands, a few times a second. The last one has [`SendStatus::ended`] set.
+    /// Returns the status, updated some times a second; the last has [`SendStatus::ended`].
     pub fn status(&self) -> watch::Receiver<SendStatus> {
         self.status.clone()
     }
 
-    /// The files that it sends.
+    /// Returns the files to send.
     pub fn supply(&self) -> &SupplyHandle {
         &self.supply
     }
 
-    /// What was left out, and what may go wrong at receivers.
+    /// Returns warnings about files left out, and about possible trouble at receivers.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
 
-    /// How much is sent, and what was left out.
+    /// Returns the amounts of content to send and left out.
     pub const fn totals(&self) -> ScanTotals {
         self.totals
     }
 
-    /// Bytes of the largest IP packet that leaves this host whole; `None` where that is not known.
+    /// Returns the bytes of the largest IP packet that leaves this host whole; `None` if unknown.
     pub const fn link_mtu(&self) -> Option<Bytes> {
         self.link_mtu
     }
 
-    /// The port to which receivers answer, and why it is not that of the target, where it is not.
+    /// Returns the port to which receivers answer, and the reason if it is not the target's.
     pub fn port(&self) -> (u16, Option<&str>) {
         (self.port.0, self.port.1.as_deref())
     }
 
-    /// Begins to send content to whoever is there, though not all have come that are waited for.
+    /// Starts the content now, without the receivers that are still missing.
     pub fn begin(&self) {
         self.waker.run(|live| {
             let all: Vec<SessionId> = live.sessions().collect();
@@ -114,20 +113,20 @@ impl Sender {
         });
     }
 
-    /// Ends it and tells the receivers. What they have stays with them.
+    /// Ends the sender and notifies the receivers. Received data stays with them.
     pub fn close(&self) {
         self.waker.close();
     }
 
-    /// Ends it without a word.
+    /// Ends the sender without a message to the receivers.
     pub fn abort(&self) {
         self.waker.stop();
     }
 
-    /// Waits until it has ended, and returns how it stood then.
+    /// Waits until the sender has ended, and returns the last status.
     ///
     /// # Errors
-    /// The content could not be read, or the network not be used.
+    /// The content could not be read, or the network could not be used.
     pub async fn finish(&mut self) -> Result<SendStatus, Error> {
         let last = self.status.wait_for(|status| status.ended).await;
         last.map(|status| status.clone()).map_err(|_| Error::Closed)
@@ -141,7 +140,7 @@ impl Drop for Sender {
 }
 
 impl SenderBuilder {
-    /// Name of this host, for people at relays. Default: none.
+    /// Sets the name of this host, for the operators of relays. Default: none.
     pub fn host_name(mut self, name: impl Into<String>) -> Self {
         self.common.name = name.into();
         self
@@ -150,62 +149,59 @@ impl SenderBuilder {
     common_settings!();
     sender_settings!();
 
-    /// What is taken of the paths, and what it is called. Default: all but links that lead out of
-    /// them, under the last component of the first path.
+    /// Sets up the scan. Default: all but links that lead out, named like the first path.
     pub fn scan(mut self, options: ScanOptions) -> Self {
         self.scan = options;
         self
     }
 
-    /// Whether losses are repaired by parity. Default [`Fec::Auto`].
+    /// Sets whether parity repairs losses. Default [`Fec::Auto`].
     pub fn fec(mut self, fec: Fec) -> Self {
         self.fec = fec;
         self
     }
 
-    /// Policy for slow receivers, at relays too. Default [`SlowPolicy::Wait`].
+    /// Sets the policy for slow receivers, at relays too. Default [`SlowPolicy::Wait`].
     pub fn slow(mut self, policy: SlowPolicy) -> Self {
         self.slow = policy;
         self.common.leaves_slow = policy != SlowPolicy::Wait;
         self
     }
 
-    /// Content is sent once so many receivers are there. Default 1.
+    /// Sets the number of receivers to wait for before content. Default 1.
     pub fn wait_for(mut self, receivers: u32) -> Self {
         self.wait_for = receivers.max(1);
         self
     }
 
-    /// Content is sent once the receivers of these names are there, and the sender has succeeded
-    /// once they have it. Others are served too. Default: names do not matter.
+    /// Waits for receivers of these names, whose completion alone means success. Default: none.
     pub fn wait_for_names(mut self, names: impl IntoIterator<Item = String>) -> Self {
         self.names = names.into_iter().collect();
         self
     }
 
-    /// Content is sent after this time with whoever is there, and where nobody is, as soon as
-    /// somebody comes, for which it waits no longer than [`give_up`](Self::give_up) unless
-    /// [`wait_max`](Self::wait_max) says otherwise. Default: never without those who are waited for.
+    /// Starts content after this time with the present receivers, at least one. Limited by
+    /// [`wait_max`](Self::wait_max) or else [`give_up`](Self::give_up). Default: waits for all.
     pub fn start_after(mut self, time: Duration) -> Self {
         self.start_after = Some(time);
         self
     }
 
-    /// Where content has not begun after this time it ends, for want of receivers. Default: it waits
-    /// for ever, unless there is a time to [`start_after`](Self::start_after).
+    /// Limits the wait for the start of content, after which the sender gives up. Default: no
+    /// limit, unless [`start_after`](Self::start_after) is set.
     pub fn wait_max(mut self, time: Duration) -> Self {
         self.wait_max = Some(time);
         self
     }
 
-    /// Silence after which a receiver counts as lost. Default 30 s.
+    /// Sets the silence after which a receiver counts as lost. Default 30 s.
     pub fn give_up(mut self, silence: Duration) -> Self {
         self.give_up = silence;
         self
     }
 
-    /// Scans `paths`, each of which arrives under its last component, opens sockets and begins. A
-    /// block device is sent alone, as an image of all that it has.
+    /// Scans `paths` and starts the sender. Each path arrives under its last component; a block
+    /// device is sent alone, as an image.
     ///
     /// # Errors
     /// A path cannot be sent, a setting is wrong, or the network cannot be used.
@@ -217,15 +213,14 @@ impl SenderBuilder {
         self.start(Box::new(supply), handle, seen, title(paths))
     }
 
-    /// Time without progress after which a receiver that speaks has failed. Default 2 min.
+    /// Sets the time without progress after which a live receiver has failed. Default 2 min.
     pub fn stall_max(mut self, limit: Duration) -> Self {
         self.stall_max = limit;
         self
     }
 
-    /// Opens sockets and sends what `pipe` gives, as an image of the name that was set, or `pipe`. All
-    /// of it is kept in an unnamed file in the folder `spool` until this ends, so that losses can be
-    /// repaired and late receivers served; the pipe waits for the receivers.
+    /// Sends the output of `pipe` as an image of the configured name, or `pipe`. An unnamed file in
+    /// the folder `spool` keeps all of it until the end. The pipe waits for the receivers.
     ///
     /// # Errors
     /// The folder cannot be used, a setting is wrong, or the network cannot be used.
@@ -238,7 +233,6 @@ impl SenderBuilder {
         let title = format!("the pipe {name} to many receivers");
         let supply = PipeSupply::new(pipe, name, spool.as_ref())?;
         let handle = supply.handle();
-        // How much it is shows in the end.
         let seen = (Vec::new(), ScanTotals { files: 1, ..ScanTotals::default() });
         self.start(Box::new(supply), handle, seen, title)
     }
@@ -247,7 +241,6 @@ impl SenderBuilder {
         let text = |value: String| OptionValue::Text(value);
         let mut tram = vec![
             ("give_up", text(format!("{} ms", self.give_up.as_millis()))),
-            // Nobody is sent away unless that was asked for.
             ("pruning", text("off".into())),
         ];
         if let SlowPolicy::DropBelow(floor) = self.slow {
@@ -255,7 +248,7 @@ impl SenderBuilder {
             tram.push(("rate_min", text(format!("{} bit/s", floor.bits_per_s()))));
         }
         if let Target::Unicast(_) = self.target {
-            // Receivers find no head there but the source.
+            // Receivers of unicast find no head but the source.
             for key in ["members_max", "source_members_max"] {
                 tram.push((key, OptionValue::Integer(4096)));
             }
@@ -264,7 +257,7 @@ impl SenderBuilder {
         let (carrier, options) =
             common.carrier(&[("reliable", OptionValue::Bool(false))], &tram)?;
         match (carrier, self.slow) {
-            // Who is slow is found by TRAM's own control.
+            // Only TRAM's own control detects slow receivers.
             (Carrier::Tram(tree), SlowPolicy::DropBelow(_)) if tree.scheme.is_some() => {
                 Err(Error::SlowPolicy { scheme: tree.name() })
             }
@@ -318,7 +311,6 @@ impl SenderBuilder {
                 supply,
                 symbol_bytes,
                 fec: self.fec,
-                // By names it is begun from here.
                 wait_for: if self.names.is_empty() { self.wait_for } else { u32::MAX },
                 give_up: self.give_up,
                 slow: self.slow,
@@ -361,5 +353,4 @@ fn title<P: AsRef<Path>>(paths: &[P]) -> String {
     }
 }
 
-/// How long a sender that was closed waits for the last words to be said.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);

@@ -1,4 +1,4 @@
-//! The thread that a session runs in.
+//! Thread of a session.
 
 use std::sync::mpsc;
 use std::thread;
@@ -17,13 +17,10 @@ use crate::log::EventLog;
 use crate::trace::LiveTrace;
 use crate::{Error, GroupKey};
 
-/// What a session's thread works for.
 pub(crate) trait Worker<M: Machine>: App<M> {
-    /// The driver has ended; nothing follows.
     fn ended(self, live: &mut Live<M>, ended: Result<Ended, NetError>);
 }
 
-/// What a session's thread is made from, and what it shares with whoever started it.
 pub(crate) struct SessionSetup {
     name: &'static str,
     sockets: Sockets,
@@ -36,7 +33,6 @@ pub(crate) struct SessionSetup {
 }
 
 impl SessionSetup {
-    /// One whose driver has the usual settings; `wrapper` makes what goes around its datagrams.
     pub(crate) fn new(
         name: &'static str,
         sockets: Sockets,

@@ -1,4 +1,4 @@
-//! Status of senders and receivers as applications see it: members, progress, outcomes.
+//! Status of senders and receivers for applications: members, progress, outcomes.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,61 +12,60 @@ use faircast_seal::Refusals;
 
 use crate::{KeyMismatch, SchemeMismatch};
 
-/// One receiver, as a sender knows it.
+/// Receiver, as its sender knows it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Member {
-    /// By which it is known for this session.
+    /// Identifier in this session.
     pub id: u64,
-    /// The name that it gave itself; printable, may be empty.
+    /// Name that the receiver reports; printable, may be empty.
     pub name: String,
-    /// Where it is; `None` where that was forgotten.
+    /// Address of the receiver; `None` if forgotten.
     pub address: Option<SocketAddr>,
-    /// How it is.
+    /// State of the receiver.
     pub state: MemberState,
-    /// Bytes of content that it has.
+    /// Bytes of content that the receiver has.
     pub bytes: u64,
-    /// Of those, bytes that it had before content was sent to it.
+    /// Bytes of content that the receiver had before the transfer.
     pub found: u64,
-    /// Share of the packets of the whole transfer that it lost, as its reports tell it: 0 to 1.
+    /// Share of the transfer's packets that the receiver lost, by its reports: 0 to 1.
     pub loss: f64,
-    /// When it was first heard, since the session began.
+    /// First packet from the receiver, since the start of the session.
     pub since: Duration,
-    /// When it was last heard, since the session began.
+    /// Last packet from the receiver, since the start of the session.
     pub heard: Duration,
-    /// When it was done, since the session began.
+    /// Completion of the receiver, since the start of the session.
     pub done: Option<Duration>,
-    /// Why it failed, in its own words; printable.
+    /// Reason of a failure, as the receiver reports it; printable.
     pub reason: String,
-    /// The rate of payload that it asks for at most.
+    /// Highest rate of payload that the receiver requests.
     pub rate_max: Option<Bitrate>,
-    /// Where it is in the tree of repair heads, where there is one.
+    /// Place in the tree of repair heads, if there is one.
     pub seat: Option<Seat>,
-    /// The longest packets that reach it, where longer ones do not.
+    /// Longest packets that reach the receiver, if longer ones do not.
     pub path: Option<PathLimit>,
-    /// Whether it limits the rate now.
+    /// True if the receiver limits the rate now.
     pub limits: bool,
-    /// Whether it was there when content began, or was waited for by name.
+    /// True if the receiver was present at the start of content, or was requested by name.
     pub expected: bool,
 }
 
-/// Where an end is in a tree of repair heads, and what it does there; by its own word.
+/// Place of an end in a tree of repair heads, and its work there, as the end reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seat {
-    /// What its head is called; `None` without one.
+    /// Label of the head; `None` without a head.
     pub head: Option<String>,
-    /// How many heads are between it and the sender, which has level 1, and itself; 0 without a head.
+    /// Level in the tree: 1 for the sender, its head's plus 1 for a receiver; 0 without a head.
     pub level: u8,
-    /// How many it repairs for.
+    /// Members that the end repairs for.
     pub members: u32,
-    /// Packets that it has sent them again.
+    /// Repairs that the end has sent to its members.
     pub repairs: u64,
 }
 
-/// What the sender is called where it is somebody's head.
+/// Label of the sender as a repair head.
 pub const SENDER: &str = "the sender";
 
 impl Seat {
-    /// That of an end at `place`, whose head `call` knows by its number.
     fn new(place: TreePlace, call: impl Fn(u64) -> Option<String>) -> Self {
         let TreePlace { head, level, members, repairs, .. } = place;
         let named = || call(head).unwrap_or_else(|| format!("{head:016x}"));
@@ -75,7 +74,7 @@ impl Seat {
 }
 
 impl Member {
-    /// Its name, or else its address, or else its id.
+    /// Returns the name, or else the address, or else the id.
     pub fn label(&self) -> String {
         match (self.name.is_empty(), self.address) {
             (false, _) => self.name.clone(),
@@ -85,72 +84,70 @@ impl Member {
     }
 }
 
-/// How a sender stands.
+/// Status of a sender.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SendStatus {
-    /// How its object stands; its receivers are in [`members`](Self::members) alone.
+    /// Status of the object; only [`members`](Self::members) has its receivers.
     pub object: ObjectStatus,
-    /// Since it began.
+    /// Time since the start.
     pub elapsed: Duration,
-    /// When content began, since it began.
+    /// Start of content, since the start of the sender.
     pub begun: Option<Duration>,
-    /// All receivers that it knows.
+    /// Known receivers.
     pub members: Vec<Member>,
-    /// Names that are waited for and were not heard yet.
+    /// Requested names that have not been heard yet.
     pub missing: Vec<String>,
-    /// What its sockets have done.
+    /// Counters of the sockets.
     pub traffic: Counters,
-    /// What was refused for want of the right key.
+    /// Counts of packets refused for lack of the right key.
     pub refusals: Refusals,
-    /// A receiver with another key, heard last.
+    /// Last receiver with another key.
     pub mismatch: Option<KeyMismatch>,
-    /// Pairs of receivers, by their [ids](Member::id), of which one has a copy of the other's folder and state. Both
-    /// claim one identity and both speak.
+    /// Pairs of live receivers with copies of one folder and identity, by [id](Member::id).
     pub clones: Vec<(u64, u64)>,
-    /// The relay above; `None` without relays.
+    /// Relay above; `None` without relays.
     pub relay: Option<RelayAbove>,
-    /// Whether it has ended.
+    /// True if the sender has ended.
     pub ended: bool,
 }
 
 impl SendStatus {
-    /// True if all receivers that were waited for have everything. A restarted receiver is known by the identity in
-    /// its folder, or else by its name, at whatever address.
+    /// True if all expected receivers have everything, also after a restart under another address.
     pub fn succeeded(&self) -> bool {
         let done = |member: &Member| member.state == MemberState::Done;
         let mut expected = self.members.iter().filter(|member| member.expected).peekable();
         expected.peek().is_some() && self.missing.is_empty() && expected.all(done)
     }
 
-    /// Bytes of content in all; of what is [growing](ObjectStatus::growing), those that have come.
+    /// Returns the bytes of the content; if [growing](ObjectStatus::growing), those read so far.
     pub fn bytes_total(&self) -> u64 {
         self.object.bytes_total.unwrap_or_default()
     }
 
-    /// How many receivers have everything.
+    /// Returns the number of receivers that have everything.
     pub fn done(&self) -> usize {
         self.members.iter().filter(|member| member.state == MemberState::Done).count()
     }
 }
 
-/// An object that is being received.
+/// Incoming object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Incoming {
-    /// Counts the sessions that this receiver has heard.
+    /// Number of the session, in order of arrival at this receiver.
     pub number: u64,
-    /// From where it comes.
+    /// Address of the sender.
     pub source: Option<SocketAddr>,
-    /// The scheme that is spoken with it.
+    /// Scheme of the session.
     pub scheme: String,
-    /// What the sender calls the object; `None` before the list of its files is there.
+    /// Name of the object; `None` before its list of files is complete.
     pub name: Option<String>,
-    /// When it was first heard, since the receiver began.
+    /// First packet, since the start of the receiver.
     pub since: Duration,
-    /// Time of the sender's last new message, since the receiver began.
+    /// Last new message of the sender, since the start of the receiver.
     pub heard: Option<Duration>,
-    /// Where this end is in the tree of repair heads, where there is one.
+    /// Place of this end in the tree of repair heads, if there is one.
     pub seat: Option<Seat>,
-    /// How it stands.
+    /// Status of the object.
     pub object: ObjectStatus,
 }
 
@@ -160,105 +157,100 @@ impl Incoming {
     }
 }
 
-/// One file of an object that was received.
+/// File of a received object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceivedFile {
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Its bytes.
+    /// Length in bytes.
     pub bytes: u64,
-    /// Its BLAKE3, as `b3sum` prints it; `None` where the object has more than 64 GiB of holes, and
-    /// this file those beyond.
+    /// BLAKE3, as `b3sum` prints it; `None` beyond the first 64 GiB of holes in the object.
     pub blake3: Option<[u8; 32]>,
 }
 
-/// What came of an object.
+/// Result of an object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Received {
-    /// The last that was known of it.
+    /// Last status of the object.
     pub last: Incoming,
-    /// How long it took.
+    /// Duration of the reception.
     pub took: Duration,
-    /// How it ended.
+    /// Outcome.
     pub outcome: ReceiveOutcome,
-    /// Differences to the object that are no failure, such as modes that the file system does not keep, in
-    /// words.
+    /// Harmless differences to the object, such as modes that the file system does not keep.
     pub remarks: Vec<String>,
 }
 
-/// How the receiving of an object ended.
+/// Outcome of the reception of an object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReceiveOutcome {
-    /// It is all there, compared with its digests, in its place.
+    /// The object is complete, verified by its digests, and in its place.
     Complete {
-        /// Its files.
+        /// Files of the object.
         files: Vec<ReceivedFile>,
     },
-    /// The content came whole and agrees with its digests. Entries that the file system can hold are in their places;
-    /// others are left out.
+    /// The content is verified, but the file system cannot store all entries.
     Partial {
-        /// Files that are in their places.
+        /// Files in their places.
         files: Vec<ReceivedFile>,
-        /// Paths that are left out, each with the reason; the first ones, and how many more.
+        /// First paths that are left out, each with the reason, and the number of further ones.
         left_out: Vec<String>,
-        /// Summary of what is left out.
+        /// Summary of the paths that are left out.
         reason: String,
     },
-    /// The sender is gone. What is there is kept for another time.
+    /// The sender is gone. Received data is kept for another session.
     SenderGone,
-    /// The sender has given the object up: content changed there, or was a pipe. A newer version takes over what is here.
+    /// Content changed, or was a pipe, so the sender gave up. A newer version reuses the data.
     GivenUp,
-    /// Superseded: a later object of the same name came whole from the same host, and the sender of this one is silent.
-    /// The state is removed.
+    /// A later object of the same name came from the same host. The state is removed.
     Superseded,
-    /// It cannot be received, for this reason.
+    /// The object cannot be received, for this reason.
     Failed(String),
     /// The sender speaks another scheme.
     OtherScheme(SchemeMismatch),
-    /// This end was closed before it was complete. What is there is kept for another time.
+    /// This end was closed before. Received data is kept for another session.
     Closed,
 }
 
-/// Reason for which a receiver stays that has the object it was started for.
+/// Reason to stay, of a receiver that has the object it was started for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum StaysFor {
-    /// Objects that began to come before: [`ReceiveStatus::incoming`].
+    /// Objects that began earlier: [`ReceiveStatus::incoming`].
     Objects,
-    /// Members of the repair tree, which lack something.
+    /// Members of the repair tree, which lack packets.
     Repairs,
-    /// The sender, which has not noted yet how an object ended here.
+    /// Sender without a note of an object's end here.
     Note,
 }
 
 /// State of a receiver.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReceiveStatus {
-    /// Since it began.
+    /// Time since the start.
     pub elapsed: Duration,
-    /// Objects that are being received.
+    /// Incoming objects.
     pub incoming: Vec<Incoming>,
-    /// Objects that were received whole.
+    /// Number of objects received whole.
     pub complete: u64,
-    /// Reason for which the receiver stays although it has the object it was started for; `None` until then.
+    /// Reason to stay, of a receiver that has the object it was started for; `None` before.
     pub stays_for: Option<StaysFor>,
-    /// When a source was last heard, since it began.
+    /// Last packet of a source, since the start.
     pub heard: Option<Duration>,
-    /// When the first object was begun that is taken, since it began.
+    /// Start of the first accepted object, since the start of the receiver.
     pub begun: Option<Duration>,
-    /// What its sockets have done.
+    /// Counters of the sockets.
     pub traffic: Counters,
-    /// What was refused for want of the right key.
+    /// Counts of packets refused for lack of the right key.
     pub refusals: Refusals,
-    /// A sender with another key, heard last.
+    /// Last sender with another key.
     pub mismatch: Option<KeyMismatch>,
-    /// The relay above; `None` without relays.
+    /// Relay above; `None` without relays.
     pub relay: Option<RelayAbove>,
-    /// Whether it has ended.
+    /// True if the receiver has ended.
     pub ended: bool,
 }
 
-/// The receivers of a source, as people want to see them.
 pub(crate) fn members<M: Machine>(
     live: &Live<M>,
     start: Time,

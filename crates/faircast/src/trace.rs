@@ -14,29 +14,25 @@ use parking_lot::Mutex;
 
 use crate::Error;
 
-/// A trace whose header is known only at the end; its records go to a file beside it until then.
+/// Trace whose header is known only at the end; until then a file beside it keeps the records.
 #[derive(Clone)]
 pub(crate) struct LiveTrace(Arc<Mutex<Inner>>);
 
 struct Inner {
     path: PathBuf,
     beside: PathBuf,
-    /// `None` once it is finished.
     writer: Option<Writer<BufWriter<File>>>,
     nodes: Nodes,
     records: u64,
     last: Time,
 }
 
-/// Numbers for nodes, which on real networks are spread over all of 32 bits.
 #[derive(Default)]
 struct Nodes {
     known: BTreeMap<Who, NodeId>,
-    /// Whether there were more than [`NODES_MAX`].
     others: bool,
 }
 
-/// Whoever a trace speaks of. A sender and a receiver on one host may go by the same node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Who {
     Source,
@@ -49,9 +45,7 @@ pub(crate) struct About {
     pub(crate) title: String,
     pub(crate) scheme: String,
     pub(crate) names: BTreeMap<NodeId, String>,
-    /// Nodes that are others by another name: where a receiver is, and what it calls itself.
     pub(crate) aliases: BTreeMap<NodeId, NodeId>,
-    /// Receivers that have everything, compared with its digests.
     pub(crate) intact: BTreeSet<NodeId>,
     pub(crate) packet_bytes: u64,
     pub(crate) interrupted: bool,
@@ -78,7 +72,6 @@ impl LiveTrace {
         }))))
     }
 
-    /// Writes the header and puts the file into its place.
     pub(crate) fn finish(&self, about: &About) -> Result<(), Error> {
         let mut inner = self.0.lock();
         let path = inner.path.clone();
@@ -86,7 +79,6 @@ impl LiveTrace {
     }
 }
 
-/// Finishes the trace of a session where there is one, and logs why that cannot be.
 pub(crate) fn finish(trace: Option<&LiveTrace>, about: impl FnOnce() -> About) {
     if let Some(Err(error)) = trace.map(|trace| trace.finish(&about())) {
         tracing::error!("{error}");
@@ -204,7 +196,6 @@ impl Inner {
             lateness: None,
         };
         writer.finish(&outcome)?.flush()?;
-        // Two parts of a gzip file make one.
         let mut whole = Writer::new(BufWriter::new(File::create(&self.path)?), &header)?.part()?;
         io::copy(&mut File::open(&self.beside)?, &mut whole)?;
         whole.flush()?;
@@ -222,14 +213,14 @@ impl Nodes {
         let next = NodeId(self.known.len() as u32);
         if next.0 >= NODES_MAX && !self.known.contains_key(&Who::Node(node)) {
             self.others = true;
-            // After all that are known, the source among them at the latest when all is written.
+            // Number above all known nodes and the source.
             return NodeId(NODES_MAX + 1);
         }
         *self.known.entry(Who::Node(node)).or_insert(next)
     }
 }
 
-/// Nodes that a trace tells apart; all beyond are one, called "others".
+/// Most distinct nodes of a trace; further ones share the name "others".
 const NODES_MAX: u32 = 1024;
 
 fn unique(name: &str, taken: &[String]) -> String {

@@ -1,4 +1,4 @@
-//! Static trees of repair heads: a file, the same at all receivers, that says who has whom for its head.
+//! Static trees of repair heads: a file, the same at all receivers, with the head of each receiver.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,64 +11,61 @@ use faircast_proto::tram::{GivenHead, name_number};
 
 use crate::Error;
 
-/// A static tree of repair heads, which receivers of TRAM follow: see
-/// [`ReceiverBuilder::tree`](crate::ReceiverBuilder::tree).
-///
-/// Each line is the name of a receiver, a space, and the name of its head, which may be `sender`. What comes after a
-/// `#` is a comment.
+/// Static tree of repair heads for TRAM ([`ReceiverBuilder::tree`](crate::ReceiverBuilder::tree)).
+/// Each line has a receiver, a space, and its head or `sender`. A `#` begins a comment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepairTree {
     heads: Arc<BTreeMap<String, String>>,
 }
 
-/// Why a static tree cannot be used.
+/// Error of a static tree.
 #[derive(Debug, thiserror::Error)]
 #[error("{path}{line}: {fault}", path = path.display(), line = line.map(|it| format!(":{it}")).unwrap_or_default())]
 pub struct RepairTreeError {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// The line that is wrong, from 1 on; `None` where it is the whole.
+    /// Line of the error, from 1 on; `None` for the whole file.
     pub line: Option<usize>,
-    /// What is wrong.
+    /// Kind of the error.
     pub fault: RepairTreeFault,
 }
 
-/// What is wrong with a static tree.
+/// Kind of error in a static tree.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RepairTreeFault {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot be read: {0}")]
     Unreadable(io::Error),
-    /// A line is no pair of names.
+    /// The line is not a pair of names.
     #[error("expected a receiver and its head, such as `r7 r2` or `r2 sender`, instead of `{0}`")]
     NoPair(String),
-    /// A name is too long for anybody to have.
+    /// The name is too long.
     #[error("`{0}` has {len} bytes; names have at most {NAME_BYTES_MAX}", len = .0.len())]
     LongName(String),
-    /// The sender is at the top.
+    /// The sender has a head.
     #[error("the sender has no head; expected a receiver and its head, such as `r2 sender`")]
     AboveSender,
-    /// A receiver has two lines.
+    /// The receiver has two lines.
     #[error("`{0}` has a head already, on line {1}")]
     Twice(String, usize),
-    /// A receiver is above itself: all on the way round.
+    /// The receiver is above itself; with all receivers of the cycle.
     #[error(
         "`{at}` is its own head{round}; expected a tree with the sender at its top",
         at = .0[0],
         round = if .0.len() > 2 { format!(", through others: {}", .0.join(" -> ")) } else { String::new() }
     )]
     Cycle(Vec<String>),
-    /// Too many heads are above each other.
+    /// The tree has too many levels.
     #[error("`{0}` has {TREE_LEVELS_MAX} heads above it; allowed: fewer")]
     Deep(String),
 }
 
 impl RepairTree {
-    /// Reads one from a file.
+    /// Reads a tree from a file.
     ///
     /// # Errors
-    /// It cannot be read, or is no tree.
+    /// The file cannot be read, or is not a tree.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, RepairTreeError> {
         let path = path.as_ref();
         let error = |line, fault| RepairTreeError { path: path.to_path_buf(), line, fault };
@@ -77,7 +74,6 @@ impl RepairTree {
         Self::parse(&text).map_err(|(line, fault)| error(Some(line), fault))
     }
 
-    /// The tree that these lines describe, or the line that is wrong, and why.
     fn parse(text: &str) -> Result<Self, (usize, RepairTreeFault)> {
         let (mut heads, mut lines) = (BTreeMap::new(), BTreeMap::new());
         for (line, text) in (1..).zip(text.lines()) {
@@ -90,7 +86,6 @@ impl RepairTree {
         Ok(Self { heads: Arc::new(heads) })
     }
 
-    /// Takes one line. Returns whose it is.
     fn take(
         heads: &mut BTreeMap<String, String>,
         lines: &BTreeMap<String, usize>,
@@ -117,7 +112,6 @@ impl RepairTree {
         Ok(name)
     }
 
-    /// The head of the receiver of this name, in a session of `source`; `None` where the file does not say.
     pub(crate) fn head(&self, name: &str, source: NodeId) -> Option<GivenHead> {
         Some(match self.heads.get(name)?.as_str() {
             SENDER_WORD => GivenHead::Node(source),
@@ -125,10 +119,6 @@ impl RepairTree {
         })
     }
 
-    /// Adds to the settings of the receiver of this name that it repairs for others, where it is to.
-    ///
-    /// # Errors
-    /// The settings say that it never does.
     pub(crate) fn set_role(
         &self,
         name: &str,

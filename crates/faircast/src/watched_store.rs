@@ -1,4 +1,4 @@
-//! The store of a receiver's session, watched: why it failed, what came, and which session has the object.
+//! Store of a receiver's session that records results, and the owner session of each object.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,33 +11,22 @@ use faircast_files::{Manifest, StoreHandle};
 use faircast_proto::object::{Announcement, ObjectError, ObjectResult, Part, Store, Verdict};
 use parking_lot::Mutex;
 
-/// Path of a file below its folder, its length in bytes and, if it has one, its BLAKE3.
 type NotedFile = (PathBuf, u64, Option<[u8; 32]>);
 
-/// What came of a store, once it is known.
 #[derive(Default)]
 pub(crate) struct Notes {
-    /// The object that was announced.
     pub(crate) object: OnceLock<[u8; 32]>,
-    /// What the object is called, once its list of files is there and taken.
     pub(crate) name: OnceLock<String>,
-    /// Set where the object is not called what it has to be.
     pub(crate) unwanted: OnceLock<()>,
     pub(crate) failure: OnceLock<String>,
-    /// All files that are in their places, once they are intact.
     pub(crate) files: OnceLock<Vec<NotedFile>>,
-    /// Paths that the target cannot hold, each with the reason.
     pub(crate) left_out: OnceLock<Vec<String>>,
-    /// Differences to the object that are no failure.
     pub(crate) remarks: OnceLock<Vec<String>>,
 }
 
-/// What a session has where there is room for one object alone: a device, or a command.
 const ANY_OBJECT: [u8; 32] = [0xff; 32];
 
-/// Which session has which object. Two sessions of one receiver may announce the same one: of a
-/// sender that died and of the same started again, or of two that send the same. The folder can
-/// be only one's at a time; the others wait.
+/// Owner session of each object: several senders, or a restart, may announce the same one.
 #[derive(Clone, Default)]
 pub(crate) struct Holders(Arc<Mutex<BTreeMap<[u8; 32], Holder>>>);
 
@@ -48,7 +37,6 @@ struct Holder {
 }
 
 impl Holders {
-    /// Gives `object` to `session`, unless another one has it: then that one is wanted.
     fn take(&self, object: [u8; 32], session: u64) -> bool {
         let mut all = self.0.lock();
         let holder = all.entry(object).or_insert(Holder { session, wanted: false });
@@ -61,7 +49,6 @@ impl Holders {
         all.retain(|_, holder| holder.session != session);
     }
 
-    /// The sessions that have objects for which others wait; until they are asked for again.
     pub(crate) fn wanted(&self) -> Vec<u64> {
         let mut all = self.0.lock();
         let wanted = all.values_mut().filter(|holder| holder.wanted);
@@ -73,9 +60,9 @@ impl Holders {
     }
 }
 
-/// A store of files that notes how it ended: a machine says only that it has.
+/// Store of files that records its result: a machine reports only that it ended.
 pub(crate) struct WatchedStore {
-    /// `None` once it has failed: others may want the object.
+    /// `None` after a failure, so that others can own the object.
     store: Option<Box<dyn Store>>,
     handle: StoreHandle,
     notes: Arc<Notes>,
@@ -83,12 +70,10 @@ pub(crate) struct WatchedStore {
     wanted: Option<String>,
     manifest_bytes: u64,
     session: u64,
-    /// Whether there is room for one object alone, whatever it is.
     alone: bool,
 }
 
 impl WatchedStore {
-    /// A store of session number `session`; with `wanted` it takes only an object of that name.
     pub(crate) fn new(
         (store, handle): (Box<dyn Store>, StoreHandle),
         holders: Holders,
@@ -110,7 +95,6 @@ impl WatchedStore {
         (store, notes)
     }
 
-    /// Whether the object is one that is taken. Asked before anything of it is put anywhere.
     fn is_wanted(&mut self) -> bool {
         let Some(wanted) = &self.wanted else { return true };
         if self.notes.name.get().is_none()
@@ -118,7 +102,6 @@ impl WatchedStore {
             && let Ok(len) = u32::try_from(self.manifest_bytes)
         {
             let mut bytes = Vec::new();
-            // One that cannot be read is refused when it is opened.
             if store.read(Part::Manifest, 0, len, &mut bytes).is_ok()
                 && let Ok(manifest) = Manifest::decode(&bytes)
             {
@@ -132,7 +115,6 @@ impl WatchedStore {
         wanted
     }
 
-    /// The files and their hashes, once all are in their places.
     fn files(&self) -> Vec<NotedFile> {
         let manifest = self.handle.manifest().into_iter().flat_map(|manifest| manifest.entries());
         let hashes = self.handle.file_hashes().unwrap_or_default();
@@ -140,7 +122,7 @@ impl WatchedStore {
         let files = files
             .filter(|((index, _), _)| !self.handle.leaves_out(*index))
             .map(|((_, entry), hash)| (entry, hash));
-        // Of what came from a pipe the list says no size.
+        // The manifest has no size for content of a pipe.
         let size = |entry: &Entry| match entry.kind {
             Kind::Image { size: None } => self.handle.counts().bytes,
             _ => entry.size(),
@@ -148,7 +130,6 @@ impl WatchedStore {
         files.map(|(file, hash)| (file.local_path(), size(file), *hash)).collect()
     }
 
-    /// Does something with the store. When that fails it is over: what it has is let go.
     fn with<T>(&mut self, act: impl FnOnce(&mut dyn Store) -> ObjectResult<T>) -> ObjectResult<T> {
         let result = match &mut self.store {
             Some(store) => act(store.as_mut()),
@@ -165,7 +146,7 @@ impl WatchedStore {
     }
 
     fn let_go(&mut self) {
-        // First what it has, then the right to it.
+        // Order matters: first the store, then the right to the object.
         self.store = None;
         self.holders.release(self.session);
     }
@@ -207,7 +188,6 @@ impl Store for WatchedStore {
 
     fn open(&mut self) -> ObjectResult<Poll<Vec<Range<u64>>>> {
         if !self.is_wanted() {
-            // It is left as soon as that is noticed.
             return Ok(Poll::Pending);
         }
         let object = self.notes.object.get().filter(|_| !self.alone).copied();
@@ -228,11 +208,9 @@ impl Store for WatchedStore {
         if verdict == Poll::Ready(Verdict::Intact) && self.notes.files.get().is_none() {
             let _ = self.notes.files.set(self.files());
             let _ = self.notes.remarks.set(self.handle.remarks().to_vec());
-            // It is in its place; who waits for it will find it there.
             self.holders.release(self.session);
             if let Some((lines, reason)) = self.handle.left_out() {
                 let _ = self.notes.left_out.set(lines);
-                // The sender learns that this receiver has not everything, and why.
                 return self.with(|_| Err(ObjectError { reason }));
             }
         }

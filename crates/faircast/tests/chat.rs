@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use faircast_node::{NodeConfig, Server};
 
-/// Longest time for a line: longer means that a program hangs.
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn root() -> PathBuf {
@@ -30,7 +29,6 @@ fn the_page_has_the_chats() {
     }
 }
 
-/// Running chat, ended with the test.
 struct Chat {
     child: Child,
     lines: Receiver<String>,
@@ -50,7 +48,6 @@ impl Chat {
         Self { child, lines }
     }
 
-    /// Waits for a line.
     fn until(&self, wanted: &str) {
         let mut seen = Vec::new();
         while seen.last().is_none_or(|line| line != wanted) {
@@ -63,10 +60,8 @@ impl Chat {
         self.child.stdin.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
     }
 
-    /// Closes standard input, and waits for the end.
     fn end(mut self) {
         drop(self.child.stdin.take());
-        // The channel is closed with the standard output of the program.
         while self.lines.recv_timeout(LIMIT).is_ok() {}
         assert!(self.child.wait().unwrap().success());
     }
@@ -109,7 +104,6 @@ async fn a_chat_in_rust_and_one_in_python_talk_to_each_other() {
         alice.until("bob: bye");
         bob.end();
         alice.until("in the chat: 1");
-        // A last line without its end arrives too.
         alice.say("alone");
         alice.end();
     };

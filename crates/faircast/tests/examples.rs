@@ -1,11 +1,10 @@
-//! The examples run, and do what they say.
+//! The examples run and print what they promise.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use std::path::PathBuf;
 use std::process::Command;
 
-/// An example that the test run has built beside this test.
 fn example(name: &str) -> Command {
     let mut folder: PathBuf = std::env::current_exe().unwrap();
     folder.pop();

@@ -1,4 +1,4 @@
-//! Clients of groups against a daemon over real sockets.
+//! Group clients against a daemon over real sockets.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
@@ -12,7 +12,6 @@ use faircast::groups::{
 use faircast_checker::{Rule, Trace, check};
 use faircast_node::{Server, ServerSettings};
 
-/// Longest time for anything: longer means that it hangs.
 const LIMIT: Duration = Duration::from_secs(60);
 
 async fn start(path: &Path) -> Server {
@@ -23,7 +22,6 @@ async fn start(path: &Path) -> Server {
     Server::start(settings).await.unwrap()
 }
 
-/// Waits for an event that is wanted.
 async fn until<T>(client: &Client, mut wanted: impl FnMut(GroupEvent) -> Option<T>) -> T {
     let wait = async {
         loop {
@@ -133,7 +131,7 @@ async fn senders_get_receipts_learn_of_empty_groups_and_choose_their_view() {
         _ => None,
     });
     assert_eq!(empty.await, (request, "nobody".to_string()));
-    // The daemon starts again. Before alice takes its view she sends for the view that is over.
+    // The daemon restarts. Alice sends for the old view before she takes the new one.
     server.close().await;
     let server = start(&path).await;
     until(&alice, |event| matches!(event, GroupEvent::Restarted { .. }).then_some(())).await;
@@ -199,11 +197,10 @@ async fn traces_of_clients_keep_the_rules_over_a_restart_of_the_daemon_and_show_
         (trace.counts(), rules)
     };
     let mut texts = traces.map(|path| read(&path));
-    // Each client has two runs, as the daemon has.
     let deliveries = 3 * 3 * Service::ALL.len() + 2;
     assert_eq!(judge(&texts), ([6, deliveries, 0], vec![]));
     let mut lines: Vec<&str> = texts[1].lines().collect();
-    // The message is unreliable: only the numbers of events tell.
+    // The message is unreliable: only the event numbers reveal the gap.
     let first = lines.iter().position(|line| line.contains("\"event\":\"deliver\"")).unwrap();
     lines.remove(first);
     texts[1] = lines.join("\n");
@@ -232,7 +229,6 @@ async fn a_daemon_that_starts_again_gets_the_groups_and_the_messages_that_waited
         _ => None,
     });
     assert!(lost.await.contains("the daemon stops"));
-    // No daemon is there: requests wait until their window is full.
     let mut sent = 0u32;
     let refused = loop {
         match client.try_send(Service::Agreed, &["g"], vec![0; 64 << 10]) {
@@ -251,7 +247,6 @@ async fn a_daemon_that_starts_again_gets_the_groups_and_the_messages_that_waited
     let unsure = unsure.await as u32;
     assert_eq!(members(&client, 1).await, ["client"]);
     client.send(Service::Agreed, &["g"], "after").await.unwrap();
-    // Messages that waited may come before the client is a member again.
     while message(&client).await != b"after" {}
     client.flush().await.unwrap();
     let report = server.inquiry().report().await.unwrap();
@@ -259,7 +254,6 @@ async fn a_daemon_that_starts_again_gets_the_groups_and_the_messages_that_waited
     server.close().await;
 }
 
-/// Writes a file that only its owner may read.
 fn put(file: &Path, text: &str) {
     std::fs::write(file, text).unwrap();
     std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o600)).unwrap();

@@ -1,5 +1,4 @@
-//! Speed of reading, writing and comparing files: `cargo bench -p faircast-files`. `FILES_DIR` says
-//! where they lie; the default is the directory for temporary files.
+//! Speed of reading, writing and comparing files in `FILES_DIR` (default: temporary files).
 
 use std::fs;
 use std::io::Write as _;
@@ -29,7 +28,6 @@ fn place() -> TempDir {
     tempfile::tempdir_in(dir).expect("a place for benchmarks")
 }
 
-/// An object, and where its files are.
 struct Sent {
     place: TempDir,
     object: Object,
@@ -37,7 +35,6 @@ struct Sent {
 }
 
 impl Sent {
-    /// `CONTENT` bytes in files of this size.
     fn new(size: u64) -> Self {
         let place = place();
         let from = place.path().join("from");
@@ -69,10 +66,8 @@ fn verify(store: &mut FilesStore) {
     assert_eq!(wait(|| store.verify()), Ok(Verdict::Intact));
 }
 
-/// Bytes of a file: large ones, and those of a source tree.
 const SIZES: [u64; 2] = [128 << 20, 8 << 10];
 
-/// What the system itself takes to write as many bytes: the scale for the others.
 #[divan::bench(sample_count = 5)]
 fn bare_write(bencher: Bencher<'_, '_>) {
     let place = place();
@@ -84,7 +79,6 @@ fn bare_write(bencher: Bencher<'_, '_>) {
     });
 }
 
-/// What it takes to hash as many bytes that are in memory.
 #[divan::bench(sample_count = 5)]
 fn bare_hash(bencher: Bencher<'_, '_>) {
     let bytes = vec![1; 1 << 20];
@@ -95,7 +89,6 @@ fn bare_hash(bencher: Bencher<'_, '_>) {
     });
 }
 
-/// Hashing alone.
 #[divan::bench(args = SIZES, sample_count = 5)]
 fn supply_hash(bencher: Bencher<'_, '_>, size: u64) {
     let sent = Sent::new(size);
@@ -105,7 +98,6 @@ fn supply_hash(bencher: Bencher<'_, '_>, size: u64) {
     });
 }
 
-/// Reading in order as fast as it goes, and hashing.
 #[divan::bench(args = SIZES, sample_count = 5)]
 fn supply_read(bencher: Bencher<'_, '_>, size: u64) {
     let sent = Sent::new(size);
@@ -123,7 +115,6 @@ fn supply_read(bencher: Bencher<'_, '_>, size: u64) {
     });
 }
 
-/// Receiving in order, until all is compared and in its place.
 #[divan::bench(args = SIZES, sample_count = 5)]
 fn store_in_order(bencher: Bencher<'_, '_>, size: u64) {
     let sent = Sent::new(size);
@@ -136,7 +127,7 @@ fn store_in_order(bencher: Bencher<'_, '_>, size: u64) {
     );
 }
 
-/// The same, one of 50 symbols coming 20 000 later: the repair of losses.
+/// Receives with one of 50 symbols 20 000 later, as a repair.
 #[divan::bench(args = SIZES, sample_count = 5)]
 fn store_with_losses(bencher: Bencher<'_, '_>, size: u64) {
     let sent = Sent::new(size);
@@ -160,7 +151,6 @@ fn store_with_losses(bencher: Bencher<'_, '_>, size: u64) {
     );
 }
 
-/// Comparing what is there from before: nothing is received.
 #[divan::bench(args = SIZES, sample_count = 5)]
 fn store_compare(bencher: Bencher<'_, '_>, size: u64) {
     let sent = Sent::new(size);

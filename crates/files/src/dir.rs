@@ -1,7 +1,6 @@
-//! Paths below a directory, component by component, following no symbolic link.
+//! Paths below a directory, opened component by component without symbolic links.
 //!
-//! `cap-std` keeps paths inside a directory too, but follows links there; here a link in the way
-//! is an error, so each component is opened by itself with `O_NOFOLLOW`.
+//! Unlike in `cap-std`, a link in the way is an error: components are opened with `O_NOFOLLOW`.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -17,7 +16,6 @@ use crate::error::{FilesError, Result};
 use crate::manifest::{Mtime, boxed};
 use crate::name;
 
-/// How a directory is opened: never through a link.
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
@@ -28,12 +26,11 @@ pub(crate) struct Root {
 }
 
 impl Root {
-    /// Opens it, after making it where it is not there.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let cannot = |what| move |error| FilesError::io(path, what, error);
         fs::create_dir_all(path).map_err(cannot("cannot be made"))?;
         let fd = File::open(path).map_err(cannot("cannot be opened"))?;
-        // Whoever made it may have put something else there.
+        // Another program may have put something else there meanwhile.
         if !fd.metadata().map_err(cannot("cannot be read"))?.is_dir() {
             return Err(FilesError::refused(path, "is not a directory"));
         }
@@ -53,11 +50,9 @@ impl Root {
     }
 }
 
-/// A walk through directories in the order of a manifest, which opens each once.
 #[derive(Debug)]
 pub(crate) struct Cursor<'r> {
     root: &'r Root,
-    /// The directories that lead to the last one, by path; `None` where there is none.
     open: Vec<(Box<BStr>, Option<OwnedFd>)>,
 }
 
@@ -66,7 +61,6 @@ impl<'r> Cursor<'r> {
         Self { root, open: Vec::new() }
     }
 
-    /// The directory at `path`, or where that is `None` the root; nothing where there is none.
     pub(crate) fn enter(&mut self, path: Option<&BStr>) -> Result<Option<BorrowedFd<'_>>> {
         let path = path.unwrap_or_default();
         while let Some((last, _)) = self.open.last()
@@ -90,7 +84,6 @@ impl<'r> Cursor<'r> {
         })
     }
 
-    /// Forgets that the directory at `path` was not there.
     pub(crate) fn look_again(&mut self) {
         while let Some((_, None)) = self.open.last() {
             self.open.pop();
@@ -118,7 +111,6 @@ impl<'r> Cursor<'r> {
     }
 }
 
-/// What is at `name`, no link followed; nothing where there is nothing.
 pub(crate) fn stat(parent: BorrowedFd<'_>, name: impl AsRef<[u8]>) -> Result<Option<Stat>, Errno> {
     match rustix::fs::statat(parent, name.as_ref(), AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(stat)),
@@ -138,7 +130,6 @@ pub(crate) fn open_directory(
     rustix::fs::openat(parent, name.as_ref(), DIRECTORY, Mode::empty())
 }
 
-/// Opens what is at `name` and is no link; a pipe does not block.
 pub(crate) fn open_file(
     parent: BorrowedFd<'_>,
     name: impl AsRef<[u8]>,
@@ -191,7 +182,6 @@ mod tests {
         }
         assert!(cursor.enter(Some("link".into())).is_err());
         assert!(cursor.enter(Some("link/b".into())).is_err());
-        // Something was put where nothing was.
         assert!(cursor.enter(Some("later".into())).unwrap().is_none());
         fs::create_dir(root.path(b"later")).unwrap();
         cursor.look_again();

@@ -1,4 +1,4 @@
-//! Errors with files, in words for people.
+//! Errors of files.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,23 +8,23 @@ use crate::name::shown_path;
 
 pub(crate) type Result<T, E = FilesError> = std::result::Result<T, E>;
 
-/// Why files cannot be sent or received.
+/// Error of sending or receiving files.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages say what fields are")]
 pub enum FilesError {
-    /// The system refused something.
+    /// A system call failed.
     #[error("{}: {what}: {}", shown_path(path), hint(error))]
     Io { path: PathBuf, what: &'static str, error: io::Error },
-    /// What was given cannot be sent, or what came is not what is taken.
+    /// The given paths cannot be sent, or the received object is not accepted.
     #[error("{0}")]
     Unwanted(String),
     #[error(transparent)]
     Manifest(#[from] ManifestError),
-    /// Something that is in the way, or should not be; with what to do.
+    /// Something is in the way; with what to do.
     #[error("{}: {what}", shown_path(path))]
     Refused { path: PathBuf, what: String },
-    /// What a source announces or sends cannot be.
+    /// The source's announcement or content is invalid.
     #[error("the sender is at fault: {0}")]
     Sender(String),
 }
@@ -39,7 +39,6 @@ impl FilesError {
     }
 }
 
-/// What the system said, and what to do.
 fn hint(error: &io::Error) -> String {
     let advice = match error.kind() {
         io::ErrorKind::StorageFull => "make room there and run it again",
@@ -52,7 +51,7 @@ fn hint(error: &io::Error) -> String {
         }
         _ => return error.to_string(),
     };
-    // Without its number: of what is told to others the end is kept, which has no room for all.
+    // Without the error number: reports to the sender keep only the end of a long text.
     let said = error.to_string();
     format!("{}; {advice}", said.split(" (os error").next().unwrap_or_default())
 }

@@ -1,13 +1,12 @@
-//! A word to those who wait for a thread, where it has panicked.
+//! Notice of a thread's panic to its waiters.
 
-/// Calls what it is given if its thread panics, so that nobody waits for the thread.
+/// Guard that calls `tell` if its thread panics, so that no waiter hangs.
 pub(crate) struct PanicGuard<F: FnMut(String)> {
     does: &'static str,
     tell: F,
 }
 
 impl<F: FnMut(String)> PanicGuard<F> {
-    /// Of a thread that does this, such as "writes files".
     pub(crate) const fn new(does: &'static str, tell: F) -> Self {
         Self { does, tell }
     }

@@ -1,4 +1,4 @@
-//! Open files, not more than a limit: a tree can have more files than a process may open.
+//! Open files up to a limit: a tree can have more files than a process may open.
 
 use std::fs::File;
 use std::io;
@@ -23,7 +23,6 @@ impl Default for Handles {
 }
 
 impl Handles {
-    /// The handle of `file`, opened by `open` where it is not.
     pub(crate) fn get<E>(
         &mut self,
         file: u32,
@@ -36,7 +35,6 @@ impl Handles {
         self.open.try_get_or_insert(file, opened).cloned()
     }
 
-    /// Closes one, once nobody uses it.
     pub(crate) fn forget(&mut self, file: u32) {
         self.open.pop(&file);
     }
@@ -51,7 +49,7 @@ impl Handles {
     }
 }
 
-/// Fills `out` from a place in a file. Returns whether the file has so much; what lacks is zero.
+/// Fills `out` from `at` on, with zeros beyond the end; true if the file has all the bytes.
 pub(crate) fn read_or_zero(file: &File, mut at: u64, mut out: &mut [u8]) -> io::Result<bool> {
     while !out.is_empty() {
         match file.read_at(out, at) {

@@ -1,4 +1,4 @@
-//! BLAKE3 of files by groups: each group by itself, and the file's hash from those of its groups.
+//! BLAKE3 of files by groups: digests of groups, and the file's hash computed from them.
 
 use std::convert::Infallible;
 use std::ops::Range;
@@ -8,12 +8,11 @@ use blake3::hazmat::{HasherExt as _, Mode, merge_subtrees_non_root, merge_subtre
 
 use crate::layout::Group;
 
-/// Digest of a group: the file's hash if it has no other, else the chaining value.
+/// Returns the digest of a group: the hash of a file with one group, else the chaining value.
 pub(crate) fn group_digest(group: &Group, bytes: &[u8]) -> [u8; 32] {
     piece_digest(group.alone, group.file_offset, bytes)
 }
 
-/// The digest of a group that lies at `offset` in its file, and is `alone` or not.
 pub(crate) fn piece_digest(alone: bool, offset: u64, bytes: &[u8]) -> [u8; 32] {
     if alone {
         return blake3::hash(bytes).into();
@@ -23,11 +22,9 @@ pub(crate) fn piece_digest(alone: bool, offset: u64, bytes: &[u8]) -> [u8; 32] {
 
 pub(crate) enum Node {
     Digest([u8; 32]),
-    /// What its two sides hash to together.
     Sides,
 }
 
-/// BLAKE3 of a file, as `b3sum` prints it, from the hashes of its parts in order.
 pub(crate) fn file_hash<E>(
     groups: u32,
     mut node: impl FnMut(Range<u32>) -> Result<Node, E>,
@@ -43,7 +40,6 @@ pub(crate) fn file_hash<E>(
     Ok(merge_subtrees_root(&left, &right, Mode::Hash).into())
 }
 
-/// The same of one without holes, from the digests of its groups.
 pub(crate) fn hash_of_groups(digests: &[[u8; 32]]) -> [u8; 32] {
     let node = |range: Range<u32>| match range.len() {
         1 => Ok::<_, Infallible>(Node::Digest(digests[range.start as usize])),
@@ -68,7 +64,7 @@ fn subtree<E>(
     Ok(merge_subtrees_non_root(&left, &right, Mode::Hash))
 }
 
-/// Sides of a range of groups: the left one has the largest power of two that fits.
+/// Splits a range of groups: the left side has the largest power of two that fits.
 pub(crate) fn sides(range: &Range<u32>) -> (Range<u32>, Range<u32>) {
     let middle = range.start + (range.end - range.start).next_power_of_two() / 2;
     (range.start..middle, middle..range.end)

@@ -1,9 +1,7 @@
-//! Hashes of holes: what a hole hashes to depends on where it lies, so it is hashed as zeros are.
+//! Hashes of holes. The digest of a hole depends on its position, so holes are hashed as zeros.
 //!
-//! A hole is cut into the largest parts that are nodes of the tree by which BLAKE3 hashes its file,
-//! so that thousands of groups need a few digests only. They are hashed in small steps, while there
-//! is nothing else to do. Holes that would take too long are not hashed, and their files have no hash:
-//! whoever sends terabytes of nothing should not have to wait for it.
+//! A hole is cut into the largest BLAKE3 nodes of its file, so that thousands of groups need a few
+//! digests. Holes beyond a limit are not hashed: terabytes of holes would take long.
 
 use std::io;
 use std::ops::Range;
@@ -17,24 +15,20 @@ use crate::layout::{DIGEST_BYTES, GROUP_BYTES, Layout, groups_in};
 use crate::manifest::Hole;
 use crate::table::Table;
 
-/// Bytes of holes that are hashed: half a minute's work. Files with more have no hash.
+/// Most bytes of holes to hash: half a minute. Files beyond have no hash.
 pub(crate) const HASHED_MAX: u64 = 64 << 30;
 
-/// The digests of all parts of holes of an object, in the order of its files.
 #[derive(Debug)]
 pub(crate) struct HoleHashes {
     digests: Table,
-    /// Files with holes that are hashed, and the number of their first part.
+    /// Files with hashed holes, each with the number of its first part.
     files: Vec<(u32, u32)>,
     done: u32,
-    /// The file that is being hashed, as an index of `files`, and its first group that is not.
     at: (usize, u32),
-    /// The part that is being hashed, and the bytes that it lacks.
     current: Option<(Hasher, u64)>,
 }
 
 impl HoleHashes {
-    /// Nothing is hashed yet. Digests that are too many for memory are kept in `folder`.
     pub(crate) fn new(layout: &Layout, folder: &Path) -> io::Result<Self> {
         let mut files = Vec::new();
         let (mut parts, mut bytes) = (0, 0);
@@ -55,7 +49,7 @@ impl HoleHashes {
         Ok(Self { digests, files, done: 0, at: (0, 0), current: None })
     }
 
-    /// Hashes up to a group; false where nothing is left.
+    /// Hashes up to one group; false at the end.
     pub(crate) fn step(&mut self, layout: &Layout) -> io::Result<bool> {
         static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
         let Some(&(file, _)) = self.files.get(self.at.0) else { return Ok(false) };
@@ -88,7 +82,6 @@ impl HoleHashes {
         Ok(true)
     }
 
-    /// Hash of a file, once everything is hashed; `digest` gives those of groups of content.
     pub(crate) fn file_hash(
         &mut self,
         layout: &Layout,
@@ -117,8 +110,6 @@ impl HoleHashes {
     }
 }
 
-/// The hashes of all files, from the digests of their groups, after what is left of holes is hashed,
-/// unless it is not to `go_on`. A file of which too much is holes has none.
 pub(crate) fn file_hashes<E>(
     holes: &mut HoleHashes,
     layout: &Layout,
@@ -134,7 +125,6 @@ pub(crate) fn file_hashes<E>(
     hashes.collect::<io::Result<_>>().map(Ok)
 }
 
-/// The tree by which a file is hashed: its groups and holes.
 struct Tree<'a> {
     groups: u32,
     holes: &'a [Hole],
@@ -146,8 +136,7 @@ impl<'a> Tree<'a> {
         Self { groups: groups_in(entry.size()), holes: entry.holes() }
     }
 
-    /// Whether a node is hashed as one: it lies in a hole. What is all of a file of several groups
-    /// is not, since its digest is made in another way.
+    /// True if a node is one part: in a hole, and no root of groups, whose digest has another kind.
     fn is_part(&self, range: &Range<u32>) -> bool {
         let hole = self.holes.get(self.holes.partition_point(|hole| hole.end() <= range.start));
         hole.is_some_and(|hole| self.is_part_of(range, hole))
@@ -178,7 +167,6 @@ mod tests {
     use crate::hash::group_digest;
     use crate::testing::{holes, layout};
 
-    /// The hashes of files whose groups are holes or not, and what they are of all bytes.
     fn compare(files: &[(u64, Vec<bool>)]) {
         let described: Vec<_> = files.iter().map(|(size, groups)| (*size, holes(groups))).collect();
         let layout = layout(&described);
@@ -228,7 +216,6 @@ mod tests {
         let groups = groups_in(size);
         let layout = layout(&[(size, vec![Hole { first: 3, groups: groups - 3 }])]);
         let hashes = HoleHashes::new(&layout, &std::env::temp_dir()).unwrap();
-        // The table has room for as many parts as there are.
         let mut parts = hashes.digests;
         assert!(parts.digest(9).is_ok() && parts.digest(16).is_err(), "of {groups} groups");
     }

@@ -1,4 +1,4 @@
-//! The layout of an object's content: the places of its files and of their groups.
+//! Layout of an object's content: offsets of its files and of their groups.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,14 +9,12 @@ use crate::manifest::{Entry, Manifest};
 /// Bytes of the digest of a group.
 pub const DIGEST_BYTES: u64 = 32;
 
-/// A manifest, and where its files lie: content is all files' bytes without holes, in the
-/// manifest's order, and so are digests of groups.
+/// Manifest with the offsets of its files. Content is the bytes of all files without holes.
 #[derive(Debug)]
 pub struct Layout {
     pub(crate) manifest: Arc<Manifest>,
     files: Vec<Place>,
     groups: u32,
-    /// Ends of holes, in the order of the content.
     jumps: Vec<Jump>,
 }
 
@@ -28,23 +26,21 @@ struct Place {
     jump: u32,
 }
 
-/// From a group on, a file has had so many groups of holes.
 #[derive(Clone, Copy, Debug)]
 struct Jump {
     group: u32,
     holes: u32,
 }
 
-/// A group of content: its file, where it lies in that, and where in the content.
+/// Group of content, with its file, its offset there, and its offset in the content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Group {
     pub(crate) index: u32,
     pub(crate) file: u32,
     pub(crate) file_offset: u64,
     pub(crate) offset: u64,
-    /// At most [`GROUP_BYTES`], so that it fits.
     pub(crate) len: u32,
-    /// Whether the file has no other: its digest is that of the file then.
+    /// True for the only group of a file: its digest is the file's hash.
     pub(crate) alone: bool,
 }
 
@@ -66,7 +62,6 @@ impl Piece {
         (self.end - self.start) as usize
     }
 
-    /// Takes from the front of `bytes` those of this piece; the rest of it, so many bytes, is zeros.
     pub(crate) fn split<'a>(&self, bytes: &mut &'a [u8]) -> (&'a [u8], usize) {
         let (now, later) = bytes.split_at(self.len().min(bytes.len()));
         *bytes = later;
@@ -124,7 +119,6 @@ impl Layout {
         end - self.files[file as usize].offset
     }
 
-    /// The groups of content of a file; none where it is empty or nothing but a hole.
     pub(crate) fn groups_of(&self, file: u32) -> Range<u32> {
         let end = self.files.get(file as usize + 1).map_or(self.groups, |next| next.group);
         self.files[file as usize].group..end
@@ -141,7 +135,7 @@ impl Layout {
         self.group_in(file, self.files[file].group + within.expect("limited"))
     }
 
-    /// Parts of groups in a range of content. A known first group saves a search.
+    /// Returns the parts of groups in a range of content. A known first group saves a search.
     pub(crate) fn pieces(
         &self,
         range: Range<u64>,
@@ -171,7 +165,6 @@ impl Layout {
         let jumps = &self.jumps[place.jump as usize..end];
         let before = jumps[..jumps.partition_point(|jump| jump.group <= index)].last();
         let holes = before.map_or(0, |jump| jump.holes);
-        // All groups of a file but its last one have the full length.
         let within = u64::from(index - place.group) * GROUP_BYTES;
         let file_offset = within + u64::from(holes) * GROUP_BYTES;
         let len = GROUP_BYTES.min(size - file_offset);
@@ -186,13 +179,11 @@ impl Layout {
     }
 }
 
-/// Groups of a file of so many bytes, holes included.
 pub(crate) fn groups_in(size: u64) -> u32 {
-    // At most 2^46 bytes have 2^26 groups, and the short ones of 1e6 files.
+    // At most 2^46 bytes are 2^26 groups, and short ones of 1e6 files.
     u32::try_from(size.div_ceil(GROUP_BYTES)).expect("limited")
 }
 
-/// Joins ranges that touch, of groups that ascend.
 pub(crate) fn push_joined(ranges: &mut Vec<Range<u64>>, range: Range<u64>) {
     match ranges.last_mut() {
         Some(last) if last.end == range.start => last.end = range.end,
@@ -235,7 +226,6 @@ mod tests {
             files in prop::collection::vec(prop::collection::vec(any::<bool>(), 0..9), 1..6),
             short in 1..GROUP_BYTES,
         ) {
-            // Which groups of each file are holes; the last group of a file is short.
             let size = |groups: &Vec<bool>| match groups.len() as u64 {
                 0 => 0,
                 groups => (groups - 1) * GROUP_BYTES + short,

@@ -1,12 +1,8 @@
-//! Files and directory trees as objects of a transfer.
+//! Files and directory trees as objects of a transfer, as well as images of devices and pipes.
 //!
-//! An image of a device, or what a pipe gives, is an object too: [`PipeSupply`] sends it, and
-//! [`DeviceStore`] and [`CommandStore`] take it.
-//!
-//! A sender makes a [`FilesSupply`] of paths, a receiver a [`FilesStore`] of a directory. The
-//! first scans quickly, reads ahead and hashes in the background; the second assembles what comes
-//! in any order, finds what is there from an earlier run, and puts files into their places once
-//! they are what they should be. `docs/files.md` has formats, guarantees and limits.
+//! A sender creates a [`FilesSupply`] of paths or a [`PipeSupply`], a receiver a [`FilesStore`] of
+//! a directory, a [`DeviceStore`] or a [`CommandStore`]. `docs/files.md` has formats, guarantees,
+//! limits.
 
 mod dir;
 mod error;

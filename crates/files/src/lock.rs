@@ -1,19 +1,14 @@
-//! Files that one at a time may have: locked until dropped.
+//! Exclusive locks of files, released on drop.
 
 use std::fs::File;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-/// A file that nobody else has locked while this lives.
 #[derive(Debug)]
 pub(crate) struct Locked(pub(crate) File);
 
 impl Locked {
-    /// Locks a file.
-    ///
-    /// # Errors
-    /// `WOULDBLOCK` where somebody has it.
     pub(crate) fn new(file: File) -> Result<Self, Errno> {
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         Ok(Self(file))
@@ -22,8 +17,7 @@ impl Locked {
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        // Closing is not enough: a process that is just being started by another thread has a copy of
-        // the file until it becomes another program, and the lock with it.
+        // Closing is not enough: a child between fork and exec has a copy of the file and its lock.
         let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }

@@ -1,4 +1,4 @@
-//! Names and paths inside an object: which are allowed, and their order.
+//! Names and paths inside an object: validity and order.
 
 use std::cmp::Ordering;
 use std::ffi::OsStr;
@@ -8,32 +8,32 @@ use std::path::{Path, PathBuf};
 use bstr::{BStr, ByteSlice as _};
 use faircast_base::{escaped, is_format};
 
-/// Name of the folder in which a receiver keeps what is not complete.
+/// Name of a receiver's folder for incomplete objects.
 pub const STATE_FOLDER: &str = ".faircast";
-/// Bytes of one component, as in every file system of today.
+/// Most bytes of a component, as in all common file systems.
 pub const COMPONENT_BYTES_MAX: usize = 255;
-/// Bytes of a whole path.
+/// Most bytes of a path.
 pub const PATH_BYTES_MAX: usize = 4095;
-/// Components of a path.
+/// Most components of a path.
 pub const DEPTH_MAX: usize = 128;
 
 /// Fault of a path or of a component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameError {
-    /// An empty component: the path is empty, begins or ends with `/`, or has two of them in a row.
+    /// A component is empty: the path is empty, has `//`, or begins or ends with `/`.
     #[error("it has an empty part")]
     Empty,
     /// A component is `.` or `..`.
     #[error("it has a part `.` or `..`")]
     Dots,
-    /// A NUL byte, with which no system can name a file.
+    /// A name has a NUL byte, which no system allows.
     #[error("it has a NUL byte")]
     Nul,
     /// A title has a [character of format](is_format).
     #[error("it has a character that is not printed or that changes the text around it")]
     Format,
-    /// A component is the folder in which receivers keep incomplete objects.
+    /// A component is the name of a receiver's state folder.
     #[error("a part of it is `.faircast`, which receivers use themselves")]
     State,
     /// A component is longer than [`COMPONENT_BYTES_MAX`], or the path than [`PATH_BYTES_MAX`].
@@ -44,11 +44,10 @@ pub enum NameError {
     Deep,
 }
 
-/// Checks one component of a path: any bytes that Linux can hold as a name. A receiver finds out if its file system
-/// holds the name.
+/// Checks a component of a path: any bytes that Linux allows as a name.
 ///
 /// # Errors
-/// The component could not be a name, or would lead out of its directory.
+/// The component is not a valid name, or would lead out of its directory.
 pub fn check_component(name: &[u8]) -> Result<(), NameError> {
     match name {
         b"" => return Err(NameError::Empty),
@@ -70,7 +69,7 @@ pub fn check_component(name: &[u8]) -> Result<(), NameError> {
     Ok(())
 }
 
-/// Checks the title of an object: a component that is text without [characters of format](is_format).
+/// Checks the title of an object: a text component without [characters of format](is_format).
 pub fn check_title(title: &str) -> Result<(), NameError> {
     check_component(title.as_bytes())?;
     if title.contains(is_format) {
@@ -79,13 +78,11 @@ pub fn check_title(title: &str) -> Result<(), NameError> {
     Ok(())
 }
 
-/// Title of an object that has this name in its file system: U+FFFD replaces characters of format and bytes that are no
-/// text.
 pub(crate) fn title(name: &[u8]) -> String {
     String::from_utf8_lossy(name).replace(is_format, "\u{fffd}")
 }
 
-/// Checks a whole path, components separated by `/`.
+/// Checks a path, with components separated by `/`.
 pub fn check_path(path: &[u8]) -> Result<(), NameError> {
     if path.len() > PATH_BYTES_MAX {
         return Err(NameError::Long);
@@ -103,7 +100,6 @@ pub(crate) fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|byte| *byte == b'/')
 }
 
-/// Order of a manifest: by components, a directory directly before what is in it.
 pub(crate) fn compare(a: &[u8], b: &[u8]) -> Ordering {
     components(a).cmp(components(b))
 }
@@ -116,7 +112,6 @@ pub(crate) fn parent(path: &[u8]) -> Option<&BStr> {
     split(path).0
 }
 
-/// The directory of a path, which is `None` at the top, and its last component.
 pub(crate) fn split(path: &[u8]) -> (Option<&BStr>, &BStr) {
     match path.rfind_byte(b'/') {
         Some(at) => (Some(path[..at].as_bstr()), path[at + 1..].as_bstr()),
@@ -128,7 +123,6 @@ pub(crate) fn is_within(directory: &[u8], path: &[u8]) -> bool {
     path.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }
 
-/// A path as a file system that ignores case compares it.
 pub(crate) fn without_case(path: &[u8]) -> Vec<u8> {
     match std::str::from_utf8(path) {
         Ok(text) => text.to_lowercase().into_bytes(),
@@ -136,7 +130,7 @@ pub(crate) fn without_case(path: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Printed form of a name: [`escaped`], with `\xff` for a byte that is no text.
+/// Returns the printed form of a name: [`escaped`], with `\xff` for an invalid byte.
 pub fn shown(name: &[u8]) -> String {
     let mut text = String::new();
     for chunk in name.utf8_chunks() {
@@ -146,7 +140,7 @@ pub fn shown(name: &[u8]) -> String {
     text
 }
 
-/// Printed form of a path of this system, as [`shown`].
+/// Returns the printed form of a path of this system, as [`shown`].
 pub fn shown_path(path: impl AsRef<Path>) -> String {
     shown(path.as_ref().as_os_str().as_bytes())
 }

@@ -1,4 +1,4 @@
-//! Tables of digests: in memory where they are small, in a file without a name where not.
+//! Tables of digests: small ones in memory, large ones in an unnamed file.
 
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
@@ -7,10 +7,9 @@ use tempfile::SpooledTempFile;
 
 use crate::layout::DIGEST_BYTES;
 
-/// Bytes up to which a table stays in memory: the digests of 256 GiB.
+/// Most bytes of a table in memory: digests of 256 GiB.
 const IN_MEMORY_MAX: usize = 8 << 20;
 
-/// So many bytes, zero at first.
 #[derive(Debug)]
 pub(crate) struct Table {
     file: SpooledTempFile,
@@ -18,7 +17,6 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table of `len` bytes; if it is large, on the file system of `folder`.
     pub(crate) fn new(len: u64, folder: &Path) -> io::Result<Self> {
         let mut file = tempfile::spooled_tempfile_in(IN_MEMORY_MAX, folder);
         file.set_len(len)?;
@@ -29,14 +27,12 @@ impl Table {
         Self { file: tempfile::spooled_tempfile(0), len: 0 }
     }
 
-    /// The range must be within the table.
     pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         debug_assert!(offset + bytes.len() as u64 <= self.len, "it would grow");
         self.file.seek(SeekFrom::Start(offset))?;
         self.file.write_all(bytes)
     }
 
-    /// Appends `len` bytes to `out`. The range must be within the table.
     pub(crate) fn read(&mut self, offset: u64, len: usize, out: &mut Vec<u8>) -> io::Result<()> {
         let start = out.len();
         out.resize(start + len, 0);

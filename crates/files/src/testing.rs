@@ -13,7 +13,6 @@ use crate::layout::Layout;
 use crate::manifest::{Entry, Hole, Kind, Manifest, Mtime};
 use crate::supply::{FilesSupply, Scan, ScanOptions};
 
-/// Files of these sizes and holes, one after the other.
 pub(crate) fn layout(files: &[(u64, Vec<Hole>)]) -> Layout {
     let entries = files.iter().enumerate().map(|(i, (size, holes))| {
         entry(&format!("{i:03}"), Kind::File { size: *size, holes: holes.as_slice().into() }, 0)
@@ -21,7 +20,6 @@ pub(crate) fn layout(files: &[(u64, Vec<Hole>)]) -> Layout {
     Layout::new(Manifest::new("files", entries.collect()).unwrap())
 }
 
-/// Groups of holes, joined where they touch.
 pub(crate) fn holes(groups: &[bool]) -> Vec<Hole> {
     let mut holes: Vec<Hole> = Vec::new();
     for (first, _) in (0..).zip(groups).filter(|(_, hole)| **hole) {
@@ -47,7 +45,6 @@ pub(crate) fn entry(path: &str, kind: Kind, mode: u16) -> Entry {
     Entry::new(path, kind, mode, Mtime { seconds: 0, nanos: 0 })
 }
 
-/// Writes into a file, of which neither length nor time tell that it was changed.
 pub(crate) fn tamper(path: &Path, bytes: &[u8], at: u64) {
     let file = fs::File::options().write(true).open(path).unwrap();
     let time = file.metadata().unwrap().modified().unwrap();
@@ -55,7 +52,6 @@ pub(crate) fn tamper(path: &Path, bytes: &[u8], at: u64) {
     file.set_modified(time).unwrap();
 }
 
-/// A file of so many bytes with something at these places, and holes around it.
 pub(crate) fn sparse(path: &Path, len: u64, writes: &[(u64, usize)]) {
     put(path, b"");
     let file = fs::File::options().write(true).open(path).unwrap();
@@ -67,7 +63,6 @@ pub(crate) fn sparse(path: &Path, len: u64, writes: &[(u64, usize)]) {
     touch(path, 1_500_000_000);
 }
 
-/// Writes a file with a time of its own, in directories that it makes.
 pub(crate) fn put(path: &Path, bytes: &[u8]) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, bytes).unwrap();
@@ -83,11 +78,11 @@ pub(crate) fn chmod(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Runs `work` as a user without rights on the files of others; as this user, if that is not root.
+/// Runs `work` as a user without rights on other users' files, if this user is root.
 pub(crate) fn as_user<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let run = || {
         if rustix::process::geteuid().is_root() {
-            // Linux keeps users for each thread; the threads that this one starts have the same.
+            // Linux has user ids per thread, inherited by new threads.
             rustix::thread::set_thread_res_uid(None, rustix::process::Uid::from_raw(65_534), None)
                 .unwrap();
         }
@@ -96,8 +91,6 @@ pub(crate) fn as_user<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| scope.spawn(run).join().unwrap())
 }
 
-/// Path to what it is, for all that is below `root`: of a file the hash of what it has, of a link
-/// that of its text.
 pub(crate) type Tree = BTreeMap<String, (u32, i64, i64, Option<blake3::Hash>)>;
 
 pub(crate) fn tree(root: &Path) -> Tree {

@@ -1,4 +1,4 @@
-//! Peak memory of both ends: alone in its process, so that nothing else is measured.
+//! Peak memory of both ends, in a process of its own, so that no other test is measured.
 
 #![cfg(target_os = "linux")]
 
@@ -16,15 +16,13 @@ mod object;
 
 const CONTENT: u64 = 400 << 20;
 
-/// The most memory that this process has had, in bytes.
 fn peak() -> u64 {
     let status = fs::read_to_string("/proc/self/status").expect("Linux has it");
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("Linux has it");
     line.split_whitespace().nth(1).and_then(|kb| kb.parse::<u64>().ok()).expect("a number") << 10
 }
 
-/// 400 MiB go from files to files, with every 9th symbol coming when all others are there, so that
-/// every group is put aside and completed from the disk.
+/// Every 9th symbol arrives at the end, so that each group is evicted and completed from disk.
 #[test]
 fn both_ends_together_stay_within_the_memory_that_they_promise() {
     let place = tempfile::tempdir().expect("a place");
@@ -75,7 +73,6 @@ fn both_ends_together_stay_within_the_memory_that_they_promise() {
     assert_eq!(wait(|| store.verify()), Ok(Verdict::Intact));
     let grown = peak() - before;
     assert!(grown < (32 + 48) << 20, "{} MiB", grown >> 20);
-    // It did hold the groups that it put together.
     assert!(grown > 12 << 20, "{} MiB", grown >> 20);
 
     let hash = |path| {

@@ -1,21 +1,18 @@
-//! Connection identifiers that the node itself can recognize.
+//! Connection identifiers that the issuing node can recognize.
 
 use std::time::Duration;
 
 use faircast_base::{NodeId, Purpose, Rng};
 use quinn_proto::{ConnectionId, ConnectionIdGenerator, InvalidCid};
 
-/// Random bytes of an identifier, and bytes of its tag.
 const NONCE_BYTES: usize = 4;
 const TAG_BYTES: usize = 4;
 
-/// Generator of connection identifiers: a random number, and a tag of it under a key. A node that
-/// starts again with the same key recognizes identifiers of its predecessor and answers with
-/// stateless resets (RFC 9000 s10.3), so that its peers connect anew at once; it discards packets
-/// with other identifiers at little cost.
+/// Generator of connection identifiers: a random number and its tag under a key. A restarted node
+/// with the same key recognizes identifiers of its earlier run and answers with stateless resets
+/// (RFC 9000 s10.3): its peers reconnect at once.
 ///
-/// Identifiers come from a seeded stream, unlike those of `quinn-proto`, so that runs of the
-/// simulator repeat.
+/// Unlike in `quinn-proto`, identifiers come from a seeded stream: simulator runs are repeatable.
 #[derive(Clone)]
 pub(crate) struct Identifiers {
     key: [u8; 32],

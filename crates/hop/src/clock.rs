@@ -1,4 +1,4 @@
-//! Moments as `quinn-proto` names them.
+//! Conversion between [`Time`] and the time type of `quinn-proto`.
 
 #![expect(
     clippy::disallowed_types,
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use faircast_base::Time;
 
-/// The moment that stands for [`Time::ZERO`]: any one, since nothing but distances to it is used.
+/// Instant of [`Time::ZERO`]. Any instant works, since only differences are used.
 static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 pub(crate) fn instant(time: Time) -> Instant {
@@ -23,7 +23,7 @@ pub(crate) fn time(instant: Instant) -> Time {
     Time::from_nanos(u64::try_from(passed).unwrap_or(u64::MAX))
 }
 
-/// Clock of address validation tokens, set to the present moment before each use.
+/// Clock of address validation tokens, set to the current time before each use.
 #[derive(Clone, Default)]
 pub(crate) struct TokenClock(Arc<AtomicU64>);
 

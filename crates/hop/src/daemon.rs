@@ -1,5 +1,4 @@
-//! A daemon of the overlay over QUIC: two streams of frames on each connection, control before
-//! data.
+//! Daemon of the overlay over QUIC: two streams of frames per connection, control before data.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,32 +10,24 @@ use faircast_overlay::{ClientEvent, ClientId, Daemon, DaemonEvent, DaemonId, Dae
 use crate::dial::Dialer;
 use crate::endpoint::{ConnectionHandle, ConnectionStats, Endpoint, EndpointEvent, StreamId};
 
-/// Bytes of a control message in one frame; longer messages take several frames.
 const PIECE_BYTES: usize = 32 << 10;
-/// Most bytes of a control message.
 const CONTROL_BYTES_MAX: usize = 16 << 20;
-/// First byte of a piece of a control message: the last one, or not.
 const LAST: u8 = 0;
 const MORE: u8 = 1;
 
-/// Connection to another daemon.
 #[derive(Debug)]
 struct Wire {
     link: LinkId,
     control: StreamId,
     data: StreamId,
-    /// Pieces of a control message that is not sent yet, the next one last.
     waiting: Vec<Bytes>,
-    /// Pieces of a control message that has begun to come.
     begun: Vec<u8>,
 }
 
-/// Address to which this daemon opens a link.
 #[derive(Debug)]
 struct Peer {
     at: NodeId,
     dialer: Dialer,
-    /// The daemon that greeted there last.
     daemon: Option<DaemonId>,
 }
 
@@ -45,13 +36,12 @@ impl Peer {
         Self { at, dialer: Dialer::new(vec![at], Time::ZERO), daemon: None }
     }
 
-    /// True if a link to the daemon exists that this daemon has not dialed.
     fn is_served(&self, daemon: &Daemon) -> bool {
         self.dialer.connection().is_none() && self.daemon.is_some_and(|id| daemon.has_link_to(id))
     }
 }
 
-/// A daemon with its connections to other daemons.
+/// Daemon with its connections to other daemons.
 #[derive(Debug)]
 pub struct DaemonNode {
     endpoint: Endpoint,
@@ -59,14 +49,12 @@ pub struct DaemonNode {
     peers: Vec<Peer>,
     wires: BTreeMap<ConnectionHandle, Wire>,
     last_link: u32,
-    /// Sessions of clients that have ended.
     ended: Vec<ClientId>,
-    /// True if the daemon may have frames to send.
     is_dirty: bool,
 }
 
 impl DaemonNode {
-    /// A daemon that opens links to `peers`, and accepts links that others open.
+    /// Creates a daemon that opens links to `peers` and accepts links from others.
     pub fn new(endpoint: Endpoint, daemon: Daemon, peers: Vec<NodeId>) -> Self {
         let peers = peers.into_iter().map(Peer::new).collect();
         fresh! {
@@ -79,12 +67,12 @@ impl DaemonNode {
         }
     }
 
-    /// The daemon.
+    /// Returns the daemon.
     pub const fn daemon(&self) -> &Daemon {
         &self.daemon
     }
 
-    /// Calls the daemon for a client.
+    /// Calls the daemon on behalf of a client.
     pub fn with<R>(
         &mut self,
         cx: &mut Cx<'_>,
@@ -95,27 +83,27 @@ impl DaemonNode {
         result
     }
 
-    /// Next event for a client, with its number in the session.
+    /// Returns the next event for a client, with its number in the session.
     pub fn poll_client(&mut self, id: ClientId) -> Option<(u64, Arc<ClientEvent>)> {
         self.daemon.poll_client(id)
     }
 
-    /// Next client with events that are new since it was returned last.
+    /// Returns the next client with events that are new since its last return.
     pub fn poll_ready_client(&mut self) -> Option<ClientId> {
         self.daemon.poll_ready_client()
     }
 
-    /// Next client whose message was too expensive and that is to try again.
+    /// Returns the next client that must retry a message that was too expensive.
     pub fn poll_retry(&mut self) -> Option<ClientId> {
         self.daemon.poll_retry()
     }
 
-    /// Next session of a client that has ended, or goes on over another connection.
+    /// Returns the next client session that has ended or continues over another connection.
     pub fn poll_end(&mut self) -> Option<ClientId> {
         self.ended.pop()
     }
 
-    /// Replaces the addresses to which links are opened. Links to addresses that stay go on.
+    /// Replaces the addresses to which links are opened. Links to retained addresses continue.
     pub fn set_peers(&mut self, cx: &mut Cx<'_>, peers: &[NodeId]) {
         let (kept, dropped): (Vec<Peer>, Vec<Peer>) =
             std::mem::take(&mut self.peers).into_iter().partition(|it| peers.contains(&it.at));
@@ -131,7 +119,7 @@ impl DaemonNode {
         self.settle(cx);
     }
 
-    /// Links: address, the daemon there once it has greeted, and the state of the connection.
+    /// Returns the links: address, daemon there once it has greeted, and connection statistics.
     pub fn links(&self) -> impl Iterator<Item = (NodeId, Option<DaemonRun>, ConnectionStats)> {
         self.wires.iter().filter_map(|(connection, wire)| {
             let queued_bytes = self.daemon.queued_bytes(wire.link) as u64;
@@ -140,13 +128,13 @@ impl DaemonNode {
         })
     }
 
-    /// Takes a packet from a node, marked by a router if `marked`.
+    /// Handles a packet from a node; `marked`: a router marked congestion.
     pub fn handle_datagram(&mut self, cx: &mut Cx<'_>, from: NodeId, marked: bool, bytes: &[u8]) {
         self.endpoint.handle_datagram(cx.now, from, marked, bytes);
         self.settle(cx);
     }
 
-    /// Takes the passing of time.
+    /// Handles the passing of time.
     pub fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         self.endpoint.handle_timeout(cx.now);
         for peer in &mut self.peers {
@@ -166,22 +154,20 @@ impl DaemonNode {
         self.endpoint.poll_transmit(now, buf)
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) wants to be called. Packets have to be polled
-    /// before.
+    /// Returns the next [`handle_timeout`](Self::handle_timeout) time. Poll packets first.
     pub fn next_timeout(&self) -> Option<Time> {
         let dialed = self.peers.iter().filter(|it| !it.is_served(&self.daemon));
         let dials = dialed.filter_map(|it| it.dialer.next_timeout(&self.endpoint));
         dials.chain(self.endpoint.next_timeout()).chain(self.daemon.next_timeout()).min()
     }
 
-    /// Ends all links at once.
+    /// Closes all links at once.
     pub fn handle_close(&mut self, now: Time) {
         for connection in self.wires.keys() {
             self.endpoint.close(now, *connection, "the daemon ends");
         }
     }
 
-    /// Handles everything that connections and the daemon have to say.
     fn settle(&mut self, cx: &mut Cx<'_>) {
         self.is_dirty = true;
         loop {
@@ -298,8 +284,7 @@ impl DaemonNode {
         }
     }
 
-    /// Moves frames from the daemon to connections that have room. Frames wait in the daemon, where
-    /// control goes first and old clocks give way to new ones.
+    /// Moves frames to connections with room. The daemon sends control first and merges clocks.
     fn pump(&mut self) {
         if !std::mem::take(&mut self.is_dirty) {
             return;

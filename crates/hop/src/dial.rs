@@ -1,47 +1,39 @@
-//! Keeping a connection to one of several nodes.
+//! Maintenance of a connection to one of several nodes.
 
 use faircast_base::{Duration, NodeId, Time};
 
 use crate::endpoint::{ConnectionHandle, Endpoint};
 
-/// Longest silence on a connection before another one is tried beside it, and before nodes heard
-/// there may be elsewhere: answers to keep-alive packets come each second and a round trip. QUIC
-/// alone waits ever longer for a peer that was stopped, and does not find one that has another
-/// address.
+/// Longest silence on a connection before a parallel attempt begins, and before nodes behind it may
+/// move to other ports: 1.5 s. Keep-alive packets are answered once per second and round trip.
+/// QUIC's own timeouts double for a stopped peer, and do not find a peer at a new address.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_millis(1500);
-/// Longest round trip, as estimated, of a connection that is kept when a new one is there.
+/// Maximum estimated round-trip time of an old connection that survives next to a new one: 4 s.
 const RTT_MAX: Duration = Duration::from_secs(4);
-/// Time of an attempt before the next node is tried, and that of the first attempts without a
-/// connection: some of the nodes may be gone.
+/// Length of an attempt: 2 s. First attempts without a connection are shorter.
 const ATTEMPT: Duration = Duration::from_secs(2);
 const ATTEMPT_FIRST: Duration = Duration::from_secs(1);
 
-/// Time for which a node that is not the first of the list serves before those before it are tried.
-/// Each return to one of them doubles the time, [`DOUBLINGS_MAX`] times.
+/// Time at a later node before earlier nodes are tried again. Each return to one doubles the time.
 const BETTER: Duration = Duration::from_secs(30);
 const DOUBLINGS_MAX: u32 = 6;
 
-/// Keeps one connection to the first node of a list that answers.
+/// Dialer that keeps one connection to the first node of a list that answers.
 #[derive(Debug)]
 pub struct Dialer {
     to: Vec<NodeId>,
     next: usize,
-    /// Place of the node of the connection in use.
     used: usize,
-    /// The connection in use.
     connection: Option<ConnectionHandle>,
-    /// The connection that is tried, and since when.
     attempt: Option<(ConnectionHandle, Time)>,
-    /// When the next attempt may begin.
     next_at: Time,
-    /// When nodes before the one in use are tried next.
+    /// Time of the next attempt to reach earlier nodes of the list.
     better_at: Time,
-    /// Returns to a node before the one in use.
     returns: u32,
 }
 
 impl Dialer {
-    /// A dialer of these nodes that begins at `start`. Without nodes the dialer tries nothing.
+    /// Creates a dialer of nodes that begins at `start`. Without nodes no attempts are made.
     pub fn new(to: Vec<NodeId>, start: Time) -> Self {
         fresh! {
             Self {
@@ -60,36 +52,35 @@ impl Dialer {
         }
     }
 
-    /// True if there is a node to try.
+    /// True if the list has nodes.
     pub const fn has_nodes(&self) -> bool {
         !self.to.is_empty()
     }
 
-    /// True if a connection is the one in use, or the one that is tried.
+    /// True if a connection is the one in use, or the current attempt.
     pub fn is_own(&self, connection: ConnectionHandle) -> bool {
         let attempt = self.attempt.map(|(attempt, _)| attempt);
         [self.connection, attempt].contains(&Some(connection))
     }
 
-    /// The connection in use.
+    /// Returns the connection in use.
     pub const fn connection(&self) -> Option<ConnectionHandle> {
         self.connection
     }
 
-    /// True if there is no connection, or another one is tried beside a silent one.
+    /// True without a connection, or during an attempt parallel to a silent connection.
     pub const fn is_searching(&self) -> bool {
         self.connection.is_none() || self.attempt.is_some()
     }
 
-    /// A connection is established. Returns true if it is the one to use from now on; the one
-    /// before is closed. Else the caller closes the new one.
+    /// Handles an established connection. True if the dialer now uses it and has closed the
+    /// previous one; else the caller must close the new connection.
     pub fn on_up(&mut self, now: Time, endpoint: &mut Endpoint, up: ConnectionHandle) -> bool {
         let Some((_, since)) = self.attempt.take_if(|(attempt, _)| *attempt == up) else {
             return false;
         };
-        // The connection in use has come back meanwhile, and still has what is on its way. After a
-        // long pause, which its estimate of the round trip contains, losses would be hidden for
-        // twice as long as that estimate.
+        // The old connection has recovered. After a long pause its round-trip estimate includes the
+        // pause, and losses would be detected only after twice that estimate.
         let is_back = |before| {
             let heard_at = endpoint.heard_at(before);
             heard_at.is_some_and(|at| at > since)
@@ -109,18 +100,15 @@ impl Dialer {
         true
     }
 
-    /// A connection has ended. Returns true if it was the one in use: its node, which may have said
-    /// that it knows the connection no more, is the first to be tried, at once.
+    /// Handles a connection's end; true if it was in use: its node is then tried first, at once.
     pub fn on_down(&mut self, now: Time, endpoint: &mut Endpoint, down: ConnectionHandle) -> bool {
         if self.attempt.take_if(|(attempt, _)| *attempt == down).is_some() {
             self.next += 1;
-            // The last of the list has refused: a pause, and all again.
             let is_last = self.next.is_multiple_of(self.to.len());
             self.next_at = if is_last { now + ATTEMPT } else { now };
         }
         let was_used = self.connection.take_if(|connection| *connection == down).is_some();
         if was_used {
-            // The packets of an attempt that began earlier may wait for seconds to be repeated.
             if let Some((attempt, _)) = self.attempt.take() {
                 endpoint.close(now, attempt, "");
             }
@@ -129,7 +117,7 @@ impl Dialer {
         was_used
     }
 
-    /// The node of the connection in use does not serve this one: the next of the list is tried.
+    /// Handles the refusal of the node in use: the next node of the list is tried.
     pub fn on_refused(&mut self, now: Time, connection: ConnectionHandle) {
         if self.connection.take_if(|it| *it == connection).is_some() {
             self.next += 1;
@@ -137,7 +125,7 @@ impl Dialer {
         }
     }
 
-    /// Takes the passing of time: begins attempts, and gives them up.
+    /// Handles the passing of time: begins and abandons attempts.
     pub fn handle_timeout(&mut self, now: Time, endpoint: &mut Endpoint) {
         let span = self.span();
         if let Some((attempt, _)) = self.attempt.take_if(|(_, since)| *since + span <= now) {
@@ -154,18 +142,15 @@ impl Dialer {
         }
     }
 
-    /// Time until nodes before the one in use are tried.
     fn better(&self) -> Duration {
         BETTER * (1 << self.returns.min(DOUBLINGS_MAX))
     }
 
-    /// Time of an attempt now.
     const fn span(&self) -> Duration {
         let is_first = self.connection.is_none() && self.to.len() > 1 && self.next < self.to.len();
         if is_first { ATTEMPT_FIRST } else { ATTEMPT }
     }
 
-    /// When an attempt begins, unless something is heard before.
     fn wants_at(&self, endpoint: &Endpoint) -> Option<Time> {
         let silent_at = match self.connection.and_then(|connection| endpoint.heard_at(connection)) {
             Some(heard_at) if self.used == 0 => heard_at + SILENCE_MAX,
@@ -176,7 +161,7 @@ impl Dialer {
         self.has_nodes().then(|| silent_at.max(self.next_at))
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) wants to be called.
+    /// Returns the time at which [`handle_timeout`](Self::handle_timeout) is due.
     pub fn next_timeout(&self, endpoint: &Endpoint) -> Option<Time> {
         self.attempt.map(|(_, since)| since + self.span()).or_else(|| self.wants_at(endpoint))
     }

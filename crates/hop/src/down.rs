@@ -1,4 +1,4 @@
-//! Reasons of the end of a connection.
+//! Reasons for the end of a connection.
 
 use std::fmt;
 
@@ -6,20 +6,20 @@ use quinn_proto::ConnectionError;
 
 use crate::transport::IDLE_MAX;
 
-/// Reason of the end of a connection.
+/// Reason for the end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Down {
-    /// The peer closed it, with this reason.
+    /// The peer closed the connection; contains the peer's reason.
     Closed(String),
-    /// The peer has sent nothing for 15 s.
+    /// No packet arrived from the peer for 15 s.
     Silent,
-    /// The peer has started again.
+    /// The peer has restarted.
     Restarted,
-    /// One of the nodes lacks the other's key.
+    /// One of the nodes does not have the other's key.
     Unauthenticated,
-    /// The peer accepts no connection now.
+    /// The peer refuses connections at present.
     Refused,
-    /// The peer broke the protocol.
+    /// The peer violated the protocol.
     Failed(String),
 }
 
@@ -37,7 +37,6 @@ impl fmt::Display for Down {
     }
 }
 
-/// The reason of an end, unless this node has closed the connection itself.
 pub(crate) fn down(error: ConnectionError) -> Option<Down> {
     Some(match error {
         ConnectionError::LocallyClosed => return None,
@@ -61,7 +60,6 @@ pub(crate) fn down(error: ConnectionError) -> Option<Down> {
 /// CONNECTION_REFUSED (RFC 9000 s20.1).
 const CONNECTION_REFUSED: u64 = 2;
 
-/// True for CRYPTO_ERROR (RFC 9000 s20.1).
 const fn is_crypto(code: u64) -> bool {
     code >> 8 == 1
 }

@@ -1,4 +1,4 @@
-//! The QUIC endpoint of a node: connections to other nodes, and ordered frames over their streams.
+//! QUIC endpoint of a node: connections to other nodes, and ordered frames over their streams.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -21,19 +21,15 @@ use crate::frames::Incomplete;
 use crate::keys::RelayKey;
 use crate::transport::{CongestionControl, transport};
 
-/// Least bytes that a connection accepts beyond what is acknowledged.
+/// Minimum send window of a connection in bytes, beyond acknowledged data.
 const SEND_BYTES_MIN: u64 = 64 << 10;
-/// Unfinished handshakes from which on addresses are validated before any state is kept (RFC 9000
-/// s8.1.2).
+/// Unfinished handshakes above which addresses are validated first (RFC 9000 s8.1.2).
 const HANDSHAKES_FREE: usize = 16;
-/// Most unfinished handshakes.
 const HANDSHAKES_MAX: usize = 1024;
-/// Least time over which the rate of a connection is measured.
 const RATE_SPAN: Duration = Duration::from_secs(1);
-/// Application error code of an orderly close.
 const CLOSED: u32 = 0;
 
-/// A connection of a node. Identifiers are not used again.
+/// Identifier of a connection, never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConnectionHandle(u64);
 
@@ -48,62 +44,56 @@ impl ConnectionHandle {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub enum EndpointEvent {
-    /// A connection is established, which this node or the peer has opened: both have the key.
+    /// Established connection, opened by this node or the peer. Both have the key.
     Up { connection: ConnectionHandle, peer: NodeId, is_own: bool },
-    /// A connection has ended.
+    /// Ended connection.
     Down { connection: ConnectionHandle, reason: Down },
-    /// A frame has come.
+    /// Received frame.
     Frame { connection: ConnectionHandle, stream: StreamId, bytes: Bytes },
-    /// The peer has ended a stream, whose frames have all come.
+    /// End of a stream by the peer, after its last frame.
     StreamEnd { connection: ConnectionHandle, stream: StreamId },
-    /// A stream has room again that had none.
+    /// Free capacity on a stream that had none.
     Room { connection: ConnectionHandle, stream: StreamId },
-    /// The peer has acknowledged all of a finished stream.
+    /// Acknowledgement of all data of a finished stream.
     Finished { connection: ConnectionHandle, stream: StreamId },
 }
 
 /// State of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionStats {
-    /// Smoothed round trip.
+    /// Smoothed round-trip time.
     pub rtt: Duration,
     /// Congestion window in bytes.
     pub window_bytes: u64,
-    /// Bytes that were sent, without IP and UDP headers.
+    /// Number of bytes sent, without IP and UDP headers.
     pub sent_bytes: u64,
-    /// Rate of these bytes over the last second or two, in bits per second.
+    /// Send rate over the last one to two seconds, in bits per second, without IP and UDP headers.
     pub sent_bits_per_s: u64,
-    /// Bytes of packets that wait at a relay for the connection to take them, or for multicast.
+    /// Length of the queue at a relay for the connection or for multicast, in bytes.
     pub queued_bytes: u64,
-    /// Packets that were sent.
+    /// Number of packets sent.
     pub sent_packets: u64,
-    /// Packets that were declared lost.
+    /// Number of packets declared lost.
     pub lost_packets: u64,
-    /// Greatest length of a packet without IP and UDP headers, in bytes.
+    /// Path MTU without IP and UDP headers, in bytes.
     pub mtu_bytes: u16,
 }
 
-/// One connection.
 struct Link {
     handle: QuinnHandle,
     connection: Connection,
     is_own: bool,
-    /// True until the handshake has ended or failed.
     is_new: bool,
     is_up: bool,
     heard_at: Time,
-    /// Whether it stands in the queue of connections that may have something to send.
     is_ready: bool,
-    /// The timer in the table of timers.
     timer: Option<Time>,
-    /// Beginning of the second in which bytes are counted, these bytes, and the last rate.
+    /// Start of the current rate interval, bytes sent since, and last measured rate.
     counted: (Time, u64, u64),
-    /// Rest of the last frame of streams without room.
     blocked: BTreeMap<StreamId, Vec<Bytes>>,
     incoming: BTreeMap<StreamId, Incomplete>,
 }
 
-/// The address by which `quinn-proto` knows a node.
 fn address(node: NodeId) -> SocketAddr {
     let [high, low] = [(node.0 >> 16) as u16, node.0 as u16];
     SocketAddr::new(IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, high, low)), 1)
@@ -116,14 +106,12 @@ fn node(address: SocketAddr) -> NodeId {
     }
 }
 
-/// The endpoint of a node. Nodes are named by the addresses from which packets come: an address of
-/// its own for each socket address, which the driver maps.
+/// Endpoint of a node. The driver maps each packet's socket address to its own node number.
 pub struct Endpoint {
     quic: quinn_proto::Endpoint,
     client: ClientConfig,
     control: CongestionControl,
     identifiers: Identifiers,
-    /// Secret of this run of the program.
     secret: [u8; 32],
     clock: TokenClock,
     links: BTreeMap<ConnectionHandle, Link>,
@@ -131,11 +119,9 @@ pub struct Endpoint {
     last_link: u64,
     handshakes: usize,
     timers: BTreeSet<(Time, ConnectionHandle)>,
-    /// Connections that may have something to send, each once.
     ready: VecDeque<ConnectionHandle>,
     readable: BTreeSet<(ConnectionHandle, StreamId)>,
     events: VecDeque<EndpointEvent>,
-    /// Packets that belong to no connection.
     responses: VecDeque<(NodeId, Vec<u8>)>,
 }
 
@@ -146,8 +132,7 @@ impl fmt::Debug for Endpoint {
 }
 
 impl Endpoint {
-    /// The endpoint of a node with this name, which a restart does not change. It accepts
-    /// connections if `accepts`. `seed` is unpredictable on real networks.
+    /// Creates an endpoint. `name` survives restarts; real networks need an unpredictable `seed`.
     pub fn new(
         key: &RelayKey,
         name: &[u8],
@@ -191,13 +176,11 @@ impl Endpoint {
         }
     }
 
-    /// Secret random number of this run of the program.
     pub(crate) fn run(&self) -> u64 {
         u64::from_be_bytes(*self.secret.first_chunk().expect("the secret has 32 bytes"))
     }
 
-    /// Key of multicast of this run of the program, which does not follow from the number of the
-    /// run.
+    /// Returns the multicast key of this run, which does not reveal the run's number.
     pub(crate) fn multicast_key(&self) -> [u8; 32] {
         blake3::derive_key("faircast 2026 hop multicast", &self.secret)
     }
@@ -208,9 +191,7 @@ impl Endpoint {
         let first = self.identifiers.generate_cid();
         let mut client = self.client.clone();
         client.initial_dst_cid_provider(Arc::new(move || first));
-        // The round trip to a node that has fallen silent is known: the first packet is repeated
-        // earlier.
-        //
+        // The round-trip time of a silent known peer repeats the first packet earlier.
         // src: RFC 9002 s6.2.2
         let to_it = |link: &&Link| link.is_up && node(link.connection.remote_address()) == to;
         let known = self.links.values().filter(to_it).map(|link| link.connection.rtt()).min();
@@ -251,8 +232,7 @@ impl Endpoint {
         id
     }
 
-    /// Takes a packet that came from `from`, marked by a router if `marked`. Returns false if the
-    /// packet belongs to no connection and begins none.
+    /// Handles a packet; `marked`: a router marked congestion. False if of no connection.
     pub fn handle_datagram(&mut self, now: Time, from: NodeId, marked: bool, bytes: &[u8]) -> bool {
         self.clock.set(now);
         let ecn = marked.then_some(EcnCodepoint::Ce);
@@ -303,7 +283,7 @@ impl Endpoint {
         let Some(id) = self.by_handle.get(&handle.0).copied() else { return };
         if let Some(link) = self.links.get_mut(&id) {
             link.connection.handle_event(event);
-            // A peer that has moved without having opened the connection is discarded by it.
+            // `quinn-proto` discards packets from the new address of a peer that was connected to.
             if link.connection.remote_address() == remote {
                 link.heard_at = now;
             }
@@ -311,7 +291,7 @@ impl Endpoint {
         }
     }
 
-    /// Takes the passing of time.
+    /// Handles the passing of time.
     pub fn handle_timeout(&mut self, now: Time) {
         self.clock.set(now);
         while let Some(&(at, id)) = self.timers.first() {
@@ -327,8 +307,6 @@ impl Endpoint {
         }
     }
 
-    /// Handles events of a connection after anything has happened to it, and has it asked for
-    /// packets.
     fn touch(&mut self, id: ConnectionHandle) {
         let Self { quic, links, events, readable, ready, by_handle, handshakes, .. } = self;
         let Some(link) = links.get_mut(&id) else { return };
@@ -391,8 +369,7 @@ impl Endpoint {
             links.remove(&id);
             return;
         }
-        // Twice the congestion window: a round trip's worth waits here, and the rest where it can
-        // be shared.
+        // One round trip of data waits here. The rest waits where connections can share it.
         let window = link.connection.congestion_state().window();
         link.connection.set_send_window(SEND_BYTES_MIN.max(2 * window));
         if !std::mem::replace(&mut link.is_ready, true) {
@@ -428,8 +405,7 @@ impl Endpoint {
         None
     }
 
-    /// Returns the next event. Frames are read one by one: those that are not asked for wait, and
-    /// their sender with them.
+    /// Returns the next event. Unread frames stop their sender by flow control.
     pub fn poll_event(&mut self) -> Option<EndpointEvent> {
         if let Some(event) = self.events.pop_front() {
             return Some(event);
@@ -443,7 +419,6 @@ impl Endpoint {
         None
     }
 
-    /// Reads the next frame of a stream.
     fn read(&mut self, id: ConnectionHandle, stream: StreamId) -> Option<EndpointEvent> {
         let link = self.links.get_mut(&id)?;
         let incomplete = link.incoming.get_mut(&stream)?;
@@ -469,38 +444,34 @@ impl Endpoint {
         }
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) wants to be called; `None` for not at all.
-    /// Packets have to be polled before.
+    /// Returns the next [`handle_timeout`](Self::handle_timeout) time, if any. Poll packets first.
     pub fn next_timeout(&self) -> Option<Time> {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// Opens a stream of frames to the peer; `None` if the connection is not up, or has too many.
+    /// Opens a stream of frames, if the connection is up and does not have too many streams.
     pub fn open(&mut self, link: ConnectionHandle) -> Option<StreamId> {
         self.links.get_mut(&link)?.connection.streams().open(Dir::Uni)
     }
 
-    /// Has a stream's frames sent before those of streams of lower priority. The priority is 0
-    /// unless it is set.
+    /// Sets the priority of a stream over streams with lower priority. Default 0.
     pub fn set_priority(&mut self, link: ConnectionHandle, stream: StreamId, priority: i32) {
         if let Some(link) = self.links.get_mut(&link) {
-            // A stream that has ended has none.
             _ = link.connection.send_stream(stream).set_priority(priority);
         }
     }
 
-    /// True if a stream takes a frame now.
+    /// True if a stream accepts a frame now.
     pub fn has_room(&self, link: ConnectionHandle, stream: StreamId) -> bool {
         self.links.get(&link).is_some_and(|it| it.is_up && !it.blocked.contains_key(&stream))
     }
 
-    /// True if all streams of a connection take a frame now.
+    /// True if all streams of a connection accept a frame now.
     pub fn has_room_for_all(&self, link: ConnectionHandle) -> bool {
         self.links.get(&link).is_some_and(|it| it.is_up && it.blocked.is_empty())
     }
 
-    /// Sends a frame of `head` and `body`. Returns false, and sends nothing, if the stream has no
-    /// room, has ended or the frame is longer than 65 535 bytes.
+    /// Sends a frame of at most 65 535 bytes. False, unsent, if the stream is full or has ended.
     pub fn send(
         &mut self,
         id: ConnectionHandle,
@@ -520,19 +491,18 @@ impl Endpoint {
         true
     }
 
-    /// Ends a stream after the frames that were sent. A frame that had no room is given up.
+    /// Ends a stream after the frames already sent. A blocked frame is dropped.
     pub fn finish(&mut self, id: ConnectionHandle, stream: StreamId) {
         if let Some(link) = self.links.get_mut(&id) {
             if link.blocked.remove(&stream).is_some() {
                 self.events.push_back(EndpointEvent::Room { connection: id, stream });
             }
-            // A stream that the peer has stopped has ended.
             _ = link.connection.send_stream(stream).finish();
             self.touch(id);
         }
     }
 
-    /// Closes a connection, for this reason. No event follows.
+    /// Closes a connection with a reason. No event follows.
     pub fn close(&mut self, now: Time, id: ConnectionHandle, reason: &str) {
         if let Some(link) = self.links.get_mut(&id) {
             let reason = Bytes::copy_from_slice(reason.as_bytes());
@@ -541,22 +511,22 @@ impl Endpoint {
         }
     }
 
-    /// Number of connections, unfinished handshakes and closing connections among them.
+    /// Returns the number of connections, including unfinished handshakes and closing connections.
     pub fn links(&self) -> usize {
         self.links.len()
     }
 
-    /// Address of a peer now: it may move.
+    /// Returns the present address of a peer, which may change.
     pub fn peer(&self, link: ConnectionHandle) -> Option<NodeId> {
         self.links.get(&link).map(|link| node(link.connection.remote_address()))
     }
 
-    /// Moment of the last packet of a connection, or of its beginning.
+    /// Returns the time of a connection's last received packet, or of its start.
     pub fn heard_at(&self, link: ConnectionHandle) -> Option<Time> {
         self.links.get(&link).map(|link| link.heard_at)
     }
 
-    /// State of a connection.
+    /// Returns the state of a connection.
     pub fn stats(&self, link: ConnectionHandle) -> Option<ConnectionStats> {
         let link = self.links.get(&link)?;
         let stats = link.connection.stats();
@@ -574,7 +544,6 @@ impl Endpoint {
 }
 
 impl Link {
-    /// Counts a packet that leaves. Connections without traffic send one each second.
     fn count(&mut self, now: Time, bytes: usize) {
         let (since, counted, _) = self.counted;
         let passed = now.since(since);
@@ -585,15 +554,13 @@ impl Link {
         self.counted.1 += bytes as u64;
     }
 
-    /// Writes the rest of a frame. Returns true if the stream has room afterwards.
     fn write_blocked(&mut self, stream: StreamId) -> bool {
         let Some(rest) = self.blocked.get_mut(&stream) else { return true };
-        // Until a write is refused: only then the connection says when there is room.
+        // Only after a refused write does the connection report free capacity.
         let is_all = loop {
             match self.connection.send_stream(stream).write_chunks(rest) {
                 Ok(written) => _ = rest.drain(..written.chunks),
                 Err(quinn_proto::WriteError::Blocked) => break false,
-                // What the peer does not want, nobody sends.
                 Err(_) => break true,
             }
             if rest.iter().all(Bytes::is_empty) {

@@ -1,5 +1,4 @@
-//! One QUIC connection as a flow of a scenario: the transport between relays, to be measured beside
-//! others.
+//! One QUIC connection as a flow of a scenario, for comparison with other transports.
 
 use std::collections::VecDeque;
 
@@ -18,7 +17,7 @@ use crate::endpoint::{ConnectionHandle, Endpoint, EndpointEvent, StreamId};
 use crate::keys::RelayKey;
 use crate::transport::CongestionControl;
 
-/// The transport `quic` of scenarios.
+/// Transport `quic` of scenarios.
 pub static QUIC: TransportEntry = TransportEntry {
     name: "quic",
     about: "one QUIC connection, as between two relays",
@@ -33,7 +32,7 @@ pub static QUIC: TransportEntry = TransportEntry {
     end: Some(end),
 };
 
-/// The stack of one QUIC connection.
+/// Stack of one QUIC connection.
 pub const STACK: Stack = Stack { transport: &QUIC, scheme: None, hop: None };
 
 const OPTIONS: &[OptionSpec] = &[OptionSpec {
@@ -43,12 +42,11 @@ const OPTIONS: &[OptionSpec] = &[OptionSpec {
     doc: "Congestion control",
 }];
 
-/// Guarantees to the network: without acknowledgements, probes whose interval doubles, and an
-/// attempt of a new connection every 2 s.
+/// Guarantees. Without acknowledgements: probes at doubling intervals, a new connection every 2 s.
 const GUARANTEES: Guarantees = Guarantees {
     floor: |_| Some(FLOOR),
     recovery: Guarantees::RECOVERY,
-    // One acknowledgement for each packet at most, and packets of handshakes.
+    // At most one acknowledgement per packet, plus handshake packets.
     reports_max: |_, load| load.data_packets + load.receivers * 16,
 };
 
@@ -56,16 +54,14 @@ const GUARANTEES: Guarantees = Guarantees {
 const FLOOR: Floor =
     Floor { after: Duration::from_secs(8), every: Duration::from_secs(2), burst: 2 };
 
-/// Bytes that a packet adds to stream data: header with connection identifier and packet number,
-/// stream frame, tag.
+/// Overhead per packet in bytes: header with identifier and packet number, stream frame, tag.
 const OVERHEAD_BYTES: usize = 40;
-/// Greatest length of a packet without stream data.
+/// Maximum length in bytes of a packet without stream data.
 const CONTROL_BYTES_MAX: usize = 128;
-/// Bit that marks long headers, which packets of a handshake have (RFC 9000 s17.2).
+/// Bit of long headers, which handshake packets have (RFC 9000 s17.2).
 const LONG_HEADER: u8 = 0x80;
 
-/// Facts of a packet. Its frames are encrypted: a long packet with a short header carries stream
-/// data.
+/// Encrypted frames: a long packet with a short header counts as stream data.
 fn facts(packet: &[u8]) -> PacketFacts {
     let is_short_header = packet.first().is_some_and(|first| first & LONG_HEADER == 0);
     match is_short_header && packet.len() > CONTROL_BYTES_MAX {
@@ -74,12 +70,8 @@ fn facts(packet: &[u8]) -> PacketFacts {
     }
 }
 
-/// Makes an end.
-///
-/// # Panics
-/// The role is both.
 fn end(_stack: Stack, role: Role, setup: EndSetup<'_>) -> FlowMachine {
-    // Measurements repeat: identifiers of connections follow from the flow and the node.
+    // Repeatable measurements: connection identifiers derive from flow and node.
     let seed = u64::from(setup.flow.0) << 32 | u64::from(setup.node.0);
     let key = RelayKey::none().without_secrecy();
     let endpoint = |accepts| {
@@ -116,20 +108,16 @@ fn control(options: &Options) -> CongestionControl {
     }
 }
 
-/// Connects to the receiver and sends as fast as the connection takes it. After a lost connection
-/// it goes on from where the receiver is.
 struct Sender {
     endpoint: Endpoint,
     dialer: Dialer,
     payload: u32,
     content: Box<dyn Content>,
     object_len: u64,
-    /// Stream of the connection in use, once the receiver has said where it is.
+    /// Stream of the connection in use, once the receiver has sent its position.
     stream: Option<(ConnectionHandle, StreamId)>,
-    /// Bytes that the connection has taken.
     offset: u64,
     is_finished: bool,
-    /// Packets with data that were sent, and those among them that repeat lost ones.
     packets: u64,
     repairs: u64,
     is_over: bool,
@@ -173,7 +161,6 @@ impl Sender {
         self.fill();
     }
 
-    /// The receiver has said how many bytes it has.
     fn begin(&mut self, cx: &mut Cx<'_>, link: ConnectionHandle, frame: &[u8]) {
         let offset = frame.try_into().map(u64::from_be_bytes).ok();
         let Some(offset) = offset.filter(|offset| *offset <= self.offset.max(self.object_len))
@@ -186,7 +173,6 @@ impl Sender {
         }
     }
 
-    /// Gives the connection what it has room for.
     fn fill(&mut self) {
         let Some((link, stream)) = self.stream.filter(|_| !self.is_finished) else { return };
         while self.offset < self.object_len && self.endpoint.has_room(link, stream) {
@@ -229,7 +215,7 @@ impl Machine for Sender {
         let to = self.endpoint.poll_transmit(cx.now, buf)?;
         let bytes = facts(buf).payload_len;
         if bytes > 0 {
-            // Retransmissions leave before new data: one for each packet that was declared lost.
+            // Retransmissions leave before new data: one for each packet declared lost.
             let stats = self.dialer.connection().and_then(|link| self.endpoint.stats(link));
             let repair = stats.is_some_and(|stats| stats.lost_packets > self.repairs);
             cx.emit(Event::DataSent { seq: self.packets, bytes, repair });
@@ -249,11 +235,9 @@ impl Machine for Sender {
     }
 }
 
-/// Accepts connections of the source, and delivers what comes, in order.
 struct Receiver {
     endpoint: Endpoint,
     source: NodeId,
-    /// The latest connection.
     link: Option<ConnectionHandle>,
     packets: u64,
     bytes: u64,
@@ -333,7 +317,7 @@ impl Machine for Receiver {
     }
 }
 
-/// Gives a packet to the endpoint. Zeros are written out: all of a packet is authenticated.
+/// Passes a packet to the endpoint. Zeros are materialized: the whole packet is authenticated.
 fn take(endpoint: &mut Endpoint, cx: &mut Cx<'_>, datagram: &Datagram<'_>) {
     let Datagram { from, congestion_experienced, bytes, zeros, .. } = *datagram;
     let is_used = if zeros == 0 {

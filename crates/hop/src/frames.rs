@@ -1,21 +1,17 @@
-//! Frames in the bytes of a stream: a length of two bytes, and the content.
+//! Frames in a byte stream: a two-byte length, and the content.
 
 use bytes::Bytes;
 
-/// Bytes of a stream that are not yet a frame.
 #[derive(Default)]
 pub(crate) struct Incomplete {
-    /// Bytes that were read and not yet parsed.
     pub(crate) chunk: Bytes,
-    /// The beginning of a frame, with its length, that crosses chunks.
+    /// First part of a frame, with its length, that spans several chunks.
     begun: Vec<u8>,
 }
 
-/// Bytes of a frame's length.
 const LENGTH_BYTES: usize = 2;
 
 impl Incomplete {
-    /// Returns the next frame; `None` until more bytes come.
     pub(crate) fn next(&mut self) -> Option<Bytes> {
         if self.begun.is_empty()
             && let Some(length) = self.chunk.first_chunk::<LENGTH_BYTES>()

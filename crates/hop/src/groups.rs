@@ -1,4 +1,4 @@
-//! Groups of a relay: the receivers that each neighbour has.
+//! Groups of a relay, with the number of receivers behind each neighbour.
 
 use std::collections::BTreeMap;
 
@@ -7,29 +7,25 @@ use faircast_proto::relay::PortId;
 
 use crate::status::SlowLink;
 
-/// Membership of a neighbour.
 #[derive(Debug, Default)]
 pub(crate) struct Member {
     pub(crate) receivers: u32,
-    /// Port of the multicast link by which packets of the group leave for the neighbour.
     pub(crate) link: Option<PortId>,
     /// Link below the member that sets the pace of a session.
     pub(crate) slow: Option<SlowLink>,
 }
 
-/// A group that has members.
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) flow: FlowId,
     pub(crate) members: BTreeMap<PortId, Member>,
-    /// Sum over all members, which no number of neighbours overflows.
+    /// Sum over all members; 64 bits cannot overflow.
     receivers: u64,
-    /// Neighbours with receivers.
     active: usize,
 }
 
 impl Group {
-    /// Receivers that a member reaches by this relay, with `above` at the relay above.
+    /// Returns a member's receivers through this relay, `above` of them at the parent.
     pub(crate) fn elsewhere(&self, port: PortId, above: u32) -> u32 {
         let own = self.members.get(&port).map_or(0, |member| member.receivers);
         saturated(self.receivers - u64::from(own) + u64::from(above))
@@ -40,7 +36,6 @@ fn saturated(receivers: u64) -> u32 {
     u32::try_from(receivers).unwrap_or(u32::MAX)
 }
 
-/// Groups by their numbers, and the number of each flow.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     by_id: BTreeMap<u64, Group>,
@@ -48,12 +43,10 @@ pub(crate) struct Groups {
     last_flow: u32,
 }
 
-/// Change of a group.
 pub(crate) struct Change {
     pub(crate) flow: FlowId,
-    /// Receivers of the group; `None` if the group has no members.
     pub(crate) receivers: Option<u32>,
-    /// True if a member may have receivers elsewhere now and had none before, or the reverse.
+    /// True if receivers elsewhere may have appeared or vanished for some member.
     pub(crate) concerns_all: bool,
 }
 
@@ -74,8 +67,7 @@ impl Groups {
         self.by_flow.get(&flow).copied()
     }
 
-    /// Sets the receivers that a neighbour has of a group; `None` ends the membership. `above` is
-    /// the number of receivers at the relay above.
+    /// Sets the receivers behind a neighbour, `None` after the last; `above`: those at the parent.
     pub(crate) fn set(
         &mut self,
         group: u64,

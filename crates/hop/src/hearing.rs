@@ -1,4 +1,4 @@
-//! Multicast at a host: frames of a link are put in order and acknowledged.
+//! Multicast at a host: ordering and acknowledgement of a link's frames.
 
 use std::collections::BTreeMap;
 
@@ -10,22 +10,18 @@ use crate::link::FRAMES_MAX;
 use crate::message::{Message, RUNS_MAX};
 use crate::seal::{BEACON, Seal, peek};
 
-/// Most bytes of a packet with its head.
 const PACKET_BYTES_MAX: usize = u16::MAX as usize;
-/// Shortest interval between two reports of one host that it receives beacons.
+/// Minimum interval between a host's reports of received beacons: 250 ms.
 const HEARS: Duration = Duration::from_millis(250);
-/// Time for a frame that is out of order, before the gap is reported.
+/// Time after which a gap in the frames is reported: 2 ms.
 const REORDER: Duration = Duration::from_millis(2);
 
-/// Multicast that the relay of a connection offers.
 #[derive(Debug)]
 pub(crate) struct Hearing {
     pub(crate) connection: ConnectionHandle,
     pub(crate) at: Vec<u8>,
     seal: Seal,
-    /// The link that the host is on.
     pub(crate) link: Option<Arrivals>,
-    /// The network to report.
     hears: Option<u16>,
     hears_at: Time,
 }
@@ -40,7 +36,6 @@ impl Hearing {
         self.link.as_mut().filter(|arrivals| arrivals.link == link)
     }
 
-    /// Takes a datagram. Returns false if the datagram is not authentic, or of another link.
     pub(crate) fn on_datagram(&mut self, now: Time, bytes: &[u8]) -> bool {
         let Some((link, seq)) = peek(bytes) else { return false };
         if link != BEACON && self.arrivals(link).is_none() {
@@ -59,7 +54,6 @@ impl Hearing {
         true
     }
 
-    /// Takes a message of the relay to a host that is a member of `own`.
     pub(crate) fn on_message(&mut self, now: Time, own: u64, message: &Message) {
         match *message {
             Message::LinkJoin { group, link, next, pace } if group == own => {
@@ -75,19 +69,16 @@ impl Hearing {
         }
     }
 
-    /// Takes a frame that the relay has sent again by unicast.
     pub(crate) fn on_repair(&mut self, now: Time, link: u32, seq: u64, frame: Bytes) {
         if let Some(arrivals) = self.arrivals(link) {
             arrivals.on_frame(now, seq, frame, false);
         }
     }
 
-    /// Returns the next packet in order.
     pub(crate) fn take(&mut self, now: Time) -> Option<Bytes> {
         self.link.as_mut()?.take_packet(now)
     }
 
-    /// Returns the next message to the relay that is due.
     pub(crate) fn poll(&mut self, now: Time) -> Option<Message> {
         let hears = self.hears.take().map(|network| Message::Hears { network });
         hears.or_else(|| self.link.as_mut()?.poll(now))
@@ -98,17 +89,14 @@ impl Hearing {
     }
 }
 
-/// Frames of a link on their way to the host.
 #[derive(Debug)]
 pub(crate) struct Arrivals {
     link: u32,
     pace: u16,
-    /// Number of the first frame that was not delivered.
     next: u64,
-    /// Number after the last frame that is known to exist.
+    /// Number after the last frame known to exist.
     end: u64,
     held: BTreeMap<u64, Bytes>,
-    /// Beginning of a packet whose last frame has not come.
     begun: Vec<u8>,
     heard: u32,
     unacknowledged: u16,
@@ -128,7 +116,7 @@ impl Arrivals {
         }
     }
 
-    /// Delay that grows with the number of hosts, so that their messages do not come at once.
+    /// Returns a delay that grows with the number of hosts, to spread their messages over time.
     fn spread(&self, least: Duration, share: u64) -> Duration {
         least.max(Duration::from_millis(u64::from(self.pace)) / share)
     }
@@ -137,7 +125,6 @@ impl Arrivals {
         self.ack_at = Some(self.ack_at.map_or(at, |before| before.min(at)));
     }
 
-    /// Frames from far ahead change nothing: a relay sends none.
     fn on_frame(&mut self, now: Time, seq: u64, frame: Bytes, is_multicast: bool) {
         let is_ahead = seq.checked_sub(self.next).is_some_and(|ahead| ahead < FRAMES_MAX as u64);
         if !is_ahead || self.held.contains_key(&seq) {
@@ -160,7 +147,6 @@ impl Arrivals {
         self.ack_by(now + self.spread(Duration::ZERO, 16));
     }
 
-    /// Returns the next packet in order. A packet that does not end is cut.
     fn take_packet(&mut self, now: Time) -> Option<Bytes> {
         loop {
             let mut frame = self.take(now)?;
@@ -176,7 +162,6 @@ impl Arrivals {
         }
     }
 
-    /// Returns the next frame in order.
     fn take(&mut self, now: Time) -> Option<Bytes> {
         let frame = self.held.remove(&self.next)?;
         self.next += 1;
@@ -214,7 +199,6 @@ mod tests {
         Time::ZERO + Duration::from_millis(ms)
     }
 
-    /// Next frame, frames heard and runs of the acknowledgement that is due.
     fn ack(arrivals: &mut Arrivals, ms: u64) -> Option<(u64, u32, Vec<[u16; 2]>)> {
         match arrivals.poll(at(ms))? {
             Message::LinkAck { link: 3, next, heard, runs } => Some((next, heard, runs)),
@@ -239,7 +223,6 @@ mod tests {
         comes(&mut arrivals, 3, &[13, 12, 14, 15]);
         assert_eq!(takes(&mut arrivals, 3), 4);
         assert_eq!(ack(&mut arrivals, 3), Some((16, 4, vec![])), "the pace is 4");
-        // A gap, and a frame that comes twice.
         comes(&mut arrivals, 4, &[18, 19, 22, 19]);
         assert_eq!((takes(&mut arrivals, 4), ack(&mut arrivals, 5)), (0, None));
         assert_eq!(ack(&mut arrivals, 6), Some((16, 3, vec![[2, 2], [2, 1]])));
@@ -269,7 +252,6 @@ mod tests {
         let mut arrivals = Arrivals::new(3, 10, 2);
         comes(&mut arrivals, 0, &[u64::MAX, 10 + FRAMES_MAX as u64, 9]);
         assert_eq!((takes(&mut arrivals, 99), ack(&mut arrivals, 99)), (0, None));
-        // As many runs as a message has room for.
         let every_second: Vec<u64> = (11..10 + FRAMES_MAX as u64).step_by(2).collect();
         comes(&mut arrivals, 99, &every_second);
         assert_eq!(ack(&mut arrivals, 199), Some((10, 512, vec![[1, 1]; RUNS_MAX])));

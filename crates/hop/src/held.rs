@@ -1,12 +1,10 @@
-//! Packets that a relay holds while they wait for their turn, each once however many branches wait
-//! for it.
+//! Packets that a relay buffers, each stored once for all branches that wait for it.
 
 use bytes::Bytes;
 use faircast_proto::relay::PacketKey;
 
 use crate::message::ParcelHead;
 
-/// A packet of a session.
 #[derive(Clone, Debug)]
 pub(crate) struct Parcel {
     pub(crate) group: u64,
@@ -14,7 +12,7 @@ pub(crate) struct Parcel {
     pub(crate) body: Bytes,
 }
 
-/// All of them, each in a place that its key names, with how often that place was taken before.
+/// Buffered packets by slot. A key is the slot and its number of former uses.
 #[derive(Debug, Default)]
 pub(crate) struct Packets {
     places: Vec<(u32, Option<Parcel>)>,
@@ -22,14 +20,12 @@ pub(crate) struct Packets {
 }
 
 impl Packets {
-    /// The key of the next one.
     pub(crate) fn next_key(&self) -> PacketKey {
         let place = self.free.last().copied().unwrap_or(self.places.len() as u32);
         let times = self.places.get(place as usize).map_or(0, |(times, _)| *times);
         PacketKey(u64::from(times) << 32 | u64::from(place))
     }
 
-    /// Keeps one under that key.
     pub(crate) fn hold(&mut self, parcel: Parcel) {
         match self.free.pop() {
             Some(place) => self.places[place as usize].1 = Some(parcel),

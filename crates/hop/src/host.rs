@@ -1,4 +1,4 @@
-//! A host behind relays: packets of its sessions go to the relay above, and come from there.
+//! Host behind relays: session packets to and from the parent relay.
 
 use std::collections::VecDeque;
 
@@ -14,38 +14,35 @@ use crate::peers::{PeerEvent, Peers};
 use crate::status::SlowLink;
 use crate::uplink::{Uplink, UplinkState};
 
-/// A packet of a session.
+/// Packet of a session.
 #[derive(Clone, Debug)]
 pub struct SessionPacket {
-    /// The node that has sent it.
+    /// Node that sent the packet.
     pub origin: NodeId,
-    /// Its destination.
+    /// Destination of the packet.
     pub to: Destination,
-    /// Its bytes.
+    /// Content of the packet.
     pub bytes: Bytes,
 }
 
-/// The way of a host to its group through relays.
+/// Path of a host to its group through relays.
 #[derive(Debug)]
 pub struct Host {
     peers: Peers,
     uplink: Uplink,
     group: u64,
     receivers: u32,
-    /// Multicast that a relay has offered.
     hearing: Option<Hearing>,
     packets: VecDeque<SessionPacket>,
     is_path_new: bool,
 }
 
-/// Multicast of the relay in use.
 fn current<'a>(hearing: &'a mut Option<Hearing>, uplink: &Uplink) -> Option<&'a mut Hearing> {
     hearing.as_mut().filter(|hearing| uplink.connection() == Some(hearing.connection))
 }
 
 impl Host {
-    /// The host `node` with this name, below the first of `relays` that answers: a
-    /// member of `group` with this number of receivers, 0 if the host only sends.
+    /// Creates the host `node` below the first of `relays` that answers; a sender has 0 receivers.
     pub fn new(
         now: Time,
         endpoint: Endpoint,
@@ -62,19 +59,17 @@ impl Host {
         Self { peers, uplink, group, receivers, hearing, packets, is_path_new }
     }
 
-    /// Replaces the relays to try. An empty list means that there is none to try now; the
-    /// connection in use stays.
+    /// Replaces the candidate relays, maybe by none. The connection in use stays.
     pub fn set_relays(&mut self, relays: Vec<NodeId>) {
         self.uplink.set_relays(relays);
     }
 
-    /// Multicast address of the relay, as the relay was given it; `None` without a relay, without
-    /// multicast there, or at a host without receivers. The driver joins this address.
+    /// Returns the multicast address that the driver must join, if any; only a receiver has one.
     pub fn multicast_at(&self) -> Option<&[u8]> {
         self.hearing().map(|hearing| &hearing.at[..])
     }
 
-    /// True if packets come by multicast.
+    /// True if packets arrive by multicast.
     pub fn hears_multicast(&self) -> bool {
         self.hearing().is_some_and(|hearing| hearing.link.is_some())
     }
@@ -84,8 +79,7 @@ impl Host {
         self.hearing.as_ref().filter(|hearing| connection == Some(hearing.connection))
     }
 
-    /// Takes a datagram that came by multicast. Returns false if the datagram is not authentic or
-    /// not for this host.
+    /// Handles a multicast datagram. False if it is not authentic or not for this host.
     pub fn handle_multicast(&mut self, now: Time, bytes: &[u8]) -> bool {
         let Self { hearing, uplink, .. } = self;
         let is_used = current(hearing, uplink).is_some_and(|it| it.on_datagram(now, bytes));
@@ -93,33 +87,32 @@ impl Host {
         is_used
     }
 
-    /// State of the way, and true if the relay does not take the group.
+    /// Returns the state of the path, and true if the relay refuses the group.
     pub fn state(&self) -> (&UplinkState, bool) {
         (self.uplink.state(), self.uplink.is_refused(self.group))
     }
 
-    /// Link at relays that sets the pace of this host's session; `None` without any.
+    /// Returns the link at relays that sets the pace of this host's session, if any.
     pub fn slow_link(&self) -> Option<&SlowLink> {
         self.uplink.slow(self.group)
     }
 
-    /// True if a relay is looked for: there is none, or the one above is silent.
+    /// True during the search for a relay: none is attached, or the attached one is silent.
     pub const fn is_searching(&self) -> bool {
         self.uplink.is_searching()
     }
 
-    /// Address of the relay above.
+    /// Returns the address of the parent relay.
     pub fn relay(&self) -> Option<NodeId> {
         self.peers.endpoint.peer(self.uplink.connection()?)
     }
 
-    /// State of the connection to the relay.
+    /// Returns the state of the connection to the relay.
     pub fn stats(&self) -> Option<ConnectionStats> {
         self.peers.endpoint.stats(self.uplink.connection()?)
     }
 
     fn settle(&mut self, now: Time) {
-        // A packet at a time: those that nobody takes wait at the relay.
         while self.packets.is_empty() {
             let Self { peers, uplink, hearing, .. } = self;
             let frame = current(hearing, uplink).and_then(|hearing| hearing.take(now));
@@ -140,7 +133,6 @@ impl Host {
                 }
                 PeerEvent::Message { connection, message } if uplink.is(connection) => {
                     if let Message::Multicast { key, at } = message {
-                        // A host that only sends has no use for multicast.
                         let offer = || Hearing::new(connection, &key, at);
                         *hearing = (self.receivers > 0).then(offer);
                         continue;
@@ -185,8 +177,7 @@ impl Host {
         }
     }
 
-    /// Takes a datagram from the network; [`take`](Self::take) gives packets of sessions. Returns
-    /// false if the datagram belongs to no connection.
+    /// Handles a datagram; [`take`](Self::take) returns packets. False if it is of no connection.
     pub fn handle_datagram(&mut self, now: Time, from: NodeId, marked: bool, bytes: &[u8]) -> bool {
         let is_used = self.peers.endpoint.handle_datagram(now, from, marked, bytes);
         self.settle(now);
@@ -200,38 +191,36 @@ impl Host {
         packet.or_else(|| self.packets.pop_front())
     }
 
-    /// True once after each change of the relays above: packets may have been lost.
+    /// True once after each change of the relays above, at which packets may have been lost.
     pub fn take_new_path(&mut self) -> bool {
         std::mem::take(&mut self.is_path_new)
     }
 
-    /// True if a packet may be sent now. Without a relay nothing is waited for: packets are lost,
-    /// and time passes for machines.
+    /// True if a packet can be sent now, and without a relay: packets are then lost.
     pub fn has_room(&self) -> bool {
         self.uplink.connection().is_none_or(|connection| self.peers.has_room(connection))
     }
 
-    /// Sends a packet of a session through at most `hops` relays. Returns false if the packet is
-    /// lost.
+    /// Sends a session packet through at most `hops` relays. Returns false if the packet is lost.
     pub fn send(&mut self, to: Destination, hops: u8, bytes: Bytes) -> bool {
         let Some(connection) = self.uplink.connection() else { return false };
         let head = ParcelHead { hops: hops.min(HOPS_MAX), origin: self.peers.node(), to };
         self.peers.send_packet(connection, Channel::Group(self.group), &head.encode(), bytes)
     }
 
-    /// Takes the passing of time.
+    /// Handles the passing of time.
     pub fn handle_timeout(&mut self, now: Time) {
         self.peers.endpoint.handle_timeout(now);
         self.uplink.handle_timeout(now, &mut self.peers);
         self.settle(now);
     }
 
-    /// Writes the next datagram to the network into `buf`. Returns its destination.
+    /// Writes the next datagram into `buf`. Returns its destination.
     pub fn poll_transmit(&mut self, now: Time, buf: &mut Vec<u8>) -> Option<NodeId> {
         self.peers.endpoint.poll_transmit(now, buf)
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) wants to be called.
+    /// Returns the time at which [`handle_timeout`](Self::handle_timeout) is due.
     pub fn next_timeout(&self) -> Option<Time> {
         let way = self.uplink.next_timeout(&self.peers);
         let multicast = self.hearing().and_then(Hearing::next_timeout);
@@ -246,7 +235,7 @@ impl Host {
     }
 }
 
-/// A machine behind relays, with the host's way to them.
+/// Machine behind relays, with the host's path to them.
 #[derive(Debug)]
 pub struct Behind<M> {
     inner: M,
@@ -254,12 +243,12 @@ pub struct Behind<M> {
 }
 
 impl<M: Machine> Behind<M> {
-    /// `inner` at this host.
+    /// Creates the machine `inner` at a host.
     pub const fn new(inner: M, host: Host) -> Self {
         Self { inner, host }
     }
 
-    /// The host.
+    /// Returns the host.
     pub const fn host(&self) -> &Host {
         &self.host
     }
@@ -271,7 +260,6 @@ impl<M: Machine> Behind<M> {
         if self.host.take_new_path() {
             self.inner.handle_new_path(cx);
         }
-        // All groups of a session come through the relay.
         while self.inner.poll_membership().is_some() {}
         self.host.uplink.trace(cx, &self.host.peers);
     }
@@ -323,7 +311,7 @@ impl<M: Machine> Machine for Behind<M> {
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        // Without room the time of the machine stands still, as that of sessions on real sockets.
+        // Without room the machine's timers stop, as for sessions on real sockets.
         let inner = self.inner.next_timeout().filter(|_| self.host.has_room());
         inner.into_iter().chain(self.host.next_timeout()).min()
     }

@@ -1,4 +1,4 @@
-//! Authentication of nodes by a key that all of them share.
+//! Authentication of nodes by a shared key.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,12 +29,9 @@ const PROTOCOL: &[u8] = b"faircast-hop-1";
 const PKCS8_HEADER: [u8; 16] =
     [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
 
-/// The key of relays and their hosts. All nodes that have the key authenticate each other in both
-/// directions: an Ed25519 key pair for each role is derived from the shared key, and TLS 1.3
-/// carries raw public keys (RFC 7250).
-///
-/// Without a key connections are encrypted and not authenticated: the pairs are derived from a
-/// public constant.
+/// Key of relays and their hosts for mutual authentication. An Ed25519 key pair for each role is
+/// derived from it, and TLS 1.3 carries raw public keys (RFC 7250). Without a key, connections are
+/// encrypted but not authenticated: the key pairs are derived from a public constant.
 #[derive(Clone)]
 pub struct RelayKey {
     secret: Option<[u8; 32]>,
@@ -48,18 +45,17 @@ impl fmt::Debug for RelayKey {
 }
 
 impl RelayKey {
-    /// The key of nodes that share this secret.
+    /// Creates the key of nodes that share a secret.
     pub const fn shared(secret: [u8; 32]) -> Self {
         Self { secret: Some(secret), is_secret: true }
     }
 
-    /// No key: everybody may connect.
+    /// Returns the absence of a key: any node may connect.
     pub const fn none() -> Self {
         Self { secret: None, is_secret: true }
     }
 
-    /// Removes all secrecy: handshakes have no randomness, and packets are the same bytes in every
-    /// run. For simulations and measurements.
+    /// Removes all secrecy, for simulations and measurements: packets are identical in every run.
     pub const fn without_secrecy(self) -> Self {
         Self { is_secret: false, ..self }
     }
@@ -69,20 +65,17 @@ impl RelayKey {
         self.secret.is_some()
     }
 
-    /// 32 bytes for one purpose.
     pub(crate) fn derive(&self, purpose: &str) -> [u8; 32] {
         let context = format!("faircast 2026 hop {purpose}");
         blake3::derive_key(&context, self.secret.as_ref().map_or(&[][..], |secret| &secret[..]))
     }
 
-    /// Key of stateless resets and key of address validation tokens, of the node with this name.
     pub(crate) fn tokens(&self, node: &[u8]) -> (hmac::Key, hkdf::Prk) {
         let of = |purpose| blake3::keyed_hash(&self.derive(purpose), node);
         let reset = hmac::Key::new(hmac::HMAC_SHA256, of("reset").as_bytes());
         (reset, hkdf::Salt::new(hkdf::HKDF_SHA256, &[]).extract(of("token").as_bytes()))
     }
 
-    /// TLS of the node that connects.
     pub(crate) fn client(&self) -> quinn_proto::crypto::rustls::QuicClientConfig {
         let provider = self.provider();
         let verifier = Arc::new(Verifier::new(&self.pair("server"), &provider));
@@ -94,14 +87,12 @@ impl RelayKey {
             .with_custom_certificate_verifier(verifier)
             .with_client_cert_resolver(Arc::new(resolver));
         tls.alpn_protocols = vec![PROTOCOL.to_vec()];
-        // A name says nothing here, and a ticket would let packets of one connection be repeated in
-        // another.
+        // No server name is needed. A ticket would allow replay of packets in another connection.
         tls.enable_sni = false;
         tls.resumption = rustls::client::Resumption::disabled();
         tls.try_into().expect("the provider has the suite of initial packets")
     }
 
-    /// TLS of the node that accepts.
     pub(crate) fn server(&self) -> quinn_proto::crypto::rustls::QuicServerConfig {
         let provider = self.provider();
         let verifier = Arc::new(Verifier::new(&self.pair("client"), &provider));
@@ -116,7 +107,7 @@ impl RelayKey {
         tls.try_into().expect("the provider has the suite of initial packets")
     }
 
-    /// The key pair of a role: a recorded handshake cannot be reflected to the node that began it.
+    /// Separate pairs per role prevent the reflection of a recorded handshake to its originator.
     fn pair(&self, role: &str) -> CertifiedKey {
         let seed = self.derive(role);
         let pkcs8 = [&PKCS8_HEADER[..], &seed].concat();
@@ -126,8 +117,7 @@ impl RelayKey {
         CertifiedKey::new(vec![CertificateDer::from(public.to_vec())], key)
     }
 
-    /// One suite with hardware support, so that packets have the same lengths everywhere, and one
-    /// without.
+    /// Selects two suites: one with hardware support, for equal packet lengths, and one without.
     fn provider(&self) -> Arc<CryptoProvider> {
         let mut provider = ring_provider::default_provider();
         provider.cipher_suites = vec![
@@ -143,7 +133,6 @@ impl RelayKey {
     }
 }
 
-/// A key exchange and a source of random bytes that give zeros.
 #[derive(Debug)]
 struct Constant;
 
@@ -178,7 +167,6 @@ impl ActiveKeyExchange for Constant {
     }
 }
 
-/// Accepts one public key.
 #[derive(Debug)]
 struct Verifier {
     public: SubjectPublicKeyInfoDer<'static>,
@@ -199,7 +187,6 @@ impl Verifier {
     }
 }
 
-/// Checks of signatures, alike for both roles.
 macro_rules! signatures {
     () => {
         fn verify_tls12_signature(

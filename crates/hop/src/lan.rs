@@ -1,5 +1,4 @@
-//! Multicast at a relay: packets of a group leave once for all hosts of a network that receive them
-//! there, on a link that is a port of its own.
+//! Multicast at a relay: a group's packet leaves once per network. Each link is a port.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,16 +11,14 @@ use crate::message::{Channel, MULTICAST_AT_MAX, Message};
 use crate::node::RelayNode;
 use crate::seal::{BEACON, Seal};
 
-/// Interval between beacons.
 const BEACONS: Duration = Duration::from_millis(500);
-/// Time from an offer to the next beacon, in which the host joins the multicast group.
+/// Time from an offer to the next beacon, in which the host joins the multicast group: 50 ms.
 const BEACON_SOON: Duration = Duration::from_millis(50);
-/// Most bytes of a packet in one frame: with all headers the datagram fits into 1500 bytes.
+/// Maximum length of a packet in one frame, in bytes: with all headers the datagram fits into 1500.
 const PART_BYTES_MAX: usize = 1500 - 48 - 30;
-/// Most links. Packets of more groups leave by unicast.
+/// Maximum number of links. Packets of further groups leave by unicast.
 const LINKS_MAX: usize = 1024;
 
-/// Networks to which a relay sends by multicast, and the links there.
 #[derive(Debug)]
 pub(crate) struct Lans {
     at: Vec<u8>,
@@ -31,7 +28,6 @@ pub(crate) struct Lans {
     links: BTreeMap<PortId, Link>,
     beacons: u64,
     beacon_at: Option<Time>,
-    /// Datagrams that leave next, with their networks.
     out: VecDeque<(u16, Vec<u8>)>,
 }
 
@@ -46,14 +42,12 @@ impl Lans {
         }
     }
 
-    /// Sets the multicast address, of which 64 bytes at most are used, and the number of networks.
     pub(crate) fn set(&mut self, at: &[u8], networks: u16) {
         self.at = at[..at.len().min(MULTICAST_AT_MAX)].to_vec();
         self.networks = networks;
         self.beacon_at = (networks > 0).then_some(Time::ZERO);
     }
 
-    /// Returns the offer to a host that is attached now; `None` without multicast.
     pub(crate) fn offer(&mut self, now: Time) -> Option<Message> {
         let beacon_at = self.beacon_at.as_mut()?;
         *beacon_at = (*beacon_at).min(now + BEACON_SOON);
@@ -64,7 +58,6 @@ impl Lans {
         self.links.get(&port)
     }
 
-    /// Sends a packet on a link, in as many frames as it takes. Returns false if the link is full.
     pub(crate) fn send(&mut self, now: Time, on: PortId, packet: &[u8]) -> bool {
         let Self { links, seal, out, .. } = self;
         let Some(link) = links.get_mut(&on) else { return false };
@@ -80,7 +73,6 @@ impl Lans {
         true
     }
 
-    /// Returns the next datagram to a network.
     pub(crate) fn poll(&mut self) -> Option<(u16, Vec<u8>)> {
         self.out.pop_front()
     }
@@ -92,8 +84,6 @@ impl Lans {
 }
 
 impl RelayNode {
-    /// A host receives multicast on a network: its groups come that way from now on. Returns false
-    /// if there is no such network.
     pub(crate) fn on_hears(&mut self, now: Time, port: PortId, network: u16) -> bool {
         if network >= self.lans.networks {
             return false;
@@ -106,7 +96,6 @@ impl RelayNode {
         true
     }
 
-    /// Puts a member of a group on the group's link if the member receives multicast.
     pub(crate) fn join_link(&mut self, now: Time, port: PortId, group: u64) {
         let Self { lans, neighbours, groups, peers, .. } = self;
         let Some(of) = neighbours.get(port) else { return };
@@ -129,7 +118,6 @@ impl RelayNode {
         peers.send_message(now, connection, &Message::LinkJoin { group, link, next, pace });
     }
 
-    /// Takes a member of a group from the group's link.
     pub(crate) fn leave_link(&mut self, cx: &mut Cx<'_>, port: PortId, group: u64) {
         let Self { lans, neighbours, groups, peers, .. } = self;
         let Some(member) = groups.member_mut(group, port) else { return };
@@ -151,7 +139,6 @@ impl RelayNode {
         self.fulfil_link(on);
     }
 
-    /// Takes a neighbour from all links.
     pub(crate) fn leave_links(&mut self, cx: &mut Cx<'_>, port: PortId) {
         let Some(of) = self.neighbours.get_mut(port) else { return };
         of.network = None;
@@ -159,14 +146,12 @@ impl RelayNode {
         groups.into_iter().for_each(|group| self.leave_link(cx, port, group));
     }
 
-    /// The program hears that a link has room, or exists no longer.
     fn fulfil_link(&mut self, on: PortId) {
         if self.lans.get(on).is_none_or(Link::has_room) {
             self.awaited.fulfil(on);
         }
     }
 
-    /// Takes an acknowledgement of a link. Returns false if it names frames that were not sent.
     pub(crate) fn on_link_ack(
         &mut self,
         now: Time,
@@ -183,7 +168,6 @@ impl RelayNode {
         is_right
     }
 
-    /// Tells hosts how far a link has come.
     fn mark(&mut self, now: Time, on: PortId, hosts: Vec<PortId>) {
         let Some(link) = self.lans.get(on) else { return };
         let mark = Message::LinkMark { link: on.0, next: link.sent(), pace: link.pace() };
@@ -192,7 +176,6 @@ impl RelayNode {
         }
     }
 
-    /// Takes the passing of time for multicast.
     pub(crate) fn handle_lan_timeouts(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now;
         let is_tick = self.lans.beacon_at.take_if(|at| *at <= now).is_some();
@@ -231,7 +214,6 @@ impl RelayNode {
         }
     }
 
-    /// Sends beacons if there are hosts that may receive multicast and have not said so.
     fn send_beacons(&mut self, now: Time) {
         let Self { lans, neighbours, .. } = self;
         lans.beacon_at = Some(now + BEACONS);

@@ -1,9 +1,8 @@
-//! QUIC between nodes (RFC 9000), driven as a state machine without sockets and clocks.
+//! QUIC between nodes (RFC 9000) as a state machine without sockets and clocks.
 //!
-//! Reading order: `keys` (authentication by a shared key), [`Endpoint`] (connections of a node, and
-//! ordered frames over them), [`flow`] (one connection as a flow of a scenario), [`RelayNode`] and
-//! [`Host`] (sessions over relays), `link` and `hearing` (multicast from a relay to its hosts),
-//! [`DaemonNode`] (a daemon of the overlay). `quinn-proto` implements the protocol itself.
+//! Reading order: `keys`, [`Endpoint`], [`flow`] (one connection in a scenario), [`RelayNode`] and
+//! [`Host`] (sessions over relays), `link` and `hearing` (multicast to hosts), [`DaemonNode`]
+//! (overlay). `quinn-proto` implements the protocol itself.
 
 #[macro_use(fresh)]
 extern crate faircast_base;

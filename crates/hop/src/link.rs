@@ -1,4 +1,4 @@
-//! Multicast link of a relay: a window for each host, frames until all have them, and repairs.
+//! Multicast link of a relay: a window for each host, retention of frames, and repairs.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,36 +6,32 @@ use bytes::Bytes;
 use faircast_base::{Duration, Time};
 use faircast_proto::relay::PortId;
 
-/// Most frames between the first that a host lacks and the last that was sent.
+/// Maximum number of frames from the first one that a host lacks to the last one sent.
 pub(crate) const FRAMES_MAX: usize = 1024;
 /// Initial window (src: RFC 6928 s2), and least window after a loss (src: RFC 5681 s3.1).
 const WINDOW_INITIAL: f64 = 10.0;
 const WINDOW_MIN: f64 = 2.0;
-/// Time in which reports of one loss by several hosts are collected.
+/// Time to collect reports of one loss from several hosts: 5 ms.
 const COLLECT: Duration = Duration::from_millis(5);
-/// Silence on a link after which hosts are told the last frame.
+/// Silence on a link after which hosts receive the number of the last frame: 50 ms.
 const MARK: Duration = Duration::from_millis(50);
-/// Longest time without progress of a host, or without multicast, before the host leaves.
+/// Longest time without progress of a host, or without multicast, before the host leaves: 3 s.
 const STALLED: Duration = Duration::from_secs(3);
-/// Frames of which a host that receives multicast has received one.
+/// Number of frames of which a host with working multicast receives at least one.
 const UNHEARD_MAX: u64 = 10;
-/// Most frames that a host acknowledges together.
 const PACE_MAX: usize = 128;
 
-/// Window of a host: congestion control of TCP (src: RFC 5681) with selective acknowledgements,
-/// counted in frames. Frames that the host reports as missing are in flight, since all are sent
-/// again.
+/// Window of a host in frames: TCP congestion control (src: RFC 5681) with selective
+/// acknowledgements. Frames reported missing are in flight, since all of them are retransmitted.
 #[derive(Debug)]
 struct Window {
-    /// Frames before this one have come.
     next: u64,
-    /// Number after the last frame of the last report.
     end: u64,
-    /// Missing frames: the first of each run, and the one after the last.
+    /// Ranges of missing frames: the first of each range, and the number after its last.
     missing: Vec<(u64, u64)>,
     size: f64,
     threshold: f64,
-    /// A loss before this frame belongs to the last reduction.
+    /// Losses before this frame belong to the last reduction.
     recover: u64,
 }
 
@@ -57,9 +53,8 @@ impl Window {
         (self.in_flight(sent) as f64) < self.size && sent - self.next < FRAMES_MAX as u64
     }
 
-    /// Takes an acknowledgement. Frames beyond `sent` count for nothing. The window grows with the
-    /// number of frames that have come, and does not between a loss and the report of a frame that
-    /// was sent after the loss was known.
+    /// The window grows with received frames, but not between a loss and the report of a frame sent
+    /// after the loss was known. Frames beyond `sent` are ignored.
     fn on_ack(&mut self, sent: u64, next: u64, runs: &[[u16; 2]]) {
         let next = next.min(sent).max(self.next);
         let (before, in_flight) = (self.end - self.missing(), self.in_flight(sent));
@@ -73,7 +68,6 @@ impl Window {
             }
             self.end = (after + came).min(sent);
         }
-        // A window that is not used does not grow.
         if !recovers && in_flight as f64 * 2.0 >= self.size {
             let came = (self.end - self.missing()).saturating_sub(before) as f64;
             let is_slow_start = self.size < self.threshold;
@@ -87,15 +81,13 @@ impl Window {
     }
 }
 
-/// Host on a link.
 #[derive(Debug)]
 struct Member {
     window: Window,
-    /// True if the last report was not looked at yet.
     is_news: bool,
-    /// Moment of the last progress, or of the first frame after everything had come.
+    /// Time of the last progress, or of the first frame after the host had all frames.
     moved_at: Time,
-    /// First frame since the host has received anything by multicast, and its moment.
+    /// First frame sent after the host's last multicast reception, and its send time.
     unheard: Option<(u64, Time)>,
     rtt: Duration,
 }
@@ -103,39 +95,32 @@ struct Member {
 #[derive(Debug)]
 struct Frame {
     bytes: Bytes,
-    /// When the frame was sent again.
     again_at: Option<Time>,
 }
 
-/// Destination of a repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Again {
     All,
     One(PortId),
 }
 
-/// Link to the hosts of a group that receive multicast on a network.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) group: u64,
     pub(crate) network: u16,
-    /// Frames that a host lacks or may lack, and the number of the first.
+    /// Frames not acknowledged by all hosts, and the number of the first.
     frames: VecDeque<Frame>,
     first: u64,
     hosts: BTreeMap<PortId, Member>,
-    /// The pace that all hosts were told.
     told: u16,
     repairs_at: Option<Time>,
     mark_at: Option<Time>,
 }
 
-/// Work of a link whose time has come.
 #[derive(Debug, Default)]
 pub(crate) struct Due {
     pub(crate) repairs: Vec<(u64, Bytes, Again)>,
-    /// Hosts to be told the last frame.
     pub(crate) marks: Vec<PortId>,
-    /// Hosts that receive nothing.
     pub(crate) stalled: Vec<PortId>,
 }
 
@@ -151,18 +136,15 @@ impl Link {
         }
     }
 
-    /// Number of the next frame to be sent.
     pub(crate) fn sent(&self) -> u64 {
         self.first + self.frames.len() as u64
     }
 
-    /// Frames that a host acknowledges together: all hosts send about one acknowledgement for each
-    /// frame.
+    /// Returns the frames that a host acknowledges together: one acknowledgement per frame in all.
     pub(crate) fn pace(&self) -> u16 {
         self.hosts.len().clamp(2, PACE_MAX) as u16
     }
 
-    /// True if all hosts are to be told the pace, since it has doubled or halved.
     pub(crate) fn changes_pace(&mut self) -> bool {
         let (pace, told) = (self.pace(), self.told);
         let changes = pace >= told * 2 || pace * 2 <= told;
@@ -174,7 +156,6 @@ impl Link {
         self.hosts.keys().copied()
     }
 
-    /// The host that is furthest behind.
     pub(crate) fn slowest(&self) -> Option<PortId> {
         self.hosts.iter().min_by_key(|(_, host)| host.window.next).map(|(port, _)| *port)
     }
@@ -190,7 +171,6 @@ impl Link {
         self.forget();
     }
 
-    /// Forgets frames that all hosts have.
     fn forget(&mut self) {
         let next = self.hosts.values().map(|host| host.window.next).min();
         let next = next.unwrap_or(self.sent());
@@ -198,18 +178,15 @@ impl Link {
         self.first = next;
     }
 
-    /// True if the window of each host has room.
     pub(crate) fn has_room(&self) -> bool {
         let sent = self.sent();
         self.hosts.values().all(|host| host.window.has_room(sent))
     }
 
-    /// True if the link takes this number of frames.
     pub(crate) fn takes(&self, frames: usize) -> bool {
         self.frames.len() + frames <= FRAMES_MAX
     }
 
-    /// Takes a frame to be sent. Returns the frame's number.
     pub(crate) fn send(&mut self, now: Time, bytes: Bytes) -> u64 {
         let seq = self.sent();
         for host in self.hosts.values_mut() {
@@ -223,7 +200,6 @@ impl Link {
         seq
     }
 
-    /// Takes an acknowledgement. Returns false if it names frames that were not sent.
     pub(crate) fn on_ack(
         &mut self,
         now: Time,
@@ -252,7 +228,6 @@ impl Link {
         next <= sent
     }
 
-    /// Takes the passing of time.
     pub(crate) fn handle_timeout(&mut self, now: Time) -> Due {
         let mut due = Due::default();
         let sent = self.sent();
@@ -274,7 +249,6 @@ impl Link {
         due
     }
 
-    /// Frames to be sent again: by multicast if several hosts lack one.
     fn repairs(&mut self, now: Time) -> Vec<(u64, Bytes, Again)> {
         let Self { frames, first, hosts, .. } = self;
         let mut lacking: BTreeMap<u64, Again> = BTreeMap::new();
@@ -282,9 +256,9 @@ impl Link {
             if !std::mem::take(&mut host.is_news) {
                 continue;
             }
-            // A report from before the last repair's arrival.
+            // The report is older than the arrival of the last repair.
             let is_old = |at: Time| now.since(at) < host.rtt + COLLECT * 2;
-            // No more than the window: a host that lies does not have the relay flood a network.
+            // At most one window: otherwise a lying host could make the relay flood a network.
             let lost = host.window.missing.iter().flat_map(|(first, after)| *first..*after);
             for seq in lost.take(host.window.size as usize) {
                 if !frames[(seq - *first) as usize].again_at.is_some_and(is_old) {
@@ -321,7 +295,6 @@ mod tests {
         Time::ZERO + Duration::from_millis(ms)
     }
 
-    /// A link with two hosts on which some frames were sent.
     fn link(frames: u64) -> Link {
         let mut link = Link::new(7, 0);
         [A, B].into_iter().for_each(|port| link.join(at(0), port));
@@ -336,20 +309,18 @@ mod tests {
 
     #[test]
     fn a_window_grows_and_shrinks_as_that_of_tcp() {
-        // Frames sent, the acknowledgement, and then the window and the frames in flight.
         type Step<'a> = (u64, u64, &'a [[u16; 2]], f64, u64);
         let steps: &[Step<'_>] = &[
-            // Slow start; a window that is not used does not grow.
+            // Slow start; an unused window does not grow.
             (10, 2, &[], 12.0, 8),
             (14, 14, &[], 24.0, 0),
             (16, 16, &[], 24.0, 0),
-            // Once a round trip: losses before frame 40 are of one.
+            // One reduction per round trip: losses before frame 40 belong together.
             (40, 20, &[[1, 4]], 16.0, 16),
             (40, 20, &[[1, 4], [2, 3]], 16.0, 13),
             (40, 40, &[], 16.0, 0),
             // Congestion avoidance.
             (56, 48, &[], 16.5, 8),
-            // A tail of which a part is missing, and frames that were never sent.
             (56, 52, &[[2, 0]], 8.25, 4),
             (56, 53, &[[900, 900]], 8.25, 3),
             (56, 99, &[], 8.25, 0),
@@ -371,7 +342,6 @@ mod tests {
         assert_eq!(repairs(&mut link, 10), []);
         assert!(link.on_ack(at(14), B, (3, 5, &[[1, 3]]), RTT));
         assert_eq!(repairs(&mut link, 15), [(2, Again::One(A)), (3, Again::All)]);
-        // A report that the repair has crossed changes nothing; a later one does.
         assert!(link.on_ack(at(20), A, (2, 0, &[[2, 3]]), RTT));
         assert_eq!(repairs(&mut link, 25), []);
         assert!(link.on_ack(at(40), A, (3, 0, &[[1, 3]]), RTT));

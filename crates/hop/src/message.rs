@@ -1,11 +1,10 @@
-//! Messages between nodes: those of the control stream, and packets of sessions.
+//! Messages between nodes: control messages, and packets of sessions.
 //!
-//! Each side of a connection opens one stream for control, one for each group to which it sends
-//! packets, and one for repairs of each multicast link. The first frame of a stream says which it
-//! is. All numbers are in network byte order. Flag 1 is a relay. Software has its length before it,
-//! and a name is UTF-8 and the rest. The pace of a link is the number of frames that a host
-//! acknowledges together. Runs are numbers of missing frames, and of frames after them that have
-//! come, beginning with the next frame, 32 at most.
+//! Each side of a connection opens a stream for control, for each group to which it sends, and for
+//! repairs of each multicast link. The first frame of a stream identifies its kind. Numbers are in
+//! network byte order. Flag 1 marks a relay. Software is preceded by its length. Names are UTF-8 up
+//! to the end of the frame. A run is a number of missing frames, then a number of received ones.
+//! Runs begin at the next frame; at most 32 are sent.
 //!
 //! | frame | bytes |
 //! | --- | --- |
@@ -33,87 +32,99 @@ use faircast_proto::fields::{Encoded, Fields};
 
 use crate::status::SlowLink;
 
-/// Version of the messages.
 const VERSION: u8 = 1;
-/// Most bytes of a name.
+/// Maximum length of a name in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
-/// Most bytes of the name of a link: two names and words.
 const LINK_NAME_BYTES_MAX: usize = 2 * NAME_BYTES_MAX + 32;
-/// Most relays of a path.
 pub(crate) const PATH_MAX: usize = 64;
-/// Bytes of a packet of a session before the packet itself.
 pub(crate) const PARCEL_HEAD_BYTES: usize = 10;
-/// Most bytes of a multicast address.
 pub(crate) const MULTICAST_AT_MAX: usize = 64;
-/// Most runs of an acknowledgement.
 pub(crate) const RUNS_MAX: usize = 32;
 
-/// Packets that share a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Channel {
     Group(u64),
     Link(u32),
 }
 
-/// First frame of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum First {
     Control(Hello),
     Packets(Channel),
 }
 
-/// Presentation of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
-    /// The node, which a restart does not change.
     pub(crate) node: NodeId,
-    /// Secret random number of a run of the node's program. A connection with the same number
-    /// replaces one before it, and nobody else knows the number.
+    /// Secret random number of a run. A connection with the same number replaces an earlier one.
     pub(crate) run: u64,
     pub(crate) is_relay: bool,
-    /// Version of the node's software, for people.
     pub(crate) software: String,
-    /// Name for people.
     pub(crate) name: String,
 }
 
 impl Hello {
-    /// The presentation of a node of this software.
     pub(crate) fn new(node: NodeId, run: u64, is_relay: bool, name: &str) -> Self {
         let software = env!("CARGO_PKG_VERSION").to_string();
         Self { node, run, is_relay, software, name: name.to_string() }
     }
 }
 
-/// Control message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// The node has this number of receivers of a group, at it or below.
-    Join { group: u64, receivers: u32 },
-    /// The node is no member of a group any more.
-    Leave { group: u64 },
-    /// This number of receivers is elsewhere. The group is refused if this relay, or one above it,
-    /// has as many groups as may be.
-    Member { group: u64, elsewhere: u32, is_refused: bool },
-    /// The relay, and those above it.
+    /// Number of receivers of a group at the node and below.
+    Join {
+        group: u64,
+        receivers: u32,
+    },
+    Leave {
+        group: u64,
+    },
+    /// Number of receivers elsewhere. `is_refused`: a relay from here upwards has too many groups.
+    Member {
+        group: u64,
+        elsewhere: u32,
+        is_refused: bool,
+    },
+    /// The relay and the relays above it.
     Path(Vec<NodeId>),
-    /// The node has said all its groups on this connection.
     EndOfJoins,
-    /// The relay sends by multicast to this address too, sealed under this key.
-    Multicast { key: [u8; 32], at: Vec<u8> },
-    /// The host receives multicast of the relay on this network.
-    Hears { network: u16 },
-    /// Packets of the group come over this multicast link from frame `next` on.
-    LinkJoin { group: u64, link: u32, next: u64, pace: u16 },
-    /// The host is on the link no longer.
-    LinkLeave { link: u32 },
-    /// Frames before `next` have been sent.
-    LinkMark { link: u32, next: u64, pace: u16 },
-    /// Frames before `next` have come. `heard` frames came by multicast since the last
-    /// acknowledgement.
-    LinkAck { link: u32, next: u64, heard: u32, runs: Vec<[u16; 2]> },
-    /// This link sets the pace of sessions of the group that come from the receiver of the message.
-    Slow { group: u64, link: Option<SlowLink> },
+    /// Offer of multicast at this address, in addition to unicast, encrypted with this key.
+    Multicast {
+        key: [u8; 32],
+        at: Vec<u8>,
+    },
+    /// Report that the host receives the relay's multicast on this network.
+    Hears {
+        network: u16,
+    },
+    /// Move of the group's packets to this multicast link, from frame `next` on.
+    LinkJoin {
+        group: u64,
+        link: u32,
+        next: u64,
+        pace: u16,
+    },
+    LinkLeave {
+        link: u32,
+    },
+    LinkMark {
+        link: u32,
+        next: u64,
+        pace: u16,
+    },
+    /// Acknowledgement of frames before `next`; `heard`: those by multicast since the last one.
+    LinkAck {
+        link: u32,
+        next: u64,
+        heard: u32,
+        runs: Vec<[u16; 2]>,
+    },
+    /// Link that sets the pace of the group's sessions from the receiver of this message.
+    Slow {
+        group: u64,
+        link: Option<SlowLink>,
+    },
 }
 
 fn read<T: Encoded>(fields: &mut Fields<'_>) -> Checked<T> {
@@ -127,14 +138,12 @@ fn put(kind: u8, fields: impl Encoded, rest: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Text for people, of at most `max` bytes.
 fn text(bytes: &[u8], max: usize) -> Checked<String> {
     let text = std::str::from_utf8(bytes).map_err(|_| BadInput::Malformed)?;
     let is_right = text.len() <= max && !text.contains(char::is_control);
     if is_right { Ok(text.to_string()) } else { Err(BadInput::Malformed) }
 }
 
-/// `value` if nothing follows it.
 fn whole<T>(value: T, rest: &Fields<'_>) -> Checked<T> {
     rest.end().map(|()| value).ok_or(BadInput::Malformed)
 }
@@ -269,10 +278,8 @@ impl Message {
     }
 }
 
-/// Head of a packet of a session on its way between nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ParcelHead {
-    /// Relays that it may still pass.
     pub(crate) hops: u8,
     pub(crate) origin: NodeId,
     pub(crate) to: Destination,

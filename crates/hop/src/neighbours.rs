@@ -1,4 +1,4 @@
-//! Neighbours below a relay, each at a port of its own.
+//! Neighbours below a relay, each at its own port.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,50 +9,41 @@ use crate::endpoint::ConnectionHandle;
 use crate::message::Hello;
 use crate::status::NodeLimits;
 
-/// The port to the relay above.
 pub(crate) const PARENT: PortId = PortId(0);
-/// Longest time from an established connection to the peer's presentation.
+/// Longest time from an established connection to the peer's hello: 5 s.
 const HELLO_MAX: Duration = Duration::from_secs(5);
-/// Time for which a host that stalled on a multicast link is served by unicast.
+/// Time for which a host that stalled on a multicast link is served by unicast: 60 s.
 const UNICAST: Duration = Duration::from_secs(60);
 
-/// A neighbour below.
 #[derive(Debug)]
 pub(crate) struct Neighbour {
     pub(crate) connection: ConnectionHandle,
     pub(crate) hello: Hello,
     pub(crate) groups: BTreeSet<u64>,
-    /// Groups from before its present connection that it has not said again.
+    /// Groups of the previous connection that the neighbour has not repeated.
     pub(crate) before: BTreeSet<u64>,
-    /// Network on which the neighbour receives multicast.
     pub(crate) network: Option<u16>,
-    /// When the neighbour last stalled on a multicast link.
     pub(crate) stalled_at: Option<Time>,
 }
 
 impl Neighbour {
-    /// True if the neighbour has stalled on a link, and is served by unicast therefore.
     pub(crate) fn is_off(&self, now: Time) -> bool {
         self.stalled_at.is_some_and(|at| now < at + UNICAST)
     }
 
-    /// True if the neighbour may come to receive multicast.
     pub(crate) fn may_hear(&self, now: Time) -> bool {
         !self.is_off(now) && !self.hello.is_relay && self.network.is_none()
     }
 }
 
-/// Connections of each host.
 #[derive(Debug)]
 struct Hosts {
-    /// The host of an address.
     of: fn(NodeId) -> u32,
     by_connection: BTreeMap<ConnectionHandle, u32>,
     counts: BTreeMap<u32, usize>,
 }
 
 impl Hosts {
-    /// Counts a connection. Returns false if its host has as many as may be.
     fn add(&mut self, connection: ConnectionHandle, at: NodeId, max: usize) -> bool {
         let host = (self.of)(at);
         let count = self.counts.entry(host).or_default();
@@ -75,11 +66,10 @@ impl Hosts {
     }
 }
 
-/// Neighbours by their ports, and connections that are not neighbours yet.
 #[derive(Debug)]
 pub(crate) struct Neighbours {
     pub(crate) limits: NodeLimits,
-    /// Connections whose peers have not presented themselves, with the time limit of each.
+    /// Connections without a hello, with their deadlines.
     unnamed: BTreeMap<ConnectionHandle, (NodeId, Time)>,
     hosts: Hosts,
     by_port: BTreeMap<PortId, Neighbour>,
@@ -116,19 +106,16 @@ impl Neighbours {
         self.ports.get(&connection).copied()
     }
 
-    /// Returns a port that was never used.
     pub(crate) const fn next_port(&mut self) -> PortId {
         self.last.0 += 1;
         self.last
     }
 
-    /// Sets the function that gives the host of an address. Every address is a host by default.
     pub(crate) const fn set_hosts(&mut self, of: fn(NodeId) -> u32) {
         self.hosts.of = of;
     }
 
-    /// Waits for the presentation of a peer. Returns false if there are too many neighbours, or too
-    /// many of the peer's host.
+    /// Waits for the hello of a peer. False if the relay or the peer's host is at its limit.
     pub(crate) fn welcome(&mut self, now: Time, connection: ConnectionHandle, at: NodeId) -> bool {
         let NodeLimits { neighbours, at_host, .. } = self.limits;
         let has_room = self.unnamed.len() + self.by_port.len() < neighbours
@@ -139,18 +126,15 @@ impl Neighbours {
         has_room
     }
 
-    /// Returns the address of a peer that presents itself for the first time.
     pub(crate) fn present(&mut self, connection: ConnectionHandle) -> Option<NodeId> {
         self.unnamed.remove(&connection).map(|(at, _)| at)
     }
 
-    /// Forgets a connection that was refused.
     pub(crate) fn refuse(&mut self, connection: ConnectionHandle) {
         self.hosts.remove(connection);
     }
 
-    /// Adds a neighbour. Returns its port, and its connection before: another connection of the
-    /// same neighbour keeps the port.
+    /// Returns the port, which a reconnected neighbour keeps, and its previous connection, if any.
     pub(crate) fn add(
         &mut self,
         connection: ConnectionHandle,
@@ -180,7 +164,6 @@ impl Neighbours {
         (port, None)
     }
 
-    /// Removes the neighbour of a connection that has ended.
     pub(crate) fn remove(&mut self, connection: ConnectionHandle) -> Option<Neighbour> {
         self.unnamed.remove(&connection);
         self.hosts.remove(connection);
@@ -188,7 +171,6 @@ impl Neighbours {
         self.by_port.remove(&port)
     }
 
-    /// Removes and returns connections whose peers have not presented themselves in time.
     pub(crate) fn expire(&mut self, now: Time) -> Vec<ConnectionHandle> {
         let late = self.unnamed.iter().filter(|(_, (_, until))| *until <= now);
         let late: Vec<_> = late.map(|(connection, _)| *connection).collect();
@@ -217,7 +199,6 @@ mod tests {
         };
         let first = [(1, 11), (2, 12), (3, 13), (4, 21)];
         assert_eq!(first.map(|(number, at)| welcome(number, at, 0)), [true, true, false, true]);
-        // Peers that do not present themselves make room.
         assert!(welcome(5, 13, 5000));
         neighbours.remove(ConnectionHandle::new(5));
         assert!(neighbours.hosts.counts.is_empty());

@@ -1,5 +1,5 @@
-//! A relay node: connections to neighbours, positions of nodes, and the program that holds and
-//! shares what it forwards, as in a router of the simulator (src: credits s3.1).
+//! Relay node: connections to neighbours, routes to nodes, and the relay program, which buffers and
+//! schedules the forwarded packets as in the simulator's routers (src: credits s3.1).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -22,30 +22,26 @@ use crate::routes::{Claim, Routes};
 use crate::status::{NodeEvent, NodeLimits, NodeRefused, NodeStatus, PeerStatus, SlowLink};
 use crate::uplink::{FULL, LOOP, Uplink, UplinkState};
 
-/// Relays that a packet may pass.
+/// Maximum number of relays on the path of a packet.
 pub(crate) const HOPS_MAX: u8 = 64;
-/// Interval between looks for positions that are forgotten.
 const SWEEP: Duration = Duration::from_secs(1);
-/// Silence of a neighbour after which another one of its number is the same, started again. Chosen:
+/// Silence after which a neighbour with the same node number replaces the old one: 500 ms. Chosen:
 /// a session in progress has packets or acknowledgements every few milliseconds.
 const SILENCE_AGAIN: Duration = Duration::from_millis(500);
 
-/// Ports of which the program wants to know when they have room.
 #[derive(Debug, Default)]
 pub(crate) struct Awaited {
     ports: BTreeSet<PortId>,
-    /// Ports that have room.
     ready: VecDeque<PortId>,
 }
 
 impl Awaited {
-    /// A port has room, or exists no longer.
     pub(crate) fn fulfil(&mut self, port: PortId) {
         self.ready.extend(self.ports.take(&port));
     }
 }
 
-/// A relay.
+/// Relay.
 pub struct RelayNode {
     pub(crate) peers: Peers,
     uplink: Uplink,
@@ -57,7 +53,6 @@ pub struct RelayNode {
     pub(crate) program: Box<dyn Relay + Send>,
     pub(crate) awaited: Awaited,
     sweep_at: Time,
-    /// Groups, with ports whose nodes were told of a slow link.
     told: BTreeSet<(u64, PortId)>,
     counts: Counts,
     events: VecDeque<NodeEvent>,
@@ -77,8 +72,7 @@ impl std::fmt::Debug for RelayNode {
 }
 
 impl RelayNode {
-    /// The relay `node` with this name and program, below the first of `parents` that answers, if
-    /// there are any.
+    /// Creates the relay `node` with a program, below the first of `parents` that answers.
     pub fn new(
         endpoint: Endpoint,
         (node, name): (NodeId, &str),
@@ -100,34 +94,33 @@ impl RelayNode {
         }
     }
 
-    /// Replaces the relays to try above. An empty list means that there is none to try now; the
-    /// connection in use stays.
+    /// Replaces the candidates for the parent relay, maybe by none. The connection in use stays.
     pub fn set_parents(&mut self, parents: Vec<NodeId>) {
         self.uplink.set_relays(parents);
     }
 
-    /// Sets the function that gives the host of an address. Every address is a host by default.
+    /// Sets the function that maps an address to its host. By default every address is a host.
     pub const fn set_hosts(&mut self, of: fn(NodeId) -> u32) {
         self.neighbours.set_hosts(of);
     }
 
-    /// Sends by multicast on networks 0 to `networks` - 1, beside unicast, to hosts that attach
-    /// from now on. `at` is the multicast address as hosts' drivers read it, at most 64 bytes.
+    /// Enables multicast on networks 0 to `networks` - 1 to hosts that attach from now on. `at` is
+    /// the multicast address in the format of the hosts' drivers, at most 64 bytes.
     pub fn set_multicast(&mut self, at: &[u8], networks: u16) {
         self.lans.set(at, networks);
     }
 
-    /// State of the way to the relay above.
+    /// Returns the state of the path to the parent relay.
     pub const fn above(&self) -> &UplinkState {
         self.uplink.state()
     }
 
-    /// True if a relay is looked for: there is none above, or the one there is silent.
+    /// True during the search for a parent relay: none is attached, or the attached one is silent.
     pub const fn is_searching(&self) -> bool {
         self.uplink.is_searching()
     }
 
-    /// State for people.
+    /// Returns the state of the relay for display.
     pub fn status(&self) -> NodeStatus {
         let above = self.uplink.connection();
         let queued = self.program.queued();
@@ -164,7 +157,6 @@ impl RelayNode {
         }
     }
 
-    /// Handles everything that connections have to say, and what the program asks for.
     fn settle(&mut self, cx: &mut Cx<'_>) {
         while let Some(event) = self.peers.poll_event(cx.now) {
             self.on_event(cx, event);
@@ -207,7 +199,6 @@ impl RelayNode {
                 let port = above.or_else(|| self.neighbours.port(connection));
                 port.into_iter().for_each(|port| self.awaited.fulfil(port));
             }
-            // Hosts send no repairs.
             PeerEvent::Repair { .. } => {}
             PeerEvent::Down { connection, reason } => self.on_down(cx, connection, reason),
             PeerEvent::Bad { connection, reason } => {
@@ -233,7 +224,7 @@ impl RelayNode {
         self.events.push_back(NodeEvent::Attached { at, name: name.clone(), is_relay });
         let (port, replaced) = self.neighbours.add(connection, hello);
         if let Some(before) = replaced {
-            // Sessions go on where they were, by unicast first.
+            // Sessions continue at the same port, first by unicast.
             self.leave_links(cx, port);
             self.peers.close(now, before, "replaced");
             self.awaited.fulfil(port);
@@ -246,13 +237,11 @@ impl RelayNode {
         }
     }
 
-    /// This relay, and those above.
     fn path(&self) -> Vec<NodeId> {
         let own = self.peers.node();
         [own].iter().chain(self.uplink.path()).copied().take(PATH_MAX).collect()
     }
 
-    /// The relay above is another one, or has none of what was there before.
     fn change_above(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now;
         self.routes.forget_port(PARENT);
@@ -312,12 +301,10 @@ impl RelayNode {
                     member.slow = link;
                 }
             }
-            // Messages from a relay to those below it.
             _ => {}
         }
     }
 
-    /// Sets the receivers that a neighbour has of a group; `None` ends the membership.
     fn set_member(&mut self, cx: &mut Cx<'_>, port: PortId, group: u64, receivers: Option<u32>) {
         let now = cx.now;
         let above = self.uplink.elsewhere(group);
@@ -340,7 +327,6 @@ impl RelayNode {
         }
     }
 
-    /// All members of a group hear whether there are receivers elsewhere.
     fn tell_members(&mut self, now: Time, group: u64) {
         let members = self.groups.get(group).map(|of| of.members.keys().copied());
         let members: Vec<PortId> = members.into_iter().flatten().collect();
@@ -380,7 +366,6 @@ impl RelayNode {
         }
     }
 
-    /// A packet of a session has come.
     fn on_parcel(
         &mut self,
         cx: &mut Cx<'_>,
@@ -404,12 +389,12 @@ impl RelayNode {
             if !neighbour.groups.contains(&group) {
                 return self.counts.refused.unknown += 1;
             }
-            // A host speaks for itself alone.
+            // A host sends only packets with its own origin.
             let is_own = neighbour.hello.node == head.origin;
             if !neighbour.hello.is_relay && !is_own {
                 return self.counts.refused.misplaced += 1;
             }
-            // Of two neighbours that say to be the same node the one that is heard stays.
+            // If two neighbours claim the same node number, the one that is not silent keeps it.
             let other = at.and_then(|at| self.neighbours.get(at));
             moves |= is_own && other.is_none_or(|other| other.hello.node != head.origin);
         }
@@ -428,7 +413,7 @@ impl RelayNode {
             self.counts.refused.lost += u64::from(!matches!(head.to, Destination::Group(_)));
             return;
         }
-        // A host on a link belongs to the branch of the link.
+        // A packet from a host on a multicast link counts for the link's branch.
         let link = self.groups.get(group).and_then(|of| of.members.get(&port)?.link);
         let packet = RelayPacket {
             key: self.held.next_key(),
@@ -453,7 +438,6 @@ impl RelayNode {
         }
     }
 
-    /// Ports by which a packet leaves.
     fn ports_out(&self, port: PortId, group: u64, to: Destination) -> Vec<PortId> {
         match to {
             Destination::Group(_) => {
@@ -475,13 +459,12 @@ impl RelayNode {
         }
     }
 
-    /// Tells nodes from which sessions come which links set the pace, as long as they do.
     fn tell_paces(&mut self, now: Time) {
         let mut links = BTreeMap::new();
         for pace in self.program.paces(now) {
             let Some(group) = self.groups.of_flow(pace.flow) else { continue };
             let Some(link) = self.slow_link(group, &pace) else { continue };
-            // A branch that waits comes before those that have a slow link below.
+            // A branch that waits takes precedence over branches with a slow link below.
             if pace.waits || !links.contains_key(&(group, pace.from)) {
                 links.insert((group, pace.from), link);
             }
@@ -492,15 +475,14 @@ impl RelayNode {
             let link = links.remove(&(group, port));
             let Some(to) = self.connection(port) else { continue };
             self.told.extend(link.is_some().then_some((group, port)));
-            // A node that does not read is told later.
+            // If the node does not read, the next report replaces this one.
             if link.is_none() || self.peers.has_room(to) {
                 self.peers.send_message(now, to, &Message::Slow { group, link });
             }
         }
     }
 
-    /// The link that sets the pace of a session, if that is on or behind this branch. A relay there
-    /// knows of a link further on if that is slower.
+    /// A relay on the branch reports a slower link further down.
     fn slow_link(&self, group: u64, pace: &BranchPace) -> Option<SlowLink> {
         let BranchPace { port, bits_per_s, .. } = *pace;
         let told = match port {
@@ -523,15 +505,13 @@ impl RelayNode {
         })
     }
 
-    /// True for a host that has stalled on a multicast link and has sent nothing since: by unicast
-    /// it would hold the others until its connection ends.
+    /// True for a host that stalled on a multicast link and is silent: it would delay others.
     fn is_away(&self, port: PortId) -> bool {
         let of = self.neighbours.get(port);
         let stalled = of.and_then(|of| Some((of.connection, of.stalled_at?)));
         stalled.is_some_and(|(connection, at)| self.peers.endpoint.heard_at(connection) <= Some(at))
     }
 
-    /// The connection of a port.
     fn connection(&self, port: PortId) -> Option<ConnectionHandle> {
         match port {
             PARENT => self.uplink.connection(),
@@ -539,7 +519,7 @@ impl RelayNode {
         }
     }
 
-    /// True if a port takes a packet. Where nobody is any more there is always room.
+    /// A port without a neighbour always accepts packets.
     fn has_room(&self, port: PortId) -> bool {
         match self.lans.get(port) {
             Some(link) => link.has_room(),
@@ -547,7 +527,7 @@ impl RelayNode {
         }
     }
 
-    /// A packet leaves by a port, with `begun` in the place of as many bytes at its beginning.
+    /// `begun` replaces the first bytes of the body.
     fn forward(&mut self, now: Time, port: PortId, parcel: Parcel, begun: &[u8]) {
         let Parcel { group, head, body } = parcel;
         let rest = body.slice(begun.len().min(body.len())..);
@@ -565,7 +545,6 @@ impl RelayNode {
         }
     }
 
-    /// Does what the program asks for.
     fn run_program(&mut self, cx: &mut Cx<'_>) {
         let mut buf = Vec::new();
         loop {
@@ -635,7 +614,6 @@ impl Machine for RelayNode {
         self.settle(cx);
     }
 
-    /// The relay ends: neighbours look for another one at once.
     fn handle_close(&mut self, cx: &mut Cx<'_>) {
         let below = self.neighbours.iter().map(|(_, of)| of.connection);
         let all: Vec<_> = below.chain(self.uplink.connection()).collect();

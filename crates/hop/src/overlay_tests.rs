@@ -1,4 +1,4 @@
-//! Daemons over QUIC in a network that delays, loses and cuts.
+//! Daemons over QUIC in a network with delay, loss and cuts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,20 +10,17 @@ use faircast_overlay::{
 
 use crate::{CongestionControl, DaemonNode, Endpoint, RelayKey};
 
-/// The client of each daemon.
 const CLIENT: ClientId = ClientId(1);
 
 struct World {
     now: Time,
     random: Rng,
     faults: Rng,
-    /// Daemons by their addresses.
     nodes: BTreeMap<NodeId, DaemonNode>,
     wire: BTreeMap<(Time, u64), (NodeId, NodeId, Vec<u8>)>,
     count: u64,
     loss: f64,
     cut: BTreeSet<(NodeId, NodeId)>,
-    /// Messages and views of each daemon's client.
     said: BTreeMap<u64, Vec<String>>,
     views: BTreeMap<u64, Vec<usize>>,
 }
@@ -43,7 +40,6 @@ fn node(id: u64, incarnation: u64, key: u8, peers: Vec<NodeId>, now: Time) -> Da
 }
 
 impl World {
-    /// Daemons 1 to `count` in a chain: each one opens a link to the one before.
     fn chain(count: u64) -> Self {
         let mut world = Self {
             now: Time::ZERO + Duration::from_secs(1),
@@ -135,7 +131,6 @@ impl World {
         })
     }
 
-    /// Number of daemons in the view of each daemon.
     fn sizes(&self) -> Vec<usize> {
         self.nodes.values().map(|it| it.daemon().view().1.len()).collect()
     }
@@ -191,7 +186,6 @@ fn a_cut_splits_the_view_and_its_end_joins_the_parts_again() {
 fn a_daemon_that_comes_back_elsewhere_is_dialed_there() {
     let mut world = World::chain(2);
     world.seconds(5);
-    // Daemon 1 begins anew at another address, of which a name service tells daemon 2.
     world.nodes.remove(&NodeId(1));
     world.seconds(1);
     world.nodes.insert(NodeId(9), node(1, 2, 1, Vec::new(), world.now));

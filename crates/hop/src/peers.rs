@@ -1,5 +1,4 @@
-//! Neighbours of a node over QUIC: presentations, control messages and packets of sessions, each on
-//! a stream of its kind.
+//! Neighbours of a node over QUIC: hellos, control messages and session packets.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,74 +9,33 @@ use crate::down::Down;
 use crate::endpoint::{ConnectionHandle, Endpoint, EndpointEvent, StreamId};
 use crate::message::{Channel, First, Hello, Message, PARCEL_HEAD_BYTES, ParcelHead};
 
-/// Most bytes of control messages that wait for a peer. A peer that reads less is cut off.
+/// Maximum bytes of control messages that wait for a peer; above, the peer is cut off.
 const CONTROL_WAITS_MAX: usize = 1 << 16;
 
-/// Event of a neighbour.
 #[derive(Debug)]
 pub(crate) enum PeerEvent {
-    /// A connection is established; a presentation follows.
-    Up {
-        connection: ConnectionHandle,
-        at: NodeId,
-        is_own: bool,
-    },
-    /// The peer has presented itself.
-    Hello {
-        connection: ConnectionHandle,
-        hello: Hello,
-    },
-    Message {
-        connection: ConnectionHandle,
-        message: Message,
-    },
-    /// A packet of a session has come.
-    Parcel {
-        connection: ConnectionHandle,
-        group: u64,
-        head: ParcelHead,
-        body: Bytes,
-    },
-    /// A repair of a multicast link has come: the number of a frame, and the frame.
-    Repair {
-        connection: ConnectionHandle,
-        link: u32,
-        seq: u64,
-        frame: Bytes,
-    },
-    /// A connection has room again that had none.
-    Room {
-        connection: ConnectionHandle,
-    },
-    /// A connection has ended.
-    Down {
-        connection: ConnectionHandle,
-        reason: Down,
-    },
-    /// A connection was closed, since the peer broke the protocol.
-    Bad {
-        connection: ConnectionHandle,
-        reason: Down,
-    },
+    Up { connection: ConnectionHandle, at: NodeId, is_own: bool },
+    Hello { connection: ConnectionHandle, hello: Hello },
+    Message { connection: ConnectionHandle, message: Message },
+    Parcel { connection: ConnectionHandle, group: u64, head: ParcelHead, body: Bytes },
+    Repair { connection: ConnectionHandle, link: u32, seq: u64, frame: Bytes },
+    Room { connection: ConnectionHandle },
+    Down { connection: ConnectionHandle, reason: Down },
+    Bad { connection: ConnectionHandle, reason: Down },
 }
 
-/// Streams of a connection.
 #[derive(Debug)]
 struct Streams {
     control: StreamId,
-    /// Control messages that have no room yet.
     waiting: VecDeque<Vec<u8>>,
     waiting_bytes: usize,
-    /// Own streams of packets.
     channels: BTreeMap<Channel, StreamId>,
-    /// Streams of the peer that have begun; `None` for control.
+    /// Open streams of the peer; `None` for the control stream.
     incoming: BTreeMap<StreamId, Option<Channel>>,
     has_hello: bool,
-    /// True if somebody waits for room.
     awaits_room: bool,
 }
 
-/// Neighbours by their connections.
 #[derive(Debug)]
 pub(crate) struct Peers {
     pub(crate) endpoint: Endpoint,
@@ -94,12 +52,11 @@ impl Peers {
         self.hello.node
     }
 
-    /// Returns the next event.
     pub(crate) fn poll_event(&mut self, now: Time) -> Option<PeerEvent> {
         while let Some(event) = self.endpoint.poll_event() {
             match event {
                 EndpointEvent::Up { connection, peer, is_own } => {
-                    // A peer that allows no streams is none of ours.
+                    // A peer that allows no streams is not a node of this protocol.
                     let Some(control) = self.endpoint.open(connection) else {
                         self.close(now, connection, "no streams");
                         continue;
@@ -156,7 +113,6 @@ impl Peers {
         stream: StreamId,
         bytes: Bytes,
     ) -> Checked<Option<PeerEvent>> {
-        // Frames of a connection that was closed here.
         let Some(streams) = self.streams.get_mut(&connection) else { return Ok(None) };
         match streams.incoming.get(&stream) {
             None => match First::decode(&bytes)? {
@@ -190,7 +146,6 @@ impl Peers {
         }
     }
 
-    /// Sends a control message. A peer that does not read them is cut off.
     pub(crate) fn send_message(&mut self, now: Time, to: ConnectionHandle, message: &Message) {
         let Some(streams) = self.streams.get_mut(&to) else { return };
         let bytes = message.encode();
@@ -214,19 +169,16 @@ impl Peers {
         }
     }
 
-    /// True if a connection takes a packet of a session now.
     pub(crate) fn has_room(&self, connection: ConnectionHandle) -> bool {
         self.endpoint.has_room_for_all(connection)
     }
 
-    /// Asks for an event when a connection has room.
     pub(crate) fn await_room(&mut self, connection: ConnectionHandle) {
         if let Some(streams) = self.streams.get_mut(&connection) {
             streams.awaits_room = true;
         }
     }
 
-    /// Sends a packet: `head` and then `rest`. Returns false if there is no room or no connection.
     pub(crate) fn send_packet(
         &mut self,
         connection: ConnectionHandle,
@@ -249,7 +201,6 @@ impl Peers {
         endpoint.send(connection, stream, head, rest)
     }
 
-    /// Ends a stream of packets to a peer.
     pub(crate) fn end_channel(&mut self, connection: ConnectionHandle, channel: Channel) {
         let stream = self.streams.get_mut(&connection).and_then(|of| of.channels.remove(&channel));
         if let Some(stream) = stream {
@@ -257,7 +208,6 @@ impl Peers {
         }
     }
 
-    /// Closes a connection. No event follows.
     pub(crate) fn close(&mut self, now: Time, connection: ConnectionHandle, reason: &str) {
         self.streams.remove(&connection);
         self.endpoint.close(now, connection, reason);

@@ -1,28 +1,26 @@
-//! Positions of nodes: the port at which packets of a node of a group arrive.
+//! Routes to nodes: the port at which packets of a node of a group arrive.
 
 use std::collections::BTreeMap;
 
 use faircast_base::{Duration, NodeId, Time};
 use faircast_proto::relay::PortId;
 
-/// Time for which a node stays where it was heard, although another port claims to have it.
+/// Time since its last packet for which a node stays at its port, if another port claims it: 3 s.
 const STAYS: Duration = Duration::from_secs(3);
-/// Silence after which the position of a node is forgotten.
+/// Silence after which the route to a node is removed: 60 s.
 const KEPT: Duration = Duration::from_secs(60);
-/// Most positions, and most of one port, so that no neighbour takes all.
+/// Maximum number of routes, in total and per port, so that no neighbour can use all.
 const ROUTES_MAX: usize = 1 << 16;
 const ROUTES_AT_PORT_MAX: usize = ROUTES_MAX / 4;
 
-/// Outcome of a packet's claim to come from a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Claim {
     Right,
-    /// The node was heard elsewhere within 3 s.
+    /// A packet of the node arrived at another port within the last 3 s.
     Elsewhere,
     Full,
 }
 
-/// Positions of nodes, by group and node, and their number at each port.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
     by_node: BTreeMap<(u64, NodeId), (PortId, Time)>,
@@ -34,8 +32,7 @@ impl Routes {
         self.by_node.get(&(group, node)).map(|(port, _)| *port)
     }
 
-    /// A packet of `node` has come through `port`. With `moves` the claim is right at once: the
-    /// neighbour there is the node itself, or the port where the node was heard is silent.
+    /// With `moves` the claim succeeds: the neighbour is the node, or the old port is silent.
     pub(crate) fn claim(
         &mut self,
         now: Time,
@@ -75,7 +72,6 @@ impl Routes {
         }
     }
 
-    /// A port exists no longer: its nodes may be elsewhere at once.
     pub(crate) fn forget_port(&mut self, port: PortId) {
         if self.at_port.remove(&port).is_some() {
             self.by_node.retain(|_, (at, _)| *at != port);

@@ -1,4 +1,4 @@
-//! Encryption of multicast datagrams under a key of the relay that sends them.
+//! Encryption of multicast datagrams with a key of the sending relay.
 //!
 //! | datagram | bytes |
 //! | --- | --- |
@@ -8,15 +8,12 @@
 use bytes::Bytes;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 
-/// Link number of beacons.
 pub(crate) const BEACON: u32 = 0;
-/// First byte of a datagram.
 const MAGIC: u8 = 1;
 const HEAD_BYTES: usize = 13;
 
-/// Key of a relay's multicast (ChaCha20-Poly1305, RFC 8439). The nonce is the link with the frame
-/// number: a frame that is sent again is the same datagram, and no link number is used again under
-/// one key.
+/// Multicast key of a relay (ChaCha20-Poly1305, RFC 8439). The nonce is link and frame number: a
+/// repeat is the same datagram, and no link number is reused under one key.
 #[derive(Debug)]
 pub(crate) struct Seal(LessSafeKey);
 
@@ -26,7 +23,6 @@ impl Seal {
         Self(LessSafeKey::new(key))
     }
 
-    /// Returns the datagram of a frame.
     pub(crate) fn seal(&self, link: u32, seq: u64, frame: &[u8]) -> Vec<u8> {
         let (head, nonce) = head(link, seq);
         let mut bytes = Vec::with_capacity(HEAD_BYTES + frame.len() + CHACHA20_POLY1305.tag_len());
@@ -40,7 +36,6 @@ impl Seal {
         bytes
     }
 
-    /// Returns the frame of a datagram; `None` if the datagram is not authentic.
     pub(crate) fn open(&self, bytes: &[u8]) -> Option<Bytes> {
         let (link, seq) = peek(bytes)?;
         let (head, nonce) = head(link, seq);
@@ -59,7 +54,7 @@ fn head(link: u32, seq: u64) -> ([u8; HEAD_BYTES], Nonce) {
     (head, nonce)
 }
 
-/// Link and number of a datagram, which are not authenticated yet.
+/// Returns the unauthenticated link and number of a datagram.
 pub(crate) fn peek(bytes: &[u8]) -> Option<(u32, u64)> {
     let (magic, rest) = bytes.split_first()?;
     let (link, rest) = rest.split_first_chunk()?;

@@ -19,10 +19,8 @@ use crate::{
 };
 
 const DELAY: Duration = Duration::from_millis(5);
-/// Rate at which a host or a relay sends, in bytes per second, and bytes that wait for it at most.
 const RATE: u64 = 2_500_000;
 const QUEUE_BYTES: u64 = 150_000;
-/// Bytes that wait at a stopped host's socket at most.
 const SOCKET_BYTES: usize = 1 << 20;
 const GROUP: u64 = 77;
 const OBJECT: u64 = 6_000_000;
@@ -30,26 +28,20 @@ const OBJECT: u64 = 6_000_000;
 enum Part {
     Relay(Box<RelayNode>),
     Host(Box<Behind<FlowMachine>>),
-    /// Killed.
     Dead,
 }
 
 struct Site {
     part: Part,
-    /// Where packets reach it now.
     at: NodeId,
-    /// The node that it says to be.
     claims: NodeId,
-    /// Addresses of relays above.
     above: Vec<NodeId>,
     is_source: bool,
     starts: u32,
     stopped_until: Time,
-    /// Packets at the socket of a stopped host.
+    /// Packets in the socket buffer of a stopped host.
     socket: Vec<Packet>,
-    /// True if no multicast arrives.
     is_deaf: bool,
-    /// Multicast datagrams that the relay has sent.
     multicasts: u64,
     busy_until: Time,
     rng: Rng,
@@ -59,7 +51,6 @@ struct Site {
 }
 
 impl Site {
-    /// True if the host receives multicast of a relay.
     fn listens(&self, relay: NodeId) -> bool {
         match &self.part {
             Part::Host(host) => {
@@ -70,7 +61,6 @@ impl Site {
     }
 }
 
-/// Counts data packets that a source sends.
 struct DataPackets(u64);
 
 impl Trace for DataPackets {
@@ -79,10 +69,8 @@ impl Trace for DataPackets {
     }
 }
 
-/// A packet: its source, whether it is multicast, and its bytes.
 type Packet = (NodeId, bool, Vec<u8>);
 
-/// A packet on its way: moment of its arrival, its number, its destination and itself.
 type OnTheWay = (Time, u64, NodeId, Packet);
 
 struct World {
@@ -93,12 +81,11 @@ struct World {
     sent: u64,
     key: RelayKey,
     source: NodeId,
-    /// Bytes of the session; `None` for no end.
     bytes: Option<u64>,
-    /// Loss of multicast at each host, if relays send any. The address is the relay's number.
+    /// Loss rate of multicast at each host; `None` if relays send no multicast.
     multicast: Option<f64>,
     losses: Rng,
-    /// Highest rate of relays to each neighbour, in bits per second.
+    /// Maximum rate of a relay to each neighbour, in bits per second.
     rates: BTreeMap<u32, u64>,
 }
 
@@ -144,7 +131,7 @@ impl World {
         self.start(node);
     }
 
-    /// Starts a program, with nothing known of an earlier run. Relays have numbers below 100.
+    /// Relays have numbers below 100.
     fn start(&mut self, node: NodeId) {
         let Some(site) = self.sites.get_mut(&node) else { return };
         site.starts += 1;
@@ -196,7 +183,6 @@ impl World {
         self.sites.get_mut(&NodeId(node)).unwrap().stopped_until = until;
     }
 
-    /// A host, or the address translator before it, has another address from now on.
     fn moves(&mut self, node: u32, to: u32) {
         let site = self.sites.get_mut(&NodeId(node)).unwrap();
         self.at.remove(&site.at);
@@ -204,8 +190,6 @@ impl World {
         self.at.insert(NodeId(to), NodeId(node));
     }
 
-    /// Has a site handle a packet, or the passing of time if there is none; sends what it has to
-    /// send.
     fn call(&mut self, node: NodeId, packet: Option<Packet>) {
         let now = self.now;
         let Some(site) = self.sites.get_mut(&node) else { return };
@@ -349,7 +333,7 @@ impl World {
     }
 }
 
-/// A source, an upper relay, two lower relays and two receivers at each of these.
+/// Returns a source, an upper relay, two lower relays, and two receivers at each of these.
 fn tree(bytes: Option<u64>) -> World {
     tree_with(bytes, None)
 }
@@ -358,7 +342,6 @@ fn tree_with(bytes: Option<u64>, multicast: Option<f64>) -> World {
     tree_of(bytes, multicast, 1, &[])
 }
 
-/// Tree with the source at this relay, and highest rates of relays in bits per second.
 fn tree_of(bytes: Option<u64>, multicast: Option<f64>, at: u32, rates: &[(u32, u64)]) -> World {
     let mut world = World::new(bytes);
     world.multicast = multicast;
@@ -405,21 +388,15 @@ fn of_two_hosts_that_say_to_be_one_the_first_keeps_its_place() {
     }
 }
 
-/// A fault of one part of the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// The program is killed for good.
     Kill(u32),
-    /// The program is killed, and started again after some seconds with nothing known.
     Restart(u32, u64),
-    /// The program is stopped for some seconds.
     Stop(u32, u64),
-    /// Its address changes.
     Move(u32),
 }
 
 impl World {
-    /// Has a fault happen, and lets pass the time that it takes.
     fn suffer(&mut self, fault: Fault) {
         match fault {
             Fault::Kill(node) => self.kill(node),
@@ -439,7 +416,6 @@ impl World {
         }
     }
 
-    /// Bytes that the receiver that got least has got in the next second, of those that live.
     fn least_in_a_second(&mut self) -> u64 {
         let before = RECEIVERS.map(|it| self.delivered(it));
         self.run(1.0);
@@ -451,13 +427,10 @@ impl World {
     }
 }
 
-/// Asserts that all living receivers are at their old rate some seconds after a fault.
 fn goes_on(fault: Fault, within: u64) {
     goes_on_at(fault, within, 0.8);
 }
 
-/// Asserts that all living receivers are at this share of their old rate some seconds after a
-/// fault.
 fn goes_on_at(fault: Fault, within: u64, share: f64) {
     let mut world = tree(None);
     world.run(3.0);
@@ -490,7 +463,6 @@ fn a_stopped_relay_holds_nobody_when_it_is_back() {
 fn a_stopped_host_holds_nobody_when_it_is_back() {
     for seconds in [1, 8, 20] {
         goes_on(Fault::Stop(100, seconds), 4);
-        // All get again what one has missed, beside what is new.
         goes_on_at(Fault::Stop(101, seconds), 4, 0.4);
     }
 }
@@ -529,12 +501,11 @@ fn hosts_return_to_the_first_relay_of_their_list_after_ever_longer_times() {
 fn an_address_may_change_at_every_level() {
     goes_on(Fault::Move(100), 2);
     goes_on(Fault::Move(101), 2);
-    // Receivers at the relay look for it for 2 s, then for another.
+    // Receivers at the moved relay search for it for 2 s, then for another.
     goes_on(Fault::Move(2), 7);
 }
 
 impl World {
-    /// Data packets of the source in the next second.
     fn sent_in_a_second(&mut self) -> u64 {
         let before = self.sites[&self.source].data_packets;
         self.run(1.0);
@@ -542,12 +513,9 @@ impl World {
     }
 }
 
-/// A session suffers several faults, drawn from a seed. Returns the faults up to the one after
-/// which the source did not come to 80 % of its rate in time, or all if receivers stood still 120 s
-/// after the last.
+/// The error is the faults: the source lacks 80 % of its rate, or a receiver stalled for 120 s.
 fn suffers(seed: u64) -> Result<(), Vec<Fault>> {
     let mut rng = Rng::new(seed, NodeId(0), Purpose::Scenario);
-    // Every second tree has multicast, of which up to 5 % is lost.
     let multicast = (seed % 2 == 1).then(|| (seed % 12) as f64 / 200.0);
     let mut world = tree_with(None, multicast);
     world.run(3.0);
@@ -559,23 +527,21 @@ fn suffers(seed: u64) -> Result<(), Vec<Fault>> {
         let seconds = 1 + rng.below(20);
         let fault = match rng.below(3) {
             0 if node < 100 => Fault::Restart(node, seconds),
-            // One receiver stays.
             0 if node > 101 => Fault::Kill(node),
-            // Nobody finds a relay that has no relay above at another address.
+            // No neighbour could find the top relay at another address.
             1 if node != 1 => Fault::Move(node),
             _ => Fault::Stop(node, seconds),
         };
         faults.push(fault);
         world.suffer(fault);
         world.run(rng.unit() * 2.0);
-        // A receiver that was stopped gets what it has missed first, and TRAM's window waits for
-        // it.
+        // A receiver that was stopped first gets what it missed, and TRAM's window waits for it.
         let within = if matches!(fault, Fault::Stop(101.., _)) { 30 } else { 10 };
         if !(0..within).any(|_| world.sent_in_a_second() * 5 > usual * 4) {
             return Err(faults);
         }
     }
-    // A stream brings what is new after what was missed.
+    // A stream delivers new data only after the missed data.
     match (0..120).any(|_| world.least_in_a_second() > 100_000) {
         true => Ok(()),
         false => Err(faults),
@@ -589,7 +555,6 @@ fn sessions_go_on_after_faults_from_seeds() {
     }
 }
 
-/// Seeds to run: `FAIRCAST_ROUNDS` of them, for a long look.
 fn rounds() -> u64 {
     option_env!("FAIRCAST_ROUNDS").map_or(12, |rounds| rounds.parse().expect("a number"))
 }
@@ -602,7 +567,6 @@ impl World {
         }
     }
 
-    /// The link that the source is told of.
     fn slow_link(&self) -> Option<SlowLink> {
         match &self.sites[&self.source].part {
             Part::Host(host) => host.host().slow_link().cloned(),
@@ -623,12 +587,11 @@ fn a_relay_keeps_to_its_highest_rate_with_each_neighbour_from_seeds() {
         let before = RECEIVERS.map(|it| world.delivered(it));
         world.run(20.0);
         for (receiver, before) in RECEIVERS.into_iter().zip(before) {
-            // Headers, repairs and the rest of a packet.
             let share = (world.delivered(receiver) - before) as f64 * 8.0 / 20.0 / rate as f64;
             assert!((0.7..1.0).contains(&share), "seed {seed}: {receiver} gets {share} of {rate}");
         }
         for it in world.status_of(relay).neighbours {
-            // QUIC's own bytes, and credits, which do not wait.
+            // The allowance covers QUIC's own bytes, and credits, which are not delayed.
             let sent = it.connection.sent_bits_per_s;
             assert!(sent < rate * 6 / 5 + 50_000, "seed {seed}: {sent} of {rate} to {}", it.name);
         }
@@ -641,7 +604,7 @@ fn the_source_is_told_of_the_link_that_sets_the_pace() {
         let is = if to < 100 { "relay" } else { "receiver" };
         format!("relay node {relay} → {is} node {to}")
     };
-    // The relay of the source, the relay that sends slowly, and links that this is true of.
+    // Relay of the source, multicast loss, slow relay, and links that may be reported.
     for (at, multicast, relay, links) in [
         (1, None, 3, &[slow(3, 103)][..]),
         (2, None, 3, &[slow(3, 103)]),

@@ -11,12 +11,11 @@ use crate::uplink::UplinkState;
 /// Limits of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeLimits {
-    /// Most neighbours. Default 4096.
+    /// Maximum number of neighbours. Default 4096.
     pub neighbours: usize,
-    /// Most neighbours of one host: of an IPv4 address, or of an IPv6 network of 64 bits. Default
-    /// 256.
+    /// Maximum number of neighbours at one IPv4 address or IPv6 network of 64 bits. Default 256.
     pub at_host: usize,
-    /// Most groups of a neighbour. Default 256.
+    /// Maximum number of groups of a neighbour. Default 256.
     pub groups: usize,
 }
 
@@ -26,41 +25,39 @@ impl Default for NodeLimits {
     }
 }
 
-/// Packets and messages that were not taken, by the reason.
+/// Counters of refused packets and messages, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeRefused {
     /// Packets that belong to no connection.
     pub foreign: u64,
-    /// Connections that were closed, since the peer broke the protocol, and messages about
-    /// multicast that cannot be right.
+    /// Connections closed after a protocol violation, and implausible messages about multicast.
     pub malformed: u64,
     /// Peers without the key.
     pub unauthenticated: u64,
-    /// Packets for a group of which their neighbour is no member.
+    /// Packets for a group of which the neighbour is not a member.
     pub unknown: u64,
-    /// Neighbours, groups and nodes for which there was no room.
+    /// Neighbours, groups and nodes above a limit.
     pub full: u64,
-    /// Nodes above this relay that asked to be below.
+    /// Nodes above this relay that tried to attach below it.
     pub loops: u64,
-    /// Packets in the name of a node that is elsewhere.
+    /// Packets with the origin of a node that is elsewhere.
     pub misplaced: u64,
-    /// Packets without a way, or that have passed too many relays.
+    /// Packets without a route, or above the hop limit.
     pub lost: u64,
 }
 
-/// Event of a relay, for its log. Neighbours name themselves.
+/// Event of a relay, for its log. Names come from the neighbours themselves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub enum NodeEvent {
-    /// A neighbour is attached, at this address.
+    /// Attachment of a neighbour at an address.
     Attached { at: NodeId, name: String, is_relay: bool },
-    /// A neighbour is attached no longer.
+    /// Detachment of a neighbour.
     Detached { name: String, reason: Down },
-    /// The way to the relay above has changed.
+    /// Change of the path to the parent relay.
     Above(UplinkState),
 }
 
-/// Relays deliver nothing.
 impl AppEvent for NodeEvent {
     fn into_flow(self) -> Option<FlowEvent> {
         None
@@ -70,52 +67,52 @@ impl AppEvent for NodeEvent {
 /// Link that sets the pace of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlowLink {
-    /// Name of its ends, such as `relay site-2 → receiver host-7`: printable, at most 160 bytes.
+    /// Names of the link's ends, as `relay site-2 → receiver host-7`: printable, at most 160 bytes.
     pub name: String,
     /// Rate of the session on the link, in bits per second.
     pub bits_per_s: u64,
 }
 
-/// State of a neighbour, for people.
+/// State of a neighbour, for display.
 #[derive(Clone, Debug)]
 pub struct PeerStatus {
-    /// Address.
+    /// Address of the neighbour.
     pub at: NodeId,
-    /// Name that it has given itself.
+    /// Name that the neighbour has sent.
     pub name: String,
-    /// Version of its software.
+    /// Version of the neighbour's software.
     pub software: String,
-    /// True if it is a relay.
+    /// True if the neighbour is a relay.
     pub is_relay: bool,
-    /// Number of its groups.
+    /// Number of the neighbour's groups.
     pub groups: usize,
-    /// Receivers at it or below, of all groups.
+    /// Number of receivers at the neighbour and below, in all groups.
     pub receivers: u32,
-    /// True if packets of one of its groups leave for it by multicast.
+    /// True if the neighbour gets packets of some group by multicast.
     pub multicast: bool,
-    /// State of its connection.
+    /// State of the connection to the neighbour.
     pub connection: ConnectionStats,
 }
 
-/// State of a relay, for people.
+/// State of a relay, for display.
 #[derive(Clone, Debug)]
 pub struct NodeStatus {
-    /// The way to the relay above; `None` if no address of one is known.
+    /// State of the path to the parent relay; `None` if no parent's address is known.
     pub above: Option<UplinkState>,
-    /// Address of the relay above.
+    /// Address of the parent relay.
     pub above_at: Option<NodeId>,
-    /// State of the connection there.
+    /// State of the connection to the parent relay.
     pub above_connection: Option<ConnectionStats>,
-    /// Neighbours below.
+    /// Neighbours below the relay.
     pub neighbours: Vec<PeerStatus>,
-    /// Packets of sessions that came, and that left.
+    /// Number of session packets received.
     pub received: u64,
-    /// Packets of sessions that left.
+    /// Number of session packets sent.
     pub sent: u64,
-    /// Packets that wait here.
+    /// Number of buffered packets.
     pub held: usize,
     /// Sessions that the program serves.
     pub served: Served,
-    /// Packets and messages that were refused.
+    /// Counters of refused packets and messages.
     pub refused: NodeRefused,
 }

@@ -1,5 +1,4 @@
-//! Two or more endpoints and a network between them that delays, moves, records and repeats
-//! packets.
+//! Endpoints in a network that delays, moves, records and replays packets.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -16,7 +15,6 @@ use crate::{
 const DELAY: Duration = Duration::from_millis(10);
 const CLIENT: NodeId = NodeId(1);
 const SERVER: NodeId = NodeId(2);
-/// Another address of the same host.
 const MOVED: NodeId = NodeId(3);
 
 fn key(byte: u8) -> RelayKey {
@@ -28,19 +26,16 @@ fn endpoint(key: &RelayKey, node: NodeId, seed: u64) -> Endpoint {
     Endpoint::new(key, &node.0.to_be_bytes(), seed, accepts, CongestionControl::NewReno)
 }
 
-/// A packet on its way: when it arrives, its source and destination, and its bytes.
 type OnTheWay = (Time, NodeId, NodeId, Vec<u8>);
 
 struct World {
     now: Time,
     client: Endpoint,
     server: Endpoint,
-    /// Addresses of the two.
     client_at: NodeId,
     server_at: NodeId,
     wire: VecDeque<OnTheWay>,
     recorded: Vec<OnTheWay>,
-    /// Events of the client and of the server.
     said: [Vec<EndpointEvent>; 2],
     reads: bool,
 }
@@ -60,7 +55,6 @@ impl World {
         }
     }
 
-    /// A world with a connection, and the connection's names at both ends.
     fn connected() -> (Self, [ConnectionHandle; 2]) {
         let mut world = Self::new(&key(1), &key(1));
         let link = world.client.connect(world.now, SERVER);
@@ -98,14 +92,12 @@ impl World {
         self.wire.push_back(sent);
     }
 
-    /// Lets some seconds pass.
     fn run(&mut self, seconds: u64) {
         self.run_until(self.now + Duration::from_secs(seconds));
     }
 
     fn run_until(&mut self, end: Time) {
         loop {
-            // Twice: what is read lets the other side send.
             self.collect();
             self.collect();
             let arrives = self.wire.front().map(|(at, ..)| *at);
@@ -134,7 +126,6 @@ impl World {
         assert!(self.client.send(link, stream, &[byte], Bytes::from(vec![byte; 1000])));
     }
 
-    /// First bytes of the frames that the server has got, in their order.
     fn got(&self) -> Vec<u8> {
         let frame = |event: &EndpointEvent| match event {
             EndpointEvent::Frame { bytes, .. } => Some(bytes[0]),
@@ -230,8 +221,6 @@ fn packets_of_an_earlier_run_change_nothing() {
     world.run(1);
     assert_eq!(world.got().len(), 20);
     let recorded = std::mem::take(&mut world.recorded);
-    // To the same server, and to one that has started again: in the client's name and from
-    // elsewhere.
     for restarts in [false, true] {
         if restarts {
             world.server = endpoint(&key(1), SERVER, 9);
@@ -265,8 +254,7 @@ fn a_connection_follows_the_node_that_opened_it_to_another_address() {
     assert_eq!((world.down(0), world.down(1)), (vec![], vec![]));
 }
 
-/// A dialer at the client, driven for some tenths of a second. Returns the node that it is
-/// connected with, and whether it searches.
+/// Returns the connected node, and true if the dialer searches.
 fn dial(world: &mut World, dialer: &mut Dialer, tenths: u64) -> (Option<NodeId>, bool) {
     for _ in 0..tenths {
         let end = world.now + Duration::from_millis(100);
@@ -294,11 +282,10 @@ fn a_dialer_finds_a_node_that_has_moved_or_was_stopped() {
     let mut dialer = Dialer::new(vec![SERVER, MOVED], world.now);
     let mut run = |world: &mut World, tenths| dial(world, &mut dialer, tenths);
     assert_eq!(run(&mut world, 5), (Some(SERVER), false));
-    // The server moves: 1.5 s of silence, 2 s for its old address.
+    // The server moves: 1.5 s of silence, 2 s for an attempt at its old address.
     world.server_at = MOVED;
     assert_eq!(run(&mut world, 30), (Some(SERVER), true), "names are looked up");
     assert_eq!(run(&mut world, 20), (Some(MOVED), false));
-    // The server is gone for a while, and back with nothing known.
     world.server_at = NodeId(99);
     run(&mut world, 70);
     world.server = endpoint(&key(1), SERVER, 9);
@@ -311,8 +298,7 @@ fn a_dialer_tries_a_node_that_knows_the_connection_no_more_at_once() {
     let mut world = World::new(&key(1), &key(1));
     let mut dialer = Dialer::new(vec![SERVER, MOVED], world.now);
     assert_eq!(dial(&mut world, &mut dialer, 5), (Some(SERVER), false));
-    // While an attempt is under way the server is back, with nothing known: it says so when a
-    // packet of the connection comes, and before the first packet of the attempt is repeated.
+    // The server returns without state, and resets the connection at the next packet.
     world.server_at = NodeId(99);
     dial(&mut world, &mut dialer, 32);
     let before = dialer.connection();
@@ -326,7 +312,7 @@ fn a_dialer_tries_a_node_that_knows_the_connection_no_more_at_once() {
 
 #[test]
 fn an_attempt_beside_a_silent_connection_repeats_its_first_packet_by_the_known_round_trip() {
-    // First packets that leave in 900 ms; a node of unknown round trip gets the second after 1 s.
+    // First packets within 900 ms; with an unknown round trip the second leaves after 1 s.
     let firsts = |world: &mut World, to: NodeId| {
         let before = world.recorded.len();
         world.server_at = NodeId(99);
@@ -364,7 +350,6 @@ fn a_flood_of_first_packets_keeps_no_state_and_is_answered_with_fewer_bytes() {
     }
     assert!(answered < taken, "{answered} bytes for {taken}");
     assert!(world.server.links() <= 16, "{} connections", world.server.links());
-    // A host with the key connects nevertheless.
     let link = world.client.connect(world.now, SERVER);
     world.run(2);
     assert!(world.said[0].contains(&EndpointEvent::Up {
@@ -386,14 +371,13 @@ fn frames_that_nobody_reads_stop_their_sender() {
         }
         world.run(1);
     }
-    // What the stream may hold, and what the sender keeps.
+    // Receive window of the stream, and buffer of the sender.
     assert!((1_000_000..2_000_000).contains(&sent), "{sent} bytes");
     world.reads = true;
     world.run(1);
     assert!(world.client.has_room(link, stream));
 }
 
-/// Relays and hosts, whose datagrams arrive at once.
 enum Part {
     Relay(Box<RelayNode>),
     Host(Box<Host>),

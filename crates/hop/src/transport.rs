@@ -6,25 +6,20 @@ use faircast_base::Duration;
 use quinn_proto::congestion::{ControllerFactory, CubicConfig, NewRenoConfig};
 use quinn_proto::{IdleTimeout, TransportConfig, VarInt};
 
-/// Longest silence before a connection is lost. A node may be stopped for 8 s without losing any.
+/// Longest silence before a connection is lost: 15 s. A node may be stopped for 8 s without loss.
 pub(crate) const IDLE_MAX: Duration = Duration::from_secs(15);
-/// Interval between packets of an idle connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(1);
-/// Initial round trip of a connection, and the least that is taken of another connection.
-///
-/// src: RFC 9002 s6.2.2
+/// Initial round-trip time, and minimum of one copied from another connection. src: RFC 9002 s6.2.2
 const INITIAL_RTT: Duration = Duration::from_millis(333);
 const INITIAL_RTT_MIN: Duration = Duration::from_millis(20);
-/// Most bytes of a stream, and of a connection, that wait to be read.
+/// Maximum number of unread bytes of a stream and of a connection.
 const STREAM_BYTES: u32 = 1 << 20;
 const LINK_BYTES: u32 = 1 << 22;
-/// Streams that a peer may have open: one for each session, and one for control.
 const STREAMS_MAX: u32 = 1024;
-/// Packets later than a lost one that reveal the loss. RFC 9002 s6.1.1 has 3, which takes late
-/// packets for lost: with 25 % of packets 5 ms late, 1.3 of 20 Mbit/s were left. Time alone reveals
-/// losses here.
+/// Packets that reveal a loss. With the 3 of RFC 9002 s6.1.1 and 25 % of packets 5 ms late, 1.3 of
+/// 20 Mbit/s remained. Here only time reveals losses.
 const PACKET_THRESHOLD: u32 = 1000;
-/// Round trips after which a packet is lost if a later one was acknowledged.
+/// Number of round trips after which a packet is lost if a later one was acknowledged.
 const TIME_THRESHOLD: f32 = 2.0;
 /// Congestion control of connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,8 +31,6 @@ pub enum CongestionControl {
     Cubic,
 }
 
-/// Settings of a connection. A round trip that is known takes the place of the usual initial one,
-/// between [`INITIAL_RTT_MIN`] and that.
 pub(crate) fn transport(
     control: CongestionControl,
     rtt: Option<std::time::Duration>,

@@ -1,4 +1,4 @@
-//! The way of a host or of a relay to the relay above it.
+//! Path of a host or a relay to its parent relay.
 
 use std::collections::BTreeMap;
 
@@ -11,21 +11,19 @@ use crate::message::{Channel, Hello, Message};
 use crate::peers::Peers;
 use crate::status::SlowLink;
 
-/// State of the way to the relay above.
+/// State of the path to the parent relay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UplinkState {
-    /// No relay has answered yet; the reason of the last failure, if there was any.
+    /// No relay has answered yet. Contains the reason of the last failure, if any.
     Asking(Option<Down>),
-    /// A relay is above, with this name.
+    /// A parent relay is attached; contains its name.
     Attached(String),
-    /// The relay stands below this node: the two name each other as parents, or a longer circle of
-    /// relays does.
+    /// Refused because of a loop: the relay is below this node, directly or through other relays.
     Loop,
-    /// The relay has too many neighbours.
+    /// Refused because the relay has too many neighbours.
     Full,
 }
 
-/// Membership of a group.
 #[derive(Debug)]
 struct Membership {
     receivers: u32,
@@ -34,20 +32,16 @@ struct Membership {
     slow: Option<SlowLink>,
 }
 
-/// Connection to the relay above, and the groups that this node has there.
 #[derive(Debug)]
 pub(crate) struct Uplink {
     dialer: Dialer,
     state: UplinkState,
-    /// The relay above, and those above it.
     path: Vec<NodeId>,
     groups: BTreeMap<u64, Membership>,
-    /// The relay above that the trace knows.
     traced: Option<NodeId>,
 }
 
 impl Uplink {
-    /// The way to the first of these relays that answers.
     pub(crate) fn new(relays: Vec<NodeId>, start: Time) -> Self {
         Self {
             dialer: Dialer::new(relays, start),
@@ -58,7 +52,6 @@ impl Uplink {
         }
     }
 
-    /// Tells the trace of another relay above.
     pub(crate) fn trace(&mut self, cx: &mut Cx<'_>, peers: &Peers) {
         let relay = self.connection().and_then(|connection| peers.endpoint.peer(connection));
         if relay != self.traced {
@@ -71,12 +64,10 @@ impl Uplink {
         self.dialer.set_nodes(relays);
     }
 
-    /// True if there is a relay above, or one to try.
     pub(crate) const fn exists(&self) -> bool {
         self.dialer.has_nodes() || self.dialer.connection().is_some()
     }
 
-    /// True if a relay is looked for: there is none, or the one above is silent.
     pub(crate) const fn is_searching(&self) -> bool {
         self.dialer.is_searching()
     }
@@ -89,7 +80,6 @@ impl Uplink {
         &self.path
     }
 
-    /// The connection, once the relay has presented itself.
     pub(crate) fn connection(&self) -> Option<ConnectionHandle> {
         self.dialer.connection().filter(|_| matches!(self.state, UplinkState::Attached(_)))
     }
@@ -98,22 +88,18 @@ impl Uplink {
         self.dialer.connection() == Some(connection)
     }
 
-    /// Receivers of a group that are reached by the relay above.
     pub(crate) fn elsewhere(&self, group: u64) -> u32 {
         self.groups.get(&group).map_or(0, |of| of.elsewhere)
     }
 
-    /// True if the relay above takes no more groups, and not this one.
     pub(crate) fn is_refused(&self, group: u64) -> bool {
         self.groups.get(&group).is_some_and(|of| of.refused)
     }
 
-    /// Link at the relay above, or behind it, that sets the pace of a session.
     pub(crate) fn slow(&self, group: u64) -> Option<&SlowLink> {
         self.groups.get(&group)?.slow.as_ref()
     }
 
-    /// Sets the receivers of a group at this node and below; `None` ends the membership.
     pub(crate) fn set(&mut self, now: Time, peers: &mut Peers, group: u64, receivers: Option<u32>) {
         let message = match receivers {
             Some(receivers) => {
@@ -146,8 +132,7 @@ impl Uplink {
         }
     }
 
-    /// A connection that this node has opened is established. Returns true if it replaces the one
-    /// before.
+    /// Returns true if the connection replaces another one.
     pub(crate) fn on_up(
         &mut self,
         now: Time,
@@ -163,7 +148,6 @@ impl Uplink {
         before.is_some()
     }
 
-    /// The relay has presented itself: it hears of all groups.
     pub(crate) fn on_hello(
         &mut self,
         now: Time,
@@ -182,7 +166,7 @@ impl Uplink {
         peers.send_message(now, connection, &Message::EndOfJoins);
     }
 
-    /// Takes a message of the relay. Returns the group whose receivers elsewhere have changed.
+    /// Returns the group whose number of receivers elsewhere has changed.
     pub(crate) fn on_message(
         &mut self,
         now: Time,
@@ -207,13 +191,12 @@ impl Uplink {
                     self.path = path;
                 }
             }
-            // Messages to a relay from those below it, and messages of multicast.
+            // The other messages go to a relay from its neighbours, or belong to multicast.
             _ => {}
         }
         None
     }
 
-    /// A connection has ended. Returns true if it was the one in use.
     pub(crate) fn on_down(
         &mut self,
         now: Time,
@@ -236,7 +219,6 @@ impl Uplink {
         was_used
     }
 
-    /// Forgets everything that the relay before has said.
     fn forget(&mut self, state: UplinkState) {
         self.state = state;
         self.path.clear();
@@ -254,6 +236,5 @@ impl Uplink {
     }
 }
 
-/// Reasons that a relay gives when it closes the connection of a refused neighbour.
 pub(crate) const LOOP: &str = "a circle of relays";
 pub(crate) const FULL: &str = "too many neighbours";

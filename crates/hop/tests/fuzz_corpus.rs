@@ -1,4 +1,4 @@
-//! Replays the committed corpus of the fuzz target `relay_node`, and random steps.
+//! Replay of the committed corpus of the fuzz target `relay_node`, and random steps.
 
 #[path = "fuzz/relay_node.rs"]
 mod fuzz;
@@ -17,7 +17,6 @@ fn the_corpus_attaches_neighbours_and_breaks_nothing() {
     assert!(attached.max() >= Some(2));
 }
 
-/// Connects, presents a peer, joins, and whatever follows.
 fn steps() -> impl Strategy<Value = Vec<u8>> {
     let step = (any::<u8>(), any::<u8>(), proptest::collection::vec(any::<u8>(), 0..24));
     let step = step

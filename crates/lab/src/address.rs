@@ -1,24 +1,22 @@
-//! The plan of addresses. The hosts' networks reach nothing outside, so that it is fixed.
+//! Address plan, fixed because the hosts' networks reach nothing outside.
 
 use std::net::Ipv4Addr;
 
 use faircast_base::{FlowId, GroupId, NodeId};
 use faircast_proto::Destination;
 
-/// Nodes start at 10.0.0.1.
 const NODES: u32 = 0x0a00_0001;
-/// Groups start at 239.192.0.1, in the organisation-local block of RFC 2365; the same as the
-/// sessions of PGM name.
+/// First session group: 239.192.0.1 (organisation-local, RFC 2365), as PGM sessions name it.
 const GROUPS: u32 = 0xefc0_0001;
-/// Other groups start at 239.128.0.0, where RFC 2365 lets that block grow: 256 for each of 2^14 flows.
+/// First other group: 239.128.0.0, where RFC 2365 lets the block grow; 256 for each of 2^14 flows.
 const OTHER_GROUPS: u32 = 0xef80_0000;
 pub(crate) const OTHER_GROUPS_MAX: u32 = 256;
 const FLOW_BITS: u32 = 14;
 const FLOW_MASK: u32 = (1 << FLOW_BITS) - 1;
-/// Most nodes that have an address: a block of /8 without its ends.
+/// Most nodes with an address: a block of /8 without its ends.
 pub(crate) const NODES_MAX: u32 = (1 << 24) - 2;
 
-/// The UDP port of every flow of a scheme, the one that real sessions have by default.
+/// UDP port of every flow of a scheme, the default port of real sessions.
 pub(crate) const UDP_PORT: u16 = 3056;
 pub(crate) const TCP_PORT: u16 = 5001;
 
@@ -31,7 +29,7 @@ pub(crate) fn to_node(address: Ipv4Addr) -> Option<NodeId> {
     (node < NODES_MAX).then_some(NodeId(node))
 }
 
-/// Bit of the addresses that nodes have once they have moved: half of the block of nodes.
+/// Bit set in the addresses of moved nodes, which use half of the nodes' block.
 const MOVED: u32 = 0x0080_0000;
 
 pub(crate) fn of_moved(node: NodeId) -> Ipv4Addr {
@@ -62,7 +60,6 @@ pub(crate) fn of(flow: FlowId, to: Destination) -> Ipv4Addr {
     }
 }
 
-/// Whom packets of a flow to an address are for, among so many nodes.
 pub(crate) fn to(flow: FlowId, address: Ipv4Addr, nodes: usize) -> Option<Destination> {
     let node = to_node(address).filter(|node| node.index() < nodes);
     to_group(flow, address).map(Destination::Group).or(node.map(Destination::Node))

@@ -1,4 +1,4 @@
-//! The check of a machine: whether it can run the lab, and how exact it is.
+//! Check of a machine: support for the lab, and accuracy.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -13,55 +13,53 @@ use crate::LabError;
 use crate::tcp::congestion_controls;
 
 const RATES: [f64; 3] = [1e6, 10e6, 100e6];
-/// A rate that no machine reaches, to find the one that this machine does.
 const FLOOD_BPS: f64 = 4e9;
 const PACKET: f64 = 1400.0;
 const PACKET_ON_WIRE: f64 = PACKET + 16.0 + 28.0;
 const TRIED_S: f64 = 2.0;
-/// How far a rate may be off for the machine to be good up to it.
 const RATE_ERROR_MAX: f64 = 0.02;
-/// How late 99 of 100 packets may be for that, in seconds: a packet's time on a link of 12 Mbit/s.
+/// Longest lateness of 99 % of packets in seconds: a packet's time on a link of 12 Mbit/s.
 const LATENESS_P99_MAX_S: f64 = 1e-3;
-/// Share of what a flood reaches that is tried too: it leaves time to be exact.
+/// Share of the flood's rate that is tested too, which leaves time to be exact.
 const FLOOD_SHARE: f64 = 0.5;
 
-/// What this machine can do.
+/// Capabilities of this machine.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Check {
-    /// Whether the lab runs here.
+    /// True if the lab runs here.
     pub ready: bool,
-    /// What is missing, where something is.
+    /// Missing prerequisite, if any.
     pub problem: Option<String>,
-    /// Whether the emulator gets real-time priority.
+    /// True if the emulator gets real-time priority.
     pub realtime: bool,
-    /// The kernel's TCP congestion controls that are there.
+    /// TCP congestion controls of the kernel.
     pub congestion_controls: Vec<String>,
-    /// How late timers are: packets at 1 Mbit/s, which have the processor to themselves.
+    /// Lateness of timers: packets at 1 Mbit/s on an idle processor.
     pub timer: Option<Lateness>,
-    /// What was asked for and what was got.
+    /// Requested and achieved rates.
     pub rates: Vec<RateCheck>,
-    /// Packets per second that the emulator carries at the most, over two links each.
+    /// Most packets per second of the emulator, over two links each.
     pub packets_per_s_max: f64,
-    /// Processor time for each packet that is carried over two links, in seconds.
+    /// Processor time in seconds for each packet over two links.
     pub packet_cost_s: f64,
-    /// The rate up to which links are exact, in bits per second; 0 where none is.
+    /// Highest exact rate of links in bits per second; 0 without any.
     pub good_up_to_bps: f64,
 }
 
-/// A link that was kept full.
+/// Result for a link under full load.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct RateCheck {
-    /// Its rate, in bits per second.
+    /// Configured rate in bits per second.
     pub asked_bps: f64,
-    /// What it carried, headers counted.
+    /// Carried bits per second, with headers.
     pub achieved_bps: f64,
-    /// How late packets left it.
+    /// Lateness of its packets.
     pub lateness: Lateness,
-    /// Whether that is exact.
+    /// True if rate and lateness are within the limits.
     pub exact: bool,
 }
 
-/// Tries what this machine can do; takes about 13 s.
+/// Measures the capabilities of this machine; takes about 13 s.
 pub fn check(observer: &mut dyn Observer) -> Check {
     let mut check = Check { congestion_controls: congestion_controls(), ..Check::default() };
     for asked_bps in RATES {
@@ -87,12 +85,10 @@ pub fn check(observer: &mut dyn Observer) -> Check {
 }
 
 impl Check {
-    /// Finds what the machine carries at the most, and tries whether a part of that is exact.
     fn flood(&mut self, observer: &mut dyn Observer) -> Result<(), LabError> {
         let flood = try_rate(FLOOD_BPS, observer)?;
         self.packets_per_s_max = flood.rate.achieved_bps / PACKET_ON_WIRE / 8.0;
         self.packet_cost_s = flood.cpu_s / flood.packets.max(1.0);
-        // In tens of Mbit/s, so that the rate can be named.
         let more = (flood.rate.achieved_bps * FLOOD_SHARE / 1e7).floor() * 1e7;
         if more > RATES[RATES.len() - 1] {
             self.rates.push(try_rate(more, observer)?.rate);
@@ -100,12 +96,12 @@ impl Check {
         Ok(())
     }
 
-    /// The check as JSON.
+    /// Returns the check as JSON.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("a check has no map with keys that JSON lacks")
     }
 
-    /// The check in words.
+    /// Returns the check as text.
     pub fn text(&self) -> String {
         let mut text = String::new();
         if let Some(problem) = &self.problem {

@@ -1,6 +1,4 @@
-//! The kernel's TCP_INFO of a connection, asked for over netlink.
-//!
-//! The layout is that of `struct tcp_info` of Linux, to which newer kernels only append.
+//! TCP_INFO of a connection over netlink: `struct tcp_info`, to which newer kernels only append.
 //! src: linux, include/uapi/linux/inet_diag.h and tcp.h
 
 use std::io;
@@ -17,15 +15,13 @@ const INET_DIAG_INFO: u16 = 2;
 const AF_INET: u8 = 2;
 const TCP: u8 = 6;
 const HEADER_LEN: usize = 16;
-/// Bytes of `struct inet_diag_msg`, behind which the attributes start.
 const MESSAGE_LEN: usize = 72;
 
-/// A connection as its sender's kernel sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TcpInfo {
     /// 0 open, 1 disorder, 2 reduced, 3 recovery, 4 loss.
     pub(crate) state: u8,
-    /// Timeouts in a row for the first unacknowledged segment.
+    /// Consecutive timeouts of the first unacknowledged segment.
     pub(crate) retransmits: u8,
     pub(crate) rto_us: u32,
     pub(crate) rtt_us: u32,
@@ -33,7 +29,7 @@ pub(crate) struct TcpInfo {
     pub(crate) threshold: u32,
     pub(crate) flight: u32,
     pub(crate) bytes_acked: u64,
-    /// Timeouts in all, where the kernel counts them (from 6.7 on).
+    /// Total of timeouts, if the kernel counts them (from 6.7 on).
     pub(crate) timeouts: Option<u16>,
 }
 
@@ -44,7 +40,6 @@ pub(crate) struct Diagnosis {
 }
 
 impl Diagnosis {
-    /// Prepares to ask for a connection of the calling thread's namespace.
     pub(crate) fn new(local: SocketAddrV4, peer: SocketAddrV4) -> io::Result<Self> {
         let socket = netlink::open(NETLINK_SOCK_DIAG)?;
         let mut request = [0; HEADER_LEN + 56];
@@ -57,13 +52,11 @@ impl Diagnosis {
         body[0] = AF_INET;
         body[1] = TCP;
         body[2] = 1 << (INET_DIAG_INFO - 1);
-        // All states.
         body[4..8].fill(0xff);
         body[8..10].copy_from_slice(&local.port().to_be_bytes());
         body[10..12].copy_from_slice(&peer.port().to_be_bytes());
         body[12..16].copy_from_slice(&local.ip().octets());
         body[28..32].copy_from_slice(&peer.ip().octets());
-        // No cookie.
         body[48..56].fill(0xff);
         Ok(Self { socket, request, answer: Vec::with_capacity(4096) })
     }
@@ -76,7 +69,7 @@ impl Diagnosis {
     }
 }
 
-/// Finds TCP_INFO in an answer. An error is a message of another type, and repeats the request.
+/// Finds TCP_INFO in an answer. An error message has another type and repeats the request.
 fn read(answer: &[u8]) -> Option<TcpInfo> {
     if answer.get(4..6)? != SOCK_DIAG_BY_FAMILY.to_ne_bytes() {
         return None;

@@ -1,4 +1,4 @@
-//! The network in real time: one thread between all hosts.
+//! Network in real time: one thread between all hosts.
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
@@ -30,14 +30,12 @@ use crate::merge::Outbox;
 use crate::plan::{TcpPlan, data_len};
 use crate::tap::Tap;
 
-/// Packets that are read from one host before others have their turn.
 pub(crate) const READS_MAX: usize = 16;
 const PACKET_MAX: usize = 65_535;
-/// Shorter waits are spent looking for packets: to sleep and wake takes as long.
+/// Waits below this are busy waits, since sleep and wake-up take as long.
 const SPIN: WallDuration = WallDuration::from_micros(15);
-/// How long it sleeps at the most, so that the trace flows and a stop is seen.
+/// Longest sleep in milliseconds, so that the trace is written and a stop is noticed.
 const SLEEP_MAX_MS: u16 = 20;
-/// Marks the timer among the hosts.
 const TIMER: u64 = u64::MAX;
 
 #[derive(Debug, Default)]
@@ -53,7 +51,6 @@ pub(crate) struct Port {
     pub(crate) sender: bool,
 }
 
-/// What the scenario asks for at a moment.
 #[derive(Clone, Copy, Debug)]
 struct Action {
     at: Time,
@@ -67,14 +64,10 @@ struct Emulator<'a> {
     fabric: Fabric<'a>,
     clock: Clock,
     ports: Vec<Port>,
-    /// By flow; `None` for datagrams of machines.
     segments: Vec<Option<Segments>>,
-    /// In order of time; the first `acted` have been done.
     actions: Vec<Action>,
     acted: usize,
-    /// Events of faults of nodes that are to come, in order of time.
     faults: VecDeque<Record>,
-    /// By port: packets that wait before they go on the wire, first in, first out.
     held: Vec<VecDeque<Held>>,
     rng: Rng,
     network_out: Outbox,
@@ -85,7 +78,7 @@ struct Emulator<'a> {
     scratch: Vec<u8>,
 }
 
-/// A packet that waits before it goes on the wire, as the option `overhead` of TCP wants it.
+/// Packet delayed before its first link by TCP's option `overhead`.
 struct Held {
     at: Time,
     bytes: Vec<u8>,
@@ -93,11 +86,10 @@ struct Held {
 
 struct Segments {
     tap: Tap,
-    /// Longest time that a packet of the sender waits, which is uniform from 0 on.
+    /// Longest delay of the sender's packets; delays are uniform from 0.
     overhead: Duration,
 }
 
-/// Runs the network until the scenario ends. What applications got is not in the outcome.
 pub(crate) fn run(
     scenario: &Scenario,
     ports: Vec<Port>,
@@ -124,7 +116,6 @@ pub(crate) fn run(
         fabric,
         scenario,
         clock,
-        // Behind flows are the relays.
         segments: scenario.flows.iter().enumerate().map(segments).chain([None]).collect(),
         ports,
         actions: actions(scenario),
@@ -141,7 +132,7 @@ pub(crate) fn run(
     };
     emulator.held.resize_with(emulator.ports.len(), VecDeque::new);
     let ran = emulator.run(&waiter, shared);
-    // Before the hosts' interfaces are gone, so that nobody takes that for a failure.
+    // Before the hosts' interfaces disappear, which would count as a failure.
     shared.stop.store(true, Ordering::Relaxed);
     ran?;
     let at = emulator.fabric.now();
@@ -206,13 +197,11 @@ impl Emulator<'_> {
         self.act(now);
     }
 
-    /// The packet that waits and goes on the wire next: when, and whose.
     fn next_held(&self) -> Option<(Time, usize)> {
         let first = |(port, held): (usize, &VecDeque<Held>)| Some((held.front()?.at, port));
         self.held.iter().enumerate().filter_map(first).min()
     }
 
-    /// Lets everything happen that is due by `now`, but for packets that wait.
     fn act(&mut self, now: Time) {
         while let Some(action) = self.actions.get(self.acted).copied() {
             if action.at > now {
@@ -264,7 +253,6 @@ impl Emulator<'_> {
         }
     }
 
-    /// How long packets of a host wait at the most before they go on the wire.
     fn overhead(&self, port: usize) -> Duration {
         let Port { flow, sender, .. } = self.ports[port];
         match self.segments[flow.index()] {
@@ -273,9 +261,7 @@ impl Emulator<'_> {
         }
     }
 
-    /// Puts a host's packet on its first link, and where it reports memberships has the network route by
-    /// them; those of the session's group are as the scenario has them. What is neither for a group of the
-    /// flow nor for a node is of no concern to the network.
+    /// Sends a host's packet over its first link. Reports change all groups but the session's.
     fn take(&mut self, port: usize, frame: &Frame<'_>) {
         let Port { flow, node, sender, .. } = self.ports[port];
         if let Transport::Igmp(report) = frame.transport {
@@ -313,7 +299,7 @@ impl Emulator<'_> {
                 let flow = self.scenario.flows.get(flow.index());
                 let facts = match flow.filter(|flow| flow.via.is_empty()) {
                     Some(flow) => flow.stack.facts(payload),
-                    // Connections with relays show nothing.
+                    // Connections with relays are encrypted.
                     None => Some(PacketFacts::default()),
                 };
                 let Some(facts) = facts else { return };
@@ -399,7 +385,6 @@ impl Waiter {
         [EpollEvent::empty(); 64]
     }
 
-    /// Waits for packets, so long at the most. Gives the places of devices that have some.
     pub(crate) fn wait<'a>(
         &self,
         span: WallDuration,
@@ -449,14 +434,12 @@ mod tests {
         options = { rate = "1 Mbit/s" }
     "#;
 
-    /// A socket of the flow on the host of this thread.
     fn socket() -> UdpSocket {
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, address::UDP_PORT)).unwrap();
         socket.set_read_timeout(Some(WallDuration::from_millis(20))).unwrap();
         socket
     }
 
-    /// Has everything stop at its end.
     struct Stop<'a>(&'a Shared);
 
     impl Drop for Stop<'_> {
@@ -479,13 +462,12 @@ mod tests {
         let (shared, (devices, made)) = (Shared::default(), channel());
         let heard = std::thread::scope(|scope| {
             let (shared, other) = (&shared, devices.clone());
-            // The threads end too where this one fails.
             let _stop = Stop(shared);
             scope.spawn(move || {
                 other.send((sender, host::make(sender, 1500, None).unwrap())).unwrap();
                 let socket = socket();
                 while !shared.stop.load(Ordering::Relaxed) {
-                    // A host may refuse a packet while its interface comes up.
+                    // A host may refuse a packet while its interface starts.
                     let _ = socket.send_to(&[1; 100], (group, address::UDP_PORT));
                     std::thread::sleep(WallDuration::from_millis(5));
                 }

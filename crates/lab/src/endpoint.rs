@@ -1,4 +1,4 @@
-//! An end of a flow at a host, with the sockets and the driver of `faircast-net`.
+//! End of a flow at a host, with the sockets and the driver of `faircast-net`.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -25,18 +25,14 @@ use crate::emulator::Shared;
 use crate::error::LabError;
 use crate::merge::Outbox;
 
-/// From where receivers send, and where they hear what is for them alone.
 const RECEIVER_PORT: u16 = UDP_PORT + 1;
-/// How often an end looks whether it is to stop, to close or to leave.
 const TICK: Duration = Duration::from_millis(10);
-/// How long a machine goes on after it was told to end.
 const CLOSE_MAX: Duration = Duration::from_secs(1);
 
-/// A program in its own namespace: an end of a flow, or a relay.
 pub(crate) struct Place<'a> {
     pub(crate) scenario: &'a Scenario,
     pub(crate) node: NodeId,
-    /// Its number among all ends and relays, by which the simulator too makes it random.
+    /// Number among all ends and relays, which also seeds its random numbers as in the simulator.
     pub(crate) number: u32,
     pub(crate) subject: Subject,
     pub(crate) clock: Clock,
@@ -63,7 +59,7 @@ impl Place<'_> {
         self.out.borrow_mut().record(&Record { at, subject: self.subject, event });
     }
 
-    /// At the end of the run interfaces and connections go away; that is no failure.
+    /// Ignores errors at the end of the run, when interfaces and connections disappear.
     pub(crate) fn failed<E: std::error::Error + Send + Sync + 'static>(
         &self,
         result: Result<(), E>,
@@ -87,7 +83,6 @@ impl Place<'_> {
         all.copied().collect()
     }
 
-    /// Addresses of all nodes, as ends of `flow` have them, or relays and ends behind them.
     fn book(&self, flow: Option<&Flow>) -> AddressBook {
         let entry = |node: NodeId| {
             let receives = flow.is_some_and(|flow| flow.receives(node));
@@ -112,7 +107,6 @@ impl<'a> Deref for End<'a> {
 }
 
 impl End<'_> {
-    /// Memberships in order: from a moment, until another; throughout by default.
     fn memberships(&self) -> Vec<(Time, Option<Time>)> {
         let joins = self.flow.join.iter().filter(|join| join.node == self.node);
         let mut memberships: Vec<_> = joins.map(|join| (join.at, join.leave)).collect();
@@ -149,17 +143,15 @@ pub(crate) fn sockets(flow: &Flow, id: FlowId, node: NodeId) -> Result<Sockets, 
 
 fn settings(port: u16) -> SocketSettings {
     SocketSettings {
-        // What a machine asks for is less or as much.
         hops: u8::MAX,
         loopback: false,
         port: Some(port),
-        // Queues are to see packets as they are on a wire.
+        // Queues should get packets as they are on a wire.
         offload: false,
         ..SocketSettings::default()
     }
 }
 
-/// Opens the sockets of a relay, or of an end behind relays.
 pub(crate) fn relayed_sockets(node: NodeId) -> Result<Sockets, LabError> {
     let at = SocketAddr::from((address::of_node(node), UDP_PORT));
     Sockets::relay(at, None, settings(UDP_PORT)).map_err(opening)
@@ -181,7 +173,6 @@ pub(crate) fn send(end: End<'_>, sockets: Sockets, sent: &SentContent) -> Result
     Ok(())
 }
 
-/// Receives while it is a member, and has no sockets before; sends if it is a sender too.
 pub(crate) fn receive(end: End<'_>, sent: &SentContent) -> Result<Delivery, LabError> {
     be_exact(RECEIVER_PRIORITY);
     let memberships = end.memberships();
@@ -201,7 +192,6 @@ pub(crate) fn receive(end: End<'_>, sent: &SentContent) -> Result<Delivery, LabE
                 Builtin.end(flow, id, node, role, at)
             })?;
             if driven.starts_again() {
-                // The application begins anew.
                 driven.delivery = Delivery::new(sent.is_real());
                 again = true;
             }
@@ -237,7 +227,6 @@ struct Driven<'a> {
     close_at: Option<Time>,
     faults: VecDeque<NodeFault>,
     is_killed: bool,
-    /// When a killed program starts again.
     restart: Option<Time>,
 }
 
@@ -247,7 +236,6 @@ impl<'a> Driven<'a> {
         Self { place, delivery, close_at: None, faults, is_killed: false, restart: None }
     }
 
-    /// Waits until a killed program starts again. False where it does not.
     fn starts_again(&mut self) -> bool {
         let Some(at) = self.restart.take() else { return false };
         self.place.sleep_until(at);
@@ -255,7 +243,6 @@ impl<'a> Driven<'a> {
         !self.place.stopped()
     }
 
-    /// Drives a machine of `flow`, or of a relay, with the demultiplexer of its packets.
     fn drive(
         &mut self,
         sockets: Sockets,
@@ -273,7 +260,6 @@ impl<'a> Driven<'a> {
         }
     }
 
-    /// Drives a machine until it has ended, is closed and has said goodbye, or the run ends.
     fn drive_with<D: Demux>(
         &mut self,
         sockets: Sockets,
@@ -289,14 +275,13 @@ impl<'a> Driven<'a> {
             seed: Some(place.scenario.seed),
             tick: TICK,
             close_timeout: CLOSE_MAX,
-            // A receiver may have nothing to do before it hears anything.
+            // A receiver may have nothing to do before its first packet.
             ends_when_idle: sender,
             zero: Some(place.clock.zero),
             ..DriverSettings::default()
         };
-        // The clock of the run stands still until it begins.
+        // The clock of the run is zero until it begins.
         place.sleep_until(Time::from_nanos(1));
-        // Faults of the time without a program.
         self.faults.retain(|fault| fault.at >= place.clock.now());
         let driver =
             Driver::<FlowMachine, D>::with_demux(sockets, place.book(flow), demux, settings);
@@ -326,7 +311,6 @@ impl<'a> Driven<'a> {
         };
         self.faults.pop_front();
         match fault.kind {
-            // The thread stands still, and the kernel keeps what comes.
             FaultKind::Stop(span) => self.place.sleep_until(fault.at + span),
             FaultKind::Kill | FaultKind::Restart(_) => {
                 self.is_killed = true;
@@ -335,7 +319,6 @@ impl<'a> Driven<'a> {
                 }
                 live.stop();
             }
-            // Refused before the run.
             FaultKind::Move => {}
         }
     }
@@ -366,7 +349,7 @@ impl<D: Demux> App<FlowMachine, D> for Driven<'_> {
     }
 }
 
-/// The demultiplexer of what names no sessions in its packets: the machine of an end takes them all.
+/// Demultiplexer for packets without session numbers: an end's machine gets all of them.
 #[derive(Default)]
 struct OneSession(Option<SessionId>);
 
@@ -383,7 +366,7 @@ impl Demux for OneSession {
     }
 
     fn find(&mut self, arrival: Arrival<'_>, _: &[u8]) -> Option<Found<()>> {
-        // A host is one end, whatever port it sends from: a source answers single nodes from another.
+        // A host is one end, whatever its source port: a source sends unicast from another port.
         let ports = [arrival.from.port(), UDP_PORT, RECEIVER_PORT];
         let mut nodes = ports.into_iter().map(|port| SocketAddr::new(arrival.from.ip(), port));
         Some(Found::Session(self.0?, nodes.find_map(|from| arrival.book.node(from))?))
@@ -392,7 +375,6 @@ impl Demux for OneSession {
     fn key(&self, (): &()) {}
 }
 
-/// Outbox of a thread, as the driver's trace.
 struct ToOutbox(Rc<RefCell<Outbox>>);
 
 impl Sink for ToOutbox {

@@ -2,17 +2,17 @@
 
 use std::io;
 
-/// Why the lab cannot run something. Each message says what is missing and what helps.
+/// Reason why the lab cannot run. Each message names the missing thing and a remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabError {
-    /// A namespace cannot be made.
+    /// A network namespace cannot be made.
     #[error(
         "the lab may not make network namespaces (unshare: {0}); it needs CAP_SYS_ADMIN: run it \
          as root, or in a container with --privileged"
     )]
     NoNamespace(io::Error),
-    /// There are no TUN devices.
+    /// `/dev/net/tun` is missing.
     #[error(
         "the lab needs /dev/net/tun, which is not there; try `modprobe tun`, or give the container \
          --device /dev/net/tun"
@@ -21,43 +21,42 @@ pub enum LabError {
     /// A TUN device cannot be made.
     #[error("the lab cannot make a TUN device ({0}); it needs CAP_NET_ADMIN: run it as root")]
     NoDevice(io::Error),
-    /// The kernel lacks a TCP.
+    /// The kernel lacks a TCP congestion control.
     #[error(
         "flow \"{flow}\": this kernel has no TCP congestion control \"{wanted}\", it has \
          {available}; try `modprobe tcp_{wanted}`"
     )]
     NoCongestionControl {
-        /// The flow.
+        /// Name of the flow.
         flow: String,
-        /// What it needs.
+        /// Required congestion control.
         wanted: &'static str,
-        /// What there is.
+        /// Available congestion controls.
         available: String,
     },
-    /// The scenario asks for what the lab has not.
+    /// The scenario requires something that the lab lacks.
     #[error("{0}")]
     Unsuited(String),
     /// A file that a flow is to send cannot be read.
     #[error(transparent)]
     Data(#[from] faircast_sim::SimError),
-    /// Something that works everywhere else failed.
+    /// An operation of the system failed that normally succeeds.
     #[error("the lab cannot {doing}: {source}")]
     System {
-        /// What it was doing.
+        /// Operation that failed.
         doing: String,
-        /// Why not.
+        /// Error of the system.
         source: io::Error,
     },
 }
 
 impl LabError {
-    /// Turns the failure of a step into an error that names it.
     pub(crate) fn doing(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let doing = doing.into();
         move |source| Self::System { doing, source }
     }
 
-    /// Whether the scenario is at fault and not the machine.
+    /// True if the scenario is at fault, not the machine.
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::Unsuited(_) | Self::Data(_))
     }

@@ -1,8 +1,5 @@
-//! Hosts for programs of any kind, with the links of a scenario between them in real time.
-//!
-//! In a run of the lab each end of a flow is a machine of the lab's own. In a field the hosts are
-//! empty: whoever makes it starts programs there as it likes, the programs speak UDP or TCP over
-//! ordinary sockets, and everything that goes wrong on the scenario's links happens to them.
+//! Empty hosts, connected by the links of a scenario in real time: the caller starts programs
+//! there, which use UDP or TCP over ordinary sockets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -30,34 +27,33 @@ use crate::frame::{self, Frame, Ports, Transport};
 use crate::host;
 use crate::netlink::Routing;
 
-/// Bytes of the largest packet on the links of a field.
 const MTU: u16 = 1500;
-/// The tag of packets that travel whole, with their headers: no datagram has both of these ports.
+/// Tag of packets carried whole, with their headers: no datagram has both of these ports.
 const WHOLE: u32 = u32::MAX;
-/// What links have done to packets.
+/// Counts of packets by the effect of links on them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FieldCounts {
     /// Packets that reached a host.
     pub delivered: u64,
-    /// Lost independently of each other.
+    /// Independent losses.
     pub lost: u64,
-    /// Lost in bursts.
+    /// Burst losses.
     pub lost_in_bursts: u64,
-    /// Lost because a link was down.
+    /// Losses while a link was down.
     pub lost_in_outages: u64,
-    /// Dropped by a full queue.
+    /// Packets dropped at a full queue.
     pub overflowed: u64,
-    /// Second packets that links made.
+    /// Duplicates made by links.
     pub duplicated: u64,
-    /// Packets with a bit flipped.
+    /// Packets with a flipped bit.
     pub corrupted: u64,
-    /// Packets that came late.
+    /// Delayed packets.
     pub delayed: u64,
-    /// Dropped for their length.
+    /// Packets dropped for their length.
     pub too_long: u64,
 }
 
-/// Hosts and what is between them. It removes all but programs that still run there.
+/// Hosts and the network between them. Dropping it removes everything except running programs.
 pub struct Field {
     hosts: Vec<Host>,
     stop: Arc<AtomicBool>,
@@ -69,9 +65,9 @@ pub struct Field {
 #[derive(Debug, Default)]
 struct State {
     moved: BTreeSet<NodeId>,
-    /// Bytes of the longest IP packet that leaves or reaches a host.
+    /// Longest IP packet in bytes to or from a host.
     longest: BTreeMap<NodeId, u32>,
-    /// Bits in which the UDP ports of a host differ from those that other hosts see.
+    /// Bits in which a host's UDP ports differ from the ports that other hosts see.
     translated: BTreeMap<NodeId, u16>,
 }
 
@@ -83,14 +79,12 @@ impl State {
     fn to(&self, address: Ipv4Addr, nodes: usize) -> Option<Destination> {
         let moved = self.moved.iter().find(|node| address::of_moved(**node) == address);
         let to = moved.map(|node| Destination::Node(*node));
-        // An address that was left is nobody's.
         to.or_else(|| address::to(FlowId(0), address, nodes)).filter(|to| match to {
             Destination::Node(node) => self.address(*node) == address,
             Destination::Group(_) => true,
         })
     }
 
-    /// The port on the other side of a host's address translation.
     fn translate(&self, node: NodeId, port: u16) -> u16 {
         port ^ self.translated.get(&node).copied().unwrap_or(0)
     }
@@ -100,19 +94,16 @@ impl State {
     }
 }
 
-/// A thread in a namespace of its own, which does there what it is asked to.
 struct Host {
     node: NodeId,
-    /// `None` once it is to end.
     work: Option<Sender<Box<dyn FnOnce() + Send>>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Field {
-    /// Makes the hosts of a scenario: each sender of a flow. Whatever one of them sends to
-    /// [`group`](Self::group) or any other group goes to the receivers of its own flow, and what it
-    /// sends to the [`address`](Self::address) of one of them goes there. What the flows send
-    /// otherwise does not matter.
+    /// Makes a host for each sender of a flow. Packets to [`group`](Self::group) or any other group
+    /// go to the receivers of the host's own flow, packets to the [`address`](Self::address) of a
+    /// receiver go there. Other settings of the flows are ignored.
     ///
     /// # Errors
     /// The machine lacks something that the lab needs, such as permission.
@@ -139,25 +130,25 @@ impl Field {
         Ok(Self { hosts, stop, counts, state, network: Some(network) })
     }
 
-    /// The one group that all hosts share.
+    /// Returns the group shared by all hosts.
     pub fn group() -> Ipv4Addr {
         address::group(FlowId(0), GroupId::SESSION)
     }
 
-    /// The name of the interface of every host.
+    /// Name of every host's interface.
     pub const INTERFACE: &str = host::INTERFACE;
 
-    /// The address of a host.
+    /// Returns the address of a host.
     pub fn address(node: NodeId) -> Ipv4Addr {
         address::of_node(node)
     }
 
-    /// The address of a host that may have [moved](Self::set_moved).
+    /// Returns the address of a host that may have [moved](Self::set_moved).
     pub fn current_address(&self, node: NodeId) -> Ipv4Addr {
         self.state().address(node)
     }
 
-    /// Does something on a host, in a thread that must not be kept long.
+    /// Runs a short closure on a host, in the host's thread.
     pub fn on<T: Send + 'static>(
         &self,
         node: NodeId,
@@ -176,7 +167,7 @@ impl Field {
         self.on(node, move || command.spawn())?
     }
 
-    /// Sets a host's interface down, or up again with its routes.
+    /// Takes a host's interface down, or up again with its routes.
     pub fn set_interface(&self, node: NodeId, up: bool) -> io::Result<()> {
         let address = self.state().address(node);
         self.on(node, move || {
@@ -189,7 +180,7 @@ impl Field {
         })?
     }
 
-    /// Gives a host another address, or its own again. Packets to the old address reach no host.
+    /// Gives a host another address, or its own again. Packets to the old address are lost.
     pub fn set_moved(&self, node: NodeId, moved: bool) -> io::Result<()> {
         let mut state = self.state();
         let old = state.address(node);
@@ -208,7 +199,7 @@ impl Field {
         })?
     }
 
-    /// Drops IP packets of more than `bytes` bytes from or to a host, as a black hole does.
+    /// Drops IP packets longer than `bytes` bytes to and from a host, as an MTU black hole does.
     pub fn set_longest(&self, node: NodeId, bytes: Option<u32>) {
         let longest = &mut self.state().longest;
         match bytes {
@@ -217,8 +208,7 @@ impl Field {
         }
     }
 
-    /// Gives the UDP datagrams of a host another source port, as a router does that has lost its
-    /// address translation. Datagrams to the old port reach no socket.
+    /// Changes a host's UDP source ports, as a restarted NAT does: old ports are lost.
     pub fn remap_ports(&self, node: NodeId) {
         *self.state().translated.entry(node).or_default() += 1;
     }
@@ -227,12 +217,12 @@ impl Field {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What has happened so far.
+    /// Returns the counts so far.
     pub fn counts(&self) -> FieldCounts {
         *self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends everything.
+    /// Ends the field, and returns the counts or its error.
     pub fn finish(mut self) -> Result<FieldCounts, LabError> {
         self.end()?;
         Ok(self.counts())
@@ -246,7 +236,6 @@ impl Field {
         for host in &mut self.hosts {
             host.work = None;
             if let Some(thread) = host.thread.take() {
-                // A host that has died has said so on standard error.
                 let _ = thread.join();
             }
         }
@@ -256,7 +245,6 @@ impl Field {
 
 impl Drop for Field {
     fn drop(&mut self) {
-        // Whoever wants to know how it ended calls `finish`.
         let _ = self.end();
     }
 }
@@ -301,7 +289,6 @@ impl Network {
                 fabric.join(id, GroupId::SESSION, *node);
             }
         }
-        // Which device an end of any flow is behind: all flows have the same hosts.
         let place = |node| scenario.flows.iter().position(|flow| flow.sender() == node);
         let ends = scenario.flows.iter().flat_map(Flow::ends);
         let device_of: Vec<Option<usize>> = ends.map(place).collect();
@@ -314,7 +301,6 @@ impl Network {
             let next = fabric.next_time().unwrap_or(Time::MAX);
             for index in waiter.wait(self.clock.until(next), &mut ready)? {
                 for _ in 0..READS_MAX {
-                    // An interface that is down has nothing to read.
                     let Ok(len) = self.devices[index].recv(&mut buffer) else { break };
                     self.step(&mut fabric, &device_of, &mut tally, &mut out);
                     if let Some(frame) = Frame::read(&buffer[..len]) {
@@ -346,7 +332,7 @@ impl Network {
                 return;
             }
             drop(state);
-            // What is no packet any more is lost, and what an interface that is down does not take.
+            // Packets with a corrupted header are lost, and packets to an interface that is down.
             if out.is_empty() || self.devices[device].send(out).is_err() {
                 return;
             }
@@ -357,7 +343,6 @@ impl Network {
     }
 }
 
-/// Puts a host's packet on its first link, if it is UDP or TCP.
 fn take(
     fabric: &mut Fabric<'_>,
     scenario: &Scenario,
@@ -379,7 +364,6 @@ fn take(
     let other_group = to == session && frame.to != Field::group();
     let (bytes, facts, tag) = match frame.transport {
         Transport::Udp { ports, payload } if !other_group => {
-            // Programs of faircast speak PGM here.
             let from = state.translate(scenario.flows[host].sender(), ports.from);
             (payload, pgm::facts(payload), Ports { from, ..ports }.tag())
         }
@@ -391,7 +375,7 @@ fn take(
         to,
         zeros: 0,
         payload_len: facts.payload_len,
-        // What a host sends to its own network takes one hop in IP and one a link here.
+        // A packet to the host's own network takes one IP hop, but here one hop for each link.
         time_to_live: u8::MAX,
         router_alert: facts.router_alert,
         wire_len: Some(frame.bytes.len() as u32),

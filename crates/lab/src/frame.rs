@@ -1,4 +1,4 @@
-//! IPv4, UDP, TCP and IGMP headers, as far as the emulator must know them.
+//! IPv4, UDP, TCP and IGMP headers, as far as the emulator needs them.
 
 use std::net::Ipv4Addr;
 
@@ -35,7 +35,7 @@ impl Ports {
         u32::from(self.from) << 16 | u32::from(self.to)
     }
 
-    /// From what [`tag`](Self::tag) gave; zero stands for the ports of every flow.
+    /// Decodes the result of [`tag`](Self::tag); zero means the ports of every flow.
     pub(crate) fn from_tag(tag: u32, default: u16) -> Self {
         match tag {
             0 => Self { from: default, to: default },
@@ -53,7 +53,6 @@ pub(crate) struct Segment {
 }
 
 impl<'a> Frame<'a> {
-    /// Reads a packet; `None` for what is no whole IPv4 packet.
     pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
         let packet = Ipv4Slice::from_slice(bytes).ok()?;
         if packet.is_payload_fragmented() {
@@ -83,9 +82,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// The groups that a host's kernel says that it has joined (true) or left, whoever sends there; what is no
-/// report of memberships says nothing.
-/// src: RFC 3376 s4.2.12
+/// Returns a report's any-source groups: true if joined, false if left. src: RFC 3376 s4.2.12
 pub(crate) fn memberships(igmp: &[u8]) -> impl Iterator<Item = (Ipv4Addr, bool)> {
     let records = match IgmpSlice::from_slice(igmp) {
         Ok(IgmpSlice::MembershipReportV3(report)) => Some(report.group_records()),
@@ -102,9 +99,7 @@ pub(crate) fn memberships(igmp: &[u8]) -> impl Iterator<Item = (Ipv4Addr, bool)>
     })
 }
 
-/// Writes a datagram that the fabric delivers. The UDP checksum is left out, which RFC 768 allows: a bit that
-/// the scenario flips is for the checksum of the scheme itself to find, and no kernel spares a program
-/// what was corrupted.
+/// Writes a datagram without a UDP checksum (RFC 768): the scheme's own must detect flipped bits.
 pub(crate) fn write_udp(
     out: &mut Vec<u8>,
     parcel: &Parcel<'_>,
@@ -119,7 +114,7 @@ pub(crate) fn write_udp(
     write(out, header.expect("it came in a packet"), &[&udp.to_bytes(), parcel.bytes]);
 }
 
-/// Writes a whole packet with its new time to live; nothing if a flipped bit leaves no header.
+/// Writes a packet with a new time to live; nothing if a flipped bit has destroyed the header.
 pub(crate) fn write_again(out: &mut Vec<u8>, packet: &[u8], time_to_live: u8) {
     match Ipv4Header::from_slice(packet) {
         Ok((header, body)) => write(out, Ipv4Header { time_to_live, ..header }, &[body]),
@@ -141,7 +136,6 @@ mod tests {
 
     use super::*;
 
-    /// A datagram of node 0 to node 1.
     fn datagram(ports: Ports, time_to_live: u8, bytes: &[u8]) -> Vec<u8> {
         let (from, to) = (NodeId(0), Destination::Node(NodeId(1)));
         let (at, flow, tag) = (Time::ZERO, FlowId(0), ports.tag());
@@ -204,7 +198,7 @@ mod tests {
                             if memberships(body).any(&mut told))
                     })
                 };
-                // The kernel takes its time, and says it twice.
+                // The kernel delays its report, and sends it twice.
                 assert!((0..1000).any(|_| heard()), "joined: {joined}");
             }
         });
@@ -219,7 +213,6 @@ mod tests {
         assert_eq!(memberships(&cut[..7]).count(), 0);
     }
 
-    /// A segment of six bytes, with four of options.
     fn segment() -> Vec<u8> {
         let mut packet = vec![0x45, 0, 0, 50, 0, 0, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
         packet.extend([0, 1, 0, 2, 0, 0, 0, 9, 0, 0, 0, 7, 0x60, 0x10, 0, 0, 0, 0, 0, 0]);
@@ -245,7 +238,6 @@ mod tests {
             gone += u32::from(out.is_empty());
             assert!(out.is_empty() || out.len() == packet.len(), "{bit}");
         }
-        // Another version, or a header that is too short or longer than the packet.
         assert_eq!(gone, 4 + 3);
     }
 }

@@ -1,4 +1,4 @@
-//! A host: a network namespace with one interface.
+//! Host: a network namespace with one interface.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -13,18 +13,15 @@ use crate::error::LabError;
 use crate::netlink::Routing;
 use crate::plan::TcpPlan;
 
-/// Packets that the kernel holds for the emulator: only the scenario's queues drop any.
+/// Kernel queue for the emulator in packets: only the scenario's queues may drop any.
 const BACKLOG_PACKETS: u32 = 20_000;
 pub(crate) const INTERFACE: &str = "fc0";
 const TUN: &str = "/dev/net/tun";
-/// Where RTAX_RTO_MIN stands in the mask of metrics that the kernel must not change by itself.
+/// Bit of RTAX_RTO_MIN in the mask of metrics that the kernel must not change.
 const LOCK_RTO_MIN: u32 = 1 << 13;
 
-/// Moves the calling thread into a namespace of its own, and gives it an interface with the
-/// address of `node`. What goes over the interface is read and written through the device.
-///
-/// A TUN device without offloads is given packets as they would be on a wire: the kernel has cut
-/// large segments and computed all checksums before.
+/// Moves the calling thread into a new namespace with an interface. Returns its TUN device, without
+/// offloads: the kernel has split large segments and computed checksums, as on a wire.
 pub(crate) fn make(node: NodeId, mtu: u16, tcp: Option<&TcpPlan>) -> Result<SyncDevice, LabError> {
     enter()?;
     set_up_kernel(tcp)?;
@@ -52,7 +49,7 @@ pub(crate) fn make(node: NodeId, mtu: u16, tcp: Option<&TcpPlan>) -> Result<Sync
     Ok(device)
 }
 
-/// Sets a host's interface up, with the routes that the kernel forgets when it goes down.
+/// Takes a host's interface up, and restores the routes that the kernel drops with it.
 pub(crate) fn connect(
     routing: &Routing,
     index: u32,
@@ -68,7 +65,6 @@ pub(crate) fn enter() -> Result<(), LabError> {
     unshare(CloneFlags::CLONE_NEWNET).map_err(|error| LabError::NoNamespace(error.into()))
 }
 
-/// The kernel's settings for this namespace. Those that a kernel does not know are left out.
 fn set_up_kernel(tcp: Option<&TcpPlan>) -> Result<(), LabError> {
     let set = |name: &str, value: &str| {
         let path = format!("/proc/sys/net/{name}");
@@ -77,27 +73,25 @@ fn set_up_kernel(tcp: Option<&TcpPlan>) -> Result<(), LabError> {
             false => Ok(()),
         }
     };
-    // Only what the flows send is to be on the links.
+    // Only the flows' packets should be on the links.
     set("ipv6/conf/all/disable_ipv6", "1")?;
     set("ipv4/conf/all/rp_filter", "0")?;
     set("ipv4/conf/default/rp_filter", "0")?;
     let Some(tcp) = tcp else { return Ok(()) };
     set("ipv4/tcp_sack", if tcp.sack { "1" } else { "0" })?;
     set("ipv4/tcp_dsack", if tcp.sack { "1" } else { "0" })?;
-    // Headers of 40 bytes, as the simulator counts.
+    // Headers of 40 bytes, as in the simulator.
     set("ipv4/tcp_timestamps", "0")?;
     set("ipv4/tcp_ecn", "0")?;
-    // A run must not know of an earlier one.
     set("ipv4/tcp_no_metrics_save", "1")?;
     if tcp.threshold > 0 {
         set("ipv4/tcp_no_ssthresh_metrics_save", "0")?;
     }
-    // Congestion control limits the window and nothing else does, unless the scenario wants it.
+    // Only congestion control limits the window, unless the scenario sets a limit.
     set("ipv4/tcp_rmem", "4096 8388608 67108864")?;
     set("ipv4/tcp_wmem", "4096 1048576 67108864")
 }
 
-/// What the scenario asks of TCP, as far as routes can say it.
 fn metrics(tcp: &TcpPlan) -> Vec<RouteMetric> {
     let mut metrics = vec![
         RouteMetric::Lock(LOCK_RTO_MIN),

@@ -1,9 +1,9 @@
-//! Lateness of packets, and the share of the processors' time that was stolen.
+//! Lateness of packets, and stolen processor time.
 
 use faircast_trace::Lateness;
 use hdrhistogram::Histogram;
 
-/// Counts of spans in nanoseconds, exact to 0.1 %; what is longer than an hour counts as that.
+/// Histogram of nanoseconds with a precision of 0.1 %; the maximum is one hour.
 pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new_with_max(3600 * 1_000_000_000, 3).expect("three digits are allowed")
 }
@@ -19,22 +19,19 @@ pub(crate) fn lateness(late: &Histogram<u64>, realtime: bool) -> Lateness {
     }
 }
 
-/// What the system's counters of processor time say, summed over all processors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProcessorTime {
     total: u64,
-    /// Those that the host of this virtual machine gave to others.
+    /// Ticks that the hypervisor gave to other machines.
     stolen: u64,
 }
 
 impl ProcessorTime {
-    /// The counters now; `None` where the system does not tell.
     pub(crate) fn now() -> Option<Self> {
         Self::parse(&std::fs::read_to_string("/proc/stat").ok()?)
     }
 
-    /// The first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal, and two
-    /// that are parts of the first ones.
+    /// Parses user, nice, system, idle, iowait, irq, softirq, steal; two more are parts of these.
     fn parse(stat: &str) -> Option<Self> {
         let ticks = stat.lines().next()?.strip_prefix("cpu ")?;
         let ticks = ticks.split_whitespace().take(8).map(|tick| tick.parse().ok());
@@ -43,7 +40,6 @@ impl ProcessorTime {
         Some(Self { total: ticks.iter().fold(0, |sum, tick| sum.saturating_add(*tick)), stolen })
     }
 
-    /// The share that was stolen since `before`; `None` where no time went by.
     pub(crate) fn stolen_since(&self, before: &Self) -> Option<f64> {
         let total = self.total.checked_sub(before.total).filter(|total| *total > 0)?;
         Some(self.stolen.saturating_sub(before.stolen) as f64 / total as f64)
@@ -76,7 +72,7 @@ mod tests {
         let read = |line: &str| ProcessorTime::parse(line);
         let before = read("cpu  100 0 50 800 10 0 0 40 7 7\ncpu0 1 2\n").unwrap();
         let after = read("cpu  150 0 70 860 10 0 0 110 9 9\n").unwrap();
-        // 70 of 200 ticks; the time of guests is in the first numbers already.
+        // 70 of 200 ticks; guests' time is included in the first numbers.
         assert_eq!(after.stolen_since(&before), Some(0.35));
         assert_eq!(before.stolen_since(&before), None, "no time went by");
         assert_eq!(before.stolen_since(&after), None, "time does not go back");

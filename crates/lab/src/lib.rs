@@ -1,17 +1,12 @@
 //! Scenarios in the lab: real sockets and the kernel's own TCP between network namespaces of this
-//! machine, over links that are emulated in real time by the simulator's own code.
+//! machine. The simulator's code emulates the links in real time.
 //!
-//! Each end of each flow is a host: a network namespace without a name, with one interface, held
-//! by the thread that runs there and by nothing else, so that it vanishes with the process however
-//! that ends. All links, routers, multicast trees and relays in routers are one
-//! [`Fabric`](faircast_sim::Fabric), the same that the simulator drives; here a thread gives it
-//! the time of the clock, reads IP packets from the hosts' interfaces and writes them out when
-//! they are due. What happens becomes the same trace as in the simulator.
-//!
-//! Reading order: [`run`] (a scenario from start to end), `emulator` (the loop), `host` (a
-//! namespace), `endpoint` and `tcp` (what runs in
-//! one), `tap` (what packets tell), [`check`] (what
-//! this machine can do).
+//! Each end of each flow is a host: an unnamed network namespace, which its thread keeps and which
+//! disappears with the process. All links, routers, multicast trees and relays in routers are one
+//! [`Fabric`](faircast_sim::Fabric). A thread advances the fabric with the clock, reads IP packets
+//! from the hosts' interfaces and writes them when due. Reading order: [`run`] (whole scenario),
+//! `emulator` (event loop), `host` (namespace), `endpoint` and `tcp` (programs of a host), `tap`
+//! (events derived from packets), [`check`] (capabilities of this machine).
 
 mod address;
 mod check;
@@ -40,23 +35,23 @@ pub use run::run;
 use faircast_base::Time;
 use faircast_trace::Lateness;
 
-/// What a run did.
+/// Result of a run.
 #[derive(Clone, Debug)]
 pub struct LabOutcome {
-    /// The moment at which it ended.
+    /// Time at which the run ended.
     pub at: Time,
-    /// Whether an observer ended it early.
+    /// True if an observer ended the run early.
     pub interrupted: bool,
-    /// Events that the emulator handled.
+    /// Events handled by the emulator.
     pub events: u64,
-    /// Packets that were transmitted over a link, counted once a link.
+    /// Packets transmitted over a link, counted once for each link.
     pub packet_hops: u64,
-    /// How much later than due packets left the emulator.
+    /// Lateness of packets that left the emulator.
     pub lateness: Lateness,
-    /// Seconds of a processor that the emulator took.
+    /// Processor time of the emulator in seconds.
     pub cpu_s: f64,
-    /// By flow and receiver: whether what was delivered is intact; `None` where nothing was.
+    /// By flow and receiver: true if the delivered data is intact; `None` without any data.
     pub intact: Vec<Vec<Option<bool>>>,
-    /// What the reader of the figures should know, in sentences.
+    /// Remarks for readers of the figures, as sentences.
     pub notes: Vec<String>,
 }

@@ -1,12 +1,11 @@
-//! The merging of the records of several threads into one order.
+//! Merging of several threads' records into time order.
 
 use faircast_base::{ClientNote, Duration, LinkNote, Time};
 use faircast_trace::{Record, Sink};
 
-/// How long records are held back, so that those of other threads with earlier times can come.
+/// Time for which records are held back, so that earlier records of other threads can arrive.
 const HELD: Duration = Duration::from_millis(500);
 
-/// Entry of a trace with its time.
 pub(crate) enum Entry {
     Record(Record),
     Note(Time, Box<ClientNote>),
@@ -33,12 +32,10 @@ impl Entry {
     }
 }
 
-/// Merges records of several threads, each in the order of its times.
 #[derive(Default)]
 pub(crate) struct Merge {
     waiting: Vec<Entry>,
     passed: Time,
-    /// Records that came too late and were given the time of the last one that was passed on.
     pub(crate) moved: u64,
 }
 
@@ -47,13 +44,11 @@ impl Merge {
         self.waiting.append(entries);
     }
 
-    /// Passes on what nothing earlier can come before, at `now`.
     pub(crate) fn pass(&mut self, now: Time, sink: &mut dyn Sink) {
         let by = Time::ZERO + now.since(Time::ZERO + HELD);
         self.pass_by(by, sink);
     }
 
-    /// Passes on everything up to `end`, and forgets the rest.
     pub(crate) fn finish(&mut self, end: Time, sink: &mut dyn Sink) {
         self.pass_by(end, sink);
         self.waiting.clear();
@@ -71,7 +66,6 @@ impl Merge {
     }
 }
 
-/// Where a thread's records wait until they are sent to the one that orders them.
 pub(crate) struct Outbox {
     entries: Vec<Entry>,
     to: std::sync::mpsc::Sender<Vec<Entry>>,
@@ -79,7 +73,6 @@ pub(crate) struct Outbox {
 }
 
 const BATCH_MAX: usize = 4096;
-/// How long a record waits for others to be sent with.
 const BATCH_SPAN: Duration = Duration::from_millis(20);
 
 impl Outbox {
@@ -87,7 +80,6 @@ impl Outbox {
         Self { entries: Vec::new(), to, sent: Time::ZERO }
     }
 
-    /// Sends what waits, if there is much or it has waited for long.
     pub(crate) fn flush_if_due(&mut self, now: Time) {
         if self.entries.len() >= BATCH_MAX || now.since(self.sent) >= BATCH_SPAN {
             self.flush(now);
@@ -97,7 +89,7 @@ impl Outbox {
     pub(crate) fn flush(&mut self, now: Time) {
         self.sent = now;
         if !self.entries.is_empty() {
-            // Nobody listens only where the run has ended with an error.
+            // The receiver is gone only after the run has failed.
             let _ = self.to.send(std::mem::take(&mut self.entries));
         }
     }
@@ -136,7 +128,6 @@ mod tests {
         merge.take(&mut vec![record(20, 2), record(50, 2)]);
         merge.pass(at(560), &mut out);
         assert_eq!(out.records.len(), 4);
-        // Later than it may be: it takes the time of the last one.
         merge.take(&mut vec![record(30, 3), record(400, 3)]);
         merge.finish(at(350), &mut out);
         let ms = |record: &Record| record.at.since(Time::ZERO).as_millis();

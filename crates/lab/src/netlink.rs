@@ -1,4 +1,4 @@
-//! Requests to the kernel over netlink: an address, a route, an interface that is up.
+//! Netlink requests to the kernel: an address, a route, an interface up or down.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -16,7 +16,6 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 
-/// Opens a socket to a part of the kernel, for the namespace of the calling thread.
 pub(crate) fn open(protocol: isize) -> io::Result<Socket> {
     let mut socket = Socket::new(protocol)?;
     socket.bind_auto()?;
@@ -41,12 +40,10 @@ impl Routing {
         self.ask(RouteNetlinkMessage::SetLink(message))
     }
 
-    /// Gives an interface an address, alone in its subnet.
     pub(crate) fn add_address(&self, interface: u32, address: Ipv4Addr) -> io::Result<()> {
         self.ask(RouteNetlinkMessage::NewAddress(Self::address(interface, address)))
     }
 
-    /// Takes an address away, with the routes that name it as their source.
     pub(crate) fn remove_address(&self, interface: u32, address: Ipv4Addr) -> io::Result<()> {
         self.ask(RouteNetlinkMessage::DelAddress(Self::address(interface, address)))
     }
@@ -63,7 +60,6 @@ impl Routing {
         message
     }
 
-    /// Routes a block of addresses over an interface; TCP over the route has `metrics`.
     pub(crate) fn add_route(
         &self,
         interface: u32,
@@ -85,8 +81,7 @@ impl Routing {
             RouteAttribute::Destination(RouteAddress::Inet(block)),
             RouteAttribute::Oif(interface),
             RouteAttribute::PrefSource(RouteAddress::Inet(source)),
-            // Were there no difference but the block, the kernel would keep one way for a block of hosts and one of
-            // groups, and send to hosts with the groups' time to live, or to groups with the hosts'.
+            // With equal priorities hosts and groups might share a route with a wrong time to live.
             RouteAttribute::Priority(prefix_len.into()),
         ];
         if !metrics.is_empty() {

@@ -1,4 +1,4 @@
-//! The kernel's settings for a scenario's flows, and the limits of the lab.
+//! Kernel settings of a scenario's flows, and the limits of the lab.
 
 use faircast_base::Duration;
 use faircast_proto::tcp::KernelSettings;
@@ -8,17 +8,14 @@ use faircast_scenario::{Data, FaultKind, Flow, Scenario};
 use crate::address;
 use crate::error::LabError;
 
-/// Most ends of flows: each is a namespace, an interface and a thread.
+/// Most ends of flows: each has a namespace, an interface and a thread.
 pub(crate) const ENDS_MAX: usize = 512;
-/// Most payload of a packet, so that it fits an IP packet with all headers.
+/// Largest payload of a packet in bytes, so that an IP packet holds all headers.
 const PACKET_BYTES_MAX: u64 = 60_000;
-/// Least payload of a TCP segment that Linux lets one ask for.
-/// src: linux, include/net/tcp.h, TCP_MIN_MSS
+/// Smallest TCP payload in bytes that Linux accepts. src: linux, include/net/tcp.h, TCP_MIN_MSS
 const TCP_PACKET_BYTES_MIN: u64 = 88;
-/// Bytes that the headers of a packet may take beside its payload.
 const HEADERS_MAX: u64 = 300;
 
-/// A kernel TCP that behaves as the scenario asks, as far as it can.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct TcpPlan {
     pub(crate) congestion_control: &'static str,
@@ -30,11 +27,10 @@ pub(crate) struct TcpPlan {
     pub(crate) threshold: u32,
     pub(crate) min_rto: Duration,
     pub(crate) delayed_ack: bool,
-    /// Each packet waits a random time, uniform from 0 to this, before it leaves its host.
+    /// Longest random delay of a packet before it leaves its host; delays are uniform from 0.
     pub(crate) overhead: Duration,
 }
 
-/// Options of the simulator's TCP that the kernel's has too.
 const APPLIED: &[&str] =
     &["window_max", "initial_window", "initial_ssthresh", "min_rto", "delayed_ack", "overhead"];
 
@@ -58,13 +54,12 @@ impl TcpPlan {
         })
     }
 
-    /// The most that a receiver offers, where the scenario limits it.
     pub(crate) fn window_bytes(&self) -> Option<u32> {
         Some(self.window_max?.saturating_mul(self.packet))
     }
 }
 
-/// What the reader of the figures should know: settings that the lab does not apply.
+/// Returns the scenario's settings that the lab does not apply, as sentences.
 pub fn warnings(scenario: &Scenario) -> Vec<String> {
     let mut warnings = Vec::new();
     for flow in &scenario.flows {
@@ -140,17 +135,14 @@ pub(crate) fn check(scenario: &Scenario) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Bytes of what a sender of a flow sends, where that has an end.
 pub(crate) fn data_len(flow: &Flow) -> Option<u64> {
     match &flow.data {
         Data::Unlimited => None,
         Data::Size(bytes) => Some(bytes.count()),
-        // A file that cannot be read was refused before.
         Data::File(path) => path.metadata().ok().map(|data| data.len()),
     }
 }
 
-/// The largest packet of a relay, headers counted.
 pub(crate) const RELAY_MTU: u16 = 1500;
 
 pub(crate) fn mtu(flow: &Flow) -> u16 {

@@ -1,4 +1,4 @@
-//! A run: hosts, the network between them, and one trace of it all.
+//! Run of a scenario: hosts, the network between them, and one trace.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -26,20 +26,18 @@ use crate::merge::{Entry, Merge, Outbox};
 use crate::plan::{self, TcpPlan};
 use crate::{endpoint, host, tcp};
 
-/// Between the moment when all hosts stand and the beginning of the run.
+/// Time between the setup of all hosts and the start of the run.
 const LEAD: WallDuration = WallDuration::from_millis(100);
-/// How often records are ordered and the observer is asked.
 const TICK: WallDuration = WallDuration::from_millis(50);
-/// Bytes of stack of a host's thread: it keeps its buffers on the heap.
+/// Stack of a host's thread in bytes: its buffers are on the heap.
 const STACK: usize = 512 * 1024;
 
-/// What an end's thread gives back: what a receiver delivered.
 type Ended = Result<Option<Delivery>, LabError>;
 
-/// Runs a scenario in the lab, in real time. Events go to `sink` in the order of their times.
+/// Runs a scenario in the lab, in real time. Events are recorded to `sink` in time order.
 ///
 /// # Errors
-/// The machine lacks something, or the scenario asks for what the lab has not.
+/// The machine lacks something, or the scenario needs something that the lab lacks.
 pub fn run(
     scenario: &Scenario,
     observer: &mut dyn Observer,
@@ -61,7 +59,7 @@ pub fn run(
         }
         let mut ports = Vec::new();
         for host in &hosts {
-            // A thread that ends without an answer has panicked, which the join shows.
+            // A thread without an answer has panicked, which the join reports.
             match host.ready.recv() {
                 Ok(device) => ports.push(host.port(device?)),
                 Err(_) => break,
@@ -90,7 +88,7 @@ pub fn run(
         }
         merge.finish(outcome.at, sink);
         let stolen = before.and_then(|before| ProcessorTime::now()?.stolen_since(&before));
-        // Where nobody sends nothing is late.
+        // Without senders no packet can be late.
         let round_trip_s =
             shortest_round_trip(scenario).map_or(f64::INFINITY, |rtt| rtt.as_secs_f64());
         outcome.interrupted = interrupted;
@@ -107,7 +105,6 @@ pub fn run(
     })
 }
 
-/// For each flow, for each of its receivers: whether what was delivered is intact.
 fn intact(
     scenario: &Scenario,
     ended: &[Option<Delivery>],
@@ -125,7 +122,6 @@ fn intact(
     scenario.flows.iter().zip(sent).map(intact).collect()
 }
 
-/// Orders records until the emulator has ended. True where the observer ended the run.
 fn watch(
     clock: &Clock,
     records: &Receiver<Vec<Entry>>,
@@ -146,7 +142,7 @@ fn watch(
             continue;
         }
         next_tick = std::time::Instant::now() + TICK;
-        // Everything that was sent by now is taken before anything is passed on.
+        // All records sent by now are taken before any is passed on.
         let now = clock.now();
         for mut batch in records.try_iter() {
             merge.take(&mut batch);
@@ -176,7 +172,7 @@ impl Host<'_> {
     }
 
     fn go(&self, clock: Clock) {
-        // A thread that has failed hears nothing; joining it tells why.
+        // A failed thread does not receive; its join returns the error.
         let _ = self.go.send(clock);
     }
 
@@ -192,7 +188,6 @@ struct Lab<'env> {
 }
 
 impl<'env> Lab<'env> {
-    /// Starts the threads of all ends of a flow, in their order. The number of the first is `first`.
     fn start_flow<'scope>(
         &self,
         scope: &'scope Scope<'scope, 'env>,
@@ -246,7 +241,6 @@ impl<'env> Lab<'env> {
         })
     }
 
-    /// Starts the thread of a program that makes its namespace, waits for the beginning and runs.
     fn spawn<'scope, O>(
         &self,
         scope: &'scope Scope<'scope, 'env>,
@@ -275,12 +269,11 @@ impl<'env> Lab<'env> {
                     return Ok(None);
                 }
             };
-            // Where another host could not be made there is no run.
             let Ok(clock) = wait.recv() else { return Ok(None) };
             let out = Rc::new(RefCell::new(out));
             let ended = run(Place { scenario, node, number, subject, clock, shared, out }, opened);
             if ended.is_err() {
-                // The figures would be of another scenario.
+                // The figures would not be those of the scenario.
                 shared.stop.store(true, Ordering::Relaxed);
             }
             ended
@@ -296,13 +289,12 @@ impl<'env> Lab<'env> {
 
 enum Opened {
     Tcp(Socket),
-    /// The sockets of an end that only sends.
+    /// Sockets of an end that only sends.
     Udp(Box<Sockets>),
-    /// Others open theirs with each membership.
+    /// Other ends open sockets for each membership.
     Nothing,
 }
 
-/// Makes the namespace of the calling thread and what is in it: its interface and sockets.
 fn prepare(
     flow: &Flow,
     id: FlowId,

@@ -1,4 +1,4 @@
-//! Events of a TCP connection from its packets, since a kernel does not report all.
+//! Events of a TCP connection, derived from its packets since the kernel does not report all.
 
 use faircast_base::{Event, FlowId, NodeId, Time};
 use faircast_proto::LossRecord;
@@ -6,21 +6,18 @@ use faircast_trace::{Record, Sink, Subject};
 
 use crate::frame::Segment;
 
-/// Follows one connection at its sender.
 #[derive(Debug)]
 pub(crate) struct Tap {
     subject: Subject,
     receiver: NodeId,
     receiver_subject: Subject,
     packet: u64,
-    /// Bytes of the whole transfer, where it ends.
     object_len: Option<u64>,
     first: Option<u32>,
-    /// Bytes sent at least once, and acknowledged.
     sent: u64,
     acknowledged: u64,
     completed: bool,
-    /// Losses at the receiver, in packets, and one past the last packet that reached it.
+    /// Losses at the receiver, in packets, and one past the last packet that arrived.
     losses: LossRecord,
     reached: u64,
 }
@@ -47,7 +44,7 @@ impl Tap {
         }
     }
 
-    /// The sender has put a segment on the wire. Returns whether it is a retransmission.
+    /// Handles a segment of the sender. True for a retransmission.
     pub(crate) fn sent(&mut self, at: Time, segment: &Segment, sink: &mut dyn Sink) -> bool {
         if segment.syn {
             self.first = Some(segment.sequence.wrapping_add(1));
@@ -62,7 +59,6 @@ impl Tap {
         repair
     }
 
-    /// A segment of the sender reaches the receiver: the first transmission of its packets, or another one.
     pub(crate) fn reached(
         &mut self,
         at: Time,
@@ -85,7 +81,6 @@ impl Tap {
         *reached = packets.end.max(*reached);
     }
 
-    /// A segment from the receiver reaches the sender.
     pub(crate) fn heard(&mut self, at: Time, segment: &Segment, sink: &mut dyn Sink) {
         let (Some(first), Some(acknowledgement)) = (self.first, segment.acknowledgement) else {
             return;
@@ -110,7 +105,7 @@ impl Tap {
     }
 }
 
-/// The offset in the stream of a sequence number, which is less than 2 GB from `near`.
+/// Returns the stream offset of a sequence number that is less than 2 GB from `near`.
 fn offset(first: u32, sequence: u32, near: u64) -> u64 {
     let distance = sequence.wrapping_sub(first).wrapping_sub(near as u32) as i32;
     near.saturating_add_signed(i64::from(distance))
@@ -125,7 +120,7 @@ mod tests {
     fn repairs_acknowledgements_and_the_end_are_told() {
         let mut tap = Tap::new(FlowId(0), (NodeId(0), NodeId(1)), 1000, Some(3000));
         let mut out = Recording::default();
-        // Close to the end of the numbers, so that they wrap.
+        // Close to the highest number, so that the numbers wrap.
         let start = u32::MAX - 1500;
         let segment = |offset: u32, payload_len| Segment {
             sequence: start.wrapping_add(1 + offset),
@@ -145,7 +140,6 @@ mod tests {
             let repair = tap.sent(Time::ZERO, &segment(offset, len), &mut out);
             assert_eq!(repair, out.records.len() == 4);
         }
-        // The last one acknowledges the end of the stream too.
         for offset in [1000, 1000, 3001] {
             tap.heard(Time::ZERO, &ack(offset), &mut out);
         }
@@ -165,7 +159,7 @@ mod tests {
                 Event::Completed { bytes: 3000 },
             ]
         );
-        // The second packet is late, the fourth is lost with its first retransmission, and so is the last.
+        // The second packet is late; the fourth (twice) and the last are lost.
         for (offset, len, repair) in
             [(0, 1000, false), (2000, 1000, false), (1000, 1000, false), (4000, 1000, true)]
         {

@@ -1,4 +1,4 @@
-//! A TCP connection of the kernel between two hosts.
+//! TCP connection of the kernel between two hosts.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, SocketAddrV4, TcpStream};
@@ -19,11 +19,9 @@ use crate::endpoint::End;
 use crate::error::LabError;
 use crate::plan::{TcpPlan, data_len};
 
-/// How often the kernel is asked how a connection stands.
 const SAMPLE_SPAN: Duration = Duration::from_millis(10);
 const CHUNK: usize = 64 * 1024;
 
-/// A socket as the plan and the namespace's settings say; a receiver's listens.
 pub(crate) fn socket(flow: &Flow, plan: &TcpPlan, sender: bool) -> Result<Socket, LabError> {
     let made = || {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
@@ -69,7 +67,7 @@ pub(crate) fn receive(end: End<'_>, listener: Socket, real: bool) -> Delivery {
     be_exact(RECEIVER_PRIORITY);
     let mut delivery = Delivery::new(real);
     let mut receiver = Receiver { packet: end.flow.packet.count().max(1), bytes: 0 };
-    // A broken connection delivers what came until then.
+    // A broken connection delivers the bytes received until then.
     let _ = end.receive(&listener, &mut receiver, &mut delivery);
     end.out.borrow_mut().flush(end.clock.now());
     delivery
@@ -79,12 +77,10 @@ struct Sender {
     content: Box<dyn Content>,
     offset: u64,
     chunk: Vec<u8>,
-    /// Bytes of the chunk that are written.
     written: usize,
 }
 
 impl Sender {
-    /// What is to be written next; empty at the end.
     fn next(&mut self) -> &[u8] {
         if self.written == self.chunk.len() {
             let left = self.content.len().map_or(u64::MAX, |len| len - self.offset);
@@ -132,8 +128,7 @@ impl End<'_> {
                 return Err(error);
             }
             if !open {
-                // Without anything to wait for, a connection that is closed would be reported at
-                // once, over and over.
+                // A poll without requested events would return at once for a closed connection.
                 std::thread::sleep(self.clock.until(next_sample));
                 continue;
             }
@@ -188,7 +183,6 @@ impl End<'_> {
         Ok(())
     }
 
-    /// Tells of every packet that is delivered, whole or with its last byte.
     fn deliver(&self, receiver: &mut Receiver, bytes: &[u8], delivery: &mut Delivery) {
         let now = self.clock.now();
         delivery.take(bytes, 0);
@@ -202,7 +196,6 @@ impl End<'_> {
         }
     }
 
-    /// The stream has ended: where all of a finite object has come, it is complete.
     fn finish(&self, receiver: &Receiver, delivery: &mut Delivery) {
         if data_len(self.flow) == Some(receiver.bytes) {
             let now = self.clock.now();
@@ -212,7 +205,6 @@ impl End<'_> {
     }
 }
 
-/// Writes as much as the kernel takes. False where all is written.
 fn write_some(stream: &mut TcpStream, sender: &mut Sender) -> io::Result<bool> {
     loop {
         let next = sender.next();
@@ -228,7 +220,6 @@ fn write_some(stream: &mut TcpStream, sender: &mut Sender) -> io::Result<bool> {
     }
 }
 
-/// Waits until a socket is ready, so long at the most.
 fn wait(socket: &impl AsFd, wanted: PollFlags, span: Duration) -> io::Result<bool> {
     let mut polled = [PollFd::new(socket.as_fd(), wanted)];
     match ppoll(&mut polled, Some(TimeSpec::from_duration(wall(span))), None) {
@@ -242,7 +233,7 @@ struct Monitor {
     last: TcpInfo,
 }
 
-/// States of the kernel's congestion control from which on it repairs.
+/// Lowest state of the kernel's congestion control with repairs.
 const RECOVERY: u8 = 3;
 const LOSS: u8 = 4;
 
@@ -252,7 +243,6 @@ impl Monitor {
     }
 
     fn sample(&mut self, end: &End<'_>, now: Time) {
-        // A connection that is closed has nothing to tell.
         let Ok(info) = self.diagnosis.ask() else { return };
         let last = std::mem::replace(&mut self.last, info);
         let timeouts = match (info.timeouts, last.timeouts) {

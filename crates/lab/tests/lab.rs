@@ -1,4 +1,4 @@
-//! Short runs in the lab. They need root; without it they say so and prove nothing.
+//! Short runs in the lab. Without root they print that they are skipped.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
@@ -12,7 +12,6 @@ use faircast_scenario::{Overrides, Scenario};
 use faircast_sim::Unobserved;
 use faircast_trace::{Record, Recording, Sink, Subject, Tee};
 
-/// Runs a scenario; `None` where this machine cannot.
 fn run(text: &str) -> Option<(LabOutcome, Vec<Record>)> {
     let mut recording = Recording::default();
     let outcome = run_into(text, &mut recording)?;
@@ -36,7 +35,6 @@ fn scenario(text: &str) -> Scenario {
     Scenario::parse(path, text, &overrides, &faircast_sim::catalog()).unwrap()
 }
 
-/// Two routers with a link of these settings between them, and hosts at both.
 fn network(seconds: u32, link: &str, flow: &str) -> String {
     format!(
         "duration = \"{seconds} s\"\n\
@@ -52,7 +50,6 @@ fn network(seconds: u32, link: &str, flow: &str) -> String {
 const LINK: &str = "rate = \"10 Mbit/s\"\ndelay = \"5 ms\"\n\
                     queue = { kind = \"droptail\", packets = 30 }\n";
 
-/// Bytes of these events over all records.
 fn bytes(records: &[Record], of: impl Fn(&Event) -> Option<u32>) -> u64 {
     records.iter().filter_map(|record| of(&record.event)).map(u64::from).sum()
 }
@@ -148,20 +145,19 @@ fn memberships_follow_the_scenario() {
     };
     let near = |moment: Time, seconds: f64| (moment.as_secs_f64() - seconds).abs() < 0.5;
     assert!(near(at(Event::Joined), 1.0) && near(at(Event::Left), 2.0));
-    // 100 packets a second: 300 to one receiver and 100 to the other, less what is under way.
+    // 100 packets per second: 300 to one receiver and 100 to the other, less those under way.
     let packets = bytes(&records, delivered) / 1000;
     assert!((300..=420).contains(&packets), "{packets}");
 }
 
 #[test]
 fn whoever_sends_may_receive_too() {
-    // A machine under load takes a moment until all sockets are open.
+    // A machine under load needs time until all sockets are open.
     let flow = "protocol = \"cbr\"\nto = [\"a\", \"b\"]\npacket = \"1000 B\"\ndata = \"100 kB\"\n\
                 start = \"0.5 s\"\noptions = { rate = \"800 kbit/s\" }";
     let network = network(3, LINK, flow).replacen("from = \"s\"", "from = [\"s\", \"b\"]", 1);
     let Some((outcome, records)) = run(&network) else { return };
     assert_eq!(outcome.intact, [[Some(true), Some(true)]]);
-    // One end hears both senders, the other only the one that it is not itself.
     assert_eq!(bytes(&records, delivered), 300_000);
     assert_eq!(completed_receivers(&records), 2);
 }
@@ -174,7 +170,6 @@ fn receivers_find_a_head_and_are_repaired_by_it() {
     let Some((outcome, records)) = run(&network(20, &lossy, flow)) else { return };
     assert_eq!(outcome.intact, [[Some(true), Some(true)]]);
     assert_eq!(completed_receivers(&records), 2);
-    // One of them is the other's head.
     let level = |record: &Record| match record.event {
         Event::RepairHead { level, .. } => Some(level),
         _ => None,
@@ -182,7 +177,6 @@ fn receivers_find_a_head_and_are_repaired_by_it() {
     assert_eq!(records.iter().filter_map(level).max(), Some(3));
 }
 
-/// Acts of clients of the overlay.
 #[derive(Default)]
 struct Acts(Vec<ClientNote>);
 
@@ -215,7 +209,7 @@ fn daemons_keep_all_rules_beside_the_kernels_tcp_through_a_stop_and_a_crash() {
     let sent = count(&|it| matches!(it, ClientAct::Sent { .. }));
     let got = count(&|it| matches!(it, ClientAct::Delivered { .. }));
     let whole = count(&|it| matches!(it, ClientAct::View { daemons: 3 }));
-    // Ten messages a second for 13 s at each of three clients.
+    // Ten messages per second for 13 s at each of three clients.
     assert!(sent > 300 && got > 2 * sent, "{sent} sent, {got} delivered");
     assert!(whole >= 6, "three clients see a whole view before and after the crash: {whole}");
     let lines: Vec<&str> = acts.iter().map(|it| it.line.as_str()).collect();

@@ -33,7 +33,7 @@ fn config(queue: QueueConfig) -> LinkConfig {
     }
 }
 
-/// Offers a packet at each iteration, 1000 B every so many nanoseconds; 1 ms is full load.
+/// Offers a packet of 1000 B every `every_ns`; full load is one every 1 ms.
 fn offer(bencher: Bencher<'_, '_>, config: &LinkConfig, every_ns: u64) {
     let mut link = Link::new(config, Streams { seed: 1, node: NodeId(0), link: 0 });
     let mut rng = Rng::new(1, NodeId(0), Purpose::Link(0));
@@ -84,7 +84,7 @@ fn every_fault(bencher: Bencher<'_, '_>) {
     offer(bencher, &config, 1_100_000);
 }
 
-/// A change of rate always lies ahead, so that every packet is sent piece by piece.
+/// Link with a rate change always ahead, so that each packet takes the slow path of the serialiser.
 #[divan::bench]
 fn changing_rate(bencher: Bencher<'_, '_>) {
     let change = |i: u64| LinkChange {

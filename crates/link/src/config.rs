@@ -1,82 +1,69 @@
-//! Configuration of a link: its rate, delay, queue, losses and faults, and their scheduled changes.
+//! Configuration of a link: rate, delay, queue, losses and faults, with their scheduled changes.
 
 use alloc::vec::Vec;
 
 use faircast_base::{Bitrate, Duration, Time};
 
-/// One direction of one link.
+/// Configuration of one direction of a link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkConfig {
-    /// Transmission rate at the start; above zero.
+    /// Initial transmission rate; above zero.
     pub rate: Bitrate,
-    /// Propagation delay at the start.
+    /// Initial propagation delay.
     pub delay: Duration,
-    /// The queue in front of the serialiser.
+    /// Queue in front of the serialiser.
     pub queue: QueueConfig,
-    /// Probability at the start, 0 to 1, that a packet is lost on the wire, independent of all
-    /// others. A lost packet has used the link's time all the same.
+    /// Initial independent loss probability, 0 to 1. A lost packet has used transmission time.
     pub loss: f64,
-    /// What changes during the run, in order of time.
+    /// Changes during the run, sorted by time.
     pub changes: Vec<LinkChange>,
-    /// Packets to drop on purpose, counted from 1 in order of arrival among those with payload.
-    /// An instrument for tests of loss recovery.
+    /// Packets to drop, by arrival from 1 among packets with payload. For tests of loss recovery.
     pub drop_list: Vec<u64>,
-    /// What else goes wrong; by default nothing.
+    /// Faults beside independent loss; none by default.
     pub faults: Faults,
-    /// Clock and noise of the host or emulator that drives the link; by default none.
+    /// Clock and jitter of the host or emulator that drives the link; none by default.
     pub timing: Timing,
 }
 
-/// Timing of a host or an emulator that sends from software. The default is an exact clock without noise.
+/// Timing of a host or emulator that sends from software. Default: exact clock without jitter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timing {
-    /// Clock tick: packets leave the queue and the wire only at multiples of the tick. Zero for none.
-    ///
-    /// Dummynet serves its pipes at each tick of the kernel's clock. Packets come out in batches and keep their slots
-    /// of the queue until then. src: dummynet-1997.
+    /// Clock tick: packets leave queue and wire only at its multiples, and occupy the queue until
+    /// then, as in Dummynet (src: dummynet-1997). Zero for an exact clock.
     pub tick: Duration,
-    /// Longest random wait of a packet behind the wire, uniform from zero. Packets keep their order.
+    /// Maximum jitter of a packet after the wire, uniform from zero. Packets keep their order.
     pub jitter: Duration,
 }
 
-/// What goes wrong on a link beside independent loss. The default is nothing; a link without
-/// faults draws no random numbers for them.
-///
-/// A packet that leaves the serialiser is lost by the drop list, independently, by its length, by an outage or in
-/// a burst, tried in this order. What survives may become two packets, and each of the two is
-/// delayed or corrupted independently of the other.
+/// Faults of a link beside independent loss. Loss by the drop list, independent, by length, by an
+/// outage and in a burst is tested in this order. A surviving packet may be duplicated; each copy
+/// is then delayed or corrupted independently.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Faults {
-    /// Losses that come in bursts.
+    /// Losses in bursts.
     pub burst_loss: BurstLoss,
-    /// Packets that are overtaken.
+    /// Delayed packets that others overtake.
     pub reorder: Reorder,
-    /// Probability, 0 to 1, that a packet arrives twice. The second packet takes none of the
-    /// link's time and arrives right after the first.
+    /// Probability, 0 to 1, that a duplicate follows a packet, without transmission time.
     pub duplicate: f64,
-    /// Probability, 0 to 1, that one bit of a packet is flipped on the wire, any of its bits alike.
+    /// Probability, 0 to 1, that a uniformly chosen bit of a packet is flipped.
     pub corrupt: f64,
-    /// Longest packet in bytes that gets through; longer ones vanish, and nobody is told. `None`: all do.
+    /// MTU in bytes; longer packets are lost without a report. `None` for no limit.
     pub mtu: Option<u32>,
-    /// When the link is down, in order of time and without overlap.
+    /// Outages, sorted by time, without overlap.
     pub outages: Vec<Outage>,
 }
 
-/// Losses in bursts: the two-state Markov chain of Gilbert, which steps once for each packet
-/// that nothing else has lost. In its bad
-/// state every packet is lost and in its good state none; with independent loss beside it, that
-/// is the loss of Elliott's good state.
-///
-/// The chain is given by what can be measured. With the mean loss p and the mean burst of b packets
-/// it goes from bad to good with probability 1 / b and from good to bad with p / (b (1 - p)).
-///
+/// Burst losses by Gilbert's two-state Markov chain, which advances once for each packet that
+/// survived the other losses. In the bad state every packet is lost, in the good state none. With
+/// mean loss p and mean burst length b, the chain goes from bad to good with probability 1 / b, and
+/// from good to bad with p / (b (1 - p)).
 /// src: gilbert-1960, elliott-1963; hasslinger-hohlfeld-2008 for the parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BurstLoss {
-    /// Mean share of packets lost in bursts, 0 (off) to 1. At most b / (b + 1) but for 1 itself, or
-    /// the chain would have to leave its good state with a probability above 1.
+    /// Mean loss p: 0 (off) to b / (b + 1), or 1. Above, a transition probability exceeds 1.
     pub loss: f64,
-    /// Mean packets that are lost one after the other, 1 or more.
+    /// Mean burst length b in packets, at least 1.
     pub packets: f64,
 }
 
@@ -86,92 +73,87 @@ impl Default for BurstLoss {
     }
 }
 
-/// Packets that are overtaken: a share of all gets an extra delay.
+/// Reordering: a share of all packets gets an extra delay.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Reorder {
-    /// Probability, 0 to 1, that a packet gets it, independent of all others.
+    /// Probability, 0 to 1, that a packet is delayed, independent for each packet.
     pub share: f64,
-    /// The extra delay.
+    /// Extra delay.
     pub delay: Duration,
 }
 
-/// A time in which a link is down.
-///
-/// What is offered meanwhile is lost at once: it takes neither room nor time. What was admitted
-/// before waits and is transmitted as ever, but is lost too if its transmission ends meanwhile. A
-/// queue that is longer than the outage thus goes on behind it.
+/// Outage of a link. Packets offered during the outage are lost at once and take neither queue
+/// space nor time. Queued packets are lost if their transmission ends during the outage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outage {
-    /// From this moment on.
+    /// Start of the outage.
     pub from: Time,
-    /// It is up again at this moment.
+    /// End of the outage, exclusive.
     pub to: Time,
 }
 
-/// A change of a link during the run. What is `None` stays as it was.
+/// Change of a link during the run. `None` keeps the old value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinkChange {
-    /// When.
+    /// Time of the change.
     pub at: Time,
-    /// The new rate; above zero. It holds from `at` on, for a packet in transmission too.
+    /// New rate; above zero. Applies from `at` on, also to a packet in transmission.
     pub rate: Option<Bitrate>,
-    /// The new delay, for packets whose transmission ends at `at` or later. A shorter delay lets
-    /// them overtake, as a change of route does.
+    /// New delay of packets transmitted at `at` or later; a shorter one lets them overtake.
     pub delay: Option<Duration>,
-    /// The new loss probability, for packets whose transmission ends at `at` or later.
+    /// New loss probability of packets whose transmission ends at `at` or later.
     pub loss: Option<f64>,
-    /// New faults, for packets whose transmission ends at `at` or later.
+    /// New faults of packets whose transmission ends at `at` or later.
     pub faults: Option<FaultChange>,
 }
 
-/// A change of faults during the run. What is `None` stays as it was.
+/// Change of faults during the run. `None` keeps the old value.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FaultChange {
-    /// The new bursts, which begin anew.
+    /// New burst losses; the chain restarts.
     pub burst_loss: Option<BurstLoss>,
-    /// The new reordering.
+    /// New reordering.
     pub reorder: Option<Reorder>,
-    /// The new share of packets that arrive twice.
+    /// New probability of duplication.
     pub duplicate: Option<f64>,
-    /// The new share of packets with a bit flipped.
+    /// New probability of a flipped bit.
     pub corrupt: Option<f64>,
-    /// The new length in bytes of the longest packet that gets through.
+    /// New MTU in bytes.
     pub mtu: Option<u32>,
 }
 
-/// The queue in front of a link's serialiser.
+/// Queue in front of a link's serialiser.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum QueueConfig {
-    /// Drops what does not fit. The limit counts the packet in transmission, as ns-2's does:
-    /// a limit of 30 holds 29 waiting packets and the one in transmission.
+    /// Drop-tail queue limited in packets, including the packet in transmission as in ns-2.
     DropTail {
-        /// Most packets, at least 1.
+        /// Limit in packets, at least 1.
         packets_max: u32,
     },
-    /// Drops what does not fit into so many bytes, the packet in transmission counted.
+    /// Drop-tail queue limited in bytes, including the packet in transmission.
     DropTailBytes {
-        /// Most bytes; at least one packet always fits an idle link.
+        /// Limit in bytes; an idle link takes a packet of any length.
         bytes_max: u64,
     },
     /// Random early detection.
     Red(RedConfig),
 }
 
-/// Random early detection as ns-2 has it: the average counts waiting packets only.
+/// Random early detection as in ns-2: the average counts waiting packets only.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RedConfig {
-    /// Average from which on packets are dropped at random, in packets.
+    /// Lower threshold of the average, in packets: random drops start here.
     pub min: f64,
-    /// Average from which on all are dropped (or, if `gentle`, more and more up to twice this).
+    /// Upper threshold of the average, in packets, to drop all; with `gentle` up to `2 max`.
     pub max: f64,
     /// Weight of a new sample in the average, above 0 to 1.
     pub weight: f64,
-    /// Probability of dropping at `max`, above 0 to 1.
+    /// Drop probability at `max`, above 0 to 1.
     pub max_p: f64,
-    /// Whether the probability rises gently from `max_p` to 1 between `max` and `2 max`.
+    /// True if the drop probability rises from `max_p` to 1 between `max` and `2 max`.
     pub gentle: bool,
-    /// Most packets waiting, the one in transmission not counted.
+    /// Most waiting packets, without the one in transmission.
     pub packets_max: u32,
-    /// Packet size in bytes used to turn idle time into packets that could have been sent.
+    /// Packet size in bytes by which idle time is converted to packets.
     pub mean_packet_bytes: u32,
 }

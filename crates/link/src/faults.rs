@@ -1,5 +1,4 @@
-//! Faults on the wire beside independent loss: bursts, outages, duplicates, flipped bits and
-//! reordered packets.
+//! Faults on the wire beside independent loss: bursts, outages, duplicates, corruption, reordering.
 
 use alloc::collections::VecDeque;
 
@@ -7,33 +6,30 @@ use faircast_base::{DropReason, Duration, NodeId, Purpose, Rng, Time};
 
 use crate::{BurstLoss, Faults, LinkConfig, Outage, Reorder};
 
-/// Where the random numbers of a link's faults come from: one stream for each kind of fault, so
-/// that a fault more moves no draw of another.
+/// Random streams of a link's faults: one for each kind, so that kinds do not affect each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Streams {
     /// Seed of the run.
     pub seed: u64,
-    /// Where the link starts.
+    /// Node at which the link starts.
     pub node: NodeId,
-    /// The link.
+    /// Number of the link.
     pub link: u32,
 }
 
-/// A packet as it comes out of a wire with faults.
+/// Packet at the end of a wire with faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copy {
-    /// When it reaches the other end.
+    /// Arrival time.
     pub at: Time,
-    /// By how much more than others it was delayed; zero for most.
+    /// Extra delay; zero for most packets.
     pub extra: Duration,
-    /// Where one bit of it is flipped: a number, uniform over all 64-bit numbers, that
-    /// [`bit`](Self::bit) turns into a place.
+    /// Uniform 64-bit number from which [`bit`](Self::bit) computes the flipped bit, if any.
     pub flip: Option<u64>,
 }
 
 impl Copy {
-    /// Which bit is flipped of a packet that has `bytes` bytes, counted from the first byte's
-    /// most significant; `None` where none is.
+    /// Returns the flipped bit of a packet of `bytes` bytes; bit 0 is the first byte's highest.
     pub fn bit(&self, bytes: u32) -> Option<u64> {
         let bits = u128::from(bytes) * 8;
         let place = (u128::from(self.flip?) * bits) >> 64;
@@ -41,17 +37,16 @@ impl Copy {
     }
 }
 
-/// The faults of a link while it runs. Links without any have none of this.
 #[derive(Clone, Debug)]
 pub(crate) struct FaultyWire {
     burst: BurstLoss,
-    /// Whether the last packet was in a burst; `None` before the first.
+    /// True if the last packet was in a burst; `None` before the first.
     in_burst: Option<bool>,
     reorder: Reorder,
     duplicate: f64,
     corrupt: f64,
     mtu: u32,
-    /// Outages that have not ended, in order of time.
+    /// Outages that have not ended at the entrance of the queue, sorted by time.
     outages: VecDeque<Outage>,
     /// Outages that have not ended for packets that leave the serialiser, which is later.
     outages_behind: VecDeque<Outage>,
@@ -62,7 +57,7 @@ pub(crate) struct FaultyWire {
 }
 
 impl FaultyWire {
-    /// `None` for a link that never has a fault.
+    /// Returns `None` for a link without faults during the whole run.
     pub(crate) fn new(config: &LinkConfig, streams: Streams) -> Option<Self> {
         let Faults { burst_loss, reorder, duplicate, corrupt, mtu, outages } = &config.faults;
         let changes = config.changes.iter().any(|change| change.faults.is_some());
@@ -97,12 +92,12 @@ impl FaultyWire {
         self.mtu = faults.mtu.unwrap_or(self.mtu);
     }
 
-    /// Whether a packet may be offered at `now`, which never decreases.
+    /// Refuses a packet that is offered during an outage. `now` never decreases.
     pub(crate) fn enter(&mut self, now: Time) -> Result<(), DropReason> {
         if is_down(&mut self.outages, now) { Err(DropReason::Outage) } else { Ok(()) }
     }
 
-    /// Decides whether a packet of `bytes` bytes survives. Its transmission ends at `ends`, which never decreases.
+    /// Drops a packet by its length, an outage or a burst. Its end of transmission never decreases.
     pub(crate) fn leave(&mut self, ends: Time, bytes: u32) -> Result<(), DropReason> {
         if bytes > self.mtu {
             return Err(DropReason::TooLong);
@@ -113,24 +108,22 @@ impl FaultyWire {
         if self.burst.loss > 0.0 && self.bursts() { Err(DropReason::Burst) } else { Ok(()) }
     }
 
-    /// How a packet that would arrive at `at` arrives, and its second copy where it has one.
     pub(crate) fn cross(&mut self, at: Time) -> (Copy, Option<Copy>) {
         let first = self.copy(at);
         let twice = self.duplicate > 0.0 && self.duplicate_rng.chance(self.duplicate);
         (first, twice.then(|| self.copy(at)))
     }
 
-    /// Goes one packet on in the two-state chain and says whether the packet is lost.
-    ///
+    /// Advances the two-state chain by one packet. Returns true if the packet is lost.
     /// src: gilbert-1960: the chain, its states and the mean length of a burst, 1 / r.
     /// src: hasslinger-hohlfeld-2008: the share of bad packets, q / (q + r).
     fn bursts(&mut self) -> bool {
         let BurstLoss { loss, packets } = self.burst;
         let recovery = 1.0 / packets;
-        // At `loss` 1 all is bad for ever, and the formula below divides by zero.
+        // At `loss` 1 the chain stays bad, and the formula below would divide by zero.
         let bad = match self.in_burst {
             _ if loss >= 1.0 => true,
-            // The chain is met in its steady state, so that the first packets are like all others.
+            // The first packet finds the chain in its steady state.
             None => self.burst_rng.chance(loss),
             Some(true) => !self.burst_rng.chance(recovery),
             Some(false) => self.burst_rng.chance(recovery * loss / (1.0 - loss)),
@@ -148,7 +141,6 @@ impl FaultyWire {
     }
 }
 
-/// Whether one of the outages holds at `at`; forgets those that have ended.
 fn is_down(outages: &mut VecDeque<Outage>, at: Time) -> bool {
     while outages.front().is_some_and(|outage| outage.to <= at) {
         outages.pop_front();

@@ -1,9 +1,7 @@
-//! One direction of one link: a queue, a serialiser and a wire.
+//! One direction of a link: queue, serialiser and wire.
 //!
-//! The simulator and the lab use the same [`Link`]; only their clocks differ. All times are
-//! *scheduled* times: a link never asks when it was woken, only when a packet arrived, and it
-//! answers at once when the packet will arrive at the other end. What is in propagation never
-//! counts as queue, and remainders below a nanosecond are carried.
+//! The simulator and the lab use [`Link`] with different clocks. All times are *scheduled*: a link
+//! takes a packet's arrival time, and returns its arrival at the other end at once.
 
 #![no_std]
 

@@ -1,4 +1,4 @@
-//! The link: queue, serialiser and wire together.
+//! Link composed of queue, serialiser and wire.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -10,79 +10,67 @@ use crate::red::Red;
 use crate::serialiser::Serialiser;
 use crate::{LinkChange, LinkConfig, QueueConfig, Timing};
 
-/// What becomes of a packet that is offered to a link.
+/// Outcome of a packet that is offered to a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It reaches the other end at this moment.
+    /// Arrives at the other end at this time.
     Arrives(Time),
-    /// It reaches the other end in another way than most.
+    /// Arrives with faults: delayed, corrupted or duplicated.
     Altered {
         /// The packet.
         first: Copy,
-        /// A second one, made of it.
+        /// Its duplicate, if any.
         second: Option<Copy>,
     },
-    /// It does not.
+    /// Dropped.
     Dropped(DropReason),
 }
 
-/// A packet that was admitted and whose transmission has not ended.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     ends: Time,
     bytes: u32,
 }
 
-/// One direction of one link.
-///
-/// Everything that the link will do to a packet is known when it arrives, because the queue is
-/// first in, first out and the scenario's changes are known beforehand. So [`offer`](Self::offer)
-/// gives the time of arrival at once, and the simulator needs one event per hop. Memory is
-/// bounded by the queue limit.
+/// One direction of a link. The queue is first in, first out, and all changes are scheduled:
+/// [`offer`](Self::offer) returns the arrival at once. The queue limits memory.
 #[derive(Clone, Debug)]
 pub struct Link {
     serialiser: Serialiser,
     wire: Wire,
     packets_max: u32,
     bytes_max: u64,
-    /// The admitted packet in transmission.
     first: Option<Slot>,
     waiting: VecDeque<Slot>,
     backlog_bytes: u64,
     busy_until: Time,
-    /// Here `busy_ns` and `queue_packet_ns` are sums over all admitted packets, also of what lies ahead,
-    /// from which the counters of any moment follow.
+    /// Counters with the future of all admitted packets, which [`sample`](Self::sample) subtracts.
     counters: LinkCounters,
-    /// What most links have not, out of their way: of a crowd's links no more should have to come to the
-    /// processor with each packet than what it needs.
+    /// State that most links lack, boxed so that a packet touches less memory on many links.
     special: Option<Box<Special>>,
 }
 
-/// What happens to a packet behind the serialiser.
 #[derive(Clone, Copy, Debug)]
 struct Wire {
     delay: Duration,
     loss: f64,
 }
 
-/// What a link can have beside a rate, a delay, a limit and independent loss.
 #[derive(Clone, Debug)]
 struct Special {
     red: Option<Red>,
-    /// Changes of delay, loss and rate that still lie ahead, in order of time.
     changes: VecDeque<LinkChange>,
     rate_bits_per_s: u64,
     drop_list: VecDeque<u64>,
     data_packets: u64,
     faults: Option<FaultyWire>,
     timing: Timing,
-    /// Latest arrival so far, before which no packet arrives that waits for the jitter.
+    /// Latest arrival so far; jitter does not reorder packets.
     latest: Time,
 }
 
 impl Link {
-    /// An idle link. Its faults draw from `streams`, each kind from one of its own; loss and RED
-    /// draw from what is given with each packet.
+    /// Creates an idle link. Faults draw from `streams`, loss and RED from each packet's generator.
     pub fn new(config: &LinkConfig, streams: Streams) -> Self {
         let (packets_max, bytes_max, red) = match config.queue {
             QueueConfig::DropTail { packets_max } => (packets_max.max(1), u64::MAX, None),
@@ -113,8 +101,7 @@ impl Link {
         }
     }
 
-    /// Takes a packet of `bytes` bytes at `now`, which never decreases. `data` says that it
-    /// carries payload, which only matters to a drop list.
+    /// Offers a packet at `now`, which never decreases. `data`: it has payload, for the drop list.
     #[inline]
     pub fn offer(&mut self, now: Time, bytes: u32, data: bool, rng: &mut Rng) -> Outcome {
         self.expire(now);
@@ -144,13 +131,12 @@ impl Link {
         }
     }
 
-    /// The counters as of `now`, which is not before any packet offered so far. The maximum of
-    /// the queue starts anew.
+    /// Returns the counters at `now`, after all offered packets. Resets the queue's maximum.
     pub fn sample(&mut self, now: Time) -> LinkCounters {
         self.expire(now);
         let mut counters = self.counters;
         counters.busy_ns -= self.busy_until.since(now).as_nanos();
-        // Each waiting packet's transmission starts when that of the one before it ends.
+        // The transmission of each waiting packet starts at the end of the previous one.
         let before_last = self.waiting.len().saturating_sub(1);
         let starts = self.first.iter().chain(self.waiting.iter().take(before_last));
         let ahead = starts.take(self.waiting.len()).map(|slot| slot.ends.since(now).as_nanos());
@@ -160,12 +146,12 @@ impl Link {
         counters
     }
 
-    /// When the transmission of the last packet that was admitted ends.
+    /// Returns the end of transmission of the last admitted packet.
     pub fn idle_at(&self) -> Time {
         self.busy_until
     }
 
-    /// Packets that wait or are in transmission at `now`, and their bytes.
+    /// Returns the number and the bytes of packets waiting or in transmission at `now`.
     pub fn backlog(&mut self, now: Time) -> (u32, u64) {
         self.expire(now);
         (self.backlog_packets(), self.backlog_bytes)
@@ -176,8 +162,7 @@ impl Link {
         self.waiting.len() as u32 + u32::from(self.first.is_some())
     }
 
-    /// Removes packets whose transmission has ended. One that ends exactly now makes room for one
-    /// that arrives now.
+    /// Removes packets transmitted by `now`. Their room is free for a packet that arrives at `now`.
     #[inline]
     fn expire(&mut self, now: Time) {
         while let Some(slot) = self.first.filter(|slot| slot.ends <= now) {
@@ -199,15 +184,14 @@ impl Link {
         if full { Err(DropReason::QueueFull) } else { Ok(()) }
     }
 
-    /// Puts an admitted packet behind all others; returns when its transmission ends.
     #[inline]
     fn transmit(&mut self, now: Time, bytes: u32) -> Time {
         let idle = self.busy_until < now || self.first.is_none();
         let starts = if idle { now } else { self.busy_until };
-        // Remainders are carried over back-to-back packets, also where the queue was just empty.
+        // Back-to-back packets carry the remainder, also if the queue was just empty.
         let mut ends = self.serialiser.end(starts, self.busy_until < now, bytes);
         self.counters.busy_ns += ends.since(starts).as_nanos();
-        // The packet waits until the one before it has left, which may be at a tick behind its transmission.
+        // The packet waits until the previous one has left, perhaps at a later tick.
         let last = self.waiting.back().or(self.first.as_ref());
         self.counters.queue_packet_ns += last.map_or(0, |slot| slot.ends.since(now).as_nanos());
         self.busy_until = ends;
@@ -235,7 +219,7 @@ impl Link {
         if self.special.as_mut().is_some_and(|special| special.is_listed(data)) {
             return Err(DropReason::Listed);
         }
-        // Drawn before the faults have their say, so that faults move no independent loss.
+        // Drawn before the faults, so that faults change no independent loss.
         if self.wire.loss > 0.0 && rng.chance(self.wire.loss) {
             return Err(DropReason::Loss);
         }
@@ -257,7 +241,6 @@ impl Special {
             || is_timed
     }
 
-    /// Returns the tick at which a packet leaves that is transmitted until `ends`.
     #[inline]
     fn ticked(&self, ends: Time) -> Time {
         match self.timing.tick.as_nanos() {
@@ -266,7 +249,6 @@ impl Special {
         }
     }
 
-    /// Returns the arrival of a packet that would arrive at `at` without jitter.
     #[inline]
     fn jittered(&mut self, at: Time, rng: &mut Rng) -> Time {
         if self.timing.jitter == Duration::ZERO {
@@ -276,7 +258,6 @@ impl Special {
         self.latest
     }
 
-    /// An outage may refuse a packet, and then RED.
     #[inline]
     fn admit(
         &mut self,
@@ -286,7 +267,7 @@ impl Special {
         rng: &mut Rng,
     ) -> Result<(), DropReason> {
         if self.red.is_some() {
-            // It turns idle time into packets by the rate that the link has now.
+            // RED converts idle time to packets by the current rate.
             self.apply_changes(now, wire);
         }
         if let Some(faults) = &mut self.faults {
@@ -297,7 +278,6 @@ impl Special {
         red.admit(now, held.saturating_sub(1), idle, self.rate_bits_per_s, rng)
     }
 
-    /// Delay and loss are those of the moment at which the packet leaves the serialiser.
     #[inline]
     fn apply_changes(&mut self, ends: Time, wire: &mut Wire) {
         while let Some(change) = self.changes.front().copied().filter(|change| change.at <= ends) {
@@ -311,7 +291,6 @@ impl Special {
         }
     }
 
-    /// Whether the packet is one of those to drop.
     #[inline]
     fn is_listed(&mut self, data: bool) -> bool {
         if self.drop_list.is_empty() || !data {

@@ -1,8 +1,7 @@
-//! Random early detection, as ns-2 has it.
+//! Random early detection as in ns-2.
 //!
-//! src: floyd-jacobson-1993 for the algorithm; ns-2.35 for what its parameters mean: the average
-//! counts waiting packets only, `wait` spaces the drops, and a queue with at most one waiting
-//! packet is left alone.
+//! src: floyd-jacobson-1993 for the algorithm; ns-2.35 for its parameters: the average counts
+//! waiting packets only, `wait` spaces drops, and a queue of at most one has no early drop.
 
 use faircast_base::{DropReason, Rng, Time, math};
 
@@ -14,7 +13,7 @@ pub(crate) struct Red {
     average: f64,
     /// Packets since the last early drop.
     count: u64,
-    /// Whether the average was already above the lower threshold.
+    /// True if the average already exceeded the lower threshold.
     above_min: bool,
 }
 
@@ -23,8 +22,7 @@ impl Red {
         Self { config, average: 0.0, count: 0, above_min: false }
     }
 
-    /// Decides about a packet that arrives with `waiting` packets in the queue. `idle` is when
-    /// the link last became idle, if it is, and `rate` its rate in bits per second.
+    /// `idle`: start of the link's idle time, if it is idle; `rate` is in bits per second.
     #[inline]
     pub(crate) fn admit(
         &mut self,
@@ -60,8 +58,7 @@ impl Red {
         verdict
     }
 
-    /// An idle link is taken to have seen as many arrivals at an empty queue as it could have
-    /// sent packets in that time.
+    /// Updates the average. Idle time counts as arrivals at an empty queue at the link's rate.
     fn update_average(&mut self, now: Time, waiting: u32, idle: Option<Time>, rate: u64) {
         let keep = 1.0 - self.config.weight;
         if let Some(since) = idle {
@@ -75,12 +72,12 @@ impl Red {
     fn probability(&self) -> f64 {
         let RedConfig { min, max, max_p, .. } = self.config;
         let base = if self.average >= max {
-            // Only reached when gentle: from max_p at max to 1 at twice max.
+            // With `gentle` only: from max_p at max to 1 at twice max.
             max_p + (1.0 - max_p) * (self.average - max) / max
         } else {
             max_p * (self.average - min) / (max - min)
         };
-        // Spacing of drops with `wait`: none before 1/p packets have passed since the last one.
+        // With `wait`, no drop before 1/p packets have passed since the last one.
         let expected = self.count as f64 * base;
         if expected < 1.0 {
             0.0

@@ -1,4 +1,4 @@
-//! The serialiser: how long the transmission of a packet takes.
+//! Serialiser: computes the transmission time of packets.
 
 use alloc::vec::Vec;
 
@@ -8,25 +8,20 @@ use crate::{LinkChange, LinkConfig};
 
 const NS_PER_S_TIMES_8: u64 = 8_000_000_000;
 
-/// A rate from a moment on.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     from: u64,
     bits_per_s: u64,
 }
 
-/// Computes the ends of transmissions, packet by packet, from the rates that the scenario gives
-/// for the whole run. Within a busy period the remainders below a nanosecond add up, so that a
-/// link that is never idle carries its exact rate.
+/// Serialiser with the rates of the run. Carries fractions of a nanosecond while the link is busy.
 #[derive(Clone, Debug)]
 pub(crate) struct Serialiser {
-    /// The rate at the end of the last transmission.
     bits_per_s: u64,
-    /// The rates that follow it, the last one first.
+    /// Later rates in descending order of time.
     steps: Vec<Step>,
-    /// What the last transmission lacked of a whole nanosecond, in units of 1 / rate ns.
+    /// Rounding error of the last end of transmission, in units of 1 / rate ns.
     remainder: u64,
-    /// The last packet size with its whole nanoseconds and remainder, to spare the division.
     cached_bytes: u32,
     cached_ns: u64,
     cached_remainder: u64,
@@ -43,15 +38,13 @@ impl Serialiser {
             bits_per_s: config.rate.bits_per_s().max(1),
             steps,
             remainder: 0,
-            // No packet has this size, so the first look-up misses.
             cached_bytes: u32::MAX,
             cached_ns: 0,
             cached_remainder: 0,
         }
     }
 
-    /// When a transmission of `bytes` ends that starts at `start`. `idle` says that the link was
-    /// idle before. Starts never decrease.
+    /// `idle` is true if the link was idle before `start`. Starts never decrease.
     #[inline]
     pub(crate) fn end(&mut self, start: Time, idle: bool, bytes: u32) -> Time {
         let start = start.as_nanos();
@@ -77,10 +70,8 @@ impl Serialiser {
         Time::from_nanos(start.saturating_add(ns))
     }
 
-    /// The same where a change of rate lies ahead: the packet is sent piece by piece.
     fn end_over_steps(&mut self, start: u64, bytes: u32) -> u64 {
-        // In units of bit-nanoseconds per second, so that nothing is lost to rounding. The carried
-        // remainder is dropped at a change of rate: it is below one nanosecond.
+        // In bit-nanoseconds per second: exact. A change of rate drops the remainder, below 1 ns.
         let mut left = u128::from(bytes) * u128::from(NS_PER_S_TIMES_8);
         let mut now = start;
         loop {

@@ -1,4 +1,4 @@
-//! Targets of a source, what a receiver listens to, and the interfaces of this host.
+//! Targets of a source, addresses of a receiver, and network interfaces of this host.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,32 +15,31 @@ pub const RECEIVERS_MAX: usize = 4096;
 /// A network interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Interface {
-    /// The one to which the system's routes lead. The default.
+    /// Interface selected by the system's routes; the default.
     #[default]
     Any,
     /// By name, such as `eth0`.
     Name(String),
     /// By one of its addresses.
     Address(IpAddr),
-    /// By its number.
+    /// By index.
     Index(u32),
 }
 
-/// A multicast group.
+/// Multicast group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Multicast {
-    /// The group and the UDP port of downstream packets. The zone of an IPv6 group, where it has one,
-    /// stands for that interface, and must be one of `interfaces` where these are named.
+    /// Group and UDP port of packets. An IPv6 zone must match `interfaces`, unless these are empty.
     pub group: SocketAddr,
-    /// At a receiver: hears this source alone, by a source-specific membership (IGMPv3, MLDv2);
-    /// groups in 232.0.0.0/8 and ff3x::/32 need it. At a source: the address that it sends from.
+    /// At a receiver: the only accepted source, by a source-specific membership (IGMPv3, MLDv2);
+    /// required for groups in 232.0.0.0/8 and ff3x::/32. At a source: the source address.
     pub source: Option<IpAddr>,
-    /// Where the group is joined and its packets leave, once by each; routes choose if empty.
+    /// Interfaces to join on and to send to, once each; if empty, routes choose.
     pub interfaces: Vec<Interface>,
 }
 
 impl Multicast {
-    /// A group heard from any source on the interface that routes choose.
+    /// Makes a group with any source, on the interface that routes choose.
     pub const fn new(group: SocketAddr) -> Self {
         Self { group, source: None, interfaces: Vec::new() }
     }
@@ -70,7 +69,6 @@ impl Multicast {
         }
     }
 
-    /// Number of the interface that the group's address names by its zone.
     fn zone(&self) -> Option<u32> {
         match self.group {
             SocketAddr::V6(group) if group.scope_id() != 0 => Some(group.scope_id()),
@@ -78,7 +76,6 @@ impl Multicast {
         }
     }
 
-    /// Refuses a zone that is no interface, or another one than those that are named.
     fn check_zone(&self, found: &[(Interface, Resolved)]) -> Result<(), NetError> {
         let Some(zone) = self.zone() else { return Ok(()) };
         let ip = self.group.ip();
@@ -94,7 +91,6 @@ impl Multicast {
         }
     }
 
-    /// Finds the interfaces, each once. All that are missing are in the error.
     pub(crate) fn resolve(&self) -> Result<Vec<(Interface, Resolved)>, NetError> {
         let (mut found, mut missing, mut seen) = (Vec::new(), Vec::new(), BTreeSet::new());
         let ip = self.group.ip();
@@ -115,14 +111,14 @@ impl Multicast {
     }
 }
 
-/// Where a source sends what is for its group.
+/// Destinations of a source's packets to its group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// To a group.
+    /// Multicast group.
     Multicast(Multicast),
-    /// To each of these, 1 to [`RECEIVERS_MAX`] of one family, without multicast; once each.
+    /// Unicast receivers without multicast: 1 to [`RECEIVERS_MAX`] addresses of one family.
     Unicast(Vec<SocketAddr>),
-    /// To a group, and to each of these beside it, in one session.
+    /// Multicast group and unicast receivers in one session.
     Both(Multicast, Vec<SocketAddr>),
 }
 
@@ -136,38 +132,35 @@ impl Target {
     }
 }
 
-/// Where a receiver hears sources.
+/// Addresses at which a receiver listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listen {
-    /// A group.
+    /// Multicast group.
     Multicast(Multicast),
-    /// A local address and port that sources send to by unicast.
+    /// Local address and port for unicast packets of sources.
     Unicast(SocketAddr),
-    /// Both at once.
+    /// Both.
     Both(Multicast, SocketAddr),
 }
 
-/// Where a receiver's answers go.
+/// Destination of a receiver's packets to the source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Upstream {
-    /// To the UDP address and port from which the source's packets come. The default.
+    /// UDP address and port that the source's packets come from; the default.
     #[default]
     FromPacket,
-    /// To this port at the address from which they come: implementations such as OpenPGM and
-    /// ZeroMQ send from one port and hear on another.
+    /// Source's address with this port. OpenPGM and ZeroMQ do not listen where they send from.
     Port(u16),
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Resolved {
-    /// Its number; 0 lets routes choose.
     pub(crate) index: u32,
-    /// Its address of the wanted family.
     pub(crate) address: Option<IpAddr>,
 }
 
 impl Interface {
-    /// The interface by a name that stays when its addresses change.
+    /// Returns an identifier that stays valid when the interface's addresses change.
     fn lasting(&self, at: Resolved) -> Self {
         match self {
             Self::Address(_) => interface_name(at.index).map_or_else(|| self.clone(), Self::Name),
@@ -175,7 +168,6 @@ impl Interface {
         }
     }
 
-    /// Finds the interface and its address of the family of `like`.
     pub(crate) fn resolve(&self, like: IpAddr) -> Result<Resolved, NetError> {
         let missing =
             || NetError::Interface { wanted: self.to_string(), present: present_interfaces(like) };
@@ -213,14 +205,13 @@ impl Interface {
     }
 }
 
-/// Name of the interface of this number, where there is such a one.
+/// Returns the name of the interface with this index; `None` for an unknown index.
 pub fn interface_name(index: u32) -> Option<String> {
-    // nix returns an empty name for an unknown number, and no error.
+    // nix returns an empty name for an unknown index, and no error.
     let name = if_indextoname(index).ok()?.into_string().ok()?;
     Some(name).filter(|name| !name.is_empty())
 }
 
-/// The interfaces of this host, each with its addresses of the family of `like`, for people.
 fn present_interfaces(like: IpAddr) -> String {
     let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for entry in getifaddrs().into_iter().flatten() {
@@ -236,8 +227,6 @@ fn present_interfaces(like: IpAddr) -> String {
     shown.collect::<Vec<_>>().join(", ")
 }
 
-/// Whether packets to `to` should come from `from`: within one link from its link-local address,
-/// beyond it not.
 fn suits(from: IpAddr, to: IpAddr) -> bool {
     match (from, to) {
         (IpAddr::V6(from), IpAddr::V6(to)) => from.is_unicast_link_local() == is_link_local(to),
@@ -245,7 +234,6 @@ fn suits(from: IpAddr, to: IpAddr) -> bool {
     }
 }
 
-/// Returns whether interface `index`, or for 0 any interface, has the address.
 pub(crate) fn has_address(index: u32, address: IpAddr) -> bool {
     let mut all = getifaddrs().into_iter().flatten();
     all.any(|entry| {
@@ -260,13 +248,13 @@ pub(crate) fn interface_of(address: IpAddr) -> Option<u32> {
     if_nametoindex(found.interface_name.as_str()).ok()
 }
 
-/// IPv6 addresses that a source takes only where there is no other: temporary, deprecated, or not yet usable.
+/// IPv6 addresses that the kernel avoids as a source: temporary, deprecated or not usable yet.
 fn unready_addresses() -> BTreeSet<IpAddr> {
     let table = std::fs::read_to_string("/proc/net/if_inet6").unwrap_or_default();
     table.lines().filter_map(unready_address).collect()
 }
 
-/// The address of a line of `if_inet6` with such flags (src: linux/if_addr.h).
+/// Parses the address of a line of `if_inet6` with such flags (src: linux/if_addr.h).
 fn unready_address(line: &str) -> Option<IpAddr> {
     const UNREADY: u8 = 0x01 | 0x08 | 0x20 | 0x40;
     let mut fields = line.split_whitespace();
@@ -275,7 +263,6 @@ fn unready_address(line: &str) -> Option<IpAddr> {
     (flags & UNREADY != 0).then(|| Ipv6Addr::from(address).into())
 }
 
-/// Whether an IPv6 address, unicast or multicast, means something on one link only.
 pub(crate) fn is_link_local(ip: Ipv6Addr) -> bool {
     ip.is_unicast_link_local() || ip.is_multicast() && ip.segments()[0] & 0x000f <= 2
 }
@@ -293,7 +280,6 @@ pub(crate) fn socket_address(storage: &nix::sys::socket::SockaddrStorage) -> Opt
     Some(SocketAddr::V6(std::net::SocketAddrV6::new(v6.ip(), v6.port(), 0, zone)))
 }
 
-/// The address of the same family that stands for all.
 pub(crate) fn unspecified(like: IpAddr) -> IpAddr {
     match like {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

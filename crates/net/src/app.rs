@@ -1,4 +1,4 @@
-//! The interface between a driver and its application.
+//! Interface between a driver and its application.
 
 use faircast_proto::Machine;
 
@@ -6,26 +6,23 @@ use crate::Live;
 use crate::demux::Demux;
 use crate::pgm::PgmDemux;
 
-/// A session in a driver, by the order in which they were added.
+/// Session of a driver, numbered in the order of addition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u32);
 
-/// The application that a driver works for. All is called in the driver's thread and should take
-/// no longer than the kernel's receive buffer can wait: about 10 ms.
+/// Application of a driver. Callbacks should return within 10 ms, which the receive buffer covers.
 pub trait App<M: Machine, D: Demux = PgmDemux> {
-    /// A session was heard that is not known. The machine that takes part in it, or `None` to leave
-    /// it alone; who was left alone is asked about again after some seconds.
+    /// Returns the machine that joins an unknown session, or `None` to ignore it for some seconds.
     fn heard(&mut self, _live: &mut Live<M, D>, _heard: &D::Heard<'_>) -> Option<M> {
         None
     }
 
-    /// A machine tells something.
+    /// Handles an event of a machine.
     fn event(&mut self, _live: &mut Live<M, D>, _session: SessionId, _event: M::Event) {}
 
-    /// Time passes: called at the beginning and then each
-    /// [`tick`](crate::DriverSettings::tick).
+    /// Called at the start, then every [`tick`](crate::DriverSettings::tick).
     fn tick(&mut self, _live: &mut Live<M, D>) {}
 }
 
-/// Ignores all events: for a driver that only sends.
+/// Application that ignores all events: for a driver that only sends.
 impl<M: Machine, D: Demux> App<M, D> for () {}

@@ -1,4 +1,4 @@
-//! The address book: which node is at which address.
+//! Address book: nodes and their addresses.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,29 +8,24 @@ use std::num::NonZeroUsize;
 use faircast_base::NodeId;
 use lru::LruCache;
 
-/// Most addresses that a book remembers. The one that was heard longest ago makes room.
+/// Most addresses in a book. The least recently used address makes room.
 pub const ADDRESSES_MAX: usize = 1 << 16;
 
-/// Which node is at which address. Protocols know only [`NodeId`]s, which travel as IPv4 addresses.
+/// Maps nodes to addresses. Protocols know only [`NodeId`]s, which are encoded as IPv4 addresses.
 ///
-/// A *native* book makes an IPv4 host the node of its address. A second port at the same address,
-/// an IPv6 host, and a host whose address lies in 240.0.0.0/4 get numbers from 240.0.0.0/5, which
-/// no host on the internet has; they mean nothing to anybody else. A *fixed* book knows what it
-/// was told and nothing else. A book *of hosts* numbers addresses by their hosts.
+/// A *native* book maps an IPv4 host to the node of its address. Second ports, IPv6 hosts and hosts
+/// in 240.0.0.0/4 get numbers from 240.0.0.0/5, valid only in this book. A *fixed* book has only
+/// its initial entries. A book *of hosts* assigns numbers by host.
 #[derive(Debug)]
 pub struct AddressBook {
-    /// The one that was heard last first.
     by_address: LruCache<SocketAddr, Known>,
     by_node: BTreeMap<NodeId, SocketAddr>,
     next_local: u32,
-    /// Who has the book: nobody that is heard.
     own: Option<NodeId>,
     learns: bool,
-    /// Numbers of hosts, in a book of hosts.
     hosts: Option<Hosts>,
 }
 
-/// Hosts by number, each with the numbers of its addresses.
 #[derive(Debug, Default)]
 struct Hosts {
     by_network: BTreeMap<IpAddr, Host>,
@@ -45,8 +40,7 @@ struct Host {
     last: u32,
 }
 
-/// The host of a node in a book of hosts: an IPv4 address, or an IPv6 network of 64 bits, which one
-/// host may have for itself alone.
+/// Returns the host: an IPv4 address, or an IPv6 network of 64 bits, which one host may own.
 pub(crate) const fn host(node: NodeId) -> u32 {
     node.0 / HOST_ADDRESSES
 }
@@ -58,7 +52,6 @@ fn network(ip: IpAddr) -> IpAddr {
     }
 }
 
-/// The first number after `last` that is not taken, of `max` numbers; 0 is none of them.
 fn next_free(taken: &BTreeSet<u32>, last: u32, max: u32) -> Option<u32> {
     if taken.len() + 1 >= max as usize {
         return None;
@@ -67,7 +60,6 @@ fn next_free(taken: &BTreeSet<u32>, last: u32, max: u32) -> Option<u32> {
 }
 
 impl Hosts {
-    /// A number for an address; `None` if its host has too many.
     fn add(&mut self, ip: IpAddr) -> Option<NodeId> {
         let Self { by_network, taken, last } = self;
         let host = match by_network.entry(network(ip)) {
@@ -98,22 +90,20 @@ impl Hosts {
 #[derive(Clone, Copy, Debug)]
 struct Known {
     node: NodeId,
-    /// The socket by which it was last heard, where there are several.
     way: usize,
 }
 
 impl AddressBook {
-    /// An empty book that learns.
+    /// Makes an empty book that learns addresses.
     pub fn native() -> Self {
         Self::bounded(ADDRESSES_MAX)
     }
 
-    /// An empty book of hosts: a host with many addresses has no more than 4095 places.
     pub(crate) fn of_hosts() -> Self {
         Self { hosts: Some(Hosts::default()), ..Self::native() }
     }
 
-    /// A book of these and nobody else. Where a node or an address is named twice the last counts.
+    /// Makes a book of these entries only. The last entry of a node or an address counts.
     pub fn fixed(entries: impl IntoIterator<Item = (NodeId, SocketAddr)>) -> Self {
         let by_address = LruCache::unbounded();
         let mut book = Self { by_address, learns: false, ..Self::native() };
@@ -124,21 +114,21 @@ impl AddressBook {
     }
 
     fn bounded(max: usize) -> Self {
-        // Not made with its limit at once, which would take its memory at once.
+        // A cache made with its limit would allocate all of its memory at once.
         let mut by_address = LruCache::unbounded();
         by_address.resize(NonZeroUsize::new(max).expect("it is above zero"));
         let (by_node, next_local) = (BTreeMap::new(), LOCAL_FIRST);
         Self { by_address, by_node, next_local, own: None, learns: true, hosts: None }
     }
 
-    /// Node of this host: another program at its address has a number of its own.
+    /// Reserves the number of this host's node: another program at its address gets another number.
     pub(crate) const fn keep_for(&mut self, node: NodeId) {
         self.own = Some(node);
     }
 
-    /// The node at `address`, which was just heard. `None` where a fixed book does not know it.
+    /// Returns the node at the sender's address. `None` for an unknown address in a fixed book.
     pub fn node(&mut self, address: SocketAddr) -> Option<NodeId> {
-        // Who was heard last is most probably heard next.
+        // Fast path: the next packet is most likely from the same sender.
         if let Some((last, entry)) = self.by_address.peek_mru()
             && *last == address
         {
@@ -150,7 +140,6 @@ impl AddressBook {
         if !self.learns {
             return None;
         }
-        // Who makes room gives its number back first.
         while self.by_address.len() >= self.by_address.cap().get()
             && let Some((at, oldest)) = self.by_address.pop_lru()
         {
@@ -171,14 +160,13 @@ impl AddressBook {
         Some(node)
     }
 
-    /// The node at `old` is at `new` now, and nobody else is there. Returns the node.
     pub(crate) fn relocate(&mut self, old: SocketAddr, new: SocketAddr) -> Option<NodeId> {
         let entry = *self.by_address.peek(&old)?;
         self.insert(new, entry.node);
         Some(entry.node)
     }
 
-    /// Where `node` is; `None` where it was never heard or has been forgotten.
+    /// Returns the address of a node; `None` if unknown or forgotten.
     pub fn address(&self, node: NodeId) -> Option<SocketAddr> {
         self.by_node.get(&node).copied()
     }
@@ -189,18 +177,17 @@ impl AddressBook {
         }
     }
 
-    /// The socket by which `address` was last heard: it knows the source by that one's address.
+    /// Returns the socket of the last packet from `address`, by which the peer knows this host.
     pub(crate) fn way(&self, address: SocketAddr) -> usize {
         self.by_address.peek(&address).map_or(0, |entry| entry.way)
     }
 
-    /// Whether it learns addresses that it hears.
+    /// True if the book learns the addresses of senders.
     pub const fn learns(&self) -> bool {
         self.learns
     }
 
     fn insert(&mut self, address: SocketAddr, node: NodeId) {
-        // What was known of the address.
         if let Some((_, old)) = self.by_address.push(address, Known { node, way: 0 }) {
             self.by_node.remove(&old.node);
         }
@@ -211,7 +198,6 @@ impl AddressBook {
         }
     }
 
-    /// A number that nobody has. There are far more of them than entries.
     fn local(&mut self) -> NodeId {
         loop {
             let node = NodeId(self.next_local);
@@ -224,7 +210,6 @@ impl AddressBook {
     }
 }
 
-/// The node that an IPv4 host is by its address.
 pub(crate) fn native(ip: IpAddr) -> Option<NodeId> {
     match ip {
         IpAddr::V4(ip) => {
@@ -234,18 +219,16 @@ pub(crate) fn native(ip: IpAddr) -> Option<NodeId> {
     }
 }
 
-/// A number that a node may give itself: in 248.0.0.0/5, apart from those that books give.
+/// Returns a random number for this node itself: in 248.0.0.0/5, outside the range of books.
 pub(crate) fn own_choice(random: u64) -> NodeId {
-    // All ones would be the broadcast address.
+    // All ones is the broadcast address.
     NodeId((OWN_FIRST | random as u32 & 0x07ff_ffff).min(u32::MAX - 1))
 }
 
-/// Numbers of addresses of one host.
 const HOST_ADDRESSES: u32 = 4096;
-/// 240.0.0.0 to 247.255.255.255.
+/// Numbers assigned by books: 240.0.0.0 to 247.255.255.255.
 const LOCAL_FIRST: u32 = 0xf000_0000;
 const LOCAL_LAST: u32 = 0xf7ff_ffff;
-/// 248.0.0.0 and up.
 const OWN_FIRST: u32 = 0xf800_0000;
 
 #[cfg(test)]
@@ -322,7 +305,6 @@ mod tests {
         let known = (0..10_000).filter(|i| book.node(six(*i)).is_some()).count();
         assert_eq!(known, 4095, "the others are forgotten by nobody");
         assert_eq!(book.node(at("10.0.0.1:1")).map(host), Some(all[0]));
-        // Places of forgotten addresses are taken again.
         (0..6000)
             .for_each(|i| _ = book.node(SocketAddr::from(([10, 1, (i >> 8) as u8, i as u8], 9))));
         assert!((0..10).all(|i| book.node(six(i)).is_some()));

@@ -1,26 +1,18 @@
-//! The time that a driver gives its machines.
+//! Clock of a driver and its machines.
 
 use std::time::{Duration, Instant};
 
 use faircast_base::Time;
 
-/// Time since it was made, by the system's monotonic clock: what people or NTP do to the time of day
-/// changes nothing.
-///
-/// It runs while the driver runs. Where the system's clock jumps ahead, because the process was
-/// stopped, the machine was suspended or somebody set it, as much of that as [`STEP_MAX`] counts, so
-/// that a sender that wakes up after an hour hears its receivers before it gives them up. Where the
-/// system's clock goes back, time stands still for a moment and goes on from there.
+/// Monotonic time since the clock's creation. A step (stopped process, suspended machine) counts up
+/// to [`STEP_MAX`]: a sender that wakes up after an hour handles its receivers' packets before
+/// their timeouts. If the system's clock goes back, this clock pauses.
 #[derive(Debug)]
 pub(crate) struct Clock {
-    /// What the system's clock said when it was last read.
     read: Instant,
-    /// The time that has passed until then.
     passed: Time,
     last: Time,
-    /// Time that did not count, since it was last asked for.
     skipped: Duration,
-    /// The most that one step counts.
     step_max: Duration,
 }
 
@@ -29,19 +21,17 @@ impl Clock {
         Self { step_max: STEP_MAX, ..Self::since(Instant::now()) }
     }
 
-    /// A clock that counts all the time since `zero`.
     pub(crate) fn since(zero: Instant) -> Self {
         let (passed, last, skipped) = (Time::ZERO, Time::ZERO, Duration::ZERO);
         Self { read: zero, passed, last, skipped, step_max: Duration::MAX }
     }
 
-    /// The present moment; never before one that was given out or set.
+    /// Returns the current time; never before a time already returned or set.
     pub(crate) fn now(&mut self) -> Time {
         self.last = self.last.max(self.real());
         self.last
     }
 
-    /// The moment as the system has it, which may be before [`now`](Self::now).
     pub(crate) fn real(&mut self) -> Time {
         self.step_to(Instant::now())
     }
@@ -61,24 +51,21 @@ impl Clock {
         self.passed
     }
 
-    /// Returns the time that did not count since the last call, up to a century.
     pub(crate) fn take_skipped(&mut self) -> faircast_base::Duration {
         let skipped = std::mem::take(&mut self.skipped).min(SKIPPED_MAX);
         faircast_base::Duration::from_nanos(skipped.as_nanos() as u64)
     }
 
-    /// Takes `moment`, a little ahead, as the present one.
     pub(crate) fn advance_to(&mut self, moment: Time) -> Time {
         self.last = self.last.max(moment);
         self.last
     }
 }
 
-/// The most that one step counts by default. A driver reads its clock at every tick, ten times a
-/// second, so a longer step means that it did not run.
+/// Longest step that counts in full: 1 s, ten ticks. Beyond it, the driver did not run.
 const STEP_MAX: Duration = Duration::from_secs(1);
 
-/// Longest time that counts as skipped: 100 years, which nanoseconds can express in 64 bits.
+/// Longest reported skipped time: 100 years, which fits 64 bits of nanoseconds.
 const SKIPPED_MAX: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 #[cfg(test)]
@@ -104,7 +91,7 @@ mod tests {
             system += step;
             assert_eq!(clock.step_to(system), Time::from_nanos(want_ms * 1_000_000));
         }
-        // An hour and 200 ms, of which a second counted.
+        // An hour and 200 ms, of which one second counted.
         let skipped = faircast_base::Duration::from_millis(3_599_200);
         assert_eq!(clock.take_skipped(), skipped);
         assert_eq!(clock.take_skipped(), faircast_base::Duration::ZERO);

@@ -1,89 +1,89 @@
-//! The counters of a driver, which only grow.
+//! Counters of a driver, which only grow.
 
 use faircast_base::Duration;
 
-/// What a driver has done since its start, for metrics. Nothing here is reset.
+/// Counters of a driver since its start, for metrics; never reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// What came in.
+    /// Received datagrams.
     pub received: Received,
-    /// What went out.
+    /// Sent datagrams.
     pub sent: Sent,
-    /// What was refused before any machine saw it.
+    /// Datagrams rejected before any machine.
     pub refused: Refused,
-    /// How well timers were met.
+    /// Timers and their lateness.
     pub timers: Timers,
-    /// For how long it slept because there was nothing to do.
+    /// Time asleep without anything to do.
     pub asleep: Duration,
 }
 
-/// What came in.
+/// Received datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
-    /// Datagrams that were given to a machine.
+    /// Datagrams passed to a machine.
     pub packets: u64,
-    /// Their bytes, without UDP and IP headers.
+    /// Bytes of these datagrams, without UDP and IP headers.
     pub bytes: u64,
     /// Packets marked by the network (ECN CE), or first in a read from a crowded socket.
     pub marked: u64,
-    /// Reads that left so much in the socket's buffer that the next pause may cost packets.
+    /// Reads from a crowded socket: its buffer was so full that the next pause might lose packets.
     pub crowded: u64,
-    /// System calls that brought something.
+    /// System calls that returned datagrams.
     pub calls: u64,
-    /// Datagrams that the kernel dropped since the socket's buffer was full.
+    /// Datagrams that the kernel dropped at a full socket buffer.
     pub overflowed: u64,
 }
 
-/// What went out.
+/// Sent datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
-    /// Datagrams that machines sent; one to a group counts once, however many receive it.
+    /// Datagrams sent by machines; a multicast counts once.
     pub packets: u64,
-    /// Datagrams that were handed to the kernel; one to a unicast list counts for each receiver.
+    /// Datagrams passed to the kernel; a unicast list counts once for each receiver.
     pub datagrams: u64,
-    /// Their bytes, without UDP and IP headers.
+    /// Bytes of these datagrams, without UDP and IP headers.
     pub bytes: u64,
     /// System calls.
     pub calls: u64,
-    /// Datagrams that left as part of a larger one that the kernel or the network card cuts (GSO).
+    /// Datagrams sent as part of a larger one that the kernel or the network card splits (GSO).
     pub segmented: u64,
-    /// Times that the kernel had no room and the driver waited.
+    /// Waits for room in the kernel's buffer.
     pub waits: u64,
-    /// For how long it waited then.
+    /// Total time of these waits.
     pub waited: Duration,
-    /// System calls that failed for another reason, as where the network is down.
+    /// System calls that failed for another reason, such as a network that is down.
     pub failures: u64,
-    /// Datagrams that were dropped, because the network stayed down or the address was refused.
+    /// Datagrams dropped because the network stayed down or the address was refused.
     pub unsent: u64,
-    /// Datagrams without a destination: to an unknown node, or to a group that is not there.
+    /// Datagrams without a destination: to an unknown node or group.
     pub unaddressed: u64,
 }
 
-/// What was refused, in datagrams.
+/// Rejected datagrams, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refused {
-    /// Without any bytes.
+    /// Empty.
     pub empty: u64,
-    /// Longer than the setting allows.
+    /// Longer than the limit of the settings.
     pub oversized: u64,
-    /// Cut by the kernel, or with control data cut.
+    /// Truncated by the kernel, or with truncated control data.
     pub truncated: u64,
-    /// Not opened by the envelope.
+    /// Rejected by the envelope.
     pub sealed: u64,
-    /// Without the header by which sessions are told apart.
+    /// Without a valid header that names the session.
     pub malformed: u64,
-    /// Of a session that nobody here takes part in.
+    /// Packets of a session without a machine here.
     pub foreign: u64,
-    /// In the name of a session's source, but not from its address.
+    /// In the name of a session's source, but from another address.
     pub spoofed: u64,
-    /// From an address that the address book does not know.
+    /// From an address that is not in the address book.
     pub unknown: u64,
-    /// Of a new session beyond the limit.
+    /// Packets of a new session beyond the limit.
     pub sessions: u64,
 }
 
 impl Refused {
-    /// All of them.
+    /// Returns the sum of all reasons.
     pub const fn total(&self) -> u64 {
         let Self { empty, oversized, truncated, sealed, malformed, .. } = *self;
         let Self { foreign, spoofed, unknown, sessions, .. } = *self;
@@ -91,14 +91,14 @@ impl Refused {
     }
 }
 
-/// How well timers were met.
+/// Timers of machines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timers {
-    /// Timers of machines that came due.
+    /// Expired timers.
     pub fired: u64,
-    /// How many were later than 1 ms.
+    /// Timers that were more than 1 ms late.
     pub late_over_1ms: u64,
-    /// How many were handled early, together with one that was due.
+    /// Timers handled early, together with an expired one.
     pub early: u64,
 }
 

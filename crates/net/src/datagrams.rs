@@ -1,4 +1,4 @@
-//! The UDP socket of a node that another loop than [`Driver`](crate::Driver) drives.
+//! UDP socket of a node without a [`Driver`](crate::Driver), for another event loop.
 
 use std::net::{SocketAddr, UdpSocket};
 
@@ -11,7 +11,7 @@ use crate::receive::Inbox;
 use crate::transmit::{Flushed, Outbox, Route};
 use crate::{AddressBook, Counters, NetError, SocketSettings, Sockets};
 
-/// A UDP socket with batches of datagrams, the addresses of nodes, and a clock.
+/// UDP socket with batches of datagrams, an address book and a clock.
 pub struct Datagrams {
     sockets: Sockets,
     inbox: Inbox,
@@ -30,8 +30,7 @@ impl std::fmt::Debug for Datagrams {
 }
 
 impl Datagrams {
-    /// Opens the socket of a node that listens at this address. `peers` are hosts by address or
-    /// name, with their ports.
+    /// Opens a node's socket at `listen`. `peers` are addresses or names of hosts, with ports.
     ///
     /// # Errors
     /// The address cannot be bound.
@@ -57,7 +56,7 @@ impl Datagrams {
         &self.sockets.ways[0]
     }
 
-    /// Another handle of the socket, to wait for datagrams.
+    /// Returns another handle of the socket, to wait for datagrams.
     ///
     /// # Errors
     /// The process has no more descriptors.
@@ -67,40 +66,38 @@ impl Datagrams {
         Ok(handle)
     }
 
-    /// The address of the socket.
+    /// Returns the socket's address.
     pub fn local_address(&self) -> SocketAddr {
         self.way().local
     }
 
-    /// The present moment, and the time for which this process did not run since the last call.
+    /// Returns the current time, and the time in which the process did not run since the last call.
     pub fn now(&mut self) -> (Time, Duration) {
         (self.clock.now(), self.clock.take_skipped())
     }
 
-    /// Counters of the socket.
+    /// Returns the counters of the socket.
     pub const fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Nodes of the peers after a lookup of their names, which is repeated every 6 s while they are
-    /// `wanted`.
+    /// Returns the peers' nodes after a lookup, which repeats every 6 s while `wanted` is true.
     pub fn poll_peers(&mut self, now: Time, wanted: bool) -> Option<Vec<NodeId>> {
         let found = self.names.poll(now, wanted)?;
         Some(found.into_iter().filter_map(|at| self.book.node(at)).collect())
     }
 
-    /// The error of the first name of a peer that was not found at the last lookup.
+    /// Returns the error of the first peer name that the last lookup did not find.
     pub fn name_error(&self) -> Option<&str> {
         self.names.error()
     }
 
-    /// The address of a node.
+    /// Returns the address of a node.
     pub fn address(&self, node: NodeId) -> Option<SocketAddr> {
         self.book.address(node)
     }
 
-    /// Gives a batch of datagrams to `take`, each with its sender and true if the network has
-    /// marked the datagram. Returns true if there may be more.
+    /// Passes each datagram to `take`: sender, congestion mark, bytes. True if more may be waiting.
     pub fn receive(&mut self, mut take: impl FnMut(NodeId, bool, &[u8])) -> bool {
         let Self { sockets, inbox, book, counters, .. } = self;
         let Counters { received, refused, sent, .. } = counters;
@@ -109,7 +106,6 @@ impl Datagrams {
             Ok(read) => read,
             Err(Errno::EAGAIN) => return false,
             Err(Errno::EINTR) => return true,
-            // An earlier packet has met nobody, or memory is short for now.
             Err(_) => {
                 sent.failures += 1;
                 return false;
@@ -127,8 +123,7 @@ impl Datagrams {
         more
     }
 
-    /// Sends all datagrams that `poll` writes. Returns the moment at which to try again if the
-    /// socket has no room.
+    /// Sends all datagrams that `poll` writes. Returns the time to retry if the socket is full.
     pub fn send(
         &mut self,
         now: Time,
@@ -157,5 +152,4 @@ impl Datagrams {
     }
 }
 
-/// Pause while the socket has no room.
 const FULL_PAUSE: Duration = Duration::from_micros(500);

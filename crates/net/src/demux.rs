@@ -1,4 +1,4 @@
-//! The demultiplexer: whom a datagram is for, as the protocol's packets tell it.
+//! Demultiplexer: finds the session of a datagram.
 
 use std::net::SocketAddr;
 
@@ -7,35 +7,34 @@ use faircast_base::{NodeId, Time};
 use crate::counters::Refused;
 use crate::{AddressBook, SessionId, Sockets};
 
-/// Demultiplexer: finds the session of a packet, and where answers go.
+/// Demultiplexer: finds the session of a packet and the destination of answers.
 pub trait Demux {
-    /// By which sessions are told apart. The default is for a machine of which nothing is known.
+    /// Identifier of a session. The default is for a machine without a known session.
     type Key: Default;
 
-    /// A session that was heard and that no machine takes part in, for the application.
+    /// Unknown session of a received packet, for the application.
     type Heard<'a>;
 
-    /// A machine takes part in the session of this key.
+    /// Registers a machine for the session of this key.
     fn add(&mut self, now: Time, id: SessionId, key: Self::Key);
 
-    /// It does no longer.
+    /// Removes a machine.
     fn remove(&mut self, id: SessionId);
 
-    /// Whom a datagram is for. `None` where it is refused, and counted.
+    /// Finds the session of a datagram. `None` if the datagram is rejected and counted.
     fn find<'a>(
         &mut self,
         arrival: Arrival<'_>,
         datagram: &'a [u8],
     ) -> Option<Found<Self::Heard<'a>>>;
 
-    /// The key of a session that was heard, which a machine takes part in from now on.
+    /// Returns the key of a new session that a machine joins.
     fn key(&self, heard: &Self::Heard<'_>) -> Self::Key;
 
-    /// The application leaves a session alone: it need not hear of it again at once.
+    /// Notes that the application ignores a session, which should not be offered again at once.
     fn decline(&mut self, _heard: &Self::Heard<'_>) {}
 
-    /// Where a packet of a machine to a node goes; `None` where that is not known. By default where the
-    /// address book says.
+    /// Returns the destination of a packet to a node, by default from the book; `None` if unknown.
     fn route(
         &self,
         _id: SessionId,
@@ -46,45 +45,43 @@ pub trait Demux {
         book.address(to)
     }
 
-    /// Place of the way by which a packet leaves for an address. By default that is the way on
-    /// which the address was heard last, since it knows this host by the address of that way.
+    /// Returns the socket to an address, by default the one that last received from there.
     fn way(&self, to: SocketAddr, sockets: &Sockets, book: &AddressBook) -> usize {
         if sockets.ways.len() > 1 { book.way(to) } else { 0 }
     }
 
-    /// Whether a session may be forgotten where another wants its place: anybody can invent sessions. By
-    /// default none.
+    /// True if a session may be dropped for another: anybody can invent sessions. Default: false.
     fn may_go(&self, _now: Time, _id: SessionId) -> bool {
         false
     }
 }
 
-/// What is known of a datagram beside its bytes.
+/// Metadata of a received datagram.
 #[derive(Debug)]
 pub struct Arrival<'a> {
-    /// When it came.
+    /// Arrival time.
     pub now: Time,
-    /// From where.
+    /// Sender's address.
     pub from: SocketAddr,
-    /// True if its bytes were authenticated: one of the session's own ends has sent it, once.
+    /// True if the bytes were authenticated: sent, once, by one of the session's ends.
     pub authenticated: bool,
-    /// The sockets to which it came.
+    /// Receiving sockets.
     pub sockets: &'a Sockets,
-    /// Who is at which address.
+    /// Address book.
     pub book: &'a mut AddressBook,
-    /// Where it is counted if it is refused.
+    /// Counters for a rejected datagram.
     pub refused: &'a mut Refused,
-    /// Set where the datagram shows that an end has moved from one address to another.
+    /// Old and new address, set if the datagram shows that an end has moved.
     pub moved: &'a mut Option<(SocketAddr, SocketAddr)>,
 }
 
-/// Whom a datagram is for.
+/// Recipient of a datagram.
 #[derive(Debug)]
 pub enum Found<H> {
-    /// The machine that takes part in the session of this number, from this node.
+    /// Machine of this session; the packet is from this node.
     Session(SessionId, NodeId),
-    /// Every machine, from this node: the packet is that of one of them.
+    /// All machines; the packet, from this node, belongs to one of them.
     Any(NodeId),
-    /// A session that the application is asked about.
+    /// New session, for the application.
     New(H),
 }

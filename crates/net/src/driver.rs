@@ -1,4 +1,4 @@
-//! The driver: the loop that gives machines time and packets.
+//! Driver: the event loop that gives machines time and packets.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -25,21 +25,17 @@ use crate::{
 };
 
 /// Drives machines of one kind over one set of sockets, in the thread that calls
-/// [`run`](Self::run).
-///
-/// It keeps to the law of [`Machine`]: after every call it takes what the machine has to send, then
-/// what it has to tell. What is sent leaves in batches, at the latest before the thread sleeps.
+/// [`run`](Self::run). After every call of a [`Machine`] the driver takes its packets, then its
+/// events. Packets are sent in batches, at the latest before the thread sleeps.
 pub struct Driver<M, D: Demux = PgmDemux> {
     live: Live<M, D>,
     inbox: Inbox,
     commands: Commands<M, D>,
     waker: Waker<M, D>,
-    /// Whether there is something to read at each socket that hears.
     readable: Vec<bool>,
     read_at: Time,
     tick_at: Time,
     maintain_at: Time,
-    /// True if the kernel has reported changes of addresses; and if an address was lost since the last maintenance.
     addresses_changed: bool,
     addresses_gone: Gone,
 }
@@ -47,13 +43,10 @@ pub struct Driver<M, D: Demux = PgmDemux> {
 #[derive(Clone, Copy)]
 enum At {
     Group(GroupId),
-    /// By unicast, to the socket of this place.
     Way(usize),
-    /// Through a relay, for this destination.
     Via(Destination),
 }
 
-/// Arrival of a datagram; `marked` by congestion.
 #[derive(Clone, Copy)]
 struct Came {
     at: At,
@@ -61,26 +54,26 @@ struct Came {
     marked: bool,
 }
 
-/// Why a driver ended.
+/// Reason for the end of a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// No machine had anything left to do.
     Idle,
-    /// The application stopped it.
+    /// The application stopped the driver.
     Stopped,
-    /// It was closed, and machines that went on beyond its timeout were left.
+    /// The driver was closed, and its timeout passed before all machines were done.
     TimedOut,
 }
 
 impl<M: Machine> Driver<M> {
-    /// A driver without machines, of PGM, which learns addresses as it hears them.
+    /// Makes a driver for PGM without machines, with an address book that learns.
     pub fn new(sockets: Sockets, settings: DriverSettings) -> Result<Self, NetError> {
         Self::with_demux(sockets, AddressBook::native(), PgmDemux::default(), settings)
     }
 }
 
 impl<M: Machine, D: Demux> Driver<M, D> {
-    /// A driver without machines, with this address book, of the protocol that `demux` knows.
+    /// Makes a driver without machines, with this address book and demultiplexer.
     pub fn with_demux(
         sockets: Sockets,
         book: AddressBook,
@@ -102,38 +95,38 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         })
     }
 
-    /// Wraps all datagrams.
+    /// Sets the envelope of all datagrams.
     pub fn set_envelope(&mut self, envelope: Box<dyn Envelope>) {
         self.live.envelope = Some(envelope);
     }
 
-    /// Sends everything through a relay. Its sockets are [`Sockets::via`].
+    /// Routes all packets through a relay. The sockets are those of [`Sockets::via`].
     pub fn set_via(&mut self, settings: &ViaSettings) {
         self.live.set_via(settings);
     }
 
-    /// Records what machines say of themselves, with the driver's time.
+    /// Records the machines' traces, with the driver's time.
     pub fn set_trace(&mut self, sink: Box<dyn Sink>) {
         self.live.sink = Some(sink);
     }
 
-    /// By which other threads reach it.
+    /// Returns a handle for other threads.
     pub fn waker(&self) -> Waker<M, D> {
         self.waker.clone()
     }
 
-    /// What it holds: machines, counters, addresses.
+    /// Returns the driver's state: machines, counters, addresses.
     pub fn live(&mut self) -> &mut Live<M, D> {
         &mut self.live
     }
 
-    /// Drives until there is nothing left to do, or until it is told to end. May be called again.
+    /// Runs until all machines are done, or until the driver is stopped. May be called again.
     ///
     /// # Errors
-    /// The system refuses to wait for packets. A network that is down is no error.
+    /// The system cannot wait for packets. A network that is down is no error.
     pub fn run(&mut self, app: &mut dyn App<M, D>) -> Result<Ended, NetError> {
         let slack = prctl::get_timerslack();
-        // Timers of a thread may by default be 50 us late, so that they can be handled together.
+        // By default the kernel delays timers by up to 50 us, to handle several together.
         let _ = prctl::set_timerslack(1);
         let ended = self.run_until_ended(app);
         self.live.detach();
@@ -169,7 +162,6 @@ impl<M: Machine, D: Demux> Driver<M, D> {
             }
             self.live.attach();
             self.take_via(app, now, false);
-            // What could not leave before goes first, and makes room.
             self.live.flush();
             self.settle_all(app);
             self.run_timers(app);
@@ -198,11 +190,9 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         (live.now().since(closed_at) >= live.settings.close_timeout).then_some(Ended::TimedOut)
     }
 
-    /// Handles the timers that are due, and those that are due within the grain with them.
     fn run_timers(&mut self, app: &mut dyn App<M, D>) {
         let grain = self.live.settings.grain.min(GRAIN_MAX);
         let real = self.live.clock.real();
-        // The application may have taken long.
         let skipped = self.live.clock.take_skipped();
         self.live.late += skipped;
         for _ in 0..BURST_MAX * self.live.sessions.len() {
@@ -226,7 +216,6 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         }
     }
 
-    /// Looks at every machine that something was done with.
     fn settle_all(&mut self, app: &mut dyn App<M, D>) {
         let now = self.live.now();
         for id in self.live.touched.clone() {
@@ -236,7 +225,6 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         }
     }
 
-    /// Takes what a machine has to send, and what it has to tell.
     fn settle(&mut self, app: &mut dyn App<M, D>, id: SessionId, now: Time) {
         let live = &mut self.live;
         live.collect(id, now);
@@ -250,7 +238,7 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         let live = &mut self.live;
         let real = live.clock.real();
         let mut until = self.tick_at.min(self.maintain_at);
-        // While the relay takes no more, timers that would send come round in vain.
+        // While the relay accepts no packets, timers for sending would expire in vain.
         let has_room = live.has_room_above();
         if let Some((at, _)) = live.timeouts.first().filter(|_| has_room) {
             until = until.min(at);
@@ -260,17 +248,15 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         }
         let mut full = None;
         match live.blocked {
-            // There was no room for all that there is to send, and now there is.
             Flushed::All if !live.touched.is_empty() && has_room => until = real,
             Flushed::All => {}
-            // While nothing can leave, timers that would send come round in vain.
             Flushed::WhenWritable(way) => {
                 full = Some(way);
                 until = until.max(real + BLOCKED_PAUSE);
             }
             Flushed::At(at) => until = at.max(real),
         }
-        // Packets that come meanwhile are left alone: the timeout is all that it is woken for.
+        // Packets that arrive during the pause do not wake the driver; only the timeout does.
         let gathers = live.settings.gather.min(GATHER_MAX);
         let read_from = self.read_at + gathers;
         let leaves = gathers > Duration::ZERO && read_from > real && live.blocked == Flushed::All;
@@ -297,10 +283,9 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         let slept = woke.since(real);
         match live.blocked {
             Flushed::All if has_room => live.counters.asleep += slept,
-            // For the network, or for the relay above.
             _ => live.counters.sent.waited += slept,
         }
-        // Errors too are fetched by reading.
+        // Errors are fetched by reading, too.
         let other = PollFlags::POLLIN | PollFlags::POLLERR | PollFlags::POLLHUP;
         let ready = |fd: &PollFd<'_>| fd.revents().is_some_and(|events| events.intersects(other));
         self.readable.clear();
@@ -315,11 +300,9 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         Ok(())
     }
 
-    /// Takes what has come to the sockets, within bounds, so that timers have their turn: first what came
-    /// to groups. A machine that joins or leaves one meanwhile moves others by a place: then a read finds
-    /// nothing, or comes a turn later.
+    /// Reads within limits, so that timers run in between: groups first. A membership change
+    /// meanwhile shifts the indices; a read then finds nothing or comes a turn later.
     fn receive_all(&mut self, app: &mut dyn App<M, D>) {
-        // What a relay says of its multicast comes before that.
         let relayed = self.live.via.is_some();
         let sockets = self.readable.len();
         for place in 0..sockets {
@@ -334,8 +317,7 @@ impl<M: Machine, D: Demux> Driver<M, D> {
                 let (received, refused) = (&mut counters.received, &mut counters.refused);
                 match self.inbox.receive(socket, overflowed, received, refused) {
                     Ok((count, more)) => {
-                        // This host is a hop like others: where it cannot keep up, it says so before
-                        // it loses anything.
+                        // An overloaded host marks packets before it loses any, like any hop.
                         let crowded = !is_source && Sockets::is_crowded(socket);
                         received.crowded += u64::from(crowded);
                         let at = group.map_or(At::Way(index), At::Group);
@@ -346,7 +328,7 @@ impl<M: Machine, D: Demux> Driver<M, D> {
                     }
                     Err(Errno::EAGAIN) => break,
                     Err(Errno::EINTR) => {}
-                    // What an earlier packet met on its way, or memory that is short for now.
+                    // ICMP error of an earlier packet, or a temporary lack of memory.
                     Err(_) => {
                         self.live.counters.sent.failures += 1;
                         break;
@@ -356,11 +338,10 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         }
     }
 
-    /// Takes a batch. If crowded its first datagram counts as marked: one a round trip is enough.
+    /// From a crowded socket the first datagram counts as marked: one for each read.
     fn take_batch(&mut self, app: &mut dyn App<M, D>, count: usize, at: At, crowded: bool) {
         let mut crowded = crowded;
         let now = self.live.now();
-        // Taken out, so that machines can send while datagrams are read.
         let mut inbox = std::mem::replace(&mut self.inbox, Inbox::none());
         for index in 0..count {
             let entry = inbox.entry(index);
@@ -433,7 +414,6 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         let (id, node) = match self.live.find(now, from, authenticated, plain) {
             Some(Found::Session(id, node)) => (id, node),
             Some(Found::Any(node)) => return self.give_all(app, now, node, plain),
-            // Sessions begin in their own groups.
             Some(Found::New(_)) if matches!(at, At::Group(group) if group != GroupId::SESSION) => {
                 self.live.counters.refused.foreign += 1;
                 return;
@@ -459,7 +439,7 @@ impl<M: Machine, D: Demux> Driver<M, D> {
             At::Group(group) | At::Via(Destination::Group(group)) => Destination::Group(group),
             At::Via(Destination::Node(_)) => Destination::Node(self.live.node),
             At::Way(way) => {
-                // Answers go back the way on which was asked.
+                // Answers leave by the socket that received the request.
                 if self.live.sockets.ways.len() > 1 {
                     self.live.book.heard_by(from, way);
                 }
@@ -479,7 +459,6 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         self.settle(app, id, now);
     }
 
-    /// Gives a packet to all machines, which are few: the packet itself says for which it is.
     fn give_all(&mut self, app: &mut dyn App<M, D>, now: Time, node: NodeId, plain: &[u8]) {
         let to = Destination::Node(self.live.node);
         let all: Vec<SessionId> = self.live.sessions().collect();
@@ -490,7 +469,6 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         }
     }
 
-    /// Asks the application about a new session, and returns whether a machine takes part in it.
     fn admit(&mut self, app: &mut dyn App<M, D>, now: Time, heard: &D::Heard<'_>) -> bool {
         let live = &mut self.live;
         if live.closed_at.is_some() {
@@ -508,7 +486,6 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         };
         let key = live.demux.key(heard);
         let id = live.add(machine, SessionOptions { key, subject: None });
-        // Its start is its first timeout, and it hears nothing before.
         live.touch(id, now, |machine, cx| machine.handle_timeout(cx));
         self.settle(app, id, now);
         true
@@ -521,28 +498,21 @@ impl<M, D: Demux> std::fmt::Debug for Driver<M, D> {
     }
 }
 
-/// How often it looks whether the interface of the group is still there.
 const MAINTENANCE: Duration = Duration::from_secs(1);
 
-/// Wait after a notice of the kernel, since addresses are often replaced by several changes in a row.
+/// Wait after a kernel notice, since addresses are often replaced by several changes in a row.
 const SETTLING: Duration = Duration::from_millis(20);
 
-/// Least time between ticks.
 const TICK_MIN: Duration = Duration::from_millis(1);
-/// A clock that has jumped is told from a driver that slept by less than this.
+/// Longest time between ticks: less than a step by which a clock jump is detected.
 const TICK_MAX: Duration = Duration::from_millis(500);
 
-/// Most of the time that a timer may be handled early.
 const GRAIN_MAX: Duration = Duration::from_millis(1);
 
-/// Most of the time that packets are left alone.
 const GATHER_MAX: Duration = Duration::from_millis(2);
 
-/// Most timers, for each machine, that are handled before packets are looked for.
 const BURST_MAX: usize = 64;
 
-/// How long it sleeps at least while nothing can be sent.
 const BLOCKED_PAUSE: Duration = Duration::from_millis(1);
 
-/// Most system calls for receiving from one socket before timers are looked at.
 const RECEIVE_CALLS_MAX: u32 = 16;

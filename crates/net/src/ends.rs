@@ -1,4 +1,4 @@
-//! Ends of a session that number their packets' sender, and the address of each end.
+//! Addresses of a session's ends, for protocols whose packets carry the sender's number.
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -8,7 +8,6 @@ use lru::LruCache;
 
 use crate::ADDRESSES_MAX;
 
-/// Addresses of ends by their numbers. The end that was heard longest ago makes room.
 #[derive(Debug)]
 pub(crate) struct Ends(LruCache<u64, End>);
 
@@ -17,27 +16,24 @@ struct End {
     at: SocketAddr,
     since: Time,
     heard: Time,
-    /// True if it was heard there more than once, for some time.
+    /// True if several packets came from the address, over [`FIRM_AFTER`].
     firm: bool,
     before: Option<SocketAddr>,
 }
 
-/// Evidence of a packet on the place of the end that it names.
+/// Conclusion from a packet about the address of the end that it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Located {
-    /// The end is where the packet comes from.
     There,
-    /// The packet is the end's, which is at this address still.
+    /// The packet is the end's, but the end remains at this address.
     Elsewhere(SocketAddr),
-    /// The end has come from this address.
+    /// The end has moved from this address.
     Moved(SocketAddr),
-    /// The packet is not of that end.
     False,
 }
 
 impl Default for Ends {
     fn default() -> Self {
-        // Not made with its limit at once, which would take its memory at once.
         let mut all = LruCache::unbounded();
         all.resize(NonZeroUsize::new(ADDRESSES_MAX).expect("it is above zero"));
         Self(all)
@@ -45,11 +41,9 @@ impl Default for Ends {
 }
 
 impl Ends {
-    /// Notes that a packet of end `number` has come from `from`.
-    ///
-    /// An end is where its first packet came from. Any host can send its number, so an end moves only after
-    /// [`MOVES_AFTER`] of silence from its address. The end returns as soon as the earlier address speaks again.
-    /// Authenticated packets move an end after a shorter silence, by which late packets differ from a move.
+    /// Handles a packet of end `number` from `from`. Any host can send the number, so an end moves
+    /// only after [`MOVES_AFTER`] of silence, and a packet from the old address moves it back. With
+    /// authenticated packets [`OVERLAP`] suffices, which distinguishes a move from late packets.
     pub(crate) fn locate(
         &mut self,
         now: Time,
@@ -77,13 +71,11 @@ impl Ends {
     }
 }
 
-/// Silence after which an end may be at another address.
 const MOVES_AFTER: Duration = Duration::from_millis(1500);
 
-/// Silence before a move where packets are authenticated.
 const OVERLAP: Duration = Duration::from_millis(300);
 
-/// Time over which an end must have been heard at an address, so that others cannot take its number at once.
+/// Time between packets after which an address is firm, so that nobody else gets the number.
 pub(crate) const FIRM_AFTER: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
@@ -92,7 +84,7 @@ mod tests {
 
     const ID: u64 = 7;
 
-    /// Evidence of the packets of one end, each given by its time in milliseconds and its host.
+    /// Conclusions from one end's packets, each given by its time in milliseconds and its host.
     fn located(authenticated: bool, packets: &[(u64, u8)]) -> Vec<Located> {
         let mut ends = Ends::default();
         let take = |&(ms, host): &(u64, u8)| {

@@ -1,30 +1,26 @@
-//! The envelope around every datagram: encryption.
+//! Encryption of datagrams.
 
 use std::net::SocketAddr;
 
 use faircast_base::Time;
 
-/// What may be wrapped around every datagram: encryption.
-///
-/// Packets of one length must have one length when sealed, so that they can leave in one system
-/// call.
+/// Encryption of every datagram. Packets of equal length stay equally long, to be sent together.
 pub trait Envelope: Send {
-    /// Whether what it opens is known to be what was sealed: then protocols need not compute checksums.
-    /// An envelope that may leave datagrams as they come does not authenticate.
+    /// True if an opened datagram is known to be the sealed one, so that protocols need no
+    /// checksums. False for an envelope that may pass datagrams unopened.
     fn authenticates(&self) -> bool;
 
-    /// How many bytes longer a sealed packet is, the same for all.
+    /// Returns the constant number of bytes that sealing adds to a packet.
     fn overhead(&self) -> usize;
 
-    /// Appends the sealed form of `plain` to `out`, and leaves what is in `out` alone.
+    /// Appends the sealed form of `plain` to `out`.
     fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>);
 
-    /// Opens a datagram that came at `now`, in place; `None` where it is not for us, not intact, or not
-    /// fresh. Whoever sealed it is not to be trusted.
+    /// Opens a datagram in place; `from` is untrusted. `None` if damaged, stale or for another key.
     fn open<'a>(&mut self, now: Time, from: SocketAddr, datagram: &'a mut [u8])
     -> Option<&'a [u8]>;
 
-    /// Returns the sealed answer to the last datagram, if that was not for a protocol: a probe.
+    /// Returns the sealed answer to the last datagram, if that datagram was a probe.
     fn answer(&mut self) -> Option<Vec<u8>> {
         None
     }

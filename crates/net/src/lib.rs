@@ -1,11 +1,9 @@
 //! Real networks: drives protocol machines over UDP.
 //!
-//! A PGM packet is the payload of a UDP datagram, with nothing in between, as OpenPGM and ZeroMQ
-//! have it. [`Sockets`] are opened for a source or for a receiver; a [`Driver`] gives machines time
-//! and packets over them, in one thread; an [`App`] hears what machines tell. Whom a datagram is for
-//! is asked of a [`Demux`], which for PGM is [`PgmDemux`]. The driver knows no protocol, and adds
-//! one thing of its own: where a receiver's socket is crowded, the first datagram of a read counts as
-//! marked by congestion. Linux alone is served.
+//! A PGM packet is the payload of a UDP datagram, as in OpenPGM and ZeroMQ. A [`Driver`] gives
+//! machines time and packets over [`Sockets`], in one thread; an [`App`] handles their events. A
+//! [`Demux`] finds the session of a datagram; PGM's is [`PgmDemux`]. On a crowded receiver socket
+//! the first datagram of a read counts as marked for congestion. Only Linux is supported.
 //!
 //! ```no_run
 //! use std::sync::Arc;

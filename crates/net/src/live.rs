@@ -1,4 +1,4 @@
-//! The state of a driver: sessions, sockets, time. Applications reach it from callbacks.
+//! State of a driver: sessions, sockets, time. Applications use it in callbacks.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -17,17 +17,15 @@ use crate::transmit::{Flushed, Outbox, Route};
 use crate::via::{RelayAbove, Via, ViaSettings};
 use crate::{AddressBook, Counters, DriverSettings, Envelope, SessionId, Sockets};
 
-/// What a driver holds, as its application sees it.
+/// State of a driver, as seen by its application.
 pub struct Live<M, D: Demux = PgmDemux> {
     pub(crate) sessions: BTreeMap<SessionId, Session<M>>,
-    /// Sessions whose timeouts may have changed, each once.
     pub(crate) touched: Vec<SessionId>,
     pub(crate) timeouts: Timeouts,
     pub(crate) demux: D,
     pub(crate) sockets: Sockets,
     pub(crate) settings: DriverSettings,
     pub(crate) clock: Clock,
-    /// Delay of the present turn of the loop.
     pub(crate) late: Duration,
     pub(crate) book: AddressBook,
     pub(crate) counters: Counters,
@@ -48,17 +46,16 @@ pub(crate) struct Session<M> {
     pub(crate) machine: M,
     rng: Rng,
     subject: Subject,
-    /// Whether it may have something to send or to tell.
     pub(crate) ready: bool,
     touched: bool,
 }
 
-/// What a driver is told about a machine.
+/// Settings of a machine in a driver.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SessionOptions<K = <PgmDemux as Demux>::Key> {
-    /// The session that the machine takes part in. Needed where there are several.
+    /// Session of the machine. Required with several sessions.
     pub key: K,
-    /// Who it is in the trace. `None` makes it an end of the flow that has the session's number.
+    /// Subject in the trace. Default `None`: an end of the flow with the session's number.
     pub subject: Option<Subject>,
 }
 
@@ -99,32 +96,32 @@ impl<M: Machine, D: Demux> Live<M, D> {
         }
     }
 
-    /// The present moment, as machines know it.
+    /// Returns the machines' current time.
     pub fn now(&mut self) -> Time {
         self.clock.now()
     }
 
-    /// The node that this driver is.
+    /// Returns the driver's node.
     pub const fn node(&self) -> NodeId {
         self.node
     }
 
-    /// Its sockets.
+    /// Returns the driver's sockets.
     pub const fn sockets(&self) -> &Sockets {
         &self.sockets
     }
 
-    /// What it has done so far.
+    /// Returns the driver's counters.
     pub const fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// The address of a node that was heard; `None` behind relays, where nodes have none.
+    /// Returns the address of a node that has sent packets; `None` behind relays.
     pub fn address(&self, node: NodeId) -> Option<SocketAddr> {
         self.book.address(node).filter(|_| self.via.is_none())
     }
 
-    /// All sessions, oldest first.
+    /// Returns all sessions, oldest first.
     pub fn sessions(&self) -> impl Iterator<Item = SessionId> {
         self.sessions.keys().copied()
     }
@@ -134,13 +131,12 @@ impl<M: Machine, D: Demux> Live<M, D> {
         self.settings.gather = gather;
     }
 
-    /// The machine of a session.
+    /// Returns the machine of a session.
     pub fn machine(&self, id: SessionId) -> Option<&M> {
         self.sessions.get(&id).map(|session| &session.machine)
     }
 
-    /// Has sessions numbered from `first` on; by default from 0. Machines at one node whose drivers have one
-    /// seed draw different random numbers if the numbers of their sessions differ.
+    /// Numbers sessions from `first` on (default 0): machines draw random numbers by these numbers.
     pub fn number_from(&mut self, first: u32) {
         self.next_id = self.next_id.max(first);
     }
@@ -162,7 +158,7 @@ impl<M: Machine, D: Demux> Live<M, D> {
         id
     }
 
-    /// Works with a machine as its driver does: to begin, to give data, to ask.
+    /// Calls a machine as its driver does: to start it, to add data, to query it.
     pub fn with<R>(
         &mut self,
         id: SessionId,
@@ -172,7 +168,7 @@ impl<M: Machine, D: Demux> Live<M, D> {
         self.touch(id, now, f)
     }
 
-    /// Sends a request of the application to a machine.
+    /// Passes a request of the application to a machine.
     pub fn input(&mut self, id: SessionId, input: M::Input)
     where
         M: Interactive,
@@ -180,12 +176,12 @@ impl<M: Machine, D: Demux> Live<M, D> {
         self.with(id, |machine, cx| machine.handle_input(cx, input));
     }
 
-    /// Closes a machine: it goes on until it has nothing left to do.
+    /// Closes a machine, which continues until its work is done.
     pub fn close_session(&mut self, id: SessionId) {
         self.with(id, |machine, cx| machine.handle_close(cx));
     }
 
-    /// Closes all machines; the driver ends when they have nothing left to do, or at its timeout.
+    /// Closes all machines. The driver ends when they are done, or at its timeout.
     pub fn close(&mut self) {
         let now = self.clock.now();
         if self.closed_at.is_none() {
@@ -194,7 +190,7 @@ impl<M: Machine, D: Demux> Live<M, D> {
         }
     }
 
-    /// Forgets a session at once, with whatever it had still to do.
+    /// Drops a session at once, with all of its remaining work.
     pub fn remove(&mut self, id: SessionId) {
         if !self.sockets.is_source {
             self.with(id, |_, cx| cx.emit(Event::Left));
@@ -214,7 +210,7 @@ impl<M: Machine, D: Demux> Live<M, D> {
         self.stopped = true;
     }
 
-    /// True if there is room for a session: ended ones make room, else the first that may go.
+    /// True if there is room for a session. Drops an ended one, or the first that may be dropped.
     pub(crate) fn has_room(&mut self, now: Time) -> bool {
         let max = self.settings.sessions_max;
         if self.sessions.len() >= max {
@@ -248,7 +244,7 @@ impl<M: Machine, D: Demux> Live<M, D> {
         found
     }
 
-    /// Sends to `new` instead of the listed receiver `old`. Returns whether `old` was listed.
+    /// Sends to `new` instead of the listed receiver `old`. True if `old` was listed.
     pub fn retarget(&mut self, old: SocketAddr, new: SocketAddr) -> bool {
         let listed =
             self.sockets.is_source && self.via.is_none() && self.sockets.retarget(old, new);
@@ -259,13 +255,12 @@ impl<M: Machine, D: Demux> Live<M, D> {
         listed
     }
 
-    /// Hands packets to the kernel one by one from now on if `singly`, since joined packets are lost on the way; else
-    /// packets are joined again. Returns whether that changes anything.
+    /// Sends packets singly, for paths that lose joined ones, or joins them again. True if changed.
     pub fn send_singly(&mut self, singly: bool) -> bool {
         self.outbox.send_singly(singly)
     }
 
-    /// Time for which nothing has left this host, with the reason; `None` if it can send.
+    /// Returns how long this host has been unable to send, with the reason; `None` if it can send.
     pub fn outage(&mut self) -> Option<(Duration, String)> {
         let (since, error) = self.sockets.down_since()?;
         let reason = match error {
@@ -275,7 +270,6 @@ impl<M: Machine, D: Demux> Live<M, D> {
         Some((self.now().since(since), reason))
     }
 
-    /// Gives `f` a machine and its context, and has it looked at afterwards.
     pub(crate) fn touch<R>(
         &mut self,
         id: SessionId,
@@ -298,8 +292,7 @@ impl<M: Machine, D: Demux> Live<M, D> {
         })
     }
 
-    /// Asks those that were touched when they want to be called: not after each packet, since that is work
-    /// for a machine. Those that are still ready stay.
+    /// Updates timeouts of touched sessions; not after each packet, which is costly for a machine.
     pub(crate) fn arm(&mut self) {
         let Self { touched, sessions, timeouts, .. } = self;
         touched.retain(|id| {
@@ -310,12 +303,11 @@ impl<M: Machine, D: Demux> Live<M, D> {
         });
     }
 
-    /// Collects which groups a machine joins or leaves and what it has to send, as far as there is room.
     pub(crate) fn collect(&mut self, id: SessionId, mut now: Time) {
         while let Some(session) = self.sessions.get_mut(&id)
             && let Some(change) = session.machine.poll_membership()
         {
-            // Through a relay all groups come that belong to the session's.
+            // Through a relay all groups of the session arrive.
             if self.via.is_none()
                 && let Err(error) = self.sockets.change(id, change)
             {
@@ -385,12 +377,11 @@ impl<M: Machine, D: Demux> Live<M, D> {
         }
     }
 
-    /// True if machines may send now, as far as the relay is concerned.
     pub(crate) fn has_room_above(&self) -> bool {
         self.via.as_ref().is_none_or(Via::has_room)
     }
 
-    /// The relay above; `None` for a host that needs none.
+    /// Returns the relay above; `None` for a host without relays.
     pub fn relay(&self) -> Option<RelayAbove> {
         self.via.as_ref().map(Via::above)
     }
@@ -423,7 +414,6 @@ impl<M: Machine, D: Demux> Live<M, D> {
         }
     }
 
-    /// Puts datagrams for the relay into the batch, as far as the system takes it.
     fn collect_via(&mut self) {
         let now = self.clock.now();
         let mut packet = std::mem::take(&mut self.packet);
@@ -475,7 +465,7 @@ impl<M, D: Demux> std::fmt::Debug for Live<M, D> {
     }
 }
 
-/// 64 bits that nobody can guess: the standard library seeds its hashers from the system.
+/// Returns 64 unpredictable bits: the standard library seeds its hashers from the system.
 pub(crate) fn system_seed() -> u64 {
     RandomState::new().build_hasher().finish()
 }

@@ -1,4 +1,4 @@
-//! Addresses of hosts that are known by name.
+//! Host names and their addresses.
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::sync::mpsc;
@@ -9,18 +9,16 @@ use faircast_base::{Duration, Time};
 /// Interval between lookups while none of the addresses answers.
 const AGAIN: Duration = Duration::from_secs(6);
 
-/// Hosts by name and port, such as `hq.example:7600`, which a thread of its own looks up.
+/// Hosts by name and port, such as `hq.example:7600`, looked up in a thread of their own.
 #[derive(Debug)]
 pub(crate) struct Names {
     texts: Vec<String>,
     found: Option<mpsc::Receiver<Lookup>>,
     next_at: Time,
     error: Option<String>,
-    /// True once addresses were returned.
     is_known: bool,
 }
 
-/// Addresses of all names, in the order of the names, and the first name that has none.
 #[derive(Debug, Default)]
 struct Lookup {
     addresses: Vec<SocketAddr>,
@@ -28,17 +26,15 @@ struct Lookup {
 }
 
 impl Names {
-    /// Names that are looked up at once.
     pub(crate) const fn new(texts: Vec<String>) -> Self {
         Self { texts, found: None, next_at: Time::ZERO, error: None, is_known: false }
     }
 
-    /// The error of the first name that was not found at the last lookup.
     pub(crate) fn error(&self) -> Option<&str> {
         self.error.as_deref()
     }
 
-    /// All addresses after a lookup, which is repeated every 6 s while they are `wanted`.
+    /// Returns all addresses after a lookup. Lookups repeat every 6 s while `wanted` is true.
     pub(crate) fn poll(&mut self, now: Time, wanted: bool) -> Option<Vec<SocketAddr>> {
         if let Some(found) = &self.found {
             let lookup = match found.try_recv() {
@@ -69,7 +65,6 @@ impl Names {
                 (self.next_at, self.error) = (now + AGAIN, Some(error.to_string()));
             }
         }
-        // Addresses wait for no name server.
         Some(addresses).filter(|all| first && !all.is_empty())
     }
 }
@@ -96,7 +91,6 @@ fn look_up(texts: &[String]) -> Lookup {
 mod tests {
     use super::*;
 
-    /// Polls until the lookup of the thread is there.
     fn poll(names: &mut Names, now: Time) -> Option<Vec<SocketAddr>> {
         loop {
             let found = names.poll(now, true);

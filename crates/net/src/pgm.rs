@@ -1,4 +1,4 @@
-//! The demultiplexer of PGM and TRAM: sessions by their TSIs, and where the source of each is.
+//! Demultiplexer of PGM and TRAM: finds sessions by TSI, and tracks the address of each source.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,21 +13,19 @@ use crate::demux::{Arrival, Demux, Found};
 use crate::ends::{Ends, FIRM_AFTER, Located};
 use crate::{AddressBook, Live, SessionId, Sockets, Upstream};
 
-/// How a receiver of PGM knows a session's source.
+/// Rules by which a PGM receiver recognises a session's source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PgmSettings {
-    /// Whether a receiver believes network elements that name themselves in SPMs. Default false:
-    /// anybody could claim to be one and aim answers at a third party.
+    /// True if a receiver trusts network elements named in SPMs. Default false: a forged element
+    /// could direct NAKs at a third party.
     pub elements: bool,
-    /// Time without a new SPM of its source after which a session at a receiver may move to another
-    /// address that sends one. Default 60 s, twice as long as sources of PGM are silent.
+    /// SPM silence before a session may move: by default 60 s, twice PGM's longest SPM interval.
     pub moves_after: Duration,
-    /// Whether sources answer their receivers, so that the application can
-    /// [confirm](crate::Live::confirm) that a session is where it is heard. One that is not
-    /// confirmed follows the newest SPM at once: whoever was heard first may only have repeated
-    /// what it had heard, and the source itself is always ahead of that. Default false.
+    /// True if sources answer, so that the application can [confirm](crate::Live::confirm) an
+    /// address. Default false. An unconfirmed session follows the newest SPM at once: the source is
+    /// always ahead of hosts that repeat its packets.
     pub confirms: bool,
-    /// True behind relays: packets carry credits in front, or credits alone. Default false.
+    /// True behind relays: packets have credits in front, or are credits alone. Default false.
     pub relayed: bool,
 }
 
@@ -38,33 +36,30 @@ impl Default for PgmSettings {
     }
 }
 
-/// A session of PGM or TRAM that was heard and that no machine takes part in.
+/// Unknown session of PGM or TRAM, of which a packet arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Heard<'a> {
-    /// When.
+    /// Arrival time.
     pub now: Time,
-    /// The session.
+    /// Session.
     pub tsi: Tsi,
-    /// The data-destination port of PGM that its packets name.
+    /// PGM data-destination port in its packets.
     pub data_port: u16,
-    /// The UDP address from which the packet came.
+    /// Sender's UDP address.
     pub from: SocketAddr,
-    /// The node that it is from.
+    /// Sender's node.
     pub source: NodeId,
-    /// Data or an SPM; of TRAM always data.
+    /// Packet type: data or SPM; for TRAM always data.
     pub kind: PacketType,
-    /// The whole packet, which decodes.
+    /// Valid packet.
     pub packet: &'a [u8],
 }
 
-/// Tells PGM's sessions apart. The key is a session's number; without one a source takes every packet,
-/// and a receiver those of the first session that is heard.
+/// Demultiplexer of PGM sessions by TSI. Without a TSI a receiver accepts the first, a source any.
 #[derive(Debug, Default)]
 pub struct PgmDemux {
     settings: PgmSettings,
-    /// The oldest first.
     sessions: Vec<KnownSession>,
-    /// Sessions that the application left alone, and when.
     declined: Vec<(Tsi, Time)>,
 }
 
@@ -72,22 +67,17 @@ pub struct PgmDemux {
 struct KnownSession {
     id: SessionId,
     tsi: Option<Tsi>,
-    /// At a receiver: where the session's packets come from.
     source: Option<Peer>,
-    /// At a receiver: the SPMs of the source, and since when there is no newer one.
     spms: SpmOrder,
     newest_at: Time,
     since: Time,
-    /// At a receiver: whether the source has answered from where it is heard.
     confirmed: bool,
-    /// Time of the first packet from the present address; and true once packets came from there for some time.
+    /// Time of the first packet from the current address; true once [`FIRM_AFTER`] has passed.
     here_since: Time,
     firm: bool,
-    /// Address of the source before it moved. A new packet from there takes the session back, once.
+    /// Source's address before a move. A newer SPM from there moves the session back, once.
     before: Option<IpAddr>,
-    /// Whether receivers speak with each other: it is one of TRAM.
     among_receivers: bool,
-    /// TRAM only: ends by the numbers that their packets carry.
     ends: Ends,
 }
 
@@ -98,15 +88,12 @@ struct Peer {
 }
 
 impl KnownSession {
-    /// True if a packet is from the session's source: it came from `from`, and is the SPM of number `spm` or another
-    /// packet.
-    ///
-    /// A session is where its first packet came from. The source may have moved since, or the first packet may have
-    /// been a repetition by another host. A newer SPM therefore moves the session if no new SPM has come for
-    /// `moves_after`, or if the source has never answered. Repeated SPMs move nothing. A host that repeats new ones
-    /// loses the session again: a newer SPM of the source from its address before takes the session back at once. The
-    /// source must have answered there or, if sources do not answer, have sent from there for some time. Where
-    /// packets are authenticated the newest SPM gives the source's address at once.
+    /// True if a packet from `from`, the SPM with number `spm` or another packet, is from the
+    /// session's source. The address of the first packet counts, but another host may have repeated
+    /// that packet: a newer SPM moves the session after `moves_after` without new SPMs, or if the
+    /// source has never answered. A host that repeats new SPMs loses the session again: a newer SPM
+    /// from the earlier address moves it back, if the source has answered or for some time sent
+    /// there. The newest authenticated SPM gives the address at once.
     fn is_from_source(
         &mut self,
         now: Time,
@@ -122,10 +109,9 @@ impl KnownSession {
             let returns = self.before == Some(from.ip());
             let may_move = authenticated || !self.confirmed || silent || returns;
             if !newer || !may_move {
-                // An authentic packet is the source's, wherever it was sent from.
                 return authenticated;
             }
-            // Only heard first is no proof that it was the source, and neither is a return.
+            // Neither the first packet nor a return proves the source's address.
             let proven = if settings.confirms { self.confirmed } else { self.firm };
             self.before = Some(old).filter(|_| proven && !returns);
             self.source = None;
@@ -143,7 +129,7 @@ impl KnownSession {
 }
 
 impl PgmDemux {
-    /// One without sessions.
+    /// Makes a demultiplexer without sessions.
     pub const fn new(settings: PgmSettings) -> Self {
         Self { settings, sessions: Vec::new(), declined: Vec::new() }
     }
@@ -152,18 +138,15 @@ impl PgmDemux {
         self.sessions.iter().find(|session| session.id == id)
     }
 
-    /// The oldest session that takes packets of this number.
     fn position(&self, tsi: Tsi, takes_any: bool) -> Option<usize> {
         self.sessions.iter().position(|session| session.tsi.map_or(takes_any, |it| it == tsi))
     }
 
-    /// Whether the application is asked about a session: it has not left it alone just now.
     fn is_offered(&mut self, now: Time, tsi: Tsi) -> bool {
         self.declined.retain(|(_, at)| now.since(*at) < DECLINED_FOR);
         !self.declined.iter().any(|(other, _)| *other == tsi)
     }
 
-    /// What a receiver hears from a source, or from a network element in its name.
     fn find_downstream<'a>(
         &mut self,
         arrival: Arrival<'_>,
@@ -177,7 +160,7 @@ impl PgmDemux {
             Upstream::FromPacket => from,
             Upstream::Port(port) => SocketAddr::new(from.ip(), port),
         };
-        // Data, which is nearly all, is left to the machine: its checksum is computed once.
+        // The machine verifies data packets, nearly all of the traffic: one checksum for each.
         let spm =
             (kind == PacketType::Spm).then(|| Packet::decode(packet, 0).map(|packet| packet.body));
         let spm = match spm {
@@ -228,8 +211,7 @@ impl PgmDemux {
         Some(Found::Session(session.id, source.node))
     }
 
-    /// A packet of TRAM, whose receivers speak with each other as with the source. Only packets that `begin` a
-    /// session come from its source, and the machine takes them from no other.
+    /// TRAM receivers send to each other: only packets that `begin` a session must be a source's.
     fn find_tram<'a>(
         &mut self,
         arrival: Arrival<'_>,
@@ -282,9 +264,7 @@ impl PgmDemux {
         Some(Found::Session(session.id, node))
     }
 
-    /// Who speaks for a source. What a source calls itself in its SPMs is its number, since that is
-    /// what it wants to be called: behind address translation and with IPv6 the address does not
-    /// tell it. It says nothing about where packets go.
+    /// Returns the source's node: the address in its SPMs, also behind NAT; never sent to.
     fn source_node(
         &self,
         spm: Option<Spm>,
@@ -333,7 +313,6 @@ impl Demux for PgmDemux {
         if !is_source && !kind.is_upstream() {
             return self.find_downstream(arrival, kind, tsi, packet);
         }
-        // From a receiver, or from a neighbour.
         let Some(index) = self.position(tsi, is_source) else {
             arrival.refused.foreign += 1;
             return None;
@@ -356,8 +335,7 @@ impl Demux for PgmDemux {
         self.declined.push((heard.tsi, heard.now));
     }
 
-    /// A receiver speaks with the source of its session, whatever number that goes by: what an SPM says
-    /// must not make it send to third parties.
+    /// Receivers send to their session's source only: no SPM may redirect them to third parties.
     fn route(
         &self,
         id: SessionId,
@@ -383,7 +361,6 @@ impl Demux for PgmDemux {
         })
     }
 
-    /// Where nobody has answered in the time for that.
     fn may_go(&self, now: Time, id: SessionId) -> bool {
         let session = self.session(id);
         session.is_some_and(|it| !it.confirmed && now.since(it.since) >= TRIAL)
@@ -391,24 +368,23 @@ impl Demux for PgmDemux {
 }
 
 impl<M: Machine> Live<M, PgmDemux> {
-    /// The session's number on the wire, where it is known.
+    /// Returns the session's TSI, if known.
     pub fn tsi(&self, id: SessionId) -> Option<Tsi> {
         self.demux.session(id)?.tsi
     }
 
-    /// At a receiver: the address from which packets of the session come; `None` before the first,
-    /// and behind relays.
+    /// Returns the source's address at a receiver; `None` before its first packet or behind relays.
     pub fn source(&self, id: SessionId) -> Option<SocketAddr> {
         let source = self.demux.session(id)?.source?;
         Some(source.address).filter(|_| !self.is_behind_relay())
     }
 
-    /// At a receiver: the number of the newest SPM of the session's source.
+    /// Returns the number of the newest SPM of the session's source, at a receiver.
     pub fn newest_spm(&self, id: SessionId) -> Option<Seq> {
         self.demux.session(id)?.spms.newest()
     }
 
-    /// At a receiver: the source has just answered from there. See [`PgmSettings::confirms`].
+    /// Notes at a receiver that the source has answered. See [`PgmSettings::confirms`].
     pub fn confirm(&mut self, id: SessionId) {
         if let Some(session) = self.demux.sessions.iter_mut().find(|session| session.id == id) {
             session.confirmed = true;
@@ -416,11 +392,10 @@ impl<M: Machine> Live<M, PgmDemux> {
     }
 }
 
-/// After so long without an answer a session loses its place where others want one.
+/// Time without an answer after which a session may be dropped for another: 1 s.
 const TRIAL: Duration = Duration::from_secs(1);
 
-/// How long a session that the application left alone is not asked about again, and how many of
-/// them are remembered.
+/// Time for which an ignored session is not offered again, and most such sessions.
 const DECLINED_FOR: Duration = Duration::from_secs(5);
 const DECLINED_MAX: usize = 64;
 
@@ -432,10 +407,9 @@ mod tests {
     use super::*;
     use crate::{DriverSettings, SessionOptions};
 
-    /// When, from which of two addresses, with which SPM, and whether it has answered by then.
+    /// Time, address (one of two), SPM, and true if the source has answered by then.
     type Word = (u64, u8, Option<u32>, bool);
 
-    /// Whose packets are taken for those of the session's source.
     fn taken(confirms: bool, authenticated: bool, heard: &[Word]) -> Vec<bool> {
         let moves_after = Duration::from_secs(5);
         let settings = PgmSettings { confirms, moves_after, ..PgmSettings::default() };
@@ -465,13 +439,11 @@ mod tests {
             ((1, source, Some(9), false), true),
             ((2, repeater, Some(7), false), false),
             ((2, repeater, Some(9), false), false),
-            // What the source has sent, and was lost here.
             ((3, repeater, Some(10), false), true),
             ((4, source, Some(11), false), true),
             ((5, repeater, Some(12), true), false),
             ((8, repeater, Some(12), false), false),
             ((9, repeater, Some(12), false), true),
-            // The answer had come from elsewhere.
             ((10, source, Some(13), false), true),
         ];
         let want: Vec<bool> = heard.iter().map(|(_, want)| *want).collect();
@@ -501,7 +473,6 @@ mod tests {
             (7, thief, Some(5), false),
         ];
         assert_eq!(taken(true, false, &heard), [true, false, true, true, true]);
-        // Even where the thief has answered.
         let heard = [
             (0, source, Some(1), true),
             (5, thief, Some(3), false),
@@ -520,7 +491,7 @@ mod tests {
             (4, 2, Some(6), false),
             (5, 2, Some(6), false),
             (6, 1, Some(7), false),
-            // The source speaks: the host that had its place for a while has no claim.
+            // The source sends again: the other host has no claim.
             (7, 2, Some(8), false),
             (8, 2, Some(9), false),
         ];
@@ -540,7 +511,6 @@ mod tests {
         assert_eq!(taken(true, true, &heard), [true; 5]);
     }
 
-    /// A machine that always has something to do.
     struct Busy;
 
     impl Machine for Busy {

@@ -1,4 +1,4 @@
-//! The interface on the way to a group, and plain sockets for testing the network.
+//! Interface towards a group, and plain sockets for network tests.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -10,21 +10,21 @@ use nix::net::if_::{InterfaceFlags, if_nametoindex};
 use crate::address::ip_of;
 use crate::{Buffers, Interface, Listen, Multicast, NetError, SocketSettings, Sockets, Target};
 
-/// The interface by which a group is reached.
+/// Interface by which a group is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterfaceState {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its address of the group's family, if it has one.
+    /// Address of the group's family, if any.
     pub address: Option<IpAddr>,
-    /// Whether it is up, and has a carrier.
+    /// True if the interface is up and has a carrier.
     pub is_up: bool,
-    /// Whether it carries multicast.
+    /// True if the interface supports multicast.
     pub is_multicast: bool,
 }
 
 impl Multicast {
-    /// Finds the interface by which the group is reached from here.
+    /// Finds the interface by which the group is reached.
     pub fn interface_state(&self) -> Result<InterfaceState, NetError> {
         self.check()?;
         let ip = self.group.ip();
@@ -40,7 +40,7 @@ impl Multicast {
                     name: entry.interface_name,
                     address: at.address,
                     is_up: flags.contains(InterfaceFlags::IFF_UP | InterfaceFlags::IFF_RUNNING),
-                    // The loopback interface carries it without saying so.
+                    // The loopback interface supports multicast without the flag.
                     is_multicast: flags
                         .intersects(InterfaceFlags::IFF_MULTICAST | InterfaceFlags::IFF_LOOPBACK),
                 });
@@ -50,7 +50,7 @@ impl Multicast {
     }
 }
 
-/// The addresses of all interfaces that are up, with the interfaces' names.
+/// Returns the addresses of all interfaces that are up, with the interfaces' names.
 pub fn interface_addresses() -> Result<Vec<(String, IpAddr)>, NetError> {
     let all = getifaddrs().map_err(NetError::doing("list interfaces"))?;
     let up = all.filter(|entry| entry.flags.contains(InterfaceFlags::IFF_UP));
@@ -59,8 +59,7 @@ pub fn interface_addresses() -> Result<Vec<(String, IpAddr)>, NetError> {
         .collect())
 }
 
-/// The socket of a sender to one receiver, which nothing drives and which cuts no packet, and the
-/// longest packet that leaves here whole. Reading waits for `wait`.
+/// Opens a socket that never fragments, with read timeout `wait`. Returns its longest packet, too.
 pub fn probe_socket(
     to: SocketAddr,
     settings: SocketSettings,
@@ -75,16 +74,16 @@ pub fn probe_socket(
     Ok((socket, link_mtu))
 }
 
-/// A member of a group whose sockets nothing drives. What it sends is never cut into pieces.
+/// Sockets of a group member without a driver. Sent packets are never fragmented.
 #[derive(Debug)]
 pub struct ProbeSockets {
-    /// Sends, and hears what is sent to this host alone.
+    /// Sends, and receives unicast.
     pub node: UdpSocket,
-    /// Hears the group.
+    /// Receives the group.
     pub group: UdpSocket,
-    /// The longest packet that leaves here whole.
+    /// Longest packet that this host can send unfragmented.
     pub link_mtu: Option<Bytes>,
-    /// The kernel's buffers.
+    /// Kernel buffer sizes.
     pub buffers: Buffers,
 }
 

@@ -1,4 +1,4 @@
-//! Batches of datagrams from a socket, many in one system call.
+//! Batches of received datagrams: several for each system call.
 
 use std::io::IoSliceMut;
 use std::net::SocketAddr;
@@ -20,13 +20,11 @@ pub(crate) struct Inbox {
     batch: Vec<Arrived>,
 }
 
-/// One or several datagrams, all but the last of one length, that came from one address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrived {
     pub(crate) from: SocketAddr,
     slot: usize,
     len: usize,
-    /// Bytes of each but the last.
     segment: usize,
     pub(crate) marked: bool,
 }
@@ -36,13 +34,11 @@ impl Inbox {
         Self { bytes: vec![0; SLOTS * SLOT_BYTES], batch: Vec::with_capacity(SLOTS) }
     }
 
-    /// One that cannot receive, and costs nothing.
     pub(crate) fn none() -> Self {
         Self { bytes: Vec::new(), batch: Vec::new() }
     }
 
-    /// Takes what has come to `socket`. Returns how many entries the batch has, and whether there
-    /// may be more; `overflowed` is the socket's own count of drops, which wraps.
+    /// Returns the number of entries, and true if more may wait. `overflowed` wraps.
     pub(crate) fn receive(
         &mut self,
         socket: &Socket,
@@ -51,8 +47,7 @@ impl Inbox {
         refused: &mut Refused,
     ) -> Result<(usize, bool), Errno> {
         self.batch.clear();
-        // The control buffer has room for all that the socket can tell, and more: where it had
-        // not, the kernel would leave out marks of congestion without a word.
+        // Room for every possible control message, or the kernel would silently omit ECN marks.
         let control = cmsg_space!(i32, u8, i32, u32, [u8; 128]);
         let mut headers = MultiHeaders::<SockaddrStorage>::preallocate(SLOTS, Some(control));
         let mut slices: Vec<_> =
@@ -80,7 +75,6 @@ impl Inbox {
     }
 }
 
-/// What a message is, or nothing where it is refused.
 fn read(
     slot: usize,
     message: &RecvMsg<'_, '_, SockaddrStorage>,
@@ -89,7 +83,7 @@ fn read(
     refused: &mut Refused,
 ) -> Option<Arrived> {
     let Ok(control) = message.cmsgs() else {
-        // It does not say whether this is one datagram or several.
+        // Without this control message the number of datagrams is unknown.
         refused.truncated += 1;
         return None;
     };
@@ -127,5 +121,5 @@ const ECN: u8 = 0b11;
 
 const SLOTS: usize = 16;
 
-/// Bytes of a message: the kernel joins datagrams up to this.
+/// Bytes of a message: the kernel joins datagrams up to this length.
 const SLOT_BYTES: usize = 65_536;

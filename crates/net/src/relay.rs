@@ -1,4 +1,4 @@
-//! Drives a relay over UDP.
+//! Relay over UDP.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -22,23 +22,23 @@ use crate::{
 /// Settings of a relay.
 #[derive(Clone, Debug)]
 pub struct RelaySettings {
-    /// Name of the relay, for people: at most 64 bytes, without control characters.
+    /// Display name of the relay: at most 64 bytes, without control characters.
     pub name: String,
-    /// Where the relay listens.
+    /// Listening address.
     pub listen: SocketAddr,
-    /// The relays above, each `HOST:PORT`; the first that answers is taken. Empty for the uppermost.
+    /// Relays above, each `HOST:PORT`; the first that answers is used. Empty for the top relay.
     pub parents: Vec<String>,
-    /// The multicast of the relay to hosts that hear it, on each interface once.
+    /// Multicast group of the relay to its hosts, sent once on each interface.
     pub multicast: Option<Multicast>,
-    /// The key of hosts and relays.
+    /// Key of hosts and relays.
     pub key: RelayKey,
     /// Limits.
     pub limits: NodeLimits,
-    /// Settings of the sockets.
+    /// Socket settings.
     pub sockets: SocketSettings,
 }
 
-/// Gives every datagram to the only machine.
+/// Demultiplexer that passes every datagram to the only machine.
 #[derive(Debug, Default)]
 pub struct RelayDemux(SessionId);
 
@@ -73,7 +73,7 @@ impl Demux for RelayDemux {
     }
 }
 
-/// A relay with its sockets.
+/// Relay with its sockets.
 #[derive(Debug)]
 pub struct RelayDriver {
     driver: Driver<RelayNode, RelayDemux>,
@@ -85,9 +85,9 @@ pub struct RelayDriver {
 pub struct RelayReport {
     /// State of the relay.
     pub node: NodeStatus,
-    /// The relay above; `None` for the uppermost.
+    /// Relay above; `None` for the top relay.
     pub above: Option<RelayAbove>,
-    /// Addresses of neighbours, by the nodes that [`node`](Self::node) has for them.
+    /// Addresses of neighbours, by their nodes in [`node`](Self::node).
     pub addresses: BTreeMap<NodeId, SocketAddr>,
     /// Counters of the sockets.
     pub counters: Counters,
@@ -120,7 +120,6 @@ impl Work {
     }
 }
 
-/// The application of a relay's driver.
 struct Tell<'a, F> {
     work: &'a mut Work,
     tell: F,
@@ -158,8 +157,7 @@ impl RelayDriver {
     /// Opens the sockets of the relay `node` with this program.
     ///
     /// # Errors
-    /// The address cannot be bound, an interface is not there, or a parent has an address of another
-    /// family.
+    /// The address cannot be bound, an interface is missing, or a parent's address family differs.
     pub fn new(
         settings: &RelaySettings,
         node: NodeId,
@@ -189,13 +187,13 @@ impl RelayDriver {
         Ok(Self { driver, work: Work { session, names, first } })
     }
 
-    /// The address at which the relay listens, with its port.
+    /// Returns the relay's listening address and port.
     pub fn local_address(&mut self) -> SocketAddr {
         let ways = &self.driver.live().sockets.ways;
         ways[ways.len() - 1].local
     }
 
-    /// State of the relay.
+    /// Returns the state of the relay.
     pub fn report(&mut self) -> Option<RelayReport> {
         self.work.report(self.driver.live())
     }
@@ -205,24 +203,24 @@ impl RelayDriver {
         self.driver.set_trace(sink);
     }
 
-    /// Ends the relay from other threads: `close` of what is returned.
+    /// Returns a handle by which other threads end the relay.
     pub fn stopper(&self) -> RelayStopper {
         RelayStopper(self.driver.waker(), self.work.session)
     }
 
-    /// Works until the relay is stopped. `tell` has its state some times a second.
+    /// Runs until the relay is stopped. `tell` gets the relay's state several times a second.
     pub fn run(&mut self, tell: impl FnMut(RelayReport)) -> Result<(), NetError> {
         let Self { driver, work } = self;
         driver.run(&mut Tell { work, tell }).map(|_| ())
     }
 }
 
-/// Ends a relay from other threads.
+/// Handle that ends a relay from other threads.
 #[derive(Clone, Debug)]
 pub struct RelayStopper(Waker<RelayNode, RelayDemux>, SessionId);
 
 impl RelayStopper {
-    /// Ends the relay: its neighbours hear that, and look for another relay at once.
+    /// Ends the relay. Its neighbours are notified and look for another relay at once.
     pub fn close(&self) {
         let session = self.1;
         self.0.run(move |live| {

@@ -1,4 +1,4 @@
-//! The settings of sockets and drivers.
+//! Settings of sockets and drivers.
 
 use std::net::IpAddr;
 
@@ -6,35 +6,30 @@ use faircast_base::{Bytes, Duration, NodeId};
 
 use crate::Upstream;
 
-/// The settings of sockets.
+/// Settings of sockets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SocketSettings {
-    /// Hops that multicast packets may travel (TTL, hop limit), 0 to 255. Default 1: they stay on
-    /// their subnet. What a machine asks for counts where it is less.
+    /// Multicast hop limit (TTL); a packet's own smaller limit wins. Default 1: the local subnet.
     pub hops: u8,
-    /// Whether members on this host hear what this host sends to a group. Default true.
+    /// True if members on this host receive this host's multicasts. Default true.
     pub loopback: bool,
-    /// The port from which it sends and on which it hears unicast. Default `None`: at a source the
-    /// target's if it is free, as OpenPGM and ZeroMQ need it; else any.
+    /// Local port. Default `None`: any; at a source the target's if free, for OpenPGM and ZeroMQ.
     pub port: Option<u16>,
-    /// Where a receiver's answers go. Default [`Upstream::FromPacket`].
+    /// Destination of a receiver's packets to the source. Default [`Upstream::FromPacket`].
     pub upstream: Upstream,
-    /// Size to ask for the kernel's receive buffer. Default 16 MiB: at several Gbit/s a receiver that
-    /// does not get a processor for some tens of milliseconds must not lose. While more than a
-    /// quarter of it waits, packets count as marked by congestion, so that the source goes slower
-    /// before anything is lost. What was got is in [`Sockets::buffers`](crate::Sockets::buffers).
+    /// Requested kernel receive buffer. Default 16 MiB: at several Gbit/s a receiver must survive
+    /// some tens of milliseconds without a processor. Over a quarter full, packets count as marked
+    /// for congestion. The granted size is in [`Sockets::buffers`](crate::Sockets::buffers).
     pub receive_buffer: Bytes,
-    /// Size to ask for the kernel's send buffer. Default 4 MiB.
+    /// Requested kernel send buffer. Default 4 MiB.
     pub send_buffer: Bytes,
-    /// Whether packets may be handed to and taken from the kernel as one large packet (UDP GSO and
-    /// GRO), where it can. Default true. Not on emulated links that count packets.
+    /// True if packets may be joined (UDP GSO, GRO): not where links count packets. Default true.
     pub offload: bool,
-    /// Whether packets say that congestion may be marked on them (ECT(0)). Default false: only for
-    /// schemes that answer marks as they answer losses.
+    /// True if packets are ECN-capable (ECT(0)), for schemes that react to marks. Default false.
     pub ecn: bool,
-    /// The one address from which packets are taken, by unicast too. Default `None`: from all.
+    /// Only accepted sender address, also for unicast. Default `None`: any.
     pub only_from: Option<IpAddr>,
-    /// Longest datagram that is taken. Default 65 507 bytes, the longest that IPv4 has.
+    /// Longest accepted datagram. Default 65 507 bytes, the maximum of IPv4.
     pub datagram_max: usize,
 }
 
@@ -55,30 +50,27 @@ impl Default for SocketSettings {
     }
 }
 
-/// The settings of a driver.
+/// Settings of a driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriverSettings {
-    /// The node that it is. Default `None`: at a source that of its IPv4 address, to which
-    /// receivers of other makes answer; else a random number.
+    /// Node. Default `None`: a source's IPv4 address, as other implementations need, else random.
     pub node: Option<NodeId>,
-    /// Seed of the machines' randomness. Default `None`: from the system.
+    /// Seed of the machines' random numbers. Default `None`: from the system.
     pub seed: Option<u64>,
-    /// Moment at which the machines' clock stands at zero. Steps of any length count then, as in a
-    /// simulation; otherwise a second of each at most. Default `None`: when the driver is made.
+    /// Zero of the machines' clock. With a zero, clock steps of any length count, as in a
+    /// simulation; otherwise at most a second of each. Default `None`: the driver's creation.
     pub zero: Option<std::time::Instant>,
-    /// Most sessions that are heard at a time; those that are over make room. Default 16.
+    /// Most concurrent sessions; ended sessions make room. Default 16.
     pub sessions_max: usize,
-    /// Time between two calls of [`App::tick`](crate::App::tick), 1 ms to 500 ms. Default 100 ms.
+    /// Interval between calls of [`App::tick`](crate::App::tick), 1 ms to 500 ms. Default 100 ms.
     pub tick: Duration,
-    /// How long it goes on after a close for what machines have still to do. Default 30 s.
+    /// Time limit for the machines' remaining work after a close. Default 30 s.
     pub close_timeout: Duration,
-    /// Whether it ends when no session has anything left to do. Default true; daemons: false.
+    /// True if the driver ends once no session has work left. Default true; daemons: false.
     pub ends_when_idle: bool,
-    /// Longest time by which a timer may be handled early, so that packets leave together, 64 at
-    /// most. Default 50 us; no more than 1 ms is taken.
+    /// Longest time by which timers may run early, up to 64 together; maximum 1 ms. Default 50 us.
     pub grain: Duration,
-    /// How long after it has read packets it leaves others that come alone, so that they are read together: to wake
-    /// up costs more than to handle a packet. Default 0; no more than 2 ms is taken.
+    /// Pause after a read, so that several packets share a wake-up. Default 0, maximum 2 ms.
     pub gather: Duration,
 }
 

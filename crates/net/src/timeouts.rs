@@ -1,4 +1,4 @@
-//! The timeouts of all sessions, in the order of their times.
+//! Timeouts of all sessions, ordered by time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,8 +6,6 @@ use faircast_base::Time;
 
 use crate::SessionId;
 
-/// When each session's machine wants to be called, the earliest first. A change costs the logarithm of
-/// the number of sessions; of equal times the oldest session's comes first.
 #[derive(Debug, Default)]
 pub(crate) struct Timeouts {
     in_order: BTreeSet<(Time, SessionId)>,
@@ -15,7 +13,6 @@ pub(crate) struct Timeouts {
 }
 
 impl Timeouts {
-    /// The session wants to be called then, and no longer when it said before.
     pub(crate) fn set(&mut self, id: SessionId, at: Option<Time>) {
         let before = match at {
             Some(at) => self.of.insert(id, at),
@@ -48,7 +45,6 @@ mod tests {
             let (mut timeouts, mut scanned) = (Timeouts::default(), [None; 50]);
             for _ in 0..2000 {
                 let id = rng.below(50);
-                // Few moments, so that many are equal.
                 let at = rng.chance(0.7).then(|| Time::from_nanos(rng.below(40)));
                 scanned[id as usize] = at;
                 timeouts.set(SessionId(id as u32), at);

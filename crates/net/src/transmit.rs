@@ -1,9 +1,6 @@
-//! The batch of packets that waits to leave, and how it leaves.
-//!
-//! Packets are written one behind the other into one buffer. Consecutive packets for one
-//! destination that are of one length (the last may be shorter) are a *run*, and leave as one large
-//! packet that the kernel or the network card cuts (UDP GSO); what goes to many destinations leaves
-//! by `sendmmsg`.
+//! Batch of outgoing packets, consecutive in one buffer. A *run* is a sequence of packets of one
+//! length (the last may be shorter) to one destination, sent as one large packet that the kernel or
+//! the network card splits (UDP GSO). Packets to several destinations are sent by `sendmmsg`.
 
 use std::io::IoSlice;
 use std::net::SocketAddr;
@@ -20,9 +17,9 @@ use crate::socket::{Health, Sockets, Way};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// To all of a group, by its place in [`Sockets::groups`].
+    /// To a group, by its index in [`Sockets::groups`].
     Group(usize),
-    /// To one address, by this way.
+    /// To one address, by the way with this index.
     Address(usize, SocketAddr),
 }
 
@@ -34,11 +31,8 @@ impl Route {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flushed {
-    /// All has left, or was dropped and counted.
     All,
-    /// The buffer of this way's socket is full: go on when it can be written.
     WhenWritable(usize),
-    /// The system refuses for now: go on at this moment.
     At(Time),
 }
 
@@ -46,30 +40,25 @@ pub(crate) enum Flushed {
 pub(crate) struct Outbox {
     bytes: Vec<u8>,
     runs: Vec<Run>,
-    /// The first run that has not left whole, and how many of its messages have.
+    /// First run that is not fully sent, and number of its messages that are sent.
     run: usize,
     message: usize,
-    /// Longest packet within a larger one; 0 if the kernel or the network card refuses all.
+    /// Longest packet within a large packet; 0 if the kernel or network card rejects large packets.
     segment_max: usize,
-    /// True if no packets are joined, for what a receiver says of its path.
     singly: bool,
-    /// Since when the system has refused what is first.
     refused: Option<Time>,
-    /// By which way, and where, packets to each group go.
     groups: Vec<Vec<(usize, SockaddrStorage)>>,
 }
 
-/// Packets that can leave together.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     route: Route,
     hops: u8,
     start: usize,
     len: usize,
-    /// Bytes of every packet but the last.
+    /// Length of every packet but the last, in bytes.
     segment: usize,
     packets: usize,
-    /// Whether a shorter packet has ended it.
     closed: bool,
 }
 
@@ -87,16 +76,14 @@ impl Outbox {
         }
     }
 
-    /// Sends packets for the session's group to `new` instead of `old`.
     pub(crate) fn retarget(&mut self, old: SocketAddr, new: SocketAddr) {
         let all = self.groups.first_mut().into_iter().flatten();
         let old = SockaddrStorage::from(old);
         all.filter(|(_, to)| *to == old).for_each(|(_, to)| *to = new.into());
     }
 
-    /// Whether it is time to send what waits before more is added.
     pub(crate) fn is_full(&self) -> bool {
-        // Two large packets, and not the beginning of a third.
+        // Two large packets, without the start of a third.
         let segment = self.runs.last().map_or(0, |run| run.segment);
         self.bytes.len() + 2 * segment >= BATCH_BYTES
     }
@@ -105,7 +92,6 @@ impl Outbox {
         self.runs.is_empty()
     }
 
-    /// Adds a packet, which `write` appends to the buffer.
     pub(crate) fn push(&mut self, route: Route, hops: u8, write: impl FnOnce(&mut Vec<u8>)) {
         let start = self.bytes.len();
         write(&mut self.bytes);
@@ -143,11 +129,10 @@ impl Outbox {
                 self.skip_message(&run, sent);
                 continue;
             }
-            // Nothing waits for the way to one host: anybody can ask in a name that nobody bears, and
-            // who is there asks again.
+            // A unicast answer never waits: its request may be forged; a real receiver asks again.
             let waits = !sockets.is_source || to_all;
             let outcome = self.send_some(&run, sockets, sent);
-            // At a source a single host may be out of reach, which says nothing of this host.
+            // At a source an unreachable single host says nothing about this host's network.
             let counts = waits || outcome.is_ok();
             if counts && (sockets.down_since().is_some() || outcome.is_err()) {
                 sockets.note_sent(now, way, outcome.err());
@@ -163,7 +148,7 @@ impl Outbox {
                     return Flushed::WhenWritable(way);
                 }
                 Err(Errno::ENOBUFS | Errno::ENOMEM) if waits => {
-                    // The interface's queue is full, which no readiness tells of.
+                    // The interface's queue is full, for which there is no readiness event.
                     sent.waits += 1;
                     return Flushed::At(now + QUEUE_PAUSE);
                 }
@@ -195,11 +180,9 @@ impl Outbox {
         (self.message, self.refused) = (0, None);
     }
 
-    /// The system does not cut this large packet: it will get the packets one by one. Whether that
-    /// is a reason.
     fn shorten(&mut self, run: &Run, error: Errno) -> bool {
         match error {
-            // The network card computes no checksums, so nothing can be cut.
+            // The network card computes no checksums, so no packet can be split.
             Errno::EIO | Errno::EOPNOTSUPP => self.segment_max = 0,
             // Too long for the path.
             Errno::EINVAL | Errno::EMSGSIZE => self.segment_max = run.segment - 1,
@@ -209,20 +192,17 @@ impl Outbox {
         true
     }
 
-    /// Joins no packets from now on if `singly`. Returns whether that changes anything.
     pub(crate) fn send_singly(&mut self, singly: bool) -> bool {
         std::mem::replace(&mut self.singly, singly) != singly && self.segment_max > 0
     }
 
-    /// Tries large packets again: what the system refused may have had another reason than the path, such
-    /// as an address that was gone for a while. Where nothing can be cut it stays so.
+    /// Allows large packets again: the refusal may have had another reason, such as a lost address.
     pub(crate) fn allow_large(&mut self) {
         if self.segment_max > 0 {
             self.segment_max = usize::MAX;
         }
     }
 
-    /// Takes runs that are no longer allowed apart.
     fn split_runs(&mut self) {
         let mut runs = Vec::with_capacity(self.runs.len());
         for run in self.runs.drain(self.run..) {
@@ -236,15 +216,13 @@ impl Outbox {
                 runs.push(Run { start, len, segment: len, packets: 1, closed: false, ..run });
             }
         }
-        // What left of the first run as a large packet has left to some of a list; they get it
-        // again, which every protocol must bear.
+        // A part of a list may get the first run twice, which every protocol must tolerate.
         self.message = 0;
         self.run = 0;
         self.runs = runs;
     }
 
-    /// Until when to wait where the network is down; `None` where that has lasted too long, or
-    /// where only one of several receivers is concerned.
+    /// Returns when to retry. `None` after [`OUTAGE_MAX`] or if one of several receivers fails.
     fn retry(&mut self, now: Time, run: &Run) -> Option<Time> {
         if self.messages(run) > 1 {
             return None;
@@ -265,7 +243,6 @@ impl Outbox {
         }
     }
 
-    /// One system call, beginning with the first message of `run` that has not left.
     fn send_some(
         &mut self,
         run: &Run,
@@ -330,7 +307,6 @@ impl Outbox {
         }
     }
 
-    /// By which way, and where, a message of a run goes.
     fn destination(&self, run: &Run, message: usize) -> (usize, SockaddrStorage) {
         match run.route {
             Route::Group(place) => self.groups[place][message],
@@ -338,7 +314,6 @@ impl Outbox {
         }
     }
 
-    /// How many messages a run is: one for each of its destinations.
     fn messages(&self, run: &Run) -> usize {
         match run.route {
             Route::Group(place) => self.groups[place].len(),
@@ -351,26 +326,22 @@ fn errno(error: std::io::Error) -> Errno {
     Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))
 }
 
-/// Bytes that are gathered before they are sent: they pay for a call, and fit the cache.
+/// Bytes in a batch: enough to justify a system call, few enough for the cache.
 const BATCH_BYTES: usize = 2 * SUPER_PACKET_MAX;
 
 /// Most packets in a large packet: UDP_MAX_SEGMENTS of kernels before 6.9.
 const SEGMENTS_MAX: usize = 64;
 
-/// Most bytes in a large packet: what an IPv4 packet holds.
+/// Most bytes in a large packet: the limit of an IPv4 packet.
 const SUPER_PACKET_MAX: usize = 65_507;
 
-/// Most messages in a call of `sendmmsg`.
 const MESSAGES_MAX: usize = 64;
 
-/// How long to wait where the interface's queue is full.
 const QUEUE_PAUSE: Duration = Duration::from_micros(500);
 
-/// How long to wait where the network is down.
 const REFUSAL_PAUSE: Duration = Duration::from_millis(50);
 
-/// How long the network may be down before what waits is dropped. Whoever needs it will ask for it;
-/// and what is sent after the network is back should not be as old as the outage.
+/// Longest outage before waiting packets are dropped; receivers request what they still need.
 const OUTAGE_MAX: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

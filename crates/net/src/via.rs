@@ -1,4 +1,4 @@
-//! The way of a host through a relay, where there is no multicast: packets over QUIC.
+//! Connection of a host through a relay, without multicast: packets over QUIC.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -14,39 +14,39 @@ use crate::AddressBook;
 use crate::live::system_seed;
 use crate::names::Names;
 
-/// Way of a host to its group through relays.
+/// Connection of a host to its group through relays.
 #[derive(Clone, Debug)]
 pub struct ViaSettings {
-    /// The node of the host.
+    /// Node of the host.
     pub node: NodeId,
-    /// Name of the host, for people at the relay: at most 64 bytes, without control characters.
+    /// Display name of the host at the relay: at most 64 bytes, without control characters.
     pub name: String,
-    /// The relays, each `HOST:PORT`; the first that answers is taken.
+    /// Relays, each `HOST:PORT`; the first that answers is used.
     pub relays: Vec<String>,
     /// Number of the group.
     pub group: u64,
-    /// Receivers here: 0 for a source.
+    /// Receivers at this host: 0 for a source.
     pub receivers: u32,
-    /// The key of the relays.
+    /// Key of the relays.
     pub key: RelayKey,
 }
 
-/// The relay above a host or a relay.
+/// Relay above a host or a relay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelayAbove {
-    /// Its address, or the first name that is asked.
+    /// Address of the relay, or the first name that is tried.
     pub at: String,
-    /// State of the way there.
+    /// State of the connection to the relay.
     pub state: UplinkState,
-    /// True if the relay, or one above it, does not take the host's group.
+    /// True if the relay, or a relay above it, rejects the host's group.
     pub refused: bool,
-    /// True if the relay's multicast is heard.
+    /// True if the relay's multicast is received.
     pub multicast: bool,
-    /// The error of the first name that was not found.
+    /// Error of the first name that was not found.
     pub name_error: Option<String>,
-    /// State of the connection.
+    /// Statistics of the connection.
     pub connection: Option<ConnectionStats>,
-    /// Link at relays that sets the pace of the host's session; `None` without any.
+    /// Link at relays that limits the session's rate; `None` if none does.
     pub slow: Option<SlowLink>,
 }
 
@@ -55,11 +55,8 @@ pub(crate) struct Via {
     host: Host,
     names: Names,
     first: String,
-    /// Addresses of relays, by the nodes that stand for them.
     book: AddressBook,
-    /// The relay whose multicast is listened to, and the group.
     heard: Option<(SocketAddr, SocketAddr)>,
-    /// Time of the next attempt to hear it.
     hear_at: Time,
 }
 
@@ -96,8 +93,7 @@ impl Via {
         }
     }
 
-    /// Returns the relay and the group of its multicast if either has changed, or if the group is
-    /// not heard: this host may have another address by now.
+    /// Returns the relay and group of its multicast after a change, or while it is not received.
     pub(crate) fn poll_multicast(&mut self, now: Time) -> Option<Option<(SocketAddr, SocketAddr)>> {
         let at = self.host.multicast_at().and_then(|at| str::from_utf8(at).ok()?.parse().ok());
         let wanted = self.relay().zip(at);
@@ -109,8 +105,7 @@ impl Via {
         Some(wanted)
     }
 
-    /// Takes a datagram that has come from an address, or by multicast. Returns false if it belongs
-    /// to no connection; [`take`](Self::take) gives packets of sessions.
+    /// Handles a datagram, from an address or by multicast. False if it belongs to no connection.
     pub(crate) fn open(
         &mut self,
         now: Time,
@@ -153,7 +148,6 @@ impl Via {
         }
     }
 
-    /// Writes the next datagram. Returns its destination.
     pub(crate) fn poll_transmit(&mut self, now: Time, buf: &mut Vec<u8>) -> Option<SocketAddr> {
         loop {
             let to = self.host.poll_transmit(now, buf)?;
@@ -173,10 +167,9 @@ impl Via {
     }
 }
 
-/// Interval between attempts to hear a relay's multicast.
 const HEAR_AGAIN: Duration = Duration::from_secs(30);
 
-/// The address that stands for a node behind relays: nobody sends there.
+/// Returns the placeholder address of a node behind relays; no packet is sent there.
 pub(crate) fn address_of(node: NodeId) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::from(node.0)), 0)
 }

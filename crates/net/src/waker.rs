@@ -1,4 +1,4 @@
-//! The waker, by which other threads reach a driver.
+//! Handle by which other threads reach a driver.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,10 +11,9 @@ use crate::demux::Demux;
 use crate::pgm::PgmDemux;
 use crate::{Live, NetError};
 
-/// What a driver is to do in its own thread.
 pub(crate) type Command<M, D> = Box<dyn FnOnce(&mut Live<M, D>) + Send>;
 
-/// Reaches a driver from other threads; without effect once the driver has ended.
+/// Handle of a driver for other threads; without effect once the driver has ended.
 pub struct Waker<M, D: Demux = PgmDemux> {
     queue: mpsc::Sender<Command<M, D>>,
     wake_up: Arc<EventFd>,
@@ -27,7 +26,7 @@ impl<M, D: Demux> fmt::Debug for Waker<M, D> {
 }
 
 impl<M: Machine + 'static, D: Demux + 'static> Waker<M, D> {
-    /// Closes all machines; the driver goes on until they are done, or until its timeout.
+    /// Closes all machines. The driver continues until they are done, or until its timeout.
     pub fn close(&self) {
         self.run(Live::close);
     }
@@ -37,10 +36,10 @@ impl<M: Machine + 'static, D: Demux + 'static> Waker<M, D> {
         self.run(Live::stop);
     }
 
-    /// Runs `f` in the driver's thread, soon. Returns whether the driver still takes commands.
+    /// Runs `f` in the driver's thread, soon. False if the driver has ended.
     pub fn run(&self, f: impl FnOnce(&mut Live<M, D>) + Send + 'static) -> bool {
         let taken = self.queue.send(Box::new(f)).is_ok();
-        // It can fail only where 2^64 signals wait.
+        // A write fails only with 2^64 signals pending.
         let _ = self.wake_up.write(1);
         taken
     }
@@ -59,7 +58,6 @@ pub(crate) struct Commands<M, D: Demux> {
 }
 
 impl<M, D: Demux> Commands<M, D> {
-    /// With what gives them.
     pub(crate) fn new() -> Result<(Waker<M, D>, Self), NetError> {
         let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
         let wake_up =
@@ -74,7 +72,6 @@ impl<M, D: Demux> Commands<M, D> {
         self.queue.try_recv().ok()
     }
 
-    /// Takes the signal that a command waits.
     pub(crate) fn clear(&self) {
         let _ = self.wake_up.read();
     }

@@ -1,5 +1,4 @@
-//! A protocol that is not PGM: its packets begin with the number of their session, and a demultiplexer of
-//! its own is all that a driver needs to know of it.
+//! Protocol whose packets begin with their session's number: a driver needs only a demultiplexer.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -18,7 +17,6 @@ use faircast_net::{
 use echo::Echo;
 use numbers::Numbers;
 
-/// Takes part in sessions with even numbers.
 struct Even;
 
 impl App<Echo, Numbers> for Even {
@@ -46,7 +44,6 @@ fn a_driver_serves_any_protocol_that_brings_its_demultiplexer() {
         [(b"\x02a", b"\x02\x02a"), (b"\x04b", b"\x04\x04b"), (b"\x02.", b"\x02\x02.")]
     {
         if want[0] == 4 {
-            // Nobody takes part in that one.
             socket.send_to(b"\x03x", to).unwrap();
         }
         socket.send_to(sent, to).unwrap();

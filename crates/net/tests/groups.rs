@@ -1,4 +1,4 @@
-//! Groups beside the session's, which machines join and leave while they run.
+//! Groups other than the session's, which machines join and leave during a session.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -36,13 +36,12 @@ fn sockets(interface: &str, session: &str, others: &[(GroupId, &str)]) -> Socket
     sockets
 }
 
-/// One of two that are in a group. The first says something there until the other, who has heard enough,
-/// leaves and tells so in the session's group; then it says some more, and a full stop to all.
+/// Member of a group of two. The first sends until the other has enough, leaves, and reports so to
+/// the session's group. The first then sends some more, and a full stop.
 struct Member {
     talks: bool,
     changes: VecDeque<Membership>,
     out: VecDeque<(GroupId, &'static [u8])>,
-    /// What came by which group.
     heard: Vec<(Destination, Vec<u8>)>,
     next: Option<Time>,
 }
@@ -110,7 +109,6 @@ impl Machine for Member {
     }
 }
 
-/// Ends what does not end by itself, so that a driver that is broken fails.
 struct Limit(Instant);
 
 fn limit() -> Limit {
@@ -125,8 +123,6 @@ impl App<Member, Numbers> for Limit {
     }
 }
 
-/// Drives machines, each of a number, until they have ended; gives what each has heard, and how many
-/// datagrams were for nobody.
 fn drive(sockets: Sockets, members: &[(u8, bool, bool)]) -> (Vec<Member>, u64) {
     let book = AddressBook::native();
     let (demux, settings) = (Numbers::default(), DriverSettings::default());
@@ -148,7 +144,6 @@ fn drive(sockets: Sockets, members: &[(u8, bool, bool)]) -> (Vec<Member>, u64) {
     (ids.into_iter().map(&mut take).collect(), foreign)
 }
 
-/// Two ends of a session, each in its namespace, one of which has two machines.
 fn members_hear_a_group_while_they_are_in_it(
     places: [Place; 2],
     interface: &'static str,
@@ -159,7 +154,6 @@ fn members_hear_a_group_while_they_are_in_it(
     let [first, second] = places;
     let second = thread::spawn(move || {
         second.enter();
-        // Of these two, one is a member.
         drive(sockets(interface, session, &groups), &[(2, false, true), (3, false, false)])
     });
     let first = thread::spawn(move || {

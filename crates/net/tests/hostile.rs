@@ -1,4 +1,4 @@
-//! Datagrams that are not what they should be, and marks of congestion.
+//! Malformed datagrams, and congestion marks.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -26,7 +26,6 @@ use echo::Echo;
 
 const TSI: Tsi = Tsi { gsi: Gsi([1, 2, 3, 4, 5, 6]), port: 0x8000 };
 
-/// Stops once so many datagrams have been handled or refused.
 struct Until(u64);
 
 impl App<Echo> for Until {
@@ -39,8 +38,6 @@ impl App<Echo> for Until {
     }
 }
 
-/// Opens sockets on the loopback interface, has `attack` send `count` datagrams there, and gives
-/// what came of it.
 fn attacked(
     count: u64,
     open: impl FnOnce() -> (Driver<Echo>, SocketAddr) + Send + 'static,
@@ -166,7 +163,6 @@ fn a_receiver_answers_to_where_packets_come_from_whatever_they_claim() {
             speaker.send_to(&spm(claimed, TSI), to).unwrap();
             let mut answer = [0; 16];
             speaker.recv_from(&mut answer).unwrap();
-            // In the name of the source, and of a session that nobody takes part in.
             liar.send_to(&spm(claimed, TSI), to).unwrap();
             liar.send_to(&spm(claimed, Tsi { port: 0x8001, ..TSI }), to).unwrap();
         },
@@ -193,7 +189,7 @@ fn a_session_moves_only_where_a_newer_word_of_a_silent_source_comes_from() {
         speaker.recv_from(&mut answer).unwrap();
         other.send_to(&numbered(6), to).unwrap();
         thread::sleep(silence);
-        // What was said already moves nothing, at any time.
+        // Repeated SPMs never have an effect.
         other.send_to(&numbered(5), to).unwrap();
         other.send_to(&numbered(6), to).unwrap();
         other.recv_from(&mut answer).unwrap();
@@ -216,7 +212,7 @@ fn a_source_answers_each_of_several_receivers_on_one_host() {
             }
         },
     );
-    // The address is the source's own, so that none of them goes by it.
+    // The address is the source's own, so the nodes have other numbers.
     let nodes: BTreeSet<NodeId> = seen.iter().map(|(node, ..)| *node).collect();
     assert!(nodes.len() == 3 && nodes.iter().all(|node| node.0 >= 0xf000_0000), "{nodes:?}");
     assert_eq!(counters.sent.datagrams, 3);
@@ -236,7 +232,7 @@ fn a_fixed_book_lets_nobody_else_in() {
     assert_eq!(counters.refused.unknown, 1);
 }
 
-/// Adds a byte that says how many bytes there are, and hides them.
+/// Envelope that puts the length in front and masks all bytes.
 struct Mask;
 
 impl Envelope for Mask {
@@ -281,7 +277,7 @@ fn an_envelope_wraps_what_is_sent_and_what_comes() {
     assert_eq!((seen.len(), counters.refused.sealed), (1, 1));
 }
 
-/// Has a timer every 20 us, sends when it runs out, and remembers when that was.
+/// Machine with a timer every 20 us that sends on expiry and records the time.
 struct Metronome {
     next: Time,
     left: u32,
@@ -323,7 +319,6 @@ impl Machine for Metronome {
     }
 }
 
-/// A machine that wants to be called every 10 ms and notes how late each call is.
 #[derive(Default)]
 struct Punctual {
     next: Time,
@@ -374,7 +369,7 @@ impl App<Punctual> for Blocking {
 
 #[test]
 fn a_machine_is_told_how_late_it_is_called() {
-    // Of the longer pause the clock counts a second; the machine is told of all of it.
+    // Of the longer pause the clock counts one second; the machine is informed of all of it.
     for pause_ms in [300, 1_500] {
         let settings = SocketSettings::default();
         let sockets = Sockets::receiver(Listen::Unicast("127.0.0.1:0".parse().unwrap()), settings);
@@ -404,7 +399,7 @@ fn packets_that_come_within_a_while_are_read_together() {
         }
     });
     assert_eq!(seen.len(), 400);
-    // It reads once in a millisecond, 16 datagrams in a call.
+    // One read per millisecond, 16 datagrams in a call.
     let most = begun.elapsed().as_millis() as u64 + 400 / 16 + 2;
     assert!(counters.received.calls <= most, "{} calls, {most}", counters.received.calls);
 }

@@ -1,4 +1,4 @@
-//! Sessions over the loopback interface, which every machine has.
+//! Sessions over the loopback interface.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -10,7 +10,6 @@ use common::{Place, content, receive, send};
 use faircast_net::{Ended, Listen, Target};
 use faircast_proto::catalog::{SCHEMES, Stack, over_pgm};
 
-/// Ports that nobody uses now.
 fn free_ports<const N: usize>() -> [SocketAddr; N] {
     let sockets = [(); N].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
     sockets.map(|socket| socket.local_addr().unwrap())

@@ -1,5 +1,4 @@
-//! Sessions between hosts: network namespaces on one bridge. Each test says that it is skipped
-//! where there is no right to make them.
+//! Sessions between namespaces on one bridge; skipped with a message if those are not permitted.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -34,7 +33,6 @@ fn assert_whole(outcome: &Outcome, bytes: &[u8]) {
     assert!(outcome.delivered[0][..] == bytes[..], "not what was sent");
 }
 
-/// One source and two receivers of this group, from and to a source if given.
 fn session(lan: &Lan, group: &str, source: Option<&str>, offload: bool) {
     let sockets = SocketSettings { offload, ..SocketSettings::default() };
     let group =
@@ -64,12 +62,10 @@ fn a_group_of_every_kind_gets_every_byte() {
     let Some(lan) = Lan::new(3) else { return };
     for (group, source, offload) in [
         ("239.192.3.1:3056", None, true),
-        // Packets one by one.
         ("239.192.3.1:3056", None, false),
         ("232.1.2.3:3056", Some("10.77.0.1"), true),
         ("[ff15::3:1]:3056", None, true),
         ("[ff35::8000:1]:3056", Some("fd77::1"), true),
-        // Of one link.
         ("[ff12::3:1]:3056", None, true),
     ] {
         session(&lan, group, source, offload);
@@ -102,7 +98,6 @@ fn a_group_and_a_list_beside_it_get_every_byte_once() {
         receive(place(&lan, 2), Listen::Both(group.clone(), by_one(2)), &[0]),
         receive(place(&lan, 3), Listen::Both(group.clone(), "0.0.0.0:3056".parse().unwrap()), &[0]),
     ];
-    // All but the first are in the list, one of them twice.
     let target = Target::Both(group, vec![by_one(2), by_one(3), by_one(2)]);
     let source = send(place(&lan, 0), target, 0, bytes.clone());
     receivers.into_iter().for_each(|end| assert_whole(&end.join().unwrap(), &bytes));
@@ -128,7 +123,6 @@ fn two_sources_of_one_group_are_told_apart() {
     let Some(lan) = Lan::new(4) else { return };
     let group = group("239.192.3.3:3056");
     let all = [content(1_500_000, 10), content(900_000, 11)];
-    // One takes part in both sessions, the other leaves one of them alone.
     let both = receive(place(&lan, 2), listen(&group), &[0, 1]);
     let one = receive(place(&lan, 3), listen(&group), &[1]);
     let sources = [0, 1].map(|flow: u32| {
@@ -156,7 +150,7 @@ fn a_source_specific_receiver_hears_no_other_source() {
         source: Some(format!("10.77.0.{}", 1 + host).parse().unwrap()),
         ..group.clone()
     };
-    // One packet leaves without anybody's answer.
+    // One packet is sent without any answer.
     let all = [content(1000, 12), content(800_000, 13)];
     let receiver = receive(place(&lan, 2), listen(&from(1)), &[1]);
     let sources = [0, 1]
@@ -167,7 +161,6 @@ fn a_source_specific_receiver_hears_no_other_source() {
     sources.into_iter().for_each(|end| drop(end.join().unwrap()));
 }
 
-/// Hosts of which the first has a narrow link, so that a session takes its time.
 fn narrow(hosts: usize) -> Option<Lan> {
     let lan = Lan::new(hosts)?;
     let narrow = "qdisc add dev e0 root tbf rate 40mbit burst 20kb latency 20ms";
@@ -196,7 +189,6 @@ fn a_full_send_buffer_makes_a_source_wait_and_loses_nothing() {
     assert_eq!((sent.unsent, sent.datagrams), (0, sent.packets), "{sent:?}");
 }
 
-/// A session during which something happens to a host's interface.
 fn survives(trouble: impl FnOnce(&Lan)) -> Option<[Outcome; 2]> {
     let lan = narrow(2)?;
     let group = group("239.192.3.4:3056");
@@ -211,7 +203,6 @@ fn survives(trouble: impl FnOnce(&Lan)) -> Option<[Outcome; 2]> {
     Some([source.join().unwrap(), outcome])
 }
 
-/// Takes a host's interface down for two seconds.
 fn cut_off(host: &str) {
     run(host, "link set e0 down");
     thread::sleep(Duration::from_secs(2));

@@ -1,4 +1,4 @@
-//! Frames on their way into a socket, many in one call.
+//! Frames on their way to a socket, many in one system call.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -8,14 +8,12 @@ use bytes::{Buf as _, Bytes};
 use crate::server::ClientSocket;
 use faircast_overlay::protocol::Frame;
 
-/// Longest payload that is copied beside its frame's fields: a copy is cheaper than one more slice.
+/// Longest payload in bytes that is copied: a copy is cheaper than another slice.
 const COPIED_BYTES_MAX: usize = 1024;
-/// Bytes of frames for which room is made at once.
 const HEADS_BYTES: usize = 32 << 10;
-/// Most slices of one call.
 const SLICES_MAX: usize = 128;
 
-/// Bytes that wait for a socket. Payloads are shared, not copied.
+/// Bytes that wait for a socket. Long payloads are shared, not copied.
 #[derive(Debug, Default)]
 pub struct Batch {
     heads: Vec<u8>,
@@ -44,15 +42,12 @@ impl Batch {
         }
     }
 
-    /// True if all is written.
+    /// True if all bytes are written.
     pub fn is_empty(&self) -> bool {
         self.heads.is_empty() && self.chunks.is_empty()
     }
 
-    /// Writes as much as there is room for. Returns true if all is written.
-    ///
-    /// # Errors
-    /// The connection is broken.
+    /// Writes what the socket accepts; true if all is written. Fails on a broken connection.
     pub fn try_write(&mut self, socket: &ClientSocket) -> io::Result<bool> {
         self.seal();
         while !self.chunks.is_empty() {
@@ -74,10 +69,7 @@ impl Batch {
         socket.try_flush()
     }
 
-    /// Writes all.
-    ///
-    /// # Errors
-    /// The connection is broken.
+    /// Writes all bytes; fails on a broken connection.
     pub async fn write(&mut self, socket: &ClientSocket) -> io::Result<()> {
         while !self.try_write(socket)? {
             socket.writable().await?;

@@ -12,21 +12,20 @@ use serde::Deserialize;
 
 use crate::server::{ClientAddress, ServerSettings, ServerTls};
 
-/// Error of a configuration, with the file and what to do.
+/// Error in a configuration: the file, the problem and the remedy.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(String);
 
-/// Configuration of a daemon, checked.
+/// Checked configuration of a daemon.
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
     /// Settings of the daemon and its sockets.
     pub server: ServerSettings,
-    /// Address at which the daemon serves its status over HTTP.
+    /// Address of the HTTP server for the daemon's status.
     pub status: Option<SocketAddr>,
 }
 
-/// Text of a configuration.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Text {
@@ -48,7 +47,6 @@ struct Text {
     flow_control: toml::Table,
 }
 
-/// Settings of flow control in a table of the configuration.
 fn flow_control(table: toml::Table) -> Result<FlowControl, (String, String)> {
     let given = table.into_iter().map(|(key, value)| {
         let value = match value {
@@ -69,7 +67,7 @@ fn flow_control(table: toml::Table) -> Result<FlowControl, (String, String)> {
 }
 
 impl NodeConfig {
-    /// Reads a configuration. Other files are relative to the folder of the configuration.
+    /// Reads a configuration. Relative file names in it start from its folder.
     ///
     /// # Errors
     /// The file cannot be read, or a value is not allowed.
@@ -176,7 +174,7 @@ impl NodeConfig {
         Ok(Self { server, status: read.status })
     }
 
-    /// Text of the configuration of one of several sites at hosts, with an address with TLS.
+    /// Returns an example configuration of site number `site`, with a TLS address if `has_tls`.
     pub fn example(site: usize, hosts: &[String], has_tls: bool) -> String {
         let name = |site: usize| format!("site{}", site + 1);
         let mut text = format!(
@@ -283,7 +281,6 @@ mod tests {
         }
     }
 
-    /// Writes a file that only its owner may read.
     fn put(file: &Path, text: &str) {
         std::fs::write(file, text).unwrap();
         std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o600)).unwrap();

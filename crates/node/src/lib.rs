@@ -1,7 +1,6 @@
-//! A daemon of the overlay over real sockets.
+//! Daemon of the overlay over real sockets.
 //!
-//! Reading order: `server` (one task for the daemon, one for each client),
-//! [`NodeConfig`], `report`.
+//! Reading order: `server` (a task for the daemon, one for each client), [`NodeConfig`], `report`.
 
 mod batch;
 mod config;

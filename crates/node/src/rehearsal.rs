@@ -1,8 +1,7 @@
 //! Daemons in this process, over links that can be cut, for tests of applications.
 //!
-//! The daemons are those of [`Server`]: their links are QUIC over UDP, through switches of this
-//! process that drop datagrams where a link is cut. Faults and their moments follow from a seed;
-//! the moments of an application's messages among them do not.
+//! Links are QUIC over UDP, through switches that drop the datagrams of a cut link. The seed
+//! determines the faults and their times, but not the timing of an application's messages.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -20,16 +19,13 @@ use tokio::task::JoinHandle;
 use crate::report::DaemonReport;
 use crate::server::{ClientAddress, Server, ServerSettings, StartError, incarnation};
 
-/// Most daemons: each has a link to each other one.
+/// Maximum number of daemons, which are fully connected.
 const DAEMONS_MAX: usize = 16;
-/// Interval between looks at the state of the daemons.
 const LOOK: Duration = Duration::from_millis(20);
-/// Longest time until the daemons are in one view without faults: a link that was cut again and
-/// again is held down for a minute.
+/// Longest time until one view without faults: 90 s. Hold-downs last up to one minute.
 const SETTLE_MAX: Duration = Duration::from_secs(90);
-/// Longest datagram.
 const DATAGRAM_BYTES: usize = 65_536;
-/// Shortest and longest pause between faults, and length of a fault, in milliseconds.
+/// Range of the pause between faults, and of the length of a fault, in milliseconds.
 const PAUSE_MS: (u64, u64) = (200, 3000);
 const FAULT_MS: (u64, u64) = (500, 8000);
 
@@ -39,32 +35,31 @@ pub enum RehearsalError {
     /// The number of daemons is not allowed.
     #[error("{0} daemons; expected 1 to {DAEMONS_MAX}")]
     Count(usize),
-    /// A socket or a folder.
+    /// A socket or a folder cannot be created.
     #[error("sockets of the rehearsal: {0}")]
     Io(#[from] io::Error),
-    /// A daemon.
+    /// A daemon cannot start.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// The daemons do not find each other.
+    /// The daemons do not reach a common view.
     #[error("the daemons are not in one view 90 s after the last fault")]
     Apart,
 }
 
-/// Both directions of a link: true if nothing passes.
+/// Cut state of a link by direction: true if datagrams are dropped.
 #[derive(Debug, Default)]
 struct Cut([AtomicBool; 2]);
 
-/// Link of two daemons. The first one dials the switch, which passes datagrams on.
+/// Link of two daemons. The first one connects to the switch, which forwards datagrams.
 #[derive(Debug)]
 struct Link {
     ends: (usize, usize),
     cut: Arc<Cut>,
-    /// Address that the first daemon dials.
     dialled: SocketAddr,
     task: JoinHandle<()>,
 }
 
-/// Daemons with a link between each two of them.
+/// Fully connected daemons with injected faults.
 #[derive(Debug)]
 pub struct Rehearsal {
     servers: Vec<Option<Server>>,
@@ -76,10 +71,7 @@ pub struct Rehearsal {
 }
 
 impl Rehearsal {
-    /// Starts daemons, and waits until they are in one view. Faults follow from the seed.
-    ///
-    /// # Errors
-    /// The number of daemons is not 1 to 16, or the system gives no sockets.
+    /// Starts 1 to 16 daemons with faults from `seed`, and waits until they are in one view.
     pub async fn start(daemons: usize, seed: u64) -> Result<Self, RehearsalError> {
         if !(1..=DAEMONS_MAX).contains(&daemons) {
             return Err(RehearsalError::Count(daemons));
@@ -118,26 +110,20 @@ impl Rehearsal {
         Ok(rehearsal)
     }
 
-    /// Addresses at which the daemons serve clients.
+    /// Returns the addresses at which the daemons serve clients.
     pub fn addresses(&self) -> Vec<String> {
         self.settings.iter().map(|it| it.clients[0].to_string()).collect()
     }
 
-    /// Ends a daemon as a crash does: nobody is told.
-    ///
-    /// # Panics
-    /// There is no daemon of this number.
+    /// Ends a daemon, which must exist, as a crash does: peers and clients are not informed.
     pub fn kill(&mut self, daemon: usize) {
         self.servers[daemon] = None;
     }
 
-    /// Starts a daemon again, if it does not run.
+    /// Restarts a daemon, which must exist, unless it is running.
     ///
     /// # Errors
-    /// The system does not give back the daemon's addresses.
-    ///
-    /// # Panics
-    /// There is no daemon of this number.
+    /// The system does not release the daemon's addresses.
     pub async fn restart(&mut self, daemon: usize) -> Result<(), RehearsalError> {
         if self.servers[daemon].is_some() {
             return Ok(());
@@ -146,31 +132,31 @@ impl Rehearsal {
         let end = Instant::now() + SETTLE_MAX;
         let server = loop {
             match Server::start(settings.clone()).await {
-                // The tasks of a daemon that was killed still give up their sockets.
+                // The tasks of a killed daemon have not closed their sockets yet.
                 Err(StartError::Net(_) | StartError::Clients { .. }) if Instant::now() < end => {
                     tokio::time::sleep(LOOK).await;
                 }
                 started => break started?,
             }
         };
-        // The address stays: switches know it.
+        // The switches need the same address after a restart.
         settings.listen = server.local_address();
         self.settings[daemon] = settings;
         self.servers[daemon] = Some(server);
         Ok(())
     }
 
-    /// Cuts the link of two daemons: in the direction from the first one, or in both.
+    /// Cuts the link of two daemons in the direction from `from` to `to`, or in both directions.
     pub fn cut(&mut self, from: usize, to: usize, both: bool) {
         self.set(true, |a, b| (a, b) == (from, to) || both && (b, a) == (from, to));
     }
 
-    /// Cuts all links between some daemons and the others.
+    /// Cuts all links between the daemons in `side` and the others.
     pub fn part(&mut self, side: &[usize]) {
         self.set(true, |a, b| side.contains(&a) != side.contains(&b));
     }
 
-    /// Mends all links.
+    /// Restores all links.
     pub fn mend(&mut self) {
         self.set(false, |_, _| true);
     }
@@ -185,10 +171,7 @@ impl Rehearsal {
         }
     }
 
-    /// Mends all links, starts all daemons again, and waits until they are in one view.
-    ///
-    /// # Errors
-    /// The daemons do not find each other within 90 s.
+    /// Restores all links and daemons; fails if they are not in one view within 90 s.
     pub async fn settle(&mut self) -> Result<(), RehearsalError> {
         self.mend();
         for daemon in 0..self.servers.len() {
@@ -210,7 +193,7 @@ impl Rehearsal {
         }
     }
 
-    /// States of the daemons that run.
+    /// Returns the states of the running daemons.
     pub async fn reports(&self) -> Vec<DaemonReport> {
         let mut reports = Vec::new();
         for server in self.servers.iter().flatten() {
@@ -219,10 +202,7 @@ impl Rehearsal {
         reports
     }
 
-    /// Lets faults happen for a while, and settles. Each fault and its end is told in words.
-    ///
-    /// # Errors
-    /// As for [`settle`](Self::settle).
+    /// Injects faults for `span`, each described to `tell`, then [settles](Self::settle).
     pub async fn faults(
         &mut self,
         span: Duration,
@@ -271,7 +251,6 @@ impl Drop for Rehearsal {
     fn drop(&mut self) {
         self.links.iter().for_each(|link| link.task.abort());
         self.servers.clear();
-        // A folder that somebody else has removed is gone.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
@@ -286,7 +265,6 @@ impl Link {
     }
 }
 
-/// Passes datagrams between two daemons. Those that are lost on the way are lost for QUIC too.
 async fn pass((near, far): (UdpSocket, UdpSocket), cut: Arc<Cut>, target: SocketAddr) {
     let (mut there, mut back) = (vec![0; DATAGRAM_BYTES], vec![0; DATAGRAM_BYTES]);
     let mut dialler = None;
@@ -303,7 +281,7 @@ async fn pass((near, far): (UdpSocket, UdpSocket), cut: Arc<Cut>, target: Socket
                     let _ = near.send_to(&back[..len], to).await;
                 }
             }
-            // Errors of earlier datagrams: the daemon at the other end does not run.
+            // An ICMP error of an earlier datagram: the daemon at the other end is not running.
             else => tokio::time::sleep(LOOK).await,
         }
     }

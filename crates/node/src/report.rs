@@ -21,17 +21,17 @@ pub struct DaemonReport {
     pub links: Vec<LinkReport>,
     /// Links to other daemons.
     pub neighbors: Vec<NeighborReport>,
-    /// Peers of the configuration.
+    /// Number of peers in the configuration.
     pub peers: usize,
-    /// Error of the last lookup of a peer's name.
+    /// Error of the last name lookup of a peer.
     pub name_error: Option<String>,
     /// Groups with members.
     pub groups: Vec<GroupReport>,
     /// Clients of this daemon.
     pub clients: Vec<ClientReport>,
-    /// Bytes of messages of this daemon's clients that not all daemons have.
+    /// Bytes of this daemon's clients' messages that not all daemons have.
     pub unstable_bytes: usize,
-    /// Counters.
+    /// Counters since the start of the daemon.
     pub counters: ServerCounters,
 }
 
@@ -40,10 +40,9 @@ pub struct DaemonReport {
 pub struct LinkReport {
     /// Identifiers of the daemons at both ends.
     pub ends: [String; 2],
-    /// Cost of one way in microseconds when the view's routes were agreed.
+    /// One-way cost in microseconds, as of the agreement on the view's routes.
     pub cost_us: u32,
-    /// Price in dollars for each packet from the first end and from the second one; `None` if
-    /// messages have no price, or the price is not known yet.
+    /// Prices of a packet in dollars from each end; `None` without prices, or until known.
     pub prices: [Option<f64>; 2],
 }
 
@@ -52,23 +51,23 @@ pub struct LinkReport {
 pub struct NeighborReport {
     /// Address of the daemon.
     pub address: Option<String>,
-    /// Name of the daemon once it has greeted; its identifier while its name is not known.
+    /// Name of the daemon once it has greeted; its identifier while the name is unknown.
     pub daemon: Option<String>,
     /// Identifier of the daemon once it has greeted.
     pub id: Option<String>,
-    /// Round trip in milliseconds.
+    /// Round-trip time in milliseconds.
     pub rtt_ms: f64,
     /// Congestion window in bytes.
     pub window_bytes: u64,
     /// Bytes that wait for the link.
     pub queued_bytes: u64,
-    /// Price of the link in dollars for each packet; `None` if messages have no price.
+    /// Price of a packet on this link in dollars; `None` if messages have no price.
     pub price: Option<f64>,
-    /// Packets that waited for the link on average before the last update of the price.
+    /// Mean queue of the link before the last update of its price, in packets.
     pub queue_packets: Option<f64>,
-    /// Bytes that were sent.
+    /// Number of bytes sent.
     pub sent_bytes: u64,
-    /// Packets that were lost.
+    /// Number of packets lost.
     pub lost_packets: u64,
 }
 
@@ -90,43 +89,43 @@ pub struct GroupReport {
 pub struct ClientReport {
     /// Name of the client.
     pub name: String,
-    /// True if the client has a connection; false if its session waits for the client.
+    /// True if the client has a connection; false if its session waits for a resume.
     pub connected: bool,
-    /// Number of the event that was sent last.
+    /// Number of the last sent event.
     pub event: u64,
     /// Bytes of events that wait for the client.
     pub queued_bytes: usize,
-    /// Number of the request that was handled last.
+    /// Number of the last handled request.
     pub request: u64,
     /// Reason for which requests of the client wait.
     pub waiting: Option<String>,
     /// Money of the client in dollars; `None` if messages have no price.
     pub purse: Option<f64>,
-    /// Milliseconds for which messages of the client have waited for money or lower prices.
+    /// Time in milliseconds for which messages of the client waited for money or lower prices.
     pub waited_ms: Option<u64>,
 }
 
 /// Counters of a daemon since its start.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct ServerCounters {
-    /// Sessions that have begun.
+    /// Number of new sessions.
     pub sessions: u64,
-    /// Sessions that were resumed.
+    /// Number of resumed sessions.
     pub resumed: u64,
-    /// Messages that were taken from clients of this daemon.
+    /// Number of messages accepted from clients of this daemon.
     pub messages: u64,
-    /// Bytes of their payloads.
+    /// Number of payload bytes in these messages.
     pub message_bytes: u64,
-    /// Events that were sent to clients of this daemon.
+    /// Number of events sent to clients of this daemon.
     pub events: u64,
-    /// Requests that were refused.
+    /// Number of refused requests.
     pub refused: u64,
-    /// Requests that had to wait.
+    /// Number of requests that had to wait.
     pub waits: u64,
-    /// Clients that were cut since they were too slow.
+    /// Number of clients that were cut off as too slow.
     pub cuts: u64,
-    /// Datagrams from other daemons.
+    /// Number of datagrams received from other daemons.
     pub received_packets: u64,
-    /// Datagrams to other daemons.
+    /// Number of datagrams sent to other daemons.
     pub sent_packets: u64,
 }

@@ -1,4 +1,4 @@
-//! Daemons of one process with faults, as tests of applications use them.
+//! Daemons of one process with faults, as in tests of applications.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use faircast_node::{Rehearsal, RehearsalError};
 
-/// Number of daemons in the view of each daemon that runs.
 async fn members(rehearsal: &Rehearsal) -> Vec<usize> {
     rehearsal.reports().await.iter().map(|it| it.members.len()).collect()
 }
@@ -24,7 +23,7 @@ async fn faults_change_views_and_end_in_one_view() {
     while members(&rehearsal).await != [2, 2] {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    // A link that is cut in one direction: the third daemon passes everything on.
+    // The link is cut in one direction; the third daemon forwards all traffic.
     rehearsal.settle().await.unwrap();
     rehearsal.cut(0, 1, false);
     while rehearsal.reports().await[0].neighbors.iter().filter(|it| it.daemon.is_some()).count() > 1

@@ -1,4 +1,4 @@
-//! Cells: pieces of at most 16 kB of the messages of a source, in one numbered stream for each.
+//! Cells: pieces of messages, at most 16 kB each. The cells of a source are one numbered stream.
 //!
 //! | field | bytes |
 //! | --- | --- |
@@ -9,8 +9,7 @@
 //! | groups | count (1), then each: length (1), name |
 //! | payload | the rest |
 //!
-//! The source alone decides to which daemons a cell goes. A message in several cells has its groups
-//! in each, so that each cell can be sent on by itself.
+//! The source selects a cell's daemons. Each cell repeats its message's groups, for forwarding.
 
 use alloc::vec::Vec;
 
@@ -20,30 +19,30 @@ use faircast_proto::fields::Fields;
 use crate::ids::{DAEMONS_MAX, Set};
 use crate::wire::{put_var, take_var};
 
-/// Order and certainty of the delivery of a message.
+/// Delivery guarantee of a message: order and reliability.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Service {
-    /// No promise: the daemons may drop the message where a queue is full.
+    /// Best effort: daemons may drop the message at a full queue.
     Unreliable,
-    /// Delivered by all members that stay, in no order.
+    /// Delivered by all members that remain in the view, in any order.
     Reliable,
-    /// Reliable, in the order in which the client has sent.
+    /// Reliable, in the order in which the client sent its messages.
     #[default]
     Fifo,
     /// FIFO, and after all messages that the client had sent or received before.
     Causal,
-    /// Causal, in one order at all members.
+    /// Causal, in the same total order at all members.
     Agreed,
-    /// Agreed, and only once all members' daemons have the message.
+    /// Agreed, and delivered only after the daemons of all members have the message.
     Safe,
 }
 
 impl Service {
-    /// All services, by their numbers.
+    /// All services, indexed by wire number.
     pub const ALL: [Self; 6] =
         [Self::Unreliable, Self::Reliable, Self::Fifo, Self::Causal, Self::Agreed, Self::Safe];
 
-    /// Name of the service, as people write it.
+    /// Returns the name of the service in files, options and traces.
     pub fn name(self) -> &'static str {
         match self {
             Self::Unreliable => "unreliable",
@@ -55,43 +54,39 @@ impl Service {
         }
     }
 
-    /// True if messages wait for their place in the common order. Causal messages do too: the
-    /// common order respects causality, and no vector of clocks travels with them.
+    /// True if messages wait for the common order, which respects causality without vector clocks.
     pub fn is_ordered(self) -> bool {
         self >= Self::Causal
     }
 }
 
-/// Kind of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A message of a client, or its first piece.
     Message,
-    /// A further piece of the message in the cell before.
+    /// Next piece of the message in the previous cell.
     More,
-    /// A client asks to join a group: daemons send it the group's messages from now on.
+    /// Announcement of a join: daemons now route the group's messages to the client's daemon.
     Join,
-    /// All daemons do so: the client is a member from here in the order.
+    /// Join at this place in the order: all daemons have the announcement.
     Joined,
-    /// A client is a member no more.
     Leave,
-    /// A client is gone, from all groups.
+    /// End of a client, which leaves all its groups.
     Gone,
-    /// Groups of the source's clients when the view began, in the payload: 1 if no such cell
-    /// follows or 0, then group and client, each behind its length, and 1 if the client asks for
-    /// senders to wait for slow members or 0.
+    /// Groups of the source's clients at the start of the view. Payload: 1 if no further table cell
+    /// follows, else 0; then a list of memberships. A membership is group and client, each after
+    /// its length, and 1 if the client asks senders to wait for slow members, else 0.
     Table,
-    /// A cell of the configuration before, sent again: source, number and the cell.
+    /// Retransmitted cell of the previous configuration: source, number and the cell.
     Recovered,
-    /// All such cells of the source have been sent.
+    /// End of the source's retransmissions ([`Recovered`](Self::Recovered)).
     Sent,
-    /// All cells of the configuration before have come.
+    /// Report that the source has all cells of the previous configuration.
     Have,
-    /// An earlier cell of the source for daemons that keep it for others: number and the cell.
+    /// Earlier cell of the source, for daemons that keep it for others: number and the cell.
     Kept,
-    /// Senders to groups wait: a member at this daemon is slow, and the groups ask for that.
+    /// Stop of senders to groups with a slow member at this daemon that ask senders to wait.
     Hold,
-    /// Senders to groups go on.
+    /// Release of the senders that a [`Hold`](Self::Hold) stopped.
     Free,
 }
 
@@ -112,12 +107,10 @@ const KINDS: [Kind; 13] = [
 ];
 
 impl Kind {
-    /// True for a piece of a message.
     pub(crate) fn is_message(self) -> bool {
         matches!(self, Self::Message | Self::More)
     }
 
-    /// True if the cell waits for its place in the common order.
     pub(crate) fn is_ordered(self, service: Service) -> bool {
         match self {
             Self::Message | Self::More => service.is_ordered(),
@@ -128,12 +121,12 @@ impl Kind {
     }
 }
 
-/// Names of groups, each behind its length: a part of a cell or of a frame.
+/// Names of groups, each after its length: a part of a cell or of a frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names(Bytes);
 
 impl Names {
-    /// The names.
+    /// Returns the names.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let mut rest = &self.0[..];
         core::iter::from_fn(move || {
@@ -144,12 +137,10 @@ impl Names {
         })
     }
 
-    /// Copies of the names.
     pub(crate) fn copies(&self) -> impl Iterator<Item = Bytes> {
         self.iter().map(Bytes::copy_from_slice)
     }
 
-    /// The names as parts of the buffer that holds them all.
     pub(crate) fn shares(&self) -> impl Iterator<Item = Bytes> {
         self.iter().map(|name| self.0.slice_ref(name))
     }
@@ -159,7 +150,6 @@ impl Names {
         out.extend_from_slice(&self.0);
     }
 
-    /// Reads names behind their count, which is returned too.
     pub(crate) fn take(
         bytes: &Bytes,
         fields: &mut Fields<'_>,
@@ -175,7 +165,7 @@ impl Names {
     }
 }
 
-/// Takes names of at most 255 bytes.
+/// Encodes names of at most 255 bytes.
 impl<T: AsRef<[u8]>> FromIterator<T> for Names {
     fn from_iter<I: IntoIterator<Item = T>>(names: I) -> Self {
         let mut out = Vec::new();
@@ -188,30 +178,26 @@ impl<T: AsRef<[u8]>> FromIterator<T> for Names {
     }
 }
 
-/// Most bytes of the name of a group or a client.
+/// Maximum length of a group's or client's name, in bytes.
 pub const GROUP_BYTES_MAX: usize = 64;
-/// Most groups of a message.
+/// Maximum number of groups of a message.
 pub const GROUPS_MAX: usize = 100;
-/// Most bytes of the payload of a cell with few names, so that a frame has room for a cell that is
-/// sent again in another one.
+/// Maximum payload of a cell in bytes: a frame has room for the cell inside another one.
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 15 * 1024;
-/// Bytes of names for which such a cell has room.
+/// Length of names in bytes that [`PAYLOAD_BYTES_MAX`] leaves room for.
 const NAMES_BYTES: usize = 256;
 
-/// Most bytes of the payload of a cell to groups.
 pub(crate) fn payload_bytes_max(groups: &[&[u8]]) -> usize {
     let names: usize = groups.iter().map(|it| it.len() + 1).sum();
     PAYLOAD_BYTES_MAX - names.saturating_sub(NAMES_BYTES)
 }
 
-/// A cell, read.
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
     pub(crate) time: u64,
     pub(crate) kind: Kind,
     pub(crate) service: Service,
     pub(crate) last: bool,
-    /// Daemons to which the cell goes.
     pub(crate) to: Set,
     pub(crate) client: Bytes,
     pub(crate) groups: Names,
@@ -219,7 +205,7 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// Encodes a cell. Names and payload are within their limits.
+    /// Encodes a cell. The caller keeps names and payload within their limits.
     pub(crate) fn encode(
         time: u64,
         (kind, service, last): (Kind, Service, bool),
@@ -249,7 +235,6 @@ impl Cell {
         out.into()
     }
 
-    /// Reads a cell without copies.
     pub(crate) fn decode(bytes: &Bytes) -> Option<Self> {
         let mut fields = Fields(bytes);
         let time = take_var(&mut fields)?;
@@ -277,7 +262,6 @@ impl Cell {
     }
 }
 
-/// Reads a name with its length before it.
 fn name<'a>(fields: &mut Fields<'a>) -> Option<&'a [u8]> {
     let len = usize::from(fields.read::<u8>()?);
     fields.bytes(len).filter(|it| it.len() <= GROUP_BYTES_MAX)

@@ -1,4 +1,4 @@
-//! Clients of a daemon: what waits for them, and what they are told.
+//! Clients of a daemon: queues of events, and history for clients that resume.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
@@ -16,37 +16,37 @@ use crate::ids::{Ballot, DaemonRun, ViewId};
 use crate::mutant::{Mutant, breaks};
 use crate::price::Purse;
 
-/// Reason of a change of a group's members.
+/// Reason of a membership change of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// A client has joined.
+    /// A client joined.
     Join,
-    /// A client has left.
+    /// A client left.
     Leave,
-    /// A client is gone.
+    /// A client's session ended.
     Disconnect,
-    /// Daemons came or went.
+    /// The view changed: daemons joined or left.
     Network,
 }
 
-/// Reason for which a daemon does not take a request.
+/// Reason for which a daemon refuses a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendError {
     /// The client is unknown, or its name is taken, empty or too long.
     Name,
-    /// A group's name is empty or too long, or there are no groups or too many.
+    /// A group's name is empty or too long, or the number of groups is 0 or too large.
     Group,
     /// The message is too long.
     Length,
-    /// The members of the view change; the request can be repeated soon.
+    /// The view is changing; the client can repeat the request soon.
     Changing,
-    /// Not all daemons have earlier messages yet; the request can be repeated soon.
+    /// Not all daemons have the earlier messages; the client can repeat the request soon.
     Retention,
-    /// A member of a group is slow, and the group asks for senders to wait.
+    /// A member of a group is slow, and the group asks senders to wait.
     Held,
-    /// The message is too expensive now.
+    /// The message is too expensive at present.
     Price,
-    /// The view in which alone the message may be delivered is over.
+    /// The view to which the message was restricted has ended.
     View,
 }
 
@@ -67,99 +67,95 @@ impl fmt::Display for SendError {
 
 impl core::error::Error for SendError {}
 
-/// Payload of a message, in parts: most messages have one.
+/// Payload of a message in parts; most messages have one part.
 pub type Parts = SmallVec<[Bytes; 1]>;
 
 /// Event for a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientEvent {
-    /// A message to a group of which the client is a member.
+    /// Message to a group of which the client is a member.
     Message {
         /// Sender.
         from: Mate,
-        /// Service.
+        /// Service of the message.
         service: Service,
         /// All groups of the message.
         groups: Names,
         /// Payload.
         parts: Parts,
-        /// View of the message.
+        /// View in which the message is delivered.
         view: ViewId,
-        /// Number of the message at its daemon in this configuration.
+        /// Sequence number of the message at the sender's daemon in this configuration.
         sequence: u64,
     },
-    /// The members of a group have changed.
+    /// Membership change of a group.
     Group {
-        /// Name.
+        /// Name of the group.
         group: Bytes,
         /// Members, in the same order at all of them.
         members: Arc<[Mate]>,
-        /// Reason.
+        /// Reason of the change.
         reason: Reason,
-        /// The client that has come or gone; `None` if daemons have.
+        /// Client that joined or left; `None` for a change of daemons.
         subject: Option<Mate>,
         /// Place in the common order.
         position: (u64, u64, u64),
         /// View of the change.
         view: ViewId,
     },
-    /// The view is about to end: what follows is known to these daemons alone.
+    /// Start of the end of a view: only the daemons `members` know the events up to the next view.
     Transitional {
-        /// The view that ends.
+        /// View that ends.
         closes: ViewId,
-        /// Daemons that move on together.
+        /// Daemons that move to the next view together.
         members: Vec<DaemonRun>,
     },
-    /// A view begins.
+    /// Start of a view.
     View {
-        /// Identifier.
+        /// Identifier of the view.
         id: ViewId,
-        /// Daemons.
+        /// Daemons of the view.
         members: Vec<DaemonRun>,
         /// Names of the daemons.
         names: Vec<String>,
-        /// Daemons that have come from the same view as the client's.
+        /// Daemons that come from the same view as the client's daemon.
         together: Vec<DaemonRun>,
-        /// That view; `None` for the first view of a client.
+        /// View from which the daemons in `together` come; `None` for the first view of a client.
         previous: Option<ViewId>,
     },
-    /// A message of the client that asked for a receipt has its place in the common order, and is
-    /// delivered.
+    /// Receipt: the client's message has its place in the common order and is delivered.
     Receipt {
         /// Number of the request.
         request: u64,
-        /// Members that the message has reached: for safe messages all of them have it, for
-        /// agreed and causal ones they get it at the same place unless their daemons fail.
+        /// Number of members that get the message, or whose daemons fail; a safe one has arrived.
         members: u32,
         /// View of the message.
         view: ViewId,
     },
-    /// The groups of a message of the client have no members. Not repeated until a message has
-    /// found members.
+    /// The groups of a message have no members. Not repeated until a message has found members.
     NoMembers {
         /// Number of the request.
         request: u64,
-        /// The groups.
+        /// Groups of the message.
         groups: Names,
     },
-    /// A request of the client is refused.
+    /// Refusal of a request.
     Refused {
         /// Number of the request.
         request: u64,
-        /// Reason.
+        /// Reason of the refusal.
         reason: SendError,
     },
-    /// Events are lost: the client was too slow, or away for too long.
+    /// Loss of events: the client was too slow, or away for too long.
     Cut {
         /// Numbers of the first and the last lost event.
         lost: (u64, u64),
-        /// True if the driver closes the connection now. The client can resume.
+        /// True if the driver closes the connection after this event. The client can resume.
         closes: bool,
     },
 }
 
 impl ClientEvent {
-    /// Sender of a FIFO message.
     fn fifo_sender(&self) -> Option<&Mate> {
         match self {
             Self::Message { from, service: Service::Fifo, .. } => Some(from),
@@ -189,26 +185,22 @@ impl ClientEvent {
     }
 }
 
-/// A group that a client is to be a member of.
 #[derive(Clone, Debug)]
 pub(crate) struct Joining {
     pub(crate) group: Bytes,
-    /// Configuration and number of the announcement.
     pub(crate) announced: Option<(Ballot, u64)>,
-    /// Place of the step by which the client joins, in the common order, once it has left.
+    /// Lamport time of the join step in the common order, once the step is sent.
     pub(crate) joins_at: Option<u64>,
-    /// True if the client asks for senders to wait while it is slow.
     pub(crate) asks: bool,
 }
 
-/// Most bytes that wait for a client, and that are kept for one that resumes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     pub(crate) waiting: usize,
     pub(crate) kept: usize,
 }
 
-/// State of which an event tells, until the next event about it.
+/// Kind of state that an event sets; a later event of the same kind replaces it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum State {
     View,
@@ -216,56 +208,44 @@ enum State {
     Members(Bytes),
 }
 
-/// Place in the queue of a client.
 #[derive(Clone, Debug)]
 enum Waiting {
     Event(Arc<ClientEvent>),
-    /// Number of events that were lost here, and the last ones among them about each state.
+    /// Number of events lost here, and the last lost event of each state.
     Lost(u64, BTreeMap<State, Arc<ClientEvent>>),
 }
 
-/// Session of a client.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     pub(crate) mate: Mate,
-    /// The client as cells have it.
     pub(crate) encoded: Bytes,
     pub(crate) purse: Purse,
     pub(crate) joining: Vec<Joining>,
-    /// Groups that the client leaves, with the places of these steps in the common order.
     pub(crate) leaving: Vec<(Bytes, u64)>,
-    /// Messages outside the common order that wait for the client's step into a group, and FIFO
-    /// messages of the same senders behind them.
+    /// Messages that wait for the client's join, and FIFO messages of their senders behind them.
     pub(crate) held: Vec<Arc<ClientEvent>>,
-    /// Since when the client has no connection.
     pub(crate) away_since: Option<Time>,
-    /// True if the client is among the clients with new events.
     pub(crate) is_ready: bool,
     waiting: VecDeque<Waiting>,
     waiting_bytes: usize,
-    /// Number of the event that was taken last, and the events up to that.
+    /// Number of the last taken event, and the history: taken events up to that number.
     taken: u64,
     kept: VecDeque<Arc<ClientEvent>>,
     kept_bytes: usize,
-    /// Last events about each state among those that are kept no more, with their numbers: no later
-    /// event would repeat them.
+    /// Last dropped event of each state, with its number: no later event repeats the state.
     states: BTreeMap<State, (u64, Arc<ClientEvent>)>,
-    /// True if the client has lost events and has not resumed since.
     pub(crate) is_cut: bool,
-    /// Numbers of messages that are to have receipts, and of their requests.
+    /// Cell numbers of messages that want receipts, with their request numbers.
     pub(crate) receipts: VecDeque<(u64, u64)>,
-    /// Groups of which the client knows that they have no members.
     pub(crate) empty: BTreeSet<Bytes>,
 }
 
 impl Client {
-    /// True if the client has asked to leave a group before this time. Its step may still be on its
-    /// way, and others that have it send messages to the group that are not for this client.
+    /// True if the client asked to leave before `time`: others may still route messages here.
     pub(crate) fn has_left(&self, group: &[u8], time: u64) -> bool {
         self.leaving.iter().any(|(name, at)| *at < time && name == group)
     }
 
-    /// True if a FIFO message waits behind one of the same sender that is held.
     pub(crate) fn is_behind(&self, event: &ClientEvent) -> bool {
         let sender = event.fifo_sender().filter(|_| !breaks(Mutant::FifoPassesHeld));
         sender.is_some() && self.held.iter().any(|it| it.fifo_sender() == sender)
@@ -279,8 +259,7 @@ impl Client {
         }
     }
 
-    /// Queues an event. Where there is no room the oldest unreliable messages make room, or else
-    /// the client is cut off.
+    /// Queues an event. A full queue drops its oldest unreliable messages, else cuts the client.
     pub(crate) fn push(&mut self, event: Arc<ClientEvent>, room: Room) {
         if self.is_cut {
             return self.lose(event);
@@ -315,13 +294,12 @@ impl Client {
         }
     }
 
-    /// Keeps the oldest event that was taken no more.
     fn forget_oldest(&mut self) -> bool {
         let number = self.taken + 1 - self.kept.len() as u64;
         let Some(event) = self.kept.pop_front() else { return false };
         self.kept_bytes -= event.bytes();
         match &*event {
-            // Clients may leave any number of groups, and have asked for that.
+            // Without the removal clients could fill memory with groups.
             ClientEvent::Group { group, reason: Reason::Leave, subject: Some(subject), .. }
                 if *subject == self.mate =>
             {
@@ -344,8 +322,7 @@ impl Client {
         self.states.insert(state, (number, event));
     }
 
-    /// Takes the next event with its number. An event with number 0 repeats a state: its change is
-    /// among the lost events that `Cut` counts next.
+    /// Takes the next event and its number; number 0 repeats a state of a lost event.
     pub(crate) fn pop(&mut self, room: Room) -> Option<(u64, Arc<ClientEvent>)> {
         if let Some(Waiting::Lost(count, states)) = self.waiting.front_mut()
             && let Some((_, event)) = states.pop_first()
@@ -373,13 +350,11 @@ impl Client {
         }
     }
 
-    /// Number of the event that was taken last, and bytes that wait.
     pub(crate) fn queue(&self) -> (u64, usize) {
         (self.taken, self.waiting_bytes)
     }
 
-    /// The client is back, and has all events below `next`. Events that are kept no more are lost.
-    /// Returns false if no such event exists.
+    /// Resumes a session that has all events below `next`; false if `next` is out of range.
     pub(crate) fn resume(&mut self, next: u64) -> bool {
         let Some(missed) = (self.taken + 1).checked_sub(next).filter(|_| next > 0) else {
             return false;
@@ -388,7 +363,6 @@ impl Client {
         let states = core::mem::take(&mut self.states).into_iter();
         let (early, late): (Vec<_>, Vec<_>) =
             states.filter(|(_, it)| it.0 >= next).partition(|(_, it)| it.0 <= self.taken);
-        // States of a gap that the client has not learned of wholly.
         let gap = self.waiting.iter_mut().find_map(|it| match it {
             Waiting::Lost(_, states) => Some(states),
             Waiting::Event(_) => None,
@@ -447,7 +421,6 @@ mod tests {
         ClientEvent::View { id, members, names, together, previous: None }
     }
 
-    /// Takes the next event.
     fn pop(client: &mut Client) -> Option<(u64, ClientEvent)> {
         let (number, event) = client.pop(ROOM)?;
         Some((number, Arc::unwrap_or_clone(event)))
@@ -475,7 +448,6 @@ mod tests {
         };
         assert_eq!(numbers, (1..=12).collect::<Vec<_>>());
         assert_eq!(cut, ((13, 20), true));
-        // Until the client is back all is lost.
         client.push(message(Service::Fifo, b"x").into(), ROOM);
         assert!(client.resume(21));
         client.push(message(Service::Fifo, b"y").into(), ROOM);
@@ -522,7 +494,6 @@ mod tests {
         lost.into_iter().for_each(|event| client.push(event.into(), ROOM));
         let a = (0, change(Reason::Network, "a", 3));
         let b = (0, change(Reason::Join, "b", 2));
-        // The connection may be lost before any of them is there.
         let told = [(0, view(3)), (0, closes), a, b];
         for taken in 0..6 {
             let got: Vec<_> = core::iter::from_fn(|| pop(&mut client)).take(taken).collect();
@@ -550,7 +521,7 @@ mod tests {
         while pop(&mut client).is_some() {}
         let states: Vec<_> = client.states.keys().cloned().collect();
         assert_eq!(states, [State::View, State::Members("a".into())]);
-        // 500 bytes hold six events of 80.
+        // 500 bytes of history have room for six events of 80 bytes.
         for _ in 0..2 {
             assert!(client.resume(4));
             let got: Vec<_> = core::iter::from_fn(|| pop(&mut client)).collect();
@@ -585,7 +556,7 @@ mod tests {
             client.push(message(Service::Fifo, text).into(), ROOM);
             pop(&mut client).unwrap();
         }
-        // 500 bytes hold seven events of 65.
+        // 500 bytes of history have room for seven events of 65 bytes.
         for (next, first) in [(7, 7), (10, 10), (1, 2)] {
             assert!(client.resume(next));
             let got: Vec<_> = core::iter::from_fn(|| pop(&mut client)).collect();

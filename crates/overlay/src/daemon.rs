@@ -1,11 +1,9 @@
-//! The daemon: links, views, streams and clients, composed.
+//! Daemon of the overlay: composition of links, views, streams and clients.
 //!
-//! Configurations follow each other. The coordinator, the least member of the component, proposes a
-//! graph; each member stops, and floods what it has; who has the states of all sends again what
-//! others lack, and a new configuration begins once everybody has everything. If all members come
-//! from one view and none is missing, that was a change of routes, and clients notice nothing.
-//! Otherwise the old view ends with a transitional view (Moser, Amir, Melliar-Smith, Agarwal 1994),
-//! and a new view begins when the groups of all members are known.
+//! The coordinator, the lowest member of a component, proposes a graph. Members stop, flood their
+//! states and retransmit the cells that others lack. The configuration begins once every member has
+//! every cell. If its members are exactly those of one old view, only the routes change. Otherwise
+//! a transitional view ends the old view (Moser, Amir, Melliar-Smith, Agarwal 1994).
 
 mod market;
 mod session;
@@ -36,41 +34,36 @@ use crate::stream::{Ready, Streams};
 use crate::topology::{ADVERT_INTERVAL, Advert, Database, Graph};
 use crate::wire::{Control, Item, NUMBER_MAX};
 
-/// Interval at which everything that nobody waits for is acknowledged.
+/// Interval of acknowledgements that no member waits for: 50 ms.
 const REFRESH: Duration = Duration::from_millis(50);
-/// Most answers to advertisements of a run with the own name and a greater number. A run that is
-/// over leaves few; one that goes on answers too.
+/// Maximum number of answers to another run with the own name; an earlier run leaves few adverts.
 const ANSWERS_MAX: u32 = 8;
-/// Most frames of data of a configuration that has not begun here.
+/// Maximum number of early data frames, for a configuration that has not begun here.
 const EARLY_MAX: usize = 4096;
-/// Bytes of control that wait for a link, beyond which the link is closed. A daemon that reads
-/// leaves less than the knowledge of a whole overlay.
+/// Maximum control queue of a link in bytes, above a whole overlay's database; then it closes.
 const CONTROL_BYTES_MAX: usize = 16 << 20;
 
-/// Frames of control that wait for a link.
 #[derive(Clone, Debug, Default)]
 struct Outbox {
     frames: VecDeque<Bytes>,
     bytes: usize,
 }
 
-/// DaemonSettings of a daemon.
+/// Settings of a daemon.
 #[derive(Clone, Copy, Debug)]
 pub struct DaemonSettings {
-    /// Most bytes of messages of this daemon's clients that not all daemons have. Each client can
-    /// use as many of them as it leaves free for others. Default 16 MB. Daemons with unlike limits
-    /// close their links where one sends four times as much as another allows, and 64 MB.
+    /// Maximum bytes of own clients' messages that not all daemons have. Default 16 MB. One client
+    /// uses at most half. A link closes at four times the other daemon's limit plus 64 MB.
     pub retention_bytes: usize,
-    /// Most bytes that wait for one client. Default 64 MB.
+    /// Maximum number of bytes that wait for one client. Default 64 MB.
     pub client_bytes: usize,
-    /// Most bytes of events that are kept for a client that resumes. Default 1 MB.
+    /// Maximum history of a client that resumes, in bytes of events. Default 1 MB.
     pub history_bytes: usize,
     /// Cost-benefit flow control. Default: messages have no price.
     pub flow_control: FlowControl,
 }
 
 impl DaemonSettings {
-    /// Settings of flow control, if messages have a price.
     fn flow(&self) -> Option<FlowControl> {
         (self.flow_control.kind != PriceProfile::Off).then_some(self.flow_control)
     }
@@ -87,14 +80,14 @@ impl Default for DaemonSettings {
     }
 }
 
-/// News of a daemon for its driver, or request to the driver.
+/// Event or request of a daemon for its driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DaemonEvent {
     /// The daemon at the other end of a connection has greeted.
     Greeted(LinkId, DaemonRun),
-    /// Close a connection: another one replaces it, or its peer breaks the protocol.
+    /// Request to close a connection: another one replaces it, or its peer violates the protocol.
     Close(LinkId),
-    /// Close the connection of a client, whose session goes on over another one or is over.
+    /// Request to close a client's connection: the session has ended or moved to another one.
     End(ClientId),
 }
 
@@ -108,54 +101,46 @@ pub struct Daemon {
     database: Database,
     advert_number: u64,
     advert_at: Time,
-    /// Later run with this daemon's name, and the number of answers to its advertisements.
+    /// Incarnation of a later run with this name, and number of answers to its advertisements.
     outbid: (u64, u32),
     control: BTreeMap<LinkId, Outbox>,
-    /// Streams of the configuration that was entered last.
     current: Streams,
-    /// The view; that of the configuration, or an earlier one after changes of routes.
+    /// Ballot of the configuration, or an earlier ballot after changes of routes.
     view: ViewId,
     proposal: Option<Proposal>,
     entry: Option<Entry>,
-    /// Change of routes that was given up when this daemon had everything: others may have made it.
+    /// Abandoned change of routes with every cell here: others may have completed the change.
     unfinished: Option<Entry>,
-    /// Frames of a configuration that has not begun here.
     early: Vec<(LinkId, Bytes)>,
-    /// The ballot that was accepted last, and the greatest round that is known.
     accepted: Ballot,
     round: u64,
     groups: Groups,
     clients: BTreeMap<ClientId, Client>,
     names: BTreeMap<Bytes, ClientId>,
-    /// Clients with new events, each once.
     ready: VecDeque<ClientId>,
-    /// Clients that are about to join groups.
     joiners: BTreeSet<ClientId>,
-    /// Steps of membership that wait for the view: kind, client and groups.
+    /// Membership steps that wait for the view: kind, client and groups.
     steps: Vec<(Kind, Bytes, Vec<Bytes>)>,
-    /// Slow clients; groups whose senders wait for them; true if that may have changed.
+    /// Slow clients; groups whose senders wait for them; true if either may have changed.
     slow: BTreeMap<ClientId, Slow>,
     held: BTreeSet<Bytes>,
     is_slow_new: bool,
     frees: u64,
-    /// In a transitional view: daemons that move on together.
+    /// Daemons that move on together; empty outside a transitional view.
     moving: Vec<DaemonRun>,
-    /// When the topology changed last and first since the last proposal.
     changed: Option<(Time, Time)>,
     progress_at: Time,
-    /// Time without progress after which a change counts as stuck.
     stuck_after: Duration,
-    /// Repetitions of a proposal since a change was complete, which double the time above.
+    /// Repeated proposals since the last completed change. Each one doubles `stuck_after`.
     repetitions: u32,
     refresh_at: Time,
     events: VecDeque<DaemonEvent>,
     market: Market,
-    /// Empty, with room for the messages of one request.
     scratch: Vec<Ready>,
 }
 
 impl Daemon {
-    /// A daemon that is alone in its view. `name` has 1 to 64 bytes.
+    /// Creates a daemon that is alone in its view. `name` has 1 to 64 bytes.
     pub fn new(now: Time, me: DaemonRun, name: &str, settings: DaemonSettings) -> Self {
         let ballot = Ballot { round: 1, coordinator: me };
         let graph = Graph { members: [me].to_vec(), edges: Vec::new() };
@@ -203,7 +188,7 @@ impl Daemon {
         daemon
     }
 
-    /// Identifier of the view, and its members once the view has begun.
+    /// Returns the identifier and the members of the view.
     pub fn view(&self) -> (ViewId, &[DaemonRun]) {
         (self.view, &self.current.graph.members)
     }
@@ -213,36 +198,35 @@ impl Daemon {
         !self.is_changing()
     }
 
-    /// Members of all groups.
+    /// Returns all groups with their members.
     pub fn groups(&self) -> impl Iterator<Item = (&Bytes, &[Mate])> {
         self.groups.iter()
     }
 
-    /// Bytes that wait for a link.
+    /// Returns the number of bytes that wait for a link.
     pub fn queued_bytes(&self, link: LinkId) -> usize {
         self.current.queued_bytes(link)
     }
 
-    /// Bytes of messages of this daemon's clients that not all daemons have.
+    /// Returns the number of bytes of this daemon's clients' messages that not all daemons have.
     pub fn unstable_bytes(&self) -> usize {
         self.current.unstable_bytes()
     }
 
-    /// Messages, requests and frames that wait for something.
     #[cfg(test)]
     pub(crate) fn pending(&self) -> usize {
         let joining: usize = self.clients.values().map(|it| it.joining.len()).sum();
         self.current.pending() + self.steps.len() + joining
     }
 
-    /// A connection is up. `opened`: this daemon has opened it.
+    /// Adds a connection. `opened`: true if this daemon opened it.
     pub fn link_up(&mut self, cx: &mut Cx<'_>, link: LinkId, opened: bool) {
         self.neighbours.open(cx.now, link, opened);
         self.control.insert(link, Outbox::default());
         self.greet(cx.now);
     }
 
-    /// A connection is gone.
+    /// Removes a connection.
     pub fn link_down(&mut self, cx: &mut Cx<'_>, link: LinkId) {
         self.control.remove(&link);
         if self.neighbours.close(cx.now, link) {
@@ -250,7 +234,7 @@ impl Daemon {
         }
     }
 
-    /// Next frame of the control lane of a link.
+    /// Returns the next frame of a link's control lane.
     pub fn poll_control(&mut self, link: LinkId) -> Option<Bytes> {
         let outbox = self.control.get_mut(&link)?;
         let frame = outbox.frames.pop_front()?;
@@ -258,7 +242,7 @@ impl Daemon {
         Some(frame)
     }
 
-    /// Next frame of the data lane of a link.
+    /// Returns the next frame of a link's data lane.
     pub fn poll_data(&mut self, link: LinkId) -> Option<Bytes> {
         if let Some(entry) = &mut self.entry {
             return entry.streams.poll(link);
@@ -266,17 +250,17 @@ impl Daemon {
         if self.proposal.is_some() { None } else { self.current.poll(link) }
     }
 
-    /// The daemon at the other end of a link, once it has greeted.
+    /// Returns the daemon at the other end of a link, once it has greeted.
     pub fn peer(&self, link: LinkId) -> Option<DaemonRun> {
         self.neighbours.get(link)?.peer
     }
 
-    /// True if there is a connection to a daemon that has greeted.
+    /// True if a daemon has greeted over any connection.
     pub fn has_link_to(&self, id: DaemonId) -> bool {
         self.neighbours.has(id)
     }
 
-    /// Takes a frame of the control lane.
+    /// Handles a frame of the control lane.
     pub fn handle_control(&mut self, cx: &mut Cx<'_>, link: LinkId, frame: &[u8]) {
         let now = cx.now;
         self.count_queues(now);
@@ -306,7 +290,7 @@ impl Daemon {
         self.settle(cx);
     }
 
-    /// Takes a frame of the data lane.
+    /// Handles a frame of the data lane.
     pub fn handle_data(&mut self, cx: &mut Cx<'_>, link: LinkId, frame: Bytes) {
         self.count_queues(cx.now);
         self.neighbours.note_heard(cx.now, link);
@@ -346,12 +330,11 @@ impl Daemon {
         self.events.push_back(DaemonEvent::Close(link));
     }
 
-    /// Next request to the driver.
+    /// Returns the next event or request for the driver.
     pub fn poll_event(&mut self) -> Option<DaemonEvent> {
         self.events.pop_front()
     }
 
-    /// Queues a frame of control for a link. A link that takes none is closed.
     fn push_control(&mut self, now: Time, link: LinkId, frame: Bytes) {
         let Some(outbox) = self.control.get_mut(&link) else { return };
         if outbox.bytes > CONTROL_BYTES_MAX {
@@ -424,9 +407,8 @@ impl Daemon {
         }
     }
 
-    /// True if an advertisement of another run of this daemon is still known, or somebody lies: a
-    /// greater number ends that, whatever the clock has done between the runs. Of two daemons that
-    /// go on with one name the earlier one gives up, and is alone.
+    /// True if an advertisement of another run with the own name, maybe forged, needs an answer
+    /// with a greater number. Of two active daemons with one name the earlier run gives up.
     fn answers(&mut self, advert: &Advert) -> bool {
         let known = self.database.get(self.me.id);
         let is_new = known.is_none_or(|known| advert.age() >= known.age() && advert != known);
@@ -447,7 +429,7 @@ impl Daemon {
         self.changed = Some((now, first));
     }
 
-    /// Takes the passing of time.
+    /// Handles the passing of time.
     pub fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         self.greet(cx.now);
         self.judge(cx);
@@ -465,7 +447,6 @@ impl Daemon {
         self.settle(cx);
     }
 
-    /// Does what follows from anything that has happened.
     fn settle(&mut self, cx: &mut Cx<'_>) {
         self.propose(cx.now);
         self.catch_up(cx.now);
@@ -480,7 +461,7 @@ impl Daemon {
         }
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is due.
+    /// Returns the time at which [`handle_timeout`](Self::handle_timeout) is due.
     pub fn next_timeout(&self) -> Option<Time> {
         let own = [self.neighbours.next_timeout(), self.next_proposal(), Some(self.refresh_at)];
         let own = own.into_iter().chain([self.next_market()]);

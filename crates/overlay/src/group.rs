@@ -1,4 +1,4 @@
-//! Groups: members by their place in the common order, and daemons that get a group's messages.
+//! Groups: members in the common order, and daemons that receive a group's messages.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -7,25 +7,24 @@ use bytes::Bytes;
 
 use crate::ids::{DaemonId, Set};
 
-/// A client of the overlay.
+/// Client of the overlay.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mate {
-    /// The daemon that serves the client.
+    /// Daemon that serves the client.
     pub daemon: DaemonId,
     /// Name of the client at its daemon.
     pub name: Bytes,
-    /// Number of the client's run, which grows with each start.
+    /// Number of the client's run; grows with each start.
     pub incarnation: u64,
 }
 
 impl Mate {
-    /// Reads a client of a daemon from a cell: incarnation (8 bytes) and name.
+    /// Reads a client of `daemon` from a cell: incarnation (8 bytes) and name.
     pub(crate) fn decode(daemon: DaemonId, bytes: &Bytes) -> Self {
         let incarnation = bytes.first_chunk().map_or(0, |it| u64::from_be_bytes(*it));
         Self { daemon, name: bytes.slice(bytes.len().min(8)..), incarnation }
     }
 
-    /// Client in cells.
     pub(crate) fn encode(&self) -> Bytes {
         [&self.incarnation.to_be_bytes()[..], &self.name].concat().into()
     }
@@ -33,15 +32,14 @@ impl Mate {
 
 #[derive(Clone, Debug, Default)]
 struct Group {
-    /// Members, in the order in which they have joined.
     members: Vec<Mate>,
-    /// Clients that are about to join, with the numbers of their announcements.
+    /// Clients that have announced a join, with the cell number of the announcement.
     joining: Vec<(Mate, u64)>,
-    /// Places of the daemons of both.
+    /// Places of the daemons with members or joining clients.
     routes: Set,
-    /// Members that ask for senders to wait while a member is slow.
+    /// Members that ask senders to wait while a member is slow.
     askers: Vec<Mate>,
-    /// Places of the daemons that have such slow members.
+    /// Places of the daemons with slow members, for which senders wait.
     holds: Set,
 }
 
@@ -56,16 +54,13 @@ impl Group {
     }
 }
 
-/// Table of all groups.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Groups {
     table: BTreeMap<Bytes, Group>,
-    /// Members of the largest group, if that is known.
     largest: Option<usize>,
 }
 
 impl Groups {
-    /// Daemons with members of groups.
     pub(crate) fn route(&self, groups: &[&[u8]]) -> Set {
         let known = groups.iter().filter_map(|name| self.table.get(*name));
         known.fold(Set::default(), |to, it| to.or(it.routes))
@@ -75,7 +70,7 @@ impl Groups {
         self.table.get(group).map_or(&[], |it| &it.members)
     }
 
-    /// Members of groups, a client once for each group, by those of the largest group.
+    /// Returns the members of `groups`, once per group, as a share of the largest group.
     pub(crate) fn reach(&mut self, groups: &[&[u8]]) -> f64 {
         let table = &self.table;
         let len = |it: &Group| it.members.len();
@@ -85,24 +80,20 @@ impl Groups {
         reached as f64 / largest.max(1) as f64
     }
 
-    /// True if senders to one of the groups wait for a slow member.
     pub(crate) fn is_held(&self, groups: &[&[u8]]) -> bool {
         let mut known = groups.iter().filter_map(|name| self.table.get(*name));
         known.any(|it| it.holds != Set::default())
     }
 
-    /// Groups of a client whose members ask for senders to wait.
     pub(crate) fn asking(&self, mate: &Mate) -> Vec<Bytes> {
         let asks = |it: &Group| !it.askers.is_empty() && it.members.contains(mate);
         self.table.iter().filter(|(_, it)| asks(it)).map(|(name, _)| name.clone()).collect()
     }
 
-    /// True if a member of a group has asked for senders to wait.
     pub(crate) fn asks(&self, name: &Bytes, mate: &Mate) -> bool {
         self.table.get(name).is_some_and(|it| it.askers.contains(mate))
     }
 
-    /// A daemon has slow members in a group, or has none any more.
     pub(crate) fn hold(&mut self, name: &[u8], place: usize, is_held: bool) {
         let Some(group) = self.table.get_mut(name) else { return };
         group.holds = group.holds.without(Set::of(place));
@@ -115,7 +106,6 @@ impl Groups {
         self.table.iter().map(|(name, it)| (name, &*it.members))
     }
 
-    /// A client is about to join.
     pub(crate) fn announce(&mut self, group: Bytes, mate: Mate, place: usize, sequence: u64) {
         let group = self.table.entry(group).or_default();
         group.joining.retain(|it| it.0 != mate);
@@ -123,8 +113,7 @@ impl Groups {
         group.routes = group.routes.or(Set::of(place));
     }
 
-    /// A client has joined, and asks for senders to wait or not. Returns true if the client was no
-    /// member before.
+    /// Adds a client. Returns true if the client was no member before.
     pub(crate) fn join(
         &mut self,
         group: Bytes,
@@ -147,7 +136,6 @@ impl Groups {
         is_new
     }
 
-    /// A client has left, or has given up joining. Returns true if the client was a member.
     pub(crate) fn leave(&mut self, name: &Bytes, mate: &Mate, place: usize, sequence: u64) -> bool {
         let Some(group) = self.table.get_mut(name) else { return false };
         let before = group.members.len();
@@ -163,14 +151,12 @@ impl Groups {
         left
     }
 
-    /// A new configuration begins, whose numbers begin anew.
     pub(crate) fn renumber(&mut self) {
         for group in self.table.values_mut() {
             group.joining.iter_mut().for_each(|it| it.1 = 0);
         }
     }
 
-    /// Groups of which a client is a member, or is about to be.
     pub(crate) fn of(&self, mate: &Mate) -> Vec<Bytes> {
         let has = |it: &Group| {
             it.members.contains(mate) || it.joining.iter().any(|joining| joining.0 == *mate)

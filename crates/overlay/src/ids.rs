@@ -9,36 +9,36 @@ use faircast_proto::fields::{Encoded, Fields};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DaemonId(pub u64);
 
-/// One run of a daemon.
+/// One run of a daemon: a restart is a new run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DaemonRun {
-    /// The daemon.
+    /// Identifier of the daemon.
     pub id: DaemonId,
-    /// Number of the run, which grows with each start.
+    /// Number of the run; grows with each start.
     pub incarnation: u64,
 }
 
-/// Identifier of a connection to another daemon, given by the driver and never used again.
+/// Identifier of a connection to another daemon, chosen by the driver and never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId(pub u32);
 
-/// Identifier of a client's session, given by the driver and never used again.
+/// Identifier of a client's session, chosen by the driver and never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u32);
 
-/// Number of a proposed configuration. Numbers grow at every daemon.
+/// Number of a proposed configuration. The numbers that a daemon accepts grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ballot {
-    /// Round, which the coordinator takes above all rounds that it knows.
+    /// Round: the coordinator chooses a number above all rounds that it knows.
     pub round: u64,
-    /// The daemon that proposes.
+    /// Daemon that proposes the configuration.
     pub coordinator: DaemonRun,
 }
 
-/// Greatest round, with room to count on.
+/// Greatest round. The margin below 2^64 keeps additions from overflowing.
 pub(crate) const ROUND_MAX: u64 = 1 << 62;
 
-/// Identifier of a view: the ballot of the configuration that begins the view.
+/// Identifier of a view: the ballot of the view's first configuration.
 pub type ViewId = Ballot;
 
 impl fmt::Display for Ballot {
@@ -60,7 +60,7 @@ impl Encoded for DaemonRun {
 }
 
 impl Ballot {
-    /// Short form of the ballot: the exclusive or of its 16-bit words.
+    /// Returns a 16-bit hash of the ballot: the exclusive or of all its 16-bit words.
     pub(crate) fn tag(&self) -> u16 {
         let words = [self.round, self.coordinator.id.0, self.coordinator.incarnation];
         let word = words.into_iter().fold(0, |all, word| all ^ word);
@@ -79,18 +79,18 @@ impl Encoded for Ballot {
     }
 }
 
-/// Most daemons of a view.
+/// Maximum number of daemons in a view.
 pub const DAEMONS_MAX: usize = 128;
 
-/// Set of daemons of a configuration, by their places among its members.
+/// Set of daemons. Bit `i` is member `i` of the configuration, its place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Set(pub u128);
 
 impl Set {
-    /// All places.
+    /// Set of all places.
     pub const ALL: Self = Self(u128::MAX);
 
-    /// The set of one daemon.
+    /// Returns the set of the daemon at `place`.
     pub fn of(place: usize) -> Self {
         Self(1 << place)
     }
@@ -100,13 +100,13 @@ impl Set {
         self.0 >> place & 1 == 1
     }
 
-    /// Members of both sets or of either.
+    /// Returns the union of both sets.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Members that `other` has not.
+    /// Returns the members of this set that are not in `other`.
     #[must_use]
     pub fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
@@ -117,7 +117,7 @@ impl Set {
         self.0 & other.0 != 0
     }
 
-    /// Places, ascending.
+    /// Returns the places in ascending order.
     pub fn iter(self) -> impl Iterator<Item = usize> {
         (0..DAEMONS_MAX).filter(move |place| self.has(*place))
     }

@@ -1,8 +1,7 @@
 //! Overlay of daemons as a pure state machine: views, groups, ordered delivery.
 //!
 //! Reading order: `ids`, `topology` (components and trees), `stream` (cells along trees, the common
-//! order), [`Daemon`] (configurations and views), `client`, `session` (clients over a stream of
-//! bytes).
+//! order), [`Daemon`] (configurations and views), `client`, `session` (clients over a byte stream).
 
 #![no_std]
 

@@ -1,4 +1,4 @@
-//! Neighbours: greetings, round trip, failure detection and hold-down of links that flap.
+//! Neighbours: greetings, round-trip time, failure detection, and hold-down of links that flap.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -9,42 +9,36 @@ use faircast_base::{Duration, Time};
 use crate::ids::{DAEMONS_MAX, DaemonId, DaemonRun, LinkId};
 use crate::wire::Hello;
 
-/// Interval between greetings.
 pub(crate) const HELLO_INTERVAL: Duration = Duration::from_millis(500);
-/// Longest silence of a neighbour that counts as up.
+/// Longest silence before a neighbour counts as down: 3 s.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(3);
-/// A link that goes down sooner than this after it came up flaps.
+/// Minimum up time of a stable link. A link that goes down earlier flaps.
 const FLAP: Duration = Duration::from_secs(20);
-/// First and longest hold-down of a link that flaps; each one is twice the one before.
+/// First and longest hold-down of a link that flaps. Each hold-down is twice the previous one.
 const HOLD_DOWN: Duration = Duration::from_secs(1);
 const HOLD_DOWN_MAX: Duration = Duration::from_secs(60);
-/// Two links between the same daemons that come up within this time were opened at once.
+/// Maximum interval between two links that both ends opened at the same time.
 const TOGETHER: Duration = Duration::from_secs(2);
-/// Greetings whose moments are kept: a round trip takes 16 s at most.
+/// Number of greetings with send times: at one per 500 ms, the longest round trip is 16 s.
 const SENT_KEPT: usize = 32;
-/// Most links that are up: an advertisement has room for them.
+/// Maximum number of links that are up: the capacity of an advertisement.
 const UP_MAX: usize = DAEMONS_MAX - 1;
-/// Most daemons with a history. The oldest one without a link is forgotten.
+/// Maximum number of daemons with a history. The oldest one without a link is dropped first.
 const HISTORIES_MAX: usize = 4 * DAEMONS_MAX;
 
-/// A connection to another daemon.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
-    /// True if this daemon has opened the connection.
     opened: bool,
     since: Time,
     heard: Time,
-    /// The daemon at the other end, once greeted.
     pub(crate) peer: Option<DaemonRun>,
-    /// The number of the newest greeting that came, and its moment.
+    /// Number and arrival time of the newest greeting from the peer.
     echo: (u64, Time),
-    /// Number of the newest own greeting, and the moments of the last ones.
     number: u64,
     sent_at: [Time; SENT_KEPT],
-    /// Newest own greeting that the peer has received: the link works both ways.
+    /// Newest own greeting that the peer has echoed; above 0 the link works in both directions.
     echoed: u64,
     pub(crate) rtt: Option<Duration>,
-    /// True while the link is advertised.
     pub(crate) is_up: bool,
 }
 
@@ -54,7 +48,6 @@ impl Link {
     }
 }
 
-/// Number of the last time that a link to a daemon came up, and its hold-down.
 #[derive(Clone, Debug, Default)]
 struct History {
     serial: u32,
@@ -64,21 +57,18 @@ struct History {
     cost_us: u32,
 }
 
-/// All links of a daemon.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Neighbours {
     links: BTreeMap<LinkId, Link>,
     histories: BTreeMap<DaemonId, History>,
-    /// Times that any link came up. A daemon whose history was forgotten gets no number again.
     serial: u32,
     hello_at: Time,
 }
 
-/// Consequence of a greeting or of the passing of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     Up(LinkId),
-    /// The driver closes the connection, which another one replaces.
+    /// Link that the driver must close: replaced by another one, silent or refused.
     Replaced(LinkId),
 }
 
@@ -100,7 +90,6 @@ impl Neighbours {
         self.hello_at = now;
     }
 
-    /// Returns true if the link was advertised.
     pub(crate) fn close(&mut self, now: Time, id: LinkId) -> bool {
         let Some(link) = self.links.remove(&id) else { return false };
         link.is_up && self.note_down(now, &link)
@@ -112,7 +101,7 @@ impl Neighbours {
         let flaps = now.since(history.up_since) < FLAP;
         let doubled = (history.hold_down * 2).clamp(HOLD_DOWN, HOLD_DOWN_MAX);
         history.hold_down = if flaps { doubled } else { Duration::ZERO };
-        // The first interruption is none of a flapping link.
+        // The first interruption does not count as flapping.
         let held = if history.hold_down > HOLD_DOWN { history.hold_down } else { Duration::ZERO };
         history.held_until = now + held;
         true
@@ -122,17 +111,15 @@ impl Neighbours {
         self.links.get(&id)
     }
 
-    /// True if a link to a daemon has been greeted over.
     pub(crate) fn has(&self, id: DaemonId) -> bool {
         self.links.values().any(|it| it.is_to(id))
     }
 
-    /// Link that is up to a daemon.
     pub(crate) fn link_to(&self, peer: DaemonRun) -> Option<LinkId> {
         self.links.iter().find(|(_, it)| it.is_up && it.peer == Some(peer)).map(|(id, _)| *id)
     }
 
-    /// Links that are up, for the advertisement: peer, cost in microseconds and serial number.
+    /// Returns peer, cost in microseconds and serial number of each link that is up.
     pub(crate) fn up(&self) -> Vec<(DaemonRun, u32, u32)> {
         let up = self.links.values().filter(|it| it.is_up).filter_map(|it| {
             let history = self.histories.get(&it.peer?.id)?;
@@ -144,14 +131,12 @@ impl Neighbours {
         up
     }
 
-    /// Notes that something came over a link.
     pub(crate) fn note_heard(&mut self, now: Time, id: LinkId) {
         if let Some(link) = self.links.get_mut(&id) {
             link.heard = now;
         }
     }
 
-    /// Takes a greeting.
     pub(crate) fn take(
         &mut self,
         now: Time,
@@ -186,7 +171,7 @@ impl Neighbours {
         for rival in rivals.into_iter().filter(|_| is_first) {
             let Some(other) = self.links.get(&rival) else { continue };
             let older_run = other.peer.is_some_and(|it| it != hello.member);
-            // Of two that both ends have opened at once the one of the lesser daemon stays.
+            // Of two connections opened at once, the one of the lower identifier survives.
             let together = since.since(other.since) < TOGETHER && other.opened != opened;
             let keeps_other = together && !older_run && (other.opened == (me.id < hello.member.id));
             changes.push(Change::Replaced(if keeps_other { id } else { rival }));
@@ -194,7 +179,6 @@ impl Neighbours {
         changes
     }
 
-    /// Greetings that are due: by link.
     pub(crate) fn greet(&mut self, now: Time, me: DaemonRun, name: &str) -> Vec<(LinkId, Hello)> {
         if now < self.hello_at {
             return Vec::new();
@@ -216,8 +200,7 @@ impl Neighbours {
         self.links.iter_mut().map(greet).collect()
     }
 
-    /// Links that come up or go down by now. After a call that was late by `late` the silence of
-    /// others may be this daemon's own.
+    /// Returns the links that come up or go down. After a `late` call silences start anew.
     pub(crate) fn judge(&mut self, now: Time, late: Duration) -> Vec<Change> {
         let mut changes = Vec::new();
         let mut up = self.links.values().filter(|it| it.is_up).count();

@@ -1,6 +1,6 @@
-//! Cost-benefit flow control: prices of links, and purses that pay for messages (Amir, Awerbuch,
-//! Danilov, Stanton: "Flow control for many-to-many multicast: a cost-benefit approach",
-//! CNDS-2001-1, section 4.2).
+//! Cost-benefit flow control: prices of links, and purses from which clients pay for messages
+//! (Amir, Awerbuch, Danilov, Stanton: "Flow control for many-to-many multicast: a cost-benefit
+//! approach", CNDS-2001-1, section 4.2).
 
 use alloc::format;
 use alloc::string::String;
@@ -8,23 +8,20 @@ use alloc::string::String;
 use faircast_base::{Cx, Duration, Time};
 use faircast_proto::settings::{choices, settings};
 
-/// Bytes of a packet, in which queues and messages are counted.
+/// Packet size in bytes, the unit of queues and messages.
 const PACKET_BYTES: usize = 1460;
-/// Least bytes of messages that one purchase of the fast profile covers.
 const BATCH_BYTES: usize = 64 * 1024;
-/// Most purchases of all clients in an update at the rate of the own link (fast profile; chosen).
-/// A client that has lost the coin waits for a millisecond, and live timers for one more: a
-/// purchase lasts longer than that, or one client alone could not fill a fast link.
+/// Maximum number of purchases of all clients per update (fast profile; chosen). A lost coin toss
+/// takes 2 ms with the timer's delay; with shorter purchases one client could not fill a fast link.
 const PURCHASES: f64 = 16.0;
-/// Price above which a link's price says no more: what fits into 16 bits of hundredths.
+/// Highest price of a link: the largest number of hundredths in 16 bits.
 const PRICE_MAX: f64 = 655.35;
-/// Clients of a daemon for which the longest salary period is meant; more of them share it in
-/// proportion, or few would keep short periods while the others double theirs.
+/// Number of clients of a daemon for which the longest salary period holds. More raise the limit in
+/// proportion: otherwise a few would keep short periods while the others double theirs.
 const CROWD: f64 = 40.0;
-/// Least share of the largest group that counts as a benefit: a smaller group would never buy.
+/// Minimum reach, as a share of the largest group. Senders to smaller groups could never buy.
 const REACH_MIN: f64 = 0.125;
-/// Most packets that wait at a price of the savings, as a number of updates at the rate of the link
-/// (fast profile; chosen).
+/// Queue at the price `savings_max`, in updates at the rate of the link (fast profile; chosen).
 const QUEUE_UPDATES: f64 = 6.0;
 
 choices! {
@@ -32,11 +29,10 @@ choices! {
     pub enum PriceProfile {
         /// Messages have no price.
         Off = "off",
-        /// The paper's: each packet of a message is paid for, and queues are counted in messages.
+        /// Profile of the paper: each packet of a message is paid for, queues count messages.
         Paper = "paper",
-        /// For fast links: a purchase covers 64 kB of messages or more, queues are counted in
-        /// packets of 1460 bytes against those that the link carries in six updates, and own links
-        /// have the price of the moment.
+        /// Profile for fast links: a purchase covers 64 kB or more, queues are counted in packets
+        /// against those that a link carries in six updates, and own links have the current price.
         Fast = "fast",
     }
 }
@@ -44,13 +40,11 @@ choices! {
 choices! {
     /// Benefit that a daemon weighs against the price of a message.
     pub enum Benefit {
-        /// Each packet that is sent counts one (section 4.2): most is sent in all, and long or
-        /// crowded paths may get little.
+        /// Benefit of 1 per sent packet (section 4.2): long or crowded paths may get little.
         Throughput = "throughput",
-        /// Each packet counts as many as have it: links cost messages of smaller groups more.
+        /// Benefit of 1 per receiver of a packet: links cost messages of smaller groups more.
         Receivers = "receivers",
-        /// Packet number x counts 1/x (section 4.1): clients over short paths and long ones spend
-        /// alike, and none starves.
+        /// Benefit of 1/x for packet number x (section 4.1): all clients spend alike.
         Concave = "concave",
     }
 }
@@ -59,7 +53,7 @@ impl Benefit {
     /// All benefits.
     pub const EACH: &[Self] = Self::ALL;
 
-    /// Word in files and at the command line.
+    /// Returns the name in files and on the command line.
     pub fn name(self) -> &'static str {
         Self::WORDS[self as usize]
     }
@@ -96,18 +90,16 @@ settings! {
 }
 
 impl FlowControl {
-    /// Settings of a profile.
+    /// Returns the default settings of a profile.
     pub fn profile(kind: PriceProfile) -> Self {
         Self { kind, ..Self::default() }
     }
 
-    /// Price of a link whose queue has `packets` on average and is full with `capacity`.
     fn price(&self, packets: f64, capacity: f64) -> f64 {
         let scale = self.savings_max / (core::f64::consts::E - 1.0);
         (scale * libm::expm1(packets / capacity)).min(PRICE_MAX)
     }
 
-    /// Length of a queue in packets.
     pub(crate) fn packets(&self, (messages, bytes): (usize, usize)) -> f64 {
         match self.kind {
             PriceProfile::Off | PriceProfile::Paper => messages as f64,
@@ -115,13 +107,12 @@ impl FlowControl {
         }
     }
 
-    /// Change of a price below which nobody is told.
     pub(crate) fn step(&self) -> f64 {
         self.savings_max / 100.0
     }
 
-    /// Price of each packet of a message over links, of which `links` has the sum of the prices and
-    /// the greatest. `reach`: members of the message's groups by those of the largest group.
+    /// Returns the price of each packet of a message, from the sum and the maximum of its links'
+    /// prices. `reach`: members of the message's groups, as a share of the largest group.
     pub(crate) fn offer(&self, benefit: Benefit, (sum, dearest): (f64, f64), reach: f64) -> Offer {
         let price = self.fee + sum;
         let plain = |price| Offer { price, least: price, strain: price, batch: BATCH_BYTES };
@@ -135,17 +126,16 @@ impl FlowControl {
         }
     }
 
-    /// Bytes of messages that one purchase of the fast profile covers, for one of some clients. The
-    /// own link carries `rate` bytes per second.
+    /// Returns the bytes per purchase of the fast profile. `clients` share `rate` bytes per second.
     pub(crate) fn batch(&self, rate: f64, clients: usize) -> usize {
         let share = rate * self.update.as_secs_f64() / PURCHASES / clients.max(1) as f64;
         (share as usize).max(BATCH_BYTES)
     }
 
-    /// Checks that clients can buy at all.
+    /// Checks that a purse can ever contain the fee.
     ///
     /// # Errors
-    /// The option that is wrong, and what is allowed.
+    /// The name of the wrong option, and the allowed range.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         match self.fee <= self.savings_max {
             true => Ok(()),
@@ -156,64 +146,54 @@ impl FlowControl {
         }
     }
 
-    /// Longest salary period beside other clients.
     fn period_longest(&self, clients: usize) -> Duration {
         self.period_max.mul_f64((clients as f64 / CROWD).max(1.0))
     }
 
-    /// Time within which the first salary of a client comes. Clients that connect together buy at
-    /// the price of an empty network until a price comes back, two updates later: what they buy by
-    /// then fills one queue.
+    /// Returns the time within which a new client gets its first salary. Clients that connect
+    /// together buy at the price of an empty network for two updates; these packets fill one queue.
     fn first_within(&self, clients: usize) -> Duration {
         let packets = clients as f64 * self.salary / self.fee;
         self.update.mul_f64((2.0 * packets / self.queue_packets).max(1.0))
     }
 }
 
-/// Price of each packet of a message, as a benefit has it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Offer {
-    /// Dollars for each packet.
     pub(crate) price: f64,
-    /// Money that the client must have. The rest is debt.
+    /// Minimum money that the client must have. The rest becomes debt.
     pub(crate) least: f64,
-    /// Price that the threshold of the salary period counts for. The optimum of a concave benefit
-    /// has all clients spend alike (Kelly, Maulloo, Tan: "Rate control for communication networks",
-    /// 1998), so their money must not follow the number of links that they pay for.
+    /// Price for the threshold of the salary period. In the optimum of a concave benefit all
+    /// clients spend alike, whatever the number of links (Kelly, Maulloo, Tan: "Rate control for
+    /// communication networks", 1998).
     pub(crate) strain: f64,
-    /// Bytes of messages that one purchase of the fast profile covers.
     pub(crate) batch: usize,
 }
 
-/// Daemons to which a message goes, its benefit, and the bits of its reach: the price depends on
-/// these.
+/// Inputs of a message's price: destination daemons, benefit, and the bits of the reach.
 pub(crate) type Way = (u128, u8, u64);
 
-/// Millionths of a dollar, in whose order those that lack money stand.
+/// Amount in millionths of a dollar, the sort key of clients that lack money.
 pub(crate) type Money = i64;
 
-/// Use of a link's queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Meter {
-    /// Packets times seconds since the last update, and most packets.
+    /// Integral of the queue since the last update in packet seconds, and its maximum in packets.
     area: f64,
     most: f64,
-    /// Packets of the time before the last update: mean, and most.
     pub(crate) mean: f64,
     pub(crate) max: f64,
-    /// Bytes that had left at the last update, and a mean of the rate in bytes per second.
+    /// Bytes that had left the queue by the last update, and the smoothed rate in bytes per second.
     left: u64,
     rate: f64,
 }
 
 impl Meter {
-    /// Counts a queue that had `packets` for a time.
     pub(crate) fn count(&mut self, packets: f64, time: Duration) {
         self.area += packets * time.as_secs_f64();
         self.most = self.most.max(packets);
     }
 
-    /// Bytes per second that leave the queue.
     pub(crate) fn rate(&self) -> f64 {
         self.rate
     }
@@ -226,8 +206,7 @@ impl Meter {
         }
     }
 
-    /// Price by the mean queue of the time since the last update. `left` counts bytes that have
-    /// left the queue, since it began.
+    /// Ends the interval and returns its price. `left`: total bytes that have left the queue.
     pub(crate) fn update(&mut self, of: &FlowControl, time: Duration, left: u64) -> f64 {
         let seconds = time.as_secs_f64();
         self.mean = core::mem::take(&mut self.area) / seconds;
@@ -237,9 +216,8 @@ impl Meter {
         of.price(self.mean, self.capacity(of))
     }
 
-    /// Price of this moment, `since` the last update: by the mean queue of the last interval up to
-    /// now, or by a queue that is longer than a full one. A queue that empties within each turn of
-    /// the driver is free, however long it is within the turn.
+    /// Returns the price, `since` the last update, of the mean queue, or of the present one if
+    /// longer than a full one. A queue that empties within each turn of the driver is free.
     pub(crate) fn price(&self, of: &FlowControl, packets: f64, since: Duration) -> f64 {
         let (update, capacity) = (of.update.as_secs_f64(), self.capacity(of));
         let rest = (update - since.as_secs_f64()).max(0.0);
@@ -248,43 +226,36 @@ impl Meter {
     }
 }
 
-/// Purse of a client.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Purse {
-    /// Money; below zero after a message of many packets.
+    /// Money in dollars; negative after a message of many packets.
     pub(crate) money: f64,
     period: Duration,
     salary_at: Time,
-    /// True if a message was too expensive since the last salary.
     is_blocked: bool,
-    /// Greatest strain of a message since the last salary.
+    /// Maximum strain ([`Offer::strain`]) of a message since the last salary.
     dearest: f64,
-    /// When a client that has lost the coin is asked again.
     retry_at: Option<Time>,
-    /// Place among those that lack money, of a client that does.
+    /// Sort key among the clients that lack money; `None` if the client has enough.
     pub(crate) place: Option<(Way, Money)>,
-    /// Bytes that are paid for and not sent.
     paid_bytes: usize,
-    /// Alarm of the client, and since when the client waits.
+    /// Time of the client's alarm, and start of the present wait.
     pub(crate) alarm: Option<Time>,
     pub(crate) waits_since: Option<Time>,
-    /// Time for which messages have waited, without the present wait.
     pub(crate) waited: Duration,
 }
 
 impl Purse {
-    /// An empty purse. The first salary comes at random.
     pub(crate) fn new(cx: &mut Cx<'_>, of: &FlowControl, clients: usize) -> Self {
         let within = of.first_within(clients);
-        // The price of the own link, which is never old, stops a fast start at once.
+        // The own link's price is always current, so it stops a fast start at once.
         let period = if of.kind == PriceProfile::Fast { of.period_min } else { of.update };
         let salary_at = cx.now + cx.rng.up_to(within.min(period * clients.max(1) as u64));
         Self { period, salary_at, ..Self::default() }
     }
 
-    /// Pays all salaries that are due. The period follows how a client fared since the last one: a
-    /// client that was not blocked keeps the period; otherwise the salary rate grows by one for
-    /// each update, or halves where messages were dear. `strain` is that of the message that waits.
+    /// Pays all salaries that are due. An unblocked client keeps its period. For a blocked client
+    /// the rate grows by one salary per update, or halves if messages were dear.
     fn pay(&mut self, now: Time, of: &FlowControl, (strain, clients): (f64, usize)) {
         while self.salary_at <= now {
             let mut count = 1;
@@ -307,12 +278,9 @@ impl Purse {
         }
     }
 
-    /// Buys a message, beside other clients. A message of many packets is sold to a client that has
-    /// the price of one: its other messages wait until the rest is paid.
-    ///
-    /// # Errors
-    /// Moment at which the client is to try again. A client that [lacks money](Self::is_short) can
-    /// try earlier, once prices have fallen.
+    /// Buys a message in competition with `clients`, on debt beyond the price of one packet. The
+    /// error is the time of the next attempt, or earlier for clients that [lack
+    /// money](Self::is_short) if prices fall.
     pub(crate) fn buy(
         &mut self,
         cx: &mut Cx<'_>,
@@ -336,12 +304,11 @@ impl Purse {
                 self.is_blocked = true;
                 return Err(wait(self));
             }
-            // A client must not toss again at once: the coin would do nothing.
+            // An immediate second toss would make the coin ineffective.
             if of.coin && !cx.rng.chance(1.0 / strain.max(1.0)) {
                 let longest = of.update.mul_f64(2.0 / 3.0);
                 let longest = match of.kind {
-                    // A wait of an update for each lost coin would be the limit of a fast client:
-                    // the client waits for as long as its salary takes to pay the price.
+                    // One update after each lost toss would limit a fast client.
                     PriceProfile::Fast => longest.min(self.period.mul_f64(price / of.salary)),
                     PriceProfile::Off | PriceProfile::Paper => longest,
                 };
@@ -359,7 +326,6 @@ impl Purse {
 }
 
 impl Purse {
-    /// True if the last message was refused for want of money.
     pub(crate) fn is_short(&self) -> bool {
         self.is_blocked && self.retry_at.is_none()
     }
@@ -398,7 +364,6 @@ mod tests {
         Rng::new(1, NodeId(0), Purpose::Machine(0))
     }
 
-    /// A purse that was paid at 0 ms.
     fn purse() -> Purse {
         let update = PAPER.update;
         Purse { money: 10.0, period: update, salary_at: ms(0) + update, ..Purse::default() }
@@ -413,7 +378,6 @@ mod tests {
     fn a_price_is_zero_for_an_empty_queue_and_the_savings_for_a_full_one() {
         let price = |packets| PAPER.price(packets, 100.0);
         assert!(price(0.0) == 0.0 && (price(100.0) - 20.0).abs() < 1e-9);
-        // The price grows from the first packet on, and without end.
         assert!((price(50.0) - 20.0 * 0.648_721 / 1.718_282).abs() < 1e-4, "{}", price(50.0));
         assert!((price(200.0) - 74.366).abs() < 1e-2 && price(1e9) == PRICE_MAX);
     }
@@ -436,7 +400,6 @@ mod tests {
         let mut meter = Meter::default();
         for _ in 0..50 {
             meter.count(100.0, fast.update);
-            // 1460 kB in 50 ms: 1000 packets.
             let left = meter.left + 1_460_000;
             meter.update(&fast, fast.update, left);
         }
@@ -456,10 +419,9 @@ mod tests {
         assert!(purse.money == 0.0 && purse.is_short());
     }
 
-    /// Section 4.2.3: after a salary period the period stays, shrinks or doubles.
+    /// Source: section 4.2.3. After a salary period the period stays, shrinks or doubles.
     #[test]
     fn the_salary_period_follows_how_the_client_fared() {
-        // Price of a message that is bought, price of one that is too expensive, next period.
         let cases = [
             (Some(2.0), None, 50.0),
             (Some(2.0), Some(15.0), 25.0),
@@ -581,7 +543,7 @@ mod tests {
         let period = purse.period;
         purse.pay(ms(50), &PAPER, (offer.strain, 1));
         assert!(purse.period < period, "its dearest link is below the threshold");
-        // The same path never has the savings that a client needs for throughput.
+        // With the benefit of throughput the same path needs more money than `savings_max`.
         let offer = PAPER.offer(Benefit::Throughput, (30.0, 6.0), 1.0);
         purse.money = 20.0;
         cx.now = ms(2000);
@@ -589,8 +551,6 @@ mod tests {
     }
 
     proptest! {
-        /// Bounds of a purse at any prices and sizes: at most the savings, a debt of one message,
-        /// and a moment to try again after each refusal.
         #[test]
         fn purses_keep_their_bounds(
             steps in prop::collection::vec((0..200u64, 0.0..700.0f64, 0..20_000usize), 1..200),
@@ -611,7 +571,6 @@ mod tests {
                 if let Err(at) = bought {
                     prop_assert!(at > now && at <= now + of.period_max);
                 }
-                // Who can pay for one packet gets a message of 14 packets at most.
                 prop_assert!(purse.money >= before.money.min(least) - 14.0 * price);
             }
         }

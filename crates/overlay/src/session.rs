@@ -1,4 +1,4 @@
-//! Sessions of clients over a stream of bytes: frames, and the client's end.
+//! Sessions of clients over a byte stream: frames, and the client's side.
 
 mod event;
 pub mod protocol;

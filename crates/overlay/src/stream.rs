@@ -1,24 +1,20 @@
 //! Streams of cells in one configuration: forwarding along trees, retention, the common order.
 //!
-//! Each member is the source of one stream, which flows along its shortest-path tree. The source
-//! writes into each cell to which daemons it goes: those with members of its groups. A daemon
-//! forwards a cell to the subtrees with such daemons. Other subtrees learn later, by a clock in the
-//! place of the cells, that nothing before it was for them. The common order is the order of
-//! Lamport times: a message is next once the clocks of all sources have passed it. There is no
-//! token and no sequencer, and messages outside the order do not wait.
+//! Each member is the source of one stream along its shortest-path tree. Each cell names its
+//! destination daemons, those with members of its groups. Other subtrees receive a clock later. A
+//! message is next in the common order, that of Lamport times, once the clocks of all sources have
+//! passed its time.
 //!
-//! When a source is lost, its last cells are what the others have. A daemon that delivered a
-//! message must be able to give the others what they need before that message. Two rules ensure
-//! that:
+//! If a source is lost, its last cells are those that the other members have. A daemon that
+//! delivered a message must be able to supply all earlier cells that others need before it:
 //!
-//! * Ordered messages go to all daemons. Their causes are ordered messages, of any sources, and
-//!   come before them in the common order.
-//! * Messages of a client to a group that are FIFO or stronger go to the same daemons, as long as
-//!   one of them is not stable. If another daemon is added, it first gets the earlier ones.
+//! * Ordered messages go to all daemons. Their causes are earlier in the common order.
+//! * A client's messages to a group that are FIFO or stronger go to the same daemons until stable.
+//!   A daemon added later first receives the earlier messages.
 //!
-//! A daemon acknowledges a safe message when the clocks of all sources have passed it. In a
-//! transitional view the ordered messages of lost sources end at the time up to which the messages
-//! of all lost sources are known: later ones may depend on a message that nobody has.
+//! Safe messages are acknowledged when the clocks of all sources have passed them. In a
+//! transitional view the ordered messages of lost sources end where the messages of all lost
+//! sources are known: later ones may depend on a message that no member has.
 
 mod queue;
 mod source;
@@ -39,68 +35,57 @@ use crate::mutant::{Mutant, breaks};
 use crate::topology::Graph;
 use crate::wire::{Clock, Held, Item, NUMBER_MAX, put_var, take_var};
 
-/// Bytes of a source after which its cells are acknowledged, though nobody waits for that.
+/// Bytes of a source after which its cells are acknowledged, even if no member waits: 64 kB.
 const ACK_BYTES: usize = 64 * 1024;
-/// Most cells of a message: those of the longest one with the most and longest names need 1841.
+/// Maximum number of cells of a message. The longest message with the longest names needs 1841.
 const PIECES_MAX: usize = 2048;
 
-/// Message that has come, or step of a group's membership.
 #[derive(Clone, Debug)]
 pub(crate) struct Ready {
-    /// Place of the daemon, number of the message's last cell, and its time.
+    /// Place of the source daemon; number and Lamport time of the message's last cell.
     pub(crate) source: usize,
     pub(crate) sequence: u64,
     pub(crate) time: u64,
-    /// The last cell.
     pub(crate) cell: Cell,
-    /// Payloads of all cells.
     pub(crate) parts: Parts,
 }
 
-/// Messages of one client that wait, in the order in which the client has sent them: FIFO messages
-/// wait for ordered ones before them and for nothing else.
+/// One client's waiting messages in sending order. FIFO ones wait only for ordered ones before.
 #[derive(Clone, Debug, Default)]
 struct Lane {
-    /// Times of ordered messages, each with the FIFO messages behind it.
     waiting: VecDeque<(u64, Vec<Ready>)>,
 }
 
-/// All streams of a configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct Streams {
     pub(crate) ballot: Ballot,
     pub(crate) graph: Graph,
     pub(crate) me: usize,
-    /// Lamport time.
     pub(crate) time: u64,
     sources: Vec<Source>,
     queues: BTreeMap<LinkId, Queue>,
     order: BTreeMap<(u64, u8), Ready>,
-    /// Lanes of the clients whose ordered messages wait, by place of the daemon and client.
+    /// Lanes of clients with waiting ordered messages, by the place of the daemon and client.
     lanes: BTreeMap<(u8, Bytes), Lane>,
-    /// FIFO messages that wait no more.
     released: VecDeque<Ready>,
-    /// Time that others wait to pass, and the time that was sent to all last.
+    /// Time that other members wait for this clock to pass, and time of the last clock sent to all.
     wanted: u64,
     sent: u64,
     stable_due: bool,
     /// Bytes of own cells that not all members have, by client.
     shares: BTreeMap<Bytes, usize>,
-    /// By own client and group: daemons that have all messages that are FIFO or stronger, and the
-    /// number of the last one.
+    /// By client and group: daemons with all FIFO or stronger messages, and the last one's number.
     spread: BTreeMap<Bytes, BTreeMap<Bytes, (Set, u64)>>,
-    /// Sources that move on together when the configuration ends, and the time up to which the
-    /// messages of all other sources are known.
+    /// Sources that move on together, and the time up to which all others' messages are known.
     pub(crate) staying: Set,
     pub(crate) known_until: u64,
-    /// Most bytes of cells that are kept of another source.
+    /// Maximum number of retained bytes per source other than this daemon.
     kept_max: usize,
-    /// True once the view has begun here: until then nothing is acknowledged, and nothing pruned.
+    /// True once the view has begun here. Before that, nothing is acknowledged or pruned.
     pub(crate) is_open: bool,
 }
 
 impl Streams {
-    /// Streams of a configuration. `link_to` has the links to neighbours by their places.
     pub(crate) fn new(
         ballot: Ballot,
         graph: Graph,
@@ -114,7 +99,7 @@ impl Streams {
             let parents = graph.tree(root);
             let mut below: BTreeMap<usize, Set> = BTreeMap::new();
             for place in 0..count {
-                // The last step from this daemon towards the place, if the way leads through it.
+                // Child of this daemon on the path to `place`, if any.
                 let mut at = place;
                 while let Some(parent) = parents[at] {
                     if parent == me {
@@ -157,12 +142,10 @@ impl Streams {
         }
     }
 
-    /// Bytes of own cells that not all members have.
     pub(crate) fn unstable_bytes(&self) -> usize {
         self.sources[self.me].bytes
     }
 
-    /// Messages that wait for their place, cells that are kept, and pieces of messages.
     #[cfg(test)]
     pub(crate) fn pending(&self) -> usize {
         let of = |it: &Source| it.cells.len() + it.safe.len() + it.pieces.parts.len();
@@ -171,50 +154,42 @@ impl Streams {
         sources + self.order.len() + self.lanes.len() + self.released.len() + self.spread.len()
     }
 
-    /// True if a client can send: it uses no more of the retention than it leaves free for others.
     pub(crate) fn has_room(&self, client: &[u8], retention_bytes: usize) -> bool {
         let share = self.shares.get(client).copied().unwrap_or_default();
         share < retention_bytes.saturating_sub(self.unstable_bytes())
     }
 
-    /// True if this daemon is the only member: all members have its cells at once.
     fn is_alone(&self) -> bool {
         self.graph.members.len() == 1
     }
 
-    /// Number of the newest own cell, and the number up to which all members have them.
+    /// Returns the number of the newest own cell, and the number up to which all members have them.
     pub(crate) fn own(&self) -> (u64, u64) {
         let own = &self.sources[self.me];
         (own.through, own.stable)
     }
 
-    /// Bytes that wait for a link.
     pub(crate) fn queued_bytes(&self, link: LinkId) -> usize {
         self.queues.get(&link).map_or(0, |it| it.bytes)
     }
 
-    /// All links of the configuration.
     pub(crate) fn links(&self) -> impl Iterator<Item = LinkId> {
         self.queues.keys().copied()
     }
 
-    /// Links that own cells take to daemons.
     pub(crate) fn own_links(&self, to: Set) -> impl Iterator<Item = LinkId> {
         let children = self.sources[self.me].children.iter();
         children.filter(move |it| it.below.meets(to)).map(|it| it.link)
     }
 
-    /// Cells and bytes that wait for a link.
     pub(crate) fn queue_length(&self, link: LinkId) -> (usize, usize) {
         self.queues.get(&link).map_or((0, 0), |it| (it.cells, it.bytes))
     }
 
-    /// Bytes of cells that have left for a link.
     pub(crate) fn left_bytes(&self, link: LinkId) -> u64 {
         self.queues.get(&link).map_or(0, |it| it.left_bytes)
     }
 
-    /// State of all streams, for the next configuration.
     pub(crate) fn held(&self) -> Vec<Held> {
         let held = |source: &Source| {
             let mut cells = RangeSet::default();
@@ -226,15 +201,13 @@ impl Streams {
         self.sources.iter().map(held).collect()
     }
 
-    /// A cell that is still kept.
     pub(crate) fn cell(&self, source: usize, sequence: u64) -> Option<Bytes> {
         let cells = &self.sources.get(source)?.cells;
         let at = cells.binary_search_by_key(&sequence, |it| it.0).ok()?;
         Some(cells[at].1.clone())
     }
 
-    /// Keeps a cell that another member has sent again for this configuration. Delivery waits for
-    /// [`rest`](Self::rest).
+    /// Retains a cell that a member has retransmitted; [`rest`](Self::rest) delivers it.
     pub(crate) fn take_recovered(&mut self, source: usize, sequence: u64, cell: Bytes) {
         let Some(source) = self.sources.get_mut(source) else { return };
         let is_new = sequence > source.through && !source.has(sequence);
@@ -244,7 +217,6 @@ impl Streams {
         }
     }
 
-    /// Sends a cell of this daemon to all daemons.
     pub(crate) fn send_to_all(
         &mut self,
         what: (Kind, Service, bool),
@@ -256,7 +228,6 @@ impl Streams {
         self.send(what, Set::ALL, client, groups, payload, ready);
     }
 
-    /// Sends a cell of this daemon to the daemons `to`.
     pub(crate) fn send(
         &mut self,
         what: (Kind, Service, bool),
@@ -272,7 +243,6 @@ impl Streams {
         self.take_cell(self.me, sequence, bytes, ready);
     }
 
-    /// Sends a message of a client. `routes` are the daemons with members of its groups.
     pub(crate) fn send_message(
         &mut self,
         service: Service,
@@ -312,7 +282,7 @@ impl Streams {
         }
     }
 
-    /// Daemons for the next message of a client to groups, after they have got the earlier ones.
+    /// Returns the daemons of a client's next message; sends newly added ones the earlier messages.
     fn spread(
         &mut self,
         client: &[u8],
@@ -348,7 +318,7 @@ impl Streams {
         to
     }
 
-    /// Takes an item that came over a link. Returns `None` if it breaks the protocol.
+    /// Takes an item from a link. Returns `None` if the item violates the protocol.
     pub(crate) fn take(&mut self, link: LinkId, item: Item, ready: &mut Vec<Ready>) -> Option<()> {
         match item {
             Item::Cell { source, step, cell } => {
@@ -366,7 +336,7 @@ impl Streams {
                 }
                 from.through = from.through.max(clock.sequence);
                 from.clock = from.clock.max(clock.time);
-                // No cell is stable that this daemon has not acknowledged.
+                // A cell is not stable before this daemon has acknowledged it.
                 from.settle(clock.stable.min(from.acked));
                 self.time = self.time.max(clock.time);
                 if clock.wanted {
@@ -440,7 +410,7 @@ impl Streams {
             if source == self.me {
                 match self.shares.get_mut(&cell.client) {
                     Some(share) => *share += bytes.len(),
-                    // A part of the cell would keep all of it in memory.
+                    // A slice would keep the whole cell in memory.
                     None => {
                         let client = Bytes::copy_from_slice(&cell.client);
                         self.shares.insert(client, bytes.len());
@@ -484,7 +454,6 @@ impl Streams {
         Some(())
     }
 
-    /// Acknowledges safe messages that the clocks of all sources have passed.
     pub(crate) fn note_passed(&mut self) {
         let others = self.sources.iter().enumerate().filter(|(place, _)| *place != self.me);
         let passed = others.map(|(_, it)| it.clock).min().unwrap_or(u64::MAX);
@@ -497,7 +466,6 @@ impl Streams {
         self.settle_own();
     }
 
-    /// Puts a message where it waits, or with those that wait for nothing.
     fn sort_in(&mut self, place: u8, message: Ready, ready: &mut Vec<Ready>) {
         let cell = &message.cell;
         let is_ordered = cell.kind.is_ordered(cell.service);
@@ -518,7 +486,6 @@ impl Streams {
         }
     }
 
-    /// An ordered message is delivered: FIFO messages behind it wait no more.
     fn release(&mut self, message: &Ready) {
         let lane = (message.source as u8, message.cell.client.clone());
         let Some(waiting) = self.lanes.get_mut(&lane).map(|it| &mut it.waiting) else { return };
@@ -530,7 +497,7 @@ impl Streams {
         }
     }
 
-    /// Takes the next message of the common order, if it is certain, or one that has waited for it.
+    /// Takes a released FIFO message, or the next ordered one once no earlier message can arrive.
     pub(crate) fn next_ordered(&mut self) -> Option<Ready> {
         if let Some(message) = self.released.pop_front() {
             return Some(message);
@@ -548,9 +515,8 @@ impl Streams {
         Some(message)
     }
 
-    /// Messages of a configuration that is over, in the order of their delivery: those outside the
-    /// common order that were recovered, and then those that waited for their place in it, each
-    /// with the FIFO messages behind it.
+    /// Returns the undelivered messages of a finished configuration: recovered ones outside the
+    /// order, then ordered ones, each with the FIFO messages behind it.
     pub(crate) fn rest(&self) -> Vec<Ready> {
         let mut ordered = self.order.clone();
         let waiting = self.lanes.values().flat_map(|it| &it.waiting).flat_map(|it| &it.1);
@@ -599,7 +565,6 @@ impl Streams {
         all
     }
 
-    /// Has all members told of the clock that they wait for, and of stable cells.
     pub(crate) fn speak(&mut self) {
         if !self.is_open || !(self.wanted > self.sent || self.stable_due) {
             return;
@@ -618,8 +583,7 @@ impl Streams {
         }
     }
 
-    /// Has everything acknowledged that is not yet. Subtrees without members of a group learn of
-    /// own cells that were not for them.
+    /// Schedules all acknowledgements, with clocks for subtrees without members of the groups.
     pub(crate) fn refresh(&mut self) {
         for source in &mut self.sources {
             source.ack_due = true;
@@ -636,7 +600,6 @@ impl Streams {
         self.queues.entry(link).or_default()
     }
 
-    /// The next frame of data for a link.
     pub(crate) fn poll(&mut self, link: LinkId) -> Option<Bytes> {
         let mut out = Vec::new();
         if self.is_open {

@@ -1,8 +1,7 @@
-//! Link-state database, the component that it shows, and shortest-path trees.
+//! Link-state database, connected components, and shortest-path trees.
 //!
-//! Each daemon floods an advertisement of its links. A link counts only if both ends advertise it
-//! with the incarnations of both, so a link that works in one direction is down. Membership is what
-//! can be reached over such links, never a clique.
+//! Each daemon floods its links. A link counts only if both ends advertise it with both
+//! incarnations. Members are the daemons reachable over such links, not a clique.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -14,24 +13,21 @@ use faircast_proto::fields::{Encoded, Fields};
 use crate::ids::{DAEMONS_MAX, DaemonId, DaemonRun, Set};
 use crate::wire::NUMBER_MAX;
 
-/// Most bytes of a daemon's name.
+/// Maximum length of a daemon's name in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
 
-/// Advertisement of a daemon: its links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Advert {
     pub(crate) origin: DaemonRun,
-    /// Number of the advertisement, which grows from run to run too.
+    /// Number of the advertisement; grows from run to run too.
     pub(crate) number: u64,
     pub(crate) name: String,
-    /// Ends of links that are up, in their order, with the cost in microseconds of one way and the
-    /// number of times that the link has come up.
+    /// Links that are up, by peer: one-way cost in microseconds, serial number of the last start.
     pub(crate) links: Vec<(DaemonRun, u32, u32)>,
 }
 
 impl Advert {
-    /// Age among the advertisements of a daemon. The number counts first: incarnations come from
-    /// clocks, which may be set back between two runs.
+    /// Returns the sort key of age, number first: the clocks of incarnations may be set back.
     pub(crate) fn age(&self) -> (u64, u64) {
         (self.number, self.origin.incarnation)
     }
@@ -58,15 +54,13 @@ impl Encoded for Advert {
     }
 }
 
-/// All advertisements, the newest of each daemon.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Database {
-    /// Advertisements, with the moments at which they came.
     adverts: BTreeMap<DaemonId, (Advert, Time)>,
 }
 
 impl Database {
-    /// Takes an advertisement. Returns true if it is new, and is to be flooded.
+    /// Stores an advertisement. Returns true if it is new and must be flooded.
     pub(crate) fn take(&mut self, now: Time, advert: Advert) -> bool {
         let known = self.get(advert.origin.id);
         let new = known.is_none_or(|known| advert.age() > known.age());
@@ -85,13 +79,11 @@ impl Database {
         self.adverts.values().map(|(advert, _)| advert)
     }
 
-    /// Forgets daemons outside `members` that have advertised nothing for long.
     pub(crate) fn expire(&mut self, now: Time, members: &[DaemonRun]) {
         let is_member = |it: &Advert| members.binary_search(&it.origin).is_ok();
         self.adverts.retain(|_, (it, at)| is_member(it) || now.since(*at) < KEPT);
     }
 
-    /// The component of a daemon.
     pub(crate) fn component(&self, of: DaemonRun) -> Graph {
         let mut members = alloc::vec![of];
         let mut next = 0;
@@ -117,7 +109,7 @@ impl Database {
         Graph { members, edges }
     }
 
-    /// Links that both ends advertise, with the greater cost and the sum of both serial numbers.
+    /// Returns the links that both ends advertise: higher cost, sum of both serial numbers.
     fn two_way(&self, member: DaemonRun) -> impl Iterator<Item = (DaemonRun, u32, u32)> {
         let own = self.get(member.id).filter(|it| it.origin == member);
         let links = own.into_iter().flat_map(|it| &it.links);
@@ -129,19 +121,16 @@ impl Database {
     }
 }
 
-/// Time for which an advertisement is kept without another one.
+/// Lifetime of an advertisement without a newer one: 900 s.
 const KEPT: Duration = Duration::from_secs(900);
-/// Interval at which each daemon advertises anew, so that lost knowledge comes back.
+/// Interval between advertisements of a daemon, which restore lost knowledge: 300 s.
 pub(crate) const ADVERT_INTERVAL: Duration = Duration::from_secs(300);
-/// Most daemons in the database, reachable or not.
 const DATABASE_MAX: usize = 4 * DAEMONS_MAX;
 
-/// Daemons and the links between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Graph {
-    /// Members, ascending.
     pub(crate) members: Vec<DaemonRun>,
-    /// Places of both ends, the lesser first, the cost and the serial number of the link.
+    /// Places of both ends (lower first), cost in microseconds, and serial number of a link.
     pub(crate) edges: Vec<(u8, u8, u32, u32)>,
 }
 
@@ -167,12 +156,10 @@ impl Encoded for Graph {
 }
 
 impl Graph {
-    /// Place of a member.
     pub(crate) fn place(&self, member: DaemonRun) -> Option<usize> {
         self.members.binary_search(&member).ok()
     }
 
-    /// Neighbours of the daemon at `place`, with costs.
     fn around(&self, place: usize) -> impl Iterator<Item = (usize, u32)> {
         self.edges.iter().filter_map(move |&(a, b, cost, _)| {
             let (a, b) = (usize::from(a), usize::from(b));
@@ -180,20 +167,18 @@ impl Graph {
         })
     }
 
-    /// Parent of each daemon in the shortest-path tree from `root`; `None` for the root itself and
-    /// what the root does not reach. Of equal paths the one through the lesser place is taken, so
-    /// that all daemons find the same tree.
+    /// Returns the parent of each reachable daemon in the shortest-path tree from `root`. Of equal
+    /// paths the one through the lower place wins, so that all daemons find the same tree.
     pub(crate) fn tree(&self, root: usize) -> Vec<Option<usize>> {
         self.paths(root).0
     }
 
-    /// Round trip from `root` to the furthest member that it reaches.
+    /// Returns the round-trip time from `root` to the furthest reachable member.
     pub(crate) fn round_trip(&self, root: usize) -> Duration {
         let costs = self.paths(root).1.into_iter().filter(|it| *it < u64::MAX);
         Duration::from_micros(costs.max().unwrap_or_default()) * 2
     }
 
-    /// Parent of each daemon in the tree, and the cost of the path to it in microseconds.
     fn paths(&self, root: usize) -> (Vec<Option<usize>>, Vec<u64>) {
         let count = self.members.len();
         let mut parents = alloc::vec![None; count];
@@ -206,7 +191,7 @@ impl Graph {
         {
             done = done.or(Set::of(near));
             for (next, cost) in self.around(near) {
-                // A link without cost would make the order of daemons undefined.
+                // A cost of 0 would make the order of daemons undefined.
                 let through = costs[near] + u64::from(cost.max(1));
                 if !done.has(next)
                     && (through < costs[next]
@@ -219,13 +204,11 @@ impl Graph {
         (parents, costs)
     }
 
-    /// True if all members can be reached from each other.
     pub(crate) fn is_connected(&self) -> bool {
         self.tree(0).iter().skip(1).all(Option::is_some)
     }
 
-    /// True if `other` has the same members and all links of this graph, and no link was down
-    /// meanwhile.
+    /// True if `other` has the same members and all these links, none of which went down meanwhile.
     pub(crate) fn stands_in(&self, other: &Self) -> bool {
         let same =
             |a: &(u8, u8, u32, u32), b: &(u8, u8, u32, u32)| (a.0, a.1, a.3) == (b.0, b.1, b.3);
@@ -285,7 +268,6 @@ mod tests {
             ..advert(2, &[(1, 10)])
         };
         assert!(database.take(Time::ZERO, again(0, 2)));
-        // The first daemon still advertises the link to the run that is gone.
         assert_eq!(database.component(member(1)).members, [member(1)]);
         assert!(!database.take(Time::ZERO, again(9, 1)), "its number is less");
         assert!(database.take(Time::ZERO, again(1, 2)));

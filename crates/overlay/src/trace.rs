@@ -1,4 +1,4 @@
-//! Traces of clients: lines of JSON, which `faircast-check` reads.
+//! Traces of clients: lines of JSON for `faircast-check`.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -10,16 +10,14 @@ use crate::client::ClientEvent;
 use crate::group::Mate;
 use crate::ids::{DaemonRun, ViewId};
 
-/// Writer of the trace of a client.
+/// Writer of a client's trace.
 #[derive(Debug)]
 pub struct ClientTrace {
-    /// Name of the client, quoted.
     process: String,
     incarnation: u64,
     is_transitional: bool,
 }
 
-/// A text in quotes.
 fn quoted(text: &[u8]) -> String {
     let mut out = String::from("\"");
     for c in String::from_utf8_lossy(text).chars() {
@@ -51,13 +49,13 @@ pub(crate) fn mate(mate: &Mate) -> String {
 }
 
 impl ClientTrace {
-    /// The trace of a client of a daemon.
+    /// Creates the trace of a client.
     pub fn new(client: &Mate) -> Self {
         let process = mate(client);
         Self { process, incarnation: client.incarnation, is_transitional: false }
     }
 
-    /// Number of the client's run.
+    /// Returns the number of the client's run.
     pub fn incarnation(&self) -> u64 {
         self.incarnation
     }
@@ -69,35 +67,34 @@ impl ClientTrace {
         )
     }
 
-    /// Line of a client that begins at a daemon, with or without virtual synchrony.
+    /// Returns the line of a client that starts at a daemon, with or without virtual synchrony.
     pub fn start(&self, at: &DaemonRun, is_synchronous: bool) -> String {
         let synchrony = if is_synchronous { ",\"virtual_synchrony\":true" } else { "" };
         self.line(0, &format!("\"start\",\"daemon\":{}{synchrony}", daemon(at)))
     }
 
-    /// Line of a session that goes on with event number `next`.
+    /// Returns the line of a session that resumes with event number `next`.
     pub fn resume(&self, next: u64) -> String {
         self.line(0, &format!("\"resume\",\"next\":{next}"))
     }
 
-    /// Line of a client that ends.
+    /// Returns the line of a client that stops.
     pub fn stop(&self) -> String {
         self.line(0, "\"stop\"")
     }
 
-    /// Line of a request to join a group.
+    /// Returns the line of a request to join a group.
     pub fn join(&self, group: &[u8]) -> String {
         self.line(0, &format!("\"join\",\"group\":{}", quoted(group)))
     }
 
-    /// Line of a request to leave a group.
+    /// Returns the line of a request to leave a group.
     pub fn leave(&self, group: &[u8]) -> String {
         self.line(0, &format!("\"leave\",\"group\":{}", quoted(group)))
     }
 
-    /// Line of a message. `view` is the view in which the daemon has taken the message, or in which
-    /// alone it may be delivered; `None` if unknown. `id` is unique in the trace, and `request` in
-    /// the session. A message has a service, groups and a length in bytes.
+    /// Returns the line of a sent message. `id` is unique in the trace, `request` in the session.
+    /// `view`: the view of acceptance or restriction; `None` if unknown.
     pub fn send(
         &self,
         view: Option<ViewId>,
@@ -114,13 +111,13 @@ impl ClientTrace {
         self.line(0, &fields)
     }
 
-    /// Line of event number `n`. `id` names a message by its content.
+    /// Returns the line of event number `n`. `id` names a message by its content.
     pub fn event(&mut self, n: u64, event: &ClientEvent, id: impl FnOnce() -> String) -> String {
         self.repeat(event);
         self.line(n, &fields(event, self.is_transitional, id))
     }
 
-    /// Takes the repeated state of an event that is among lost ones, which has no line.
+    /// Takes a repeated state, whose event is among the lost ones and gets no line.
     pub fn repeat(&mut self, event: &ClientEvent) {
         match event {
             ClientEvent::Transitional { .. } => self.is_transitional = true,
@@ -130,7 +127,6 @@ impl ClientTrace {
     }
 }
 
-/// Name of an event and its fields.
 pub(crate) fn fields(
     event: &ClientEvent,
     is_transitional: bool,

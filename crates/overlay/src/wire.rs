@@ -1,11 +1,11 @@
 //! Messages between daemons.
 //!
-//! A link has two lanes, each an ordered stream of frames. The control lane has one message in a
-//! frame. A frame of the data lane has the ballot of its configuration and then items, until the
-//! frame ends. Integers are in network byte order; `var` is a variable-length integer as in QUIC
-//! (RFC 9000 section 16); a source is a place among the members of the configuration. An echo is
-//! the number of the newest hello that came, and its age is in microseconds; opened is 1 at the end
-//! that opened the connection. A step counts from the previous cell or clock on this link.
+//! A link has two lanes, each an ordered stream of frames. A frame of the control lane is one
+//! message. A frame of the data lane is the ballot of its configuration, then items to the end of
+//! the frame. Integers are in network byte order. `var` is a variable-length integer as in QUIC
+//! (RFC 9000 section 16). A source is a place (index) among the members of the configuration. An
+//! echo is the number of the newest hello received, and its age is in microseconds. Opened is 1 at
+//! the end that opened the connection. A step counts from the previous cell or clock on this link.
 //!
 //! | control message | bytes |
 //! | --- | --- |
@@ -32,13 +32,11 @@ use faircast_proto::fields::{Encoded, Fields};
 use crate::ids::{Ballot, DAEMONS_MAX, DaemonRun};
 use crate::topology::{Advert, Graph, NAME_BYTES_MAX};
 
-/// Version of the messages.
 const VERSION: u8 = 1;
-/// Most bytes of a frame of data, so that a large message never delays control.
+/// Maximum length of a data frame in bytes, short so that large messages do not delay control.
 pub const FRAME_BYTES_MAX: usize = 16 * 1024;
 
-/// Greatest sequence number, time and number of an advertisement: the greatest variable-length
-/// integer, with room to count on.
+/// Greatest sequence number, time and advertisement number: additions to it cannot overflow.
 pub(crate) const NUMBER_MAX: u64 = 1 << 61;
 
 /// Appends a variable-length integer (RFC 9000 section 16). Values are below 2^62.
@@ -51,7 +49,6 @@ pub(crate) fn put_var(out: &mut Vec<u8>, value: u64) {
     }
 }
 
-/// Reads a variable-length integer.
 pub(crate) fn take_var(fields: &mut Fields<'_>) -> Option<u64> {
     let first = *fields.0.first()?;
     Some(match first >> 6 {
@@ -62,47 +59,38 @@ pub(crate) fn take_var(fields: &mut Fields<'_>) -> Option<u64> {
     })
 }
 
-/// Greeting of a neighbour, repeated at intervals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
     pub(crate) member: DaemonRun,
-    /// Number of the greeting on this link.
     pub(crate) number: u64,
-    /// Number of the newest greeting that has come, 0 for none, and microseconds since then.
+    /// Number of the newest received greeting, 0 for none, and its age in microseconds.
     pub(crate) echo: u64,
     pub(crate) held_us: u32,
-    /// True if the sender has opened the connection.
     pub(crate) opened: bool,
     pub(crate) name: String,
 }
 
-/// State of the stream of a source at a member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Held {
-    /// Sequence number up to which the member lacks no cell that is for it.
+    /// Sequence number up to which the member has all cells addressed to it.
     pub(crate) through: u64,
-    /// Time after which all further cells of the source are.
+    /// Lower bound of the Lamport time of the source's further cells.
     pub(crate) clock: u64,
-    /// Cells that the member can send again.
+    /// Cells that the member can retransmit.
     pub(crate) cells: RangeSet,
 }
 
 /// State of a member that has stopped for a new configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State {
-    /// Configuration and view of the member.
     pub(crate) config: Ballot,
     pub(crate) view: Ballot,
-    /// Lamport time of the member.
     pub(crate) time: u64,
-    /// Streams of all sources of its configuration.
     pub(crate) streams: Vec<Held>,
-    /// Next configuration of the same view, which the member was about to enter: another member
-    /// may have entered it. Lamport time, and streams of all sources.
+    /// Next configuration of the view that others may have entered; Lamport time, streams.
     pub(crate) next: Option<(Ballot, u64, Vec<Held>)>,
 }
 
-/// Most ranges of cells of one stream in a state.
 const RANGES_MAX: u64 = 1 << 16;
 
 fn put_streams(out: &mut Vec<u8>, streams: &[Held]) {
@@ -163,20 +151,15 @@ impl Encoded for State {
     }
 }
 
-/// Prices of a daemon's links in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Prices {
-    /// Tag of the configuration's ballot.
     pub(crate) tag: u16,
-    /// Place of the daemon.
     pub(crate) source: u8,
-    /// Number of the prices, which grows.
     pub(crate) number: u64,
-    /// Places of the other ends, with the price in hundredths of a dollar.
+    /// Places of the links' other ends, with prices in hundredths of a dollar.
     pub(crate) links: Vec<(u8, u16)>,
 }
 
-/// Message of the control lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Control {
     Hello(Hello),
@@ -246,34 +229,28 @@ impl Control {
     }
 }
 
-/// Item of the data lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Item {
-    /// A cell, with the difference of its number and the number of the previous cell of the source
-    /// on this link.
+    /// Cell. `step` is its number less the number of the source's previous cell on this link.
     Cell { source: u8, step: u64, cell: Bytes },
-    /// State of a source's stream, sent in the place of cells that are not for this link.
+    /// State of a source's stream, sent instead of cells that are not for this link.
     Clock(u8, Clock),
-    /// The sender and all daemons behind it have the source's cells up to a number. Their Lamport
-    /// times are `time` at most.
+    /// Acknowledgement of cells up to `through` and `time` by the sender and all behind it.
     Ack { source: u8, through: u64, time: u64 },
 }
 
-/// State of a source's stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Clock {
-    /// Number of the source's newest cell.
     pub(crate) sequence: u64,
-    /// Time after which all further cells of the source are.
+    /// Lower bound of the Lamport time of the source's further cells.
     pub(crate) time: u64,
     /// Number up to which all members have the source's cells.
     pub(crate) stable: u64,
-    /// True if somebody waits for the clocks of others to reach this time.
+    /// True if the sender waits for the clocks of others to reach this time.
     pub(crate) wanted: bool,
 }
 
 impl Item {
-    /// Most bytes of an item beside its cell.
     pub(crate) const HEAD_BYTES_MAX: usize = 32;
 
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
@@ -299,7 +276,6 @@ impl Item {
         }
     }
 
-    /// Takes the next item off a frame, without a copy of the cell.
     pub(crate) fn take(frame: &mut Bytes) -> Option<Self> {
         let mut fields = Fields(frame);
         let (kind, source): (u8, u8) = fields.read()?;

@@ -1,5 +1,5 @@
-//! Benchmark of the compiler on the programs that the bounds allow and that take it longest.
-//! `cargo bench -p faircast-programs --bench compile`.
+//! Benchmark of the compiler on the slowest programs within the bounds.
+//! Run: `cargo bench -p faircast-programs --bench compile`.
 
 #[path = "../tests/programs/text.rs"]
 #[allow(dead_code, reason = "programs of tests need more")]
@@ -68,6 +68,5 @@ fn code(case: &str) -> Vec<u8> {
 fn compile(bencher: Bencher<'_, '_>, case: &str) {
     let host = WasmHost::new(Limits::default(), Signers::Any).expect("this machine runs programs");
     let code = code(case);
-    // The compiler may refuse a program too: the time until then counts.
     bencher.bench(|| host.check(&code).is_ok());
 }

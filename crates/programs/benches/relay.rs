@@ -1,6 +1,5 @@
-//! Benchmarks of a relay that forwards packets of a session of 1400 bytes to two hosts, under a policy as it is and as a program,
-//! beside a bare loop that copies as many bytes, and of one question to a program.
-//! `cargo bench -p faircast-programs --bench relay`.
+//! Benchmarks of a relay that forwards 1400-byte packets to two hosts under a native policy and
+//! under a program, a bare copy, and a call: `cargo bench -p faircast-programs --bench relay`.
 
 #[path = "../tests/programs/built.rs"]
 #[allow(dead_code, reason = "of all programs one is enough")]
@@ -34,10 +33,8 @@ const BYTES: usize = 1400;
 const RELAY: NodeId = NodeId(1);
 const SOURCE: NodeId = NodeId(10);
 const RECEIVERS: [NodeId; 2] = [NodeId(11), NodeId(12)];
-/// Packets of the source at once.
 const BATCH: usize = 64;
 
-/// Sends as much as it may, or takes everything.
 struct Endless {
     sends: bool,
     packets: Rc<Cell<u64>>,
@@ -77,7 +74,6 @@ impl Machine for Endless {
 
 type End = Behind<Box<dyn Machine<Event = FlowEvent>>>;
 
-/// A source and two receivers at a relay.
 struct Net {
     now: Time,
     relay: RelayNode,
@@ -85,11 +81,9 @@ struct Net {
     sent: Rc<Cell<u64>>,
     got: Rc<Cell<u64>>,
     rng: Rng,
-    /// Datagrams of the relay, by the host to which they go.
     out: Vec<(NodeId, Vec<u8>)>,
 }
 
-/// Datagrams for the relay, and packets of the source in them.
 struct Batch {
     datagrams: Vec<(NodeId, Vec<u8>)>,
     packets: u64,
@@ -134,7 +128,6 @@ impl Net {
         net
     }
 
-    /// Hosts take the datagrams of the relay, and send their own.
     fn batch(&mut self, time: Duration) -> Batch {
         self.now += time;
         let Self { now, hosts, sent, rng, out, .. } = self;
@@ -161,7 +154,6 @@ impl Net {
         Batch { datagrams, packets: sent.get() - before }
     }
 
-    /// The work that is measured: the relay takes a batch, and sends all that it has to send.
     fn relay(&mut self, batch: &Batch) {
         let Self { now, relay, rng, out, .. } = self;
         let mut cx = Cx::untraced(*now, rng);
@@ -212,12 +204,11 @@ fn policy_as_a_program(bencher: Bencher<'_, '_>) {
     forward(bencher, &RelayKey::shared([5; 32]), Some("worst_path"));
 }
 
-/// Connections of QUIC without a relay: frames from one to two others.
+/// QUIC connections without a relay: frames from one end to two others.
 struct Bare {
     now: Time,
     middle: Endpoint,
     ends: BTreeMap<NodeId, Endpoint>,
-    /// The stream of the source, and streams to the receivers.
     from: (ConnectionHandle, StreamId),
     to: Vec<(ConnectionHandle, StreamId)>,
     out: Vec<(NodeId, Vec<u8>)>,
@@ -345,7 +336,6 @@ fn bare_copies(bencher: Bencher<'_, '_>) {
     });
 }
 
-/// Two branches of which packets move.
 struct Two;
 
 impl View for Two {
@@ -387,7 +377,6 @@ fn verdict(bencher: Bencher<'_, '_>, name: &str) {
     bencher.bench_local(|| program.credit(&Two));
 }
 
-/// A program that is read, checked and compiled: of the usual size, and nearly as large as one may be.
 #[divan::bench(args = [false, true], sample_count = 10)]
 fn load(bencher: Bencher<'_, '_>, large: bool) {
     let host = WasmHost::new(Limits::default(), Signers::Any).expect("it runs here");
@@ -395,7 +384,6 @@ fn load(bencher: Bencher<'_, '_>, large: bool) {
     bencher.bench_local(|| host.load_now(&code).map(|_| ()).expect("it is sound"));
 }
 
-/// Four functions of many branches, near the bounds of programs.
 fn large_program() -> Vec<u8> {
     let mut body = String::new();
     for number in 0..900 {

@@ -1,33 +1,30 @@
-//! Bounds of programs, checked before anything is compiled: time and memory of the compiler follow from them.
+//! Bounds of programs, checked before compilation. They limit the time and memory of the compiler.
 
 use wasmparser::{BinaryReaderError, CompositeInnerType, FunctionBody, Operator, Parser, Payload};
 use wasmtime::WasmFeatures;
 
 use crate::signature::ProgramError;
 
-// All bounds are chosen: the seven policies have at most 12 functions, 20 locals, 9 nested blocks and 900 bytes in one
-// function. `cargo bench -p faircast-programs --bench compile` measures the compiler at these bounds.
+// All chosen. The seven policies have at most 12 functions, 20 locals, 9 nested blocks and 900
+// bytes in one function. `cargo bench -p faircast-programs --bench compile` measures the compiler.
 
-/// Types, functions, imports, exports, globals, segments of data or elements, each.
+/// Most types, functions, imports, exports, globals, and data or element segments, each.
 const ITEMS_MAX: u32 = 256;
-/// Parameters and results of a type.
 const PARAMETERS_MAX: usize = 16;
-/// Elements of a table, and of all segments for it.
+/// Most elements of a table, and of all its segments together.
 pub(crate) const ELEMENTS_MAX: u32 = 1024;
 const FUNCTION_BYTES_MAX: usize = 16 << 10;
-/// Locals of one function, without its parameters.
 const LOCALS_MAX: u32 = 512;
-/// Blocks, loops and conditions in each other.
 const NESTED_MAX: u32 = 256;
-/// Targets of one `br_table`, and of all.
+/// Most targets of one `br_table`, and of all together.
 const TARGETS_MAX: u32 = 256;
 const ALL_TARGETS_MAX: u32 = 4096;
-/// Sum over all functions of locals times blocks: where blocks join, the compiler merges each local.
+/// Limit of the sum of locals times blocks: where blocks join, the compiler merges each local.
 const MERGES_MAX: u64 = 64 << 10;
-/// Bytes that one `memory.copy` or `memory.fill` may move, since it counts as one instruction.
+/// Most bytes that one `memory.copy` or `memory.fill` may move, since it counts as one instruction.
 const MOVED_MAX: i32 = 256;
 
-/// Proposals that programs may use: those that Rust's compiler uses for `wasm32-unknown-unknown`.
+/// Allowed WebAssembly proposals: those that Rust's compiler uses for `wasm32-unknown-unknown`.
 pub(crate) const FEATURES: WasmFeatures = WasmFeatures::FLOATS
     .union(WasmFeatures::MUTABLE_GLOBAL)
     .union(WasmFeatures::SATURATING_FLOAT_TO_INT)
@@ -35,7 +32,7 @@ pub(crate) const FEATURES: WasmFeatures = WasmFeatures::FLOATS
     .union(WasmFeatures::CALL_INDIRECT_OVERLONG)
     .union(WasmFeatures::BULK_MEMORY_OPT);
 
-/// Refuses a program beyond the bounds. Returns true if the program has instructions that call the compiler's runtime.
+/// Refuses a program beyond the bounds. Returns true if it calls the compiler's runtime.
 pub(crate) fn check(code: &[u8]) -> Result<bool, ProgramError> {
     let mut walk = Walk::default();
     for payload in Parser::new(0).parse_all(code) {
@@ -52,7 +49,6 @@ fn at_most(what: &'static str, found: u64, max: u64) -> Result<(), ProgramError>
     if found > max { Err(ProgramError::Bound { what, found, max }) } else { Ok(()) }
 }
 
-/// Sums over the part of a program that was read.
 #[derive(Default)]
 struct Walk {
     elements: u64,

@@ -1,6 +1,6 @@
-//! Clock of programs: a thread that interrupts questions, so that each is bounded by its processor time.
+//! Clock that interrupts calls to programs, to limit the processor time of each call.
 //!
-//! Real time is no bound: on a stopped relay or a busy machine it would end sound programs.
+//! A limit of real time would end correct programs on a stopped relay or a busy machine.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -8,26 +8,26 @@ use std::time::Duration;
 use nix::time::{ClockId, clock_gettime};
 use wasmtime::Engine;
 
-/// Interval at which programs at work are interrupted.
+/// Interval between interrupts of running programs.
 const TICK: Duration = Duration::from_millis(10);
-/// Most processor time of one question. Chosen: a hundred times what its instructions take.
+/// Most processor time of a call: 50 ms. Chosen: 100 times the time of the allowed instructions.
 const QUESTION_MAX: Duration = Duration::from_millis(50);
 
-/// Processor time that a question has taken since it was interrupted first.
+/// Processor time of the calling thread at the first interrupt of a call.
 #[derive(Debug, Default)]
 pub(crate) struct Spent(Option<Duration>);
 
 impl Spent {
-    /// True if the question may run on. Called by the thread that asks, at each interrupt.
+    /// True if the call may continue. Called at each interrupt by the thread that runs the program.
     pub(crate) fn has_time_left(&mut self) -> bool {
-        // Without this clock the first interrupt ends the question.
+        // Without this clock, the first interrupt ends the call.
         let clock = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
         let Ok(now) = clock.map(Duration::from) else { return false };
         now.saturating_sub(*self.0.get_or_insert(now)) < QUESTION_MAX
     }
 }
 
-/// Clock of an engine. The thread sleeps while no program is at work, and ends with the clock.
+/// Clock of an engine. Its thread sleeps while no program runs, and ends with the clock.
 pub(crate) struct Clock {
     state: Arc<State>,
 }
@@ -44,7 +44,6 @@ impl State {
     }
 }
 
-/// A program at work.
 pub(crate) struct Asked(Arc<State>);
 
 impl Drop for Asked {
@@ -68,7 +67,7 @@ impl Clock {
         Ok(clock)
     }
 
-    /// Interrupts programs as long as the result lives.
+    /// Starts interrupts, which continue until the result is dropped.
     pub(crate) fn asked(self: &Arc<Self>) -> Asked {
         *self.state.at_work() += 1;
         self.state.begins.notify_one();
@@ -82,10 +81,10 @@ fn tick(engine: &Engine, state: &State, alive: &Weak<Clock>) {
         let at_work = state.at_work();
         let idle = *at_work == 0;
         let wait = if idle { IDLE } else { TICK };
-        // Woken for nothing it ticks once more, which does no harm.
+        // A spurious wake-up causes one more tick, which is harmless.
         drop(state.begins.wait_timeout(at_work, wait));
     }
 }
 
-/// Interval at which the thread looks whether its clock is gone, while no program is at work.
+/// Interval at which the idle thread checks whether its clock still exists.
 const IDLE: Duration = Duration::from_secs(1);

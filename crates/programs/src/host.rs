@@ -1,4 +1,4 @@
-//! The host of programs: compiles them, and gives each what it may ask of the relay.
+//! Host of programs: compiles them, and provides imports that read the state of the relay.
 
 use std::sync::Arc;
 
@@ -16,55 +16,51 @@ use crate::bounds;
 use crate::clock::{Asked, Clock, Spent};
 use crate::signature::{ProgramError, Signers, VerifyingKey, signer};
 
-/// The module of which programs import what they ask of the relay.
 const IMPORTS: &str = "faircast";
 
-/// What a program may take.
+/// Limits of a call to a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Instructions for each question, and for each branch as many more as `fuel_per_branch`.
+    /// Instructions of a call; each branch adds `fuel_per_branch`.
     pub fuel: u64,
-    /// Instructions for each question and branch.
+    /// Additional instructions of a call for each branch.
     pub fuel_per_branch: u64,
-    /// Bytes of memory.
+    /// Memory of a program, in bytes.
     pub memory_bytes: usize,
 }
 
 impl Default for Limits {
-    /// 10 000 instructions, 1000 more for each branch, and 2 MiB. Chosen: Rust gives a program 1 MiB of stack.
+    /// 10 000 instructions, 1000 more a branch, and 2 MiB: Rust programs have a stack of 1 MiB.
     fn default() -> Self {
         Self { fuel: 10_000, fuel_per_branch: 1000, memory_bytes: 2 << 20 }
     }
 }
 
-/// What is known of a program without running it.
+/// Facts of a checked program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramInfo {
-    /// Bytes of its file.
+    /// Length of the file, in bytes.
     pub bytes: usize,
-    /// Who has signed it.
+    /// Key of the signer, if the program is signed.
     pub signer: Option<VerifyingKey>,
 }
 
-/// Host that compiles each program at once and bounds questions by instructions alone, for the simulator and for
-/// checks: a run gives the same on every machine. See [`LiveHost`](crate::LiveHost) for relays on real networks.
+/// Host for the simulator and for checks: compiles at once, and limits calls by instructions only,
+/// so that runs are repeatable. Relays on real networks use [`LiveHost`](crate::LiveHost).
 pub struct WasmHost {
     pub(crate) engine: Engine,
     linker: Arc<Linker<Relay>>,
     limits: Limits,
     signers: Signers,
-    /// Bounds questions by processor time, too.
     pub(crate) clock: Option<Arc<Clock>>,
 }
 
-/// What a program is told of the session at the relay, and what it may take.
 struct Relay {
     seen: Seen,
     memory: StoreLimits,
     spent: Spent,
 }
 
-/// The session as it was when the program was asked.
 #[derive(Default)]
 struct Seen {
     reported: i64,
@@ -82,10 +78,7 @@ struct Branch {
 }
 
 impl WasmHost {
-    /// A host for programs that `signers` allow.
-    ///
-    /// # Errors
-    /// This machine cannot run any.
+    /// Creates a host for programs that `signers` allow; fails if this machine cannot run programs.
     pub fn new(limits: Limits, signers: Signers) -> Result<Self, ProgramError> {
         let mut config = Config::new();
         config.consume_fuel(true).epoch_interruption(true);
@@ -97,20 +90,14 @@ impl WasmHost {
         Ok(Self { engine, linker: Arc::new(linker), limits, signers, clock: None })
     }
 
-    /// Reads and checks a program, and starts it once to see that it can be.
-    ///
-    /// # Errors
-    /// It would be refused, or fails.
+    /// Parses and checks a program, and starts it once; fails if refused, or at the start.
     pub fn check(&self, code: &[u8]) -> Result<ProgramInfo, ProgramError> {
         let program = self.compile(code)?;
         program.run(0).map_err(|fault| ProgramError::Fails(fault.0))?;
         Ok(ProgramInfo { bytes: code.len(), signer: signer(code)? })
     }
 
-    /// Checks and compiles a program.
-    ///
-    /// # Errors
-    /// The host refuses the program, for the reason given in words.
+    /// Checks and compiles a program; the error gives the reason of a refusal.
     pub fn load_now(&self, code: &[u8]) -> Loaded {
         let program = self.compile(code).map_err(|error| error.to_string())?;
         Ok(Arc::new(program))
@@ -151,11 +138,11 @@ impl WasmHost {
     }
 }
 
-/// Instructions that take as long as one that calls the compiler's runtime: `memory.grow`, `memory.copy`, `memory.fill`. All
-/// count as one, so a program that has such instructions may take as many fewer for each question. Measured: 10 to 15.
+/// Cost of an instruction that calls the compiler's runtime (`memory.grow`, `memory.copy`,
+/// `memory.fill`): divides the limit of a program that has some. Measured: 10 to 15.
 const RUNTIME_CALL: u64 = 16;
 
-/// The functions that a program exports, how many numbers they take, and how many they give.
+/// Functions that a program exports, with the numbers of their parameters and results.
 const EXPORTS: &[(&str, usize, usize)] = &[
     ("faircast_policy_1", 1, 0),
     ("credit", 0, 1),
@@ -264,7 +251,6 @@ impl SessionProgram for WasmProgram {
     }
 }
 
-/// State of a program at work, and bounds of each question to it.
 struct Asks {
     store: Store<Relay>,
     limits: Limits,
@@ -281,7 +267,6 @@ impl Asks {
         Ok(())
     }
 
-    /// Begins a question about what is seen.
     fn look(&mut self, view: &dyn View) -> Result<(), ProgramFault> {
         let seen = &mut self.store.data_mut().seen;
         (seen.reported, seen.buffer, seen.unit) = (view.reported(), view.buffer(), view.unit());
@@ -297,7 +282,6 @@ impl Asks {
     }
 }
 
-/// A program at work for one session.
 struct Running {
     asks: Asks,
     credit: TypedFunc<(), i32>,

@@ -1,4 +1,4 @@
-//! Host of programs at relays on real networks: compiles in a thread of its own, and bounds questions by processor time.
+//! Host of programs for real networks: compiles in its own thread, and limits processor time.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -10,29 +10,22 @@ use crate::clock::Clock;
 use crate::host::{Limits, WasmHost};
 use crate::signature::{ProgramError, Signers};
 
-/// Programs that wait for the compiler at most; a relay's own bound is lower.
 const WAITING_MAX: usize = 64;
-/// Bytes of the compiler's stack.
 const STACK_BYTES: usize = 8 << 20;
 
-/// Host that compiles in a thread of its own: a relay's thread begins a load, goes on, and asks for the result.
-/// Questions to programs are bounded by instructions as in [`WasmHost`], and by processor time.
+/// Host with a compiler thread that a relay polls. Calls are also limited by processor time.
 #[derive(Debug)]
 pub struct LiveHost {
     jobs: SyncSender<Job>,
 }
 
-/// A program to be compiled, unless the place of its result was dropped.
 struct Job {
     code: Vec<u8>,
     result: Weak<OnceLock<Loaded>>,
 }
 
 impl LiveHost {
-    /// A host for programs that `signers` allow.
-    ///
-    /// # Errors
-    /// This machine cannot run any, or has no room for two threads.
+    /// Creates a host for programs that `signers` allow; fails without support or threads.
     pub fn new(limits: Limits, signers: Signers) -> Result<Self, ProgramError> {
         let no_thread = |error: std::io::Error| ProgramError::Host(error.to_string());
         let mut host = WasmHost::new(limits, signers)?;
@@ -44,7 +37,6 @@ impl LiveHost {
     }
 }
 
-/// Compiles one program after the other until the host is gone.
 fn compile(host: &WasmHost, jobs: &Receiver<Job>) {
     for Job { code, result } in jobs {
         if result.strong_count() == 0 {

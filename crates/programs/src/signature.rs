@@ -1,4 +1,4 @@
-//! Signatures of programs: one at the end of each, and the keys of those who may sign.
+//! Signatures of programs, and the keys that sign and verify them.
 
 use std::fmt;
 
@@ -6,40 +6,39 @@ use ring::rand::SystemRandom;
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use wasmparser::{Parser, Payload};
 
-/// The custom section with the signature, which is the last of a program.
+/// Name of the custom section with the signature, the last section of a program.
 const SECTION: &str = "faircast.signature";
-/// What is signed before the bytes of the program, so that no other signature of the key is one of a program.
+/// Prefix of the signed bytes, so that no other signature by the key is valid for a program.
 const CONTEXT: &[u8] = b"faircast program 1\0";
-/// Bytes of a key, and of a signature.
 const KEY_BYTES: usize = 32;
 const SIGNATURE_BYTES: usize = 64;
 
-/// Why a program is refused.
+/// Reason why a program is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
-    /// Nothing can be run here.
+    /// The machine cannot run programs.
     #[error("this machine cannot run programs: {0}")]
     Host(String),
-    /// It has too many bytes.
+    /// The program is too large.
     #[error("the program has {bytes} bytes; it may have {max}", max = faircast_proto::credit::PROGRAM_BYTES_MAX)]
     TooLarge {
-        /// How many.
+        /// Length of the program.
         bytes: usize,
     },
-    /// It is no WebAssembly, or asks for what no program is given.
+    /// The program is not valid WebAssembly, or uses features that are not allowed.
     #[error("not a program: {0}")]
     Malformed(String),
-    /// The program has more of a part than the compiler is given.
+    /// The program exceeds a bound.
     #[error("the program has {found} {what}; it may have {max}")]
     Bound {
-        /// Part of the program.
+        /// Kind of the part.
         what: &'static str,
-        /// Number of these parts.
+        /// Number of such parts.
         found: u64,
-        /// Most of these parts.
+        /// Most such parts.
         max: u64,
     },
-    /// The program moves memory in one instruction.
+    /// The program moves memory by one instruction, with a length that may be too large.
     #[error(
         "the program has memory.copy or memory.fill of a length that is no constant from 0 to {max}; \
          build it with RUSTFLAGS=\"-C target-feature=-bulk-memory\""
@@ -48,31 +47,31 @@ pub enum ProgramError {
         /// Most bytes that one instruction may move.
         max: i32,
     },
-    /// It imports something.
+    /// The program imports an unknown function.
     #[error(
         "the program imports \"{0}\"; it may import what faircast_relay_sdk::program! does and nothing else"
     )]
     Import(String),
-    /// It lacks a function.
+    /// The program lacks an exported function.
     #[error(
         "the program exports no function \"{0}\" of the right type: was it made with faircast_relay_sdk::program!?"
     )]
     Export(&'static str),
-    /// It has failed when it was started.
+    /// The program failed at the start.
     #[error("the program fails when it is started: {0}")]
     Fails(String),
-    /// Nobody has signed it who may.
+    /// The program is not signed by an allowed signer.
     #[error("the program is signed by {}; allowed signers: {allowed}", .signer.map_or("nobody".to_string(), |it| it.to_string()))]
     Signer {
-        /// Who has.
+        /// Key of the signer, if any.
         signer: Option<VerifyingKey>,
-        /// Who may.
+        /// Keys of the allowed signers.
         allowed: String,
     },
-    /// Its signature is wrong.
+    /// The signature is wrong.
     #[error("the signature of the program is wrong: it was changed after it was signed")]
     Signature,
-    /// A key is none.
+    /// The text or file is not a key.
     #[error("not a key: {0}")]
     Key(&'static str),
 }
@@ -83,7 +82,7 @@ impl ProgramError {
     }
 }
 
-/// By which a signature is checked; 64 hexadecimal digits.
+/// Public key that verifies signatures; 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct VerifyingKey([u8; KEY_BYTES]);
 
@@ -120,17 +119,14 @@ fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
     Some(bytes)
 }
 
-/// The key that signs.
+/// Private key that signs programs.
 pub struct SigningKey {
     seed: [u8; KEY_BYTES],
     pair: Ed25519KeyPair,
 }
 
 impl SigningKey {
-    /// A new one.
-    ///
-    /// # Errors
-    /// The system gives no randomness.
+    /// Creates a random key; fails if the system provides no randomness.
     pub fn random() -> Result<Self, ProgramError> {
         let mut seed = [0; KEY_BYTES];
         ring::rand::SecureRandom::fill(&SystemRandom::new(), &mut seed)
@@ -138,10 +134,7 @@ impl SigningKey {
         Self::from_seed(seed)
     }
 
-    /// That of a file that [`to_text`](Self::to_text) was written to.
-    ///
-    /// # Errors
-    /// It is something else.
+    /// Parses the text of a signing key's file, as [`to_text`](Self::to_text) writes it.
     pub fn from_text(text: &str) -> Result<Self, ProgramError> {
         let seed = text.trim().strip_prefix(SIGNING_KEY).and_then(unhex);
         Self::from_seed(
@@ -154,12 +147,12 @@ impl SigningKey {
         Ok(Self { seed, pair: pair.map_err(|_| ProgramError::Key("it is refused"))? })
     }
 
-    /// What is kept in a file that nobody else may read.
+    /// Returns the text for a key file that only its owner may read.
     pub fn to_text(&self) -> String {
         format!("{SIGNING_KEY}{}\n", VerifyingKey(self.seed))
     }
 
-    /// By which its signatures are checked.
+    /// Returns the public key.
     pub fn verifying(&self) -> VerifyingKey {
         let mut key = [0; KEY_BYTES];
         key.copy_from_slice(self.pair.public_key().as_ref());
@@ -175,13 +168,13 @@ impl fmt::Debug for SigningKey {
 
 const SIGNING_KEY: &str = "faircast-signing-key-1 ";
 
-/// Whose programs are run.
+/// Signers whose programs may run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Signers {
-    /// Everybody's.
+    /// Any program runs, signed or not.
     #[default]
     Any,
-    /// Those that one of these has signed.
+    /// Only programs that one of these keys has signed.
     Only(Vec<VerifyingKey>),
 }
 
@@ -198,10 +191,7 @@ impl Signers {
     }
 }
 
-/// The program with a signature at its end; one that it had before is taken away.
-///
-/// # Errors
-/// It is no WebAssembly.
+/// Returns the WebAssembly program with a signature at its end, which replaces an earlier one.
 pub fn sign(code: &[u8], key: &SigningKey) -> Result<Vec<u8>, ProgramError> {
     let signed = signature(code)?.map_or(code, |found| found.signed);
     let mut content = vec![SECTION.len() as u8];
@@ -209,17 +199,13 @@ pub fn sign(code: &[u8], key: &SigningKey) -> Result<Vec<u8>, ProgramError> {
     content.extend_from_slice(&key.verifying().0);
     content.extend_from_slice(key.pair.sign(&message(signed)).as_ref());
     let mut out = signed.to_vec();
-    // A custom section: 0, its length in LEB128, and what is in it.
     out.push(0);
     out.extend_from_slice(&[content.len() as u8 & 0x7f | 0x80, (content.len() >> 7) as u8]);
     out.extend_from_slice(&content);
     Ok(out)
 }
 
-/// Who has signed a program; `None` where nobody has.
-///
-/// # Errors
-/// It is no WebAssembly, or its signature is wrong.
+/// Returns the signer's key, `None` without signature; fails on a wrong one and other files.
 pub fn signer(code: &[u8]) -> Result<Option<VerifyingKey>, ProgramError> {
     let Some(Signature { signed, key, signature }) = signature(code)? else { return Ok(None) };
     let check = UnparsedPublicKey::new(&ED25519, key.0);
@@ -237,7 +223,6 @@ struct Signature<'a> {
     signature: &'a [u8],
 }
 
-/// The signature of a program, where its last section is one.
 fn signature(code: &[u8]) -> Result<Option<Signature<'_>>, ProgramError> {
     let mut found = None;
     let mut begins = 0;

@@ -1,6 +1,5 @@
-//! Benchmarks of the cost of a report at the sender, for groups of 10 to 100 000 receivers: it must
-//! not grow with the group. `cargo bench -p faircast-proto --bench feedback`. A scheme is a
-//! function of three lines here: how its receivers' reports are made.
+//! Benchmarks of a report at the sender, whose cost must not grow with the group.
+//! Run: `cargo bench -p faircast-proto --bench feedback`.
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
@@ -22,12 +21,9 @@ const GROUPS: [u32; 5] = [10, 100, 1000, 10_000, 100_000];
 type Announce<S> = <<S as Scheme>::Control as SenderControl>::Announce;
 type Report<S> = <<S as Scheme>::Control as SenderControl>::Report;
 
-/// A report of a receiver on the latest packet, which left 40 ms ago; the number tells reports of one
-/// receiver apart.
+/// Constructor of a receiver's report on the latest packet, sent 40 ms ago, with its number.
 type Make<S> = fn(NodeId, Seq, &Announce<S>, u64) -> (Carrier, Report<S>);
 
-/// Reports of all receivers in turn, and a packet of data for each eight of them where the sender has
-/// leave to send.
 fn per_report<S: Scheme>(bencher: Bencher<'_, '_>, receivers: u32, make: Make<S>) {
     let mut control = S::control(&Options::default());
     control.set_header(data_overhead(Announce::<S>::BYTES_MAX));
@@ -46,14 +42,12 @@ fn per_report<S: Scheme>(bencher: Bencher<'_, '_>, receivers: u32, make: Make<S>
             seq += 1;
             latest = control.on_sent(&mut cx, seq, 1400);
         }
-        // Node 1 is the sender.
         let node = NodeId(2 + (count % u64::from(receivers)) as u32);
         let (carrier, report) = make(node, seq, &latest, count);
         control.on_report(&mut cx, node, carrier, black_box(&report));
     });
 }
 
-/// A number in 0..1 that differs from report to report.
 fn varied(count: u64) -> f64 {
     (count.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as f64 / (1u64 << 24) as f64
 }

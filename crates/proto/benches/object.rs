@@ -1,4 +1,4 @@
-//! Nanoseconds per packet of the ends of a transfer: `cargo bench -p faircast-proto --bench object`.
+//! Benchmarks of transfers, in ns per packet: `cargo bench -p faircast-proto --bench object`.
 
 mod common;
 
@@ -30,7 +30,6 @@ const SYMBOL: u16 = 1392;
 const SOURCE: NodeId = NodeId(1);
 const RECEIVER: NodeId = NodeId(2);
 
-/// What the object is made of.
 #[derive(Clone, Copy, Debug)]
 enum Bytes {
     Zeros,
@@ -49,13 +48,11 @@ fn source_and_receiver(bencher: Bencher<'_, '_>, bytes: Bytes) {
     each_packet(bencher, bytes, Fec::Auto, true);
 }
 
-/// Each block with half as much parity again: what that costs the source for each packet.
 #[divan::bench(args = BOTH)]
 fn source_with_half_as_much_parity(bencher: Bencher<'_, '_>, bytes: Bytes) {
     each_packet(bencher, bytes, Fec::Ratio(0.5), false);
 }
 
-/// Of 64 packets of each block the first is lost, and parity makes up for it.
 #[divan::bench(args = BOTH)]
 fn source_and_receiver_that_restores_each_block(bencher: Bencher<'_, '_>, bytes: Bytes) {
     let mut pair = Pair::new(bytes, Fec::Ratio(1.0 / 64.0));
@@ -73,7 +70,6 @@ fn each_packet(bencher: Bencher<'_, '_>, bytes: Bytes, fec: Fec, with_receiver: 
     assert!(!with_receiver || pair.receiver_has_progressed());
 }
 
-/// A source and a receiver of which the source is past its beginning.
 struct Pair {
     source: ObjectSource,
     receiver: ObjectReceiver,
@@ -102,7 +98,7 @@ impl Pair {
             buf: Vec::new(),
         };
         while !pair.step() {}
-        // Begin at the start of a block, with all that grows grown.
+        // Begin at the start of a block, when buffers and tables have their final size.
         for _ in 0..100_000 {
             pair.packet(true);
         }
@@ -113,7 +109,6 @@ impl Pair {
         pair
     }
 
-    /// Packets of one block, with its parity.
     fn block(&self) -> u64 {
         let status = self.source.status();
         64 + (status.parity * 64).div_ceil(status.symbols)
@@ -128,7 +123,6 @@ impl Pair {
         self.receiver.status().bytes_done > 0
     }
 
-    /// Lets both speak until the first symbol is under way. Returns whether it is.
     fn step(&mut self) -> bool {
         self.now += Duration::from_millis(1);
         let mut trace = NullTrace;
@@ -155,7 +149,6 @@ impl Pair {
         }
     }
 
-    /// The next packet of the source, and perhaps what the receiver makes of it.
     fn packet(&mut self, arrives: bool) -> Option<Time> {
         self.now += Duration::from_micros(1);
         let mut trace = NullTrace;
@@ -177,12 +170,10 @@ impl Pair {
     }
 }
 
-/// The receiver's side of the scheme, whatever the source announces.
 fn silent(_: &[(String, OptionValue)]) -> Box<dyn Feedback + Send> {
     boxed_feedback(Silent)
 }
 
-/// An object that is the same megabyte again and again, and a store that knows this.
 struct Pattern(Bytes, Vec<u8>);
 
 impl Pattern {

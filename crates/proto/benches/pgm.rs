@@ -1,4 +1,4 @@
-//! Nanoseconds per packet of the PGM codec and endpoints: `cargo bench -p faircast-proto`.
+//! Benchmarks of PGM, in nanoseconds per packet: `cargo bench -p faircast-proto --bench pgm`.
 
 mod common;
 
@@ -22,12 +22,10 @@ fn main() {
     divan::main();
 }
 
-/// Measures one packet after the other.
 fn each<T>(bencher: Bencher<'_, '_>, work: impl FnMut() -> T) {
     bencher.counter(ItemsCount::new(1u32)).bench_local(work);
 }
 
-/// A data packet without its payload, and with it.
 fn packets() -> (Vec<u8>, u32, Vec<u8>) {
     let mut bytes = Vec::new();
     let zeros = write_data(&mut bytes, 1400);
@@ -84,7 +82,6 @@ fn source_and_receiver(bencher: Bencher<'_, '_>) {
     endpoints(bencher, true);
 }
 
-/// A source and a receiver without loss or congestion control, the packet handed over by hand.
 fn endpoints(bencher: Bencher<'_, '_>, with_receiver: bool) {
     let mut trace = NullTrace;
     let mut rng = Rng::new(1, NodeId(1), Purpose::Machine(0));
@@ -110,8 +107,7 @@ fn endpoints(bencher: Bencher<'_, '_>, with_receiver: bool) {
     });
 }
 
-/// pgmcc's two halves face to face: a packet is sent, arrives, and is acknowledged. One packet of
-/// `lost_every` is lost.
+/// Measures pgmcc's two halves: send, receive, acknowledge. One packet of `lost_every` is lost.
 #[divan::bench(args = [u32::MAX, 100])]
 fn pgmcc_packet_and_report(bencher: Bencher<'_, '_>, lost_every: u32) {
     let config = PgmccConfig::default();
@@ -122,7 +118,6 @@ fn pgmcc_packet_and_report(bencher: Bencher<'_, '_>, lost_every: u32) {
     let (mut now, mut seq, mut bitmap) = (Time::ZERO, Seq::new(0), 0u32);
     each(bencher, || {
         now += Duration::from_millis(10);
-        // A sender that must wait for its timer waits no time here.
         let permitted = loop {
             let mut cx = Cx::new(now, &mut rng, &mut trace);
             sender.on_timeout(&mut cx);

@@ -1,20 +1,20 @@
-//! Black holes of path MTU: long packets vanish, short ones arrive, and no router reports that (src: RFC 8899 s4.3).
+//! Path MTU black holes: long packets vanish without a report by any router (src: RFC 8899 s4.3).
 
 use core::fmt;
 
 use faircast_base::{Duration, Seq, Time};
 
-/// A black hole between the ends of a stream, as its receiver sees it. Lengths count what drivers add to a packet.
+/// Path MTU black hole that a stream's receiver detected. Lengths include headers of drivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlackHole {
-    /// Bytes of the longest packet that has arrived, which carried no data.
+    /// Length of the longest packet that arrived, in bytes. The packet carried no data.
     pub arrives: u32,
-    /// Bytes of the longest data packets, of which none arrives; `None` if the sender does not announce that.
+    /// Length of the longest data packets, in bytes; none arrives. `None` if not announced.
     pub sent: Option<u32>,
 }
 
 impl BlackHole {
-    /// Black hole that counts `headers` more bytes in each packet.
+    /// Returns the black hole with `headers` more bytes in each length.
     #[must_use]
     pub fn with(self, headers: u32) -> Self {
         Self { arrives: self.arrives + headers, sent: self.sent.map(|sent| sent + headers) }
@@ -40,68 +40,58 @@ impl fmt::Display for BlackHole {
     }
 }
 
-/// Bytes of a packet that every IPv6 link carries (src: RFC 8200 s5).
+/// Minimum MTU of an IPv6 link, in bytes (src: RFC 8200 s5).
 const MTU_LEAST: u32 = 1280;
 
-/// Suspicion of a black hole: reports of sent packets, and no long packet since the first report.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Suspicion(Option<(Time, u32)>);
 
 impl Suspicion {
-    /// The source reports sent packets that are not here. Returns the time of the first such report.
     pub(crate) fn report(&mut self, now: Time) -> Time {
         let (since, count) = self.0.get_or_insert((now, 0));
         *count += 1;
         *since
     }
 
-    /// True if there was a report since the last long packet.
     pub(crate) const fn is_raised(&self) -> bool {
         self.0.is_some()
     }
 
-    /// True if `reports` have come, the first of them `time` ago.
     pub(crate) fn is_grounded(&self, now: Time, reports: u32, time: Duration) -> bool {
         self.0.is_some_and(|(since, count)| count >= reports && now.since(since) >= time)
     }
 }
 
-/// Watch of a stream's receiver for a black hole: SPMs arrive, and all data is lost. A stream has no probes, so the watch
-/// compares both losses.
+/// Black hole detector of a stream's receiver: SPMs arrive, and all data is lost. It compares both.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
-    /// SPMs that have come.
     suspicion: Suspicion,
-    /// Number of the latest SPM, and SPMs that were lost since the first.
+    /// Number of the latest SPM, and number of SPMs lost since the first.
     spm: Option<Seq>,
     spms_lost: u32,
-    /// A number far from that one. The source has gone on there if the next SPM follows it; else somebody has forged it.
+    /// SPM number far from `spm`: the source continues there if the next SPM follows, else forged.
     far: Option<Seq>,
-    /// Packets after the latest that came, as the first SPM says. They may have been lost in an outage, with SPMs.
+    /// Packets after the newest received one at the first SPM; an outage may have lost them.
     ahead: u64,
-    /// Repairs that were confirmed and did not come, and the time of the latest confirmation.
     repairs: u32,
     confirmed: Option<Time>,
-    /// Bytes of the longest packet without data that has come.
     pub(crate) arrives: u32,
     is_told: bool,
 }
 
 impl Watch {
-    /// A packet of `bytes` without data has come.
     pub(crate) fn note(&mut self, bytes: u32) {
         self.arrives = self.arrives.max(bytes);
     }
 
-    /// The source has confirmed that it repairs a packet. Confirmations for several receivers announce one repair.
+    /// Counts a confirmation (NCF). Those within [`REPAIR_INTERVAL`] announce one repair.
     pub(crate) fn on_confirmation(&mut self, now: Time) {
         if self.confirmed.is_none_or(|at| now.since(at) >= REPAIR_INTERVAL) {
             (self.confirmed, self.repairs) = (Some(now), self.repairs.saturating_add(1));
         }
     }
 
-    /// SPM `number` has come, and `ahead` packets after the latest that came were sent. Returns true once, if there is a
-    /// black hole.
+    /// Takes SPM `number`, `ahead` packets after the newest one. True once, when a hole is found.
     pub(crate) fn on_spm(&mut self, now: Time, number: Seq, ahead: u64) -> bool {
         let mut step = self.spm.map_or(1, |latest| number.distance(latest));
         if step.unsigned_abs() > SPM_LOSS_MAX {
@@ -129,11 +119,10 @@ impl Watch {
     }
 }
 
-/// Evidence of a black hole: 5 SPMs and 2 more for each lost one, and lost data without an interruption. Either 5 originals
-/// in 5 s, or 5 confirmed repairs in 8 s, since a source with a low rate sends a repair seconds after its confirmation.
-///
-/// Chosen: a path that loses half of all packets, whatever their lengths, shows that in three of a thousand tries, and both
-/// ends must know of a black hole within 10 s.
+/// Evidence for a black hole: 5 SPMs, 2 more for each lost SPM, and a loss of 5 originals in 5 s or
+/// of 5 confirmed repairs in 8 s (slow sources repair late). Chosen: a path that loses half of all
+/// packets of any length gives this evidence in 3 of 1000 trials. Both ends must detect a black
+/// hole within 10 s.
 const SPMS: u32 = 5;
 const SPMS_PER_LOST: u32 = 2;
 const ORIGINALS: u64 = 5;
@@ -141,8 +130,7 @@ const ORIGINALS_TIME: Duration = Duration::from_secs(5);
 const REPAIRS: u32 = 5;
 const REPAIRS_TIME: Duration = Duration::from_secs(8);
 
-/// Shortest time between two repairs of one packet.
 const REPAIR_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Longest gap between two SPMs that counts as lost SPMs; chosen. A longer outage counts for none.
+/// Longest gap between SPMs that counts as lost SPMs; chosen. A longer outage counts as no loss.
 const SPM_LOSS_MAX: u32 = 100;

@@ -1,5 +1,4 @@
-//! Tables of all that a scenario can name: transports, schemes, controls of hops, and relays. Adding a scheme is its
-//! folder, its page and its row here.
+//! Catalog of all transports, schemes, hop controls and relays. A new scheme needs its row here.
 
 mod ends;
 
@@ -35,7 +34,7 @@ use ends::{pgm_element, pgm_end, tree_end, under_credits};
 /// Constructor of a relay.
 pub type RelayOf = fn(NodeId, &Options, Option<Arc<dyn ProgramHost>>) -> Box<dyn Relay>;
 
-/// Program that a router can run beside forwarding.
+/// Entry of a relay: a program that a router runs beside forwarding.
 #[derive(Clone, Copy, Debug)]
 pub struct RelayEntry {
     /// Name in scenario files.
@@ -44,20 +43,19 @@ pub struct RelayEntry {
     pub about: &'static str,
     /// Settings.
     pub options: &'static [OptionSpec],
-    /// Makes the relay of the router at a node, with settings checked against its table, and with what runs the programs of
-    /// sessions, where there is such a thing.
+    /// Constructor of the relay of a router, with settings checked against
+    /// [`options`](Self::options).
     pub relay: RelayOf,
 }
 
-/// The scheme of whoever names none.
+/// Name of the scheme used when a scenario names none.
 pub const DEFAULT_SCHEME: &str = Pgmcc::NAME;
 
-/// All schemes.
+/// All congestion control schemes.
 pub const SCHEMES: &[SchemeEntry] =
     &[SchemeEntry::of::<Pgmcc>(), SchemeEntry::of::<Tfmcc>(), SchemeEntry::of::<Ormcc>()];
 
-/// The scheme of sources that only the hops below steer. No row of [`SCHEMES`]: nothing may go over a network under it
-/// alone.
+/// Scheme of sources that only the hop control limits. Not in [`SCHEMES`]: it must not run alone.
 static OPEN: SchemeEntry = SchemeEntry::of::<Open>();
 
 /// All transports.
@@ -108,7 +106,7 @@ const PGM: TransportEntry = TransportEntry {
         recovery: Duration::ZERO,
         floor: |own, _| own,
         reports_max: |own, _, _| own,
-        // Each request for a packet is confirmed to all.
+        // The source multicasts one confirmation (NCF) for each lost packet.
         group_packets: |load| load.data_packets + load.losses,
     }),
     multicast: true,
@@ -141,13 +139,13 @@ const TRAM: TransportEntry = TransportEntry {
     end: Some(tree_end),
 };
 
-/// All controls of hops.
+/// All hop controls.
 pub static HOPS: &[HopEntry] = &[HopEntry {
     name: "credit",
     about: "credits from hop to hop, and TRAM's tree of repair heads above them",
     below: "with credits from hop to hop below it",
     options: credit::OPTIONS,
-    // The settings of a session do not travel: all its ends are given them.
+    // Settings that each end of a session is configured with, because no packet carries them.
     without: &["delivery", "linger"],
     open: &OPEN,
     over: TRAM.name,
@@ -156,7 +154,7 @@ pub static HOPS: &[HopEntry] = &[HopEntry {
     reports_max: credit::credits_max,
 }];
 
-/// A transport of one sender's datagrams to one receiver, which answers.
+/// Returns a unicast transport: one sender sends datagrams to one receiver, which answers.
 const fn datagrams(
     name: &'static str,
     about: &'static str,
@@ -206,8 +204,7 @@ const fn kernel_tcp(
     }
 }
 
-/// All valid stacks: schemes over PGM; transports alone, and with each scheme that can steer them; and the same that can
-/// be above each control of hops.
+/// Iterates over all valid stacks: with and without schemes, and above each hop control.
 pub fn stacks() -> impl Iterator<Item = Stack> {
     let over = |transport: &'static TransportEntry| {
         let alone = transport.alone.map(|_| Stack { transport, scheme: None, hop: None });
@@ -226,38 +223,37 @@ pub fn stacks() -> impl Iterator<Item = Stack> {
     TRANSPORTS.iter().flat_map(over).chain(HOPS.iter().flat_map(above))
 }
 
-/// A scheme over PGM.
+/// Returns the stack of a scheme over PGM.
 pub fn over_pgm(scheme: &'static SchemeEntry) -> Stack {
     Stack { transport: &TRANSPORTS[0], scheme: Some(scheme), hop: None }
 }
 
-/// The stack of this [name](Stack::name).
+/// Returns the stack with this [name](Stack::name).
 pub fn stack(name: &str) -> Option<Stack> {
     stacks().find(|stack| stack.name() == name)
 }
 
-/// The stacks whose receivers repair for others, without a control of hops.
+/// Returns the stacks without hop control whose receivers act as repair heads.
 pub fn trees() -> Vec<Stack> {
     stacks().filter(Stack::has_heads).collect()
 }
 
-/// Negotiation of a receiver over TRAM, which follows its source or insists on a stack.
+/// Returns the negotiation of a TRAM receiver that follows its source, or accepts `insists` only.
 pub fn tree_negotiation(insists: Option<Stack>) -> tram::TreeNegotiation {
     tram::TreeNegotiation { insists, known: trees }
 }
 
-/// The stacks that programs and the library speak: through relays all are under credits.
+/// Iterates over the stacks for programs and the library. Through relays, sessions use credits.
 pub fn live_stacks() -> impl Iterator<Item = Stack> {
     reliable_multicast().filter(|stack| stack.hop.is_none())
 }
 
-/// The stacks that bring everything to many receivers and keep to a rate by themselves.
+/// Iterates over the stacks that deliver all data to many receivers and limit their own rate.
 pub fn reliable_multicast() -> impl Iterator<Item = Stack> {
     stacks().filter(Stack::is_reliable_multicast)
 }
 
-/// What the source of a session speaks, as far as one of its packets tells: the name on an SPM, or
-/// the registered scheme whose announcement rides on data. `None` where it tells nothing.
+/// Returns the scheme of a session's source by one of its packets; `None` if that names none.
 pub fn scheme_spoken(packet: &[u8]) -> Option<String> {
     let packet = Packet::decode(packet, 0).ok()?;
     let named = packet.options.find(OptionType::SCHEME);
@@ -267,13 +263,13 @@ pub fn scheme_spoken(packet: &[u8]) -> Option<String> {
     }
 }
 
-/// A sender and a receiver over PGM that speak these two schemes.
+/// Returns the error for a PGM sender and receiver with these different schemes.
 pub fn mismatch(sender: impl Into<String>, receiver: impl Into<String>) -> SchemeMismatch {
     let known = SCHEMES.iter().map(|scheme| scheme.name.to_string()).collect();
     SchemeMismatch { sender: sender.into(), receiver: receiver.into(), known }
 }
 
-/// A sender and a receiver over TRAM that speak these two stacks.
+/// Returns the error for a TRAM sender and receiver with these different stacks.
 pub fn tree_mismatch(sender: impl Into<String>, receiver: impl Into<String>) -> SchemeMismatch {
     let known = trees().iter().map(Stack::name).collect();
     SchemeMismatch { sender: sender.into(), receiver: receiver.into(), known }
@@ -295,12 +291,12 @@ pub const RELAYS: &[RelayEntry] = &[
     },
 ];
 
-/// The scheme of this name.
+/// Returns the scheme with this name.
 pub fn scheme(name: &str) -> Option<&'static SchemeEntry> {
     SCHEMES.iter().find(|entry| entry.name == name)
 }
 
-/// The relay of this name.
+/// Returns the relay with this name.
 pub fn relay(name: &str) -> Option<&'static RelayEntry> {
     RELAYS.iter().find(|entry| entry.name == name)
 }

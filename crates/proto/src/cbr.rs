@@ -1,8 +1,4 @@
-//! Constant bit rate: packets at fixed intervals to one node or a group, without any feedback, from one
-//! source or many.
-//!
-//! A load for other flows to meet, and the plainest traffic to measure the simulator with. Nothing
-//! is repaired: a receiver counts what is missing and goes on.
+//! Constant bit rate: packets at fixed intervals, from one source or many. No loss is repaired.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -26,10 +22,10 @@ settings! {
     jitter: f64 [0.0, 1.0] = 0.0;
 }
 
-/// The table of the settings.
+/// Settings of a CBR flow, as a table.
 pub const OPTIONS: &[OptionSpec] = Settings::OPTIONS;
 
-/// Bytes of the header: flow, flags and sequence number.
+/// Length of the header: flow, flags and sequence number.
 const HEADER_LEN: usize = 16;
 const LAST: u8 = 1;
 
@@ -37,7 +33,7 @@ pub(crate) fn facts(packet: &[u8]) -> PacketFacts {
     PacketFacts::data(packet.len().saturating_sub(HEADER_LEN) as u32)
 }
 
-/// One end. Its packets go to a node or a group; a receiver hears those of the flow's other sources.
+/// Creates an end of a flow to a node or a group. A receiver takes the flow's other sources.
 pub fn end(role: Role, setup: EndSetup<'_>) -> FlowMachine {
     match role {
         Role::Source(content) => Box::new(CbrSender::new(setup, content)),
@@ -49,7 +45,7 @@ pub fn end(role: Role, setup: EndSetup<'_>) -> FlowMachine {
     }
 }
 
-/// Sends a packet at each interval.
+/// Sender of a packet at each interval.
 pub struct CbrSender {
     flow: FlowId,
     to: Destination,
@@ -58,22 +54,20 @@ pub struct CbrSender {
     object_len: u64,
     jitter: f64,
     rate_bits_per_s: u64,
-    /// The interval, and what it lacks of its exact value in units of 1 / rate ns.
+    /// Interval between packets, rounded down to ns, and its rounding error in 1 / rate ns.
     interval_ns: u64,
     interval_remainder: u64,
     remainder: u64,
-    /// When the next packet is due without jitter, and when it leaves.
     due: Time,
     leaves: Option<Time>,
     seq: u64,
     pending: bool,
     finished: bool,
-    /// Whether the trace and the application hear that all has been sent.
     says_when_done: bool,
 }
 
 impl CbrSender {
-    /// A sender of `content`.
+    /// Creates a sender of `content`.
     pub fn new(setup: EndSetup<'_>, content: Box<dyn Content>) -> Self {
         let settings = Settings::from_options(setup.options);
         let rate = settings.rate.bits_per_s();
@@ -103,8 +97,7 @@ impl CbrSender {
         seq.saturating_mul(u64::from(self.payload)).min(self.object_len)
     }
 
-    /// Fixes when the packet after this one leaves. Remainders are carried, so that the rate is
-    /// exact in the long run.
+    /// Schedules the next packet. Carries the remainder, so that the long-run rate is exact.
     fn schedule_next(&mut self, cx: &mut Cx<'_>) {
         let mut ns = self.interval_ns;
         self.remainder += self.interval_remainder;
@@ -125,7 +118,7 @@ impl Machine for CbrSender {
         cx.emit(Event::BadInput { reason: BadInput::Foreign });
     }
 
-    /// Lets one packet go. A driver that comes late is asked to call again at once.
+    /// Releases one packet. A late driver calls again at once, because the next timeout is due.
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         if self.leaves.take_if(|at| *at <= cx.now).is_some() {
             self.pending = true;
@@ -172,7 +165,7 @@ impl Machine for CbrSender {
     }
 }
 
-/// Delivers what comes of each source in order and counts what does not come.
+/// Receiver that delivers the packets of each source in order and counts the missing ones.
 pub struct CbrReceiver {
     flow: FlowId,
     payload: u32,
@@ -181,19 +174,16 @@ pub struct CbrReceiver {
     events: VecDeque<FlowEvent>,
 }
 
-/// Reception of one source at a receiver.
 #[derive(Default)]
 struct Heard {
-    /// The packet that comes next; `None` before the first.
     next: Option<u64>,
-    /// Whether something before that has not come.
     has_holes: bool,
     ended: bool,
     losses: LossRecord,
 }
 
 impl CbrReceiver {
-    /// A receiver. Where it joins late, what it hears first of a source is its beginning.
+    /// Creates a receiver. For a late joiner, the first packet received is the source's first.
     pub fn new(setup: EndSetup<'_>) -> Self {
         let others = setup.sources.iter().filter(|source| **source != setup.node);
         Self {
@@ -223,7 +213,7 @@ impl CbrReceiver {
             heard.losses = LossRecord::starting_at(seq);
         }
         let Some(missing) = seq.checked_sub(next) else {
-            // Late, it is of no use, but has arrived.
+            // A late packet is not delivered, but it is not lost either.
             let was_lost = heard.losses.arrived(seq, |event| cx.emit(event));
             return if was_lost { Ok(()) } else { Err(BadInput::Duplicate) };
         };
@@ -275,7 +265,6 @@ impl Machine for CbrReceiver {
     }
 }
 
-/// A sender and a receiver of the same flow at one node. It is complete when the receiver is.
 struct CbrPeer {
     sender: CbrSender,
     receiver: CbrReceiver,
@@ -321,7 +310,6 @@ mod tests {
         }
     }
 
-    /// The packets of a sender with the moments at which they leave, at most `count`.
     fn sent(sender: &mut CbrSender, count: usize) -> Vec<(u64, Vec<u8>, u32)> {
         let mut rng = Rng::new(1, NodeId(1), Purpose::Machine(0));
         let mut packets = Vec::new();
@@ -405,7 +393,6 @@ mod tests {
             (4, vec![FlowEvent::Lost { packets: 2 }, delivered.clone()]),
             (3, vec![]),
             (4, vec![]),
-            // The last packet does not complete what has holes.
             (5, vec![delivered]),
         ] {
             let (_, bytes, zeros) = &packets[packet];
@@ -431,7 +418,7 @@ mod tests {
         let delivered = FlowEvent::Delivered { bytes: Vec::new(), zeros: 10 };
         for (from, want) in [
             (1, vec![delivered.clone()]),
-            // Its own packet, a repetition, and one of a node that is no source.
+            // The node's own packet, a duplicate, and a packet of a node that is no source.
             (2, vec![]),
             (1, vec![]),
             (4, vec![]),

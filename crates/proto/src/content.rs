@@ -1,4 +1,4 @@
-//! The content of a sender: bytes by position, and the packets that they are cut into.
+//! Content of a sender: bytes by position, and the packets that carry them.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -6,38 +6,35 @@ use alloc::vec::Vec;
 
 use faircast_base::Time;
 
-/// The object that a sender sends: an unlimited stream, so many bytes, or real bytes. A repair may
-/// ask for any part of it again, so it is read by position and never consumed.
+/// Object of a sender: unlimited, zeros, or real bytes. Read by position, for repairs of any part.
 pub trait Content: Send {
-    /// Bytes in the object; `None` where it never ends.
+    /// Length in bytes; `None` if unlimited.
     fn len(&self) -> Option<u64>;
 
-    /// Whether there is nothing to send.
+    /// True if the length is 0.
     fn is_empty(&self) -> bool {
         self.len() == Some(0)
     }
 
-    /// Appends bytes `offset .. offset + len` to `out`, and returns how many zero bytes stand for
-    /// the rest: either all of the range is appended and 0 returned, or none of it and `len`.
+    /// Appends bytes `offset .. offset + len` to `out` and returns 0, or `len` if all are zero.
     fn read(&mut self, offset: u64, len: u32, out: &mut Vec<u8>) -> u32;
 }
 
-/// Payload that is kept until its turn has come, or for those who lack it.
+/// Payload that is buffered until it can be delivered in order, or for retransmission.
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) bytes: Vec<u8>,
-    /// Number of zero bytes that follow.
     pub(crate) zeros: u32,
 }
 
-/// Zero bytes, so many or without end. They take no memory.
+/// Zero bytes, limited in number or unlimited. They take no memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Zeros {
-    /// Number of bytes; `None` for no end.
+    /// Number of bytes; `None` if unlimited.
     pub len: Option<u64>,
 }
 
-/// Whether all bytes are zero. Written so that compilers make vector instructions of it.
+/// True if all bytes are zero. Compilers turn this form into vector instructions.
 pub fn only_zeros(bytes: &[u8]) -> bool {
     let (blocks, rest) = bytes.as_chunks::<64>();
     let any = |bytes: &[u8]| bytes.iter().fold(0, |any, byte| any | byte) != 0;
@@ -54,7 +51,7 @@ impl Content for Zeros {
     }
 }
 
-/// Bytes in memory, shared between all who read them.
+/// Bytes in memory, shared by all readers.
 #[derive(Clone, Debug)]
 pub struct InMemory(pub Arc<[u8]>);
 
@@ -63,7 +60,7 @@ impl Content for InMemory {
         Some(self.0.len() as u64)
     }
 
-    /// Panics where the range is not within the object: senders ask for what they announced.
+    /// Panics if the range is not within the object: senders read only what they announced.
     fn read(&mut self, offset: u64, len: u32, out: &mut Vec<u8>) -> u32 {
         let start = usize::try_from(offset).expect("an object in memory has offsets that fit");
         out.extend_from_slice(&self.0[start..start + len as usize]);
@@ -71,25 +68,22 @@ impl Content for InMemory {
     }
 }
 
-/// What a PGM source sends, as packets: their number may be open, their lengths may differ, and
-/// the next one may not be there yet. Packets are counted from 0 in the order in which they leave.
+/// Packets of a PGM source, from 0 in send order. Their number may be open, lengths may differ.
 pub trait Packets {
-    /// Number of all packets, where that is known.
+    /// Total number of packets; `None` if open.
     fn end(&self) -> Option<u64>;
 
-    /// Bytes of payload of the new packet `index`, at most 65535; `None` where there is none now.
-    /// Asked before the permit, and perhaps several times until [`read`](Self::read) takes it.
+    /// Payload length of the new packet `index`, at most 65535 bytes; `None` if not available yet.
+    /// Called before the permit, and again until [`read`](Self::read) takes the packet.
     fn ready(&mut self, now: Time, index: u64) -> Option<u32>;
 
-    /// Bytes of payload of packet `index`, which was sent before.
+    /// Payload length of packet `index`, which was sent before, in bytes.
     fn len(&self, index: u64) -> u32;
 
-    /// Appends the payload of packet `index` to `out`, as [`Content::read`] does: it was sent
-    /// before, or is the new one that is [`ready`](Self::ready) and leaves now.
+    /// Appends the payload of a sent or [`ready`](Self::ready) packet, as [`Content::read`] does.
     fn read(&mut self, now: Time, index: u64, out: &mut Vec<u8>) -> u32;
 
-    /// Bytes that the application has got through when `count` packets were sent, no more will be,
-    /// and all repairs have been; `None` where that does not say that it is complete.
+    /// Bytes of data that are complete after `count` packets; `None` if the object is not.
     fn completed(&self, count: u64) -> Option<u64>;
 }
 
@@ -104,24 +98,22 @@ impl<P: Packets + ?Sized> Packets for Box<P> {
     }
 }
 
-/// Content cut into packets of one length; the last may be shorter.
+/// Content cut into packets of equal length; the last may be shorter.
 pub struct ByOffset {
     content: Box<dyn Content>,
     payload: u32,
 }
 
 impl ByOffset {
-    /// Packets with `payload` bytes of `content` each; `payload` is 1 to 65535.
+    /// Cuts `content` into packets with `payload` bytes each; `payload` is 1 to 65535.
     pub fn new(content: Box<dyn Content>, payload: u32) -> Self {
         assert!((1..=0xffff).contains(&payload), "a payload has 1 to 65535 bytes");
         Self { content, payload }
     }
 
-    /// Where packet `index` begins, and its bytes.
     fn extent(&self, index: u64) -> (u64, u32) {
         let offset = index * u64::from(self.payload);
         let left = self.content.len().map_or(u64::MAX, |len| len.saturating_sub(offset));
-        // Not above the payload, which is below 2^32.
         (offset, left.min(u64::from(self.payload)) as u32)
     }
 }

@@ -1,16 +1,16 @@
-//! Fields of packets: written one after the other, and read from bytes that nobody vouches for.
+//! Encoding of packet fields: appended one after the other, and parsed from untrusted bytes.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use faircast_base::{Duration, NodeId, is_format};
 
-/// Values with one encoding: numbers in network byte order, arrays and tuples as their parts.
+/// Values with one encoding: numbers in network byte order; arrays and tuples part by part.
 pub trait Encoded: Sized {
-    /// Appends it.
+    /// Appends the encoding to `out`.
     fn put(&self, out: &mut Vec<u8>);
 
-    /// Reads it.
+    /// Parses the value; `None` if bytes are missing.
     fn take(fields: &mut Fields<'_>) -> Option<Self>;
 }
 
@@ -68,10 +68,10 @@ macro_rules! tuples {
 
 tuples!((A, B)(A, B, C)(A, B, C, D)(A, B, C, D, E)(A, B, C, D, E, F)(A, B, C, D, E, F, G));
 
-/// The fields of what came, one after the other. What is too short gives `None`.
+/// Parser of the fields of a received packet. A field that is too short gives `None`.
 #[derive(Debug)]
 pub struct Fields<'a>(
-    /// The rest.
+    /// Bytes not parsed yet.
     pub &'a [u8],
 );
 
@@ -89,12 +89,12 @@ impl<'a> Fields<'a> {
         self.read().map(|ms: u32| Duration::from_millis(u64::from(ms)))
     }
 
-    /// A text with its length before it; [characters of format](is_format) become question marks.
+    /// Parses a text after its length byte. Replaces [format characters](is_format) by `?`.
     pub fn text(&mut self, max: usize) -> Option<String> {
         let [len] = self.array()?;
         let text = self.0.split_off(..usize::from(len)).filter(|text| text.len() <= max)?;
         let text = core::str::from_utf8(text).ok()?;
-        // A question mark is never longer than what it stands for.
+        // A question mark is never longer than the character that it replaces.
         let printable = |c: char| if is_format(c) { '?' } else { c };
         Some(text.chars().map(printable).collect())
     }
@@ -107,7 +107,7 @@ impl<'a> Fields<'a> {
         self.0.split_off(..len)
     }
 
-    /// Checks that no bytes follow.
+    /// Checks that no bytes remain.
     pub fn end(&self) -> Option<()> {
         self.0.is_empty().then_some(())
     }

@@ -1,6 +1,4 @@
-//! Forged packets, generated from the formats: every kind of packet, with every field at harmful values.
-//!
-//! Simulated and real attacks share this catalogue. A kind of packet that is added is attacked without another line.
+//! Forged packets for simulated and real attacks: each kind, with harmful values in each field.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -9,13 +7,12 @@ use crate::congestion::AckVector;
 use crate::pgm::wire::{Ack, Body, Data, Encoder, Header, Nak, Nla, Packet, Spm, checksum};
 use crate::{credit, tram};
 
-/// Most bytes of a packet that are looked through for fields: payload follows.
+/// Bytes at the start of a packet that are searched for fields. Payload follows.
 const FIELDS_END: usize = 96;
 
-/// Options of PGM are below this number.
 const OPTIONS: u8 = 0x40;
 
-/// Values tried for an option: the first that decodes is used. The last two end with an IPv4 address.
+/// Candidate values of an option: the first that decodes is used. Two end with an IPv4 address.
 const OPTION_VALUES: [&[u8]; 6] = [
     &[],
     &[0; 4],
@@ -25,26 +22,21 @@ const OPTION_VALUES: [&[u8]; 6] = [
     &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 10, 9, 8, 7],
 ];
 
-/// Largest number of a packet that TRAM takes.
 const LARGE: u64 = (1 << 62) - 2;
 
-/// A format of packets: where its fields are.
+/// Packet format: positions of the fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Format {
-    /// First bytes of each packet.
     magic: &'static [u8],
     kind: usize,
     flags: usize,
-    /// The first byte behind the header.
     fields: usize,
-    /// Bytes of a number.
     word: usize,
-    /// The first of eight bytes with the number of the sender.
+    /// Position of the sender's number, which has 8 bytes.
     sender: Option<usize>,
     seal: Seal,
 }
 
-/// Bytes that the checksum of a packet covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seal {
     Whole,
@@ -66,7 +58,7 @@ pub const TRAM: Format = Format {
 pub const PGM: Format =
     Format { magic: &[], kind: 4, flags: 5, fields: 16, word: 4, sender: None, seal: Seal::Whole };
 
-/// Format of credits: capsules, without what they carry, and what comes back for them.
+/// Format of credits: capsules without their payload, and the packets that answer them.
 pub const CREDIT: Format = Format {
     magic: b"fr",
     kind: 3,
@@ -77,16 +69,16 @@ pub const CREDIT: Format = Format {
     seal: Seal::Credits,
 };
 
-/// A harmful value of a number.
+/// Harmful value of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value {
     /// Zero.
     Zero,
     /// All bits set.
     Most,
-    /// The largest that is taken for a number of a packet.
+    /// Largest packet number that is accepted.
     Large,
-    /// The true value plus this number.
+    /// True value plus this number.
     Add(i64),
 }
 
@@ -113,11 +105,11 @@ impl Value {
     }
 }
 
-/// A change to a packet.
+/// Change to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "variants without a text are what their names say")]
 pub enum Change {
-    /// None: the packet is sent again, or in another name.
+    /// No change: the packet is replayed, or sent under another sender's name.
     Nothing,
     Flags(u8),
     Byte(usize, u8),
@@ -127,23 +119,23 @@ pub enum Change {
 }
 
 impl Format {
-    /// True if a packet has this format, as far as its first bytes tell.
+    /// True if the first bytes of a packet match this format.
     pub fn owns(self, packet: &[u8]) -> bool {
         packet.starts_with(self.magic)
     }
 
-    /// The kind of a packet.
+    /// Returns the kind of a packet.
     pub fn kind(self, packet: &[u8]) -> u8 {
         packet.get(self.kind).copied().unwrap_or_default()
     }
 
-    /// Place of the sender's number in a packet.
+    /// Returns the position of the sender's number in a packet.
     pub fn sender(self) -> Option<Range<usize>> {
         self.sender.map(|at| at..at + 8)
     }
 
-    /// A packet of each kind, in the session of the data packet `data`, which ends with `zeros` zeros, and in the
-    /// name of its sender. Data of PGM and its SPMs come with each option too.
+    /// Returns a packet of each kind, in the session and name of the sender of `data`, a data
+    /// packet with `zeros` zero bytes at its end. PGM: also with each option.
     pub fn specimens(self, data: &[u8], zeros: u32) -> Vec<Vec<u8>> {
         if self == PGM {
             return pgm_specimens(data, zeros);
@@ -159,12 +151,12 @@ impl Format {
         tram::specimens(session, sender, last)
     }
 
-    /// True if a packet has no options, so that its fields are changed.
+    /// True if a packet has no options. Only the fields of such packets are changed.
     pub fn is_plain(self, packet: &[u8]) -> bool {
         self != PGM || packet.get(self.flags).is_some_and(|flags| flags & 1 == 0)
     }
 
-    /// All harmful changes to a packet.
+    /// Returns all harmful changes to a packet.
     pub fn changes(self, packet: &[u8]) -> Vec<Change> {
         if !self.is_plain(packet) {
             return [Change::Nothing].into();
@@ -191,7 +183,7 @@ impl Format {
         all
     }
 
-    /// Changes a packet, as far as it has such a place, and makes its checksum right.
+    /// Applies a change, if the packet has that position, and corrects the checksum.
     pub fn apply(self, change: Change, packet: &mut [u8]) {
         self.put(change, packet);
         let covered = match self.seal {
@@ -262,7 +254,7 @@ fn pgm_specimens(data: &[u8], zeros: u32) -> Vec<Vec<u8>> {
             let with = |value: &[u8]| {
                 let mut bytes = Vec::new();
                 let mut encoder = Encoder::new(&mut bytes, &header, &body);
-                // The first two are the encoder's own.
+                // The encoder writes options 0 and 1 itself.
                 if option > 1 {
                     encoder.raw_option(option, 0, value);
                 }
@@ -304,7 +296,7 @@ mod tests {
         assert_eq!(all.len(), 6 + 2 * options, "SPM and data come with each option");
         let kinds: BTreeSet<u8> = all.iter().map(|bytes| PGM.kind(bytes) & 0x0f).collect();
         let known = (0..16).filter(|kind| PacketType::from_nibble(*kind).is_some());
-        // 0x0b is another number of ACK.
+        // 0x0b is a second number of ACK.
         let known: BTreeSet<u8> = known.filter(|kind| *kind != 0x0b).collect();
         assert_eq!(kinds, known);
     }
@@ -314,7 +306,6 @@ mod tests {
         let capsule = |place: usize, byte| {
             let mut bytes = b"fr\x01\x01\x08\0\0\0".to_vec();
             bytes.resize(52, 0);
-            // A buffer of 5 and a unit of 1.
             (bytes[37], bytes[39]) = (5, 1);
             bytes[place] = byte;
             CREDIT.apply(Change::Nothing, &mut bytes);

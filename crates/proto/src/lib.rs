@@ -1,7 +1,5 @@
-//! The protocols of faircast as pure state machines: no sockets, clocks, threads or randomness of
-//! their own. A simulator, a lab or live sockets drive them through [`Machine`].
-//!
-//! The crate is `no_std`, so the compiler proves that nothing here can reach the outside world.
+//! Protocols of faircast as pure state machines, driven through [`Machine`]. The crate is `no_std`,
+//! so the compiler proves that no protocol reaches the outside world.
 
 #![no_std]
 
@@ -11,7 +9,7 @@ extern crate faircast_base;
 #[cfg(test)]
 extern crate std;
 
-/// Methods that are those of a field with the same name, or of what `boxed` holds.
+/// Methods that forward to a field's method of the same name, or to the content of a box (`boxed`).
 #[macro_export]
 #[doc(hidden)]
 macro_rules! passes {
@@ -67,7 +65,6 @@ pub use machine::{
 };
 pub use ranges::RangeSet;
 
-/// Appends an item to a queue that keeps the last `max`.
 fn keep_last<T>(queue: &mut alloc::collections::VecDeque<T>, max: usize, item: T) {
     if queue.len() >= max {
         queue.pop_front();

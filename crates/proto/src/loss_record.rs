@@ -1,25 +1,21 @@
-//! Loss record of a receiver: packets of a session that were sent while it was a member and did not arrive.
-//!
-//! A packet is one sequence number. A repair with the number of a packet does not undo the loss of the first
-//! transmission; a repair that comes first proves the loss. A first transmission that arrives late undoes the loss.
+//! Loss record of a receiver: packets sent while it was a member, that did not arrive. A repair
+//! does not undo the loss of the first transmission; a late first transmission does.
 
 use alloc::boxed::Box;
 use core::ops::Range;
 
 use faircast_base::Event;
 
-/// Blocks of 64 sequence numbers for which the record knows each lost packet.
+/// Blocks of 64 sequence numbers in which each lost packet is recorded individually.
 const BLOCKS: usize = 64;
 
-/// The record. Packets may be reported as missing only while their first transmission has not arrived.
+/// Loss record. A packet may be reported as missing only before its first transmission arrives.
 #[derive(Debug, Default)]
 pub struct LossRecord {
     lost: u64,
-    /// Packets before this number were sent before the receiver took part.
     from: u64,
     /// One past the greatest number that ever counted as lost.
     newest: u64,
-    /// Lost packets among the latest numbers; allocated at the first loss.
     recent: Option<Box<Recent>>,
 }
 
@@ -28,17 +24,17 @@ pub struct LossRecord {
 struct Recent {
     words: [u64; BLOCKS],
     newest: u64,
-    /// Numbers before this one are not known, though there is room for them.
+    /// First number with a valid bit; earlier bits are unknown.
     known_from: u64,
 }
 
 impl LossRecord {
-    /// The record of a receiver that takes part from packet `from` on.
+    /// Creates the record of a receiver that joins at packet `from`.
     pub fn starting_at(from: u64) -> Self {
         Self { from, ..Self::default() }
     }
 
-    /// The first packet that counts.
+    /// Returns the first packet that counts.
     pub fn from(&self) -> u64 {
         self.from
     }
@@ -48,17 +44,17 @@ impl LossRecord {
         self.from = self.from.max(end);
     }
 
-    /// Packets that count as lost now.
+    /// Returns the number of packets that count as lost now.
     pub fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// One past the greatest number that counts as lost, or did.
+    /// Returns one past the greatest number that counts or counted as lost.
     pub fn end(&self) -> u64 {
         self.newest
     }
 
-    /// Packets `range` have not arrived. Emits one event for each run that did not count as lost before.
+    /// Records packets `range` as lost. Emits an event for each run that did not count before.
     pub fn missing(&mut self, range: Range<u64>, mut emit: impl FnMut(Event)) {
         let range = range.start.max(self.from)..range.end;
         if range.is_empty() {
@@ -68,7 +64,7 @@ impl LossRecord {
         self.newest = known.max(range.end);
         let recent = self.recent.get_or_insert_default();
         recent.reach(range.end - 1);
-        // Single packets are known of the latest numbers alone: what is older and was passed before counts already.
+        // Only the latest numbers have bits. Older numbers below `known` count as lost already.
         let first = recent.first().clamp(range.start, range.end);
         let mut run = range.start.max(known).min(first)..first;
         for seq in first..range.end {
@@ -85,12 +81,12 @@ impl LossRecord {
         self.lost += tell(&mut emit, run);
     }
 
-    /// Returns whether packet `seq`, one of the latest 4096, counts as lost.
+    /// True if packet `seq`, one of the latest 4096, counts as lost.
     pub fn counts(&self, seq: u64) -> bool {
         self.recent.as_ref().is_some_and(|recent| recent.get(seq))
     }
 
-    /// The first transmission of packet `seq` has arrived. Returns whether the packet no longer counts as lost.
+    /// Records that the first transmission of `seq` arrived. Returns true if this undid a loss.
     pub fn arrived(&mut self, seq: u64, mut emit: impl FnMut(Event)) -> bool {
         if seq >= self.newest {
             return false;
@@ -103,10 +99,8 @@ impl LossRecord {
         was_lost
     }
 
-    /// Packets from `end` on are none of the source.
-    ///
-    /// The record does not know which packets before its newest 4096 were lost. The greatest possible number of them counts as
-    /// withdrawn: a forged packet from far ahead made losses of packets that the source had not sent.
+    /// Withdraws packets from `end` on, which the source did not send. Packets before the newest
+    /// 4096 are unknown: the greatest possible number of losses is withdrawn.
     pub fn rewind(&mut self, end: u64, mut emit: impl FnMut(Event)) {
         let start = end.max(self.from);
         self.from = self.from.min(end);
@@ -125,7 +119,6 @@ impl LossRecord {
     }
 }
 
-/// Emits the loss of a run. Returns its length.
 fn tell(emit: &mut impl FnMut(Event), run: Range<u64>) -> u64 {
     let count = run.end.saturating_sub(run.start);
     if count > 0 {
@@ -141,7 +134,7 @@ impl Default for Recent {
 }
 
 impl Recent {
-    /// Makes room for `seq`: what is too old for that is forgotten.
+    /// Shifts the window of bits so that it contains `seq`. The oldest numbers are dropped.
     fn reach(&mut self, seq: u64) {
         let block = seq / 64;
         if block <= self.newest {
@@ -173,7 +166,6 @@ impl Recent {
         is_known.then_some((word, 1 << (seq % 64)))
     }
 
-    /// Sets a bit. Returns whether it was clear.
     fn set(&mut self, seq: u64) -> bool {
         let Some((word, bit)) = self.bit(seq) else { return false };
         let is_new = *word & bit == 0;
@@ -181,7 +173,6 @@ impl Recent {
         is_new
     }
 
-    /// Clears a bit. Returns whether it was set.
     fn clear(&mut self, seq: u64) -> bool {
         let Some((word, bit)) = self.bit(seq) else { return false };
         let was_set = *word & bit != 0;
@@ -189,7 +180,6 @@ impl Recent {
         was_set
     }
 
-    /// Forgets all numbers from `end` on. Returns how many of them were lost.
     fn rewind(&mut self, end: u64) -> u64 {
         let (first, past) = (self.first(), (self.newest + 1) * 64);
         let count = (end.max(first)..past).filter(|seq| self.clear(*seq)).count() as u64;
@@ -250,11 +240,10 @@ mod tests {
                 other => panic!("{other:?}"),
             });
             assert_eq!((record.lost(), withdrawn), (10, jump), "{jump}");
-            // The record knows the packets that come now.
             assert_eq!(losses(&mut record, 1005..1008), [(1005, 3)]);
             assert!(record.arrived(1006, |_| ()), "{jump}");
             assert_eq!(record.lost(), 12);
-            // The same packets, given up, count once, whether the record still knows them or not.
+            // The same packets, given up, count once, even if the record no longer has their bits.
             assert_eq!(losses(&mut record, 900..910), [], "{jump}");
         }
     }
@@ -274,7 +263,6 @@ mod tests {
                 let start = next.saturating_sub(back);
                 match step {
                     0 | 1 => {
-                        // Packets that were passed before count already, or arrived.
                         let (start, len) = if step == 0 { (next, 16 * len) } else { (start.max(known), len) };
                         record.missing(start..start + len, &mut tell);
                         lost.extend((start..start + len).filter(|seq| *seq >= from));
@@ -288,7 +276,6 @@ mod tests {
                         }
                     }
                     3 => {
-                        // A forged packet from far ahead, and the source goes on.
                         record.missing(next..next + 64 * len + back, &mut tell);
                         record.rewind(next, &mut tell);
                         from = from.min(next);

@@ -1,4 +1,4 @@
-//! The contract between protocol machines and the drivers that give them time and packets.
+//! Interface between protocol machines and the drivers that supply time and packets.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -10,42 +10,37 @@ use faircast_base::{ClientNote, Cx, GroupId, LinkNote, NodeId, Shortfall, Time};
 
 use crate::BlackHole;
 
-/// Where a datagram goes.
+/// Destination of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
-    /// To every other member of a group of the flow.
+    /// Every other member of a group of the flow.
     Group(GroupId),
-    /// To one node.
+    /// One node.
     Node(NodeId),
 }
 
-/// A datagram as it arrives: `bytes`, then `zeros` bytes of value zero.
-///
-/// The tail of zeros stands for payload that nobody needs to look at, so that a simulated source
-/// of unlimited data costs no memory and no copies, yet every length and checksum is that of the
-/// real packet. On real networks `zeros` is always 0.
+/// Received datagram: `bytes`, then `zeros` bytes of value zero. These stand for payload that no
+/// code reads, so simulated data needs no memory. Always 0 on real networks.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram<'a> {
-    /// Sender, as the network says. Not to be trusted more than the network.
+    /// Sender, as reported by the network. As trustworthy as the network.
     pub from: NodeId,
-    /// Whether it came to the group or to this node alone.
+    /// Destination: the group, or this node alone.
     pub to: Destination,
     /// The bytes of the packet.
     pub bytes: &'a [u8],
-    /// Number of zero bytes that follow.
+    /// Number of zero bytes that follow `bytes`.
     pub zeros: u32,
-    /// Whether the network marked it as having met congestion (ECN CE).
+    /// True if the network marked the packet as Congestion Experienced (ECN CE).
     pub congestion_experienced: bool,
-    /// Whether the bytes are known to be those that were sent, since they were authenticated: then no
-    /// checksum needs to be computed.
+    /// True if the bytes were authenticated, so that their checksum need not be verified.
     pub authenticated: bool,
-    /// What was found before in the same bytes, with as many zeros and as much authenticated, where the
-    /// driver keeps that.
+    /// Parse result of the same bytes, zeros and authentication, if the driver caches it.
     pub parsed: Option<&'a Parsed>,
 }
 
 impl<'a> Datagram<'a> {
-    /// These bytes alone, which have met no congestion and may be anybody's.
+    /// Creates a datagram from these bytes alone, without a congestion mark or authentication.
     pub const fn new(from: NodeId, to: Destination, bytes: &'a [u8]) -> Self {
         Self {
             from,
@@ -59,59 +54,54 @@ impl<'a> Datagram<'a> {
     }
 }
 
-/// What the first machine that took a packet found in it, for the others that get the same bytes: a
-/// driver that hands one packet to thousands of machines keeps one beside it, and never beside another: what
-/// is found are places in its bytes.
+/// Cache of a parsed packet, shared by all machines that receive the same bytes. Invalid for any
+/// other packet, because the result refers to positions in the bytes.
 #[derive(Debug, Default)]
 pub struct Parsed(OnceCell<Box<dyn Any + Send>>);
 
 impl Parsed {
-    /// What was found, by `parse` where nobody has looked yet; `None` where somebody has found another
-    /// kind of thing.
+    /// Returns the cached result, or calls `parse`. `None` for a cached result of another type.
     #[inline]
     pub fn get_or_parse<T: Send + 'static>(&self, parse: impl FnOnce() -> T) -> Option<&T> {
         self.0.get_or_init(|| Box::new(parse())).downcast_ref()
     }
 }
 
-/// A datagram to send. Its bytes are what [`Machine::poll_transmit`] wrote into the buffer, then
-/// `zeros` bytes of value zero.
+/// Datagram to send: the bytes from [`Machine::poll_transmit`], then `zeros` bytes of value zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
-    /// Where it goes.
+    /// Destination.
     pub to: Destination,
     /// Number of zero bytes that follow the bytes in the buffer.
     pub zeros: u32,
-    /// Bytes of payload of the application; 0 for control packets.
+    /// Payload of the application in bytes; 0 for control packets.
     pub payload_len: u32,
-    /// Hops that it may travel; 255 where the protocol does not care.
+    /// Time to live (TTL) in hops; 255 if the protocol sets no limit.
     pub time_to_live: u8,
-    /// Whether routers that run a program must look at it (the IP router alert option).
+    /// True if routers that run a program must examine the packet (IP router alert option).
     pub router_alert: bool,
-    /// Bytes on the wire where the machine must dictate them, as background TCP does to count as
-    /// ns-2 counts; `None` lets the driver count the real headers.
+    /// Length on the wire in bytes, if not the real one: background TCP counts as ns-2 does.
     pub wire_len: Option<u32>,
 }
 
 impl Transmit {
-    /// A packet without payload, of which no more is to be said.
+    /// Creates a packet without payload, with default settings.
     pub const fn control(to: Destination) -> Self {
         let (time_to_live, router_alert, wire_len) = (255, false, None);
         Self { to, zeros: 0, payload_len: 0, time_to_live, router_alert, wire_len }
     }
 }
 
-/// A change of what groups a machine is in. A receiver is in [`GroupId::SESSION`] from its start to
-/// its end without asking.
+/// Change of group memberships. A receiver is in [`GroupId::SESSION`] without a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Membership {
-    /// The machine joins this group of its flow.
+    /// Joins this group of the flow.
     Join(GroupId),
-    /// The machine leaves this group.
+    /// Leaves this group of the flow.
     Leave(GroupId),
 }
 
-/// Event of an end of any flow: all that a scenario counts.
+/// Event that an end of any flow can report; the events that a scenario counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub enum FlowEvent {
@@ -119,47 +109,43 @@ pub enum FlowEvent {
     Delivered { bytes: Vec<u8>, zeros: u32 },
     /// Packets that can never be delivered; later packets come after a gap.
     Lost { packets: u32 },
-    /// A receiver has delivered everything, or a sender has been told that all is there.
+    /// A receiver has delivered everything, or a sender knows that all receivers have.
     Completed,
-    /// The other side is gone.
+    /// The other end is gone.
     Gone,
-    /// A client of the overlay has acted.
+    /// Action of a client of the overlay.
     Note(Box<ClientNote>),
     /// State of a link of the overlay.
     Link(Box<LinkNote>),
 }
 
-/// Event of an end of a stream over PGM or TRAM. The node of one is that of the other end.
+/// Event of an end of a stream over PGM or TRAM. `node` is the other end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub enum StreamEvent {
-    /// Event that every flow has.
+    /// Event common to all flows.
     Flow(FlowEvent),
-    /// A sender's session ends, and receivers have not got everything: those that are known, and
-    /// the greatest number of others. A session without expected receivers has no such event.
+    /// End of a sender's session before all expected receivers, `named` and at most `unnamed`
+    /// others, have everything.
     Incomplete { named: Vec<ShortReceiver>, unnamed: u64 },
-    /// The two ends do not speak the same scheme. A receiver ends; a sender goes on, and answers
-    /// that node like any other, since anybody can say this in its name. Said once for each node.
-    /// The schemes are those of the sender, empty where it says so in a way that is newer than this
-    /// build, and of the receiver.
+    /// Different schemes at both ends; reported once for each node. A receiver ends, a sender
+    /// continues: any host can forge this report. `sender` is empty if its announcement is newer
+    /// than this build.
     OtherScheme { node: NodeId, sender: String, receiver: String },
-    /// No data of a stream arrives at a receiver, and shorter packets do. The receiver says so once
-    /// until data arrives, and a sender once for each node: any host can say this in a receiver's
-    /// name.
+    /// Loss of all long packets of a stream, but not of short ones. Any host can forge this report.
     BlackHole { node: NodeId, hole: BlackHole },
 }
 
 /// Request to a receiver of a stream over PGM or TRAM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamInput {
-    /// True if deliveries stop, false if deliveries go on: the source waits, if its transport has a
-    /// window.
+    /// True stops deliveries, false resumes them. Meanwhile a source with a window waits.
     Hold(bool),
 }
 
-/// Request to a receiver.
+/// Input that a receiver's wrapper can inspect.
 pub trait ReceiverInput {
-    /// Whether deliveries stop or go on; `None` if the request concerns something else.
+    /// True if deliveries stop, false if they resume; `None` if the input is another request.
     fn hold(&self) -> Option<bool> {
         None
     }
@@ -180,7 +166,7 @@ impl From<FlowEvent> for StreamEvent {
 
 /// Event of a machine that may be an end of a flow.
 pub trait AppEvent {
-    /// Part that every flow has; `None` if the event concerns the transport's own applications.
+    /// Returns the event common to all flows; `None` for an event of this transport only.
     fn into_flow(self) -> Option<FlowEvent>;
 }
 
@@ -201,72 +187,68 @@ impl AppEvent for StreamEvent {
     }
 }
 
-/// A receiver that has not got everything.
+/// Receiver without the complete data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShortReceiver {
-    /// Its number in the session.
+    /// Number of the receiver in the session.
     pub id: u64,
-    /// Where it is; `None` where that is not known.
+    /// Node of the receiver; `None` if unknown.
     pub node: Option<NodeId>,
-    /// Whether the sender heard it itself; else others told where it is.
+    /// True if the sender received packets of this receiver; false if others reported it.
     pub was_member: bool,
-    /// Reason of the loss.
+    /// Reason of the incompleteness.
     pub reason: Shortfall,
 }
 
-/// A protocol machine: a sender, a receiver, or both at once. Programs of routers are
-/// [`Relay`](crate::relay::Relay)s.
+/// Protocol machine: sender, receiver, or both. Routers run [`Relay`](crate::relay::Relay)s.
 ///
-/// The one law for drivers: call `handle_*`, then [`poll_membership`](Self::poll_membership) and
-/// [`poll_transmit`](Self::poll_transmit) until each gives `None`, then [`poll_event`](Self::poll_event) until it gives `None`, then read
-/// [`next_timeout`](Self::next_timeout) and call [`handle_timeout`](Self::handle_timeout) when
-/// that moment has come. A machine is made with its start time as its first timeout.
+/// Rule for drivers: call `handle_*`. Then call [`poll_membership`](Self::poll_membership),
+/// [`poll_transmit`](Self::poll_transmit) and [`poll_event`](Self::poll_event) until each returns
+/// `None`. Then read [`next_timeout`](Self::next_timeout), and call
+/// [`handle_timeout`](Self::handle_timeout) at that time. A new machine has its start time as its
+/// first timeout.
 pub trait Machine {
-    /// Report to the application.
+    /// Event type for the application.
     type Event;
 
-    /// Takes a datagram. Whatever its bytes are, the machine neither panics nor grows without
-    /// bound: what it cannot use is a [`BadInput`](faircast_base::Event::BadInput) in the trace.
+    /// Handles a received datagram. Arbitrary bytes cause neither a panic nor unbounded state, only
+    /// a [`BadInput`](faircast_base::Event::BadInput) in the trace.
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>);
 
-    /// Takes the passing of time. A call before the moment that was asked for does nothing.
+    /// Handles a timeout. A call before the requested time does nothing.
     fn handle_timeout(&mut self, cx: &mut Cx<'_>);
 
-    /// The application wants to end: a sender takes no new data and finishes what it has begun, a
-    /// receiver says that it leaves. Afterwards the driver goes on until nothing is left to do or
-    /// its timeout for that is over.
+    /// Starts an orderly end: a sender finishes the begun data, a receiver announces its leave.
     fn handle_close(&mut self, cx: &mut Cx<'_>);
 
-    /// The way to the other ends has changed, or is back: a source says at once what there is, and
-    /// a receiver asks for that.
+    /// Handles a new or restored path: a source announces its packets, a receiver requests them.
     fn handle_new_path(&mut self, _cx: &mut Cx<'_>) {}
 
-    /// Gives the next group to join or leave, or `None`: a machine that stays in the group of its
-    /// session has none.
+    /// Returns the next group to join or leave, beside the group of the session.
     #[must_use]
     fn poll_membership(&mut self) -> Option<Membership> {
         None
     }
 
-    /// Gives the next datagram to send, written into the empty `buf`, or `None`.
+    /// Writes the next datagram into the empty `buf`; `None` if there is nothing to send.
     #[must_use]
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit>;
 
-    /// Gives the next event for the application, or `None`.
+    /// Returns the next event for the application.
     #[must_use]
     fn poll_event(&mut self) -> Option<Self::Event>;
 
-    /// When [`handle_timeout`](Self::handle_timeout) wants to be called; `None` for not at all.
+    /// Returns the time of the next [`handle_timeout`](Self::handle_timeout); `None` for never.
     #[must_use]
     fn next_timeout(&self) -> Option<Time>;
 }
 
-/// A machine whose application sends requests while the machine runs.
+/// Machine that takes requests of its application.
 pub trait Interactive: Machine {
-    /// A request.
+    /// Request type.
     type Input;
 
-    /// Takes a request.
+    /// Handles a request.
     fn handle_input(&mut self, cx: &mut Cx<'_>, input: Self::Input);
 }
 
@@ -276,8 +258,8 @@ impl<M: Interactive + ?Sized> Interactive for Box<M> {
     passes! { boxed: fn handle_input(&mut self, cx: &mut Cx<'_>, input: M::Input); }
 }
 
-/// Calls of a machine that is built around another one, which is its field `$inner`, and handles them: all that
-/// are named here. The others it has itself.
+/// Implements the named [`Machine`](crate::Machine) methods by calls to the machine in field
+/// `$inner`. The outer machine implements the other methods itself.
 ///
 /// ```
 /// use faircast_base::{Cx, Time};
@@ -337,10 +319,10 @@ impl<M: Machine + ?Sized> Machine for Box<M> {
     passes_on!(boxed: handle_datagram, handle_timeout, handle_close, handle_new_path, poll_membership, poll_transmit, poll_event, next_timeout);
 }
 
-/// An end of a flow in a scenario.
+/// End of a flow in a scenario.
 pub type FlowMachine = Box<dyn Machine<Event = FlowEvent>>;
 
-/// A machine as an end of a flow in a scenario: only the events that every flow has are reported.
+/// Adapter of a machine to an end of a flow in a scenario. Reports events of all flows only.
 pub struct FlowEnd<M>(pub M);
 
 impl<M: Machine<Event: AppEvent>> Machine for FlowEnd<M> {

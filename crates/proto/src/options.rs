@@ -1,5 +1,4 @@
-//! The settings of a scheme: one table gives the scenario language, the command line and the
-//! documentation their keys, ranges and defaults.
+//! Settings of protocols: one table gives keys, ranges and defaults to all users.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -10,14 +9,14 @@ use core::fmt;
 
 use faircast_base::{Bitrate, Duration, Quantity};
 
-/// The value of one setting, as the scenario file gives it.
+/// Value of a setting, as given in the scenario file.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "variants without a text are what their names say")]
 pub enum OptionValue {
     Bool(bool),
     Integer(i64),
     Float(f64),
-    /// Text, perhaps a quantity.
+    /// Text, which may be a quantity.
     Text(String),
     Bytes(Arc<[u8]>),
 }
@@ -34,44 +33,52 @@ impl fmt::Display for OptionValue {
     }
 }
 
-/// Kind of the value of a setting, and its closed range.
+/// Type of a setting's value, with its closed range.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub enum OptionKind {
-    /// `true` or `false`.
     Bool,
-    /// A whole number.
-    Integer { min: i64, max: i64 },
-    /// A number.
-    Float { min: f64, max: f64 },
+    Integer {
+        min: i64,
+        max: i64,
+    },
+    Float {
+        min: f64,
+        max: f64,
+    },
     /// A duration such as `"4 s"`.
-    Duration { min_ns: u64, max_ns: u64 },
+    Duration {
+        min_ns: u64,
+        max_ns: u64,
+    },
     /// A rate such as `"500 kbit/s"`.
-    Rate { min_bits_per_s: u64, max_bits_per_s: u64 },
-    /// One of these words.
+    Rate {
+        min_bits_per_s: u64,
+        max_bits_per_s: u64,
+    },
+    /// One of these names.
     Choice(&'static [&'static str]),
-    /// Content of a file, given by its name.
-    File { max_bytes: u32 },
+    /// Content of a file, given by its path.
+    File {
+        max_bytes: u32,
+    },
 }
 
-/// One setting of a scheme.
+/// Setting of a protocol.
 #[derive(Clone, Copy, Debug)]
 pub struct OptionSpec {
-    /// Its key.
+    /// Key.
     pub name: &'static str,
-    /// Values that it takes.
+    /// Type and range of the value.
     pub kind: OptionKind,
-    /// The default, as it would be written.
+    /// Default, as written in a scenario file.
     pub default: &'static str,
-    /// Effect in one sentence, with its source.
+    /// Description in one sentence, with its source.
     pub doc: &'static str,
 }
 
-/// The settings of `all` that have one of these names, or where `among` is false those that have none of them; there
-/// are `N`.
-///
-/// # Panics
-/// Where there are more or fewer, as where a name is misspelt. The compiler says so.
+/// Returns the `N` settings of `all` with these names; or without, if not `among`. Panics if their
+/// number is not `N`: in a constant, a compile error.
 pub(crate) const fn selected<const N: usize>(
     all: &[OptionSpec],
     names: &[&str],
@@ -90,10 +97,7 @@ pub(crate) const fn selected<const N: usize>(
     selected
 }
 
-/// Two tables as one; `N` is the sum of their lengths, and there is one row at least.
-///
-/// # Panics
-/// Where `N` is another number, which the compiler then says.
+/// Joins two tables. Panics if `N` is not the sum of their lengths: in a constant, a compile error.
 pub(crate) const fn joined<const N: usize>(
     first: &[OptionSpec],
     second: &[OptionSpec],
@@ -127,12 +131,12 @@ const fn is_same(a: &[u8], b: &[u8]) -> bool {
     i == a.len() && i == b.len()
 }
 
-/// Why settings were refused.
+/// Error of a refused setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OptionError {
-    /// The key that is wrong.
+    /// Key of the refused setting.
     pub key: String,
-    /// Error, and what is allowed.
+    /// Description of the error and the allowed values.
     pub message: String,
 }
 
@@ -144,8 +148,7 @@ impl fmt::Display for OptionError {
 
 impl core::error::Error for OptionError {}
 
-/// Settings by key, checked against a table of [`OptionSpec`]s: every key is known and every value
-/// is of its kind and within its range.
+/// Settings by key, checked against a table of [`OptionSpec`]s: known keys, types and ranges.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Options(BTreeMap<String, OptionValue>);
 
@@ -153,8 +156,7 @@ impl Options {
     /// Checks `raw` against `specs`.
     ///
     /// # Errors
-    /// Names the first key that is unknown (with the nearest that is known) or whose value is not
-    /// allowed (with what is).
+    /// Names the first unknown key with the nearest known one, or an invalid value and the range.
     pub fn checked(
         raw: impl IntoIterator<Item = (String, OptionValue)>,
         specs: &[OptionSpec],
@@ -172,14 +174,14 @@ impl Options {
         Ok(Self(checked))
     }
 
-    /// Settings that were set and that `specs` has, in the order of their keys.
+    /// Returns the settings that were set and that `specs` contains, sorted by key.
     pub fn of(&self, specs: &[OptionSpec]) -> Vec<(String, OptionValue)> {
         let known = |key: &str| specs.iter().any(|spec| spec.name == key);
         let all = self.0.iter().filter(|(key, _)| known(key));
         all.map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 
-    /// These, and of `others` those that are not set here and that `specs` allows.
+    /// Returns these settings, completed by `others` that are unset here and valid by `specs`.
     #[must_use]
     pub fn under(&self, others: &[(String, OptionValue)], specs: &[OptionSpec]) -> Self {
         let mut all = self.clone();
@@ -192,19 +194,18 @@ impl Options {
         all
     }
 
-    /// These, with `key` set to a value that its table allows.
     #[must_use]
     pub(crate) fn with(mut self, key: &str, value: OptionValue) -> Self {
         self.0.insert(key.to_string(), value);
         self
     }
 
-    /// Whether `key` was set.
+    /// True if `key` was set.
     pub fn has(&self, key: &str) -> bool {
         self.0.contains_key(key)
     }
 
-    /// A switch, where set.
+    /// Returns a boolean, if set.
     pub fn bool(&self, key: &str) -> Option<bool> {
         match self.0.get(key)? {
             OptionValue::Bool(x) => Some(*x),
@@ -212,7 +213,7 @@ impl Options {
         }
     }
 
-    /// A whole number, where set.
+    /// Returns an integer, if set.
     pub fn integer(&self, key: &str) -> Option<i64> {
         match self.0.get(key)? {
             OptionValue::Integer(x) => Some(*x),
@@ -220,7 +221,7 @@ impl Options {
         }
     }
 
-    /// A number, where set.
+    /// Returns a number, if set.
     pub fn float(&self, key: &str) -> Option<f64> {
         match self.0.get(key)? {
             OptionValue::Float(x) => Some(*x),
@@ -229,7 +230,7 @@ impl Options {
         }
     }
 
-    /// A word, where set.
+    /// Returns a text, if set.
     pub fn text(&self, key: &str) -> Option<&str> {
         match self.0.get(key)? {
             OptionValue::Text(x) => Some(x),
@@ -237,7 +238,7 @@ impl Options {
         }
     }
 
-    /// Content of a file, where set.
+    /// Returns the content of a file, if set.
     pub fn bytes(&self, key: &str) -> Option<&Arc<[u8]>> {
         match self.0.get(key)? {
             OptionValue::Bytes(x) => Some(x),
@@ -245,12 +246,12 @@ impl Options {
         }
     }
 
-    /// A duration, where set.
+    /// Returns a duration, if set.
     pub fn duration(&self, key: &str) -> Option<Duration> {
         Duration::parse(self.text(key)?).ok()
     }
 
-    /// A rate, where set.
+    /// Returns a rate, if set.
     pub fn rate(&self, key: &str) -> Option<Bitrate> {
         Bitrate::parse(self.text(key)?).ok()
     }
@@ -268,10 +269,9 @@ fn unknown_key(key: &str, specs: &[OptionSpec]) -> String {
     }
 }
 
-/// The nearest of the names that exist, to stand behind the wrong one: ` (did you mean "rate"?)`.
-/// Nothing where none is near.
+/// Returns a hint with the most similar name, such as ` (did you mean "rate"?)`, or nothing.
 pub fn did_you_mean<'n>(wrong: &str, names: impl Iterator<Item = &'n str>) -> String {
-    // A long name is no slip of the finger, and its distance to many others is slow to find.
+    // A very long name is no typing error, and its comparison with many others is slow.
     if wrong.len() > NAME_BYTES_COMPARED_MAX {
         return String::new();
     }
@@ -282,8 +282,8 @@ pub fn did_you_mean<'n>(wrong: &str, names: impl Iterator<Item = &'n str>) -> St
     nearest.map_or_else(String::new, |(_, name)| format!(" (did you mean \"{name}\"?)"))
 }
 
-/// Distance of a wrong name from one that exists, the less the likelier; `None` where it was hardly meant. A name of
-/// which the wrong one is whole words comes before all others: `bbr` is `tcp-bbr` rather than `cbr`.
+/// Returns the distance of a wrong name; `None` if not similar. Names that contain all its words
+/// come first: `bbr` suggests `tcp-bbr`, not `cbr`.
 fn distance(wrong: &str, name: &str) -> Option<(bool, usize)> {
     let (wrong, name) = (wrong.to_lowercase(), name.to_lowercase());
     let distance = edit_distance(&wrong, &name);
@@ -291,11 +291,11 @@ fn distance(wrong: &str, name: &str) -> Option<(bool, usize)> {
     if words(&wrong).next().is_some() && words(&wrong).all(has) {
         return Some((false, distance));
     }
-    // A name that shares less than half of the letters was hardly meant, unless one is a part of it.
+    // Names are similar if more than half of the letters agree, or if one contains the other.
     let letters = wrong.chars().count();
     let is_near = distance <= letters / 2 + 1;
     let is_part = wrong.len() >= PART_BYTES_MIN && name.contains(&wrong);
-    // The other words of the name count as one letter.
+    // The remaining words of the name count as one wrong letter.
     let near_word = words(&name).map(|word| edit_distance(&wrong, word)).min();
     let near_word = near_word.filter(|of_word| *of_word <= letters / WORD_SHARE);
     let near_word = near_word.map(|of_word| of_word + 1);
@@ -307,13 +307,11 @@ fn words(name: &str) -> impl Iterator<Item = &str> {
     name.split(['-', '_', '.', ' ']).filter(|word| !word.is_empty())
 }
 
-/// Bytes of a name up to which it is compared with others.
 const NAME_BYTES_COMPARED_MAX: usize = 64;
-/// Names with which a wrong one is compared.
 const NAMES_COMPARED_MAX: usize = 20_000;
-/// Bytes of the shortest part of a name by which it is found.
+/// Shortest part of a name that identifies the name, in bytes.
 const PART_BYTES_MIN: usize = 4;
-/// Letters of a word for each wrong one, at which a word of a name is still near.
+/// Letters of a word for each wrong letter that is allowed.
 const WORD_SHARE: usize = 4;
 
 fn check(value: &OptionValue, kind: OptionKind) -> Result<(), String> {
@@ -369,7 +367,6 @@ fn check(value: &OptionValue, kind: OptionKind) -> Result<(), String> {
     }
 }
 
-/// Levenshtein distance in bytes.
 fn edit_distance(a: &str, b: &str) -> usize {
     let b = b.as_bytes();
     let mut row: alloc::vec::Vec<usize> = (0..=b.len()).collect();

@@ -4,36 +4,34 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// A set of numbers, kept as ranges that lie apart. Operations take time logarithmic in their
-/// number, and linear in what they join or cut.
+/// Set of numbers, as disjoint ranges. Operations take time logarithmic in the number of ranges,
+/// and linear in the ranges that they join or cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RangeSet {
-    /// The first of each range, and one past its last.
     ranges: BTreeMap<u64, u64>,
 }
 
 impl RangeSet {
-    /// Whether it has no member.
+    /// True if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// How many ranges there are.
+    /// Returns the number of ranges.
     pub fn len(&self) -> usize {
         self.ranges.len()
     }
 
-    /// All ranges, ascending.
+    /// Iterates over all ranges in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = Range<u64>> {
         self.ranges.iter().map(|(&start, &end)| start..end)
     }
 
-    /// One past the greatest member.
     pub(crate) fn end(&self) -> Option<u64> {
         self.ranges.last_key_value().map(|(_, &end)| end)
     }
 
-    /// The range that holds `x`.
+    /// Returns the range that contains `x`.
     pub fn around(&self, x: u64) -> Option<Range<u64>> {
         let (&start, &end) = self.ranges.range(..=x).next_back()?;
         (x < end).then_some(start..end)
@@ -43,13 +41,11 @@ impl RangeSet {
         self.around(x).is_some()
     }
 
-    /// The first number from `x` on that is no member although a greater one is.
     pub(crate) fn gap_from(&self, x: u64) -> Option<u64> {
         let gap = self.around(x).map_or(x, |range| range.end);
         (gap < self.end()?).then_some(gap)
     }
 
-    /// The least member that is not below `x`.
     pub(crate) fn first_from(&self, x: u64) -> Option<u64> {
         if self.contains(x) {
             return Some(x);
@@ -57,14 +53,13 @@ impl RangeSet {
         self.ranges.range(x..).next().map(|(&start, _)| start)
     }
 
-    /// Whether any of `range` is new.
+    /// Inserts `range`. Returns true if any of its numbers is new.
     pub fn insert(&mut self, range: Range<u64>) -> bool {
         if range.is_empty() {
             return false;
         }
         let Range { mut start, mut end } = range;
-        // The last range that it may touch. Where that begins no later it is the only one, and grows
-        // in its place: so it is with what comes in order.
+        // Fast path for numbers that arrive in order: the last range that `range` may touch grows.
         if let Some((&last, last_end)) = self.ranges.range_mut(..=end).next_back()
             && last <= start
             && *last_end >= start
@@ -117,8 +112,7 @@ impl RangeSet {
         })
     }
 
-    /// Joins the nearest ranges until there are no more than `max`: what lies between is in the set
-    /// then. Ranges with a multiple of 2^32 between them stay apart.
+    /// Joins ranges with the smallest gaps until `max` remain, but never across a multiple of 2^32.
     pub(crate) fn limit(&mut self, max: usize) {
         let Some(extra) = self.ranges.len().checked_sub(max).filter(|extra| *extra > 0) else {
             return;

@@ -1,4 +1,4 @@
-//! The contract between relays, which are what a router does beside forwarding, and their drivers.
+//! Interface between relays and their drivers. A relay is what a router runs beside forwarding.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -7,139 +7,137 @@ use faircast_base::{Cx, FlowId, NodeId, Time};
 
 use crate::{Datagram, Destination};
 
-/// One of a router's links, numbered from 0 in the order in which the router has them.
+/// Port of a router: one of its links, numbered from 0 in the router's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortId(pub u32);
 
-/// A packet that passed by, as long as the relay holds it.
+/// Key of a packet, valid while the relay holds the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PacketKey(pub u64);
 
-/// Which packets a relay is shown, beside those that are addressed to its router.
+/// Packets that a relay receives, beside those addressed to its router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
-    /// Those with the router alert option.
+    /// Packets with the router alert option.
     Alerted,
-    /// All.
+    /// All packets.
     Everything,
 }
 
-/// A packet that passes by: what the router would do with it, and where it came from.
+/// Packet that passes a router, with its origin and its forwarding ports.
 #[derive(Clone, Copy, Debug)]
 pub struct RelayPacket<'a> {
-    /// By which the relay may send it on later, where it [holds](Handling::Hold) it.
+    /// Key by which the relay sends the packet later, if it [holds](Handling::Hold) the packet.
     pub key: PacketKey,
-    /// Whose groups its destination speaks of.
+    /// Flow whose groups the destination belongs to.
     pub flow: FlowId,
-    /// The port that it came in on.
+    /// Port that the packet arrived on.
     pub port: PortId,
-    /// The ports that ordinary forwarding would copy it to.
+    /// Ports to which ordinary forwarding would copy the packet.
     pub ports_out: &'a [PortId],
     /// The packet.
     pub datagram: Datagram<'a>,
-    /// Hops that it may still travel.
+    /// Remaining time to live (TTL), in hops.
     pub time_to_live: u8,
 }
 
-/// What becomes of a packet.
+/// Decision about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handling {
-    /// The router forwards it as any router would.
+    /// Forward unchanged.
     Forward,
-    /// The same, with the bytes that the relay has written in the place of its own.
+    /// Forward with the bytes that the relay has written in place of the packet's own.
     Alter,
-    /// The relay keeps it until it [releases](Egress::Release) it.
+    /// Keep the packet until the relay [releases](Egress::Release) it.
     Hold,
-    /// It ends here.
+    /// Drop.
     Drop,
 }
 
-/// What a relay asks of its router.
+/// Request of a relay to its router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Egress {
-    /// A copy of a packet that it holds leaves through this port, with the bytes that it has written, if any, in the
-    /// place of as many at its beginning.
+    /// Sends a copy of a held packet through this port, with the written bytes at the start.
     Copy(PacketKey, PortId),
-    /// It holds this packet no longer.
+    /// Releases a held packet.
     Release(PacketKey),
-    /// A packet of its own leaves, with the bytes that it has written.
+    /// Sends a packet of the relay's own with the bytes that the relay has written.
     Send(RelayTransmit),
-    /// It wants to be told, once, when nothing waits at this port. Who has been told asks again only
-    /// after it has sent something there.
+    /// Requests one call of [`Relay::handle_writable`] when this port has no backlog. The relay
+    /// awaits the port again only after it has sent a packet there.
     Await(PortId),
 }
 
-/// A packet of a relay's own. Its bytes are what [`Relay::poll_transmit`] wrote into the buffer.
+/// Packet of a relay's own. [`Relay::poll_transmit`] writes its bytes into the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RelayTransmit {
-    /// Whose groups its destination speaks of.
+    /// Flow whose groups the destination belongs to.
     pub flow: FlowId,
-    /// Out of this one port; `None` routes it by its destination.
+    /// Port to send through; `None` for routing by destination.
     pub port: Option<PortId>,
-    /// Whom it is addressed to.
+    /// Destination.
     pub to: Destination,
-    /// Whom it says it is from: the source of the session for confirmations.
+    /// Source address of the packet: for confirmations, the source of the session.
     pub from: NodeId,
-    /// How many zero bytes follow the bytes in the buffer.
+    /// Number of zero bytes that follow the bytes in the buffer.
     pub zeros: u32,
-    /// How many of all its bytes are payload of the application; 0 for control packets.
+    /// Payload of the application in bytes; 0 for control packets.
     pub payload_len: u32,
-    /// Hops that it may travel.
+    /// Time to live (TTL), in hops.
     pub time_to_live: u8,
-    /// Whether routers further on must look at it too.
+    /// True if routers on the way must examine the packet (IP router alert option).
     pub router_alert: bool,
 }
 
 impl RelayTransmit {
-    /// A packet without payload that leaves through `port` and may travel 255 hops.
     pub(crate) const fn control(flow: FlowId, port: PortId, to: Destination, from: NodeId) -> Self {
         let (port, router_alert) = (Some(port), false);
         Self { flow, port, to, from, zeros: 0, payload_len: 0, time_to_live: 255, router_alert }
     }
 }
 
-/// What a relay serves, and the programs that it has for that.
+/// Number of sessions and programs that a relay serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Served {
     /// Sessions under a policy or a program.
     pub sessions: usize,
-    /// Sessions that pass as by any router, since there is no program for them here.
+    /// Sessions that are forwarded without the relay, because it lacks their program.
     pub plain: usize,
-    /// Programs that are kept.
+    /// Programs in the cache.
     pub programs: usize,
-    /// Programs that were refused, and sessions whose programs have failed, since it was made.
+    /// Programs refused and sessions with a failed program since the relay started.
     pub failed: u64,
 }
 
-/// Branch of a session on which the session's pace may be set, here or further on.
+/// Branch that may set the pace of a session, at this relay or downstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BranchPace {
     /// Flow of the session.
     pub flow: FlowId,
-    /// Port by which packets of the session come.
+    /// Port on which packets of the session arrive.
     pub from: PortId,
     /// Port of the branch.
     pub port: PortId,
     /// Rate of the session on the branch, in bits per second.
     pub bits_per_s: u64,
-    /// True if packets wait for the branch, which sets the pace therefore.
+    /// True if packets wait for the branch: it sets the pace.
     pub waits: bool,
 }
 
-/// What a router does beside forwarding, for all flows that pass it: a machine that sees packets of
-/// others. Ordinary data passes without it, unless it asks for that too.
+/// Program of a router beside forwarding: sees packets of all flows that pass, by
+/// [`interest`](Self::interest).
 ///
-/// The one law for drivers: call `handle_*`, then [`poll_transmit`](Self::poll_transmit) until it gives
-/// `None`, then read [`next_timeout`](Self::next_timeout). What a relay holds is bounded, for each flow
-/// and in all; a flow that stops does not stop another.
+/// Rule for drivers: call `handle_*`, then [`poll_transmit`](Self::poll_transmit) until `None`,
+/// then read [`next_timeout`](Self::next_timeout). Held packets are bounded for each flow and in
+/// total: a flow that stops does not stop another.
 pub trait Relay {
-    /// What it is shown. The answer never changes.
+    /// Returns the packets that the relay receives; constant.
     fn interest(&self) -> Interest {
         Interest::Alerted
     }
 
-    /// Takes a packet, and says what becomes of it. Bytes for [`Handling::Alter`] go to the empty
-    /// `buf`; as many zeros follow them as before.
+    /// Handles a packet, and decides about it. Bytes for [`Handling::Alter`] go into the empty
+    /// `buf`; the number of zeros after them stays the same.
     fn handle_packet(
         &mut self,
         cx: &mut Cx<'_>,
@@ -147,36 +145,34 @@ pub trait Relay {
         buf: &mut Vec<u8>,
     ) -> Handling;
 
-    /// Nothing waits at a port that was [awaited](Egress::Await).
+    /// Handles an [awaited](Egress::Await) port that has no backlog.
     fn handle_writable(&mut self, _cx: &mut Cx<'_>, _port: PortId) {}
 
-    /// A node that had packets of a flow through a port is reached there no more, and answers nothing that has gone there.
+    /// Handles a node's departure: packets of a flow to it through this port stay unanswered.
     fn handle_gone(&mut self, _cx: &mut Cx<'_>, _flow: FlowId, _port: PortId, _node: NodeId) {}
 
-    /// Takes the passing of time. A spurious call does nothing.
+    /// Handles a timeout. A spurious call does nothing.
     fn handle_timeout(&mut self, cx: &mut Cx<'_>);
 
-    /// Gives what it wants done next, with the bytes of a packet of its own written into the empty
-    /// `buf`, or `None`.
+    /// Returns the next request. Writes the bytes of an own packet into the empty `buf`.
     #[must_use]
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Egress>;
 
-    /// When [`handle_timeout`](Self::handle_timeout) wants to be called.
+    /// Returns the time at which to call [`handle_timeout`](Self::handle_timeout).
     #[must_use]
     fn next_timeout(&self) -> Option<Time>;
 
-    /// What it serves now.
+    /// Returns the sessions and programs served now.
     fn served(&self) -> Served {
         Served::default()
     }
 
-    /// Bytes of packets that wait at each port; ports without any may be missing.
+    /// Returns the bytes queued at each port; ports without a queue may be missing.
     fn queued(&self) -> BTreeMap<PortId, u64> {
         BTreeMap::new()
     }
 
-    /// Branches of sessions with their rates since the last call, without those that have fallen
-    /// behind and are not waited for.
+    /// Returns branches with their rates since the last call, except those not waited for.
     fn paces(&mut self, _now: Time) -> Vec<BranchPace> {
         Vec::new()
     }

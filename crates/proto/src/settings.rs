@@ -1,13 +1,12 @@
-//! Settings that are stated once: key, kind, range, default and sentence of each. From these the
-//! type of a configuration is made, its table for users, and the way from what they write to it.
+//! Macros for settings: one table generates types, descriptions, and conversions from options.
 
 use faircast_base::{Bitrate, Duration};
 
 use crate::options::Options;
 
-/// Kind of a setting's value.
+/// Type of a setting's value.
 pub trait Setting: Sized {
-    /// Value of an option, if it is given. Options have been checked.
+    /// Reads an option that has been checked; `None` if it is not set.
     fn read(options: &Options, key: &str) -> Option<Self>;
 }
 
@@ -29,7 +28,7 @@ impl Setting for u32 {
     }
 }
 
-/// Enums whose variants users name by words:
+/// Defines enums whose variants have names in configuration files:
 ///
 /// ```text
 /// choices! {
@@ -53,16 +52,14 @@ macro_rules! choices {
         impl $name {
             pub(crate) const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The words for them.
             pub(crate) const WORDS: &'static [&'static str] = &[$($word),+];
 
-            /// Its word, as it is written.
             pub(crate) const fn written(self) -> &'static str {
                 match self { $(Self::$variant => concat!("\"", $word, "\"")),+ }
             }
         }
 
-        /// The first, for parts that are made before their settings are known.
+        /// First variant, for parts that are created before their settings are known.
         impl Default for $name {
             fn default() -> Self {
                 Self::ALL[0]
@@ -78,8 +75,8 @@ macro_rules! choices {
     )+};
 }
 
-/// The settings of a protocol: a type with a field for each, its `Default`, `OPTIONS` as the table
-/// of them, and `from_options`. A sentence is that of the field and of the table.
+/// Defines the settings of a protocol: a type with a field for each, its `Default`, the table
+/// `OPTIONS`, and `from_options`. The doc comment of a field is also its description in the table.
 ///
 /// ```text
 /// settings! {
@@ -93,8 +90,8 @@ macro_rules! choices {
 /// }
 /// ```
 ///
-/// The line of the profile may be missing. With it, the type has a function `profile`. Fields after
-/// `by profile:` are set by that function only. Rates are in bits per second, with units as in `1
+/// The line of the profile is optional. With it, the type needs a function `profile`. Only that
+/// function sets fields after `by profile:`. Rates are in bits per second, with units as in `1
 /// Mbit`.
 #[macro_export]
 macro_rules! settings {
@@ -129,7 +126,7 @@ macro_rules! settings {
         }
 
         impl $config {
-            /// The table of the settings.
+            /// Table of the settings.
             $vis const OPTIONS: &'static [$crate::options::OptionSpec] = &[
                 $($crate::options::OptionSpec {
                     name: stringify!($profile_key),
@@ -147,7 +144,8 @@ macro_rules! settings {
                 },)+
             ];
 
-            /// What `options`, checked against the table, ask for.
+            /// Creates the configuration from `options` that were checked against the table.
+            /// Settings of checked options.
             $vis fn from_options(options: &$crate::options::Options) -> Self {
                 let mut config = Self::default();
                 $(
@@ -230,9 +228,9 @@ mod tests {
     choices! {
         /// Starting points.
         enum Profile {
-            /// The one.
+            /// One profile.
             One = "one",
-            /// Another.
+            /// Another profile.
             OtherOne = "other-one",
         }
     }

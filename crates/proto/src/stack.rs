@@ -1,7 +1,4 @@
-//! The protocols of a flow as a stack: a transport, the scheme that steers it, and a control of the hops below both.
-//!
-//! Each of the three is a row of a table of the [catalog](crate::catalog). Ends, settings and guarantees of a flow follow
-//! from its rows.
+//! Protocol stack of a flow: [catalog](crate::catalog) rows of its transport, scheme and hop.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -15,51 +12,50 @@ use crate::options::{OptionSpec, Options};
 use crate::transport::{EndSetup, PacketFacts, PacketFormat, Role};
 use crate::{Destination, FlowMachine};
 
-/// The protocols of a flow.
+/// Protocol stack of a flow.
 #[derive(Clone, Copy)]
 pub struct Stack {
-    /// Carries the flow.
+    /// Transport.
     pub transport: &'static TransportEntry,
-    /// Steers the source; `None` if the transport steers itself.
+    /// Congestion control scheme of the source; `None` if the transport has its own.
     pub scheme: Option<&'static SchemeEntry>,
-    /// Controls each hop below the transport; `None` without such a control.
+    /// Control of each hop below the transport; `None` without one.
     pub hop: Option<&'static HopEntry>,
 }
 
-/// A transport.
+/// Entry of a transport.
 #[derive(Clone, Copy, Debug)]
 pub struct TransportEntry {
     /// Name in scenario files.
     pub name: &'static str,
     /// Description in one line.
     pub about: &'static str,
-    /// Settings and guarantees without a scheme; `None` if the transport needs a scheme, whose name then is that of the
-    /// stack.
+    /// Settings and guarantees without a scheme. `None` if the stack bears a scheme's name.
     pub alone: Option<Alone>,
     /// Settings and guarantees with a scheme; `None` if no scheme can steer the transport.
     pub steered: Option<Steered>,
     /// True if a flow may have more than one receiver.
     pub multicast: bool,
-    /// True if a flow may have more than one source, and ends that are source and receiver at once.
+    /// True if a flow may have several sources, and ends that are source and receiver at once.
     pub many_to_many: bool,
-    /// True if receivers answer.
+    /// True if receivers send packets.
     pub answers: bool,
-    /// True if packets carry a checksum: those of TCP and UDP are the kernel's.
+    /// True if packets carry a checksum of their own. TCP and UDP checksums are the kernel's.
     pub own_checksum: bool,
-    /// True if receivers repair for others.
+    /// True if receivers can be repair heads.
     pub repair_heads: bool,
     /// Format of packets on real networks.
     pub packets: PacketFormat,
-    /// Makes an end; `None` if only the kernel has the transport, in the lab.
+    /// Constructor of an end; `None` if only the lab runs the transport, by the kernel.
     pub end: Option<EndOf>,
 }
 
-/// Constructor of an end.
+/// Constructor of an end of a flow.
 pub type EndOf = fn(Stack, Role, EndSetup<'_>) -> FlowMachine;
-/// Reader of the facts of a packet.
+/// Parser of the facts of a packet.
 pub type FactsOf = fn(&[u8]) -> PacketFacts;
 
-/// A transport that steers itself.
+/// Settings and guarantees of a transport with its own congestion control.
 #[derive(Clone, Copy, Debug)]
 pub struct Alone {
     /// Settings.
@@ -68,53 +64,53 @@ pub struct Alone {
     pub guarantees: Guarantees,
 }
 
-/// A transport that a scheme steers.
+/// Settings and guarantees of a transport that a scheme steers.
 #[derive(Clone, Copy, Debug)]
 pub struct Steered {
-    /// Description of the transport without what steers it.
+    /// Description of the transport without its congestion control.
     pub about: &'static str,
     /// Settings of the transport.
     pub options: &'static [OptionSpec],
-    /// Recovery from forged packets, unless that of the scheme takes longer.
+    /// Recovery time after forged packets; a longer time of the scheme prevails.
     pub recovery: Duration,
-    /// Floor of the rate, from that of the scheme.
+    /// Function from the scheme's rate floor to that of the stack.
     pub floor: fn(Option<Floor>, &Options) -> Option<Floor>,
-    /// Most packets of receivers under a load, from those of the scheme over PGM.
+    /// Function from the most receiver packets of the scheme over PGM to those of the stack.
     pub reports_max: fn(u64, &Options, &Load) -> u64,
     /// Most packets to the group under a load.
     pub group_packets: fn(&Load) -> u64,
 }
 
-/// A control of hops.
+/// Entry of a hop control.
 #[derive(Clone, Copy, Debug)]
 pub struct HopEntry {
     /// Name in scenario files.
     pub name: &'static str,
-    /// Description in one line of the stack that bears the name of the control alone.
+    /// Description in one line of the stack that is named after the hop control alone.
     pub about: &'static str,
-    /// Description of the control below a scheme, as the end of a sentence.
+    /// Description of the hop control below a scheme, as the end of a sentence.
     pub below: &'static str,
     /// Settings of a session.
     pub options: &'static [OptionSpec],
-    /// Settings of transports with repair heads that have no effect above the hops.
+    /// Settings of transports with repair heads that have no effect above the hop control.
     pub without: &'static [&'static str],
-    /// Scheme of the stack that bears the name of the control alone: nothing else steers its source.
+    /// Scheme of the stack that is named after the hop control alone: no limit at the source.
     pub open: &'static SchemeEntry,
     /// Name of the transport of that stack.
     pub over: &'static str,
-    /// Makes an end, of a source if true, below the end of the transport.
+    /// Constructor of an end below an end of the transport; true for a source.
     pub end: fn(FlowMachine, bool, EndSetup<'_>) -> FlowMachine,
-    /// Facts of a packet, from those of the packet inside.
+    /// Parser of a packet's facts, which calls the parser of the packet inside.
     pub facts: fn(&[u8], FactsOf) -> PacketFacts,
-    /// Most packets of receivers, beside those of the transport, under a load with this number of packets to the group.
+    /// Most receiver packets beside the transport's, for a number of packets to the group.
     pub reports_max: fn(&Options, &Load, u64) -> u64,
 }
 
-/// Name of the transport of schemes by themselves.
+/// Name of the transport of schemes that are named without a transport.
 pub const PGM: &str = "pgm";
 
 impl Stack {
-    /// Name in scenario files and on the command line: `pgmcc`, `tram`, `tram-pgmcc`, `credit`, `credit-pgmcc`.
+    /// Returns the name in scenarios: `pgmcc`, `tram`, `tram-pgmcc`, `credit`, `credit-pgmcc`.
     pub fn name(&self) -> String {
         let below = match (self.hop, self.transport.alone) {
             (Some(hop), _) => Some(hop.name),
@@ -128,12 +124,11 @@ impl Stack {
         }
     }
 
-    /// The scheme, unless nothing steers the source but the hops below.
     fn steering(&self) -> Option<&'static SchemeEntry> {
         self.scheme.filter(|scheme| self.hop.is_none_or(|hop| hop.open.name != scheme.name))
     }
 
-    /// Description in one line.
+    /// Returns the description in one line.
     pub fn about(&self) -> String {
         let over = self.transport.steered.map_or("", |steered| steered.about);
         match (self.steering(), self.hop) {
@@ -144,7 +139,7 @@ impl Stack {
         }
     }
 
-    /// Settings: those of the scheme, of the transport, and of the hops.
+    /// Returns the settings of the scheme, of the transport, and of the hop control.
     pub fn options(&self) -> Vec<OptionSpec> {
         let Self { transport, scheme, hop } = self;
         let own = scheme.map_or(&[][..], |scheme| scheme.own_options);
@@ -160,35 +155,33 @@ impl Stack {
         all
     }
 
-    /// True if there is a setting of this name.
+    /// True if the stack has a setting of this name.
     pub fn has_option(&self, name: &str) -> bool {
         self.options().iter().any(|spec| spec.name == name)
     }
 
-    /// Guarantees of the scheme over PGM, or of the transport alone.
     fn base(&self) -> Guarantees {
         let alone = self.transport.alone.map(|alone| alone.guarantees);
         self.scheme.map(|scheme| scheme.guarantees).or(alone).unwrap_or(Guarantees::SILENT)
     }
 
-    /// The row of the transport with a scheme, where a scheme steers it.
     fn steered(&self) -> Option<Steered> {
         self.transport.steered.filter(|_| self.scheme.is_some())
     }
 
-    /// Floor of the rate of a sender that hears nothing; `None` for a sender that never hears anything.
+    /// Returns the rate floor of a sender without feedback; `None` if it never gets feedback.
     pub fn floor(&self, options: &Options) -> Option<Floor> {
         let own = (self.base().floor)(options);
         self.steered().map_or(own, |steered| (steered.floor)(own, options))
     }
 
-    /// Longest time after the last of some forged packets until a session is at its old rate, on a path of 2 Mbit/s.
+    /// Returns the longest recovery of the rate after forged packets, on a path of 2 Mbit/s.
     pub fn recovery(&self) -> Duration {
         let own = self.base().recovery;
         self.steered().map_or(own, |steered| own.max(steered.recovery))
     }
 
-    /// Most packets that all receivers together send under a load, if no packet of theirs is lost.
+    /// Returns the most packets that all receivers together send under a load without loss.
     pub fn reports_max(&self, options: &Options, load: &Load) -> u64 {
         let own = (self.base().reports_max)(options, load);
         let Some(steered) = self.steered() else { return own };
@@ -197,7 +190,7 @@ impl Stack {
         above + self.hop.map_or(0, |hop| (hop.reports_max)(options, load, packets))
     }
 
-    /// Facts of a packet of the flow on real networks; `None` for segments of the kernel's TCP.
+    /// Returns the facts of a packet on a real network; `None` for segments of the kernel's TCP.
     pub fn facts(&self, packet: &[u8]) -> Option<PacketFacts> {
         let PacketFormat::Datagrams(facts) = self.transport.packets else { return None };
         Some(match self.hop {
@@ -206,27 +199,27 @@ impl Stack {
         })
     }
 
-    /// True if packets on real networks are those of PGM.
+    /// True if packets on real networks have the PGM format.
     pub fn is_pgm(&self) -> bool {
         self.transport.name == PGM && self.hop.is_none()
     }
 
-    /// True if receivers repair for others, and can be told who repairs for them.
+    /// True if receivers can be repair heads, and can be assigned one.
     pub fn has_heads(&self) -> bool {
         self.transport.repair_heads && self.hop.is_none()
     }
 
-    /// True if the simulator runs the stack; else only the lab does.
+    /// True if the simulator runs the stack; false if only the lab does.
     pub fn is_simulated(&self) -> bool {
         self.transport.end.is_some()
     }
 
-    /// True if the stack brings data to many receivers that answer.
+    /// True if the stack delivers data to many receivers that answer.
     pub fn is_reliable_multicast(&self) -> bool {
         self.transport.multicast && self.transport.answers
     }
 
-    /// One end of a flow; `None` if only the kernel has the transport, or the transport has no ends of the role.
+    /// Creates an end of a flow; `None` for a transport of the kernel, or an unsupported role.
     pub fn end(self, role: Role, setup: EndSetup<'_>) -> Option<FlowMachine> {
         let end = self.transport.end?;
         if matches!(role, Role::Both(_)) && !self.transport.many_to_many {
@@ -234,7 +227,7 @@ impl Stack {
         }
         let Some(hop) = self.hop else { return Some(end(self, role, setup)) };
         let is_source = matches!(role, Role::Source(_));
-        // Packets for a group are under the control of hops, even with one receiver.
+        // The hop control handles packets for a group only, even with a single receiver.
         let setup = EndSetup { to: Destination::Group(GroupId::SESSION), ..setup };
         Some((hop.end)(end(self, role, setup), is_source, setup))
     }

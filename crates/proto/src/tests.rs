@@ -1,4 +1,4 @@
-//! Tests of whatever is registered.
+//! Tests of everything in the catalog.
 
 mod announcements;
 pub(crate) mod bench;

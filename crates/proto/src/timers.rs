@@ -1,19 +1,17 @@
-//! Tables of named timers: each reason for which a machine wakes up, and when.
+//! Tables of named timers: the reasons for which a machine wakes up, with their times.
 
 use core::fmt;
 use core::marker::PhantomData;
 
 use faircast_base::Time;
 
-/// Reasons of one machine to wake up.
 pub(crate) trait Reason: Copy + fmt::Debug + 'static {
-    /// All of them, in the order of their numbers.
     const ALL: &'static [Self];
 
     fn number(self) -> usize;
 }
 
-/// An enum of [`Reason`]s, numbered from 0 in the order of its variants.
+/// Defines an enum of [`Reason`]s, numbered from 0 in the order of its variants.
 macro_rules! reasons {
     ($(#[doc = $about:literal])* enum $name:ident {
         $($(#[doc = $doc:literal])* $variant:ident,)+
@@ -34,12 +32,10 @@ macro_rules! reasons {
 
 pub(crate) use reasons;
 
-/// The timers of a machine, one for each of its `N` reasons to wake up. To ask for the earliest costs
-/// nothing, since a machine is asked after every packet.
+/// Timers of a machine, one for each of its `N` reasons. Caches the earliest for speed.
 pub(crate) struct Timers<R, const N: usize> {
-    /// [`Time::MAX`] for those that are not armed.
+    /// Expiry of each timer; [`Time::MAX`] if not armed.
     at: [Time; N],
-    /// The earliest of them.
     next: Time,
     reasons: PhantomData<R>,
 }
@@ -61,7 +57,7 @@ impl<R: Reason, const N: usize> Timers<R, N> {
         }
     }
 
-    /// The same, unless it runs out earlier.
+    /// Arms a timer, unless it expires earlier.
     pub(crate) fn arm_by(&mut self, reason: R, at: Time) {
         self.arm(reason, at.min(self.at[reason.number()]));
     }
@@ -78,7 +74,6 @@ impl<R: Reason, const N: usize> Timers<R, N> {
         self.at[reason.number()] < Time::MAX
     }
 
-    /// Whether it has run out by now; then it is armed no more.
     pub(crate) fn take_due(&mut self, reason: R, now: Time) -> bool {
         let due = self.at[reason.number()] <= now && now < Time::MAX;
         if due {
@@ -92,7 +87,6 @@ impl<R: Reason, const N: usize> Timers<R, N> {
     }
 }
 
-/// Those that are armed, by their names.
 impl<R: Reason, const N: usize> fmt::Debug for Timers<R, N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let armed = R::ALL.iter().zip(self.at).filter(|(_, at)| *at < Time::MAX);
@@ -114,7 +108,6 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Against the definition, whatever is armed and disarmed in whatever order.
         #[test]
         fn the_next_is_the_earliest_that_is_armed(
             steps in proptest::collection::vec((0usize..3, 0u64..5, 0u8..4), 0..60),

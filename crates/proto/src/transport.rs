@@ -1,4 +1,4 @@
-//! Setup of the ends of flows, for every transport: their roles, and what they are made from.
+//! Setup of the ends of flows for every transport: roles and parameters.
 
 use alloc::boxed::Box;
 
@@ -8,80 +8,77 @@ use crate::Destination;
 use crate::content::Content;
 use crate::options::Options;
 
-/// Facts of a packet that its bytes tell, for drivers that get packets from hosts and not from machines. A
-/// machine says the same in its [`Transmit`](crate::Transmit).
+/// Facts of a packet by its bytes, for drivers; a [`Transmit`](crate::Transmit) has them too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketFacts {
-    /// Bytes of payload of the application; 0 for control packets.
+    /// Payload of the application in bytes; 0 for control packets.
     pub payload_len: u32,
-    /// True if routers that run a program must look at the packet.
+    /// True if routers that run a program must examine the packet.
     pub router_alert: bool,
 }
 
 impl PacketFacts {
-    /// Data with `payload_len` bytes of payload, of no interest to routers.
+    /// Returns the facts of data with `payload_len` bytes of payload, of no interest to routers.
     pub const fn data(payload_len: u32) -> Self {
         Self { payload_len, router_alert: false }
     }
 }
 
-/// Congestion control that a flow has where the kernel's TCP runs it.
+/// Settings of the kernel's TCP for a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelTcp {
-    /// Name in the kernel.
+    /// Name of the congestion control in the kernel.
     pub congestion_control: &'static str,
     /// True if SACK is on.
     pub sack: bool,
-    /// True if the kernel repairs as the simulator's machine of that name does.
+    /// True if the kernel's loss recovery equals that of the simulator's machine of the same name.
     pub alike: bool,
 }
 
 /// Format of the packets of a transport on real networks.
 #[derive(Clone, Copy, Debug)]
 pub enum PacketFormat {
-    /// Datagrams of its machines, of which this function reads the facts.
+    /// Datagrams of the transport's machines, with the parser of their facts.
     Datagrams(fn(&[u8]) -> PacketFacts),
     /// Segments of the kernel's TCP.
     Kernel(KernelTcp),
 }
 
-/// What an end does in its flow.
+/// Role of an end in its flow.
 pub enum Role {
-    /// It sends this.
+    /// Sends this content.
     Source(Box<dyn Content>),
-    /// It receives what the sources send.
+    /// Receives the content of the sources.
     Receiver,
-    /// It sends this and receives what the other sources send, where the transport has such ends.
+    /// Sends this content and receives that of the other sources, if the transport supports it.
     Both(Box<dyn Content>),
 }
 
-/// What one end of a flow is made from, beside its role.
+/// Parameters of an end of a flow, beside its role.
 #[derive(Clone, Copy, Debug)]
 pub struct EndSetup<'a> {
-    /// The flow.
+    /// Flow.
     pub flow: FlowId,
-    /// The node that it runs on.
+    /// Node that the end runs on.
     pub node: NodeId,
-    /// The nodes of the flow's sources: one, but where the transport takes more.
+    /// Nodes of the flow's sources; exactly one, unless the transport supports more.
     pub sources: &'a [NodeId],
-    /// Whom the flow goes to.
+    /// Destination of the flow.
     pub to: Destination,
-    /// When a source begins, or a receiver joins.
+    /// Start time of a source, or join time of a receiver.
     pub start: Time,
-    /// Bytes of payload in every data packet but the last; 1 to 65535.
+    /// Payload of every data packet but the last: 1 to 65535 bytes.
     pub payload: u32,
-    /// Bytes that a data packet adds on the wire, where that is not what its real headers have.
+    /// Header length of a data packet on the wire in bytes, if it differs from the real headers.
     pub header: Option<u32>,
     /// Settings, checked against the tables of scheme and transport.
     pub options: &'a Options,
-    /// The repair head that a receiver is to have from the beginning, where the transport has such heads;
-    /// `None` where it finds one itself.
+    /// Repair head of a receiver from the start; `None` if the receiver finds one itself.
     pub head: Option<NodeId>,
 }
 
 impl<'a> EndSetup<'a> {
-    /// An end at `node` of a multicast flow from `sources`, that starts at once, with 1400 bytes of
-    /// payload a packet.
+    /// Creates the setup of a multicast end: start at time zero, payload of 1400 bytes a packet.
     pub fn new(flow: FlowId, node: NodeId, sources: &'a [NodeId], options: &'a Options) -> Self {
         Self {
             flow,
@@ -96,10 +93,10 @@ impl<'a> EndSetup<'a> {
         }
     }
 
-    /// The node of the only source.
+    /// Returns the node of the only source.
     ///
     /// # Panics
-    /// There is none.
+    /// If there is no source.
     pub fn source(&self) -> NodeId {
         *self.sources.first().expect("a flow has a source")
     }

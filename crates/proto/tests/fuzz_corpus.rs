@@ -1,5 +1,4 @@
-//! Replays the committed corpora of the fuzz targets, so that what fuzzing once found stays found
-//! without a fuzzer at hand.
+//! Replays the committed corpora of the fuzz targets, so that bugs found by fuzzing stay fixed.
 
 #[path = "fuzz/credits.rs"]
 mod credits;
@@ -38,7 +37,6 @@ fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
 fn every_packet_of_the_corpus_is_read_or_refused_and_survives_being_written() {
     let corpus = corpus("pgm_packet");
     let read = corpus.iter().filter(|(_, bytes)| packet::packet(bytes)).count();
-    // The corpus holds valid packets of every type and broken ones.
     assert!(read >= 10 && read < corpus.len(), "{read} of {} are packets", corpus.len());
 }
 
@@ -74,7 +72,7 @@ fn every_conversation_of_the_corpus_lets_an_element_come_to_rest() {
     corpus("element").iter().for_each(|(_, steps)| element::element(steps));
 }
 
-/// A file of a corpus with some bytes replaced, and some added at its end.
+/// Returns files of a corpus with some bytes replaced and some appended.
 fn damaged(target: &'static str) -> impl Strategy<Value = Vec<u8>> {
     let files = corpus(target);
     (any::<Index>(), any::<Vec<(Index, u8)>>(), any::<Vec<u8>>()).prop_map(
@@ -95,7 +93,6 @@ fn damaged(target: &'static str) -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// What a fuzzer would do first, for want of one.
     #[test]
     fn no_damage_keeps_a_stream_from_coming_to_rest(steps in damaged("streams")) {
         endpoints::streams(&steps);

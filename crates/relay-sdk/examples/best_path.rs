@@ -1,4 +1,4 @@
-//! The policy `best-path` as a program.
+//! Policy `best-path` as a program.
 
 use faircast_relay_sdk::BestPath;
 

@@ -1,4 +1,4 @@
-//! The policy `bounded-lag` as a program.
+//! Policy `bounded-lag` as a program.
 
 use faircast_relay_sdk::BoundedLag;
 

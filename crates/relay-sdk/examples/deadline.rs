@@ -1,4 +1,4 @@
-//! The policy `deadline` as a program.
+//! Policy `deadline` as a program.
 
 use faircast_relay_sdk::Deadline;
 

@@ -1,4 +1,4 @@
-//! The policy `layered-drop` as a program.
+//! Policy `layered-drop` as a program.
 
 use faircast_relay_sdk::LayeredDrop;
 

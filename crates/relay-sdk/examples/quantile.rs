@@ -1,4 +1,4 @@
-//! The policy `quantile` as a program.
+//! Policy `quantile` as a program.
 
 use faircast_relay_sdk::Quantile;
 

@@ -1,4 +1,4 @@
-//! The policy `weighted-utility` as a program.
+//! Policy `weighted-utility` as a program.
 
 use faircast_relay_sdk::WeightedUtility;
 

@@ -1,4 +1,4 @@
-//! The policy `worst-path` as a program.
+//! Policy `worst-path` as a program.
 
 use faircast_relay_sdk::WorstPath;
 

@@ -1,12 +1,11 @@
-//! Policies of credit relays: which branch of a tree decides how much a relay asks for, and what a branch that cannot
-//! follow does without (src: credits s3).
+//! Policies of credit relays: the branch that sets the pace, and the packets that slower branches
+//! miss (src: credits s3).
 //!
-//! A relay has a queue for each branch of a session, all of the same size, and tells the node above how many packets it
-//! may send: its credit. The paper's rule waits for the slowest branch, which suits those who need every byte. Others are
-//! programs of the session's own choice: each is a type here that implements [`Policy`], and sees of the relay what
-//! [`View`] shows. Policies have no clock, no randomness and no floating point, so that one gives the same everywhere.
-//!
-//! [`program!`] makes a policy a program in WebAssembly, which relays fetch with the packets of a session.
+//! A relay has a queue of equal size for each branch of a session, and its credit grants packets to
+//! the node above. Each type that implements [`Policy`] is a rule that a session can choose; it
+//! reads the state of the relay through [`View`]. Policies use no clock, randomness or floating
+//! point: results are equal on all machines. [`program!`] makes a policy a WebAssembly program,
+//! which relays fetch for a session.
 
 #![no_std]
 
@@ -20,61 +19,59 @@ pub use policies::{
     BestPath, BoundedLag, Deadline, LayeredDrop, Quantile, WeightedUtility, WorstPath,
 };
 
-/// What a policy sees of a session at a relay. Branches are numbered from 0 to below [`branches`](Self::branches).
+/// State of a session at a relay. Branches are numbered from 0 to [`branches`](Self::branches) - 1.
 pub trait View {
-    /// How many branches there are, 1 at least.
+    /// Returns the number of branches, at least 1.
     fn branches(&self) -> u32;
 
-    /// Packets of the session that a branch has forwarded or done without, since the session came to the relay (FC).
+    /// Returns FC: packets that a branch has forwarded or missed since the session's start here.
     fn forwarded(&self, branch: u32) -> i64;
 
-    /// The same of the branch that the last credit was about, at that time.
+    /// Returns FC of the branch of the last credit, at the time of the credit.
     fn reported(&self) -> i64;
 
-    /// Packets that wait for a branch.
+    /// Returns the packets queued for a branch.
     fn queued(&self, branch: u32) -> u32;
 
-    /// Packets that may wait for each branch (B).
+    /// Returns B: the buffer of each branch in packets.
     fn buffer(&self) -> u32;
 
-    /// Receivers behind a branch, as far as they have said so; 1 at least.
+    /// Returns the number of receivers below a branch, as far as reported; at least 1.
     fn weight(&self, branch: u32) -> u32;
 
-    /// For how long the first packet of a branch has waited, in milliseconds; 0 where none waits.
+    /// Returns the waiting time of a branch's first packet in milliseconds; 0 for an empty queue.
     fn waited_ms(&self, branch: u32) -> u32;
 
-    /// Credits are sent for so many packets at once (M), 1 at least.
+    /// Returns M: packets for one credit, at least 1.
     fn unit(&self) -> u32;
 }
 
-/// Which branch sets the pace of a session, and what happens at others.
+/// Policy of a session at relays: the branch that sets the pace, and the packets that others miss.
 pub trait Policy {
-    /// Whether it ever has a branch do without a packet. Where it does not, [`accepts`](Self::accepts) and
-    /// [`discards`](Self::discards) are not asked, which is faster.
+    /// True if the policy may drop packets. Otherwise `accepts` and `discards` are never called.
     const DROPS: bool = true;
 
-    /// The branch whose state goes upward as a credit now; `None` where there is no reason for one yet.
+    /// Returns the branch whose state is reported as a credit now; `None` for no credit yet.
     fn credit(&mut self, view: &impl View) -> Option<u32>;
 
-    /// Whether a packet of this layer (0 for data that has no layers) is to wait for a branch in which there is room.
-    /// Where there is no room it is never asked.
+    /// True if a packet of this layer is queued; 0 without layers. Called if the buffer has room.
     fn accepts(&mut self, _view: &impl View, _branch: u32, _layer: u8) -> bool {
         true
     }
 
-    /// How many of the oldest packets of a branch are not to be sent any more.
+    /// Returns the number of the oldest packets of a branch to drop.
     fn discards(&mut self, _view: &impl View, _branch: u32) -> u32 {
         0
     }
 
-    /// How often it wants to look though nothing has happened, in milliseconds.
+    /// Returns the interval of calls without an event, in milliseconds; `None` for no such calls.
     fn interval_ms(&self) -> Option<u32> {
         None
     }
 }
 
-/// Makes a policy a program: its type, and how it is made of the number that the source of a session gives it. For every
-/// platform but `wasm32-unknown-unknown` this checks no more than the types.
+/// Makes a policy a program, from its type and its constructor, which takes the parameter of the
+/// session. On targets other than `wasm32-unknown-unknown`, the macro only checks the types.
 ///
 /// ```
 /// faircast_relay_sdk::program!(faircast_relay_sdk::Quantile, |percent| faircast_relay_sdk::Quantile { percent });
@@ -124,7 +121,6 @@ macro_rules! program {
     };
 }
 
-/// The branch with the least of something.
 fn least<V: View>(
     view: &V,
     branches: impl Iterator<Item = u32>,
@@ -133,7 +129,6 @@ fn least<V: View>(
     branches.min_by_key(|branch| of(view, *branch))
 }
 
-/// That branch, where it has forwarded as many packets as one credit is for.
 fn once_due(view: &impl View, branch: Option<u32>) -> Option<u32> {
     branch.filter(|branch| view.forwarded(*branch) - view.reported() >= i64::from(view.unit()))
 }

@@ -1,8 +1,8 @@
-//! The seven policies.
+//! Implementations of the seven policies.
 
 use crate::{Policy, View, least, once_due};
 
-/// The slowest branch sets the pace: nothing is ever lost for want of room (src: credits s3.2).
+/// Slowest branch sets the pace: no packet is lost for lack of buffer (src: credits s3.2).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WorstPath;
 
@@ -14,7 +14,7 @@ impl Policy for WorstPath {
     }
 }
 
-/// The fastest branch sets the pace; others do without what finds no room.
+/// Fastest branch sets the pace: others miss the packets for which they have no buffer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BestPath;
 
@@ -26,10 +26,10 @@ impl Policy for BestPath {
     }
 }
 
-/// The branch sets the pace than which this share of all, in percent and rounded up, are not faster: 50 is the median.
+/// Branch of a rank sets the pace: `percent` of all, rounded up, are not faster. 50: the median.
 #[derive(Clone, Copy, Debug)]
 pub struct Quantile {
-    /// 1 to 100.
+    /// Rank in percent, 1 to 100.
     pub percent: u32,
 }
 
@@ -39,7 +39,7 @@ impl Policy for Quantile {
     fn credit(&mut self, view: &impl View) -> Option<u32> {
         let branches = view.branches();
         let rank = (u64::from(self.percent) * u64::from(branches)).div_ceil(100).max(1);
-        // Few branches: a pass for each costs less than a list.
+        // For few branches, a pass for each costs less than a sorted list.
         let place = |branch: u32| {
             let own = (view.forwarded(branch), branch);
             (0..branches).filter(|other| (view.forwarded(*other), *other) <= own).count() as u64
@@ -48,10 +48,10 @@ impl Policy for Quantile {
     }
 }
 
-/// As [`WorstPath`], but a branch that is further behind the foremost than this does without until its queue is empty.
+/// As [`WorstPath`], but a branch too far behind misses packets until its queue is empty.
 #[derive(Clone, Copy, Debug)]
 pub struct BoundedLag {
-    /// In packets.
+    /// Largest lag, in packets.
     pub packets: u32,
 }
 
@@ -73,10 +73,10 @@ impl Policy for BoundedLag {
     }
 }
 
-/// As [`WorstPath`], but what has waited for so long is not sent any more: nobody's packets are older.
+/// As [`WorstPath`], but packets that have waited longer than `ms` are dropped.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline {
-    /// In milliseconds, 1 at least.
+    /// Longest wait of a packet in milliseconds, at least 1.
     pub ms: u32,
 }
 
@@ -94,7 +94,7 @@ impl Policy for Deadline {
     }
 }
 
-/// As [`WorstPath`], but packets of upper layers wait only where half of a branch's room is free.
+/// As [`WorstPath`], but upper layers are queued only if half of a branch's buffer is free.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LayeredDrop;
 
@@ -108,8 +108,8 @@ impl Policy for LayeredDrop {
     }
 }
 
-/// The branch sets the pace at which most is delivered in all: up to where it has room, from the last credit on, times the
-/// receivers behind branches that have as much or more.
+/// Branch with the highest total delivery sets the pace: the packets for which the branch has room
+/// since the last credit, times the receivers below branches with at least that room.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WeightedUtility;
 

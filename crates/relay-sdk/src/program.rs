@@ -1,10 +1,10 @@
-//! A policy as a program that relays fetch and run: what it exports, and what it asks of the relay.
+//! Exports and imports of a policy as a program that relays fetch and run.
 
 use core::cell::RefCell;
 
 use crate::{Policy, View};
 
-/// The relay, as a program sees it.
+/// View of the relay through the imports of the program.
 #[derive(Clone, Copy, Debug)]
 pub struct HostView;
 
@@ -57,7 +57,7 @@ impl View for HostView {
     }
 }
 
-/// The policy of the program, once it was started.
+/// Policy of the program; `None` before the start.
 #[derive(Debug)]
 pub struct Exported<P>(RefCell<Option<P>>);
 
@@ -65,13 +65,13 @@ pub struct Exported<P>(RefCell<Option<P>>);
 unsafe impl<P> Sync for Exported<P> {}
 
 impl<P: Policy> Exported<P> {
-    /// One that was not started.
+    /// Creates the state before the start.
     #[expect(clippy::new_without_default, reason = "it is made for a static alone")]
     pub const fn new() -> Self {
         Self(RefCell::new(None))
     }
 
-    /// It begins with this policy.
+    /// Starts the program with this policy.
     pub fn start(&self, policy: P) {
         *self.0.borrow_mut() = Some(policy);
     }
@@ -80,29 +80,29 @@ impl<P: Policy> Exported<P> {
         self.0.borrow_mut().as_mut().map_or(otherwise, question)
     }
 
-    /// See [`Policy::credit`]; -1 for none.
+    /// Calls [`Policy::credit`]; returns -1 for `None`.
     pub fn credit(&self) -> i32 {
         let chosen = self.with(None, |policy| policy.credit(&HostView));
         chosen.and_then(|branch| i32::try_from(branch).ok()).unwrap_or(-1)
     }
 
-    /// See [`Policy::accepts`]; 0 for no.
+    /// Calls [`Policy::accepts`]; returns 0 for false.
     pub fn accepts(&self, branch: u32, layer: u32) -> u32 {
         u32::from(self.with(true, |policy| policy.accepts(&HostView, branch, layer as u8)))
     }
 
-    /// See [`Policy::discards`].
+    /// Calls [`Policy::discards`].
     pub fn discards(&self, branch: u32) -> u32 {
         self.with(0, |policy| policy.discards(&HostView, branch))
     }
 
-    /// See [`Policy::DROPS`]; 0 for no.
+    /// Returns [`Policy::DROPS`]; 0 for false.
     #[expect(clippy::unused_self, reason = "as the others are called")]
     pub fn drops(&self) -> u32 {
         u32::from(P::DROPS)
     }
 
-    /// See [`Policy::interval_ms`]; 0 for none.
+    /// Calls [`Policy::interval_ms`]; returns 0 for `None`.
     pub fn interval_ms(&self) -> u32 {
         self.with(None, |policy| policy.interval_ms()).unwrap_or(0)
     }

@@ -1,8 +1,8 @@
-//! Tests of the policies: which branch each chooses, and whom it leaves behind.
+//! Tests of the policies: the branch that each chooses, and the branches left behind.
 
 use super::*;
 
-/// Branches by what they have forwarded, what waits, and how many are behind them.
+/// Relay with branches of packets forwarded, packets queued, and receivers below.
 struct Relay<'a> {
     branches: &'a [(i64, u32, u32)],
     waited_ms: u32,
@@ -37,9 +37,7 @@ impl View for Relay<'_> {
 
 #[test]
 fn each_policy_has_its_own_branch_set_the_pace() {
-    // Forwarded 1, 4, 2, 9.
     let four = [(1, 5, 1), (4, 3, 1), (2, 5, 10), (9, 0, 1)];
-    // The first has not forwarded what one credit is for.
     let relay = Relay { branches: &four, waited_ms: 0 };
     assert_eq!(WorstPath.credit(&relay), None);
     assert_eq!(BestPath.credit(&relay), Some(3));
@@ -48,7 +46,7 @@ fn each_policy_has_its_own_branch_set_the_pace() {
     {
         assert_eq!(Quantile { percent }.credit(&relay), want, "{percent} %");
     }
-    // Only the last is near the foremost; with a longer lag the others count, too.
+    // Only the last branch is near the fastest; with a longer lag the others count, too.
     for (packets, want) in [(0, Some(3)), (5, Some(1)), (7, Some(2)), (8, None)] {
         assert_eq!(BoundedLag { packets }.credit(&relay), want, "{packets} packets");
     }

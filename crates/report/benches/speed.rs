@@ -1,5 +1,4 @@
-//! The cost of a record on its way into the summary and into the plots.
-//! `cargo bench -p faircast-report`
+//! Cost of a record in the summary and in the plots. `cargo bench -p faircast-report`
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
@@ -7,7 +6,7 @@ use faircast_base::{Duration, Event, FlowId, LinkCounters, LinkId, NodeId, Time}
 use faircast_report::{Metrics, Series};
 use faircast_trace::{FlowHeader, Header, LinkHeader, Record, Sink, Subject};
 
-/// Few enough to stay in the cache: the cost of the sink is wanted, not that of memory.
+/// Few enough for the cache: the benchmark measures the sink, not the memory.
 const RECORDS: u64 = 6_000;
 const STEP_NS: u64 = 3_733;
 const RECEIVERS: [u32; 2] = [3, 10_000];
@@ -16,7 +15,6 @@ fn main() {
     divan::main();
 }
 
-/// Feeds all records at each iteration, with time going on as it does in a run.
 fn feed(bencher: Bencher<'_, '_>, sink: &mut dyn Sink, receivers: u32) {
     let records: Vec<Record> = (0..RECORDS).map(|i| sample(i, receivers)).collect();
     let mut round = 0;
@@ -39,7 +37,6 @@ fn series(bencher: Bencher<'_, '_>, receivers: u32) {
     feed(bencher, &mut Series::new(&header(receivers)), receivers);
 }
 
-/// A mix like that of a long simulation.
 fn sample(i: u64, receivers: u32) -> Record {
     let seq = i / 6;
     let node = NodeId(1 + (seq as u32 * 7919) % receivers);

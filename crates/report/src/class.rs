@@ -1,29 +1,29 @@
-//! Classes of a suite's rows, and how many rows of each there are.
+//! Classes of a suite's rows, and the number of rows in each.
 
 use serde::Serialize;
 
 use crate::Row;
 
-/// Class of a row: a verdict, and how much the verdict is worth.
+/// Class of a row: its verdict, and the significance of the verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
-    /// Judged, and holds.
+    /// Judged; holds.
     Holds,
-    /// Judged, and misses; another row of the same run, which holds, proves the mechanism.
+    /// Judged; misses. Another row of the same run, which holds, proves the mechanism.
     Explained,
-    /// Judged, and misses for an unknown cause.
+    /// Judged; misses for an unknown cause.
     NotReproduced,
-    /// Holds, and proves nothing: a setting was chosen by this figure.
+    /// Holds, but proves nothing: a setting was fitted to this figure.
     Fitted,
-    /// Holds, and tests the network and the TCP beside which a scheme is judged, not the scheme.
+    /// Holds, and tests the network and its TCP, not the scheme.
     Baseline,
-    /// Measured only: nothing is expected.
+    /// Measured without an expected value.
     Measured,
 }
 
 impl Class {
-    /// All classes, in the order in which tables count them.
+    /// All classes, in the order of tables.
     pub const ALL: [Self; 6] = [
         Self::Holds,
         Self::Explained,
@@ -33,7 +33,7 @@ impl Class {
         Self::Measured,
     ];
 
-    /// Class of a row that has its verdict.
+    /// Returns the class of a row with a verdict.
     pub fn of(row: &Row) -> Self {
         match row {
             Row { measured_only: true, .. } => Self::Measured,
@@ -45,7 +45,6 @@ impl Class {
         }
     }
 
-    /// Word in tables, meaning in counts, and detail on pages.
     const fn texts(self) -> [&'static str; 3] {
         match self {
             Self::Holds => ["holds", "judged, hold", "within their tolerance"],
@@ -67,17 +66,17 @@ impl Class {
         }
     }
 
-    /// Word for the class in tables. Capitals mark an open miss.
+    /// Returns the class's word in tables. Capitals mark an open miss.
     pub const fn word(self) -> &'static str {
         self.texts()[0]
     }
 
-    /// Meaning of the class in a few words.
+    /// Returns the meaning of the class in a few words.
     pub const fn meaning(self) -> &'static str {
         self.texts()[1]
     }
 
-    /// Meaning of the class beside [`meaning`](Self::meaning).
+    /// Returns details of the meaning, in addition to [`meaning`](Self::meaning).
     pub const fn detail(self) -> &'static str {
         self.texts()[2]
     }
@@ -97,22 +96,22 @@ impl Counts {
         counts
     }
 
-    /// Counts one row more.
+    /// Adds a row to the counts.
     pub fn add(&mut self, class: Class) {
         self.0[class as usize] += 1;
     }
 
-    /// Rows of one class.
+    /// Returns the number of rows of one class.
     pub fn get(self, class: Class) -> usize {
         self.0[class as usize]
     }
 
-    /// Rows of all classes.
+    /// Returns the number of all rows.
     pub fn total(self) -> usize {
         self.0.iter().sum()
     }
 
-    /// One sentence with every class that has rows.
+    /// Returns a sentence with every class that has rows.
     pub fn sentence(self) -> String {
         let total = self.total();
         let rows = if total == 1 { "row" } else { "rows" };
@@ -144,10 +143,9 @@ mod tests {
             (Row { baseline: true, ..row() }, Class::Baseline),
             (Row { fitted: fitted.clone(), ..row() }, Class::Fitted),
             (Row { fitted: fitted.clone(), baseline: true, ..row() }, Class::Fitted),
-            // Words alone prove nothing.
+            // An explanation without proof does not count.
             (missed(), Class::NotReproduced),
             (Row { proved_by: proved.clone(), ..missed() }, Class::Explained),
-            // A fit that fails is a miss, and so is a baseline.
             (Row { fitted, baseline: true, ..missed() }, Class::NotReproduced),
             (Row { measured_only: true, ..row() }, Class::Measured),
         ] {

@@ -1,4 +1,4 @@
-//! Clients of the overlay: messages, latency, views.
+//! Overlay clients: messages, latency, views.
 
 use std::collections::BTreeMap;
 
@@ -6,31 +6,29 @@ use faircast_base::{ClientAct, ClientNote, Duration, Time};
 use faircast_trace::Header;
 use serde::{Deserialize, Serialize};
 
-/// Results of a client of the overlay. Counts are of the counted time.
+/// Results of an overlay client, over the counted time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClientSummary {
     /// Name of the client.
     pub name: String,
     /// Node of the client's daemon.
     pub node: String,
-    /// Messages that the daemon took from the client.
+    /// Messages that the daemon accepted from the client.
     pub sent_messages: u64,
     /// Messages that the client received.
     pub delivered_messages: u64,
-    /// Payload of these, in bits per second.
+    /// Received payload in bits per second.
     pub goodput_bps: f64,
-    /// Time from the sending of a message to its arrival, in seconds: median and 99th percentile,
-    /// at most 1.6 % too long. `None` without messages.
+    /// Median sending-to-arrival time in seconds, at most 1.6 % too large. `None` without messages.
     pub latency_median_s: Option<f64>,
     /// See `latency_median_s`.
     pub latency_p99_s: Option<f64>,
-    /// Views that began for the client.
+    /// Views delivered to the client.
     pub views: u64,
-    /// Daemons of the last view.
+    /// Number of daemons in the last view.
     pub daemons: u32,
 }
 
-/// Counts of a client.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Client {
     sent: u64,
@@ -41,11 +39,10 @@ pub(crate) struct Client {
     latencies: Histogram,
 }
 
-/// Durations, counted in classes of which each is 1/64 wider than the one before.
+/// Histogram of durations; each class is 1/64 wider than the one before.
 #[derive(Clone, Debug, Default)]
 struct Histogram(BTreeMap<u32, u64>);
 
-/// Classes in a power of two.
 const CLASSES: u32 = 64;
 
 impl Histogram {
@@ -56,7 +53,6 @@ impl Histogram {
         *self.0.entry(class).or_default() += 1;
     }
 
-    /// Upper end of the class below which a share of all durations is.
     fn quantile_s(&self, share: f64) -> Option<f64> {
         let all: u64 = self.0.values().sum();
         let wanted = (all as f64 * share).ceil() as u64;
@@ -65,7 +61,6 @@ impl Histogram {
             below += count;
             (below >= wanted).then_some(*class)
         })?;
-        // Class of a power: CLASSES to 2 CLASSES - 1 parts.
         let power = (class / CLASSES).saturating_sub(1);
         let parts = class - power * CLASSES;
         Some((f64::from(parts) + 1.0) * 2f64.powi(power as i32) / 1e9)
@@ -73,7 +68,6 @@ impl Histogram {
 }
 
 impl Client {
-    /// Takes an act, which counts towards averages if `counts`.
     pub(crate) fn take(&mut self, act: ClientAct, counts: bool) {
         match act {
             ClientAct::Sent { .. } if counts => self.sent += 1,
@@ -91,7 +85,6 @@ impl Client {
     }
 }
 
-/// All clients of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clients(Vec<Client>);
 

@@ -1,4 +1,4 @@
-//! The figures by which a matrix compares schemes.
+//! Figures by which a matrix compares schemes.
 
 use std::sync::LazyLock;
 
@@ -6,44 +6,42 @@ use serde::{Deserialize, Serialize};
 
 use crate::text::significant;
 
-/// What every cell of a matrix tells of a scheme in a case.
+/// Figure of a scheme in a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Figure {
-    /// How evenly it shares with whom the case names: their rate over its own.
+    /// Fairness to the competitors that the case names: their rate over the scheme's.
     Fairness,
-    /// What share of the bottlenecks' time is used.
+    /// Share of the bottlenecks' time in use.
     Utilisation,
-    /// Seconds until its rate has settled.
+    /// Seconds until the rate has settled.
     SettledS,
-    /// How much its rate varies: see [`Rates::variation`](crate::Rates::variation).
+    /// Variation of the rate: see [`Rates::variation`](crate::Rates::variation).
     RateVariation,
-    /// Packets a second that come back to the sender.
+    /// Feedback packets per second at the sender.
     FeedbackPerS,
-    /// Its rate as a share of what it has with the slowest receiver alone.
+    /// Rate as a share of the rate with the slowest receiver alone.
     SlowestShare,
     /// Repairs for each packet with new data.
     Repairs,
 }
 
-/// A figure in words, and how its values are judged.
 #[derive(Deserialize)]
 struct Told {
     id: String,
     title: String,
     about: String,
     best: Good,
-    /// Steps from worst to best; of fairness at factors of 5, 3, 2 and 1.25 from 1.
+    /// Thresholds from worst to best; for fairness factors of 5, 3, 2 and 1.25 from 1.
     steps: [f64; 4],
 }
 
-/// In the order of [`Figure::ALL`].
 static TOLD: LazyLock<Vec<Told>> = LazyLock::new(|| {
     serde_json::from_str(include_str!("figures.json")).expect("a test reads the figures")
 });
 
 impl Figure {
-    /// All figures, in the order in which they are shown.
+    /// All figures, in display order.
     pub const ALL: [Self; 7] = [
         Self::Fairness,
         Self::Utilisation,
@@ -58,40 +56,38 @@ impl Figure {
         &TOLD[self as usize]
     }
 
-    /// Its key in JSON and in anchors.
+    /// Returns the figure's key in JSON and in anchors.
     pub fn id(self) -> &'static str {
         &self.told().id
     }
 
-    /// Its name for people, with its unit.
+    /// Returns the figure's title with its unit.
     pub fn title(self) -> &'static str {
         &self.told().title
     }
 
-    /// What it is, in a sentence or two.
+    /// Describes the figure in one or two sentences.
     pub fn about(self) -> &'static str {
         &self.told().about
     }
 
-    /// How good a value is, to compare: more is better.
     fn merit(self, value: f64) -> f64 {
         match self.told().best {
             Good::More => value,
             Good::Less => -value,
-            // A session with nothing beside others is starved; nothing over nothing says nothing.
+            // A session without any rate beside others is starved; 0/0 has no merit.
             Good::One if value > 0.0 => value.min(1.0 / value),
             Good::One => 0.0,
         }
     }
 
-    /// The worse of two values, the first where they are as good.
+    /// Returns the worse of two values, or the first if they are equally good.
     pub fn worse(self, a: f64, b: f64) -> f64 {
         if self.merit(b) < self.merit(a) { b } else { a }
     }
 
-    /// Which side of what is fair a value is on, where this figure has two.
     pub(crate) fn lean(self, value: f64) -> Option<Lean> {
-        // The one is others' rate over the session's, the other the session's own.
+        // Fairness is others' rate over the session's; `SlowestShare` is the session's own share.
         let takes_more = match self {
             Self::Fairness => value < 1.0,
             Self::SlowestShare => value > 1.0,
@@ -104,17 +100,15 @@ impl Figure {
         })
     }
 
-    /// How good a value is, in five steps from 0 to 4, for colours.
     pub(crate) fn step(self, value: f64) -> usize {
         let reached = |from: &&f64| self.merit(value) >= self.merit(**from);
         self.told().steps.iter().filter(reached).count()
     }
 
-    /// A value as people read it.
+    /// Formats a value for display.
     pub fn shown(self, value: f64) -> String {
         match self {
             Self::SettledS if value.is_infinite() => "never".into(),
-            // Of who has nothing.
             _ if value.is_infinite() => "∞".into(),
             Self::SettledS => format!("{value:.0}"),
             Self::FeedbackPerS if value >= 10.0 => format!("{value:.0}"),
@@ -135,10 +129,9 @@ pub(crate) enum Lean {
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Good {
-    /// The greater.
     More,
     Less,
-    /// Those near 1: a half is as far from it as 2.
+    /// A value near 1 is better: 0.5 is as far from 1 as 2.
     One,
 }
 

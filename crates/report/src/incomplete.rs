@@ -1,4 +1,4 @@
-//! Notes of a summary on receivers that did not get everything, as their sender named them at the end.
+//! Notes of a summary on incomplete receivers, as named by their sender at the end.
 
 use faircast_base::Shortfall;
 
@@ -7,7 +7,6 @@ use crate::text::count;
 
 const NAMED_MAX: usize = 10;
 
-/// The word for it in a summary, as in a trace.
 pub(crate) fn key(reason: Shortfall) -> &'static str {
     match reason {
         Shortfall::Silent => "silent",
@@ -19,7 +18,6 @@ pub(crate) fn key(reason: Shortfall) -> &'static str {
 }
 
 impl Summary {
-    /// Receivers that lack something, and why; and those that long packets do not reach.
     pub(crate) fn incomplete_notes(&self) -> Vec<String> {
         let incomplete = self.flows.iter().filter_map(FlowSummary::incomplete_note);
         incomplete.chain(self.flows.iter().flat_map(FlowSummary::length_notes)).collect()

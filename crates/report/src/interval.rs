@@ -1,23 +1,20 @@
-//! Confidence intervals of medians, which assume nothing of how values are distributed.
+//! Confidence intervals of medians, without assumptions on the distribution of the values.
 
-/// Between which values the median of what was sampled lies, and how surely.
+/// Confidence interval of a median.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Interval {
-    /// The lower end.
+    /// Lower end.
     pub low: f64,
-    /// The upper end.
+    /// Upper end.
     pub high: f64,
-    /// The probability that such an interval holds the median: above 0.9, and 0.95 or more from six
-    /// values on.
+    /// Probability that the median is inside: above 0.9; from six values on at least 0.95.
     pub confidence: f64,
 }
 
-/// The interval of the median of what `values` are samples of; `None` of fewer than five values, of
-/// which even the least and the greatest hold it too seldom to be worth a name.
-///
-/// A sample is below the median with probability 1/2, so how many of n are is binomial, and the k-th
-/// least and the k-th greatest enclose the median unless fewer than k are below it, or above it: with
-/// probability 1 - 2 P(B(n, 1/2) < k). The greatest k that leaves 0.95 is taken.
+/// Returns the confidence interval of the median of sampled `values`. `None` below five values,
+/// whose range contains the median too rarely. The number of samples below the median is binomial:
+/// the k-th least and the k-th greatest of n samples enclose it with probability 1 - 2 P(B(n, 1/2)
+/// < k). The function takes the greatest k with at least 0.95.
 pub fn median_interval(values: impl Iterator<Item = f64>) -> Option<Interval> {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);
@@ -27,7 +24,7 @@ pub fn median_interval(values: impl Iterator<Item = f64>) -> Option<Interval> {
     }
     let (k, confidence) = match n {
         n if n > COUNTED_MAX => {
-            // So many are as good as normal: 1.96 deviations, each sqrt(n) / 2, around n / 2.
+            // Normal approximation for large n: 1.96 deviations of sqrt(n) / 2 around n / 2.
             let n = n as f64;
             ((n / 2.0 - 0.98 * n.sqrt()).floor() as usize, CONFIDENCE)
         }
@@ -36,7 +33,6 @@ pub fn median_interval(values: impl Iterator<Item = f64>) -> Option<Interval> {
     Some(Interval { low: sorted[k - 1], high: sorted[n - k], confidence })
 }
 
-/// The rank from each end, and how surely the median lies between the two.
 fn counted(n: usize) -> (usize, f64) {
     let mut exactly = 0.5f64.powi(i32::try_from(n).expect("at most COUNTED_MAX"));
     let mut below = exactly;
@@ -54,7 +50,7 @@ fn counted(n: usize) -> (usize, f64) {
 
 const CONFIDENCE: f64 = 0.95;
 const VALUES_MIN: usize = 5;
-/// Most values for which the sum is made; 2^-1074 is the least number that there is.
+/// Largest n for the exact sum; 2^-1074 is the smallest number of `f64`.
 const COUNTED_MAX: usize = 1000;
 
 #[cfg(test)]
@@ -63,7 +59,7 @@ mod tests {
 
     #[test]
     fn intervals_are_those_of_the_binomial_tables() {
-        // (n, the rank from each end, its confidence), worked by hand: 1 - 2 sum C(n, i) / 2^n.
+        // (n, rank from each end, confidence), computed by hand: 1 - 2 sum C(n, i) / 2^n.
         for (n, rank, confidence) in [
             (5, 1, 1.0 - 2.0 / 32.0),
             (6, 1, 1.0 - 2.0 / 64.0),

@@ -1,8 +1,7 @@
-//! Verdicts from traces: metrics, tables, JSON and HTML with plots.
+//! Reports from traces: metrics, verdicts, tables, JSON and HTML with plots.
 //!
-//! This crate sees only traces, never the simulator or the sockets that made them, and so it
-//! judges simulated, emulated and real runs by the same code. [`Metrics`] and [`Series`] are
-//! sinks: feed them live or from a [`Reader`](faircast_trace::Reader), with the same result.
+//! One code judges simulated, emulated and real runs. [`Metrics`] and [`Series`] are sinks, for
+//! live records or those of a [`Reader`](faircast_trace::Reader).
 
 mod class;
 mod clients;

@@ -1,4 +1,4 @@
-//! All schemes beside each other: the same cases for everyone, the same figures of each.
+//! Comparison of all schemes: the same cases and figures for each scheme.
 
 use serde::Serialize;
 
@@ -6,58 +6,57 @@ use crate::figure::Figure;
 use crate::interval::{Interval, median_interval};
 use crate::text::{Table, shorten};
 
-/// All schemes in all cases. Serialises to the `--json` of `faircast bench matrix`.
+/// Results of all schemes in all cases. Serialises to the `--json` of `faircast bench matrix`.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Matrix {
-    /// Its name.
+    /// Name.
     #[serde(rename = "suite")]
     pub name: String,
-    /// What it asks.
+    /// Question that the matrix answers.
     pub title: String,
-    /// Version of faircast that made it.
+    /// Version of faircast.
     pub faircast: String,
-    /// Whether cases were shortened or left out to be quick.
+    /// True if cases were shortened or left out to save time.
     pub quick: bool,
-    /// The schemes, in the order of the catalog.
+    /// Schemes, in the order of the catalog.
     pub schemes: Vec<String>,
-    /// The cases, in the order of their file.
+    /// Cases, in the order of their file.
     pub cases: Vec<MatrixCase>,
 }
 
-/// One case, with what each scheme made of it.
+/// Case with the results of each scheme.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct MatrixCase {
-    /// Its name, unique.
+    /// Unique name.
     pub id: String,
-    /// The heading under which it stands.
+    /// Heading of the case.
     pub group: String,
-    /// What it asks, in a sentence.
+    /// Question that the case answers, in a sentence.
     pub question: String,
-    /// The scenario's file.
+    /// Path of the scenario's file.
     pub scenario: String,
-    /// Changes to it, as `--set` takes them.
+    /// Changes of the scenario, in the syntax of `--set`.
     pub set: Vec<String>,
-    /// How many seeds were run, 1 and on.
+    /// Number of seeds, from 1 on.
     pub seeds: u32,
-    /// What a reader must know of it: fewer seeds than others, why a value is as it is.
+    /// Remark for readers: fewer seeds than in other cases, reason for a value.
     pub note: Option<String>,
-    /// One for each scheme, in their order.
+    /// Results by scheme, in the order of the schemes.
     pub cells: Vec<MatrixCell>,
 }
 
-/// What one scheme made of one case.
+/// Result of one scheme in one case.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct MatrixCell {
-    /// The scheme.
+    /// Name of the scheme.
     pub scheme: String,
-    /// Its figures; those that the case cannot have are not there.
+    /// Figures that apply to the case.
     #[serde(serialize_with = "with_intervals")]
     pub figures: Vec<Spread>,
-    /// The page of each run, in the order of their seeds; none where none were written.
+    /// Pages of the runs in the order of their seeds; empty if none were written.
     pub runs: Vec<RunPage>,
 }
 
-/// Figures, each with the confidence interval of its median as `interval`; null of fewer than five seeds.
 fn with_intervals<S: serde::Serializer>(figures: &[Spread], to: S) -> Result<S::Ok, S::Error> {
     #[derive(Serialize)]
     struct Of<'a> {
@@ -68,32 +67,32 @@ fn with_intervals<S: serde::Serializer>(figures: &[Spread], to: S) -> Result<S::
     to.collect_seq(figures.iter().map(|figure| Of { figure, interval: figure.interval() }))
 }
 
-/// Where the page of a run is.
+/// Page of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RunPage {
-    /// Its seed.
+    /// Seed of the run.
     pub seed: u64,
-    /// The file, relative to the matrix's own page.
+    /// Path of the page, relative to the matrix's own page.
     pub page: String,
 }
 
-/// One figure over all seeds.
+/// Figure over all seeds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Spread {
-    /// Which.
+    /// Figure.
     pub figure: Figure,
-    /// The median; infinite, and null in JSON, for a time that never came.
+    /// Median; infinite, and null in JSON, for a time that was never reached.
     pub median: f64,
-    /// The worst of all seeds; null in JSON where it is infinite.
+    /// Worst value of all seeds; null in JSON if infinite.
     pub worst: f64,
-    /// The seed of the worst, the first of those that are equal.
+    /// Seed of the worst value, the first of equal ones.
     pub worst_seed: u64,
     /// Seed and value of every run.
     pub per_seed: Vec<(u64, f64)>,
 }
 
 impl Spread {
-    /// From the values of all seeds; `None` where there are none, or one is not a number.
+    /// Makes a spread of all seeds' values; `None` without values, or if one is NaN.
     pub fn of(figure: Figure, per_seed: Vec<(u64, f64)>) -> Option<Self> {
         if per_seed.iter().any(|(_, value)| value.is_nan()) {
             return None;
@@ -105,12 +104,12 @@ impl Spread {
         Some(Self { figure, median, worst, worst_seed, per_seed })
     }
 
-    /// Between which values the median over all seeds that could be lies.
+    /// Returns the confidence interval of the median.
     pub fn interval(&self) -> Option<Interval> {
         median_interval(self.per_seed.iter().map(|(_, value)| *value))
     }
 
-    /// `0.74 (0.51)`: the median and the worst; the median alone of a single seed.
+    /// Formats the median and the worst value as `0.74 (0.51)`; only the median for a single seed.
     pub fn shown(&self) -> String {
         let median = self.figure.shown(self.median);
         match self.per_seed.len() {
@@ -121,7 +120,7 @@ impl Spread {
 }
 
 impl MatrixCell {
-    /// One of its figures.
+    /// Returns one of the figures.
     pub fn figure(&self, figure: Figure) -> Option<&Spread> {
         self.figures.iter().find(|spread| spread.figure == figure)
     }
@@ -144,7 +143,7 @@ impl MatrixCase {
 }
 
 impl Matrix {
-    /// The matrix as one JSON document.
+    /// Returns the matrix as one JSON document.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("plain values serialise")
     }
@@ -154,7 +153,7 @@ impl Matrix {
         Figure::ALL.into_iter().filter(any)
     }
 
-    /// One table for each figure: cases down, schemes across.
+    /// Returns one table for each figure: cases in rows, schemes in columns.
     pub fn table(&self) -> String {
         let mut text = String::new();
         for figure in self.figures() {
@@ -176,7 +175,7 @@ impl Matrix {
         text
     }
 
-    /// How many seeds there were, with the exceptions.
+    /// Describes the number of seeds, with the exceptions.
     pub fn seeds(&self) -> String {
         let most = self.cases.iter().map(|case| case.seeds).max().unwrap_or(0);
         let word = if most == 1 { "seed" } else { "seeds" };
@@ -190,7 +189,7 @@ impl Matrix {
         format!("{most} {word} of each case{but}{}.", fewer.join(", "))
     }
 
-    /// The same tables in Markdown, each below a heading with what the figure is.
+    /// Returns the tables in Markdown, each below a heading and a description of its figure.
     pub fn markdown(&self) -> String {
         let mut text = String::new();
         for figure in self.figures() {
@@ -205,7 +204,7 @@ impl Matrix {
         text
     }
 
-    /// The head of each of these tables.
+    /// Returns the header of each of these tables.
     pub fn markdown_head(schemes: &[String]) -> String {
         let dashes = " --- |".repeat(schemes.len() + 1);
         format!("| case | {} |\n|{dashes}\n", schemes.join(" | "))
@@ -216,7 +215,6 @@ impl Matrix {
 pub(crate) mod tests {
     use super::*;
 
-    /// Two schemes in two cases.
     pub(crate) fn matrix(name: &str) -> Matrix {
         let spread = |figure, values: &[f64]| {
             let per_seed = (1..).zip(values.iter().copied()).collect();
@@ -264,7 +262,6 @@ pub(crate) mod tests {
         };
         assert_eq!(of(Figure::Fairness, [0.9, 0.1, 0.8]), (0.8, 0.1, 2));
         assert_eq!(of(Figure::FeedbackPerS, [3.0, 9.0, 9.0]), (9.0, 9.0, 2));
-        // As far below 1 as above it.
         assert_eq!(of(Figure::SlowestShare, [0.7, 1.5, 1.0]), (1.0, 1.5, 2));
         assert_eq!(of(Figure::Fairness, [1.9, 0.5, 1.0]), (1.0, 0.5, 2));
         assert_eq!(of(Figure::Fairness, [1.0, f64::INFINITY, 0.5]).1, f64::INFINITY);

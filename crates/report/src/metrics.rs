@@ -1,4 +1,4 @@
-//! The metrics of a run: from records to the summary, in one pass and constant memory.
+//! Metrics of a run: summarises records in one pass and constant memory.
 
 mod slots;
 
@@ -18,16 +18,13 @@ use crate::summary::{
 };
 use slots::Slots;
 
-/// Accumulates a summary while a run goes on: a few nanoseconds per record, because runs have
-/// hundreds of millions of them.
-///
-/// A link's averages come from the [`LinkCounters`] that its driver emits: one sample at the end
-/// of the warm-up, one at the end of the run, and any number between.
+/// Accumulates a summary during a run of hundreds of millions of records, at a few nanoseconds
+/// each. Links' averages need [`LinkCounters`] samples at the end of the warm-up and of the run.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     header: Header,
     warmup: Time,
-    /// Counted time in which all flows are on, up to the first that is complete.
+    /// Counted time in which all flows are active, until the first completion.
     common_from: Time,
     common_to: Time,
     flows: Vec<Flow>,
@@ -38,7 +35,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Makes an accumulator for the run that `header` speaks of.
+    /// Makes an accumulator for the run described by `header`.
     pub fn new(header: &Header) -> Self {
         let seconds = Time::from_secs_f64;
         let starts = header.flows.iter().map(|flow| seconds(flow.start_s));
@@ -65,7 +62,7 @@ impl Metrics {
         }
     }
 
-    /// The summary, with what only the driver knows.
+    /// Returns the summary, with the values known only to the driver.
     pub fn finish(&self, outcome: &Outcome) -> Summary {
         let header = &self.header;
         let none = Vec::new();
@@ -107,7 +104,6 @@ impl Metrics {
         }
     }
 
-    /// Begin and end of the time with all flows on, in seconds; `None` without, or of one flow.
     fn common_s(&self, outcome: &Outcome) -> Option<[f64; 2]> {
         let to = self.common_to.min(outcome.at);
         (self.flows.len() > 1 && to > self.common_from)
@@ -201,7 +197,6 @@ impl Metrics {
         }
     }
 
-    /// Whether the trace is that of a receiver on a real network, which does not know what was sent.
     fn is_receivers(&self, flow: &Flow) -> bool {
         self.header.on == On::Net && flow.counts.sent_packets == 0
     }
@@ -295,22 +290,17 @@ impl Metrics {
 #[derive(Clone, Debug, Default)]
 struct Flow {
     counts_acknowledged: bool,
-    /// Bytes that make its throughput, in the counted time.
     counted_bytes: u64,
-    /// Those of them in the time in which all flows were on.
     common_bytes: u64,
-    /// Bytes that the sender put on the wire and feedback that reached it, in the counted time.
     sent_bytes: u64,
     counted_feedback: u64,
-    /// Packets that were sent with a sequence number of their own, and one past the greatest of these numbers.
+    /// Packets with a sequence number of their own, and one past the greatest number.
     numbers: u64,
     next_seq: u64,
-    /// What the summary counts of the whole run; all else in it is found at the end.
     counts: FlowSummary,
     representative: Option<NodeId>,
     rtt_sum_ns: u64,
     rtt_count: u64,
-    /// When the sender knew that all was there.
     sender_completed: Option<Time>,
     receivers: Vec<Receiver>,
     slots: Slots,
@@ -321,7 +311,7 @@ impl Flow {
     fn sender_event(&mut self, record: &Record, is_sender: bool, counts: bool, is_common: bool) {
         if counts {
             match record.event {
-                // What repair heads send crosses links of their own, and none that the sender's data need.
+                // Repairs by heads use their own links, not those of the sender's data.
                 Event::DataSent { bytes, repair, .. } if is_sender || !repair => {
                     self.sent_bytes += u64::from(bytes);
                 }
@@ -329,7 +319,7 @@ impl Flow {
                 _ => {}
             }
         }
-        // A repair is a packet of the session where it has a sequence number of its own.
+        // A repair counts as a packet of the session if it has its own sequence number.
         if let Event::DataSent { seq, repair, .. } = record.event {
             self.numbers += u64::from(!repair || seq >= self.next_seq);
             self.next_seq = self.next_seq.max(seq.saturating_add(1));
@@ -400,7 +390,7 @@ impl Flow {
             }
             Event::PathLimit { arrives, .. } => receiver.path_bytes = Some(arrives),
             Event::Delivered { bytes, .. } => {
-                // Data comes in packets of full length.
+                // Data packets have full length.
                 receiver.path_bytes = None;
                 receiver.delivered += 1;
                 receiver.last_delivery = Some(record.at);
@@ -434,7 +424,6 @@ impl Flow {
         }
     }
 
-    /// The repair tree as it was last; `None` where no receiver ever had a head.
     fn tree(&self, senders: impl Iterator<Item = NodeId>) -> Option<TreeSummary> {
         let choices: u64 = self.receivers.iter().map(|receiver| receiver.head_choices).sum();
         let had_one = self.receivers.iter().filter(|receiver| receiver.head_choices > 0).count();
@@ -455,7 +444,6 @@ impl Flow {
         })
     }
 
-    /// When the last receiver that stayed had everything; without receivers the sender's word.
     fn completed(&self) -> Option<Time> {
         if self.receivers.is_empty() {
             return self.sender_completed;
@@ -478,22 +466,18 @@ struct Receiver {
     delivered: u64,
     lost: u64,
     abandoned: u64,
-    /// Packets that it has learned of, where it says so.
     extent: Option<u64>,
     path_bytes: Option<u32>,
     last_delivery: Option<Time>,
     completed: Option<Time>,
-    /// Packets that the sender had sent when it joined; it need not say that it joined.
+    /// Packets sent before the receiver joined; a join need not be recorded.
     member_since: Option<u64>,
-    /// Packets that were sent in its earlier memberships.
     offered_before: u64,
     has_left: bool,
-    /// Packets that it sent itself, which nobody offers to it.
+    /// Packets sent by the receiver itself, which nobody offers to it.
     own: u64,
     other_scheme: bool,
-    /// Why it lacks something, as the sender said at the end.
     incomplete: Option<Shortfall>,
-    /// The repair head that it has, its level, and how often it got one.
     head: Option<NodeId>,
     level: u32,
     head_choices: u64,
@@ -501,7 +485,6 @@ struct Receiver {
 }
 
 impl Receiver {
-    /// Packets that were sent while it was a member, where the sender has now sent `sent`.
     fn offered(&self, sent: u64) -> u64 {
         let offered = match self.member_since {
             Some(since) => self.offered_before + (sent - since),

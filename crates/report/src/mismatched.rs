@@ -1,10 +1,9 @@
-//! Notes of a summary on receivers that speak another scheme than their sender.
+//! Notes of a summary on receivers with another scheme than their sender.
 
 use crate::summary::{FlowSummary, Summary};
 use crate::text::count;
 
 impl Summary {
-    /// For each flow and scheme that was spoken to no avail: who speaks what, and what to do.
     pub(crate) fn mismatch_notes(&self) -> Vec<String> {
         self.flows.iter().flat_map(FlowSummary::mismatch_notes).collect()
     }
@@ -23,7 +22,6 @@ impl FlowSummary {
         groups.iter().map(|(spoken, nodes)| self.note(*spoken, nodes)).collect()
     }
 
-    /// As live ends say it, of ends elsewhere.
     fn note(&self, spoken: Option<&str>, nodes: &[&str]) -> String {
         let Self { name, protocol: sender, .. } = self;
         let (who, were, speak) = match nodes {

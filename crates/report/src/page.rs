@@ -1,4 +1,4 @@
-//! Reports as HTML: one file that needs no network.
+//! HTML reports: self-contained files without network access.
 
 mod bench;
 mod data;
@@ -14,15 +14,14 @@ pub use sweep::sweep_page;
 
 use html::escape;
 
-/// The plotting library, vendored: see `vendor/uplot/README.md`.
+/// Vendored plotting library: see `vendor/uplot/README.md`.
 const UPLOT_JS: &str = include_str!("../vendor/uplot/uPlot.iife.min.js");
-/// Its licence, which asks to go with every copy.
+/// Licence of the library, to be included in every copy.
 const UPLOT_LICENSE: &str = include_str!("../vendor/uplot/LICENSE");
 const UPLOT_CSS: &str = include_str!("../vendor/uplot/uPlot.min.css");
 const PAGE_JS: &str = include_str!("page/page.js");
 const PAGE_CSS: &str = include_str!("page/page.css");
 
-/// Applies the reader's choice of colours before the first paint.
 const THEME_JS: &str = "try{const t=localStorage.getItem('faircast-theme');\
     if(t)document.documentElement.dataset.theme=t}catch{}";
 
@@ -44,9 +43,9 @@ impl Page<'_> {
             .collect();
         let (title, kind) = (escape(self.title), escape(self.kind));
         let (main, footer) = (self.main, self.footer);
-        // Inside a script element only "</script" and "<!--" mean anything to the HTML parser.
+        // Inside a script element only "</script" and "<!--" have a meaning to the HTML parser.
         let data = self.data.replace('<', "\\u003c");
-        // The policy proves that the page asks nothing of any network.
+        // The policy proves that the page makes no network request.
         format!(
             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
              <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \

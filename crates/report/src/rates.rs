@@ -1,36 +1,29 @@
-//! Steadiness of a flow's rate, and how soon it is there.
+//! Variation of a flow's rate, and its settling time.
 //!
 //! A rate is the new payload of the sender (TCP: payload acknowledged for the first time), as in a
-//! summary's throughput. Both figures are of the kind that RFC 5166 asks for, which leaves the
-//! spans of time and the band to whoever measures:
+//! summary's throughput. RFC 5166 asks for both figures, and leaves intervals and band to the user:
 //!
-//! - *Variation*: the standard deviation over the mean of the rate in spans of 1 s.
-//!   src: RFC 5166 s2.2.2, which names the coefficient of variation and that it depends on the span.
-//! - *Settled*: the time from the start of the flow, or from a change, until its rate is that of the
-//!   long run and stays there: until the first second from which on every mean over 10 s that begins
-//!   within the next 20 s lies within 25 % of the mean over the second half of the time looked at.
-//!   src: RFC 5166 s2.3, whose delta-fair convergence time ends where a share has come within a band
-//!   of its goal. Chosen here: the band is 25 % and the mean is over 10 s, because the rate of
-//!   anything that probes for bandwidth swings by a third in every cycle; the goal is the flow's own
-//!   long-run share, since whether that is fair is another question; 20 s, so that passing through
-//!   the band is not enough.
+//! - *Variation*: standard deviation over mean of the rate in intervals of 1 s. src: RFC 5166
+//!   s2.2.2, the coefficient of variation. The value depends on the interval.
+//! - *Settled*: time from the flow's start, or from a change, until means over 10 s stay within
+//!   25 % of the long-run rate, the mean over the second half of the time considered. All means
+//!   that begin within the next 20 s must do so. src: RFC 5166 s2.3, delta-fair convergence.
+//!
+//! The band is 25 % and the means are over 10 s, because a probing control's rate varies by a third
+//! in every cycle. The goal is the flow's own long-run share: fairness is a separate question. The
+//! 20 s exclude a rate that merely crosses the band.
 
 use faircast_base::{Event, Time};
 use faircast_trace::{Header, Record, Sink, Subject};
 
-/// A mean is compared with the long run over so many seconds.
 const MEAN_S: u64 = 10;
-/// Means that begin within so many seconds must all lie within the band.
 const STAYS_S: u64 = 20;
-/// Greatest distance from the long run's rate, as a share of it.
 const BAND: f64 = 0.25;
-/// Bins that are kept, over all flows; beyond them the bins become wider.
+/// Most bins over all flows; beyond them the bins become wider.
 const BINS_MAX: usize = 4_000_000;
-/// Bins that every flow has at least before they become wider.
 const FLOW_BINS_MIN: usize = 128;
 
-/// Counts each flow's payload in spans of one second, or longer ones where that would be more than
-/// some million numbers: see [`span_s`](Self::span_s).
+/// Counts each flow's payload in intervals of one second; of [`span_s`](Self::span_s) in long runs.
 #[derive(Clone, Debug)]
 pub struct Rates {
     flows: Vec<FlowBins>,
@@ -45,7 +38,7 @@ struct FlowBins {
 }
 
 impl Rates {
-    /// Makes a counter for the run that `header` speaks of.
+    /// Makes a counter for the run described by `header`.
     pub fn new(header: &Header) -> Self {
         Self::with_bins(header, (BINS_MAX / header.flows.len().max(1)).max(FLOW_BINS_MIN))
     }
@@ -58,13 +51,12 @@ impl Rates {
         Self { flows: header.flows.iter().map(bins).collect(), span_s: 1, bins_max }
     }
 
-    /// The span in which payload is counted, in seconds: 1 but for very long runs.
+    /// Returns the counting interval in seconds: 1 except for very long runs.
     pub fn span_s(&self) -> u64 {
         self.span_s
     }
 
-    /// The coefficient of variation of a flow's rate from `from` to `to`, over the whole spans
-    /// between them; `None` where there are fewer than two, or nothing was sent.
+    /// Returns a rate's coefficient of variation; `None` below two intervals or without payload.
     pub fn variation(&self, flow: usize, from: Time, to: Time) -> Option<f64> {
         let rates = self.between(flow, from, to)?;
         if rates.len() < 2 {
@@ -76,19 +68,18 @@ impl Rates {
         (mean > 0.0).then(|| faircast_base::math::sqrt(variance) / mean)
     }
 
-    /// The bytes of a flow in the whole spans between two moments.
+    /// Returns the bytes of a flow in the whole intervals between two times.
     pub fn bytes(&self, flow: usize, from: Time, to: Time) -> f64 {
         self.between(flow, from, to).map_or(0.0, |bytes| bytes.iter().sum())
     }
 
-    /// When the last span with payload of a flow begins.
+    /// Returns the start of the flow's last interval with payload.
     pub fn last_span(&self, flow: usize) -> Time {
         let spans = self.flows.get(flow).map_or(0, |bins| bins.bytes.len().saturating_sub(1));
         Time::from_nanos(spans as u64 * self.span_s * 1_000_000_000)
     }
 
-    /// Seconds from `from` until a flow's rate has settled; `None` where it does not before `to`, or
-    /// so little time lies between them that it could not be seen.
+    /// Returns the seconds from `from` until the rate settles; `None` if not detected before `to`.
     pub fn settled_s(&self, flow: usize, from: Time, to: Time) -> Option<f64> {
         let rates = self.between(flow, from, to)?;
         let (width, stays) = (MEAN_S.div_ceil(self.span_s), STAYS_S.div_ceil(self.span_s));
@@ -110,13 +101,12 @@ impl Rates {
         None
     }
 
-    /// The bytes of the whole spans between two moments. Spans after the last payload are empty.
     fn between(&self, flow: usize, from: Time, to: Time) -> Option<Vec<f64>> {
         let bins = &self.flows.get(flow)?.bytes;
         let span_ns = self.span_s * 1_000_000_000;
         let first = from.as_nanos().div_ceil(span_ns) as usize;
         let end = (to.as_nanos() / span_ns) as usize;
-        // A run's end is no reason to make a list of any length.
+        // Limits the list, whatever the end of the run.
         let end = end.min(self.bins_max);
         let bytes = |i: usize| bins.get(i).copied().unwrap_or(0) as f64;
         Some((first..end).map(bytes).collect())
@@ -167,7 +157,7 @@ mod tests {
     use faircast_base::{FlowId, NodeId};
     use faircast_trace::FlowHeader;
 
-    /// Rates in packets of 1000 bytes a second, one number a second, fed as a scheme's data.
+    /// Feeds rates in packets of 1000 bytes per second, one number per second, as a scheme's data.
     fn fed(bins_max: usize, packets: impl Iterator<Item = u64>) -> Rates {
         let flow = FlowHeader { to: vec![NodeId(1)], ..FlowHeader::default() };
         let header = Header { duration_s: 100.0, flows: vec![flow], ..Header::default() };
@@ -193,10 +183,9 @@ mod tests {
     fn variation_is_the_deviation_over_the_mean_of_whole_seconds() {
         let rates = fed(1000, (0..100).map(|second| if second % 2 == 0 { 5 } else { 15 }));
         assert!((rates.variation(0, at(0), at(100)).unwrap() - 0.5).abs() < 1e-12);
-        // From within a second on, that second does not count.
         let from = Time::from_secs_f64(97.5);
         assert!((rates.variation(0, from, at(100)).unwrap() - 0.5).abs() < 1e-12);
-        // Silence counts: the rate is nothing then.
+        // Silence counts as a rate of zero.
         assert!((rates.variation(0, at(99), at(101)).unwrap() - 1.0).abs() < 1e-12);
         assert_eq!(rates.variation(0, at(0), at(1)), None);
         assert_eq!(rates.variation(0, at(200), at(300)), None);
@@ -208,7 +197,7 @@ mod tests {
         for (case, packets, want) in [
             ("at once", (|_| 100) as fn(u64) -> u64, Some(0.0)),
             ("after a step", |s| if s < 30 { 10 } else { 100 }, Some(28.0)),
-            // Through the band at 20 s, for less than it takes.
+            // Crosses the band at 20 s, but for too short a time.
             ("overshoot", |s| if s < 40 { 5 * s } else { 100 }, Some(38.0)),
             ("a saw's teeth are no change", |s| 70 + 60 * (s % 7) / 6, Some(0.0)),
             ("never", |s| if s % 30 < 15 { 10 } else { 190 }, None),

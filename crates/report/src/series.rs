@@ -1,4 +1,4 @@
-//! Series over time for plots, collected in bounded memory however long the run is.
+//! Time series for plots, collected in bounded memory for runs of any length.
 
 mod curve;
 mod tree;
@@ -10,75 +10,74 @@ pub use tree::{HeadChange, TreeSeries};
 use faircast_base::{CutReason, Duration, Event, FlowId, LinkCounters, NodeId, SwitchReason, Time};
 use faircast_trace::{Header, On, Record, Sink, Subject};
 
-/// Most flows that get curves of their own; the rest is shown as one mean per protocol.
+/// Most flows with curves of their own; the rest is shown as one mean per protocol.
 pub const FLOWS_MAX: usize = 16;
-/// Most links of which plots are made: those that drop and queue the most.
+/// Most links with plots: those with the most drops and the longest queues.
 pub const LINKS_MAX: usize = 12;
-/// Most links that are watched. A worse one takes the place of another from then on.
+/// Most recorded links. A worse link replaces another one from then on.
 const LINKS_WATCHED_MAX: usize = 48;
-/// Most changes of representative that are kept for each flow: the first ones.
+/// Most recorded changes of representative for each flow: the first ones.
 pub const SWITCHES_MAX: usize = 2_000;
 
-/// Collects the curves and marks of a run's plots.
+/// Collector of the curves and marks of a run's plots.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// How long the run is to last, in seconds.
+    /// Planned duration of the run in seconds.
     pub duration_s: f64,
-    /// Where averages start, in seconds.
+    /// Start of averages in seconds.
     pub warmup_s: f64,
-    /// The moment of the last record.
+    /// Time of the last record.
     pub ended: Time,
-    /// The flows with curves: multicast ones first.
+    /// Flows with curves: multicast flows first.
     pub flows: Vec<FlowSeries>,
     /// All other flows, one entry per protocol.
     pub rest: Vec<RestSeries>,
     watched: Vec<LinkSeries>,
-    /// From a flow to its place among `flows`, or past it among `rest`.
+    /// By flow: index in `flows`, or past its end in `rest`.
     flow_slots: Vec<u32>,
-    /// From a link to its place among `watched`.
     link_slots: Vec<u32>,
     link_names: Vec<String>,
     node_names: Vec<String>,
-    /// Whether each trace is of one end, as on real networks.
+    /// True if each trace is of one end, as on real networks.
     of_one_end: bool,
 }
 
-/// The curves of one flow.
+/// Curves of one flow.
 #[derive(Clone, Debug, Default)]
 pub struct FlowSeries {
-    /// Which flow.
+    /// Flow.
     pub flow: FlowId,
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its protocol.
+    /// Protocol.
     pub protocol: String,
-    /// New data packets sent, in all, over time: the papers' sequence number.
+    /// Number of new data packets sent, over time: the papers' sequence number.
     pub sent: Curve,
-    /// Packets acknowledged for the first time, in all, over time.
+    /// Number of packets acknowledged for the first time, over time.
     pub acked: Curve,
-    /// What makes its throughput, in bytes per bin.
+    /// Bytes of the throughput, by bin.
     pub throughput: Bins,
     /// Window in packets.
     pub window: Curve,
     /// Rate in bits of payload per second.
     pub rate: Curve,
-    /// Round trips in seconds.
+    /// Round-trip times in seconds.
     pub rtt: Curve,
-    /// NAKs that reached the sender, at the sequence number that they ask for.
+    /// NAKs that reached the sender, at the requested sequence number.
     pub naks: Marks,
-    /// Packets that receivers found missing, at their sequence number.
+    /// Losses detected by receivers, at the packet's sequence number.
     pub losses: Marks,
-    /// Reductions of window or rate for a loss, at the sequence number sent last.
+    /// Reductions of window or rate after a loss, at the sequence number sent last.
     pub cuts: Marks,
-    /// Timers that ran out at the sender, at the sequence number sent last.
+    /// Expired timers of the sender, at the sequence number sent last.
     pub timeouts: Marks,
     /// Changes of representative.
     pub switches: Vec<Switch>,
-    /// How many there were in all.
+    /// Number of all changes of representative.
     pub switches_total: u64,
-    /// Its repair tree.
+    /// Repair tree.
     pub tree: TreeSeries,
-    /// Whether what was sent is what was received: the trace of a receiver on a real network.
+    /// True if received packets count as sent: the trace of a receiver on a real network.
     pub received: bool,
     counts_acknowledged: bool,
     packet_bytes: f64,
@@ -87,41 +86,41 @@ pub struct FlowSeries {
     first_seq: Option<u64>,
 }
 
-/// A change of representative: pgmcc's acker, TFMCC's CLR.
+/// Change of representative: pgmcc's acker, TFMCC's CLR.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Switch {
-    /// When.
+    /// Time of the change.
     pub at: Time,
-    /// Who it is from now on.
+    /// New representative.
     pub node: Option<NodeId>,
-    /// The name of that node.
+    /// Name of the new representative's node.
     pub name: Option<String>,
-    /// Why.
+    /// Reason for the change.
     pub reason: SwitchReason,
 }
 
 /// Flows without curves of their own.
 #[derive(Clone, Debug)]
 pub struct RestSeries {
-    /// Their protocol.
+    /// Protocol of these flows.
     pub protocol: String,
-    /// How many they are.
+    /// Number of these flows.
     pub flows: usize,
-    /// What makes their throughput, all together, in bytes per bin.
+    /// Bytes of their total throughput, by bin.
     pub throughput: Bins,
     counts_acknowledged: bool,
 }
 
-/// The queue of one direction of a link.
+/// Queue of one direction of a link.
 #[derive(Clone, Debug, Default)]
 pub struct LinkSeries {
-    /// Its place in the header.
+    /// Index of the link in the header.
     pub link: usize,
     /// `from -> to`.
     pub name: String,
-    /// Mean of the packets waiting, between samples.
+    /// Mean number of queued packets, between samples.
     pub mean: Curve,
-    /// The most packets that waited and were in transmission, between samples.
+    /// Most packets in the queue and in transmission, between samples.
     pub max: Curve,
     /// Dropped packets, at the queue's last known length.
     pub drops: Marks,
@@ -130,16 +129,16 @@ pub struct LinkSeries {
 }
 
 impl Series {
-    /// Makes a collector for the run that `header` speaks of.
+    /// Makes a collector for the run described by `header`.
     pub fn new(header: &Header) -> Self {
         Self::sampled(header, None)
     }
 
-    /// The same with throughput counted in spans of a given length; `None` chooses one by the run's.
+    /// Makes a collector with bins of the width `sample`; `None` chooses it by the run's length.
     pub fn sampled(header: &Header, sample: Option<Duration>) -> Self {
         let bins = sample.map_or_else(|| Bins::new(header.duration()), Bins::of_width);
         let mut order: Vec<usize> = (0..header.flows.len()).collect();
-        // Background flows are many; what the run is about must not be pushed out by them.
+        // Numerous background flows must not displace the flows that the run is about.
         order.sort_by_key(|i| {
             let flow = &header.flows[*i];
             flow.counts_acknowledged() || flow.protocol == "cbr"
@@ -173,7 +172,7 @@ impl Series {
         series
     }
 
-    /// The links whose queues are worth a plot, at most [`LINKS_MAX`], in the header's order.
+    /// Returns the links with the most drops and longest queues, in the header's order.
     pub fn links(&self) -> Vec<&LinkSeries> {
         let mut links: Vec<&LinkSeries> = self.watched.iter().collect();
         links.sort_by_key(|link| std::cmp::Reverse(score(&link.last)));
@@ -212,7 +211,6 @@ impl Series {
         }
     }
 
-    /// Starts to watch a link, in the place of the least busy one where there is no other.
     fn watch(&mut self, at: Time, link: usize, counters: LinkCounters) {
         let slot = if self.watched.len() < LINKS_WATCHED_MAX {
             self.watched.len()
@@ -244,7 +242,6 @@ impl Series {
     }
 }
 
-/// What makes a link worth watching: drops first, then how much has waited how long.
 fn score(counters: &LinkCounters) -> (u64, u64) {
     (counters.dropped_packets, counters.queue_packet_ns)
 }
@@ -352,7 +349,6 @@ impl FlowSeries {
         }
     }
 
-    /// At a receiver that is the only end that the trace knows.
     fn arrival(&mut self, at: Time, seq: u64, bytes: u32) {
         self.received = true;
         self.first_seq.get_or_insert(seq);
@@ -361,7 +357,6 @@ impl FlowSeries {
         self.throughput.add(at, u64::from(bytes));
     }
 
-    /// Place of a sequence number on the curve of sent packets, which others must not stretch.
     fn place_of(&self, seq: u64) -> f64 {
         let place = seq.wrapping_sub(self.first_seq.unwrap_or(seq));
         place.min(self.packets_sent) as f64
@@ -377,7 +372,7 @@ impl FlowSeries {
 }
 
 impl LinkSeries {
-    /// How many packets waited in its queue, on average from the start of the run to its last sample.
+    /// Returns the mean number of queued packets from the start of the run to the last sample.
     pub fn mean_packets(&self) -> f64 {
         self.last.queue_packet_ns as f64 / self.last_at.as_nanos().max(1) as f64
     }

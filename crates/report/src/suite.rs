@@ -1,4 +1,4 @@
-//! A suite of experiments against published figures.
+//! Suite of experiments, compared with published figures.
 
 use std::fmt::Write as _;
 
@@ -9,18 +9,18 @@ use crate::class::{Class, Counts};
 use crate::interval::{Interval, median_interval};
 use crate::text::{COLUMNS_MAX, Table, count, significant, wrap};
 
-/// Suite of experiments that answer for the figures of a paper.
+/// Suite of experiments that reproduce the figures of a paper.
 #[derive(Clone, Debug)]
 pub struct Suite {
-    /// Name, as `faircast bench NAME` takes it.
+    /// Name, as in `faircast bench NAME`.
     pub name: String,
     /// Subject of the suite in a sentence, for the page.
     pub about: String,
-    /// One row per published figure.
+    /// Rows, one for each published figure.
     pub rows: Vec<Row>,
 }
 
-/// Offline optimum beside a figure.
+/// Offline optimum of a figure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Optimum {
     /// Objective: `throughput`, `fair` or `concave`.
@@ -29,87 +29,87 @@ pub struct Optimum {
     pub value: f64,
 }
 
-/// One published figure, and what we measure for it.
+/// Published figure, and our measurement of it.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Row {
-    /// A short name, unique in the suite: `fig-4`.
+    /// Short name, unique in the suite: `fig-4`.
     pub id: String,
-    /// What is measured, in a few words.
+    /// Measured quantity, in a few words.
     pub title: String,
-    /// Unit of all its numbers: `ratio`, `bit/s`, `s`, `packets`.
+    /// Unit of all values: `ratio`, `bit/s`, `s`, `packets`.
     pub unit: String,
-    /// The paper's number; `None` where it gives only words.
+    /// Paper's value; `None` if the paper has only a statement in words.
     pub paper: Option<f64>,
-    /// Ours is the lab's, and the simulator's number stands in the place of the paper's.
+    /// True if our value is the lab's, and `paper` holds the simulator's value.
     #[serde(skip)]
     pub against_sim: bool,
-    /// Where ours is the lab's, what the simulator gives.
+    /// Simulator's value, if ours is the lab's.
     pub simulated: Option<f64>,
-    /// Ours: the median over all seeds.
+    /// Our value: the median over all seeds.
     pub ours: f64,
-    /// The least over all seeds.
+    /// Smallest value over all seeds.
     pub low: f64,
-    /// The greatest over all seeds.
+    /// Largest value over all seeds.
     pub high: f64,
-    /// Offline optimum on the same network, where the row has one.
+    /// Offline optimum on the same network, if the row has one.
     pub optimum: Option<Optimum>,
-    /// How many seeds were run.
+    /// Number of seeds.
     pub seeds: u32,
-    /// How far ours may lie from the paper's, as a share of the latter.
+    /// Largest accepted difference from the paper's value, as a share of it.
     pub tolerance: f64,
-    /// The least value that holds; `None` where there is no such bound.
+    /// Smallest accepted value; `None` without such a bound.
     pub accept_low: Option<f64>,
-    /// The greatest value that holds; `None` where there is no such bound.
+    /// Largest accepted value; `None` without such a bound.
     pub accept_high: Option<f64>,
-    /// Whether ours lies within these bounds; true where there are none.
+    /// True if our value is within the bounds, or if there are none.
     pub holds: bool,
-    /// Whether it is measured and not judged, since nothing is expected of it.
+    /// True if the row is measured but not judged, since no value is expected.
     pub measured_only: bool,
-    /// Cause of the miss; a conjecture where `proved_by` is empty.
+    /// Cause of the miss; a conjecture if `proved_by` is empty.
     pub explained: Option<String>,
     /// Rows of the same run, all of which hold, that prove the cause of the miss.
     pub proved_by: Vec<String>,
-    /// Setting that was chosen by this figure, where there is one: the row then proves nothing.
+    /// Setting that was fitted to this figure, if any: the row then proves nothing.
     pub fitted: Option<String>,
-    /// True if the row tests the network and its TCP, and not the scheme.
+    /// True if the row tests the network and its TCP, not the scheme.
     pub baseline: bool,
-    /// How far ours may lie from the paper's in the row's unit, where that is how it is given.
+    /// Largest accepted difference from the paper's value in the row's unit, if given so.
     #[serde(skip)]
     pub absolute: Option<f64>,
-    /// The row that ours must be closer to 1 than, as ratios: a cure against what it cures.
+    /// Row that must be farther from 1 than ours, as ratios: a remedy is compared with the problem.
     #[serde(skip)]
     pub fairer_than: Option<String>,
-    /// The heading under which the experiment stands; empty where there is none.
+    /// Heading of the experiment; empty without one.
     #[serde(skip)]
     pub group: String,
-    /// The experiment it belongs to; empty where it is one of its own.
+    /// Experiment of the row; empty for an experiment of its own.
     pub experiment: String,
-    /// The scenario's file; empty where the row comes from none.
+    /// Path of the scenario's file; empty without a scenario.
     #[serde(rename = "scenario")]
     pub file: String,
-    /// What was changed in the scenario, `KEY=VALUE`.
+    /// Changes of the scenario, as `KEY=VALUE`.
     pub set: Vec<String>,
-    /// What was measured, as the suite's file has it; empty where the row comes from none.
+    /// Measured expression in the suite's file; empty without a scenario.
     pub measure: String,
-    /// The question that the experiment answers.
+    /// Question that the experiment answers.
     #[serde(skip)]
     pub question: String,
-    /// What the paper says, in words, with the place: "Fig. 4: both flows near 0.22 Mbit/s".
+    /// Paper's statement with its place: "Fig. 4: both flows near 0.22 Mbit/s".
     #[serde(skip)]
     pub paper_says: String,
-    /// Why the tolerance is what it is.
+    /// Reason for the tolerance.
     #[serde(skip)]
     pub tolerance_reason: String,
-    /// The result of each seed.
+    /// Seed and value of every run.
     #[serde(serialize_with = "per_seed")]
     pub per_seed: Vec<(u64, f64)>,
-    /// The scenario's file and text.
+    /// Path and text of the scenario's file.
     #[serde(skip)]
     pub scenario: Option<(String, String)>,
-    /// The curves of one of its runs.
+    /// Curves of one of the runs.
     #[serde(skip)]
     pub series: Option<Series>,
-    /// What of these curves the page shows.
+    /// Plot that the page shows of these curves.
     #[serde(skip)]
     pub plots: Plots,
 }
@@ -123,21 +123,20 @@ fn per_seed<S: serde::Serializer>(values: &[(u64, f64)], to: S) -> Result<S::Ok,
     to.collect_seq(values.iter().map(|(seed, value)| Of { seed: *seed, value: *value }))
 }
 
-/// What a page shows of an experiment's run.
+/// Plot of an experiment's run on a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Plots {
-    /// Sequence numbers over time, with losses and what follows of them.
+    /// Sequence numbers over time, with losses and their effects.
     #[default]
     Sequence,
     /// Throughput over time, with changes of the representative.
     Rate,
-    /// Mean throughput from the start to each moment, with changes of the representative.
+    /// Mean throughput from the start to each time, with changes of the representative.
     Mean,
 }
 
 impl Row {
-    /// Whose number is expected, and whose is compared with it.
     pub(crate) fn sides(&self) -> [&'static str; 2] {
         match (self.against_sim, self.simulated) {
             (true, _) => ["Simulator", "Lab"],
@@ -146,27 +145,22 @@ impl Row {
         }
     }
 
-    /// What the simulator gives, where that stands beside the paper's.
     pub(crate) fn beside(&self) -> Option<f64> {
         self.simulated.filter(|_| !self.against_sim)
     }
 
-    /// Ours over the offline optimum.
     pub(crate) fn of_optimum(&self) -> Option<f64> {
         self.optimum.as_ref().map(|optimum| self.ours / optimum.value)
     }
 
-    /// From where to where the seeds go; `None` of one seed, whose number stands there already.
     pub(crate) fn spread(&self) -> Option<String> {
         (self.seeds > 1).then(|| format!("{}–{}", number(self.low), number(self.high)))
     }
 
-    /// Between which values the median of all seeds that could be lies.
     pub(crate) fn interval(&self) -> Option<Interval> {
         median_interval(self.per_seed.iter().map(|(_, value)| *value))
     }
 
-    /// Remark below the table: the cause of a miss with its proof, or the setting that was fitted.
     pub(crate) fn remark(&self) -> Option<String> {
         let why = self.explained.as_deref();
         match Class::of(self) {
@@ -181,7 +175,6 @@ impl Row {
         }
     }
 
-    /// Which values hold, in as few words as do: `± 15 %`, `≥ 0.5`, `fairer than fig-4`.
     pub(crate) fn accepts(&self) -> String {
         match &self.fairer_than {
             Some(other) => format!("fairer than {other}"),
@@ -206,24 +199,21 @@ impl Row {
     }
 }
 
-/// Whether the value lies in the middle between the two, but for rounding.
 fn is_middle(value: f64, low: f64, high: f64) -> bool {
     ((high - value) - (value - low)).abs() <= 1e-9 * high.abs().max(low.abs())
 }
 
-/// A bound as it was given where that is short: `0.5`, not `0.500`.
 fn bound(value: f64) -> String {
     let given = value.to_string();
     if value.abs() < 1_000.0 && given.len() <= 5 { given } else { number(value) }
 }
 
 impl Suite {
-    /// Whether every row holds.
+    /// True if every row holds.
     pub fn holds(&self) -> bool {
         self.rows.iter().all(|row| row.holds)
     }
 
-    /// Table of the rows that have an offline optimum; empty without such rows.
     fn optima(&self) -> String {
         let mut table = Table::new(2, &["Row", "Optimum of", "Ours", "Optimum", "Ours / optimum"]);
         let mut out = String::new();
@@ -243,12 +233,12 @@ impl Suite {
         self.rows.iter().any(|row| row.beside().is_some())
     }
 
-    /// Rows of each class.
+    /// Returns the number of rows in each class.
     pub fn counts(&self) -> Counts {
         Counts::of(&self.rows)
     }
 
-    /// The suite as `faircast bench --json` prints it.
+    /// Returns the suite as printed by `faircast bench --json`.
     pub fn to_json(&self) -> String {
         #[derive(Serialize)]
         struct Document<'a> {
@@ -261,9 +251,7 @@ impl Suite {
             #[serde(flatten)]
             row: &'a Row,
             class: Class,
-            /// Confidence interval of the median; null of fewer than five seeds.
             interval: Option<Interval>,
-            /// Ours over the offline optimum; null without one.
             of_optimum: Option<f64>,
         }
         let classed = |row| Classed {
@@ -277,7 +265,7 @@ impl Suite {
         serde_json::to_string_pretty(&document).expect("every key of a suite is a string")
     }
 
-    /// The suite as text, at most 100 columns wide.
+    /// Returns the suite as text, at most 100 columns wide.
     pub fn table(&self) -> String {
         let mut out = String::new();
         let [theirs, ours] = self.rows.first().map_or(["Paper", "Ours"], Row::sides);
@@ -297,7 +285,7 @@ impl Suite {
             cells.extend([
                 number(row.ours),
                 row.spread().unwrap_or_else(|| "–".into()),
-                // Numbers alone: the name of another row would take the room of the titles.
+                // Numbers only: the name of another row would take space from the titles.
                 row.accepted_range(),
                 Class::of(row).word().into(),
             ]);
@@ -323,7 +311,7 @@ impl Suite {
     }
 }
 
-/// A number of a suite, whatever its unit; what never came about has taken for ever.
+/// Formats a number of any unit; infinity, for a time that was never reached, as `∞`.
 pub(crate) fn number(value: f64) -> String {
     if value.is_infinite() {
         return if value < 0.0 { "-∞" } else { "∞" }.to_string();
@@ -428,7 +416,6 @@ mod tests {
         let mut fitted = suite();
         fitted.rows[0].fitted = Some("The delay.".into());
         assert!(fitted.table().contains("fig-4: Fitted: The delay."), "{}", fitted.table());
-        // Table, JSON and sentence use equal words.
         let json: serde_json::Value = serde_json::from_str(&fitted.to_json()).unwrap();
         assert_eq!(
             (&json["counts"]["fitted"], &json["rows"][0]["class"]),
@@ -478,7 +465,6 @@ mod tests {
         );
         assert!(!text.contains("0.710"), "{text}");
         assert!(!text.contains("0.500"), "it is the expected one: {text}");
-        // And what a paper printed stands beside both.
         (suite.rows[0].against_sim, suite.rows[0].simulated) = (false, Some(0.5));
         let text = suite.table();
         assert!(text.contains("Paper  Simulator    Lab"), "{text}");

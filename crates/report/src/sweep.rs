@@ -1,4 +1,4 @@
-//! A sweep over settings of a scenario: medians and spread over the seeds of each combination.
+//! Sweep over settings of a scenario: medians and spread over the seeds of each combination.
 
 pub(crate) mod picture;
 
@@ -10,51 +10,47 @@ use crate::plots::Unit;
 use crate::text::{COLUMNS_MAX, Table, rate, significant, spread, wrap};
 use crate::{FlowSummary, Summary};
 
-/// Rows of the table that is printed; what is beyond is in the files.
 const ROWS_MAX: usize = 40;
-/// Flows up to which each has a line of its own; where there are more, those of one protocol are one.
 const FLOWS_MAX: usize = 8;
 
-/// What a sweep gave.
+/// Results of a sweep.
 #[derive(Clone, Debug, Default)]
 pub struct Sweep {
-    /// The scenario's file.
+    /// Path of the scenario's file.
     pub scenario: String,
-    /// The question that it answers.
+    /// Question that the scenario answers.
     pub title: String,
     /// Version of faircast.
     pub faircast: String,
-    /// The settings.
+    /// Varied settings.
     pub axes: Vec<SweepAxis>,
     /// Seeds of each combination.
     pub seeds: usize,
-    /// Runs that are not there.
+    /// Number of missing runs.
     pub missing: usize,
-    /// Flows in the order in which they were first seen, with their protocols.
     flows: Vec<(String, String)>,
-    /// For each combination and flow what each of its runs gave.
     values: BTreeMap<(Vec<usize>, usize), Vec<Figures>>,
 }
 
-/// A setting of a sweep.
+/// Setting of a sweep.
 #[derive(Clone, Debug, Default)]
 pub struct SweepAxis {
-    /// Its path.
+    /// Path of the setting.
     pub key: String,
-    /// Its values as they were written.
+    /// Values as written.
     pub values: Vec<String>,
-    /// The same as numbers, where they are numbers that rise.
+    /// Values as numbers, if they are ascending numbers.
     pub numbers: Option<Vec<f64>>,
 }
 
 type Figures = [Option<f64>; SWEEP_FIGURES.len()];
 
-/// A figure that a sweep shows.
+/// Figure of a sweep.
 #[derive(Clone, Copy, Debug)]
 pub struct SweepFigure {
-    /// Its name in anchors; that of its column.
+    /// Name in anchors and of the column.
     pub id: &'static str,
-    /// Its name for people.
+    /// Title.
     pub title: &'static str,
     pub(crate) short: &'static str,
     pub(crate) axis: &'static str,
@@ -68,7 +64,7 @@ const ROUND_TRIP: usize = 3;
 const LOSS: usize = 4;
 const DONE: usize = 5;
 
-/// The figures that a sweep shows, of flows that have them.
+/// Figures of a sweep, for flows that have them.
 pub const SWEEP_FIGURES: [SweepFigure; 6] = [
     SweepFigure {
         id: "active_throughput_bps",
@@ -126,14 +122,13 @@ pub const SWEEP_FIGURES: [SweepFigure; 6] = [
     },
 ];
 
-/// One line of a plot: what the runs of a flow, or of all flows of a protocol, gave.
 pub(crate) struct SweepLine {
     pub(crate) name: String,
     pub(crate) values: BTreeMap<Vec<usize>, Vec<f64>>,
 }
 
 impl Sweep {
-    /// A sweep of which no run is there yet.
+    /// Makes a sweep without runs.
     pub fn new(scenario: &str, title: &str, axes: Vec<SweepAxis>, seeds: usize) -> Self {
         Self {
             scenario: scenario.into(),
@@ -145,7 +140,7 @@ impl Sweep {
         }
     }
 
-    /// Adds the run of one combination, which is for each setting the place of its value.
+    /// Adds a run. `choice` has the index of each setting's value.
     pub fn add(&mut self, choice: &[usize], summary: &Summary) {
         for flow in &summary.flows {
             let of = (flow.name.clone(), flow.protocol.clone());
@@ -163,9 +158,7 @@ impl Sweep {
         self.values.values().any(|runs| runs.len() > 1)
     }
 
-    /// The lines of one figure; none where no flow has it.
     pub(crate) fn lines(&self, figure: usize) -> Vec<SweepLine> {
-        // A flow whose protocol is swept is one flow.
         let names: BTreeSet<&String> = self.flows.iter().map(|(name, _)| name).collect();
         let mut lines: Vec<SweepLine> = Vec::new();
         for (place, (name, protocol)) in self.flows.iter().enumerate() {
@@ -193,7 +186,7 @@ impl Sweep {
         choices
     }
 
-    /// Medians of each figure over the seeds, with confidence intervals if there are enough seeds.
+    /// Returns the medians of each figure over the seeds, with confidence intervals if possible.
     pub fn medians(&self) -> serde_json::Value {
         let lines: Vec<Vec<SweepLine>> = (0..SWEEP_FIGURES.len()).map(|f| self.lines(f)).collect();
         let mut rows = Vec::new();
@@ -230,7 +223,7 @@ impl Sweep {
         rows.into()
     }
 
-    /// The sweep as text, at most 100 columns wide: medians and intervals over the seeds.
+    /// Returns the sweep as text, at most 100 columns wide: medians and intervals over the seeds.
     pub fn table(&self) -> String {
         let varied: Vec<usize> =
             (0..self.axes.len()).filter(|axis| self.axes[*axis].values.len() > 1).collect();
@@ -243,7 +236,6 @@ impl Sweep {
         let interval_of = |choice: &Vec<usize>, line: &SweepLine| {
             median_interval(line.values.get(choice)?.iter().copied())
         };
-        // The interval replaces least and most if every row has one.
         let intervals = self.choices().into_iter().flat_map(|choice| {
             let lines = lines[0].iter().filter(move |line| line.values.contains_key(choice));
             lines.map(move |line| interval_of(choice, line))
@@ -259,7 +251,6 @@ impl Sweep {
         if has_spread {
             head.extend(if confidence.is_some() { ["From", "To"] } else { ["Least", "Most"] });
         }
-        // There is room for one of the two.
         let time = if lines[DONE].is_empty() { ROUND_TRIP } else { DONE };
         let more = [SLOWEST, time, LOSS];
         head.extend(more.iter().map(|figure| SWEEP_FIGURES[*figure].short));
@@ -315,7 +306,6 @@ impl Sweep {
     }
 }
 
-/// The last part of a path, which is the key itself.
 pub(crate) fn short(key: &str) -> &str {
     key.rsplit('.').next().unwrap_or(key)
 }
@@ -334,7 +324,6 @@ pub(crate) mod tests {
         Summary { flows: flows.iter().map(flow).collect(), ..Summary::default() }
     }
 
-    /// Two values of one setting with three seeds, and one value of another.
     pub(crate) fn sweep() -> Sweep {
         let axis = |key: &str, values: &[&str]| SweepAxis {
             key: key.into(),
@@ -385,7 +374,6 @@ pub(crate) mod tests {
             cells.filter(|cell| !cell.is_empty()).collect()
         };
         assert_eq!(words(2), ["Flow", "Throughput", "Slowest gets", "Done", "Loss ratio"]);
-        // While it was on, and not over all of the counted time.
         assert_eq!(words(3), ["mcc", "2.000 Mbit/s", "–", "12.50 s", "–"]);
     }
 

@@ -1,4 +1,4 @@
-//! The summary as text for a terminal, at most 100 columns wide.
+//! Summary as text for a terminal, at most 100 columns wide.
 
 use faircast_trace::On;
 
@@ -10,20 +10,17 @@ use crate::text::{
 };
 
 const FLOWS_LISTED_MAX: usize = 24;
-/// Most receivers of one flow that are listed one by one; of more the worst are.
 const RECEIVERS_LISTED_MAX: usize = 8;
-/// Flows of one protocol that are listed even among many others.
 const FEW_MAX: usize = 3;
 const WORST_LISTED: usize = 5;
 const RECEIVER_LINES_MAX: usize = 40;
-/// Least time in which all flows were on that their shares are compared over, in seconds.
+/// Shortest time in seconds with all flows active over which shares are compared.
 const SHARED_S_MIN: f64 = 1.0;
 const CLIENTS_LISTED_MAX: usize = 40;
 const LINKS_LISTED_MAX: usize = 12;
 
 impl Summary {
-    /// The summary as text, at most 100 columns wide. Thousands of flows, receivers or links are
-    /// shown as least, median and greatest with the worst of them.
+    /// Returns the summary in at most 100 columns; large numbers of entries as spread and worst.
     pub fn table(&self) -> String {
         let mut out = String::new();
         let wrapped = |text: &str| wrap(text, COLUMNS_MAX).join("\n") + "\n";
@@ -52,7 +49,6 @@ impl Summary {
         out
     }
 
-    /// The name of a column that counts the whole run, where others are of the counted time.
     fn of_whole_run(&self, name: &str) -> String {
         if self.warmup_s > 0.0 { format!("{name}*") } else { name.to_string() }
     }
@@ -63,7 +59,7 @@ impl Summary {
         } else {
             String::new()
         };
-        // On a real network nothing follows from a seed.
+        // On a real network the seed determines nothing.
         let seed = match self.on {
             On::Net => String::new(),
             On::Sim | On::Lab => format!(" · seed {}", self.seed),
@@ -107,14 +103,13 @@ impl Summary {
         format!("{jain} · {happened}")
     }
 
-    /// True if some flow was not on all the time, and so has two throughputs.
     pub(crate) fn has_partial_flows(&self) -> bool {
         self.flows.iter().any(|flow| {
             (flow.active_throughput_bps - flow.throughput_bps).abs() > 0.01 * flow.throughput_bps
         })
     }
 
-    /// Time with all flows on, if not the whole run and long enough to compare shares.
+    /// Time with all flows active, if not the whole run and long enough to compare shares.
     pub(crate) fn shared_time(&self) -> Option<Common> {
         let common = self.common.filter(|common| common.to_s - common.from_s >= SHARED_S_MIN);
         common.filter(|_| self.has_partial_flows())
@@ -122,7 +117,7 @@ impl Summary {
 
     fn write_flows(&self, out: &mut String) {
         let partly = self.has_partial_flows();
-        // Shares while all were on come first: over other times they are not comparable.
+        // Shares in the shared time come first: over other times they are not comparable.
         let first = match (self.shared_time(), partly) {
             (Some(_), _) => Some("While all on"),
             (None, true) => Some("While on"),
@@ -175,7 +170,6 @@ impl Summary {
         ));
     }
 
-    /// Throughput by which flows compare: while all were on, or else while this one was.
     pub(crate) fn share_bps(&self, flow: &FlowSummary) -> f64 {
         let common = flow.common_throughput_bps.filter(|_| self.shared_time().is_some());
         common.unwrap_or(flow.active_throughput_bps)
@@ -205,7 +199,7 @@ impl Summary {
         for flow in &self.flows {
             let total = flow.receivers.len();
             let wanted = if total > RECEIVERS_LISTED_MAX { 3 + WORST_LISTED } else { total };
-            // Of a thousand unicast flows only damage is news.
+            // For a thousand unicast flows only damage is of interest.
             let is_news = flow.receivers.iter().any(|r| r.intact == Some(false));
             if lines + wanted > RECEIVER_LINES_MAX || (is_crowd && total == 1 && !is_news) {
                 left_out += total;
@@ -300,7 +294,6 @@ impl Summary {
 }
 
 impl Summary {
-    /// The links that carried packets with their places, those that dropped and carried most first.
     pub(crate) fn busy_links(&self) -> Vec<(usize, &LinkSummary)> {
         let links = self.links.iter().enumerate();
         let mut links: Vec<_> = links.filter(|(_, link)| link.sent_packets > 0).collect();
@@ -312,7 +305,6 @@ impl Summary {
 }
 
 impl LinkSummary {
-    /// Utilisation, throughput, dropped packets and their ratio, mean and maximum of the queue.
     pub(crate) fn cells(&self) -> [String; 6] {
         [
             percent(self.utilisation),
@@ -326,7 +318,6 @@ impl LinkSummary {
 }
 
 impl ReceiverSummary {
-    /// Goodput, delivered, lost and abandoned packets, loss ratio, and when it was complete.
     pub(crate) fn cells(&self, on: On) -> [String; 6] {
         let known = |text: String| if self.has_deliveries(on) { text } else { "–".into() };
         [
@@ -358,7 +349,6 @@ impl TreeSummary {
 }
 
 impl FlowSummary {
-    /// All receivers, or of more than `all_max` the `worst`: damaged first, then by goodput.
     pub(crate) fn worst_receivers(&self, all_max: usize, worst: usize) -> Vec<&ReceiverSummary> {
         let mut receivers: Vec<&ReceiverSummary> = self.receivers.iter().collect();
         if receivers.len() > all_max {
@@ -372,12 +362,10 @@ impl FlowSummary {
         receivers
     }
 
-    /// A count of the sender's; a dash where the trace has none.
     pub(crate) fn of_sender(&self, on: On, value: u64) -> String {
         if self.has_sender(on) { count(value) } else { "–".into() }
     }
 
-    /// [Cells](ReceiverSummary::cells) of the least, median and greatest of each figure.
     pub(crate) fn receiver_spread(&self, on: On) -> [[String; 6]; 3] {
         let of = |value: fn(&ReceiverSummary) -> f64| {
             spread(self.receivers.iter().map(value)).unwrap_or_default()

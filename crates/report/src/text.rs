@@ -1,11 +1,9 @@
-//! Numbers and names as people read them, and tables of text.
+//! Formatting of numbers and names, and tables of text.
 
 use faircast_base::{escaped, escaped_lines};
 
-/// Widest line of a table, in characters.
 pub(crate) const COLUMNS_MAX: usize = 100;
 
-/// A rate: `241.0 kbit/s`.
 pub(crate) fn rate(bits_per_s: f64) -> String {
     let (scale, unit) = match bits_per_s {
         b if b >= 999.95e6 => (1e9, "Gbit/s"),
@@ -16,7 +14,7 @@ pub(crate) fn rate(bits_per_s: f64) -> String {
     format!("{} {unit}", significant(bits_per_s / scale))
 }
 
-/// Four significant digits of a number below 10 000, without an exponent.
+/// Formats a number below 10 000 with four significant digits, without an exponent.
 pub(crate) fn significant(value: f64) -> String {
     let digits = match value.abs() {
         v if v >= 1000.0 => 0,
@@ -29,12 +27,10 @@ pub(crate) fn significant(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
-/// A mean length of a queue: `11.23`.
 pub(crate) fn mean_packets(packets: f64) -> String {
     if packets > 0.0 && packets < 0.0005 { "<0.001".into() } else { significant(packets) }
 }
 
-/// A count with its thousands set apart: `1,200,000`.
 pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() * 4 / 3);
@@ -55,7 +51,6 @@ pub(crate) fn percent(share: f64) -> String {
     }
 }
 
-/// A moment or span: `12.4 s`.
 pub(crate) fn seconds(seconds: f64) -> String {
     match seconds {
         s if s.fract() == 0.0 && s < 1e6 => format!("{s} s"),
@@ -70,7 +65,7 @@ pub(crate) fn seconds_or_dash(span: Option<f64>) -> String {
     span.map_or_else(|| "–".into(), seconds)
 }
 
-/// A table of text: the first `left` columns are flush left, the others right.
+/// Table of text: the first `left` columns are left-aligned, the others right-aligned.
 pub(crate) struct Table {
     left: usize,
     rows: Vec<Vec<String>>,
@@ -81,7 +76,6 @@ impl Table {
         Self { left, rows: vec![head.iter().map(ToString::to_string).collect()] }
     }
 
-    /// True if the table has a head alone.
     pub(crate) fn is_empty(&self) -> bool {
         self.rows.len() < 2
     }
@@ -99,7 +93,7 @@ impl Table {
             .collect();
         let total = |widths: &[usize]| widths.iter().sum::<usize>() + GAP * (columns - 1);
         while total(&widths) > COLUMNS_MAX {
-            // The widest name gives way first; below 8 characters names say nothing.
+            // The widest name is shortened first; names below 8 characters are useless.
             match widths[..self.left].iter_mut().filter(|w| **w > 8).max() {
                 Some(widest) => *widest -= 1,
                 None => break,
@@ -123,7 +117,6 @@ impl Table {
     }
 }
 
-/// The text itself, or as much of it as fits with a mark of omission.
 pub(crate) fn shorten(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.into();
@@ -133,7 +126,7 @@ pub(crate) fn shorten(text: &str, width: usize) -> String {
     short
 }
 
-/// The text broken into lines of at most `width` characters, between words where it can be.
+/// Breaks the text into lines of at most `width` characters, between words if possible.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -149,7 +142,6 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// The text with everything escaped that means something in HTML and SVG, in content and in attributes, or is no sign.
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in escaped_lines(text).chars() {
@@ -165,8 +157,7 @@ pub(crate) fn escape(text: &str) -> String {
     out
 }
 
-/// A text as a field of comma-separated values, with quotes around it where it needs them (RFC 4180). A text that a
-/// spreadsheet would take for a formula has an apostrophe before it; a number stays a number.
+/// Formats a CSV field (RFC 4180). A text that looks like a formula gets an apostrophe in front.
 pub fn csv_field(field: &str) -> String {
     let field = escaped_lines(field);
     let is_formula = field.starts_with(FORMULA) && field.parse::<f64>().is_err();
@@ -180,7 +171,7 @@ pub fn csv_field(field: &str) -> String {
 /// Characters with which formulas of spreadsheets begin (src: owasp-csv).
 const FORMULA: [char; 10] = ['=', '+', '-', '@', '\t', '\r', '＝', '＋', '－', '＠'];
 
-/// Least, median and greatest of the values; `None` where there are none.
+/// Returns the minimum, median and maximum of the values; `None` without values.
 pub fn spread(values: impl Iterator<Item = f64>) -> Option<[f64; 3]> {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! The page of the documentation with the verdict of each row of some suites, and how many rows have which.
+//! Documentation page with the verdict of each row of some suites, and counts by class.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -6,31 +6,28 @@ use std::fmt::Write as _;
 use crate::class::{Class, Counts};
 use crate::suite::{Row, Suite, number};
 
-/// Page of verdicts: one section for each suite. Sections of suites that were not run stay as they were.
+/// Page of verdicts: one section for each suite. Sections of suites not run stay unchanged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verdicts {
-    /// Lines of the table of each suite, by the suite's name.
     suites: BTreeMap<String, Vec<RowVerdict>>,
 }
 
-/// A row of a suite as the page has it.
+/// Row of a suite on the page.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RowVerdict {
-    /// The row's id.
+    /// Row's id.
     pub id: String,
-    /// The published figure, the measured one, the number of seeds and what is accepted, as they are printed.
+    /// Published figure, measured figure, number of seeds and accepted range, as printed.
     cells: [String; 4],
-    /// The offline optimum with its objective and ours over it, as they are printed.
     optimum: Option<String>,
-    /// The row's class.
+    /// Row's class.
     pub class: Class,
 }
 
-/// Cell of a row without an offline optimum.
 const NO_OPTIMUM: &str = "–";
 
 impl RowVerdict {
-    /// The row as the page has it.
+    /// Converts a row of a suite.
     pub fn of(row: &Row) -> Self {
         let paper = row.paper.map_or_else(|| "–".into(), number);
         let cells = [paper, number(row.ours), row.seeds.to_string(), row.accepts()];
@@ -40,22 +37,21 @@ impl RowVerdict {
         Self { id: row.id.clone(), cells, optimum, class: Class::of(row) }
     }
 
-    /// The published figure as it is printed.
+    /// Returns the published figure as printed.
     pub fn paper(&self) -> &str {
         &self.cells[0]
     }
 
-    /// The measured figure as it is printed.
+    /// Returns the measured figure as printed.
     pub fn ours(&self) -> &str {
         &self.cells[1]
     }
 
-    /// Range that is accepted, as it is printed.
+    /// Returns the accepted range as printed.
     pub fn accepted(&self) -> &str {
         &self.cells[3]
     }
 
-    /// Reads a line of a table; `None` of other lines.
     fn parse(line: &str) -> Option<Self> {
         let cells: Vec<&str> = line.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ").collect();
         let (id, paper, ours, seeds, accepted, optimum, word) = match cells[..] {
@@ -79,7 +75,7 @@ impl Verdicts {
     /// First line of the page.
     pub const HEADING: &str = "# Verdicts of the suites";
 
-    /// Reads a page that [`to_markdown`](Self::to_markdown) has made; other text is left out.
+    /// Parses a page made by [`to_markdown`](Self::to_markdown); other text is ignored.
     pub fn parse(page: &str) -> Self {
         let mut suites = BTreeMap::new();
         for section in page.split("\n## ").skip(1) {
@@ -89,22 +85,22 @@ impl Verdicts {
         Self { suites }
     }
 
-    /// Puts the rows of a suite in the place of those that the page had.
+    /// Replaces the rows of a suite.
     pub fn put(&mut self, suite: &Suite) {
         self.suites.insert(suite.name.clone(), suite.rows.iter().map(RowVerdict::of).collect());
     }
 
-    /// Names of the suites that the page has.
+    /// Returns the names of the page's suites.
     pub fn suites(&self) -> impl Iterator<Item = &str> {
         self.suites.keys().map(String::as_str)
     }
 
-    /// Rows of a suite, where the page has it.
+    /// Returns the rows of a suite, if the page has it.
     pub fn rows(&self, suite: &str) -> Option<&[RowVerdict]> {
         self.suites.get(suite).map(Vec::as_slice)
     }
 
-    /// Table of how many rows each suite has of each class.
+    /// Returns the table of the number of rows by suite and class.
     pub fn counts(&self) -> String {
         let words = Class::ALL.map(Class::meaning).join(" | ");
         let mut text =
@@ -118,7 +114,7 @@ impl Verdicts {
         text
     }
 
-    /// The page.
+    /// Returns the page as Markdown.
     pub fn to_markdown(&self) -> String {
         let names: Vec<&str> = self.suites.keys().map(String::as_str).collect();
         let mut text = format!(
@@ -129,7 +125,6 @@ impl Verdicts {
             self.counts()
         );
         for (name, rows) in &self.suites {
-            // A column for suites that have any optimum.
             let column = |cell: &str| match rows.iter().any(|row| row.optimum.is_some()) {
                 true => format!(" {cell} |"),
                 false => String::new(),

@@ -1,29 +1,28 @@
-//! The catalog of names in the language: the protocols of flows and the programs of routers.
+//! Catalog of names in the language: protocols of flows and programs of routers.
 
 use faircast_proto::options::OptionSpec;
 use faircast_proto::stack::Stack;
 
-/// The protocols and router programs that exist, with their settings. Whoever builds a scenario
-/// fills it from the registries of those who implement them.
+/// Protocols and router programs with their options, from the registries of the caller.
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
-    /// What a flow can run.
+    /// Protocols of flows.
     pub protocols: Vec<Stack>,
-    /// What a router can run beside forwarding.
+    /// Programs of routers beside forwarding.
     pub programs: Vec<ProgramEntry>,
-    /// The program of relay nodes; `None` where they cannot be run.
+    /// Program of relay nodes; `None` if this build has none.
     pub relay_node: Option<ProgramEntry>,
-    /// Whether relays run programs that sessions bring.
+    /// True if relays run programs that sessions bring.
     pub runs_sessions_programs: bool,
 }
 
-/// A program that a router can run.
+/// Program of a router.
 #[derive(Clone, Copy, Debug)]
 pub struct ProgramEntry {
-    /// Its name in scenario files, such as `pgm-element`.
+    /// Name in scenario files, such as `pgm-element`.
     pub name: &'static str,
-    /// What it is, in one line.
+    /// Description in one line.
     pub about: &'static str,
-    /// Its settings.
+    /// Options of the program.
     pub options: &'static [OptionSpec],
 }

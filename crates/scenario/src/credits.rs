@@ -1,5 +1,4 @@
-//! Buffers of sessions under credits, by the hops between their flow-control nodes: the source, relays and
-//! receivers.
+//! Buffers of sessions under credits, by the hops between source, relays and receivers.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,45 +8,38 @@ use faircast_proto::options::OptionValue;
 
 use crate::{Flow, LinkSpec, Node, Scenario};
 
-/// Packets that may wait where the topology asks for no more: the paper's 5 (src: credits s4).
+/// Least buffer in packets: the paper's 5 (src: credits s4).
 const BUFFER_MIN: u64 = 5;
-/// Most packets that may wait.
 const BUFFER_MAX: u64 = 4096;
-/// Packets for one credit, the paper's 2.
 const UNIT: u64 = 2;
-/// Part of its rate below which a session is told to be held back by its buffer.
+/// Share of its rate below which a session gets a warning about its buffer.
 const RATE_SHARE_MIN: f64 = 0.9;
-/// Most nodes that send their credits to one node without a warning. All send one credit for every unit of packets in
-/// one moment: a queue with fewer places loses most of them.
+/// Most nodes that send credits to one node without a warning: all send at once.
 const ANSWERS_MAX: usize = 100;
 /// Bytes of a credit on the wire, with the headers of IP and UDP.
 const CREDIT_WIRE_BYTES: f64 = 68.0;
 
-/// A hop from one flow-control node to the next.
 #[derive(Clone, Copy, Debug)]
 struct Hop {
     from: NodeId,
     to: NodeId,
-    /// Seconds that a packet and its credit take, without queues.
+    /// Round trip of a packet and its credit in seconds, without queues.
     round_trip_s: f64,
-    /// Packets a second that the fastest receiver below can get over the hop.
+    /// Packets per second over the hop, limited by the fastest receiver below.
     packets_per_s: f64,
 }
 
 impl Hop {
-    /// Least buffer with which credits do not limit the session: a hop carries B - M + 1 packets in a round trip
-    /// (docs/credits.md).
+    /// Returns the least buffer over a hop: `B - M + 1` packets per round trip (docs/credits.md).
     fn buffer(&self, unit: u64) -> u64 {
         (self.round_trip_s * self.packets_per_s).ceil() as u64 + unit - 1
     }
 }
 
-/// The flow's tree as far as credits are concerned.
 #[derive(Debug, Default)]
 struct Tree {
     hops: Vec<Hop>,
-    /// By link below a flow-control node: that node, the number of nodes with credits over the link's way back, and
-    /// the rate in bits per second.
+    /// Per link below a node: the node, the senders of credits, and the reverse rate in bit/s.
     answers: BTreeMap<usize, (NodeId, usize, f64)>,
 }
 
@@ -56,7 +48,6 @@ fn unit(flow: &Flow) -> u64 {
 }
 
 impl Tree {
-    /// The tree of the shortest paths from the flow's source, in links.
     fn new(flow: &Flow, nodes: &[Node], links: &[LinkSpec]) -> Self {
         let source = flow.sender();
         let mut next: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
@@ -84,7 +75,7 @@ impl Tree {
         let mut seen = vec![false; nodes.len()];
         for receiver in &flow.to {
             let mut end = *receiver;
-            // Up to the source, or to where another receiver's way was followed.
+            // Up to the source, or to the path of an earlier receiver.
             while end != source && !std::mem::replace(&mut seen[end.index()], true) {
                 let (mut node, mut round_trip_s, mut hop_bps) = (end, 0.0, f64::INFINITY);
                 let mut first = (0, f64::INFINITY);
@@ -108,8 +99,7 @@ impl Tree {
         tree
     }
 
-    /// Limits each hop to the rate of the hops above, and to the rate of the fastest receiver below. Under
-    /// `worst-path` every hop is limited to the slowest branch.
+    /// Limits hops to those above and to the fastest receiver below, or the slowest (`worst-path`).
     fn limit_rates(&mut self, flow: &Flow, source: NodeId) {
         let is_worst_path = !flow.options.has("program")
             && flow.options.text("policy").is_none_or(|policy| policy == "worst-path");
@@ -120,7 +110,6 @@ impl Tree {
         }
         let above: BTreeMap<NodeId, (NodeId, f64)> =
             self.hops.iter().map(|hop| (hop.to, (hop.from, hop.packets_per_s))).collect();
-        // The nodes of the way from `end` up to the source, and the least rate over it.
         let way = |end: NodeId| {
             let (mut node, mut nodes, mut least) = (end, Vec::new(), f64::INFINITY);
             while node != source {
@@ -149,12 +138,11 @@ impl Tree {
     }
 }
 
-/// Bytes of the headers of a data packet on the wire, where the scenario does not say: capsule, protocol, UDP and IP.
+/// Default bytes of a data packet's headers on the wire: capsule, protocol, UDP and IP.
 const HEADERS_BYTES: u64 = 130;
 
 impl Scenario {
-    /// Sets the unset `credit_buffer` of each session under credits to the buffer that its longest hop takes; over
-    /// relay nodes to the usual one, as that of real hosts.
+    /// Sets a missing `credit_buffer` by the longest hop, or over relay nodes as real hosts do.
     pub(crate) fn size_credit_buffers(&mut self) {
         let Self { flows, nodes, links, .. } = self;
         for flow in flows {
@@ -174,7 +162,7 @@ impl Scenario {
         }
     }
 
-    /// Facts that a reader of the figures should know of the settings, in sentences.
+    /// Returns warnings about settings that limit the results, as sentences.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         let by_routers = |flow: &&Flow| flow.stack.hop.is_some() && flow.via.is_empty();
@@ -201,7 +189,7 @@ impl Scenario {
             for (above, count, bps) in
                 tree.answers.values().filter(|(_, count, _)| *count > ANSWERS_MAX)
             {
-                // Each receiver sends one credit for a unit of packets, so that the room for credits limits the data.
+                // Receivers send one credit per unit: the rate of credits limits the data.
                 let packets = bps * unit as f64 / (8.0 * CREDIT_WIRE_BYTES * *count as f64);
                 let rate = packets * 8.0 * flow.packet.count() as f64;
                 warnings.push(format!(
@@ -232,7 +220,6 @@ mod tests {
         Catalog { protocols: vec![protocol], programs: vec![program], ..Catalog::default() }
     }
 
-    /// A source, a relay and two receivers, the first behind 20 ms; `more` follows.
     fn scenario(options: &str, more: &str) -> Scenario {
         let link = |ends: &str, rate: &str, delay: &str| {
             format!("[[link]]\nbetween = {ends}\nrate = \"{rate}\"\ndelay = \"{delay}\"\n")
@@ -262,7 +249,7 @@ mod tests {
         let fast = scenario("", "");
         assert_eq!(buffer(&fast), Some(202));
         assert!(fast.warnings().is_empty(), "{:?}", fast.warnings());
-        // The slowest branch sets the pace: 10 Mbit/s; the fastest of them does not.
+        // The slowest branch, 10 Mbit/s, sets the pace, except under best-path.
         assert_eq!(buffer(&scenario("", ", \"b\"")), Some(22));
         assert_eq!(buffer(&scenario("policy = \"best-path\"", ", \"b\"")), Some(202));
         assert_eq!(buffer(&scenario("credit_unit = 20", "")), Some(220));
@@ -303,7 +290,7 @@ mod tests {
             "{said:?}"
         );
         assert!(said[0].contains("room for 0.980 Mbit/s"), "{said:?}");
-        // The relay's own receivers are as many, but its links are theirs alone.
+        // The relay has as many receivers, but each on a link of its own.
         assert_eq!(crowd("[[node]]\nname = \"r\"\nprogram = \"credit\"\n"), [""; 0]);
     }
 

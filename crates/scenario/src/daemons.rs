@@ -15,12 +15,10 @@ use crate::topology::Topology;
 use crate::value::{Kind, Value};
 use crate::{ClientSpec, DaemonSpec, GroupStay, RelaySpec, SendSpec};
 
-/// Least bytes of a message, which has its sender, its number and its moment.
+/// Least bytes of a message, which carries its sender, number and time.
 const MESSAGE_BYTES_MIN: u64 = 28;
-/// Bytes of a message unless the file says otherwise.
 const MESSAGE_BYTES: u64 = 1000;
 
-/// Reads all `[[daemon]]` and then all `[[client]]` entries.
 pub(crate) struct Daemons<'a> {
     pub(crate) topology: &'a Topology,
     pub(crate) relays: &'a [RelaySpec],
@@ -30,7 +28,6 @@ pub(crate) struct Daemons<'a> {
 }
 
 impl Daemons<'_> {
-    /// Reads one entry without its peers, which may be daemons of later entries.
     pub(crate) fn daemon(&mut self, entry: &Value, files: &Files<'_>) -> Result<(), Problem> {
         let table = entry.table(&["node", "peers", "options"])?;
         let (chosen, _) = options(&table, ("daemon", FlowControl::OPTIONS), files)?;
@@ -64,7 +61,6 @@ impl Daemons<'_> {
         self.daemons.iter().position(|it| it.node == node)
     }
 
-    /// Nodes of daemons in a value.
     fn found(&self, value: &Value) -> Result<Vec<usize>, Problem> {
         let find = |named: crate::names::Named<'_>| {
             let node = self.topology.find_named(&named)?;
@@ -76,7 +72,6 @@ impl Daemons<'_> {
         names(value)?.into_iter().map(find).collect()
     }
 
-    /// Reads the peers of one entry, once all daemons are known.
     pub(crate) fn peers(&mut self, entry: &Value) -> Result<(), Problem> {
         let table = entry.any_table()?;
         let own = table.required("node", "\"d1\"", |value| self.found(value))?;
@@ -88,7 +83,6 @@ impl Daemons<'_> {
         Ok(())
     }
 
-    /// Reads one entry and spells out its `count`.
     pub(crate) fn client(&mut self, entry: &Value) -> Result<(), Problem> {
         let table =
             entry.table(&["name", "node", "groups", "join", "send", "start", "stop", "count"])?;

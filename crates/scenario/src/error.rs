@@ -1,31 +1,29 @@
-//! Errors of scenarios: why one was refused, and where in its file.
+//! Errors of scenarios, with their place in the file.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Why a scenario was refused, in one line:
-/// `FILE:LINE: key.path: what is wrong; what is allowed`.
+/// Error of a scenario, in one line: `FILE:LINE: key.path: what is wrong; what is allowed`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScenarioError {
-    /// The file, as the user named it.
+    /// Path of the file, as the user gave it.
     pub file: PathBuf,
-    /// Where in the file the mistake is, or what else made it.
+    /// Place of the mistake.
     pub place: ErrorPlace,
-    /// The path of the key, such as `link.0.queue.packets`: entries are counted from 0, so that
-    /// the path can be given to `--set`. Empty where the file as a whole is wrong.
+    /// Path of the key as for `--set`, such as `link.0.queue.packets`; empty for the whole file.
     pub key: String,
-    /// What is wrong, with the value, and what is allowed.
+    /// Mistake, with the value and the allowed values.
     pub message: String,
 }
 
-/// Where a mistake is.
+/// Place of a mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ErrorPlace {
-    /// The file as a whole.
+    /// Whole file.
     File,
-    /// A line of the file, counted from 1.
+    /// Line of the file, from 1 on.
     Line(u32),
-    /// A setting from the command line, as it was written.
+    /// Text of a `--set` argument.
     Set(String),
 }
 
@@ -48,18 +46,16 @@ impl fmt::Display for ScenarioError {
 
 impl std::error::Error for ScenarioError {}
 
-/// Where a value was written: a line of the file, or one of the `--set` arguments by position.
+/// Place of a value: a line of the file, or the position of a `--set` argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Line(u32),
     Set(u32),
 }
 
-/// A mistake on its way up from the value to the file; each table that it passes adds its key.
 #[derive(Debug)]
 pub(crate) struct Problem {
     place: Place,
-    /// The path of keys, the innermost first.
     path: Vec<String>,
     message: String,
 }
@@ -69,7 +65,6 @@ impl Problem {
         Self { place, path: Vec::new(), message: message.into() }
     }
 
-    /// The same mistake, seen from the table that holds `key`.
     pub(crate) fn within(mut self, key: impl fmt::Display) -> Self {
         self.path.push(key.to_string());
         self
@@ -86,7 +81,6 @@ impl Problem {
     }
 }
 
-/// `text` in quotes as it is shown in a message, its end left out where it is long.
 pub(crate) fn quoted(text: &str) -> String {
     format!("\"{}\"", shortened(text))
 }
@@ -98,7 +92,6 @@ fn shortened(text: &str) -> String {
     }
 }
 
-/// Characters of a value that a message shows.
 const SHOWN_CHARS_MAX: usize = 60;
 
 #[cfg(test)]

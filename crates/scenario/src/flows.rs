@@ -1,4 +1,4 @@
-//! `[[flow]]`: who sends what to whom, and when.
+//! `[[flow]]`: senders, receivers, data and times.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -24,7 +24,6 @@ use crate::topology::Topology;
 use crate::value::{Kind, Value};
 use crate::{DaemonSpec, Data, Flow, Join, RelaySpec, Speaks};
 
-/// Reads all `[[flow]]` entries, one after the other.
 pub(crate) struct Flows<'a> {
     pub(crate) topology: &'a Topology,
     pub(crate) relays: &'a [RelaySpec],
@@ -36,18 +35,15 @@ pub(crate) struct Flows<'a> {
     pub(crate) files: Files<'a>,
     pub(crate) flows: Vec<Flow>,
     pub(crate) names: BTreeSet<String>,
-    /// Receivers and memberships over all flows.
     pub(crate) receivers: usize,
 }
 
-/// The stack of `all` that is named.
 fn stack(value: &Value, what: &str, all: impl Iterator<Item = Stack>) -> Result<Stack, Problem> {
     let all: Vec<(String, Stack)> = all.map(|stack| (stack.name(), stack)).collect();
     registered(value, what, all.iter().map(|(name, stack)| (name.as_str(), *stack)))
 }
 
 impl Flows<'_> {
-    /// Reads one entry and spells out its `count`.
     pub(crate) fn flow(&mut self, entry: &Value) -> Result<(), Problem> {
         let table = entry.table(FLOW_KEYS).map_err(|problem| self.or_an_option(entry, problem))?;
         let flow_name = table.required("name", "\"mcc\"", name)?;
@@ -99,7 +95,7 @@ impl Flows<'_> {
         };
         for name in copies {
             let id = FlowId(u32::try_from(self.flows.len()).expect("FLOWS_MAX fits an id"));
-            // One stream for each flow: another flow more or less moves no other's times.
+            // A random stream per flow: another flow does not change the times of this one.
             let mut rng = Rng::new(self.seed, NodeId(id.0), Purpose::Scenario);
             let start = start.drawn(&mut rng);
             let join = joins.iter().map(|join| join.drawn(&mut rng)).collect();
@@ -108,7 +104,7 @@ impl Flows<'_> {
         Ok(())
     }
 
-    /// An unknown key may be one of the protocol's options, which stand in a table of their own.
+    /// Explains an unknown key that is an option of the protocol, which has a table of its own.
     fn or_an_option(&self, entry: &Value, problem: Problem) -> Problem {
         let misplaced = || {
             let table = entry.any_table().ok()?;
@@ -174,7 +170,6 @@ impl Flows<'_> {
             };
             return Err(named.problem(format!("{} {problem}", quoted(&named.name))));
         }
-        // Senders outside: what one of them reaches is searched for once.
         for from in from {
             let sender = || quoted(&self.topology.nodes[from.index()].name);
             for (node, named) in to.iter().zip(&names) {
@@ -198,7 +193,6 @@ impl Flows<'_> {
         Ok(to)
     }
 
-    /// A moment of the run, or a range from which one is drawn.
     fn moment(&self, value: &Value) -> Result<Moment, Problem> {
         let end_ns = self.duration.as_nanos();
         if !matches!(value.kind, Kind::Table(_)) {
@@ -250,7 +244,6 @@ impl Flows<'_> {
         Ok(joins)
     }
 
-    /// One entry of `join`. `left` has the end of each node's latest membership so far.
     fn join(
         &self,
         entry: &Value,
@@ -277,7 +270,7 @@ impl Flows<'_> {
                 } else if left.get(&node).is_some_and(|end| end.is_none_or(|end| end > at.first)) {
                     format!("{shown} is still a member then; allowed: to join after leaving")
                 } else if left.contains_key(&node) && from.contains(&node) {
-                    // It would number its packets from 0 again, and others take them for old ones.
+                    // A second join would restart its sequence numbers, which look old.
                     format!("{shown} is a sender of this flow; allowed: to join once")
                 } else {
                     left.insert(node, leave);
@@ -290,7 +283,6 @@ impl Flows<'_> {
         })
     }
 
-    /// Receivers whose repair head is given: a tree, in which nobody can be above itself.
     fn heads(
         &self,
         table: &Table<'_>,
@@ -400,7 +392,6 @@ impl Flows<'_> {
         Ok(speaks)
     }
 
-    /// The names of `count` alike flows, each with so many receivers and memberships.
     fn copies(
         &mut self,
         table: &Table<'_>,
@@ -439,7 +430,6 @@ impl Flows<'_> {
     }
 }
 
-/// A moment, or a range from which one is drawn uniformly.
 #[derive(Clone, Copy, Default)]
 struct Moment {
     first: Time,
@@ -482,7 +472,6 @@ fn data(value: &Value, folder: &Path) -> Result<Data, Problem> {
     }
 }
 
-/// The path of a file with something in it, relative to the scenario.
 fn file(value: &Value, folder: &Path) -> Result<std::path::PathBuf, Problem> {
     let path = folder.join(value.text()?);
     let found = std::fs::metadata(&path);
@@ -505,5 +494,5 @@ const FLOW_KEYS: &[&str] = &[
 ];
 const MEMBER_RULE: &str = "allowed: nodes listed in to";
 const PATH_RULE: &str = "expected nodes that links connect";
-/// Payload of a packet where the scenario gives none: as in the papers' simulations.
+/// Default payload of a packet, as in the papers' simulations.
 const PACKET_BYTES: u64 = 1400;

@@ -1,9 +1,7 @@
-//! The scenario language: a topology, what runs on it, and for how long.
+//! Scenario language: a topology, its flows and programs, and a duration.
 //!
-//! [`Scenario::load`] turns a TOML file into a checked [`Scenario`]; `docs/scenario.md` describes
-//! the language. What can be named in it beside nodes comes from a [`Catalog`], because the
-//! protocols and router programs live elsewhere. Every mistake is one line with the file, the
-//! line, the key, the value and what is allowed.
+//! [`Scenario::load`] turns a TOML file (`docs/scenario.md`) into a checked [`Scenario`]. A
+//! [`Catalog`] supplies protocols and router programs, which other crates implement.
 
 mod catalog;
 mod credits;

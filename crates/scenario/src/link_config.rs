@@ -1,4 +1,4 @@
-//! The settings of a `[[link]]`: rate, delay, queue, loss, and how they change.
+//! Settings of a `[[link]]`: rate, delay, queue, loss, and their changes.
 
 use faircast_base::{Bitrate, Bytes, Duration, Time};
 use faircast_link::{LinkChange, LinkConfig, QueueConfig, RedConfig, Timing};
@@ -92,7 +92,6 @@ fn changes(value: &Value, duration_ns: u64) -> Result<Vec<LinkChange>, Problem> 
     })
 }
 
-/// A moment before the end of the run.
 pub(crate) fn moment(value: &Value, duration_ns: u64) -> Result<Time, Problem> {
     let at = Time::ZERO + value.duration(0..=u64::MAX)?;
     if at.as_nanos() < duration_ns {
@@ -191,7 +190,6 @@ fn packets(value: &Value) -> Result<u32, Problem> {
     Ok(u32::try_from(packets).expect("QUEUE_PACKETS_MAX fits"))
 }
 
-/// A size from 1 B on.
 pub(crate) fn size(value: &Value, max: u64) -> Result<Bytes, Problem> {
     value.quantity(1..=max, Bytes::count, |bytes| bytes.to_string())
 }

@@ -1,4 +1,4 @@
-//! Faults of a `[[link]]`: bursts of losses, reordering, duplicates, corruption, a limit of length, outages.
+//! Faults of a `[[link]]`: bursts of losses, reordering, duplicates, corruption, MTU and outages.
 
 use faircast_base::{Bytes, Time};
 use faircast_link::{BurstLoss, FaultChange, Faults, Outage, Reorder};
@@ -24,7 +24,6 @@ pub(crate) fn read(table: &Table<'_>, duration_ns: u64) -> Result<Faults, Proble
     })
 }
 
-/// Reads those that can change; `None` where none stands there.
 pub(crate) fn read_change(table: &Table<'_>) -> Result<Option<FaultChange>, Problem> {
     let change = FaultChange {
         burst_loss: table.optional("burst_loss", burst_loss)?,
@@ -43,7 +42,7 @@ fn burst_loss(value: &Value) -> Result<BurstLoss, Problem> {
         let range = format!("of packets from 1 to {BURST_PACKETS_MAX}");
         value.number(&range, |x| (1.0..=BURST_PACKETS_MAX).contains(&x))
     })?;
-    // Between two bursts lies one packet at least.
+    // At least one packet separates two bursts.
     let most = packets / (packets + 1.0);
     if loss > most && loss < 1.0 {
         let message = format!(
@@ -61,7 +60,7 @@ fn mtu(value: &Value) -> Result<u32, Problem> {
     Ok(u32::try_from(bytes.count()).expect("MTU_MAX fits"))
 }
 
-/// Limits of an MTU in bytes: IPv4 asks every link to take 68 (RFC 791), and its lengths have 16 bits.
+/// Limits of an MTU in bytes: every IPv4 link takes 68 (RFC 791), and lengths have 16 bits.
 const MTU_MIN: u64 = 68;
 const MTU_MAX: u64 = 65_535;
 
@@ -85,7 +84,7 @@ fn outages(value: &Value, duration_ns: u64) -> Result<Vec<Outage>, Problem> {
             );
             return Err(table.problem("from", message));
         }
-        // An outage may last to the end of the run and beyond it.
+        // An outage may last beyond the end of the run.
         let to = table.required("to", "\"25 s\"", |value| {
             let to = Time::ZERO + value.duration(0..=u64::MAX)?;
             let after = || value.wrong(format!("a moment after from, which is {from}"));

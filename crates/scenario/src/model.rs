@@ -1,4 +1,4 @@
-//! A checked scenario: everything in it is known to exist and to be in range.
+//! Checked scenario: all names exist, and all values are in range.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,49 +9,48 @@ use faircast_overlay::{Benefit, FlowControl, Service};
 use faircast_proto::options::{OptionValue, Options};
 use faircast_proto::stack::Stack;
 
-/// A checked scenario.
+/// Checked scenario.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// The file that it came from, as the user named it.
+    /// Path of the file, as the user gave it.
     pub file: PathBuf,
-    /// The text of that file with all settings from the command line applied, for the report.
+    /// Text of the file with the settings of the command line, for the report.
     pub text: String,
-    /// The question that it answers.
+    /// Question that the scenario answers.
     pub title: String,
-    /// How long it runs.
+    /// Duration of the run.
     pub duration: Duration,
-    /// What is left out of every average at the start; less than `duration`.
+    /// Start of the run, left out of all averages; less than `duration`.
     pub warmup: Duration,
     /// Seed of all randomness.
     pub seed: u64,
-    /// All nodes; a [`NodeId`] is an index into this.
+    /// Nodes, indexed by [`NodeId`].
     pub nodes: Vec<Node>,
-    /// All directions of all links; a [`LinkId`](faircast_base::LinkId) is an index into this.
+    /// Directions of links, indexed by [`LinkId`](faircast_base::LinkId).
     pub links: Vec<LinkSpec>,
-    /// All flows, `count` already spelled out; a [`FlowId`](faircast_base::FlowId) is an index
-    /// into this.
+    /// Flows after expansion of `count`, indexed by [`FlowId`](faircast_base::FlowId).
     pub flows: Vec<Flow>,
-    /// All relay nodes.
+    /// Relay nodes.
     pub relays: Vec<RelaySpec>,
-    /// All daemons of the overlay, with their clients.
+    /// Daemons of the overlay, with their clients.
     pub daemons: Vec<DaemonSpec>,
     /// Faults of nodes, in order of time.
     pub faults: Vec<NodeFault>,
 }
 
 impl Scenario {
-    /// The flow to which packets of node programs count: the first number that no flow has.
+    /// Returns the flow id for packets of node programs: the first number without a flow.
     pub fn programs_flow(&self) -> FlowId {
         FlowId(self.flows.len() as u32)
     }
 
-    /// Programs of nodes: relay nodes, then daemons.
+    /// Returns the programs of nodes: relay nodes, then daemons.
     pub fn programs(&self) -> impl Iterator<Item = NodeProgram<'_>> {
         let relays = self.relays.iter().map(NodeProgram::Relay);
         relays.chain(self.daemons.iter().map(NodeProgram::Daemon))
     }
 
-    /// Clients of all daemons, in the order of their numbers, with their nodes.
+    /// Returns the clients of all daemons in the order of their numbers, with their nodes.
     pub fn clients(&self) -> Vec<(NodeId, &ClientSpec)> {
         let of = |it: &'_ DaemonSpec| it.node;
         let all =
@@ -62,17 +61,17 @@ impl Scenario {
     }
 }
 
-/// Program of a node that speaks to other nodes over QUIC.
+/// Program of a node that communicates over QUIC.
 #[derive(Clone, Copy, Debug)]
 pub enum NodeProgram<'a> {
-    /// A relay node.
+    /// Relay node.
     Relay(&'a RelaySpec),
-    /// A daemon of the overlay.
+    /// Daemon of the overlay.
     Daemon(&'a DaemonSpec),
 }
 
 impl NodeProgram<'_> {
-    /// The node.
+    /// Returns the node.
     pub fn node(&self) -> NodeId {
         match self {
             Self::Relay(relay) => relay.node,
@@ -81,29 +80,29 @@ impl NodeProgram<'_> {
     }
 }
 
-/// A daemon of the overlay.
+/// Daemon of the overlay.
 #[derive(Clone, Debug)]
 pub struct DaemonSpec {
-    /// The node.
+    /// Node of the daemon.
     pub node: NodeId,
     /// Nodes of daemons to which this one opens links.
     pub peers: Vec<NodeId>,
-    /// Clients of the daemon, which run at its node.
+    /// Clients of the daemon, at the same node.
     pub clients: Vec<ClientSpec>,
-    /// Flow control of the clients.
+    /// Flow control of clients.
     pub flow_control: FlowControl,
 }
 
-/// A scripted client of a daemon.
+/// Scripted client of a daemon.
 #[derive(Clone, Debug)]
 pub struct ClientSpec {
     /// Number of the client in the scenario.
     pub index: u32,
-    /// Name of the client, unique in the scenario.
+    /// Name, unique in the scenario.
     pub name: String,
-    /// When the client connects.
+    /// Time at which the client connects.
     pub start: Time,
-    /// When the client ends, if it does.
+    /// Time at which the client ends, if it does.
     pub stop: Option<Time>,
     /// Groups of the client over time.
     pub stays: Vec<GroupStay>,
@@ -114,11 +113,11 @@ pub struct ClientSpec {
 /// Membership of a client in a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupStay {
-    /// The group.
+    /// Name of the group.
     pub group: String,
-    /// When the client asks to join.
+    /// Time at which the client asks to join.
     pub at: Time,
-    /// When the client asks to leave, if it does.
+    /// Time at which the client asks to leave, if it does.
     pub leave: Option<Time>,
 }
 
@@ -127,57 +126,57 @@ pub struct GroupStay {
 pub struct SendSpec {
     /// Groups of each message.
     pub groups: Vec<String>,
-    /// Order and certainty of delivery.
+    /// Order and reliability of delivery.
     pub service: Service,
     /// Benefit under flow control; `None` for the daemon's choice.
     pub benefit: Option<Benefit>,
     /// Bytes of each message.
     pub size: Bytes,
-    /// Rate of the messages' bytes; `None` for as many as the daemon takes.
+    /// Rate of the messages' bytes; `None` for as fast as the daemon accepts.
     pub rate: Option<Bitrate>,
-    /// When the first message is sent.
+    /// Time of the first message.
     pub start: Time,
-    /// When no more messages are sent.
+    /// Time after which no messages are sent.
     pub stop: Option<Time>,
 }
 
-/// A relay node: a host that passes sessions on to hosts and relays below it.
+/// Relay node: a host that forwards sessions to hosts and relays below.
 #[derive(Clone, Debug)]
 pub struct RelaySpec {
-    /// Its node.
+    /// Node of the relay.
     pub node: NodeId,
-    /// Relays above, of which the first that answers is used. Empty for the uppermost.
+    /// Parent relays, of which the first that answers is used. Empty for the root.
     pub parents: Vec<NodeId>,
-    /// Settings of its program, checked against the program's table.
+    /// Checked options of the program.
     pub options: Options,
 }
 
-/// A fault of a node: of all ends of flows there, and of its relay or daemon.
+/// Fault of a node, which affects all flows' ends there, and its relay or daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeFault {
-    /// When it happens.
+    /// Time of the fault.
     pub at: Time,
-    /// The node.
+    /// Node of the fault.
     pub node: NodeId,
-    /// The fault.
+    /// Kind of the fault.
     pub kind: FaultKind,
 }
 
 /// Kind of a fault of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// Programs stand still for this long. Packets wait at their sockets, as many as fit there.
+    /// Programs pause for this duration. Packets wait in socket buffers of limited size.
     Stop(Duration),
     /// Programs are killed for good.
     Kill,
-    /// Programs are killed, and start after this long without what they knew.
+    /// Programs are killed, and restart after this duration without their state.
     Restart(Duration),
-    /// The node has another address from then on; nobody is told.
+    /// The node's address changes, without a notice to any other node.
     Move,
 }
 
 impl FaultKind {
-    /// The event at its beginning.
+    /// Returns the event at the start of the fault.
     pub const fn begins(self) -> NodeFaultKind {
         match self {
             Self::Stop(_) => NodeFaultKind::Stopped,
@@ -186,7 +185,7 @@ impl FaultKind {
         }
     }
 
-    /// The event at its end, and how long after the beginning that is.
+    /// Returns the event at the end of the fault, with the time from the start.
     pub const fn ends(self) -> Option<(Duration, NodeFaultKind)> {
         match self {
             Self::Stop(span) => Some((span, NodeFaultKind::Resumed)),
@@ -196,136 +195,134 @@ impl FaultKind {
     }
 }
 
-/// A host or router.
+/// Host or router.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Its name, unique.
+    /// Name, unique in the scenario.
     pub name: String,
-    /// What it runs beside forwarding, with the program's options in their text form.
+    /// Program beside forwarding.
     pub program: Option<Program>,
 }
 
-/// A program in a router.
+/// Program of a router.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// Its registered name, such as `pgm-element`.
+    /// Registered name, such as `pgm-element`.
     pub name: String,
-    /// Its settings, checked against its table.
+    /// Checked options.
     pub options: Options,
 }
 
-/// One direction of one link.
+/// Direction of a link.
 #[derive(Clone, Debug)]
 pub struct LinkSpec {
-    /// Where it starts.
+    /// Node at the start.
     pub from: NodeId,
-    /// Where it ends.
+    /// Node at the end.
     pub to: NodeId,
-    /// What it is like.
+    /// Settings of the link.
     pub config: LinkConfig,
 }
 
-/// A flow.
+/// Flow.
 #[derive(Clone, Debug)]
 pub struct Flow {
-    /// Its name, unique.
+    /// Name, unique in the scenario.
     pub name: String,
-    /// Its protocols.
+    /// Protocols of the flow.
     pub stack: Stack,
-    /// Its senders: one, but where the protocol takes more.
+    /// Senders: one, unless the protocol allows more.
     pub from: Vec<NodeId>,
-    /// Its receivers. Those that join later are here too, and senders that receive.
+    /// Receivers, including those that join later and senders that receive.
     pub to: Vec<NodeId>,
-    /// Payload of one data packet.
+    /// Payload of a data packet.
     pub packet: Bytes,
-    /// Bytes that each data packet adds on the wire; `None` for the protocol's real headers.
+    /// Header bytes of each data packet on the wire; `None` for the protocol's real headers.
     pub header: Option<Bytes>,
-    /// When it starts.
+    /// Start of the flow.
     pub start: Time,
-    /// When its sender stops offering new data, where it does.
+    /// Time at which the sender stops offering new data, if it does.
     pub stop: Option<Time>,
-    /// What it sends.
+    /// Data to send.
     pub data: Data,
-    /// Memberships that do not last the whole run. A receiver that is not named here is a member
-    /// throughout.
+    /// Memberships for a part of the run. Other receivers are members throughout.
     pub join: Vec<Join>,
-    /// Receivers that speak another scheme than the flow's.
+    /// Receivers that speak another scheme.
     pub speaks: Vec<Speaks>,
-    /// For each end the relays to attach to, of which the first that answers is used. Empty for a
-    /// flow that goes through no relay nodes.
+    /// Relays for each end, of which the first that answers is used. Empty without relay nodes.
     pub via: BTreeMap<NodeId, Vec<NodeId>>,
-    /// Receivers whose repair head is given, with that head: a receiver or the sender.
+    /// Given repair heads of receivers: a receiver or the sender.
     pub heads: BTreeMap<NodeId, NodeId>,
-    /// The settings of the protocol, checked against its table.
+    /// Checked options of the protocol.
     pub options: Options,
-    /// The same as the file gave them, for the report.
+    /// Options as the file gives them, for the report.
     pub raw_options: Vec<(String, OptionValue)>,
 }
 
-/// A receiver that speaks another scheme than its flow's, by mistake.
+/// Receiver that speaks another scheme than its flow, by mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Speaks {
-    /// The receiver.
+    /// Node of the receiver.
     pub node: NodeId,
-    /// Protocols of the end at the node.
+    /// Protocols of the receiver.
     pub stack: Stack,
 }
 
 impl Flow {
-    /// The only sender, or the first of many.
+    /// Returns the only sender, or the first one.
     ///
     /// # Panics
-    /// There is none, which no checked scenario has.
+    /// The flow has no sender, which no checked scenario allows.
     pub fn sender(&self) -> NodeId {
         self.from[0]
     }
 
-    /// Whether the end at `node` sends, where it begins at this moment.
+    /// True if the end at `node` sends, given its start at `at`.
     pub fn sends(&self, node: NodeId, at: Time) -> bool {
         self.from.contains(&node) && self.stop.is_none_or(|stop| at < stop)
     }
 
-    /// Whether the end at `node` receives.
+    /// True if the end at `node` receives.
     pub fn receives(&self, node: NodeId) -> bool {
         self.to.contains(&node)
     }
 
-    /// How many senders the receiver at `node` hears: all but itself.
+    /// Returns the number of senders that the receiver at `node` hears: all but itself.
     pub fn heard_at(&self, node: NodeId) -> u64 {
         self.from.iter().filter(|sender| **sender != node).count() as u64
     }
 
-    /// Its ends: the senders, then the receivers that send nothing.
+    /// Returns the ends: senders, then receivers that do not send.
     pub fn ends(&self) -> impl Iterator<Item = NodeId> {
         let receivers = self.to.iter().filter(|node| !self.from.contains(node));
         self.from.iter().chain(receivers).copied()
     }
 
-    /// The protocols that the receiver at `node` speaks.
+    /// Returns the protocols that the receiver at `node` speaks.
     pub fn spoken_by(&self, node: NodeId) -> Stack {
         let other = self.speaks.iter().find(|speaks| speaks.node == node);
         other.map_or(self.stack, |speaks| speaks.stack)
     }
 }
 
-/// What a flow sends.
+/// Data of a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Data {
-    /// Without end.
+    /// Unlimited data.
     Unlimited,
-    /// So many bytes.
+    /// Data of this size.
     Size(Bytes),
-    /// The bytes of a file, verified at each receiver.
+    /// Bytes of a file, verified at each receiver.
     File(PathBuf),
 }
 
-/// A membership that does not last the whole run.
+/// Membership for a part of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Join {
-    /// The receiver.
+    /// Node of the receiver.
     pub node: NodeId,
-    /// When it joins.
+    /// Time of the join.
     pub at: Time,
-    /// When it leaves, where it does.
+    /// Time of the leave, if any.
     pub leave: Option<Time>,
 }

@@ -1,16 +1,14 @@
-//! Names of nodes and flows, and the ranges that stand for many: `mr{1..1000}`.
+//! Names of nodes and flows, and ranges of names: `mr{1..1000}`.
 
 use crate::error::{Problem, quoted};
 use crate::limits::{NAME_CHARS_MAX, NODES_MAX};
 use crate::value::{Kind, Value};
 
-/// A single name, checked.
 pub(crate) fn name(value: &Value) -> Result<&str, Problem> {
     let text = value.text()?;
     if is_name(text) { Ok(text) } else { Err(wrong(value, text, NAME_RULE)) }
 }
 
-/// A name, or a list of names; each may hold a range.
 pub(crate) fn names(value: &Value) -> Result<Vec<Named<'_>>, Problem> {
     let mut all = Vec::new();
     let mut add = |value, position| -> Result<(), Problem> {
@@ -32,16 +30,13 @@ pub(crate) fn names(value: &Value) -> Result<Vec<Named<'_>>, Problem> {
     if all.is_empty() { Err(value.wrong("at least one name")) } else { Ok(all) }
 }
 
-/// A name and the value that it comes from.
 pub(crate) struct Named<'a> {
     pub(crate) name: String,
     pub(crate) value: &'a Value,
-    /// Of the value in its list, where there is a list.
     position: Option<usize>,
 }
 
 impl Named<'_> {
-    /// A mistake with this name, as the list sees it.
     pub(crate) fn blamed(&self, problem: Problem) -> Problem {
         match self.position {
             Some(position) => problem.within(position),
@@ -54,7 +49,6 @@ impl Named<'_> {
     }
 }
 
-/// `text` where it is a name of at most 64 letters, digits and `_ - . :`.
 fn is_name(text: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "_-.:".contains(c);
     !text.is_empty() && text.len() <= NAME_CHARS_MAX && text.chars().all(allowed)
@@ -76,7 +70,7 @@ fn expanded(value: &Value) -> Result<Vec<String>, Problem> {
     if first > last || (last - first) as usize >= NODES_MAX {
         return Err(bad());
     }
-    // As in a shell, a leading zero asks for names of one width.
+    // As in a shell, a leading zero sets a fixed width.
     let width = if low.starts_with('0') { low.len().min(NAME_CHARS_MAX) } else { 0 };
     let longest = format!("{before}{last:0width$}{after}");
     if !is_name(&longest) {
@@ -86,7 +80,6 @@ fn expanded(value: &Value) -> Result<Vec<String>, Problem> {
     Ok((first..=last).map(|i| format!("{before}{i:0width$}{after}")).collect())
 }
 
-/// The mistake that a name is none, with the range that was meant where it looks like one.
 fn wrong(value: &Value, text: &str, rule: &str) -> Problem {
     match range_meant(text) {
         Some((range, _)) => Problem::at(
@@ -97,8 +90,7 @@ fn wrong(value: &Value, text: &str, rule: &str) -> Problem {
     }
 }
 
-/// The range that was meant by a name that is written like one elsewhere, with the first and the last
-/// name that it stands for: `mr[1-3]`, `mr{1-3}`, `mr1-3` and `mr1..mr3` are `mr{1..3}`.
+/// Returns the intended range, with its ends: `mr[1-3]`, `mr{1-3}`, `mr1-3`, `mr1..mr3`.
 pub(crate) fn range_meant(text: &str) -> Option<(String, [String; 2])> {
     if text.len() > NAME_CHARS_MAX {
         return None;
@@ -115,7 +107,7 @@ pub(crate) fn range_meant(text: &str) -> Option<(String, [String; 2])> {
     });
     let separators = ["...", "..", "…", "-", "–", ":", ",", " to "];
     let (low, high) = separators.iter().find_map(|separator| range.split_once(separator))?;
-    // `mr1-mr3` says the name twice.
+    // `mr1-mr3` repeats the name.
     let high = high.trim().strip_prefix(before).unwrap_or(high.trim());
     let (low, high) = (low.trim(), high.trim());
     let is_number = |text: &str| {
@@ -131,7 +123,6 @@ pub(crate) fn range_meant(text: &str) -> Option<(String, [String; 2])> {
     (is_name(&ends[0]) && is_name(&ends[1]) && range != text).then_some((range, ends))
 }
 
-/// What stands before the first digit of a text, and the rest.
 fn split_number(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| c.is_ascii_digit()).unwrap_or(text.len()))
 }

@@ -1,4 +1,4 @@
-//! Names from registries, and the settings that go with them.
+//! Names in registries, and their options.
 
 use std::io::Read;
 use std::path::Path;
@@ -9,7 +9,6 @@ use crate::error::{Problem, quoted};
 use crate::read::Table;
 use crate::value::{Kind, Value};
 
-/// The registered thing that the value names.
 pub(crate) fn registered<'n, T>(
     value: &Value,
     what: &str,
@@ -30,8 +29,6 @@ pub(crate) fn registered<'n, T>(
 
 pub(crate) type RawOptions = Vec<(String, OptionValue)>;
 
-/// The key `options` of a table, checked against the `specs` of the protocol or program `name`. Files that they name are
-/// read, relative to the folder of `files`.
 pub(crate) fn options(
     table: &Table<'_>,
     (name, specs): (&str, &[OptionSpec]),
@@ -62,12 +59,9 @@ pub(crate) fn options(
     Ok(checked.unwrap_or_default())
 }
 
-/// Where settings that are files come from.
 #[derive(Clone, Copy)]
 pub(crate) struct Files<'a> {
-    /// Where relative paths start.
     pub(crate) folder: &'a Path,
-    /// Whether there is something that runs what sessions bring.
     pub(crate) runs_programs: bool,
 }
 
@@ -79,7 +73,7 @@ impl Files<'_> {
                            build it with --features programs";
             return Err(Problem::at(value.place, message));
         }
-        // A byte more than it may have: what never ends is not read to its end.
+        // Reads a byte beyond the limit, but never an endless file.
         let bytes = std::fs::File::open(&path).and_then(|file| {
             let mut bytes = Vec::new();
             file.take(u64::from(max_bytes) + 1).read_to_end(&mut bytes).map(|_| bytes)
@@ -101,7 +95,6 @@ impl Files<'_> {
     }
 }
 
-/// What a message says of the settings that there are: all of a few, of many where they are listed.
 fn allowed(name: &str, specs: &[OptionSpec]) -> String {
     match specs.len() {
         0 => "allowed: none".to_string(),
@@ -123,7 +116,5 @@ fn option(value: &Value) -> Result<OptionValue, Problem> {
     }
 }
 
-/// Bytes of the longest text that a setting takes.
 const OPTION_BYTES_MAX: usize = 128;
-/// Settings up to which a message names all of them.
 const OPTIONS_LISTED_MAX: usize = 8;

@@ -1,4 +1,4 @@
-//! Changes of a scenario from the command line: `--set KEY=VALUE` and `--seed N`.
+//! Changes of a scenario by the command line: `--set KEY=VALUE` and `--seed N`.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,14 @@ use faircast_proto::options::did_you_mean;
 use crate::error::{Place, Problem};
 use crate::value::{Kind, Value};
 
-/// What the command line changes in a scenario.
+/// Changes of a scenario by the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overrides {
-    /// `KEY=VALUE` in the order in which they apply. `KEY` is a path of keys with dots between;
-    /// an entry of a list is named by its position from 0 or by its `name`:
-    /// `link.0.rate="1 Mbit/s"`, `flow.mcc.options.acker_bias=0.5`. `VALUE` is TOML, or else
-    /// plain text, because shells take quotes away.
+    /// `KEY=VALUE` settings, applied in order. `KEY` is a path of keys separated by dots, with
+    /// entries of lists by position from 0 or by `name`: `link.0.rate="1 Mbit/s"`,
+    /// `flow.mcc.options.acker_bias=0.5`. `VALUE` is TOML, or plain text as shells remove quotes.
     pub set: Vec<String>,
-    /// Replaces the seed, after all of `set`.
+    /// Seed, which overrides `set`.
     pub seed: Option<u64>,
 }
 
@@ -34,8 +33,7 @@ impl Overrides {
         Ok(())
     }
 
-    /// The file's text with what was changed noted at its end, so that its lines keep their
-    /// numbers.
+    /// Appends the changes to a file's text as comments, so that lines keep their numbers.
     pub(crate) fn noted(&self, text: &str) -> String {
         let mut noted = text.to_string();
         let set = self.set.iter().map(|change| format!("--set {change}"));
@@ -53,8 +51,6 @@ impl Overrides {
     }
 }
 
-/// Puts `value` where the path `keys` leads from `at`; tables that are missing on the way are
-/// made.
 fn set(at: &mut Value, keys: &[&str], value: Value) -> Result<(), Problem> {
     let Some((key, rest)) = keys.split_first() else {
         *at = value;
@@ -84,7 +80,6 @@ fn set(at: &mut Value, keys: &[&str], value: Value) -> Result<(), Problem> {
     set(inner, rest, value).map_err(|problem| problem.within(key))
 }
 
-/// The entry of a list with this position, or this name.
 fn position(items: &[Value], key: &str) -> Result<usize, String> {
     let name = |item: &Value| match &item.kind {
         Kind::Table(map) => match &map.get("name")?.kind {

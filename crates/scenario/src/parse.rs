@@ -1,4 +1,4 @@
-//! Parsing: from the text of a file to a checked scenario.
+//! Parser from the text of a file to a checked scenario.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -22,11 +22,10 @@ use crate::value::{Kind, Value};
 use crate::{NodeFault, Scenario, ScenarioError};
 
 impl Scenario {
-    /// Reads and checks the file `path`, changed as the command line says.
+    /// Reads and checks the file `path`, with the changes of the command line.
     ///
     /// # Errors
-    /// The first mistake: where it is, what is wrong and what is allowed. A file that cannot be
-    /// read, is larger than [`FILE_BYTES_MAX`], or is not UTF-8 is a mistake too.
+    /// The first mistake; also a file that is unreadable, above [`FILE_BYTES_MAX`], or not UTF-8.
     pub fn load(
         path: &Path,
         overrides: &Overrides,
@@ -59,11 +58,10 @@ impl Scenario {
         Self::parse(path, &text, overrides, catalog)
     }
 
-    /// Checks `text`, the content of `file`, changed as the command line says. Relative paths in
-    /// it start at the folder of `file`, and only the files that it names are looked for.
+    /// Checks `text`, the content of `file`; relative paths start at the folder of `file`.
     ///
     /// # Errors
-    /// The first mistake: where it is, what is wrong and what is allowed.
+    /// The first mistake: its place, what is wrong and what is allowed.
     pub fn parse(
         file: &Path,
         text: &str,
@@ -89,7 +87,6 @@ impl Scenario {
 /// Bytes of a packet between daemons, for queues that count packets.
 const DAEMON_PACKET_BYTES: u64 = 1452;
 
-/// Checks the whole tree. The text is left empty.
 fn scenario(
     root: &Value,
     file: &Path,
@@ -203,7 +200,6 @@ fn warmup(value: &Value, duration: Duration) -> Result<Duration, Problem> {
     }
 }
 
-/// Reads each entry of a list of tables that must have at least one.
 fn entries(
     table: &Table<'_>,
     key: &str,

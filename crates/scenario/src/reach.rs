@@ -1,4 +1,4 @@
-//! Reachability: which nodes can reach which.
+//! Reachability between nodes.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,9 @@ use petgraph::graph::{DiGraph, NodeIndex};
 
 use crate::LinkSpec;
 
-/// The links as a graph, prepared for many questions.
 pub(crate) struct Reach {
     graph: DiGraph<(), (), u32>,
-    /// For each node its set of nodes that all reach each other.
     circle: Vec<u32>,
-    /// For a source that was asked for: all nodes that it reaches.
     from: BTreeMap<NodeId, Vec<bool>>,
 }
 
@@ -26,7 +23,7 @@ impl Reach {
             graph.add_edge(NodeIndex::new(link.from.index()), NodeIndex::new(link.to.index()), ());
         }
         let mut circle = vec![0; nodes];
-        // Kosaraju's algorithm is the one that petgraph has without recursion.
+        // Kosaraju's algorithm is the one in petgraph without recursion.
         for (number, members) in (0..).zip(petgraph::algo::kosaraju_scc(&graph)) {
             for node in members {
                 circle[node.index()] = number;
@@ -59,5 +56,5 @@ impl Reach {
     }
 }
 
-/// Sources whose reach is remembered; with all nodes of the largest scenario that is 13 MB.
+/// Most sources to cache: 13 MB for the largest scenario.
 const SOURCES_KEPT_MAX: usize = 64;

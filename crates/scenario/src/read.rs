@@ -1,5 +1,4 @@
-//! Reading typed values out of the tree, so that every mistake names its key, the value and what
-//! is allowed.
+//! Typed access to the tree of values: each mistake names its key, the value and what is allowed.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -10,7 +9,6 @@ use faircast_proto::options::did_you_mean;
 use crate::error::{Place, Problem, quoted};
 use crate::value::{Kind, Value};
 
-/// A table of which every key is known to be allowed.
 #[derive(Clone, Copy)]
 pub(crate) struct Table<'a> {
     map: &'a BTreeMap<String, Value>,
@@ -29,7 +27,7 @@ impl<'a> Table<'a> {
             .transpose()
     }
 
-    /// The value of a key that must be there; `example` shows how it is written.
+    /// Reads a required key; `example` shows its form.
     pub(crate) fn required<T>(
         &self,
         key: &str,
@@ -46,13 +44,11 @@ impl<'a> Table<'a> {
         self.map.contains_key(key)
     }
 
-    /// A mistake in the relation of `key` to others.
     pub(crate) fn problem(&self, key: &str, message: impl Into<String>) -> Problem {
         let place = self.map.get(key).map_or(self.place, |value| value.place);
         Problem::at(place, message).within(key)
     }
 
-    /// All entries, in the order in which they were written.
     pub(crate) fn entries(&self) -> Vec<(&'a String, &'a Value)> {
         let mut entries: Vec<_> = self.map.iter().collect();
         entries.sort_by_key(|(_, value)| match value.place {
@@ -64,7 +60,6 @@ impl<'a> Table<'a> {
 }
 
 impl Value {
-    /// The value as a table with no other keys than these.
     pub(crate) fn table(&self, keys: &[&str]) -> Result<Table<'_>, Problem> {
         let table = self.any_table()?;
         match table.entries().into_iter().find(|(key, _)| !keys.contains(&key.as_str())) {
@@ -109,7 +104,6 @@ impl Value {
         })
     }
 
-    /// A number for which `allowed` holds, which is `range` in words.
     pub(crate) fn number(
         &self,
         range: &str,
@@ -123,7 +117,6 @@ impl Value {
         number.filter(|x| allowed(*x)).ok_or_else(|| self.wrong(format!("a number {range}")))
     }
 
-    /// A quantity whose count of base units lies in `range`.
     pub(crate) fn quantity<Q: Quantity + Copy>(
         &self,
         range: RangeInclusive<u64>,
@@ -132,7 +125,7 @@ impl Value {
     ) -> Result<Q, Problem> {
         let text = match &self.kind {
             Kind::Text(text) if text.len() <= QUANTITY_BYTES_MAX => text.clone(),
-            // The quantity's own reader says that the unit is missing.
+            // The parser of the quantity reports the missing unit.
             Kind::Integer(_) | Kind::Float(_) => self.shown(),
             _ => return Err(self.wrong(format!("{} such as \"{}\"", Q::WHAT, Q::EXAMPLE))),
         };
@@ -141,7 +134,7 @@ impl Value {
         match Q::parse(&text) {
             Ok(quantity) if range.contains(&count(quantity)) => Ok(quantity),
             Ok(_) => Err(outside()),
-            // Beyond 64 bits; our own limit says more.
+            // Beyond 64 bits: the message with the range is more helpful.
             Err(error) if error.problem == "is too large" => Err(outside()),
             Err(error) => Err(Problem::at(self.place, error.to_string())),
         }
@@ -151,7 +144,6 @@ impl Value {
         self.quantity(range, Duration::as_nanos, |span: Duration| span.to_string())
     }
 
-    /// Reads every item of a list; a mistake names the item's position.
     pub(crate) fn each<T>(
         &'_ self,
         what: &str,
@@ -162,7 +154,6 @@ impl Value {
         items.iter().enumerate().map(item).collect()
     }
 
-    /// The mistake that this value is not what was `expected`.
     pub(crate) fn wrong(&self, expected: impl std::fmt::Display) -> Problem {
         Problem::at(self.place, format!("is {}; expected {expected}", self.shown()))
     }

@@ -17,12 +17,10 @@ use crate::topology::Topology;
 use crate::value::Value;
 use crate::{FaultKind, NodeFault, RelaySpec};
 
-/// Relays that a node tries at most.
 const ABOVE_MAX: usize = 16;
 const RELAY_RULE: &str = "allowed: a node of a [[relay]]";
 const PATH_RULE: &str = "expected nodes that links connect both ways";
 
-/// Reads all `[[relay]]` entries, one after the other.
 pub(crate) struct Relays<'a> {
     pub(crate) topology: &'a Topology,
     pub(crate) reach: &'a Reach,
@@ -30,7 +28,6 @@ pub(crate) struct Relays<'a> {
 }
 
 impl Relays<'_> {
-    /// Reads one entry without its parents, which may be relays of later entries.
     pub(crate) fn relay(
         &mut self,
         entry: &Value,
@@ -58,7 +55,6 @@ impl Relays<'_> {
         })
     }
 
-    /// Reads the parents of one entry, once all relays are known.
     pub(crate) fn parents(&mut self, entry: &Value) -> Result<(), Problem> {
         let table = entry.any_table()?;
         let nodes = table.required("node", "\"r1\"", |value| {
@@ -75,7 +71,6 @@ impl Relays<'_> {
     }
 }
 
-/// Relays above all of `nodes`.
 fn above(
     value: &Value,
     nodes: &[NodeId],
@@ -108,7 +103,6 @@ fn above(
 }
 
 impl Flows<'_> {
-    /// The relays of each of a flow's `ends`.
     pub(crate) fn via(
         &self,
         table: &Table<'_>,
@@ -184,7 +178,6 @@ impl Flows<'_> {
     }
 }
 
-/// Reads one `[[fault]]`, of one node or several.
 pub(crate) fn faults(
     entry: &Value,
     flows: &Flows<'_>,
@@ -222,7 +215,6 @@ pub(crate) fn faults(
     })
 }
 
-/// A fault, if it can happen to its node.
 fn fault(flows: &Flows<'_>, fault: NodeFault) -> Result<NodeFault, &'static str> {
     let NodeFault { node, kind, .. } = fault;
     let is_relay = flows.relays.iter().any(|relay| relay.node == node)

@@ -1,4 +1,4 @@
-//! `[[link]]` and `[[node]]`: who there is, and what lies between them.
+//! `[[link]]` and `[[node]]`: nodes and the links between them.
 
 use std::collections::BTreeMap;
 
@@ -16,15 +16,12 @@ use crate::read::Table;
 use crate::value::Value;
 use crate::{LinkSpec, Node, Program};
 
-/// All nodes and links read so far.
 #[derive(Default)]
 pub(crate) struct Topology {
     pub(crate) nodes: Vec<Node>,
     pub(crate) links: Vec<LinkSpec>,
     ids: BTreeMap<String, NodeId>,
-    /// Where each direction was given.
     directions: BTreeMap<(NodeId, NodeId), Place>,
-    /// Changes, outages and listed drops over all directions.
     changes: usize,
 }
 
@@ -82,7 +79,6 @@ impl Topology {
         })
     }
 
-    /// The node of this name, which a link must have named.
     pub(crate) fn find(&self, value: &Value, name: &str) -> Result<NodeId, Problem> {
         self.ids.get(name).copied().ok_or_else(|| {
             let known = |name: &str| self.ids.contains_key(name);
@@ -100,7 +96,6 @@ impl Topology {
         })
     }
 
-    /// The same for a name out of a list.
     pub(crate) fn find_named(&self, named: &Named<'_>) -> Result<NodeId, Problem> {
         self.find(named.value, &named.name).map_err(|problem| named.blamed(problem))
     }
@@ -135,8 +130,7 @@ impl Topology {
         })
     }
 
-    /// Level k of a tree has the nodes `PREFIXk-1`, `PREFIXk-2` and so on, numbered over the whole
-    /// level, so that one range names all leaves.
+    /// Creates a tree whose level k has the nodes `PREFIXk-1`, `PREFIXk-2` and so on.
     fn tree(&mut self, value: &Value, config: &LinkConfig) -> Result<(), Problem> {
         let table = value.table(&["root", "fanout", "prefix"])?;
         let root = table.required("root", "\"s\"", |value| self.named(value, name(value)?))?;
@@ -177,7 +171,6 @@ impl Topology {
         })
     }
 
-    /// The node of this name, made where it is new.
     fn named(&mut self, value: &Value, name: &str) -> Result<NodeId, Problem> {
         if let Some(id) = self.ids.get(name) {
             return Ok(*id);
@@ -219,7 +212,7 @@ impl Topology {
             let message = format!("makes more links than allowed; at most {LINKS_MAX} directions");
             return Err(Problem::at(value.place, message));
         }
-        // Before the copy below: a star of many leaves with many changes must not eat all memory.
+        // Checked before the copy below: many leaves with many changes must not exhaust memory.
         self.changes += config.changes.len() + config.drop_list.len() + config.faults.outages.len();
         if self.changes > CHANGES_MAX {
             let message = format!(
@@ -243,7 +236,6 @@ impl Topology {
         Ok(())
     }
 
-    /// Gives RED queues that name no packet size the size of the packets that will come.
     pub(crate) fn fill_in_packet_size(&mut self, packet_bytes: u32) {
         for link in &mut self.links {
             if let QueueConfig::Red(red) = &mut link.config.queue
@@ -255,10 +247,9 @@ impl Topology {
     }
 }
 
-/// The keys that say where a link is.
 const FORM_KEYS: &[&str] = &["between", "from", "to", "star", "tree"];
 const FORM_RULE: &str = "allowed: exactly one of between = [\"a\", \"b\"], from and to, \
      star = { center = \"a\", leaves = [\"b\"] }, \
      tree = { root = \"a\", fanout = [2, 2], prefix = \"n\" }";
-/// Characters that a tree adds to its prefix: a level, a dash and a number.
+/// Most characters that a tree adds to its prefix: a level, a dash and a number.
 const TREE_SUFFIX_CHARS_MAX: usize = 16;

@@ -1,5 +1,4 @@
-//! A TOML file as a tree of values that know their lines, which `--set` can change before it is
-//! checked.
+//! TOML file as a tree of values with line numbers, which `--set` can change before checks.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +21,7 @@ pub(crate) enum Kind {
     Bool(bool),
     Table(BTreeMap<String, Value>),
     List(Vec<Value>),
-    /// What the language never uses: dates, and numbers that no 64-bit number can hold.
+    /// Unused kinds: dates, and numbers beyond 64 bits.
     Other(&'static str, String),
 }
 
@@ -39,12 +38,11 @@ impl Value {
             message.push_str("; allowed is one TOML document, each key once");
             Problem::at(lines.place(span.start), message)
         })?;
-        // The root's span is the whole file: what is missing there is missing from line 1 on.
+        // The root spans the whole file: its missing keys are reported at line 1.
         Ok(Self { kind: kind_of_table(table.into_inner(), &lines), place: Place::Line(1) })
     }
 
-    /// Reads what stands after the `=` of a `--set`: a TOML value, or else plain text, because
-    /// shells take quotes away.
+    /// Reads the value of a `--set`: TOML, or else plain text, because shells remove quotes.
     pub(crate) fn from_set(text: &str, place: Place) -> Self {
         let mut value = match DeValue::parse(text) {
             Ok(value) => from_toml(value, &Lines::of(text)),
@@ -63,7 +61,6 @@ impl Value {
         }
     }
 
-    /// The value as a message shows it.
     pub(crate) fn shown(&self) -> String {
         match &self.kind {
             Kind::Text(text) => quoted(text),

@@ -1,4 +1,4 @@
-//! The cost of sealing and opening, in time for one datagram of 1400 bytes of payload.
+//! Benchmarks of sealing and opening a datagram with 1400 bytes of payload.
 
 use divan::Bencher;
 use faircast_seal::{GroupKey, Seal};
@@ -13,7 +13,6 @@ fn ends() -> (Seal, Seal) {
     (Seal::source(key.clone()).expect(made), Seal::receiver(key).expect(made))
 }
 
-/// Into a buffer that is used again, as the driver does.
 #[divan::bench]
 fn seal_1400(bencher: Bencher<'_, '_>) {
     let (mut source, _) = ends();
@@ -27,7 +26,6 @@ fn seal_1400(bencher: Bencher<'_, '_>) {
     });
 }
 
-/// In its place, of a known peer.
 #[divan::bench]
 fn open_1400(bencher: Bencher<'_, '_>) {
     let (mut source, mut receiver) = ends();
@@ -46,8 +44,6 @@ fn open_1400(bencher: Bencher<'_, '_>) {
         });
 }
 
-/// A forged datagram of an unknown party of a known session, while the budget for those lasts and
-/// after.
 #[divan::bench(sample_count = 40, sample_size = 100)]
 fn refuse_unknown_party(bencher: Bencher<'_, '_>) {
     refuse(bencher);

@@ -1,14 +1,10 @@
-//! A token bucket for the keys that may be derived for unknown parties.
+//! Token bucket for key derivations of unknown parties.
 
 use std::time::{Duration, Instant};
 
-/// So many keys may be derived for parties that are not known yet: [`PER_SECOND`] on average,
-/// [`BURST`] at once.
-///
-/// To tell a forged datagram of an unknown party from a true one its key must be derived, which
-/// takes about a microsecond: this bounds what a flood of them costs to a few per cent of one core.
-/// While it lasts newcomers get through in proportion, and try again as after any loss; parties
-/// that are known are not touched by it.
+/// Limit of key derivations for unknown parties: [`PER_SECOND`] on average, [`BURST`] at once. Only
+/// the derived key reveals a forged datagram of an unknown party. A derivation takes about 1 µs: a
+/// flood takes a few per cent of a core. Meanwhile some newcomers retry, as after a loss.
 #[derive(Debug)]
 pub(crate) struct Budget {
     left: f64,
@@ -20,10 +16,9 @@ impl Budget {
         Self { left: BURST, filled: now }
     }
 
-    /// Takes the price of one derivation, or says that there is none left.
     pub(crate) fn take(&mut self, now: Instant) -> bool {
         let passed = now.saturating_duration_since(self.filled).min(FULL_AFTER);
-        // A clock that goes back must not keep it empty until it has caught up.
+        // A clock that goes back must not stop the refill until it catches up.
         self.filled = now;
         self.left = (self.left + passed.as_secs_f64() * PER_SECOND).min(BURST);
         let enough = self.left >= 1.0;
@@ -34,7 +29,7 @@ impl Budget {
     }
 }
 
-/// Enough for a group of 65 536 to introduce itself in four seconds.
+/// Average derivations per second: a group of 65 536 parties is known after four seconds.
 const PER_SECOND: f64 = 16_384.0;
 const BURST: f64 = 4096.0;
 const FULL_AFTER: Duration = Duration::from_secs(1);
@@ -55,7 +50,7 @@ mod tests {
         assert_eq!(taken(&mut budget, 0), 0);
         assert_eq!(taken(&mut budget, 125), 2048);
         assert_eq!(taken(&mut budget, 3_600_000), 4096);
-        // A clock that goes back gives nothing, and then as before.
+        // A clock that goes back adds no tokens; then the refill continues.
         assert_eq!(taken(&mut budget, 0), 0);
         assert_eq!(taken(&mut budget, 125), 2048);
     }

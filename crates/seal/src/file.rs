@@ -9,48 +9,36 @@ use zeroize::Zeroizing;
 
 use crate::{GroupKey, KeyError, RelaySecret};
 
-/// What to do about a key that others than its owner may read.
+/// Policy for a key file that others than its owner may read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exposure {
-    /// Refuse it.
+    /// Refuses the file.
     Refuse,
-    /// Take it all the same.
+    /// Accepts the file.
     Allow,
 }
 
 impl GroupKey {
-    /// Makes a new key and writes it to a new file that only its owner may read.
-    ///
-    /// # Errors
-    /// There is such a file, or it cannot be written; then there is none.
+    /// Creates a key in a new file that only its owner may read; fails if the file exists.
     pub fn create(path: &Path) -> Result<Self, KeyError> {
         let key = Self::random()?;
         write_new(path, &key.to_text())?;
         Ok(key)
     }
 
-    /// Reads a key file.
-    ///
-    /// # Errors
-    /// It cannot be read, is no key file, or is open to others.
+    /// Reads a key file; fails on one that is open to others, unless `exposure` allows it.
     pub fn read(path: &Path, exposure: Exposure) -> Result<Self, KeyError> {
         read(path, exposure, Self::from_text)
     }
 }
 
 impl RelaySecret {
-    /// Writes the key to a new file that only its owner may read.
-    ///
-    /// # Errors
-    /// There is such a file, or it cannot be written; then there is none.
+    /// Writes the key to a new file that only its owner may read; fails if the file exists.
     pub fn write(&self, path: &Path) -> Result<(), KeyError> {
         write_new(path, &self.to_text())
     }
 
-    /// Reads a key file, of relays or of a group.
-    ///
-    /// # Errors
-    /// The file cannot be read, is no key file, or is open to others.
+    /// Reads a key file of a relay or of a group; fails as [`GroupKey::read`] does.
     pub fn read(path: &Path, exposure: Exposure) -> Result<Self, KeyError> {
         read(path, exposure, Self::from_text)
     }
@@ -65,7 +53,7 @@ fn write_new(path: &Path, text: &str) -> Result<(), KeyError> {
     })?;
     let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
     written.map_err(|error| {
-        // Half a key is of no use, and would be in the way of the next try.
+        // Half a key is useless, and would prevent the next attempt.
         let _ = std::fs::remove_file(path);
         failed(path, error)
     })
@@ -87,10 +75,7 @@ fn read<K>(
     }
 }
 
-/// Opens a file with secrets.
-///
-/// # Errors
-/// The file cannot be opened, or is open to others.
+/// Opens a file with secrets; fails if it is open to others, unless `exposure` allows it.
 pub fn open_private(path: &Path, exposure: Exposure) -> Result<File, KeyError> {
     let file = File::open(path).map_err(|error| failed(path, error))?;
     match (open_to_others(&file), exposure) {
@@ -99,11 +84,11 @@ pub fn open_private(path: &Path, exposure: Exposure) -> Result<File, KeyError> {
     }
 }
 
-/// The permissions of a file where they let others than its owner read or write it.
+/// Returns the mode of a file that others than its owner may read or write; else `None`.
 fn open_to_others(file: &File) -> Option<u32> {
     let metadata = file.metadata().ok()?;
     let mode = metadata.permissions().mode() & 0o777;
-    // A pipe, as a shell's <(command) gives, has no owner of interest.
+    // A pipe, such as a shell's <(command), has no relevant owner.
     (metadata.is_file() && mode & 0o077 != 0).then_some(mode)
 }
 
@@ -111,7 +96,6 @@ fn failed(path: &Path, error: io::Error) -> KeyError {
     KeyError::File { path: path.to_owned(), error }
 }
 
-/// More than any key file has.
 const FILE_BYTES_MAX: u64 = 4096;
 
 #[cfg(test)]

@@ -1,36 +1,36 @@
-//! The header of a sealed datagram, and the bytes that sealing adds.
+//! Header of a sealed datagram, and the length that sealing adds.
 
 use std::fmt;
 
 use crate::refusal::Refusal;
 
-/// Bytes that sealing adds to a datagram, whatever its length: the header and the tag.
+/// Bytes that sealing adds to any datagram: header and tag.
 pub const OVERHEAD: usize = HEADER_BYTES + TAG_BYTES;
 
-/// By which a session is known: drawn at random by its sender, who seals everything with it.
+/// Identifier of a session: drawn at random by its source, and part of the key derivation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Salt(pub [u8; 16]);
 
-/// The first bytes of a key's id, as each datagram carries them.
+/// First bytes of a key's id, in each datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyHint(pub [u8; 3]);
 
-/// On which side of a session somebody is.
+/// Role of an end in a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Role {
-    /// The one that sends to the group.
+    /// Sends to the group.
     Source = 0,
-    /// One that hears it.
+    /// Receives the group's packets.
     Receiver = 1,
 }
 
-/// The key that a datagram was sealed with; `None` where it was not sealed.
+/// Returns the hint of the key that sealed a datagram; `None` if it is not sealed.
 pub fn key_hint(datagram: &[u8]) -> Option<KeyHint> {
     Header::parse(datagram).ok().map(|header| header.key)
 }
 
-/// What is not encrypted of a datagram, yet authenticated.
+/// Authenticated but unencrypted part of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) role: Role,
@@ -87,8 +87,7 @@ impl fmt::Display for KeyHint {
 
 const MAGIC: &[u8; 3] = b"fcs";
 const VERSION: u8 = 1;
-/// PGM has its version in these bits of its fifth byte, and it is zero: nothing that is sealed is
-/// taken for PGM, or PGM for sealed (src: RFC 3208 s8.1).
+/// Bits that are zero in PGM's fifth byte: PGM and sealed datagrams differ (src: RFC 3208 s8.1).
 const NO_PGM: u8 = 0xc0;
 pub(crate) const HEADER_BYTES: usize = 40;
 pub(crate) const TAG_BYTES: usize = 16;
@@ -114,7 +113,7 @@ mod tests {
     fn plain_foreign_and_short_datagrams_are_told_apart() {
         let mut sealed = header().write().to_vec();
         sealed.resize(OVERHEAD, 0);
-        // A PGM packet between the ports that the magic bytes make.
+        // A PGM packet with ports that equal the magic bytes.
         let mut pgm = sealed.clone();
         pgm[4] = 0x04;
         let mut later = sealed.clone();

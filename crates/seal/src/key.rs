@@ -1,4 +1,4 @@
-//! The key of a group, and how it is written down.
+//! Keys of groups and relays, and the text of key files.
 
 use std::fmt;
 use std::io;
@@ -8,25 +8,23 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use ring::{digest, hkdf};
 use zeroize::Zeroizing;
 
-/// The secret that all members of a group share: 256 bits. Whoever has it can read what the group
-/// sends and speak as any of its members.
+/// Secret of 256 bits that a group shares. Its holder can read all packets and act as any member.
 #[derive(Clone)]
 pub struct GroupKey(Zeroizing<[u8; KEY_BYTES]>);
 
-/// By which people and programs tell keys apart: 64 bits that say nothing of the key. Written as 16
-/// hexadecimal digits.
+/// Identifier of a key: 64 bits that reveal nothing of the key. Written as 16 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyId(pub(crate) [u8; 8]);
 
-/// Why there is no key.
+/// Error of a key or key file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub enum KeyError {
-    /// The file is not one of these.
+    /// The file cannot be read or written.
     #[error("{path}: {error}", path = path.display())]
     File { path: PathBuf, error: io::Error },
-    /// A key is not made where there is a file already.
+    /// The file exists; keys are never overwritten.
     #[error(
         "{path}: the file exists; a key is never overwritten, since whoever has it only there \
          would lose it; expected a new name",
@@ -43,43 +41,39 @@ pub enum KeyError {
     /// The file's text is not a key.
     #[error("{path}: {problem}", path = path.display())]
     Text { path: PathBuf, problem: &'static str },
-    /// The system gives no random bytes.
+    /// The system provides no random bytes.
     #[error(transparent)]
     Random(#[from] NoRandomness),
 }
 
-/// The system gives no random bytes.
+/// Error of the system's random generator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the system gives no random bytes")]
 pub struct NoRandomness;
 
 impl GroupKey {
-    /// A new key, from the system's randomness.
-    ///
-    /// # Errors
-    /// The system gives none.
+    /// Creates a key from the system's random generator; fails without random bytes.
     pub fn random() -> Result<Self, NoRandomness> {
         let mut bytes = Zeroizing::new([0; KEY_BYTES]);
         fill_random(&mut bytes[..])?;
         Ok(Self(bytes))
     }
 
-    /// The key of these bytes.
+    /// Creates the key with these bytes.
     pub fn from_bytes(bytes: [u8; KEY_BYTES]) -> Self {
         Self(Zeroizing::new(bytes))
     }
 
-    /// By which to tell it from others.
+    /// Returns the identifier of the key.
     pub fn id(&self) -> KeyId {
         KeyId(self.derive(b"faircast v1 key id"))
     }
 
-    /// The key of connections to relays, which tells nothing of this one.
+    /// Derives the key of connections to relays, which reveals nothing of this key.
     pub fn relay(&self) -> RelaySecret {
         RelaySecret(Zeroizing::new(self.derive(b"faircast v1 hop")))
     }
 
-    /// Bytes for one purpose alone.
     fn derive<const N: usize>(&self, purpose: &[u8]) -> [u8; N] {
         let mut bytes = [0; N];
         let prk = hkdf::Salt::new(hkdf::HKDF_SHA256, purpose).extract(self.secret());
@@ -89,16 +83,12 @@ impl GroupKey {
         bytes
     }
 
-    /// The text of a key file: a heading, the id, and the key in groups of eight hexadecimal
-    /// digits, the last of which is a checksum.
+    /// Returns the text of a key file: a heading, the id, the key and a checksum.
     pub fn to_text(&self) -> Zeroizing<String> {
         text(HEADING, self.id(), &self.0)
     }
 
-    /// Reads the text of a key file.
-    ///
-    /// # Errors
-    /// What is wrong with it, in words that give nothing of the key away.
+    /// Parses the text of a key file; errors do not reveal the key.
     pub fn from_text(text: &str) -> Result<Self, &'static str> {
         match heading(text) {
             HEADING => parse(text).map(Self),
@@ -117,33 +107,29 @@ impl GroupKey {
     }
 }
 
-/// The key by which relays and their hosts authenticate each other. Every host of a group derives
-/// it from the group's key; a relay that has this key alone reads no content.
+/// Key by which relays and hosts authenticate each other; its holder cannot read content.
 #[derive(Clone)]
 pub struct RelaySecret(Zeroizing<[u8; KEY_BYTES]>);
 
 impl RelaySecret {
-    /// The key itself.
+    /// Returns the bytes of the key.
     pub fn bytes(&self) -> [u8; KEY_BYTES] {
         *self.0
     }
 
-    /// Number by which people tell the key from others.
+    /// Returns the identifier of the key.
     pub fn id(&self) -> KeyId {
         let digest =
             digest::digest(&digest::SHA256, &[b"faircast v1 relay id", &self.0[..]].concat());
         KeyId(*digest.as_ref().first_chunk().expect("a digest has 32 bytes"))
     }
 
-    /// The text of a key file.
+    /// Returns the text of a key file.
     pub fn to_text(&self) -> Zeroizing<String> {
         text(RELAY_HEADING, self.id(), &self.0)
     }
 
-    /// Reads the text of a key file, of relays or of a group.
-    ///
-    /// # Errors
-    /// The fault of the text, in words that give nothing of the key away.
+    /// Parses the text of a key file of a relay or of a group; errors do not reveal the key.
     pub fn from_text(text: &str) -> Result<Self, &'static str> {
         match heading(text) {
             RELAY_HEADING => parse(text).map(Self),
@@ -152,7 +138,6 @@ impl RelaySecret {
     }
 }
 
-/// Shows no more than the id.
 impl fmt::Debug for RelaySecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "RelaySecret({})", self.id())
@@ -171,7 +156,7 @@ fn text(heading: &str, id: KeyId, key: &[u8; KEY_BYTES]) -> Zeroizing<String> {
     Zeroizing::new(text)
 }
 
-/// First line of a key file.
+/// Returns the first line of a key file that is not empty.
 fn heading(text: &str) -> &str {
     text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default()
 }
@@ -197,7 +182,6 @@ fn parse(text: &str) -> Result<Zeroizing<[u8; KEY_BYTES]>, &'static str> {
     Ok(Zeroizing::new(key.try_into().expect("it was split there")))
 }
 
-/// Shows no more than the id.
 impl fmt::Debug for GroupKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "GroupKey({})", self.id())
@@ -210,7 +194,6 @@ impl fmt::Display for KeyId {
     }
 }
 
-/// How many bytes HKDF is to give.
 pub(crate) struct Length(pub(crate) usize);
 
 impl hkdf::KeyType for Length {
@@ -219,7 +202,6 @@ impl hkdf::KeyType for Length {
     }
 }
 
-/// Bytes from the system's generator.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N], NoRandomness> {
     let mut bytes = [0; N];
     fill_random(&mut bytes).map(|()| bytes)
@@ -241,7 +223,7 @@ fn checksum(key: &[u8]) -> [u8; CHECK_BYTES] {
 const HEADING: &str = "faircast group key, version 1";
 const RELAY_HEADING: &str = "faircast relay key, version 1";
 const KEY_BYTES: usize = 32;
-/// One typo in four thousand million stays unseen.
+/// Checksum length: misses one typing error in 2^32.
 const CHECK_BYTES: usize = 4;
 
 #[cfg(test)]

@@ -1,9 +1,7 @@
-//! Authenticated encryption of every datagram of a session, feedback included, under one key that
-//! all members of a group share.
+//! Authenticated encryption of all datagrams of a session under a key that a group shares.
 //!
-//! A group has a [`GroupKey`], kept in a file that [`GroupKey::create`] makes. Every end of a
-//! session, sender or receiver, has a [`Seal`], which seals what leaves and opens what comes. What
-//! is on the wire, what it protects against and what it does not is in `docs/security.md`.
+//! Each end of a session has a [`Seal`] with the group's [`GroupKey`]. `docs/security.md` describes
+//! the wire format and the protection.
 
 mod budget;
 mod file;

@@ -1,4 +1,4 @@
-//! Peers that were heard, with their keys and replay windows.
+//! Known peers, with their keys and replay windows.
 
 use std::num::NonZeroUsize;
 
@@ -8,19 +8,16 @@ use crate::header::{Header, Role, Salt};
 use crate::traffic::{PACKETS_PER_KEY, SessionSecret, TrafficKey};
 use crate::window::Window;
 
-/// How many peers' keys and windows are kept, about 1.5 KiB each. Only who has the group's key gets
-/// in. Where there are more, the one that was silent for the longest is forgotten: its next
-/// datagram costs a derivation, and an old one of its could be replayed to this end once more, as
-/// the network itself might deliver one twice.
+/// Most peers whose keys and windows are kept, about 1.5 KiB each. Above, the one silent longest is
+/// removed, and one of its old datagrams could be replayed once.
 pub const PEERS_MAX: usize = 65_536;
 
-/// The peers that were heard, and the sessions that they belong to.
 pub(crate) struct Peers {
     known: LruCache<PeerKey, Peer>,
     sessions: LruCache<Salt, SessionSecret>,
 }
 
-/// By which a peer is known. One that has used up a traffic key counts as another.
+/// Identity of a peer. A peer with its next traffic key counts as another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PeerKey {
     role: Role,
@@ -37,7 +34,7 @@ pub(crate) struct Peer {
 impl Peers {
     pub(crate) fn new(peers_max: usize) -> Self {
         let limit = |count| NonZeroUsize::new(count).expect("limits are above zero");
-        // Not made with their limits at once, which would take their memory at once.
+        // A cache created with its limit would allocate all its memory at once.
         let mut known = LruCache::unbounded();
         known.resize(limit(peers_max));
         let mut sessions = LruCache::unbounded();
@@ -46,19 +43,18 @@ impl Peers {
     }
 
     pub(crate) fn get(&mut self, key: &PeerKey) -> Option<&mut Peer> {
-        // Nearly always the one that was heard last.
+        // Usually the peer of the last datagram.
         match self.known.peek_mru() {
             Some((last, _)) if last == key => self.known.iter_mut().next().map(|(_, peer)| peer),
             _ => self.known.get_mut(key),
         }
     }
 
-    /// What the keys of a session are derived from, where it is known.
     pub(crate) fn session(&mut self, salt: Salt) -> Option<SessionSecret> {
         self.sessions.get(&salt).cloned()
     }
 
-    /// Takes a peer in. It has proved that it has the group's key.
+    /// Adds a peer that has proved to have the group's key.
     pub(crate) fn admit(&mut self, key: PeerKey, peer: Peer, secret: SessionSecret) {
         self.sessions.put(key.salt, secret);
         self.known.put(key, peer);
@@ -77,5 +73,5 @@ impl PeerKey {
     }
 }
 
-/// How many sessions' secrets are kept; they can be derived again.
+/// Most session secrets in the cache; others can be derived again.
 const SESSIONS_MAX: usize = 1024;

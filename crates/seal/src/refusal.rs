@@ -1,48 +1,48 @@
-//! Refusals of datagrams: why they are not opened, and how many were not.
+//! Reasons and counters of refused datagrams.
 
 use crate::header::KeyHint;
 
-/// Why a datagram was not opened. None of these changes anything for datagrams that are good.
+/// Reason why a datagram was not opened. A refusal has no effect on valid datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It is not sealed: the other end uses no key.
+    /// Not sealed: the other end uses no key.
     Plain,
-    /// It is sealed by another version of faircast.
+    /// Sealed by another version of faircast.
     Version,
-    /// It is shorter than sealing makes it.
+    /// Shorter than a sealed datagram.
     Short,
-    /// It is sealed with another key.
+    /// Sealed with another key.
     OtherKey(KeyHint),
-    /// It belongs to a session that this source does not send.
+    /// Session of another source.
     OtherSession,
-    /// It comes from a source, and this is one.
+    /// From a source to a source.
     WrongRole,
-    /// This end has sealed it.
+    /// Sealed by this end.
     Own,
-    /// It is not what was sealed, or was sealed by who has not the key.
+    /// Changed, or sealed without the key.
     Forged,
-    /// It was opened before.
+    /// Opened before.
     Repeated,
-    /// It is too old to know whether it was.
+    /// Too old for the replay window.
     Old,
-    /// Too many unknown parties were heard in this moment.
+    /// Refused without a check: the budget for unknown parties is used up.
     Busy,
 }
 
-/// How many datagrams were refused, by reason.
+/// Numbers of refused datagrams by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refusals {
     /// Not sealed.
     pub plain: u64,
     /// Sealed with another key.
     pub other_key: u64,
-    /// Changed, forged, cut short or of another version.
+    /// Changed, forged, truncated or of another version.
     pub forged: u64,
-    /// Repeated, or too old to know.
+    /// Repeated, or too old for the replay window.
     pub repeated: u64,
-    /// Of another session, of this end itself, or of who has no business here.
+    /// Other session, other role, or sealed by this end.
     pub foreign: u64,
-    /// Of unknown parties, while too many came.
+    /// Unknown parties above the budget.
     pub busy: u64,
 }
 
@@ -59,7 +59,7 @@ impl Refusals {
         *counter += 1;
     }
 
-    /// All of them.
+    /// Returns the total.
     pub fn total(&self) -> u64 {
         self.plain + self.other_key + self.forged + self.repeated + self.foreign + self.busy
     }

@@ -1,4 +1,4 @@
-//! One end of a session: it seals what leaves and opens what comes.
+//! Seal of an end: seals outgoing and opens incoming datagrams.
 
 use std::num::NonZeroUsize;
 use std::time::Instant;
@@ -13,52 +13,43 @@ use crate::refusal::{Refusal, Refusals};
 use crate::traffic::{PACKETS_PER_KEY, SessionSecret, TrafficKey};
 use crate::window::Window;
 
-/// One end of a session, or of all sessions that a receiver hears: it seals what leaves and opens
-/// what comes.
-///
-/// It draws an id at random and counts its datagrams, so that no two are ever sealed alike; it must
-/// not be cloned or kept from one run of a program to the next, and cannot be.
+/// Seal of one session's source, or of a receiver for all its sessions. A random id and a counter
+/// make each datagram unique: a seal must not be cloned, or saved for the next run.
 pub struct Seal {
     key: GroupKey,
     hint: KeyHint,
     role: Role,
     party: u64,
     counter: u64,
-    /// The session of a source, who hears no other.
+    /// Session of a source, which takes no other.
     own: Option<Salt>,
     outgoing: LruCache<Salt, Outgoing>,
     peers: Peers,
-    /// For unknown parties of the own session, or of one that was heard before.
+    /// Budget for unknown parties of known sessions.
     newcomers: Budget,
-    /// For parties of sessions not heard before.
+    /// Budget for parties of unknown sessions.
     unknown_sessions: Budget,
     refusals: Refusals,
 }
 
-/// A datagram that was opened.
+/// Opened datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opened<'a> {
-    /// What was sealed.
+    /// Decrypted content.
     pub plain: &'a [u8],
-    /// In which session.
+    /// Session of the datagram.
     pub session: Salt,
-    /// By whom.
+    /// Role of the sender.
     pub role: Role,
 }
 
 impl Seal {
-    /// The seal of a source: it draws a new session.
-    ///
-    /// # Errors
-    /// The system gives no random bytes.
+    /// Creates the seal of a source, with a new session; fails without random bytes.
     pub fn source(key: GroupKey) -> Result<Self, NoRandomness> {
         Ok(Self::new(key, Role::Source, Some(Salt(random()?)), u64::from_be_bytes(random()?)))
     }
 
-    /// The seal of a receiver, for all sessions that it hears.
-    ///
-    /// # Errors
-    /// The system gives no random bytes.
+    /// Creates the seal of a receiver for all sessions; fails without random bytes.
     pub fn receiver(key: GroupKey) -> Result<Self, NoRandomness> {
         Ok(Self::new(key, Role::Receiver, None, u64::from_be_bytes(random()?)))
     }
@@ -81,23 +72,22 @@ impl Seal {
         }
     }
 
-    /// The session of a source; `None` for a receiver.
+    /// Returns the session of a source; `None` for a receiver.
     pub fn session(&self) -> Option<Salt> {
         self.own
     }
 
-    /// The first bytes of this end's key.
+    /// Returns the first bytes of the key's id.
     pub fn hint(&self) -> KeyHint {
         self.hint
     }
 
-    /// What it has refused so far.
+    /// Returns the counters of refused datagrams.
     pub fn refusals(&self) -> Refusals {
         self.refusals
     }
 
-    /// Appends the sealed form of `plain` for `session` to `out`: [`OVERHEAD`](crate::OVERHEAD)
-    /// bytes more, whatever its length.
+    /// Seals `plain` for `session` into `out`, [`OVERHEAD`](crate::OVERHEAD) bytes longer.
     pub fn seal(&mut self, session: Salt, plain: &[u8], out: &mut Vec<u8>) {
         let counter = self.counter;
         self.counter += 1;
@@ -114,10 +104,7 @@ impl Seal {
         self.outgoing.put(session, Outgoing { key, epoch });
     }
 
-    /// Opens a datagram in its place. What is refused is counted and changes nothing else.
-    ///
-    /// # Errors
-    /// Why it was refused.
+    /// Opens a datagram in place. A refused datagram is counted and changes nothing else.
     pub fn open<'a>(&mut self, datagram: &'a mut [u8]) -> Result<Opened<'a>, Refusal> {
         let opened = self.try_open(datagram);
         if let Err(refusal) = opened {
@@ -128,7 +115,7 @@ impl Seal {
 
     fn try_open<'a>(&mut self, datagram: &'a mut [u8]) -> Result<Opened<'a>, Refusal> {
         let header = Header::parse(datagram)?;
-        // What costs least comes first: nothing is computed for datagrams that cannot be meant.
+        // The cheapest checks come first: nothing is computed for datagrams of other recipients.
         if header.key != self.hint {
             return Err(Refusal::OtherKey(header.key));
         }
@@ -167,13 +154,12 @@ impl Seal {
     }
 }
 
-/// A key that this end seals with, for as long as it lasts.
 struct Outgoing {
     key: TrafficKey,
     epoch: u64,
 }
 
-/// How many sessions a receiver answers to at once without deriving keys again.
+/// Most sessions for which a receiver keeps a traffic key.
 const OUTGOING_MAX: NonZeroUsize = NonZeroUsize::new(1024).expect("it is above zero");
 
 #[cfg(test)]

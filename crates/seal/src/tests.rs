@@ -18,7 +18,6 @@ fn receiver() -> Seal {
     Seal::receiver(key(1)).unwrap()
 }
 
-/// What `from` sends to its group, or in answer to `session`.
 fn sealed(from: &mut Seal, session: Salt, plain: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     from.seal(session, plain, &mut out);
@@ -47,7 +46,7 @@ fn both_ways_arrive_and_say_whose_they_are() {
         let mut copy = up.clone();
         let opened = source.open(&mut copy).unwrap();
         assert_eq!((opened.plain, opened.role), (&b"nak"[..], Role::Receiver));
-        // Neighbours may hear what a receiver says to the group.
+        // Neighbours may receive the packets of a receiver to the group.
         assert_eq!(other.open(&mut up).unwrap().plain, b"nak");
     }
     assert_eq!((source.peers.len(), receiver.peers.len(), other.peers.len()), (1, 1, 1));
@@ -72,7 +71,7 @@ fn a_repeated_datagram_is_refused_and_reordered_ones_are_not() {
     let session = source.session().unwrap();
     let all: Vec<_> =
         (0..3 * WINDOW_PACKETS).map(|n| sealed(&mut source, session, &n.to_be_bytes())).collect();
-    // In reversed batches, as a receiver with several queues may get them.
+    // Reversed batches, as a receiver with several queues may get.
     for batch in all.chunks(WINDOW_PACKETS as usize / 2) {
         for datagram in batch.iter().rev() {
             assert!(receiver.open(&mut datagram.clone()).is_ok());
@@ -122,7 +121,6 @@ fn other_sessions_roles_and_echoes_are_refused() {
     assert_eq!(refused(&mut first, &down), Refusal::WrongRole);
     let own = sealed(&mut receiver, session, b"nak");
     assert_eq!(refused(&mut receiver, &own), Refusal::Own);
-    // A datagram of one role or session that claims to be of another was not sealed as such.
     let mut turned = down.clone();
     turned[4] ^= 1;
     assert_eq!(refused(&mut receiver, &turned), Refusal::Forged);
@@ -153,7 +151,6 @@ fn a_flood_of_unknown_parties_takes_no_memory_and_leaves_the_known_alone() {
     let mut busy = 0;
     for number in 0..100_000u64 {
         forged[24..32].copy_from_slice(&number.to_be_bytes());
-        // Of this session, and of sessions that never were.
         forged[8] = if number % 2 == 0 { session.0[0] } else { !session.0[0] };
         match receiver.open(&mut forged.clone()) {
             Err(Refusal::Busy) => busy += 1,
@@ -179,7 +176,7 @@ fn the_table_of_peers_has_its_limit_and_forgets_who_was_silent_longest() {
         source.open(&mut up).unwrap();
     }
     assert_eq!(source.peers.len(), 3);
-    // Known again, though its window is not: what PEERS_MAX says of it.
+    // The peer is known again, but not its window: see PEERS_MAX.
     assert!(source.open(&mut first.clone()).is_ok());
     assert_eq!(refused(&mut source, &first), Refusal::Repeated);
 }
@@ -218,7 +215,6 @@ proptest! {
         let mut bad = good.clone();
         bad[at.index(good.len())] ^= 1 << bit;
         refused(&mut receiver, &bad);
-        // And the good one is still taken: what was refused has changed nothing.
         let mut again = good;
         let opened = receiver.open(&mut again).map(|opened| opened.plain.to_vec());
         prop_assert_eq!(opened, Ok(plain));

@@ -1,4 +1,4 @@
-//! The keys by which datagrams are sealed.
+//! Traffic keys, which seal datagrams.
 
 use ring::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use ring::error::Unspecified;
@@ -9,16 +9,14 @@ use zeroize::Zeroizing;
 use crate::header::{HEADER_BYTES, OVERHEAD, Role, Salt, TAG_BYTES};
 use crate::key::{GroupKey, Length};
 
-/// How many datagrams one traffic key seals before the next one takes its place: AES-GCM stays
-/// indistinguishable from random for so many of up to 2048 bytes (src: RFC 9001 sB.1.1). A party
-/// counts on, and the key follows from the counter.
+/// Datagrams sealed with one traffic key. AES-GCM stays indistinguishable from random for as many
+/// packets of up to 2048 bytes (src: RFC 9001 sB.1.1). A party's counter selects the next key.
 pub const PACKETS_PER_KEY: u64 = 1 << 28;
 
-/// What the keys of all parties of a session are derived from.
+/// Secret from which the keys of all parties of a session are derived.
 #[derive(Clone)]
 pub(crate) struct SessionSecret(Zeroizing<[u8; SECRET_BYTES]>);
 
-/// The key of one party for [`PACKETS_PER_KEY`] of its datagrams.
 pub(crate) struct TrafficKey {
     key: LessSafeKey,
     prefix: [u8; PREFIX_BYTES],
@@ -26,7 +24,7 @@ pub(crate) struct TrafficKey {
 
 impl SessionSecret {
     pub(crate) fn new(key: &GroupKey, salt: Salt) -> Self {
-        // HKDF-Extract; what that of ring gives is not wiped.
+        // HKDF-Extract by HMAC, because ring's own result is not zeroized.
         let salt = hmac::Key::new(hmac::HMAC_SHA256, &salt.0);
         let mut secret = Zeroizing::new([0u8; SECRET_BYTES]);
         secret.copy_from_slice(hmac::sign(&salt, key.secret()).as_ref());
@@ -53,7 +51,6 @@ impl SessionSecret {
 }
 
 impl TrafficKey {
-    /// Appends `header`, the encrypted `plain` and the tag to `out`.
     pub(crate) fn seal(
         &self,
         header: &[u8; HEADER_BYTES],
@@ -74,7 +71,7 @@ impl TrafficKey {
         out.extend_from_slice(tag.as_ref());
     }
 
-    /// Decrypts what follows the header of `datagram`, which is at least as long as header and tag.
+    /// Decrypts the part after the header of `datagram`, which is at least header and tag long.
     pub(crate) fn open<'a>(
         &self,
         counter: u64,

@@ -1,18 +1,16 @@
-//! The replay window of a peer: which of its counters were seen.
+//! Replay window of a peer: counters of opened datagrams.
 
 use crate::refusal::Refusal;
 
-/// How far behind the newest of a peer's datagrams another may come and still be taken. Batches
-/// of a fast sender reach a receiver in another order when several queues take them in: this is
-/// 4 ms of 10 Gbit/s.
+/// Largest distance of a datagram behind its peer's newest, for receive queues: 4 ms at 10 Gbit/s.
 pub const WINDOW_PACKETS: u64 = 4096;
 
-/// Which of a peer's counters were seen: one bit for each of the last [`WINDOW_PACKETS`].
+/// Replay window: one bit for each of the last [`WINDOW_PACKETS`] counters.
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
-    /// One past the greatest counter that was seen.
+    /// One past the greatest counter seen.
     end: u64,
-    /// Bit `counter % WINDOW_PACKETS`.
+    /// Bits, indexed by `counter % WINDOW_PACKETS`.
     bits: Box<[u64; WORDS]>,
 }
 
@@ -32,7 +30,7 @@ impl Window {
         if self.bits[word] & bit == 0 { Ok(()) } else { Err(Refusal::Repeated) }
     }
 
-    /// Notes a counter that [`check`](Self::check) has passed and that is authentic.
+    /// Marks a counter that has passed [`check`](Self::check) and is authentic.
     pub(crate) fn note(&mut self, counter: u64) {
         if counter >= self.end {
             if counter - self.end >= WINDOW_PACKETS {
@@ -46,7 +44,7 @@ impl Window {
         self.bits[word] |= bit;
     }
 
-    /// Clears `first ..= last`, which are fewer than the window has: a word at once where it can.
+    /// Clears `first ..= last`, less than a window, by words if possible.
     fn clear(&mut self, first: u64, last: u64) {
         let mut counter = first;
         while counter <= last {

@@ -1,4 +1,4 @@
-//! The parts of the simulator, and small simulations as a whole: `cargo bench -p faircast-sim`.
+//! Benchmarks of the simulator's parts and of small simulations: `cargo bench -p faircast-sim`.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -20,11 +20,10 @@ fn main() {
     divan::main();
 }
 
-/// Events that wait, of the size that the simulator's have.
 const WAITING: [usize; 3] = [100, 10_000, 300_000];
 type Payload = [u32; 3];
 
-/// How long an event waits: most some tens of milliseconds, as packets do, one in eight seconds.
+/// Delay of an event: most up to tens of milliseconds, like packets; one in eight up to seconds.
 fn delay(rng: &mut Rng) -> Duration {
     let longest = if rng.chance(0.125) { 4_000_000_000 } else { 60_000_000 };
     Duration::from_nanos(rng.below(longest))
@@ -34,7 +33,6 @@ fn rng() -> Rng {
     Rng::new(1, NodeId(0), Purpose::Machine(0))
 }
 
-/// Takes an event and schedules another, as a simulation does: the simulator's own queue.
 #[divan::bench(args = WAITING)]
 fn wheel_pop_push(bencher: Bencher<'_, '_>, waiting: usize) {
     let (mut wheel, mut rng) = (Wheel::<Payload>::default(), rng());
@@ -47,7 +45,6 @@ fn wheel_pop_push(bencher: Bencher<'_, '_>, waiting: usize) {
     });
 }
 
-/// The same with the standard library's heap, ordered by time and then by insertion.
 #[divan::bench(args = WAITING)]
 fn std_heap_pop_push(bencher: Bencher<'_, '_>, waiting: usize) {
     let (mut heap, mut rng) = (BinaryHeap::<Reverse<(Time, u64, Payload)>>::new(), rng());
@@ -63,10 +60,8 @@ fn std_heap_pop_push(bencher: Bencher<'_, '_>, waiting: usize) {
     });
 }
 
-/// A packet from a TCP sender to its receiver, and its acknowledgement back.
 #[divan::bench(args = ["tcp-reno", "tcp-newreno", "tcp-sack"])]
 fn packet_and_acknowledgement(bencher: Bencher<'_, '_>, protocol: &str) {
-    // A small window, so that nothing is ever lost.
     let window = [("window_max".to_string(), OptionValue::Integer(32))];
     let options = Options::checked(window, tcp::OPTIONS).expect("the setting is in range");
     let nodes = [NodeId(0), NodeId(1)];
@@ -93,7 +88,6 @@ fn packet_and_acknowledgement(bencher: Bencher<'_, '_>, protocol: &str) {
         now += Duration::from_micros(100);
         for (end, machine) in ends.iter_mut().enumerate() {
             let mut cx = Cx::new(now, &mut rng, &mut trace);
-            // Of what is under way one packet arrives; all that it causes is sent.
             if let Some(place) = flying.iter().position(|(to, _, _)| *to == end) {
                 let (_, bytes, zeros): (usize, Vec<u8>, u32) = flying.remove(place).expect("found");
                 let (from, to) = (NodeId(1 - end as u32), Destination::Node(NodeId(end as u32)));
@@ -112,7 +106,6 @@ fn packet_and_acknowledgement(bencher: Bencher<'_, '_>, protocol: &str) {
     });
 }
 
-/// A star of many receivers, each named.
 fn star(receivers: u32, seconds: u32) -> String {
     let names: Vec<String> = (1..=receivers).map(|i| format!("\"m{i}\"")).collect();
     let names = names.join(", ");
@@ -136,7 +129,6 @@ fn parse_receivers(bencher: Bencher<'_, '_>, receivers: u32) {
     bencher.counter(BytesCount::of_str(&text)).bench(|| parse(black_box(&text)));
 }
 
-/// Everything before the first event: routes, trees, machines.
 #[divan::bench(args = [100, 10_000], sample_count = 10)]
 fn set_up_receivers(bencher: Bencher<'_, '_>, receivers: u32) {
     let scenario = parse(&star(receivers, 10));
@@ -155,7 +147,6 @@ fn run(bencher: Bencher<'_, '_>, scenario: &Scenario) {
     bencher.counter(ItemsCount::new(simulate().packet_hops)).bench_local(simulate);
 }
 
-/// Items are packets over a link.
 #[divan::bench(sample_count = 10)]
 fn run_thousand_receivers(bencher: Bencher<'_, '_>) {
     run(bencher, &parse(&star(1000, 5)));

@@ -1,4 +1,4 @@
-//! The machines at the ends of flows, and how they are given time and packets.
+//! Machines at the ends of flows: delivery of packets, timers and membership changes.
 
 use faircast_base::{Cx, FlowId, NodeId, Rng, Time};
 use faircast_proto::{Datagram, Destination, FlowEvent, FlowMachine, Machine, Membership};
@@ -10,14 +10,11 @@ use crate::engine::Simulation;
 use crate::fabric::Fabric;
 use crate::network::{EventKind, ScheduledEvent};
 
-/// A sender or receiver of a flow, or the program of a node. What every packet needs stands first and together, in lines of the
-/// processor's cache: a crowd of agents does not fit in it.
+/// Sender, receiver or node program. Fields of the packet path come first, in few cache lines.
 #[repr(C, align(64))]
 pub(crate) struct Agent {
-    /// `None` before it joins.
     pub(crate) machine: Option<FlowMachine>,
-    /// When the machine wants its next timer, [`Time::MAX`] for never, so that it need not be asked when
-    /// an event for an earlier wish comes: most such events are too early.
+    /// Next timeout of the machine, or [`Time::MAX`]: most timer events are too early to call it.
     wants: Time,
     pub(crate) flow: FlowId,
     pub(crate) node: NodeId,
@@ -31,7 +28,6 @@ pub(crate) struct Agent {
 pub(crate) enum AgentRole {
     Sender,
     Receiver,
-    /// A relay node or a daemon.
     Program,
 }
 
@@ -52,7 +48,6 @@ impl Agent {
         }
     }
 
-    /// Calls its machine, if it has one, as a driver that could have done so at `due`.
     #[inline]
     fn call<R>(
         &mut self,
@@ -67,8 +62,6 @@ impl Agent {
         Some(call(machine, &mut Cx { late, ..Cx::new(now, &mut self.rng, &mut trace) }))
     }
 
-    /// Takes everything that the machine of this agent, the one of number `index`, wants to send and say,
-    /// and arms its timer. What it sends is written into `scratch` first.
     fn drain(
         &mut self,
         index: u32,
@@ -104,12 +97,10 @@ impl Agent {
         self.arm(index, fabric);
     }
 
-    /// Its program is killed: what it knew is gone.
     pub(crate) fn kill(&mut self) {
         (self.machine, self.wants) = (None, Time::MAX);
     }
 
-    /// Asks the machine for its timer.
     #[inline]
     fn arm(&mut self, index: u32, fabric: &mut Fabric<'_>) {
         let Some(machine) = &self.machine else { return };
@@ -117,10 +108,8 @@ impl Agent {
         self.set_alarm(index, fabric);
     }
 
-    /// Schedules the next timer event, unless one that is not later is already scheduled.
     #[inline]
     fn set_alarm(&mut self, index: u32, fabric: &mut Fabric<'_>) {
-        // Where it wants none, no event is earlier than that.
         let at = self.wants.max(fabric.now);
         if self.alarm.set(at) {
             fabric.network.wheel.push(at, ScheduledEvent::new(EventKind::Timer, index));
@@ -136,7 +125,6 @@ impl Simulation<'_> {
         }
     }
 
-    /// Delivers a packet that arrived at `at`.
     #[inline]
     pub(crate) fn deliver_late(&mut self, index: u32, packet: u32, at: Time) {
         let agent = &mut self.agents[index as usize];
@@ -144,7 +132,7 @@ impl Simulation<'_> {
         let to = self.fabric.network.destination(packet.route);
         let datagram = Datagram {
             zeros: packet.zeros,
-            // Only those who get it by a group share it.
+            // Only the receivers of a group packet share its parsed headers.
             parsed: matches!(to, Destination::Group(_)).then_some(&packet.parsed),
             ..Datagram::new(packet.from, to, &packet.bytes)
         };
@@ -153,7 +141,6 @@ impl Simulation<'_> {
         agent.drain(index, &mut self.fabric, self.sink, &mut self.scratch);
     }
 
-    /// Runs an agent's timer, if the machine still wants it.
     #[inline]
     pub(crate) fn run_timer(&mut self, index: u32) {
         let agent = &mut self.agents[index as usize];
@@ -163,7 +150,6 @@ impl Simulation<'_> {
         }
     }
 
-    /// Runs a timer whose event has happened, or that was due while its program stood still.
     pub(crate) fn run_due_timer(&mut self, index: u32) {
         let agent = &mut self.agents[index as usize];
         if agent.wants <= self.fabric.now {
@@ -175,7 +161,6 @@ impl Simulation<'_> {
         }
     }
 
-    /// Tells a machine that its application wants to end.
     pub(crate) fn close(&mut self, index: u32) {
         let agent = &mut self.agents[index as usize];
         let now = self.fabric.now;
@@ -183,13 +168,11 @@ impl Simulation<'_> {
         self.drain(index);
     }
 
-    /// Takes everything that a machine wants to send and say, and arms its timer.
     pub(crate) fn drain(&mut self, index: u32) {
         let agent = &mut self.agents[index as usize];
         agent.drain(index, &mut self.fabric, self.sink, &mut self.scratch);
     }
 
-    /// Asks a machine for its timer, after anything has happened to it.
     pub(crate) fn arm(&mut self, index: u32) {
         self.agents[index as usize].arm(index, &mut self.fabric);
     }

@@ -1,16 +1,15 @@
-//! The timer events of a machine, and when they are due.
+//! Timer events of a machine.
 
 use faircast_base::Time;
 
-/// The timer events of one machine in the event queue. Events cannot be taken back, and a machine
-/// asks again and again: one event is enough for all wishes that are not earlier than it.
-// What every packet needs stands first: see `Agent`.
+/// Timer events of a machine: not cancellable, so that one queued event serves all later timeouts.
+// The fields of the packet path come first: see `Agent`.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Alarm {
-    /// The moment of the next event in the queue; [`Time::MAX`] for none.
+    /// Time of the next event in the queue; [`Time::MAX`] without an event.
     next: Time,
-    /// The moments of those behind it, the last one first; all different.
+    /// Times of the later events, in descending order, all different.
     later: Vec<Time>,
 }
 
@@ -21,7 +20,7 @@ impl Default for Alarm {
 }
 
 impl Alarm {
-    /// Asks for an event at `at`. True where one must be scheduled: none is due by then.
+    /// Requests an event at `at`. True if the caller must schedule it: no event is due by then.
     #[inline]
     pub(crate) fn set(&mut self, at: Time) -> bool {
         let earlier = at < self.next;
@@ -34,7 +33,6 @@ impl Alarm {
         earlier
     }
 
-    /// The next event has happened.
     #[inline]
     pub(crate) fn ring(&mut self, now: Time) {
         debug_assert_eq!(self.next, now, "events happen in the order of their times");
@@ -53,7 +51,6 @@ mod tests {
         assert!(alarm.set(at(50)) && !alarm.set(at(50)) && !alarm.set(at(60)));
         assert!(alarm.set(at(10)));
         alarm.ring(at(10));
-        // The event at 50 is still in the queue.
         assert!(!alarm.set(at(50)) && !alarm.set(at(70)) && alarm.set(at(40)));
         alarm.ring(at(40));
         alarm.ring(at(50));

@@ -1,4 +1,4 @@
-//! The protocols that come with faircast, by the names that scenarios use.
+//! Protocols that come with faircast, by their names in scenarios.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use faircast_scenario::{Catalog, Flow, NodeProgram, Program, ProgramEntry};
 
 use crate::fabric::Protocols;
 
-/// What a scenario may name: multicast schemes, background traffic and relays.
+/// Returns the names that a scenario may use: multicast schemes, background traffic and relays.
 pub fn catalog() -> Catalog {
     let relay = |entry: &RelayEntry| ProgramEntry {
         name: entry.name,
@@ -31,7 +31,6 @@ pub fn catalog() -> Catalog {
     }
 }
 
-/// The connections of relays as a flow.
 #[cfg(feature = "quic")]
 fn quic() -> Option<Stack> {
     Some(faircast_hop::flow::STACK)
@@ -42,7 +41,7 @@ fn quic() -> Option<Stack> {
     None
 }
 
-/// The connections of a node. Runs repeat: identifiers follow from the node and its start.
+/// Makes the connection endpoint of a node. Identifiers derive from node and start: runs repeat.
 #[cfg(feature = "quic")]
 fn connections(node: NodeId, start: Time, accepts: bool) -> faircast_hop::Endpoint {
     use faircast_hop::{CongestionControl, Endpoint, RelayKey};
@@ -51,7 +50,7 @@ fn connections(node: NodeId, start: Time, accepts: bool) -> faircast_hop::Endpoi
     Endpoint::new(&key, &node.0.to_be_bytes(), seed, accepts, CongestionControl::NewReno)
 }
 
-/// An end of a flow, with this number of receivers, below the first of `relays` that answers.
+/// Attaches an end to the first of `relays` that answers. A receiver count of 0 means a sender.
 #[cfg(feature = "quic")]
 fn behind(
     end: FlowMachine,
@@ -62,7 +61,6 @@ fn behind(
 ) -> FlowMachine {
     let named = (node, &*format!("node {}", node.0));
     let group = (u64::from(flow.0) + 1, receivers);
-    // A sender is at its relay before it begins.
     let start = if receivers == 0 { Time::ZERO } else { start };
     let connections = connections(node, start, false);
     let host = faircast_hop::Host::new(start, connections, named, relays.to_vec(), group);
@@ -95,7 +93,6 @@ pub(crate) fn node_program(_: NodeProgram<'_>, _: Time) -> FlowMachine {
     unreachable!("the catalog has no node programs")
 }
 
-/// What runs the programs of sessions, the same for all relays.
 #[cfg(feature = "programs")]
 fn program_host() -> Option<Arc<dyn ProgramHost>> {
     use faircast_programs::{Limits, Signers, WasmHost};
@@ -110,14 +107,14 @@ fn program_host() -> Option<Arc<dyn ProgramHost>> {
     None
 }
 
-/// Makes everything that is in the catalog and can be simulated.
+/// Factory of every protocol of the catalog that can be simulated.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Builtin;
 
 impl Protocols for Builtin {
     fn end(&self, flow: &Flow, id: FlowId, node: NodeId, role: Role, start: Time) -> FlowMachine {
         let spoken = flow.spoken_by(node);
-        // Of the flow's own settings another scheme knows those of the transport.
+        // Another scheme shares only the transport settings among the flow's options.
         let shared = (spoken != flow.stack)
             .then(|| Options::default().under(&flow.options.of(OPTIONS), OPTIONS));
         let setup = EndSetup {

@@ -1,20 +1,17 @@
-//! A fixed loop that is bound as the simulator is, by which timings of different machines compare.
+//! Fixed loop with the simulator's bottlenecks, to compare timings of different machines.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Words of a machine's state that an event reads and changes, one beside the other: four lines of memory.
+/// Consecutive words of state that an event reads and changes: four cache lines.
 const WORDS: usize = 32;
 
-/// Handles so many events of state machines with so many bytes of state each, in order of time. Gives a
-/// digest of all states, without which a compiler could leave them out.
-///
-/// It has what bounds the simulator, a queue of events and state that is more than caches hold where a
-/// group is large, and none of its code: whatever is done to the simulator, this stays.
+/// Handles `events` events of `machines` state machines with `state_bytes` of state each, in time
+/// order. Returns a digest of all states, so that the compiler keeps the loop. Like the simulator,
+/// the loop is bound by an event queue and by state larger than the caches; the two share no code.
 pub fn calibration(machines: u32, state_bytes: u32, events: u64) -> u64 {
     let places = (state_bytes as usize / (8 * WORDS)).max(1);
     let mut seed = 0;
-    // SplitMix64, written out: whatever becomes of the simulator's random numbers, these stay.
     let mut random = move || {
         seed = 0x9e37_79b9_7f4a_7c15_u64.wrapping_add(seed);
         let mixed = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -43,7 +40,7 @@ pub fn calibration(machines: u32, state_bytes: u32, events: u64) -> u64 {
 mod tests {
     use super::calibration;
 
-    /// A change here makes the ratios of all earlier timings worthless.
+    /// A changed digest makes the ratios of all earlier timings worthless.
     #[test]
     fn the_loop_stays_what_it_is() {
         let digests = [(1, 8), (10, 512), (100, 8192)].map(|(n, b)| calibration(n, b, 1000));

@@ -11,14 +11,11 @@ use faircast_overlay::{
 use faircast_proto::{Datagram, Destination, FlowEvent, Machine, Transmit};
 use faircast_scenario::{ClientSpec, DaemonSpec};
 
-/// Time after which a request that the daemon could not take is repeated.
 const AGAIN: Duration = Duration::from_millis(5);
-/// Most messages that a client sends at one moment, and the pause after them: messages to nobody
-/// wait for nothing.
+/// Most messages of a client before a pause of [`BURST_PAUSE`]: those to empty groups never block.
 const BURST_MAX: u32 = 64;
 const BURST_PAUSE: Duration = Duration::from_millis(1);
 
-/// Request of a client that is still to come, with its moment.
 #[derive(Clone, Debug)]
 enum Step {
     Connect,
@@ -27,19 +24,15 @@ enum Step {
     Stop,
 }
 
-/// A client at work.
 #[derive(Debug)]
 struct Client {
     spec: ClientSpec,
     trace: ClientTrace,
-    /// Steps in the order of their moments.
     steps: VecDeque<(Time, Step)>,
     is_connected: bool,
     sent: u64,
-    /// When the next message is due, and when the daemon is asked next.
     due: Option<Time>,
     again_at: Time,
-    /// Moment under which the program knows the client.
     alarm: Option<Time>,
 }
 
@@ -72,24 +65,19 @@ impl Client {
     }
 }
 
-/// A daemon with its clients, as the program of a node.
 #[derive(Debug)]
 pub(crate) struct DaemonProgram {
     node: DaemonNode,
     me: DaemonRun,
     clients: Vec<Client>,
-    /// Moments at which clients act next, with their places.
     alarms: BTreeSet<(Time, u32)>,
     notes: VecDeque<ClientNote>,
     links: VecDeque<LinkNote>,
-    /// Moment of the next look at links, if they have prices, and the interval.
     look_at: Option<Time>,
     update: Duration,
 }
 
 impl DaemonProgram {
-    /// A daemon that starts at a moment. Its incarnation, and those of its clients, follow from the
-    /// moment.
     pub(crate) fn new(spec: &DaemonSpec, endpoint: Endpoint, start: Time) -> Self {
         let incarnation = start.as_nanos() / 1_000_000 + 1;
         let me = DaemonRun { id: DaemonId(u64::from(spec.node.0) + 1), incarnation };
@@ -102,7 +90,7 @@ impl DaemonProgram {
         );
         let mut clients: Vec<Client> =
             spec.clients.iter().map(|client| Client::new(client, me, start)).collect();
-        // Clients whose time is over do not begin again with their daemon.
+        // Clients that have stopped by `start` do not restart with their daemon.
         clients.retain(|it| it.spec.stop.is_none_or(|stop| stop > start));
         let node = DaemonNode::new(endpoint, daemon, spec.peers.clone());
         let update = spec.flow_control.update;
@@ -121,7 +109,6 @@ impl DaemonProgram {
         program
     }
 
-    /// Does what clients are to do by now, and takes what they get.
     fn drive(&mut self, cx: &mut Cx<'_>) {
         loop {
             while let Some(ClientId(place)) = self.node.poll_retry() {
@@ -165,7 +152,6 @@ impl DaemonProgram {
         at.map(|at| self.alarms.insert((at, place as u32)));
     }
 
-    /// Does what a client is to do by now.
     fn act(&mut self, cx: &mut Cx<'_>, place: usize) {
         let Self { node, me, clients, notes, .. } = self;
         let (client, id) = (&mut clients[place], ClientId(place as u32));
@@ -193,7 +179,6 @@ impl DaemonProgram {
     }
 }
 
-/// Takes a step of a client. Returns its line in the trace, or the daemon's refusal.
 fn take_step(
     daemon: &mut Daemon,
     cx: &mut Cx<'_>,
@@ -226,7 +211,6 @@ fn take_step(
     }
 }
 
-/// Sends the next message of a client, if one is due and the daemon takes it.
 fn send(
     daemon: &mut Daemon,
     cx: &mut Cx<'_>,
@@ -238,7 +222,6 @@ fn send(
     if cx.now < client.again_at {
         return None;
     }
-    // A message that had to wait may be due long before the moment.
     if of.stop.is_some_and(|stop| due.max(cx.now) >= stop) {
         client.due = None;
         return None;
@@ -266,7 +249,6 @@ fn send(
             client.again_at = cx.now + AGAIN;
             None
         }
-        // The daemon says when to try again.
         Err(SendError::Price) => {
             client.again_at = Time::MAX;
             None
@@ -275,7 +257,6 @@ fn send(
     }
 }
 
-/// Name of a message in the trace, its bytes, and when it was sent, by its content.
 fn origin(event: &ClientEvent) -> Option<(String, u32, Time)> {
     let ClientEvent::Message { parts, .. } = event else { return None };
     let bytes: usize = parts.iter().map(bytes::Bytes::len).sum();
@@ -286,7 +267,6 @@ fn origin(event: &ClientEvent) -> Option<(String, u32, Time)> {
     Some((name(u32::from_be_bytes(*index), run, number), bytes as u32, Time::from_nanos(sent)))
 }
 
-/// Name of a message in the trace: client, run of the client, number of the message.
 fn name(client: u32, run: u64, number: u64) -> String {
     format!("{client}.{run}.{number}")
 }

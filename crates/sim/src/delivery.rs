@@ -1,4 +1,4 @@
-//! The delivery to a receiver's application, compared with what was sent.
+//! Data delivered to a receiver's application, compared with the sent data.
 
 use std::sync::Arc;
 
@@ -6,51 +6,51 @@ use faircast_base::Time;
 use faircast_proto::content::{Content, InMemory, Zeros, only_zeros};
 use faircast_scenario::{Data, Flow};
 
-/// Reason for which a run could not begin.
+/// Reason why a run cannot start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SimError {
     /// A file that a flow is to send cannot be read.
     #[error("flow \"{flow}\": cannot read {path}: {source}")]
     Data {
-        /// The flow.
+        /// Name of the flow.
         flow: String,
-        /// The file.
+        /// Path of the file.
         path: String,
         /// Cause.
         source: std::io::Error,
     },
-    /// A flow runs what only the lab has.
+    /// A flow uses a protocol that only the lab supports.
     #[error(
         "flow \"{flow}\": protocol = \"{protocol}\" is the kernel's own TCP, which only the lab \
          runs; use --on lab, or tcp-reno, tcp-newreno or tcp-sack in the simulator"
     )]
     LabOnly {
-        /// The flow.
+        /// Name of the flow.
         flow: String,
         /// Protocol of the flow.
         protocol: String,
     },
 }
 
-/// Delivery of one receiver to its application.
-// Fields of every packet come first: see `Agent`.
+/// Data delivered to one receiver's application.
+// The fields of the packet path come first: see `Agent`.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Delivery {
     /// Bytes delivered in order.
     pub bytes: u64,
-    /// Digest of real bytes; `None` for data that stands for zeros.
+    /// Digest of the real bytes; `None` for content of zeros.
     digest: Option<Box<blake3::Hasher>>,
     only_zeros: bool,
-    /// Packets that can never be delivered.
+    /// Packets reported as lost for good.
     pub lost_packets: u64,
-    /// When the last byte of a finished transfer was delivered.
+    /// Delivery time of the last byte of a finished transfer.
     pub completed: Option<Time>,
 }
 
 impl Delivery {
-    /// Nothing yet. `real` says that the flow sends real bytes.
+    /// Makes an empty delivery. `real` is true if the flow sends real bytes.
     pub fn new(real: bool) -> Self {
         Self {
             bytes: 0,
@@ -61,7 +61,7 @@ impl Delivery {
         }
     }
 
-    /// Takes what the machine delivers.
+    /// Adds bytes and zeros delivered by the machine.
     pub fn take(&mut self, bytes: &[u8], zeros: u32) {
         self.bytes += bytes.len() as u64 + u64::from(zeros);
         match &mut self.digest {
@@ -78,19 +78,17 @@ impl Delivery {
         }
     }
 
-    /// The BLAKE3 digest of what was delivered, where real bytes were.
+    /// Returns the BLAKE3 digest of the delivered real bytes.
     pub fn digest(&self) -> Option<[u8; 32]> {
         self.digest.as_ref().map(|digest| *digest.finalize().as_bytes())
     }
 
-    /// Whether there is something to judge: who got nothing of what may still come has nothing
-    /// intact, and nothing damaged.
+    /// True if anything was delivered, lost or completed, so that the delivery can be judged.
     pub fn has_any(&self) -> bool {
         self.bytes > 0 || self.lost_packets > 0 || self.completed.is_some()
     }
 
-    /// Whether what was delivered is exactly a prefix of what was sent, and all of it where the
-    /// transfer is finished. So many `senders` have sent it; of real bytes there is one.
+    /// True if the data is an exact prefix of what `senders` send, or all of it after completion.
     pub fn intact(&self, sent: &SentContent, senders: u64) -> bool {
         if self.lost_packets > 0 {
             return false;
@@ -113,22 +111,22 @@ impl Delivery {
     }
 }
 
-/// What each sender of a flow sends.
+/// Content that each sender of a flow sends.
 #[derive(Clone, Debug)]
 pub enum SentContent {
-    /// Zeros, so many or without end.
+    /// Zeros: the number of bytes, or endless.
     Zeros(Option<u64>),
     /// Real bytes.
     Real {
-        /// All of them.
+        /// Content of the file.
         bytes: Arc<[u8]>,
-        /// Their BLAKE3 digest.
+        /// BLAKE3 digest of `bytes`.
         digest: [u8; 32],
     },
 }
 
 impl SentContent {
-    /// What the senders of `flow` send.
+    /// Returns the content that the senders of `flow` send.
     ///
     /// # Errors
     /// A file to send cannot be read.
@@ -148,12 +146,12 @@ impl SentContent {
         Ok(Self::Real { bytes, digest })
     }
 
-    /// Whether there are real bytes.
+    /// True if the content has real bytes.
     pub fn is_real(&self) -> bool {
         matches!(self, Self::Real { .. })
     }
 
-    /// The same for a machine.
+    /// Returns the content for a machine.
     pub fn content(&self) -> Box<dyn Content> {
         match self {
             Self::Zeros(len) => Box::new(Zeros { len: *len }),

@@ -1,4 +1,4 @@
-//! The loop: take the earliest event, let it happen.
+//! Event loop of the simulator: takes the earliest event and handles it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -15,16 +15,15 @@ use crate::faults::Stopped;
 use crate::network::{EventKind, LinkBalance, ScheduledEvent};
 use crate::topology::NONE;
 
-/// How often an [`Observer`] is asked, in events.
 const OBSERVE_EVERY: u64 = 1 << 14;
 
-/// Watches a run from outside, and may end it.
+/// Observer of a run, which can end the run.
 pub trait Observer {
-    /// Called every few thousand events with the moment reached. `Break` ends the run.
+    /// Called every 16384 events with the current simulated time. `Break` ends the run.
     fn observe(&mut self, now: Time, events: u64) -> ControlFlow<()>;
 }
 
-/// Lets a run go to its end.
+/// Observer that never ends a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unobserved;
 
@@ -34,38 +33,31 @@ impl Observer for Unobserved {
     }
 }
 
-/// What a run did.
+/// Result of a run.
 #[derive(Clone, Debug)]
 pub struct SimOutcome {
-    /// The moment at which it ended.
+    /// Time at which the run ended.
     pub at: Time,
-    /// Events that happened.
+    /// Number of handled events.
     pub events: u64,
-    /// Packets that were transmitted over a link, counted once a link.
+    /// Packets transmitted over a link, counted once for each link.
     pub packet_hops: u64,
-    /// Whether an observer ended it early.
+    /// True if an observer ended the run early.
     pub interrupted: bool,
     /// Hash of all events in their order: equal for equal runs, on every platform.
     pub event_hash: u64,
-    /// For each flow, for each of its receivers in the scenario's order: what was delivered, and
-    /// whether it is intact.
+    /// Deliveries by flow and receiver, in the scenario's order; true if intact.
     pub deliveries: Vec<Vec<(Delivery, bool)>>,
-    /// For each direction of each link where the packets are that it admitted and did not lose.
+    /// Packet balance of each direction of each link.
     pub balances: Vec<LinkBalance>,
 }
 
-/// What the scenario asks for at a moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Action {
     Stop(FlowId),
-    Join {
-        agent: u32,
-    },
-    Leave {
-        agent: u32,
-    },
+    Join { agent: u32 },
+    Leave { agent: u32 },
     Fault(NodeFault),
-    /// Programs of a node go on, or start again.
     Recover(NodeId, NodeFaultKind),
 }
 
@@ -76,21 +68,18 @@ pub struct Simulation<'a> {
     pub(crate) sink: &'a mut dyn Sink,
     pub(crate) fabric: Fabric<'a>,
     pub(crate) agents: Vec<Agent>,
-    /// For each flow what it sends.
     pub(crate) sent: Vec<SentContent>,
     actions: Vec<Action>,
-    /// Agents that stand still.
     pub(crate) stopped: BTreeMap<u32, Stopped>,
-    /// Agents whose programs were killed.
     pub(crate) dead: BTreeSet<u32>,
     pub(crate) scratch: Vec<u8>,
 }
 
 impl<'a> Simulation<'a> {
-    /// Prepares a run. Events go to `sink` as they happen.
+    /// Prepares a run. Events are recorded to `sink` as they happen.
     ///
     /// # Errors
-    /// A file to send cannot be read, or a flow runs what only the lab has.
+    /// A file to send cannot be read, or a flow uses a protocol that only the lab supports.
     pub fn new(
         scenario: &'a Scenario,
         protocols: &'a dyn Protocols,
@@ -120,7 +109,7 @@ impl<'a> Simulation<'a> {
         Ok(simulation)
     }
 
-    /// Runs to the scenario's end, or until the observer ends it.
+    /// Runs to the scenario's end, or until the observer ends the run.
     pub fn run(mut self, observer: &mut dyn Observer) -> SimOutcome {
         let end = Time::ZERO + self.scenario.duration;
         self.fabric.schedule_samples();
@@ -177,7 +166,6 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// A copy of a packet reaches the end of a link. What listens there gets it before it goes on.
     #[inline]
     fn arrive(&mut self, packet: u32, link: u32, hops: u8) {
         let Some(arrival) = self.fabric.arrive(packet, link, hops, self.sink) else { return };
@@ -215,8 +203,7 @@ impl<'a> Simulation<'a> {
         Ok(())
     }
 
-    /// Schedules when a receiver joins and leaves; one that the scenario does not name is there
-    /// throughout. `joins` are those of the flow, sorted by node.
+    /// Schedules joins and leaves; a receiver without an entry in `joins` (by node) stays a member.
     fn add_membership(&mut self, joins: &[&Join], agent: u32) {
         let node = self.agents[agent as usize].node;
         let start = joins.partition_point(|join| join.node < node);
@@ -244,7 +231,7 @@ impl<'a> Simulation<'a> {
             Action::Join { agent } | Action::Leave { agent } => agent..agent + 1,
             Action::Fault(_) | Action::Recover(..) => 0..0,
         };
-        // A program that stands still hears of the end, or begins, once it goes on.
+        // A paused program handles the action when it resumes.
         if let Some(stopped) = agents.find_map(|agent| self.stopped.get(&agent)) {
             return self.schedule(stopped.until, action);
         }

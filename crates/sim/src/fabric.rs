@@ -1,8 +1,7 @@
-//! The fabric between the ends of flows: links, routes, trees, memberships, relays in routers.
+//! Network between the ends of flows: links, routes, trees, memberships, relays in routers.
 //!
-//! Whoever drives it gives it time: the simulator takes its events one after the other, the lab
-//! when their moment has come. Ends are known by number: for each flow its senders, then its
-//! other receivers, in the scenario's order; then relay nodes.
+//! The caller advances the time: the simulator event by event, the lab in real time. Ends are
+//! numbered in the scenario's order: for each flow senders, then other receivers; then relay nodes.
 
 use std::collections::BTreeMap;
 
@@ -19,91 +18,80 @@ use crate::packets::{About, Route};
 use crate::relays::Relays;
 use crate::topology::NONE;
 
-/// Bytes of IPv4 and UDP headers, which every packet of a multicast scheme has on the wire unless
-/// the scenario says otherwise.
+/// IPv4 and UDP headers in bytes: default for every packet of a multicast scheme.
 const UDP_IP_BYTES: u32 = 28;
-/// Records of link counters that a run writes at the most, over all links.
+/// Most records of link counters in a run, over all links.
 const LINK_SAMPLES_MAX: u64 = 2_000_000;
 
-/// Factory of machines and relays by the names in a scenario. Names and options were checked when
-/// the scenario was read.
+/// Factory of machines and relays by the names in a scenario, which are valid.
 pub trait Protocols {
-    /// Makes the end of a flow at `node`, from `start` on.
+    /// Makes the end of a flow at `node`, starting at `start`.
     fn end(&self, flow: &Flow, id: FlowId, node: NodeId, role: Role, start: Time) -> FlowMachine;
-    /// Makes the program of a node that starts at this moment. Default: that of faircast.
+    /// Makes the program of a node, starting at `start`. Default: faircast's own program.
     fn node_program(&self, program: NodeProgram<'_>, start: Time) -> FlowMachine {
         builtin::node_program(program, start)
     }
     /// Makes the relay of a router.
     fn relay(&self, program: &Program, node: NodeId) -> Box<dyn Relay>;
-    /// True if the machines of a flow recognise packets with flipped bits. Otherwise the kernels of
-    /// their hosts do, and a damaged packet is refused before the machine. Default: true.
+    /// True if a flow's machines detect flipped bits; otherwise the kernel discards. Default: true.
     fn sees_corruption(&self, _flow: &Flow) -> bool {
         true
     }
 }
 
-/// All links, routers and trees of a scenario, and the packets on them.
+/// Links, routers and trees of a scenario, with the packets under way.
 pub struct Fabric<'a> {
     pub(crate) scenario: &'a Scenario,
     pub(crate) protocols: &'a dyn Protocols,
     pub(crate) now: Time,
     pub(crate) network: Network,
     pub(crate) relays: Relays,
-    /// For each node whether a relay runs there.
     has_relay: Vec<bool>,
-    /// For each flow its ends, sorted by node.
     ends_by_node: Vec<Vec<(NodeId, u32)>>,
-    /// For each flow the number of its first end.
     firsts: Vec<u32>,
-    /// For each flow whether its ends see that a packet was corrupted.
     sees_corruption: Vec<bool>,
     /// Node programs and ends behind relays, by address: the node's number until the node moves.
     addresses: BTreeMap<NodeId, (NodeId, u32)>,
-    /// Addresses of nodes that have moved, each another number than those of nodes.
+    /// Addresses of moved nodes, outside the range of node numbers.
     moved: BTreeMap<NodeId, NodeId>,
 }
 
-/// A packet that has come to an end of its flow.
+/// Packet that has arrived at an end of its flow.
 #[derive(Clone, Copy, Debug)]
 pub struct Parcel<'a> {
-    /// When it came.
+    /// Arrival time.
     pub at: Time,
-    /// The number of the end that it came to.
+    /// Number of the receiving end.
     pub end: u32,
-    /// Whose packet it is.
+    /// Flow of the packet.
     pub flow: FlowId,
-    /// Whom the network says it is from.
+    /// Source node according to the network.
     pub from: NodeId,
-    /// Whether it came to the group or to this node alone.
+    /// Destination: the group or this node alone.
     pub to: Destination,
-    /// Its bytes.
+    /// Header and real payload.
     pub bytes: &'a [u8],
-    /// Zero bytes that follow them.
+    /// Zero bytes that follow `bytes`.
     pub zeros: u32,
-    /// Bytes of payload in it.
+    /// Payload in bytes.
     pub payload_len: u32,
-    /// Hops that it may still travel.
+    /// Hops left.
     pub time_to_live: u8,
-    /// What its sender's driver gave with it; 0 where a relay sent it.
+    /// Tag of the sending driver; 0 for packets of a relay.
     pub tag: u32,
 }
 
-/// A copy of a packet at a node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub(crate) packet: u32,
     pub(crate) node: NodeId,
     pub(crate) hops: u8,
-    /// Who gets it, or [`NONE`].
     pub(crate) agent: u32,
-    /// Whether it ends here.
     pub(crate) ends: bool,
 }
 
 impl<'a> Fabric<'a> {
-    /// The network of a scenario at time zero, without members. Relays come from
-    /// `protocols`.
+    /// Makes the network of a scenario at time zero, without members. `protocols` makes the relays.
     pub fn new(scenario: &'a Scenario, protocols: &'a dyn Protocols) -> Self {
         let (mut firsts, mut ends_by_node) = (Vec::new(), Vec::new());
         let mut addresses = BTreeMap::new();
@@ -134,7 +122,6 @@ impl<'a> Fabric<'a> {
         }
     }
 
-    /// Numbers of the ends at a node, its program among them.
     pub(crate) fn ends_at(&self, node: NodeId) -> Vec<u32> {
         let flows = (0..self.scenario.flows.len() as u32).map(FlowId);
         let ends = flows.filter_map(|flow| self.end_at(flow, node));
@@ -147,7 +134,7 @@ impl<'a> Fabric<'a> {
         Some((ends + place) as u32)
     }
 
-    /// Gives a node another address. Packets to the one before go nowhere.
+    /// Gives a node a new address. Packets to its old address are lost.
     pub(crate) fn change_address(&mut self, node: NodeId) {
         let before = self.moved.get(&node).copied().unwrap_or(node);
         let Some(of) = self.addresses.remove(&before) else { return };
@@ -157,47 +144,44 @@ impl<'a> Fabric<'a> {
         self.addresses.insert(NodeId(last + 1), of);
     }
 
-    /// True if packets of a flow go between node programs, or relays and those below them.
     fn goes_through_programs(&self, flow: FlowId) -> bool {
         self.scenario.flows.get(flow.index()).is_none_or(|flow| !flow.via.is_empty())
     }
 
-    /// The moment that it has reached.
+    /// Returns the current simulated time.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// The numbers of a flow's senders.
     pub(crate) fn senders(&self, flow: FlowId) -> std::ops::Range<u32> {
         let first = self.firsts[flow.index()];
         first..first + self.scenario.flows[flow.index()].from.len() as u32
     }
 
-    /// The number of the end of a flow at a node.
+    /// Returns the number of a flow's end at a node.
     pub fn end_at(&self, flow: FlowId, node: NodeId) -> Option<u32> {
         let ends = &self.ends_by_node[flow.index()];
         let place = ends.binary_search_by_key(&node, |(node, _)| *node).ok()?;
         Some(ends[place].1)
     }
 
-    /// Makes the end of a flow at `node` a member of a group. False where it is one, or there is no
-    /// such end.
+    /// Makes the end of a flow at `node` a member of a group. False if it is one or does not exist.
     pub fn join(&mut self, flow: FlowId, group: GroupId, node: NodeId) -> bool {
         let Some(end) = self.end_at(flow, node) else { return false };
         self.network.groups.join(flow, group, node, end)
     }
 
-    /// Ends its membership. False where it is no member.
+    /// Ends a membership. False if there is none.
     pub fn leave(&mut self, flow: FlowId, group: GroupId, node: NodeId) -> bool {
         self.network.groups.leave(flow, group, node)
     }
 
-    /// Ends its memberships in all groups but that of the session.
+    /// Ends the memberships of a flow's end in all groups but the session's.
     pub fn leave_others(&mut self, flow: FlowId, node: NodeId) {
         self.network.groups.leave_others(flow, node);
     }
 
-    /// Asks for the counters of the links at the end of the warm-up and at regular moments.
+    /// Schedules samples of the link counters: at the end of the warm-up and at regular intervals.
     pub fn schedule_samples(&mut self) {
         let links = self.scenario.links.len().max(1) as u64;
         let samples = (LINK_SAMPLES_MAX / links).clamp(20, 1000);
@@ -208,29 +192,27 @@ impl<'a> Fabric<'a> {
             self.network.wheel.push(at, ScheduledEvent::new(EventKind::Sample, 0));
             at += every;
         }
-        // Averages begin at the end of the warm-up, so the counters of that moment are needed.
         let warm = Time::ZERO + self.scenario.warmup;
         self.network.wheel.push(warm, ScheduledEvent::new(EventKind::Sample, 0));
     }
 
-    /// Records the counters of every link that has been offered anything.
+    /// Records the counters of every link that was offered at least one packet.
     pub fn sample(&mut self, sink: &mut dyn Sink) {
         self.network.sample(self.now, sink);
     }
 
-    /// Packets whose transmission over any link has ended.
+    /// Returns the number of link transmissions that have ended.
     pub fn packet_hops(&mut self) -> u64 {
         self.network.packet_hops(self.now)
     }
 
-    /// When something happens next; nothing does where it is `None`.
+    /// Returns the time of the next event; `None` without an event.
     pub fn next_time(&self) -> Option<Time> {
         self.network.wheel.next_time()
     }
 
-    /// Lets everything happen that is due by `now`, each thing at its own moment, and goes on to
-    /// that moment. Packets that come to an end of their flow go to `deliver`. Returns how many
-    /// things happened. Moments before the one reached are taken as that.
+    /// Handles all events up to `now`, or up to the current time if `now` is past. Passes packets
+    /// that arrive at an end to `deliver`. Returns the number of events.
     pub fn advance(
         &mut self,
         now: Time,
@@ -259,7 +241,6 @@ impl<'a> Fabric<'a> {
                 EventKind::RelayTimer => self.run_relay_timer(event.subject, sink),
                 EventKind::Writable => self.tell_writable(event.subject, event.link, sink),
                 EventKind::Sample => self.sample(sink),
-                // The simulator's own.
                 EventKind::Timer | EventKind::Action => {}
             }
         }
@@ -267,7 +248,7 @@ impl<'a> Fabric<'a> {
         events
     }
 
-    /// Puts a packet of a flow's end on the wire, at the moment reached.
+    /// Sends a packet of a flow's end at the current time.
     pub fn transmit(
         &mut self,
         (flow, from): (FlowId, NodeId),
@@ -297,8 +278,7 @@ impl<'a> Fabric<'a> {
         self.network.emit(self.now, from, packet, sink);
     }
 
-    /// A copy of a packet reaches the end of a link. [`send_on`](Self::send_on) must follow, once
-    /// whoever is to get it has it; unless a relay there keeps it: then there is no arrival.
+    /// Handles an arriving copy; [`send_on`](Self::send_on) must follow. `None` if a relay kept it.
     #[inline]
     pub(crate) fn arrive(
         &mut self,
@@ -332,8 +312,6 @@ impl<'a> Fabric<'a> {
         Some(if flipped { self.refuse(arrival, sink) } else { arrival })
     }
 
-    /// Keeps a corrupted packet from an end that cannot see that it is, as the kernel's checksum
-    /// would.
     #[cold]
     fn refuse(&self, arrival: Arrival, sink: &mut dyn Sink) -> Arrival {
         let Arrival { packet, node, agent, .. } = arrival;
@@ -349,7 +327,6 @@ impl<'a> Fabric<'a> {
         Arrival { agent: NONE, ..arrival }
     }
 
-    /// Sends a packet on from where it has arrived, unless it ends there.
     #[inline]
     pub(crate) fn send_on(&mut self, arrival: Arrival, sink: &mut dyn Sink) {
         let Arrival { packet, node, hops, ends, .. } = arrival;
@@ -376,7 +353,6 @@ impl<'a> Fabric<'a> {
         }
     }
 
-    /// How a packet gets from a node to its destination, by the hops that it may travel.
     pub(crate) fn route(
         &mut self,
         flow: FlowId,
@@ -391,7 +367,7 @@ impl<'a> Fabric<'a> {
             }
             Destination::Node(at) if self.goes_through_programs(flow) => {
                 let to = self.addresses.get(&at);
-                // An address that nobody has any more leads nowhere.
+                // A packet to an unused address has no receiver.
                 let node = to
                     .map_or(if at.index() < self.scenario.nodes.len() { at } else { from }, |to| {
                         to.0
@@ -402,9 +378,8 @@ impl<'a> Fabric<'a> {
         }
     }
 
-    /// Bytes on the wire of a packet of `own_len` bytes. With the scenario's own header size, data
-    /// packets count payload and that, and control packets what the protocol encodes: ns-2 counts
-    /// so.
+    /// Returns the size on the wire in bytes. A header size set by the scenario is added to the
+    /// payload of data packets; control packets then have their encoded length, as in ns-2.
     pub(crate) fn wire_len(&self, flow: FlowId, own_len: u32, payload_len: u32) -> u32 {
         match self.scenario.flows.get(flow.index()).and_then(|flow| flow.header) {
             None => own_len + UDP_IP_BYTES,

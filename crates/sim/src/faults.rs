@@ -1,5 +1,4 @@
-//! Programs of nodes, and faults of nodes: programs that stand still, are killed and start again,
-//! and addresses that change.
+//! Programs of nodes, and faults of nodes: pauses, kills, restarts and changed addresses.
 
 use faircast_base::{DropReason, Event, GroupId, NodeFaultKind, NodeId, Purpose, Rng, Time};
 use faircast_scenario::{FaultKind, NodeFault};
@@ -10,27 +9,22 @@ use crate::delivery::Delivery;
 use crate::engine::{Action, Simulation};
 use crate::fabric::Fabric;
 
-/// Bytes that wait at the socket of a program that stands still: Linux's default
-/// (net.core.rmem_default).
+/// Receive buffer of a paused program's socket in bytes: Linux's default (net.core.rmem_default).
 const SOCKET_BYTES: u64 = 212_992;
 
-/// An agent that stands still.
 pub(crate) struct Stopped {
     pub(crate) until: Time,
-    /// Packets at its socket, with the moments of their arrivals.
     packets: Vec<(Time, u32)>,
     bytes: u64,
 }
 
 impl Stopped {
-    /// Lets its packets go.
     pub(crate) fn release(self, fabric: &mut Fabric<'_>) {
         self.packets.into_iter().for_each(|(_, packet)| fabric.network.packets.release(packet));
     }
 }
 
 impl Simulation<'_> {
-    /// Adds the programs of nodes, behind the ends of flows.
     pub(crate) fn add_programs(&mut self) {
         for program in self.scenario.programs() {
             let (index, node) = (self.agents.len() as u32, program.node());
@@ -43,7 +37,6 @@ impl Simulation<'_> {
         }
     }
 
-    /// Keeps a packet for an agent that stands still. False where the agent does not.
     pub(crate) fn keep(&mut self, index: u32, packet: u32) -> bool {
         let Some(stopped) = self.stopped.get_mut(&index) else { return false };
         let about = self.fabric.network.packets.get(packet);
@@ -64,7 +57,6 @@ impl Simulation<'_> {
         self.sink.record(&Record { at: self.fabric.now, subject, event });
     }
 
-    /// A fault begins.
     pub(crate) fn suffer(&mut self, NodeFault { node, kind, .. }: NodeFault) {
         let now = self.fabric.now;
         self.say_at(node, Event::NodeFault { kind: kind.begins() });
@@ -93,7 +85,6 @@ impl Simulation<'_> {
             stopped.release(&mut self.fabric);
         }
         let agent = &mut self.agents[end as usize];
-        // A receiver that is no member has no program yet.
         if agent.machine.is_some() {
             self.dead.insert(end);
         }
@@ -105,7 +96,6 @@ impl Simulation<'_> {
         }
     }
 
-    /// Programs of a node that stand still go on; killed ones start again.
     pub(crate) fn recover(&mut self, node: NodeId, kind: NodeFaultKind) {
         let now = self.fabric.now;
         self.say_at(node, Event::NodeFault { kind });
@@ -132,7 +122,6 @@ impl Simulation<'_> {
             self.agents[end as usize].machine = Some(machine);
             self.drain(end);
         } else {
-            // The application begins anew.
             let is_real = self.sent[flow.index()].is_real();
             self.agents[end as usize].delivery = Delivery::new(is_real);
             self.join(end);

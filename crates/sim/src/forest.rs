@@ -1,7 +1,5 @@
-//! Networks without loops, where there is one way from each node to each other.
-//!
-//! There neither routes nor multicast trees depend on who asks: what a table for each destination would
-//! say is computed from the number of each node, and all senders to a group share one tree.
+//! Networks without loops: a single path between any two nodes, the same for all sources. Next
+//! links follow from node numbers, without tables, and all senders to a group share a tree.
 
 use std::ops::Range;
 
@@ -9,24 +7,20 @@ use faircast_base::NodeId;
 
 use crate::topology::NONE;
 
-/// The nodes of a network without loops in the order in which a walk over it meets them.
+/// Network without loops; nodes are numbered in depth-first order.
 pub(crate) struct Forest {
-    /// For each node its number, and one past the last number of what lies behind it, as seen from where the
-    /// walk has begun.
+    /// By node: its number, and one past the last number of its subtree.
     spans: Vec<Range<u32>>,
-    /// For each node the number of the node where the walk over its part of the network has begun.
+    /// By node: number of the root of its component.
     parts: Vec<u32>,
-    /// For each node the link back towards there, [`NONE`] where it began.
+    /// By node: link towards the root, [`NONE`] at the root.
     up: Vec<u32>,
-    /// The links in the other direction, those of each node together and by the numbers of where they end.
     down: Vec<u32>,
-    /// For each node where its links are among them.
     down_of: Vec<Range<u32>>,
 }
 
 impl Forest {
-    /// `None` where the network has loops, or a link without one back. `links` are given by their ends, and
-    /// `ports` are those out of each node.
+    /// Returns `None` with loops or one-way links. `links` are (from, to, delay), `ports` by node.
     pub(crate) fn new(links: &[(u32, u32, u64)], ports: &[Vec<u32>]) -> Option<Self> {
         let nodes = ports.len();
         let mut forest = Self {
@@ -72,7 +66,6 @@ impl Forest {
                 }
             }
         }
-        // As many links lead down as back, so that each has its partner.
         if 2 * back != links.len() {
             return None;
         }
@@ -86,8 +79,6 @@ impl Forest {
         Some(forest)
     }
 
-    /// The next link from `node` towards another node, [`NONE`] where there is none; `end_of` says where a link
-    /// ends.
     #[inline]
     pub(crate) fn next_link(
         &self,

@@ -1,4 +1,4 @@
-//! The groups of all flows: who is in them, and the multicast trees that lead to them.
+//! Members of the groups of all flows, and the multicast trees that lead to them.
 
 use std::collections::BTreeMap;
 
@@ -9,24 +9,19 @@ use crate::packets::Route;
 use crate::topology::{NONE, Topology};
 use crate::tree::Tree;
 
-/// Members and trees. Membership takes effect at once.
 pub(crate) struct Groups {
-    /// Whether packets go along the latter in both directions, so that all senders to a group share one.
+    /// True if the trees in `made` are used in both directions, so that senders share them.
     two_way: bool,
-    /// For each flow the tree from its first sender to the group of the session; then those that other
-    /// senders and other groups have needed, which are made when the first packet goes there.
+    /// By flow the first sender's session tree, then trees made at their first packet.
     trees: Vec<Tree>,
     flows: usize,
-    /// Of the latter: which they are, by flow, group and root.
     made: BTreeMap<(FlowId, GroupId, NodeId), u32>,
-    /// Of the latter: the groups.
     groups: Vec<GroupId>,
-    /// The agent that is a member.
     members: BTreeMap<(FlowId, GroupId, NodeId), u32>,
 }
 
 impl Groups {
-    /// Groups without members. `relayed` says that relays look at what is forwarded where.
+    /// Makes groups without members. `relayed` is true if relays depend on the forwarding path.
     pub(crate) fn new(topology: &mut Topology, flows: &[Flow], relayed: bool) -> Self {
         let mut reaches = |flow: &Flow| {
             let sender = flow.sender();
@@ -45,8 +40,7 @@ impl Groups {
         }
     }
 
-    /// Makes the agent at `node` a member. False where it is one already, or no path leads there
-    /// from the session's first sender.
+    /// Adds a member. False if it exists, or without a path from the session's first sender.
     pub(crate) fn join(&mut self, flow: FlowId, group: GroupId, node: NodeId, agent: u32) -> bool {
         if self.members.contains_key(&(flow, group, node)) {
             return false;
@@ -62,7 +56,6 @@ impl Groups {
         true
     }
 
-    /// Ends a membership. False where there is none.
     pub(crate) fn leave(&mut self, flow: FlowId, group: GroupId, node: NodeId) -> bool {
         if self.members.remove(&(flow, group, node)).is_none() {
             return false;
@@ -76,7 +69,6 @@ impl Groups {
         true
     }
 
-    /// Ends all memberships of a flow's end in groups that it has joined by itself.
     pub(crate) fn leave_others(&mut self, flow: FlowId, node: NodeId) {
         let first = (flow, GroupId(GroupId::SESSION.0 + 1), NodeId(0));
         let all = self.members.range(first..=(flow, GroupId(u32::MAX), NodeId(u32::MAX)));
@@ -84,7 +76,7 @@ impl Groups {
         own.into_iter().for_each(|group| _ = self.leave(flow, group, node));
     }
 
-    /// How a packet from `from` gets to a group, of which only the `ends` of the flow can be members.
+    /// Returns a packet's route to a group, of which only the flow's `ends` can be members.
     pub(crate) fn route(
         &mut self,
         topology: &mut Topology,
@@ -125,7 +117,7 @@ impl Groups {
         place.map_or(GroupId::SESSION, |place| self.groups[place])
     }
 
-    /// The link over which the packets of `from` get to a tree that it shares, or [`NONE`] where they are there.
+    /// Returns the link from sender `from` to its shared tree; [`NONE`] if `from` is on the tree.
     pub(crate) fn link_to_tree(&self, topology: &Topology, tree: u32, from: NodeId) -> u32 {
         let shares = match self.two_way {
             true => self.is_shared(tree) && topology.ports(from).len() == 1,
@@ -134,21 +126,17 @@ impl Groups {
         if shares { topology.ports(from)[0] } else { NONE }
     }
 
-    /// The links over which a packet leaves `node` along a tree.
     #[inline]
     pub(crate) fn children(&self, tree: u32, node: NodeId) -> &[u32] {
         self.trees[tree as usize].children(node)
     }
 
-    /// The link over which it leaves `node` towards the root of its tree, or [`NONE`].
     #[inline]
     pub(crate) fn above(&self, tree: u32, node: NodeId) -> u32 {
         let goes_back = self.two_way && self.is_shared(tree);
         if goes_back { self.trees[tree as usize].above(node) } else { NONE }
     }
 
-    /// The link over which a packet of `from`, which must not come back, would leave `node` towards it, or
-    /// [`NONE`].
     #[inline]
     pub(crate) fn back(
         &self,
@@ -166,14 +154,13 @@ impl Groups {
         }
     }
 
-    /// Whether a tree is shared by several senders, of which none gets its own packets back.
+    /// True if several senders share a tree. A sender does not get its own packets back.
     #[inline]
     fn is_shared(&self, tree: u32) -> bool {
         tree as usize >= self.flows
     }
 
-    /// The agent that listens at `node` to what comes along a tree, or [`NONE`], and whether the tree ends
-    /// there.
+    /// Returns the agent at `node` that is a member, or [`NONE`], and whether the tree ends there.
     #[inline]
     pub(crate) fn member(&self, tree: u32, node: NodeId) -> (u32, bool) {
         match self.two_way && self.is_shared(tree) {
@@ -182,13 +169,11 @@ impl Groups {
         }
     }
 
-    /// The agent that is a member of a group at `node`, or [`NONE`].
     pub(crate) fn member_of(&self, flow: FlowId, group: GroupId, node: NodeId) -> u32 {
         self.members.get(&(flow, group, node)).copied().unwrap_or(NONE)
     }
 }
 
-/// The trees beyond the first of each flow that lead to a group.
 fn made_for(
     made: &BTreeMap<(FlowId, GroupId, NodeId), u32>,
     flow: FlowId,

@@ -1,11 +1,8 @@
 //! Packet-level, discrete-event, deterministic simulation of faircast scenarios.
 //!
-//! The simulator drives the same protocol machines as the lab and real networks do. It knows
-//! nothing of what they are; it gives them time and packets and records what they say.
-//!
-//! Reading order: [`Simulation`] (the loop), [`Fabric`] (all between the ends, which the lab drives
-//! in real time), `network` (links, routes, trees), `agents` (machines
-//! at the ends), `faults` (of nodes), `relays` (relays in routers), [`Wheel`] (the event queue).
+//! The simulator drives the same protocol machines as the lab and real networks do. Reading order:
+//! [`Simulation`] (event loop), [`Fabric`] (network; the lab drives it in real time), `network`
+//! (links, routes, trees), `agents` (ends), `faults`, `relays`, [`Wheel`] (event queue).
 
 mod agents;
 mod alarm;

@@ -1,4 +1,4 @@
-//! Links, routes and multicast trees: everything between the ends.
+//! Links, routes and multicast trees: the network between the ends.
 
 use std::cmp::Ordering;
 
@@ -13,26 +13,23 @@ use crate::packets::{Packets, Route};
 use crate::topology::{NONE, Topology};
 use crate::wheel::Wheel;
 
-/// Balance of one direction of a link: packets that were offered or made there, and not dropped,
-/// have arrived or are under way.
+/// Balance of a link direction: every offered or copied packet is dropped, arrives or is under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkBalance {
     /// Packets that reached the end of the link.
     pub arrived: u64,
-    /// Packets that wait, are in transmission or in propagation when the run ends.
+    /// Packets queued, in transmission or in propagation when the run ends.
     pub under_way: u64,
-    /// Packets that the link made of others.
+    /// Copies that the link made by duplicating packets.
     pub duplicated: u64,
 }
 
-/// What happens at a moment. Twelve bytes, because a run has a hundred million of them.
+/// Entry of the event queue: 12 bytes, because a run has 100 million entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ScheduledEvent {
-    /// The packet, agent, relay or action.
     pub(crate) subject: u32,
-    /// The link over which a packet arrives; the first one of a run of links.
+    /// Link over which the packet arrives; the first link of a run of links.
     pub(crate) link: u32,
-    /// How many links the run has.
     pub(crate) count: u16,
     pub(crate) hops: u8,
     pub(crate) kind: EventKind,
@@ -40,16 +37,14 @@ pub(crate) struct ScheduledEvent {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EventKind {
-    /// A packet arrives over links `link`, `link + stride` ... at once: the copies of one
-    /// multicast packet that left one node over alike links. The run stands for as many events
-    /// that would follow one another.
+    /// Copies of one multicast packet that arrive over links `link`, `link + stride` ... at one
+    /// time: replaces `count` consecutive events.
     Arrival {
-        /// Distance between the numbers of the links.
         stride: u8,
     },
     Timer,
     RelayTimer,
-    /// A link that a relay waits for may have nothing to send any more.
+    /// A link for which a relay waits may have an empty queue.
     Writable,
     Action,
     Sample,
@@ -61,24 +56,20 @@ impl ScheduledEvent {
     }
 }
 
-/// The beginning of one direction of one link, in whole lines of the processor's cache, so that a packet
-/// touches no line of a neighbour.
+/// Sending end of one direction of a link, in cache lines that it shares with no neighbour.
 #[repr(align(64))]
 struct Hop {
     link: Link,
     rng: Rng,
-    /// Packets that the link made of others.
     duplicated: u64,
 }
 
-/// Its end, apart, since packets arrive when the beginning is not in the processor's cache any more.
+/// Receiving end of a link, apart from [`Hop`], whose cache lines are evicted by the arrival.
 struct LinkEnd {
     node: NodeId,
-    /// Packets that reached it.
     arrived: u64,
 }
 
-/// Links, routes, trees, the packets on them and the events to come.
 pub(crate) struct Network {
     hops: Vec<Hop>,
     ends: Vec<LinkEnd>,
@@ -111,7 +102,6 @@ impl Network {
         }
     }
 
-    /// Counts a packet that reaches the end of a link, and says where that is.
     #[inline]
     pub(crate) fn arrive(&mut self, link: u32) -> NodeId {
         let end = &mut self.ends[link as usize];
@@ -119,8 +109,6 @@ impl Network {
         end.node
     }
 
-    /// Sends the caller's copy of a packet on from `node`, as any router would. Who listens at
-    /// `node` itself is the caller's affair.
     #[inline]
     pub(crate) fn forward(
         &mut self,
@@ -157,7 +145,6 @@ impl Network {
         self.packets.release(packet);
     }
 
-    /// Puts a packet of the end of a flow at `from` on the wire. Takes the caller's copy.
     pub(crate) fn emit(&mut self, now: Time, from: NodeId, packet: u32, sink: &mut dyn Sink) {
         match self.packets.get(packet).route {
             Route::Tree(tree) => match self.groups.link_to_tree(&self.topology, tree, from) {
@@ -192,7 +179,6 @@ impl Network {
         }
     }
 
-    /// Sends the caller's copy of a packet over one link.
     #[inline]
     pub(crate) fn send_over(
         &mut self,
@@ -220,8 +206,6 @@ impl Network {
         }
     }
 
-    /// Sends a packet over a link that delays it, flips a bit of it or makes two of it. The
-    /// caller's copy stays the caller's.
     #[cold]
     fn send_altered(
         &mut self,
@@ -260,8 +244,7 @@ impl Network {
         }
     }
 
-    /// Copies a packet to all links of its tree at `node`. Copies that arrive at one moment over
-    /// links in an arithmetic sequence share an event.
+    /// Copies a packet to its tree's links; simultaneous arrivals at equal strides share an event.
     fn fan_out(
         &mut self,
         now: Time,
@@ -276,7 +259,7 @@ impl Network {
             self.groups.back(&mut self.topology, tree, (node, self.packets.get(packet).from));
         let above = self.groups.above(tree, node);
         let children = self.groups.children(tree, node);
-        // Packets leave in the order of the links' numbers.
+        // Copies are sent in the order of the link numbers.
         let above_at = match above {
             NONE => children.len(),
             above => children.partition_point(|link| *link < above),
@@ -342,12 +325,10 @@ impl Network {
         sink.record(&Record { at: now, subject, event });
     }
 
-    /// When the last packet that a link has taken has left it.
     pub(crate) fn idle_at(&self, link: u32) -> Time {
         self.hops[link as usize].link.idle_at()
     }
 
-    /// Records the counters of every link that has been offered anything.
     pub(crate) fn sample(&mut self, now: Time, sink: &mut dyn Sink) {
         for (index, hop) in self.hops.iter_mut().enumerate() {
             let counters = hop.link.sample(now);
@@ -358,8 +339,7 @@ impl Network {
         }
     }
 
-    /// Where the packets of each link are at the end of a run: takes all events that wait. `first`
-    /// is one that was taken already.
+    /// Returns each link's balance and empties the event queue; `first` is already taken from it.
     pub(crate) fn balances(&mut self, first: Option<ScheduledEvent>) -> Vec<LinkBalance> {
         let balance = |(hop, end): (&Hop, &LinkEnd)| LinkBalance {
             arrived: end.arrived,
@@ -381,13 +361,11 @@ impl Network {
         balances
     }
 
-    /// Packets whose transmission over any link has ended by `now`.
     pub(crate) fn packet_hops(&mut self, now: Time) -> u64 {
         self.hops.iter_mut().map(|hop| hop.link.sample(now).sent_packets).sum()
     }
 }
 
-/// Adds a link `distance` after the last one to a run, where that is possible.
 #[inline]
 fn extend(run: &mut ScheduledEvent, distance: u32) -> bool {
     let EventKind::Arrival { stride } = &mut run.kind else { return false };

@@ -1,4 +1,4 @@
-//! The packets under way: one entry a packet, however many copies of it are in the network.
+//! Packets under way: one entry for each packet, shared by all of its copies in the network.
 
 use std::collections::VecDeque;
 use std::ops::Deref;
@@ -7,47 +7,42 @@ use faircast_base::{FlowId, GroupId, NodeId};
 use faircast_proto::Parsed;
 use smallvec::SmallVec;
 
-/// Bytes that a packet holds in place: headers of every protocol fit, so that the bytes of packets without
-/// real payload need no memory of their own, and a hop touches neighbouring cache lines only.
+/// Bytes stored without allocation: every protocol's headers fit, so a hop touches few cache lines.
 const INLINE_BYTES: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// Along the multicast tree with this index.
     Tree(u32),
-    /// Over each link of its sender, to those members of the group that are there, and no further.
+    /// Over each link of the sender, one hop, to the group members there.
     Neighbours(GroupId),
-    /// To one node, for this agent there, or for the relay in that router.
-    Node { node: NodeId, agent: Option<u32> },
+    /// To one node: to `agent`, or to the router's relay without an agent.
+    Node {
+        node: NodeId,
+        agent: Option<u32>,
+    },
 }
 
 #[derive(Debug)]
 pub(crate) struct Packet {
-    /// Its bytes; [`About::zeros`] zero bytes follow.
+    /// Header and real payload; [`About::zeros`] zero bytes follow.
     pub(crate) bytes: SmallVec<[u8; INLINE_BYTES]>,
     about: About,
     copies: u32,
-    /// What the first end that got one found in it.
     pub(crate) parsed: Parsed,
 }
 
-/// All of a packet but its bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct About {
     pub(crate) zeros: u32,
     pub(crate) wire_len: u32,
-    /// Bytes of payload; 0 for control packets.
+    /// Payload in bytes; 0 for control packets.
     pub(crate) payload_len: u32,
     pub(crate) flow: FlowId,
-    /// Whom the network says it is from.
     pub(crate) from: NodeId,
     pub(crate) route: Route,
-    /// Hops that it may travel in all.
     pub(crate) time_to_live: u8,
     pub(crate) router_alert: bool,
-    /// What the driver that sent it wants to see again where it arrives.
     pub(crate) tag: u32,
-    /// Whether a link has flipped a bit of it.
     pub(crate) flipped: bool,
 }
 
@@ -59,25 +54,20 @@ impl Deref for Packet {
 }
 
 impl Packet {
-    /// Bytes that it has, those of its headers below it on the wire not counted.
     pub(crate) fn own_len(&self) -> u32 {
         self.bytes.len() as u32 + self.about.zeros
     }
 }
 
-/// All packets under way. Entries are used again, so that a simulation in its steady state
-/// allocates nothing but what real payload needs, and for each packet to a group what its first receiver
-/// found in it, which goes when the entry is used again.
+/// Store of packets under way. Reuses entries: allocates for real payload and parsed headers only.
 #[derive(Default)]
 pub(crate) struct Packets {
     entries: Vec<Packet>,
-    /// First in, first out: packets that wait in a long queue then lie in memory in the order in
-    /// which they leave it, which caches like.
+    /// Free entries, first in, first out: queued packets lie in memory in order, for the cache.
     free: VecDeque<u32>,
 }
 
 impl Packets {
-    /// Stores a packet with one copy held by the caller.
     #[inline]
     pub(crate) fn insert(&mut self, bytes: &[u8], about: About) -> u32 {
         let packet = Packet {
@@ -107,9 +97,8 @@ impl Packets {
         &self.entries[index as usize]
     }
 
-    /// Stores the same packet with one bit flipped, with one copy held by the caller. A bit in the
-    /// tail of zeros turns the zeros up to it into bytes, so that every bit of a packet is hit
-    /// alike and only a packet that is hit takes memory for it.
+    /// Stores a packet with one bit flipped. Zeros up to a hit bit become bytes, so that every bit
+    /// is equally likely to be hit and only a hit packet needs memory for its zeros.
     #[cold]
     pub(crate) fn insert_flipped(&mut self, index: u32, bit: u64) -> u32 {
         let Packet { bytes, about, .. } = self.get(index);
@@ -124,7 +113,6 @@ impl Packets {
         self.insert(&bytes, about)
     }
 
-    /// Stores the same packet with other bytes before its zeros, with one copy held by the caller.
     pub(crate) fn insert_altered(&mut self, index: u32, bytes: &[u8]) -> u32 {
         let Packet { bytes: before, about, .. } = self.get(index);
         let mut about = *about;
@@ -132,7 +120,6 @@ impl Packets {
         self.insert(bytes, about)
     }
 
-    /// Stores the same packet with other bytes at its beginning, with one copy held by the caller.
     pub(crate) fn insert_begun(&mut self, index: u32, beginning: &[u8]) -> u32 {
         let Packet { bytes, about, .. } = self.get(index);
         let (mut bytes, about) = (bytes.clone(), *about);
@@ -141,13 +128,11 @@ impl Packets {
         self.insert(&bytes, about)
     }
 
-    /// One copy more.
     #[inline]
     pub(crate) fn copy(&mut self, index: u32) {
         self.entries[index as usize].copies += 1;
     }
 
-    /// One copy less; the last one frees the entry.
     #[inline]
     pub(crate) fn release(&mut self, index: u32) {
         let packet = &mut self.entries[index as usize];

@@ -1,13 +1,13 @@
-//! The delays of the paths of a scenario's flows.
+//! Path delays of a scenario's flows.
 
 use faircast_base::{Duration, NodeId};
 use faircast_scenario::Scenario;
 
 use crate::topology::{NONE, Topology};
 
-/// The shortest round trip of any flow to any of its receivers through empty queues: a data packet there,
-/// with its time on each link, and the delays back. Where no path leads back it counts as long as the one
-/// there. `None` where nobody sends.
+/// Returns the shortest round-trip time of any flow with empty queues: all delays, and a data
+/// packet's transmission times on the forward links. A missing reverse path counts as the forward
+/// path. `None` without a path from a sender to a receiver.
 pub fn shortest_round_trip(scenario: &Scenario) -> Option<Duration> {
     let mut topology = Topology::new(scenario.nodes.len(), &scenario.links);
     let mut round_trips = Vec::new();
@@ -23,7 +23,6 @@ pub fn shortest_round_trip(scenario: &Scenario) -> Option<Duration> {
     round_trips.into_iter().min().map(Duration::from_nanos)
 }
 
-/// How long `bytes` take from one node to another.
 fn path(
     scenario: &Scenario,
     topology: &mut Topology,
@@ -66,9 +65,9 @@ mod tests {
                 Scenario::parse(Path::new("t"), &text, &Overrides::default(), &crate::catalog());
             shortest_round_trip(&scenario.unwrap()).unwrap()
         };
-        // 8 ms and 16 ms for the packet, 30 ms there, 30 ms back.
+        // Packet: 8 ms and 16 ms; forward delay 30 ms; reverse delay 30 ms.
         assert_eq!(of(""), Duration::from_millis(84));
-        // One way only: 8 ms on each of two links and 11 ms, twice.
+        // No reverse path: 8 ms on each of two links and 11 ms, twice.
         let near = "[[flow]]\nname = \"near\"\nprotocol = \"cbr\"\nfrom = \"a\"\nto = [\"c\"]\n\
             packet = \"1000 B\"\noptions = { rate = \"1 kbit/s\" }\n";
         assert_eq!(of(near), Duration::from_millis(54));

@@ -15,14 +15,12 @@ use crate::network::{EventKind, ScheduledEvent};
 use crate::packets::{About, Route};
 use crate::topology::NONE;
 
-/// The relay of one router.
 struct Entry {
     node: NodeId,
     relay: Box<dyn Relay>,
     interest: Interest,
     rng: Rng,
     alarm: Alarm,
-    /// Packets that it holds, with the hops that they have travelled.
     held: BTreeMap<PacketKey, (u32, u8)>,
     next_key: u64,
 }
@@ -30,15 +28,14 @@ struct Entry {
 #[derive(Default)]
 pub(crate) struct Relays {
     entries: Vec<Entry>,
-    /// For each node its relay, made when the first packet comes by, or [`NONE`].
+    /// By node: index of its relay, made at its first packet, or [`NONE`].
     index: Vec<u32>,
     ports_out: Vec<PortId>,
     buf: Vec<u8>,
 }
 
 impl Fabric<'_> {
-    /// Shows a packet that came in over `link` to the router's relay, where it wants to see it. Returns
-    /// the packet that goes on from there in its place: itself, another one, or none.
+    /// Offers a packet to the router's relay, if wanted. Returns the packet to forward, if any.
     pub(crate) fn relay(
         &mut self,
         node: NodeId,
@@ -103,7 +100,6 @@ impl Fabric<'_> {
         self.drain_relay(index, sink);
     }
 
-    /// Tells a relay that nothing waits at one of its ports, or asks again when that is.
     pub(crate) fn tell_writable(&mut self, index: u32, link: u32, sink: &mut dyn Sink) {
         let idle_at = self.network.idle_at(link);
         if idle_at > self.now {
@@ -118,7 +114,6 @@ impl Fabric<'_> {
         self.drain_relay(index, sink);
     }
 
-    /// Lets go of what relays hold: the run is over.
     pub(crate) fn release_held(&mut self) {
         for entry in &mut self.relays.entries {
             for (packet, _) in std::mem::take(&mut entry.held).into_values() {
@@ -127,7 +122,6 @@ impl Fabric<'_> {
         }
     }
 
-    /// The relay of a router that has one.
     fn relay_index(&mut self, node: NodeId) -> u32 {
         let Relays { entries, index, .. } = &mut self.relays;
         if index.is_empty() {
@@ -152,7 +146,6 @@ impl Fabric<'_> {
         *place
     }
 
-    /// The ports over which ordinary forwarding would send a packet.
     fn find_ports_out(&mut self, node: NodeId, packet: u32) {
         self.relays.ports_out.clear();
         let route = self.network.packets.get(packet).route;
@@ -166,12 +159,11 @@ impl Fabric<'_> {
                 if single[0] == NONE { &[] } else { &single[..] }
             }
         };
-        // Links and ports are numbered in the same order, so that the ports ascend too.
+        // Links and ports are numbered in the same order, so the ports ascend too.
         let port = |link: &u32| PortId(self.network.topology.port_of(*link));
         self.relays.ports_out.extend(links.iter().map(port));
     }
 
-    /// Does what a relay asks for, and sets its timer.
     fn drain_relay(&mut self, index: u32, sink: &mut dyn Sink) {
         let mut buf = std::mem::take(&mut self.relays.buf);
         loop {
@@ -218,7 +210,6 @@ impl Fabric<'_> {
         }
     }
 
-    /// A copy of a packet that a relay holds leaves over one link, with this beginning where there is one.
     fn send_copy(
         &mut self,
         node: NodeId,

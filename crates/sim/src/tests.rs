@@ -1,5 +1,4 @@
-//! The engine driven with the plainest machines there are: a sender of numbered packets at a
-//! steady pace, and receivers that count them.
+//! Tests of the engine with a sender at a constant rate, and receivers that count packets.
 
 mod groups;
 mod many_to_many;
@@ -21,13 +20,11 @@ use crate::{Observer, Protocols, SimOutcome, Simulation, Unobserved};
 
 const PACKET: u32 = 1000;
 
-/// A data packet.
 fn packet(to: Destination) -> Transmit {
     let (zeros, payload_len) = (PACKET, PACKET);
     Transmit { to, zeros, payload_len, time_to_live: 255, router_alert: false, wire_len: None }
 }
 
-/// Sends a packet every 10 ms.
 struct Ticker {
     to: Destination,
     time_to_live: u8,
@@ -61,7 +58,6 @@ impl Machine for Ticker {
     }
 }
 
-/// Reports every arrival.
 #[derive(Default)]
 struct Counter {
     arrived: u32,
@@ -88,7 +84,6 @@ impl Machine for Counter {
     }
 }
 
-/// Ends that a function makes, in networks whose routers run no program.
 struct Ends<F>(F);
 
 impl<F: Fn(&Flow, NodeId, Role) -> FlowMachine> Protocols for Ends<F> {
@@ -100,7 +95,6 @@ impl<F: Fn(&Flow, NodeId, Role) -> FlowMachine> Protocols for Ends<F> {
     }
 }
 
-/// Tickers and counters.
 fn plain(time_to_live: u8) -> impl Protocols {
     Ends(move |flow: &Flow, _: NodeId, role: Role| -> FlowMachine {
         if let Role::Receiver = role {
@@ -163,7 +157,7 @@ pub(crate) fn link(from: u32, to: u32, delay_ms: u64) -> LinkSpec {
     }
 }
 
-/// Both directions of each (from, to, delay in ms), and one flow from node 0.
+/// Scenario with both directions of each (from, to, delay in ms), and a flow from node 0.
 fn scenario(edges: &[(u32, u32, u64)], protocol: &str, to: &[u32]) -> Scenario {
     let nodes = edges.iter().map(|edge| edge.0.max(edge.1)).max().unwrap_or(0) + 1;
     Scenario {
@@ -252,7 +246,7 @@ fn members_get_what_is_sent_while_they_belong() {
     let inside = |t: &Time| (ms(200)..ms(402)).contains(t) || (ms(600)..ms(702)).contains(t);
     assert!(times.iter().all(inside), "{times:?}");
     assert!((29..=31).contains(&times.len()), "{}", times.len());
-    // The branch is pruned: its link carries no more than what its member got.
+    // The branch is pruned: its link carries no more packets than its member received.
     assert!(log.last_sample(4).sent_packets <= times.len() as u64 + 2);
 }
 
@@ -279,7 +273,7 @@ fn packets_are_conserved_on_every_link() {
     let mut scenario = scenario(STAR, "cbr", &[2, 3, 4]);
     for spec in &mut scenario.links {
         spec.config.loss = 0.2;
-        // Slower than the sender: queues overflow too.
+        // Slower than the sender, so that queues overflow too.
         spec.config.rate = Bitrate::from_bits_per_s(700_000);
         spec.config.queue = QueueConfig::DropTail { packets_max: 3 };
     }
@@ -292,7 +286,7 @@ fn packets_are_conserved_on_every_link() {
         let c = log.last_sample(link);
         offered += c.offered_packets;
         dropped += c.dropped_packets;
-        // The queue's own drops never reach the serialiser, the wire's losses do.
+        // Packets dropped by the queue never reach the serialiser; packets lost on the wire do.
         assert!(c.offered_packets <= c.sent_packets + c.dropped_packets + 3);
     }
     assert_eq!(dropped, (lost + full) as u64);

@@ -1,4 +1,4 @@
-//! Shortest paths by delay: who reaches whom over which link.
+//! Shortest paths by delay, and the next link towards each destination.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,27 +8,20 @@ use faircast_scenario::LinkSpec;
 
 use crate::forest::Forest;
 
-/// No link, no agent.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// The graph of nodes and directed links.
 pub(crate) struct Topology {
-    /// For each link: from, to, delay in nanoseconds at the start of the run.
+    /// By link: from, to, delay in nanoseconds at the start of the run.
     links: Vec<(u32, u32, u64)>,
-    /// For each node its links out, in the order of the scenario: its ports.
     ports: Vec<Vec<u32>>,
-    /// For each node its links in.
     links_in: Vec<Vec<u32>>,
-    /// For each link its place among the ports of the node where it starts.
     port_of: Vec<u32>,
-    /// For each link the port that leads back from where it ends, or [`NONE`].
+    /// By link: port at its end that leads back, or [`NONE`].
     back: Vec<u32>,
-    /// For each node the node through which all reach it and the link from there, where that is
-    /// its only link in; otherwise itself and [`NONE`].
+    /// By node with a single incoming link: the neighbour and that link; else itself and [`NONE`].
     gateways: Vec<(NodeId, u32)>,
-    /// What there is to know of a network without loops, which needs no tables.
     forest: Option<Forest>,
-    /// For each destination that was asked for: the next link from every node.
+    /// By destination that was asked for: next link from every node.
     routes: Vec<Option<Box<[u32]>>>,
 }
 
@@ -71,32 +64,27 @@ impl Topology {
         &self.ports[node.index()]
     }
 
-    /// The port that leads back from the end of `link`, on which something came in.
     #[inline]
     pub(crate) fn port_back(&self, link: u32) -> Option<u32> {
         let port = self.back[link as usize];
         (port != NONE).then_some(port)
     }
 
-    /// The link that leads back from the end of `link`, or [`NONE`].
     pub(crate) fn link_back(&self, link: u32) -> u32 {
         self.port_back(link).map_or(NONE, |port| self.ports(self.link_end(link))[port as usize])
     }
 
-    /// The place of a link among the ports of the node where it starts.
     #[inline]
     pub(crate) fn port_of(&self, link: u32) -> u32 {
         self.port_of[link as usize]
     }
 
-    /// The next link from `node` towards `destination`, [`NONE`] where there is none. None leads
-    /// from a node to itself.
     #[inline]
     pub(crate) fn next_link(&mut self, node: NodeId, destination: NodeId) -> u32 {
         if node == destination {
             return NONE;
         }
-        // A host with one link is reached through its neighbour: it needs no table of its own.
+        // A host with one link is reached through its neighbour and needs no table.
         let (gateway, last) = self.gateways[destination.index()];
         if gateway == node {
             return last;
@@ -107,12 +95,10 @@ impl Topology {
         }
     }
 
-    /// Whether there is one way from each node to each other at the most, so that all share their trees.
     pub(crate) fn is_forest(&self) -> bool {
         self.forest.is_some()
     }
 
-    /// The table of next links towards `destination`, made when first asked for.
     #[inline]
     fn table(&mut self, destination: NodeId) -> &[u32] {
         if self.routes[destination.index()].is_none() {
@@ -121,8 +107,8 @@ impl Topology {
         self.routes[destination.index()].as_deref().expect("just made")
     }
 
-    /// Next links towards `destination` from everywhere: Dijkstra over the reversed links. Paths
-    /// of equal delay: fewer hops, then the link that the scenario names first.
+    /// Returns the next links of all nodes towards `destination`: Dijkstra over the reversed links.
+    /// Among paths of equal delay, fewer hops win, then the link that the scenario names first.
     fn paths_to(&self, destination: NodeId) -> Box<[u32]> {
         let forward = |link: u32| (self.links[link as usize].0, link);
         self.shortest_paths(destination, |node| {
@@ -130,7 +116,7 @@ impl Topology {
         })
     }
 
-    /// For every node the link over which a source-rooted shortest-path tree enters it.
+    /// Returns by node the link over which a source-rooted shortest-path tree enters it.
     pub(crate) fn tree_from(&self, source: NodeId) -> Box<[u32]> {
         let forward = |link: u32| (self.links[link as usize].1, link);
         self.shortest_paths(source, |node| {
@@ -138,8 +124,7 @@ impl Topology {
         })
     }
 
-    /// For every node the last link of its shortest path from `root` along `edges`, which gives
-    /// each node's (neighbour, link).
+    /// Returns by node the last link of its path from `root`, given (neighbour, link) edges.
     fn shortest_paths<'a, I: Iterator<Item = (u32, u32)> + 'a>(
         &'a self,
         root: NodeId,
@@ -171,7 +156,6 @@ impl Topology {
     }
 }
 
-/// For each link its place among the ports of the node where it starts.
 fn places(ports: &[Vec<u32>], links: usize) -> Vec<u32> {
     let mut places = vec![NONE; links];
     for of_node in ports {
@@ -182,8 +166,7 @@ fn places(ports: &[Vec<u32>], links: usize) -> Vec<u32> {
     places
 }
 
-/// For each link the port of its end that leads back. Of parallel links the first one leads back
-/// over the first, the second over the second; where there are fewer back, over the last of them.
+/// Returns by link the port at its end that leads back. Parallel links pair up in order.
 fn ports_back(links: &[(u32, u32, u64)], port_of: &[u32]) -> Vec<u32> {
     let mut sorted: Vec<_> = links.iter().zip(0u32..).map(|(l, index)| (l.0, l.1, index)).collect();
     sorted.sort_unstable();
@@ -206,7 +189,6 @@ fn ports_back(links: &[(u32, u32, u64)], port_of: &[u32]) -> Vec<u32> {
 pub(crate) mod tests {
     use super::*;
 
-    /// Links alike, each with a delay of 1 ms.
     pub(crate) fn topology(nodes: usize, links: &[(u32, u32)]) -> Topology {
         let spec = |(from, to): &(u32, u32)| crate::tests::link(*from, *to, 1);
         Topology::new(nodes, &links.iter().map(spec).collect::<Vec<_>>())
@@ -216,7 +198,7 @@ pub(crate) mod tests {
     fn each_parallel_link_leads_back_over_its_own_partner() {
         let topology = topology(3, &[(0, 1), (1, 0), (0, 1), (1, 2), (1, 0), (0, 1)]);
         let back: Vec<_> = (0..6).map(|link| topology.port_back(link)).collect();
-        // Node 1 has the ports [1, 3, 4] and node 0 has [0, 2, 5]; nothing leads back from node 2.
+        // Node 1 has the ports [1, 3, 4], node 0 has [0, 2, 5], and node 2 has none.
         assert_eq!(back, [Some(0), Some(0), Some(2), None, Some(1), Some(2)]);
         let ports: Vec<_> = (0..6).map(|link| topology.port_of(link)).collect();
         assert_eq!(ports, [0, 0, 1, 1, 2, 2]);
@@ -230,7 +212,6 @@ pub(crate) mod tests {
     }
 
     proptest::proptest! {
-        /// Of networks without loops, some of whose parts are apart, all ways are those of the tables.
         #[test]
         fn a_network_without_loops_needs_no_tables(
             towards in proptest::collection::vec((0u32..30, 0u8..10), 1..30),

@@ -4,11 +4,9 @@ use faircast_base::NodeId;
 
 use crate::topology::{NONE, Topology};
 
-/// A multicast tree: shortest paths from its root, pruned to the members. Membership takes effect at
-/// once: the delays of IGMP and of a routing protocol are not modelled.
-///
-/// It holds the nodes between the root and all who may ever join, so that a thousand flows
-/// across a large network take memory for their paths and not for the network each.
+/// Multicast tree: shortest paths from its root, pruned to the members. Membership takes effect at
+/// once, without delays of IGMP and routing. Holds only the nodes between the root and possible
+/// members: memory grows with a flow's paths, not with the network.
 pub(crate) struct Tree {
     root: NodeId,
     places: Places,
@@ -16,44 +14,37 @@ pub(crate) struct Tree {
     members: u32,
 }
 
-/// Where a node is among the branches.
 enum Places {
-    /// Most nodes are in the tree: a node's place is its number.
+    /// Node number: most nodes are in the tree.
     Same,
-    /// The numbers of the nodes in the tree, ascending.
+    /// Rank among the numbers of the nodes in the tree, ascending.
     Sorted(Box<[u32]>),
 }
 
 #[derive(Clone)]
 struct Branch {
-    /// Its links out within the tree, in ascending order.
     children: Vec<u32>,
-    /// The agent that is a member here, or [`NONE`].
     member: u32,
-    /// How many members it and the nodes below it have.
+    /// Number of members at this node and below.
     below: u32,
-    /// The link over which packets enter it, or [`NONE`] at the source and off the tree.
+    /// Link over which packets enter, or [`NONE`] at the source and off the tree.
     entry: u32,
-    /// The place of the node before it.
     parent: u32,
-    /// The link back to that, or [`NONE`].
     back: u32,
-    /// Whether nobody lies behind it who could ever join.
+    /// True if no possible member is below this node.
     leaf: bool,
 }
 
 impl Tree {
-    /// The tree from `source` to all `receivers` to which a path leads, still without members.
     pub(crate) fn new(topology: &mut Topology, source: NodeId, receivers: &[NodeId]) -> Self {
         let entries = match receivers {
-            // The path that packets to this one node take, so that no table is made for it alone.
+            // The unicast route to a single receiver avoids a tree over the whole network.
             [only] => path(topology, source, *only),
             _ => paths(topology, source, receivers),
         };
         Self::from_entries(topology, source, entries)
     }
 
-    /// `entries`: each node but the source with the link that leads into it, in any order.
     fn from_entries(topology: &Topology, source: NodeId, entries: Vec<(u32, u32)>) -> Self {
         let mut nodes: Vec<u32> = entries.iter().map(|(node, _)| *node).collect();
         nodes.push(source.0);
@@ -98,13 +89,11 @@ impl Tree {
         }
     }
 
-    /// The links over which a packet leaves `node`.
     #[inline]
     pub(crate) fn children(&self, node: NodeId) -> &[u32] {
         self.place(node).map_or(&[], |place| &self.branches[place].children)
     }
 
-    /// The agent that listens at `node`, or [`NONE`], and whether the tree ends there.
     #[inline]
     pub(crate) fn member(&self, node: NodeId) -> (u32, bool) {
         let Some(place) = self.place(node) else { return (NONE, true) };
@@ -112,7 +101,7 @@ impl Tree {
         (branch.member, branch.children.is_empty())
     }
 
-    /// The link from `node` back towards the root, where members are to be found that way; else [`NONE`].
+    /// Returns the link from `node` towards the root if members are in that direction, or [`NONE`].
     #[inline]
     pub(crate) fn above(&self, node: NodeId) -> u32 {
         let Some(place) = self.place(node) else { return NONE };
@@ -120,14 +109,12 @@ impl Tree {
         if self.members > branch.below { branch.back } else { NONE }
     }
 
-    /// The same as [`member`](Self::member) of a tree along which packets go in both directions.
     #[inline]
     pub(crate) fn member_two_way(&self, node: NodeId) -> (u32, bool) {
         let Some(place) = self.place(node) else { return (NONE, true) };
         (self.branches[place].member, self.branches[place].leaf)
     }
 
-    /// Adds the agent at `node`. False where there is one already or no path leads there.
     pub(crate) fn join(&mut self, node: NodeId, agent: u32) -> bool {
         let Some(mut at) = self.place(node) else { return false };
         if self.branches[at].member != NONE || self.branches[at].entry == NONE {
@@ -152,7 +139,7 @@ impl Tree {
         }
     }
 
-    /// The same, where the root may be a member too: of a tree that others send along.
+    /// Adds the agent at `node`, which may be the root: in a tree that others send along.
     pub(crate) fn join_anywhere(&mut self, node: NodeId, agent: u32) {
         if node != self.root {
             self.join(node, agent);
@@ -162,8 +149,6 @@ impl Tree {
         }
     }
 
-    /// Removes the member at `node`, and the branches that only led to it. False where there is
-    /// none.
     pub(crate) fn leave(&mut self, node: NodeId) -> bool {
         let Some(mut at) = self.place(node) else { return false };
         if self.branches[at].member == NONE {
@@ -189,10 +174,8 @@ impl Tree {
     }
 }
 
-/// A tree with fewer nodes than the network has, by this factor, is looked up in a sorted list.
 const SORTED_SHARE: usize = 8;
 
-/// The nodes after `source` on the way to `receiver`, each with the link that leads into it.
 fn path(topology: &mut Topology, source: NodeId, receiver: NodeId) -> Vec<(u32, u32)> {
     let mut entries = Vec::new();
     let mut at = source;
@@ -207,13 +190,11 @@ fn path(topology: &mut Topology, source: NodeId, receiver: NodeId) -> Vec<(u32, 
     entries
 }
 
-/// The nodes after `source` on the ways to all `receivers`, each with the link that leads into it.
 fn paths(topology: &Topology, source: NodeId, receivers: &[NodeId]) -> Vec<(u32, u32)> {
     let mut entry = topology.tree_from(source);
     let mut entries = Vec::new();
     for receiver in receivers {
         let mut at = *receiver;
-        // A node that was met is taken out, so that each is met once.
         while entry[at.index()] != NONE {
             let link = std::mem::replace(&mut entry[at.index()], NONE);
             entries.push((at.0, link));
@@ -229,7 +210,7 @@ mod tests {
     use crate::topology::tests::topology;
     use proptest::prelude::*;
 
-    /// A chain 0 - 1 - 2 ... with a leaf at each of its nodes, in a network with `others` more.
+    /// Chain 0 - 1 - 2 ... with a leaf at each node, and `others` unconnected nodes.
     fn comb(teeth: u32, others: u32) -> Topology {
         let mut links = Vec::new();
         for i in 0..teeth {
@@ -241,7 +222,6 @@ mod tests {
         topology((2 * teeth + others) as usize, &links)
     }
 
-    /// The members that a packet from node 0 reaches.
     fn reached(tree: &Tree, topology: &Topology) -> Vec<u32> {
         let (mut open, mut found) = (vec![NodeId(0)], Vec::new());
         while let Some(node) = open.pop() {
@@ -269,7 +249,6 @@ mod tests {
     }
 
     proptest! {
-        /// Dense and sorted places, one receiver and many, after any joins and leaves.
         #[test]
         fn a_tree_reaches_its_members_and_nobody_else(
             receivers in prop::collection::btree_set(1u32..20, 1..20),

@@ -1,45 +1,38 @@
-//! The event queue: a monotone radix heap with 64 slots a level.
+//! Event queue: a monotone radix heap with 64 slots per level.
 //!
-//! Every event sits at the level of the highest base-64 digit in which its time differs from the
-//! time of the last event taken, in the slot of that digit. Taking the earliest event means
-//! spreading one slot over the levels below it, so an event moves a few times at most, in
-//! sequential memory. Events of equal time come out in the order in which they went in: slots are
-//! first in, first out, and a slot is spread before anything younger can enter the levels below.
+//! An event's level is the highest base-64 digit in which its time differs from that of the last
+//! event taken; its slot is that digit. Taking the earliest event spreads one slot over the levels
+//! below, so an event moves a few times at most. Events of equal time leave in insertion order:
+//! slots are first in, first out, and spread before a younger event can enter the levels below.
 
 use faircast_base::Time;
 
 const BITS: u32 = 6;
 const SLOTS: usize = 1 << BITS;
-/// Enough for 64-bit times: 11 x 6 = 66 bits.
+/// Levels for 64-bit times: 11 x 6 = 66 bits.
 const LEVELS: usize = 11;
-/// Events that an empty slot keeps memory for.
 const KEPT_MAX: usize = 64;
-/// Pieces of memory for more than [`KEPT_MAX`] events that wait for the next crowded slot. Each
-/// slot has its great day in a long run; were all to keep what they needed then, the queue would
-/// grow to hundreds of times what it holds.
+/// Spare buffers of more than [`KEPT_MAX`] events, for the next crowded slot. If every slot kept
+/// its largest buffer, the queue would grow to hundreds of times its content.
 const SPARES_MAX: usize = 8;
 
 struct Level<T> {
-    /// Bit i: whether slot i holds events.
     occupied: u64,
     slots: [Vec<(u64, T)>; SLOTS],
 }
 
-/// A queue of events ordered by time, then by insertion.
+/// Queue of events ordered by time, then by insertion.
 pub struct Wheel<T> {
     levels: Box<[Level<T>]>,
-    /// Bit i: whether level i holds events.
     occupied: u32,
-    /// Time of the last event taken; nothing may be scheduled before it.
+    /// Time of the last event taken; no event is scheduled before it.
     last: u64,
-    /// Events already taken from the slot of `last` at level 0.
+    /// Number of events already taken from the slot of `last` at level 0.
     head: usize,
     len: usize,
-    /// Memory of slots that were crowded.
     spares: Vec<Vec<(u64, T)>>,
 }
 
-/// An empty queue at time zero.
 impl<T: Copy> Default for Wheel<T> {
     fn default() -> Self {
         let level = || Level { occupied: 0, slots: std::array::from_fn(|_| Vec::new()) };
@@ -55,25 +48,24 @@ impl<T: Copy> Default for Wheel<T> {
 }
 
 impl<T: Copy> Wheel<T> {
-    /// How many events wait.
+    /// Returns the number of queued events.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether none waits.
+    /// True if the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Schedules an event. A time before that of the last event taken is taken as that.
+    /// Schedules an event. A time before that of the last event taken is replaced by the latter.
     #[inline]
     pub fn push(&mut self, at: Time, event: T) {
         self.len += 1;
         self.place(at.as_nanos().max(self.last), event);
     }
 
-    /// The time of the earliest event. Looks at the events of one slot, and takes none: what is
-    /// scheduled afterwards may be earlier.
+    /// Returns the time of the earliest event, which later pushes may precede. Scans one slot.
     pub fn next_time(&self) -> Option<Time> {
         if self.occupied == 0 {
             return None;
@@ -101,7 +93,6 @@ impl<T: Copy> Wheel<T> {
             let slot_index = level.occupied.trailing_zeros() as usize;
             let slot = &mut level.slots[slot_index];
             if let [(time, event)] = slot[..] {
-                // The only event of the lowest slot is the earliest of all.
                 self.vacate(level_index, slot_index);
                 self.last = time;
                 return Some((Time::from_nanos(time), event));
@@ -110,7 +101,7 @@ impl<T: Copy> Wheel<T> {
         }
     }
 
-    /// Takes the first event of the lowest slot of level 0: all its events have one time.
+    /// Takes the first event of the lowest slot of level 0, all of whose events have one time.
     #[inline]
     fn pop_lowest(&mut self) -> (Time, T) {
         let level = &mut self.levels[0];
@@ -126,7 +117,6 @@ impl<T: Copy> Wheel<T> {
         (Time::from_nanos(time), event)
     }
 
-    /// Moves the events of a slot to the levels below, in order.
     fn spread_slot(&mut self, level_index: usize, slot_index: usize) {
         let mut events = std::mem::take(&mut self.levels[level_index].slots[slot_index]);
         self.vacate(level_index, slot_index);
@@ -152,7 +142,6 @@ impl<T: Copy> Wheel<T> {
         self.occupied |= 1 << level_index;
     }
 
-    /// Empties a slot, all of whose events have been taken.
     #[inline]
     fn vacate(&mut self, level_index: usize, slot_index: usize) {
         let level = &mut self.levels[level_index];
@@ -168,7 +157,6 @@ impl<T: Copy> Wheel<T> {
         }
     }
 
-    /// Keeps empty memory for the slot that it came from, or for another crowded one.
     fn keep(&mut self, level_index: usize, slot_index: usize, memory: Vec<(u64, T)>) {
         if memory.capacity() <= KEPT_MAX {
             self.levels[level_index].slots[slot_index] = memory;
@@ -177,7 +165,6 @@ impl<T: Copy> Wheel<T> {
         }
     }
 
-    /// Events that there is memory for.
     #[cfg(test)]
     fn capacity(&self) -> usize {
         let slots = self.levels.iter().flat_map(|level| &level.slots);
@@ -185,7 +172,6 @@ impl<T: Copy> Wheel<T> {
     }
 }
 
-/// Moves a slot that becomes crowded to memory that another one has left.
 #[cold]
 fn enlarge<T>(slot: &mut Vec<T>, spares: &mut Vec<Vec<T>>) {
     if let Some(mut spare) = spares.pop() {
@@ -217,8 +203,6 @@ mod tests {
 
     #[test]
     fn memory_follows_what_waits_and_not_what_once_did() {
-        // A thousand events that meet at one moment, over and over: each slot of each level is
-        // crowded at some time.
         let mut wheel = Wheel::default();
         let mut at = Time::ZERO;
         for i in 0..1000u32 {
@@ -238,7 +222,6 @@ mod tests {
     }
 
     proptest! {
-        /// Against a sorted map, with pushes between the pops, as a simulation does.
         #[test]
         fn it_orders_as_a_sorted_map_does(
             steps in prop::collection::vec((0u64..5, 0u32..40, any::<bool>()), 1..400)

@@ -1,4 +1,4 @@
-//! Scenarios at the edges of what can be asked for.
+//! Scenarios with extreme values.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
@@ -9,7 +9,6 @@ use faircast_scenario::{Overrides, Scenario};
 use faircast_sim::{Builtin, SimOutcome, Simulation, Unobserved, catalog};
 use faircast_trace::Recording;
 
-/// Runs a scenario of `seconds` with these links and flows.
 fn run(seconds: &str, text: &str) -> (SimOutcome, Recording) {
     simulate(&parse(seconds, text))
 }
@@ -61,7 +60,6 @@ fn a_network_without_delay_at_the_highest_rate_neither_hangs_nor_loses() {
 
 #[test]
 fn the_slowest_link_outlasts_the_run() {
-    // A packet takes more than three hours.
     let text = link("a", "b", "1 bit/s", "1 s") + &flow("f", "pgmcc", "a", "b", "");
     let (outcome, _) = run("100", &text);
     assert_eq!(delivered(&outcome, 0), 0);
@@ -74,7 +72,7 @@ fn a_flow_that_stops_before_it_starts_says_nothing() {
     for protocol in ["pgmcc", "tcp-reno", "cbr"] {
         let text = link("a", "b", "1 Mbit/s", "1 ms")
             + &flow("f", protocol, "a", "b", "start = \"2 s\"\nstop = \"3 s\"");
-        // The language refuses this; a scenario that is made otherwise can have it.
+        // The parser rejects this; a scenario built in code can have it.
         let mut scenario = parse("5", &text);
         scenario.flows[0].stop = Some(Time::from_nanos(1_000_000_000));
         let (outcome, heard) = simulate(&scenario);
@@ -98,7 +96,7 @@ fn a_run_of_a_nanosecond_and_one_without_flows_end() {
 fn flows_of_all_kinds_share_nodes_without_hearing_each_other() {
     let mut text = link("a", "r", "20 Mbit/s", "1 ms") + &link("r", "b", "20 Mbit/s", "1 ms");
     text += "[[node]]\nname = \"r\"\nprogram = \"pgm-element\"\n";
-    // Both ways at once, so that every node is sender, receiver or both; two of each kind.
+    // Both directions at once: every node is sender, receiver or both, with two flows of each kind.
     for (i, protocol) in ["pgmcc", "tcp-reno", "tcp-newreno", "tcp-sack", "cbr"].iter().enumerate()
     {
         for (from, to) in [("a", "b"), ("b", "a")] {
@@ -108,7 +106,7 @@ fn flows_of_all_kinds_share_nodes_without_hearing_each_other() {
     let (outcome, heard) = run("60", &text);
     for (flow, receivers) in outcome.deliveries.iter().enumerate() {
         let (delivery, intact) = &receivers[0];
-        // The last two are CBR, which repairs nothing.
+        // The last two flows are CBR, which repairs nothing.
         let (least, whole) = if flow < 8 { (200_000, true) } else { (150_000, *intact) };
         assert!(delivery.bytes >= least, "flow {flow}: {delivery:?}");
         assert_eq!(*intact, whole, "flow {flow}");
@@ -140,7 +138,6 @@ fn a_receiver_that_comes_and_goes_hears_what_is_sent_meanwhile() {
         + &link("a", "c", "1 Mbit/s", "5 ms")
         + &flow("g", "pgmcc", "a", "b\", \"c", &format!("join = [ {} ]", stays.join(", ")));
     let (outcome, heard) = run("60", &text);
-    // A machine may say the same of itself at the same moment.
     let moments = |wanted: Event| {
         let of = heard.records.iter().filter(|record| record.event == wanted);
         let mut moments: Vec<_> =
@@ -153,8 +150,7 @@ fn a_receiver_that_comes_and_goes_hears_what_is_sent_meanwhile() {
     for flow in 0..2 {
         let [with_breaks, throughout] = &outcome.deliveries[flow][..] else { panic!() };
         let (part, all) = (with_breaks.0.bytes, throughout.0.bytes);
-        // A source under control waits for an acker that has just left, and so sends most of what
-        // it sends while it is there.
+        // A controlled source waits for an acker that has just left.
         let most = if flow == 0 { all * 2 / 3 } else { all * 9 / 10 };
         assert!(part > all / 6 && part < most, "flow {flow}: {part} of {all}");
     }

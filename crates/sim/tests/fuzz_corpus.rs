@@ -1,5 +1,4 @@
-//! Replays the committed corpora of the fuzz targets that are not of PGM alone, so that what
-//! fuzzing once found stays found without a fuzzer at hand; and damages them, as a fuzzer would.
+//! Replays the corpora of the fuzz targets beyond PGM, and damaged copies, without a fuzzer.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
@@ -14,7 +13,6 @@ use std::path::Path;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-/// The files of a folder of the repository, in the order of their names.
 fn files(folder: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder);
     let entries = fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
@@ -44,7 +42,6 @@ fn every_trace_of_the_corpus_is_read_as_far_as_it_goes() {
     assert!(records > 100, "{records} records");
 }
 
-/// Some bytes of a file replaced, and some added at its end.
 fn damaged(files: &[Vec<u8>], file: Index, damage: Vec<(Index, u8)>, tail: Vec<u8>) -> Vec<u8> {
     let mut bytes = files[file.index(files.len())].clone();
     for (at, value) in damage {

@@ -1,6 +1,5 @@
-//! Clause 10 of the contract: every queue, table and loop that the network can grow has a limit.
-//! All machines and programs that are registered are flooded with forged packets, while every
-//! allocation is counted. Beside `tests/contract`, because nothing else may run meanwhile.
+//! Clause 10: every queue, table and loop that the network can grow has a limit. Machines are
+//! flooded with forged packets while allocations are counted: nothing else may run in this binary.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 #![allow(dead_code, reason = "the other tests of the contract use the rest of these modules")]
@@ -27,26 +26,21 @@ use world::{World, protocols, run};
 #[global_allocator]
 static MEMORY: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Packets of one flood.
 const PACKETS: u64 = 60_000;
-/// Most bytes that a machine may hold after a flood. The largest tables that one fills: 10000
-/// packets out of order at a TCP receiver, 8192 missing packets with their timers at a PGM
-/// receiver, 8192 repairs that an element remembers. All are far from this.
+/// Most bytes that a machine may hold after a flood. The largest tables hold 10000 packets (TCP
+/// receiver), 8192 missing packets with timers (PGM receiver) or 8192 repairs (element).
 const HELD_MAX: isize = 4 << 20;
 
-/// Bytes that are held since the region began.
 fn held(region: &Region<'_, System>) -> isize {
     let change = region.change();
     change.bytes_allocated as isize - change.bytes_deallocated as isize
 }
 
-/// How a flood passes over a machine: packets at once, or a millisecond apart.
 const PACES: [Duration; 2] = [Duration::ZERO, Duration::from_millis(1)];
 
 #[test]
 fn no_flood_makes_a_machine_or_a_program_grow_without_limit() {
     let mut largest = Vec::new();
-    // As streams, and as an object that is asked for.
     let worlds = protocols().into_iter().flat_map(|protocol| {
         let flow = "data = \"1 MB\"\noptions = { delivery = \"object\" }\n".to_string();
         let object =
@@ -107,7 +101,6 @@ fn no_flood_makes_a_machine_or_a_program_grow_without_limit() {
 }
 
 impl Forger<'_> {
-    /// A packet of a flood: real but for a number, a sender, a session; each the next of many.
     fn forged(&mut self, i: u64) -> Captured {
         if self.real.is_empty() || self.rng.chance(0.1) {
             return self.packet();
@@ -120,7 +113,6 @@ impl Forger<'_> {
         if self.rng.chance(0.1) {
             packet.to = Destination::Node(NodeId(0));
         }
-        // Numbers that go up slowly, from each place where a number can be.
         let at = self.rng.below((packet.bytes.len() as u64 / 4).max(1)) as usize * 4;
         if let Some(word) = packet.bytes.get_mut(at..at + 4) {
             let old = u32::from_be_bytes((&*word).try_into().unwrap());

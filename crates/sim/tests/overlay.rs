@@ -1,4 +1,4 @@
-//! Daemons of the overlay and their clients in scenarios, judged by the checker.
+//! Overlay daemons with clients in scenarios, verified by the checker.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
@@ -11,15 +11,12 @@ use faircast_scenario::{Overrides, Scenario};
 use faircast_sim::{Builtin, Simulation, Unobserved, catalog};
 use faircast_trace::{Record, Sink};
 
-/// Acts of clients.
 #[derive(Default)]
 struct Acts {
     lines: Vec<String>,
     sent: BTreeMap<u32, u64>,
     delivered: BTreeMap<u32, u64>,
-    /// Messages of a sender to a client, and their longest latency.
     from: BTreeMap<(u32, u32), (u64, Duration)>,
-    /// Sizes of the views of each client.
     views: BTreeMap<u32, Vec<u32>>,
 }
 
@@ -32,7 +29,6 @@ impl Sink for Acts {
             ClientAct::Sent { .. } => *self.sent.entry(note.client).or_default() += 1,
             ClientAct::Delivered { latency, .. } => {
                 *self.delivered.entry(note.client).or_default() += 1;
-                // Names of messages begin with the number of the sender.
                 let name = note.line.split("\"id\":\"").nth(1).unwrap();
                 let sender = name.split('.').next().unwrap().parse().unwrap();
                 let (count, most) = self.from.entry((note.client, sender)).or_default();
@@ -44,7 +40,6 @@ impl Sink for Acts {
     }
 }
 
-/// Runs a scenario. Panics if a rule is broken.
 fn run(scenario: &Scenario) -> Acts {
     let mut acts = Acts::default();
     Simulation::new(scenario, &Builtin, &mut acts).unwrap().run(&mut Unobserved);
@@ -70,18 +65,17 @@ fn five_sites_outlive_a_cut_link_and_a_killed_daemon() {
         clients.iter().find(|(_, it)| it.name == name).unwrap().1.index
     };
     let publisher = number("publisher");
-    // Publisher: 100 messages a second for 50 s, fewer while views change.
+    // Publisher: 100 messages per second for 50 s, fewer during view changes.
     assert!(acts.sent[&publisher] > 4900, "{}", acts.sent[&publisher]);
     for site in 1..=5 {
         let reader = number(&format!("reader-d{site}"));
         assert_eq!(acts.views[&reader].last(), Some(&5), "reader {site} is in the view of all");
     }
-    // Site of the publisher: all messages of both groups, but those of the killed trader. The site
-    // that was cut lacks the messages of the cut.
+    // The publisher's site lacks only the killed trader's messages, the partitioned site more.
     let at = |site: u32| acts.delivered[&number(&format!("reader-d{site}"))];
     assert!(at(1) > 7200, "{}", at(1));
     assert!((5500..at(1) - 300).contains(&at(3)), "{} and {}", at(1), at(3));
-    // Views after the first one of all five: those of the cut, and those of the killed daemon.
+    // Views after the first one of all five daemons: of the partition, and of the killed daemon.
     let later = |site: u32| {
         let views = &acts.views[&number(&format!("reader-d{site}"))];
         views[views.iter().position(|it| *it == 5).unwrap()..].to_vec()
@@ -92,17 +86,17 @@ fn five_sites_outlive_a_cut_link_and_a_killed_daemon() {
 
 #[test]
 fn every_kind_of_use_keeps_the_rules_and_gets_its_messages() {
-    // Least and greatest share of a sender's messages that a client gets, and longest latency.
+    // Smallest and largest share of a sender's messages that a client gets, and longest latency.
     for (name, client, sender, shares, most_ms) in [
-        // A site that was cut lacks 8 s of 31, and the others lack what it said.
+        // A partitioned site lacks 8 s of 31 s, and the other sites lack its messages.
         ("chat.toml", "person-paris-1", "person-tokyo-1", (1.0, 1.0), 5000),
         ("chat.toml", "person-paris-1", "person-lima-1", (0.7, 0.9), 5000),
-        // At 1 Mbit/s 128 kB of samples wait in the daemon for 1 s, and as much in QUIC.
+        // At 1 Mbit/s, 128 kB of samples wait in the daemon for 1 s, and as many in QUIC.
         ("telemetry.toml", "board-hub", "sensor-d1-1", (1.0, 1.0), 300),
         ("telemetry.toml", "board-hub", "alarm-d1", (1.0, 1.0), 300),
         ("telemetry.toml", "board-d4", "sensor-d1-1", (0.1, 0.6), 3500),
         ("telemetry.toml", "board-d4", "alarm-d1", (1.0, 1.0), 3500),
-        // The replica that stood still sends what is due in a view that is over, to itself.
+        // The paused replica sends its due messages to itself, in an old view.
         ("replicas.toml", "replica-d1", "replica-d2", (0.8, 0.95), 6000),
         ("replicas.toml", "replica-d2", "replica-d2", (1.0, 1.0), 6000),
         ("replicas.toml", "replica-d2", "reader-d1", (0.85, 0.99), 6000),

@@ -1,4 +1,4 @@
-//! Cost-benefit flow control of daemons while links fail, judged by the checker.
+//! Cost-benefit flow control of daemons during link faults, verified by the checker.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
@@ -11,24 +11,21 @@ use faircast_scenario::{Overrides, Scenario};
 use faircast_sim::{Builtin, Simulation, Unobserved, catalog};
 use faircast_trace::{Record, Sink};
 
-/// Packets of a full queue in the paper, M.
+/// Packets of a full queue, M in the paper.
 const FULL: u32 = 100;
 
-/// Acts of clients, and longest queues of links.
 #[derive(Default)]
 struct Seen {
     lines: Vec<String>,
     sent: BTreeMap<u32, u64>,
     delivered: u64,
-    /// Messages that arrived within the last ten seconds in which clients send.
     late: u64,
     queue_max: u32,
     price_max: u32,
 }
 
-/// Second from which queues are judged.
 const SETTLED_S: f64 = 10.0;
-/// Clients send up to this second, and a last message has time to arrive.
+/// Second up to which clients send; later messages are still delivered.
 const SENDS_S: f64 = 60.0;
 
 impl Sink for Seen {
@@ -48,7 +45,7 @@ impl Sink for Seen {
     }
 
     fn link_note(&mut self, at: Time, note: &LinkNote) {
-        // The first slow start of QUIC ends with many losses: nothing leaves for a second.
+        // QUIC's first slow start ends with many losses: the link sends nothing for a second.
         if at.as_secs_f64() < SETTLED_S {
             return;
         }
@@ -57,8 +54,7 @@ impl Sink for Seen {
     }
 }
 
-/// Chain of three daemons with 2 Mbit/s. Clients at `a` send to `far`, and clients at `b` to
-/// `near`; both have a member at `c`, and `far` has as many again there as `members` says.
+/// Chain at 2 Mbit/s: `a` sends to `far`, `b` to `near`; of `far` there are `members` more at `c`.
 fn chain_with(members: u32, link: &str, clients: u32, options: &str, service: &str) -> Scenario {
     let sender = |name: &str, node: &str| {
         format!(
@@ -94,7 +90,6 @@ fn chain(link: &str, clients: u32, options: &str, service: &str) -> Scenario {
     chain_with(0, link, clients, options, service)
 }
 
-/// Runs a scenario. Panics if a rule is broken.
 fn run(scenario: &Scenario) -> Seen {
     let mut seen = Seen::default();
     Simulation::new(scenario, &Builtin, &mut seen).unwrap().run(&mut Unobserved);
@@ -109,7 +104,7 @@ const PAPER: &str = "profile = \"paper\"";
 
 #[test]
 fn prices_bound_queues_and_no_message_is_lost_whatever_happens_to_a_link() {
-    // Link b to c, clients of each flow, service, and true if the view is that of all throughout.
+    // Keys of link b to c, clients of each flow, service, and true if the view never changes.
     for (what, link, clients, service, is_whole) in [
         ("nothing", "", 10, "fifo", true),
         ("ordered messages", "", 10, "agreed", true),
@@ -143,7 +138,7 @@ fn prices_bound_queues_and_no_message_is_lost_whatever_happens_to_a_link() {
 
 #[test]
 fn a_group_with_more_receivers_gets_more_of_a_link_where_receivers_count() {
-    // Ten members of the far group and one of the near group, in share of the far one's messages.
+    // Ten far members, one near member; limits of the near flow's messages as a share of the far's.
     for (benefit, least, most) in
         [("throughput", 0.35, 0.65), ("receivers", 0.75, 1.0), ("concave", 0.35, 0.65)]
     {
@@ -159,7 +154,7 @@ fn a_group_with_more_receivers_gets_more_of_a_link_where_receivers_count() {
         let far: u64 = seen.sent.iter().filter(|it| is_far(it.0)).map(|it| it.1).sum();
         let share = far as f64 / sent as f64;
         assert!((least..=most).contains(&share), "{benefit}: {share}");
-        // All savings of 20 clients, spent while the link is free, beside a full queue.
+        // All savings of 20 clients, spent while the link is free, in addition to a full queue.
         assert!(seen.queue_max < 5 * FULL, "{benefit}: {}", seen.queue_max);
     }
 }

@@ -1,5 +1,4 @@
-//! Traces of every scenario file, each cut to 10 s, by their hashes in `scenarios.txt`: a change that is to change no
-//! behaviour changes no line there.
+//! Traces of every scenario file, cut to 10 s, by hash; a change without effect changes no hash.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
@@ -10,14 +9,11 @@ use faircast_scenario::{Overrides, Scenario};
 use faircast_sim::{Builtin, Simulation, Unobserved, catalog};
 use faircast_trace::Hasher;
 
-/// Hashes of traces, the same on every platform. A commit that changes a line says why; the test prints the new lines. A
-/// scenario without a line, such as one that somebody adds, is run alone.
+/// Hashes of traces; a commit that changes a line explains why. The test prints the new lines.
 const GOLDEN: &str = include_str!("scenarios.txt");
 
-/// Part of each scenario that is run.
 const LENGTH: Duration = Duration::from_secs(10);
 
-/// Files below `folder` that end in `.toml`, in order. Suites name scenarios and are none.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -34,7 +30,6 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The hash of the first 10 s of a scenario; `None` if only the lab runs it.
 fn hash(path: &Path) -> Option<String> {
     let mut scenario = Scenario::load(path, &Overrides::default(), &catalog())
         .unwrap_or_else(|error| panic!("{error}"));

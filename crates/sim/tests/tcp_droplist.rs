@@ -1,5 +1,4 @@
-//! Loss recovery against ns-2.35: a finite transfer over a chain of four nodes, with listed
-//! packets dropped. Every retransmission must happen at the same microsecond as there.
+//! Loss recovery against ns-2.35 with listed losses: retransmissions at the same microsecond.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::path::Path;
@@ -14,12 +13,11 @@ use faircast_scenario::{Flow, Overrides, Program, Scenario};
 use faircast_sim::{Builtin, Protocols, Simulation, Unobserved, catalog};
 use faircast_trace::{Recording, Subject};
 
-/// What ns-2 did, from lines such as `DROP flavour=Reno limtx=1 drops=20 finish=1.872384 sent=202
-/// rexmit=1 timeouts=0 rtx=20@0.522976#41`: packet 20 went again at 0.522976 s as the 41st sent.
+/// Results of ns-2. `DROP flavour=Reno limtx=1 drops=20 finish=1.872384 sent=202 rexmit=1
+/// timeouts=0 rtx=20@0.522976#41`: packet 20 was retransmitted at 0.522976 s as the 41st packet.
 const SINGLE_WINDOW: &str = include_str!("../../../scenarios/tcp/droplist.txt");
 
-/// The same for random losses of packets and acknowledgements, random settings and delayed
-/// acknowledgements. `data/ns2_random_losses.py` wrote it.
+/// Results of ns-2 for random losses and settings, written by `data/ns2_random_losses.py`.
 const RANDOM_LOSSES: &str = include_str!("data/tcp_random_losses.txt");
 
 fn simulated(line: &str, random_phase: bool, seed: u64) -> Outcome {
@@ -57,7 +55,7 @@ fn every_retransmission_happens_when_ns2_makes_it() {
 #[test]
 fn the_phase_of_the_clock_matters_only_where_a_timeout_is_not_the_minimum() {
     for line in single_window_lines() {
-        // Here the second round trip sets the timeout, and takes ten or eleven ticks of 10 ms.
+        // Here the second round-trip time sets the timeout, and is 10 or 11 ticks of 10 ms.
         let phased = line.contains("limtx=0 drops=2 ");
         for seed in 1..20 {
             let got = simulated(line, true, seed);
@@ -109,7 +107,6 @@ fn random_case(line: &str) -> Case {
     }
 }
 
-/// What happened in a transfer, with times in microseconds.
 #[derive(Debug, Default, PartialEq)]
 struct Outcome {
     finish_us: u64,
@@ -119,7 +116,6 @@ struct Outcome {
     retransmissions: Vec<Retransmission>,
 }
 
-/// A retransmission: of which packet, when, and the how manieth packet sent it was.
 #[derive(Debug, PartialEq)]
 struct Retransmission {
     seq: u64,
@@ -127,18 +123,14 @@ struct Retransmission {
     count: u64,
 }
 
-/// A transfer to run.
 struct Case {
     protocol: &'static str,
     packets: u64,
     options: Options,
-    /// Packets to drop on the middle link, counted from 0.
     drops: Vec<u64>,
-    /// Acknowledgements to drop on their middle link, counted from 0.
     ack_drops: Vec<u64>,
 }
 
-/// The value of `key=value` in a line of words.
 fn field<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     line.split_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
 }
@@ -165,8 +157,6 @@ fn numbers(list: &str) -> Vec<u64> {
     list.split(',').filter(|n| !n.is_empty()).map(|n| n.parse().unwrap()).collect()
 }
 
-/// Reads an outcome from a line such as `finish=1.872384 sent=202 rexmit=1 timeouts=0
-/// rtx=20@0.522976#41`.
 fn expected(line: &str) -> Outcome {
     let micros = |seconds: &str| (seconds.parse::<f64>().unwrap() * 1e6).round() as u64;
     let number = |key| field(line, key).unwrap().parse().unwrap();
@@ -192,7 +182,6 @@ fn expected(line: &str) -> Outcome {
     }
 }
 
-/// The chain of the transfers.
 const CHAIN: &str = r#"
 duration = "1000 s"
 [[link]]
@@ -217,7 +206,6 @@ to = "d"
 header = "0 B"
 "#;
 
-/// Runs a transfer to its end.
 fn run(case: &Case, seed: u64) -> Outcome {
     let Case { protocol, packets, .. } = case;
     let text = format!("{CHAIN}protocol = \"{protocol}\"\ndata = \"{} B\"\n", packets * 1400);
@@ -254,7 +242,6 @@ impl Protocols for Case {
     }
 }
 
-/// Drops listed packets of one end, whether they have payload or not.
 struct DropList {
     from: NodeId,
     drops: Vec<u64>,
@@ -308,8 +295,7 @@ fn outcome(events: impl Iterator<Item = (Time, Event)>) -> Outcome {
     got
 }
 
-/// Says where `got` departs from the line's outcome by more than a microsecond, all times
-/// `late_us` later than there.
+/// Describes a difference of more than a microsecond; all times of `got` are `late_us` later.
 fn compare(line: &str, got: &Outcome, late_us: u64) -> Result<(), String> {
     let want = expected(line);
     let near = |a: u64, b: u64| a.abs_diff(b + late_us) <= 1;

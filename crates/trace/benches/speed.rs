@@ -1,5 +1,4 @@
-//! The cost of a record: hashing, writing a compressed file, reading it back.
-//! `cargo bench -p faircast-trace`
+//! Benchmarks of hashing, writing and reading records: `cargo bench -p faircast-trace`.
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
@@ -8,14 +7,13 @@ use faircast_trace::{
     FlowHeader, Hasher, Header, LinkHeader, Outcome, Reader, Record, Sink, Subject, Writer,
 };
 
-/// Few enough to stay in the cache, as a record does when a simulator hands it over.
+/// Records that fit into the cache, as a record does when a simulator emits it.
 const RECORDS: u64 = 6_000;
 
 fn main() {
     divan::main();
 }
 
-/// Measures work on all records; divan shows records per second.
 fn per_record<T>(bencher: Bencher<'_, '_>, mut work: impl FnMut(&[Record]) -> T) {
     let records: Vec<Record> = (0..RECORDS).map(sample).collect();
     bencher.counter(ItemsCount::new(RECORDS)).bench_local(|| work(&records));
@@ -46,7 +44,6 @@ fn written(records: &[Record]) -> Vec<u8> {
     writer.finish(&Outcome::default()).expect("memory takes all")
 }
 
-/// Formatted and compressed.
 #[divan::bench]
 fn write(bencher: Bencher<'_, '_>) {
     per_record(bencher, written);
@@ -62,7 +59,6 @@ fn read(bencher: Bencher<'_, '_>) {
     });
 }
 
-/// A mix like that of a long simulation.
 fn sample(i: u64) -> Record {
     let seq = i / 6;
     let end = |sender| Subject::Endpoint { flow: FlowId(0), node: NodeId(1), sender };

@@ -1,10 +1,9 @@
-//! A hash of a whole trace: the short proof that two runs did the same.
+//! Hash of a trace, which proves that two runs are equal.
 
 use crate::schema::record_words;
 use crate::{Record, Sink};
 
-/// Order-sensitive 128-bit hash of all records. Integers only, so it is the same on every platform
-/// and with every compiler. It tells runs apart; it does not resist an attacker.
+/// Order-sensitive 128-bit hash of all records, equal on all platforms. Not cryptographic.
 #[derive(Clone, Copy, Debug)]
 pub struct Hasher {
     lanes: [u64; 2],
@@ -12,12 +11,12 @@ pub struct Hasher {
 }
 
 impl Hasher {
-    /// How many records came.
+    /// Returns the number of records.
     pub fn records(&self) -> u64 {
         self.records
     }
 
-    /// The hash of all records so far.
+    /// Returns the hash of all records so far.
     pub fn digest(&self) -> u128 {
         let [a, b] = self.lanes;
         let high = finish(a ^ b.rotate_left(32) ^ self.records);
@@ -25,16 +24,15 @@ impl Hasher {
         u128::from(high) << 64 | u128::from(low)
     }
 
-    /// The hash as 32 hexadecimal digits.
+    /// Returns the hash as 32 hexadecimal digits.
     pub fn hex(&self) -> String {
         format!("{:032x}", self.digest())
     }
 }
 
-/// The hash of no records.
 impl Default for Hasher {
     fn default() -> Self {
-        // Digits of pi: two starts that differ, with nothing up the sleeve.
+        // Digits of pi.
         Self { lanes: [0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344], records: 0 }
     }
 }
@@ -42,8 +40,7 @@ impl Default for Hasher {
 impl Sink for Hasher {
     #[inline]
     fn record(&mut self, record: &Record) {
-        // Words go to the two lanes in turn, so that their multiplications overlap. A step is a
-        // bijection of its lane: no record can wipe out what came before.
+        // Two lanes let multiplications overlap. Bijective steps: no record can erase earlier ones.
         let [mut next, mut other] = self.lanes;
         record_words(record, |word| {
             let mixed = (next ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
@@ -55,7 +52,7 @@ impl Sink for Hasher {
     }
 }
 
-/// SplitMix64's finaliser: every bit of the lane reaches every bit of the result.
+/// Applies SplitMix64's finaliser: every input bit affects every output bit.
 fn finish(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

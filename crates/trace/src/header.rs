@@ -1,4 +1,4 @@
-//! The header of a trace, and the outcome that the driver knows only at its end.
+//! Header of a trace, and the outcome at its end.
 
 use std::borrow::Cow;
 
@@ -7,46 +7,45 @@ use serde::{Deserialize, Serialize};
 
 use crate::Lateness;
 
-/// Version of the schema that this crate writes, and the newest that it reads. Older versions are subsets.
-///
-/// Version 2 added the kinds `duplicated`, `corrupted` and `delayed`, the causes `burst` and `outage`, and a flow's
-/// `speaks`. Version 3 added `packets` to `loss` and `abandoned` (1 in older files), the kinds `loss_withdrawn`,
-/// `session_extent` and `path_limit`, and the cause `too_long`.
+/// Version of the schema that this crate writes. The crate reads all up to it; older are subsets.
+/// Version 2 added the kinds `duplicated`, `corrupted` and `delayed`, the causes `burst` and
+/// `outage`, and `speaks`. Version 3 added `packets` to `loss` and `abandoned` (1 in older files),
+/// the kinds `loss_withdrawn`, `session_extent` and `path_limit`, and the cause `too_long`.
 pub const SCHEMA_VERSION: u32 = 3;
 
-/// Everything about a run that is known before it starts.
+/// Facts of a run that are known before its start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
     /// Version of the schema: [`SCHEMA_VERSION`].
     pub schema: u32,
-    /// Version of faircast that made the trace.
+    /// Version of faircast that wrote the trace.
     pub faircast: String,
-    /// The scenario's file, as the user named it.
+    /// Path of the scenario's file, as the user gave it.
     pub scenario: String,
-    /// The question that the scenario answers.
+    /// Question that the scenario answers.
     pub title: String,
-    /// The scenario's text with all settings applied.
+    /// Text of the scenario with all settings applied.
     pub text: String,
-    /// Where it ran.
+    /// Environment of the run.
     pub on: On,
     /// Seed of all randomness.
     pub seed: u64,
-    /// How long the run is to last, in seconds.
+    /// Planned duration of the run, in seconds.
     pub duration_s: f64,
-    /// What is left out of every average at the start, in seconds.
+    /// Warm-up time, excluded from all averages, in seconds.
     pub warmup_s: f64,
-    /// Names of all nodes; a [`NodeId`] is an index into this.
+    /// Names of all nodes; a [`NodeId`] is an index into this list.
     pub nodes: Vec<String>,
-    /// All directions of all links; a [`LinkId`] is an index into this.
+    /// All directions of all links; a [`LinkId`] is an index into this list.
     pub links: Vec<LinkHeader>,
-    /// All flows; a [`FlowId`] is an index into this.
+    /// All flows; a [`FlowId`] is an index into this list.
     pub flows: Vec<FlowHeader>,
-    /// All clients of the overlay, by their numbers.
+    /// All clients of the overlay, by number.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clients: Vec<ClientHeader>,
 }
 
-/// A client of the overlay.
+/// Client of the overlay.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClientHeader {
     /// Name of the client.
@@ -56,74 +55,73 @@ pub struct ClientHeader {
     pub node: NodeId,
 }
 
-/// Where a run took place.
+/// Environment of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum On {
-    /// In the simulator.
+    /// Simulator.
     #[default]
     Sim,
-    /// Between network namespaces of one machine, in real time.
+    /// Network namespaces of one machine, in real time.
     Lab,
-    /// On a real network.
+    /// Real network.
     Net,
 }
 
 /// One direction of a link.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkHeader {
-    /// Where it starts: an index into the header's nodes.
+    /// Start: an index into the header's nodes.
     #[serde(with = "Number")]
     pub from: NodeId,
-    /// Where it ends: an index into the header's nodes.
+    /// End: an index into the header's nodes.
     #[serde(with = "Number")]
     pub to: NodeId,
-    /// Rate at the start, in bits per second.
+    /// Initial rate, in bits per second.
     pub rate_bps: u64,
-    /// Propagation delay at the start, in seconds.
+    /// Initial propagation delay, in seconds.
     pub delay_s: f64,
-    /// Queue and its limit, for people: `droptail, 30 packets`.
+    /// Description of the queue and its limit: `droptail, 30 packets`.
     pub queue: String,
 }
 
-/// One flow.
+/// Flow of the scenario.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FlowHeader {
-    /// Its name, unique.
+    /// Unique name.
     pub name: String,
-    /// Its protocol, as the scenario names it.
+    /// Protocol, as named in the scenario.
     pub protocol: String,
-    /// Where it starts: an index into the header's nodes.
+    /// Source: an index into the header's nodes.
     #[serde(with = "Number")]
     pub from: NodeId,
-    /// Where it starts too, if it has many senders.
+    /// Further sources, as indexes into the header's nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "node_ids")]
     pub also_from: Vec<NodeId>,
-    /// Its receivers, also those that join later: indices into the header's nodes.
+    /// Receivers, including late joiners, as indexes into the header's nodes.
     #[serde(with = "node_ids")]
     pub to: Vec<NodeId>,
-    /// Payload bytes of one data packet.
+    /// Payload of a data packet, in bytes.
     pub packet_bytes: u64,
-    /// When it starts, in seconds.
+    /// Start time, in seconds.
     pub start_s: f64,
-    /// When it stops offering new data, in seconds, where it does.
+    /// End of new data, in seconds; `None` for no end.
     pub stop_s: Option<f64>,
-    /// Its receivers that speak another scheme.
+    /// Receivers with another scheme.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub speaks: Vec<SpeaksHeader>,
 }
 
-/// A receiver that speaks another scheme than its flow's.
+/// Receiver with another scheme than its flow's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SpeaksHeader {
-    /// The receiver: an index into the header's nodes.
+    /// Node of the receiver: an index into the header's nodes.
     #[serde(with = "Number")]
     pub node: NodeId,
     /// The scheme.
     pub protocol: String,
 }
 
-/// Of a run of which nothing is known.
 impl Default for Header {
     fn default() -> Self {
         Self {
@@ -145,22 +143,21 @@ impl Default for Header {
 }
 
 impl Header {
-    /// How long the run is to last.
+    /// Returns the planned duration of the run.
     pub fn duration(&self) -> Duration {
         Duration::from_secs_f64(self.duration_s)
     }
 
-    /// The moment from which on averages count.
+    /// Returns the end of the warm-up time.
     pub fn warmup(&self) -> Time {
         Time::from_secs_f64(self.warmup_s)
     }
 
-    /// The name of a node; `n7` where the header does not know it.
+    /// Returns the name of a node; `n7` for a node that is not in the header.
     pub fn node_name(&self, node: NodeId) -> String {
         self.nodes.get(node.index()).cloned().unwrap_or_else(|| format!("{node:?}"))
     }
 
-    /// Whether all indices in the header itself point at something.
     pub(crate) fn check(&self) -> Result<(), String> {
         let is_known = |node: &NodeId| node.index() < self.nodes.len();
         for link in &self.links {
@@ -181,7 +178,7 @@ impl Header {
         Ok(())
     }
 
-    /// Escapes characters of format in all texts, as a trace of unknown origin needs before anything of it is shown.
+    /// Escapes format characters in all texts, as needed to print a trace of unknown origin.
     pub(crate) fn escape(&mut self) {
         let Self { faircast, scenario, title, text, nodes, links, flows, .. } = self;
         for it in flows.iter_mut() {
@@ -216,42 +213,41 @@ fn escape(text: &mut String) {
 }
 
 impl FlowHeader {
-    /// All its senders.
+    /// Iterates over all sources.
     pub fn senders(&self) -> impl Iterator<Item = &NodeId> {
         [&self.from].into_iter().chain(&self.also_from)
     }
 
-    /// Whether the flow's throughput is what was acknowledged (TCP), not what was sent.
+    /// True if the throughput of the flow is acknowledged (TCP) instead of sent data.
     pub fn counts_acknowledged(&self) -> bool {
         self.protocol == "tcp" || self.protocol.starts_with("tcp-")
     }
 
-    /// What the receiver at `node` speaks, where that is another scheme.
+    /// Returns the scheme of the receiver at `node`, if it differs from the flow's.
     pub fn spoken_by(&self, node: NodeId) -> Option<&str> {
         let speaks = self.speaks.iter().find(|speaks| speaks.node == node)?;
         (speaks.protocol != self.protocol).then_some(&speaks.protocol)
     }
 }
 
-/// What the driver knows only when a run has ended.
+/// Facts of a run that are known at its end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// When it ended, on the run's own clock; nanoseconds in files.
+    /// End time on the clock of the run; nanoseconds in files.
     #[serde(rename = "ended_ns", with = "Nanos")]
     pub at: Time,
-    /// Whether it was stopped before its end, by a person or a signal.
+    /// True if a person or a signal stopped the run early.
     pub interrupted: bool,
-    /// Real seconds that it took.
+    /// Real duration in seconds.
     pub wall_s: f64,
     /// Events that the driver handled.
     pub events: u64,
-    /// For each flow and each of its receivers in the header's order: whether the bytes delivered
-    /// are exactly a prefix (for finished data: all) of those sent; `None` where nobody checked,
-    /// or nothing came.
+    /// By flow and receiver: true if delivered bytes are a prefix of the sent ones, or all if the
+    /// data ended. `None` without a check or delivery.
     pub intact: Vec<Vec<Option<bool>>>,
-    /// The [`Hasher`](crate::Hasher)'s hexadecimal digest, where one was made.
+    /// Hexadecimal digest of the [`Hasher`](crate::Hasher), if computed.
     pub trace_hash: Option<String>,
-    /// How exact the emulated network was, where there was one.
+    /// Accuracy of the emulated network, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lateness: Option<Lateness>,
 }

@@ -1,68 +1,62 @@
-//! Lateness of packets in the lab's emulated network, and whether a run's figures are valid.
+//! Lateness of packets in the lab's emulated network, and the validity of a run's figures.
 
 use serde::{Deserialize, Serialize};
 
-/// How much later than due packets left the emulator of a run in the lab.
+/// Lateness of packets behind their due times in the emulator of a lab run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lateness {
-    /// Packets that it gave to hosts.
+    /// Packets delivered to hosts.
     pub packets: u64,
     /// Mean lateness in seconds.
     pub mean_s: f64,
     /// Lateness that 99 of 100 packets do not exceed, in seconds.
     pub p99_s: f64,
-    /// The greatest, in seconds.
+    /// Greatest lateness in seconds.
     pub max_s: f64,
-    /// Whether the emulator ran with real-time priority.
+    /// True if the emulator ran with real-time priority.
     pub realtime: bool,
-    /// The shortest round trip of any flow through empty queues, in seconds: what lateness is held
-    /// against; `None` where nobody judged it.
+    /// Shortest round-trip time of any flow without queueing, in seconds; `None` if not judged.
     pub round_trip_s: Option<f64>,
-    /// Share of the processors' time that the host of this virtual machine took away, from 0 to 1;
-    /// `None` where the system does not tell.
+    /// Share of processor time taken by the hypervisor (steal time), 0 to 1; `None` if unknown.
     pub stolen_share: Option<f64>,
-    /// Whether the figures of the run are of the scenario; `None` where nobody judged it.
+    /// Validity of the figures; `None` if not judged.
     pub verdict: Option<Validity>,
 }
 
-/// Whether the figures of a run in the lab are of the scenario, or of the machine.
+/// Validity of the figures of a lab run as results of the scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Validity {
-    /// The network was what the scenario says.
+    /// The network behaved as the scenario requires.
     Valid,
-    /// It was not quite: differences of a few per cent say nothing.
+    /// The network deviated: differences of a few per cent mean nothing.
     Doubtful,
-    /// It was another one.
+    /// The network deviated too much.
     Invalid,
 }
 
-/// Mean lateness, as a share of the round trip, up to which a run is valid. A packet and its answer are
-/// both late, so round trips are longer by 5 %, and rates that go with one over the round trip are off
-/// by as much.
+/// Greatest mean lateness of a valid run, in round-trip times: round trips grow by 5 %.
 const MEAN_SHARE_VALID: f64 = 0.025;
-/// The same up to which it is doubtful: 20 % of the round trip.
+/// Greatest mean lateness of a doubtful run: round trips grow by 20 %.
 const MEAN_SHARE_DOUBTFUL: f64 = 0.1;
-/// Lateness of the 99th percentile, as a share of the round trip, up to which a run is valid: pauses that
-/// take a queue or an acknowledgement clock along, but end within a round trip.
+/// Greatest 99th percentile of a valid run, in round-trip times: pauses end within a round trip.
 const P99_SHARE_VALID: f64 = 0.25;
-/// The same up to which it is doubtful. Beyond a round trip a pause is an event of its own, which a sender
-/// takes for losses or silence, and one packet in a hundred is as many as such losses are in most
-/// scenarios.
+/// Greatest 99th percentile of a doubtful run: longer pauses look like losses or silence.
 const P99_SHARE_DOUBTFUL: f64 = 1.0;
-/// Stolen time from which on it is named as a cause.
+/// Least steal time that is named as a cause.
 const STOLEN_SHARE_NAMED: f64 = 0.01;
 
 impl Validity {
-    /// The rule: mean and 99th percentile of lateness against the shortest round trip, the worse of the
-    /// two. All in seconds; what is not a number, or a round trip of nothing, is no proof of anything.
+    /// Returns the validity from the mean and 99th percentile of lateness and the shortest
+    /// round-trip time, in seconds; the worse counts. Invalid for NaN, or late packets at a round
+    /// trip of zero.
     pub fn of(mean_s: f64, p99_s: f64, round_trip_s: f64) -> Self {
         let share = |lateness_s: f64, valid: f64, doubtful: f64| match lateness_s / round_trip_s {
             share if share <= valid => Self::Valid,
             share if share <= doubtful => Self::Doubtful,
             _ => Self::Invalid,
         };
-        // Nothing was late: that is so against any round trip.
+        // Without lateness, a run is valid at any round-trip time.
         if mean_s == 0.0 && p99_s == 0.0 {
             return Self::Valid;
         }
@@ -75,20 +69,19 @@ impl Validity {
 }
 
 impl Lateness {
-    /// The same, held against the shortest round trip of the scenario in seconds.
+    /// Returns the lateness judged against the scenario's shortest round-trip time in seconds.
     #[must_use]
     pub fn judged(self, round_trip_s: f64, stolen_share: Option<f64>) -> Self {
         let verdict = Some(Validity::of(self.mean_s, self.p99_s, round_trip_s));
         Self { round_trip_s: Some(round_trip_s), stolen_share, verdict, ..self }
     }
 
-    /// Whether the figures of the run must not be used.
+    /// True if the figures of the run must not be used.
     pub fn is_invalid(&self) -> bool {
         self.verdict == Some(Validity::Invalid)
     }
 
-    /// What a reader of the figures must know, in a sentence without its full stop; `None` where the run is
-    /// valid, or nobody judged it.
+    /// Returns a warning about the figures without a full stop; `None` if valid or not judged.
     pub fn doubts(&self) -> Option<String> {
         let word = match self.verdict? {
             Validity::Valid => return None,

@@ -1,8 +1,7 @@
-//! The trace of a run: what happened, when, and to whom.
+//! Trace of a run: all events with their times and subjects.
 //!
-//! Drivers (the simulator, the lab, live sockets) feed a [`Sink`] with [`Record`]s; metrics, plots
-//! and files are sinks. A trace file holds a [`Header`], all records and the [`Outcome`], and so
-//! everything that a summary and a report need.
+//! Drivers feed [`Record`]s to a [`Sink`]: metrics, plots and files. A trace file has a [`Header`],
+//! all records and the [`Outcome`].
 
 mod hash;
 mod header;
@@ -22,38 +21,37 @@ pub use writer::{Writer, write_line};
 
 use faircast_base::{ClientNote, Event, FlowId, LinkId, LinkNote, NodeId, Time, Trace};
 
-/// Who a record speaks of.
+/// Subject of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Subject {
     /// One end of a flow.
     Endpoint {
-        /// The flow.
+        /// Flow of the endpoint.
         flow: FlowId,
-        /// Where the endpoint is.
+        /// Node of the endpoint.
         node: NodeId,
-        /// Whether it is the flow's sender; otherwise one of its receivers.
+        /// True for a sender of the flow, false for a receiver.
         sender: bool,
     },
     /// One direction of a link.
     Link(LinkId),
-    /// A host or router itself.
+    /// Host or router.
     Node(NodeId),
 }
 
-/// One thing that happened.
+/// Event with its time and subject.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Record {
-    /// When. Never decreases from one record of a run to the next.
+    /// Time of the event. Never decreases from one record of a run to the next.
     pub at: Time,
-    /// To whom.
+    /// Subject of the event.
     pub subject: Subject,
-    /// What.
+    /// Event.
     pub event: Event,
 }
 
 impl Record {
-    /// Whether it is of the sending half of an end: of one that receives nothing, or data that another
-    /// sends, which is a sender too or repairs for one.
+    /// True for records of senders, and of receivers that send data (further senders, repairs).
     pub fn is_senders(&self) -> bool {
         match self.subject {
             Subject::Endpoint { sender, .. } => {
@@ -64,16 +62,15 @@ impl Record {
     }
 }
 
-/// Something that records are fed to.
+/// Consumer of records.
 pub trait Sink {
-    /// Takes one record. It cannot fail: a sink that can keeps its first error until it is
-    /// finished.
+    /// Takes a record. A sink that can fail keeps its first error until it is finished.
     fn record(&mut self, record: &Record);
 
-    /// Takes the act of a client of the overlay. Default: nothing.
+    /// Takes an action of a client of the overlay. Default: ignored.
     fn note(&mut self, _at: Time, _note: &ClientNote) {}
 
-    /// Takes the state of a link of the overlay. Default: nothing.
+    /// Takes the state of a link of the overlay. Default: ignored.
     fn link_note(&mut self, _at: Time, _note: &LinkNote) {}
 }
 
@@ -125,12 +122,11 @@ impl<S: Sink> Sink for Option<S> {
     }
 }
 
-/// A sink that keeps nothing.
 impl Sink for () {
     fn record(&mut self, _record: &Record) {}
 }
 
-/// Feeds two sinks; nest it for more.
+/// Pair of sinks that take the same records; can be nested.
 #[derive(Clone, Debug, Default)]
 pub struct Tee<A, B>(pub A, pub B);
 
@@ -151,10 +147,10 @@ impl<A: Sink, B: Sink> Sink for Tee<A, B> {
     }
 }
 
-/// Keeps all records in memory, about 90 bytes each: for tests and short runs.
+/// Sink that keeps all records in memory, about 90 bytes each, for tests and short runs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recording {
-    /// The records in the order in which they came.
+    /// Records in order of arrival.
     pub records: Vec<Record>,
 }
 
@@ -173,11 +169,11 @@ impl Sink for Recording {
     }
 }
 
-/// What a machine speaks into: adds who it is to what it says.
+/// Trace of a machine: adds the subject to its events.
 pub struct Tagged<'a> {
-    /// Who speaks.
+    /// Subject of the events.
     pub subject: Subject,
-    /// Who listens.
+    /// Sink for the records.
     pub sink: &'a mut dyn Sink,
 }
 

@@ -1,4 +1,4 @@
-//! Reading trace files: nothing in them is trusted.
+//! Reader of trace files, which are not trusted.
 
 use std::fmt;
 use std::fs::File;
@@ -12,12 +12,10 @@ use serde::de::{Deserializer as _, MapAccess, Visitor};
 use crate::schema::{Fields, Value};
 use crate::{Header, Outcome, Record, SCHEMA_VERSION, Sink, Subject};
 
-/// Longest line that a reader takes, in bytes. Headers with 100 000 nodes are far below it.
+/// Longest line in bytes. Headers of 100 000 nodes are far below it.
 pub const LINE_BYTES_MAX: usize = 64 << 20;
 
-/// Reads a trace file record by record, compressed or plain, in bounded memory.
-///
-/// Every record that it gives names a flow, link or node that the header has.
+/// Reader of a compressed or plain trace file, in bounded memory.
 pub struct Reader<'a> {
     lines: Lines<'a>,
     header: Header,
@@ -25,24 +23,19 @@ pub struct Reader<'a> {
     is_over: bool,
 }
 
-/// Why a trace file cannot be read.
+/// Error of a trace file.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// File that is no trace, is of a newer version, or cannot be read; in words, with file and
-    /// line.
+    /// The file cannot be read, is not a trace, or has a newer version; with file and line.
     #[error("{0}")]
     Broken(String),
-    /// The file ends where a line or the compression does not, as that of a run that was killed.
-    /// What came before was read.
+    /// The file ends early, as after a killed run; all earlier records were read.
     #[error("{0}: the file ends in the middle of a line")]
     Cut(String),
 }
 
 impl Reader<'static> {
-    /// Opens the file `path` and reads its header.
-    ///
-    /// # Errors
-    /// The file cannot be read, is no trace, or is of a newer version.
+    /// Opens the file `path` and reads the header; fails if it is no trace or has a newer version.
     pub fn open(path: &Path) -> Result<Self, ReadError> {
         let name = path.display().to_string();
         match File::open(path) {
@@ -53,10 +46,7 @@ impl Reader<'static> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads the header from `from`, which errors call `name`.
-    ///
-    /// # Errors
-    /// It cannot be read, is no trace, or is of a newer version.
+    /// Reads the header from `from` as [`open`](Self::open) does; `name` is for error messages.
     pub fn new(from: impl Read + 'a, name: &str) -> Result<Self, ReadError> {
         let mut lines = Lines::new(from, name)?;
         if !lines.advance()? {
@@ -66,35 +56,27 @@ impl<'a> Reader<'a> {
         Ok(Self { lines, header, outcome: None, is_over: false })
     }
 
-    /// The header.
+    /// Returns the header.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// The outcome, once all records were read; `None` also where the run was killed before it
-    /// could write one.
+    /// Returns the outcome after the last record; `None` before, and if the run was killed.
     pub fn outcome(&self) -> Option<&Outcome> {
         self.outcome.as_ref()
     }
 
-    /// The next record, or `None` at the end.
-    ///
-    /// # Errors
-    /// The line is broken. Afterwards the reader is at its end.
+    /// Returns the next record; `None` at the end, also after an invalid line.
     pub fn next_record(&mut self) -> Result<Option<Record>, ReadError> {
         if self.is_over {
             return Ok(None);
         }
         let result = self.read_line();
-        // After an error nothing that follows can be trusted.
         self.is_over = !matches!(result, Ok(Some(_)));
         result
     }
 
-    /// Feeds all records that are left to `sink`, and gives the outcome.
-    ///
-    /// # Errors
-    /// A line is broken; the records before it have been fed.
+    /// Feeds the remaining records to `sink`, up to an invalid line. Returns the outcome.
     pub fn replay(&mut self, sink: &mut dyn Sink) -> Result<Option<&Outcome>, ReadError> {
         while let Some(record) = self.next_record()? {
             sink.record(&record);
@@ -121,7 +103,6 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The last line.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct End {
@@ -129,7 +110,7 @@ struct End {
 }
 
 fn read_header(lines: &Lines<'_>) -> Result<Header, ReadError> {
-    /// What every version of the header has, read first so that a newer one is recognised.
+    /// Fields in the headers of all versions, parsed first to recognise newer versions.
     #[derive(Deserialize)]
     struct Version {
         schema: u32,
@@ -172,8 +153,7 @@ pub(crate) fn parse_record(line: &[u8]) -> Result<Record, String> {
     fields.into_record()
 }
 
-/// The message of a JSON error with its column alone: each line is a document of its own, and its
-/// "line 1" would contradict the line that the message starts with.
+/// Returns the text of a JSON error without its line number, which is always 1.
 fn without_line(error: &serde_json::Error) -> String {
     error.to_string().replace(" at line 1 column", " at column")
 }
@@ -228,12 +208,10 @@ impl<'de> Visitor<'de> for ValueVisitor {
     }
 }
 
-/// The lines of a file, compressed or plain.
 struct Lines<'a> {
     name: String,
     from: Box<dyn BufRead + 'a>,
     line: Vec<u8>,
-    /// Number of `line`, from 1.
     number: u64,
 }
 
@@ -254,7 +232,7 @@ impl<'a> Lines<'a> {
         Ok(Self { name, from, line: Vec::new(), number: 0 })
     }
 
-    /// Reads the next line into `self.line`, without its end; false where there is none.
+    /// Reads the next line into `self.line`, without its line end; false at the end of the file.
     fn advance(&mut self) -> Result<bool, ReadError> {
         self.line.clear();
         self.number += 1;

@@ -1,7 +1,7 @@
-//! The one table of how events are written, read and hashed.
+//! Schema of trace records: one table for writing, reading and hashing events.
 //!
-//! A new kind of event takes one line in `events!`, with a new code: codes and names never change
-//! their meaning, because published trace hashes and stored files depend on them.
+//! A new kind of event is one line in `events!` with a new code. Codes and names keep their
+//! meaning, because published trace hashes and stored files depend on them.
 
 use faircast_base::{
     BadInput, CutReason, DropReason, Event, FlowId, LinkCounters, LinkId, NodeFaultKind, NodeId,
@@ -10,7 +10,6 @@ use faircast_base::{
 
 use crate::{Record, Subject};
 
-/// The value of a field as JSON has it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Value<'a> {
     Null,
@@ -19,13 +18,12 @@ pub(crate) enum Value<'a> {
     Text(&'a str),
 }
 
-/// The fields of one line, in the order in which they came.
 pub(crate) struct Fields<'a> {
     entries: [(&'a str, Value<'a>); FIELDS_MAX],
     len: usize,
 }
 
-/// Most fields in one record; the widest kind has 13.
+/// Most fields of a record; the widest kind has 13.
 pub(crate) const FIELDS_MAX: usize = 16;
 
 impl<'a> Fields<'a> {
@@ -45,11 +43,9 @@ impl<'a> Fields<'a> {
         Ok(())
     }
 
-    /// Takes the field `key` out, or `None`.
     fn find(&mut self, key: &str) -> Option<Value<'a>> {
         let at = self.entries[..self.len].iter().position(|(known, _)| *known == key)?;
         let value = self.entries[at].1;
-        // Order does not matter, so the last one may fill the hole.
         self.len -= 1;
         self.entries[at] = self.entries[self.len];
         Some(value)
@@ -60,7 +56,6 @@ impl<'a> Fields<'a> {
         T::from_value(value).ok_or_else(|| format!("the field \"{key}\" must be {}", T::WHAT))
     }
 
-    /// Takes the field `key` out; `default` stands for a missing field.
     fn take_or<T: Field>(&mut self, key: &str, default: Option<T>) -> Result<T, String> {
         match default {
             Some(value) if !self.has(key) => Ok(value),
@@ -72,7 +67,6 @@ impl<'a> Fields<'a> {
         self.entries[..self.len].iter().any(|(known, _)| *known == key)
     }
 
-    /// Turns all fields into the record that they make.
     pub(crate) fn into_record(mut self) -> Result<Record, String> {
         let at = Time::from_nanos(self.take("t_ns")?);
         let subject = read_subject(&mut self)?;
@@ -87,16 +81,14 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A type that a field of an event can have.
 pub(crate) trait Field: Sized {
-    /// What a value must be, in words.
     const WHAT: &'static str;
 
     fn write(self, out: &mut Vec<u8>);
 
     fn from_value(value: Value<'_>) -> Option<Self>;
 
-    /// The value in 64 bits, different for different values.
+    /// Returns the value as 64 bits; different values have different bits.
     fn word(self) -> u64;
 }
 
@@ -177,15 +169,15 @@ impl Field for Option<NodeId> {
         }
     }
     fn word(self) -> u64 {
-        // One more than any identifier, so that "none" differs from node 0.
+        // 2^32 is no identifier, so "none" differs from node 0.
         self.map_or(1 << 32, Field::word)
     }
 }
 
-/// Words for the causes in events. Order and words are part of the schema.
+/// Defines the names of causes. Order and names are part of the schema.
 macro_rules! words {
     ($($kind:ident { $($variant:ident $code:literal $word:literal),* $(,)? })*) => {
-        /// For each type of cause, by its name in the code, the words that a trace has for it.
+        /// Names of the causes in a trace, for each type of cause by its name in the code.
         pub const WORDS: &[(&str, &[&str])] = &[$((stringify!($kind), &[$($word),*])),*];
 
         $(
@@ -212,14 +204,14 @@ macro_rules! words {
     )*};
 }
 
-/// A kind of event, as a trace has it.
+/// Kind of event in a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventKind {
-    /// Its number in the hash of a trace; never used for anything else.
+    /// Number in the hash of a trace; never reused.
     pub code: u64,
-    /// Its name: the value of `kind`.
+    /// Name: the value of `kind`.
     pub name: &'static str,
-    /// The keys of its own fields.
+    /// Keys of the fields of this kind.
     pub fields: &'static [&'static str],
 }
 
@@ -255,8 +247,7 @@ words! {
     }
 }
 
-/// Each line has the code, the name and the shape of an event, and the JSON key of each field. A field's value after
-/// `=` stands for a missing field in traces of older versions.
+/// Defines the events: code, name, shape, JSON key of each field, and default for older versions.
 macro_rules! events {
     ($($code:literal $name:literal ($($shape:tt)*) [$($field:ident $key:literal $(= $default:literal)?),*];)*) => {
         /// All kinds of events.
@@ -370,7 +361,6 @@ events! {
         [kind "fault"];
 }
 
-/// Appends the record as one JSON object, without a line end.
 pub(crate) fn write_record(record: &Record, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"t_ns\":");
     write_number(out, record.at.as_nanos());
@@ -408,8 +398,7 @@ fn read_subject(fields: &mut Fields<'_>) -> Result<Subject, String> {
     }
 }
 
-/// Gives `push` the record as words. The same words mean the same record, because the code of the
-/// event says how many follow.
+/// Passes the record to `push` as words. Equal words mean equal records: the code gives the count.
 #[inline]
 pub(crate) fn record_words(record: &Record, mut push: impl FnMut(u64)) {
     push(record.at.as_nanos());
@@ -423,7 +412,7 @@ pub(crate) fn record_words(record: &Record, mut push: impl FnMut(u64)) {
     push(id);
     let mut first = true;
     event_words(&record.event, |word| {
-        // The code comes first; the kind of subject shares its word.
+        // The first word has the code of the event and the kind of subject.
         push(if first { word | tag << 32 } else { word });
         first = false;
     });

@@ -1,4 +1,4 @@
-//! Tests of the schema, the hash and the files.
+//! Tests of the schema, the hash and trace files.
 
 use std::io::Write as _;
 
@@ -64,7 +64,6 @@ fn outcome() -> Outcome {
     }
 }
 
-/// Values of all types that fields have, as text, in any order.
 fn values() -> impl Strategy<Value = Vec<String>> {
     let words: Vec<_> = WORDS.iter().map(|(_, words)| prop::sample::select(*words)).collect();
     let values = (any::<u64>(), any::<u32>(), any::<bool>(), words);
@@ -76,7 +75,6 @@ fn values() -> impl Strategy<Value = Vec<String>> {
     texts.prop_shuffle()
 }
 
-/// A record of any kind of the table with values that its fields take, which is written as it was read.
 fn record() -> impl Strategy<Value = Record> {
     let subject = prop_oneof![
         (0..8u32, 0..8u32, prop::sample::select(&["sender", "receiver"][..]))
@@ -114,7 +112,6 @@ fn file(records: &[Record]) -> Vec<u8> {
     writer.finish(&outcome()).unwrap()
 }
 
-/// The error that reading `lines` after a good header gives.
 fn error_of(lines: &str) -> String {
     let text = format!("{}\n{lines}", serde_json::to_string(&header()).unwrap());
     let mut reader = Reader::new(text.as_bytes(), "t.jsonl").unwrap();
@@ -135,7 +132,6 @@ fn texts_of_a_header_are_escaped_when_they_are_read() {
     assert!(read.nodes[0].ends_with("\\n") && read.flows[0].name.ends_with("\\u200b"));
 }
 
-/// Reads all that is there, and on: where it was broken nothing more comes.
 fn read_on(bytes: &[u8]) {
     if let Ok(mut reader) = Reader::new(bytes, "x") {
         let _ = reader.replay(&mut ());
@@ -230,7 +226,7 @@ fn the_hash_is_the_same_on_every_platform() {
         };
         hasher.record(&Record { at: Time::from_nanos(i * 1000), subject, event });
     }
-    // A change here makes every published trace hash worthless: raise the schema version.
+    // A change here invalidates every published trace hash: raise the schema version.
     assert_eq!(hasher.hex(), "9f5a44dda4c33f267c4b1dcb0accfbc8");
 }
 
@@ -367,7 +363,6 @@ fn a_file_of_a_killed_run_gives_its_records_and_no_outcome() {
     assert_eq!(reader.next_record().unwrap(), Some(record));
     assert_eq!(reader.next_record().unwrap(), None);
     assert_eq!(reader.outcome(), None);
-    // A stream that was cut inside the compression is an error, not a silent end.
     let mut cut = Reader::new(&whole[..whole.len() - 9], "t").unwrap();
     assert!(matches!(cut.replay(&mut ()), Err(ReadError::Cut(_))));
 }

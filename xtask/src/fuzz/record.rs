@@ -1,4 +1,4 @@
-//! The record of fuzzing, `fuzz/RECORD.md`: how long each target has been fuzzed and what came of it.
+//! Record of fuzzing, `fuzz/RECORD.md`: fuzzing time and results of each target.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 
 use crate::shell;
 
-/// What AFL++ has counted for a target, in this run and the runs that it resumed.
+/// Counters of AFL++ for a target, in this run and the runs that it resumed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     executions: u64,
@@ -18,7 +18,6 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Reads the statistics in a folder of results. `None` where there are none.
     pub(crate) fn of(results: &Path) -> Option<Self> {
         Self::parse(&fs::read_to_string(results.join("fuzzer_stats")).ok()?)
     }
@@ -36,8 +35,7 @@ impl Counts {
     }
 }
 
-/// Processor time of all programs that have been run and have ended, in seconds. AFL++ kills what it
-/// fuzzes and does not wait for it: from the first call on, that is left to us.
+/// Returns the CPU seconds of ended children, and reaps targets that AFL++ kills without waiting.
 pub(crate) fn cpu_s() -> Result<f64, String> {
     #[cfg(target_os = "linux")]
     nix::sys::prctl::set_child_subreaper(true).map_err(|error| format!("prctl: {error}"))?;
@@ -56,10 +54,10 @@ pub(crate) fn cpu_s() -> Result<f64, String> {
     Ok(times.iter().map(|time| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6).sum())
 }
 
-/// How long is waited for programs that were killed to end.
+/// Longest wait for killed programs.
 const REAP_MAX: Duration = Duration::from_secs(2);
 
-/// A line of the table: sums over all runs, but for the coverage, which is that of the last one.
+/// Row of the table: sums over all runs, except for the coverage of the last run.
 #[derive(Clone, Debug, PartialEq)]
 struct Row {
     target: String,
@@ -92,7 +90,6 @@ impl Row {
     }
 }
 
-/// A run of a target, with what AFL++ had counted before and has counted after it.
 pub(crate) struct Run<'a> {
     pub(crate) target: &'a str,
     pub(crate) cpu_s: f64,
@@ -102,7 +99,6 @@ pub(crate) struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Adds the run to the table.
     pub(crate) fn add(&self) -> Result<(), String> {
         let path = shell::root().join("fuzz/RECORD.md");
         let text = fs::read_to_string(&path).unwrap_or_default();
@@ -121,7 +117,7 @@ impl Run<'_> {
             },
             |place| rows.remove(place),
         );
-        // A run that resumes another one counts on from where that ended.
+        // A resumed run continues the counters of the earlier run.
         let (before, after) = (self.before.unwrap_or_default(), self.after);
         let executions = after.executions - before.executions.min(after.executions);
         row.counts = Counts { executions: row.counts.executions + executions, ..after };
@@ -134,7 +130,6 @@ impl Run<'_> {
     }
 }
 
-/// What stands above the rows.
 const HEAD: &str = "# How long each target was fuzzed
 
 `cargo xtask fuzz TARGET` adds to this table: processor hours and executions of all runs, the edges

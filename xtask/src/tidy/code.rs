@@ -5,7 +5,7 @@ use crate::deps::PURE;
 use crate::shell;
 use crate::workspace::Crate;
 
-/// Source files have an end: tests are counted apart, because a table of cases may be long.
+/// Limits the length of source files, without their tests, whose tables of cases may be long.
 pub(super) fn lengths(files: &[TextFile]) -> Vec<String> {
     let is_source = |file: &&TextFile| ["rs", "py", "js"].iter().any(|e| file.has_extension(e));
     let is_test = |file: &&TextFile| file.is_below("tests") || file.path.ends_with("tests.rs");
@@ -18,7 +18,6 @@ pub(super) fn lengths(files: &[TextFile]) -> Vec<String> {
     .collect()
 }
 
-/// Nothing is left for later.
 pub(super) fn leftovers(files: &[TextFile]) -> Vec<String> {
     let mut complaints = Vec::new();
     for file in files.iter().filter(|file| !file.path.ends_with("Cargo.lock")) {
@@ -31,8 +30,7 @@ pub(super) fn leftovers(files: &[TextFile]) -> Vec<String> {
     complaints
 }
 
-/// The pure crates say `no_std`, by which the compiler proves them pure; the simulator, which
-/// needs the standard library, has its list of what must not be named.
+/// Requires `no_std` of the pure crates, which proves them pure; the simulator has a list of names.
 pub(super) fn pure_crates(files: &[TextFile], crates: &[Crate]) -> Vec<String> {
     let mut complaints = Vec::new();
     let find = |path: &str| files.iter().find(|file| file.path.as_os_str() == path);
@@ -59,7 +57,7 @@ pub(super) fn pure_crates(files: &[TextFile], crates: &[Crate]) -> Vec<String> {
     complaints
 }
 
-/// `no_std` keeps the standard library out of the prelude, but a crate can still name it.
+/// `no_std` removes the standard library from the prelude, but a crate can still name it.
 fn names_std(file: &TextFile) -> Vec<String> {
     let mut complaints = Vec::new();
     let mut before = "";
@@ -73,7 +71,6 @@ fn names_std(file: &TextFile) -> Vec<String> {
     complaints
 }
 
-/// Protocols name nodes by numbers; drivers know which address each number is.
 pub(super) fn addresses(files: &[TextFile]) -> Vec<String> {
     let protocols = files.iter().filter(|file| file.path.starts_with("crates/proto/src"));
     let lines = protocols.flat_map(|file| file.lines().map(move |line| (file, line)));
@@ -82,7 +79,6 @@ pub(super) fn addresses(files: &[TextFile]) -> Vec<String> {
     named.map(|(file, (line, _))| file.complaint(line, "a network address in a protocol")).collect()
 }
 
-/// Every crate takes the lints of the workspace.
 pub(super) fn lints(files: &[TextFile], crates: &[Crate]) -> Vec<String> {
     let mut complaints = Vec::new();
     for found in crates {
@@ -95,10 +91,8 @@ pub(super) fn lints(files: &[TextFile], crates: &[Crate]) -> Vec<String> {
     complaints
 }
 
-/// Where code may be unsafe, which is where a program of WebAssembly meets its host.
 const UNSAFE: &[&str] = &["crates/relay-sdk/src/program.rs", "crates/relay-sdk/src/lib.rs"];
 
-/// Nothing else is.
 pub(super) fn unsafety(files: &[TextFile]) -> Vec<String> {
     let allows = concat!("(unsafe", "_code");
     let others = files.iter().filter(|file| !UNSAFE.iter().any(|it| file.path.ends_with(it)));
@@ -112,7 +106,6 @@ pub(super) fn unsafety(files: &[TextFile]) -> Vec<String> {
         .collect()
 }
 
-/// Whether `word` stands in the line with no letter, digit or underscore beside it.
 fn has_word(line: &str, word: &str) -> bool {
     let inner = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(word).any(|(at, _)| {
@@ -122,7 +115,6 @@ fn has_word(line: &str, word: &str) -> bool {
     })
 }
 
-/// Lines of the longest source file.
 const LINES_MAX: usize = 1000;
 /// Written in two halves, so that this file passes its own check.
 const LEFTOVERS: &[&str] = &[

@@ -5,8 +5,7 @@ use std::path::Path;
 use super::TextFile;
 use crate::{COMMANDS, guide, new_scheme, shell};
 
-/// Every `src:` in a comment begins with a key of docs/references.md, where a line such as
-/// "- `RFC 3208`: …" gives each key.
+/// Requires that every `src:` begins with a key of docs/references.md, such as "- `RFC 3208`: …".
 pub(super) fn sources(files: &[TextFile]) -> Vec<String> {
     let page = files.iter().find(|file| file.path == Path::new("docs/references.md"));
     let keys: Vec<&str> = page.map_or(Vec::new(), |page| {
@@ -33,7 +32,6 @@ pub(super) fn sources(files: &[TextFile]) -> Vec<String> {
     complaints
 }
 
-/// Every page of a scheme has the same headings.
 pub(super) fn schemes(files: &[TextFile]) -> Vec<String> {
     let mut complaints = Vec::new();
     for file in files.iter().filter(|file| {
@@ -54,7 +52,6 @@ pub(super) fn schemes(files: &[TextFile]) -> Vec<String> {
     complaints
 }
 
-/// Links between documents lead somewhere.
 pub(super) fn links(files: &[TextFile]) -> Vec<String> {
     let mut complaints = Vec::new();
     for file in files.iter().filter(|file| file.has_extension("md")) {
@@ -73,7 +70,6 @@ pub(super) fn links(files: &[TextFile]) -> Vec<String> {
     complaints
 }
 
-/// Commands in documents name files and tasks that exist.
 pub(super) fn commands(files: &[TextFile]) -> Vec<String> {
     let mut complaints = Vec::new();
     for file in files.iter().filter(|file| file.has_extension("md")) {
@@ -81,7 +77,7 @@ pub(super) fn commands(files: &[TextFile]) -> Vec<String> {
             let task = line.split("cargo xtask ").nth(1).map(|rest| {
                 rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').next().unwrap_or("")
             });
-            // `COMMAND` and the like stand for any task.
+            // `COMMAND` and the like are placeholders.
             if let Some(task) = task.filter(|task| task.starts_with(|c: char| c.is_lowercase()))
                 && !COMMANDS.iter().any(|(name, _)| *name == task)
             {

@@ -1,5 +1,4 @@
-//! The rules that no compiler checks. Each rule is a function from the files to a list of
-//! complaints, each with its file and line.
+//! Rules that no compiler checks. Each rule maps the files to complaints with file and line.
 
 mod code;
 mod documents;
@@ -12,9 +11,7 @@ use std::path::{Path, PathBuf};
 use crate::shell;
 use crate::workspace::Crate;
 
-/// A text file of the repository.
 pub(crate) struct TextFile {
-    /// Its path from the root.
     pub(crate) path: PathBuf,
     pub(crate) text: String,
 }
@@ -28,18 +25,15 @@ impl TextFile {
         format!("{}:{line}: {what}", self.path.display())
     }
 
-    /// All lines with their numbers, from 1.
     fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
         (1..).zip(self.text.lines())
     }
 
-    /// Whether the file lies below a folder of this name, at any depth.
     fn is_below(&self, folder: &str) -> bool {
         self.path.parent().is_some_and(|path| path.iter().any(|part| part == folder))
     }
 }
 
-/// Checks everything. Returns what was seen, in words.
 pub(crate) fn check(crates: &[Crate]) -> Result<String, String> {
     let files = files()?;
     let complaints: Vec<String> = [
@@ -66,13 +60,12 @@ pub(crate) fn check(crates: &[Crate]) -> Result<String, String> {
     }
 }
 
-/// All text files that belong to the repository: those that git knows or would take up.
 fn files() -> Result<Vec<TextFile>, String> {
     let arguments = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
     let list = shell::output("git", &arguments)?;
     let mut files = Vec::new();
     for path in list.split('\0').filter(|path| !path.is_empty()).map(Path::new) {
-        // A file that git knows may be deleted; one that is no UTF-8 is no text.
+        // A tracked file may be deleted, and a file that is not UTF-8 is not text.
         let read = std::fs::read_to_string(shell::root().join(path));
         if let Ok(text) = read
             && !path.iter().any(|part| part == "vendor")

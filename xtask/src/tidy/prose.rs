@@ -1,5 +1,4 @@
-//! Ratchet for prose: comments that break the rules of HACKING.md are counted by file, and no count may rise. The
-//! record `xtask/prose.txt` has a line for each file with such comments.
+//! Ratchet for prose: rejects more comments against HACKING.md than `xtask/prose.txt` records.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,22 +7,18 @@ use std::fs;
 use super::TextFile;
 use crate::shell;
 
-/// Path of the record.
 const RECORD: &str = "xtask/prose.txt";
 
-/// Words with which no doc comment begins: a doc comment begins with the field's noun or a verb.
 const STARTS: &[&str] = &[
     "What", "Who", "Whom", "Whose", "Whoever", "Whatever", "How", "Those", "That of", "The same",
     "Of", "So", "Such", "Nothing", "Nobody", "Somebody", "It", "They",
 ];
 
-/// Phrases for limits and durations that name neither.
 const PHRASES: &[&str] = &["for how long", "after how long", "so many", "so long"];
 
-/// Longest comment line in columns.
 const COLUMNS_MAX: usize = 100;
 
-/// Comments of a file that break a rule: doc comments that begin with a word of [`STARTS`], phrases, long lines.
+/// Violations in a file: first words in [`STARTS`], phrases, long lines.
 type Counts = [usize; 3];
 
 const RULES: [&str; 3] = [
@@ -32,7 +27,6 @@ const RULES: [&str; 3] = [
     "a comment line has more than 100 columns",
 ];
 
-/// Complaints about counts that differ from the record.
 pub(super) fn ratchet(files: &[TextFile]) -> Vec<String> {
     let record = files.iter().find(|file| file.path.as_os_str() == RECORD);
     let record = read(record.map_or("", |file| &file.text));
@@ -63,16 +57,12 @@ pub(super) fn ratchet(files: &[TextFile]) -> Vec<String> {
     complaints
 }
 
-/// Number of comments that break a rule, in words.
 pub(super) fn total(files: &[TextFile]) -> String {
     let all = count(files);
     format!("{} comments to reword", all.values().flatten().map(Vec::len).sum::<usize>())
 }
 
-/// Writes the record anew.
-///
-/// # Errors
-/// The counts of a crate have risen, or the record cannot be written.
+/// Writes the record anew; fails if the counts of a crate have risen.
 pub(crate) fn renew() -> Result<String, String> {
     let files = super::files()?;
     let path = shell::root().join(RECORD);
@@ -100,7 +90,6 @@ pub(crate) fn renew() -> Result<String, String> {
     Ok(words.collect())
 }
 
-/// Lines of each file that break each rule.
 fn count(files: &[TextFile]) -> BTreeMap<String, [Vec<usize>; 3]> {
     let code = files.iter().filter(|file| file.has_extension("rs"));
     let counted = code.map(|file| (file.path.display().to_string(), lines(file)));
@@ -118,7 +107,6 @@ fn lines(file: &TextFile) -> [Vec<usize>; 3] {
         {
             found[0].push(number);
         }
-        // A paragraph begins anew after an empty line.
         in_doc = doc.is_some_and(|words| !words.is_empty());
         let Some(at) = comment(line) else { continue };
         let words = line[at..].to_lowercase();
@@ -136,7 +124,7 @@ fn starts_with(words: &str, start: &str) -> bool {
     words.strip_prefix(start).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
 }
 
-/// Place of the comment in a line; `None` without one. A `//` inside quotes is none.
+/// Returns the position of a line's comment. A `//` inside quotes does not count.
 fn comment(line: &str) -> Option<usize> {
     let at = line.find("//")?;
     (line[..at].matches('"').count().is_multiple_of(2)).then_some(at)

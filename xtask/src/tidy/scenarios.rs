@@ -4,7 +4,6 @@ use std::path::Path;
 
 use super::TextFile;
 
-/// Every scenario asks a question in its title and explains itself in a comment.
 pub(super) fn questions(files: &[TextFile]) -> Vec<String> {
     let mut complaints = Vec::new();
     let scenarios = files
@@ -18,7 +17,6 @@ pub(super) fn questions(files: &[TextFile]) -> Vec<String> {
                 continue;
             }
         };
-        // Beside scenarios there are the suites that run them.
         if !table.contains_key("link") {
             continue;
         }

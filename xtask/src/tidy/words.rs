@@ -1,11 +1,10 @@
-//! Rules for words: one word, one meaning, and first lines that a search finds.
+//! Rules for vocabulary: one term for each meaning, and first lines that a search finds.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::TextFile;
 
-/// Words of our own have given way to those of the field, in code and in documents.
 pub(super) fn private_words(files: &[TextFile]) -> Vec<String> {
     let mut complaints = Vec::new();
     let read = |file: &&TextFile| {
@@ -14,7 +13,7 @@ pub(super) fn private_words(files: &[TextFile]) -> Vec<String> {
     };
     for file in files.iter().filter(read) {
         for (number, line) in file.lines() {
-            // Users look for the guarantees of group communication under this name.
+            // File name under which users look for the guarantees of group communication.
             let parts = parts(&line.replace("promises.md", ""));
             let said = |word: &str| parts.iter().any(|part| part == word);
             for (word, instead) in PRIVATE.iter().filter(|(word, _)| said(word)) {
@@ -26,7 +25,6 @@ pub(super) fn private_words(files: &[TextFile]) -> Vec<String> {
     complaints
 }
 
-/// A public type has its name alone in the whole workspace, but for those that are listed.
 pub(super) fn type_names(files: &[TextFile]) -> Vec<String> {
     let mut places: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     let is_code = |file: &&TextFile| file.path.starts_with("crates") && file.is_below("src");
@@ -49,7 +47,6 @@ pub(super) fn type_names(files: &[TextFile]) -> Vec<String> {
     complaints
 }
 
-/// The first line of a module names what is in it, as a noun.
 pub(super) fn first_lines(files: &[TextFile]) -> Vec<String> {
     let mut complaints = Vec::new();
     for file in files.iter().filter(|file| file.has_extension("rs")) {
@@ -66,8 +63,7 @@ pub(super) fn first_lines(files: &[TextFile]) -> Vec<String> {
     complaints
 }
 
-/// The words of a line in small letters, those of identifiers too: `RetryTimer` and `retry_timer`
-/// have two.
+/// Returns the words of a line in lower case, those of identifiers too: `RetryTimer` has two.
 fn parts(line: &str) -> Vec<String> {
     let (mut apart, mut after_small) = (String::new(), false);
     for c in line.chars() {
@@ -82,7 +78,6 @@ fn parts(line: &str) -> Vec<String> {
     apart.split_whitespace().map(String::from).collect()
 }
 
-/// The name that a line gives to a public type, if it does.
 fn public_type(line: &str) -> Option<&str> {
     let mut words = line.trim_start().strip_prefix("pub ")?.split_whitespace();
     let kind = words.next()?;
@@ -90,10 +85,9 @@ fn public_type(line: &str) -> Option<&str> {
     (["struct", "enum", "trait", "type"].contains(&kind) && !name.is_empty()).then_some(name)
 }
 
-/// Old names belong to the history, and references have the titles of others.
+/// Old terms remain in the history, and references keep the titles of other authors.
 const UNREAD: &[&str] = &["CHANGELOG.md", "docs/references.md", "xtask/src/tidy/words.rs"];
 
-/// What to say instead of each word, in small letters.
 const PRIVATE: &[(&str, &str)] = &[
     ("bell", "an event_fd, which is cleared, or a waker"),
     ("happening", "a scheduled event"),
@@ -108,13 +102,11 @@ const PRIVATE: &[(&str, &str)] = &[
     ("strangers", "unknown senders, mismatched receivers"),
 ];
 
-/// Names that more than one type has, once for each beyond the first: their crates tell them apart.
 const SHARED: &[&str] = &[
     "Arrival", "Data", "Error", "Event", "Feedback", "Header", "On", "Options", "Outcome",
     "Profile", "Program", "Received", "Request", "Request", "Role", "Store", "Sweep", "Trace",
 ];
 
-/// What begins a question or leaves out what the module is about.
 const RIDDLES: &[&str] = &[
     "How", "It", "That", "They", "This", "We", "What", "Whatever", "When", "Where", "Whether",
     "Which", "Who", "Whoever", "Whom", "Whose", "Why", "You",

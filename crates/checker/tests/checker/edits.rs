@@ -1,4 +1,4 @@
-//! Edits of traces, and questions about the places where mutants make them.
+//! Edits of traces, and searches for the places where mutants make them.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,6 @@ pub(super) fn is_ordered(it: &Delivery) -> bool {
     ["agreed", "safe"].contains(&it.service.as_str())
 }
 
-/// Numbers the deliveries of a process anew, after lines were added or taken away.
 pub(super) fn renumber(lines: &mut [Value]) {
     let mut next = 1;
     for line in lines {
@@ -50,14 +49,12 @@ pub(super) fn swap(lines: &mut Lines, one: &Delivery, other: &Delivery) {
     renumber(&mut lines[one.process].1);
 }
 
-/// One of the candidates, if there is any.
 pub(super) fn pick<T>(rng: &mut Rng, candidates: impl Iterator<Item = T>) -> Option<T> {
     let mut candidates: Vec<T> = candidates.collect();
     let at = rng.below(candidates.len());
     (!candidates.is_empty()).then(|| candidates.swap_remove(at))
 }
 
-/// All lines of an event with process and line.
 pub(super) fn sites<'a>(
     lines: &'a Lines,
     event: &'a str,
@@ -68,7 +65,6 @@ pub(super) fn sites<'a>(
     all.filter(move |(_, _, it)| is(it, event))
 }
 
-/// Line of an event, chosen among those for which `counts` holds, to be changed.
 pub(super) fn change(
     lines: &mut Lines,
     rng: &mut Rng,
@@ -89,7 +85,6 @@ pub(super) fn take(set: &mut Value, name: &str) {
     set.as_array_mut().unwrap().retain(|it| it != name);
 }
 
-/// Moves a delivery of a message whose view is known behind the next view.
 pub(super) fn delay(lines: &mut Lines, f: &Facts, it: &Delivery) -> Option<()> {
     text(&lines[it.send.0].1[it.send.1], "view").split_once('.')?;
     let stay = f.stay(it);
@@ -101,7 +96,6 @@ pub(super) fn delay(lines: &mut Lines, f: &Facts, it: &Delivery) -> Option<()> {
     Some(())
 }
 
-/// True if the sender of a message has virtual synchrony.
 pub(super) fn is_synchronous(lines: &Lines, (process, line): (usize, usize)) -> bool {
     lines[process].1[..line].iter().rfind(|it| is(it, "start")).unwrap()["virtual_synchrony"]
         == true
@@ -112,7 +106,6 @@ pub(super) fn is_surely_taken(lines: &Lines, f: &Facts, it: &Delivery) -> bool {
     !is_synchronous(lines, it.send) || f.by_id[&it.id].len() > 1
 }
 
-/// Message that the deliverer of `one` knows when it sends `other`.
 pub(super) fn is_cause(f: &Facts, one: &Delivery, other: &Delivery) -> bool {
     let causal = ["causal", "agreed", "safe"];
     let (sender, line) = other.send;
@@ -129,8 +122,7 @@ pub(super) fn is_own_join(line: &Value, groups: &BTreeSet<String>) -> bool {
         && groups.contains(text(line, "group"))
 }
 
-/// True for a delivery to a process that joined the only group of the message within the view,
-/// sent it later if it is its own, and remains a member to the end of the view.
+/// True for a process that joined the message's only group within the view and stays a member.
 pub(super) fn is_joiner(lines: &Lines, f: &Facts, it: &Delivery) -> bool {
     let (stay, of) = (f.stay(it), &lines[it.process].1);
     let joins = of[stay.begin..it.line].iter().rposition(|line| is_own_join(line, &it.groups));

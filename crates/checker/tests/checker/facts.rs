@@ -15,11 +15,10 @@ pub(super) struct Stay {
     /// Next view, or "quiet"; `None` if the stay is open.
     pub(super) next: Option<String>,
     pub(super) is_cut: bool,
-    /// Groups of which the process is a member all the time, as far as no cut hides that.
+    /// Groups of which the process is a member throughout, unless a cut hides the membership.
     pub(super) full: BTreeSet<String>,
 }
 
-/// Delivery of a message.
 #[derive(Clone)]
 pub(super) struct Delivery {
     pub(super) process: usize,
@@ -27,15 +26,12 @@ pub(super) struct Delivery {
     pub(super) id: String,
     pub(super) service: String,
     pub(super) groups: BTreeSet<String>,
-    /// Process and line of the send.
     pub(super) send: (usize, usize),
-    /// Sender with its incarnation.
     pub(super) sender: String,
     pub(super) stay: usize,
     pub(super) transitional: bool,
 }
 
-/// Facts about a good trace.
 pub(super) struct Facts {
     pub(super) stays: Vec<Stay>,
     pub(super) deliveries: Vec<Delivery>,
@@ -115,7 +111,6 @@ impl Facts {
                             members.remove(&group)
                         };
                     }
-                    // A cut may hide the first view.
                     "deliver" if open.is_some() => {
                         let id = text(it, "id").to_string();
                         let send = sends[&id];
@@ -148,7 +143,6 @@ impl Facts {
         &self.stays[delivery.stay]
     }
 
-    /// True for a delivery of a full member, in a stay without a cut.
     pub(super) fn is_full(&self, it: &Delivery) -> bool {
         let stay = self.stay(it);
         !stay.is_cut && it.groups.iter().any(|group| stay.full.contains(group))
@@ -159,7 +153,6 @@ impl Facts {
         one.view == other.view && one.next.is_some() && one.next == other.next
     }
 
-    /// Other deliveries of the message.
     pub(super) fn others<'a>(&'a self, it: &'a Delivery) -> impl Iterator<Item = &'a Delivery> {
         let all = self.by_id[&it.id].iter().map(|index| &self.deliveries[*index]);
         all.filter(move |other| (other.process, other.line) != (it.process, it.line))
@@ -169,7 +162,7 @@ impl Facts {
         self.by_id.get(id)?.iter().map(|it| &self.deliveries[*it]).find(|it| it.stay == stay)
     }
 
-    /// Pairs of deliveries in one stay, the earlier one first, with equal phases.
+    /// Returns pairs of deliveries in the same phase of one stay, earlier one first.
     pub(super) fn pairs(&self) -> impl Iterator<Item = (&Delivery, &Delivery)> {
         self.deliveries.iter().enumerate().flat_map(move |(index, one)| {
             let rest = self.deliveries[index + 1..].iter().take(40);

@@ -1,4 +1,4 @@
-//! Checks of the checker: good traces of a reference model, and mutants of them.
+//! Tests of the checker: good traces of a reference model, and mutants of them.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
@@ -17,7 +17,6 @@ use model::{Lines, Plan, Rng, generate};
 use mutants::MUTANTS;
 use serde_json::Value;
 
-/// Reads a trace: one file for each process, or one file with the lines of all, mixed.
 fn try_read(lines: &Lines, mixed: Option<u64>) -> io::Result<Trace> {
     let text = |lines: &[Value]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
     let Some(seed) = mixed else {
@@ -88,7 +87,6 @@ fn each_mutant_breaks_its_rule() {
         assert!(applied >= 4, "{name}: applied to {applied} traces");
     }
 }
-/// Damages a trace: takes lines away, copies and moves them, and gives them fields of others.
 fn damage(lines: &mut Lines, rng: &mut Rng) {
     for _ in 0..1 + rng.below(8) {
         let (to, from) = (rng.below(lines.len()), rng.below(lines.len()));

@@ -1,5 +1,4 @@
-//! Reference model: an ideal group communication system that knows the global order of each view,
-//! and writes the traces of its clients from a seed.
+//! Reference model: an ideal group communication system with a global order of each view.
 
 mod views;
 
@@ -36,7 +35,6 @@ const CAUSAL: usize = 3;
 const AGREED: usize = 4;
 const SAFE: usize = 5;
 
-/// Member of a group: client and incarnation.
 type Member = (usize, u64);
 type Table = BTreeMap<String, BTreeSet<Member>>;
 
@@ -46,12 +44,11 @@ enum Content {
     Change { group: String, reason: &'static str, subject: Member },
 }
 
-/// Message or change that a daemon has accepted.
 struct Item {
     content: Content,
     service: usize,
     view: String,
-    /// Items of the view that each daemon processes before.
+    /// Items of the view that each daemon must process first.
     causes: HashSet<usize>,
 }
 
@@ -62,19 +59,17 @@ struct Daemon {
     table: Table,
     received: HashSet<usize>,
     processed: HashSet<usize>,
-    /// Length of the begin of the log that is processed.
+    /// Length of the processed prefix of the log.
     done: usize,
     number: u64,
 }
 
-/// Daemons that are connected, with their view.
 #[derive(Clone, Default)]
 struct Part {
     view: String,
     members: Vec<usize>,
-    /// Items of the view in the order of their acceptance. Ordered ones have this order.
+    /// Items of the view in the order of acceptance, which is also the order of the ordered items.
     log: Vec<usize>,
-    /// Table after all items of the log.
     tail: Table,
 }
 
@@ -89,7 +84,6 @@ struct Client {
     queue: VecDeque<Value>,
     n: u64,
     sent: u64,
-    /// View that the client has seen.
     view: String,
     known: HashSet<usize>,
     last_fifo: Option<usize>,
@@ -106,16 +100,13 @@ pub(crate) struct World {
     can_fail: bool,
 }
 
-/// Trace of a run: the lines of each process.
 pub(crate) type Lines = Vec<(String, Vec<Value>)>;
 
-/// Size and kind of a run.
 #[derive(Clone, Copy)]
 pub(crate) struct Plan {
     pub(crate) daemons: usize,
     pub(crate) clients: usize,
     pub(crate) steps: usize,
-    /// Faults: partitions, crashes, restarts and cuts.
     pub(crate) can_fail: bool,
 }
 
@@ -127,7 +118,6 @@ impl Plan {
     }
 }
 
-/// Runs the model from a seed.
 pub(crate) fn generate(seed: u64, plan: Plan) -> Lines {
     let mut world = World::new(Rng(seed), plan);
     for _ in 0..plan.steps {
@@ -137,7 +127,6 @@ pub(crate) fn generate(seed: u64, plan: Plan) -> Lines {
     world.clients.into_iter().map(|client| (client.name, client.lines)).collect()
 }
 
-/// Stand-in for the hash of a message's bytes.
 fn hash(id: &str) -> String {
     format!("hash of {id}")
 }
@@ -218,14 +207,13 @@ impl World {
         }
     }
 
-    /// Queues a delivery at a client.
     fn tell(&mut self, client: usize, mut event: Value) {
         let client = &mut self.clients[client];
         client.n += 1;
         event["n"] = client.n.into();
         client.queue.push_back(event);
         if client.is_slow && client.queue.len() > 8 {
-            // A slow client loses deliveries behind those that are on their way to it.
+            // A slow client loses deliveries behind those in transit to it.
             let begin = self.rng.below(3);
             let end = begin + 1 + self.rng.below(6);
             client.is_slow = self.rng.chance(50);
@@ -283,7 +271,6 @@ impl World {
             self.accept_message(client, service, groups, id, &view);
         }
         if !accepted {
-            // The client does not learn whether the message was accepted.
             self.end(client);
         }
     }
@@ -323,7 +310,7 @@ impl World {
         if service >= CAUSAL {
             causes.extend(&it.known);
         }
-        // Items that all daemons have processed come before anything new.
+        // Items that all daemons have processed precede any new item.
         let members = &self.parts[self.part(client)].members;
         causes.retain(|cause| {
             self.items[*cause].view == view
@@ -365,7 +352,6 @@ impl World {
         index
     }
 
-    /// Asks to join or leave a group.
     fn ask(&mut self, client: usize) {
         if !self.clients[client].is_up {
             return;
@@ -409,7 +395,6 @@ impl World {
         }
     }
 
-    /// True if all daemons of the view have received the item and everything before it.
     fn is_stable(&self, part: &Part, index: usize) -> bool {
         let before = part.log.iter().take_while(|it| **it <= index);
         let ordered = before.filter(|it| self.items[**it].service >= AGREED);
@@ -418,8 +403,7 @@ impl World {
             .all(|it| part.members.iter().all(|member| self.daemons[*member].received.contains(it)))
     }
 
-    /// Items that a daemon can process next. `closing` has the items that are left of a view whose
-    /// transitional view has begun.
+    /// `closing`: the remaining items of a view whose transitional view has begun.
     fn next(&self, daemon: usize, closing: Option<&HashSet<usize>>) -> Vec<usize> {
         let it = &self.daemons[daemon];
         let part = &self.parts[it.part];
@@ -504,7 +488,6 @@ impl World {
         members.iter().map(|it| self.clients[it.0].name.clone()).collect()
     }
 
-    /// Lets a client handle what is queued.
     fn pop(&mut self, client: usize) {
         let most = if self.clients[client].is_slow { 1 } else { 10 };
         for _ in 0..self.rng.below(most + 1) {
@@ -512,7 +495,7 @@ impl World {
         }
     }
 
-    /// Lets a client handle the first event. `sends` allows a message before a cut is known.
+    /// Lets a client handle its first event. `sends` allows a message before the cut is known.
     fn pop_one(&mut self, client: usize, sends: bool) -> bool {
         let it = &mut self.clients[client];
         let Some(mut event) = it.queue.pop_front() else { return false };
@@ -531,7 +514,7 @@ impl World {
                 let fields = event.as_object_mut().unwrap();
                 fields.remove("n");
                 if let Some(view) = fields.remove("view_lost").unwrap().as_str() {
-                    // The client knows the last view already, and may send before it has the cut.
+                    // The client knows the last view, and may send before it receives the cut.
                     it.view = view.into();
                     if sends && self.rng.chance(50) {
                         self.send(client);
@@ -573,7 +556,6 @@ impl World {
         self.tell(client, event);
     }
 
-    /// Ends a client by a crash or in good order.
     fn end(&mut self, client: usize) {
         if !self.clients[client].is_up {
             return;

@@ -1,4 +1,4 @@
-//! Mutants of good traces: each breaks one rule at a place where the checker must see that.
+//! Mutants of good traces: each breaks one rule at a place where the checker must detect it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use super::model::{Lines, Rng};
 
 type Mutate = fn(&mut Lines, &Facts, &mut Rng) -> Option<()>;
 
-/// Mutants: name, rule, and the change, which returns `None` where the trace has no place for it.
+/// Mutants: name, rule, and the change, which returns `None` if the trace has no suitable place.
 pub(crate) const MUTANTS: &[(&str, Rule, Mutate)] = &[
     ("a delivery is duplicated", Rule::R1, |lines, f, rng| {
         let it = pick(rng, f.deliveries.iter())?;
@@ -48,7 +48,6 @@ pub(crate) const MUTANTS: &[(&str, Rule, Mutate)] = &[
         Some(())
     }),
     ("a delivery comes before the send by way of another process", Rule::R1, |lines, f, rng| {
-        // The sender delivers an answer before it sends what was answered.
         let lives = |it: &Delivery| {
             let line = &lines[it.process].1[it.line];
             format!("{}/{}", line["process"], line["incarnation"])
@@ -347,7 +346,7 @@ pub(crate) const MUTANTS: &[(&str, Rule, Mutate)] = &[
         Some(())
     }),
     ("a cause is delivered after its effect", Rule::R8, |lines, f, rng| {
-        // A send in between could be a cause of the other message, which comes before it then.
+        // A send in between could be a cause of the other message, which then precedes it.
         let is_free = |one: &Delivery, other: &Delivery| {
             !lines[one.process].1[one.line..other.line].iter().any(|it| is(it, "send"))
         };
@@ -500,7 +499,6 @@ pub(crate) const MUTANTS: &[(&str, Rule, Mutate)] = &[
         Some(())
     }),
     ("a join is not ordered equally", Rule::R11, |lines, f, rng| {
-        // A message to the group changes places with the change directly before it.
         let swapped = |it: &&Delivery| {
             let before = &lines[it.process].1[it.line - 1];
             let group = text(before, "group");
@@ -524,7 +522,6 @@ pub(crate) const MUTANTS: &[(&str, Rule, Mutate)] = &[
             for line in stay.begin..stay.end {
                 let it = &lines[stay.process].1[line];
                 let group = text(it, "group");
-                // The change before is in the same stay, so that it is known what follows it.
                 let mut earlier = lines[stay.process].1[stay.begin..line].iter();
                 if is(it, "group")
                     && earlier.any(|it| is(it, "group") && text(it, "group") == group)
@@ -581,7 +578,6 @@ pub(crate) const MUTANTS: &[(&str, Rule, Mutate)] = &[
             let of = &lines[stay.process].1;
             let start = of[..stay.begin].iter().rposition(|it| is(it, "start")).unwrap();
             let cuts = (stay.begin..stay.end).filter(|line| is(&of[*line], "cut"));
-            // Groups of which no cut can hide a join or leave.
             let is_sure = |group: &&String| {
                 cuts.clone().all(|line| {
                     let own = of[start..line].iter().filter(|it| text(it, "group") == *group);
@@ -591,7 +587,7 @@ pub(crate) const MUTANTS: &[(&str, Rule, Mutate)] = &[
                 })
             };
             let groups: BTreeSet<&String> = stay.full.iter().filter(is_sure).collect();
-            // Of the messages that fellows deliver to these groups, more are cut out than cuts are.
+            // More messages are removed than the cuts dropped, which others in the stay deliver.
             let missing = f.by_id.values().filter(|all| {
                 let mut all = all.iter().map(|it| &f.deliveries[*it]);
                 all.clone().all(|it| it.process != stay.process)

@@ -1,4 +1,4 @@
-//! Program, files and lines that cannot be read.
+//! Program, files and unreadable lines.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,6 @@ use std::process::Command;
 
 use faircast_checker::Trace;
 
-/// Exit status, standard output and standard error.
 fn run(arguments: &[&str], folder: &Path) -> (i32, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_faircast-check"));
     let output = command.args(arguments).current_dir(folder).output().unwrap();
@@ -30,7 +29,6 @@ fn the_exit_status_tells_violations_from_bad_files() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     fs::create_dir(path("good")).unwrap();
-    // The quiet line is read before the start.
     fs::write(path("good/a.jsonl"), QUIET).unwrap();
     fs::write(path("good/b.jsonl"), GOOD).unwrap();
     fs::write(path("good/daemon.log"), "no trace").unwrap();

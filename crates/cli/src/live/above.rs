@@ -1,4 +1,4 @@
-//! The relay above, as people are told of it.
+//! State of the relay above, in the output.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,6 @@ use serde_json::json;
 use super::Output;
 use crate::error::Failure;
 
-/// Tells of the relay above, once for each change.
 pub(crate) struct Above {
     begun: Instant,
     told: Option<RelayAbove>,
@@ -27,7 +26,6 @@ impl Above {
         let Some(now) = now else { return Ok(()) };
         let now = RelayAbove { connection: None, slow: None, ..now.clone() };
         let is_young = self.begun.elapsed() < ANSWER_TIMEOUT;
-        // A relay takes a moment to answer, and each attempt begins without a reason.
         let was_asked = self.told.as_ref().is_some_and(|told| {
             matches!(told.state, UplinkState::Asking(_)) && told.name_error == now.name_error
         });
@@ -73,5 +71,5 @@ impl Above {
     }
 }
 
-/// Time that a relay may take to answer before that is told.
+/// Longest wait for a relay's answer before the wait is reported: 3 s.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);

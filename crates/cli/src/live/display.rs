@@ -1,10 +1,9 @@
-//! Rates from counters that are looked at now and then.
+//! Rates from counters that are sampled at irregular times.
 
 use std::time::{Duration, Instant};
 
 use super::words::time;
 
-/// How fast a counter grows, smoothed over some seconds.
 #[derive(Debug)]
 pub(crate) struct Meter {
     smooth_s: f64,
@@ -19,7 +18,6 @@ impl Meter {
         Self { smooth_s: 2.0, last: None, grown: None, per_s: None, seen_s: 0.0 }
     }
 
-    /// For how long something will take, which should not jump.
     pub(crate) const fn of_late() -> Self {
         Self { smooth_s: 10.0, ..Self::of_now() }
     }
@@ -38,13 +36,11 @@ impl Meter {
             self.grown = Some(now);
         }
         let rate = count.saturating_sub(before) as f64 / passed;
-        // A plain mean at first.
         self.seen_s += passed;
         let weight = (passed / self.smooth_s.min(self.seen_s)).min(1.0);
         self.per_s = Some(self.per_s.map_or(rate, |old| old + weight * (rate - old)));
     }
 
-    /// How long it takes until it has grown by `missing`: nothing where that is not known.
     pub(crate) fn left(&self, now: Instant, missing: u64, stall: Duration) -> Option<Left> {
         let still = self.grown.is_some_and(|grown| now.duration_since(grown) > stall);
         if still && missing > 0 {
@@ -54,7 +50,6 @@ impl Meter {
         seconds.is_finite().then(|| Left::Time(faircast_base::Duration::from_secs_f64(seconds)))
     }
 
-    /// How much it grows in a second; zero before it is known.
     pub(crate) fn per_s(&self) -> f64 {
         self.per_s.unwrap_or_default()
     }
@@ -63,7 +58,6 @@ impl Meter {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Left {
     Time(faircast_base::Duration),
-    /// Nobody knows: nothing has moved for a while.
     Stalled,
 }
 
@@ -83,7 +77,6 @@ impl Left {
     }
 }
 
-/// Moments to repeat what is waited for: after 10 s, then after gaps that grow to 10 min.
 #[derive(Debug)]
 pub(crate) struct Hints {
     at: faircast_base::Duration,

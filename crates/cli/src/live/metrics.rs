@@ -1,4 +1,4 @@
-//! Metrics for Prometheus and the status of a relay, over a very small HTTP server, and the client of the latter.
+//! Small HTTP server for metrics (Prometheus) and a relay's status, and the status's client.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -40,12 +40,10 @@ pub(crate) async fn listen(watch: &WatchOptions) -> Result<Option<TcpListener>, 
     Ok(Some(listener))
 }
 
-/// Serves `GET /metrics`: what `fill` puts into a registry, at each request anew.
 pub(crate) fn serve(listener: TcpListener, fill: impl Fn(&mut Registry) + Send + Sync + 'static) {
     serve_with(listener, fill, || None);
 }
 
-/// The same, and `GET /status`: a document, where there is one.
 pub(crate) fn serve_with(
     listener: TcpListener,
     fill: impl Fn(&mut Registry) + Send + Sync + 'static,
@@ -60,10 +58,8 @@ pub(crate) fn serve_with(
     });
 }
 
-/// Page of a server: status, type and content.
 pub(crate) type Page = (StatusCode, &'static str, String);
 
-/// Serves pages by their paths, with GET alone.
 pub(crate) fn serve_pages<F: Future<Output = Option<Page>> + Send + 'static>(
     listener: TcpListener,
     page: impl Fn(String) -> F + Send + Sync + 'static,
@@ -71,16 +67,14 @@ pub(crate) fn serve_pages<F: Future<Output = Option<Page>> + Send + 'static>(
     let page = Arc::new(page);
     let is_loopback = listener.local_addr().is_ok_and(|at| at.ip().is_loopback());
     tokio::spawn(async move {
-        // The oldest first.
         let mut open: VecDeque<AbortHandle> = VecDeque::new();
         loop {
             let Ok((stream, _)) = listener.accept().await else {
-                // Out of descriptors, or the like: not for long.
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             };
             open.retain(|connection| !connection.is_finished());
-            // Who has a request says it at once: who is hung up on has been silent for longest.
+            // A client sends its request at once, so the oldest connection was silent longest.
             if open.len() >= CONNECTIONS_MAX
                 && let Some(oldest) = open.pop_front()
             {
@@ -101,7 +95,6 @@ pub(crate) fn serve_pages<F: Future<Output = Option<Page>> + Send + 'static>(
                     .keep_alive(false)
                     .max_buf_size(REQUEST_BYTES_MAX)
                     .serve_connection(TokioIo::new(stream), answer);
-                // Whoever is too slow is hung up on.
                 let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
             });
             open.push_back(connection.abort_handle());
@@ -109,8 +102,8 @@ pub(crate) fn serve_pages<F: Future<Output = Option<Page>> + Send + 'static>(
     });
 }
 
-/// True if a request names an address or `localhost`. A page of another site can point its own name
-/// at a loopback address (DNS rebinding), and would read the answers; its browser tells that name.
+/// True if a request's `Host` is an address or `localhost`: another site's name could point here
+/// (DNS rebinding), and its page would read the answers.
 fn names_this_host(request: &Request<Incoming>) -> bool {
     let host = request.headers().get(header::HOST).and_then(|it| it.to_str().ok());
     let host = host.and_then(|it| it.parse::<Authority>().ok());
@@ -144,7 +137,6 @@ fn answer(method: &Method, page: Option<Page>) -> Response<Full<Bytes>> {
     response
 }
 
-/// The document at `/status` of who serves metrics at this address.
 pub(crate) async fn status(address: SocketAddr) -> Result<String, String> {
     let asked = async {
         let stream = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
@@ -173,12 +165,10 @@ pub(crate) fn text(fill: &dyn Fn(&mut Registry)) -> String {
     let mut registry = Registry::with_prefix("faircast");
     fill(&mut registry);
     let mut text = String::new();
-    // A string takes everything.
     let _ = encode(&mut text, &registry);
     text
 }
 
-/// Adds numbers that only grow, each with its name and help.
 pub(crate) fn counters<'a>(
     registry: &mut Registry,
     all: impl IntoIterator<Item = (&'a str, &'a str, u64)>,
@@ -188,7 +178,6 @@ pub(crate) fn counters<'a>(
     }
 }
 
-/// Adds numbers that go up and down.
 pub(crate) fn gauges<'a>(
     registry: &mut Registry,
     all: impl IntoIterator<Item = (&'a str, &'a str, f64)>,
@@ -220,20 +209,18 @@ pub(crate) fn traffic(registry: &mut Registry, traffic: &Counters, refusals: &Re
     counters(registry, all);
 }
 
-/// Policy of all pages: a browser loads files of this server alone, and runs no script in a page.
+/// Content security policy of all pages: files of this server alone, and no scripts inside a page.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
                       img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 pub(crate) const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 pub(crate) const PLAIN: &str = "text/plain; charset=utf-8";
 pub(crate) const JSON: &str = "application/json";
-/// Bytes of the status of a relay that are taken: of as many neighbours as one may have.
+/// Largest status document that is read, in bytes: enough for a relay's most neighbours.
 const STATUS_BYTES_MAX: usize = 64 << 20;
-/// Connections at a time, each with a descriptor and a buffer for a request.
 const CONNECTIONS_MAX: usize = 128;
 const REQUEST_BYTES_MAX: usize = 8 << 10;
-/// Longest time for an answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
-/// Longest time for a request and its answer, which may be a check of 2 s.
+/// Longest time for a request and its answer, which may be a health check of 2 s: 3 s.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(3);
 
 #[cfg(test)]
@@ -243,8 +230,7 @@ mod tests {
 
     use super::*;
 
-    /// Opens three times as many connections as there may be, says half a request on each, and then
-    /// asks. Fails where that takes longer than half of what a silent connection is given.
+    /// Sends a request beside three times the allowed connections, each with half a request.
     fn ask_beside_silent_ones(address: SocketAddr) -> String {
         let connect = || {
             let stream = TcpStream::connect(address).expect("a connection");
@@ -254,7 +240,6 @@ mod tests {
         let mut silent = Vec::new();
         for _ in 0..3 * CONNECTIONS_MAX {
             let mut half = connect();
-            // Hung up on already, perhaps.
             let _ = half.write_all(b"GET /metr");
             silent.push(half);
         }

@@ -1,4 +1,4 @@
-//! Common parts of `send` and `recv`: settings, errors in words for people, interrupts.
+//! Common parts of `send` and `recv`: settings, error messages, interrupts.
 
 mod above;
 pub(crate) mod display;
@@ -27,7 +27,6 @@ use crate::args::{KeyOptions, ViaOptions, WatchOptions, socket_address};
 use crate::error::Failure;
 use crate::key::exposure;
 
-/// Begins to log to standard error what FAIRCAST_LOG asks for: by default warnings and errors.
 pub(crate) fn begin_log(watch: &WatchOptions) -> Result<(), Failure> {
     let wanted = std::env::var("FAIRCAST_LOG").unwrap_or_else(|_| "warn".to_string());
     let filter = log_filter(&wanted)
@@ -36,7 +35,6 @@ pub(crate) fn begin_log(watch: &WatchOptions) -> Result<(), Failure> {
     let colours = io::stderr().is_terminal();
     let stderr = move || Escaping { colours };
     let lines = tracing_subscriber::fmt::layer().with_ansi(colours).with_writer(stderr);
-    // Where there is a log already it goes on.
     let _ = match watch.log_json {
         true => log.with(lines.json()).try_init(),
         false => log.with(lines).try_init(),
@@ -44,8 +42,7 @@ pub(crate) fn begin_log(watch: &WatchOptions) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Standard error of the log, which escapes characters of format. Escape sequences stay on a terminal: they are the
-/// subscriber's colours, and the subscriber escapes those of logged texts.
+/// Standard error of the log, escaped except for escape sequences (the subscriber's colours).
 struct Escaping {
     colours: bool,
 }
@@ -67,7 +64,7 @@ impl io::Write for Escaping {
     }
 }
 
-/// What is logged: a level for all, and levels for parts, with commas between.
+/// Parses a filter of the log: one level for all, and levels of single parts, separated by commas.
 fn log_filter(text: &str) -> Result<Targets, String> {
     let (mut all, mut parts) = (LevelFilter::WARN, Vec::new());
     for item in text.split(',').map(str::trim) {
@@ -82,7 +79,6 @@ fn log_filter(text: &str) -> Result<Targets, String> {
             }
         }
     }
-    // Of the libraries underneath only what is wrong.
     let filter =
         Targets::new().with_default(all.min(LevelFilter::WARN)).with_target("faircast", all);
     Ok(filter.with_targets(parts))
@@ -100,7 +96,6 @@ fn level(text: &str) -> Result<LevelFilter, String> {
     })
 }
 
-/// What can be logged by itself: who comes and goes, congestion control, packets.
 const LOG_PARTS: [&str; 3] = ["session", "control", "packets"];
 
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
@@ -121,7 +116,6 @@ pub(crate) fn read_key(options: &KeyOptions) -> Result<Option<GroupKey>, Failure
     read_with(options, GroupKey::read)
 }
 
-/// The key of a relay, from a file of relays or of a group.
 pub(crate) fn read_relay_key(options: &KeyOptions) -> Result<Option<RelaySecret>, Failure> {
     read_with(options, RelaySecret::read)
 }
@@ -147,7 +141,6 @@ fn read_with<K>(
     options.key.as_deref().map(read).transpose()
 }
 
-/// The addresses of `--to`, each once, of the family of the group. All wrong ones are told.
 pub(crate) fn receivers(
     hosts: &[String],
     group: Option<SocketAddr>,
@@ -155,7 +148,6 @@ pub(crate) fn receivers(
     self::hosts("--to", hosts, group.is_some_and(|group| group.is_ipv6()))
 }
 
-/// The relays of a session, which needs a name to meet at.
 pub(crate) fn relays(via: &ViaOptions, group: Option<SocketAddr>) -> Result<Vec<String>, Failure> {
     if !via.via.is_empty() && via.meeting.is_none() && group.is_none() {
         let text = "--via needs --meeting NAME, at which senders and receivers meet, such as \
@@ -165,7 +157,7 @@ pub(crate) fn relays(via: &ViaOptions, group: Option<SocketAddr>) -> Result<Vec<
     names("--via", &via.via)
 }
 
-/// The hosts that `option` lists, each as `HOST:PORT`. Names are resolved where they are used.
+/// Returns the hosts that `option` lists, each as `HOST:PORT`. Names are resolved at each use.
 pub(crate) fn names(option: &str, hosts: &[String]) -> Result<Vec<String>, Failure> {
     let name = |host: &String| {
         if let Some(address) = socket_address(host)? {
@@ -180,7 +172,6 @@ pub(crate) fn names(option: &str, hosts: &[String]) -> Result<Vec<String>, Failu
     each(option, hosts, name)
 }
 
-/// Results of `read` for the hosts that `option` lists. All that are wrong are in the error.
 fn each<T>(
     option: &str,
     hosts: &[String],
@@ -196,7 +187,6 @@ fn each<T>(
     if wrong.is_empty() { Ok(all) } else { Err(Failure::Usage(wrong.join("; "))) }
 }
 
-/// The addresses that `option` lists, each once, preferably of this family.
 pub(crate) fn hosts(
     option: &str,
     hosts: &[String],
@@ -209,13 +199,12 @@ pub(crate) fn hosts(
     Ok(all)
 }
 
-/// The interface that people name or whose address they give.
 pub(crate) fn interface(given: Option<&str>) -> Interface {
     match given {
         None => Interface::Any,
         Some(text) => match (text.parse::<IpAddr>(), text.split_once('%')) {
             (Ok(address), _) => Interface::Address(address),
-            // The address says less than its zone.
+            // The zone of an address names the interface.
             (_, Some((address, zone))) if address.parse::<IpAddr>().is_ok() => {
                 Interface::Name(zone.to_string())
             }
@@ -236,9 +225,8 @@ fn checked(address: SocketAddr) -> Result<SocketAddr, String> {
     Ok(address)
 }
 
-/// The address of `HOST:PORT`, or what is wrong with it.
 fn resolve(host: &str, ipv6: bool) -> Result<SocketAddr, String> {
-    // All of a list must be of one family: IPv4 unless the group says otherwise.
+    // All addresses of a list have one family: IPv4 unless the group has IPv6.
     let mut all: Vec<SocketAddr> = match socket_address(host)? {
         Some(address) => vec![address],
         None => host
@@ -251,7 +239,7 @@ fn resolve(host: &str, ipv6: bool) -> Result<SocketAddr, String> {
     all.first().copied().ok_or_else(|| "has no address".to_string())
 }
 
-/// Settings of the scheme, as `KEY=VALUE`; where the value is a file, what is in it.
+/// Parses settings of the scheme, `KEY=VALUE` each. A file as the value is read.
 pub(crate) fn options(given: &[String]) -> Result<Vec<(String, OptionValue)>, Failure> {
     let all = given.iter().map(|text| {
         let (key, value) = text.split_once('=').ok_or_else(|| {
@@ -272,7 +260,6 @@ pub(crate) fn options(given: &[String]) -> Result<Vec<(String, OptionValue)>, Fa
     all.collect()
 }
 
-/// What is in a file of 1 to so many bytes, of which no more is read.
 pub(crate) fn read_small(path: &Path, max_bytes: u32) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     std::fs::File::open(path)?.take(u64::from(max_bytes) + 1).read_to_end(&mut bytes)?;
@@ -295,7 +282,7 @@ fn option_value(text: &str) -> OptionValue {
     }
 }
 
-/// What the library says, with what to do about it here; `multicast` is what was tried.
+/// Converts an error of the library and adds the remedy. `multicast`: the transfer has a group.
 pub(crate) fn failure(error: Error, multicast: bool) -> Failure {
     let text = error.to_string();
     match &error {
@@ -334,8 +321,7 @@ fn no_route(error: &io::Error) -> bool {
     kinds.contains(&error.kind()) || error.raw_os_error() == Some(nix::errno::Errno::ENODEV as i32)
 }
 
-/// Whether the network is not there yet: without an address or a route. An interface that nobody has is
-/// no such case: it was misspelt more often than it comes later.
+/// True if the network is not up yet. An unknown interface does not count: it may be misspelt.
 pub(crate) fn is_away(error: &Error) -> bool {
     match error {
         Error::Net(NetError::Socket { error, .. } | NetError::Join { error, .. }) => {

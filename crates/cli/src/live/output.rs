@@ -1,4 +1,4 @@
-//! The output of events: lines of text, lines of JSON, or nowhere.
+//! Output of events: lines of text, lines of JSON, or none.
 
 use std::io::IsTerminal as _;
 
@@ -10,11 +10,9 @@ use serde_json::Value;
 use crate::args::WatchOptions;
 use crate::error::{Failure, note, print};
 
-/// Prints what happens: on a terminal as lines above a bar, elsewhere as lines, or as JSON.
 pub(crate) struct Output {
     mode: Mode,
     bar: Option<ProgressBar>,
-    /// When the last line of progress was printed where there is no bar.
     progress: Option<std::time::Instant>,
 }
 
@@ -40,7 +38,7 @@ impl Output {
         Self { mode, bar, progress: None }
     }
 
-    /// Something has happened: `text` for people, `event` with the fields of `json` for programs.
+    /// Reports an event: `text` for people, `event` with the fields of `json` for programs.
     pub(crate) fn tell(&self, event: &'static str, text: &str, json: Value) -> Result<(), Failure> {
         match (self.mode, &self.bar) {
             (Mode::Quiet, _) => Ok(()),
@@ -68,7 +66,6 @@ impl Output {
         Ok(())
     }
 
-    /// Progress, called often: each time to a bar, as lines every 5 s, as JSON every second.
     pub(crate) fn progress(
         &mut self,
         share: f64,
@@ -96,7 +93,7 @@ impl Output {
         }
     }
 
-    /// The result, which is printed in quiet too. Its JSON may be long: it is made where it is printed.
+    /// Reports the result, even with `--quiet`. Long JSON is made while it is printed.
     pub(crate) fn result(
         &mut self,
         event: &'static str,
@@ -117,7 +114,6 @@ fn style(columns: usize, text: &str) -> ProgressStyle {
     ProgressStyle::with_template(&template(columns, text)).expect("the template is valid")
 }
 
-/// The bar has what the text leaves of a line, and gives way to it.
 fn template(columns: usize, text: &str) -> String {
     let room = columns.saturating_sub(text.chars().count() + PERCENT_COLUMNS + 1);
     match room.min(BAR_COLUMNS_MAX) {
@@ -126,12 +122,10 @@ fn template(columns: usize, text: &str) -> String {
     }
 }
 
-/// Columns of the percentage and what is around it, and of the bar.
 const PERCENT_COLUMNS: usize = 7;
 const BAR_COLUMNS_MIN: usize = 5;
 const BAR_COLUMNS_MAX: usize = 30;
 
-/// The fields of `json` with the event's name before them, on a line.
 fn json_line(event: &'static str, json: &impl Serialize) -> String {
     let fields = serde_json::to_string(json).expect("keys are texts");
     match fields.strip_prefix('{') {

@@ -1,4 +1,4 @@
-//! Numbers and lines as people read them.
+//! Numbers and lines in a form for people.
 
 use std::path::Path;
 
@@ -6,17 +6,14 @@ use faircast::{Seat, shown_path};
 use faircast_base::Duration;
 use serde_json::{Value, json};
 
-/// Bytes with a unit: `12.3 MB`.
 pub(crate) fn bytes(count: u64) -> String {
     scaled(count as f64, &["B", "kB", "MB", "GB", "TB"])
 }
 
-/// A rate with a unit: `94.1 Mbit/s`.
 pub(crate) fn rate(bits_per_s: f64) -> String {
     scaled(bits_per_s, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"])
 }
 
-/// A time to the second, or to a tenth below ten seconds.
 pub(crate) fn time(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     if seconds < 9.95 {
@@ -31,7 +28,6 @@ pub(crate) fn time(time: Duration) -> String {
     }
 }
 
-/// A number of things: `1 file`, `20 files`.
 pub(crate) fn count(number: impl Into<u64>, thing: &str) -> String {
     let number = number.into();
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
@@ -45,12 +41,12 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Path in JSON: as it is if it is UTF-8, and else with `\\xff` for other bytes, as it is printed.
+/// Returns a path for JSON: unchanged if it is UTF-8, else with `\\xff` for other bytes.
 pub(crate) fn path_text(path: &Path) -> String {
     path.to_str().map_or_else(|| shown_path(path), ToString::to_string)
 }
 
-/// Words after a head, below each other in lines of so many columns, but for longer words.
+/// Wraps words after a head, indented by its length. Only a single long word exceeds `columns`.
 pub(crate) fn wrapped(head: &str, words: &str, columns: usize) -> String {
     let indent = head.chars().count();
     let mut text = head.to_string();

@@ -1,10 +1,9 @@
-//! Live page of a daemon, from files in the program.
+//! Live page of a daemon, from files embedded in the program.
 
 use hyper::StatusCode;
 
 use crate::live::metrics::Page;
 
-/// File of the live page at a path of the status address.
 pub(super) fn file(path: &str) -> Option<Page> {
     let (kind, text) = match path {
         "/" => ("text/html; charset=utf-8", include_str!("page/page.html")),
@@ -85,7 +84,6 @@ mod tests {
         }
     }
 
-    /// The policy of the page forbids handlers and styles in its markup, and foreign files.
     #[test]
     fn markup_and_script_keep_the_policy() {
         let (html, script) = (include_str!("page/page.html"), include_str!("page/page.js"));

@@ -1,4 +1,4 @@
-//! `faircast node rehearse`: a program beside daemons with faults.
+//! `faircast node rehearse`: runs a program against daemons with injected faults.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -11,12 +11,10 @@ use crate::args::NodeRehearseArgs;
 use crate::error::{Failure, note};
 use crate::progress::{interrupted, listen};
 
-/// Interval between looks at Ctrl-C and at the program.
 const LOOK: Duration = Duration::from_millis(50);
 
 pub(super) async fn rehearse(args: &NodeRehearseArgs) -> Result<(), Failure> {
     listen();
-    // A short seed is easy to repeat.
     let drawn = || RandomState::new().build_hasher().finish() % 1_000_000;
     let seed = args.seed.unwrap_or_else(drawn);
     let failed = |error: &dyn std::fmt::Display| Failure::Work(format!("rehearsal: {error}"));
@@ -39,7 +37,6 @@ pub(super) async fn rehearse(args: &NodeRehearseArgs) -> Result<(), Failure> {
     let faults = async {
         let happened = rehearsal.faults(span, note).await;
         happened.map_err(|error| failed(&error))?;
-        // The program goes on without faults until it ends.
         std::future::pending().await
     };
     let done = tokio::select! {
@@ -47,7 +44,6 @@ pub(super) async fn rehearse(args: &NodeRehearseArgs) -> Result<(), Failure> {
         failed = faults => failed,
     };
     if let Some(mut child) = program {
-        // A program that has ended cannot be killed.
         let _ = child.kill();
         let _ = child.wait();
     }
@@ -57,7 +53,6 @@ pub(super) async fn rehearse(args: &NodeRehearseArgs) -> Result<(), Failure> {
     })
 }
 
-/// Returns when the program has ended, or at Ctrl-C.
 async fn watch(program: &mut Option<Child>) -> Result<(), Failure> {
     loop {
         if interrupted() {

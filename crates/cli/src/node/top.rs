@@ -1,4 +1,4 @@
-//! `faircast node top`: rates of a daemon's links and clients, again and again.
+//! `faircast node top`: rates of a daemon's links and clients, refreshed at an interval.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _, stdout};
@@ -13,13 +13,10 @@ use crate::error::{Failure, print};
 use crate::live::words::bytes;
 use crate::progress::{interrupted, listen};
 
-/// Interval between looks at Ctrl-C.
 const LOOK: Duration = Duration::from_millis(50);
-/// Shortest time between two looks at a daemon.
 const INTERVAL_MIN: faircast_base::Duration = faircast_base::Duration::from_millis(100);
-/// Most rows of a table.
 const ROWS_MAX: usize = 15;
-/// Bytes to the upper left corner and an empty screen behind it.
+/// Escape sequences: cursor to the upper left corner, then clear the screen.
 const CLEAR: &[u8] = b"\x1b[H\x1b[J";
 
 pub(super) async fn top(args: &NodeTopArgs) -> Result<(), Failure> {
@@ -36,7 +33,6 @@ pub(super) async fn top(args: &NodeTopArgs) -> Result<(), Failure> {
         if let Some((then, old)) = &before {
             let page = page(&status, old, now.duration_since(*then).as_secs_f64());
             if stdout().is_terminal() {
-                // A terminal that is gone says so at the page.
                 let _ = stdout().write_all(CLEAR);
             }
             print(&format!("{page}\n"))?;
@@ -57,10 +53,8 @@ pub(super) async fn top(args: &NodeTopArgs) -> Result<(), Failure> {
     }
 }
 
-/// Growth of counters between two states of a daemon.
 struct Growth<'a> {
     seconds: f64,
-    /// Entries of a list of the earlier state, by name.
     before: BTreeMap<&'a str, &'a Value>,
 }
 
@@ -71,7 +65,7 @@ impl<'a> Growth<'a> {
         Self { seconds, before }
     }
 
-    /// Growth of a counter in a second; all of it for an entry that is new.
+    /// Returns the growth of a counter per second; the whole counter for a new entry.
     fn per_s(&self, name: &str, entry: &Value, counter: &str) -> f64 {
         let old = self.before.get(name).map_or(0, |it| count(&it[counter]));
         rate(count(&entry[counter]), old, self.seconds)
@@ -82,12 +76,11 @@ fn count(value: &Value) -> u64 {
     value.as_u64().unwrap_or_default()
 }
 
-/// A counter that is smaller than before belongs to a new run.
+/// Returns the growth per second. A counter below its earlier value belongs to a new run.
 fn rate(new: u64, old: u64, seconds: f64) -> f64 {
     new.checked_sub(old).unwrap_or(new) as f64 / seconds.max(1e-3)
 }
 
-/// Amount of money, if messages have a price.
 fn dollars(value: &Value) -> Option<String> {
     value.as_f64().map(|it| format!("{it:.2}"))
 }
@@ -96,7 +89,6 @@ fn word(value: &Value) -> String {
     escaped(value.as_str().unwrap_or("-")).into_owned()
 }
 
-/// Tables of a daemon's links, clients and groups, the busiest first.
 fn page(status: &Value, old: &Value, seconds: f64) -> String {
     let counters =
         |key: &str| rate(count(&status["counters"][key]), count(&old["counters"][key]), seconds);
@@ -169,7 +161,6 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// Appends the rows with the greatest weights.
 fn table(out: &mut String, head: [&str; 5], mut rows: Vec<(f64, [String; 5])>) {
     rows.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
     let more = rows.len().saturating_sub(ROWS_MAX);

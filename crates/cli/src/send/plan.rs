@@ -1,4 +1,4 @@
-//! The plan of a transfer: what is sent and what is left out, in words and for programs.
+//! Plan of a transfer: included and excluded files, for people and for programs.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -48,7 +48,6 @@ pub(super) fn spool(args: &SendArgs) -> PathBuf {
     args.spool.clone().unwrap_or_else(std::env::temp_dir)
 }
 
-/// Where it goes: the group or the meeting, and the receivers.
 pub(super) fn place(args: &SendArgs) -> String {
     let group = args.group.map(|group| group.to_string()).or_else(|| args.via.meeting.clone());
     group.into_iter().chain(args.to.clone()).collect::<Vec<_>>().join(", ")
@@ -84,7 +83,6 @@ pub(super) fn json(args: &SendArgs, totals: &ScanTotals) -> Value {
     })
 }
 
-/// What was left out, in a line; nothing where nothing was.
 pub(super) fn skipped_text(skipped: &Skipped) -> String {
     let parts = [
         (skipped.links, count(skipped.links, "symbolic link")),

@@ -1,4 +1,4 @@
-//! The results of a transfer: the table at its end, the same for programs, metrics.
+//! Results of a transfer: the final table, its JSON for programs, and metrics.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -61,7 +61,6 @@ pub(super) fn summary_text(status: &SendStatus) -> String {
     text
 }
 
-/// The columns of the table, of which the seventh and eighth are for trees.
 const HEADINGS: [&str; 9] =
     ["receiver", "", "has", "time", "rate", "loss", "repaired by", "for others", ""];
 
@@ -139,7 +138,7 @@ fn limit_words(
     }
 }
 
-/// Most waited for since `before`, after "limited by"; `None` for the way to a receiver.
+/// Returns the longest wait since `before`, after "limited by". `None` for the path to a receiver.
 pub(super) fn limited_by(before: &[Limit], now: &[Limit]) -> Option<&'static str> {
     let time = |all: &[Limit], of: &Limit| {
         let same = |limit: &&Limit| (limit.cause, limit.member) == (of.cause, of.member);
@@ -174,10 +173,10 @@ fn cause_word(cause: Cause) -> &'static str {
     }
 }
 
-/// Nobody asks why it was no faster where it was over at once.
+/// Shortest transfer whose limits are reported, in seconds; shorter ones need no explanation.
 const LIMITS_FROM_S: f64 = 1.0;
 
-/// From this share of the time on a cause is told, and at most so many.
+/// Smallest share of the time for which a cause is reported, and most causes reported.
 const LIMIT_SHARE: f64 = 0.1;
 const LIMITS_SHOWN: usize = 3;
 
@@ -202,7 +201,7 @@ impl<'a> Summary<'a> {
     }
 }
 
-/// One by one: as values they would take a kilobyte each.
+/// Serialises one file at a time: as JSON values they would take a kilobyte each.
 fn write_files<S: Serializer>(files: &&[FileHash], out: S) -> Result<S::Ok, S::Error> {
     #[derive(Serialize)]
     struct File {
@@ -303,20 +302,18 @@ pub(super) fn metrics(registry: &mut Registry, status: &SendStatus) {
     traffic(registry, &status.traffic, &status.refusals);
 }
 
-/// How long a receiver took from the beginning of content, or of its own.
 fn took(status: &SendStatus, member: &Member) -> Option<Duration> {
     let begun = status.begun?.max(member.since);
     Some(member.done?.saturating_sub(begun))
 }
 
-/// How fast it got what it had not before; `None` where it had everything.
+/// Returns the rate of the received bytes in bit/s, without bytes found.
 fn speed(member: &Member, took: Option<Duration>) -> Option<f64> {
     let got = member.bytes.saturating_sub(member.found);
     let took = took.filter(|took| got > 0 && *took > Duration::ZERO)?;
     Some(got as f64 * 8.0 / took.as_secs_f64())
 }
 
-/// What each receiver is called: by its name, and where several have the same, with its address.
 pub(super) struct Labels(BTreeSet<String>);
 
 impl Labels {
@@ -346,7 +343,6 @@ fn word(state: MemberState) -> &'static str {
     }
 }
 
-/// Columns as wide as their widest cell, two spaces between them; those that are empty are left out.
 fn table<const N: usize>(rows: &[[String; N]]) -> String {
     let widths: [usize; N] = std::array::from_fn(|column| {
         rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default()

@@ -1,4 +1,4 @@
-//! A capture of what went over a host's interface, as tshark reads it.
+//! Capture of the packets on a host's interface, dissected by tshark.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -8,17 +8,14 @@ use std::process::Command;
 use crate::hosts::{Hosts, Program};
 use crate::{GROUP, PORT, until};
 
-/// A capture that goes on.
 pub(crate) struct Capture {
     program: Program,
     file: PathBuf,
     address: Ipv4Addr,
-    /// Moves a thread onto the host.
     enter: Box<dyn FnOnce() + Send>,
 }
 
 impl Capture {
-    /// Begins to record what passes a host's interface.
     pub(crate) fn start(hosts: &Hosts, host: u8) -> Self {
         let file = hosts.file(&format!("capture-{host}.pcap"));
         let path = file.to_string_lossy().into_owned();
@@ -34,12 +31,10 @@ impl Capture {
         Self { program, file, address, enter }
     }
 
-    /// Ends it, and has tshark read what this host itself has sent: nothing malformed, nothing
-    /// worth a complaint, every checksum right. Returns how many packets there were by type, as
-    /// PGM numbers them, and by the types of options that they carry.
+    /// Ends the capture, checks it with tshark, and returns packets by PGM type and option.
     pub(crate) fn check(self) -> Seen {
         let Self { program, file, address, enter } = self;
-        // What the host has sent before this is recorded when this is.
+        // Once the mark is recorded, all earlier packets of the host are recorded too.
         let mark = std::thread::spawn(move || {
             enter();
             let socket = UdpSocket::bind((address, 0)).unwrap();
@@ -60,7 +55,7 @@ impl Capture {
             String::from_utf8_lossy(&output.stdout).into_owned()
         };
         let ours = format!("ip.src == {address} && udp.port == {PORT}");
-        // tshark knows no SPM requests: it names them PGM and looks no further.
+        // tshark knows no SPM requests: it names them PGM and dissects no further.
         let request = "udp.payload[4:1] == 0c";
         let unread = format!("!pgm && !({request})");
         for wrong in ["_ws.malformed", "_ws.expert", "pgm.hdr.cksum.status != 1", &unread] {
@@ -79,16 +74,13 @@ impl Capture {
     }
 }
 
-/// What a host sends as the last of what is recorded, and where, so that it is no packet of the test.
+/// Payload and port of the mark, the last recorded packet; the port is none of the test's.
 const MARK: &[u8] = b"the end of the recording";
 const DISCARD_PORT: u16 = 9;
 
-/// Packets of a host, as another program understands them.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// How many of each type.
     pub(crate) types: BTreeMap<u8, usize>,
-    /// How many with each option, by type of packet and of option.
     pub(crate) options: BTreeMap<(u8, u8), usize>,
 }
 
@@ -97,7 +89,6 @@ impl Seen {
         self.types.get(&kind).copied().unwrap_or(0)
     }
 
-    /// Reads what tshark says of each packet: its type, and then its options, each on a line.
     fn read_details(&mut self, text: &str) {
         let mut kind = None;
         for line in text.lines() {
@@ -107,7 +98,7 @@ impl Seen {
                 kind = Some(number(line));
                 *self.types.entry(number(line)).or_default() += 1;
             } else if let Some(kind) = kind
-                // Options that it knows have a line for their type, and others none but this.
+                // Known options have a line for their type; unknown options have only this line.
                 && (line.contains(" = Type: ") || line.contains("Option: Unknown"))
             {
                 *self.options.entry((kind, number(line))).or_default() += 1;
@@ -115,7 +106,6 @@ impl Seen {
         }
     }
 
-    /// An SPM request: its checksum, and its first option.
     fn add_request(&mut self, packet: &[u8]) {
         let words = packet.chunks(2).map(|pair| {
             u32::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]))
@@ -135,13 +125,11 @@ impl Seen {
     }
 }
 
-/// `0a1b2c`.
 fn bytes(digits: &str) -> Vec<u8> {
     let pairs = digits.trim().as_bytes().chunks(2);
     pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
 }
 
-/// The number in `Type: SPM (0x00)`.
 fn number(line: &str) -> u8 {
     let digits = line.split_once("(0x").and_then(|(_, rest)| rest.get(..2));
     let number = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());

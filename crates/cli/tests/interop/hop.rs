@@ -1,5 +1,4 @@
-//! A machine behind a hop that delays what comes and loses original data, both ways, in a pattern:
-//! tests of repair need losses, and those of windows round trips.
+//! Machine behind a hop that delays incoming packets and loses original data in a fixed pattern.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -8,18 +7,15 @@ use faircast_base::{Cx, Duration, NodeId, Time};
 use faircast_proto::pgm::wire::{PacketType, peek};
 use faircast_proto::{Datagram, Destination, Machine, Transmit, passes_on};
 
-/// What the hop does.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Weather {
-    /// Delay of all that comes.
     pub(crate) delay: Duration,
-    /// Of original data packets that are sent, one in so many is lost; 0 for none.
+    /// Loss of sent original data: one packet in this number; 0 for none.
     pub(crate) lose_sent: u32,
-    /// Of those that come.
+    /// Loss of received original data: one packet in this number; 0 for none.
     pub(crate) lose_received: u32,
 }
 
-/// What passed, or would have.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     pub(crate) sent: Vec<(Time, PacketType)>,
@@ -27,7 +23,6 @@ pub(crate) struct Log {
     pub(crate) lost: u32,
 }
 
-/// Packets to or from the machine, by type and time.
 pub(crate) type Shared = Arc<Mutex<Log>>;
 
 impl Log {
@@ -40,7 +35,6 @@ impl Log {
     }
 }
 
-/// How many original data packets there are in each round: rounds are `gap` apart at least.
 pub(crate) fn rounds(packets: &[(Time, PacketType)], gap: Duration) -> Vec<u32> {
     let mut rounds: Vec<u32> = Vec::new();
     let mut last: Option<Time> = None;
@@ -54,7 +48,6 @@ pub(crate) fn rounds(packets: &[(Time, PacketType)], gap: Duration) -> Vec<u32> 
     rounds
 }
 
-/// The machine behind the hop.
 pub(crate) struct Hop<M> {
     inner: M,
     weather: Weather,
@@ -78,7 +71,7 @@ impl<M: Machine> Hop<M> {
     }
 }
 
-/// Whether packet `number` of those is lost. Not one of the very first.
+/// True if packet `number` is lost, one in `one_in`; never one of the very first.
 fn loses(one_in: u32, number: u32) -> bool {
     one_in > 0 && number % one_in == one_in / 2
 }
@@ -112,7 +105,7 @@ impl<M: Machine> Machine for Hop<M> {
     }
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
-        // One at a time: the driver asks for what a machine has to send after each.
+        // One packet at a time: the driver polls the machine's output after each.
         if self.on_the_way.front().is_some_and(|held| held.at <= cx.now) {
             let Some(held) = self.on_the_way.pop_front() else { return };
             let Held { from, to, bytes, marked, .. } = &held;

@@ -10,18 +10,15 @@ use nix::sched::{CloneFlags, setns};
 use crate::lan::Lan;
 use crate::{GROUP, PORT, until};
 
-/// Some hosts on one bridge, numbered from 1.
 pub(crate) struct Hosts {
     lan: Lan,
-    /// For files of the test.
     folder: tempfile::TempDir,
-    /// One test at a time: those that look at times must not be disturbed by the others.
+    /// Lock that runs one test at a time, since others would disturb tests that measure times.
     _turn: MutexGuard<'static, ()>,
 }
 
 static TURN: Mutex<()> = Mutex::new(());
 
-/// A program on a host; killed when dropped.
 pub(crate) struct Program {
     child: Child,
     name: String,
@@ -30,12 +27,12 @@ pub(crate) struct Program {
 
 impl Hosts {
     pub(crate) fn new(count: u8) -> Self {
-        // A test that failed in its turn has left nothing behind.
+        // A poisoned lock is usable: a failed test leaves nothing behind.
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let lan = Lan::new(count.into()).expect("root makes namespaces");
         let hosts = Self { lan, folder: tempfile::tempdir().unwrap(), _turn: turn };
         for host in 1..=count {
-            // Batches are cut into packets where they leave, so that captures show each by itself.
+            // Batches are segmented before they leave, so that captures show single packets.
             let mut whole = hosts.command(host, "ethtool");
             let done = whole.args(["-K", "e0", "tx-udp-segmentation", "off"]).status().unwrap();
             assert!(done.success());
@@ -57,13 +54,11 @@ impl Hosts {
         command
     }
 
-    /// Moves the thread that calls it onto a host.
     pub(crate) fn gate(&self, host: u8) -> impl FnOnce() + Send + use<> {
         let file = std::fs::File::open(Path::new("/run/netns").join(self.namespace(host))).unwrap();
         move || setns(file, CloneFlags::CLONE_NEWNET).unwrap()
     }
 
-    /// Waits until something on a host hears the group.
     pub(crate) fn until_member(&self, host: u8) {
         let group = Ipv4Addr::from(GROUP).to_string();
         let hears = || {
@@ -75,12 +70,10 @@ impl Hosts {
         until(hears, || format!("nobody on {host} hears {group}"));
     }
 
-    /// A file of the test.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// Starts a program on a host.
     pub(crate) fn start(&self, host: u8, words: &[&str]) -> Program {
         let name = Path::new(words[0]).file_name().unwrap().to_string_lossy().into_owned();
         let log = self.file(&format!("{name}-{host}.log"));
@@ -96,7 +89,6 @@ impl Hosts {
         Program { child, name: format!("{name} on host {host}"), log }
     }
 
-    /// Starts one of our programs on another implementation; `rate` is in its own unit.
     pub(crate) fn start_peer(
         &self,
         program: &Path,
@@ -114,7 +106,6 @@ impl Hosts {
 }
 
 impl Program {
-    /// Waits until `file` has everything and says so.
     pub(crate) fn wait_for(&mut self, file: &Path) -> Vec<u8> {
         let done = PathBuf::from(format!("{}.done", file.display()));
         let (log, name) = (self.log.clone(), self.name.clone());
@@ -130,7 +121,6 @@ impl Program {
         std::fs::read(file).unwrap()
     }
 
-    /// Waits until it has ended well.
     pub(crate) fn wait_for_success(&mut self) {
         let (log, name) = (&self.log, &self.name);
         let child = &mut self.child;
@@ -139,20 +129,17 @@ impl Program {
         assert!(status.success(), "{name}: {status}: {}", said(log));
     }
 
-    /// Whether it runs still.
     pub(crate) fn assert_alive(&mut self) {
         let ended = self.child.try_wait().unwrap();
         assert!(ended.is_none(), "{} ended: {:?}: {}", self.name, ended, self.said());
     }
 
-    /// Ends it politely, and waits for that.
     pub(crate) fn interrupt(mut self) {
         let id = nix::unistd::Pid::from_raw(self.child.id() as i32);
         nix::sys::signal::kill(id, nix::sys::signal::Signal::SIGINT).unwrap();
         self.child.wait().unwrap();
     }
 
-    /// What it said so far.
     pub(crate) fn said(&self) -> String {
         said(&self.log)
     }

@@ -1,4 +1,4 @@
-//! Interoperation with OpenPGM's library: data, repairs and pgmcc's control loop, both ways.
+//! Interoperation with OpenPGM's library, in both directions: data, repairs and pgmcc's loop.
 
 use faircast_base::Duration;
 use faircast_proto::pgm::wire::PacketType;
@@ -8,17 +8,16 @@ use crate::hop::{Weather, rounds};
 use crate::hosts::Hosts;
 use crate::{content, ours, programs};
 
-/// One-way delay of the hop at our end, and so the round trip.
+/// One-way delay of the hop at our end; all of the round-trip time.
 const ROUND_TRIP: Duration = Duration::from_millis(300);
 
-/// Less than a round trip, and more than a round's packets are apart.
+/// Gap between rounds: less than a round trip, more than the gaps within a round.
 const ROUND_GAP: Duration = Duration::from_millis(120);
 
-/// Packets in each round where nothing is lost and a window of 4 ends slow start: what OpenPGM's
-/// sender and the draft's rules on paper both give.
+/// Packets in each round without losses, if slow start ends at 4, by OpenPGM and by the draft.
 const GROWTH: [u32; 14] = [1, 2, 4, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 13];
 
-/// In bytes a second: as fast as it gets here.
+/// Rate limit in byte/s, too high to limit the transfers here.
 const RATE: u32 = 50_000_000;
 
 #[test]
@@ -29,7 +28,7 @@ fn libpgm_receives_everything_and_our_source_repairs_what_it_lacks() {
     let sent = content(2_000_000);
     let bytes = sent.len().to_string();
     let mut receivers = Vec::new();
-    // The second one knows nothing of pgmcc and must not mind it.
+    // The second receiver has no pgmcc and must ignore its options.
     for (host, pgmcc) in [(2, "1"), (3, "0")] {
         let file = hosts.file(&format!("copy-{host}"));
         let rest = [pgmcc, &file.to_string_lossy(), &bytes, "0"];
@@ -120,7 +119,7 @@ fn the_window_of_libpgm_grows_as_it_should_with_us_as_the_acker() {
     let payloads = receiver.wait_for(sent.len());
     assert!(payloads.concat() == sent);
     let log = receiver.log.lock().unwrap();
-    // The first message, which libpgm does not count as acknowledged, is a round of its own.
+    // The first message is a round of its own: libpgm does not count it as acknowledged.
     let rounds = rounds(&log.received, ROUND_GAP);
     assert_eq!(rounds[0], 1, "{rounds:?}");
     assert_eq!(rounds[1..][..GROWTH.len()], GROWTH, "{rounds:?}");

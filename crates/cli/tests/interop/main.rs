@@ -1,9 +1,8 @@
-//! Live tests against other implementations: OpenPGM's library, ZeroMQ over it, and tshark as a
-//! reader of what we send.
+//! Live tests against OpenPGM's library, ZeroMQ over it, and tshark as a dissector.
 //!
-//! Hosts are network namespaces on one bridge. The other implementations are linked by small
-//! programs of ours in `tests/interop`, compiled here. Where there is no root, or a package is
-//! missing, the tests say so and pass over; with `FAIRCAST_REQUIRE_INTEROP` they fail instead.
+//! Hosts are network namespaces. Small programs in `tests/interop`, compiled here, link the other
+//! implementations. Without root or a package the tests are skipped; with
+//! `FAIRCAST_REQUIRE_INTEROP` they fail.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
@@ -22,13 +21,10 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// The multicast group of all tests; each has a network of its own.
 const GROUP: [u8; 4] = [239, 192, 0, 1];
 
-/// The UDP port, which is the data-destination port too.
 const PORT: u16 = 7500;
 
-/// Where the programs are, or why these tests cannot run here.
 fn programs() -> Option<&'static Path> {
     static PROGRAMS: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     match PROGRAMS.get_or_init(build) {
@@ -42,7 +38,6 @@ fn programs() -> Option<&'static Path> {
     }
 }
 
-/// Compiles the programs.
 fn build() -> Result<PathBuf, String> {
     if !nix::unistd::Uid::effective().is_root() {
         return Err("network namespaces need root".into());
@@ -84,7 +79,6 @@ fn has(program: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// Waits until something is found. Where that takes too long it fails with what is `known`.
 fn until<T>(mut found: impl FnMut() -> Option<T>, known: impl Fn() -> String) -> T {
     let start = Instant::now();
     loop {
@@ -98,7 +92,6 @@ fn until<T>(mut found: impl FnMut() -> Option<T>, known: impl Fn() -> String) ->
 
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Bytes that look like nothing in particular.
 fn content(bytes: usize) -> Vec<u8> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut next = || {

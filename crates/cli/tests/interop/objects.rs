@@ -1,5 +1,4 @@
-//! Packets of a transfer of files, as tshark reads them: options of ours, null NAKs, requests for
-//! SPMs and SPMs with options in both directions.
+//! Packets of a file transfer by tshark: our options, null NAKs, SPM requests, SPMs both ways.
 
 use std::time::Duration as WallDuration;
 
@@ -8,7 +7,6 @@ use crate::hop::Weather;
 use crate::hosts::Hosts;
 use crate::{GROUP, PORT, content, ours, programs};
 
-/// Types of packets and of options, as they are numbered on the wire.
 const SPM: u8 = 0x00;
 const ODATA: u8 = 0x04;
 const NNAK: u8 = 0x09;
@@ -40,7 +38,6 @@ fn an_object_and_its_repairs_are_pgm_to_others() {
         assert!(receiver.wait_for(sent.len()).concat() == sent);
         assert!(receiver.log.lock().unwrap().lost > 30);
     }
-    // What they say at the end is worth a look too.
     std::thread::sleep(WallDuration::from_secs(1));
     drop((source, receivers));
     let [source, receiver]: [Seen; 2] = captures.map(Capture::check);

@@ -1,4 +1,4 @@
-//! Our ends: a source and a receiver of pgmcc on a host, each in a thread of its own.
+//! Our ends: source and receiver of pgmcc on a host, each in a thread of its own.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, mpsc};
@@ -23,19 +23,14 @@ use crate::hop::{Hop, Shared, Weather};
 use crate::hosts::Hosts;
 use crate::{GROUP, PORT, until};
 
-/// One of our ends, ended when dropped.
 pub(crate) struct End {
     stop: Box<dyn Fn()>,
     thread: Option<JoinHandle<()>>,
-    /// Packets that were sent and received.
     pub(crate) log: Shared,
-    /// The payloads that were delivered, one for each packet.
     pub(crate) payloads: Arc<Mutex<Vec<Vec<u8>>>>,
-    /// Packets that can never be delivered.
     pub(crate) lost: Arc<Mutex<u32>>,
 }
 
-/// Starts a source of `content` in packets of `payload` bytes.
 pub(crate) fn source(
     hosts: &Hosts,
     host: u8,
@@ -53,7 +48,7 @@ pub(crate) fn source(
     })
 }
 
-/// Starts a receiver. The source's packets name its address; what it wants to hear goes to `PORT`.
+/// Starts a receiver. The source's packets name its address; upstream packets go to `PORT`.
 pub(crate) fn receiver(hosts: &Hosts, host: u8, weather: Weather) -> End {
     let sockets = |group| {
         let settings = SocketSettings { upstream: Upstream::Port(PORT), ..Default::default() };
@@ -62,13 +57,12 @@ pub(crate) fn receiver(hosts: &Hosts, host: u8, weather: Weather) -> End {
     start(hosts, host, weather, sockets, None, |node| {
         let mut config = ReceiverConfig::new(Nla::V4(GROUP));
         config.data_port = PORT;
-        // libpgm announces packets before it may send them.
+        // libpgm announces packets before the rate limit allows sending them.
         config.settings.tail_delay = Duration::from_secs(4);
         PgmReceiver::new(config, boxed_feedback(PgmccReceiver::new(pgmcc(), node)))
     })
 }
 
-/// Starts the source of an object, once two receivers are there.
 pub(crate) fn object_source(hosts: &Hosts, host: u8, content: &[u8], weather: Weather) -> End {
     let content = InMemory(content.into());
     start(hosts, host, weather, source_sockets, Some(tsi(host)), move |node| {
@@ -84,7 +78,6 @@ pub(crate) fn object_source(hosts: &Hosts, host: u8, content: &[u8], weather: We
     })
 }
 
-/// Starts a receiver of the object that `source` sends.
 pub(crate) fn object_receiver(hosts: &Hosts, host: u8, source: u8, weather: Weather) -> End {
     let sockets =
         |group| Sockets::receiver(Listen::Multicast(group), SocketSettings::default()).unwrap();
@@ -101,7 +94,6 @@ pub(crate) fn object_receiver(hosts: &Hosts, host: u8, source: u8, weather: Weat
     })
 }
 
-/// The session of the source on a host.
 fn tsi(source: u8) -> Tsi {
     Tsi { gsi: Gsi([1, 2, 3, 4, 5, source]), port: 40_000 }
 }
@@ -111,25 +103,22 @@ fn source_sockets(group: Multicast) -> Sockets {
     Sockets::source(Target::Multicast(group), settings).unwrap()
 }
 
-/// As many as an Ethernet packet has room for.
 const SYMBOL_BYTES: u16 = 1420;
 
-/// The recommended settings, but for slow start: up to a window of 4, as OpenPGM has it.
 fn pgmcc() -> PgmccConfig {
     PgmccConfig {
-        // The draft's growth, which libpgm has too, in bursts whose edges can be told apart.
+        // Growth by the draft, as in libpgm, in bursts with distinct edges.
         slow_start_threshold: 4.0,
         slow_start_open: false,
         spread: false,
-        // OpenPGM grows by a packet for each acknowledgement.
+        // OpenPGM grows its window by a packet for each acknowledgement.
         ack_every: 1,
-        // A machine that is busy with other things must not look like a path that has failed.
+        // A busy machine must not look like a failed path.
         timeout_min: Duration::from_secs(5),
         ..PgmccConfig::profile(Profile::Improved)
     }
 }
 
-/// Starts a machine behind a hop, in the session `key` where that is known.
 fn start<M: Machine<Event: AppEvent> + 'static>(
     hosts: &Hosts,
     host: u8,
@@ -168,7 +157,6 @@ fn start<M: Machine<Event: AppEvent> + 'static>(
 }
 
 impl End {
-    /// Waits until as many bytes as this were delivered.
     pub(crate) fn wait_for(&self, bytes: usize) -> Vec<Vec<u8>> {
         let got = || self.payloads.lock().unwrap().iter().map(Vec::len).sum::<usize>();
         let has_all = || {

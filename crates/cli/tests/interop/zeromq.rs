@@ -1,9 +1,8 @@
-//! Interoperation with ZeroMQ over PGM in UDP, both ways.
+//! Interoperation with ZeroMQ over PGM in UDP, in both directions.
 //!
-//! A datagram's payload is two bytes, the offset of the first frame that begins a message in it
-//! (0xffff for none), and then a piece of one stream of ZMTP/1.0 frames: length (of what follows,
-//! one byte or 0xff and eight), flags, body. A subscriber aborts on fragments and on empty
-//! payloads, so that there must be none.
+//! Payload: an offset of two bytes (the first frame that begins a message, or 0xffff), then a piece
+//! of a stream of ZMTP/1.0 frames: length of the rest (one byte, or 0xff and eight bytes), flags,
+//! body. A subscriber aborts on fragments and on empty payloads.
 
 use faircast_proto::pgm::wire::PacketType;
 
@@ -12,20 +11,19 @@ use crate::hop::Weather;
 use crate::hosts::Hosts;
 use crate::{content, ours, programs, until};
 
-/// kbit/s; it sizes the windows too.
+/// Rate in kbit/s, which also sizes the windows.
 const RATE: u32 = 20_000;
 
-/// What the stream offset is where no message begins in a datagram.
+/// Stream offset of a datagram in which no message begins.
 const NO_START: u16 = 0xffff;
 
-/// The messages that the peer's program expects: each behind its offset, eight bytes.
+/// Returns the messages that the peer's program expects: eight bytes of offset, then the content.
 fn messages(content: &[u8], len: usize) -> Vec<Vec<u8>> {
     let number = |index: usize| ((index * len) as u64).to_le_bytes();
     let pieces = content.chunks(len).enumerate();
     pieces.map(|(index, piece)| [&number(index)[..], piece].concat()).collect()
 }
 
-/// Messages as the payloads of packets of `payload` bytes, the last one shorter.
 fn framed(messages: &[Vec<u8>], payload: usize) -> Vec<u8> {
     let (mut stream, mut starts) = (Vec::new(), Vec::new());
     for message in messages {
@@ -51,7 +49,6 @@ fn framed(messages: &[Vec<u8>], payload: usize) -> Vec<u8> {
     out
 }
 
-/// The messages in payloads, as long as they are whole.
 fn unframed(payloads: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut stream = Vec::new();
     for payload in payloads {
@@ -86,7 +83,7 @@ fn frames_are_as_captured_from_zeromq() {
     assert_eq!(framed(&[b"hello"], 100), b"\0\0\x06\0hello");
     let long = [7; 300];
     assert_eq!(framed(&[&long], 1000)[..13], *b"\0\0\xff\0\0\0\0\0\0\x01\x2d\0\x07");
-    // The second piece of ten bytes begins no message, and the third one in its fifth.
+    // The second piece of ten bytes begins no message; the third begins one at offset 4.
     let three = framed(&[&[1; 22], &[2; 3]], 12);
     assert_eq!(
         (&three[..2], &three[12..14], &three[24..26]),
@@ -106,7 +103,7 @@ fn a_subscriber_gets_every_message_of_our_source_though_packets_are_lost() {
     let rest = [&*file.to_string_lossy(), &bytes, "0"];
     let zeromq = programs.join("zeromq");
     let mut subscriber = hosts.start_peer(&zeromq, (2, "recv"), RATE, &rest);
-    // A subscriber acknowledges nothing: the acker is one of ours.
+    // A subscriber acknowledges nothing, so one of our receivers is the acker.
     let payload = 1400;
     let stream = framed(&messages(&sent, 900), payload);
     let acker = ours::receiver(&hosts, 3, Weather::default());
@@ -139,7 +136,7 @@ fn our_receiver_gets_every_message_of_a_publisher_though_packets_are_lost() {
     let rest = [&*file.to_string_lossy(), "700", "500"];
     let _publisher = hosts.start_peer(&zeromq, (1, "send"), RATE, &rest);
     receiver.wait_for(frames);
-    // The stream is longer by eight bytes for each frame of more than 253 and two a packet.
+    // The stream has eight more bytes for each frame above 253 bytes, and two for each packet.
     let all = || {
         let got = unframed(&receiver.payloads.lock().unwrap());
         (got.len() >= want.len()).then_some(got)

@@ -1,4 +1,4 @@
-//! Suites, those that come with the program and one's own.
+//! Suites that are part of the program, and suites from a file.
 
 use super::site::Site;
 use super::*;
@@ -33,7 +33,6 @@ reason = "two flows of which one is always on"
 fairness = false
 "#;
 
-/// A folder with a suite.
 fn suite(text: &str) -> Site {
     let site = Site::of("small.toml", SMALL);
     site.put("my-suite.toml", text);
@@ -65,7 +64,6 @@ fn a_suite_of_ones_own_runs_and_its_rows_decide_the_exit_status() {
 
     assert_eq!((&rows[0]["class"], &document["counts"]["holds"]), (&"holds".into(), &2.into()));
 
-    // A miss is a conjecture, or is proved by a row that holds in the same run.
     let wrong = |keys: &str| SUITE.replace("paper = 960.0", &format!("paper = 500.0\n{keys}"));
     let missed = wrong("conjecture = \"Wrong by design.\"");
     let ended = suite(&missed).start("bench my-suite.toml").end_with(1);
@@ -78,12 +76,10 @@ fn a_suite_of_ones_own_runs_and_its_rows_decide_the_exit_status() {
     let ended = explained.start("bench my-suite.toml").end_with(1);
     assert!(ended.out.contains("(proved by share.used)"), "{}", ended.out);
     assert!(ended.out.ends_with("1 judged, miss, mechanism proved.\n"), "{}", ended.out);
-    // The page of the documentation has the same words.
     let ended = explained.start("bench my-suite.toml --docs verdicts.md").end_with(1);
     assert!(ended.out.ends_with("mechanism proved.\n"), "{}", ended.out);
     let page = explained.read("verdicts.md");
     assert!(page.contains("| `mine` | 2 | 1 | 1 | 0 | 0 | 0 | 0 |"), "{page}");
-    // Another section stays, and a file that is no such page too.
     let more = format!("{page}\n## other\n\n| `x` | – | 1 | 3 | – | measured |\n");
     explained.put("verdicts.md", &more);
     explained.start("bench my-suite.toml --docs verdicts.md").end_with(1);
@@ -97,12 +93,10 @@ fn a_suite_of_ones_own_runs_and_its_rows_decide_the_exit_status() {
     explained.put("comparison.md", "# The schemes beside each other\n");
     let line = explained.start("bench matrix --quick --docs comparison.md").refuse();
     assert!(line.contains("has the whole matrix; name a new file"), "{line}");
-    // A proof that fails proves nothing.
     let unproved = wrong(proved).replace("at_least = 0.9", "at_least = 1.1");
     let ended = suite(&unproved).start("bench my-suite.toml").end_with(1);
     assert!(ended.out.contains("Unproved, since share.used misses itself"), "{}", ended.out);
     assert!(ended.out.ends_with("2 rows: 2 not reproduced, cause unknown.\n"), "{}", ended.out);
-    // Only what was asked for.
     assert!(site.succeed("bench my-suite.toml --list").contains("share"));
     let seeds = site.json("bench my-suite.toml --json --seeds 3 --jobs 1");
     assert_eq!(seeds["rows"][0]["seeds"], 3);
@@ -144,7 +138,6 @@ fn the_suites_that_come_with_the_program_are_listed_and_can_be_chosen_from() {
     for line in list.lines().chain(own.lines()) {
         assert!(line.chars().count() <= 80, "{line}");
     }
-    // One of the suites has such an experiment, which is enough.
     let rows = json("bench --only droplist.Reno --json");
     let rows = rows["rows"].as_array().unwrap();
     assert!(!rows.is_empty() && rows.iter().all(|row| row["holds"] == true), "{rows:?}");
@@ -212,7 +205,6 @@ fn a_scheme_can_be_judged_by_a_suite() {
     );
     assert!(share(&scores, "fairness") > 0.1 && share(&scores, "fairness") <= 1.0, "{scores}");
     assert!(share(&scores, "utilisation") > 0.8 && share(&scores, "utilisation") <= 1.0);
-    // A flow that takes all and listens to nobody is found out.
     let greedy = judge("cbr --option 'rate=950 kbit/s'");
     assert!(share(&greedy, "fairness") < share(&scores, "fairness") / 2.0, "{greedy}");
     let line = site.start("bench suite.toml --scheme nosuch").refuse();

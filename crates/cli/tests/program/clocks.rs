@@ -1,18 +1,15 @@
-//! Clocks that jump by an hour in the middle of a transfer, the monotonic one and that of the day.
-//! libfaketime stands between the programs and the system's clocks; that of the machine is left alone.
+//! Clock jumps of an hour during a transfer, faked for single programs by libfaketime.
 
 use super::running::until;
 use super::site::{Site, noise};
 use super::*;
 
-/// Where Debian puts libfaketime for programs of several threads.
 fn library() -> Option<PathBuf> {
     let folders = ["x86_64-linux-gnu", "aarch64-linux-gnu"];
     let paths = folders.map(|arch| format!("/usr/lib/{arch}/faketime/libfaketimeMT.so.1"));
     paths.into_iter().map(PathBuf::from).find(|path| path.exists())
 }
 
-/// A program whose clocks are ahead by what the file `clock` says.
 fn with_clock(library: &Path, site: &Site, clock: &str, words: &str) -> Running {
     let clock = site.put(clock, "+0");
     let mut command = site.command(words);
@@ -22,7 +19,6 @@ fn with_clock(library: &Path, site: &Site, clock: &str, words: &str) -> Running 
     Running::spawn(command)
 }
 
-/// Whether a receiver has begun to keep content.
 fn has_begun(into: &Path) -> bool {
     let parts = std::fs::read_dir(into.join(".faircast")).into_iter().flatten();
     parts.flatten().any(|found| found.path().join("0.part").exists())
@@ -45,7 +41,6 @@ fn a_transfer_goes_on_where_clocks_jump_by_an_hour() {
         for (verb, ended) in [("send", sender), ("recv", receiver)] {
             let ended = ended.end_with(0);
             assert_eq!(ended.summary()["ok"], true);
-            // The clock that jumped was read: the driver says so.
             let told = ended.err.contains("the clock went ahead by 36");
             assert_eq!(told, verb == who, "{who}, {verb}: {}", ended.err);
         }

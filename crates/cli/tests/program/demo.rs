@@ -1,11 +1,10 @@
-//! `faircast demo`: whole copies and a report.
+//! `faircast demo`: complete copies and a report.
 
 use super::*;
 
 #[test]
 fn the_demo_delivers_three_whole_copies_and_a_report() {
     let site = site::Site::with("");
-    // Not zeros, and no multiple of a packet's length.
     let bytes: Vec<u8> =
         (0..1_234_567_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let file = site.put("it's a \"file\".bin", bytes);
@@ -25,14 +24,12 @@ fn the_demo_delivers_three_whole_copies_and_a_report() {
         assert_eq!(receiver["intact"], true, "{receiver}");
         assert!(receiver["completed_s"].as_f64().unwrap() > 0.0, "{receiver}");
     }
-    // The first figures are those of the time in which both were on, and not of a minute of which the
-    // file took two seconds: 1.2 MB are 0.16 Mbit/s of it.
+    // Over the whole minute, 1.2 MB would be 0.16 Mbit/s; the figures cover the active 2 s.
     assert!(said.contains("Flow  Protocol  While all on"), "{said}");
     for (flow, name) in [(0, "file  "), (1, "tcp  ")] {
         let want = summary["flows"][flow]["common_throughput_bps"].as_f64().unwrap() / 1e6;
         assert!((share(name) - want).abs() < 0.01, "{said}");
         assert!(want > 1.0, "{said}");
     }
-    // TCP was there, and got something.
     assert!(summary["flows"][1]["throughput_bps"].as_f64().unwrap() > 1e6, "{summary}");
 }

@@ -1,24 +1,21 @@
-//! The tables of docs/research.md, against what the program has.
+//! Tables of docs/research.md, compared with the program.
 
 use std::collections::BTreeSet;
 
 use super::site::Site;
 use super::*;
 
-/// The rows of all tables of the page, as cells.
 fn rows() -> Vec<Vec<String>> {
     let page = std::fs::read_to_string(root().join("docs/research.md")).unwrap();
     let rows = page.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"));
-    // An empty cell is a space.
     rows.map(|row| row.split(" |").map(|cell| cell.trim().to_string()).collect()).collect()
 }
 
-/// The rows whose table begins with this cell.
 fn table(head: &str) -> Vec<Vec<String>> {
     let rows = rows();
     let start = rows.iter().position(|row| row[0] == head).unwrap_or_else(|| panic!("no {head}"));
     let width = rows[start].len();
-    // Below the head comes a line of dashes; the next table begins with a head and dashes too.
+    // A line of dashes follows the head; the next table begins with a head and dashes too.
     let is_dashes = |row: &Vec<String>| row[0].starts_with("---");
     let body = &rows[start + 2..];
     let end = body.iter().position(is_dashes).map_or(body.len(), |at| at - 1);
@@ -26,7 +23,6 @@ fn table(head: &str) -> Vec<Vec<String>> {
     body[..end].to_vec()
 }
 
-/// The words in backquotes.
 fn quoted(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).collect()
 }
@@ -50,7 +46,6 @@ fn the_page_has_every_kind_of_event_with_its_fields() {
     assert_eq!(causes, words);
 }
 
-/// The paths of all values, entries of lists as `[]`.
 fn paths(value: &Value, path: &str, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(map) => map.iter().for_each(|(key, value)| {
@@ -69,7 +64,6 @@ fn paths(value: &Value, path: &str, found: &mut BTreeSet<String>) {
 #[test]
 fn the_page_has_every_key_of_the_summary_and_of_a_suites_row() {
     let mut found = BTreeSet::new();
-    // Most keys are there whatever runs; those of repair heads where there are some.
     let tree = SMALL.replace("tcp-sack", "tram");
     for scenario in [SMALL, &tree] {
         paths(&Site::of("small.toml", scenario).json("run small.toml --json"), "", &mut found);
@@ -87,7 +81,6 @@ fn the_page_has_every_key_of_the_summary_and_of_a_suites_row() {
 
 #[test]
 fn the_page_has_every_table_of_a_report_with_its_columns() {
-    // Schemes by windows and by rates, a tree of heads, losses, and more flows of one protocol than are shown singly.
     let crowd = "title = \"Does a report have all tables?\"\nduration = \"30 s\"\nwarmup = \"5 s\"\n\
         [[link]]\nbetween = [\"a\", \"b\"]\nrate = \"4 Mbit/s\"\ndelay = \"20 ms\"\n\
         queue = { kind = \"droptail\", packets = 20 }\n";
@@ -120,7 +113,6 @@ fn the_page_has_every_table_of_a_report_with_its_columns() {
     found.sort();
     documented.sort();
     assert_eq!(documented, found);
-    // The series add up to the summary: payload per span, over the counted time.
     let summary = read_json(&site.path("out/summary.json"));
     let throughput = site.read("out/csv/throughput.csv");
     let rates: Vec<(f64, f64)> = throughput
@@ -134,7 +126,6 @@ fn the_page_has_every_table_of_a_report_with_its_columns() {
     let mean = counted.iter().sum::<f64>() / counted.len() as f64;
     let want = summary["flows"][0]["throughput_bps"].as_f64().unwrap();
     assert!((mean / want - 1.0).abs() < 0.02, "{mean} {want}");
-    // A picture for each plot, which other programs read.
     let pictures: Vec<_> = std::fs::read_dir(site.path("out/svg")).unwrap().collect();
     assert_eq!(pictures.len(), found.len() - 1, "events are in the pictures of their plots");
     for picture in pictures {
@@ -152,9 +143,7 @@ fn the_example_of_a_suite_is_one() {
     let scenario = std::fs::read_to_string(root().join("scenarios/pgmcc-beside-tcp.toml")).unwrap();
     site.put("slow.toml", scenario.replace("300 s", "20 s"));
     assert!(site.succeed("bench my-suite.toml --list").contains("Slow links"));
-    // Whether it holds is not the question here; that it gives a verdict is.
     let ended = site.start("bench my-suite.toml --seeds 1").end();
     assert!(ended.out.contains("slow.share"), "{}{}", ended.out, ended.err);
-    // Nothing but that there is more to have.
     assert!(ended.err.contains("--on lab") && ended.err.lines().count() == 1, "{}", ended.err);
 }

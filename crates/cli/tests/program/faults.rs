@@ -1,5 +1,4 @@
-//! Single faults whose course must be told exactly: who goes on meanwhile, who says what, and that
-//! nobody lacks a byte in the end. The soak has all of them at random.
+//! Single faults with exact expectations. The soak draws these faults at random.
 
 use std::io::{Read as _, Write as _};
 
@@ -9,13 +8,11 @@ use super::hosts::Hosts;
 use super::site::{Site, noise};
 use super::*;
 
-/// Where the state of a process is `T`, it is stopped.
 fn state(process: u32) -> char {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
     stat.rsplit(')').next().unwrap().trim().chars().next().unwrap()
 }
 
-/// A receiver of a name, into a folder of that name.
 fn recv(name: &str) -> String {
     format!("recv --into {name} --once --name {name}")
 }
@@ -49,7 +46,6 @@ fn receivers_that_join_one_after_the_other_all_get_all() {
     let names = ["0", "1", "2", "3", "4"];
     let receivers = names.map(|name| {
         let receiver = site.start(&recv(name));
-        // The next one comes when this one has a part of it.
         receiver.until_has(1);
         receiver
     });
@@ -58,12 +54,11 @@ fn receivers_that_join_one_after_the_other_all_get_all() {
     }
     let summary = sender.end_with(0).summary();
     assert_eq!(summary["receivers"].as_array().unwrap().len(), names.len());
-    // They share what is sent after they came: a round for each of them would be 25 MB.
+    // Later receivers share the packets sent after they joined; a round for each would be 25 MB.
     let bytes = summary["bytes_sent"].as_u64().unwrap();
     assert!((5_000_000..20_000_000).contains(&bytes), "{bytes} bytes for 5 MB");
 }
 
-/// A file system of its own.
 struct Disk(PathBuf);
 
 impl Disk {
@@ -92,12 +87,10 @@ fn a_disk_that_fills_up_ends_it_for_one_and_is_told_at_both_ends() {
     let disk = Disk::new(site.path("full"), "size=12m");
     let _fixed = Disk::new(site.path("fixed"), "ro");
     let [one, two] = ["a", "full"].map(|name| site.start(&recv(name)));
-    // Who can never write anything says so before it takes part.
     let never = site.start(&recv("fixed")).end_within(10).with(2);
     assert!(never.err.contains("cannot be written to"), "{}", never.err);
     let sender = site.start("send file --wait-for 2 --rate-max 16Mbit/s");
     two.until_has(1);
-    // Somebody else takes the room that was there.
     let mut taken = std::fs::File::create(disk.0.join("other")).unwrap();
     let filled = std::io::copy(&mut std::io::repeat(1).take(20 << 20), &mut taken).unwrap_err();
     assert_eq!(filled.kind(), std::io::ErrorKind::StorageFull);
@@ -106,7 +99,6 @@ fn a_disk_that_fills_up_ends_it_for_one_and_is_told_at_both_ends() {
     assert!(reason.contains("No space left"), "{reason}");
     assert!(!site.path("full/file").exists());
     assert_received(&site, one, "a");
-    // One that was waited for has not got it.
     let summary = sender.end_with(1).summary();
     let members = summary["receivers"].as_array().unwrap();
     let state = |name: &str| members.iter().find(|member| member["name"] == name).unwrap();
@@ -119,14 +111,12 @@ fn who_would_hold_the_group_below_the_rate_is_told_and_served_after_the_others()
     if !is_root() {
         return;
     }
-    // The link to one of them is the slow one.
     let hosts = Hosts::new(&["sender", "one", "two", "slow"], |to| {
         let rate = if to == Some("slow") { "1 Mbit/s" } else { "20 Mbit/s" };
         format!(
             "rate = \"{rate}\"\ndelay = \"5 ms\"\nqueue = {{ kind = \"droptail\", packets = 30 }}"
         )
     });
-    // More than leaves before the first losses are known.
     hosts.site.put("file", noise(3_000_000));
     let names = ["one", "two", "slow"];
     let receivers = names.map(|name| hosts.start(name, &recv(name)));
@@ -139,7 +129,6 @@ fn who_would_hold_the_group_below_the_rate_is_told_and_served_after_the_others()
     let deferred: Vec<&Value> = told.iter().filter(|event| event["event"] == "deferred").collect();
     assert!(!deferred.is_empty(), "{}", sender.out);
     assert!(deferred.iter().all(|event| event["name"] == "slow"), "{deferred:?}");
-    // The others went on without it, and had everything before it.
     let place = |name: &str, event: &str| {
         told.iter().rposition(|told| told["name"] == name && told["event"] == event).unwrap()
     };
@@ -163,7 +152,6 @@ fn what_changed_while_it_was_sent_is_given_up_and_nobody_waits_for_it() {
         assert!(reason.contains("changed while it was being sent"), "{reason}");
         receiver.until("gone", |event| event["kept"] == true);
         assert!(site.path("a/.faircast").exists(), "the next version takes it over");
-        // The receiver has got nothing yet, and stays for the next object.
         let again = site.start(&format!("send file --scheme {scheme}"));
         assert_received(&site, receiver, "a");
         assert!(!site.path("a/.faircast").exists(), "a newer version is complete");

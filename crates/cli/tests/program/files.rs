@@ -1,4 +1,4 @@
-//! The files of `--out`, and what can be made again from them.
+//! Files of `--out`, and the results that can be made again from the files.
 
 use super::site::Site;
 use super::*;
@@ -14,14 +14,12 @@ fn out_has_summary_trace_and_report_and_the_trace_gives_them_again() {
     assert_eq!(site.read("a/new/folder/summary.json"), printed);
     let report = site.read("a/new/folder/report.html");
     assert!(report.ends_with("</html>\n") && report.contains("a small run"), "{}", report.len());
-    // A page that needs nothing from elsewhere.
     assert!(!report.contains("src=\"http") && !report.contains("href=\"http"));
 
     let again = site.succeed("report a/new/folder/trace.jsonl.gz --json --out again");
     assert_eq!(again, printed);
     assert_eq!(site.read("again/summary.json"), printed);
     assert_eq!(site.read("again/report.html"), report);
-    // The folder will do, and then takes the results.
     std::fs::remove_file(site.path("a/new/folder/report.html")).unwrap();
     let table = site.succeed("report a/new/folder");
     assert!(table.contains("tcp-1") && table.contains("report: "), "{table}");
@@ -54,7 +52,6 @@ fn the_trace_of_a_run_that_was_killed_has_a_report_as_far_as_it_goes() {
     assert!(half["ended_s"].as_f64().unwrap() < whole["ended_s"].as_f64().unwrap());
     assert!(half["flows"][0]["sent_packets"].as_u64().unwrap() > 0, "{half}");
     assert!(half["flows"][0]["throughput_bps"].as_f64().unwrap() > 0.0, "{half}");
-    // Nobody can say so any more.
     assert_eq!(half["flows"][0]["receivers"][0]["intact"], Value::Null);
 }
 

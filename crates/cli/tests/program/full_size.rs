@@ -1,16 +1,12 @@
-//! Whole transfers at the sizes that operators have: trees, devices and pipes, plain and with a key,
-//! each after a kill of one receiver, and many receivers that repair for each other, also when some of these are
-//! killed, compared by digests that other programs take.
-//!
-//! They take minutes and gigabytes, and so run only when they are asked for:
-//! HACKING.md has the command.
+//! Transfers at real sizes, each after a kill of one receiver, and many receivers that repair for
+//! each other. Digests of other programs compare the copies. The tests take minutes and gigabytes,
+//! so they run only on request (HACKING.md).
 
 use super::images::{Loop, pipe_to_command_and_file};
 use super::site::{Site, noise};
 use super::trees::{facts, hub};
 use super::*;
 
-/// Runs `transfer` plain and with a key.
 fn plain_and_with_a_key(what: &str, transfer: impl Fn(&Site)) {
     for sealed in [false, true] {
         let (site, started) = (Site::keyed(sealed), Instant::now());
@@ -20,15 +16,13 @@ fn plain_and_with_a_key(what: &str, transfer: impl Fn(&Site)) {
     }
 }
 
-/// Bytes on the disk.
 fn written(path: &Path) -> u64 {
     let said = Command::new("du").args(["-s", "-B1"]).arg(path).output().unwrap();
     let said = String::from_utf8(said.stdout).unwrap();
     said.split_whitespace().next().and_then(|bytes| bytes.parse().ok()).unwrap_or(0)
 }
 
-/// Sends to one receiver that stays and to one that is killed once it keeps something at `journal`, and
-/// then started again. Returns how the sender ended.
+/// Kills one of two receivers once `journal` has content, and starts it again.
 fn with_a_kill(site: &Site, send: &str, recv: [&str; 2], journal: &str) -> Ended {
     let [steady, killed] = recv.map(|recv| site.start(recv));
     let sender = site.start(&format!("{send} --wait-for 2 --give-up 60s"));
@@ -53,7 +47,6 @@ fn a_tree_with_blobs_a_sparse_image_and_20_000_files() {
         }
         let recv =
             ["steady", "killed"].map(|name| format!("recv --into {name} --once --name {name}"));
-        // Slow enough that something is left when a receiver is killed.
         let send = "send hub --rate-max 400Mbit/s";
         let sent = with_a_kill(site, send, [&recv[0], &recv[1]], "killed/.faircast");
         let sent = sent.summary()["bytes_sent"].as_u64().unwrap();
@@ -159,5 +152,4 @@ fn a_slow_site_is_not_waited_for_if_the_sender_says_so() {
     assert!(leaves < waits / 3.0, "{leaves} s of {waits}");
 }
 
-/// Seconds after which a transfer is taken to hang.
 const FULL_LIMIT_S: u64 = 600;

@@ -1,11 +1,9 @@
-//! Repair heads of real programs that are killed while others depend on them: these find other heads, and nothing is
-//! lost.
+//! Kills of repair heads in real programs: their members find other heads, and no data is lost.
 
 use super::hosts::Hosts;
 use super::site::noise;
 use super::*;
 
-/// Receivers over TRAM, by their names, which log what heads they have.
 struct Members<'a> {
     hosts: &'a Hosts,
     all: Vec<(String, Running)>,
@@ -28,12 +26,10 @@ impl<'a> Members<'a> {
         self.hosts.run(name, command)
     }
 
-    /// Waits until all have so many bytes.
     fn until_have(&self, bytes: u64) {
         self.all.iter().for_each(|(_, receiver)| receiver.until_has(bytes));
     }
 
-    /// Those whom most others have as their heads, and who these are: places.
     fn heads(&self, count: usize) -> Vec<(usize, Vec<usize>)> {
         let nodes: Vec<u64> = self.all.iter().map(|(name, _)| self.hosts.number(name)).collect();
         let heads: Vec<Option<u64>> = self.all.iter().map(|(_, it)| head(it)).collect();
@@ -46,8 +42,7 @@ impl<'a> Members<'a> {
         all
     }
 
-    /// Kills some that have members, all at once, and starts them again when their members have other heads. Returns
-    /// how many members there were.
+    /// Kills `count` heads, and starts them again once their members have others.
     fn kill_heads(&mut self, count: usize) -> usize {
         let heads = self.heads(count);
         let number = |(place, _): &(usize, Vec<usize>)| self.hosts.number(&self.all[*place].0);
@@ -62,18 +57,15 @@ impl<'a> Members<'a> {
         for &orphan in &orphans {
             let receiver = &mut self.all[orphan].1;
             let is_moved = |it: &Running| head(it).is_some_and(|head| !killed.contains(&head));
-            // Who lost nothing needs none.
             running::until("another head", || is_moved(receiver) || !receiver.runs());
         }
         for place in places {
             let again = self.recv(&self.all[place].0);
-            // Killed by a signal: it has no status.
             drop(std::mem::replace(&mut self.all[place].1, again));
         }
         orphans.len()
     }
 
-    /// All have the file, by a digest that another program takes.
     fn assert_received(self, limit_s: u64) {
         for (name, receiver) in self.all {
             receiver.end_within(limit_s).with(0);
@@ -82,7 +74,6 @@ impl<'a> Members<'a> {
     }
 }
 
-/// The number of its head: the last that it has told of.
 fn head(receiver: &Running) -> Option<u64> {
     let logged = receiver.logged();
     logged.iter().rev().find(|line| line["message"] == "another repair head")?["head"].as_u64()
@@ -92,7 +83,6 @@ fn names(count: usize) -> Vec<String> {
     (1..=count).map(|place| format!("r{place}")).collect()
 }
 
-/// Hosts for a sender and so many receivers; every link to one of these loses that share of all packets.
 fn hosts(names: &[String], loss: f64) -> Hosts {
     let all: Vec<&str> = ["sender"].into_iter().chain(names.iter().map(String::as_str)).collect();
     Hosts::new(&all, |to| {
@@ -113,7 +103,7 @@ fn a_head_that_is_killed_is_replaced_and_nothing_is_lost() {
     let hosts = hosts(&names, 0.01);
     hosts.site.put("file", noise(4_000_000));
     let mut members = Members::start(&hosts, &names);
-    // Two have the source for their head, and the others one of these.
+    // At most two receivers have the source as their head; the others have a receiver.
     let limits = "--option members_max=2 --rate-max 2Mbit/s --give-up 60s";
     let send = format!("send file --scheme tram --wait-for 5 {limits}");
     let sender = hosts.start("sender", &send);
@@ -165,7 +155,6 @@ fn a_static_tree_is_followed_by_hosts_that_start_in_any_order() {
     let hosts = hosts(&names, 0.01);
     hosts.site.put("file", noise(2_000_000));
     hosts.site.put("tree", "r1 sender\nr2 r1\nr3 r2\nr4 r2\n");
-    // Those come first whose heads are not there yet.
     let started = names.iter().rev().map(|name| {
         let recv = format!("recv --into {name} --once --name {name} --tree tree");
         hosts.start(name, &recv)
@@ -191,10 +180,8 @@ fn a_static_tree_is_followed_by_hosts_that_start_in_any_order() {
     }
 }
 
-/// Seconds after which fifty receivers are taken to hang.
 const FIFTY_LIMIT_S: u64 = 3600;
 
-/// Everybody gets the file over links that lose 3 % of all packets.
 pub(super) fn fifty_receivers(kills: usize) {
     let (names, started) = (names(50), std::time::Instant::now());
     let hosts = hosts(&names, 0.03);

@@ -1,4 +1,4 @@
-//! Hosts around one router, with the links of a scenario between them and programs on them.
+//! Hosts around one router, with a scenario's links and with programs on the hosts.
 
 use std::os::unix::process::CommandExt as _;
 
@@ -9,7 +9,6 @@ use faircast_scenario::{Overrides, Scenario};
 use super::site::Site;
 use super::*;
 
-/// Hosts, and what they send and receive.
 pub(super) struct Hosts {
     pub(super) field: Field,
     pub(super) site: Site,
@@ -17,8 +16,7 @@ pub(super) struct Hosts {
 }
 
 impl Hosts {
-    /// Hosts of these names; `link` gives the settings of the link from the router to each, and without
-    /// a name of all links to the router.
+    /// `link` returns the settings of the router's link to a host, or without a name to the router.
     pub(super) fn new(names: &[&str], link: impl Fn(Option<&str>) -> String) -> Self {
         let mut text = "title = \"Who gets what?\"\nduration = \"10 min\"\n".to_string();
         for name in names {
@@ -41,7 +39,7 @@ impl Hosts {
         self.nodes.iter().find(|(known, _)| known == name).unwrap().1
     }
 
-    /// The number by which protocols know a host: that of its address.
+    /// Returns the node number of a host in the protocols, which is its address.
     pub(super) fn number(&self, name: &str) -> u64 {
         u32::from(self.address(name)).into()
     }
@@ -50,12 +48,10 @@ impl Hosts {
         Field::address(self.node(name))
     }
 
-    /// Starts the program on a host.
     pub(super) fn start(&self, name: &str, words: &str) -> Running {
         self.run(name, self.site.command(words))
     }
 
-    /// Starts a program of the site on a host.
     pub(super) fn run(&self, name: &str, mut command: Command) -> Running {
         let node = self.node(name);
         command.process_group(0);

@@ -5,8 +5,7 @@ use std::io::Write as _;
 use super::site::{Site, noise};
 use super::*;
 
-/// A sender whose standard input is a pipe, into which `bytes` are written, half of them at once and
-/// the rest when the caller lets them.
+/// Writes half of `bytes` to the sender's standard input; the returned function writes the rest.
 pub(super) fn pipe(mut command: Command, bytes: &[u8]) -> (Running, impl FnOnce() + use<>) {
     command.stdin(Stdio::piped());
     let mut sender = Running::spawn(command);
@@ -16,7 +15,6 @@ pub(super) fn pipe(mut command: Command, bytes: &[u8]) -> (Running, impl FnOnce(
     let (go, wait) = std::sync::mpsc::channel::<()>();
     let writer = std::thread::spawn(move || {
         input.write_all(&first).unwrap();
-        // Where the test has failed before nobody lets it go on.
         let _ = wait.recv();
         input.write_all(&second).unwrap();
     });
@@ -27,8 +25,7 @@ pub(super) fn pipe(mut command: Command, bytes: &[u8]) -> (Running, impl FnOnce(
     (sender, rest)
 }
 
-/// Sends `bytes` from a pipe to a command and to a file, of which the receiver is killed and started
-/// again in between; compares everything.
+/// Pipes `bytes` to a command and to a file, whose receiver is killed and started again.
 pub(super) fn pipe_to_command_and_file(site: &Site, bytes: &[u8], give_up: &str) {
     site.put("image", bytes);
     let recv = "recv --object disk --name command --to-command 'tee copy | sha256sum > sum'";
@@ -54,7 +51,6 @@ pub(super) fn pipe_to_command_and_file(site: &Site, bytes: &[u8], give_up: &str)
 
 #[test]
 fn a_pipe_gets_to_a_file_and_through_a_command_with_a_key_and_after_a_kill() {
-    // No zeros: what is written can be told from what is not.
     let bytes: Vec<u8> = noise(12_000_000).into_iter().map(|byte| byte | 1).collect();
     for sealed in [false, true] {
         pipe_to_command_and_file(&Site::keyed(sealed), &bytes, "5s");
@@ -68,7 +64,7 @@ fn a_host_that_comes_back_in_the_session_of_another_object_does_not_write_it() {
         site.put(name, noise(3_000_000).into_iter().map(|byte| byte ^ salt).collect::<Vec<u8>>());
     }
     let disk = site.put("disk", "what is on the disk");
-    // A session of `linux` is under way for others, when a host comes back that is to get `windows`.
+    // A session of `linux` is running for others when a host joins that waits for `windows`.
     let other = site.start("recv --into in --once --name other");
     let linux = site.start("send linux --rate-max 8Mbit/s");
     running::until("the other session is under way", || site.path("in/.faircast").exists());
@@ -76,7 +72,6 @@ fn a_host_that_comes_back_in_the_session_of_another_object_does_not_write_it() {
     linux.end_with(0);
     other.end_with(0);
     assert_eq!(std::fs::read(disk).unwrap(), b"what is on the disk");
-    // It waits for its own.
     site.start("send windows").end_with(0);
     host.end_with(0);
     site.assert_same("disk", "windows");
@@ -137,7 +132,6 @@ fn what_cannot_be_written_is_refused_before_anything_is_received() {
     assert!(!Path::new("/dev/no-such-disk").exists());
 }
 
-/// A block device over a file, where this system lets us have one.
 pub(super) struct Loop(pub(super) String);
 
 impl Loop {
@@ -154,7 +148,6 @@ impl Drop for Loop {
     }
 }
 
-/// A file system that is mounted from a device.
 struct Mounted(String);
 
 impl Mounted {
@@ -175,7 +168,6 @@ impl Drop for Mounted {
 #[test]
 fn a_device_that_is_mounted_or_of_which_a_part_is_is_refused_and_not_touched() {
     let site = Site::with("");
-    // One partition of 4 MiB, from 1 MiB on.
     let mut disk = vec![0; 8 << 20];
     disk[450] = 0x83;
     disk[454..458].copy_from_slice(&2048_u32.to_le_bytes());
@@ -207,7 +199,7 @@ fn a_device_that_is_mounted_or_of_which_a_part_is_is_refused_and_not_touched() {
         let line = site.start(&format!("{recv} --object a")).refuse();
         let want = format!("is mounted at {}; free it first", site.at(place));
         assert!(line.contains(&want), "{device}: {line}");
-        // It is sent with a warning: what is on it may change meanwhile.
+        // A mounted device is sent with a warning: its content may change meanwhile.
         let plan = site.start(&format!("send {device} --dry-run")).end_with(0);
         assert!(plan.err.contains("is mounted at"), "{device}: {}", plan.err);
     }
@@ -238,7 +230,6 @@ fn a_device_gets_to_devices_with_a_key_and_a_killed_receiver_goes_on() {
     assert!(received.event("complete")["bytes_found"].as_u64().unwrap() >= 1 << 20);
     let refused = too_small.end_with(1);
     assert!(refused.out.contains("is too small: it has 1048576 bytes"), "{}", refused.out);
-    // One of two could not take it.
     sender.end_with(1);
     drop((source, target, small));
     let read = |name: &str| std::fs::read(site.path(name)).unwrap();

@@ -5,7 +5,6 @@ use nix::sys::signal::Signal;
 use super::site::Site;
 use super::*;
 
-/// Ten days of simulated time: far more than anyone waits for.
 const LONG: &str = "title = \"Does Ctrl-C leave whole files behind?\"
 duration = \"864000 s\"
 [[link]]
@@ -38,7 +37,6 @@ fn an_interrupted_run_ends_with_status_1_and_whole_files_that_say_so() {
         let ended_s = summary["ended_s"].as_f64().unwrap();
         assert_eq!(summary["interrupted"], true);
         assert!(ended_s > 0.0 && ended_s < 864_000.0, "{ended_s}");
-        // Averages are over the time that ran: the link was full in it.
         assert!(summary["links"][0]["utilisation"].as_f64().unwrap() > 0.9, "{printed}");
         assert_eq!(site.read(&format!("{out}/summary.json")), *printed);
         assert!(site.read(&format!("{out}/report.html")).ends_with("</html>\n"));

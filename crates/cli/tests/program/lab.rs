@@ -1,4 +1,4 @@
-//! The lab as its users meet it. What needs root says so where it has none.
+//! Commands that use the lab. Without root, they report that they need root.
 
 use std::collections::BTreeSet;
 use std::os::unix::process::CommandExt as _;
@@ -14,7 +14,6 @@ fn folders(path: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
-/// The network namespaces in which threads of a process are.
 fn namespaces(process: &Path) -> BTreeSet<PathBuf> {
     let threads = folders(&process.join("task"));
     threads.filter_map(|thread| std::fs::read_link(thread.join("ns/net")).ok()).collect()
@@ -29,7 +28,6 @@ fn a_run_that_is_killed_leaves_nothing() {
     let own = PathBuf::from(format!("/proc/{}", run.id()));
     running::until("the hosts are there", || namespaces(&own).len() >= 3);
     let mut made = namespaces(&own);
-    // Two hosts, beside the namespace that all is in.
     let ours = std::fs::read_link("/proc/self/ns/net").unwrap();
     made.remove(&ours);
     assert_eq!(made.len(), 2, "each end of the flow has a namespace of its own");
@@ -107,11 +105,11 @@ fn a_run_in_the_lab_gives_the_same_three_files() {
     let ended = run_within(60, &format!("{RUN} {set} --json --out {out}"));
     let summary = ended.document();
     assert_eq!(summary["on"], "lab");
-    // On a machine that is busy the run may not be valid, and must say so then.
+    // On a busy machine the run may be invalid, and must report that.
     let invalid = summary["lateness"]["verdict"] == "invalid";
     assert_eq!(ended.code, Some(i32::from(invalid)), "{}", ended.err);
     assert_eq!(ended.err.contains("NOT VALID"), invalid, "{}", ended.err);
-    // Over 20 ms each way, and a packet's time on the links.
+    // 20 ms each way, plus the transmission times of a packet.
     let round_trip_s = summary["lateness"]["round_trip_s"].as_f64().unwrap();
     assert!((0.0..1.0).contains(&round_trip_s) && round_trip_s > 0.0, "{round_trip_s}");
     assert!(summary["lateness"]["packets"].as_u64().unwrap() > 0);
@@ -126,12 +124,11 @@ fn a_run_in_the_lab_gives_the_same_three_files() {
     );
 }
 
-/// A network on which every packet is late, however quiet the machine is: a round trip of 2 us.
+/// Network on which every packet is late, even on a quiet machine: a round trip of 2 us.
 const TOO_SHORT: &str = "title = \"Is a path of a microsecond emulated?\"\nduration = \"1 s\"\n\
     [[link]]\nbetween = [\"a\", \"b\"]\nrate = \"100 Gbit/s\"\ndelay = \"1 us\"\n[[flow]]\nname = \"f\"\n\
     protocol = \"cbr\"\nfrom = \"a\"\nto = [\"b\"]\npacket = \"100 B\"\noptions = { rate = \"100 kbit/s\" }\n";
 
-/// A suite that compares the lab with the simulator: ids, scenarios and durations of its experiments.
 fn suite(experiments: &[(&str, &str, &str)]) -> String {
     let mut text = "name = \"x\"\ntitle = \"?\"\nseeds = 1\nagainst_sim = true\n".to_string();
     for (id, scenario, duration) in experiments {
@@ -157,7 +154,6 @@ fn a_run_that_is_not_valid_says_so_everywhere_and_fails() {
     assert_eq!(summary["lateness"]["verdict"], "invalid");
     assert!(summary["lateness"]["round_trip_s"].as_f64().unwrap() < 3e-6);
     assert!(site.read("out/report.html").contains("NOT VALID: packets left "));
-    // A suite tries again, and then judges nothing by it.
     site.put("suite.toml", suite(&[("a", "short.toml", "1 s")]));
     let ended = site.start("bench suite.toml --json").end_with(1);
     assert!(ended.err.contains("a, seed 1: left out after 3 tries: NOT VALID"), "{}", ended.err);
@@ -175,7 +171,6 @@ fn an_interrupted_suite_in_the_lab_shows_the_rows_that_it_has() {
     let flow = "[[flow]]\nname = \"f\"\nprotocol = \"cbr\"\nfrom = \"a\"\nto = [\"b\"]\n\
         options = { rate = \"100 kbit/s\" }\n";
     let site = Site::of("s.toml", &format!("duration = \"2 s\"\n{link}{flow}"));
-    // The second one would take an hour.
     let experiments = [("short", "s.toml", "2 s"), ("long", "s.toml", "3600 s")];
     site.put("suite.toml", suite(&experiments));
     let bench = site.start("bench suite.toml --json");

@@ -1,4 +1,4 @@
-//! `send`, `recv` and `key` over the loopback interface: separate processes, as users have them.
+//! `send`, `recv` and `key` over the loopback interface, as separate processes.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -68,7 +68,6 @@ fn a_sender_that_was_killed_goes_on_where_it_was() {
     let first = site.start(send);
     receiver.until_has(2 << 20);
     first.kill();
-    // At once, while the receiver takes the first for no more than slow.
     let sent = site.start(send).end_with(0);
     let received = receiver.end_with(0);
     received.event("gone");
@@ -79,7 +78,6 @@ fn a_sender_that_was_killed_goes_on_where_it_was() {
     assert!(bytes < 9_000_000 - found, "{bytes} bytes were sent though {found} were there");
 }
 
-/// What a server says to `GET path`, and its head.
 pub(super) fn get(address: &str, method: &str, path: &str) -> (String, String) {
     let mut stream = std::net::TcpStream::connect(address).unwrap();
     write!(stream, "{method} {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").unwrap();
@@ -89,8 +87,7 @@ pub(super) fn get(address: &str, method: &str, path: &str) -> (String, String) {
     (head.to_string(), body.to_string())
 }
 
-/// Values of a text in the format of OpenMetrics 1.0, by name and labels. A family has one HELP and
-/// one TYPE before its values; counters end in `_total`, and the text in EOF.
+/// Parses OpenMetrics 1.0 into values by name and labels, and checks HELP, TYPE, `_total`, EOF.
 pub(super) fn openmetrics(text: &str) -> BTreeMap<String, f64> {
     let mut values = BTreeMap::new();
     let (body, end) = text.split_at(text.len() - "# EOF\n".len());
@@ -112,7 +109,6 @@ pub(super) fn openmetrics(text: &str) -> BTreeMap<String, f64> {
             continue;
         }
         let (full, value) = line.rsplit_once(' ').unwrap();
-        // Labels follow the name, in braces.
         assert_eq!(full.split('{').next(), Some(&*format!("{name}{suffix}")), "{line}");
         let old = values.insert(full.to_string(), value.parse().unwrap());
         assert_eq!(old, None, "{full} comes twice");
@@ -159,7 +155,6 @@ fn metrics_can_be_read_by_prometheus_while_it_runs() {
     assert_eq!(summary["limits"][0]["cause"], "rate_max", "{summary}");
     let lost = summary["receivers"][0]["loss"].as_f64() > Some(0.0);
     assert!(lost || summary["repairs"] == 0, "nothing was lost: {summary}");
-    // A place that is taken is found before anything is sent.
     let taken = taken();
     let place = taken.local_addr().unwrap();
     let ended = site.start(&format!("send file --metrics {place}")).end_with(1);
@@ -200,7 +195,7 @@ fn hashes_of_many_files_are_printed_where_they_are_asked_for() {
         let lines = received.out.lines().filter(|line| line.contains("/tree/f")).count();
         assert_eq!(lines, if lists { 20 } else { 0 }, "{}", received.out);
         assert_eq!(received.out.contains("--list prints"), !lists, "{}", received.out);
-        // 200 kB at 125 kB/s: it was the bound, beside which a busy disk may be named, and nothing was sent twice.
+        // 200 kB at 125 kB/s: the rate limit was the bound, perhaps beside a busy disk; no repairs.
         assert!(sent.out.contains("with 0 repair packets and 0 parity packets"), "{}", sent.out);
         let why = sent.out.lines().find(|line| line.starts_with("No faster because of"));
         assert!(why.is_some_and(|why| why.contains("--rate-max (")), "{}", sent.out);
@@ -298,7 +293,6 @@ fn mistakes_are_found_at_once_and_say_what_to_do() {
         ("send file --group GROUP --mtu 90", 2, "packets of 90 bytes"),
         ("send file --group GROUP --key open.key", 2, "chmod 600"),
         ("send file --to nowhere", 2, "HOST:PORT"),
-        // All that are wrong, in one go.
         ("send file --to nowhere,10.0.0.1:1,no:one", 2, "; --to no:one: "),
         ("key new open.key", 2, "the file exists"),
         ("key show file", 2, "no key file"),

@@ -1,16 +1,14 @@
-//! `faircast bench matrix`: every reliable multicast, the figures that were recorded, the documents.
+//! `faircast bench matrix`: all reliable multicast schemes, recorded figures, and documents.
 
 use std::collections::BTreeSet;
 
 use super::site::Site;
 use super::*;
 
-/// What the quick cases gave with one seed. A change of a scheme, of a case or of a figure changes
-/// lines; the new ones are in the test's message, and the commit says why they are right. A scheme
-/// without a line here is not compared.
+/// Recorded figures of the quick cases with one seed. A commit that alters lines gives the reason.
 const GOLDEN: &str = include_str!("matrix.txt");
 
-/// Case, scheme, and figures in order: `loss-1 pgmcc fairness=0.766 ...`.
+/// Returns a line for each cell with case, scheme and figures: `loss-1 pgmcc fairness=0.766 ...`.
 fn lines(matrix: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     for case in matrix["cases"].as_array().unwrap() {
@@ -28,7 +26,6 @@ fn lines(matrix: &Value) -> Vec<String> {
     lines
 }
 
-/// All that is compared.
 fn schemes() -> Vec<String> {
     faircast_proto::catalog::reliable_multicast().map(|stack| stack.name()).collect()
 }
@@ -49,7 +46,6 @@ fn the_quick_matrix_has_every_scheme_and_gives_what_it_gave() {
     for line in now.iter().filter(|line| !known.contains(&key(line))) {
         eprintln!("warning: no line of matrix.txt compares: {line}");
     }
-    // Who does not tell objects from streams has none of objects.
     let has_figures = |line: &&String| line.contains('=') || !line.contains("-object ");
     for line in now.iter().filter(has_figures) {
         for figure in ["settled_s=", "rate_variation=", "feedback_per_s=", "repairs="] {
@@ -109,7 +105,6 @@ fn cases_of_ones_own_run_and_every_run_has_a_page_that_is_led_to() {
     let page = site.read("out/mine.html");
     for figure in figures {
         assert_eq!(figure["per_seed"].as_array().unwrap().len(), 2, "{figure}");
-        // The heat map leads to the worst.
         let seed = figure["worst_seed"].as_u64().unwrap();
         let link = format!("href=\"runs/short-pgmcc-{seed}.html\" title=\"median");
         assert!(page.contains(&link), "{link}");
@@ -128,7 +123,6 @@ fn cases_of_ones_own_run_and_every_run_has_a_page_that_is_led_to() {
     let docs = site.read("comparison.md");
     assert!(docs.contains("| case | pgmcc |\n| --- | --- |\n| `short` | "), "{docs}");
     assert!(!docs.contains("Which one to choose"), "that is said of the whole matrix: {docs}");
-    // As many runs beside each other as one likes: the figures are the same.
     let alone = site.json(&format!("{own} --jobs 1"));
     assert_eq!(lines(&alone), lines(&matrix));
 }
@@ -182,7 +176,6 @@ fn the_document_is_what_the_command_writes() {
     let page = std::fs::read_to_string(root().join("docs/comparison.md")).unwrap();
     let file = std::fs::read_to_string(root().join("scenarios/matrix/matrix.toml")).unwrap();
     let file: toml::Table = toml::from_str(&file).unwrap();
-    // With `objects` a case is there a second time, for objects.
     let cases = file["case"].as_array().unwrap().iter().flat_map(|case| {
         let (id, twice) = (case["id"].as_str().unwrap(), case.get("objects"));
         let objects = twice.is_some_and(|twice| twice.as_bool().unwrap());
@@ -197,7 +190,7 @@ fn the_document_is_what_the_command_writes() {
     let head = heads.first().unwrap().trim_matches(['|', ' ']);
     let columns: Vec<&str> = head.split(" | ").skip(1).collect();
     assert!(!columns.is_empty());
-    // A cell is a dash, or a median with the worst in brackets.
+    // A cell is a dash, or a median with the worst value in brackets.
     let number = |text: &str| text == "never" || text.parse::<f64>().is_ok();
     let is_cell = |cell: &str| match cell.split_once(" (") {
         _ if cell == "–" => true,

@@ -1,4 +1,4 @@
-//! Messages about mistakes: each is one line that names what is wrong, where, and what is allowed.
+//! Messages about mistakes: one line each, with the mistake, its place, and the allowed values.
 
 use super::site::Site;
 use super::*;
@@ -164,7 +164,7 @@ fn a_mistake_in_the_arguments_is_named_with_what_is_allowed() {
             "no suite is called \"nosuch\"; there are tcp, fairness, fec, tfmcc, ormcc, tram, credit, tram-scale, speed",
         ),
         ("bench none.toml", "none.toml: cannot be read"),
-        // Not after the minutes of the suite before it.
+        // Reported at once, not minutes later after the first suite.
         ("bench tcp nosuch", "no suite is called \"nosuch\""),
         ("bench tcp --only nosuch", "--only nosuch: no experiment has that"),
         ("bench tcp --only droplist --out a-file/out", "cannot be made"),

@@ -5,7 +5,6 @@ use std::net::TcpStream;
 
 use super::*;
 
-/// A daemon with its folder: clients by a Unix socket, status at a free port.
 pub(super) struct Overlay {
     site: site::Site,
     pub(super) status: u16,
@@ -35,7 +34,6 @@ impl Overlay {
         format!("--connect 'unix:{}'", text_of(&self.site.path("node.sock")))
     }
 
-    /// Status and text of a page.
     fn page(&self, path: &str) -> (String, String) {
         let mut stream = TcpStream::connect(("127.0.0.1", self.status)).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
@@ -46,7 +44,6 @@ impl Overlay {
     }
 }
 
-/// Starts the program with this text as its standard input.
 fn fed(words: &str, text: &[u8]) -> Running {
     let mut command = program(words);
     command.stdin(Stdio::piped());
@@ -104,7 +101,6 @@ fn lines_go_through_a_group_and_the_daemon_reports_its_state() {
     json.end_with(0);
     let left = succeed(&format!("node status {at}"));
     assert!(left.contains("clients: 0"), "{left}");
-    // A subscriber outlives its daemon.
     let sub = Running::start(&format!("sub chat --json {to}"));
     sub.until("group", |_| true);
     let first = sub.told().into_iter().find(|event| event["event"] == "group").unwrap();
@@ -128,7 +124,7 @@ fn sites_of_one_key_make_one_view() {
     assert!(out.contains("overlay/overlay.key: the key of all daemons"), "{out}");
     let again = site.start("node init overlay --sites 3").end_with(1);
     assert!(again.err.contains("overlay.key"), "{}", again.err);
-    // Free ports of this host in the place of the examples' hosts.
+    // Free ports of this host replace the addresses of the examples.
     let ports: Vec<u16> = (0..3)
         .map(|_| std::net::UdpSocket::bind("127.0.0.1:0").unwrap())
         .map(|socket| socket.local_addr().unwrap().port())

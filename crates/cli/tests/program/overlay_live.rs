@@ -1,4 +1,4 @@
-//! Live page of a daemon in a real browser, beside real daemons and clients.
+//! Live page of a daemon in a real browser, with real daemons and clients.
 
 use std::io::Write as _;
 
@@ -9,9 +9,8 @@ use super::overlay::Overlay;
 use super::running::until;
 use super::*;
 
-/// Name of a client that would be markup in a page that writes it as such.
+/// Name of a client that acts as markup if the page does not escape it.
 const EVIL: &str = "<img src=x onerror=document.title=1>";
-/// Names of the screens, their sizes, and true for dark ones.
 const SCREENS: [(&str, u32, u32, bool); 4] = [
     ("desktop", 1280, 1500, false),
     ("desktop-dark", 1280, 1500, true),
@@ -19,15 +18,12 @@ const SCREENS: [(&str, u32, u32, bool); 4] = [
     ("phone-dark", 360, 800, true),
 ];
 const BACKGROUND: &str = "getComputedStyle(document.body).backgroundColor";
-/// Texts of a page's drawing.
 const DRAWN: &str = "checks.all('#map .name').map(it => it.textContent).sort()";
 
-/// Waits until an expression is true in the page.
 fn until_true(chrome: &mut Chrome, expression: &str) {
     until(expression, || chrome.evaluate(expression) == json!(true));
 }
 
-/// Waits until a table of the page has a row with these texts at its begin.
 fn until_row(chrome: &mut Chrome, section: &str, begin: &[&str]) {
     let rows = format!(
         "checks.all('#{section} tbody tr').map(row => [...row.cells].map(cell => cell.textContent))"
@@ -61,7 +57,6 @@ fn the_live_page_shows_daemons_and_clients_and_says_when_its_daemon_is_gone() {
     assert_eq!(chrome.evaluate("checks.all('img, b').length"), json!(0), "names are text");
     assert_eq!(chrome.evaluate("document.title"), json!("north \u{2013} faircast node"));
 
-    // What changes comes without a reload.
     let start = |command: &str| {
         let mut command = program(command);
         command.stdin(Stdio::piped());
@@ -96,7 +91,7 @@ fn the_live_page_shows_daemons_and_clients_and_says_when_its_daemon_is_gone() {
     chrome.open(&url, 1280, 900, false);
     until_row(&mut chrome, "client-list", &["other"]);
     sorts_and_filters(&mut chrome);
-    // Violations of the policy are messages of the console, too.
+    // The console also reports violations of the content security policy.
     assert_eq!(chrome.complaints, Vec::<String>::new(), "the console is not silent");
     assert!(chrome.requests.iter().all(|it| it.starts_with(&url) || it.starts_with("data:")));
 
@@ -108,11 +103,9 @@ fn the_live_page_shows_daemons_and_clients_and_says_when_its_daemon_is_gone() {
     chrome.screenshot(&picture("node-gone.png"));
     let _node = near.start();
     until_true(&mut chrome, &format!("{banner}.hidden"));
-    // The filter is kept.
     until_row(&mut chrome, "client-list", &[EVIL]);
 }
 
-/// Sorts the clients by a click, and filters them by a text.
 fn sorts_and_filters(chrome: &mut Chrome) {
     let names = "checks.all('#client-list tbody th').map(it => it.textContent)";
     let head = "document.querySelector('#client-list thead th')";

@@ -1,4 +1,4 @@
-//! Commands, configurations and units of docs/overlay.md.
+//! Commands, configurations and units in docs/overlay.md.
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
@@ -16,20 +16,17 @@ fn page() -> String {
     std::fs::read_to_string(root().join("docs/overlay.md")).unwrap()
 }
 
-/// Blocks of code with this word after their backquotes.
 fn blocks(word: &str) -> Vec<String> {
     let (page, start) = (page(), format!("```{word}\n"));
     let found = page.split(&start).skip(1).map(|rest| rest.split("```\n").next().unwrap());
     found.map(String::from).collect()
 }
 
-/// Block with this text in its first line.
 fn block(word: &str, first: &str) -> String {
     let found = blocks(word).into_iter().find(|it| it.lines().next().unwrap().contains(first));
     found.unwrap_or_else(|| panic!("no block of {word} begins with {first}"))
 }
 
-/// Words in backquotes in the first column of a table.
 fn first_column(head: &str) -> BTreeSet<String> {
     let page = page();
     let table = page.split(&format!("\n| {head} |")).nth(1).unwrap().lines().skip(2);
@@ -37,7 +34,6 @@ fn first_column(head: &str) -> BTreeSet<String> {
     cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).map(String::from).collect()
 }
 
-/// Command line in a shell that finds the program as `faircast`.
 pub(super) fn shell(site: &Site, line: &str) -> Running {
     let built = Path::new(env!("CARGO_BIN_EXE_faircast")).parent().unwrap().display();
     let path = format!("{built}:{}", std::env::var("PATH").unwrap());
@@ -46,7 +42,6 @@ pub(super) fn shell(site: &Site, line: &str) -> Running {
     Running::spawn(command)
 }
 
-/// Runs a test in a network namespace of its own, where all ports are free.
 fn in_a_namespace(test: fn()) {
     if !is_root() {
         return;
@@ -65,7 +60,6 @@ fn stop(node: Running) {
     node.end_with(0);
 }
 
-/// Text with `#` in the place of words that have digits.
 fn masked(text: &str) -> String {
     let word = |word: &str| match word.contains(|c: char| c.is_ascii_digit()) {
         true => "#".to_string(),
@@ -147,7 +141,6 @@ fn twenty_sites_make_one_view() {
         sub.until("group", |_| true);
         shell(&site, "echo all | faircast pub chat --service safe").succeed();
         sub.until("message", |event| event["text"] == "all");
-        // Site 2 connects the others without site 1.
         stop(nodes.remove(0));
         sub.until("view", |event| event["members"].as_array().map(Vec::len) == Some(19));
         shell(&site, "echo rest | faircast pub chat --connect tcp:127.0.0.3:4803").succeed();
@@ -160,7 +153,6 @@ fn twenty_sites_make_one_view() {
 fn clients_of_other_hosts_connect_by_tls() {
     in_a_namespace(|| {
         let site = Site::with("");
-        // The host of the page has an address here.
         let steps = |first| block("sh", first).replace("hq.example.org", "127.0.0.1");
         let (tokens, certificates) = (steps("node init tls"), steps("openssl req"));
         let [init, start, sub, publish] = tokens.lines().collect::<Vec<_>>()[..] else {
@@ -195,7 +187,7 @@ fn clients_of_other_hosts_connect_by_tls() {
         let refused = shell(&site, without).end_with(1);
         assert!(refused.err.contains("the token is missing or wrong"), "{}", refused.err);
         stop(node);
-        // Without an address that needs no token, the daemon has one of its own for /healthz.
+        // If all addresses need a token, the daemon adds one without for /healthz.
         let (key, at) = ("tls/site1-key.pem", "tls/site1.toml");
         let alone = |line: &str| match line.starts_with("clients = ") {
             true => "clients = [\"tls:0.0.0.0:4804\"]\n".to_string(),
@@ -267,7 +259,6 @@ fn the_page_has_every_key_of_a_configuration_and_every_service() {
     assert!(services.len() == 6 && services.is_subset(&known.map(String::from).collect()));
 }
 
-/// Site with the configuration of `node init` at free ports, and the key.
 fn configured() -> Site {
     let site = Site::with("");
     site.succeed("node init overlay --sites 1");
@@ -294,7 +285,6 @@ fn the_unit_is_valid_and_its_command_serves_the_group_of_its_user() {
             assert!(checked.status.success() && complaints.is_empty(), "{complaints}");
         }
     }
-    // Folders of the site in the place of the system's.
     let here = |text: &str| {
         let text = text.replace("/usr/local/bin", &site.at("bin"));
         text.replace("/etc/faircast", &site.at("etc"))

@@ -1,4 +1,4 @@
-//! The policy of docs/your-own-policy.md: built as the page says, and run in the simulator, in the lab and over relays.
+//! The policy of docs/your-own-policy.md, in the simulator, in the lab and over relays.
 
 use std::net::TcpListener;
 use std::sync::OnceLock;
@@ -8,14 +8,12 @@ use super::relays::Relays;
 use super::site::{Site, noise};
 use super::*;
 
-/// The blocks of the page in a language, without what encloses them.
 fn blocks(language: &str) -> Vec<String> {
     let page = std::fs::read_to_string(root().join("docs/your-own-policy.md")).unwrap();
     let begin = format!("```{language}\n");
     page.split(&begin).skip(1).map(|rest| rest.split("```").next().unwrap().to_string()).collect()
 }
 
-/// The program that the page makes.
 fn grace() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
@@ -48,11 +46,9 @@ fn the_policy_of_the_page_is_short_and_its_program_small() {
     assert!(bytes < 3000, "the page says 2.5 kB, and it has {bytes} bytes");
 }
 
-/// What the receivers behind the three links of the scenario get, in kbit/s.
 fn goodputs(more: &str) -> [f64; 3] {
     let program = format!("flow.mcast.options.program={}", grace().display());
     let words = format!("run scenarios/credit/policies.toml --json --set {program} {more}");
-    // A lab on a busy machine says so beside its document.
     let summary = Running::start(&words).end().with(0).document();
     let receivers = summary["flows"][0]["receivers"].as_array().unwrap();
     ["f1", "m1", "l1"].map(|name| {
@@ -66,7 +62,6 @@ fn the_policy_of_the_page_waits_for_who_moves_in_the_simulator() {
     let [fast, middle, slow] = goodputs("--set flow.mcast.options.parameter=100");
     assert!(fast > 700.0 && middle > 700.0, "{fast} {middle}: the slowest is not waited for");
     assert!((100.0..200.0).contains(&slow), "{slow}: it has what its link carries");
-    // For a minute everybody is waited for.
     let all = goodputs("--set flow.mcast.options.parameter=60000");
     assert!(all.iter().all(|each| (140.0..170.0).contains(each)), "{all:?}");
 }
@@ -78,7 +73,7 @@ fn the_policy_of_the_page_waits_for_who_moves_in_the_lab() {
     }
     let short = "--on lab --set duration=14s --set warmup=4s";
     let [fast, _, slow] = goodputs(&format!("--set flow.mcast.options.parameter=100 {short}"));
-    // How exact a lab on a busy machine is does not matter: with the paper's policy both have the same.
+    // A busy lab is inaccurate; but by the paper's policy all goodputs would be equal.
     assert!(fast > 2.0 * slow, "{fast} {slow}: the slowest is not waited for");
 }
 
@@ -98,7 +93,6 @@ fn relays_fetch_the_program_of_a_session_and_run_what_their_signers_signed() {
     };
     let signer = sign("ours", "signed.wasm");
     sign("theirs", "other.wasm");
-    // (the program, what relays are told of signers, whether it runs there)
     for (program, more, runs) in [
         ("grace.wasm", String::new(), true),
         ("signed.wasm", format!("--signer {signer}"), true),

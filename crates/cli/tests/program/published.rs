@@ -1,12 +1,10 @@
-//! The published figures, as recorded: the suites that come with the program, short.
+//! Published figures, compared with recorded results of the suites, with few seeds.
 
 use super::*;
 
-/// Each row of the suite `fairness` with what one seed gives, in four digits. A change here is a
-/// change of every published comparison: say in the commit why.
+/// Rows of the suite `fairness` with one seed. A change alters every published comparison.
 const GOLDEN: &str = include_str!("fairness.txt");
 
-/// The same of the suites `tfmcc` and `ormcc`.
 const TFMCC: &str = include_str!("tfmcc.txt");
 const ORMCC: &str = include_str!("ormcc.txt");
 
@@ -16,7 +14,6 @@ fn rows(words: &str) -> Vec<Value> {
     ended.document()["rows"].as_array().unwrap().clone()
 }
 
-/// How many rows of the suite `tcp` these options choose, all of which hold.
 fn held(options: &str) -> usize {
     let rows = rows(&format!("bench tcp --json --only {options}"));
     rows.iter().for_each(|row| assert_eq!(row["holds"], true, "{row}"));
@@ -55,7 +52,7 @@ fn compare(suite: &str, recorded: &str) {
     let rows = rows(&format!("bench {suite} --seeds 1 --json"));
     let mut lines = String::new();
     for row in rows {
-        // What never happened is at no moment, which JSON has no number for.
+        // JSON has no infinity: the time of an event that never happened is null.
         let ours = row["ours"].as_f64().unwrap_or(f64::INFINITY);
         lines += &format!("{} {ours:.4}\n", row["id"].as_str().unwrap());
     }

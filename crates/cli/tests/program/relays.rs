@@ -1,4 +1,4 @@
-//! Files through relays, which join hosts that have no multicast between them.
+//! Transfers through relays, between hosts without multicast.
 
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -12,7 +12,6 @@ use super::*;
 
 const GROUP: &str = "--group 239.192.7.1:7500";
 
-/// Relays of this host by their ports, and what goes through them.
 pub(super) struct Relays {
     pub(super) site: Site,
     key: String,
@@ -25,12 +24,10 @@ impl Relays {
         Self { site, key }
     }
 
-    /// A relay below these, at a port that was free or that one had before.
     fn start(&self, at: Option<u16>, parents: &[u16]) -> (u16, Running) {
         self.start_with(at, parents, "")
     }
 
-    /// The same, with more to tell it.
     pub(super) fn start_with(
         &self,
         at: Option<u16>,
@@ -78,14 +75,13 @@ fn a_file_goes_through_two_levels_of_relays_and_who_has_no_key_gets_nothing() {
         });
         let unknown = Relays { site: Site::with("--json"), key: String::new() };
         let unknown = sealed.then(|| unknown.recv("unknown", &[top]));
-        // The sender is at a relay beside others.
         let sent = relays.send("file", below[1].0, "--wait-for 3").end_with(0);
         assert_eq!(sent.err, "");
         for (name, receiver) in names.into_iter().zip(receivers) {
             assert_eq!(receiver.end_with(0).err, "");
             relays.site.assert_same(&format!("{name}/file"), "file");
         }
-        // Once for each relay and host that it goes to, by its source once.
+        // The content is sent once to each relay and host, and once by its source.
         let bytes = sent.summary()["bytes_sent"].as_u64().unwrap();
         assert!(bytes < 8_000_000, "{bytes}");
         if let Some(unknown) = unknown {
@@ -106,7 +102,6 @@ fn a_relay_with_its_own_key_passes_content_on_and_shows_its_neighbours() {
     let own = Relays { key: "--key relay.key --name top".to_string(), site: relays.site };
     let (top, relay) = own.start_with(None, &[], &format!("--metrics {metrics}"));
     let hosts = Relays { key: "--key group.key".to_string(), site: own.site };
-    // The name of a meeting, in place of a group.
     let meet = format!("--via {} --meeting images --key group.key", via(top));
     let receiver = hosts.site.start(&format!("recv {meet} --into a --once --name a"));
     hosts.site.start(&format!("send file {meet}")).end_with(0);
@@ -125,7 +120,6 @@ fn a_relay_with_its_own_key_passes_content_on_and_shows_its_neighbours() {
         neighbours.into_iter().find(|it| it["name"] == name)
     };
     let _late = hosts.site.start(&format!("recv {meet} --into b --name late"));
-    // The relay knows a host before its receivers.
     let is_whole = || named("late").is_some_and(|late| late["receivers"] == 1);
     running::until("it is attached, and its receiver is counted", is_whole);
     let late = named("late").unwrap();
@@ -174,7 +168,7 @@ fn a_relay_keeps_to_its_highest_rate_and_the_sender_names_the_slow_link() {
     let (below, _below) = relays.start_with(None, &[top], &slow);
     let (near, far) = (relays.recv("near", &[top]), relays.recv("far", &[below]));
     let sender = relays.send("file", top, "--wait-for 2 --give-up 60s");
-    // A relay sees its neighbour's link later than its own branch.
+    // A relay learns of its neighbour's link later than of its own branch.
     let is_named = |event: &Value| event["slow_link"]["name"] == "relay site-2 → receiver far";
     sender.until("progress", is_named);
     let progress = sender.told().into_iter().find(|event| is_named(event)).unwrap();
@@ -183,7 +177,7 @@ fn a_relay_keeps_to_its_highest_rate_and_the_sender_names_the_slow_link() {
     let status = relays.site.json(&format!("relay status {metrics}"));
     let far_there = &status["neighbours"][0];
     assert!(far_there["queued_bytes"].as_u64() > Some(0), "{status}");
-    // The rate is that of packets with QUIC's bytes.
+    // The rate includes QUIC's overhead.
     let sent = far_there["sent_bits_per_s"].as_u64().unwrap();
     assert!((1..2_400_000).contains(&sent), "{status}");
     assert!(status["parent"]["queued_bytes"].is_u64(), "{status}");
@@ -192,7 +186,7 @@ fn a_relay_keeps_to_its_highest_rate_and_the_sender_names_the_slow_link() {
     let summary = sender.end_within(LIMIT_S).with(0).summary();
     let seconds = summary["seconds"].as_f64();
     assert!(seconds > Some(3_000_000.0 * 8.0 / 2_100_000.0), "{seconds:?} s");
-    // The scheme or the credits of the relay, whichever had the sender wait longer.
+    // Either the scheme or the relay's credits made the sender wait longer.
     let cause = summary["limits"][0]["cause"].as_str();
     assert!(matches!(cause, Some("sender_link" | "path")), "{summary}");
     for (name, receiver) in [("near", near), ("far", far)] {
@@ -275,7 +269,6 @@ fn a_relay_that_stands_still_for_8_s_goes_on_where_it_was() {
     let sender = relays.send("file", top, limits);
     far.until_has(1 << 20);
     low.signal(Signal::SIGSTOP);
-    // Others have the next megabytes meanwhile.
     near.until_has(4 << 20);
     std::thread::sleep(Duration::from_secs(4));
     low.signal(Signal::SIGCONT);
@@ -321,8 +314,7 @@ fn a_receiver_that_is_killed_and_started_again_counts_as_the_same() {
     }
 }
 
-/// Passes datagrams between a host and the relay at `relay` as a router with address translation:
-/// the relay sees another port once `remaps` is true. Returns the port for the host.
+/// Passes datagrams like an address-translating router; the relay sees another port once `remaps`.
 fn translated(relay: u16, remaps: &Arc<AtomicBool>) -> u16 {
     let open = || {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -403,10 +395,9 @@ fn relays_that_hang_below_each_other_say_so() {
     });
 }
 
-/// Seconds after which a transfer to 27 receivers is taken to hang.
 const TREE_LIMIT_S: u64 = 1800;
 
-/// Three levels of relays, with three below each, and 27 receivers; every link to one of them loses 3 % of all packets.
+/// Transfers over three levels, three relays or receivers below each; the last links lose 3 %.
 pub(super) fn three_levels(policy: &str, kill: bool, sealed: bool) {
     let started = std::time::Instant::now();
     let middle: Vec<String> = (1..=3).map(|i| format!("m{i}")).collect();
@@ -426,7 +417,6 @@ pub(super) fn three_levels(policy: &str, kill: bool, sealed: bool) {
     hosts.site.put("file", noise(100_000_000));
     let key = if sealed { format!("--key {}", hosts.site.key("group.key")) } else { String::new() };
     let at = |name: &str| format!("{}:7600", hosts.address(name));
-    // The site names the group for all programs, and relays have none.
     let relay = |name: &str, parent: Option<&str>| {
         let parent = parent.map_or(String::new(), |parent| format!("--parent {}", at(parent)));
         let mut command = program(&format!("relay --listen 0.0.0.0:7600 {parent} {key} --json"));
@@ -469,8 +459,7 @@ pub(super) fn three_levels(policy: &str, kill: bool, sealed: bool) {
     );
 }
 
-/// What the hop between two relays and a connection of the kernel's TCP (CUBIC) get of a link of 20 Mbit/s that both cross, for
-/// so many seconds: megabits.
+/// Returns the megabits of a hop and of kernel TCP (CUBIC) that share 20 Mbit/s.
 pub(super) fn a_hop_beside_tcp(seconds: u64) -> [f64; 2] {
     let hosts = Hosts::new(&["s", "a", "b", "r", "t"], |to| {
         let rate = if to == Some("b") { 20 } else { 200 };
@@ -495,7 +484,7 @@ pub(super) fn a_hop_beside_tcp(seconds: u64) -> [f64; 2] {
                 s=socket.create_server((sys.argv[1],9000));c=s.accept()[0];n=0\n\
                 while True:\n b=c.recv(1<<16);n+=len(b);print(n,flush=True)\n";
     let sink = python("b", sink);
-    // The host's own may be BBR, which leaves little to all that slow down when packets are lost.
+    // The host's default may be BBR, which leaves little to flows that slow down after losses.
     let source = "import socket,sys,time\n\
                   for _ in range(50):\n \
                   try: s=socket.create_connection((sys.argv[1],9000));break\n \
@@ -522,8 +511,7 @@ pub(super) fn a_hop_beside_tcp(seconds: u64) -> [f64; 2] {
     [0, 1].map(|it| (after[it] - before[it]) as f64 * 8.0 / 1e6)
 }
 
-/// Seconds until a file of 20 MB is at a site behind 50 Mbit/s, and at one behind 4 Mbit/s, if the
-/// sender waits for the slow one or not.
+/// Returns the seconds until a file of 20 MB is at sites behind 50 and 4 Mbit/s.
 pub(super) fn a_slow_site(waits: bool) -> [f64; 2] {
     let hosts = Hosts::new(&["s", "fast", "slow"], |to| {
         let rate = match to {
@@ -564,8 +552,7 @@ pub(super) fn a_slow_site(waits: bool) -> [f64; 2] {
     took
 }
 
-/// How fast each of thirty copies arrives at three sites behind links of `mbit` Mbit/s, ten at each: over relays, and as
-/// connections of the kernel's TCP (CUBIC) from the source. Megabits a second.
+/// Returns the rates in Mbit/s of thirty copies to three sites, over relays and by TCP (CUBIC).
 pub(super) fn three_sites(mbit: u32, multicast: bool) -> [f64; 2] {
     const SITES: [&str; 3] = ["x", "y", "z"];
     const COPIES: usize = 10;
@@ -584,7 +571,6 @@ pub(super) fn three_sites(mbit: u32, multicast: bool) -> [f64; 2] {
         relay.until("listening", |_| true);
         relay
     };
-    // The hosts of a site stand for themselves by many programs of one.
     for host in ["s"].into_iter().chain(SITES) {
         let mut up = Command::new("ip");
         up.args(["link", "set", "lo", "up"]);

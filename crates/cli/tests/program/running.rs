@@ -1,4 +1,4 @@
-//! Programs that run: what they say, what they are waited for, and how they end.
+//! Running programs: their output, waits for it, and their end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Read};
@@ -12,16 +12,13 @@ use serde_json::Value;
 
 use super::*;
 
-/// A running program, killed where a test ends before it does.
 pub(super) struct Running {
     words: String,
-    /// `None` once it has ended.
     child: Option<Child>,
     out: Said,
     err: Said,
 }
 
-/// What a program said and how it ended.
 pub(super) struct Ended {
     words: String,
     pub(super) code: Option<i32>,
@@ -38,7 +35,6 @@ impl Running {
         Self::spawn_by(command, |mut command| command.spawn())
     }
 
-    /// Has `spawn` start the command.
     pub(super) fn spawn_by(
         mut command: Command,
         spawn: impl FnOnce(Command) -> std::io::Result<Child>,
@@ -51,36 +47,30 @@ impl Running {
         Self { words, child: Some(child), out: Said::of(out), err: Said::of(err) }
     }
 
-    /// Waits until a line of its errors has these words.
     pub(super) fn until_complained(&self, words: &str) {
         let is_there = self.err.until(|line| line.contains(words));
         assert!(is_there, "{words}: {}{}", self.out.so_far(), self.err.so_far());
     }
 
-    /// Waits until a line of its output has these words.
     pub(super) fn until_said(&self, words: &str) {
         let is_there = self.out.until(|line| line.contains(words));
         assert!(is_there, "{words}: {}{}", self.out.so_far(), self.err.so_far());
     }
 
-    /// What it has logged with `--log-json` so far: the fields of each line.
     pub(super) fn logged(&self) -> Vec<Value> {
         let lines = self.err.so_far();
         let parsed = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         parsed.map(|mut line| line["fields"].take()).collect()
     }
 
-    /// The events that it has told with `--json` so far.
     pub(super) fn told(&self) -> Vec<Value> {
         self.out.so_far().lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
-    /// What it has printed so far.
     pub(super) fn so_far(&self) -> String {
         self.out.so_far()
     }
 
-    /// Waits for an event with this name, told with `--json`, that is wanted.
     pub(super) fn until(&self, name: &str, is_wanted: impl Fn(&Value) -> bool) {
         let is_there = self.out.until(|line| {
             let event = serde_json::from_str::<Value>(line).unwrap_or_default();
@@ -89,7 +79,7 @@ impl Running {
         assert!(is_there, "{name}: {}{}", self.out.so_far(), self.err.so_far());
     }
 
-    /// Waits until a receiver has so many bytes of its first object, told with `--json`.
+    /// Waits until a receiver with `--json` has at least `bytes` bytes of its first object.
     pub(super) fn until_has(&self, bytes: u64) {
         self.until("progress", |event| event["objects"][0]["bytes_done"].as_u64() >= Some(bytes));
     }
@@ -98,7 +88,6 @@ impl Running {
         self.child.as_ref().unwrap().id()
     }
 
-    /// What it reads.
     pub(super) fn input(&mut self) -> std::process::ChildStdin {
         self.child.as_mut().unwrap().stdin.take().unwrap()
     }
@@ -112,7 +101,6 @@ impl Running {
         self.end();
     }
 
-    /// Whether it has not ended yet.
     pub(super) fn runs(&mut self) -> bool {
         self.child.as_mut().unwrap().try_wait().unwrap().is_none()
     }
@@ -121,14 +109,11 @@ impl Running {
         self.end_within(LIMIT_S)
     }
 
-    /// Waits until it ends, with this status.
     #[track_caller]
     pub(super) fn end_with(self, code: i32) -> Ended {
         self.end().with(code)
     }
 
-    /// Waits until it has succeeded, with nothing on standard error but its progress, which slow machines see. Returns its
-    /// output.
     #[track_caller]
     pub(super) fn succeed(self) -> String {
         let ended = self.end_with(0);
@@ -138,15 +123,12 @@ impl Running {
         ended.out
     }
 
-    /// The same, where its output is one JSON document.
     #[track_caller]
     pub(super) fn document(self) -> Value {
         let out = self.succeed();
         serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}"))
     }
 
-    /// Waits until it has refused its arguments, with one line on standard error and nothing else.
-    /// Returns the line.
     #[track_caller]
     pub(super) fn refuse(self) -> String {
         let ended = self.end_within(HANG_S).with(2);
@@ -187,22 +169,20 @@ impl Drop for Running {
 }
 
 impl Ended {
-    /// The same, which had to end with this status.
     #[track_caller]
     pub(super) fn with(self, code: i32) -> Self {
         assert_eq!(self.code, Some(code), "{}: {}{}", self.words, self.out, self.err);
         self
     }
 
-    /// Its output, which is one JSON document.
     pub(super) fn document(&self) -> Value {
         let document = serde_json::from_str(&self.out);
         document.unwrap_or_else(|error| panic!("{error}: {}{}", self.out, self.err))
     }
 
-    /// What `send` or `recv` told with `--json`: each event is in docs/live.md, with the very fields.
+    /// Returns the events of `send` or `recv` by `--json`, whose fields docs/live.md must have.
     pub(super) fn events(&self) -> Vec<Value> {
-        // Behind whatever started it elsewhere.
+        // Programs that start it elsewhere may precede the verb.
         let verb = self.words.split(' ').find(|word| ["send", "recv"].contains(word)).unwrap();
         let documented = documented(verb);
         let parsed = self.out.lines().map(|line| {
@@ -217,7 +197,6 @@ impl Ended {
         parsed.collect()
     }
 
-    /// The first of its events with this name.
     pub(super) fn event(&self, name: &str) -> Value {
         let found = self.events().into_iter().find(|event| event["event"] == name);
         found.unwrap_or_else(|| panic!("no {name} in {}", self.out))
@@ -228,7 +207,7 @@ impl Ended {
     }
 }
 
-/// The fields of the events of `verb`, by their names, as docs/live.md has them.
+/// Returns the fields of the events of `verb`, by event name, as documented in docs/live.md.
 fn documented(verb: &str) -> BTreeMap<String, BTreeSet<String>> {
     let page = std::fs::read_to_string(root().join("docs/live.md")).unwrap();
     let words = |text: &str| -> Vec<String> {
@@ -256,7 +235,7 @@ fn documented(verb: &str) -> BTreeMap<String, BTreeSet<String>> {
     all
 }
 
-/// What a program says, read all the time: one whose pipe is full waits for its reader.
+/// Output of a program, read continuously: a full pipe would block the program.
 struct Said {
     text: Arc<(Mutex<Text>, Condvar)>,
 }
@@ -285,7 +264,6 @@ impl Said {
         said
     }
 
-    /// Waits for a line that is wanted; `false` where it ends before, or nothing comes for too long.
     fn until(&self, is_wanted: impl Fn(&str) -> bool) -> bool {
         let (text, more) = &*self.text;
         let is_there = |text: &Text| text.so_far.lines().any(&is_wanted);
@@ -299,7 +277,6 @@ impl Said {
         self.text.0.lock().unwrap().so_far.clone()
     }
 
-    /// All of it, once it has an end.
     fn all(&self) -> String {
         let (text, more) = &*self.text;
         let mut text = more.wait_while(text.lock().unwrap(), |text| !text.is_all).unwrap();
@@ -307,7 +284,6 @@ impl Said {
     }
 }
 
-/// Waits until `ready`, or fails.
 pub(super) fn until(what: &str, mut ready: impl FnMut() -> bool) {
     let started = Instant::now();
     while !ready() {

@@ -1,10 +1,9 @@
-//! Every scenario file of the repository.
+//! All scenario files of the repository.
 
 use faircast_scenario::{Overrides, Scenario};
 
 use super::*;
 
-/// All files below `folder` that end in `.toml`.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -19,7 +18,6 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// A suite names scenarios and is none; so do the cases of the matrix.
 fn is_suite(path: &Path) -> bool {
     path.file_name()
         .is_some_and(|name| name.to_string_lossy().ends_with("suite.toml") || name == "matrix.toml")
@@ -38,8 +36,7 @@ fn every_scenario_file_loads_with_the_protocols_that_there_are() {
     assert!(count >= 8, "{count} scenarios");
 }
 
-/// What an example is run with, so that it takes a second or two, and how much of its busiest link
-/// it must use.
+/// Example with settings for a run of a second or two, and the busiest link's least utilisation.
 #[derive(Clone, Copy)]
 struct Example {
     file: &'static str,
@@ -47,24 +44,23 @@ struct Example {
     busiest_min: f64,
 }
 
-/// Of an example that is not in the table, such as that of a new scheme.
 const USUAL: Example = Example { file: "", set: "--set 'duration=100 s'", busiest_min: 0.7 };
 
 const EXAMPLES: &[Example] = &[
     Example { file: "changing-bandwidth.toml", set: "", busiest_min: 0.95 },
     Example { file: "credit-beside-tcp.toml", set: "", busiest_min: 0.9 },
     Example { file: "demo.toml", set: "--set 'duration=20 s'", busiest_min: 0.9 },
-    // The worst of its paths limits this one.
+    // The worst of the paths is the limit.
     Example { file: "faults.toml", set: "", busiest_min: 0.05 },
     Example { file: "joins-and-leaves.toml", set: "", busiest_min: 0.6 },
-    // Losses, not queues, limit this one.
+    // Losses, not queues, are the limit.
     Example { file: "lossy-links.toml", set: "--set 'duration=100 s'", busiest_min: 0.05 },
     Example { file: "pgmcc-beside-tcp.toml", set: "--set 'duration=100 s'", busiest_min: 0.95 },
     Example { file: "red-queue.toml", set: "--set 'duration=100 s'", busiest_min: 0.9 },
     Example { file: "tcp-flavours.toml", set: "--set 'duration=100 s'", busiest_min: 0.95 },
-    // Of a minute it sends for some seconds.
+    // The sender is active for some seconds of a minute.
     Example { file: "tram-tree.toml", set: "", busiest_min: 0.1 },
-    // And this one: of a thousand receivers the session follows the unluckiest.
+    // Losses are the limit: the session follows the unluckiest of a thousand receivers.
     Example { file: "thousand-receivers.toml", set: "--set 'duration=10 s'", busiest_min: 0.1 },
 ];
 
@@ -91,14 +87,13 @@ fn every_example_runs_and_gives_sane_numbers() {
         assert!(busiest >= busiest_min, "{file}: the busiest link is used for {busiest}");
         assert!(number(&summary, "jain_index") <= 1.0 + 1e-9, "{file}");
         assert_eq!(summary["interrupted"], false, "{file}");
-        // Rings of advertisements end where their time to live does.
         let rings = ["tram-tree.toml", "credit-beside-tcp.toml"].contains(&&**file);
         let dropped = number(&summary["routers"], "dropped_packets");
         assert_eq!(dropped > 0.0, rings, "{file}: a packet has no way to go");
 
         for flow in list(&summary, "flows") {
             assert!(number(&flow, "throughput_bps") > 0.0, "{file}: {flow}");
-            // Only where a link flips bits is anything refused.
+            // Only links that flip bits cause refused packets.
             let corrupts = file == "faults.toml";
             assert_eq!(number(&flow, "bad_input") > 0.0, corrupts, "{file}: {flow}");
             let sent = number(&flow, "sent_packets");
@@ -106,7 +101,6 @@ fn every_example_runs_and_gives_sane_numbers() {
                 let delivered = number(&receiver, "delivered_packets");
                 assert!(delivered > 0.0 && delivered <= sent, "{file}: {receiver}");
                 assert!((0.0..=1.0).contains(&number(&receiver, "loss_ratio")), "{file}");
-                // Nothing is damaged; what is missing was given up for good.
                 let whole = number(&receiver, "abandoned_packets") == 0.0;
                 assert!(receiver["intact"] == whole, "{file}: {receiver}");
             }

@@ -1,4 +1,4 @@
-//! `send` and `recv` over every registered scheme, and between two that do not speak the same.
+//! `send` and `recv` over every registered scheme, and between ends with different schemes.
 
 use faircast::SCHEMES;
 use faircast_proto::options::OptionKind;
@@ -44,7 +44,6 @@ fn a_receiver_that_insists_on_another_scheme_says_what_to_do_and_so_does_the_sen
         site.put("file", noise(100_000));
         let one = site.start("recv --into one --once --name one");
         let two = site.start(&format!("recv --into two --once --name two --scheme {insists}"));
-        // One has not got it.
         let sender = site.start(&format!("send file --wait-for 2 --scheme {sends}")).end_with(1);
         let failed = sender.event("failed");
         assert_eq!(failed["name"], "two");

@@ -1,21 +1,19 @@
-//! A folder with what is sent and what arrives, and the programs that run in it.
+//! Folder for the sent and received files, and the programs that run in it.
 
 use super::running::{Running, until};
 use super::*;
 
-/// A folder, and what all programs there are told: over the loopback interface, the group.
+/// Folder, and the arguments of all programs in it: the group, over the loopback interface.
 pub(super) struct Site {
     folder: tempfile::TempDir,
     common: Vec<String>,
 }
 
 impl Site {
-    /// With a group of its own, whose programs tell their events as JSON.
     pub(super) fn new() -> Self {
         Self::with(&format!("--group {} --interface lo --json", group()))
     }
 
-    /// The same; where it is `sealed`, with a key.
     pub(super) fn keyed(sealed: bool) -> Self {
         let mut site = Self::new();
         if sealed {
@@ -25,12 +23,10 @@ impl Site {
         site
     }
 
-    /// With other words for all programs.
     pub(super) fn with(common: &str) -> Self {
         Self { folder: tempfile::tempdir().unwrap(), common: words(common) }
     }
 
-    /// For programs of all kinds, with this file.
     pub(super) fn of(name: &str, text: &str) -> Self {
         let site = Self::with("");
         site.put(name, text);
@@ -41,12 +37,10 @@ impl Site {
         self.folder.path().join(name)
     }
 
-    /// A path as an argument.
     pub(super) fn at(&self, name: &str) -> String {
         text_of(&self.path(name))
     }
 
-    /// Writes a file.
     pub(super) fn put(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -54,18 +48,15 @@ impl Site {
         path
     }
 
-    /// Makes a key.
     pub(super) fn key(&self, name: &str) -> String {
         succeed(&format!("key new '{}'", self.at(name)));
         self.at(name)
     }
 
-    /// The words of a program's arguments, and what all programs here are told.
     pub(super) fn arguments(&self, text: &str) -> Vec<String> {
         words(text).into_iter().chain(self.common.iter().cloned()).collect()
     }
 
-    /// The program, in the folder.
     pub(super) fn command(&self, words: &str) -> Command {
         let mut command = program(words);
         command.args(&self.common).current_dir(&self.folder);
@@ -88,15 +79,14 @@ impl Site {
         std::fs::read_to_string(self.path(name)).unwrap()
     }
 
-    /// What arrived is what was sent.
     #[track_caller]
     pub(super) fn assert_same(&self, arrived: &str, sent: &str) {
         assert_eq!(digest(&self.path(arrived)), digest(&self.path(sent)), "{arrived}");
     }
 
-    /// Waits until a later run that finds the journal at this path, or one below it, finds content there.
+    /// Waits until the journal at this path, or at one below it, has content for a later run.
     pub(super) fn until_kept(&self, journal: &str) {
-        // Behind its head.
+        // The first 36 bytes are the header.
         let keeps = |path: &Path| path.metadata().is_ok_and(|it| it.is_file() && it.len() > 36);
         until(&format!("content is in {journal}"), || {
             let below = std::fs::read_dir(self.path(journal)).into_iter().flatten().flatten();
@@ -106,7 +96,7 @@ impl Site {
     }
 }
 
-/// The words of a text; those in single quotes may have spaces.
+/// Splits a text at spaces; parts in single quotes stay whole.
 pub(super) fn words(text: &str) -> Vec<String> {
     let parts = text.split('\'').enumerate().flat_map(|(place, part)| match place % 2 {
         0 => part.split_whitespace().collect(),
@@ -115,13 +105,12 @@ pub(super) fn words(text: &str) -> Vec<String> {
     parts.map(str::to_string).collect()
 }
 
-/// A group at a port that was free a moment ago.
 pub(super) fn group() -> String {
     let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     format!("239.192.78.1:{}", free.local_addr().unwrap().port())
 }
 
-/// Bytes that are no zeros and do not compress.
+/// Returns incompressible bytes, none of them zero.
 pub(super) fn noise(len: usize) -> Vec<u8> {
     let mut x = 0x2545_f491_4f6c_dd1d_u64;
     let mut next = || {

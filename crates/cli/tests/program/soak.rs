@@ -1,9 +1,7 @@
-//! Real programs while everything around them goes wrong: a short soak, each fault alone, and the
-//! words of the verb. What needs root says so where it has none.
+//! Real programs with faults around them: a short soak, each fault alone, and the verb's options.
 
 use super::*;
 
-/// Runs rounds and checks what every one of them says.
 fn soak(words: &str) -> Vec<Value> {
     let ended = Running::start(&format!("soak --json {words}")).end_within(2 * LIMIT_S);
     let document = ended.document();
@@ -22,12 +20,12 @@ fn each_fault_alone_loses_nothing() {
     if !is_root() {
         return;
     }
-    // Hosts of different rounds know nothing of each other, and mostly wait.
+    // Rounds run in parallel: hosts of different rounds are separate, and mostly wait.
     let mut missed = Vec::new();
     for together in FAULTS.chunks(8) {
         std::thread::scope(|scope| {
             let round = |(fault, figure): &'static (&str, &str)| {
-                // A seed that hardly sends anything in its hole would tell little.
+                // With another seed hardly any packet is sent in the black hole.
                 let seed = if *fault == "black-hole" { 2 } else { 1 };
                 scope.spawn(move || (!alone(fault, figure, (seed, 8)).0).then_some((fault, figure)))
             };
@@ -35,15 +33,14 @@ fn each_fault_alone_loses_nothing() {
             missed.extend(rounds.into_iter().filter_map(|round| round.join().unwrap()));
         });
     }
-    // Programs that start late on a busy machine, are done early or wait for an acknowledgement may
-    // miss a short fault; by themselves, with more to send and at another time they do not.
+    // On a busy machine a short fault may be missed: it gets a second round with more content.
     for (fault, figure) in missed {
         let (happened, round) = alone(fault, figure, (2, 24));
         assert!(happened, "{fault}: it happened: {round:#}");
     }
 }
 
-/// One round with one fault, which must hold. Returns whether the fault had an effect.
+/// Runs one round with one fault, and returns true if the fault had an effect.
 fn alone(fault: &str, figure: &str, (seed, megabytes): (u64, u32)) -> (bool, serde_json::Value) {
     let (receivers, scheme) = match fault.contains("head") {
         true => (4, "--scheme tram"),
@@ -54,7 +51,6 @@ fn alone(fault: &str, figure: &str, (seed, megabytes): (u64, u32)) -> (bool, ser
     );
     let rounds = soak(&format!("--only {fault} {small}"));
     let happened = rounds[0][figure].as_u64().unwrap();
-    // Two receivers and a sender run in every round.
     let without = if figure == "starts" { 3 } else { 0 };
     (happened > without, rounds[0].clone())
 }
@@ -64,7 +60,6 @@ fn each_fault_over_relays_loses_nothing_and_has_nobody_wait_for_ever() {
     if !is_root() {
         return;
     }
-    // Without a key, with one, and with a relay key beside.
     std::thread::scope(|scope| {
         for (seed, faults) in RELAYED.iter().enumerate() {
             scope.spawn(move || over_relays(seed, faults));
@@ -72,8 +67,7 @@ fn each_fault_over_relays_loses_nothing_and_has_nobody_wait_for_ever() {
     });
 }
 
-/// One round over relays with these faults, each at all its places. How fast the rate comes back
-/// depends on the machine.
+/// Runs one round over relays with these faults. Recovery times depend on the machine.
 fn over_relays(seed: usize, faults: &[(&str, &str, u64)]) {
     let only: Vec<_> = faults.iter().map(|(fault, ..)| format!("--only {fault}")).collect();
     let words = format!("--relays --seed {seed} --rounds 1 --receivers 2 {}", only.join(" "));
@@ -110,8 +104,6 @@ const RELAYED: [&[(&str, &str, u64)]; 4] = [
     ],
 ];
 
-/// Every fault, and a figure that is zero where it does not happen, or happens when there is nothing
-/// to send any more.
 const FAULTS: [(&str, &str); 26] = [
     ("loss", "lost_packets"),
     ("burst-loss", "lost_packets"),
@@ -169,7 +161,7 @@ fn the_rate_comes_back_after_each_fault_over_the_group_and_one_by_one() {
     if !is_root() {
         return;
     }
-    // Seed 1 sends to each receiver by its address without a key, seed 2 to the group with one.
+    // Seed 1 sends to each receiver's address without a key, seed 2 to the group with a key.
     let rounds = [(1, ["full-disk", "address"]), (2, ["kill-sender", "black-hole"])].map(
         |(seed, faults)| {
             std::thread::spawn(move || {
@@ -196,7 +188,7 @@ fn the_rate_comes_back_after_each_fault_over_the_group_and_one_by_one() {
         assert_eq!(judged, wanted);
         // One of the two faults happens at the sender and at a receiver.
         assert_eq!(recoveries.len(), 3);
-        // How fast a session is depends on the machine; that its rate was measured does not.
+        // The session's rate depends on the machine; only that it was measured counts.
         let before = recoveries[0]["before_bits_per_s"].as_f64().unwrap();
         assert!(before > 0.0, "{before}: {:#}", rounds[0]);
     }

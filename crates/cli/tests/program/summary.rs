@@ -1,11 +1,11 @@
-//! Every key of the JSON summary, against what can be worked out by hand.
+//! All keys of the JSON summary, compared with values worked out by hand.
 
 use faircast::SCHEMES;
 
 use super::site::Site;
 use super::*;
 
-/// One of two receivers gets no packets of more than 700 bytes.
+/// Scenario: one of two receivers gets no packets of more than 700 bytes.
 const NARROW: &str = r#"title = "Who gets only short packets?"
 duration = "20 s"
 [[link]]
@@ -51,7 +51,7 @@ fn a_link_of_a_small_mtu_is_named_by_objects_over_pgm_and_tram() {
     }
 }
 
-/// Nothing here is random but the seed's use: each number below follows from this text.
+/// Scenario without random events beyond the seed's use: each number below follows from this text.
 const BY_HAND: &str = r#"title = "Does every key mean what it says?"
 duration = "20 s"
 warmup = "10 s"
@@ -116,7 +116,6 @@ start = "11 s"
 data = "125 kB"
 "#;
 
-/// A value that can be known exactly, or within bounds.
 enum Want {
     Is(Value),
     Near(f64, f64),
@@ -140,7 +139,6 @@ fn every_key_means_what_it_says() {
         ("/warmup_s", number(10.0)),
         ("/ended_s", number(20.0)),
         ("/interrupted", Is(false.into())),
-        // What the sender put on the wire, dropped or not.
         ("/flows/0/name", is("full")),
         ("/flows/0/protocol", is("cbr")),
         ("/flows/0/from", is("a")),
@@ -153,24 +151,24 @@ fn every_key_means_what_it_says() {
         ("/flows/0/feedback_packets", Is(0.into())),
         ("/flows/0/completed_s", Is(Value::Null)),
         ("/flows/0/representative", Is(Value::Null)),
-        // 200 kbit/s do not fit: 20 packets a second, from the moment when the queue is full.
+        // 200 kbit/s do not fit: 20 packets/s are dropped once the queue is full.
         ("/flows/0/dropped_packets", Near(380.0, 5.0)),
         ("/flows/0/receivers/0/node", is("b")),
         ("/flows/0/receivers/0/goodput_bps", Near(1_000_000.0, 1_500.0)),
-        // The ratio is of the whole run.
+        // The ratio covers the whole run.
         ("/flows/0/receivers/0/loss_ratio", Near(1.0 / 6.0, 0.02)),
         ("/flows/0/receivers/0/completed_s", Is(Value::Null)),
         ("/links/0/from", is("a")),
         ("/links/0/to", is("b")),
         ("/links/0/utilisation", Near(1.0, 1e-6)),
         ("/links/0/throughput_bps", Near(1_000_000.0, 1_500.0)),
-        // 10 s are counted: 20 packets a second.
+        // The counted 10 s: 20 packets/s.
         ("/links/0/dropped_packets", Near(200.0, 2.0)),
         ("/links/0/drops/queue_full", Near(200.0, 2.0)),
         ("/links/0/drops/listed", Is(0.into())),
         ("/links/0/drop_ratio", Near(1.0 / 6.0, 0.002)),
         ("/links/0/queue_max_packets", Is(20.into())),
-        // 19 wait and one is in transmission; for a part of the time a place is empty.
+        // 19 packets wait and one is in transmission; for a part of the time one place is empty.
         ("/links/0/queue_mean_packets", Between(18.0, 19.0)),
         ("/flows/1/throughput_bps", Near(500_000.0, 1_500.0)),
         ("/flows/1/dropped_packets", Is(3.into())),
@@ -181,7 +179,7 @@ fn every_key_means_what_it_says() {
         ("/links/1/drops/listed", Is(3.into())),
         ("/links/1/queue_max_packets", Is(1.into())),
         ("/links/1/queue_mean_packets", number(0.0)),
-        // 125 000 B acknowledged in 10 s that count.
+        // 125 000 B acknowledged in the counted 10 s.
         ("/flows/2/throughput_bps", Near(100_000.0, 1_100.0)),
         ("/flows/2/receivers/0/goodput_bps", Near(100_000.0, 1_100.0)),
         ("/flows/2/feedback_packets", Between(100.0, 102.0)),
@@ -196,7 +194,7 @@ fn every_key_means_what_it_says() {
         ("/routers/dropped_packets", Is(0.into())),
         // (1.2 + 0.5 + 0.1)^2 / (3 (1.2^2 + 0.5^2 + 0.1^2))
         ("/jain_index", Near(3.24 / 5.1, 0.003)),
-        // The file is on from 11 s to its completion.
+        // The file flow is active from 11 s until its completion.
         ("/common/from_s", number(11.0)),
         ("/common/to_s", Between(12.0, 12.5)),
         // (1.2 + 0.5 + x)^2 / (3 (1.2^2 + 0.5^2 + x^2)) for an x from 0.65 to 1.
@@ -242,7 +240,6 @@ fn equal_seeds_give_equal_runs_and_other_seeds_others() {
     let site = Site::of("small.toml", SMALL);
     let run = |seed: u32| {
         let mut summary = site.json(&format!("run small.toml --json --seed {seed}"));
-        // The one thing that depends on the machine.
         summary.as_object_mut().unwrap().remove("wall_s").unwrap();
         summary
     };
@@ -278,7 +275,6 @@ fn a_receiver_of_another_scheme_is_told_in_table_and_summary() {
         );
         let site = Site::of("speaks.toml", &text);
         let table = site.succeed("run speaks.toml");
-        // The words of the live ends, which are here, of an end that is there.
         let mismatch = faircast_proto::catalog::mismatch(sender.name, other.name);
         let live = mismatch.to_string();
         let (who, advice) = live.split_once(": ").unwrap();

@@ -1,11 +1,10 @@
-//! `faircast sweep`: its tables, going on, parts for a cluster, Ctrl-C.
+//! `faircast sweep`: tables, continued sweeps, parts for a cluster, Ctrl-C.
 
 use nix::sys::signal::Signal;
 
 use super::site::{Site, words};
 use super::*;
 
-/// A sweep of this file into a folder, over two rates and one or two flows.
 fn sweep(site: &Site, file: &str, out: &str, more: &str) -> Running {
     let set = "--set 'link.0.rate=1 Mbit/s,2 Mbit/s' --set flow.tcp.count=1,2";
     let mut command = site.command(&format!("sweep {set} --set 'duration=6 s'"));
@@ -13,7 +12,6 @@ fn sweep(site: &Site, file: &str, out: &str, more: &str) -> Running {
     Running::spawn(command)
 }
 
-/// The runs in a folder, with when they were made.
 fn kept(out: &Path) -> Vec<(PathBuf, std::time::SystemTime)> {
     let files = std::fs::read_dir(out.join("runs")).unwrap().map(|file| file.unwrap());
     let mut files: Vec<_> =
@@ -31,7 +29,6 @@ fn a_sweep_gives_tables_and_plots_and_runs_only_what_is_new() {
     assert!(text.contains("1 Mbit/s") && text.contains("pandas.read_parquet("), "{text}");
     let first = kept(&out);
     assert_eq!(first.len(), 4, "no more than a file for each run");
-    // 2 rates, with one flow and with two.
     let csv = site.read("out/flows.csv");
     assert_eq!(csv.lines().count(), 1 + 2 * (1 + 2), "{csv}");
     assert!(csv.starts_with("link.0.rate_bps,flow.tcp.count,duration_s,seed,run,flow,"), "{csv}");
@@ -48,7 +45,6 @@ fn a_sweep_gives_tables_and_plots_and_runs_only_what_is_new() {
     let more = kept(&out);
     assert_eq!(more.len(), 8);
     assert!(first.iter().all(|run| more.contains(run)), "and what was done stays");
-    // With twice the rate two flows have about twice as much.
     let row = csv.lines().find(|line| line.starts_with("2000000,1,")).unwrap();
     let throughput: f64 = row.split(',').nth(8).unwrap().parse().unwrap();
     assert!(throughput > 1.1e6, "{row}");
@@ -67,8 +63,7 @@ fn the_parts_that_print_gives_make_what_the_sweep_makes() {
         shell.args(["-c", line]).current_dir(site.path(""));
         assert_eq!(Running::spawn(shell).succeed(), "", "{line}");
     };
-    // As a scheduler runs them: in any order; here one is forgotten. By a shell for each line, and by xargs, which takes
-    // words apart itself, before a shell or in its place.
+    // Lines run in any order and without one, by a shell, and by xargs with and without a shell.
     let mut some = lines.lines().rev();
     some.by_ref().take(3).for_each(shell);
     for words in [&["-I", "{}", "sh", "-c", "{}"][..], &["-L", "1", "env"]] {
@@ -126,7 +121,6 @@ fn a_summary_that_was_edited_is_named_and_its_run_done_again() {
 fn ctrl_c_keeps_what_is_done_and_says_how_to_go_on() {
     let site = Site::of("small.toml", SMALL);
     let out = site.path("out");
-    // The second one takes hours.
     let sweep = "sweep small.toml --set 'duration=6 s,864000 s' --out out";
     let mut running = site.start(&format!("{sweep} --jobs 2"));
     running::until("a run appears", || {
@@ -148,7 +142,7 @@ fn ctrl_c_keeps_what_is_done_and_says_how_to_go_on() {
 
 #[test]
 fn runs_that_fail_for_one_reason_are_one_line_and_tables_of_nothing_are_not_made() {
-    // The simulator has no such TCP, and names the flow, which is the same in all runs.
+    // The simulator lacks this TCP. Its error names the flow, which is the same in all runs.
     let other =
         "[[flow]]\nname = \"other\"\nprotocol = \"tcp-cubic\"\nfrom = \"a\"\nto = [\"b\"]\n";
     let site = Site::of("cubic.toml", &(SMALL.to_string() + other));
@@ -168,7 +162,6 @@ fn runs_that_fail_for_one_reason_are_one_line_and_tables_of_nothing_are_not_made
 fn a_sweep_writes_its_plots_as_pictures() {
     let site = Site::of("small.toml", SMALL);
     sweep(&site, "small.toml", "out", "--svg").succeed();
-    // A plot of two rates with one flow, and one with two.
     for name in ["active_throughput_bps-1.svg", "active_throughput_bps-2.svg"] {
         let text = site.read(&format!("out/svg/{name}"));
         assert!(

@@ -1,4 +1,4 @@
-//! Trees with links, holes, owners and attributes, compared with what other programs say of them.
+//! Trees with links, holes, owners and attributes, compared by other programs.
 
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, symlink};
 
@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 use super::site::{Site, noise};
 use super::*;
 
-/// Everything of a tree but its directories, whose sizes differ, as `find` and `sha256sum` tell it.
+/// Returns the facts of a tree by `find` and `sha256sum`, without directories, whose sizes differ.
 pub(super) fn facts(root: &Path) -> Vec<String> {
     let script = "cd \"$1\" && find . -printf '%p %y %m %s %T@ %l\\n' | sort && \
                   find . -type f -print0 | sort -z | xargs -0 -r sha256sum";
@@ -17,7 +17,6 @@ pub(super) fn facts(root: &Path) -> Vec<String> {
     said.lines().filter(|line| !line.contains(" d ")).map(str::to_string).collect()
 }
 
-/// A cache of models as hubs lay it out, beside a sparse image of so many MiB.
 pub(super) fn hub(root: &Path, mib: u64) {
     std::fs::create_dir_all(root.join("blobs")).unwrap();
     std::fs::create_dir_all(root.join("snapshots/main/sub")).unwrap();
@@ -42,7 +41,7 @@ fn a_tree_of_blobs_snapshots_and_a_sparse_image_arrives_plain_and_with_a_key() {
         symlink("/etc/passwd", tree.join("absolute")).unwrap();
         symlink("../../outside", tree.join("snapshots/outside")).unwrap();
         let receiver = site.start("recv --into in --once");
-        // An entry that is left out unasked makes the status 1, though the receiver has all that was sent.
+        // An entry left out without an option makes the status 1, even if all else was received.
         let sent = site.start("send hub").end_with(1);
         receiver.end_with(0);
         let waiting = sent.event("waiting");
@@ -55,7 +54,6 @@ fn a_tree_of_blobs_snapshots_and_a_sparse_image_arrives_plain_and_with_a_key() {
         let warning = sent.event("warning");
         let warned = warning["text"].as_str().unwrap();
         assert!(warned.contains("2 symbolic links are not sent"), "{warned}");
-        // But for what was left out, it is all the same.
         let mut want = facts(&tree);
         want.retain(|line| !line.contains("/absolute ") && !line.contains("/outside "));
         assert_eq!(facts(&site.path("in/hub")), want);
@@ -117,8 +115,7 @@ fn what_would_be_sent_is_told_without_sending_it() {
     assert!(missing.err.contains("--exclude-from /none"), "{}", missing.err);
 }
 
-/// The program as somebody who is not root, in a folder where everybody may go, which is not so where
-/// it is built; nothing where we are not root, who alone can try to be somebody else.
+/// Returns the program as another user than root; `None` if this user is not root.
 fn somebody(site: &Site) -> Option<impl Fn(&str) -> Command> {
     let own = site.path("faircast");
     std::fs::copy(env!("CARGO_BIN_EXE_faircast"), &own).unwrap();
@@ -154,7 +151,6 @@ fn what_cannot_be_read_is_told_at_once_and_before_anybody_waits_for_it() {
     }
     let others = "--exclude secret --exclude other --exclude closed/";
     assert_eq!(run(&format!("send tree --dry-run {others}")).with(0).err, "");
-    // Nor does a receiver wait for what it could not write.
     let recv = "recv --group 239.192.78.1:7509 --interface lo --object a --to-device tree/open";
     let refused = run(recv).with(2);
     assert!(refused.err.contains("cannot be written: Permission denied"), "{}", refused.err);
@@ -166,7 +162,7 @@ fn owners_are_given_by_root_and_refused_to_others_before_anything_comes() {
     let Some(somebody) = somebody(&site) else { return };
     let file = site.put("file", "mine");
     std::os::unix::fs::chown(&file, Some(4242), Some(4343)).unwrap();
-    // Under one name the second would be the first, started again.
+    // With the same name, the second receiver would count as a restart of the first.
     let other = Running::spawn(somebody("recv --once --name poor --into poor"));
     let root = site.start("recv --once --into rich");
     let sent = site.start("send file --wait-for 2").end_with(1);
@@ -206,7 +202,6 @@ fn all_names_and_hard_links_arrive_and_lost_bits_are_told() {
     }
     let inode = |name: &str| std::fs::metadata(site.path("in/units").join(name)).unwrap().ino();
     assert_eq!(inode("c:"), inode("second"));
-    // Programs that print names as text read them too.
     assert!(received.out.contains("no\\\\xffutf8"), "{}", received.out);
 }
 
@@ -249,7 +244,7 @@ fn leftovers_are_cleaned_once_they_are_old() {
         assert!(ended.status.success(), "{ended:?}");
         String::from_utf8(ended.stdout).unwrap()
     };
-    // State that is in use stays, however old.
+    // State in use stays, at any age.
     assert_eq!(clean("clean in --older-than 0s"), "nothing to remove\n");
     sender.signal(Signal::SIGKILL);
     sender.end();

@@ -1,4 +1,4 @@
-//! Limits of waiting of `send` and `recv`: how long, for whom, and what ends it.
+//! Limits of waiting in `send` and `recv`: durations, awaited receivers, and ends of the wait.
 
 use std::net::{SocketAddr, UdpSocket};
 
@@ -77,11 +77,11 @@ fn a_receiver_takes_nothing_from_others_than_whom_it_names_by_unicast_too() {
     let site = Site::with("");
     site.put("file", "x");
     for (from, code) in [("127.0.0.1", 0), ("192.0.2.1", 1)] {
-        // Another one each time: somebody may have taken the first since.
+        // A new port each time: another program may have taken the first port.
         let free: SocketAddr = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let recv = format!("recv --listen {free} --from {from} --into {from} --once --wait-max 5s");
         let receiver = site.start(&recv);
-        // A sender to this host would take the port where nobody has it yet.
+        // A sender to this host would take the port before the receiver has it.
         let port = format!(":{:04X} ", free.port());
         let is_there = || std::fs::read_to_string("/proc/net/udp").unwrap().contains(&port);
         until("it hears", is_there);
@@ -117,7 +117,6 @@ fn a_check_finds_a_receiver_by_unicast_beside_its_work() {
     };
     let receiver = start(with_key, &format!("--key {key}"));
     let beside = start(open, "");
-    // What is found of each address; others may be wrong on this host.
     let check = |to: &str, more: &str| {
         let ended = site.start(&format!("check --to {to} {more}")).end();
         let document = ended.document();
@@ -145,7 +144,6 @@ fn a_check_finds_a_receiver_by_unicast_beside_its_work() {
     for (found, want) in wrong.iter().zip(["uses the key", "uses no key", "does not answer"]) {
         assert!(found[2].contains(want), "{found:?}");
     }
-    // It was no sender that went away, and no object.
     for (at, receiver, more) in
         [(with_key, receiver, format!("--key {key}")), (open, beside, String::new())]
     {

@@ -1,4 +1,4 @@
-//! A host that attacks: it hears the group, and sends from whatever address it likes.
+//! Attacking host: receives the packets of the group, and sends from any source address.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
@@ -9,19 +9,17 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::forge::Heard;
 
-/// The sockets of an attacker; to be opened in its namespace.
 pub(super) struct Attacker {
     hears: UdpSocket,
-    /// Takes packets with their IP headers.
     raw: Socket,
     pub(super) group: SocketAddrV4,
     pub(super) here: Ipv4Addr,
 }
 
-/// Longest time that it waits for a packet before it looks whether it is to stop.
+/// Longest wait for a packet before a look at the stop flag: 20 ms.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// The protocol number of sockets that send IP headers as they are given.
+/// Protocol number of sockets whose packets include the IP header.
 const RAW: i32 = 255;
 
 impl Attacker {
@@ -37,7 +35,7 @@ impl Attacker {
         Ok(Self { hears: socket.into(), raw, group, here })
     }
 
-    /// Hears the group until `enough` says so; false where it is told to stop before.
+    /// Receives packets of the group until `enough` returns true; false if `stop` was set before.
     pub(super) fn hear(
         &self,
         stop: &AtomicBool,
@@ -60,7 +58,6 @@ impl Attacker {
         Ok(true)
     }
 
-    /// Sends a datagram from an address that need not be its own.
     pub(super) fn send(
         &self,
         from: SocketAddrV4,
@@ -69,13 +66,13 @@ impl Attacker {
     ) -> std::io::Result<()> {
         let packet = ip_packet(from, to, datagram);
         match self.raw.send_to(&packet, &to.into()) {
-            // What does not leave now was too much of a flood.
+            // A full send queue drops the rest of a flood.
             Err(error) if error.raw_os_error() == Some(nix::errno::Errno::ENOBUFS as i32) => Ok(()),
             sent => sent.map(|_| ()),
         }
     }
 
-    /// Sends so many a second until it is told to stop or the time is over; returns how many went.
+    /// Sends `per_second` times a second until `stop` or the end of `span`; returns the number.
     pub(super) fn flood(
         per_second: f64,
         span: Duration,
@@ -98,12 +95,11 @@ impl Attacker {
     }
 }
 
-/// A datagram with headers of UDP and IP. The kernel fills in zeros; UDP needs no checksum.
+/// Adds UDP and IP headers. The kernel fills in zero fields; UDP needs no checksum.
 fn ip_packet(from: SocketAddrV4, to: SocketAddrV4, datagram: &[u8]) -> Vec<u8> {
     let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 16, 17, 0, 0];
     packet.extend_from_slice(&from.ip().octets());
     packet.extend_from_slice(&to.ip().octets());
-    // A datagram that was heard fits.
     for word in [from.port(), to.port(), datagram.len() as u16 + 8, 0] {
         packet.extend_from_slice(&word.to_be_bytes());
     }

@@ -1,4 +1,4 @@
-//! Packets in the name of a session's source, or of receivers that there are none of.
+//! Forged packets in the name of a session's source or of invented receivers.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -35,7 +35,6 @@ impl Heard {
         self.source = Some(from);
     }
 
-    /// The latest SPM with another content and options more; newer than it.
     pub(super) fn spm_with(
         &self,
         change: impl FnOnce(&mut Spm),
@@ -59,7 +58,7 @@ impl Heard {
         bytes
     }
 
-    /// The latest data or the latest SPM, damaged, with a checksum that is right.
+    /// Returns the latest data packet or SPM, damaged, with a correct checksum.
     pub(super) fn damaged(&self, number: u32) -> Vec<u8> {
         let real = if number.is_multiple_of(2) { &self.data } else { &self.spm };
         let places = (real.len().min(64) / 2).saturating_sub(2).max(1);
@@ -70,7 +69,6 @@ impl Heard {
         with_word(&self.data, 16, packets)
     }
 
-    /// The latest SPM as that of another session; the id of a source is in bytes 8 to 13.
     pub(super) fn other_session(&self, number: u32) -> Vec<u8> {
         with_word(&self.spm, 8, number + 1)
     }
@@ -83,14 +81,13 @@ impl Heard {
         bytes
     }
 
-    /// A message of an invented member to the source: docs/transfer.md has its fields.
+    /// Returns a message of an invented member to the source, with the fields of docs/transfer.md.
     pub(super) fn member(&self, member: u32, claim: Claim, number: u32) -> Vec<u8> {
         let name = format!("invented-{member}");
-        // Version, claim with the mark that an answer is wanted, no loss.
+        // Version, claim with the bit that asks for an answer, no loss.
         let mut value = vec![1, claim as u8 | 0x80, 0, 0];
         value.extend_from_slice(&number.to_be_bytes());
         value.extend_from_slice(&(u64::from(member) | 0xfeed << 32).to_be_bytes());
-        // It has nothing, and no reports come from it.
         value.extend_from_slice(&0u64.to_be_bytes());
         value.extend_from_slice(&(0xf900_0000 | member).to_be_bytes());
         value.push(name.len() as u8);
@@ -129,10 +126,9 @@ pub(super) enum Claim {
 
 const SEALED: &[u8] = b"fcs";
 
-/// The number of the part that is the content.
 const CONTENT: u8 = 1;
 
-/// The packet with a greater number at a place, and its checksum.
+/// Returns the packet with the 32-bit number at `place` increased by `more`, and its checksum.
 fn with_word(packet: &[u8], place: usize, more: u32) -> Vec<u8> {
     let mut bytes = packet.to_vec();
     if let Some(word) = bytes.get_mut(place..).and_then(|rest| rest.first_chunk_mut()) {

@@ -1,4 +1,4 @@
-//! The thread that attacks: what it waits to hear, and what it sends then.
+//! Attacker thread: waits until it has received enough packets, then sends forged ones.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream, UdpSocket};
@@ -42,7 +42,6 @@ pub(super) enum Sends {
 
 pub(super) struct Sent {
     pub(super) count: u32,
-    /// How soon an honest request was answered meanwhile.
     pub(super) answered: Option<Duration>,
 }
 
@@ -71,7 +70,7 @@ impl Hostile {
             entered(&paths[0])?;
             let attacker = Attacker::new(SocketAddrV4::new(GROUP, PORT), here)?;
             let mut heard = Heard::default();
-            // It hears what it needs, and then until it is to begin: its numbers must not be old.
+            // Reception goes on until the start signal, so that the sequence numbers are current.
             let begins = |heard: &Heard| {
                 told.go.load(Ordering::Relaxed) && has_enough(attack, heard, source, &receivers)
             };
@@ -201,7 +200,6 @@ fn strike(
                 let (host, packet) = tree.any(&hosts, number as usize);
                 let from = host.map_or(own, of);
                 attacker.send(from, group, &packet)?;
-                // A packet in a host's name does not go to that host.
                 hosts
                     .iter()
                     .filter(|to| host != Some(**to))
@@ -212,15 +210,13 @@ fn strike(
     Ok(Sent { count, answered })
 }
 
-/// Distance of forged data from the newest packet, in packets; and rate of an attack on a tree, in packets a second.
+/// Distance of forged data from the newest packet, in packets; rate on a tree, in packets/s.
 const AHEAD: i64 = 50;
 const PER_SECOND: f64 = 20.0;
 
-/// Receivers that are invented, and connections that are opened.
 const MEMBERS: u32 = 10_000;
 const CONNECTIONS: u32 = 145;
 
-/// How long an honest request takes, which comes again as those of a monitoring do.
 fn time_of_metrics(at: SocketAddrV4) -> std::io::Result<Duration> {
     let begun = Instant::now();
     loop {

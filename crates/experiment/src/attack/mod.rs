@@ -1,8 +1,8 @@
 //! Attacks on a transfer over real sockets, by a host beside it.
 //!
-//! A sender, two receivers and an attacker in network namespaces on one bridge. The attacker hears
-//! the group and sends from whatever address it likes; it has no key. Each attack meets a transfer
-//! of its own, which is measured before, while and after it lasts, and then has to end well.
+//! A sender, two receivers and an attacker without a key are in network namespaces on one bridge.
+//! Each attack has a transfer of its own, measured before, during and after it; the transfer must
+//! succeed.
 
 mod attacker;
 mod forge;
@@ -28,10 +28,10 @@ use transfer::{GIVE_UP, Order, Pace, RECEIVERS, Transfer};
 
 const TITLE: &str = "What can a host on the network do to a transfer?";
 
-/// What the sender may send at most, so that a busy machine does not decide.
+/// Rate limit of the sender, low enough that a busy machine does not matter.
 const RATE_MBIT_PER_S: u64 = 100;
 
-/// Times of a transfer: to settle, to be measured, to recover, the rest, and most for its end.
+/// Times of a transfer. `REST` follows the recovery; `END_MAX` is the longest wait for the end.
 const SETTLING: Duration = Duration::from_secs(2);
 const MEASURED: Duration = Duration::from_secs(3);
 const RECOVERY: Duration = Duration::from_secs(3);
@@ -42,13 +42,13 @@ const FLOOD: Duration = Duration::from_secs(10);
 
 const START_MAX: Duration = Duration::from_secs(20);
 
-/// Of the rate before, that afterwards is the same: a second's progress is a point of measurement.
+/// Least rate after an attack, as a share of the rate before. Progress is sampled once a second.
 const SAME: f64 = 0.8;
 
-/// What is on the wire for the rate of payload: headers of Ethernet, IP, UDP and PGM, and reports.
+/// Highest rate on the wire, as a share of the payload rate: packet headers, and reports.
 const WIRE_MAX: f64 = 1.1;
 
-/// Least share of the rate under a flood of requests, and its most cost at the sender in cores.
+/// Flood limits: least share of the usual rate, CPU of the sender in cores, response time.
 const FLOODED: f64 = 0.4;
 const FLOODED_CPU: f64 = 0.5;
 
@@ -57,7 +57,6 @@ const ANSWER_MAX: Duration = Duration::from_secs(2);
 static TABLES: LazyLock<BTreeMap<String, Vec<Attack>>> =
     LazyLock::new(|| toml::from_str(include_str!("attacks.toml")).expect("a test reads the table"));
 
-/// An attack of attacks.toml, which says what its options mean.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Attack {
@@ -94,12 +93,10 @@ struct AttackResult {
     id: &'static str,
     title: &'static str,
     sent: u32,
-    /// `None` where receivers are started only when the attack has begun.
     before: Option<Pace>,
     during: Option<Pace>,
     after: Pace,
     checks: Vec<Check>,
-    /// The last thing that was said by who has not done its work, where a check does not hold.
     last_words: Option<String>,
 }
 
@@ -204,7 +201,6 @@ fn meet(
     let to = transfer.count();
     let deadline = Instant::now() + END_MAX;
     transfer.wait_until(deadline, |transfer| transfer.complete_at().is_some())?;
-    // Whoever was invented goes on until the sender has ended.
     let deadline = Instant::now() + GIVE_UP + END_MAX / 3;
     let complete = transfer.complete_at();
     if complete.is_some() {
@@ -253,7 +249,7 @@ fn meet(
         check("no warning", warnings.is_empty(), warnings.into_iter().next().unwrap_or_default());
     }
     if late {
-        // Of invented sessions all must be over, where nobody says which is the right one.
+        // Without `--from`, invented sessions look real: time counts from the attack's end.
         let since = if attack.from || kind == Sends::Settings { started } else { over };
         let took = joined.map(|at| at.saturating_duration_since(since));
         let seen = took.map_or("never".into(), |took| format!("{:.1} s", took.as_secs_f64()));
@@ -268,7 +264,6 @@ fn meet(
     Ok(AttackResult { id, title, sent: count, before, during, after, checks, last_words })
 }
 
-/// Characters of what a program said last; `--json` has all of it.
 const WORDS_SHOWN: usize = 120;
 
 fn table(outcomes: &[AttackResult]) -> String {

@@ -1,4 +1,4 @@
-//! A transfer to two receivers in namespaces, and what it does while time goes by.
+//! Transfer to two receivers in namespaces, and its progress over time.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -21,13 +21,11 @@ pub(super) const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
 pub(super) const PORT: u16 = 7500;
 pub(super) const METRICS: u16 = 9464;
 
-/// How long a sender waits for who is silent.
 pub(super) const GIVE_UP: Duration = Duration::from_secs(5);
 
 const CONTENT: &str = "content";
 const KEY: &str = "key";
 
-/// A program that tells what it does as JSON, a line for each event.
 struct Told {
     running: Running,
     log: PathBuf,
@@ -57,7 +55,7 @@ pub(super) struct Count {
 
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub(super) struct Pace {
-    /// Content, at the receiver that got less.
+    /// Content rate at the receiver that got less.
     pub(super) mbit_per_s: f64,
     pub(super) wire_mbit_per_s: f64,
     pub(super) cpu: f64,
@@ -73,7 +71,6 @@ pub(super) struct Order {
     pub(super) scheme: Vec<String>,
 }
 
-/// The programs of a transfer. All are ended when it is dropped.
 pub(super) struct Transfer<'a> {
     network: &'a Network,
     folder: &'a Path,
@@ -157,7 +154,6 @@ impl<'a> Transfer<'a> {
         self.wait_until(Instant::now() + span, |_| false).map(|_| ())
     }
 
-    /// Whether all receivers have got some of the content.
     pub(super) fn runs(&self) -> bool {
         self.receivers.len() == RECEIVERS.len()
             && self.receivers.iter().all(|told| points(told).any(|(_, bytes)| bytes > 0))
@@ -177,7 +173,6 @@ impl<'a> Transfer<'a> {
         joined.map(|(at, _)| *at)
     }
 
-    /// How many receivers the sender has heard of, invented ones too.
     pub(super) fn joined(&self) -> usize {
         self.sender.as_ref().map_or(0, |told| told.named("joined").count())
     }
@@ -191,7 +186,6 @@ impl<'a> Transfer<'a> {
         self.sender.as_mut().is_some_and(|told| told.running.ended().is_some())
     }
 
-    /// Ends everything; whether the sender had ended well.
     pub(super) fn end(&mut self) -> bool {
         for told in self.receivers.drain(..) {
             told.running.end(Instant::now());
@@ -200,7 +194,6 @@ impl<'a> Transfer<'a> {
         ended.is_some_and(|ended| ended.well)
     }
 
-    /// The last thing that somebody said who has not done its work.
     pub(super) fn last_words(&self) -> String {
         let open = self.receivers.iter().find(|told| !Self::has_all(told));
         let told = open.or(self.sender.as_ref());
@@ -249,7 +242,6 @@ fn points(told: &Told) -> impl Iterator<Item = (Instant, u64)> {
     })
 }
 
-/// How much it had at a moment between those at which it told.
 fn bytes_by(points: &[(Instant, u64)], at: Instant) -> f64 {
     let next = points.iter().position(|(told, _)| *told >= at);
     match next {
@@ -265,13 +257,13 @@ fn bytes_by(points: &[(Instant, u64)], at: Instant) -> f64 {
 }
 
 fn cpu_s(process: u32) -> Option<f64> {
-    // After the state and eleven numbers.
+    // The times follow the state and ten more numbers.
     let ticks = stat(process)?.into_iter().skip(11).take(2).map(|word| word.parse::<f64>());
     let ticks: f64 = ticks.collect::<Result<Vec<_>, _>>().ok()?.iter().sum();
     Some(ticks / TICKS_PER_S)
 }
 
-/// Of what the kernel tells programs, on every architecture.
+/// Clock ticks per second in the kernel's interfaces, the same on all architectures.
 const TICKS_PER_S: f64 = 100.0;
 
 #[cfg(test)]

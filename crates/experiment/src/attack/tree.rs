@@ -1,4 +1,4 @@
-//! Packets of TRAM in the name of a session's source, of its receivers, or of nodes that there are none of.
+//! Forged TRAM packets in the name of a session's source, of its receivers, or of invented nodes.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use faircast_proto::forgery::{Change, TRAM, Value};
 use faircast_proto::tram;
 
-/// Kinds of packets, flags and places in them, as in docs/tram.md.
+/// Packet kinds, flags and offsets, as in docs/tram.md.
 const BEACON: u8 = 1;
 const DATA: u8 = 2;
 const BIND: u8 = 5;
@@ -22,13 +22,13 @@ const ALLOWED: usize = 32;
 const MASK: usize = 60;
 const PRUNED: u8 = 4;
 
-/// Packets that an invented member allows beyond what it has, and bytes of its mask: all that a mask can ask for.
+/// Packets that an invented member allows beyond its own, and bytes of its mask.
 const ALLOWED_AHEAD: u64 = 400;
 const MASK_BYTES: usize = 256;
 
 const INVENTED: [u8; 8] = [7; 8];
 
-/// Step from one forged packet of the catalogue to the next: neighbours are of one kind.
+/// Step between forged packets of the catalogue, whose neighbours are of one kind.
 const STRIDE: usize = 7919;
 
 #[derive(Clone, Debug, Default)]
@@ -39,7 +39,7 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Takes down a datagram of TRAM. Returns whether it is data of the source.
+    /// Records a datagram of TRAM. Returns true if it is data of the source.
     pub(super) fn note(&mut self, from: SocketAddrV4, datagram: &[u8]) -> bool {
         let Some(id) = TRAM.sender().and_then(|at| datagram.get(at)?.try_into().ok()) else {
             return false;
@@ -66,7 +66,6 @@ impl Tree {
     }
 
     fn forge(&self, kind: u8, host: Option<Ipv4Addr>, change: Change) -> Vec<u8> {
-        // Any packet has the number of the session; of data the packet's own is taken too.
         let like = if self.data.is_empty() { &self.any } else { &self.data };
         let mut all = TRAM.specimens(like, 0).into_iter();
         let mut packet = all.find(|it| TRAM.kind(it) == kind).unwrap_or_default();
@@ -99,12 +98,11 @@ impl Tree {
         self.forge(ACK, Some(receiver), Change::Flags(LEAVES))
     }
 
-    /// Settings of a scheme that there is none of.
     pub(super) fn settings(&self, source: Ipv4Addr) -> Vec<u8> {
         self.forge(SETTINGS, Some(source), Change::Nothing)
     }
 
-    /// An invented member's request to be taken, and the acknowledgement that it repeats: it lacks all that a mask can name.
+    /// Returns an invented member's join request, and its acknowledgement with a full mask.
     pub(super) fn member(&self) -> [Vec<u8>; 2] {
         let bind = self.forge(BIND, None, Change::Nothing);
         let mut ack = self.forge(ACK, None, Change::Nothing);
@@ -118,7 +116,7 @@ impl Tree {
         [bind, ack]
     }
 
-    /// Packet `number` of the catalogue, and the host in its name: one of `hosts`, or `None` for an invented node.
+    /// Returns packet `number` of the catalogue, and its host; `None` for an invented node.
     pub(super) fn any(&self, hosts: &[Ipv4Addr], number: usize) -> (Option<Ipv4Addr>, Vec<u8>) {
         let specimens = TRAM.specimens(&self.data, 0);
         let all = specimens

@@ -1,4 +1,4 @@
-//! Hosts of experiments on real sockets: namespaces, programs in them, and what they cost.
+//! Hosts of experiments on real sockets: namespaces, programs in them, and their CPU time.
 
 mod network;
 mod process;
@@ -24,7 +24,7 @@ use crate::monitor::Monitor;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A file system in memory over a folder, until it is dropped.
+/// File system in memory over a folder, until dropped.
 pub(crate) struct Mount(PathBuf);
 
 impl Mount {
@@ -44,7 +44,7 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // Lazily: a program that was just killed may hold it for a moment.
+        // Lazily: a program that was just killed may still use it.
         let _ = Command::new("umount").arg("--lazy").arg(&self.0).stderr(Stdio::null()).status();
     }
 }
@@ -58,7 +58,6 @@ pub(crate) fn need_root(suite: &str) -> Result<(), Error> {
     }
 }
 
-/// A command line: its first words, which may have spaces, and more with spaces between.
 pub(crate) fn words(first: &[&str], more: &str) -> Vec<String> {
     first.iter().copied().chain(more.split(' ')).map(str::to_string).collect()
 }
@@ -76,7 +75,7 @@ pub(crate) fn make_relay_key(group: &Path, file: &Path) -> Result<(), Error> {
     key.map_err(|error| Error::Work(error.to_string()))
 }
 
-/// Writes a file that does not compress, of the same bytes for the same `name`; gives its hash.
+/// Writes an incompressible file whose bytes depend on `name` alone. Returns its hash.
 pub(crate) fn make_content(file: &Path, name: &str, bytes: u64) -> io::Result<blake3::Hash> {
     let mut random = blake3::Hasher::new().update(name.as_bytes()).finalize_xof();
     let (mut hasher, mut out) = (blake3::Hasher::new(), File::create(file)?);
@@ -109,7 +108,6 @@ pub(crate) fn spawn(
     field.spawn(node, command)
 }
 
-/// Waits until something is so, no longer than until `deadline`; whether it became so.
 pub(crate) fn wait_until(
     deadline: Instant,
     monitor: &dyn Monitor,
@@ -129,14 +127,11 @@ pub(crate) fn wait_until(
 }
 
 pub(crate) fn said(log: &Path) -> String {
-    // A program that was not started has said nothing.
     String::from_utf8_lossy(&std::fs::read(log).unwrap_or_default()).into_owned()
 }
 
-/// Whole lines of a log since byte `read`, which moves on.
 pub(crate) fn new_lines(log: &Path, read: &mut u64) -> String {
     let mut bytes = Vec::new();
-    // A part that was read before an error is whole lines too.
     let _ = File::open(log).and_then(|mut file| {
         file.seek(SeekFrom::Start(*read))?;
         file.read_to_end(&mut bytes)
@@ -151,7 +146,6 @@ pub(crate) fn last_words(log: &Path) -> String {
     said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("nothing").trim().to_string()
 }
 
-/// What this process, or those that it has waited for, have cost.
 pub(crate) fn usage(who: UsageWho) -> Result<Usage, Error> {
     getrusage(who).map_err(|error| Error::doing("the system does not tell CPU time", error))
 }
@@ -166,7 +160,7 @@ pub(crate) fn children(process: u32) -> Vec<u32> {
     children.split_whitespace().filter_map(|id| id.parse().ok()).collect()
 }
 
-/// What the kernel tells of a process after its name, which may contain anything: its state first.
+/// Returns the fields of /proc/PID/stat after the process name, which may contain any character.
 pub(crate) fn stat(process: u32) -> Option<Vec<String>> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     Some(stat.rsplit(')').next()?.split_whitespace().map(str::to_string).collect())

@@ -1,5 +1,4 @@
-//! A network of hosts: one sender and some receivers, each in a network namespace, on one
-//! Linux bridge in a namespace of its own, so that nothing of the host's network is touched.
+//! Network of hosts in namespaces on a Linux bridge, also in a namespace of its own.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -10,7 +9,6 @@ use nix::sched::{CloneFlags, setns};
 use super::{process::Running, text};
 use crate::Error;
 
-/// Beginning of the names of all namespaces and folders, before the number of the process.
 pub(crate) const PREFIX: &str = "fcw-";
 
 const NAMESPACES: &str = "/run/netns";
@@ -19,7 +17,7 @@ pub(crate) const MEMORY: &str = "/dev/shm";
 
 pub(crate) const INTERFACE: &str = "e0";
 
-/// Hosts on a bridge. The sender is number 1, receivers follow. Removed when dropped.
+/// Hosts on a bridge, removed when dropped. The sender is number 1, receivers follow.
 pub(crate) struct Network {
     prefix: String,
     receivers: u32,
@@ -28,7 +26,7 @@ pub(crate) struct Network {
 impl Network {
     pub(crate) fn make(name: &str, receivers: u32) -> Result<Self, Error> {
         let prefix = format!("{PREFIX}{}-{name}", std::process::id());
-        // Made before the first namespace is: whatever fails below, all of them are removed.
+        // Built before the first namespace, so that a failure below removes all namespaces.
         let network = Self { prefix, receivers };
         let bridge = network.bridge();
         let mut commands = format!(
@@ -98,14 +96,12 @@ impl Drop for Network {
     }
 }
 
-/// Removes namespaces and files in memory that processes which have ended left behind.
 pub(crate) fn remove_leftovers() {
     for folder in [NAMESPACES, MEMORY] {
         let Ok(entries) = std::fs::read_dir(folder) else { continue };
         for entry in entries.flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
             if is_leftover(&name) {
-                // Any of it may be gone by now, and then all is well.
                 if folder == NAMESPACES {
                     let _ = ip(&["netns", "del", &name]);
                 } else {
@@ -160,7 +156,6 @@ mod tests {
     #[test]
     fn leftovers_are_those_of_processes_that_are_no_more() {
         let own = std::process::id();
-        // No process has a number beyond 2^22 on Linux.
         for (name, want) in [
             ("fcw-4999999-fasth1".to_string(), true),
             (format!("fcw-{own}-fasth1"), false),

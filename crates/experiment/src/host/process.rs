@@ -1,4 +1,4 @@
-//! Programs in namespaces, with the CPU time that they took.
+//! Programs in namespaces, with their CPU time.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt as _;
@@ -28,7 +28,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts a program that dies with the thread that starts it: no program outlives a suite.
+    /// Starts a program that dies with the starting thread: no program outlives a suite.
     pub(super) fn start(namespace: &Path, command: &[String], log: PathBuf) -> Result<Self, Error> {
         let failed = |error: std::io::Error| Error::doing("setpriv of util-linux", error);
         let file = File::create(&log).map_err(|error| Error::write(&log, error))?;
@@ -36,7 +36,7 @@ impl Running {
             .args(["--pdeathsig", "KILL", "nsenter"])
             .arg(format!("--net={}", namespace.display()))
             .args(command)
-            // Ctrl-C is for the suite alone, which then ends all in order.
+            // A group of its own: Ctrl-C reaches the suite alone, which ends all programs in order.
             .process_group(0)
             .stdin(Stdio::null())
             .stdout(file.try_clone().map_err(failed)?)
@@ -50,12 +50,10 @@ impl Running {
         self.child.id()
     }
 
-    /// Returns how the program has ended, without waiting; `None` while it runs.
     pub(crate) fn ended(&mut self) -> Option<Ended> {
         if self.ended.is_none() {
             let before = children_cpu_s();
             if let Ok(Some(status)) = self.child.try_wait() {
-                // Nobody else waits for children meanwhile, so the difference is of this one.
                 let cpu_s = children_cpu_s() - before;
                 self.ended = Some(Ended { at: Instant::now(), well: status.success(), cpu_s });
             }
@@ -63,7 +61,6 @@ impl Running {
         self.ended
     }
 
-    /// Ends the program, after it has had until `deadline` to end by itself.
     pub(crate) fn end(mut self, deadline: Instant) -> Option<Ended> {
         while self.ended().is_none() && Instant::now() < deadline {
             std::thread::sleep(GLANCE);
@@ -72,7 +69,6 @@ impl Running {
     }
 
     fn kill(&mut self) -> Option<Ended> {
-        // A program that has just ended cannot be killed.
         let _ = self.child.kill();
         while self.ended().is_none() {
             std::thread::sleep(GLANCE);

@@ -1,5 +1,4 @@
-//! The cases of a matrix, as one TOML file, of which docs/research.md has an example. A case is a
-//! scenario of any suite with a session whose protocol the matrix sets.
+//! Cases of a matrix, from a TOML file (example: docs/research.md), as scenarios of any suite.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +12,6 @@ use crate::suite::{Experiment, from_toml, plain};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MatrixFile {
-    /// What files are named after.
     pub(crate) name: String,
     pub(crate) title: String,
     pub(crate) seeds: u32,
@@ -29,42 +27,34 @@ pub(crate) struct Case {
     #[serde(default)]
     pub(crate) group: String,
     pub(crate) question: String,
-    /// The scenario's file, from the matrix's folder.
     pub(crate) scenario: String,
-    /// Changes to the scenario, as `--set` takes them.
     #[serde(default)]
     pub(crate) set: Vec<String>,
-    /// The flow that is judged, where it is another than the matrix's.
     pub(crate) session: Option<String>,
-    /// The flows that a scheme replaces, where they are more than the one that is judged.
+    /// Flows that a scheme replaces, if there are more than the judged flow.
     #[serde(default)]
     pub(crate) sessions: Vec<String>,
-    /// Ratios of throughputs that are 1 where the session is fair.
+    /// Throughput ratios that are 1 if the session is fair.
     #[serde(default)]
     pub(crate) fairness: Vec<Measure>,
-    /// The bottlenecks, `from>to`, whose utilisation counts.
+    /// Bottlenecks, `from>to`, whose utilisation is measured.
     #[serde(default)]
     pub(crate) bottlenecks: Vec<String>,
-    /// Changes that leave the slowest receiver alone.
     #[serde(default)]
     pub(crate) alone: Vec<String>,
-    /// What the slowest receiver's share is in bit/s, where that is known and needs no run.
+    /// Share of the slowest receiver in bit/s, if it is known without a run.
     pub(crate) fair_bps: Option<f64>,
-    /// From when to when settling and variation are looked at, where that is not the whole run.
+    /// Interval in which settling and variation are measured, in s; by default the whole run.
     pub(crate) span_s: Option<[u32; 2]>,
-    /// Seeds, where this case needs another number.
     pub(crate) seeds: Option<u32>,
-    /// What a reader of the figures must know.
     pub(crate) note: Option<String>,
-    /// Changes where it must be quick.
     pub(crate) quick: Option<Vec<String>>,
-    /// Whether this is such a second one.
     #[serde(skip)]
     sends_objects: bool,
-    /// Whether it is there once more, with objects.
+    /// True if the case has a copy in which sessions send objects.
     #[serde(default)]
     pub(crate) objects: bool,
-    /// No session under credits runs in it: every router would be a relay of theirs, which takes hours.
+    /// True to leave out sessions under credits: with a relay at every router a run takes hours.
     #[serde(default)]
     pub(crate) without_credits: bool,
 }
@@ -89,7 +79,7 @@ impl MatrixFile {
         let mut ids = BTreeSet::new();
         for case in &self.cases {
             let id = &case.id;
-            // Pages of runs are named after it.
+            // Pages of runs are named after the id.
             plain("id", id)?;
             if !ids.insert(id) {
                 return Err(format!("case \"{id}\": the id is there twice"));
@@ -117,11 +107,10 @@ impl MatrixFile {
 
 const OBJECTS: &str = "-object";
 
-/// The setting by which who knows streams and objects is told which of them to send.
+/// Option of protocols that distinguish streams and objects: the kind to send.
 const DELIVERY: &str = "delivery";
 
 impl Case {
-    /// The same case where sessions send an object each, as `faircast send` does, and no stream.
     fn with_objects(&self, session: &str) -> Self {
         let mut case = self.clone();
         let judged = [self.session.as_deref().unwrap_or(session).to_string()];
@@ -134,7 +123,7 @@ impl Case {
         case
     }
 
-    /// Whether `protocol` can run it: not all tell objects from streams.
+    /// True if `protocol` can run the case: not all protocols distinguish objects and streams.
     pub(crate) fn is_for(&self, protocol: &str) -> bool {
         let Some(stack) = catalog::stack(protocol) else { return true };
         let excluded = self.without_credits && stack.hop.is_some();
@@ -168,14 +157,12 @@ impl Case {
         }
     }
 
-    /// The same with the slowest receiver alone, where that is a run.
     pub(crate) fn alone(&self, matrix: &MatrixFile, quick: bool) -> Option<Experiment> {
         let mut experiment = self.experiment(matrix, quick);
         experiment.set.extend(self.alone.iter().cloned());
         (!self.alone.is_empty()).then_some(experiment)
     }
 
-    /// Checks what the case says of its scenario.
     pub(crate) fn check(&self, matrix: &MatrixFile, scenario: &Scenario) -> Result<(), String> {
         let id = &self.id;
         let session = self.session(matrix);

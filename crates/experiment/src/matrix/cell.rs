@@ -1,4 +1,4 @@
-//! One scheme in one case: the figures of each run, and its page.
+//! Cell of the matrix, one scheme in one case: the figures of each run, and its page.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -17,11 +17,10 @@ use crate::suite::score::utilisation;
 
 pub(super) struct Measured {
     figures: Vec<(Figure, f64)>,
-    /// What a page of it takes, where pages are wanted.
     page: Option<(Plot, Summary)>,
 }
 
-/// Runs one seed of a case, with the slowest receiver alone too where the case asks for that.
+/// Runs one seed of a case, and if the case has such a run, again with the slowest receiver alone.
 pub(super) fn measure(
     runner: &Runner<'_>,
     file: &MatrixFile,
@@ -61,7 +60,7 @@ fn figures(
     let start_s = header.flows[place].start_s;
     let [from_s, to_s] = case.span_s.map(|span| span.map(f64::from)).unwrap_or([
         start_s,
-        // A session that stops is silent afterwards, not unsteady.
+        // A stopped session is silent afterwards, not unsteady.
         header.flows[place].stop_s.unwrap_or(summary.ended_s).min(summary.ended_s),
     ]);
     let [from, warm, to] = [from_s, from_s.max(summary.warmup_s), to_s].map(Time::from_secs_f64);
@@ -73,10 +72,8 @@ fn figures(
     if !case.bottlenecks.is_empty() {
         figures.push((Figure::Utilisation, utilisation(summary, &case.bottlenecks)));
     }
-    // A rate that never settles settles later than any that does.
     let settled = rates.settled_s(place, from, to).unwrap_or(f64::INFINITY);
     figures.push((Figure::SettledS, settled));
-    // Who sends nothing is as far from a steady rate as can be.
     let variation = rates.variation(place, warm, to).unwrap_or(f64::INFINITY);
     figures.push((Figure::RateVariation, variation));
     figures.push((Figure::FeedbackPerS, flow.feedback_per_s));
@@ -88,7 +85,7 @@ fn figures(
     figures
 }
 
-/// The ratio that is farthest from 1. Where nobody has anything nothing is shared at all.
+/// Returns the ratio farthest from 1. Flows without any throughput count as 0.
 fn fairness(ratios: impl Iterator<Item = f64>) -> Option<f64> {
     let shared = |f: f64| if f.is_nan() { 0.0 } else { f };
     ratios.map(shared).reduce(|a, b| Figure::Fairness.worse(a, b))

@@ -1,24 +1,20 @@
-//! `--docs`: the matrix as a page of the documentation.
+//! Matrix as a page of the documentation, for `--docs`.
 
 use faircast_proto::catalog;
 use faircast_report::{Figure, Matrix, MatrixCase, MatrixCell, Spread};
 
-/// Text that a person wrote about the numbers, with places for them.
-///
-/// `{median CASES SCHEME FIGURE}` is a median, `{least ...}` and `{most ...}` are the least and the greatest median
-/// of several cases. Names of cases have commas between, or a `*` that stands for anything. `{mean ...}` is the
-/// geometric mean of these medians, `{below ...}` how many of them are below 1 and `{cases ...}` how many there are.
-/// `%` at the end shows percent.
+/// Text about the numbers, with placeholders: `{median CASES SCHEME FIGURE}`; of several medians
+/// `least`, `most`, `mean` (geometric) and `below` (number below 1); `cases` is the number of
+/// cases. Commas separate cases, `*` matches any text, and a final `%` shows percent.
 const TEMPLATE: &str = include_str!("comparison.md.in");
 
-/// Between these is what a person concluded, from the whole matrix and nothing else.
+/// Headings around the conclusions, which a person drew from the whole matrix only.
 const CONCLUSIONS: [&str; 2] = ["## Which one to choose", "## The cases"];
 
 pub(super) fn heading() -> &'static str {
     TEMPLATE.lines().next().expect("it has one")
 }
 
-/// The page, with what a person concluded if the matrix is `whole`.
 pub(super) fn document(matrix: &Matrix, whole: bool) -> Result<String, String> {
     let mut cases = String::from("| case | question |\n| --- | --- |\n");
     for case in &matrix.cases {
@@ -35,7 +31,6 @@ pub(super) fn document(matrix: &Matrix, whole: bool) -> Result<String, String> {
         .replace("{tables}", matrix.markdown().trim_end()))
 }
 
-/// The matrix that the tables of a page show, as far as it is printed.
 pub(super) fn tables(page: &str) -> Result<Matrix, String> {
     let mut matrix = Matrix::default();
     for section in page.split("\n### ").skip(1) {
@@ -69,7 +64,6 @@ pub(super) fn tables(page: &str) -> Result<Matrix, String> {
     Ok(matrix)
 }
 
-/// What a cell of a table shows: `0.80 (0.10)`, `never`, or a dash where there is nothing.
 fn printed(figure: Figure, text: &str) -> Result<Option<Spread>, String> {
     let value = |text: &str| match text {
         "never" | "∞" => Ok(f64::INFINITY),
@@ -85,7 +79,7 @@ fn printed(figure: Figure, text: &str) -> Result<Option<Spread>, String> {
     Ok(Some(Spread { figure, median, worst, worst_seed: 0, per_seed }))
 }
 
-/// The matrix with the columns that only `others` has, whose cases must be the same.
+/// Adds the columns that only `others` has. Both must have the same cases.
 pub(super) fn with_others(matrix: &Matrix, others: &Matrix) -> Result<Matrix, String> {
     let mut all = matrix.clone();
     let is_new = |name: &String| matrix.schemes.contains(name);
@@ -163,7 +157,6 @@ fn number(place: &str, matrix: &Matrix) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Cases `a-1` with 0.25 and `a-2` with 0.5, seen by one scheme.
     fn matrix() -> Matrix {
         let case = |id: &str, value: f64| MatrixCase {
             id: id.into(),
@@ -263,7 +256,6 @@ mod tests {
         assert!(page.contains(&said), "{said}");
     }
 
-    /// README.md says how much TCP keeps beside the schemes, with the numbers of the tables.
     #[test]
     fn the_readme_says_what_tcp_keeps() {
         let matrix = tables(include_str!("../../../../docs/comparison.md")).unwrap();
@@ -288,8 +280,6 @@ mod tests {
         }
     }
 
-    /// What the words of the conclusions claim. Whoever makes the tables again and fails here writes
-    /// other words.
     #[test]
     fn the_words_of_the_conclusions_hold_in_the_tables() {
         let matrix = tables(include_str!("../../../../docs/comparison.md")).unwrap();
@@ -298,7 +288,6 @@ mod tests {
             let shown = number(&place, &matrix).unwrap_or_else(|| panic!("{place}"));
             shown.parse::<f64>().unwrap_or(f64::INFINITY)
         };
-        // How far from 1, as a factor.
         let off = |case: &str, scheme: &str, figure: Figure| {
             let value = of(case, scheme, figure);
             value.max(1.0 / value)
@@ -315,7 +304,6 @@ mod tests {
             "set4-far-object",
         ];
         use Figure::{Fairness, FeedbackPerS, RateVariation, Repairs, SettledS, SlowestShare};
-        // 1 and 2
         let groups =
             ["receivers-10-object", "receivers-100-object", "receivers-1000", "receivers-10000"];
         for group in groups {
@@ -328,7 +316,6 @@ mod tests {
         for scheme in ["pgmcc", "ormcc"] {
             assert!(of_lossy(scheme, SlowestShare) > 0.9 && of_lossy(scheme, Fairness) < 0.7);
         }
-        // 3 and 4
         for case in ["set1-reno-object", "set1-sack-object"] {
             for other in ["tfmcc", "ormcc"] {
                 let (best, other) = (off(case, "pgmcc", Fairness), off(case, other, Fairness));
@@ -345,7 +332,6 @@ mod tests {
             }
         }
         assert!(of("rtt-spread-object", "ormcc", Fairness) < 0.33);
-        // 5
         for case in sets {
             for steady in ["tfmcc", "ormcc"] {
                 let (less, more) =
@@ -358,11 +344,9 @@ mod tests {
                 assert!(of(case, "pgmcc", RateVariation) < of(case, other, RateVariation));
             }
         }
-        // 6 and 7
         let used = all.map(|scheme| of("more-bandwidth-object", scheme, Figure::Utilisation));
         assert!(used[0] > used[1] && used[1] > used[2]);
         assert!(all.iter().all(|scheme| of("less-bandwidth-object", scheme, SettledS) <= 15.0));
-        // 8
         for case in sets.into_iter().chain(["receivers-100-object"]) {
             for little in ["tfmcc", "ormcc"] {
                 let (less, more) =
@@ -370,7 +354,6 @@ mod tests {
                 assert!(1.5 * less < more, "{case} {little}");
             }
         }
-        // 9 and 10
         for scheme in all {
             assert!(off("ormcc-simple", scheme, Fairness) < 1.25);
             assert!(of("ormcc-linear", scheme, Fairness) > 2.0);
@@ -378,9 +361,8 @@ mod tests {
             assert!(of("receivers-10000", scheme, Repairs) > repairs);
             assert!(2.0 * of("receivers-100-object", scheme, Repairs) < repairs);
         }
-        // 11
         let (least, feedback) = (of("receivers-10000", "tram", FeedbackPerS), FeedbackPerS);
-        // A hundred times the receivers; over PGM it grows three to ten times.
+        // From a hundred to ten thousand receivers; over PGM the feedback grows three to ten times.
         assert!(least <= 1.25 * of("receivers-100", "tram", feedback), "it hardly grows");
         assert!(of("loss-1", "tram", feedback) > 1.5 * least);
         let tree = all.map(|scheme| format!("tram-{scheme}"));
@@ -389,7 +371,6 @@ mod tests {
             assert!(2.0 * least < over_pgm, "{scheme}");
             assert!(1.5 * of("receivers-10000", over_tree, feedback) < over_pgm, "{scheme}");
         }
-        // 12
         for case in sets {
             assert!(of(case, "tram", Fairness) < 0.7, "{case}");
             let [less, more] = ["tram", "pgmcc"].map(|it| of(case, it, Fairness));
@@ -398,14 +379,12 @@ mod tests {
         assert!(of("receivers-1-object", "tram", Fairness) < 0.5);
         assert!(of("receivers-100-object", "tram", Fairness) < 0.7);
         assert!(of("rtt-spread-object", "tram", Fairness) < 0.8);
-        // 13
         for case in ["loss-1-object", "loss-10-object"] {
             for scheme in ["pgmcc", "ormcc"] {
                 let [less, more] = ["tram", scheme].map(|it| of(case, it, SlowestShare));
                 assert!(less < 0.8 && less < more, "{case}");
             }
         }
-        // 14
         for case in sets {
             let [by_tree, by_pgm] = ["tram-pgmcc", "pgmcc"].map(|it| of(case, it, Fairness));
             assert!((by_tree / by_pgm - 1.0).abs() < 0.25, "{case}: {by_tree} {by_pgm}");

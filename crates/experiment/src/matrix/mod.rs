@@ -1,4 +1,4 @@
-//! The comparison of schemes: all of them in the same cases, judged by the same figures.
+//! Comparison of schemes: all of them in the same cases, by the same figures.
 
 mod cases;
 mod cell;
@@ -21,14 +21,14 @@ use crate::request::{Request, Results, listing};
 use crate::suite::runner::{Files, Runner, Scheme};
 use crate::suite::{Bundled, Experiment, SuiteFile, bundled};
 
-/// The matrix's own file, and the scenarios of its cases, which other suites may have too.
+/// File of the matrix, and the scenarios of its cases, some shared with other suites.
 static FILES: Bundled = bundled!("matrix", "matrix.toml",
     "changing-bandwidth" "lossy-star" "round-trips" "tree"
     "../fairness/set1-one-bottleneck" "../fairness/set2-independent-loss"
     "../fairness/set2-two-bottlenecks" "../fairness/set3-set4-far-receiver"
     "../ormcc/changing" "../ormcc/linear" "../ormcc/simple" "../ormcc/star" "../ormcc/star-tcp");
 
-/// A matrix that was asked for, with what to run of it.
+/// Matrix with the selection of its runs.
 pub struct LoadedMatrix {
     file: MatrixFile,
     files: Files,
@@ -37,7 +37,6 @@ pub struct LoadedMatrix {
 }
 
 impl LoadedMatrix {
-    /// The matrix that comes with the program, or the one that `--cases` names.
     pub(crate) fn new(request: &Request) -> Result<Self, Error> {
         let (mut file, files) = match &request.cases {
             None => {
@@ -66,7 +65,7 @@ impl LoadedMatrix {
         if let Some(runs) = &runs {
             make_folder(runs)?;
         }
-        // A scheme measured alone takes its column in a page that has the others'.
+        // A scheme measured alone replaces its column in an existing page.
         let is_plain = request.cases.is_none()
             && request.only.is_none()
             && request.seeds.is_none()
@@ -113,7 +112,6 @@ impl LoadedMatrix {
         runs: Option<PathBuf>,
         monitor: &dyn Monitor,
     ) -> Result<Matrix, Error> {
-        // What the runner needs of a suite besides its experiments.
         let suite = SuiteFile {
             name: self.file.name.clone(),
             title: self.file.title.clone(),
@@ -145,7 +143,6 @@ impl LoadedMatrix {
                 "--scheme {name}: knows no objects, of which all cases are"
             )));
         }
-        // The longest first, so that none of them is left over when all others are done.
         jobs.sort_by_key(|job| std::cmp::Reverse(job.weight));
         let cells: Vec<Vec<Mutex<Cell>>> = experiments
             .iter()
@@ -157,7 +154,7 @@ impl LoadedMatrix {
                 self.schemes.iter().map(cell).collect()
             })
             .collect();
-        // Runs differ by a factor of a thousand, so that work is counted and not runs.
+        // Costs of runs differ by a factor of a thousand, so progress counts their weights.
         let total = jobs.iter().map(|job| job.weight).sum();
         let (name, count) = (&*self.file.name, jobs.len());
         monitor.begin(Runs { name, count, weight: total, long: false });
@@ -225,7 +222,7 @@ impl LoadedMatrix {
         }
     }
 
-    /// Finds mistakes in a case. Returns how long it will take, in a unit of its own.
+    /// Checks a case. Returns its weight: the expected cost, in an arbitrary unit.
     fn check(&self, runner: &Runner<'_>, work: &Work<'_>) -> Result<u64, Error> {
         let mut weight = 0;
         for experiment in std::iter::once(&work.experiment).chain(&work.alone) {
@@ -262,7 +259,7 @@ fn choose_cases(file: &mut MatrixFile, request: &Request) -> Result<(), Error> {
         file.cases.retain(|case| case.quick.is_some());
     }
     if let Some(only) = &request.only {
-        // Whoever names a case in full means no other one that begins so.
+        // The full id of a case selects this case alone, without others of the same prefix.
         let exact = |part: &str| file.cases.iter().any(|case| case.id == part);
         let parts: Vec<(&str, bool)> = only.split(',').map(|part| (part, exact(part))).collect();
         let is_meant = |case: &Case| {
@@ -289,7 +286,6 @@ fn choose_cases(file: &mut MatrixFile, request: &Request) -> Result<(), Error> {
     }
 }
 
-/// All that bring everything to many receivers, or those of them that `--scheme` names.
 fn schemes(request: &Request) -> Result<Vec<Scheme>, Error> {
     let known = || catalog::reliable_multicast().map(|stack| stack.name());
     let Some(given) = &request.scheme else {

@@ -1,5 +1,4 @@
-//! Publishers and subscribers of the benchmark: clients of the library, each with a runtime that
-//! only the thread of this client drives.
+//! Publishers and subscribers of the benchmark: clients of the library, each in a thread.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -8,38 +7,31 @@ use faircast::groups::{Client, GroupError, GroupEvent, Service};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
-/// Group of all messages.
 const GROUP: &str = "bench";
-/// Longest sleep of a publisher at a fixed rate.
 const NAP: Duration = Duration::from_micros(30);
-/// Messages between two looks at the clock of a publisher without a rate.
+/// Messages between two reads of the clock, for a publisher without a rate.
 const BURST: u64 = 64;
-/// Silence after which a subscriber has lost what is missing, and a publisher its daemon.
+/// Silence after which missing messages count as lost, and the daemon as gone: 2 s.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// Messages of a publisher.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
     pub(super) service: Service,
     pub(super) bytes: usize,
-    /// Messages of a second; `None` for as many as the daemon takes.
+    /// Messages per second; `None` for as many as the daemon accepts.
     pub(super) rate: Option<f64>,
-    /// Moment from which the last eight bytes of each message count nanoseconds, if they do.
+    /// Epoch of the nanoseconds in the last eight bytes of each message; `None` without stamps.
     pub(super) stamps: Option<Instant>,
     pub(super) time: Duration,
 }
 
-/// Counts of a subscriber.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Received {
     pub(super) messages: u64,
-    /// Moment at which the last message was there.
     pub(super) at: Option<Instant>,
-    /// Nanoseconds between publishing and arrival of each message.
     pub(super) latencies: Vec<u64>,
 }
 
-/// Connects to a daemon, and joins a group. Returns once the client is a member.
 pub(super) async fn member(address: &str, name: &str, group: &str) -> Result<Client, GroupError> {
     let client = Client::connect(address, name).await?;
     client.join(group).await?;
@@ -47,7 +39,6 @@ pub(super) async fn member(address: &str, name: &str, group: &str) -> Result<Cli
     Ok(client)
 }
 
-/// Does the work of a client, for `time` at most.
 pub(super) fn within<T>(
     runtime: &Runtime,
     time: Duration,
@@ -61,7 +52,6 @@ pub(super) fn runtime() -> io::Result<Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
-/// Client that only sends.
 pub(super) struct Publisher {
     runtime: Runtime,
     client: Client,
@@ -74,7 +64,6 @@ impl Publisher {
         Ok(Self { runtime, client })
     }
 
-    /// Publishes for a while. Returns the number of messages once the daemon has them.
     pub(super) fn publish(&self, load: &Load) -> io::Result<u64> {
         within(&self.runtime, load.time + SILENCE, self.write(load))
     }
@@ -95,7 +84,7 @@ impl Publisher {
                 sent += 1;
             }
             if load.rate.is_some() {
-                // The connection writes before the thread sleeps.
+                // Lets the connection write before the thread sleeps.
                 tokio::task::yield_now().await;
                 std::thread::sleep(NAP);
             }
@@ -104,7 +93,6 @@ impl Publisher {
         Ok(sent)
     }
 
-    /// Publishes a single message.
     pub(super) fn publish_one(&self, service: Service) -> io::Result<()> {
         within(&self.runtime, SILENCE, async {
             self.client.send(service, &[GROUP], "x").await?;
@@ -113,7 +101,6 @@ impl Publisher {
     }
 }
 
-/// Member of the group of all messages.
 pub(super) struct Subscriber {
     runtime: Runtime,
     client: Client,
@@ -126,8 +113,7 @@ impl Subscriber {
         Ok(Self { runtime, client })
     }
 
-    /// Takes messages until `is_over` says so of their number, or nothing comes any more. Latencies
-    /// count from stamps since a moment, if it is given.
+    /// Counts messages until `is_over` or silence; latencies are relative to `since`.
     pub(super) fn count(&self, since: Option<Instant>, is_over: impl Fn(u64) -> bool) -> Received {
         let mut received = Received::default();
         loop {

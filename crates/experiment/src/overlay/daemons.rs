@@ -1,4 +1,4 @@
-//! Daemons of the benchmark, alone or three in a chain.
+//! Daemons of the benchmark: one, or three in a chain.
 
 use std::fs;
 use std::net::{TcpListener, UdpSocket};
@@ -12,10 +12,8 @@ use super::Setup;
 use super::client::{Publisher, Subscriber};
 use crate::Error;
 
-/// Longest time until a daemon accepts clients and its neighbors are there.
 const START_MAX: Duration = Duration::from_secs(20);
 
-/// Running daemons, which end when this is dropped.
 pub(super) struct Daemons {
     children: Vec<Child>,
     addresses: Vec<String>,
@@ -25,7 +23,6 @@ pub(super) struct Daemons {
 impl Drop for Daemons {
     fn drop(&mut self) {
         for child in &mut self.children {
-            // A daemon that has ended cannot be killed.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -33,7 +30,6 @@ impl Drop for Daemons {
 }
 
 impl Daemons {
-    /// Starts one daemon, or three in a chain with encrypted links.
     pub(super) fn start(own: &Path, folder: &Path, setup: &Setup) -> Result<Self, Error> {
         let mut daemons =
             Self { children: Vec::new(), addresses: Vec::new(), folder: folder.to_owned() };
@@ -42,23 +38,19 @@ impl Daemons {
         Ok(daemons)
     }
 
-    /// Address of the first daemon, where the publisher is, and of the last one.
     pub(super) fn ends(&self) -> (&str, &str) {
         let last = self.addresses.len() - 1;
         (&self.addresses[0], &self.addresses[last])
     }
 
-    /// Address of every daemon.
     pub(super) fn addresses(&self) -> &[String] {
         &self.addresses
     }
 
-    /// Seconds of processor time that the daemons have taken.
     pub(super) fn cpu_s(&self) -> f64 {
         self.children.iter().filter_map(|child| cpu_s(child.id())).sum()
     }
 
-    /// Memory of the daemons in MB.
     pub(super) fn memory_mb(&self) -> f64 {
         let of = |child: &Child| {
             let text = fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
@@ -68,7 +60,6 @@ impl Daemons {
         self.children.iter().filter_map(of).sum::<f64>() / 1e3
     }
 
-    /// Text that a daemon has logged.
     pub(super) fn log(&self, at: usize) -> String {
         fs::read_to_string(self.folder.join(format!("{at}.log"))).unwrap_or_default()
     }
@@ -111,7 +102,6 @@ impl Daemons {
         Ok(())
     }
 
-    /// Waits until a message of the first daemon comes to the last one.
     fn wait(&mut self, service: Service) -> Result<(), Error> {
         let end = Instant::now() + START_MAX;
         let [first, last] = <[&str; 2]>::from(self.ends()).map(str::to_owned);
@@ -151,7 +141,6 @@ fn free_udp_ports(count: usize) -> Result<Vec<u16>, Error> {
     sockets.iter().map(|it| it.local_addr().map(|at| at.port()).map_err(failed)).collect()
 }
 
-/// Processor time of a process of this host, by proc(5).
 fn cpu_s(process: u32) -> Option<f64> {
     let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();

@@ -12,26 +12,21 @@ use super::daemons::Daemons;
 use super::{Case, judged, transfer};
 use crate::wire::row;
 
-/// Bytes of an event beside its payload, as the daemon counts them.
+/// Overhead of an event in bytes, as the daemon counts it.
 const EVENT_BYTES: usize = 64;
-/// Interval between looks at a daemon's log.
 const LOOK: Duration = Duration::from_millis(5);
-/// Clients of the crowd, each with a group of its own.
 const CROWD: usize = 10_000;
 
-/// Least share of the rate that others keep beside a subscriber that reads nothing.
+/// Least rate of other subscribers beside one that reads nothing, as a share of their usual rate.
 const SHARE_MIN: f64 = 0.9;
-/// Longest time from the limit of a client's queue until the client is cut off.
+/// Longest time between a full client queue and the disconnection of the client, in seconds.
 const CUT_MAX_S: f64 = 1.0;
-/// Longest time until all clients of the crowd are members.
 const CROWD_TIME_MAX: Duration = Duration::from_secs(60);
-/// Most memory of a daemon with the crowd. NATS takes 51 kB for a client.
+/// Most memory of a daemon with the crowd. For comparison, NATS needs 51 kB for a client.
 const CROWD_MAX_MB: f64 = 500.0;
 
-/// Measures the rate of subscribers beside one that reads nothing, and when that one is cut off.
 pub(super) fn stuck(case: &Case, daemons: &Daemons) -> io::Result<Vec<Row>> {
     let before = transfer(case, daemons, None, false)?.rate();
-    // Nothing drives the runtime of this client from now on.
     let silent = Subscriber::connect(daemons.ends().0, "silent")?;
     let is_over = AtomicBool::new(false);
     let (run, cut_at) = std::thread::scope(|scope| {
@@ -62,7 +57,6 @@ pub(super) fn stuck(case: &Case, daemons: &Daemons) -> io::Result<Vec<Row>> {
     Ok(vec![judged(share, Some(SHARE_MIN), None), judged(cut, None, Some(CUT_MAX_S))])
 }
 
-/// Measures the memory of a daemon with many clients and groups.
 pub(super) fn crowd(daemons: &Daemons) -> io::Result<Vec<Row>> {
     let memory_mb = within(&runtime()?, CROWD_TIME_MAX, async {
         let mut clients = Vec::with_capacity(CROWD);

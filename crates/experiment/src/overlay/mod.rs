@@ -1,8 +1,7 @@
-//! Groups over real sockets.
+//! Benchmark of groups over real sockets.
 //!
-//! One publisher and some subscribers are threads of this process with the client of the library,
-//! daemons are programs of their own, all on the loopback interface. `compare/groups.py` measures
-//! NATS beside these rows.
+//! One publisher and some subscribers are threads of this process; daemons are separate programs on
+//! the loopback interface. `compare/groups.py` measures NATS for comparison.
 
 mod client;
 mod daemons;
@@ -23,14 +22,10 @@ use crate::request::{Request, Results, chosen, listing};
 use crate::wire::row;
 
 const TITLE: &str = "How fast are groups on real sockets?";
-/// Time for which a publisher publishes.
 const PUBLISH: Duration = Duration::from_millis(1500);
-/// Publishers of [`Measures::Many`].
 const PUBLISHERS: usize = 8;
-/// Messages a second of latency at low load.
 const LOW_RATE: f64 = 1000.0;
 
-/// Daemons and clients that are measured together.
 #[derive(Clone, Copy, Debug)]
 struct Setup {
     id: &'static str,
@@ -42,18 +37,15 @@ struct Setup {
     measures: Measures,
 }
 
-/// Kind of a setup's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Measures {
-    /// Rates of all sizes and numbers of subscribers at the last daemon.
+    /// Rates of all message sizes and numbers of subscribers, at the last daemon.
     All,
-    /// Rates of 1 kB, with a subscriber at every daemon.
+    /// Rates at 1 kB, with a subscriber at every daemon.
     Everywhere,
-    /// Rates of 1 kB, with many publishers at once.
+    /// Rates at 1 kB, with several publishers.
     Many,
-    /// Four subscribers beside one that reads nothing.
     Stuck,
-    /// Ten thousand clients.
     Crowd,
 }
 
@@ -106,7 +98,6 @@ const SETUPS: [Setup; 10] = [
 const SIZES: [(&str, usize); 4] = [("16", 16), ("128", 128), ("1k", 1024), ("16k", 16 << 10)];
 const SUBSCRIBERS: [usize; 3] = [1, 4, 16];
 
-/// One row of figures.
 #[derive(Clone, Debug)]
 struct Case {
     id: String,
@@ -147,14 +138,12 @@ pub(crate) fn list(request: &Request) -> Result<String, Error> {
 
 #[derive(Clone, Debug, Default)]
 struct Figures {
-    /// Deliveries of a second, to all subscribers together.
     rate: f64,
-    /// Seconds of the daemons' processors for a million deliveries.
+    /// Processor time of the daemons in seconds per million deliveries.
     cpu_s: f64,
-    /// Median and 99th percentile in microseconds: at a low rate, and at half of the greatest.
+    /// Median and 99th percentile of the latency in us: at a low rate, at half the greatest rate.
     low: [f64; 2],
     half: [f64; 2],
-    /// Share of the messages that came.
     whole: f64,
 }
 
@@ -240,7 +229,6 @@ impl Transfer {
         self.received.iter().map(|it| it.messages).sum()
     }
 
-    /// Deliveries of a second, to all subscribers together.
     fn rate(&self) -> f64 {
         let ends = self.received.iter().filter_map(|it| it.at).max();
         let seconds = ends.map_or(f64::INFINITY, |at| (at - self.began).as_secs_f64());
@@ -248,8 +236,6 @@ impl Transfer {
     }
 }
 
-/// Publishes for a while, at a rate if one is given, and counts until all has come or nothing comes
-/// any more.
 fn transfer(
     case: &Case,
     daemons: &Daemons,
@@ -258,7 +244,7 @@ fn transfer(
 ) -> io::Result<Transfer> {
     let Case { setup, bytes, subscribers: count, .. } = case;
     let (first, last) = daemons.ends();
-    // Names are new in each run: a session of an earlier run may still stand.
+    // Names are new in each run: a session of an earlier run may still be open.
     static RUNS: AtomicU64 = AtomicU64::new(0);
     let run = RUNS.fetch_add(1, Ordering::Relaxed);
     let subscribe = |number: usize| {
@@ -270,7 +256,7 @@ fn transfer(
     let count = if setup.measures == Measures::Many { PUBLISHERS } else { 1 };
     let connect = |number| Publisher::connect(first, &format!("p{run}-{number}"));
     let publishers: Vec<Publisher> = (0..count).map(connect).collect::<io::Result<_>>()?;
-    // The publisher's daemon learns of the subscribers of the others.
+    // The publisher's daemon learns of subscribers at other daemons.
     std::thread::sleep(Duration::from_millis(200));
     let began = Instant::now();
     let (total, stamps) = (AtomicU64::new(u64::MAX), has_stamps.then_some(began));
@@ -285,7 +271,7 @@ fn transfer(
             publishers.iter().map(|it| scope.spawn(move || it.publish(load))).collect();
         let published = published.into_iter().map(|it| it.join().expect("publishers return"));
         let sent = published.sum::<io::Result<u64>>();
-        // One more tells subscribers that wait for the number.
+        // One more message wakes subscribers that wait for this number.
         total.store(sent.as_ref().unwrap_or(&0) + 1, Ordering::Relaxed);
         publishers[0].publish_one(setup.service)?;
         let received = threads.into_iter().map(|it| it.join().unwrap_or_default()).collect();
@@ -293,7 +279,6 @@ fn transfer(
     })
 }
 
-/// Figures of a case: row, title, unit.
 const FIGURES: [[&str; 3]; 6] = [
     ["rate", "deliveries", "1/s"],
     ["cpu", "CPU of the daemons", "s/million"],
@@ -308,16 +293,15 @@ fn values(figures: &Figures) -> [f64; FIGURES.len()] {
     [rate, cpu_s, low[0], low[1], half[0], half[1]]
 }
 
-/// Least share of the rate without prices that a setup has with them.
+/// Least rate of a setup with prices, as a share of its rate without prices.
 const PRICED: f64 = 0.95;
 
-/// Cases of which the rates with and without prices are judged.
 const JUDGED: [&str; 4] = ["1k.1", "1k.16", "16k.1", "16k.16"];
 
-/// Least deliveries of a second at each member: Spread 4.4 on a machine such as this one.
+/// Least deliveries per second at each member: rates of Spread 4.4 on such a machine.
 const ORDERED: [(&str, f64); 2] = [("agreed", 39_000.0), ("safe", 40_000.0)];
 
-/// Greatest 99th percentile of agreed messages at 1000/s, which is above Spread's 286 us there.
+/// Greatest 99th percentile of agreed messages at 1000/s, in microseconds. Spread has 286 us there.
 const AGREED_P99_US: f64 = 500.0;
 
 fn rows(measured: &[(Case, Figures)]) -> Vec<Row> {

@@ -1,8 +1,7 @@
-//! Rounds of faults: real programs on real sockets while everything around them goes wrong.
+//! Rounds of faults: real programs on real sockets with faults around them.
 //!
-//! Each round draws a plan from its seed, makes a [field](faircast_lab::Field) of hosts,
-//! runs this build of `faircast` there as sender and receivers, does to them what is planned, leaves them
-//! in peace, and compares what every receiver has with what was sent, byte for byte.
+//! Each round draws a plan from its seed, runs `faircast` on a [field](faircast_lab::Field) of
+//! hosts, injects the faults, and at the end compares every receiver's copy with the sent files.
 
 mod noise;
 mod overlay;
@@ -29,18 +28,17 @@ use round::{MEMORY_MAX, Round, RoundResult};
 
 macro_rules! faults {
     ($($id:ident $name:literal $modes:literal $about:literal)*) => {
-        /// What can go wrong in a round.
+        /// Kind of fault that a round can inject.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Fault {
             $(#[doc = $about] $id,)*
         }
 
         impl Fault {
-            /// All of them, by the names by which they are asked for, each in a few words.
+            /// All kinds with their names on the command line and a short description.
             pub const ALL: &[(Self, &str, &str)] = &[$((Self::$id, $name, $about)),*];
 
-            /// Faults of a sequence: `s` of those that can happen alone, while a session is at its
-            /// rate, and `r` of those in a session over relays.
+            /// Returns the faults of a mode: `s` for single faults, `r` for faults over relays.
             fn of(mode: char) -> Vec<Self> {
                 let all = [$((Self::$id, $modes)),*].into_iter();
                 all.filter(|(_, modes)| modes.contains(mode)).map(|(fault, _)| fault).collect()
@@ -98,7 +96,6 @@ impl Fault {
         Self::ALL.iter().find(|(fault, ..)| *fault == self).expect("all of them are there").1
     }
 
-    /// True for faults of relays and of daemons alone.
     fn is_of_networks(self) -> bool {
         self >= Self::LoseReceiver
     }
@@ -108,35 +105,34 @@ impl Fault {
     }
 }
 
-/// What rounds are asked for.
+/// Request for rounds.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Rounds begin for so long.
+    /// Time in which rounds may begin.
     pub duration: Duration,
-    /// How many there are, however long they take.
+    /// Number of rounds; overrides the duration.
     pub rounds: Option<u32>,
-    /// Seed of the first round; drawn where there is none.
+    /// Seed of the first round; drawn if `None`.
     pub seed: Option<u64>,
-    /// Receivers that must get everything.
+    /// Number of receivers that must complete.
     pub receivers: u32,
-    /// The scheme of the senders.
+    /// Scheme of the senders.
     pub scheme: String,
-    /// Whether everything is sealed with a key of the group; one by one the seed seals half of the rounds anyway.
+    /// True if a group key seals all packets. One by one, half of the seeds seal them in any case.
     pub key: bool,
-    /// True if faults happen one after the other, and the rate has to come back after each.
+    /// True if faults happen one after the other, and the rate must recover after each.
     pub one_by_one: bool,
-    /// True if relays join all hosts; faults happen one after the other then.
+    /// True if relays connect all hosts; faults then happen one after the other.
     pub relays: bool,
-    /// True for daemons of the overlay with clients, in place of files: faults for the whole
-    /// duration in each round.
+    /// True for daemons and clients of the overlay, with faults for the whole duration.
     pub overlay: bool,
-    /// The faults of every round, instead of a random choice.
+    /// Faults of every round, instead of a random choice.
     pub only: Vec<Fault>,
-    /// What is sent in a round; drawn from its seed where there is none.
+    /// Bytes sent in a round; drawn from the seed if `None`.
     pub size: Option<Bytes>,
-    /// Where the programs' words and files are kept, also of rounds that hold.
+    /// Folder for the programs' output and files, including rounds that hold.
     pub out: Option<PathBuf>,
-    /// Whether a trace of each program is kept too.
+    /// True if a trace of each program is written too.
     pub trace: bool,
     /// The program `faircast` of this build.
     pub own: PathBuf,
@@ -168,7 +164,7 @@ struct Document<'a> {
     holds: bool,
 }
 
-/// Rounds, one after the other.
+/// Rounds, run one after the other.
 pub struct Soak {
     request: Request,
     seed: u64,
@@ -177,7 +173,7 @@ pub struct Soak {
 }
 
 impl Soak {
-    /// Begins; no round has run yet.
+    /// Prepares the rounds; runs none yet.
     pub fn new(request: Request) -> Result<Self, Error> {
         if !nix::unistd::geteuid().is_root() {
             let message = "soak makes network namespaces and interfaces, which needs root: sudo faircast soak";
@@ -212,7 +208,7 @@ impl Soak {
         Ok(Self { request, seed, begun: Instant::now(), rows: Vec::new() })
     }
 
-    /// What it will do, in a line.
+    /// Returns a line about the planned rounds.
     pub fn heading(&self) -> String {
         let Request { scheme, receivers, key, .. } = &self.request;
         if self.request.overlay {
@@ -222,7 +218,7 @@ impl Soak {
         format!("seed {}, {scheme}, {receivers} receivers{sealed}\n", self.seed)
     }
 
-    /// Runs the next round, and tells of it in lines; `None` after the last, or if stopped.
+    /// Runs the next round, and returns its report; `None` after the last round or a stop.
     pub fn next_round(&mut self, monitor: &dyn Monitor) -> Result<Option<String>, Error> {
         let done = self.rows.len();
         let goes_on = match self.request.rounds {
@@ -242,17 +238,17 @@ impl Soak {
         Ok(Some(told))
     }
 
-    /// Whether there was a round, and all held.
+    /// True if at least one round ran and all rounds hold.
     pub fn holds(&self) -> bool {
         !self.rows.is_empty() && self.rows.iter().all(|row| row.holds)
     }
 
-    /// All rounds, for people.
+    /// Returns a table of all rounds for people.
     pub fn table(&self) -> String {
         table(&self.rows)
     }
 
-    /// All rounds, for programs.
+    /// Returns all rounds as JSON.
     pub fn to_json(&self) -> String {
         let Request { scheme, receivers, .. } = &self.request;
         json(&Document {
@@ -308,7 +304,6 @@ fn row(
     }
 }
 
-/// Folder of a round's files: kept, or removed with a round that holds.
 enum Folder {
     Kept(PathBuf),
     Temporary(tempfile::TempDir),
@@ -319,7 +314,7 @@ impl Folder {
         match out {
             Some(out) => {
                 let folder = out.join(format!("round-{seed}"));
-                // What an earlier run left would be taken for received.
+                // Files of an earlier run would count as received.
                 if folder.exists() {
                     std::fs::remove_dir_all(&folder)
                         .map_err(|error| Error::write(&folder, error))?;
@@ -357,7 +352,7 @@ fn memory_max(overlay: bool) -> u64 {
 
 fn drawn_seed() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    // Small enough to be read out and typed.
+    // Short enough to read aloud and type.
     since.map_or(1, |since| u64::from(since.subsec_nanos()) % 1_000_000)
 }
 

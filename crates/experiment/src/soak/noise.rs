@@ -1,4 +1,4 @@
-//! An outsider that floods a session with garbage, heard packets, and such packets changed.
+//! Outsider that floods a session with garbage, replayed packets and altered packets.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
@@ -14,8 +14,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 pub(super) struct Noise {
     pub(super) seed: u64,
-    /// Whether it also sends what it has heard so changed that a checksum may miss it. A session
-    /// without a key is open to that, as docs/security.md says.
+    /// True to alter packets so that a checksum may miss it (docs/security.md).
     pub(super) forges: bool,
     pub(super) own: Ipv4Addr,
     pub(super) group: SocketAddrV4,
@@ -23,7 +22,6 @@ pub(super) struct Noise {
 }
 
 impl Noise {
-    /// Binds its socket; to be called on its host.
     pub(super) fn socket(&self) -> io::Result<UdpSocket> {
         let socket = socket2::Socket::new(
             socket2::Domain::IPV4,
@@ -39,7 +37,6 @@ impl Noise {
         Ok(socket.into())
     }
 
-    /// Floods until it is told to stop; counts what it sends.
     pub(super) fn flood(&self, socket: &UdpSocket, stop: &Arc<AtomicBool>, sent: &AtomicU64) {
         let mut rng = Rng::new(self.seed, NodeId(2), Purpose::Fault);
         let mut heard: Vec<Vec<u8>> = Vec::new();
@@ -57,7 +54,6 @@ impl Noise {
             for _ in 0..BURST {
                 let packet = packet(&heard, self.forges, &mut rng);
                 let to = if rng.chance(0.5) { self.group } else { self.sender };
-                // A full queue is no matter.
                 sent.fetch_add(u64::from(socket.send_to(&packet, to).is_ok()), Ordering::Relaxed);
             }
             std::thread::sleep(PAUSE);
@@ -74,7 +70,7 @@ fn packet(heard: &[Vec<u8>], forges: bool, rng: &mut Rng) -> Vec<u8> {
         if rng.chance(0.5) {
             return packet;
         }
-        // One flipped bit, which no checksum misses.
+        // One flipped bit, which every checksum detects.
         let bit = rng.below(packet.len().max(1) as u64 * 8);
         if let Some(byte) = packet.get_mut((bit / 8) as usize) {
             *byte ^= 1 << (bit % 8);

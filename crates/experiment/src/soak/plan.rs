@@ -1,4 +1,4 @@
-//! The plan of a round: its faults, all drawn from the round's seed before it begins.
+//! Plan of a round: its faults, all drawn from the round's seed before it begins.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,25 +10,23 @@ use super::Fault;
 use super::relays::{self, RECEIVERS_MAX};
 use super::sequence::Trial;
 
-/// How long links and programs are disturbed. Single faults may reach beyond it.
+/// Time in which links and programs are disturbed. Single faults may last longer.
 pub(super) const FAULTY: WallDuration = WallDuration::from_secs(12);
-/// The last moment of the scenario: a round is over long before.
+/// End of the scenario, long after the end of a round.
 const SCENARIO: &str = "1 h";
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Plan {
     pub(super) faults: Vec<Fault>,
     pub(super) scenario: String,
-    /// What is done to programs and hosts, in order of time.
     pub(super) actions: Vec<(WallDuration, Action)>,
-    /// Bytes of the files of the first sender; the second one sends a quarter of it.
+    /// Bytes of the first sender's files; the second sender has a quarter of this.
     pub(super) bytes: u64,
-    /// Receivers, the first ones, that are repair heads; `None` if everybody may be one.
+    /// Number of repair heads, the first receivers; `None` if any receiver may be one.
     pub(super) heads: Option<u32>,
     pub(super) trials: Vec<Trial>,
     pub(super) relays: bool,
     pub(super) relay_key: bool,
-    /// True if the sender sends to each receiver by its address, and not to the group.
     pub(super) unicast: bool,
     pub(super) sealed: bool,
     pub(super) give_up: WallDuration,
@@ -36,28 +34,19 @@ pub(super) struct Plan {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// Starts it, where it does not run.
     Start(Who),
     StartAhead(Who),
-    /// Kills it; it is not asked.
     Kill(Who),
-    /// Asks it to end.
     Leave(Who),
-    /// Stops it, or lets it go on.
     Stop(Who, bool),
-    /// Sets its host's interface up or down.
     Interface(Who, bool),
-    /// The outsider begins or ends its flood.
     Noise(bool),
-    /// Kills it for good.
     Lose(Who),
-    /// Gives the datagrams of its host another source port.
     Remap(Who),
-    /// Gives its host its other address, or its own again.
+    /// Gives the host its other address, or its first address again.
     Move(Who, bool),
-    /// Drops packets longer than this number of bytes from and to the host, or none.
+    /// Drops packets longer than this number of bytes from and to the host; none if `None`.
     Narrow(Who, Option<u32>),
-    /// Fills the disk of its folder, or makes room again.
     Fill(Who, bool),
 }
 
@@ -66,17 +55,14 @@ pub(super) enum Who {
     Sender,
     Second,
     Outsider,
-    /// A receiver whose folder cannot be written to.
     ReadOnly,
-    /// A receiver without room on its disk.
     FullDisk,
-    /// A receiver that must get everything, from 0.
+    /// Receiver that must complete, numbered from 0.
     Receiver(u32),
     Relay(u32),
 }
 
 impl Who {
-    /// Everybody in a round with so many receivers; each has the node of its place.
     pub(super) fn all(receivers: u32) -> Vec<Self> {
         let others = [Self::Sender, Self::Second, Self::Outsider, Self::ReadOnly, Self::FullDisk];
         others.into_iter().chain((0..receivers).map(Self::Receiver)).collect()
@@ -94,7 +80,6 @@ impl Who {
         }
     }
 
-    /// The node of its host: the router comes first.
     pub(super) fn node(self) -> NodeId {
         NodeId(match self {
             Self::Sender => 1,
@@ -109,7 +94,6 @@ impl Who {
 }
 
 impl Plan {
-    /// The plan of a seed. `only` replaces the random faults, `bytes` the random size.
     pub(super) fn new(
         seed: u64,
         receivers: u32,
@@ -119,8 +103,8 @@ impl Plan {
         bytes: Option<u64>,
     ) -> Self {
         let mut rng = Rng::new(seed, NodeId(0), Purpose::Fault);
-        // Swarm style: each round has each fault with even odds, so that none hides all others. Those that came
-        // later have draws of their own, so that a seed stays the round that it was.
+        // Swarm testing: each fault has probability 1/2, so that none hides all others. Faults
+        // added later have draws of their own, so that old seeds keep their rounds.
         let mut later = Rng::new(seed, NodeId(2), Purpose::Fault);
         let drawn = Fault::ALL.iter().map(|(fault, ..)| *fault);
         let drawn = drawn.filter(|fault| match *fault < Fault::Partition {
@@ -151,16 +135,15 @@ impl Plan {
     }
 }
 
-/// Longest silence of a receiver before the sender gives it up. An interface is down for less; the peace is longer.
+/// Longest silence of a receiver before a give-up: longer than an interface is down.
 const GIVE_UP: WallDuration = WallDuration::from_secs(20);
 
-/// How many of so many receivers are repair heads in rounds that do something to these: half of them, the first.
 fn heads_of(receivers: u32) -> u32 {
     receivers.div_ceil(2)
 }
 
 impl Plan {
-    /// Receivers without which a sender rightly ends: they leave, or are stopped for too long.
+    /// Returns the receivers without which a sender may end: they left, or were stopped too long.
     pub(super) fn departures(&self) -> Vec<Who> {
         let give_up = self.give_up;
         let mut stopped = BTreeMap::new();
@@ -179,7 +162,6 @@ impl Plan {
                 _ => {}
             }
         }
-        // Whoever is stopped for good.
         departures.extend(stopped.into_keys());
         departures
     }
@@ -192,13 +174,12 @@ impl Plan {
     }
 }
 
-/// Silence before a program is stopped, and after it goes on.
+/// Allowance for silence before a stop of a program and after its continuation: 5 s.
 const SLACK: WallDuration = WallDuration::from_secs(5);
 
-/// Longest IP packet on a way with a black hole: what IPv6 asks of every link.
+/// Longest IP packet on a path with a black hole: the minimum MTU of IPv6.
 pub(super) const NARROW_BYTES: u32 = 1280;
 
-/// When a partition begins, and when it has healed.
 const PARTITION_MS: [u64; 2] = [2_000, 12_000];
 
 const HEAD_STOPPED: WallDuration = WallDuration::from_secs(10);
@@ -219,10 +200,9 @@ fn scenario(faults: &[Fault], receivers: u32, rng: &mut Rng) -> String {
         let rate = 10 + rng.below(30);
         let mut delay = 1 + rng.below(20);
         if faults.contains(&Fault::FarLoss) {
-            // There are two links between any two.
+            // The path between two hosts has two links.
             delay = 125;
         }
-        // The second half of the receivers.
         let cut = matches!(who, Who::Receiver(place) if 2 * place >= receivers)
             && faults.contains(&Fault::Partition);
         push_links(&mut text, *who, || {
@@ -237,11 +217,10 @@ fn scenario(faults: &[Fault], receivers: u32, rng: &mut Rng) -> String {
     text
 }
 
-/// Links between the router and a host, one in each direction.
 pub(super) fn push_links(text: &mut String, who: Who, mut settings: impl FnMut() -> String) {
     let name = who.name();
     for there in [true, false] {
-        // The first names of the first link give the nodes their order.
+        // The first names in the text define the order of the nodes.
         let ends = match there {
             true => format!("from = \"router\"\nto = \"{name}\""),
             false if who == Who::Sender => format!("to = \"router\"\nfrom = \"{name}\""),
@@ -263,7 +242,6 @@ pub(super) fn push_flows(text: &mut String, everybody: &[Who]) {
     }
 }
 
-/// What goes wrong on one direction of a link, `cut` off by a partition or not, and that it ends.
 fn wrong(faults: &[Fault], end: u64, cut: bool, rng: &mut Rng) -> String {
     let (mut text, mut calm) = (String::new(), String::new());
     let share = |fault, share: f64| if faults.contains(&fault) { share } else { 0.0 };
@@ -344,7 +322,7 @@ fn actions(faults: &[Fault], receivers: u32, rng: &mut Rng) -> Vec<(WallDuration
             Fault::StopReceiver => {
                 let who = receiver(rng);
                 then(early, Action::Stop(who, true));
-                // Mostly short, at times as long as a sender waits for a silent receiver.
+                // Mostly short, sometimes as long as a sender waits for a silent receiver.
                 let longest = if rng.chance(0.25) { 30_000 } else { 6_000 };
                 then(early + moment(rng, 1_000, longest), Action::Stop(who, false));
             }
@@ -398,7 +376,7 @@ fn actions(faults: &[Fault], receivers: u32, rng: &mut Rng) -> Vec<(WallDuration
             _ => {}
         }
     }
-    // Whatever the draws were, in the end everybody runs. Stable: equal times keep their order.
+    // At the end all receivers run. The stable sort keeps the order of equal times.
     let last = actions.iter().map(|(at, _)| *at).max().unwrap_or_default().max(FAULTY);
     for who in (0..receivers).map(Who::Receiver) {
         actions.push((last, Action::Stop(who, false)));

@@ -1,4 +1,4 @@
-//! A program that runs on a host: started, stopped, killed, watched.
+//! Program on a host: started, stopped, killed and watched.
 
 use std::io;
 use std::os::unix::process::CommandExt as _;
@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 
 use crate::host::{children, new_lines, said, spawn, stat};
 
-/// Seconds that clocks are ahead in a time namespace: twelve days.
+/// Offset of the clocks in a time namespace in seconds: twelve days.
 const AHEAD_S: u32 = 1_036_800;
 
 pub(super) struct Program {
@@ -21,16 +21,13 @@ pub(super) struct Program {
     node: NodeId,
     log: PathBuf,
     trace: bool,
-    /// Addresses of hosts by name, in place of the system's /etc/hosts.
     names: Option<PathBuf>,
     child: Option<Child>,
     pub(super) starts: u32,
-    /// The most memory that it has had, in bytes, over all starts.
     pub(super) memory: u64,
 }
 
 impl Program {
-    /// Returns a program that does not run yet. Its output is added to the file `log`.
     pub(super) fn new(
         own: &Path,
         node: NodeId,
@@ -67,7 +64,7 @@ impl Program {
                 command
             }
         };
-        // A group of its own: signals reach a wrapper's child, and Ctrl-C is for the soak alone.
+        // A group of its own: signals reach a wrapper's child, and Ctrl-C reaches the soak alone.
         command.args(arguments);
         if self.trace {
             let name = format!("{}.jsonl.gz", self.starts + 1);
@@ -81,12 +78,10 @@ impl Program {
 
     pub(super) fn signal(&self, signal: Signal) {
         if let Some(child) = &self.child {
-            // It may just have ended.
             let _ = killpg(Pid::from_raw(child.id() as i32), signal);
         }
     }
 
-    /// Whether it is stopped, and what it has started with it.
     pub(super) fn is_stopped(&self) -> bool {
         let Some(child) = &self.child else { return false };
         let stopped = |id: u32| stat(id).is_some_and(|stat| stat[..1] == ["T"]);
@@ -105,7 +100,7 @@ impl Program {
         self.child.is_some()
     }
 
-    /// Its exit status where it has ended since it was last asked: 128 and more for a signal.
+    /// Returns the exit status once after the program has ended; 128 for a signal.
     pub(super) fn ended(&mut self) -> Option<i32> {
         self.look();
         let status = self.child.as_mut()?.try_wait().ok().flatten()?;
@@ -113,7 +108,6 @@ impl Program {
         Some(status.code().unwrap_or(128))
     }
 
-    /// Takes down how much memory it and what it has started have had.
     fn look(&mut self) {
         let Some(child) = &self.child else { return };
         for id in family(child.id()) {
@@ -124,7 +118,6 @@ impl Program {
         }
     }
 
-    /// Time for which the program has waited for a free processor since its start.
     pub(super) fn starved(&self) -> Duration {
         let Some(child) = &self.child else { return Duration::ZERO };
         let waited = |id: u32| -> Option<u64> {
@@ -143,7 +136,6 @@ impl Program {
         new_lines(&self.log, heard)
     }
 
-    /// Lines that it said which no program of ours may say.
     pub(super) fn panics(&self) -> Vec<String> {
         let text = self.said();
         let wrong = |line: &&str| line.contains("panicked at") || line.contains("overflowed its");

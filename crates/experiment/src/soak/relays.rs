@@ -1,4 +1,4 @@
-//! Sequence of faults in a session over relays: its tree, its hosts and its plan.
+//! Sequence of faults in a session over relays: tree, hosts and plan.
 
 use faircast_base::{NodeId, Purpose, Rng};
 
@@ -6,16 +6,14 @@ use super::Fault;
 use super::plan::{Plan, Who};
 use super::sequence::shuffle;
 
-/// Relays by level: the first of each and their number.
+/// First relay of each level and the number of relays there.
 const LEVELS: [(u32, u32); 3] = [(0, 1), (1, 2), (3, 4)];
 pub(super) const RELAYS: u32 = 7;
-/// Rounds in a row in which all faults happen at all places.
+/// Number of consecutive rounds that together have all faults at all places.
 const ROUNDS: u64 = 3;
-/// Most receivers of a round, the idle host among them.
 pub(super) const RECEIVERS_MAX: u32 = 32;
 
 impl Who {
-    /// Relays that a relay, a receiver or the sender asks, in this order.
     pub(super) fn relays_above(self) -> Vec<Self> {
         let leaf = |place: u32| [3 + place % 4, 1 + place % 4 / 2, 0].to_vec();
         let above = match self {
@@ -29,15 +27,13 @@ impl Who {
     }
 }
 
-/// Programs of a session over relays, and a host that joins and does nothing.
 pub(super) fn everybody(receivers: u32) -> Vec<Who> {
     let receivers = (0..=receivers).map(Who::Receiver);
     [Who::Sender].into_iter().chain(receivers).chain((0..RELAYS).map(Who::Relay)).collect()
 }
 
 impl Plan {
-    /// The plan of a sequence over relays. Three seeds in a row have all faults at all places; with
-    /// `only`, each seed has those faults at all their places.
+    /// Draws the plan of a sequence: [`ROUNDS`] consecutive seeds have all faults at all places.
     pub(super) fn over_relays(
         seed: u64,
         receivers: u32,
@@ -61,14 +57,14 @@ impl Plan {
         places.sort_by_key(|(fault, _)| *fault == Fault::LoseReceiver);
         let mut rng = Rng::new(seed, NodeId(5), Purpose::Fault);
         let mut plan = Self::sequence(&places, receivers, true, bytes, &mut rng);
-        // Without a key, with the group's key at relays, and with a relay key there.
+        // Without a key, with the group's key at relays, or with a relay key there.
         let kind = (seed + seed / ROUNDS) % 3;
         (plan.sealed, plan.relay_key) = (key || kind > 0, kind == 2);
         plan
     }
 }
 
-/// Hosts to which a fault happens, one after the other. The last receiver alone may be lost.
+/// Returns the hosts of a fault, one after the other. Only the last receiver may be lost.
 fn hosts(fault: Fault, receivers: u32, rng: &mut Rng) -> Vec<Who> {
     let mut relay = |(first, count): (u32, u32)| Who::Relay(first + rng.below(count.into()) as u32);
     let [top, middle, low] = LEVELS.map(&mut relay);

@@ -1,4 +1,4 @@
-//! One round: hosts, programs, faults, peace, comparison.
+//! Single round: hosts, programs, faults, quiet phase, comparison.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -27,17 +27,15 @@ use crate::host::{Mount, make_key, make_relay_key, text, words};
 use crate::monitor::Monitor;
 
 const PORT: u16 = 7500;
-/// How long everything may take to converge once it is left in peace.
+/// Longest time to converge after the last fault.
 const PEACE_MAX: WallDuration = WallDuration::from_secs(180);
-/// How long a program may take to end when it is asked to.
 pub(super) const FAREWELL_MAX: WallDuration = WallDuration::from_secs(15);
-/// How long a program that has ended by itself is left alone before it is started again.
 const AGAIN: WallDuration = WallDuration::from_millis(500);
 pub(super) const TICK: WallDuration = WallDuration::from_millis(50);
 pub(super) const MEMORY_MAX: u64 = 256 << 20;
-/// Room of a disk that is filled later, beyond what is sent.
+/// Free space of a disk beyond the content, before the fault fills it.
 const ROOM_BYTES: u64 = 4 << 20;
-/// The disk of a receiver without room, in bytes: less than any round sends.
+/// Size of the disk that is always too small, in bytes: less than any round sends.
 const FULL_DISK_BYTES: u64 = 2 << 20;
 
 const FILLER: &str = "filler";
@@ -47,23 +45,20 @@ const RELAY_KEY: &str = "relay.key";
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct RoundResult {
-    /// What went wrong that may not; empty where the round holds.
     pub(super) problems: Vec<String>,
-    /// What went on that may, but that somebody may want to know.
     pub(super) notes: Vec<String>,
-    /// Seconds that it took, from the start of the programs until everybody had everything.
+    /// Seconds from the start of the programs until all receivers were complete.
     pub(super) seconds: f64,
     pub(super) bytes: u64,
     pub(super) memory_bytes: u64,
     pub(super) starts: u32,
-    /// Events while there was something to send; refusals are those of receivers without room.
+    /// Events before the end of the transfer. Refusals are those of receivers without space.
     pub(super) kills: u32,
     pub(super) stops: u32,
     pub(super) farewells: u32,
     pub(super) interfaces_down: u32,
     pub(super) starts_ahead: u32,
     pub(super) refusals: u32,
-    /// First starts of receivers after the beginning.
     pub(super) joins: u32,
     pub(super) noise_packets: u64,
     pub(super) lost_packets: u64,
@@ -74,7 +69,6 @@ pub(super) struct RoundResult {
     pub(super) moves: u32,
     pub(super) fills: u32,
     pub(super) remaps: u32,
-    /// Messages that clients of daemons got.
     pub(super) messages: u64,
     pub(super) recoveries: Vec<Recovery>,
 }
@@ -86,31 +80,26 @@ pub(super) struct Round<'a> {
     monitor: &'a dyn Monitor,
     folder: &'a Path,
     key: Option<PathBuf>,
-    /// What outlives a drop must be taken down before the field is, so it stands first.
+    /// Declared before the field, since programs must be dropped first.
     programs: BTreeMap<Who, Program>,
     flood: Option<Flood>,
     field: Field,
     mounts: Vec<Mount>,
     verdict: RoundResult,
-    /// Who ended by itself, and when it is to be started again.
     again: Vec<(Instant, Who)>,
     done: Vec<Who>,
-    /// Whose interface is down: programs cannot start there.
     cut_off: Vec<Who>,
-    /// Whoever is there from the beginning has been started.
     has_begun: bool,
     rates: Rates,
     heard: BTreeMap<Who, u64>,
-    /// Receivers with a full disk, which end with status 1, and how often the fault counts.
+    /// Receivers with a full disk, which end with status 1, and the count of their faults.
     filled: BTreeMap<Who, u32>,
-    /// Receivers that were killed for good while there was something to send.
     lost: Vec<Who>,
 }
 
 struct Flood {
     stop: Arc<AtomicBool>,
     sent: Arc<AtomicU64>,
-    /// `None` once it has been waited for.
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
@@ -169,7 +158,6 @@ impl<'a> Round<'a> {
         }
         for who in plan.programs(receivers) {
             let log = folder.join(format!("{}.log", who.name()));
-            // A relay has no traces.
             let trace = request.trace && !matches!(who, Who::Relay(_));
             let names = plan.relays.then(|| folder.join(NAMES));
             let program = Program::new(&request.own, who.node(), log, trace, names);
@@ -195,7 +183,7 @@ impl<'a> Round<'a> {
         let begin = Instant::now();
         let mut actions = self.plan.actions.iter().peekable();
         let peace = self.plan.actions.last().map_or(FAULTY, |(at, _)| *at);
-        // In a sequence so much is sent that a scheme of half the rate needs as much time again.
+        // A sequence sends so much that a scheme of half the rate needs as much time again.
         let sequence = if self.plan.trials.is_empty() { WallDuration::ZERO } else { peace };
         let peace_max = PEACE_MAX + sequence;
         let mut woke = WallDuration::ZERO;
@@ -230,7 +218,7 @@ impl<'a> Round<'a> {
                 self.verdict.problems.push(problem);
                 break;
             }
-            // Waiting for a program's end is the round's own time, and not the machine's lateness.
+            // The wait for a program's end is the round's own time, not the machine's lateness.
             woke = begin.elapsed();
             std::thread::sleep(TICK);
         }
@@ -286,7 +274,6 @@ impl<'a> Round<'a> {
             }
             (false, true) => {
                 let receivers = (0..self.request.receivers).map(Who::Receiver);
-                // Its owner knows who has moved.
                 let address = |who: Who| self.field.current_address(who.node());
                 let to = receivers.map(|who| format!("{}:{PORT}", address(who)));
                 (
@@ -367,11 +354,10 @@ impl<'a> Round<'a> {
             }
             Action::Leave(who) => {
                 let program = program(&mut self.programs, who);
-                // One that is stopped at the time hears nothing, and is killed.
                 let runs = program.runs() && !program.is_stopped();
                 program.signal(Signal::SIGINT);
                 let status = self.await_end(who, FAREWELL_MAX);
-                // Status 1: the transfer is cut off or has failed. A program that does not run has been killed.
+                // Status 1: incomplete or failed transfer. A stopped program was killed instead.
                 let failed = self.filled.contains_key(&who);
                 if runs && !matches!((status, failed), (Some(0), false) | (Some(1), _)) {
                     let problem = format!("{} leaves with {status:?}", who.name());
@@ -414,7 +400,7 @@ impl<'a> Round<'a> {
             }
             Action::Fill(who, false) => {
                 std::fs::remove_file(self.folder.join(who.name()).join(FILLER)).map_err(failed)?;
-                // The owner is told to make room, or the receiver had all its room from the beginning.
+                // The receiver asks for space, unless it reserved all its space at the beginning.
                 match self.filled.get(&who) {
                     Some(counts) if self.programs[&who].said().contains("make room") => {
                         self.verdict.fills += counts;
@@ -432,10 +418,9 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    /// Notices who has ended, and starts again whoever should run.
     fn look_after(&mut self) -> Result<(), Error> {
         let now = Instant::now();
-        // Each sender may do without each receiver that left or was stopped for so long, and nobody else.
+        // Each sender may give up receivers that left or were stopped for too long, and no others.
         let departures = self.plan.departures();
         let excused: Vec<String> = departures.iter().map(|who| who.name()).collect();
         for (who, program) in &mut self.programs {
@@ -445,10 +430,9 @@ impl<'a> Round<'a> {
                 Who::Sender | Who::Second if status == 0 && self.lost.is_empty() => {
                     self.done.push(who);
                 }
-                // Without an interface nothing can begin; it is tried again.
+                // No program can start without an interface, so a later attempt follows.
                 _ if self.cut_off.contains(&who) => self.again.push((now + AGAIN, who)),
-                // A sender that has waited for somebody for too long says so with status 1, and is
-                // started again, as its owner would.
+                // A sender that waited too long ends with status 1; its owner would start it again.
                 Who::Sender | Who::Second => {
                     let without = without(&program.said());
                     let said = format!(
@@ -471,7 +455,6 @@ impl<'a> Round<'a> {
                     self.again.push((now + AGAIN, who));
                 }
                 Who::Receiver(_) if status == 1 && self.filled.contains_key(&who) => {}
-                // It may end when it finds that it can keep nothing.
                 Who::ReadOnly | Who::FullDisk => {}
                 _ => {
                     let problem = format!("{name} ended by itself with status {status}");
@@ -491,16 +474,14 @@ impl<'a> Round<'a> {
         self.done.contains(&Who::Sender) && (!second || self.done.contains(&Who::Second))
     }
 
-    /// Asks all receivers to end, as Ctrl-C does. One that does not is a problem.
     fn say_farewell(&mut self) {
-        // The host that does nothing hears nothing either.
         if let Some(idle) = self.programs.get_mut(&Who::Receiver(self.request.receivers)) {
             idle.kill();
         }
         let is_relay = |who: &Who| matches!(who, Who::Relay(_));
         let runs = |who: &Who| self.programs[who].runs();
         let running: Vec<Who> = self.programs.keys().copied().filter(runs).collect();
-        // Relays pass on that hosts end.
+        // Hosts end first, since relays forward their departures.
         let (relays, hosts): (Vec<Who>, Vec<Who>) = running.into_iter().partition(is_relay);
         self.ask_to_end(&hosts);
         self.ask_to_end(&relays);
@@ -512,7 +493,6 @@ impl<'a> Round<'a> {
         }
         for &who in running {
             let status = self.await_end(who, FAREWELL_MAX);
-            // 1: it says that something has failed.
             let may_fail = matches!(who, Who::ReadOnly | Who::FullDisk);
             if status != Some(0) && !(may_fail && status == Some(1)) {
                 let problem = format!("{} ends with {status:?} when asked to end", who.name());
@@ -521,7 +501,6 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// A receiver without room must have said so, unless it never heard how much there is.
     fn check_refusals(&mut self) {
         for (fault, who, words) in [
             (Fault::ReadOnly, Who::ReadOnly, "cannot be written to"),
@@ -542,7 +521,6 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// Whether a sender says that this receiver has come further than to join.
     fn is_beyond_joining(&self, who: Who) -> bool {
         let further = |said: &str| {
             let mut events = said.lines().filter_map(|l| serde_json::from_str::<Value>(l).ok());
@@ -587,7 +565,6 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    /// Writes the present addresses of relays. The file stays the one that programs have mounted.
     fn write_names(&self) -> Result<(), Error> {
         let names = (0..RELAYS)
             .map(Who::Relay)
@@ -633,7 +610,6 @@ impl Drop for Flood {
     }
 }
 
-/// Whom a sender says, in its last summary, that it ended without.
 fn without(said: &str) -> Vec<String> {
     let lines = said.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let Some(summary) = lines.into_iter().find(|line| line["event"] == "summary") else {

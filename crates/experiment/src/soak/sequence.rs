@@ -1,4 +1,4 @@
-//! Sequence of faults, one after the other: its plan, and whether the session's rate comes back after each.
+//! Sequence of faults: its plan, and a check that the session's rate recovers after each.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -21,28 +21,27 @@ pub(super) struct Trial {
     pub(super) to: WallDuration,
 }
 
-/// Time before the first fault: receivers join, and the rate grows.
+/// Time before the first fault, in which receivers join and the rate grows.
 const WARM_UP: WallDuration = WallDuration::from_secs(12);
 
-/// Time after a fault in which the rate has to be back.
+/// Time within which the rate must recover after a fault.
 pub(super) const BACK_WITHIN: WallDuration = WallDuration::from_secs(10);
 
-/// Time for that after a relay has started again.
+/// Time within which the rate must recover after a relay has started again.
 const RELAY_BACK_WITHIN: WallDuration = WallDuration::from_secs(2);
 
-/// Time after that before the next fault: the machine's slack, and the rate before that fault is measured then.
+/// Time between the recovery limit and the next fault, as slack and to measure the next rate.
 const CALM: WallDuration = WallDuration::from_secs(5);
 
-/// Share of the rate that counts as back: full links vary by a tenth from second to second.
+/// Share of the rate that counts as recovered: full links vary by a tenth each second.
 const BACK_SHARE: f64 = 0.8;
 
-/// Rate of every link to a receiver. The sender's link bears a copy for each receiver.
+/// Rate of each link to a receiver. The sender's link carries a copy for each receiver.
 const LINK_BITS_PER_S: u64 = 8_000_000;
 const SENDER_LINK_BITS_PER_S: u64 = 300_000_000;
 
 impl Plan {
-    /// The plan of all single faults, or of `only`, in random order, at the sender and at a
-    /// receiver. Odd seeds send by unicast; of four seeds in a row the last two are sealed.
+    /// Draws the plan. Odd seeds send by unicast; of four seeds the last two are sealed.
     pub(super) fn one_by_one(
         seed: u64,
         receivers: u32,
@@ -78,7 +77,6 @@ impl Plan {
             trials.push(Trial { fault, who, from: at, to });
             at = to + BACK_WITHIN + CALM;
         }
-        // No session can send more in this time: each fault finds one that is under way.
         let most = LINK_BITS_PER_S / 8 * at.as_secs();
         let everybody = if relays { relays::everybody(receivers) } else { Who::all(receivers) };
         let scenario = scenario(&trials, &everybody, rng);
@@ -93,7 +91,7 @@ impl Plan {
             bytes: bytes.unwrap_or(most),
             trials,
             relays,
-            // Longer than anybody is stopped.
+            // Longer than any program is stopped.
             give_up: WallDuration::from_secs(if relays { 30 } else { 60 }),
             ..Self::default()
         }
@@ -135,7 +133,7 @@ fn scenario(trials: &[Trial], everybody: &[Who], rng: &mut Rng) -> String {
         "title = \"Does the rate come back after each fault?\"\nduration = \"1 h\"\nseed = {}\n",
         rng.bits() >> 1
     );
-    // A host has the node of its place among all that there can be.
+    // The node of a host is its index among all possible hosts.
     let last = everybody.iter().map(|who| who.node()).max().expect("there are hosts");
     let all = Who::all(RECEIVERS_MAX).into_iter().chain((0..RELAYS).map(Who::Relay));
     for who in all.take_while(|who| who.node() <= last) {
@@ -219,7 +217,7 @@ fn actions(
             Fault::BlackHole => {
                 (Action::Narrow(who, Some(NARROW_BYTES)), Action::Narrow(who, None))
             }
-            // The owner makes room, ends the receiver and starts it again.
+            // The owner frees the disk, ends the receiver and starts it again.
             Fault::FullDisk => {
                 actions.push((*from, Action::Fill(who, true)));
                 actions.push((*to, Action::Fill(who, false)));
@@ -231,19 +229,14 @@ fn actions(
         actions.push((begin_at, begin));
         actions.push((*to, finish));
     }
-    // The round does not end before the last fault was judged.
     actions.push((end, Action::Stop(Who::Sender, false)));
     actions
 }
 
-/// Rates of a session over time, and how late the machine was.
 #[derive(Debug, Default)]
 pub(super) struct Rates {
-    /// Rates of each program between its lines of progress, in bits per second, with their times.
     samples: BTreeMap<Who, Vec<(WallDuration, f64)>>,
-    /// The latest seconds and bytes since the start of each program.
     counters: BTreeMap<Who, (f64, f64)>,
-    /// By how much the soak's own thread woke up too late.
     late: Vec<(WallDuration, WallDuration)>,
 }
 
@@ -252,15 +245,14 @@ pub(super) struct Recovery {
     fault: &'static str,
     host: String,
     fault_s: f64,
-    /// The sender's rate before the first fault of the round, and before this one.
+    /// Sender's rate before the first fault of the round, and before this fault.
     first_bits_per_s: f64,
     before_bits_per_s: f64,
     /// Time from the fault's end until all rates were back; null if not before the next fault.
     back_s: Option<f64>,
     back_max_s: f64,
-    /// The program whose rate was back last, or never.
     last: String,
-    /// Time for which the machine stood still while the rate had to come back.
+    /// Time for which the machine was stalled while the rate had to recover.
     machine_late_s: f64,
 }
 
@@ -270,7 +262,7 @@ impl Recovery {
         if self.back_s.is_some_and(|back| back <= allowed) {
             return None;
         }
-        // A rate for which the machine had no time says nothing.
+        // A rate without processor time means nothing.
         if self.back_s.is_none() && self.machine_late_s > CALM.as_secs_f64() {
             return None;
         }
@@ -298,7 +290,7 @@ impl Recovery {
     }
 }
 
-/// Samples of which the middle one is a rate: single seconds say little.
+/// Samples whose median is a rate: single seconds vary too much.
 const WINDOW: usize = 3;
 
 impl Rates {
@@ -313,7 +305,6 @@ impl Rates {
                 continue;
             };
             let before = self.counters.insert(who, (seconds, bytes));
-            // Counters of a program that has started again begin at 0.
             let (since, from) =
                 before.filter(|it| it.0 < seconds && it.1 <= bytes).unwrap_or_default();
             let rate = (bytes - from) * 8.0 / (seconds - since).max(1e-3);
@@ -330,12 +321,11 @@ impl Rates {
         all.filter(|(at, _)| times.contains(at)).copied().collect()
     }
 
-    /// The median rate of a program before a moment; 0 where it said nothing.
     fn before(&self, who: Who, at: WallDuration) -> f64 {
         median(self.of(who, at.saturating_sub(CALM)..at).iter().map(|(_, rate)| *rate).collect())
     }
 
-    /// Recovery after each fault. Over relays the receiver that is hit is not judged.
+    /// Returns the recovery after each fault. Over relays, the affected receiver is not judged.
     pub(super) fn judge(&self, trials: &[Trial], receivers: u32, relays: bool) -> Vec<Recovery> {
         let first = trials.first().map_or(WallDuration::ZERO, |trial| trial.from);
         let judged = trials.iter().enumerate().map(|(i, trial)| {
@@ -348,7 +338,7 @@ impl Rates {
                 };
                 let after = self.of(who, trial.to..next);
                 after.windows(WINDOW).find(is_back).map(|some| {
-                    // A rate that comes back within a sample leaves that part of its bytes there.
+                    // A rate that recovers within a sample leaves a part of its bytes there.
                     let [(half, rate), (full, _), ..] = some else { return WallDuration::ZERO };
                     let part = (rate / wanted).min(1.0);
                     half.saturating_sub(trial.to + (*full - *half).mul_f64(part))
@@ -455,8 +445,7 @@ mod tests {
         let progress = |what: &str, second: u64, bytes: f64| {
             format!("{{\"event\":\"progress\",\"seconds\":{second},\"bytes_{what}\":{bytes}}}\n")
         };
-        // First second whose rate is back, that rate's share of the one before, time for which the
-        // machine stood still, and whether one of two receivers alone is late.
+        // First second at the rate, share of the rate, stall; true if one of two receivers is late.
         for (back, share, late, one, holds, after) in [
             (18, 0.9, 0, false, true, Some(1.875)),
             (26, 0.9, 0, false, true, Some(9.875)),
@@ -468,7 +457,6 @@ mod tests {
             (18, 0.7, 6, false, true, None),
         ] {
             let mut rates = Rates::default();
-            // Bytes of the receiver that is late, and of the others.
             let (mut late_bytes, mut bytes) = (0.0, 0.0);
             for second in 0..30 {
                 let rate = match second {
@@ -490,7 +478,6 @@ mod tests {
             assert_eq!(judged[0].problem().is_none(), holds, "{back} {share} {late} {one}");
             assert_eq!(judged[0].last, "r2");
         }
-        // A program that starts again counts from 0.
         let mut rates = Rates::default();
         for (second, line) in [(1, (5, 5e6)), (2, (6, 6e6)), (4, (1, 1e6)), (5, (2, 2e6))] {
             rates.hear(Who::Sender, s(second), &progress("sent", line.0, line.1));

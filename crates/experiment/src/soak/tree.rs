@@ -1,4 +1,4 @@
-//! The files of a round, made from the seed and compared without faircast's own code.
+//! Files of a round, made from the seed and compared without faircast's own code.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -7,12 +7,11 @@ use std::path::{Path, PathBuf};
 
 use faircast_base::{NodeId, Purpose, Rng};
 
-/// Where receivers keep what is unfinished; no part of what was sent.
+/// Folder of incomplete content at receivers, excluded from the comparison.
 const STATE: &str = ".faircast";
-/// Files besides the large one that takes most of the bytes.
+/// Number of files besides the large one, which has most of the bytes.
 const SMALL_FILES: u64 = 40;
 
-/// Makes a folder of `bytes` bytes in files of all sizes: empty, one byte, odd, large.
 pub(super) fn make(folder: &Path, bytes: u64, seed: u64) -> io::Result<()> {
     let mut rng = Rng::new(seed, NodeId(1), Purpose::Fault);
     std::fs::create_dir_all(folder.join("deep/deeper/deepest"))?;
@@ -41,7 +40,6 @@ pub(super) fn make(folder: &Path, bytes: u64, seed: u64) -> io::Result<()> {
     file("large", left, &mut rng)
 }
 
-/// Differences between what was sent and what is there, at most ten.
 pub(super) fn differences(sent: &Path, got: &Path) -> io::Result<Vec<String>> {
     let (want, have) = (walk(sent)?, walk(got).unwrap_or_default());
     let mut differences = Vec::new();

@@ -1,5 +1,5 @@
-//! Experiments in the lab, beside what the simulator gives: those that a suite has for the lab, and suites
-//! with `against_sim = true`, whose rows are judged by it (`sim-vs-lab`, or one's own).
+//! Experiments in the lab, compared with the simulator: single marked experiments, or all rows of
+//! suites with `against_sim = true`.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::Error;
 use crate::monitor::Monitor;
 use crate::request::Request;
 
-/// Seeds of the simulator whose median the lab is judged by: they cost next to nothing.
+/// Number of simulator seeds whose median judges the lab; simulated runs cost little.
 const SIM_SEEDS: u32 = 9;
 
 pub(crate) fn in_lab(suite: &SuiteFile, request: &Request) -> Result<SuiteFile, Error> {
@@ -51,7 +51,6 @@ pub(crate) fn simulated(
     Ok(values)
 }
 
-/// The suite with what the simulator gives as the figures that are expected of the lab.
 pub(crate) fn expected(suite: &SuiteFile, simulated: &BTreeMap<String, f64>) -> SuiteFile {
     let mut suite = suite.clone();
     for experiment in &mut suite.experiments {

@@ -1,5 +1,4 @@
-//! A suite: scenarios with the figures that are measured, and what is expected of them, as one TOML
-//! file, of which docs/research.md has an example.
+//! Suite from a TOML file (example: docs/research.md): scenarios, figures and expected values.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,69 +14,58 @@ use crate::optimum::Objective;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SuiteFile {
-    /// What it is called on the command line.
     pub(crate) name: String,
     pub(crate) title: String,
     pub(crate) seeds: u32,
-    /// The flow that `--scheme` replaces; a suite without one takes no `--scheme`.
+    /// Flow that `--scheme` replaces. A suite without this flow takes no `--scheme`.
     pub(crate) session: Option<String>,
-    /// Whether its scenarios run in the lab, and rows are compared with the simulator's medians.
+    /// True if the scenarios run in the lab, and rows are compared with the simulator's medians.
     #[serde(default)]
     pub(crate) against_sim: bool,
     #[serde(rename = "experiment", default)]
     pub(crate) experiments: Vec<Experiment>,
-    /// Changes with which experiments run once more, by their names.
     #[serde(rename = "variant", default)]
     pub(crate) variants: BTreeMap<String, Variant>,
 }
 
-/// What is other where an experiment runs once more.
+/// Set of changes with which experiments run again.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Variant {
-    /// What stands behind the experiment's question.
     question: String,
-    /// Changes to the scenario, behind the experiment's.
+    /// Changes to the scenario, applied after the experiment's.
     set: Vec<String>,
 }
 
-/// One scenario, run with several seeds.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Experiment {
-    /// Unique within the suite.
     pub(crate) id: String,
     #[serde(default)]
     pub(crate) group: String,
     pub(crate) question: String,
-    /// What the source says of it, in our words.
+    /// Statement of the source, in our words.
     #[serde(default)]
     pub(crate) paper_says: String,
-    /// The scenario's file, beside the suite's.
     pub(crate) scenario: String,
-    /// Changes to the scenario, as `--set` takes them.
     #[serde(default)]
     pub(crate) set: Vec<String>,
-    /// The flows that `--scheme` replaces, where they are others than the suite's.
+    /// Flows that `--scheme` replaces, if they differ from the suite's.
     #[serde(default)]
     pub(crate) sessions: Vec<String>,
-    /// Seeds, where this experiment needs another number.
     pub(crate) seeds: Option<u32>,
-    /// The suite's variants with which it runs once more each, with rows `ID-VARIANT`.
     #[serde(default)]
     pub(crate) variants: Vec<String>,
-    /// Seeds with which it runs in the lab too, where that is asked for.
+    /// Number of seeds with which the experiment also runs in the lab, on request.
     pub(crate) lab: Option<u32>,
-    /// Whether `--scheme` runs it: experiments that compare cures of one scheme say no.
+    /// True if `--scheme` runs the experiment; false for comparisons of cures of one scheme.
     #[serde(default = "yes")]
     pub(crate) judges_schemes: bool,
-    /// The bottlenecks, `from>to`, whose utilisation a score counts.
     #[serde(default)]
     pub(crate) bottlenecks: Vec<String>,
-    /// What the page shows of the first seed's run.
     #[serde(default)]
     pub(crate) plot: Plots,
-    /// Span of throughput, as `"2 s"`; by default one that suits the run's length.
+    /// Span of throughput, as `"2 s"`; the default depends on the run's length.
     #[serde(default)]
     pub(crate) sample: Option<String>,
     #[serde(rename = "row", default)]
@@ -85,7 +73,6 @@ pub(crate) struct Experiment {
 }
 
 impl Experiment {
-    /// The same once more, with names of its own that end in `-name`.
     fn twin(&self, name: &str, question: &str) -> Self {
         let mut twin = self.clone();
         twin.id = format!("{}-{name}", self.id);
@@ -94,15 +81,14 @@ impl Experiment {
             let id = row.id.as_ref().unwrap_or(&self.id);
             row.id = Some(format!("{id}-{name}"));
             row.fairer_than = row.fairer_than.as_ref().map(|other| format!("{other}-{name}"));
-            // The setting was chosen by the figure of the experiment itself.
+            // The setting was fitted to the figure of the experiment itself.
             row.fitted = None;
         }
-        // A row over other rows is of the whole suite, and is there once.
+        // A row over other rows belongs to the whole suite, and exists once.
         twin.rows.retain(|row| row.measure.rows().is_none());
         twin
     }
 
-    /// The span in which the page counts throughput in a run that lasts `duration`.
     pub(crate) fn sample(&self, duration: Duration) -> Result<Option<Duration>, String> {
         let Some(text) = &self.sample else { return Ok(None) };
         if self.plot == Plots::Sequence {
@@ -126,59 +112,50 @@ fn yes() -> bool {
     true
 }
 
-/// One figure expected of an experiment.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RowFile {
-    /// Unique within the suite; the experiment's where none is given.
+    /// Unique within the suite; by default the experiment's id.
     pub(crate) id: Option<String>,
     pub(crate) title: String,
     pub(crate) measure: Measure,
     pub(crate) unit: String,
     #[serde(default)]
     pub(crate) statistic: Statistic,
-    /// The published figure.
     pub(crate) paper: Option<f64>,
-    /// Greatest distance from it, as a share of it.
+    /// Largest distance from the published figure, as a share of the figure.
     pub(crate) tolerance: Option<f64>,
-    /// Greatest distance from it, in the row's unit.
+    /// Largest distance from the published figure, in the row's unit.
     pub(crate) absolute: Option<f64>,
-    /// Least value that holds, where the source gives an ordering and no figure.
+    /// Least accepted value, if the source gives an ordering and no figure.
     pub(crate) at_least: Option<f64>,
     pub(crate) at_most: Option<f64>,
-    /// The row that this one must be closer to 1 than, as ratios: a cure against what it cures.
+    /// Row whose ratio must be farther from 1 than this row's: a cure against its problem.
     pub(crate) fairer_than: Option<String>,
-    /// Why the tolerance is what it is; needed where the row can fail.
     #[serde(default)]
     pub(crate) reason: String,
-    /// Value that the figure would have without the effect that the row shows. The row must not accept it.
+    /// Value of the figure without the effect of the row, which the row must not accept.
     pub(crate) no_effect: Option<f64>,
-    /// True to accept also a published figure within the spread of the seeds, from the tenth part to the ninth: for a
-    /// figure of one run. Without effect where these are more than a factor of 2 apart.
+    /// True to accept a figure of one run between the 10th and 90th percentile of the seeds.
     #[serde(default)]
     pub(crate) within_seeds: bool,
     /// Mechanism of the miss, which the rows `proved_by` prove.
     pub(crate) explained: Option<String>,
-    /// Rows of the suite that prove the mechanism by holding.
     #[serde(default)]
     pub(crate) proved_by: Vec<String>,
-    /// Conjecture on a miss of unknown cause.
     pub(crate) conjecture: Option<String>,
-    /// Conjecture on a miss in the lab, if another one.
     pub(crate) conjecture_in_lab: Option<String>,
-    /// Setting that was chosen so that this figure comes out, and where it comes from.
+    /// Setting that was chosen to produce this figure, and its origin.
     pub(crate) fitted: Option<String>,
-    /// True if the row tests the network and its TCP, and not the suite's session.
+    /// True if the row tests the network and its TCP, not the suite's session.
     #[serde(default)]
     pub(crate) baseline: bool,
-    /// Objective of the offline optimum that stands beside the figure.
     pub(crate) optimum: Option<Objective>,
-    /// Whether it is the fairness figure of its experiment in a score table.
+    /// True if this is the fairness figure of its experiment in a score table.
     #[serde(default)]
     pub(crate) fairness: bool,
 }
 
-/// How the values of the seeds become one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Statistic {
@@ -188,7 +165,6 @@ pub(crate) enum Statistic {
 }
 
 impl Statistic {
-    /// The statistic of `values`; NaN where there is none.
     pub(crate) fn of(self, values: &[f64]) -> f64 {
         match self {
             Self::Mean => values.iter().sum::<f64>() / values.len() as f64,
@@ -224,7 +200,6 @@ impl RowFile {
     }
 }
 
-/// The suites that come with the program: the suite's file, and the files beside it.
 pub(crate) struct Bundled {
     pub(crate) folder: &'static str,
     pub(crate) suite: &'static str,
@@ -238,7 +213,6 @@ impl Bundled {
 }
 
 impl SuiteFile {
-    /// Reads a suite and checks that every row can fail and every id is there once.
     pub(crate) fn parse(file: &str, text: &str) -> Result<Self, String> {
         let mut suite: Self = from_toml(file, text)?;
         let checked = suite.add_variants().and_then(|()| suite.check());
@@ -247,7 +221,6 @@ impl SuiteFile {
         Ok(suite)
     }
 
-    /// The experiments that have `only` in their ids; where a scheme is judged those that judge.
     pub(crate) fn experiments(
         &self,
         only: Option<&str>,
@@ -279,19 +252,17 @@ impl SuiteFile {
         Ok(())
     }
 
-    /// What of it runs in the lab: experiments and rows with names of their own.
     pub(crate) fn in_lab(&self) -> Self {
         let there = |experiment: &Experiment| {
             let seeds = experiment.lab?;
             let mut there = experiment.twin("lab", "In the lab, with the kernel's TCP.");
             there.seeds = Some(seeds);
             for row in &mut there.rows {
-                // A mechanism that rows of the simulator prove is a conjecture here.
+                // A mechanism that rows of the simulator prove is a conjecture in the lab.
                 let known =
                     [row.conjecture_in_lab.take(), row.explained.take(), row.conjecture.take()];
                 row.conjecture = known.into_iter().flatten().next();
                 row.proved_by = Vec::new();
-                // Goodputs of links are the simulator's.
                 row.optimum = None;
             }
             Some(there)
@@ -334,7 +305,6 @@ impl SuiteFile {
     }
 }
 
-/// A file of experiments from its text; the error names file and line.
 pub(crate) fn from_toml<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, String> {
     toml::from_str(text).map_err(|error| {
         let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
@@ -342,7 +312,6 @@ pub(crate) fn from_toml<T: DeserializeOwned>(file: &str, text: &str) -> Result<T
     })
 }
 
-/// Checks a name that becomes a file's.
 pub(crate) fn plain(key: &str, name: &str) -> Result<(), String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || name.starts_with('.') || !name.chars().all(is_plain) {

@@ -18,7 +18,6 @@ pub(super) fn rows(
 ) -> Vec<Row> {
     let mut rows = Vec::new();
     for Measured { experiment, runs, invalid, plot, optima } in measured {
-        // What the figures of a suite in the lab were expected to be is in `suite`.
         let experiment =
             suite.experiments.iter().find(|e| e.id == experiment.id).unwrap_or(experiment);
         for (seed, why) in &invalid {
@@ -42,7 +41,6 @@ pub(super) fn rows(
                 set: experiment.set.clone(),
                 question: experiment.question.clone(),
                 paper_says: experiment.paper_says.clone(),
-                // The first row of an experiment carries its plots.
                 scenario: scenario.take(),
                 series: series.take(),
                 plots: experiment.plot,
@@ -65,7 +63,6 @@ pub(super) fn rows(
     rows
 }
 
-/// Computes values and verdicts of rows that measure other rows, for each seed that all of these have.
 fn judge_rows_of_rows(suite: &SuiteFile, rows: &mut [Row]) {
     for experiment in &suite.experiments {
         for file in &experiment.rows {
@@ -102,7 +99,6 @@ fn leave(row: &mut Row, why: &str) {
     row.proved_by.clear();
 }
 
-/// The value of a measure of rows for each seed that all `wanted` rows have.
 fn seed_by_seed(file: &RowFile, wanted: &[&str], rows: &[Row]) -> Vec<(u64, f64)> {
     let of: Vec<&Row> = rows.iter().filter(|row| wanted.contains(&&*row.id)).collect();
     let optima: Vec<(&str, f64)> =
@@ -122,7 +118,7 @@ fn seed_by_seed(file: &RowFile, wanted: &[&str], rows: &[Row]) -> Vec<(u64, f64)
     seeds
 }
 
-/// Leaves those mechanisms proved of which every proof holds. All others are conjectures.
+/// Keeps mechanisms whose proofs all hold. All other mechanisms become conjectures.
 fn prove(rows: &mut [Row]) {
     let held: Vec<(String, bool)> = rows.iter().map(|row| (row.id.clone(), row.holds)).collect();
     for row in rows.iter_mut().filter(|row| !row.proved_by.is_empty()) {
@@ -140,7 +136,7 @@ fn prove(rows: &mut [Row]) {
     }
 }
 
-/// The verdicts of rows that must be fairer than another one, which has to be run.
+/// Sets the verdicts of rows that must be fairer than another row, which must have run.
 fn compare_cures(suite: &SuiteFile, rows: &mut [Row]) {
     let unfairness = |ratio: f64| faircast_base::math::ln(ratio).abs();
     for experiment in &suite.experiments {
@@ -148,10 +144,10 @@ fn compare_cures(suite: &SuiteFile, rows: &mut [Row]) {
             let Some(other) = &file.fairer_than else { continue };
             let id = file.id.as_ref().unwrap_or(&experiment.id);
             let other_ours = rows.iter().find(|row| row.id == *other).map(|row| row.ours);
-            // A row without a valid run says why already.
+            // A row without a valid run has its reason already.
             let is_row = |row: &&mut Row| row.id == *id && !row.per_seed.is_empty();
             let Some(row) = rows.iter_mut().find(is_row) else { continue };
-            // Chance makes one of two medians the fairer: the interval in which the row's lies decides.
+            // Medians differ by chance, so the row's whole confidence interval must be fairer.
             let interval = median_interval(row.per_seed.iter().map(|(_, value)| *value));
             let ends = interval.map_or([row.ours; 2], |interval| [interval.low, interval.high]);
             let is_fairer =
@@ -169,7 +165,6 @@ fn compare_cures(suite: &SuiteFile, rows: &mut [Row]) {
     }
 }
 
-/// Narrows what the row accepts to the ratios that are closer to 1 than `other`, either way.
 fn accept_fairer(row: &mut Row, other: f64) {
     let (from, to) = (other.min(1.0 / other), other.max(1.0 / other));
     let (low, high) = (row.accept_low.unwrap_or(from), row.accept_high.unwrap_or(to));
@@ -186,7 +181,6 @@ pub(super) fn unmeasured(file: &RowFile) -> Row {
     judge(file, Vec::new(), Row::default())
 }
 
-/// A row with the values of all seeds and the verdict; the rest is that of `words`.
 fn judge(file: &RowFile, per_seed: Vec<(u64, f64)>, words: Row) -> Row {
     let values: Vec<f64> = per_seed.iter().map(|(_, value)| *value).collect();
     let ours = file.statistic.of(&values);
@@ -200,8 +194,7 @@ fn judge(file: &RowFile, per_seed: Vec<(u64, f64)>, words: Row) -> Row {
     }
     let paper_size = file.paper.map_or(0.0, f64::abs);
     let distance = file.absolute.map(|distance| distance / paper_size);
-    // A value that is not a number holds nothing.
-    // What the simulator gave may stand beside it, and is no expectation.
+    // NaN never holds. The simulator's value beside a row is no expectation.
     let measured_only =
         low == f64::NEG_INFINITY && high == f64::INFINITY && file.fairer_than.is_none();
     let holds = measured_only || (ours >= low && ours <= high);
@@ -231,8 +224,7 @@ fn judge(file: &RowFile, per_seed: Vec<(u64, f64)>, words: Row) -> Row {
     }
 }
 
-/// Range of medians with which a published figure of one run lies within the spread of our seeds, from their tenth part
-/// to their ninth; `None` where these are so far apart that nearly every figure would.
+/// Returns the medians for which `paper` is within the seeds' 10th to 90th percentile.
 fn within_seeds(paper: f64, median: f64, values: &[f64]) -> Option<(f64, f64)> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -243,10 +235,10 @@ fn within_seeds(paper: f64, median: f64, values: &[f64]) -> Option<(f64, f64)> {
     is_usable.then(|| (paper * median / high, paper * median / low))
 }
 
-/// Greatest factor between the seeds' tenth part and their ninth with which the spread says anything.
+/// Largest ratio of the 90th to the 10th percentile at which a spread is meaningful.
 const SEEDS_APART_MAX: f64 = 2.0;
 
-/// A row of a single value that nothing random decides. One that is not a number holds nothing.
+/// Returns a row of a single deterministic value. A value that is not a number does not hold.
 pub(super) fn one_value(
     id: String,
     title: String,
@@ -288,13 +280,13 @@ mod tests {
     #[test]
     fn a_figure_of_one_run_is_accepted_within_the_spread_of_seeds_that_says_something() {
         let values: Vec<f64> = (0..11).map(|i| 10.0 + f64::from(i) / 2.0).collect();
-        // From 10.5 to 14.5, with the median 12.5: a figure of 14 lies within, and so does one of 11.
+        // Percentiles 10.5 and 14.5, median 12.5: figures of 14 and 11 are within.
         let range = |paper| within_seeds(paper, 12.5, &values).unwrap();
         for (paper, holds) in [(14.0, true), (11.0, true), (15.0, false), (10.0, false)] {
             let (low, high) = range(paper);
             assert_eq!((low..=high).contains(&12.5), holds, "{paper}: {low} to {high}");
         }
-        // A session in one of two states, and one that stands still: nothing can be said.
+        // No statement about a session in one of two states, or about one without progress.
         assert_eq!(within_seeds(1.0, 1.0, &[0.1, 0.1, 0.1, 3.0, 3.0]), None);
         assert_eq!(within_seeds(1.0, 0.0, &[0.0, 0.0, 0.0]), None);
         assert_eq!(within_seeds(1.0, f64::NAN, &[]), None);
@@ -305,7 +297,7 @@ mod tests {
         for (other, want) in [
             (0.5, (Some(0.5), Some(2.0))),
             (4.0, (Some(0.25), Some(4.0))),
-            // Anything above nothing is fairer than nothing.
+            // Any positive ratio is fairer than 0.
             (0.0, (Some(0.0), None)),
         ] {
             let mut row = Row::default();

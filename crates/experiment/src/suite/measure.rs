@@ -1,4 +1,4 @@
-//! The measure of a row: a small expression over what a run gave.
+//! Measure of a row: a small expression over the results of a run.
 
 use faircast_proto::options::did_you_mean;
 use faircast_report::{FlowSummary, LinkSummary, Summary};
@@ -8,17 +8,9 @@ use serde::Deserialize;
 use super::overlay::{CLIENT_QUANTITIES, OVERLAY_LINK_QUANTITIES, OverlayQuantity};
 use super::probe::{BIN_S, FlowProbe, Probe};
 
-/// `TERM` or `TERM / TERM`, either with `< NUMBER` behind: 1 if the value is below, else 0. The mean over seeds is
-/// then the share of seeds below.
-///
-/// A term is `[FOLD] QUANTITY TARGET`, where the fold is `sum`, `mean`, `min`, `max`, `geometric_mean` or
-/// `sign_test`. The target of a flow's quantity is its name, a prefix with `*`, or several of these with commas
-/// between (their mean without a fold). The target of a link's is `from>to`. `throughput_bps@180..300` counts from
-/// 180 s to 300 s only, in whole tens of seconds, and so do `switches@` and `first_switch_s@`. `docs/research.md`
-/// explains each quantity.
-///
-/// The quantity `rows` stands for the values of other rows of the suite, seed by seed; its target is their ids.
-/// `optimum` stands for their offline optima.
+/// Expression over figures, with the syntax and quantities of `docs/research.md`. A final `<
+/// NUMBER` gives 1 if the value is below that, else 0: the mean over seeds is the share of seeds
+/// below.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct Measure {
@@ -43,7 +35,7 @@ enum Fold {
     Min,
     Max,
     GeometricMean,
-    /// Two-sided sign test: probability that values which fall on either side of 1 as coins do are so one-sided.
+    /// Two-sided sign test: probability of such values if each is above or below 1 with equal odds.
     SignTest,
 }
 
@@ -59,10 +51,8 @@ enum Quantity {
     /// Quantity of clients or links of the overlay, over a span or the counted time.
     Client(OverlayQuantity, Option<(u32, u32)>),
     OverlayLink(OverlayQuantity, Option<(u32, u32)>),
-    /// Jain's index over the flows that match.
     Jain,
     Rows,
-    /// Offline optima of rows.
     Optimum,
 }
 
@@ -77,12 +67,10 @@ struct Flow<'a> {
 
 type FlowQuantity = fn(Flow<'_>) -> f64;
 
-/// What it is within a part of the run, between two moments.
 type FlowSpan = fn(Flow<'_>, u32, u32) -> f64;
 
 type LinkQuantity = fn(&LinkSummary) -> f64;
 
-/// What can be counted within a part of the run.
 const SPANNED: &[(&str, FlowSpan)] = &[
     ("throughput_bps@", |flow, from_s, to_s| flow.run.throughput_bps(flow.place, from_s, to_s)),
     ("switches@", |flow, from_s, to_s| flow.probe.switches_between(from_s, to_s)),
@@ -231,7 +219,6 @@ impl Term {
             Quantity::Link(_) => ("link", link_names(scenario)),
             Quantity::Client(..) => ("client", client_names(scenario)),
             Quantity::OverlayLink(..) => ("link between daemons", daemon_links(scenario)),
-            // The suite checks that there are such rows.
             Quantity::Rows | Quantity::Optimum => return Ok(()),
             _ => ("flow", scenario.flows.iter().map(|flow| flow.name.clone()).collect()),
         };
@@ -292,7 +279,6 @@ impl Term {
                 let of = run.overlay.of_links(what, span, summary.ended_s, is_meant);
                 self.fold.of(of.into_iter())
             }
-            // A run has no rows.
             Quantity::Rows | Quantity::Optimum => f64::NAN,
             Quantity::Jain => {
                 faircast_report::jain_index(flows.map(|flow| flow.summary.throughput_bps))
@@ -301,7 +287,6 @@ impl Term {
     }
 }
 
-/// Whether a flow's or link's name is meant by one part of a target.
 pub(super) fn is_target(name: &str, target: &str) -> bool {
     match target.strip_suffix('*') {
         Some(prefix) => name.starts_with(prefix),
@@ -309,16 +294,14 @@ pub(super) fn is_target(name: &str, target: &str) -> bool {
     }
 }
 
-/// The links of a scenario, `from>to`.
 pub(crate) fn link_names(scenario: &Scenario) -> Vec<String> {
     let node = |id: faircast_base::NodeId| &scenario.nodes[id.index()].name;
     scenario.links.iter().map(|link| format!("{}>{}", node(link.from), node(link.to))).collect()
 }
 
-/// Names that a message lists where one is wrong.
 const NAMES_SHOWN_MAX: usize = 20;
 
-/// `180..300`, both whole tens.
+/// Parses a span such as `180..300`, both ends whole tens.
 fn between(what: FlowSpan, text: &str) -> Option<Quantity> {
     let (from_s, to_s) = span(text)?;
     Some(Quantity::Between { what, from_s, to_s })
@@ -331,7 +314,6 @@ fn span(text: &str) -> Option<(u32, u32)> {
     (from_s < to_s && whole(from_s) && whole(to_s)).then_some((from_s, to_s))
 }
 
-/// Quantities of the overlay.
 fn overlay(span: Option<(u32, u32)>) -> impl Iterator<Item = (&'static str, Quantity)> + Clone {
     let clients = CLIENT_QUANTITIES.iter();
     let clients = clients.map(move |(name, what)| (*name, Quantity::Client(*what, span)));
@@ -343,7 +325,6 @@ fn client_names(scenario: &Scenario) -> Vec<String> {
     scenario.clients().into_iter().map(|(_, client)| client.name.clone()).collect()
 }
 
-/// Links between daemons, `from>to`, in both directions.
 fn daemon_links(scenario: &Scenario) -> Vec<String> {
     let node = |id: faircast_base::NodeId| &scenario.nodes[id.index()].name;
     let ends = scenario.daemons.iter().flat_map(|it| it.peers.iter().map(|to| (it.node, *to)));
@@ -355,9 +336,9 @@ impl Fold {
     fn of(self, values: impl Iterator<Item = f64>) -> f64 {
         let values: Vec<f64> = values.collect();
         match self {
-            // A target that matches nothing must not look like a measurement of zero.
+            // A target without a match must not look like a measured zero.
             _ if values.is_empty() => f64::NAN,
-            // Least and greatest of floats pass over what is no number.
+            // Minimum and maximum of floats skip NaN.
             _ if values.iter().any(|value| value.is_nan()) => f64::NAN,
             Self::Sum => values.iter().sum(),
             Self::Mean => values.iter().sum::<f64>() / values.len() as f64,
@@ -376,11 +357,9 @@ impl Fold {
     }
 }
 
-/// Words before a quantity that make one value of several.
 const FOLDS: &str = "sum|mean|min|max|geometric_mean|sign_test";
 
-/// Two-sided sign test: probability that of `below + above` fair coins at most the smaller number, or at least the
-/// greater one, show heads. Values that are equal to the middle count on neither side.
+/// Two-sided sign test of fair coins; equal values count on neither side.
 fn sign_test(below: usize, above: usize) -> f64 {
     let (n, least) = (below + above, below.min(above));
     let mut exactly = 0.5f64.powi(i32::try_from(n).unwrap_or(i32::MAX));
@@ -402,13 +381,11 @@ impl Measure {
         self.denominator.as_ref().map_or(Ok(()), |term| term.check(scenario))
     }
 
-    /// Its value for one run; NaN where the run has no such flow or link.
+    /// Returns the value for one run; NaN if the run has no such flow or link.
     pub(crate) fn of(&self, summary: &Summary, probe: &Probe) -> f64 {
         self.value(|term| term.of(summary, probe))
     }
 
-    /// Value for one seed, of what other rows gave for the seed: `rows` are their ids and values,
-    /// and `optima` their ids and offline optima.
     pub(crate) fn of_rows(&self, rows: &[(&str, f64)], optima: &[(&str, f64)]) -> f64 {
         self.value(|term| match term.quantity {
             Quantity::Optimum => term.of_named(optima),
@@ -416,13 +393,11 @@ impl Measure {
         })
     }
 
-    /// Value if clients had these rates, by their names.
     pub(crate) fn of_clients(&self, rates: &[(&str, f64)]) -> f64 {
         self.value(|term| term.of_named(rates))
     }
 
-    /// Span in seconds in which the measure counts what clients send; the counted time without one.
-    /// `None` of measures that are no sum or mean of that.
+    /// Returns the span in seconds of a measure of sent data; `Some(None)` is the counted time.
     pub(crate) fn counts_sent(&self) -> Option<Option<(u32, u32)>> {
         let Term {
             fold: Fold::Sum | Fold::Mean, quantity: Quantity::Client(_, span), word, ..
@@ -434,12 +409,10 @@ impl Measure {
         (is_sent && self.denominator.is_none() && self.below.is_none()).then_some(*span)
     }
 
-    /// True if the measure is of something with this name.
     pub(crate) fn names(&self, name: &str) -> bool {
         self.terms().any(|term| term.matches(name))
     }
 
-    /// True if the measure takes the offline optimum of the row with this id.
     pub(crate) fn takes_optimum(&self, id: &str) -> bool {
         self.terms().any(|term| matches!(term.quantity, Quantity::Optimum) && term.matches(id))
     }
@@ -459,7 +432,7 @@ impl Measure {
         }
     }
 
-    /// Targets of a measure of other rows: ids, or prefixes with `*`. `None` of a measure of a run.
+    /// Returns the targets of a measure of rows: ids, or prefixes with `*`.
     pub(crate) fn rows(&self) -> Option<Vec<&str>> {
         if !self.numerator.is_of_rows() {
             return None;
@@ -467,8 +440,7 @@ impl Measure {
         Some(self.terms().flat_map(|term| term.target.split(',')).collect())
     }
 
-    /// Value of the measure where everybody has as much: 1 of a ratio between flows, 1/n of a share of n flows.
-    /// `None` where the measure compares nothing with its like.
+    /// Returns the value for equal shares: 1 for a ratio, 1/n for a share of n flows, else `None`.
     pub(crate) fn even(&self) -> Option<f64> {
         if self.below.is_some() {
             return None;

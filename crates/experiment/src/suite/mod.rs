@@ -1,4 +1,4 @@
-//! Suites: scenarios with the figures that are expected of them, run with several seeds and judged.
+//! Suites: scenarios with expected figures, run with several seeds and judged.
 
 mod against_sim;
 mod bundled;
@@ -31,20 +31,17 @@ use crate::monitor::Monitor;
 use crate::request::{Request, Results, listing};
 use runner::{Files, Ran, Runner, Scheme};
 
-/// A suite with the files beside it.
+/// Suite with the files beside it.
 pub struct LoadedSuite {
     suite: SuiteFile,
     files: Files,
-    /// Whether these are the experiments that the suite has for the lab.
     in_lab: bool,
-    /// The rows without a scenario that belong to it, and of which `only` chooses any.
     from_code: Vec<&'static FromCode>,
 }
 
-/// Rows of a suite that code gives and no scenario.
+/// Rows of a suite that code computes without a scenario.
 struct FromCode {
     suite: &'static str,
-    /// What their ids begin with.
     id: &'static str,
     group: &'static str,
     question: &'static str,
@@ -52,7 +49,6 @@ struct FromCode {
     rows: fn(Option<&str>) -> Result<Vec<Row>, Error>,
 }
 
-/// All of them, in the order of their rows.
 const FROM_CODE: &[FromCode] = &[
     FromCode {
         suite: "tcp",
@@ -80,7 +76,6 @@ pub(crate) fn no_session(scheme: &str, suite: &str) -> Error {
 }
 
 impl LoadedSuite {
-    /// A suite that comes with the program, or one in a file.
     pub(crate) fn new(name: &str, request: &Request) -> Result<Self, Error> {
         let (mut suite, files) = load(name)?;
         if let (Some(scheme), None) = (&request.scheme, &suite.session) {
@@ -151,7 +146,7 @@ impl LoadedSuite {
             .scheme
             .as_ref()
             .map(|name| Scheme { name: name.clone(), options: request.options.clone() });
-        // The simulator goes first: where the lab is stopped, what it has done can be judged.
+        // The simulator runs first, so that completed runs of a stopped lab can be judged.
         let simulated = match (suite.against_sim || self.in_lab) && scheme.is_none() {
             true => Some(against_sim::simulated(self, request, monitor)?),
             false => None,
@@ -216,7 +211,6 @@ impl LoadedSuite {
     }
 }
 
-/// A suite that comes with the program, or one in a file.
 fn load(name: &str) -> Result<(SuiteFile, Files), Error> {
     if name == "tcp" {
         return Ok((tcp::suite(), Files::Bundled(&tcp::FILES)));

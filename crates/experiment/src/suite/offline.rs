@@ -1,5 +1,4 @@
-//! Offline optimum of a row: flows of the clients of its scenario, over links with the goodput that
-//! each has alone.
+//! Offline optimum of a row: rates of its clients over links with the goodputs measured alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,13 +16,11 @@ use crate::monitor::{Monitor, Watch};
 use crate::optimum::{Flow, Objective, best, sums_of_best};
 use crate::{execute, header};
 
-/// Share of the throughput by which optima may differ in what the clients of a row have.
+/// Share of the throughput by which the sums of a row's clients may differ between optima.
 const AMBIGUOUS: f64 = 0.01;
 
-/// Value of the row's measure at the optimum of all clients that send in its span.
-///
-/// # Errors
-/// The scenario has what a static optimum does not know, or several optima differ in the value.
+/// Returns the row's measure at the optimum of all clients that send in its span. Fails if a static
+/// optimum does not model the scenario, or if the value differs between several optima.
 pub(super) fn of_row(
     row: &RowFile,
     objective: Objective,
@@ -56,16 +53,11 @@ pub(super) fn of_row(
     Ok(row.measure.of_clients(&rates))
 }
 
-/// Service and size of messages.
 type Messages = (Service, Bytes);
 
-/// Clients of a scenario over a span, by what limits them.
 struct Network<'a> {
-    /// Flows with the names of their clients, all or none of which belong to the row.
     flows: Vec<(Flow, Vec<&'a str>)>,
-    /// Clients that send nothing in the span.
     silent: Vec<&'a str>,
-    /// Places of the flows' links in the scenario.
     links: Vec<usize>,
     messages: Messages,
 }
@@ -144,7 +136,6 @@ impl<'a> Network<'a> {
     }
 }
 
-/// Place of the link from one daemon to another in the scenario.
 fn link(scenario: &Scenario, from: NodeId, to: NodeId) -> Result<usize, String> {
     let found = scenario.links.iter().position(|link| link.from == from && link.to == to);
     let name = |node: NodeId| &scenario.nodes[node.index()].name;
@@ -160,8 +151,7 @@ fn link(scenario: &Scenario, from: NodeId, to: NodeId) -> Result<usize, String> 
     }
 }
 
-/// Places of the links that a message crosses from a daemon to others: those of the shortest paths
-/// by delay, and of equal ones through the lesser node, as daemons choose them.
+/// Returns the links that a message crosses: least delay, and at ties through the lesser node.
 fn crossed(
     scenario: &Scenario,
     root: NodeId,
@@ -201,7 +191,6 @@ fn crossed(
     Ok(links.into_iter().collect())
 }
 
-/// Measured goodputs of links, each measured once.
 pub(super) struct Goodputs<'a> {
     known: BTreeMap<String, f64>,
     monitor: &'a dyn Monitor,
@@ -215,7 +204,6 @@ impl<'a> Goodputs<'a> {
         Self { known: BTreeMap::new(), monitor }
     }
 
-    /// Goodput in bit/s of a link of the scenario for these messages.
     fn of(&mut self, scenario: &Scenario, link: usize, messages: Messages) -> Result<f64, Error> {
         let LinkSpec { from, to, config } = &scenario.links[link];
         let back = scenario.links.iter().find(|it| it.from == *to && it.to == *from);
@@ -243,7 +231,6 @@ impl<'a> Goodputs<'a> {
     }
 }
 
-/// Two daemons without flow control, and a client that always has something to send.
 fn alone(forth: &LinkConfig, back: &LinkConfig, (service, size): Messages) -> Scenario {
     let [a, b] = [NodeId(0), NodeId(1)];
     let group = String::from("g");
@@ -314,7 +301,6 @@ mod tests {
         SuiteFile::parse("s.toml", &text).unwrap().experiments[0].rows[0].clone()
     }
 
-    /// Links of each flow as `from>to`, with the number of clients.
     fn flows(measure: &str, scenario: &Scenario) -> Result<Vec<(String, u32)>, String> {
         let network = Network::new(&row(measure), scenario)?;
         let node = |id: NodeId| &scenario.nodes[id.index()].name;
@@ -335,11 +321,10 @@ mod tests {
         let of = |set: &[&str]| flows(sum, &scenario(TREE, set)).unwrap();
         let [ace, aef] = ["a>b b>c b>d d>e", "a>b b>d d>e d>f"].map(String::from);
         assert_eq!(of(&[]), [(ace.clone(), 20), (aef, 20)]);
-        // Ordered messages go to all daemons, and clients that end before the span do not count.
+        // Ordered messages go to all daemons; clients that end before the span do not count.
         let all = String::from("a>b b>c b>d d>e d>f");
         let ordered = ["client.ace.send.service=\"agreed\"", "client.aef.stop=\"15 s\""];
         assert_eq!(of(&ordered), [(all, 20)]);
-        // Clients of a row are a flow of their own.
         let one = flows("client_sent_bps ace-1", &scenario(TREE, &["client.aef.stop=\"15 s\""]));
         assert_eq!(one.unwrap(), [(ace.clone(), 19), (ace, 1)]);
     }
@@ -367,12 +352,12 @@ mod tests {
             |objective, measure: &str| of_row(&row(measure), objective, &tree, &mut goodputs);
         let [long, both] = ["sum client_sent_bps ace-*", "sum client_sent_bps a*"]
             .map(|measure| of(Objective::Throughput, measure).unwrap());
-        // Links of 2 and 1 Mbit/s, less headers and what TCP-like control leaves.
+        // Links of 2 and 1 Mbit/s, less headers and the rate that TCP-like control leaves unused.
         assert!((1.8e6..2e6).contains(&long), "{long}");
         assert!((0.9e6..1e6).contains(&(both - long)), "{both}");
         let mean = of(Objective::Fair, "client_sent_bps aef-*").unwrap();
         assert!((20.0 * mean - (both - long)).abs() < 0.01 * both, "{mean}");
-        // One of twenty equal clients may have everything or nothing.
+        // One of twenty equal clients may have the whole rate or none.
         let error = of(Objective::Throughput, "client_sent_bps ace-1").unwrap_err();
         assert!(error.to_string().contains("throughput is greatest with"), "{error}");
         assert_eq!(goodputs.known.len(), 3, "links of 1, 2 and 3 Mbit/s");

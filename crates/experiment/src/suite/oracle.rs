@@ -1,4 +1,4 @@
-//! The deterministic oracle of the suite `tcp`: ns-2's retransmissions to the microsecond.
+//! Deterministic oracle of the suite `tcp`: ns-2's retransmissions to the microsecond.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ struct Line<'a> {
     finish_us: f64,
     sent: u64,
     timeouts: u64,
-    /// Sequence number and microsecond of each retransmission.
+    /// Sequence number and time in microseconds of each retransmission.
     retransmissions: Vec<(u64, f64)>,
 }
 
@@ -56,7 +56,6 @@ pub(crate) fn is_chosen(only: Option<&str>) -> bool {
     lines(only).next().is_some()
 }
 
-/// A row for each line that `--only` chooses: the greatest distance of a moment from ns-2's.
 pub(crate) fn rows(only: Option<&str>) -> Result<Vec<Row>, Error> {
     lines(only).map(|line| row(&line)).collect()
 }
@@ -102,7 +101,7 @@ fn row(line: &Line<'_>) -> Result<Row, Error> {
     let distance = |at: Time, us: f64| (at.as_nanos() as f64 / 1e3 - us).abs();
     let same_packets = log.retransmissions.len() == line.retransmissions.len()
         && log.retransmissions.iter().zip(&line.retransmissions).all(|(a, b)| a.0 == b.0);
-    // The SYN is a packet too, for ns-2 as for us.
+    // Both simulators count the SYN as a packet.
     let same_counts = log.sent == line.sent && log.timeouts == line.timeouts;
     let times = log.retransmissions.iter().zip(&line.retransmissions);
     let ours = times

@@ -7,30 +7,26 @@ use faircast_trace::Header;
 
 use super::probe::BIN_S;
 
-/// Figure of a client or a link over a span.
 pub(crate) type OverlayQuantity = fn(&[Bin], f64) -> f64;
 
-/// Quantities of clients, whose targets are names.
 pub(crate) const CLIENT_QUANTITIES: &[(&str, OverlayQuantity)] = &[
-    // Payload that the daemon took from the client.
+    // Payload that the daemon accepted from the client.
     ("client_sent_bps", |bins, span_s| {
         bins.iter().map(|it| it.sent_bytes).sum::<f64>() * 8.0 / span_s
     }),
     ("client_got_bps", |bins, span_s| {
         bins.iter().map(|it| it.got_bytes).sum::<f64>() * 8.0 / span_s
     }),
-    // Mean time from the daemon of the sender to the client, over messages.
+    // Mean time from the sender's daemon to the client, over messages.
     ("client_latency_s", |bins, _| {
         bins.iter().map(|it| it.latency_s).sum::<f64>() / bins.iter().map(|it| it.got).sum::<f64>()
     }),
 ];
 
-/// Quantities of links between daemons, whose targets are `from>to`.
 pub(crate) const OVERLAY_LINK_QUANTITIES: &[(&str, OverlayQuantity)] = &[
-    // Packets that wait at the daemon.
     ("buffer_max", |bins, _| bins.iter().map(|it| it.packets_max).fold(0.0, f64::max)),
     ("buffer_mean", |bins, _| mean(bins, |it| it.packets)),
-    // Median of the greatest number of each second.
+    // Median of each second's maximum.
     ("buffer_peak", |bins, _| {
         let mut peaks: Vec<f64> = bins.iter().flat_map(|it| it.peaks).collect();
         peaks.sort_by(f64::total_cmp);
@@ -58,7 +54,6 @@ fn mean(bins: &[Bin], of: impl Fn(&Bin) -> f64) -> f64 {
     bins.iter().map(of).sum::<f64>() / bins.iter().map(|it| it.notes).sum::<f64>()
 }
 
-/// Acts of clients and states of links, in bins.
 #[derive(Default)]
 pub(crate) struct OverlayProbe {
     from_s: u32,
@@ -109,8 +104,6 @@ impl OverlayProbe {
         bin.price += f64::from(note.price_milli) / 1e3;
     }
 
-    /// Values of a quantity for all clients that match, from one second to another, or after the
-    /// time for warming up.
     pub(crate) fn of_clients(
         &self,
         what: OverlayQuantity,
@@ -122,7 +115,6 @@ impl OverlayProbe {
         of.map(|(_, bins)| self.value(what, span, ended_s, bins)).collect()
     }
 
-    /// Values of a quantity for all links that match, likewise.
     pub(crate) fn of_links(
         &self,
         what: OverlayQuantity,
@@ -148,7 +140,7 @@ impl OverlayProbe {
         let (from_s, to_s) = span.unwrap_or((self.from_s, ended_s.floor() as u32));
         let [from, to] = [from_s.div_ceil(BIN_S), to_s / BIN_S].map(|it| it as usize);
         let bins = bins.get(from..to.min(bins.len())).unwrap_or_default();
-        // A sum of nothing is minus zero.
+        // The sum of no floats is minus zero.
         what(bins, ((to - from.min(to)) as u32 * BIN_S).into()) + 0.0
     }
 }

@@ -8,16 +8,16 @@ use faircast_trace::{FlowHeader, Header, Record, Sink, Subject};
 
 use super::overlay::OverlayProbe;
 
-/// Two switches of the representative that follow each other within this time make a pair: there
-/// and back again within a few round trips, as Seada & Helmy describe in s4.4.
+/// Longest time between two switches of the representative that form a pair: there and back within
+/// a few round trips (src: seada-helmy s4.4).
 const PAIR_WITHIN_S: f64 = 2.0;
-/// Cuts are counted for a pair from its first switch until so long after its second.
+/// Cuts count for a pair from its first switch until this time after its second switch, in seconds.
 const PAIR_TAIL_S: f64 = 1.0;
 
-/// Most changes of the representative whose moments are kept: the first ones.
+/// Most changes of the representative whose times are recorded: the first ones.
 const SWITCHES_MAX: usize = 10_000;
 
-/// Spans of throughput begin and end at whole multiples of so many seconds.
+/// Bin length in seconds: spans of throughput begin and end at multiples of the bin length.
 pub(crate) const BIN_S: u32 = 10;
 
 pub(crate) struct Probe {
@@ -33,20 +33,19 @@ pub(crate) struct FlowProbe {
     pub(crate) timeouts: u64,
     pub(crate) cuts: u64,
     pub(crate) switches: u64,
-    /// When the representative changed, from the start of the run on, in seconds.
     switched_s: Vec<f64>,
     pub(crate) window: Window,
     pub(crate) pairs: Pairs,
-    /// Seconds in which this flow's window was above the first flow's, and in which both had one.
+    /// Seconds with this flow's window above the first flow's, and seconds with both windows.
     above_s: f64,
     both_s: f64,
     pace: Pace,
-    /// That of packets that applications got, for as many receivers as a figure shows.
+    /// Pace of delivered packets at each receiver, for as many receivers as a figure shows.
     paces: BTreeMap<NodeId, Pace>,
     pub(crate) latency: Latency,
 }
 
-/// When packets first came further apart.
+/// Detector of the time at which gaps between packets first grew.
 #[derive(Default)]
 struct Pace {
     first: Option<Time>,
@@ -55,10 +54,9 @@ struct Pace {
     slowed: Option<Time>,
 }
 
-/// How long packets took from the sender to applications.
 #[derive(Default)]
 pub(crate) struct Latency {
-    /// When each of the last packets was sent first, by its number.
+    /// First transmission times of the latest packets, by sequence number.
     sent: VecDeque<(u64, Time)>,
     sum_s: f64,
     count: u64,
@@ -74,7 +72,6 @@ pub(crate) struct Window {
     pub(crate) visits_to_one: u64,
 }
 
-/// Pairs of switches, and the cuts in and just after each.
 #[derive(Default)]
 pub(crate) struct Pairs {
     last_switch: Option<Time>,
@@ -93,7 +90,7 @@ impl Probe {
         Self { from: header.warmup(), flows, rates: Rates::new(header), overlay }
     }
 
-    /// Standard deviation of a flow's payload of each whole second, as a share of the mean.
+    /// Returns the standard deviation of a flow's payload per whole second, as a share of the mean.
     pub(crate) fn variation(&self, flow: usize) -> f64 {
         let end = self.rates.last_span(flow);
         self.rates.variation(flow, self.from, end).unwrap_or(f64::NAN)
@@ -104,7 +101,6 @@ impl Probe {
         self.rates.bytes(flow, from, to) * 8.0 / f64::from(to_s - from_s)
     }
 
-    /// Adds the time since the last change of any window to the comparison of all with the first.
     fn compare_windows(&mut self, at: Time) {
         let Some((first, others)) = self.flows.split_first_mut() else { return };
         for other in others {
@@ -120,7 +116,7 @@ impl Probe {
     fn set_window(&mut self, flow: usize, at: Time, window_milli: u64) {
         self.compare_windows(at);
         self.flows[flow].window.set(at, window_milli as f64 / 1000.0, self.from);
-        // Comparisons restart here for all, so that no span is counted twice.
+        // All comparisons restart here, so that no span is counted twice.
         for flow in &mut self.flows {
             flow.window.restart(at, self.from);
         }
@@ -186,7 +182,6 @@ impl FlowProbe {
         }
     }
 
-    /// When the representative changed from one moment to another, in seconds, ascending.
     fn switched(&self, from_s: u32, to_s: u32) -> impl Iterator<Item = f64> {
         let within = f64::from(from_s)..f64::from(to_s);
         self.switched_s.iter().copied().filter(move |at| within.contains(at))
@@ -196,7 +191,6 @@ impl FlowProbe {
         self.switched(from_s, to_s).count() as f64
     }
 
-    /// When it changed first between two moments; infinite where it did not.
     pub(crate) fn first_switch_s(&self, from_s: u32, to_s: u32) -> f64 {
         self.switched(from_s, to_s).next().unwrap_or(f64::INFINITY)
     }
@@ -208,12 +202,11 @@ impl FlowProbe {
         }
     }
 
-    /// Seconds from the first packet until packets come a third later; infinite if never.
+    /// Returns the seconds from the first packet until gaps grow by [`PACE_FACTOR`], or infinity.
     pub(crate) fn slowed_s(&self) -> f64 {
         self.since_first_s(self.pace.slowed)
     }
 
-    /// The same of what applications got, where that was first.
     pub(crate) fn first_receiver_slowed_s(&self) -> f64 {
         self.since_first_s(self.paces.values().filter_map(|pace| pace.slowed).min())
     }
@@ -228,11 +221,10 @@ impl FlowProbe {
     }
 }
 
-/// Receivers whose paces are kept.
 const PACES_MAX: usize = 64;
-/// How many gaps must have been alike before one that is longer counts.
+/// Least number of similar gaps before a longer gap counts.
 const PACE_GAPS_MIN: u32 = 3;
-/// By how much longer it is.
+/// Ratio of a longer gap to the earlier ones.
 const PACE_FACTOR: f64 = 1.3;
 
 impl Pace {
@@ -250,7 +242,7 @@ impl Pace {
     }
 }
 
-/// Packets on their way of which it is known when they were sent.
+/// Most packets in flight whose transmission times are recorded.
 const ON_THE_WAY_MAX: usize = 1 << 16;
 
 impl Latency {
@@ -303,7 +295,6 @@ impl Window {
         self.now = Some(packets);
     }
 
-    /// Closes the span up to `at`.
     fn restart(&mut self, at: Time, from: Time) {
         if let Some(packets) = self.now {
             let seconds = at.since(self.since.max(from)).as_secs_f64();
@@ -334,7 +325,6 @@ impl Pairs {
             Some(before) if at.since(before).as_secs_f64() <= PAIR_WITHIN_S => {
                 let cuts = self.recent_cuts.iter().filter(|cut| **cut >= before).count() as u64;
                 self.found.push((before, at, cuts));
-                // The second switch of a pair does not begin another one.
                 self.last_switch = None;
             }
             _ => self.last_switch = Some(at),

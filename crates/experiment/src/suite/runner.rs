@@ -1,4 +1,4 @@
-//! Runs the experiments of a suite, several at a time.
+//! Runner of a suite's experiments, several at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -21,7 +21,6 @@ use crate::monitor::{Monitor, Runs, Watch};
 use crate::{execute, header, until_valid};
 
 pub(crate) enum Files {
-    /// In the program.
     Bundled(&'static Bundled),
     Folder(PathBuf),
 }
@@ -34,37 +33,33 @@ pub(crate) struct Runner<'a> {
     pub(crate) only: Option<&'a str>,
     pub(crate) plots: bool,
     pub(crate) on: On,
-    /// Whether several go at a time in the lab too.
     pub(crate) side_by_side: bool,
     pub(crate) monitor: &'a dyn Monitor,
 }
 
 pub(crate) struct Scheme {
     pub(crate) name: String,
-    /// `KEY=VALUE`.
     pub(crate) options: Vec<String>,
 }
 
 pub(crate) struct Measured<'a> {
     pub(crate) experiment: &'a Experiment,
     pub(crate) runs: Vec<Run>,
-    /// Seeds of which no run in the lab was valid, with why.
     pub(crate) invalid: Vec<(u64, String)>,
     pub(crate) plot: Option<Plot>,
-    /// Offline optimum of each row.
     pub(crate) optima: Vec<Option<f64>>,
 }
 
 pub(crate) struct Ran<'a> {
     pub(crate) measured: Vec<Measured<'a>>,
-    /// Whether it was stopped before its end: then only what was measured is there.
+    /// True if the runs were stopped early; `measured` is then incomplete.
     pub(crate) stopped: bool,
 }
 
 pub(crate) struct Run {
     pub(crate) summary: Summary,
     pub(crate) probe: Probe,
-    /// Why its figures must not be used: it ran in the lab, which was too late each time.
+    /// Reason why the figures must not be used: every attempt in the lab was too late.
     pub(crate) invalid: Option<String>,
 }
 
@@ -79,7 +74,6 @@ impl Files {
         Ok((files::read(path)?, Self::Folder(folder)))
     }
 
-    /// The path to name in messages, and the text, of a file of the suite.
     fn read(&self, name: &str) -> Result<(PathBuf, String), Error> {
         match self {
             Self::Bundled(bundled) => {
@@ -116,8 +110,7 @@ impl<'a> Runner<'a> {
         let mut set = experiment.set.clone();
         if let Some(scheme) = self.scheme {
             for session in self.sessions(experiment) {
-                // The settings of the suite's own scheme mean nothing to another one. Whether it
-                // delivers a stream or an object is no setting of a scheme.
+                // Another scheme gets no options of the suite's scheme, except stream or object.
                 let own = format!("flow.{session}.options");
                 let delivery = format!("{own}.delivery=");
                 let (mine, mut others): (Vec<_>, Vec<_>) =
@@ -134,7 +127,7 @@ impl<'a> Runner<'a> {
             Scenario::parse(&path, &text, &overrides, &faircast_sim::catalog())
         };
         let scenario = parse(set.clone())?;
-        // Credits are a matter of routers, too: all of them take part.
+        // Credits need routers: all routers take part.
         let stack = self.scheme.and_then(|scheme| catalog::stack(&scheme.name));
         let under_credits = stack.is_some_and(|stack| stack.hop.is_some());
         match under_credits.then(|| routers(&scenario)) {
@@ -149,7 +142,7 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// A measure of something that is not there must not look like a figure that is wrong.
+    /// Checks measures: a measure of a missing flow must not look like a wrong figure.
     pub(crate) fn check(&self, experiment: &Experiment, scenario: &Scenario) -> Result<(), Error> {
         let wrong = |key: &str, problem: String| self.wrong(experiment, key, &problem);
         for row in &experiment.rows {
@@ -179,18 +172,17 @@ impl<'a> Runner<'a> {
         sample.map_err(|problem| self.wrong(experiment, "sample", &problem))
     }
 
-    /// Runs everything, with results in the suite's order. Ctrl-C in the lab keeps what is done.
+    /// Runs all experiments, with results in order. Ctrl-C in the lab keeps completed runs.
     pub(crate) fn run(&self, name: &str) -> Result<Ran<'a>, Error> {
         let experiments: Vec<&Experiment> = self.experiments().collect();
         let seeds = |e: &Experiment| self.seeds.or(e.seeds).unwrap_or(self.suite.seeds);
         let mut jobs: Vec<(usize, u64)> = Vec::new();
         let mut weights = Vec::new();
         for (index, experiment) in experiments.iter().enumerate() {
-            // A mistake in any scenario is found before the first minute is spent.
             let scenario = self.scenario(experiment, 1)?;
             self.check(experiment, &scenario)?;
             jobs.extend((1..=u64::from(seeds(experiment))).map(|seed| (index, seed)));
-            // In the lab a run takes as long as it lasts.
+            // A run in the lab takes its duration in real time.
             weights.push(match self.on {
                 On::Sim => 1,
                 On::Lab | On::Net => 1 + scenario.duration.as_secs_f64() as u64,
@@ -209,12 +201,12 @@ impl<'a> Runner<'a> {
             self.monitor.ended(weights[index]);
             Ok(((index, seed), outcome))
         };
-        // In the lab a run that was stopped costs no other one.
+        // A stopped run in the lab does not discard other runs.
         let run = |job| match run(job) {
             Err(_) if long && self.monitor.is_to_stop() => Ok(None),
             outcome => outcome.map(Some),
         };
-        // One at a time where nobody says how many: what runs beside a lab may make it late.
+        // One run at a time by default: parallel runs may make a lab late.
         let done: Result<Vec<Option<_>>, Error> = match long && !self.side_by_side {
             true => jobs.into_iter().map(run).collect(),
             false => jobs.into_par_iter().map(run).collect(),
@@ -250,7 +242,6 @@ impl<'a> Runner<'a> {
         Ok(Ran { measured, stopped })
     }
 
-    /// Offline optimum of each row that asks for one.
     fn optima(
         &self,
         experiment: &Experiment,
@@ -267,7 +258,6 @@ impl<'a> Runner<'a> {
         experiment.rows.iter().map(of).collect()
     }
 
-    /// One run, with its plots where they are wanted. Every record goes to `also` too.
     pub(crate) fn run_one(
         &self,
         experiment: &Experiment,
@@ -298,7 +288,6 @@ impl<'a> Runner<'a> {
         Ok((Run { summary: done.summary, probe, invalid }, plot))
     }
 }
-/// The nodes at which no flow begins or ends.
 fn routers(scenario: &Scenario) -> Vec<&str> {
     let ends: BTreeSet<NodeId> =
         scenario.flows.iter().flat_map(|flow| flow.from.iter().chain(&flow.to).copied()).collect();

@@ -1,4 +1,4 @@
-//! `faircast bench fairness --scheme NAME`: the suite as a tool to judge any scheme.
+//! `faircast bench fairness --scheme NAME`: scores of any scheme in the suite.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,6 @@ use super::runner::{Measured, Scheme};
 use crate::files::json;
 use crate::request::Results;
 
-/// How a scheme did in one suite. Comparable between schemes: same scenarios, same seeds.
 #[derive(Debug, Serialize)]
 struct Scores {
     suite: String,
@@ -20,7 +19,6 @@ struct Scores {
     /// Geometric mean of all fairness figures, 0 to 1.
     fairness: f64,
     fairness_worst: f64,
-    /// Mean utilisation of the bottlenecks, 0 to 1, over the experiments that have any.
     utilisation: f64,
 }
 
@@ -31,11 +29,10 @@ struct Score {
     seeds: usize,
     /// Median ratio of each TCP flow's throughput to the session's; below 1 the session has more.
     ratios: Vec<Ratio>,
-    /// The least over those of min(f, 1/f): 1 is fair, 0 starves somebody.
+    /// Least min(f, 1/f) of the ratios: 1 is fair, 0 starves a flow.
     fairness: f64,
-    /// Of the bottlenecks; `None` where losses are not by congestion.
+    /// Utilisation of the bottlenecks; `None` if losses are not from congestion.
     utilisation: Option<f64>,
-    /// The session's throughput, median over seeds.
     session_bps: f64,
 }
 
@@ -107,7 +104,6 @@ fn score(measured: &Measured<'_>, session: &str) -> Score {
     }
 }
 
-/// Mean utilisation of the links with these names, `from>to`; NaN where there is none.
 pub(crate) fn utilisation(summary: &Summary, links: &[String]) -> f64 {
     let name = |link: &LinkSummary| format!("{}>{}", link.from, link.to);
     let chosen = summary.links.iter().filter(|link| links.contains(&name(link)));

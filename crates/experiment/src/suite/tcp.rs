@@ -1,9 +1,8 @@
-//! The suite `tcp`: our TCP, queues and links against ns-2.35, figure by figure.
+//! Suite `tcp`: our TCP, queues and links compared with ns-2.35, figure by figure.
 //!
-//! `scenarios/tcp/ns2_reference.csv` has the figures and how near to ns-2 each must come,
-//! `scenarios/tcp/suite.toml` the settings of each set. Where two standard errors of the
-//! difference, from the spread of ns-2's own runs, are wider than the distance, they decide: two
-//! sets of ten runs of ns-2 itself would differ by as much.
+//! `scenarios/tcp/ns2_reference.csv` has the figures and tolerances, `scenarios/tcp/suite.toml` the
+//! settings. A tolerance is at least two standard errors of the difference, from the spread of
+//! ns-2.
 
 use super::bundled::bundled;
 use super::file::{Bundled, Experiment, RowFile, SuiteFile, from_toml};
@@ -19,9 +18,8 @@ struct Line<'a> {
     flows: usize,
     metric: &'a str,
     mean: f64,
-    /// Standard deviation over ns-2's runs.
     sd: f64,
-    /// Kind and number of the distance to ns-2; empty for a metric that is not judged.
+    /// Kind and size of the tolerance; empty for a metric that is not judged.
     near: &'a str,
 }
 
@@ -119,7 +117,6 @@ fn row(line: &Line<'_>, seeds: u32) -> RowFile {
     ))
 }
 
-/// A metric of the reference: in words, as a measure, with its unit.
 fn describe(metric: &str) -> (&'static str, &'static str, &'static str) {
     match metric {
         "sum_pps" => ("packets of all flows", "sum packets_per_s tcp-*", "packets/s"),

@@ -1,5 +1,4 @@
-//! Settings that texts name, such as `nak_backoff = 1 ms`: the program must accept each. Verdicts that documents
-//! quote must be those of the suites.
+//! Checks that the settings in texts are accepted, and that quoted verdicts are the suites'.
 
 use std::path::{Path, PathBuf};
 
@@ -24,14 +23,12 @@ fn suites() -> Vec<SuiteFile> {
     names.map(|name| load(name).unwrap_or_else(|error| panic!("{name}: {error:?}")).0).collect()
 }
 
-/// All settings that a protocol of flows or a program of routers has under this name.
 fn specs<'a>(catalog: &'a Catalog, name: &'a str) -> impl Iterator<Item = Vec<OptionSpec>> {
     let protocols = catalog.protocols.iter().map(Stack::options);
     let programs = catalog.programs.iter().map(|entry| entry.options.to_vec());
     protocols.chain(programs).filter(move |specs| specs.iter().any(|spec| spec.name == name))
 }
 
-/// A value as a reader would write it behind the key.
 fn value(text: &str) -> OptionValue {
     match text {
         "true" | "false" => OptionValue::Bool(text == "true"),
@@ -43,11 +40,10 @@ fn value(text: &str) -> OptionValue {
     }
 }
 
-/// Units with which a value may go on behind a number.
 const UNITS: &[&str] =
     &["ns", "us", "ms", "s", "bit/s", "kbit/s", "Mbit/s", "Gbit/s", "B", "kB", "MB", "GB"];
 
-/// Settings that a text names: `key = value`, `key=value`, and `one and other = value`.
+/// Finds the settings in a text: `key = value`, `key=value`, and `one and other = value`.
 fn named(text: &str) -> Vec<(String, String)> {
     let spaced = text.replace('=', " = ");
     let around = ['`', '"', '\'', ',', '.', ';', ':', '(', ')', '?'];
@@ -69,22 +65,20 @@ fn named(text: &str) -> Vec<(String, String)> {
         if key >= 2 && words[key - 1] == "and" && words[key - 2].contains('_') {
             keys.push(words[key - 2]);
         }
-        // A path names the setting last: flow.mcc.options.nak_backoff.
+        // A path ends in the setting's name: flow.mcc.options.nak_backoff.
         let last = |key: &str| strip(key).rsplit('.').next().unwrap_or_default().to_string();
         found.extend(keys.into_iter().map(|key| (last(key), value.clone())));
     }
     found
 }
 
-/// True if a link of a scenario takes the setting.
 fn is_of_a_link(catalog: &Catalog, key: &str, text: &str) -> bool {
     const SCENARIO: &str = include_str!("../../../../scenarios/own/slow-receiver.toml");
     let change = Overrides { set: vec![format!("link.0.{key}={text}")], seed: None };
     Scenario::parse(Path::new("slow-receiver.toml"), SCENARIO, &change, catalog).is_ok()
 }
 
-/// Why no protocol, program or link takes the setting; `None` where one does, or none has such a setting. Placeholders such as
-/// `NAME` are no values, and `program` is a key of the language too.
+/// Returns why nothing takes the setting; placeholders such as `NAME` are no values.
 fn refused(catalog: &Catalog, key: &str, text: &str) -> Option<String> {
     let is_placeholder = !text.is_empty() && text.chars().all(|c| c.is_ascii_uppercase());
     if is_placeholder || key == "program" || is_of_a_link(catalog, key, text) {
@@ -146,7 +140,7 @@ fn every_setting_that_a_suite_or_a_document_names_is_accepted() {
         for entry in std::fs::read_dir(root().join(folder)).expect("the folder is there").flatten()
         {
             let Ok(text) = std::fs::read_to_string(entry.path()) else { continue };
-            // In prose, settings stand between backquotes; outside of blocks there is nothing else to set.
+            // Settings in prose are in backquotes; code blocks are skipped.
             let prose = text.split("```").step_by(2).collect::<String>();
             let quoted = prose.split('`').skip(1).step_by(2);
             quoted.for_each(|text| check(&entry.path().display().to_string(), text));
@@ -160,7 +154,6 @@ fn every_setting_that_a_suite_or_a_document_names_is_accepted() {
     assert!(count > 20, "only {count} settings found");
 }
 
-/// Command that makes the quoted verdicts again.
 const AGAIN: &str = "make it again with faircast bench cost-benefit cost-benefit-ablation cost-benefit-compare credit fairness fec ormcc tfmcc tram --docs docs/verdicts.md, \
                      and copy its first table into README.md";
 
@@ -178,7 +171,6 @@ fn the_page_of_verdicts_has_the_rows_of_the_suites() {
             experiment.rows.iter().map(|row| (row.id.as_ref().unwrap_or(&experiment.id), row))
         });
         let files: Vec<_> = files.collect();
-        // Rows from code follow those of the file.
         let of_file = &lines[..files.len().min(lines.len())];
         let ids: Vec<&String> = of_file.iter().map(|line| &line.id).collect();
         assert!(
@@ -222,8 +214,7 @@ fn the_readme_quotes_the_counts_of_the_page_of_verdicts() {
     assert!(readme.replace('\n', " ").contains(&said), "README.md must say: {said}");
 }
 
-/// Checks the tables and charts of a page whose numbers come from rows: comments before them name
-/// the rows of each line, and divisor and decimals of its numbers.
+/// Comments before tables and charts name the rows of each line, the divisor and the decimals.
 #[test]
 fn the_page_of_prices_has_the_numbers_of_the_page_of_verdicts() {
     let (verdicts, page) =
@@ -237,7 +228,7 @@ fn the_page_of_prices_has_the_numbers_of_the_page_of_verdicts() {
     let mut count = 0;
     for piece in page.split("<!-- rows\n").skip(1) {
         let (lines, rest) = piece.split_once("-->\n").expect("an end of the comment");
-        // Numbers of a table follow its two first lines, those of a chart the word "bar".
+        // Numbers of a table follow its first two lines; numbers of a chart follow the word "bar".
         let shown: Vec<Vec<&str>> = match rest.split_once("    bar [") {
             Some((chart, numbers)) if chart.starts_with("```") => {
                 let (numbers, _) = numbers.split_once(']').expect("an end of the chart");

@@ -1,4 +1,4 @@
-//! Equation and loss intervals of RFC 4654 by receivers' functions, at values worked out by hand.
+//! Equation and loss intervals of RFC 4654, computed at values worked out by hand.
 
 use faircast_base::{Duration, Seq, Time};
 use faircast_proto::congestion::common::equation::throughput_bits_per_s;
@@ -9,16 +9,15 @@ use serde::Deserialize;
 use super::file::from_toml;
 use super::judge::one_value;
 
-/// What all ids of these rows begin with.
+/// Prefix of the ids of these rows.
 pub(crate) const ID: &str = "worked";
 
-/// Packets come so far apart.
 const GAP: Duration = Duration::from_millis(10);
 
-/// The round trip: losses of five packets in a row are one event.
+/// Round-trip time: losses of five consecutive packets are one event.
 const RTT: Duration = Duration::from_millis(50);
 
-/// Later packets that show a loss (src: RFC 4654 s5.1).
+/// Later packets that prove a loss (src: RFC 4654 s5.1).
 const THRESHOLD: u32 = 3;
 
 pub(crate) fn rows(only: Option<&str>) -> Vec<Row> {
@@ -28,7 +27,6 @@ pub(crate) fn rows(only: Option<&str>) -> Vec<Row> {
     all.filter(|row| only.is_none_or(|text| row.id.contains(text))).collect()
 }
 
-/// A value that is so far at most from the one that was worked out.
 fn value(
     id: String,
     title: String,
@@ -95,16 +93,15 @@ fn arrivals(
     arrivals
 }
 
-/// The mean loss interval, 1/p, that the RFC makes of arrivals.
 fn interval(name: &str, title: &str, worked: f64, arrivals: &Arrivals) -> Row {
     let (id, title) = (format!("{ID}.interval.{name}"), format!("mean interval: {title}"));
     let why = "nothing is random, and a mean of whole numbers is exact but for rounding";
     value(id, title, "packets", worked, 1.0 / arrivals.loss(), 1e-6, why)
 }
 
-/// s5.6: l_0 = (X_recv R / (sqrt(3/2) 8s))^2, of 1 Mbit/s, 100 ms and 1000 bytes (100 000 / 9797.96)^2
-/// = 104.1667; where 500 ms was a guess of the round trip and it turns out to be 200 ms, (0.2/0.5)^2 of
-/// (500 000 / 9797.96)^2 = 2604.1667.
+/// Returns the rows of s5.6: l_0 = (X_recv R / (sqrt(3/2) 8s))^2. For 1 Mbit/s, 100 ms and 1000
+/// bytes, (100 000 / 9797.96)^2 = 104.1667. For a guess of 500 ms and a measured round trip of 200
+/// ms, l_0 is (0.2/0.5)^2 of (500 000 / 9797.96)^2 = 2604.1667.
 fn first_intervals() -> Vec<Row> {
     let after_first_loss = |rtt_s: f64, guessed: bool| {
         arrivals([0, 2, 3, 4], true, FirstInterval::of(1e6, 1000.0, rtt_s, guessed))

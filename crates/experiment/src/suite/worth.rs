@@ -1,16 +1,16 @@
-//! Worth of a suite's verdicts. A row is refused before anything runs if it cannot fail, accepts the opposite of its
-//! effect, or explains a miss without a proof.
+//! Worth of a suite's verdicts. A row is refused before any run if it cannot fail, accepts the
+//! opposite of its effect, or explains a miss without a proof.
 
 use std::collections::BTreeMap;
 
 use super::file::RowFile;
 use super::measure::is_target;
 
-/// Most that one of two may have of what the other has, where a row asks whether they have as much.
+/// Largest accepted ratio between two shares, for rows that test whether the shares are equal.
 const EVEN_MAX: f64 = 1.5;
-/// Greatest distance of a figure from an even share that still counts as even, as a part of the share.
+/// Largest relative distance of a figure from an even share that still counts as even.
 const EVEN_FIGURE: f64 = 0.05;
-/// Widest tolerance of a published figure, as a part of it.
+/// Largest relative tolerance of a published figure.
 const TOLERANCE_MAX: f64 = 0.5;
 
 pub(super) fn check(
@@ -42,7 +42,6 @@ pub(super) fn check(
     effect(row)
 }
 
-/// Rows that a row names are there, and can prove what they are to prove.
 fn refers(
     id: &str,
     row: &RowFile,
@@ -87,7 +86,6 @@ fn refers(
     Ok(())
 }
 
-/// A mechanism has its proof, and what says how little a verdict is worth stands beside a verdict.
 fn remarks(row: &RowFile) -> Result<(), String> {
     if row.explained.is_some() && row.proved_by.is_empty() {
         return Err(
@@ -111,7 +109,6 @@ fn remarks(row: &RowFile) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses a tolerance above [`TOLERANCE_MAX`], with which a figure says nothing.
 fn tolerance(row: &RowFile) -> Result<(), String> {
     let Some(paper) = row.paper.filter(|paper| *paper != 0.0) else { return Ok(()) };
     let share = row.tolerance.or(row.absolute.map(|distance| distance / paper.abs()));
@@ -126,7 +123,7 @@ fn tolerance(row: &RowFile) -> Result<(), String> {
     }
 }
 
-/// Range `low..=high` that the spread of seeds has widened, without the absence of the effect.
+/// Returns the range widened by the spread of seeds, without the absence of the effect.
 pub(super) fn without_no_effect(row: &RowFile, (low, high): (f64, f64)) -> (f64, f64) {
     let Some(paper) = row.paper else { return (low, high) };
     let even = row.measure.even();
@@ -155,7 +152,7 @@ fn effect(row: &RowFile) -> Result<(), String> {
     }
     let Some(even) = row.measure.even().filter(|even| accepts(*even)) else { return Ok(()) };
     if low == f64::NEG_INFINITY || high == f64::INFINITY {
-        // A bound on one side is a claim of its own: nobody gets less than half.
+        // A bound on one side is a claim of its own, such as: no flow gets less than half.
         return Ok(());
     }
     if let Some(paper) = row.paper.filter(|paper| (paper / even - 1.0).abs() > EVEN_FIGURE + 1e-9) {
@@ -164,7 +161,7 @@ fn effect(row: &RowFile) -> Result<(), String> {
              another no_effect, or measure only"
         ));
     }
-    // Share of one over the mean share of the others, of a share of 1/n.
+    // Ratio of one share to the mean of the others, from a share of 1/n.
     let over =
         |share: f64| if even < 1.0 { share / (1.0 - share) * (1.0 - even) / even } else { share };
     let slack = 1.0 + 1e-9;
@@ -181,7 +178,7 @@ fn effect(row: &RowFile) -> Result<(), String> {
 mod tests {
     use super::super::file::SuiteFile;
 
-    /// A suite of a judged row `a` with these keys, and rows `b`, which is judged, and `c`, which is not.
+    /// Checks a suite with judged rows `a` (with these keys) and `b`, and an unjudged row `c`.
     fn suite(keys: &str) -> Result<(), String> {
         let ratio = "measure = 'throughput_bps x / throughput_bps y'\nunit = 'ratio'\n";
         let measure = if keys.contains("measure") { "unit = 'ratio'\n" } else { ratio };
@@ -211,7 +208,7 @@ mod tests {
         accepted("paper = 1.08\ntolerance = 0.15\nno_effect = 1.6");
         refused("paper = 1.5\ntolerance = 0.15\nno_effect = 1.6", "and so no_effect = 1.6");
         refused("at_most = 0.5\nno_effect = 0.4", "and so no_effect = 0.4");
-        // Bounds on one side are claims of their own, and shares of other things have no even value.
+        // Bounds on one side are claims of their own; unlike quantities have no even value.
         accepted("at_least = 0.5");
         accepted("measure = 'repairs x / packets x'\nat_least = 0.2\nat_most = 5.0");
     }

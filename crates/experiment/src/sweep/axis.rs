@@ -1,24 +1,24 @@
-//! A setting with the values that it takes in a sweep.
+//! Axis of a sweep: a setting with its values.
 
 use faircast_base::{Bitrate, Bytes, Duration, Quantity};
 use serde_json::Value;
 
 use crate::table::ColumnType;
 
-/// A setting of the scenario with the values that it takes, one after the other.
+/// Setting of the scenario with its values in the sweep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Axis {
-    /// Its path, as `--set` takes it: `flow.mcc.options.acker_bias`.
+    /// Path of the setting, in the syntax of `--set`: `flow.mcc.options.acker_bias`.
     pub key: String,
-    /// The values as they were written.
+    /// Values as written.
     pub values: Vec<String>,
 }
 
 impl Axis {
-    /// Reads `KEY=VALUE,VALUE`. A comma within brackets, braces or quotes is a part of its value.
+    /// Parses `KEY=VALUE,VALUE`. A comma within brackets, braces or quotes is a part of its value.
     ///
     /// # Errors
-    /// There is no value, one is empty or there twice, or the key is the seed's.
+    /// There is no value, a value is empty or repeated, or the key is the seed's.
     pub fn parse(text: &str) -> Result<Self, String> {
         let wrong = |problem: &str| Err(format!("--set {text}: {problem}"));
         let Some((key, values)) = text.split_once('=') else {
@@ -39,11 +39,11 @@ impl Axis {
         Ok(Self { key, values })
     }
 
-    /// The values as a column: its name, which ends in the unit of quantities, type, and cells.
+    /// Returns the values as a column: name with the unit, type, and cells.
     pub fn column(&self) -> (String, ColumnType, Vec<Value>) {
         let texts: Vec<&str> = self.values.iter().map(|value| unquoted(value)).collect();
         type Read = fn(&str) -> Option<Value>;
-        // What ends the name, what the values are, and how one is read: the first that reads all.
+        // Name suffix, type, and parser. The first entry that parses all values is used.
         let readings: [(&str, ColumnType, Read); 6] = [
             ("", ColumnType::Whole, |text| text.parse::<i64>().ok().map(Value::from)),
             ("", ColumnType::Float, |text| {
@@ -67,7 +67,7 @@ impl Axis {
         (format!("{}{unit}", self.key), kind, cells)
     }
 
-    /// The values as numbers for a plot, where they are numbers or quantities that rise.
+    /// Returns the values as numbers for a plot, if they are rising numbers or quantities.
     pub fn numbers(&self) -> Option<Vec<f64>> {
         let (_, _, cells) = self.column();
         let numbers: Option<Vec<f64>> = cells.iter().map(Value::as_f64).collect();
@@ -75,7 +75,7 @@ impl Axis {
     }
 }
 
-/// The parts between commas, of which those within brackets, braces and quotes do not count.
+/// Splits at commas outside of brackets, braces and quotes.
 fn split(text: &str) -> Vec<String> {
     let (mut parts, mut depth, mut quote) = (vec![String::new()], 0u32, None);
     for c in text.chars() {
@@ -96,7 +96,6 @@ fn split(text: &str) -> Vec<String> {
     parts.iter().map(|part| part.trim().to_string()).collect()
 }
 
-/// A value without the quotes that TOML would take away.
 fn unquoted(value: &str) -> &str {
     let within = |quote: char| value.strip_prefix(quote)?.strip_suffix(quote);
     within('"').or_else(|| within('\'')).unwrap_or(value)

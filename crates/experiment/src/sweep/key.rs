@@ -1,4 +1,4 @@
-//! The hash that says what a run is.
+//! Hash that identifies a run.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -9,17 +9,17 @@ use faircast_trace::{On, SCHEMA_VERSION};
 
 use crate::Error;
 
-/// The program that runs a sweep. Another build may do otherwise, so it has other keys.
+/// Program that runs a sweep. Another build may behave differently, so it has other keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
-    /// Its version.
+    /// Version of the program.
     pub version: String,
-    /// A hash of its executable file; empty where that cannot be read.
+    /// Hash of the executable file; empty if the file cannot be read.
     pub build: String,
 }
 
 impl Program {
-    /// The program that runs.
+    /// Returns the running program.
     pub fn current() -> Self {
         let hash = || {
             let mut hasher = blake3::Hasher::new();
@@ -31,7 +31,6 @@ impl Program {
     }
 }
 
-/// Makes keys. Files that flows send are read once.
 pub(super) struct Keys<'a> {
     program: &'a Program,
     on: On,
@@ -45,7 +44,7 @@ impl<'a> Keys<'a> {
 
     pub(super) fn of(&mut self, scenario: &Scenario) -> Result<String, Error> {
         let mut text = Hashed(blake3::Hasher::new());
-        // What the scenario's file and its text are called or look like changes no run.
+        // The scenario's path, text and title do not affect a run.
         let Scenario { file: _, text: _, title: _, duration, warmup, seed, .. } = scenario;
         let Scenario { nodes, links, flows, relays, faults, .. } = scenario;
         let written = write!(
@@ -77,7 +76,7 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// 96 bits of the hash: enough that no two runs of anybody share them.
+/// Returns 96 bits of the hash, enough to avoid collisions.
 fn short(hasher: &blake3::Hasher) -> String {
     hasher.finalize().to_hex()[..24].to_string()
 }

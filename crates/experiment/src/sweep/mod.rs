@@ -1,9 +1,7 @@
-//! Sweeps: a scenario with every combination of some values of its settings, each with several seeds.
+//! Sweeps: a scenario with every combination of values of its settings, each with several seeds.
 //!
-//! Each run has a *key*: a hash of all that decides what it does, which are the scenario with its
-//! settings in place, the seed, where it runs, and the program. A run that has been done is a file
-//! that is named after its key ([`Store`]), so nothing is run twice, nothing old is taken for new, and
-//! several processes or machines can work on one sweep in one folder.
+//! A completed run is a file named after its *key*, a hash of everything that determines the run
+//! ([`Store`]). Thus no run is repeated, and several machines can work on a sweep in one folder.
 
 mod axis;
 mod key;
@@ -29,42 +27,41 @@ use key::Keys;
 /// Most runs of one sweep.
 pub const RUNS_MAX: u64 = 100_000;
 
-/// A scenario, the values of its settings, and the seeds.
+/// Scenario, values of its settings, and seeds.
 #[derive(Clone, Debug)]
 pub struct Sweep {
-    /// The scenario's file, as the user named it.
+    /// Scenario file, as named by the user.
     pub file: PathBuf,
-    /// Its text, read once: a file that is edited meanwhile changes nothing.
+    /// Text of the scenario, read once: later edits of the file have no effect.
     text: String,
-    /// The settings with their values, in the order in which they apply.
+    /// Settings with their values, in the order of their application.
     pub axes: Vec<Axis>,
-    /// The seeds, each once.
+    /// Seeds, each once.
     pub seeds: Vec<u64>,
-    /// Where it runs.
+    /// Place of the runs: simulator or lab.
     pub on: On,
-    /// What runs it.
+    /// Program of the runs.
     pub program: Program,
 }
 
-/// One run of a sweep.
+/// Single run of a sweep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// Hash of what is run, in hexadecimal.
+    /// Hash of the run, in hexadecimal.
     pub key: String,
-    /// For each axis the place of its value.
+    /// Index of the chosen value for each axis.
     pub choice: Vec<usize>,
-    /// The seed.
+    /// Seed of the run.
     pub seed: u64,
-    /// How long it will take beside others, in a unit of its own.
+    /// Expected cost compared with other runs, in an arbitrary unit.
     pub weight: u64,
 }
 
 impl Sweep {
-    /// Reads the scenario and checks what can be checked before its combinations are made.
+    /// Loads the scenario, and checks it before combinations are made.
     ///
     /// # Errors
-    /// The scenario is wrong as it stands with the first values, a setting is there twice, or there
-    /// are too many runs.
+    /// The first combination is wrong, a setting is repeated, or there are too many runs.
     pub fn new(
         file: &Path,
         axes: Vec<Axis>,
@@ -92,22 +89,21 @@ impl Sweep {
         let first = vec![0; sweep.axes.len()];
         let overrides = Overrides { set: sweep.set(&first), seed: None };
         let first = Scenario::load(file, &overrides, &faircast_sim::catalog())?;
-        // The scenario's text has what was changed noted at its end; the file's own is wanted.
+        // A loaded scenario's text ends in a record of the changes, which the sweep must not have.
         sweep.text = std::fs::read_to_string(file).map_err(|error| Error::read(file, error))?;
         debug_assert!(first.text.starts_with(&sweep.text), "nobody edits it just now");
         Ok(sweep)
     }
 
-    /// The question that the scenario answers.
+    /// Returns the question that the scenario answers.
     pub fn title(&self) -> Result<String, ScenarioError> {
         let first = vec![0; self.axes.len()];
         Ok(self.scenario(&first, self.seeds.first().copied().unwrap_or(1))?.title)
     }
 
-    /// All runs, the seeds of one combination after the other. Every combination is checked.
+    /// Returns all runs, checked, with the seeds of a combination one after the other.
     pub fn jobs(&self) -> Result<Vec<Job>, Error> {
         let mut keys = Keys::new(&self.program, self.on);
-        // The last axis turns fastest, as the digits of a number do.
         let choices = self.axes.iter().fold(vec![Vec::new()], |choices: Vec<Vec<usize>>, axis| {
             let with = |choice: &Vec<usize>, place| [&choice[..], &[place]].concat();
             let each = choices.iter();
@@ -124,26 +120,25 @@ impl Sweep {
         Ok(jobs)
     }
 
-    /// The scenario of a combination with a seed.
+    /// Returns the scenario of a combination with a seed.
     pub fn scenario(&self, choice: &[usize], seed: u64) -> Result<Scenario, ScenarioError> {
         let overrides = Overrides { set: self.set(choice), seed: Some(seed) };
         Scenario::parse(&self.file, &self.text, &overrides, &faircast_sim::catalog())
     }
 
-    /// The settings of a combination, `KEY=VALUE`.
+    /// Returns the settings of a combination, `KEY=VALUE`.
     pub fn set(&self, choice: &[usize]) -> Vec<String> {
         let chosen = self.axes.iter().zip(choice);
         chosen.map(|(axis, place)| format!("{}={}", axis.key, axis.values[*place])).collect()
     }
 
-    /// The run as it is told to people: its settings and its seed.
+    /// Returns the name of a run for people: its settings and its seed.
     pub fn named(&self, job: &Job) -> String {
         let set = self.set(&job.choice).into_iter().map(|set| format!("{set}, "));
         format!("{}seed {}", set.collect::<String>(), job.seed)
     }
 
-    /// Command line that does one run of the sweep and keeps it in the folder `out`, without the
-    /// program's name. No character means anything to a shell or `xargs`.
+    /// Returns the arguments that run `job` and store it in `out`, plain for shells and `xargs`.
     pub fn command(&self, job: &Job, out: &Path, traces: bool) -> String {
         let mut words = vec!["sweep".to_string(), self.file.display().to_string()];
         for set in self.set(&job.choice) {
@@ -162,7 +157,7 @@ impl Sweep {
     }
 }
 
-/// What a run costs beside others: packets come over the links from every sender to every receiver.
+/// Returns the expected cost of a run: packets cross the links from every sender to every receiver.
 pub(crate) fn weight(scenario: &Scenario) -> u64 {
     let pairs = scenario.flows.iter().map(|flow| 10 + flow.from.len() * flow.to.len());
     1 + (scenario.duration.as_secs_f64() * pairs.sum::<usize>() as f64) as u64
@@ -172,10 +167,9 @@ fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_./=:,+@%".contains(&byte)
 }
 
-/// Prefix of a word with percent escapes.
 const ESCAPED: &str = "url:";
 
-/// A word in plain characters, which [`from_plain`] reads back: as it is, or after `url:` with percent escapes.
+/// Returns a word in plain characters: unchanged, or after `url:` with percent escapes.
 pub fn plain(word: &str) -> String {
     if !word.is_empty() && word.bytes().all(is_plain) && !word.starts_with(ESCAPED) {
         return word.to_string();
@@ -187,7 +181,7 @@ pub fn plain(word: &str) -> String {
     ESCAPED.to_string() + &escaped.collect::<String>()
 }
 
-/// Returns the word that [`plain`] wrote, or the word itself where it does not begin with `url:`.
+/// Returns the word that [`plain`] wrote, or the word itself if it does not begin with `url:`.
 pub fn from_plain(word: &str) -> Result<String, String> {
     let Some(escaped) = word.strip_prefix(ESCAPED) else { return Ok(word.to_string()) };
     let mut parts = escaped.split('%');
@@ -208,7 +202,7 @@ pub fn from_plain(word: &str) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| format!("{word}: the escapes are not UTF-8"))
 }
 
-/// A word as a shell reads it back.
+/// Quotes a word for a shell.
 pub fn for_shell(word: &str) -> String {
     match !word.is_empty() && word.bytes().all(is_plain) {
         true => word.to_string(),
@@ -216,7 +210,7 @@ pub fn for_shell(word: &str) -> String {
     }
 }
 
-/// Runs that are the same, each once.
+/// Returns the runs without duplicates.
 pub fn once(jobs: &[Job]) -> Vec<&Job> {
     let unique: BTreeMap<&str, &Job> = jobs.iter().rev().map(|job| (&*job.key, job)).collect();
     let first = |job: &&Job| std::ptr::eq(unique[&*job.key], *job);

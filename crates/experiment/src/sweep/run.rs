@@ -1,4 +1,4 @@
-//! The runs of a sweep, several at a time.
+//! Execution of a sweep's runs, several at a time.
 
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -12,37 +12,35 @@ use super::{Job, Store, Sweep};
 use crate::execute::{TRIES_MAX, execute, header, until_valid};
 use crate::monitor::{Monitor, Runs, Watch};
 
-/// A run that gave nothing.
+/// Run without a result.
 #[derive(Clone, Debug)]
 pub struct Failed {
-    /// Which.
+    /// The failed run.
     pub job: Job,
-    /// Why.
+    /// Reason of the failure.
     pub why: String,
 }
 
-/// What became of a sweep's runs.
+/// Results of a sweep's runs.
 #[derive(Clone, Debug, Default)]
 pub struct Ran {
-    /// Runs that were done and kept.
+    /// Number of runs that completed and were stored.
     pub done: usize,
     /// Runs that failed, in the order of the sweep.
     pub failed: Vec<Failed>,
-    /// Whether it was stopped before its end.
+    /// True if the sweep was stopped early.
     pub stopped: bool,
-    /// What the reader of the figures should know, in sentences.
+    /// Notes for readers of the figures, in sentences.
     pub notes: BTreeSet<String>,
 }
 
 enum Ended {
-    /// With what the reader of its figures should know.
     Done(Vec<String>),
     Failed(Failed),
     Stopped,
 }
 
-/// Does `jobs`, each kept in `store` when it ends: in the simulator as many at a time as the thread
-/// pool has threads, in the lab one by one, since what runs beside makes it late.
+/// Does `jobs` and stores each completed run. In the lab runs are serial: parallel work delays it.
 pub fn run(
     sweep: &Sweep,
     jobs: &[&Job],
@@ -84,7 +82,6 @@ pub fn run(
     ran
 }
 
-/// One run; a panic in it is a failure of this run alone.
 fn guarded(sweep: &Sweep, job: &Job, store: &Store, traces: bool, monitor: &dyn Monitor) -> Ended {
     let failed = |why: String| Ended::Failed(Failed { job: job.clone(), why });
     match catch_unwind(AssertUnwindSafe(|| one(sweep, job, store, traces, monitor))) {
@@ -100,7 +97,6 @@ fn said(panic: &(dyn Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
-/// One run, and what is to be known of it; `None` where it was stopped.
 fn one(
     sweep: &Sweep,
     job: &Job,
@@ -130,7 +126,6 @@ fn one(
     };
     if let Some(refused) = refused {
         drop(ended);
-        // What is left of a trace helps nobody.
         let _ = std::fs::remove_file(&path);
         return refused;
     }

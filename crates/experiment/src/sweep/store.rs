@@ -1,4 +1,4 @@
-//! The runs of a sweep that have been done, each in a file that is named after its key.
+//! Store of a sweep's completed runs, a file each, named after the run's key.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,35 +8,35 @@ use serde::{Deserialize, Serialize};
 
 use super::{Job, Sweep};
 
-/// A run that has been done, as its file has it.
+/// Stored run, as in its file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Kept {
     /// Hash of the file's text with this field empty.
     pub hash: String,
-    /// Its key.
+    /// Key of the run.
     pub key: String,
     /// Hash of the program's executable file.
     pub build: String,
-    /// The settings, `KEY=VALUE`.
+    /// Settings, `KEY=VALUE`.
     pub set: Vec<String>,
-    /// What came out.
+    /// Summary of the run.
     pub summary: Summary,
 }
 
-/// The file of a run.
+/// State of a run's file.
 #[derive(Clone, Debug)]
 pub enum StoredRun {
-    /// The file is as it was written.
+    /// Unchanged file.
     Kept(Box<Kept>),
-    /// There is no such file.
+    /// Missing file.
     Missing,
-    /// The file at this path was edited or damaged after a run had written it.
+    /// File at this path that was edited or damaged after a run had written it.
     Altered(PathBuf),
 }
 
 const BEGIN: &str = "{\"hash\":\"";
 
-/// The text of a file, of which the hash is empty, with its hash.
+/// Returns the text of a file with its hash, from the text with an empty hash.
 fn sealed(text: &str) -> String {
     let hash = blake3::hash(text.as_bytes()).to_hex();
     text.replacen(BEGIN, &format!("{BEGIN}{}", &hash[..32]), 1)
@@ -47,36 +47,36 @@ fn is_sealed(text: &str, hash: &str) -> bool {
     !hash.is_empty() && text.starts_with(&begin) && sealed(&text.replacen(&begin, BEGIN, 1)) == text
 }
 
-/// The folder of a sweep.
+/// Folder of a sweep's runs.
 #[derive(Clone, Debug)]
 pub struct Store {
     folder: PathBuf,
 }
 
 impl Store {
-    /// The store in the output folder `out`; its folder `runs` is made where it is not there.
+    /// Opens the store in the output folder `out`, and makes its folder `runs` if needed.
     pub fn open(out: &Path) -> io::Result<Self> {
         let folder = out.join("runs");
         std::fs::create_dir_all(&folder)?;
         Ok(Self { folder })
     }
 
-    /// The file of a run.
+    /// Returns the path of a run's file.
     pub fn path(&self, job: &Job) -> PathBuf {
         self.folder.join(format!("{}.json", job.key))
     }
 
-    /// The trace of a run, where it was kept.
+    /// Returns the path of a run's trace.
     pub fn trace(&self, job: &Job) -> PathBuf {
         self.folder.join(format!("{}.trace.jsonl.gz", job.key))
     }
 
-    /// Whether the run has been done, with its trace where that is wanted.
+    /// True if the run is stored, together with its trace if `trace`.
     pub fn has(&self, job: &Job, trace: bool) -> bool {
         self.get(job).is_some() && (!trace || self.trace(job).is_file())
     }
 
-    /// The summary of a run; `None` where it has not been done, or its file was altered.
+    /// Returns the summary of a run; `None` if it is missing or its file was altered.
     pub fn get(&self, job: &Job) -> Option<Summary> {
         match self.find(job) {
             StoredRun::Kept(kept) => Some(kept.summary),
@@ -84,7 +84,7 @@ impl Store {
         }
     }
 
-    /// The file of a run, as far as it is what was written.
+    /// Reads the file of a run, and checks that it is unaltered.
     pub fn find(&self, job: &Job) -> StoredRun {
         let path = self.path(job);
         let Ok(text) = std::fs::read_to_string(&path) else {
@@ -98,7 +98,7 @@ impl Store {
         }
     }
 
-    /// Keeps a run. The file appears whole or not at all, whoever else writes it.
+    /// Stores a run. The file appears as a whole, even with other writers.
     pub fn keep(&self, sweep: &Sweep, job: &Job, summary: &Summary) -> io::Result<()> {
         let kept = Kept {
             hash: String::new(),
@@ -110,17 +110,15 @@ impl Store {
         let begun = self.begun(job, "json");
         std::fs::write(&begun, sealed(&serde_json::to_string(&kept)?))?;
         std::fs::rename(&begun, self.path(job)).inspect_err(|_| {
-            // Nobody will come back for it.
             let _ = std::fs::remove_file(&begun);
         })
     }
 
-    /// A file that is being written, which no other process has.
     pub(super) fn begun(&self, job: &Job, kind: &str) -> PathBuf {
         self.folder.join(format!("{}.{}.{kind}.part", job.key, std::process::id()))
     }
 
-    /// Runs in the folder that are none of `jobs`: of other values, or of another build.
+    /// Returns the number of runs in the folder that are not in `jobs`.
     pub fn others(&self, jobs: &[Job]) -> usize {
         let known: std::collections::BTreeSet<&str> = jobs.iter().map(|job| &*job.key).collect();
         let Ok(files) = std::fs::read_dir(&self.folder) else { return 0 };

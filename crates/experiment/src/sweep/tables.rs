@@ -1,4 +1,4 @@
-//! The tables of a sweep: a row for each combination of values, seed and flow, receiver or link.
+//! Tables of a sweep: a row for each combination of values, seed, and flow, receiver or link.
 
 use faircast_report::Summary;
 use serde_json::{Value, json};
@@ -6,22 +6,21 @@ use serde_json::{Value, json};
 use super::{Job, Sweep};
 use crate::table::{ColumnType, Table};
 
-/// Most rows of the table of receivers; where there are more it is left out.
+/// Most rows of the table of receivers; a longer table is left out.
 pub const RECEIVER_ROWS_MAX: usize = 1_000_000;
 
-/// What a sweep gave, each row with the values, the seed and the run's key before it.
+/// Results of a sweep. Each row begins with the values, the seed and the run's key.
 #[derive(Clone, Debug)]
 pub struct Tables {
-    /// A row for each flow.
+    /// Row for each flow.
     pub flows: Table,
-    /// A row for each receiver of each flow; `None` beyond [`RECEIVER_ROWS_MAX`].
+    /// Row for each receiver of each flow; `None` beyond [`RECEIVER_ROWS_MAX`].
     pub receivers: Option<Table>,
-    /// A row for each direction of each link.
+    /// Row for each direction of each link.
     pub links: Table,
     axes: Vec<Vec<Value>>,
 }
 
-/// Columns of flows with their types: keys of the summary, and what `add` adds.
 const FLOW: &str = "flow text, protocol text, from text, throughput_bps float, active_throughput_bps float, \
     common_throughput_bps float, sent_bps float, goodput_min_bps float, feedback_per_s float, \
     rate_variation float, settled_s float, sent_packets whole, repair_packets whole, feedback_packets whole, \
@@ -29,7 +28,6 @@ const FLOW: &str = "flow text, protocol text, from text, throughput_bps float, a
     representative text, rtt_mean_s float, dropped_packets whole, bad_input whole, loss_ratio float, \
     completed_s float, jain_index float, ended_s float, lateness_verdict text, lateness_p99_s float";
 
-/// The columns of the table of receivers, after flow and protocol.
 const RECEIVER: &str = "node text, goodput_bps float, delivered_packets whole, lost_packets whole, \
     abandoned_packets whole, loss_ratio float, completed_s float, intact flag";
 
@@ -50,7 +48,7 @@ fn columns(table: &str) -> impl Iterator<Item = (String, ColumnType)> {
 }
 
 impl Tables {
-    /// Tables without rows.
+    /// Returns tables without rows.
     pub fn new(sweep: &Sweep) -> Self {
         let axes: Vec<_> = sweep.axes.iter().map(super::Axis::column).collect();
         let lead = axes.iter().map(|(name, kind, _)| (name.clone(), *kind));
@@ -111,7 +109,6 @@ mod tests {
     use super::*;
     use faircast_trace::On;
 
-    /// The keys of an object that are no lists or objects themselves.
     fn keys(value: &serde_json::Value) -> BTreeSet<String> {
         let object = value.as_object().unwrap().iter();
         let plain = object.filter(|(_, value)| !value.is_array() && !value.is_object());
@@ -133,7 +130,7 @@ mod tests {
         let flow = &summary["flows"][0];
         let mut own = keys(flow);
         assert!(own.remove("name"));
-        // What only some flows have is told by the summary alone.
+        // A key that only some flows have is in the summary alone.
         own.remove("mismatched_receivers");
         let missing: Vec<_> = own.difference(&names(FLOW)).cloned().collect();
         assert!(missing.is_empty(), "flows.csv lacks {missing:?}");

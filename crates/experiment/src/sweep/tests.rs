@@ -1,4 +1,4 @@
-//! Sweeps of a small scenario: their runs, their keys, what is kept of them.
+//! Sweeps of a small scenario: runs, keys, and stored files.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,19 +6,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::*;
 use crate::Monitor;
 
-/// Two TCP flows of two seconds.
 const SMALL: &str = "title = \"Is this small?\"\nduration = \"2 s\"\n[[link]]\nbetween = [\"a\", \"b\"]\n\
     rate = \"1 Mbit/s\"\ndelay = \"10 ms\"\nqueue = { kind = \"droptail\", packets = 10 }\n[[flow]]\n\
     name = \"tcp\"\nprotocol = \"tcp-reno\"\nfrom = \"a\"\nto = [\"b\"]\ncount = 2\n\
     start = { uniform = [\"0 s\", \"1 s\"] }\n";
 
-/// The program of all tests.
 fn program() -> Program {
     Program { version: "1".into(), build: "b".into() }
 }
 
 fn try_sweep(set: &[&str], seeds: u64, on: On) -> Result<Sweep, Error> {
-    // A folder of its own for each, since tests run side by side.
     static FOLDERS: AtomicUsize = AtomicUsize::new(0);
     let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
     let folder =
@@ -32,7 +29,6 @@ fn try_sweep(set: &[&str], seeds: u64, on: On) -> Result<Sweep, Error> {
     sweep
 }
 
-/// A sweep of the small scenario, whose file is gone already.
 pub(super) fn sweep(set: &[&str], seeds: u64) -> Sweep {
     try_sweep(set, seeds, On::Sim).unwrap()
 }
@@ -65,7 +61,7 @@ fn a_key_is_of_what_is_run_and_of_nothing_else() {
     let first = &keys(&sweep(&[], 2));
     assert_ne!(first[0], first[1], "the seed");
     assert_eq!(*first, keys(&sweep(&[], 2)), "another folder");
-    // The same in other words, and what no run depends on.
+    // Equal values in other notations, and settings without effect on a run.
     for same in ["duration=2 s", "duration=2000 ms", "link.0.rate=1000 kbit/s", "title=Another?"] {
         assert_eq!(*first, keys(&sweep(&[same], 2)), "{same}");
     }
@@ -105,7 +101,6 @@ fn what_cannot_be_run_is_refused_before_anything_runs() {
         Err(error) => error.to_string(),
     };
     assert!(error(&["durtion=1 s"], 1).contains("did you mean \"duration\"?"));
-    // In the last of the combinations.
     let line = error(&["link.0.rate=1 Mbit/s,2 Mbit/s", "duration=3 s,1 parsec"], 1);
     assert!(
         line.contains("--set duration=1 parsec: duration: \"1 parsec\" has an unknown unit"),
@@ -124,7 +119,6 @@ fn words_are_read_back_by_a_shell_as_they_were() {
     }
 }
 
-/// Counts runs, and stops after some.
 struct Count {
     ended: AtomicUsize,
     stop_after: usize,
@@ -166,11 +160,9 @@ fn a_sweep_that_was_stopped_goes_on_where_it_was() {
     let rest = go(&missing(&store), usize::MAX);
     assert_eq!((rest.done, rest.stopped), (2, false));
     assert!(missing(&store).is_empty());
-    // What was kept is what a run gives.
     let scenario = sweep.scenario(&jobs[5].choice, jobs[5].seed).unwrap();
     let again = crate::execute(&scenario, On::Sim, &mut faircast_sim::Unobserved, &mut ()).unwrap();
     assert_eq!(store.get(&jobs[5]).unwrap().trace_hash, again.summary.trace_hash);
-    // A damaged file is as good as none, and one that was edited too, whatever was edited.
     let text = std::fs::read_to_string(store.path(&jobs[0])).unwrap();
     for (from, to) in
         [("{", "["), ("\"timeouts\":", "\"timeouts\":1"), ("{\"hash\":\"", "{\"hash\":\"0")]
@@ -190,7 +182,6 @@ fn a_run_that_fails_is_named_and_loses_no_other() {
     let store = Store::open(out.path()).unwrap();
     let sweep = sweep(&["link.0.rate=1 Mbit/s,2 Mbit/s"], 2);
     let jobs = sweep.jobs().unwrap();
-    // Where its file is to be there is a folder.
     std::fs::create_dir_all(store.path(&jobs[1]).join("in the way")).unwrap();
     let ran = run(&sweep, &jobs.iter().collect::<Vec<_>>(), &store, true, &Count::new(usize::MAX));
     assert_eq!((ran.done, ran.stopped, ran.failed.len()), (3, false, 1));
@@ -234,7 +225,6 @@ fn tables_have_a_row_for_each_combination_seed_and_flow() {
 
 #[test]
 fn the_file_of_a_sweep_is_read_once() {
-    // `sweep` has taken it away.
     let sweep = sweep(&[], 1);
     assert!(!sweep.file.exists() && sweep.jobs().is_ok());
     assert_eq!(sweep.title().unwrap(), "Is this small?");

@@ -5,20 +5,20 @@ mod parquet;
 use faircast_report::csv_field;
 use serde_json::Value;
 
-/// What all values of a column are.
+/// Type of the values of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnType {
     /// Text.
     Text,
-    /// Numbers.
+    /// Floating-point numbers.
     Float,
-    /// Whole numbers.
+    /// Integers.
     Whole,
-    /// Yes or no.
+    /// Booleans.
     Flag,
 }
 
-/// Rows with named columns. What is not there is null.
+/// Rows with named columns. Missing values are null.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     columns: Vec<(String, ColumnType)>,
@@ -26,7 +26,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table without rows.
+    /// Returns a table without rows.
     pub fn new(columns: Vec<(String, ColumnType)>) -> Self {
         Self { columns, rows: Vec::new() }
     }
@@ -34,7 +34,7 @@ impl Table {
     /// Adds a row.
     ///
     /// # Panics
-    /// It has another number of values than there are columns, or one of another kind.
+    /// The row has another number of values than the table has columns, or a value of another type.
     pub fn push(&mut self, row: Vec<Value>) {
         assert_eq!(row.len(), self.columns.len(), "a value for each column");
         for (cell, (name, kind)) in row.iter().zip(&self.columns) {
@@ -43,17 +43,17 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.rows.len()
     }
 
-    /// The names of the columns.
+    /// Returns the names of the columns.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.columns.iter().map(|(name, _)| name.as_str())
     }
 
-    /// The table as comma-separated values (RFC 4180), with names first; nulls are empty.
+    /// Returns the table as comma-separated values (RFC 4180), with a header line; nulls are empty.
     pub fn csv(&self) -> String {
         let mut text = self.names().map(csv_field).collect::<Vec<_>>().join(",") + "\n";
         for row in &self.rows {
@@ -63,12 +63,12 @@ impl Table {
         text
     }
 
-    /// The table as an Apache Parquet file. What is not there is null.
+    /// Returns the table as an Apache Parquet file.
     pub fn parquet(&self) -> Vec<u8> {
         parquet::parquet(self)
     }
 
-    /// One JSON object for each row.
+    /// Returns the table as one JSON object for each row.
     pub fn json(&self) -> Value {
         let row = |row: &Vec<Value>| {
             let names = self.columns.iter().map(|(name, _)| name.clone());
@@ -93,7 +93,7 @@ impl ColumnType {
         match (self, value) {
             (_, Value::Null) => String::new(),
             (_, Value::String(text)) => csv_field(text),
-            // The shortest text that is read as the same number.
+            // Rust prints the shortest text that is parsed to the same number.
             (Self::Float, number) => number.as_f64().unwrap_or_default().to_string(),
             (_, value) => value.to_string(),
         }
@@ -104,7 +104,6 @@ impl ColumnType {
 pub(crate) mod tests {
     use super::*;
 
-    /// A table with every kind of value, and with none.
     pub(crate) fn small() -> Table {
         let columns = [
             ("name", ColumnType::Text),

@@ -1,9 +1,7 @@
-//! A table as an Apache Parquet file: one row group, one gzip-compressed page a column.
+//! Writer of Apache Parquet files: one row group, one gzip-compressed page a column.
 //!
-//! Written here and not by the crate `parquet`, which with all its features off brings a dozen other
-//! crates and takes half a minute of a processor to compile; what a table of results needs of the format
-//! is one page. After <https://parquet.apache.org/docs/file-format> (2.10), with metadata in the compact
-//! protocol of Apache Thrift.
+//! The crate `parquet` would cost a dozen crates and half a minute to compile. Source:
+//! <https://parquet.apache.org/docs/file-format> (2.10), metadata in Thrift's compact protocol.
 
 use std::io::Write as _;
 
@@ -81,7 +79,7 @@ fn chunk(table: &Table, column: usize, file: &mut Vec<u8>) -> Chunk {
     chunk
 }
 
-/// Bits of the values that are there: a packed run of the hybrid encoding after its length.
+/// Returns a bit for each cell that is not null: a bit-packed run of the hybrid encoding.
 fn levels<'a>(cells: impl ExactSizeIterator<Item = &'a Value>) -> Vec<u8> {
     let groups = cells.len().div_ceil(8);
     let mut run = Vec::new();
@@ -91,7 +89,6 @@ fn levels<'a>(cells: impl ExactSizeIterator<Item = &'a Value>) -> Vec<u8> {
     [&length.to_le_bytes()[..], &run].concat()
 }
 
-/// Bits in bytes, the first one lowest.
 fn bits(flags: impl Iterator<Item = bool>) -> Vec<u8> {
     let mut packed: Vec<u8> = Vec::new();
     for (i, flag) in flags.enumerate() {
@@ -129,7 +126,6 @@ fn physical(kind: ColumnType) -> i64 {
     }
 }
 
-/// The end of the file: schema, row group, where each column is.
 fn metadata(table: &Table, chunks: &[Chunk]) -> Vec<u8> {
     let mut file = Compact::default();
     file.number(1, I32, 1);
@@ -198,12 +194,12 @@ fn varint(mut number: u64, out: &mut Vec<u8>) {
 #[derive(Default)]
 struct Compact {
     out: Vec<u8>,
-    /// The field before, since each is numbered from it.
+    /// Id of the previous field: the next id is encoded as a difference.
     last: u8,
 }
 
 impl Compact {
-    /// The head of a field. Fields come in rising order and less than 16 apart.
+    /// Writes the header of a field. Ids must rise by less than 16.
     fn field(&mut self, id: u8, kind: u8) {
         self.out.push((id - self.last) << 4 | kind);
         self.last = id;

@@ -1,10 +1,8 @@
-//! The memory that files of the suite lie in.
+//! Memory for the files of the suite.
 //!
-//! Copies are written to memory, which is to cost all transports as little as it can: pages of 2 MiB
-//! where the kernel has them, and pages that the machine has at hand. A virtual machine gives memory
-//! that nobody uses back to its host within seconds, and to get a gigabyte of it again costs more
-//! time than to carry a gigabyte over the network. So as much as the copies will take is held by a
-//! file, the *ballast*, which shrinks as they grow.
+//! Copies are written to memory at the least cost for all transports. A virtual machine returns
+//! unused memory to its host, and gets it back more slowly than a network sends. Hence a file, the
+//! *ballast*, occupies as much memory as the copies need, and shrinks as they grow.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read as _, Write as _};
@@ -12,7 +10,7 @@ use std::path::Path;
 
 use crate::host::{MEMORY, Mount, PREFIX};
 
-/// Greatest length in bytes of a file whose copies fit in half of the free memory.
+/// Returns the greatest length in bytes of a file whose copies fit into half of the free memory.
 pub(super) fn room_for(copies: u32) -> u64 {
     let told = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let free = told.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
@@ -21,8 +19,7 @@ pub(super) fn room_for(copies: u32) -> u64 {
 }
 
 pub(super) struct Memory {
-    /// Stands first, since it must be taken down before the folder is. A kernel without large pages,
-    /// or a user without the right to mount, has memory all the same.
+    /// Declared first, to be removed before the folder. `None` without the right to mount.
     _mount: Option<Mount>,
     folder: tempfile::TempDir,
 }
@@ -40,7 +37,7 @@ impl Memory {
     }
 }
 
-/// Memory that is held until copies take its place, by a file.
+/// File that occupies memory until copies take its place.
 pub(super) struct Ballast {
     file: File,
     len: u64,
@@ -48,7 +45,6 @@ pub(super) struct Ballast {
 }
 
 impl Ballast {
-    /// Holds as much memory as `copies` of `bytes` each will take.
     pub(super) fn new(path: &Path, bytes: u64, copies: u64) -> io::Result<Self> {
         let (file, len) = (File::create(path)?, bytes * copies + SPARE);
         let mut out = BufWriter::with_capacity(1 << 20, &file);
@@ -59,14 +55,12 @@ impl Ballast {
     }
 
     pub(super) fn gone(&self, bytes: u64) {
-        // What comes until the next call has its place too.
         let taken = bytes.saturating_mul(self.copies).saturating_add(SPARE);
-        // If it stays, there is less memory and nothing else is wrong.
         let _ = self.file.set_len(self.len.saturating_sub(taken));
     }
 }
 
-/// Bytes that are free ahead of the copies.
+/// Bytes that are kept free ahead of the copies.
 const SPARE: u64 = 256 << 20;
 
 #[cfg(test)]

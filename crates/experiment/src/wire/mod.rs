@@ -1,9 +1,7 @@
-//! Files of faircast on real sockets: costs of a key, and of a tree of repair heads.
+//! File transfers of faircast on real sockets: costs of a key, and of a tree of repair heads.
 //!
-//! One sender and some receivers in network namespaces on one bridge, each case once in each
-//! round, so that what disturbs the machine disturbs all. Ratios are judged: the numbers themselves
-//! are those of a machine that is sender, network and receivers at once. `compare/wire.py` puts
-//! other programs beside the same transfers.
+//! Hosts are network namespaces on one bridge. Each round runs each case once, so that disturbances
+//! affect all cases; ratios are judged. `compare/wire.py` measures other programs in the same way.
 
 mod memory;
 
@@ -29,7 +27,7 @@ struct Case {
     title: &'static str,
     receivers: u32,
     key: bool,
-    /// True for TRAM, whatever scheme was asked for.
+    /// True for TRAM, whatever the requested scheme.
     tree: bool,
 }
 
@@ -48,7 +46,7 @@ const CASES: [Case; 4] = [
     },
 ];
 
-/// Goals: row, title, the case and the one that it is held against; least ratio; question, reason.
+/// Goals: row, title, the case and its reference; least ratio; question, reason.
 const GOALS: [([&str; 4], f64, [&str; 2]); 2] = [
     (
         ["key", "goodput with a key / without", "faircast-key", "faircast"],
@@ -65,13 +63,11 @@ const GOALS: [([&str; 4], f64, [&str; 2]); 2] = [
     ),
 ];
 
-/// Time that receivers have to begin to listen.
 const HEAD_START: Duration = Duration::from_millis(500);
 
-/// Time that programs have to end by themselves when all others have ended.
 const FAREWELL: Duration = Duration::from_secs(10);
 
-/// Figures of [`Figures::values`]: row, title, unit. Content counts from its first bytes sent.
+/// Figures of [`Figures::values`]: row, title, unit. Content time counts from its first bytes.
 const FIGURES: [[&str; 3]; 5] = [
     ["goodput", "content", "Mbit/s"],
     ["total", "time to the last copy", "s"],
@@ -192,7 +188,6 @@ impl<'a> Sitting<'a> {
         let scheme =
             if case.tree { words(&[], "--scheme tram") } else { self.request.scheme_words() };
         let mut sender = self.start(case, 1, [send, scheme].concat())?;
-        // Slower than 160 Mbit/s to all receivers together, a run is given up.
         let limit_s = 20.0 + self.bytes as f64 * 8e-6 * f64::from(case.receivers) / 160.0;
         let mut deadline = started + Duration::from_secs_f64(limit_s);
         let (mut zero, mut first, mut bytes) = (None, None, 0);
@@ -201,7 +196,7 @@ impl<'a> Sitting<'a> {
                 bytes = count - *zero.get_or_insert(count);
                 ballast.gone(bytes);
             }
-            // Content has begun to leave when a fiftieth of it, or a megabyte, has left.
+            // Content counts as started when a fiftieth of it, or a megabyte, is sent.
             if bytes >= (self.bytes / 50).min(1_000_000) {
                 first.get_or_insert_with(Instant::now);
             }
@@ -279,7 +274,6 @@ fn rows(measured: &[Measured]) -> Vec<Row> {
     rows
 }
 
-/// Row of a ratio, with one value for each round.
 pub(crate) fn row(id: &str, title: &str, all: Vec<f64>) -> Row {
     let [low, ours, high] = spread(all.iter().copied()).unwrap_or([f64::NAN; 3]);
     Row {

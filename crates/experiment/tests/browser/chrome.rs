@@ -1,4 +1,4 @@
-//! A headless Chromium, driven by the DevTools protocol over a websocket.
+//! Headless Chromium, driven by the DevTools protocol over a websocket.
 
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -9,16 +9,14 @@ use base64::Engine as _;
 use serde_json::{Value, json};
 use tungstenite::{Message, WebSocket};
 
-/// How long anything may take; a loaded machine needs some seconds to start the browser.
+/// Longest wait for the browser; a loaded machine needs some seconds to start it.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// A browser with one page, ended when dropped.
 pub(crate) struct Chrome {
     child: Child,
     socket: WebSocket<TcpStream>,
     session: Option<String>,
     calls: u64,
-    /// What the page said on its console, and the requests that it made.
     pub(crate) complaints: Vec<String>,
     pub(crate) requests: Vec<String>,
     loads: u32,
@@ -26,7 +24,6 @@ pub(crate) struct Chrome {
 }
 
 impl Chrome {
-    /// Starts the browser, or `None` where there is none.
     fn start() -> Option<Self> {
         let program = program()?;
         let profile = tempfile::tempdir().expect("a directory for the profile");
@@ -74,7 +71,6 @@ impl Chrome {
         Some(chrome)
     }
 
-    /// Opens a page at a size and in a colour scheme, and waits until it is drawn.
     pub(crate) fn open(&mut self, url: &str, width: u32, height: u32, dark: bool) {
         let scheme = if dark { "dark" } else { "light" };
         let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
@@ -91,7 +87,6 @@ impl Chrome {
         self.settle();
     }
 
-    /// Gives the page a size.
     pub(crate) fn resize(&mut self, width: u32, height: u32) {
         let metrics = json!({
             "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600
@@ -99,14 +94,12 @@ impl Chrome {
         self.call("Emulation.setDeviceMetricsOverride", metrics);
     }
 
-    /// Waits until two frames have been painted.
     pub(crate) fn settle(&mut self) {
         let frames = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => \
                       setTimeout(() => done(true), 50))))";
         assert_eq!(self.evaluate(frames), json!(true));
     }
 
-    /// The value of an expression in the page.
     pub(crate) fn evaluate(&mut self, expression: &str) -> Value {
         let arguments =
             json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
@@ -115,7 +108,6 @@ impl Chrome {
         answer["result"]["value"].clone()
     }
 
-    /// Moves the mouse; `button` is pressed meanwhile where `kind` says so.
     pub(crate) fn mouse(&mut self, kind: &str, x: f64, y: f64) {
         let pressed = kind != "mouseMoved";
         let event = json!({
@@ -125,7 +117,6 @@ impl Chrome {
         self.call("Input.dispatchMouseEvent", event);
     }
 
-    /// Keeps a picture of the whole page.
     pub(crate) fn screenshot(&mut self, to: &Path) {
         let shot = self.call("Page.captureScreenshot", json!({ "captureBeyondViewport": true }));
         let data = shot["data"].as_str().expect("a picture");
@@ -151,7 +142,6 @@ impl Chrome {
         }
     }
 
-    /// Reads one message and notes what events say.
     fn read(&mut self) -> Value {
         let message = loop {
             match self.socket.read().expect("the browser answers in time") {
@@ -178,14 +168,12 @@ impl Chrome {
 
 impl Drop for Chrome {
     fn drop(&mut self) {
-        // The browser's helpers end with it.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Starts the browser. Where there is none, says so loudly and returns `None`, or fails with
-/// `FAIRCAST_REQUIRE_BROWSER=1`.
+/// Starts the browser. If none is installed, warns, or fails with `FAIRCAST_REQUIRE_BROWSER=1`.
 pub(crate) fn browser() -> Option<Chrome> {
     let chrome = Chrome::start();
     if chrome.is_none() {
@@ -197,13 +185,11 @@ pub(crate) fn browser() -> Option<Chrome> {
     chrome
 }
 
-/// Place of a picture under `target/screenshots`.
 pub(crate) fn picture(name: &str) -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("target/tmp has a parent");
     target.join("screenshots").join(name)
 }
 
-/// What `FAIRCAST_CHROMIUM` names, or else one of the usual places.
 fn program() -> Option<String> {
     let usual = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
     let named = std::env::var("FAIRCAST_CHROMIUM").map(|path| vec![path]);
@@ -215,7 +201,7 @@ fn wait_for_port(profile: &Path) -> (u16, String) {
     let start = Instant::now();
     loop {
         let text = std::fs::read_to_string(profile.join("DevToolsActivePort")).unwrap_or_default();
-        // The file grows while it is read: only a whole one has its second line.
+        // The browser may still be writing the file: only the whole file has a second line.
         if let Some((Ok(port), path)) = text.split_once('\n').map(|(p, path)| (p.parse(), path)) {
             return (port, path.trim().to_owned());
         }

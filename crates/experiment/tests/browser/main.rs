@@ -1,7 +1,7 @@
-//! Opens reports in a real browser: they draw, they are quiet, they fit.
+//! Reports in a real browser: they are drawn, print no errors, and fit the screen.
 //!
-//! Without Chromium the tests are skipped with a loud message; with `FAIRCAST_REQUIRE_BROWSER=1`
-//! that is a failure. Pictures are kept under `target/screenshots`.
+//! Without Chromium the tests are skipped with a warning; with `FAIRCAST_REQUIRE_BROWSER=1` they
+//! fail instead. Pictures are stored under `target/screenshots`.
 
 mod chrome;
 mod runs;
@@ -101,8 +101,7 @@ fn an_interrupted_run_with_ten_thousand_receivers_says_so_and_stays_readable() {
     assert!(run.summary.flows[0].throughput_bps > 0.0, "{:?}", run.summary.flows[0].sent_packets);
 }
 
-/// A tree of repair heads over time: of few receivers each has a row, of many the heads have, and receivers
-/// that leave make others look for new heads.
+/// Many receivers: only heads have rows. Receivers that leave make others look for new heads.
 #[test]
 fn a_repair_tree_is_drawn_over_time_for_few_receivers_and_for_many() {
     let Some(mut chrome) = browser() else { return };
@@ -123,7 +122,6 @@ fn a_repair_tree_is_drawn_over_time_for_few_receivers_and_for_many() {
             let rows = rows.as_u64().expect("a number");
             let want = if receivers == 20 { 20..=20 } else { 20..=60 };
             assert!(want.contains(&rows), "{name} {screen}: {rows} rows");
-            // What is written in a row is inside of it, and what has room is seen.
             let seen = chrome.evaluate(
                 "checks.all('.tree .track').filter(row => checks.all('i', row).some(part => \
                  part.textContent && part.clientWidth > 20 && part.scrollWidth <= part.clientWidth)).length",
@@ -133,7 +131,6 @@ fn a_repair_tree_is_drawn_over_time_for_few_receivers_and_for_many() {
     }
 }
 
-/// Ten TCP flows: their mean and range, and each of them when it is asked for.
 #[test]
 fn of_many_flows_single_ones_come_when_they_are_asked_for() {
     let Some(mut chrome) = browser() else { return };
@@ -153,13 +150,12 @@ fn of_many_flows_single_ones_come_when_they_are_asked_for() {
     assert_eq!(chrome.evaluate("checks.pressed('window')"), shown);
 }
 
-/// What is drawn where a line is does not change when marks are shown: they have lanes of their own.
 #[test]
 fn marks_cover_no_line() {
     let Some(mut chrome) = browser() else { return };
     let page = page(&run("Is every line seen?", 2, 3, 300, 300));
     chrome.open(&keep("marks.html", &page), 1280, 900, false);
-    // Showing a lane more makes the field lower, so the line is compared by its share of its height.
+    // An additional lane shrinks the plot, so the line is compared relative to the plot's height.
     let before = chrome.evaluate("checks.firstLine()");
     let rows = chrome.evaluate(
         "(() => { const rows = checks.all('[data-key=sequence] .legend button') \
@@ -175,8 +171,7 @@ fn marks_cover_no_line() {
     chrome.screenshot(&picture("marks.png"));
 }
 
-/// The window overshoots while things settle; the axis is that of the time that counts. Both axes have
-/// names, and a saved picture has both of them and the same lines.
+/// The window overshoots during the warm-up; the axis covers the counted time.
 #[test]
 fn axes_are_named_and_reach_what_counts_and_pictures_are_saved() {
     let Some(mut chrome) = browser() else { return };
@@ -202,7 +197,7 @@ fn axes_are_named_and_reach_what_counts_and_pictures_are_saved() {
     assert!(last > 0.4 * top && last < 1.1 * top, "{numbers:?} beside {top}");
     let lines = text.lines().filter(|line| line.contains("stroke-linejoin")).count();
     assert_eq!(lines, 2, "{text}");
-    // 3.5 inches at 600 points an inch.
+    // 3.5 inches at 600 pixels per inch.
     let png = chrome.evaluate("checks.png(1)");
     assert_eq!((&png[0], &png[1]), (&json!("image/png"), &json!(2100)), "{png}");
 }
@@ -305,7 +300,6 @@ fn matrix() -> Matrix {
     }
 }
 
-/// Name, width, height, dark.
 const SCREENS: [(&str, u32, u32, bool); 4] = [
     ("desktop", 1280, 900, false),
     ("desktop-dark", 1280, 900, true),
@@ -370,8 +364,6 @@ fn suite() -> Suite {
     }
 }
 
-/// What a page saves of a whole run is the picture that the command line writes, element by element:
-/// they are drawn by two programs.
 #[test]
 fn the_page_saves_the_pictures_that_the_command_line_writes() {
     let Some(mut chrome) = browser() else { return };
@@ -388,7 +380,6 @@ fn the_page_saves_the_pictures_that_the_command_line_writes() {
     }
 }
 
-/// A sweep over a rate and a scheme, with four seeds of each combination.
 fn sweep() -> Sweep {
     let axis = |key: &str, values: &[&str], numbers: Option<Vec<f64>>| SweepAxis {
         key: key.into(),
@@ -416,8 +407,6 @@ fn sweep() -> Sweep {
     sweep
 }
 
-/// The page of a sweep fits every screen, its text can be read there, and what it saves is the picture
-/// that the command line writes.
 #[test]
 fn a_sweep_shows_its_plots_and_saves_them_as_the_command_line_does() {
     let Some(mut chrome) = browser() else { return };
@@ -439,7 +428,6 @@ fn a_sweep_shows_its_plots_and_saves_them_as_the_command_line_does() {
     assert_eq!(differs, json!([]));
 }
 
-/// Opens a page on every screen, checks what every page owes its reader, and looks at more.
 fn on_every_screen(
     chrome: &mut Chrome,
     url: &str,
@@ -456,7 +444,6 @@ fn on_every_screen(
     }
 }
 
-/// What every page owes its reader.
 fn check(chrome: &mut Chrome, width: u32, name: &str) {
     assert_eq!(chrome.complaints, Vec::<String>::new(), "{name}: the console is not silent");
     assert_eq!(chrome.requests.len(), 1, "{name}: {:?}", chrome.requests);
@@ -471,7 +458,6 @@ fn check(chrome: &mut Chrome, width: u32, name: &str) {
     }
 }
 
-/// Whether the picture of a plot is another one than before.
 fn has_changed(chrome: &mut Chrome, before: &Value, key: &str) -> bool {
     let place = chrome.evaluate(&format!("checks.place('{key}')")).as_u64().expect("a place");
     chrome.evaluate("checks.prints()")[place as usize] != before[place as usize]
@@ -491,7 +477,6 @@ fn plots(chrome: &mut Chrome) -> u64 {
     chrome.evaluate("checks.all('.plot canvas').length").as_u64().expect("a number")
 }
 
-/// Writes a page under `target/screenshots`. Returns its address.
 fn keep(name: &str, page: &str) -> String {
     let file = picture(name);
     std::fs::create_dir_all(file.parent().expect("a directory")).expect("target is writable");

@@ -1,4 +1,4 @@
-//! Runs that pages are made of: a pgmcc session beside TCP Reno on a bottleneck of 500 kbit/s.
+//! Runs for report pages: a pgmcc session beside TCP Reno on a bottleneck of 500 kbit/s.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -10,14 +10,12 @@ use faircast_scenario::{Overrides, Scenario};
 use faircast_sim::Observer;
 use faircast_trace::{Header, On};
 
-/// What flows did together.
 pub(crate) struct Run {
     pub(crate) header: Header,
     pub(crate) summary: Summary,
     pub(crate) series: Series,
 }
 
-/// Stops a run at a moment.
 struct Until(Time);
 
 impl Observer for Until {
@@ -26,13 +24,11 @@ impl Observer for Until {
     }
 }
 
-/// Runs a session to so many receivers beside so many TCP flows, and stops it at a moment where that is
-/// before its end. What is not counted is a fifteenth of that, at least a second.
+/// Runs with a warm-up of a fifteenth of `until_s`, at least 1 s.
 pub(crate) fn run(title: &str, tcp: u32, receivers: u32, duration_s: u32, until_s: u32) -> Run {
     run_with(title, tcp, receivers, duration_s, until_s, &[])
 }
 
-/// The same with other settings.
 pub(crate) fn run_with(
     title: &str,
     tcp: u32,

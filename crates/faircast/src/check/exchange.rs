@@ -1,10 +1,8 @@
-//! The exchange of packets by which two checks test the network between them: a state machine
-//! without a clock and without sockets.
+//! State machine by which hosts test the network between them, without a clock and sockets.
 //!
-//! Each host asks the group who hears it, and whoever does answers. Once somebody was heard, it sends three
-//! trains to the group: packets of growing size, packets one by one, and a second at the wanted rate; and
-//! asks what came of each. Hosts take turns with the last one. Whoever is done goes on answering until the
-//! others are.
+//! The first packet of another host starts three trains: packets of growing size, single packets,
+//! and a burst at the wanted rate for 1 s. Hosts take turns with bursts, ask for the results, and
+//! answer until all others are finished.
 
 use std::net::SocketAddr;
 
@@ -12,36 +10,31 @@ use faircast_base::{Duration, Time};
 
 use super::wire::{Body, Packet, TRAINS};
 
-/// Most other hosts that are told apart; further ones are not answered.
 const PEERS_MAX: usize = 64;
 const ANSWERS_MAX: u32 = 200;
 pub(super) const SIZES: u8 = 1;
 pub(super) const STEADY: u8 = 2;
 pub(super) const BURST: u8 = 3;
-/// Sizes of IP packets that are tried, where the own link takes them.
+/// IP packet lengths of the size train, up to the MTU of the own link.
 pub(super) const TRIED: [u32; 11] =
     [576, 1000, 1280, 1400, 1420, 1450, 1472, 1492, 1500, 4000, 9000];
-/// How often each size is tried, since single packets get lost.
 pub(super) const TRIES: u32 = 3;
 const STEADY_PACKETS: u32 = 100;
-/// Bytes of the IP packets of trains that are not about size: any way should take them.
+/// IP packet length of the other trains: fits every usual path.
 const SIZE: u32 = 1200;
 const ASKED_EVERY: Duration = Duration::from_millis(200);
 const ASKED_EVERY_LONG: Duration = Duration::from_secs(1);
-/// How often the outcome of a train is asked for.
 const ASKED_TIMES: u32 = 5;
-/// From the first other host that is heard until the tests begin, so that more can be.
+/// Time from the first peer to the first train, for further peers to appear.
 const GATHER: Duration = Duration::from_secs(1);
-/// The part of the run that each host has for itself, for its burst.
 const TURN: Duration = Duration::from_secs(2);
 const SILENCE: Duration = Duration::from_secs(4);
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct TestSettings {
-    /// A random number other than 0 by which this host is known.
     pub(super) id: u64,
     pub(super) wait: Duration,
-    /// Until when to go on, to see whether memberships last.
+    /// Least duration of the test, to see whether memberships last.
     pub(super) long: Option<Duration>,
     pub(super) rate_bps: u64,
     pub(super) mtu: u32,
@@ -52,7 +45,6 @@ pub(super) struct TrainResult {
     pub(super) received: u32,
     pub(super) total: u32,
     pub(super) longest: u32,
-    /// Nanoseconds from the first to the last.
     pub(super) span_ns: u64,
 }
 
@@ -60,28 +52,24 @@ pub(super) struct TrainResult {
 pub(super) struct Peer {
     id: u64,
     pub(super) address: SocketAddr,
-    /// Whether what it sends to the group arrives here, and when it last did.
     pub(super) heard_at: Option<Time>,
-    /// Whether it has said, in whatever way, that it hears this host.
+    /// True if any packet of the peer shows that packets of this host reach it.
     pub(super) hears: bool,
     pub(super) answered_at: Option<Time>,
     last_at: Time,
-    /// Whether it has tested all that it wanted to.
     pub(super) is_done: bool,
     pub(super) done_at: Option<Time>,
-    /// What came there of this host's trains.
     pub(super) out: [Option<TrainResult>; TRAINS],
-    /// What came here of its trains, with the moment of the first packet.
     pub(super) into: [Option<TrainResult>; TRAINS],
     first_at: [Time; TRAINS],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Outgoing {
-    /// Whereto; the group where there is none.
+    /// Destination; `None` for the group.
     pub(super) to: Option<SocketAddr>,
     pub(super) packet: Packet,
-    /// How long the IP packet is to be; `None` for what it needs.
+    /// Length of the IP packet in bytes; `None` without padding.
     pub(super) size: Option<u32>,
 }
 
@@ -99,14 +87,14 @@ struct Task {
 pub(super) struct Exchange {
     settings: TestSettings,
     pub(super) peers: Vec<Peer>,
-    /// When the tests begin; none until somebody was heard.
+    /// Start of the tests; `None` before the first peer.
     begin: Option<Time>,
     has_begun: bool,
     tasks: Vec<Task>,
     next_question: Time,
     asked: usize,
     done_at: Option<Time>,
-    /// The second for which answers are counted, and how many there were.
+    /// Second in which answers are counted, and their number: a rate limit.
     answers: (u64, u32),
 }
 
@@ -126,7 +114,6 @@ impl Exchange {
         let Some(done_at) = self.done_at else {
             return self.peers.is_empty() && now >= Time::ZERO + self.settings.wait;
         };
-        // Others must hear that this one is done, and be done, or gone.
         now >= done_at + Duration::from_secs(1)
             && self.peers.iter().all(|peer| peer.is_done || now >= peer.last_at + SILENCE)
     }
@@ -148,7 +135,7 @@ impl Exchange {
         let task = &mut self.tasks[place];
         let (train, number, total, is_load) = (task.train, task.sent, task.total, task.is_load);
         task.sent += 1;
-        // A host that was held up does not make up for it by a flood.
+        // A delayed host must not catch up by a burst.
         task.at =
             (task.at + task.every).max(Time::from_nanos(now.as_nanos().saturating_sub(HELD_UP)));
         if task.sent == total {
@@ -169,7 +156,6 @@ impl Exchange {
         Packet { from: self.settings.id, is_done: self.done_at.is_some(), train, body }
     }
 
-    /// A question; each names another one of those who were heard.
     fn question(&mut self, train: u8) -> Outgoing {
         let heard: Vec<u64> =
             self.peers.iter().filter(|peer| peer.heard_at.is_some()).map(|peer| peer.id).collect();
@@ -185,7 +171,6 @@ impl Exchange {
             }
             return;
         };
-        // To the end of this host's turn.
         let length = TURN * 3 + TURN * self.rank();
         if now >= begin && self.tasks.is_empty() && self.done_at.is_none() {
             let long = Time::ZERO + self.settings.long.unwrap_or(Duration::ZERO);
@@ -198,7 +183,6 @@ impl Exchange {
         }
     }
 
-    /// How many hosts have their turn before this one.
     fn rank(&self) -> u64 {
         self.peers.iter().filter(|peer| peer.id < self.settings.id).count() as u64
     }
@@ -217,7 +201,6 @@ impl Exchange {
         }
     }
 
-    /// Takes a packet of `bytes` bytes, to the group or to this host alone; returns the answer.
     pub(super) fn receive(
         &mut self,
         now: Time,
@@ -275,7 +258,7 @@ impl Exchange {
             }
             Body::Question { heard } => {
                 peer.hears |= heard == Some(self.settings.id);
-                // A question to one host would make of it whatever forged addresses want.
+                // A forged source of a unicast question would direct the answer at a victim.
                 if !by_group || !self.may_answer(now) {
                     return None;
                 }
@@ -312,7 +295,7 @@ impl Exchange {
     }
 }
 
-/// Nanoseconds that a late train may be behind its times.
+/// Most nanoseconds by which a late train may lag its schedule.
 const HELD_UP: u64 = 5_000_000;
 
 impl Peer {

@@ -1,53 +1,50 @@
-//! Checks and their findings: what is looked at, what was found, and what to do about it.
+//! Checks and their findings, with advice.
 
 use serde::Serialize;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Check {
-    /// Its name, in output and in the table of docs/operate.md.
     pub(super) name: &'static str,
-    /// What to do where it is wrong; the same words as in that table.
+    /// Advice if the check fails; the same text as in that table.
     pub(super) advice: &'static str,
 }
 
-/// How it is.
+/// State of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// As it should be.
+    /// The check passed.
     Ok,
-    /// Not as it should be.
+    /// The check failed.
     Wrong,
-    /// Nobody knows: it was not tested.
+    /// The check was not tested.
     Untested,
 }
 
-/// What was found of one check.
+/// Finding of one check.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
-    /// The name of the check.
+    /// Name of the check.
     pub check: &'static str,
-    /// The other host that it is about, where it is about one.
+    /// Other host, if the check concerns one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,
-    /// How it is.
+    /// State of the check.
     pub state: State,
-    /// What was seen.
+    /// Observation, as text.
     pub found: String,
-    /// What to do, where it is wrong.
+    /// Advice, if the state is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advice: Option<&'static str>,
 }
 
 impl Check {
-    /// What was found, and whether that is right.
     pub(super) fn found(&self, is_right: bool, found: impl Into<String>) -> Finding {
         let state = if is_right { State::Ok } else { State::Wrong };
         let advice = (!is_right).then_some(self.advice);
         Finding { check: self.name, peer: None, state, found: found.into(), advice }
     }
 
-    /// That it was not tested, and why.
     pub(super) fn untested(&self, why: impl Into<String>) -> Finding {
         let (state, advice) = (State::Untested, None);
         Finding { check: self.name, peer: None, state, found: why.into(), advice }
@@ -55,7 +52,6 @@ impl Check {
 }
 
 impl Finding {
-    /// The same about another host.
     pub(super) fn of(self, peer: &str) -> Self {
         Self { peer: Some(peer.into()), ..self }
     }
@@ -64,7 +60,6 @@ impl Finding {
 macro_rules! checks {
     ($($id:ident $name:literal $advice:literal)*) => {
         $(pub(super) const $id: Check = Check { name: $name, advice: $advice };)*
-        /// Everything that is looked at.
         #[cfg(test)]
         pub(super) const CHECKS: &[Check] = &[$($id),*];
     };

@@ -1,17 +1,14 @@
-//! Findings from the tests with other hosts: who hears whom, path MTU, loss, speed, memberships.
+//! Findings from the tests with other hosts: reachability, path MTU, loss, speed, memberships.
 
 use faircast_base::{Duration, Time};
 
 use super::exchange::{BURST, Exchange, Peer, SIZES, STEADY, TestSettings, TrainResult};
 use super::finding::{self as f, Finding, State};
 
-/// Bytes of the IP packets that `send` makes where nothing else is said.
 pub(super) const MTU_USUAL: u32 = 1500;
-/// Share of packets sent one by one that may get lost.
 const LOSS_MAX: f64 = 0.01;
-/// Share of packets of the burst that may.
 const BURST_LOSS_MAX: f64 = 0.05;
-/// How long after the last answer memberships are taken to be gone.
+/// Silence after the last answer after which memberships count as lost.
 const SILENCE: Duration = Duration::from_secs(10);
 
 pub(super) fn findings(exchange: &Exchange, settings: &TestSettings, ended: Time) -> Vec<Finding> {
@@ -81,7 +78,6 @@ fn of_peer(exchange: &Exchange, settings: &TestSettings, peer: &Peer, ended: Tim
     all
 }
 
-/// What came of a train: there of this host's, here of the other's.
 fn trains(exchange: &Exchange, peer: &Peer, train: u8) -> [Option<TrainResult>; 2] {
     let place = usize::from(train);
     let total = exchange.total(train);
@@ -110,7 +106,6 @@ fn path_mtu(settings: &TestSettings, peer: &Peer) -> Finding {
     finding
 }
 
-/// What came of packets to a peer and of those from it, as far as either is known.
 fn both_ways<T>(
     check: &f::Check,
     [out, into]: [Option<T>; 2],

@@ -1,5 +1,4 @@
-//! Findings about this host: what of its interface, socket buffers, kernel settings and key would
-//! keep a transfer from going well.
+//! Findings about this host: interface, socket buffers, kernel settings and key.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
@@ -11,31 +10,26 @@ use super::finding::{self as f, Finding};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
     pub(super) group: Option<SocketAddr>,
-    /// The interface by which the group is reached; an error in words where there is none.
     pub(super) interface: Option<Result<InterfaceState, String>>,
-    /// Names of other interfaces with addresses of the group's family, the loopback not counted.
+    /// Other interfaces with addresses of the group's family, without loopback.
     pub(super) others: Vec<String>,
-    /// The longest packet that leaves whole.
     pub(super) link_mtu: Option<u64>,
     pub(super) buffers: Option<Buffers>,
-    /// `net.core.rmem_max` and `wmem_max`.
     pub(super) rmem_max: Option<u64>,
     pub(super) wmem_max: Option<u64>,
     pub(super) is_root: bool,
-    /// `rp_filter` and `force_igmp_version` of `all` and of the interface.
+    /// `rp_filter` and `force_igmp_version`, each of `all` and of the interface.
     pub(super) reverse_path: [Option<u64>; 2],
     pub(super) igmp: [Option<u64>; 2],
     pub(super) key: Option<String>,
 }
 
-/// Buffers below which fast transfers lose packets: some milliseconds at 1 Gbit/s.
+/// Least buffers for fast transfers: some milliseconds at 1 Gbit/s.
 const RECEIVE_MIN: u64 = 1_600_000;
 const SEND_MIN: u64 = 400_000;
-/// Bytes of the packets that `send` makes where nothing else is said.
 const MTU_USUAL: u64 = 1500;
 
 impl Facts {
-    /// Reads what the system's files say; the rest is as it is given.
     pub(super) fn read_settings(&mut self) {
         let number = |path: String| {
             std::fs::read_to_string(Path::new("/proc/sys/net").join(path)).ok()?.trim().parse().ok()
@@ -59,7 +53,6 @@ impl Facts {
         findings.extend(self.buffers_found());
         findings.extend(self.reverse_path_found());
         if let Some(mtu) = self.link_mtu {
-            // The loopback interface and jumbo frames take more.
             findings.push(f::LINK_MTU.found(mtu >= MTU_USUAL, format!("{mtu} bytes")));
         }
         findings.extend(self.igmp_found());
@@ -100,7 +93,7 @@ impl Facts {
 
     fn buffers_found(&self) -> Vec<Finding> {
         let of = |check: &f::Check, got: Option<u64>, max: Option<u64>, least: u64| {
-            // The kernel gives twice what was asked for, half of it for its own use.
+            // The kernel grants twice the requested size, half of it for its own use.
             let bytes = match (got, max) {
                 (Some(got), _) => got / 2,
                 (None, Some(_)) if self.is_root => return Some(check.found(true, "as root, any")),
@@ -127,7 +120,6 @@ impl Facts {
 
     fn reverse_path_found(&self) -> Option<Finding> {
         let [all, own] = self.reverse_path;
-        // The stricter of the two counts, and 1 is strict: 0 is off, 2 loose.
         let mode = if own.is_some() || all.is_some() { all.max(own)? } else { return None };
         if self.is_v6() {
             return None;
@@ -276,7 +268,6 @@ mod tests {
             assert_eq!(names, want.into_iter().collect::<Vec<_>>(), "{facts:?}");
             assert!(wrong.iter().all(|found| found.advice.is_some()), "{wrong:?}");
         }
-        // Without a group there is still the system itself.
         let bare = Facts { group: None, interface: None, buffers: None, link_mtu: None, ..good() };
         let wrong = bare.findings().into_iter().filter(|found| found.state == State::Wrong).count();
         assert_eq!(wrong, 2, "both limits are those that kernels come with");

@@ -1,4 +1,4 @@
-//! A check of a host and of the network to others: what would keep a transfer from going well.
+//! Check of a host and of the network to other hosts, for what would disturb a transfer.
 
 mod exchange;
 mod finding;
@@ -29,51 +29,49 @@ use exchange::{Exchange, Outgoing, TestSettings};
 use local::Facts;
 use wire::{BYTES, Packet};
 
-/// The longest IP packet that is tried: more than Ethernet's largest frames is only ever the loopback.
+/// Longest IP packet to try: only loopback takes more than 9000 bytes.
 const MTU_MAX: u64 = 9000;
 
-/// Most datagrams that are taken from a socket in one go.
 const DATAGRAMS_MAX: usize = 256;
 
-/// What to check.
+/// Settings of a check.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The group that is to be used; without one only the host itself is looked at.
+    /// Group to test; `None` checks the host alone.
     pub group: Option<SocketAddr>,
-    /// Relays to reach, each `HOST:PORT`.
+    /// Relays to test, each `HOST:PORT`.
     pub via: Vec<String>,
-    /// Receivers to reach by unicast.
+    /// Receivers to test by unicast.
     pub to: Vec<SocketAddr>,
-    /// The interface to use.
+    /// Interface to use.
     pub interface: Interface,
-    /// How long to wait for another host that checks the same group; zero leaves others out.
+    /// Longest wait for another host that checks the same group; zero skips the tests with others.
     pub wait: Duration,
-    /// Until when to go on, to see whether memberships last.
+    /// Least duration of the tests, to see whether memberships last; `None` skips that test.
     pub long: Option<Duration>,
-    /// How fast to send for one second.
+    /// Rate of the burst, which takes 1 s.
     pub rate: Bitrate,
-    /// Hops that packets may travel.
+    /// Most hops of packets.
     pub hops: u8,
-    /// The key of the group.
+    /// Key of the group.
     pub key: Option<GroupKey>,
 }
 
-/// How far a check is.
+/// Progress of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// It waits for another host, for the time that the settings say.
+    /// The check waits for another host.
     Waiting,
-    /// It tests the network to this host.
+    /// The check tests the network to this host.
     Testing(IpAddr),
-    /// Nothing new; told often, so that it can be stopped.
+    /// No news; frequent, so that the caller can stop the check.
     Going,
 }
 
-/// Looks at this host and, with others that do the same, at the network between them; `None` where
-/// `watch` stopped it.
+/// Checks this host, and the network to hosts that do the same; `None` if `watch` stopped it.
 ///
 /// # Errors
-/// There is no such interface, or the system gives no randomness to seal with.
+/// The interface does not exist, or the system has no randomness for sealing.
 pub fn check(
     settings: &Settings,
     watch: &mut dyn FnMut(Event) -> ControlFlow<()>,
@@ -85,7 +83,7 @@ pub fn check(
         let interfaces = vec![settings.interface.clone()];
         let multicast = Multicast { interfaces, ..Multicast::new(group) };
         let used = match multicast.interface_state() {
-            // What can only be a mistake of who typed it is no finding.
+            // A mistyped interface is an error, not a finding.
             Err(error @ (NetError::Interface { .. } | NetError::NeedsInterface(_))) => {
                 return Err(error.into());
             }
@@ -124,7 +122,6 @@ pub fn check(
     Ok(Some(found))
 }
 
-/// Interfaces with addresses of the family of `like` beside the one that is used.
 fn others(like: IpAddr, used: Option<&str>) -> Vec<String> {
     let mut names: Vec<String> = interface_addresses()
         .into_iter()
@@ -146,7 +143,6 @@ fn with_others(
 ) -> Result<Option<Vec<Finding>>, Error> {
     let mtu = sockets.link_mtu.map_or(1500, |mtu| mtu.count()).min(MTU_MAX);
     let test_settings = TestSettings {
-        // Known to others by it, and never 0.
         id: random().max(1),
         wait: settings.wait,
         long: settings.long,
@@ -186,9 +182,8 @@ struct Wire {
     sockets: ProbeSockets,
     group: SocketAddr,
     seal: Option<(Seal, Salt)>,
-    /// Bytes of the headers of IP and UDP.
     headers: usize,
-    /// Datagrams that were sealed while there is no key here.
+    /// Sealed datagrams that arrived although this host has no key.
     sealed: u64,
 }
 
@@ -197,7 +192,6 @@ impl Wire {
         let seal = match key {
             None => None,
             Some(key) => {
-                // All are alike, and each speaks in a session of its own.
                 let session = Seal::source(key.clone())?.session();
                 let session = session.expect("a source has a session");
                 Some((Seal::receiver(key)?, session))
@@ -221,11 +215,9 @@ impl Wire {
                 &sealed
             }
         };
-        // What the network does not take is lost, as it is further on: the other host counts.
         let _ = self.sockets.node.send_to(bytes, sent.to.unwrap_or(self.group));
     }
 
-    /// Waits until something comes, or so long.
     fn wait(&self, time: Duration) {
         let timeout = PollTimeout::try_from(time.as_millis()).unwrap_or(PollTimeout::ZERO);
         let [node, group] = [&self.sockets.node, &self.sockets.group].map(|s| s.as_fd());
@@ -236,18 +228,17 @@ impl Wire {
         }
     }
 
-    /// Takes what has come, and sends what is answered.
     fn receive(&mut self, mut take: impl FnMut(Packet, SocketAddr, u32, bool) -> Option<Outgoing>) {
         let mut bytes = [0; 65_536];
         for by_group in [true, false] {
-            // A flood must not keep this host from its own work.
+            // A flood must not starve this host's own tests.
             for _ in 0..DATAGRAMS_MAX {
                 let socket: &UdpSocket =
                     if by_group { &self.sockets.group } else { &self.sockets.node };
                 let (length, from) = match socket.recv_from(&mut bytes) {
                     Ok(came) => came,
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                    // An answer that nobody took says so here, once.
+                    // An earlier send that failed reports its error here, once.
                     Err(_) => continue,
                 };
                 let whole = u32::try_from(length + self.headers).unwrap_or(u32::MAX);

@@ -1,4 +1,4 @@
-//! The way to a receiver by unicast: whether it answers with the same key, and path MTU.
+//! Check of a receiver by unicast: whether it answers with the same key, and the path MTU.
 
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
@@ -16,15 +16,13 @@ use crate::Error;
 use crate::envelope::{Watched, Wrapper};
 use crate::ids::random;
 
-/// Time for an answer: a receiver with another key reports that every 5 s.
+/// Longest wait for an answer: a receiver with another key reports that every 5 s.
 const ANSWER: Duration = Duration::from_secs(6);
-/// Time for the answer to one of the first probes, and to one of the others beside two round trips.
+/// Longest wait for an answer: to a first probe, and to a later one beside two round trips.
 const FIRST: Duration = Duration::from_secs(1);
 const REST: Duration = Duration::from_millis(200);
-/// Longest time that reading waits.
 const WAIT: Duration = Duration::from_millis(20);
 
-/// Probes a receiver; `None` if `watch` stopped it.
 pub(super) fn findings(
     settings: &Settings,
     to: SocketAddr,
@@ -37,14 +35,12 @@ pub(super) fn findings(
     let mut wrapper = Wrapper::source(settings.key.clone(), watched.clone())?;
     let headers = if to.is_ipv4() { 28 } else { 48 } + wrapper.overhead();
     let mut bytes = [0; 65_536];
-    // Sends a probe as an IP packet of this length, and returns the time to the answer.
     let mut probe = |length: u32, wait: Duration| {
         let (from, sent_at) = (random(), Instant::now());
         let packet = Packet { from, is_done: false, train: 0, body: Body::Probe };
         let (mut plain, mut sealed) = (packet.encode().to_vec(), Vec::new());
         plain.resize((length as usize).saturating_sub(headers).max(BYTES), 0);
         wrapper.seal(&plain, &mut sealed);
-        // A packet that the system refuses is lost, as one that a link further on refuses.
         _ = socket.send_to(&sealed, to);
         while sent_at.elapsed() < wait && watched.lock().mismatch.is_none() {
             let Ok((came, at)) = socket.recv_from(&mut bytes) else { continue };

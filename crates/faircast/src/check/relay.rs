@@ -1,4 +1,4 @@
-//! The way to a relay: whether it answers, with the same key, and how the connection is.
+//! Check of a relay: whether it answers with the same key, and the state of the connection.
 
 use std::ops::ControlFlow;
 
@@ -15,9 +15,9 @@ use crate::GroupKey;
 use crate::common::{node_of, relay_key};
 use crate::ids::random;
 
-/// Time for an answer: both attempts at two relays, and names that are looked up once.
+/// Longest wait for an answer: both attempts at two relays, and one look-up of names.
 const ANSWER: Duration = Duration::from_secs(9);
-/// Time from the answer to the findings, in which the connection finds out its longest packet.
+/// Time from the answer to the findings, in which the connection discovers its MTU.
 const MEASURES: Duration = Duration::from_secs(2);
 
 struct Look<'a> {
@@ -44,7 +44,6 @@ impl App<FlowMachine> for Look<'_> {
     }
 }
 
-/// Attaches this host to the first relay that answers; `None` if `watch` stopped it.
 pub(super) fn findings(
     settings: &Settings,
     watch: &mut dyn FnMut(Event) -> ControlFlow<()>,
@@ -54,7 +53,6 @@ pub(super) fn findings(
         node: node_of(random()),
         name: "check".to_string(),
         relays: settings.via.clone(),
-        // Nobody else meets at a random number.
         group: random(),
         receivers: 0,
         key: relay_key(settings.key.as_ref().map(GroupKey::relay)),
@@ -63,7 +61,6 @@ pub(super) fn findings(
     driver.set_via(&via);
     let ends_at = driver.live().now() + ANSWER;
     let mut look = Look { watch, ends_at, is_attached: false, is_stopped: false, above: None };
-    // Without sessions the driver goes on until it is stopped.
     driver.run(&mut look)?;
     Ok((!look.is_stopped).then(|| look.above.iter().flat_map(judge).collect()))
 }
@@ -84,7 +81,6 @@ fn judge(above: &RelayAbove) -> Vec<Finding> {
     };
     let Some(connection) = connection else { return vec![found] };
     let rtt_ms = connection.rtt.as_secs_f64() * 1e3;
-    // Headers of IP and UDP, of either family.
     let ip_bytes = connection.mtu_bytes + if at.starts_with('[') { 48 } else { 28 };
     let way = format!("round trip {rtt_ms:.1} ms, packets of {ip_bytes} bytes and less arrive");
     vec![found, f::RELAY_WAY.found(true, way)]

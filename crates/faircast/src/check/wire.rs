@@ -1,28 +1,25 @@
-//! The packets by which two checks test the network between them.
+//! Packets by which hosts test the network between them.
 //!
-//! All numbers are big-endian. A packet has 48 bytes, and load and probes have any number
-//! of zeros more:
+//! All numbers are big-endian. A packet has 48 bytes; load and probes are padded with zeros.
 //!
 //! | bytes | what |
 //! | --- | --- |
 //! | 0 to 3 | `fcCK` |
 //! | 4 | version, 1 |
 //! | 5 | kind: 1 question, 2 answer, 3 load, 4 probe of a receiver |
-//! | 6 | 1 where the sender has tested all that it wanted to, else 0 |
-//! | 7 | train: which of the tests it belongs to |
-//! | 8 to 15 | who sends it, a random number |
-//! | 16 to 23 | answer: to whom; question: somebody whom the sender has heard, or 0 |
-//! | 24 to 27 | load: its number in the train; answer: how many of the train came |
-//! | 28 to 31 | load: how many there are; answer: bytes of the longest that came, as an IP packet |
-//! | 32 to 39 | answer: nanoseconds from the first to the last |
+//! | 6 | 1 if the sender has finished its tests, else 0 |
+//! | 7 | train: number of the test |
+//! | 8 to 15 | sender, a random number |
+//! | 16 to 23 | answer: destination; question: a host that the sender has heard, or 0 |
+//! | 24 to 27 | load: number in the train; answer: packets of the train received |
+//! | 28 to 31 | load: packets of the train; answer: bytes of the longest IP packet received |
+//! | 32 to 39 | answer: nanoseconds from the first to the last packet |
 //! | 40 to 47 | zeros |
 //!
-//! An answer is sent for a question or a probe alone, to its sender, and is no longer: nobody can make of a host
-//! that checks its network one that sends more than it is sent.
+//! Only questions and probes are answered, by packets that are not longer: no amplification.
 
-/// Bytes of a question, of an answer, and of load at least.
+/// Bytes of a question or an answer, and least bytes of load.
 pub(super) const BYTES: usize = 48;
-/// Trains are numbered from 0 to this, exclusive.
 pub(super) const TRAINS: usize = 4;
 
 const MAGIC: [u8; 4] = *b"fcCK";
@@ -31,26 +28,31 @@ const VERSION: u8 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Packet {
     pub(super) from: u64,
-    /// Whether its sender has tested all that it wanted to.
     pub(super) is_done: bool,
-    /// Which test; below [`TRAINS`].
     pub(super) train: u8,
     pub(super) body: Body,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Body {
-    /// Who hears this is to answer. It names somebody whom its sender has heard.
-    Question { heard: Option<u64> },
-    /// What came of a train.
-    Answer { to: u64, received: u32, longest: u32, span_ns: u64 },
-    /// A packet of a train.
-    Load { number: u32, total: u32 },
-    /// A receiver is to answer.
+    /// Request to every receiver for an answer. Names a host that the sender has heard.
+    Question {
+        heard: Option<u64>,
+    },
+    Answer {
+        to: u64,
+        received: u32,
+        longest: u32,
+        span_ns: u64,
+    },
+    Load {
+        number: u32,
+        total: u32,
+    },
     Probe,
 }
 
-/// Answer of a receiver to a datagram; `None` if that is no probe.
+/// Returns a receiver's answer to a datagram; `None` if the datagram is no probe.
 pub(crate) fn answer(probe: &[u8]) -> Option<[u8; BYTES]> {
     let packet = Packet::decode(probe)?;
     let body = Body::Answer { to: packet.from, received: 1, longest: 0, span_ns: 0 };
@@ -58,7 +60,6 @@ pub(crate) fn answer(probe: &[u8]) -> Option<[u8; BYTES]> {
 }
 
 impl Packet {
-    /// Its bytes; load is filled up with zeros by who sends it.
     pub(super) fn encode(&self) -> [u8; BYTES] {
         let (kind, to, a, b, span_ns) = match self.body {
             Body::Question { heard } => (1, heard.unwrap_or(0), 0, 0, 0),
@@ -144,7 +145,6 @@ mod tests {
             }
             if let Some(packet) = Packet::decode(&bytes) {
                 prop_assert_eq!(Packet::decode(&packet.encode()), Some(packet));
-                // No answer is longer than what it answers.
                 prop_assert!(may_be_longer(&packet) || bytes.len() == BYTES);
                 prop_assert!(answer(&bytes).is_none_or(|answer| answer.len() <= bytes.len()));
             }

@@ -1,4 +1,4 @@
-//! Connections of a client, one after the other.
+//! Successive connections of a client.
 
 use std::io;
 use std::sync::Arc;
@@ -12,16 +12,14 @@ use tokio::time::{Instant, timeout};
 use super::session::Shared;
 use super::{CLOSE_TIMEOUT, ClientOptions, GroupError};
 
-/// Pauses between attempts to connect: the first and the longest one.
+/// First and longest pause between attempts to connect.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
-/// Longest time of an attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Silence after which a ping is sent.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
-/// Silence of the daemon after which the connection is lost.
+/// Silence of the daemon after which the connection counts as lost.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
-/// Daemon of a client.
 #[derive(Debug)]
 pub(super) struct Target {
     address: ClientAddress,
@@ -53,11 +51,9 @@ impl Target {
     }
 }
 
-/// Error of a connection.
 #[derive(Debug)]
 pub(super) enum Lost {
     Io(io::Error),
-    /// Last frame of the daemon.
     Refused(Code, String),
 }
 
@@ -90,20 +86,17 @@ impl Lost {
         }
     }
 
-    /// True if another connection would end in the same way.
     fn is_final(&self) -> bool {
         let codes = [Code::Name, Code::Version, Code::Malformed, Code::Replaced, Code::Auth];
         matches!(self, Self::Refused(code, _) if codes.contains(code))
     }
 }
 
-/// Connection that is up.
 pub(super) struct Open {
     socket: ClientSocket,
     decoder: Decoder,
 }
 
-/// Opens a connection, and resumes the session if there is one.
 pub(super) async fn open(target: &Target, shared: &Shared) -> Result<Open, Lost> {
     let silent = || io::Error::new(io::ErrorKind::TimedOut, "no answer within 5 s");
     loop {
@@ -133,7 +126,6 @@ async fn greet(target: &Target, hello: &Frame) -> Result<(Open, Welcome), Lost> 
     }
 }
 
-/// Keeps the session until the client is closed or the daemon refuses to go on.
 pub(super) async fn run(target: Target, shared: Arc<Shared>, first: Open) {
     let (mut current, mut pause) = (Some(first), PAUSES.0);
     let mut closes_at = None;
@@ -167,7 +159,6 @@ pub(super) async fn run(target: Target, shared: Arc<Shared>, first: Open) {
                 return shared.end(None);
             }
         }
-        // A client that is closed meanwhile does not wait.
         let _ = timeout(pause, shared.closing.notified()).await;
         pause = (pause * 2).min(PAUSES.1);
     }
@@ -185,7 +176,6 @@ impl Open {
         }
     }
 
-    /// Reads and writes until the connection is lost. Returns after the client was closed.
     async fn work(self, shared: &Shared) -> Result<(), Lost> {
         let Self { socket, mut decoder } = self;
         tokio::select! {
@@ -237,7 +227,6 @@ async fn write(socket: &ClientSocket, shared: &Shared) -> Result<(), Lost> {
             continue;
         }
         if shared.session().is_closing() {
-            // The daemon may hold requests back for longer.
             let at = *closing.get_or_insert_with(|| Instant::now() + CLOSE_TIMEOUT);
             if Instant::now() >= at {
                 return Ok(());

@@ -1,8 +1,7 @@
 //! Groups: messages to named groups of clients through a daemon of the overlay.
 //!
-//! A [`Client`] connects to a daemon (`faircast node`), joins groups by name and sends messages to
-//! groups. All members get the messages in the order that the [`Service`] guarantees. A lost
-//! connection is opened again, and the session goes on: no event comes twice.
+//! A [`Client`] of a daemon (`faircast node`) joins groups by name. All members get messages in the
+//! order of the [`Service`]. After a lost connection the session goes on: no event comes twice.
 //!
 //! ```no_run
 //! use faircast::groups::{Client, GroupEvent, Service};
@@ -45,7 +44,7 @@ pub use faircast_overlay::{
 /// Longest time for requests that wait when a client is closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Error of a client of groups.
+/// Error of a group client.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GroupError {
@@ -55,9 +54,9 @@ pub enum GroupError {
     /// No daemon answers at the address.
     #[error("{address}: {error}; expected the address of a daemon, `faircast node` starts one")]
     Connect {
-        /// The address.
+        /// Address of the daemon.
         address: String,
-        /// Answer of the system.
+        /// Error of the system.
         error: std::io::Error,
     },
     /// The daemon refuses the client.
@@ -65,7 +64,7 @@ pub enum GroupError {
     Refused {
         /// Number of the reason in docs/wire/overlay-clients.md.
         code: u8,
-        /// Reason.
+        /// Reason, as text.
         text: String,
     },
     /// The request would have to wait.
@@ -94,34 +93,28 @@ pub struct Client {
     benefit: Option<Benefit>,
 }
 
-/// Choices of a client.
+/// Options of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClientOptions {
-    /// Messages are delivered in the view that the application has taken by [`Client::next`] before
-    /// it sent them, or refused by a [`GroupEvent::Refused`] (virtual synchrony). Without this a
-    /// message may be delivered in a later view.
+    /// True for virtual synchrony: a message is delivered in the view that the application had
+    /// taken by [`Client::next`] at the send, or refused by a [`GroupEvent::Refused`].
     pub virtual_synchrony: bool,
-    /// Benefit of the client's messages, where the daemon has flow control; `None` for the daemon's
-    /// choice.
+    /// Benefit of messages under the daemon's flow control; `None` for the daemon's choice.
     pub benefit: Option<Benefit>,
-    /// Token at an address `tls:HOST:PORT`, which the daemon has for the name of the client.
+    /// Token for an address `tls:HOST:PORT`; the daemon assigns it to the client's name.
     pub token: Option<String>,
-    /// File with the CA of the daemon's certificate, in PEM. An address `tls:HOST:PORT` needs a CA:
-    /// the CAs of the system are not used.
+    /// PEM file with the daemon's CA, required for `tls:HOST:PORT`. System CAs are not used.
     pub server_ca: Option<PathBuf>,
-    /// Files with the certificate of the client and its key, in PEM.
+    /// PEM files with the client's certificate and its key.
     pub certificate: Option<(PathBuf, PathBuf)>,
-    /// File to which the client adds a trace for `faircast-check`: lines of JSON, one for each
-    /// request and event. The first 16 bytes of each payload name the message, and must be unique
-    /// among all messages of the run.
+    /// File for a trace for `faircast-check`, whose payloads need unique first 16 bytes.
     pub trace: Option<PathBuf>,
 }
 
 impl Client {
     /// Connects to a daemon: `unix:/PATH`, `tcp:ADDR:PORT`, or with [options](ClientOptions)
-    /// `tls:HOST:PORT`. `name` has 1 to 56 bytes. An earlier
-    /// run of the same client ends.
+    /// `tls:HOST:PORT`. `name` has 1 to 56 bytes. An earlier session of the same name ends.
     ///
     /// # Errors
     /// No daemon answers, or the daemon refuses the name.
@@ -129,7 +122,7 @@ impl Client {
         Self::connect_with(address, name, ClientOptions::default()).await
     }
 
-    /// Connects to a daemon with other choices.
+    /// Connects to a daemon with options.
     ///
     /// # Errors
     /// As for [`connect`](Self::connect).
@@ -150,24 +143,21 @@ impl Client {
         Ok(Self { shared, task: Mutex::new(Some(task)), benefit: options.benefit })
     }
 
-    /// Name of the client in the overlay: `name@daemon`.
+    /// Returns the name of the client in the overlay: `name@daemon`.
     pub fn full_name(&self) -> String {
         self.shared.session().full_name().to_string()
     }
 
-    /// Requests to join a group. The group's event with this client follows; messages that were
-    /// sent before may not come.
+    /// Requests to join a group; returns the number of the request. An event of the group follows.
     ///
     /// # Errors
-    /// The name is not allowed, or the client is closed. Safe to cancel: the request is made or
-    /// not.
+    /// The name is invalid, or the client is closed. Safe to cancel: the request is made or not.
     pub async fn join(&self, group: &str) -> Result<u64, GroupError> {
         self.join_as(group, false).await
     }
 
-    /// Requests to join a group, and asks that its senders wait while a member is slow, in place of
-    /// cutting the member off. Senders wait as long as one member is in the group that has asked. A
-    /// member that takes nothing for 10 s is cut off all the same.
+    /// Joins a group whose senders wait for slow members, instead of disconnecting the members. A
+    /// member that reads nothing for 10 s is disconnected in any case.
     ///
     /// # Errors
     /// As for [`join`](Self::join).
@@ -189,12 +179,11 @@ impl Client {
         self.request(|number| Frame::Leave(number, name.clone()), 0).await
     }
 
-    /// Sends a message to groups, and waits until there is room. Returns the number of the request.
-    /// Clients that only send take their events too: there is no room while 4 MB of them wait.
+    /// Sends a message to groups once there is room. Clients that only send must take their events
+    /// too: 4 MB of waiting events leave no room.
     ///
     /// # Errors
-    /// A name or the length is not allowed, or the client is closed. Safe to cancel: the message is
-    /// sent or not.
+    /// A name or the length is invalid, or the client is closed. Safe to cancel: it is sent or not.
     pub async fn send(
         &self,
         service: Service,
@@ -205,11 +194,10 @@ impl Client {
         self.request(frame, len).await
     }
 
-    /// Sends a message to groups as [`send`](Self::send) does. A [`GroupEvent::Receipt`] follows
-    /// that tells how many members the message has reached.
+    /// Sends a message; a [`GroupEvent::Receipt`] with the number of reached members follows.
     ///
     /// # Errors
-    /// As for [`send`](Self::send); besides, the service is none of causal, agreed and safe.
+    /// As for [`send`](Self::send); also if the service is none of causal, agreed and safe.
     pub async fn send_for_receipt(
         &self,
         service: Service,
@@ -224,11 +212,10 @@ impl Client {
         self.request(frame, len).await
     }
 
-    /// Sends a message to groups if there is room. Returns the number of the request.
+    /// Sends a message to groups if there is room, and returns the number of the request.
     ///
     /// # Errors
-    /// [`GroupError::WouldBlock`] with the reason if there is no room; otherwise as for
-    /// [`send`](Self::send).
+    /// [`GroupError::WouldBlock`] if there is no room; otherwise as for [`send`](Self::send).
     pub fn try_send(
         &self,
         service: Service,
@@ -239,7 +226,6 @@ impl Client {
         self.shared.request(frame, len)
     }
 
-    /// Queues a request once there is room, which calls `frame` once.
     async fn request(
         &self,
         mut frame: impl FnMut(u64) -> Frame,
@@ -272,7 +258,7 @@ impl Client {
         }
     }
 
-    /// Next event. Safe to cancel: no event is lost.
+    /// Returns the next event, after a wait. Safe to cancel: no event is lost.
     ///
     /// # Errors
     /// The session is over: the client is closed, or the daemon refuses to go on.
@@ -295,7 +281,6 @@ impl Client {
         self.shared.close();
         let task = self.task.lock().take();
         if let Some(task) = task {
-            // A task that panicked has ended too.
             let _ = task.await;
         }
     }
@@ -316,7 +301,6 @@ fn checked(group: &str) -> Result<Bytes, GroupError> {
     Ok(Bytes::copy_from_slice(group.as_bytes()))
 }
 
-/// Request to send a message, to be called once, and the length of its payload.
 fn message(
     (service, benefit): (Service, Option<Benefit>),
     groups: &[&str],

@@ -12,7 +12,6 @@ use tokio::sync::Notify;
 
 use super::{ClientOptions, GroupError};
 
-/// Error of the file of a trace.
 fn wrong(path: &Path, error: &io::Error) -> GroupError {
     let text = format!("trace {}: {error}; expected a file that can be written", path.display());
     GroupError::Usage(text)
@@ -21,17 +20,11 @@ fn wrong(path: &Path, error: &io::Error) -> GroupError {
 #[derive(Debug)]
 pub(super) struct Shared {
     session: Mutex<RemoteSession>,
-    /// There is an event, or the session is over.
     pub(super) events: Notify,
-    /// There is room for requests, or the session is over.
     pub(super) room: Notify,
-    /// There is something to write.
     pub(super) work: Notify,
-    /// There is room for events.
     pub(super) drained: Notify,
-    /// The client is to be closed.
     pub(super) closing: Notify,
-    /// File of the trace; `None` without a trace, and after an error.
     trace: Option<Mutex<Option<File>>>,
 }
 
@@ -49,7 +42,6 @@ impl Shared {
         Ok(Self { session, events, room, work, drained, closing, trace })
     }
 
-    /// Writes new lines of the trace. An error ends the trace.
     fn write_trace(&self) {
         let Some(trace) = &self.trace else { return };
         // The file is locked first, which keeps the order of lines.
@@ -61,12 +53,10 @@ impl Shared {
         }
     }
 
-    /// The session. The guard is dropped before anybody is told.
     pub(super) fn session(&self) -> MutexGuard<'_, RemoteSession> {
         self.session.lock()
     }
 
-    /// Queues a request. Returns its number.
     pub(super) fn request(
         &self,
         frame: impl FnOnce(u64) -> Frame,
@@ -95,26 +85,22 @@ impl Shared {
         self.closing.notify_one();
     }
 
-    /// Ends the session for good.
     pub(super) fn end(&self, refused: Option<(Code, String)>) {
         self.session().end(refused);
         self.write_trace();
         self.tell_all();
     }
 
-    /// Forgets a session that the daemon does not have any more.
     pub(super) fn restart(&self) {
         self.session().restart(incarnation());
         self.tell_all();
     }
 
-    /// The connection is up.
     pub(super) fn begin(&self, welcome: &Welcome) {
         self.session().begin(welcome);
         self.room.notify_waiters();
     }
 
-    /// Reports a lost connection.
     pub(super) fn disconnected(&self, reason: String) {
         self.session().disconnected(reason);
         self.events.notify_waiters();
@@ -125,22 +111,15 @@ impl Shared {
         self.room.notify_waiters();
     }
 
-    /// Moves requests into a batch. Returns false if the session is to be closed and all requests
-    /// are handled.
     pub(super) fn fill(&self, batch: &mut Batch) -> bool {
         let mut session = self.session();
         session.fill(|frame| batch.push(frame));
         let is_done = session.is_done();
         drop(session);
-        // A line is in the file before the daemon has the request.
         self.write_trace();
         !is_done
     }
 
-    /// Takes a frame of the daemon.
-    ///
-    /// # Errors
-    /// The daemon closes the connection, or the frame is not allowed.
     pub(super) fn take(&self, frame: Frame) -> Result<(), (Code, String)> {
         let mut session = self.session();
         if session.take(frame)? {
@@ -154,7 +133,6 @@ impl Shared {
         Ok(())
     }
 
-    /// True if events may be read.
     pub(super) fn has_room(&self) -> bool {
         self.write_trace();
         let session = self.session();

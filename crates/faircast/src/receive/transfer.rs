@@ -1,4 +1,4 @@
-//! One object that is being received, as its receiver's thread sees it.
+//! State of one incoming object in its receiver's thread.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -22,15 +22,12 @@ pub(super) struct Transfer {
     pub(super) notes: Arc<Notes>,
     pub(super) disk: StoreHandle,
     pub(super) told: bool,
-    /// Packets that had come at the last look, and when that number last grew.
     pub(super) packets: u64,
     pub(super) heard: Time,
-    /// How far it was at the last look, and since when it has not come further.
     pub(super) progress: (Stage, u64),
     pub(super) progressed: Time,
-    /// Answers of the sender at the last look.
     pub(super) answers: u64,
-    /// Whether it was heard when the last object had ended that is taken.
+    /// True if the first packet came after the end of the last object to accept.
     pub(super) late: bool,
 }
 
@@ -59,7 +56,6 @@ impl Transfer {
         }
     }
 
-    /// Name of the object, and where it comes from.
     pub(super) fn origin(&self, live: &Live<Receiving>, id: SessionId) -> Origin {
         let host = live.source(id).map(|source| source.ip());
         Origin { name: self.notes.name.get().cloned(), number: self.number, host }
@@ -91,12 +87,10 @@ impl Transfer {
 pub(super) struct Origin {
     name: Option<String>,
     number: u64,
-    /// Host that sent the object; `None` behind a relay, whose address all senders have.
     host: Option<IpAddr>,
 }
 
 impl Origin {
-    /// True if this object is a later one of the same name from the same host. Hosts may have objects of equal names.
     pub(super) fn supersedes(&self, other: &Self) -> bool {
         self.number > other.number
             && self.host.is_some()
@@ -106,7 +100,6 @@ impl Origin {
     }
 }
 
-/// How an object ended, for the log.
 pub(super) fn in_a_word(outcome: &ReceiveOutcome) -> String {
     match outcome {
         ReceiveOutcome::Complete { files, .. } => format!("complete, {} files", files.len()),
@@ -144,7 +137,6 @@ mod tests {
         ] {
             assert!(!other.supersedes(&old), "{other:?}");
         }
-        // Behind a relay, and without a name.
         assert!(!origin(Some("x"), 2, None).supersedes(&origin(Some("x"), 1, None)));
         for name in [None, Some("")] {
             assert!(!origin(name, 2, a).supersedes(&origin(name, 1, a)));

@@ -1,5 +1,4 @@
-//! The application that a receiver's driver serves in its thread: its sessions, from the first
-//! packet heard to the end that is told.
+//! Application in a receiver's driver thread: sessions, from the first packet to the reported end.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -35,33 +34,25 @@ pub(super) struct Setup {
     pub(super) trace: Option<LiveTrace>,
 }
 
-/// What the thread does beside driving: which sessions there are, and which object is whose.
 pub(super) struct Work {
     started: Time,
     setup: Setup,
-    /// Whether an object has ended after which no other one is begun.
     ending: bool,
     stays_for: Option<StaysFor>,
     begun: Option<Time>,
     holders: Holders,
     sessions: BTreeMap<SessionId, Transfer>,
-    /// A machine that was just made, whose number the driver has not told yet.
     next_session: Option<Transfer>,
-    /// Sessions that are over, and heard on: the last [`PAST_MAX`]. One that had fallen silent is
-    /// begun again with a newer SPM than the last: what others repeat does not begin it.
+    /// Last [`PAST_MAX`] ended sessions; one set aside in silence begins again with a newer SPM.
     past: LruCache<Tsi, Option<Seq>>,
-    /// Objects that were received whole, and where each came from: the last [`PAST_MAX`].
     received: LruCache<[u8; 32], Origin>,
     count: u64,
     complete: u64,
-    /// Packets that had come at the last look, and when that number last grew.
     packets: u64,
     heard: Option<Time>,
-    /// The scheme of the last session, for the trace.
     spoken: String,
 }
 
-/// Whether the sender of a session knows of this receiver.
 fn is_begun(live: &Live<Receiving>, id: SessionId) -> bool {
     live.machine(id).is_some_and(|machine| machine.status().answers > 0)
 }
@@ -135,13 +126,12 @@ impl Work {
         self.end_after_last(live);
     }
 
-    /// Ends after the only object, if nothing else is under way and nobody depends on this end.
     fn end_after_last(&mut self, live: &mut Live<Receiving>) {
         if !self.ending {
             return;
         }
         let (now, is_cut_off) = (live.now(), live.outage().is_some());
-        // A sender that is there and has not been told how this ended would count this receiver as lost.
+        // A live sender without a note of this end would count the receiver as lost.
         let owes = |machine: &Receiving| {
             let heard = machine.status().heard;
             let is_there = heard.is_some_and(|at| now.since(at) < SILENT_AFTER);
@@ -155,7 +145,7 @@ impl Work {
             let repairs = machine.serves().then_some(StaysFor::Repairs);
             repairs.or_else(|| owes(machine).then_some(StaysFor::Note))
         };
-        // A sender that went away is not waited for: whether it ever comes back nobody knows.
+        // A sender that left may never return: the receiver does not wait for it.
         self.stays_for = self.sessions.iter().filter_map(stays).min();
         if self.stays_for.is_none() {
             live.close();
@@ -169,20 +159,17 @@ impl Work {
         }
     }
 
-    /// Whether the object of a session, where it is known, is one that is not wanted (any more).
     fn is_unwanted(&self, session: &Transfer) -> bool {
         let object = session.notes.object.get();
         session.notes.unwanted.get().is_some()
             || session.late && object.is_some_and(|object| !self.is_open(object))
     }
 
-    /// True if an object that began before the only wanted one ended has not ended yet.
     fn is_open(&self, object: &[u8; 32]) -> bool {
         let open = |session: &&Transfer| !session.told && !session.late;
         self.sessions.values().filter(open).any(|it| it.notes.object.get() == Some(object))
     }
 
-    /// True if another object of the same name came whole from a later session of the same host.
     fn is_superseded(&self, live: &Live<Receiving>, id: SessionId, session: &Transfer) -> bool {
         let origin = session.origin(live, id);
         self.received.iter().any(|(_, other)| other.supersedes(&origin))
@@ -198,7 +185,6 @@ impl Work {
         files.collect()
     }
 
-    /// Notices machines that the driver has taken, and lets go of those that have nothing to do.
     fn tidy(&mut self, live: &mut Live<Receiving>) {
         self.adopt(live);
         self.hand_over(live);
@@ -225,7 +211,7 @@ impl Work {
                 session.answers = status.answers;
                 live.confirm(id);
             }
-            // Nobody has ever answered, and nothing new is said: somebody repeats an old session.
+            // Without answers and without new packets the session is a replay.
             let silent = status.heard.is_none_or(|at| now.since(at) > FOREIGN_AFTER);
             if status.answers == 0 && status.stage == Stage::Gathering && silent {
                 self.set_aside(live, id);
@@ -236,8 +222,7 @@ impl Work {
                 self.decline(live, id);
                 continue;
             }
-            // A session that is no transfer: nobody has announced an object in it. Where somebody has answered it is
-            // one, of which this end hears more when it has a repair head.
+            // Without an object and an answer, a session is no transfer.
             let foreign = status.bytes_total.is_none()
                 && status.answers == 0
                 && status.stage == Stage::Gathering
@@ -248,11 +233,11 @@ impl Work {
         }
     }
 
-    /// Takes objects from sessions that are silent or make no progress, where other sessions wait for the object.
+    /// Takes objects from silent or stalled sessions if other sessions wait for them. A waiting
+    /// session has had an answer from its sender, so a replayed recording takes nothing away.
     ///
-    /// Also ends silent sessions with an object that came from elsewhere, is superseded, or is all that the receiver
-    /// stays for. A waiting session has had an answer from its sender, so that a repeated recording takes nothing
-    /// away. A session that makes progress keeps its object.
+    /// Also ends silent sessions whose object came from elsewhere, is superseded, or is all the
+    /// receiver stays for.
     fn hand_over(&mut self, live: &mut Live<Receiving>) {
         let now = live.now();
         let wanted = self.holders.wanted();
@@ -261,9 +246,7 @@ impl Work {
             let heard = live.machine(id).and_then(|machine| machine.status().heard);
             let silence = now.since(heard.unwrap_or(session.since));
             let silent = silence >= SILENT_AFTER;
-            // The receiver lacks nothing else: a sender that does not come back in this time may never come back.
             let abandoned = self.ending && silence >= ABANDONED_AFTER;
-            // Looking what is there, and comparing, take as long as they take.
             let stalled = session.progress.0 == Stage::Sending
                 && now.since(session.progressed) >= STALLED_AFTER;
             let here = session.notes.object.get().is_some_and(|it| self.received.contains(it));
@@ -275,7 +258,6 @@ impl Work {
         }
         for (id, object, superseded) in over {
             tracing::debug!(target: "faircast::session", session = ?id, superseded, "another session has taken its object over");
-            // The session that takes it over goes on with what was begun in time.
             let heirs =
                 self.sessions.values_mut().filter(|it| it.notes.object.get() == object.as_ref());
             heirs.for_each(|it| it.late = false);
@@ -289,13 +271,11 @@ impl Work {
         }
     }
 
-    /// Forgets a session, which begins again should its sender say something new.
     fn set_aside(&mut self, live: &mut Live<Receiving>, id: SessionId) {
         let newest = live.newest_spm(id);
         self.forget(live, id, newest);
     }
 
-    /// Forgets a session for good, or until it has a newer SPM than this.
     fn forget(&mut self, live: &mut Live<Receiving>, id: SessionId, newest: Option<Seq>) {
         live.remove(id);
         if let Some(session) = self.sessions.remove(&id) {
@@ -303,10 +283,9 @@ impl Work {
         }
     }
 
-    /// Whether a session is over, as far as this packet tells.
     fn is_past(&self, heard: &Heard<'_>) -> bool {
         let Some(newest) = self.past.peek(&heard.tsi) else { return false };
-        // One of TRAM has no numbers by which what is new is told from what is repeated.
+        // Packets of TRAM have no number that distinguishes new packets from replays.
         let Ok(packet) = Packet::decode(heard.packet, 0) else { return true };
         let ends = [OptionType::FIN, OptionType::RST].map(|kind| packet.options.has(kind));
         let spm = match packet.body {
@@ -316,7 +295,6 @@ impl Work {
         !spm.zip(*newest).is_some_and(|(spm, newest)| spm.after(newest))
     }
 
-    /// The driver numbers a machine after it was made.
     fn adopt(&mut self, live: &Live<Receiving>) {
         let Some(session) = self.next_session.take() else { return };
         match live.sessions().find(|id| live.tsi(*id) == Some(session.tsi)) {
@@ -357,7 +335,6 @@ impl App<Receiving> for Work {
         let (carrier, options) = self.setup.speaks.after(heard.packet)?;
         self.past.pop(&heard.tsi);
         self.count += 1;
-        // Behind a relay all senders have its address.
         let source = Some(heard.from.ip()).filter(|_| !live.is_behind_relay());
         let store = self.setup.builder.destination.store(source);
         let disk = store.1.clone();
@@ -386,7 +363,7 @@ impl App<Receiving> for Work {
             data_port: heard.data_port,
             start: heard.now,
             store: Box::new(store),
-            // Another one each time: an answer to an earlier machine is none to this one.
+            // A new id each time: answers to an earlier machine are not for this one.
             id: random(),
             name: self.setup.builder.name.clone(),
             head,
@@ -394,7 +371,7 @@ impl App<Receiving> for Work {
             headers: builder.common.headers(heard.from),
             options: &options,
         };
-        // Where packets are not answered one by one there is time to read several at once.
+        // Carriers without an acknowledgement of each packet allow batched reads.
         let through_relays = live.is_behind_relay();
         if through_relays || matches!(carrier, Carrier::Tram(_)) {
             live.set_gather(GATHER);
@@ -415,7 +392,6 @@ impl App<Receiving> for Work {
             FlowEvent::Gone => {
                 let Some(status) = live.machine(id).map(|machine| machine.status()) else { return };
                 if let Some(mismatch) = status.mismatch {
-                    // It stays until the sender has been told why.
                     self.end(live, id, ReceiveOutcome::OtherScheme(mismatch));
                     return;
                 }
@@ -428,7 +404,6 @@ impl App<Receiving> for Work {
                         let files = self.files(id);
                         self.end(live, id, ReceiveOutcome::Partial { files, left_out, reason });
                     }
-                    // It stays until the sender has been told why.
                     (Some(reason), None) => self.end(live, id, ReceiveOutcome::Failed(reason)),
                     (None, _) => {
                         let gone = match status.given_up {
@@ -436,8 +411,6 @@ impl App<Receiving> for Work {
                             false => ReceiveOutcome::SenderGone,
                         };
                         self.end(live, id, gone);
-                        // What it holds is free for the next sender of the same, and for this one
-                        // should it go on.
                         self.set_aside(live, id);
                     }
                 }
@@ -466,7 +439,7 @@ impl Worker<Receiving> for Work {
         };
         let all: Vec<SessionId> = self.sessions.keys().copied().collect();
         for id in all {
-            // Nothing is cut off of what was never sent to us.
+            // An object that was never sent to this receiver has no outcome.
             if is_begun(live, id) || ended.is_err() {
                 self.end(live, id, outcome.clone());
             }
@@ -484,13 +457,13 @@ impl Worker<Receiving> for Work {
     }
 }
 
-/// Time without a new SPM after which a sender loses its object to another session: it sends one each second.
+/// Silence of SPMs after which a sender loses its object to another session; SPMs come each second.
 const SILENT_AFTER: Duration = Duration::from_secs(5);
-/// Longest silence of the sender of a begun object, for a receiver that has the object it was started for.
+/// Longest silence of the last sender, at a receiver that has the object it was started for.
 const ABANDONED_AFTER: Duration = Duration::from_secs(30);
-/// Time without progress after which it loses its object to another session.
+/// Time without progress after which a session loses its object to another session.
 const STALLED_AFTER: Duration = Duration::from_secs(30);
-/// Sessions that are over and that are not begun again.
+/// Most ended sessions to remember.
 const PAST_MAX: NonZeroUsize = NonZeroUsize::new(64).expect("it is above zero");
-/// How long a session may be heard without an announcement of an object.
+/// Longest wait for the announcement of an object in a session.
 const FOREIGN_AFTER: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! Restarted receivers: which member has taken the place of which, and copies of one receiver's folder.
+//! Restarted receivers: pairs of a member and its successor, and copies of one receiver's folder.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -6,26 +6,19 @@ use std::net::IpAddr;
 use faircast_base::{Duration, NodeId, Time};
 use faircast_proto::object::{MemberState, MemberStatus};
 
-/// The members of a session, as identities and names tell them apart.
-///
-/// A receiver is known by the identity that its folder keeps, or else by its name: never by its address, which a
-/// restart may change.
+/// Members of a session by the identity in their folders, or else by name. Addresses may change.
 pub(super) struct Restarts<'a> {
     members: &'a [MemberStatus],
     now: Time,
-    /// Bytes of content in all.
     total: u64,
-    /// The latest member of each identity, and two of it that both speak.
     by_identity: BTreeMap<u64, Latest<'a>>,
     by_name: BTreeMap<&'a str, Latest<'a>>,
 }
 
-/// The latest member of one identity or name.
 struct Latest<'a> {
     member: &'a MemberStatus,
-    /// Member that was heard last of all, at home.
     heard: &'a MemberStatus,
-    /// Two that both spoke at one time.
+    /// Two members that were both live at one time.
     both: Option<(u64, u64)>,
 }
 
@@ -55,12 +48,10 @@ impl<'a> Latest<'a> {
 }
 
 impl<'a> Restarts<'a> {
-    /// Sorts the members of a session by identity and by name; the object has `total` bytes.
     pub(super) fn new(members: &'a [MemberStatus], now: Time, total: u64) -> Self {
         let mut sorted: Vec<&MemberStatus> = members.iter().collect();
         sorted.sort_by_key(|member| member.since);
         let (mut by_identity, mut by_name) = (BTreeMap::new(), BTreeMap::<&str, Latest<'_>>::new());
-        // Before its store is open nobody knows which receiver it is.
         let known = [MemberState::Receiving, MemberState::Done, MemberState::Deferred];
         let stays = |member: &&MemberStatus| known.contains(&member.state) || is_gone(member);
         for member in sorted.into_iter().filter(stays) {
@@ -77,15 +68,14 @@ impl<'a> Restarts<'a> {
         Self { members, now, total, by_identity, by_name }
     }
 
-    /// Pairs of a member and its successor, which came after the member's last message. Two members that both speak
-    /// both stay, and a member that has everything stays too. `waited_for` are names that stand for one receiver
-    /// each; `host` returns the address of a node.
+    /// Returns pairs of a member and its successor, which joined after the member's last message.
+    /// Two live members both stay, and a member that has everything too.
     pub(super) fn pairs(
         &self,
         waited_for: &BTreeSet<String>,
         host: impl Fn(NodeId) -> Option<IpAddr>,
     ) -> Vec<(u64, u64)> {
-        // Each speaks once in 20 ms for each member, and at least once a second.
+        // Members send at intervals of 20 ms times their number, and at least once a second.
         let silence = (SILENCE_EACH * self.members.len() as u64).max(SILENCE_MIN);
         let lacking = self.members.iter().filter(|member| member.state != MemberState::Done);
         let pair = |old: &MemberStatus| {
@@ -100,14 +90,14 @@ impl<'a> Restarts<'a> {
             {
                 return Some((old.id, member.id));
             }
-            // A name that several members have at one time identifies none of them.
+            // A name shared by several live members identifies none of them.
             let Latest { member: new, both: None, .. } = self.by_name.get(&*old.name)? else {
                 return None;
             };
             let home = |member: &MemberStatus| host(member.home);
             let here = home(old).is_some() && home(old) == home(new);
             let others = matches!((old.identity, new.identity), (Some(a), Some(b)) if a != b);
-            // A receiver that had everything when it came has no folder with an identity any more.
+            // A receiver that had everything at its start has no folder with an identity any more.
             let may_be =
                 !others || here || new.found >= self.total || waited_for.contains(&old.name);
             let silence = if here { silence } else { silence.max(SILENCE_ELSEWHERE) };
@@ -116,7 +106,6 @@ impl<'a> Restarts<'a> {
         lacking.filter_map(pair).collect()
     }
 
-    /// Members of one identity that both speak: the folder of one is a copy of the other's.
     pub(super) fn clones(&self) -> Vec<(u64, u64)> {
         self.by_identity.values().filter_map(|latest| latest.both).collect()
     }
@@ -127,15 +116,14 @@ fn is_gone(member: &MemberStatus) -> bool {
     matches!(member.state, Failed | Left | Lost)
 }
 
-/// Time in which a member speaks several times: so much for each member, and at least.
+/// Time in which a member sends several times: per member, and the minimum.
 const SILENCE_EACH: Duration = Duration::from_millis(60);
 const SILENCE_MIN: Duration = Duration::from_secs(3);
 
-/// Silence after which a member elsewhere replaces a member by name alone. The old member may only be paused, and
-/// without a key any host can claim a name.
+/// Silence after which a member elsewhere may take a name: the old member may only be paused.
 const SILENCE_ELSEWHERE: Duration = Duration::from_secs(15);
 
-/// Members that are both heard for longer than this both live. Packets of a killed one may be late by less.
+/// Overlap of two members after which both count as live; packets are delayed by less.
 const OVERLAP: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -173,12 +161,10 @@ mod tests {
         }
     }
 
-    /// Returns the member with this identity.
     fn of(identity: u64, member: MemberStatus) -> MemberStatus {
         MemberStatus { identity: Some(identity), ..member }
     }
 
-    /// Nodes from 6 on are at another address.
     fn host(node: NodeId) -> Option<IpAddr> {
         Some(IpAddr::from([10, 0, 0, u8::from(node.0 > 5)]))
     }
@@ -186,7 +172,7 @@ mod tests {
     #[test]
     fn who_comes_back_takes_its_own_place_and_nobody_elses() {
         let new = |name| member(2, name, 7, 10, Receiving);
-        // Somebody repeats the last word of one that was killed.
+        // Another host replays the last packet of a killed receiver.
         let repeated =
             MemberStatus { node: NodeId(9), heard: at(10), ..member(1, "a", 0, 5, Receiving) };
         let old = || member(1, "a", 0, 5, Receiving);
@@ -241,13 +227,11 @@ mod tests {
 
     #[test]
     fn two_of_one_name_are_not_merged_and_their_folders_tell_them_apart() {
-        // Both were there; both died; the second came back.
         let both = [of(4, member(1, "web", 0, 9, Lost)), of(5, member(2, "web", 0, 9, Lost))];
         let back = of(5, member(3, "web", 12, 30, Done));
         let members = [&both[..], std::slice::from_ref(&back)].concat();
         let none = BTreeSet::new();
         assert_eq!(Restarts::new(&members, at(30), 9).pairs(&none, host), [(2, 3)]);
-        // Without identities nobody knows which of them it is.
         let without = |it: &MemberStatus| MemberStatus { identity: None, ..it.clone() };
         let members: Vec<_> = members.iter().map(without).collect();
         assert!(Restarts::new(&members, at(30), 9).pairs(&none, host).is_empty());
@@ -260,7 +244,6 @@ mod tests {
         let restarts = Restarts::new(&members, at(30), 9);
         assert_eq!(restarts.clones(), [(1, 7)]);
         assert!(restarts.pairs(&BTreeSet::new(), host).is_empty());
-        // The first dies: the second has not taken its place.
         let members = [of(4, member(1, "a", 0, 9, Lost)), of(4, member(7, "b", 3, 30, Done))];
         assert!(Restarts::new(&members, at(30), 9).pairs(&BTreeSet::new(), host).is_empty());
     }

@@ -1,5 +1,4 @@
-//! The application that a sender's driver serves in its thread: it begins content, and tells how
-//! its receivers stand.
+//! Application in a sender's driver thread: starts content, and reports the state of receivers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -25,7 +24,6 @@ pub(super) struct Setup {
     pub(super) started: Time,
     pub(super) names: BTreeSet<String>,
     pub(super) start_after: Option<Time>,
-    /// How many receivers are waited for where they are not by name.
     pub(super) wanted: u32,
     pub(super) wait_max: Option<Duration>,
     pub(super) give_up: Duration,
@@ -39,21 +37,15 @@ pub(super) struct Setup {
 
 pub(super) struct Work {
     setup: Setup,
-    /// Why it has ended where it waited in vain.
     gave_up: Option<String>,
     look_at: Time,
-    /// Receivers that were there when content began.
     expected: BTreeSet<u64>,
     replaced: BTreeSet<u64>,
-    /// Receivers of which one has a copy of the other's folder.
     clones: Vec<(u64, u64)>,
-    /// Receivers that have taken the list of files, or said why they cannot.
     takers: BTreeSet<u64>,
     begun: Option<Time>,
-    /// What the trace and the log know of receivers.
     traced: BTreeMap<NodeId, MemberState>,
     limiting: Option<NodeId>,
-    /// Addresses of receivers at the last look, by their ids.
     addresses: BTreeMap<u64, SocketAddr>,
 }
 
@@ -74,8 +66,6 @@ impl Work {
         }
     }
 
-    /// While this host cannot send no receiver is to blame; where that lasts as long as a receiver may be silent,
-    /// the sender gives up.
     fn watch_host(&mut self, live: &mut Live<Sending>) {
         let Some((outage, reason)) = live.outage() else { return };
         let give_up = self.setup.give_up;
@@ -89,7 +79,6 @@ impl Work {
         }
     }
 
-    /// Sends to receivers of the list where they are now: a host that repeats the message of a receiver is none.
     fn follow_receivers(&mut self, live: &mut Live<Sending>, status: &ObjectStatus) {
         for member in &status.members {
             let Some(address) = live.address(member.home) else { continue };
@@ -110,7 +99,7 @@ impl Work {
             return;
         }
         let now = live.now();
-        // Who cannot take it has come nevertheless, and is told at the end.
+        // A receiver that cannot take the object is present too; the end reports its failure.
         let come = [MemberState::Receiving, MemberState::Done, MemberState::Failed];
         let here: BTreeSet<&str> = status
             .members
@@ -146,7 +135,6 @@ impl Work {
         }
     }
 
-    /// Notes in the trace and in the log what receivers have said of themselves.
     fn note(&mut self, live: &mut Live<Sending>, status: &ObjectStatus) {
         let logs = tracing::enabled!(target: "faircast::session", tracing::Level::DEBUG);
         if self.setup.trace.is_none() && !logs {
@@ -174,7 +162,6 @@ impl Work {
         }
     }
 
-    /// Logs which receivers have come to another state, and who limits the rate now.
     fn log_changes(&mut self, live: &Live<Sending>, status: &ObjectStatus) {
         for member in &status.members {
             let before = self.traced.get(&member.reporter);
@@ -206,13 +193,11 @@ impl Work {
         }
     }
 
-    /// Replaces members by those that they are since a restart. Returns whether there were any.
     fn replace_restarted(&mut self, live: &mut Live<Sending>, status: &ObjectStatus) -> bool {
         let restarts =
             Restarts::new(&status.members, live.now(), status.bytes_total.unwrap_or_default());
         self.clones = restarts.clones();
         let pairs = restarts.pairs(&self.setup.names, |node| Some(live.address(node)?.ip()));
-        // A receiver that speaks again was only silent, and is waited for as before.
         let again = status.members.iter().map(|it| it.id).filter(|id| self.replaced.remove(id));
         self.expected.extend(again);
         for &(old, new) in &pairs {
@@ -254,10 +239,10 @@ impl Work {
             MemberState::Left => self.takers.contains(&member.id),
             _ => true,
         };
-        // Of nobody else: there may be no end of those who come and leave.
+        // Other members are forgotten: their number is unlimited.
         let takers = status.members.iter().filter(took).map(|member| member.id).collect();
         self.takers = takers;
-        // Who left without having taken the list of files came for another object.
+        // A receiver that left without the list of files wanted another object.
         for member in status.members.iter().filter(|member| member.state == MemberState::Left) {
             if !self.takers.contains(&member.id) {
                 self.expected.remove(&member.id);
@@ -290,12 +275,10 @@ impl Work {
     }
 }
 
-/// Time between two looks at receivers: about as many of thousands in each second.
 fn look_interval(receivers: usize) -> Duration {
     (LOOK_EACH * receivers as u64).min(LOOK_MAX)
 }
 
-/// Many times what it costs to look at one of them.
 const LOOK_EACH: Duration = Duration::from_micros(100);
 const LOOK_MAX: Duration = Duration::from_secs(3);
 
@@ -327,7 +310,7 @@ impl App<Sending> for Work {
             let Some(after) = self.status(live) else { return };
             status = after;
         }
-        // Under credits nothing leaves for nobody: content that is left to send would never end.
+        // Under credits nothing is sent without receivers, so remaining content would never end.
         let over = [MemberState::Done, MemberState::Left, MemberState::Lost, MemberState::Failed];
         let is_over = |member: &MemberStatus| over.contains(&member.state);
         let all_over = !status.members.is_empty() && status.members.iter().all(is_over);

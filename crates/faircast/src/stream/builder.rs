@@ -1,4 +1,4 @@
-//! Builders of the ends of streams, alike for bytes and for messages.
+//! Builders of the ends of streams, for bytes and for messages.
 
 use faircast_net::{Listen, Target};
 
@@ -7,7 +7,7 @@ use super::sender::StreamSender;
 use crate::Error;
 use crate::common::{Common, common_settings, sender_settings};
 
-/// Makes a [`ByteSender`](super::ByteSender) or a [`MessageSender`](super::MessageSender).
+/// Builder of a [`ByteSender`](super::ByteSender) or a [`MessageSender`](super::MessageSender).
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct StreamSenderBuilder<S> {
@@ -16,7 +16,7 @@ pub struct StreamSenderBuilder<S> {
     make: fn(StreamSender) -> S,
 }
 
-/// Makes a [`ByteReceiver`](super::ByteReceiver) or a [`MessageReceiver`](super::MessageReceiver).
+/// Builder of a [byte](super::ByteReceiver) or [message](super::MessageReceiver) receiver.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct StreamReceiverBuilder<R> {
@@ -33,7 +33,7 @@ impl<S> StreamSenderBuilder<S> {
         Self { target, common: Common::default(), make }
     }
 
-    /// Opens sockets and begins.
+    /// Opens sockets and starts the sender.
     ///
     /// # Errors
     /// A setting is wrong, or the network cannot be used.
@@ -49,7 +49,7 @@ impl<R> StreamReceiverBuilder<R> {
         Self { listen, common: Common::default(), make }
     }
 
-    /// Opens sockets and begins.
+    /// Opens sockets and starts the receiver.
     ///
     /// # Errors
     /// A setting is wrong, or the network cannot be used.

@@ -1,4 +1,4 @@
-//! Streams of bytes.
+//! Byte streams.
 
 use std::io;
 use std::pin::Pin;
@@ -13,37 +13,34 @@ use super::sender::StreamSender;
 use super::{StreamReceiverBuilder, StreamSenderBuilder, StreamStatus};
 use crate::Error;
 
-/// Sends a stream of bytes to whoever hears it. Written to as any
-/// [`AsyncWrite`]: a flush waits until all has left, a shutdown says that it ends. Who writes faster
-/// than may be sent waits. Dropped, it ends after what was written.
+/// Sender of a byte stream, an [`AsyncWrite`]: a flush waits until all bytes have left, a shutdown
+/// or a drop ends the stream, and writes wait for the permitted rate.
 #[derive(Debug)]
 pub struct ByteSender(StreamSender);
 
-/// Receives the first stream of bytes that it hears, in order, from where it hears it. Read from as
-/// any [`AsyncRead`]. What is lost for good is an error of kind `Other` which says how much; reading
-/// can go on after it. A sender that is gone is an error of kind `UnexpectedEof`.
+/// Receiver of the first byte stream that arrives, an [`AsyncRead`]. Bytes lost for good are an
+/// error of kind `Other`, after which reading can go on; a sender that is gone is `UnexpectedEof`.
 #[derive(Debug)]
 pub struct ByteReceiver {
     stream: StreamReceiver,
-    /// A packet that was not read to its end, and how far it was.
     rest: (Vec<u8>, usize),
 }
 
 impl ByteSender {
-    /// Begins to say how it is to be made.
+    /// Returns a builder of a sender to this target.
     pub fn builder(target: Target) -> StreamSenderBuilder<Self> {
         StreamSenderBuilder::new(target, Self)
     }
 
-    /// How it stands, a few times a second.
+    /// Returns the status, updated a few times a second.
     pub fn status(&self) -> watch::Receiver<StreamStatus> {
         self.0.status()
     }
 
-    /// Ends the stream and waits until receivers have had the time to ask for repairs.
+    /// Ends the stream, and waits until receivers have had time to request repairs.
     ///
     /// # Errors
-    /// The thread of the stream has gone.
+    /// The thread of the stream has ended.
     pub async fn finish(mut self) -> Result<StreamStatus, Error> {
         self.0.finish().await
     }
@@ -69,12 +66,12 @@ impl AsyncWrite for ByteSender {
 }
 
 impl ByteReceiver {
-    /// Begins to say how it is to be made.
+    /// Returns a builder of a receiver.
     pub fn builder(listen: Listen) -> StreamReceiverBuilder<Self> {
         StreamReceiverBuilder::new(listen, |stream| Self { stream, rest: (Vec::new(), 0) })
     }
 
-    /// How it stands, a few times a second.
+    /// Returns the status, updated a few times a second.
     pub fn status(&self) -> watch::Receiver<StreamStatus> {
         self.stream.status()
     }

@@ -1,4 +1,4 @@
-//! Streams of messages.
+//! Message streams.
 
 use std::future::poll_fn;
 
@@ -10,29 +10,29 @@ use super::sender::StreamSender;
 use super::{StreamReceiverBuilder, StreamSenderBuilder, StreamStatus};
 use crate::Error;
 
-/// Sends messages to whoever hears them, one in each packet. Dropped, it ends after what was sent.
+/// Sender of messages, one in each packet. A drop ends the stream after the messages so far.
 #[derive(Debug)]
 pub struct MessageSender(StreamSender);
 
-/// Receives the messages of the first sender that it hears, in order, from where it hears it.
+/// Receiver of messages of the first sender that arrives, in order from the first packet received.
 #[derive(Debug)]
 pub struct MessageReceiver(StreamReceiver);
 
 impl MessageSender {
-    /// Begins to say how it is to be made.
+    /// Returns a builder of a sender to this target.
     pub fn builder(target: Target) -> StreamSenderBuilder<Self> {
         StreamSenderBuilder::new(target, Self)
     }
 
-    /// Bytes of the longest message: what fits into one packet.
+    /// Returns the bytes of the longest message: the payload of one packet.
     pub fn message_max(&self) -> usize {
         self.0.payload()
     }
 
-    /// Sends a message as soon as may be; waits while too much waits already.
+    /// Queues a message; waits while the queue is full.
     ///
     /// # Errors
-    /// It is longer than [`message_max`](Self::message_max), or the sender has ended.
+    /// The message is longer than [`message_max`](Self::message_max), or the sender has ended.
     pub async fn send(&mut self, message: &[u8]) -> Result<(), Error> {
         poll_fn(|cx| self.0.poll_push(cx, message)).await
     }
@@ -40,39 +40,37 @@ impl MessageSender {
     /// Waits until all messages have left.
     ///
     /// # Errors
-    /// The sender has ended before.
+    /// The sender ended earlier.
     pub async fn flush(&mut self) -> Result<(), Error> {
         poll_fn(|cx| self.0.poll_drained(cx)).await
     }
 
-    /// How it stands, a few times a second.
+    /// Returns the status, updated a few times a second.
     pub fn status(&self) -> watch::Receiver<StreamStatus> {
         self.0.status()
     }
 
-    /// Says that there are no more messages, and waits until receivers have had the time to ask for
-    /// repairs.
+    /// Ends the stream, and waits until receivers have had time to request repairs.
     ///
     /// # Errors
-    /// The thread of the stream has gone.
+    /// The thread of the stream has ended.
     pub async fn finish(mut self) -> Result<StreamStatus, Error> {
         self.0.finish().await
     }
 }
 
 impl MessageReceiver {
-    /// Begins to say how it is to be made.
+    /// Returns a builder of a receiver.
     pub fn builder(listen: Listen) -> StreamReceiverBuilder<Self> {
         StreamReceiverBuilder::new(listen, Self)
     }
 
-    /// The next message; `None` once the sender has said that there are no more, or this end was
-    /// closed. After an error of messages that were lost for good others may follow.
+    /// Returns the next message, or an error about lost ones; `None` after the end of the stream.
     pub async fn next(&mut self) -> Option<Result<Vec<u8>, Error>> {
         poll_fn(|cx| self.0.poll_next(cx)).await
     }
 
-    /// How it stands, a few times a second.
+    /// Returns the status, updated a few times a second.
     pub fn status(&self) -> watch::Receiver<StreamStatus> {
         self.0.status()
     }

@@ -1,4 +1,4 @@
-//! The send queue of a stream: packets that wait, and sent ones that may have to be sent again.
+//! Send queue of a stream: packets to send, and sent packets kept for repairs.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,24 +10,22 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::Error;
 
-/// A queue of packets, filled by an application and emptied by a machine in another thread.
+/// Queue of packets, filled by an application and emptied by a machine in another thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Queue(Arc<Mutex<Inner>>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// The packets that are kept: sent ones from `first` on, then those that wait.
     kept: VecDeque<Vec<u8>>,
     first: u64,
     next: u64,
     sent_bytes: u64,
     waiting_bytes: usize,
-    /// Whether what is written may still be added to the last packet.
+    /// True if writes may extend the last packet.
     open: bool,
     closed: bool,
     ended: bool,
     payload: usize,
-    /// Packets that are kept after they were sent.
     window: u64,
     writers: Vec<Waker>,
 }
@@ -41,7 +39,6 @@ impl Queue {
         self.lock().payload
     }
 
-    /// Adds bytes to the last packet and to new ones. Pending while there is no room.
     pub(crate) fn poll_write(
         &self,
         cx: &mut Context<'_>,
@@ -72,7 +69,6 @@ impl Queue {
         Poll::Ready(Ok(written))
     }
 
-    /// Adds a message as a packet of its own. Pending while there is no room.
     pub(crate) fn poll_push(
         &self,
         cx: &mut Context<'_>,
@@ -86,14 +82,13 @@ impl Queue {
         if let Some(refused) = inner.refuse(cx) {
             return refused.map(|()| Err(Error::Closed));
         }
-        // An empty message counts too, or there could be any number of them.
+        // An empty message counts as a byte, to limit their number.
         inner.waiting_bytes += message.len().max(1);
         inner.kept.push_back(message.to_vec());
         inner.open = false;
         Poll::Ready(Ok(()))
     }
 
-    /// Waits until all that was written has left.
     pub(crate) fn poll_drained(&self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         let mut inner = self.lock();
         match (inner.waiting(), inner.ended) {
@@ -106,7 +101,6 @@ impl Queue {
         }
     }
 
-    /// Takes nothing more. Returns whether all has left already.
     pub(crate) fn close(&self) -> bool {
         let mut inner = self.lock();
         inner.closed = true;
@@ -119,7 +113,6 @@ impl Queue {
         self.lock().closed
     }
 
-    /// Nobody will send anything any more.
     pub(crate) fn end(&self) {
         let mut inner = self.lock();
         (inner.closed, inner.ended) = (true, true);
@@ -141,7 +134,6 @@ impl Inner {
         self.first + self.kept.len() as u64 - self.next
     }
 
-    /// Why nothing can be added now.
     fn refuse(&mut self, cx: &mut Context<'_>) -> Option<Poll<()>> {
         if self.closed {
             return Some(Poll::Ready(()));
@@ -178,14 +170,12 @@ impl Packets for Queue {
         let mut inner = self.lock();
         let len = inner.get(index)?.len() as u32;
         if index + 1 == inner.first + inner.kept.len() as u64 {
-            // Its length has been told.
             inner.open = false;
         }
         Some(len)
     }
 
     fn len(&self, index: u64) -> u32 {
-        // What has left the window is repaired no more.
         self.lock().get(index).map_or(0, |packet| packet.len() as u32)
     }
 
@@ -212,7 +202,7 @@ impl Packets for Queue {
     }
 }
 
-/// Bytes that wait to be sent; who writes more waits.
+/// Waiting bytes above which writers wait.
 const WAITING_BYTES_MAX: usize = 1 << 20;
 
 #[cfg(test)]
@@ -230,7 +220,6 @@ mod tests {
         }
     }
 
-    /// What a machine does for one packet.
     fn leave(queue: &mut Queue, index: u64) -> Option<Vec<u8>> {
         let len = queue.ready(Time::ZERO, index)?;
         let mut out = Vec::new();

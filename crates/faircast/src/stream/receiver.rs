@@ -1,4 +1,4 @@
-//! The receiving end of a stream.
+//! Receiver of a stream.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -22,7 +22,6 @@ use crate::envelope::{Watched, Wrapper};
 use crate::session::{SessionSetup, Worker, start};
 use crate::trace::{self, About, LiveTrace};
 
-/// The receiving end of a stream: a thread, and what it has received.
 #[derive(Debug)]
 pub(crate) struct StreamReceiver {
     waker: Waker<StreamReceiving>,
@@ -44,7 +43,6 @@ impl StreamReceiver {
         let held = Arc::new(AtomicBool::new(false));
         let mut setup = SessionSetup::new("faircast-stream", sockets, &common, Wrapper::receiver)?;
         setup.settings.ends_when_idle = false;
-        // Sources of faircast send an SPM each second.
         setup.pgm.moves_after = MOVES_AFTER;
         setup.set_via(via);
         let (watched, trace) = (setup.watched.clone(), setup.trace.clone());
@@ -75,7 +73,6 @@ impl StreamReceiver {
         self.status.clone()
     }
 
-    /// The next packet; `None` at the end of the stream.
     pub(crate) fn poll_next(
         &mut self,
         cx: &mut Context<'_>,
@@ -110,22 +107,18 @@ struct Work {
     group: Nla,
     speaks: Speaks,
     session: Option<SessionId>,
-    /// The stream seems over: when that is told, and whether its sender is gone without having said
-    /// so. Anybody can say that it is; a stream that goes on is taken up again.
+    /// Time to report an end, and true if the sender left before it. An end is not authenticated.
     ending: Option<(Time, bool)>,
     status: StreamStatus,
     tell: watch::Sender<StreamStatus>,
-    /// Until the application has seen the end.
     give: Option<mpsc::UnboundedSender<Result<Vec<u8>, Error>>>,
     waiting: Arc<AtomicUsize>,
-    /// The machine hands over nothing until the application has taken some of what waits.
     held: Arc<AtomicBool>,
     watched: Watched,
     trace: Option<LiveTrace>,
     scheme: String,
     over_tree: bool,
     common: Common,
-    /// Bytes of a packet beside what the machine writes.
     headers: u32,
 }
 
@@ -140,7 +133,6 @@ impl Work {
     }
 
     fn give(&self, item: Result<Vec<u8>, Error>) {
-        // Where nobody listens any more the driver is being closed.
         let _ = self.give.as_ref().map(|give| give.send(item));
     }
 }
@@ -222,7 +214,6 @@ impl App<StreamReceiving> for Work {
                 };
                 self.status.scheme_mismatch = Some(mismatch.clone());
                 self.give(Err(Error::OtherScheme(mismatch)));
-                // The sender is told first.
                 live.close();
             }
             StreamEvent::Flow(FlowEvent::Completed) => {
@@ -241,14 +232,14 @@ impl App<StreamReceiving> for Work {
             }
             self.give = None;
         }
-        // It may have been held just when the application had taken the last of what waited.
+        // The pause may have begun just after the application took the last packet.
         if self.waiting.load(Ordering::Relaxed) < WAITING_BYTES_LOW
             && self.held.swap(false, Ordering::Relaxed)
             && let Some(id) = self.session
         {
             live.input(id, StreamInput::Hold(false));
         }
-        // Members of a head may still lack something.
+        // Members of a head may still lack packets.
         let serves = |id| live.machine(id).is_some_and(|end| end.serves());
         if self.give.is_none() && !self.session.is_some_and(serves) {
             live.close();
@@ -273,20 +264,19 @@ impl Worker<StreamReceiving> for Work {
     }
 }
 
-/// How long a stream must be silent after its end.
+/// Silence after which an ended stream is over.
 const END_QUIET: Duration = Duration::from_millis(500);
 
-/// What a packet that waits counts for: small ones take memory too.
 fn weight(packet: &[u8]) -> usize {
     packet.len() + 64
 }
 
-/// Bytes that wait for the application when a sender that can waits for it, and when it goes on.
+/// Waiting bytes above which delivery pauses, and below which delivery resumes.
 const WAITING_BYTES_HIGH: usize = 4 << 20;
 const WAITING_BYTES_LOW: usize = 1 << 20;
 
-/// Bytes that wait for the application. PGM has no way to tell a sender to wait for it, but through relays.
+/// Most waiting bytes. PGM without relays cannot make a sender wait.
 const WAITING_BYTES_MAX: usize = 64 << 20;
 
-/// Time without a new SPM after which a source may be at another address.
+/// Silence of SPMs after which a source may have moved to another address.
 const MOVES_AFTER: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! The sending end of a stream.
+//! Sender of a stream.
 
 use std::task::{Context, Poll};
 
@@ -19,7 +19,6 @@ use crate::ids::new_tsi;
 use crate::session::{SessionSetup, Worker, start};
 use crate::trace::{self, About, LiveTrace};
 
-/// The sending end of a stream: a queue, and a thread that empties it.
 #[derive(Debug)]
 pub(crate) struct StreamSender {
     queue: Queue,
@@ -28,7 +27,7 @@ pub(crate) struct StreamSender {
     shut: bool,
 }
 
-/// Default time between SPMs. By SPMs receivers find a source that has another address.
+/// Default interval of SPMs, by which receivers follow a source to a new address.
 const SPM_INTERVAL: Duration = Duration::from_secs(1);
 
 impl StreamSender {
@@ -128,14 +127,12 @@ impl StreamSender {
         self.queue.poll_drained(cx)
     }
 
-    /// Says where the end is. What was written is sent first.
     pub(crate) fn shut(&mut self) {
         if std::mem::replace(&mut self.shut, true) {
             return;
         }
         let queue = self.queue.clone();
         self.waker.run(move |live| {
-            // What waits is sent, and then the machine ends by itself.
             if queue.close() {
                 let all: Vec<SessionId> = live.sessions().collect();
                 all.into_iter().for_each(|id| live.close_session(id));
@@ -144,7 +141,6 @@ impl StreamSender {
         self.look();
     }
 
-    /// Waits until receivers have had the time to ask for repairs.
     pub(crate) async fn finish(&mut self) -> Result<StreamStatus, Error> {
         self.shut();
         let last = self.status.wait_for(|status| status.ended).await;
@@ -161,7 +157,6 @@ impl StreamSender {
     }
 }
 
-/// What was written is still sent.
 impl Drop for StreamSender {
     fn drop(&mut self) {
         self.shut();
@@ -170,14 +165,11 @@ impl Drop for StreamSender {
 
 struct Work {
     session: SessionId,
-    /// Receivers of other schemes, and the last of them.
     mismatched: u64,
     scheme_mismatch: Option<SchemeMismatch>,
-    /// Receivers that get no data, and the lengths at the last of them; and bytes of a packet beside what the machine writes.
     starved: u64,
     black_hole: Option<BlackHole>,
     headers: u32,
-    /// Receivers that did not get everything, and how many more there may be.
     incomplete: Vec<IncompleteReceiver>,
     unnamed: u64,
     started: Time,
@@ -187,7 +179,6 @@ struct Work {
     trace: Option<LiveTrace>,
     scheme: String,
     payload: u32,
-    /// How long it waits for somebody to come when all was written.
     give_up: Duration,
     shut_at: Option<Time>,
 }
@@ -271,6 +262,5 @@ impl Worker<StreamSending> for Work {
     }
 }
 
-/// How long a stream that was written waits for its first receiver, where the scheme has one to wait for and nothing
-/// was said.
+/// Default wait of a finished stream for its first receiver, in schemes that wait.
 const GIVE_UP: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! False repair heads: a host that says to be one, nearer than all others, and serves nobody.
+//! False repair heads: a host that advertises itself as the nearest head and serves no member.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,13 +9,12 @@ use tempfile::tempdir;
 
 use super::*;
 
-/// Kinds of packets and where fields are: docs/tram.md.
+/// Packet kinds and field offsets: docs/tram.md.
 const ADVERTISEMENT: u8 = 3;
 const BIND: u8 = 5;
 const HEADER: usize = 24;
 
-/// An advertisement of a head of level 2 that is one hop away, takes everybody and has every packet, for the
-/// session that `heard` belongs to.
+/// Returns an advertisement: a head of level 2, one hop away, with room and every packet.
 fn advertisement(heard: &[u8]) -> Vec<u8> {
     let mut packet = Vec::from(*b"ft");
     packet.extend([1, ADVERTISEMENT, 0, 1, 0, 0]);
@@ -30,7 +29,6 @@ fn advertisement(heard: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// Advertises itself in every session that it hears, and answers nothing.
 struct FalseHead {
     ends: Arc<AtomicBool>,
     advertised: Arc<AtomicU64>,
@@ -41,7 +39,7 @@ struct FalseHead {
 impl FalseHead {
     fn new(group: &Multicast) -> Self {
         let (hears, group) = (hearing(group), group.group);
-        // The address decides on the interface too.
+        // The address selects the interface too.
         let says = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, 3), 0)).unwrap();
         says.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
         let [ends] = [(); 1].map(|()| Arc::new(AtomicBool::new(false)));
@@ -69,7 +67,6 @@ impl FalseHead {
         Self { ends, advertised, asked, thread }
     }
 
-    /// Ends it; how often it has advertised itself, and how often it was asked to be a head.
     fn end(self) -> (u64, u64) {
         self.ends.store(true, Ordering::Relaxed);
         self.thread.join().unwrap();

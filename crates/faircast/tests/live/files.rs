@@ -1,4 +1,4 @@
-//! Files.
+//! Transfers of files.
 
 use faircast::MemberState;
 use tempfile::tempdir;
@@ -127,7 +127,6 @@ async fn a_sender_that_is_closed_tells_its_receivers() {
     assert!(!last.succeeded() && last.ended, "{last:?}");
     let received = next(&mut receiver).await;
     assert_eq!(received.outcome, ReceiveOutcome::SenderGone);
-    // It comes back, and goes on where it was.
     let mut sender = Sender::builder(to(&group)).send(&[&file]).unwrap();
     succeeds(&mut sender).await;
     let received = next(&mut receiver).await;

@@ -1,4 +1,4 @@
-//! With keys.
+//! Sessions with keys.
 
 use faircast::GroupKey;
 use tempfile::tempdir;
@@ -13,7 +13,6 @@ fn key(number: u8) -> GroupKey {
 async fn with_one_key_files_arrive_and_nothing_can_be_read_on_the_way() {
     let secret = b"the secret that must not be seen on the way ";
     let content = secret.repeat(1000);
-    // Without a key it is seen, or the listener would prove nothing.
     for with_key in [false, true] {
         let (from, into, group) = (tempdir().unwrap(), tempdir().unwrap(), group(11));
         let listener = hearing(&group);

@@ -1,4 +1,4 @@
-//! Streams on ways that drop long packets.
+//! Streams on paths that drop long packets.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,7 +7,6 @@ use faircast::{Error, MessageReceiver, MessageSender};
 
 use super::*;
 
-/// A way that drops datagrams longer than `limit` bytes on their way to the receiver. Returns its address.
 fn way_to(receiver: SocketAddr, limit: Arc<AtomicUsize>) -> SocketAddr {
     let way = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = way.local_addr().unwrap();
@@ -58,7 +57,6 @@ async fn both_ends_of_a_stream_are_told_that_long_packets_do_not_arrive() {
         receives.wait_for(|status| status.black_hole == Some(*hole)).await.unwrap();
         let told = sends.wait_for(|status| status.starved == 1).await.unwrap().black_hole;
         assert_eq!(told.map(|hole| hole.sent), Some(Some(1500)));
-        // The way takes long packets again, and so do the receiver and its status.
         limit.store(usize::MAX, Ordering::Relaxed);
         while !matches!(receiver.next().await.unwrap(), Ok(message) if message == long) {}
         receives.wait_for(|status| status.black_hole.is_none()).await.unwrap();

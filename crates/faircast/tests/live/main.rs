@@ -20,7 +20,6 @@ use faircast::{
     Sender, Target,
 };
 
-/// A group of its own for each test, on the loopback interface, at a port that is free.
 fn group(number: u8) -> Multicast {
     let free = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
     let group = SocketAddr::from((Ipv4Addr::new(239, 192, 77, number), free));
@@ -36,7 +35,6 @@ fn at(group: &Multicast) -> Listen {
     Listen::Multicast(group.clone())
 }
 
-/// A socket that hears `group` on the loopback interface, beside others.
 fn hearing(group: &Multicast) -> UdpSocket {
     use socket2::{Domain, Socket, Type};
     let SocketAddr::V4(group) = group.group else { unreachable!("groups of tests are IPv4") };
@@ -48,17 +46,14 @@ fn hearing(group: &Multicast) -> UdpSocket {
     socket.into()
 }
 
-/// Longer than this means that it hangs.
 async fn soon<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(60), what).await.expect("it ends within a minute")
 }
 
-/// The next object that has ended.
 async fn next(receiver: &mut Receiver) -> Received {
     soon(receiver.next()).await.unwrap()
 }
 
-/// The files of the next object, which has come whole.
 async fn whole(receiver: &mut Receiver) -> Vec<ReceivedFile> {
     match next(receiver).await.outcome {
         ReceiveOutcome::Complete { files } => files,
@@ -66,14 +61,12 @@ async fn whole(receiver: &mut Receiver) -> Vec<ReceivedFile> {
     }
 }
 
-/// Waits until a sender has ended well.
 async fn succeeds(sender: &mut Sender) -> SendStatus {
     let last = soon(sender.finish()).await.unwrap();
     assert!(last.succeeded(), "{last:?}");
     last
 }
 
-/// Bytes that are no zeros and repeat nowhere.
 fn noise(len: usize, seed: u32) -> Vec<u8> {
     let mut x = seed.wrapping_mul(2) | 1;
     let mut next = || {

@@ -1,5 +1,4 @@
-//! Sessions of one object: senders that die and are started again, that send the same at one time,
-//! and somebody who repeats what was said.
+//! Sessions of one object: restarted and concurrent senders, and replayed packets.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -18,7 +17,7 @@ const LISTENS: u8 = 0;
 const REPEATS: u8 = 1;
 const ENDS: u8 = 2;
 
-/// Hears a group and then repeats what it has heard, from another address, again and again.
+/// Host that records a group's packets, and replays them from another address.
 struct Repeater {
     does: Arc<AtomicU8>,
     heard: Arc<AtomicU64>,
@@ -29,7 +28,7 @@ struct Repeater {
 impl Repeater {
     fn new(group: &Multicast) -> Self {
         let (hears, group) = (hearing(group), group.group);
-        // The address decides on the interface too.
+        // The address selects the interface too.
         let says = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, 2), 0)).unwrap();
         let does = Arc::new(AtomicU8::new(LISTENS));
         let (came, sent) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
@@ -60,7 +59,6 @@ impl Repeater {
         Self { thread: Some(thread), ..repeater }
     }
 
-    /// Waits until it has said as many packets as it has heard.
     async fn all_said(&self) {
         let all_said = async {
             while self.sent.load(Ordering::Relaxed) < self.heard.load(Ordering::Relaxed) {
@@ -70,7 +68,6 @@ impl Repeater {
         soon(all_said).await;
     }
 
-    /// Waits until it has heard or said more than it had.
     async fn more(count: &AtomicU64) {
         let before = count.load(Ordering::Relaxed);
         let come = async {
@@ -85,7 +82,6 @@ impl Repeater {
         self.does.store(REPEATS, Ordering::Relaxed);
     }
 
-    /// Ends it; it must have said something.
     fn end(mut self) {
         self.does.store(ENDS, Ordering::Relaxed);
         self.thread.take().unwrap().join().unwrap();
@@ -94,7 +90,6 @@ impl Repeater {
     }
 }
 
-/// A sender of 5 Mbit/s, so that a file of 4 MB takes some seconds.
 fn slow(group: &Multicast) -> faircast::SenderBuilder {
     Sender::builder(to(group)).rate_max(Bitrate::from_bits_per_s(5_000_000))
 }
@@ -136,7 +131,6 @@ async fn nobody_takes_an_object_from_a_session_that_goes_on() {
     let mut receiver = Receiver::builder(at(&group), into.path()).receive().unwrap();
     let mut first = slow(&group).send(&[&file]).unwrap();
     until_under_way(&receiver, 500_000).await;
-    // It could be done long before, and waits for longer than a silent session would keep it.
     let mut second = Sender::builder(to(&group)).send(&[&file]).unwrap();
     let received = [next(&mut receiver).await, next(&mut receiver).await];
     for (number, found, received) in [(1, 0, &received[0]), (2, 6_000_000, &received[1])] {
@@ -156,14 +150,12 @@ async fn a_recording_that_was_heard_first_is_not_in_the_way_of_its_sender() {
     let bytes = noise(400_000, 13);
     let file = put(from.path(), "file", &bytes);
     let folders = [tempdir().unwrap(), tempdir().unwrap()];
-    // Of an earlier session of the same, whole.
     let repeater = Repeater::new(&group);
     let mut receiver = Receiver::builder(at(&group), folders[0].path()).receive().unwrap();
     let mut sender = Sender::builder(to(&group)).send(&[&file]).unwrap();
     succeeds(&mut sender).await;
     next(&mut receiver).await;
     drop(receiver);
-    // And of the present one, which waits for receivers and says that it is there.
     let mut sender = slow(&group).send(&[&file]).unwrap();
     Repeater::more(&repeater.heard).await;
     repeater.repeat();
@@ -171,7 +163,6 @@ async fn a_recording_that_was_heard_first_is_not_in_the_way_of_its_sender() {
     let mut receiver = Receiver::builder(at(&group), folders[1].path()).receive().unwrap();
     Repeater::more(&repeater.sent).await;
     let mut complete = next(&mut receiver).await;
-    // The recording has an end.
     if complete.outcome == ReceiveOutcome::SenderGone {
         complete = next(&mut receiver).await;
     }
@@ -181,13 +172,13 @@ async fn a_recording_that_was_heard_first_is_not_in_the_way_of_its_sender() {
     repeater.end();
 }
 
-/// What a receiver of this name says to join the session that a group speaks of (docs/transfer.md).
+/// Returns a receiver's join packet for the group's session (docs/transfer.md).
 fn join(spoken: &Packet<'_>, name: &str) -> Vec<u8> {
     let Header { gsi, source_port: port, .. } = spoken.header;
     let header = Header::upstream(Tsi { gsi, port }, spoken.header.destination_port);
     let mut packet = Vec::new();
     let mut encoder = Encoder::new(&mut packet, &header, &Body::Spmr);
-    // Joined, and wants an answer; number 1 of the member 1 that reports as 1, and no bytes.
+    // State joined, which requests an answer; number 1 of member 1 that reports as 1; no bytes.
     let (number, one, none) = (1u32.to_be_bytes(), 1u64.to_be_bytes(), [0; 8]);
     let lengths = [name.len() as u8];
     let parts =
@@ -220,7 +211,6 @@ async fn damaged_packets_invent_no_receivers_where_nothing_is_sealed() {
         damaged[bit / 8] ^= 1 << (bit % 8);
         says.send_to(&damaged, sends).unwrap();
     }
-    // As it was made it does join, so that it is for the damage that the others do not.
     says.send_to(&whole, sends).unwrap();
     let _receiver = Receiver::builder(at(&group), into.path()).name("real").receive().unwrap();
     let mut status = sender.status();

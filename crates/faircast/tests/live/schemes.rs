@@ -1,4 +1,4 @@
-//! Scheme negotiation: receivers follow the sender's scheme; those that cannot or may not say so.
+//! Scheme negotiation: receivers follow the sender's scheme, or report a mismatch.
 
 use std::net::UdpSocket;
 
@@ -16,7 +16,6 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
 
-/// All pairs of a sender's scheme and another one.
 fn pairs() -> Vec<(&'static str, &'static str)> {
     let all = SCHEMES.iter().flat_map(|a| SCHEMES.iter().map(move |b| (a.name, b.name)));
     let pairs: Vec<_> = all.filter(|(a, b)| a != b).collect();
@@ -52,7 +51,7 @@ async fn who_insists_on_another_scheme_gets_no_file_and_holds_up_nobody() {
     }
 }
 
-/// Of two receivers of a sender that speaks the first of these one insists on the other: it says `want`.
+/// Sends by `speaks` to two receivers; the one that insists on `other` must report `want`.
 pub(crate) async fn one_insists((speaks, other): (&str, &str), number: u8, want: SchemeMismatch) {
     let (from, group) = (tempdir().unwrap(), group(number));
     let file = put(from.path(), "file", &noise(300_000, 50));
@@ -97,7 +96,6 @@ async fn streams_say_so_at_both_ends_too() {
     }
 }
 
-/// A sender of a scheme that nobody knows: its SPMs, and what it hears.
 struct UnknownSender {
     socket: UdpSocket,
     group: std::net::SocketAddr,
@@ -130,7 +128,6 @@ impl UnknownSender {
         self.socket.send_to(&packet, self.group).unwrap();
     }
 
-    /// The value of this option of the first SPM request that has one.
     fn hear(&mut self, option: u8) -> Vec<u8> {
         let mut buffer = [0; 2000];
         for _ in 0..100 {
@@ -158,7 +155,7 @@ async fn a_sender_that_speaks_what_nobody_knows_is_told_so_and_so_is_the_applica
         (sender, said)
     });
     let (mut sender, said) = soon(hears).await.unwrap();
-    // docs/transfer.md: state 3 is failed, and wants an answer.
+    // State 3 is failed, with a request for an answer (docs/transfer.md).
     assert_eq!(said[1], 0x83);
     let words = String::from_utf8_lossy(&said[28..]).into_owned();
     assert!(words.contains("somebody"), "{words}");

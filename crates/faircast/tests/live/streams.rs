@@ -37,7 +37,7 @@ async fn bytes_arrive_in_order(stack: Stack, number: u32, relay: Option<RelaySer
     }
     let mut sender = builder.start().unwrap();
     let writing = async {
-        // Through a relay receivers that are not attached yet would miss the beginning.
+        // Receivers attached later to the relay would miss the beginning.
         while relay.as_ref().is_some_and(|relay| neighbours(relay) < 3) {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
@@ -80,7 +80,7 @@ async fn messages_keep_their_bounds_and_too_long_ones_are_refused() {
 
 #[tokio::test]
 async fn through_relays_a_sender_waits_for_who_reads_slowly() {
-    // Without credits this would be an error of who reads: more bytes would come than may wait for it.
+    // Above the limit of waiting bytes: without credits the slow reader would fail.
     const BYTES: usize = 12 << 20;
     let relay = RelayServer::builder("127.0.0.1:0".parse().unwrap()).start().unwrap();
     let via = vec![relay.local_address().to_string()];
@@ -91,7 +91,6 @@ async fn through_relays_a_sender_waits_for_who_reads_slowly() {
     let mut sender = ByteSender::builder(to(&group)).via(via.clone()).start().unwrap();
     let status = slow.status();
     let writing = async {
-        // Nobody is waited for before there is anybody.
         while neighbours(&relay) < 3 {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
@@ -100,7 +99,6 @@ async fn through_relays_a_sender_waits_for_who_reads_slowly() {
     };
     let reading = async {
         let mut before = 0;
-        // Until nothing more comes.
         loop {
             tokio::time::sleep(std::time::Duration::from_millis(1500)).await;
             let now = status.borrow().bytes;

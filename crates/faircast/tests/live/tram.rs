@@ -1,4 +1,4 @@
-//! Files over TRAM.
+//! Files and streams over TRAM.
 
 use faircast::{
     ByteReceiver, ByteSender, Error, GroupKey, MemberState, MessageReceiver, MessageSender,
@@ -10,7 +10,6 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
 
-/// Three receivers of a group, of which each plays one of the roles of a head.
 fn receivers(group: &Multicast, key: Option<&GroupKey>) -> Vec<(Receiver, TempDir)> {
     let receiver = |(i, role): (usize, &str)| {
         let folder = tempdir().unwrap();
@@ -104,10 +103,8 @@ async fn a_sender_that_is_closed_tells_its_receivers() {
 async fn a_static_tree_is_what_the_sender_sees() {
     let (from, group, bytes) = (tempdir().unwrap(), group(69), noise(2_000_000, 9));
     let file = put(from.path(), "file", &bytes);
-    // Four levels below the sender, and one that the tree does not name.
     let tree = "a sender\nb a\nc b # two below it\nd c\ne c\n";
     let tree = faircast::RepairTree::read(put(from.path(), "tree", tree.as_bytes())).unwrap();
-    // Those come first whose heads are not there yet.
     let receivers = ["e", "d", "c", "b", "a", "f"].map(|name| {
         let folder = tempdir().unwrap();
         let builder = Receiver::builder(at(&group), folder.path()).name(name).once(true);
@@ -177,7 +174,6 @@ async fn what_all_have_is_not_sent_again_and_settings_of_the_sender_hold() {
         let mut sender = builder.option("members_max", one).send(&[&file]).unwrap();
         let last = succeeds(&mut sender).await;
         sent.push(last.traffic.sent.bytes);
-        // The sender has room for one: the others hang below each other.
         let seats: Vec<_> =
             last.members.iter().map(|member| member.seat.clone().unwrap()).collect();
         assert!(seats.iter().all(|seat| seat.members <= 1), "{seats:?}");
@@ -203,7 +199,7 @@ async fn messages_get_to_heads_and_members_under_a_key() {
         builder.option("head", text(role)).start().unwrap()
     };
     let receivers = ["eager", "reluctant", "never"].map(receiver);
-    // No more than two are the source's members, so that heads are needed, of these one that is never a head.
+    // The source has room for two members, so that heads are needed.
     let builder = MessageSender::builder(to(&group)).scheme("tram").key(key);
     let builder = builder.option("wait_for", OptionValue::Integer(3));
     let mut sender = builder.option("members_max", OptionValue::Integer(2)).start().unwrap();
@@ -241,7 +237,7 @@ async fn who_joins_a_stream_late_has_the_rest_and_its_end() {
     soon(first.read_exact(&mut got)).await.unwrap();
     let mut late = receiver();
     let mut status = late.status();
-    // It takes part once something was handed over, for which something must be sent.
+    // A late receiver joins with the first delivery, which needs new data.
     let (mut written, mut rest) = (1_000_000, Vec::new());
     while status.borrow_and_update().packets == 0 && written < 2_000_000 {
         soon(sender.write_all(&bytes[written..written + 1000])).await.unwrap();
@@ -307,7 +303,6 @@ async fn a_stream_waits_for_who_reads_late() {
         sender.finish().await.unwrap();
     };
     let reading = async {
-        // With 4 MiB and what each packet counts for it is held.
         status.wait_for(|status| status.bytes > 3_900_000).await.unwrap();
         let mut got = Vec::new();
         receiver.read_to_end(&mut got).await.unwrap();
@@ -332,7 +327,6 @@ async fn nobody_can_have_all_of_a_stream_late_and_a_stream_without_receivers_end
     assert_eq!((last.packets, last.ended), (0, true));
 }
 
-/// The schemes that steer TRAM's tree.
 const STEERED: [&str; 3] = ["tram-pgmcc", "tram-tfmcc", "tram-ormcc"];
 
 #[tokio::test]
@@ -355,7 +349,6 @@ async fn other_controllers_steer_the_tree_and_receivers_follow() {
         let one = OptionValue::Integer(1);
         let mut sender = builder.option("members_max", one).send(&[&file]).unwrap();
         let last = succeeds(&mut sender).await;
-        // Each repairs for one: they hang below each other.
         let mut levels: Vec<_> =
             last.members.iter().map(|member| member.seat.as_ref().unwrap().level).collect();
         levels.sort_unstable();

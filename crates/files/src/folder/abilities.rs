@@ -1,4 +1,4 @@
-//! Abilities of the target's file system, tried in the state folder before the transfer.
+//! Abilities of the target's file system, tested in the state folder before the transfer.
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -15,51 +15,42 @@ use crate::layout::Layout;
 use crate::manifest::{Entry, Mtime};
 use crate::name;
 
-/// Steps in which file systems keep times, in nanoseconds: ext4, NTFS, microseconds, milliseconds,
-/// exFAT, seconds, FAT.
+/// Time steps in nanoseconds: ext4, NTFS, microseconds, milliseconds, exFAT, seconds, FAT.
 const TIME_STEPS: [i128; 7] = [1, 100, 1_000, 1_000_000, 10_000_000, NANOS, 2 * NANOS];
 const NANOS: i128 = 1_000_000_000;
-/// A time that every file system has in its range, and that is no multiple of any step.
+/// Time in the range of every file system, and no multiple of any step.
 const ODD: Mtime = Mtime { seconds: 1_000_000_001, nanos: 987_654_321 };
-/// Size from which on it is tried whether a file of it can be made: FAT has none of 4 GiB.
+/// Size from which the largest file is tested: FAT has no files of 4 GiB.
 const LARGE: u64 = u32::MAX as u64;
 
-/// Name in the state folder of the file that is used for trying.
 const PROBE: &str = "probe";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SameTime {
-    /// Equal, within the step that was found.
+    /// Equal, within the measured step.
     Yes,
-    /// Equal if times have larger steps than was found; other content may have such a time too.
+    /// Equal if times have larger steps than measured; other content may have this time too.
     Rounded,
     No,
 }
 
-/// Abilities of a file system, as far as an object needs them.
 #[derive(Debug)]
 pub(super) struct Abilities {
     pub(super) calls: Calls,
     time_step: i128,
-    /// The times that the earliest and the latest time of the object become.
     times: [Option<(Mtime, i128)>; 2],
-    /// Modes of the object that are refused, or become others.
     lost_modes: BTreeSet<u16>,
     pub(super) symlinks: bool,
     pub(super) hard_links: bool,
-    /// True if a hole of a file takes no room.
     pub(super) sparse: bool,
     pub(super) ignores_case: bool,
     name_max: u64,
-    /// Components of the object's paths that cannot be names here.
     bad_names: BTreeSet<Box<[u8]>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
-    /// The file system cannot hold the name of the entry or of a directory above.
     Name,
-    /// A name that differs from another one in case alone.
     Case,
     Link,
 }
@@ -115,7 +106,6 @@ impl Abilities {
         Ok(())
     }
 
-    /// The time that a file has once it was given another; `None` where that is refused.
     fn held_time(&self, probe: BorrowedFd<'_>, mtime: Mtime) -> Result<Option<i128>, Errno> {
         if self.calls.set_mtime(probe, mtime).is_err() {
             return Ok(None);
@@ -141,7 +131,6 @@ impl Abilities {
         Ok(())
     }
 
-    /// Finds out if holes take room, and if the largest file is too large here.
     fn sizes(&mut self, layout: &Layout, state: &StateFolder) -> Result<()> {
         const HOLE: u64 = 1 << 20;
         let cannot = |error: std::io::Error| state.cannot(error);
@@ -166,7 +155,6 @@ impl Abilities {
         Ok(())
     }
 
-    /// Tries names that some file systems do not hold; where one is not held, every name of the object.
     fn names(&mut self, entries: &[Entry], state: &StateFolder) -> Result<()> {
         let plain = |name: &BStr| {
             let safe = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
@@ -204,7 +192,6 @@ impl Abilities {
         trial.close()
     }
 
-    /// Reason for which an entry cannot be here by itself; its directories are judged apart.
     pub(super) fn refuses(&self, entry: &Entry) -> Option<Reason> {
         let (_, name) = name::split(&entry.path);
         if name.len() as u64 > self.name_max || self.bad_names.contains(name.as_bytes()) {
@@ -229,13 +216,12 @@ impl Abilities {
         }
     }
 
-    /// Compares the time of a file with that of an entry, as far as the file system keeps times. Files that may be
-    /// equal are compared by their digests in the end.
+    /// Compares times within the precision of the file system; digests decide in doubt.
     pub(super) fn compare_time(&self, stat: &Stat, mtime: Mtime) -> SameTime {
         let there = time_of(stat);
         let [earliest, latest] = self.times;
         let mut want = nanos(mtime);
-        // Times out of its range become its first or its last one.
+        // The file system clamps times outside its range.
         if let Some((asked, held)) = earliest
             && held - nanos(asked) >= self.time_step
         {
@@ -249,7 +235,7 @@ impl Abilities {
         let off = (there - want).abs();
         match off < self.time_step {
             true => SameTime::Yes,
-            // The file system may have kept the time of the trial in memory alone.
+            // The file system may have kept the precise time of the test in memory alone.
             false if TIME_STEPS.iter().any(|step| off < *step && there % *step == 0) => {
                 SameTime::Rounded
             }
@@ -266,7 +252,7 @@ fn time_of(stat: &Stat) -> i128 {
     i128::from(stat.st_mtime) * NANOS + i128::from(stat.st_mtime_nsec)
 }
 
-/// Names of devices on Windows, alone or before a dot.
+/// True for names of devices on Windows, alone or before a dot.
 fn is_device(name: &[u8]) -> bool {
     const DEVICES: [&[u8]; 4] = [b"con", b"prn", b"aux", b"nul"];
     let stem = name.split(|byte| *byte == b'.').next().unwrap_or_default();
@@ -275,7 +261,6 @@ fn is_device(name: &[u8]) -> bool {
     numbered || DEVICES.iter().any(|device| stem.eq_ignore_ascii_case(device))
 }
 
-/// An empty directory in the state folder, in which names are tried.
 struct Trial<'s> {
     calls: Calls,
     state: &'s StateFolder,
@@ -287,7 +272,7 @@ impl<'s> Trial<'s> {
         Ok(Self { calls, state, fd: state.make_directory(TRIAL)? })
     }
 
-    /// True if a file of this name can be made, and has exactly this name then.
+    /// True if a file of this name can be created, and keeps exactly this name.
     fn holds(&self, name: &[u8]) -> Result<bool> {
         let cannot = |error: Errno| self.state.cannot(error);
         match self.calls.create(self.fd.as_fd(), name) {

@@ -1,4 +1,4 @@
-//! Owners, extended attributes, modes and times of what was received.
+//! Owners, extended attributes, modes and times of received entries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -19,13 +19,12 @@ use crate::name;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lack {
-    /// Mode, owner or access control list, which the file's owner alone can change.
+    /// Mode, owner or access control list, which only the file's owner can change.
     OfOwner,
-    /// Other extended attributes, which need the right to write.
+    /// Other extended attributes, which need write permission.
     Xattrs,
 }
 
-/// Gives entries what the sender tells of them, as far as that is wanted here.
 pub(super) struct Attributes<'a> {
     options: &'a StoreOptions,
     abilities: &'a Abilities,
@@ -37,9 +36,8 @@ impl<'a> Attributes<'a> {
         Self { options, abilities, owners: BTreeMap::new() }
     }
 
-    /// Gives a file or a directory of ours everything.
     pub(super) fn give(&mut self, entry: &'a Entry, path: &Path, fd: BorrowedFd<'_>) -> Result<()> {
-        // First the owner, which takes bits of the mode away; then what a mode may forbid to set.
+        // `chown` first, since it clears mode bits; then what a mode may forbid to set.
         self.give_owner(entry, path, fd)?;
         self.give_xattrs(entry, path, fd, false)?;
         let cannot = |error: Errno| FilesError::io(path, "cannot get its mode and time", error);
@@ -48,7 +46,7 @@ impl<'a> Attributes<'a> {
         self.abilities.set_mtime(fd, entry.mtime).map_err(cannot)
     }
 
-    /// Changes that a file that was there already may need; its time is known to be right.
+    /// Returns the changes that an existing file may need; its time is known to match.
     pub(super) fn lacks(&mut self, entry: &'a Entry, there: &Stat) -> Option<Lack> {
         let owner = self.owner(entry).map(|(uid, gid)| (uid.as_raw(), gid.as_raw()));
         let mut xattrs = entry.xattrs.iter().filter(|_| self.options.xattrs);
@@ -72,7 +70,7 @@ impl<'a> Attributes<'a> {
         let cannot = |error: Errno| FilesError::io(path, "cannot get its mode", error);
         self.give_owner(entry, path, fd)?;
         let mode = mode_of(there);
-        // Attributes in `user.` need the right to write, of which modes deprive owners too.
+        // Attributes in `user.` need write permission, which a mode may deny even the owner.
         let narrow = mode & 0o200 == 0 && self.options.xattrs && !has_xattrs(entry, fd);
         if narrow {
             self.abilities.set_mode(fd, mode | 0o200).map_err(cannot)?;
@@ -87,7 +85,6 @@ impl<'a> Attributes<'a> {
         self.give_xattrs(entry, path, fd, true)
     }
 
-    /// Gives a link of ours, at `name`, its owner and time.
     pub(super) fn give_link(
         &mut self,
         entry: &'a Entry,
@@ -109,7 +106,6 @@ impl<'a> Attributes<'a> {
             .map_err(|error| FilesError::io(path, "cannot get its owner", error))
     }
 
-    /// Access control lists come by themselves: they change the mode, as the mode changes them.
     fn give_xattrs(
         &self,
         entry: &Entry,
@@ -119,7 +115,7 @@ impl<'a> Attributes<'a> {
     ) -> Result<()> {
         let wanted = entry.xattrs.iter().filter(|_| self.options.xattrs);
         for xattr in wanted.filter(|xattr| is_acl(&xattr.name) == acls) {
-            // A file of another user that cannot be written may have it already.
+            // An unwritable file of another user may have the attribute already.
             if has(fd, xattr) {
                 continue;
             }
@@ -130,7 +126,6 @@ impl<'a> Attributes<'a> {
         Ok(())
     }
 
-    /// Whose an entry is to be; nobody's in particular where that is not wanted or told.
     fn owner(&mut self, entry: &'a Entry) -> Option<(Uid, Gid)> {
         let owner = entry.owner.as_deref().filter(|_| self.options.owner)?;
         Some(*self.owners.entry(owner).or_insert_with(|| here(owner)))
@@ -147,12 +142,11 @@ fn has(fd: BorrowedFd<'_>, xattr: &Xattr) -> bool {
     held.is_ok_and(|len| value[..len] == *xattr.value)
 }
 
-/// True if a file has all extended attributes of an entry but access control lists.
 pub(super) fn has_xattrs(entry: &Entry, fd: BorrowedFd<'_>) -> bool {
     entry.xattrs.iter().filter(|xattr| !is_acl(&xattr.name)).all(|xattr| has(fd, xattr))
 }
 
-/// Who an owner is here: whoever has the name, and else whoever has the number. Root is root.
+/// Returns the local ids of an owner: by name, or else by number. Root stays root.
 fn here(owner: &Owner) -> (Uid, Gid) {
     let user = Some(&*owner.user).filter(|name| !name.is_empty() && owner.uid != 0);
     let group = Some(&*owner.group).filter(|name| !name.is_empty() && owner.gid != 0);
@@ -164,7 +158,6 @@ fn here(owner: &Owner) -> (Uid, Gid) {
     )
 }
 
-/// Tries owners and extended attributes on a file and a directory of the state folder.
 pub(super) fn check<'a>(
     options: &StoreOptions,
     layout: &'a Layout,
@@ -186,7 +179,7 @@ pub(super) fn check<'a>(
         let (user, group) = (uid.as_raw(), gid.as_raw());
         let given = rustix::fs::fchown(&probe, Some(*uid), Some(*gid));
         let held = given.and_then(|()| rustix::fs::fstat(&probe));
-        // Some file systems take an owner and forget it.
+        // Some file systems accept an owner and forget it.
         let kept = held.and_then(|held| match (held.st_uid, held.st_gid) == (user, group) {
             true => Ok(()),
             false => Err(Errno::NOTSUP),
@@ -203,8 +196,8 @@ pub(super) fn check<'a>(
         })?;
     }
     let directory = state.make_directory(TRIAL)?;
-    // Tries the largest set of attributes and each name once, of files and of directories: a file system may refuse a
-    // size or a name, and only a directory has a default access control list.
+    // Tests the largest set and each name once, for files and for directories: a file system may
+    // refuse a size or a name, and only a directory has a default access control list.
     let (mut names, mut most) = (BTreeSet::new(), [0; 2]);
     for entry in xattrs {
         let is_directory = entry.is_directory();
@@ -230,7 +223,6 @@ pub(super) fn check<'a>(
             FilesError::refused(&options.dir, what)
         })?;
         for xattr in &entry.xattrs {
-            // An access control list that says no more than the mode is none.
             let _ = rustix::fs::fremovexattr(probe, &*xattr.name);
         }
     }

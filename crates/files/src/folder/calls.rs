@@ -1,4 +1,4 @@
-//! System calls that depend on the file system, and a stand-in for FAT that tests use.
+//! System calls that depend on the file system, with a simulation of FAT for tests.
 
 use std::fs::File;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -9,10 +9,9 @@ use rustix::io::Errno;
 use crate::dir;
 use crate::manifest::Mtime;
 
-/// Calls that some file systems refuse, or follow only in part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Calls {
-    /// True if calls do as on FAT: times of 2 s from 1980 on; modes, links and forbidden names are refused.
+    /// True to simulate FAT: times of 2 s from 1980; modes, links and some names refused.
     #[cfg(test)]
     pub(super) fat: bool,
 }
@@ -52,7 +51,6 @@ impl Calls {
         rustix::fs::symlinkat(text, parent, name)
     }
 
-    /// Makes `name` in `to` a further name of the file `from` in `parent`.
     pub(super) fn link(
         self,
         (parent, from): (BorrowedFd<'_>, &[u8]),
@@ -64,7 +62,6 @@ impl Calls {
         rustix::fs::linkat(parent, from, to, name, AtFlags::empty())
     }
 
-    /// Makes an empty file of a name that nothing has.
     pub(super) fn create(self, parent: BorrowedFd<'_>, name: &[u8]) -> Result<File, Errno> {
         let mut name = name;
         if self.is_fat() {
@@ -78,9 +75,8 @@ impl Calls {
         dir::open_file(parent, name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)
     }
 
-    /// True if a new directory of mode 0700 in `parent` is somebody else's, or open to others.
+    /// True if a new directory of mode 0700 in `parent` has another owner, or is open to others.
     pub(super) fn ignores_owners(self, parent: BorrowedFd<'_>) -> Result<bool, Errno> {
-        // The name is new: the directory of another user would be found to exist, and is no probe.
         let time = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
         let name = format!(".faircast-probe-{}-{:x}", std::process::id(), time.as_nanos());
         rustix::fs::mkdirat(parent, &*name, Mode::RWXU)?;
@@ -90,7 +86,6 @@ impl Calls {
     }
 }
 
-/// True if a directory belongs to somebody else, or others may write to it.
 pub(super) fn is_foreign(directory: BorrowedFd<'_>) -> Result<bool, Errno> {
     let stat = rustix::fs::fstat(directory)?;
     let others = Mode::from_raw_mode(stat.st_mode) & (Mode::WGRP | Mode::WOTH);

@@ -1,4 +1,4 @@
-//! The files of an object at a receiver, wherever each of them is at the moment.
+//! Files of an object at a receiver, with the present place of each.
 
 use std::fs::File;
 use std::ops::Range;
@@ -25,19 +25,14 @@ use crate::store::Written;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Nowhere yet.
     Nowhere,
-    /// In a file of the state folder that was made in this run: zero where nothing was written.
+    /// In a file of the state folder that this run has created: unwritten parts are zero.
     Fresh,
-    /// In a file of the state folder.
     Part,
-    /// Where it belongs, from before; never written.
     Target,
-    /// Where it belongs, put there by us.
     Done,
 }
 
-/// By which it is known that a file is the same as before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     device: u64,
@@ -47,7 +42,6 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// True if a file has this inode, whatever became of its content.
     pub(super) fn is_inode_of(&self, stat: &Stat) -> bool {
         (self.device, self.inode) == (stat.st_dev, stat.st_ino)
     }
@@ -59,7 +53,7 @@ impl Identity {
     }
 }
 
-/// All of them; shared between the store and its thread.
+/// Files of an object, shared between the store and its thread.
 #[derive(Debug)]
 pub struct Files {
     pub(crate) layout: Arc<Layout>,
@@ -101,7 +95,6 @@ impl Files {
         inner.handles.forget(file);
     }
 
-    /// What is written zero anyway is not fresh any more.
     pub(crate) fn not_fresh(&self, file: u32) {
         let mut inner = self.inner.lock();
         if inner.places[file as usize] == Place::Fresh {
@@ -117,7 +110,6 @@ impl Files {
         self.root.path(&self.layout.entry(file).path)
     }
 
-    /// Writes into a group of a file that is not there from before.
     pub(crate) fn write(&self, group: &Group, within: u32, bytes: &[u8]) -> Result<()> {
         let handle = self.part(group.file)?;
         handle.write_all_at(bytes, group.file_offset + u64::from(within)).map_err(|error| {
@@ -125,13 +117,11 @@ impl Files {
         })
     }
 
-    /// Fills `out` from a place in a file; with zeros where nothing is.
     fn read_at(&self, file: u32, offset: u64, out: &mut [u8]) -> Result<()> {
         let Some(handle) = self.handle(file)? else {
             out.fill(0);
             return Ok(());
         };
-        // Where somebody cut it off: what lacks shows when it is compared with the digests.
         let read = read_or_zero(&handle, offset, out);
         read.map(drop)
             .map_err(|error| FilesError::io(&self.target_path(file), "cannot be read back", error))
@@ -153,7 +143,7 @@ impl Files {
         Ok(true)
     }
 
-    /// Where a file has something from `at` on; all of it where its file system knows no holes.
+    /// Returns the start of data at or after `at`; `at` if the file system has no holes.
     fn data_from(&self, file: u32, at: u64) -> Result<Option<u64>> {
         let Some(handle) = self.handle(file)? else { return Ok(None) };
         match rustix::fs::seek(&*handle, SeekFrom::Data(at)) {
@@ -166,7 +156,6 @@ impl Files {
         }
     }
 
-    /// The file of the state folder that a file is received into, made where there is none.
     pub(crate) fn part(&self, file: u32) -> Result<Arc<File>> {
         let mut inner = self.inner.lock();
         let Inner { handles, places } = &mut *inner;
@@ -188,7 +177,6 @@ impl Files {
         }
     }
 
-    /// Moves a file or link of the state folder to `path`; over another one only if `overwrite`.
     pub(crate) fn put_into_place(
         &self,
         part: &str,
@@ -206,7 +194,6 @@ impl Files {
         })
     }
 
-    /// Wherever it is; nothing where nothing is.
     pub(crate) fn handle(&self, file: u32) -> Result<Option<Arc<File>>> {
         let mut inner = self.inner.lock();
         let Inner { handles, places } = &mut *inner;
@@ -245,13 +232,11 @@ impl Written for Files {
         Ok(self.layout.clone())
     }
 
-    /// Zeros where nothing is.
     fn read(&self, group: &Group, within: u32, out: &mut [u8]) -> Result<()> {
         self.read_at(group.file, group.file_offset + u64::from(within), out)
     }
 }
 
-/// Moves a file or a link into its place; unless `overwrite`, only where nothing is.
 fn rename(
     from: BorrowedFd<'_>,
     part: &str,
@@ -261,7 +246,7 @@ fn rename(
 ) -> Result<(), Errno> {
     if !overwrite {
         match rustix::fs::renameat_with(from, part, to, &**name, RenameFlags::NOREPLACE) {
-            // Some file systems cannot; then we look, which leaves a moment in between.
+            // Some file systems lack `NOREPLACE`; the check before the rename leaves a race.
             Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
                 if dir::stat(to, name)?.is_some() {
                     return Err(Errno::EXIST);

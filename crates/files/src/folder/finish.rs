@@ -1,4 +1,4 @@
-//! The end of a transfer: what came is compared with its digests, and put into its place.
+//! End of a transfer: compares content with its digests, and moves files into place.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
@@ -21,10 +21,9 @@ use crate::manifest::Entry;
 use crate::name;
 use crate::store::{Shared, Written as _};
 
-/// Most files that are synced one by one; for more the whole file system is synced at once.
+/// Most files to sync one by one; above, the whole file system is synced at once.
 const SYNC_ONE_BY_ONE_MAX: usize = 32;
 
-/// The groups that are not what their digests say, which are the ones that were announced.
 pub(super) fn compare(folder: &mut Folder, announced: Option<&[u8; 32]>) -> Result<Vec<u32>> {
     check_digests(folder, announced)?;
     check_holes(folder)?;
@@ -63,7 +62,6 @@ pub(super) fn finish(folder: &mut Folder) -> Result<()> {
     Ok(())
 }
 
-/// Makes ready to write these groups again.
 pub(super) fn reopen(folder: &mut Folder, damaged: &[u32]) -> Result<()> {
     let files = folder.files.clone();
     for index in damaged {
@@ -88,8 +86,6 @@ fn check_digests(folder: &Folder, announced: Option<&[u8; 32]>) -> Result<()> {
     }
 }
 
-/// Where something else than zeros is in a hole of a file that was there before, or of one of an
-/// earlier run, all of its content is taken over into a file with that hole.
 fn check_holes(folder: &mut Folder) -> Result<()> {
     let files = folder.files.clone();
     for file in 0..files.layout.files() {
@@ -101,7 +97,6 @@ fn check_holes(folder: &mut Folder) -> Result<()> {
     Ok(())
 }
 
-/// What every file hashes to, from the digests that all were compared with.
 fn hash_files(folder: &mut Folder) -> Result<Vec<Option<[u8; 32]>>> {
     let Folder { shared, files, hole_hashes, chain, .. } = folder;
     let go_on = || shared.go_on();
@@ -109,13 +104,13 @@ fn hash_files(folder: &mut Folder) -> Result<Vec<Option<[u8; 32]>>> {
         .map_err(|error| files.state.cannot(error))?
 }
 
-/// Copies a file of which a part must be had anew; what is there stays until the end.
+/// Copies a file of which a part must be received again; the old file stays until the end.
 fn take_over(folder: &mut Folder, file: u32) -> Result<()> {
     const COPY: &str = "copy";
     let files = folder.files.clone();
     let Some(old) = files.handle(file)? else { return Ok(()) };
     let path = files.target_path(file);
-    // The time may be another one, so that the file may be another one rather than damaged.
+    // The time may differ within rounding, so the file may be another one rather than damaged.
     if folder.doubtful.contains(&file) && !folder.shared.options.overwrite {
         return Err(FilesError::refused(&path, DIFFERS));
     }
@@ -137,19 +132,17 @@ fn take_over(folder: &mut Folder, file: u32) -> Result<()> {
     drop(copy);
     files.state.rename(COPY, &Files::part_name(file))?;
     files.set_place(file, Place::Part);
-    // They ascend by file.
     if let Ok(at) = folder.targets.binary_search_by_key(&file, |(of, _)| *of) {
         let (_, identity) = folder.targets.remove(at);
         folder.replaced.insert(file, identity);
     }
     for index in files.layout.groups_of(file) {
-        // What was copied is hashed again: it may have changed in between.
+        // The copy is hashed again: the file may have changed meanwhile.
         folder.hashed.set(index as usize, false);
         if folder.have.contains(index as usize) {
             folder.complete(&files.layout.group(index));
         }
     }
-    // It is looked once more for groups without digest.
     folder.cursor = 0;
     Ok(())
 }
@@ -158,9 +151,7 @@ struct Finish<'a> {
     shared: &'a Shared<Folder>,
     files: &'a Files,
     attributes: Attributes<'a>,
-    /// Entries of directories that were made.
     made: Vec<&'a Entry>,
-    /// Directories in which something was made; the root is empty.
     touched: BTreeSet<&'a BStr>,
 }
 
@@ -185,7 +176,6 @@ impl Finish<'_> {
         Ok(())
     }
 
-    /// Says what became other than it was sent, and is no failure.
     fn remark(&self, copies: u64) {
         let mut remarks = Vec::new();
         if copies > 0 {
@@ -211,7 +201,6 @@ impl Finish<'_> {
         self.shared.counters.remarks.get_or_init(|| remarks);
     }
 
-    /// What was there before and was compared must be what is there now.
     fn check_unchanged(&mut self, targets: &[(u32, Identity)]) -> Result<()> {
         let mut cursor = Cursor::new(&self.files.root);
         for (file, identity) in targets {
@@ -240,7 +229,6 @@ impl Finish<'_> {
         Ok(())
     }
 
-    /// Gives what was received its mode and time, and gets it to the disk.
     fn prepare(&mut self) -> Result<()> {
         let files = self.files;
         let own = |file: &u32| files.place(*file) != Place::Target;
@@ -277,13 +265,13 @@ impl Finish<'_> {
                     self.touched.insert(parent.unwrap_or_default());
                     self.touched.insert(&entry.path);
                     cursor.look_again();
-                    // Now, so that a run that is cut off here leaves no more than the time wrong.
+                    // Set now, so that an interrupted run leaves only the time wrong.
                     let made = cursor.enter(Some(&entry.path))?.ok_or(Errno::NOENT);
                     let made = made.map_err(cannot)?;
                     files.abilities.set_mode(made, entry.mode | 0o700).map_err(cannot)?;
                 }
                 Err(Errno::EXIST) => {
-                    // It is one, and no link, or entering it fails.
+                    // Entering fails unless a directory, and not a link, exists.
                     cursor.enter(Some(&entry.path))?;
                 }
                 Err(error) => return Err(cannot(error)),
@@ -307,7 +295,7 @@ impl Finish<'_> {
             let part = Files::part_name(file);
             let overwrite = self.shared.options.overwrite
                 || match replaced.get(&file) {
-                    // What was damaged may be replaced, and nothing that came since.
+                    // A damaged file may be replaced, but no file that came since.
                     Some(old) => {
                         let there = dir::stat(fd, name).map_err(cannot)?;
                         there.as_ref().map(Identity::of) == Some(*old)
@@ -322,8 +310,6 @@ impl Finish<'_> {
         Ok(())
     }
 
-    /// Modes and times of directories that were made; the innermost first, since what is made in
-    /// one changes its time, and a mode may take away the right to.
     fn finish_directories(&mut self) -> Result<()> {
         let mut cursor = Cursor::new(&self.files.root);
         for entry in self.made.iter().rev() {
@@ -350,7 +336,6 @@ impl Finish<'_> {
         let mut cursor = Cursor::new(root);
         for path in &self.touched {
             let fd = cursor.enter((!path.is_empty()).then_some(*path));
-            // One whose mode forbids to look into it was just made by us, and its parent says so.
             if let Ok(Some(fd)) = fd {
                 rustix::fs::fsync(fd).map_err(cannot(path))?;
             }
@@ -359,7 +344,6 @@ impl Finish<'_> {
     }
 }
 
-/// Finds the read-only directories of this user in which the names of replaced files are.
 fn find_locked(
     files: &Files,
     replaced: &BTreeMap<u32, Identity>,

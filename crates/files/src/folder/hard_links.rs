@@ -1,4 +1,4 @@
-//! The hard links of an object, made after its files; copies if there can be no links.
+//! Hard links of an object, created after its files; copies where links are impossible.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -18,12 +18,10 @@ use crate::error::{FilesError, Result};
 use crate::manifest::Entry;
 use crate::name;
 
-/// Name in the state folder under which a link or a copy is made before it is moved.
 const NEW: &str = "name.new";
 
 #[derive(Debug, Default)]
 pub(super) struct Made<'a> {
-    /// Directories in which something was made; the root is empty.
     pub(super) touched: Vec<&'a BStr>,
     pub(super) copies: u64,
 }
@@ -64,7 +62,6 @@ pub(super) fn make<'a>(
             if equal && !files.abilities.hard_links {
                 continue;
             }
-            // A name of the file that turned out to be damaged and was replaced.
             let damaged = replaced.get(&file).is_some_and(|old| old.is_inode_of(there));
             overwrite |= damaged;
             if !equal && !overwrite {
@@ -84,7 +81,6 @@ pub(super) fn make<'a>(
     Ok(made)
 }
 
-/// Reason for which anything but a file in the place of a file or a hard link is refused.
 pub(super) const IN_THE_WAY: &str =
     "a file is to be received, and something else is there; move it away";
 
@@ -96,7 +92,7 @@ pub(super) fn is_one(a: &Stat, b: &Stat) -> bool {
     (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino)
 }
 
-/// The file that gets a further name: in its place, or in the state folder where it is left out itself.
+/// File that gets another name: in its place, or in the state folder if left out itself.
 struct Source {
     stat: Stat,
     directory: std::os::fd::OwnedFd,
@@ -125,7 +121,7 @@ impl Source {
         Ok(Self { stat, directory, name })
     }
 
-    /// Opens the content, which a link does not need: a mode of the sender may forbid to read.
+    /// Opens the content. A link needs no open file: the sender's mode may forbid to read.
     fn content(&self) -> std::io::Result<File> {
         Ok(dir::open_file(self.directory.as_fd(), &self.name, OFlags::RDONLY)?)
     }
@@ -148,7 +144,6 @@ impl Source {
         }
     }
 
-    /// Makes a link in the state folder; false where the file system has none, or no more of them.
     fn link(&self, files: &Files) -> Result<bool> {
         if !files.abilities.hard_links {
             return Ok(false);

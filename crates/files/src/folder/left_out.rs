@@ -1,4 +1,4 @@
-//! Entries of an object that the file system of a receiver cannot hold.
+//! Entries of an object that a receiver's file system cannot store.
 
 use std::collections::BTreeSet;
 
@@ -9,17 +9,14 @@ use crate::layout::Layout;
 use crate::manifest::Entry;
 use crate::name;
 
-/// Paths that are named; more are counted.
 const SHOWN: usize = 20;
 
-/// Entries that are not put into their places.
 #[derive(Debug, Default)]
 pub(crate) struct LeftOut {
     entries: FixedBitSet,
     files: u64,
     links: u64,
     directories: u64,
-    /// The first ones, each with the reason.
     shown: Vec<String>,
 }
 
@@ -28,7 +25,6 @@ impl LeftOut {
         let all = layout.manifest.entries();
         let mut this = Self { entries: FixedBitSet::with_capacity(all.len()), ..Self::default() };
         let mut seen = BTreeSet::new();
-        // The directory that was left out last, with all that is in it.
         let mut below: Option<&[u8]> = None;
         for (index, entry) in all.iter().enumerate() {
             let inside = below.is_some_and(|directory| name::is_within(directory, &entry.path));
@@ -79,7 +75,6 @@ impl LeftOut {
         all.filter(|(index, _)| !self.contains(*index)).map(|(_, entry)| entry)
     }
 
-    /// The paths that are named, each with the reason, and at the end how many more there are.
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines = self.shown.clone();
         let all = self.files + self.links + self.directories;
@@ -90,7 +85,7 @@ impl LeftOut {
         lines
     }
 
-    /// Summary in a few words: a sender is told no more than 120 bytes.
+    /// Returns a short summary: reports to a sender have 120 bytes.
     pub(crate) fn summary(&self) -> String {
         let count = |count: u64, one: &str, more: &str| match count {
             0 => None,

@@ -1,4 +1,4 @@
-//! The symbolic links of an object, which are put into their places at the end.
+//! Symbolic links of an object, created at the end of a transfer.
 
 use std::os::fd::BorrowedFd;
 
@@ -13,14 +13,11 @@ use crate::dir::{self, Cursor};
 use crate::error::{FilesError, Result};
 use crate::name;
 
-/// The name under which a link is made in the state folder, before it is moved.
 const NEW: &str = "link.new";
 
-/// What is said of anything but a link in the place of one.
 pub(super) const IN_THE_WAY: &str =
     "a link is to be received, and something else is there; move it away";
 
-/// Makes missing links. Returns the directories of new ones; the root is empty.
 pub(super) fn make<'a>(
     options: &StoreOptions,
     files: &'a Files,

@@ -12,15 +12,12 @@ use crate::dir::{self, Cursor, Root};
 use crate::error::{FilesError, Result};
 use crate::name;
 
-/// File of the state folder with the modes to be restored after an interrupted run. Each directory has its mode (2
-/// bytes), the length of its path (2) and the path.
+/// File with the modes to restore. Record: mode (2 bytes), length of the path (2), path.
 const MODES: &str = "modes";
 
-/// Directories with widened modes, and their own modes.
 #[derive(Debug, Default)]
 pub(super) struct Widened(Vec<(BString, u16)>);
 
-/// Restores the modes that an interrupted run has left; a torn file counts as far as it goes.
 pub(super) fn restore_left(root: &Root, state: BorrowedFd<'_>) -> Result<()> {
     let path = root.path(name::STATE_FOLDER.as_bytes());
     let cannot = |error: std::io::Error| FilesError::io(&path, "cannot be read", error);
@@ -43,10 +40,7 @@ pub(super) fn restore_left(root: &Root, state: BorrowedFd<'_>) -> Result<()> {
     Widened(found).restore(root, state)
 }
 
-/// True if a directory is read-only and belongs to this user, who can widen its mode.
-///
-/// # Errors
-/// The system's error, if it refuses new files in the directory for another reason.
+/// True if a directory is read-only and of this user, who can widen its mode. Fails for others.
 pub(super) fn is_locked(directory: BorrowedFd<'_>) -> Result<bool, Errno> {
     let access = Access::WRITE_OK | Access::EXEC_OK;
     match rustix::fs::accessat(directory, ".", access, AtFlags::EACCESS) {
@@ -60,7 +54,6 @@ pub(super) fn is_locked(directory: BorrowedFd<'_>) -> Result<bool, Errno> {
 }
 
 impl Widened {
-    /// Gives the owner all rights in these directories; their modes are written down before.
     pub(super) fn widen(root: &Root, state: &StateFolder, locked: &[BString]) -> Result<Self> {
         if locked.is_empty() {
             return Ok(Self::default());
@@ -92,7 +85,6 @@ impl Widened {
         }
     }
 
-    /// Gives each directory its own mode again, and forgets the modes.
     pub(super) fn restore(&self, root: &Root, state: BorrowedFd<'_>) -> Result<()> {
         if self.0.is_empty() {
             return Ok(());
@@ -112,14 +104,13 @@ impl Widened {
             let whole = (!path.is_empty()).then_some(path.as_bstr());
             let fd = match cursor.enter(whole) {
                 Ok(Some(fd)) => fd,
-                // Removed or replaced since.
                 Ok(None) | Err(FilesError::Refused { .. }) => continue,
                 Err(error) => return Err(error),
             };
             let user = rustix::process::geteuid();
             let owner = rustix::fs::fstat(fd).map_err(cannot)?.st_uid;
             if !user.is_root() && owner != user.as_raw() {
-                // Given to another user since, whose matter the mode is.
+                // The directory has another owner now, who decides on the mode.
                 continue;
             }
             let mode = Mode::from_raw_mode(mode(*own).into());

@@ -1,4 +1,4 @@
-//! Files of a receiver: a folder as a store.
+//! Folder of a receiver as a store.
 
 mod abilities;
 mod attributes;
@@ -39,35 +39,33 @@ use crate::store::{
 };
 use crate::table::Table;
 
-/// A directory as a store. Takes at most 48 MiB besides the manifest and where its files lie, for
-/// objects up to 256 GiB, and three bits for each MiB beyond.
+/// Store in a directory. Memory besides the manifest: 48 MiB, and three bits per MiB above 256 GiB
+/// of content.
 pub type FilesStore = GroupStore<Folder>;
 
-/// Where and how an object is received.
+/// Settings of a store in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreOptions {
-    /// The directory that it goes into; made where it is not there.
+    /// Target directory; created if missing.
     pub dir: PathBuf,
-    /// Whether files that are there and differ are replaced. They stay until the whole object is
-    /// there. Default: no.
+    /// True if files that differ are replaced once the object is complete. Default: no.
     pub overwrite: bool,
-    /// Whether files, directories and links get the owners that the sender tells of. Default: no.
+    /// True if files, directories and links get the sender's owners. Default: no.
     pub owner: bool,
-    /// Whether files and directories get the extended attributes that the sender tells of.
-    /// Default: no.
+    /// True if files and directories get the sender's extended attributes. Default: no.
     pub xattrs: bool,
-    /// Whether an object counts as received only once it is on the disk. Default: yes.
+    /// True if an object counts as received only once it is on the disk. Default: yes.
     pub sync: bool,
-    /// Whether what was received stays for a later run where this one ends early. Default: yes.
+    /// True if an incomplete object stays for a later run. Default: yes.
     pub keep_partial: bool,
-    /// Host that sends the object, by whose objects alone leftovers are superseded. Default: not known.
+    /// Host that sends the object: only its objects supersede leftovers. Default: unknown.
     pub source: Option<IpAddr>,
     #[cfg(test)]
     calls: calls::Calls,
 }
 
 impl StoreOptions {
-    /// The defaults, in a directory.
+    /// Returns the default settings for a directory.
     pub fn new(dir: impl AsRef<Path>) -> Self {
         let dir = dir.as_ref().to_path_buf();
         let [overwrite, owner, xattrs] = [false; 3];
@@ -92,27 +90,21 @@ impl StoreOptions {
     }
 }
 
-/// What the thread of a store of files knows of its object.
+/// State of an object in the thread of its store.
 #[derive(Debug)]
 pub struct Folder {
     shared: Arc<Shared<Self>>,
     files: Arc<Files>,
     journal: JournalWriter,
-    /// Groups that are complete, as far as is known without comparing.
+    /// Complete groups, before the comparison with digests.
     have: FixedBitSet,
-    /// Groups whose digest is in `chain`.
     hashed: FixedBitSet,
     chain: Table,
     hole_hashes: HoleHashes,
-    /// Identity of targets that were there before.
     targets: Vec<(u32, Identity)>,
-    /// Directories that are ours and read-only, and in which something is to be made.
     locked: Vec<BString>,
-    /// Targets whose time is that of the entry only if the file system rounds times.
     doubtful: BTreeSet<u32>,
-    /// Identity of targets that turned out to be damaged and are replaced.
     replaced: BTreeMap<u32, Identity>,
-    /// No group below was there before and is without digest.
     cursor: u32,
     scratch: Vec<u8>,
 }
@@ -194,13 +186,11 @@ impl Medium for Folder {
 
     fn write(&mut self, flight: &Flight) -> Result<()> {
         let group = flight.group;
-        // Makes the file, so that one of nothing but zeros is there too.
         self.files.part(group.file)?;
         let zero = flight.whole()
             && self.files.place(group.file) == Place::Fresh
             && only_zeros(&flight.bytes);
         if !flight.whole() {
-            // From now on zeros must be written, over what may be there.
             self.files.not_fresh(group.file);
         }
         if !zero {
@@ -216,7 +206,6 @@ impl Medium for Folder {
         Ok(())
     }
 
-    /// Hashes one group that was there before, or a piece of a hole.
     fn idle(&mut self) -> Result<Idle> {
         while self.cursor < self.files.layout.groups() {
             let index = self.cursor;
@@ -254,7 +243,6 @@ impl Medium for Folder {
     fn abandon(options: &StoreOptions, files: &Files, discarded: bool) {
         if discarded || !options.keep_partial {
             files.close();
-            // Nobody is left to be told.
             let _ = files.state.remove();
         }
     }

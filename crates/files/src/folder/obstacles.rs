@@ -1,5 +1,4 @@
-//! Obstacles to the last step of a transfer, found before the first: mount points, immutable and append-only files, and
-//! sticky directories.
+//! Obstacles to the last step, found before: mount points, immutable files, sticky directories.
 
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::Path;
@@ -12,7 +11,6 @@ use crate::dir;
 use crate::error::{FilesError, Result};
 use crate::manifest::Entry;
 
-/// Number of the mount that holds a directory; `None` if the system does not report mounts.
 pub(super) fn mount(directory: BorrowedFd<'_>) -> Option<u64> {
     let flags = AtFlags::EMPTY_PATH;
     let stat = rustix::fs::statx(directory, "", flags, StatxFlags::MNT_ID).ok()?;
@@ -30,7 +28,6 @@ pub(super) fn check_directory(path: &Path, directory: BorrowedFd<'_>) -> Result<
     }
 }
 
-/// File, link or directory in the place of an entry.
 pub(super) struct Present<'a> {
     pub(super) path: &'a Path,
     pub(super) parent: BorrowedFd<'a>,
@@ -126,7 +123,6 @@ fn check_sticky(path: &Path, parent: BorrowedFd<'_>, there: &Stat) -> Result<()>
     Ok(())
 }
 
-/// Attributes of a file; `None` if the system does not report them.
 fn look(parent: BorrowedFd<'_>, name: &BStr, flags: AtFlags) -> Option<Statx> {
     rustix::fs::statx(parent, &**name, flags, StatxFlags::empty()).ok()
 }

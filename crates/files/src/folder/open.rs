@@ -1,4 +1,4 @@
-//! The opening of an object in a folder: what is there, and whether the rest can be received.
+//! Opening of an object in a folder: existing files, and obstacles to the rest.
 
 use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
@@ -24,7 +24,6 @@ use crate::manifest::{Entry, Kind, Manifest};
 use crate::name;
 use crate::store::{Journal, Request, Shared};
 
-/// What is said of a file or a link in the place of another one.
 pub(super) const DIFFERS: &str =
     "is there already and differs; move it away, or start recv with --overwrite";
 
@@ -38,7 +37,6 @@ pub(super) struct Found {
 
 type Parts = (Abilities, Arc<LeftOut>, Vec<Place>);
 
-/// Opens the state of an object, and finds everything that is in the way.
 pub(super) fn open(shared: &Shared<Folder>, request: &Request) -> Result<(Files, Found)> {
     let layout = check_manifest(request)?;
     let options = &shared.options;
@@ -48,7 +46,6 @@ pub(super) fn open(shared: &Shared<Folder>, request: &Request) -> Result<(Files,
     match look(shared, request, &layout, &root, &state) {
         Ok((parts, found)) => Ok((Files::new(layout, root, state, parts), found)),
         Err(error) => {
-            // Without a journal nothing was received or taken over.
             if state.find(JOURNAL)?.is_none() {
                 let _ = state.remove();
             }
@@ -64,7 +61,7 @@ fn look(
     root: &Root,
     state: &StateFolder,
 ) -> Result<(Parts, Found)> {
-    // Otherwise a directory that an interrupted run has left wide would count as writable.
+    // Otherwise a directory that an interrupted run has left widened would count as writable.
     locked::restore_left(root, state.fd())?;
     state.neighbours().for_each(|neighbour| neighbour.restore_modes(root));
     let object = &request.announcement.object;
@@ -79,7 +76,6 @@ fn look(
     let mut survey = Survey::new(shared, layout, (root, state), (&abilities, &left_out));
     survey.targets()?;
     if survey.reuse(&mut have)? {
-        // A later run finds the reused content, should this run be cut off.
         begin_journal(state, object, &have, groups)?;
         save_manifest(state, &request.manifest)?;
     }
@@ -132,7 +128,6 @@ fn check_manifest(request: &Request) -> Result<Layout> {
     Ok(layout)
 }
 
-/// Writes a journal of what is there beside the old one, and then over it.
 fn begin_journal(
     state: &StateFolder,
     object: &[u8; 32],
@@ -147,7 +142,6 @@ fn begin_journal(
     Ok(journal)
 }
 
-/// For whoever looks into the folder later.
 fn save_manifest(state: &StateFolder, manifest: &[u8]) -> Result<()> {
     use std::io::Write as _;
     let there = state.find(MANIFEST)?.and_then(|file| file.metadata().ok());
@@ -166,18 +160,12 @@ struct Survey<'a> {
     abilities: &'a Abilities,
     left_out: &'a LeftOut,
     places: Vec<Place>,
-    /// Read-only directories of this user in which something is to be made.
     locked: Vec<BString>,
-    /// Files that are there, shorter, and are to be replaced.
     grown: BTreeSet<u32>,
     targets: Vec<(u32, Identity)>,
-    /// Targets whose time is that of the entry only if the file system rounds times.
     doubtful: BTreeSet<u32>,
-    /// Device of the state folder: a file can be moved to no other.
     device: u64,
-    /// Mount of the state folder, where the system tells.
     mount: Option<u64>,
-    /// Bytes and files that are still to be made.
     bytes: u64,
     inodes: u64,
 }
@@ -215,7 +203,6 @@ impl<'a> Survey<'a> {
         }
     }
 
-    /// Looks at what is in the places of files and directories.
     fn targets(&mut self) -> Result<()> {
         let stat = rustix::fs::fstat(self.state.fd()).map_err(|error| self.state.cannot(error))?;
         self.device = stat.st_dev;
@@ -223,7 +210,6 @@ impl<'a> Survey<'a> {
         let mut attributes = Attributes::new(self.options, self.abilities);
         let mut cursor = Cursor::new(self.root);
         let mut file = 0;
-        // The directory that was last seen to be one in which files can be made.
         let mut writable: Option<Option<&BStr>> = None;
         for (index, entry) in self.layout.manifest.entries().iter().enumerate() {
             self.shared.go_on()?;
@@ -287,7 +273,6 @@ impl<'a> Survey<'a> {
         Ok(())
     }
 
-    /// Whether what is there is what is to be received, by size and time.
     fn check_target(
         &self,
         entry: &Entry,
@@ -319,7 +304,6 @@ impl<'a> Survey<'a> {
             return refuse(hard_links::IN_THE_WAY);
         }
         let size = u64::try_from(there.st_size).unwrap_or(0);
-        // A hard link has size and time of its file.
         let named = entry.hard_link_to().and_then(|to| self.layout.manifest.find(to));
         let whole = named.unwrap_or(entry);
         let time = self.abilities.compare_time(there, whole.mtime);
@@ -339,7 +323,6 @@ impl<'a> Survey<'a> {
         }
     }
 
-    /// Fails if nothing can be made in a directory. Notes a read-only directory of this user, to be widened later.
     fn check_directory(&mut self, fd: BorrowedFd<'_>, below: Option<&BStr>) -> Result<()> {
         let path = self.root.path(below.unwrap_or_default());
         let cannot = |error| FilesError::io(&path, "cannot be written to", error);
@@ -354,7 +337,6 @@ impl<'a> Survey<'a> {
         Ok(())
     }
 
-    /// Takes over files of other objects for missing ones. Returns whether there was something.
     fn reuse(&self, have: &mut FixedBitSet) -> Result<bool> {
         let before = have.count_ones(..);
         let without = |file: &u32| {
@@ -370,11 +352,10 @@ impl<'a> Survey<'a> {
         Ok(have.count_ones(..) > before)
     }
 
-    /// Looks at what an earlier run has received, as far as the journal knows of it.
     fn parts(&mut self, have: &mut FixedBitSet) -> Result<()> {
         for file in 0..self.layout.files() {
             if self.places[file as usize] == Place::Target {
-                // Its groups are there by another reason than the journal.
+                // Existing targets provide these groups, not the journal.
                 self.layout.groups_of(file).for_each(|group| have.set(group as usize, false));
                 continue;
             }
@@ -396,7 +377,6 @@ impl<'a> Survey<'a> {
         Ok(())
     }
 
-    /// Bytes that a part takes on disk; nothing where there is none that can be trusted.
     fn part(&self, file: u32, size: u64) -> Result<Option<u64>> {
         let name = Files::part_name(file);
         let there = dir::stat(self.state.fd(), &name).map_err(|error| self.state.cannot(error))?;
@@ -411,7 +391,6 @@ impl<'a> Survey<'a> {
         }
         let owner = Mode::RUSR | Mode::WUSR;
         if !Mode::from_raw_mode(there.st_mode).contains(owner) {
-            // It had got its final mode when the earlier run ended.
             rustix::fs::chmodat(self.state.fd(), &*name, owner, AtFlags::empty())
                 .map_err(|error| self.state.cannot(error))?;
         }
@@ -432,7 +411,7 @@ impl<'a> Survey<'a> {
                 ),
             ));
         }
-        // Some file systems do not tell.
+        // Some file systems do not report inodes.
         if space.f_files > 0 && self.inodes > space.f_favail {
             return Err(FilesError::refused(
                 &self.options.dir,

@@ -1,7 +1,4 @@
-//! Content of other objects that lies in the same folder: of earlier versions that were cut off, and of files
-//! that have grown.
-//!
-//! Content that is taken over is compared with the digests in the end, as all content is.
+//! Reuse of content of earlier versions and of files that have grown; digests verify it at the end.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,10 +19,8 @@ use crate::manifest::{Entry, Mtime};
 use crate::name;
 use crate::store::Shared;
 
-/// Bytes that are copied before it is looked whether the store is to stop.
 const COPY_BYTES: u64 = 64 << 20;
 
-/// Looks for the files that are missing in the state folders of other objects, and takes what is there.
 pub(super) fn from_others(
     shared: &Shared<Folder>,
     (layout, state): (&Layout, &StateFolder),
@@ -56,7 +51,7 @@ pub(super) fn from_others(
     Ok(())
 }
 
-/// Takes the whole groups of files in their places that have grown since, for those that are to be replaced.
+/// Reuses whole groups of shorter existing files for the files that replace them.
 pub(super) fn from_targets(
     shared: &Shared<Folder>,
     (layout, root, state): (&Layout, &Root, &StateFolder),
@@ -82,18 +77,16 @@ pub(super) fn from_targets(
     Ok(())
 }
 
-/// Bytes of the whole groups that a file of `there` bytes has for one of `wanted` bytes. A program may append to the
-/// file at any time, so that `there` may be the larger one.
+/// Returns the bytes of shared whole groups. `there` may be larger: programs append at any time.
 pub(super) fn beginning(there: u64, wanted: u64) -> u64 {
     let bytes = there.min(wanted);
     bytes - bytes % GROUP_BYTES
 }
 
-/// Files of another object of which groups are complete.
 struct Index<'l> {
     layout: &'l Layout,
     by_path: BTreeMap<&'l BStr, u32>,
-    /// By size and time; `None` where several have both.
+    /// Files by size and time; `None` if ambiguous.
     by_look: BTreeMap<(u64, Mtime), Option<u32>>,
 }
 
@@ -114,8 +107,7 @@ impl<'l> Index<'l> {
         Self { layout, by_path, by_look }
     }
 
-    /// Finds the file that has or begins with the content of `wanted`: equal path and time, equal size and time
-    /// elsewhere, or equal path and grown since.
+    /// Finds a file of equal path and time, of equal size and time, or shorter at the same path.
     fn find(&self, wanted: &Entry) -> Option<u32> {
         let same = |file: &u32| {
             let found = self.layout.entry(*file);
@@ -132,8 +124,7 @@ impl<'l> Index<'l> {
     }
 }
 
-/// Takes a file of another object over: by a rename, or a copy where that object is being received. Returns
-/// the groups that are complete; nothing where the file cannot be had.
+/// Moves a file of another object here, or copies it while a receiver uses that object.
 fn take(
     shared: &Shared<Folder>,
     (state, neighbour): (&StateFolder, &Neighbour),
@@ -152,7 +143,6 @@ fn take(
     let groups: Vec<u32> = from
         .clone()
         .filter(|group| complete.contains(*group as usize))
-        // The last group of a file that has grown is another one now.
         .filter(|group| {
             theirs.size() == ours.size() || u64::from(other.group(*group).len) == GROUP_BYTES
         })
@@ -170,7 +160,6 @@ fn take(
     Some(groups.into_iter())
 }
 
-/// Copies the first `bytes` of a file into a part of `size` bytes; nothing if that fails.
 fn copy(
     shared: &Shared<Folder>,
     mut old: &File,
@@ -197,8 +186,8 @@ fn copy(
     Ok(Some(()))
 }
 
-/// Removes leftovers of earlier versions of the completed object: idle state folders of objects from the same host with
-/// its title and its outermost names. Hosts may have objects of equal names, so a leftover of an unknown host stays.
+/// Removes idle leftovers of earlier versions: objects from the same host with equal title and
+/// outermost names. Different hosts may share names, so a leftover of an unknown host stays.
 pub(super) fn remove_superseded(layout: &Layout, state: &StateFolder, source: Option<IpAddr>) {
     if source.is_none() {
         return;

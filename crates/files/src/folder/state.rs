@@ -1,4 +1,4 @@
-//! The folder in which a receiver keeps what is not complete: `DIR/.faircast/<object>/`.
+//! State folder of an incomplete object at a receiver: `DIR/.faircast/<object>/`.
 
 use std::fs::{self, File};
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -24,32 +24,26 @@ use crate::store::Journal;
 
 pub(crate) const JOURNAL: &str = "journal";
 pub(crate) const MANIFEST: &str = "manifest";
-/// The receiver's identity: 16 hexadecimal digits.
 const RECEIVER: &str = "receiver";
-/// Host that sends the object: an IP address.
 const SOURCE: &str = "source";
 const LOCK: &str = "lock";
-/// Directory in which names and attributes are tried.
 pub(super) const TRIAL: &str = "names";
-/// Tries to get hold of a folder that somebody else is removing at the moment.
+/// Attempts to open a folder that another process is removing.
 const TRIES: u32 = 100;
-/// Longest wait for a folder that is locked.
 const LOCK_WAIT: Duration = Duration::from_millis(500);
 
-/// A folder that is ours alone while this lives.
 #[derive(Debug)]
 pub(crate) struct StateFolder {
     parent: OwnedFd,
     fd: OwnedFd,
     name: String,
     pub(crate) path: PathBuf,
-    /// True if the file system keeps no owners and modes, so that neither identifies the owner of a file.
+    /// True if the file system keeps no owners and modes, which then identify no owner.
     pub(crate) foreign: bool,
     _lock: Locked,
 }
 
 impl StateFolder {
-    /// Makes or finds the folder of an object, and takes it for ourselves.
     pub(crate) fn open(root: &Root, object: &[u8; 32]) -> Result<Self> {
         let name = folder_name(object);
         let path = root.path(STATE_FOLDER.as_bytes());
@@ -57,9 +51,8 @@ impl StateFolder {
         for _ in 0..=2 * TRIES {
             match Self::try_open(root, &name) {
                 Ok(Some(folder)) => return Ok(folder),
-                // Removed between two steps of ours, by one that has just finished.
+                // Another process removed it between two steps.
                 Ok(None) | Err(Errno::NOENT) => {}
-                // Locked for a moment by another receiver, which takes a file over from here.
                 Err(Errno::WOULDBLOCK) if begun.elapsed() < LOCK_WAIT => {
                     std::thread::sleep(LOCK_WAIT / TRIES);
                 }
@@ -94,7 +87,6 @@ impl StateFolder {
         self.fd.as_fd()
     }
 
-    /// State folders of other objects that are ours, none of them locked.
     pub(super) fn neighbours(&self) -> impl Iterator<Item = Neighbour> + '_ {
         let mut names = Vec::new();
         for entry in rustix::fs::Dir::read_from(&self.parent).into_iter().flatten().flatten() {
@@ -111,7 +103,7 @@ impl StateFolder {
         if !self.foreign && is_foreign(fd.as_fd()).unwrap_or(true) {
             return None;
         }
-        // A folder that is just being made has none of these, and nothing to take.
+        // A folder under construction lacks these, and has nothing to reuse.
         for file in [MANIFEST, JOURNAL] {
             dir::stat(fd.as_fd(), file).ok()??;
         }
@@ -120,7 +112,6 @@ impl StateFolder {
         Some(Neighbour { name, parent, fd, path })
     }
 
-    /// Opens a file in it for reading; nothing where there is none.
     pub(crate) fn find(&self, name: &str) -> Result<Option<File>> {
         match dir::open_file(self.fd(), name, OFlags::RDONLY) {
             Ok(file) => Ok(Some(file)),
@@ -129,14 +120,13 @@ impl StateFolder {
         }
     }
 
-    /// Makes an empty file in it, whatever was there before.
     pub(crate) fn create(&self, name: &str) -> Result<File> {
         self.remove_file(name)?;
         let how = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
         dir::open_file(self.fd(), name, how).map_err(|error| self.cannot(error))
     }
 
-    /// Identity of the receiver, random and kept here: by it a sender knows a restarted receiver.
+    /// Returns the receiver's random identity, by which a sender recognises it after a restart.
     pub(crate) fn identity(&self) -> Result<u64> {
         let mut text = String::new();
         if let Some(file) = self.find(RECEIVER)? {
@@ -146,7 +136,6 @@ impl StateFolder {
         if let Ok(identity) = u64::from_str_radix(text.trim(), 16) {
             return Ok(identity);
         }
-        // The standard library seeds its hashers from the system.
         let identity = RandomState::new().build_hasher().finish();
         let mut file = self.create(RECEIVER)?;
         writeln!(file, "{identity:016x}").map_err(|error| self.cannot(error))?;
@@ -184,19 +173,15 @@ impl StateFolder {
             .map_err(|error| self.cannot(error))
     }
 
-    /// Removes a directory of it, and the files in there; nothing where there is none.
     pub(crate) fn remove_directory(&self, name: &str) -> Result<()> {
         remove_directory(self.fd(), name).map_err(|error| self.cannot(error))
     }
 
-    /// Removes it with all that is in it; and what it lies in, where that is empty.
     pub(crate) fn remove(&self) -> Result<()> {
         remove(self.parent.as_fd(), self.fd(), (&self.name, &self.path))
     }
 }
 
-/// Removes a state folder that the caller has locked, after the modes that its run has not restored are; and the
-/// directory `parent` that state folders lie in, where that is empty.
 fn remove(
     parent: BorrowedFd<'_>,
     folder: BorrowedFd<'_>,
@@ -211,7 +196,7 @@ fn remove(
     for found in rustix::fs::Dir::read_from(folder).map_err(cannot)? {
         let found = found.map_err(cannot)?;
         let name = found.file_name();
-        // The lock goes last: until then nobody else takes the folder for their own.
+        // The lock goes last: until then no other process can use the folder.
         if !matches!(name.to_bytes(), b"." | b"..") && name.to_bytes() != LOCK.as_bytes() {
             rustix::fs::unlinkat(folder, name, AtFlags::empty()).map_err(cannot)?;
         }
@@ -220,7 +205,7 @@ fn remove(
         Ok(()) | Err(Errno::NOENT) => {}
         Err(error) => return Err(cannot(error)),
     }
-    // Somebody who came in the meantime keeps the folder, which is no error.
+    // Another process may use the folder by now, which is no error.
     let _ = rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR);
     let _ = rustix::fs::unlinkat(root.fd(), STATE_FOLDER, AtFlags::REMOVEDIR);
     Ok(())
@@ -241,7 +226,6 @@ fn remove_directory(parent: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
     rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)
 }
 
-/// The state folder of another object in the same place.
 pub(super) struct Neighbour {
     name: String,
     parent: OwnedFd,
@@ -258,21 +242,18 @@ impl Neighbour {
         read_source(self.fd())
     }
 
-    /// Locks the folder, for 500 ms at most; `None` if a receiver uses it, or it was removed.
     pub(super) fn lock(&self) -> Option<Locked> {
         lock(self.fd()).ok().flatten()
     }
 
-    /// Restores the modes that an interrupted run of the object has left, unless a receiver uses the folder.
     pub(super) fn restore_modes(&self, root: &Root) {
         if let Some(_lock) = self.lock() {
-            // The modes stay for a later attempt.
+            // On an error the saved modes stay for a later attempt.
             let _ = locked::restore_left(root, self.fd());
         }
     }
 
-    /// The object's manifest and its complete groups; nothing where the folder has no such. Takes seconds if the
-    /// manifest is large, so that the folder must not be locked.
+    /// Reads manifest and complete groups: takes seconds, so the caller must not hold the lock.
     pub(super) fn content(&self) -> Option<(Manifest, FixedBitSet)> {
         let mut bytes = Vec::new();
         let file = dir::open_file(self.fd(), MANIFEST, OFlags::RDONLY).ok()?;
@@ -288,7 +269,6 @@ impl Neighbour {
         Some((manifest, complete))
     }
 
-    /// Removes the folder if nothing of its object is left there, and nobody is receiving it.
     pub(super) fn remove_if_empty(&self) {
         let Ok(entries) = rustix::fs::Dir::read_from(&self.fd) else { return };
         let mut names = entries.flatten().map(|it| it.file_name().to_bytes().ends_with(b".part"));
@@ -297,7 +277,7 @@ impl Neighbour {
         }
     }
 
-    /// Removes the folder, unless a receiver uses it. Files that cannot be removed stay, and cost room alone.
+    /// Removes the folder, unless a receiver uses it. Files that cannot be removed only take space.
     pub(super) fn remove(&self) {
         if let Some(_lock) = self.lock() {
             let _ = remove(self.parent.as_fd(), self.fd(), (&self.name, &self.path));
@@ -311,7 +291,6 @@ fn read_source(folder: BorrowedFd<'_>) -> Option<IpAddr> {
     text.trim().parse().ok()
 }
 
-/// Name of an object's state folder: the first digits of its hash.
 fn folder_name(object: &[u8; 32]) -> String {
     object[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -320,11 +299,10 @@ fn is_folder_name(name: &str) -> bool {
     name.len() == 16 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Removes what interrupted transfers left in `dir` and did not touch for `age`; what is in use
-/// stays. Adds the paths to `removed`, also of those before an error. Thirty days are a good age.
+/// Removes leftovers in `dir` that are unused and unchanged for `age`; adds them to `removed`.
 ///
 /// # Errors
-/// The directory cannot be read, or something in it not be removed: the first error, after the others were tried.
+/// The first error of the directory or a leftover, after all leftovers were tried.
 pub fn clean(dir: &Path, age: Duration, removed: &mut Vec<PathBuf>) -> Result<()> {
     let mut failed = Ok(());
     let path = dir.join(STATE_FOLDER);
@@ -345,7 +323,6 @@ pub fn clean(dir: &Path, age: Duration, removed: &mut Vec<PathBuf>) -> Result<()
             continue;
         }
         let Ok(fd) = dir::open_directory(parent.as_fd(), name) else { continue };
-        // Both change with every group: the folder for a new file, the journal for what it has.
         let touched = [Some("."), Some(JOURNAL)].into_iter().flatten().filter_map(|name| {
             let stat = dir::stat(fd.as_fd(), name).ok()??;
             Some(SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(stat.st_mtime).ok()?))
@@ -361,20 +338,18 @@ pub fn clean(dir: &Path, age: Duration, removed: &mut Vec<PathBuf>) -> Result<()
             Err(error) => failed = failed.and(Err(error)),
         }
     }
-    // Where nothing is left, neither is the folder.
     let _ = fs::remove_dir(&path);
     failed
 }
 
-/// Makes or opens a directory that belongs to us, and tells whether the file system keeps no owners.
+/// Opens or creates this user's directory; true beside it if the file system keeps no owners.
 fn own_directory(parent: BorrowedFd<'_>, name: &str) -> Result<(OwnedFd, bool), Errno> {
     match rustix::fs::mkdirat(parent, name, Mode::RWXU) {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(error) => return Err(error),
     }
     let fd = dir::open_directory(parent, name)?;
-    // In a directory of another user, files could be exchanged during a transfer. On a file system without owners the
-    // mount decides about writers.
+    // In another user's directory files could be exchanged; without owners mount options decide.
     let foreign = is_foreign(fd.as_fd())?;
     if foreign && !Calls::default().ignores_owners(parent)? {
         return Err(Errno::NOTDIR);
@@ -382,7 +357,6 @@ fn own_directory(parent: BorrowedFd<'_>, name: &str) -> Result<(OwnedFd, bool), 
     Ok((fd, foreign))
 }
 
-/// Locks a folder; nothing where it was removed before we had the lock.
 fn lock(folder: BorrowedFd<'_>) -> Result<Option<Locked>, Errno> {
     let lock = dir::open_file(folder, LOCK, OFlags::RDWR | OFlags::CREATE)?;
     let lock = Locked::new(lock)?;

@@ -1,4 +1,4 @@
-//! A shell command as a store: it reads the content from its standard input, in order.
+//! Shell command as a store: it reads the content from its standard input, in order.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -25,41 +25,34 @@ use crate::hole_hashes::{HoleHashes, file_hashes};
 use crate::layout::{GROUP_BYTES, Group, Layout, Piece};
 use crate::store::{Counters, Intake, StoreHandle, told, too_early};
 
-/// Bytes beyond what the command has taken that are asked for and kept in memory.
+/// Window beyond the bytes that the command has read: most bytes to request and keep.
 const WINDOW_BYTES: u64 = 32 << 20;
-/// Bytes of zeros that are written at once for a hole.
 const ZEROS_BYTES: u64 = 1 << 18;
 
-/// What runs, and what it is given.
+/// Settings of a command store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandOptions {
-    /// A line for `/bin/sh`, which reads the content; its output goes to standard error.
+    /// Line for `/bin/sh`, which reads the content; its output goes to standard error.
     pub command: String,
-    /// The name of the object that is given to it. Nothing else ever is.
+    /// Name of the only accepted object.
     pub object: String,
 }
 
-/// A command as a store of one file or image. It begins when its object is there, and is given the
-/// content in order, never more of it than has come without a gap. Only when all was equal to its
-/// digests is its input closed: whatever ends before kills it. Takes at most 48 MiB.
+/// Command as a store of one file or image, fed in order. Its input is closed only after all
+/// digests match; any earlier end kills the command. Memory: at most 48 MiB.
 #[derive(Debug)]
 pub struct CommandStore {
     options: CommandOptions,
     intake: Intake,
     object: Option<Single>,
-    /// Of what is announced by now; once the object is there.
     layout: Option<Arc<Layout>>,
     running: Option<Running>,
-    /// The thread that writes to the command, and what it is given to write.
     thread: Option<JoinHandle<io::Result<Fed>>>,
     food: Option<Sender<Food>>,
     fed: Option<Fed>,
     failure: Option<String>,
     shared: Arc<Shared>,
-    /// Groups that have begun to come, and the last ones that were handed over: a block that is
-    /// restored may need what lies before.
     groups: BTreeMap<u32, Slot>,
-    /// The first group that was not handed over.
     next: u32,
     intact: bool,
 }
@@ -71,7 +64,6 @@ struct Running {
     ended: Option<ExitStatus>,
 }
 
-/// The bytes of a group, and which of them are there.
 #[derive(Debug)]
 struct Slot {
     bytes: Arc<Vec<u8>>,
@@ -86,30 +78,28 @@ impl Slot {
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// The byte of content up to which the command has taken all.
     taken: AtomicU64,
     stopping: AtomicBool,
 }
 
 #[derive(Debug)]
 enum Food {
-    /// A group, and the zeros before it.
+    /// Group, with the zeros before it.
     Group { group: Group, bytes: Arc<Vec<u8>>, zeros: u64 },
-    /// The zeros after the last group. Nothing more will come.
+    /// End of the content, with the zeros after the last group.
     End { zeros: u64, layout: Arc<Layout> },
 }
 
 #[derive(Debug)]
 struct Fed {
-    /// It is closed when what was written was right.
     input: ChildStdin,
-    /// What the groups hash to, in order; before them, what the first one would were it the only one.
+    /// Digests of the groups in order, after the digest of the first one as the only group.
     digests: Vec<[u8; 32]>,
     holes: HoleHashes,
 }
 
 impl CommandStore {
-    /// A store that has not seen an object yet. Nothing is begun before the right one is there.
+    /// Creates a store, which starts no command before its object.
     pub fn new(options: CommandOptions) -> Self {
         Self {
             options,
@@ -128,7 +118,7 @@ impl CommandStore {
         }
     }
 
-    /// For those who watch.
+    /// Returns a handle for observers.
     pub fn handle(&self) -> StoreHandle {
         StoreHandle { counters: self.intake.counters.clone() }
     }
@@ -141,13 +131,12 @@ impl CommandStore {
         self.layout = Some(object.layout(announced)?);
         self.object = Some(object);
         let cannot = |error| FilesError::io(Path::new("/bin/sh"), "cannot be started", error);
-        // What it prints must not get between what this program prints.
         let prints = io::stderr().as_fd().try_clone_to_owned().map_err(cannot)?;
         let mut child = Command::new("/bin/sh")
             .args(["-c", &self.options.command])
             .stdin(Stdio::piped())
             .stdout(Stdio::from(prints))
-            // So that all that it has begun can be ended together.
+            // A process group, so that a kill reaches all its processes.
             .process_group(0)
             .spawn()
             .map_err(cannot)?;
@@ -216,7 +205,6 @@ impl CommandStore {
         self.hand_over().map_err(told)
     }
 
-    /// Gives the command what is there without a gap.
     fn hand_over(&mut self) -> Result<()> {
         let layout = self.layout()?.clone();
         while let Some(slot) = self.groups.get(&self.next).filter(|slot| slot.is_whole()) {
@@ -225,12 +213,10 @@ impl CommandStore {
                 self.next.checked_sub(1).map_or(0, |last| end_in_file(&layout.group(last)));
             let zeros = group.file_offset - before;
             if let Some(food) = &self.food {
-                // Where it has ended it is asked why at the next occasion.
                 let _ = food.send(Food::Group { group, bytes: slot.bytes.clone(), zeros });
             }
             self.next += 1;
         }
-        // A block has 64 symbols.
         let block = 64 * u64::from(self.intake.announced()?.symbol_bytes);
         let keep = u32::try_from(block.div_ceil(GROUP_BYTES) + 1).expect("small");
         let first = self.next.saturating_sub(keep);
@@ -252,7 +238,6 @@ impl CommandStore {
         Ok(())
     }
 
-    /// The last group has its length now, with which it may be whole.
     fn shorten(&mut self) -> Result<()> {
         let layout = self.layout()?.clone();
         if let Some(last) = layout.groups().checked_sub(1)
@@ -290,7 +275,6 @@ impl CommandStore {
         if let Some(running) = &mut self.running
             && running.status().is_none()
         {
-            // Both fail where it has ended by itself, which is as good.
             let _ = kill_process_group(running.group, Signal::KILL);
             let _ = running.child.wait();
         }
@@ -334,7 +318,6 @@ impl Store for CommandStore {
 
     fn open(&mut self) -> ObjectResult<Poll<Vec<Range<u64>>>> {
         self.begin().map_err(told)?;
-        // What an earlier run was given it cannot give to this one.
         Ok(Poll::Ready(Vec::new()))
     }
 
@@ -357,7 +340,7 @@ impl Store for CommandStore {
         }
         if let Some(mut fed) = self.fed.take() {
             if let Err(error) = self.compare(&mut fed) {
-                // Before its input ends, which it would take for all of it.
+                // The kill comes before the end of input, which would look like complete content.
                 self.kill();
                 return Err(told(error));
             }
@@ -387,7 +370,6 @@ impl Drop for CommandStore {
         if !self.intact {
             self.kill();
         }
-        // The thread ends by itself: at the latest with the error that nobody reads.
         self.shared.stopping.store(true, Ordering::Relaxed);
     }
 }
@@ -400,7 +382,6 @@ impl Running {
         self.ended
     }
 
-    /// The same for one whose input is closed: it ends in a moment, or keeps us no longer.
     fn wait_shortly(&mut self) -> Option<ExitStatus> {
         for _ in 0..50 {
             if let Some(status) = self.status() {
@@ -412,7 +393,6 @@ impl Running {
     }
 }
 
-/// Writes all that comes until the end is known.
 fn feed(
     mut input: ChildStdin,
     food: &Receiver<Food>,

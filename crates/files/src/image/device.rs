@@ -1,4 +1,4 @@
-//! A device, or a file in place, as a store: written where the bytes belong, compared by reading back.
+//! Device or file in place as a store: written at the content's offsets, verified by reading back.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek as _, SeekFrom};
@@ -21,30 +21,29 @@ use crate::layout::{Group, Layout};
 use crate::lock::Locked;
 use crate::store::{Flight, GroupStore, Journal, JournalWriter, Medium, Request, Shared, Written};
 
-/// Bytes of zeros that are written at once where a device cannot make them by itself.
 const ZEROS_BYTES: u64 = 1 << 20;
 
-/// What is written, and how.
+/// Settings of a device store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceOptions {
-    /// A block device, or a file, which is made where it is not there.
+    /// Block device, or a file, which is created if missing.
     pub target: PathBuf,
-    /// The name of the object that may be written to it. Nothing else ever is.
+    /// Name of the only accepted object.
     pub object: String,
-    /// Journal of what has been written, for a later run. Default: none; a later run begins anew.
+    /// Journal of written groups, for a later run. Default: none; a later run starts over.
     pub journal: Option<PathBuf>,
-    /// Whether it is read back from the device itself, after everything has got there. Default: yes.
+    /// True to sync, and to read back from the device itself. Default: yes.
     pub sync: bool,
 }
 
 impl DeviceOptions {
-    /// The defaults, for an object and a target.
+    /// Returns default settings for a target and an object.
     pub fn new(target: impl AsRef<Path>, object: impl Into<String>) -> Self {
         let target = target.as_ref().to_path_buf();
         Self { target, object: object.into(), journal: None, sync: true }
     }
 
-    /// Checks that target and journal can be written, as far as that can be known before.
+    /// Checks that target and journal can be written, as far as known before.
     pub fn check(&self) -> Result<()> {
         check_target(&self.target)?;
         if let Some(path) = &self.journal {
@@ -54,11 +53,10 @@ impl DeviceOptions {
     }
 }
 
-/// A device or a file as a store of one image. It is open exclusively from when its object is there:
-/// what is mounted cannot be opened, and what is open not be mounted. Takes at most 32 MiB.
+/// Device or file as a store of one image, opened exclusively. Memory: at most 32 MiB.
 pub type DeviceStore = GroupStore<DeviceWork>;
 
-/// What the thread of a store of a device knows.
+/// State of a device in the thread of its store.
 #[derive(Debug)]
 pub struct DeviceWork {
     shared: Arc<Shared<Self>>,
@@ -66,14 +64,12 @@ pub struct DeviceWork {
     journal: Option<OpenJournal>,
 }
 
-/// An open target.
+/// Open target of a device store.
 #[derive(Debug)]
 pub struct Device {
     path: PathBuf,
     file: File,
-    /// Of a file; a device is open exclusively.
     _lock: Option<Locked>,
-    /// Bytes that it has room for; `None` of a file.
     room: Option<u64>,
     object: Single,
 }
@@ -98,7 +94,7 @@ impl Medium for DeviceWork {
     ) -> Result<(Self, Arc<Device>, FixedBitSet)> {
         let Request { announcement, manifest } = &request;
         let options = &shared.options;
-        // Again: it may have been mounted meanwhile.
+        // Checked again: the device may have been mounted meanwhile.
         options.check()?;
         let object = Single::open(manifest, announcement, &options.object, &shared.counters)?;
         let device = Arc::new(Device::open(&options.target, object)?);
@@ -148,8 +144,7 @@ impl Medium for DeviceWork {
         if shared.options.sync {
             let synced = device.file.sync_all();
             synced.map_err(|error| cannot("cannot be synced", error))?;
-            // Read from the device itself, and not from memory. Where that cannot be asked for it
-            // is compared nevertheless.
+            // Drops cached pages, to read from the device itself; optional.
             let _ = rustix::fs::fadvise(&device.file, 0, None, Advice::DontNeed);
         }
         let mut buffer = Vec::new();
@@ -181,7 +176,6 @@ impl Medium for DeviceWork {
         counters.update(|counts| counts.files_done = 1);
         if let Some(path) = self.shared.options.journal.as_ref().filter(|_| self.journal.is_some())
         {
-            // It says nothing any more that the next run could use.
             let _ = std::fs::remove_file(path);
         }
         drop(digests);
@@ -197,7 +191,6 @@ impl Medium for DeviceWork {
 
     fn abandon(options: &DeviceOptions, _device: &Device, discarded: bool) {
         if let Some(path) = options.journal.as_ref().filter(|_| discarded) {
-            // No caller is left to report an error to.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -249,7 +242,6 @@ impl Written for Device {
         what.map_or(Ok(()), |what| Err(FilesError::refused(&self.path, what)))
     }
 
-    /// Zeros where a file ends before.
     fn read(&self, group: &Group, within: u32, out: &mut [u8]) -> Result<()> {
         self.read_at(group.file_offset + u64::from(within), out)
     }
@@ -258,7 +250,7 @@ impl Written for Device {
 impl Device {
     fn open(path: &Path, object: Single) -> Result<Self> {
         let is_device = std::fs::metadata(path).is_ok_and(|it| it.file_type().is_block_device());
-        // Of a device: nobody else has mounted or claimed it, and nobody will meanwhile.
+        // Exclusive: no other user of a device now or later.
         let exclusive = if is_device { OFlags::EXCL } else { OFlags::empty() };
         let flags = (exclusive | OFlags::CLOEXEC).bits().cast_signed();
         let file = OpenOptions::new()
@@ -291,7 +283,6 @@ impl Device {
         Ok(Self { path: path.to_path_buf(), file, _lock: lock, room, object })
     }
 
-    /// Fills `out`; of a file that ends before, with zeros.
     fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
         let error = match read_or_zero(&self.file, offset, out) {
             Ok(whole) if whole || self.room.is_none() => return Ok(()),
@@ -308,7 +299,7 @@ impl Device {
     }
 
     fn zero(&self, range: Range<u64>) -> Result<()> {
-        // A file gets a hole; a device does it by itself, or the kernel for it.
+        // A file gets a hole; for a device, the device or the kernel writes zeros.
         let how = match self.room {
             Some(_) => FallocateFlags::ZERO_RANGE,
             None => FallocateFlags::PUNCH_HOLE,
@@ -328,7 +319,6 @@ impl Device {
     }
 }
 
-/// Opens or makes the file of a journal, which must be none of anything else.
 fn journal_file(path: &Path) -> Result<File> {
     let cannot = |error: io::Error| FilesError::io(path, "cannot be used as a journal", error);
     let mut how = OpenOptions::new();
@@ -341,7 +331,6 @@ fn journal_file(path: &Path) -> Result<File> {
     Ok(file)
 }
 
-/// Opens or makes a journal; what it says of this object is complete. Locked while it is open.
 fn open_journal(
     path: &Path,
     object: [u8; 32],
@@ -356,14 +345,13 @@ fn open_journal(
     })?;
     let found =
         Journal::read(file.try_clone().map_err(cannot)?, &object, groups).map_err(cannot)?;
-    // In place: were it to be lost here, all would be received again, and nothing worse.
+    // Rewritten in place: a loss here only repeats the transfer.
     file.set_len(0).map_err(cannot)?;
     file.seek(SeekFrom::Start(0)).map_err(cannot)?;
     let journal = Journal::begin(file, object, &found, groups).map_err(cannot)?;
     Ok((journal, lock, found))
 }
 
-/// What was written, as far as it was noted; nobody else's while this lives.
 #[derive(Debug)]
 struct OpenJournal {
     writer: JournalWriter,

@@ -1,4 +1,4 @@
-//! Objects that are one file or one image, taken by a device, by a file in place or by a command.
+//! Objects of one file or one image, for a device, a file in place or a command.
 
 mod command;
 mod device;

@@ -1,4 +1,4 @@
-//! Targets that are refused: devices that are in use, and names under /dev without a device.
+//! Refused targets: devices in use, and names under /dev without a device.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,9 +10,8 @@ use rustix::fs::{Access, AtFlags, CWD};
 
 use crate::error::{FilesError, Result};
 
-/// Refuses a target that cannot be, or must not be, written in place: one that is mounted, or of
-/// which a partition is; that swap, a volume manager or a RAID holds; a directory; and a name under
-/// `/dev` that is no device. A file that is not there yet is fine elsewhere.
+/// Refuses directories, missing names under `/dev`, and devices in use (mount, swap, volume
+/// manager, RAID), also of a partition.
 pub fn check_target(path: &Path) -> Result<()> {
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
@@ -53,7 +52,7 @@ fn check_writable(path: &Path, place: &Path) -> Result<()> {
         .map_err(|error| FilesError::io(path, "cannot be written", error))
 }
 
-/// Who uses a device or a partition of it, in words: a mount, swap, or what lies on top of it.
+/// Returns the user of a device or its partitions, as text: a mount, swap or another device.
 pub fn device_user(path: &Path) -> Option<String> {
     let metadata = fs::metadata(path).ok()?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
@@ -61,14 +60,13 @@ pub fn device_user(path: &Path) -> Option<String> {
     user_of(metadata.rdev(), &mounts, &swaps, Path::new("/sys"))
 }
 
-/// Whether a path names something in `/dev`, where nothing but devices belongs.
+/// True for a path below `/dev`, which is for devices only.
 pub fn is_below_dev(path: &Path) -> bool {
-    // Memory that looks like files.
+    // `/dev/shm` is memory with ordinary files.
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
     absolute.starts_with("/dev") && !absolute.starts_with("/dev/shm")
 }
 
-/// The same of a device by its number, with what the system says of mounts, swap and devices.
 fn user_of(device: u64, mounts: &str, swaps: &str, sys: &Path) -> Option<String> {
     let parts = with_partitions(device, sys);
     let is_part = |device: u64| parts.iter().any(|(part, _)| *part == device);
@@ -79,7 +77,6 @@ fn user_of(device: u64, mounts: &str, swaps: &str, sys: &Path) -> Option<String>
     for line in mounts.lines() {
         let mut fields = line.split(' ');
         let (number, place) = (fields.nth(2), fields.nth(1));
-        // Some file systems have numbers of their own, and name the device behind " - TYPE".
         let source = line.split_once(" - ").and_then(|(_, rest)| rest.split(' ').nth(1));
         let number = number.and_then(parse_number);
         let mounted = number.is_some_and(is_part)
@@ -108,7 +105,6 @@ fn user_of(device: u64, mounts: &str, swaps: &str, sys: &Path) -> Option<String>
     None
 }
 
-/// A device and its partitions: their numbers and folders in /sys.
 fn with_partitions(device: u64, sys: &Path) -> BTreeSet<(u64, PathBuf)> {
     let number = (rustix::fs::major(device), rustix::fs::minor(device));
     let folder = sys.join(format!("dev/block/{}:{}", number.0, number.1));
@@ -130,7 +126,6 @@ fn parse_number(text: &str) -> Option<u64> {
     Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// Spaces and the like are written as octal numbers.
 fn unescape(text: &str) -> String {
     ["040", "011", "012", "134"]
         .iter()

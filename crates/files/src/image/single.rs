@@ -1,4 +1,4 @@
-//! The object of a store that takes one file or one image alone.
+//! Object of a store for one file or one image.
 
 use std::sync::Arc;
 
@@ -16,7 +16,6 @@ pub(super) struct Single {
 }
 
 impl Single {
-    /// Reads the manifest, which is the one that was announced, and must be that of the object `name`.
     pub(super) fn open(
         manifest: &[u8],
         announcement: &Announcement,
@@ -53,7 +52,6 @@ impl Single {
         Ok(object)
     }
 
-    /// Bytes of all of it, holes included, as far as they are announced.
     pub(super) fn size(&self, announced: &Announcement) -> u64 {
         match self.entry.kind {
             Kind::Image { size: None } => announced.len(Part::Content),
@@ -61,7 +59,6 @@ impl Single {
         }
     }
 
-    /// Layout of what is announced. While it may grow, its last group counts as whole.
     pub(super) fn layout(&self, announced: &Announcement) -> Result<Arc<Layout>> {
         let mut entry = self.entry.clone();
         if let Kind::Image { size: size @ None } = &mut entry.kind {

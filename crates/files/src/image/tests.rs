@@ -1,4 +1,4 @@
-//! Images and single files into files in place and into commands.
+//! Tests of images and single files into files in place and into commands.
 
 use std::fs;
 use std::os::unix::fs::FileExt as _;
@@ -15,7 +15,6 @@ use crate::testing::{Object, SYMBOL, digests, entry, noise, put, sparse, wait};
 
 const SIZE: usize = (3 << 20) + 12_345;
 
-/// A folder with a file `disk.img` and what is sent of it.
 struct Place {
     folder: tempfile::TempDir,
     object: Object,
@@ -47,7 +46,6 @@ impl Place {
         CommandStore::new(CommandOptions { command, object: "disk.img".into() })
     }
 
-    /// The list of files of a pipe, and its announcement when so much has come.
     fn pipe(&self, content: u64) -> (Vec<u8>, Announcement) {
         let supply = PipeSupply::new(std::io::empty(), "disk.img", self.folder.path()).unwrap();
         let manifest = supply.handle().manifest().encode();
@@ -66,7 +64,6 @@ impl Place {
     }
 }
 
-/// Symbols in another order: the last of each few first.
 fn shuffled(object: &Object) -> Vec<std::ops::Range<u64>> {
     let mut symbols = object.missing(&[]);
     symbols.chunks_mut(1700).for_each(<[_]>::reverse);
@@ -77,7 +74,6 @@ fn shuffled(object: &Object) -> Vec<std::ops::Range<u64>> {
 fn a_file_in_place_has_every_byte_in_whatever_order_they_come() {
     for bytes in [noise(1, SIZE), noise(2, 1 << 20), noise(3, 777), Vec::new()] {
         let place = Place::new(&bytes);
-        // What was there before is longer and has other bytes.
         fs::write(place.at("out"), noise(9, SIZE + 5000)).unwrap();
         let mut store = place.device();
         assert_eq!(place.object.open(&mut store), Ok(Vec::new()));
@@ -91,7 +87,6 @@ fn a_file_in_place_has_every_byte_in_whatever_order_they_come() {
 #[test]
 fn a_file_in_place_is_refused_what_its_disk_has_no_room_for() {
     let place = Place::new(b"x");
-    // As if so much had come from a pipe.
     let (manifest, announcement) = place.pipe(1 << 45);
     let mut store = place.device();
     store.announce(&announcement).unwrap();
@@ -109,13 +104,11 @@ fn a_run_that_was_cut_off_goes_on_where_its_journal_says() {
     let half = 2_400_000 / SYMBOL as usize;
     place.object.give(&mut store, &symbols[..half]).unwrap();
     drop(store);
-    // Another run that may use the journal does not, while it is in use.
     let mut store = place.device();
     let found = place.object.open(&mut store).unwrap();
     assert_eq!(found, Vec::from_iter(Some(0..2 << 20)), "two groups of 1 MiB were whole");
     let elsewhere = DeviceOptions::new(place.at("elsewhere"), "disk.img");
     let journal = Some(place.at("journal"));
-    // Nor does one without a journal write the same file.
     for (options, want) in [
         (DeviceOptions { journal, ..elsewhere }, "journal of another faircast"),
         (DeviceOptions::new(place.at("out"), "disk.img"), "being written by another faircast"),
@@ -123,14 +116,14 @@ fn a_run_that_was_cut_off_goes_on_where_its_journal_says() {
         let error = place.object.open(&mut DeviceStore::new(options)).unwrap_err();
         assert!(error.reason.contains(want), "{error}");
     }
-    // What the disk has lost in between is found, and had again.
+    // Bytes lost on the disk are found, and requested again.
     let out = fs::OpenOptions::new().write(true).open(place.at("out")).unwrap();
     out.write_all_at(b"lost", 5000).unwrap();
     place.object.give(&mut store, &place.object.missing(&found)).unwrap();
     assert_eq!(place.object.verify(&mut store), Ok(1));
     assert!(place.is_intact());
     assert_eq!(store.handle().counts().bytes_damaged, 1 << 20);
-    // A journal of another object counts for nothing, and what is no journal is left alone.
+    // A journal of another object is ignored; any other file is refused.
     let other = Place::new(&noise(2, SIZE));
     fs::copy(place.at("disk.img"), other.at("journal")).unwrap();
     let error = other.object.open(&mut other.device()).unwrap_err();
@@ -148,7 +141,6 @@ fn parity_can_read_back_whatever_has_come() {
         let symbols = place.object.missing(&[]);
         for (i, some) in symbols.chunks(300).enumerate() {
             place.object.give(store.as_mut(), some).unwrap();
-            // A block of 64 symbols that ends with what came last.
             let end = some.last().unwrap().end;
             let start = end.saturating_sub(64 * SYMBOL);
             let mut out = Vec::new();
@@ -228,7 +220,7 @@ fn a_slow_command_holds_no_more_than_a_window_of_memory_and_is_killed_in_the_mid
     let started = Instant::now();
     drop(store);
     assert!(started.elapsed() < Duration::from_secs(30), "it waits for the command");
-    // Nobody is left who could take the end of its input for the end of the content.
+    // The killed command must not take the end of input for the end of content.
     let mut store = place.command("cat > OUT; touch OUT.done");
     place.object.fill(&mut store).unwrap();
     drop(store);
@@ -250,7 +242,6 @@ fn a_command_that_was_given_damage_is_killed_before_its_input_ends() {
     assert!(!place.at("out.done").exists());
 }
 
-/// Gives a store what a pipe has, as it grows by whole blocks, and compares.
 fn pour(bytes: &[u8], store: &mut dyn Store, steps: u64) -> ObjectResult<Verdict> {
     let folder = std::env::temp_dir();
     let pipe = std::io::Cursor::new(bytes.to_vec());

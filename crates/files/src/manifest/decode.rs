@@ -1,4 +1,4 @@
-//! From bytes of the network to entries. Total: any bytes give entries or an error.
+//! Decoder from untrusted bytes to entries: any bytes give entries or an error.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::name::NameError;
 
-/// Why something is no manifest.
+/// Error of an invalid manifest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages of variants without a text say what they are")]
@@ -46,24 +46,23 @@ pub enum ManifestError {
         name = faircast_base::escaped(name)
     )]
     ObjectName { name: Box<str>, what: NameError },
-    /// An entry is of no kind that is known, or has parts that are not known.
+    /// An entry has an unknown kind or unknown parts.
     #[error("`{0}` is of a kind that this faircast does not know")]
     Kind(Box<str>),
-    /// A hole is empty, touches another one, or does not lie in its file.
+    /// A hole is empty, adjacent to another, or outside of its file.
     #[error("a hole of `{0}` is none")]
     Hole(Box<str>),
     #[error("the link `{path}` cannot be made: {what}")]
     Link { path: Box<str>, what: LinkError },
-    /// A hard link has no file before it, or attributes of its own.
+    /// A hard link has no earlier file, or has attributes of its own.
     #[error("the hard link `{0}` is none")]
     HardLink(Box<str>),
     #[error("the image `{0}` is not alone in its object, or is called otherwise")]
     Image(Box<str>),
-    /// Owners are not in order, one is never used, or its name is none.
+    /// Owners are out of order or unused, or have an invalid name.
     #[error("the owner of `{0}` is none")]
     Owner(Box<str>),
-    /// Extended attributes are too long, not in order, of a kind that is not taken, or at something
-    /// that has none.
+    /// Extended attributes are too long, out of order, or not allowed.
     #[error("the extended attributes of `{0}` cannot be taken")]
     Xattr(Box<str>),
     #[error("directory `{0}` has a size")]
@@ -82,13 +81,11 @@ pub enum ManifestError {
     Twice(Box<str>),
     #[error("`{0}` is not in its place in the list of files")]
     Order(Box<str>),
-    /// A path's directory is no entry before it, or is a file.
+    /// The directory of a path has no earlier entry, or is a file.
     #[error("the directory of `{0}` is not in the list of files")]
     NoDirectory(Box<str>),
 }
 
-/// Reads the object's name and its entries; what they say is not checked yet, but what the head
-/// says and whether there is but one way to write it.
 pub(super) fn decode(bytes: &[u8]) -> Result<(Box<str>, Vec<Entry>), ManifestError> {
     if bytes.len() as u64 > MANIFEST_BYTES_MAX {
         return Err(ManifestError::Bytes(bytes.len() as u64));
@@ -106,7 +103,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Box<str>, Vec<Entry>), ManifestErr
     if count > ENTRIES_MAX {
         return Err(ManifestError::Entries(count.into()));
     }
-    // A count that cannot be there must not reserve memory.
+    // A false count must not reserve memory.
     if bytes.len().saturating_sub(HEAD_BYTES) / (FIXED_BYTES + 1) < count as usize {
         return Err(ManifestError::Short);
     }
@@ -118,7 +115,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Box<str>, Vec<Entry>), ManifestErr
         let entry = entry(&mut input, &mut owners)?;
         let bytes = match &entry.kind {
             Kind::File { size, holes } if holes.is_empty() => *size,
-            // Only what is checked can be counted.
+            // Unchecked holes may exceed the size.
             _ => {
                 super::check_entry(&entry)?;
                 entry.content_bytes()
@@ -139,7 +136,6 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Box<str>, Vec<Entry>), ManifestErr
     Ok((name, entries))
 }
 
-/// All owners, and whether an entry has used them.
 fn owners(input: &mut Input<'_>) -> Result<Vec<(Arc<Owner>, bool)>, ManifestError> {
     let count = u16::from_be_bytes(input.take()?);
     let mut owners: Vec<(Arc<Owner>, bool)> = Vec::new();
@@ -257,7 +253,6 @@ impl<'a> Input<'a> {
         self.slice(len).map(super::boxed)
     }
 
-    /// A text of at most 255 bytes, after their number.
     fn text8(&mut self) -> Result<Box<str>, ManifestError> {
         let [len] = self.take()?;
         self.text(len.into())

@@ -1,18 +1,16 @@
-//! From entries to bytes.
+//! Encoder from entries to bytes.
 
 use std::collections::BTreeMap;
 
 use super::{Entry, Kind, MAGIC, MANIFEST_BYTES_MAX, Manifest, ManifestError, Owner, VERSION};
 
-/// What follows the path of an entry, as bits of its second byte.
+/// Parts after an entry's path, as bits of its second byte.
 pub(super) const HAS_HOLES: u8 = 1;
 pub(super) const HAS_OWNER: u8 = 2;
 pub(super) const HAS_XATTRS: u8 = 4;
 
-/// The size of an image of which it is not known.
 pub(super) const UNKNOWN: u64 = u64::MAX;
 
-/// Owners that are in a manifest, and their numbers in it.
 type Owners<'a> = BTreeMap<&'a Owner, u16>;
 
 pub(super) fn check(manifest: &Manifest) -> Result<(), ManifestError> {
@@ -21,7 +19,7 @@ pub(super) fn check(manifest: &Manifest) -> Result<(), ManifestError> {
     if bytes > MANIFEST_BYTES_MAX { Err(ManifestError::Bytes(bytes)) } else { Ok(()) }
 }
 
-/// What was checked always can.
+/// Encodes a checked manifest, which cannot fail.
 pub(super) fn encode(manifest: &Manifest) -> Vec<u8> {
     let mut out = Vec::new();
     let owners = owners(manifest).unwrap_or_default();
@@ -29,7 +27,6 @@ pub(super) fn encode(manifest: &Manifest) -> Vec<u8> {
     out
 }
 
-/// Gives the bytes of a manifest to `out`, one part after the other.
 fn put(manifest: &Manifest, owners: &Owners<'_>, out: &mut impl FnMut(&[u8])) {
     out(&MAGIC);
     out(&[VERSION]);
@@ -103,7 +100,6 @@ fn put_u32(out: &mut impl FnMut(&[u8]), number: usize) {
     out(&u32::try_from(number).expect("checked before").to_be_bytes());
 }
 
-/// At most 255 bytes, after their number.
 fn put_text8(out: &mut impl FnMut(&[u8]), text: &str) {
     out(&[u8::try_from(text.len()).expect("checked before")]);
     out(text.as_bytes());

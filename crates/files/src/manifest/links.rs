@@ -1,34 +1,31 @@
-//! The check of symbolic links: none may lead outside of the object that it is in.
+//! Check of symbolic links, which may not lead out of their object.
 
 use super::Entry;
 use crate::name::{self, NameError, PATH_BYTES_MAX};
 
-/// Why a link is not kept.
+/// Reason to refuse a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LinkError {
-    /// It is empty or has more than 4095 bytes.
+    /// The target is empty or longer than 4095 bytes.
     #[error("it is empty or too long")]
     Length,
-    /// It begins with `/`.
+    /// The target begins with `/`.
     #[error("it is absolute")]
     Absolute,
-    /// It leads out of what is sent.
+    /// The target is outside of the object.
     #[error("it leads out of what is sent")]
     Outside,
-    /// It goes back with `..` from something that is no directory of the object: where that leads
-    /// to, nobody knows.
+    /// The target has `..` after something other than a directory of the object.
     #[error("it goes back from something that is no directory here")]
     Back,
-    /// It has a part that is not allowed in names.
+    /// The target has a component that is not allowed in names.
     #[error("{0}")]
     Name(NameError),
 }
 
-/// Checks the text of the link at `path`. `find` finds entries of the object.
-///
-/// A link may not go back from anything but directories, which stay directories at receivers: so a
-/// chain of links that each lead inside cannot lead out. What it leads to need not be there.
+/// Checks the target of the link at `path`; `find` returns entries. A `..` may only follow
+/// directories, so a chain of links, each inside, cannot lead out. The destination may be missing.
 pub(crate) fn check<'a>(
     path: &[u8],
     target: &[u8],
@@ -40,7 +37,6 @@ pub(crate) fn check<'a>(
     if target.starts_with(b"/") {
         return Err(LinkError::Absolute);
     }
-    // Where it is led to so far; the directory of a link is one.
     let mut at = name::parent(path).unwrap_or_default().to_vec();
     let mut in_directory = true;
     for part in name::components(target) {
@@ -59,7 +55,6 @@ pub(crate) fn check<'a>(
             }
         }
     }
-    // The directory that is received into is not sent, nor is what else lies in it.
     let first = name::components(&at).next().unwrap_or_default();
     match find(first) {
         Some(_) if !at.is_empty() => Ok(()),

@@ -1,4 +1,4 @@
-//! The list of what an object has: names, kinds, sizes, holes, modes, times and owners.
+//! Manifest of an object: names, kinds, sizes, holes, modes, times and owners.
 
 mod attributes;
 mod decode;
@@ -21,15 +21,15 @@ pub use links::LinkError;
 
 use crate::name;
 
-/// Bytes that are hashed, kept and claimed as one, a group: 1 MiB, of which each file has its own.
+/// Bytes of a group, the unit of hashes, the journal and claims: 1 MiB. Groups do not span files.
 pub const GROUP_BYTES: u64 = 1 << 20;
-/// Bytes of an encoded manifest.
+/// Most bytes of an encoded manifest.
 pub const MANIFEST_BYTES_MAX: u64 = 64 << 20;
-/// Entries of an object: files, directories and links.
+/// Most entries of an object: files, directories and links.
 pub const ENTRIES_MAX: u32 = 1_000_000;
-/// Bytes of all files of an object, holes included: 64 TiB.
+/// Most bytes of all files of an object, holes included: 64 TiB.
 pub const CONTENT_BYTES_MAX: u64 = 1 << 46;
-/// Holes of all files of an object.
+/// Most holes of all files of an object.
 pub const HOLES_MAX: u64 = 1 << 20;
 
 pub(crate) const MAGIC: [u8; 3] = *b"FCM";
@@ -39,37 +39,37 @@ pub(crate) const FIXED_BYTES: usize = 26;
 pub(crate) const MODE_BITS: u16 = 0o777;
 pub(crate) const NANOS_MAX: u32 = 999_999_999;
 
-/// A file, a directory or a link of an object; or an image, which is alone in its object.
+/// File, directory or link of an object; or an image, the only entry of its object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Relative path, components separated by `/`; any bytes that [`name::check_path`] takes.
+    /// Relative path, with components separated by `/`, as [`name::check_path`] allows.
     pub path: Box<BStr>,
-    /// What it is.
+    /// Kind of the entry.
     pub kind: Kind,
-    /// Permission bits, at most 0o777; 0 of a symbolic or hard link, which has none of its own.
+    /// Permission bits, at most 0o777; 0 for symbolic and hard links, which have none.
     pub mode: u16,
-    /// Time of the last change; 0 of a hard link, which has that of its file.
+    /// Time of the last change; 0 for a hard link, which has its file's.
     pub mtime: Mtime,
-    /// Whose it is, where the sender tells.
+    /// Owner, if sent.
     pub owner: Option<Arc<Owner>>,
-    /// Extended attributes, ascending by name, where the sender tells.
+    /// Extended attributes if sent, ascending by name.
     pub xattrs: Box<[Xattr]>,
 }
 
 impl Entry {
-    /// An entry without owner and extended attributes.
+    /// Creates an entry without owner and extended attributes.
     pub fn new(path: impl AsRef<[u8]>, kind: Kind, mode: u16, mtime: Mtime) -> Self {
         let path = boxed(path.as_ref());
         Self { path, kind, mode, mtime, owner: None, xattrs: Box::default() }
     }
 
-    /// A further name of the file at `to`, which comes before it in the order of a manifest.
+    /// Creates a hard link to the file at `to`, which precedes it in the manifest.
     pub fn hard_link(path: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Self {
         let kind = Kind::HardLink { to: boxed(to.as_ref()) };
         Self::new(path, kind, 0, Mtime { seconds: 0, nanos: 0 })
     }
 
-    /// Bytes of a file, holes included, or of an image where they are known; 0 of others.
+    /// Returns the bytes of a file, holes included, or of an image of known size; else 0.
     pub const fn size(&self) -> u64 {
         match self.kind {
             Kind::File { size, .. } | Kind::Image { size: Some(size) } => size,
@@ -77,17 +77,17 @@ impl Entry {
         }
     }
 
-    /// Bytes that are sent: those of a file without its holes.
+    /// Returns the bytes to send: those of a file without its holes.
     pub fn content_bytes(&self) -> u64 {
         self.size() - self.hole_bytes()
     }
 
-    /// Bytes of all holes of a file.
+    /// Returns the bytes of all holes of a file.
     pub fn hole_bytes(&self) -> u64 {
         self.hole_ranges().map(|range| range.end - range.start).sum()
     }
 
-    /// The bytes of each hole of a file.
+    /// Returns the byte range of each hole of a file.
     pub fn hole_ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         self.holes().iter().map(|hole| {
             let end = (u64::from(hole.first) + u64::from(hole.groups)) * GROUP_BYTES;
@@ -95,7 +95,7 @@ impl Entry {
         })
     }
 
-    /// Holes of a file, ascending and apart; others have none.
+    /// Returns the holes of a file, ascending and apart; none for other entries.
     pub fn holes(&self) -> &[Hole] {
         match &self.kind {
             Kind::File { holes, .. } => holes,
@@ -103,27 +103,27 @@ impl Entry {
         }
     }
 
-    /// Whether it is a file.
+    /// True for a file.
     pub const fn is_file(&self) -> bool {
         matches!(self.kind, Kind::File { .. })
     }
 
-    /// Whether it has bytes of its own: a file or an image.
+    /// True for an entry with bytes of its own: a file or an image.
     pub const fn has_content(&self) -> bool {
         matches!(self.kind, Kind::File { .. } | Kind::Image { .. })
     }
 
-    /// Whether it is a directory.
+    /// True for a directory.
     pub const fn is_directory(&self) -> bool {
         matches!(self.kind, Kind::Directory)
     }
 
-    /// Path of the entry as one of this system, relative to the directory that is received into.
+    /// Returns the path on this system, relative to the target directory.
     pub fn local_path(&self) -> PathBuf {
         name::local_path(&self.path)
     }
 
-    /// Text of a symbolic link.
+    /// Returns the target of a symbolic link.
     pub fn link_target(&self) -> Option<&BStr> {
         match &self.kind {
             Kind::Link { target } => Some(target),
@@ -131,7 +131,7 @@ impl Entry {
         }
     }
 
-    /// Path of the file of which a hard link is a further name.
+    /// Returns the path of a hard link's file.
     pub fn hard_link_to(&self) -> Option<&BStr> {
         match &self.kind {
             Kind::HardLink { to } => Some(to),
@@ -140,75 +140,72 @@ impl Entry {
     }
 }
 
-/// Bytes as a path.
 pub(crate) fn boxed(bytes: &[u8]) -> Box<BStr> {
     Box::<[u8]>::from(bytes).into()
 }
 
-/// What an entry is.
+/// Kind of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A file.
+    /// File.
     File {
         /// Bytes of the file, holes included.
         size: u64,
-        /// Groups of nothing but zeros, which are not sent; ascending and apart.
+        /// Groups of zeros, which are not sent; ascending and apart.
         holes: Box<[Hole]>,
     },
-    /// A directory.
+    /// Directory.
     Directory,
-    /// A symbolic link.
+    /// Symbolic link.
     Link {
-        /// The text of the link: relative, and leads to nowhere outside of the object.
+        /// Target: relative, and inside the object.
         target: Box<BStr>,
     },
-    /// A further name of a file of the object, with that file's content, mode, time and owner.
+    /// Further name of a file of the object, with that file's content, mode, time and owner.
     HardLink {
-        /// Path of the file; the entry of the file comes before.
+        /// Path of the file, whose entry comes before.
         to: Box<BStr>,
     },
-    /// What a device has or a pipe gives: no file, and alone in its object, whose name it has.
+    /// Content of a device or a pipe: the only entry, named like its object.
     Image {
-        /// Bytes of it; `None` where that is not known before its end.
+        /// Bytes of the image; `None` if unknown before its end.
         size: Option<u64>,
     },
 }
 
 impl Kind {
-    /// A file without holes.
+    /// Creates a file without holes.
     pub fn file(size: u64) -> Self {
         Self::File { size, holes: Box::default() }
     }
 }
 
-/// A hole of a file, in groups of [`GROUP_BYTES`]; the last one of a file may be shorter.
+/// Hole of a file, in groups of [`GROUP_BYTES`]; the last one of a file may be shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hole {
-    /// Its first group, counted from the beginning of the file.
+    /// First group, counted from the beginning of the file.
     pub first: u32,
-    /// How many groups.
+    /// Number of groups.
     pub groups: u32,
 }
 
 impl Hole {
-    /// The first group after it. A hole that was checked does not overflow.
+    /// Returns the first group after the hole; a checked hole does not overflow.
     pub const fn end(&self) -> u32 {
         self.first + self.groups
     }
 }
 
-/// A time of change, as file systems keep it.
+/// Modification time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mtime {
     /// Seconds since 1970, negative before.
     pub seconds: i64,
-    /// Nanoseconds after that, below 1e9.
+    /// Nanoseconds within the second, below 1e9.
     pub nanos: u32,
 }
 
-/// An object's name and its entries, in order: ascending component by component, so that each
-/// directory comes directly before what is in it. Every path has its directories as entries, and
-/// nothing lies below a link.
+/// Name of an object and its entries, ascending by components: directories precede their content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
     name: Box<str>,
@@ -217,49 +214,47 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// Puts the entries in order and checks them. `name` is what the object is called.
+    /// Sorts and checks the entries of an object `name`.
     ///
     /// # Errors
-    /// The name could not be one of a file, something is there twice, lacks its directory, leads
-    /// out of the object, or is beyond a limit.
+    /// A name is invalid; an entry is duplicate, lacks its directory, leads out, or exceeds limits.
     pub fn new(name: &str, mut entries: Vec<Entry>) -> Result<Self, ManifestError> {
         entries.sort_by(|a, b| name::compare(&a.path, &b.path));
         Self::checked(name.into(), entries)
     }
 
-    /// Reads what [`encode`](Self::encode) wrote.
+    /// Decodes the output of [`encode`](Self::encode).
     pub fn decode(bytes: &[u8]) -> Result<Self, ManifestError> {
         let (name, entries) = decode::decode(bytes)?;
         Self::checked(name, entries)
     }
 
-    /// The bytes that go to receivers; the same entries give the same bytes. `docs/files.md` has
-    /// them one by one.
+    /// Encodes the manifest in its only form, described in `docs/files.md`.
     pub fn encode(&self) -> Vec<u8> {
         encode::encode(self)
     }
 
-    /// Title of the object, which is no path of it.
+    /// Returns the title of the object, which is not a path.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// All of it, in order.
+    /// Returns all entries, in order.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// The entry of this path.
+    /// Finds the entry of a path.
     pub fn find(&self, path: impl AsRef<[u8]>) -> Option<&Entry> {
         find(&self.entries, path.as_ref())
     }
 
-    /// Bytes that are sent: all files without their holes, or an image where its size is known.
+    /// Returns the bytes to send: all files without their holes, or an image of known size.
     pub const fn content_bytes(&self) -> u64 {
         self.content_bytes
     }
 
-    /// Pairs of paths that would be one on a file system that ignores case; at most `limit`.
+    /// Returns at most `limit` pairs of paths that differ in case alone.
     pub fn case_collisions(&self, limit: usize) -> Vec<(&BStr, &BStr)> {
         let mut seen: BTreeMap<Vec<u8>, &BStr> = BTreeMap::new();
         let mut found = Vec::new();
@@ -275,7 +270,6 @@ impl Manifest {
         found
     }
 
-    /// `entries` are in any order; only the right one is taken.
     fn checked(name: Box<str>, entries: Vec<Entry>) -> Result<Self, ManifestError> {
         name::check_title(&name)
             .map_err(|what| ManifestError::ObjectName { name: name.clone(), what })?;
@@ -284,7 +278,6 @@ impl Manifest {
         }
         let (mut bytes, mut content_bytes, mut holes) = (0u64, 0u64, 0u64);
         let mut before: Option<&Entry> = None;
-        // The directories that lead to the entry before, as indices.
         let mut open: Vec<usize> = Vec::new();
         for (index, entry) in entries.iter().enumerate() {
             check_entry(entry)?;
@@ -316,7 +309,7 @@ impl Manifest {
             {
                 return Err(ManifestError::Image(said(entry)));
             }
-            // 1e6 entries of at most 2^46 bytes and 2^27 holes each do not overflow.
+            // No overflow: 1e6 entries of at most 2^46 bytes and 2^27 holes each.
             bytes = bytes.saturating_add(entry.size());
             content_bytes = content_bytes.saturating_add(entry.content_bytes());
             holes += entry.holes().len() as u64;
@@ -346,7 +339,6 @@ impl Manifest {
     }
 }
 
-/// Checks the text of the link at `path`, among entries in the order of a manifest.
 pub(crate) fn check_link(entries: &[Entry], path: &[u8], target: &[u8]) -> Result<(), LinkError> {
     links::check(path, target, |path| find(entries, path))
 }
@@ -356,17 +348,14 @@ fn find<'a>(entries: &'a [Entry], path: &[u8]) -> Option<&'a Entry> {
     Some(&entries[index])
 }
 
-/// Path of an entry as errors print it.
 fn said(entry: &Entry) -> Box<str> {
     shown(&entry.path)
 }
 
-/// A path as errors print it.
 pub(crate) fn shown(path: &[u8]) -> Box<str> {
     name::shown(path).into()
 }
 
-/// What can be known of an entry by itself.
 fn check_entry(entry: &Entry) -> Result<(), ManifestError> {
     let path = || said(entry);
     name::check_path(&entry.path).map_err(|what| ManifestError::Name { path: path(), what })?;
@@ -387,7 +376,7 @@ fn check_entry(entry: &Entry) -> Result<(), ManifestError> {
     let mut least = 0;
     for hole in entry.holes() {
         let end = hole.first.checked_add(hole.groups).filter(|_| hole.groups > 0);
-        // Holes that touch are one, and begin within the file.
+        // Adjacent holes must be one, and holes begin within the file.
         let apart = hole.first >= least;
         let end = end.filter(|end| apart && u64::from(*end) <= entry.size().div_ceil(GROUP_BYTES));
         least = end.ok_or_else(|| ManifestError::Hole(path()))?.saturating_add(1);

@@ -1,4 +1,4 @@
-//! Tests of the manifest: its encoding, and the entries, links and bytes that are refused.
+//! Tests of the manifest: its encoding, and refused entries, links and bytes.
 
 use proptest::prelude::*;
 
@@ -37,7 +37,6 @@ fn directory(path: &str) -> Entry {
     Entry { kind: Kind::Directory, mode: 0o755, ..file(path, 0) }
 }
 
-/// Writes entries without any check, as somebody hostile would.
 fn forge(entries: Vec<Entry>) -> Vec<u8> {
     let plain = entries.iter().filter(|entry| entry.holes().is_empty());
     let content_bytes = plain.fold(0u64, |sum, e| sum.wrapping_add(e.size()));
@@ -210,7 +209,7 @@ fn hostile_bytes_are_refused() {
         bad[at..at + bytes.len()].copy_from_slice(bytes);
         bad
     };
-    // The head has 16 bytes, the name 2, the owner 17 with their number; then comes the entry.
+    // Offset of the entry: the head has 16 bytes, the name 2, the owner 17 with their number.
     let entry = 16 + 2 + 2 + 8 + 2 + 6;
     let table = [
         (Vec::new(), ManifestError::Magic),
@@ -241,7 +240,6 @@ fn hostile_bytes_are_refused() {
     let advice = |version| ManifestError::Version(version).to_string();
     assert!(advice(1).contains("a newer faircast at the sender"), "{}", advice(1));
     assert!(advice(4).contains("a newer faircast here"), "{}", advice(4));
-    // An owner that nobody has, and two that are not in order.
     let unused = [&good[..16], b"\x01n\0\x01", &[0; 10], &good[entry..entry + 27]].concat();
     let unused = [&unused[..31], &[0], &unused[32..]].concat();
     assert_eq!(Manifest::decode(&unused), Err(ManifestError::Owner("".into())));
@@ -280,7 +278,7 @@ fn links_that_could_lead_elsewhere_are_refused() {
         ("../../../etc/passwd", Some(LinkError::Outside)),
         ("../../other/x", Some(LinkError::Outside)),
         ("../../d/../../x", Some(LinkError::Outside)),
-        // Through another link, which is a directory elsewhere: this would be outside of DIR.
+        // Through another link, to a directory elsewhere: outside of DIR.
         ("up/../..", Some(LinkError::Back)),
         ("../snap/up/../../x", Some(LinkError::Back)),
         ("nothing/../../../..", Some(LinkError::Back)),
@@ -339,7 +337,6 @@ proptest! {
     fn whatever_is_accepted_is_read_as_it_was_written(
         entries in prop::collection::vec(entry(), 0..12),
     ) {
-        // One that is refused takes no others along.
         let mut taken = Vec::new();
         for entry in entries {
             taken.push(entry);
@@ -384,12 +381,10 @@ proptest! {
                 let sum = entry.content_bytes() + entry.hole_bytes();
                 prop_assert_eq!(sum, entry.size());
             }
-            // One object has one encoding.
             prop_assert_eq!(manifest.encode(), bytes);
         }
     }
 
-    /// Links are made as a receiver makes them, and followed by the system: none leads out.
     #[test]
     fn no_chain_of_links_leads_out(
         entries in prop::collection::vec(

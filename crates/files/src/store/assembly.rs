@@ -1,4 +1,4 @@
-//! Groups that are being put together in memory from what comes in any order.
+//! Assembly of groups in memory from symbols in any order.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -8,33 +8,27 @@ use faircast_proto::RangeSet;
 use super::counts::Counters;
 use crate::layout::Group;
 
-/// Bytes of groups that are put together at once.
 const BYTES_MAX: usize = 12 << 20;
-/// Groups that are put together at once; small files have small ones.
 const SLOTS_MAX: usize = 256;
-/// Groups of which a part was written and is remembered. Of others it is forgotten what there is:
-/// they are hashed when everything is there, and not taken up again by a later run.
+/// Most evicted groups with remembered ranges. Others are hashed at the end, and never resumed.
 const PARTIAL_MAX: usize = 4096;
-/// Ranges of one such group: as many as one of a MiB may have while it is put together, and one more.
+/// Most ranges of an evicted group: one more than a group of 1 MiB may have in assembly.
 const RANGES_MAX: usize = 2049;
-/// Ranges of all such groups together. Each takes some 33 bytes, in all 6.6 MB; with those of groups that
-/// are put together or wait to be written this is what is left of the 32 MiB of a device.
+/// Most ranges of all evicted groups: 33 bytes each, 6.6 MB; fills a device store's 32 MiB.
 const ALL_RANGES_MAX: usize = 200_000;
-/// Bytes of a group for each of its ranges while it is put together: one in more pieces is put aside.
-/// 12 MiB here and 8 MiB that wait have 41 000 ranges, which take 1.4 MB. Symbols of half as many bytes
-/// and more never reach it.
+/// Bytes of a group per range in assembly; a group with more ranges is evicted. 12 MiB here and 8
+/// MiB in the queue have 41 000 ranges (1.4 MB). Symbols of 256 bytes or more never cause this.
 const RANGE_BYTES: u32 = 512;
-/// Ranges that a group may have however short it is.
+/// Ranges that any group may have, however short.
 const RANGES_MIN: usize = 16;
 
-/// Bytes of a group on their way to a file.
+/// Bytes of a group to be written to a file.
 #[derive(Debug)]
 pub struct Flight {
     pub(crate) group: Group,
-    /// Of the group's length; what is not in `ranges` means nothing.
     pub(crate) bytes: Vec<u8>,
     pub(crate) ranges: RangeSet,
-    /// With this and what was written before, the group is complete.
+    /// True if this flight and earlier writes complete the group.
     pub(crate) complete: bool,
 }
 
@@ -47,7 +41,6 @@ impl Flight {
         self.ranges.around(start.into()).is_some_and(|range| u64::from(end) <= range.end)
     }
 
-    /// Writes all ranges, each with where it begins in the group.
     pub(crate) fn write<E>(
         &self,
         counters: &Counters,
@@ -76,10 +69,8 @@ pub(crate) struct Assembly {
     slots: Vec<Slot>,
     bytes: usize,
     touches: u64,
-    /// What was written of groups that were put aside.
     partial: BTreeMap<u32, RangeSet>,
     partial_ranges: usize,
-    /// The slot used last.
     last: usize,
 }
 
@@ -90,25 +81,21 @@ struct Slot {
 }
 
 impl Assembly {
-    /// The group whose slot took bytes last, if it is one that has this byte of content.
     pub(crate) fn current(&self, offset: u64) -> Option<Group> {
         let group = self.slots.get(self.last)?.flight.group;
         group.range().contains(&offset).then_some(group)
     }
 
-    /// Whether a slot for this group has to be made, for which there is no room.
     pub(crate) fn must_evict(&self, group: &Group) -> bool {
         let full = self.bytes + group.len as usize > BYTES_MAX || self.slots.len() >= SLOTS_MAX;
         full && !self.slots.is_empty() && self.find(group.index).is_none()
     }
 
-    /// Puts the group aside that was not used for the longest time.
     pub(crate) fn evict(&mut self) -> Option<Flight> {
         let oldest = self.slots.iter().enumerate().min_by_key(|(_, slot)| slot.touched)?.0;
         Some(self.put_aside(oldest))
     }
 
-    /// Takes a group out of its slot, and remembers what there is of it.
     fn put_aside(&mut self, slot: usize) -> Flight {
         let flight = self.take(slot);
         let index = flight.group.index;
@@ -127,8 +114,7 @@ impl Assembly {
         flight
     }
 
-    /// Takes bytes and then zeros into a group. It comes back where it is complete with them, or in so many
-    /// pieces that it is put aside.
+    /// Inserts bytes, then zeros. Returns a group that is complete or too fragmented to keep.
     pub(crate) fn insert(
         &mut self,
         group: &Group,
@@ -170,13 +156,11 @@ impl Assembly {
         self.find(group).map(|index| &self.slots[index].flight)
     }
 
-    /// Forgets what was written of a group.
     pub(crate) fn forget(&mut self) {
         self.partial.clear();
         self.partial_ranges = 0;
     }
 
-    /// Takes out what was written of a group that was put aside.
     fn take_written(&mut self, group: u32) -> RangeSet {
         let written = self.partial.remove(&group).unwrap_or_default();
         self.partial_ranges -= written.len();
@@ -249,7 +233,6 @@ mod tests {
             assert!(ranges <= ALL_RANGES_MAX);
         }
         assert_eq!(assembly.partial.len(), all);
-        // What is completed makes room.
         assert!(assembly.insert(&group(0, LEN), 0, &[1; LEN as usize], 0, Vec::new).is_some());
         assert_eq!(assembly.partial_ranges, ALL_RANGES_MAX - 500);
         assembly.forget();

@@ -1,4 +1,4 @@
-//! A store that takes content in any order by groups, and has a thread write them.
+//! Store that accepts content in any order by groups, with a thread that writes them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,19 +15,16 @@ use super::thread::{Job, Medium, Request, Shared, Worker, Written as _};
 use crate::error::{FilesError, Result};
 use crate::layout::{GROUP_BYTES, Layout, Piece, push_joined};
 
-/// A folder or a device as a store: groups of 1 MiB, which a thread hashes and writes.
+/// Folder or device as a store: groups of 1 MiB, which a thread hashes and writes.
 #[derive(Debug)]
 pub struct GroupStore<M: Medium> {
     shared: Arc<Shared<M>>,
     thread: Option<JoinHandle<()>>,
     intake: Intake,
     stage: Stage,
-    /// Where groups lie, of what is announced by now; once it is open.
     layout: Option<Arc<Layout>>,
     assembly: Assembly,
-    /// Groups that are complete, as far as is known: what comes for them is not needed.
     complete: FixedBitSet,
-    /// True if nothing is kept for a later run.
     discarded: bool,
 }
 
@@ -41,7 +38,7 @@ enum Stage {
 }
 
 impl<M: Medium> GroupStore<M> {
-    /// A store without an object yet, which makes and opens nothing before one is announced.
+    /// Creates a store, which creates and opens no files before an announcement.
     pub fn new(options: M::Options) -> Self {
         let intake = Intake::new();
         Self {
@@ -56,12 +53,11 @@ impl<M: Medium> GroupStore<M> {
         }
     }
 
-    /// For those who watch.
+    /// Returns a handle for observers.
     pub fn handle(&self) -> StoreHandle {
         StoreHandle { counters: self.shared.counters.clone() }
     }
 
-    /// With a journal that is written after each group, and not once a second.
     #[cfg(test)]
     pub(crate) fn journal_at_once(mut self) -> Self {
         let shared = Arc::get_mut(&mut self.shared).expect("nobody else has it yet");
@@ -69,7 +65,7 @@ impl<M: Medium> GroupStore<M> {
         self
     }
 
-    /// Ends as a killed process does: nothing more is written.
+    /// Ends without further writes, like a killed process.
     #[cfg(test)]
     pub(crate) fn kill(mut self) {
         self.end(false);
@@ -107,7 +103,6 @@ impl<M: Medium> GroupStore<M> {
     fn write_content(&mut self, offset: u64, bytes: &[u8], zeros: u32) -> ObjectResult<()> {
         let layout = self.layout()?.clone();
         if self.stage != Stage::Open {
-            // It was complete, and nothing is needed while it is compared.
             return Ok(());
         }
         let end = self.intake.end(Part::Content, offset, bytes.len() as u64 + u64::from(zeros))?;
@@ -141,7 +136,7 @@ impl<M: Medium> GroupStore<M> {
             let piece = &mut out[before..];
             let slot = self.assembly.get(group.index);
             if !slot.is_some_and(|slot| slot.covers(start, end)) {
-                // Asked before what is written is read: what is not on its way any more is in there.
+                // Flights first, then the file: a flight that has ended since is in the file.
                 let flights = self.shared.flights(group.index);
                 let covers = |flight: &Arc<Flight>| flight.covers(start, end);
                 if !flights.last().is_some_and(covers) {
@@ -158,7 +153,6 @@ impl<M: Medium> GroupStore<M> {
     }
 
     fn opened(&mut self, found: FixedBitSet) -> Result<Vec<Range<u64>>> {
-        // It may have grown since the thread was told to open it.
         let announced = self.intake.announced()?;
         let bytes = announced.len(Part::Content);
         self.intake.counters.update(|counts| counts.bytes = bytes);
@@ -170,7 +164,6 @@ impl<M: Medium> GroupStore<M> {
         self.complete.grow(layout.groups() as usize);
         for index in 0..layout.groups() {
             let range = layout.group(index).range();
-            // Of what may still grow the last group is not all there.
             if range.end > bytes {
                 self.complete.set(index as usize, false);
             } else if self.complete.contains(index as usize) {
@@ -185,7 +178,6 @@ impl<M: Medium> GroupStore<M> {
     fn end(&mut self, flush: bool) {
         let Some(thread) = self.thread.take() else { return };
         self.shared.stop(flush);
-        // Its failures are in what is shared.
         let _ = thread.join();
         if flush
             && self.stage != Stage::Intact
@@ -220,7 +212,6 @@ impl<M: Medium> Store for GroupStore<M> {
     fn write(&mut self, part: Part, offset: u64, bytes: &[u8], zeros: u32) -> ObjectResult<()> {
         match part {
             Part::Content => self.write_content(offset, bytes, zeros),
-            // Once opened it is not needed any more.
             Part::Manifest if self.stage != Stage::Manifest => Ok(()),
             _ => self.intake.write(part, offset, bytes, zeros),
         }
@@ -258,7 +249,6 @@ impl<M: Medium> Store for GroupStore<M> {
                 while let Some(flight) = self.assembly.evict() {
                     self.submit(Job::Write(Arc::new(flight)))?;
                 }
-                // From now on the digests say what is there.
                 self.assembly.forget();
                 self.submit(Job::Verify(*self.intake.announced().map_err(told)?))?;
                 self.stage = Stage::Verifying;
@@ -280,7 +270,7 @@ impl<M: Medium> Store for GroupStore<M> {
 
     fn discard(&mut self) {
         self.discarded = true;
-        // The state is removed now: the machine, which owns the store, may stay for long.
+        // State is removed now, since the machine may keep the store for long.
         self.end(true);
     }
 

@@ -1,4 +1,4 @@
-//! The parts of an object beside its content: what was announced, the manifest and the digests.
+//! Announcement, manifest and digests of an object.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -19,7 +19,6 @@ pub(crate) struct Intake {
     announcement: Option<Announcement>,
     manifest: Vec<u8>,
     pub(super) digests: Arc<Mutex<Table>>,
-    /// Where digests are kept that are too many for memory.
     folder: PathBuf,
 }
 
@@ -34,8 +33,7 @@ impl Intake {
         }
     }
 
-    /// Takes an announcement: the first one, or the same again, of which the digests' hash is new.
-    /// The object may have so many files; `folder` makes a folder for digests.
+    /// Handles the first announcement, or a repetition with a new hash of digests.
     pub(crate) fn announce(
         &mut self,
         announcement: &Announcement,
@@ -60,7 +58,6 @@ impl Intake {
         self.make_digests(announcement)
     }
 
-    /// Takes what the content has grown to.
     pub(crate) fn grow(&mut self, announcement: &Announcement) -> Result<()> {
         check_lens(announcement, 1)?;
         self.announcement = Some(*announcement);
@@ -85,7 +82,6 @@ impl Intake {
         &self.manifest
     }
 
-    /// Checks that a range is within what is announced, and returns its end.
     pub(crate) fn end(&self, part: Part, offset: u64, len: u64) -> ObjectResult<u64> {
         let announced = self.announced().map_err(told)?.len(part);
         let end = offset.checked_add(len).filter(|end| *end <= announced);
@@ -94,7 +90,6 @@ impl Intake {
         })
     }
 
-    /// Takes bytes of the manifest or of the digests.
     pub(crate) fn write(
         &mut self,
         part: Part,
@@ -139,7 +134,6 @@ impl Intake {
     }
 }
 
-/// A place in a manifest, whose length is limited.
 fn in_memory(offset: u64) -> usize {
     usize::try_from(offset).expect("limited")
 }

@@ -1,8 +1,6 @@
-//! The journal of complete groups, by which an interrupted transfer goes on where it was.
+//! Journal of complete groups, by which an interrupted transfer resumes.
 //!
-//! Records are appended and each has a checksum: one that is torn counts as not there, and costs no
-//! more than to receive its groups again. What the journal says is believed until the content is
-//! compared with the digests, so that a page which the system lost is found then.
+//! Incomplete records are ignored. The journal is trusted until digests verify the content.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -16,16 +14,15 @@ use super::counts::Counters;
 use crate::error::{FilesError, Result};
 use crate::layout::Group;
 
-/// A journal is written so often, or after so many bytes of content.
+/// Interval of writes, or bytes of content between them.
 pub(super) const EVERY: Duration = Duration::from_secs(1);
 const CONTENT_BYTES: u64 = 64 << 20;
 const MAGIC: [u8; 4] = *b"FCJ\x01";
 const HEAD_BYTES: usize = 36;
 const RECORD_BYTES: usize = 16;
-/// In a record's count: these groups are no longer complete.
+/// Flag in a record's count: the groups are no longer complete.
 const GONE: u32 = 1 << 31;
 
-/// Open for appending.
 #[derive(Debug)]
 pub(crate) struct Journal {
     file: File,
@@ -33,7 +30,6 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Whether a file is empty or begins as a journal does.
     pub(crate) fn may_be(mut file: &File) -> io::Result<bool> {
         let mut magic = [0; 3];
         let empty = file.metadata()?.len() == 0;
@@ -42,7 +38,6 @@ impl Journal {
         Ok(empty || begins)
     }
 
-    /// Reads the complete groups from a journal's bytes; none where it is of another object.
     pub(crate) fn read(file: File, object: &[u8; 32], groups: u32) -> io::Result<FixedBitSet> {
         let mut have = FixedBitSet::with_capacity(groups as usize);
         let mut input = io::BufReader::new(file);
@@ -64,7 +59,6 @@ impl Journal {
         Ok(have)
     }
 
-    /// Begins a journal in an empty file, with what is complete.
     pub(crate) fn begin(
         mut file: File,
         object: [u8; 32],
@@ -76,7 +70,7 @@ impl Journal {
         let mut complete = Vec::new();
         for group in (0..groups).filter(|group| have.contains(*group as usize)) {
             complete.push(group);
-            // So that a list of all groups takes no memory.
+            // Pieces limit the memory of a long list.
             if complete.len() == 1 << 16 {
                 journal.append(std::mem::take(&mut complete), true)?;
             }
@@ -85,7 +79,6 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Says that these groups are complete, or are no longer. Returns the bytes that were written.
     fn append(&mut self, mut groups: Vec<u32>, complete: bool) -> io::Result<u64> {
         groups.sort_unstable();
         groups.dedup();
@@ -113,11 +106,10 @@ impl Journal {
     }
 }
 
-/// A journal that is written now and then, and what it does not say yet.
+/// Writer of a journal with pending records.
 #[derive(Debug)]
 pub struct JournalWriter {
     journal: Journal,
-    /// Named where it cannot be written.
     path: PathBuf,
     counters: Arc<Counters>,
     every: Duration,
@@ -148,7 +140,6 @@ impl JournalWriter {
         self.append(groups.to_vec(), false)
     }
 
-    /// How long what is to be noted may still wait; `None` where there is nothing.
     pub(crate) fn due_in(&self) -> Option<Duration> {
         let rest = self.every.saturating_sub(self.pending_since?.elapsed());
         Some(if self.pending_bytes >= CONTENT_BYTES { Duration::ZERO } else { rest })
@@ -183,7 +174,6 @@ fn checksum(object: &[u8; 32], first: u32, count: u32) -> [u8; 8] {
     check
 }
 
-/// Fills `out`; false where the file ends before.
 fn read_whole(input: &mut impl io::Read, out: &mut [u8]) -> io::Result<bool> {
     match input.read_exact(out) {
         Ok(()) => Ok(true),
@@ -223,7 +213,7 @@ mod tests {
     fn what_is_appended_is_read_back() {
         let file = journal();
         assert_eq!(groups(&file, &OBJECT, 100), [1, 3, 7, 50]);
-        // Of another object, or of fewer groups: what cannot be is not there.
+        // Another object, or fewer groups: impossible records are ignored.
         assert_eq!(groups(&file, &[8; 32], 100), []);
         assert_eq!(groups(&file, &OBJECT, 8), [1, 3, 7]);
     }

@@ -1,5 +1,4 @@
-//! The common part of all stores: the parts of an object beside its content, and content that is put
-//! together by groups and written by a thread, whatever it is written to.
+//! Common parts of all stores: manifest, digests, and content that a thread writes by groups.
 
 mod assembly;
 mod counts;

@@ -1,4 +1,4 @@
-//! The thread of a store, which does all that touches files, and what it shares with the store.
+//! Thread of a store, which does all work on files, and its shared state.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -20,79 +20,76 @@ use crate::guard::PanicGuard;
 use crate::layout::{GROUP_BYTES, Group, Layout, push_joined};
 use crate::table::Table;
 
-/// Bytes that wait to be written; a store waits while there are more.
+/// Most bytes in the queue; the store waits above.
 const QUEUE_BYTES_MAX: usize = 8 << 20;
-/// Then it waits until no more than these are left, so that the two do not wake each other for
-/// every group; and no longer, for meanwhile nobody reads from the network or answers.
+/// Low mark: a higher one wakes both threads for each group, a lower one starves the network.
 const QUEUE_BYTES_LOW: usize = 6 << 20;
 const QUEUE_LOW: usize = 64;
-/// Jobs that wait; small files have small ones.
 const QUEUE_MAX: usize = 256;
-/// Buffers that are kept for the next groups: new memory costs as much as what is done with it.
+/// Most buffers to reuse: fresh memory costs as much as the work on it.
 const POOL_MAX: usize = 8;
-/// How long it is waited between two groups of holes that are hashed.
 const HOLE_PAUSE: Duration = Duration::from_millis(1);
-/// Times that content may be found damaged until the source, or the device, is at fault.
+/// Rounds of repair after which the source or the device is at fault.
 const ROUNDS_MAX: u32 = 8;
 
-/// What groups are written to in any order, as the thread of its store knows it: a folder or a device.
+/// Destination of groups in any order, in the thread of its store: a folder or a device.
 pub trait Medium: fmt::Debug + Sized + Send + 'static {
-    /// What it is, and how it is used.
+    /// Settings of the medium.
     type Options: fmt::Debug + Send + Sync;
-    /// What the store reads back from.
+    /// Reader of written content for the store.
     type Written: Written;
-    /// Files that an object may have.
+    /// Most files of an object.
     const FILES_MAX: u32;
-    /// Whether it takes content that grows while it comes.
+    /// True if content may grow during the transfer.
     const GROWS: bool;
 
-    /// Its path, for people.
+    /// Returns the path of the medium, for people.
     fn path(options: &Self::Options) -> &Path;
 
-    /// A folder for digests that are too many for memory, made where it is not there.
+    /// Returns the folder for digests beyond the memory limit, created if missing.
     fn folder(options: &Self::Options) -> Result<PathBuf>;
 
-    /// Opens it for the announced object, finds what is in the way, and which groups are there.
+    /// Opens the medium for the announced object, finds obstacles, and returns existing groups.
     fn open(
         shared: &Arc<Shared<Self>>,
         request: Request,
     ) -> Result<(Self, Arc<Self::Written>, FixedBitSet)>;
 
-    /// Where it is noted which groups are complete.
+    /// Returns the journal of complete groups, if there is one.
     fn journal(&mut self) -> Option<&mut JournalWriter>;
 
-    /// Writes what came of a group.
+    /// Writes the received ranges of a group.
     fn write(&mut self, flight: &Flight) -> Result<()>;
 
-    /// Does something useful while there is no job.
+    /// Works while there is no job.
     fn idle(&mut self) -> Result<Idle> {
         Ok(Idle::Nothing)
     }
 
-    /// The groups that are not what their digests say, once all has come.
+    /// Returns the groups that differ from their digests, once all content is received.
     fn compare(&mut self, announced: &Announcement) -> Result<Vec<u32>>;
 
-    /// Puts what is equal to its digests into its place.
+    /// Moves verified content into place.
     fn finish(&mut self, announced: &Announcement) -> Result<()>;
 
-    /// Makes ready to write these groups again.
+    /// Prepares groups to be written again.
     fn reopen(&mut self, _damaged: &[u32]) -> Result<()> {
         Ok(())
     }
 
-    /// Says that a group stays damaged though it was written so many times.
+    /// Returns the error for a group that stays damaged after `times` writes.
     fn give_up(&self, group: u32, times: u32) -> FilesError;
 
-    /// Lets go of what a store leaves that ended early; of everything if `discarded`.
+    /// Removes the remains of an incomplete object, as far as settings say; all if `discarded`.
     fn abandon(_options: &Self::Options, _written: &Self::Written, _discarded: bool) {}
 }
 
-/// What was written to a medium, for its store.
+/// Written content of a medium, for its store.
 pub trait Written: fmt::Debug + Send + Sync + 'static {
-    /// Where the groups lie of what is announced.
+    /// Returns the layout of the announced content.
     fn layout(&self, announced: &Announcement) -> Result<Arc<Layout>>;
 
-    /// Refuses what is announced where there is no room for it. Asked before it comes.
+    /// Fails if there is no room for the announced content. Called before its arrival.
     fn check_room(&self, _announced: &Announcement) -> Result<()> {
         Ok(())
     }
@@ -101,36 +98,34 @@ pub trait Written: fmt::Debug + Send + Sync + 'static {
     fn read(&self, group: &Group, within: u32, out: &mut [u8]) -> Result<()>;
 }
 
-/// What is to be opened.
+/// Request to open an object.
 #[derive(Debug)]
 pub struct Request {
     pub(crate) announcement: Announcement,
     pub(crate) manifest: Vec<u8>,
 }
 
-/// What came of idling.
+/// Result of idle work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Idle {
-    /// There is more to do at once.
+    /// More work is ready.
     Again,
-    /// There is more to do after a moment in which others have the processor.
+    /// More work is ready after a pause for other threads.
     Later,
-    /// There is nothing to do.
+    /// There is no work.
     Nothing,
 }
 
-/// What the store and its thread share.
+/// State shared by a store and its thread.
 #[derive(Debug)]
 pub struct Shared<M: Medium> {
     pub(crate) options: M::Options,
-    /// For those who watch, and who may do so longer than the store lives.
     pub(crate) counters: Arc<Counters>,
     pub(crate) written: OnceLock<Arc<M::Written>>,
     digests: Arc<Mutex<Table>>,
-    /// How long what is complete may wait until the journal says so.
+    /// Longest delay of a record before the journal is written.
     pub(crate) journal_every: Duration,
     pub(super) inner: Mutex<Inner>,
-    /// A job came, or the thread is to stop.
     work: Condvar,
     done: Condvar,
     stopping: AtomicBool,
@@ -145,7 +140,6 @@ pub(super) struct Inner {
     pub(super) found: Option<FixedBitSet>,
     pub(super) verdict: Option<(Verdict, Vec<u32>)>,
     failure: Option<String>,
-    /// Whether what is queued is written before the thread ends.
     flush: bool,
 }
 
@@ -171,7 +165,6 @@ impl<M: Medium> Shared<M> {
         }
     }
 
-    /// Hands a job over, after waiting where too much waits already.
     pub(super) fn submit(&self, job: Job) -> Result<(), String> {
         let bytes = job.bytes();
         let mut inner = self.inner.lock();
@@ -193,7 +186,6 @@ impl<M: Medium> Shared<M> {
         Ok(())
     }
 
-    /// What is on its way to the file of this group, oldest first.
     pub(super) fn flights(&self, group: u32) -> Vec<Arc<Flight>> {
         let inner = self.inner.lock();
         let queued = inner.queue.iter().filter_map(|job| match job {
@@ -212,11 +204,11 @@ impl<M: Medium> Shared<M> {
         self.inner.lock().failure.clone()
     }
 
-    /// Ends the thread; with `flush`, after what was handed over is written.
+    /// Ends the thread; with `flush`, after the queue is written.
     pub(super) fn stop(&self, flush: bool) {
         let mut inner = self.inner.lock();
         inner.flush = flush;
-        // While locked, so that the thread is not about to wait without having seen it.
+        // The lock prevents a lost wake-up.
         self.stopping.store(true, Ordering::Relaxed);
         drop(inner);
         self.work.notify_one();
@@ -226,7 +218,6 @@ impl<M: Medium> Shared<M> {
         self.stopping.load(Ordering::Relaxed)
     }
 
-    /// Whether to go on with what takes long.
     pub(crate) fn go_on(&self) -> Result<()> {
         match self.stopping() {
             true => Err(FilesError::refused(M::path(&self.options), "was given up")),
@@ -240,7 +231,6 @@ impl<M: Medium> Shared<M> {
 }
 
 impl Inner {
-    /// Whether so little waits that more is taken from one who waited.
     fn low(&self) -> bool {
         self.queued_bytes <= QUEUE_BYTES_LOW && self.queue.len() <= QUEUE_LOW
     }
@@ -258,7 +248,6 @@ impl Job {
 pub(super) struct Worker<M: Medium> {
     shared: Arc<Shared<M>>,
     medium: Option<M>,
-    /// Times that something was found damaged.
     rounds: u32,
 }
 
@@ -267,7 +256,6 @@ impl<M: Medium> Worker<M> {
         Self { shared, medium: None, rounds: 0 }
     }
 
-    /// Runs until told to stop or something fails.
     pub(super) fn run(mut self) {
         let shared = self.shared.clone();
         let _guard = PanicGuard::new("writes files", |fault| {
@@ -275,7 +263,6 @@ impl<M: Medium> Worker<M> {
             shared.done.notify_all();
         });
         if let Err(error) = self.work() {
-            // What was received so far is kept for a later run.
             let _ = self.flush_journal();
             let mut inner = self.shared.inner.lock();
             inner.failure.get_or_insert(error.to_string());
@@ -327,7 +314,6 @@ impl<M: Medium> Worker<M> {
         if !inner.queue.is_empty() || self.shared.stopping() {
             return;
         }
-        // Woken early or for nothing, it only looks again.
         match at_most {
             Some(time) => drop(self.shared.work.wait_for(&mut inner, time)),
             None => self.shared.work.wait(&mut inner),
@@ -353,20 +339,16 @@ impl<M: Medium> Worker<M> {
                     inner.pool.push(flight.bytes);
                 }
             }
-            // With a store that is going away nobody waits for the answer.
             (Job::Verify(announced), Some(_)) if !self.shared.stopping() => {
                 let answer = self.verify(&announced)?;
                 self.shared.inner.lock().verdict = Some(answer);
             }
-            // Groups come after the manifest.
             (Job::Write(_) | Job::Verify(_), _) => {}
         }
         Ok(())
     }
 
-    /// Compares, and where all is intact puts it into its place. Returns the damaged groups too.
     fn verify(&mut self, announced: &Announcement) -> Result<(Verdict, Vec<u32>)> {
-        // Before what takes long and may be cut off.
         self.flush_journal()?;
         let Self { shared, medium: Some(medium), rounds } = self else { unreachable!("opened") };
         let damaged = medium.compare(announced)?;
@@ -397,7 +379,6 @@ impl<M: Medium> Worker<M> {
         Ok((Verdict::Damaged(ranges), damaged))
     }
 
-    /// How long the journal may still wait; `None` where nothing is to be noted.
     fn journal_due_in(&mut self) -> Option<Duration> {
         self.medium.as_mut().and_then(M::journal).and_then(|journal| journal.due_in())
     }

@@ -1,4 +1,4 @@
-//! Owners and extended attributes of what a sender has.
+//! Owners and extended attributes at a sender.
 
 use std::path::Path;
 
@@ -9,7 +9,6 @@ use rustix::io::Errno;
 use crate::error::{FilesError, Result};
 use crate::manifest::{Owner, Xattr, travels};
 
-/// The owner of these numbers, with the names that they have here. A name with a character of format is left out.
 pub(super) fn owner((uid, gid): (u32, u32)) -> Owner {
     let name = |name: String| if name.contains(is_format) { "".into() } else { name.into() };
     let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
@@ -28,7 +27,6 @@ pub(super) fn xattrs(path: &Path) -> Result<Box<[Xattr]>> {
     let mut names = Vec::with_capacity(BYTES_MAX);
     match rustix::fs::listxattr(path, rustix::buffer::spare_capacity(&mut names)) {
         Ok(_) => {}
-        // The file system has none.
         Err(Errno::NOTSUP) => return Ok(Box::default()),
         Err(error) => return Err(cannot(error)),
     }
@@ -40,7 +38,6 @@ pub(super) fn xattrs(path: &Path) -> Result<Box<[Xattr]>> {
         let mut value = Vec::with_capacity(BYTES_MAX);
         match rustix::fs::getxattr(path, name, rustix::buffer::spare_capacity(&mut value)) {
             Ok(_) => xattrs.push(Xattr { name: name.into(), value: value.into() }),
-            // Removed since.
             Err(Errno::NODATA) => {}
             Err(error) => return Err(cannot(error)),
         }
@@ -49,5 +46,5 @@ pub(super) fn xattrs(path: &Path) -> Result<Box<[Xattr]>> {
     Ok(xattrs.into())
 }
 
-/// The most that Linux has of names, and of one value.
+/// Limit of Linux for all names, and for a value.
 const BYTES_MAX: usize = 64 << 10;

@@ -1,16 +1,14 @@
-//! Content in pieces of at most 1 MiB: a group of a large file, or several small files.
+//! Content in chunks of at most 1 MiB: a group of a large file, or several small files.
 
 use std::ops::Range;
 
 use crate::layout::{GROUP_BYTES, Layout};
 
-/// Small files in one piece.
 const FILES_MAX: u32 = 256;
 
 #[derive(Debug)]
 pub(crate) struct Chunks {
-    /// First chunk of each file. A chunk begins with the first group of the first file that has
-    /// its number here, or is in the middle of a large file.
+    /// First chunk of each file. A chunk starts with the first file of its number, or inside one.
     firsts: Vec<u32>,
     count: u32,
 }
@@ -19,7 +17,6 @@ impl Chunks {
     pub(crate) fn new(layout: &Layout) -> Self {
         let mut firsts = Vec::with_capacity(layout.files() as usize);
         let mut next = 0;
-        // Bytes and files of the chunk `next` where it has small files already.
         let (mut bytes, mut files) = (0, 0);
         for file in 0..layout.files() {
             let groups = layout.groups_of(file);

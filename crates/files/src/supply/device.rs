@@ -1,4 +1,4 @@
-//! A block device as an object: all that it has, as one image.
+//! Block device as an object: its whole content, as an image.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,14 +13,12 @@ use crate::image::device_user;
 use crate::layout::Layout;
 use crate::manifest::{Entry, Kind, Manifest, Mtime};
 
-/// What a device is sent as.
 pub(super) struct Found {
     pub(super) layout: Layout,
     pub(super) sources: Sources,
     pub(super) warning: Option<Warning>,
 }
 
-/// The device that `paths` is, as an object called `name`; nothing where it is none.
 pub(super) fn find(paths: &[&Path], name: &str) -> Result<Option<Found>> {
     let is_device = |path: &&&Path| {
         fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
@@ -34,7 +32,7 @@ pub(super) fn find(paths: &[&Path], name: &str) -> Result<Option<Found>> {
     let mut device = fs::File::open(path).map_err(cannot)?;
     let size = Some(device.seek(SeekFrom::End(0)).map_err(cannot)?);
     let metadata = device.metadata().map_err(cannot)?;
-    // It has no time of change: sent again, it is the same object.
+    // Without a modification time, repeated transfers are of the same object.
     let entry = Entry::new(name, Kind::Image { size }, 0o600, Mtime { seconds: 0, nanos: 0 });
     let absolute = std::path::absolute(path).map_err(cannot)?;
     let warning = device_user(path).map(|user| Warning::InUse(path.to_path_buf(), user));

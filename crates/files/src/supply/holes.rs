@@ -1,4 +1,4 @@
-//! Holes of sparse files, as the file system tells them, on their way into a manifest.
+//! Holes of sparse files, as the file system reports them.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -12,14 +12,14 @@ use crate::error::{FilesError, Result};
 use crate::layout::{GROUP_BYTES, groups_in};
 use crate::manifest::Hole;
 
-/// Finds up to `most` holes of whole groups in a file; what lies behind them counts as content.
+/// Finds up to `most` holes of whole groups in a file; later holes count as content.
 pub(super) fn find_holes(path: &Path, scanned: &Metadata, most: usize) -> Result<Box<[Hole]>> {
     let cannot = |error| FilesError::io(path, "cannot be read", error);
-    // What stands there now may be a pipe, which must not block.
+    // The path may be a pipe now, which must not block.
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(cannot)?;
     let holes = holes(&file, scanned.len(), most).map_err(|error| cannot(error.into()))?;
-    // Afterwards, so that what was found is of the file that was scanned.
+    // The check comes last, so that the holes are of the scanned file.
     let now = file.metadata().map_err(cannot)?;
     let same = identity(&now) == identity(scanned)
         && now.len() == scanned.len()
@@ -33,7 +33,6 @@ fn holes(file: &File, size: u64, most: usize) -> Result<Box<[Hole]>, Errno> {
     while at < size && holes.len() < most {
         let data = match rustix::fs::seek(file, SeekFrom::Data(at)) {
             Ok(data) => data.min(size),
-            // Nothing but a hole is left.
             Err(Errno::NXIO) => size,
             Err(Errno::INVAL | Errno::NOTSUP) => return Ok(Box::default()),
             Err(error) => return Err(error),
@@ -64,8 +63,6 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(30))]
-        /// What is no hole has all that was written, and what was not written for whole groups is
-        /// one, at the beginning, in between and at the end.
         #[test]
         fn holes_are_found_where_nothing_was_written(
             size in prop_oneof![0..9u64, 0..9 * GROUP_BYTES],

@@ -32,34 +32,31 @@ pub use self::skipped::{Skip, Skipped, Warning};
 use crate::error::{FilesError, Result};
 use crate::manifest::Manifest;
 
-/// Files and directories as a supply. Scans at once, by `stat` alone; a thread then reads ahead of
-/// the sender and hashes. Takes at most 32 MiB besides the manifest and where its files lie.
+/// Files and directories as a supply. The scan uses `stat` alone; a thread then reads ahead and
+/// hashes. Memory besides manifest and locations: at most 32 MiB.
 #[derive(Debug)]
 pub struct FilesSupply {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     manifest: Vec<u8>,
     object: [u8; 32],
-    /// The chunk that was read last, where it begins in the content, and its number.
     current: Option<(Arc<Vec<u8>>, u64, u32)>,
-    /// Where reads from files ended, and how many bytes were read there without a gap; the most
-    /// recent first.
+    /// Ends of recent reads, and contiguous bytes read up to them; the most recent first.
     tails: [(u64, u64); TAILS],
 }
 
-/// Reads that are followed at once: the sweep's, and those of repairs in between.
+/// Sequential reads to track: of the sweep, and of repairs in between.
 const TAILS: usize = 4;
-/// Bytes after which reads without a gap are a sweep's, for which it is worth to read ahead: more
-/// than the repair of a block reads.
+/// Contiguous bytes that reveal the sweep, which deserves read-ahead: more than a block's repair.
 const RUN_BYTES: u64 = 256 << 10;
 
 impl FilesSupply {
-    /// Scans `paths` as [`Scan::new`] does by default, and begins.
+    /// Scans `paths` with the default options, and starts to hash.
     pub fn scan<P: AsRef<Path>>(paths: &[P]) -> Result<Self> {
         Self::new(Scan::new(paths, &ScanOptions::default())?)
     }
 
-    /// Begins to hash what was found.
+    /// Starts to hash the files of a scan.
     pub fn new(found: Scan) -> Result<Self> {
         let manifest = found.layout.manifest.encode();
         let object = blake3::hash(&manifest).into();
@@ -79,12 +76,12 @@ impl FilesSupply {
         Ok(Self { shared, thread, manifest, object, current: None, tails: [(0, 0); TAILS] })
     }
 
-    /// What will be sent.
+    /// Returns the manifest of the content.
     pub fn manifest(&self) -> &Manifest {
         &self.shared.layout.manifest
     }
 
-    /// For those who watch.
+    /// Returns a handle for observers.
     pub fn handle(&self) -> SupplyHandle {
         SupplyHandle(self.shared.clone())
     }
@@ -130,7 +127,6 @@ impl FilesSupply {
         Ok(())
     }
 
-    /// Notes a read from a file. Returns whether the sweep has come here without a word.
     fn follow(&mut self, offset: u64, len: u64) -> bool {
         let known = self.tails.iter().position(|(end, _)| *end == offset);
         let at = known.unwrap_or(TAILS - 1);
@@ -207,10 +203,8 @@ impl Drop for FilesSupply {
     fn drop(&mut self) {
         self.shared.stop();
         if let Some(thread) = self.thread.take() {
-            // It has nothing to tell: its failures are in what is shared.
             let _ = thread.join();
         }
-        // Those who watch may do so for longer.
         self.shared.close();
     }
 }

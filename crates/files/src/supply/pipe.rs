@@ -1,4 +1,4 @@
-//! A pipe's content as an object: what comes is kept in an unnamed file and hashed on the way.
+//! Content of a pipe as an object: kept in an unnamed file and hashed on the way.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -18,15 +18,13 @@ use crate::hash::{hash_of_groups, piece_digest};
 use crate::layout::{DIGEST_BYTES, GROUP_BYTES};
 use crate::manifest::{CONTENT_BYTES_MAX, Entry, Kind, Manifest, ManifestError, Mtime};
 
-/// What a pipe's content is called where nobody says.
+/// Default name of a pipe's content.
 pub const PIPE_NAME: &str = "pipe";
 
-/// Bytes that are taken from a pipe beyond what receivers have asked for: more than a fast network
-/// takes between two announcements. A pipe that nobody takes from waits then.
+/// Most bytes read ahead of requests: more than a fast network transfers between announcements.
 const AHEAD_BYTES: u64 = 64 << 20;
 
-/// Content of a pipe as a supply. All of it is kept in a file without a name, so that losses are
-/// repaired and late receivers served.
+/// Content of a pipe as a supply. An unnamed file keeps all of it, for repairs and late receivers.
 #[derive(Debug)]
 pub struct PipeSupply {
     shared: Arc<Shared>,
@@ -39,7 +37,6 @@ struct Shared {
     manifest: Manifest,
     folder: PathBuf,
     content: File,
-    /// The digests of all groups that are whole, one after the other.
     digests: File,
     state: Mutex<State>,
     asked: Condvar,
@@ -48,18 +45,16 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     bytes: u64,
-    /// Digests that are there, once all are, and what they hash to.
     ended: Option<(u64, [u8; 32])>,
     failure: Option<String>,
-    /// One past the last byte that was asked for.
     asked_to: u64,
     stop: bool,
 }
 
 impl PipeSupply {
-    /// Begins to take what `pipe` gives, under `name`; it is kept in the folder `spool`.
+    /// Starts to read `pipe` as content called `name`, kept in the folder `spool`.
     pub fn new(pipe: impl Read + Send + 'static, name: &str, spool: &Path) -> Result<Self> {
-        // Two pipes have different content though all else is equal: the time tells them apart.
+        // The time distinguishes contents of pipes that are equal otherwise.
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let seconds = i64::try_from(now.as_secs()).unwrap_or_default();
         let mtime = Mtime { seconds, nanos: now.subsec_nanos() };
@@ -76,7 +71,7 @@ impl PipeSupply {
             asked: Condvar::new(),
         });
         let reader = shared.clone();
-        // Nobody waits for its end: it may hang in the pipe.
+        // Never joined: the thread may block in the pipe.
         std::thread::Builder::new()
             .name("faircast-pipe".into())
             .spawn(move || reader.run(pipe))
@@ -85,7 +80,7 @@ impl PipeSupply {
         Ok(Self { shared, manifest: encoded, object })
     }
 
-    /// For those who watch.
+    /// Returns a handle for observers.
     pub fn handle(&self) -> SupplyHandle {
         SupplyHandle(self.shared.clone())
     }
@@ -93,7 +88,6 @@ impl PipeSupply {
 
 impl Shared {
     fn run(&self, pipe: impl Read) {
-        // So that nobody waits for a thread that has panicked.
         let _guard = PanicGuard::new("reads the pipe", |fault| {
             self.state.lock().failure.get_or_insert(fault);
         });
@@ -102,7 +96,6 @@ impl Shared {
         }
     }
 
-    /// Takes all of the pipe, as fast as it is asked for.
     fn take(&self, mut pipe: impl Read) -> Result<()> {
         let cannot_keep = |error: io::Error| match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
@@ -115,7 +108,6 @@ impl Shared {
         let mut group = vec![0; usize::try_from(GROUP_BYTES).expect("small")];
         let (mut bytes, mut fill, mut digests) = (0, 0, 0);
         let mut of_digests = Hasher::new();
-        // What the first group hashes to should it stay the only one.
         let mut alone = None;
         loop {
             if !self.wait_until_asked(bytes) {
@@ -163,7 +155,6 @@ impl Shared {
         }
     }
 
-    /// Waits until more is wanted; false where nothing ever will be.
     fn wait_until_asked(&self, bytes: u64) -> bool {
         let mut state = self.state.lock();
         let full = |state: &mut State| !state.stop && bytes >= state.asked_to + AHEAD_BYTES;
@@ -179,7 +170,7 @@ impl Shared {
 impl Watched for Shared {
     fn counts(&self) -> SupplyCounts {
         let bytes = self.state.lock().bytes;
-        // Nobody waits for a pipe: what has not come from it is not announced.
+        // Only content that has been read is announced, so readers never wait.
         let waited = Duration::ZERO;
         SupplyCounts { files: 1, bytes, bytes_hashed: bytes, bytes_read: bytes, waited }
     }
@@ -218,7 +209,6 @@ impl Supply for PipeSupply {
         self.object
     }
 
-    /// Returns false: content of a pipe is not kept beyond the end.
     fn is_repeatable(&self) -> bool {
         false
     }
@@ -273,7 +263,6 @@ mod tests {
     use super::*;
     use crate::testing::{digests, noise, wait};
 
-    /// A pipe that gives what a test lets through, so much at a time.
     struct Stuttering {
         bytes: Vec<u8>,
         at: usize,
@@ -293,7 +282,6 @@ mod tests {
         PipeSupply::new(pipe, "image", &std::env::temp_dir()).unwrap()
     }
 
-    /// Waits until so many bytes are there.
     fn until(supply: &PipeSupply, bytes: u64) {
         let there = || match Supply::len(supply, Part::Content) >= bytes {
             true => Poll::Ready(()),

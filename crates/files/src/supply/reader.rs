@@ -1,4 +1,4 @@
-//! The thread that reads ahead of the sender and hashes what it reads.
+//! Thread that reads ahead of the sender and hashes.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -22,16 +22,15 @@ use crate::hole_hashes::HoleHashes;
 use crate::layout::{Group, Layout};
 use crate::table::Table;
 
-/// Chunks ahead of the sender that are kept in memory, its own included.
+/// Chunks in memory from the sender's position on.
 const AHEAD: u32 = 12;
-/// Chunks behind the sender that are kept in memory, for repairs.
+/// Chunks in memory behind the sender, for repairs.
 const BEHIND: u32 = 4;
-/// A sender that has not moved for so long leaves the disk to hashing.
+/// Pause of the sender after which hashing may use the disk.
 const IDLE: Duration = Duration::from_millis(100);
-/// A sender that has not begun gets so long, since what is hashed before is read twice.
+/// Wait for a sender's first read before hashing, since chunks hashed before are read twice.
 const IDLE_FIRST: Duration = Duration::from_millis(500);
 
-/// How long it is waited between two groups of holes that are hashed.
 const HOLE_PAUSE: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]
@@ -45,20 +44,17 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     moved: Condvar,
     holes: Mutex<HoleHashes>,
-    /// True if a file has changed since the scan, or is gone.
     pub(crate) stale: AtomicBool,
 }
 
 #[derive(Debug)]
 struct State {
-    /// At most `AHEAD + BEHIND`.
     cache: Vec<(u32, Arc<Vec<u8>>)>,
     at: u32,
     moved_at: Option<Instant>,
-    /// Since when a sender that has not moved is waited for.
     since: Instant,
     hashed: FixedBitSet,
-    /// No chunk below is without hash.
+    /// Lower bound of chunks without a digest.
     hashed_below: u32,
     table: Table,
     failure: Option<String>,
@@ -66,13 +62,8 @@ struct State {
 }
 
 enum Task {
-    /// Read for the sender, and hash where that is still to be done.
-    Fetch {
-        chunk: u32,
-        hash: bool,
-    },
+    Fetch { chunk: u32, hash: bool },
     Hash(u32),
-    /// Nothing for so long.
     Wait(Option<Duration>),
     End,
 }
@@ -108,7 +99,6 @@ impl Shared {
         })
     }
 
-    /// Runs until all is hashed and nobody wants to read ahead any more, or until told to stop.
     pub(crate) fn run(&self) {
         let _guard = PanicGuard::new("reads files", |fault| {
             self.state.lock().failure.get_or_insert(fault);
@@ -120,15 +110,13 @@ impl Shared {
                 Task::End => return,
                 Task::Wait(time) => {
                     drop(state);
-                    // What cannot be kept is told to who asks for it.
                     let more = self.holes.lock().step(&self.layout).unwrap_or(false);
                     state = self.state.lock();
                     if !matches!(self.task(&state), Task::Wait(_)) {
                         continue;
                     }
-                    // So that sending has the processor.
+                    // The pause leaves the processor to the sender.
                     let time = if more { Some(HOLE_PAUSE) } else { time };
-                    // Woken early or for nothing, it only looks again.
                     match time {
                         Some(time) => drop(self.moved.wait_for(&mut state, time)),
                         None => self.moved.wait(&mut state),
@@ -154,13 +142,11 @@ impl Shared {
         self.moved.notify_all();
     }
 
-    /// Lets go of files and memory, once the thread has ended.
     pub(crate) fn close(&self) {
         self.state.lock().cache.clear();
         self.handles.lock().clear();
     }
 
-    /// The sender is at this chunk now: what it gets from memory, if it is there.
     pub(crate) fn move_to(&self, chunk: u32) -> Option<Arc<Vec<u8>>> {
         let mut state = self.state.lock();
         state.at = chunk;
@@ -171,7 +157,6 @@ impl Shared {
         found
     }
 
-    /// What is in memory of a chunk, and whether the sender has got there by reading on.
     pub(crate) fn peek(&self, chunk: u32) -> (Option<Arc<Vec<u8>>>, bool) {
         let state = self.state.lock();
         let on = chunk > state.at && chunk - state.at <= AHEAD;
@@ -191,7 +176,6 @@ impl Shared {
         self.state.lock().table.read(offset, len, out)
     }
 
-    /// Appends content that is not in memory.
     pub(crate) fn read_direct(&self, mut offset: u64, len: usize, out: &mut Vec<u8>) -> Result<()> {
         let mut start = out.len();
         out.resize(start + len, 0);
@@ -212,7 +196,6 @@ impl Shared {
         Ok(())
     }
 
-    /// The hash of a file, once its digests are known and all holes are hashed.
     pub(crate) fn file_hash(&self, file: u32) -> io::Result<Option<[u8; 32]>> {
         self.holes
             .lock()
@@ -281,16 +264,14 @@ impl Shared {
         };
         let idle = since.elapsed();
         match todo {
-            // What the sender has left out, or will not come to soon. What lies before it and is
-            // still to be sent waits, since it would be read twice.
+            // Chunks behind the sender come at once. Chunks ahead would be read twice.
             Some(chunk) if chunk < state.at || idle >= idle_min => Task::Hash(chunk),
             Some(_) => Task::Wait(Some(idle_min - idle)),
             None => Task::Wait(None),
         }
     }
 
-    /// Takes a chunk that is far from the sender out of memory where there is no room for another.
-    /// One, so that its memory is that of the other: new memory costs as much as reading.
+    /// Removes a far chunk if memory is full, for its buffer: fresh memory is as slow as reading.
     fn make_room(&self, state: &mut State) -> Option<Vec<u8>> {
         if state.cache.len() < (AHEAD + BEHIND) as usize {
             return None;
@@ -304,7 +285,7 @@ impl Shared {
         let path = || self.sources.path(&self.layout, group.file);
         let cannot = |error| FilesError::io(&path(), "cannot be read", error);
         let handle = self.handles.lock().get(group.file, || {
-            // What stands there now may be a pipe, which must not block.
+            // The path may be a pipe now, which must not block.
             let flags = OFlags::NONBLOCK.bits().cast_signed();
             OpenOptions::new().read(true).custom_flags(flags).open(path()).map_err(|error| {
                 if error.kind() == io::ErrorKind::NotFound {
@@ -314,7 +295,7 @@ impl Shared {
             })
         })?;
         let read = handle.read_exact_at(out, group.file_offset + within);
-        // After reading, so that what was read is known to be from before any change.
+        // The check follows the read, so that the content is from before any change.
         if !self.unchanged(group.file, &handle).map_err(cannot)? {
             self.stale.store(true, Ordering::Relaxed);
             return Err(changed(&path()));

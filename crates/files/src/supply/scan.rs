@@ -1,4 +1,4 @@
-//! The scan of what is sent: from paths to a manifest, by `stat` and a look at where holes are.
+//! Scan of paths into a manifest, by `stat` and a search for holes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,35 +17,34 @@ use crate::layout::Layout;
 use crate::manifest::{self, Entry, Manifest};
 use crate::name;
 
-/// What is taken of paths, and what it is called.
+/// Options of a scan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScanOptions {
-    /// What the object is called. Default: the last component of the first path.
+    /// Name of the object. Default: the last component of the first path.
     pub name: Option<String>,
-    /// What becomes of symbolic links that are met inside directories. Default: they are kept.
+    /// Treatment of symbolic links inside directories. Default: kept.
     pub links: Links,
-    /// What is left out: patterns as in a `.gitignore`, of paths as they arrive; the last one that
-    /// fits counts, and what begins with `!` takes in again. Default: nothing.
+    /// Patterns of paths to leave out, as in a `.gitignore`; the last match counts. Default: none.
     pub exclude: Vec<String>,
-    /// Whether it is told whose everything is. Default: no.
+    /// True if owners are sent. Default: no.
     pub owner: bool,
-    /// Whether extended attributes are sent. Default: no.
+    /// True if extended attributes are sent. Default: no.
     pub xattrs: bool,
 }
 
-/// What becomes of symbolic links.
+/// Treatment of symbolic links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Links {
-    /// Links arrive as links if their targets are sent, and are left out else.
+    /// Links arrive as links if their targets are sent; others are left out.
     #[default]
     Keep,
-    /// Targets of links arrive in the place of links.
+    /// Targets arrive in the place of links.
     Follow,
     /// Links are left out.
     Skip,
 }
 
-/// What was found in paths, and can be sent.
+/// Result of a scan: content to send.
 #[derive(Debug)]
 pub struct Scan {
     pub(super) layout: Layout,
@@ -54,32 +53,30 @@ pub struct Scan {
     pub(super) totals: ScanTotals,
 }
 
-/// How much was found.
+/// Totals of a scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScanTotals {
     /// Files; an image counts as one.
     pub files: u32,
     /// Directories.
     pub directories: u32,
-    /// Symbolic links that are sent as such.
+    /// Symbolic links sent as links.
     pub links: u32,
-    /// Further names of files: hard links.
+    /// Hard links: further names of files.
     pub hard_links: u32,
     /// Bytes of content: all files without their holes.
     pub bytes: u64,
     /// Bytes of holes, which are not sent.
     pub hole_bytes: u64,
-    /// What was left out.
+    /// Entries that are left out.
     pub skipped: Skipped,
 }
 
 impl Scan {
-    /// Looks at `paths`: a file arrives under its name, a directory with all that is in it under
-    /// its name. A link that is named here is followed. A block device is an image, and alone.
+    /// Scans `paths`, and follows links among them. A block device must be alone (an image).
     ///
     /// # Errors
-    /// A path cannot be read, cannot have the name that it has, there is too much of it, or there
-    /// is no file in them.
+    /// A path is unreadable or has an invalid name, a limit is exceeded, or there are no files.
     pub fn new<P: AsRef<Path>>(paths: &[P], options: &ScanOptions) -> Result<Self> {
         let paths: Vec<&Path> = paths.iter().map(AsRef::as_ref).collect();
         let Some(first) = paths.first() else {
@@ -117,7 +114,6 @@ impl Scan {
         }
         walk.check()?;
         let Walk { mut found, mut skips, special_bits, .. } = walk;
-        // What is ordered by names must take the identities along.
         found.sort_by(|a, b| name::compare(&a.entry.path, &b.entry.path));
         Found::join_names(&mut found);
         let files = found.iter().filter(|found| found.entry.is_file());
@@ -138,23 +134,22 @@ impl Scan {
         Ok(Self { layout, sources, warnings, totals })
     }
 
-    /// What will be sent.
+    /// Returns the manifest of the content.
     pub fn manifest(&self) -> &Manifest {
         &self.layout.manifest
     }
 
-    /// What was left out against expectation, and what may go wrong at receivers.
+    /// Returns warnings about files left out unexpectedly, and about possible trouble at receivers.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
 
-    /// How much it is.
+    /// Returns the totals.
     pub const fn totals(&self) -> ScanTotals {
         self.totals
     }
 }
 
-/// Warnings of names that differ in case alone.
 const CASE_WARNINGS_MAX: usize = 10;
 
 fn totals(layout: &Layout, skipped: Skipped) -> ScanTotals {
@@ -170,7 +165,6 @@ fn totals(layout: &Layout, skipped: Skipped) -> ScanTotals {
     totals
 }
 
-/// That there is no file and no link in what was given: the first paths, and what was left out.
 fn nothing_in(paths: &[&Path], skipped: &[String]) -> FilesError {
     const SHOWN: usize = 3;
     let shown = listed(&paths[..paths.len().min(SHOWN)], paths.len() as u64);
@@ -181,7 +175,6 @@ fn nothing_in(paths: &[&Path], skipped: &[String]) -> FilesError {
     FilesError::Unwanted(format!("nothing to send: there is no file in {shown}{reasons}"))
 }
 
-/// Leaves out the links that lead elsewhere.
 fn keep_links(entries: Vec<Entry>, sources: &Sources, skips: &mut Skips) -> Vec<Entry> {
     let inside = |entry: &Entry| match entry.link_target() {
         Some(target) => manifest::check_link(&entries, &entry.path, target).is_ok(),
@@ -200,13 +193,12 @@ fn keep_links(entries: Vec<Entry>, sources: &Sources, skips: &mut Skips) -> Vec<
     kept
 }
 
-/// The name under which a path arrives, and where it is.
 fn root(path: &Path) -> Result<(BString, PathBuf)> {
     let cannot = |error| FilesError::io(path, "cannot be found", error);
     let ends_in_dots =
         path.file_name().is_none() || path.as_os_str().as_encoded_bytes().ends_with(b"/.");
     let absolute = match ends_in_dots {
-        // `.` and `..` have the name of the directory that they stand for.
+        // `.` and `..` have the names of their directories.
         true => fs::canonicalize(path).map_err(cannot)?,
         false => std::path::absolute(path).map_err(cannot)?,
     };

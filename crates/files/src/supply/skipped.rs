@@ -1,4 +1,4 @@
-//! Files and links that a sender leaves out, counted by reason and in words for people.
+//! Files and links that a sender leaves out, counted by reason, with texts for people.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,92 +6,88 @@ use std::path::{Path, PathBuf};
 
 use crate::name::shown_path;
 
-/// Examples that are named of each reason.
 const EXAMPLES_MAX: usize = 10;
 
-/// Why something is left out.
+/// Reason to leave an entry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Skip {
-    /// A symbolic link that is absolute, or leads out of what is sent.
+    /// A symbolic link is absolute, or leads out of the object.
     Outside,
-    /// A symbolic link where none are wanted.
+    /// Symbolic link, if links are excluded.
     Unwanted,
-    /// A symbolic link that is to be followed, and leads to nothing.
+    /// A symbolic link to follow has no target.
     Dangling,
-    /// A symbolic link that is to be followed, and leads to a directory that it is in.
+    /// A symbolic link to follow leads to a directory above.
     Loop,
-    /// A device or pipe.
+    /// Device or pipe.
     Special,
-    /// A socket, which is nothing without its program.
+    /// Socket, which is useless without its program.
     Socket,
-    /// A folder of a receiver's state.
+    /// State folder of a receiver.
     State,
-    /// A path that is too long or too deep, or a file called `.faircast`; a directory with all that is
-    /// in it counts as one.
+    /// A path is too long or too deep, or a file is called `.faircast`; a directory counts once.
     BadName,
-    /// What a pattern excludes; a directory with all that is in it counts as one.
+    /// A pattern excludes the entry; a directory counts once.
     Excluded,
 }
 
 impl Skip {
-    /// True if leaving this out was asked for.
     const fn is_wanted(self) -> bool {
         matches!(self, Self::Unwanted | Self::Excluded)
     }
 
-    /// True if receivers lack something that they should have.
+    /// True if receivers lack an entry that they should have.
     const fn is_lacking(self) -> bool {
         !self.is_wanted() && !matches!(self, Self::Socket | Self::State)
     }
 }
 
-/// How much is left out.
+/// Counts of entries left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
     /// Symbolic links.
     pub links: u64,
-    /// Devices, sockets, pipes, and folders of a receiver's state.
+    /// Devices, sockets, pipes, and state folders of receivers.
     pub special: u64,
-    /// Names that cannot be sent; a directory with all that is in it counts as one.
+    /// Invalid names; a directory counts once.
     pub names: u64,
-    /// What patterns exclude; a directory with all that is in it counts as one.
+    /// Entries that patterns exclude; a directory counts once.
     pub excluded: u64,
-    /// Entries that receivers lack although they were not asked to be left out. Excluded paths, unwanted links,
-    /// sockets and state folders do not count.
+    /// Entries left out against the user's wish, unlike excluded ones, unwanted links and sockets.
     pub lacking: u64,
 }
 
 impl Skipped {
-    /// All of it.
+    /// Returns the number of all entries left out.
     pub const fn total(&self) -> u64 {
         self.links + self.special + self.names + self.excluded
     }
 }
 
-/// Something that a sender should know and that is no error.
+/// Warning to a sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Warning {
-    /// Something is left out.
+    /// Entries are left out.
     Skipped {
-        /// Why.
+        /// Reason.
         why: Skip,
-        /// How often.
+        /// Number of entries.
         count: u64,
-        /// Some of them.
+        /// First paths.
         examples: Vec<PathBuf>,
     },
-    /// A device that is in use, and by whom: what is written to it meanwhile may not fit together.
+    /// A device is in use, with its user: writes meanwhile may make its image inconsistent.
     InUse(PathBuf, String),
     /// Files and directories with set-user-ID, set-group-ID or sticky bits, which are not sent.
     SpecialBits {
         /// Number of files and directories.
         count: u64,
-        /// Some of them.
+        /// First paths.
         examples: Vec<PathBuf>,
     },
-    /// Two names that differ in case alone: one of them gets lost on some file systems.
+    /// Two names differ in case alone: one of them is lost on some file systems.
     Case(String, String),
 }
 
@@ -160,7 +156,6 @@ impl fmt::Display for Warning {
     }
 }
 
-/// Some paths of `count`, and how many more there are.
 pub(super) fn listed(examples: &[impl AsRef<Path>], count: u64) -> String {
     let names: Vec<String> = examples.iter().map(shown_path).collect();
     let more = count.saturating_sub(names.len() as u64);
@@ -168,7 +163,6 @@ pub(super) fn listed(examples: &[impl AsRef<Path>], count: u64) -> String {
     names.join(", ") + &more
 }
 
-/// A number of paths, and the first ones of them.
 #[derive(Debug, Default)]
 pub(super) struct Examples(u64, Vec<PathBuf>);
 
@@ -180,14 +174,12 @@ impl Examples {
         }
     }
 
-    /// The warning of special bits; `None` where no path has any.
     pub(super) fn warning(self) -> Option<Warning> {
         let Self(count, examples) = self;
         (count > 0).then_some(Warning::SpecialBits { count, examples })
     }
 }
 
-/// Counts what is left out, with some examples of each reason.
 #[derive(Debug, Default)]
 pub(super) struct Skips(BTreeMap<Skip, Examples>);
 

@@ -1,4 +1,4 @@
-//! Sources of a supply: the paths of its files, and whether these are still what was scanned.
+//! Sources of a supply: the paths of its files, and checks that they are unchanged.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -15,7 +15,6 @@ use crate::manifest::Mtime;
 
 #[derive(Debug)]
 pub(crate) struct Sources {
-    /// First component of an entry's path to where that is.
     pub(super) roots: BTreeMap<BString, PathBuf>,
     /// Device and inode of each file, in the layout's order.
     pub(super) identities: Vec<(u64, u64)>,
@@ -35,7 +34,7 @@ impl Sources {
 
     pub(crate) fn same(&self, layout: &Layout, file: u32, now: &Metadata) -> bool {
         let entry = layout.entry(file);
-        // What is written to a device leaves no trace on its name.
+        // Writes to a device do not change the times of its node.
         let changed = entry.is_file() && (entry.size() != now.len() || entry.mtime != mtime(now));
         self.identities[file as usize] == identity(now) && !changed
     }

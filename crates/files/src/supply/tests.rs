@@ -1,5 +1,4 @@
-//! Tests of a supply: the scan with its links, patterns and holes, hashing, reading, and files that
-//! change.
+//! Tests of a supply: scans with links, patterns and holes, hashing, reading, changed files.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -67,7 +66,6 @@ fn what_is_no_file_is_left_out_with_a_warning() {
     assert_eq!(names(&scan), ["t", "t/A", "t/a"]);
     let skipped = Skipped { links: 151, special: 2, lacking: 151, ..Skipped::default() };
     assert_eq!((scan.totals().skipped, skipped.total()), (skipped, 153));
-    // A line for each reason, with some names.
     let warnings = warnings(&scan);
     assert_eq!(warnings.len(), 4, "{warnings:?}");
     for (warning, want) in warnings.iter().zip([
@@ -80,7 +78,6 @@ fn what_is_no_file_is_left_out_with_a_warning() {
     }
 }
 
-/// As hubs of models lay their caches out.
 fn hub(root: &Path) {
     put(&root.join("hub/blobs/0abc"), b"weights");
     put(&root.join("hub/blobs/1def"), b"settings");
@@ -117,7 +114,6 @@ fn links_that_lead_to_what_is_sent_are_kept() {
     let totals = scan.totals();
     assert_eq!((totals.files, totals.links, totals.bytes), (2, 4, 15));
     assert_eq!(totals.skipped, Skipped { links: 4, lacking: 4, ..Skipped::default() });
-    // Two roots are one object: a link from one into the other stays inside.
     put(&at("other/x"), b"x");
     let scan = Scan::new(&[at("hub"), at("other")], &ScanOptions::default()).unwrap();
     assert_eq!(scan.manifest().find("hub/outside").unwrap().link_target(), Some("../other".into()));
@@ -140,7 +136,7 @@ fn links_are_followed_where_that_is_asked_for() {
     assert!(warnings[1].starts_with("a symbolic link is not followed: back to"), "{warnings:?}");
     let object = Object::read(&mut FilesSupply::new(scan).unwrap());
     assert_eq!(object.content(), b"weightssettings");
-    // A directory may be there twice, which is no loop.
+    // A directory may occur twice, which is no loop.
     let scan = Scan::new(&[at("hub")], &options).unwrap();
     assert_eq!(scan.manifest().find("hub/snapshots/latest/model.bin").unwrap().size(), 7);
 }
@@ -163,7 +159,6 @@ fn nothing_to_send_is_an_error_that_says_why() {
     assert!(error("hub", &excluded).contains("one is excluded: "));
     fs::create_dir(at("empty")).unwrap();
     assert!(error("empty", &ScanOptions::default()).contains("an empty directory is not sent"));
-    // Links alone are something.
     let links = Scan::new(&[at("hub/snapshots")], &ScanOptions::default()).unwrap();
     assert_eq!((links.totals().files, links.totals().links), (0, 1));
 }
@@ -233,7 +228,6 @@ fn holes_are_not_read_and_hash_to_what_they_are() {
         let bytes = fs::read(root.path().join(name)).unwrap();
         assert_eq!(*hash, Some(*blake3::hash(&bytes).as_bytes()), "{name}");
     }
-    // The first group, and four that 3 MiB touch.
     let content = 5 * GROUP_BYTES + 5000;
     let counts = handle.counts();
     assert_eq!((counts.bytes, counts.bytes_hashed, counts.bytes_read), (content, content, content));
@@ -299,7 +293,6 @@ fn content_is_read_once_where_it_is_sent_in_order() {
     for offset in (0..bytes.len() as u64).step_by(SYMBOL as usize) {
         if offset % GROUP_BYTES < SYMBOL {
             supply.expect(offset);
-            // A sender is slower than reading ahead.
             std::thread::sleep(std::time::Duration::from_millis(3));
         }
         let len = SYMBOL.min(bytes.len() as u64 - offset) as u32;
@@ -308,7 +301,7 @@ fn content_is_read_once_where_it_is_sent_in_order() {
     assert!(out == bytes);
     digests(&mut supply);
     let counts = handle.counts();
-    // Some is hashed before the first read, and then read again.
+    // Chunks hashed before the first read are read twice.
     assert!(counts.bytes_read <= counts.bytes * 3 / 2, "{counts:?}");
 }
 
@@ -317,7 +310,6 @@ fn hashing_goes_on_where_nothing_is_sent() {
     let root = tempdir().unwrap();
     put(&root.path().join("f"), &noise(1, 30 << 20));
     let mut supply = FilesSupply::scan(&[root.path().join("f")]).unwrap();
-    // The sweep leaves out nearly all.
     supply.expect(29 << 20);
     let known = digests(&mut supply);
     assert!(supply.handle().counts().bytes_read <= 60 << 20);
@@ -341,7 +333,6 @@ fn a_sweep_that_jumps_without_a_word_is_read_ahead_of_again() {
             out.clear();
             supply.read(Part::Content, start + i * SYMBOL, SYMBOL as u32, &mut out).unwrap();
             assert!(out == bytes[(start + i * SYMBOL) as usize..][..SYMBOL as usize]);
-            // A repair here and there.
             supply.read(Part::Content, i * 7919 % 1000 * 1400, 1400, &mut out).unwrap();
         }
         let ready = (0..2000).any(|_| {
@@ -373,7 +364,6 @@ fn a_file_that_changes_is_an_error_that_names_it() {
         let root = tempdir().unwrap();
         let path = root.path().join("t/file");
         put(&path, &noise(1, 4 << 20));
-        // So many before it that it is not in memory yet when it changes.
         for i in 0..40 {
             put(&root.path().join(format!("t/a{i}")), &noise(i, 1 << 20));
         }
@@ -392,7 +382,6 @@ fn a_file_that_changes_is_an_error_that_names_it() {
         let error = error.unwrap_or_else(|| panic!("{case}: nothing noticed"));
         assert!(error.contains("/t/file: "), "{case}: {error}");
         assert!(!supply.is_repeatable(), "{case}: nobody can send the same again");
-        // Hashing notices too.
         for _ in 0..1000 {
             if supply.digests().is_err() {
                 break;
@@ -414,7 +403,7 @@ fn thousands_of_files_need_few_handles_and_one_opening_each() {
     digests(&mut supply);
     let object = Object::read(&mut supply);
     assert_eq!(object.content().len(), (0..3000).map(|i| i % 50).sum::<usize>());
-    // All fits into memory here, so each is opened once.
+    // All fits into memory, so each file is opened once.
     assert!(shared.opened() <= 3000, "{}", shared.opened());
 }
 
@@ -473,7 +462,6 @@ fn names_are_sent_as_they_are_and_what_is_left_out_is_told() {
     }
     let decoded = Manifest::decode(&scan.manifest().encode());
     assert_eq!(decoded.as_ref(), Ok(scan.manifest()));
-    // A file with the name of a receiver's state, and a tree that is too deep.
     put(&tree.join(".faircast"), b"x");
     put(&tree.join(["d"; crate::name::DEPTH_MAX].join("/")).join("f"), b"x");
     let scan = Scan::new(&[&tree], &ScanOptions::default()).unwrap();
@@ -488,7 +476,6 @@ fn names_are_sent_as_they_are_and_what_is_left_out_is_told() {
     };
     let shown = shown.to_string();
     assert!(!shown.contains(faircast_base::is_format), "{shown}");
-    // A file keeps its name, and an object that is titled after the file has no character of format.
     let odd = root.path().join("a\u{202e}fdp.exe\u{2028}\u{2066}\u{85}");
     put(&odd, b"x");
     let scan = Scan::new(&[&odd], &ScanOptions::default()).unwrap();
@@ -504,7 +491,6 @@ fn further_names_of_a_file_are_hard_links_and_special_bits_are_told() {
     std::fs::hard_link(at("t/b"), at("t/z")).unwrap();
     std::fs::create_dir(at("t/a")).unwrap();
     std::fs::hard_link(at("t/b"), at("t/a/first")).unwrap();
-    // A further name outside of what is sent, and a file of its own with equal content.
     put(&at("t/own"), b"own");
     std::fs::hard_link(at("t/own"), at("elsewhere")).unwrap();
     crate::testing::chmod(&at("t/own"), 0o4755);

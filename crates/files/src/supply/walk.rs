@@ -1,4 +1,4 @@
-//! A walk through directories of a sender, which makes entries of what it finds.
+//! Walk through directories of a sender, which creates the entries of a manifest.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -23,19 +23,16 @@ use crate::layout::GROUP_BYTES;
 use crate::manifest::{ENTRIES_MAX, Entry, HOLES_MAX, Kind, ManifestError, Owner, boxed};
 use crate::name::{self, NameError};
 
-/// Paths that cannot be sent and are told; more are counted.
 const REFUSED_SHOWN: usize = 20;
 
-/// An entry, and the file that it was made of.
 pub(super) struct Found {
     pub(super) entry: Entry,
     pub(super) identity: (u64, u64),
-    /// True if the file has further names.
     linked: bool,
 }
 
 impl Found {
-    /// Makes hard links of all names of a file but its first. `all` is in the order of a manifest.
+    /// Turns all names of a file but the first into hard links. `all` is in manifest order.
     pub(super) fn join_names(all: &mut [Self]) {
         let mut first: BTreeMap<(u64, u64), BString> = BTreeMap::new();
         for Self { entry, identity, .. } in all.iter_mut().filter(|found| found.linked) {
@@ -50,7 +47,6 @@ impl Found {
 pub(super) struct Walk<'a> {
     pub(super) found: Vec<Found>,
     pub(super) skips: Skips,
-    /// Files and directories with set-user-ID, set-group-ID or sticky bits.
     pub(super) special_bits: Examples,
     unreadable: Refused,
     options: &'a ScanOptions,
@@ -59,7 +55,6 @@ pub(super) struct Walk<'a> {
     holes: u64,
 }
 
-/// Paths that cannot be sent, all of which are told at once: the first ones, and how many more.
 #[derive(Default)]
 struct Refused {
     shown: Vec<String>,
@@ -71,7 +66,6 @@ impl Refused {
         if self.shown.len() < REFUSED_SHOWN { self.shown.push(path()) } else { self.more += 1 }
     }
 
-    /// All that are told in a line; nothing where there is none.
     fn list(&self, between: &str, and: &str) -> Option<String> {
         let shown = self.shown.join(between);
         let more = match self.more {
@@ -82,7 +76,6 @@ impl Refused {
     }
 }
 
-/// Identities of a directory and of those that it is in: by this a loop of links is known.
 type Trail = Vec<(u64, u64)>;
 
 struct Open {
@@ -117,7 +110,6 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// Whether all that was met can be sent, or what cannot is left out.
     pub(super) fn check(&self) -> Result<()> {
         let Some(paths) = self.unreadable.list(", ", " and") else { return Ok(()) };
         Err(FilesError::Unwanted(format!(
@@ -125,14 +117,13 @@ impl<'a> Walk<'a> {
         )))
     }
 
-    /// True if a path cannot be sent: too long, too deep, or a file with the name of a receiver's state folder.
     fn is_bad(&self, path: &BStr, metadata: &Metadata) -> bool {
         let Err(wrong) = name::check_path(path) else { return false };
         let state = wrong == NameError::State && metadata.is_dir();
         !state && !self.is_excluded(path, metadata.is_dir())
     }
 
-    /// Takes a file, or a directory with all in it, by a stack: depth costs little.
+    /// Adds a file, or a directory with its content. A stack replaces recursion: trees may be deep.
     pub(super) fn root(&mut self, at: PathBuf, path: BString, metadata: &Metadata) -> Result<()> {
         let mut open = Vec::new();
         self.take(at, path, metadata, None, &mut open)?;
@@ -161,7 +152,6 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Takes one thing, or leaves it out; a directory is to be read afterwards.
     fn take(
         &mut self,
         at: PathBuf,
@@ -182,7 +172,7 @@ impl<'a> Walk<'a> {
             self.skips.add(Skip::Excluded, || at);
         } else if metadata.is_dir() {
             let (_, name) = name::split(&path);
-            // A path that was named is what is meant, and refused by its name.
+            // A path given by the user is refused because of its name instead.
             if above.is_some() && name.eq_ignore_ascii_case(name::STATE_FOLDER.as_bytes()) {
                 self.skips.add(Skip::State, || at);
                 return Ok(());
@@ -195,7 +185,6 @@ impl<'a> Walk<'a> {
             }
             open.push(Open { at, path, trail });
         } else if metadata.is_file() {
-            // Now, and not when receivers wait for it.
             let denied =
                 accessat(CWD, &at, Access::READ_OK, AtFlags::EACCESS).is_err_and(|error| {
                     io::Error::from(error).kind() == io::ErrorKind::PermissionDenied
@@ -213,7 +202,6 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Takes a link as such, or leaves it out, or tells what is where it leads to.
     fn links(
         &mut self,
         at: &Path,
@@ -229,7 +217,7 @@ impl<'a> Walk<'a> {
             Links::Keep => {
                 let target = fs::read_link(at)
                     .map_err(|error| FilesError::io(at, "cannot be read", error))?;
-                // Whether it leads outside is known when everything was found.
+                // Links that lead outside are found once all entries are known.
                 let kind = Kind::Link { target: boxed(target.as_os_str().as_bytes()) };
                 self.push(at, path, kind, metadata)?;
                 return Ok(None);
@@ -253,11 +241,11 @@ impl<'a> Walk<'a> {
         if self.found.len() == ENTRIES_MAX as usize {
             return Err(ManifestError::Entries(u64::from(ENTRIES_MAX) + 1).into());
         }
-        // Now, so that a tree that is too deep is not walked to its end.
+        // Checked now, so that the walk of a tree that is too deep stops.
         name::check_path(path)
             .map_err(|what| ManifestError::Name { path: name::shown(path).into(), what })?;
         let is_link = matches!(kind, Kind::Link { .. });
-        // The mode of a link says nothing.
+        // The mode of a link has no meaning.
         if !is_link && metadata.mode() & 0o7000 != 0 {
             self.special_bits.add(|| at.to_path_buf());
         }
@@ -277,7 +265,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// The holes of a file. Only one that takes less room than it has bytes is looked into.
+    /// Finds the holes of a file. Only files with fewer bytes on disk than in length are searched.
     fn holes(&mut self, at: &Path, metadata: &Metadata) -> Result<Box<[crate::manifest::Hole]>> {
         let size = metadata.len();
         if size < GROUP_BYTES || metadata.blocks().saturating_mul(512) >= size {

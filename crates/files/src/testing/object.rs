@@ -1,4 +1,4 @@
-//! An object in memory, and how a machine would have a store take it; for tests and benchmarks.
+//! Object in memory, and its transfer into a store; for tests and benchmarks.
 
 use std::ops::Range;
 use std::task::Poll;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use faircast_proto::object::{Announcement, ObjectResult, Part, Store, Supply, Verdict};
 
-/// Bytes of a symbol, which is no divisor of a group.
+/// Bytes of a symbol, which do not divide a group.
 pub(crate) const SYMBOL: u64 = 1400;
 
 pub(crate) struct Object {
@@ -29,7 +29,6 @@ impl Object {
         Self::new(parts, supply.object(), digests)
     }
 
-    /// One of nothing but a manifest.
     pub(crate) fn of_manifest(manifest: Vec<u8>) -> Self {
         let object = blake3::hash(&manifest).into();
         Self::new([manifest, Vec::new(), Vec::new()], object, None)
@@ -48,14 +47,12 @@ impl Object {
         &self.parts[1]
     }
 
-    /// Announces, gives the manifest, and waits for what is found.
     pub(crate) fn open(&self, store: &mut dyn Store) -> ObjectResult<Vec<Range<u64>>> {
         store.announce(&self.announcement)?;
         store.write(Part::Manifest, 0, &self.parts[0], 0)?;
         wait(|| store.open())
     }
 
-    /// The symbols that lie, if only in part, outside of `found`.
     pub(crate) fn missing(&self, found: &[Range<u64>]) -> Vec<Range<u64>> {
         let len = self.content().len() as u64;
         let symbols = (0..len).step_by(SYMBOL as usize);
@@ -66,7 +63,6 @@ impl Object {
         symbols.filter(|symbol| !inside(symbol)).collect()
     }
 
-    /// The symbols that lie, if only in part, inside of `ranges`.
     pub(crate) fn touching(&self, ranges: &[Range<u64>]) -> Vec<Range<u64>> {
         let mut symbols = self.missing(&[]);
         symbols.retain(|symbol| {
@@ -78,7 +74,7 @@ impl Object {
     pub(crate) fn give(&self, store: &mut dyn Store, symbols: &[Range<u64>]) -> ObjectResult<()> {
         for symbol in symbols {
             let bytes = &self.content()[symbol.start as usize..symbol.end as usize];
-            // As a machine does with a payload whose end is known to be zero.
+            // Trailing zeros are only counted, as a machine does.
             let zeros = bytes.iter().rev().take_while(|byte| **byte == 0).count();
             let some = &bytes[..bytes.len() - zeros];
             store.write(Part::Content, symbol.start, some, zeros as u32)?;
@@ -93,7 +89,6 @@ impl Object {
         Ok(())
     }
 
-    /// Compares, gives again what is damaged, and so on. Returns how many times.
     pub(crate) fn verify(&self, store: &mut dyn Store) -> ObjectResult<u32> {
         self.give_digests(store)?;
         for round in 0.. {
@@ -122,7 +117,7 @@ pub(crate) fn digests(supply: &mut dyn Supply) -> [u8; 32] {
 }
 
 pub(crate) fn wait<T, E>(mut ask: impl FnMut() -> Result<Poll<T>, E>) -> Result<T, E> {
-    // A disk that many write to can take minutes.
+    // A busy disk can take minutes.
     for _ in 0..600_000 {
         match ask()? {
             Poll::Ready(answer) => return Ok(answer),

@@ -1,8 +1,8 @@
-//! Fuzz target of the decoder of manifests; the corpus test runs the same.
+//! Fuzz target of the manifest decoder; the corpus test runs it too.
 
 use faircast_files::Manifest;
 
-/// Bytes as a manifest: refused, or the only form of what they say. Returns whether they are one.
+/// Decodes bytes: an accepted manifest must encode to the same bytes. Returns true if accepted.
 pub(crate) fn manifest(data: &[u8]) -> bool {
     let Ok(manifest) = Manifest::decode(data) else { return false };
     assert_eq!(manifest.encode(), data, "another form of the same manifest");

@@ -4,8 +4,7 @@ use super::*;
 use crate::message::ParcelHead;
 use crate::seal::Seal;
 
-/// A source, a relay and four receivers on the relay's network, which loses this share of multicast
-/// at each receiver.
+/// Returns a source, a relay and four receivers on the relay's network, each with a share of loss.
 fn site(bytes: Option<u64>, loss: f64) -> World {
     let mut world = World::new(bytes);
     world.multicast = Some(loss);
@@ -47,7 +46,7 @@ fn packets_leave_once_for_all_hosts_of_a_network() {
         assert_eq!(all, [true; 4], "{loss}: {:?}", RECEIVERS.map(|it| world.delivered(it)));
         let data = world.sites[&world.source].data_packets as f64;
         let multicasts = world.sites[&NodeId(1)].multicasts as f64;
-        // Frames that two hosts lack leave again for all, beside beacons and what hosts say.
+        // Frames that two hosts lack are multicast again; beacons and hosts' reports are added.
         let most = FRAMES_EACH * data * (1.05 + 2.0 * loss);
         assert!(multicasts < most, "{loss}: {multicasts} of {data}");
         let refused = world.relay().refused;
@@ -57,8 +56,7 @@ fn packets_leave_once_for_all_hosts_of_a_network() {
 }
 
 impl World {
-    /// Asserts that the receivers `others` stand still for 4 s at most in the next seconds, and
-    /// that all receivers get everything.
+    /// The receivers `others` stall for at most 4 s of the next minute, and all complete.
     fn holds_briefly(&mut self, others: &[u32]) {
         let mut still = 0;
         for _ in 0..60 {
@@ -76,14 +74,12 @@ impl World {
 
 #[test]
 fn a_host_without_multicast_is_served_by_unicast() {
-    // From the beginning, and from a moment on.
     for seconds in [0.0, 2.0] {
         let mut world = site(Some(OBJECT), 0.01);
         world.run(seconds);
         world.sites.get_mut(&NodeId(104)).unwrap().is_deaf = true;
         world.holds_briefly(&[101, 102, 103]);
         assert_eq!(RECEIVERS.map(|it| world.hears(it)), [true, true, true, false]);
-        // Multicast arrives again: after a minute it is used.
         world.sites.get_mut(&NodeId(104)).unwrap().is_deaf = false;
         world.run(10.0);
         assert!(world.hears(104), "{seconds}");
@@ -106,7 +102,6 @@ fn multicast_goes_on_after_a_restart_of_the_relay_or_a_host() {
     world.run(5.0);
     assert_eq!(RECEIVERS.map(|it| world.hears(it)), [true; 4]);
     world.suffer(Fault::Restart(104, 1));
-    // A host that moves keeps its connection, and its link.
     world.suffer(Fault::Move(101));
     world.run(2.0);
     assert_eq!(RECEIVERS.map(|it| world.hears(it)), [true; 4]);

@@ -1,8 +1,7 @@
 //! Fuzz target of a relay node; the corpus test runs the same.
 //!
-//! Hosts and relays with the key open connections and send frames made of the fuzzer's bytes, hosts
-//! without the key send datagrams, packets are lost, addresses change, and time passes: no panic,
-//! no timer that comes round for ever, and bounded memory.
+//! Hosts and relays with the key send frames of the fuzzer's bytes, hosts without it datagrams.
+//! Packets are lost, addresses change. Checked: no panic, no endless timer, and bounded memory.
 
 use std::collections::BTreeMap;
 
@@ -18,11 +17,10 @@ use faircast_proto::{Datagram, Destination, Machine, credit};
 const ME: NodeId = NodeId(10);
 const ABOVE: NodeId = NodeId(2);
 const GROUPS: [u64; 4] = [7, 8, 9, u64::MAX];
-/// Timeouts of one moment, and datagrams in answer to one step.
+/// Maximum number of timeouts at one time, and of datagrams in answer to one step.
 const TIMEOUTS_MAX: u32 = 2000;
 const ROUNDS_MAX: u32 = 2000;
 
-/// A node that speaks with the relay.
 struct Peer {
     endpoint: Endpoint,
     at: NodeId,
@@ -35,7 +33,6 @@ struct Net {
     relay: RelayNode,
     peers: Vec<Peer>,
     rng: Rng,
-    /// Number of datagrams that are lost next.
     lost: u32,
 }
 
@@ -60,7 +57,6 @@ impl Net {
         Self { now: Time::ZERO, relay, peers, rng, lost: 0 }
     }
 
-    /// Passes datagrams on until nobody has any.
     fn settle(&mut self) {
         let Self { now, relay, peers, rng, lost } = self;
         let mut cx = Cx::untraced(*now, rng);
@@ -132,7 +128,6 @@ impl Net {
     }
 }
 
-/// A frame: one of those of the protocol with the fuzzer's bytes in its fields, or those bytes.
 fn frame(kind: u8, node: NodeId, bytes: &[u8]) -> Vec<u8> {
     let first = bytes.first().copied().unwrap_or(0);
     let group = GROUPS[usize::from(first) % GROUPS.len()].to_be_bytes();
@@ -157,8 +152,6 @@ fn frame(kind: u8, node: NodeId, bytes: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Runs the steps that `data` spells. Returns the number of neighbours that were attached at some
-/// time.
 pub(crate) fn relay_node(mut data: &[u8]) -> usize {
     let mut net = Net::new();
     let mut attached = 0;
@@ -196,7 +189,6 @@ pub(crate) fn relay_node(mut data: &[u8]) -> usize {
                 net.relay.handle_datagram(&mut cx, datagram);
             }
             _ => {
-                // A peer moves, ends a connection, or time passes.
                 match which % 8 {
                     0 => peer.at = NodeId(peer.at.0 ^ 0x100),
                     1 => {

@@ -1,4 +1,4 @@
-//! Faults, seen from outside the link.
+//! Tests of faults through the interface of the link.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -28,7 +28,7 @@ fn ms(ms: u64) -> Time {
     Time::from_nanos(ms * MS)
 }
 
-/// Offers `count` packets of 1000 B, which take a millisecond each, one every 2 ms.
+/// Offers `count` packets of 1000 B, one every 2 ms; transmission takes 1 ms each.
 fn outcomes(config: &LinkConfig, seed: u64, count: u64) -> Vec<Outcome> {
     let streams = Streams { seed, node: NodeId(1), link: 2 };
     let mut link = Link::new(config, streams);
@@ -61,7 +61,6 @@ fn lost(outcomes: &[Outcome], reason: DropReason) -> Vec<bool> {
     outcomes.iter().map(|outcome| *outcome == Outcome::Dropped(reason)).collect()
 }
 
-/// Lengths of the runs of `true`.
 fn bursts(lost: &[bool]) -> Vec<usize> {
     lost.split(|lost| !lost).map(<[bool]>::len).filter(|len| *len > 0).collect()
 }
@@ -75,8 +74,7 @@ fn bursts_have_the_mean_loss_and_the_mean_length_that_were_asked_for() {
         let share = lost.iter().filter(|lost| **lost).count() as f64 / COUNT as f64;
         let bursts = bursts(&lost);
         let mean = bursts.iter().sum::<usize>() as f64 / bursts.len() as f64;
-        // Losses in bursts count as often as there are bursts; four standard errors or so. Their
-        // lengths are geometric, with a deviation of about the mean.
+        // Four standard errors by the number of bursts; geometric lengths deviate by their mean.
         let errors = 4.0 / (bursts.len() as f64).sqrt();
         assert!((share / loss - 1.0).abs() < 1.5 * errors, "{loss} {packets}: {share}");
         assert!((mean / packets - 1.0).abs() < errors, "{loss} {packets}: {mean}");
@@ -101,7 +99,6 @@ fn shares_of_packets_are_delayed_doubled_and_corrupted() {
     let (mut delayed, mut doubled, mut corrupted, mut copies) = (0, 0, 0, 0);
     let mut places = [0u32; 10];
     for (i, outcome) in (0..).zip(outcomes(&config(faults), 1, COUNT)) {
-        // A millisecond of transmission and 50 of propagation.
         let due = ms(2 * i + 51);
         let (first, second) = match outcome {
             Outcome::Arrives(at) => (Copy { at, extra: Duration::ZERO, flip: None }, None),
@@ -142,16 +139,16 @@ fn an_outage_loses_what_is_offered_and_what_is_transmitted_meanwhile() {
     let want: Vec<bool> = (0..30).map(|i| (5..=10).contains(&i) || i == 20).collect();
     assert_eq!(down, want);
 
-    // Five at 8 ms are sent at 9, 10, 11, 12 and 13 ms.
+    // Five packets offered at 8 ms are sent at 9, 10, 11, 12 and 13 ms.
     let mut link = Link::new(&config, Streams { seed: 1, node: NodeId(0), link: 0 });
     let mut rng = Rng::new(1, NodeId(0), Purpose::Link(0));
     let mut offer = |at| link.offer(ms(at), 1000, true, &mut rng);
     let burst = [offer(8), offer(8), offer(8), offer(8), offer(8)];
     let gone = Outcome::Dropped(DropReason::Outage);
     assert_eq!(burst, [Outcome::Arrives(ms(59)), gone, gone, gone, gone]);
-    // One that is offered meanwhile takes no time, so the next one finds an idle link.
+    // A packet that is offered during the outage takes no time, so the next one finds an idle link.
     assert_eq!([offer(20), offer(21)], [gone, Outcome::Arrives(ms(72))]);
-    // A queue that outlasts the outage goes on behind it: sent at 40 and 41, both down, and at 42.
+    // A queue that outlasts the outage continues: sent at 40 and 41 ms, both lost, and at 42 ms.
     let burst = [offer(39), offer(39), offer(39)];
     assert_eq!(burst, [gone, gone, Outcome::Arrives(ms(92))]);
 }
@@ -199,7 +196,6 @@ fn faults() -> impl Strategy<Value = Faults> {
                 reorder: Reorder { share: reorder, delay: Duration::from_millis(late) },
                 duplicate,
                 corrupt,
-                // As long as every packet here: none vanishes.
                 mtu: Some(1000),
             }
         },
@@ -207,7 +203,6 @@ fn faults() -> impl Strategy<Value = Faults> {
 }
 
 proptest! {
-    /// Faults draw from streams of their own: neither independent losses nor other faults move.
     #[test]
     fn a_fault_more_moves_no_other(faults in faults(), seed in 0u64..1000) {
         let with = |faults: Faults| LinkConfig { loss: 0.1, ..config(faults) };
@@ -216,7 +211,7 @@ proptest! {
         let losses = lost(&plain, DropReason::Loss);
         let moved = lost(&all, DropReason::Loss);
         let down = lost(&all, DropReason::Outage);
-        // One that is refused at the entrance is not there to be lost on the wire.
+        // A packet that is refused at the entrance draws no independent loss.
         let same = losses.iter().zip(&moved).take_while(|(a, b)| a == b).count();
         let first_down = down.iter().position(|down| *down).unwrap_or(200);
         prop_assert!(same >= first_down, "{same} of {first_down}");
@@ -227,7 +222,6 @@ proptest! {
         }
     }
 
-    /// Every packet arrives once, twice or not at all, in its time and its extra time.
     #[test]
     fn packets_are_conserved_whatever_goes_wrong(
         faults in faults(),

@@ -1,4 +1,4 @@
-//! The link as a whole.
+//! Tests of the whole link.
 
 use super::*;
 use crate::{Faults, RedConfig};
@@ -88,7 +88,6 @@ fn a_change_of_rate_holds_for_the_packet_in_transmission() {
 
 #[test]
 fn counters_agree_with_what_a_periodic_load_must_give() {
-    // Half load: never a wait. The queue average leaves out the packet in transmission.
     let mut link = new_link(&config(8_000_000, QueueConfig::DropTail { packets_max: 10 }));
     for i in 0..100 {
         link.offer(Time::from_nanos(i * 2_000_000), 1000, true, &mut rng());
@@ -145,12 +144,11 @@ fn red_leaves_short_queues_alone_and_keeps_long_ones_near_its_thresholds() {
     };
     let mut link = new_link(&config(8_000_000, QueueConfig::Red(red)));
     let mut rng = rng();
-    // 95 % load, evenly spaced: no queue, no drop.
     for i in 0..10_000 {
         let outcome = link.offer(Time::from_nanos(i * 1_052_632), 1000, true, &mut rng);
         assert!(matches!(outcome, Outcome::Arrives(_)));
     }
-    // 110 % load: drops keep the average between the thresholds' ends.
+    // 110 % load: drops keep the average between the thresholds.
     let start = 20_000_000_000;
     let mut drops = 0;
     for i in 0..100_000 {
@@ -176,13 +174,12 @@ fn red_counts_idle_time_by_the_rate_that_a_change_has_brought() {
     };
     let second = |s: u64| Time::from_nanos(s * 1_000_000_000);
     let mut config = config(8_000, QueueConfig::Red(red));
-    // How many of `count` packets, offered at once, are admitted.
     let burst = |link: &mut Link, at: Time, count: u32| {
         let mut rng = rng();
         let offers = (0..count).map(|_| link.offer(at, 1000, true, &mut rng));
         offers.filter(|outcome| matches!(outcome, Outcome::Arrives(_))).count()
     };
-    // A burst at one packet a second brings the average up; the link is idle from `idle` on.
+    // A burst at one packet a second raises the average; the link is idle from `idle` on.
     let idle = burst(&mut Link::new(&config, STREAMS), Time::ZERO, 60);
     assert!((20..60).contains(&idle), "RED drops the end of a long burst: {idle}");
     let idle = idle as u64;
@@ -195,13 +192,12 @@ fn red_counts_idle_time_by_the_rate_that_a_change_has_brought() {
         assert_eq!(burst(&mut link, Time::ZERO, 60), idle as usize);
         burst(&mut link, second(idle + 2), 8)
     };
-    // Two packets' time is too short to forget; two thousand packets' is not.
+    // The average keeps its value in the time of two packets, and decays in that of two thousand.
     assert!(after(false) < 8);
     assert_eq!(after(true), 8);
 }
 
-/// What a link without surprises would do: every packet in its order, each transmission by
-/// exact arithmetic in fractions of a nanosecond.
+/// Reference model: each transmission in exact arithmetic with fractions of a nanosecond.
 fn exact_end(start: f64, bytes: u32, steps: &[(f64, f64)]) -> f64 {
     let (mut now, mut left) = (start, f64::from(bytes) * 8.0);
     for (i, (_, rate)) in steps.iter().enumerate() {
@@ -220,8 +216,7 @@ fn exact_end(start: f64, bytes: u32, steps: &[(f64, f64)]) -> f64 {
 }
 
 proptest::proptest! {
-    /// Rates that change within busy periods and idle ones, at the same moment twice, and
-    /// before the first packet: no end is off by more than the rounding at each change.
+    /// Rates change at any time. The error of each end is at most the rounding at each change.
     #[test]
     fn changing_rates_add_up_exactly(
         changes in proptest::collection::vec((0u64..30_000_000, 1u64..40_000_000), 0..8),
@@ -249,7 +244,7 @@ proptest::proptest! {
             let got = link.offer(Time::from_nanos(now), *bytes, true, &mut rng);
             let Outcome::Arrives(got) = got else { panic!("nothing is dropped") };
             let off = got.as_nanos() as f64 - ends;
-            // Below a nanosecond each time a remainder is dropped, which is at changes only.
+            // The carried remainder, below 1 ns, is dropped at each change.
             let allowed = 1.5 + changes.len() as f64 + ends * 1e-12;
             proptest::prop_assert!(off.abs() <= allowed, "off by {off} ns");
             busy = ends;
@@ -297,7 +292,7 @@ fn packets_leave_a_pipe_with_a_clock_tick_in_batches_at_the_rate() {
     // Slots are free at the tick and not before: nine of twelve have left at 10 ms.
     assert_eq!(link.offer(ms(9), 1000, true, &mut rng()), Outcome::Dropped(DropReason::QueueFull));
     assert_eq!(link.backlog(ms(10)).0, 3);
-    // Three packets wait for the first tick behind the first packet's 9 ms, and so on, and none for ever.
+    // From 1 ms, nine packets wait until the tick at 10 ms, and two until that at 20 ms.
     let counters = link.sample(ms(100));
     assert_eq!((counters.sent_packets, counters.queue_packets), (12, 0));
     assert_eq!(counters.busy_ns, 12_000_000);

@@ -1,4 +1,4 @@
-//! The groups of open sockets: the session's, and others that machines join and leave.
+//! Groups of open sockets: the session's, and others that machines join and leave.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -14,15 +14,13 @@ use crate::{Interface, Multicast, NetError, SessionId};
 #[derive(Debug, Default)]
 pub(crate) struct Group {
     pub(crate) id: GroupId,
-    /// None where a list of receivers stands for the session's group.
+    /// `None` if a unicast list replaces the session's group.
     pub(super) address: Option<SocketAddr>,
-    /// Where packets for it go, and by which way; none at a receiver without a group.
+    /// Destinations of packets to the group, with the socket index; empty at a mere receiver.
     pub(crate) destinations: Vec<(usize, SocketAddr)>,
-    /// Hears it, where somebody here is a member: in the session's group receivers are from the start.
+    /// Socket while a machine is a member; receivers are members of the session's group at once.
     pub(super) socket: Option<Socket>,
-    /// Drops that the kernel has counted at the socket; wraps.
     pub(super) overflowed: u32,
-    /// From where packets to it leave here, while it is heard.
     own: Vec<SocketAddr>,
     members: BTreeSet<SessionId>,
 }
@@ -34,26 +32,23 @@ impl Group {
 
     pub(crate) fn leave(&mut self, of: SessionId) {
         if self.members.remove(&of) && self.members.is_empty() {
-            // The kernel leaves with the socket.
+            // The kernel leaves the group when the socket closes.
             self.socket = None;
         }
     }
 }
 
 impl Sockets {
-    /// Says at which address and port a group beside the session's is; before that nobody can join it
-    /// or send there. It is on the interfaces of the session's group.
+    /// Adds a group that machines can join and send to, on the interfaces of the session's group.
     ///
     /// # Errors
-    /// The session has no group, `at` is no multicast address, is of another family than that or of one
-    /// link alone where no interface is named, or it or `id` is that of another group.
+    /// The session has no group, `at` is not like it, or the address or number is taken.
     pub fn add_group(&mut self, id: GroupId, at: SocketAddr) -> Result<(), NetError> {
         let session = self.multicast.as_ref().ok_or(NetError::NoGroup)?;
         Multicast { group: at, source: None, ..session.clone() }.check()?;
         if at.is_ipv4() != session.group.is_ipv4() {
             return Err(NetError::Family(session.group.ip(), at.ip()));
         }
-        // Its zone is that of the interface.
         let at = SocketAddr::new(at.ip(), at.port());
         if self.groups.iter().any(|group| group.id == id || group.address == Some(at)) {
             return Err(NetError::SameGroup(at));
@@ -65,7 +60,6 @@ impl Sockets {
         Ok(())
     }
 
-    /// Replaces a receiver of the list by the address at which it is now. Returns whether it was on the list.
     pub(crate) fn retarget(&mut self, old: SocketAddr, new: SocketAddr) -> bool {
         let group = &mut self.groups[0];
         let session = group.address;
@@ -78,32 +72,28 @@ impl Sockets {
         listed
     }
 
-    /// The place of a group among all, where packets can be sent to it.
     pub(crate) fn group(&self, id: GroupId) -> Option<usize> {
         let place = self.groups.iter().position(|group| group.id == id)?;
         (!self.groups[place].destinations.is_empty()).then_some(place)
     }
 
-    /// Whether the machine of a session hears what comes to a group.
     pub(crate) fn is_member(&self, id: GroupId, session: SessionId) -> bool {
         let mut groups = self.groups.iter();
         id == GroupId::SESSION
             || groups.any(|group| group.id == id && group.members.contains(&session))
     }
 
-    /// True if these sockets sent a packet to the group: where it is heard too, it comes back.
+    /// True if these sockets sent a packet to the group: members here receive it too.
     pub(crate) fn is_own(&self, id: GroupId, from: SocketAddr) -> bool {
         self.groups.iter().any(|group| group.id == id && group.own.contains(&from))
     }
 
-    /// From where packets to a group leave, as who hears them sees it; nothing where that is not known, or
-    /// another socket of this host may have the same address and port.
+    /// Returns the sources of packets to a group; empty if unknown or possibly another socket's.
     fn leaves_from(&self, to: SocketAddr) -> Vec<SocketAddr> {
         let of = |(way, (_, at)): (&Way, &(Interface, Option<Resolved>))| {
             if way.shared || !way.local.ip().is_unspecified() {
                 return (!way.shared).then_some(way.local);
             }
-            // A connected UDP socket has been routed, and has sent nothing.
             let probe = open(to.ip(), &self.settings).ok()?;
             aim(&probe, to.ip(), at.unwrap_or_default()).ok()?;
             probe.connect(&to.into()).ok()?;
@@ -114,11 +104,7 @@ impl Sockets {
         self.ways.iter().zip(&self.interfaces).filter_map(of).collect()
     }
 
-    /// A machine joins or leaves a group. Nothing changes where it is in it already, or is not, or where
-    /// it is the session's.
-    ///
-    /// # Errors
-    /// The group has no address, or the system refuses to join it; then it is tried again.
+    /// Changes a membership, except of the session's group. A join that fails is retried.
     pub(crate) fn change(&mut self, of: SessionId, change: Membership) -> Result<(), NetError> {
         let (Membership::Join(id) | Membership::Leave(id)) = change;
         if id == GroupId::SESSION {
@@ -139,8 +125,7 @@ impl Sockets {
         }
     }
 
-    /// Tries once more to hear groups that the system refused, and learns from where packets leave now.
-    /// Sockets of groups of one link are bound to its interface: where that `moved` they are made anew.
+    /// Retries failed joins, and reopens sockets bound to a link-local interface that has `moved`.
     pub(super) fn hear_again(&mut self, moved: bool) {
         for place in 0..self.groups.len() {
             let group = &mut self.groups[place];
@@ -163,7 +148,6 @@ impl Sockets {
         }
     }
 
-    /// Opens the socket of a group and joins it on all interfaces.
     pub(super) fn hear(&mut self, place: usize) -> Result<(), NetError> {
         let address = self.groups[place].address.ok_or(NetError::NoGroup)?;
         let at = self.interfaces.iter().find_map(|(_, at)| *at).unwrap_or_default();

@@ -1,14 +1,14 @@
-//! The sockets of a source or of a receiver: opening them, and keeping them on their group.
+//! Sockets of a source or of a receiver.
 //!
-//! Which socket gets which packets: a [group](Group) is heard on a socket that is bound to the group's
-//! own address and port with address reuse, so that any number of receivers on a host hear it and
-//! nothing else comes there; groups beside the session's have one while a machine is a member.
-//! Everything is sent from others, the *ways*, and unicast comes to them: a
-//! receiver has one with any port. A source has one for each interface of its group, bound to its own
-//! address there, and one for its list of receivers, bound to no address, so that the system's routes
-//! choose; each has the target's port where nobody has it. What a source of a group answers to single
-//! hosts leaves from the same address and port by another socket beside. A source whose own address goes
-//! away gets new sockets at another address of the same interface (`upkeep`).
+//! Each [group](Group) has a socket bound to its address and port with address reuse: all receivers
+//! on a host share the port, and no other packets arrive there. Groups other than the session's
+//! have a socket while a machine is a member.
+//!
+//! Other sockets, the *ways*, send everything and receive unicast. A receiver has one, with any
+//! port. A source has one for each interface of its group, bound to its address there, and an
+//! unbound one for its unicast list, so that routes choose. Each has the target's port if free. A
+//! source's unicast answers leave from the same address and port by a further socket. If the
+//! address disappears, the sockets move to another address of the interface (`upkeep`).
 
 mod groups;
 mod options;
@@ -34,64 +34,57 @@ pub(crate) use self::watch::{Changes, Gone};
 use crate::address::{Resolved, is_link_local, unspecified};
 use crate::{Interface, Listen, Multicast, NetError, RECEIVERS_MAX, SocketSettings, Target};
 
-/// The open sockets of one source or one receiver.
+/// Open sockets of one source or one receiver.
 #[derive(Debug)]
 pub struct Sockets {
-    /// By which everything is sent; they hear unicast.
     pub(crate) ways: Vec<Way>,
-    /// The session's group, which has no address where there is a list alone, and those beside it.
+    /// Session's group, without an address for a mere unicast list, then other groups.
     pub(crate) groups: Vec<Group>,
     pub(crate) is_source: bool,
     pub(crate) settings: SocketSettings,
     multicast: Option<Multicast>,
-    /// The interfaces that the groups are on, as they were last found; `None` while one is gone. At a source
-    /// each has the way of its number.
+    /// Interfaces as last found, `None` if missing; at a source each has the way of its index.
     interfaces: Vec<(Interface, Option<Resolved>)>,
-    /// At a source: why it does not have the port of its target.
+    /// At a source: reason why the socket does not have the target's port.
     refused: Option<NetError>,
-    /// Time since which nothing has left this host, and the last error.
+    /// Start of the time without any sent packet, and the last error.
     down_since: Option<(Time, Option<Errno>)>,
-    /// Interface that routes choose for the group where none is named.
+    /// Interface that routes choose for the group, if none is named.
     routed: Option<u32>,
-    /// Since when no single host could be sent anything, and whether that was told.
+    /// Start of the time without any sent unicast packet; true after the warning.
     unreachable: (Option<Time>, bool),
     watch: Option<AddressWatch>,
 }
 
-/// A socket that sends, and hears what is sent to its address.
 #[derive(Debug)]
 pub(crate) struct Way {
     pub(crate) socket: Socket,
-    /// At a source of a group: sends to single hosts, whose packets take no room from data.
+    /// Socket of a source for unicast answers, which thus take no buffer from data.
     pub(crate) answers: Option<Socket>,
     pub(crate) local: SocketAddr,
-    /// Whether other sockets of this host may have its address and port too.
     shared: bool,
-    /// Drops that the kernel has counted at the socket; wraps.
     overflowed: u32,
-    /// The hops that the socket now gives multicast packets.
     pub(crate) hops: u8,
     pub(crate) health: Health,
-    /// True while this host does not have the address that the socket is bound to, nor another one for it.
+    /// True while the socket's address is lost without a replacement.
     pub(crate) homeless: bool,
 }
 
-/// Whether multicast leaves by an interface, where there are other destinations beside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Health {
     Up,
-    /// Nothing left, which was said; it is left out.
+    /// Failed and skipped, after a warning.
     Down,
-    /// It was down, and may be up again.
+    /// Failed before; now tried again.
     Tried,
 }
 
-/// Sizes of the kernel's buffers.
+/// Kernel buffer sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffers {
-    /// For receiving, of the socket that hears most.
+    /// Receive buffer of the main receiving socket.
     pub receive: Bytes,
-    /// For sending.
+    /// Send buffer.
     pub send: Bytes,
 }
 
@@ -103,7 +96,7 @@ impl Way {
         Ok(Self { socket, answers, local, shared, overflowed: 0, hops, health, homeless })
     }
 
-    /// A way at this address whose packets are never cut: QUIC finds their length itself.
+    /// Makes a way whose packets are never fragmented: QUIC finds their length itself.
     fn whole(address: SocketAddr, settings: &SocketSettings) -> Result<Self, NetError> {
         let socket = open(address.ip(), settings)?;
         bind(&socket, address)?;
@@ -121,7 +114,6 @@ impl Way {
         done.map_err(NetError::doing("set loopback"))
     }
 
-    /// Gives the multicast packets that follow so many hops.
     pub(crate) fn set_hops(&mut self, hops: u8) -> io::Result<()> {
         self.hops = hops;
         match self.local {
@@ -130,14 +122,13 @@ impl Way {
         }
     }
 
-    /// The socket by which packets leave that are for one host alone.
     pub(crate) fn for_one(&self) -> &Socket {
         self.answers.as_ref().unwrap_or(&self.socket)
     }
 }
 
 impl Sockets {
-    /// The sockets of a source.
+    /// Opens the sockets of a source.
     pub fn source(target: Target, settings: SocketSettings) -> Result<Self, NetError> {
         let (multicast, mut receivers) = target.into_parts();
         let mut seen = BTreeSet::new();
@@ -170,7 +161,6 @@ impl Sockets {
         }
         if let Some(to) = receivers.first() {
             let socket = open(first.ip(), &sockets.settings)?;
-            // A list may span several networks.
             let any = |port| SocketAddr::new(unspecified(first.ip()), port);
             let others = sockets.ways.iter();
             let others = others.flat_map(|way| [Some(&way.socket), way.answers.as_ref()]);
@@ -187,7 +177,7 @@ impl Sockets {
         Ok(sockets)
     }
 
-    /// Sockets of a host behind relays: one of each address family that it has, at any port.
+    /// Opens the sockets of a host behind relays: one for each address family, at any port.
     pub fn via(is_source: bool, settings: SocketSettings) -> Result<Self, NetError> {
         let mut sockets = Self::new(is_source, None, settings)?;
         let any = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
@@ -205,8 +195,7 @@ impl Sockets {
         }
     }
 
-    /// Sockets of a relay: a way to each network of its group, numbered as packets for the group
-    /// are, and behind those the way at which the relay listens.
+    /// Opens a relay's sockets: one for each network of its group, then the listening one.
     pub fn relay(
         listen: SocketAddr,
         multicast: Option<Multicast>,
@@ -219,7 +208,7 @@ impl Sockets {
         let mut sockets = Self::new(true, multicast, settings)?;
         for (index, at) in sockets.interfaces.iter().filter_map(|(_, at)| *at).enumerate() {
             let socket = open(listen.ip(), &sockets.settings)?;
-            // To no address of the interface, which may get another.
+            // Bound to no address of the interface, which may change.
             bind(&socket, SocketAddr::new(unspecified(listen.ip()), 0))?;
             let mut way = Way::new(socket, &sockets.settings)?;
             way.set_multicast(at, &sockets.settings)?;
@@ -234,20 +223,14 @@ impl Sockets {
         Ok(sockets)
     }
 
-    /// Number of networks to which a relay multicasts.
     pub(crate) const fn networks(&self) -> usize {
         self.ways.len() - 1
     }
 
-    /// The way to a single host of a relay, or of a host behind relays; `None` if this host does not
-    /// have the address family.
     pub(crate) fn way_to(&self, to: SocketAddr) -> Option<usize> {
-        // The ways of multicast stand in front.
         self.ways.iter().rposition(|way| way.local.is_ipv4() == to.is_ipv4())
     }
 
-    /// Hears the multicast of a relay from now on: `heard` is the relay and the group, on the
-    /// interface that leads to the relay. `None` ends that.
     pub(crate) fn hear_relay(
         &mut self,
         heard: Option<(SocketAddr, SocketAddr)>,
@@ -264,7 +247,7 @@ impl Sockets {
         self.hear(0)
     }
 
-    /// The sockets of a receiver.
+    /// Opens the sockets of a receiver.
     pub fn receiver(listen: Listen, settings: SocketSettings) -> Result<Self, NetError> {
         let (multicast, address) = match listen {
             Listen::Unicast(address) => (None, address),
@@ -299,7 +282,6 @@ impl Sockets {
         Ok(sockets)
     }
 
-    /// None yet, and the interfaces.
     fn new(
         is_source: bool,
         multicast: Option<Multicast>,
@@ -328,13 +310,11 @@ impl Sockets {
         })
     }
 
-    /// All sockets that hear: those of the ways, then those of groups.
     pub(crate) fn hearing(&self) -> impl Iterator<Item = &Socket> {
         let groups = self.groups.iter().filter_map(|group| group.socket.as_ref());
         self.ways.iter().map(|way| &way.socket).chain(groups)
     }
 
-    /// One of them by its place, with the drops that were counted there and the group that it hears.
     pub(crate) fn hearer(&mut self, index: usize) -> Option<(&Socket, &mut u32, Option<GroupId>)> {
         let ways = self.ways.len();
         if let Some(way) = self.ways.get_mut(index) {
@@ -346,29 +326,27 @@ impl Sockets {
         heard.nth(index - ways)
     }
 
-    /// Whether sessions from this address are wanted: where a source was named, its own alone.
     pub(crate) fn hears(&self, from: IpAddr) -> bool {
         let named = self.multicast.as_ref().and_then(|multicast| multicast.source);
         named.is_none_or(|source| source == from)
     }
 
-    /// At a source: why answers do not come to the target's port, but to the local address's.
+    /// Returns why answers arrive at the local address's port instead of the target's, at a source.
     pub const fn port_refused(&self) -> Option<&NetError> {
         self.refused.as_ref()
     }
 
-    /// The address and port from which it sends; at a receiver the unspecified address.
+    /// Returns the sending address and port; at a receiver the unspecified address.
     pub fn local_address(&self) -> SocketAddr {
         self.ways[0].local
     }
 
-    /// Where packets for the group go, or the group that is heard; none at a receiver without one.
+    /// Returns the destinations of packets to the group, or at a receiver the joined group, if any.
     pub fn targets(&self) -> impl Iterator<Item = SocketAddr> {
         self.groups[0].destinations.iter().map(|(_, to)| *to)
     }
 
-    /// The buffers that the kernel gave, which may be less than was asked for: without the
-    /// privilege to do so `net.core.rmem_max` and `wmem_max` are the limits.
+    /// Returns the granted buffers: without privilege up to `net.core.rmem_max` and `wmem_max`.
     pub fn buffers(&self) -> Buffers {
         let size = |size: io::Result<usize>| Bytes::new(size.unwrap_or(0) as u64);
         let node = &self.ways[0].socket;
@@ -376,31 +354,27 @@ impl Sockets {
         Buffers { receive: size(hears.recv_buffer_size()), send: size(node.send_buffer_size()) }
     }
 
-    /// From now on what a receiver sends is not cut into pieces, whatever a link takes: it is lost
-    /// instead, and what the own link does not take is refused.
+    /// Disables fragmentation: too long packets are lost, or refused for this host's own link.
     pub(crate) fn send_whole(&self) -> Result<(), NetError> {
         let Way { socket, local, .. } = &self.ways[0];
         send_whole(socket, local.ip())
     }
 
-    /// The sockets themselves: the first that sends, and that which hears the group.
     pub(crate) fn into_parts(mut self) -> (UdpSocket, Option<UdpSocket>) {
         let group = self.groups.swap_remove(0).socket;
         (self.ways.swap_remove(0).socket.into(), group.map(Into::into))
     }
 
-    /// Whether so much waits to be read from a socket that the next pause may cost packets.
     pub(crate) fn is_crowded(socket: &Socket) -> bool {
-        // What the kernel does not tell is not used.
+        // Without a value from the kernel the socket counts as not crowded.
         getsockopt(socket, Memory)
             .is_ok_and(|memory| memory[RECEIVE_USED] > crowd(memory[RECEIVE_MAX]))
     }
 
-    /// Bytes of the largest IP packet that leaves here whole, to each of the target's addresses;
-    /// `None` where that is not known. Links further on may take less.
+    /// Returns the link MTU to all targets in bytes; `None` if unknown. Later links may be smaller.
     pub fn link_mtu(&self) -> Option<Bytes> {
         let of = |(way, to): &(usize, SocketAddr)| {
-            // A connected UDP socket has been routed, and has sent nothing.
+            // A connected UDP socket has a route, and has sent nothing.
             let probe = open(to.ip(), &self.settings).ok()?;
             if let Some((_, Some(at))) = self.interfaces.get(*way) {
                 aim(&probe, to.ip(), *at).ok()?;
@@ -424,7 +398,6 @@ fn send_whole(socket: &Socket, like: IpAddr) -> Result<(), NetError> {
     done.map_err(NetError::doing("keep packets whole"))
 }
 
-/// Lets multicast packets of the family of `like` leave by an interface.
 fn aim(socket: &Socket, like: IpAddr, at: Resolved) -> nix::Result<()> {
     match like {
         IpAddr::V4(_) if at.index > 0 => {
@@ -437,7 +410,6 @@ fn aim(socket: &Socket, like: IpAddr, at: Resolved) -> nix::Result<()> {
     }
 }
 
-/// A socket of the family of `like` with all that all sockets have.
 fn open(like: IpAddr, settings: &SocketSettings) -> Result<Socket, NetError> {
     let domain = if like.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
     let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))
@@ -445,14 +417,13 @@ fn open(like: IpAddr, settings: &SocketSettings) -> Result<Socket, NetError> {
     set_up(&socket, like, settings).map_err(NetError::doing("set up a socket"))?;
     grow_buffers(&socket, settings);
     if settings.offload {
-        // A kernel without it gives packets one by one.
+        // Without GRO the kernel passes packets one by one.
         let _ = setsockopt(&socket, sockopt::UdpGroSegment, &true);
     }
     Ok(socket)
 }
 
-/// Another socket with the address and the port of `node`, to which nothing comes: it is connected to a
-/// port that nobody sends from.
+/// Opens another socket at `node`'s address, connected to a silent port so that it never receives.
 fn beside(node: &Socket, like: IpAddr, settings: &SocketSettings) -> Result<Socket, NetError> {
     let socket = open(like, settings)?;
     let connected = local_address(node).and_then(|mut address| {
@@ -463,12 +434,11 @@ fn beside(node: &Socket, like: IpAddr, settings: &SocketSettings) -> Result<Sock
     connected.map(|()| socket)
 }
 
-/// Lets other sockets of this host have a group's port too.
 fn share(socket: &Socket) -> Result<(), NetError> {
     socket.set_reuse_address(true).map_err(NetError::doing("share the group's port"))
 }
 
-/// Binds a socket to a port that `others` have. Other programs are told that the port is taken.
+/// Binds a socket to a port shared with `others`. For other programs the port is taken.
 fn bind_beside(socket: &Socket, address: SocketAddr, others: &[&Socket]) -> Result<(), NetError> {
     let share = |share| {
         let mut all = others.iter().copied().chain([socket]);
@@ -482,8 +452,7 @@ fn bind_beside(socket: &Socket, address: SocketAddr, others: &[&Socket]) -> Resu
     share(false).and(bound)
 }
 
-/// Binds a socket of a source to the port that was asked for, or else to `wanted` and where that is taken
-/// to any; then it returns why.
+/// Binds to the requested port, or else to `wanted`, or to any port with the error of `wanted`.
 fn bind_source(
     socket: &Socket,
     address: impl Fn(u16) -> SocketAddr,
@@ -499,22 +468,20 @@ fn bind_source(
     }
 }
 
-/// That of the discard service, which answers nothing.
+/// Discard service, which never answers.
 const DISCARD_PORT: u16 = 9;
 
 fn set_up(socket: &Socket, like: IpAddr, settings: &SocketSettings) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     setsockopt(socket, sockopt::RxqOvfl, &1)?;
-    // Not what others on this host have joined. Where the kernel knows no such setting it comes too, as
-    // duplicates or of sessions in which nobody here takes part.
+    // Excludes packets of other sockets' memberships; old kernels deliver them as foreign ones.
     let _ = match like {
         IpAddr::V4(_) => socket.set_multicast_all_v4(false),
         IpAddr::V6(_) => socket.set_multicast_all_v6(false),
     };
     let class = if settings.ecn { ECT0 } else { 0 };
-    // Packets longer than a link takes are cut there: with "don't fragment", routers and path MTU
-    // discovery make of a setting that is a little wrong a session that never gets anything, and
-    // Linux's multicast router drops what leaves here as one large packet.
+    // Packets longer than a link are fragmented: with "don't fragment" a slightly wrong packet size
+    // would lose all of them. Linux's multicast router drops large GSO packets, too.
     match like {
         IpAddr::V4(_) => {
             socket.set_recv_tos_v4(true)?;
@@ -531,7 +498,6 @@ fn set_up(socket: &Socket, like: IpAddr, settings: &SocketSettings) -> io::Resul
     Ok(())
 }
 
-/// Asks for the buffers with privilege, and then for what is allowed.
 fn grow_buffers(socket: &Socket, settings: &SocketSettings) {
     let size = |bytes: Bytes| usize::try_from(bytes.count()).unwrap_or(usize::MAX).min(BUFFER_MAX);
     let (receive, send) = (size(settings.receive_buffer), size(settings.send_buffer));
@@ -543,8 +509,8 @@ fn grow_buffers(socket: &Socket, settings: &SocketSettings) {
     }
 }
 
-/// With how many bytes that wait a buffer of so many is crowded: a quarter, since whoever sends learns
-/// of it only after that has been read; in small ones, where a single read makes room, half.
+/// Bytes in use at which a buffer is crowded. A quarter, since the sender learns of it only after
+/// those are read; half of a small buffer, in which a single read makes room.
 const fn crowd(buffer: u32) -> u32 {
     if buffer >= LARGE_BUFFER { buffer / 4 } else { buffer / 2 }
 }
@@ -553,7 +519,6 @@ fn bind(socket: &Socket, address: SocketAddr) -> Result<(), NetError> {
     socket.bind(&address.into()).map_err(|error| NetError::Bind { address, error })
 }
 
-/// `ip` and `port`, on interface `zone` where the address means something on one link only.
 fn zoned(ip: IpAddr, port: u16, zone: u32) -> SocketAddr {
     match ip {
         IpAddr::V6(ip) if is_link_local(ip) => SocketAddrV6::new(ip, port, 0, zone).into(),
@@ -568,9 +533,7 @@ fn local_address(socket: &Socket) -> Result<SocketAddr, NetError> {
     })
 }
 
-/// The address from which packets to `to` leave.
 pub(crate) fn route_to(to: SocketAddr) -> Result<IpAddr, NetError> {
-    // A connected UDP socket has been routed, and has sent nothing.
     let probe = || -> io::Result<IpAddr> {
         let socket = UdpSocket::bind(SocketAddr::new(unspecified(to.ip()), 0))?;
         socket.connect(to)?;
@@ -582,8 +545,8 @@ pub(crate) fn route_to(to: SocketAddr) -> Result<IpAddr, NetError> {
 /// ECN-capable, in the two low bits of the traffic class (src: RFC 3168 s5).
 const ECT0: u32 = 0b10;
 
-/// Buffers from this size on, in bytes as the kernel counts them, hold many reads.
+/// Kernel size in bytes from which a buffer holds many reads.
 const LARGE_BUFFER: u32 = 4 << 20;
 
-/// Sizes of buffers are `int`s, and the kernel doubles them.
+/// Buffer sizes are `int`s, and the kernel doubles them.
 const BUFFER_MAX: usize = 1 << 30;

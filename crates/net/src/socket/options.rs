@@ -1,4 +1,4 @@
-//! Socket options that no library has in a form that serves here.
+//! Socket options that no library provides in a suitable form.
 
 #![expect(
     unreachable_pub,
@@ -20,46 +20,55 @@ pub struct SourceRequest {
 }
 
 sockopt_impl!(
-    /// Joins one source of an IPv4 group.
-    JoinSourceV4, SetOnly, libc::IPPROTO_IP, libc::MCAST_JOIN_SOURCE_GROUP, SourceRequest
+    JoinSourceV4,
+    SetOnly,
+    libc::IPPROTO_IP,
+    libc::MCAST_JOIN_SOURCE_GROUP,
+    SourceRequest
 );
 sockopt_impl!(
-    /// Joins one source of an IPv6 group.
-    JoinSourceV6, SetOnly, libc::IPPROTO_IPV6, libc::MCAST_JOIN_SOURCE_GROUP, SourceRequest
+    JoinSourceV6,
+    SetOnly,
+    libc::IPPROTO_IPV6,
+    libc::MCAST_JOIN_SOURCE_GROUP,
+    SourceRequest
 );
 sockopt_impl!(
-    /// Leaves one source of an IPv4 group.
-    LeaveSourceV4, SetOnly, libc::IPPROTO_IP, libc::MCAST_LEAVE_SOURCE_GROUP, SourceRequest
+    LeaveSourceV4,
+    SetOnly,
+    libc::IPPROTO_IP,
+    libc::MCAST_LEAVE_SOURCE_GROUP,
+    SourceRequest
 );
 sockopt_impl!(
-    /// Leaves one source of an IPv6 group.
-    LeaveSourceV6, SetOnly, libc::IPPROTO_IPV6, libc::MCAST_LEAVE_SOURCE_GROUP, SourceRequest
+    LeaveSourceV6,
+    SetOnly,
+    libc::IPPROTO_IPV6,
+    libc::MCAST_LEAVE_SOURCE_GROUP,
+    SourceRequest
 );
 sockopt_impl!(
-    /// Where IPv4 multicast leaves, by number.
-    MulticastInterfaceV4, SetOnly, libc::IPPROTO_IP, libc::IP_MULTICAST_IF, libc::ip_mreqn
+    MulticastInterfaceV4,
+    SetOnly,
+    libc::IPPROTO_IP,
+    libc::IP_MULTICAST_IF,
+    libc::ip_mreqn
 );
 sockopt_impl!(
-    /// Bytes of the largest IPv6 packet on the way of a connected socket, as far as is known.
+    /// Path MTU of a connected IPv6 socket in bytes, as far as known.
     WayMtuV6, GetOnly, libc::IPPROTO_IPV6, libc::IPV6_MTU, libc::c_int
 );
-sockopt_impl!(
-    /// What becomes of IPv4 packets longer than a link takes.
-    PathMtuV4, SetOnly, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::c_int
-);
-sockopt_impl!(
-    /// What becomes of IPv6 packets longer than a link takes.
-    PathMtuV6, SetOnly, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::c_int
-);
+sockopt_impl!(PathMtuV4, SetOnly, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::c_int);
+sockopt_impl!(PathMtuV6, SetOnly, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::c_int);
 
 sockopt_impl!(
-    /// How much memory a socket uses and may use, by the numbers below.
+    /// Memory in use by a socket and its limits, at the indices below.
     Memory, GetOnly, libc::SOL_SOCKET, libc::SO_MEMINFO, [u32; 9]
 );
 
-/// In what [`Memory`] gives: bytes of packets that wait to be read, with the kernel's overhead.
+/// Index in [`Memory`]: bytes of unread packets, with the kernel's overhead.
 pub(crate) const RECEIVE_USED: usize = 0;
-/// How many there may be.
+/// Index in [`Memory`]: limit of these bytes.
 pub(crate) const RECEIVE_MAX: usize = 1;
 
 impl SourceRequest {
@@ -70,7 +79,7 @@ impl SourceRequest {
 
 pub(crate) fn interface_request(number: u32) -> libc::ip_mreqn {
     let any = libc::in_addr { s_addr: 0 };
-    // Numbers of interfaces are positive `int`s.
+    // Interface indices are positive `int`s.
     libc::ip_mreqn { imr_multiaddr: any, imr_address: any, imr_ifindex: number as i32 }
 }
 

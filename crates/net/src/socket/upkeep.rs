@@ -1,4 +1,4 @@
-//! Interfaces of open sockets: memberships, and lost interfaces and addresses.
+//! Maintenance of open sockets: memberships, and lost interfaces and addresses.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -18,9 +18,8 @@ use crate::address::{Resolved, has_address, interface_of, is_link_local};
 use crate::{Interface, NetError};
 
 impl Sockets {
-    /// Finds the interfaces again. Joins again where an interface came back, is `gone` or lost an address, moves a
-    /// source's sockets from addresses that are gone, and tries failed interfaces again. To be called periodically,
-    /// and when addresses have changed.
+    /// Joins again on interfaces that came back, are `gone` or lost an address, moves a source's
+    /// sockets from lost addresses, and retries failed interfaces.
     pub(crate) fn maintain(&mut self, now: Time, gone: &Gone) {
         let Some(multicast) = &self.multicast else { return };
         let ip = multicast.group.ip();
@@ -28,7 +27,7 @@ impl Sockets {
         if self.interfaces.iter().any(|(interface, _)| *interface == Interface::Any) {
             self.routed = route_to(multicast.group).ok().and_then(interface_of);
         }
-        // Where routes choose, the interface that they chose last counts.
+        // Without a named interface, the one last chosen by routes counts.
         let is_lost = |at: Resolved| match at.index {
             0 => !gone.is_empty() && routed.is_none_or(|index| gone.has(index, ip)),
             index => gone.has(index, ip),
@@ -42,8 +41,8 @@ impl Sockets {
             if let Some(old) = before
                 && (moved || is_lost(old))
             {
-                // The kernel remembers memberships of interfaces that are gone, and allows few. Nor does it restore
-                // those of an interface that lost its last address.
+                // The kernel keeps memberships of lost interfaces, and allows few. It does not
+                // restore those of an interface that lost its last address.
                 for group in &self.groups {
                     let _ = self.change_membership(group, old, false);
                 }
@@ -53,8 +52,7 @@ impl Sockets {
                 self.follow_address(now, index, moved);
             }
             let Some(at) = found else { continue };
-            // Joining twice fails and changes nothing; both fail while the interface has no
-            // address, and are tried again.
+            // A second join has no effect. Joins fail without an address, and are retried.
             for group in &self.groups {
                 let _ = self.join(group, at);
             }
@@ -69,8 +67,6 @@ impl Sockets {
         self.hear_again(any_moved);
     }
 
-    /// Moves a source's way to another address of its interface. This host may have lost the way's address, or the
-    /// route to the group may now have another one.
     fn follow_address(&mut self, now: Time, index: usize, moved: bool) {
         let at = self.interfaces[index].1;
         let (Some(multicast), Some(way)) = (&self.multicast, self.ways.get_mut(index)) else {
@@ -85,7 +81,6 @@ impl Sockets {
             Some(_) => route_to(group).ok(),
             None => None,
         };
-        // Routes choose where no interface is named.
         let is_any = at.is_some_and(|at| at.index == 0);
         let zone_moved = moved && matches!(local, IpAddr::V6(ip) if is_link_local(ip));
         let stays = at.is_some_and(|at| has_address(at.index, local))
@@ -128,7 +123,6 @@ impl Sockets {
         }
     }
 
-    /// Opens the sockets of a way anew, bound to another address, at the same port where that is free.
     fn move_way(&mut self, index: usize, address: IpAddr, at: Resolved) -> Result<(), NetError> {
         let like = address;
         let socket = open(like, &self.settings)?;
@@ -148,7 +142,6 @@ impl Sockets {
     }
 
     pub(crate) fn passes(&self, way: usize, error: Errno) -> bool {
-        // Without its address the kernel calls what is sent from there invalid.
         let gone = || {
             let local = self.ways.get(way).map(|way| way.local.ip());
             local.is_some_and(|local| !local.is_unspecified() && !has_address(0, local))
@@ -156,8 +149,7 @@ impl Sockets {
         passes(error) || error == Errno::EINVAL && gone()
     }
 
-    /// Notes whether something has left by a way, or why not: at a source something for the group or the list, since a
-    /// single host that asks may be anywhere.
+    /// Notes a result of sending; at a source not for single hosts, which may be anywhere.
     pub(crate) fn note_sent(&mut self, now: Time, way: usize, error: Option<Errno>) {
         match error {
             None if self.ways[way].homeless => {}
@@ -170,8 +162,7 @@ impl Sockets {
         }
     }
 
-    /// Notes whether a packet to a single host has left, or the error. Warns once if for some time none leaves though
-    /// packets to the group do: repairs and answers go to single hosts.
+    /// Warns once if unicast fails while group packets are sent: repairs and answers are unicast.
     pub(crate) fn note_unicast(
         &mut self,
         now: Time,
@@ -200,13 +191,11 @@ impl Sockets {
         }
     }
 
-    /// Time since which nothing has left this host, and the last error; without one its interface is down or has no
-    /// address.
+    /// Returns an outage's start and last error: none if the interface is down or has no address.
     pub(crate) const fn down_since(&self) -> Option<(Time, Option<Errno>)> {
         self.down_since
     }
 
-    /// The descriptor that is readable when addresses have changed.
     pub(crate) fn watch(&self) -> Option<BorrowedFd<'_>> {
         self.watch.as_ref().map(AddressWatch::fd)
     }
@@ -215,8 +204,7 @@ impl Sockets {
         self.watch.as_ref().map_or_else(Changes::default, AddressWatch::take)
     }
 
-    /// Nothing leaves by a way for this reason: whether its interface is left out for now, which is said
-    /// once. The others go on.
+    /// True if this error makes the way's interface skipped, logged once. The others continue.
     pub(crate) fn leave_out(&mut self, way: usize, error: Errno) -> bool {
         let passes = self.passes(way, error);
         let (Some((interface, _)), Some(of)) = (self.interfaces.get(way), self.ways.get_mut(way))
@@ -248,7 +236,7 @@ impl Sockets {
 
     pub(super) fn join(&self, group: &Group, at: Resolved) -> io::Result<()> {
         match self.change_membership(group, at, true) {
-            // It is a member already, of the group or of the group from this source.
+            // The socket is a member already, of the group or of the group with this source.
             Err(error)
                 if matches!(
                     error.kind(),
@@ -261,8 +249,7 @@ impl Sockets {
         }
     }
 
-    /// Where nobody hears the group nothing changes. The source that was named is that of the session's
-    /// group alone.
+    /// Without members nothing changes. The named source applies to the session's group only.
     fn change_membership(&self, group: &Group, at: Resolved, join: bool) -> io::Result<()> {
         let (Some(socket), Some(address)) = (&group.socket, group.address) else { return Ok(()) };
         let ip = address.ip();
@@ -286,10 +273,9 @@ impl Sockets {
     }
 }
 
-/// Time without anything that left for a single host after which that is told: 2 s.
+/// Time without any sent unicast packet before the warning: 2 s.
 const UNREACHABLE_AFTER: Duration = Duration::from_secs(2);
 
-/// Whether the reason why something could not be sent is one that passes: the network is down.
 const fn passes(error: Errno) -> bool {
     matches!(
         error,

@@ -1,4 +1,4 @@
-//! Watch over the addresses of this host: the kernel's notices of addresses and interfaces that change.
+//! Kernel notices of changed addresses and interfaces.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -13,7 +13,6 @@ use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, socket,
 };
 
-/// Subscription to the kernel's notices, of which rtnetlink(7) has the format.
 #[derive(Debug)]
 pub(crate) struct AddressWatch {
     socket: OwnedFd,
@@ -21,16 +20,14 @@ pub(crate) struct AddressWatch {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
-    /// True if an address, an interface or a route came, changed or went.
     pub(crate) any: bool,
     pub(crate) gone: Gone,
 }
 
-/// Interfaces that went or lost an address, by their numbers. The kernel forgets memberships of an interface that
-/// loses its last address.
+/// Indices of interfaces that were removed or lost an address: memberships there may be lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Gone {
-    /// True if notices were lost, so that any interface may have gone.
+    /// True if notices were lost, so that any interface may be affected.
     all: bool,
     v4: BTreeSet<u32>,
     v6: BTreeSet<u32>,
@@ -41,7 +38,6 @@ impl Gone {
         !self.all && self.v4.is_empty() && self.v6.is_empty()
     }
 
-    /// True if memberships of groups like `group` on the interface may be lost.
     pub(crate) fn has(&self, index: u32, group: IpAddr) -> bool {
         let gone = if group.is_ipv4() { &self.v4 } else { &self.v6 };
         self.all || gone.contains(&index)
@@ -57,11 +53,9 @@ impl Gone {
     }
 }
 
-/// Most interfaces that are noted one by one.
 const GONE_MAX: usize = 256;
 
 impl AddressWatch {
-    /// Subscribes in the namespace of the calling thread; `None` where the system refuses.
     pub(crate) fn open() -> Option<Self> {
         let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
         let protocol = SockProtocol::NetlinkRoute;
@@ -109,17 +103,16 @@ fn read(mut bytes: &[u8]) -> Changes {
             any: any.contains(&kind),
             gone: gone(kind, &bytes[HEADER_BYTES.min(bytes.len())..]),
         });
-        // Messages begin at multiples of four bytes.
+        // Messages start at multiples of four bytes.
         let Some(rest) = bytes.get(len.next_multiple_of(4).max(HEADER_BYTES)..) else { break };
         bytes = rest;
     }
     changes
 }
 
-/// Interfaces that a notice says to have gone or lost an address.
 fn gone(kind: u16, body: &[u8]) -> Gone {
     let mut gone = Gone::default();
-    // `struct ifaddrmsg` and `struct ifinfomsg` both begin with the family and have the number of the interface at 4.
+    // `struct ifaddrmsg` and `struct ifinfomsg` start with the family, and have the index at 4.
     let (Some(&[family, _, flags, _]), Some(index)) =
         (body.first_chunk(), body.get(4..).and_then(<[u8]>::first_chunk))
     else {
@@ -127,7 +120,7 @@ fn gone(kind: u16, body: &[u8]) -> Gone {
         return gone;
     };
     let (family, index) = (i32::from(family), u32::from_ne_bytes(*index));
-    // A bridge says of a port that leaves it that a link has gone, which stays an interface.
+    // A port that leaves a bridge is a removed link of the bridge family, but remains an interface.
     let is_link = kind == RTM_DELLINK && family == AF_UNSPEC;
     // A secondary or temporary address is never the last one.
     let is_address = kind == RTM_DELADDR && u32::from(flags) & IFA_F_SECONDARY == 0;
@@ -140,7 +133,6 @@ fn gone(kind: u16, body: &[u8]) -> Gone {
     gone
 }
 
-/// Bytes of `struct nlmsghdr`.
 const HEADER_BYTES: usize = 16;
 
 const READS_MAX: usize = 64;
@@ -155,7 +147,6 @@ mod tests {
         bytes
     }
 
-    /// A notice of an address or an interface.
     fn notice(kind: u16, (family, flags): (i32, u32), index: u32) -> Vec<u8> {
         let mut bytes = message(kind, 32);
         (bytes[16], bytes[18]) = (family as u8, flags as u8);
@@ -179,13 +170,11 @@ mod tests {
             (message(RTM_NEWADDR, 29), came.clone()),
             ([message(99, 20), address(AF_INET, 0, 7)].concat(), gone(&[7], &[])),
             ([address(AF_INET6, 0, 7), address(AF_INET, 0, 3)].concat(), gone(&[3], &[7])),
-            // A temporary address, and a port that leaves its bridge.
             (address(AF_INET6, IFA_F_SECONDARY, 7), came.clone()),
             (notice(RTM_DELLINK, (7, 0), 5), came.clone()),
             ([message(RTM_NEWLINK, 16), notice(RTM_DELLINK, (0, 0), 5)].concat(), gone(&[5], &[5])),
             (message(RTM_NEWROUTE, 60), came),
             (message(99, 60), none.clone()),
-            // Lengths that lie.
             (message(99, 0), none.clone()),
             (message(RTM_DELLINK, 16), unknown),
             (

@@ -1,10 +1,9 @@
-//! Tests of the batch: what leaves, in how many calls, and what does not.
+//! Tests of the batch: sent and dropped packets, and number of calls.
 
 use super::*;
 use crate::{SocketSettings, Target};
 use std::net::UdpSocket;
 
-/// A source for so many receivers on this host, and those.
 fn ends(receivers: usize) -> (Sockets, Vec<UdpSocket>) {
     let sockets: Vec<_> = (0..receivers).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
     for socket in &sockets {
@@ -21,7 +20,6 @@ fn arrived(socket: &UdpSocket) -> Vec<Vec<u8>> {
     std::iter::from_fn(next).collect()
 }
 
-/// Packets of these lengths, each filled with its number.
 fn fill(outbox: &mut Outbox, lens: &[usize]) -> Vec<Vec<u8>> {
     let packets: Vec<_> = lens.iter().enumerate().map(|(i, &len)| vec![i as u8; len]).collect();
     for packet in &packets {
@@ -98,8 +96,7 @@ fn one_receiver_that_cannot_be_reached_does_not_stop_the_others() {
     assert_eq!((sent.unsent, sent.failures, sent.datagrams), (6, 2, 12));
 }
 
-/// In a network namespace of its own, where there is a right to make one: on a link on which
-/// nobody else is.
+/// Runs in a new network namespace, if permitted: on a link without other hosts.
 #[test]
 fn answers_to_hosts_that_are_not_there_hold_up_no_data() {
     if !nix::unistd::Uid::effective().is_root() {
@@ -129,7 +126,6 @@ fn answers_to_hosts_that_are_not_there_hold_up_no_data() {
         let mut outbox = Outbox::new(&sockets);
         let mut sent = Sent::default();
         for host in 0..2000u16 {
-            // The last of them are on no network that is known here.
             let net = if host < 1900 { 9 } else { 10 };
             let [high, low] = host.to_be_bytes();
             let to = SocketAddr::from(([10, net, 100 + high, low], 7500));
@@ -140,7 +136,6 @@ fn answers_to_hosts_that_are_not_there_hold_up_no_data() {
         }
         assert!(sent.unsent >= 100 && sent.datagrams >= 2000, "{sent:?}");
         assert_eq!(sent.datagrams + sent.unsent, 4000, "{sent:?}");
-        // A single host without a route says nothing of this host; the group does.
         let to = SocketAddr::from(([10, 10, 0, 1], 7500));
         outbox.push(Route::Address(0, to), 1, |out| out.extend_from_slice(&[1; 60]));
         outbox.flush(Time::ZERO, &mut sockets, &mut sent);

@@ -1,12 +1,10 @@
-//! A machine that says what it hears, for tests of drivers.
+//! Machine that echoes received data, for tests of drivers.
 
 use faircast_base::{Cx, NodeId, Time};
 use faircast_proto::{Datagram, Destination, FlowEvent, Machine, Transmit};
 
-/// Says what it hears, behind bytes of its own, to whoever said it, until it hears a full stop.
 pub(crate) struct Echo {
     head: Vec<u8>,
-    /// From whom each datagram came, how long it was and whether it was marked.
     #[allow(dead_code, reason = "not every test looks at it")]
     pub(crate) seen: Vec<(NodeId, usize, bool)>,
     answers: Vec<(NodeId, Vec<u8>)>,

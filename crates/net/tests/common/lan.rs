@@ -1,4 +1,4 @@
-//! A network of namespaces on one bridge.
+//! Network of namespaces on one bridge.
 
 use std::io::Write as _;
 use std::ops::Range;
@@ -13,7 +13,7 @@ pub(crate) struct Lan {
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
 impl Lan {
-    /// A network of so many hosts; `None` with a line that says why where it cannot be made.
+    /// Makes a network of `hosts` hosts. Prints the reason and returns `None` if that fails.
     pub(crate) fn new(hosts: usize) -> Option<Self> {
         if !nix::unistd::geteuid().is_root() {
             eprintln!("skipped: network namespaces need root");
@@ -25,7 +25,7 @@ impl Lan {
         let names = [bridge.clone()].into_iter();
         let lan =
             Self { names: names.chain((0..hosts).map(|i| format!("{prefix}-{i}"))).collect() };
-        // One process for many commands: a network of fifty hosts takes hundreds of them.
+        // One process for all commands: a network of fifty hosts takes hundreds of them.
         if !ip(&[], lan.names.iter().map(|name| format!("netns add {name}"))) {
             eprintln!("skipped: no network namespaces here");
             return None;
@@ -36,12 +36,10 @@ impl Lan {
         Some(lan)
     }
 
-    /// The namespace of host `i`.
     pub(crate) fn host(&self, i: usize) -> &str {
         &self.names[1 + i]
     }
 
-    /// Gives these hosts their interfaces.
     pub(crate) fn plug(&self, hosts: Range<usize>) {
         let bridge = self.bridge();
         let plugs = hosts.clone().flat_map(|i| {
@@ -55,7 +53,7 @@ impl Lan {
         for i in hosts {
             let own = 1 + i;
             let commands = [
-                // Without a wait for other owners of the link-local address.
+                // Without duplicate address detection for the link-local address.
                 "link set e0 addrgenmode none".to_string(),
                 format!("addr add fe80::{own:x}/64 dev e0 nodad"),
                 format!("addr add 10.77.0.{own}/24 dev e0"),
@@ -68,7 +66,6 @@ impl Lan {
         }
     }
 
-    /// The namespace of the bridge `br0`, whose port `p<i>` leads to host `i`.
     pub(crate) fn bridge(&self) -> &str {
         &self.names[0]
     }
@@ -80,12 +77,10 @@ impl Drop for Lan {
     }
 }
 
-/// Runs a command of `ip` in a namespace.
 pub(crate) fn run(namespace: &str, command: &str) {
     assert!(ip(&["-n", namespace], [command.to_string()]), "ip -n {namespace} {command}");
 }
 
-/// Runs commands of `ip`, all in one process, with these options.
 fn ip(options: &[&str], commands: impl IntoIterator<Item = String>) -> bool {
     let mut command = Command::new("ip");
     let child = command.args(options).args(["-batch", "-"]).stdin(Stdio::piped()).spawn();

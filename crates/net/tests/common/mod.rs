@@ -21,23 +21,19 @@ use faircast_proto::{FlowEvent, FlowMachine};
 
 pub(crate) type BoxedMachine = FlowMachine;
 
-/// The node that the source of flow `flow` is.
 pub(crate) fn source_node(flow: u32) -> NodeId {
     NodeId(0x0a00_0001 + flow)
 }
 
-/// The stack of senders that name none.
 fn usual() -> Stack {
     stack(DEFAULT_SCHEME).unwrap()
 }
 
-/// Settings that let a test end soon.
 pub(crate) fn quick_options() -> Options {
     let linger = ("linger".to_string(), OptionValue::Text("1 s".to_string()));
     Options::checked([linger], &usual().options()).unwrap()
 }
 
-/// Bytes that differ everywhere.
 pub(crate) fn content(len: usize, seed: u32) -> Arc<[u8]> {
     let mut state = seed.wrapping_mul(2_654_435_761) | 1;
     let next = || {
@@ -53,28 +49,23 @@ pub(crate) fn quick_driver() -> DriverSettings {
     DriverSettings { close_timeout: Duration::from_secs(5), ..DriverSettings::default() }
 }
 
-/// What became of one end.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) ended: Ended,
-    /// What was delivered, by session in the order in which they were heard.
     pub(crate) delivered: Vec<Vec<u8>>,
     pub(crate) completed: usize,
     pub(crate) gone: usize,
     pub(crate) counters: Counters,
 }
 
-/// An application that keeps what is delivered.
 #[derive(Default)]
 pub(crate) struct Keeper {
-    /// Flows that it takes part in, and their protocols.
     flows: Vec<u32>,
     stack: Option<Stack>,
     sessions: Vec<SessionId>,
     delivered: Vec<Vec<u8>>,
     completed: usize,
     gone: usize,
-    /// When to give up.
     limit: Option<Time>,
 }
 
@@ -118,7 +109,6 @@ impl App<BoxedMachine> for Keeper {
     }
 }
 
-/// Where a test's thread is to be, and how its datagrams are to be wrapped.
 #[derive(Default)]
 pub(crate) struct Place {
     pub(crate) namespace: Option<String>,
@@ -132,7 +122,6 @@ impl Place {
         Self { namespace: Some(name.to_string()), ..Self::default() }
     }
 
-    /// Moves this thread, which sockets opened later follow.
     pub(crate) fn enter(&self) {
         if let Some(name) = &self.namespace {
             let file = std::fs::File::open(format!("/run/netns/{name}")).unwrap();
@@ -141,7 +130,6 @@ impl Place {
     }
 }
 
-/// Sends `bytes` as flow `flow`.
 pub(crate) fn send(
     place: Place,
     target: Target,
@@ -168,7 +156,7 @@ pub(crate) fn send(
     })
 }
 
-/// Receives these flows. Sends the waker as soon as it listens.
+/// Receives these flows. Sends the waker once the sockets are open.
 pub(crate) fn receive(place: Place, listen: Listen, flows: &[u32]) -> JoinHandle<Outcome> {
     let (ready, is_ready) = std::sync::mpsc::channel::<Waker<BoxedMachine>>();
     let flows = flows.to_vec();

@@ -1,9 +1,8 @@
-//! A demultiplexer of packets that begin with the number of their session, for tests of drivers.
+//! Demultiplexer for packets that begin with their session's number, for tests of drivers.
 
 use faircast_base::Time;
 use faircast_net::{Arrival, Demux, Found, SessionId};
 
-/// Sessions by their numbers.
 #[derive(Default)]
 pub(crate) struct Numbers(Vec<(SessionId, u8)>);
 

@@ -17,22 +17,21 @@ use faircast_overlay::protocol::{
     Code, Decoder, Frame, HELLO_BYTES_MAX, REQUEST_BYTES_MAX, VERSION,
 };
 
-/// Longest time until the hello of a client, with the handshake of TLS.
+/// Longest time until the hello of a client, including the TLS handshake: 5 s.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Least time until a client learns that its token is wrong.
+/// Minimum delay of the answer to a wrong token: 1 s.
 const REFUSAL_PAUSE: Duration = Duration::from_secs(1);
-/// Silence of a client after which the daemon sends a ping.
+/// Silence of a client after which the daemon sends a ping: 10 s.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
-/// Pings without an answer after which the connection is lost.
+/// Maximum number of unanswered pings before the connection counts as lost.
 const PINGS_MAX: u64 = 2;
-/// Longest time for the last frame of a connection, and then for the end of the client's stream.
+/// Longest time to write the last frame, and then to wait for the end of the client's stream: 1 s.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Batches of requests of a client that the daemon has not handled.
+/// Maximum number of unhandled request batches of a client.
 const BATCHES_MAX: usize = 2;
-/// Bytes of payloads after which a batch ends.
+/// Maximum payload of a batch in bytes; the last request may exceed it.
 const BATCH_BYTES: usize = 256 * 1024;
 
-/// First frame of a client.
 #[derive(Debug)]
 pub(super) struct Hello {
     pub(super) name: Bytes,
@@ -41,10 +40,9 @@ pub(super) struct Hello {
     token: Bytes,
 }
 
-/// Request of a client.
 #[derive(Debug)]
 pub(super) enum Act {
-    /// Group, and true if its senders are to wait for slow members.
+    /// Group, and true if the client asks the group's senders to wait for slow members.
     Join(Bytes, bool),
     Leave(Bytes),
     Send {
@@ -58,7 +56,6 @@ pub(super) enum Act {
 }
 
 impl Act {
-    /// Bytes of the request, as those of events count in an outbox.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Send { payload, .. } => HEAD_BYTES + payload.len(),
@@ -67,26 +64,19 @@ impl Act {
     }
 }
 
-/// Requests of a client with their numbers. The client is read from again when the batch is
-/// handled.
+/// Batch of numbered requests. The task reads again once its permit is dropped.
 #[derive(Debug)]
 pub(super) struct Requests {
     pub(super) queue: VecDeque<(u64, Act)>,
     _permit: OwnedSemaphorePermit,
 }
 
-/// End of a connection.
 #[derive(Debug)]
 enum End {
-    /// The session waits for the client to resume.
     Lost,
-    /// The client does not come back.
     Gone,
-    /// The client breaks the protocol.
     Malformed(String),
-    /// The client is silent.
     Idle,
-    /// The daemon closes the connection.
     Closed(Code, String),
 }
 
@@ -96,8 +86,7 @@ impl From<io::Error> for End {
     }
 }
 
-/// Serves a client until the connection ends. A client that is not admitted yet makes room for
-/// others once `displaced` is ready.
+/// `displaced` drops a client that is not admitted yet, to make room for others.
 pub(super) async fn serve(
     mut socket: ClientSocket,
     (hub, rooms): ToTask,
@@ -135,16 +124,14 @@ pub(super) async fn serve(
         Err(_) => return finish(&mut socket, batch, Code::Shutdown, "").await,
     };
     let link = Link { socket: &socket, outbox: &outbox, hub: &hub, rooms: &rooms, id };
-    // A daemon that stops gives its reason and is gone then: the reason comes first.
+    // A stopping daemon sends its reason before it closes its channels.
     let end = tokio::select! {
         biased;
         (code, text) = outbox.closed() => End::Closed(code, text),
         end = link.read(&mut decoder) => end,
         Err(error) = link.write(&mut batch) => End::from(error),
-        // The daemon was dropped: nobody answers any more.
         () = hub.closed() => End::Lost,
     };
-    // A hub that is gone knows no client.
     let _ = match end {
         End::Lost | End::Idle | End::Closed(..) => hub.send(ToHub::Lost(id)).await,
         End::Gone | End::Malformed(_) => hub.send(ToHub::Gone(id)).await,
@@ -172,7 +159,7 @@ async fn hello(socket: &ClientSocket, decoder: &mut Decoder) -> Result<Hello, (C
                 return Err((Code::Version, String::new()));
             }
             Ok(Some(Frame::Hello { incarnation, next, name, token, .. })) => {
-                // The buffer of a short frame is not kept alive by the name.
+                // A slice would keep the buffer of the frame in memory.
                 let name = Bytes::copy_from_slice(&name);
                 return Ok(Hello { name, incarnation, next, token });
             }
@@ -185,8 +172,7 @@ async fn hello(socket: &ClientSocket, decoder: &mut Decoder) -> Result<Hello, (C
     }
 }
 
-/// Writes the last frame and closes the connection. Bytes of the client that nobody has read would
-/// make the system discard the last frame, so they are read.
+/// Reads the client's remaining bytes: with unread bytes a reset would discard the last frame.
 async fn finish(socket: &mut ClientSocket, mut batch: Batch, code: Code, text: &str) {
     let text = if text.is_empty() { code.to_string() } else { format!("{code}: {text}") };
     batch.push(&Frame::Error(code, text));
@@ -248,8 +234,7 @@ impl Link<'_> {
         }
     }
 
-    /// Reads frames until a batch is full. Returns true if all frames are read, and the end of the
-    /// connection if a frame brings it.
+    /// Returns a batch, true if all frames are decoded, and the end that a frame causes, if any.
     fn decode(self, decoder: &mut Decoder) -> (VecDeque<(u64, Act)>, bool, Option<End>) {
         let (mut queue, mut bytes) = (VecDeque::new(), 0);
         while bytes < BATCH_BYTES {

@@ -1,4 +1,4 @@
-//! The task of the daemon: requests of all clients, links to other daemons, time.
+//! Task of the daemon: requests of all clients, links to other daemons, timers.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -27,62 +27,47 @@ use crate::report::{
 };
 use faircast_overlay::protocol::{Code, Frame, Welcome};
 
-/// Most sessions of a daemon.
 const SESSIONS_MAX: usize = 65_536;
-/// Messages to the task that are handled in one turn.
 const TURN_MAX: usize = 64;
-/// Bytes of requests that are handled in one turn, half of what an outbox holds: a client that
-/// reads is not cut because the daemon takes messages faster than it writes them.
+/// Maximum bytes of requests in a turn: more could outrun the writes and cut off a client.
 const TURN_BYTES: usize = ROOM_BYTES / 2;
-/// Most turns in which outboxes are filled alone: links and requests wait for 2 MB at most to each
-/// client.
+/// Maximum number of consecutive turns that only fill outboxes, with at most 2 MB per client.
 const FILLS_MAX: u32 = 8;
-/// Longest time between two looks at the clock.
+/// Maximum interval between two reads of the clock: 100 ms.
 const TICK: faircast_base::Duration = faircast_base::Duration::from_millis(100);
 
-/// Session of a client.
 #[derive(Debug)]
 struct Session {
     name: Bytes,
-    /// `None` while the client has no connection.
     outbox: Option<Arc<Outbox>>,
-    /// Requests that have come and are not handled.
     pending: VecDeque<Requests>,
-    /// Number of the request that was handled last.
     taken: u64,
-    /// Reason for which requests wait, as the client knows it.
     waiting: Option<WaitReason>,
-    /// True if the client is among those whose requests wait.
+    /// True if the client is queued for a turn, or waits for a retry or a slow member.
     is_stalled: bool,
-    /// True if the session ends after the pending requests.
     is_leaving: bool,
 }
 
 pub(super) struct Hub {
     node: DaemonNode,
     socket: Datagrams,
-    /// Readiness of the socket.
     arrivals: UdpSocket,
     me: DaemonRun,
     name: String,
-    /// Number of peers of the configuration.
     peers: usize,
     rng: Rng,
     now: Time,
     late: faircast_base::Duration,
     sessions: BTreeMap<ClientId, Session>,
     by_name: BTreeMap<Bytes, ClientId>,
-    /// Clients whose requests wait, in turn, and true if they wait for the next turn alone.
+    /// Clients with waiting requests by turn; true if they wait only for the next turn.
     stalled: VecDeque<ClientId>,
     is_turn_over: bool,
-    /// Clients whose requests wait for slow members of groups, and the count of times at which
-    /// such requests could go on.
+    /// Clients that wait for slow members of groups, and the last [`Daemon::frees`].
     held: Vec<ClientId>,
     frees: u64,
     last_id: u32,
-    /// Moment of the next try if the socket was full.
     send_at: Option<Time>,
-    /// Moment of the next look at the addresses of peers.
     peers_at: Time,
     counters: ServerCounters,
 }
@@ -117,8 +102,7 @@ impl Hub {
         }
     }
 
-    /// Works until the daemon is stopped, or nobody can reach it any more.
-    /// `rooms` has clients whose outboxes have room again.
+    /// `rooms` yields clients whose outboxes have room again.
     pub(super) async fn run(
         mut self,
         mut requests: mpsc::Receiver<ToHub>,
@@ -136,7 +120,7 @@ impl Hub {
             }
             let is_busy = may_read || self.is_turn_over || fills > 0;
             let filled = self.counters.events;
-            // Requests come in turn with datagrams: neither waits for the end of the other.
+            // Requests and datagrams alternate, so that neither starves the other.
             tokio::select! {
                 count = requests.recv_many(&mut turn, TURN_MAX) => {
                     if count == 0 {
@@ -162,7 +146,6 @@ impl Hub {
             for message in turn.drain(..) {
                 match message {
                     ToHub::Open { hello, outbox, reply } => {
-                        // The connection may have ended.
                         let _ = reply.send(self.open(hello, outbox));
                     }
                     ToHub::Requests(id, requests) => self.take(id, requests),
@@ -208,7 +191,6 @@ impl Hub {
         }
     }
 
-    /// Reads datagrams of other daemons. Returns true if there may be more.
     fn receive(&mut self) -> bool {
         let Self { node, socket, arrivals, rng, now, late, .. } = self;
         let mut cx = Cx { late: *late, ..Cx::untraced(*now, rng) };
@@ -294,7 +276,6 @@ impl Hub {
         self.stalled.push_back(id);
     }
 
-    /// Handles requests, as many as are possible in this turn.
     fn retry(&mut self) {
         let frees = self.node.daemon().frees();
         if std::mem::replace(&mut self.frees, frees) != frees {
@@ -316,8 +297,7 @@ impl Hub {
         }
     }
 
-    /// Handles requests of a client, with at most `room` bytes. Returns true if nothing was
-    /// possible for a reason that holds for all clients.
+    /// Handles at most `room` bytes. True if none was possible for a reason common to all clients.
     fn advance(&mut self, id: ClientId, room: &mut usize) -> bool {
         let (is_done, waiting) = self.handle(id, room);
         match waiting {
@@ -327,7 +307,7 @@ impl Hub {
                 None => {}
             },
             Some(WaitReason::Held) => self.held.push(id),
-            // The daemon says when to try again.
+            // The daemon schedules the retry.
             Some(WaitReason::Price { .. }) => {}
             Some(_) if is_done => self.stalled.push_back(id),
             Some(_) => self.stalled.push_front(id),
@@ -336,8 +316,7 @@ impl Hub {
         waiting.is_some() && !is_own && !is_done
     }
 
-    /// Handles requests of a client. Returns true if any was handled, and the reason for which the
-    /// others have to wait, if that is not `room`.
+    /// Returns true if any request was handled, and why the others wait, unless for `room`.
     fn handle(&mut self, id: ClientId, room: &mut usize) -> (bool, Option<WaitReason>) {
         let Some(session) = self.sessions.get_mut(&id) else { return (false, None) };
         let before = session.taken;
@@ -353,7 +332,7 @@ impl Hub {
                     *room = room.saturating_sub(act.bytes());
                     let done = match *number > session.taken {
                         true => perform(daemon, cx, id, (*number, act), counters),
-                        // The client has sent the request again after it was handled.
+                        // The client repeated the request after it was handled.
                         false => Ok(()),
                     };
                     match done {
@@ -379,7 +358,6 @@ impl Hub {
             if is_done {
                 outbox.set_sent(session.taken);
             }
-            // A price changes from moment to moment.
             if session.waiting.map(Code::from) != waiting.map(Code::from) {
                 outbox.set_waiting(waiting);
             }
@@ -394,7 +372,6 @@ impl Hub {
         (is_done, waiting)
     }
 
-    /// Gives events to the connection of a client, if it has room.
     fn fill(&mut self, id: ClientId) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let Some(outbox) = &session.outbox else { return };
@@ -421,7 +398,6 @@ impl Hub {
         }
     }
 
-    /// Ends the session of a client that does not come back, after its pending requests.
     fn leave(&mut self, id: ClientId) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         if !session.pending.is_empty() {
@@ -432,7 +408,6 @@ impl Hub {
         self.with(|daemon, cx| daemon.disconnect(cx, id));
     }
 
-    /// Forgets sessions that the daemon has ended.
     fn end_sessions(&mut self) {
         while let Some(id) = self.node.poll_end() {
             self.forget(id);
@@ -449,7 +424,6 @@ impl Hub {
         }
     }
 
-    /// Closes all connections.
     fn stop(mut self) {
         for outbox in self.sessions.values().filter_map(|session| session.outbox.as_ref()) {
             outbox.close(Code::Shutdown, String::new());
@@ -533,7 +507,6 @@ impl Hub {
     }
 }
 
-/// Reason for which a message waits that is too expensive.
 fn price_of(daemon: &mut Daemon, id: ClientId, act: &Act) -> WaitReason {
     let Act::Send { service, benefit, groups, .. } = act else { return WaitReason::Retention };
     let groups: SmallVec<[&[u8]; 4]> = groups.iter().collect();
@@ -551,7 +524,7 @@ fn perform(
     counters: &mut ServerCounters,
 ) -> Result<(), SendError> {
     match act {
-        // Names outlive the buffer of the connection.
+        // The daemon stores the names, which must not keep the connection's buffer in memory.
         Act::Join(group, asks) => daemon.join(cx, id, Bytes::copy_from_slice(group), *asks),
         Act::Leave(group) => daemon.part(cx, id, Bytes::copy_from_slice(group)),
         Act::Send { service, wants_receipt, view, benefit, groups, payload } => {

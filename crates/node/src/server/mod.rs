@@ -1,4 +1,4 @@
-//! Server: one task owns the daemon and its links, and each connection of a client has a task.
+//! Server: one task owns the daemon and its links, and each client connection has a task.
 
 mod connection;
 mod hub;
@@ -31,14 +31,12 @@ pub use self::tls::{ClientTls, ServerTls, TlsSocket};
 use crate::report::DaemonReport;
 use faircast_overlay::protocol::Code;
 
-/// Most connections of an address whose clients are not admitted yet. A further one ends the oldest
-/// of them: peers that stall would keep all others out.
+/// Most unadmitted connections of an address. A further one ends the oldest, as peers may stall.
 const UNADMITTED_MAX: usize = 1024;
-/// Requests that wait for the daemon's task.
 const QUEUE_MAX: usize = 1024;
-/// Pause after a connection could not be accepted, as when the process has no more descriptors.
+/// Pause after a connection could not be accepted, for example without free descriptors: 100 ms.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Longest time for last frames when the daemon stops.
+/// Longest time for the last frames when the daemon stops: 3 s.
 const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Settings of a daemon with its sockets.
@@ -56,57 +54,50 @@ pub struct ServerSettings {
     pub clients: Vec<ClientAddress>,
     /// Certificate for addresses with TLS.
     pub tls: Option<ServerTls>,
-    /// Limits.
+    /// Limits of the daemon.
     pub limits: DaemonSettings,
 }
 
 /// Error at the start of a daemon.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The address for daemons.
+    /// The address for daemons cannot be used.
     #[error(transparent)]
     Net(#[from] NetError),
-    /// An address for clients.
+    /// An address for clients cannot be used.
     #[error("{address}: {error}")]
     Clients {
-        /// The address.
+        /// Address for clients.
         address: ClientAddress,
-        /// Answer of the system.
+        /// Error of the operating system.
         error: std::io::Error,
     },
-    /// Other hosts could join the overlay.
+    /// Without a key, other hosts could join the overlay.
     #[error("listen {0}: without a key any host could join the overlay; give a key file")]
     NoKey(SocketAddr),
-    /// The system has no more descriptors.
+    /// The system has no free descriptors.
     #[error("the daemon's sockets: {0}")]
     Sockets(std::io::Error),
 }
 
-/// Message to the daemon's task.
 #[derive(Debug)]
 enum ToHub {
-    /// A client begins or resumes a session.
     Open {
         hello: Hello,
         outbox: Arc<Outbox>,
         reply: oneshot::Sender<Result<ClientId, (Code, String)>>,
     },
-    /// Requests of a client.
     Requests(ClientId, Requests),
-    /// The connection of a client is lost.
     Lost(ClientId),
-    /// A client is gone for good.
     Gone(ClientId),
-    /// Request for the state of the daemon.
     Report(oneshot::Sender<DaemonReport>),
-    /// The daemon stops.
     Stop,
 }
 
 /// Channels to the daemon's task: messages, and clients whose outboxes have room again.
 type ToTask = (mpsc::Sender<ToHub>, mpsc::UnboundedSender<ClientId>);
 
-/// A running daemon. Dropped, it ends without last frames to its clients.
+/// Running daemon. A drop ends it without last frames to its clients.
 #[derive(Debug)]
 pub struct Server {
     hub: mpsc::Sender<ToHub>,
@@ -114,16 +105,16 @@ pub struct Server {
     local: SocketAddr,
     listeners: Vec<JoinHandle<()>>,
     work: JoinHandle<()>,
-    /// Closed when the last connection has ended.
+    /// Channel that closes when the last connection has ended.
     connections: mpsc::Receiver<()>,
 }
 
-/// Handle that asks a running daemon for its state.
+/// Handle for queries of a running daemon's state.
 #[derive(Clone, Debug)]
 pub struct Inquiry(mpsc::Sender<ToHub>);
 
 impl Inquiry {
-    /// State of the daemon; `None` if it has ended.
+    /// Returns the state of the daemon; `None` if it has ended.
     pub async fn report(&self) -> Option<DaemonReport> {
         let (reply, answer) = oneshot::channel();
         self.0.send(ToHub::Report(reply)).await.ok()?;
@@ -132,10 +123,8 @@ impl Inquiry {
 }
 
 impl Server {
-    /// Opens all sockets and begins to serve.
-    ///
-    /// # Errors
-    /// An address cannot be bound, or is not allowed.
+    /// Opens all sockets and starts the daemon; fails if an address cannot be bound or is not
+    /// allowed.
     pub async fn start(settings: ServerSettings) -> Result<Self, StartError> {
         let ServerSettings { name, listen, peers, key, clients, tls, limits } = settings;
         if !key.authenticates() && !listen.ip().is_loopback() {
@@ -171,27 +160,27 @@ impl Server {
         Ok(Self { hub, addresses, local, listeners, work, connections })
     }
 
-    /// Addresses at which clients are served, with their ports.
+    /// Returns the addresses at which clients are served, with their actual ports.
     pub fn addresses(&self) -> &[ClientAddress] {
         &self.addresses
     }
 
-    /// UDP address at which other daemons reach this one.
+    /// Returns the UDP address at which other daemons reach this one.
     pub const fn local_address(&self) -> SocketAddr {
         self.local
     }
 
-    /// Handle that asks for the state of the daemon.
+    /// Returns a handle for queries of the daemon's state.
     pub fn inquiry(&self) -> Inquiry {
         Inquiry(self.hub.clone())
     }
 
-    /// True if the daemon has ended by itself, which only a fault in its code does.
+    /// True if the daemon's task has ended without a stop, which only a bug can cause.
     pub fn has_ended(&self) -> bool {
         self.work.is_finished()
     }
 
-    /// Stops the daemon: clients get a last frame, and other daemons learn of the end.
+    /// Stops the daemon: sends clients a last frame, and closes the links to other daemons.
     pub async fn close(mut self) {
         self.listeners.iter().for_each(JoinHandle::abort);
         let _ = self.hub.send(ToHub::Stop).await;
@@ -211,7 +200,7 @@ impl Drop for Server {
 }
 
 async fn accept(listener: Listener, to: ToTask, alive: mpsc::Sender<()>) {
-    // The oldest first; closed once the client is admitted.
+    // Oldest first; a sender is closed once its client is admitted.
     let mut unadmitted: VecDeque<oneshot::Sender<()>> = VecDeque::new();
     loop {
         match listener.accept().await {
@@ -238,24 +227,23 @@ async fn accept(listener: Listener, to: ToTask, alive: mpsc::Sender<()>) {
     }
 }
 
-/// Identifier of the daemon with this name.
+/// Returns the identifier of the daemon with a name: 64 bits of the name's BLAKE3 hash.
 pub fn daemon_id(name: &str) -> DaemonId {
     let digest = blake3::hash(name.as_bytes());
     DaemonId(u64::from_be_bytes(*digest.as_bytes().first_chunk().expect("a digest has 32 bytes")))
 }
 
-/// Number of a run that begins now: microseconds since 1970, which grow with each start.
+/// Returns the number of a run that begins now: microseconds since 1970.
 pub fn incarnation() -> u64 {
     let passed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(passed.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// 64 random bits: the standard library seeds its hashers from the system.
+/// Returns 64 random bits: the standard library seeds its hashers from the system.
 fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// Name of a client in the overlay.
 fn full_name(client: &[u8], daemon: &str) -> Bytes {
     [client, b"@", daemon.as_bytes()].concat().into()
 }
@@ -289,7 +277,6 @@ mod tests {
         socket.readable().await.unwrap();
         assert!(socket.try_read(&mut answer).unwrap().is_some(), "a welcome");
         assert!(!server.has_ended());
-        // As after a panic: nobody is left who answers.
         server.work.abort();
         let end = async {
             loop {

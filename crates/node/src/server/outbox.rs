@@ -9,18 +9,14 @@ use tokio::sync::Notify;
 use crate::batch::Batch;
 use faircast_overlay::protocol::{Code, Frame};
 
-/// Bytes of events after which further events wait in the daemon, where its limits count them.
+/// Size in bytes above which events wait in the daemon, whose limits count them.
 pub(super) const ROOM_BYTES: usize = 256 * 1024;
-/// Bytes of an event beside its payload.
 pub(super) const HEAD_BYTES: usize = 128;
 
-/// Frames for a client.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     state: Mutex<State>,
-    /// There is something to write.
     wake: Notify,
-    /// The connection is to be closed.
     closing: Notify,
 }
 
@@ -38,7 +34,6 @@ struct State {
 }
 
 impl Outbox {
-    /// Takes events from the daemon as long as there is room. Returns the number of events.
     pub(super) fn fill(&self, mut poll: impl FnMut() -> Option<(u64, Arc<ClientEvent>)>) -> u64 {
         let mut state = self.state.lock();
         let mut count = 0;
@@ -57,7 +52,6 @@ impl Outbox {
         count
     }
 
-    /// Adds an answer.
     pub(super) fn push(&self, frame: Frame) {
         let mut state = self.state.lock();
         state.frames.push(frame);
@@ -65,13 +59,11 @@ impl Outbox {
         self.wake.notify_one();
     }
 
-    /// Reports that requests up to a number are handled.
     pub(super) fn set_sent(&self, request: u64) {
         self.state.lock().sent = Some(request);
         self.wake.notify_one();
     }
 
-    /// Reports that requests wait, or go on.
     pub(super) fn set_waiting(&self, reason: Option<WaitReason>) {
         self.state.lock().waiting = Some(reason);
         self.wake.notify_one();
@@ -87,18 +79,16 @@ impl Outbox {
         self.wake.notify_one();
     }
 
-    /// Has the connection closed. The first reason counts.
+    /// Requests to close the connection. The first reason counts.
     pub(super) fn close(&self, code: Code, text: String) {
         self.state.lock().close.get_or_insert((code, text));
         self.closing.notify_one();
     }
 
-    /// Waits until there is something to write.
     pub(super) async fn wait(&self) {
         self.wake.notified().await;
     }
 
-    /// Waits until the connection is to be closed.
     pub(super) async fn closed(&self) -> (Code, String) {
         loop {
             if let Some(close) = self.state.lock().close.clone() {

@@ -11,8 +11,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 use super::tls::{ClientTls, ServerTls, TlsSocket, server_name};
 
-/// Address at which a daemon serves clients: `unix:/run/faircast.sock`, `tcp:127.0.0.1:4803` or
-/// `tls:host.example:4804`.
+/// Address for clients: `unix:/run/faircast.sock`, `tcp:127.0.0.1:4803`, `tls:host.example:4804`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ClientAddress {
     /// Path of a Unix socket.
@@ -52,11 +51,10 @@ impl fmt::Display for ClientAddress {
 }
 
 impl ClientAddress {
-    /// Opens a connection to a daemon.
+    /// Opens a connection to a daemon. An address with TLS needs a CA.
     ///
     /// # Errors
-    /// No daemon accepts connections at this address, or its certificate is not of the CA. An
-    /// address with TLS needs a CA.
+    /// No daemon accepts connections, or the CA did not issue its certificate.
     pub async fn connect(&self, tls: Option<&ClientTls>) -> io::Result<ClientSocket> {
         match self {
             Self::Unix(path) => UnixStream::connect(path).await.map(ClientSocket::Unix),
@@ -78,7 +76,6 @@ fn tcp(stream: TcpStream) -> io::Result<ClientSocket> {
     Ok(ClientSocket::Tcp(stream))
 }
 
-/// Listening socket.
 #[derive(Debug)]
 pub(super) enum Listener {
     Unix(UnixListener, PathBuf),
@@ -87,7 +84,6 @@ pub(super) enum Listener {
 }
 
 impl Listener {
-    /// Binds an address. Takes over a Unix socket that nobody serves any more.
     pub(super) async fn bind(address: &ClientAddress, tls: Option<&ServerTls>) -> io::Result<Self> {
         match address {
             ClientAddress::Tcp(address) if !address.ip().is_loopback() => {
@@ -119,7 +115,6 @@ impl Listener {
         }
     }
 
-    /// Address with the port that the system has chosen.
     pub(super) fn address(&self) -> io::Result<ClientAddress> {
         match self {
             Self::Unix(_, path) => Ok(ClientAddress::Unix(path.clone())),
@@ -147,7 +142,6 @@ impl Drop for Listener {
     }
 }
 
-/// True if a Unix socket was left by a daemon that is gone.
 async fn is_left(path: &Path) -> bool {
     let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
     UnixStream::connect(path).await.err().is_some_and(refused)
@@ -175,18 +169,13 @@ macro_rules! each {
 }
 
 impl ClientSocket {
-    /// Waits until there is something to read, which may be the end.
-    ///
-    /// # Errors
-    /// The connection is broken.
+    /// Waits for readable bytes or the end of the stream; fails on a broken connection.
     pub async fn readable(&self) -> io::Result<()> {
         each!(self, stream => stream.readable().await)
     }
 
-    /// Reads into a buffer. Returns the number of bytes; `None` if there are none yet.
-    ///
-    /// # Errors
-    /// The connection is broken or has ended.
+    /// Reads into a buffer. Returns the number of bytes; `None` if none are there. Fails at the
+    /// end.
     pub fn try_read(&self, buffer: &mut BytesMut) -> io::Result<Option<usize>> {
         match each!(self, stream => stream.try_read_buf(buffer)) {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -196,19 +185,12 @@ impl ClientSocket {
         }
     }
 
-    /// Waits until there is room to write.
-    ///
-    /// # Errors
-    /// The connection is broken.
+    /// Waits until the socket accepts bytes; fails on a broken connection.
     pub async fn writable(&self) -> io::Result<()> {
         each!(self, stream => stream.writable().await)
     }
 
-    /// Writes as much as there is room for. Returns the number of bytes; `None` if there is no
-    /// room.
-    ///
-    /// # Errors
-    /// The connection is broken.
+    /// Writes what the socket accepts. Returns the number of bytes; `None` if the socket is full.
     pub fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<Option<usize>> {
         match each!(self, stream => stream.try_write_vectored(slices)) {
             Ok(count) => Ok(Some(count)),
@@ -217,11 +199,7 @@ impl ClientSocket {
         }
     }
 
-    /// Writes bytes that were taken by [`try_write`](Self::try_write) and wait for room. Returns
-    /// true if none wait.
-    ///
-    /// # Errors
-    /// The connection is broken.
+    /// Writes what [`try_write`](Self::try_write) has buffered. Returns true if nothing is left.
     pub fn try_flush(&self) -> io::Result<bool> {
         if let Self::Tls(stream) = self { stream.try_flush() } else { Ok(true) }
     }
@@ -229,7 +207,6 @@ impl ClientSocket {
     /// Ends the stream to the peer.
     pub async fn shut_down(&mut self) {
         use tokio::io::AsyncWriteExt as _;
-        // A broken connection has ended too.
         let _ = each!(self, stream => stream.shutdown().await);
     }
 }

@@ -1,4 +1,4 @@
-//! TLS of clients: certificates, tokens, and TCP connections with TLS whose calls do not wait.
+//! TLS for clients: certificates, tokens, and non-blocking TCP connections with TLS.
 
 use std::fmt::Display;
 use std::io::{self, IoSlice, Write as _};
@@ -22,9 +22,8 @@ use rustls::{
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
-/// Bytes after which a read ends, though there may be more.
+/// Number of bytes after which a read returns, even if more are available.
 const READ_BYTES: usize = 64 * 1024;
-/// Least bytes of a token.
 const TOKEN_BYTES_MIN: usize = 16;
 
 /// Certificate of a daemon, and the clients that it admits at addresses with TLS.
@@ -35,12 +34,10 @@ pub struct ServerTls {
 }
 
 impl ServerTls {
-    /// Reads the certificate of the daemon with its key, the CA of clients' certificates, and the
-    /// tokens of clients without a certificate.
+    /// Reads the daemon's certificate and key, the CA of clients, and the tokens of other clients.
     ///
     /// # Errors
-    /// A file cannot be read or used, or no client could be admitted. The error has the key of the
-    /// configuration and the reason.
+    /// Key of the configuration whose file cannot be used or admits no client, and the reason.
     pub fn read(
         (certificate, key): (&Path, &Path),
         client_ca: Option<&Path>,
@@ -77,15 +74,13 @@ impl ServerTls {
     }
 }
 
-/// CA by which a client knows daemons, and the certificate of the client.
+/// CA with which a client verifies daemons, and the certificate of the client.
 #[derive(Clone, Debug)]
 pub struct ClientTls(Arc<ClientConfig>);
 
 impl ClientTls {
-    /// Reads the CA of daemons, and the certificate of the client with its key.
-    ///
-    /// # Errors
-    /// A file cannot be read or used.
+    /// Reads the CA of daemons, and the certificate of the client with its key; fails on a bad
+    /// file.
     pub fn read(ca: &Path, certificate: Option<(&Path, &Path)>) -> Result<Self, String> {
         let config = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13])
@@ -133,10 +128,9 @@ fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, String> {
     })
 }
 
-/// Token of the clients with a name.
 #[derive(Debug)]
 struct Token {
-    /// Name; `*` for any client.
+    /// Name of the client; `*` for any client.
     name: String,
     hash: blake3::Hash,
 }
@@ -167,7 +161,7 @@ fn read_tokens(file: &Path) -> Result<Vec<Token>, String> {
     if tokens.is_empty() { Err(none()) } else { Ok(tokens) }
 }
 
-/// TCP connection with TLS. Its calls mean what the calls of `TcpStream` with these names mean.
+/// TCP connection with TLS. Its methods behave like those of `TcpStream` with the same names.
 #[derive(Debug)]
 pub struct TlsSocket {
     stream: TcpStream,
@@ -176,7 +170,7 @@ pub struct TlsSocket {
 }
 
 impl TlsSocket {
-    /// Connects to the daemon at `HOST:PORT`, and checks that its certificate has the host.
+    /// Connects to the daemon at `HOST:PORT`, and verifies that its certificate has the host.
     pub(super) async fn connect(place: &str, tls: &ClientTls) -> io::Result<Self> {
         let name = server_name(place).ok_or(io::ErrorKind::InvalidInput)?;
         let tls = ClientConnection::new(tls.0.clone(), name).map_err(io::Error::other)?;
@@ -187,16 +181,14 @@ impl TlsSocket {
         Ok(socket)
     }
 
-    /// Takes a connection of a client, before the handshake.
     pub(super) fn accept(stream: TcpStream, tls: &ServerTls) -> io::Result<Self> {
-        // A stream that has ended already is found by the handshake.
+        // The handshake detects a stream that has ended.
         let _ = stream.set_nodelay(true);
         let connection = ServerConnection::new(tls.config.clone()).map_err(io::Error::other)?;
         Ok(Self { stream, tls: Mutex::new(connection.into()), tokens: tls.tokens.clone() })
     }
 
-    /// True if the client has a certificate, or the token of its name. Hashes are compared in
-    /// constant time.
+    /// True for a certificate, or the token of the name. Hashes are compared in constant time.
     pub(super) fn admits(&self, name: &[u8], token: &[u8]) -> bool {
         let hash = blake3::hash(token);
         let is_named = |token: &Token| token.name == "*" || token.name.as_bytes() == name;
@@ -225,12 +217,10 @@ impl TlsSocket {
         }
     }
 
-    /// Reads once from the stream. Returns the number of bytes; 0 at the end.
     fn receive(&self, tls: &mut Connection) -> io::Result<usize> {
         let read = tls.read_tls(&mut Raw(&self.stream));
-        // An error of earlier bytes comes again.
+        // rustls reports an error of earlier bytes again.
         if let Err(error) = tls.process_new_packets() {
-            // The peer gets an alert, if there is room.
             let _ = self.send(tls);
             let text = match error {
                 rustls::Error::InvalidMessage(_) if tls.is_handshaking() => {
@@ -243,7 +233,6 @@ impl TlsSocket {
         read
     }
 
-    /// Writes encrypted bytes. Returns true if all are written.
     fn send(&self, tls: &mut Connection) -> io::Result<bool> {
         while tls.wants_write() {
             match tls.write_tls(&mut Raw(&self.stream)) {
@@ -255,7 +244,7 @@ impl TlsSocket {
     }
 
     pub(super) async fn readable(&self) -> io::Result<()> {
-        // Decrypted bytes wait only after a read that succeeded: then the stream is readable still.
+        // Decrypted bytes remain only after a successful read; the stream is then still readable.
         self.stream.readable().await
     }
 
@@ -273,7 +262,6 @@ impl TlsSocket {
                 break Err(error);
             }
         };
-        // The next call finds the same end.
         if buffer.len() > start { Ok(buffer.len() - start) } else { ended }
     }
 
@@ -302,7 +290,7 @@ impl TlsSocket {
     }
 }
 
-/// Name that the certificate of the daemon at `HOST:PORT` must have.
+/// Returns the name that the certificate of the daemon at `HOST:PORT` must have.
 pub(super) fn server_name(place: &str) -> Option<ServerName<'static>> {
     let (host, port) = place.rsplit_once(':')?;
     port.parse::<u16>().ok()?;
@@ -310,7 +298,6 @@ pub(super) fn server_name(place: &str) -> Option<ServerName<'static>> {
     ServerName::try_from(address.unwrap_or(host).to_string()).ok()
 }
 
-/// Stream as rustls reads and writes.
 struct Raw<'a>(&'a TcpStream);
 
 impl io::Read for Raw<'_> {

@@ -1,4 +1,4 @@
-//! The server over sockets of the loopback interface.
+//! Server over sockets of the loopback interface.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
@@ -19,7 +19,7 @@ use faircast_overlay::{
     ClientEvent, DaemonSettings, FlowControl, PriceProfile, Reason, SendError, Service, WaitReason,
 };
 
-/// Longest time for anything: longer means that it hangs.
+/// Timeout of any wait: 60 s.
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn settings(name: &str, peers: Vec<String>, limits: DaemonSettings) -> ServerSettings {
@@ -38,7 +38,6 @@ async fn start(name: &str, limits: DaemonSettings) -> Server {
     Server::start(settings(name, Vec::new(), limits)).await.unwrap()
 }
 
-/// Waits until the state of a daemon is as wanted.
 async fn until(server: &Server, is_wanted: impl Fn(&DaemonReport) -> bool) -> DaemonReport {
     let wait = async {
         loop {
@@ -55,7 +54,6 @@ async fn until(server: &Server, is_wanted: impl Fn(&DaemonReport) -> bool) -> Da
     }
 }
 
-/// Client that speaks frames.
 struct Peer {
     socket: ClientSocket,
     decoder: Decoder,
@@ -79,7 +77,6 @@ impl Peer {
         peer
     }
 
-    /// Connects with a new session, up to its first view.
     async fn connect(at: &ClientAddress, name: &str) -> Self {
         let mut peer = Self::hello(at, name, 1, 0).await;
         peer.welcome().await;
@@ -128,7 +125,6 @@ impl Peer {
         .await;
     }
 
-    /// Next frame; `None` at the end of the stream.
     async fn frame(&mut self) -> Option<Frame> {
         let read = async {
             loop {
@@ -160,7 +156,6 @@ impl Peer {
         }
     }
 
-    /// Payload of the next message.
     async fn message(&mut self) -> Bytes {
         loop {
             if let (_, ClientEvent::Message { parts, .. }) = self.event().await {
@@ -184,7 +179,6 @@ impl Peer {
 async fn two_clients_chat_by_unix_socket_and_by_tcp() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("node.sock");
-    // A daemon that was killed has left its socket.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     let mut settings = settings("north", Vec::new(), DaemonSettings::default());
     settings.clients.push(ClientAddress::Unix(path.clone()));
@@ -221,7 +215,7 @@ async fn a_slow_client_is_cut_at_its_limit_and_learns_what_it_lost() {
     let mut fast = Peer::member(&at, "fast", "g").await;
     let mut source = Peer::connect(&at, "source").await;
     let mut sent = 0u64;
-    // As long as the reader keeps up, only the limits of the slow one can be reached.
+    // While the reader keeps up, only the slow client can reach its limits.
     while server.inquiry().report().await.unwrap().counters.cuts == 0 {
         for _ in 0..16 {
             sent += 1;
@@ -235,7 +229,6 @@ async fn a_slow_client_is_cut_at_its_limit_and_learns_what_it_lost() {
     let of = |name: &str| report.clients.iter().find(|it| it.name == name).unwrap();
     assert!(!of("slow").connected && of("fast").connected && of("source").connected);
     assert!(of("slow").queued_bytes <= 1 << 20);
-    // The events that had left are whole and in order.
     let mut next = 3;
     let mut error = None;
     while let Some(frame) = slow.frame().await {
@@ -273,7 +266,6 @@ async fn a_slow_client_is_cut_at_its_limit_and_learns_what_it_lost() {
         }
     }
     assert!(missing > 0 && missing < sent);
-    // View, two changes of the group, and the messages.
     assert_eq!(next - 1, 3 + sent, "each event has one number");
     server.close().await;
 }
@@ -313,7 +305,6 @@ async fn senders_wait_for_a_slow_member_where_the_group_asks_and_other_clients_g
     assert!(report.groups.iter().all(|it| !it.held), "{:?}", report.groups);
 }
 
-/// Prices reach the report of both ends, and are unknown without flow control.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_report_has_the_links_of_the_view_with_the_prices_of_both_directions() {
     for (kind, price) in [(PriceProfile::Fast, Some(0.0)), (PriceProfile::Off, None)] {
@@ -356,7 +347,6 @@ async fn a_client_that_resumes_gets_every_event_once() {
             assert_eq!((number, &parts.concat()[..]), (next, &got.to_be_bytes()[..]));
             (next, got) = (next + 1, got + 1);
         }
-        // The connection is lost with whatever is on its way.
         let waits = round % 2 == 0;
         drop(client);
         if waits {
@@ -463,7 +453,6 @@ async fn nonsense_ends_its_connection_alone() {
         assert_eq!(peer.error().await.0, code, "{bytes:?}");
         assert_eq!(peer.frame().await, None);
     }
-    // After a welcome too: the session ends.
     for frame in [Frame::Sent(1), Frame::Goodbye] {
         let mut peer = Peer::member(&at, "liar", "g").await;
         peer.put(frame.clone()).await;
@@ -491,7 +480,7 @@ async fn nonsense_ends_its_connection_alone() {
     server.close().await;
 }
 
-/// First packets of QUIC come faster than the daemon, which has one thread, derives their keys.
+/// Sends QUIC initial packets faster than the daemon, with its one thread, can derive their keys.
 #[tokio::test]
 async fn a_flood_of_datagrams_keeps_no_client_waiting() {
     let server = start("north", DaemonSettings::default()).await;
@@ -504,7 +493,7 @@ async fn a_flood_of_datagrams_keeps_no_client_waiting() {
         initial[16..18].copy_from_slice(&0x449e_u16.to_be_bytes());
         std::thread::spawn(move || {
             let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-            // A test that fails ends the flood too.
+            // The flood also ends after a failed test.
             for number in (0_u64..).take_while(|_| going.strong_count() > 0) {
                 initial[6..14].copy_from_slice(&number.to_be_bytes());
                 let _ = socket.send_to(&initial, to);
@@ -533,7 +522,7 @@ async fn a_client_that_floods_without_reading_refusals_is_closed() {
     for request in 1..300_000 {
         batch.push(&Frame::Join(request, Bytes::new(), false));
     }
-    // The daemon closes the connection before it has read everything.
+    // The daemon closes the connection before it has read all bytes.
     let _ = batch.write(&client.socket).await;
     let mut refusals = 0;
     while let Some(frame) = client.frame().await {
@@ -620,7 +609,6 @@ async fn messages_cross_three_daemons_in_order_while_the_source_waits_for_room()
         }
     }
     assert!(waited, "8 MB do not wait for a limit of 64 kB");
-    // The middle daemon ends: both sides go on alone.
     b.close().await;
     until(&a, |it| it.members == ["a"]).await;
     until(&c, |it| it.members == ["c"]).await;

@@ -1,4 +1,4 @@
-//! The client in Python against a daemon.
+//! Python client against a daemon.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use super::tls::Files;
 use super::*;
 
-/// Two clients chat, lose their connections, and meet a later run and a daemon that refuses.
+/// Two clients that chat and reconnect, a later run of one, and refusals.
 const CHAT: &str = r#"
 import select, sys
 sys.path.insert(0, sys.argv[1])
@@ -126,7 +126,6 @@ later.close()
 print("done")
 "#;
 
-/// A client that reads nothing is cut, learns what is lost, and keeps a bounded number of events.
 const SLOW: &str = r#"
 import sys
 sys.path.insert(0, sys.argv[1])

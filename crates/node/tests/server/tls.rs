@@ -1,4 +1,4 @@
-//! Clients by TLS: who is admitted, and what connections bear.
+//! Clients over TLS: admission, and faults of connections.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use tokio::time::{Duration, Instant, timeout};
 
 use super::*;
 
-/// Folder with two CAs, and certificates of both for a daemon and a client, valid and expired.
+/// Folder with two CAs, each with valid and expired certificates for a daemon and a client.
 pub(crate) struct Files(TempDir);
 
 impl Files {
@@ -58,7 +58,6 @@ impl Files {
         self.0.path().join(name)
     }
 
-    /// Starts a daemon with this certificate.
     pub(crate) async fn serve(
         &self,
         certificate: &str,
@@ -92,7 +91,6 @@ fn socket_address(at: &ClientAddress) -> SocketAddr {
     at.to_string().strip_prefix("tls:").unwrap().parse().unwrap()
 }
 
-/// Sends a hello by TLS. The frames of the daemon follow, or the end of the connection.
 async fn greet(
     at: &ClientAddress,
     tls: &ClientTls,
@@ -107,7 +105,7 @@ async fn greet(
     Ok(peer)
 }
 
-/// First frame of the daemon: `Ok` for a welcome, otherwise the code of the error, if any comes.
+/// Returns the daemon's answer to a hello: `Ok` for a welcome, else the error code if one arrives.
 async fn answer(
     at: &ClientAddress,
     tls: &ClientTls,
@@ -122,7 +120,6 @@ async fn answer(
     }
 }
 
-/// Member of the group `g` by TLS.
 async fn member(at: &ClientAddress, tls: &ClientTls, name: &'static str) -> Peer {
     let mut peer = greet(at, tls, (name, 1, 0), "all-have-this-token").await.unwrap();
     peer.welcome().await;
@@ -156,7 +153,7 @@ async fn tokens_admit_the_clients_of_their_names() {
     for answer in answers {
         assert_eq!(answer.await.unwrap(), refused);
     }
-    // Addresses of the host need no token.
+    // Local addresses need no token.
     Peer::connect(&server.addresses()[0], "local").await;
     server.close().await;
 }
@@ -173,7 +170,6 @@ async fn certificates_of_the_ca_admit_clients_without_a_token() {
         let any = "all-have-this-token";
         let by_token = if tokens { Ok(()) } else { Err(None) };
         assert_eq!(answer(&at, &without, "bob", any).await, by_token);
-        // A wrong certificate is worse than none.
         for wrong in ["ours-expired.pem", "foreign-valid.pem"] {
             assert_eq!(answer(&at, &with(wrong), "carol", any).await, Err(None), "{wrong}");
         }
@@ -227,7 +223,6 @@ async fn bytes_without_tls_end_their_connection_alone() {
         stream.write_all(bytes).await.unwrap();
         let mut answer = Vec::new();
         timeout(LIMIT, stream.read_to_end(&mut answer)).await.unwrap().unwrap();
-        // An alert of TLS.
         let mut decoder = Decoder::new(EVENT_BYTES_MAX);
         decoder.room().extend_from_slice(&answer);
         let error = decoder.poll().unwrap_err().to_string();
@@ -235,7 +230,6 @@ async fn bytes_without_tls_end_their_connection_alone() {
     }
     honest.send(Service::Safe, "g", "still here").await;
     assert_eq!(honest.message().await, "still here");
-    // The other way round: a client with TLS at an address without TLS.
     let plain = server.addresses()[0].to_string().replace("tcp:", "tls:").parse().unwrap();
     let error = Peer::open_with(&plain, Some(&tls)).await.err().unwrap();
     assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
@@ -256,7 +250,7 @@ async fn peers_that_stall_in_the_handshake_hold_nothing_else() {
         stream.write_all(bytes).await.unwrap();
         stalled.push(stream);
     }
-    // One more has made the handshake, and sends no hello.
+    // This client completes the handshake but sends no hello.
     let mut silent = Peer::open_with(&at, Some(&tls)).await.unwrap();
     let mut alice = member(&at, &tls, "alice").await;
     let mut bob = member(&at, &tls, "bob").await;
@@ -292,11 +286,10 @@ async fn clients_are_served_while_more_peers_are_silent_than_are_allowed() {
     for _ in 0..1100 {
         silent.push(TcpStream::connect(socket_address(&at)).await.unwrap());
     }
-    // Far less than the time after which silence ends a connection.
+    // This is far less than the timeout of a silent connection.
     let served = answer(&at, &tls, "alice", "alice-has-this-token");
     assert_eq!(timeout(Duration::from_secs(3), served).await.expect("an answer"), Ok(()));
     Peer::connect(&server.addresses()[0], "local").await;
-    // The oldest peers are hung up on, and the newest are not.
     let mut byte = [0];
     assert!(timeout(LIMIT, silent[0].read(&mut byte)).await.unwrap().is_ok_and(|it| it == 0));
     assert!(
@@ -328,8 +321,7 @@ async fn large_messages_go_through_tls_both_ways_at_once() {
     server.close().await;
 }
 
-/// Address that forwards one connection to a daemon. The connection ends after `up` bytes of the
-/// client or `down` bytes of the daemon; the last of these is altered if `is_damaged`.
+/// Forwards one connection up to `up` or `down` bytes. If `is_damaged`, the last byte is altered.
 async fn forward(to: SocketAddr, (up, down): (usize, usize), is_damaged: bool) -> ClientAddress {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap();
@@ -375,7 +367,7 @@ async fn a_client_whose_records_are_cut_or_damaged_resumes_and_gets_every_event_
         let payload = [&number.to_be_bytes()[..], &[7; 2000]].concat();
         source.send(Service::Agreed, "g", payload).await;
     }
-    // View and group have come.
+    // The client already has the view and the group.
     let (mut next, mut got) = (3, 0);
     for round in 0.. {
         let (down, is_damaged) = (10 + round * 1777, round % 2 == 1);
@@ -412,7 +404,6 @@ async fn a_message_whose_records_are_cut_or_damaged_comes_once_after_the_resume(
     let (at, tls) = (tls_address(&server), files.client("ours-ca.pem", None));
     let mut bob = member(&at, &tls, "bob").await;
     let (sender, mut messages) = tokio::sync::mpsc::unbounded_channel();
-    // A task reads and answers pings whatever the others wait for.
     let reader = tokio::spawn(async move { while sender.send(bob.message().await).is_ok() {} });
     let mut source = greet(&at, &tls, ("source", 1, 0), "all-have-this-token").await.unwrap();
     source.welcome().await;
@@ -452,8 +443,7 @@ async fn a_message_whose_records_are_cut_or_damaged_comes_once_after_the_resume(
     server.close().await;
 }
 
-/// Address that forwards one connection to a daemon. After the first flight of the client nothing
-/// goes to the daemon before `release`.
+/// Forwards one connection. After the client's first flight its bytes wait for `release`.
 async fn hold(to: SocketAddr, release: oneshot::Receiver<()>) -> ClientAddress {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap();
@@ -483,7 +473,7 @@ async fn no_byte_stays_behind_a_full_socket_or_the_handshake() {
     let (release, released) = oneshot::channel();
     let through = hold(socket_address(&at), released).await;
     let mut quiet = greet(&through, &tls, ("quiet", 1, 0), "all-have-this-token").await.unwrap();
-    // The end of the handshake and the hello come to the daemon at once.
+    // The end of the handshake and the hello arrive together.
     release.send(()).unwrap();
     quiet.welcome().await;
     let (release, released) = oneshot::channel();

@@ -1,4 +1,4 @@
-//! Prices of links, and clients that wait for them.
+//! Prices of links, and clients that wait for lower prices.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -11,15 +11,13 @@ use crate::ids::{Ballot, ClientId, DaemonRun, LinkId, Set};
 use crate::price::{Benefit, FlowControl, Meter, Money, Offer, PriceProfile, Purse, Way};
 use crate::wire::{Control, Prices};
 
-/// Interval at which prices above zero are told again, so that a lost one comes back.
+/// Interval at which prices above zero are repeated, to replace lost reports: 1 s.
 const REFRESH: Duration = Duration::from_secs(1);
-/// Time of a configuration in which prices of zero are told again too: a member that is not in the
-/// configuration yet drops the first ones, and would keep those of the one before.
+/// Time for which a new configuration repeats zero prices too, for members that enter late: 5 s.
 const SETTLING: Duration = Duration::from_secs(5);
-/// Most prices of messages that are remembered until the next change.
+/// Maximum number of cached prices of destination sets.
 const ROUTES_MAX: usize = 1024;
 
-/// Link of the tree of this daemon: its ends, and the daemons behind it.
 #[derive(Clone, Copy, Debug)]
 struct Branch {
     from: usize,
@@ -27,66 +25,58 @@ struct Branch {
     below: Set,
 }
 
-/// State of flow control.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Market {
-    /// Configuration to which `tree` belongs, and its begin.
     ballot: Ballot,
     since: Time,
     tree: Vec<Branch>,
-    /// Moment up to which queues are counted, and those of the last update and refresh.
     counted: Time,
     updated: Time,
     refreshed: Time,
     meters: BTreeMap<LinkId, Meter>,
-    /// Prices of links, by the runs of both ends.
     prices: BTreeMap<(DaemonRun, DaemonRun), f64>,
-    /// Number of the newest prices of each daemon in the configuration, and own prices as they were
-    /// told last.
+    /// Number of each daemon's newest price report in the configuration; own last reported prices.
     numbers: BTreeMap<DaemonRun, u64>,
     told: BTreeMap<DaemonRun, f64>,
-    /// Prices of the links to daemons, by these daemons: sum, and greatest.
+    /// Cache of the prices of links to destination daemons: sum and maximum.
     routes: BTreeMap<u128, (f64, f64)>,
-    /// Clients that are to try again, by moment, and those that can try now.
     alarms: BTreeSet<(Time, ClientId)>,
-    /// Clients that lack money, by the way of the message that waits and by their money.
+    /// Clients that lack money, by the price inputs of the waiting message and by their money.
     short: BTreeMap<Way, BTreeSet<(Money, ClientId)>>,
     retries: VecDeque<ClientId>,
 }
 
-/// Link to another daemon, as flow control sees it.
+/// Price of a link to another daemon under flow control.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkPrice {
-    /// The daemon at the other end.
+    /// Daemon at the other end.
     pub to: DaemonRun,
-    /// Price in dollars for each packet, of the last update.
+    /// Price of a packet in dollars, as of the last update.
     pub price: f64,
-    /// Packets that waited in the interval before that update: mean, and most.
+    /// Mean queue of the interval before the last update, in packets.
     pub packets_mean: f64,
-    /// See `packets_mean`.
+    /// Maximum queue of the same interval, in packets.
     pub packets_max: f64,
 }
 
 /// Link between two daemons of the view.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ViewLink {
-    /// The daemons at both ends, the lesser first.
+    /// Daemons at both ends, the lower one first.
     pub ends: [DaemonRun; 2],
-    /// Cost of one way in microseconds.
+    /// One-way cost in microseconds.
     pub cost_us: u32,
-    /// Price in dollars for each packet from the first end and from the second one; `None` if
-    /// messages have no price, or the daemon at that end has told none yet.
+    /// Price of a packet in dollars from each end; `None` without prices or a report.
     pub prices: [Option<f64>; 2],
 }
 
 impl Daemon {
-    /// Next client whose message was too expensive and that is to try again.
+    /// Returns the next client that must retry a message that was too expensive.
     pub fn poll_retry(&mut self) -> Option<ClientId> {
         self.market.retries.pop_front()
     }
 
-    /// Price of a message for each packet, in dollars, and money in the purse of its sender. `None`
-    /// if messages have no price.
+    /// Returns a message's price per packet and its sender's dollars; `None` without prices.
     pub fn offer(&mut self, id: ClientId, message: &Outgoing<'_>) -> Option<(f64, f64)> {
         let of = self.settings.flow()?;
         let money = self.clients.get(&id)?.purse.money;
@@ -94,8 +84,7 @@ impl Daemon {
         Some((self.price(&of, way).price, money))
     }
 
-    /// Money in the purse of a client in dollars, and time for which messages have waited for money
-    /// or prices. `None` if messages have no price.
+    /// Returns a client's money in dollars and its total wait for it; `None` without prices.
     pub fn purse(&self, now: Time, id: ClientId) -> Option<(f64, Duration)> {
         self.settings.flow()?;
         let purse = &self.clients.get(&id)?.purse;
@@ -103,7 +92,7 @@ impl Daemon {
         Some((purse.money, purse.waited + waits))
     }
 
-    /// Own links with their prices.
+    /// Returns the own links with their prices.
     pub fn link_prices(&self) -> impl Iterator<Item = (LinkId, LinkPrice)> {
         let of = self.settings.flow();
         self.current.links().filter_map(move |link| {
@@ -115,7 +104,7 @@ impl Daemon {
         })
     }
 
-    /// Links between all daemons of the view, with the prices that this daemon knows.
+    /// Returns the links between all daemons of the view, with their known prices.
     pub fn view_links(&self) -> impl Iterator<Item = ViewLink> {
         let members = &self.current.graph.members;
         let has_prices = self.settings.flow().is_some();
@@ -127,7 +116,7 @@ impl Daemon {
         })
     }
 
-    /// Buys a message of a client whose groups have members at daemons, or has the client wait.
+    /// Buys a message of a client for the destination daemons `routes`, or makes the client wait.
     pub(super) fn buy(
         &mut self,
         cx: &mut Cx<'_>,
@@ -166,7 +155,6 @@ impl Daemon {
         }
     }
 
-    /// Takes a client from those that lack money.
     pub(super) fn forget_short(&mut self, id: ClientId) {
         let Some((way, money)) = self.clients.get_mut(&id).and_then(|it| it.purse.place.take())
         else {
@@ -180,9 +168,9 @@ impl Daemon {
         }
     }
 
-    /// Has clients try again for whose money prices have fallen, as if each of them tried at random
-    /// moments, two thirds of an update apart at most: all at once they would fill a queue before
-    /// its price comes back. The lesser of two uniform times is what is left of such a pause.
+    /// Schedules attempts at random times for clients whose money suffices after prices fell: all
+    /// at once would fill a queue before its price arrives. Attempts are at most two thirds of an
+    /// update apart. The rest of such a pause is the lesser of two uniform times.
     pub(super) fn wake_short(&mut self, cx: &mut Cx<'_>) {
         let Some(of) = self.settings.flow() else { return };
         let ways: Vec<Way> = self.market.short.keys().copied().collect();
@@ -205,13 +193,11 @@ impl Daemon {
         }
     }
 
-    /// Purse of a client that connects.
     pub(super) fn new_purse(&self, cx: &mut Cx<'_>) -> Purse {
         let of = self.settings.flow();
         of.map(|of| Purse::new(cx, &of, self.clients.len())).unwrap_or_default()
     }
 
-    /// Way of a message whose groups have members at daemons.
     fn way(&mut self, of: &FlowControl, message: &Outgoing<'_>, routes: Set) -> Way {
         let routes = if message.service.is_ordered() { Set::ALL } else { routes };
         let benefit = message.benefit.unwrap_or(of.benefit);
@@ -222,7 +208,6 @@ impl Daemon {
         (routes.0, benefit as u8, reach.to_bits())
     }
 
-    /// Price of each packet of a message by its way.
     fn price(&mut self, of: &FlowControl, (routes, benefit, reach): Way) -> Offer {
         self.follow_view();
         let routes = Set(routes);
@@ -258,7 +243,7 @@ impl Daemon {
         Offer { batch: of.batch(rate, self.clients.len()), ..offer }
     }
 
-    /// Counts queues up to this moment. No queue has changed since the last call.
+    /// Counts queues up to `now`. No queue has changed since the last call.
     pub(super) fn count_queues(&mut self, now: Time) {
         let Some(of) = self.settings.flow() else { return };
         let time = now.since(self.market.counted);
@@ -272,7 +257,6 @@ impl Daemon {
         }
     }
 
-    /// Rebuilds the tree after a change, and forgets prices of daemons that are gone.
     fn follow_view(&mut self) {
         let Self { market, current, .. } = self;
         if market.ballot == current.ballot {
@@ -304,24 +288,22 @@ impl Daemon {
         let members = &current.graph.members;
         let is_member = |run: &DaemonRun| members.binary_search(run).is_ok();
         market.prices.retain(|(from, to), _| is_member(from) && is_member(to));
-        // Places mean other daemons now.
+        // The places of the keys now mean other daemons.
         let short = core::mem::take(&mut market.short).into_values().flatten();
         market.retries.extend(short.map(|(_, id)| id));
-        // New members know no prices, and numbers begin anew: none is above a lie of before.
+        // Report numbers begin again, so forged numbers lose their effect.
         market.numbers.clear();
         market.told.clear();
         let links: BTreeSet<LinkId> = current.links().collect();
         market.meters.retain(|link, _| links.contains(link));
     }
 
-    /// When [`handle_market`](Self::handle_market) is due.
     pub(super) fn next_market(&self) -> Option<Time> {
         let of = self.settings.flow()?;
         let alarm = self.market.alarms.first().map(|it| it.0);
         Some(alarm.unwrap_or(Time::MAX).min(self.market.updated + of.update))
     }
 
-    /// Rings alarms of clients, and updates prices of own links.
     pub(super) fn handle_market(&mut self, cx: &mut Cx<'_>) {
         let Some(of) = self.settings.flow() else { return };
         self.count_queues(cx.now);
@@ -346,7 +328,7 @@ impl Daemon {
         if is_refresh {
             self.market.refreshed = now;
         }
-        // Prices that cannot be told now are told once the members have changed.
+        // Prices that cannot be sent during a view change are sent after it.
         let is_open = !self.is_changing();
         let mut news = Vec::new();
         let links: Vec<LinkId> = self.current.links().collect();
@@ -382,8 +364,6 @@ impl Daemon {
         self.flood(now, None, &Control::Prices(prices));
     }
 
-    /// Takes prices of another daemon, and passes them on. Prices of another configuration are
-    /// dropped.
     pub(super) fn take_prices(&mut self, now: Time, from: LinkId, prices: Prices) {
         self.follow_view();
         let members = &self.current.graph.members;
@@ -394,7 +374,7 @@ impl Daemon {
             return;
         }
         if source == self.me {
-            // A lie in this daemon's name: all prices are told again, with a greater number.
+            // The report was forged: all own prices are sent again, with a greater number.
             self.market.numbers.insert(self.me, prices.number);
             self.market.told.clear();
             return;

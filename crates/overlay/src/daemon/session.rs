@@ -1,4 +1,4 @@
-//! Sessions of clients: requests, and delivery of messages and of steps of membership.
+//! Sessions of clients: requests, and delivery of messages and membership steps.
 
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
@@ -17,44 +17,42 @@ use crate::mutant::{Mutant, breaks};
 use crate::price::Benefit;
 use crate::stream::Ready;
 
-/// Most bytes of a client's name.
+/// Maximum length of a client's name in bytes.
 pub const CLIENT_BYTES_MAX: usize = GROUP_BYTES_MAX - 8;
-/// Longest absence of a client before its session ends.
+/// Longest time without a connection before a client's session ends: 30 s.
 const RESUME_MAX: Duration = Duration::from_secs(30);
-/// Most groups that a client is about to join, with changes of groups that wait for a view.
+/// Maximum number of pending requests of a client to join or leave groups.
 const REQUESTS_MAX: usize = 1000;
 
-/// Clients of one message.
 type Clients = SmallVec<[ClientId; 8]>;
 
-/// Message of a client to groups, as its daemon takes it.
+/// Message of a client to groups, as handed to its daemon.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outgoing<'a> {
-    /// Service.
+    /// Service of the message.
     pub service: Service,
     /// Names of 1 to 100 groups.
     pub groups: &'a [&'a [u8]],
-    /// Payload, at most [`MESSAGE_BYTES_MAX`].
+    /// Payload of at most [`MESSAGE_BYTES_MAX`].
     pub payload: &'a [u8],
-    /// Number of the client's request, for what the client is told of it.
+    /// Number of the client's request, for the events about the message.
     pub request: u64,
-    /// True if the client wants a [`ClientEvent::Receipt`]: causal, agreed and safe messages alone
-    /// have one.
+    /// True if the client wants a [`ClientEvent::Receipt`]: causal, agreed and safe messages only.
     pub wants_receipt: bool,
-    /// View in which alone the message may be delivered (virtual synchrony).
+    /// View to which the message is restricted (virtual synchrony); `None` for any view.
     pub view: Option<ViewId>,
-    /// Benefit of the message; `None` for the daemon's choice.
+    /// Benefit of the message; `None` for the daemon's default.
     pub benefit: Option<Benefit>,
 }
 
 impl<'a> Outgoing<'a> {
-    /// A message without a receipt, in any view.
+    /// Creates a message without a receipt, for any view.
     pub fn new(service: Service, groups: &'a [&'a [u8]], payload: &'a [u8]) -> Self {
         Self { service, groups, payload, ..Self::default() }
     }
 }
 
-/// Most bytes of a message.
+/// Maximum length of a message in bytes: 16 MB.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
 
 impl Daemon {
@@ -72,7 +70,6 @@ impl Daemon {
         messages.into_iter().for_each(|message| self.take_message(now, message));
     }
 
-    /// Delivers a message or a step of membership to the clients of this daemon.
     pub(super) fn deliver(&mut self, message: Ready) {
         let Ready { source, sequence, time, cell, parts } = message;
         let Some(daemon) = self.current.graph.members.get(source).map(|it| it.id) else { return };
@@ -145,7 +142,6 @@ impl Daemon {
         }
     }
 
-    /// Tells the sender of a message, if that is a client of this daemon and asked for it.
     fn give_receipt(&mut self, mate: &Mate, sequence: u64, cell: &Cell) {
         let Some(id) = self.own(mate) else { return };
         let Some(client) = self.clients.get_mut(&id) else { return };
@@ -159,9 +155,8 @@ impl Daemon {
         self.tell(id, ClientEvent::Receipt { request, members, view });
     }
 
-    /// Keeps a message for clients of this daemon that the sender already knows as members: their
-    /// step is still on its way through the common order, which the message does not wait for.
-    /// FIFO messages wait behind such messages of the same sender, and are taken from `to`.
+    /// Holds a message for own clients whose join steps are in transit through the common order.
+    /// FIFO messages wait behind held ones of the same sender, and leave `to`.
     fn hold(&mut self, event: &Arc<ClientEvent>, time: u64, to: &mut Clients) {
         let ClientEvent::Message { groups, .. } = &**event else { return };
         for id in &self.joiners {
@@ -182,8 +177,7 @@ impl Daemon {
         }
     }
 
-    /// A client has joined by the step of this time. A client of this daemon gets what was kept for
-    /// it; a later request to join the group stands.
+    /// Completes the join step of `time`; a later request of the client to join remains pending.
     fn release(&mut self, mate: &Mate, group: &Bytes, time: u64) {
         let Some(id) = self.own(mate) else { return };
         let Some(client) = self.clients.get_mut(&id) else { return };
@@ -207,7 +201,6 @@ impl Daemon {
         }
     }
 
-    /// Client of this daemon.
     fn own(&self, mate: &Mate) -> Option<ClientId> {
         self.own_client(mate).map(|it| it.0)
     }
@@ -235,7 +228,6 @@ impl Daemon {
         if self.groups.leave(group, mate, place, sequence) {
             self.is_slow_new |= self.held.contains(group);
             self.tell_group(group, reason, Some(mate.clone()), position);
-            // The one that leaves learns it too.
             if let Some(id) = self.own(mate) {
                 let members = self.groups.members(group).into();
                 let subject = Some(mate.clone());
@@ -275,7 +267,7 @@ impl Daemon {
         clients.into_iter().for_each(|id| self.tell(id, event.clone()));
     }
 
-    /// Tells a client that a request is refused.
+    /// Sends a client the refusal of a request.
     pub fn refuse_request(&mut self, id: ClientId, request: u64, reason: SendError) {
         self.tell(id, ClientEvent::Refused { request, reason });
     }
@@ -293,13 +285,11 @@ impl Daemon {
         }
     }
 
-    /// Client connects with a name of 1 to 56 bytes. A session of an earlier run of the same
-    /// program ends at once, and so does one without a connection: a clock may have been set back
-    /// between two runs.
+    /// Connects a client with a name of 1 to 56 bytes. An earlier or unconnected run of the program
+    /// loses its session: a clock may have been set back between runs.
     ///
     /// # Errors
-    /// [`SendError::Name`]: the name is too short or long, or a connected run that is not earlier
-    /// has it.
+    /// [`SendError::Name`]: a name of wrong length, or of a connected run that is not earlier.
     pub fn connect(
         &mut self,
         cx: &mut Cx<'_>,
@@ -332,7 +322,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// The connection of a client is lost: the session waits for the client to resume.
+    /// Notes the loss of a client's connection. The session waits for the client to resume.
     pub fn suspend(&mut self, now: Time, id: ClientId) {
         if let Some(client) = self.clients.get_mut(&id) {
             client.away_since = Some(now);
@@ -340,11 +330,10 @@ impl Daemon {
         }
     }
 
-    /// Client resumes a session over another connection, with all events below number `next`. If
-    /// later ones are kept no more, [`ClientEvent::Cut`] has their numbers.
+    /// Resumes a session from event `next`. [`ClientEvent::Cut`] counts events no longer kept.
     ///
     /// # Errors
-    /// [`SendError::Name`]: there is no such session, or no such number.
+    /// [`SendError::Name`]: no such session or number exists.
     pub fn resume(
         &mut self,
         id: ClientId,
@@ -361,7 +350,7 @@ impl Daemon {
         self.forget_short(old);
         if let Some(mut client) = self.clients.remove(&old) {
             client.is_ready = true;
-            // The alarm rings for the earlier connection.
+            // The alarm belongs to the earlier connection.
             client.purse.alarm = None;
             self.names.insert(name.clone(), id);
             self.clients.insert(id, client);
@@ -376,7 +365,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Client is gone for good.
+    /// Ends the session of a client.
     pub fn disconnect(&mut self, cx: &mut Cx<'_>, id: ClientId) {
         self.forget_short(id);
         let Some(client) = self.clients.remove(&id) else { return };
@@ -389,7 +378,6 @@ impl Daemon {
         self.settle(cx);
     }
 
-    /// Ends sessions of clients that have been away for too long.
     pub(super) fn expire_clients(&mut self, cx: &mut Cx<'_>) {
         let is_over = |it: &Client| it.away_since.is_some_and(|at| cx.now >= at + RESUME_MAX);
         let over = self.clients.iter().filter(|(_, it)| is_over(it)).map(|(id, _)| *id);
@@ -400,7 +388,7 @@ impl Daemon {
         }
     }
 
-    /// Next client with events that are new since it was returned last.
+    /// Returns the next client with events that are new since its last return.
     pub fn poll_ready_client(&mut self) -> Option<ClientId> {
         while let Some(id) = self.ready.pop_front() {
             if let Some(client) = self.clients.get_mut(&id) {
@@ -411,18 +399,17 @@ impl Daemon {
         None
     }
 
-    /// True if a client was too slow and has lost events: the driver closes its connection now,
-    /// and the client can resume.
+    /// True if a slow client has lost events: the driver must close its connection.
     pub fn is_cut(&self, id: ClientId) -> bool {
         self.clients.get(&id).is_some_and(|it| it.is_cut)
     }
 
-    /// Number of the event that a client has taken last, and the bytes that wait for the client.
+    /// Returns the number of the client's last taken event, and the bytes that wait for the client.
     pub fn client_queue(&self, id: ClientId) -> Option<(u64, usize)> {
         self.clients.get(&id).map(Client::queue)
     }
 
-    /// Next event for a client, with its number in the session.
+    /// Returns the next event for a client, with its number in the session.
     pub fn poll_client(&mut self, id: ClientId) -> Option<(u64, Arc<ClientEvent>)> {
         let room = self.room();
         let event = self.clients.get_mut(&id)?.pop(room);
@@ -432,8 +419,7 @@ impl Daemon {
         event
     }
 
-    /// Client asks to join a group. While a member that `asks` is in the group, its senders wait
-    /// for slow members.
+    /// Requests to join a group, whose senders wait for slow members while a member `asks`.
     ///
     /// # Errors
     /// As for [`send`](Self::send).
@@ -463,7 +449,7 @@ impl Daemon {
         self.step(self.progress_at, Kind::Join, &mate.encode(), &[group]);
         let (sequence, _) = self.current.own();
         if let Some(client) = self.own(mate).and_then(|id| self.clients.get_mut(&id)) {
-            // A request whose step is on its way is done: another step would undo a later leave.
+            // A request with a join step in transit is done. Another step would undo a later leave.
             let waits = |it: &&mut Joining| it.group == *group && it.joins_at.is_none();
             for joining in client.joining.iter_mut().filter(waits) {
                 joining.announced = Some((self.current.ballot, sequence));
@@ -471,7 +457,7 @@ impl Daemon {
         }
     }
 
-    /// Client asks to leave a group.
+    /// Requests to remove a client from a group.
     ///
     /// # Errors
     /// As for [`send`](Self::send).
@@ -479,7 +465,7 @@ impl Daemon {
         self.check(&[&group])?;
         self.admit(id)?;
         let client = self.clients.get_mut(&id).ok_or(SendError::Name)?;
-        // A client whose step is on its way is a member until its next step.
+        // A client with a join step in transit is a member until its next step.
         client.joining.retain(|it| it.group != group || it.joins_at.is_some());
         if client.joining.is_empty() {
             self.joiners.remove(&id);
@@ -490,7 +476,6 @@ impl Daemon {
         Ok(())
     }
 
-    /// Checks if there is room for a request of a client to join or leave a group.
     fn admit(&self, id: ClientId) -> Result<(), SendError> {
         let client = self.clients.get(&id).ok_or(SendError::Name)?;
         let name = client.encoded.clone();
@@ -509,16 +494,14 @@ impl Daemon {
         }
     }
 
-    /// True if messages can be sent: a view has begun and no change is in progress.
     pub(super) fn is_open(&self) -> bool {
         self.current.is_open && !self.is_changing()
     }
 
-    /// Sends a message of a client to groups. Nothing is sent to groups without members.
+    /// Sends a message of a client to groups. A message to groups without members is dropped.
     ///
     /// # Errors
-    /// The message is not taken: a name or length is wrong, its view is over, members change at
-    /// this moment or are slow, or not all daemons have earlier messages of this one yet.
+    /// The message is refused: wrong in itself, too expensive, or not possible at present.
     pub fn send(
         &mut self,
         cx: &mut Cx<'_>,
@@ -564,7 +547,6 @@ impl Daemon {
         Ok(())
     }
 
-    /// True if nobody is a member of the groups of a message, which its sender is told.
     fn is_in_vain(&mut self, id: ClientId, message: &Outgoing<'_>, routes: Set) -> bool {
         let Outgoing { groups, request, wants_receipt, .. } = *message;
         let Some(client) = self.clients.get_mut(&id) else { return true };
@@ -591,7 +573,6 @@ impl Daemon {
         true
     }
 
-    /// Sends a step of a client's membership, or of its groups, to all daemons.
     pub(super) fn step(&mut self, now: Time, kind: Kind, client: &Bytes, groups: &[&Bytes]) {
         if !self.is_open() {
             let groups = groups.iter().copied().cloned().collect();
@@ -620,7 +601,6 @@ impl Daemon {
         self.take_messages(now, ready);
     }
 
-    /// Sends the steps that had to wait for the view.
     pub(super) fn catch_up(&mut self, now: Time) {
         if self.is_open() {
             for (kind, client, groups) in core::mem::take(&mut self.steps) {
@@ -629,7 +609,6 @@ impl Daemon {
         }
     }
 
-    /// Makes members of the clients whose groups all daemons route here.
     pub(super) fn finish_joins(&mut self, now: Time) {
         if !self.is_open() {
             return;
@@ -655,7 +634,6 @@ impl Daemon {
         }
     }
 
-    /// Asks again for groups of clients that have not joined yet.
     pub(super) fn reroute_joins(&mut self) {
         let mut again = Vec::new();
         for client in self.clients.values_mut() {

@@ -1,4 +1,4 @@
-//! Groups whose senders wait for slow members, where a member has asked for that.
+//! Groups whose senders wait for slow members, at the request of a member.
 
 use alloc::vec::Vec;
 
@@ -9,29 +9,27 @@ use super::Daemon;
 use crate::cell::Kind;
 use crate::ids::ClientId;
 
-/// Longest time for which a member that takes nothing holds the senders of its groups.
+/// Longest time for which a member that takes no event stops the senders of its groups: 10 s.
 const STILL_MAX: Duration = Duration::from_secs(10);
 
-/// Client whose queue is half full and has not become a quarter full since.
+/// Client whose queue was half full and has not fallen below a quarter since.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slow {
-    /// Number of the event that was taken last, and since when.
     taken: u64,
     since: Option<Time>,
 }
 
 impl Daemon {
-    /// Number of times at which senders that waited for slow members could go on.
+    /// Returns how often senders that waited for slow members could continue.
     pub fn frees(&self) -> u64 {
         self.frees
     }
 
-    /// Groups whose senders wait for a slow member at this daemon.
+    /// Returns the groups whose senders wait for a slow member at this daemon.
     pub fn held_groups(&self) -> impl Iterator<Item = &Bytes> {
         self.held.iter()
     }
 
-    /// Notes how much waits for a client.
     pub(super) fn note_queue(&mut self, id: ClientId) {
         let Some(client) = self.clients.get(&id) else { return };
         let (taken, waiting) = client.queue();
@@ -49,7 +47,6 @@ impl Daemon {
         self.is_slow_new |= self.slow.remove(&id).is_some();
     }
 
-    /// Cuts slow members off that hold senders and take nothing.
     pub(super) fn judge_slow(&mut self, now: Time) {
         if self.held.is_empty() {
             return;
@@ -77,7 +74,7 @@ impl Daemon {
         }
     }
 
-    /// Tells all daemons in which groups there are slow members here.
+    /// Sends all daemons the groups that have slow members here.
     pub(super) fn settle_slow(&mut self, now: Time) {
         if !self.is_slow_new || !self.is_open() {
             return;

@@ -18,24 +18,20 @@ use crate::stream::{Ready, Streams};
 use crate::topology::Graph;
 use crate::wire::{Control, State, put_var, take_var};
 
-/// Quiet time of the topology before a configuration is proposed.
+/// Quiet time of the topology before a proposal: 100 ms.
 const SETTLE: Duration = Duration::from_millis(100);
-/// Longest time for which changes of the topology put a proposal off.
+/// Longest time by which topology changes delay a proposal: 1 s.
 const SETTLE_MAX: Duration = Duration::from_secs(1);
-/// Bytes of a page of groups after which another page begins.
+/// Length in bytes after which a page of the group table is full.
 const PAGE_BYTES: usize = PAYLOAD_BYTES_MAX - 2 * (GROUP_BYTES_MAX + 1);
-/// Time beyond the round trip to the furthest member after which a proposal without progress is
-/// repeated. All members answer each step of a proposal at once, so no two answers come further
-/// apart than that round trip, and a member that is lost is silent for 3 s before a proposal
-/// without it.
+/// Time without progress, beyond the round trip to the furthest member, before a proposal is
+/// repeated. A lost member is silent for 3 s before a proposal without it.
 const STUCK: Duration = Duration::from_secs(5);
-/// Most doublings of that time, one after each repetition until a change is complete: hosts without
-/// a free processor need longer for a change, and each repetition has them begin anew.
+/// Maximum doublings of [`STUCK`]: busy hosts need longer, and each repetition restarts a change.
 const DOUBLINGS_MAX: u32 = 3;
-/// Longest round trip that counts, whatever others claim to have measured.
+/// Longest round trip that counts, whatever other daemons advertise: 60 s.
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(60);
 
-/// A proposed configuration, before the states of all members have come.
 #[derive(Clone, Debug)]
 pub(super) struct Proposal {
     pub(super) ballot: Ballot,
@@ -43,27 +39,23 @@ pub(super) struct Proposal {
     pub(super) states: Vec<Option<State>>,
 }
 
-/// A configuration that is being entered.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) streams: Streams,
-    /// Members that come from the same configuration and view as this one.
     pub(super) together: Set,
     /// True if these are all members of the old view and of the new one.
     pub(super) is_route_change: bool,
-    /// Members of `together` that have sent all they had to, and that have everything.
+    /// Members of `together` that have sent all retransmissions, and those that have every cell.
     pub(super) sent: Set,
     pub(super) have: Set,
     pub(super) said_have: bool,
-    /// Members whose groups have come, and these groups.
     pub(super) complete: Set,
     pub(super) groups: Vec<(Bytes, Mate, bool)>,
-    /// Messages of members that are further.
+    /// Messages of members that are already in the new configuration.
     pub(super) waiting: Vec<Ready>,
 }
 
 impl Daemon {
-    /// Graph of the configuration that was proposed or entered last.
     pub(super) fn latest(&self) -> &Graph {
         match (&self.proposal, &self.entry) {
             (Some(proposal), _) => &proposal.graph,
@@ -76,7 +68,6 @@ impl Daemon {
         self.proposal.is_some() || self.entry.is_some()
     }
 
-    /// Proposes a configuration where that is due and this daemon's turn.
     pub(super) fn propose(&mut self, now: Time) {
         let is_stuck = self.is_changing() && now >= self.stuck_at();
         let is_quiet = self
@@ -87,7 +78,7 @@ impl Daemon {
         }
         self.changed = None;
         let graph = self.database.component(self.me);
-        // A member has refused the round, or waits for what this daemon has finished.
+        // A member has refused the round, or waits for a change that this daemon has completed.
         let is_refused = self.accepted.round < self.round;
         let wanted = !self.latest().stands_in(&graph) || is_stuck || is_refused;
         if is_stuck {
@@ -99,7 +90,7 @@ impl Daemon {
             let round = self.round + 1;
             self.accept(now, None, Ballot { round, coordinator: self.me }, graph);
         } else if is_stuck {
-            // The coordinator may have finished what this daemon waits for.
+            // The coordinator may have completed the change that this daemon waits for.
             self.take_round(now, None, self.round + 1);
         }
     }
@@ -113,14 +104,12 @@ impl Daemon {
         }
     }
 
-    /// When a proposal may be due.
     pub(super) fn next_proposal(&self) -> Option<Time> {
         let quiet = self.changed.map(|(last, first)| (last + SETTLE).min(first + SETTLE_MAX));
         let stuck = self.is_changing().then(|| self.stuck_at());
         quiet.into_iter().chain(stuck).min()
     }
 
-    /// When the change of the view counts as stuck.
     fn stuck_at(&self) -> Time {
         self.progress_at + self.stuck_after * (1 << self.repetitions)
     }
@@ -130,7 +119,7 @@ impl Daemon {
         if ballot == self.accepted {
             return;
         }
-        // Numbers of views grow at every daemon, so two views never share a round here.
+        // Round numbers grow at every daemon, so two views here never share a round.
         if ballot.round <= self.accepted.round || !graph.is_connected() {
             self.round = self.round.max(self.accepted.round + 1);
             return self.flood(now, None, &Control::Round(self.round));
@@ -141,7 +130,7 @@ impl Daemon {
         let round_trip = graph.round_trip(place).min(ROUND_TRIP_MAX);
         self.stuck_after = STUCK + round_trip;
         self.flood(now, from, &Control::Propose(ballot, graph.clone()));
-        // An unfinished entry is given up: what was recovered by it stays.
+        // An unfinished entry is abandoned; the cells that it recovered remain.
         if let Some(entry) = self.entry.take() {
             let is_unfinished = entry.is_route_change && entry.said_have;
             self.unfinished = Some(entry).filter(|_| is_unfinished).or(self.unfinished.take());
@@ -180,7 +169,6 @@ impl Daemon {
         self.enter(now);
     }
 
-    /// Enters the configuration once the states of all members are there.
     pub(super) fn enter(&mut self, now: Time) {
         let Some(proposal) = &self.proposal else { return };
         if proposal.states.contains(&None) {
@@ -195,8 +183,7 @@ impl Daemon {
                 *state = State { config, time, streams, view: state.view, next: None };
             }
         }
-        // Another member has made the change of routes: that member had everything of everybody,
-        // and this one had said that it has everything too.
+        // The member that completed the change of routes had every cell, as had this daemon.
         self.entry = self.unfinished.take_if(|it| it.streams.ballot == states[me].config);
         self.reroute(now);
         let Some(proposal) = &self.proposal else { return };
@@ -218,22 +205,19 @@ impl Daemon {
             clocks.map(|it| it.clock).max()
         };
         let lost = (0..old.len()).filter(|it| !staying.has(*it));
-        // A member that has everything of everybody gives it to the others. Those that are lost may
-        // have made the change of routes, and have delivered all of it.
+        // Lost members may have completed the change of routes and delivered all of its messages.
         let is_all_known =
             together.iter().any(|it| states[it].next.is_some()) && !breaks(Mutant::EndOfKnown);
         let until = lost.filter_map(clock).min().unwrap_or(u64::MAX);
         let known_until = if is_all_known { u64::MAX } else { until };
         let time = states.iter().map(|it| it.time).max().unwrap_or_default();
         let link_to = self.links(&proposal.graph);
-        // A source sends own cells, and at most as many again of each member of the old view. Other
-        // daemons may allow their clients twice as much as this one.
+        // Own cells, and as many again of each old member. Others' limits may be twice this one.
         let each = self.settings.retention_bytes.saturating_add(MESSAGE_BYTES_MAX);
         let kept_max = each.saturating_mul(2 * (1 + old.len()));
         let (ballot, graph) = (proposal.ballot, proposal.graph.clone());
         let mut streams = Streams::new(ballot, graph, me, time, &link_to, kept_max);
-        // Cells that others lack and this daemon is to send, with these others: the source itself
-        // does, or else the least of those that have it.
+        // The source itself retransmits its cells, else the lowest member that has them.
         let mut again = Vec::new();
         for (source, member) in old.iter().enumerate() {
             if source == 0 && breaks(Mutant::NoRecovery) {
@@ -298,7 +282,6 @@ impl Daemon {
         graph.members.iter().enumerate().filter_map(link).collect()
     }
 
-    /// Messages of the recovery.
     pub(super) fn take_recovery(&mut self, now: Time, message: &Ready) {
         let Some(entry) = &mut self.entry else { return };
         if !entry.together.has(message.source) {
@@ -333,7 +316,6 @@ impl Daemon {
         }
     }
 
-    /// Goes on over other routes, in the same view.
     fn reroute(&mut self, now: Time) {
         let Some(Entry { mut streams, waiting, .. }) = self.entry.take() else { return };
         for message in self.current.rest() {
@@ -346,12 +328,12 @@ impl Daemon {
         (self.current, self.unfinished, self.repetitions) = (streams, None, 0);
         self.groups.renumber();
         self.take_messages(now, waiting);
-        // A client that left a group and joined it again has asked for the leave first.
+        // A client that left a group and rejoined asked for the leave first.
         self.catch_up(now);
         self.reroute_joins();
     }
 
-    /// Sends the groups of own clients, as they are when the old view has ended, to all members.
+    /// Sends the groups of own clients to all members, as of the end of the old view.
     fn send_tables(&mut self, now: Time) {
         let mut groups: BTreeMap<(Bytes, Mate), bool> = BTreeMap::new();
         for (group, members) in self.groups.iter() {
@@ -426,14 +408,13 @@ impl Daemon {
         }
     }
 
-    /// Names of the daemons of the view.
+    /// Returns the names of the daemons of the view.
     pub fn member_names(&self) -> Vec<String> {
         let name = |it: &DaemonRun| self.database.get(it.id).map(|it| it.name.clone());
         self.current.graph.members.iter().map(|it| name(it).unwrap_or_default()).collect()
     }
 
-    /// Ends the old view and begins the new one: everybody who moves together has everything, and
-    /// the groups of all members are known.
+    /// Begins the view. Members that move together have every cell, and all groups are known.
     fn begin(&mut self, now: Time) {
         let Some(Entry { streams, together, groups, waiting, .. }) = self.entry.take() else {
             return;
@@ -450,7 +431,6 @@ impl Daemon {
         let together = core::mem::take(&mut self.moving);
         (self.held, self.is_slow_new) = (BTreeSet::new(), true);
         self.frees += 1;
-        // All members put the table together in the same way, whatever they knew before.
         let mut table = Groups::default();
         let mut joined = groups;
         joined.sort();
@@ -469,8 +449,7 @@ impl Daemon {
         let (names, id) = (self.member_names(), self.view);
         let previous = Some(closes);
         self.tell_all(ClientEvent::View { id, members, names, together, previous });
-        // Members of all groups, changed or not: daemons from different views do not know what has
-        // changed for the others.
+        // Changed or not: daemons from different views do not know each other's changes.
         let groups: Vec<Bytes> = self.groups.iter().map(|(group, _)| group.clone()).collect();
         for group in groups {
             self.tell_group(&group, Reason::Network, None, (0, 0, 0));

@@ -1,4 +1,4 @@
-//! Events of a client of groups.
+//! Events for a client of groups.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -20,7 +20,7 @@ impl Deref for GroupName {
     type Target = str;
 
     fn deref(&self) -> &str {
-        // The decoder takes UTF-8 alone.
+        // The decoder accepts only UTF-8.
         core::str::from_utf8(&self.0).unwrap_or_default()
     }
 }
@@ -37,14 +37,14 @@ impl fmt::Debug for GroupName {
     }
 }
 
-/// Client that is a member of a group, or the sender of a message.
+/// Client that is a member of a group or the sender of a message.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupMember {
-    /// Name at its daemon.
+    /// Name of the client at its daemon.
     pub name: GroupName,
-    /// Identifier of its daemon.
+    /// Identifier of the client's daemon.
     pub daemon: u64,
-    /// Number of the run of its program.
+    /// Number of the run of the client's program.
     pub incarnation: u64,
 }
 
@@ -66,96 +66,92 @@ impl From<Mate> for GroupMember {
 pub struct GroupMessage {
     /// Sender.
     pub from: GroupMember,
-    /// Service.
+    /// Service of the message.
     pub service: Service,
     /// Groups of the message.
     pub groups: Vec<GroupName>,
     /// Payload.
     pub payload: Bytes,
-    /// View of the message.
+    /// View in which the message is delivered.
     pub view: ViewId,
 }
 
-/// Event of a client of groups.
+/// Event for a client of groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GroupEvent {
-    /// A message.
+    /// Message to a group.
     Message(GroupMessage),
-    /// The members of a group have changed.
+    /// Membership change of a group.
     Group {
-        /// Name.
+        /// Name of the group.
         group: GroupName,
         /// Members, in the same order at all of them.
         members: Vec<GroupMember>,
         /// Reason of the change.
         reason: Reason,
-        /// The client that has come or gone; `None` if daemons have.
+        /// Client that joined or left; `None` for a change of daemons.
         subject: Option<GroupMember>,
         /// View of the change.
         view: ViewId,
     },
-    /// The view is about to end: what follows is known to these daemons alone.
+    /// Start of the end of a view: only the daemons `members` know the events up to the next view.
     Transitional {
-        /// The view that ends.
+        /// View that ends.
         closes: ViewId,
-        /// Identifiers of the daemons that move on together.
+        /// Identifiers of the daemons that move to the next view together.
         members: Vec<u64>,
     },
-    /// A view begins.
+    /// Start of a view.
     View {
-        /// Identifier.
+        /// Identifier of the view.
         id: ViewId,
         /// Identifiers and names of the daemons.
         members: Vec<(u64, String)>,
-        /// Identifiers of the daemons that have come from the same view.
+        /// Identifiers of the daemons that come from the same view.
         together: Vec<u64>,
-        /// That view; `None` for the first view of a client.
+        /// View from which the daemons in `together` come; `None` for the first view of a client.
         previous: Option<ViewId>,
     },
-    /// A message that asked for a receipt has its place in the common order and is delivered.
+    /// Receipt for a message: the message has its place in the common order and is delivered.
     Receipt {
         /// Number of the request.
         request: u64,
-        /// Members that the message has reached: for safe messages all of them have it, for
-        /// agreed and causal ones they get it at the same place unless their daemons fail.
+        /// Number of members that get the message, or whose daemons fail; a safe one has arrived.
         members: u32,
         /// View of the message.
         view: ViewId,
     },
-    /// Groups of a message have no members: nobody gets the message. Comes once, and again after
-    /// a message has found members.
+    /// No group of a message has members. Not repeated until a message has found members.
     NoMembers {
         /// Number of the request.
         request: u64,
-        /// The groups.
+        /// Groups of the message.
         groups: Vec<GroupName>,
     },
-    /// Events are lost since the client was too slow, or away for too long. The last view and the
-    /// last members of each group among them have come before: as a [`View`](Self::View), a
-    /// [`Transitional`](Self::Transitional) and [`Group`](Self::Group)s.
+    /// Loss of events: the client was slow or away. The last lost [`View`](Self::View),
+    /// [`Transitional`](Self::Transitional) and [`Group`](Self::Group)s precede this event.
     Cut {
         /// Numbers of the first and the last lost event.
         lost: (u64, u64),
     },
-    /// The connection is lost. The client tries to open another one until it is closed.
+    /// Loss of the connection. The client tries to reconnect until it is closed.
     Disconnected {
-        /// Reason.
+        /// Reason of the loss.
         reason: String,
     },
-    /// The connection was lost and the session goes on.
+    /// Reconnection: the session continues.
     Resumed,
-    /// The daemon had no session any more, and a new one has begun: events may be missing, and the
-    /// client joins its groups again.
+    /// New session: the daemon lost the old one. Events may be missing; groups are joined again.
     Restarted {
-        /// Messages that may not have been sent.
+        /// Number of messages that may not have been sent.
         unsure: usize,
     },
-    /// The daemon refuses a request.
+    /// Refusal of a request by the daemon.
     Refused {
         /// Number of the request.
         request: u64,
-        /// Reason.
+        /// Reason of the refusal.
         reason: SendError,
     },
 }

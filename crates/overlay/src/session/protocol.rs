@@ -1,4 +1,4 @@
-//! Protocol between a daemon and its clients: frames over a stream of bytes.
+//! Protocol between a daemon and its clients: frames over a byte stream.
 //!
 //! `docs/wire/overlay-clients.md` has the tables and test vectors. Integers are in network byte
 //! order.
@@ -21,21 +21,20 @@ use crate::price::Benefit;
 
 /// Version of the protocol.
 pub const VERSION: u8 = 1;
-/// Most bytes of a frame from a client, without its length: a message with 100 groups.
+/// Maximum frame from a client in bytes, without the length field: a message with 100 groups.
 pub const REQUEST_BYTES_MAX: usize = MESSAGE_BYTES_MAX + 64 * 1024;
-/// Most bytes of the first frame of a client.
+/// Maximum length of a client's first frame in bytes.
 pub const HELLO_BYTES_MAX: usize = 256;
-/// Most bytes of a token.
+/// Maximum length of a token in bytes.
 pub const TOKEN_BYTES_MAX: usize = 128;
-/// Most bytes of a frame from a daemon, without its length.
+/// Maximum length of a frame from a daemon in bytes, without the length field.
 pub const EVENT_BYTES_MAX: usize = 2 * MESSAGE_BYTES_MAX;
-/// Bytes for which room is made before a read.
 const ROOM_BYTES: usize = 64 * 1024;
 
-/// Flags beside the service of a message.
+/// Flags in the byte of a message's service.
 const RECEIPT: u8 = 0x80;
 const IN_VIEW: u8 = 0x40;
-/// Bits of a benefit beside the service: 0 for the daemon's choice, or its place from 1 on.
+/// Mask of the benefit in the same byte: 0 for the default, else the benefit's number from 1.
 const BENEFIT: u8 = 0x30;
 
 /// Frame of the protocol.
@@ -45,11 +44,11 @@ pub enum Frame {
     Hello {
         /// Version of the protocol.
         version: u8,
-        /// Number of the run of the client's program, which grows with each start.
+        /// Number of the run of the client's program; grows with each start.
         incarnation: u64,
-        /// Number of the next event of a session that the client resumes; 0 for a new session.
+        /// Number of the next event of a session to resume; 0 for a new session.
         next: u64,
-        /// Name, 1 to 56 bytes of UTF-8.
+        /// Name of 1 to 56 bytes of UTF-8.
         name: Bytes,
         /// Token at an address with TLS, at most 128 bytes of UTF-8; otherwise empty.
         token: Bytes,
@@ -60,12 +59,11 @@ pub enum Frame {
     Ping(u64),
     /// Answer to a [`Ping`](Self::Ping).
     Pong(u64),
-    /// Last frame of a client that does not come back: its session ends.
+    /// Last frame of a client, which ends the session.
     Goodbye,
     /// Last frame before a connection is closed.
     Error(Code, String),
-    /// Request to join a group, and true if the client asks for the group's senders to wait while
-    /// members are slow.
+    /// Request to join a group; true if the group's senders shall wait for slow members.
     Join(u64, Bytes, bool),
     /// Request to leave a group.
     Leave(u64, Bytes),
@@ -73,91 +71,91 @@ pub enum Frame {
     Send {
         /// Number of the request.
         request: u64,
-        /// Service.
+        /// Service of the message.
         service: Service,
         /// True if the client wants a receipt.
         wants_receipt: bool,
-        /// View in which alone the message may be delivered.
+        /// View to which the message is restricted; `None` for any view.
         view: Option<Ballot>,
-        /// Benefit under flow control; `None` for the daemon's choice.
+        /// Benefit under flow control; `None` for the daemon's default.
         benefit: Option<Benefit>,
         /// Groups, 1 to 100.
         groups: Names,
         /// Payload.
         payload: Bytes,
     },
-    /// All requests up to this number are taken or refused.
+    /// Report that all requests up to this number are accepted or refused.
     Sent(u64),
-    /// Requests of the client wait at the daemon; `None`: they go on.
+    /// Report that requests of the client wait at the daemon; `None`: they no longer wait.
     Waiting(Option<WaitReason>),
     /// Event with its number in the session.
     Event(u64, Arc<ClientEvent>),
-    /// The session goes on.
+    /// Report that the session resumes.
     Resumed,
 }
 
 /// Answer of a daemon to a hello.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Welcome {
-    /// The daemon.
+    /// Run of the daemon.
     pub daemon: DaemonRun,
     /// Current view.
     pub view: Ballot,
-    /// Number of the last request of the client that the daemon has handled.
+    /// Number of the client's last request that the daemon has handled.
     pub taken: u64,
-    /// Most bytes of a message.
+    /// Maximum length of a message in bytes.
     pub message_bytes: u32,
-    /// Most groups of a message.
+    /// Maximum number of groups of a message.
     pub groups: u8,
-    /// Most bytes of the name of a group.
+    /// Maximum length of a group's name in bytes.
     pub group_bytes: u8,
     /// Name of the client in the overlay: `name@daemon`.
     pub full_name: Bytes,
 }
 
-/// Reason of an error, of a refusal or of waiting.
+/// Reason of an error, a refusal or a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Code {
-    /// Bytes are no frame, or a frame is not allowed here.
+    /// Bytes are no frame, or a frame is not allowed at this point.
     Malformed = 1,
-    /// The versions differ.
+    /// The protocol versions differ.
     Version,
     /// The client's name is empty, too long or taken.
     Name,
-    /// The session is over: no event can be resumed.
+    /// The session has ended and cannot be resumed.
     Session,
     /// Another connection continues the session, or a later run of the program has begun.
     Replaced,
     /// The client was too slow and has lost events.
     Slow,
-    /// No frame has come for 30 s.
+    /// No frame arrived for 30 s.
     Idle,
-    /// No hello has come for 5 s.
+    /// No hello arrived for 5 s.
     Handshake,
     /// The daemon stops.
     Shutdown,
-    /// A group's name is empty or longer than 64 bytes, or there are no groups or more than 100.
+    /// A group's name is empty or longer than 64 bytes, or the number of groups is 0 or above 100.
     Group,
     /// The message is longer than 16 MB.
     Length,
     /// The members of the view change.
     Changing,
-    /// Not all daemons have earlier messages of this daemon's clients.
+    /// Not all daemons have the earlier messages of this daemon's clients.
     Retention,
     /// The daemon has too many clients.
     Flood,
     /// A member of a group is slow, and the group asks senders to wait.
     Held,
-    /// The view in which alone the message may be delivered is over.
+    /// The view to which the message was restricted has ended.
     View,
     /// The client has no certificate, and its token is missing or wrong.
     Auth,
-    /// The message is too expensive now.
+    /// The message is too expensive at present.
     Price,
 }
 
 impl Code {
-    /// All codes, by their numbers from 1 on.
+    /// All codes, in the order of their numbers from 1.
     pub const ALL: [Self; 18] = [
         Self::Malformed,
         Self::Version,
@@ -225,24 +223,24 @@ impl fmt::Display for Code {
     }
 }
 
-/// Bytes that are no frame.
+/// Reason for which bytes are no frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameError {
     /// The length of a frame is 0 or above the limit.
     Length {
-        /// Length.
+        /// Length in bytes.
         len: usize,
-        /// Longest frame that is allowed at this place.
+        /// Maximum length at this point in bytes.
         max: usize,
     },
-    /// The fields are not those of the frame's type.
+    /// The fields do not match the frame type.
     Fields(u8),
 }
 
 impl fmt::Display for FrameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // A TLS alert, which is what a frame at an address with TLS brings back.
+            // A TLS alert: the answer of a TLS server to a plain frame.
             Self::Length { len, .. } if len >> 16 == 0x1503 => {
                 f.write_str("TLS in place of a frame; expected tls:HOST:PORT as the address")
             }
@@ -257,7 +255,7 @@ impl fmt::Display for FrameError {
 impl core::error::Error for FrameError {}
 
 impl Frame {
-    /// Appends the frame without the payload of its message, which follows in parts.
+    /// Appends the frame. Returns the payload of its message, which must follow.
     pub fn put(&self, out: &mut Vec<u8>) -> &[Bytes] {
         let start = out.len();
         out.extend_from_slice(&[0; 4]);
@@ -267,7 +265,7 @@ impl Frame {
         payload
     }
 
-    /// The whole frame.
+    /// Returns the whole frame.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let payload = self.put(&mut out);
@@ -324,10 +322,8 @@ impl Frame {
         &[]
     }
 
-    /// Reads a frame without its length. Names and payloads are slices of `bytes`.
-    ///
-    /// # Errors
-    /// The bytes are no frame.
+    /// Decodes a frame without its length; fails on other bytes. Names and payloads are slices of
+    /// `bytes`.
     pub fn decode(bytes: &Bytes) -> Result<Self, FrameError> {
         let mut fields = Fields(bytes);
         let kind = fields.read().unwrap_or_default();
@@ -448,7 +444,7 @@ fn take_event(kind: u8, bytes: &Bytes, fields: &mut Fields<'_>) -> Option<Client
                 _ => return None,
             };
             let count: u32 = fields.read()?;
-            // Each member has 18 bytes at least.
+            // Each member has at least 18 bytes.
             let mut members = Vec::with_capacity((count as usize).min(fields.0.len() / 18));
             for _ in 0..count {
                 members.push(take_mate(bytes, fields)?);
@@ -503,14 +499,12 @@ fn put_name(out: &mut Vec<u8>, name: &[u8]) {
     out.extend_from_slice(name);
 }
 
-/// Reads a name of at most 255 bytes of UTF-8.
 fn take_name(bytes: &Bytes, fields: &mut Fields<'_>) -> Option<Bytes> {
     let len = usize::from(fields.read::<u8>()?);
     let name = fields.bytes(len).filter(|name| core::str::from_utf8(name).is_ok())?;
     Some(bytes.slice_ref(name))
 }
 
-/// Reads names of UTF-8.
 fn take_names(bytes: &Bytes, fields: &mut Fields<'_>) -> Option<Names> {
     Some(Names::take(bytes, fields, |name| core::str::from_utf8(name).is_ok())?.1)
 }
@@ -547,17 +541,14 @@ fn rest(bytes: &Bytes, fields: &mut Fields<'_>) -> Bytes {
     bytes.slice_ref(fields.rest())
 }
 
-/// Checks the groups of a request.
-///
-/// # Errors
-/// A name or the number of groups is not allowed.
+/// Checks the groups of a request; fails on a name or a number of groups that is not allowed.
 pub fn check_groups<T: AsRef<[u8]>>(groups: &[T]) -> Result<(), SendError> {
     let fits = |name: &T| (1..=GROUP_BYTES_MAX).contains(&name.as_ref().len());
     let is_allowed = (1..=GROUPS_MAX).contains(&groups.len()) && groups.iter().all(fits);
     is_allowed.then_some(()).ok_or(SendError::Group)
 }
 
-/// Frames in a stream of bytes.
+/// Decoder of frames from a byte stream.
 #[derive(Debug)]
 pub struct Decoder {
     bytes: BytesMut,
@@ -565,7 +556,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder of frames of at most `max` bytes.
+    /// Creates a decoder of frames of at most `max` bytes.
     pub fn new(max: usize) -> Self {
         Self { bytes: BytesMut::new(), max }
     }
@@ -575,23 +566,20 @@ impl Decoder {
         self.max = max;
     }
 
-    /// Buffer with room for bytes that come next.
+    /// Returns the buffer with room for the next bytes.
     pub fn room(&mut self) -> &mut BytesMut {
         self.bytes.reserve(ROOM_BYTES);
         &mut self.bytes
     }
 
-    /// Gives the buffer back if it is empty.
+    /// Frees the buffer if it is empty.
     pub fn shrink(&mut self) {
         if self.bytes.is_empty() {
             self.bytes = BytesMut::new();
         }
     }
 
-    /// Next frame; `None` until more bytes have come.
-    ///
-    /// # Errors
-    /// The bytes are no frame.
+    /// Returns the next complete frame, if any; fails on bytes that are no frame.
     pub fn poll(&mut self) -> Result<Option<Frame>, FrameError> {
         let Some(len) = self.bytes.first_chunk() else { return Ok(None) };
         let (len, max) = (u32::from_be_bytes(*len) as usize, self.max);

@@ -1,5 +1,5 @@
-//! The client's end of a session: requests that the daemon has not handled, events for the
-//! application, and what a new connection has to say again.
+//! Client's side of a session: requests that the daemon has not handled, events for the
+//! application, and repetition after a reconnect.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -16,23 +16,23 @@ use crate::client::ClientEvent;
 use crate::group::Mate;
 use crate::ids::ViewId;
 
-/// Most bytes of requests that the daemon has not handled.
+/// Maximum number of bytes in requests that the daemon has not handled: 1 MB.
 const WINDOW_BYTES: usize = 1 << 20;
-/// Most bytes of events that wait for the application.
+/// Maximum number of bytes in events that wait for the application: 4 MB.
 const EVENT_BYTES: usize = 4 << 20;
-/// Bytes of requests that are written together.
+/// Bytes of requests in one write.
 const BATCH_BYTES: usize = 256 << 10;
-/// Bytes of a request or an event beside its payload.
+/// Fixed cost in bytes of a request or an event, in addition to its payload.
 const HEAD_BYTES: usize = 128;
-/// Number of the first request. Joins of a new session have smaller ones.
+/// Number of the first request. Joins that open a new session have lower numbers.
 const FIRST_REQUEST: u64 = 1 << 32;
 
-/// Reason for which a request would have to wait.
+/// Reason for which a request must wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitReason {
-    /// The daemon has not handled 1 MB of earlier requests yet.
+    /// The daemon has not handled 1 MB of earlier requests.
     Window,
-    /// 4 MB of events wait for the application: until then the client reads nothing more.
+    /// 4 MB of events wait for the application. The client reads nothing until some are taken.
     Events,
     /// The connection to the daemon is lost.
     Disconnected,
@@ -42,12 +42,11 @@ pub enum WaitReason {
     Changing,
     /// A member of a group is slow, and the group asks senders to wait.
     Held,
-    /// The message is too expensive now: its price for each packet, and the money in the purse of
-    /// the client, in cents. Money is below zero while a long message is paid off.
+    /// The message is too expensive at present. Amounts in cents; a debt is negative.
     Price {
-        /// Price.
+        /// Price of a packet.
         price_cents: u32,
-        /// Money.
+        /// Money in the purse of the client.
         purse_cents: i32,
     },
 }
@@ -95,15 +94,15 @@ impl From<Code> for WaitReason {
 /// Refusal of a request of the application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionError {
-    /// The request would have to wait.
+    /// The request must wait.
     WouldBlock(WaitReason),
-    /// The daemon has refused the session.
+    /// The daemon refused the session.
     Refused(Code, String),
     /// The client was closed.
     Closed,
 }
 
-/// The client's end of a session, over one connection after the other.
+/// Client's side of a session, over successive connections.
 #[derive(Debug)]
 pub struct RemoteSession {
     name: Bytes,
@@ -112,33 +111,28 @@ pub struct RemoteSession {
     /// Number of the next event; 0 before the first session.
     next: u64,
     last_request: u64,
-    /// Requests that the daemon has not handled.
     queue: VecDeque<(u64, Frame, usize)>,
     queue_bytes: usize,
-    /// Requests at the front of the queue that are written.
+    /// Number of requests at the front of the queue that are written to this connection.
     written: usize,
-    /// Requests at the front of the queue that any connection may have brought to the daemon.
+    /// Number of requests at the front of the queue that any connection may have delivered.
     tried: usize,
     groups: BTreeMap<Bytes, bool>,
     waiting: Option<WaitReason>,
     pong: Option<u64>,
     /// True if messages are delivered in the view that the application knows, or refused.
     is_synchronous: bool,
-    /// View that the application knows.
     view: Option<ViewId>,
     events: VecDeque<(GroupEvent, usize)>,
     event_bytes: usize,
     is_closing: bool,
-    /// Error that has ended the session.
     over: Option<SessionError>,
-    /// Trace of the session, if the application asks for one.
     trace: Option<Box<SessionTrace>>,
 }
 
 impl RemoteSession {
-    /// Session of a client. `incarnation` grows with each start of its program. With
-    /// `is_synchronous` its messages are delivered in the view that the application knew as it
-    /// sent them, or refused (virtual synchrony).
+    /// Creates the session of a client. `incarnation` grows with each start. With `is_synchronous`,
+    /// messages are delivered in the view that the application knew at the send, or refused.
     pub fn new(name: &str, incarnation: u64, is_synchronous: bool) -> Self {
         Self {
             is_synchronous,
@@ -163,26 +157,23 @@ impl RemoteSession {
         }
     }
 
-    /// Begins a trace of the session in the format of `faircast-check`. The first 16 bytes of each
-    /// payload name the message there.
+    /// Begins a trace for `faircast-check`. The first 16 bytes of a payload name its message.
     pub fn begin_trace(&mut self) {
         self.trace = Some(Box::default());
     }
 
-    /// Takes the lines of the trace that have come since the last call.
+    /// Returns the trace lines written since the last call.
     pub fn take_trace(&mut self) -> String {
         self.trace.as_mut().map(|trace| core::mem::take(&mut trace.lines)).unwrap_or_default()
     }
 
-    /// Name of the client in the overlay: `name@daemon`.
+    /// Returns the name of the client in the overlay: `name@daemon`.
     pub fn full_name(&self) -> &str {
         &self.full_name
     }
 
-    /// Queues a request with `bytes` of payload. Returns its number.
-    ///
-    /// # Errors
-    /// There is no room, or the session is over.
+    /// Queues a request with `bytes` of payload, and returns its number; fails if the queue is
+    /// full.
     pub fn request(
         &mut self,
         frame: impl FnOnce(u64) -> Frame,
@@ -214,18 +205,12 @@ impl RemoteSession {
         Ok(number)
     }
 
-    /// True if the daemon has handled all requests.
-    ///
-    /// # Errors
-    /// The session is over.
+    /// True if the daemon has handled all requests; fails if the session has ended.
     pub fn is_flushed(&self) -> Result<bool, SessionError> {
         self.check().map(|()| self.queue.is_empty())
     }
 
-    /// Next event for the application; `None` until one comes.
-    ///
-    /// # Errors
-    /// The session is over, and all events are taken.
+    /// Returns the next event, if any; fails if all are taken and the session has ended.
     pub fn poll_event(&mut self) -> Result<Option<GroupEvent>, SessionError> {
         let Some((event, bytes)) = self.events.pop_front() else {
             return self.check().map(|()| None);
@@ -237,27 +222,27 @@ impl RemoteSession {
         Ok(Some(event))
     }
 
-    /// True if events wait for the application, or the session is over.
+    /// True if events wait for the application, or the session has ended.
     pub fn has_events(&self) -> bool {
         !self.events.is_empty() || self.over.is_some()
     }
 
-    /// Ends the session once all requests are handled.
+    /// Closes the session once all requests are handled.
     pub fn close(&mut self) {
         self.is_closing = true;
     }
 
-    /// True once the session is to be closed.
+    /// True after [`close`](Self::close).
     pub fn is_closing(&self) -> bool {
         self.is_closing
     }
 
-    /// True if the session is to be closed and all requests are handled.
+    /// True after [`close`](Self::close), once all requests are handled.
     pub fn is_done(&self) -> bool {
         self.is_closing && self.queue.is_empty()
     }
 
-    /// Ends the session for good.
+    /// Ends the session permanently, with the daemon's refusal if any.
     pub fn end(&mut self, refused: Option<(Code, String)>) {
         if let Some(trace) = &mut self.trace {
             trace.stop();
@@ -266,15 +251,14 @@ impl RemoteSession {
         self.over = Some(over.unwrap_or(SessionError::Closed));
     }
 
-    /// First frame of a connection, and true if it resumes a session.
+    /// Returns the first frame of a connection, and true if it resumes a session.
     pub fn hello(&self, token: Bytes) -> (Frame, bool) {
         let Self { incarnation, next, .. } = *self;
         let name = self.name.clone();
         (Frame::Hello { version: VERSION, incarnation, next, name, token }, next > 0)
     }
 
-    /// Forgets a session that the daemon does not have any more. The next one joins all groups.
-    /// `incarnation` is the number of a run that begins now.
+    /// Drops a lost session. The next one, of run `incarnation`, joins all groups again.
     pub fn restart(&mut self, incarnation: u64) {
         self.incarnation = incarnation.max(self.incarnation + 1);
         self.next = 0;
@@ -292,7 +276,7 @@ impl RemoteSession {
         self.push(GroupEvent::Restarted { unsure }, 0);
     }
 
-    /// A connection is up: requests that the daemon has not handled are written again.
+    /// Begins a connection: requests that the daemon has not handled are written again.
     pub fn begin(&mut self, welcome: &Welcome) {
         self.full_name = String::from_utf8_lossy(&welcome.full_name).into_owned();
         if let Some(trace) = self.trace.as_mut().filter(|_| self.next == 0) {
@@ -306,7 +290,7 @@ impl RemoteSession {
         self.handled(welcome.taken);
     }
 
-    /// Notes a lost connection; an event tells the application once until another one is up.
+    /// Notes the loss of the connection. The application gets one event until the next connection.
     pub fn disconnected(&mut self, reason: String) {
         let lost = Some(WaitReason::Disconnected);
         if core::mem::replace(&mut self.waiting, lost) != lost {
@@ -314,7 +298,7 @@ impl RemoteSession {
         }
     }
 
-    /// Gives frames that are to be written now to `put`.
+    /// Passes the frames to write now to `put`.
     pub fn fill(&mut self, mut put: impl FnMut(&Frame)) {
         if let Some(number) = self.pong.take() {
             put(&Frame::Pong(number));
@@ -333,15 +317,14 @@ impl RemoteSession {
         self.tried = self.tried.max(self.written);
     }
 
-    /// Takes a frame of the daemon. Returns true if there may be room for requests, or
-    /// [work](Self::has_work).
+    /// Handles a frame. True if the queue may have room or there is [work](Self::has_work).
     ///
     /// # Errors
     /// The daemon closes the connection, or the frame is not allowed.
     pub fn take(&mut self, frame: Frame) -> Result<bool, (Code, String)> {
         match frame {
             Frame::Event(number, event) => {
-                // Number 0 repeats a state, whose change is among the events of the next cut.
+                // Number 0 repeats a state; the next cut counts the original event.
                 if number > 0 {
                     self.next = number + 1;
                 }
@@ -376,12 +359,12 @@ impl RemoteSession {
         Ok(false)
     }
 
-    /// True if there is something to write beside requests: an answer, or the end.
+    /// True if there is a frame to write other than requests: a pong or the goodbye.
     pub fn has_work(&self) -> bool {
         self.pong.is_some() || self.is_done()
     }
 
-    /// True if events may be read: not too many wait for the application, or nobody takes them.
+    /// True if the client may read events: the queue has room, or the application is closing.
     pub fn has_room(&self) -> bool {
         self.event_bytes < EVENT_BYTES || self.is_closing
     }
@@ -395,7 +378,6 @@ impl RemoteSession {
         self.events.push_back((event, bytes));
     }
 
-    /// Forgets requests up to a number.
     fn handled(&mut self, request: u64) {
         while let Some((_, _, bytes)) = self.queue.front().filter(|it| it.0 <= request) {
             self.queue_bytes -= bytes;

@@ -1,4 +1,4 @@
-//! Trace of a session, written at the client's end.
+//! Trace of a session, written at the client.
 
 use alloc::format;
 use alloc::string::String;
@@ -12,19 +12,15 @@ use crate::group::Mate;
 use crate::ids::DaemonRun;
 use crate::trace::ClientTrace;
 
-/// Bytes at the start of a payload that name the message in a trace.
+/// Length in bytes of the payload prefix that names a message in a trace.
 const ID_BYTES: usize = 16;
 
-/// Trace of a client over all its sessions.
 #[derive(Debug, Default)]
 pub(super) struct SessionTrace {
-    /// Writer of the current session; `None` before the first session and after the last one.
     writer: Option<ClientTrace>,
-    /// Lines that the driver has not taken.
     pub(super) lines: String,
 }
 
-/// Name of a message in a trace.
 fn id(parts: &[Bytes]) -> String {
     let bytes = parts.iter().flatten().take(ID_BYTES);
     bytes.map(|byte| format!("{byte:02x}")).collect()
@@ -38,20 +34,17 @@ impl SessionTrace {
         }
     }
 
-    /// Begins a session at a daemon.
     pub(super) fn start(&mut self, client: &Mate, at: &DaemonRun, is_synchronous: bool) {
         self.stop();
         self.writer = Some(ClientTrace::new(client));
         self.add(|it| it.start(at, is_synchronous));
     }
 
-    /// Ends the session.
     pub(super) fn stop(&mut self) {
         self.add(|it| it.stop());
         self.writer = None;
     }
 
-    /// Notes a request as it is written for the first time.
     pub(super) fn request(&mut self, frame: &Frame) {
         match frame {
             Frame::Join(_, group, _) => self.add(|it| it.join(group)),
@@ -66,7 +59,7 @@ impl SessionTrace {
         }
     }
 
-    /// Notes an event with its number, or with 0 the repeated state of a lost one.
+    /// Records an event with its number. Number 0 marks the repeated state of a lost event.
     pub(super) fn event(&mut self, number: u64, event: &ClientEvent) {
         if number == 0 {
             return self.writer.iter_mut().for_each(|it| it.repeat(event));
@@ -78,7 +71,6 @@ impl SessionTrace {
         self.add(|it| it.event(number, event, name));
     }
 
-    /// Notes that the session goes on with event number `next`.
     pub(super) fn resume(&mut self, next: u64) {
         self.add(|it| it.resume(next));
     }

@@ -9,24 +9,20 @@ use faircast_proto::fields::Encoded;
 use crate::ids::Ballot;
 use crate::wire::{Clock, FRAME_BYTES_MAX, Item};
 
-/// Most bytes of unreliable cells that wait for a link: a second at 1 Mbit/s. Older cells give way
-/// to newer ones.
+/// Maximum unreliable bytes that wait for a link: 1 s at 1 Mbit/s. Newer cells replace older ones.
 const UNRELIABLE_BYTES_MAX: usize = 128 * 1024;
 
-/// Items that wait for a link.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Queue {
     items: VecDeque<Item>,
-    /// Number of items that have left.
     left: u64,
-    /// For each source the number up to which the link knows its stream, and the place of a clock
-    /// behind which nothing of the source waits.
+    /// By source: number up to which the link knows the stream, and position of its last clock.
     known: BTreeMap<u8, (u64, Option<u64>)>,
     pub(super) bytes: usize,
-    /// Cells that wait, and bytes of all cells that have left.
+    /// Number of waiting cells, and total bytes of cells that have left.
     pub(super) cells: usize,
     pub(super) left_bytes: u64,
-    /// Unreliable cells: place, sequence number and time of each; bytes of all.
+    /// Position, sequence number and Lamport time of each unreliable cell; total of their bytes.
     unreliable: VecDeque<(u64, u64, u64)>,
     unreliable_bytes: usize,
 }
@@ -41,7 +37,6 @@ impl Queue {
         self.items.push_back(Item::Cell { source, step, cell });
     }
 
-    /// Queues an unreliable cell, which older ones give way to.
     pub(super) fn push_unreliable(&mut self, source: u8, sequence: u64, time: u64, cell: Bytes) {
         self.unreliable.push_back((self.left + self.items.len() as u64, sequence, time));
         self.unreliable_bytes += cell.len();
@@ -54,7 +49,7 @@ impl Queue {
             self.bytes -= cell.len();
             self.cells -= 1;
             self.unreliable_bytes -= cell.len();
-            // The clock has the number for which the next cell of the source counts its step.
+            // The clock keeps the number from which the source's next cell counts its step.
             let clock = Clock { sequence, time, stable: 0, wanted: false };
             *item = Item::Clock(source, clock);
         }
@@ -73,7 +68,6 @@ impl Queue {
         }
     }
 
-    /// Moves items into a frame of a configuration, as far as there is room.
     pub(super) fn fill(&mut self, ballot: Ballot, out: &mut Vec<u8>) {
         while let Some(item) = self.items.front() {
             let (bytes, cells) = match item {

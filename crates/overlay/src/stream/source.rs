@@ -1,4 +1,4 @@
-//! Stream of one source: cells that are kept, and pieces of messages.
+//! Stream of one source: retained cells, and pieces of messages.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -10,7 +10,6 @@ use crate::cell::{Cell, Kind};
 use crate::client::Parts;
 use crate::ids::{LinkId, Set};
 
-/// Payloads of a message whose last cell is still to come, and the number of the next cell.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pieces {
     pub(super) parts: Parts,
@@ -18,12 +17,11 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    /// Adds a cell. Returns the message if the cell is its last.
     pub(super) fn add(&mut self, source: usize, sequence: u64, cell: Cell) -> Option<Ready> {
         if cell.kind != Kind::More {
             self.parts.clear();
         } else if self.next != sequence {
-            // The beginning was for others, or is lost with its source.
+            // The first piece was for other daemons, or lost with its source.
             return None;
         }
         self.parts.push(cell.payload.clone());
@@ -34,7 +32,6 @@ impl Pieces {
     }
 }
 
-/// Subtree of a source's tree.
 #[derive(Clone, Debug)]
 pub(super) struct Child {
     pub(super) link: LinkId,
@@ -42,29 +39,25 @@ pub(super) struct Child {
     pub(super) acked: u64,
 }
 
-/// Stream of one source.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Source {
-    /// Links of this daemon in the source's tree.
     pub(super) parent: Option<LinkId>,
     pub(super) children: Vec<Child>,
-    /// Number up to which no cell is missing that is for this daemon.
+    /// Sequence number up to which this daemon has all cells addressed to it.
     pub(super) through: u64,
-    /// Time after which all further cells are.
+    /// Lower bound of the Lamport time of further cells.
     pub(super) clock: u64,
-    /// Number up to which all members have the cells.
+    /// Sequence number up to which all members have the cells.
     pub(super) stable: u64,
-    /// Cells above `stable`, by number.
     pub(super) cells: VecDeque<(u64, Bytes)>,
     pub(super) bytes: usize,
     pub(super) pieces: Pieces,
-    /// Number that was acknowledged last, greatest time behind the children, bytes since.
+    /// Last acknowledged number, greatest Lamport time behind the children, unacknowledged bytes.
     pub(super) acked: u64,
     pub(super) behind: u64,
     pub(super) unacked: usize,
     pub(super) ack_due: bool,
-    /// Numbers and times of safe messages that are acknowledged once all earlier messages of all
-    /// sources are here.
+    /// Numbers and times of safe messages that earlier messages may still precede.
     pub(super) safe: VecDeque<(u64, u64)>,
 }
 
@@ -79,12 +72,11 @@ impl Source {
         self.cells.binary_search_by_key(&sequence, |it| it.0).is_ok()
     }
 
-    /// Number up to which all children have acknowledged the cells.
     pub(super) fn acked_below(&self) -> u64 {
         self.children.iter().map(|it| it.acked).min().unwrap_or(u64::MAX)
     }
 
-    /// Number up to which this daemon itself acknowledges the cells.
+    /// Returns the number up to which this daemon can acknowledge the cells.
     pub(super) fn certain(&self) -> u64 {
         self.safe.front().map_or(self.through, |it| it.0 - 1)
     }

@@ -1,4 +1,4 @@
-//! Clients of a world: requests, and events that they read.
+//! Clients of the simulated world: requests and received events.
 
 use alloc::format;
 use alloc::string::String;
@@ -13,7 +13,6 @@ use crate::trace::{daemon, fields};
 use crate::{ClientEvent, ClientId, Outgoing, SendError, Service};
 
 impl World {
-    /// A new run of a client connects.
     pub(super) fn connect(&mut self, at: usize, client: usize) {
         self.next_client += 1;
         let id = ClientId(self.next_client);
@@ -26,20 +25,18 @@ impl World {
         self.call(at, |daemon, cx| daemon.connect(cx, id, name, run).unwrap());
     }
 
-    /// A client ends without a word.
     pub(super) fn crash(&mut self, at: usize, client: usize) {
         self.hosts[at].clients[client].reads = false;
         self.note(at, client, 0, "\"crash\"");
     }
 
-    /// A client ends without a word, and its daemon notices that the connection is gone.
+    /// Stops a client without a goodbye; its daemon notices the closed connection.
     pub(super) fn lose(&mut self, at: usize, client: usize) {
         let (id, now) = (self.hosts[at].clients[client].id, self.now);
         self.crash(at, client);
         self.call(at, |daemon, _| daemon.suspend(now, id));
     }
 
-    /// A client that was cut off comes back over another connection.
     pub(super) fn resume(&mut self, at: usize, client: usize) {
         self.next_client += 1;
         let id = ClientId(self.next_client);
@@ -54,7 +51,6 @@ impl World {
         self.read(at, client);
     }
 
-    /// Takes the events of a client that reads.
     pub(super) fn read(&mut self, at: usize, client: usize) {
         let host = &mut self.hosts[at];
         let Some(daemon) = &mut host.daemon else { return };
@@ -117,7 +113,6 @@ impl World {
         self.call(at, |daemon, cx| daemon.part(cx, id, group).unwrap());
     }
 
-    /// All clients of all daemons that run join a group.
     pub(super) fn join_all(&mut self, group: &str) {
         for at in 0..self.hosts.len() {
             if self.hosts[at].runs().is_some() {
@@ -126,7 +121,6 @@ impl World {
         }
     }
 
-    /// Sends a message with at least this number of bytes.
     pub(super) fn send(
         &mut self,
         at: usize,
@@ -140,7 +134,7 @@ impl World {
         let text = id.clone() + &".".repeat(bytes.saturating_sub(id.len()));
         let names: Vec<&[u8]> = groups.iter().map(|it| it.as_bytes()).collect();
         let sender = self.hosts[at].clients[client].id;
-        // Deliveries to the sender itself follow the line of the message.
+        // Deliveries to the sender itself must follow the line of the send.
         let place = self.lines.len();
         self.sent.push(self.now);
         let (mut result, number) = (Ok(()), self.sent.len() as u64 - 1);
@@ -166,7 +160,6 @@ impl World {
         result
     }
 
-    /// A client does something.
     pub(super) fn act(&mut self) {
         let at = self.rng.below(self.hosts.len() as u64) as usize;
         let client = self.rng.below(CLIENTS as u64) as usize;
@@ -178,7 +171,6 @@ impl World {
             return;
         }
         if self.rng.chance(0.02) {
-            // A new run of a client takes the place of the old one, or comes after its end.
             let ends = self.rng.chance(0.5);
             self.note(at, client, 0, if ends { "\"stop\"" } else { "\"crash\"" });
             let old = self.hosts[at].clients[client].id;
@@ -198,7 +190,6 @@ impl World {
         }
     }
 
-    /// Clients act, with pauses of up to 20 ms.
     pub(super) fn act_for(&mut self, span: Duration) {
         let end = self.now + span;
         while self.now < end {

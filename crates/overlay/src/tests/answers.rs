@@ -1,4 +1,4 @@
-//! Answers to senders: receipts, groups without members, slow members, views that are over.
+//! Answers to senders: receipts, groups without members, slow members, ended views.
 
 use alloc::vec::Vec;
 
@@ -13,7 +13,7 @@ fn settled(settings: DaemonSettings) -> World {
     world
 }
 
-/// Three daemons with two members each, of a group whose senders wait for slow members.
+/// Returns three daemons with two members each, in a group whose senders wait for slow ones.
 fn holding() -> World {
     let mut world = settled(DaemonSettings { client_bytes: 100_000, ..DaemonSettings::default() });
     world.asks = true;
@@ -22,7 +22,7 @@ fn holding() -> World {
     world
 }
 
-/// Sends messages of 1 kB as fast as the daemons take them, from two of them. Returns their number.
+/// Sends 1 kB from two daemons for `millis`. Returns the number of accepted messages.
 fn pour(world: &mut World, millis: u64) -> usize {
     let mut taken = 0;
     for _ in 0..millis {
@@ -50,7 +50,6 @@ fn a_group_that_asks_has_its_senders_wait_for_a_slow_member_and_loses_nothing() 
         world.call(daemon, |daemon, cx| {
             let held = daemon.send(cx, sender, &Outgoing::new(Service::Fifo, &[b"g0"], b""));
             assert_eq!(held, Err(SendError::Held));
-            // Other groups go on.
             let other = Outgoing::new(Service::Fifo, &[b"g0", b"other"], b"");
             assert_eq!(daemon.send(cx, sender, &other), Err(SendError::Held));
             let other = Outgoing::new(Service::Fifo, &[b"other"], b"");
@@ -108,7 +107,7 @@ fn a_new_view_does_not_forget_that_senders_wait() {
     world.hosts[2].clients[1].reads = false;
     pour(&mut world, 1000);
     let view = world.daemon(0).view().0;
-    // The member reads too little to be no longer slow, and enough to be kept.
+    // The member reads too little to stop being slow, and enough to avoid the cut-off.
     world.cut(0, 1);
     world.cut(0, 2);
     world.run(secs(3));
@@ -187,7 +186,6 @@ fn a_message_for_a_view_that_is_over_is_refused() {
     assert_eq!(results, [Ok(()), Err(SendError::View)]);
 }
 
-/// Has a client read again what waits. A client whose connection is closed resumes.
 fn read_again(world: &mut World, at: usize, client: usize) {
     if world.hosts[at].runs().is_none() || world.hosts[at].clients[client].reads {
         return;
@@ -200,8 +198,7 @@ fn read_again(world: &mut World, at: usize, client: usize) {
     world.read(at, client);
 }
 
-/// A run in which clients stop reading and links fail, in groups of which some members ask that
-/// senders wait, up to the end of a quiet time.
+/// Returns a run of stalled clients and failing links. Some members ask senders to wait.
 fn lull(seed: u64) -> World {
     let settings = DaemonSettings { client_bytes: 60_000, ..DaemonSettings::default() };
     let edges = [(0, 1), (1, 2), (2, 3), (0, 3)];
@@ -228,7 +225,7 @@ fn lull(seed: u64) -> World {
         world.run(pause);
     }
     world.cut.clear();
-    // A view may bring more at once than a client has room for.
+    // A view may bring more events at once than a client's queue has room for.
     for span in [secs(0), secs(80), secs(10)] {
         world.run(span);
         for at in 0..4 {

@@ -1,4 +1,4 @@
-//! Clients that are killed, do not read, flood, or join and leave all the time.
+//! Clients that are killed, do not read, flood, or constantly join and leave.
 
 use alloc::format;
 use alloc::string::String;
@@ -41,10 +41,8 @@ fn a_client_that_is_killed_leaves_its_groups_after_30_s() {
     assert_eq!(world.views_since(0, since), 0);
 }
 
-/// Clients that stop reading.
 const SLOW: [(usize, usize); 2] = [(0, 1), (2, 1)];
 
-/// A run in which some clients stop reading.
 fn run_with_slow(slow: &[(usize, usize)]) -> World {
     let settings = DaemonSettings { client_bytes: 100_000, ..DaemonSettings::default() };
     let mut world = settled(2, settings);
@@ -61,11 +59,9 @@ fn run_with_slow(slow: &[(usize, usize)]) -> World {
     world
 }
 
-/// A run in which clients stop reading, are cut off and come back.
 pub(super) fn cut_off() -> World {
     let mut world = run_with_slow(&SLOW);
     for (at, client) in SLOW {
-        // The client reads again what waits, and learns of the cut.
         world.hosts[at].clients[client].reads = true;
         world.read(at, client);
         assert!(!world.hosts[at].clients[client].reads, "the connection is closed");
@@ -140,7 +136,6 @@ fn a_client_that_floods_is_refused_alone() {
             assert_eq!(error, SendError::Retention);
             refused += 1;
         }
-        // The other client of the same daemon, and clients of others.
         if i % 10 == 0 {
             world.send(0, 1, Service::Agreed, &["g0"], 100).unwrap();
             world.send(1, 0, Service::Agreed, &["g0"], 100).unwrap();
@@ -274,7 +269,7 @@ fn a_run_with_an_earlier_clock_takes_a_name_once_its_holder_has_no_connection() 
 fn fifo_messages_to_groups_that_a_client_is_about_to_join_keep_their_order() {
     for pause in 0..40 {
         let mut world = World::new(3, &full(3), pause);
-        // The clock of the third daemon comes late, and keeps steps waiting.
+        // Clocks of the third daemon arrive late, so that steps wait for them.
         world.set_latency(0, 2, ms(200));
         world.set_latency(1, 2, ms(200));
         world.settle(secs(10));
@@ -338,7 +333,7 @@ fn a_client_that_leaves_gets_nothing_that_is_sent_after_it_has_left_for_others()
     world.run(secs(1));
     world.send(0, 0, Service::Fifo, &["g"], 0).unwrap();
     world.run(secs(1));
-    // The clock of the third daemon comes late to the second one alone, whose steps wait for it.
+    // Clocks of the third daemon arrive late at the second one only, whose steps wait for them.
     world.latency.insert((2, 1), secs(2));
     world.leave(1, 0, "g");
     world.run(ms(200));

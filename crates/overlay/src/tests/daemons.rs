@@ -8,7 +8,6 @@ use faircast_base::{Duration, Time};
 use super::{Event, World, full, ms, secs};
 use crate::{Daemon, DaemonRun, DaemonSettings, SendError, Service};
 
-/// A settled world in which all clients are members of a group.
 fn settled(count: usize, edges: &[(usize, usize)], seed: u64) -> World {
     let mut world = World::new(count, edges, seed);
     world.settle(secs(15));
@@ -110,7 +109,7 @@ fn a_restart_elsewhere_costs_twenty_daemons_a_bounded_number_of_calls() {
     world.run(ms(9_900));
     let calls = world.calls() - before.0 - idle.0;
     let bytes = world.total().control_bytes - before.1.control_bytes - idle.1;
-    // Two views, each with states and advertisements of all over 80 ends of links.
+    // Two views, each with states and advertisements of all daemons over 80 link ends.
     assert!(calls < 20_000, "{calls} calls");
     assert!(bytes < 20_000_000, "{bytes} bytes");
     world.finish();
@@ -135,7 +134,7 @@ fn a_sender_goes_on_after_a_view_removes_a_member_that_comes_back() {
         assert!(world.daemon(0).unstable_bytes() < 211_000);
     }
     assert_eq!(last, Ok(()), "the member is removed");
-    // The longest silence, and what a view takes.
+    // Longest silence of 3 s, and the time of a view change.
     assert!(waited < ms(4500), "{waited}");
     world.cut.clear();
     world.settle(secs(10));
@@ -192,7 +191,6 @@ fn a_daemon_stopped_for_3_s_or_30_s_is_back_within_4_s() {
 fn a_daemon_that_was_stopped_drops_no_neighbour_by_its_own_silence() {
     let mut world = settled(2, &full(2), 7);
     let since = world.now;
-    // All are stopped at once, as on a host that sleeps.
     world.stop(0);
     world.stop(1);
     world.run(secs(600));
@@ -266,7 +264,7 @@ fn of_two_daemons_with_one_name_the_later_one_stays() {
     let before = world.total().control_frames;
     world.run(secs(60));
     let frames = world.total().control_frames - before;
-    // Each end of three links greets twice a second.
+    // Each end of three links sends two greetings per second.
     assert!((600..800).contains(&frames), "{frames} frames of control in a minute");
     assert_eq!(world.daemon(2).view().1, [twin, world.me(1), world.me(2)]);
     assert_eq!(world.daemon(0).view().1, [world.me(0)]);

@@ -1,9 +1,8 @@
 //! All interleavings of two messages and the loss of a link, among three daemons.
 //!
-//! Lanes of a link have no order among each other, as the two streams of a connection have none.
-//! Greetings arrive at once. Time passes only where no frame is under way. Of all orders of
-//! independent steps one is run (sleep sets; Godefroid, Partial-Order Methods for the Verification
-//! of Concurrent Systems, 1996).
+//! Lanes of a link have no mutual order. Greetings arrive at once. Time passes only without frames
+//! in transit. One order of independent steps is run (sleep sets; Godefroid, Partial-Order Methods
+//! for the Verification of Concurrent Systems, 1996).
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
@@ -17,27 +16,23 @@ use super::{Event, World, full, secs};
 use crate::mutant::{Mutant, set};
 use crate::{LinkId, Service};
 
-/// Steps that are explored behind each beginning of a run.
 const STEPS: usize = 5;
-/// Steps between two beginnings.
 const STRIDE: usize = 3;
-/// Environment variable with the name of a run to be taken again.
+/// Environment variable with the name of a run to replay.
 const VARIABLE: &str = "FAIRCAST_OVERLAY_INTERLEAVING";
-/// Most steps of a run.
 const RUN_MAX: usize = 2000;
 
-/// Step of a run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// A client sends the message of this number.
     Send(usize),
-    /// The link is lost, with all frames under way on it.
     Cut,
-    /// A daemon learns that the link is lost.
     Down(usize),
-    /// The next frame of a lane arrives.
-    Frame { from: usize, to: usize, control: bool },
-    /// Time passes until a daemon sends a frame, or all daemons are settled.
+    Frame {
+        from: usize,
+        to: usize,
+        control: bool,
+    },
+    /// Passing of time until a daemon sends a frame, or all daemons are settled.
     Time,
 }
 
@@ -54,12 +49,10 @@ impl fmt::Display for Step {
     }
 }
 
-/// Services and senders of both messages, and the link that is lost.
 #[derive(Clone, Copy)]
 struct Case {
     is_line: bool,
-    /// True if the link is lost right behind the first message, and false if at the end, where the
-    /// search does not say otherwise.
+    /// True if the link is lost right after the first message, else at the default run's end.
     is_early: bool,
     lost: (usize, usize),
     sends: [(usize, Service); 2],
@@ -74,7 +67,6 @@ impl fmt::Display for Case {
     }
 }
 
-/// Cases of daemons in a line or in a triangle.
 fn cases(is_line: bool) -> impl Iterator<Item = Case> {
     const SERVICES: [Service; 3] = [Service::Fifo, Service::Agreed, Service::Safe];
     (0..18).map(move |i| {
@@ -85,7 +77,7 @@ fn cases(is_line: bool) -> impl Iterator<Item = Case> {
 }
 
 impl Case {
-    /// Daemons that share a view. One client of each is a member of a group from its beginning.
+    /// Starts daemons with one client each, a group member from the start of the view.
     fn begin(self) -> Run {
         let edges = if self.is_line { [(0, 1), (1, 2)].to_vec() } else { full(3) };
         let mut world = World::new(3, &edges, 1);
@@ -105,7 +97,6 @@ impl Case {
         (from.min(to), from.max(to)) == self.lost
     }
 
-    /// The daemon that a step calls, if it calls one.
     fn daemon(self, step: Step) -> Option<usize> {
         match step {
             Step::Send(message) => Some(self.sends[message].0),
@@ -115,7 +106,6 @@ impl Case {
         }
     }
 
-    /// True if the order of two steps that are both possible makes no difference.
     fn is_independent(self, a: Step, b: Step) -> bool {
         match (a, b) {
             (Step::Time, _) | (_, Step::Time) => false,
@@ -126,18 +116,14 @@ impl Case {
     }
 }
 
-/// Run of a case up to some step.
 #[derive(Clone)]
 struct Run {
     case: Case,
     world: World,
-    /// The link that is cut.
     lost: LinkId,
-    /// Frames under way, by sender, receiver, and true for the control lane.
+    /// Frames in transit, by sender, receiver, and true for the control lane.
     lanes: BTreeMap<(usize, usize, bool), VecDeque<Event>>,
-    /// Messages to be sent.
     unsent: Vec<usize>,
-    /// Ends of the lost link that have not learned of it.
     unaware: Vec<usize>,
 }
 
@@ -146,7 +132,7 @@ impl Run {
         self.world.connections[&self.lost].is_dead
     }
 
-    /// Steps that are possible. A run that takes the first one each time comes to its end.
+    /// Returns the possible steps. A run that always takes the first one terminates.
     fn possible(&self) -> Vec<Step> {
         let sends =
             self.unsent.iter().filter(|it| self.world.daemon(self.case.sends[**it].0).is_settled());
@@ -214,7 +200,6 @@ impl Run {
         }
     }
 
-    /// Moves the frames that daemons have sent into lanes.
     fn collect(&mut self) {
         while let Some((_, event)) = self.world.queue.pop_first() {
             match &event {
@@ -235,7 +220,6 @@ impl Run {
         }
     }
 
-    /// Ends the run by the first step each time. Returns the violations of rules.
     fn finish(mut self) -> Vec<(Rule, String)> {
         let mut count = 0;
         while let Some(step) = self.possible().first() {
@@ -247,15 +231,12 @@ impl Run {
     }
 }
 
-/// Search through the interleavings of a case.
 struct Search {
     case: Case,
-    /// Steps of the present run.
     path: Vec<Step>,
-    /// Length of the explored part, with the beginning.
+    /// Length of the explored part, including the prefix.
     end: usize,
     runs: usize,
-    /// Violations of the first run that has any.
     found: Vec<(Rule, String)>,
 }
 
@@ -286,7 +267,6 @@ impl Search {
         }
     }
 
-    /// Name of the run: the case and the steps.
     fn name(&self) -> String {
         let steps: Vec<String> = self.path.iter().map(ToString::to_string).collect();
         format!("{}: {}", self.case, steps.join(" "))
@@ -301,11 +281,9 @@ impl Drop for Search {
     }
 }
 
-/// Violations of rules in a run, and the name of the run.
 type Found = (Vec<(Rule, String)>, String);
 
-/// Explores a case up to the first violation: this many steps behind each of several beginnings of
-/// the run that takes the first possible step each time. Returns the number of runs.
+/// Explores `steps` steps after several prefixes of the default run. Returns the number of runs.
 fn search(case: Case, steps: usize, mutant: Option<Mutant>) -> (usize, Option<Found>) {
     let mut run = case.begin();
     set(mutant);
@@ -334,7 +312,6 @@ fn search(case: Case, steps: usize, mutant: Option<Mutant>) -> (usize, Option<Fo
     (runs, found)
 }
 
-/// Takes the run of a name again. Returns the violations of rules.
 fn replay(name: &str, mutant: Option<Mutant>) -> Vec<(Rule, String)> {
     let mut all = [true, false].into_iter().flat_map(cases);
     let of = |case: Case| Some((case, name.strip_prefix(&format!("{case}: "))?));
@@ -350,7 +327,7 @@ fn replay(name: &str, mutant: Option<Mutant>) -> Vec<(Rule, String)> {
     found
 }
 
-/// Takes the run that the environment names, and explores cases. Returns the number of runs.
+/// Replays the run of [`VARIABLE`], then explores all cases. Returns the number of runs.
 fn explore(is_line: bool) -> usize {
     if let Ok(name) = std::env::var(VARIABLE) {
         assert_eq!(replay(&name, None), [], "{name}");

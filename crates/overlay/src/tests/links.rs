@@ -1,4 +1,4 @@
-//! Faults of links: cuts, latency, one-way links, links that flap, partitions.
+//! Link faults: cuts, latency, one-way links, links that flap, partitions.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -49,7 +49,6 @@ fn latency_spikes_of_three_seconds_at_one_of_four_daemons_leave_one_view() {
         let views = world.views_since(at, since);
         assert!((2..=20).contains(&views), "{views} views at d{at}");
     }
-    // Daemons without a fault never lose each other.
     for (_, at, _, members) in world.views.iter().filter(|it| it.0 > since && it.1 < 3) {
         assert!((0..3).all(|other| members.contains(&world.me(other))), "d{at}: {members:?}");
     }
@@ -92,7 +91,7 @@ fn a_connection_that_dies_without_a_reset_loses_no_message() {
     let (delay, after) = world.delays(0..world.sent.len(), &[0, 1, 2]);
     assert_eq!(after, 6 * world.sent.len());
     assert!(count > after - 60, "{} of {after} are late", after - count);
-    // The longest silence, a greeting, and the change of routes.
+    // Longest silence of 3 s, a greeting, and the change of routes.
     assert!(delay < ms(4500), "{delay}");
     assert!(refused < 100, "{refused} refused");
     assert_eq!(world.views_since(0, since), 0);
@@ -119,11 +118,11 @@ fn a_leaf_that_reconnects_elsewhere_starts_no_loop() {
         world.settle(secs(70));
         let (bytes, sent) = (world.total().data_bytes, world.sent.len());
         let each = (bytes - before.0.data_bytes) / (sent - before.1) as u64;
-        // Each message crosses three links, once more if it is recovered.
+        // Each message crosses three links, and one more if it is recovered.
         assert!(each < 4500, "{each} bytes for a message of 1000");
     }
     world.finish();
-    // A leaf that is away for longer than the hold-down is in another view meanwhile.
+    // During an absence longer than the hold-down, a leaf is in another view.
     assert!(world.views_since(2, since) <= 24, "{}", world.views_since(2, since));
     let before = world.total();
     world.run(secs(10));
@@ -192,7 +191,6 @@ fn a_link_that_flaps_is_held_down_twice_as_long_each_time_up_to_a_minute() {
         world.act_for(secs(2));
         world.reset(0, 1);
         world.run(ms(1));
-        // The view is as before until it ends.
         let reset = world.now;
         while world.views.last().is_none_or(|it| it.0 < reset || it.3.len() < 2) {
             world.run(ms(50));
@@ -204,7 +202,6 @@ fn a_link_that_flaps_is_held_down_twice_as_long_each_time_up_to_a_minute() {
     assert_eq!(held[1..], [2, 4, 8, 16, 32, 60, 60, 60, 60]);
     assert!(waits[0] < secs(1), "the first interruption is none of a flapping link");
     assert!(world.views_since(0, start) <= 20, "{}", world.views_since(0, start));
-    // After a quiet time the link comes up at once.
     world.run(secs(30));
     world.reset(0, 1);
     world.run(ms(500));
@@ -262,7 +259,6 @@ fn views_form_over_links_with_a_round_trip_of_four_seconds() {
     world.run(secs(40));
     world.check_settled();
     assert_eq!(world.views_since(0, Time::ZERO), views);
-    // The route to the last daemon is lost, and comes back.
     world.cut(1, 2);
     world.run(secs(30));
     world.mend(1, 2);
@@ -278,7 +274,7 @@ fn daemons_that_all_answer_late_complete_a_change_and_repeat_it_seldom() {
     world.run(secs(10));
     world.check_settled();
     let since = world.now;
-    // The costs of links are those of quick daemons, so nobody expects answers after 23 s.
+    // The advertised costs are from fast links, so no daemon expects answers only after 23 s.
     ring.iter().for_each(|(a, b)| world.set_latency(*a, *b, ms(2300)));
     world.reset(0, 1);
     world.recorded = Some(Vec::new());
@@ -303,6 +299,6 @@ fn an_advertisement_that_comes_back_over_a_faster_way_round_is_not_renewed() {
     let before = world.total();
     world.run(secs(600));
     let frames = world.total().control_frames - before.control_frames;
-    // Each end of three links greets twice a second; advertisements come every five minutes.
+    // Three links have two ends; two greetings per second, advertisements every 5 minutes.
     assert!((6 * 1200..6 * 1200 + 100).contains(&frames), "{frames} frames of control");
 }

@@ -1,4 +1,4 @@
-//! Daemons in a network that is made up, under faults.
+//! Daemons in a simulated network under faults.
 
 mod actors;
 mod answers;
@@ -26,9 +26,8 @@ use crate::{
     ViewId,
 };
 
-/// Clients of each daemon.
 const CLIENTS: usize = 2;
-/// Most calls of daemons at one moment, beyond which a daemon counts as spinning.
+/// Maximum number of daemon calls at one time; above it, a daemon counts as spinning.
 const CALLS_MAX: u32 = 100_000;
 
 const fn ms(ms: u64) -> Duration {
@@ -39,40 +38,20 @@ const fn secs(s: u64) -> Duration {
     Duration::from_secs(s)
 }
 
-/// Links between all daemons.
 fn full(count: usize) -> Vec<(usize, usize)> {
     (0..count).flat_map(|a| (a + 1..count).map(move |b| (a, b))).collect()
 }
 
-/// Frame, begin or end of a connection, on its way.
 #[derive(Clone)]
 enum Event {
-    Frame {
-        to: usize,
-        link: LinkId,
-        control: bool,
-        bytes: Bytes,
-    },
-    Up {
-        to: usize,
-        link: LinkId,
-    },
-    Down {
-        to: usize,
-        link: LinkId,
-    },
-    Dial {
-        a: usize,
-        b: usize,
-    },
-    /// The data lane of a link has room again.
-    Room {
-        at: usize,
-    },
+    Frame { to: usize, link: LinkId, control: bool, bytes: Bytes },
+    Up { to: usize, link: LinkId },
+    Down { to: usize, link: LinkId },
+    Dial { a: usize, b: usize },
+    Room { at: usize },
 }
 
 impl Event {
-    /// The daemon that acts.
     fn at(&self) -> usize {
         match *self {
             Self::Frame { to, .. } | Self::Up { to, .. } | Self::Down { to, .. } => to,
@@ -82,11 +61,10 @@ impl Event {
     }
 }
 
-/// Connection between two daemons.
 #[derive(Clone)]
 struct Connection {
     ends: (usize, usize),
-    /// When the last frame of each direction arrives, and when its data lane has room.
+    /// By direction: arrival time of the last frame, and time at which the data lane has room.
     last: [Time; 2],
     busy: [Time; 2],
     is_dead: bool,
@@ -102,9 +80,8 @@ impl Connection {
 struct Client {
     id: ClientId,
     run: u64,
-    /// Number of the event that was read last.
     last: u64,
-    /// False for a client that stops reading, is cut off or dead.
+    /// False for a client that stopped reading, was cut off or crashed.
     reads: bool,
     is_transitional: bool,
 }
@@ -115,21 +92,18 @@ struct Host {
     incarnation: u64,
     clients: Vec<Client>,
     links: BTreeSet<LinkId>,
-    /// Events that wait for a daemon that is stopped.
     held: Option<Vec<Event>>,
-    /// Lead of the clock over the time of the world.
+    /// Lead of the host's clock over the simulated time.
     ahead: Duration,
     calls: u64,
 }
 
 impl Host {
-    /// The daemon, if it runs and is not stopped.
     fn runs(&self) -> Option<&Daemon> {
         self.daemon.as_ref().filter(|_| self.held.is_none())
     }
 }
 
-/// Frames and bytes of one direction of a link.
 #[derive(Clone, Copy, Debug, Default)]
 struct Traffic {
     control_frames: u64,
@@ -138,7 +112,6 @@ struct Traffic {
     data_bytes: u64,
 }
 
-/// Delivery of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Delivery {
     at: usize,
@@ -154,9 +127,8 @@ struct World {
     settings: DaemonSettings,
     hosts: Vec<Host>,
     edges: Vec<(usize, usize)>,
-    /// Directions that carry nothing.
     cut: BTreeSet<(usize, usize)>,
-    /// Least latency of directions, and bytes a second of their data lanes.
+    /// Minimum latency by direction, and rate of its data lane in bytes per second.
     latency: BTreeMap<(usize, usize), Duration>,
     rates: BTreeMap<(usize, usize), u64>,
     connections: BTreeMap<LinkId, Connection>,
@@ -165,20 +137,16 @@ struct World {
     next_link: u32,
     next_client: u32,
     traffic: BTreeMap<(usize, usize), Traffic>,
-    /// Moments of sends, by number of the message, and deliveries.
     sent: Vec<Time>,
     deliveries: Vec<Delivery>,
-    /// Views after the first one of each daemon, as its first client sees them.
+    /// Views after the first one of each daemon, as received by its first client.
     views: Vec<(Time, usize, ViewId, Vec<DaemonRun>)>,
-    /// Events that clients have lost, by daemon and client.
     lost: Vec<(usize, usize, (u64, u64))>,
-    /// Receipts: number of the message, and of the members that it has reached.
+    /// Receipts: message number, and number of members that get the message.
     receipts: Vec<(usize, usize)>,
-    /// True if clients that join ask for senders to wait for slow members.
     asks: bool,
-    /// Frames that daemons have sent, each with true for the control lane, if they are kept.
+    /// Frames that daemons have sent, if recorded; true for the control lane.
     recorded: Option<Vec<(bool, Bytes)>>,
-    /// Lines of the trace that the checker reads.
     lines: Vec<String>,
     random: Rng,
 }
@@ -255,7 +223,6 @@ impl World {
         self.kill_noticed(at, 0.5);
     }
 
-    /// Ends a daemon. Each neighbour learns with a probability that the connection is gone.
     fn kill_noticed(&mut self, at: usize, chance: f64) {
         (self.hosts[at].daemon, self.hosts[at].held) = (None, None);
         for client in 0..CLIENTS {
@@ -270,25 +237,21 @@ impl World {
             }
             connection.is_dead = true;
             let to = connection.other(at);
-            // Sometimes the kernel says so, and sometimes nobody does.
             if self.rng.chance(chance) {
                 self.push(ms(20), Event::Down { to, link });
             }
         }
     }
 
-    /// Stops a daemon, as a signal does. What arrives waits.
     fn stop(&mut self, at: usize) {
         self.hosts[at].held = Some(Vec::new());
     }
 
-    /// Lets a stopped daemon go on.
     fn go_on(&mut self, at: usize) {
         let held = self.hosts[at].held.take().expect("the daemon is stopped");
         held.into_iter().for_each(|event| self.handle(event));
     }
 
-    /// Ends the connection between two daemons, as both learn at once.
     fn reset(&mut self, a: usize, b: usize) {
         let of = |it: &&mut Connection| !it.is_dead && it.ends == (a, b);
         self.connections.values_mut().filter(of).for_each(|it| it.is_dead = true);
@@ -301,7 +264,6 @@ impl World {
         }
     }
 
-    /// Cuts a link in both directions, or mends it.
     fn cut(&mut self, a: usize, b: usize) {
         self.cut.extend([(a, b), (b, a)]);
     }
@@ -311,7 +273,6 @@ impl World {
         self.cut.remove(&(b, a));
     }
 
-    /// Sets the least latency of a link in both directions.
     fn set_latency(&mut self, a: usize, b: usize, latency: Duration) {
         self.latency.extend([((a, b), latency), ((b, a), latency)]);
     }
@@ -321,7 +282,6 @@ impl World {
         self.queue.insert((self.now + after, self.count), event);
     }
 
-    /// Calls a daemon, and sends what it has to send.
     fn call(&mut self, at: usize, what: impl FnOnce(&mut Daemon, &mut Cx<'_>)) {
         let host = &mut self.hosts[at];
         let Some(daemon) = &mut host.daemon else { return };
@@ -380,7 +340,6 @@ impl World {
         }
     }
 
-    /// Carries a frame of a daemon.
     fn carry(&mut self, at: usize, frame: Event) {
         let Event::Frame { to, link, control, bytes } = &frame else { return };
         let (to, link, control) = (*to, *link, *control);
@@ -393,7 +352,7 @@ impl World {
         let way = usize::from(connection.ends.0 == at);
         let busy = connection.busy[way];
         if connection.is_dead || self.cut.contains(&(at, to)) {
-            // Frames of a connection are in order: after one is lost none follows.
+            // Frames of a connection arrive in order, so a lost frame ends the connection.
             connection.is_dead = true;
         } else {
             let left = if control { self.now } else { busy.max(self.now) };
@@ -485,7 +444,7 @@ impl World {
         self.now = end;
     }
 
-    /// Runs until all is settled. Returns the time that takes, to 50 ms.
+    /// Runs until the world is settled. Returns the time taken, rounded up to 50 ms.
     fn settle(&mut self, limit: Duration) -> Duration {
         let start = self.now;
         while let Some(problem) = self.problem() {
@@ -495,16 +454,14 @@ impl World {
         self.now.since(start)
     }
 
-    /// Runs for a quiet time, after which nothing is pending and the checker finds nothing wrong.
-    /// Returns the number of deliveries.
+    /// Runs for a quiet time and checks all rules. Returns the number of deliveries.
     fn finish(&mut self) -> usize {
         self.run(secs(5));
         self.check_settled();
         self.check_trace()
     }
 
-    /// Has the first daemon leave the view and come back, so that all are members from the
-    /// beginning of a view.
+    /// Removes the first daemon and lets it rejoin: clients are members from the start of a view.
     fn renew(&mut self) {
         let view = self.daemon(0).view().0;
         (1..self.hosts.len()).for_each(|other| self.cut(0, other));
@@ -515,13 +472,11 @@ impl World {
         assert!(self.daemon(0).view().0.round >= view.round + 2);
     }
 
-    /// Views that began at a daemon after a moment.
     fn views_since(&self, at: usize, since: Time) -> usize {
         self.views.iter().filter(|it| it.1 == at && it.0 > since).count()
     }
 
-    /// Longest time from a send to a delivery, and the number of deliveries, of messages of these
-    /// numbers at these daemons.
+    /// Returns the maximum delay and the number of deliveries of some messages at some daemons.
     fn delays(&self, messages: Range<usize>, at: &[usize]) -> (Duration, usize) {
         let is_one = |it: &&Delivery| messages.contains(&it.message) && at.contains(&it.at);
         let delays = self.deliveries.iter().filter(is_one);
@@ -529,18 +484,15 @@ impl World {
         delays.fold((Duration::ZERO, 0), |(most, count), it| (most.max(it), count + 1))
     }
 
-    /// Length of the state of all daemons as text, as a measure of memory.
     fn state(&self) -> usize {
         let daemons = self.hosts.iter().filter_map(|it| it.daemon.as_ref());
         daemons.map(|it| format!("{it:?}").len()).sum()
     }
 
-    /// Calls of all daemons.
     fn calls(&self) -> u64 {
         self.hosts.iter().map(|it| it.calls).sum()
     }
 
-    /// Traffic of all links.
     fn total(&self) -> Traffic {
         let add = |sum: Traffic, it: &Traffic| Traffic {
             control_frames: sum.control_frames + it.control_frames,
@@ -564,7 +516,7 @@ fn three_daemons_form_a_view_and_deliver_in_one_order() {
     assert!(world.finish() > 200);
 }
 
-/// A run with faults from a seed, up to the end of a quiet time.
+/// Returns a run with random faults, after a quiet time at its end.
 fn storm(seed: u64) -> World {
     let edges = [(0, 1), (1, 2), (0, 2), (2, 3), (3, 4), (1, 4)];
     let mut world = World::new(5, &edges, seed);
@@ -607,12 +559,11 @@ fn storm(seed: u64) -> World {
             world.start(at);
         }
     }
-    // A link that flaps is held down for a minute at most.
+    // The hold-down of a link that flaps is at most one minute.
     world.run(secs(90));
     world
 }
 
-/// Judges runs from the seeds that the environment asks for.
 fn each_seed(run: impl Fn(u64) -> World) {
     let asked = std::env::var("FAIRCAST_OVERLAY_SEEDS").unwrap_or("0..8".into());
     let (first, end) = asked.split_once("..").expect("a range of seeds such as 0..1000");
@@ -624,8 +575,7 @@ fn each_seed(run: impl Fn(u64) -> World) {
     }
 }
 
-/// A run in which daemons are lost while messages are under way over links of unlike latencies,
-/// up to the end of a quiet time.
+/// Returns a run that loses daemons with messages in transit over links of different latencies.
 fn squall(seed: u64) -> World {
     let edges = [(0, 1), (1, 2), (0, 2), (2, 3), (3, 4), (1, 4)];
     let mut world = World::new(5, &edges, seed);
@@ -684,9 +634,8 @@ fn rules_hold_where_daemons_are_lost_over_links_of_unlike_latencies() {
 
 #[test]
 fn rules_hold_where_clients_join_several_groups_while_daemons_are_lost() {
-    // Seeds of runs in which messages that wait for a client to join came out of order, in which a
-    // client left a group and joined it again while routes changed and missed messages, and in
-    // which a step of a group had the place of the view's beginning.
+    // Seeds of former faults: held messages out of order, messages missed after a rejoin during a
+    // change of routes, a group's step with the position of the view's begin.
     for seed in [166, 1086, 1325, 2547, 3732] {
         squall(seed).finish();
     }

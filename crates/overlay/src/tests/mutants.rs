@@ -1,4 +1,4 @@
-//! Daemons that break one rule, and what the checker says of them.
+//! Daemons that violate one rule, and the violations that the checker reports.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -9,8 +9,7 @@ use super::{World, clients, full, ms, secs, squall, storm};
 use crate::Service;
 use crate::mutant::{Mutant, set};
 
-/// Message of one daemon that never comes, and message of another that depends on it. Both daemons
-/// are lost.
+/// Returns a run with a message that depends on one that never arrives. Both sources are lost.
 fn lost_cause() -> World {
     let mut world = World::new(3, &full(3), 1);
     world.settle(secs(10));

@@ -1,4 +1,4 @@
-//! Peers that speak nonsense.
+//! Peers that violate the protocol.
 
 use alloc::vec::Vec;
 
@@ -12,8 +12,7 @@ use crate::topology::{Advert, Graph};
 use crate::wire::{Control, Hello, State};
 use crate::{DAEMONS_MAX, Daemon, DaemonEvent, DaemonId, DaemonRun, DaemonSettings, LinkId};
 
-/// Three daemons that share a view, with the frames that they have sent, and a fourth host that
-/// runs no daemon.
+/// Returns three daemons of one view with their recorded frames, and a host without a daemon.
 fn settled() -> World {
     let mut world = World::new(4, &full(3), 1);
     world.kill_noticed(3, 1.0);
@@ -27,7 +26,6 @@ fn settled() -> World {
 }
 
 impl World {
-    /// Opens a connection from the host without a daemon.
     fn open_unknown(&mut self) -> LinkId {
         self.next_link += 1;
         let link = LinkId(self.next_link);
@@ -46,10 +44,9 @@ impl World {
     }
 }
 
-/// Numbers at which counters could run over.
+/// Numbers at which counters could overflow.
 const LIMITS: [u64; 6] = [0, 1, 1 << 61, (1 << 62) - 1, u64::MAX - 1, u64::MAX];
 
-/// A frame that is changed at a place.
 fn damage(frame: &Bytes, kind: u8, place: u16, limit: usize) -> Vec<u8> {
     let mut frame = frame.to_vec();
     let at = usize::from(place) % frame.len().max(1);
@@ -170,7 +167,6 @@ fn numbers_at_their_limits_end_nothing() {
     }
 }
 
-/// Greeting of a daemon that claims to have read the first greeting of its peer.
 fn greeting(id: u64) -> Bytes {
     let member = DaemonRun { id: DaemonId(id), incarnation: 1 };
     let (number, echo, held_us, opened) = (1, 1, 0, true);

@@ -1,4 +1,4 @@
-//! Prices of links among daemons.
+//! Prices of links between daemons.
 
 use alloc::vec::Vec;
 
@@ -13,7 +13,6 @@ fn settings() -> DaemonSettings {
     DaemonSettings { flow_control, ..DaemonSettings::default() }
 }
 
-/// Chain of four daemons in one view, with members of `g0` everywhere.
 fn chain() -> World {
     let mut world = World::with(4, &[(0, 1), (1, 2), (2, 3)], 1, settings());
     world.run(secs(3));
@@ -22,7 +21,6 @@ fn chain() -> World {
     world
 }
 
-/// Price of a message of a client of each daemon to all daemons.
 fn prices(world: &mut World) -> [f64; 4] {
     [0, 1, 2, 3].map(|at| {
         let (id, mut offer) = (world.hosts[at].clients[0].id, None);
@@ -33,13 +31,12 @@ fn prices(world: &mut World) -> [f64; 4] {
     })
 }
 
-/// Has daemon 2 tell daemon 1 prices of links in the name of the daemon at place `source`.
+/// Sends daemon 1 prices from daemon 2, in the name of the daemon at place `source`.
 fn tell(world: &mut World, source: u8, number: u64, links: &[(u8, u16)]) {
     tell_by(world, (2, 1), source, number, links);
     world.run(ms(200));
 }
 
-/// Has a daemon tell another one prices.
 fn tell_by(
     world: &mut World,
     (by, at): (usize, usize),
@@ -55,7 +52,7 @@ fn tell_by(
 }
 
 const FREE: [f64; 4] = [1.0; 4];
-/// The link from 2 to 3 costs $5. Daemon 2 is not told of its own link.
+/// Prices if the link from 2 to 3 costs $5. Daemon 2 gets no report about its own link.
 const DEAR: [f64; 4] = [6.0, 6.0, 1.0, 1.0];
 
 #[test]
@@ -109,7 +106,7 @@ fn a_lie_in_the_name_of_another_daemon_lasts_until_that_daemon_hears_it() {
     tell(&mut world, 0, 1 << 40, &[(1, u16::MAX)]);
     world.run(secs(1));
     assert_eq!(prices(&mut world), FREE);
-    // A price of its own link changes nothing at a daemon.
+    // A reported price of its own link changes nothing at a daemon.
     tell(&mut world, 1, 1 << 40, &[(0, u16::MAX), (2, u16::MAX)]);
     assert_eq!(prices(&mut world), FREE);
 }
@@ -200,14 +197,13 @@ fn two_overlays_with_different_prices_agree_once_they_merge() {
     let mut world = chain();
     world.cut(0, 1);
     world.run(secs(10));
-    // A price that daemon 2 would not tell: the other half knows none.
+    // A forged price of daemon 2's link. The other half of the partition knows no price.
     tell_by(&mut world, (2, 1), 1, 1000, &[(2, 500)]);
     assert_eq!(prices(&mut world), [1.0, 6.0, 1.0, 1.0]);
     world.mend(0, 1);
     world.settle(secs(20));
     world.run(secs(2));
     assert_eq!(prices(&mut world), FREE);
-    // And a new price reaches both halves.
     tell(&mut world, 2, 2000, &[(3, 500)]);
     assert_eq!(prices(&mut world), DEAR);
 }
@@ -222,7 +218,7 @@ fn a_daemon_that_always_says_zero_loses_no_message_and_fills_no_more_than_the_re
     world.rates.insert((1, 2), 50_000);
     let (mut sent, mut full) = (0, 0);
     for turn in 0..3000 {
-        // Daemon 0 alone hears the lie: the liar would answer it.
+        // Only daemon 0 receives the false report; daemon 1, its apparent source, would correct it.
         tell_by(&mut world, (1, 0), 1, 10_000 + turn, &[(2, 0)]);
         match world.send(0, 0, Service::Fifo, &["g0"], 1400) {
             Ok(()) => sent += 1,

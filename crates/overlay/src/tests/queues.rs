@@ -1,4 +1,4 @@
-//! Links that are slow or take nothing, and memory over long times.
+//! Links that are slow or take no frames, and memory over long times.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -11,7 +11,6 @@ use crate::topology::Graph;
 use crate::wire::{Clock, Item};
 use crate::{DaemonId, DaemonRun, DaemonSettings, LinkId, SendError, Service};
 
-/// Settings with little room, so that limits are reached soon.
 fn small() -> DaemonSettings {
     DaemonSettings {
         retention_bytes: 1_000_000,
@@ -68,7 +67,7 @@ fn a_site_that_is_down_without_a_word_holds_up_ordered_messages_alone() {
     world.cut(1, 2);
     for i in 0..500 {
         let service = if i % 2 == 0 { Service::Reliable } else { Service::Fifo };
-        // The other client sends no ordered messages, behind which FIFO ones would wait.
+        // The other client sends no ordered messages, for which FIFO messages would wait.
         _ = world.send(0, i % 2, service, &["g0"], 100);
         world.run(ms(4));
     }
@@ -102,7 +101,7 @@ fn a_slow_link_delays_nobody_else() {
     let (delay, count) = world.delays(first..last - 4, &[0, 1]);
     assert_eq!(count, 4 * (last - 4 - first));
     assert!(delay < ms(40), "{delay}");
-    // The slow daemon gets 800 kB at 20 kB a second over each of two links.
+    // The slow daemon receives 800 kB at 20 kB per second over each of two links.
     world.settle(secs(40));
     world.finish();
     assert_eq!(world.delays(first..last, &[2]).1, 2 * 200);
@@ -133,7 +132,7 @@ fn samples_give_way_to_newer_ones_where_a_link_is_slow_and_other_messages_pass()
         let delays = world.deliveries.iter().filter(one);
         delays.map(|it| it.when.since(world.sent[it.message])).collect::<Vec<_>>()
     };
-    // 128 kB of samples at 100 kB a second, over each of two links.
+    // 128 kB of samples at 100 kB per second, over each of two links.
     let (samples, others) = (come(&world, true), come(&world, false));
     assert_eq!(others.len(), 2 * 100);
     assert!((2 * 400..2 * 800).contains(&samples.len()), "{} of 1800", samples.len());
@@ -157,7 +156,7 @@ fn a_view_waits_for_what_its_members_lack_and_loses_nothing() {
     world.kill_noticed(2, 1.0);
     world.run(ms(50));
     let took = world.settle(secs(15));
-    // Half a megabyte is sent again at 100 kB a second.
+    // Half a megabyte is retransmitted at 100 kB per second.
     assert!(took < secs(7), "{took}");
     assert_eq!(world.views_since(1, since), 1);
     world.finish();
@@ -208,12 +207,10 @@ fn a_link_that_drops_again_and_again_leaves_no_memory_behind() {
     let after = world.state();
     world.finish();
     assert!(after < before + before / 4, "{before}, then {after}");
-    // Each daemon keeps what its retention allows.
     assert!(most < 3_000_000, "{before}, meanwhile {most}");
 }
 
-/// Number of the first cell of a neighbour that is refused, where the neighbour says of each cell
-/// that all daemons have it.
+/// Returns the number of a neighbour's first refused cell. Each cell is reported as stable.
 fn first_refused(kind: Kind, bytes: usize, is_open: bool) -> Option<u64> {
     let members = [0, 1].map(|id| DaemonRun { id: DaemonId(id), incarnation: 1 }).to_vec();
     let graph = Graph { members, edges: [(0, 1, 1, 1)].to_vec() };
@@ -236,8 +233,7 @@ fn first_refused(kind: Kind, bytes: usize, is_open: bool) -> Option<u64> {
 #[test]
 fn cells_of_a_source_are_kept_up_to_a_limit_and_until_they_are_acknowledged() {
     assert_eq!(first_refused(Kind::Message, 10_000, true), None);
-    // A view that has not begun acknowledges nothing.
+    // Before the view begins, nothing is acknowledged.
     assert_eq!(first_refused(Kind::Message, 10_000, false), Some(100));
-    // A message of more than 16 MB.
     assert_eq!(first_refused(Kind::More, 10_000, true), Some(2049));
 }

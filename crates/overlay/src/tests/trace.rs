@@ -1,4 +1,4 @@
-//! Trace of the clients of a world, in the format of the checker, and judgement of the end state.
+//! Trace of the simulated clients in the checker's format, and checks of the final state.
 
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -12,7 +12,6 @@ use super::{CLIENTS, Daemon, World};
 use crate::trace::{daemons, list, mate};
 use crate::{DaemonId, DaemonRun};
 
-/// Number of a message, which its payload begins with.
 pub(super) fn number_of(parts: &[Bytes]) -> usize {
     let text = parts[0].strip_prefix(b"m").unwrap();
     let digits = text.iter().take_while(|it| it.is_ascii_digit());
@@ -20,7 +19,6 @@ pub(super) fn number_of(parts: &[Bytes]) -> usize {
 }
 
 impl World {
-    /// Writes a line of the trace for a client.
     pub(super) fn note(&mut self, at: usize, client: usize, n: u64, fields: &str) {
         let run = self.hosts[at].clients[client].run;
         self.lines.push(format!(
@@ -28,7 +26,6 @@ impl World {
         ));
     }
 
-    /// Daemons that run and that `at` can reach over two-way links.
     fn component(&self, at: usize) -> BTreeSet<usize> {
         let mut reached = BTreeSet::from([at]);
         loop {
@@ -50,8 +47,7 @@ impl World {
         }
     }
 
-    /// First reason why the world is not settled: daemons that can reach each other share a view
-    /// and all groups, and all have their messages.
+    /// Returns the first difference in view, groups or messages of daemons that reach each other.
     pub(super) fn problem(&self) -> Option<String> {
         for (at, host) in self.hosts.iter().enumerate() {
             let Some(daemon) = host.runs() else { continue };
@@ -89,7 +85,6 @@ impl World {
         assert_eq!(self.problem(), None, "at {}", self.now);
     }
 
-    /// Writes what daemons know after a quiet time.
     fn note_quiet(&mut self) {
         for at in 0..self.hosts.len() {
             let Some(daemon) = self.hosts[at].runs() else { continue };
@@ -116,7 +111,6 @@ impl World {
         }
     }
 
-    /// Violations that the checker finds, and the number of deliveries.
     pub(super) fn judge(&mut self) -> (Vec<(Rule, String)>, usize) {
         self.note_quiet();
         let text = self.lines.join("\n");
@@ -128,7 +122,6 @@ impl World {
         (wrong, trace.counts()[1])
     }
 
-    /// Has the checker read what the clients have seen. Returns the number of deliveries.
     pub(super) fn check_trace(&mut self) -> usize {
         let (wrong, deliveries) = self.judge();
         let some = &wrong[..wrong.len().min(5)];

@@ -1,14 +1,12 @@
-//! Fuzz target of programs of sessions: a module within the bounds is compiled, started and asked; the corpus test runs the same.
+//! Fuzz target: a program within the bounds is compiled, started and called; also a corpus test.
 
 use std::sync::LazyLock;
 
 use faircast_programs::{Limits, Signers, WasmHost};
 use faircast_relay_sdk::View;
 
-/// Times that a session's program is asked all questions.
 const ROUNDS: u32 = 3;
 
-/// Three branches, of which the numbers are chosen.
 struct Three(u32);
 
 impl View for Three {
@@ -38,7 +36,6 @@ impl View for Three {
     }
 }
 
-/// Bytes as a program: refused in words, or asked until it fails. Returns whether it is one that can be started.
 pub(crate) fn program(data: &[u8]) -> bool {
     static HOST: LazyLock<WasmHost> = LazyLock::new(|| {
         WasmHost::new(Limits::default(), Signers::Any).expect("this machine runs programs")

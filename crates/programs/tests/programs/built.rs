@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// All policies, by the names of their examples in the SDK.
 pub(crate) const ALL: [&str; 7] = [
     "worst_path",
     "best_path",
@@ -15,7 +14,6 @@ pub(crate) const ALL: [&str; 7] = [
     "weighted_utility",
 ];
 
-/// Builds a package for WebAssembly. Returns the folder of what was built.
 pub(crate) fn build(arguments: &[&str]) -> PathBuf {
     let target = "wasm32-unknown-unknown";
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -25,7 +23,7 @@ pub(crate) fn build(arguments: &[&str]) -> PathBuf {
         .arg(&folder)
         .args(arguments)
         .current_dir(&root)
-        // Those of the tests are not meant.
+        // The settings of the test run must not apply to this build.
         .env_remove("CARGO_TARGET_DIR")
         .env_remove("RUSTFLAGS")
         .status()
@@ -34,7 +32,6 @@ pub(crate) fn build(arguments: &[&str]) -> PathBuf {
     folder.join(target).join("program")
 }
 
-/// The code of a policy.
 pub(crate) fn program(name: &str) -> Vec<u8> {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| build(&["-p", "faircast-relay-sdk", "--examples"]));

@@ -1,4 +1,4 @@
-//! Programs that misbehave: each costs its own session alone, which passes as by any router from then on.
+//! Tests of misbehaving programs: each harms its own session only, then forwarded without credits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,6 @@ pub(crate) fn host() -> Arc<WasmHost> {
     Arc::new(WasmHost::new(Limits::default(), Signers::Any).unwrap())
 }
 
-/// What is heard of programs.
 #[derive(Default)]
 struct Failures(usize);
 
@@ -27,7 +26,7 @@ impl Sink for Failures {
     }
 }
 
-/// Both sessions have everything in the end. Returns when the other had it, in seconds, and how many relays had failures.
+/// Returns when the other session delivered everything, in seconds, and the relays with failures.
 pub(crate) fn delivered(
     case: &str,
     code: &[u8],
@@ -97,7 +96,7 @@ fn a_program_that_fails_costs_its_own_session_alone() {
         ),
     ];
     for (case, code, fails) in cases {
-        // What never asks for more, or drops everything, gets nothing; that is its own affair.
+        // A program that requests nothing, or drops everything, harms its own session.
         let own = !matches!(
             *case,
             "never asks for more" | "names a branch that is not there" | "drops everything"
@@ -145,7 +144,6 @@ fn sessions_with_programs_pass_where_nobody_runs_any() {
     assert!(failures > 0);
 }
 
-/// A host that counts.
 struct Counting {
     host: Arc<WasmHost>,
     loads: AtomicUsize,
@@ -160,7 +158,7 @@ impl ProgramHost for Counting {
 
 #[test]
 fn a_program_comes_over_links_that_lose_and_each_relay_fetches_it_once() {
-    // As large as one may be nearly: sixty parts over links that lose each tenth packet.
+    // A program near the size limit: sixty parts over links that lose each tenth packet.
     let mut code = program("worst_path");
     let name = b"\x05bytes";
     let filler = vec![7; 60_000];

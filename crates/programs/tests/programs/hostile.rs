@@ -1,4 +1,4 @@
-//! Programs that are made to stop a relay: what would take the compiler or a question long is refused, or ends.
+//! Tests of programs that try to stop a relay by long compilation or long calls.
 
 use std::sync::Arc;
 use std::thread;
@@ -12,12 +12,10 @@ use crate::built::program;
 use crate::faults::{delivered, host};
 use crate::text::{functions, nested, table, with, with_more};
 
-/// A function `credit` with this between its beginning and its result.
 fn credit(body: &str) -> Vec<u8> {
     with(&[("credit", &format!("(result i32) {body} i32.const 0"))])
 }
 
-/// Programs that are refused before they are compiled, and a word of why.
 fn refused() -> Vec<(&'static str, Vec<u8>, &'static str)> {
     let locals = |count: usize| format!("(local {})", "i32 ".repeat(count));
     let many = locals(500);
@@ -185,7 +183,6 @@ fn a_start_function_without_end_fails() {
     assert!(error.contains("fails when it is started"), "{error}");
 }
 
-/// Asks a pending load until it gives its result.
 fn await_result(mut pending: PendingLoad) -> Loaded {
     loop {
         if let Some(loaded) = pending(Time::ZERO) {
@@ -203,7 +200,6 @@ fn a_question_ends_though_its_instructions_do_not() {
     let mut running = await_result(live.load(&endless)).unwrap().start(0).unwrap();
     let fault = running.drops().unwrap_err();
     assert!(fault.0.contains("interrupt"), "{fault:?}");
-    // Another program is asked as before, however many questions there were.
     let mut running = await_result(live.load(&program("worst_path"))).unwrap().start(0).unwrap();
     assert!((0..100_000).all(|_| running.drops().is_ok()));
 }
@@ -217,12 +213,10 @@ fn a_live_host_refuses_what_another_refuses_and_goes_on() {
     let why = await_result(live.load(&bad)).err().unwrap();
     assert!(why.contains("50000 locals"), "{why}");
     assert!(await_result(live.load(&program("worst_path"))).is_ok());
-    // More than wait at a time: each is answered in some way.
     let all: Vec<_> = (0..300).map(|_| live.load(&bad)).collect();
     assert!(all.into_iter().all(|pending| await_result(pending).is_err()));
 }
 
-/// Takes its time for each program, in the time of the simulator.
 struct Slow(Arc<WasmHost>, Span);
 
 impl ProgramHost for Slow {
@@ -243,7 +237,7 @@ fn while_a_program_is_compiled_its_session_waits_and_the_other_does_not() {
     let (beside, failures) = delivered("in a second", &code, Some(slow(1000)));
     assert_eq!(failures, 0);
     assert!(beside < usual * 1.1, "the other session: {usual} s, then {beside} s");
-    // Both relays give it up, and the session passes as by any router.
+    // Both relays give up the load, and forward the session without credits.
     let (beside, failures) = delivered("never", &code, Some(slow(1_000_000)));
     assert_eq!(failures, 2);
     assert!(beside < usual * 1.3, "the other session: {usual} s, then {beside} s");

@@ -1,5 +1,4 @@
-//! Programs of sessions: the policies of the SDK as WebAssembly and as they are do the same, and whatever a program does
-//! costs its own session alone.
+//! Tests of programs: equality with native policies, and effects on their own session only.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod built;

@@ -1,4 +1,4 @@
-//! A policy as WebAssembly does what it does as it is: for any state of a relay, and to the last record of a simulation.
+//! Tests that a policy has the same results as WebAssembly and natively, up to the last record.
 
 use std::sync::{Arc, OnceLock};
 
@@ -14,7 +14,6 @@ use proptest::prelude::*;
 use crate::built::{ALL, program};
 use crate::world::{World, traced};
 
-/// A policy as it is, where a program is asked for.
 struct Native<P>(fn(u32) -> P);
 
 impl<P: Policy + Send + 'static> SessionProgram for Native<P> {
@@ -25,7 +24,6 @@ impl<P: Policy + Send + 'static> SessionProgram for Native<P> {
 
 struct Running<P>(P);
 
-/// What a policy sees is of a type that it knows.
 struct Seen<'a>(&'a dyn View);
 
 impl View for Seen<'_> {
@@ -89,7 +87,6 @@ fn wasm() -> WasmHost {
     WasmHost::new(Limits::default(), Signers::Any).unwrap()
 }
 
-/// In the place of a program it runs the policy of which that was built.
 struct NativeHost;
 
 impl ProgramHost for NativeHost {
@@ -114,7 +111,6 @@ fn a_simulation_is_the_same_with_a_policy_as_webassembly_and_as_it_is() {
     }
 }
 
-/// Branches by what they have forwarded, what waits, who is behind them and for how long the first has waited.
 #[derive(Clone, Debug)]
 struct State {
     branches: Vec<(i64, u32, u32, u32)>,

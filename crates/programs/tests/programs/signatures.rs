@@ -1,4 +1,4 @@
-//! Signatures of programs: who may run which.
+//! Tests of signatures: which signers' programs run.
 
 use faircast_programs::{Limits, ProgramError, Signers, SigningKey, WasmHost, sign, signer};
 use proptest::prelude::*;

@@ -1,11 +1,10 @@
-//! Programs made of WebAssembly text.
+//! Programs from WebAssembly text.
 
-/// Program of these functions; the others are those of a policy that waits for nobody.
+/// Returns a program with these functions; other functions are those of a policy without waits.
 pub(crate) fn with(functions: &[(&str, &str)]) -> Vec<u8> {
     with_more(functions, "")
 }
 
-/// Program of these functions and further parts of a module.
 pub(crate) fn with_more(functions: &[(&str, &str)], more: &str) -> Vec<u8> {
     let usual = [
         ("faircast_policy_1", "(param i32)"),
@@ -27,17 +26,14 @@ pub(crate) fn with_more(functions: &[(&str, &str)], more: &str) -> Vec<u8> {
     wat::parse_str(text + more + ")").expect("the text is a module")
 }
 
-/// Program with `count` more functions of this body.
 pub(crate) fn functions(count: usize, body: &str) -> Vec<u8> {
     with_more(&[], &format!("(func {body})").repeat(count))
 }
 
-/// Block with a `br_table` of `targets` targets.
 pub(crate) fn table(targets: usize) -> String {
     format!("(block i32.const 0 br_table {})", "0 ".repeat(targets))
 }
 
-/// `count` nested blocks around `inner`.
 pub(crate) fn nested(kind: &str, count: usize, inner: &str) -> String {
     format!("{}{inner} {}", format!("{kind} ").repeat(count), "end ".repeat(count))
 }

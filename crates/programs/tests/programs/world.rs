@@ -1,4 +1,4 @@
-//! A tree of two relays below each other with three receivers, at which sessions bring programs.
+//! Tree of two relays in series with three receivers, in which sessions bring programs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,22 +13,16 @@ use faircast_scenario::{Catalog, Flow, Overrides, Program, Scenario};
 use faircast_sim::{Builtin, Protocols, SimOutcome, Simulation, Unobserved};
 use faircast_trace::{Record, Sink};
 
-/// What runs there.
 pub(crate) struct World<'a> {
-    /// The program of the first session.
     pub(crate) code: &'a [u8],
     pub(crate) parameter: u32,
     pub(crate) layers: u32,
-    /// What the first session sends.
     pub(crate) data: &'static str,
-    /// Keys of the links between the source and the relays.
     pub(crate) links: &'static str,
-    /// Further parts, such as another session.
     pub(crate) more: &'static str,
     pub(crate) seconds: u32,
 }
 
-/// Another session on the same tree, under a policy that relays have.
 pub(crate) const BESIDE: &str = "[[flow]]\nname = \"beside\"\nprotocol = \"credit\"\nfrom = \"s\"\n\
     to = [\"m{1..3}\"]\npacket = \"512 B\"\ndata = \"1 MB\"\n";
 
@@ -68,7 +62,6 @@ impl<'a> World<'a> {
         )
     }
 
-    /// Runs it, at relays on which `host` runs programs.
     pub(crate) fn run(
         &self,
         host: Option<Arc<dyn ProgramHost>>,
@@ -86,7 +79,6 @@ impl<'a> World<'a> {
     }
 }
 
-/// All that is registered, with this host at relays.
 struct With(Option<Arc<dyn ProgramHost>>);
 
 impl Protocols for With {
@@ -99,7 +91,6 @@ impl Protocols for With {
     }
 }
 
-/// Every record of a run.
 #[derive(Default)]
 struct All(Vec<String>);
 
@@ -109,7 +100,6 @@ impl Sink for All {
     }
 }
 
-/// All that happens with such a host.
 pub(crate) fn traced(world: &World<'_>, host: Arc<dyn ProgramHost>) -> Vec<String> {
     let mut all = All::default();
     world.run(Some(host), &mut all);

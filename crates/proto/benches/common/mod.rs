@@ -1,4 +1,4 @@
-//! Both halves of a scheme that costs nothing, so that the ends alone are measured.
+//! Congestion control without cost, for benchmarks of the ends alone.
 
 use faircast_base::{Cx, GroupId, NodeId, Seq, Time};
 use faircast_proto::congestion::{
@@ -7,13 +7,11 @@ use faircast_proto::congestion::{
 use faircast_proto::pgm::wire::OptionType;
 use faircast_proto::{Datagram, Destination};
 
-/// A packet of the source, followed by zeros.
 pub(crate) fn datagram(bytes: &[u8], zeros: u32) -> Datagram<'_> {
     let to = Destination::Group(GroupId::SESSION);
     Datagram { zeros, ..Datagram::new(NodeId(1), to, bytes) }
 }
 
-/// Nothing on the wire.
 pub(crate) struct Nothing;
 
 impl Wire for Nothing {
@@ -28,7 +26,6 @@ impl Wire for Nothing {
     }
 }
 
-/// A control that permits everything.
 pub(crate) struct Free;
 
 impl SenderControl for Free {
@@ -60,7 +57,6 @@ impl SenderControl for Free {
     }
 }
 
-/// A receiver's side that never reports.
 pub(crate) struct Silent;
 
 impl ReceiverFeedback for Silent {

@@ -1,5 +1,4 @@
-//! The ends of flows, as the rows of the catalog make them: streams and objects, over PGM and over the tree, with
-//! credits and without.
+//! Constructors of ends for the catalog: streams and objects over PGM and TRAM, also with credits.
 
 use alloc::boxed::Box;
 use alloc::string::ToString;
@@ -28,7 +27,7 @@ use crate::transport::{EndSetup, Role};
 use crate::{FlowEnd, FlowMachine};
 
 impl SchemeEntry {
-    /// The sending end of a stream of `packets`; `config` has the settings of PGM that `options` ask for.
+    /// Creates the source of a stream of `packets`. `config` has the PGM settings of `options`.
     pub fn stream_source(
         &self,
         config: SourceConfig,
@@ -40,8 +39,7 @@ impl SchemeEntry {
         source.speaking(self.name, self.announced(options, packet_bytes))
     }
 
-    /// A receiving end of a stream at `node`, which is who it is in the scheme's reports; `config` has
-    /// the settings of PGM that `options` ask for.
+    /// Creates the receiver of a stream at `node`, which identifies it in reports of the scheme.
     pub fn stream_receiver(
         &self,
         node: NodeId,
@@ -51,26 +49,24 @@ impl SchemeEntry {
         PgmReceiver::speaking(config, self.negotiation(options, node))
     }
 
-    /// The sending end of a transfer.
+    /// Creates the source of an object.
     pub fn object_source(&self, setup: ObjectSourceSetup<'_>) -> ObjectSource {
         let (control, announced) =
             (self.pgm_control(setup.options), self.announced(setup.options, None));
         ObjectSource::new(setup, control).speaking(self.name, announced)
     }
 
-    /// A receiving end of a transfer.
+    /// Creates a receiver of an object.
     pub fn object_receiver(&self, setup: ObjectReceiverSetup<'_>) -> ObjectReceiver {
         let negotiation = self.negotiation(setup.options, setup.node);
         ObjectReceiver::new(setup, negotiation)
     }
 
-    /// Bytes of the longest data packet of a stream with this payload, without the headers of IP and UDP.
     fn packet_bytes(&self, payload: u32) -> u32 {
         data_overhead(self.announce_bytes_max) - IP_AND_UDP + STREAM_OPTIONS + payload
     }
 
-    /// Announcement of SPMs, if there is to be one. Settings that do not fit are left out: an end that is given them by
-    /// hand, as in a scenario, need not be told.
+    /// Returns the announcement for SPMs, if enabled. Settings that do not fit are left out.
     fn announced(
         &self,
         options: &Options,
@@ -92,7 +88,6 @@ impl SchemeEntry {
         (self.control)(options, data_overhead(self.announce_bytes_max))
     }
 
-    /// Negotiation of a receiver of the scheme: its own settings go before those that are announced.
     fn negotiation(&self, options: &Options, node: NodeId) -> Negotiation {
         let (feedback, specs, own) = (self.feedback, self.own_options, options.clone());
         let header = data_overhead(self.announce_bytes_max);
@@ -102,14 +97,11 @@ impl SchemeEntry {
     }
 }
 
-/// Bytes of IPv4 and UDP, which [`data_overhead`] counts, and of the options OPT_JOIN, OPT_SYN and OPT_FIN.
+/// Length of IPv4 and UDP, counted by [`data_overhead`], and of OPT_JOIN, OPT_SYN and OPT_FIN.
 const IP_AND_UDP: u32 = 20 + 8;
 const STREAM_OPTIONS: u32 = 8 + 4 + 4;
 
-/// One end of a flow over PGM.
-///
-/// # Panics
-/// The stack has no scheme, or the role is both: a session has one source.
+/// Creates an end of a flow over PGM. Panics if the stack has no scheme, or the role is both.
 pub(super) fn pgm_end(stack: Stack, role: Role, setup: EndSetup<'_>) -> FlowMachine {
     let Some(scheme) = stack.scheme else { unreachable!("a scheme steers PGM") };
     match PgmFlowSettings::from_options(setup.options).delivery {
@@ -184,8 +176,7 @@ pub(super) fn tree_end(tree: Stack, role: Role, setup: EndSetup<'_>) -> FlowMach
     }
 }
 
-/// Settings of a tree above hops with a control of their own, unless these say something else. Repairs go to all, for
-/// packets to one node are under no control; and nobody asks for what may still wait on the way.
+/// Options of a tree, with other defaults above a hop control: multicast repairs and rare requests.
 fn of_tree(tree: Stack, options: &Options) -> Options {
     if tree.hop.is_none() {
         return options.clone();
@@ -195,8 +186,7 @@ fn of_tree(tree: Stack, options: &Options) -> Options {
     options.under(&usual, &tree.options())
 }
 
-/// Bytes of IPv4 and UDP headers below a flow's packets. With a header size of the scenario's own, lengths are those of
-/// the protocol.
+/// Returns the length of the IPv4 and UDP headers; zero if the scenario sets a header size.
 fn headers_below(setup: &EndSetup<'_>) -> u32 {
     if setup.header.is_none() { 28 } else { 0 }
 }
@@ -227,32 +217,31 @@ fn object_receiver_setup<'a>(setup: &EndSetup<'a>) -> ObjectReceiverSetup<'a> {
 const ONE_SOURCE: &str = "a session has one source, which receives nothing";
 
 fn symbol_bytes(payload: u32) -> u16 {
-    // Even, and within what fits: a payload has at most 65535 bytes.
+    // Even, and within limits: a payload has at most 65535 bytes.
     let symbol = payload.saturating_sub(SYMBOL_HEADER as u32).clamp(2, SYMBOL_BYTES_MAX) & !1;
     symbol as u16
 }
 
-/// Silence after which a receiver of a flow counts as lost, unless it has joined anew, where `give_up` does not say.
+/// Silence after which a receiver counts as lost, unless it rejoins: 120 s. Default of `give_up`.
 const FLOW_GIVE_UP: Duration = Duration::from_secs(120);
 
-/// How long the source of a flow waits for receivers that may still come, where `linger` does not
-/// say: as long as any run.
+/// Time that a source waits for late receivers: longer than any run. Default of `linger`.
 const FLOW_STAYS: Duration = Duration::from_secs(1_000_000);
 
 pub(super) fn pgm_element(node: NodeId, options: &Options) -> Box<dyn Relay> {
     Box::new(PgmElement::new(node, ElementConfig::from_options(options), SCHEMES))
 }
 
-/// The session of a flow: its source by node, its port by flow. Both ends compute the same.
+/// Returns the session of a flow: source address by node, port by flow. Both ends compute the same.
 pub(super) fn session(flow: FlowId, source: NodeId) -> Tsi {
     let [a, b, c, d] = source.0.to_be_bytes();
-    // "fc", for faircast: not the id that another implementation would make from a host name.
+    // "fc" for faircast: differs from the id that other implementations derive from a host name.
     let gsi = Gsi([b'f', b'c', a, b, c, d]);
-    // The upper half of the port numbers, so that none is the data-destination port.
+    // Port numbers in the upper half, so that none is the data-destination port.
     Tsi { gsi, port: 0x8000 | (flow.0 & 0x7fff) as u16 }
 }
 
-/// The group of a flow, in the organisation-local block 239.192.0.0/14 of RFC 2365.
+/// Returns the group of a flow, in the organisation-local block 239.192.0.0/14 of RFC 2365.
 pub(super) fn group(flow: FlowId) -> Nla {
     Nla::V4((0xefc0_0001 + (flow.0 & 0x1_ffff)).to_be_bytes())
 }

@@ -14,7 +14,6 @@ use faircast_base::{Duration, FlowId, Time};
 fn names_and_keys_are_unique_and_every_row_builds() {
     let start = Time::ZERO + Duration::from_secs(3);
     for (i, entry) in SCHEMES.iter().enumerate() {
-        // By it receivers know whose data it is.
         let same = |other: &SchemeEntry| other.view.announce_option == entry.view.announce_option;
         assert!(!SCHEMES[..i].iter().any(same), "{}", entry.name);
         assert!(entry.name.len() <= SCHEME_NAME_MAX, "{}", entry.name);
@@ -141,7 +140,6 @@ fn facts_of_a_packet_are_what_its_machine_says_of_it() {
                 let Some(at) = source.next_timeout() else { break };
                 now = at.max(now);
             }
-            // Trees and objects wait for receivers before they send data.
             let alone = name == "cbr" || scheme(&name).is_some() && delivery == "stream";
             assert!(data > 0 || !alone, "{name} {delivery}: nothing was sent");
         }

@@ -1,5 +1,4 @@
-//! The two halves of a scheme as transports hold them: what they say and hear are bytes, the values
-//! of options, so that one transport serves every scheme.
+//! Byte interface of both halves: announcements and reports become option values.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -11,64 +10,61 @@ use super::{
     SenderControl, Wire,
 };
 
-/// A sender's half of any scheme.
+/// Sender half of any scheme.
 pub type BoxControl = Box<dyn Control + Send>;
-/// A receiver's half of any scheme.
+/// Receiver half of any scheme.
 pub type BoxFeedback = Box<dyn Feedback + Send>;
 
-/// Content of a report before it counts.
+/// Facts from a decoded report that [`Control::on_report`] has not processed yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Told {
-    /// Sender, as the report says.
+    /// Node that the report names as its sender.
     pub reporter: Option<NodeId>,
-    /// The round trip to there.
+    /// Round trip to that node.
     pub round_trip: Option<Duration>,
 }
 
-/// A [`SenderControl`] behind its encoding and within the bounds that the operator has set. The methods of
-/// both are alike; what is not is described.
+/// [`SenderControl`] with encoded values and rate bounds. Only differences are described.
 #[expect(missing_docs, reason = "methods without a text are those of SenderControl")]
 pub trait Control {
-    /// The numbers of the options of announcements and of reports.
+    /// Returns the option numbers of announcements and reports.
     fn options(&self) -> SchemeOptions;
     fn permit(&mut self, cx: &mut Cx<'_>, len: u32, repair: bool) -> Permit;
     /// Appends the announcement to `out`.
     fn on_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32, out: &mut Vec<u8>);
-    /// Appends the announcement, where there is one.
+    /// Appends the announcement, if any. Returns true if there was one.
     fn on_repair_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32, out: &mut Vec<u8>) -> bool;
-    /// Whether a packet without data may leave now, of those that can wait: confirmations, answers.
+    /// Returns when a deferrable packet without data, such as a confirmation, may leave.
     fn permit_overhead(&self, now: Time) -> Permit;
-    /// A packet of `bytes` without data leaves.
+    /// Notes that a packet of `bytes` without data leaves.
     fn on_overhead(&mut self, now: Time, bytes: u32);
-    /// Reads a report that came at `now`, of which nothing counts before
+    /// Decodes a report received at `now`, which has no effect before
     /// [`on_report`](Self::on_report).
     ///
     /// # Errors
-    /// It is malformed.
+    /// The report is malformed.
     fn read_report(&mut self, now: Time, report: &[u8]) -> Checked<Told>;
-    /// The report that was read last counts.
+    /// Processes the report that was decoded last.
     fn on_report(&mut self, cx: &mut Cx<'_>, from: NodeId, carrier: Carrier);
     fn on_leave(&mut self, cx: &mut Cx<'_>, from: NodeId);
     fn on_heard(&mut self, cx: &mut Cx<'_>);
     fn on_new_path(&mut self, cx: &mut Cx<'_>);
     fn on_idle(&mut self, cx: &mut Cx<'_>);
-    /// Receivers ask for no more than this, or for nothing of the kind. Returns whether it is less than
-    /// the upper bound that the operator has set.
+    /// Sets the receivers' rate limit. Returns true if it is below the operator's upper bound.
     fn set_limit(&mut self, now: Time, limit: Option<Bitrate>) -> bool;
     fn on_timeout(&mut self, cx: &mut Cx<'_>);
     fn next_timeout(&self) -> Option<Time>;
     fn gauges(&self) -> Gauges;
-    /// The half itself.
     #[cfg(test)]
     fn inner(&self) -> &dyn core::any::Any;
 }
 
-/// A [`ReceiverFeedback`] behind its encoding. The methods of both are alike; what is not is described.
+/// [`ReceiverFeedback`] with encoded values. Only differences are described.
 #[expect(missing_docs, reason = "methods without a text are those of ReceiverFeedback")]
 pub trait Feedback {
-    /// The numbers of the options of announcements and of reports.
+    /// Returns the option numbers of announcements and reports.
     fn options(&self) -> SchemeOptions;
-    /// Whether there was nothing wrong with the announcement; a malformed one counts as none.
+    /// Returns false if the announcement is malformed, which counts as no announcement.
     fn on_data(&mut self, cx: &mut Cx<'_>, arrival: &Arrival, announce: Option<&[u8]>) -> bool;
     fn on_missing(&mut self, cx: &mut Cx<'_>, first: Seq, last: Seq);
     fn on_rewind(&mut self, cx: &mut Cx<'_>, newest: Seq);
@@ -81,52 +77,47 @@ pub trait Feedback {
     fn on_leaving(&mut self) -> bool;
     /// Appends the report to `out`.
     fn poll_report(&mut self, cx: &mut Cx<'_>, out: &mut Vec<u8>) -> Option<Audience>;
-    /// Appends the report, where there is one.
+    /// Appends the report, if any. Returns true if there was one.
     fn report_for_nak(&mut self, cx: &mut Cx<'_>, out: &mut Vec<u8>) -> bool;
     fn on_timeout(&mut self, cx: &mut Cx<'_>);
     fn next_timeout(&self) -> Option<Time>;
-    /// The half itself.
     #[cfg(test)]
     fn inner(&self) -> &dyn core::any::Any;
 }
 
-/// The numbers of a scheme's options.
+/// Option numbers of a scheme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SchemeOptions {
-    /// On data: what the sender announces.
+    /// Option on data: the sender's announcement.
     pub announce: u8,
-    /// On feedback: a receiver's report.
+    /// Option on feedback: the receiver's report.
     pub report: u8,
 }
 
-/// Bounds that the operator sets to a sending rate; none unless set. Where they contradict each other the
-/// upper one holds.
+/// Operator's rate bounds, none by default. If they contradict, the upper bound wins.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Bounds {
-    /// Most payload, repairs too, and packets without payload.
+    /// Highest rate of payload, repairs and packets without payload.
     pub max: Option<Bitrate>,
-    /// Least payload while there is any to send, whatever the scheme says.
+    /// Lowest rate of payload while there is data to send, even if the scheme allows less.
     pub min: Option<Bitrate>,
 }
 
-/// The least to which receivers can limit a sender: about a packet a second.
+/// Lowest limit that receivers can set: about one packet a second.
 const LIMIT_MIN: Bitrate = Bitrate::from_bits_per_s(16_000);
 
-/// A sender's half behind its encoding: never faster than the one bound, never slower than the other.
 struct CodedControl<C: SenderControl> {
     half: C,
-    /// The report that was read last and does not count yet.
     report: Option<C::Report>,
     bounds: Bounds,
     max: Option<Pace>,
     min: Option<Pace>,
-    /// Whether the upper bound, and not the half, held back what was to leave last.
     capped: bool,
 }
 
 struct CodedFeedback<F>(F);
 
-/// A sender's half behind its encoding, without bounds.
+/// Boxes a sender half, without bounds.
 pub fn boxed_control<C>(half: C) -> BoxControl
 where
     C: SenderControl<Report: Send> + Send + 'static,
@@ -134,13 +125,12 @@ where
     bounded_control(half, Bounds::default())
 }
 
-/// A sender's half behind its encoding and within `bounds`.
+/// Boxes a sender half, within `bounds`.
 pub fn bounded_control<C>(half: C, bounds: Bounds) -> BoxControl
 where
     C: SenderControl<Report: Send> + Send + 'static,
 {
     let max = bounds.max.map(|rate| pace(rate, Pace::BURST));
-    // It is there for when the scheme says no, so nothing is saved up for it.
     let min = bounds.min.map(|rate| pace(rate, Duration::ZERO));
     Box::new(CodedControl { half, report: None, bounds, max, min, capped: false })
 }
@@ -149,7 +139,7 @@ fn pace(rate: Bitrate, burst: Duration) -> Pace {
     Pace::new(rate.bits_per_s() as f64, burst)
 }
 
-/// A receiver's half behind its encoding.
+/// Boxes a receiver half.
 pub fn boxed_feedback<F: ReceiverFeedback + Send + 'static>(half: F) -> BoxFeedback {
     Box::new(CodedFeedback(half))
 }
@@ -191,8 +181,7 @@ impl<C: SenderControl + 'static> Control for CodedControl<C> {
             }
         };
         if own == Permit::Now && permit != own {
-            // What a path was never asked for it has not granted: a window that grew on would take
-            // many losses to be felt when others come.
+            // The path was not tested at the scheme's rate, so a window must not grow unused.
             self.half.on_idle(cx);
         }
         permit
@@ -230,14 +219,14 @@ impl<C: SenderControl + 'static> Control for CodedControl<C> {
 
     fn on_report(&mut self, cx: &mut Cx<'_>, from: NodeId, carrier: Carrier) {
         if let Some(report) = self.report.take() {
-            // Routers forward NAKs in their own name, so the report's word counts (src: openpgm).
+            // Routers forward NAKs as their own; the report names the receiver (src: openpgm).
             let from = C::reporter(&report).unwrap_or(from);
             self.half.on_report(cx, from, carrier, &report);
         }
     }
 
     fn set_limit(&mut self, now: Time, limit: Option<Bitrate>) -> bool {
-        // Anybody can announce one: it brings nobody below the lower bound.
+        // Anybody can announce a limit, so no limit goes below the lower bound.
         let least = self.bounds.min.map_or(LIMIT_MIN, |min| min.max(LIMIT_MIN));
         let limit = limit.map(|limit| limit.max(least));
         let rate = limit.into_iter().chain(self.bounds.max).min();
@@ -328,7 +317,6 @@ mod tests {
     fn routers_may_forward_reports_in_their_own_name() {
         for (receiver, acker) in [(Some(NodeId(8)), 8), (None, 77)] {
             let mut control = boxed_control(PgmccSender::new(PgmccConfig::default()));
-            // It has the clock.
             let mut bench = SenderBench::of(PgmccSender::new(PgmccConfig::default()), 1400);
             let mut cx = Cx::new(bench.now, &mut bench.rng, &mut bench.log);
             control.on_sent(&mut cx, Seq::new(0), 1400, &mut Vec::new());

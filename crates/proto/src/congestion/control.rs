@@ -1,69 +1,66 @@
-//! Congestion control as a pair at the two ends of a *span*: end to end (sender and group), or
-//! one hop.
+//! Congestion control as a pair at both ends of a *span*: end to end (sender and group), or one
+//! hop.
 //!
-//! A sender asks its control for a [`Permit`], never for a window or a rate, so that window-,
-//! rate- and credit-based schemes fit alike. Repair (NAK, FEC, retransmission) belongs to the
-//! endpoint and not to the scheme; a scheme sees a repair as [`Arrival::repair`].
+//! A sender asks its control for a [`Permit`], which suits window-, rate- and credit-based schemes.
+//! Repair belongs to the endpoint; a scheme sees a repair as [`Arrival::repair`].
 
 use alloc::vec::Vec;
 
 use faircast_base::{Cx, Duration, NodeId, Seq, Time};
 
-/// Whether a packet may leave. Ordered from free to strict, so that several controls compose by
-/// `max`.
+/// Permission for a packet to leave. Ordered from free to strict: controls compose by `max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Permit {
-    /// At once.
+    /// Send at once.
     Now,
-    /// At this moment, which is later than now.
+    /// Send at this time, which is in the future.
     At(Time),
-    /// Not before feedback or a timeout; one of the control's timers is armed.
+    /// Wait for feedback or a timeout; one of the control's timers is armed.
     Blocked,
 }
 
-/// Message of a scheme on the wire: the value of one option on data packets or on feedback.
+/// Message of a scheme: the value of one option on data packets or on feedback.
 pub trait Wire: Sized {
-    /// The number of the option that carries it, 1 to 0x7f: 0x12 for pgmcc's announcement and 0x13
-    /// for its report.
+    /// Option number, 1 to 0x7f: 0x12 for pgmcc's announcement, 0x13 for pgmcc's report.
     const OPTION: u8;
 
-    /// Most bytes of an encoding, for which senders leave room in packets. Default 28.
+    /// Most bytes of an encoding, reserved in packets. Default 28.
     const BYTES_MAX: usize = 28;
 
     /// Appends the encoding to `out`.
     fn encode(&self, out: &mut Vec<u8>);
 
-    /// Reads a whole encoding; `None` where the bytes are not one. Never panics.
+    /// Decodes a whole encoding; `None` for other bytes. Never panics.
     fn decode(bytes: &[u8]) -> Option<Self>;
 }
 
 /// Arrivals among the last 32 data packets: the body of a positive acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AckVector {
-    /// The highest sequence number received.
+    /// Highest sequence number received.
     pub highest: Seq,
-    /// Bit i: whether `highest - i` was received. Bit 0 is `highest` itself.
+    /// Bit i is set if `highest - i` was received. Bit 0 is `highest` itself.
     pub bitmap: u32,
 }
 
 impl AckVector {
-    /// Packets that a bitmap covers.
+    /// Number of packets that a bitmap covers.
     pub const PACKETS: u64 = u32::BITS as u64;
 }
 
-/// Packet on which a report came to the sender.
+/// Packet that carried a report to the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
-    /// On a positive acknowledgement with this body.
+    /// Positive acknowledgement with this body.
     Ack(AckVector),
-    /// On a negative acknowledgement, asking for repair of `first` and perhaps more.
+    /// Negative acknowledgement: a request to repair `first` and perhaps more.
     Nak {
-        /// The first sequence number asked for.
+        /// First sequence number requested.
         first: Seq,
     },
-    /// On a null NAK, which asks for no repair.
+    /// Null NAK, which requests no repair.
     NullNak {
-        /// The latest packet that its sender found missing, or else the latest that came to it.
+        /// Latest packet that the NAK's sender missed, or else received.
         latest: Seq,
     },
 }
@@ -71,64 +68,62 @@ pub enum Carrier {
 /// Destination of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Audience {
-    /// At once to the sender, on a positive acknowledgement with the endpoint's [`AckVector`].
+    /// Sender, at once: a positive acknowledgement with the endpoint's [`AckVector`].
     SenderAck,
-    /// At once to the sender as a null NAK, which asks for no repair: pgmcc's dummy NAK.
+    /// Sender, at once: a null NAK, which requests no repair (pgmcc's dummy NAK).
     SenderNak,
 }
 
-/// A data packet as a receiver's side of a scheme sees it.
+/// Received data packet, as a scheme's receiver half sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
-    /// Its sequence number.
+    /// Sequence number.
     pub seq: Seq,
-    /// Bytes of payload.
+    /// Payload length in bytes.
     pub len: u32,
-    /// Whether it is a repair.
+    /// True if the packet is a repair.
     pub repair: bool,
-    /// Whether it was already there.
+    /// True if the packet was received before.
     pub duplicate: bool,
-    /// Whether the network marked congestion on it.
+    /// True if the network marked congestion on the packet.
     pub congestion_experienced: bool,
-    /// Time for which the endpoint waits for a missing packet, as the lateness of others has shown;
-    /// `None` where packets come in order, so that some later ones show a loss.
+    /// Waiting time for a missing packet, learnt from late ones; `None` if later ones show a loss.
     pub reordering: Option<Duration>,
 }
 
-/// Cause of the rate of a control, at one moment.
+/// Present limit of a control's rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Regime {
-    /// From what the representative reports: its losses and its round trip.
+    /// Loss and round trip of the representative.
     #[default]
     Path,
-    /// From how far the control has come since its start, for it has not met a limit yet.
+    /// Growth since the start: no limit of the path was met yet.
     Start,
-    /// Least rate of the scheme, for want of feedback or of any room.
+    /// Lowest rate of the scheme, without feedback or capacity.
     Floor,
-    /// Rate that the operator allows, which is below that of the scheme.
+    /// Operator's upper bound, which is below the scheme's rate.
     Cap,
 }
 
-/// Gauges of a control. A field that the scheme does not have is `None`.
+/// Gauges of a control. Values that the scheme lacks are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Gauges {
     /// Window in packets.
     pub window: Option<f64>,
     /// Packets in flight.
     pub flight: Option<u32>,
-    /// Rate in bits of payload per second.
+    /// Payload rate in bits per second.
     pub rate_bits_per_s: Option<f64>,
-    /// The representative: pgmcc's acker, TFMCC's CLR.
+    /// Representative: pgmcc's acker, TFMCC's CLR.
     pub representative: Option<NodeId>,
     /// Smoothed round trip to the representative.
     pub rtt: Option<Duration>,
-    /// Cause of its rate.
+    /// Present limit of the rate.
     pub regime: Regime,
 }
 
 impl Gauges {
-    /// The rate that the control allows, in bits of payload per second: its own where it has one, and
-    /// else a window of packets with `packet_bytes` of payload in each round trip.
+    /// Returns the allowed payload bits per second: the rate, or else a window per round trip.
     pub fn allowed_bits_per_s(&self, packet_bytes: u32) -> Option<f64> {
         let by_window = || {
             let round_trip = self.rtt.filter(|rtt| *rtt > Duration::ZERO)?;
@@ -138,124 +133,116 @@ impl Gauges {
     }
 }
 
-/// The sender's half of a scheme.
+/// Sender half of a scheme.
 pub trait SenderControl {
-    /// Rides on each data packet: acker, CLR, round.
+    /// Announcement on each data packet: acker, CLR, round.
     type Announce: Wire;
     /// Report to the sender.
     type Report: Wire;
 
-    /// Data packets have so many bytes beside their payload, those of IPv4 and UDP among them and those of
-    /// encryption not: said once, before anything else, for rates that count headers. Before that none.
+    /// Sets the bytes beside a packet's payload, with IPv4 and UDP, before all else. Default 0.
     fn set_header(&mut self, _bytes: u32) {}
 
-    /// Whether a data packet with `len` bytes of payload may leave now. A repair asks with
-    /// `repair` set.
+    /// Returns when a data packet, or a repair, with `len` bytes of payload may leave.
     fn permit(&mut self, cx: &mut Cx<'_>, len: u32, repair: bool) -> Permit;
 
-    /// A new data packet leaves. Returns what rides on it.
+    /// Notes that a new data packet leaves. Returns the packet's announcement.
     fn on_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32) -> Self::Announce;
 
-    /// A repair leaves. `None` lets it travel without an announcement. A scheme that says nothing
-    /// treats it as a new packet.
+    /// Notes that a repair leaves. Returns its announcement. By default it counts as a new packet.
     fn on_repair_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32) -> Option<Self::Announce> {
         Some(self.on_sent(cx, seq, len))
     }
 
-    /// A report has come from a receiver, by its own [word](Self::reporter) where it tells.
+    /// Processes a report from receiver `from`, which the [report](Self::reporter) may name.
     fn on_report(&mut self, cx: &mut Cx<'_>, from: NodeId, carrier: Carrier, report: &Self::Report);
 
-    /// A receiver said that it leaves the session.
+    /// Notes that a receiver announced its leave.
     fn on_leave(&mut self, _cx: &mut Cx<'_>, _from: NodeId) {}
 
-    /// A receiver was heard that cannot report yet, as one that has had no data.
+    /// Notes a receiver that cannot report yet, because no data reached it.
     fn on_heard(&mut self, _cx: &mut Cx<'_>) {}
 
-    /// Packets go another path from now on, which has no part in what the old one lost.
+    /// Notes that packets take a new path from now on, which did not cause the old path's losses.
     fn on_new_path(&mut self, _cx: &mut Cx<'_>) {}
 
-    /// Nothing is sent although a permit was there: the application has nothing to send, or the upper
-    /// bound that the operator has set holds it back.
+    /// Notes an unused permit: there is no data, or the operator's upper bound forbids it.
     fn on_idle(&mut self, _cx: &mut Cx<'_>) {}
 
-    /// Time has passed. A spurious call does nothing.
+    /// Runs the timers that are due. Spurious calls have no effect.
     fn on_timeout(&mut self, cx: &mut Cx<'_>);
 
-    /// When [`on_timeout`](Self::on_timeout) wants to be called.
+    /// Returns the next time to call [`on_timeout`](Self::on_timeout).
     fn next_timeout(&self) -> Option<Time>;
 
-    /// The round trip that `report`, received at `now`, tells of; `None` where it tells none or an
-    /// absurd one. Nothing changes by asking.
+    /// Returns the round trip that `report`, received at `now`, measures; `None` if none or absurd.
     fn round_trip(&self, _now: Time, _report: &Self::Report) -> Option<Duration> {
         None
     }
 
-    /// Sender of `report`, as the report says; `None` if it does not.
+    /// Returns the receiver that `report` names as its sender.
     fn reporter(_report: &Self::Report) -> Option<NodeId> {
         None
     }
 
-    /// For the trace.
+    /// Returns gauges for the trace.
     fn gauges(&self) -> Gauges;
 }
 
-/// A receiver's half of a scheme.
+/// Receiver half of a scheme.
 pub trait ReceiverFeedback {
     /// Announcement on each data packet.
     type Announce: Wire;
     /// Report to the sender.
     type Report: Wire;
 
-    /// As of [a sender](SenderControl::set_header).
+    /// Sets the header length: see [`SenderControl::set_header`].
     fn set_header(&mut self, _bytes: u32) {}
 
-    /// A data packet has come, with its announcement where it carried one.
+    /// Processes a data packet and its announcement, if any.
     fn on_data(&mut self, cx: &mut Cx<'_>, arrival: &Arrival, announce: Option<&Self::Announce>);
 
-    /// Packets `first` to `last` were found missing.
+    /// Notes that packets `first` to `last` are missing.
     fn on_missing(&mut self, cx: &mut Cx<'_>, first: Seq, last: Seq);
 
-    /// Original packets after `newest` were none of the source, which goes on from there: what they
-    /// have taught is to be unlearnt.
+    /// Forgets originals after `newest`, which the source did not send; it continues there.
     fn on_rewind(&mut self, _cx: &mut Cx<'_>, _newest: Seq) {}
 
-    /// NAKs are due that cannot be sent, because the way for them is not known: no SPM has come. Called
-    /// again and again while that lasts.
+    /// Notes that due NAKs cannot be sent, because no SPM showed the way. Called repeatedly.
     fn on_stuck(&mut self, _cx: &mut Cx<'_>) {}
 
-    /// Shapes a positive acknowledgement that is about to be sent.
+    /// Changes a positive acknowledgement before it is sent.
     fn shape_vector(&self, vector: AckVector) -> AckVector {
         vector
     }
 
-    /// Another receiver's report was heard.
+    /// Processes a report of another receiver.
     fn on_overheard(&mut self, _cx: &mut Cx<'_>, _from: NodeId, _report: &Self::Report) {}
 
-    /// Whether what it reports by itself now has to reach the sender at once and unchanged. Where others stand between a
-    /// receiver and the sender, these hand on the worst of what they hear, and that late: what must not wait is the
-    /// word of the representative, and of schemes that bound by timers of their own how many speak.
+    /// Returns true if present reports must reach the sender at once and unchanged. Routers forward
+    /// only the worst report, and late.
     fn reports_directly(&self) -> bool {
         false
     }
 
-    /// This receiver leaves the session. Whether the sender must be told, though nothing has been
-    /// acknowledged; the report that says it is asked for as that of a NAK is.
+    /// Notes that this receiver leaves. Returns true if the sender must learn of it even though no
+    /// packet was acknowledged, by [`report_for_nak`](Self::report_for_nak).
     fn on_leaving(&mut self) -> bool {
         false
     }
 
-    /// A report that is due now, with how it is to travel.
+    /// Returns a report that is due now, with its destination.
     fn poll_report(&mut self, cx: &mut Cx<'_>) -> Option<(Audience, Self::Report)>;
 
-    /// The report that rides on a NAK which the endpoint is about to send.
+    /// Returns the report for a NAK that the endpoint is about to send.
     fn report_for_nak(&mut self, _cx: &mut Cx<'_>) -> Option<Self::Report> {
         None
     }
 
-    /// Time has passed. A spurious call does nothing.
+    /// Runs the timers that are due. Spurious calls have no effect.
     fn on_timeout(&mut self, cx: &mut Cx<'_>);
 
-    /// When [`on_timeout`](Self::on_timeout) wants to be called.
+    /// Returns the next time to call [`on_timeout`](Self::on_timeout).
     fn next_timeout(&self) -> Option<Time>;
 }
 
@@ -267,7 +254,6 @@ mod tests {
     fn a_window_in_a_round_trip_is_a_rate() {
         let rtt = Some(Duration::from_millis(20));
         let window = Gauges { window: Some(10.0), rtt, ..Gauges::default() };
-        // 10 packets of 8000 bits in each fiftieth of a second.
         assert_eq!(window.allowed_bits_per_s(1000), Some(4e6));
         let rate = Gauges { rate_bits_per_s: Some(5.0), ..window };
         assert_eq!(rate.allowed_bits_per_s(1000), Some(5.0), "where there is one it counts");

@@ -1,4 +1,4 @@
-//! A scheme as a row of a table: its name, its settings, and constructors of its halves.
+//! Table row of a scheme: name, settings, and constructors of both halves.
 
 use faircast_base::NodeId;
 
@@ -9,30 +9,29 @@ use super::{
 };
 use crate::options::{OptionSpec, Options};
 
-/// A scheme: a protocol that steers the source of a multicast flow.
+/// Congestion-control scheme of a multicast flow.
 #[derive(Clone, Copy, Debug)]
 pub struct SchemeEntry {
     /// Name in scenario files.
     pub name: &'static str,
     /// Description in one line.
     pub about: &'static str,
-    /// Settings of the scheme itself.
+    /// Settings of the scheme, without the transport's.
     pub own_options: &'static [OptionSpec],
     /// Guarantees to the network, over PGM.
     pub guarantees: Guarantees,
-    /// Most bytes of that option's value.
+    /// Most bytes of the announcement option's value.
     pub announce_bytes_max: usize,
-    /// Parts of the scheme that routers between the ends can read.
+    /// Parts of the scheme that routers can read.
     pub view: RouterView,
-    /// Makes the sender's half, within the bounds of the transport's settings, for a transport whose data has headers of
-    /// this many bytes.
+    /// Makes the sender half within the settings' bounds, for data headers of this many bytes.
     pub control: fn(&Options, u32) -> BoxControl,
-    /// Makes the receiver's half at a node, for such a transport.
+    /// Makes the receiver half at a node, for data headers of this many bytes.
     pub feedback: fn(&Options, NodeId, u32) -> BoxFeedback,
 }
 
 impl SchemeEntry {
-    /// The row of scheme `S`.
+    /// Returns the row of scheme `S`.
     ///
     /// ```
     /// use faircast_proto::congestion::{SchemeEntry, pgmcc::Pgmcc};

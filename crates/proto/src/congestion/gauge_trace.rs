@@ -1,13 +1,11 @@
-//! Events of a control's window and rate, where they have changed.
+//! Trace events for changes of a control's window and rate.
 
 use faircast_base::{Cx, Duration, Event, Time};
 
 use super::Gauges;
 
-/// Least time between two events of the same kind, unless the value falls.
 const GAUGE_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Window and rate of the latest event.
 #[derive(Debug, Default)]
 pub(crate) struct GaugeTrace {
     window: Option<(Time, u64, u32)>,
@@ -15,7 +13,7 @@ pub(crate) struct GaugeTrace {
 }
 
 impl GaugeTrace {
-    /// Emits what has changed: at once where it fell, else at most every 10 ms.
+    /// Emits changed gauges: a fall at once, other changes at most every 10 ms.
     pub(crate) fn observe(&mut self, cx: &mut Cx<'_>, gauges: &Gauges) {
         let now = cx.now;
         let ripe = |at: Time| now.since(at) >= GAUGE_INTERVAL;

@@ -1,48 +1,42 @@
-//! Guarantees of a protocol to the network that it shares: the sender's floor without feedback,
-//! recovery from forged packets, bounds of feedback. The contract tests hold every registered
-//! protocol to its own words.
+//! Guarantees of a protocol to its network. Contract tests check every registered protocol.
 
 use faircast_base::Duration;
 
 use crate::options::Options;
 
-/// The guarantees of a protocol.
+/// Guarantees of a protocol.
 #[derive(Clone, Copy, Debug)]
 pub struct Guarantees {
-    /// How slow a sender becomes that hears nothing, by its settings; `None` where it never hears
-    /// anything and does not mind.
+    /// Floor of a sender without feedback, by its settings; `None` without any feedback.
     pub floor: fn(&Options) -> Option<Floor>,
-    /// How long after the last of some forged packets a session may not be at its old rate, on a
-    /// path of 2 Mbit/s. [`RECOVERY`](Self::RECOVERY) is what is wanted.
+    /// Longest time below the old rate on a 2 Mbit/s path after forgery. Target:
+    /// [`RECOVERY`](Self::RECOVERY).
     pub recovery: Duration,
-    /// The most packets that all receivers together send under a load, by the settings, where no
-    /// packet of theirs is lost.
+    /// Most packets of all receivers together under a load, by the settings, if none is lost.
     pub reports_max: fn(&Options, &Load) -> u64,
 }
 
 /// Floor of the rate of a sender without feedback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Floor {
-    /// After so long without any report ...
+    /// Time without any report after which the floor applies.
     pub after: Duration,
-    /// ... no more than `burst` data packets, new or repeated, leave in each span of this length.
-    /// When reports come through again the sender hears of it within this time.
+    /// Span in which at most `burst` data packets leave, and reports take effect again.
     pub every: Duration,
-    /// Most data packets in such a span: one, unless a timeout sends more.
+    /// Most data packets in a span: one, unless a timeout sends more.
     pub burst: usize,
 }
 
-/// Events that receivers had to report on.
+/// Events on which receivers had to report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
     /// Number of receivers.
     pub receivers: u64,
     /// Data packets sent, new and repeated.
     pub data_packets: u64,
-    /// Packets found missing, each counted once for every receiver that missed it.
+    /// Missing packets, counted once for each receiver that missed them.
     pub losses: u64,
-    /// How long they were missing until they were delivered or given up, or the run ended: the
-    /// sum over all of `losses`.
+    /// Sum over `losses` of the time from loss to delivery, abandonment or the end of the run.
     pub missing: Duration,
     /// Duration of the session.
     pub lasted: Duration,
@@ -53,6 +47,6 @@ impl Guarantees {
     pub const SILENT: Self =
         Self { floor: |_| None, recovery: Self::RECOVERY, reports_max: |_, _| 0 };
 
-    /// Longest time in which a session recovers from forged packets.
+    /// Longest recovery time of a session after forged packets: 3 s.
     pub const RECOVERY: Duration = Duration::from_secs(3);
 }

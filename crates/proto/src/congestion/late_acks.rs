@@ -1,7 +1,5 @@
-//! Acknowledgements of packets that come so late that the bitmap of the highest does not show them.
-//!
-//! As a SACK's first block names the segment that caused it (src: RFC 2018 s4), such a packet has an
-//! acknowledgement that ends with it. Without one a sender that waits for late packets would never see them come.
+//! Acknowledgements of packets too late for the bitmap of the highest packet. Each ends with the
+//! late packet, as a SACK's first block names its cause (src: RFC 2018 s4).
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -11,10 +9,9 @@ use faircast_base::Seq;
 use super::AckVector;
 use crate::keep_last;
 
-/// Most packets that wait. The oldest gives way, and counts as lost at the sender.
+/// Most late packets in the queue. The oldest is dropped, and the sender counts it as lost.
 const WAITING_MAX: usize = 64;
 
-/// Late packets that are to be acknowledged, and the report that goes with them.
 #[derive(Debug, Default)]
 pub(crate) struct LateAcks {
     waiting: VecDeque<Seq>,
@@ -23,7 +20,6 @@ pub(crate) struct LateAcks {
 }
 
 impl LateAcks {
-    /// Original `seq` has come, with a number so far behind the highest.
     pub(crate) fn note(&mut self, seq: Seq, behind: u64) {
         self.is_latest = behind >= AckVector::PACKETS;
         if self.is_latest {
@@ -31,8 +27,7 @@ impl LateAcks {
         }
     }
 
-    /// An acknowledgement leaves with this report. Returns what it says instead, where a late packet caused it.
-    /// Others that wait follow.
+    /// Returns the body of an acknowledgement for a late packet; others: [`next`](Self::next).
     pub(crate) fn replace(&mut self, report: &[u8]) -> Option<AckVector> {
         let is_caused = core::mem::take(&mut self.is_latest);
         let late = if is_caused { self.waiting.pop_back() } else { None };
@@ -42,7 +37,6 @@ impl LateAcks {
         late.map(alone)
     }
 
-    /// Next acknowledgement of a late packet, with its report.
     pub(crate) fn next(&mut self) -> Option<(AckVector, Vec<u8>)> {
         if self.report.is_empty() {
             return None;
@@ -73,7 +67,6 @@ mod tests {
         acks.note(seq(60), 40);
         assert_eq!(acks.replace(b"r"), Some(alone(seq(60))));
         assert_eq!((acks.next(), acks.replace(b"r")), (None, None));
-        // Several late packets came before one acknowledgement.
         acks.note(seq(61), 40);
         acks.note(seq(62), 40);
         acks.note(seq(103), 0);

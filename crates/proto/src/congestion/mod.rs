@@ -1,5 +1,4 @@
-//! Congestion control: the contract between a transport and a scheme, what schemes share, and the
-//! schemes, each a folder with a pair of [`SenderControl`] and [`ReceiverFeedback`].
+//! Congestion control: schemes, each a pair of [`SenderControl`] and [`ReceiverFeedback`].
 
 mod coded;
 pub mod common;

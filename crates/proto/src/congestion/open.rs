@@ -1,4 +1,4 @@
-//! No control of its own: packets leave whenever something else lets them, as credits do from hop to hop.
+//! Scheme without congestion control, for transports with other limits, such as hop-by-hop credits.
 
 use alloc::vec::Vec;
 
@@ -11,19 +11,19 @@ use super::{
 use crate::options::{OptionSpec, Options};
 use crate::pgm::wire::OptionType;
 
-/// The scheme. It is no row of the catalog: nothing may go over a network under it alone.
+/// Scheme without control. The catalog omits it: the scheme alone is unsafe for a network.
 #[derive(Debug)]
 pub struct Open;
 
-/// The sender's half, which permits everything.
+/// Sender half, which permits everything.
 #[derive(Debug)]
 pub struct OpenSender;
 
-/// The receiver's half, which says nothing.
+/// Receiver half, which never reports.
 #[derive(Debug)]
 pub struct OpenReceiver;
 
-/// What rides on data, and what would come back: nothing.
+/// Empty announcement or report.
 #[derive(Debug)]
 pub struct Nothing<const OPTION: u8>;
 
@@ -59,7 +59,6 @@ impl Scheme for Open {
     }
 }
 
-/// It is for who stands below to say.
 fn floor(_options: &Options) -> Option<Floor> {
     Some(Floor { after: Duration::ZERO, every: Duration::ZERO, burst: 1 })
 }

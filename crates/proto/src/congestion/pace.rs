@@ -1,19 +1,15 @@
-//! Packets at a rate: what rate-based schemes and the bounds that an operator sets have in common.
+//! Pacing of packets, for rate-based schemes and the operator's bounds.
 
 use faircast_base::{Duration, Time};
 
 use crate::congestion::Permit;
 
-/// Packets at a rate that may change, each as early as the rate allows.
-///
-/// Moments are nominal: a packet that left late does not delay those after it, so the rate holds
-/// where timers wake late, as those of real systems do. What is caught up with in this way is
-/// limited to `burst`, so silence does not save up more.
+/// Packet pacer with a variable rate. Departure times are nominal, so late timers keep the rate,
+/// and catching up is limited to `burst`.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     bits_per_s: f64,
     burst: Duration,
-    /// When the next packet is due.
     next: Time,
 }
 
@@ -24,23 +20,20 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// How far behind an even pace is caught up with: timers of real systems wake some milliseconds
-    /// late.
+    /// Longest delay to catch up with: 4 ms. Timers of real systems wake some milliseconds late.
     pub const BURST: Duration = Duration::from_millis(4);
 
-    /// A pace of `bits_per_s`, at least one, that catches up with at most `burst` and may begin
-    /// at once.
+    /// Creates a pacer of `bits_per_s`, at least 1, that catches up with at most `burst`.
     pub fn new(bits_per_s: f64, burst: Duration) -> Self {
         Self { bits_per_s: bits_per_s.max(1.0), burst, next: Time::ZERO }
     }
 
-    /// The rate in bits per second.
+    /// Returns the rate in bits per second.
     pub fn bits_per_s(&self) -> f64 {
         self.bits_per_s
     }
 
-    /// Changes the rate. What is left of the time until the next packet shrinks or grows with it,
-    /// so that a fast rate does not begin after a slow one's gap.
+    /// Changes the rate and scales the time left: a fast rate does not wait for a slow one's gap.
     pub fn set(&mut self, now: Time, bits_per_s: f64) {
         let bits_per_s = bits_per_s.max(1.0);
         if self.next > now {
@@ -50,34 +43,34 @@ impl Pace {
         self.bits_per_s = bits_per_s;
     }
 
-    /// Whether a packet may leave now, and else when.
+    /// Returns when a packet may leave.
     pub fn permit(&self, now: Time) -> Permit {
         if self.next <= now { Permit::Now } else { Permit::At(self.next) }
     }
 
-    /// When the next packet is due, which may be past.
+    /// Returns the due time of the next packet, perhaps in the past.
     pub fn ready_at(&self) -> Time {
         self.next
     }
 
-    /// A packet of `bytes` leaves.
+    /// Charges a packet of `bytes`.
     pub fn spend(&mut self, now: Time, bytes: u32) {
         let earliest = Time::ZERO + now.since(Time::ZERO).saturating_sub(self.burst);
         self.next = self.next.max(earliest) + self.cost(bytes);
     }
 
-    /// Notes a packet that leaves now, where earlier haste or delay does not count.
+    /// Charges a packet that leaves now, and forgets earlier credit or delay.
     pub fn restart(&mut self, now: Time, bytes: u32) {
         self.next = now + self.cost(bytes);
     }
 
-    /// Time of a packet of `bytes` at this rate.
+    /// Returns the transmission time of `bytes` at this rate.
     pub fn cost(&self, bytes: u32) -> Duration {
         span(f64::from(bytes) * 8.0 / self.bits_per_s)
     }
 }
 
-/// The longest time between two packets, in seconds: an hour.
+/// Longest time between two packets: 3600 s.
 const SPAN_MAX_S: f64 = 3600.0;
 
 fn span(seconds: f64) -> Duration {

@@ -1,5 +1,4 @@
-//! Reports on their way to the sender, as those who stand between read and compare them: how bad each is, and what
-//! it says after it was held.
+//! Reports in transit: routers compare their severity and correct their echoes for holding time.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -8,8 +7,7 @@ use faircast_base::{Duration, Time};
 
 use super::{Reported, RouterView};
 
-/// Timestamps remembered to tell round trips by. Beyond it the oldest is forgotten, and older
-/// echoes are measured from the oldest that is left.
+/// Most timestamps remembered. Older echoes are measured from the oldest one left.
 const STAMPS_MAX: usize = 1024;
 
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +19,6 @@ pub(crate) struct RelayedReport {
 }
 
 impl RelayedReport {
-    /// One that came at `now`, read as `view` does; `None` where it is too long to be one.
     pub(crate) fn new(now: Time, view: &'static RouterView, value: &[u8]) -> Option<Self> {
         let mut bytes = [0; RouterView::REPORT_BYTES_MAX];
         bytes.get_mut(..value.len())?.copy_from_slice(value);
@@ -36,32 +33,28 @@ impl RelayedReport {
         &self.bytes[..self.len]
     }
 
-    /// Severity as seen from here, which is a round trip of `beyond` away from the sender where that counts.
     pub(crate) fn reported(&self, stamps: &Stamps, beyond: Duration) -> Option<Reported> {
         let echo = (self.view.echo)(self.value())?;
         let round_trip = stamps.round_trip(self.at, echo, self.view.tick);
         (self.view.reported)(self.value(), round_trip + beyond)
     }
 
-    /// Its value as it goes on now: the time for which it was held here is no part of the round trip.
     pub(crate) fn held_until(&self, now: Time) -> Vec<u8> {
         let held = now.since(self.at).as_nanos() / self.view.tick.as_nanos();
-        // Truncation is the wrap of timestamps.
+        // Timestamps wrap at 32 bits.
         (self.view.held)(self.value(), held as u32).unwrap_or_else(|| self.value().to_vec())
     }
 }
 
-/// When data with which timestamp came by, so that an echo tells a round trip without any clock
-/// but the element's own.
+/// Passing times of data by timestamp: echoes give round trips without a common clock.
 #[derive(Debug, Default)]
 pub(crate) struct Stamps(VecDeque<(u32, Time)>);
 
 impl Stamps {
-    /// Original data with this timestamp comes by.
     pub(crate) fn note(&mut self, now: Time, sent: u32) {
         let newest = self.0.back().map(|&(newest, _)| sent.wrapping_sub(newest) as i32);
         match newest {
-            Some(..=0) => return, // The same tick, or out of order.
+            Some(..=0) => return, // Same tick, or out of order.
             _ if self.0.len() == STAMPS_MAX => {
                 self.0.pop_front();
             }
@@ -70,11 +63,7 @@ impl Stamps {
         self.0.push_back((sent, now));
     }
 
-    /// The time from here to the receiver that echoes `echo`, in ticks of so long, and back. Zero where
-    /// no data has come by.
     fn round_trip(&self, now: Time, echo: u32, tick: Duration) -> Duration {
-        // The echo is a timestamp plus the time for which it was held, so what passed here with
-        // that timestamp passed here that much before it.
         let age = |sent: u32| echo.wrapping_sub(sent) as i32;
         let index = self.0.partition_point(|&(sent, _)| age(sent) >= 0);
         let Some(&(sent, at)) = self.0.get(index.saturating_sub(1)) else {
@@ -87,7 +76,6 @@ impl Stamps {
 
 #[cfg(test)]
 impl Stamps {
-    /// Data with timestamps 0, 100, 200 … of a clock that is 7 s ahead comes by after 20 ms each.
     pub(crate) fn example() -> Self {
         let mut stamps = Self::default();
         for i in 0..50 {
@@ -107,8 +95,7 @@ mod tests {
     #[test]
     fn a_round_trip_needs_no_common_clock() {
         let stamps = Stamps::example();
-        // The packet of timestamp 8000 came by at 1020; its receiver held it 30 ms, and the NAK is
-        // here at 1130: 80 ms below this element.
+        // Timestamp 8000 passed at 1020 ms and was held for 30 ms; the NAK is here at 1130 ms.
         assert_eq!(stamps.round_trip(at(1130), 8030, MS), Duration::from_millis(80));
         assert_eq!(Stamps::default().round_trip(at(1130), 8030, MS), Duration::ZERO);
     }

@@ -1,5 +1,4 @@
-//! The trait of a congestion-control scheme: its name, its settings, and how its two halves are
-//! made.
+//! Trait of a congestion-control scheme: name, settings, and constructors of both halves.
 
 use alloc::vec::Vec;
 
@@ -8,45 +7,44 @@ use faircast_base::{Duration, NodeId};
 use super::{Guarantees, ReceiverFeedback, SenderControl, Wire};
 use crate::options::{OptionSpec, Options};
 
-/// Description of a scheme, from which all ends of all flows are made.
+/// Congestion-control scheme, from which all ends of all flows are made.
 pub trait Scheme: 'static {
-    /// Its name in scenario files.
+    /// Name in scenario files.
     const NAME: &'static str;
     /// Description in one line.
     const ABOUT: &'static str;
-    /// Its settings, without those of the transport below it.
+    /// Settings of the scheme, without the transport's.
     const OPTIONS: &'static [OptionSpec];
     /// Guarantees to the network.
     const GUARANTEES: Guarantees;
-    /// The unit of the timestamps that its data carries and its reports echo, where they do.
+    /// Unit of the timestamps that data carries and reports echo, if any.
     const TICK: Duration = Duration::from_millis(1);
-    /// Its sender's half.
+    /// Sender half.
     type Control: SenderControl<Report: Send> + Send + 'static;
-    /// Its receiver's half, which speaks the same.
+    /// Receiver half, with the same messages.
     type Feedback: ReceiverFeedback<
             Announce = <Self::Control as SenderControl>::Announce,
             Report = <Self::Control as SenderControl>::Report,
         > + Send
         + 'static;
 
-    /// The sender's half, with settings checked against the scheme's table.
+    /// Makes the sender half from checked settings.
     fn control(options: &Options) -> Self::Control;
 
-    /// The receiver's half at a node, with settings checked against the scheme's table.
+    /// Makes the receiver half at a node from checked settings.
     fn feedback(options: &Options, node: NodeId) -> Self::Feedback;
 
-    /// The timestamp of a data packet, for routers that look at reports. By default there is none, and
-    /// routers tell its reports not apart.
+    /// Returns the timestamp of a data packet. Without it routers cannot compare reports.
     fn stamp(_announce: &AnnounceOf<Self>) -> Option<u32> {
         None
     }
 
-    /// The timestamp that a report echoes, plus the time for which it was held on its way.
+    /// Returns the echoed timestamp of a report, plus the report's holding time.
     fn echo(_report: &mut ReportOf<Self>) -> Option<&mut u32> {
         None
     }
 
-    /// Severity of a report of a receiver that is this round trip away.
+    /// Returns the severity of a report from a receiver at this round trip.
     fn reported(_report: &ReportOf<Self>, _round_trip: Duration) -> Option<Reported> {
         None
     }
@@ -58,47 +56,47 @@ pub type AnnounceOf<S> = <<S as Scheme>::Control as SenderControl>::Announce;
 /// Report to a scheme's sender.
 pub type ReportOf<S> = <<S as Scheme>::Control as SenderControl>::Report;
 
-/// Severity of a report. Both numbers compare receivers of one session with each other.
+/// Severity of a report, comparable among the receivers of one session.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reported {
     /// Loss of the receiver.
     pub loss: f64,
-    /// The square of how slow its receiver is.
+    /// Square of the receiver's slowness.
     pub slowness_squared: f64,
 }
 
 impl Reported {
-    /// Of a receiver of which the rate is known that it can take; what is no such rate claims nothing.
+    /// Returns the severity for a receiver's known rate. An invalid rate yields zero.
     pub(crate) fn of_rate(bits_per_s: f32) -> Self {
         let slowness = if bits_per_s > 0.0 { 1.0 / f64::from(bits_per_s) } else { 0.0 };
         Self { loss: slowness, slowness_squared: slowness * slowness }
     }
 }
 
-/// Parts of a scheme that a router on the way can read.
+/// Parts of a scheme that routers can read.
 #[derive(Clone, Copy, Debug)]
 pub struct RouterView {
-    /// The option on data.
+    /// Option number on data.
     pub announce_option: u8,
-    /// The option on reports.
+    /// Option number on reports.
     pub report_option: u8,
-    /// The unit of timestamps.
+    /// Unit of timestamps.
     pub tick: Duration,
-    /// The timestamp of an announcement.
+    /// Returns the timestamp of an announcement.
     pub stamp: fn(&[u8]) -> Option<u32>,
-    /// The timestamp that a report echoes, plus the time for which it was held on its way.
+    /// Returns the echoed timestamp of a report, plus the report's holding time.
     pub echo: fn(&[u8]) -> Option<u32>,
-    /// Severity of a report of a receiver that is this round trip away.
+    /// Returns the severity of a report from a receiver at this round trip.
     pub reported: fn(&[u8], Duration) -> Option<Reported>,
-    /// A report as it is after so many ticks more.
+    /// Returns the report with this many ticks of holding time added.
     pub held: fn(&[u8], u32) -> Option<Vec<u8>>,
 }
 
 impl RouterView {
-    /// Most bytes of a report that an element keeps.
+    /// Most bytes of a report that a router keeps.
     pub const REPORT_BYTES_MAX: usize = 28;
 
-    /// View of scheme `S`.
+    /// Returns the view of scheme `S`.
     pub const fn of<S: Scheme>() -> Self {
         const { assert!(ReportOf::<S>::BYTES_MAX <= Self::REPORT_BYTES_MAX, "elements keep no more") };
         Self {
@@ -130,8 +128,6 @@ mod tests {
     use crate::congestion::pgmcc::{Pgmcc, PgmccReport};
     use crate::congestion::tfmcc::{Tfmcc, TfmccReport};
 
-    /// A report of each scheme that routers read, which echoes `echo`, of a receiver that loses or is
-    /// slower the more the worse it is, 1 to 4.
     fn reports(echo: u32, worse: u16) -> [Vec<u8>; 3] {
         let (rate, receiver) = (1e6 / f32::from(worse), Some(NodeId(9)));
         let report = TfmccReport {
@@ -198,7 +194,6 @@ mod tests {
         }
     }
 
-    /// Nothing panics, and what was understood is understood in the same way when it is passed on.
     fn survives<W: Wire>(bytes: &[u8]) {
         if let Some(value) = W::decode(bytes) {
             let again = encoded(&value);

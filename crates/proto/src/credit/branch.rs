@@ -1,4 +1,4 @@
-//! A branch at the node above it: how many capsules were sent to it, and how many more its credits allow.
+//! Branch of a tree at its upper node: capsules sent, and the balance of its credits.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -8,45 +8,39 @@ use faircast_base::{BadInput, Checked, Duration, Time};
 use super::refresh::{REFRESH, Refresh};
 use super::wire::{Credit, ahead};
 
-/// Silence after which whoever sent credits is taken to be gone. Chosen: three of the longest refreshes.
+/// Silence after which a node counts as gone: 3 s. Chosen: three of the longest refresh intervals.
 pub(super) const TAG_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Times [`REFRESH`] in which a branch without any credits may send, before it counts as silent.
+/// Intervals of [`REFRESH`] in which a branch without credits may send before it counts as silent.
 const TIMES_FREE_MAX: u32 = (TAG_TIMEOUT.as_nanos() / REFRESH.as_nanos()) as u32;
 
-/// Nodes of which a branch has credits at most: behind routers that are no flow-control nodes there may be many.
+/// Most nodes that send credits to a branch. Many can be behind routers without flow control.
 const TAGS_MAX: usize = 4096;
 
 #[derive(Debug, Default)]
 pub(crate) struct Branch {
-    /// TC: capsules that were sent.
+    /// TC: number of capsules sent.
     count: u32,
-    /// The next flow-control nodes below, by their tags.
     tags: BTreeMap<u64, Tag>,
-    /// Tags of departed nodes, with their expiry.
     gone: Vec<(u64, Time)>,
-    /// Where nobody sends credits: up to where it may send until when.
+    /// Balance without credits: last count that may be sent, and its expiry.
     free: (u32, Time),
     buffer: u32,
-    /// True if a node below has sent credits, or has had the time to.
     controlled: bool,
-    /// Times that more was free.
     times_free: u32,
     probe_at: Option<Time>,
-    /// After how long it asks, once it waits for credits.
     refresh: Refresh,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Tag {
-    /// B + FC: up to here capsules find room.
+    /// B + FC: last count for which the node has room.
     edge: u32,
     weight: u32,
     heard_at: Time,
 }
 
 impl Branch {
-    /// A branch to which nothing was sent. Until somebody below sends credits `buffer` capsules may be under way.
     pub(crate) fn new(now: Time, buffer: u16) -> Self {
         let buffer = u32::from(buffer);
         Self { free: (buffer, now + REFRESH), buffer, ..Self::default() }
@@ -60,11 +54,8 @@ impl Branch {
         self.tags.values().fold(0u32, |sum, tag| sum.saturating_add(tag.weight)).max(1)
     }
 
-    /// A credit has come. Returns whether there is news in it.
-    ///
-    /// # Errors
-    /// Fails if the credit is for more than was ever sent, for a larger buffer than the session has, or of one node too
-    /// many.
+    /// Handles a credit. Returns true if it has news: more may be sent, or it is the first. Fails
+    /// for capsules never sent, too large a buffer, or one node too many.
     pub(crate) fn on_credit(&mut self, now: Time, credit: &Credit) -> Checked<bool> {
         if ahead(credit.count, self.count) > 0 || credit.buffer > self.buffer {
             return Err(BadInput::Absurd);
@@ -88,7 +79,6 @@ impl Branch {
         Ok(moves || known == 0)
     }
 
-    /// Whose tag this is is gone: what it says of packets that have come to it late is not waited for.
     pub(crate) fn forget(&mut self, now: Time, tag: u64) {
         if self.tags.remove(&tag).is_some() {
             self.gone.retain(|(_, until)| now < *until);
@@ -98,7 +88,6 @@ impl Branch {
         }
     }
 
-    /// All who sent credits are gone: nobody below waits for anything, until one is heard again.
     pub(crate) fn is_silent(&self) -> bool {
         self.controlled && self.tags.is_empty()
     }
@@ -116,12 +105,11 @@ impl Branch {
         self.count
     }
 
-    /// Something waits that may not be sent: perhaps what was sent before was lost, of which those below have to hear.
+    /// Notes that a capsule waits for credits. Schedules a probe, as earlier capsules may be lost.
     pub(crate) fn wait(&mut self, now: Time) {
         self.probe_at.get_or_insert(now + self.refresh.interval());
     }
 
-    /// Takes the passing of time. Returns whether those below are to be told how many were sent.
     pub(crate) fn on_timeout(&mut self, now: Time) -> bool {
         self.tags.retain(|_, tag| now.since(tag.heard_at) < TAG_TIMEOUT || tag.heard_at > now);
         if self.tags.is_empty() && self.free.1 <= now {
@@ -137,8 +125,7 @@ impl Branch {
         probes
     }
 
-    /// When [`on_timeout`](Self::on_timeout) wants to be called. Expiry matters only if a capsule
-    /// `waits`, or its branch is silent and asked again.
+    /// Returns the next [`on_timeout`](Self::on_timeout): for a waiting capsule or a silent branch.
     pub(crate) fn next_timeout(&self, waits: bool) -> Option<Time> {
         if !waits && self.probe_at.is_none() {
             return None;

@@ -1,15 +1,13 @@
-//! Deficit round robin between the flows that wait at a port (src: drr).
+//! Deficit round robin between the flows that are queued at a port (src: drr).
 
 use alloc::collections::VecDeque;
 
-/// Bytes that each flow may send in its turn: a packet of the usual size.
+/// Quantum of a flow per round, in bytes: a packet of usual size.
 const QUANTUM: u32 = 1500;
 
-/// Flows that wait, those whose turn comes first in front, with what is left of their turns.
 #[derive(Debug)]
 pub(super) struct RoundRobin<K> {
     ring: VecDeque<(K, u32)>,
-    /// The first has had its quantum.
     begun: bool,
 }
 
@@ -30,7 +28,7 @@ impl<K: Copy + PartialEq> RoundRobin<K> {
         self.ring.is_empty()
     }
 
-    /// The flow that sends a packet now. `bytes` says how long that would be of a flow; whoever has none leaves.
+    /// Returns the flow that sends now. `bytes` gives a flow's next length; without one, it leaves.
     pub(super) fn next(&mut self, mut bytes: impl FnMut(K) -> Option<u32>) -> Option<K> {
         while let Some((flow, left)) = self.ring.front_mut() {
             let flow = *flow;

@@ -1,9 +1,9 @@
-//! Hop-by-hop credits: no node sends what the next one has no room for, and the branches of a tree decide together how
-//! fast that is (src: credits).
+//! Hop-by-hop credits: a node sends only packets for which the next node has room (docs/credits.md;
+//! src: credits).
 //!
-//! Reading order: `wire` (capsules and credits), `branch` and `upstream` (what every flow-control node knows of the nodes
-//! below it and above it), `node` (a session at a relay), `programs` (policies that come with a session), `relay` (a
-//! router's sessions, and its links), `source` and `receiver` (the ends, around machines that know nothing of credits).
+//! Reading order: `wire`, `branch` and `upstream` (state about nodes below and above), `node` (a
+//! session at a relay), `programs` (policies of sessions), `relay` (all sessions and links of a
+//! router), `source` and `receiver` (ends around machines without credits).
 
 mod branch;
 mod drr;
@@ -44,18 +44,16 @@ use settings::{CreditSettings, RelaySettings};
 pub use source::CreditSource;
 pub(crate) use wire::{header_bytes, specimens};
 
-/// The settings of a session under credits.
+/// Settings of a session under credits.
 pub const OPTIONS: &[OptionSpec] =
     &joined::<{ CreditSettings::OPTIONS.len() + 1 }>(CreditSettings::OPTIONS, &[settings::PROGRAM]);
 
-/// The settings of a relay.
+/// Settings of a relay.
 pub const RELAY_OPTIONS: &[OptionSpec] = RelaySettings::OPTIONS;
-/// Settings of a session through relay nodes where the user sets none: packets of 4 kB that fill
-/// 100 Mbit/s and 20 ms from one relay to the next.
+/// Default settings through relay nodes: packets of 4 kB that fill a hop of 100 Mbit/s and 20 ms.
 pub const RELAYED: [(&str, i64); 3] = [("credit_buffer", 96), ("credit_unit", 12), ("lag", 64)];
 
-/// How many bytes of a packet are for relays to read: the header of a capsule, which stands before what it carries, or all
-/// of a packet of credits that carries nothing. 0 where it is none of these.
+/// Bytes of a packet that relays read: a capsule's header, or all of a credit; 0 for other packets.
 pub fn clear_bytes(packet: &[u8]) -> usize {
     if !wire::is_ours(packet) {
         return 0;
@@ -63,7 +61,6 @@ pub fn clear_bytes(packet: &[u8]) -> usize {
     wire::own_bytes(packet)
 }
 
-/// Facts of a packet of a session under credits, of what its capsule carries by `inner`.
 pub(crate) fn facts(packet: &[u8], inner: fn(&[u8]) -> PacketFacts) -> PacketFacts {
     if !wire::is_ours(packet) {
         return inner(packet);
@@ -74,7 +71,7 @@ pub(crate) fn facts(packet: &[u8], inner: fn(&[u8]) -> PacketFacts) -> PacketFac
     }
 }
 
-/// Writes a packet of credits again, as it was read. `None` if it is refused. For tests of the wire format.
+/// Decodes a packet of credits and encodes it again; `None` if invalid. For tests of the format.
 pub fn written_again(packet: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     match wire::decode(packet).ok().filter(|_| wire::is_ours(packet))? {
@@ -86,11 +83,10 @@ pub fn written_again(packet: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Bytes of a capsule before what it carries.
+/// Length of a capsule's header.
 pub const CAPSULE_BYTES: usize = wire::CAPSULE_BYTES;
 
-/// The relay of the router `node`, on which `host` runs the programs of sessions. Where there is none, sessions with
-/// programs pass as by any router.
+/// Creates the relay of the router `node`; `host`, if any, runs the programs of sessions.
 pub fn relay(
     node: NodeId,
     options: &Options,
@@ -99,22 +95,20 @@ pub fn relay(
     Box::new(CreditRelay::new(node, options, host))
 }
 
-/// The name of a program in packets, in hexadecimal digits.
+/// Returns the name of a program in packets, in hexadecimal digits.
 pub fn program_name(code: &[u8]) -> String {
     settings::PolicyId::of(code).0.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The most credits of receivers under a load, of which so many `capsules` come: one for each unit of these, and one each
-/// time that nothing comes, again and again.
+/// Returns the most credits of receivers: one for each unit, and one for each refresh interval.
 pub(crate) fn credits_max(options: &Options, load: &Load, capsules: u64) -> u64 {
     let settings = CreditSettings::from_options(options);
     let unit = u64::from(settings.credit_unit.min(settings.credit_buffer));
     let refreshed = load.lasted.as_nanos() / refresh::REFRESH.as_nanos() + 1;
-    // Asked with a probe they answer, as often as they would say it again by themselves.
+    // Receivers answer probes as often as they repeat their credits: twice the refreshes.
     load.receivers * (capsules / unit + 2 * refreshed + 1)
 }
 
-/// The tag of a node in a session: no other node has the same.
 const fn tag_of(node: NodeId, session: u64) -> u64 {
     (node.0 as u64) << 32 | (session ^ session >> 32) & 0xffff_ffff
 }

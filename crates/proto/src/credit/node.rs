@@ -1,4 +1,4 @@
-//! A session at a relay: a queue for each branch, what each may send, and what is asked for above (src: credits s3).
+//! Session at a relay: a queue and credits for each branch, and credits upstream (src: credits s3).
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -12,7 +12,6 @@ use super::upstream::Upstream;
 use super::wire::{Capsule, Credit};
 use crate::relay::{BranchPace, PortId};
 
-/// A packet that waits: since when, what it is, and its bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting<Q> {
     since: Time,
@@ -26,14 +25,13 @@ struct Queue<Q> {
     port: PortId,
     branch: Branch,
     waiting: VecDeque<Waiting<Q>>,
-    /// True if nothing has left the port for long.
+    /// True if the port has sent nothing for [`TAG_TIMEOUT`](super::branch::TAG_TIMEOUT).
     stuck: bool,
-    /// Bytes and packets since the last look at the pace, and packets that left others waiting.
+    /// Bytes and packets sent since the last [`FlowNode::paces`], and packets sent with a backlog.
     sent: (u64, u32, u32),
 }
 
 impl<Q> Queue<Q> {
-    /// True if nobody waits for the branch: nodes below are silent, or do not read.
     fn is_left_out(&self) -> bool {
         self.stuck || self.branch.is_silent()
     }
@@ -42,16 +40,13 @@ impl<Q> Queue<Q> {
 pub(super) struct FlowNode<Q> {
     pub(super) upstream: Upstream,
     policy: AnyPolicy,
-    /// Header of capsules to branches, without counts and branches.
     header: Capsule,
     queues: Vec<Queue<Q>>,
-    /// Places of the branches below which somebody is heard, or was not yet: those that the policy sees.
+    /// Indexes of the branches that the policy sees: those that are not left out.
     heard: Vec<usize>,
     heard_at: Time,
     look_at: Option<Time>,
-    /// Something has happened since the policy was asked for a credit.
     asks: bool,
-    /// Branch of the last credit, and the moment of the last look at the pace.
     pace: Option<PortId>,
     looked_at: Time,
 }
@@ -69,7 +64,7 @@ impl<Q> Seen<'_, Q> {
         &self.queues[self.heard[branch as usize]]
     }
 
-    /// FC of a branch: what has come, less what waits. So what was lost above, or found no room, counts as done with.
+    /// Returns FC of a branch: packets received, less packets queued. Lost packets count as done.
     fn done(&self, branch: u32) -> u32 {
         self.upstream.received().wrapping_sub(self.queue(branch).waiting.len() as u32)
     }
@@ -112,7 +107,6 @@ impl<Q> View for Seen<'_, Q> {
 }
 
 impl<Q: Copy> FlowNode<Q> {
-    /// A session of which `capsule` is the first that came. Its own capsules begin with `header`.
     pub(super) fn new(now: Time, upstream: Upstream, policy: AnyPolicy, header: Capsule) -> Self {
         let (queues, heard) = (Vec::new(), Vec::new());
         let mut node = Self {
@@ -141,15 +135,13 @@ impl<Q: Copy> FlowNode<Q> {
         (policy, Seen { upstream, queues, heard, header, now })
     }
 
-    /// Notes that the nodes below may have changed.
     fn listen(&mut self) {
         let Self { queues, heard, .. } = self;
         heard.clear();
         heard.extend((0..queues.len()).filter(|place| !queues[*place].is_left_out()));
     }
 
-    /// Sets the ports of the branches, of which some are `stuck`. Returns packets that waited for
-    /// others.
+    /// Sets the ports of the branches, some `stuck`. Returns packets queued for other ports.
     pub(super) fn set_ports(
         &mut self,
         now: Time,
@@ -175,7 +167,6 @@ impl<Q: Copy> FlowNode<Q> {
         gone
     }
 
-    /// A capsule of this layer has come with `packet`, of so many bytes. Returns at how many branches it waits.
     pub(super) fn on_data(&mut self, now: Time, packet: Q, bytes: u32, layer: u8) -> u32 {
         self.heard_at = now;
         let mut waits = 0;
@@ -194,13 +185,12 @@ impl<Q: Copy> FlowNode<Q> {
         waits
     }
 
-    /// A probe has come: perhaps more is done with than was known.
+    /// Handles a probe: packets may have been lost above, which count as forwarded.
     pub(super) fn on_probe(&mut self, now: Time) {
         self.heard_at = now;
         self.asks = true;
     }
 
-    /// A credit has come from below the branch that it names. Returns the port that may send more now.
     pub(super) fn on_credit(&mut self, now: Time, credit: &Credit) -> Checked<Option<PortId>> {
         let named = |queue: &&mut Queue<Q>| queue.port.0 == credit.branch;
         let queue = self.queues.iter_mut().find(named).ok_or(BadInput::Foreign)?;
@@ -210,8 +200,7 @@ impl<Q: Copy> FlowNode<Q> {
         Ok(moves.then_some(port))
     }
 
-    /// A port takes nothing, or takes packets again: a branch that does not read sets no pace.
-    /// Returns packets that waited for the branch.
+    /// Marks a port as stuck or not. Returns packets queued for a stuck branch, which sets no pace.
     pub(super) fn set_stuck(&mut self, port: PortId, stuck: bool) -> Vec<Q> {
         let queue = self.queues.iter_mut().find(|queue| queue.port == port);
         let Some(queue) = queue.filter(|queue| queue.stuck != stuck) else { return Vec::new() };
@@ -222,7 +211,7 @@ impl<Q: Copy> FlowNode<Q> {
         gone.into_iter().map(|waiting| waiting.packet).collect()
     }
 
-    /// Forgets the node with this tag, which left this port. Returns packets that waited for it alone.
+    /// Forgets the node with this tag, which left this port. Returns packets queued for it only.
     pub(super) fn forget(&mut self, now: Time, port: PortId, tag: u64) -> Vec<Q> {
         let mut gone = Vec::new();
         if let Some(queue) = self.queues.iter_mut().find(|queue| queue.port == port) {
@@ -246,7 +235,6 @@ impl<Q: Copy> FlowNode<Q> {
         None
     }
 
-    /// That packet leaves: with this header.
     pub(super) fn send(&mut self, port: PortId) -> Option<(Waiting<Q>, Capsule)> {
         let queue = self.queues.iter_mut().find(|queue| queue.port == port)?;
         let waiting = queue.waiting.pop_front()?;
@@ -259,9 +247,8 @@ impl<Q: Copy> FlowNode<Q> {
         Some((waiting, Capsule { count, layer, branch: port.0, ..self.header }))
     }
 
-    /// Writes the credit that is due, where the policy finds that it is time for one, or the last is to be said again.
     pub(super) fn poll_credit(&mut self, now: Time, buf: &mut Vec<u8>) -> bool {
-        // A probe asks for a credit, which would have the node above wait for those who are gone.
+        // A credit would make the node above wait for nodes that are gone.
         if self.is_deserted() {
             return false;
         }
@@ -275,7 +262,6 @@ impl<Q: Copy> FlowNode<Q> {
         !self.queues.is_empty() && self.heard.is_empty()
     }
 
-    /// Asks for more above where the policy finds that it is time.
     fn ask(&mut self, now: Time) {
         let (policy, seen) = self.judge(now);
         let branches = seen.branches();
@@ -292,7 +278,6 @@ impl<Q: Copy> FlowNode<Q> {
         }
     }
 
-    /// Takes the passing of time. Returns what is not to be sent any more, and the probes that are due.
     pub(super) fn on_timeout(&mut self, now: Time) -> (Vec<Q>, Vec<(PortId, Capsule)>) {
         let (mut gone, mut probes) = (Vec::new(), Vec::new());
         for queue in &mut self.queues {
@@ -302,12 +287,10 @@ impl<Q: Copy> FlowNode<Q> {
             }
             if queue.branch.is_silent() {
                 gone.extend(queue.waiting.drain(..).map(|waiting| waiting.packet));
-                // It is asked again and again whether somebody is there.
                 queue.branch.wait(now);
             }
         }
         self.listen();
-        // Nobody is to wait for this node then.
         let is_deserted = self.is_deserted();
         self.upstream.on_timeout(now, !is_deserted);
         self.asks |= !gone.is_empty();
@@ -350,8 +333,7 @@ impl<Q: Copy> FlowNode<Q> {
         self.queues.into_iter().flat_map(each)
     }
 
-    /// Branches with their rates since the last call, of which one waits if it sets the pace: most
-    /// packets that left for it left others waiting. Branches that nobody waits for are missing.
+    /// Returns branches with rates since the last call, except those that are not waited for.
     pub(super) fn paces(&mut self, now: Time, flow: FlowId) -> impl Iterator<Item = BranchPace> {
         let seconds = now.since(core::mem::replace(&mut self.looked_at, now)).as_secs_f64();
         let (from, sets) = (self.upstream.port, self.pace);
@@ -370,7 +352,6 @@ impl<Q: Copy> FlowNode<Q> {
         })
     }
 
-    /// When a packet of the session last came.
     pub(super) const fn heard_at(&self) -> Time {
         self.heard_at
     }

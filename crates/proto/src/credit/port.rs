@@ -1,4 +1,4 @@
-//! A port of the relay of credits: whose turn it is, what waits there, and what a slow host has to do.
+//! Port of a credit relay: order of flows, queues without credits, and pacing.
 
 use alloc::collections::{BTreeMap, VecDeque};
 
@@ -8,7 +8,7 @@ use super::branch::TAG_TIMEOUT;
 use super::drr::RoundRobin;
 use crate::relay::PacketKey;
 
-/// Time of unused rate that a port may use later.
+/// Burst of a port above its highest rate: 5 ms of unused rate.
 const BURST: Duration = Duration::from_millis(5);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,22 +19,17 @@ pub(super) enum Turn {
 
 #[derive(Debug, Default)]
 pub(super) struct Port {
-    /// Time since which the link has had no room; `None` while it takes packets.
     pub(super) busy: Option<Time>,
-    /// True if that is long ago.
     pub(super) stuck: bool,
     pub(super) turns: RoundRobin<Turn>,
-    /// What a slow host has to do before more leaves, once nothing leaves, and until when it does that.
+    /// Processing time of a slow host before the next packet, and end of the current processing.
     pub(super) work: Duration,
     pub(super) works_until: Option<Time>,
-    /// Time at which the highest rate allows the next packet.
     paced_until: Time,
-    /// Packets of flows that are not under credits.
     pub(super) others: BTreeMap<FlowId, VecDeque<(PacketKey, u32)>>,
 }
 
 impl Port {
-    /// A packet under no credits waits for its turn.
     pub(super) fn queue(&mut self, flow: FlowId, key: PacketKey, bytes: u32) {
         self.others.entry(flow).or_default().push_back((key, bytes));
         self.turns.join(Turn::Other(flow));
@@ -45,7 +40,6 @@ impl Port {
         self.busy.is_none() && !works && self.turns.is_empty() && self.others.is_empty()
     }
 
-    /// When the port is stuck, if it is not and stays busy.
     pub(super) fn stuck_at(&self) -> Option<Time> {
         self.busy.filter(|_| !self.stuck).map(|since| since + TAG_TIMEOUT)
     }
@@ -54,14 +48,13 @@ impl Port {
         self.works_until.unwrap_or(Time::MAX).min(self.stuck_at().unwrap_or(Time::MAX))
     }
 
-    /// Counts a packet that leaves at no more than this rate. Up to 5 ms that were not used count.
     pub(super) fn pace(&mut self, now: Time, bytes: u32, rate: Bitrate) {
         let free_at = (self.paced_until + BURST).max(now);
         self.paced_until = free_at + rate.time_for(bytes.into()) - BURST;
     }
 
-    /// Work of a slow host begins, once nothing leaves, and the wait for the highest rate: a port
-    /// that waits for its rate is not busy, and never stuck.
+    /// Starts a slow host's processing and the pacing delay, if the port is not busy. A port that
+    /// waits for its rate is not busy, thus never stuck.
     pub(super) fn begin_work(&mut self, now: Time) {
         if self.busy.is_none() && (self.work > Duration::ZERO || self.paced_until > now) {
             let begins = self.works_until.map_or(now, |at| at.max(now));

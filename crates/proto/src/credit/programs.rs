@@ -1,5 +1,4 @@
-//! Programs of sessions: a policy that a relay lacks is fetched from the node above, checked by its hash, loaded, kept and
-//! started.
+//! Programs of sessions: fetched from the node above, verified by hash, loaded, cached and started.
 
 mod running;
 #[cfg(test)]
@@ -17,41 +16,36 @@ use crate::relay::PortId;
 pub(crate) use running::ProgramPolicy;
 pub use running::{Loaded, PendingLoad, ProgramFault, ProgramHost, RunningProgram, SessionProgram};
 
-// All bounds here are chosen: the paper runs whatever its packets bring.
+// All bounds are chosen: in the paper, packets may bring any program.
 
-/// Bytes of a program at most: the seven policies have 2 to 3 kB.
+/// Longest program, in bytes. The seven policies have 2 to 3 kB.
 pub const PROGRAM_BYTES_MAX: u32 = 64 << 10;
-/// Parts that answer one request.
 const PARTS_AT_ONCE: u32 = 8;
-/// Programs that are fetched at the same time; sessions with others pass as by any router.
+/// Most fetches at a time; sessions with further programs are forwarded without credits.
 const FETCHES_MAX: usize = 8;
-/// When what was asked for is asked for again at first, and at last.
+/// First and longest interval between requests.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
 const ASK_AGAIN_MAX: Duration = Duration::from_secs(1);
-/// A fetch is given up after so many requests without an answer, 3.4 s, and after so long in all.
-/// Requests are counted, so that a relay that was stopped for a while asks again first.
+/// Requests without an answer before a fetch ends, after 3.4 s, and longest fetch.
 const ASKS_MAX: u32 = 5;
 const FETCH_TIME_MAX: Duration = Duration::from_secs(20);
-/// Loads that begin in a second; further programs wait.
+/// Most loads that begin in a second; further programs wait.
 const LOADS_PER_S: u32 = 8;
-/// Interval at which a load is asked for its result, and questions before it is given up: 2 s. The limit counts questions,
-/// so that a relay that was stopped for a while gives up nothing. One load runs at a time, as in the compiler's thread, so
-/// that the wait for other programs does not count.
+/// Interval of polls of a load, and polls before it is given up, after 2 s: a stopped relay gives
+/// up none. Loads run one at a time, as in the compiler's thread.
 const LOAD_ASKED: Duration = Duration::from_millis(10);
 const LOAD_QUESTIONS_MAX: u32 = 200;
-/// Requests for programs that are answered in a second; others are discarded.
+/// Most requests for programs answered in a second; others are dropped.
 const ANSWERS_PER_S: u32 = 128;
-/// What a program that was refused counts, which is remembered so that it is not fetched again and again.
+/// Size of a refused program in the cache, which prevents another fetch.
 const REFUSED_BYTES: usize = 64;
 
-/// State of the program that a capsule names.
 pub(super) enum Found {
     Here(AnyPolicy),
     Later,
     Never,
 }
 
-/// A program that is here, or was refused.
 struct Kept {
     code: Vec<u8>,
     program: Option<Arc<dyn SessionProgram>>,
@@ -68,7 +62,6 @@ impl Kept {
     }
 }
 
-/// A program that is on its way.
 struct Fetch {
     node: NodeId,
     port: PortId,
@@ -79,28 +72,23 @@ struct Fetch {
     began_at: Time,
     ask_at: Time,
     ask_again: Duration,
-    /// Requests since the last part.
     asks: u32,
 }
 
-/// A program that has arrived and is not loaded yet.
 struct Load {
     code: Vec<u8>,
     arrived_at: Time,
-    /// `None` before it begins.
     pending: Option<PendingLoad>,
     ask_at: Time,
     questions: u32,
 }
 
 impl Load {
-    /// Order in which loads are asked for: first the one that runs.
     fn order(&self) -> (bool, Time) {
         (self.pending.is_none(), self.arrived_at)
     }
 }
 
-/// Number of events in this second.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rate {
     since: Time,
@@ -117,10 +105,10 @@ impl Rate {
     }
 }
 
-/// Bytes of programs that are kept at most; those used longest ago go first.
+/// Size of the cache: 4 MiB. The least recently used program is evicted first.
 const KEPT_BYTES: usize = 4 << 20;
 
-/// Time without use after which a program is forgotten.
+/// Longest time without use before a program is evicted: 600 s.
 const KEPT_FOR: Duration = Duration::from_secs(600);
 
 #[derive(Default)]
@@ -139,7 +127,6 @@ impl Programs {
         Self { host, bytes_max: KEPT_BYTES, ..Self::default() }
     }
 
-    /// Programs that can be started at once.
     pub(super) fn kept(&self) -> usize {
         self.kept.values().filter(|kept| kept.program.is_some()).count()
     }
@@ -148,7 +135,6 @@ impl Programs {
         self.host.is_some()
     }
 
-    /// The program that a capsule names, started for its session where it is here.
     pub(super) fn start(&mut self, now: Time, capsule: &Capsule) -> Found {
         let Some(kept) = self.kept.get_mut(&capsule.policy) else { return Found::Later };
         let Some(program) = &kept.program else { return Found::Never };
@@ -157,7 +143,6 @@ impl Programs {
         started.map_or(Found::Never, |policy| Found::Here(AnyPolicy::Program(policy)))
     }
 
-    /// The same; where it is not here it is fetched, if that can be.
     pub(super) fn find(
         &mut self,
         now: Time,
@@ -197,7 +182,6 @@ impl Programs {
         Found::Later
     }
 
-    /// Takes a part from a node. Returns the names of the programs that are no longer waited for.
     pub(super) fn on_part(
         &mut self,
         now: Time,
@@ -211,7 +195,7 @@ impl Programs {
         }
         fetch.total = Some(part.total);
         if part.offset as usize != fetch.code.len() {
-            // It has come before, or one before it was lost, which is asked for again.
+            // A duplicate, or the part before it was lost and will be requested again.
             return Ok(Vec::new());
         }
         fetch.code.extend_from_slice(part.bytes);
@@ -232,8 +216,6 @@ impl Programs {
         Ok(self.load(now))
     }
 
-    /// Asks the load that runs, and begins the next one, which arrived first, once it may. Returns the names of the programs
-    /// that are loaded or refused.
     fn load(&mut self, now: Time) -> Vec<PolicyId> {
         let mut over = Vec::new();
         let Some(host) = self.host.clone() else { return over };
@@ -259,7 +241,6 @@ impl Programs {
         over
     }
 
-    /// Keeps a program, or with `None` that it was refused.
     fn keep(
         &mut self,
         now: Time,
@@ -285,7 +266,6 @@ impl Programs {
         kept.insert(policy, new);
     }
 
-    /// Where a program that is here is asked for: the parts of the answer.
     pub(super) fn answer<'a>(
         &'a mut self,
         now: Time,
@@ -307,8 +287,6 @@ impl Programs {
         Some((pull, fetch.flow, fetch.port, fetch.node))
     }
 
-    /// Gives up fetches that are silent, and asks for the results of loads. Returns the names of the programs that are no
-    /// longer waited for.
     pub(super) fn on_timeout(&mut self, now: Time) -> Vec<PolicyId> {
         let is_over = |fetch: &Fetch| {
             let is_silent = fetch.asks >= ASKS_MAX && fetch.ask_at <= now;
@@ -329,12 +307,10 @@ impl Programs {
     }
 }
 
-/// The load that runs, and else the one that arrived first.
 fn next_load(loading: &mut BTreeMap<PolicyId, Load>) -> Option<(&PolicyId, &mut Load)> {
     loading.iter_mut().min_by_key(|(_, load)| load.order())
 }
 
-/// The parts of a program that answer one request.
 pub(super) fn parts(code: &[u8], pull: Pull) -> impl Iterator<Item = Part<'_>> {
     let total = code.len() as u32;
     let rest = code.get(pull.offset as usize..).unwrap_or_default();

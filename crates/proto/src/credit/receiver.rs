@@ -1,4 +1,4 @@
-//! A receiver of a session under credits: another machine, which takes each packet as it comes, and the credits for that.
+//! Receiver of a session under credits: another machine, and the credits for its packets.
 
 use alloc::vec::Vec;
 
@@ -10,35 +10,33 @@ use super::wire::{self, CAPSULE_BYTES, Capsule, Packet};
 use crate::relay::PortId;
 use crate::{Datagram, Destination, Interactive, Machine, ReceiverInput, Transmit, passes_on};
 
-/// The receiver `inner` under credits: the lowest flow-control node. A packet is done with when it has come, unless the
-/// application takes nothing (src: credits s3).
+/// Receiver `inner` under credits. Packets count as forwarded when they arrive (src: credits s3).
 #[derive(Debug)]
 pub struct CreditReceiver<M> {
     inner: M,
     session: u64,
     node: NodeId,
     upstream: Option<Upstream>,
-    /// The application takes nothing for now; what had come before.
+    /// Packets received before the application stopped deliveries; `None` while it takes packets.
     held: Option<u32>,
 }
 
 impl<M: Machine> CreditReceiver<M> {
-    /// The machine that knows nothing of credits.
+    /// Returns the inner machine, which has no credits.
     pub const fn inner(&self) -> &M {
         &self.inner
     }
 
-    /// A receiver at `node` of the session with this number.
+    /// Creates a receiver at `node` of the session with this number.
     pub fn new(inner: M, session: u64, node: NodeId) -> Self {
         Self { inner, session, node, upstream: None, held: None }
     }
 
-    /// The application takes nothing for now, or again. Meanwhile no more may come than waits at a branch.
+    /// Stops or resumes deliveries. While stopped, at most B packets arrive.
     fn hold(&mut self, now: Time, held: bool) {
         let upstream = self.upstream.as_mut();
         match (held, upstream) {
             (true, Some(upstream)) => _ = self.held.get_or_insert(upstream.received()),
-            // Before anything has come nothing can wait.
             (true, None) => {}
             (false, upstream) => {
                 let before = self.held.take();
@@ -52,7 +50,7 @@ impl<M: Machine> CreditReceiver<M> {
     fn take(&mut self, now: Time, capsule: &Capsule) {
         match &mut self.upstream {
             Some(upstream) => {
-                // Where counts begin anew so does what had come.
+                // The count of packets before the stop restarts with the branch's counts.
                 if upstream.on_capsule(now, capsule, PortId(0)) && self.held.is_some() {
                     self.held = Some(upstream.received());
                 }
@@ -62,7 +60,6 @@ impl<M: Machine> CreditReceiver<M> {
                 self.upstream = Some(Upstream::new(now, tag, capsule, PortId(0)));
             }
         }
-        // What has come is done with.
         if let Some(upstream) = &mut self.upstream {
             let done = self.held.unwrap_or_else(|| upstream.received());
             if upstream.since_reported(done) >= i64::from(capsule.unit) {
@@ -95,7 +92,7 @@ impl<M: Machine> Machine for CreditReceiver<M> {
                 self.take(cx.now, &capsule);
                 if !capsule.probe {
                     let bytes = &datagram.bytes[CAPSULE_BYTES..];
-                    // What was found in these bytes was found in others.
+                    // The cached parse result is of the outer bytes.
                     let inner = Datagram { bytes, parsed: None, ..datagram };
                     self.inner.handle_datagram(cx, inner);
                 }

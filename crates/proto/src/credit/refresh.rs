@@ -1,17 +1,15 @@
-//! After how long without news something is said again, since what was said before may have been lost.
+//! Interval at which a message is repeated without news, because the message may be lost.
 
 use faircast_base::{Duration, Time};
 
-/// How long that is at least, and how long it becomes where nothing changes. Chosen: the paper lets a lost credit stop a
-/// session.
+/// Shortest and longest interval. Chosen: in the paper, a lost credit stops a session.
 pub(crate) const REFRESH: Duration = Duration::from_millis(100);
 pub(crate) const REFRESH_MAX: Duration = Duration::from_secs(1);
 
-/// How long that is. Where packets are rare it is twice what lies between them, or each would be followed by a reminder.
+/// Refresh interval: twice the mean interval of rare packets, to avoid a repetition after each.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Refresh {
     heard_at: Option<Time>,
-    /// Between one news and the next, in the mean over some.
     gap: Duration,
     interval: Duration,
 }
@@ -35,7 +33,6 @@ impl Refresh {
         self.interval
     }
 
-    /// It was said again, and nothing has changed so far.
     pub(super) fn back_off(&mut self) {
         self.interval = (self.interval * 2).min(REFRESH_MAX);
     }

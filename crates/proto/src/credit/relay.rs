@@ -1,5 +1,4 @@
-//! The relay of credits: what a router does for sessions under credits, and how it shares its links between them and
-//! all others (src: credits s3.1).
+//! Credit relay of a router: serves sessions and shares the links (src: credits s3.1).
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
@@ -21,13 +20,13 @@ use crate::relay::{
     Served,
 };
 
-/// Bytes of the headers of IPv4 and UDP, with which packets count.
+/// Length of the IPv4 and UDP headers, which count as part of packets.
 const IP_UDP_BYTES: u32 = 28;
 
-/// Silence after which a session is forgotten.
+/// Silence after which a session is removed: 30 s.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Packets of each other flow that wait for a link; chosen, as the paper does not say.
+/// Longest queue of a flow without credits at a link, in packets; chosen, not given by the paper.
 const OTHERS_MAX: usize = 50;
 
 #[derive(Default)]
@@ -35,24 +34,18 @@ pub(crate) struct CreditRelay {
     node: NodeId,
     settings: RelaySettings,
     sessions: BTreeMap<u64, Session>,
-    /// Sessions whose programs are being fetched.
     parked: BTreeMap<u64, Parked>,
-    /// Sessions that pass as by any router, since there is no program for them or it has failed, and when they were heard.
     plain: BTreeMap<u64, Time>,
-    /// When it is looked which of those are silent.
     sweep_at: Option<Time>,
     programs: Programs,
-    /// How often there was none for a session, or it has failed.
     failed: u64,
     ports: BTreeMap<PortId, Port>,
-    /// With so many it is looked which are idle.
+    /// Number of ports at which idle ones are removed.
     ports_room: usize,
-    /// At how many ports each packet that is held still waits.
     held: BTreeMap<PacketKey, u32>,
     out: VecDeque<(Egress, Written)>,
 }
 
-/// The bytes that go with what a relay asks for.
 #[derive(Debug)]
 enum Written {
     Nothing,
@@ -82,14 +75,13 @@ struct ParkedPacket {
     port: PortId,
 }
 
-/// Packets that wait for programs at a relay at most; more are lost.
+/// Most packets held for programs; further ones are dropped.
 const PARKED_MAX: usize = 4096;
 
-/// Ports that are kept though nothing waits there.
+/// Ports that are kept before idle ones are removed.
 const PORTS_ROOM_MIN: usize = 1024;
 
 impl CreditRelay {
-    /// The relay of the router `node`, on which `host` runs the programs of sessions.
     pub(crate) fn new(node: NodeId, options: &Options, host: Option<Arc<dyn ProgramHost>>) -> Self {
         Self {
             node,
@@ -100,8 +92,7 @@ impl CreditRelay {
         }
     }
 
-    /// A port, of which nothing has to be known before. Those that are gone are not kept: where neighbours come and go each
-    /// has another one.
+    /// Returns the state of a port. Idle ports, as of departed neighbours, are removed when many.
     fn port(&mut self, id: PortId) -> &mut Port {
         if self.ports.len() >= self.ports_room && !self.ports.contains_key(&id) {
             self.ports.retain(|_, port| !port.is_idle());
@@ -110,9 +101,8 @@ impl CreditRelay {
         self.ports.entry(id).or_default()
     }
 
-    /// A packet of credits costs a slow host its time: before more leaves at `port`, or at all. While a packet leaves there
-    /// nothing is done for that port: the paper's throughputs, which lie below that of the slowest link, are those of such
-    /// hosts.
+    /// Adds processing time to `port`, or to all. A slow host does not process while it sends: the
+    /// paper's throughputs are below the slowest link's rate.
     fn works(&mut self, now: Time, port: Option<PortId>) {
         let time = self.settings.capsule_time;
         if time > Duration::ZERO {
@@ -136,7 +126,7 @@ impl CreditRelay {
             return Err(BadInput::Absurd);
         }
         if let Some(session) = self.sessions.get_mut(&id) {
-            // Its group may have had no members for a while, and a number of its own since.
+            // The session's group may have been empty, and have a new flow number since.
             session.flow = packet.flow;
             session.node.upstream.on_capsule(now, &capsule, packet.port);
         } else if self.parked.contains_key(&id) {
@@ -171,7 +161,7 @@ impl CreditRelay {
                     return Ok(self.park(packet, capsule));
                 }
                 Found::Never => {
-                    // It passes as by any router: those below are the next of whoever is above.
+                    // Forwarded without credits: the nodes below become the next of the node above.
                     if self.programs.has_host() && !self.runs_all() {
                         self.fails(cx, id);
                     } else {
@@ -221,7 +211,6 @@ impl CreditRelay {
         Session { flow, source, node: FlowNode::new(now, upstream, policy, header) }
     }
 
-    /// A packet waits for the program of its session.
     fn park(&mut self, packet: &RelayPacket<'_>, capsule: Capsule) -> Handling {
         let all: usize = self.parked.values().map(|parked| parked.packets.len()).sum();
         let parked = self.parked.entry(capsule.session).or_insert_with(|| Parked {
@@ -242,7 +231,6 @@ impl CreditRelay {
         Handling::Hold
     }
 
-    /// A program is here, or does not come: the sessions that have waited for it go on.
     fn unpark(&mut self, cx: &mut Cx<'_>, policy: PolicyId) {
         let waited = self.parked.iter().filter(|(_, parked)| parked.policy == policy);
         let waited: Vec<u64> = waited.map(|(id, _)| *id).collect();
@@ -274,14 +262,12 @@ impl CreditRelay {
         }
     }
 
-    /// Whether the program of a session has failed.
     fn check(&mut self, cx: &mut Cx<'_>, id: u64) {
         if self.sessions.get(&id).is_some_and(|session| session.node.has_failed()) {
             self.fails(cx, id);
         }
     }
 
-    /// What is held already waits for its turn at ports as in the queues of any router.
     fn queue_again(
         &mut self,
         cx: &mut Cx<'_>,
@@ -294,7 +280,6 @@ impl CreditRelay {
         waiting.into_iter().for_each(|(port, ..)| self.serve(cx, port));
     }
 
-    /// A session has no program from now on, and passes as by any router.
     fn fails(&mut self, cx: &mut Cx<'_>, id: u64) {
         cx.emit(Event::BadInput { reason: BadInput::Program });
         self.failed += 1;
@@ -302,7 +287,6 @@ impl CreditRelay {
         if let Some(session) = self.sessions.remove(&id) {
             let waiting = session.node.into_waiting();
             let waiting = waiting.map(|(port, it)| (port, it.packet, it.bytes)).collect();
-            // They are held already.
             self.queue_again(cx, session.flow, waiting);
         }
     }
@@ -321,7 +305,6 @@ impl CreditRelay {
         }
     }
 
-    /// A node below asks for a program.
     fn answer(&mut self, now: Time, packet: &RelayPacket<'_>, pull: &Pull) {
         let to = Destination::Node(packet.datagram.from);
         let transmit = RelayTransmit::control(packet.flow, packet.port, to, self.node);
@@ -332,7 +315,7 @@ impl CreditRelay {
         }
     }
 
-    /// A credit has come through a port: nobody speaks for the branch of another port.
+    /// Handles a credit. It must arrive on the port of its branch.
     fn take_credit(&mut self, cx: &mut Cx<'_>, port: PortId, credit: &Credit) -> Checked {
         if credit.branch != port.0 {
             return Err(BadInput::Foreign);
@@ -345,7 +328,6 @@ impl CreditRelay {
         Ok(())
     }
 
-    /// Packets of a session may have become free to leave, and a credit may be due.
     fn serve_session(&mut self, cx: &mut Cx<'_>, id: u64) {
         let Some(session) = self.sessions.get(&id) else { return };
         let ports: Vec<PortId> = session.node.ports().collect();
@@ -359,7 +341,6 @@ impl CreditRelay {
         self.tell(cx, id);
     }
 
-    /// Sends the credit that is due, if there is one. Credits go before everything else.
     fn tell(&mut self, cx: &mut Cx<'_>, id: u64) {
         let now = cx.now;
         let Some(session) = self.sessions.get_mut(&id) else { return };
@@ -374,14 +355,12 @@ impl CreditRelay {
         self.check(cx, id);
     }
 
-    /// Sends what has its turn at a port that is free, and what is to be said of that.
     fn serve(&mut self, cx: &mut Cx<'_>, port: PortId) {
         if let Some(id) = self.send(cx.now, port) {
             self.tell(cx, id);
         }
     }
 
-    /// Sends what has its turn at a port that is free. Returns the session where it was of one.
     fn send(&mut self, now: Time, port: PortId) -> Option<u64> {
         let Self { ports, sessions, out, settings, .. } = self;
         let state = ports.get_mut(&port).filter(|port| port.busy.is_none())?;
@@ -434,7 +413,6 @@ impl CreditRelay {
         }
     }
 
-    /// A packet waits at one port less.
     fn let_go(&mut self, key: PacketKey) {
         if let Some(waits) = self.held.get_mut(&key) {
             *waits -= 1;
@@ -445,7 +423,6 @@ impl CreditRelay {
         }
     }
 
-    /// A packet that is under no credits waits for its turn at each port, as in the queue of any router.
     fn queue_other(&mut self, cx: &mut Cx<'_>, packet: &RelayPacket<'_>) -> Handling {
         let mut waits = 0;
         for &port in packet.ports_out {
@@ -482,7 +459,7 @@ impl Relay for CreditRelay {
     ) -> Handling {
         let bytes = packet.datagram.bytes;
         if !wire::is_ours(bytes) {
-            // What is for this router goes nowhere.
+            // A packet to this router has no output ports.
             return match packet.ports_out {
                 [] => Handling::Forward,
                 _ => self.queue_other(cx, packet),
@@ -510,7 +487,6 @@ impl Relay for CreditRelay {
                     Handling::Drop
                 })
             }
-            // It is for another node, and waits for nothing.
             Ok(_) => Ok(Handling::Forward),
         };
         outcome.unwrap_or_else(|reason| {

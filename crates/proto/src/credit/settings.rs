@@ -1,4 +1,4 @@
-//! The settings of credits: those of a session, which its source tells with each capsule, and those of a relay.
+//! Settings of credits: of a session, which its source sends in each capsule, and of a relay.
 
 use faircast_base::{Bitrate, Duration, NodeId};
 use faircast_relay_sdk::{
@@ -11,21 +11,21 @@ use crate::options::{OptionKind, OptionSpec};
 use crate::settings::{choices, settings};
 
 choices! {
-    /// Which branch of the tree sets the pace: the paper's is the slowest (src: credits s3.2), the others are ours.
+    /// Branch of the tree that sets the pace (src: credits s3.2 for the slowest; others are ours).
     pub(crate) enum PolicyName {
-        /// The slowest.
+        /// Slowest branch.
         WorstPath = "worst-path",
-        /// The fastest.
+        /// Fastest branch.
         BestPath = "best-path",
-        /// One of a rank.
+        /// Branch of a rank.
         Quantile = "quantile",
-        /// The slowest that is not too far behind.
+        /// Slowest branch that is not too far behind.
         BoundedLag = "bounded-lag",
-        /// The slowest; what is too old is not sent any more.
+        /// Slowest branch; packets that are too old are not sent.
         Deadline = "deadline",
-        /// The slowest; upper layers wait only where there is much room.
+        /// Slowest branch; upper layers wait only for much room.
         LayeredDrop = "layered-drop",
-        /// The one at which most is delivered in all.
+        /// Branch at which most is delivered in all.
         WeightedUtility = "weighted-utility",
     }
 }
@@ -68,7 +68,6 @@ settings! {
     program_sessions_max: u32 [0, 65536] = 128;
 }
 
-/// Relays that a packet may pass.
 const HOPS_MAX: u8 = 64;
 
 pub(crate) const PROGRAM: OptionSpec = OptionSpec {
@@ -78,12 +77,11 @@ pub(crate) const PROGRAM: OptionSpec = OptionSpec {
     doc: "File with a program in WebAssembly, which relays fetch and run in place of a built-in policy",
 };
 
-/// The name of a policy in packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PolicyId(pub(crate) [u8; 16]);
 
 impl PolicyId {
-    /// The name of a program, or of what is known by a word: no two have the same by chance.
+    /// Returns the name of a program, or of a built-in policy, as a hash of its bytes.
     pub(crate) fn of(bytes: &[u8]) -> Self {
         let digest = blake3::hash(bytes);
         Self(*digest.as_bytes().first_chunk().expect("a digest has 32 bytes"))
@@ -97,7 +95,6 @@ impl PolicyName {
 }
 
 impl CreditSettings {
-    /// The header of a capsule of `node` that carries data, of a session with this program, if it brings one.
     pub(crate) fn capsule(&self, session: u64, node: NodeId, program: Option<&[u8]>) -> Capsule {
         let parameter = match self.policy {
             _ if program.is_some() => self.parameter,
@@ -106,7 +103,6 @@ impl CreditSettings {
             PolicyName::Deadline => self.deadline.as_millis() as u32,
             _ => 0,
         };
-        // Within the bounds of the table.
         let (buffer, unit) =
             (self.credit_buffer as u16, self.credit_unit.min(self.credit_buffer) as u16);
         Capsule {
@@ -152,7 +148,6 @@ macro_rules! any {
 }
 
 impl AnyPolicy {
-    /// Whether it ever has a branch do without a packet.
     pub(crate) const fn drops(&self) -> bool {
         const fn of<P: Policy>(_policy: &P) -> bool {
             P::DROPS

@@ -1,4 +1,4 @@
-//! The source of a session under credits: another machine, which is asked for a packet when there is a credit for it.
+//! Source of a session under credits: another machine, polled when a credit permits a packet.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -13,8 +13,7 @@ use super::wire::{self, Capsule, Packet, Pull};
 use crate::options::Options;
 use crate::{Datagram, Destination, Interactive, Machine, Transmit, passes_on};
 
-/// The source `inner` under credits. What it sends to the session's group leaves as capsules; all else, as what it sends
-/// to single nodes, leaves as it is.
+/// Source `inner` under credits. Packets to the group leave as capsules, others unchanged.
 #[derive(Debug)]
 pub struct CreditSource<M> {
     inner: M,
@@ -22,28 +21,24 @@ pub struct CreditSource<M> {
     layers: u32,
     branch: Branch,
     probes: bool,
-    /// A packet with payload may leave though nobody is heard.
     chance: bool,
-    /// True if it had nothing to send when it was last asked.
     is_idle: bool,
-    /// When it was last told that time had passed.
     woken_at: Time,
     packet: Vec<u8>,
-    /// The program of the session, and what is to be told of it to whom.
     program: Option<Arc<[u8]>>,
     parts: VecDeque<(NodeId, Vec<u8>)>,
 }
 
-/// Parts of the program that wait to be sent at most; who gets none asks again.
+/// Longest queue of parts; a node that gets no answer repeats its request.
 const PARTS_MAX: usize = 256;
 
 impl<M: Machine> CreditSource<M> {
-    /// The machine that knows nothing of credits.
+    /// Returns the inner machine, which has no credits.
     pub const fn inner(&self) -> &M {
         &self.inner
     }
 
-    /// The source of the session with this number at `node`.
+    /// Creates the source of the session with this number at `node`.
     pub fn new(inner: M, session: u64, node: NodeId, start: Time, options: &Options) -> Self {
         let settings = CreditSettings::from_options(options);
         let program = options.bytes(PROGRAM.name).cloned();
@@ -114,12 +109,12 @@ impl<M: Machine> Machine for CreditSource<M> {
             return Some(Transmit::control(Destination::Node(to)));
         }
         let probes = core::mem::take(&mut self.probes);
-        // Where nobody is heard any more a packet goes in the place of each probe: perhaps somebody is there.
+        // Towards silent receivers, a data packet replaces each probe: one may be there again.
         self.chance = self.branch.is_silent() && (self.chance || probes);
         let may = self.branch.may_send() || self.chance;
         let sent = if may { self.poll_inner(cx, buf) } else { None };
         self.is_idle = may && sent.is_none();
-        // With what has no payload it is not used up.
+        // A packet without payload does not use up the chance.
         self.chance &= sent.is_some_and(|transmit| transmit.payload_len == 0);
         if sent.is_some() {
             return sent;
@@ -135,11 +130,10 @@ impl<M: Machine> Machine for CreditSource<M> {
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        // Who has nothing left to do waits for nobody.
         if self.is_idle && self.inner.next_timeout().is_none() {
             return None;
         }
-        // What it has to send waits for a credit, and not for time.
+        // A timeout that passed already waits for a credit, not for time.
         let waits = |at: &Time| self.branch.may_send() || *at > self.woken_at;
         self.inner
             .next_timeout()

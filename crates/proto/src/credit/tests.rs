@@ -1,5 +1,4 @@
-//! Tests of credits between nodes: what is sent has room, nothing that is lost stops a session, and each policy has its
-//! own branch set the pace.
+//! Tests of credits: sent packets have room, no loss stops a session, and policies set the pace.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -66,7 +65,7 @@ fn packets_come_back_as_they_went_and_damage_is_found() {
         bytes[len - 1] ^= 1;
         assert_eq!(wire::decode(&bytes), Err(BadInput::Checksum));
     }
-    // (all of a program, where a part begins, how much is in it, whether that can be)
+    // (length of the program, offset and length of the part, validity)
     for (total, offset, len, sound) in [
         (7, 0, 7, true),
         (7, 4, 3, true),
@@ -94,15 +93,13 @@ fn a_branch_sends_what_all_below_have_room_for() {
     assert!((0..5).all(|_| branch.may_send() && branch.send() > 0));
     assert!(!branch.may_send(), "until somebody sends credits");
     assert_eq!(branch.on_credit(at(1), &credit(1, 6)), Err(BadInput::Absurd), "it sent five");
-    // One below has forwarded two, the other three.
+    // One node below has forwarded two packets, the other three.
     branch.on_credit(at(1), &credit(1, 2)).unwrap();
     branch.on_credit(at(1), &credit(2, 3)).unwrap();
     assert!((0..2).all(|_| branch.may_send() && branch.send() > 0) && !branch.may_send());
-    // An old credit takes nothing back, and a repeated one gives nothing.
     assert_eq!(branch.on_credit(at(2), &credit(1, 1)), Ok(false));
     assert_eq!(branch.on_credit(at(2), &credit(1, 4)), Ok(true));
     assert!(branch.may_send() && branch.send() == 8 && !branch.may_send(), "the other has 8");
-    // Who is heard no more is no longer waited for; when nobody is left nothing is sent.
     branch.wait(at(2));
     branch.on_credit(at(2500), &credit(1, 8)).unwrap();
     branch.on_timeout(at(3500));
@@ -116,7 +113,6 @@ fn a_branch_sends_what_all_below_have_room_for() {
 #[test]
 fn a_branch_that_never_gives_credits_sets_the_pace_for_three_seconds() {
     let mut branch = Branch::new(at(0), 5);
-    // Before the first packet there is nothing to give credits for.
     (0..60).for_each(|tenths| _ = branch.on_timeout(at(tenths * 100)));
     for tenths in 60..90 {
         assert!(!branch.is_silent() && branch.may_send(), "{tenths}");
@@ -143,7 +139,6 @@ fn a_credit_is_said_again_and_more_and_more_rarely() {
         }
     }
     assert_eq!(said, [0, 100, 300, 700, 1500, 2500, 3500]);
-    // What was lost above counts as done with.
     upstream.on_capsule(at(4000), &Capsule { count: 6, ..capsule }, PortId(0));
     assert_eq!((upstream.received(), upstream.since_reported(6)), (6, 6));
 }
@@ -162,15 +157,12 @@ fn counts_that_nobody_has_sent_are_taken_back_once_the_node_above_goes_on_or_ask
     let run: Vec<(u64, u32)> = (0..12).map(|i| (2 + u64::from(i), 11 + i)).collect();
     assert_eq!(reached(&run[..11]), 100_000);
     assert_eq!(reached(&run), 22);
-    // Probes of a node that waits for credits.
     assert_eq!(reached(&[(100, 15), (300, 15), (700, 15)]), 100_000);
     assert_eq!(reached(&[(100, 15), (300, 15), (700, 15), (1500, 15)]), 15);
-    // Late capsules show nothing while newer ones come.
     let late = run.iter().flat_map(|&(ms, count)| [(ms, count), (ms, 100_000 + count)]);
     assert_eq!(reached(&late.collect::<Vec<_>>()), 100_022);
 }
 
-/// A source above a relay whose branches each take a packet in so many steps of a millisecond; some packets are lost.
 struct Relay {
     node: FlowNode<u32>,
     source: Branch,
@@ -209,7 +201,6 @@ impl Relay {
         }
     }
 
-    /// A millisecond passes; `loses` says of each packet whether it is lost.
     fn step(&mut self, ms: u64, mut loses: impl FnMut() -> bool) {
         let now = at(ms);
         let probes = self.source.on_timeout(now);
@@ -225,7 +216,7 @@ impl Relay {
                 self.node.upstream.on_capsule(now, &capsule, PortId(99));
                 let waits = self.node.on_data(now, count, 500, 0);
                 let worst = matches!(AnyPolicy::of(&self.header), Some(AnyPolicy::WorstPath(_)));
-                // Until its first credit nobody tells the source how much that is.
+                // Before its first credit, the source does not know how much it may send.
                 assert!(
                     !worst || !self.credited || waits as usize == self.every.len(),
                     "all had room"
@@ -279,17 +270,14 @@ impl Relay {
 
 #[test]
 fn each_policy_has_its_branch_set_the_pace_and_gives_others_what_they_can_take() {
-    // Branches that take a packet in 2, 4 and 10 ms, for ten seconds.
     let every = [2, 4, 10];
     for (policy, parameter, weights, want) in [
         ("worst-path", 0, [1, 1, 1], [1000, 1000, 1000]),
         ("best-path", 0, [1, 1, 1], [5000, 2500, 1000]),
         ("quantile", 50, [1, 1, 1], [2500, 2500, 1000]),
         ("quantile", 1, [1, 1, 1], [1000, 1000, 1000]),
-        // Who is further behind than that no longer counts.
         ("bounded-lag", 2, [1, 1, 1], [5000, 2500, 1000]),
         ("bounded-lag", 4096, [1, 1, 1], [1000, 1000, 1000]),
-        // What is too old is not sent, so that its place is free.
         ("deadline", 20, [1, 1, 1], [2500, 2000, 1000]),
         ("layered-drop", 0, [1, 1, 1], [1000, 1000, 1000]),
         ("weighted-utility", 0, [1, 1, 1], [2500, 2500, 1000]),
@@ -345,7 +333,6 @@ fn a_flood_of_sessions_without_a_program_is_forgotten_and_others_are_served() {
     assert_eq!((served.plain, served.sessions), (0, 1), "they were forgotten");
 }
 
-/// Takes everything and says nothing.
 struct Silent;
 
 impl Interactive for Silent {
@@ -377,7 +364,7 @@ fn while_an_application_takes_nothing_no_more_comes_than_may_wait() {
     let mut receiver = CreditReceiver::new(Silent, 7, NodeId(2));
     let mut branch = Branch::new(at(0), 5);
     let mut sent = 0;
-    // (until when in milliseconds, whether the application takes nothing, packets that come at most and at least)
+    // (end in ms, true while the application stops deliveries, most and least packets)
     for (until, held, most, least) in
         [(100, false, 100, 90), (1000, true, 5, 3), (1100, false, 100, 90)]
     {
@@ -416,7 +403,6 @@ proptest! {
         let mut relay = Relay::new(&every, &[], 0);
         let mut lost = lost.into_iter();
         (1..2000).for_each(|ms| relay.step(ms, || lost.next().unwrap_or(false)));
-        // Longer than anything is waited for.
         let before = relay.arrived.clone();
         (2000..9000).for_each(|ms| relay.step(ms, || false));
         for (now, before) in relay.arrived.iter().zip(before) {

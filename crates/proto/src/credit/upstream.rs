@@ -1,4 +1,4 @@
-//! The way up from a flow-control node: how many capsules have come from the node above, and the credits for them.
+//! Upstream side of a flow-control node: capsules from the node above, and credits for them.
 
 use alloc::vec::Vec;
 
@@ -9,39 +9,34 @@ use super::wire::{Capsule, Credit, ahead};
 use crate::pgm::session::dissent::Dissent;
 use crate::relay::PortId;
 
-/// Greatest distance of a capsule from the one before that makes both one run of capsules; chosen.
+/// Greatest distance between successive capsules of a run; chosen.
 const RUN_GAP_MAX: i64 = 64;
 
-/// State of the node above, and the latest message to it.
 #[derive(Debug)]
 pub(crate) struct Upstream {
     session: u64,
     tag: u64,
-    /// The node above, its name for this branch, and the port to it.
     pub(crate) node: NodeId,
     branch: u32,
     pub(crate) port: PortId,
-    /// Capsules that the node above has sent to this branch, as far as is known.
+    /// Capsules that the node above has sent to this branch, as far as known.
     received: u32,
-    /// FC of the last credit, and how many packets that were since the first.
+    /// FC of the last credit, and number of packets up to it since the first.
     reported: u32,
     total_reported: i64,
-    /// The last credit: B and FC, and the receivers below.
+    /// Last credit: B, FC and the number of receivers below.
     last: (u32, u32, u32),
     due: bool,
     refresh_at: Time,
     refresh: Refresh,
     heard_at: Time,
-    /// Counts of capsules that are behind what has come.
     behind: Dissent<u32>,
-    /// Another node above, and its name for this branch.
     elsewhere: Dissent<(NodeId, u32)>,
 }
 
 impl Upstream {
-    /// A node that has had its first capsule, whose tag is `tag`. It owes nothing for those before.
     pub(crate) fn new(now: Time, tag: u64, capsule: &Capsule, port: PortId) -> Self {
-        // A probe is no packet that came: all before it may have been lost on the way.
+        // A probe carries no packet: its count includes packets that may all be lost.
         let before = if capsule.probe { capsule.count } else { capsule.count.wrapping_sub(1) };
         Self {
             session: capsule.session,
@@ -62,17 +57,14 @@ impl Upstream {
         }
     }
 
-    /// Takes a capsule. Returns true where counts begin anew: it is from another branch than before, or a run of capsules
-    /// shows that the node above has not sent what was believed.
-    ///
-    /// A forged or damaged count that is too high makes each credit one for capsules that were never sent, which the node
-    /// above refuses. That node sends the rest of what it may, and then probes: they are the run.
+    /// Handles a capsule. Returns true if counts restart: the capsule is from another branch, or a
+    /// run of capsules contradicts `received`, as after a forged count: the node above refuses each
+    /// credit, sends the packets that it still may, and then probes.
     pub(crate) fn on_capsule(&mut self, now: Time, capsule: &Capsule, port: PortId) -> bool {
         let count = capsule.count;
         let above = (capsule.node, capsule.branch);
         let other = (self.node, self.branch) != above;
-        // After one forged capsule this node would send a credit elsewhere, which would wait for the
-        // next credit for 3 s. A node above that is silent may have forgotten this branch.
+        // Otherwise one forged capsule would direct a credit to another branch, for a wait of 3 s.
         let is_silent = now.since(self.heard_at) >= REFRESH_MAX;
         if other
             && !is_silent
@@ -92,9 +84,8 @@ impl Upstream {
                 self.received = count;
                 self.behind.contradict();
             }
-            // The node above may be reached by another connection than before.
             self.port = port;
-            // Whoever asks has not heard the last credit.
+            // A probe means that the last credit was lost.
             self.due |= capsule.probe;
             self.refresh.on_news(now);
             self.refresh_at = now + self.refresh.interval();
@@ -102,36 +93,29 @@ impl Upstream {
         anew
     }
 
-    /// Capsules that have come or were lost on the way.
     pub(crate) const fn received(&self) -> u32 {
         self.received
     }
 
-    /// Of so many that are done with here, how many since the last credit.
     pub(crate) const fn since_reported(&self, done: u32) -> i64 {
         ahead(done, self.reported)
     }
 
-    /// Packets up to the last credit since the first that came.
     pub(crate) const fn total_reported(&self) -> i64 {
         self.total_reported
     }
 
-    /// A credit is to be sent: what may wait, up to where all is done with, and how many receivers are below.
     pub(crate) fn grant(&mut self, now: Time, buffer: u16, count: u32, weight: u32) {
         self.total_reported += self.since_reported(count);
         (self.reported, self.last) = (count, (buffer.into(), count, weight));
         (self.due, self.refresh_at) = (true, now + self.refresh.interval());
     }
 
-    /// The same with what may wait, and who is below, as they were.
     pub(crate) fn grant_again(&mut self, now: Time, count: u32) {
         let (buffer, _, weight) = self.last;
         self.grant(now, buffer as u16, count, weight);
     }
 
-    /// Takes the passing of time: the last credit may have been lost. It is said again where somebody is `there` to take
-    /// more.
     pub(crate) fn on_timeout(&mut self, now: Time, there: bool) {
         self.due &= there;
         if self.refresh_at <= now {

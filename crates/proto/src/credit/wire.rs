@@ -1,5 +1,4 @@
-//! Packets of credits on the wire: capsules, which carry a session's data from hop to hop, credits, which come back for
-//! them, and the programs of sessions with the requests for them. Described in `docs/credits.md`.
+//! Wire format of credits (`docs/credits.md`).
 
 use alloc::vec::Vec;
 
@@ -18,57 +17,47 @@ const PULL: u8 = 4;
 const PART: u8 = 5;
 const CHECKSUM: core::ops::Range<usize> = 6..8;
 
-/// Bytes before what a capsule carries.
 pub(crate) const CAPSULE_BYTES: usize = 52;
 pub(crate) const CREDIT_BYTES: usize = 40;
 
-/// Bytes of a request for a program, and of the header of a part of one.
 pub(crate) const PULL_BYTES: usize = 36;
 pub(crate) const PART_HEADER_BYTES: usize = 40;
 pub(crate) const PART_BYTES_MAX: usize = 1024;
 
-/// Packets that may wait for a branch at most: more is no buffer.
 pub(crate) const BUFFER_MAX: u16 = 4096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Capsule {
-    /// True if the capsule carries no packet and only names the number of sent packets.
+    /// True if the capsule carries no packet, only the count of sent packets.
     pub(crate) probe: bool,
-    /// Nodes that may still handle it as a capsule.
     pub(crate) hops: u8,
-    /// 0 for the base.
     pub(crate) layer: u8,
     pub(crate) session: u64,
     pub(crate) policy: PolicyId,
     pub(crate) parameter: u32,
-    /// Packets that may wait for each branch, B: 1 to [`BUFFER_MAX`].
+    /// B: buffer of each branch in packets, 1 to [`BUFFER_MAX`].
     pub(crate) buffer: u16,
-    /// Packets for one credit, M: 1 to B.
+    /// M: packets for one credit, 1 to B.
     pub(crate) unit: u16,
-    /// Capsules that were sent to this branch with this one, TC.
+    /// TC: capsules sent to this branch, including this one.
     pub(crate) count: u32,
-    /// The last node that handled it, and what that calls this branch.
+    /// Last flow-control node, and its number for this branch.
     pub(crate) node: NodeId,
     pub(crate) branch: u32,
 }
 
-/// Progress of a node below, and the packets that may wait there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Credit {
     pub(crate) session: u64,
-    /// Tag of the node that gives the credit.
     pub(crate) tag: u64,
-    /// The branch at the node above that it is for, as capsules named it.
     pub(crate) branch: u32,
     /// B_k.
     pub(crate) buffer: u32,
-    /// FC_k, in the numbering of that branch.
+    /// FC_k, in the counts of that branch.
     pub(crate) count: u32,
-    /// Receivers below.
     pub(crate) weight: u32,
 }
 
-/// A node asks the one before it for a program, from a byte of it on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pull {
     pub(crate) session: u64,
@@ -80,10 +69,9 @@ pub(crate) struct Pull {
 pub(crate) struct Part<'a> {
     pub(crate) session: u64,
     pub(crate) policy: PolicyId,
-    /// Bytes of all of it.
     pub(crate) total: u32,
     pub(crate) offset: u32,
-    /// 1 to [`PART_BYTES_MAX`] bytes.
+    /// Content of the part, 1 to [`PART_BYTES_MAX`] bytes.
     pub(crate) bytes: &'a [u8],
 }
 
@@ -95,7 +83,6 @@ pub(crate) enum Packet<'a> {
     Part(Part<'a>),
 }
 
-/// Bytes of a packet, of which [`is_ours`] holds, that are no payload of the session.
 pub(crate) fn own_bytes(bytes: &[u8]) -> usize {
     match bytes.get(3) {
         Some(&PART) => bytes.len(),
@@ -103,7 +90,6 @@ pub(crate) fn own_bytes(bytes: &[u8]) -> usize {
     }
 }
 
-/// Bytes of a packet that its checksum covers.
 pub(crate) fn header_bytes(bytes: &[u8]) -> usize {
     match bytes.get(3) {
         Some(&CREDIT) => CREDIT_BYTES,
@@ -113,7 +99,7 @@ pub(crate) fn header_bytes(bytes: &[u8]) -> usize {
     }
 }
 
-/// A packet of each kind in the session of the capsule `data`, from which attacks forge others.
+/// Returns a packet of each kind in the session of capsule `data`, for forged packets.
 pub(crate) fn specimens(data: &[u8]) -> Vec<Vec<u8>> {
     let Ok(Packet::Capsule(capsule)) = decode(data) else { return Vec::new() };
     let Capsule { session, policy, branch, buffer, count, .. } = capsule;
@@ -137,7 +123,6 @@ pub(crate) fn specimens(data: &[u8]) -> Vec<Vec<u8>> {
     .into()
 }
 
-/// Whether a packet is one of these at all, sound or not.
 pub(crate) fn is_ours(bytes: &[u8]) -> bool {
     bytes.get(..3) == Some(&[MAGIC[0], MAGIC[1], VERSION])
 }
@@ -166,7 +151,7 @@ impl Pull {
 
 impl Part<'_> {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        // Its bytes have a hash.
+        // The checksum excludes the content, which has a hash.
         write(out, [PART, 0, 0], self.session, (self.policy.0, self.total, self.offset));
         out.extend_from_slice(self.bytes);
     }
@@ -184,10 +169,7 @@ fn seal(header: &mut [u8]) {
     header[CHECKSUM].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Reads a packet, of which [`is_ours`] holds. What a capsule carries follows its [`CAPSULE_BYTES`].
-///
-/// # Errors
-/// Its header was damaged, or makes no sense.
+/// Decodes a packet without a capsule's payload. Fails if the header is damaged or invalid.
 pub(crate) fn decode(bytes: &[u8]) -> Checked<Packet<'_>> {
     let kind = *bytes.get(3).ok_or(BadInput::Malformed)?;
     let (header, rest) = bytes.split_at_checked(header_bytes(bytes)).ok_or(BadInput::Malformed)?;
@@ -240,7 +222,6 @@ fn read<'a>(kind: u8, header: &[u8], rest: &'a [u8]) -> Option<Packet<'a>> {
     fits.then_some(Packet::Capsule(capsule))
 }
 
-/// By how much a count is ahead of another, in serial arithmetic.
 pub(crate) const fn ahead(count: u32, of: u32) -> i64 {
     count.wrapping_sub(of).cast_signed() as i64
 }

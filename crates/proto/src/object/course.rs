@@ -1,5 +1,4 @@
-//! The course of a source, whatever carries its packets: who is waited for, when content begins, who holds the end,
-//! and when all is over.
+//! Course of a source over any transport: awaited members, begin of content, and the end.
 
 use alloc::collections::BTreeSet;
 use alloc::string::{String, ToString};
@@ -14,38 +13,32 @@ use super::{
 };
 use crate::FlowEvent;
 
-/// Where a source is in its life, and whom it serves.
 #[derive(Debug)]
 pub(super) struct Course {
     pub(super) members: Members,
     wait_for: u32,
-    /// Receivers to wait for at the end; empty for those that were there when content began.
+    /// Receivers to wait for at the end; if empty, the members present at the beginning.
     pub(super) names: BTreeSet<String>,
     pub(super) give_up: Duration,
-    /// Time without progress after which a member that speaks is given up.
     pub(super) stall_max: Option<Duration>,
     /// Bytes that drivers add to each packet.
     pub(super) headers: u32,
     looked_at: Time,
-    /// Time for which it stays when all members are done.
     linger: Option<Duration>,
     start: Time,
     phase: ServicePhase,
     begun: Option<Time>,
-    /// Whether somebody holds the end, at the last look.
     held: bool,
     /// Time at which this host was last unreachable.
     excused_at: Time,
-    /// When content last became longer, of what comes from a pipe.
     grown_at: Option<Time>,
     reason: Option<String>,
-    /// The one thing that the application is told, and whether that has been decided.
+    /// Single event for the application; `told` is true once the event is decided.
     event: Option<FlowEvent>,
     told: bool,
-    /// Time of the next look at the members, the digests and the growth.
     tick_at: Option<Time>,
     pub(super) probes: Probes,
-    /// Bytes of the longest packet of data so far.
+    /// Bytes of the longest data packet so far.
     pub(super) longest: u32,
 }
 
@@ -54,16 +47,15 @@ enum ServicePhase {
     #[default]
     Waiting,
     Serving,
-    /// All have been done since then; it stays for who may come.
+    /// All members are done since this time; the source stays for late receivers.
     Lingering(Time),
-    /// The source says that this is the end, or has said so.
     Ended,
 }
 
-/// Most of the time between two looks that counts.
+/// Longest span between two looks that counts as stalled: a suspended program sends nothing.
 const LOOK_MAX: Duration = Duration::from_secs(1);
 
-/// Time between two words to members that lack something of a given-up object.
+/// Interval between two messages to members that lack part of a given-up object.
 const GIVEN_UP_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Interval between looks at the members, the digests and the pace.
@@ -76,7 +68,7 @@ pub(super) struct Turn {
 }
 
 impl Course {
-    /// That of a source as `setup` describes it, which fails at its start where there is a `reason`.
+    /// Creates the course, which fails at its start with a `reason`.
     pub(super) fn new(setup: &ObjectSourceSetup<'_>, reason: Option<String>) -> Self {
         fresh! {
             Self {
@@ -96,7 +88,6 @@ impl Course {
         }
     }
 
-    /// It stays for so long after all members are done, where the options do not say.
     pub(super) fn stay(&mut self, linger: Duration) {
         self.linger = self.linger.or(Some(linger));
     }
@@ -117,7 +108,6 @@ impl Course {
         self.begun.is_some()
     }
 
-    /// Begins where it is time. Returns whether it has just done so.
     pub(super) fn start(&mut self, now: Time) -> bool {
         let starts = self.is_waiting() && self.start <= now;
         if starts {
@@ -126,8 +116,7 @@ impl Course {
         starts
     }
 
-    /// What has to be looked at from time to time, and after each word of a member: the supply may have `failed`, and
-    /// content has so many bytes by now.
+    /// Begins or ends content if the members allow it, and fails if the supply has `failed`.
     pub(super) fn review(
         &mut self,
         cx: &mut Cx<'_>,
@@ -141,14 +130,14 @@ impl Course {
             self.fail(reason);
             return Turn { begins: false, ends: true };
         }
-        // Who has come and cannot take it is not waited for: it is told at the end.
+        // A failed member counts as present: no other member is waited for in its place.
         let come = [MemberState::Receiving, MemberState::Done, MemberState::Failed];
         let all_here = self.members.count(&come) >= self.wait_for as usize;
         let begins = all_here && self.begin(cx.now);
         Turn { begins, ends: self.end_if_done(cx, content_bytes) }
     }
 
-    /// Content begins, with whoever is there. Returns whether that is news; before its start it begins with that.
+    /// Begins content with the present members. Returns true if content has just begun.
     pub(super) fn begin(&mut self, now: Time) -> bool {
         if self.is_waiting() {
             self.wait_for = 0;
@@ -162,7 +151,7 @@ impl Course {
         true
     }
 
-    /// Who is deferred has his turn when nobody else wants anything; and when nobody at all does, it is over.
+    /// Serves deferred members once no other wants anything. Returns true if the course ends.
     fn end_if_done(&mut self, cx: &mut Cx<'_>, content_bytes: u64) -> bool {
         if self.members.active() > 0 && self.held {
             if let ServicePhase::Lingering(_) = self.phase {
@@ -192,7 +181,6 @@ impl Course {
         true
     }
 
-    /// Tells the application how it ends, once.
     fn say(&mut self, event: FlowEvent) {
         if !core::mem::replace(&mut self.told, true) {
             self.event = Some(event);
@@ -205,7 +193,6 @@ impl Course {
         self.phase = ServicePhase::Ended;
     }
 
-    /// Ends the session, whether any member has everything or not.
     pub(super) fn close(&mut self) {
         if self.is_serving() {
             self.fail("it was told to end".to_string());
@@ -213,13 +200,10 @@ impl Course {
         self.phase = ServicePhase::Ended;
     }
 
-    /// After how long without one a word of each member is wanted.
     pub(super) fn status_interval(&self) -> Duration {
         self.members.status_interval(self.give_up)
     }
 
-    /// Ends the ticks. Of an object that is not `repeatable`, members that lack something are told
-    /// so until the session is over.
     pub(super) fn end(&mut self, now: Time, repeatable: bool) {
         self.tick_at = None;
         if !repeatable {
@@ -228,7 +212,6 @@ impl Course {
         }
     }
 
-    /// Returns whether it is time to look at everything, of a session that is `over` or not.
     pub(super) fn take_tick(&mut self, now: Time, over: bool, repeatable: bool) -> bool {
         if self.tick_at.take_if(|at| *at <= now).is_none() || over {
             return false;
@@ -245,7 +228,6 @@ impl Course {
         self.tick_at.into_iter().chain(self.probes.next_timeout()).min()
     }
 
-    /// Members that have been silent for too long are lost. Returns by what name they report.
     pub(super) fn lose_silent(&mut self, now: Time) -> Vec<NodeId> {
         let age = now.since(Time::ZERO);
         if now.since(self.excused_at) < self.give_up {
@@ -254,9 +236,7 @@ impl Course {
         self.members.lose_silent(Time::ZERO + age.saturating_sub(self.give_up))
     }
 
-    /// Gives up members without progress on what was `announced`. Returns the names under which they report.
     pub(super) fn lose_stalled(&mut self, now: Time, announced: &Announcement) -> Vec<NodeId> {
-        // A program that was stopped has sent nothing meanwhile.
         let span = now.since(self.looked_at).min(LOOK_MAX);
         self.looked_at = now;
         let Some(limit) = self.stall_max.filter(|_| !self.is_waiting()) else {
@@ -273,7 +253,6 @@ impl Course {
         self.members.stall(now, span, limit, sent, self.headers)
     }
 
-    /// Loses no member for a silence before now.
     pub(super) fn excuse_silence(&mut self, now: Time) {
         self.excused_at = now;
     }
@@ -282,9 +261,8 @@ impl Course {
         self.grown_at = Some(now);
     }
 
-    /// Looks who holds the end; content may still be `growing`.
     pub(super) fn look(&mut self, now: Time, growing: bool) {
-        // Nobody gets further than a pipe that gives nothing, and then not at once.
+        // Members make no progress while a pipe is silent, and need time after it resumes.
         let lately = self.grown_at.is_some_and(|at| now.since(at) < self.give_up);
         self.held = !self.has_begun()
             || growing
@@ -297,7 +275,6 @@ impl Course {
         self.event.take()
     }
 
-    /// All members; what they say of lengths counts what drivers add.
     fn statuses(&self) -> Vec<MemberStatus> {
         let mut all = self.members.statuses();
         for member in &mut all {
@@ -306,8 +283,6 @@ impl Course {
         all
     }
 
-    /// How it stands with content of so many bytes, which may be `growing`, where nothing may be left to send. Costs
-    /// time in proportion to the number of members.
     pub(super) fn status(&self, total: u64, growing: bool, exhausted: bool) -> ObjectStatus {
         let stage = match self.phase {
             _ if self.reason.is_some() => Stage::Failed,

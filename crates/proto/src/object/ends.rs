@@ -8,25 +8,25 @@ use crate::{FlowEvent, Interactive, Machine, ReceiverInput};
 /// Request to the source of an object.
 #[derive(Clone, Copy, Debug)]
 pub enum ObjectSourceInput {
-    /// Content begins for the members that are there.
+    /// Begin of content for the present members.
     Begin,
-    /// Silent members get time to speak again before they count as lost: this host itself cannot send or receive.
+    /// Excuse of silent members, since this host itself could not send or receive.
     ExcuseSilence,
-    /// The member leaves, since another member has taken its place. A member that speaks again is a member again.
+    /// Removal of a member whose place another member has taken, until the member sends again.
     Dismiss {
         /// Number of the member.
         id: u64,
     },
-    /// Time that the driver's thread has spent so far, and on what.
+    /// Time that the driver's thread has spent so far, by activity.
     Host(HostLoad),
 }
 
 /// Request to a receiver of an object.
 #[derive(Clone, Copy, Debug)]
 pub enum ObjectReceiverInput {
-    /// Time that the driver's thread has spent so far, and on what.
+    /// Time that the driver's thread has spent so far, by activity.
     Host(HostLoad),
-    /// Stored content goes, since another object has taken its place. The machine must be dropped then.
+    /// Removal of stored content that another object replaces. The machine must be dropped then.
     Discard,
 }
 
@@ -36,7 +36,7 @@ impl ReceiverInput for ObjectReceiverInput {}
 pub trait ObjectSender:
     Machine<Event = FlowEvent> + Interactive<Input = ObjectSourceInput>
 {
-    /// Progress, in time proportional to the number of members.
+    /// Returns the progress, in time proportional to the number of members.
     fn status(&self) -> ObjectStatus;
 }
 
@@ -44,18 +44,18 @@ pub trait ObjectSender:
 pub trait ObjectTaker:
     Machine<Event = FlowEvent> + Interactive<Input = ObjectReceiverInput>
 {
-    /// Progress.
+    /// Returns the progress.
     fn status(&self) -> ObjectStatus;
 
-    /// True if the last message is repeated until the source has noted it.
+    /// Returns true if the last message is repeated until the source has confirmed it.
     fn awaits_note(&self) -> bool;
 
-    /// Stack that the source announced; `None` before, and where sources announce no stack.
+    /// Returns the stack that the source announced; `None` before, and if sources announce none.
     fn spoken(&self) -> Option<Stack> {
         None
     }
 
-    /// True if other receivers depend on this one.
+    /// Returns true if other receivers depend on this one.
     fn serves(&self) -> bool {
         false
     }

@@ -1,8 +1,5 @@
-//! Parity: Reed-Solomon over the symbols of a block, 64 parity symbols for whatever number of source
-//! symbols it has.
-//!
-//! The code works in GF(2^16) with a fast Fourier transform (Leopard). Its arithmetic is exact, so
-//! every processor gets the same bytes, whichever instructions it has.
+//! Parity: Reed-Solomon over the symbols of a block, always with 64 parity symbols. The code works
+//! in GF(2^16) with a fast Fourier transform (Leopard), exactly on every processor.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -11,28 +8,22 @@ use reed_solomon_simd::{ReedSolomonDecoder, ReedSolomonEncoder};
 
 use super::layout::{BLOCK_SYMBOLS, Key, PARITY_SYMBOLS};
 
-/// Blocks whose parity a source keeps: those under repair come back within a round trip or two, and
-/// to compute it again costs about as much as to send a few packets.
+/// Most blocks whose parity is kept: requests for a block recur within one or two round trips.
 const BLOCKS_KEPT: usize = 32;
 
-/// Bytes of parity that a source keeps at most, where symbols are large.
 const BYTES_KEPT: usize = 16 << 20;
 
 #[derive(Default)]
 pub(super) struct ParitySource {
     encoder: Option<ReedSolomonEncoder>,
-    /// The latest last. No bytes stand for zeros: the parity of nothing but zeros is zeros.
+    /// Parity of the latest blocks, newest last. An empty vector stands for zeros.
     kept: VecDeque<(Key, Vec<u8>)>,
     spare: Vec<u8>,
 }
 
 impl ParitySource {
-    /// Appends parity symbol `parity` (0 to 63) of a block to `out`, and returns how many zeros
-    /// stand for it where it is nothing else. `read` appends the block's source symbols, padded
-    /// with zeros to `symbols` of `symbol_bytes` each, or returns false for a block of zeros.
-    ///
-    /// # Errors
-    /// Those of `read`.
+    /// Appends parity symbol `parity` (0 to 63) to `out`, or returns the zero bytes in its place.
+    /// `read` appends the padded source symbols, or returns false for zeros.
     pub(super) fn write<E>(
         &mut self,
         key: Key,
@@ -95,9 +86,8 @@ pub(super) struct Restorer {
 }
 
 impl Restorer {
-    /// Gives the source symbols of a block that are not in `present` to `take`, in ascending order.
-    /// `source` are all source symbols, of which those not in `present` are not looked at; there is
-    /// at least one parity symbol for each of them. A parity symbol without bytes is zeros.
+    /// Passes the source symbols that are not in `present` to `take`, in ascending order. Each
+    /// needs a parity symbol; a parity symbol without bytes is zeros.
     pub(super) fn restore(
         &mut self,
         (symbols, symbol_bytes): (u32, u32),
@@ -129,10 +119,9 @@ impl Restorer {
     }
 }
 
-/// Why the code cannot refuse what it is given.
 const SOUND: &str = "a block has 1 to 64 symbols of one even length, each given once";
 
-// Parity is numbered after the source symbols, in one byte.
+// One byte numbers source and parity symbols.
 const _: () = assert!(BLOCK_SYMBOLS + PARITY_SYMBOLS <= 256);
 
 #[cfg(test)]
@@ -191,7 +180,7 @@ mod tests {
         }
     }
 
-    /// Another implementation must come to the same bytes, on every processor.
+    /// Vectors for other implementations, which must compute the same bytes on every processor.
     #[test]
     fn parity_is_what_it_has_always_been() {
         let source = &mut ParitySource::default();

@@ -1,4 +1,4 @@
-//! The division of an object into blocks and symbols.
+//! Division of an object into blocks and symbols.
 
 use core::ops::Range;
 
@@ -9,7 +9,7 @@ pub(super) const BLOCK_SYMBOLS: u32 = 64;
 /// Parity symbols of a block, numbered from [`BLOCK_SYMBOLS`] on.
 pub(super) const PARITY_SYMBOLS: u32 = 64;
 
-/// A block of some part, as one number: parts follow one another, with room for 2^32 blocks each.
+/// Block of any part as one number: parts follow one another, with room for 2^32 blocks each.
 pub(super) type Key = u64;
 
 /// One past the last block of the last part.
@@ -27,19 +27,16 @@ pub(super) const fn part_of(key: Key) -> Part {
     }
 }
 
-/// The number of a block within its part.
 pub(super) const fn block_of(key: Key) -> u32 {
     key as u32
 }
 
-/// Where the symbols of an object lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     lens: [u64; 3],
     symbol: u32,
 }
 
-/// Layout of an empty object.
 impl Default for Layout {
     fn default() -> Self {
         Self { lens: [0; 3], symbol: 2 }
@@ -47,12 +44,11 @@ impl Default for Layout {
 }
 
 impl Layout {
-    /// The layout of what `announcement` announces; `None` where its numbers are not allowed.
     pub(super) fn new(announcement: &Announcement) -> Option<Self> {
         let symbol = u32::from(announcement.symbol_bytes);
         let block = u64::from(symbol) * u64::from(BLOCK_SYMBOLS);
         let [_, content, digests] = announcement.lens;
-        // What may still grow has no short end.
+        // Growing content ends with a whole block.
         let whole = block > 0 && content.is_multiple_of(block) && digests == 0;
         let sound = symbol >= 2
             && symbol.is_multiple_of(2)
@@ -79,8 +75,6 @@ impl Layout {
         first..first + self.len(part).div_ceil(self.block_bytes())
     }
 
-    /// The first block of content of which not all lies before `offset`; the end of content where
-    /// all of it does.
     pub(super) fn reach(&self, offset: u64) -> Key {
         let keys = self.keys(Part::Content);
         if offset >= self.len(Part::Content) {
@@ -89,7 +83,7 @@ impl Layout {
         (keys.start + offset / self.block_bytes()).min(keys.end)
     }
 
-    /// Of content that grows, bytes that may be announced where `len` are there: whole blocks.
+    /// Returns how many of `len` bytes of growing content can be announced: whole blocks only.
     pub(super) fn announceable(symbol_bytes: u16, len: u64) -> u64 {
         let block = u64::from(symbol_bytes) * u64::from(BLOCK_SYMBOLS);
         len - len.checked_rem(block).unwrap_or(len)
@@ -99,37 +93,34 @@ impl Layout {
         key < KEY_END && self.keys(part_of(key)).contains(&key)
     }
 
-    /// Where in its part a block begins.
     pub(super) fn start(&self, key: Key) -> u64 {
         u64::from(block_of(key)) * self.block_bytes()
     }
 
-    /// Source symbols of a block that exists, 1 to 64.
     pub(super) fn symbols(&self, key: Key) -> u32 {
         let left = self.len(part_of(key)) - self.start(key);
         // At most 64.
         left.min(self.block_bytes()).div_ceil(u64::from(self.symbol)) as u32
     }
 
-    /// The source symbols of a block that exists, one bit each.
     pub(super) fn mask(&self, key: Key) -> u64 {
         u64::MAX >> (BLOCK_SYMBOLS - self.symbols(key))
     }
 
-    /// Where in its part source symbol `symbol` of a block lies, and its bytes.
+    /// Returns the offset in its part and the bytes of a source symbol.
     pub(super) fn extent(&self, key: Key, symbol: u32) -> (u64, u32) {
         let offset = self.start(key) + u64::from(symbol) * u64::from(self.symbol);
         let left = self.len(part_of(key)).saturating_sub(offset);
-        // Not above a symbol, which is below 2^16.
+        // At most a symbol, which is below 2^16.
         (offset, left.min(u64::from(self.symbol)) as u32)
     }
 
-    /// Bytes of any symbol of a block: parity is as long as a whole one.
+    /// Returns the bytes of any symbol of a block: a parity symbol always has full length.
     pub(super) fn symbol_len(&self, key: Key, symbol: u32) -> u32 {
         if symbol < BLOCK_SYMBOLS { self.extent(key, symbol).1 } else { self.symbol }
     }
 
-    /// The symbols that hold any of `bytes` of content: block by block, with their bits.
+    /// Returns the blocks that overlap `bytes`, with masks of the symbols in the first and last.
     pub(super) fn touched(&self, bytes: &Range<u64>) -> Option<(Range<Key>, u64, u64)> {
         let end = bytes.end.min(self.len(Part::Content));
         if bytes.start >= end {
@@ -140,12 +131,11 @@ impl Layout {
         let block = u64::from(BLOCK_SYMBOLS);
         let base = key(Part::Content, 0);
         let keys = base + first / block..base + last / block + 1;
-        // Of the first and the last block only symbols from, and up to, these.
         Some((keys, u64::MAX << (first % block), u64::MAX >> (block - 1 - last % block)))
     }
 }
 
-/// A payload has 65535 bytes at most, of which 8 are the symbol's name.
+/// Most bytes of a symbol: a payload has at most 65535 bytes, of which 8 name the symbol.
 pub(crate) const SYMBOL_BYTES_MAX: u32 = 65_408;
 
 #[cfg(test)]

@@ -1,5 +1,4 @@
-//! A flow's data as an object, for simulations: without manifest and digests, from the content of
-//! the flow, and in order to the application.
+//! Data of a flow as an object, for simulations: content only, delivered in order.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -13,15 +12,14 @@ use super::{Announcement, ObjectError, ObjectResult, Part, Store, Supply, Verdic
 use crate::content::Content;
 use crate::ranges::RangeSet;
 
-/// Content as an object that is nothing else.
+/// Supply of an object that has content only.
 pub struct ContentSupply {
     content: Box<dyn Content>,
     len: u64,
 }
 
 impl ContentSupply {
-    /// All of `content`; of content without end as much as an object can have with symbols of
-    /// `symbol_bytes`, which no run comes to the end of.
+    /// Creates a supply of `content`, cut at the largest object for symbols of `symbol_bytes`.
     pub fn new(content: Box<dyn Content>, symbol_bytes: u16) -> Self {
         let block = u64::from(BLOCK_SYMBOLS) * u64::from(symbol_bytes);
         let len = content.len().unwrap_or(u64::from(u32::MAX) * block);
@@ -35,7 +33,7 @@ impl Supply for ContentSupply {
     }
 
     fn object(&self) -> [u8; 32] {
-        // No end asks for the identity: a flow has one object.
+        // No end needs the identity: a flow has one object.
         [0; 32]
     }
 
@@ -51,27 +49,23 @@ impl Supply for ContentSupply {
     }
 }
 
-/// Content in memory that goes to the application in order, each byte once. What was delivered is
-/// forgotten, except the last of it: blocks of which a part was delivered may still need it.
+/// Store in memory that delivers content in order, and keeps its last block for recovery.
 #[derive(Debug)]
 pub struct InOrder {
     len: u64,
-    /// All before this has been delivered.
     next: u64,
-    /// Symbols that are here, by their offsets, but for those of zeros.
+    /// Received symbols that are not zeros, by offset.
     held: BTreeMap<u64, Vec<u8>>,
-    /// Bytes that are here as symbols of zeros, as ranges. A simulation has a store for each of many receivers, and
-    /// an entry for each symbol would exceed any cache.
+    /// Received zeros, as ranges: an entry for each symbol of each receiver exceeds any cache.
     zeros: RangeSet,
     delivered: VecDeque<(Vec<u8>, u32)>,
-    /// Bytes of a symbol; 1 before they are announced.
     symbol: u64,
-    /// Delivered bytes that are kept.
+    /// Most delivered bytes that are kept.
     kept: u64,
 }
 
 impl InOrder {
-    /// Store without any bytes yet.
+    /// Creates an empty store.
     pub fn new() -> Self {
         Self {
             len: 0,
@@ -84,7 +78,6 @@ impl InOrder {
         }
     }
 
-    /// Delivers all that is next, symbol by symbol.
     fn deliver(&mut self) {
         let before = self.next;
         loop {
@@ -122,7 +115,7 @@ impl Default for InOrder {
 impl Store for InOrder {
     fn announce(&mut self, announcement: &Announcement) -> ObjectResult {
         self.len = announcement.len(Part::Content);
-        // A block is read back while it is incomplete, and so while its start is not delivered.
+        // A block is read back while it is incomplete, so its start may already be delivered.
         self.symbol = u64::from(announcement.symbol_bytes).max(1);
         self.kept = 64 * self.symbol;
         Ok(())
@@ -175,7 +168,7 @@ impl Store for InOrder {
     }
 
     fn verify(&mut self) -> ObjectResult<Poll<Verdict>> {
-        // All came from the source under checksums; the simulator compares digests of its own.
+        // Checksums covered all packets; the simulator compares digests of its own.
         Ok(Poll::Ready(Verdict::Intact))
     }
 
@@ -243,7 +236,6 @@ mod tests {
         assert_eq!(all[0], (alloc::vec![7, 0, 0, 0], 0));
         assert!(all[1..1000].iter().all(|(bytes, zeros)| bytes.is_empty() && *zeros == 4));
         assert_eq!(all[1000].1, 3);
-        // The store keeps the end of the content.
         let mut back = Vec::new();
         store.read(Part::Content, 4 * symbols - 8, 8, &mut back).unwrap();
         assert_eq!(back, [0; 8]);

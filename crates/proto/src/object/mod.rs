@@ -1,10 +1,7 @@
-//! Whole objects to many receivers: every receiver ends with all bytes, whenever it came and
-//! whatever it lost.
+//! Transfer of whole objects to many receivers, in spite of late joins and losses.
 //!
-//! Below is a PGM session without repair, which gives congestion control and nothing else: each
-//! packet has a sequence number of its own, repairs too, so that every byte on the wire is paid
-//! for. Above it receivers ask for what they lack, and the source sends what somebody asked for.
-//! What crosses the wire is described in `docs/transfer.md`.
+//! The PGM session below only controls congestion: every packet, repairs included, has its own
+//! sequence number. Receivers request missing symbols. Wire format: `docs/transfer.md`.
 
 mod course;
 mod ends;

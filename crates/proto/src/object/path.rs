@@ -1,5 +1,4 @@
-//! Lengths of packets that arrive. A receiver that gets short packets and no long ones asks for probes, and finds the
-//! limit (src: RFC 8899 s4.1, s5.3).
+//! Path length limits, measured with probes (src: RFC 8899 s4.1, s5.3).
 
 use alloc::collections::VecDeque;
 use alloc::format;
@@ -10,22 +9,21 @@ use faircast_base::{Duration, Time};
 use super::wire::Probe;
 use crate::black_hole::Suspicion;
 
-/// The longest packets that arrive, and the longest that are sent. Both count what drivers add to a packet.
+/// Lengths of the longest packets that arrive and that are sent, with the bytes that drivers add.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathLimit {
     /// Bytes of the longest packet that has arrived.
     pub arrives: u32,
-    /// Bytes of the packets that are sent.
+    /// Bytes of the longest packets that are sent.
     pub sent: u32,
 }
 
 impl PathLimit {
-    /// True if packets get lost because of their length.
+    /// Returns true if packets get lost because of their length.
     pub const fn is_short(&self) -> bool {
         self.arrives < self.sent
     }
 
-    /// Limit that counts `headers` more bytes in each packet.
     pub(super) const fn with(self, headers: u32) -> Self {
         Self { arrives: self.arrives + headers, sent: self.sent + headers }
     }
@@ -46,36 +44,31 @@ impl PathLimit {
 pub(super) struct PathMeter {
     suspicion: Suspicion,
     round: Option<Round>,
-    /// Longest probe that has arrived since the last long packet of data.
+    /// Bytes of the longest probe that has arrived since the last full-length data packet.
     arrived: u32,
     next_at: Option<Time>,
-    /// Measured limit, until a long packet comes.
     pub(super) limit: Option<PathLimit>,
 }
 
-/// Probes of several lengths that were asked for together.
 #[derive(Clone, Copy, Debug)]
 struct Round {
-    /// The longest known to arrive, and the shortest known not to or the longest there is; 0 before that is known.
+    /// Longest length known to arrive, and shortest one to be lost (or limit); 0 while unknown.
     low: u32,
     high: u32,
-    /// True if the shortest probe has come: longer ones that have not are lost.
+    /// True if the shortest probe has arrived, so that missing longer probes are lost.
     is_valid: bool,
-    /// Bytes of the packets that the source sends.
     sent: u32,
     tries: u32,
     ends_at: Time,
 }
 
 impl PathMeter {
-    /// A packet of full length has come.
     pub(super) fn on_long(&mut self) {
         if self.suspicion.is_raised() || self.limit.is_some() {
             *self = Self::default();
         }
     }
 
-    /// The source tells that it has sent packets which are not here, and which are wanted.
     pub(super) fn on_ahead(&mut self, now: Time) {
         let since = self.suspicion.report(now);
         if self.round.is_none() && self.next_at.is_none() && self.limit.is_none() {
@@ -83,7 +76,7 @@ impl PathMeter {
         }
     }
 
-    /// A probe has come. Probes of other ranges, for other members, tell nothing of lengths that were not sent.
+    /// Takes a probe, unless its range belongs to other members.
     pub(super) fn on_probe(&mut self, now: Time, probe: Probe) {
         let Probe { size, sent, range } = probe;
         let Some(round) = self.round.as_mut().filter(|round| (round.low, round.high) == range)
@@ -94,12 +87,12 @@ impl PathMeter {
         round.sent = sent;
         if size <= round.low.max(PROBE_MIN) && !round.is_valid {
             round.is_valid = true;
-            // The set may have begun late: another member has asked for it too.
+            // The set may have begun late, since another member also requested it.
             round.ends_at = round.ends_at.max(now + ROUND);
         }
     }
 
-    /// Lengths of probes to ask for now: from the first, which is among them, to the second, or as long as data for 0.
+    /// Returns the range of probe lengths to request; an upper length of 0 means as long as data.
     pub(super) fn on_timeout(&mut self, now: Time) -> Option<(u32, u32)> {
         if let Some(round) = self.round.filter(|round| round.ends_at <= now) {
             self.judge(now, round);
@@ -118,7 +111,7 @@ impl PathMeter {
         Some((round.low, round.high))
     }
 
-    /// A round is over: the next one lies between the longest probe that came and the next longer one.
+    /// Ends a round: the next round covers the gap above the longest probe that arrived.
     fn judge(&mut self, now: Time, round: Round) {
         if !round.is_valid {
             let tries = round.tries + 1;
@@ -130,7 +123,7 @@ impl PathMeter {
         let high = if round.high == 0 { most } else { round.high };
         let low = self.arrived.max(round.low);
         if low >= high && high < most {
-            // The length that seemed too long arrives: its probes were lost for another reason.
+            // A length that seemed too long arrives: its probes were lost for another reason.
             self.round = Some(Round { low, high: 0, tries: 0, ..round });
             self.next_at = Some(now);
             return;
@@ -153,7 +146,6 @@ impl PathMeter {
     }
 }
 
-/// Lengths of the probes between a length that arrives, which is among them, and one that does not.
 fn rungs(low: u32, high: u32) -> impl Iterator<Item = u32> {
     let low = low.max(PROBE_MIN);
     let high = high.max(low);
@@ -164,21 +156,17 @@ fn rungs(low: u32, high: u32) -> impl Iterator<Item = u32> {
         .map(move |at| at.min(high))
 }
 
-/// Probes of a source: one set of lengths at a time, to all members.
 #[derive(Debug, Default)]
 pub(super) struct Probes {
-    /// Lengths that are still to be sent.
     sizes: VecDeque<u32>,
-    /// Range of the present set, as it was asked for.
     range: (u32, u32),
     next_at: Time,
-    /// Time up to which the share of the rate has been spent.
+    /// Time up to which the probes' share of the rate is spent.
     spent_until: Time,
 }
 
 impl Probes {
-    /// A member asks for probes from `low` to `high`. The source's data packets have `sent` bytes, and its rate is
-    /// `bits_per_s`, if it knows one. Members that are not served now ask again.
+    /// Requests probes for a member; data packets have `sent` bytes. Rejected members ask again.
     pub(super) fn ask(&mut self, now: Time, range: (u32, u32), sent: u32, bits_per_s: Option<f64>) {
         let (low, high) = range;
         let most = sent.min(PROBE_MAX);
@@ -187,11 +175,11 @@ impl Probes {
             return;
         }
         self.range = range;
-        // Twice, since packets get lost for other reasons.
+        // Each length is sent twice, since packets also get lost for other reasons.
         for _ in 0..2 {
             self.sizes.extend(rungs(low, high));
         }
-        // Any host can ask: all sets together have a share of the rate.
+        // Any host can request probes, so all sets together get a share of the rate.
         let bits = self.sizes.iter().sum::<u32>() * 8;
         let wait =
             |rate: f64| Duration::from_secs_f64(f64::from(bits) / (rate * PROBE_SHARE).max(1.0));
@@ -203,7 +191,6 @@ impl Probes {
         (!self.sizes.is_empty()).then_some(self.next_at)
     }
 
-    /// Returns a probe that is due. The source's data packets have `sent` bytes.
     pub(super) fn poll(&mut self, now: Time, sent: u32) -> Option<Probe> {
         if self.next_at > now {
             return None;
@@ -214,38 +201,32 @@ impl Probes {
     }
 }
 
-/// Time without a long packet, and reports of sent packets in that time, before long packets are suspected not to
-/// arrive. A source reports once a second.
+/// Time and reports (one a second) without a full-length packet before a loss is suspected.
 const SUSPECT_AFTER: Duration = Duration::from_millis(2500);
 const SUSPECT_TOLD: u32 = 3;
 const SUSPECT_AGAIN: Duration = Duration::from_millis(500);
 
-/// Wait for the probes of a round.
 pub(super) const ROUND: Duration = Duration::from_millis(700);
 
-/// Rounds without an answer before the receiver pauses. They take longer than the wait of a source for its next set.
+/// Rounds without an answer before a pause; they exceed the interval between two sets.
 const TRIES_MAX: u32 = 10;
 
-/// Time after which is measured again.
 const AGAIN_AFTER: Duration = Duration::from_secs(10);
 
-/// Bytes of the shortest and of the longest probe.
 const PROBE_MIN: u32 = 128;
 const PROBE_MAX: u32 = 3800;
 
-/// Steps between the shortest and the longest probe of a round.
 const RUNGS: u32 = 15;
 
-/// Time between two probes of a set: a set takes half a round.
+/// Interval between two probes of a set: a set takes half a round.
 const SPACING: Duration = Duration::from_millis(10);
 
-/// Share of a source's rate for probes, time of a set at a source that knows no rate, and longest such time. Chosen.
+/// Share of the rate for probes, interval of sets at unknown rate, longest interval; chosen.
 const PROBE_SHARE: f64 = 0.25;
 const SET_TIME: Duration = Duration::from_secs(1);
 const SET_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Time of sets that may be sent in advance. A receiver that gets no data has brought the rate down: at the lowest rates
-/// that is enough for the sets of two such receivers.
+/// Longest time of sets sent in advance: at the lowest rates, the sets of two receivers.
 const CREDIT: Duration = Duration::from_secs(40);
 
 #[cfg(test)]
@@ -256,8 +237,7 @@ mod tests {
         Time::ZERO + Duration::from_millis(ms)
     }
 
-    /// Limit that a receiver measures where packets of up to `limit` bytes arrive, of `sent`, from a source with this
-    /// rate, and the milliseconds that it takes.
+    /// Returns the limit measured if packets up to `limit` arrive, and the milliseconds.
     fn measured_at(limit: u32, sent: u32, rate: Option<f64>) -> (Option<PathLimit>, u64) {
         let (mut meter, mut probes) = (PathMeter::default(), Probes::default());
         for ms in 0..20_000 {
@@ -356,7 +336,6 @@ mod tests {
             {
                 probes.ask(at(ms), range, 1472, None);
             }
-            // In the first round the two longest are lost.
             let lost = |size| size > 1300 && ms < 3200;
             if let Some(probe) = probes.poll(at(ms), 1472).filter(|probe| !lost(probe.size)) {
                 meter.on_probe(at(ms), probe);

@@ -1,4 +1,4 @@
-//! The receiving end of a transfer.
+//! Receiving end of a transfer over PGM.
 
 pub(super) mod assembly;
 pub(super) mod blocks;
@@ -27,52 +27,43 @@ use crate::pgm::wire::{OptionType, Received};
 use crate::timers::{Timers, reasons};
 use crate::{Datagram, FlowEvent, Interactive, Machine, Transmit};
 
-/// The receiver of an object: joins, asks for what it lacks, restores blocks from parity, and says
-/// when it is done.
-///
-/// Below it the session watches the sequence numbers for congestion control.
+/// Receiver of an object: requests missing symbols, restores blocks, and reports the end.
 pub struct ObjectReceiver {
     session: ReceiverSession<()>,
     config: ReceiverConfig,
     assembly: Assembly,
     requests: Requests,
     timers: Timers<Timer, 1>,
-    /// Packets of earlier lives of the source, and those of them that were lost.
+    /// Packets before the last restart of the source's numbers: number sent, and number lost.
     earlier: (u64, u64),
     ending: Ending,
     doubts: Doubts,
-    /// The newest packet of full length that has come, or what was sent before any came.
+    /// Newest full-length packet received; before any arrived, the lead of the first SPM.
     long: Option<Seq>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
-    /// The source has not said that this is the end.
     Open,
-    /// The source has said so, and counts as gone soon unless it goes on.
+    /// The source has announced its end, and counts as gone soon unless it sends more.
     Said,
     Gone,
 }
 
 reasons! {
-    /// Why it wakes up, beside the reasons of its session, store, requests and messages.
     enum Timer {
-        /// The source, which has said that it ends, counts as gone.
         SourceEnd,
     }
 }
 
-/// Packets that contradict what is believed of the source.
 #[derive(Debug, Default)]
 struct Doubts {
-    /// That it has been started again.
     epoch: Dissent<u32, EPOCH_PACKETS>,
-    /// That it sends another object.
     object: Dissent<()>,
 }
 
 impl ObjectReceiver {
-    /// A receiver as `setup` describes it, of the scheme that `negotiation` speaks.
+    /// Creates a receiver for `setup`, of the scheme that `negotiation` selects.
     pub fn new(setup: ObjectReceiverSetup<'_>, negotiation: Negotiation) -> Self {
         let mut config = ReceiverConfig::from_options(setup.group, setup.options);
         config.tsi = Some(setup.tsi);
@@ -97,7 +88,6 @@ impl ObjectReceiver {
         }
     }
 
-    /// Fails for want of a source, where something is lacking.
     fn lose_source(&mut self, cx: &mut Cx<'_>, reason: &str) {
         let heard = self.session.heard();
         if self.assembly.lose_source(cx, reason, heard) {
@@ -105,7 +95,6 @@ impl ObjectReceiver {
         }
     }
 
-    /// Goes on where something has come to its end.
     fn advance(&mut self, cx: &mut Cx<'_>) {
         let requests = &mut self.requests;
         let mut ask = |cx: &mut Cx<'_>, blocks: &Blocks, want| requests.take(cx, blocks, want);
@@ -114,14 +103,13 @@ impl ObjectReceiver {
         }
     }
 
-    /// Nothing more is to be said: the scheme's side says that it leaves.
+    /// Closes the session, which sends the scheme's leave message.
     fn rest(&mut self) {
         if self.session.is_joined() {
             self.session.close();
         }
     }
 
-    /// A source that has fallen silent, or said that it ends.
     fn watch_source(&mut self, cx: &mut Cx<'_>) {
         let gone = self.config.start <= cx.now && !self.session.is_joined();
         if gone && !self.assembly.phase.is_over() {
@@ -137,7 +125,7 @@ impl ObjectReceiver {
         }
     }
 
-    /// Packets that are known to have been sent since this receiver took part, and those of them that were lost.
+    /// Returns the number of packets sent since this receiver joined, and of those lost.
     fn extent(&self) -> (u64, u64) {
         let (packets, lost) = self.session.extent();
         (self.earlier.0 + packets, self.earlier.1 + lost)
@@ -179,7 +167,6 @@ impl ObjectReceiver {
         })
     }
 
-    /// Whether requests would be heard.
     fn may_ask(&self) -> bool {
         self.assembly.member.welcome
             && !self.assembly.member.deferred
@@ -244,8 +231,7 @@ impl Machine for ObjectReceiver {
         if self.assembly.close(cx) {
             self.requests.clear();
         }
-        // What it owes is said first (see `poll_transmit`), and a last word until it is noted: were it
-        // lost, the source would wait for long.
+        // Due messages go first, and a last message until confirmed: the source waits for it.
         if !self.assembly.member.has_due() && !self.assembly.member.awaits_note() {
             self.rest();
         }
@@ -285,9 +271,8 @@ impl Machine for ObjectReceiver {
     }
 }
 
-/// A source that has said that it ends is gone where it says nothing else for so long: one that goes
-/// on says so each second.
+/// Silence before a source's announced end is believed; an active source sends within 1 s.
 const END_QUIET: Duration = Duration::from_secs(3);
 
-/// SPMs in a row that must tell of a new start of the source.
+/// Consecutive SPMs that must announce a restart of the source.
 const EPOCH_PACKETS: u32 = 2;

@@ -12,57 +12,54 @@ use crate::pgm::DATA_PORT;
 use crate::pgm::wire::{Nla, Tsi};
 use crate::tram::GivenHead;
 
-/// Whether losses are repaired by parity.
+/// Policy for repair by parity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fec {
-    /// Parity where it repairs more than sending again would: where receivers lost different
-    /// packets of a block. The default.
+    /// Parity where it repairs more than retransmission. The default.
     Auto,
-    /// Lost packets are sent again, and nothing else.
+    /// Retransmission only.
     Off,
-    /// As `Auto`, and this share of parity, above 0 and at most 1, with every block unasked.
+    /// As `Auto`, with this share of parity, above 0 and at most 1, sent unasked with every block.
     Ratio(f64),
 }
 
 /// Policy for a receiver that cannot keep up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlowPolicy {
-    /// The group waits for it. The default.
+    /// The group waits for the receiver. The default.
     Wait,
-    /// Where the group would go slower than this for more than some seconds, who limits it is told
-    /// so and served after the others.
+    /// Least rate of the group; the receiver that limits the group below it is deferred.
     DropBelow(Bitrate),
 }
 
 /// Setup of a sending end.
 pub struct ObjectSourceSetup<'a> {
-    /// The node that it runs on.
+    /// Node of the source.
     pub node: NodeId,
-    /// The group that it sends to.
+    /// Group to send to.
     pub group: Nla,
-    /// Its session.
+    /// Session of the source.
     pub tsi: Tsi,
-    /// The data-destination port of PGM; 7500 where nothing else is said.
+    /// Data-destination port of PGM; 7500 by default.
     pub data_port: u16,
-    /// When it begins.
+    /// Start time.
     pub start: Time,
     /// Object to send.
     pub supply: Box<dyn Supply>,
-    /// Bytes of payload of a symbol; even, 2 to 65408.
+    /// Payload bytes of a symbol; even, 2 to 65408.
     pub symbol_bytes: u16,
-    /// Whether losses are repaired by parity.
+    /// Policy for repair by parity.
     pub fec: Fec,
-    /// Content is sent once so many receivers have the manifest, or once
-    /// [`ObjectSourceInput::Begin`](super::ObjectSourceInput::Begin) comes. Whoever comes later is served too.
+    /// Receivers that must have the manifest before content is sent, unless
+    /// [`ObjectSourceInput::Begin`](super::ObjectSourceInput::Begin) comes earlier.
     pub wait_for: u32,
     /// Silence after which a receiver counts as lost.
     pub give_up: Duration,
     /// Policy for slow receivers.
     pub slow: SlowPolicy,
-    /// Names of the receivers to wait for at the end. If empty, the source waits for the members at
-    /// the beginning of content.
+    /// Receivers to wait for at the end; if empty, the members at the beginning of content.
     pub names: BTreeSet<String>,
-    /// Time without progress after which a member that speaks is given up; `None` for never.
+    /// Time without progress before a member that still sends is given up; `None` for never.
     pub stall_max: Option<Duration>,
     /// Bytes that the driver adds to each packet, for reported lengths.
     pub headers: u32,
@@ -71,8 +68,7 @@ pub struct ObjectSourceSetup<'a> {
 }
 
 impl<'a> ObjectSourceSetup<'a> {
-    /// A source of `supply` in symbols of `symbol_bytes` that begins at once and waits for one receiver,
-    /// with parity where it helps; who is silent for 20 s counts as lost, and nobody is deferred.
+    /// Creates a setup that starts at once, waits for one receiver, and loses members after 20 s.
     pub fn new(
         node: NodeId,
         group: Nla,
@@ -103,24 +99,23 @@ impl<'a> ObjectSourceSetup<'a> {
 
 /// Setup of a receiving end.
 pub struct ObjectReceiverSetup<'a> {
-    /// The node that it runs on: who it is in the scheme's reports. No two receivers of a group
-    /// have the same.
+    /// Node of the receiver, which identifies it in the scheme's reports; unique in the group.
     pub node: NodeId,
-    /// The group that it hears.
+    /// Group to receive from.
     pub group: Nla,
-    /// The session that it hears.
+    /// Session to receive.
     pub tsi: Tsi,
-    /// The data-destination port of PGM; 7500 where nothing else is said.
+    /// Data-destination port of PGM; 7500 by default.
     pub data_port: u16,
-    /// When it joins.
+    /// Time of the join.
     pub start: Time,
-    /// Where it puts what comes.
+    /// Destination of the received object.
     pub store: Box<dyn Store>,
-    /// By which the source knows it; random.
+    /// Random identifier by which the source knows the receiver.
     pub id: u64,
-    /// Its name for people: at most 64 bytes of it are told.
+    /// Display name; at most 64 bytes are sent.
     pub name: String,
-    /// Over TRAM: the repair head that it is to have at first.
+    /// Initial repair head, over TRAM.
     pub head: Option<GivenHead>,
     /// Greatest rate that the receiver asks its source for; `None` for no limit.
     pub limit: Option<Bitrate>,
@@ -131,7 +126,7 @@ pub struct ObjectReceiverSetup<'a> {
 }
 
 impl<'a> ObjectReceiverSetup<'a> {
-    /// A receiver that joins at once and has no name; the source knows it by its node.
+    /// Creates a setup that joins at once, without a name; the node identifies the receiver.
     pub fn new(
         node: NodeId,
         group: Nla,

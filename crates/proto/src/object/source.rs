@@ -1,4 +1,4 @@
-//! The sending end of a transfer.
+//! Sending end of a transfer over PGM.
 
 mod course;
 mod input;
@@ -32,10 +32,7 @@ use crate::pgm::wire::{Encoder, OptionType, Received};
 use crate::timers::{Timers, reasons};
 use crate::{Datagram, FlowEvent, Interactive, Machine, Transmit};
 
-/// The source of an object: sends to its members what they ask for, and ends when all have it.
-///
-/// Every packet has a sequence number of its own in the session below, so that the control sees each
-/// once.
+/// Source of an object: sends its members what they request, and ends when all have it.
 pub struct ObjectSource {
     session: SourceSession,
     packets: ObjectPackets,
@@ -43,36 +40,33 @@ pub struct ObjectSource {
     slow: SlowMeter,
     pauses: Pauses,
     host: HostLoad,
-    /// The least rate that a member asks for at most, and who that is in reports.
+    /// Least rate limit of a member, and the name under which it reports.
     limit: Option<(Bitrate, NodeId)>,
-    /// Who that is, where it is the upper bound of the rate.
     limited_by: Option<NodeId>,
     timers: Timers<Timer, 1>,
     confirm: VecDeque<Entry>,
-    /// The run confirmed last, not to be repeated at once.
+    /// Last confirmed run, which is not confirmed again at once.
     confirmed_run: Option<(Time, Entry)>,
     requests: u64,
-    /// Whether receivers have been told that nothing is left, and when that was last done.
+    /// True if receivers know that nothing is left, and time of the last such announcement.
     told_exhausted: bool,
     exhausted_at: Time,
 }
 
 reasons! {
     enum Timer {
-        /// Answers and confirmations that wait may leave.
         Answers,
     }
 }
 
 impl ObjectSource {
-    /// A source as `setup` describes it, under `control`. An object that has no layout (a symbol of
-    /// an odd length, more blocks than can be numbered) makes one that fails at its start.
+    /// Creates a source under `control`. An object without a layout makes it fail at its start.
     pub fn new(setup: ObjectSourceSetup<'_>, control: BoxControl) -> Self {
         let mut config =
             SourceConfig::from_options(setup.node, setup.group, setup.tsi, setup.options);
         config.data_port = setup.data_port;
         config.start = setup.start;
-        // A joining receiver needs an SPM to know of the object, whether data is sent or not.
+        // A joining receiver needs an SPM to learn the object, even if no data is sent.
         if !setup.options.has("spm_interval") {
             config.settings.spm_interval = SPM_INTERVAL;
         }
@@ -107,14 +101,13 @@ impl ObjectSource {
         }
     }
 
-    /// The same, which speaks `scheme`; its SPMs say what is `announced`.
+    /// Sets the scheme, and the scheme announcement in SPMs.
     #[must_use]
     pub fn speaking(mut self, scheme: &'static str, announced: Option<SchemeAnnouncement>) -> Self {
         self.session.speak(scheme, announced);
         self
     }
 
-    /// The same, but it stays for so long after all members are done, where the options do not say.
     pub(crate) fn staying(mut self, linger: Duration) -> Self {
         self.course.stay(linger);
         self
@@ -122,7 +115,7 @@ impl ObjectSource {
 
     fn start(&mut self, cx: &mut Cx<'_>) {
         if self.course.start(cx.now) {
-            // Of 24 bits: a receiver that has heard another number knows that this is a new start.
+            // Random number of 24 bits: a receiver that knows another number detects the restart.
             self.packets.notice.epoch = cx.rng.below(1 << 24) as u32;
         }
     }
@@ -145,7 +138,6 @@ impl ObjectSource {
         }))
     }
 
-    /// A member asks for probes. A set is sent at once, since receivers wait for it, and what follows pays for it.
     fn ask_probes(&mut self, now: Time, id: u64, range: (u32, u32)) {
         let control = self.session.control.as_ref();
         if control.permit_overhead(now) != Permit::Now || !self.course.members.may_probe(now, id) {
@@ -163,7 +155,6 @@ impl ObjectSource {
         }))
     }
 
-    /// Cause of a pause, if the source has nothing to send or may not.
     fn waits_for(&self) -> Wait {
         let packets = &self.packets;
         if !self.course.is_serving() || !packets.notice.begun {
@@ -178,8 +169,6 @@ impl ObjectSource {
         Wait::Permit(gauges.regime, if capped { self.limited_by } else { gauges.representative })
     }
 
-    /// What the session sends by itself, or the next symbol; and what is waited for where that is
-    /// nothing.
     fn poll_session(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         let packets = &self.packets;
         let control = self.session.poll_control(cx.now, buf, |encoder| packets.announce(encoder));
@@ -218,8 +207,7 @@ impl ObjectSource {
         None
     }
 
-    /// Says once that nothing is left, so that who still lacks something asks; not too often, for
-    /// SPMs come by themselves too.
+    /// Announces once that nothing is left, at a limited rate.
     fn tell_exhausted(&mut self, now: Time) {
         if !self.packets.is_exhausted() {
             self.told_exhausted = false;
@@ -235,7 +223,6 @@ impl ObjectSource {
     }
 }
 
-/// Adds as many options of `kind` as the entries need; they are at most [`ENTRIES_MAX`].
 pub(super) fn write_entries(encoder: &mut Encoder<'_>, kind: u8, entries: &[Entry]) {
     let mut value = Vec::new();
     for some in entries.chunks(ENTRIES_PER_OPTION) {
@@ -343,8 +330,7 @@ impl Machine for ObjectSource {
         }
         if self.course.is_serving() {
             let exhausted = self.packets.is_exhausted();
-            // When they are all that is left to send, they are not left to the next tick. The end of
-            // what grows is: its length is told first.
+            // Digests may be all that is left to send. Growing content announces its length first.
             let growing = self.packets.notice.announcement.growing;
             if exhausted && !growing && self.packets.poll_digests() {
                 self.session.announce_now(cx.now);
@@ -369,11 +355,9 @@ impl Machine for ObjectSource {
 pub(super) const NO_LAYOUT: &str = "the object has too many blocks, or its symbols are not of an even length: \
                          choose another";
 
-/// Time between SPMs where the options do not say.
 const SPM_INTERVAL: Duration = Duration::from_secs(1);
 
-/// For how long it is said that this is the end.
 const FIN_TIME: Duration = Duration::from_secs(1);
 
-/// Least time between two SPMs that say that nothing is left.
+/// Least interval between two SPMs that announce that nothing is left.
 const EXHAUSTED_INTERVAL: Duration = Duration::from_millis(20);

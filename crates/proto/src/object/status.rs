@@ -8,104 +8,101 @@ use faircast_base::{Bitrate, Duration, NodeId, Time};
 use super::PathLimit;
 use crate::pgm::negotiation::SchemeMismatch;
 
-/// Where a transfer is.
+/// Stage of a transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
-    /// A source waits for receivers; a receiver waits for a source or for the manifest.
+    /// Wait of a source for receivers, or of a receiver for a source or the manifest.
     #[default]
     Gathering,
-    /// Content is sent and received.
+    /// Transfer of content.
     Sending,
-    /// A source has nothing more that anybody asked for and waits for the last to finish; a
-    /// receiver compares what it has with the digests.
+    /// Wait of a source for its last receivers, or comparison of content at a receiver.
     Verifying,
-    /// All that was wanted is done.
+    /// End with everything done.
     Finished,
-    /// Ended without everything.
+    /// End without everything.
     Failed,
 }
 
 /// State of one receiver, as its source knows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MemberState {
-    /// Joined, and lacks the manifest.
+    /// Member that lacks the manifest.
     #[default]
     Joined,
-    /// Has the manifest and lacks content.
+    /// Member with the manifest that lacks content.
     Receiving,
-    /// Has everything, compared with the digests.
+    /// Member that has everything, compared with the digests.
     Done,
-    /// Too slow: sent nothing for now, and served when the others are done.
+    /// Slow member that is not served for now, and served after the others.
     Deferred,
-    /// Cannot go on, for a reason that it has sent.
+    /// Member that cannot continue, with a reason.
     Failed,
-    /// Has left.
+    /// Departed member.
     Left,
-    /// Silent for too long.
+    /// Member that was silent for too long.
     Lost,
 }
 
 /// One receiver, as the source knows it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MemberStatus {
-    /// By which it is known for this session.
+    /// Identifier of the member in this session.
     pub id: u64,
-    /// Its node, which a driver can turn into an address.
+    /// Node of the member, which a driver can convert to an address.
     pub node: NodeId,
-    /// The node from which the member joined, or from which its last new message came. A host that repeats its
-    /// messages seems to be at [`node`](Self::node).
+    /// Node from which the member joined or sent its last new message; replays change only `node`.
     pub home: NodeId,
-    /// When it was last heard from there.
+    /// Time of the last packet from `home`.
     pub home_heard: Time,
-    /// By what name the scheme knows it: that of its reports, which is its own choice.
+    /// Node number in the scheme's reports, chosen by the receiver.
     pub reporter: NodeId,
-    /// The name that it gave itself; may be empty. Printable, at most 64 bytes.
+    /// Display name, chosen by the receiver; may be empty. Printable, at most 64 bytes.
     pub name: String,
     /// Identity of the receiver, which outlives a restart at any address; `None` if it has none.
     pub identity: Option<u64>,
     /// State.
     pub state: MemberState,
-    /// Bytes of content that it has.
+    /// Bytes of content at the member.
     pub bytes: u64,
-    /// Bytes among these that it had when it was ready for content.
+    /// Bytes of content that the member had when it became ready for content.
     pub found: u64,
-    /// Share of the packets of the whole transfer that it lost, as its reports tell it: 0 to 1.
+    /// Share of all packets of the transfer that the member reports as lost: 0 to 1.
     pub loss: f64,
-    /// When it was first heard.
+    /// Time of the first message.
     pub since: Time,
-    /// When it was last heard.
+    /// Time of the last packet.
     pub heard: Time,
-    /// When it was done.
+    /// Time of completion.
     pub done: Option<Time>,
-    /// Why it failed, in its own words; printable.
+    /// Reason of failure; printable.
     pub reason: String,
     /// Load, as the receiver reports it.
     pub load: MemberLoad,
-    /// The rate of payload that it asks for at most.
+    /// Payload rate limit that the receiver asks for.
     pub limit: Option<Bitrate>,
-    /// Where it is in a tree of repair heads, by its own word; where there is one.
+    /// Reported place in the tree of repair heads, if there is one.
     pub place: Option<TreePlace>,
-    /// The longest packets that reach it, by its own word, where longer ones do not.
+    /// Reported path limit, if longer packets do not arrive.
     pub path: Option<PathLimit>,
 }
 
-/// Where an end is in a tree of repair heads.
+/// Place of an end in a tree of repair heads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TreePlace {
-    /// Its own number, which all its packets have.
+    /// Number of the end, which all its packets carry.
     pub number: u64,
-    /// The number of its head; 0 for none.
+    /// Number of the end's head; 0 for none.
     pub head: u64,
-    /// Level: 1 at the source, one more than its head's at a receiver, 0 without a head.
+    /// Level: 1 at the source, one more than the head's level at a receiver, 0 without a head.
     pub level: u8,
-    /// Number of members that it repairs for.
+    /// Number of members that the end repairs for.
     pub members: u32,
-    /// Packets that it has sent them again.
+    /// Number of packets retransmitted to these members.
     pub repairs: u64,
 }
 
 impl MemberStatus {
-    /// One that has just joined from `node` and said nothing else.
     pub(super) fn joined(id: u64, node: NodeId, reporter: NodeId, now: Time) -> Self {
         Self {
             id,
@@ -120,25 +117,24 @@ impl MemberStatus {
     }
 }
 
-/// Load of a receiver since it began to take content, as it reports to its source.
+/// Load of a receiver since the beginning of content, as reported to its source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemberLoad {
-    /// For how long it has taken content.
+    /// Time since the beginning of content.
     pub span: Duration,
-    /// Time in that span for which it waited for its disk.
+    /// Part of `span` for which the receiver waited for its disk.
     pub disk: Duration,
-    /// Time in that span for which it neither slept nor waited for its disk.
+    /// Part of `span` for which the receiver neither slept nor waited for its disk.
     pub busy: Duration,
-    /// Packets that its socket had no room for.
+    /// Packets dropped by the socket for lack of room.
     pub overflowed: u32,
-    /// Packets that it lacked, those included.
+    /// Lost packets, including the dropped ones.
     pub lost: u32,
 }
 
-/// Share of a receiver's time on its disk from which on the disk is what the receiver waits for.
+/// Share of time on the disk from which on the disk counts as the limit.
 const DISK_SHARE: f64 = 0.5;
 
-/// Reason for a receiver without progress, which has this load and is reached by packets of this length alone.
 pub(super) fn why_stalled(path: Option<PathLimit>, load: &MemberLoad) -> String {
     match path {
         Some(path) => path.advice(),
@@ -152,31 +148,29 @@ impl MemberLoad {
         share(self.disk, self.span) >= DISK_SHARE
     }
 
-    /// Its processor's share of its time, 0 to 1.
+    /// Returns the processor's share of the time, 0 to 1.
     pub fn processor_share(&self) -> f64 {
         share(self.busy, self.span)
     }
 }
 
-/// What a driver knows of its host and a machine cannot: how its thread has spent its time. All of it
-/// only grows.
+/// Time that a driver's thread has spent, by activity. All fields only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostLoad {
-    /// Since the thread began.
+    /// Time since the thread began.
     pub span: Duration,
-    /// Time in that span for which it neither slept nor waited for the network's queue.
+    /// Part of `span` for which the thread neither slept nor waited for the network's queue.
     pub busy: Duration,
-    /// Time in that span for which it waited for the disk.
+    /// Part of `span` for which the thread waited for the disk.
     pub disk: Duration,
-    /// Time for which it waited because the kernel's queue towards the network was full, or slept
-    /// below a relay.
+    /// Time for which the thread waited for the kernel's full send queue, or slept below a relay.
     pub link: Duration,
-    /// Packets that its socket had no room for.
+    /// Packets dropped by the socket for lack of room.
     pub overflowed: u64,
 }
 
 impl HostLoad {
-    /// The processor's share of the thread's time, 0 to 1.
+    /// Returns the processor's share of the thread's time, 0 to 1.
     pub fn processor_share(&self) -> f64 {
         share(self.busy.saturating_sub(self.disk), self.span)
     }
@@ -189,99 +183,95 @@ fn share(part: Duration, whole: Duration) -> f64 {
     (part.as_secs_f64() / whole.as_secs_f64()).min(1.0)
 }
 
-/// Cause that kept a transfer from going faster.
+/// Cause that limited the speed of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
-    /// The operator's upper bound.
+    /// Rate limit of the operator.
     RateMax,
-    /// The rate that a receiver asks for at most.
+    /// Rate limit of a receiver.
     ReceiverLimit,
-    /// The scheme had not met a limit yet: the transfer was short.
+    /// Start of the scheme: the transfer was too short to meet a limit.
     Start,
-    /// The scheme sent the least that it sends: a receiver's feedback did not come.
+    /// Least rate of the scheme: feedback of a receiver was missing.
     Floor,
-    /// Loss and round trip on the way to a receiver.
+    /// Loss and round-trip time on the path to a receiver.
     Path,
-    /// A receiver waited for its disk.
+    /// Disk of a receiver.
     ReceiverDisk,
-    /// A receiver's processor had no time left.
+    /// Processor of a receiver.
     ReceiverProcessor,
-    /// A receiver's socket had no room for what came.
+    /// Full socket buffer of a receiver.
     ReceiverBuffer,
-    /// Receivers had asked for nothing more: they looked what they have, or compared it.
+    /// Receivers without requests: they searched their stores or compared content.
     Receivers,
-    /// The source waited for its disk, or for more of what comes by a pipe.
+    /// Disk of the source, or wait for more content from a pipe.
     SenderDisk,
-    /// The source's processor had no time left.
+    /// Processor of the source.
     SenderProcessor,
-    /// The kernel had no room for more towards the network.
+    /// Full send queue of the source's kernel.
     SenderLink,
 }
 
-/// One thing that kept a transfer from going faster, and for how long.
+/// Cause that limited a transfer, and its duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// Cause.
     pub cause: Cause,
-    /// The receiver that it was about, where it is known.
+    /// Receiver concerned, if known.
     pub member: Option<u64>,
-    /// For how long.
+    /// Duration.
     pub time: Duration,
 }
 
-/// A transfer at one end, at one moment.
+/// Status of a transfer at one end, at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ObjectStatus {
-    /// Where it is.
+    /// Stage.
     pub stage: Stage,
-    /// A source: when it began to send content.
+    /// At a source: time at which content began.
     pub begun: Option<Time>,
-    /// Bytes of content in all; `None` before a receiver knows.
+    /// Bytes of content in all; `None` before a receiver knows the length.
     pub bytes_total: Option<u64>,
-    /// Whether content may still become longer: it comes from a pipe.
+    /// True if content may still become longer, since it comes from a pipe.
     pub growing: bool,
-    /// A receiver: bytes of content that it has. A source: the least that a member has which is
-    /// neither deferred nor gone.
+    /// Bytes of content that are here (receiver), or least bytes of a served member (source).
     pub bytes_done: u64,
-    /// Bytes of content that were there at the start.
+    /// Bytes of content that were present at the start.
     pub bytes_found: u64,
-    /// Packets with source symbols that were sent or received.
+    /// Number of packets with source symbols that were sent or received.
     pub symbols: u64,
-    /// Packets with parity that were sent or received.
+    /// Number of packets with parity that were sent or received.
     pub parity: u64,
-    /// Of those, packets that repaired nothing (receiver), or that somebody had asked for again: what
-    /// had been sent before, and parity in its place (source).
+    /// Number of useless packets (receiver), or of repeated or replaced symbols (source).
     pub repairs: u64,
-    /// Requests for repair that were sent or received.
+    /// Number of repair requests that were sent or received.
     pub requests: u64,
-    /// Payload rate that the congestion control allows now, in bits per second, where it tells.
+    /// Payload rate that the congestion control allows now, in bit/s, if known.
     pub rate_bits_per_s: Option<f64>,
-    /// Smoothed round trip to the representative.
+    /// Smoothed round-trip time: at a source to the representative, at a receiver to the source.
     pub rtt: Option<Duration>,
-    /// The receiver that limits the rate, as a [reporter](MemberStatus::reporter): pgmcc's acker,
-    /// TFMCC's CLR.
+    /// Receiver that limits the rate (acker, CLR), as a [reporter](MemberStatus::reporter).
     pub limiting: Option<NodeId>,
-    /// A receiver: when the source last said something new, an SPM or data that had not come
-    /// before; whatever came before anybody can repeat. `None` at a source, and before one is heard.
+    /// At a receiver: time of the last new SPM or data packet of the source; replays do not count.
     pub heard: Option<Time>,
-    /// A receiver: how often the source has answered it, which nobody else can.
+    /// At a receiver: number of answers from the source.
     pub answers: u64,
-    /// At a receiver: true if it failed because the source has given the object up. No state of the object was kept.
+    /// True if the receiver failed because the source gave the object up; no state was kept.
     pub given_up: bool,
-    /// A receiver: that it and the source do not speak the same scheme, which is why it failed.
+    /// At a receiver: scheme mismatch with the source, which made the receiver fail.
     pub mismatch: Option<SchemeMismatch>,
-    /// At a receiver: the longest packets that arrive, where longer ones do not.
+    /// At a receiver: path limit, if longer packets do not arrive.
     pub path: Option<PathLimit>,
-    /// At a receiver: whether the source has given it up, because it gets no further.
+    /// True if the source gave this receiver up for lack of progress.
     pub stalled: bool,
-    /// At a source: whether a receiver gets packets of full length that are sent one by one, and no data.
+    /// At a source: true if a receiver gets single full-length packets, but no data.
     pub whole_lost: bool,
-    /// A source: all receivers that it knows. A receiver: empty.
+    /// At a source: all known receivers. At a receiver: empty.
     pub members: Vec<MemberStatus>,
-    /// Where it is in the tree of repair heads, where there is one.
+    /// Place in the tree of repair heads, if there is one.
     pub place: Option<TreePlace>,
-    /// A source: what kept it from going faster since content began, the longest time first.
+    /// At a source: what limited the speed since content began, longest time first.
     pub limits: Vec<Limit>,
-    /// Why it failed; for people.
+    /// Reason of failure, for people.
     pub reason: Option<String>,
 }

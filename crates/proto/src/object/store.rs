@@ -1,4 +1,4 @@
-//! The store of a receiver: the trait by which an object is written.
+//! Store of a receiver: the trait by which an object is written.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,45 +8,38 @@ use core::task::Poll;
 
 use super::{Announcement, Part};
 
-/// Result of an action of a supply or a store.
+/// Result of an operation of a supply or a store.
 pub type ObjectResult<T = ()> = Result<T, ObjectError>;
 
-/// Where a receiver puts an object. A driver of real networks gives one over files, the simulator
-/// one in memory; the machine that uses it waits for nothing: what takes long is begun by one call
-/// and asked for by another.
-///
-/// A store that has failed is not called again.
+/// Destination of an object at a receiver. No method blocks: a long operation is started by one
+/// call and polled by later ones. A store that has failed is not called again.
 pub trait Store: Send {
-    /// A source has announced this object. The store may find parts of it from an earlier run.
+    /// Begins an announced object. The store may find parts of it from an earlier run.
     ///
     /// # Errors
     /// The object is not wanted or cannot be kept.
     fn announce(&mut self, announcement: &Announcement) -> ObjectResult;
 
-    /// Content that may still grow has become longer, or its end is known: nothing but lengths differ
-    /// from what was announced before. Called at any time after [`announce`](Self::announce).
+    /// Updates the lengths of growing content. Called any time after [`announce`](Self::announce).
     ///
     /// # Errors
-    /// So much is not wanted or cannot be kept.
+    /// Content of this length is not wanted or cannot be kept.
     fn grow(&mut self, _announcement: &Announcement) -> ObjectResult {
         Err(ObjectError::growing())
     }
 
-    /// Up to which byte content can be taken now. What lies beyond is not asked for, and comes to
-    /// [`write`](Self::write) in whole blocks only once it lies before. Never decreases. Asked for again
-    /// and again while it is not all. Default: all of it can.
+    /// Returns the offset up to which content can be taken now, which never decreases. Content
+    /// beyond is not requested, and is written in whole blocks once covered. Default: all content.
     ///
     /// # Errors
-    /// What came before cannot be kept after all.
+    /// Earlier content cannot be kept after all.
     fn window(&mut self) -> ObjectResult<u64> {
         Ok(u64::MAX)
     }
 
-    /// Takes bytes of a part, `bytes` and then `zeros` zero bytes, at `offset`. Ranges come in any
-    /// order, none twice unless [`verify`](Self::verify) found it damaged, or the whole of a manifest
-    /// or of digests was not what had been announced; but of content that was found at the start,
-    /// symbols that reach beyond it come whole. Content is not given before [`open`](Self::open)
-    /// has been answered.
+    /// Takes bytes of a part at `offset`: `bytes`, then `zeros` zero bytes. Ranges come in any
+    /// order, and again only after damage or a mismatch. Symbols partly covered by content found at
+    /// the start come whole. Content comes only after [`open`](Self::open) has returned its result.
     ///
     /// # Errors
     /// The bytes cannot be kept.
@@ -55,35 +48,32 @@ pub trait Store: Send {
     /// Appends `len` bytes that were written before to `out`, for repair by parity.
     ///
     /// # Errors
-    /// They cannot be read back.
+    /// The bytes cannot be read back.
     fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> ObjectResult;
 
-    /// The whole manifest is there and is the one that was announced. The answer is the ranges of
-    /// content that are there already, ascending and apart. Called again until it is there.
+    /// Opens the object, whose manifest is complete and matches its announcement. Returns the
+    /// ranges of content that are present already, ascending and disjoint. Polled until ready.
     ///
     /// # Errors
-    /// The manifest asks for what must not be, or what it asks for cannot be made.
+    /// The manifest asks for something that is forbidden or cannot be made.
     fn open(&mut self) -> ObjectResult<Poll<Vec<Range<u64>>>>;
 
-    /// All content and all digests are there. Called again until it is answered. Where the verdict is
+    /// Compares complete content with complete digests. Polled until ready. With
     /// [`Verdict::Intact`] the object is in its final place.
     ///
     /// # Errors
-    /// What is there cannot be read, or not be put in its place.
+    /// The content cannot be read, or cannot be put in its place.
     fn verify(&mut self) -> ObjectResult<Poll<Verdict>>;
 
-    /// Identity of the receiver that goes on with the kept content: unchanged after a restart at any address. Called
-    /// once the store is open. `None` if the store keeps nothing.
+    /// Returns the receiver's identity across restarts, once open. `None` if nothing is kept.
     fn identity(&self) -> Option<u64> {
         None
     }
 
-    /// Discards the object: its source has given it up, or another object of its name has taken its place. The store
-    /// need not keep it for a later run. Called at most once, and no other method after it.
+    /// Discards the object, which need not be kept for a later run. No other call follows.
     fn discard(&mut self) {}
 
-    /// For applications that take content in order as it comes: the next of it, as bytes and then
-    /// zeros. A store that keeps the object elsewhere has nothing to say here.
+    /// Returns the next content in order, as bytes and then zeros; `None` if it is kept elsewhere.
     fn poll_delivered(&mut self) -> Option<(Vec<u8>, u32)> {
         None
     }
@@ -92,22 +82,21 @@ pub trait Store: Send {
 /// Result of the comparison of content with its digests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Every byte is as it was sent.
+    /// Content as it was sent.
     Intact,
-    /// These ranges of content are not, and must be had again; ascending and apart.
+    /// Damaged ranges of content, to be received again; ascending and disjoint.
     Damaged(Vec<Range<u64>>),
 }
 
-/// Why a supply or a store cannot go on.
+/// Error after which a supply or a store cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectError {
-    /// For people: what, where, and what to do. The last 120 bytes of a store's are told to the
-    /// sender.
+    /// Message for people: what, where, what to do. The sender gets its last 120 bytes.
     pub reason: String,
 }
 
 impl ObjectError {
-    /// Error of a store that takes no content of unknown length.
+    /// Returns the error of a store that takes no content of unknown length.
     pub fn growing() -> Self {
         let reason = "content whose length is not known beforehand cannot be taken here".into();
         Self { reason }

@@ -1,46 +1,42 @@
-//! From where a source takes an object.
+//! Supply of a source: the trait by which an object is read.
 
 use alloc::vec::Vec;
 
 use super::{ObjectResult, Part};
 
-/// From where a source takes an object: files, memory, or zeros that stand for both. A repair may
-/// ask for any part of it again, so it is read by position and never consumed.
+/// Content of an object at its source. Reads are by position and consume nothing.
 pub trait Supply: Send {
-    /// Bytes of a part. Never changes, except of a supply that is [`growing`](Self::growing).
+    /// Returns the bytes of a part; constant unless the supply is [`growing`](Self::growing).
     fn len(&self, part: Part) -> u64;
 
-    /// Whether content may still become longer. While it may, it has no digests; when it does not any
-    /// more, both have their final length. A supply whose content cannot be read any further says so
-    /// in [`digests`](Self::digests).
+    /// Returns true if content may still grow. Growing content has no digests yet;
+    /// [`digests`](Self::digests) fails if the content cannot be read any further.
     fn growing(&self) -> bool {
         false
     }
 
-    /// BLAKE3 of the manifest.
+    /// Returns the BLAKE3 hash of the manifest.
     fn object(&self) -> [u8; 32];
 
-    /// BLAKE3 of the digests; `None` while they are being computed. They may be read once it is
-    /// known.
+    /// Returns the BLAKE3 hash of the digests, which can then be read; `None` before.
     ///
     /// # Errors
     /// The content cannot be read, or has changed.
     fn digests(&mut self) -> ObjectResult<Option<[u8; 32]>>;
 
-    /// Appends bytes `offset .. offset + len` of a part to `out`, and returns how many zero bytes
-    /// stand for the rest: either all of the range is appended and 0 returned, or none of it and
-    /// `len`.
+    /// Appends bytes `offset .. offset + len` of a part to `out` and returns 0, or appends nothing
+    /// and returns `len` for a range of zeros.
     ///
     /// # Errors
     /// The content cannot be read, or has changed.
     fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> ObjectResult<u32>;
 
-    /// True if a later start of the source could send the same object. False once the content has changed, and
-    /// of content that comes once: receivers then keep nothing of an object that was not completed.
+    /// Returns true if a later start could send the same object. If false, receivers keep nothing
+    /// of an incomplete object.
     fn is_repeatable(&self) -> bool {
         true
     }
 
-    /// Content will be asked for from `offset` on, mostly ascending: read ahead.
+    /// Announces reads of content from `offset` on, mostly ascending, for reading ahead.
     fn expect(&mut self, _offset: u64) {}
 }

@@ -1,6 +1,6 @@
-//! Wire format of transfers: the name before each symbol, and four options.
+//! Wire format of transfers: the name before each symbol, and the options.
 //!
-//! Nothing here panics, whatever the bytes are. Lists are read where they lie.
+//! Decoding never panics, for any bytes. Lists are decoded in place.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -11,19 +11,18 @@ use super::layout::{BLOCK_SYMBOLS, Key, PARITY_SYMBOLS, block_of, key, part_of};
 use super::{Announcement, MemberLoad, Part, PathLimit};
 use crate::fields::{Encoded, Fields};
 
-/// Version of all messages here.
 const VERSION: u8 = 1;
 
-/// Bytes before each symbol.
+/// Bytes of the name before each symbol.
 pub const SYMBOL_HEADER: usize = 8;
 
-/// The name of a symbol: the first bytes of every payload.
+/// Name of a symbol: the first bytes of every payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SymbolName {
     pub(super) key: Key,
     /// 0 to 63 for source symbols, 64 to 127 for parity.
     pub(super) symbol: u32,
-    /// Whether somebody asked for it, and it is not of the sweep.
+    /// True if the symbol answers a request, and is not part of the sweep.
     pub(super) repair: bool,
 }
 
@@ -34,7 +33,6 @@ impl SymbolName {
         [VERSION, flags, 0, self.symbol as u8, b0, b1, b2, b3]
     }
 
-    /// Reads a name from the front of a payload; returns what follows it too.
     pub(super) fn decode(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (&[version, flags, high, symbol, b0, b1, b2, b3], rest) = bytes.split_first_chunk()?;
         let part = part(flags & PART)?;
@@ -46,33 +44,30 @@ impl SymbolName {
     }
 }
 
-/// The bits of the part.
 const PART: u8 = 3;
 
-/// The bit that marks the exception: a repair, a run, an answer that is wanted.
+/// Flag bit of a repair (symbol), a run (entry), or a wanted answer (message).
 const MARK: u8 = 0x80;
 
-/// The bit of a confirmed block that says that parity will answer.
+/// Flag bit of a confirmed block that parity will repair.
 const ANY: u8 = 0x40;
 
 fn part(number: u8) -> Option<Part> {
     Part::ALL.into_iter().find(|part| *part as u8 == number)
 }
 
-/// Notice of a source and its object: the option OBJECT.
+/// State of a source and its object: the option OBJECT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Notice {
     pub(super) announcement: Announcement,
     pub(super) parity: bool,
-    /// Whether content is being sent.
     pub(super) begun: bool,
-    /// Whether nothing is left that was asked for.
     pub(super) exhausted: bool,
-    /// The least time between two status messages of a receiver.
+    /// Least interval between two status messages of a receiver.
     pub(super) status_interval: Duration,
-    /// The block that the sweep is at; `None` before it has begun.
+    /// Present block of the sweep; `None` before its beginning.
     pub(super) position: Option<Key>,
-    /// Tells one start of the source from another; 24 bits.
+    /// Random number of 24 bits that distinguishes starts of the source.
     pub(super) epoch: u32,
 }
 
@@ -123,7 +118,7 @@ fn millis(time: Duration) -> u32 {
     u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
 }
 
-/// Entry of WANT and CONFIRM: symbols that a receiver lacks, or that a source is going to send.
+/// Entry of WANT and CONFIRM: symbols that a receiver lacks, or that a source will send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Entry {
     Run {
@@ -133,10 +128,8 @@ pub(super) enum Entry {
     },
     Block {
         key: Key,
-        /// Its source symbols, one bit each; at least one.
         missing: u64,
-        /// In a confirmation: whoever lacks no more than so many symbols, whichever they are, is
-        /// served.
+        /// True in a confirmation if the answer repairs any symbols, as many as `missing` has bits.
         any: bool,
     },
 }
@@ -173,7 +166,6 @@ impl Entry {
         }
     }
 
-    /// Reads a list; `None` where a part of it is no entry.
     pub(super) fn decode_all(bytes: &[u8]) -> Option<impl Iterator<Item = Self>> {
         let (entries, rest) = bytes.as_chunks::<ENTRY_LEN>();
         let sound = rest.is_empty() && entries.iter().all(|entry| Self::decode(entry).is_some());
@@ -195,8 +187,7 @@ impl Claim {
     const ALL: [Self; 5] = [Self::Joined, Self::Receiving, Self::Done, Self::Failed, Self::Leaving];
 }
 
-/// Most messages by which a member can be ahead of the last one that its source has taken. Numbers that are further
-/// ahead are forged: a receiver counts one for each change of its state.
+/// Most message numbers by which a member can be ahead: one for each change of its state.
 pub(super) const LEAD_MAX: i32 = 1024;
 
 /// Message of a receiver about itself: the option MEMBER upstream.
@@ -213,11 +204,9 @@ pub(super) struct MemberMessage {
     pub(super) bytes: u64,
     pub(super) name: String,
     pub(super) reason: String,
-    /// Identity of the receiver, which outlives a restart; `None` if it has none.
     pub(super) identity: Option<u64>,
 }
 
-/// Most bytes of a name and of a reason.
 pub(super) const NAME_MAX: usize = 64;
 pub(super) const REASON_MAX: usize = 120;
 
@@ -254,7 +243,6 @@ impl MemberMessage {
     }
 }
 
-/// The first bytes of what has no flags: the version, and three that are reserved.
 const PLAIN: [u8; 4] = [VERSION, 0, 0, 0];
 
 /// Encodes the load of a receiver: the option LOAD beside MEMBER upstream.
@@ -273,7 +261,7 @@ pub(super) fn decode_load(bytes: &[u8]) -> Option<MemberLoad> {
     plain.then_some(MemberLoad { span, disk, busy, overflowed, lost })
 }
 
-/// The rate that a receiver asks for at most: the option LIMIT beside MEMBER upstream.
+/// Encodes the rate limit of a receiver: the option LIMIT beside MEMBER upstream.
 pub(super) fn encode_limit(limit: Bitrate) -> Vec<u8> {
     [&PLAIN[..], &limit.bits_per_s().to_be_bytes()].concat()
 }
@@ -285,12 +273,10 @@ pub(super) fn decode_limit(bytes: &[u8]) -> Option<Bitrate> {
     (plain == PLAIN).then_some(Bitrate::from_bits_per_s(rate))
 }
 
-/// A receiver's message about the lengths of packets that reach it: the option PATH beside MEMBER upstream.
+/// Packet lengths at a receiver: option PATH upstream. A `high` of 0 means as long as data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PathWord {
-    /// Request for probes from `low` to `high` or, for 0, as long as data.
     Ask { low: u32, high: u32 },
-    /// Long packets do not reach it.
     Limit(PathLimit),
 }
 
@@ -317,17 +303,15 @@ impl PathWord {
     }
 }
 
-/// No packet is longer.
 const LENGTH_MAX: u32 = 1 << 16;
 
-/// A packet of a given length: the option PROBE, of which the rest is padding.
+/// Padded packet of a given length: the option PROBE.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Probe {
-    /// Bytes of this packet.
     pub(super) size: u32,
-    /// Bytes of the source's packets of data.
+    /// Bytes of the source's data packets.
     pub(super) sent: u32,
-    /// Range of lengths that was asked for, as in [`PathWord::Ask`].
+    /// Requested range of lengths, as in [`PathWord::Ask`].
     pub(super) range: (u32, u32),
 }
 
@@ -338,7 +322,6 @@ impl Probe {
         PLAIN.into_iter().chain(lengths).collect()
     }
 
-    /// Reads a probe from the front of its padding.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut fields = Fields(bytes);
         let (plain, size, sent, low, high): ([u8; 4], _, _, _, _) = fields.read()?;
@@ -347,7 +330,6 @@ impl Probe {
     }
 }
 
-/// The first `max` bytes of a text, or fewer, so that it stays one.
 pub(super) fn cut(text: &str, max: usize) -> &str {
     let mut end = max.min(text.len());
     while !text.is_char_boundary(end) {
@@ -356,8 +338,7 @@ pub(super) fn cut(text: &str, max: usize) -> &str {
     &text[..end]
 }
 
-/// A text of at most `max` bytes: of a longer one the end, which says what is wrong and what to do,
-/// where the beginning is a path.
+/// Returns at most the last `max` bytes of a text: a message ends with the cause and the advice.
 pub(super) fn end_of(text: &str, max: usize) -> String {
     const CUT: &str = "...";
     if text.len() <= max {
@@ -377,17 +358,15 @@ pub(super) enum Status {
     Done,
     Refused,
     Gone,
-    /// The source has given its object up: no later start of it sends the same.
+    /// The object is given up: no later start of the source sends the same object.
     GivenUp,
-    /// The member is given up for want of progress.
     Stalled,
 }
 
-/// The answer to a receiver: the option MEMBER downstream.
+/// Answer to a receiver: the option MEMBER downstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) status: Status,
-    /// The message that is answered.
     pub(super) number: u32,
     pub(super) id: u64,
 }

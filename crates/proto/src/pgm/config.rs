@@ -10,36 +10,35 @@ use crate::pgm::wire::{Nla, Tsi};
 /// Identity and settings of a PGM source.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SourceConfig {
-    /// The node that it runs on: where NAKs and ACKs go.
+    /// Node of the source: destination of NAKs and ACKs.
     pub node: NodeId,
-    /// The group that it sends to.
+    /// Group to send to.
     pub group: Nla,
-    /// Its session.
+    /// Session of the source.
     pub tsi: Tsi,
-    /// The data-destination port. Default 7500, that of OpenPGM's samples.
+    /// Data-destination port. Default 7500, as in OpenPGM's samples.
     pub data_port: u16,
-    /// When it begins.
+    /// Start time.
     pub start: Time,
-    /// Bytes of payload in every data packet but the last, 1 to 65535. Default 1400.
+    /// Payload bytes of every data packet but the last, 1 to 65535. Default 1400.
     pub payload: u32,
-    /// Sequence number of the first data packet. Default 0, as OpenPGM has it.
+    /// Sequence number of the first data packet. Default 0, as in OpenPGM.
     pub first: Seq,
     /// Settings of the flow.
     pub settings: PgmFlowSettings,
-    /// Longest time after the end of data, NAKs or not. Default 300 s.
+    /// Longest stay after the end of data, even if NAKs arrive. Default 300 s.
     pub linger_max: Duration,
-    /// Hops that its packets may travel. Default 255: drivers of real networks set less.
+    /// Time to live of packets, in hops. Default 255; drivers of real networks set less.
     pub time_to_live: u8,
 }
 
 impl SourceConfig {
-    /// The recommended settings for a source on `node` that sends session `tsi` to `group`.
+    /// Returns the recommended settings for a source on `node` that sends session `tsi` to `group`.
     pub fn new(node: NodeId, group: Nla, tsi: Tsi) -> Self {
         Self::of(PgmFlowSettings::default(), node, group, tsi)
     }
 
-    /// The settings that `options`, checked against a table with [`OPTIONS`](super::OPTIONS) in it, ask
-    /// for.
+    /// Returns the settings in `options`, checked against a table with [`OPTIONS`](super::OPTIONS).
     pub fn from_options(node: NodeId, group: Nla, tsi: Tsi, options: &Options) -> Self {
         Self::of(PgmFlowSettings::from_options(options), node, group, tsi)
     }
@@ -63,31 +62,29 @@ impl SourceConfig {
 /// Identity and settings of a PGM receiver.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReceiverConfig {
-    /// The group that it hears.
+    /// Group to receive from.
     pub group: Nla,
-    /// The session that it hears; `None` for the first one heard. Default `None`.
+    /// Session to receive; `None` for the first session received. Default `None`.
     pub tsi: Option<Tsi>,
-    /// The data-destination port. Default 7500.
+    /// Data-destination port. Default 7500.
     pub data_port: u16,
-    /// When it joins.
+    /// Time of the join.
     pub start: Time,
     /// Settings of the flow.
     pub settings: PgmFlowSettings,
     /// Longest back-off before an SPM request (SPMR_BO_IVL). Default 250 ms.
     pub spm_request_backoff: Duration,
-    /// Time without anything new from the source after which it counts as gone: what was said before
-    /// can be repeated by anybody. Default 300 s.
+    /// Time without new packets, replays excluded, before the source counts as gone. Default 300 s.
     pub expiry: Duration,
 }
 
 impl ReceiverConfig {
-    /// The recommended settings for a receiver of `group`.
+    /// Returns the recommended settings for a receiver of `group`.
     pub fn new(group: Nla) -> Self {
         Self::of(PgmFlowSettings::default(), group)
     }
 
-    /// The settings that `options`, checked against a table with [`OPTIONS`](super::OPTIONS) in it, ask
-    /// for.
+    /// Returns the settings in `options`, checked against a table with [`OPTIONS`](super::OPTIONS).
     pub fn from_options(group: Nla, options: &Options) -> Self {
         Self::of(PgmFlowSettings::from_options(options), group)
     }
@@ -104,7 +101,6 @@ impl ReceiverConfig {
         }
     }
 
-    /// Settings, each of which is taken to the nearest end of its range.
     pub(super) fn bounded(mut self) -> Self {
         let settings = &mut self.settings;
         settings.receive_window = settings.receive_window.clamp(1, RECEIVE_WINDOW_PACKETS_MAX);
@@ -114,7 +110,7 @@ impl ReceiverConfig {
             &mut settings.nak_repair,
             &mut self.spm_request_backoff,
         ] {
-            // A timer of no length would run out again and again in one moment.
+            // A timer of zero length would expire again and again at one moment.
             *interval = (*interval).max(INTERVAL_MIN);
         }
         self
@@ -122,9 +118,8 @@ impl ReceiverConfig {
 }
 
 impl Load {
-    /// The most packets that PGM's repair makes receivers send, whatever the scheme: each loss is
-    /// asked for when it is found, and again each time that a confirmation or a repair has not come
-    /// in time; and each receiver may ask the source and its neighbours for an SPM.
+    /// Returns the most packets of receivers for PGM's repair: a NAK for each loss and each late
+    /// confirmation or repair, and two SPM requests for each receiver.
     pub fn naks_max(&self, options: &Options) -> u64 {
         let PgmFlowSettings { nak_repeat, nak_repair, .. } = PgmFlowSettings::from_options(options);
         let again = nak_repeat.min(nak_repair).as_nanos().max(1);
@@ -132,15 +127,12 @@ impl Load {
     }
 }
 
-/// Most packets of a receive window.
 const RECEIVE_WINDOW_PACKETS_MAX: u32 = 1 << 20;
 
-/// Shortest interval of a timer that repeats.
 const INTERVAL_MIN: Duration = Duration::from_micros(1);
 
-/// The data-destination port of OpenPGM's samples.
+/// Data-destination port of OpenPGM's samples.
 pub(crate) const DATA_PORT: u16 = 7500;
 
-/// Most packets of a transmit window, half of what RFC 3208 allows, so that a window and as much
-/// again stay comparable.
+/// Most packets of a transmit window: half of the limit in RFC 3208, so that numbers stay ordered.
 pub(super) const WINDOW_PACKETS_MAX: u32 = 1 << 30;

@@ -1,8 +1,8 @@
-//! PGM's network element: a router that confirms NAKs, passes one of them on, and sends repairs
-//! only where they were asked for (src: RFC 3208 s7; numbers: ns-2's PGM).
+//! PGM network element: a router that confirms NAKs, forwards one of them, and sends repairs only
+//! to ports that requested them (src: RFC 3208 s7; numbers: ns-2's PGM).
 //!
-//! deviates: an element here has one address on all its interfaces, so the path that it writes
-//! into an SPM is the same on each.
+//! deviates: an element has one address on all its interfaces, so the path that it writes into an
+//! SPM is the same on each.
 
 mod repairs;
 mod suppression;
@@ -37,38 +37,35 @@ settings! {
 
 // RFC 3208 gives no numbers; these are ns-2's (src: ns-2.35 pgm/pgm-agent.cc, tcl/pgm/ns-pgm.tcl).
 
-/// Least time between repetitions of an unconfirmed NAK.
+/// Least interval between repetitions of an unconfirmed NAK.
 const NAK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Least time for which an unconfirmed NAK is repeated: NAK_RPT_IVL.
+/// Least time in which an unconfirmed NAK is repeated: NAK_RPT_IVL.
 const NAK_REPEAT: Duration = Duration::from_secs(1);
 
-/// Time for which a confirmed repair is awaited: NAK_RDATA_IVL.
+/// Longest wait for a confirmed repair: NAK_RDATA_IVL.
 const REPAIR_WAIT: Duration = Duration::from_secs(10);
 
-/// Longest time after a confirmation in which no further NAK for the packet passes: NAK_ELIM_IVL.
-/// One lost repair would else cost all receivers below as much.
+/// Longest time after a confirmation in which no further NAK for the packet is forwarded:
+/// NAK_ELIM_IVL. Bounded, since a lost repair delays all receivers below for that time.
 const ELIMINATION: Duration = Duration::from_secs(5);
 
-/// Most sessions that an element serves. A further one is forwarded as by any router, unless one of
-/// these has been silent for [`SESSION_EXPIRY`] and makes room.
+/// Most sessions of an element; others are only forwarded. See [`SESSION_EXPIRY`].
 const SESSIONS_MAX: usize = 64;
 
 /// Silence after which a session may make room for another (src: openpgm's peer expiry).
 const SESSION_EXPIRY: Duration = Duration::from_secs(300);
 
-/// The element. See the module's documentation.
+/// PGM network element.
 #[derive(Debug)]
 pub struct PgmElement {
     node: NodeId,
     config: ElementConfig,
-    /// The schemes of which it can read reports.
     schemes: &'static [SchemeEntry],
     sessions: Vec<SessionState>,
     out: VecDeque<(Egress, Vec<u8>)>,
 }
 
-/// A packet that passes by, decoded.
 #[derive(Clone, Copy)]
 struct Passing<'a> {
     relayed: &'a RelayPacket<'a>,
@@ -80,10 +77,10 @@ struct SessionState {
     tsi: Tsi,
     flow: FlowId,
     data_port: u16,
-    /// The source's own address, in whose name confirmations are sent.
+    /// Address of the source, which confirmations carry as their origin.
     source: NodeId,
     spm_sequence: Seq,
-    /// The next PGM hop towards the source, and the port to it.
+    /// Next PGM hop towards the source, and the port to it.
     upstream: NodeId,
     upstream_port: PortId,
     heard: Time,
@@ -92,7 +89,7 @@ struct SessionState {
 }
 
 impl PgmElement {
-    /// The element in the router `node`, which reads the reports of the schemes in `schemes`.
+    /// Creates the element in router `node`, which reads reports of `schemes`.
     pub fn new(node: NodeId, config: ElementConfig, schemes: &'static [SchemeEntry]) -> Self {
         Self { node, config, schemes, sessions: Vec::new(), out: VecDeque::new() }
     }
@@ -101,7 +98,7 @@ impl PgmElement {
         find(&mut self.sessions, tsi)
     }
 
-    /// Learns the way to the source from an SPM, and passes it on with this element as the way.
+    /// Learns the path to the source from an SPM, and forwards it with this element as last hop.
     fn take_spm(
         &mut self,
         cx: &mut Cx<'_>,
@@ -110,7 +107,7 @@ impl PgmElement {
         buf: &mut Vec<u8>,
     ) -> Checked<Handling> {
         let Some(upstream) = spm.path.node() else {
-            return Ok(Handling::Forward); // IPv6, which node numbers cannot stand for.
+            return Ok(Handling::Forward); // IPv6, which a node number cannot represent.
         };
         let (tsi, now) = (packet.pgm.tsi(), cx.now);
         if let Some(session) = self.session(tsi) {
@@ -154,7 +151,6 @@ impl PgmElement {
             .is_some()
     }
 
-    /// Confirms a NAK on the port that it came from, and passes it on unless it is eliminated.
     fn take_nak(&mut self, cx: &mut Cx<'_>, packet: &Passing<'_>, nak: Nak) -> Checked {
         let Self { node, config, schemes, sessions, out } = self;
         let session = asked_of(sessions, packet)?;
@@ -169,8 +165,7 @@ impl PgmElement {
             }
         }
         if !room {
-            // Without state no repair could be forwarded, so the NAK is not confirmed either: its
-            // sender will ask again.
+            // Without state no repair could be forwarded, so the NAK is not confirmed.
             return Ok(());
         }
         out.push_back(session.confirmation(packet, nak));
@@ -184,7 +179,6 @@ impl PgmElement {
         Ok(())
     }
 
-    /// A NAK that asks for nothing goes on without state.
     fn take_null_nak(&mut self, packet: &Passing<'_>) -> Checked {
         let Self { node, sessions, out, .. } = self;
         let session = asked_of(sessions, packet)?;
@@ -192,8 +186,7 @@ impl PgmElement {
         Ok(())
     }
 
-    /// A confirmation from above ends the repetition of a NAK, or foretells a repair that others
-    /// have asked for (src: RFC 3208 s7.5).
+    /// Ends the repetition of a NAK, or announces a repair (src: RFC 3208 s7.5).
     fn take_confirmation(&mut self, cx: &mut Cx<'_>, packet: &Passing<'_>, nak: Nak) -> Checked {
         let session = self.session(packet.pgm.tsi()).ok_or(BadInput::Foreign)?;
         if packet.relayed.port != session.upstream_port {
@@ -207,10 +200,9 @@ impl PgmElement {
         Ok(())
     }
 
-    /// A repair goes where it was asked for, and with it its state.
     fn take_repair(&mut self, cx: &mut Cx<'_>, packet: &Passing<'_>, seq: Seq) -> Handling {
         let Some(session) = self.session(packet.pgm.tsi()) else {
-            // An element that has just started must not be a black hole.
+            // An element that has just started must not discard repairs.
             return Handling::Forward;
         };
         if packet.relayed.port != session.upstream_port {
@@ -227,7 +219,6 @@ impl PgmElement {
         Handling::Hold
     }
 
-    /// The timestamps of data tell how far away receivers are that echo them.
     fn take_data(&mut self, now: Time, pgm: &Packet<'_>) {
         let stamp = self.schemes.iter().find_map(|SchemeEntry { view, .. }| {
             let announce = pgm.options.find(view.announce_option)?;
@@ -266,13 +257,12 @@ fn find(sessions: &mut [SessionState], tsi: Tsi) -> Option<&mut SessionState> {
     sessions.iter_mut().find(|session| session.tsi == tsi)
 }
 
-/// The session of which a NAK asks for something, from below.
 fn asked_of<'s>(
     sessions: &'s mut [SessionState],
     packet: &Passing<'_>,
 ) -> Checked<&'s mut SessionState> {
     let session = find(sessions, packet.pgm.tsi()).ok_or(BadInput::Foreign)?;
-    // The element above would be asking the one below.
+    // An upstream element does not request from a downstream one.
     if packet.relayed.port == session.upstream_port { Err(BadInput::Foreign) } else { Ok(session) }
 }
 
@@ -349,14 +339,13 @@ impl SessionState {
         (Egress::Send(transmit), bytes)
     }
 
-    /// A NAK that goes to the next hop towards the source.
     fn towards_source(&self, node: NodeId, bytes: Vec<u8>) -> (Egress, Vec<u8>) {
         let to = Destination::Node(self.upstream);
         let control = RelayTransmit::control(self.flow, self.upstream_port, to, node);
         (Egress::Send(control), bytes)
     }
 
-    /// Asks again for packets whose NAKs nobody has confirmed; `list` is ascending and not empty.
+    /// Repeats the NAK for unconfirmed packets; `list` is ascending and not empty.
     fn repetition(&self, now: Time, node: NodeId, list: &[Seq]) -> (Egress, Vec<u8>) {
         let (first, rest) = list.split_first().expect("a repetition asks for something");
         let (nak, report) = self.repairs.latest(*first).expect("what is repeated has state");

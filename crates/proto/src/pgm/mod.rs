@@ -1,9 +1,8 @@
-//! PGM (src: RFC 3208): packets, the two ends of a session with whatever congestion control the
-//! scheme brings, repair by NAK above it, and the network element.
+//! PGM (src: RFC 3208): packets, both ends of a session, repair by NAK, and the network element.
 //!
-//! [`PgmSource`] reads its [`Content`](crate::content::Content) by position, so neither the
-//! transmit window nor repairs hold payload. [`PgmReceiver`] delivers in order and keeps only what
-//! came out of order. Both are [`Machine`](crate::Machine)s.
+//! [`PgmSource`] reads its [`Content`](crate::content::Content) by position and holds no payload.
+//! [`PgmReceiver`] keeps only packets that came out of order. Both are
+//! [`Machine`](crate::Machine)s.
 
 mod config;
 pub mod element;
@@ -25,8 +24,8 @@ pub use options::{DeliveryMode, OPTIONS, Parity, PgmFlowSettings};
 pub use repair::{PgmReceiver, PgmSource};
 pub use session::SpmOrder;
 
-/// Facts of a packet. A packet of another protocol is control traffic that no element sees. src: RFC 3208 s8 for the
-/// header, s3.6.3 and s3.7 for the packets with a router alert
+/// Returns the facts of a packet (src: RFC 3208 s8; router alerts: s3.6.3, s3.7). Other protocols
+/// count as control traffic without a router alert.
 pub fn facts(packet: &[u8]) -> PacketFacts {
     use wire::PacketType::{Ncf, Odata, Rdata, Spm};
     let Some((kind, _)) = wire::peek(packet) else { return PacketFacts::default() };

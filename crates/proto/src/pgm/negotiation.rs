@@ -1,8 +1,5 @@
-//! Scheme negotiation: which scheme an end speaks, and how the other end learns of it (the option
-//! SCHEME).
-//!
-//! A source names its scheme and the settings of it on its SPMs, so that receivers follow. A
-//! receiver of another scheme takes nothing, and says so to the source.
+//! Scheme negotiation by the option SCHEME. Receivers follow the scheme and settings in SPMs, or,
+//! with another scheme, take nothing and report the mismatch.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -17,21 +14,20 @@ use crate::pgm::wire::Packet;
 /// Most bytes of a scheme's name on the wire.
 pub const SCHEME_NAME_MAX: usize = 32;
 
-/// Most bytes of the option's value: an option has 255 with its header.
+/// Most bytes of the option's value: an option has 255 bytes with its header.
 pub const ANNOUNCED_BYTES_MAX: usize = 251;
 
 /// Announcement of a scheme: the value of the option SCHEME.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SchemeAnnouncement {
-    /// Its name.
+    /// Name of the scheme.
     pub scheme: String,
-    /// Settings that are not left as they are. A receiver names none but the length of packets that arrive.
+    /// Settings that differ from their defaults; from a receiver, the length of arriving packets.
     pub settings: Vec<(String, OptionValue)>,
 }
 
 impl SchemeAnnouncement {
-    /// Writes it; `None` where it takes more than [`ANNOUNCED_BYTES_MAX`], or the name more than
-    /// [`SCHEME_NAME_MAX`].
+    /// Encodes the announcement; `None` above [`ANNOUNCED_BYTES_MAX`] or [`SCHEME_NAME_MAX`].
     pub fn encode(&self) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         out.push(VERSION);
@@ -59,7 +55,7 @@ impl SchemeAnnouncement {
         fits.then_some(out)
     }
 
-    /// Reads what [`encode`](Self::encode) wrote; `None` where it is something else. Never panics.
+    /// Decodes the output of [`encode`](Self::encode); `None` for anything else. Never panics.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (&version, rest) = bytes.split_first()?;
         let (scheme, mut rest) = take(rest)?;
@@ -91,10 +87,10 @@ impl SchemeAnnouncement {
     }
 }
 
-/// Announced bytes of the longest data packet of a stream.
+/// Key of the setting for the longest data packet of a stream, in bytes.
 pub(crate) const PACKET_BYTES: &str = "packet_bytes";
 
-/// Bytes of the longest packet that arrives at a receiver of a stream that gets no data: upstream alone.
+/// Key of the setting for the longest packet that arrives without data, upstream only; in bytes.
 pub(crate) const ARRIVES: &str = "arrives";
 
 pub(crate) fn bytes_of(settings: &[(String, OptionValue)], key: &str) -> Option<u32> {
@@ -104,16 +100,13 @@ pub(crate) fn bytes_of(settings: &[(String, OptionValue)], key: &str) -> Option<
     })
 }
 
-/// Content of the option SCHEME on an SPM.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Announced {
     Scheme(SchemeAnnouncement),
-    /// Something, in a version of the option that came after ours.
     Newer,
 }
 
 impl Announced {
-    /// Reads the option's value; `None` where it is malformed. Never panics.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         match bytes.first() {
             Some(version) if *version > VERSION => Some(Self::Newer),
@@ -129,14 +122,13 @@ const INTEGER: u8 = 2;
 const FLOAT: u8 = 3;
 const TEXT: u8 = 4;
 
-/// Appends a text with its length before it.
 fn put(out: &mut Vec<u8>, text: &str) -> Option<()> {
     out.push(u8::try_from(text.len()).ok()?);
     out.extend_from_slice(text.as_bytes());
     Some(())
 }
 
-/// A text with its length before it; what is not printable ASCII moves terminals' cursors.
+/// Decodes a text after its length. Only printable ASCII is allowed, for terminals.
 fn take(bytes: &[u8]) -> Option<(&str, &[u8])> {
     let (&len, rest) = bytes.split_first()?;
     let (text, rest) = rest.split_at_checked(usize::from(len))?;
@@ -149,29 +141,28 @@ pub(crate) fn scheme_on(known: &[SchemeEntry], packet: &Packet<'_>) -> Option<&'
     known.iter().find(rides).map(|scheme| scheme.name)
 }
 
-/// Two ends that do not speak the same scheme.
+/// Mismatch between the schemes of a sender and a receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemeMismatch {
     /// Scheme of the sender; empty if its announcement is newer than this build.
     pub sender: String,
     /// Scheme of the receiver.
     pub receiver: String,
-    /// Names of what this build speaks over the transport.
+    /// Names of the schemes that this build knows over the transport.
     pub known: Vec<String>,
 }
 
 impl SchemeMismatch {
-    /// Whether the sender's announcement is of a version that is newer than this build.
+    /// Returns true if the sender's announcement has a newer version than this build knows.
     pub fn is_newer(&self) -> bool {
         self.sender.is_empty()
     }
 
-    /// Whether this build knows what the sender speaks.
+    /// Returns true if this build knows the sender's scheme.
     pub fn is_known(&self) -> bool {
         self.known.contains(&self.sender)
     }
 
-    /// Message of the receiver to the sender.
     pub(crate) fn reason(&self) -> String {
         let Self { sender, receiver, .. } = self;
         if self.is_newer() {
@@ -184,7 +175,6 @@ impl SchemeMismatch {
     }
 }
 
-/// As the receiver says it to people.
 impl fmt::Display for SchemeMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { sender, receiver, known } = self;
@@ -210,23 +200,19 @@ impl fmt::Display for SchemeMismatch {
     }
 }
 
-/// Makes a receiver's side of a scheme under the settings that the source announced.
 type Make = Box<dyn Fn(&[(String, OptionValue)]) -> BoxFeedback + Send>;
 
-/// The receiver's side of the negotiation: what it speaks, and how its half of the scheme is made.
+/// Receiver side of the negotiation: its scheme, and the constructor of its half.
 pub struct Negotiation {
     pub(crate) scheme: &'static str,
     known: &'static [SchemeEntry],
     make: Make,
-    /// Settings that the source announced last.
     settings: Vec<(String, OptionValue)>,
-    /// Whether it has announced anything.
     pub(crate) heard: bool,
 }
 
 impl Negotiation {
-    /// Of a receiver that speaks `scheme`, one of `known`; `make` makes its half under the announced
-    /// settings.
+    /// Creates the negotiation of a receiver of `scheme`, one of `known`; `make` creates its half.
     pub fn of(scheme: &'static str, known: &'static [SchemeEntry], make: Make) -> Self {
         Self { scheme, known, make, settings: Vec::new(), heard: false }
     }
@@ -235,7 +221,6 @@ impl Negotiation {
         bytes_of(&self.settings, PACKET_BYTES)
     }
 
-    /// Its half of the scheme, under the settings that were announced last.
     pub(crate) fn feedback(&self) -> BoxFeedback {
         (self.make)(&self.settings)
     }
@@ -249,12 +234,11 @@ impl Negotiation {
         Err(SchemeMismatch { sender, receiver, known })
     }
 
-    /// The mismatch where another scheme's announcement rides on a data packet.
     pub(crate) fn compare_data(&self, packet: &Packet<'_>) -> Result<(), SchemeMismatch> {
         scheme_on(self.known, packet).map_or(Ok(()), |scheme| self.compare(scheme))
     }
 
-    /// Whether what the source announces is news; the mismatch where it is another scheme.
+    /// Returns true if the announced settings are new; the mismatch for another scheme.
     pub(crate) fn compare_announced(&self, announced: &Announced) -> Result<bool, SchemeMismatch> {
         let Announced::Scheme(announced) = announced else {
             self.compare("")?;
@@ -264,8 +248,7 @@ impl Negotiation {
         Ok(announced.settings != self.settings)
     }
 
-    /// The source announces this scheme. Returns the half made anew where its settings are not those
-    /// that were known.
+    /// Takes an announcement of this scheme. Returns a new half if the settings have changed.
     pub(crate) fn hear(&mut self, announced: Announced) -> Option<BoxFeedback> {
         let Announced::Scheme(announced) = announced else { return None };
         self.heard = true;
@@ -300,7 +283,6 @@ mod tests {
         let whole: Vec<usize> = (0..=bytes.len())
             .filter(|len| SchemeAnnouncement::decode(&bytes[..*len]).is_some())
             .collect();
-        // It may end after the name and after each setting.
         assert_eq!(whole, [13, 17, 22, 37, 51, 64]);
         let other = [&[2][..], &bytes[1..]].concat();
         assert_eq!(SchemeAnnouncement::decode(&other), None, "of another version");

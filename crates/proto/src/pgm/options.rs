@@ -1,4 +1,4 @@
-//! The settings of PGM, for every scheme that runs over it.
+//! Settings of PGM, for every scheme over it.
 
 use faircast_base::{Bitrate, Duration};
 
@@ -8,11 +8,11 @@ use crate::options::{OptionSpec, Options, selected};
 use crate::settings::{choices, settings};
 
 choices! {
-    /// How a flow's data goes.
+    /// Delivery of a flow's data.
     pub enum DeliveryMode {
-        /// In order, by PGM's own repairs.
+        /// Stream in order, with PGM's own repairs.
         Stream = "stream",
-        /// As an object.
+        /// Object that receivers complete by requests.
         Object = "object",
     }
 
@@ -22,13 +22,13 @@ choices! {
         Auto = "auto",
         /// See [`Fec::Off`].
         Off = "off",
-        /// A share of it.
+        /// Share of 5 %.
         Percent5 = "5%",
-        /// A share of it.
+        /// Share of 10 %.
         Percent10 = "10%",
-        /// A share of it.
+        /// Share of 20 %.
         Percent20 = "20%",
-        /// A share of it.
+        /// Share of 50 %.
         Percent50 = "50%",
     }
 }
@@ -92,14 +92,13 @@ settings! {
     fec: Parity = Auto;
 }
 
-/// The table of the settings of PGM.
+/// Table of the settings of PGM.
 pub const OPTIONS: &[OptionSpec] = PgmFlowSettings::OPTIONS;
 
-/// Those of them that bound the rate, whatever scheme decides it.
+/// Settings that bound the rate of any scheme.
 pub(crate) const BOUNDS: &[OptionSpec] = &selected::<2>(OPTIONS, &["rate_max", "rate_min"], true);
 
 impl PgmFlowSettings {
-    /// How an object is repaired.
     pub(crate) fn fec(&self) -> Fec {
         match self.fec {
             Parity::Auto => Fec::Auto,
@@ -113,7 +112,7 @@ impl PgmFlowSettings {
 }
 
 impl Bounds {
-    /// The bounds that `options`, checked against a table with [`OPTIONS`] in it, ask for.
+    /// Returns the bounds in `options`, checked against a table that includes [`OPTIONS`].
     pub fn from_options(options: &Options) -> Self {
         let PgmFlowSettings { rate_max, rate_min, .. } = PgmFlowSettings::from_options(options);
         let binds = rate_max < PgmFlowSettings::default().rate_max;

@@ -1,43 +1,34 @@
-//! Retry timers for NAKs: retransmission timeouts that follow measured round trips.
-//!
-//! RFC 3208 gives its NAK timers no values. Whatever value is fixed, it is too short on some path,
-//! where every loss is then asked for and repaired several times, or too long on another. So the
-//! value is measured, as TCP does it (src: RFC 6298).
+//! Retry timers for NAKs, from measured round trips as in TCP (src: RFC 6298): RFC 3208 gives no
+//! values, and no fixed value suits every path.
 
 use faircast_base::{Duration, Time};
 
-/// Doublings after which a wait grows no further. Eight round trips are much below what a path
-/// that is down for seconds needs, yet cost few packets, and it is found up again soon.
+/// Most doublings of a wait: few packets, and a path that was down is soon found up again.
 const DOUBLINGS_MAX: u32 = 3;
 
-/// Doubling does not lead beyond this; a measured round trip may.
+/// Longest wait by doubling; a measured round trip may be longer.
 const BACKED_OFF_MAX: Duration = Duration::from_secs(16);
 
-/// A longer round trip is a mistake (TFMCC's longest: RFC 4654 s2.2.1).
+/// Longest plausible round trip (TFMCC's longest: RFC 4654 s2.2.1).
 const SAMPLE_MAX: Duration = Duration::from_secs(64);
 
-/// Smoothed round trip and its variation in seconds after a further sample (src: RFC 6298 s2.2,
-/// s2.3).
+/// Returns the smoothed round trip and its variation, in seconds (src: RFC 6298 s2.2, s2.3).
 pub(crate) fn smoothed(known: Option<(f64, f64)>, sample: f64, gain: f64) -> (f64, f64) {
     let Some((smoothed, variation)) = known else { return (sample, sample / 2.0) };
     let deviation = if smoothed > sample { smoothed - sample } else { sample - smoothed };
     (smoothed + (sample - smoothed) * gain, variation + (deviation - variation) / 4.0)
 }
 
-/// One timer's estimate of how long its answer takes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RetryTimer {
-    /// The shortest wait.
     pub(crate) least: Duration,
-    /// Whether an answer may be held back at the other end, as congestion control holds repairs.
-    /// Then the shortest times tell of the path, and long ones of the moment.
+    /// True if answers may be held back by congestion control: the shortest times measure the path.
     held: bool,
-    /// What a wait exceeds the smoothed time by, at the least: answers to others' questions, asked
-    /// so much earlier, make samples look short.
+    /// Least margin of a wait: answers to requests of other receivers make samples look short.
     slack: Duration,
-    /// Smoothed time to the answer and its variation in seconds.
+    /// Smoothed time to the answer, and its variation, in seconds.
     estimate: Option<(f64, f64)>,
-    /// Karn's rule: while answers cannot be told apart, waits stay as long as they have grown.
+    /// Doublings of waits; they stay while answers are ambiguous (Karn's rule).
     doublings: u32,
     backed_off_at: Time,
 }
@@ -48,7 +39,6 @@ impl RetryTimer {
         Self { least, held: false, slack, estimate: None, doublings: 0, backed_off_at }
     }
 
-    /// The same for answers that may be held back at the other end.
     pub(crate) fn of_held_answers(self) -> Self {
         Self { held: true, ..self }
     }
@@ -57,7 +47,6 @@ impl RetryTimer {
         self.estimate.is_some()
     }
 
-    /// An answer came after this time to a question asked once.
     pub(crate) fn sample(&mut self, took: Duration) {
         if took > SAMPLE_MAX {
             return;
@@ -74,12 +63,10 @@ impl RetryTimer {
         self.doublings = 0;
     }
 
-    /// The smoothed time to an answer; `None` before the first sample.
     pub(crate) fn smoothed(&self) -> Option<Duration> {
         self.estimate.map(|(smoothed, _)| Duration::from_secs_f64(smoothed))
     }
 
-    /// The time within which an answer is to be expected; `None` before the first sample.
     pub(crate) fn expected(&self) -> Option<Duration> {
         let (smoothed, variation) = self.estimate?;
         Some(
@@ -88,15 +75,13 @@ impl RetryTimer {
         )
     }
 
-    /// How long to wait now for an answer to a question that was asked in vain `repeats` times
-    /// before.
     pub(crate) fn wait(&self, repeats: u32) -> Duration {
         let base = self.expected().map_or(self.least, |expected| expected.max(self.least));
         let doublings = repeats.max(self.doublings).min(DOUBLINGS_MAX);
         (base * (1 << doublings)).min(base.max(BACKED_OFF_MAX))
     }
 
-    /// An answer did not come in time. Many that run out together count once.
+    /// Doubles the waits after a missing answer. Timers that expire together count once.
     pub(crate) fn run_out(&mut self, now: Time) {
         if now.since(self.backed_off_at) >= self.wait(0).min(now.since(Time::ZERO)) {
             self.backed_off_at = now;
@@ -105,7 +90,6 @@ impl RetryTimer {
     }
 }
 
-/// Number and times of requests for something.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Asked {
     pub(crate) times: u32,
@@ -128,10 +112,8 @@ impl Asked {
         (self.times > 0).then_some(self.last)
     }
 
-    /// An answer comes now: a sample for `retry`, where that can be told. Of a question asked
-    /// more than once nobody knows which time was answered (Karn's rule). But where nothing is
-    /// known yet the first of few times will do: on a long path every first question is repeated
-    /// too soon, and too long a wait is mended by the samples that follow.
+    /// Takes an answer as a sample for `retry`, if unambiguous (Karn's rule). Before any sample the
+    /// first of few requests counts: a long path has each first request repeated too soon.
     pub(crate) fn answered(&self, now: Time, retry: &mut RetryTimer) {
         let most = if retry.has_estimate() { 1 } else { FIRST_SAMPLE_TIMES_MAX };
         if (1..=most).contains(&self.times) {
@@ -207,7 +189,6 @@ mod tests {
             retry.sample(if i % 3 == 0 { Duration::from_secs(3) } else { ms(30) });
         }
         assert_eq!(retry.wait(0), ms(200), "{:?}", retry.estimate);
-        // A path that is long is found to be so all the same.
         (0..100).for_each(|_| retry.sample(ms(750)));
         assert!(retry.wait(0) > ms(750) && retry.wait(0) < ms(1200), "{retry:?}");
     }

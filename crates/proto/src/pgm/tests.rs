@@ -1,4 +1,4 @@
-//! Source and receivers back to back.
+//! Tests of a source and its receivers.
 
 mod bounded;
 mod control;

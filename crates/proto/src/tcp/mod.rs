@@ -1,12 +1,9 @@
-//! Background TCP that behaves as ns-2.35's one-way agents do: Reno, NewReno and SACK.
+//! Background TCP like ns-2.35's one-way agents: Reno, NewReno and SACK.
 //!
-//! Published comparisons of multicast schemes with TCP were made against these agents, so the
-//! simulator's TCP must retransmit the same packets at the same moments as they do. What differs
-//! from the RFCs is ns-2's doing and is said where it happens. Windows and sequence numbers count
-//! packets, a connection opens with a single SYN and without an answer to it, and nothing limits
-//! the sender but the congestion window and one fixed maximum.
-//!
-//! [`end`] makes the two ends; [`OPTIONS`] lists the settings that they share.
+//! The simulator's TCP retransmits as the agents of published comparisons did; differences from
+//! RFCs are noted at their place. Windows and sequence numbers count packets, a connection opens
+//! with a single unanswered SYN, and only the congestion window and a fixed maximum limit the
+//! sender.
 
 mod newreno;
 mod receiver;
@@ -32,28 +29,25 @@ use crate::congestion::{Floor, Guarantees, Load};
 use crate::options::{OptionSpec, Options};
 use crate::transport::{EndSetup, Role};
 
-/// The settings of all flavours.
+/// Settings of all flavours.
 pub const OPTIONS: &[OptionSpec] = settings::Settings::OPTIONS;
 
-/// How a sender recovers from loss.
+/// Loss recovery of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Flavour {
-    /// Fast retransmit and fast recovery that ends with the first new acknowledgement
-    /// (ns-2: `Agent/TCP/Reno`).
+    /// Fast retransmit; fast recovery until a new acknowledgement (ns-2: `Agent/TCP/Reno`).
     Reno,
-    /// Fast recovery that ends when the whole window is acknowledged (ns-2: `Agent/TCP/Newreno`).
+    /// Fast recovery until the whole window is acknowledged (ns-2: `Agent/TCP/Newreno`).
     NewReno,
-    /// Recovery led by selective acknowledgements (ns-2: `Agent/TCP/Sack1`).
+    /// Recovery by selective acknowledgements (ns-2: `Agent/TCP/Sack1`).
     Sack,
 }
 
-/// One end. The sending one has as its first timeout the moment of its start, the receiving one is there
-/// from the beginning. Where `setup` has a size of headers, the SYN and acknowledgements count 40 bytes and
-/// 8 more per SACK block, as ns-2 counts; else the real IPv4 and TCP headers count: 40 bytes and the
-/// options.
+/// Makes one end. The sender's first timeout is its start. With a header size in `setup`, SYN and
+/// acknowledgements count 40 bytes plus 8 per SACK block, as in ns-2; otherwise 40 plus options.
 ///
 /// # Panics
-/// The sending end is to send to a group, or the role is both.
+/// The sender's destination is a group, or the role is both.
 pub fn end(flavour: Flavour, role: Role, setup: EndSetup<'_>) -> FlowMachine {
     match role {
         Role::Source(content) => Box::new(TcpSender::new(flavour, setup, content)),
@@ -62,12 +56,11 @@ pub fn end(flavour: Flavour, role: Role, setup: EndSetup<'_>) -> FlowMachine {
     }
 }
 
-/// What every flavour of TCP guarantees to the network.
+/// Guarantees of every TCP flavour to the network.
 pub const GUARANTEES: Guarantees =
     Guarantees { floor, recovery: Guarantees::RECOVERY, reports_max };
 
-/// One packet for each retransmission timeout, which doubles up to the greatest one. It is rounded
-/// up to the ticks of the clock, and a packet may wait for the random overhead.
+/// Returns the floor: one packet per timeout, which doubles, in ticks, plus the random overhead.
 fn floor(options: &Options) -> Option<Floor> {
     let settings = settings::Settings::from_options(options);
     let rto = rtt::MAX_RTO.max(settings.initial_rto);
@@ -75,7 +68,7 @@ fn floor(options: &Options) -> Option<Floor> {
     Some(Floor { after: every * 4, every, burst: 1 })
 }
 
-/// Each packet is acknowledged at once, those that come twice too.
+/// Each packet is acknowledged at once, duplicates too.
 fn reports_max(_: &Options, load: &Load) -> u64 {
     load.data_packets
 }

@@ -1,10 +1,10 @@
-//! NewReno: recovery until everything is acknowledged that was in flight when it began.
+//! NewReno: recovery until all packets in flight at its start are acknowledged.
 
 use faircast_base::Cx;
 
 use super::sender::{LastCut, TcpSender};
 
-/// Most packets that one duplicate acknowledgement lets go (ns-2 fixes it so).
+/// Most packets that one duplicate acknowledgement releases (fixed in ns-2).
 const RECOVERY_BURST_MAX: usize = 2;
 
 impl TcpSender {
@@ -39,7 +39,6 @@ impl TcpSender {
         self.open_window(packets);
     }
 
-    /// The next hole of the same window is retransmitted; recovery goes on.
     fn on_partial_ack(&mut self, cx: &mut Cx<'_>, ack: u64) {
         if !self.settings.impatient || !self.partial_seen {
             self.partial_seen = true;
@@ -54,19 +53,18 @@ impl TcpSender {
         self.last_una = ack;
         self.next = self.next.max(ack);
         if self.take_timed(ack).is_some() {
-            // ns-2 ends the back-off but leaves the estimate alone.
+            // ns-2 ends the back-off but keeps the estimate.
             self.rtt.end_backoff();
         }
         self.output(cx, ack);
     }
 
-    /// Takes `acked` packets off the window and gives one back for the retransmission.
     fn deflate(&mut self, acked: u64) {
         if self.inflation > acked {
             self.inflation -= acked - 1;
         } else {
             self.cwnd = (self.cwnd - (acked - self.inflation) as f64).max(1.0);
-            // Not zero, which would mean that recovery is over.
+            // Zero would end recovery.
             self.inflation = 1;
         }
     }

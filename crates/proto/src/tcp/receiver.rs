@@ -1,4 +1,4 @@
-//! The receiving end: reassembly, delivery and acknowledgements.
+//! Receiver: reassembly, delivery and acknowledgements.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ use super::Flavour;
 use super::settings::Settings;
 use super::wire::{self, SackBlocks, Segment};
 
-/// The receiving end of a TCP connection.
+/// Receiver of a TCP connection.
 #[derive(Default)]
 pub struct TcpReceiver {
     flow: FlowId,
@@ -23,24 +23,19 @@ pub struct TcpReceiver {
     sack: Option<SackHistory>,
     delay: Option<Duration>,
 
-    /// The first packet that is missing.
     next: u64,
-    /// The packets beyond it that are there, and their payload; slot 0 is packet `next`.
+    /// Received packets after `next`, with their payload; slot 0 is packet `next`.
     beyond: RangeSet,
     slots: VecDeque<Option<Payload>>,
     delivered_bytes: u64,
-    /// The first packet after the object, once known.
     end: Option<u64>,
 
-    /// An acknowledgement that waits for a second packet: until when, and the packet that it is
-    /// for.
     delayed: Option<(Time, u64)>,
     ack: Option<SackBlocks>,
     losses: LossRecord,
     events: VecDeque<FlowEvent>,
 }
 
-/// Payload that waits for what comes before it: bytes, then zeros.
 #[derive(Clone, Debug)]
 struct Payload {
     bytes: Vec<u8>,
@@ -83,15 +78,13 @@ impl TcpReceiver {
         }
         self.record_losses(cx, seq, again);
         self.place(cx, seq, bytes, datagram.zeros);
-        // The SYN, and whatever has to do with a gap, is acknowledged at once
-        // (src: RFC 5681 s4.2).
+        // The SYN, and packets at a gap, are acknowledged at once (src: RFC 5681 s4.2).
         let may_wait = seq > 0 && seq + 1 == self.next && self.beyond.is_empty();
         self.acknowledge(cx, seq, may_wait);
         Ok(())
     }
 
-    /// Packet `seq` has come: those before it are missing, and where the first copy is a retransmission its first
-    /// transmission is too.
+    /// Records packets before `seq` as missing, and `seq` too if its first copy is sent again.
     fn record_losses(&mut self, cx: &mut Cx<'_>, seq: u64, again: bool) {
         let known = self.beyond.end().unwrap_or(0).max(self.next);
         if seq > known {
@@ -104,7 +97,6 @@ impl TcpReceiver {
         }
     }
 
-    /// Puts a packet where it belongs and delivers what has become complete.
     fn place(&mut self, cx: &mut Cx<'_>, seq: u64, bytes: &[u8], zeros: u32) {
         if seq == self.next {
             self.slots.pop_front();
@@ -137,7 +129,7 @@ impl TcpReceiver {
         self.delivered_bytes += u64::from(len);
         cx.emit(Event::Delivered { seq, bytes: len });
         match self.events.back_mut() {
-            // Zeros that follow something that was not fetched yet need no event of their own.
+            // Zeros after an event not fetched yet need no event of their own.
             Some(FlowEvent::Delivered { zeros, .. })
                 if payload.bytes.is_empty() && zeros.checked_add(len).is_some() =>
             {
@@ -149,7 +141,6 @@ impl TcpReceiver {
         }
     }
 
-    /// Sends an acknowledgement for packet `seq`, or lets it wait for a second packet.
     fn acknowledge(&mut self, cx: &mut Cx<'_>, seq: u64, may_wait: bool) {
         if let (Some(delay), None, true) = (self.delay, self.delayed, may_wait) {
             self.delayed = Some((cx.now + delay, seq));
@@ -181,7 +172,6 @@ impl Machine for TcpReceiver {
         }
     }
 
-    /// Does nothing: the connection ends with the sender.
     fn handle_close(&mut self, _cx: &mut Cx<'_>) {}
 
     fn poll_transmit(&mut self, _cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
@@ -208,15 +198,14 @@ impl Machine for TcpReceiver {
 /// Most SACK blocks in one acknowledgement (src: RFC 2018 s3; ns-2: maxSackBlocks_).
 const SACK_BLOCKS: usize = 3;
 
-/// The blocks that were reported last, most recent first (src: RFC 2018 s4).
+/// Latest reported blocks, most recent first (src: RFC 2018 s4).
 #[derive(Clone, Debug, Default)]
 struct SackHistory {
     blocks: Vec<(u64, u64)>,
 }
 
 impl SackHistory {
-    /// The blocks to send with the acknowledgement for packet `seq`: the run that holds it, then
-    /// those reported before that it does not cover.
+    /// Blocks for the acknowledgement of packet `seq`: the run that contains it, then earlier ones.
     fn blocks_for(&mut self, seq: u64, next: u64, beyond: &RangeSet) -> SackBlocks {
         let mut sack = SackBlocks::default();
         if beyond.is_empty() {

@@ -23,7 +23,6 @@ impl TcpSender {
         }
     }
 
-    /// A duplicate acknowledgement, as Reno and NewReno take it.
     pub(super) fn on_dup_ack(&mut self, cx: &mut Cx<'_>) {
         self.dup_acks += 1;
         if self.hole_is_lost(cx.now).is_some() {
@@ -43,7 +42,6 @@ impl TcpSender {
         }
     }
 
-    /// Handles a duplicate where packets are late: the first hole is a loss after its time.
     pub(super) fn judge_hole(&mut self, cx: &mut Cx<'_>) {
         if self.last_cut == LastCut::DupAcks {
             self.inflation += 1;

@@ -1,8 +1,7 @@
-//! Tolerance of reordering, which ns-2's agents do not have: an option, off by default.
-//!
-//! A hole is a loss when it has lasted for longer than packets are late (src: RFC 8985 s6.2; the time is learnt as at
-//! all other ends here, see `congestion::common::lateness`). Meanwhile each acknowledgement lets a packet go (src:
-//! RFC 4653 s3), and a cut for packets that then come after all is taken back (src: RFC 8985 s7.4).
+//! Reordering tolerance: an option without counterpart in ns-2's agents, off by default. A hole is
+//! a loss once it lasts longer than packets are usually late (src: RFC 8985 s6.2). Meanwhile each
+//! acknowledgement releases a packet (src: RFC 4653 s3). A cut for late packets is reverted (src:
+//! RFC 8985 s7.4).
 
 use alloc::collections::BTreeMap;
 
@@ -12,21 +11,18 @@ use super::Flavour;
 use super::sender::{LastCut, TcpSender};
 use crate::congestion::common::lateness::{Gaps, Lateness, bound};
 
-/// State of a sender that tolerates reordering.
 #[derive(Debug, Default)]
 pub(super) struct Reordering {
     lateness: Lateness,
     gaps: Gaps,
-    /// One past the highest packet that a block has told of.
+    /// One past the highest packet of any block.
     told: u64,
-    /// Retransmission times of holes.
     resent: BTreeMap<u64, Time>,
     rtt_min: Option<Duration>,
-    /// The last cut, while it may be taken back.
     undo: Option<Undo>,
 }
 
-/// A window before a cut, and how many packets that were retransmitted since have come as originals.
+/// Window before a cut, and the retransmitted packets since whose originals came.
 #[derive(Clone, Copy, Debug)]
 struct Undo {
     cwnd: f64,
@@ -36,19 +32,16 @@ struct Undo {
 }
 
 impl Reordering {
-    /// Time to wait for a hole; `None` if duplicates show a loss.
     fn tolerance(&self) -> Option<Duration> {
         self.lateness.tolerance(bound(self.rtt_min))
     }
 
-    /// Time at which the hole at `una` is a loss; `None` if there is none, or it has been retransmitted.
     fn due(&self, una: u64) -> Option<Time> {
         let tolerance = self.tolerance().filter(|_| !self.resent.contains_key(&una))?;
         let (noticed, _) = self.gaps.next(una)?;
         Some(noticed + tolerance)
     }
 
-    /// One past the last hole that is a loss; `None` where all holes are.
     pub(super) fn lost_before(&self, now: Time) -> Option<u64> {
         let tolerance = self.tolerance()?;
         Some(self.gaps.overdue(now, tolerance).unwrap_or(0))
@@ -65,7 +58,6 @@ impl Reordering {
         }
     }
 
-    /// The window is about to be cut.
     pub(super) fn on_cut(&mut self, now: Time, cwnd: f64, ssthresh: f64) {
         self.lateness.lost(now);
         self.undo = Some(Undo { cwnd, ssthresh, resent: 0, late: 0 });
@@ -76,14 +68,14 @@ impl Reordering {
         self.resent.clear();
     }
 
-    /// Packets of this range have arrived. Packets that were missed and not repaired were late.
+    /// Notes received packets. Missing packets that come without a repair were late.
     fn came(&mut self, now: Time, from: u64, to: u64) {
         let mut from = from;
         while let Some(seq) = self.gaps.first_from(from).filter(|seq| *seq < to) {
             from = seq + 1;
             let Some(late) = self.gaps.came(now, seq) else { continue };
             let resent = self.resent.get(&seq).copied();
-            // A packet that comes within a round trip of its retransmission is the original (src: RFC 3522).
+            // A packet within a round trip of its retransmission is the original (src: RFC 3522).
             let original =
                 resent.is_none_or(|at| self.rtt_min.is_some_and(|least| now.since(at) < least));
             if !original {
@@ -96,7 +88,6 @@ impl Reordering {
         }
     }
 
-    /// An acknowledgement of all before `ack` and of these blocks; `una` was the first that was missing.
     fn on_ack(&mut self, now: Time, una: u64, ack: u64, blocks: &[(u64, u64)]) {
         self.came(now, una, ack);
         for &(start, end) in blocks {
@@ -118,7 +109,6 @@ impl Reordering {
         }
     }
 
-    /// A duplicate acknowledgement without blocks: packet `una` is missing.
     fn on_duplicate(&mut self, now: Time, una: u64) {
         if self.gaps.next(una).is_none() {
             self.gaps.notice(now, una, una + 1);
@@ -127,7 +117,6 @@ impl Reordering {
 }
 
 impl TcpSender {
-    /// Takes what an acknowledgement says of the order of packets.
     pub(super) fn note_order(&mut self, cx: &mut Cx<'_>, ack: u64, blocks: &[(u64, u64)]) {
         let (una, high) = (self.una, self.high);
         let Some(reordering) = &mut self.reordering else { return };
@@ -150,14 +139,13 @@ impl TcpSender {
         }
     }
 
-    /// True if the first hole is a loss by now; `None` if duplicates decide.
     pub(super) fn hole_is_lost(&self, now: Time) -> Option<bool> {
         let reordering = self.reordering.as_ref()?;
         reordering.tolerance()?;
         Some(reordering.due(self.una).is_some_and(|due| due <= now))
     }
 
-    /// Time at which the first hole is a loss to be answered, unless an acknowledgement comes before.
+    /// Returns the time at which to answer the loss of the first hole, unless acknowledged before.
     pub(super) fn hole_due(&self) -> Option<Time> {
         let due = self.reordering.as_ref()?.due(self.una)?;
         let recovers = match self.flavour {
@@ -167,7 +155,6 @@ impl TcpSender {
         (!recovers && self.may_fast_retransmit()).then_some(due)
     }
 
-    /// Sends new packets in the place of those that have arrived beyond a hole.
     pub(super) fn send_beyond_hole(&mut self, cx: &mut Cx<'_>) {
         if self.dup_acks == 0 {
             return self.send_window(cx, false, usize::MAX);

@@ -1,28 +1,25 @@
-//! The retransmission timeout: a smoothed round trip in ticks of a coarse clock.
+//! Retransmission timeout: a smoothed round trip in ticks of a coarse clock.
 
 use faircast_base::{Duration, Time};
 
 use super::settings::Settings;
 
-/// Greatest retransmission timeout (src: RFC 6298 s2.5; ns-2: maxrto_).
+/// Maximum retransmission timeout (src: RFC 6298 s2.5; ns-2: maxrto_).
 pub(super) const MAX_RTO: Duration = Duration::from_secs(60);
 
-/// ns-2's estimator: RFC 6298 s2 in the fixed-point integers of BSD, with round trips counted in
-/// whole ticks of a clock whose phase is arbitrary.
+/// ns-2's estimator: RFC 6298 s2 in BSD's integers, in whole ticks of a clock with arbitrary phase.
 #[derive(Clone, Debug)]
 pub(super) struct RttEstimator {
     tick_ns: u64,
     phase_ns: u64,
     min: Duration,
-    /// Eight times the smoothed round trip in ticks; 0 before the first sample and after a long
-    /// back-off.
+    /// Eight times the smoothed round trip in ticks; 0 before samples and after a long back-off.
     srtt_8: i64,
     /// Four times the mean deviation in ticks.
     rttvar_4: i64,
-    /// The timeout that follows from the estimate, without limits and back-off.
     plain: Duration,
     backoff: u64,
-    /// The timeout in force. Kept because it is asked for with each acknowledgement.
+    /// Present timeout, cached because each acknowledgement reads it.
     pub(super) timeout: Duration,
 }
 
@@ -46,18 +43,17 @@ impl RttEstimator {
         self.phase_ns = phase.as_nanos();
     }
 
-    /// Takes a round trip; ends a back-off.
     pub(super) fn sample(&mut self, sent: Time, now: Time) {
         let tick_of = |t: Time| t.as_nanos().saturating_add(self.phase_ns) / self.tick_ns;
         let rtt = i64::try_from(tick_of(now).saturating_sub(tick_of(sent))).unwrap_or(i64::MAX);
-        // Far above any round trip, and far below where the sums could overflow.
+        // Far above any round trip, and far below an overflow of the sums.
         let rtt = rtt.clamp(1, 1 << 40);
         if self.srtt_8 == 0 {
             self.srtt_8 = rtt << 3;
             self.rttvar_4 = rtt << 1;
         } else {
-            // src: RFC 6298 s2.3 in the scaled form of V. Jacobson, Congestion Avoidance and
-            // Control, appendix A. Shifts round towards minus infinity, which is visible.
+            // src: RFC 6298 s2.3 as in V. Jacobson, Congestion Avoidance and Control, appendix A.
+            // Shifts round towards minus infinity, with visible effect.
             let error = rtt - (self.srtt_8 >> 3);
             self.srtt_8 = (self.srtt_8 + error).max(1);
             self.rttvar_4 = (self.rttvar_4 + error.abs() - (self.rttvar_4 >> 2)).max(1);
@@ -78,7 +74,6 @@ impl RttEstimator {
         self.timeout = self.compute();
     }
 
-    /// Ends a back-off without a new sample.
     pub(super) fn end_backoff(&mut self) {
         self.backoff = 1;
         self.timeout = self.compute();
@@ -129,7 +124,7 @@ mod tests {
 
     #[test]
     fn round_trips_count_the_ticks_that_pass_and_depend_on_the_phase() {
-        // 9 ms are one tick of 10 ms if a tick falls within, else none, which counts as one.
+        // 9 ms are one tick of 10 ms if a tick falls within; otherwise none, which counts as one.
         for (phase_ms, sent, now, ticks) in [
             (0, 0, 9, 1),
             (0, 5, 14, 1),
@@ -159,7 +154,6 @@ mod tests {
             })
             .collect();
         assert_eq!(seconds, [0.6, 1.2, 2.4, 4.8, 9.6, 19.2, 38.4, 60.0, 60.0, 60.0]);
-        // The estimate was forgotten: the next sample counts as the first.
         rtt.sample(ms(0), ms(200));
         assert_eq!(rtt.timeout, Duration::from_millis(600));
     }

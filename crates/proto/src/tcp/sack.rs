@@ -1,4 +1,4 @@
-//! SACK: recovery led by what the receiver says that it has.
+//! SACK: recovery by the receiver's selective acknowledgements.
 
 use faircast_base::{CutReason, Cx};
 
@@ -31,7 +31,6 @@ impl TcpSender {
         }
     }
 
-    /// A duplicate acknowledgement that told something new, outside recovery.
     fn on_sacked(&mut self, cx: &mut Cx<'_>) {
         if self.hole_is_lost(cx.now).is_some() {
             return self.judge_hole_sack(cx);
@@ -47,8 +46,7 @@ impl TcpSender {
         }
     }
 
-    /// Handles an acknowledgement where packets are late: the first hole is a loss after its time, and packets that
-    /// have arrived beyond the hole have left the network.
+    /// Handles an acknowledgement on a path that reorders: the first hole is a loss after its time.
     pub(super) fn judge_hole_sack(&mut self, cx: &mut Cx<'_>) {
         self.dup_acks = self.scoreboard.arrived();
         if self.hole_is_lost(cx.now) == Some(true) && self.may_fast_retransmit() {
@@ -61,7 +59,6 @@ impl TcpSender {
 
     fn begin_recovery(&mut self, cx: &mut Cx<'_>) {
         self.recover = self.high;
-        // The duplicate acknowledgements say that so many have left the network.
         self.pipe = (self.high - self.una) as i64 - i64::from(self.dup_acks);
         self.set_timer(cx.now);
         self.stop_timing();
@@ -85,16 +82,15 @@ impl TcpSender {
                 self.dup_acks = self.scoreboard.arrived();
             }
             if self.una == self.high {
-                // deviates: a window of one, halved, lets nothing go, and with nothing in flight no
-                // timer ends that in ns-2.
+                // deviates: a halved window of one releases nothing; no timer ends that in ns-2.
                 self.cwnd = self.cwnd.max(1.0);
             }
         } else if ack > self.una {
-            // The retransmission and the packet that it replaces have both left the network.
+            // The retransmission and the original have both left the network.
             self.pipe -= 1;
             self.una = ack;
             self.scoreboard.update(ack, blocks);
-            // In ns-2's order: this once, the timer still has the old back-off.
+            // As in ns-2, this timer still has the old back-off.
             self.set_timer(cx.now);
             self.rtt.end_backoff();
         } else {
@@ -102,7 +98,6 @@ impl TcpSender {
         }
     }
 
-    /// Sends holes first, then new packets, as the pipe or outside recovery the window allows.
     pub(super) fn send_pipe(&mut self, cx: &mut Cx<'_>, force: bool) {
         if !force && self.send_at.is_some() {
             return;
@@ -129,7 +124,7 @@ impl TcpSender {
         let lost_before = self.reordering.as_ref().and_then(|it| it.lost_before(cx.now));
         let is_lost = |hole: &u64| lost_before.is_none_or(|end| *hole < end);
         if let Some(hole) = self.scoreboard.next_hole(self.una).filter(is_lost) {
-            // ns-2 leaves holes alone where nothing was ever cut since the last recovery.
+            // ns-2 ignores holes unless a cut followed the last recovery.
             let may = self.recover > 1 && hole < limit;
             return may.then(|| {
                 self.scoreboard.mark_retransmitted(hole);

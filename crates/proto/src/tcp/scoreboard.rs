@@ -1,14 +1,11 @@
-//! The scoreboard of a SACK sender: packets that have arrived, and holes that were retransmitted.
+//! Scoreboard of a SACK sender: received packets and retransmitted holes.
 
 use crate::ranges::RangeSet;
 
-/// The scoreboard of ns-2's Sack1 agent: which packets beyond the cumulative acknowledgement have
-/// arrived, and up to where holes have been retransmitted. A retransmission that is lost too is
-/// left to the timer.
+/// Scoreboard of ns-2's Sack1 agent. A lost retransmission is left to the timer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scoreboard {
     sacked: RangeSet,
-    /// Every hole below this has been retransmitted.
     retransmitted: u64,
 }
 
@@ -17,8 +14,6 @@ impl Scoreboard {
         *self = Self::default();
     }
 
-    /// Takes what an acknowledgement says: all before `una` has arrived, and `blocks`. Says
-    /// whether it told anything new.
     pub(super) fn update(&mut self, una: u64, blocks: &[(u64, u64)]) -> bool {
         self.sacked.remove(0..una);
         let mut news = false;
@@ -30,7 +25,6 @@ impl Scoreboard {
         news
     }
 
-    /// The first hole that has not been retransmitted and has an arrived packet above it.
     pub(super) fn next_hole(&mut self, una: u64) -> Option<u64> {
         if self.sacked.is_empty() {
             return None;
@@ -41,10 +35,8 @@ impl Scoreboard {
         Some(hole)
     }
 
-    /// Packets that have arrived beyond the first hole.
     pub(super) fn arrived(&self) -> u32 {
         let arrived: u64 = self.sacked.iter().map(|run| run.end - run.start).sum();
-        // No more than a window.
         arrived as u32
     }
 

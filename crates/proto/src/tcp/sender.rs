@@ -1,4 +1,4 @@
-//! The sending end: what all flavours share.
+//! Sender: common part of all flavours.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -18,10 +18,7 @@ use super::scoreboard::Scoreboard;
 use super::settings::Settings;
 use super::wire::{self, Segment};
 
-/// The sending end of a TCP connection.
-///
-/// All state changes happen when an acknowledgement or a timeout is handled; the packets that
-/// they cause wait in a list until they are polled, and are written only then.
+/// Sender of a TCP connection. Resulting packets wait in a list until polled.
 pub struct TcpSender {
     pub(super) flavour: Flavour,
     pub(super) settings: Settings,
@@ -30,66 +27,57 @@ pub struct TcpSender {
     payload: u32,
     header: Option<u32>,
     content: Box<dyn Content>,
-    /// Bytes of the object; `u64::MAX` where it never ends.
+    /// Object length in bytes; `u64::MAX` for an endless stream.
     object_len: u64,
-    /// The first packet after the object; `u64::MAX` likewise.
+    /// First packet after the object; `u64::MAX` for an endless stream.
     object_end: u64,
     start: Option<Time>,
 
-    /// The first packet that is not acknowledged (ns-2: highest_ack_ + 1).
+    /// First unacknowledged packet (ns-2: highest_ack_ + 1).
     pub(super) una: u64,
-    /// The same, but not moved by partial acknowledgements during SACK recovery (last_ack_ + 1).
+    /// First unacknowledged packet, except during SACK recovery (last_ack_ + 1).
     pub(super) last_una: u64,
-    /// The next packet to send, which goes back to `una` after a timeout (t_seqno_).
+    /// Next packet to send, reset to `una` by a timeout (t_seqno_).
     pub(super) next: u64,
-    /// The first packet that was never sent (maxseq_ + 1).
+    /// First packet never sent (maxseq_ + 1).
     pub(super) high: u64,
-    /// The first packet that will never be sent (curseq_).
+    /// First packet that will never be sent (curseq_).
     pub(super) end: u64,
-    /// The first packet after those sent before the last cut (recover_ + 1).
+    /// First packet after those sent before the last cut (recover_ + 1).
     pub(super) recover: u64,
 
-    /// Congestion window in packets. As in ns-2 a cut may leave less than one packet: nothing is
-    /// sent then until an acknowledgement or the timer opens the window again.
+    /// Congestion window in packets. As in ns-2, a cut may leave less than one: then none leaves.
     pub(super) cwnd: f64,
     pub(super) ssthresh: f64,
     pub(super) dup_acks: u32,
-    /// Packets by which duplicate acknowledgements inflate the window; 0 outside recovery.
     pub(super) inflation: u64,
     pub(super) last_cut: LastCut,
-    /// Whether this recovery has had a partial acknowledgement.
     pub(super) partial_seen: bool,
-    /// SACK: whether fast recovery is on, and packets believed to be in the network during it.
+    /// SACK: true during fast recovery, and its estimate of packets in the network.
     pub(super) recovering: bool,
     pub(super) pipe: i64,
-    /// SACK: whether a timeout has not been followed by a new acknowledgement yet.
+    /// SACK: true from a timeout to the next new acknowledgement.
     pub(super) after_timeout: bool,
     pub(super) scoreboard: Scoreboard,
     pub(super) reordering: Option<Box<Reordering>>,
 
     pub(super) rtt: RttEstimator,
-    /// The packet whose round trip is being measured, and when it was sent.
     timed: Option<(u64, Time)>,
     retransmit_at: Option<Time>,
     retransmit_after: Duration,
-    /// When a send that waits for the random overhead may go on.
     pub(super) send_at: Option<Time>,
 
     out: VecDeque<(u64, bool)>,
-    /// The whole packets of the window as last told to the trace.
     told_window: u64,
     completed: bool,
     completed_untold: bool,
 }
 
-/// What last made the sender cut its window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum LastCut {
     #[default]
     None,
-    /// Duplicate acknowledgements, and recovery has not ended.
     DupAcks,
-    /// Duplicate acknowledgements, and recovery has ended.
     Recovered,
     Timeout,
 }
@@ -139,16 +127,16 @@ impl TcpSender {
     }
 
     fn payload_len(&self, seq: u64) -> u32 {
-        // No packet's length exceeds `payload`, which is 32 bits wide.
+        // Packet lengths do not exceed `payload`, a u32.
         (self.offset(seq + 1) - self.offset(seq)) as u32
     }
 
-    /// The window that limits sending, in whole packets (ns-2: window()).
+    /// Returns the window that limits sending, in whole packets (ns-2: window()).
     pub(super) fn usable_window(&self) -> u64 {
         (self.cwnd as u64 + self.inflation).min(u64::from(self.settings.window_max))
     }
 
-    /// Puts a packet on the list of those to send (ns-2: output()).
+    /// Queues a packet for sending (ns-2: output()).
     pub(super) fn output(&mut self, cx: &mut Cx<'_>, seq: u64) {
         if seq >= self.end {
             return;
@@ -174,12 +162,11 @@ impl TcpSender {
         self.retransmit_at = Some(now + self.retransmit_after);
     }
 
-    /// Stops measuring a round trip: what is in flight is about to be retransmitted (Karn).
+    /// Stops measuring a round trip before a retransmission (Karn).
     pub(super) fn stop_timing(&mut self) {
         self.timed = None;
     }
 
-    /// Ends the measurement that `ack` completes; says whether there was one.
     pub(super) fn take_timed(&mut self, ack: u64) -> Option<Time> {
         let (seq, sent) = self.timed?;
         if ack <= seq {
@@ -189,7 +176,7 @@ impl TcpSender {
         Some(sent)
     }
 
-    /// Takes an acknowledgement of all before `ack`, some of it new (ns-2: newack()).
+    /// Processes an acknowledgement of all before `ack`, some of it new (ns-2: newack()).
     pub(super) fn take_new_ack(&mut self, cx: &mut Cx<'_>, ack: u64) {
         self.dup_acks = 0;
         self.una = ack;
@@ -206,15 +193,14 @@ impl TcpSender {
         self.set_timer(cx.now);
     }
 
-    /// The window's growth with an acknowledgement of new data (ns-2: opencwnd()), `packets` in all. Where
-    /// packets may be late each counts: many are acknowledged when the last of them comes.
+    /// Grows the window (ns-2: opencwnd()). With reordering tolerance each packet counts.
     pub(super) fn open_window(&mut self, packets: u64) {
         let times = if self.reordering.is_some() { packets } else { 1 };
         for _ in 0..times {
             self.cwnd += if self.cwnd < self.ssthresh { 1.0 } else { 1.0 / self.cwnd };
         }
         if self.una == 1 {
-            // ns-2 sets the initial window when packet 0 is acknowledged, SYN or not.
+            // ns-2 sets the initial window at the acknowledgement of packet 0, SYN or not.
             self.cwnd = f64::from(self.settings.initial_window);
         }
     }
@@ -234,14 +220,13 @@ impl TcpSender {
         cx.emit(Event::Cut { reason, window_milli: milli(self.cwnd) });
     }
 
-    /// Whether duplicate acknowledgements may start a fast retransmit: not for losses among the
-    /// packets that were in flight at the last cut (ns-2: bugFix_).
+    /// True if duplicates may start a retransmit: not for losses before a cut (ns-2: bugFix_).
     pub(super) fn may_fast_retransmit(&self) -> bool {
-        // The exception lets the loss of the first data packet be repaired fast.
+        // The exception permits fast repair of the first data packet.
         self.una > self.recover || self.una == 1 || !self.settings.one_cut_per_window
     }
 
-    /// Limited transmit: a new packet for an early duplicate acknowledgement (src: RFC 3042).
+    /// Limited transmit: sends a new packet for an early duplicate acknowledgement (src: RFC 3042).
     pub(super) fn send_one(&mut self, cx: &mut Cx<'_>) {
         let ahead = (self.next + 1) as f64 - self.una as f64;
         if self.next < self.una + u64::from(self.settings.window_max)
@@ -253,8 +238,7 @@ impl TcpSender {
         }
     }
 
-    /// Sends what the window allows, at most `burst_max` packets (ns-2: send_much()). `force`
-    /// says that the random overhead has been waited for.
+    /// Sends what the window permits, at most `burst_max` packets (ns-2: send_much()).
     pub(super) fn send_window(&mut self, cx: &mut Cx<'_>, force: bool, burst_max: usize) {
         if self.flavour == Flavour::Sack {
             return self.send_pipe(cx, force);
@@ -272,7 +256,6 @@ impl TcpSender {
         }
     }
 
-    /// Whether a send must wait for the random overhead, which then begins unless it already has.
     pub(super) fn must_wait(&mut self, cx: &mut Cx<'_>, force: bool) -> bool {
         if force || self.settings.overhead == Duration::ZERO {
             return false;
@@ -290,7 +273,6 @@ impl TcpSender {
         self.send_window(cx, false, usize::MAX);
     }
 
-    /// The retransmission timer has run out (ns-2: timeout()).
     fn time_out(&mut self, cx: &mut Cx<'_>) {
         self.inflation = 0;
         self.dup_acks = 0;
@@ -304,7 +286,6 @@ impl TcpSender {
         }
         self.cwnd = self.cwnd.max(1.0);
         if self.una == self.high {
-            // Nothing is in flight: the connection was idle and starts slowly again.
             self.cwnd = 1.0;
         } else {
             let after_ns = self.retransmit_after.as_nanos();
@@ -349,7 +330,7 @@ impl TcpSender {
     }
 
     fn handle_ack(&mut self, cx: &mut Cx<'_>, ack: u64, blocks: &[(u64, u64)]) {
-        // Payload bytes of one acknowledgement are bounded by the window, so they fit.
+        // The window bounds an acknowledgement's payload bytes, so they fit.
         let bytes = self.offset(ack).saturating_sub(self.offset(self.una)) as u32;
         cx.emit(Event::AckReceived { seq: ack.saturating_sub(1), bytes, from: self.peer });
         if self.una < self.end {
@@ -364,7 +345,6 @@ impl TcpSender {
         self.tell_window(cx);
     }
 
-    /// Stops the timers once everything that will ever be sent is acknowledged.
     fn finish_if_done(&mut self, cx: &mut Cx<'_>) {
         if self.una < self.end {
             return;
@@ -419,7 +399,7 @@ impl Machine for TcpSender {
         if self.start.take_if(|at| *at <= cx.now).is_some() {
             self.begin(cx);
         }
-        // Where both are due, what was to be sent was to be sent first.
+        // A delayed send comes before a simultaneous timeout.
         if self.send_at.take_if(|at| *at <= cx.now).is_some() {
             self.send_window(cx, true, usize::MAX);
         }
@@ -435,8 +415,7 @@ impl Machine for TcpSender {
         self.tell_window(cx);
     }
 
-    /// Ends the stream after the packets that have been sent. A finite object of which packets
-    /// are left out is never reported as complete.
+    /// Ends the stream after packets already sent. A truncated object never counts as complete.
     fn handle_close(&mut self, cx: &mut Cx<'_>) {
         self.start = None;
         self.end = self.end.min(self.high);
@@ -458,7 +437,6 @@ impl Machine for TcpSender {
     }
 }
 
-/// Thousandths, rounded to the nearest.
 fn milli(packets: f64) -> u64 {
     (packets * 1000.0 + 0.5) as u64
 }

@@ -1,10 +1,10 @@
-//! The settings of TCP.
+//! Settings of TCP.
 
 use faircast_base::Duration;
 
 use crate::settings::settings;
 
-/// Most packets that a window, and so every table of the two ends, can be set to hold.
+/// Largest configurable window in packets, which also bounds all tables of both ends.
 pub const WINDOW_MAX: u32 = 1 << 20;
 
 settings! {

@@ -1,5 +1,4 @@
-//! The two ends against each other over a network that loses, reorders and duplicates, and against
-//! garbage.
+//! Tests of the two ends over a network that loses, reorders and duplicates, and against garbage.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -21,10 +20,8 @@ use crate::world::Host;
 const SENDER: NodeId = NodeId(1);
 const RECEIVER: NodeId = NodeId(2);
 
-/// A packet under way: when it arrives, in which order it was sent, and to whom.
 type UnderWay = (Time, u64, NodeId, Vec<u8>, u32);
 
-/// Both ends and a network that does as it pleases with each packet.
 struct Pair {
     now: Time,
     sender: Host<TcpSender>,
@@ -33,12 +30,10 @@ struct Pair {
     under_way: Vec<UnderWay>,
     order: u64,
     receiver_done: bool,
-    /// Bytes that were handed over as zeros.
     zeros: u64,
     sender_done: bool,
 }
 
-/// How bad the network is, as probabilities.
 #[derive(Clone, Copy, Debug)]
 struct Faults {
     loss: f64,
@@ -76,7 +71,6 @@ impl Pair {
         }
     }
 
-    /// Lets the next thing happen; says whether there was one.
     fn step(&mut self, faults: Faults) -> bool {
         let packet = (0..self.under_way.len()).min_by_key(|i| {
             let (at, order, ..) = self.under_way[*i];
@@ -123,7 +117,6 @@ impl Pair {
                 self.send(to, bytes, transmit.zeros, faults);
             }
         }
-        // Less than a packet lets nothing go, so a timer must end that.
         let sender = &self.sender.machine;
         assert!(sender.cwnd >= 1.0 || sender.next_timeout().is_some());
         for (_, event) in self.receiver.app.drain(..) {
@@ -142,7 +135,6 @@ impl Pair {
         }
     }
 
-    /// How many such events both ends have told.
     fn count(&self, which: impl Fn(&Event) -> bool) -> usize {
         self.sender.log.count(&which) + self.receiver.log.count(&which)
     }
@@ -165,8 +157,7 @@ impl Pair {
         }
     }
 
-    /// Faults for a while, then none: what is delivered is right at all times, and in the end
-    /// everything is.
+    /// Checks that delivered bytes are a prefix of the object, and finally the whole object.
     fn run(&mut self, faults: Faults, faulty_steps: usize, object: &[u8]) {
         let mut checked = 0;
         for _ in 0..faulty_steps {
@@ -258,13 +249,12 @@ proptest! {
             }
             pair.arrive(if to_sender { SENDER } else { RECEIVER }, &bytes, zeros);
             pair.drain(NO_FAULTS);
-            // Whatever was said, the sender still wants to go on.
+            // After any input, the sender still has work to do.
             prop_assert!(pair.sender.machine.next_timeout().is_some());
         }
     }
 }
 
-/// Bytes without sense, and segments that look right but lie.
 fn garbage() -> impl Strategy<Value = (Vec<u8>, u32, bool)> {
     let bytes = proptest::collection::vec(any::<u8>(), 0..80);
     let near = prop_oneof![0u32..60, any::<u32>(), Just(u32::MAX)];

@@ -1,34 +1,28 @@
-//! Segments as bytes: the TCP header of RFC 9293 s3.1 with the SACK option of RFC 2018 s3.
-//!
-//! Sequence and acknowledgement numbers count packets and not bytes, as in ns-2. The two port
-//! fields together carry the flow; the checksum field stays zero.
+//! Wire format of segments: the TCP header of RFC 9293 s3.1 with the SACK option of RFC 2018 s3.
+//! Numbers count packets, as in ns-2; both ports carry the flow; the checksum field stays zero.
 
 use alloc::vec::Vec;
 
 use faircast_base::{BadInput, Checked, FlowId};
 
-/// Bytes of a header without options.
 pub(super) const HEADER_LEN: u32 = 20;
-/// Bytes of an IPv4 header without options.
 pub(super) const IP_HEADER_LEN: u32 = 20;
 /// Bytes that ns-2 counts for a SYN or an acknowledgement, and for each SACK block in it.
 pub(super) const CONTROL_WIRE_LEN: u32 = 40;
 pub(super) const SACK_BLOCK_WIRE_LEN: u32 = 8;
-/// Most SACK blocks in a segment: what 40 bytes of options hold.
+/// Most SACK blocks in a segment: the capacity of 40 bytes of options.
 pub(super) const SACK_BLOCKS_MAX: usize = 4;
 
 const FIN: u8 = 0x01;
 const SYN: u8 = 0x02;
 const ACK: u8 = 0x10;
-/// A reserved bit.
+/// First of the reserved bits.
 const AGAIN: u8 = 0x08;
 
 const OPTION_END: u8 = 0;
 const OPTION_NOP: u8 = 1;
 const OPTION_SACK: u8 = 5;
 
-/// SACK blocks as they go on the wire: each the first packet that it covers and the first that it
-/// does not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct SackBlocks {
     blocks: [(u32, u32); SACK_BLOCKS_MAX],
@@ -36,7 +30,6 @@ pub(super) struct SackBlocks {
 }
 
 impl SackBlocks {
-    /// Adds a block; past [`SACK_BLOCKS_MAX`] it is left out.
     pub(super) fn push(&mut self, start: u32, end: u32) {
         if let Some(slot) = self.blocks.get_mut(usize::from(self.len)) {
             *slot = (start, end);
@@ -49,22 +42,21 @@ impl SackBlocks {
     }
 }
 
-/// What a segment says, without its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Segment {
     Data {
         flow: FlowId,
         seq: u32,
-        /// Whether it opens the connection and has no payload.
         syn: bool,
-        /// Whether it is the last packet of the object.
         fin: bool,
-        /// True for a retransmission, by which receivers tell a loss from a late packet. Sent in the first of the
-        /// reserved bits (src: RFC 9293 s3.1).
+        /// True for a retransmission, not a late packet: first reserved bit (src: RFC 9293 s3.1).
         again: bool,
     },
-    /// An acknowledgement of all packets before `next`.
-    Ack { flow: FlowId, next: u32, sack: SackBlocks },
+    Ack {
+        flow: FlowId,
+        next: u32,
+        sack: SackBlocks,
+    },
 }
 
 impl Segment {
@@ -84,7 +76,7 @@ impl Segment {
         let words = HEADER_LEN / 4 + if sack.is_empty() { 0 } else { 1 + 2 * sack.len() as u32 };
         header[12] = (words as u8) << 4 | if again { AGAIN } else { 0 };
         header[13] = flags;
-        // The window field says "as much as can be said": the sender's limit is its own setting.
+        // Maximum window field: the sender's limit is its own setting.
         header[14..16].copy_from_slice(&u16::MAX.to_be_bytes());
         buf.extend_from_slice(&header);
         if !sack.is_empty() {
@@ -120,7 +112,6 @@ impl Segment {
     }
 }
 
-/// Reads the SACK option among others; those that are not known are passed over.
 fn decode_sack(mut options: &[u8]) -> Checked<SackBlocks> {
     let mut sack = SackBlocks::default();
     while let Some((&kind, rest)) = options.split_first() {
@@ -148,7 +139,7 @@ fn word(bytes: &[u8]) -> u32 {
     u32::from_be_bytes(bytes.try_into().expect("callers pass four bytes"))
 }
 
-/// The 64-bit number nearest to `near` whose low half is `low`; `None` where it would be negative.
+/// Returns the 64-bit number nearest to `near` with low half `low`; `None` if negative.
 pub(super) fn unwrap_near(near: u64, low: u32) -> Option<u64> {
     near.checked_add_signed(i64::from(low.wrapping_sub(near as u32) as i32))
 }

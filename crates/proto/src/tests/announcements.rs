@@ -1,5 +1,4 @@
-//! Tests of SPMs whose SCHEME a receiver cannot read: one of a newer version ends it with advice, a
-//! malformed one changes nothing.
+//! Tests of SPMs with an unknown SCHEME: newer versions end the receiver, malformed ones do not.
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -23,7 +22,6 @@ use crate::{Datagram, Destination, FlowEvent, Machine, StreamEvent};
 
 const MALFORMED: &[u8] = &[1, 0];
 
-/// A machine that has begun, and what it has sent.
 struct Heard<M> {
     host: Host<M>,
     sent: Vec<Vec<u8>>,
@@ -52,7 +50,6 @@ impl<M: Machine<Event: Into<StreamEvent>>> Heard<M> {
         self.host.app.iter().map(|(_, event)| event).collect()
     }
 
-    /// Why input was refused, one after the other.
     fn refused(&self) -> Vec<BadInput> {
         let reason = |(_, event): &(Time, Event)| match event {
             Event::BadInput { reason } => Some(*reason),
@@ -62,7 +59,6 @@ impl<M: Machine<Event: Into<StreamEvent>>> Heard<M> {
     }
 }
 
-/// An SPM of a session in which nothing has been sent, with these options.
 fn spm(sequence: u32, options: &[(u8, &[u8])]) -> Vec<u8> {
     let (trail, path) = (Seq::new(0), Nla::from_node(SOURCE));
     let body = Body::Spm(Spm { sequence: Seq::new(sequence), trail, lead: trail - 1, path });
@@ -81,7 +77,6 @@ fn transfer(entry: &SchemeEntry) -> Heard<ObjectReceiver> {
     Heard::new(entry.object_receiver(setup))
 }
 
-/// What a source of ten bytes says of them on its SPMs.
 fn notice(entry: &SchemeEntry) -> Vec<u8> {
     let content = Box::new(InMemory(vec![1; 10].into()));
     let (supply, options) = (Box::new(ContentSupply::new(content, 1000)), Options::default());
@@ -91,7 +86,6 @@ fn notice(entry: &SchemeEntry) -> Vec<u8> {
     packet.options.find(OptionType::OBJECT).unwrap().value.to_vec()
 }
 
-/// What the next version of the option may look like: only its first byte is sure.
 fn newer() -> Vec<u8> {
     vec![2, 0xff, 0, 0xfe]
 }
@@ -140,7 +134,6 @@ fn an_spm_with_a_malformed_scheme_is_refused_before_it_changes_anything() {
     let bad: &[(u8, &[u8])] = &[(OptionType::SCHEME, MALFORMED), (OptionType::RST, &[])];
     for entry in SCHEMES {
         let mut host = stream(entry);
-        // Of another session, the port of which is part of its name.
         let mut other = spm(7, bad);
         other[0] ^= 1;
         other[6..8].fill(0);

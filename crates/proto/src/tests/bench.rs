@@ -1,5 +1,4 @@
-//! The two halves of a scheme under test, each alone: a clock, chance from a seed and a trace that
-//! keeps everything.
+//! Test benches for the sender's and the receiver's half of a scheme, with clock and trace.
 
 use core::fmt::Debug;
 use std::vec::Vec;
@@ -14,21 +13,19 @@ use crate::congestion::{
 use crate::world::Log;
 pub(crate) use crate::world::{at, ms};
 
-/// An original packet with `len` bytes of payload that comes for the first time.
 pub(crate) fn original(seq: u32, len: u32) -> Arrival {
     let (seq, congestion_experienced) = (Seq::new(seq), false);
     let reordering = None;
     Arrival { seq, len, repair: false, duplicate: false, congestion_experienced, reordering }
 }
 
-/// A value as it goes over the wire.
 pub(crate) fn encoded<W: Wire>(value: &W) -> Vec<u8> {
     let mut bytes = Vec::new();
     value.encode(&mut bytes);
     bytes
 }
 
-/// It fits, comes back as it was, and is refused with a byte too few or too many.
+/// Checks that a value fits, decodes to itself, and is refused with a byte too few or too many.
 pub(crate) fn check_wire<W: Wire + PartialEq + Debug>(value: &W) {
     let bytes = encoded(value);
     assert!(bytes.len() <= W::BYTES_MAX, "{value:?}");
@@ -37,17 +34,13 @@ pub(crate) fn check_wire<W: Wire + PartialEq + Debug>(value: &W) {
     assert_eq!(W::decode(&[&bytes[..], &[0]].concat()), None);
 }
 
-/// A sender's half.
 pub(crate) struct SenderBench<C: SenderControl> {
     pub(crate) now: Time,
     pub(crate) rng: Rng,
     pub(crate) log: Log,
     pub(crate) sender: C,
-    /// Bytes of payload of the packets to come.
     pub(crate) len: u32,
-    /// The originals that left, from number 0 on.
     pub(crate) sent: Vec<(Time, C::Announce)>,
-    /// Those below this one were acknowledged, where the scheme does so.
     pub(crate) acked: u32,
 }
 
@@ -69,7 +62,6 @@ impl<C: SenderControl<Announce: Clone>> SenderBench<C> {
         act(&mut self.sender, &mut cx)
     }
 
-    /// The number of the next packet.
     pub(crate) fn next(&self) -> u32 {
         self.sent.len() as u32
     }
@@ -79,7 +71,6 @@ impl<C: SenderControl<Announce: Clone>> SenderBench<C> {
         self.with(|sender, cx| sender.permit(cx, len, false))
     }
 
-    /// A packet leaves, permitted or not.
     pub(crate) fn send(&mut self) -> C::Announce {
         let (seq, len) = (Seq::new(self.next()), self.len);
         let announce = self.with(|sender, cx| sender.on_sent(cx, seq, len));
@@ -87,13 +78,11 @@ impl<C: SenderControl<Announce: Clone>> SenderBench<C> {
         announce
     }
 
-    /// A repair of packet `seq` leaves, permitted or not.
     pub(crate) fn send_repair(&mut self, seq: u32) -> Option<C::Announce> {
         let len = self.len;
         self.with(|sender, cx| sender.on_repair_sent(cx, Seq::new(seq), len))
     }
 
-    /// All leaves that may leave at this moment, but at most `most`. Returns how many packets.
     pub(crate) fn pump(&mut self, most: u32) -> u32 {
         let before = self.next();
         while self.next() - before < most && self.permit() == Permit::Now {
@@ -102,14 +91,11 @@ impl<C: SenderControl<Announce: Clone>> SenderBench<C> {
         self.next() - before
     }
 
-    /// Time passes at once.
     pub(crate) fn advance(&mut self, span: Duration) {
         self.now += span;
         self.with(|sender, cx| sender.on_timeout(cx));
     }
 
-    /// Time passes with each packet and each timer of a sender by rate at its moment. Returns how many
-    /// packets left.
     pub(crate) fn pass(&mut self, span: Duration) -> u32 {
         let before = self.next();
         self.pass_with(span, false, |bench| {
@@ -118,7 +104,6 @@ impl<C: SenderControl<Announce: Clone>> SenderBench<C> {
         self.next() - before
     }
 
-    /// The same with repairs alone; when each left, and what it announced.
     pub(crate) fn pass_repairs(&mut self, span: Duration) -> Vec<(Time, Option<C::Announce>)> {
         let mut repairs = Vec::new();
         self.pass_with(span, true, |bench| repairs.push((bench.now, bench.send_repair(0))));
@@ -148,7 +133,6 @@ impl<C: SenderControl<Announce: Clone>> SenderBench<C> {
         self.now = end;
     }
 
-    /// A report comes alone.
     pub(crate) fn take(&mut self, report: &C::Report) {
         self.take_on(Carrier::NullNak { latest: Seq::new(0) }, report);
     }
@@ -178,7 +162,6 @@ impl<C: SenderControl<Announce: Clone>> SenderBench<C> {
         self.count(|event| matches!(event, Event::BadInput { .. }))
     }
 
-    /// All changes of the representative.
     pub(crate) fn switches(&self) -> Vec<(Option<u32>, SwitchReason)> {
         let switch = |(_, event): &(Time, Event)| match *event {
             Event::Representative { node, reason } => Some((node.map(|node| node.0), reason)),
@@ -188,7 +171,6 @@ impl<C: SenderControl<Announce: Clone>> SenderBench<C> {
     }
 }
 
-/// A receiver's half.
 pub(crate) struct ReceiverBench<F> {
     pub(crate) now: Time,
     pub(crate) rng: Rng,
@@ -197,7 +179,6 @@ pub(crate) struct ReceiverBench<F> {
 }
 
 impl<F: ReceiverFeedback> ReceiverBench<F> {
-    /// That of `node`, a second after the beginning of time.
     pub(crate) fn of(receiver: F, node: NodeId) -> Self {
         let rng = Rng::new(1, node, Purpose::Machine(0));
         Self { now: Time::ZERO + ms(1000), rng, log: Log::keeping(), receiver }
@@ -208,12 +189,10 @@ impl<F: ReceiverFeedback> ReceiverBench<F> {
         act(&mut self.receiver, &mut cx)
     }
 
-    /// A packet comes.
     pub(crate) fn arrive(&mut self, arrival: &Arrival, announce: Option<&F::Announce>) {
         self.with(|receiver, cx| receiver.on_data(cx, arrival, announce));
     }
 
-    /// Time passes, with all timers at their moments.
     pub(crate) fn pass(&mut self, span: Duration) {
         let end = self.now + span;
         while let Some(at) = self.receiver.next_timeout().filter(|at| *at <= end) {
@@ -223,12 +202,10 @@ impl<F: ReceiverFeedback> ReceiverBench<F> {
         self.now = end;
     }
 
-    /// The reports that are due.
     pub(crate) fn reports(&mut self) -> Vec<(Audience, F::Report)> {
         core::iter::from_fn(|| self.with(|receiver, cx| receiver.poll_report(cx))).collect()
     }
 
-    /// What a NAK that leaves now carries.
     pub(crate) fn on_nak(&mut self) -> Option<F::Report> {
         self.with(|receiver, cx| receiver.report_for_nak(cx))
     }

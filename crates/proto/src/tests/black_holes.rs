@@ -1,4 +1,4 @@
-//! Tests of streams on ways that drop long packets.
+//! Tests of streams on paths that drop long packets.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -16,7 +16,6 @@ use crate::pgm::{PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
 use crate::world::{DELAY, FIRST_RECEIVER, Fate, GROUP, Hop, Host, SOURCE, TSI, World, s};
 use crate::{BlackHole, StreamEvent};
 
-/// Stream of packets of one length: a number of them, or an endless one for `None`.
 pub(super) struct Endless(pub(super) Option<u64>);
 
 pub(super) const BYTES: u32 = 1000;
@@ -45,7 +44,6 @@ impl Packets for Endless {
 
 const FIRST: NodeId = NodeId(FIRST_RECEIVER);
 
-/// A stream as the library sends it, to two receivers.
 pub(super) fn stream(
     entry: &'static SchemeEntry,
     (count, seed): (Option<u64>, u64),
@@ -63,7 +61,7 @@ pub(super) fn stream(
         let receiver = entry.stream_receiver(node, config, &Options::default());
         world.receivers.push(Host::new(node, receiver, seed));
     }
-    // A bottleneck of 1.6 Mbit/s before each receiver, with a queue of 200 ms.
+    // A bottleneck of 1.6 Mbit/s with a queue of 200 ms before each receiver.
     let mut free_at = BTreeMap::new();
     world.network = Box::new(move |hop, rng| {
         let free_at = free_at.entry(hop.to).or_insert(Time::ZERO);
@@ -78,7 +76,6 @@ pub(super) fn stream(
     world
 }
 
-/// Times and messages of black holes at an end.
 fn holes<M>(host: &Host<M>) -> Vec<(Time, NodeId, BlackHole)> {
     let hole = |(at, event): &(Time, StreamEvent)| match event {
         StreamEvent::BlackHole { node, hole } => Some((*at, *node, *hole)),
@@ -163,7 +160,7 @@ fn a_few_long_messages_that_do_not_arrive_are_named_within_ten_seconds() {
 
 #[test]
 fn numbers_of_forged_announcements_hide_no_black_hole() {
-    // One by one, and two that follow each other, before and after the watch has begun.
+    // Single numbers and two successive ones, before and after the watch has begun.
     for forged in [&[1][..], &[2], &[6], &[6, 7], &[5, 9], &[6, 7, 8]] {
         let mut watch = Watch::default();
         let told = (1..=12).find(|&second: &u32| {
@@ -174,7 +171,6 @@ fn numbers_of_forged_announcements_hide_no_black_hole() {
         });
         assert!(told.is_some_and(|second| second <= 10), "{forged:?}: {told:?}");
     }
-    // A source that goes on with other numbers, as after a long outage.
     let mut watch = Watch::default();
     let number = |second| Seq::new(if second > 3 { 1000 + second } else { second });
     assert!((1..=9).any(|second| watch.on_spm(s(second.into()), number(second), second.into())));

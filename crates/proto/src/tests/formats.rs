@@ -1,4 +1,4 @@
-//! Snapshots of wire formats: packets as bytes, by the lines of `formats.txt`. A line changes with its format alone.
+//! Snapshots of wire formats in `formats.txt`. A line changes only with its format.
 
 use alloc::format;
 use alloc::string::String;
@@ -6,25 +6,21 @@ use alloc::vec::Vec;
 
 const GOLDEN: &str = include_str!("formats.txt");
 
-/// Packets of one format.
 pub(crate) struct Snapshot {
     format: &'static str,
     lines: String,
 }
 
 impl Snapshot {
-    /// An empty snapshot of this format.
     pub(crate) fn new(format: &'static str) -> Self {
         Self { format, lines: String::new() }
     }
 
-    /// Adds a packet.
     pub(crate) fn add(&mut self, bytes: &[u8]) {
         let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         self.lines += &format!("{} {digits}\n", self.format);
     }
 
-    /// Compares all packets with the lines of the format.
     pub(crate) fn check(self) {
         let start = format!("{} ", self.format);
         let golden: Vec<&str> = GOLDEN.lines().filter(|line| line.starts_with(&start)).collect();
@@ -33,7 +29,6 @@ impl Snapshot {
     }
 }
 
-/// Compares packets of one format.
 pub(crate) fn check(format: &'static str, packets: impl IntoIterator<Item = Vec<u8>>) {
     let mut snapshot = Snapshot::new(format);
     packets.into_iter().for_each(|packet| snapshot.add(&packet));

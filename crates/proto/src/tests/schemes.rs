@@ -1,5 +1,4 @@
-//! Tests of every registered scheme: it runs as a stream and as a transfer, follows what the source
-//! announces, and says so at both ends where the two speak different schemes.
+//! Tests of every scheme: streams, objects, negotiation, and different schemes at both ends.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -29,7 +28,7 @@ use crate::pgm::{PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
 use crate::world::{FIRST_RECEIVER, Fate, GROUP, Host, SOURCE, SentPacket, TSI, World};
 use crate::{FlowEvent, Machine, StreamEvent};
 
-/// A scheme that this build does not know: a packet each millisecond, and no reports.
+/// Scheme unknown to this build: a packet each millisecond, and no reports.
 struct Metronome;
 
 struct Beat {
@@ -39,7 +38,6 @@ struct Beat {
 struct Mute;
 
 std::thread_local! {
-    /// The setting `beats` with which each receiver's side was made.
     static BEATS: RefCell<Vec<Option<i64>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -127,12 +125,10 @@ impl ReceiverFeedback for Mute {
 
 static METRONOME: SchemeEntry = SchemeEntry::of::<Metronome>();
 
-/// All that are registered, and one that is not.
 fn all() -> impl Iterator<Item = &'static SchemeEntry> {
     SCHEMES.iter().chain([&METRONOME])
 }
 
-/// Settings, with the scheme announced or not.
 fn options(entry: &'static SchemeEntry, announced: bool, more: &[(&str, OptionValue)]) -> Options {
     let announce = ("announce_scheme".to_string(), OptionValue::Bool(announced));
     let more = more.iter().map(|(key, value)| ((*key).to_string(), value.clone()));
@@ -140,7 +136,6 @@ fn options(entry: &'static SchemeEntry, announced: bool, more: &[(&str, OptionVa
         .unwrap()
 }
 
-/// A source and its receivers; one packet in 20 is lost.
 fn world<S: Machine<Event: Into<StreamEvent>>, R: Machine<Event: Into<StreamEvent>>>(
     source: S,
     receivers: impl Iterator<Item = R>,
@@ -160,7 +155,6 @@ fn run<S: Machine<Event: Into<StreamEvent>>, R: Machine<Event: Into<StreamEvent>
     world.run_until(Time::ZERO + Duration::from_secs(seconds));
 }
 
-/// What the SPMs of the source say.
 fn spoken<S: Machine<Event: Into<StreamEvent>>, R: Machine<Event: Into<StreamEvent>>>(
     world: &World<S, R>,
 ) -> Option<String> {
@@ -169,7 +163,6 @@ fn spoken<S: Machine<Event: Into<StreamEvent>>, R: Machine<Event: Into<StreamEve
     control.find_map(|sent| catalog::scheme_spoken(&sent.bytes))
 }
 
-/// How many packets of a kind a node has sent.
 fn sent<S: Machine<Event: Into<StreamEvent>>, R: Machine<Event: Into<StreamEvent>>>(
     world: &World<S, R>,
     from: NodeId,
@@ -189,7 +182,6 @@ fn mismatches<M>(host: &Host<M>) -> Vec<(NodeId, SchemeMismatch)> {
     all.collect()
 }
 
-/// An application's packets, each of another length.
 struct Written(u64);
 
 fn written(index: u64) -> Vec<u8> {

@@ -1,4 +1,4 @@
-//! Tests of forged data ahead of a source that pauses.
+//! Tests of forged data with numbers ahead of a paused source.
 
 use alloc::vec;
 

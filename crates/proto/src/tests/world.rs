@@ -1,5 +1,4 @@
-//! A source and its receivers on a virtual clock, with a network between them that does what a
-//! test tells it to.
+//! Test world: a source and receivers on a virtual clock, with a network that the test controls.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -20,12 +19,10 @@ pub(crate) const SOURCE: NodeId = NodeId(1);
 pub(crate) const FIRST_RECEIVER: u32 = 10;
 pub(crate) const DELAY: Duration = Duration::from_millis(10);
 
-/// So many milliseconds after the beginning.
 pub(crate) fn at(ms: u64) -> Time {
     Time::ZERO + Duration::from_millis(ms)
 }
 
-/// So many seconds after the beginning.
 pub(crate) fn s(s: u64) -> Time {
     Time::ZERO + Duration::from_secs(s)
 }
@@ -34,7 +31,6 @@ pub(crate) fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// A packet of the session, with what `fill` adds to it.
 pub(crate) fn packet(body: &Body, fill: impl FnOnce(&mut Encoder<'_>)) -> Vec<u8> {
     let mut bytes = Vec::new();
     let upstream = body.kind().is_upstream();
@@ -45,7 +41,6 @@ pub(crate) fn packet(body: &Body, fill: impl FnOnce(&mut Encoder<'_>)) -> Vec<u8
     bytes
 }
 
-/// The same with these options and, of data, this payload.
 pub(crate) fn forge(body: &Body, options: &[(u8, &[u8])], payload: &[u8]) -> Vec<u8> {
     packet(body, |encoder| {
         for (kind, value) in options {
@@ -60,37 +55,30 @@ pub(crate) fn forge(body: &Body, options: &[(u8, &[u8])], payload: &[u8]) -> Vec
     })
 }
 
-/// Settings as people write them, checked against a table.
 pub(crate) fn options(raw: &[(&str, &str)], table: &[OptionSpec]) -> Options {
     let text = |text: &str| OptionValue::Text(text.to_string());
     Options::checked(raw.iter().map(|&(key, value)| (key.to_string(), text(value))), table).unwrap()
 }
 
-/// A packet on its way to one node.
 pub(crate) struct Hop<'a> {
     pub(crate) now: Time,
     pub(crate) from: NodeId,
     pub(crate) to: NodeId,
     pub(crate) kind: PacketType,
     pub(crate) packet: Packet<'a>,
-    /// Bytes of the packet.
     pub(crate) len: usize,
-    /// How many of this kind have gone to this node before.
     pub(crate) nth: u32,
 }
 
 impl Hop<'_> {
-    /// Whether it is new data.
     pub(crate) fn is_data(&self) -> bool {
         self.kind == PacketType::Odata
     }
 
-    /// Whether it carries this option.
     pub(crate) fn has(&self, option: u8) -> bool {
         self.packet.options.has(option)
     }
 
-    /// The sequence number of data.
     pub(crate) fn seq(&self) -> Option<u32> {
         match self.packet.body {
             Body::Odata(data) | Body::Rdata(data) => Some(data.sequence.value()),
@@ -99,7 +87,7 @@ impl Hop<'_> {
     }
 }
 
-/// What the network makes of a packet: copies with their delays, and whether they are damaged.
+/// Fate of a packet in the network: a delay for each copy, and damage.
 #[derive(Clone, Debug)]
 pub(crate) struct Fate {
     pub(crate) delays: Vec<Duration>,
@@ -118,10 +106,8 @@ impl Fate {
 
 pub(crate) type Network = Box<dyn FnMut(&Hop<'_>, &mut Rng) -> Fate>;
 
-/// The events of one machine.
 #[derive(Default)]
 pub(crate) struct Log {
-    /// All of them, where they are not too many to keep.
     pub(crate) events: Vec<(Time, Event)>,
     keeps: bool,
     bad: BTreeMap<u8, usize>,
@@ -155,15 +141,12 @@ impl Log {
     }
 }
 
-/// A machine with what it has said.
 pub(crate) struct Host<M> {
     pub(crate) node: NodeId,
     pub(crate) machine: M,
     pub(crate) log: Log,
     pub(crate) app: Vec<(Time, StreamEvent)>,
-    /// All payload, in the order of delivery.
     pub(crate) payload: Vec<u8>,
-    /// Packets that it sent: all, and with payload; and bytes.
     pub(crate) sent: u64,
     pub(crate) data_sent: u64,
     pub(crate) bytes_sent: u64,
@@ -189,7 +172,6 @@ impl<M: Machine<Event: Into<StreamEvent>>> Host<M> {
         }
     }
 
-    /// The same, which keeps all events.
     pub(crate) fn keeping(mut self) -> Self {
         self.log = Log::keeping();
         self
@@ -203,7 +185,6 @@ impl<M: Machine<Event: Into<StreamEvent>>> Host<M> {
         act(&mut self.machine, &mut cx)
     }
 
-    /// All that it wants to send now.
     pub(crate) fn drain(&mut self, now: Time) -> Vec<(Transmit, Vec<u8>)> {
         let mut sent = Vec::new();
         loop {
@@ -235,7 +216,6 @@ impl<M: Machine<Event: Into<StreamEvent>>> Host<M> {
         self.app.iter().any(|(_, said)| *said == event.clone().into())
     }
 
-    /// What it said last.
     pub(crate) fn last_word(&self) -> Option<&FlowEvent> {
         match self.app.last()? {
             (_, StreamEvent::Flow(event)) => Some(event),
@@ -243,18 +223,15 @@ impl<M: Machine<Event: Into<StreamEvent>>> Host<M> {
         }
     }
 
-    /// Whether the last that it said is that it is complete.
     pub(crate) fn completed(&self) -> bool {
         self.last_word() == Some(&FlowEvent::Completed)
     }
 
-    /// When it said that it is complete.
     pub(crate) fn completed_at(&self) -> Option<Time> {
         let found = self.app.iter().find(|(_, event)| *event == FlowEvent::Completed.into());
         found.map(|(at, _)| *at)
     }
 
-    /// How many packets the application was told to be lost.
     pub(crate) fn lost(&self) -> u32 {
         let lost = |(_, event): &(Time, StreamEvent)| match event {
             StreamEvent::Flow(FlowEvent::Lost { packets }) => *packets,
@@ -272,7 +249,6 @@ struct Flying {
     zeros: u32,
 }
 
-/// A packet that some machine sent, for checks.
 pub(crate) struct SentPacket {
     pub(crate) at: Time,
     pub(crate) from: NodeId,
@@ -286,17 +262,13 @@ impl SentPacket {
     }
 }
 
-/// A source and its receivers.
 pub(crate) struct World<S, R> {
     pub(crate) now: Time,
     pub(crate) source: Host<S>,
     pub(crate) receivers: Vec<Host<R>>,
     pub(crate) network: Network,
-    /// Time that a data packet takes to leave the source, for a bottleneck.
     pub(crate) spacing: Duration,
-    /// All that was sent, where all live in one subnet.
     pub(crate) sent: Vec<SentPacket>,
-    /// Whether all live in one subnet, so that each hears what is for its neighbours.
     subnet: bool,
     free_at: Time,
     flying: BTreeMap<(Time, u64), Flying>,
@@ -306,7 +278,6 @@ pub(crate) struct World<S, R> {
 }
 
 impl<S: Machine<Event: Into<StreamEvent>>, R: Machine<Event: Into<StreamEvent>>> World<S, R> {
-    /// A source without receivers, on a network that delays by [`DELAY`].
     pub(crate) fn of(source: Host<S>, subnet: bool, seed: u64) -> Self {
         Self {
             now: Time::ZERO,
@@ -324,7 +295,6 @@ impl<S: Machine<Event: Into<StreamEvent>>, R: Machine<Event: Into<StreamEvent>>>
         }
     }
 
-    /// Runs until `end` or until nothing will happen any more.
     pub(crate) fn run_until(&mut self, end: Time) {
         self.run_while(end, |_| true);
     }
@@ -333,7 +303,6 @@ impl<S: Machine<Event: Into<StreamEvent>>, R: Machine<Event: Into<StreamEvent>>>
         self.run_until(self.now + span);
     }
 
-    /// Runs until all receivers have said how it ended for them, or `end`.
     pub(crate) fn run_to_end(&mut self, end: Time) {
         self.run_while(end, |world| world.receivers.iter().any(|host| host.app.is_empty()));
     }
@@ -341,7 +310,6 @@ impl<S: Machine<Event: Into<StreamEvent>>, R: Machine<Event: Into<StreamEvent>>>
     fn run_while(&mut self, end: Time, go_on: impl Fn(&Self) -> bool) {
         let mut steps = 0u64;
         loop {
-            // Looking at all receivers after each packet would take the longest.
             steps += 1;
             if steps.is_multiple_of(64) && !go_on(self) {
                 return;
@@ -355,7 +323,7 @@ impl<S: Machine<Event: Into<StreamEvent>>, R: Machine<Event: Into<StreamEvent>>>
                 break;
             }
             self.now = next;
-            // All that happens at one moment before the clocks are asked again.
+            // All packets of one moment precede the timers.
             while self.flying.first_key_value().is_some_and(|(&(at, _), _)| at <= next) {
                 self.arrive();
             }
@@ -372,17 +340,14 @@ impl<S: Machine<Event: Into<StreamEvent>>, R: Machine<Event: Into<StreamEvent>>>
         self.inject(flying.to, Datagram { zeros: flying.zeros, ..datagram });
     }
 
-    /// Hands bytes to a node as if `from` had sent them to the group.
     pub(crate) fn multicast(&mut self, from: NodeId, to: NodeId, bytes: &[u8]) {
         self.inject(to, Datagram::new(from, Destination::Group(GroupId::SESSION), bytes));
     }
 
-    /// Hands bytes to a node as if `from` had sent them to it alone.
     pub(crate) fn unicast(&mut self, from: NodeId, to: NodeId, bytes: &[u8]) {
         self.inject(to, Datagram::new(from, Destination::Node(to), bytes));
     }
 
-    /// Hands a datagram to a node, as if it came from the network.
     pub(crate) fn inject(&mut self, to: NodeId, datagram: Datagram<'_>) {
         if to == SOURCE {
             self.at_source(|machine, cx| machine.handle_datagram(cx, datagram));
@@ -415,7 +380,6 @@ impl<S: Machine<Event: Into<StreamEvent>>, R: Machine<Event: Into<StreamEvent>>>
         }
     }
 
-    /// Calls every machine's timeout handler now, asked for or not.
     pub(crate) fn time_out_all(&mut self) {
         self.time_out(|_| true);
     }
@@ -488,12 +452,10 @@ impl<S: Machine<Event: Into<StreamEvent>>, R: Machine<Event: Into<StreamEvent>>>
         }
     }
 
-    /// How many packets of `kind` were sent, by anybody.
     pub(crate) fn sent_of(&self, kind: PacketType) -> usize {
         self.sent.iter().filter(|sent| sent.packet().kind() == kind).count()
     }
 
-    /// When packets of `kind` were sent, in milliseconds.
     pub(crate) fn times_of(&self, kind: PacketType) -> Vec<u64> {
         let sent = self.sent.iter().filter(|sent| sent.packet().kind() == kind);
         sent.map(|sent| sent.at.as_nanos() / 1_000_000).collect()

@@ -1,39 +1,31 @@
-//! The packets that a head keeps for repairs, between two water marks.
+//! Packets that a head keeps for repairs, between two water marks.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// A slot without a packet, in the place of how many zeros the packet ends with.
 const NOTHING: u32 = u32::MAX;
 
-/// Share of the packets that a head keeps at which those that all members have begin to go, and at
-/// which that ends.
+/// Water marks, as shares of the capacity: above the high one, packets that all have are dropped.
 const HIGH: f64 = 0.667;
 const LOW: f64 = 0.333;
 
-/// Packets in the order of their sequence numbers, some of which may be missing. Of a crowd of receivers in a
-/// simulation each has one: packets of nothing but zeros take four bytes.
+/// Packets in the order of their sequence numbers, with gaps. A packet of zeros takes four bytes.
 #[derive(Debug, Default)]
 pub(super) struct Cache {
-    /// The first packet that may be here.
     pub(super) front: u64,
-    /// With how many zeros each packet ends.
     slots: VecDeque<u32>,
-    /// What each has before these, but for the last ones, which have nothing.
+    /// Bytes of each packet before the zeros. Packets at the end without such bytes have no entry.
     bytes: VecDeque<Box<[u8]>>,
-    /// Buffers of forgotten packets, for packets of the same length.
     spare: Vec<Box<[u8]>>,
-    /// Most slots, and how many packets are here when those that nobody needs begin to go, and when that
-    /// ends.
+    /// Most slots, and the high and low water marks, in packets.
     packets_max: usize,
     high: usize,
     low: usize,
 }
 
 impl Cache {
-    /// An empty cache of at most `packets_max` packets, whose first can be `front`. No water mark
-    /// is less than `floor`, for which there is room in any case.
+    /// Keeps every water mark at `floor` or above, and twice as many slots at least.
     pub(super) fn new(front: u64, packets_max: usize, floor: usize) -> Self {
         let packets_max = packets_max.max(2 * floor).max(1);
         let mark = |share: f64| ((share * packets_max as f64) as usize).clamp(floor, packets_max);
@@ -43,27 +35,22 @@ impl Cache {
         Self { front, slots, bytes, spare, packets_max, high, low }
     }
 
-    /// One past the last packet that may be kept now.
     pub(super) fn room_until(&self) -> u64 {
         self.front + self.packets_max as u64
     }
 
-    /// A packet's bytes, and how many zeros follow them.
     pub(super) fn get(&self, sequence: u64) -> Option<(&[u8], u32)> {
         let place = usize::try_from(sequence.checked_sub(self.front)?).ok()?;
         let zeros = self.slots.get(place).copied().filter(|zeros| *zeros != NOTHING)?;
         Some((self.bytes.get(place).map_or(&[], |bytes| bytes), zeros))
     }
 
-    /// The first packet from `sequence` on that is here.
     pub(super) fn next_from(&self, sequence: u64) -> Option<u64> {
         let from = usize::try_from(sequence.saturating_sub(self.front)).ok()?;
         let place = self.slots.iter().skip(from).position(|zeros| *zeros != NOTHING)?;
         Some(self.front + (from + place) as u64)
     }
 
-    /// Keeps a packet of these bytes and so many zeros. Returns whether there was room; one that is here stays as it
-    /// is.
     pub(super) fn insert(&mut self, sequence: u64, bytes: &[u8], zeros: u32) -> bool {
         if sequence < self.front || sequence >= self.room_until() {
             return false;
@@ -90,8 +77,7 @@ impl Cache {
         true
     }
 
-    /// Where the high water mark is reached, packets before `done` go, until the low one is. Returns whether
-    /// the cache is below the high one now.
+    /// Drops packets before `done` if the high water mark is reached. Returns false if it still is.
     pub(super) fn purge(&mut self, done: u64) -> bool {
         if !self.is_filling() {
             return true;
@@ -101,13 +87,11 @@ impl Cache {
         !self.is_filling()
     }
 
-    /// Makes room for packet `sequence`, as far as packets before `done` are in the way: marks are no reason to refuse it.
     pub(super) fn make_room(&mut self, sequence: u64, done: u64) {
         let end = (sequence + 1).saturating_sub(self.packets_max as u64);
         self.forget(end.min(done));
     }
 
-    /// Whether what could go would go now.
     pub(super) fn is_filling(&self) -> bool {
         self.slots.len() >= self.high
     }
@@ -121,7 +105,6 @@ impl Cache {
         self.front = self.front.max(end);
     }
 
-    /// All packets from `start` on go: the source has not sent them.
     pub(super) fn rewind(&mut self, start: u64) {
         let kept = start.saturating_sub(self.front).min(self.slots.len() as u64) as usize;
         self.slots.truncate(kept);
@@ -138,7 +121,6 @@ impl Cache {
 mod tests {
     use super::*;
 
-    /// Keeps a packet that has bytes of its own, or every third only zeros.
     fn insert(cache: &mut Cache, sequence: u64) -> bool {
         let (bytes, zeros) = packet(sequence);
         cache.insert(sequence, &bytes, zeros)

@@ -1,4 +1,4 @@
-//! The controller of a source, which says when data may leave: TRAM's own, or the sender's half of a scheme.
+//! Controllers of a source, which time its packets: TRAM's own, or a scheme's sender half.
 
 use alloc::vec::Vec;
 
@@ -10,7 +10,7 @@ use super::steering::seq;
 use super::wire::{Report, Telling};
 use crate::congestion::{AckVector, BoxControl, Carrier, GaugeTrace, Pace, Permit};
 
-/// The window as the source sees it, H_a - N: negative where packet N is not allowed.
+/// Window at the source, H_a - N: negative if packet N is not allowed.
 pub(super) type Window = i64;
 
 /// Time between two packets while the window is closed (src: tram s3.5).
@@ -24,69 +24,52 @@ pub(super) struct Leaving {
     pub(super) window: Window,
 }
 
-/// What an acknowledgement of a member has changed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Progress {
-    /// Bytes that all members have now, and had not before.
     pub(super) bytes: u32,
-    /// True if a receiver has met congestion.
     pub(super) congested: bool,
-    /// Last packet that the acknowledgement knows of.
     pub(super) highest: u64,
-    /// Packets that members allow beyond what all have, and those that have been sent of them.
+    /// Packets that members allow beyond those that all have, and the number of these already sent.
     pub(super) allowed: u64,
     pub(super) flight: u32,
-    /// Repairs that members asked for again.
     pub(super) repeated: u32,
 }
 
-/// What says when the packets of a source may leave. The source tells it all that happens, and each takes of that
-/// what concerns it.
 pub(super) trait Controller {
-    /// Whether a packet of `len` bytes may leave, which would find this window.
     fn permit(&mut self, cx: &mut Cx<'_>, window: Window, len: u32, repair: bool) -> Permit;
 
-    /// A packet leaves. Appends what is announced with it, and returns the number of that option; `None` where
-    /// nothing is.
+    /// Counts a leaving packet. Appends its announcement and returns the option number, if any.
     fn on_sent(&mut self, cx: &mut Cx<'_>, packet: Leaving, announce: &mut Vec<u8>) -> Option<u8>;
 
     fn on_progress(&mut self, cx: &mut Cx<'_>, progress: Progress);
 
-    /// The window has closed because somebody allows no more.
     fn on_closed(&mut self, _now: Time) {}
 
-    /// The window is open; it may have been closed before.
     fn on_open(&mut self, _now: Time) {}
 
-    /// Whether new data is to leave between repairs, where there are both; else repairs go first.
+    /// True if new data and repairs alternate while both wait; else repairs go first.
     fn takes_turns(&self) -> bool {
         false
     }
 
     fn on_idle(&mut self, _cx: &mut Cx<'_>) {}
 
-    /// Payload in bits per second, which heads repair with.
+    /// Returns the payload rate in bits per second, at which heads repair.
     fn bits_per_s(&self) -> f64;
 
-    /// No more than this, where that is less than what it would do.
     fn set_limit(&mut self, now: Time, limit: Option<Bitrate>);
 
-    /// Since when the achieved rate has not been above the least that the session is to have: then somebody is too
-    /// slow for the good of the whole. To be asked again and again.
+    /// Returns since when the rate is at or below the session's minimum. Must be called repeatedly.
     fn below_min_since(&mut self, _now: Time) -> Option<Time> {
         None
     }
 
-    /// A receiver reports of packets before `end`.
-    ///
-    /// # Errors
-    /// There is nobody to report to, or the report cannot be true.
+    /// Fails if no scheme takes reports, or the report cannot be true.
     fn take_report(&mut self, _: &mut Cx<'_>, _: NodeId, _: u64, _: &Report<'_>) -> Checked {
         Err(BadInput::Foreign)
     }
 
-    /// What was sent until now says nothing of the path: it begins anew. A scheme goes on, since its halves at the
-    /// receivers do.
+    /// Starts anew: earlier packets say nothing about the path. A scheme keeps its state.
     fn renew(&mut self, _settings: &TramSettings) {}
 
     fn on_timeout(&mut self, _cx: &mut Cx<'_>) {}
@@ -96,18 +79,17 @@ pub(super) trait Controller {
     }
 }
 
-/// Repairs in a row after which a scheme, which learns from new data alone, no longer paces repairs; chosen.
+/// Repairs in a row after which a scheme no longer paces them, for lack of feedback; chosen.
 const UNLEARNED_MIN: u32 = 32;
 
-/// Repairs between two looks at the share of repairs that were lost. A quarter of them lost, as the L_th of TRAM's own
-/// control, halves the rate.
+/// Repairs between two measurements of lost repairs. A quarter of them lost (L_th) halves the rate.
 const TAIL_LOOK: u32 = 32;
 
 /// Weight of the latest packet in the average of the rates that a scheme allowed; chosen.
 const ALLOWED_GAIN: f64 = 1.0 / 32.0;
 
-/// Pace of repairs while no new data leaves: at the end of a stream, or while the window is closed. The scheme hears of
-/// nothing then and would come down to its least rate. Half of the rate that it allowed for new data is the start.
+/// Pace of repairs while no new data leaves: at the end of a stream, or with a closed window. The
+/// scheme gets no feedback then and would fall to its least rate. The pace starts at half its rate.
 #[derive(Debug)]
 struct Tail {
     pace: Pace,
@@ -120,7 +102,6 @@ impl Tail {
         Self { pace: Pace::new(most, Pace::BURST), sent: 0, repeated: 0 }
     }
 
-    /// A repair leaves. The rate stays within the bounds `least` and `most`.
     fn on_sent(&mut self, now: Time, len: u32, (least, most): (f64, f64)) {
         self.pace.spend(now, len);
         self.sent += 1;
@@ -132,20 +113,17 @@ impl Tail {
     }
 }
 
-/// A scheme's half as the controller of a source. It decides the rate. The window is flow control alone: while it is
-/// closed a packet a second shows to whoever may have been forgotten that the session goes on.
+/// Sender's half of a scheme. With a closed window one packet a second keeps forgotten members.
 pub(super) struct Steered {
     control: BoxControl,
     gauges: GaugeTrace,
     told_idle: bool,
     sent_at: Option<Time>,
-    /// Bytes of payload of the last packet.
     len: u32,
-    /// What heads repair with while nothing is known of the path.
     bits_per_s: f64,
-    /// Average rate that the scheme allowed when new data left, in bits per second.
+    /// Average rate that the scheme allowed for new data, in bits per second.
     allowed: f64,
-    /// Bounds that the operator set, in bits per second.
+    /// Bounds of the operator, in bits per second.
     least: f64,
     limit: f64,
     repairs_in_row: u32,
@@ -153,7 +131,6 @@ pub(super) struct Steered {
 }
 
 impl Steered {
-    /// A controller with this half of a scheme. Repairs keep the rate `least`.
     pub(super) fn new(
         control: BoxControl,
         settings: &TramSettings,
@@ -172,16 +149,13 @@ impl Steered {
         }
     }
 
-    /// Least and greatest rate of repairs of `len` bytes while no new data leaves, in bits per second. The least is
-    /// what a closed window sends, so that a path with heavy loss, or a member that asks again for what came, delays
-    /// nobody for ever.
+    /// Returns the least (closed window) and greatest rate of repairs alone, in bits per second.
     fn tail_bounds(&self, len: u32) -> (f64, f64) {
         let closed = f64::from(len) * 8.0 / CLOSED_INTERVAL.as_secs_f64();
         let least = self.least.max(closed).min(self.limit);
         (least, (self.allowed / 2.0).min(self.limit).max(least))
     }
 
-    /// Its state goes to the trace where it has changed.
     fn observe(&mut self, cx: &mut Cx<'_>) {
         self.gauges.observe(cx, &self.control.gauges());
     }
@@ -189,7 +163,7 @@ impl Steered {
 
 impl Controller for Steered {
     fn permit(&mut self, cx: &mut Cx<'_>, window: Window, len: u32, repair: bool) -> Permit {
-        // Where credits hold back what the network does not bear, a scheme allows all and has no rate.
+        // A scheme without a rate allows everything: credits hold data back.
         let has_rate = self.control.gauges().allowed_bits_per_s(len).is_some();
         if repair && has_rate && self.repairs_in_row >= UNLEARNED_MIN {
             self.on_idle(cx);
@@ -203,7 +177,7 @@ impl Controller for Steered {
         match until.filter(|until| *until > cx.now) {
             Some(until) => {
                 if own == Permit::Now {
-                    // The network would have borne it: what was never tried is not granted.
+                    // A rate that was never tried must not be granted.
                     self.control.on_idle(cx);
                 }
                 own.max(Permit::At(until))
@@ -243,7 +217,7 @@ impl Controller for Steered {
     }
 
     fn takes_turns(&self) -> bool {
-        // Schemes learn from new data alone; ORMCC does not trust its rate while nothing but repairs leave.
+        // Schemes learn from new data alone; ORMCC distrusts its rate while only repairs leave.
         true
     }
 
@@ -276,11 +250,11 @@ impl Controller for Steered {
         if option != self.control.options().report {
             return Err(BadInput::OtherScheme);
         }
-        // A receiver that was deceived by forged data names packets that do not exist yet; its message counts for
-        // those that do.
+        // A receiver deceived by forged data names packets that do not exist yet. Its report counts
+        // for packets that do.
         let last = end.saturating_sub(1);
         let (telling, sequence) = of_sent(telling, sequence, last).ok_or(BadInput::Absurd)?;
-        // Half of all numbers back another packet has the same.
+        // Sequence numbers of a scheme are ambiguous beyond half their range.
         if end - sequence > u64::from(u32::MAX / 2) {
             return Err(BadInput::OutOfWindow);
         }
@@ -294,7 +268,7 @@ impl Controller for Steered {
             [] => None,
             _ => Some(self.control.read_report(cx.now, value)?),
         };
-        // What all have is counted where members acknowledge; this is of one.
+        // Bytes that all have are counted from acknowledgements of members, not from a report.
         cx.emit(match telling {
             Telling::Acknowledges { .. } => Event::AckReceived { seq: sequence, bytes: 0, from },
             Telling::Asks => Event::NakReceived { seq: sequence, count: 1, from },
@@ -322,7 +296,6 @@ impl Controller for Steered {
     }
 }
 
-/// Part of a report of packet `sequence` about packets up to `last`; `None` if there is none.
 fn of_sent(telling: Telling, sequence: u64, last: u64) -> Option<(Telling, u64)> {
     let beyond = sequence.saturating_sub(last);
     if last == 0 || beyond > JUMP_MAX {
@@ -349,10 +322,8 @@ mod tests {
     use crate::world::{SOURCE, TSI, at};
     use faircast_base::{NullTrace, Purpose, Rng};
 
-    /// Bytes of a repair.
     const LEN: u32 = 1000;
 
-    /// A controller that has allowed 1.6 Mbit/s, and after whose repairs the scheme learns nothing.
     fn steered(least: u64, limit: Option<u64>) -> Steered {
         let options = Options::default();
         let setup = TramSetup::of(TSI, SOURCE, at(0), &options);
@@ -370,7 +341,6 @@ mod tests {
         act(&mut Cx::new(at(0), &mut rng, &mut trace))
     }
 
-    /// Sends repairs up to the next look at their losses, of which `repeated` are asked for again. Returns the rate.
     fn look(cx: &mut Cx<'_>, steered: &mut Steered, repeated: u32) -> u64 {
         let repair = Leaving { sequence: 1, len: LEN, repair: true, window: 10 };
         for packet in 0..TAIL_LOOK {

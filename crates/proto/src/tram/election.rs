@@ -1,19 +1,18 @@
-//! Elections among heads that are near each other: one for each LAN, and eager ones before reluctant ones.
+//! Elections among neighbouring heads: one head for each LAN, and eager ones before reluctant ones.
 
 use faircast_base::{Duration, NodeId, Time};
 
 use super::settings::{HeadRole, TramSettings};
 use super::wire::{Advertisement, HeadState};
 
-/// Advertisements in a row that another head may miss until it counts no more.
+/// Most advertisements in a row that another head may miss before it is forgotten.
 const MISSED_MAX: u64 = 3;
 
-/// So many advertisements receivers wait for the one of their LAN that is to be their head; chosen: three to choose a
-/// head, and as many again to be taken.
+/// Advertisement intervals that receivers wait for the head of their LAN: 3 to choose it; chosen.
 const WAITS: u64 = 8;
 
-/// What decides, the best having the least: the source, eager heads, those of a lower level, and of a lower number
-/// (src: jrms).
+/// Rank in an election; the least wins. The source comes first, then eager heads, then lower
+/// levels, then lower numbers (src: jrms).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
     is_receiver: bool,
@@ -23,7 +22,7 @@ pub(super) struct Rank {
 }
 
 impl Rank {
-    /// That of a head of this level and number; whoever has no level yet comes after all that have.
+    /// Returns the rank of a head. A head without a level (0) comes after all with a level.
     pub(super) fn new(role: HeadRole, level: u8, id: u64) -> Self {
         let level = level.wrapping_sub(1);
         Self { is_receiver: level != 0, is_reluctant: role != HeadRole::Eager, level, id }
@@ -34,25 +33,18 @@ impl Rank {
 struct Other {
     node: NodeId,
     rank: Rank,
-    /// The least time to live with which it was heard.
     distance: u8,
     heard_at: Time,
 }
 
-/// What a head knows of the others around it: whether it shows itself, and how far.
 #[derive(Debug, Default)]
 pub(super) struct Election {
-    /// Hops within which one head is enough; 0 for no such election.
+    /// Hops of a LAN, within which one head is enough; 0 for no elections.
     lan: u8,
-    /// The best of its LAN but for itself, which takes all.
     best: Option<Other>,
-    /// The nearest eager receiver, which takes all.
     eager: Option<Other>,
-    /// Longest interval of other heads' advertisements.
     pub(super) interval: Duration,
-    /// Interval of advertisements by the settings.
     least: Duration,
-    /// Since when it stands for its LAN.
     since: Option<Time>,
 }
 
@@ -63,17 +55,14 @@ impl Election {
         Self { lan, best: None, eager: None, interval: least, least, since: None }
     }
 
-    /// Hops that reach its LAN, where there are elections.
     pub(super) fn lan(&self) -> Option<u8> {
         (self.lan > 0).then_some(self.lan)
     }
 
-    /// Heads advertise themselves at this interval: a sign of life is waited for that much longer.
     pub(super) fn set_interval(&mut self, interval: Duration) {
         self.interval = interval.max(self.least);
     }
 
-    /// Another head, or one that wants to be, advertises itself.
     pub(super) fn on_advertisement(
         &mut self,
         now: Time,
@@ -82,7 +71,7 @@ impl Election {
     ) {
         let rank = Rank::new(it.role, it.level, id);
         let heard = Other { node, rank, distance: ttl, heard_at: now };
-        // Of a LAN whose head is full another one is wanted. Who has no level is still to get its place.
+        // A full head of the LAN does not count; a candidate without a level may get room.
         let takes = it.state == HeadState::Accepting || it.lan && it.level == 0;
         if it.lan && ttl <= self.lan {
             let better = |other: &Other| rank < other.rank;
@@ -94,7 +83,6 @@ impl Election {
         }
     }
 
-    /// The one to remember of the one that is, and one that was just heard.
     fn update(
         &self,
         now: Time,
@@ -117,12 +105,11 @@ impl Election {
         now.since(other.heard_at) <= self.interval * (MISSED_MAX + 1)
     }
 
-    /// Whether another one is, or is about to be, its LAN's head.
     pub(super) fn yields(&self, now: Time, own: Rank) -> bool {
         self.best.is_some_and(|other| other.rank < own && self.is_fresh(now, &other))
     }
 
-    /// Whether it waits for one of its LAN to get a head, and to be its own head then.
+    /// True if another candidate of the LAN must get a head first, to become this receiver's head.
     pub(super) fn waits(&self, now: Time, role: HeadRole, id: u64) -> bool {
         let own = Rank::new(role, 0, id);
         let first = self.best.filter(|other| other.rank.level == own.level && other.rank < own);
@@ -130,7 +117,6 @@ impl Election {
         lately.is_some() && first.is_some_and(|other| self.is_fresh(now, &other))
     }
 
-    /// It stands for its LAN, where there are elections. Returns whether it does.
     pub(super) fn stand(&mut self, now: Time) -> bool {
         if self.lan > 0 {
             self.since.get_or_insert(now);
@@ -138,8 +124,8 @@ impl Election {
         self.lan > 0
     }
 
-    /// How far it may be heard, of `ttl` hops: a reluctant head by those to whom no eager one that takes all is as
-    /// near as itself. `None` where by nobody.
+    /// Returns the time to live of advertisements, at most `ttl`; `None` if there are none. A
+    /// reluctant head reaches only receivers nearer to it than any eager head with room.
     pub(super) fn reach(&self, now: Time, role: HeadRole, ttl: u8) -> Option<u8> {
         let eager = self.eager.filter(|it| role != HeadRole::Eager && self.is_fresh(now, it));
         let reach = eager.map_or(ttl, |eager| ttl.min(eager.distance.saturating_sub(1)));

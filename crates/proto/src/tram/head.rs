@@ -1,5 +1,4 @@
-//! A repair head: it takes members, keeps packets for them, answers their acknowledgements with repairs,
-//! and shows that it is there. The source is one, and so is each receiver that may be.
+//! Repair head: takes members, keeps packets, repairs losses and advertises. The source is one too.
 
 mod advertising;
 mod pruning;
@@ -25,20 +24,19 @@ use advertising::Advertising;
 pub(super) use repairs::Repair;
 use repairs::Repairs;
 
-/// Most answers that wait to be sent: more requests at once are not answered, and are repeated.
+/// Most waiting answers: more requests at once get no answer, and are repeated.
 const ANSWERS_MAX: usize = 256;
 
-/// Most repairs that one acknowledgement asks for, of a member that gets no further; chosen.
+/// Most repairs for one acknowledgement of a member without progress; chosen.
 const STUCK_ASKS: usize = 8;
 
-/// Heads beside each other of which the advertisements of all take an interval of a second (src: jrms).
+/// Neighbouring heads that all advertise within one second (src: jrms).
 const HEADS_PER_SECOND: u64 = 30;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     Accept(Accept),
     Reject(RejectReason),
-    /// An advertisement for one who was within this time to live.
     Advertise(u8),
     Hello,
 }
@@ -47,33 +45,27 @@ reasons! {
     enum Timer {
         Advertise,
         Hello,
-        /// Election of a head of the LAN: the candidate announces itself.
         Lan,
-        /// Members that have said goodbye are asked.
         Parted,
-        /// Members whose name another bears are asked.
         Namesakes,
     }
 }
 
-/// What a head says of the session when it speaks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
-    /// Its level; 0 while it has no head itself.
+    /// Level of the head; 0 while it has no head itself.
     pub(super) level: u8,
-    /// Whether it is fit to have members: it has a head, and is not itself far behind.
+    /// True if the head can have members: it has a head, and is not far behind itself.
     pub(super) fit: bool,
-    /// The first packet that it can repair, and the last that it has heard of.
+    /// First packet that the head can repair, and highest packet number that it knows.
     pub(super) low: u64,
     pub(super) high: u64,
-    /// Nothing follows after that.
     pub(super) done: bool,
     pub(super) id: u64,
-    /// The number of its name; 0 without one.
+    /// Number of the head's name; 0 without a name.
     pub(super) name: u64,
 }
 
-/// The part of an end that others depend on.
 #[derive(Debug, Default)]
 pub(super) struct Head {
     pub(super) members: Members,
@@ -88,20 +80,18 @@ pub(super) struct Head {
     lan_due: bool,
     election: Election,
     silent: Vec<u64>,
-    /// Members that were removed for being too slow, the last few of them.
     pruned: VecDeque<(NodeId, u64)>,
     resigning: bool,
     pub(super) advertising: Advertising,
     advertise_interval: Duration,
     hello_interval: Duration,
     hellos_missed_max: u32,
-    /// New data is sent here: repairs for members that get no further take turns with it.
+    /// True at the source: repairs for members without progress alternate with new data.
     is_source: bool,
     timers: Timers<Timer, 5>,
 }
 
 impl Head {
-    /// A head whose first packet to keep is `start`.
     pub(super) fn new(settings: &TramSettings, role: HeadRole, start: u64) -> Self {
         let floor = settings.cache_floor();
         Self {
@@ -120,7 +110,6 @@ impl Head {
         }
     }
 
-    /// It may have members from now on, and shows itself where heads do that unasked.
     pub(super) fn begin(&mut self, now: Time, formation: Formation) {
         if formation != Formation::Solicit {
             self.timers.arm_by(Timer::Advertise, now);
@@ -129,8 +118,7 @@ impl Head {
         self.stand(now);
     }
 
-    /// It stands for its LAN from now on, where there are elections: before it has a head already, so that not all
-    /// of the LAN look for one elsewhere.
+    /// Starts the candidacy for the LAN. A candidate may lack a head: others wait for it.
     pub(super) fn stand(&mut self, now: Time) {
         let is_new = self.role != HeadRole::Never && !self.timers.is_armed(Timer::Lan);
         if is_new && self.election.stand(now) {
@@ -138,14 +126,12 @@ impl Head {
         }
     }
 
-    /// The same head, that keeps packets from `start` on.
     pub(super) fn starting_at(&mut self, settings: &TramSettings, start: u64) -> Self {
         let fresh = Self::new(settings, self.role, start);
         let election = core::mem::replace(&mut self.election, Election::new(settings));
         Self { election, ..fresh }
     }
 
-    /// Another head advertises itself, as `heard` says from which node, of which number, and with which time to live.
     pub(super) fn on_advertisement(
         &mut self,
         now: Time,
@@ -155,31 +141,26 @@ impl Head {
         self.election.on_advertisement(now, heard, advertisement);
     }
 
-    /// Whether it leaves its LAN to another head.
     fn yields(&self, now: Time, known: Known) -> bool {
         let level = if known.fit { known.level } else { 0 };
         self.election.yields(now, Rank::new(self.role, level, known.id))
     }
 
-    /// Whether another of its LAN is to have a head first.
     pub(super) fn waits(&self, now: Time, id: u64) -> bool {
         self.election.waits(now, self.role, id)
     }
 
-    /// With which time to live it shows itself, of `ttl`: it may be left to others.
     fn shows(&self, now: Time, known: Known, ttl: u8) -> Option<u8> {
         let reach = self.election.reach(now, self.role, ttl);
         reach.filter(|_| known.fit && !self.yields(now, known))
     }
 
-    /// It is the source: it shows itself whoever else does, and takes few.
     pub(super) fn be_source(&mut self, settings: &TramSettings) {
         self.advertising.always();
         self.members.take_few(settings);
         self.is_source = true;
     }
 
-    /// Heads advertise themselves at this interval from now on; zero for no more.
     pub(super) fn set_advertise_interval(&mut self, now: Time, interval: Duration) {
         if interval == self.advertise_interval {
             return;
@@ -195,8 +176,7 @@ impl Head {
         }
     }
 
-    /// How often so many heads should advertise themselves: so that all of them together are heard about as often
-    /// (src: jrms).
+    /// Returns the interval at which `heads` heads together advertise at a steady rate (src: jrms).
     pub(super) fn interval_for(least: Duration, heads: u32) -> Duration {
         least
             .max(Duration::from_millis(u64::from(heads) * 1000 / HEADS_PER_SECOND))
@@ -207,7 +187,6 @@ impl Head {
         if self.resigning { HeadState::Resigning } else { self.members.state() }
     }
 
-    /// It gives up being a head, or is one again.
     pub(super) fn resign(&mut self, resigns: bool) {
         if self.resigning != resigns {
             self.resigning = resigns;
@@ -215,7 +194,6 @@ impl Head {
         }
     }
 
-    /// Somebody looks for a head, within this time to live; `alone` says that it asks this one alone.
     pub(super) fn on_solicitation(
         &mut self,
         now: Time,
@@ -224,14 +202,14 @@ impl Head {
         known: Known,
     ) {
         if name != 0 {
-            // Who is wanted by name says where it is, whether it takes anybody now or not.
+            // A head that is wanted by name answers, even if it takes no members now.
             if name == known.name {
                 self.answer(from, Answer::Advertise(ttl));
             }
             return;
         }
         let takes = self.state().takes(role != HeadRole::Never);
-        // The source answers though it is full: it takes those who need what only it has.
+        // The source answers even if full: it takes receivers that need packets only it has.
         let reaches = |reach| alone || reach >= ttl;
         let shows = known.level == 1 || self.shows(now, known, ttl).is_some_and(reaches);
         if (takes || known.level == 1) && known.fit && shows {
@@ -239,10 +217,7 @@ impl Head {
         }
     }
 
-    /// Somebody wants this head.
-    ///
-    /// # Errors
-    /// It has what cannot have been sent.
+    /// Fails if the receiver claims packets that cannot have been sent.
     pub(super) fn on_bind(
         &mut self,
         now: Time,
@@ -251,7 +226,7 @@ impl Head {
         bind: Bind,
         known: Known,
     ) -> Checked {
-        // Its data begins with the next packet, with what is kept, or with what is still to be had.
+        // Repairs begin with the next packet, the first kept one, or the first available one.
         let next = known.high + 1;
         if bind.first_missing > next + JUMP_MAX {
             return Err(BadInput::Absurd);
@@ -262,7 +237,7 @@ impl Head {
             (0, LateJoin::Full) => known.low,
             (first_missing, _) => first_missing.max(known.low),
         };
-        // Only the source has what its cache has not: who needs that has nowhere else to go.
+        // Only the source has packets from before its cache.
         let rescued = known.level == 1 && start < self.cache.front;
         let before = self.state();
         let answer = match self.resigning || !known.fit {
@@ -274,7 +249,7 @@ impl Head {
             self.succeed(now, Some(from), bind.name);
             self.advertising.on_member();
             if self.timers.is_armed(Timer::Advertise) && self.state() != before {
-                // It takes fewer: or many more would ask until they hear it.
+                // Unless receivers learn that fewer are taken, many more ask.
                 self.advertisement_due = Some(self.advertising.last);
             }
         }
@@ -288,8 +263,6 @@ impl Head {
         Ok(())
     }
 
-    /// A receiver bears the number of a name, at `node` where that is known: earlier members of the name are asked if
-    /// they are there.
     pub(super) fn succeed(&mut self, now: Time, node: Option<NodeId>, name: u64) {
         if self.members.succeed(now, node, name) {
             self.timers.arm_by(Timer::Namesakes, now);
@@ -302,10 +275,8 @@ impl Head {
         }
     }
 
-    /// A member acknowledges what was sent before `end`, and up to `unheard` packets more.
-    ///
-    /// # Errors
-    /// It is no member, who is told so, or its words cannot be true.
+    /// Takes an acknowledgement of packets before `end`, and of up to `unheard` packets more.
+    /// Fails if the sender is no member, which is then rejected, or the acknowledgement is absurd.
     pub(super) fn on_ack(
         &mut self,
         now: Time,
@@ -323,7 +294,7 @@ impl Head {
                     return Ok(Acknowledged { congested: false, left: false });
                 }
             } else if !parted {
-                // Another member may have joined in the name of this node, which nobody else could tell the sender.
+                // Another member may have joined in the sender's name: only this head knows.
                 let pruned = self.pruned.iter().any(|pruned| *pruned == (from, id));
                 let reason = if pruned { RejectReason::Pruned } else { RejectReason::NoMember };
                 self.answer(from, Answer::Reject(reason));
@@ -354,7 +325,7 @@ impl Head {
         Ok(acknowledged)
     }
 
-    /// It was cut off itself, perhaps: those who fell silent meanwhile are asked whether they are there.
+    /// Asks members that fell silent if they are there: this head itself may have been cut off.
     pub(super) fn ask_silent(&mut self) {
         let silent = self.members.departures.silent().collect();
         self.ask(silent);
@@ -375,7 +346,6 @@ impl Head {
         Some(repair)
     }
 
-    /// Takes the passing of time, where `end` is what is sent next. Returns who has been given up.
     pub(super) fn on_timeout(&mut self, now: Time, end: u64) -> Vec<NodeId> {
         let mut gone = Vec::new();
         if self.timers.take_due(Timer::Hello, now) {
@@ -418,8 +388,6 @@ impl Head {
         gone
     }
 
-    /// The next control packet, written into `buf`. `quiet` says that hellos are only for those who must answer:
-    /// all others hear this head anyway.
     pub(super) fn poll(
         &mut self,
         cx: &mut Cx<'_>,
@@ -492,7 +460,7 @@ impl Head {
         let (members, members_max) = self.members.count();
         let Known { low, name, .. } = known;
         let role = self.role;
-        // Who is not fit takes nobody, and has no level.
+        // An unfit head takes no members, and has no level.
         let (state, level) = match known.fit {
             true => (self.state(), known.level),
             false => (HeadState::NotAccepting, 0),
@@ -505,7 +473,6 @@ impl Head {
     }
 }
 
-/// A packet that was read, from somebody of this session.
 pub(super) fn decode<'a>(datagram: &crate::Datagram<'a>, session: u64) -> Checked<Packet<'a>> {
     if !datagram.authenticated && !super::wire::is_sound(datagram.bytes) {
         return Err(BadInput::Checksum);

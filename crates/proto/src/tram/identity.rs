@@ -1,4 +1,4 @@
-//! Identity of an end in its session: the numbers that each of its packets carries.
+//! Identity of an end in its session: the numbers in each of its packets.
 
 use alloc::vec::Vec;
 
@@ -7,11 +7,9 @@ use faircast_base::Cx;
 use super::wire::{Body, Packet, seal};
 use crate::{Destination, Transmit};
 
-/// The numbers of a session and of an end in it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Identity {
     pub(super) session: u64,
-    /// Random; drawn when it is first needed.
     id: Option<u64>,
 }
 
@@ -20,12 +18,11 @@ impl Identity {
         Self { session, id: None }
     }
 
-    /// By which heads ask a member.
     pub(super) fn id(&mut self, cx: &mut Cx<'_>) -> u64 {
         *self.id.get_or_insert_with(|| cx.rng.bits())
     }
 
-    /// The same, once it has been needed.
+    /// Returns the same number if it was drawn already, else `u64::MAX`.
     pub(super) fn known_id(&self) -> u64 {
         self.id.unwrap_or(u64::MAX)
     }
@@ -35,7 +32,6 @@ impl Identity {
         seal(buf);
     }
 
-    /// Writes a packet to which something is still to be added.
     pub(super) fn write_unsealed(
         &mut self,
         cx: &mut Cx<'_>,
@@ -47,7 +43,6 @@ impl Identity {
         Packet { session, sender, ttl, body }.encode(buf);
     }
 
-    /// A packet that is nothing but control, which goes so many hops.
     pub(super) fn control(
         &mut self,
         cx: &mut Cx<'_>,

@@ -1,9 +1,7 @@
-//! TRAM: reliable multicast by a tree of repair heads, with windows that receivers keep and a paced source
-//! (src: tram).
-//!
-//! Reading order: `wire` (what goes between ends), [`TramSource`] and [`TramReceiver`] (the ends), `head` (what
-//! both are to their members), `parent` (how a receiver gets a head), `controller` (what says when data may leave:
-//! TRAM's own control, which is `window` and `rate`, or a scheme).
+//! TRAM: reliable multicast over a tree of repair heads, with receiver windows and a paced source
+//! (src: tram). Reading order: `wire`, [`TramSource`] and [`TramReceiver`], `head` (service to
+//! members), `parent` (search for a head), `controller` (send times; `window` and `rate` are TRAM's
+//! own).
 
 mod cache;
 mod controller;
@@ -50,44 +48,41 @@ pub use wire::{peek, sender_of, specimens};
 use settings::TramSettings;
 pub(crate) use steering::Steering;
 
-/// The group of the source and of those who are heads or may be, beside the session's: who looks for a head
-/// asks there.
+/// Group of the source and of all potential heads, where receivers solicit a head.
 pub const HEADS: GroupId = GroupId(1);
 
-/// What it guarantees to the network.
+/// Guarantees of TRAM to the network.
 pub const GUARANTEES: Guarantees = Guarantees { floor, recovery: RECOVERY, reports_max };
 
-/// A forged acknowledgement can hold the window until the next true one, and forged packets of a head make a
-/// member look for another.
+/// Longest recovery from a forged packet, which may hold the window or lose a head: 30 s.
 const RECOVERY: Duration = Duration::from_secs(30);
 
-/// Bytes before the payload of data.
+/// Header bytes before the payload of a data packet, without a scheme.
 pub const HEADER_BYTES: u32 = DATA_HEADER as u32;
 
-/// The number of the session that an application knows by `tsi`, as its sessions over PGM.
+/// Returns the session number that stands for `tsi`.
 pub fn session_of(tsi: Tsi) -> u64 {
     let Gsi([a, b, c, d, e, f]) = tsi.gsi;
     let [high, low] = tsi.port.to_be_bytes();
     u64::from_be_bytes([a, b, c, d, e, f, high, low])
 }
 
-/// The same backwards.
+/// Returns the [`Tsi`] of a session number: the inverse of [`session_of`].
 pub fn tsi_of(session: u64) -> Tsi {
     let [a, b, c, d, e, f, high, low] = session.to_be_bytes();
     Tsi { gsi: Gsi([a, b, c, d, e, f]), port: u16::from_be_bytes([high, low]) }
 }
 
-/// Bytes before the payload of data at most, over this stack.
+/// Returns the most header bytes before the payload of a data packet over this stack.
 pub fn header_bytes(tree: Stack) -> u32 {
     HEADER_BYTES + tree.scheme.map_or(0, steering::words_bytes)
 }
 
-/// The scheme of a stack at an end that is this node in its reports.
 pub(crate) fn steering_at(tree: Stack, node: NodeId) -> Option<Steering> {
     tree.scheme.map(|scheme| Steering { scheme, node })
 }
 
-/// Announcement of a source's settings to its receivers; `None` if it is too long.
+/// Encodes the announcement of a source's settings to its receivers; `None` if it is too long.
 pub fn announced(tree: Stack, options: &Options) -> Option<Vec<u8>> {
     let own = |key: &str| settings::OWN.contains(&key);
     let all = options.of(&tree.options()).into_iter().filter(|(key, _)| !own(key)).collect();
@@ -97,29 +92,26 @@ pub fn announced(tree: Stack, options: &Options) -> Option<Vec<u8>> {
 /// Negotiation of a receiver.
 #[derive(Clone, Copy)]
 pub struct TreeNegotiation {
-    /// The only stack that the receiver speaks; `None` to follow its source.
+    /// Only stack that the receiver accepts; `None` to follow its source.
     pub insists: Option<Stack>,
     /// All stacks that a receiver can follow.
     pub known: fn() -> Vec<Stack>,
 }
 
-/// Stack and settings on which an end agrees with its source.
 struct Agreed {
     tree: Stack,
     options: Options,
 }
 
-/// Reason why an end agrees on nothing.
 enum Disagreement {
     Malformed,
     Other(SchemeMismatch),
 }
 
 impl TreeNegotiation {
-    /// Agreement of an end with settings of its own on the announcement of its source.
     fn agree(&self, options: &Options, announced: &[u8]) -> Result<Agreed, Disagreement> {
         let known = (self.known)();
-        // A receiver that follows could speak all; the first is TRAM by itself.
+        // A receiver without a stack of its own accepts all; the first known one is plain TRAM.
         let own = self.insists.or(known.first().copied());
         let receiver = own.map_or(String::new(), |tree| tree.name());
         let other = |sender| {
@@ -136,7 +128,7 @@ impl TreeNegotiation {
         let all = tree.options();
         let specs = all.iter().filter(|spec| !settings::OWN.contains(&spec.name));
         let specs: Vec<OptionSpec> = specs.copied().collect();
-        // Both ends count in the same way, whatever a receiver's own settings are.
+        // Both ends must count alike, so the source's common settings replace the receiver's.
         let own = options.of(&all).into_iter();
         let own: Vec<_> =
             own.filter(|(key, _)| !settings::COMMON.contains(&key.as_str())).collect();
@@ -145,39 +137,36 @@ impl TreeNegotiation {
     }
 }
 
-/// A head that a receiver is given: it looks for another one only where it cannot have this one.
+/// Assigned head of a receiver, which looks for another one only if this one is not available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GivenHead {
     /// This node.
     Node(NodeId),
-    /// Whoever has the name of this [number](name_number).
+    /// Node whose name has this [number](name_number).
     Named(u64),
 }
 
-/// The number of a name, by which those are found who have it; never 0.
+/// Returns the number that stands for a name in packets; never 0.
 pub fn name_number(name: &str) -> u64 {
     let hash = blake3::hash(name.as_bytes());
     let first = hash.as_bytes().first_chunk().copied().unwrap_or_default();
     u64::from_be_bytes(first).max(1)
 }
 
-/// What the ends of a session are made from.
 pub(crate) struct TramSetup<'a> {
     pub(crate) session: u64,
     pub(crate) source: NodeId,
     pub(crate) to: Destination,
     pub(crate) start: Time,
-    /// The head that a receiver is to have at first.
     pub(crate) head: Option<GivenHead>,
-    /// The number of a receiver's name, by which others may be given it for their head; 0 without one.
+    /// Number of a receiver's name, by which others may be assigned to it; 0 without a name.
     pub(crate) name: u64,
     pub(crate) options: &'a Options,
-    /// The scheme that steers the session, where TRAM's own control does not.
+    /// Scheme that controls the rate; `None` for TRAM's own control.
     pub(crate) steering: Option<Steering>,
 }
 
 impl<'a> TramSetup<'a> {
-    /// Those of the session `tsi`, whose data `source` sends to the session's group.
     pub(crate) fn of(tsi: Tsi, source: NodeId, start: Time, options: &'a Options) -> Self {
         let to = Destination::Group(GroupId::SESSION);
         Self {
@@ -197,15 +186,14 @@ impl<'a> TramSetup<'a> {
     }
 }
 
-/// How a flow with these settings goes.
 pub(crate) fn delivery(options: &Options) -> DeliveryMode {
     TramSettings::from_options(options).delivery
 }
 
-/// One end of a flow that goes as a stream, in the session `tsi` over a stack.
+/// Creates one end of a stream flow in the session `tsi` over a stack.
 ///
 /// # Panics
-/// The role is both: a session has one source.
+/// Panics if the role is `Both`: a session has one source.
 pub fn end(tree: Stack, tsi: Tsi, role: Role, setup: EndSetup<'_>) -> FlowMachine {
     let EndSetup { node, to, start, payload, options, head, .. } = setup;
     let session = TramSetup::of(tsi, setup.source(), start, options);
@@ -221,7 +209,6 @@ pub fn end(tree: Stack, tsi: Tsi, role: Role, setup: EndSetup<'_>) -> FlowMachin
     }
 }
 
-/// Facts of a packet. A packet without data of TRAM is control traffic.
 pub(crate) fn facts(packet: &[u8]) -> PacketFacts {
     match wire::Packet::decode(packet) {
         Ok(wire::Packet { body: wire::Body::Data(data), .. }) => {
@@ -231,7 +218,7 @@ pub(crate) fn facts(packet: &[u8]) -> PacketFacts {
     }
 }
 
-/// One packet a second goes while nobody allows more.
+/// Returns the least send rate: one packet a second while no receiver allows more.
 fn floor(options: &Options) -> Option<Floor> {
     let settings = TramSettings::from_options(options);
     let silence = settings.hello_interval * u64::from(2 + settings.hellos_missed_max);
@@ -242,8 +229,7 @@ fn floor(options: &Options) -> Option<Floor> {
     })
 }
 
-/// Scheduled acknowledgements, one for each loss that is repaired, and what time alone brings: timers,
-/// hellos and the forming of the tree.
+/// Returns the most control packets: acknowledgements (schedule, repaired losses) and timers.
 fn reports_max(options: &Options, load: &Load) -> u64 {
     let settings = TramSettings::from_options(options);
     let window = u64::from(settings.ack_window);
@@ -253,7 +239,7 @@ fn reports_max(options: &Options, load: &Load) -> u64 {
     scheduled + load.losses + load.receivers * (timed + each(parent::SOLICIT_INTERVAL))
 }
 
-/// Writes a packet of TRAM again, as it was read, with its checksum. `None` if it is refused. For tests of the wire format.
+/// Decodes a packet and encodes it again with its checksum, for tests; `None` if it is refused.
 pub fn written_again(packet: &[u8]) -> Option<Vec<u8>> {
     let packet = wire::Packet::decode(packet).ok().filter(|_| wire::is_sound(packet))?;
     let mut out = Vec::new();

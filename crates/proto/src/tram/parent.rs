@@ -1,5 +1,4 @@
-//! A receiver's way to a head: solicitation in expanding rings, binding, a better head, and the loss of the one
-//! that it has.
+//! Search of a receiver for a head: solicitation in rings, binding, better heads, and lost heads.
 
 mod backoff;
 mod bound;
@@ -20,28 +19,24 @@ use candidates::{Candidate, Candidates};
 use given::Given;
 use round_trips::RoundTrips;
 
-/// Time between solicitations.
 pub(super) const SOLICIT_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Time to wait for the answer of a head, and requests to one head.
+/// Timeout of a request to a head, and most requests to one head.
 pub(super) const BIND_TIMEOUT: Duration = Duration::from_secs(2);
 const BIND_TRIES: u32 = 3;
 
-/// How many intervals of advertisements are listened to before a head is chosen, and the longest that such
-/// an interval is taken to be (src: jrms).
+/// Advertisement intervals to listen before a choice, and the longest interval (src: jrms).
 const ROUNDS: u32 = 3;
 const ROUND_MAX: Duration = Duration::from_secs(20);
 
-/// The same where others have taken the places of the heads that were heard: these will be heads with places.
+/// Advertisement intervals to listen if other receivers took all places: they will be heads.
 const ROUNDS_CROWDED: u32 = 20;
 
-/// What it does to get a head, or another one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Search {
-    /// Nothing: it has one, or has heard nothing of the session.
+    /// No search: the receiver has a head, or does not know the session yet.
     #[default]
     Idle,
-    /// It listens for advertisements, or asks for them.
     Seeking {
         rounds: u32,
     },
@@ -54,12 +49,11 @@ enum Search {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// A solicitation to all heads within this time to live, or of those to the one of this name.
+    /// Solicitation to all heads within this time to live; a `name` other than 0 limits it to one.
     Solicit {
         ttl: u8,
         name: u64,
     },
-    /// The same to this head alone: how long does its answer take?
     Probe {
         to: NodeId,
     },
@@ -67,39 +61,34 @@ pub(super) enum Step {
         to: NodeId,
         distance: u8,
     },
-    /// An acknowledgement that says that no hello came.
+    /// Acknowledgement that reports missing hellos.
     AskHello,
 }
 
-/// What has become of the binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum News {
     Nothing,
-    /// It has a head; `before` is the one that it had until now, where that is still there.
+    /// The receiver has a head; `before` is the head until now, if that is still there.
     Joined {
         before: Option<NodeId>,
     },
     Lost,
 }
 
-/// What a receiver is while it looks for a head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seeker {
-    /// Heads that take only heads take it.
+    /// True if heads that take only potential heads take this receiver.
     pub(super) may_be_head: bool,
-    /// Its own level, where it has members: its head's must be less, so that no loop can be made.
+    /// Own level of a receiver with members: its head's must be less, so that no loop forms.
     pub(super) below: Option<u8>,
-    /// The first packet that it wants, which not every head may have.
     pub(super) wants: u64,
-    /// Its own level and number: it leaves its head only for one that has less, so that no two that move at once
-    /// can become each other's heads.
+    /// Own level and number: a new head must have less, so that no loop forms.
     pub(super) place: (u8, u64),
-    /// It waits for one of its LAN to become its head.
     pub(super) waits: bool,
 }
 
 impl Seeker {
-    /// Whether it may leave its head for one of this level and number. Who is never a head itself makes no loop.
+    /// True if this level and number make no loop. A receiver that is never a head makes none.
     fn may_move(self, level: u8, id: u64) -> bool {
         !self.may_be_head || (level, id) < self.place
     }
@@ -111,44 +100,35 @@ impl Seeker {
 
 reasons! {
     enum Timer {
-        /// A round of listening, asking or binding is over.
         Round,
-        /// Its head has been silent for another interval.
         Silence,
     }
 }
 
-/// A receiver's search for a head, and its watch over the one that it has.
 #[derive(Debug, Default)]
 pub(super) struct Parent {
     begun: bool,
     given: Option<Given>,
     pub(super) bound: Option<Bound>,
-    /// When one was heard last that it lost.
     pub(super) lost_at: Time,
     search: Search,
-    /// The head that has refused it last, and when it was asked: somebody else may have said so in its name.
+    /// Last head that refused, and the time of the request: the refusal may have been forged.
     refused_by: Option<(Candidate, Time)>,
-    /// It has a good head, and looks for a better one.
     may_stay: bool,
     candidates: Candidates,
     round_trips: Option<RoundTrips>,
     backoff: Backoff,
-    /// Time of the request to the last head that did not answer; zero once a head has taken this receiver. Heads that
-    /// were heard since are there, and others may be inventions.
+    /// Time of the last request without answer, else zero. Older heads may be forged.
     vain_since: Time,
     root_asked: bool,
-    /// Whether it waits for the source rather than take a head that lacks something.
+    /// True if the receiver waits for the source rather than take a head that lacks packets.
     wants_all: bool,
-    /// Of the next solicitation.
     ring: u8,
     ring_max: u8,
     ring_step: u8,
-    /// Whether heads advertise at all without being asked, and the distance at which their first advertisements are
-    /// heard: nobody is nearer.
+    /// True if heads advertise unasked, and the distance of the nearest possible head.
     listens: bool,
     nearest: u8,
-    /// Between advertisements; `None` where heads advertise only when they are asked.
     advertise_interval: Option<Duration>,
     silence: Duration,
     hellos_missed_max: u32,
@@ -157,7 +137,6 @@ pub(super) struct Parent {
 }
 
 impl Parent {
-    /// One that looks for a head, beginning with `given` where there is that.
     pub(super) fn new(settings: &TramSettings, given: Option<GivenHead>) -> Self {
         let ttl = |hops: u32| u8::try_from(hops.max(1)).unwrap_or(u8::MAX);
         Self {
@@ -184,19 +163,16 @@ impl Parent {
         }
     }
 
-    /// Whether a head has been asked to take it.
     pub(super) fn is_binding(&self) -> bool {
         matches!(self.search, Search::Binding { .. })
     }
 
-    /// Whether this node is its head, or has been asked to become it.
     pub(super) fn concerns(&self, node: NodeId) -> bool {
         let asked = matches!(self.search, Search::Binding { head, .. } if head.node == node);
         asked || self.bound.is_some_and(|bound| bound.node == node)
     }
 
-    /// The session has been heard of: the source says how often heads advertise, zero for when they are
-    /// asked. The search begins where it has not.
+    /// Takes the advertisement interval, zero for answers to solicitations only. Starts the search.
     pub(super) fn on_session(&mut self, now: Time, advertise_interval: Duration) {
         self.advertise_interval = (advertise_interval > Duration::ZERO && self.listens)
             .then(|| advertise_interval.min(ROUND_MAX));
@@ -205,7 +181,6 @@ impl Parent {
         }
     }
 
-    /// It looks for a head, or for another one.
     pub(super) fn seek(&mut self, now: Time) {
         self.search = Search::Seeking { rounds: 0 };
         self.may_stay = false;
@@ -214,14 +189,13 @@ impl Parent {
             self.ring = self.ring_step;
         }
         if self.given.is_some() {
-            // It may have no head itself yet, and then refuses.
+            // The given head may have no head itself yet, and refuses until then.
             self.timers.arm(Timer::Round, now + SOLICIT_INTERVAL);
             return;
         }
         self.begin_round(now);
     }
 
-    /// It wants no head any more.
     pub(super) fn stop(&mut self) {
         (self.bound, self.search, self.due) = (None, Search::Idle, None);
         self.timers.disarm_all();
@@ -241,8 +215,6 @@ impl Parent {
         self.timers.arm(Timer::Round, now + listens.unwrap_or(SOLICIT_INTERVAL));
     }
 
-    /// A head advertises itself, from this node, of this number, and with this time to live; `alone` says to this
-    /// end alone, since it has asked.
     pub(super) fn on_advertisement(
         &mut self,
         now: Time,
@@ -264,8 +236,7 @@ impl Parent {
         }
     }
 
-    /// One that is nearer than the head that it has, and has all that is wanted, is asked after the next interval:
-    /// others may be nearer still.
+    /// Asks a nearer head with all wanted packets, after an interval for others to show up.
     fn consider_better(&mut self, now: Time, seeker: Seeker) {
         let waits = self.search == Search::Idle && self.given.is_none();
         let Some(interval) = self.advertise_interval.filter(|_| waits) else {
@@ -285,8 +256,7 @@ impl Parent {
         }
     }
 
-    /// Whether a candidate is better than the head that it has. Levels and numbers go down from head to head of
-    /// those who move at once, so that they make no loop.
+    /// True if a candidate is better than the present head. Levels and numbers decrease: no loops.
     fn is_better(&self, it: &Candidate, seeker: Seeker) -> bool {
         self.bound.is_some_and(|bound| {
             it.node != bound.node
@@ -299,7 +269,6 @@ impl Parent {
         })
     }
 
-    /// True if a head has not answered since a head has taken this receiver.
     fn is_vain(&self) -> bool {
         self.vain_since > Time::ZERO
     }
@@ -310,8 +279,7 @@ impl Parent {
         other && (!self.may_stay || self.is_better(it, seeker))
     }
 
-    /// The best candidate but the head that it has. After a head that did not answer, those that were heard before are
-    /// asked once all heads have been called several times and no other has answered.
+    /// Returns the best other candidate. After a request without answer, older ones count last.
     fn best(&self, seeker: Seeker) -> Option<Candidate> {
         let called = matches!(self.search, Search::Seeking { rounds } if rounds >= ROUNDS);
         self.candidates.best(self.vain_since, seeker, |it| {
@@ -319,16 +287,13 @@ impl Parent {
         })
     }
 
-    /// Whether the head that was asked at `since` is given up before its last try: it has been silent, and another head
-    /// has not, or all of this search have been silent.
+    /// True if the head asked at `since` is given up early: silent as others are not, or all are.
     fn is_silent(&self, head: NodeId, since: Time, seeker: Seeker) -> bool {
         let other = |it: &Candidate| it.heard_at > since && self.suits(it, seeker);
         let outdone = || self.is_vain() || self.candidates.known.iter().any(other);
         !self.candidates.is_heard(head, since) && outdone()
     }
 
-    /// Whether no candidate could be better than the best one, however long it listened; with the timers of the paper it
-    /// listens in any case.
     fn is_nearest(&self, seeker: Seeker) -> bool {
         let is_known = self.backoff.backs_off && self.round_trips.is_none();
         let best = self.best(seeker).filter(|_| is_known);
@@ -337,14 +302,12 @@ impl Parent {
         })
     }
 
-    /// How long it waits before it asks the best candidate, where it is to wait for that at all.
     fn wait(&mut self, listened: bool, seeker: Seeker) -> Option<Duration> {
         let interval = self.advertise_interval.filter(|_| listened && !seeker.waits)?;
         self.best(seeker)?;
         self.backoff.wait(interval, seeker)
     }
 
-    /// Takes the best candidate; `false` where there is none.
     fn choose(&mut self, now: Time, seeker: Seeker) -> bool {
         if seeker.waits {
             return false;
@@ -354,17 +317,17 @@ impl Parent {
         let lacks = best.lacks(seeker);
         let root = self.candidates.root;
         if lacks && root.is_none() && self.ring < self.ring_max {
-            // Further away there may be one that has it: the source.
+            // A head further away may have the wanted packets: the source.
             return false;
         }
         let unasked = |root: &Candidate| !self.root_asked && Some(root.node) != own;
         let root = root.filter(|root| lacks && !root.lacks(seeker) && unasked(root));
         if root.is_none() {
             if self.lacks(best.node, best.low, seeker) {
-                // The source has all, and no room: there is some when others have caught up.
+                // The source has all packets, and will have room when other members have caught up.
                 return false;
             }
-            // One that does not answer is not chosen again before it is heard again.
+            // A head without an answer is chosen again only after it was received again.
             self.candidates.forget(best.node);
         }
         self.root_asked |= root.is_some();
@@ -374,14 +337,12 @@ impl Parent {
         true
     }
 
-    /// Whether a head that repairs from `start` on lacks what the source has, and there is reason to wait for that.
     pub(super) fn lacks(&self, head: NodeId, start: u64, seeker: Seeker) -> bool {
         let wants = seeker.wants.max(1);
         let root = self.candidates.root.filter(|it| it.node != head && it.low <= wants);
         self.wants_all && start > wants && root.is_some()
     }
 
-    /// Asks for the round trips to all candidates to which they are not known. Returns whether there were any.
     fn probe_all(&mut self, now: Time) -> bool {
         let Some(round_trips) = &mut self.round_trips else { return false };
         let mut any = false;
@@ -401,14 +362,13 @@ impl Parent {
     fn bind(&mut self, now: Time) {
         if let Search::Binding { head, tries, .. } = &mut self.search {
             *tries += 1;
-            // Where it is not by the time to live that heads are near, that is what reaches all.
+            // With round trips the distance is unknown; the largest time to live reaches all.
             let distance = if self.round_trips.is_some() { self.ring_max } else { head.distance };
             self.due = Some(Step::Bind { to: head.node, distance });
             self.timers.arm(Timer::Round, now + BIND_TIMEOUT);
         }
     }
 
-    /// A head says that it takes this receiver.
     pub(super) fn on_accept(&mut self, now: Time, from: NodeId, level: u8) -> News {
         let asked = match self.search {
             Search::Binding { head, since, .. } if head.node == from => Some((head, since)),
@@ -438,7 +398,6 @@ impl Parent {
         matches!(self.search, Search::Binding { head, .. } if head.node == node)
     }
 
-    /// A head says that it does not take this receiver, or that it is no longer its member.
     pub(super) fn on_reject(&mut self, now: Time, from: NodeId, seeker: Seeker) -> News {
         match (self.search, self.bound) {
             (Search::Binding { head, since, .. }, _) if head.node == from => {
@@ -461,7 +420,6 @@ impl Parent {
         }
     }
 
-    /// The search has failed with one: it goes on, unless there is a good head already.
     fn choose_or_stay(&mut self, now: Time, seeker: Seeker) {
         if self.bound.is_some() && self.may_stay {
             self.search = Search::Idle;
@@ -470,8 +428,7 @@ impl Parent {
         }
     }
 
-    /// Its head does not want to be one any more, or does not do what one does: another is looked for. With `fails` it
-    /// is left at once, and all others go before it for a while.
+    /// Looks for another head. A head that `fails` is left at once, and a last choice for a while.
     pub(super) fn on_bad_head(&mut self, now: Time, seeker: Seeker, fails: bool) -> News {
         let Some(bound) = self.bound else { return News::Nothing };
         (self.may_stay, self.given) = (false, None);
@@ -487,7 +444,6 @@ impl Parent {
         if fails { News::Lost } else { News::Nothing }
     }
 
-    /// Anything came from a node; of a head perhaps at another level than before.
     pub(super) fn on_heard(&mut self, now: Time, from: NodeId, level: Option<u8>) {
         if let Some(bound) = self.bound.as_mut().filter(|bound| bound.node == from) {
             bound.on_heard(now, level);
@@ -503,7 +459,6 @@ impl Parent {
         news
     }
 
-    /// Its head may have been silent for another interval.
     fn on_silence(&mut self, now: Time, seeker: Seeker) -> News {
         let Some(bound) = &mut self.bound else { return News::Nothing };
         match bound.on_interval(now, self.silence, self.hellos_missed_max) {
@@ -525,7 +480,6 @@ impl Parent {
         News::Nothing
     }
 
-    /// A round of listening, asking or binding is over.
     fn on_round(&mut self, now: Time, seeker: Seeker) {
         match &mut self.search {
             Search::Seeking { .. } if self.given.is_some() => {

@@ -1,5 +1,4 @@
-//! The source's rate: slow start, steady state, the slowing down before the window closes, and the
-//! sleep between two packets.
+//! Rate of the source: slow start, steady state, a closing window, and the sleep between packets.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -18,76 +17,66 @@ const RATE_INCREMENT_GROWTH: f64 = 1000.0;
 /// Increment of the rate in steady state, as a share of the average rate (src: tram s3.4).
 const RATE_INCREASE: f64 = 0.15;
 
-/// Parts into which the time is cut that the average rate is taken over.
 const PARTS: u32 = 50;
 
-/// The coarse clock of the paper: what it counts in, and what it rounds sleep up to (src: tram s3.5).
+/// Units of the coarse clock and of its sleep, in nanoseconds (src: tram s3.5).
 const COARSE_NS: u64 = 1_000_000;
 const COARSE_SLEEP_NS: u64 = 10_000_000;
 
-/// How the source schedules packets (src: tram s3.4, s3.5). Rates are in bytes of payload per second.
+/// Schedule of a source's packets (src: tram s3.4, s3.5). Rates are in payload bytes per second.
 #[derive(Debug, Default)]
 pub(super) struct RateControl {
     slow_start: bool,
-    /// R, the rate of an open window.
     rate: f64,
-    /// What is added to it next, Delta R.
     step: f64,
     rate_min: f64,
     rate_max: f64,
-    /// The greatest rate where no receiver asks for less.
+    /// Greatest rate by the settings, without limits of receivers.
     rate_bound: f64,
     step_max: f64,
     rule: RateRule,
     ack_window: f64,
-    /// (M - 1) W_a: a window so wide counts as opening.
+    /// Width from which a window counts as opening: (M - 1) W_a.
     wide: f64,
-    /// What was sent in the parts of the averaging time, with the part's number.
     sent: VecDeque<(u64, Sent)>,
     sent_lately: Sent,
     part: Duration,
     began: Option<Time>,
     below_min_since: Option<Time>,
-    /// Time of the first of the present W_a packets, how many have gone, and the sum of the windows that they found.
+    /// Start of the present W_a packets, their number so far, and the sum of their windows.
     window_began: Time,
     packets: f64,
     windows: f64,
     window_before: f64,
-    /// When the first packet found the window closed that has not opened since.
     closed: Option<Time>,
-    /// One has since the last W_a packets began.
+    /// True if the window was closed since the last W_a packets began.
     was_closed: bool,
     restarts: bool,
-    /// The latest packet, and the first W_a after slow start began again. Earlier losses have ended the rate
-    /// before, as those before the recovery point of TCP (src: RFC 6582 s3.2).
+    /// Latest packet, and the end of the W_a packets after a restart: earlier losses have ended the
+    /// old rate (src: RFC 6582 s3.2).
     latest: u64,
     recovery_point: u64,
-    /// The rate that was achieved last while the window was open.
     proven: f64,
-    /// Greatest rate at which all members acknowledged, averaged over T; each congestion report halves this value. The rate
-    /// that was sent is no measure: slow start overshoots the path.
+    /// Greatest acknowledged rate, averaged over T; each congestion report halves it. Slow start
+    /// overshoots the sent rate.
     sustained: f64,
-    /// Up to where slow start goes.
     ceiling: f64,
-    /// Part of the averaging time in which slow start reached its ceiling, and that rate, if the window has been open
-    /// since: the average is of later packets, and the rate stays above.
+    /// Part in which slow start reached its ceiling, and that rate, while the window stays open.
     risen: Option<(u64, f64)>,
-    /// Packets that members allow beyond what all have, and more than which they allow only where nothing has been
-    /// lost for long: half way to the largest window, since what deep trees acknowledge is some W_a behind.
+    /// Packets allowed beyond those that all have: over `largest` only long after any loss.
     allowed: u64,
     largest: u64,
-    /// What slow start may reach by what members have acknowledged; `None` where it does not ask.
+    /// Measurement of acknowledgements, which bounds slow start; `None` without that bound.
     probe: Option<Probe>,
     pace: Pace,
-    /// Bytes of the latest packet, for which the pace waits.
+    /// Bytes of the latest packet, which the pace waits for.
     paced: u32,
-    /// With the coarse clock: when the sleep ends, and by how much earlier sleeps were too long.
+    /// Coarse clock: end of the sleep, and the excess of earlier sleeps in nanoseconds.
     coarse: Option<(Time, u64)>,
-    /// What was said last of what members allow.
     told_window: u64,
 }
 
-/// Bytes that were sent: all, and those of new packets alone; and bytes that all members acknowledged.
+/// Bytes sent in all and as new packets, and bytes that all members acknowledged.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sent {
     all: u64,
@@ -95,37 +84,30 @@ struct Sent {
     acknowledged: u64,
 }
 
-/// How fast members have acknowledged, which slow start goes no further than twice beyond: a rate that has doubled
-/// five times before the first of its packets was acknowledged fills any queue.
+/// Rate of acknowledgements; slow start goes to at most twice that, else it fills any queue.
 #[derive(Debug, Default)]
 struct Probe {
-    /// Bytes that were acknowledged since then.
     since: Option<(Time, u64)>,
-    /// Bytes that make a measurement.
     enough: u64,
-    /// Bytes that were sent since the last acknowledgement.
     unheard: u64,
-    /// What was measured last, and at most, in bytes per second.
+    /// Last and best measurement, in bytes per second.
     heard: Option<f64>,
     best: f64,
-    /// The same when the window closed last and there was more than before, and how often it has closed since.
+    /// Best measurement when the window closed last with growth, and the closures since.
     best_before: f64,
     closed: u32,
 }
 
-/// By what members must acknowledge more when the window closes than when it closed before, and how often it may
-/// close without that until slow start is over. A machine that is busy for some milliseconds closes a window that the
-/// path does not. The values are those by which startup of BBR finds that the pipe is full.
+/// Growth of acknowledgements between two closures, and the closures without it that end slow
+/// start: a busy machine closes windows too. Values of BBR's startup for a full pipe.
 const GROWTH_MIN: f64 = 1.25;
 const CLOSED_MAX: u32 = 3;
-/// How far beyond the average the rate rises while windows are larger than M allows. Where nothing is lost an average
-/// over seconds and 15 % more takes ten seconds to double; chosen.
+/// Bound of the rate, as a multiple of the average, while windows are larger than M allows; chosen.
 const LOSSLESS_GROWTH: f64 = 1.5;
-/// Acknowledgements are measured over so long at least: hosts gather what they send, so that some come at one moment.
-/// Chosen: some times the 2 ms for which a receiver gathers.
+/// Shortest measurement of acknowledgements; chosen: several times the batches of receivers, 2 ms.
 const HEARD_MIN: Duration = Duration::from_millis(10);
-/// Share of the former rate up to which slow start begins again after the window was closed for a second or more: what
-/// CUBIC keeps after a loss (src: RFC 9438 s4.6). Congestion closes windows for shorter times.
+/// Share of the former rate that slow start reaches after a closure of a second or more, as CUBIC's
+/// after a loss (src: RFC 9438 s4.6).
 const STOOD_SHARE: f64 = 0.7;
 
 impl Probe {
@@ -138,12 +120,11 @@ impl Probe {
         rate < self.limit() && self.unheard <= self.enough
     }
 
-    /// Twice what was measured.
     fn limit(&self) -> f64 {
         self.heard.map_or(f64::INFINITY, |heard| 2.0 * heard)
     }
 
-    /// The window has closed. Returns whether the path may have more all the same.
+    /// Counts a closure of the window. Returns true if the path may still carry more.
     fn on_closed(&mut self) -> bool {
         if self.best >= GROWTH_MIN * self.best_before {
             (self.best_before, self.closed) = (self.best, 0);
@@ -157,7 +138,7 @@ impl Probe {
         if bytes == 0 {
             return;
         }
-        // It takes two to tell how fast: what the first one tells of has come before.
+        // The first acknowledgement only starts the measurement.
         let Some((since, sum)) = &mut self.since else {
             self.since = Some((now, 0));
             return;
@@ -213,8 +194,7 @@ impl RateControl {
         self.pace.permit(now)
     }
 
-    /// R_s after the latest packet. Its length makes a packet a second: a short packet that follows a long one would wait for
-    /// the long one at a rate of its own length a second.
+    /// Returns R_s, at least the packet's length per second: a short one waits for no long one.
     fn scheduled(&self, window: Window, repair: bool) -> f64 {
         let one_per_interval = f64::from(self.paced.max(1)) / CLOSED_INTERVAL.as_secs_f64();
         if window < 0 && !repair {
@@ -231,8 +211,8 @@ impl RateControl {
         rate.max(one_per_interval)
     }
 
-    /// Rate of repairs, at the source and at heads. While members lack packets their windows stay closed and R falls to
-    /// a packet a second; repairs at that rate would keep the windows closed. Half of the greatest acknowledged rate stays.
+    /// Returns the rate of repairs: at least half of the acknowledged rate, since members that lack
+    /// packets keep the window closed, and R at a packet a second.
     fn repair_rate(&self) -> f64 {
         if self.restarts {
             self.rate.max(self.sustained / 2.0).min(self.rate_max)
@@ -245,7 +225,7 @@ impl RateControl {
         self.paced = len;
         let rate = self.scheduled(window, repair);
         if let Some((awake, excess)) = &mut self.coarse {
-            // Whole milliseconds; what earlier sleeps were too long is taken off (src: jrms).
+            // Whole milliseconds, less the excess of earlier sleeps (src: jrms).
             let wanted = (f64::from(len) / rate * 1e3) as u64 * COARSE_NS;
             let wanted = wanted.min(CLOSED_INTERVAL.as_nanos());
             if *excess > wanted {
@@ -261,13 +241,12 @@ impl RateControl {
         self.pace.spend(now, len);
     }
 
-    /// A repair leaves. It is of the data that is transmitted: were it not, a source that does nothing but
-    /// repair would take itself for one that achieves nothing.
+    /// Counts a repair as sent data: else a source that only repairs would see no achieved rate.
     fn on_repair_sent(&mut self, now: Time, window: Window, len: u32) {
         self.count(now, len, true);
         self.sleep(now, window, len, true);
         if !self.slow_start {
-            // Repairs go with R, which a closed window has brought down to a packet a second.
+            // Repairs use R, which a closed window has reduced to a packet a second.
             self.consider_restart();
         }
         self.rise(now);
@@ -310,7 +289,6 @@ impl RateControl {
         });
     }
 
-    /// Counts something in the present part of the averaging time, and in the sum over all parts.
     fn part_at(&mut self, now: Time, count: impl Fn(&mut Sent)) {
         let part = self.part_of(now);
         if self.sent.back().is_none_or(|last| last.0 != part) {
@@ -321,7 +299,7 @@ impl RateControl {
         self.forget(part);
     }
 
-    /// A new packet leaves, which found this window. Returns whether the rate was set anew.
+    /// Counts a new packet at this window. Returns true if the rate was set anew.
     fn on_new_sent(&mut self, now: Time, window: Window, len: u32) -> bool {
         self.count(now, len, false);
         self.closed = (window < 0).then(|| self.closed.unwrap_or(now));
@@ -332,7 +310,7 @@ impl RateControl {
         self.packets += 1.0;
         self.windows += window as f64;
         self.rise(now);
-        // W_a packets take half a minute at the packet a second that a closed window has left of the rate.
+        // At a closed window's packet a second, W_a packets take half a minute.
         let whole = self.part * u64::from(PARTS);
         let creeps = window as f64 >= self.ack_window
             && self.was_closed
@@ -375,9 +353,9 @@ impl RateControl {
         }
     }
 
-    /// Where the rate has fallen for want of a window, as while others join or a head is lost, it says nothing about
-    /// the path: half of what it took before is tried, as after a timeout of TCP. At a low rate a window of half W_a is
-    /// open: one that a report of old losses has left short of W_a grows by two packets in each W_a, which take seconds.
+    /// Restarts slow start if the rate fell for lack of a window, as after the loss of a head: half
+    /// of the former rate is tried, as after TCP's timeout. At a low rate half of W_a counts as
+    /// open: after old losses the window grows by only two packets in each W_a.
     fn consider_restart(&mut self) {
         if self.restarts && self.rate < self.proven / 2.0 {
             (self.slow_start, self.step) = (true, RATE_INCREMENT);
@@ -389,15 +367,13 @@ impl RateControl {
         }
     }
 
-    /// The window has closed, or a receiver has told of congestion. The rate of slow start is one that it was about
-    /// to try: what has been achieved is where steady state, and repairs, go on from. That is what members have
-    /// acknowledged lately, where it is known: a rate that has grown all the time is far above its average.
+    /// Ends slow start. Its rate was not achieved yet: the average or acknowledged rate goes on.
     fn end_slow_start(&mut self, now: Time) {
         self.risen = None;
         if core::mem::take(&mut self.slow_start) {
             let heard = self.probe.as_ref().and_then(|probe| probe.heard).unwrap_or(0.0);
             self.rate = self.average(now).max(heard).min(self.rate_max);
-            // Half of it at each trial that fails, so that a path that has become worse is believed in the end.
+            // Half at each failed trial, so that a worse path is believed in the end.
             self.proven = self.rate.max(self.proven / 2.0);
             self.step = (RATE_INCREASE * self.average(now)).min(self.step_max).max(RATE_INCREMENT);
         }
@@ -408,19 +384,18 @@ impl RateControl {
         self.note_congestion();
     }
 
-    /// Halves what repairs may rely on.
     fn note_congestion(&mut self) {
         self.sustained = self.rate.max(self.sustained / 2.0);
     }
 
-    /// Discards the measurement in progress: during a pause of the source members have nothing to acknowledge.
+    /// Discards the measurement in progress: a paused source gets no acknowledgements.
     fn pause_probe(&mut self) {
         if let Some(probe) = &mut self.probe {
             probe.since = None;
         }
     }
 
-    /// The window has opened again: the rate that the closed one has brought is where to go on from (src: jrms).
+    /// Sets the rate after a closed window to the achieved average (src: jrms).
     fn on_opened(&mut self, now: Time) {
         let Some(since) = self.closed.take() else { return };
         if self.slow_start {
@@ -435,8 +410,7 @@ impl RateControl {
         }
     }
 
-    /// Bytes per second that were achieved over the averaging time, or where that is less since the beginning or since
-    /// slow start reached its ceiling: over all of the time the average would be far too low when slow start ends.
+    /// Returns the achieved bytes per second over the averaging time, or since slow start.
     fn average(&self, now: Time) -> f64 {
         let Some(began) = self.began else { return self.rate_min };
         let first = self.risen.map_or(0, |risen| risen.0);
@@ -531,7 +505,7 @@ impl Controller for RateControl {
 
     fn below_min_since(&mut self, now: Time) -> Option<Time> {
         self.forget(self.part_of(now));
-        // Repairs do not count: to somebody hopeless they may be more than the least rate.
+        // Repairs do not count: for a hopeless member they may exceed the minimum rate.
         let is_below = self.began.is_some_and(|began| {
             self.per_second(now, began, self.sent_lately.new) <= self.rate_min
         });

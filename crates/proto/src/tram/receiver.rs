@@ -1,4 +1,4 @@
-//! A receiver: it gets a head, acknowledges what comes, and is a head to others where it may be.
+//! Receiver: finds a head, acknowledges packets, and is a head to others if it may.
 
 mod acks;
 mod application;
@@ -37,104 +37,89 @@ use acks::AckSchedule;
 use doubts::{Doubts, Told};
 use reports::Reports;
 
-/// A tree has fewer levels than this.
+/// Upper bound of levels in a tree.
 const LEVEL_MAX: u8 = 64;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
     #[default]
     Waiting,
-    /// It takes part, or tries to.
     Member,
-    /// It has all, and members that have not.
     Serving,
-    /// It has said goodbye, and says it again to whoever asks.
+    /// Has said goodbye, and repeats it on request.
     Left,
 }
 
 reasons! {
     enum Timer {
         Start,
-        /// An acknowledgement is due by time.
         Ack,
         Ask,
-        /// Gaps that nothing has closed are losses.
         Gaps,
-        /// The next repair may leave.
         Pace,
-        /// The source has been silent for long.
         Silence,
         /// The end of the session was not contradicted.
         End,
     }
 }
 
-/// Longest silence of the source before a receiver takes the session to be over.
+/// Longest silence of the source before a receiver takes the session to be over: 250 s.
 const SILENCE_MAX: Duration = Duration::from_secs(250);
 
-/// After the end of a session so long a silence shows that nobody repairs what is still missing.
+/// Longest silence after the end of a session: 10 s shows that nobody repairs missing packets.
 const ENDED_SILENCE: Duration = Duration::from_secs(10);
 
-/// Longest silence of a stream after its end and the loss of the last head: the time to find another head after an attack.
+/// Longest silence of a stream after its end without a head: time to find one after an attack.
 const HEADLESS_SILENCE: Duration = super::RECOVERY;
 
-/// Whether an application says when it needs nothing more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Kept {
-    /// None does: it has all when it has all packets.
+    /// No such application: all packets are enough.
     #[default]
     Not,
-    /// It has not said so yet.
+    /// The application still needs the receiver.
     Until,
     Released,
 }
 
-/// What an end has of its own while it waits for the settings of the source.
 struct Own {
     options: Options,
-    /// What it insists on, where it does not follow the source.
     negotiation: TreeNegotiation,
-    /// Who it is in the reports of schemes.
+    /// Node of this end in reports of schemes.
     node: NodeId,
     head: Option<GivenHead>,
 }
 
-/// What it has of the session since a head has taken it.
 #[derive(Debug, Default)]
 struct Reached {
     reception: Reception,
-    /// How far the source can have come.
     reach: Reach,
     window: ReceiverWindow,
     acks: AckSchedule,
-    /// The first packet that it takes, and the one that is delivered next.
     start: u64,
     deliver: u64,
     /// First packet sent after this receiver joined: earlier packets say nothing about its path.
     sent_since: u64,
-    /// Its data begins with the session's.
+    /// True if reception begins with the first packet of the session.
     from_start: bool,
     lost_any: bool,
-    /// H_a as reported last, H_a as reported before that, and the number of receivers below.
+    /// H_a of the last two acknowledgements, and the number of receivers below.
     told_allowed: u64,
     told_before: u64,
     told_below: (u64, u32),
-    /// The acknowledgement window for which congestion below was passed on.
+    /// Acknowledgement window whose congestion below was passed on.
     passed_on: u64,
-    /// Timers of acknowledgements since a packet was repaired, and up to where packets were asked for.
+    /// Acknowledgement timers since the last repair, and the bound of requested packets.
     fruitless: u32,
     asked_until: u64,
-    /// How often it has asked since a repair came.
     asks: u32,
-    /// Packets before this one may have been delivered in the source's name, and were none of its own.
+    /// Bound of packets that may have been delivered from forgeries.
     rewound_until: u64,
-    /// The head that was left for a better one, which still repairs what is before this packet.
     before: Option<(NodeId, u64)>,
 }
 
 impl Reached {
-    /// True if the last acknowledgement may have been lost while somebody waits for it: packets are missing, or H_a was
-    /// raised and no packet beyond the former H_a has come.
+    /// True if a lost acknowledgement would stall: packets are missing, or a raised H_a is unused.
     fn awaits_answer(&self) -> bool {
         let (end, before) = (self.reception.end, self.told_before);
         let is_closed = before > 0 && end <= before + 1 && end + self.window.ack_window > before;
@@ -142,31 +127,26 @@ impl Reached {
     }
 }
 
-/// A receiver.
+/// Receiver of a session.
 #[derive(Default)]
 pub struct TramReceiver {
     settings: TramSettings,
     identity: Identity,
     source: NodeId,
-    /// The number of its name; 0 without one.
     name: u64,
     phase: Phase,
     parent: Parent,
     head: Head,
     reached: Option<Reached>,
-    /// What the source has said last.
     front: Front,
     front_at: Time,
     source_heard_at: Time,
-    /// The last packet of all, where it is known.
     last: Option<u64>,
     pace: Pace,
-    /// Its level while it had a head last.
     level_before: u8,
     ack_due: bool,
     congested: bool,
     hello_missing: bool,
-    /// Goodbyes to heads that are no longer wanted.
     goodbyes: VecDeque<NodeId>,
     bytes: u64,
     completed: bool,
@@ -174,27 +154,24 @@ pub struct TramReceiver {
     closing: bool,
     lingers_until: Time,
     joined: bool,
-    /// The application takes nothing for now.
     held: bool,
     kept: Kept,
-    /// Settings of the receiver, if it follows those of the source, and the source's messages about them.
     follows: Option<Box<Own>>,
     told: Told,
     doubts: Doubts,
-    /// What it speaks with the source, where it waited for that; or why they speak nothing.
+    /// Agreed stack of a following receiver, or the reason for having none.
     spoken: Option<Stack>,
     mismatch: Option<SchemeMismatch>,
     losses: LossRecord,
-    /// Where a scheme steers the source.
     reports: Option<Box<Reports>>,
-    /// Packets that were sent to members, and the number of its head.
+    /// Number of repairs sent to members, and the number of the head.
     repairs: u64,
     head_number: u64,
-    /// How many heads have had it. Where it has lost the last one, which may be taken for its loss: the number of that, or 0
-    /// where it knows better, and when it was heard last.
+    /// Heads so far. After a loss: number of the head that may count this receiver as lost, else 0,
+    /// and the time of its last packet.
     joins: u16,
     missed: Option<(u64, Time)>,
-    /// When a packet came last that was missing.
+    /// Time of the last packet that was missing.
     came_at: Time,
     timers: Timers<Timer, 7>,
     events: VecDeque<StreamEvent>,
@@ -208,7 +185,6 @@ impl TramReceiver {
         Self { reports, name, ..own }
     }
 
-    /// The same under these settings.
     fn under(
         settings: TramSettings,
         (identity, source): (Identity, NodeId),
@@ -232,12 +208,11 @@ impl TramReceiver {
         }
     }
 
-    /// Its level: one more than its head's; 0 without one.
     fn level(&self) -> u8 {
         self.parent.bound.map_or(0, |bound| bound.level.saturating_add(1))
     }
 
-    /// Whoever has members and finds no head above itself lets them go, so that it may look anywhere.
+    /// Resigns if the receiver has members but no head above, so that it may take any head.
     fn check_headless(&mut self) {
         if self.level() > 0 {
             self.level_before = self.level();
@@ -253,18 +228,17 @@ impl TramReceiver {
             return Known { level, fit: false, low, high: 0, done: false, id, name };
         };
         let high = reached.reception.end - 1;
-        // Whoever catches up has not yet what it would promise.
+        // A receiver that catches up lacks packets that it would promise.
         let behind = reached.reception.first_missing() + self.settings.cache_floor() as u64 <= high;
-        // Whoever moves takes nobody along: two that ask each other would be a loop.
+        // A receiver that changes heads takes no members: two could form a loop.
         let stays = level > 0 && !self.parent.is_binding();
         let fit = self.settings.head != HeadRole::Never && stays && !behind;
         Known { level, fit, low, high, done: self.last == Some(high), id, name }
     }
 
-    /// Until when it is to hear of the session again.
     fn silent_until(&self) -> Time {
         match self.last.is_some() || self.front.done {
-            // The source of an application that says when all is over does not stay to see it.
+            // The source leaves when its application says that all is over.
             true if self.kept != Kept::Not => {
                 self.source_heard_at.max(self.came_at) + ENDED_SILENCE
             }
@@ -297,7 +271,7 @@ impl TramReceiver {
                 return self.on_settings(cx, from, bytes);
             }
             if self.told.agreed.is_none() {
-                // It comes again.
+                // The source repeats its settings, and lost packets are repaired.
                 return Ok(());
             }
         }
@@ -333,7 +307,7 @@ impl TramReceiver {
                 self.parent.on_heard(cx.now, from, None);
                 self.on_data(cx, &data, datagram)?;
             }
-            // Nobody but the source is of the first level.
+            // Only the source has level 1.
             Body::Advertisement(Advertisement { level: 1, .. }) if from != self.source => {
                 return Err(BadInput::Foreign);
             }
@@ -354,10 +328,8 @@ impl TramReceiver {
                 let alone = matches!(datagram.to, Destination::Node(_));
                 self.head.on_solicitation(cx.now, (from, packet.ttl, alone), call, known);
             }
-            // The source has no head.
             Body::Bind(_) if from == self.source => return Err(BadInput::Foreign),
             Body::Bind(bind) => {
-                // Nobody becomes its own head's head.
                 let known = self.known();
                 let known = Known { fit: known.fit && !self.parent.concerns(from), ..known };
                 self.head.on_bind(cx.now, from, packet.sender, bind, known)?;
@@ -372,9 +344,8 @@ impl TramReceiver {
                 let beyond = self.parent.bound.map_or(Duration::ZERO, |head| head.round_trip);
                 reports.ok_or(BadInput::Foreign)?.take(cx, from, &report, beyond)?;
             }
-            // What it was told once holds.
             Body::Settings(_) => {}
-            // The words of others are for the source, and its answers for who keeps the object.
+            // Status packets are for the source, and its answers are for the application.
             Body::Member(_) | Body::Answer(_) => return Err(BadInput::Foreign),
         }
         Ok(())
@@ -382,7 +353,7 @@ impl TramReceiver {
 
     fn on_ack(&mut self, cx: &mut Cx<'_>, from: (NodeId, u64), ack: &Ack<'_>) -> Checked {
         let Some(reached) = &self.reached else { return Err(BadInput::Foreign) };
-        // A member may have heard of more than its head has.
+        // A member may know of later packets than its head.
         let end = (reached.reception.end, self.settings.cache_floor() as u64);
         let has = |cache: &Cache, sequence| cache.get(sequence).is_some();
         let told = self.head.on_ack(cx.now, from, ack, end, has)?;
@@ -395,7 +366,7 @@ impl TramReceiver {
             self.ack_due = true;
         }
         if told.left && self.completed {
-            // The head above hears of it with the goodbye.
+            // The goodbye informs the head above.
             self.ack_due = true;
         }
         self.after_progress(cx);
@@ -429,7 +400,7 @@ impl Machine for TramReceiver {
             if due > now {
                 self.timers.arm(Timer::Silence, due);
             } else {
-                // There is no session any more. Whoever waits for this end finds out in the same way.
+                // The session is over; heads and members detect the same silence.
                 self.leave(now);
                 self.goodbyes.clear();
                 self.events.push_back(FlowEvent::Gone.into());

@@ -1,4 +1,4 @@
-//! A receiver's record of the packets that have come, and of the gaps between them.
+//! Record of a receiver's packets, and of the gaps between them.
 
 use core::ops::Range;
 
@@ -7,46 +7,39 @@ use faircast_base::{Duration, Time};
 use crate::congestion::common::lateness::Disorder;
 use crate::ranges::RangeSet;
 
-/// How far beyond the last packet a packet may lie to be believed. Windows are much smaller; whoever invents a
-/// number cannot open a gap that is longer.
+/// Largest credible jump of packet numbers, which bounds forged gaps; windows are much smaller.
 pub(super) const JUMP_MAX: u64 = 1 << 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrived {
-    /// The first copy of a packet that was not missed.
     New,
-    /// A packet of a gap that may have been nothing but disorder.
+    /// Packet of a gap that may have been mere disorder.
     Late,
-    /// A packet of a gap that counted as lost, as the original or as a repair.
-    Repaired { original: bool },
-    /// It is here already, was given up, or was sent before this receiver took part.
+    /// Packet of a gap that counted as lost, as the original or as a repair.
+    Repaired {
+        original: bool,
+    },
+    /// Packet that is here, was given up, or was sent before this receiver took part.
     Useless,
-    /// It lies too far ahead to be believed.
     TooFar,
 }
 
-/// Which packets of a session are here: all before the first that is missing, and some after it.
+/// Received packets of a session: all before the first missing one, and some after it.
 #[derive(Debug, Default)]
 pub(super) struct Reception {
-    /// One past the last packet that came, or that somebody told of.
     pub(super) end: u64,
-    /// Of those before `end`, the ones that are missing.
     missing: RangeSet,
-    /// Missing packets before this one count as lost; later ones may come late.
+    /// Bound of lost packets: missing ones before it count as lost, later ones may come late.
     pub(super) lost_before: u64,
-    /// Lateness of originals.
     pub(super) disorder: Disorder,
 }
 
 impl Reception {
-    /// Nothing has come, and `first` is the first that is wanted.
     pub(super) fn new(first: u64) -> Self {
         let (missing, disorder) = (RangeSet::default(), Disorder::default());
         Self { end: first, missing, lost_before: first, disorder }
     }
 
-    /// Reception of a late receiver: the source has sent packets up to `last`, and those from `first` on are missing, perhaps
-    /// more than [`JUMP_MAX`].
     pub(super) fn joining(first: u64, last: u64) -> Self {
         let mut reception = Self::new(first);
         reception.end = first.max(last + 1);
@@ -54,19 +47,17 @@ impl Reception {
         reception
     }
 
-    /// The first packet that is missing: all before it are here or given up (H_r + 1 in the paper).
+    /// Returns the first missing packet: all before it are here or given up (H_r + 1 in the paper).
     pub(super) fn first_missing(&self) -> u64 {
         self.missing.iter().next().map_or(self.end, |run| run.start)
     }
 
-    /// The packets that are missing and count as lost, in ascending order.
     pub(super) fn lost(&self) -> impl Iterator<Item = Range<u64>> {
         let runs = self.missing.iter().take_while(|run| run.start < self.lost_before);
         runs.map(|run| run.start..run.end.min(self.lost_before))
     }
 
-    /// The packet up to which the window moves: the first lost one. Without a loss each packet that has come counts,
-    /// even beyond a gap. Disorder would otherwise close a window of the packets of a round trip.
+    /// Returns the packet up to which the window moves, the first lost one: disorder closes none.
     pub(super) fn reached(&self) -> u64 {
         let waited_for = self.missing.within(self.lost_before..self.end);
         match self.lost().next() {
@@ -75,7 +66,6 @@ impl Reception {
         }
     }
 
-    /// True if packets are lost and not repaired.
     pub(super) fn lacks(&self) -> bool {
         self.lost().next().is_some()
     }
@@ -84,8 +74,7 @@ impl Reception {
         self.lost().map(|run| run.end.saturating_sub(run.start.max(from))).sum()
     }
 
-    /// A packet has come, as a `repair` or as the original, over a path with this round trip, where that is known.
-    /// With `learns` late originals show for how long others are waited for.
+    /// Records a packet, with the path's round trip. With `learns`, late originals set the wait.
     pub(super) fn arrive(
         &mut self,
         now: Time,
@@ -122,7 +111,6 @@ impl Reception {
         }
     }
 
-    /// The sender says that `last` was the last packet so far: earlier ones are missing, unless `last` is incredible.
     pub(super) fn hear_of(&mut self, now: Time, last: u64, learns: (bool, Option<Duration>)) {
         if last >= self.end && last - self.end < JUMP_MAX {
             self.open_gap(now, last + 1, learns);
@@ -130,12 +118,10 @@ impl Reception {
         }
     }
 
-    /// Decides of the gaps which ones are losses by now. Returns the packets that have been decided of, where some
-    /// of them are missing.
     pub(super) fn find_lost(&mut self, now: Time) -> Option<Range<u64>> {
         let to = match self.next_loss() {
             Some(_) => self.disorder.overdue(now)?,
-            // Without a gap that may close nothing is waited for.
+            // No open gap may still close, so every missing packet is lost.
             None => self.end,
         };
         let from = self.lost_before;
@@ -151,12 +137,10 @@ impl Reception {
         self.missing.within(range)
     }
 
-    /// Time at which the next gap is a loss, unless it closes before.
     pub(super) fn next_loss(&self) -> Option<Time> {
         self.disorder.next(self.lost_before).map(|(due, _)| due)
     }
 
-    /// The source has come as far as `last` and no further: what was said of later packets is void.
     pub(super) fn rewind(&mut self, last: u64) {
         if last + 1 < self.end {
             self.missing.remove(last + 1..self.end);
@@ -166,7 +150,6 @@ impl Reception {
         }
     }
 
-    /// Packets before `end` will never come. Calls `lost` for each run of them that was missing.
     pub(super) fn give_up(&mut self, end: u64, mut lost: impl FnMut(Range<u64>)) {
         if end > self.end {
             self.missing.insert(self.end..end);
@@ -234,7 +217,7 @@ mod tests {
         let mut reception = Reception::new(1);
         (1..=3).for_each(|sequence| _ = arrive(&mut reception, 0, 2 * sequence));
         assert_eq!(reception.find_lost(at(0)), Some(1..7), "later packets tell");
-        // The first packet is 10 ms late, and half as much again is waited.
+        // The first packet is 10 ms late; the wait is half as much again.
         assert_eq!(arrive(&mut reception, 10, 1), Arrived::Repaired { original: true });
         assert_eq!(reception.disorder.tolerance(), Some(ms(15)));
         arrive(&mut reception, 20, 9);
@@ -242,7 +225,6 @@ mod tests {
         assert_eq!((reception.find_lost(at(34)), reception.next_loss()), (None, Some(at(35))));
         assert_eq!(reception.lost().collect::<Vec<_>>(), [3..4, 5..6]);
         assert_eq!(arrive(&mut reception, 34, 8), Arrived::Late);
-        // Packet 8 was 14 ms late.
         assert_eq!(reception.next_loss(), Some(at(41)));
         assert_eq!((reception.find_lost(at(40)), reception.find_lost(at(41))), (None, Some(7..8)));
         assert_eq!(reception.lost_packets_from(0), 3);
@@ -297,7 +279,6 @@ mod tests {
                 proptest::prop_assert_eq!(useless, !here.insert(sequence));
                 let first = (1..).find(|x| !here.contains(x)).unwrap();
                 proptest::prop_assert_eq!(reception.first_missing(), first);
-                // All that is missing is lost after the longest wait, and nothing else ever.
                 let mut later = Reception { disorder: reception.disorder.clone(), ..Reception::new(1) };
                 later.lost_before = reception.lost_before;
                 (later.end, later.missing) = (reception.end, reception.missing.clone());

@@ -1,4 +1,4 @@
-//! The settings of TRAM, and the profiles that set them together.
+//! Settings of TRAM, and the profiles that set them together.
 
 use faircast_base::{Bitrate, Duration};
 
@@ -7,113 +7,108 @@ use crate::pgm::options::{BOUNDS, DeliveryMode};
 use crate::settings::{choices, settings};
 
 choices! {
-    /// A set of settings that belong together. Each setting can still be changed on its own.
+    /// Set of settings that belong together. Each setting can still be changed on its own.
     pub(super) enum Defaults {
-        /// What serves best: the paper's control, faster timers, and no bound of 2001 on the rate.
+        /// Best values: the paper's control, faster timers, and no bound of 2001 on the rate.
         Improved = "improved",
         /// The paper's algorithm and its Table 1.
         Paper = "paper",
         /// The Java implementation of 2001, where it differs from the paper.
         Jrms = "jrms",
-        /// How the tree repairs as RMTP does (src: rmtp): often told what members lack, and by that alone.
+        /// Repair as in RMTP (src: rmtp): members report often what they lack.
         Rmtp = "rmtp",
     }
 
-    /// When a window was congested.
+    /// Condition of a congested window.
     pub(super) enum CongestionRule {
-        /// It lost no fewer packets than the window before, and at least the threshold (src: tram s3.2).
+        /// No fewer losses than in the window before, and at least the threshold (src: tram s3.2).
         Window = "window",
-        /// More packets are missing than at the last acknowledgement, and at least the threshold
-        /// (src: jrms).
+        /// More packets missing than at the last acknowledgement, and the threshold (src: jrms).
         Missing = "missing",
     }
 
-    /// Up to where a receiver lets the source send, H_a.
+    /// Limit of the packets that a receiver allows, H_a.
     pub(super) enum RightEdge {
-        /// A congestion window beyond the end of the acknowledgement window that it is receiving (src: jrms).
+        /// Congestion window beyond the end of the present acknowledgement window (src: jrms).
         Rounded = "rounded",
-        /// A congestion window beyond what it has (src: tram s3.2).
+        /// Congestion window beyond the received packets (src: tram s3.2).
         Plain = "plain",
-        /// The same, and half an acknowledgement window more for each head between it and the source, which tells
-        /// of it so much later: the source has as wide a window by a deep tree as by a flat one. Chosen, and the default
-        /// since a plain edge makes the rate a matter of depth: of 1 Mbit/s of an idle network 100 receivers had 0.31,
-        /// and 1000 0.20, where 10 had 0.99. Beside TCP all depths have what a flat tree has
-        /// (`docs/schemes/tram.md`, Scale).
+        /// Plain, and half an acknowledgement window more for each head up to the source: the rate
+        /// must not depend on depth. Chosen (`docs/schemes/tram.md`, Scale).
         Levels = "levels",
     }
 
-    /// What the next rate is computed from while the window opens.
+    /// Base of the next rate while the window opens.
     pub(super) enum RateRule {
-        /// The average achieved (src: tram s3.4).
+        /// Achieved average (src: tram s3.4).
         Average = "average",
-        /// The present rate: the earlier design (src: tram s3.4, note 6).
+        /// Present rate: the earlier design (src: tram s3.4, note 6).
         Current = "current",
     }
 
-    /// How fine the sleep between two packets is.
+    /// Resolution of the sleep between two packets.
     pub(super) enum Clock {
-        /// As fine as the driver's.
+        /// Resolution of the driver.
         Fine = "fine",
-        /// Whole milliseconds, rounded up to ten when slept, with the compensation for that
-        /// (src: tram s3.5).
+        /// Milliseconds, slept in tens, with compensation (src: tram s3.5).
         Coarse = "coarse",
     }
 
-    /// What a member may still have that joins when data is being sent.
+    /// Earlier data that a late member gets.
     pub(super) enum LateJoin {
-        /// What is sent from now on.
+        /// No earlier data.
         None = "none",
-        /// What its head still keeps.
+        /// Packets that its head still keeps.
         Limited = "limited",
-        /// Everything: what no head keeps the source reads again.
+        /// All data: the source reads again what no head keeps.
         Full = "full",
     }
 
-    /// Whether a receiver repairs for others.
+    /// Role of a receiver in repair.
     pub(super) enum HeadRole {
-        /// It is a member only.
+        /// Member only.
         Never = "never",
-        /// Where no eager head takes who asks.
+        /// Head where no eager head takes members.
         Reluctant = "reluctant",
-        /// Always.
+        /// Head everywhere.
         Eager = "eager",
     }
 
-    /// How receivers and heads find each other.
+    /// Discovery of heads by receivers.
     pub(super) enum Formation {
-        /// Heads advertise themselves before data, and answer solicitations afterwards (HAMTHA).
+        /// Advertisements before data, solicitations afterwards (HAMTHA).
         Both = "both",
-        /// Heads advertise themselves all the time.
+        /// Advertisements all the time.
         Advertise = "advertise",
-        /// Heads answer solicitations only (MTHA).
+        /// Solicitations only (MTHA).
         Solicit = "solicit",
     }
 
-    /// How repairs travel.
+    /// Addresses of repairs.
     pub(super) enum RepairCast {
-        /// To one or two who asked, each alone; where more asked, to all within the reach of the members.
+        /// Unicast to one or two requesting members; scoped multicast for more.
         Auto = "auto",
-        /// To each who asked.
+        /// Unicast to each requesting member.
         Unicast = "unicast",
-        /// To all within the reach of the members (src: jrms).
+        /// Multicast within the reach of the members (src: jrms).
         Scope = "scope",
     }
 
-    /// By what it is known how far away a head is.
+    /// Measure of the distance to a head.
     pub(super) enum Distance {
-        /// By the time to live with which it is heard.
+        /// Time to live with which the head's packets arrive.
         Ttl = "ttl",
-        /// By the round trip to it: for networks in which multicast has no scope.
+        /// Round trip, for networks in which multicast has no scope.
         RoundTrip = "round_trip",
     }
 
-    /// Who decides which members are too slow.
+    /// Removal of members that are too slow.
     pub(super) enum Pruning {
-        /// Nobody: all are waited for.
+        /// No removal: the source waits for all.
         Off = "off",
-        /// Each head removes members whose loss is the worst of all, which the sender tells.
+        /// Removal of members whose loss is the worst of all, which the sender reports.
         Centralised = "centralised",
-        /// Each head removes members that have fallen behind.
+        /// Removal of members that are behind.
         Decentralised = "decentralised",
     }
 }
@@ -231,7 +226,7 @@ settings! {
     ack_interval_max: Duration = 1 s;
 }
 
-/// Settings that are each end's own. All others hold at all ends of a session.
+/// Settings that each end chooses for itself. All others hold at all ends of a session.
 pub(super) const OWN: &[&str] = &[
     "clock",
     "delivery",
@@ -245,13 +240,13 @@ pub(super) const OWN: &[&str] = &[
     "wait_for",
 ];
 
-/// Settings by which ends understand each other's numbers: those of the source hold.
+/// Settings that give packet numbers their meaning. The source's values hold at all ends.
 pub(super) const COMMON: &[&str] = &["ack_window", "obsolete_after"];
 
-/// The table of the settings.
+/// Table of all settings.
 pub const OPTIONS: &[OptionSpec] = TramSettings::OPTIONS;
 
-/// Those that are of TRAM's own control, and of no effect where a scheme steers the source.
+/// Settings of TRAM's own control, without effect if a scheme controls the rate.
 const CONTROL: &[&str] = &[
     "window_multiple",
     "window_growth",
@@ -265,28 +260,25 @@ const CONTROL: &[&str] = &[
     "pruning",
 ];
 
-/// The settings of the tree, which go together with those of any scheme.
 const TREE_OPTIONS: &[OptionSpec] =
     &selected::<{ OPTIONS.len() - CONTROL.len() }>(OPTIONS, CONTROL, false);
 
-/// Settings of a tree that a scheme steers, without those of the scheme.
+/// Settings of a tree with a scheme, without the scheme's own settings.
 pub const STEERED_OPTIONS: &[OptionSpec] =
     &joined::<{ TREE_OPTIONS.len() + BOUNDS.len() }>(BOUNDS, TREE_OPTIONS);
 
 impl TramSettings {
-    /// Those that the options ask for; `steered` where a scheme decides the rate.
     pub(super) fn of(options: &Options, steered: bool) -> Self {
         let settings = Self::from_options(options);
         if steered { settings.steered() } else { settings }
     }
 
-    /// The same where a scheme decides the rate. Then windows are flow control, and say what there is room for: half
-    /// of what a head keeps, so that its other half has what may still be asked for; nobody tells of congestion by
-    /// them, and nobody is too slow for the least rate of TRAM's own control, which is not there.
+    /// Adapts the settings to a scheme that controls the rate. Windows become flow control of half
+    /// of a head's cache; the other half is for late requests. No member is pruned for a low rate.
     fn steered(self) -> Self {
         let windows = self.cache_packets / 2 / self.ack_window;
         Self {
-            // The rest of that half is for who asks late: see `cache_floor`.
+            // The rest of that half is for late requests: see `cache_floor`.
             window_multiple: windows.saturating_sub(2).max(2),
             lossless_multiple: 0,
             window_growth: f64::INFINITY,
@@ -338,8 +330,8 @@ impl TramSettings {
                 ttl: 1,
                 ..paper()
             },
-            // A status each T_ack, of 50 ms at least, with a bit map; whoever has the data is an ACK processor, and nearer
-            // ones are taken first; to some by unicast, to many by multicast within the region (`repair = "auto"`).
+            // RMTP sends a status each T_ack, at least 50 ms apart. Any node with the data repairs,
+            // near ones first; by unicast to few, by multicast to many.
             Defaults::Rmtp => Self {
                 ack_window: 4,
                 ack_interval: Duration::from_millis(50),
@@ -351,7 +343,6 @@ impl TramSettings {
         }
     }
 
-    /// The first packet that is still repaired when this one has been sent; 0 where all are.
     pub(super) fn forget_before(&self, sequence: u64) -> u64 {
         match u64::from(self.obsolete_after) {
             0 => 0,
@@ -359,15 +350,13 @@ impl TramSettings {
         }
     }
 
-    /// Packets that a head keeps at least, whatever its water marks say: what a member can lack of what
-    /// its head's own window allows.
+    /// Returns the fewest packets that a head keeps: all that a member can lack within its window.
     pub(super) fn cache_floor(&self) -> usize {
         (self.ack_window * (self.window_multiple + 2)) as usize
     }
 
-    /// The largest congestion window, in packets. M W_a bounds what TRAM takes from others where it meets congestion,
-    /// of which it takes notice from losses of L_th on; on a path that loses nothing that would only make the source
-    /// wait for acknowledgements. Half of a cache is left for repairs.
+    /// Returns the largest congestion window, in packets: M W_a bounds TRAM's share under
+    /// congestion, and a path without losses needs more. Half of a cache stays free for repairs.
     pub(super) fn window_max(&self, ack_window: u64) -> u64 {
         let lossless = u64::from(self.lossless_multiple) * ack_window;
         let lossless = lossless.min(u64::from(self.cache_packets / 2));

@@ -1,4 +1,4 @@
-//! The source of a session: the root of the tree, which sends what all allow.
+//! Source of a session: the root of the tree, which sends the packets that all members allow.
 
 mod application;
 
@@ -22,31 +22,30 @@ use crate::{
     Datagram, Destination, FlowEvent, Machine, Membership, ShortReceiver, StreamEvent, Transmit,
 };
 
-/// After so long without a packet a beacon says that there is nothing more for now.
+/// Silence after which a beacon says that there is no more data for now: 3 s.
 const FILLER_AFTER: Duration = Duration::from_secs(3);
 
-/// How long the source stays when its last member has gone: one that was given up may come back.
+/// Longest stay after the last member has gone: a member that was given up may come back.
 const STAYS: Duration = Duration::from_secs(2);
 
-/// For how long, and how often, it is said that this is the end where the application knows who has it all; no more
-/// than twice where all members have gone.
+/// Duration and interval of the last beacons if the application knows who has everything.
 const FAREWELL: Duration = Duration::from_secs(1);
 const FAREWELL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// After the last packet for now a beacon says so, in case that it was lost.
+/// Delay from the last packet for now to a beacon, in case the packet was lost.
 const PAUSE_AFTER: Duration = Duration::from_millis(50);
 
-/// Acknowledgement windows that must have been sent before anybody counts as too slow (src: jrms).
+/// Acknowledgement windows that must be sent before any member counts as too slow (src: jrms).
 const PRUNE_AFTER_WINDOWS: u64 = 5;
 
-/// How long the rate has been too low until somebody is pruned for it: a head that was lost is no reason.
+/// Time below the minimum rate before a member is pruned: the loss of a head is no reason.
 const PRUNE_AFTER: Duration = Duration::from_secs(5);
 
 /// Duration and interval of requests to heads to prune: a single packet could be anybody's.
 const PRUNE_SAID_FOR: Duration = Duration::from_millis(1800);
 const PRUNE_SAID_EVERY: Duration = Duration::from_millis(400);
 
-/// Least time between two decisions to prune: what one has brought shows first.
+/// Shortest time between two decisions to prune: the effect of one shows first.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,7 +54,6 @@ enum Phase {
     Waiting,
     Gathering,
     Sending,
-    /// All has been sent.
     Finishing,
     Done,
 }
@@ -64,16 +62,14 @@ reasons! {
     enum Timer {
         Start,
         Beacon,
-        /// The next packet may leave.
         Pace,
-        /// Data may begin.
         Gather,
-        /// Its last member has gone, or all are silent.
+        /// The last member has gone, or all are silent.
         End,
     }
 }
 
-/// A source.
+/// Source of a session.
 pub struct TramSource<P = Box<dyn Packets + Send>> {
     settings: TramSettings,
     identity: Identity,
@@ -81,36 +77,27 @@ pub struct TramSource<P = Box<dyn Packets + Send>> {
     to: Destination,
     start: Time,
     phase: Phase,
-    /// The application says when all is over.
     kept: bool,
     status_interval: Duration,
     repairs: u64,
     head: Head,
     controller: Box<dyn Controller + Send>,
-    /// What the controller announces on the packet that leaves now.
     announce: Vec<u8>,
-    /// A repair was the last packet, and new data has its turn.
     data_turn: bool,
-    /// The packet that is sent next; the first is 1.
     next: u64,
-    /// Application bytes sent.
     bytes: u64,
     acknowledged: u64,
-    /// When a member said anything last, or all had been sent.
+    /// Time of the last acknowledgement, or of the last new packet if later.
     acknowledged_at: Time,
-    /// The packet after the last when it was said that this was the last for now.
     told_last: u64,
     last_sent: Time,
     beacon_due: bool,
-    /// What receivers are told of the settings, again and again; `None` where they know them. Whether it is time.
+    /// Announcement of settings, sent repeatedly; `None` if receivers know them. True if it is due.
     announced: Option<Vec<u8>>,
     announced_due: bool,
-    /// Numbers of the names of receivers that have started again, to be sent to heads.
     anew: Vec<u64>,
-    /// End of the time in which heads are asked to remove slow members.
     prunes_until: Time,
     pruned_at: Option<Time>,
-    /// When a receiver asked last to become a member.
     bound_at: Time,
     closing: bool,
     joined: bool,
@@ -151,14 +138,12 @@ impl<P: Packets> TramSource<P> {
         }
     }
 
-    /// Of packet `next`: how many more are allowed after it; negative where it is not.
     fn window(&self) -> Window {
-        // Without members nobody allows anything.
+        // Without members no packet is allowed.
         let allowed = self.head.members.allowed_by_any().unwrap_or(0);
         allowed.min(i64::MAX as u64) as i64 - self.next as i64
     }
 
-    /// The first packet that it repairs.
     fn low(&self) -> u64 {
         if self.settings.late_join == LateJoin::Full { 1 } else { self.head.cache.front }
     }
@@ -175,7 +160,7 @@ impl<P: Packets> TramSource<P> {
     fn front(&self, sequence: u64) -> Front {
         let advertise_interval = match self.settings.formation {
             Formation::Solicit => Duration::ZERO,
-            // They see themselves how often that is worth while.
+            // Heads adapt this interval themselves.
             Formation::Advertise => self.settings.advertise_interval,
             Formation::Both if self.phase != Phase::Gathering => Duration::ZERO,
             Formation::Both => {
@@ -217,9 +202,8 @@ impl<P: Packets> TramSource<P> {
                 }
             }
             Body::Ack(ack) => self.on_ack(cx, (from, packet.sender), &ack)?,
-            // Heads advertise themselves to all.
             Body::Advertisement(_) | Body::Hello(Hello { .. }) => {}
-            // There is one source, and it has no head. What receivers tell of themselves is for who asked for it.
+            // The source is the only one, and has no head. Status packets go through `word_of`.
             Body::Beacon(_)
             | Body::Data(..)
             | Body::Accept(_)
@@ -269,7 +253,6 @@ impl<P: Packets> TramSource<P> {
         }
     }
 
-    /// Bytes that all direct members have now, and had not before.
     fn newly_acknowledged(&mut self) -> u32 {
         let has = self.head.members.first_missing().unwrap_or(1).min(self.next) - 1;
         let before = self.acknowledged;
@@ -277,22 +260,20 @@ impl<P: Packets> TramSource<P> {
         (before..has).map(|index| self.packets.len(index)).fold(0, u32::saturating_add)
     }
 
-    /// What all members have need not be kept.
     fn make_room(&mut self) {
         let done = self.head.members.first_missing().unwrap_or(self.next);
         self.head.cache.purge(done.min(self.next));
     }
 
-    /// The group is slower than it may be: who is it that is too slow?
     fn consider_pruning(&mut self, now: Time) {
         let enough = PRUNE_AFTER_WINDOWS * u64::from(self.settings.ack_window);
         let lately = self.pruned_at.is_some_and(|at| now.since(at) < PRUNE_INTERVAL);
-        // A low rate is the members' fault only while there is data to send and they keep the window small.
+        // A low rate is the members' fault only if they keep the window small.
         let is_small = self.window() < Window::from(self.settings.ack_window);
         let is_sending = self.phase == Phase::Sending && self.told_last != self.next;
         let prunes = self.settings.pruning != Pruning::Off && is_sending && is_small;
         let since = self.controller.below_min_since(now);
-        // Whoever has come back finds a rate that is not its fault.
+        // A member that has just come back is not the cause of the low rate.
         let since = since.map(|since| since.max(self.bound_at));
         let settled = since.is_some_and(|since| now.since(since) >= PRUNE_AFTER);
         if prunes && !lately && settled && self.next >= enough {
@@ -318,7 +299,6 @@ impl<P: Packets> TramSource<P> {
         }
     }
 
-    /// All has been sent: the end comes when the last member has gone.
     fn check_end(&mut self, now: Time) {
         if self.phase == Phase::Sending && self.all_sent() {
             self.phase = Phase::Finishing;
@@ -327,11 +307,11 @@ impl<P: Packets> TramSource<P> {
             self.timers.arm_by(Timer::Beacon, now + self.beacon_interval());
         }
         if self.phase == Phase::Finishing && self.kept {
-            // Who has it all is known, and goes by itself.
+            // The application knows which receivers have everything, so nobody is waited for.
             let farewell = if self.is_deserted() { FAREWELL_INTERVAL } else { FAREWELL };
             self.timers.arm_by(Timer::End, now + farewell);
         } else if self.phase == Phase::Finishing {
-            // Who only asks for a place, again and again, is not waited for.
+            // A receiver that only requests a place, again and again, is not waited for.
             let at = match self.is_deserted() {
                 true => now + STAYS,
                 false => self.acknowledged_at + self.settings.give_up,
@@ -360,7 +340,7 @@ impl<P: Packets> TramSource<P> {
             self.on_pause(cx.now);
             return None;
         };
-        // A member that was removed, or the end of a wait for the members of a lost head, opens the window too.
+        // Removed members or expired orphans may have opened the window.
         self.check_open(cx.now);
         let window = self.window();
         self.ask(cx, window, len, false)?;
@@ -374,8 +354,7 @@ impl<P: Packets> TramSource<P> {
         self.bytes += u64::from(len);
         self.last_sent = cx.now;
         self.head.repairs.on_data_sent();
-        // While nobody has spoken the window is closed, but not by anybody; and what leaves while it stays closed
-        // does not close it.
+        // A lack of acknowledgements does not close the window, nor does a packet at a closed one.
         if window >= 0 && self.window() < 0 && self.head.members.allowed_by_any().is_some() {
             self.controller.on_closed(cx.now);
         }
@@ -383,7 +362,6 @@ impl<P: Packets> TramSource<P> {
         Some(transmit)
     }
 
-    /// Asks the controller for a packet; `None` until then.
     fn ask(&mut self, cx: &mut Cx<'_>, window: Window, len: u32, repair: bool) -> Option<()> {
         let permit = self.controller.permit(cx, window, len, repair);
         if let Permit::At(at) = permit {
@@ -392,19 +370,18 @@ impl<P: Packets> TramSource<P> {
         (permit == Permit::Now).then_some(())
     }
 
-    /// True if heads are to remove slow members. If the window has opened since that decision, they have gone.
+    /// True if heads are to remove slow members; once the window opens, they have gone.
     fn prunes(&self, now: Time, window: Window) -> bool {
         now < self.prunes_until && window < 0
     }
 
-    /// There is nothing to send for now. What was sent last may have been lost, which nothing else would show.
+    /// Arms a beacon at the start of a pause: nothing else would show the loss of the last packet.
     fn on_pause(&mut self, now: Time) {
         if core::mem::replace(&mut self.told_last, self.next) != self.next {
             self.timers.arm_by(Timer::Beacon, now + PAUSE_AFTER);
         }
     }
 
-    /// Whether it is over, as the application says: nobody is taken any more.
     fn is_parting(&self) -> bool {
         self.kept && self.closing
     }
@@ -418,7 +395,7 @@ impl<P: Packets> TramSource<P> {
             return None;
         }
         let window = self.window();
-        // Packets are of about one length; this one's is not known before it is taken.
+        // Packets have about equal lengths; the exact one is known only after the repair is taken.
         let len = self.packets.len(self.head.cache.front.min(self.next - 1).max(1) - 1);
         self.ask(cx, window, len, true)?;
         let Repair { sequence, to, ttl } = self.head.next_repair(cx.now)?;
@@ -430,7 +407,6 @@ impl<P: Packets> TramSource<P> {
         Some(transmit)
     }
 
-    /// A packet leaves, of which the controller hears now.
     fn write(
         &mut self,
         cx: &mut Cx<'_>,
@@ -452,7 +428,6 @@ impl<P: Packets> TramSource<P> {
         Transmit { zeros, payload_len: len, time_to_live: ttl, ..Transmit::control(to) }
     }
 
-    /// Every receiver has everything or is named, as far as the tree knows them.
     fn name_those_who_lack(&mut self, cx: &mut Cx<'_>) {
         let (named, unnamed) = self.head.members.shortfall();
         for ShortReceiver { node, reason, .. } in &named {
@@ -471,7 +446,6 @@ impl<P: Packets> TramSource<P> {
         self.phase = Phase::Done;
         self.timers.disarm_all();
         if self.kept {
-            // Its application says how it ended.
             return;
         }
         self.name_those_who_lack(cx);
@@ -538,7 +512,7 @@ impl<P: Packets> Machine for TramSource<P> {
         self.closing = true;
         match self.phase {
             Phase::Gathering if self.kept => {
-                // Whoever looks for a head hears that there is nothing to come.
+                // Receivers that look for a head learn that no data will come.
                 self.phase = Phase::Sending;
                 self.check_end(cx.now);
             }
@@ -555,7 +529,7 @@ impl<P: Packets> Machine for TramSource<P> {
         if matches!(self.phase, Phase::Waiting | Phase::Done) {
             return None;
         }
-        // Who does not know them can make nothing of a beacon.
+        // A receiver that does not know the settings cannot use a beacon.
         if core::mem::take(&mut self.announced_due)
             && let Some(announced) = &self.announced
         {
@@ -591,8 +565,7 @@ impl<P: Packets> Machine for TramSource<P> {
         if let Some(transmit) = self.poll_data(cx, buf) {
             return Some(transmit);
         }
-        // Late repairs take all turns while the window is closed or there is no data. Data that waits for its send time
-        // keeps its turn: faster repairs would starve it.
+        // Late repairs take all turns while the window is closed or no data waits.
         let waits = self.phase == Phase::Sending && self.timers.is_armed(Timer::Pace);
         if waits && self.window() >= 0 {
             return None;

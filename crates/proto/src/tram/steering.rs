@@ -1,4 +1,4 @@
-//! Sessions of TRAM that a scheme steers: the tree is TRAM's, the rate the scheme's.
+//! Sessions of TRAM with a scheme: the tree is TRAM's, the rate is the scheme's.
 
 use faircast_base::{Duration, NodeId, Seq};
 
@@ -10,16 +10,13 @@ use crate::options::Options;
 /// Bytes of the headers of IPv4 and UDP.
 const IP_UDP_BYTES: u32 = 28;
 
-/// The scheme of a session, at one of its ends.
 #[derive(Clone, Copy)]
 pub(crate) struct Steering {
     pub(crate) scheme: &'static SchemeEntry,
-    /// Who the end is in the scheme's reports.
     pub(crate) node: NodeId,
 }
 
 impl Steering {
-    /// Bytes of data packets beside their payload.
     fn header_bytes(&self) -> u32 {
         HEADER_BYTES + words_bytes(self.scheme) + IP_UDP_BYTES
     }
@@ -33,12 +30,12 @@ impl Steering {
     }
 }
 
-/// Bytes of what a scheme announces on data, at most.
+/// Returns the most bytes that a scheme's announcement takes in a data packet.
 pub(super) fn words_bytes(scheme: &SchemeEntry) -> u32 {
     (WORDS_HEADER + scheme.announce_bytes_max) as u32
 }
 
-/// The floor of a session that a scheme with this floor steers: a packet leaves where both permit it.
+/// Returns the floor of a session whose scheme has the floor `own`: both must permit a packet.
 pub fn steered_floor(own: Option<Floor>, options: &Options) -> Option<Floor> {
     let tree = super::floor(options)?;
     let own = own.unwrap_or(tree);
@@ -49,21 +46,18 @@ pub fn steered_floor(own: Option<Floor>, options: &Options) -> Option<Floor> {
     })
 }
 
-/// The most packets of receivers in a session that a scheme steers: those of the tree, the representative's for each
-/// packet of data, and reports, which each receiver sends at most once in an interval, for itself or for others.
+/// Returns the most packets from receivers with a scheme: those of the tree, one of the
+/// representative per data packet, and one report per receiver and interval.
 pub fn steered_reports_max(options: &Options, load: &Load) -> u64 {
     let intervals = load.lasted.as_nanos() / REPORT_INTERVAL.as_nanos() + 1;
     let reports = load.receivers * intervals.min(load.losses);
     super::reports_max(options, load) + load.data_packets + reports
 }
 
-/// A packet as schemes number it.
 pub(super) fn seq(sequence: u64) -> Seq {
-    // Truncation is the wrap of sequence numbers.
     Seq::new(sequence as u32)
 }
 
-/// Least time between two reports that a receiver sends up the tree, its own or those of its members: of what comes
-/// meanwhile the worst waits. Chosen as PGM's interval of reports of those who ask for nothing: no representative is
-/// to be replaced faster, and what is held for so long says by how much.
+/// Shortest time between two reports of a receiver up the tree, as PGM's for unrequested reports:
+/// 200 ms. No representative needs replacement sooner.
 pub(super) const REPORT_INTERVAL: Duration = Duration::from_millis(200);

@@ -1,4 +1,4 @@
-//! Ends of a stream: its source sends what is written while it sends, and its receivers hand over what comes.
+//! Ends of a stream: data is sent while it is written, and delivered as it arrives.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -15,14 +15,14 @@ use crate::pgm::wire::Tsi;
 use crate::stack::Stack;
 use crate::{FlowEvent, Interactive, Machine, StreamEvent, StreamInput, passes_on};
 
-/// Packets of a stream over `tree` that must be kept when they have been sent: more are never asked for again.
+/// Returns how many sent packets of a stream over `tree` to keep; older ones are never requested.
 pub fn stream_window(tree: Stack, options: &Options) -> u64 {
     let settings = TramSettings::of(options, tree.scheme.is_some());
     Head::new(&settings, HeadRole::Eager, 0).cache.room_until()
 }
 
-/// The source `node` of the stream `tsi` over `tree`, which tells its settings. What `packets` has not yet is waited for,
-/// and what has left its window is gone: `late_join` must not be `full`.
+/// Creates the source `node` of the stream `tsi` over `tree`, which announces its settings. Data
+/// that has left the window of `packets` is gone, so `late_join` must not be `full`.
 pub fn stream_source(
     (tsi, node): (Tsi, NodeId),
     start: Time,
@@ -35,17 +35,15 @@ pub fn stream_source(
     TramSource::telling(&session, tree, packets)
 }
 
-/// A receiver of a stream. Once all has been handed over from where it joined on it says that it is complete, and goes
-/// on while it has members that are not.
+/// Receiver of a stream: completes once everything is delivered, and serves members after that.
 pub struct TramStreamReceiver {
     tram: TramReceiver,
     source: NodeId,
-    /// The application knows of the end.
     told: bool,
 }
 
 impl TramStreamReceiver {
-    /// One at `node` of the stream `tsi`, which `source` sends. It follows what steers that, or insists.
+    /// Creates a receiver at `node` of the stream `tsi` from `source`.
     pub fn new(
         (tsi, source): (Tsi, NodeId),
         node: NodeId,
@@ -57,7 +55,7 @@ impl TramStreamReceiver {
         Self { tram: TramReceiver::following(&session, node, negotiation), source, told: false }
     }
 
-    /// Whether it takes part no more.
+    /// True if the receiver no longer takes part.
     pub fn is_over(&self) -> bool {
         self.tram.is_over()
     }
@@ -80,7 +78,7 @@ impl Machine for TramStreamReceiver {
             let told = core::mem::replace(&mut self.told, true);
             return (!told).then_some(StreamEvent::OtherScheme { node, sender, receiver });
         }
-        // A receiver that came late is complete too, and what was received may still wait for the application.
+        // `tram` completes too early: packets may wait for delivery, and late joiners complete too.
         while let Some(event) = self.tram.poll_event() {
             if event != FlowEvent::Completed.into() {
                 return Some(event);

@@ -1,23 +1,23 @@
-//! A receiver's congestion window, and the highest packet that it allows the source to send.
+//! Congestion window of a receiver, and the highest packet that it allows the source to send.
 
 use faircast_base::Time;
 
 use super::settings::{CongestionRule, RightEdge, TramSettings};
 
-/// Heads between a receiver and the source for which it may allow more.
+/// Most heads between a receiver and the source for which the receiver may allow more.
 pub(super) const LEVELS_MAX: u64 = 16;
 
 /// Factor by which a congested window multiplies the congestion window (src: tram s3.2).
 const DECREASE: f64 = 0.75;
 
-/// The share of a new value in the average of losses (src: jrms).
+/// Weight of a new value in the moving average of losses (src: jrms).
 const LOSS_GAIN: f64 = 0.25;
 
-/// What a window in which nothing was lost adds to a congestion window beyond M W_a, in acknowledgement windows.
+/// Growth of a congestion window beyond M W_a per window without losses, as a multiple of W_a.
 const LOSSLESS_GROWTH: f64 = 0.25;
 
-/// Windows in which nothing was lost before one grows beyond M W_a. Where the path is what bounds the rate, queues
-/// overflow more often than that, and a large window would make them overflow by more.
+/// Windows without losses before the congestion window grows beyond M W_a. On a path that limits
+/// the rate, queues overflow more often.
 const LOSSLESS_AFTER: u32 = 32;
 
 /// W_c of a receiver, adjusted once in an acknowledgement window (src: tram s3.2).
@@ -25,32 +25,25 @@ const LOSSLESS_AFTER: u32 = 32;
 pub(super) struct ReceiverWindow {
     rule: CongestionRule,
     right_edge: RightEdge,
-    /// W_a.
     pub(super) ack_window: u64,
     growth: f64,
-    /// Lost packets of an acknowledgement window from which on it is congested.
     threshold: f64,
-    /// W_c in packets.
+    /// Congestion window W_c, in packets.
     pub(super) size: f64,
-    /// The largest, M W_a, and the largest while nothing at all is lost.
+    /// Largest window: M W_a, and the bound while no packet is lost. Both in packets.
     size_max: f64,
     lossless_max: f64,
-    /// Windows since anything was lost.
     lossless_windows: u32,
-    /// H_a of this receiver alone. Never decreases.
+    /// Highest allowed packet (H_a) of this receiver alone. Never decreases.
     pub(super) allowed: u64,
-    /// Packets found missing in the present window, and in the one before.
     lost: u64,
     lost_before: u64,
-    /// Until then there is no congestion.
     grace_until: Time,
-    /// The moving average of the share of packets that are missing, 0 to 1.
+    /// Moving average of the share of missing packets, 0 to 1.
     pub(super) loss: f64,
 }
 
 impl ReceiverWindow {
-    /// The window of a receiver that has joined and whose first packet will be `start`, where data is
-    /// acknowledged in windows of `ack_window`.
     pub(super) fn new(settings: &TramSettings, now: Time, start: u64, ack_window: u64) -> Self {
         let ack_window = ack_window.max(1);
         let size = 2.0 * ack_window as f64;
@@ -69,8 +62,7 @@ impl ReceiverWindow {
         }
     }
 
-    /// When H_a has grown by more than this it is told at once: half of an acknowledgement window, but of a window beyond
-    /// M W_a a quarter.
+    /// Returns the growth of H_a to report at once, in packets: W_a / 2, or a quarter beyond M W_a.
     pub(super) fn step(&self) -> u64 {
         if self.size > self.size_max { self.size as u64 / 4 } else { self.ack_window / 2 }
     }
@@ -79,13 +71,11 @@ impl ReceiverWindow {
         self.lost += packets;
     }
 
-    /// One of those has come after all, and not as a repair.
     pub(super) fn on_late(&mut self) {
         self.lost = self.lost.saturating_sub(1);
     }
 
-    /// An acknowledgement window has ended; `missing` of `known` packets from the first that is missing on are.
-    /// Returns whether there was congestion in it.
+    /// Ends an acknowledgement window, with `missing` of `known` packets. True if it was congested.
     pub(super) fn end(&mut self, now: Time, missing: u64, known: u64) -> bool {
         let share = if known == 0 { 0.0 } else { missing as f64 / known as f64 };
         self.loss += LOSS_GAIN * (share - self.loss);
@@ -95,7 +85,7 @@ impl ReceiverWindow {
             CongestionRule::Window => (self.lost, self.lost >= self.lost_before),
             CongestionRule::Missing => (missing, missing > self.lost_before),
         };
-        // Nothing lost is no congestion, however low the threshold is set.
+        // A window without losses is not congested, even with a threshold of 0.
         let congested =
             lost > 0 && grew && lost as f64 >= self.threshold && now >= self.grace_until;
         (self.lost, self.lost_before) = (0, lost);
@@ -108,14 +98,13 @@ impl ReceiverWindow {
         congested
     }
 
-    /// Moves the right edge, at a receiver of this level: all packets before `first_missing` are here, and as many as
-    /// if all before `reached` were. Rounding to the next acknowledgement keeps staggered ones from limiting the
-    /// source (src: jrms).
+    /// Moves the right edge, at a receiver of this level. Rounding to the next acknowledgement
+    /// keeps staggered acknowledgements from limiting the source (src: jrms).
     pub(super) fn on_progress(&mut self, first_missing: u64, reached: u64, level: u8) {
-        // Heads believe no window that is larger than the largest.
+        // Heads accept no window larger than the largest.
         let room = self.lossless_max.max(self.size_max) - self.size;
         let has = reached.min(first_missing.saturating_add(room.max(0.0) as u64)).saturating_sub(1);
-        // A member of the source has level 2.
+        // A member of the source has level 2, and no head between itself and the source.
         let heads = u64::from(level.saturating_sub(2)).min(LEVELS_MAX);
         let base = match self.right_edge {
             RightEdge::Rounded => (has / self.ack_window + 1) * self.ack_window,
@@ -143,7 +132,6 @@ mod tests {
         ReceiverWindow::new(&settings, at(0), 1, 64)
     }
 
-    /// What each window of so many losses says and leaves.
     fn steps(window: &mut ReceiverWindow, steps: &[(u64, bool, f64)]) {
         for &(lost, congested, size) in steps {
             window.on_missing(lost);
@@ -158,10 +146,8 @@ mod tests {
             &mut window(|_| ()),
             &[
                 (0, false, 130.0),
-                // Below the threshold of 16.
                 (15, false, 132.0),
                 (16, true, 99.0),
-                // Fewer than before.
                 (30, true, 74.25),
                 (29, false, 76.25),
                 (29, true, 64.0),
@@ -200,14 +186,12 @@ mod tests {
         steps(&mut all, &[(0, false, 144.0), (0, false, 160.0)]);
         clean(&mut all, 20);
         assert_eq!(all.size, 300.0);
-        // One lost packet is no congestion.
         steps(
             &mut all,
             &[(1, false, 128.0), (0, false, 128.0), (40, true, 96.0), (0, false, 98.0)],
         );
         clean(&mut all, LOSSLESS_AFTER);
         assert!(all.size > 128.0);
-        // What is still missing counts as lost.
         assert!(!all.end(s(20), 1, 64));
         assert_eq!(all.size, 128.0);
     }

@@ -1,4 +1,4 @@
-//! Wire format of TRAM, which `docs/tram.md` has byte by byte. Whatever the bytes are, nothing here panics.
+//! Wire format of TRAM (`docs/tram.md` has every byte). No input makes this module panic.
 
 mod departed;
 mod hello;
@@ -21,22 +21,20 @@ use crate::pgm::wire::checksum;
 const MAGIC: [u8; 2] = *b"ft";
 const VERSION: u8 = 1;
 
-/// Bytes of the header of every packet.
 pub(crate) const HEADER: usize = 24;
 
-/// Bytes before the payload of data, where no scheme announces anything.
+/// Header bytes before the payload of a data packet, without a scheme's announcement.
 pub(crate) const DATA_HEADER: usize = HEADER + 32;
 
-/// Bytes before the words of an announcement.
 pub(super) const WORDS_HEADER: usize = 2;
 
-/// Most bytes of the mask of an acknowledgement: it covers eight packets with each.
+/// Most bytes of the mask of an acknowledgement; each byte covers eight packets.
 pub(super) const MASK_MAX: usize = 256;
 
-/// Most members that one hello asks.
+/// Most members that one hello requests acknowledgements from.
 pub(super) const ASKED_MAX: usize = 128;
 
-/// Numbers of packets are below this, so that what is computed with them fits into 64 bits.
+/// Upper bound of packet numbers, so that arithmetic on them fits into 64 bits.
 const SEQUENCES: u64 = 1 << 62;
 
 const CHECKSUM: core::ops::Range<usize> = 6..8;
@@ -45,9 +43,8 @@ const SENDER: core::ops::Range<usize> = 16..24;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Packet<'a> {
     pub(super) session: u64,
-    /// Whoever sent it, by a random number of its own.
     pub(super) sender: u64,
-    /// The time to live with which it was sent.
+    /// Time to live with which the packet was sent.
     pub(super) ttl: u8,
     pub(super) body: Body<'a>,
 }
@@ -55,35 +52,30 @@ pub(super) struct Packet<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Body<'a> {
     Beacon(Front),
-    /// A packet of the session's data; from the source, or repaired by a head.
     Data(Data<'a>),
     Advertisement(Advertisement),
     Solicitation(Solicitation),
-    /// A receiver wants this head.
     Bind(Bind),
     Accept(Accept),
-    /// The head does not take it, or no longer.
     Reject(RejectReason),
     Hello(Hello<'a>),
     Ack(Ack<'a>),
-    /// What a receiver tells the source of itself, where the session is an object's.
     Member(&'a [u8]),
     Answer(&'a [u8]),
-    /// The settings of the source that are not the usual ones, as PGM's option SCHEME has them.
+    /// Settings of the source that differ from the defaults, encoded as PGM's option SCHEME.
     Settings(&'a [u8]),
-    /// A receiver's report to the scheme that steers the source, on its way up the tree or to the source at once.
+    /// Receiver's report to the scheme of the source, up the tree or direct to the source.
     Report(Report<'a>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Data<'a> {
     pub(super) front: Front,
-    /// What the scheme that steers the source announces; `None` where none does, and on repairs by heads.
+    /// Announcement of the source's scheme; `None` without a scheme, and on repairs from heads.
     pub(super) announce: Option<Words<'a>>,
     pub(super) payload: &'a [u8],
 }
 
-/// Words of the scheme that steers a source: the value of one of its options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Words<'a> {
     pub(super) option: u8,
@@ -91,90 +83,76 @@ pub(super) struct Words<'a> {
 }
 
 impl<'a> Data<'a> {
-    /// That of a session which no scheme steers.
     pub(super) fn plain(front: Front, payload: &'a [u8]) -> Self {
         Self { front, announce: None, payload }
     }
 }
 
-/// What the source says of the session with each of its packets, and heads repeat with repairs.
+/// Session state that the source puts into each of its packets, and heads into repairs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Front {
-    /// Of data its number, from 1 on; of a beacon that of the last packet sent.
+    /// Number of a data packet, from 1 on. In a beacon, the number of the last packet sent.
     pub(super) sequence: u64,
-    /// Packets before this one are not repaired any more.
     pub(super) forget_before: u64,
-    /// Payload rate of an open window, which heads repair with.
     pub(super) rate: Bitrate,
-    /// W_a.
     pub(super) ack_window: u16,
-    /// Time between the advertisements of heads; zero where they answer solicitations only.
+    /// Time between two advertisements of a head; zero if heads answer solicitations only.
     pub(super) advertise_interval: Duration,
-    /// The worst loss of all receivers, in parts of 65535.
+    /// Worst loss of all receivers, in parts of 65535.
     pub(super) worst_loss: u16,
-    /// After so long without one the source wants a word of a receiver itself; zero where it wants none.
+    /// Longest time between two status packets of a receiver to the source; zero for none.
     pub(super) status_interval: Duration,
     pub(super) repair: bool,
-    /// Nothing follows after `sequence` of a beacon, or this packet.
     pub(super) done: bool,
-    /// Heads remove members that are too slow.
     pub(super) prune: bool,
 }
 
-/// How a head stands to new members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HeadState {
     Accepting,
     AcceptingHeads,
     NotAccepting,
     Resigning,
-    /// It takes those who never become heads, where no other head does.
+    /// Takes only receivers that never become heads, for lack of another head.
     AcceptingMembers,
 }
 
-/// What a head says of itself to whoever may want one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Advertisement {
     pub(super) state: HeadState,
     pub(super) role: HeadRole,
-    /// Of the source 1, of others one more than their head's.
+    /// Level in the tree: 1 for the source, one more than its head's for others.
     pub(super) level: u8,
     pub(super) members: u16,
     pub(super) members_max: u16,
-    /// The first packet that it can repair.
     pub(super) low: u64,
-    /// It is its LAN's head, or stands for that.
     pub(super) lan: bool,
-    /// The number of its name; 0 without one.
+    /// Number of the sender's name; 0 without a name.
     pub(super) name: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Solicitation {
     pub(super) role: HeadRole,
-    /// The number of the name of the only head that is wanted; 0 for any head. Of the source the name of a receiver
-    /// that has started again: heads ask earlier members of that name.
+    /// Number of the wanted head's name, 0 for any; from the source, that of a restarted receiver.
     pub(super) name: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bind {
     pub(super) role: HeadRole,
-    /// The time to live with which its head was heard.
+    /// Time to live with which the head's packets arrive.
     pub(super) distance: u8,
-    /// How many heads have had it.
+    /// Number of heads that the receiver has had.
     pub(super) joins: u16,
-    /// The first packet that it lacks; 0 where it has had none yet.
+    /// First packet that the receiver lacks; 0 before its first packet.
     pub(super) first_missing: u64,
-    /// The number of its name; 0 without one.
     pub(super) name: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Accept {
-    /// From this packet on it repairs.
     pub(super) start: u64,
-    /// The head's own.
     pub(super) level: u8,
 }
 
@@ -183,39 +161,32 @@ pub(super) enum RejectReason {
     Full,
     Resigning,
     HeadsOnly,
-    /// It is no head, or has not heard of this member.
+    /// The sender is no head, or the head does not know this member.
     NoMember,
-    /// The member was too slow for the good of the whole.
     Pruned,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ack<'a> {
-    /// It has all packets before this one.
     pub(super) first_missing: u64,
-    /// The last packet that it and all below it allow (H_a).
     pub(super) allowed: u64,
-    /// The last packet that it has heard of.
     pub(super) highest: u64,
-    /// The worst loss of its subtree, in parts of 65535.
+    /// Worst loss of the subtree, in parts of 65535.
     pub(super) loss: u16,
-    /// Its own members, the receivers below these, and how many of all of them advertise themselves as heads.
+    /// Own members, receivers below these, and advertising heads among all of them.
     pub(super) members: u16,
     pub(super) indirect: u32,
     pub(super) heads: u32,
-    /// The loss is that of one of its members.
     pub(super) of_subtree: bool,
-    /// It has met congestion, or heard of it from below.
     pub(super) congested: bool,
     pub(super) leaves: bool,
-    /// It has all that there is to have.
+    /// True if the member has everything that can still be had.
     pub(super) complete: bool,
     pub(super) hello_missing: bool,
-    /// It never gets all: it goes before, or some of it cannot be repaired any more.
+    /// True if the member leaves early, or some packets cannot be repaired any more.
     pub(super) short: bool,
-    /// Receivers that went without everything.
     pub(super) departed: Departeds<'a>,
-    /// Bit by bit from `first_missing` on, the most significant first: whether the packet is missing.
+    /// Bit mask of missing packets from `first_missing` on, most significant bit first.
     pub(super) mask: &'a [u8],
 }
 
@@ -229,7 +200,6 @@ impl Ack<'_> {
     }
 }
 
-/// Appends the mask of these ascending runs of missing packets, the first of which begins at `first`.
 pub(super) fn mask(
     first: u64,
     missing: impl Iterator<Item = core::ops::Range<u64>>,
@@ -260,7 +230,7 @@ const ANSWER: u8 = 11;
 const REPORT: u8 = 12;
 const SETTINGS: u8 = 13;
 
-/// The flag of data that carries an announcement, after those of a front.
+/// Flag of data with an announcement, after the flags of a front.
 const ANNOUNCES: u8 = 1 << 3;
 
 impl HeadState {
@@ -291,14 +261,12 @@ fn sequence(fields: &mut Fields<'_>) -> Option<u64> {
     fields.read().filter(|number| *number < SEQUENCES)
 }
 
-/// The number of a name, at the end of a packet; nothing where there is none.
 fn encode_name(name: u64, out: &mut Vec<u8>) {
     if name != 0 {
         name.put(out);
     }
 }
 
-/// The same backwards.
 fn decode_name(fields: &mut Fields<'_>) -> Option<u64> {
     if fields.0.is_empty() { Some(0) } else { fields.read().filter(|name| *name != 0) }
 }
@@ -307,18 +275,17 @@ fn one_of<T: Copy>(all: &[T], number: u8) -> Option<T> {
     all.get(usize::from(number)).copied()
 }
 
-/// The flags that are set, the first as the least significant bit.
+/// Packs flags into a byte, the first as the least significant bit.
 fn flags<const N: usize>(set: [bool; N]) -> u8 {
     set.iter().enumerate().fold(0, |flags, (i, set)| flags | u8::from(*set) << i)
 }
 
-/// The same backwards; `None` where others are set.
+/// Unpacks [`flags`]; `None` if other bits are set.
 fn flagged<const N: usize>(flags: u8) -> Option<[bool; N]> {
     (flags >> N == 0).then(|| core::array::from_fn(|i| flags >> i & 1 == 1))
 }
 
 impl<'a> Packet<'a> {
-    /// Appends the encoding, without checksum: see [`seal`].
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         let (kind, flags) = self.body.kind();
         let first = (MAGIC, [VERSION, kind, flags, self.ttl, 0, 0]);
@@ -326,10 +293,7 @@ impl<'a> Packet<'a> {
         self.body.encode(out);
     }
 
-    /// Reads a packet whose checksum has been looked at, where there is need.
-    ///
-    /// # Errors
-    /// The bytes are no packet.
+    /// Decodes a packet, whose checksum is not verified here. Fails if the bytes are no packet.
     pub(super) fn decode(bytes: &'a [u8]) -> Checked<Self> {
         let mut fields = Fields(bytes);
         let header: Option<([u8; 8], _, _)> = fields.read();
@@ -343,28 +307,28 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// The session of a packet, and whether it begins one for those who hear it: data, a beacon or settings, of the
-/// source. `None` for what is no packet of TRAM.
+/// Returns the session of a packet, and true if it starts the session at a receiver: data, beacon
+/// or settings. `None` if the bytes are no packet of TRAM.
 pub fn peek(bytes: &[u8]) -> Option<(u64, bool)> {
     let mut fields = Fields(bytes);
     let [m0, m1, version, kind, flags, _, _, _] = fields.array()?;
     let session = fields.read()?;
-    // The first of a front's flags says that it is a repair.
+    // The first flag of a front marks a repair.
     let begins = [BEACON, SETTINGS].contains(&kind) || kind == DATA && flags & 1 == 0;
     ([m0, m1] == MAGIC && version == VERSION).then_some((session, begins))
 }
 
-/// The number that the end which wrote a packet has drawn for itself.
+/// Returns the random number of the end that sent a packet.
 pub fn sender_of(bytes: &[u8]) -> Option<u64> {
     bytes.get(SENDER).and_then(<[u8]>::first_chunk).map(|bytes| u64::from_be_bytes(*bytes))
 }
 
-/// Whether a packet may be a word of a receiver or its answer: what is neither need not be decoded to see that.
+/// True if the kind is a status of a receiver or an answer to it. Cheaper than decoding.
 pub(super) fn is_word(bytes: &[u8]) -> bool {
     bytes.get(3).is_some_and(|kind| [MEMBER, ANSWER].contains(kind))
 }
 
-/// Writes the checksum of a packet; a tail of zeros changes nothing.
+/// Writes the checksum of a packet. Appended zeros do not change the checksum.
 pub(super) fn seal(packet: &mut [u8]) {
     let sum = checksum(packet);
     packet[CHECKSUM].copy_from_slice(&sum.to_be_bytes());
@@ -407,7 +371,7 @@ impl<'a> Body<'a> {
             Self::Data(Data { front, announce, payload }) => {
                 front.encode(out);
                 if let Some(Words { option, value }) = announce {
-                    // Schemes bound their words.
+                    // Schemes bound the length of their announcements.
                     [option, value.len() as u8].put(out);
                     out.extend_from_slice(value);
                 }
@@ -429,7 +393,6 @@ impl<'a> Body<'a> {
             Self::Accept(accept) => ([accept.level, 0, 0, 0], accept.start).put(out),
             Self::Reject(reason) => [reason as u8, 0, 0, 0].put(out),
             Self::Hello(Hello { level, low, high, asked, .. }) => {
-                // At most `ASKED_MAX` of them.
                 ([level, 0], (asked.len() / 8) as u16, low, high).put(out);
                 out.extend_from_slice(asked);
             }
@@ -555,7 +518,7 @@ impl Front {
 
     fn encode(&self, out: &mut Vec<u8>) {
         (self.sequence, self.forget_before, self.rate.bits_per_s(), self.ack_window).put(out);
-        // At most a minute.
+        // Both intervals are at most one minute.
         let millis = |interval: Duration| interval.as_millis() as u16;
         let (advertise, status) = (millis(self.advertise_interval), millis(self.status_interval));
         (advertise, self.worst_loss, status).put(out);
@@ -566,7 +529,7 @@ impl Front {
         let (sequence, forget_before) = (sequence(fields)?, fields.read()?);
         let (rate, ack_window, advertise, worst_loss, status): (_, _, u16, _, u16) =
             fields.read()?;
-        // What was not sent cannot be forgotten.
+        // Only sent packets can be forgotten.
         (forget_before <= sequence + 1).then_some(Self {
             sequence,
             forget_before,

@@ -1,5 +1,4 @@
-//! Fuzz target of credits: a source, a relay and two receivers. Packets on their way are lost, changed and repeated,
-//! and packets made of the fuzzer's bytes come between. The corpus test runs the target too.
+//! Fuzz target of credits: a source, a relay and two receivers, with loss, damage and forgery.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,11 +19,10 @@ use faircast_relay_sdk::View;
 use crate::damage::damage;
 
 const ME: NodeId = NodeId(10);
-/// Packets or steps of one kind that no honest machine needs.
+/// Limit of packets or steps of one kind that no valid machine reaches.
 const MANY: u32 = 100_000;
-/// Packets that the network holds; more are lost.
 const FLYING_MAX: usize = 100;
-/// Time in which the relay comes to rest once the source was closed.
+/// Time in which the relay becomes idle after the source is closed.
 const REST: Duration = Duration::from_secs(2000);
 const POLICIES: [&str; 7] = [
     "worst-path",
@@ -36,7 +34,7 @@ const POLICIES: [&str; 7] = [
     "weighted-utility",
 ];
 
-/// Reads the bytes as packets, and then as a session: the first byte chooses the policy, the others are steps.
+/// Decodes the bytes, then runs them as a session: a policy, then steps.
 pub(crate) fn credits(data: &[u8]) {
     if let Some(again) = credit::written_again(data) {
         assert_eq!(credit::written_again(&again).as_ref(), Some(&again));
@@ -46,7 +44,7 @@ pub(crate) fn credits(data: &[u8]) {
     World::new(choice).run(steps);
 }
 
-/// Programs of three bytes: 10 ms of loading for each of the first, questions before it fails, and answers.
+/// Host of programs of three bytes: load time in 10 ms, calls before the failure, and answers.
 struct Host;
 
 #[derive(Clone)]
@@ -76,7 +74,7 @@ impl SessionProgram for Answers {
 impl Answers {
     fn ask(&mut self) -> Result<u32, ProgramFault> {
         self.left = self.left.checked_sub(1).ok_or(ProgramFault(String::new()))?;
-        // The last never fails.
+        // The value 255 never fails.
         self.left += u8::from(self.left == 254);
         Ok(self.answer.into())
     }
@@ -106,7 +104,6 @@ struct End {
     rng: Rng,
 }
 
-/// A packet on its way, from the host at a port to the relay or the other way.
 #[derive(Clone)]
 struct Flying {
     port: usize,
@@ -117,7 +114,6 @@ struct Flying {
     zeros: u32,
 }
 
-/// The ends are at the ports of the relay in their order; the source is the first.
 struct World {
     now: Time,
     ends: Vec<End>,
@@ -202,7 +198,7 @@ impl World {
                 }
             }
         }
-        // The relay rests some time after the source is closed. Ends under credits ask on as long as they run.
+        // The relay becomes idle once the source is closed; ends send probes forever.
         self.close(0);
         for _ in 0..20 {
             self.pass(Duration::from_secs(1));
@@ -229,7 +225,6 @@ impl World {
         self.drain_end(port, self.now);
     }
 
-    /// Lets time pass, each timeout at its moment.
     fn pass(&mut self, span: Duration) {
         let end = self.now + span;
         for port in 0..self.ends.len() {
@@ -352,7 +347,6 @@ impl World {
         }
     }
 
-    /// Everything on its way arrives, and ports have room.
     fn exchange(&mut self) {
         for flying in core::mem::take(&mut self.flying) {
             self.deliver(flying);
@@ -363,7 +357,6 @@ impl World {
     }
 }
 
-/// Puts magic, version, one of a few sessions, and the checksum of its kind into `bytes`, where they are long enough.
 fn dress(mut bytes: Vec<u8>) -> Vec<u8> {
     if bytes.get(..2) == Some(b"ft") || bytes.len() < 36 {
         return bytes;

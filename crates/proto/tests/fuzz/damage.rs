@@ -1,7 +1,7 @@
-//! Damage to packets on their way, by the bytes of a fuzzer.
+//! Damage to packets in the network, from the bytes of a fuzzer.
 
-/// Changes some bytes of one of these packets, or of a copy that is added where `copy` is set. Each change is a place, a count
-/// and as many bytes; the high bit of the count cuts the packet off at the place. Returns the packet.
+/// Changes bytes of a packet, or of an added copy if `copy` is set, and returns the packet. A
+/// change is a position, a count and as many bytes; the count's high bit truncates the packet.
 pub(crate) fn damage<'p, T: Clone>(
     flying: &'p mut Vec<T>,
     bytes: impl FnOnce(&mut T) -> &mut Vec<u8>,

@@ -1,7 +1,4 @@
-//! Fuzz target of the network element of PGM; the corpus test runs the same.
-//!
-//! Packets made of the fuzzer's bytes come in by any port and time passes: no panic, what one packet
-//! makes the element send is bounded, and it comes to rest.
+//! Fuzz target of the PGM network element: never panics, sends bounded numbers, becomes idle.
 
 use faircast_base::{Cx, Duration, FlowId, GroupId, NodeId, Purpose, Rng, Time};
 use faircast_proto::catalog::RELAYS;
@@ -13,13 +10,11 @@ use super::endpoints::dress;
 
 const ME: NodeId = NodeId(10);
 const PORTS: [PortId; 4] = [PortId(0), PortId(1), PortId(2), PortId(3)];
-/// Timeouts in which an element comes to rest: more than it keeps of anything.
+/// Timeouts after which an element is idle: more than the limit of any of its tables.
 const TIMEOUTS_MAX: u32 = 200_000;
-/// Packets that one packet may cause at most: a confirmation and a repair for each port and each of
-/// the 63 packets that a NAK names.
+/// Most packets caused by one: NCF and repair for each port and each of 63 packets in a NAK.
 const CAUSED_MAX: usize = 2 * 64 * PORTS.len();
 
-/// Takes all that a relay asks for. Returns how much that was, of which it held as many packets less.
 fn drain(relay: &mut dyn Relay, cx: &mut Cx<'_>) -> (usize, usize) {
     let (mut asked, mut released, mut buf) = (0, 0, Vec::new());
     while let Some(egress) = relay.poll_transmit(cx, &mut buf) {
@@ -30,7 +25,7 @@ fn drain(relay: &mut dyn Relay, cx: &mut Cx<'_>) -> (usize, usize) {
     (asked, released)
 }
 
-/// Runs the steps that `data` spells: each is a time, where the packet comes from, its bytes.
+/// Runs the steps of `data`: each is a time, a port, a sender and the bytes of a packet.
 pub(crate) fn element(mut data: &[u8]) {
     for entry in RELAYS {
         let mut relay = (entry.relay)(ME, &Options::default(), None);

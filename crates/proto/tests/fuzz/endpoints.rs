@@ -1,9 +1,5 @@
-//! Fuzz targets of both ends of sessions: streams and objects of PGM under every registered scheme, and a tree
-//! of TRAM; the corpus test runs the same.
-//!
-//! A source and two receivers talk to each other while packets made of the fuzzer's bytes come
-//! between, and packets on their way are changed, repeated and lost. Session, ports and checksum are
-//! put in, so that not everything is refused at the first check.
+//! Fuzz targets of both ends: PGM streams and objects under every scheme, and TRAM trees. Inserted
+//! packets get a valid session, ports and checksum, to pass the first checks.
 
 use faircast_base::{Cx, Duration, FlowId, GroupId, NodeId, NullTrace, Purpose, Rng, Time};
 use faircast_proto::catalog::{SCHEMES, SchemeEntry, Stack, over_pgm, trees};
@@ -20,15 +16,14 @@ use crate::damage::damage;
 pub(crate) const GROUP: Nla = Nla::V4([239, 192, 0, 1]);
 pub(crate) const TSI: Tsi = Tsi { gsi: Gsi([1, 2, 3, 4, 5, 6]), port: 5000 };
 
-/// More packets in one drain, or timeouts in one moment, than any honest machine needs.
+/// Limit of packets in one drain, or timeouts at one time, that no valid machine reaches.
 const MANY: u32 = 100_000;
-/// Packets that the network holds; it loses what comes beyond.
 const FLYING_MAX: usize = 100;
-/// Time in which all ends come to rest once the source was closed.
+/// Time in which all ends become idle after the source is closed.
 const REST: Duration = Duration::from_secs(2000);
 const SYMBOL_BYTES: u16 = 100;
 
-/// A stream: the first byte chooses the scheme, the others are steps.
+/// Runs a stream: the first byte selects the scheme, the others are steps.
 pub(crate) fn streams(data: &[u8]) {
     let Some((entry, steps)) = scheme(data) else { return };
     let window = OptionValue::Integer(128);
@@ -45,8 +40,7 @@ pub(crate) fn streams(data: &[u8]) {
     Session::new([Box::new(FlowEnd(source)), first, second], dress).run(steps);
 }
 
-/// A repair tree, steered by TRAM's own control and by each scheme: the source may have one member, which is the
-/// other's head.
+/// Runs a tree with each control. The source may have one member: the other's repair head.
 pub(crate) fn tree(steps: &[u8]) {
     for stack in trees() {
         tree_of(stack, steps);
@@ -69,7 +63,7 @@ fn tree_of(stack: Stack, steps: &[u8]) {
     Session::new([source, first, second], dress_for_tree).run(steps);
 }
 
-/// An object: the first byte chooses the scheme, the others are steps.
+/// Runs an object: the first byte selects the scheme, the others are steps.
 pub(crate) fn objects(data: &[u8]) {
     let Some((entry, steps)) = scheme(data) else { return };
     let options = settings(entry, &[("reliable", OptionValue::Bool(false))]);
@@ -97,7 +91,6 @@ fn settings(entry: &'static SchemeEntry, more: &[(&str, OptionValue)]) -> Option
     Options::checked(more, &over_pgm(entry).options()).expect("these are settings of every scheme")
 }
 
-/// An application that always has another packet of 100 bytes.
 struct Endless;
 
 impl Packets for Endless {
@@ -130,7 +123,6 @@ struct Host {
     rng: Rng,
 }
 
-/// A packet on its way: from which host, to which, as what.
 #[derive(Clone)]
 struct Flying {
     from: usize,
@@ -140,9 +132,7 @@ struct Flying {
     zeros: u32,
 }
 
-/// A source, host 0, and its receivers.
 struct Session {
-    /// Makes a packet look as if it belonged here.
     dress: fn(Vec<u8>) -> Vec<u8>,
     now: Time,
     hosts: Vec<Host>,
@@ -158,7 +148,7 @@ impl Session {
         Self { dress, now: Time::ZERO, hosts: hosts.collect(), flying: Vec::new() }
     }
 
-    /// Takes the steps that `data` spells: an operation, an argument, perhaps more bytes.
+    /// Runs the steps of `data`: an operation, an argument, perhaps more bytes.
     fn run(&mut self, mut data: &[u8]) {
         self.pass(Duration::from_millis(1));
         while let Some((&[operation, argument], rest)) = data.split_first_chunk() {
@@ -169,14 +159,11 @@ impl Session {
                 2 => self.pass(Duration::from_millis(u64::from(argument) * 40)),
                 3 => self.damage(false, argument, &mut data),
                 4 => self.damage(true, argument, &mut data),
-                5 => {
-                    // What is lost, most often; seldom an end that is closed.
-                    match usize::from(argument) {
-                        closed @ 250.. => self.close(closed % 3),
-                        lost if lost < self.flying.len() => drop(self.flying.remove(lost)),
-                        _ => {}
-                    }
-                }
+                5 => match usize::from(argument) {
+                    closed @ 250.. => self.close(closed % 3),
+                    lost if lost < self.flying.len() => drop(self.flying.remove(lost)),
+                    _ => {}
+                },
                 operation => {
                     let (bytes, rest) = data.split_at(usize::from(argument).min(data.len()));
                     data = rest;
@@ -191,7 +178,6 @@ impl Session {
                 }
             }
         }
-        // Whatever came, all rest some time after the source is closed.
         self.close(0);
         self.pass(REST);
         for host in &self.hosts {
@@ -213,7 +199,6 @@ impl Session {
         self.drain(host, now);
     }
 
-    /// Lets time pass, each timeout at its moment.
     fn pass(&mut self, span: Duration) {
         let end = self.now + span;
         for i in 0..self.hosts.len() {
@@ -262,7 +247,6 @@ impl Session {
         self.drain(packet.to, now);
     }
 
-    /// Everything on its way arrives.
     fn exchange(&mut self) {
         for packet in core::mem::take(&mut self.flying) {
             self.deliver(&packet);
@@ -282,7 +266,6 @@ impl Host {
     }
 }
 
-/// Puts ports, session and checksum into `bytes`, where they are long enough for a header.
 pub(crate) fn dress(mut bytes: Vec<u8>) -> Vec<u8> {
     if bytes.len() >= HEADER_LEN {
         let upstream = matches!(bytes[4] & 0x0f, 2 | 8 | 9 | 11..=13);
@@ -297,7 +280,6 @@ pub(crate) fn dress(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// The same for packets of TRAM, whose header has magic, version and session.
 pub(crate) fn dress_for_tree(mut bytes: Vec<u8>) -> Vec<u8> {
     if bytes.len() >= 24 {
         bytes[..3].copy_from_slice(b"ft\x01");

@@ -1,17 +1,14 @@
-//! The places of receivers in their flow.
+//! Index of a flow's receivers by node.
 
 use faircast_base::NodeId;
 
-/// From a node to its place among a flow's receivers.
 #[derive(Clone, Debug)]
 pub(super) enum Slots {
-    /// A few receivers, at each of which it looks: a thousand TCP flows need no tables.
+    /// Linear search of few receivers: a thousand TCP flows need no tables.
     Few(Vec<NodeId>),
-    /// Many: a table over all nodes.
     Table(Vec<u32>),
 }
 
-/// Most receivers that are looked at one by one.
 const FEW_MAX: usize = 8;
 
 impl Default for Slots {
@@ -37,7 +34,7 @@ impl Slots {
     pub(super) fn find(&self, node: NodeId) -> Option<usize> {
         match self {
             Self::Few(nodes) => nodes.iter().position(|known| *known == node),
-            // A node that is no receiver has the last slot of all, which no receiver can have.
+            // A node that is not a receiver has the last slot, which no receiver can have.
             Self::Table(table) => table.get(node.index()).map(|slot| *slot as usize),
         }
     }

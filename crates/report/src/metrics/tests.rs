@@ -1,11 +1,10 @@
-//! Hand-made traces with known answers.
+//! Tests with hand-made traces and known answers.
 
 use faircast_base::{CutReason, LinkId, Shortfall, SwitchReason, TimeoutKind};
 use faircast_trace::{FlowHeader, LinkHeader, Reader, SpeaksHeader, Tee, Writer};
 
 use super::*;
 
-/// A sender, a router, 3 receivers; a multicast flow to all of them and TCP to the first one.
 fn header(warmup_s: f64) -> Header {
     let flow = |name: &str, protocol: &str, to: &[u32]| FlowHeader {
         name: name.into(),
@@ -98,7 +97,6 @@ fn tcp_throughput_is_payload_acknowledged_for_the_first_time() {
     assert_eq!(got.flows[1].loss_ratio, Some(0.0));
 }
 
-/// One starts at 10 s, the other is complete at 40 s: what they sent before, after and at the ends.
 #[test]
 fn shares_are_compared_over_the_time_in_which_all_flows_were_on() {
     let mut header = header(5.0);
@@ -125,7 +123,6 @@ fn shares_are_compared_over_the_time_in_which_all_flows_were_on() {
     let common = got.common.unwrap();
     assert_eq!((common.from_s, common.to_s), (10.0, 40.0));
     assert!((common.jain_index - 25.0 / 26.0).abs() < 1e-12, "{common:?}");
-    // Over the whole the one that was complete early looks starved; the table leads with what counts.
     let table = got.table();
     let row = table.lines().find(|line| line.starts_with("mcc")).unwrap();
     assert!(row.split_whitespace().nth(2) == Some("533.3"), "{table}");
@@ -134,7 +131,6 @@ fn shares_are_compared_over_the_time_in_which_all_flows_were_on() {
         table.contains(head) && table.contains("Jain index 0.9615 while all were on"),
         "{table}"
     );
-    // Stopped before the second one began, they have no time in common; nor has one flow alone.
     let none = summary(&header, 9.0);
     assert_eq!((none.common, none.flows[0].common_throughput_bps), (None, None));
     header.flows.truncate(1);
@@ -166,7 +162,6 @@ fn what_the_network_carries_and_what_comes_back_count_while_the_flow_is_on_and_w
     metrics.record(&record(25.0, 0, SENDER, nak));
     let got = metrics.finish(&Outcome { at: Time::from_secs_f64(60.0), ..Outcome::default() });
     let flow = &got.flows[0];
-    // 1000 new bytes and 500 again in the counted 50 s, of which it was on for 20 s.
     assert_eq!((flow.throughput_bps, flow.sent_bps), (160.0, 240.0));
     assert_eq!((flow.feedback_per_s, flow.feedback_packets), (0.1, 3));
 }
@@ -216,7 +211,6 @@ fn a_flow_is_complete_when_all_that_stayed_are() {
         ],
     );
     assert_eq!(got.flows[0].completed_s, Some(3.0));
-    // 8000 bits in the 3 s until it was complete.
     assert!((got.flows[0].active_throughput_bps - 8000.0 / 3.0).abs() < 1e-9);
 }
 
@@ -249,7 +243,6 @@ fn repairs_count_as_packets_where_they_have_numbers_of_their_own_and_late_packet
         &[
             record(1.0, 0, SENDER, sent(0)),
             record(2.0, 0, SENDER, sent(1)),
-            // A retransmission of the second packet, and parity in a third.
             record(3.0, 0, SENDER, repair(1)),
             record(4.0, 0, SENDER, repair(2)),
             record(5.0, 0, SENDER, sent(3)),
@@ -261,7 +254,6 @@ fn repairs_count_as_packets_where_they_have_numbers_of_their_own_and_late_packet
     let receiver = &got.flows[0].receivers[0];
     assert_eq!((receiver.lost_packets, receiver.loss_ratio), (2, 0.5));
     assert_eq!(receiver.abandoned_packets, 2);
-    // The trace of a receiver alone has no sender: an object's tells how many packets there were.
     let header = Header { on: On::Net, ..header(0.0) };
     let mut metrics = Metrics::new(&header);
     for event in [lost(4, 2), Event::SessionExtent { packets: 8 }, delivered(0)] {
@@ -397,7 +389,7 @@ fn a_repair_tree_is_that_of_the_last_heads() {
         sender_repairs: 1,
     };
     assert_eq!(flow.tree, Some(tree));
-    // 10 bytes of the sender's in 100 s: what heads repair is nothing that it sends.
+    // 10 bytes of the sender's in 100 s; repairs by heads do not count.
     assert_eq!((flow.sent_bps, flow.repair_packets), (0.8, 2));
     let told: Vec<_> = flow
         .receivers

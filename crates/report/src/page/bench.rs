@@ -1,4 +1,4 @@
-//! The page of a suite: each published figure beside ours.
+//! Page of a suite: published figures and our results.
 
 use faircast_base::Time;
 
@@ -9,8 +9,7 @@ use crate::class::Class;
 use crate::plots;
 use crate::suite::{Plots, Row, Suite, number};
 
-/// The results of a suite as one HTML file that needs no network: an overview, then each
-/// experiment with its question, what the paper says, its plot, and each figure with the verdict.
+/// Returns a suite's results as one self-contained HTML file: an overview, then each experiment.
 pub fn bench_page(suite: &Suite) -> String {
     let groups = groups(suite);
     let mut all = Vec::new();
@@ -41,7 +40,6 @@ struct Group<'a> {
     experiments: Vec<Experiment<'a>>,
 }
 
-/// Rows that come from the same runs.
 struct Experiment<'a> {
     id: &'a str,
     rows: Vec<&'a Row>,
@@ -65,7 +63,7 @@ fn groups(suite: &Suite) -> Vec<Group<'_>> {
     groups
 }
 
-/// The groups; experiments only where they have no heading, for all of them would be too many.
+/// Links to the groups. Experiments have links only without groups, since all would be too many.
 fn navigation(groups: &[Group<'_>]) -> Vec<(String, String)> {
     let mut links = vec![("overview".into(), "Overview".into())];
     for group in groups {
@@ -73,7 +71,6 @@ fn navigation(groups: &[Group<'_>]) -> Vec<(String, String)> {
             let experiments = group.experiments.iter();
             links.extend(experiments.map(|e| (anchor("experiment", e.id), e.id.into())));
         } else {
-            // "Set 1: window and timeouts" is known as Set 1.
             let short = group.name.split_once(": ").map_or(group.name, |(short, _)| short);
             links.push((anchor("group", group.name), short.into()));
         }
@@ -85,7 +82,6 @@ fn title(suite: &Suite) -> &str {
     if suite.about.is_empty() { &suite.name } else { &suite.about }
 }
 
-/// An anchor that is the same in every run of the suite, whatever the name holds.
 pub(super) fn anchor(kind: &str, name: &str) -> String {
     let mut anchor = format!("{kind}-");
     for c in name.chars() {
@@ -175,7 +171,6 @@ fn overview_cells(row: &Row, has_optimum: bool) -> Vec<String> {
     cells
 }
 
-/// The offline optimum, with its objective and ours as a share.
 fn optimum(row: &Row) -> Option<String> {
     let (optimum, ratio) = row.optimum.as_ref().zip(row.of_optimum())?;
     let (value, ratio) = (number(optimum.value), number(ratio));
@@ -185,7 +180,6 @@ fn optimum(row: &Row) -> Option<String> {
     ))
 }
 
-/// What the simulator gives, where a row of the lab has a figure of a paper too.
 fn beside(row: &Row) -> String {
     let simulated = |value| format!("<small class=\"beside\">simulator {}</small>", number(value));
     row.beside().map_or_else(String::new, simulated)
@@ -193,7 +187,6 @@ fn beside(row: &Row) -> String {
 
 fn section(experiment: &Experiment<'_>, group: &Group<'_>, all: &mut Vec<String>) -> String {
     let rows = &experiment.rows;
-    // A heading stands one level below its group's.
     let level = if group.name.is_empty() { 2 } else { 3 };
     let first = |text: fn(&Row) -> &str| {
         rows.iter().map(|row| text(row)).find(|text| !text.is_empty()).unwrap_or_default()
@@ -213,7 +206,6 @@ fn section(experiment: &Experiment<'_>, group: &Group<'_>, all: &mut Vec<String>
     }
     let series: Vec<_> =
         rows.iter().filter_map(|row| Some((row.series.as_ref()?, row.plots))).collect();
-    // One figure stands beside the plot, several below it.
     let class = if series.is_empty() || rows.len() > 1 { "split alone" } else { "split" };
     html.push_str(&format!("<div class=\"{class}\">"));
     for (series, plots_of) in series {
@@ -304,7 +296,6 @@ fn side(row: &Row, level: usize) -> String {
     html
 }
 
-/// A number line: what is accepted, the paper's number, our spread, seeds and median.
 fn strip(row: &Row, is_large: bool) -> String {
     const WIDTH: f64 = 300.0;
     let height = if is_large { 62.0 } else { 40.0 };
@@ -329,7 +320,6 @@ fn strip(row: &Row, is_large: bool) -> String {
     );
     let (top, bottom) = (y - 14.0, y + 14.0);
     if row.accept_low.is_some() || row.accept_high.is_some() {
-        // Without a bound the band goes on to the end of the line.
         let (from, to) = (row.accept_low.map_or(4.0, x), row.accept_high.map_or(WIDTH - 4.0, x));
         svg.push_str(&format!(
             "<rect class=\"band\" x=\"{from:.1}\" width=\"{:.1}\" y=\"{top}\" height=\"28\" \
@@ -348,7 +338,6 @@ fn strip(row: &Row, is_large: bool) -> String {
         x(row.low),
         x(row.high)
     ));
-    // How surely the median is where it is: thicker, with ends.
     if let Some(interval) = row.interval() {
         svg.push_str(&format!(
             "<path class=\"interval\" d=\"M{0:.1} {2}v8M{0:.1} {y}H{1:.1}M{1:.1} {2}v8\"/>",

@@ -1,4 +1,4 @@
-//! The curves as compact JSON for the page's script.
+//! Curves as compact JSON for the page's script.
 
 use faircast_base::{Time, escaped};
 use serde_json::{Value, json};
@@ -7,7 +7,6 @@ use crate::plots::paper::{COLOURS, DASHES};
 use crate::plots::{Line, MarkRow, Plot, Shape};
 use crate::series::Series;
 
-/// One object for plots of one run: see `page.js` for its reader.
 pub(super) fn data(series: &Series, plots: &[Plot], interrupted: bool, ended: Time) -> String {
     json!({
         "duration": number(series.duration_s),
@@ -76,12 +75,11 @@ fn moment(at_s: f64) -> Value {
     rounded(at_s, 1e6)
 }
 
-/// A number with what a plot can show of it: about seven digits.
 fn number(value: f64) -> Value {
     rounded(value, if value.abs() >= 1.0 { 1e3 } else { 1e7 })
 }
 
-/// A number in parts of `1 / scale`, without a point where it is whole; null of what is none.
+/// Number in units of `1 / scale`, without a decimal point if whole; null if not finite.
 fn rounded(value: f64, scale: f64) -> Value {
     let rounded = (value * scale).round() / scale;
     match rounded.fract() == 0.0 && rounded.abs() < 1e15 {

@@ -1,14 +1,12 @@
-//! Pieces of HTML.
+//! Building blocks of HTML.
 
 pub(super) use crate::text::escape;
 
-/// What comes first on a page: its title, and below it a sentence of HTML.
 pub(super) fn heading(title: &str, sentence: &str) -> String {
     let title = escape(title);
     format!("<div class=\"intro\"><h1>{title}</h1><p class=\"soft\">{sentence}</p></div>\n")
 }
 
-/// Figures as HTML: what, a class of the value, the value, and what belongs to it.
 pub(super) fn facts(all: &[(String, Option<&str>, String, String)]) -> String {
     let fact = |(term, class, value, small): &(String, Option<&str>, String, String)| {
         let class = class.map_or(String::new(), |class| format!(" class=\"{class}\""));
@@ -17,12 +15,10 @@ pub(super) fn facts(all: &[(String, Option<&str>, String, String)]) -> String {
     format!("<dl class=\"facts\">{}</dl>\n", all.iter().map(fact).collect::<String>())
 }
 
-/// Something that a reader of the figures must know, as HTML.
 pub(super) fn note(class: &str, what: &str, text: &str) -> String {
     format!("<p class=\"{class}\" role=\"note\"><strong>{what}</strong> {text}</p>\n")
 }
 
-/// A section to whose heading the navigation leads.
 pub(super) fn section(anchor: &str, label: &str, content: &str) -> String {
     format!(
         "<section aria-labelledby=\"{anchor}\"><h2 id=\"{anchor}\">{label}</h2>\n{content}</section>\n"
@@ -33,16 +29,15 @@ pub(super) fn folded(label: &str, content: &str) -> String {
     format!("<details class=\"card\"><summary>{}</summary>{content}</details>\n", escape(label))
 }
 
-/// A table being written. Cells are HTML; who makes them escapes names.
+/// Table under construction. Cells are HTML; the caller escapes names.
 pub(super) struct HtmlTable {
     html: String,
     left: usize,
 }
 
 impl HtmlTable {
-    /// Starts a table whose first `left` columns are flush left.
     pub(super) fn new(caption: &str, left: usize, head: &[&str]) -> Self {
-        // Tables may be wider than a phone: they scroll, with the keyboard too.
+        // Tables wider than a phone scroll, with the keyboard too.
         let mut html = format!(
             "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\"><table>\
              <caption><span>{0}</span></caption><thead><tr>",
@@ -56,7 +51,6 @@ impl HtmlTable {
         Self { html, left }
     }
 
-    /// Adds a row; its first cell is its heading.
     pub(super) fn row(&mut self, class: &str, cells: &[String]) {
         self.html.push_str(&format!("<tr class=\"{class}\">"));
         for (i, cell) in cells.iter().enumerate() {
@@ -70,7 +64,6 @@ impl HtmlTable {
         self.html.push_str("</tr>\n");
     }
 
-    /// Starts a group of rows under a heading that spans all columns.
     pub(super) fn group(&mut self, heading: &str, columns: usize) {
         self.html.push_str(&format!(
             "</tbody><tbody><tr class=\"group\"><th scope=\"rowgroup\" class=\"l\" \

@@ -1,11 +1,11 @@
-//! The page of a matrix: a heat map for each figure, whose cells lead to their worst runs.
+//! Page of a matrix: a heat map for each figure, with links to the worst runs.
 
 use super::Page;
 use super::html::{HtmlTable, escape, facts, heading, note, section};
 use crate::figure::{Figure, Lean};
 use crate::matrix::{Matrix, MatrixCase, MatrixCell, Spread};
 
-/// A matrix as one HTML file that needs no network: heat maps, and cases with questions.
+/// Returns a matrix as one self-contained HTML file: heat maps, and cases with questions.
 pub fn matrix_page(matrix: &Matrix) -> String {
     let main = intro(matrix) + &maps(matrix) + &cases(matrix);
     let navigation =
@@ -49,7 +49,6 @@ fn intro(matrix: &Matrix) -> String {
     heading(&matrix.title, &format!("{numbers} {}", escape(&matrix.seeds()))) + &quick + &facts
 }
 
-/// The maps, with a choice that needs no script: of radio buttons one is on, and shows its map.
 fn maps(matrix: &Matrix) -> String {
     let mut html =
         String::from("<div class=\"maps\"><fieldset class=\"choice\"><legend>Figure</legend>");
@@ -92,7 +91,7 @@ fn map(matrix: &Matrix, figure: Figure) -> String {
     )
 }
 
-/// Legend of a figure. A share can be wrong in two ways, which one scale does not tell apart.
+/// Legend of a figure. A share can be too small or too large, which one scale does not tell apart.
 fn legend(figure: Figure) -> &'static str {
     match figure.lean(1.0) {
         Some(_) => {
@@ -110,11 +109,10 @@ fn legend(figure: Figure) -> &'static str {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Detail {
     Short,
-    /// With the interval of the median.
     Full,
 }
 
-/// A value in its colour; a share that is off has a sign too, for who does not see colours.
+/// Value in its colour; an unfair share has a sign too, for colour-blind readers.
 fn coloured(element: &str, figure: Figure, value: f64) -> String {
     let strength = if figure.step(value) < 2 { 2 } else { 1 };
     let (class, sign) = match figure.lean(value) {
@@ -126,15 +124,13 @@ fn coloured(element: &str, figure: Figure, value: f64) -> String {
     format!("<{element} class=\"{class}\">{sign}{}</{element}>", figure.shown(value))
 }
 
-/// Between which values a median lies, and how surely: `95 %: 0.71 to 0.83`.
 fn interval(spread: &Spread) -> Option<String> {
     let interval = spread.interval()?;
     let (low, high) = (spread.figure.shown(interval.low), spread.figure.shown(interval.high));
-    // Rounded down: no more is said than holds.
+    // Rounded down, so that the claim holds.
     Some(format!("{:.0} %: {low} to {high}", (interval.confidence * 100.0).floor()))
 }
 
-/// A cell: median and worst seed in their colours, which lead to the worst run.
 fn heat(cell: &MatrixCell, figure: Figure, detail: Detail) -> String {
     let Some(spread) = cell.figure(figure) else { return "–".into() };
     let (median, worst) = (figure.shown(spread.median), figure.shown(spread.worst));
@@ -200,7 +196,6 @@ fn described(case: &MatrixCase) -> String {
     )
 }
 
-/// Every run of a case with a link to its page, folded away.
 fn runs(case: &MatrixCase, shown: &[Figure]) -> String {
     let mut head = vec!["Scheme", "Seed"];
     head.extend(shown.iter().map(|figure| figure.title()));
@@ -224,7 +219,6 @@ fn runs(case: &MatrixCase, shown: &[Figure]) -> String {
     format!("<details><summary>Every run</summary>{}</details>", table.finish())
 }
 
-/// An anchor that is the same in every matrix.
 fn anchor(id: &str) -> String {
     super::bench::anchor("case", id)
 }

@@ -1,4 +1,4 @@
-//! The page of one run.
+//! Page of a run.
 
 mod tables;
 mod tree;
@@ -16,10 +16,9 @@ use crate::text::{count, percent, rate, seconds, spread};
 use tables::{flows, links, receivers};
 use tree::tree;
 
-/// Most changes of representative that are listed.
 const SWITCH_ROWS_MAX: usize = 200;
 
-/// The report of a run as one HTML file that needs no network.
+/// Returns the report of a run as one self-contained HTML file.
 pub fn run_page(header: &Header, summary: &Summary, series: &Series) -> String {
     let ended = Time::from_secs_f64(summary.ended_s);
     let sections = [

@@ -1,4 +1,4 @@
-//! The page of a sweep: for each figure a plot over the first setting that varies.
+//! Page of a sweep: for each figure a plot over the first varied setting.
 
 use super::Page;
 use super::html::{self, HtmlTable, escape, facts, folded, heading, note};
@@ -7,10 +7,9 @@ use crate::sweep::picture::{caption, panels, picture};
 use crate::sweep::{SWEEP_FIGURES, Sweep, SweepAxis, SweepFigure, SweepLine};
 use crate::text::spread;
 
-/// Panels of one figure; settings with more values than that are left to the tables.
 const PANELS_MAX: usize = 24;
 
-/// A sweep as one HTML file that needs no network.
+/// Returns a sweep as one self-contained HTML file.
 pub fn sweep_page(sweep: &Sweep) -> String {
     let mut main = intro(sweep);
     let mut navigation = Vec::new();
@@ -56,7 +55,6 @@ fn intro(sweep: &Sweep) -> String {
     heading(&sweep.title, &sentence) + &missing + &facts(&figures)
 }
 
-/// A figure: a plot for each combination of the settings beside the first, and all medians.
 fn section(sweep: &Sweep, figure: &SweepFigure, lines: &[SweepLine]) -> String {
     let panels = panels(sweep, lines);
     let mut html = String::from("<div class=\"plots\">\n");
@@ -112,7 +110,7 @@ mod tests {
     #[test]
     fn the_page_draws_every_run_and_every_median_and_holds_nothing_unescaped() {
         let page = sweep_page(&sweep());
-        // Two values, three seeds, two flows; throughput is the only figure that these flows have.
+        // Two values, three seeds, two flows; throughput is the only figure of these flows.
         assert_eq!(page.matches("class=\"seed\"").count(), 12);
         assert_eq!(page.matches("class=\"median\"").count(), 4 + 2, "and two in the legend");
         assert!(!page.contains("<it>") && page.contains("Is &lt;it&gt; fair?"));

@@ -9,7 +9,6 @@ use proptest::prelude::*;
 use super::*;
 use crate::{Metrics, Plots, Row, Series, Suite, Summary};
 
-/// What a page must never hold as it is.
 const EVIL: &str =
     "<script>alert(1)</script><!--\"'&amp;\u{202e}\u{2028}\u{2066}\u{1b}[2J\u{9b}\u{85}";
 
@@ -72,7 +71,6 @@ fn run(name: &str, moments: &[u64]) -> (Header, Summary, Series) {
     (header, sinks.0.finish(&outcome), sinks.1)
 }
 
-/// The JSON that the page's script reads.
 fn data_of(page: &str) -> serde_json::Value {
     let start = page.find("id=\"data\">").expect("there is data") + "id=\"data\">".len();
     let end = page[start..].find("</script>").expect("the element ends");
@@ -83,7 +81,6 @@ fn check_escaped(page: &str) {
     assert!(!page.contains(EVIL) && !page.contains("<script>alert"), "a name is not escaped");
     assert!(!page.contains(|c| c != '\n' && faircast_base::is_format(c)), "a name is not escaped");
     assert!(!page.contains("<!--"), "a comment would swallow the page");
-    // Ours are: the theme, the data, uPlot, the page.
     assert_eq!(page.matches("</script>").count(), 4);
     assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
 }
@@ -163,8 +160,7 @@ fn no_name_of_a_matrix_can_break_out_of_its_place() {
     (matrix.title, matrix.faircast) = (EVIL.into(), EVIL.into());
     let page = matrix_page(&matrix);
     check_escaped(&page);
-    // Each of two figures of two cells of two cases leads to its worst run, from the map and from the
-    // case, and each case to all its five runs.
+    // Two figures, cells and cases: each links to its worst run twice, each case to its five runs.
     assert_eq!(page.matches("<a href=\"runs/").count(), 16 + 10);
 }
 
@@ -199,7 +195,6 @@ fn rows_of_one_experiment_share_a_section_and_groups_the_navigation() {
         assert_eq!(page.matches(&format!(" id=\"row-{id}\"")).count(), 1, "{id}");
     }
     assert_eq!(page.matches("<td>≤ 0.4</td>").count(), 4);
-    // A bound on one side has a band too, in the overview and beside the figure.
     assert_eq!(page.matches("<rect class=\"band\"").count(), 8);
 }
 
@@ -227,7 +222,6 @@ fn an_experiment_shows_what_its_suite_chose_and_no_more() {
 #[test]
 fn a_page_asks_nothing_of_any_network() {
     let (header, summary, series) = run("x", &[0]);
-    // A picture that is saved names a part of itself.
     let page = run_page(&header, &summary, &series).replace("url(#field)", "");
     for needle in ["src=", "@import", "url(", "fetch(", "XMLHttpRequest", "<link rel=\"style"] {
         assert!(!page.contains(needle), "{needle}");
@@ -249,7 +243,7 @@ proptest! {
                 let times: Vec<f64> =
                     line["times"].as_array().unwrap().iter().map(|t| t.as_f64().unwrap()).collect();
                 let key = &plot["key"];
-                // Several choices of one moment make an upright line.
+                // Several choices at one time make a vertical line.
                 let rises = |pair: &[f64]| pair[0] < pair[1] || key == "representative";
                 prop_assert!(times.windows(2).all(rises), "{key}: {times:?}");
                 prop_assert_eq!(times.len(), line["values"].as_array().unwrap().len());

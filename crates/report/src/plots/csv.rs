@@ -1,21 +1,20 @@
-//! The numbers of plots as tables of comma-separated values.
+//! Data of plots as comma-separated values.
 
 use std::fmt::Write as _;
 
 use super::{Plot, Unit};
 use crate::text::csv_field;
 
-/// A table as a file.
+/// CSV file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Csv {
-    /// Its name: `throughput.csv`.
+    /// File name, such as `throughput.csv`.
     pub name: String,
-    /// A head with units, and a row for each point.
+    /// Header with units, then a row for each point.
     pub text: String,
 }
 
-/// One table for the lines of each plot and one for all marks: a row for each value, so that nothing
-/// has to be taken apart to be used. Values are SI; nothing is rounded.
+/// Returns a table for each plot's lines and one for all marks: unrounded SI values, one a row.
 pub fn csv(plots: &[Plot]) -> Vec<Csv> {
     let mut tables: Vec<Csv> = plots.iter().map(of_lines).collect();
     if plots.iter().any(|plot| !plot.marks.is_empty()) {
@@ -44,7 +43,7 @@ fn of_lines(plot: &Plot) -> Csv {
     let mut text = columns(plot).join(",") + "\n";
     for line in &plot.lines {
         let who = format!("{},{}", csv_field(&line.owner), csv_field(&line.protocol));
-        // Lines of many together are three series: mean, and the ends of the range.
+        // A mean line has three series: the mean, and the ends of the range.
         let of = |kind: &str| match line.range {
             Some(_) => format!("{who},{kind} of {}", line.kind),
             None => format!("{who},{}", line.kind),
@@ -57,7 +56,7 @@ fn of_lines(plot: &Plot) -> Csv {
             };
             let _ = writeln!(text, "{at},{series},{value}");
         };
-        // The end of the last step is there only to be drawn.
+        // The end of the last step exists only for drawing.
         let end = line.points.len() - usize::from(plot.key == "throughput");
         let mean = of("mean");
         line.points[..end].iter().for_each(|(at, value)| push(&mean, *at, *value));
@@ -70,7 +69,6 @@ fn of_lines(plot: &Plot) -> Csv {
     Csv { name: format!("{}.csv", plot.key), text }
 }
 
-/// All marks of all plots, each row of marks once.
 fn of_marks(plots: &[Plot]) -> Csv {
     let mut text = String::from("time_s,flow_or_link,protocol,event,events,packets\n");
     let mut seen: Vec<(&str, &str)> = Vec::new();
@@ -81,7 +79,6 @@ fn of_marks(plots: &[Plot]) -> Csv {
         seen.push((&row.owner, row.kind));
         let who = format!("{},{},{}", csv_field(&row.owner), csv_field(&row.protocol), row.kind);
         for (at, count, height) in &row.points {
-            // An upright line has no height.
             let height = if row.upright { String::new() } else { height.to_string() };
             let _ = writeln!(text, "{at},{who},{count},{height}");
         }

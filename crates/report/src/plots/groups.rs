@@ -1,24 +1,20 @@
-//! The flows of each protocol together: their mean, and between which values they lie.
+//! Flows grouped by protocol, with their mean and range.
 
 use faircast_base::Time;
 
 use super::{Line, Points};
 use crate::series::{Bins, FlowSeries, Series};
 
-/// Spans of time for which the mean of flows is taken.
 const SPANS: usize = 240;
 
 pub(super) struct Group<'a> {
     pub(super) protocol: &'a str,
-    /// Those with lines of their own.
     pub(super) flows: Vec<&'a FlowSeries>,
     pub(super) total: usize,
     pub(super) colour: usize,
-    /// What all others had together.
     rest: Option<&'a Bins>,
 }
 
-/// The flows by protocol, in order of first appearance.
 pub(super) fn groups(series: &Series) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
     for flow in &series.flows {
@@ -41,7 +37,6 @@ pub(super) fn groups(series: &Series) -> Vec<Group<'_>> {
     groups
 }
 
-/// The place of a flow's colour in the palette, where it has lines.
 pub(crate) fn colour_of(series: &Series, flow: usize) -> Option<usize> {
     let groups = groups(series);
     let has = |group: &&Group<'_>| group.flows.iter().any(|known| known.flow.index() == flow);
@@ -49,7 +44,6 @@ pub(crate) fn colour_of(series: &Series, flow: usize) -> Option<usize> {
 }
 
 impl Group<'_> {
-    /// The sum of all its flows' bins, and those of each flow with lines: all alike in width and number.
     pub(super) fn bins(&self) -> (Bins, Vec<Bins>) {
         let each = self.flows.iter().map(|flow| &flow.throughput);
         let width = each.clone().chain(self.rest).map(Bins::width).max().unwrap_or_default();
@@ -64,7 +58,7 @@ impl Group<'_> {
     }
 }
 
-/// Mean and range of lines in each span; a line without points counts with its last one.
+/// Returns the mean and range of lines by interval; a line without points keeps its last value.
 pub(super) fn mean_and_range(lines: &[Line], ended: Time) -> (Points, Vec<(f64, f64)>) {
     let width = ended.as_secs_f64() / SPANS as f64;
     let spans: Vec<Vec<Option<f64>>> = lines.iter().map(|line| spans(line, width)).collect();
@@ -81,7 +75,6 @@ pub(super) fn mean_and_range(lines: &[Line], ended: Time) -> (Points, Vec<(f64, 
     (mean, range)
 }
 
-/// The mean of a line's points in each span; where there are none its last value.
 fn spans(line: &Line, width: f64) -> Vec<Option<f64>> {
     let mut sums = vec![(0.0, 0u32); SPANS];
     for (at, value) in line.points.iter().filter_map(|(at, value)| Some((at, (*value)?))) {

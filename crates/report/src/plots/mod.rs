@@ -1,4 +1,4 @@
-//! The plots of a run, defined once for the page, for tables of numbers and for pictures.
+//! Plots of a run, defined once for pages, CSV files and pictures.
 
 mod csv;
 mod groups;
@@ -18,18 +18,16 @@ pub(crate) use groups::colour_of;
 use groups::{Group, groups};
 use plot::Points;
 
-/// Flows or links beyond which single ones are hidden behind their protocol's mean and range.
+/// Most flows or links with visible lines; more are hidden behind their protocol's mean.
 const CROWD: usize = 3;
-/// Most changes of representative that are drawn to begin with: more are a grey wall.
 const SWITCHES_SHOWN_MAX: u64 = 60;
-/// Most representatives that have a row of their own.
 const REPRESENTATIVES_MAX: usize = 11;
-/// A link that has less than this share of the busiest one's mean queue is idle.
+/// Idle link: mean queue below this share of the busiest link's.
 const IDLE_SHARE: f64 = 0.01;
-/// And one in whose queue fewer packets than this wait, on average.
+/// Idle link: fewer packets than this in the queue, on average.
 const IDLE_PACKETS: f64 = 0.05;
 
-/// All plots of a run, those without lines left out.
+/// Returns all plots of a run that have lines.
 pub fn plots(series: &Series, ended: Time) -> Vec<Plot> {
     let ended = ended.max(series.ended);
     let all = [
@@ -43,7 +41,6 @@ pub fn plots(series: &Series, ended: Time) -> Vec<Plot> {
     all.into_iter().chain(of_flows(series)).filter(|plot| !plot.lines.is_empty()).collect()
 }
 
-/// New packets sent and acknowledged in all, over time: the papers' sequence numbers.
 pub(crate) fn sequence(series: &Series) -> Plot {
     let mut plot = Plot::new("sequence", "Sequence numbers", "Packets in all", Unit::Count);
     let received = series.flows.iter().any(|flow| flow.received);
@@ -74,7 +71,7 @@ pub(crate) fn sequence(series: &Series) -> Plot {
     ];
     for (kind, marks) in kinds {
         for group in groups(series) {
-            // A loss brings a NAK, and a NAK a cut: one kind of mark is enough to begin with.
+            // A loss causes a NAK, and a NAK a cut: one kind of mark is visible initially.
             let hidden = |flow: &FlowSeries| {
                 crowd || matches!(kind, "cut" | "loss found") && flow.naks.total() > 0
             };
@@ -103,7 +100,7 @@ pub(crate) fn throughput(series: &Series) -> Plot {
     plot
 }
 
-/// At each moment the mean of all that went before: how papers show that a share settles.
+/// Running mean of the throughput: papers use it to show that a share settles.
 pub(crate) fn mean_throughput(series: &Series, ended: Time) -> Plot {
     let ended_s = ended.max(series.ended).as_secs_f64();
     let mut plot = Plot::new("mean", "Mean throughput", "Mean throughput", Unit::Rate);
@@ -163,7 +160,6 @@ fn queues(series: &Series) -> Plot {
     plot
 }
 
-/// A curve of each flow: how the plot begins, what it shows, what its lines are called, and the curve.
 type OfFlows = (Plot, &'static str, &'static str, fn(&FlowSeries) -> &Curve, Shape);
 
 fn of_flows(series: &Series) -> [Plot; 3] {
@@ -219,7 +215,7 @@ fn representative(series: &Series, ended: Time) -> Plot {
                     let place = plot.names.iter().position(|known| known == name);
                     place.unwrap_or(plot.names.len() - 1) as f64
                 });
-                // A line that ends has an end: without one it would not be drawn.
+                // A line needs a last point to be drawn to its end.
                 if let (None, Some((_, Some(last)))) = (place, points.last().copied()) {
                     points.push((at, Some(last)));
                 }
@@ -247,7 +243,6 @@ impl Plot {
     }
 }
 
-/// A line of each flow's curve, and mean and range of the flows of a protocol where they are many.
 fn add_flows(
     plot: &mut Plot,
     series: &Series,
@@ -259,7 +254,6 @@ fn add_flows(
     add_lines(plot, series, kind, |flow| curve(of(flow)), shape, mean);
 }
 
-/// A line of each flow's bins, and mean and range where they are many.
 fn add_bins(plot: &mut Plot, series: &Series, points: impl Fn(&Bins) -> Points) {
     let (kind, shape) = match plot.key {
         "throughput" => ("throughput", Shape::Step),
@@ -304,11 +298,10 @@ fn add_lines(
         }
         push_group(plot, &group, lines, |lines| mean(&group, lines));
     }
-    // What is drawn last is seen whatever else there is, and a mean tells most.
+    // Lines drawn last are on top, and means are the most important.
     plot.lines.sort_by_key(|line| line.range.is_some());
 }
 
-/// Adds the lines of a group: all of them where they are few, else hidden behind their mean.
 fn push_group(
     plot: &mut Plot,
     group: &Group<'_>,
@@ -319,7 +312,7 @@ fn push_group(
         return plot.lines.extend(lines);
     }
     let (points, range) = mean(&lines);
-    // Of flows without lines only the sum is known, so the mean may be of more than the range is.
+    // Of flows without lines only the sum is known: the mean may cover more than the range.
     let of = match (plot.unit, plot.key) {
         (Unit::Rate, "throughput" | "mean") => group.total,
         _ => lines.len(),
@@ -349,7 +342,6 @@ fn push_group(
     });
 }
 
-/// Upright lines where flows changed their representatives, hidden where they are too many.
 fn add_switches(plot: &mut Plot, series: &Series) {
     const KIND: &str = "new representative";
     for group in groups(series) {
@@ -398,7 +390,7 @@ fn capital(text: &str) -> String {
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
-/// For sorting, so that `r10` comes after `r2`: digits as numbers, the rest as it is.
+/// Sort key that places `r10` after `r2`: digits count as numbers.
 pub(crate) fn natural(name: &str) -> Vec<(String, u64)> {
     let mut parts = vec![(String::new(), 0u64)];
     for c in name.chars() {
@@ -413,7 +405,7 @@ pub(crate) fn natural(name: &str) -> Vec<(String, u64)> {
 }
 
 fn curve(curve: &Curve) -> Points {
-    // The plots need one value a moment: several at one moment become a steep line.
+    // The plots need one value at each time: several become a steep line.
     let mut last_us = None;
     let points = curve.points().into_iter().map(|(at, value)| {
         let us = at.as_nanos() / 1_000;
@@ -424,7 +416,7 @@ fn curve(curve: &Curve) -> Points {
     points.collect()
 }
 
-/// Rates of bins as steps. A step ends where the next begins; the last one needs an end of its own.
+/// Rates of bins as steps. A step ends at the next one; the last step needs an end of its own.
 fn steps(bins: &Bins) -> Points {
     let width = bins.width().as_secs_f64();
     let rates = bins.amounts().iter().map(|bytes| *bytes as f64 * 8.0 / width);
@@ -435,7 +427,7 @@ fn steps(bins: &Bins) -> Points {
     points
 }
 
-/// Extends steps to the end if the last one is well before: plots tell microseconds apart.
+/// Extends steps to the end if the last one is clearly before it: plots have microseconds.
 fn to_the_end(points: &mut Points, ended: Time) {
     let ended_s = ended.as_secs_f64();
     if let Some((at, value)) = points.last().copied()
@@ -456,7 +448,6 @@ fn running_mean(bins: &Bins, ended_s: f64) -> Points {
     points.filter(|(at, _)| *at > 0.0).collect()
 }
 
-/// In which spans payload is counted, in words.
 fn width(series: &Series) -> String {
     let width = series.flows.first().map(|flow| flow.throughput.width());
     crate::text::seconds(width.unwrap_or_default().as_secs_f64())

@@ -1,4 +1,4 @@
-//! The common look of pictures for papers: their size, colours, axes and legends.
+//! Style of pictures for papers: size, colours, axes and legends.
 
 use std::fmt::Write as _;
 
@@ -8,29 +8,24 @@ use crate::text::escape;
 /// Width of a picture: 3.5 inches, a column of most conferences, in points of 1/72 inch.
 pub(crate) const WIDTH: f64 = 252.0;
 pub(crate) const FIELD_HEIGHT: f64 = 110.0;
-/// Room to the left of the field, for the numbers and the name of the axis.
 pub(crate) const LEFT: f64 = 42.0;
 pub(crate) const RIGHT: f64 = 8.0;
 pub(crate) const BOTTOM: f64 = 28.0;
 pub(crate) const FONT: f64 = 8.0;
 pub(crate) const SAMPLE: f64 = 18.0;
-/// The page's colours on white: see `page.css`.
 pub(crate) const COLOURS: [&str; 8] =
     ["#0b6bb8", "#c8500a", "#00805c", "#a8478f", "#96700a", "#1f8fb5", "#5b6878", "#7d4b2a"];
-/// Each line of a picture has dashes of its own, so that it is told from others in black and white.
 pub(crate) const DASHES: [&str; 6] =
     ["", "5 2.5", "1.5 1.5", "7 2 1.5 2", "10 3", "4 1.5 1 1.5 1 1.5"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Paint {
-    /// On white, by any program.
     Paper,
-    /// On a page, whose colours the reader chooses. The page saves it with those of paper.
+    /// On a page, in the reader's colours. The page saves it with those of paper.
     Page,
 }
 
 impl Paint {
-    /// A colour of the page by the name that it has there.
     fn named(self, name: &str, colour: &str) -> String {
         match self {
             Self::Paper => colour.into(),
@@ -59,7 +54,6 @@ pub(crate) fn dashes(place: usize) -> String {
     }
 }
 
-/// The beginning of a picture of this height, which `</svg>` ends.
 pub(crate) fn begin(paint: Paint, height: f64, title: &str, about: &str) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}pt\" height=\"{height:.1}pt\" \
@@ -104,7 +98,6 @@ impl Frame {
         );
     }
 
-    /// A place on the horizontal axis, with its number where there is room for one.
     pub(crate) fn tick(&self, out: &mut String, paint: Paint, x: f64, text: &str) {
         let (bottom, ink) = (self.bottom(), paint.ink());
         let _ =
@@ -138,7 +131,6 @@ impl Frame {
 }
 
 impl Unit {
-    /// By what values are divided, and the unit that they are then in.
     pub(crate) fn scale(self, top: f64) -> (f64, &'static str) {
         match self {
             Self::Count if top >= 2e6 => (1e6, "millions"),
@@ -154,7 +146,6 @@ impl Unit {
         }
     }
 
-    /// Round values from zero to `top` with their texts, and the unit that these are in.
     pub(crate) fn levels(self, top: f64) -> (Vec<(f64, String)>, &'static str) {
         let (scale, unit) = self.scale(top);
         let values = ticks(top / scale, 5.0);
@@ -166,7 +157,6 @@ pub(crate) fn named(axis: &str, unit: &str) -> String {
     if unit.is_empty() { axis.into() } else { format!("{axis}, {unit}") }
 }
 
-/// Round numbers from zero to `top`, about so many.
 pub(crate) fn ticks(top: f64, number: f64) -> Vec<f64> {
     let least = top / number;
     let power = 10f64.powf(least.log10().floor());
@@ -179,18 +169,15 @@ pub(crate) fn ticks(top: f64, number: f64) -> Vec<f64> {
         .collect()
 }
 
-/// What an axis reaches so that the greatest value is within it.
 pub(crate) fn reach(greatest: f64) -> f64 {
     if greatest > 0.0 { greatest * 1.06 } else { 1.0 }
 }
 
-/// A number without the digits that only rounding brought.
 pub(crate) fn shown(value: f64) -> String {
     let text = format!("{value:.6}");
     text.trim_end_matches('0').trim_end_matches('.').into()
 }
 
-/// Where the entries of a legend begin, from the left to the right in as many rows as it takes.
 pub(crate) fn legend_places<'a>(labels: impl Iterator<Item = &'a str>) -> Vec<(f64, f64)> {
     let (mut x, mut y) = (4.0, FONT);
     let place = |label: &str| {
@@ -209,7 +196,7 @@ pub(crate) fn legend_height(places: &[(f64, f64)]) -> f64 {
     places.iter().map(|(_, y)| *y).fold(FONT, f64::max) + 5.0
 }
 
-/// About how wide a text is: the mean of Helvetica's letters is a little more than half their size.
+/// Estimates the width of a text: Helvetica's mean letter is about half its size wide.
 pub(crate) fn text_width(text: &str) -> f64 {
     text.chars().count() as f64 * FONT * 0.53
 }

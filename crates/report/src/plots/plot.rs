@@ -1,35 +1,35 @@
-//! A plot: its lines and marks, and how they are drawn.
+//! Plot: its lines and marks, and their style.
 
 use serde::Serialize;
 
-/// One plot: lines over time, and rows of marks above them.
+/// Plot with lines over time, and rows of marks above them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plot {
-    /// Its name in files and anchors.
+    /// Name in files and anchors.
     pub key: &'static str,
-    /// Its name for people.
+    /// Title.
     pub title: &'static str,
-    /// What it shows, in half a sentence.
+    /// Description, as part of a sentence.
     pub about: String,
-    /// What is on the vertical axis.
+    /// Label of the vertical axis.
     pub axis: &'static str,
-    /// In which unit that is.
+    /// Unit of the vertical axis.
     pub unit: Unit,
-    /// Its lines, those that are drawn last at the end.
+    /// Lines in drawing order; the last ones are on top.
     pub lines: Vec<Line>,
-    /// Its marks; each row has a lane of its own above the lines, so that none covers a line.
+    /// Marks; each row has a lane of its own above the lines, so that none covers a line.
     pub marks: Vec<MarkRow>,
-    /// The rows of a plot of names, from below; empty for all others.
+    /// Row names of a plot of names, from below; empty for all others.
     pub names: Vec<String>,
-    /// Whether there are so many flows or links that a legend names them and kinds of lines apart.
+    /// True if the legend lists the numerous flows or links apart from the kinds of lines.
     pub crowd: bool,
 }
 
-/// The unit of a plot's values.
+/// Unit of a plot's values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
-    /// A number of packets that only grows.
+    /// Growing number of packets.
     #[default]
     Count,
     /// Packets.
@@ -40,64 +40,63 @@ pub enum Unit {
     Span,
     /// Receivers.
     Receivers,
-    /// Places in a list of names.
+    /// Index in a list of names.
     Name,
 }
 
-/// One line of a plot.
+/// Line of a plot.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Line {
-    /// Its name in a legend.
+    /// Legend text.
     pub label: String,
-    /// The flow or link that it is of, or the group of flows.
+    /// Flow, link or group of flows.
     pub owner: String,
-    /// The protocol of that flow or group; empty for links.
+    /// Protocol of the flow or group; empty for links.
     pub protocol: String,
-    /// What of it: `sent`, `mean`.
+    /// Quantity: `sent`, `mean`.
     pub kind: &'static str,
-    /// Times in seconds and values; `None` where the line is broken.
+    /// Times in seconds and values; `None` at a gap of the line.
     pub points: Vec<(f64, Option<f64>)>,
-    /// Between which values those lie of which this is the mean, at the times of `points`.
+    /// Range of the values whose mean the line is, at the times of `points`.
     pub range: Option<Vec<(f64, f64)>>,
-    /// How points are joined.
+    /// Connection of the points.
     pub shape: Shape,
-    /// Place of its colour in the palette: one for each protocol, or link.
+    /// Index of the colour in the palette: one for each protocol, or link.
     pub colour: usize,
-    /// Place of its dashes: one for each flow of a protocol.
+    /// Index of the dashes: one for each flow of a protocol.
     pub dash: usize,
-    /// How it is drawn.
+    /// Weight of the line.
     pub weight: Weight,
-    /// Whether it is hidden until it is asked for.
+    /// True if initially hidden.
     pub hidden: bool,
 }
 
-/// Times in seconds and values; `None` where a line is broken.
 pub(super) type Points = Vec<(f64, Option<f64>)>;
 
-/// How the points of a line are joined.
+/// Connection of a line's points.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Shape {
-    /// By straight lines.
+    /// Straight lines.
     #[default]
     Straight,
-    /// By steps: each value holds until the next.
+    /// Steps: each value holds until the next.
     Step,
 }
 
-/// How strongly a line is drawn.
+/// Weight of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Weight {
-    /// A mean of many.
+    /// Mean of several lines.
     Bold,
-    /// As lines are.
+    /// Default.
     #[default]
     Normal,
-    /// One of many, or beside another.
+    /// One line of many, or a secondary line.
     Light,
 }
 
 impl Weight {
-    /// The width of a line on a page; in a picture it has half as many points.
+    /// Returns the width of a line on a page in pixels; a picture has half as many points.
     pub(crate) fn pixels(self) -> f64 {
         match self {
             Self::Bold => 2.75,
@@ -110,23 +109,23 @@ impl Weight {
 /// Marks of one kind in one lane.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MarkRow {
-    /// Its name in a legend.
+    /// Legend text.
     pub label: String,
-    /// The flow or link that it is of, or the group of flows.
+    /// Flow, link or group of flows.
     pub owner: String,
-    /// The protocol of that flow or group; empty for links.
+    /// Protocol of the flow or group; empty for links.
     pub protocol: String,
-    /// What happened: `NAK`, `cut`, `drop`.
+    /// Kind of event: `NAK`, `cut`, `drop`.
     pub kind: &'static str,
-    /// Times in seconds, how many happened there, and at which height of its line the first one did.
+    /// Times in seconds, number of events at that time, and height of the first event on its line.
     pub points: Vec<(f64, u64, f64)>,
-    /// How many there were in all.
+    /// Total number of events.
     pub total: u64,
-    /// Place of its colour in the palette.
+    /// Index of the colour in the palette.
     pub colour: usize,
-    /// Whether it is drawn as lines through the whole plot, where there is no lane for it.
+    /// True if drawn as vertical lines through the whole plot, without a lane.
     pub upright: bool,
-    /// Whether it is hidden until it is asked for.
+    /// True if initially hidden.
     pub hidden: bool,
 }
 
@@ -140,7 +139,7 @@ impl Plot {
         Self { key, title, axis, unit, ..Self::default() }
     }
 
-    /// The rows of marks that have a lane, those that are shown to begin with.
+    /// Returns the rows of marks with a lane that are visible initially.
     pub fn lanes(&self) -> impl Iterator<Item = &MarkRow> {
         self.marks.iter().filter(|row| !row.upright && !row.hidden)
     }

@@ -1,6 +1,4 @@
-//! Plots of a run as pictures for papers: one column wide, in SVG, readable without colours.
-//!
-//! `page.js` draws the same of what a page shows at the moment; a test of the page compares the two.
+//! SVG plots of a run for papers, readable without colours; a test compares them with `page.js`.
 
 use std::fmt::Write as _;
 
@@ -12,12 +10,10 @@ use super::{Line, MarkRow, Plot, Shape, Weight};
 use crate::series::Series;
 use crate::text::escape;
 
-/// Height of a lane of marks.
 const LANE: f64 = 8.0;
-/// Marks closer than this are one bar, as high as they are many.
 const CELL: f64 = 2.0;
 
-/// A plot as a picture of what is shown at first, up to what lines have in the counted time.
+/// Draws the plot's initially visible lines, up to their maximum in the counted time.
 pub fn svg(plot: &Plot, series: &Series) -> String {
     let ended_s = series.ended.as_secs_f64();
     let end = if ended_s > 0.0 { ended_s } else { series.duration_s.max(1e-9) };
@@ -85,18 +81,17 @@ impl Field {
     fn y(&self, value: f64) -> f64 {
         let [low, high] = self.range;
         let share = (value - low) / (high - low);
-        // What is far outside is cut off; numbers stay such as any program reads.
+        // Values far outside are clipped; numbers stay readable for any program.
         self.frame.top + self.frame.height * (1.0 - share.clamp(-1.0, 3.0))
     }
 }
 
 impl Plot {
-    /// What the vertical axis reaches: what the lines have in the counted time.
     fn range(&self, lines: &[&Line], warmup_s: f64, end: f64) -> [f64; 2] {
         if !self.names.is_empty() {
             return [-0.5, self.names.len() as f64 - 0.5];
         }
-        // Of a run that ended in its warm-up everything counts.
+        // If a run ended in its warm-up, all of it counts.
         let from = if warmup_s < end { warmup_s } else { 0.0 };
         let of = |line: &&Line| {
             let points = line.points.iter().enumerate().filter(|(_, (at, _))| *at >= from);
@@ -182,7 +177,6 @@ fn stroke(weight: Weight) -> f64 {
     weight.pixels() / 2.0
 }
 
-/// Marks as bars in their lane, the higher the more of them fall together.
 fn bars(out: &mut String, row: &MarkRow, field: &Field, floor: f64) {
     let mut cells: Vec<(i64, u64)> = Vec::new();
     for (at, count, _) in &row.points {
@@ -195,7 +189,7 @@ fn bars(out: &mut String, row: &MarkRow, field: &Field, floor: f64) {
     let most = cells.iter().map(|(_, sum)| *sum).max().unwrap_or(1) as f64;
     let mut path = String::new();
     for (cell, sum) in cells {
-        // By the square root, so that one beside a hundred is still seen.
+        // Square root, so that a single mark beside a hundred remains visible.
         let height = 2.0 + (LANE - 3.0) * (sum as f64 / most).sqrt();
         let x = field.frame.left + (cell as f64 + 0.5) * CELL;
         let _ = write!(path, "M{x:.1} {floor:.1}v{:.2}", -height);

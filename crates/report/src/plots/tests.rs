@@ -1,4 +1,4 @@
-//! Plots of hand-made runs: what is shown, what is hidden, and the same in numbers and pictures.
+//! Plots of hand-made runs: visible and hidden lines, and agreement of numbers and pictures.
 
 use faircast_base::{Event, FlowId, LinkCounters, LinkId, NodeId, Time};
 use faircast_trace::{FlowHeader, Header, LinkHeader, Record, Sink, Subject};
@@ -6,7 +6,6 @@ use faircast_trace::{FlowHeader, Header, LinkHeader, Record, Sink, Subject};
 use super::paper::COLOURS;
 use super::*;
 
-/// Flows of these protocols that send at a constant rate, over two links of which one queues.
 fn run(protocols: &[&str]) -> Series {
     let link =
         |from, to| LinkHeader { from: NodeId(from), to: NodeId(to), ..LinkHeader::default() };
@@ -34,13 +33,11 @@ fn run(protocols: &[&str]) -> Series {
                     Subject::Endpoint { flow: FlowId(flow), node: NodeId(0), sender: true };
                 series.record(&Record { at, subject, event });
             };
-            // The f-th flow sends f + 1 packets at a time.
             for i in 0..=u64::from(flow) {
                 let seq = tenth * 100 + i;
                 say(Event::DataSent { seq, bytes: 1000, repair: false });
                 say(Event::AckReceived { seq, bytes: 1000, from: NodeId(1) });
             }
-            // A window that overshoots while things settle.
             let window_milli = if tenth < 50 { 90_000 } else { 1_000 * u64::from(flow + 1) };
             say(Event::Window { window_milli, flight: 1 });
             if tenth % 10 == 3 {
@@ -97,7 +94,6 @@ fn of_many_flows_the_mean_and_the_range_of_each_protocol_are_shown() {
     let at = window.points.len() / 2;
     assert_eq!(window.points[at].1, Some(9.0));
     assert_eq!(window.range.as_ref().unwrap()[at], (2.0, 16.0));
-    // And marks of one protocol share a lane.
     let naks: Vec<_> =
         of(&plots, "sequence").marks.iter().map(|row| (&*row.owner, row.total)).collect();
     assert_eq!(naks, [("pgmcc", 100), ("tcp-sack", 1500)]);
@@ -131,8 +127,7 @@ fn few_flows_have_lines_of_their_own_and_lanes_for_their_marks() {
     assert!(plots.iter().all(|plot| plot.lines.iter().all(|line| line.range.is_none())));
 }
 
-/// Receivers m1 to m3 of a flow: all go to the sender, then m3 below m1, m1 has no head any more, and
-/// m2 leaves.
+/// Receivers m1 to m3: all join the sender, m3 moves below m1, m1 loses its head, and m2 leaves.
 fn tree() -> Series {
     let flow =
         FlowHeader { name: "f".into(), to: (1..4).map(NodeId).collect(), ..FlowHeader::default() };
@@ -211,7 +206,6 @@ fn tables_have_every_value_once_with_its_unit() {
             "{row}: {throughput}"
         );
     }
-    // Each row has as many fields as the head, and a value.
     for table in &tables {
         let width = table.text.lines().next().unwrap().split(',').count();
         for line in table.text.lines() {
@@ -240,7 +234,7 @@ fn a_picture_is_scaled_to_the_counted_time_and_needs_no_colours() {
     let series = run(&["pgmcc", "tcp-sack", "tcp-sack"]);
     let plots = plots(&series, series.ended);
     let picture = svg(of(&plots, "window"), &series);
-    // Windows are 90 until 5 s and at most 3 once it counts: 0, 1, 2 and 3 are on the axis.
+    // Windows are 90 until 5 s and at most 3 in the counted time: 0, 1, 2 and 3 are on the axis.
     let numbers: Vec<&str> = picture
         .match_indices("text-anchor=\"end\">")
         .map(|(at, start)| picture[at + start.len()..].split('<').next().unwrap())

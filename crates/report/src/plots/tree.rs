@@ -1,4 +1,4 @@
-//! The plot of repair trees: how many receivers are at each level.
+//! Plot of repair trees: number of receivers at each level.
 
 use faircast_base::Time;
 
@@ -8,10 +8,8 @@ use super::{
 };
 use crate::series::{FlowSeries, LEVELS, Series};
 
-/// The colour of receivers without a head: grey, which no level has.
 const NO_HEAD: usize = 6;
 
-/// Receivers by level over time, and when they changed their heads.
 pub(super) fn tree(series: &Series, ended: Time) -> Plot {
     let mut plot = Plot::new("tree", "Repair tree", "Receivers", Unit::Receivers);
     plot.about = "Receivers at each level; the sender’s own members are at level 2".into();
@@ -23,7 +21,6 @@ pub(super) fn tree(series: &Series, ended: Time) -> Plot {
             let kind = LEVELS[place];
             let mut points = curve(counts);
             to_the_end(&mut points, ended);
-            // Colours go round; the one of those without a head is left out.
             let colour = if place == 0 { NO_HEAD } else { (place - 1) % NO_HEAD };
             plot.lines.push(Line {
                 label: labelled(series, &flow.name, kind),

@@ -1,25 +1,24 @@
-//! Curves, bins and marks that coarsen themselves when they grow.
+//! Curves, bins and marks that reduce their resolution as they grow.
 
 use faircast_base::{Duration, Time};
 
-/// Most buckets of a [`Curve`]; each gives up to four points.
+/// Most buckets of a [`Curve`]; each has up to four points.
 pub const CURVE_BUCKETS_MAX: usize = 600;
 /// Most marks of a [`Marks`].
 pub const MARKS_MAX: usize = 800;
-/// Bins that a run of the announced length has at most; a longer one has up to twice as many.
+/// Most bins of a run with the announced duration; a longer run has up to twice as many.
 const BINS_MAX: u64 = 240;
-/// Bins that a run has at most, whatever its length.
+/// Most bins of a run of any length.
 pub const BINS_GIVEN_MAX: u64 = 2 * BINS_MAX;
 
-/// Buckets and marks start about a microsecond wide: 2 to this power nanoseconds.
+/// Initial width of buckets, as a power of two in nanoseconds: about a microsecond.
 const SHIFT_START: u32 = 10;
 
-/// A quantity over time in [`CURVE_BUCKETS_MAX`] buckets of equal width, each with its first,
-/// least, greatest and last point: no peak is lost.
+/// Bounded curve: each bucket keeps its first, least, greatest and last point, so no peak is lost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
     buckets: Vec<Bucket>,
-    /// A bucket is 2 to this power nanoseconds wide.
+    /// Width of a bucket, as a power of two in nanoseconds.
     shift: u32,
 }
 
@@ -45,7 +44,7 @@ impl Default for Curve {
 }
 
 impl Curve {
-    /// Adds a point. One that is earlier than the last counts as of the last one's bucket.
+    /// Adds a point. An earlier point than the last one counts in the last one's bucket.
     #[inline]
     pub fn push(&mut self, at: Time, value: f64) {
         let point = Point { at, value };
@@ -63,17 +62,16 @@ impl Curve {
         }
     }
 
-    /// Whether it has no point.
+    /// True without any point.
     pub fn is_empty(&self) -> bool {
         self.buckets.is_empty()
     }
 
-    /// Its points in order of time: all that were added, or those that show their envelope.
+    /// Returns the points in time order: all of them, or those of their envelope.
     pub fn points(&self) -> Vec<(Time, f64)> {
         let mut points = Vec::with_capacity(4 * self.buckets.len());
         for bucket in &self.buckets {
             let mut corners = [bucket.first, bucket.least, bucket.greatest, bucket.last];
-            // Stable: the first stays first where moments are equal.
             corners[1..3].sort_by_key(|point| point.at);
             for (i, point) in corners.iter().enumerate() {
                 if i == 0 || *point != corners[i - 1] {
@@ -116,7 +114,7 @@ impl Bucket {
     }
 }
 
-/// Amounts per equal bin of time, in bounded memory.
+/// Amounts by equal bins of time, in bounded memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bins {
     width: Duration,
@@ -130,7 +128,7 @@ impl Default for Bins {
 }
 
 impl Bins {
-    /// Bins for a run of about this length: their width is 1, 2 or 5 times a power of ten.
+    /// Makes bins for a run of about this length: their width is 1, 2 or 5 times a power of ten.
     pub fn new(duration: Duration) -> Self {
         let least = (duration.as_nanos() / BINS_MAX).max(1_000_000);
         let mut power = 1_000_000u64;
@@ -147,12 +145,12 @@ impl Bins {
         Self { width: Duration::from_nanos(width), amounts: Vec::new() }
     }
 
-    /// Bins of a width, at least 1 ns, which doubles beyond [`BINS_GIVEN_MAX`] of them.
+    /// Makes bins of a width of at least 1 ns, which doubles beyond [`BINS_GIVEN_MAX`] bins.
     pub fn of_width(width: Duration) -> Self {
         Self { width: width.max(Duration::from_nanos(1)), amounts: Vec::new() }
     }
 
-    /// Adds an amount at a moment.
+    /// Adds an amount at a time.
     #[inline]
     pub fn add(&mut self, at: Time, amount: u64) {
         if amount == 0 {
@@ -170,12 +168,12 @@ impl Bins {
         self.amounts[index] += amount;
     }
 
-    /// How wide a bin is.
+    /// Returns the width of a bin.
     pub fn width(&self) -> Duration {
         self.width
     }
 
-    /// The amounts from the start on; bins after the last amount are missing.
+    /// Returns the amounts from the start to the last non-empty bin.
     pub fn amounts(&self) -> &[u64] {
         &self.amounts
     }
@@ -184,7 +182,7 @@ impl Bins {
         Self { width, amounts }
     }
 
-    /// The same in bins of at least this width; widths differ by powers of two.
+    /// Returns the amounts in bins of at least this width; widths differ by powers of two.
     pub(crate) fn at_width(&self, width: Duration) -> Self {
         let mut wider = self.clone();
         while wider.width < width {
@@ -203,8 +201,7 @@ impl Bins {
     }
 }
 
-/// Things that happened at moments, in bounded memory: where they are too many, the first of each
-/// bucket of time stands for all of it, and says how many there were.
+/// Events over time in bounded memory: a full list counts each time bucket's events in one mark.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Marks {
     points: Vec<Mark>,
@@ -212,14 +209,14 @@ pub struct Marks {
     shift: u32,
 }
 
-/// What happened at a moment, once or several times.
+/// One or several events of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mark {
-    /// When it happened first.
+    /// Time of the first event.
     pub at: Time,
-    /// At which height of its plot that was.
+    /// Height of the first event in its plot.
     pub height: f64,
-    /// How often it happened, from there to the next mark.
+    /// Number of events up to the next mark.
     pub count: u64,
 }
 
@@ -230,7 +227,7 @@ impl Default for Marks {
 }
 
 impl Marks {
-    /// Adds a mark at a moment and a height. One that is earlier than the last counts as of its bucket.
+    /// Adds a mark at a time and a height. A mark out of order counts in the last one's bucket.
     pub fn push(&mut self, at: Time, height: f64) {
         self.total += 1;
         let bucket = |at: Time, shift| at.as_nanos() >> shift;
@@ -252,12 +249,12 @@ impl Marks {
         }
     }
 
-    /// Those that are kept, in order of time.
+    /// Returns the kept marks in time order.
     pub fn points(&self) -> &[Mark] {
         &self.points
     }
 
-    /// How many there were in all.
+    /// Returns the number of all events.
     pub fn total(&self) -> u64 {
         self.total
     }

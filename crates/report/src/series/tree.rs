@@ -1,4 +1,4 @@
-//! The repair tree of a flow over time: who had which head, and how many receivers were at each level.
+//! Repair tree of a flow over time: heads of receivers, and receivers at each level.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,9 @@ use faircast_base::{NodeId, Time};
 
 use super::{Curve, Marks};
 
-/// Most changes of heads that are kept for each flow: the first ones.
 const HEAD_CHANGES_MAX: usize = 20_000;
 
-/// What receivers are counted by: their levels, of which the deepest count together. The sender's is 1.
+/// Levels by which receivers are counted; the sender's is 1, the deepest count together.
 pub(crate) const LEVELS: [&str; 10] = [
     "without a head",
     "level 2",
@@ -23,33 +22,32 @@ pub(crate) const LEVELS: [&str; 10] = [
     "level 10 and deeper",
 ];
 
-/// How the repair tree of a flow stood and changed.
+/// Repair tree of a flow, with its changes.
 #[derive(Clone, Debug, Default)]
 pub struct TreeSeries {
-    /// Changes of receivers' repair heads, the first ones of them.
+    /// First changes of receivers' repair heads.
     pub changes: Vec<HeadChange>,
-    /// How many there were in all.
+    /// Number of all changes.
     pub total: u64,
-    /// Receivers that got another head than the one that they had.
+    /// Receivers that replaced their head by another.
     pub moves: Marks,
-    /// How many receivers were in each of `LEVELS`. Who never had a head is in none.
+    /// Number of receivers in each of `LEVELS`. A receiver that never had a head is in none.
     counts: [(u32, Curve); LEVELS.len()],
     places: BTreeMap<NodeId, usize>,
 }
 
-/// A receiver has another repair head, or none.
+/// New repair head of a receiver, or loss of its head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadChange {
-    /// When.
+    /// Time of the change.
     pub at: Time,
-    /// The receiver.
+    /// Receiver.
     pub receiver: NodeId,
-    /// The head.
+    /// New head.
     pub head: Option<NodeId>,
 }
 
 impl TreeSeries {
-    /// A receiver has another head, and so is at this level.
     pub(super) fn change(&mut self, at: Time, receiver: NodeId, head: Option<NodeId>, level: u32) {
         self.list(HeadChange { at, receiver, head });
         let deepest = LEVELS.len() - 1;
@@ -70,7 +68,6 @@ impl TreeSeries {
         self.count(at, place, |count| count + 1);
     }
 
-    /// A receiver is no longer one, and counts nowhere.
     pub(super) fn leave(&mut self, at: Time, receiver: NodeId) {
         if let Some(place) = self.places.remove(&receiver) {
             self.list(HeadChange { at, receiver, head: None });
@@ -94,7 +91,6 @@ impl TreeSeries {
         curve.push(at, f64::from(*count));
     }
 
-    /// The levels that anybody ever was at, with how many over time.
     pub(crate) fn levels(&self) -> impl Iterator<Item = (usize, &Curve)> {
         self.counts.iter().map(|(_, curve)| curve).enumerate().filter(|(_, it)| !it.is_empty())
     }

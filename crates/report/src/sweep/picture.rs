@@ -1,4 +1,4 @@
-//! The plots of a sweep, for its page and for papers: runs, medians and spread.
+//! Plots of a sweep, for its page and for papers: runs, medians and spread.
 
 use std::fmt::Write as _;
 
@@ -9,13 +9,11 @@ use crate::plots::paper::{
 };
 use crate::text::{escape, shorten, spread};
 
-/// Letters of a value below the axis.
 const VALUE_LETTERS: usize = 14;
-/// How far lines stand beside each other, so that none hides another.
+/// Horizontal offset between lines, so that none hides another.
 const ASIDE: f64 = 3.0;
 
-/// All plots of a sweep as pictures for papers, with the names of their files. Where a figure has more
-/// than one, they are numbered, and the text `desc` in each says of which settings it is.
+/// Returns a sweep's plots with file names; numbered pictures name their settings in `desc`.
 pub fn sweep_pictures(sweep: &Sweep) -> Vec<(String, String)> {
     let mut pictures = Vec::new();
     for (place, figure) in SWEEP_FIGURES.iter().enumerate() {
@@ -30,12 +28,10 @@ pub fn sweep_pictures(sweep: &Sweep) -> Vec<(String, String)> {
     pictures
 }
 
-/// The setting of the horizontal axis: the first that varies.
 fn across(sweep: &Sweep) -> Option<usize> {
     sweep.axes.iter().position(|axis| axis.values.len() > 1)
 }
 
-/// The combinations of all other settings: each has a plot.
 pub(crate) fn panels(sweep: &Sweep, lines: &[SweepLine]) -> Vec<Vec<usize>> {
     let across = across(sweep);
     let without = |choice: &Vec<usize>| {
@@ -53,7 +49,6 @@ pub(crate) fn panels(sweep: &Sweep, lines: &[SweepLine]) -> Vec<Vec<usize>> {
     panels
 }
 
-/// The settings of a panel in words; those that do not vary are left out.
 pub(crate) fn caption(sweep: &Sweep, panel: &[usize]) -> String {
     let across = across(sweep);
     let varied = (0..sweep.axes.len())
@@ -79,7 +74,7 @@ pub(crate) fn picture(
     let numbers = across.and_then(|(_, axis)| axis.numbers.as_deref());
     let values = across.map_or(1, |(_, axis)| axis.values.len());
     let places = Places::new(frame, numbers, values, lines.len());
-    // One scale for all panels, so that they can be compared.
+    // One scale for all panels, so that they are comparable.
     let greatest = lines.iter().flat_map(|line| line.values.values().flatten()).copied();
     let greatest = reach(greatest.fold(0.0, f64::max));
     let y = |value: f64| frame.bottom() - frame.height * (value / greatest).clamp(0.0, 1.0);
@@ -153,7 +148,7 @@ fn curve<'a>(
         points.push_str(&mark(place, x, y(median), paint));
         let _ = write!(path, "{}{x:.1} {:.1}", if path.is_empty() { "M" } else { "L" }, y(median));
     }
-    // Between names there is nothing that a line could go through.
+    // Names have no values in between for a line.
     if places.numbers.is_some() {
         let _ = writeln!(
             out,
@@ -164,7 +159,6 @@ fn curve<'a>(
     let _ = writeln!(out, "{points}");
 }
 
-/// A median: a shape for each line, so that they are told apart without colours.
 fn mark(place: usize, x: f64, y: f64, paint: Paint) -> String {
     let r = 2.6;
     let shape = match place % 4 {
@@ -173,7 +167,6 @@ fn mark(place: usize, x: f64, y: f64, paint: Paint) -> String {
         2 => format!("M{x:.1} {:.1}l3 5h-6z", y - 3.0),
         _ => format!("M{x:.1} {:.1}l3 3l-3 3l-3 -3z", y - 3.0),
     };
-    // The second four are hollow.
     let fill = if place % 8 < 4 { paint.line(place) } else { paint.ground() };
     format!(
         "<path class=\"median\" d=\"{shape}\" fill=\"{fill}\" stroke=\"{}\"/>",
@@ -183,7 +176,6 @@ fn mark(place: usize, x: f64, y: f64, paint: Paint) -> String {
 
 struct Places {
     frame: Frame,
-    /// As shares of the axis, where they are numbers.
     numbers: Option<Vec<f64>>,
     values: usize,
     lines: usize,
@@ -193,7 +185,7 @@ impl Places {
     fn new(frame: Frame, numbers: Option<&[f64]>, values: usize, lines: usize) -> Self {
         let numbers = numbers.filter(|numbers| numbers.len() > 1).map(|numbers| {
             let (first, last) = (numbers[0], numbers[numbers.len() - 1]);
-            // What goes over more than a power of ten is read in powers.
+            // Values over more than a power of ten have a logarithmic axis.
             match first > 0.0 && last / first >= 10.0 {
                 true => numbers.iter().map(|n| (n / first).ln() / (last / first).ln()).collect(),
                 false => numbers.iter().map(|n| (n - first) / (last - first)).collect(),
@@ -214,7 +206,6 @@ impl Places {
         self.middle(value) + (line as f64 - (self.lines as f64 - 1.0) / 2.0) * ASIDE
     }
 
-    /// The values with their labels, which are empty where there is no room.
     fn labelled(&self, values: &[String]) -> Vec<(usize, String)> {
         let mut free_from = f64::NEG_INFINITY;
         let label = |(value, text): (usize, &String)| {
@@ -249,7 +240,6 @@ mod tests {
         let texts: Vec<String> = crowd.iter().map(|n| format!("{n} Mbit/s")).collect();
         let labelled = places(&crowd).labelled(&texts);
         assert_eq!(labelled.len(), 100, "each has its place");
-        // 8 or 9 letters of 4.2 points and half of one on 176 points.
         let shown = labelled.iter().filter(|(_, text)| !text.is_empty()).count();
         assert!((4..=5).contains(&shown), "{labelled:?}");
     }
@@ -259,7 +249,6 @@ mod tests {
         let pictures = sweep_pictures(&sweep());
         let [(name, text)] = &pictures[..] else { panic!("{pictures:?}") };
         assert_eq!(name, "active_throughput_bps.svg", "flows here have no other figure");
-        // Two values, three seeds, two flows; and a mark of each flow in the legend.
         assert_eq!(text.matches("class=\"seed\"").count(), 12);
         assert_eq!(text.matches("class=\"median\"").count(), 4 + 2);
         assert!(text.contains(">Throughput, kbit/s<") && text.contains(">800<"), "{text}");

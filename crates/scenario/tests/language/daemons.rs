@@ -8,7 +8,6 @@ use faircast_scenario::{Overrides, Scenario, ScenarioError};
 
 use crate::catalog;
 
-/// Three daemons, four clients.
 const SITES: &str = r#"title = "Does it hold?"
 duration = "60 s"
 [[link]]

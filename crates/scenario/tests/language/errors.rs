@@ -1,5 +1,4 @@
-//! Mistakes: each is one line that names the file, the line, the key, the value and what is
-//! allowed.
+//! Mistakes: each is one line with the file, the line, the key, the value and what is allowed.
 
 mod flows;
 
@@ -12,7 +11,6 @@ use faircast_scenario::{Overrides, Scenario};
 
 use crate::{GOOD, catalog, parse, parse_with, stack};
 
-/// Replaces the first `old` in the good scenario and returns the message.
 fn message(old: &str, new: &str) -> String {
     assert!(GOOD.contains(old), "the good scenario has no {old}");
     let text = GOOD.replacen(old, new, 1);
@@ -22,7 +20,6 @@ fn message(old: &str, new: &str) -> String {
     line
 }
 
-/// (what is replaced, by what, how the message begins, what else it must say)
 type Case = (&'static str, &'static str, &'static str, &'static str);
 
 fn check(cases: &[Case]) {
@@ -157,7 +154,6 @@ fn what_is_spelled_as_elsewhere_gets_the_right_spelling() {
             "t.toml:34: flow.0.to.0: is \"mr{1-3}\" (did you mean \"mr{1..3}\"?)",
             "expected one range",
         ),
-        // These are names, but of no node.
         (
             "\"mr1\", \"mr2\", \"mr3\"]",
             "\"mr1-3\"]",
@@ -585,7 +581,7 @@ fn the_largest_files_are_judged_without_hanging() {
         let start = Instant::now();
         assert!(parse(&text).is_err());
         let spent = start.elapsed().as_secs_f64();
-        // About a second on a quiet machine; work that grows with the square would take hours.
+        // About 1 s on a quiet machine; quadratic work would take hours.
         assert!(spent < 30.0, "{spent} s for {:?}", Path::new(&text[..20]));
         eprintln!("{spent:.3} s for {} bytes", text.len());
     }

@@ -1,4 +1,4 @@
-//! The forms of the language and their meaning.
+//! Forms of the language, and their meaning.
 
 use faircast_base::{Bytes, Duration, Time};
 use faircast_link::{BurstLoss, FaultChange, Faults, Outage, QueueConfig, Reorder, Timing};
@@ -14,7 +14,6 @@ fn with_links(links: &str, from: &str, to: &str) -> Scenario {
     parse(&text).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// All links as `from>to`.
 fn directions(scenario: &Scenario) -> Vec<String> {
     let name = |id: faircast_base::NodeId| scenario.nodes[id.index()].name.clone();
     scenario.links.iter().map(|link| format!("{}>{}", name(link.from), name(link.to))).collect()
@@ -80,7 +79,7 @@ fn every_value_of_the_good_scenario_arrives() {
     assert_eq!(bottleneck.changes[0].rate.unwrap().bits_per_s(), 3_000_000);
     assert_eq!(bottleneck.changes[1].at, Time::ZERO + Duration::from_secs(60));
     assert_eq!((bottleneck.changes[1].loss, bottleneck.changes[1].delay), (Some(0.01), None));
-    // What is left out: 50 packets, as in ns-2; and for RED the largest packet of all flows.
+    // Defaults: 50 packets, as in ns-2, and for RED the largest packet of all flows.
     assert_eq!(scenario.links[2].config.queue, QueueConfig::DropTail { packets_max: 50 });
     let QueueConfig::Red(red) = scenario.links[6].config.queue else { panic!("no RED") };
     assert_eq!((red.min, red.max, red.weight, red.max_p), (5.0, 15.0, 0.002, 0.1));
@@ -252,7 +251,6 @@ fn set_changes_the_tree_before_it_is_checked_and_is_noted_in_the_text() {
     assert_eq!((scenario.flows.len(), scenario.flows[0].to.len()), (6, 2));
     assert!(scenario.text.starts_with(GOOD));
     assert!(scenario.text.ends_with("# --set flow.mcc.to=[\"mr{2..3}\"]\n"), "{}", scenario.text);
-    // The noted text is still the same file with the same meaning as before.
     assert_eq!(parse(&scenario.text).unwrap().duration, Duration::from_secs(300));
 }
 
@@ -264,7 +262,7 @@ fn the_largest_topologies_are_read() {
     assert_eq!((scenario.nodes.len(), scenario.links.len()), (100_000, 199_998));
     assert_eq!(scenario.flows[0].to.len(), 99_999);
 
-    // A long chain, where recursion would run out of stack.
+    // A long chain, where recursion would overflow the stack.
     let chain: String = (0..50_000)
         .map(|i| format!("[[link]]\nbetween = [\"c{i}\", \"c{}\"]\n{LIKE}\n", i + 1))
         .collect();

@@ -1,4 +1,4 @@
-//! The scenario language from outside: what it accepts, what it refuses and in which words.
+//! Scenario language from outside: accepted and refused scenarios, and messages.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
@@ -17,7 +17,6 @@ use faircast_proto::options::{OptionKind, OptionSpec};
 use faircast_proto::stack::{Alone, Stack, TransportEntry};
 use faircast_scenario::{Catalog, Overrides, ProgramEntry, Scenario, ScenarioError};
 
-/// A catalog like the real one in names, with a few settings of each kind.
 pub(crate) fn catalog() -> Catalog {
     let about = "Only for tests.";
     let protocol = |name, multicast: bool, answers: bool, options| {
@@ -48,7 +47,6 @@ pub(crate) fn catalog() -> Catalog {
     }
 }
 
-/// A transport alone.
 pub(crate) fn stack(transport: TransportEntry) -> Stack {
     Stack { transport: Box::leak(Box::new(transport)), scheme: None, hop: None }
 }
@@ -67,18 +65,15 @@ const PGMCC_OPTIONS: &[OptionSpec] = &[
 const CBR_OPTIONS: &[OptionSpec] = &[spec("on", OptionKind::Bool, "true")];
 const ELEMENT_OPTIONS: &[OptionSpec] = &[spec("suppress", OptionKind::Bool, "true")];
 
-/// Checks a text under the name `t.toml`.
 pub(crate) fn parse(text: &str) -> Result<Scenario, ScenarioError> {
     parse_with(text, &[])
 }
 
-/// The same with `--set` arguments.
 pub(crate) fn parse_with(text: &str, set: &[&str]) -> Result<Scenario, ScenarioError> {
     let overrides = Overrides { set: set.iter().map(|s| s.to_string()).collect(), seed: None };
     Scenario::parse(Path::new("t.toml"), text, &overrides, &catalog())
 }
 
-/// A small scenario without mistakes that uses most of the language.
 pub(crate) const GOOD: &str = r#"title = "Do pgmcc and TCP share one bottleneck?"
 duration = "300 s"
 warmup = "10 s"

@@ -1,11 +1,10 @@
-//! Properties of the parser: any text is judged without a panic, and a mistake has its place.
+//! Properties of the parser: no text makes it panic, and each mistake has a place.
 
 use faircast_scenario::ErrorPlace;
 use proptest::prelude::*;
 
 use crate::{GOOD, parse, parse_with};
 
-/// A mistake is one line that names the file and, but for mistakes of `--set`, a line of it.
 fn well_formed(text: &str, set: &[&str]) -> Result<(), TestCaseError> {
     if let Err(error) = parse_with(text, set) {
         let line = error.to_string();
@@ -23,7 +22,6 @@ fn well_formed(text: &str, set: &[&str]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Pieces that reach deep into the checks.
 fn token() -> impl Strategy<Value = String> {
     prop_oneof![
         Just("\"0 s\"".to_string()),

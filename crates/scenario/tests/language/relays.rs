@@ -7,7 +7,6 @@ use faircast_scenario::{Catalog, FaultKind, Overrides, Scenario, ScenarioError};
 
 use crate::catalog;
 
-/// A tree of two relays, a flow through them and one beside it.
 const TREE: &str = r#"title = "Does it hold?"
 duration = "60 s"
 [[link]]
@@ -132,12 +131,10 @@ fn mistakes_of_relays_and_faults_are_named() {
         let error = read(&TREE.replacen(old, new, 1)).expect_err(new).to_string();
         assert!(error.contains(problem) && !error.contains('\n'), "{new}: {error}");
     }
-    // A node that only one direction of a link reaches.
     let text = TREE.replacen("node = \"r1\"\n", "node = [\"r1\", \"dead-end\"]\n", 1);
     let text = text.replacen("parents = \"r1\"", "parents = \"dead-end\"", 1);
     let error = read(&text).unwrap_err().to_string();
     assert!(error.contains("no path of links joins \"r2\" and \"dead-end\""), "{error}");
-    // One flow through relays at a node.
     let second = TREE.split("[[flow]]").nth(1).unwrap().replacen("\"f\"", "\"g\"", 1);
     let error = read(&format!("{TREE}[[flow]]{second}")).unwrap_err().to_string();
     assert!(error.contains("\"s\" is an end of \"f\"; allowed: one flow"), "{error}");

@@ -1,11 +1,9 @@
-//! Fuzz targets of what opens sealed datagrams and of what reads key files; the corpus test runs the
-//! same.
+//! Fuzz targets of opening datagrams and parsing key files; the corpus test runs the same.
 
 use faircast_seal::{GroupKey, Seal};
 
-/// Steps of a source and a receiver with one key: datagrams of each arrive at the other as they are
-/// or changed, and datagrams made of the fuzzer's bytes. Nothing is opened that the other end did not
-/// seal, nothing twice, and what is good is opened whatever came before.
+/// Runs a source and a receiver with one key, and changed and foreign datagrams in between. Each
+/// end opens exactly the valid datagrams of the other, each once.
 pub(crate) fn sealed(mut data: &[u8]) {
     let key = || GroupKey::from_bytes([7; 32]);
     let mut source = Seal::source(key()).expect("there is randomness");
@@ -30,7 +28,6 @@ pub(crate) fn sealed(mut data: &[u8]) {
                 assert!(to.open(&mut last.clone()).is_err(), "opened twice");
             }
             1 => {
-                // Changed from the first place that the fuzzer names on.
                 let mut changed = Vec::new();
                 from.seal(session, b"what is sealed", &mut changed);
                 let whole = changed.clone();
@@ -46,8 +43,7 @@ pub(crate) fn sealed(mut data: &[u8]) {
     }
 }
 
-/// Text as a key file: refused with a reason, or a key whose own text is read as the same key.
-/// Returns whether it is one.
+/// Parses a key file: refused with a reason, or equal after a round trip. True if it is a key.
 pub(crate) fn key_file(data: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(data) else { return false };
     match GroupKey::from_text(text) {

@@ -1,4 +1,4 @@
-//! Groups: any end multicasts, and whoever has joined hears it.
+//! Groups: any end multicasts, and every member receives.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -8,17 +8,14 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Sender, destination and who heard it.
 type Heard = Rc<RefCell<Vec<(u32, Destination, u32)>>>;
 
-/// What an end does at a moment.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Send { group: u32, time_to_live: u8 },
     Change(Membership),
 }
 
-/// An end that does what it is told, and notes what it hears.
 struct Scripted {
     node: NodeId,
     script: Vec<(u64, Act)>,
@@ -62,8 +59,7 @@ impl Machine for Scripted {
     }
 }
 
-/// What was heard, and the log, of a run whose ends follow a script: node, milliseconds, and what it
-/// does then.
+/// Runs a script of (node, milliseconds, action). Returns the received packets and the log.
 fn follow(scenario: &Scenario, scripts: &[(u32, u64, Act)]) -> (Vec<(u32, Destination, u32)>, Log) {
     let heard = Heard::default();
     let ends = Ends(|_: &Flow, node: NodeId, _: Role| -> FlowMachine {
@@ -76,7 +72,6 @@ fn follow(scenario: &Scenario, scripts: &[(u32, u64, Act)]) -> (Vec<(u32, Destin
     (heard.take(), log)
 }
 
-/// Who heard what in a scenario, sorted, and how often a packet's hops ended before its way did.
 fn heard(scenario: &Scenario, scripts: &[(u32, u64, Act)]) -> (Vec<(u32, u32, u32)>, usize) {
     let (heard, log) = follow(scenario, scripts);
     let group = |to: &Destination| match to {
@@ -148,7 +143,7 @@ fn a_branch_without_members_carries_nothing() {
     let scripts = [
         (3, 10, join(7)),
         (2, 100, send(7, 255)),
-        // It has left its flow, and with it all of its groups.
+        // Leaving the flow ends the memberships in all of its groups.
         (2, 400, send(7, 255)),
         (2, 400, send(0, 255)),
     ];
@@ -158,13 +153,11 @@ fn a_branch_without_members_carries_nothing() {
         heard.iter().filter(|word| word.1 == to).map(|word| word.2).collect::<Vec<_>>()
     };
     assert_eq!((of_group(7), of_group(0)), (vec![3], vec![4]));
-    // The links to node 3 and to node 4.
     let carried = |link| log.last_sample(link).offered_packets;
     assert_eq!((carried(4), carried(6)), (1, 1));
 }
 
 proptest! {
-    /// In any network of a few nodes, whoever sends and whoever is there.
     #[test]
     fn a_multicast_reaches_each_other_member_once(
         edges in prop::collection::vec((0u32..8, 0u32..8, 1u64..4), 6..14),
@@ -172,7 +165,6 @@ proptest! {
         sender in 0u32..8,
         group in 0u32..2,
     ) {
-        // A line, so that there is a way, and whatever else.
         let line = (0..7).map(|node| (node, node + 1, 3));
         let others = edges.into_iter().filter(|(a, b, _)| a != b);
         let edges: Vec<_> = line.chain(others).collect();

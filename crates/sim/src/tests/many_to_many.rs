@@ -1,4 +1,4 @@
-//! Flows in which several ends send, and those who send receive too.
+//! Flows with several senders, which receive too.
 
 use std::path::Path;
 
@@ -9,7 +9,6 @@ use crate::{Builtin, catalog};
 
 use super::*;
 
-/// Two sites of two hosts each; `flow` has the rest of a flow of constant rate from a to d.
 fn talk(flow: &str) -> Scenario {
     let star = |center, leaves| {
         format!(
@@ -36,12 +35,12 @@ fn everybody_hears_everybody_else() {
     let scenario =
         talk("from = [\"a\", \"b\", \"c\"]\nto = [\"c\", \"a\", \"d\"]\ndata = \"30 kB\"");
     let (outcome, log) = run(&scenario);
-    // In the order of `to`: c and a hear two others, d three; b only sends.
+    // In the order of `to`: c and a have two other senders, d has three; b only sends.
     for ((delivery, intact), bytes) in outcome.deliveries[0].iter().zip([60_000, 60_000, 90_000]) {
         assert_eq!((delivery.bytes, *intact), (bytes, true));
         assert!(delivery.completed.is_some());
     }
-    // Once over the link between the sites in each direction, and to nobody who does not receive.
+    // Each packet crosses the middle link once per direction, and reaches receivers only.
     let arrived = |from: &str, to: &str| {
         let at = |name: &str| scenario.nodes.iter().position(|node| node.name == name).unwrap();
         let is = |link: &LinkSpec| link.from.index() == at(from) && link.to.index() == at(to);
@@ -49,7 +48,6 @@ fn everybody_hears_everybody_else() {
     };
     assert_eq!([arrived("r1", "r2"), arrived("r2", "r1")], [60, 30]);
     assert_eq!([arrived("r1", "b"), arrived("r2", "d"), arrived("r2", "c")], [0, 90, 60]);
-    // Who receives is no mere sender in the trace.
     let senders = log.0.iter().filter_map(|record| match record.subject {
         Subject::Endpoint { node, sender: true, .. } => Some(node),
         _ => None,
@@ -66,7 +64,7 @@ fn whoever_comes_late_sends_from_then_on_and_is_silent_once_it_has_left() {
     );
     let (outcome, log) = run(&scenario);
     let [(a, _), (d, _)] = &outcome.deliveries[0][..] else { panic!("two receivers") };
-    // 12.5 packets of 1000 B a second, for two of five seconds.
+    // 12.5 packets of 1000 B per second, for two of five seconds.
     assert!((24_000..=26_000).contains(&a.bytes), "{}", a.bytes);
     assert!((24_000..=26_000).contains(&d.bytes), "{}", d.bytes);
     let heard = log.delivered_at(scenario.flows[0].from[0].0);

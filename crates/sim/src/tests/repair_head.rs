@@ -1,5 +1,4 @@
-//! A repair head, in little: a receiver that keeps what it got, and sends it again to a group of its own
-//! for its neighbours who ask. The source hears of no loss.
+//! Minimal repair head that retransmits to a local group on request; the source gets no NAKs.
 
 use std::collections::BTreeSet;
 
@@ -8,17 +7,14 @@ use faircast_proto::Membership;
 use super::*;
 
 const HEAD: NodeId = NodeId(2);
-/// Where the head repairs.
 const LOCAL: GroupId = GroupId(1);
 
-/// A source of so many numbered packets, one a millisecond.
 struct Numbered {
     next: u32,
     sent: u32,
     start: Time,
 }
 
-/// A member: it asks the head for what it lacks; or the head itself.
 #[derive(Default)]
 struct Member {
     head: bool,
@@ -95,7 +91,7 @@ impl Machine for Member {
 #[test]
 fn what_members_lose_their_head_repairs() {
     let mut scenario = scenario(STAR, "cbr", &[2, 3, 4]);
-    // The branches of two members drop some of the first copies, not of the repairs.
+    // The branches of two members drop some original packets, but no retransmissions.
     scenario.links[4].config.drop_list = vec![3, 50, 51, 200];
     scenario.links[6].config.drop_list = vec![50, 120];
     let ends = Ends(|flow: &Flow, node: NodeId, role: Role| -> FlowMachine {

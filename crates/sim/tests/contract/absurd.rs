@@ -1,4 +1,4 @@
-//! Clause 11: reports that cannot be true change nothing and are counted.
+//! Clause 11: impossible reports have no effect and are counted.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -16,41 +16,33 @@ use crate::lies::{Boxed, Mixed, schemes};
 use crate::watch::Watched;
 use crate::world::World;
 
-/// Before the sender takes a true report it gets forged ones, each as a NAK that asks for nothing.
+/// Sender that gets forged reports before each true report, each in a NAK that requests no packet.
 struct Forging {
     inner: Boxed,
     option: u8,
     book: Rc<RefCell<Book>>,
 }
 
-/// What is known of true reports, and what became of forged ones.
 #[derive(Default)]
 struct Book {
-    /// What was true, and when.
     heard: Vec<(Time, Vec<u8>)>,
-    /// The same of a run without forgeries, from which some come too early or too late.
+    /// True reports of a run without forgeries; forged reports replay these too early or too late.
     earlier: Vec<(Time, Vec<u8>)>,
-    /// Whether the sender takes round trips from reports; where it does not, they echo nothing.
+    /// True if the sender takes round-trip times from reports; otherwise these echo no timestamps.
     timed: bool,
-    /// Places of words that always are rates, as far as one can see.
     rates: Vec<usize>,
-    /// The latest packet of which a report can be made, and the zeros behind it.
     template: Option<(Vec<u8>, u32)>,
     forged: u64,
     by_rate: u64,
     believed: Vec<&'static str>,
-    /// Every packet that the sender sent.
     sent: Vec<(Time, Vec<u8>)>,
 }
 
-/// How long before its time a report comes that echoes what has not been sent yet.
 const EARLY: Duration = Duration::from_secs(5);
 
-/// How long after its time one comes whose round trip nobody has.
 const LATE: Duration = Duration::from_secs(66);
 
 impl Book {
-    /// Reports that cannot be true, made from `value`, which is.
     fn forgeries(&self, now: Time, value: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
         let mut all = vec![
             ("nothing", Vec::new()),
@@ -77,8 +69,7 @@ impl Book {
         all
     }
 
-    /// The places of words that are rates in all of the later half of `heard`: before they have
-    /// measured one receivers may say that they have none.
+    /// Returns the offsets of rates in the later half of `heard`: early reports may have none.
     fn rates_of(heard: &[(Time, Vec<u8>)]) -> Vec<usize> {
         let heard = &heard[heard.len() / 2..];
         let len = heard.iter().map(|(_, value)| value.len()).max().unwrap_or(0);
@@ -87,8 +78,7 @@ impl Book {
     }
 }
 
-/// Whether a word is, as a number, between a bit and a terabit per second. No timestamp of a short
-/// run is, nor a small number.
+/// True if the word is from one bit/s to one Tbit/s, which timestamps of short runs are not.
 fn is_rate(value: &[u8], at: usize) -> bool {
     let word = value.get(at..at + 4).map(|word| word.try_into().expect("four bytes"));
     word.is_some_and(|word| (1.0..1e12).contains(&f32::from_be_bytes(word)))
@@ -143,7 +133,6 @@ impl Machine for Forging {
     }
 }
 
-/// Whether anybody measures a round trip.
 #[derive(Default)]
 struct Timed(bool);
 
@@ -153,7 +142,6 @@ impl Sink for Timed {
     }
 }
 
-/// A run in which the sender gets forgeries made after what another run heard.
 fn forge(scheme: &SchemeEntry, protocol: Stack, quiet: Option<&Book>) -> (u64, Book) {
     let scenario = World::new(3, 80).scenario(protocol);
     let book = quiet.map_or_else(Book::default, |quiet| Book {

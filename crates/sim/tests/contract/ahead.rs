@@ -1,5 +1,4 @@
-//! Forged data that walks ahead of the source, where the source soon forgets what it has sent: a receiver that takes
-//! forged limits for true ones gives up what has not come yet, for good.
+//! Forged data with growing numbers: a receiver that believes its limits gives up future packets.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -16,42 +15,38 @@ use crate::lies::{Boxed, Mixed};
 use crate::watch::Watched;
 use crate::world::{World, plain, protocols};
 
-/// Kind of data, the flag of repairs, and places of the packet's number and of the limit, as in docs/tram.md.
+/// Kind of data, flag of repairs, and offsets of number and limit, as in docs/tram.md.
 const DATA: u8 = 2;
 const FLAGS: usize = 4;
 const REPAIR: u8 = 1;
 const SEQUENCE: usize = 24;
 const FORGET_BEFORE: usize = 32;
 
-/// Rate of the path: a packet in 4 ms.
 const RATE: &str = "2 Mbit/s";
 const SECONDS: u64 = 40;
 const START: Duration = Duration::from_secs(5);
 
-/// Longest time without data at a receiver, and share of an undisturbed session that every receiver gets: what the
-/// forged losses themselves cost TRAM's window, in an attack that lasts for half of the session.
+/// Longest time without data in seconds, and least share of an undisturbed session's bytes: forged
+/// losses cut TRAM's window during half of the session.
 const STALL_MAX: f64 = 3.0;
 const SHARE: f64 = 0.4;
 
-/// Longest time without data of receivers that are away for 10 s: schemes restart within five seconds more.
+/// Longest time without data in seconds, with an outage of 10 s: schemes restart within 5 s.
 const AWAY_MAX: f64 = 15.0;
 
-/// True if a scheme falls to the rate of the forged losses and rises slowly, as TFMCC does.
 fn falls(protocol: Stack) -> bool {
     let slow = |scheme: &SchemeEntry| scheme.guarantees.recovery > Guarantees::RECOVERY;
     protocol.scheme.is_some_and(|scheme| scheme.name == "tfmcc" || slow(scheme))
 }
 
-/// Forged packets behind real ones.
 #[derive(Clone, Copy, Debug)]
 struct Walk {
-    /// Packets by which each forged one is further ahead than the one before.
+    /// Distance in packets between a forged packet and the one before.
     step: u64,
-    /// Forged packets after a real one, and real ones after which there are any: each `every`-th.
+    /// Forged packets after a real one, number of such real packets, and their spacing.
     after_each: u32,
     times: u32,
     every: u32,
-    /// All receivers take them, or the first.
     all: bool,
 }
 
@@ -76,7 +71,7 @@ impl Walked {
         }
         self.times += 1;
         for _ in 0..self.walk.after_each {
-            // One that comes alone is not to be told from the burst of a host.
+            // A single forged packet ahead looks like a host's burst.
             self.ahead =
                 if self.walk.every > 1 { self.walk.step } else { self.ahead + self.walk.step };
             let mut bytes = datagram.bytes.to_vec();
@@ -102,7 +97,7 @@ impl Machine for Walked {
     passes_on!(inner: handle_timeout, handle_close, poll_membership, poll_transmit, poll_event, next_timeout);
 }
 
-/// Longest stall in seconds, least bytes of a receiver, and packets that were forged.
+/// Returns the longest stall in seconds, the least bytes of a receiver, and the forged packets.
 fn run(protocol: Stack, obsolete_after: u64, walk: Option<Walk>) -> (f64, u64, u64) {
     run_with(protocol, obsolete_after, walk, "")
 }
@@ -150,7 +145,6 @@ fn forged_data_that_walks_ahead_of_a_source_that_forgets_costs_a_second() {
         Walk { all: false, ..walk },
         Walk { step: 63, after_each: 1, times: 500, ..walk },
         Walk { step: 1, ..walk },
-        // A packet in a second, for twenty seconds.
         Walk { step: 64, after_each: 1, times: 20, every: 250, ..walk },
     ];
     let mut faults = Vec::new();

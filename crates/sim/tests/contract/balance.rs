@@ -6,7 +6,6 @@ use faircast_sim::catalog;
 
 use crate::world::{World, plain, protocols, run};
 
-/// Networks that lose packets in every way, with their names.
 fn worlds() -> Vec<(&'static str, World)> {
     let base = World::new(4, 20);
     let red = "rate = \"400 kbit/s\"\ndelay = \"30 ms\"\nqueue = { kind = \"red\", min = 2, max = 6, \
@@ -71,7 +70,7 @@ fn what_is_offered_to_a_link_arrives_or_is_dropped_or_is_under_way() {
 fn packets_to_members_that_come_and_go_are_conserved_too() {
     for program in catalog().programs.iter().map(|entry| Some(entry.name)).chain([None]) {
         for protocol in protocols().iter().filter(|protocol| protocol.transport.multicast) {
-            // Two receivers take turns every second, so that copies reach those who have left.
+            // Two receivers alternate every second, so that copies arrive after a leave.
             let mut stays = Vec::new();
             for second in 1..19 {
                 let node = 1 + second % 2;

@@ -1,4 +1,4 @@
-//! Clause 5: whatever bytes come in, nothing panics, and what cannot be used is in the trace.
+//! Clause 5: no input bytes cause a panic, and unusable input is recorded in the trace.
 
 use faircast_base::Duration;
 use faircast_sim::catalog;
@@ -7,7 +7,6 @@ use crate::forge::{Forger, Victim, VictimRelay, hears};
 use crate::watch::{Captured, Watched};
 use crate::world::{World, protocols, run};
 
-/// Machines that each kind is tried with, and what happens to each of them.
 const ROUNDS: u64 = 25;
 const STEPS: u64 = 300;
 
@@ -26,7 +25,6 @@ fn no_bytes_at_any_time_break_a_machine() {
             assert_eq!(real.len() > 20, hears(protocol, sender), "{} {whose}", protocol.name());
             let (mut refused, mut other) = (0, 0);
             for seed in 0..ROUNDS {
-                // Shown where the test fails.
                 println!("{} {whose}, seed {seed}", protocol.name());
                 let mut forger = Forger::new(seed, &real);
                 let mut victim = Victim::new(&scenario, &Watched::default(), sender);
@@ -41,7 +39,6 @@ fn no_bytes_at_any_time_break_a_machine() {
 }
 
 fn torment(forger: &mut Forger<'_>, victim: &mut Victim) {
-    // Half of the machines have heard the beginning as it was.
     let from_start = forger.rng.chance(0.5);
     victim.pass(Duration::from_millis(1), true);
     for packet in forger.real.iter().take(if from_start { 30 } else { 0 }) {

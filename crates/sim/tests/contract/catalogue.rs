@@ -1,5 +1,5 @@
-//! Catalogue of forged packets, made from the formats: every kind of packet, with every field at harmful values.
-//! Packets are forged in the names of the source, a head, a receiver and an invented node. Sessions end intact.
+//! Catalogue of forged packets: every kind, with every field at harmful values, in the names of the
+//! source, a head, a receiver and an unknown node. Sessions end intact.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,37 +20,32 @@ use crate::lies::{Boxed, Mixed};
 use crate::watch::{Captured, Watched};
 use crate::world::{World, plain, protocols};
 
-/// Bytes that the group gets, and the rate of the path: a session of some twelve seconds.
+/// Size of the object in bytes, and rate of the path: a session of about 12 s.
 const OBJECT: u64 = 2_500_000;
 const RATE: &str = "2 Mbit/s";
 
-/// Time of the first forged packet, and between two in a run.
 const FIRST: Duration = Duration::from_millis(2500);
 const SPACING: Duration = Duration::from_millis(500);
 
-/// Forged packets of one run.
 const PER_RUN: usize = 12;
 
-/// Longest time that a run may take beyond [`SHARE`] times an undisturbed one, and longest time without anything new
-/// at a receiver, where no scheme tells in how long it recovers.
+/// Most seconds that a run may take beyond [`SHARE`] times an undisturbed run. Longest stall of a
+/// receiver in seconds, for schemes that state no recovery time.
 const LOST_MAX: f64 = 3.0;
 const SHARE: f64 = 1.3;
 
-/// Most seconds that forged packets may cost a session with TFMCC, whose rate rises slowly after a forged report.
+/// Most seconds that forgeries may cost with TFMCC, whose rate rises slowly after a report.
 const RISE_MAX: f64 = 14.0;
 
-/// Longest stall under credits, in seconds: branches wait 3 and 4 s for a node that is not there.
+/// Longest stall under credits, in seconds: branches wait 3 and 4 s for an absent node.
 const SILENCE_MAX: f64 = 5.0;
 
-/// Age of a packet that is still like those of now.
 const FRESH: Duration = Duration::from_millis(1500);
 
-/// Receivers: the first is a head where there are heads, and the last a member of a head. And the number of a node
-/// that does not exist.
+/// Receivers (the first is a head, the last its member), and the number of an unknown node.
 const RECEIVERS: u32 = 3;
 const INVENTED: NodeId = NodeId(900);
 
-/// The format of a protocol's packets: what credits carry is attacked without credits.
 fn format_of(protocol: Stack) -> Format {
     match protocol.transport.name {
         _ if protocol.hop.is_some() => CREDIT,
@@ -59,27 +54,21 @@ fn format_of(protocol: Stack) -> Format {
     }
 }
 
-/// Least bytes of a packet of the source with data.
 const DATA_BYTES: usize = 900;
 
-/// The type of original data of PGM, and of data of credits.
 const ORIGINAL: u8 = 4;
 const DATA: u8 = 1;
 
-/// Name in which a packet is forged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Name {
     Source,
-    /// The first receiver, to which others go for repairs.
     Head,
-    /// The last receiver.
     Receiver,
     Invented,
 }
 
 const NAMES: [Name; 4] = [Name::Source, Name::Head, Name::Receiver, Name::Invented];
 
-/// A forged packet: its kind is that of the specimen of this number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Forgery {
     name: Name,
@@ -87,19 +76,14 @@ struct Forgery {
     change: Change,
 }
 
-/// State of an attacker that receives every packet, and its plan.
 #[derive(Default)]
 struct Attacker {
-    /// The latest packet of each node and kind, and when it was heard.
     heard: BTreeMap<(NodeId, u8), (Time, Captured)>,
-    /// The latest data of the source, and the number of each sender.
     data: Option<Captured>,
     senders: BTreeMap<NodeId, Vec<u8>>,
     nodes: BTreeMap<Name, NodeId>,
     plan: Vec<(Time, Forgery)>,
-    /// Packets as they are forged: the same to all.
     made: Vec<Option<Captured>>,
-    /// Bytes to follow an acknowledgement that is repeated; empty if none is.
     mask: Vec<u8>,
     repeated: Option<Captured>,
     taken: u64,
@@ -127,15 +111,12 @@ impl Attacker {
         self.heard.insert((from, format.kind(bytes)), (now, captured));
     }
 
-    /// Returns the next forged packet of the plan that is due, `None` within where nothing was overheard to forge it from;
-    /// and counts it in `next`.
     fn due(&mut self, now: Time, format: Format, next: &mut usize) -> Option<Option<Captured>> {
         self.plan.get(*next).filter(|(at, _)| *at <= now)?;
         *next += 1;
         Some(self.forge(now, format, *next - 1))
     }
 
-    /// Forges packet `number` of the plan, of the latest real one of its kind where there is a fresh one.
     fn forge(&mut self, now: Time, format: Format, number: usize) -> Option<Captured> {
         if let Some(Some(made)) = self.made.get(number) {
             return Some(made.clone());
@@ -182,7 +163,6 @@ impl Attacker {
     }
 }
 
-/// An end that gets forged packets beside the real ones.
 struct Attacked {
     inner: Boxed,
     node: NodeId,
@@ -196,7 +176,6 @@ impl Attacked {
         loop {
             let due = self.attacker.borrow_mut().due(cx.now, self.format, &mut self.next);
             let Some(forged) = due else { return };
-            // An end does not receive its own packets.
             let Some(Captured { from, to, bytes, zeros }) =
                 forged.filter(|it| it.from != self.node)
             else {
@@ -237,7 +216,7 @@ impl Machine for Attacked {
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         loop {
             let transmit = self.inner.poll_transmit(cx, buf)?;
-            // The network has no way to nodes that were made up.
+            // The network has no route to unknown nodes.
             if !matches!(transmit.to, Destination::Node(node) if node.0 > RECEIVERS + 1) {
                 return Some(transmit);
             }
@@ -254,19 +233,16 @@ impl Machine for Attacked {
     }
 }
 
-/// A relay that gets forged packets beside the real ones.
 struct AttackedRelay {
     inner: Box<dyn Relay>,
     format: Format,
     attacker: Rc<RefCell<Attacker>>,
     next: usize,
-    /// Way of the latest real packet of each kind: its flow, its port, those that it goes to, and its time to live.
+    /// Path of each kind's latest real packet: flow, incoming port, outgoing ports, time to live.
     ways: BTreeMap<u8, (FlowId, PortId, Vec<PortId>, u8)>,
-    /// The next of the keys that the network does not know.
     key: u64,
 }
 
-/// First of the keys of forged packets at relays.
 const FORGED_KEYS: u64 = 1 << 63;
 
 impl AttackedRelay {
@@ -348,7 +324,6 @@ impl Relay for AttackedRelay {
     }
 }
 
-/// Protocols whose relays get forged packets.
 struct WithRelays<P> {
     inner: P,
     format: Format,
@@ -371,7 +346,6 @@ impl<P: Protocols> Protocols for WithRelays<P> {
     }
 }
 
-/// When each receiver got something new, and whether the source named anybody at its end.
 #[derive(Default)]
 pub(crate) struct Arrivals {
     bytes: BTreeMap<NodeId, u64>,
@@ -379,17 +353,14 @@ pub(crate) struct Arrivals {
     done: BTreeMap<NodeId, Time>,
     stall: Duration,
     named: bool,
-    /// Bytes after which a receiver has nearly everything.
     goal: u64,
 }
 
 impl Arrivals {
-    /// Arrivals at receivers that get so many bytes.
     pub(crate) fn of(bytes: u64) -> Self {
         Self { goal: bytes / 100 * 99, ..Self::default() }
     }
 
-    /// Longest time in seconds up to `end` without anything new at a receiver that has not nearly everything.
     pub(crate) fn longest_stall(&self, end: Time) -> f64 {
         let unfinished = self.last.iter().filter(|(node, _)| !self.done.contains_key(node));
         let silent = unfinished.map(|(_, last)| end.since(*last)).max().unwrap_or_default();
@@ -414,14 +385,12 @@ impl Sink for Arrivals {
                     self.done.entry(node).or_insert(record.at);
                 }
             }
-            // An invented receiver lacks everything, and is named for it.
             Event::Incomplete { node, .. } => self.named |= node != Some(INVENTED),
             _ => {}
         }
     }
 }
 
-/// One kind of session.
 #[derive(Clone, Copy)]
 struct Case {
     protocol: Stack,
@@ -434,9 +403,7 @@ impl std::fmt::Display for Case {
     }
 }
 
-/// Outcome of a session.
 struct Outcome {
-    /// Seconds until all had nearly everything, and longest time without anything new.
     done: f64,
     stall: f64,
     intact: bool,
@@ -446,8 +413,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// What is wrong with it, where an undisturbed session takes `quiet` seconds, and forgeries may cost so much time and
-    /// stall it for so long.
+    /// Describes a session's failure; all arguments in seconds, `quiet` for an undisturbed session.
     fn fault(&self, quiet: f64, (lost_max, stall_max): (f64, f64)) -> Option<String> {
         let Self { done, stall, intact, named, .. } = *self;
         let slow = done > SHARE * quiet + lost_max || stall > stall_max;
@@ -460,13 +426,11 @@ impl Outcome {
 }
 
 impl Case {
-    /// A session in which packets are forged, each at the moment of its number.
     fn run(self, forgeries: &[(usize, Forgery)]) -> Outcome {
         self.run_spaced(forgeries, SPACING, &[])
     }
 
-    /// Forges packets at this spacing. An acknowledgement is repeated as it was first, with the bytes of `mask`
-    /// behind.
+    /// Runs a session, forging every `spacing`; `mask` follows repeated acknowledgements.
     fn run_spaced(self, forgeries: &[(usize, Forgery)], spacing: Duration, mask: &[u8]) -> Outcome {
         let Self { protocol, delivery } = self;
         let format = format_of(protocol);
@@ -480,7 +444,7 @@ impl Case {
             options.push("announce_scheme = true".into());
         }
         if has("members_max") {
-            // The third receiver has a head that is a receiver.
+            // The third receiver has a receiver as its head.
             options.extend(["members_max = 2".into(), "wait_for = 3".into()]);
         }
         let flow = format!("data = \"{OBJECT} B\"\noptions = {{ {} }}\n", options.join(", "));
@@ -533,7 +497,6 @@ impl Case {
         Outcome { done, stall, intact, named: arrivals.named, taken: attacker.taken, attacker }
     }
 
-    /// Leaves out of forgeries that do harm together whatever is not needed for that. Returns the others and the harm.
     fn least(
         self,
         mut forgeries: Vec<(usize, Forgery)>,
@@ -549,13 +512,11 @@ impl Case {
         (forgeries, fault)
     }
 
-    /// Forges packets in a session that takes `quiet` seconds without them.
     fn fault(self, forgeries: &[(usize, Forgery)], quiet: f64) -> Option<String> {
         self.run(forgeries).fault(quiet, self.limits())
     }
 
-    /// Most seconds that forged packets may cost beyond [`SHARE`], and longest stall. A scheme tells in how long it recovers:
-    /// the example of docs/your-own-scheme.md in 20 s.
+    /// Returns the limits in seconds, by the recovery time: 20 s in docs/your-own-scheme.md.
     fn limits(self) -> (f64, f64) {
         let name = self.protocol.name();
         let scheme = self.protocol.scheme;
@@ -565,7 +526,6 @@ impl Case {
         (lost, if waits { recovery.max(SILENCE_MAX) } else { recovery })
     }
 
-    /// Everything that can be forged, as a quiet session shows it.
     fn forgeries(self, quiet: &Outcome) -> Vec<Forgery> {
         let format = format_of(self.protocol);
         let Some(data) = &quiet.attacker.data else { return Vec::new() };
@@ -584,12 +544,12 @@ impl Case {
     }
 }
 
-/// Acknowledgements a second of a member that repeats one, for how long, and the share of the rate that is left.
+/// Acknowledgements per second of a repeating member, duration in seconds, largest slowdown.
 const REPEATS: u64 = 20;
 const REPEATED_FOR: u64 = 10;
 const REPEATED_SHARE: f64 = 2.6;
 
-/// Bytes of an acknowledgement of TRAM before its mask, and places in it, as in docs/tram.md.
+/// Length of TRAM's acknowledgement before its mask, and offsets in it, as in docs/tram.md.
 const BIND: usize = 4;
 const ACK: usize = 8;
 const ACK_MASK: usize = 60;
@@ -616,11 +576,9 @@ fn a_member_that_repeats_one_acknowledgement_takes_no_more_than_half() {
     }
 }
 
-/// Runs of each kind of session without `FAIRCAST_CATALOGUE`, which asks for all. Under credits there
-/// is a run for each kind of packet in each name.
+/// Runs of each kind of session without `FAIRCAST_CATALOGUE`, which asks for all runs.
 const RUNS: usize = 6;
 
-/// One forgery of each kind of packet in each name, with another change each time.
 fn one_of_each(all: &[Forgery]) -> Vec<Forgery> {
     let groups = all.chunk_by(|a, b| (a.name, a.specimen) == (b.name, b.specimen));
     groups.enumerate().map(|(number, group)| group[number % group.len()]).collect()
@@ -640,13 +598,13 @@ fn no_forged_packet_ends_or_stalls_a_session() {
             let quiet = case.run(&[]);
             assert!(quiet.done.is_finite() && quiet.intact, "{case}: {}", quiet.done);
             let mut all = case.forgeries(&quiet);
-            // Under credits each forged capsule may hold a branch for the 3 s of a node that is not there: these add up.
+            // A forged capsule may block a branch for 3 s until a node is absent; these add up.
             let alone = protocol.hop.is_some();
             let per_run = if alone { 1 } else { PER_RUN };
             if alone && !all_of_it {
                 all = one_of_each(&all);
             }
-            // Neighbours are of one kind: each run has some of all.
+            // Neighbouring forgeries are of one kind, so each run takes some of every kind.
             let runs = all.len().div_ceil(per_run);
             let of_run = |run: usize| all.iter().copied().skip(run).step_by(runs).enumerate();
             let step = if alone || all_of_it { 1 } else { (runs / RUNS).max(1) };

@@ -1,4 +1,4 @@
-//! Packets that nobody sent: random bytes, and damage to real ones.
+//! Forged packets: random bytes and damaged real packets.
 
 use std::ops::Range;
 
@@ -15,17 +15,13 @@ use faircast_sim::Protocols;
 
 use crate::watch::{Captured, Watched};
 
-/// Bytes of the longest random packet.
 const RANDOM_BYTES_MAX: u64 = 200;
-/// Zeros that follow a packet, more than a packet can have in all.
+/// Most zeros after a packet: more than a real packet can have.
 const ZEROS_MAX: u64 = 70_000;
-/// Events that a forged machine may hand over, or packets that a program may send, for one input.
 const OUTPUT_MAX: usize = 100_000;
 
-/// A source of forged packets.
 pub(crate) struct Forger<'a> {
     pub(crate) rng: Rng,
-    /// Real packets to damage; may be empty.
     pub(crate) real: &'a [Captured],
 }
 
@@ -38,7 +34,6 @@ impl<'a> Forger<'a> {
         self.rng.below(256) as u8
     }
 
-    /// A packet: one in eight of nothing but noise, one in eight as it was, the others damaged.
     pub(crate) fn packet(&mut self) -> Captured {
         let way = self.rng.below(8);
         if self.real.is_empty() || way == 0 {
@@ -52,8 +47,7 @@ impl<'a> Forger<'a> {
             for _ in 0..=self.rng.below(3) {
                 self.damage(&mut packet);
             }
-            // Damage that every checksum finds ends at the door. Formats without one take this
-            // for more damage.
+            // Most packets get a valid checksum, since a wrong one is rejected at once.
             if self.rng.chance(0.7) {
                 seal(&mut packet.bytes);
             }
@@ -82,7 +76,6 @@ impl<'a> Forger<'a> {
                 let at = self.rng.below(len) as usize;
                 packet.bytes[at] = self.byte();
             }
-            // A word: a number elsewhere, nearby or at an end of its range.
             _ if len >= 4 => {
                 let at = self.rng.below(len / 2 - 1) as usize * 2;
                 let Some(word) = packet.bytes.get_mut(at..at + 4) else { return };
@@ -99,7 +92,6 @@ impl<'a> Forger<'a> {
     }
 }
 
-/// Puts the checksum of PGM and of TRAM where it would be.
 pub(crate) fn seal(bytes: &mut [u8]) {
     if bytes.len() >= 16 {
         bytes[6..8].fill(0);
@@ -108,14 +100,13 @@ pub(crate) fn seal(bytes: &mut [u8]) {
     }
 }
 
-/// Where TRAM's packets have their kind, and reports what they tell, as docs/tram.md says. What the scheme says
-/// comes last.
+/// Offsets of kind and reports in TRAM's packets, as in docs/tram.md; the scheme's part is last.
 const TRAM_KIND: usize = 3;
 const TRAM_REPORT: u8 = 12;
 const TRAM_TELLING: usize = 24;
 const TRAM_OPTION: usize = 25;
 const TRAM_VALUE: usize = 40;
-/// It acknowledges, or it asks for nothing.
+/// Flags: acknowledges, requests nothing.
 const ACKNOWLEDGES: u8 = 0;
 const NOTHING: u8 = 2;
 
@@ -123,7 +114,6 @@ fn is_tram_report(bytes: &[u8]) -> bool {
     tram::peek(bytes).is_some() && bytes.len() >= TRAM_VALUE && bytes[TRAM_KIND] == TRAM_REPORT
 }
 
-/// Where in a packet the value of the report with this option lies, whatever carries it.
 pub(crate) fn report_place(bytes: &[u8], zeros: u32, option: u8) -> Option<Range<usize>> {
     if is_tram_report(bytes) {
         return (bytes[TRAM_OPTION] == option).then_some(TRAM_VALUE..bytes.len());
@@ -134,14 +124,11 @@ pub(crate) fn report_place(bytes: &[u8], zeros: u32, option: u8) -> Option<Range
     Some(start..start + value.len())
 }
 
-/// Whether a packet is a representative's acknowledgement.
 pub(crate) fn acknowledges(bytes: &[u8], zeros: u32) -> bool {
     let of_pgm = || Packet::decode(bytes, zeros).is_ok_and(|it| matches!(it.body, Body::Ack(_)));
     is_tram_report(bytes) && bytes[TRAM_TELLING] == ACKNOWLEDGES || of_pgm()
 }
 
-/// A packet that asks for nothing and reports this, made from one that has a report or asks for something; `None`
-/// where none can be made of it.
 pub(crate) fn with_report(bytes: &[u8], zeros: u32, option: u8, value: &[u8]) -> Option<Vec<u8>> {
     let mut forged = Vec::new();
     if is_tram_report(bytes) {
@@ -159,7 +146,6 @@ pub(crate) fn with_report(bytes: &[u8], zeros: u32, option: u8, value: &[u8]) ->
     Some(forged)
 }
 
-/// What a machine says of what it got.
 #[derive(Default)]
 pub(crate) struct Said {
     pub(crate) refused: u64,
@@ -175,7 +161,6 @@ impl Trace for Said {
     }
 }
 
-/// A machine without a network.
 pub(crate) struct Victim {
     machine: FlowMachine,
     rng: Rng,
@@ -184,7 +169,6 @@ pub(crate) struct Victim {
 }
 
 impl Victim {
-    /// One end of a scenario's only flow.
     pub(crate) fn new(scenario: &Scenario, watched: &Watched, sender: bool) -> Self {
         let (flow, id) = (&scenario.flows[0], FlowId(0));
         let (role, node) = if sender {
@@ -217,7 +201,6 @@ impl Victim {
         self.call(|machine, cx| machine.handle_datagram(cx, datagram));
     }
 
-    /// Lets time pass, with or without the timeouts that are due.
     pub(crate) fn pass(&mut self, span: Duration, timely: bool) {
         let end = self.now + span;
         while let Some(at) = self.machine.next_timeout().filter(|at| timely && *at <= end) {
@@ -233,7 +216,6 @@ impl Victim {
     }
 }
 
-/// A relay without a router: four ports.
 pub(crate) struct VictimRelay {
     relay: Box<dyn Relay>,
     rng: Rng,
@@ -253,7 +235,6 @@ impl VictimRelay {
         Self { relay, rng, said: Said::default(), now: Time::ZERO, key: 0 }
     }
 
-    /// The packet comes in on any port, to go out of any others.
     pub(crate) fn take(&mut self, packet: &Captured, dice: &mut Rng) {
         let Captured { from, to, ref bytes, zeros } = *packet;
         let ports: Vec<PortId> = (0..4).filter(|_| dice.chance(0.5)).map(PortId).collect();
@@ -287,7 +268,6 @@ impl VictimRelay {
     }
 }
 
-/// Whether the protocol's sender and receiver get packets at all in a usual run.
 pub(crate) fn hears(protocol: Stack, sender: bool) -> bool {
     !sender || protocol.transport.answers
 }

@@ -1,5 +1,4 @@
-//! Forged packets in the name of a session's sender, or of a receiver: a session that goes
-//! on is joined again, at its old rate, and everything arrives.
+//! Packets forged in the sender's or a receiver's name. Sessions recover and deliver everything.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -19,17 +18,16 @@ use crate::lies::{Boxed, Mixed};
 use crate::watch::{Captured, Watched};
 use crate::world::{World, plain, protocols};
 
-/// Bytes that the group gets, and the rate of the path.
 const OBJECT: u64 = 2_500_000;
 const RATE: &str = "2 Mbit/s";
 
-/// The rate of a session goes up and down; one that loses a packet elsewhere is another one.
+/// Tolerance: the rate of a session varies, and a different loss changes the session.
 const CHANCE: f64 = 1.2;
 
-/// Runs of each scheme and kind of delivery, but one of a flood; `FAIRCAST_FORGED_SEEDS` has more, or names a range.
+/// Runs of each case without a flood; `FAIRCAST_FORGED_SEEDS` gives another number or a range.
 const SEEDS: u64 = 6;
 
-/// Seeds to run: `default` of them, as many as this variable of the environment says, or a range of it such as `100..300`.
+/// Returns the first `default` seeds, or those in the variable: a number, or such as `100..300`.
 #[expect(clippy::disallowed_methods, reason = "how long it searches, and nothing else")]
 pub(crate) fn seeds(variable: &str, default: u64) -> Range<u64> {
     let Ok(asked) = std::env::var(variable) else { return 0..default };
@@ -40,45 +38,36 @@ pub(crate) fn seeds(variable: &str, default: u64) -> Range<u64> {
     }
 }
 
-/// True if this case is to be run: if its name contains the text of `FAIRCAST_FORGED_CASE`.
 #[expect(clippy::disallowed_methods, reason = "how long it searches, and nothing else")]
 fn is_asked_for(case: &Case) -> bool {
     let asked = std::env::var("FAIRCAST_FORGED_CASE");
     asked.map_or(true, |asked| case.to_string().contains(&asked))
 }
 
-/// The sender, the router and the receivers.
 const NODES: u32 = 5;
 
-/// Real packets that are kept to forge others from.
 const KEPT: usize = 16;
 
-/// An end that hears forged packets besides what is sent to it.
 struct Attacked {
     inner: Boxed,
     attack: Attack,
     dice: Rng,
     real: Vec<Captured>,
-    /// The latest SPM and the latest data.
     spm: Option<Captured>,
     data: Option<Captured>,
-    /// When forged packets are still to come, the next one last.
     moments: Vec<Time>,
     forged: Rc<Cell<u64>>,
 }
 
-/// What is forged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Attack {
     Nothing,
-    /// One to ten packets of any kind at any moment, of a seed.
     Some(u64),
-    /// Damaged packets of a seed, 6000 a second for this time.
+    /// Damaged packets by seed: 6000 per second for this duration.
     Flood(Duration, u64),
 }
 
 impl Attack {
-    /// When forged packets come to the end of number `place`.
     fn moments(self, place: u32) -> (Vec<Time>, Rng) {
         let seed = if let Self::Some(seed) | Self::Flood(_, seed) = self { seed } else { 0 };
         let mut dice = Rng::new(seed, NodeId(place), Purpose::Machine(7));
@@ -92,7 +81,7 @@ impl Attack {
                 (0..count).map(|_| first + dice.up_to(Duration::from_millis(spread))).collect()
             }
             Self::Flood(span, _) => {
-                // TFMCC has found its rate by then.
+                // TFMCC has reached its rate by then.
                 let (start, gap) = (start + Duration::from_secs(5), Duration::from_secs(1) / 6000);
                 (0..span.as_nanos() / gap.as_nanos()).map(|i| start + gap * i).collect()
             }
@@ -142,7 +131,6 @@ impl Attacked {
         [1 + far % 64, 100 + far % 1000, 100_000, 100_000_000, far][self.dice.below(5) as usize]
     }
 
-    /// Data from ahead.
     fn forge_data(&mut self, mut data: Captured) -> Captured {
         let ahead = self.ahead();
         add(&mut data.bytes, 16, ahead);
@@ -153,7 +141,6 @@ impl Attacked {
         data
     }
 
-    /// An SPM from ahead, or of an end, of another scheme, of another way.
     fn forge_spm(&mut self, real: &Captured) -> Captured {
         let packet = Packet::decode(&real.bytes, real.zeros).expect("it was decoded before");
         let Body::Spm(mut spm) = packet.body else { return real.clone() };
@@ -191,7 +178,6 @@ impl Attacked {
     }
 }
 
-/// Adds to the number at `place`.
 fn add(bytes: &mut [u8], place: usize, more: u32) {
     if let Some(word) = bytes.get_mut(place..place + 4) {
         let old = u32::from_be_bytes(word.try_into().expect("four bytes"));
@@ -221,7 +207,6 @@ impl Machine for Attacked {
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         loop {
             let transmit = self.inner.poll_transmit(cx, buf)?;
-            // The network has no way to nodes that were made up.
             if !matches!(transmit.to, Destination::Node(node) if node.0 >= NODES) {
                 return Some(transmit);
             }
@@ -230,7 +215,7 @@ impl Machine for Attacked {
     }
 }
 
-/// When each receiver had nearly everything: a forged packet may take the place of a real one.
+/// Bytes of each receiver, and the time of near completion: forged packets may replace real ones.
 #[derive(Default)]
 struct Arrivals(BTreeMap<NodeId, (u64, Option<Time>)>);
 
@@ -248,20 +233,15 @@ impl Sink for Arrivals {
     }
 }
 
-/// Who hears forged packets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Victims {
-    /// All receivers, in the sender's name.
     Receivers,
-    /// The sender, in receivers' names. What they report may be a lie as well, against which the
-    /// operator sets a floor (see `lies`).
+    /// Sender as the victim; as reports may be false, the operator sets a floor (see `lies`).
     Sender,
 }
 
-/// Of a sender that hears forged reports.
 const FLOOR: &str = "1600 kbit/s";
 
-/// One kind of run.
 #[derive(Clone, Copy)]
 struct Case {
     protocol: Stack,
@@ -275,12 +255,11 @@ impl std::fmt::Display for Case {
     }
 }
 
-/// Seconds until all receivers had it; `None` where one never did. And how many packets were forged.
 fn run(case: Case, attack: Attack) -> (Option<f64>, u64) {
     let Case { protocol, delivery, victims } = case;
     let tells = protocol.has_option("delivery");
     let delivery_key = if tells { format!("delivery = \"{delivery}\"") } else { "ttl = 32".into() };
-    // Others tell of the scheme anyway, or have a control of their own, in which nobody reports a rate.
+    // Other protocols announce the scheme in any case, or have a control without reported rates.
     let announces =
         if scheme(&protocol.name()).is_some() { ", announce_scheme = true" } else { "" };
     let floor = match victims {
@@ -314,7 +293,6 @@ fn run(case: Case, attack: Attack) -> (Option<f64>, u64) {
     (done.map(Time::as_secs_f64), forged.get())
 }
 
-/// All that brings everything to many, with both kinds of delivery, and how long they take undisturbed.
 fn each(mut check: impl FnMut(Case, f64)) {
     let mut protocols = protocols();
     protocols.retain(Stack::is_reliable_multicast);

@@ -1,5 +1,5 @@
-//! Clause 11: reports that can be true, but are not, hold nobody below the operator's floor. The liar
-//! knows no scheme's format: it bends the words of true reports, and keeps what hurts.
+//! Clause 11: plausible false reports hold no receiver below the operator's floor. The liar changes
+//! words of true reports, in formats that it does not know, and keeps the most harmful changes.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -17,41 +17,33 @@ use crate::forge::{acknowledges, report_place, seal};
 use crate::watch::Watched;
 use crate::world::{World, plain, protocols};
 
-/// The node of the receiver that lies.
 const LIAR: &str = "m1";
 
-/// What the operator does not want to go below, in bits of payload per second.
 const FLOOR: u64 = 400_000;
 
-/// What the sender has: little more than the floor, and so much more that a liar can take a lot. What
-/// hurts one scheme most in the one hurts another in the other.
+/// Link rates: just above the floor and far above it, since each exposes other weaknesses.
 const RATES: [&str; 2] = ["500 kbit/s", "2 Mbit/s"];
 
-/// Bytes of the object that the group gets.
 const OBJECT: u64 = 1_000_000;
 
-/// How long it is waited for. At the floor all but the liar have it after less than half of that.
+/// Length of a run in seconds. At the floor honest receivers need less than half of it.
 const SECONDS: u64 = 60;
 
-/// How much longer than at exactly the floor they may wait: a liar also asks for repairs.
+/// Largest factor by which a lie may lengthen a session at the floor: a liar also requests repairs.
 const MORE: f64 = 1.05;
 
-/// The same over the tree. A liar that is ORMCC's representative there answers with timestamps of long ago, so that the
-/// rate is cut once in many seconds: the path is kept full, and what it drops is repaired.
+/// Largest factor over the tree: a liar as ORMCC's representative answers with old timestamps, so
+/// cuts are rare, the path stays full, and its drops are repaired.
 const MORE_BY_TREE: f64 = 1.15;
 
-/// Whom no lie slows down by so much needs no floor.
+/// A protocol that no lie slows down by this factor needs no floor.
 const UNHURT: f64 = 1.5;
 
-/// Lies that a liar learns, each beside those before it.
 const STEPS: usize = 3;
 
-/// Other machines in the place of the registered ones.
 pub(crate) struct Mixed<S, R> {
     pub(crate) watched: Watched,
-    /// Makes of a sender another machine.
     pub(crate) sender: S,
-    /// Makes of a receiver another machine.
     pub(crate) receiver: R,
 }
 
@@ -73,7 +65,6 @@ impl<S: Fn(Boxed) -> Boxed, R: Fn(NodeId, Boxed) -> Boxed> Protocols for Mixed<S
     }
 }
 
-/// Every scheme with its protocols: over PGM, and over the tree, where that has a row for it.
 pub(crate) fn schemes() -> Vec<(&'static SchemeEntry, Stack)> {
     let protocols = protocols();
     let of = |name: &str| protocols.iter().find(|protocol| protocol.name() == name).copied();
@@ -84,20 +75,16 @@ pub(crate) fn schemes() -> Vec<(&'static SchemeEntry, Stack)> {
     SCHEMES.iter().flat_map(both).collect()
 }
 
-/// One word or half a word of a report, and what becomes of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Bend {
-    /// Two bytes at a place become these.
     Half(usize, u16),
-    /// Four bytes at a place become these.
     Word(usize, u32),
-    /// Four bytes at a place, as a number, go down by so much: a timestamp of long ago.
+    /// Subtracts from the number in four bytes at an offset: an old timestamp.
     Less(usize, u32),
 }
 
 impl Bend {
-    /// All that can be done to a value of `len` bytes: a half at each even place, and a word at each
-    /// fourth one, where they fit.
+    /// Returns half words at even offsets, and words at each fourth, of a value of `len` bytes.
     fn all(len: usize) -> Vec<Self> {
         let least = f32::MIN_POSITIVE.to_bits();
         let halves = |at| [Self::Half(at, 0), Self::Half(at, u16::MAX)];
@@ -110,7 +97,6 @@ impl Bend {
         places(4).flat_map(word).chain(places(2).flat_map(halves)).collect()
     }
 
-    /// A report that is shorter than others is left as it is where the bend does not fit.
     fn apply(self, value: &mut [u8]) {
         let (Self::Half(at, _) | Self::Word(at, _) | Self::Less(at, _)) = self;
         let size = if matches!(self, Self::Half(..)) { 2 } else { 4 };
@@ -128,18 +114,13 @@ impl Bend {
     }
 }
 
-/// What a liar does to all that it says.
 #[derive(Clone, Debug, Default)]
 struct Lie {
-    /// What becomes of its reports.
     bends: Vec<Bend>,
-    /// Nothing is left of them but noise.
     noise: bool,
-    /// It acknowledges nothing that it gets.
     mute: bool,
 }
 
-/// One more lie beside others.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Bend(Bend),
@@ -157,13 +138,11 @@ impl Lie {
     }
 }
 
-/// A receiver whose reports are not what it measured.
 struct Liar {
     inner: Boxed,
     option: u8,
     lie: Lie,
     dice: Rng,
-    /// Bytes of the longest report.
     len: Rc<RefCell<usize>>,
 }
 
@@ -198,20 +177,16 @@ impl Machine for Liar {
     passes_on!(inner: handle_datagram, handle_timeout, handle_close, poll_membership, poll_event, next_timeout);
 }
 
-/// What the operator sets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Bound {
     None,
     Floor,
-    /// The sender goes at the floor and no faster, whatever is reported.
+    /// Floor and ceiling: the sender sends at exactly the floor.
     AtFloor,
 }
 
-/// How a group fares of which one member lies.
 struct Fate {
-    /// When all others had everything, in seconds of the simulation.
     done_s: Option<f64>,
-    /// Bytes of the liar's reports.
     len: usize,
 }
 
@@ -251,7 +226,6 @@ impl Fate {
         Self { done_s, len }
     }
 
-    /// How long the others waited, at least.
     fn waited(&self) -> f64 {
         self.done_s.unwrap_or(f64::INFINITY)
     }
@@ -279,7 +253,7 @@ fn a_liar_bends_every_byte_of_a_report_that_is_a_whole_number_of_halves() {
 fn who_lies_in_its_reports_holds_nobody_below_the_operators_floor() {
     for (scheme, protocol) in schemes() {
         let hurt = RATES.map(|rate| worst_lie(scheme, protocol, rate));
-        // Else it would not be seen that the floor does nothing.
+        // Otherwise the test would not notice a floor without effect.
         let is_tried = hurt.iter().any(|hurt| hurt.waited > MORE * hurt.at_floor);
         let is_unhurt = hurt.iter().all(|hurt| hurt.waited < UNHURT * hurt.honest);
         let name = protocol.name();
@@ -287,8 +261,7 @@ fn who_lies_in_its_reports_holds_nobody_below_the_operators_floor() {
     }
 }
 
-/// What a liar can do where there is no floor: how long the others wait, in seconds, without its
-/// lies and with the worst; and how long at the floor without lies.
+/// Completion times in seconds: without lies, with the worst lie, and at the floor without lies.
 #[derive(Debug)]
 struct Hurt {
     honest: f64,
@@ -296,8 +269,6 @@ struct Hurt {
     at_floor: f64,
 }
 
-/// Learns what hurts most at this rate, and then what does so beside that. At the floor none of
-/// it may.
 fn worst_lie(scheme: &SchemeEntry, protocol: Stack, rate: &str) -> Hurt {
     let fate = |lie: &Lie, bound| Fate::of((scheme, protocol), rate, lie, bound);
     let at_floor = fate(&Lie::default(), Bound::AtFloor).waited();
@@ -317,7 +288,6 @@ fn worst_lie(scheme: &SchemeEntry, protocol: Stack, rate: &str) -> Hurt {
     let mut worst = Lie::default();
     let honest = fate(&worst, Bound::None);
     let mut most = honest.waited();
-    // A scheme that is slower than the floor anyway is brought up to it.
     assert!(honest.len >= 2 && most.is_finite(), "{}, {rate}: {most}", protocol.name());
     holds(&Lie { noise: true, ..Lie::default() });
     let steps: Vec<Step> = Bend::all(honest.len).into_iter().map(Step::Bend).collect();

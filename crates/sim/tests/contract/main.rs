@@ -1,5 +1,4 @@
-//! The contract of ARCHITECTURE.md, for everything that is registered: who adds a scheme adds no
-//! line here. The limits of memory are in `tests/memory.rs`, which counts allocations.
+//! Contract of ARCHITECTURE.md for everything registered: a new scheme needs no line here.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 

@@ -1,7 +1,5 @@
-//! Relay nodes in three levels, and sessions through them while hosts, relays and links fail as
-//! seeds have it. All machines are under watch.
-//!
-//! `FAIRCAST_RELAY_SEEDS=1000` runs the seeds below 1000, `=17..18` the seed 17 alone.
+//! Sessions through three levels of relay nodes, with random faults of hosts, relays and links.
+//! `FAIRCAST_RELAY_SEEDS=1000` runs the seeds below 1000, `=17..18` only seed 17.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -15,16 +13,13 @@ use faircast_trace::{Hasher, Record, Sink, Subject};
 use crate::forged::seeds;
 use crate::watch::Watched;
 
-/// Seconds of a run.
 const SECONDS: u64 = 150;
-/// Time in which the rate of a session comes back, and the same after a relay's restart.
+/// Time limit for a session's rate to recover, and the limit after a relay's restart.
 const BACK: Duration = Duration::from_secs(10);
 const RELAY_BACK: Duration = Duration::from_secs(2);
-/// Receivers and relays; `m1` to `m12` are below `r4` to `r7` in turn.
 const RECEIVERS: u64 = 12;
 const RELAYS: u64 = 7;
 
-/// A scenario of a seed: a session over a tree of relays, and three faults after each other.
 fn scenario(seed: u64) -> Scenario {
     let mut rng = Rng::new(seed, NodeId(0), Purpose::Scenario);
     let mut text = format!("duration = \"{SECONDS} s\"\nseed = {seed}\n");
@@ -38,7 +33,6 @@ fn scenario(seed: u64) -> Scenario {
              delay = \"5 ms\"\n{queue}\n{more}\n"
         );
     };
-    // A link of one level loses packets, or takes only short ones from some moment on.
     let ill = rng.below(6);
     let illness = match rng.below(3) {
         0 => "loss = 0.01".to_string(),
@@ -73,9 +67,8 @@ fn scenario(seed: u64) -> Scenario {
         let at = 8 + number * 18 + rng.below(4);
         let span = 1 + rng.below(if number == 2 { 20 } else { 8 });
         let relay = format!("r{}", 1 + rng.below(RELAYS));
-        // Nobody finds the uppermost relay at another address.
+        // The other relays know the top relay only by its first address.
         let movable = format!("r{}", 2 + rng.below(RELAYS - 1));
-        // One receiver stays.
         let receiver = format!("m{}", 2 + rng.below(RECEIVERS - 1));
         let (node, fault) = match rng.below(9) {
             0 | 1 => (relay, format!("stop = \"{span} s\"")),
@@ -83,7 +76,7 @@ fn scenario(seed: u64) -> Scenario {
             4 => (movable, "move = true".to_string()),
             5 => (receiver, "kill = true".to_string()),
             6 => (receiver, format!("restart = \"{span} s\"")),
-            // A host that has joined and does nothing is one that stands still.
+            // A member that does nothing is simulated by a paused program.
             7 => (receiver, format!("stop = \"{} s\"", span * 2)),
             _ => ("s".to_string(), ["move = true", "stop = \"3 s\""][rng.below(2) as usize].into()),
         };
@@ -93,7 +86,6 @@ fn scenario(seed: u64) -> Scenario {
         .unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-/// Bytes of payload that the source sent, by the tenth of a second, and what has ended.
 #[derive(Default)]
 struct Heard {
     hasher: Hasher,
@@ -122,13 +114,10 @@ fn run(scenario: &Scenario) -> (SimOutcome, Heard) {
     (outcome, heard)
 }
 
-/// The tenth of a second of a moment.
 fn tenth(at: Time) -> u64 {
     at.as_nanos() / 100_000_000
 }
 
-/// A fault of a node or of links: its beginning, its end, the time for the rate to come back, and
-/// words for it.
 struct Trouble {
     at: Time,
     over: Time,
@@ -156,7 +145,6 @@ fn troubles(scenario: &Scenario) -> Vec<Trouble> {
     scenario.faults.iter().map(of_node).chain(changes.into_iter().map(of_links)).collect()
 }
 
-/// Problems of a run.
 fn problems(scenario: &Scenario, outcome: &SimOutcome, heard: &Heard) -> Vec<String> {
     let mut problems = Vec::new();
     let name = |node: NodeId| &scenario.nodes[node.index()].name;
@@ -173,22 +161,21 @@ fn problems(scenario: &Scenario, outcome: &SimOutcome, heard: &Heard) -> Vec<Str
             ));
         }
     }
-    // For a dead receiver the sender waits longer than the run.
+    // The sender waits for a dead receiver longer than the run lasts.
     let all_live = !flow.to.iter().any(|node| is_dead(*node));
     if all_live && !heard.completed.contains_key(&flow.sender()) {
         problems.push("the sender does not end".to_string());
     }
-    // Until the last receiver has everything there is something to send.
     let ends = flow.to.iter().filter_map(|node| heard.completed.get(node));
     let end = ends.max().copied().unwrap_or(Time::ZERO + Duration::from_secs(SECONDS));
     let second = |from| heard.sent.range(from..from + 10).map(|(_, bytes)| bytes).sum::<u64>();
     let usual = (30..80).step_by(10).map(second).sum::<u64>() / 5;
     let troubles = troubles(scenario);
     for (i, Trouble { over, within, words, .. }) in troubles.iter().enumerate() {
-        // Any second counts: on a path of so few packets one has 0.4 to 1.4 of the usual bytes.
+        // One second at the usual rate suffices: a second has 0.4 to 1.4 of the usual bytes.
         let is_back = |from: u64| second(from) * 10 >= usual * 7;
         let back = (tenth(*over)..=tenth(*over + *within)).any(is_back);
-        // A fault that goes on or begins in these seconds is judged by its own.
+        // A fault that overlaps these seconds is judged by its own limits.
         let until = *over + *within + Duration::from_secs(1);
         let mut others = troubles.iter().enumerate().filter(|(other, _)| *other != i);
         let is_judged = !others.any(|(_, other)| other.over >= *over && other.at < until);
@@ -200,16 +187,13 @@ fn problems(scenario: &Scenario, outcome: &SimOutcome, heard: &Heard) -> Vec<Str
     problems
 }
 
-/// Seeds of faults after which a session stood still: a back-off that NAKs did not end (214), an
-/// acker whose NAK others suppressed (116), a round trip that contained an interruption (421),
-/// hosts refused at their new relay (331), behind their relay's new parent (69), or behind a relay
-/// that was started again (355), a parent that was gone (277), ends that learnt of a new path late
-/// (246, 557, 644), a receiver that stood still and doubted all packets after those that had
-/// waited (2520), a packet lost just before the new path on which the sender waited twice as long
-/// for it (7042).
+/// Seeds with past failures: back-off that NAKs did not end (214), suppressed NAK of the acker
+/// (116), round-trip time that contained an interruption (421), hosts refused at their new relay
+/// (331) or behind a new parent (69) or a restarted relay (355), absent parent (277), ends informed
+/// late of a new path (246, 557, 644), paused receiver that doubted all later packets (2520),
+/// packet lost just before a new path (7042).
 const ONCE_WRONG: [u64; 12] = [69, 116, 214, 246, 277, 331, 355, 421, 557, 644, 2520, 7042];
 
-/// Runs every second seed from this one on.
 fn outlive(first: usize) {
     let mut wrong = Vec::new();
     let asked = seeds("FAIRCAST_RELAY_SEEDS", 6);
@@ -228,7 +212,6 @@ fn outlive(first: usize) {
     assert!(wrong.is_empty(), "of seeds {wrong:?}");
 }
 
-// Two tests, for two processors.
 #[test]
 fn sessions_over_relay_nodes_outlive_faults_from_even_seeds() {
     outlive(0);
@@ -246,7 +229,7 @@ fn equal_seeds_give_equal_traces_of_relay_nodes_and_packets_are_conserved() {
     let (again, heard_again) = run(&scenario);
     assert_eq!(heard.hasher.hex(), heard_again.hasher.hex());
     assert_eq!(outcome.event_hash, again.event_hash);
-    // The simulator itself counts what links, sockets and relays hold at the end.
+    // The simulator itself counts the packets kept by links, sockets and relays at the end.
     let carried: u64 = outcome.balances.iter().map(|balance| balance.arrived).sum();
     assert!(carried > 10_000, "{carried} packets");
 }

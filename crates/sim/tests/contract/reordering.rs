@@ -1,15 +1,15 @@
-//! Clause 12: reordered packets alone cost nobody half of the rate.
+//! Clause 12: reordering alone costs no protocol half of its rate.
 
 use faircast_base::{Duration, Time};
 use faircast_proto::stack::Stack;
 
 use crate::world::{TCP, World, plain, protocols, run};
 
-/// The first seconds are left out: all begin at a packet or two.
+/// Length of a run, and of its warm-up, in seconds: every control starts with one or two packets.
 const SECONDS: u64 = 10;
 const WARMUP: u64 = 4;
 
-/// A path of 10 Mbit/s and 40 ms that reorders this share of packets by this time, and does no other harm.
+/// Path of 10 Mbit/s and 40 ms without losses that delays this share of packets by this time.
 fn world(reorder: Option<(f64, u64)>, flow: &str) -> World {
     let reorder = reorder.map_or(String::new(), |(share, late)| {
         format!("reorder = {{ share = {share}, delay = \"{late} ms\" }}\n")
@@ -22,7 +22,6 @@ fn world(reorder: Option<(f64, u64)>, flow: &str) -> World {
     }
 }
 
-/// Packets that are delivered after the warm-up.
 fn rate(protocol: Stack, world: &World) -> usize {
     let (_, heard, _) = run(&world.scenario(protocol));
     let from = Time::ZERO + Duration::from_secs(WARMUP);
@@ -49,7 +48,7 @@ fn reordered_packets_alone_cost_nobody_half_of_the_rate() {
                 if 2 * got >= tcp {
                     continue;
                 }
-                // A scheme that the path does not limit gets no more than without reordering.
+                // A scheme that is not limited by the path gets no more without reordering.
                 let alone = rate(protocol, &world(None, flow));
                 assert!(
                     2 * got >= alone,

@@ -1,13 +1,12 @@
-//! Clause 7: the same seed gives the same trace, twice and on every platform.
+//! Clause 7: equal seeds give equal traces, twice and on every platform.
 
 use faircast_proto::stack::Stack;
 use faircast_sim::catalog;
 
 use crate::world::{World, protocols, run};
 
-/// Hashes of traces and of the bytes of packets, the same on every platform. A commit that changes a line says why; the
-/// test prints the new lines. A protocol without a line, such as one that somebody adds, is held to equal traces of
-/// equal seeds alone.
+/// Hashes of traces and of the bytes of packets. A commit that changes a line explains the change;
+/// the test prints the new lines. A protocol without a line only needs equal traces of equal seeds.
 const GOLDEN: &str = include_str!("golden.txt");
 
 fn worlds() -> Vec<(String, World)> {
@@ -27,7 +26,6 @@ fn worlds() -> Vec<(String, World)> {
     worlds
 }
 
-/// Whether a protocol knows the options of a world.
 fn fits(world: &World, protocol: Stack) -> bool {
     world.flow.is_empty() || protocol.has_option("delivery")
 }
@@ -47,7 +45,6 @@ fn equal_seeds_give_equal_traces_here_and_elsewhere() {
         for protocol in protocols().into_iter().filter(|protocol| fits(&world, *protocol)) {
             let first = hash(&world, protocol, 1);
             assert_eq!(hash(&world, protocol, 1), first, "{} in {name}", protocol.name());
-            // Losses come from the seed.
             assert_ne!(hash(&world, protocol, 2), first, "{} in {name}", protocol.name());
             let start = format!("{} {name} ", protocol.name());
             if let Some(row) = GOLDEN.lines().find(|row| row.starts_with(&start)) {

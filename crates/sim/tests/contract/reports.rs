@@ -1,4 +1,4 @@
-//! Clause 8: reports per second stay below what the protocol states, for 1, 10 and 1000 receivers.
+//! Clause 8: reports per second stay below the protocol's limit, for 1, 10 and 1000 receivers.
 
 use faircast_base::Time;
 use faircast_proto::congestion::Load;
@@ -34,12 +34,11 @@ fn send_no_more_than_stated(crowds: &[u32], seconds: u64) {
                 (reports(&watched), protocol.reports_max(&Default::default(), &load));
             let name = protocol.name();
             println!("{name}, {receivers} receivers: {sent} reports, at most {most}; {load:?}");
-            // Under credits without a relay a thousand receivers are waited for one by one.
+            // Without a relay, credits wait for each of 1000 receivers.
             assert!(load.data_packets > seconds * 5, "{name}: {load:?}");
             assert!(sent <= most, "{name}, {receivers} receivers: {sent} reports, not {most}");
             assert_eq!(sent > 0, protocol.transport.answers, "{name}");
-            // The bound says something, though one NAK can ask for many packets at once, and what repair heads send again
-            // counts as data.
+            // The limit is tight, although a NAK can request several packets.
             assert!(sent * 25 >= most, "{name}, {receivers}: {most} allowed for {sent} reports");
             tried += 1;
         }

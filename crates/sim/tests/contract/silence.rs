@@ -1,5 +1,4 @@
-//! Clause 6: losing all reports drives the rate to its floor, their return restores it.
-//! Clauses 1 to 4 are checked at each call of every run of these tests: see `watch`.
+//! Clause 6: without reports the rate falls to its floor, and rises again with them.
 
 use faircast_base::{Duration, Time};
 use faircast_proto::congestion::Floor;
@@ -7,7 +6,6 @@ use faircast_proto::stack::Stack;
 
 use crate::world::{World, plain, protocols, run};
 
-/// How long all is well at the start, and at the end.
 const WELL: Duration = Duration::from_secs(30);
 
 #[test]
@@ -44,10 +42,8 @@ fn silence(protocol: Stack, receivers: u32, Floor { after, every, burst }: Floor
     let between = |list: &[Time], from: Time, to: Time| -> Vec<Time> {
         list.iter().copied().filter(|at| (from..to).contains(at)).collect()
     };
-    // 500 kbit/s carry some 60 packets of 1000 B a second.
     let before = between(&heard.delivered, Time::ZERO + Duration::from_secs(10), silent).len();
     assert!(before > 20 * 40, "{name}: {before} deliveries while all was well");
-    // Safety: at the floor, with signs of life.
     let lone = between(&heard.sent, slow, restored);
     assert!((1..=5 * burst).contains(&lone.len()), "{name}: {lone:?}");
     for span in lone.windows(burst + 1) {
@@ -57,7 +53,6 @@ fn silence(protocol: Stack, receivers: u32, Floor { after, every, burst }: Floor
             "{name}: {burst} packets and one more within {gap}, floor {every}"
         );
     }
-    // Liveness: as fast again as before.
     let again = between(&heard.delivered, well, well + Duration::from_secs(20)).len();
     assert!(again * 4 > before * 3, "{name}: {before} deliveries before and {again} after");
 }

@@ -1,5 +1,4 @@
-//! Machines and programs under watch: whoever drives them, each call is checked against the parts
-//! of the contract that can be seen from outside.
+//! Wrappers that check every call of a machine or program against the contract.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,17 +11,14 @@ use faircast_proto::{Datagram, Destination, FlowEvent, FlowMachine, Machine, Tra
 use faircast_scenario::{Data, Flow, NodeProgram, Program};
 use faircast_sim::{Builtin, Protocols};
 
-/// Packets that one call may cause: the largest window that a default allows, and some.
+/// Most packets that one call may cause: the largest default window, with a margin.
 const DRAIN_MAX: u32 = 20_000;
-/// Timeouts that may be handled in one moment: a driver that was away for a minute has a CBR sender
-/// send what it missed, one packet a timeout.
+/// Most timeouts at one time: a CBR sender has one for each packet missed during a pause.
 const STANDSTILL_MAX: u32 = 20_000;
-/// A timer further away than this is no timer.
+/// Latest reasonable timeout: a later one counts as none.
 const ARMED_WITHIN: Duration = Duration::from_secs(3_600);
-/// Packets that are kept of what each kind of machine received.
 const CAPTURED_MAX: usize = 200;
 
-/// A packet as a machine got it.
 #[derive(Clone, Debug)]
 pub(crate) struct Captured {
     pub(crate) from: NodeId,
@@ -31,24 +27,17 @@ pub(crate) struct Captured {
     pub(crate) zeros: u32,
 }
 
-/// What was seen.
 #[derive(Default)]
 pub(crate) struct Notes {
-    /// Packets that receivers sent.
     pub(crate) reports: u64,
-    /// Calls that were checked.
     pub(crate) calls: u64,
-    /// Hash of the bytes of all packets of machines.
     pub(crate) packets: blake3::Hasher,
-    /// What senders, receivers and programs got, by these words.
     pub(crate) captured: BTreeMap<&'static str, Vec<Captured>>,
     seen: BTreeMap<&'static str, u64>,
-    /// Whether packets are kept.
     captures: bool,
 }
 
 impl Notes {
-    /// Keeps the first packets of each kind of machine, and then fewer and fewer.
     fn capture(&mut self, whose: &'static str, datagram: &Datagram<'_>) {
         if !self.captures {
             return;
@@ -63,7 +52,6 @@ impl Notes {
     }
 }
 
-/// All that is registered, under watch.
 #[derive(Clone)]
 pub(crate) struct Watched {
     pub(crate) notes: Rc<RefCell<Notes>>,
@@ -78,7 +66,6 @@ impl Default for Watched {
 }
 
 impl Watched {
-    /// Checks without keeping any packet.
     pub(crate) fn without_notes() -> Self {
         Self { notes: Rc::default() }
     }
@@ -89,7 +76,7 @@ impl Watched {
             notes: self.notes.clone(),
             clock: Clock::default(),
             sender,
-            // A sender of unlimited data has something to do until it is closed.
+            // A sender of unlimited data must keep a timeout until it is closed.
             active_from: (sender && flow.data == Data::Unlimited).then_some(flow.start),
             polls: 0,
         })
@@ -122,11 +109,9 @@ impl Protocols for Watched {
     }
 }
 
-/// The moments at which a machine was called.
 #[derive(Default)]
 struct Clock {
     now: Time,
-    /// Timeouts handled at `now`.
     timeouts: u32,
 }
 
@@ -200,7 +185,7 @@ impl Machine for WatchedMachine {
             return event;
         }
         self.notes.borrow_mut().calls += 1;
-        // The end of a drain: every packet that is under way, and every report, may be lost now.
+        // After a drain: all packets under way and all reports may be lost.
         if self.active_from.is_some_and(|start| start <= self.clock.now) {
             let now = self.clock.now;
             let next = self.inner.next_timeout();
@@ -216,8 +201,7 @@ impl Machine for WatchedMachine {
     passes_on!(inner: poll_membership, next_timeout);
 }
 
-/// A relay that must keep its law: a drain ends, it copies and releases only what it holds, and what it
-/// holds is bounded.
+/// Relay under check: a drain ends, and the relay uses only packets that it keeps.
 pub(crate) struct WatchedRelay {
     inner: Box<dyn Relay>,
     notes: Rc<RefCell<Notes>>,
@@ -232,7 +216,6 @@ impl WatchedRelay {
     }
 }
 
-/// Most packets that a relay holds.
 const HELD_MAX: usize = 1 << 16;
 
 impl Relay for WatchedRelay {

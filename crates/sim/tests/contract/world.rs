@@ -1,4 +1,4 @@
-//! Networks in which every registered protocol can run, and what is heard of the runs.
+//! Networks in which every registered protocol can run, and the records of the runs.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,26 +12,21 @@ use faircast_trace::{Hasher, Record, Sink, Subject};
 
 use crate::watch::{Notes, Watched};
 
-/// A sender `s`, a router `r` and receivers `m1`, `m2` ... around it.
+/// Network of a sender `s`, a router `r` and receivers `m1`, `m2` ... around it.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
     pub(crate) seconds: u64,
     pub(crate) seed: u64,
     pub(crate) receivers: u32,
-    /// Keys of the link from the sender to the router.
     pub(crate) down: String,
-    /// Keys of the link from the router to the sender, over which all reports come.
     pub(crate) up: String,
-    /// Keys of the links from the router to each receiver.
     pub(crate) leaf: String,
-    /// Name of a program in the router.
     pub(crate) program: Option<&'static str>,
-    /// Further keys of the flow.
     pub(crate) flow: String,
 }
 
 impl World {
-    /// 500 kbit/s for the sender, and a router that loses one packet of a hundred to each receiver.
+    /// Makes a world with 500 kbit/s at the sender and 1 % loss on the link to each receiver.
     pub(crate) fn new(receivers: u32, seconds: u64) -> Self {
         Self {
             seconds,
@@ -45,7 +40,6 @@ impl World {
         }
     }
 
-    /// The scenario for a protocol; one that takes no group gets the first receiver alone.
     pub(crate) fn scenario(&self, protocol: Stack) -> Scenario {
         let receivers = if protocol.transport.multicast { self.receivers } else { 1 };
         let mut text = format!(
@@ -80,7 +74,7 @@ impl World {
     }
 }
 
-/// Keys of a link with this rate, 10 ms of delay and a queue of so many packets.
+/// Returns the keys of a link with this rate, a delay of 10 ms and a queue of `packets` packets.
 pub(crate) fn plain(rate: &str, packets: u32) -> String {
     format!(
         "rate = \"{rate}\"\ndelay = \"10 ms\"\n\
@@ -88,11 +82,9 @@ pub(crate) fn plain(rate: &str, packets: u32) -> String {
     )
 }
 
-/// The protocol that others are compared with.
 pub(crate) const TCP: &str = "tcp-sack";
 
-/// All registered protocols that the simulator runs. `FAIRCAST_SCHEME` leaves those of one scheme,
-/// and TCP.
+/// Returns the protocols that the simulator runs; `FAIRCAST_SCHEME` selects a scheme, and TCP.
 #[expect(clippy::disallowed_methods, reason = "what is tested, and nothing else")]
 pub(crate) fn protocols() -> Vec<Stack> {
     let Catalog { mut protocols, .. } = catalog();
@@ -106,25 +98,18 @@ pub(crate) fn protocols() -> Vec<Stack> {
     protocols
 }
 
-/// What was heard of a run.
 #[derive(Default)]
 pub(crate) struct Heard {
     last: Time,
     pub(crate) hasher: Hasher,
-    /// When senders sent data packets, new or repeated.
     pub(crate) sent: Vec<Time>,
-    /// When receivers delivered packets.
     pub(crate) delivered: Vec<Time>,
     pub(crate) losses: u64,
-    /// Since when packets have been missing, by receiver and number, and for how long others were.
     open: BTreeMap<(NodeId, u64), Time>,
     missing: Duration,
-    /// For each link how many of its packets were dropped, by event.
     pub(crate) drops: Vec<u64>,
     pub(crate) drop_reasons: Vec<DropReason>,
-    /// For each link how many packets it made of others, by event.
     pub(crate) duplicated: Vec<u64>,
-    /// For each link its latest counters.
     pub(crate) counters: Vec<LinkCounters>,
     pub(crate) bad_input: u64,
 }
@@ -174,7 +159,6 @@ impl Heard {
         }
     }
 
-    /// How long packets were missing in all, up to the end of the run.
     pub(crate) fn missing(&self, end: Time) -> Duration {
         self.open.values().fold(self.missing, |sum, since| sum + end.since(*since))
     }
@@ -187,7 +171,6 @@ fn slot<T: Default + Clone>(list: &mut Vec<T>, index: usize) -> &mut T {
     &mut list[index]
 }
 
-/// Runs a scenario with all machines under watch.
 pub(crate) fn run(scenario: &Scenario) -> (SimOutcome, Heard, Watched) {
     let (mut heard, watched) = (Heard::default(), Watched::default());
     let outcome = Simulation::new(scenario, &watched, &mut heard)
@@ -197,7 +180,6 @@ pub(crate) fn run(scenario: &Scenario) -> (SimOutcome, Heard, Watched) {
     (outcome, heard, watched)
 }
 
-/// What the watched machines did.
 pub(crate) fn reports(watched: &Watched) -> u64 {
     let Notes { reports, .. } = &*watched.notes.borrow();
     *reports

@@ -1,5 +1,4 @@
-//! Sessions under hop-by-hop credits in the simulator: nothing is lost for want of room, no loss stops a session, and the
-//! slowest branch that a policy counts sets the pace.
+//! Sessions under credits: no queue overflows, no loss stops them, and a policy sets the pace.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::cell::Cell;
@@ -14,20 +13,16 @@ use faircast_scenario::{Flow, Overrides, Program, Scenario};
 use faircast_sim::{Builtin, Protocols, SimOutcome, Simulation, Unobserved, catalog};
 use faircast_trace::{Record, Sink};
 
-/// A source above two relays, one below the other, with a receiver at the first and two at the second; the slowest is
-/// behind 1 Mbit/s.
+/// Network of a source above two chained relays with one and two receivers; the slowest: 1 Mbit/s.
 struct World {
     protocol: &'static str,
     seconds: u32,
     data: &'static str,
     options: &'static str,
-    /// Keys of the links downward and upward, of all between nodes, and of the one to the slowest receiver besides.
     down: String,
     up: String,
     slowest: String,
-    /// Its receivers.
     to: &'static str,
-    /// Further parts.
     more: &'static str,
 }
 
@@ -82,10 +77,8 @@ impl World {
     }
 }
 
-/// What is heard of a run.
 #[derive(Default)]
 struct Heard {
-    /// Packets that found no room in a queue.
     full: u64,
 }
 
@@ -103,7 +96,6 @@ struct Run {
 }
 
 impl Run {
-    /// When the last had it all.
     #[track_caller]
     fn completed(&self, case: &str) -> Time {
         for (delivery, intact) in &self.outcome.deliveries[0] {
@@ -113,7 +105,6 @@ impl Run {
     }
 }
 
-/// All that is registered, but of all credits one is not sent.
 struct Losing {
     nth: u64,
     seen: Rc<Cell<u64>>,
@@ -142,7 +133,7 @@ struct Lossy<T> {
 }
 
 impl<T> Lossy<T> {
-    /// Whether this is the credit that is lost. Its beginning is as docs/credits.md says.
+    /// True for the credit packet to drop. Its first bytes are as in docs/credits.md.
     fn loses(&self, bytes: &[u8]) -> bool {
         let is_credit = bytes.starts_with(b"fr\x01\x03");
         self.seen.set(self.seen.get() + u64::from(is_credit));
@@ -256,7 +247,7 @@ fn a_receiver_that_is_cut_off_holds_others_up_for_no_longer_than_its_tag() {
     let slowest = "outages = [ { from = \"3 s\", to = \"1000 s\" } ]";
     let cut = World { seconds: 60, slowest: slowest.into(), ..World::new() }.run();
     let others = &cut.outcome.deliveries[0][..2];
-    // It is heard of no more after 3 s, and given up by the tree after some hellos.
+    // A silent receiver is dropped after 3 s, and from the tree after some hellos.
     for (delivery, intact) in others {
         let done = delivery.completed.unwrap_or_else(|| panic!("{delivery:?}"));
         assert!(*intact && done < Time::ZERO + Duration::from_secs(30), "{done}");
@@ -274,7 +265,7 @@ fn a_session_under_credits_shares_a_link_with_tcp() {
         let outcome = world.run().outcome;
         let bytes = |flow: usize| outcome.deliveries[flow].last().unwrap().0.bytes as f64;
         let ratio = bytes(0) / bytes(1);
-        // Deficit round robin shares bytes with headers, of which a session under credits has more.
+        // Deficit round robin shares bytes with headers; a session under credits has more headers.
         assert!((0.65..1.2).contains(&ratio), "{protocol}: {ratio}");
     }
 }

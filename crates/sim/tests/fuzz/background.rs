@@ -1,7 +1,5 @@
-//! The fuzz target `background`; the corpus test does the same with its bytes.
-//!
-//! The ends of every kind of TCP and of CBR take packets made of the fuzzer's bytes while time
-//! passes: no panic, drains end, time goes on.
+//! Fuzz target `background`: packets of the fuzzer's bytes at every kind of TCP and at CBR. No
+//! panic, drains end, and time advances. The corpus test runs it too.
 
 use faircast_base::{Cx, Duration, FlowId, GroupId, NodeId, NullTrace, Purpose, Rng, Time};
 use faircast_proto::cbr;
@@ -11,11 +9,9 @@ use faircast_proto::tcp::{self, Flavour};
 use faircast_proto::transport::{EndSetup, Role};
 use faircast_proto::{Datagram, Destination, FlowEvent, FlowMachine, Machine};
 
-/// Packets, events or timeouts in one moment: more than the largest default window.
+/// Most packets, events or timeouts at one time: more than the largest default window.
 const MANY: u32 = 30_000;
 
-/// Runs the steps that `data` spells: an operation, an argument, perhaps the bytes of a packet.
-/// Every machine takes all steps.
 pub(crate) fn run(data: &[u8]) {
     for mut machine in machines() {
         let mut steps = data;

@@ -1,5 +1,4 @@
-//! The fuzz targets `scenario` and `trace_file`, of texts and files as bytes; the corpus test does the
-//! same.
+//! Fuzz targets `scenario` and `trace_file` for text and files; the corpus test runs them too.
 
 use std::path::Path;
 
@@ -7,8 +6,6 @@ use faircast_scenario::{Overrides, Scenario};
 use faircast_sim::catalog;
 use faircast_trace::Reader;
 
-/// Text as a scenario: it is accepted, or refused in one line that names the file. Returns whether
-/// it was accepted.
 pub(crate) fn scenario(data: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(data) else { return false };
     let parsed = Scenario::parse(Path::new("f.toml"), text, &Overrides::default(), &catalog());
@@ -29,7 +26,6 @@ pub(crate) fn scenario(data: &[u8]) -> bool {
     }
 }
 
-/// Bytes as a trace: it is read to its end, or refused. Returns how many records it had.
 pub(crate) fn trace_file(data: &[u8]) -> u64 {
     let Ok(mut reader) = Reader::new(data, "fuzz") else { return 0 };
     let mut records = 0;

@@ -1,5 +1,4 @@
-//! Faults on the way, after which everything arrives intact: each fault alone and all together, in
-//! both directions, with every share of loss, with and without a network element.
+//! Faults on the path, alone and together, in both directions; everything arrives intact.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -9,7 +8,6 @@ use faircast_base::{Duration, NodeId, Purpose, Rng, Time};
 
 use super::world::{Run, run};
 
-/// What goes wrong, as keys of a link, with their names.
 const FAULTS: [(&str, &str); 5] = [
     ("burst_loss", "burst_loss = { loss = 0.03, packets = 6 }"),
     ("reorder", "reorder = { share = 0.02, delay = \"5 ms\" }"),
@@ -21,11 +19,9 @@ const FAULTS: [(&str, &str); 5] = [
     ),
 ];
 
-/// A burst lasts for some packets, so a link on which a NAK goes each second or two can be in one for
-/// half a minute.
+/// A burst lasts for some packets: half a minute on a link with a NAK every second or two.
 const LINGER: &str = "options = { linger = \"60 s\" }";
 
-/// How a flow delivers: its keys, and how many receivers it has.
 #[derive(Clone, Copy)]
 struct Way<'a> {
     name: &'a str,
@@ -34,8 +30,7 @@ struct Way<'a> {
     element: bool,
 }
 
-/// A lossy middle in both directions, then a star of links with the same faults, except that they
-/// corrupt nothing: the checksum finds every single bit that is flipped, but two can cancel out.
+/// Star of links behind a lossy middle link, which alone corrupts: two flipped bits can cancel out.
 fn network(keys: &str, loss: f64, way: &Way<'_>, receivers: u32, duration: &str) -> String {
     let mut text = format!("title = \"Does everything arrive?\"\nduration = \"{duration}\"\n");
     let star_keys: Vec<_> = keys.lines().filter(|key| !key.starts_with("corrupt")).collect();
@@ -59,7 +54,7 @@ fn network(keys: &str, loss: f64, way: &Way<'_>, receivers: u32, duration: &str)
 }
 
 fn ways() -> [(Way<'static>, String); 3] {
-    // A real file, so that no flipped bit can hide among zeros.
+    // A real file, so that no flipped bit is hidden among zeros.
     let real = format!("data = {{ file = \"{}\" }}\n{LINGER}", FILE.display());
     let zeros = format!("data = \"1 MB\"\n{LINGER}");
     let way = |name, element| Way { name, protocol: "pgmcc", flow: "", element };
@@ -70,7 +65,6 @@ fn ways() -> [(Way<'static>, String); 3] {
     ]
 }
 
-/// A file of random bytes, not a multiple of the packets.
 static FILE: LazyLock<PathBuf> = LazyLock::new(|| {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("faults.bin");
     let mut rng = Rng::new(1, NodeId(0), Purpose::Fault);
@@ -79,7 +73,6 @@ static FILE: LazyLock<PathBuf> = LazyLock::new(|| {
     path
 });
 
-/// All faults at once.
 fn all() -> String {
     FAULTS.map(|(_, keys)| keys).join("\n")
 }
@@ -104,7 +97,7 @@ fn each_fault_alone_and_all_together_lose_nothing() {
         for (name, _) in FAULTS {
             assert!(run.tally.faults.get(name) > Some(&5), "{name}: {:?}", run.tally.faults);
         }
-        // What was corrupted was refused for its checksum, by whoever it came to first.
+        // The first node to receive a corrupted packet rejected it for its checksum.
         assert!(run.tally.bad_input.get("Checksum") > Some(&5), "{:?}", run.tally.bad_input);
     }
 }
@@ -119,7 +112,6 @@ fn all_faults_together_lose_nothing_up_to_a_loss_of_three_in_ten() {
     }
 }
 
-/// Packets that come twice or late are no losses, and no reason to slow down much.
 #[test]
 fn duplicates_and_slight_reordering_cost_little() {
     let (way, flow) = &ways()[2];
@@ -131,7 +123,6 @@ fn duplicates_and_slight_reordering_cost_little() {
     assert!(at(reorder) < Time::from_nanos(3 * plain.as_nanos()), "{plain}");
 }
 
-/// The kernel of a real TCP refuses what was corrupted, and so must whoever stands for it.
 #[test]
 fn background_traffic_never_delivers_what_was_corrupted() {
     let flow = &format!("data = {{ file = \"{}\" }}", FILE.display());

@@ -1,5 +1,4 @@
-//! Reliable delivery over PGM as a whole: sources, receivers, network elements and the network
-//! between them, from scenario files as a user would write them.
+//! Reliable delivery over PGM, end to end, from scenario files as a user would write them.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod faults;

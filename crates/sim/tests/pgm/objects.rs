@@ -1,9 +1,7 @@
-//! Flows that go as objects: every receiver completes, whenever it came.
+//! Flows that carry objects: every receiver completes, whenever it joined.
 
 use super::world::run;
 
-/// A bottleneck to three receivers, of which the links of two lose packets, one of them before a
-/// network element.
 fn scenario(data: &str, options: &str, joins: &str) -> String {
     format!(
         "title = \"Does everybody get the object?\"\nduration = \"300 s\"\n\
@@ -42,12 +40,11 @@ fn a_source_that_is_not_to_linger_ends_when_all_have_it() {
         run.assert_complete(linger);
         run.tally.group_packets
     });
-    // One that stays sends an SPM each second, which are 300.
+    // A source that stays sends one SPM per second: 300.
     assert!(sent[0].abs_diff(sent[1]) < 20, "{sent:?}");
 }
 
-/// One receiver of five loses packets, and answers take long while the source waits for its reports. When
-/// nothing else is left to send, that must not be how long it waits for each repair that is lost.
+/// Early answers are slow while the source waits for reports; later repairs must not be.
 #[test]
 fn repairs_that_are_lost_at_the_end_are_soon_asked_for_again() {
     let text = "title = \"How long is the end?\"\nduration = \"120 s\"\n\
@@ -66,7 +63,7 @@ fn repairs_that_are_lost_at_the_end_are_soon_asked_for_again() {
         .collect();
     took.sort_by(f64::total_cmp);
     println!("{took:.1?}");
-    // With waits as long as answers took at the beginning: 7.4 s and 48 s.
+    // With the initial waits: 7.4 s and 48 s.
     assert!(took[10] < 4.0 && took[20] < 12.0, "{took:.1?}");
 }
 
@@ -111,9 +108,8 @@ fn a_rate_that_is_set_is_the_rate() {
     }
 }
 
-/// Three receivers alike and a TCP behind one bottleneck, as in set 1 of Seada and Helmy: nobody is
-/// slower than anybody else, and each loss is everybody's. The session is to be cut as often for
-/// objects as for streams, and to keep its representative.
+/// Set 1 of Seada and Helmy: three equal receivers and a TCP behind one bottleneck. Objects and
+/// streams should get equal numbers of cuts, and keep their representative.
 #[test]
 fn receivers_alike_are_one_to_the_scheme_however_they_ask_for_what_they_lack() {
     for seed in 1..=3 {

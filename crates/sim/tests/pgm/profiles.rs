@@ -1,5 +1,4 @@
-//! An object over a bottleneck with a drop-tail queue, and random loss behind it for one receiver,
-//! under each profile of pgmcc.
+//! Object over a drop-tail bottleneck, with random loss for one receiver, by profile of pgmcc.
 
 use super::world::run;
 
@@ -15,7 +14,7 @@ fn an_object_crosses_a_bottleneck_intact_at_most_of_its_rate() {
             )
         };
         let branches = branch("m1", 0.0) + &branch("m2", 0.0) + &branch("m3", loss);
-        // 2000 packets on a link that takes about 100 a second.
+        // 2000 packets on a link of about 100 packets per second.
         let run = run(
             &format!(
                 "title = \"Profiles\"\nduration = \"400 s\"\n\

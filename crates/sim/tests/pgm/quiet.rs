@@ -1,5 +1,4 @@
-//! SPMs come when they are needed, and else not: a small packet takes as much of a queue that counts
-//! packets as a large one.
+//! SPMs are sent only when needed: each takes the room of a large packet in a queue.
 
 use super::world::{Run, run};
 
@@ -20,15 +19,14 @@ fn a_busy_source_sends_hardly_a_packet_that_is_no_data() {
     let run = scenario("", "", "300 s");
     let t = &run.tally;
     assert!(t.data > 9_000, "{}", t.data);
-    // A confirmation for each NAK, an SPM each 30 s, and a few heartbeats at the start, when the
-    // round trip is not known yet.
+    // A confirmation per NAK, an SPM every 30 s, and heartbeats until the round-trip time is known.
     let control = t.group_packets - t.data - t.repairs;
     assert!(control < t.naks + 10 + 15, "{control} for {} NAKs", t.naks);
 }
 
 #[test]
 fn the_loss_of_the_last_packets_is_found_and_mended_soon() {
-    // 50 packets; the last three are lost, and then only SPMs can tell of them.
+    // 50 packets; the last three are lost, so that only SPMs can reveal their loss.
     let drop_list = "drop_list = [ 48, 49, 50 ]";
     let run = scenario(drop_list, "data = \"70 kB\"", "60 s");
     run.assert_complete("tail");
@@ -36,13 +34,13 @@ fn the_loss_of_the_last_packets_is_found_and_mended_soon() {
     clean.assert_complete("no loss");
     assert_eq!(run.tally.repairs, 3);
     let later = run.completed().unwrap().since(clean.completed().unwrap());
-    // The FIN comes with the SPM at once after the data; a NAK and the repair take a round trip.
+    // The FIN arrives with the SPM right after the data; a NAK and the repair take a round trip.
     assert!(later.as_secs_f64() < 1.0, "{later}");
 }
 
 #[test]
 fn the_last_packets_are_acknowledged_as_all_others() {
-    // A receiver that has it all has no timer, by which acknowledgements of one moment wait for each other.
+    // A complete receiver sets no timer, which would batch acknowledgements.
     let run = scenario("", "data = \"70 kB\"", "60 s");
     run.assert_complete("no loss");
     assert!(run.tally.stalls.is_empty() && run.tally.cuts == 0, "{:?}", run.tally.stalls);
@@ -50,7 +48,7 @@ fn the_last_packets_are_acknowledged_as_all_others() {
 
 #[test]
 fn a_source_lingers_for_as_long_as_it_is_told() {
-    // Near the end a packet is lost whose repair has to wait: who does not linger waits for nothing else.
+    // A packet with a delayed repair is lost near the end: without linger only that is waited for.
     let owes = "data = \"1000 kB\"\noptions = { linger = \"0 s\", repair_delay = \"70 ms\" }";
     assert!(scenario("drop_list = [ 620 ]", owes, "60 s").tally.data > 700);
     let long = "data = \"70 kB\"\noptions = { linger = \"400 s\", spm_interval = \"1 s\" }";
@@ -61,13 +59,12 @@ fn a_source_lingers_for_as_long_as_it_is_told() {
 
 #[test]
 fn a_stalled_window_still_tells_of_what_was_lost() {
-    // Of an endless stream all packets and acknowledgements of a second are lost in mid-window.
+    // In an endless stream, all packets and acknowledgements of one second are lost in mid-window.
     let gap = "changes = [ { at = \"20 s\", loss = 1.0 }, { at = \"21 s\", loss = 0.0 } ]";
     let run = scenario(gap, "", "60 s");
     run.assert_intact("stall");
     assert!(run.tally.missed.len() > 10, "{}", run.tally.missed.len());
-    // A round trip of up to 1.1 s to notice, at most that again for each of a few dozen repairs
-    // that share the window with data.
+    // Up to 1.1 s to detect, and at most as much for each of a few dozen repairs.
     assert!(run.tally.recovery_max().as_secs_f64() < 15.0, "{}", run.tally.recovery_max());
     let (before, after) = (run.tally.sent_between(10, 20), run.tally.sent_between(40, 50));
     assert!(after as f64 > 0.8 * before as f64, "{before} then {after}");
@@ -75,7 +72,7 @@ fn a_stalled_window_still_tells_of_what_was_lost() {
 
 #[test]
 fn who_joins_late_has_the_way_for_its_naks_at_once() {
-    // Ambient SPMs are 30 s apart, and a receiver without one cannot ask.
+    // Ambient SPMs are 30 s apart, and a receiver cannot send NAKs before its first SPM.
     let run = scenario("loss = 0.02", "join = [ { node = \"m\", at = \"32 s\" } ]", "50 s");
     run.assert_intact("late");
     assert!(run.tally.missed.len() > 3, "{}", run.tally.missed.len());

@@ -1,10 +1,9 @@
-//! The cost of repairs, over paths of any round trip.
+//! Number of repairs and NAKs, over paths of any round-trip time.
 
 use faircast_base::Duration;
 
 use super::world::{Run, run};
 
-/// One bottleneck, then a star of receivers.
 fn bottleneck(path: &Path<'_>, receivers: u32, element: bool, options: &str) -> String {
     let Path { rate, delay, queue, duration, .. } = path;
     let program = if element { "[[node]]\nname = \"r2\"\nprogram = \"pgm-element\"\n" } else { "" };
@@ -43,14 +42,11 @@ fn each_lost_packet_is_repaired_about_once_on_short_and_long_paths() {
                 run.assert_intact(&case);
                 let tally = &run.tally;
                 assert!(tally.missed.len() > 50, "{case}: it is about losses");
-                // Some repairs are lost like any packet. Through an element a loss may take two:
-                // the second is for all who drew a back-off longer than the way to the source; and of
-                // several receivers the first NAK may be there before the window is cut, so that one
-                // repair in six to thirty meets a full queue (fewer without spread).
+                // Some repairs are lost. An element's second repair serves longer back-offs. After
+                // an early NAK one repair in 6 to 30 meets a full queue.
                 let short = path.name == "20 ms";
-                // Where a crowd NAKs through an element over a long path, the NAK is there before
-                // the acker's acknowledgements have cut the window, and a repair that leaves at once
-                // may meet the queue that dropped the packet: then the second one mends it.
+                // For a large group behind an element on a long path, the NAK precedes the cut. A
+                // repair may then meet the full queue, and a second one is needed.
                 let early = element && !short && receivers == 100;
                 let most = match (element && short && receivers > 1, early) {
                     (true, _) => 2.2,
@@ -60,9 +56,8 @@ fn each_lost_packet_is_repaired_about_once_on_short_and_long_paths() {
                 };
                 let repairs = tally.repairs_per_loss();
                 assert!((0.95..most).contains(&repairs), "{case}: {repairs} repairs a loss");
-                // Alone one NAK; of many about as many as the source can confirm in a round trip,
-                // three or four times that on short paths, where a guess takes some losses; through
-                // an element one for each repair.
+                // A large group sends as many NAKs as the source confirms in a round trip, on short
+                // paths up to four times that. An element sends one NAK a repair.
                 let most = match (element, receivers) {
                     (false, 3) => 4.0,
                     (false, 100) if short => 30.0,
@@ -71,9 +66,9 @@ fn each_lost_packet_is_repaired_about_once_on_short_and_long_paths() {
                 };
                 let naks = tally.naks_per_loss();
                 assert!(naks < most, "{case}: {naks} NAKs a loss");
-                // Reordering, back-off and the way: 20 + 50 + 20 ms, or 50 ms more for the second
-                // repair of an element, and for a crowd again the repairs that are lost. Long: a round trip, two for lost repairs, and as much again
-                // that a crowd holds its NAKs back.
+                // Reordering delay, back-off and path: 20 + 50 + 20 ms; 50 ms for an element's
+                // repair. Long path: a round trip, two for lost repairs, and a large group's
+                // back-off.
                 let mean = tally.recovery_mean();
                 let most = match (short, element) {
                     (true, false) => 45,
@@ -97,13 +92,11 @@ fn a_thousand_receivers_behind_one_lossy_link_do_not_bury_the_source() {
     run.assert_intact(path.name);
     let tally = &run.tally;
     assert!(tally.missed.len() > 25, "{}", tally.missed.len());
-    // Evenly drawn back-offs are shorter than a round trip, so nearly all would speak. The mean is
-    // over the first ten losses too, from which the crowd learns its size.
+    // Uniform back-offs would draw NAKs from nearly all; the first losses teach the group size.
     assert!(tally.naks_per_loss() < 100.0, "{}", tally.naks_per_loss());
     assert!(tally.repairs_per_loss() < 1.1, "{}", tally.repairs_per_loss());
 }
 
-/// Two receivers next to each other, behind a link that loses what both want.
 fn neighbours(options: &str) -> Run {
     let text = format!(
         "title = \"Do neighbours ask twice?\"\nduration = \"60 s\"\n\
@@ -122,8 +115,8 @@ fn a_nak_that_a_neighbour_hears_keeps_it_from_asking_too() {
         run.assert_intact("neighbours");
         assert!(run.tally.missed.len() > 50, "{}", run.tally.missed.len());
     }
-    // Who draws the shorter of two back-offs of up to 50 ms asks; the other's confirmation comes
-    // 80 ms later, but the neighbour's copy after 1 ms.
+    // The receiver with the shorter of two back-offs of up to 50 ms sends the NAK. The other gets
+    // the confirmation 80 ms later, but the neighbour's copy after 1 ms.
     let [alone, copied] = [&alone, &copied].map(|run| run.tally.naks_per_loss());
     assert!(alone > 1.5, "{alone}");
     assert!(copied < 1.2, "{copied}");

@@ -1,4 +1,4 @@
-//! Requests for SPMs by receivers that come late, of neighbours and of others.
+//! Requests for SPMs by receivers that join late, near each other or far apart.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -12,7 +12,6 @@ use faircast_proto::{Destination, FlowEvent, FlowMachine, Machine, Transmit, pas
 use faircast_scenario::{Flow, Overrides, Program, Scenario};
 use faircast_sim::{Builtin, Protocols, Simulation, Unobserved, catalog};
 
-/// A machine whose requests to the source are counted.
 struct Counted {
     machine: FlowMachine,
     requests: Rc<Cell<u32>>,
@@ -44,7 +43,6 @@ impl Protocols for Counting {
     }
 }
 
-/// How often two receivers that come late, when no SPM is due for long, ask the source for one.
 fn requests(links: &str, seed: u64) -> u32 {
     let text = format!(
         "title = \"Do neighbours ask twice for an SPM?\"\nduration = \"4 s\"\n{links}\
@@ -62,7 +60,7 @@ fn requests(links: &str, seed: u64) -> u32 {
 
 #[test]
 fn an_spm_request_that_a_neighbour_hears_keeps_it_from_asking_too() {
-    // Their requests take 80 ms to the source and back, a neighbour's 1 ms.
+    // Requests take 80 ms to the source and back, 1 ms to a neighbour.
     let far = "rate = \"10 Mbit/s\"\ndelay = \"40 ms\"\n";
     let near = "rate = \"100 Mbit/s\"\ndelay = \"1 ms\"\n";
     let link = |a: &str, b: &str, at: &str| format!("[[link]]\nbetween = [\"{a}\", \"{b}\"]\n{at}");
@@ -70,7 +68,7 @@ fn an_spm_request_that_a_neighbour_hears_keeps_it_from_asking_too() {
     let apart = [link("s", "r", far), link("r", "a", near), link("r", "b", near)].concat();
     let all = |links: &str| (1..=20).map(|seed| requests(links, seed)).sum::<u32>();
     let [neighbours, apart] = [&neighbours, &apart].map(|links| all(links));
-    // Apart, who draws the later back-off of up to 250 ms asks too unless the answer comes before.
+    // The later back-off (up to 250 ms) far away sends a request too, unless the answer is faster.
     assert!(apart > 28, "{apart} requests");
     assert!(neighbours <= 22, "{neighbours} requests");
 }

@@ -1,10 +1,9 @@
-//! Streams and objects over every registered scheme, and two ends whose schemes differ.
+//! Streams and objects over every registered scheme, and ends with different schemes.
 
 use faircast_proto::catalog::SCHEMES;
 
 use super::world::run;
 
-/// A bottleneck to four receivers, each of which loses one packet in 20.
 fn scenario(scheme: &str, delivery: &str, more: &str) -> String {
     format!(
         "title = \"Does everybody get it?\"\nduration = \"1500 s\"\n\
@@ -45,9 +44,8 @@ fn a_receiver_of_another_scheme_gets_nothing_and_the_others_everything() {
                     assert_eq!(delivery.completed.is_some(), place != 2, "{case}: {place}");
                     assert_eq!(delivery.bytes, if place == 2 { 0 } else { 1_000_000 }, "{case}");
                 }
-                // The receiver says it of each packet until it believes it: twelve that name the other
-                // scheme, or three in a second, and a few between them that name none. Of a stream
-                // the source says it too, once.
+                // A receiver reports each packet until it accepts the other scheme: after twelve
+                // that name it, or three in a second. A stream's source reports it once.
                 let said = run.tally.bad_input.get("OtherScheme").copied();
                 assert!(said.is_some_and(|said| (3..=20).contains(&said)), "{case}: {said:?}");
             }

@@ -1,4 +1,4 @@
-//! Delivery over networks that nobody named: any rate, delay, queue, group and trouble.
+//! Delivery over a sweep of networks: rates, delays, queues, group sizes and faults.
 
 use std::fmt::Write as _;
 
@@ -6,19 +6,16 @@ use faircast_base::{Duration, Time};
 
 use super::world::{Run, run};
 
-/// A network of one middle link, with a scenario's other words as they are.
 #[derive(Clone, Copy)]
 struct Net<'a> {
     rate: &'a str,
     delay: &'a str,
     queue: u32,
-    /// More keys of the link towards the receivers, and of the one back.
     there: &'a str,
     back: &'a str,
     receivers: u32,
     packet: &'a str,
     duration: &'a str,
-    /// More keys of the flow.
     flow: &'a str,
 }
 
@@ -60,14 +57,12 @@ impl Net<'_> {
     }
 }
 
-/// Both directions lose everything from `from` to `to` seconds.
 const BLACKOUT: &str = "changes = [ { at = \"1 s\", loss = 1.0 }, { at = \"6 s\", loss = 0.0 } ]";
 const LOSSY: &str = "loss = 0.3";
 const SLOWER: &str = "changes = [ { at = \"1 s\", rate = \"64 kbit/s\" }, \
                       { at = \"60 s\", rate = \"10 Mbit/s\" } ]";
 const FARTHER: &str = "changes = [ { at = \"1 s\", delay = \"700 ms\" } ]";
 
-/// Every case with the time by which all must have all, and why that is time enough.
 #[test]
 fn every_path_delivers_everything_to_everybody_in_time() {
     let size = |flow| Net { flow, ..NET };
@@ -80,7 +75,7 @@ fn every_path_delivers_everything_to_everybody_in_time() {
     let wide = Net { rate: "1 Gbit/s", queue: 1000, ..NET };
     let many = Net { rate: "2 Mbit/s", receivers: 1000, flow: "data = \"1 MB\"", ..NET };
     let cases = [
-        // The line takes 25.7 s with headers.
+        // The data takes 25.7 s at the link's rate, with headers.
         ("64 kbit/s: 96 % of the line", slow, 27),
         ("64 kbit/s, 1.6 s: and a start of a few round trips", Net { delay: "800 ms", ..slow }, 40),
         (
@@ -167,7 +162,6 @@ fn every_path_delivers_everything_to_everybody_in_time() {
     }
 }
 
-/// Payload sent from 20 s to 120 s as a share of the rate.
 fn utilisation(net: &Net<'_>, bits_per_s: f64) -> (Run, f64) {
     let run = Net { duration: "120 s", flow: "", ..*net }.run();
     let packets =
@@ -182,7 +176,7 @@ fn lines_are_kept_busy() {
         // Headers are 5 % of a packet.
         ("a buffer above the path", Net { rate: "64 kbit/s", ..NET }, 64e3, 0.92),
         ("a buffer of twice the path", Net { rate: "10 Mbit/s", ..NET }, 10e6, 0.92),
-        // A window that halves when path and buffer are full keeps 3/4 of a line without buffer.
+        // A window that halves when path and buffer are full keeps 3/4 of a rate without a buffer.
         ("a buffer of a quarter of the path", Net { delay: "40 ms", queue: 15, ..NET }, 10e6, 0.70),
         ("a large buffer", Net { rate: "1 Mbit/s", queue: 1000, ..NET }, 1e6, 0.92),
         (
@@ -198,7 +192,6 @@ fn lines_are_kept_busy() {
     }
 }
 
-/// How many packets a second were sent from `from_s` to `to_s`.
 fn pace(run: &Run, from_s: u64, to_s: u64) -> f64 {
     run.tally.sent_between(from_s, to_s) as f64 / (to_s - from_s) as f64
 }
@@ -213,12 +206,10 @@ fn a_session_outlives_whoever_comes_and_goes() {
         let flow = format!("join = [ {} ]", joins.join(", "));
         Net { flow: &flow, ..net }.run()
     };
-    // Whoever is acker at 20 s leaves, since all three leave in turn.
     let run = with(&[member(1, 0, 20), member(2, 0, 30), member(3, 0, 40)]);
     run.assert_intact("leaving in turn");
     assert!(pace(&run, 5, 40) > 0.8 * full, "{}", pace(&run, 5, 40));
     assert!(pace(&run, 50, 60) < 1.0, "nobody is there: calls for an acker only");
-    // Everybody leaves, and two come back.
     let run = with(&[
         member(1, 0, 20),
         member(2, 0, 20),
@@ -229,9 +220,8 @@ fn a_session_outlives_whoever_comes_and_goes() {
     run.assert_intact("coming back");
     let bytes: Vec<_> = run.receivers().iter().map(|(delivery, _)| delivery.bytes).collect();
     assert!(bytes[0] > bytes[2] + 500_000 && bytes[1] > bytes[2] + 500_000, "{bytes:?}");
-    // A call comes each 3, 6, 12 … s, so by 45 s at the latest it is answered.
+    // A call is sent after 3, 6, 12 ... s, so an answer comes by 45 s.
     assert!(pace(&run, 46, 57) > 0.8 * full, "{}", pace(&run, 46, 57));
-    // Late joiners get what comes from then on, and repairs of it.
     let lossy = Net { there: "loss = 0.01", ..net };
     let flow = format!("join = [ {}, {} ]", member(2, 10, 50), member(3, 20, 50));
     let run = Net { flow: &flow, ..lossy }.run();
@@ -242,7 +232,6 @@ fn a_session_outlives_whoever_comes_and_goes() {
 
 #[test]
 fn an_acker_that_falls_silent_is_replaced() {
-    // m1's own link dies at 20 s in both directions; it was the slowest before.
     let text = "title = \"Who takes over?\"\nduration = \"60 s\"\n\
         [[link]]\nbetween = [\"s\", \"r\"]\nrate = \"10 Mbit/s\"\ndelay = \"5 ms\"\n\
         [[link]]\nbetween = [\"r\", \"m1\"]\nrate = \"500 kbit/s\"\ndelay = \"50 ms\"\n\
@@ -255,7 +244,7 @@ fn an_acker_that_falls_silent_is_replaced() {
     let run = run(text, 1);
     run.assert_intact("the rest");
     assert!((38.0..44.0).contains(&pace(&run, 5, 20)), "{}", pace(&run, 5, 20));
-    // Two timeouts, the second doubled, then a new acker on its own line of 85 packets a second.
+    // Two timeouts, the second doubled, then a new acker with a link of 85 packets per second.
     assert!(pace(&run, 30, 60) > 70.0, "{}", pace(&run, 30, 60));
 }
 
@@ -291,8 +280,7 @@ fn ten_thousand_receivers_share_one_lossy_link() {
     run.assert_complete("10 000 receivers");
     let tally = &run.tally;
     assert!(!tally.missed.is_empty());
-    // The first losses find receivers that do not know each other; what the way back cannot carry
-    // of 10 000 NAKs is dropped there.
+    // At first the group size is unknown; the reverse path drops most of the 10 000 NAKs.
     assert!(tally.naks_per_loss() < 1000.0, "{}", tally.naks_per_loss());
     assert!(tally.repairs_per_loss() < 1.5, "{}", tally.repairs_per_loss());
 }

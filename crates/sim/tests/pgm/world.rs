@@ -1,4 +1,4 @@
-//! Runs a scenario and counts what delivery cost.
+//! Runs a scenario and counts the cost of its delivery.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -8,35 +8,26 @@ use faircast_scenario::{Overrides, Scenario};
 use faircast_sim::{Builtin, Delivery, SimOutcome, Simulation, Unobserved, catalog};
 use faircast_trace::{Record, Sink, Subject};
 
-/// What the events of a run add up to. One flow is assumed to be of interest, the first.
+/// Sums over the events of a run; only the first flow counts.
 #[derive(Default)]
 pub(crate) struct Tally {
-    /// Original data packets.
     pub(crate) data: u64,
     pub(crate) repairs: u64,
-    /// Packets of any kind that the source sent into its link, the first of the scenario.
+    /// Packets of any kind that the source sent into its link, the scenario's first link.
     pub(crate) group_packets: u64,
-    /// NAKs that reached the source.
     pub(crate) naks: u64,
-    /// NAKs that network elements took, passed on or not.
+    /// NAKs that network elements accepted, forwarded or not.
     pub(crate) element_naks: u64,
-    /// Packets that some receiver found missing.
     pub(crate) missed: BTreeSet<u64>,
     pub(crate) abandoned: u64,
-    /// Drops for want of room in a queue.
     pub(crate) overflows: u64,
-    /// What links did to packets, by the name that the scenario has for it.
     pub(crate) faults: BTreeMap<&'static str, u64>,
     pub(crate) cuts: u64,
-    /// The control's stall timeouts.
     pub(crate) stalls: Vec<Duration>,
     pub(crate) bad_input: BTreeMap<String, u64>,
     pub(crate) representatives: Vec<(Time, Option<NodeId>)>,
-    /// When each receiver found each packet missing that it has not delivered yet.
     open: BTreeMap<(NodeId, u64), Time>,
-    /// From then to its delivery.
     recoveries: Vec<Duration>,
-    /// When the source sent original data.
     pub(crate) sent_at: Vec<Time>,
 }
 
@@ -89,29 +80,24 @@ impl Tally {
         *self.faults.entry(kind).or_default() += 1;
     }
 
-    /// Repairs sent for each packet that anybody missed.
     pub(crate) fn repairs_per_loss(&self) -> f64 {
         self.repairs as f64 / self.missed.len().max(1) as f64
     }
 
-    /// NAKs that the source got for each packet that anybody missed.
     pub(crate) fn naks_per_loss(&self) -> f64 {
         self.naks as f64 / self.missed.len().max(1) as f64
     }
 
-    /// Original packets sent from second `from` to second `to`.
     pub(crate) fn sent_between(&self, from: u64, to: u64) -> usize {
         let at = |s| Time::ZERO + Duration::from_secs(s);
         self.sent_at.iter().filter(|t| (at(from)..at(to)).contains(*t)).count()
     }
 
-    /// The mean time from finding a packet missing to delivering it.
     pub(crate) fn recovery_mean(&self) -> Duration {
         let sum: f64 = self.recoveries.iter().map(|time| time.as_secs_f64()).sum();
         Duration::from_secs_f64(sum / self.recoveries.len().max(1) as f64)
     }
 
-    /// The longest of them.
     pub(crate) fn recovery_max(&self) -> Duration {
         self.recoveries.iter().copied().max().unwrap_or(Duration::ZERO)
     }
@@ -138,26 +124,21 @@ impl Sink for Tally {
     }
 }
 
-/// A finished run.
 pub(crate) struct Run {
     pub(crate) tally: Tally,
     pub(crate) outcome: SimOutcome,
 }
 
 impl Run {
-    /// What the receivers of the first flow delivered, and whether it is intact.
     pub(crate) fn receivers(&self) -> &[(Delivery, bool)] {
         &self.outcome.deliveries[0]
     }
 
-    /// The latest completion of all receivers of the first flow; `None` where one has not
-    /// completed.
     pub(crate) fn completed(&self) -> Option<Time> {
         let times = self.receivers().iter().map(|(delivery, _)| delivery.completed);
         times.collect::<Option<Vec<_>>>()?.into_iter().max()
     }
 
-    /// Asserts that what every receiver delivered is right, and that nothing was given up.
     #[track_caller]
     pub(crate) fn assert_intact(&self, case: &str) {
         for (place, (delivery, intact)) in self.receivers().iter().enumerate() {
@@ -166,7 +147,6 @@ impl Run {
         assert_eq!(self.tally.abandoned, 0, "{case}");
     }
 
-    /// Asserts that every receiver has the whole of a finite transfer.
     #[track_caller]
     pub(crate) fn assert_complete(&self, case: &str) {
         self.assert_intact(case);
@@ -177,7 +157,6 @@ impl Run {
     }
 }
 
-/// Runs a scenario.
 #[track_caller]
 pub(crate) fn run(text: &str, seed: u64) -> Run {
     let overrides = Overrides { set: Vec::new(), seed: Some(seed) };

@@ -1,8 +1,7 @@
-//! The tree with other controllers than TRAM's own: what each of the two gives.
+//! TRAM's tree with other controllers: what the tree and the scheme gain from each other.
 
 use super::world::{Run, World};
 
-/// Each scheme by itself, and steering the tree.
 fn pairs() -> impl Iterator<Item = (&'static str, &'static str)> {
     let all = faircast_proto::catalog::SCHEMES.iter();
     all.map(|scheme| (scheme.name, &*format!("tram-{}", scheme.name).leak()))
@@ -16,7 +15,6 @@ fn every_scheme_has_its_row() {
         let row = catalog.protocols.iter().find(|row| row.name() == name);
         let row = row.unwrap_or_else(|| panic!("no {name}"));
         let has = |key: &str| row.options().iter().filter(|spec| spec.name == key).count();
-        // The tree's settings and the scheme's, and of TRAM's control none; each once.
         assert!(scheme.own_options.iter().all(|spec| has(spec.name) == 1), "{name}");
         assert_eq!(
             (has("members_max"), has("rate_max"), has("window_growth")),
@@ -56,7 +54,6 @@ fn losses_at_one_site_are_repaired_there_whoever_steers() {
         run.assert_whole(protocol, &[]);
         let of_site: u64 = (1..=5).filter_map(|host| run.heard.head_repairs.get(&host)).sum();
         let source = run.heard.source_repairs;
-        // One of the site has the source for its head.
         assert!(
             of_site > 2 * source,
             "{protocol}: {of_site} repairs at the site, {source} by the source"
@@ -64,17 +61,12 @@ fn losses_at_one_site_are_repaired_there_whoever_steers() {
     }
 }
 
-/// What it costs the source that each receiver loses one packet of a hundred.
 struct Cost {
-    /// What it hears in a second.
     words: f64,
-    /// Members that it has itself.
     members: usize,
-    /// Its repairs for each packet of data.
     repairs: f64,
 }
 
-/// The same with so many sites of 20 receivers.
 fn cost(protocol: &'static str, sites: u32, options: &str) -> Cost {
     let options = options.to_string();
     let world = World { protocol, sites, hosts: 20, options, ..World::with_loss(0.01) };
@@ -113,7 +105,7 @@ fn what_the_source_hears_does_not_grow_with_the_group_and_heads_repair() {
     }
 }
 
-/// Beside a TCP connection from the source to the first host, on a path that holds less than TRAM's least window.
+/// Runs a session beside a TCP flow, on a path below TRAM's smallest window.
 fn beside_tcp(protocol: &'static str) -> Run {
     let mut world = World { protocol, data: "unlimited", seconds: 150, ..World::with_loss(0.001) };
     world.options = String::new();
@@ -124,7 +116,6 @@ fn beside_tcp(protocol: &'static str) -> Run {
     world.run(1)
 }
 
-/// What the slowest of the group has, in shares of TCP's.
 fn share(run: &Run) -> f64 {
     let bytes = |flow: usize| run.outcome.deliveries[flow].iter().map(|(it, _)| it.bytes).min();
     bytes(0).unwrap() as f64 / bytes(1).unwrap() as f64

@@ -1,4 +1,4 @@
-//! Delivery: to whom, by which tree, and at what cost to others.
+//! Delivery: receivers, trees, and load on others.
 
 use faircast_base::{Duration, Shortfall, Time};
 
@@ -34,8 +34,7 @@ fn everything_arrives_whatever_the_settings_are() {
     }
 }
 
-/// Chiu et al. 2001, section 3.1: a receiver acknowledges each window of packets. The profile `paper` asks for
-/// nothing in between, even where packets are missing and the window is closed.
+/// Chiu et al. 2001, section 3.1: acknowledgements of windows, and no request even with losses.
 #[test]
 fn a_receiver_of_the_papers_profile_acknowledges_windows_and_asks_for_nothing() {
     let world = World { sites: 1, hosts: 1, seconds: 600, ..World::with_loss(0.05) }
@@ -61,7 +60,7 @@ fn a_tree_has_no_loops_and_no_head_has_more_members_than_it_may() {
                     "seed {seed}, second {second}: m{host} is in a loop, {tree:?}"
                 );
                 let members = tree.values().filter(|it| *it == head).count();
-                // The source takes as many again who need what only it has.
+                // The source takes twice the members: also receivers that need packets only it has.
                 let most = if *head == 0 { 10 } else { 5 };
                 assert!(members <= most, "seed {seed}: {head} has {members} members");
             }
@@ -71,7 +70,6 @@ fn a_tree_has_no_loops_and_no_head_has_more_members_than_it_may() {
 
 #[test]
 fn a_tree_that_is_given_is_kept_while_its_heads_are_there() {
-    // Of each site one repairs for the others.
     let given: Vec<String> = (0..4)
         .map(|site| {
             let first = site * 5 + 1;
@@ -98,7 +96,7 @@ fn losses_at_one_site_are_repaired_there() {
     world.first_site_links = "loss = 0.05".into();
     let run = world.run(1);
     run.assert_whole("5 % at one site", &[]);
-    // With the headers of TRAM, of data, and of UDP and IP. What is more is advertisements for the most part.
+    // Headers of TRAM, of data, and of UDP and IP. The rest is mostly advertisements.
     let data = 5_000_000 + run.heard.data_packets * (24 + 37 + 28);
     let others: u64 = (6..=20).map(|host| run.heard.host_bytes[&host]).sum();
     let more = others as f64 / 15.0 / data as f64 - 1.0;
@@ -173,7 +171,6 @@ fn receivers_too_slow_for_the_least_rate_are_pruned_and_nobody_else() {
     assert_eq!((run.heard.named, run.heard.unnamed), (pruned.into(), 0));
 }
 
-/// How many receivers have their head at their own site.
 fn at_home(world: &World, tree: &std::collections::BTreeMap<u32, u32>) -> usize {
     let site = |host: u32| (host - 1) / world.hosts;
     tree.iter().filter(|(host, head)| **head > 0 && site(**host) == site(**head)).count()
@@ -181,7 +178,6 @@ fn at_home(world: &World, tree: &std::collections::BTreeMap<u32, u32>) -> usize 
 
 #[test]
 fn each_site_has_one_head_and_a_second_where_that_is_full() {
-    // A head takes all but one of the other hosts of its site.
     let world = World { options: "members_max = 4, lan = 2".into(), ..World::with_loss(0.01) };
     let world = World { hosts: 6, ..world };
     let run = world.run(1);
@@ -200,8 +196,7 @@ fn each_site_has_one_head_and_a_second_where_that_is_full() {
 
 #[test]
 fn without_scope_round_trips_tell_who_is_near() {
-    // One of each site is a head. With steps so large all are in the first ring, so that by the time to live nobody is
-    // nearer than others, and repairs travel alone.
+    // Steps of this size put all hosts in the first ring: the time to live shows no differences.
     let near = |distance: &str| {
         let mut world = World { eager: [1, 6, 11, 16].into(), ..World::with_loss(0.01) };
         world.options = format!(
@@ -224,7 +219,7 @@ fn reluctant_heads_leave_members_to_eager_ones() {
     let run = world.run(1);
     run.assert_whole("eager", &[]);
     let tree = run.tree_at(Time::ZERO + Duration::from_secs(12));
-    // An eager one is a head when it has one itself, which may be a reluctant one.
+    // An eager host is a head once it has a head, which may be a reluctant one.
     let others = tree.iter().filter(|(host, _)| !eager.contains(host));
     let heads: std::collections::BTreeSet<u32> = others.map(|(_, head)| *head).collect();
     assert!(heads.iter().all(|head| *head == 0 || eager.contains(head)), "{heads:?}: {tree:?}");

@@ -1,4 +1,4 @@
-//! Faults in the middle of a session, after which everybody who is still there has everything.
+//! Faults in the middle of a session, after which every remaining receiver has everything.
 
 use faircast_base::{Duration, Shortfall, Time};
 
@@ -9,12 +9,11 @@ fn at(seconds: f64) -> Time {
     Time::ZERO + Duration::from_secs_f64(seconds)
 }
 
-/// Its host does not answer from second 6 on, for so long.
 fn dead(seconds: u32) -> String {
     format!("outages = [ {{ from = \"6 s\", to = \"{} s\" }} ]", 6 + seconds)
 }
 
-/// The heads of a session at second 6, which is the same session until then.
+/// Returns the heads of a session at second 6; later faults do not affect it until then.
 fn heads(world: &World, seed: u64) -> Vec<u32> {
     let heads = world.run(seed).heads_at(at(6.0));
     assert!(heads.len() >= 3, "{heads:?}");
@@ -49,7 +48,6 @@ fn a_member_that_falls_silent_holds_the_session_up_for_seconds_and_not_until_it_
         let run = world.run(seed);
         let case = format!("m{victim} falls silent, seed {seed}, usually {usual} s");
         assert!(run.completed(victim).is_some(), "{case}");
-        // Until it is removed, and the rate is back.
         let others = (1..=3).filter(|host| *host != victim);
         let last = others.map(|host| run.completed(host).expect("it is there")).max();
         let last = last.map_or(0.0, Time::as_secs_f64);
@@ -123,7 +121,6 @@ fn one_may_join_every_second() {
     world.run(1).assert_whole("a join a second", &[]);
 }
 
-/// A session in which one host lies, and what came of it for all others.
 fn with_a_liar(lie: Lie, host: u32, options: &str) -> super::world::Run {
     let mut world = World { seconds: 300, options: options.into(), ..World::with_loss(0.01) };
     world.liars.insert(host, lie);
@@ -137,13 +134,13 @@ fn a_member_that_never_acknowledges_holds_nobody_up_for_long() {
     let whole = World::with_loss(0.01).run(1).heard.source_done.unwrap();
     let run = with_a_liar(Lie::NeverAcknowledges, 7, "members_max = 5, pruning = \"off\"");
     let done = run.heard.source_done.unwrap();
-    // Hellos are missed one after the other until it is given up; it asks for a place again and again.
+    // Missed hellos before the head is given up, and repeated requests for a new place.
     assert!(done < whole + Duration::from_secs(60), "{done:?} instead of {whole:?}");
 }
 
 #[test]
 fn a_member_that_stands_still_is_removed_though_nobody_is_pruned() {
-    // The source cannot know of those below a liar that says that there is nobody.
+    // The source cannot know of receivers below a liar that reports none.
     let options = "members_max = 5, pruning = \"off\", gather = \"8 s\", wait_for = 15";
     for host in [1, 7] {
         let run = with_a_liar(Lie::StandsStill, host, options);
@@ -156,7 +153,7 @@ fn a_member_that_stands_still_is_removed_though_nobody_is_pruned() {
 fn acknowledgements_that_cannot_be_true_are_counted_and_change_nothing() {
     let run = with_a_liar(Lie::Absurd, 7, "members_max = 30");
     let absurd = run.heard.refused["Absurd"];
-    // As many as true ones, but for what is possible by chance at the beginning.
+    // As many as true acknowledgements, except those that are plausible by chance at the beginning.
     assert!(absurd > 50, "{absurd}");
     assert!(run.completed(7).is_some(), "what it says truly counts");
     let honest = World { options: "members_max = 30".into(), ..World::with_loss(0.01) }.run(1);
@@ -180,9 +177,7 @@ fn a_head_that_serves_nothing_is_left() {
 #[test]
 fn what_is_obsolete_is_repaired_no_more_and_waited_for_by_nobody() {
     let world = World { data: "14 MB", seconds: 300, ..World::with_loss(0.01) };
-    // A window is less than that, whatever the level.
     let mut world = world.with("obsolete_after = 150, right_edge = \"plain\"");
-    // Longer than it is waited for.
     world.host_links.insert(7, "outages = [ { from = \"6 s\", to = \"20 s\" } ]".into());
     let run = world.run(1);
     run.assert_whole("but for the one that was away", &[7]);
@@ -195,7 +190,6 @@ fn what_is_obsolete_is_repaired_no_more_and_waited_for_by_nobody() {
 
 #[test]
 fn heads_whose_caches_are_full_wait_and_lose_nothing() {
-    // The least there can be, and members that lack something all the time.
     let small = World { data: "1 MB", seconds: 600, ..World::with_loss(0.1) };
     let run = small.with("cache_packets = 16").run(1);
     run.assert_whole("small caches", &[]);

@@ -1,5 +1,4 @@
-//! Ends that are not as the others: members that never acknowledge or claim absurd things, heads that serve nothing, and eager
-//! ones.
+//! Misbehaving ends: silent or absurd members, heads that repair nothing, and eager heads.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,25 +12,19 @@ use faircast_proto::{FlowEvent, FlowMachine, Machine, Transmit, passes_on};
 use faircast_scenario::{Flow, Program};
 use faircast_sim::{Builtin, Protocols};
 
-/// What an end does that is otherwise a receiver as others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lie {
-    /// It acknowledges nothing.
     NeverAcknowledges,
-    /// It always says what it said first, and that it lacks the packet after that.
+    /// Repeats its first acknowledgement, which lacks the next packet, for ever.
     StandsStill,
-    /// After each acknowledgement it sends another one that cannot be true.
     Absurd,
-    /// It takes members, shows that it is there, and repairs nothing.
     ServesNothing,
-    /// With each acknowledgement it tells of others that never were.
+    /// Reports unknown lost receivers with each acknowledgement.
     Accuses,
 }
 
-/// The machines of the catalog, of which some lie.
 pub(crate) struct Ends {
     pub(crate) liars: BTreeMap<NodeId, Lie>,
-    /// Those that are eager heads, whatever the flow says.
     pub(crate) eager: BTreeSet<NodeId>,
 }
 
@@ -59,14 +52,12 @@ impl Protocols for Ends {
 struct Liar {
     honest: FlowMachine,
     lie: Lie,
-    /// The first acknowledgement.
     first: Option<Vec<u8>>,
-    /// A packet that follows the last one.
     extra: Option<(Transmit, Vec<u8>)>,
     told: u64,
 }
 
-/// Kinds of packets, and places in them, as in docs/tram.md.
+/// Kinds of packets, and offsets in them, as in docs/tram.md.
 const KIND: usize = 3;
 const CHECKSUM: std::ops::Range<usize> = 6..8;
 const DATA: u8 = 2;
@@ -88,7 +79,6 @@ fn seal(packet: &mut [u8]) {
 }
 
 impl Liar {
-    /// What it sends instead; `false` for nothing.
     fn lie(&mut self, transmit: Transmit, packet: &mut Vec<u8>) -> bool {
         match (self.lie, packet[KIND]) {
             (Lie::NeverAcknowledges, ACK) | (Lie::ServesNothing, DATA) => return false,
@@ -125,7 +115,7 @@ impl Liar {
                 for _ in 0..DEPARTED_MAX {
                     self.told += 1;
                     told.extend_from_slice(&self.told.to_be_bytes());
-                    // It came from nobody, has no address, nobody below it, and fell silent.
+                    // Receiver that never existed: no origin, no address, no members, silent.
                     told.extend_from_slice(&[0; 8]);
                     told.extend_from_slice(&[0xff; 4]);
                     told.extend_from_slice(&[0, 0, 0, 0, 0, 0, 2, 0]);

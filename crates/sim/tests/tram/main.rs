@@ -1,4 +1,4 @@
-//! Sessions of TRAM in the simulator: trees that form, break and heal, and everything that arrives.
+//! Sessions of TRAM in the simulator: trees that form, break and heal, and complete delivery.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod controllers;

@@ -1,4 +1,4 @@
-//! The end of a session: every receiver has everything or is named by the source, however deep it was in the tree.
+//! End of a session: every receiver is complete or named by the source, at any depth.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,25 +7,21 @@ use faircast_base::{Duration, Shortfall, Time};
 use super::liars::Lie;
 use super::world::{Run, World};
 
-/// Who is whose member.
 type Tree = BTreeMap<u32, u32>;
 
 fn larger() -> World {
     World { data: "6 MB", seconds: 600, ..World::with_loss(0.01) }
 }
 
-/// The tree at second 6 of the session that is the same until then.
 fn tree(seed: u64) -> Tree {
     larger().run(seed).tree_at(Time::ZERO + Duration::from_secs(6))
 }
 
-/// Those who are heads of others.
 fn heads(tree: &Tree) -> Vec<u32> {
     let heads: BTreeSet<u32> = tree.values().copied().filter(|head| *head != 0).collect();
     heads.into_iter().collect()
 }
 
-/// The session in which these are cut off for so long from second 6 on.
 fn without(hosts: &[u32], seconds: u32, seed: u64) -> Run {
     let mut world = larger();
     for host in hosts {
@@ -35,7 +31,6 @@ fn without(hosts: &[u32], seconds: u32, seed: u64) -> Run {
     world.run(seed)
 }
 
-/// Asserts that whoever lacks anything is named or counted, and nobody is accused. Returns how many are not named.
 #[track_caller]
 fn assert_all_known(run: &Run, case: &str) -> u32 {
     assert!(run.heard.source_done.is_some(), "{case}: the source knows that it is over");

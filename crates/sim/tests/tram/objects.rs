@@ -1,10 +1,9 @@
-//! Flows over the tree that go as objects: every receiver completes, whenever it came and whoever repaired for it.
+//! Objects over the tree: every receiver completes, whenever it joined and whatever its head.
 
 use faircast_base::{Duration, Time};
 
 use super::world::World;
 
-/// TRAM, and its tree with each scheme.
 const ROWS: [&str; 4] = ["tram", "tram-pgmcc", "tram-tfmcc", "tram-ormcc"];
 
 fn object(protocol: &'static str, loss: f64) -> World {
@@ -27,7 +26,7 @@ fn an_object_completes_everywhere_whoever_steers() {
             let done = run.heard.source_done.unwrap_or_else(|| panic!("{case}: the source waits"));
             let last = (1..=20).filter_map(|host| run.completed(host)).max().unwrap();
             assert!(done >= last, "{case}: it knows who has it");
-            // 2 MB in symbols of 1392 bytes, and what the source repairs for its own members.
+            // 2 MB in symbols of 1392 bytes, and the source's repairs for its own members.
             let sent = run.heard.data_packets + run.heard.source_repairs;
             let useful = 2_000_000_f64 / 1392.0;
             assert!((sent as f64) < 1.35 * useful, "{case}: {sent} packets");
@@ -71,7 +70,7 @@ fn whoever_comes_late_has_all_of_an_object_whatever_heads_keep() {
             let run = world.run(1);
             let case = format!("{protocol}, {late_join}");
             run.assert_whole(&case, &[14]);
-            // It takes no longer than others took from the beginning, but for what it asks in vain.
+            // A late receiver is as fast as the first ones, except for its unanswered requests.
             let (first, late) = (run.completed(1).unwrap(), run.completed(9).unwrap());
             let (first, late) = (first.as_secs_f64(), late.as_secs_f64() - 150.0);
             assert!(late < 1.5 * first + 5.0, "{case}: {late} s, {first} s of the first");

@@ -1,4 +1,4 @@
-//! Packets that come to the ends of a session, by kind.
+//! Packets that arrive at the ends of a session, by kind.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -11,11 +11,10 @@ use faircast_proto::{Datagram, FlowEvent, FlowMachine, Machine, passes_on};
 use faircast_scenario::{Flow, Program};
 use faircast_sim::Protocols;
 
-/// The kinds of packets that are counted, as docs/tram.md numbers them.
+/// Counted kinds of packets, with the numbers of docs/tram.md.
 const DATA: u8 = 2;
 const BIND: u8 = 5;
 
-/// What came to one end.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Overheard {
     pub(crate) data: u64,
@@ -23,7 +22,6 @@ pub(crate) struct Overheard {
     pub(crate) binds: u64,
 }
 
-/// The ends of others, each with somebody who listens to what comes to it.
 pub(crate) struct Listening<'a> {
     ends: &'a dyn Protocols,
     heard: Rc<RefCell<BTreeMap<NodeId, Overheard>>>,

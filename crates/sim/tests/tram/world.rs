@@ -1,4 +1,4 @@
-//! A network of sites, runs of a session in it, and what is heard of the tree.
+//! Network of sites, runs of a session in it, and records of the tree.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -11,32 +11,24 @@ use faircast_trace::{Record, Sink, Subject};
 use super::liars::{Ends, Lie};
 use super::overheard::{Listening, Overheard};
 
-/// Sites of hosts around a centre, and what a source sends to all of them.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
-    /// TRAM, or its tree with another controller.
     pub(crate) protocol: &'static str,
     pub(crate) seconds: u32,
     pub(crate) sites: u32,
-    /// Receivers at each site: `m1` and so on, those of the first site first.
     pub(crate) hosts: u32,
-    /// How much, or a table that names a file.
     pub(crate) data: &'static str,
-    /// Keys of the links of the hosts, but for those of the first site, and of that one's.
     pub(crate) hosts_links: String,
     pub(crate) first_site_links: String,
-    /// Further keys of links of single hosts.
     pub(crate) host_links: BTreeMap<u32, String>,
     pub(crate) options: String,
-    /// Further keys of the flow.
     pub(crate) flow: String,
-    /// Hosts that lie, and those that are eager heads.
     pub(crate) liars: BTreeMap<u32, Lie>,
     pub(crate) eager: Vec<u32>,
 }
 
 impl World {
-    /// Four sites of five receivers and heads of five members; 5 Mbit/s between sites.
+    /// Makes four sites of five receivers, heads of five members, and 5 Mbit/s between sites.
     pub(crate) fn new() -> Self {
         Self {
             protocol: "tram",
@@ -54,13 +46,11 @@ impl World {
         }
     }
 
-    /// The same with this loss on all links of hosts.
     pub(crate) fn with_loss(loss: f64) -> Self {
         let keys = format!("loss = {loss}");
         Self { hosts_links: keys.clone(), first_site_links: keys, ..Self::new() }
     }
 
-    /// The same with these settings too.
     pub(crate) fn with(mut self, options: &str) -> Self {
         self.options = format!("{}, {options}", self.options);
         self
@@ -139,29 +129,24 @@ impl World {
     }
 }
 
-/// What was heard of a run. Hosts are counted from 1.
+/// Records of a run. Hosts are counted from 1.
 #[derive(Default)]
 pub(crate) struct Heard {
     hosts: BTreeMap<NodeId, u32>,
-    /// Each change of a receiver's head; 0 is the source.
+    /// Changes of each receiver's head; 0 is the source.
     pub(crate) heads: Vec<(Time, u32, Option<u32>)>,
     pub(crate) data_packets: u64,
     pub(crate) source_repairs: u64,
-    /// Repairs by receivers that are heads.
     pub(crate) head_repairs: BTreeMap<u32, u64>,
-    /// Acknowledgements at the source, and reports that came as NAKs do.
     pub(crate) acknowledgements: u64,
     pub(crate) reports: u64,
-    /// Hosts by the link that leads to them, and what it has carried.
     links: BTreeMap<LinkId, u32>,
     pub(crate) host_bytes: BTreeMap<u32, u64>,
     pub(crate) abandoned: BTreeMap<u32, u64>,
     pub(crate) refused: BTreeMap<String, u64>,
     pub(crate) source_done: Option<Time>,
-    /// Whom the source named at the end, and how many more it counted.
     pub(crate) named: BTreeMap<u32, Shortfall>,
     pub(crate) unnamed: u32,
-    /// When the source sent new data.
     pub(crate) sent_at: Vec<Time>,
 }
 
@@ -205,10 +190,8 @@ impl Sink for Heard {
     }
 }
 
-/// A finished run.
 pub(crate) struct Run {
     pub(crate) heard: Heard,
-    /// What came to each host; 0 is the source.
     pub(crate) overheard: BTreeMap<u32, Overheard>,
     pub(crate) outcome: SimOutcome,
 }
@@ -218,12 +201,10 @@ impl Run {
         &self.outcome.deliveries[0][host as usize - 1]
     }
 
-    /// When a receiver had all.
     pub(crate) fn completed(&self, host: u32) -> Option<Time> {
         self.delivery(host).0.completed
     }
 
-    /// Asserts that all receivers but these have all, and nothing else.
     #[track_caller]
     pub(crate) fn assert_whole(&self, case: &str, but: &[u32]) {
         let receivers = self.outcome.deliveries[0].len() as u32;
@@ -241,7 +222,6 @@ impl Run {
         assert!(abandoned.is_empty(), "{case}: {abandoned:?} gave packets up");
     }
 
-    /// The head of each receiver at a moment.
     pub(crate) fn tree_at(&self, at: Time) -> BTreeMap<u32, u32> {
         let mut tree = BTreeMap::new();
         for (_, host, head) in self.heard.heads.iter().filter(|change| change.0 <= at) {
@@ -253,7 +233,6 @@ impl Run {
         tree
     }
 
-    /// Receivers that are heads of others at a moment, those with most members first.
     pub(crate) fn heads_at(&self, at: Time) -> Vec<u32> {
         let tree = self.tree_at(at);
         let heads: BTreeSet<u32> = tree.values().copied().filter(|head| *head > 0).collect();

@@ -3,7 +3,6 @@
 use super::*;
 
 impl World {
-    /// Divides all daemons that are up into parts.
     pub(super) fn repartition(&mut self) {
         let mut live = self.live();
         self.rng.shuffle(&mut live);
@@ -50,8 +49,7 @@ impl World {
         }
     }
 
-    /// Closes the view of one part for daemons that move along, which is all of them that go to the
-    /// same part.
+    /// Closes the view of one part for `moves`, the daemons that all move to the same part.
     pub(super) fn finish(&mut self, moves: &[usize]) {
         let old = self.parts[self.daemons[moves[0]].part].clone();
         let mut keep = HashSet::new();
@@ -68,7 +66,7 @@ impl World {
             for _ in 0..self.rng.below(keep.len() + 1) {
                 self.process(daemon);
             }
-            // Whether a safe message is stable depends on what each daemon had received.
+            // Stability of a safe message depends on the items that each daemon had received.
             self.daemons[daemon].received = before;
         }
         for &daemon in moves {
@@ -101,7 +99,7 @@ impl World {
         }
     }
 
-    /// Moves all daemons to new parts. A part with the same daemons as before keeps its view.
+    /// Moves all daemons to new parts. A part with unchanged daemons keeps its view.
     pub(super) fn split(&mut self, parts: Vec<Vec<usize>>) {
         let mut next = Vec::new();
         for mut members in parts {
@@ -111,7 +109,6 @@ impl World {
                 next.push(self.parts[old].clone());
                 continue;
             }
-            // Daemons by the part that they come from.
             let mut origins: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
             for daemon in &members {
                 origins.entry(self.daemons[*daemon].part).or_default().push(*daemon);
@@ -163,7 +160,6 @@ impl World {
         self.parts = next;
     }
 
-    /// Ends the run with a quiet period.
     pub(super) fn settle(&mut self) {
         for daemon in self.live() {
             let log = self.parts[self.daemons[daemon].part].log.clone();

@@ -1,4 +1,4 @@
-//! One session for a group on several interfaces and for receivers that are sent to one by one.
+//! One session for a group on several interfaces and for a list of unicast receivers.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::thread;
@@ -7,16 +7,14 @@ use nix::sys::signal::Signal;
 
 use super::*;
 
-/// Gives a host the interface `e<net>` on a bridge. It has the same hardware address each time, so that
-/// nobody has to ask for it again.
+/// Gives a host an interface with a constant hardware address, against stale neighbour entries.
 fn link(host: &str, bridge: &str, net: u8) {
     let peer = format!("peer name e{net} address 02:00:00:00:00:{net} netns {host}");
     lan::run(bridge, &format!("link add q{net} type veth {peer}"));
     lan::run(bridge, &format!("link set q{net} master br0 up"));
 }
 
-/// Gives host 0 of `lan` the interface `e<net>` in the network of `other`, whose hosts get addresses of that
-/// network: 10.<net>.0.1 and fd<net>::1 are host 0 of `lan`, the others count from 2.
+/// Plugs host 0 of `lan` in as 10.<net>.0.1 and fd<net>::1; the hosts of `other` count from 2.
 pub(super) fn plug(lan: &Lan, other: &Lan, net: u8, hosts: usize) {
     let (host, bridge) = (lan.host(0), other.bridge());
     link(host, bridge, net);
@@ -36,14 +34,13 @@ pub(super) fn plug(lan: &Lan, other: &Lan, net: u8, hosts: usize) {
     }
 }
 
-/// A box on a host that forwards what comes to `own` to `receiver`, but for one packet of twenty, and what
-/// comes from there to whoever sent last.
+/// Forwards packets to `own` to `receiver` except for one in twenty, and answers back.
 fn lossy_box(lan: &Lan, host: usize, own: SocketAddr, receiver: SocketAddr) {
     let namespace = std::fs::File::open(format!("/run/netns/{}", lan.host(host))).unwrap();
     thread::spawn(move || {
         nix::sched::setns(namespace, nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
         let socket = UdpSocket::bind(own).unwrap();
-        // As long as no packet comes for a while the test is over.
+        // 20 s without a packet mean that the test has ended.
         socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let (mut sender, mut buffer, mut x) = (None, [0; 2000], 1_u32);
         while let Ok((len, from)) = socket.recv_from(&mut buffer) {
@@ -83,7 +80,7 @@ fn one_session_serves_two_networks_and_a_list_behind_a_third_link() {
         ),
     ];
     for (group, any, list, behind) in ways {
-        // The third of the list is the box, behind which is the fourth host.
+        // The third entry of the list is the forwarder in front of the fourth host.
         lossy_box(&far, 3, list[2].parse().unwrap(), behind.parse().unwrap());
         for key in ["", "--key group.key"] {
             let at = format!("--group {group} {key}");
@@ -109,7 +106,6 @@ fn one_session_serves_two_networks_and_a_list_behind_a_third_link() {
             let summary = sent.summary();
             let all = summary["receivers"].as_array().unwrap();
             assert!(all.len() == 7 && all.iter().all(|one| one["state"] == "done"), "{summary}");
-            // By two interfaces and to three receivers.
             assert_ways(&summary, 5, 1_500_000);
         }
     }
@@ -128,7 +124,6 @@ fn who_is_listed_twice_and_hears_the_group_too_is_one_receiver() {
         assert_received(&site, receiver, "r");
         let summary = sent.summary();
         assert_eq!(summary["receivers"].as_array().unwrap().len(), 1, "{summary}");
-        // To the group, and to one.
         assert_ways(&summary, 2, 1_000_000);
     }
 }
@@ -146,7 +141,7 @@ fn an_interface_that_vanishes_holds_up_nobody_and_is_used_again() {
         let send = format!("send tree --wait-for 2 --rate-max 8Mbit/s {group} {ways}");
         let sender = on(&site, &near, 0, &send);
         cut_off.until_has(1);
-        // It takes nothing meanwhile, so the sender is there until the interface is used again.
+        // The stopped receiver takes no packets, so the sender stays until the interface is back.
         cut_off.signal(Signal::SIGSTOP);
         let host = near.host(0);
         if by_deletion {

@@ -1,9 +1,8 @@
-//! `check` between hosts: what is wrong with their network is found, by its name.
+//! `check` between hosts: names the faults of their network.
 
 use super::*;
 
-/// What two hosts of a network find of each other when they check the same group: all findings, and the
-/// names of those that are wrong. The exit status agrees with them.
+/// Runs `check` on two hosts. Returns all findings and the names of the wrong ones.
 fn both(lan: &Lan, more: [&str; 2]) -> [(Value, Vec<String>); 2] {
     told(begin(&Site::with(""), lan, "239.192.7.9:7500", more))
 }
@@ -29,7 +28,6 @@ fn told(running: [Running; 2]) -> [(Value, Vec<String>); 2] {
     })
 }
 
-/// Whom the findings are about, where they are about others.
 fn peers(document: &Value) -> Vec<&str> {
     let findings = document["findings"].as_array().unwrap().iter();
     findings.filter_map(|found| found["peer"].as_str()).collect()
@@ -41,7 +39,6 @@ fn found(document: &Value, check: &str) -> String {
     found.unwrap_or_else(|| panic!("no {check}: {document}"))["found"].as_str().unwrap().to_string()
 }
 
-/// Gives a host an interface `d0` with an address, which leads nowhere.
 fn another_interface(host: &str) {
     lan::run(host, "link add d0 type veth peer name d1");
     lan::run(host, "addr add 10.78.0.1/24 dev d0");
@@ -54,7 +51,6 @@ fn between_two_hosts_of_a_good_network_nothing_is_wrong() {
     let Some(lan) = Lan::new(2) else { return };
     let site = Site::with("");
     site.key("group.key");
-    // In two groups at one time.
     let ways = [("239.192.7.9:7500", ""), ("239.192.7.10:7501", "--key group.key")];
     for running in ways.map(|(group, with)| begin(&site, &lan, group, [with, with])) {
         for (host, (document, wrong)) in told(running).into_iter().enumerate() {
@@ -72,13 +68,12 @@ fn between_two_hosts_of_a_good_network_nothing_is_wrong() {
 fn groups_of_ipv6_are_checked_too() {
     let Some(lan) = Lan::new(2) else { return };
     let site = Site::with("");
-    // Groups of one link alone need the link's name.
     let cases =
         [("[ff15::7:1]:7500", "", "fd77::"), ("[ff12::7:1]:7500", "--interface e0", "fe80::")];
     let running = cases.map(|(group, with, _)| begin(&site, &lan, group, [with, with]));
     for ((_, _, address), running) in cases.into_iter().zip(running) {
         for (host, (document, mut wrong)) in told(running).into_iter().enumerate() {
-            // How much gets through in a second depends on what else this machine does.
+            // The measured speed depends on the machine's load.
             wrong.retain(|check| check != "speed");
             assert_eq!(wrong, Vec::<String>::new(), "{document}");
             assert!(found(&document, "interface").contains(address), "{document}");
@@ -104,8 +99,7 @@ fn a_link_that_takes_less_in_the_middle_is_found_from_both_ends() {
     }
 }
 
-/// A bridge that looks for members, and never asks for them again: it forgets them after 15 s, and not after
-/// 260 s as it would.
+/// The bridge snoops members without queries: memberships expire after 15 s instead of 260 s.
 #[test]
 fn a_switch_that_forgets_its_members_is_found_by_who_looks_long_enough() {
     let Some(lan) = Lan::new(2) else { return };
@@ -120,7 +114,7 @@ fn a_switch_that_forgets_its_members_is_found_by_who_looks_long_enough() {
 #[test]
 fn a_strict_reverse_path_filter_is_found_where_it_is_and_seen_from_the_other_host() {
     let Some(lan) = Lan::new(2) else { return };
-    // Host 1 reaches host 0 by another interface than that on which it hears it.
+    // Host 1 routes to host 0 by another interface than the one on which packets of host 0 arrive.
     let host = lan.host(1);
     another_interface(host);
     lan::run(host, "route add 10.77.0.1/32 dev d0");

@@ -1,17 +1,15 @@
-//! Hosts that long packets do not reach: black holes of path MTU discovery.
+//! Hosts behind black holes of path MTU discovery, which long packets do not reach.
 
 use super::*;
 
-/// Makes a host drop incoming IP packets longer than `limit`, as a tunnel or a firewall on the way would. Returns false if
-/// the system has no such filter.
+/// Drops incoming IP packets longer than `limit`; false if the system has no such filter.
 fn drop_longer(lan: &Lan, host: usize, limit: u32) -> bool {
     drop_longer_at(lan, host, "ingress", limit)
 }
 
-/// Makes a host drop IP packets longer than `limit` in this direction. The sender forms no super-packets: the filter
-/// would drop them for their sum.
+/// Drops long packets in one direction, and disables super-packets, which the filter would drop.
 fn drop_longer_at(lan: &Lan, host: usize, direction: &str, limit: u32) -> bool {
-    // Classic BPF over the Ethernet frame: by the total length of IPv4, or the payload length of IPv6.
+    // Classic BPF over the Ethernet frame: total length of IPv4, or payload length of IPv6.
     let program = format!(
         "9,40 0 0 12,21 0 2 2048,40 0 0 16,37 3 4 {limit},21 0 3 34525,40 0 0 18,37 0 1 {},6 0 0 2,6 0 0 0",
         limit - 40
@@ -25,7 +23,6 @@ fn drop_longer_at(lan: &Lan, host: usize, direction: &str, limit: u32) -> bool {
     done
 }
 
-/// All packets come through again.
 fn drop_none(lan: &Lan, host: usize) {
     assert!(tc(lan, host, &["qdisc", "del", "dev", "e0", "clsact"]));
 }
@@ -36,13 +33,12 @@ fn tc(lan: &Lan, host: usize, words: &[&str]) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// True if an event warns of a limit of this many bytes.
 fn names(limit: u32) -> impl Fn(&Value) -> bool {
     let words = format!("packets of up to {limit} bytes");
     move |event| event["text"].as_str().is_some_and(|text| text.contains(&words))
 }
 
-/// A hole at the second of two receivers: both ends name its size, the first gets it all, and the second ends.
+/// Tests one black hole: both ends name the limit, and only the first receiver completes.
 fn hole_at_one(at: &str, to: &str, limit: u32) {
     let Some(lan) = Lan::new(3) else { return };
     if !drop_longer(&lan, 2, limit) {
@@ -159,8 +155,7 @@ fn packets_as_short_as_was_advised_get_through() {
     assert_received(&site, receiver, "r1");
 }
 
-/// A site below another one behind a link that drops all packets above 1280 bytes, both ways: the
-/// transfer is whole, the relays find the length that passes, and no host sends fragments.
+/// Tests a site behind a link that drops packets above 1280 bytes; no host sends fragments.
 fn between_relays(at: [&str; 2], meeting: &str) {
     let Some(lan) = Lan::new(3) else { return };
     if !drop_longer(&lan, 0, 1280) || !drop_longer(&lan, 1, 1280) {
@@ -185,7 +180,6 @@ fn between_relays(at: [&str; 2], meeting: &str) {
         let found = neighbours.iter().find(|neighbour| neighbour["is"] == is);
         found.unwrap()["mtu_bytes"].as_u64().unwrap()
     };
-    // The sender is on the host of its relay: nothing is dropped between them.
     assert!(mtu("relay") < 1280 && mtu("host") > 1280, "{above}");
     assert!(below["parent"]["mtu_bytes"].as_u64().unwrap() < 1280, "{below}");
     sender.end_with(0);

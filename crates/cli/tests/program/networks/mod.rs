@@ -1,5 +1,4 @@
-//! `send` and `recv` between hosts: namespaces on a bridge, as root. Every option that needs more
-//! than the loopback interface.
+//! `send` and `recv` between hosts: namespaces on a bridge, as root.
 
 mod beside;
 mod check;
@@ -17,7 +16,6 @@ use super::site::{Site, noise};
 use super::*;
 use lan::Lan;
 
-/// The program on a host.
 fn on(site: &Site, lan: &Lan, host: usize, words: &str) -> Running {
     let mut command = Command::new("ip");
     command.args(["netns", "exec", lan.host(host), env!("CARGO_BIN_EXE_faircast")]);
@@ -25,13 +23,11 @@ fn on(site: &Site, lan: &Lan, host: usize, words: &str) -> Running {
     Running::spawn(command)
 }
 
-/// `recv` on a host, under a name, into an empty folder of that name.
 fn recv(site: &Site, lan: &Lan, host: usize, name: &str, more: &str) -> Running {
     let _ = std::fs::remove_dir_all(site.path(name));
     on(site, lan, host, &format!("recv --into {name} --name {name} --once {more}"))
 }
 
-/// A folder with one of everything that is sent, and a place for what arrives.
 fn with_a_tree(bytes: usize) -> Site {
     let site = Site::with("--json");
     let tree = site.path("tree");
@@ -50,7 +46,6 @@ fn with_a_tree(bytes: usize) -> Site {
     site
 }
 
-/// What arrived at `name` is what was sent: digests by another program, modes, times.
 fn assert_arrived(site: &Site, name: &str) {
     let want = listing(&site.path("tree"));
     assert_eq!(want.len(), 8, "{want:?}");
@@ -59,13 +54,11 @@ fn assert_arrived(site: &Site, name: &str) {
     assert!(!kept.exists(), "nothing of the work stays at {name}");
 }
 
-/// A receiver has got what was sent, and has ended well.
 fn assert_received(site: &Site, receiver: Running, name: &str) {
     receiver.end_with(0);
     assert_arrived(site, name);
 }
 
-/// Of each path below a folder its mode and the time of its last change, and of files the digest.
 fn listing(folder: &Path) -> BTreeMap<String, String> {
     let shown = |command: &mut Command| {
         let said = command.current_dir(folder).output().unwrap();
@@ -86,8 +79,7 @@ fn listing(folder: &Path) -> BTreeMap<String, String> {
     all
 }
 
-/// Sends the tree from host 0 to others, and compares everything. `to` and `at` are the arguments that
-/// say where. Returns how the sender ended.
+/// Sends the tree from host 0 to others, and compares all copies.
 fn transfer(site: &Site, lan: &Lan, hosts: &[usize], at: &str, to: &str) -> Ended {
     let name = |host: &usize| format!("r{host}");
     let receivers: Vec<_> =
@@ -99,12 +91,11 @@ fn transfer(site: &Site, lan: &Lan, hosts: &[usize], at: &str, to: &str) -> Ende
     sent
 }
 
-/// Each of `bytes`, and whatever was sent again because the machine was busy, has left over `ways` ways: that
-/// many bytes, and no more for each packet than the packets of so many ways have.
+/// Asserts that all was sent over `ways` paths: at least `bytes` on each.
 #[track_caller]
 fn assert_ways(summary: &Value, ways: u64, bytes: u64) {
     let of = |key: &str| summary[key].as_u64().unwrap();
-    // A packet that leaves over several ways counts once.
+    // A packet over several paths counts once.
     let most = of("packets_sent") * ways * 1500;
     assert!((ways * bytes..most).contains(&of("bytes_sent")), "{ways} ways: {summary}");
 }

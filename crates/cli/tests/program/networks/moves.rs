@@ -1,9 +1,7 @@
-//! Addresses of hosts that change in the middle of a transfer.
+//! Changes of host addresses during a transfer.
 
 use super::*;
 
-/// Sends the tree from host 0 to two others, slowly enough for some seconds. Runs `change` when both have begun to
-/// receive.
 fn with_change(at: &str, to: &str, change: impl FnOnce(&Lan, &Running)) {
     let Some(lan) = Lan::new(3) else { return };
     let site = with_a_tree(5_000_000);
@@ -19,7 +17,6 @@ fn with_change(at: &str, to: &str, change: impl FnOnce(&Lan, &Running)) {
     }
 }
 
-/// Another address takes the place of a host's own: the kernel takes its routes and memberships with the last one.
 fn replace(lan: &Lan, host: usize) {
     let own = 1 + host;
     lan::run(lan.host(host), &format!("addr del 10.77.0.{own}/24 dev e0"));
@@ -37,7 +34,7 @@ fn receivers_follow_a_sender_to_its_new_address() {
 fn a_sender_with_a_key_takes_an_address_that_was_added_before_over_tram() {
     let group = "--group 239.192.7.32:7500 --key group.key";
     with_change(group, &format!("{group} --scheme tram --interface e0"), |lan, _| {
-        // The kernel takes addresses of one subnet together.
+        // The kernel removes all addresses of a subnet together.
         lan::run(lan.host(0), "addr add 10.77.0.101/23 dev e0");
         lan::run(lan.host(0), "addr del 10.77.0.1/24 dev e0");
     });
@@ -68,7 +65,7 @@ fn a_sender_follows_receivers_to_their_new_addresses() {
 fn a_list_follows_its_sender_and_its_receivers() {
     let list = "--to 10.77.0.2:7500,10.77.0.3:7500";
     with_change("--listen 0.0.0.0:7500", list, |lan, sender| {
-        // One after the other: where both move at once neither finds the other.
+        // One host after the other: if both move at once, neither finds the other.
         replace(lan, 2);
         sender.until_complained("is at 10.77.0.103:7500 now");
         replace(lan, 0);
@@ -121,10 +118,10 @@ fn a_receiver_that_has_everything_and_no_address_tells_its_sender_later() {
     let rest = "--wait-for 2 --rate-max 8Mbit/s --fec 10% --give-up 60s";
     let sender = on(&site, &lan, 0, &format!("send tree {group} {rest}"));
     receiver.until_has(1);
-    // Multicast comes all the same, the other one's reports keep the sender going, and parity repairs what the change loses.
+    // Multicast still arrives, and parity repairs the losses.
     lan::run(lan.host(1), "addr del 10.77.0.2/24 dev e0");
     receiver.until("complete", |_| true);
-    // Longer than a receiver waits that was told to end.
+    // Longer than a receiver waits after a request to end.
     std::thread::sleep(std::time::Duration::from_secs(4));
     lan::run(lan.host(1), "addr add 10.77.0.102/24 dev e0");
     let summary = sender.end_with(0).summary();
@@ -148,7 +145,6 @@ fn a_receiver_that_names_the_old_address_says_what_to_do() {
     sender.until_complained("started again with --from 10.77.0.101");
     receiver.until("warning", |event| event["text"].as_str().unwrap().contains("--from"));
     receiver.kill();
-    // The content that had arrived is kept.
     let again =
         on(&site, &lan, 1, &format!("recv --into r1 --name r1 --once {group} --from 10.77.0.101"));
     again.end_with(0);

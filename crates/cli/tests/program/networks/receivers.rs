@@ -1,4 +1,4 @@
-//! Receivers that are waited for and that are not: of a list, slow, vanished, or unable to take it.
+//! Awaited and other receivers: listed, slow, vanished, or without room for the object.
 
 use nix::sys::signal::Signal;
 
@@ -6,17 +6,14 @@ use super::*;
 
 const GROUP: &str = "--group 239.192.7.6:7500";
 
-/// `recv` on a host, under the name `r<host>`.
 fn recv(site: &Site, lan: &Lan, host: usize) -> Running {
     super::recv(site, lan, host, &format!("r{host}"), GROUP)
 }
 
-/// `send` on host 0.
 fn send(site: &Site, lan: &Lan, more: &str) -> Running {
     on(site, lan, 0, &format!("send tree {GROUP} {more}"))
 }
 
-/// The states of all receivers by name.
 fn states(summary: &Value) -> Vec<(&str, &str)> {
     let all = summary["receivers"].as_array().unwrap().iter();
     let states = all.map(|one| (one["name"].as_str().unwrap(), one["state"].as_str().unwrap()));
@@ -32,12 +29,11 @@ fn those_who_are_listed_must_have_it_and_others_may() {
     site.put("names", "r1\n# not this one\n\nr2\n");
     let [first, second, third] = [1, 2, 3].map(|host| recv(&site, &lan, host));
     send(&site, &lan, "--receivers names").end_with(0);
-    // Of those who were not waited for it depends on when they came.
+    // The state of other receivers depends on when they joined.
     assert_received(&site, first, "r1");
     assert_received(&site, second, "r2");
     third.signal(Signal::SIGINT);
     third.end();
-    // One that never comes makes it fail, after all others were served.
     let again = recv(&site, &lan, 1);
     let sent = send(&site, &lan, "--receivers names --start-after 1s").end_with(1);
     again.end_with(0);
@@ -61,12 +57,10 @@ fn who_falls_silent_is_given_up_and_the_others_have_it_all() {
     assert!(seconds >= 3.0, "3 MB at 8 Mbit/s in {seconds} s: --rate-max");
 }
 
-/// `recv` on a host, under a name, that goes on with what a folder has.
 fn resume(site: &Site, lan: &Lan, host: usize, name: &str, folder: &str) -> Running {
     on(site, lan, host, &format!("recv --into {folder} --name {name} --once {GROUP}"))
 }
 
-/// Kills a receiver that has a part of the object, once the folder keeps the receiver's identity.
 fn kill(site: &Site, receiver: Running, folder: &str) {
     receiver.until_has(1);
     running::until("the folder keeps the receiver's identity", || {
@@ -79,8 +73,7 @@ fn kill(site: &Site, receiver: Running, folder: &str) {
 #[test]
 fn who_is_started_again_at_another_address_is_the_same() {
     let Some(lan) = Lan::new(4) else { return };
-    // Known by what its folder keeps, whatever it is called; and where names are waited for by these, though its folder
-    // is another.
+    // The identity in the folder identifies a receiver; with a list of names, the name does.
     for (more, name, folder) in
         [("--wait-for 2", "other", "r1"), ("--receivers names", "r1", "empty")]
     {
@@ -104,7 +97,7 @@ fn two_of_one_name_are_two_though_one_of_them_is_started_again() {
     let site = with_a_tree(3_000_000);
     let [lost, killed] = [1, 2].map(|host| resume(&site, &lan, host, "web", &format!("r{host}")));
     let sender = send(&site, &lan, "--wait-for 2 --rate-max 8Mbit/s --give-up 3s");
-    // Nobody is done before both are killed, however slow this host is.
+    // The stopped sender completes no receiver before both are killed, even on a slow host.
     [&lost, &killed].iter().for_each(|it| it.until_has(1));
     sender.signal(Signal::SIGSTOP);
     kill(&site, lost, "r1");
@@ -160,14 +153,12 @@ fn who_cannot_take_it_keeps_nobody_waiting() {
     );
     assert!(bad.end_with(1).event("failed")["reason"] == reason);
     assert_eq!(std::fs::read(&other).unwrap(), b"something else");
-    // With the word of its owner it is replaced.
     let receivers = start("--overwrite");
     let summary = send(&site, &lan, "--wait-for 2").end_with(0).summary();
     let all = summary["receivers"].as_array().unwrap().iter();
     let found = all.filter(|receiver| receiver["bytes_found"].as_u64().unwrap() > 0).count();
     assert_eq!(found, 1, "one had it all");
     receivers.into_iter().for_each(|receiver| drop(receiver.end_with(0)));
-    // A folder that is there keeps its own time.
     site.assert_same("r2/tree/large", "tree/large");
 }
 
@@ -197,7 +188,7 @@ fn who_is_slow_is_named_and_waited_for_or_served_later() {
             all.find(|receiver| receiver["name"] == name).unwrap()
         };
         if !is_deferred {
-            // On a busy machine it also waits for receivers that do not come to speak.
+            // On a busy machine the sender also waits for receivers that get no processor time.
             let mut limits = summary["limits"].as_array().unwrap().iter();
             let path = limits.find(|limit| limit["cause"] == "path").unwrap();
             assert_eq!(path["id"], of("r2")["id"], "{summary}");

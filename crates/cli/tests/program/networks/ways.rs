@@ -1,5 +1,4 @@
-//! The ways that packets can take: IPv6, source-specific groups, unicast, large packets, a host in
-//! two networks.
+//! Kinds of paths: IPv6, source-specific groups, unicast, large packets, a host in two networks.
 
 use super::*;
 
@@ -36,7 +35,7 @@ fn without_a_route_for_multicast_each_receiver_is_sent_to() {
         let is_told = ended.err.contains("--interface") && ended.err.contains("ip route add");
         assert!(is_told, "{}", ended.err);
     }
-    // One that stays waits for the network, as long as it was told, and says so to people too.
+    // A receiver that stays waits for the network up to `--wait-max`, and reports that once.
     let begun = Instant::now();
     let waited = on(&Site::with(""), &lan, 1, &format!("{recv} --wait-max 1s")).end_with(1);
     assert!(begun.elapsed() >= Duration::from_secs(1), "{}", waited.err);
@@ -51,12 +50,10 @@ fn without_a_route_for_multicast_each_receiver_is_sent_to() {
     ] {
         transfer(&site, &lan, &[1, 2], at, to);
     }
-    // The list says who is waited for.
     let sender = on(&site, &lan, 0, "send tree --to 10.77.0.2:7500,10.77.0.3:7500");
     let receivers = [1, 2].map(|host| {
         let receiver =
             super::recv(&site, &lan, host, &format!("late{host}"), "--listen 0.0.0.0:7500");
-        // The next one comes when this one is there.
         let address = format!("10.77.0.{}:", 1 + host);
         let is_it = |event: &Value| event["address"].as_str().unwrap().starts_with(&address);
         sender.until("joined", is_it);
@@ -90,7 +87,6 @@ fn large_packets_are_for_links_that_take_them() {
 #[test]
 fn a_host_in_two_networks_uses_the_one_that_is_named() {
     let (Some(lan), Some(other)) = (Lan::new(2), Lan::new(1)) else { return };
-    // Host 0 of the first has an interface `e78` in the second one too.
     beside::plug(&lan, &other, 78, 1);
     let site = with_a_tree(100_000);
     let group = "--group 239.192.7.5:7500";
@@ -99,9 +95,7 @@ fn a_host_in_two_networks_uses_the_one_that_is_named() {
         let away = recv(&site, &other, 0, "there", group);
         on(&site, &lan, 0, &format!("send tree {group} --interface {by}")).end_with(0);
         assert_received(&site, away, "there");
-        // The other network heard nothing.
         home.end_with(1);
-        // And the other way round.
         let away = recv(&site, &lan, 0, "there", &format!("{group} --interface {by}"));
         on(&site, &other, 0, &format!("send tree {group}")).end_with(0);
         assert_received(&site, away, "there");

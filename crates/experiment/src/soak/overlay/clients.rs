@@ -1,4 +1,4 @@
-//! Clients of the round: programs of ten clients each, which are threads of the soak.
+//! Clients of the round, in programs of ten clients each; a program is a thread of the soak.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -14,44 +14,35 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::plan::{DAEMONS, PROGRAMS, name};
 
-/// Clients of a program.
 const CLIENTS: usize = 10;
-/// Clients with messages. An observer at each daemon has a number above them.
+/// Number of clients that send messages. Higher numbers are the observers, one at each daemon.
 pub(super) const TALKERS: usize = DAEMONS * PROGRAMS * CLIENTS;
 pub(super) const GROUPS: usize = 50;
-/// Number of groups, from g0 on, whose members ask that senders wait for slow ones.
+/// Number of groups, from g0 on, whose members request that senders wait for slow members.
 const HOLDING: usize = 5;
-/// Every fourth client has virtual synchrony.
 const SYNCHRONOUS: usize = 4;
-/// Most groups of a client.
 const GROUPS_MAX: usize = 4;
-/// Bytes of a payload that name its message, and the place of the mark of messages after faults.
+/// Bytes of a payload that identify its message; offset of the mark of messages after faults.
 const ID_BYTES: usize = 16;
-/// Pause of a client without a daemon.
 const AGAIN: Duration = Duration::from_millis(200);
-/// Pause of a client after each of its first joins.
 const JOIN_PAUSE: Duration = Duration::from_millis(20);
-/// Longest pause between two messages of a client in milliseconds; the mean is the half.
+/// Longest pause between two messages of a client in milliseconds; the mean is half of this.
 const PAUSE_MAX_MS: u64 = 2_000;
-/// Most bytes of a message, and the number of ranges of sizes, each half of the one before.
+/// Most bytes of a message, and the number of size ranges, each half of the previous one.
 const LARGEST_BYTES: u64 = 20_000;
 const SIZES: u64 = 10;
-/// Messages of a burst: enough that clients that stand still are cut off.
+/// Messages of a burst: enough that the daemon cuts off paused clients.
 const BURST: usize = 40;
 
-/// Time of a round, as clients see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Phase {
     Faults,
-    /// All messages are marked, those of a client go to all its groups until it has got one, and no
-    /// burst has a slow client cut off.
+    /// All messages have the mark. A client sends until it has received one. No bursts.
     Healed,
-    /// Clients send nothing more.
     Quiet,
 }
 
-/// State that all clients share.
 pub(super) struct World {
     pub(super) seed: u64,
     pub(super) sockets: PathBuf,
@@ -60,27 +51,21 @@ pub(super) struct World {
     runs: AtomicU32,
     pub(super) messages: AtomicU64,
     pub(super) bytes: AtomicU64,
-    /// Clients whose requests the daemons have handled after the last message.
     pub(super) flushed: AtomicUsize,
     notes: Mutex<Notes>,
 }
 
-/// Notes of clients.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     pub(super) problems: Vec<String>,
-    /// Clients that have got a marked message.
     pub(super) served: BTreeSet<usize>,
-    /// Requests of each client that have no receipt.
     pub(super) unanswered: BTreeMap<usize, BTreeSet<u64>>,
     pub(super) receipts: u64,
     pub(super) refusals: u64,
-    /// Members of groups, as the observer at each daemon has seen them last.
     pub(super) tables: [BTreeMap<String, BTreeSet<String>>; DAEMONS],
 }
 
 impl Notes {
-    /// A request has its receipt, or needs none. Returns true if it waited for one.
     fn answer(&mut self, number: usize, request: u64) -> bool {
         self.unanswered.get_mut(&number).is_some_and(|requests| requests.remove(&request))
     }
@@ -114,14 +99,13 @@ impl World {
     }
 }
 
-/// Program of clients. Dropped, it ends as by a kill: connections close without a last frame.
+/// Program of clients. Dropping it acts like a kill: connections close without a last frame.
 pub(super) struct Program {
     pauses: Option<UnboundedSender<Duration>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Program {
-    /// Starts the program with a number, or the observers of all daemons.
     pub(super) fn start(world: &Arc<World>, program: Option<usize>) -> io::Result<Self> {
         let clients = match program {
             Some(program) => program * CLIENTS..(program + 1) * CLIENTS,
@@ -139,10 +123,8 @@ impl Program {
         Ok(Self { pauses: Some(pauses), thread: Some(thread) })
     }
 
-    /// Has all clients of the program stand still.
     pub(super) fn pause(&self, time: Duration) {
         if let Some(pauses) = &self.pauses {
-            // The thread ends after the sender alone.
             let _ = pauses.send(time);
         }
     }
@@ -152,7 +134,6 @@ impl Drop for Program {
     fn drop(&mut self) {
         self.pauses = None;
         if let Some(thread) = self.thread.take() {
-            // A panic of a client is in the log of the soak.
             let _ = thread.join();
         }
     }
@@ -160,12 +141,10 @@ impl Drop for Program {
 
 async fn pause(mut orders: UnboundedReceiver<Duration>) {
     while let Some(time) = orders.recv().await {
-        // The thread stands still, and all its clients with it.
         std::thread::sleep(time);
     }
 }
 
-/// Lives as a client until the program is dropped.
 async fn live(world: Arc<World>, number: usize, run: u32) {
     let is_observer = number >= TALKERS;
     let daemon = if is_observer { number - TALKERS } else { number / (CLIENTS * PROGRAMS) };
@@ -191,7 +170,6 @@ async fn live(world: Arc<World>, number: usize, run: u32) {
 
 type Ended = faircast::groups::GroupError;
 
-/// Takes events until the session ends.
 async fn read(world: &World, client: &Client, number: usize) -> Ended {
     loop {
         match client.next().await {
@@ -205,7 +183,7 @@ async fn read(world: &World, client: &Client, number: usize) -> Ended {
                 let members = members.collect();
                 world.notes().tables[number - TALKERS].insert(group.to_string(), members);
             }
-            // The session of the asked daemon may be gone, or the receipt among the lost events.
+            // The session of the daemon may be gone, or the receipt may be among the lost events.
             Ok(GroupEvent::Restarted { .. } | GroupEvent::Cut { .. }) => {
                 world.notes().unanswered.remove(&number);
             }
@@ -240,7 +218,6 @@ fn take(world: &World, number: usize, message: &GroupMessage) {
     }
 }
 
-/// Bytes of a message after its name and its mark.
 fn filler(id: &[u8; ID_BYTES]) -> impl Iterator<Item = u8> {
     let first = id.iter().fold(0u8, |sum, byte| sum.rotate_left(1) ^ byte);
     (0u8..=255).cycle().map(move |byte| byte ^ first)
@@ -256,7 +233,6 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Joins, sends and leaves until the phase is quiet. Observers join all groups.
     async fn write(&mut self, is_observer: bool) -> Result<(), Ended> {
         let wanted = 1 + self.rng.below(GROUPS_MAX as u64) as usize;
         let mut groups: Vec<String> = Vec::new();
@@ -274,7 +250,7 @@ impl Writer<'_> {
                 true => self.client.join(group).await?,
                 false => self.join(group).await?,
             };
-            // Observers get the members of each group at the pace of a reader that is not cut off.
+            // The pause keeps observers from being cut off as slow readers of member lists.
             tokio::time::sleep(JOIN_PAUSE).await;
         }
         while !self.world.is(Phase::Quiet) {
@@ -283,7 +259,7 @@ impl Writer<'_> {
             if is_observer {
                 continue;
             }
-            // A message may be refused that the client has sent before it knew the last view.
+            // A daemon may refuse a message that the client sent before it knew the last view.
             let is_served = self.world.notes().served.contains(&self.number);
             match self.world.is(Phase::Healed) && !is_served {
                 true => self.send(Service::Agreed, &groups, (true, SIZES)).await?,
@@ -325,7 +301,6 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Joins a group, and asks for what all members of the group ask for.
     async fn join(&self, group: &str) -> Result<u64, Ended> {
         match group[1..].parse::<usize>().is_ok_and(|number| number < HOLDING) {
             true => self.client.join_and_hold_senders(group).await,
@@ -337,7 +312,6 @@ impl Writer<'_> {
         format!("g{}", self.rng.below(GROUPS as u64))
     }
 
-    /// Sends a message with a mark or without, of one of the largest `sizes` ranges.
     async fn send(
         &mut self,
         service: Service,

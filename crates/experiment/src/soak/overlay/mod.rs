@@ -1,4 +1,4 @@
-//! Round of faults over daemons of the overlay and their clients, judged by the checker.
+//! Round of faults with daemons of the overlay and their clients, judged by the checker.
 
 mod clients;
 mod plan;
@@ -31,21 +31,16 @@ use crate::host::{make_key, make_relay_key, text, wait_until};
 use crate::monitor::Monitor;
 
 pub(super) const HEADING: &str = "5 daemons, 200 clients, 50 groups";
-/// UDP port of daemons, and address of the status of each one.
 const PORT: u16 = 4804;
 const STATUS: &str = "127.0.0.1:9480";
-/// Longest time from the last fault to one view, and to the end of each later step, not counted
-/// while a daemon waits for a free processor, and counted.
+/// Longest time to one view and for each later step, without and with waits for a processor.
 const SETTLE_MAX: Duration = Duration::from_secs(60);
 const BUSY_SETTLE_MAX: Duration = Duration::from_secs(240);
-/// Most memory of a daemon.
 pub(super) const MEMORY_MAX: u64 = 200 << 20;
-/// Bytes of events that may wait for a client: few enough that slow clients are cut off.
+/// Limit of queued bytes for a client, low enough that slow clients are cut off.
 const CLIENT_BYTES: u32 = 256 << 10;
-/// Most violations that are shown.
 const SHOWN_MAX: usize = 10;
 
-/// Runs the round of a seed. Returns the faults that happened, and the result.
 pub(super) fn run(
     seed: u64,
     folder: &Path,
@@ -57,7 +52,6 @@ pub(super) fn run(
     Ok((plan.faults(), verdict))
 }
 
-/// One round: daemons, clients, faults, peace, judgement.
 struct Round<'a> {
     plan: &'a Plan,
     monitor: &'a dyn Monitor,
@@ -65,11 +59,10 @@ struct Round<'a> {
     world: Arc<World>,
     clients: BTreeMap<usize, Clients>,
     daemons: Vec<Program>,
-    /// Moved daemons, each with its other address.
     moved: [bool; DAEMONS],
-    /// The programs end before the field does.
+    /// Declared after the programs, which must end first.
     field: Field,
-    /// Sockets have short paths, whatever folder is asked for.
+    /// Short paths for sockets, independent of the requested folder.
     _sockets: tempfile::TempDir,
     verdict: RoundResult,
 }
@@ -192,7 +185,6 @@ impl<'a> Round<'a> {
         started.map_err(|error| Error::doing("start a daemon", error))
     }
 
-    /// Notices daemons that have ended by themselves, and starts them again.
     fn look_after(&mut self) -> Result<(), Error> {
         for daemon in 0..DAEMONS {
             if let Some(status) = self.daemons[daemon].ended() {
@@ -204,7 +196,6 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    /// Waits for one view, for a message to each client, and for silence; writes `quiet` lines.
     fn settle(&mut self) -> Result<(), Error> {
         let begin = Instant::now();
         let world = self.world.clone();
@@ -246,7 +237,6 @@ impl<'a> Round<'a> {
         self.write_quiet(&self.states())
     }
 
-    /// Waits for a state; that the state does not come is a problem.
     fn wait(&mut self, what: &str, is_so: impl Fn(&Self) -> bool) -> Result<bool, Error> {
         let begin = Instant::now();
         let before: Vec<_> = self.daemons.iter().map(Program::starved).collect();
@@ -282,7 +272,6 @@ impl<'a> Round<'a> {
         Ok(came)
     }
 
-    /// State of each daemon; an `error` without an answer.
     fn states(&self) -> Vec<Value> {
         let states = (0..DAEMONS).map(|daemon| {
             let answer = self.field.on(NodeId(daemon as u32), status);
@@ -291,8 +280,7 @@ impl<'a> Round<'a> {
         states.collect()
     }
 
-    /// Writes a `quiet` line for each client: the state of its daemon, and the tables of groups of
-    /// the observer there.
+    /// Writes a `quiet` line for each client: its daemon's state, and its observer's group tables.
     fn write_quiet(&mut self, states: &[Value]) -> Result<(), Error> {
         let (mut runs, mut starts) = (BTreeSet::new(), Vec::new());
         for number in 0..TALKERS + DAEMONS {
@@ -335,7 +323,6 @@ impl<'a> Round<'a> {
         write(&self.world.traces.join("quiet.jsonl"), lines)
     }
 
-    /// Ends all programs, and judges.
     fn end(mut self) -> Result<RoundResult, Error> {
         self.clients.clear();
         self.look_after()?;
@@ -384,7 +371,6 @@ impl<'a> Round<'a> {
     }
 }
 
-/// Bytes that wait at a daemon: for other daemons, for clients, and for stability.
 fn queued(state: &Value) -> u64 {
     let sum = |list: &str| {
         let all = state[list].as_array().into_iter().flatten();
@@ -393,7 +379,6 @@ fn queued(state: &Value) -> u64 {
     sum("neighbors") + sum("clients") + state["unstable_bytes"].as_u64().unwrap_or(0)
 }
 
-/// Asks the daemon of this host for its state.
 fn status() -> io::Result<Value> {
     let address = STATUS.parse().map_err(io::Error::other)?;
     let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
@@ -405,7 +390,6 @@ fn status() -> io::Result<Value> {
     Ok(serde_json::from_str(body)?)
 }
 
-/// Checks the traces in a folder against all rules.
 fn judge(folder: &Path, verdict: &mut RoundResult) -> Result<(), Error> {
     let failed = |error: io::Error| Error::read(folder, error);
     let mut sources = Vec::new();

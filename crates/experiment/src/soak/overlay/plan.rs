@@ -1,4 +1,4 @@
-//! Plan of a round over daemons: faults by time, and the links between daemons as a scenario.
+//! Plan of a round with daemons: faults over time, and the links between daemons as a scenario.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -9,39 +9,31 @@ use faircast_base::{NodeId, Purpose, Rng};
 use super::super::Fault;
 use super::super::sequence::shuffle;
 
-/// Daemons of a round.
 pub(super) const DAEMONS: usize = 5;
-/// Programs of clients at each daemon.
 pub(super) const PROGRAMS: usize = 4;
 /// Links between daemons: a ring with two chords. The first daemon of a pair opens the link.
 pub(super) const EDGES: [(usize, usize); 7] =
     [(0, 1), (1, 2), (2, 3), (3, 4), (4, 0), (0, 2), (1, 3)];
-/// Time before the first fault.
 const WARM_UP: Duration = Duration::from_secs(10);
-/// Longest pause between two faults in milliseconds: shorter ones hit views that form.
+/// Longest pause between two faults in milliseconds. Short pauses hit views in formation.
 const PAUSE_MAX_MS: u64 = 3_000;
-/// Delay of a link without a fault in milliseconds.
+/// Delay of a link without a fault, in milliseconds.
 const DELAY_MS: u64 = 2;
 
-/// Fault with its time and its place.
 #[derive(Clone, Debug)]
 pub(super) struct Trial {
     pub(super) fault: Fault,
     pub(super) from: Duration,
     pub(super) to: Duration,
-    /// Daemon, or program of clients.
     pub(super) at: usize,
-    /// Directed links that the fault hits.
     links: Vec<(usize, usize)>,
 }
 
-/// Plan of a round.
 pub(super) struct Plan {
     pub(super) trials: Vec<Trial>,
     pub(super) scenario: String,
 }
 
-/// Name of a daemon and of its host.
 pub(super) fn name(daemon: usize) -> String {
     format!("d{}", daemon + 1)
 }
@@ -51,12 +43,11 @@ fn directed() -> impl Iterator<Item = (usize, usize)> {
 }
 
 impl Plan {
-    /// Draws faults for `duration`, one at a time or two together. `only` replaces all faults.
     pub(super) fn new(seed: u64, duration: Duration, only: &[Fault]) -> Self {
         let mut rng = Rng::new(seed, NodeId(6), Purpose::Fault);
         let faults = if only.is_empty() { &Fault::of('o') } else { only };
         let (mut trials, mut end) = (Vec::<Trial>::new(), WARM_UP);
-        // Each fault happens once before any happens again.
+        // Each fault happens once before any fault happens again.
         let mut deck = Vec::new();
         while end < WARM_UP + duration {
             let (first, begin) = (trials.len(), end);
@@ -79,7 +70,6 @@ impl Plan {
         Self { trials, scenario }
     }
 
-    /// Faults that happen, sorted.
     pub(super) fn faults(&self) -> Vec<Fault> {
         let faults: BTreeSet<Fault> = self.trials.iter().map(|trial| trial.fault).collect();
         faults.into_iter().collect()
@@ -98,7 +88,6 @@ impl Trial {
             _ => (1_000, 12_000),
         };
         let to = from + Duration::from_millis(between(shortest, longest));
-        // One daemon or two against the others.
         let (one, other) = (between(0, DAEMONS as u64), between(0, DAEMONS as u64));
         let side = [one as usize, other as usize];
         let edge = EDGES[between(0, EDGES.len() as u64) as usize];
@@ -115,7 +104,7 @@ impl Trial {
             Fault::KillClients | Fault::StopClients => {
                 DAEMONS + between(0, (DAEMONS * PROGRAMS) as u64) as usize
             }
-            // Faults of links have places of their own, so that two of them go together.
+            // Link faults have distinct places, so that two of them can coincide.
             _ if !links.is_empty() => usize::MAX - fault as usize,
             _ => one as usize,
         };
@@ -143,7 +132,7 @@ fn scenario(trials: &[Trial], end: Duration, rng: &mut Rng) -> String {
                     change(from, format!(", delay = \"{} ms\"", 20 + rng.below(180)));
                     change(to, format!(", delay = \"{DELAY_MS} ms\""));
                 }
-                // Outages are sorted by their begin once two that overlap are one.
+                // After overlapping outages are merged, outages are sorted by their begin.
                 _ => {
                     let meets = |it: &&mut (u128, u128)| from <= it.1 && it.0 <= to;
                     match outages.last_mut().filter(meets) {

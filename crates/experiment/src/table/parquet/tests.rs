@@ -1,4 +1,4 @@
-//! A reader of what the writer writes, made from the format's description and from nothing else.
+//! Independent reader for the writer's files, made from the format's description alone.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -6,7 +6,6 @@ use std::io::Read as _;
 use super::super::tests::small;
 use super::*;
 
-/// A value of the compact protocol.
 #[derive(Clone, Debug, PartialEq)]
 enum Thrift {
     Number(i64),
@@ -106,7 +105,6 @@ fn value(kind: u8, from: &mut &[u8]) -> Thrift {
     }
 }
 
-/// The values of one column.
 fn column(file: &[u8], schema: &Thrift, data: &Thrift, rows: usize) -> Vec<Value> {
     let offset = data.at(9).number() as usize;
     let length = data.at(7).number() as usize;
@@ -188,7 +186,6 @@ fn many_rows_and_many_columns_are_read_back() {
     }
     let read = read(&table.parquet());
     assert_eq!(read[19].1[999], Value::from(999 * 19 - 500));
-    // Rows 0, 3, ..., 999.
     assert_eq!(read[3].1.iter().filter(|cell| **cell == Value::Null).count(), 334);
     assert_eq!(
         self::read(&Table::new(vec![("a".into(), ColumnType::Text)]).parquet())[0].1,

@@ -1,11 +1,9 @@
-//! Hosts that check a made-up network: what passes, from whom to whom, is a function.
+//! Checks of hosts on a made-up network: a function decides which packets arrive.
 
 use super::*;
 use crate::check::State;
 use crate::check::judge::findings;
 
-/// Whether an IP packet of so many bytes passes from one host to another at a moment; by the group or
-/// to that host alone.
 type Passes = fn(from: usize, to: usize, bytes: u32, by_group: bool, at_s: f64, count: u64) -> bool;
 
 fn address(host: usize) -> SocketAddr {
@@ -17,7 +15,6 @@ fn settings(host: usize, long: Option<Duration>) -> TestSettings {
     TestSettings { id, wait: Duration::from_secs(5), long, rate_bps: 5_000_000, mtu: 1500 }
 }
 
-/// Runs so many hosts to their ends; of each what it found of the others, and how long it took.
 fn run(hosts: usize, long: Option<u64>, passes: Passes) -> Vec<(Exchange, f64)> {
     let long = long.map(Duration::from_secs);
     let mut all: Vec<Exchange> =
@@ -68,7 +65,6 @@ fn deliver(
     }
 }
 
-/// The names of what was wrong, seen from a host.
 fn wrong(exchange: &Exchange, ended_s: f64) -> Vec<String> {
     let found = findings(exchange, &exchange.settings, Time::from_secs_f64(ended_s));
     let wrong = found.into_iter().filter(|found| found.state == State::Wrong);
@@ -144,7 +140,6 @@ fn memberships_that_run_out_are_seen_by_who_looks_long_enough() {
         let found = wrong(&exchange, ended);
         assert!(found.len() == 1 && found[0].ends_with("memberships"), "{found:?}");
     }
-    // The short look says that it did not test that.
     for (exchange, ended) in run(2, None, forgotten) {
         let all = findings(&exchange, &exchange.settings, Time::from_secs_f64(ended));
         let lasts = all.iter().find(|found| found.check == "memberships").unwrap();
@@ -164,7 +159,7 @@ fn floods_of_questions_are_answered_within_bounds() {
         let packet =
             Packet { from: id, is_done: false, train: 0, body: Body::Question { heard: None } };
         answers += u32::from(host.receive(Time::ZERO, packet, address(1), 76, true).is_some());
-        // What comes to this host alone is not answered at all: its sender may be forged.
+        // Unicast questions get no answer: their source address may be forged.
         assert_eq!(host.receive(Time::ZERO, packet, address(1), 76, false), None);
     }
     assert_eq!((answers, host.peers.len()), (PEERS_MAX as u32, PEERS_MAX));

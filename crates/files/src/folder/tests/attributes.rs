@@ -1,4 +1,4 @@
-//! Tests of owners, ACLs and extended attributes that are received.
+//! Tests of received owners, ACLs and extended attributes.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, chown, lchown, symlink};
@@ -13,7 +13,6 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Numbers that nobody has a name for.
 const UID: u32 = 3_141_592;
 const GID: u32 = 2_718_281;
 
@@ -39,7 +38,6 @@ fn owners(root: &Path) -> Vec<(u32, u32)> {
 #[test]
 fn owners_arrive_where_both_sides_want_them() {
     if !is_root() {
-        // Only root can give files away.
         return;
     }
     for (sent, wanted) in [(false, true), (true, false), (true, true)] {
@@ -53,7 +51,6 @@ fn owners_arrive_where_both_sides_want_them() {
             false => vec![(0, 0); 4],
         };
         assert_eq!(got, want, "sent {sent}, wanted {wanted}");
-        // A file that is there already gets its owner too.
         chown(case.target("d/a"), Some(7), Some(7)).unwrap();
         assert_eq!(case.object.receive(&mut FilesStore::new(options)), Ok(0));
         let owner = fs::metadata(case.target("d/a")).unwrap().uid();
@@ -102,7 +99,7 @@ fn get(path: &Path, name: &str) -> Option<Vec<u8>> {
     Some(value)
 }
 
-/// `user::rw-, user:4242:r--, group::r--, mask::r--, other::---`, as Linux keeps it.
+/// Returns `user::rw-, user:4242:r--, group::r--, mask::r--, other::---`, as in Linux.
 fn acl() -> Vec<u8> {
     let mut acl = vec![2, 0, 0, 0];
     for (tag, permissions, id) in [
@@ -125,7 +122,6 @@ fn extended_attributes_arrive_where_both_sides_want_them() {
     let probe = place.path().join("probe");
     fs::write(&probe, b"").unwrap();
     if !set(&probe, "user.x", b"1") {
-        // There are none on this file system.
         return;
     }
     let acls = set(&probe, "system.posix_acl_access", &acl());
@@ -141,13 +137,12 @@ fn extended_attributes_arrive_where_both_sides_want_them() {
         if acls {
             assert!(set(&case.from.join("d/b"), "system.posix_acl_access", &acl()));
         }
-        // Rights that files give are never sent: this one may bind ports below 1024.
+        // File capabilities are never sent: this one allows to bind ports below 1024.
         let rights = [1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         set(&case.from.join("d/a"), "security.capability", &rights);
         case.object = Object::with(&case.from, &options);
         let options = StoreOptions { xattrs: wanted, ..case.options() };
         for _ in 0..2 {
-            // The second time all is there already.
             assert_eq!(case.object.receive(&mut FilesStore::new(options.clone())), Ok(0));
             case.assert_same();
             let both = sent && wanted;
@@ -196,7 +191,6 @@ fn attributes_of_files_that_are_there_are_changed_where_that_is_allowed_and_else
         return;
     }
     chmod(case.from.parent().unwrap(), 0o777);
-    // A file of another user that anybody may write to, and one that nobody may.
     for (mode, had, fits) in [(0o666, "", true), (0o644, "2", false), (0o644, "1", true)] {
         chmod(&case.from.join("a"), mode);
         case.object = Object::with(&case.from, &options);
@@ -220,7 +214,6 @@ fn attributes_of_files_that_are_there_are_changed_where_that_is_allowed_and_else
         assert_eq!(get(&case.target("a"), "user.x"), Some(now.to_vec()), "{mode:o} {had}");
         fs::remove_dir_all(&case.to).unwrap();
     }
-    // A read-only file of this user gets another value, and stays read-only.
     chmod(&case.from.join("a"), 0o400);
     for value in [b"1", b"2"] {
         assert!(set(&case.from.join("a"), "user.x", value));

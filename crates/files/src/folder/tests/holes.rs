@@ -1,4 +1,4 @@
-//! Tests of sparse files that are received: holes are not sent, and are holes again.
+//! Tests of received sparse files: holes are not sent, and are holes again.
 
 use std::fs;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
@@ -26,7 +26,6 @@ fn case() -> Case {
     case
 }
 
-/// Bytes that a file takes on its disk.
 fn room(path: &Path) -> u64 {
     fs::metadata(path).unwrap().blocks() * 512
 }
@@ -43,13 +42,11 @@ fn holes_do_not_travel_and_are_holes_again() {
     assert_eq!(handle.counts().bytes, 17 * MIB as u64 + 17);
     assert!(room(&case.target("all")) < 1 << 16);
     assert!(room(&case.target("several")) < 5 << 20);
-    // Hashes are those of the whole files.
     let entries = handle.manifest().unwrap().entries().iter().filter(|entry| entry.is_file());
     for (entry, hash) in entries.zip(handle.file_hashes().unwrap()) {
         let bytes = fs::read(case.to.join(entry.local_path())).unwrap();
         assert_eq!(*hash, Some(*blake3::hash(&bytes).as_bytes()), "{}", entry.path);
     }
-    // And a second time nothing is received.
     let mut store = case.store();
     let found = case.object.open(&mut store).unwrap();
     assert_eq!(case.object.missing(&found), []);
@@ -67,7 +64,6 @@ fn what_is_interrupted_goes_on_and_keeps_its_holes() {
         case.object.give(&mut store, &missing[..missing.len() * share / 100]).unwrap();
         store.kill();
     }
-    // Something got into a hole of what was received.
     for part in fs::read_dir(case.state()).unwrap() {
         let path = part.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap();
@@ -90,13 +86,11 @@ fn what_only_looks_the_same_is_found_in_holes_too() {
         tamper(&case.target(name), b"x", at);
     }
     assert_ne!(tree(&case.to.join("from")), tree(&case.from));
-    // The content is there, so nothing is asked for.
     let mut store = case.store();
     let found = case.object.open(&mut store).unwrap();
     assert_eq!(case.object.missing(&found), []);
     assert_eq!(case.object.verify(&mut store), Ok(0));
     case.assert_same();
-    // It is another file: who had the old one open has it still.
     let mut byte = [0];
     old.read_exact_at(&mut byte, 0).unwrap();
     assert_eq!(byte, *b"x");

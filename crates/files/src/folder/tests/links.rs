@@ -1,5 +1,4 @@
-//! Tests of symbolic links that are received: they arrive as links, and nothing is written through
-//! them.
+//! Tests of received symbolic links: they arrive as links, and nothing is written through them.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, symlink};
@@ -8,7 +7,6 @@ use super::*;
 use crate::manifest::{Kind, Manifest};
 use crate::testing::{entry, tree};
 
-/// A tree with links, as hubs of models lay their caches out.
 fn hub() -> Case {
     let mut case = Case::new(&[("blobs/0abc", 3 * MIB), ("blobs/1def", 10)]);
     fs::create_dir_all(case.from.join("snapshots/main")).unwrap();
@@ -27,7 +25,6 @@ fn links_arrive_as_links() {
     case.assert_same();
     let through = fs::read(case.target("snapshots/latest/model.bin")).unwrap();
     assert!(through == noise(0, 3 * MIB));
-    // A second time they are found.
     let before = fs::symlink_metadata(case.target("snapshots/latest")).unwrap().ino();
     assert_eq!(case.object.receive(&mut case.store()), Ok(0));
     assert_eq!(fs::symlink_metadata(case.target("snapshots/latest")).unwrap().ino(), before);
@@ -57,7 +54,6 @@ fn a_link_in_the_place_of_another_is_as_a_file_is() {
     let overwrite = StoreOptions { overwrite: true, ..case.options() };
     assert_eq!(case.object.receive(&mut FilesStore::new(overwrite.clone())), Ok(0));
     assert_eq!(fs::read_link(case.target("snapshots/latest")).unwrap(), Path::new("main"));
-    // What is no link is never replaced by one, and what is one by nothing else.
     fs::remove_file(case.target("dangling")).unwrap();
     put(&case.target("dangling"), b"mine");
     let error = case.object.open(&mut FilesStore::new(overwrite.clone())).unwrap_err().reason;
@@ -83,7 +79,6 @@ fn what_appears_in_the_place_of_a_link_stays() {
         let error = case.object.verify(&mut store).unwrap_err().reason;
         assert!(error.contains("/from/snapshots/latest: a link is to be received"), "{error}");
         assert_eq!(fs::read(case.target("snapshots/latest")).unwrap(), b"mine");
-        // And an equal link is none that is in the way.
         fs::remove_file(case.target("snapshots/latest")).unwrap();
         symlink("main", case.target("snapshots/latest")).unwrap();
         drop(store);

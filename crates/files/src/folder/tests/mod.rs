@@ -1,5 +1,4 @@
-//! Tests of receiving: `plain` for what goes well, `trouble` for what does not, `random` for both;
-//! `links`, `holes` and `attributes` for each of these.
+//! Tests of receiving: `plain` for success, `trouble` for failures, `random` for both.
 
 #![expect(clippy::single_range_in_vec_init, reason = "ranges of content are often one")]
 
@@ -20,7 +19,6 @@ use tempfile::{TempDir, tempdir};
 use super::{FilesStore, StoreOptions};
 use crate::testing::{Object, noise, put};
 
-/// A source tree, its object, and a place to receive into.
 struct Case {
     _root: TempDir,
     from: PathBuf,
@@ -48,7 +46,6 @@ impl Case {
         FilesStore::new(self.options())
     }
 
-    /// Where a file of the source arrives.
     fn target(&self, path: &str) -> PathBuf {
         self.to.join("from").join(path)
     }

@@ -1,5 +1,4 @@
-//! Tests of receiving where nothing goes wrong: trees, files that are there already, zeros, the
-//! journal.
+//! Tests of successful reception: trees, existing files, zeros, the journal.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -34,7 +33,6 @@ fn a_tree_arrives_as_it_was_sent() {
     let mut store = case.store();
     let handle = store.handle();
     assert_eq!(case.object.receive(&mut store), Ok(0));
-    // Only permission bits travel.
     chmod(&case.from.join("z"), 0o755);
     chmod(&case.from.join("empty"), 0o555);
     case.assert_same();
@@ -42,7 +40,6 @@ fn a_tree_arrives_as_it_was_sent() {
     assert_eq!((counts.files, counts.files_done), (6, 6));
     assert_eq!(counts.bytes_written, case.object.content().len() as u64);
     assert_eq!((counts.bytes_found, counts.bytes_damaged), (0, 0));
-    // It stays so when asked again.
     assert_eq!(store.verify(), Ok(Poll::Ready(Verdict::Intact)));
 }
 
@@ -59,7 +56,7 @@ fn what_was_written_is_read_back_wherever_it_is() {
     let mut store = case.store();
     case.object.open(&mut store).unwrap();
     let symbols = case.object.missing(&[]);
-    // Every third is left out, so that groups are put aside, and read back from files.
+    // Every third symbol comes later: groups are evicted, and read back from files.
     let given: Vec<_> = symbols.iter().enumerate().filter(|(i, _)| i % 3 != 1).collect();
     for (i, symbol) in &given {
         case.object.give(&mut store, std::slice::from_ref(*symbol)).unwrap();
@@ -127,13 +124,11 @@ fn a_file_that_is_there_and_only_looks_the_same_is_repaired_by_groups() {
     let Verdict::Damaged(ranges) = wait(|| store.verify()).unwrap() else { panic!("damaged") };
     let start = (MIB + 11) as u64 + 2 * GROUP_BYTES;
     assert_eq!(ranges, [start..start + GROUP_BYTES]);
-    // The old file stays until the new one is whole.
     case.object.give(&mut store, &case.object.touching(&ranges)[..300]).unwrap();
     assert!(fs::read(&path).unwrap() == damaged);
     drop(store);
     assert!(fs::read(&path).unwrap() == damaged);
 
-    // It was taken for the same, so it is replaced without leave to overwrite.
     assert_eq!(case.object.receive(&mut case.store()), Ok(1));
     case.assert_same();
     assert_eq!(handle.counts().bytes_damaged, GROUP_BYTES);
@@ -197,10 +192,8 @@ fn a_tree_of_many_small_files_opens_each_a_few_times() {
     let mut store = FilesStore::new(StoreOptions { sync: false, ..StoreOptions::new(&to) });
     object.receive(&mut store).unwrap();
     assert_eq!(tree(&to.join("from")), tree(&from));
-    // Once to write it, once to give it its mode and time.
     let opened = store.written().opened();
     assert!((count..=2 * count).contains(&opened), "{opened}");
-    // Again: once to hash it.
     let mut store = FilesStore::new(StoreOptions { sync: false, ..StoreOptions::new(&to) });
     object.receive(&mut store).unwrap();
     let opened = store.written().opened();

@@ -9,17 +9,22 @@ use proptest::prelude::*;
 use super::*;
 use crate::testing::{chmod, touch, wait};
 
-/// What happens to a receiver before it is left alone.
 #[derive(Clone, Debug)]
 enum Step {
-    /// So many symbols arrive, in an order drawn from this seed, some twice.
-    Give { share: u8, seed: u64, twice: bool },
-    /// It is killed: nothing that it has not written yet is there.
+    /// Arrival of a share of the symbols, in an order drawn from the seed, some twice.
+    Give {
+        share: u8,
+        seed: u64,
+        twice: bool,
+    },
     Kill,
-    /// It ends in an orderly way.
     Close,
-    /// It is told to compare too early, and killed when it has.
-    Damage { file: u8, at: u64, what: u8 },
+    /// Early verification, then a kill and damage to a file.
+    Damage {
+        file: u8,
+        at: u64,
+        what: u8,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -40,7 +45,6 @@ fn shuffle<T>(items: &mut [T], mut seed: u64) {
     }
 }
 
-/// Overwrites or cuts off a file of the state folder.
 fn damage(state: &Path, file: u8, at: u64, what: u8) {
     let Ok(found) = fs::read_dir(state) else { return };
     let mut names: Vec<_> = found.map(|entry| entry.unwrap().path()).collect();
@@ -68,7 +72,7 @@ proptest! {
     #[test]
     fn whatever_happens_the_same_tree_arrives_in_the_end(
         files in prop::collection::vec(
-            // Letters that make no name of a device (`con`, `prn`): those are refused.
+            // Letters without names of devices (`con`, `prn`), which are refused.
             ("[ab]/[cd]/[d-m]{1,3}|[s-z]{1,3}", prop_oneof![
                 Just(0), 1..5000usize, 1..3_000_000usize, Just(MIB), Just(2 * MIB),
             ], 0..0o1000u32, any::<bool>()),
@@ -76,7 +80,7 @@ proptest! {
         ),
         steps in prop::collection::vec(step(), 0..12),
         overwrite in any::<bool>(),
-        // What a second more or less does on a busy machine: who is killed finds much or nothing.
+        // As if a second passed or not: a killed store leaves much or nothing.
         journal_at_once in any::<bool>(),
         links in prop::collection::vec("[ab]/([cd]/[d-m]{1,2}|[s-z])", 0..3),
     ) {
@@ -90,7 +94,6 @@ proptest! {
             }
             put(&from.join(path), &bytes);
             if *zeros {
-                // Whole groups of them are holes here.
                 let file = fs::File::options().write(true).open(from.join(path)).unwrap();
                 file.set_len(bytes.len() as u64 / 2).unwrap();
                 file.set_len(bytes.len() as u64).unwrap();
@@ -150,7 +153,6 @@ proptest! {
         object.verify(&mut store).unwrap();
         prop_assert!(crate::testing::tree(&to.join("from")) == crate::testing::tree(&from));
         prop_assert!(!to.join(".faircast").exists());
-        // And nothing is left to do.
         let mut store = FilesStore::new(options.clone());
         let found = object.open(&mut store).unwrap();
         prop_assert_eq!(object.missing(&found), []);

@@ -1,4 +1,4 @@
-//! Tests of what is taken over from other objects: of versions that were cut off, and of files that have grown.
+//! Tests of reuse from other objects: interrupted versions, and files that have grown.
 
 use std::fs;
 use std::io::Write as _;
@@ -12,7 +12,6 @@ use crate::dir::Root;
 use crate::store::Journal;
 use crate::testing::touch;
 
-/// Receives some of the object, and is cut off; what came stays.
 fn cut_off(case: &Case, keep: usize) {
     cut_off_in(case.store(), case, keep);
 }
@@ -43,11 +42,10 @@ fn a_new_version_of_a_tree_takes_what_a_cut_one_left_and_removes_the_rest() {
     grow(&case, "log", 50);
     case.object = Object::of(&case.from);
     assert_ne!(first, case.state());
-    // Cut off again, as another version, before anything came.
     let mut store = case.store();
     let found = case.object.open(&mut store).unwrap();
     let found: u64 = found.iter().map(|range| range.end - range.start).sum();
-    // All groups of the large file, and of the one that has grown the whole ones that had come.
+    // All groups of the large file, and the received whole groups of the one that has grown.
     assert_eq!(found, (8 * MIB + 5) as u64);
     drop(store);
     grow(&case, "log", 60);
@@ -58,7 +56,6 @@ fn a_new_version_of_a_tree_takes_what_a_cut_one_left_and_removes_the_rest() {
     let written = handle.counts().bytes_written;
     assert!(written < 2 * MIB as u64, "{written}");
     drop(store);
-    // The earlier versions have left nothing.
     case.assert_same();
 }
 
@@ -76,7 +73,6 @@ fn a_complete_object_removes_leftovers_of_its_own_host_alone() {
             |case: &Case, source| FilesStore::new(StoreOptions { source, ..case.options() });
         cut_off_in(store(&case, left), &case, 1);
         let old = case.state();
-        // Another object of the same name, which takes nothing of the first.
         put(&case.from.join("big"), &noise(77, MIB));
         touch(&case.from.join("big"), 1_700_000_000);
         case.object = Object::of(&case.from);
@@ -92,7 +88,7 @@ fn a_file_of_another_name_is_known_by_its_size_and_time() {
     fs::rename(case.from.join("big"), case.from.join("big.1")).unwrap();
     case.object = Object::of(&case.from);
     let found = case.object.open(&mut case.store()).unwrap();
-    // The last symbol, with the end of the file, had not come.
+    // The last symbol, with the end of the file, had not arrived.
     assert_eq!(found, [0..3 << 20]);
 }
 
@@ -106,7 +102,6 @@ fn what_another_session_receives_is_copied_and_left_to_it() {
     old.give(&mut running, &symbols[..symbols.len() - 1]).unwrap();
     let mut out = Vec::new();
     running.read(faircast_proto::object::Part::Content, 0, 10, &mut out).unwrap();
-    // Until the journal says so.
     let written = || {
         let file = fs::File::open(state(&case.to, &old).join("journal")).unwrap();
         Journal::read(file, &old.announcement.object, 5).unwrap().count_ones(..)
@@ -123,7 +118,6 @@ fn what_another_session_receives_is_copied_and_left_to_it() {
     case.object.give(&mut store, &case.object.missing(&found)).unwrap();
     assert_eq!(case.object.verify(&mut store), Ok(0));
     drop(store);
-    // The older session goes on undisturbed, and is refused what is there now.
     assert!(state(&case.to, &old).exists());
     old.give(&mut running, &symbols[symbols.len() - 1..]).unwrap();
     let error = old.verify(&mut running).unwrap_err().reason;
@@ -134,7 +128,7 @@ fn what_another_session_receives_is_copied_and_left_to_it() {
 fn content_that_only_looks_the_same_is_had_again() {
     let mut case = Case::new(&[("big", 4 * MIB), ("other", 5)]);
     cut_off(&case, 1);
-    // Another content of the same size and time, and another list of files.
+    // Other content of the same size and time, and another list of files.
     put(&case.from.join("big"), &noise(42, 4 * MIB));
     grow(&case, "other", 1);
     case.object = Object::of(&case.from);
@@ -167,7 +161,6 @@ fn an_object_can_be_received_while_another_one_looks_through_its_leftovers() {
     assert!(complete.count_ones(..) > 0);
     let taken = StateFolder::open(&root, &case.object.announcement.object);
     assert!(taken.is_ok());
-    // Nothing of what somebody receives is moved or removed.
     assert!(neighbour.lock().is_none());
     neighbour.remove();
     assert!(case.state().join("journal").exists());

@@ -1,5 +1,4 @@
-//! Tests of what the file system of a target can hold: with a stand-in for FAT, and with what this machine
-//! can mount.
+//! Tests of limited target file systems: simulated FAT, and others that this machine can mount.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -24,7 +23,7 @@ fn left_out(handle: &StoreHandle) -> String {
 fn on_fat_times_and_modes_are_as_near_as_can_be_and_nothing_comes_twice() {
     let mut case = Case::new(&[("d/a", 2 * MIB + 5), ("b", 10), ("old", 7)]);
     chmod(&case.from.join("b"), 0o755);
-    // Before 1980, of which FAT knows nothing.
+    // Before 1980, where FAT's times begin.
     touch(&case.from.join("old"), 1000);
     case.object = Object::of(&case.from);
     let mut store = on_fat(&case);
@@ -35,7 +34,6 @@ fn on_fat_times_and_modes_are_as_near_as_can_be_and_nothing_comes_twice() {
     assert_eq!((stat.mtime(), stat.mtime_nsec()), (315_532_800, 0));
     assert!(handle.remarks()[0].contains("another mode"), "{:?}", handle.remarks());
     assert_eq!(handle.left_out(), None);
-    // Size and time show that everything is there.
     let len = case.object.content().len() as u64;
     let mut store = on_fat(&case);
     assert_eq!(case.object.open(&mut store), Ok(vec![0..len]));
@@ -67,7 +65,6 @@ fn names_and_links_that_fat_has_not_are_left_out_and_all_else_arrives() {
         said.ends_with("left out 4 files, 1 link, 1 folder, which its file system cannot hold")
     );
     assert!(handle.remarks()[0].contains("2 hard links are copies"), "{:?}", handle.remarks());
-    // Where all can be held, nothing is left out.
     fs::remove_dir_all(&case.to).unwrap();
     let mut store = case.store();
     let handle = store.handle();
@@ -84,19 +81,16 @@ fn hard_links_replace_equal_copies_and_nothing_else() {
     let mut case = Case::new(&[("a", 10)]);
     fs::hard_link(case.from.join("a"), case.from.join("b")).unwrap();
     case.object = Object::of(&case.from);
-    // A copy of its own, as an older version has made.
     put(&case.target("b"), &noise(0, 10));
     assert_eq!(case.object.receive(&mut case.store()), Ok(0));
     let inode = |name: &str| fs::metadata(case.target(name)).unwrap().ino();
     assert_eq!(inode("a"), inode("b"));
-    // No name is made again, and damage of one name is repaired in both.
     let len = case.object.content().len() as u64;
     assert_eq!(case.object.open(&mut case.store()), Ok(vec![0..len]));
     crate::testing::tamper(&case.target("a"), b"damage", 2);
     assert_eq!(case.object.receive(&mut case.store()), Ok(1));
     assert_eq!(inode("a"), inode("b"));
     assert_eq!(fs::read(case.target("b")).unwrap(), noise(0, 10));
-    // Other content of the same size and time.
     fs::remove_file(case.target("b")).unwrap();
     put(&case.target("b"), &noise(9, 10));
     let error = case.object.receive(&mut case.store()).unwrap_err().reason;
@@ -104,7 +98,6 @@ fn hard_links_replace_equal_copies_and_nothing_else() {
     assert_eq!(fs::read(case.target("b")).unwrap(), noise(9, 10));
 }
 
-/// A tree with two read-only directories that was received as it is.
 fn read_only() -> Case {
     let mut case = Case::new(&[("d/e/a", 10), ("d/b", 10)]);
     fs::hard_link(case.from.join("d/b"), case.from.join("d/e/c")).unwrap();
@@ -116,7 +109,6 @@ fn read_only() -> Case {
     case
 }
 
-/// Changes and new files of the tree.
 fn change(case: &mut Case) {
     for directory in ["d", "d/e"] {
         chmod(&case.from.join(directory), 0o755);
@@ -138,7 +130,6 @@ fn open_up(case: &Case) {
     }
 }
 
-/// Leaves the state of a run that was cut off in its last step, with a directory still wide.
 fn cut_off_wide(case: &Case, options: StoreOptions) {
     let mut store = FilesStore::new(options);
     case.object.fill(&mut store).unwrap();
@@ -155,7 +146,6 @@ fn a_read_only_directory_of_this_user_is_updated_and_stays_read_only() {
         change(&mut case);
         let options = StoreOptions { overwrite: true, ..case.options() };
         cut_off_wide(&case, options.clone());
-        // A failure of the last step leaves no directory wide either.
         chmod(&case.target("d/e"), 0o755);
         fs::remove_file(case.target("d/e/a")).unwrap();
         fs::create_dir(case.target("d/e/a")).unwrap();
@@ -229,7 +219,6 @@ fn a_file_of_other_content_with_a_rounded_time_is_not_replaced() {
     let error = case.object.receive(&mut case.store()).unwrap_err().reason;
     assert!(error.contains("/a: is there already and differs"), "{error}");
     assert_eq!(fs::read(case.target("a")).unwrap(), noise(9, 10));
-    // The same content is taken for the same.
     round("a", &noise(0, 10));
     assert_eq!(case.object.receive(&mut case.store()), Ok(0));
     round("a", &noise(9, 10));
@@ -256,7 +245,6 @@ fn a_further_name_of_a_file_that_cannot_be_read_is_made() {
     assert_eq!(stat("a").uid(), 65_534);
 }
 
-/// Runs a command; false where there is none, or it fails.
 fn run(command: &str, arguments: &[&OsStr]) -> bool {
     Command::new(command).args(arguments).output().is_ok_and(|output| output.status.success())
 }
@@ -290,7 +278,6 @@ fn a_file_that_cannot_be_replaced_is_refused_before_anything_is_received() {
     assert!(error.contains("/b: is a mount point"), "{error}");
 }
 
-/// Receives twice onto a file system in a file, made and mounted by these commands.
 fn on_mounted(make: &[&str], mount: &str, looped: bool) {
     let mut case = Case::new(&[("d/a", MIB + 5), ("b", 10)]);
     chmod(&case.from.join("b"), 0o777);
@@ -307,7 +294,7 @@ fn on_mounted(make: &[&str], mount: &str, looped: bool) {
     let device = device.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_string());
     let from = device.as_ref().map_or(image.as_os_str(), OsStr::new);
     let mounted = made && run(mount, &[from, case.to.as_os_str()]);
-    // A loop device goes with its last user.
+    // The loop device ends with its last user.
     let detach = || device.as_ref().is_some_and(|it| run("losetup", &["-d".as_ref(), it.as_ref()]));
     if !mounted {
         detach();

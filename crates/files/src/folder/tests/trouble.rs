@@ -1,5 +1,4 @@
-//! Tests of receiving in trouble: interrupted transfers, files in the way, races, crafted objects,
-//! damaged symbols, full disks.
+//! Tests of failures: interruptions, obstacles, races, crafted objects, full disks.
 
 use std::fs;
 use std::os::unix::fs::{FileExt as _, symlink};
@@ -12,7 +11,6 @@ use super::*;
 use crate::manifest::{Entry, Kind, Manifest};
 use crate::testing::{SYMBOL, entry, tree, wait};
 
-/// Runs until everything is given and the thread has taken it, then dies.
 fn interrupt(case: &Case, share: usize) {
     let mut store = case.store();
     let found = case.object.open(&mut store).unwrap();
@@ -155,7 +153,6 @@ fn what_is_in_the_way_is_refused_by_its_name_before_anything_is_received() {
             let mut store = FilesStore::new(StoreOptions { overwrite, ..case.options() });
             let error = case.object.open(&mut store).expect_err(name).reason;
             assert!(error.contains(want), "{name}: {error}");
-            // A store that has failed has no more to say.
             assert!(store.write(Part::Content, 0, &[1], 0).is_err(), "{name}");
         }
     }
@@ -175,7 +172,6 @@ fn a_link_that_appears_in_between_is_not_followed() {
         let error = case.object.verify(&mut store).unwrap_err().reason;
         assert!(error.contains("must be a directory and is something else"), "{error}");
         assert_eq!(tree(elsewhere.path()).len(), 0);
-        // Without the link it goes on.
         drop(store);
         fs::remove_file(case.to.join(link)).unwrap();
         assert_eq!(case.object.receive(&mut case.store()), Ok(0));
@@ -194,7 +190,6 @@ fn a_file_that_appears_in_between_is_not_replaced() {
     assert_eq!(fs::read(case.target("e")).unwrap(), b"mine");
     drop(store);
     fs::remove_file(case.target("e")).unwrap();
-    // The file that was in its place already is found there.
     assert_eq!(case.object.open(&mut case.store()), Ok(vec![0..15]));
     assert_eq!(case.object.receive(&mut case.store()), Ok(0));
     assert_eq!(fs::read(case.target("f").with_file_name("d/f")).unwrap(), noise(0, 10));
@@ -206,7 +201,7 @@ fn a_file_that_changes_while_it_is_compared_is_an_error() {
     case.object.receive(&mut case.store()).unwrap();
     let mut store = case.store();
     case.object.open(&mut store).unwrap();
-    // Time for its hash to be taken, then another file with the same name, size and time.
+    // Time for the hash; then another file with the same name, size and time.
     std::thread::sleep(Duration::from_millis(100));
     fs::remove_file(case.target("a")).unwrap();
     put(&case.target("a"), &noise(9, 10));
@@ -222,7 +217,6 @@ fn only_one_receives_an_object_into_a_directory() {
     case.object.open(&mut first).unwrap();
     let error = case.object.open(&mut case.store()).unwrap_err().reason;
     assert!(error.contains("another faircast is receiving the same object"), "{error}");
-    // Of another object it is no matter.
     let mut second = FilesStore::new(case.options());
     let renamed = other.object.receive(&mut second);
     assert_eq!(renamed, Ok(0));
@@ -245,7 +239,6 @@ fn what_has_no_room_is_refused_at_once() {
     let to = tempdir().unwrap();
     let object = crafted(vec![entry("huge", Kind::file(60 << 40), 0o644)]);
     let error = object.open(&mut FilesStore::new(StoreOptions::new(to.path()))).unwrap_err().reason;
-    // Most file systems have no file of 60 TiB.
     let wants = ["its file system has room for", "has no files that large"];
     assert!(wants.iter().any(|want| error.contains(want)), "{error}");
     assert_eq!(tree(to.path()).len(), 0);
@@ -280,7 +273,6 @@ fn what_a_source_announces_must_fit_together() {
     case.object.announcement.digests = Some([1; 32]);
     let error = case.object.receive(&mut case.store()).unwrap_err().reason;
     assert!(error.contains("the digests are not the ones"), "{error}");
-    // Bytes beyond the end, and another object.
     let case = Case::new(&[("a", 10)]);
     let mut store = case.store();
     case.object.open(&mut store).unwrap();
@@ -315,7 +307,7 @@ fn a_symbol_that_is_damaged_is_received_again_and_no_neighbour_suffers() {
     case.object.parts[1][MIB + 50_000] ^= 1;
     case.object.give(&mut store, &case.object.missing(&[])).unwrap();
     case.object.parts[1][MIB + 50_000] ^= 1;
-    // What is given again touches the groups beside, with bytes that are wrong this time.
+    // The repeated symbols overlap the groups beside, with wrong bytes this time.
     case.object.give_digests(&mut store).unwrap();
     let verdict = wait(|| store.verify()).unwrap();
     let second = MIB as u64..2 * MIB as u64;
@@ -340,7 +332,6 @@ fn a_disk_that_gets_full_stops_it_and_room_lets_it_go_on() {
         .output()
         .is_ok_and(|output| output.status.success());
     if !mounted {
-        // Only root can make a disk that gets full.
         return;
     }
     struct Unmount<'a>(&'a Path);
@@ -384,7 +375,6 @@ fn what_is_left_over_is_cleaned_unless_it_is_in_use_or_young() {
     assert_eq!(clean(&case.to, Duration::ZERO).unwrap(), [case.state()]);
     assert!(!case.to.join(".faircast").exists());
     assert_eq!(clean(&case.to, Duration::ZERO).unwrap(), Vec::<PathBuf>::new());
-    // Unless it was asked for, nothing stays.
     let mut store = FilesStore::new(StoreOptions { keep_partial: false, ..case.options() });
     case.object.open(&mut store).unwrap();
     case.object.give(&mut store, &case.object.missing(&[0..SYMBOL])).unwrap();
@@ -425,7 +415,6 @@ fn what_was_cleaned_before_an_error_is_reported() {
     let mut store = case.store();
     case.object.fill(&mut store).unwrap();
     drop(store);
-    // An older state, which comes first or second, with a directory that nothing removes.
     for name in ["0000000000000000", "ffffffffffffffff"] {
         fs::create_dir_all(case.to.join(".faircast").join(name).join("in the way")).unwrap();
     }

@@ -1,4 +1,4 @@
-//! The codec against the page of the protocol, and against any bytes.
+//! Codec against the examples of the protocol page, and against arbitrary bytes.
 
 use alloc::format;
 use alloc::vec;
@@ -22,7 +22,6 @@ fn view(round: u64) -> Ballot {
     Ballot { round, coordinator: run(0xA, 1) }
 }
 
-/// Frames of the page, in its order.
 fn frames() -> Vec<(&'static str, Frame)> {
     let chat = || Bytes::from("chat");
     let names = |names: &[&str]| names.iter().collect();
@@ -144,7 +143,7 @@ fn the_codec_has_the_test_vectors_of_the_page() {
         assert_eq!(stream.poll().unwrap().as_ref(), Some(frame), "{name}");
         for len in 4..bytes.len() {
             let cut = Frame::decode(&Bytes::copy_from_slice(&bytes[4..len]));
-            // Texts and payloads end where the frame does.
+            // Texts and payloads extend to the end of the frame.
             assert_ne!(cut.as_ref(), Ok(frame), "{name}, {len} bytes");
         }
     }

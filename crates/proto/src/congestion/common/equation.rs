@@ -1,18 +1,16 @@
-//! TCP's throughput equation: the rate of TCP under the same loss and round trip (RFC 4654 s2.1).
+//! TCP throughput equation: the rate of TCP at a given loss and round trip (RFC 4654 s2.1).
 
 use faircast_base::math::sqrt;
 
-/// By how much timeouts slow TCP down, at a loss event rate in 0..=1: 1 without loss.
-///
-/// With a retransmission timeout of four round trips, the second term of TCP's throughput equation is
-/// 12 sqrt(3p/8) p (1 + 32p^2) and the first sqrt(2p/3); their quotient has the constant
-/// 12 sqrt(3/8) / sqrt(2/3) = 9 (src: padhye-1998, RFC 4654 s2.1).
+/// Returns the factor by which timeouts slow TCP at a loss event rate in 0..=1: 1 without loss. The
+/// timeout is four round trips, so the equation's second term is 12 sqrt(3p/8) p (1 + 32p^2), its
+/// first sqrt(2p/3), and their quotient's constant 9 (src: padhye-1998, RFC 4654 s2.1).
 pub fn timeout_factor(loss: f64) -> f64 {
     1.0 + 9.0 * loss * (1.0 + 32.0 * loss * loss)
 }
 
-/// TCP's throughput in bits per second with packets of `packet_bytes`, a round trip of `rtt_s`
-/// seconds and a loss event rate in 0..=1, infinite without loss (src: RFC 4654 s2.1).
+/// Returns TCP's throughput in bits per second for packets of `packet_bytes`, a round trip of
+/// `rtt_s` seconds and a loss event rate in 0..=1. Infinite without loss (src: RFC 4654 s2.1).
 pub fn throughput_bits_per_s(packet_bytes: f64, rtt_s: f64, loss: f64) -> f64 {
     8.0 * packet_bytes / (rtt_s * sqrt(2.0 * loss / 3.0) * timeout_factor(loss))
 }
@@ -23,7 +21,6 @@ mod tests {
 
     #[test]
     fn throughput_is_that_of_the_equation() {
-        // Packets of 1000 bytes over 100 ms, worked out from the equation as the RFC prints it.
         for (loss, bits_per_s) in
             [(0.001, 3_070_749.0), (0.01, 898_658.0), (0.05, 294_871.0), (0.1, 141_608.0)]
         {

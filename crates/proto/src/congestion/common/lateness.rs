@@ -1,48 +1,41 @@
-//! Tolerance of reordering in time, learnt from packets that come after they were missed.
-//!
-//! On a path that keeps the order, later packets show that one is lost. On a path that reorders, they show nothing.
-//! There a packet is lost when it has not come within the lateness of others (src: RFC 8985 s6.2, RACK: the number of
-//! duplicates counts only until reordering is seen). RACK learns that time in steps of a quarter of the round trip,
-//! from duplicates that receivers report. Here each end measures the lateness itself.
+//! Reordering tolerance: a time learnt from packets that arrive after they were missed. On a path
+//! that reorders, a packet is lost once it is later than reordered packets usually are
+//! (src: RFC 8985 s6.2, RACK). RACK learns that time from duplicates; here each end measures lateness.
 
 use alloc::collections::VecDeque;
 
 use faircast_base::{Duration, Time};
 
-// The tolerance stands first: each packet asks for it.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Lateness {
-    /// The longest of this period and the one before; `None` where all came in order.
+    /// Maximum of this and the previous period; `None` if all packets came in order.
     longest: Option<Duration>,
     recent: Option<Duration>,
-    /// Losses in this period, and when the last of them was counted.
     losses: u32,
     lost_at: Option<Time>,
 }
 
-/// Losses after which a period ends: what did not happen in it again is forgotten (src: RFC 8985 s6.2: a window
-/// persists for 16 recoveries). Losses within the least bound are one.
+/// Losses that end a period, whose lateness is forgotten (src: RFC 8985 s6.2: a window persists for
+/// 16 recoveries). Losses within `BOUND_MIN` count once.
 const PERIOD_LOSSES: u32 = 16;
 
-/// Tolerance in units of the longest lateness, and the least one: hosts take what has come in batches, within which
-/// nothing seems late. Chosen.
+/// Tolerance in units of the maximum lateness, and the minimum tolerance; chosen. Hosts read
+/// packets in batches, within which no packet seems late.
 const MARGIN: f64 = 1.5;
 const TOLERANCE_MIN: Duration = Duration::from_millis(1);
 
-/// Bounds of the tolerance, which is at most one round trip within them. The least bound holds for an unknown or very
-/// short round trip: two ways of one path may differ by more than the faster one takes. Chosen.
+/// Bounds of the tolerance, at most one round trip within them; chosen. The lower bound serves
+/// short or unknown round trips.
 pub(crate) const BOUND_MIN: Duration = Duration::from_millis(50);
 pub(crate) const BOUND_MAX: Duration = Duration::from_millis(250);
 
-/// The longest tolerance on a path with this round trip: no packet that anybody sends can widen it.
+/// Returns the maximum tolerance for this round trip, which no forged packet can widen.
 pub(crate) fn bound(round_trip: Option<Duration>) -> Duration {
     round_trip.unwrap_or_default().clamp(BOUND_MIN, BOUND_MAX)
 }
 
 impl Lateness {
-    /// Notes that an original came `late` after it was first missed. Lateness beyond the bound is not caused by
-    /// reordering.
     pub(crate) fn came(&mut self, late: Duration, bound: Duration) {
         if late <= bound {
             (self.longest, self.recent) =
@@ -60,14 +53,13 @@ impl Lateness {
         }
     }
 
-    /// Time to wait for a missing packet; `None` if no packet was late, so that later packets show a loss.
+    /// Returns the time to wait for a missing packet; `None` if later packets show a loss.
     pub(crate) fn tolerance(&self, bound: Duration) -> Option<Duration> {
         let longest = self.longest?.mul_f64(MARGIN);
         Some(longest.max(TOLERANCE_MIN).min(bound))
     }
 }
 
-/// Gaps in ascending numbers, and when each was noticed: as soon as a later packet had come.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gaps(VecDeque<Gap>);
 
@@ -78,13 +70,11 @@ struct Gap {
     noticed: Time,
 }
 
-/// Most gaps that are remembered. The oldest gives way, and nothing is learnt from it any more.
+/// Most gaps remembered. The oldest is dropped, and its packets teach no lateness.
 const GAPS_MAX: usize = 1024;
 
 impl Gaps {
-    /// Packets from `first` to before `end` are missing, all later than those that were before.
     pub(crate) fn notice(&mut self, now: Time, first: u64, end: u64) {
-        // Later than the bound nothing is learnt.
         while self.0.front().is_some_and(|gap| now.since(gap.noticed) > BOUND_MAX)
             || self.0.len() >= GAPS_MAX
         {
@@ -95,7 +85,6 @@ impl Gaps {
         }
     }
 
-    /// Packet `index` has come. Returns how late it is, where it was missing.
     pub(crate) fn came(&mut self, now: Time, index: u64) -> Option<Duration> {
         let place = self.0.partition_point(|gap| gap.end <= index);
         let gap = self.0.get_mut(place).filter(|gap| gap.first <= index)?;
@@ -112,7 +101,6 @@ impl Gaps {
         Some(now.since(noticed))
     }
 
-    /// One past the last packet that was noticed missing `tolerance` ago: what is missing before it is lost.
     pub(crate) fn overdue(&self, now: Time, tolerance: Duration) -> Option<u64> {
         let due = self.0.partition_point(|gap| gap.noticed + tolerance <= now);
         Some(self.0.get(due.checked_sub(1)?)?.end)
@@ -123,13 +111,11 @@ impl Gaps {
         Some(gap.first.max(from))
     }
 
-    /// The first gap that reaches beyond `from`: when it was noticed, and one past its last packet.
     pub(crate) fn next(&self, from: u64) -> Option<(Time, u64)> {
         let gap = self.0.get(self.0.partition_point(|gap| gap.end <= from))?;
         Some((gap.noticed, gap.end))
     }
 
-    /// Packets from `to` on were never sent.
     pub(crate) fn rewind(&mut self, to: u64) {
         self.0.retain_mut(|gap| {
             gap.end = gap.end.min(to);
@@ -138,8 +124,7 @@ impl Gaps {
     }
 }
 
-/// Gaps and lateness of the originals that come to one end. Packets go by their number without wrap.
-// What every packet needs stands first: see the receiver's session of PGM.
+// Fields that every packet needs come first: see the receiver's session of PGM.
 #[derive(Clone, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Disorder {
@@ -149,8 +134,6 @@ pub(crate) struct Disorder {
 }
 
 impl Disorder {
-    /// Packets from `first` to before `end` are missing, since a later one has come now. The path has this round
-    /// trip, where it is known.
     pub(crate) fn notice(
         &mut self,
         now: Time,
@@ -167,17 +150,15 @@ impl Disorder {
         }
     }
 
-    /// Time to wait for a missing packet; `None` if later packets show a loss.
     pub(crate) fn tolerance(&self) -> Option<Duration> {
         self.lateness.tolerance(self.bound)
     }
 
-    /// On a path that reorders: packets that are missing before this one are lost.
     pub(crate) fn overdue(&self, now: Time) -> Option<u64> {
         self.gaps.overdue(now, self.tolerance()?)
     }
 
-    /// On a path that reorders: time at which the first gap beyond `from` is lost, and one past its last packet.
+    /// Returns the end of the first gap after `from`, and the time when the gap is lost.
     pub(crate) fn next(&self, from: u64) -> Option<(Time, u64)> {
         let tolerance = self.tolerance()?;
         let (noticed, end) = self.gaps.next(from)?;
@@ -221,7 +202,6 @@ mod tests {
         let mut lose = |lateness: &mut Lateness, losses: u32| {
             for _ in 0..losses {
                 now += BOUND_MIN;
-                // Many of one moment are one.
                 (0..9).for_each(|_| lateness.lost(now));
             }
             lateness.tolerance(bound(None))
@@ -252,7 +232,6 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Memory is bounded, and each packet is as late as a plain table says.
         #[test]
         fn they_are_the_packets_that_were_noticed_and_have_not_come(
             steps in proptest::collection::vec((0u64..8, 0u64..60, 0u64..20), 1..400),

@@ -1,5 +1,4 @@
-//! Common parts of schemes: TCP's throughput equation, the mean of loss intervals, loss detection
-//! under reordering and the lateness of packets, unanswered packets, nodes and timestamps in values.
+//! Common parts of schemes.
 
 #[cfg(test)]
 pub(crate) use crate::tests::bench;

@@ -1,4 +1,4 @@
-//! Nodes as addresses in the values of schemes, and the words that these are made of.
+//! Encoding of nodes and 32-bit words in option values.
 
 use alloc::vec::Vec;
 
@@ -6,11 +6,9 @@ use faircast_base::NodeId;
 
 const NOBODY: u32 = 0;
 
-/// Node 0 travels as the broadcast address, which no host has, because its own number would mean
-/// nobody.
+/// Encoding of node 0: the broadcast address, which no host has. The number 0 means no node.
 const NODE_ZERO: u32 = u32::MAX;
 
-/// The numbers that a value of `N` of them is made of; `None` where `bytes` are more or less.
 pub(crate) fn words<const N: usize>(bytes: &[u8]) -> Option<[u32; N]> {
     let (words, []) = bytes.as_chunks() else { return None };
     let words: &[[u8; 4]; N] = words.try_into().ok()?;
@@ -21,7 +19,6 @@ pub(crate) fn put_words<const N: usize>(out: &mut Vec<u8>, words: [u32; N]) {
     out.extend(words.iter().flat_map(|word| word.to_be_bytes()));
 }
 
-/// Node on the wire: the IPv4 address that is its number.
 pub(crate) fn address(node: Option<NodeId>) -> u32 {
     match node {
         None => NOBODY,

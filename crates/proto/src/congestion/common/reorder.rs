@@ -1,40 +1,32 @@
-//! Loss detection under reordering: packets count as lost once enough later ones have come, or a time
-//! after the first of them.
+//! Loss detection under reordering, by later packets or by time.
 
 use alloc::collections::VecDeque;
 
 use faircast_base::{Duration, Seq, Time};
 
-/// Packets in the order of their numbers. Packets ahead of their turn wait here, each with a value, until the fate of
-/// all packets before them is known.
+/// Queue of packets with values, in which each waits for the fate of all earlier packets.
 #[derive(Clone, Debug)]
 pub(crate) struct Reorder<T> {
-    /// The first number of unknown fate; `None` before the first packet.
+    /// First number of unknown fate; `None` before the first packet.
     pub(crate) next: Option<Seq>,
-    /// Packets that have come at or beyond it, and when; ascending.
+    /// Packets received at or after `next`, with arrival times, in ascending order.
     pub(crate) early: VecDeque<(Seq, Time, T)>,
-    /// The earliest of these moments: then the first gap was noticed.
     noticed: Time,
-    /// True if the packet of that moment has been taken since.
     stale: bool,
 }
 
-/// Evidence by which a missing packet counts as lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Evidence {
-    /// Packets with later numbers that have come.
     Later(usize),
-    /// Time since a later packet came, where packets are known to be reordered.
+    /// Time since a later packet came, on a path known to reorder.
     Overdue(Duration),
 }
 
 impl Evidence {
-    /// As many later packets as this where nothing is reordered, else the time that is tolerated.
     pub(crate) fn of(later: u32, reordering: Option<Duration>) -> Self {
         reordering.map_or(Self::Later(later as usize), Self::Overdue)
     }
 
-    /// True if a gap that was `noticed` at this time, with `waiting` packets behind the gap, is a loss.
     fn shows_loss(self, now: Time, noticed: Time, waiting: usize) -> bool {
         match self {
             Self::Later(packets) => waiting >= packets,
@@ -43,16 +35,15 @@ impl Evidence {
     }
 }
 
-/// Most packets that wait for one that is overdue. Chosen: 50 ms at 1 Gbit/s.
+/// Most packets that wait for an overdue packet. Chosen: 50 ms at 1 Gbit/s.
 const EARLY_MAX: usize = 4096;
 
 pub(crate) const AT_ONCE: Evidence = Evidence::Later(1);
 
-/// Fate of some packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Settled<T> {
     Came(T),
-    /// Packets from `first` to before `end` are lost; `end` came instead.
+    /// Packets `first..end` are lost; `end` came instead.
     Lost {
         first: Seq,
         end: Seq,
@@ -67,7 +58,6 @@ impl<T> Default for Reorder<T> {
 }
 
 impl<T: Copy> Reorder<T> {
-    /// The first number that is missing, where something has come beyond it, and when that was noticed.
     pub(crate) fn first_gap(&self) -> Option<(Seq, Time)> {
         let noticed = if self.stale { self.earliest() } else { self.noticed };
         Some((self.next.filter(|_| !self.early.is_empty())?, noticed))
@@ -77,13 +67,10 @@ impl<T: Copy> Reorder<T> {
         self.early.iter().map(|(_, at, _)| *at).fold(Time::MAX, Time::min)
     }
 
-    /// The first number beyond all that have come.
     pub(crate) fn end(&self) -> Option<Seq> {
         self.early.back().map(|(last, ..)| last.next()).or(self.next)
     }
 
-    /// Whether packet `seq`, which has come, is the next one and nothing waits: then its fate is known
-    /// at once, and that is all there is to do about it.
     pub(crate) fn passes(&mut self, seq: Seq) -> bool {
         let passes = self.early.is_empty() && self.next == Some(seq);
         if passes {
@@ -92,7 +79,6 @@ impl<T: Copy> Reorder<T> {
         passes
     }
 
-    /// Packet `seq` has come. Whether its fate was unknown.
     pub(crate) fn arrived(&mut self, now: Time, seq: Seq, known: T) -> bool {
         let next = *self.next.get_or_insert(seq);
         let place = self.early.partition_point(|early| early.0.before(seq));
@@ -105,13 +91,11 @@ impl<T: Copy> Reorder<T> {
         unknown
     }
 
-    /// The next fate that is known by this evidence.
     pub(crate) fn settle(&mut self, now: Time, evidence: Evidence) -> Option<Settled<T>> {
         let (next, &(end, at, known)) = self.next.zip(self.early.front())?;
         if end == next {
             self.early.pop_front();
             self.next = Some(next.next());
-            // The next gap looks for the moment once, not each packet before that gap.
             self.stale |= at == self.noticed;
             return Some(Settled::Came(known));
         }
@@ -124,7 +108,6 @@ impl<T: Copy> Reorder<T> {
         })
     }
 
-    /// Passes each fate that [`settle`](Self::settle) would give by this evidence, and settles none.
     pub(crate) fn preview(&self, now: Time, evidence: Evidence, mut take: impl FnMut(Settled<T>)) {
         let Some(mut next) = self.next else { return };
         let (mut noticed, mut stale) = (self.noticed, self.stale);
@@ -145,18 +128,17 @@ impl<T: Copy> Reorder<T> {
         }
     }
 
-    /// The fate of all before `next` is known otherwise; nothing is left of what had come.
+    /// Forgets all waiting packets: the fate of every packet before `next` is known from elsewhere.
     pub(crate) fn skip_to(&mut self, next: Seq) {
         self.early.clear();
         (self.next, self.noticed, self.stale) = (Some(next), Time::MAX, false);
     }
 
-    /// Forgets packets after `newest`, which were never sent. Returns whether that unsettles something.
+    /// Forgets packets after `newest`, never sent. Returns true if that undoes a settled fate.
     pub(crate) fn rewind(&mut self, newest: Seq) -> bool {
         let Some(next) = self.next else { return false };
         let back = next.after(newest.next());
         if back || next == newest.next() {
-            // All that waits lies beyond `next`, and so after `newest`, however far.
             self.skip_to(newest.next());
         } else {
             self.early.retain(|(seq, ..)| !seq.after(newest));
@@ -172,7 +154,6 @@ mod tests {
     use crate::congestion::common::bench::at;
     use alloc::vec::Vec;
 
-    /// The packets behind which a loss is seen.
     fn revealing(tolerance: usize, arrivals: &[u32]) -> Vec<u32> {
         let mut order = Reorder::default();
         let reveals = |n: &u32| {
@@ -244,7 +225,7 @@ mod tests {
             }
             lost
         };
-        // 2 and 4 are overtaken; 4 does not come. Each has its own time.
+        // Packets 2 and 4 are overtaken; 4 is lost. Each gap has its own time.
         let came = [(1, 0), (3, 2), (5, 6), (6, 7), (7, 8), (2, 11), (8, 15)];
         for (seq, now) in came {
             assert_eq!(packet(seq, now, &mut order), [], "{seq}");

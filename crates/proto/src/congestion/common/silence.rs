@@ -1,8 +1,7 @@
-//! Unanswered packets: how many have left without an answer, and since when.
+//! Unanswered packets: their number, and the time since the first.
 
 use faircast_base::{Duration, Time};
 
-/// Since when packets have left that nobody has answered, and how many.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Unanswered {
     since: Option<Time>,
@@ -10,7 +9,6 @@ pub(crate) struct Unanswered {
 }
 
 impl Unanswered {
-    /// An answer has come, or there is nobody to wait for.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
@@ -20,20 +18,17 @@ impl Unanswered {
         self.packets += 1;
     }
 
-    /// For so long of that time there was nothing to answer.
     pub(crate) fn pause(&mut self, span: Duration) {
         if let Some(since) = &mut self.since {
             *since += span;
         }
     }
 
-    /// For how long; no time where all is answered.
     pub(crate) fn lasts(&self, now: Time) -> Duration {
         self.since.map_or(Duration::ZERO, |since| now.since(since))
     }
 
-    /// When it will be `count` times `rtt`, once so many packets have left too: at a slow rate one
-    /// packet in each is little to answer, and where nothing is sent nothing is answered.
+    /// Returns when the silence reaches `count` round trips, once `count` packets are unanswered.
     pub(crate) fn after(&self, count: u64, rtt: Duration) -> Option<Time> {
         self.since.filter(|_| self.packets >= count).map(|since| since + rtt * count)
     }

@@ -1,32 +1,29 @@
-//! Timestamps of one clock that come back from another.
+//! Timestamps that another host echoes.
 
 use faircast_base::{Duration, Time};
 
-/// A longer round trip is no measurement but a mistake or a lie (src: RFC 4654 s2.2.1, the longest
-/// that R_max can say).
+/// Longest credible round trip: 64 s, the maximum that R_max can express (src: RFC 4654 s2.2.1).
 pub(crate) const RTT_MAX: Duration = Duration::from_secs(64);
 
-/// Microseconds of a clock as they go on the wire, modulo 2^32: 71 minutes.
+/// Returns the wire timestamp in microseconds, modulo 2^32: 71 minutes.
 pub(crate) fn microseconds(now: Time) -> u32 {
     (now.since(Time::ZERO).as_nanos() / 1000) as u32
 }
 
-/// Milliseconds of a clock as they go on the wire, modulo 2^32: 49 days.
+/// Returns the wire timestamp in milliseconds, modulo 2^32: 49 days.
 pub(crate) fn milliseconds(now: Time) -> u32 {
     now.since(Time::ZERO).as_millis() as u32
 }
 
-/// Units from `then` to `now`, both modulo 2^32, below 0 where `then` is later. None counts as long
-/// as it lies within `tolerance`: the clock that measured for how long a timestamp was held does not
-/// run as this one. `None` beyond that, and where more than `max` units have passed.
+/// Units from `then` to `now`, both modulo 2^32; `None` beyond `max`. Up to `tolerance` units in
+/// the future count as 0: two clocks measured.
 pub(crate) fn elapsed(now: u32, then: u32, tolerance: i32, max: u32) -> Option<u32> {
     let units = now.wrapping_sub(then) as i32;
     (units >= -tolerance && i64::from(units) <= i64::from(max)).then_some(units.max(0) as u32)
 }
 
-/// The time since `echo_us`, a timestamp of this clock that came back with the time added for which
-/// it was held. `None` where that is absurd: longer than `longest`, more than `tolerance_us` in the
-/// future, or from before the clock began.
+/// Returns the time since `echo_us`, an own timestamp plus its holding time. `None` if longer than
+/// `longest`, over `tolerance_us` in the future, or before the clock began.
 pub(crate) fn echoed_us(
     now: Time,
     echo_us: u32,
@@ -50,15 +47,12 @@ mod tests {
         for (now, back_us, want) in [
             (at(100), 40_000, Some(us(40_000))),
             (at(100), 0, Some(us(0))),
-            // Within the tolerance of clocks, and just beyond it.
             (at(100), -1000, Some(us(0))),
             (at(100), -1001, None),
             (at(100), 64_000_000, Some(s(64))),
             (at(100), 64_000_001, None),
             (at(100), i32::MIN, None),
-            // The clock has gone round once.
             (at(4295), 40_000, Some(us(40_000))),
-            // Nothing left before the beginning.
             (at(10), 10_000_000, Some(s(10))),
             (at(10), 10_000_001, None),
         ] {

@@ -1,57 +1,46 @@
-//! The choice of ORMCC's representative, the slowest receiver: averages of rates, and the three
-//! reasons to switch.
+//! Choice of ORMCC's representative, the slowest receiver, by averages of rates.
 
 use super::ALPHA;
 
-/// Least deviation of rates, as a share of their average; open in the paper. Without a floor, equal
-/// rates have no deviation, and each is far lower.
+/// Minimum deviation as a share of the average, for equal rates; open in the paper.
 const SIGMA_FLOOR: f64 = 0.01;
 
-/// Deviations above the average at which the representative has recovered, and below the average at
-/// which a rate changes the representative (src: ormcc s2.1).
+/// Distance from the average in deviations: recovered above, taken over below (src: ormcc s2.1).
 const RECOVERED_SIGMAS: f64 = 2.0;
 const SLOWER_SIGMAS: f64 = 4.0;
 
-/// The averages (src: ormcc s2.2). Rates are bytes per second.
+/// Averages of rates in bytes per second (src: ormcc s2.2).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Averages {
-    /// Of all rates told, and their mean deviation, which the paper calls standard; `None` before
-    /// the first.
+    /// Mean and mean deviation (the paper's standard deviation) of all rates; `None` at first.
     all: Option<(f64, f64)>,
-    /// Mean of the rates that the representative reports; `None` before the first.
     pub(super) own: Option<f64>,
 }
 
-/// Effect of a congestion indication on the choice of the representative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
     Own,
-    /// There is no representative, or one that has never told of congestion.
     First,
-    /// The representative is no longer the slowest, and this one is.
+    /// Representative that is no longer the slowest gives way to a slower receiver.
     Recovered,
     Slower,
-    /// The representative has been silent for the interval I.
     Silent,
     Other,
 }
 
-/// From whom an indication comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Standing {
     pub(super) chosen: bool,
     pub(super) is_own: bool,
-    /// Whether it has been silent for the interval I.
     pub(super) overdue: bool,
 }
 
 impl Averages {
-    /// The representative is gone, or another.
     pub(super) fn forget_own(&mut self) {
         self.own = None;
     }
 
-    /// Takes a rate into the averages and judges. Each line of the paper's algorithm is named.
+    /// Adds a rate to the averages and judges its sender, by the lines of the paper's algorithm.
     pub(super) fn judge(
         &mut self,
         rate: f64,
@@ -59,9 +48,8 @@ impl Averages {
         draw: impl FnOnce() -> bool,
     ) -> Choice {
         let (mean, deviation) = match self.all {
-            // Open in the paper: half of the first rate is what TCP's estimator begins with.
+            // Open in the paper: TCP's estimator begins with half of the first value.
             None => (rate, rate / 2.0),
-            // Lines 1 to 3.
             Some((mean, deviation)) => {
                 let error = rate - mean;
                 let off = if error < 0.0 { -error } else { error };
@@ -70,18 +58,15 @@ impl Averages {
         };
         let first = self.all.replace((mean, deviation)).is_none();
         let deviation = deviation.max(SIGMA_FLOOR * mean);
-        // Lines 4 to 7.
         if standing.is_own {
             self.own = Some(self.own.map_or(rate, |own| own + ALPHA * (rate - own)));
             return Choice::Own;
         }
         let choice = match self.own.filter(|_| standing.chosen && !first) {
-            // Lines 8 to 12.
             None => Choice::First,
             Some(own) => {
-                // Lines 13 to 17.
                 let recovered = own > mean + RECOVERED_SIGMAS * deviation;
-                // Line 28 has a rate at the very limit too, where the text says below.
+                // Line 28 includes equality, but the text says below.
                 let slower = rate < mean - SLOWER_SIGMAS * deviation;
                 if recovered && rate <= mean {
                     Choice::Recovered // Lines 22 to 27.

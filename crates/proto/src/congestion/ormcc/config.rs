@@ -1,26 +1,25 @@
-//! The settings of ORMCC, and the two profiles that set them together.
+//! Settings of ORMCC, and their two profiles.
 
 use faircast_base::Duration;
 
 use crate::settings::{choices, settings};
 
 choices! {
-    /// A set of settings that belong together. Each setting can still be changed on its own.
+    /// Set of settings that belong together. Each setting can still be changed on its own.
     pub enum Profile {
-        /// The paper's algorithm, with what it leaves open filled in.
+        /// Algorithm of the paper, with what it leaves open filled in.
         Paper = "paper",
-        /// What real networks need beyond it. The default.
+        /// Additions for real networks. The default.
         Improved = "improved",
     }
 
-    /// Who may report, and how often.
+    /// Reporting receivers, and their frequency.
     pub enum Feedback {
-        /// Everybody, at each packet that reveals a loss (src: ormcc s2.1).
+        /// All receivers, at each packet that reveals a loss (src: ormcc s2.1).
         Ci = "ci",
-        /// Everybody, at most once in a round trip (src: ormcc s3.2).
+        /// All receivers, at most once in a round trip (src: ormcc s3.2).
         CiPerRtt = "ci-per-rtt",
-        /// The representative, and those whose own average is below the one that the source
-        /// announces (src: ormcc-trac).
+        /// Representative, and receivers below the announced average rate (src: ormcc-trac).
         Trac = "trac",
     }
 }
@@ -38,7 +37,7 @@ settings! {
     output_bound: bool = true;
     /// Start the average throughput with its first sample and no deviation, not with the initial
     /// rate (open in the paper)
-    // The algorithm has no initial values; a rate is at hand.
+    // The algorithm has no initial values, but the initial rate is known.
     throughput_first: bool = false;
     /// Receivers that report congestion: all at each packet that reveals a loss (ci), all once a
     /// round trip, or the representative and slower receivers (paper: ci)
@@ -56,7 +55,7 @@ settings! {
     /// Later packets that must have arrived before a receiver counts one as lost.
     ci_reorder: u32 = 3;
     /// Rate at the start in packets per round trip.
-    // Open in the paper, which gives the initial round trip only.
+    // Open in the paper, which gives only the initial round trip.
     initial_packets: f64 = 4.0;
     /// The rate doubles each round trip until the first sign of congestion.
     initial_doubling: bool = true;
@@ -66,7 +65,7 @@ settings! {
 }
 
 impl OrmccConfig {
-    /// The settings of a profile.
+    /// Returns the settings of a profile.
     pub fn profile(profile: Profile) -> Self {
         match profile {
             Profile::Paper => Self::paper(),

@@ -1,4 +1,4 @@
-//! The output rate: how fast packets come out of the network at a receiver.
+//! Output rate: the rate at which packets leave the network at a receiver.
 
 use alloc::collections::VecDeque;
 
@@ -6,16 +6,12 @@ use faircast_base::{Duration, Time};
 
 const MARKS_MAX: usize = 128;
 
-/// Measures `n s / t`: bytes of the latest packets over the time that they took
-/// (src: ormcc s2.1). t is from the arrival of the packet before them to that of the last, so that
-/// n packets have n gaps; both ends of n packets alone would tell the rate too high by n/(n-1).
-///
-/// Real systems hand packets over many at a time, and a share of a queue is known only over more
-/// than a few packets: the measure can be made to span a time too.
+/// Meter of `n s / t`: bytes of the latest packets over their time (src: ormcc s2.1). Time t starts
+/// at the packet before them: else the rate would be too high by n/(n-1). Packets arrive in
+/// batches, so the measurement can span a minimum time too.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OutputMeter {
     packets: u64,
-    /// Packets and bytes that had come by a moment; ascending.
     marks: VecDeque<Mark>,
 }
 
@@ -27,17 +23,14 @@ struct Mark {
 }
 
 impl OutputMeter {
-    /// A meter of at least `n` packets, in 1 to 64.
     pub(super) fn new(n: u32) -> Self {
         Self { packets: u64::from(n.clamp(1, 64)), marks: VecDeque::new() }
     }
 
-    /// A packet of `bytes` has come; the measure is going to span `span`.
     pub(super) fn arrived(&mut self, now: Time, bytes: u32, span: Duration) {
         let (packets, sum) = self.marks.back().map_or((0, 0), |last| (last.packets, last.bytes));
         let mark = Mark { at: now, packets: packets + 1, bytes: sum + u64::from(bytes) };
-        // So many moments are enough for the span, and the packets: what comes close behind the last
-        // moment but one takes the place of the last.
+        // Merges a mark that is close to the last but one: half of the marks suffice for the span.
         let step = span / (MARKS_MAX as u64 / 2);
         let merges = self.marks.len() >= 2 && {
             let (last, before) =
@@ -48,8 +41,7 @@ impl OutputMeter {
             self.marks.pop_back();
         }
         self.marks.push_back(mark);
-        // What lies further back than twice the span is not looked at, as long as that does not double:
-        // ten thousand receivers have no memory to spare that is fast.
+        // Keeps at most twice the span: ten thousand receivers need compact state.
         let old = |next: Option<&Mark>| {
             next.is_some_and(|next| {
                 next.packets + self.packets <= packets && now.since(next.at) >= span * 2
@@ -60,7 +52,6 @@ impl OutputMeter {
         }
     }
 
-    /// Forgets all but the latest packet: the source was silent before it.
     pub(super) fn restart(&mut self) {
         self.marks.clear();
     }
@@ -69,9 +60,7 @@ impl OutputMeter {
         self.marks.back().map(|mark| mark.at)
     }
 
-    /// Bytes per second over at least n packets and `span`; `None` before there are so many, and
-    /// where they took no time. Where `span` reaches further back than packets are known, those
-    /// known count.
+    /// Returns bytes per second over at least n packets and `span` if known; `None` with fewer.
     pub(super) fn rate(&self, span: Duration) -> Option<f64> {
         let last = self.marks.back()?;
         let enough =
@@ -104,10 +93,8 @@ mod tests {
         let none = Duration::ZERO;
         assert_eq!(meter(4, &[0, 1000, 2000, 3000], none).rate(none), None);
         assert_eq!(meter(4, &[0, 1000, 2000, 3000, 4000], none).rate(none), Some(1e6));
-        // Only the latest count.
         let slow_then_fast = [0, 100_000, 101_000, 102_000, 103_000, 104_000];
         assert_eq!(meter(4, &slow_then_fast, none).rate(none), Some(1e6));
-        // A stall among them is part of the time that they took.
         let stalled = meter(4, &[0, 1000, 2000, 3000, 103_000], none).rate(none);
         assert!((stalled.unwrap() - 4000.0 / 0.103).abs() < 1e-6);
         assert_eq!(meter(1, &[0, 4000], none).rate(none), Some(250_000.0));
@@ -116,12 +103,10 @@ mod tests {
     #[test]
     fn a_span_makes_it_longer_and_bunches_do_not_deceive_it() {
         let span = Duration::from_millis(10);
-        // Ten packets in one moment every 10 ms.
         let bunches: Vec<_> = (0..200).map(|i| i / 10 * 10_000).collect();
         let rate = meter(4, &bunches, span).rate(span).unwrap();
         assert!((rate - 1e6).abs() < 1e-6, "{rate}");
         assert_eq!(meter(4, &[0, 0, 0, 0, 0, 0], span).rate(span), None, "no time has passed");
-        // Without so much behind it the measure is as long as it can be.
         let short = meter(4, &[0, 1000, 2000, 3000, 4000, 5000], span).rate(span);
         assert_eq!(short, Some(1e6));
     }

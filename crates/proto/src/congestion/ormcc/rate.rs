@@ -1,4 +1,4 @@
-//! The sending rate: its growth, its cuts, and the interval I that follows from them.
+//! Sending rate: growth, cuts, and the resulting interval I.
 
 use faircast_base::{Duration, Time};
 
@@ -6,40 +6,35 @@ use super::RTT0;
 use super::config::OrmccConfig;
 use super::values::RATE_MAX;
 
-/// Relative growth per round trip that doubles the rate: the logarithm of 2.
 const LN_2: f64 = core::f64::consts::LN_2;
 
-/// Least share of the rate that one cut leaves, with the guard; chosen. Where that is too much the representative tells
-/// of congestion again within a round trip.
+/// Lowest share of the rate after one cut, with the guard; chosen. Congestion is reported again.
 const LEFT_MIN: f64 = 0.25;
 
 /// Weight of a new value in the throughput (src: ormcc s2.2).
 const GAMMA: f64 = 0.5;
 
-/// Deviations by which the throughput is taken higher for the interval I (src: ormcc s2.1).
+/// Deviations added to the throughput for the interval I (src: ormcc s2.1).
 const INTERVAL_SIGMAS: f64 = 3.0;
 
-/// Least interval I in packets, after which a representative without congestion is replaced; open
-/// in the paper. After a first cut at a low rate the formula gives a packet or two.
+/// Minimum interval I in packets, before a representative is replaced; open in the paper.
 const INTERVAL_MIN: f64 = 100.0;
 
-/// The floor: one packet in this time.
+/// Interval of packets at the floor: 2 s.
 pub(super) const FLOOR_INTERVAL: Duration = Duration::from_secs(2);
 
-/// After so many halvings nothing is left of any rate.
 const HALVINGS_MAX: u64 = 64;
 
-/// The rate and what is known of its past. Bytes per second, bytes, seconds.
+/// Rate and its history, in bytes per second, bytes and seconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rate {
     now: f64,
     after_cut: f64,
-    /// The average throughput and its deviation; `None` before the first cut.
     throughput: Option<(f64, f64)>,
-    /// The interval I in packets; infinite before the first cut.
+    /// Interval I in packets; infinite before the first cut.
     pub(super) interval: f64,
     cut_at: Option<Time>,
-    /// Up to which rate it doubles; `None` where growth is linear.
+    /// Rate at which doubling ends; `None` during linear growth.
     pub(super) doubling: Option<f64>,
     least: f64,
 }
@@ -64,8 +59,6 @@ impl Rate {
         self.now = self.now.max(self.least);
     }
 
-    /// So many packets as before in a time, where each is larger by `factor`: nothing is known of the
-    /// network yet.
     pub(super) fn scale(&mut self, factor: f64) {
         self.now = (self.now * factor).min(RATE_MAX);
         self.after_cut *= factor;
@@ -75,9 +68,8 @@ impl Rate {
         self.now
     }
 
-    /// A packet of `bytes` leaves: s per round trip in each round trip (src: ormcc s2.1), spread
-    /// over the packets that are sent meanwhile. Before the first sign of congestion it doubles
-    /// instead. Not beyond `most`; and no packet more than doubles it, however short the round trip.
+    /// Grows the rate by s per round trip each round trip (src: ormcc s2.1). Before the first
+    /// congestion it doubles instead. It stays below `most`, and at most doubles per packet.
     pub(super) fn grow(&mut self, bytes: f64, rtt: f64, most: f64) {
         let linear = bytes * bytes / (self.now * rtt * rtt);
         let step = match self.doubling {
@@ -91,7 +83,6 @@ impl Rate {
         }
     }
 
-    /// At least this rate, where nothing is known against it.
     pub(super) fn raise(&mut self, bytes_per_s: f64) {
         self.now = self.now.max(bytes_per_s.min(RATE_MAX));
     }
@@ -102,11 +93,9 @@ impl Rate {
         }
     }
 
-    /// The representative tells the output rate `output` with a loss (CutRate, src: ormcc s2.2).
-    /// Returns whether the rate was cut.
-    ///
-    /// deviates: the paper has no least share. A damaged or forged packet after a silence shows a receiver both a loss
-    /// and next to no output, and growth from there is linear.
+    /// Cuts the rate after the representative reported `output` with a loss (CutRate, src: ormcc
+    /// s2.2). True if the rate fell. deviates: the paper has no lowest share. After a silence, a
+    /// forged packet looks like a loss at near-zero output.
     pub(super) fn cut(
         &mut self,
         config: &OrmccConfig,
@@ -123,7 +112,7 @@ impl Rate {
             return false;
         }
         let between = (self.now + self.after_cut) / 2.0;
-        // Open in the paper: where the averages begin.
+        // Open in the paper: initial values of the averages.
         let start = if config.throughput_first { between } else { self.after_cut };
         let (mean, deviation) = self.throughput.unwrap_or((start, 0.0));
         let error = between - mean;
@@ -139,7 +128,6 @@ impl Rate {
         true
     }
 
-    /// No more than `most`, from which it does not double. Returns whether it was more.
     pub(super) fn lower(&mut self, most: f64) -> bool {
         let most = most.max(self.least);
         self.doubling = None;
@@ -148,21 +136,18 @@ impl Rate {
         lower
     }
 
-    /// Halves the rate, since no receiver reports.
     pub(super) fn halve(&mut self) {
         self.now = (self.now / 2.0).max(self.least);
         self.doubling = None;
     }
 
-    /// Reports come again after silence: it doubles up to `limit`.
     pub(super) fn restart(&mut self, limit: f64) {
         if self.now < limit {
             self.doubling = Some(limit);
         }
     }
 
-    /// It was not used, and halves so many `times`, as far as `least`. With `doubles` it doubles
-    /// up to what it was once it is used again.
+    /// Halves an unused rate `times` times, down to `least`; with `doubles` it doubles back in use.
     pub(super) fn age(&mut self, times: u64, least: f64, doubles: bool) {
         let before = self.now;
         for _ in 0..times.min(HALVINGS_MAX) {
@@ -173,7 +158,6 @@ impl Rate {
         }
     }
 
-    /// Whether it doubles as it does at the start of a session, without any bound.
     pub(super) fn is_starting(&self) -> bool {
         self.doubling.is_some_and(|to| to >= RATE_MAX)
     }

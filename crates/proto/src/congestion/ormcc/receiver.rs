@@ -1,4 +1,4 @@
-//! The receiver's half of ORMCC.
+//! Receiver half of ORMCC.
 
 use faircast_base::{Cx, Duration, NodeId, Seq, Time};
 
@@ -9,59 +9,52 @@ use crate::congestion::common::lateness::BOUND_MAX;
 use crate::congestion::common::reorder::{AT_ONCE, Evidence, Reorder, Settled};
 use crate::congestion::{Arrival, Audience, ReceiverFeedback};
 
-/// The longest wait before a call for a representative is answered, so that not all speak at once.
+/// Longest random wait before the answer to a call for a representative.
 const ANSWER_BACKOFF: Duration = Duration::from_millis(50);
 
-/// The least time between two answers of a receiver.
 const ANSWER_INTERVAL: Duration = Duration::from_millis(200);
 
-/// How often the representative shows that it is alive: once in a round trip, within these.
+/// Bounds of the representative's keep-alive interval, which is normally one round trip.
 const ALIVE_MIN: Duration = Duration::from_millis(10);
 const ALIVE_MAX: Duration = Duration::from_secs(1);
 
-/// Packets over which the output rate is measured at least (src: ormcc s2.1).
+/// Minimum packets of an output rate measurement (src: ormcc s2.1).
 const OUTPUT_PACKETS: u32 = 4;
 
-/// Longest wait for a missing packet, however few later ones have arrived.
+/// Longest wait for a missing packet, however few later packets came.
 const CI_REORDER_DELAY: Duration = Duration::from_millis(10);
 
-/// The longest time over which the output rate is measured.
 const SPAN_MAX: Duration = Duration::from_secs(2);
 
-/// A receiver: it measures its output rate, tells it when a loss is found, and where it is the
-/// representative shows that it is alive.
+/// ORMCC receiver: reports its output rate at each loss. The representative sends keep-alives too.
 #[derive(Debug, Default)]
 pub struct OrmccReceiver {
     config: OrmccConfig,
     node: NodeId,
     meter: OutputMeter,
     order: Reorder<()>,
-    /// Time for which the endpoint waits for a missing packet, as it said last.
     reordering: Option<Duration>,
-    /// Where the first gap begins, and when it counts as a loss though too few packets have shown it.
+    /// Start of the first gap, and when it counts as a loss even with few later packets.
     gap: Option<(Seq, Time)>,
-    /// The latest announcement with its packet's number and when it came.
     latest: Option<(Seq, Time, OrmccAnnounce)>,
-    /// The average of the rates at which it was congested.
     trac: Option<f64>,
     congestion_due: bool,
-    /// Packets that count as lost since the last indication, and whether all of them have come late.
+    /// Lost packets since the last indication that have not come late, and true if all have.
     alleged: u64,
     take_back_due: bool,
     indicated: Option<Time>,
     alive_due: bool,
     answer: Option<Time>,
-    /// When it last sent anything to the source.
     reported: Option<Time>,
 }
 
 impl OrmccReceiver {
-    /// The receiver at `node`.
+    /// Creates the receiver at `node`.
     pub fn new(config: OrmccConfig, node: NodeId) -> Self {
         Self { meter: OutputMeter::new(OUTPUT_PACKETS), config, node, ..Self::default() }
     }
 
-    /// The output rate in bytes per second, once it is known.
+    /// Returns the output rate in bytes per second, once known.
     pub fn output_rate(&self) -> Option<f64> {
         self.meter.rate(self.span())
     }
@@ -75,7 +68,6 @@ impl OrmccReceiver {
         }
     }
 
-    /// The time over which the output rate is measured at least.
     fn span(&self) -> Duration {
         let span = self.round_trip() * u64::from(self.config.output_rtts);
         span.max(self.config.output_time).min(SPAN_MAX)
@@ -83,7 +75,7 @@ impl OrmccReceiver {
 
     fn report(&self, now: Time, congestion: bool) -> Option<OrmccReport> {
         let (_, at, announce) = self.latest.as_ref()?;
-        // A round trip must not contain the time for which the timestamp was held.
+        // The holding time is not part of the round trip.
         let held_us = (now.since(*at).as_nanos() / 1000) as u32;
         let rate = self.output_rate().map(|rate| rate as f32);
         Some(OrmccReport {
@@ -95,11 +87,9 @@ impl OrmccReceiver {
         })
     }
 
-    /// Packets count as lost with one that came now; `None` where the network marked it.
     fn congested(&mut self, now: Time, lost: Option<u64>) {
         let recently = self.indicated.is_some_and(|at| now.since(at) <= BOUND_MAX);
         let before = if recently { self.alleged } else { 0 };
-        // A mark cannot be taken back.
         self.alleged = before.saturating_add(lost.unwrap_or(u64::MAX));
 
         let rate = self.output_rate();
@@ -114,7 +104,7 @@ impl OrmccReceiver {
         if self.indicated.is_some_and(|at| now.since(at) < spacing) {
             return;
         }
-        // src: ormcc-trac: besides the representative only who is slower has something to say.
+        // src: ormcc-trac: only the representative and slower receivers report.
         let chosen = announce.representative == Some(self.node);
         if announce.feedback == Feedback::Trac
             && !chosen
@@ -127,16 +117,13 @@ impl OrmccReceiver {
         (self.congestion_due, self.take_back_due) = (true, false);
     }
 
-    /// Whether the source paused between the latest original and this one, or between that and a
-    /// repair that came meanwhile. All packets say how often it did: the first after a pause may be
-    /// lost.
+    /// True if the source paused since the latest original. All packets carry the pauses' number.
     fn is_other_pause(&self, seq: Seq, announce: &OrmccAnnounce) -> bool {
         let newer = |&&(latest, ..): &&(Seq, Time, OrmccAnnounce)| seq.after(latest);
         self.latest.as_ref().filter(newer).is_some_and(|(.., last)| last.pauses != announce.pauses)
     }
 
-    /// Whether nothing came for so long before a repair that the source may have paused: repairs do
-    /// not say. That long is what the source itself calls a pause.
+    /// Returns true if a repair came after a silence as long as a pause, whose number repairs lack.
     fn is_late(&self, now: Time, bytes: u32) -> bool {
         let Some(last) = self.meter.last() else { return false };
         let gap = self.output_rate().map_or(0.0, |rate| f64::from(bytes) / rate);
@@ -152,8 +139,6 @@ impl OrmccReceiver {
         lost
     }
 
-    /// A packet that counted as lost has come after all. Where all have that were lost at the last indication,
-    /// there was no congestion.
     fn came_late(&mut self, now: Time) {
         let lately = self.indicated.is_some_and(|at| now.since(at) <= BOUND_MAX);
         if !self.config.guard || !lately || self.alleged == 0 {
@@ -165,8 +150,8 @@ impl OrmccReceiver {
         }
     }
 
-    /// The first gap has its time from when it became the first: what was late for an earlier one has
-    /// come. Where packets are reordered it has its own.
+    /// Sets the timeout of the first gap, from the time at which it became the first. On a path
+    /// that reorders, each gap has its own time.
     fn watch_gap(&mut self, now: Time) {
         let until = now + CI_REORDER_DELAY;
         self.gap =
@@ -207,8 +192,7 @@ impl ReceiverFeedback for OrmccReceiver {
 
     #[inline]
     fn on_data(&mut self, cx: &mut Cx<'_>, arrival: &Arrival, announce: Option<&OrmccAnnounce>) {
-        // Repairs are paid for by the sending rate, and come out of the network as data does, whoever
-        // lacked them.
+        // The sending rate pays for repairs, and they leave the network as data does.
         if arrival.duplicate && !arrival.repair {
             return;
         }
@@ -247,8 +231,7 @@ impl ReceiverFeedback for OrmccReceiver {
     }
 
     fn on_missing(&mut self, _cx: &mut Cx<'_>, _first: Seq, _last: Seq) {
-        // What an SPM or another's NAK tells of is reported with the next packet, if that shows it
-        // too: an indication names a packet that came.
+        // Losses shown by an SPM or a NAK wait, because an indication names a received packet.
     }
 
     fn on_rewind(&mut self, cx: &mut Cx<'_>, newest: Seq) {
@@ -270,7 +253,6 @@ impl ReceiverFeedback for OrmccReceiver {
         let mut report = self.report(cx.now, self.congestion_due)?;
         report.takes_back = core::mem::take(&mut self.take_back_due) && !self.congestion_due;
         self.reported = Some(cx.now);
-        // An indication is a sign of life too.
         self.alive_due = false;
         let congestion = core::mem::take(&mut self.congestion_due);
         Some((if congestion { Audience::SenderNak } else { Audience::SenderAck }, report))
@@ -282,7 +264,6 @@ impl ReceiverFeedback for OrmccReceiver {
 
     fn on_timeout(&mut self, cx: &mut Cx<'_>) {
         if self.gap.is_some_and(|(_, at)| at <= cx.now) {
-            // Packets of the first gap are lost, though too few later packets have come.
             let first = self.order.settle(cx.now, AT_ONCE).map_or(0, count);
             let lost = first + self.find_lost(cx.now, Evidence::of(u32::MAX, self.reordering));
             self.watch_gap(cx.now);
@@ -310,5 +291,5 @@ fn count(settled: Settled<()>) -> u64 {
     }
 }
 
-/// A timer of no length would run out again and again in one moment.
+/// Minimum timer: a timer of zero would expire again and again at one moment.
 const TICK: Duration = Duration::from_micros(1);

@@ -1,8 +1,7 @@
-//! The recent maximum of ORMCC's sending rate.
+//! Recent maximum of ORMCC's sending rate.
 
 use faircast_base::{Duration, Time};
 
-/// The largest rate of the last spans, of which the first is not over.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Recent {
     turned: Time,
@@ -12,8 +11,7 @@ pub(super) struct Recent {
 const SPANS: usize = 3;
 
 impl Recent {
-    /// The rate, in bytes per second, has been this since it was last told, and is now; a span is as
-    /// long as `span` at this time.
+    /// Notes the rate in bytes per second since the last call, for spans of length `span`.
     pub(super) fn note(&mut self, now: Time, rate: f64, span: Duration) {
         let passed = now.since(self.turned).as_nanos() / span.as_nanos().max(1);
         if passed > 0 {
@@ -26,7 +24,6 @@ impl Recent {
         self.largest[0] = self.largest[0].max(rate);
     }
 
-    /// The largest, in bytes per second.
     pub(super) fn largest(&self) -> f64 {
         self.largest.iter().fold(0.0, |most, &rate| most.max(rate))
     }

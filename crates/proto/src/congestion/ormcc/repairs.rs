@@ -1,18 +1,15 @@
-//! Repairs that were lost.
+//! Detection of lost repairs.
 
 use alloc::collections::VecDeque;
 
 use faircast_base::{Duration, Seq, Time};
 
-/// Most repairs that are remembered, and for how long: who asks again does so within seconds.
+/// Most repairs remembered, and for at most 4 s: repeated requests come within seconds.
 const REPAIRS_MAX: usize = 1024;
 const REMEMBERED: Duration = Duration::from_secs(4);
 
-/// Repairs that left lately. Who asks for one of them again, too late for the request to have crossed
-/// it on its way, has lost it.
-///
-/// Repairs could tell of each other's loss at once if they were numbered. But nodes in the network pass
-/// them on to those alone who lack them: gaps in their numbers would be no loss.
+/// Recent repairs. A repeated request that cannot have crossed its repair shows the repair's loss.
+/// Routers forward repairs only to receivers that lack them, so numbers would show nothing.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Repairs(VecDeque<(Seq, Time)>);
 
@@ -25,8 +22,6 @@ impl Repairs {
         self.0.push_back((seq, now));
     }
 
-    /// Whether a request for `seq` that comes now over a round trip of `rtt` tells that its repair
-    /// was lost.
     pub(super) fn was_lost(&self, seq: Seq, now: Time, rtt: Duration) -> bool {
         // The queue may have grown since the round trip was measured.
         let crossing = rtt + rtt / 8;

@@ -1,4 +1,4 @@
-//! The sender's half of ORMCC.
+//! Sender half of ORMCC.
 
 use faircast_base::{BadInput, CutReason, Cx, Duration, Event, NodeId, Seq, SwitchReason, Time};
 
@@ -16,91 +16,72 @@ use crate::congestion::{Carrier, Gauges, Permit, Regime, SenderControl};
 
 mod silence;
 
-/// Echoes may be from so far in the future: clocks at both ends do not run alike while a receiver holds
-/// a timestamp.
+/// Tolerance for echoes from the future, in microseconds, since clocks differ in speed.
 const CLOCK_TOLERANCE_US: i32 = 1000;
 
-/// The least round trip that is reckoned with, in seconds: clocks tell no shorter ones apart from their
-/// own errors.
+/// Minimum round trip in seconds: shorter ones are below the error of clocks.
 const RTT_LEAST: f64 = 1e-4;
 
 /// Weight of a new round trip (src: ormcc s2.1).
 const RTT_GAIN: f64 = 0.125;
 
-/// Chance that a far lower rate changes the representative though it is not below its average; open
-/// in the paper. Low enough that the representative stays so.
+/// Probability that a far lower rate changes the representative at once; open in the paper.
 const Q: f64 = 0.1;
 
-/// Packets per round trip up to which the rate doubles.
+/// Packets per round trip at which doubling ends.
 const DOUBLING_MAX: f64 = 100_000.0;
 
-/// Packets per round trip by which the rate leads the output that the representative reported, and
-/// the share of that output by which the rate leads beyond them, with the guard.
+/// Lead of the rate over the reported output, with the guard: packets per round trip, plus a share.
 const LEAD_PACKETS: f64 = 1.0;
 const LEAD_SHARE: f64 = 0.05;
 
-/// While the rate doubles it keeps to this multiple of the output rate last told.
+/// Lead of the rate while doubling, as a multiple of the last reported output.
 const DOUBLING_LEAD: f64 = 2.0;
 
-/// Round trips in a row that are longer than the least by what hystart allows, after which the rate no
-/// longer doubles.
+/// Consecutive delayed round trips that end doubling. HyStart defines the permitted delay.
 const DELAYED_MAX: u32 = 3;
 
-/// Cuts in a row that can be taken back, and the gain with each cut. The first late packets teach the tolerance,
-/// which is forgotten after sixteen losses. Chosen.
+/// Most consecutive cuts that can be reverted, and the allowance gained with each cut. Chosen: a
+/// learnt tolerance is forgotten after sixteen losses.
 const TAKE_BACKS_MAX: f64 = 4.0;
 const TAKE_BACKS_PER_CUT: f64 = 1.0 / 16.0;
 
-/// The sender: a rate, the averages that choose the representative, and its round trip. All of it
-/// is of a size that does not depend on the number of receivers.
+/// ORMCC sender. Its size is independent of the number of receivers.
 #[derive(Debug, Default)]
 pub struct OrmccSender {
     config: OrmccConfig,
     averages: Averages,
     representative: Option<NodeId>,
-    /// Of nothing before the first packet.
     rate: Rate,
     pace: Pace,
-    /// The rate of late.
     recent: Recent,
-    /// Bytes of the largest packet so far.
     bytes: f64,
-    /// Smoothed, in seconds.
     pub(super) rtt: Option<f64>,
-    /// With the guard, the representative's latest round trip.
     latest: Option<f64>,
-    /// The least sample while the rate doubles, and how many in a row were far above it.
     least: Option<f64>,
     delayed: u32,
-    /// The output rate that the representative told last.
     output: Option<f64>,
-    /// Whether anybody has told one.
     told: bool,
-    /// Packets sent, and how many when the representative last told of congestion.
+    /// Packets sent in all, and up to the representative's latest report of congestion.
     sent: u64,
     sent_at_congestion: u64,
     last_sent: Option<Time>,
     repairs: Repairs,
-    /// Since when repairs alone have left at the rate; `None` while originals do.
+    /// Start of the time in which only repairs leave; `None` while originals leave.
     alone: Option<Time>,
-    /// Whether that has lasted for a round trip, for which the rate was lowered.
     lowered: bool,
-    /// Pauses so far, modulo 2^8.
     pauses: u8,
-    /// When the source last had something to send.
     busy: Option<Time>,
-    /// For how long nobody reports, and the representative does not.
     unheard: Unanswered,
     unheard_own: Unanswered,
-    /// The rate before the last cut and when that was, while it may be taken back; and how often that may happen yet.
+    /// Time and rate of the last cut while it can be reverted, and the remaining allowance.
     before_cut: Option<(Time, Rate)>,
     take_backs: f64,
-    /// In silence: when the rate halves next, and half of what it was before.
     silent: Option<(Time, f64)>,
 }
 
 impl OrmccSender {
-    /// A sender that has heard of nobody.
+    /// Creates a sender without known receivers.
     pub fn new(config: OrmccConfig) -> Self {
         Self {
             rate: Rate::new(&config, 0.0),
@@ -110,13 +91,11 @@ impl OrmccSender {
         }
     }
 
-    /// The smoothed round trip in seconds, or what stands for it.
     fn round_trip_s(&self) -> f64 {
         self.rtt.unwrap_or(RTT0.as_secs_f64())
     }
 
-    /// A packet of `len` is to leave. Rates are in packets of the largest size so far: what comes first
-    /// may be a few words about what follows.
+    /// Adapts to the size of a packet to send. Rates count packets of the largest size so far.
     fn meet(&mut self, now: Time, len: u32) {
         let bytes = f64::from(cost(len));
         let before = self.bytes;
@@ -136,13 +115,10 @@ impl OrmccSender {
         self.follow(now);
     }
 
-    /// Keeps the pace at the rate.
     fn follow(&mut self, now: Time) {
         self.pace.set(now, 8.0 * self.rate.bytes_per_s());
     }
 
-    /// Whether a report with the round trip `rtt` came with a request for a packet whose repair was
-    /// lost.
     fn is_repair_lost(&self, now: Time, carrier: Carrier, rtt: Duration) -> bool {
         let Carrier::Nak { first } = carrier else { return false };
         let rtt = rtt.max(Duration::from_secs_f64(self.round_trip_s()));
@@ -154,8 +130,7 @@ impl OrmccSender {
         self.recent.note(now, self.rate.bytes_per_s(), span);
     }
 
-    /// The output rate that a report tells. No more comes out than went in: a queue may hand on a few
-    /// packets faster than they were sent, but who says so all the time would never be cut for.
+    /// Returns the reported output, at most the recent sending rate: false claims must not matter.
     fn output_told(&mut self, now: Time, report: &OrmccReport) -> Option<f64> {
         self.note_rate(now);
         let told = f64::from(report.rate?);
@@ -163,9 +138,8 @@ impl OrmccSender {
         Some(if self.config.output_bound { told.min(self.recent.largest()) } else { told })
     }
 
-    /// An original leaves, or a repair that the rate held back. Of lost repairs little is heard and
-    /// late, so while they alone leave nothing shows that the network bears more, or still as much:
-    /// after a round trip of them the rate goes where a loss would have brought it, and stays.
+    /// Notes an original or a delayed repair. Losses of repairs are reported rarely, so while only
+    /// repairs leave, the rate falls after a round trip as after a loss.
     fn note_kind(&mut self, cx: &mut Cx<'_>, repair: bool) {
         if !repair {
             (self.alone, self.lowered) = (None, false);
@@ -193,26 +167,24 @@ impl OrmccSender {
         let gap = self.pace.cost(bytes);
         let late = now.since(self.pace.ready_at().min(now));
         let rtt = self.round_trip_s();
-        // A small packet may have waited for the turn of a large one.
         let long = Duration::from_secs_f64(2.0 * rtt).max(self.pace.cost(self.bytes as u32) * 4);
         let fresh = self.last_sent.is_some_and(|at| now.since(at) > long);
         let begins = self.last_sent.is_none();
-        // A rate that something else holds the source below is not tried, so it does not grow; and
-        // without a sign that somebody is there it does not either.
+        // The rate grows only if it is the limit and a representative is alive.
         let limited = late <= Pace::BURST.max(gap) && !begins;
         if !repair || limited {
             self.note_kind(cx, repair);
         }
         let grows = limited && !self.lowered && self.is_trusted(now);
         if grows {
-            // The queue may have grown since a loss told of it, and by random losses it never does.
+            // The queue may have grown since the last report; random losses do not show that.
             let rtt = self.latest.map_or(rtt, |latest| latest.max(rtt));
             let lead = self.lead(rtt);
             self.rate.grow(f64::from(bytes), rtt, lead);
             self.follow(now);
         }
         self.note_rate(now);
-        // At the floor of a silent session any packet costs as much as a full one.
+        // At the floor of a silent session, any packet costs as much as a full one.
         let bytes = if self.silent.is_some() { self.bytes as u32 } else { bytes };
         if begins || fresh {
             self.pace.restart(now, bytes)
@@ -228,8 +200,7 @@ impl OrmccSender {
         self.sent += 1;
     }
 
-    /// Up to where the rate may grow: with the guard not far beyond what the representative lately told
-    /// to come out. A queue that fills lets no more through, and takes long to show by a loss.
+    /// Returns the limit of growth: with the guard, a filling queue shows a loss late.
     fn lead(&self, rtt: f64) -> f64 {
         let doubling = self.rate.doubling.is_some();
         let packet = self.bytes / self.latest.unwrap_or(rtt);
@@ -245,8 +216,7 @@ impl OrmccSender {
         }
     }
 
-    /// The time since a report's echo; `None` where it is absurd. No time at all is no round trip:
-    /// where a timestamp was held for seconds, that is what clocks disagree by.
+    /// Returns the time since a report's echo; `None` if absurd. Zero is a difference of clocks.
     fn echoed(now: Time, report: &OrmccReport) -> Option<Duration> {
         echoed_us(now, report.echo_us, CLOCK_TOLERANCE_US, RTT_MAX)
     }
@@ -256,7 +226,6 @@ impl OrmccSender {
         cx.emit(Event::RttSample { node: from, rtt_ns });
         match (self.rtt, self.config.own_round_trips) {
             (Some(rtt), _) => self.rtt = Some(rtt + RTT_GAIN * (sample - rtt)),
-            // The paper's average begins at its initial round trip.
             (None, false) => {
                 let rtt0 = RTT0.as_secs_f64();
                 self.rtt = Some(rtt0 + RTT_GAIN * (sample - rtt0));
@@ -265,19 +234,17 @@ impl OrmccSender {
         }
     }
 
-    /// Round trips are those of another path from now on, and the average of two paths is that of
-    /// none.
+    /// Starts the round trip anew for another path, since an average of two paths fits neither.
     fn begin_path(&mut self, now: Time, sample: f64) {
         let is_first = self.rtt.replace(sample).is_none();
         let initial = self.config.initial_packets * self.bytes / sample;
         if is_first && self.rate.doubling.is_some() {
-            // The initial rate was for a round trip that nobody had measured.
+            // The initial rate assumed an unmeasured round trip.
             self.rate.raise(initial);
             self.follow(now);
         }
     }
 
-    /// The representative's path, as it is while the rate doubles.
     fn watch_doubling(&mut self, cx: &mut Cx<'_>, sample: f64, output: Option<f64>) {
         if self.bytes == 0.0 || self.rate.doubling.is_none() {
             return;
@@ -288,7 +255,7 @@ impl OrmccSender {
         let allowed = (least / 8.0).clamp(0.004, 0.016);
         self.delayed = if sample > least + allowed { self.delayed + 1 } else { 0 };
         if self.delayed >= DELAYED_MAX {
-            // The output while the queue grew is the capacity of the path.
+            // The output while the queue grew is the path's capacity.
             let most = output.unwrap_or(self.rate.bytes_per_s());
             self.rate.end_doubling(most);
             self.follow(cx.now);
@@ -306,7 +273,6 @@ impl OrmccSender {
         if self.config.own_round_trips {
             match sample {
                 Some(sample) => self.begin_path(cx.now, sample),
-                // The new path is unknown.
                 None => self.rtt = None,
             }
         }
@@ -346,20 +312,17 @@ impl OrmccSender {
         self.follow(cx.now);
     }
 
-    /// Notes the rate before a cut. The first of several related cuts is the one that may be taken back.
     fn remember_rate(&mut self, now: Time) {
         if self.before_cut.is_none_or(|(at, _)| now.since(at) > self.take_back_span()) {
             self.before_cut = Some((now, self.rate));
         }
     }
 
-    /// Longest time from a cut to the report that takes it back.
     fn take_back_span(&self) -> Duration {
         Duration::from_secs_f64(self.round_trip_s()) + BOUND_MAX
     }
 
-    /// Takes the last cut back: the packets that the representative took for lost were only late. A representative
-    /// that reports this after each cut is not believed.
+    /// Reverts the last cut: the lost packets were only late. Repeated withdrawals are ignored.
     fn take_back(&mut self, now: Time) {
         let Some((at, before)) = self.before_cut.take() else { return };
         if self.config.guard && self.take_backs >= 1.0 && now.since(at) <= self.take_back_span() {
@@ -371,14 +334,13 @@ impl OrmccSender {
         }
     }
 
-    /// Whether the representative has not told of congestion for the interval I.
     fn is_overdue(&self) -> bool {
         (self.sent - self.sent_at_congestion) as f64 > self.rate.interval
     }
 
     fn announce(&self, now: Time) -> OrmccAnnounce {
         let rtt_us = self.rtt.map_or(0, |rtt| (rtt * 1e6 + 0.5).clamp(1.0, 4e9) as u32);
-        // One that has told nothing for so long holds nobody back.
+        // A representative without reports for that time suppresses no receiver.
         let rate = self.averages.own.filter(|_| !self.is_overdue()).map(|rate| rate as f32);
         OrmccAnnounce {
             sent_us: microseconds(now),
@@ -410,7 +372,7 @@ impl SenderControl for OrmccSender {
     }
 
     fn on_repair_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32) -> Option<OrmccAnnounce> {
-        // Repairs are paid for but tell nothing: nodes in the network may repeat them much later.
+        // Repairs carry no announcement: routers may repeat them much later.
         self.charge(cx, len, true);
         self.repairs.sent(seq, cx.now);
         None
@@ -438,8 +400,7 @@ impl SenderControl for OrmccSender {
         }
         let counts = match self.config.own_round_trips {
             false => report.congestion,
-            // A queue is full when it loses, and so is the round trip that belongs to growth
-            // (src: ormcc s2.1); until a loss is told any will do.
+            // Growth needs the round trip of a full queue, as at a loss (src: ormcc s2.1).
             true => is_own && (report.congestion || self.averages.own.is_none()),
         };
         if let Some(sample) = sample.filter(|_| counts) {
@@ -448,11 +409,11 @@ impl SenderControl for OrmccSender {
         if report.takes_back && is_own {
             self.take_back(cx.now);
         }
-        // Indications tell of lost originals. The rest of a session may be repairs alone.
+        // Indications cover lost originals only, but the rest of a session may be repairs.
         if report.congestion || self.is_repair_lost(cx.now, carrier, echoed) {
             match output {
                 Some(output) => self.on_indication(cx, from, output, sample),
-                // Fewer than n packets have come: nothing to compare or to cut to.
+                // Fewer than n packets came, so there is no rate to compare or cut to.
                 None if is_own => {
                     self.remember_rate(cx.now);
                     self.rate.end_doubling(self.config.beta * self.rate.bytes_per_s());
@@ -473,7 +434,7 @@ impl SenderControl for OrmccSender {
 
     fn on_timeout(&mut self, _cx: &mut Cx<'_>) {}
 
-    /// Silence matters when a packet could leave, and is looked at then.
+    /// Silence matters only when a packet could leave, and is checked then.
     fn next_timeout(&self) -> Option<Time> {
         None
     }

@@ -1,4 +1,4 @@
-//! Tests of the scheme's two halves, each on its own.
+//! Tests of each half of the scheme alone.
 
 mod choice;
 mod harness;

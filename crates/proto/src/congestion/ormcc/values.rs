@@ -1,5 +1,4 @@
-//! Wire format of ORMCC: an option on data and one on reports, byte by byte in
-//! docs/schemes/ormcc.md. The paper has no format.
+//! Wire format of ORMCC, byte by byte in docs/schemes/ormcc.md. The paper defines none.
 
 use alloc::vec::Vec;
 
@@ -10,12 +9,12 @@ use crate::congestion::Wire;
 use crate::congestion::common::node::{address, node, put_words, words};
 use crate::pgm::wire::OptionType;
 
-/// Bytes of the announcement's value, behind the option's header of 4 bytes.
+/// Length of the announcement's value, without the option's 4-byte header.
 const ANNOUNCE_LEN: usize = 20;
 
 const REPORT_LEN: usize = 16;
 
-/// Rates above this, in bytes per second, are no rates: a thousand times the fastest interface.
+/// Maximum valid rate in bytes per second: a thousand times the fastest interface.
 pub(super) const RATE_MAX: f64 = 1e14;
 
 const ALIVE: u8 = 0x02;
@@ -27,37 +26,34 @@ const TAKES_BACK: u8 = 0x04;
 /// Announcement on each original data packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OrmccAnnounce {
-    /// When the packet left: microseconds of the sender's clock modulo 2^32.
+    /// Send time: microseconds of the sender's clock modulo 2^32.
     pub sent_us: u32,
-    /// The sender's smoothed round trip in microseconds; 0 while it has none.
+    /// Sender's smoothed round trip in microseconds; 0 before a sample.
     pub rtt_us: u32,
-    /// The congestion representative; `None` calls for one.
+    /// Congestion representative; `None` calls for one.
     pub representative: Option<NodeId>,
-    /// The average of the rates that the representative told, in bytes per second: receivers below it may
-    /// report. `None` where it holds nobody back.
+    /// Representative's average rate in bytes per second: slower ones may report. `None`: all may.
     pub rate: Option<f32>,
-    /// Receivers that may report, and how often.
+    /// Rule of which receivers may report, and how often.
     pub feedback: Feedback,
-    /// Whether the representative is to show that it is alive though it loses nothing.
+    /// True if the representative must send keep-alives without losses too.
     pub alive: bool,
-    /// Pauses of the source so far, modulo 2^8. Where it differs from that of an earlier packet, the
-    /// time between the two tells nothing of the network.
+    /// Number of the source's pauses, modulo 2^8. Time across a pause does not measure the network.
     pub pauses: u8,
 }
 
-/// Report of a receiver: a congestion indication, or that it is alive.
+/// Report of a receiver: a congestion indication or a keep-alive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OrmccReport {
-    /// The timestamp of the latest packet, plus the microseconds for which the receiver held it.
+    /// Timestamp of the latest packet, plus its holding time in microseconds.
     pub echo_us: u32,
-    /// The rate at which packets come out of the network, in bytes of payload per second; `None` before
-    /// it could be measured.
+    /// Output rate in payload bytes per second; `None` before a measurement.
     pub rate: Option<f32>,
-    /// Receiver that reports; `None` if the address names none, so that the network's address counts.
+    /// Receiver that reports; `None` if the packet's source address identifies the receiver.
     pub receiver: Option<NodeId>,
-    /// Whether a loss was found with the latest packet.
+    /// True if the latest packet showed a loss.
     pub congestion: bool,
-    /// True if all packets that counted as lost at the last indication have come late.
+    /// True if all packets of the last indication came late.
     pub takes_back: bool,
 }
 
@@ -135,7 +131,6 @@ fn bits(rate: Option<f32>) -> u32 {
     rate.unwrap_or(0.0).to_bits()
 }
 
-/// A rate from its bits; none where it is no positive number or beyond all networks.
 fn sound_rate(bits: u32) -> Option<f32> {
     let rate = f32::from_bits(bits);
     (rate.is_normal() && rate > 0.0 && f64::from(rate) <= RATE_MAX).then_some(rate)
@@ -193,7 +188,6 @@ mod tests {
             assert_eq!(OrmccReport::decode(&encoded(&report)), None, "{bad}");
             let announce = OrmccAnnounce { rate: Some(bad), ..ANNOUNCE };
             let got = OrmccAnnounce::decode(&encoded(&announce));
-            // Zero bits are how an announcement says that there is none.
             let none = (bad.to_bits() == 0).then_some(OrmccAnnounce { rate: None, ..ANNOUNCE });
             assert_eq!(got, none, "{bad}");
         }

@@ -1,10 +1,10 @@
-//! Receivers that may not become the acker for a while.
+//! Receivers that are temporarily excluded from becoming the acker.
 
 use alloc::vec::Vec;
 
 use faircast_base::{NodeId, Time};
 
-/// Most receivers that are excluded at once. Beyond that, the receiver whose time is up first is let in.
+/// Most excluded receivers. Beyond it the earliest exclusion ends.
 const BLACKLIST_MAX: usize = 16;
 
 #[derive(Debug, Default)]

@@ -1,4 +1,4 @@
-//! The settings of pgmcc, and the three profiles that set them together.
+//! Settings of pgmcc, and their three profiles.
 
 use faircast_base::Duration;
 
@@ -6,49 +6,46 @@ use super::Model;
 use crate::settings::{choices, settings};
 
 choices! {
-    /// A set of settings that belong together. Each setting can still be changed on its own.
+    /// Set of settings that belong together. Each setting can still be changed on its own.
     pub enum Profile {
-        /// What Seada and Helmy evaluated, with its weaknesses.
+        /// Version that Seada and Helmy evaluated, with its weaknesses.
         Paper = "paper",
-        /// The Internet draft as it is written, with its token leak.
+        /// Internet draft as it is written, with its token leak.
         Draft = "draft",
-        /// The draft with the known problems mended. The default.
+        /// Draft with the known problems mended. The default.
         Improved = "improved",
     }
 
     /// Rule for the stall timeout.
     pub enum TimeoutMode {
-        /// A fixed value after the latest acknowledgement (src: seada-helmy s4.1).
+        /// Fixed value after the latest acknowledgement (src: seada-helmy s4.1).
         Fixed = "fixed",
-        /// As TCP's retransmission timeout (src: RFC 6298).
+        /// TCP's retransmission timeout (src: RFC 6298).
         Tcp = "tcp",
-        /// As `Tcp`, restarted only by acknowledgements that show no hole: the letter of
-        /// seada-helmy s4.1.
+        /// `Tcp`, restarted only by acknowledgements without a hole (seada-helmy s4.1).
         Reno = "reno",
-        /// As `Tcp`, restarted only when the first missing packet changes, as TCP Reno's is by its
-        /// cumulative acknowledgements: the other reading of "as close as possible to TCP Reno"
-        /// (src: seada-helmy s4.1).
+        /// `Tcp`, restarted only when the first missing packet changes, as TCP Reno's: the other
+        /// reading of "as close as possible to TCP Reno" (src: seada-helmy s4.1).
         Cumulative = "cumulative",
     }
 
-    /// Which packets an acker's bitmap may acknowledge.
+    /// Packets that an acker's bitmap may acknowledge.
     pub enum BitmapScope {
-        /// All that it covers.
+        /// All packets that it covers.
         All = "all",
-        /// Only those that named it, as if each acknowledgement stood for packets of its own.
+        /// Only packets that named the acker, as if each acknowledgement stood for its own.
         Own = "own",
     }
 }
 
-/// Rule by which the window permits a packet to be sent.
+/// Rule by which the window permits a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Accounting {
-    /// Tokens exactly as the draft moves them; each unrepaired loss leaks one.
+    /// Tokens as in the draft; each unrepaired loss leaks one.
     Tokens,
-    /// Tokens that are set right at each loss, when the window is also cut down to what is in
-    /// flight: how Seada and Helmy describe the original code.
+    /// Tokens realigned at each loss, as Seada and Helmy describe the original code.
     Realign,
-    /// The packets in flight are counted; there are no tokens to lose.
+    /// Count of the packets in flight; there are no tokens to lose.
     #[default]
     Flight,
 }
@@ -61,12 +58,12 @@ settings! {
     from profile: Profile = Improved, "Base settings: those of Seada and Helmy (paper), those of the \
         draft, or the draft with its known problems fixed (improved)";
     /// Rule for the stall timeout: fixed; RFC 6298 (tcp); RFC 6298 restarted only by
-    /// acknowledgements without a hole (cumulative), or only when the first hole changes (reno)
+    /// acknowledgements without a hole (reno), or only when the first hole changes (cumulative)
     /// (paper: fixed)
     timeout_mode: TimeoutMode = Tcp;
     /// Restart the stall timer when a loss cuts the window, as ns-2.35's TCP Reno does at a fast
     /// retransmit
-    // No source has it; see `TimeoutMode::Reno`.
+    // No source has this; see `TimeoutMode::Reno`.
     timeout_after_cut: bool = false;
     /// Share of the acker's throughput below which another receiver becomes the acker (paper:
     /// 0.6666)
@@ -98,7 +95,7 @@ settings! {
     timeout_min: Duration = 200 ms;
     /// One stall timeout drops an acker that replaced another and has acknowledged nothing, and
     /// timeouts are no longer than `timeout` until an acker has acknowledged something.
-    // Any host can report in the name of a receiver that is not there.
+    // Any host can report in the name of an absent receiver.
     trial: bool = true;
     /// A dropped acker may not come back for two timeouts.
     blacklist: bool = true;
@@ -111,17 +108,16 @@ settings! {
     /// Weight of a new round trip sample in the model.
     rtt_gain: f64 = 0.125;
     /// Window in packets up to which each acknowledged packet adds one.
-    // Six of the first publication rather than four of the draft: after each timeout TCP returns
-    // exponentially to half its window, so the higher published value is nearer to TCP, and it is
-    // below the ten packets that TCP may now start with (RFC 6928).
+    // Six as first published, not four as in the draft. TCP returns exponentially to half its
+    // window after a timeout. Six is below TCP's initial window of ten (RFC 6928).
     slow_start_threshold: f64 = 6.0;
     /// The window opens exponentially beyond `slow_start_threshold`: at first until a loss, or
     /// until the round trip has grown (src: RFC 9406 s4.2); after a stall up to half of the window
     /// before (src: RFC 5681 s3.1).
     slow_start_open: bool = true;
     /// Data packets handled in one moment that an acker acknowledges together.
-    // The kernel hands over dozens of packets at a time, and one acknowledgement for some of them
-    // costs less; each is told four times by the bitmaps of 32 packets, so that one may be lost.
+    // The kernel delivers dozens of packets at a time. Bitmaps of 32 packets report each four
+    // times.
     ack_every: u32 = 8;
     /// Wait for an acknowledgement as long as late ones have shown, and undo cuts for packets that were
     /// only late.
@@ -145,10 +141,9 @@ settings! {
     /// An acker that reports far more loss than its bitmaps show is dropped (pgmcc draft s5).
     lie_check: bool = true;
     /// Receivers smooth loss by TFMCC's loss intervals, not by a low-pass filter.
-    // The filter jumps by 0.8 % at each loss and forgets it within some hundred packets, so among
-    // many receivers with independent losses the last one to lose always looks slowest: among 1000
-    // with 0.1 % the acker changed 23 times a second. The draft allows TFMCC's estimator (src:
-    // pgmcc-draft s2.6).
+    // The filter jumps by 0.8 % at each loss, so the last receiver to lose always looks slowest:
+    // among 1000 with 0.1 % loss the acker changed 23 times a second. The draft allows TFMCC's
+    // estimator (src: pgmcc-draft s2.6).
     loss_intervals: bool = true;
     /// Later packets that must have arrived before a receiver counts one as lost.
     reorder_tolerance: u32 = 3;
@@ -157,7 +152,7 @@ settings! {
 }
 
 impl PgmccConfig {
-    /// The settings of a profile.
+    /// Returns the settings of a profile.
     pub fn profile(profile: Profile) -> Self {
         match profile {
             Profile::Improved => Self::default(),
@@ -194,29 +189,24 @@ impl PgmccConfig {
         }
     }
 
-    /// What Seada and Helmy ran; where they are silent, what their descriptions imply.
     fn paper() -> Self {
         Self {
             timeout_mode: TimeoutMode::Fixed,
             timeout: Duration::from_secs(4), // src: seada-helmy s4.1
-            // Of use with an adaptive timeout only, which is to be "as close as possible to TCP
-            // Reno" there: TCP's own minimum (src: RFC 6298 s2.4).
+            // For an adaptive timeout only: TCP's own minimum (src: RFC 6298 s2.4).
             timeout_min: Duration::from_secs(1),
             model: Model::Simple, // src: seada-helmy s2.2
             acker_bias: 0.6666,   // src: seada-helmy s4.4: 2/3
             rtt_in_packets: true,
             slow_start_threshold: 6.0,
             accounting: Accounting::Realign, // src: seada-helmy s4.4
-            // By inference: OpenPGM's repairs repeat the option, and only if they are acknowledged can
-            // a timer that waits for a complete bitmap be "as close as possible to TCP Reno"
-            // (src: seada-helmy s4.1).
+            // By inference: OpenPGM's repairs repeat the option, and a timer that waits for a
+            // complete bitmap needs acknowledged repairs (src: seada-helmy s4.1).
             ack_repairs: true,
-            // src: seada-helmy s4.4, by inference: acknowledgements count whoever is acker by then,
-            // the sender does not know whom a packet was meant for, and bitmaps do not tell it.
+            // src: seada-helmy s4.4, by inference: no record shows which acker a packet named.
             ack_history: true,
             bitmap_scope: BitmapScope::Own,
-            // src: seada-helmy s4.1, by inference: "similar to TCP SACK in handling ACKs and
-            // losses", which cuts once for all losses of a window.
+            // src: seada-helmy s4.1, by inference: TCP SACK cuts once for all losses of a window.
             cut_after_feedback: false,
             ..Self::draft()
         }

@@ -1,29 +1,23 @@
-//! HyStart's delay increase: the end of slow start before a loss (src: RFC 9406 s4.2).
-//!
-//! deviates: RFC 9406 compares the first samples of a round with those of the round before, because
-//! TCP sends each round as a burst that queues by itself. Here packets are spread over the round, so
-//! a queue grows from its first packet to its last and shows at once, a round earlier: the latest
-//! samples are compared with the least of all. And slow start ends for good, without a phase in
-//! which a false alarm could be taken back; what follows is the growth that the draft has.
+//! HyStart's delay increase: ends slow start before a loss (src: RFC 9406 s4.2). deviates: RFC 9406
+//! compares the first samples of two rounds, because TCP sends each as a burst. Here packets are
+//! spread, so the latest samples are compared with the minimum of all. Slow start then ends for
+//! good, without a phase that could withdraw a false alarm.
 
 use faircast_base::Duration;
 
-/// Samples that must all have grown.
 const SAMPLES: usize = 8;
 
-/// How much they must have grown: an eighth, within these bounds.
+/// Bounds of the significant growth, normally an eighth of the minimum.
 const GROWTH_MIN: Duration = Duration::from_millis(4);
 const GROWTH_MAX: Duration = Duration::from_millis(16);
 
 #[derive(Debug, Default)]
 pub(super) struct HyStart {
     least: Option<Duration>,
-    /// Samples in a row that have grown.
     grown: usize,
 }
 
 impl HyStart {
-    /// A packet was acknowledged after `rtt`. Whether the round trip has grown.
     pub(super) fn sample(&mut self, rtt: Duration) -> bool {
         let least = self.least.map_or(rtt, |least| least.min(rtt));
         self.least = Some(least);

@@ -1,14 +1,12 @@
-//! The sender's record of the packets that it has sent: when, to whose care, and what became of
-//! them.
+//! Ledger of sent packets: time, acker and fate of each.
 
 use alloc::collections::VecDeque;
 
 use faircast_base::{NodeId, Seq, Time};
 
-/// How many settled packets are remembered.
 const HISTORY: usize = 1024;
 
-/// How many packets the ledger holds at most. Beyond it the oldest is let go, even unsettled.
+/// Most packets in the ledger. Beyond it the oldest is released, even if unsettled.
 const LEDGER_MAX: usize = 32_768;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +14,7 @@ pub(super) enum Fate {
     InFlight,
     Acked,
     Lost,
-    /// Nobody will ever say: it is counted neither as in flight nor as lost.
+    /// Fate will never be known: the packet counts neither as in flight nor as lost.
     Released,
 }
 
@@ -25,19 +23,15 @@ pub(super) struct SentRecord {
     pub(super) at: Time,
     pub(super) acker: Option<NodeId>,
     pub(super) fate: Fate,
-    /// Time of the first bitmap that lacked the packet, and the receiver that sent it.
     pub(super) missed: Option<(Time, NodeId)>,
     /// True if the packet was repaired: an acknowledgement may then mean the repair.
     pub(super) repaired: bool,
 }
 
-/// The record. Sequence numbers are consecutive.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    /// The oldest packet that is still remembered.
     pub(super) base: Seq,
     pub(super) entries: VecDeque<SentRecord>,
-    /// Every packet before this one is settled.
     pub(super) unsettled: Seq,
     pub(super) flight: u32,
 }
@@ -61,7 +55,6 @@ impl Ledger {
         self.advance();
     }
 
-    /// The number of the next packet to be sent; 0 before the first.
     pub(super) fn next(&self) -> Seq {
         self.base + self.entries.len() as u32
     }
@@ -75,7 +68,6 @@ impl Ledger {
         self.entries.get_mut(index)
     }
 
-    /// Gives a packet in flight its fate. Whether it was in flight.
     pub(super) fn settle(&mut self, seq: Seq, fate: Fate) -> bool {
         let Some(entry) = self.index(seq).and_then(|index| self.entries.get_mut(index)) else {
             return false;
@@ -89,7 +81,6 @@ impl Ledger {
         true
     }
 
-    /// Gives up on all packets in flight before `end` that `which` selects. How many there were.
     pub(super) fn release(&mut self, end: Seq, which: impl Fn(&SentRecord) -> bool) -> u32 {
         let mut released = 0;
         let mut seq = self.unsettled;
@@ -102,8 +93,7 @@ impl Ledger {
         released
     }
 
-    /// The packet below which every packet has at least `count` later acknowledged ones; packets
-    /// at or above `highest` are not looked at.
+    /// Returns the packet below which each has `count` later acknowledged ones before `highest`.
     pub(super) fn below_acked(&self, highest: Seq, count: u32) -> Seq {
         let mut seq = highest;
         let mut acked = 0;

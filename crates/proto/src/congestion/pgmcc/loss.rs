@@ -1,8 +1,5 @@
-//! The loss measurement of pgmcc's receiver.
-//!
-//! Each sequence number gives one sample, in order: lost or received. A hole counts as lost after some later packets
-//! or, on a path that reorders, after the time by which packets are late: reordered packets are no losses. Repairs
-//! never reach this filter, since the packets that they replace *were* lost by congestion.
+//! Loss measurement of pgmcc's receiver. Each sequence number gives one sample, in order: lost or
+//! received. Repairs give no sample, since the original packets *were* lost by congestion.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -14,67 +11,55 @@ use crate::congestion::common::intervals::{WEIGHTS, weighted_mean};
 use crate::congestion::common::lateness::BOUND_MAX;
 use crate::congestion::common::reorder::{AT_ONCE, Evidence, Reorder, Settled};
 
-/// More losses in a row than this change no estimate visibly, and are not counted one by one.
+/// Most losses in a row that are counted one by one; more change no estimate visibly.
 const RUN_MAX: u32 = 8192;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct LossMeter {
     estimate: Estimate,
     tolerance: u32,
-    /// Time for which the endpoint waits for a missing packet, as it said last.
     reordering: Option<Duration>,
-    /// Packets, and whether they were marked.
     order: Reorder<bool>,
     long_run: Option<Box<LongRun>>,
-    /// Time of the first of the latest losses, and the estimate before it.
+    /// Time of the first recent loss, and the estimate before it.
     latest: Option<Box<(Time, Estimate)>>,
 }
 
-/// A long run of losses, which may be taken back.
 #[derive(Clone, Debug)]
 struct LongRun {
     first: Seq,
-    /// One past the last.
     end: Seq,
-    /// What was there before it.
     estimate: Estimate,
-    /// How many of it have come after all.
     late: u32,
 }
 
-/// A run of so many losses is taken back where so many of it come late: it was never sent when it
-/// was missed.
+/// Minimum length of a run that can be withdrawn, and the late packets that withdraw it.
 const LONG_RUN: u32 = 16;
 const LATE_MAX: u32 = 3;
 
-/// The estimate alone, fed with one sample for each packet in order.
 #[derive(Clone, Debug)]
 pub(super) enum Estimate {
-    /// `p <- p + a (x - p)` (src: pgmcc-draft s2.6, with the misprint mended: the constant weighs
-    /// the new sample). Floating point has the resolution that 16 fractional bits lack: there,
-    /// rounding would hold p at 0.1 % for ever.
+    /// `p <- p + a (x - p)` (src: pgmcc-draft s2.6, without the misprint: the constant weighs the
+    /// new sample). With 16 fractional bits p would stay at 0.1 % for ever.
     Ewma {
         p: f64,
     },
     Intervals(Intervals),
 }
 
-/// Weight of one packet in the low-pass filter: 500/65536, the misprint of the draft read right
-/// (src: pgmcc-draft s2.6).
+/// Weight in the low-pass filter: 500/65536, without the misprint (src: pgmcc-draft s2.6).
 const LOSS_GAIN: f64 = 500.0 / 65536.0;
 
-/// Losses within this span are one event. Receivers do not know their round trip, which would be
-/// the span; a long one hides how much they lose where packets are many, and this one joins bursts
-/// only.
+/// Span in which losses form one event. Receivers do not know their round trip, and a long span
+/// hides losses at high packet rates; 10 ms joins bursts only.
 const LOSS_EVENT_TIME: Duration = Duration::from_millis(10);
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Intervals {
-    /// Packets since the first loss of the latest event.
     open: f64,
     /// Closed intervals, newest first; at most 8.
     closed: VecDeque<f64>,
-    /// Stands for each interval that is not there yet.
+    /// Value of each interval that does not exist yet.
     prior: f64,
     event: Option<Time>,
 }
@@ -88,8 +73,7 @@ impl LossMeter {
         }
     }
 
-    /// Original data has arrived; `marked` where the network marked congestion on it, which counts
-    /// as a loss (src: pgmcc-draft s2.9).
+    /// Notes an original. A `marked` packet counts as lost (src: pgmcc-draft s2.9).
     pub(super) fn received(
         &mut self,
         now: Time,
@@ -111,7 +95,6 @@ impl LossMeter {
         }
     }
 
-    /// Whether `seq` is the last of some packets of a long run of losses that come after all.
     fn comes_late(&mut self, seq: Seq) -> bool {
         let Some(run) = &mut self.long_run else { return false };
         let of_run = !seq.before(run.first) && seq.before(run.end);
@@ -119,7 +102,6 @@ impl LossMeter {
         of_run && run.late >= LATE_MAX
     }
 
-    /// Nothing after `newest` was sent: a run of losses that ends there is taken back.
     pub(super) fn rewind(&mut self, newest: Seq) {
         if self.order.rewind(newest)
             && let Some(run) = self.long_run.take().filter(|run| run.end.after(newest.next()))
@@ -128,7 +110,6 @@ impl LossMeter {
         }
     }
 
-    /// Everything up to `last` has been sent, and what is missing of it will not come any more.
     pub(super) fn give_up(&mut self, now: Time, last: Seq) {
         if self.order.next.is_none_or(|next| last.before(next)) {
             return;
@@ -136,7 +117,6 @@ impl LossMeter {
         if self.reordering.is_none() {
             self.advance(now, AT_ONCE);
         }
-        // Later gaps have their own time.
         while self.order.first_gap().is_some_and(|(first, _)| !last.before(first))
             && let Some(settled) = self.order.settle(now, AT_ONCE)
         {
@@ -148,12 +128,11 @@ impl LossMeter {
         }
     }
 
-    /// Loss in 0..=1.
     pub(super) fn loss(&self) -> f64 {
         self.estimate.loss()
     }
 
-    /// Loss in 0..=1 as a NAK reports it: present holes count as lost, unless their packets may only be late.
+    /// Returns the loss in 0..=1 for a NAK: holes count, unless their packets may only be late.
     pub(super) fn loss_with_holes(&self, now: Time) -> f64 {
         let mut estimate = self.estimate.clone();
         self.order
@@ -161,7 +140,6 @@ impl LossMeter {
         estimate.loss()
     }
 
-    /// Settles packets as far as this evidence shows their fate.
     fn advance(&mut self, now: Time, evidence: Evidence) {
         while let Some(settled) = self.order.settle(now, evidence) {
             self.take(now, settled);
@@ -175,8 +153,6 @@ impl LossMeter {
         }
     }
 
-    /// Packets are reordered, as was not known: what was counted a moment ago because later packets
-    /// had come was no loss.
     fn take_back(&mut self, now: Time) {
         if let Some(latest) = self.latest.take().filter(|latest| now.since(latest.0) <= BOUND_MAX) {
             self.estimate = latest.1;
@@ -209,15 +185,14 @@ impl Estimate {
         match config.loss_intervals {
             false => Self::default(),
             true => Self::Intervals(Intervals {
-                // The memory of the low-pass filter, so that a first loss weighs as much here as
-                // there: one lost packet of three says little about the next thousand.
+                // As the low-pass filter: one lost packet of three does not predict the next
+                // thousand.
                 prior: 1.0 / LOSS_GAIN,
                 ..Intervals::default()
             }),
         }
     }
 
-    /// The fate of the next packets is known.
     fn take(&mut self, now: Time, settled: Settled<bool>) {
         match settled {
             Settled::Came(marked) => self.sample(now, marked),
@@ -248,8 +223,7 @@ impl Estimate {
 
 impl Intervals {
     fn sample(&mut self, now: Time, lost: bool) {
-        // deviates: RFC 4654 makes a new event one round trip after the last. pgmcc's receivers do
-        // not know their round trip, so a fixed span stands for it.
+        // deviates: RFC 4654 has a round trip, which pgmcc's receivers do not know.
         let starts_event =
             lost && self.event.is_none_or(|event| now.since(event) > LOSS_EVENT_TIME);
         if starts_event {
@@ -260,10 +234,8 @@ impl Intervals {
         self.open += 1.0;
     }
 
-    /// 1 / the larger of the mean with and without the open interval (src: RFC 5348 s5.4).
-    ///
-    /// deviates: RFC 5348 makes up one first interval from the rate at which the first loss came;
-    /// pgmcc has no rate to make it from.
+    /// Returns 1 / the larger mean with or without the open interval (src: RFC 5348 s5.4).
+    /// deviates: RFC 5348 computes the first interval from the rate; pgmcc has none.
     fn loss(&self) -> f64 {
         if self.closed.is_empty() {
             return 0.0;
@@ -293,7 +265,7 @@ mod tests {
         }
     }
 
-    /// Sixteen fractional bits rounded after each step, as the fact sheet computed its vector.
+    /// Rounds to 16 fractional bits after each step, as the fact sheet's vector does.
     #[test]
     fn samples_move_the_filter_as_in_sixteen_bit_arithmetic() {
         let samples = [1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 1];
@@ -312,8 +284,7 @@ mod tests {
     fn a_tiny_loss_is_measured_without_a_floor() {
         let mut meter = meter(1);
         feed(&mut meter, (0..200_000).filter(|seq| seq % 1000 != 999));
-        // Just after 199999, the 200th lost packet, would come 0.76 %; before it the filter has
-        // decayed over 998 packets. The mean over a period is 0.1 %.
+        // At the 200th loss the filter would jump by 0.76 %, having decayed. The mean is 0.1 %.
         assert!(meter.loss() < 0.0001, "{}", meter.loss());
         feed(&mut meter, 200_000..210_000);
         assert!(meter.loss() < 1e-20);
@@ -330,7 +301,7 @@ mod tests {
                 high = high.max(meter.loss());
             }
         }
-        // The upper bound is that of the filter; the one after a loss is seen one sample later.
+        // The filter's upper bound; a loss shows one sample later.
         assert!((low - 0.0067).abs() < 0.0001 && (high - 0.0142).abs() < 0.0001, "{low} {high}");
     }
 
@@ -368,7 +339,6 @@ mod tests {
             for (i, (ahead, wait, marked)) in packets.into_iter().enumerate() {
                 now += Duration::from_millis(wait);
                 from += u32::from(i % 3 == 0);
-                // The endpoint learns in the middle of a session that packets are reordered.
                 let reordering = reordering.filter(|_| i > 20).map(Duration::from_millis);
                 meter.received(now, (Seq::new(u32::MAX - 50) + from + ahead % 12, marked), reordering);
                 let mut copy = meter.clone();
@@ -428,7 +398,6 @@ mod tests {
             meter.received(now, (Seq::new(seq), false), None);
         }
         assert!((meter.loss() - 0.01).abs() < 1e-9, "{}", meter.loss());
-        // Losses within one span are one event.
         let now = Time::ZERO + Duration::from_secs(60);
         for seq in [5000, 5002, 5004, 5006] {
             meter.received(now, (Seq::new(seq), false), None);

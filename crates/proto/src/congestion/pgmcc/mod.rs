@@ -1,12 +1,10 @@
 //! pgmcc: window-based congestion control between the sender and one representative receiver, the
-//! *acker*.
+//! *acker* (docs/schemes/pgmcc.md).
 //!
-//! The acker acknowledges every data packet that names it, and the sender runs a TCP-like window
-//! on those acknowledgements. All receivers report loss rate and round trip with their NAKs, and
-//! the sender makes the one with the lowest modelled throughput the acker.
+//! The acker acknowledges every data packet that names it, which drives a TCP-like window. The
+//! receiver with the lowest modelled throughput, by loss rate and round trip in its NAKs, is acker.
 //!
-//! Sources: `pgmcc-draft` (the protocol), `seada-helmy` (how it behaved, and what to mend),
-//! `openpgm` (formats). Constants, deviations and limits: docs/schemes/pgmcc.md.
+//! Sources: `pgmcc-draft` (protocol), `seada-helmy` (behaviour, weaknesses), `openpgm` (formats).
 
 mod blacklist;
 mod config;
@@ -36,7 +34,7 @@ pub use values::{PgmccAnnounce, PgmccReport};
 use crate::congestion::{Floor, Guarantees, Load, Reported, Scheme};
 use crate::options::{OptionSpec, Options};
 
-/// pgmcc as a scheme that can be named.
+/// pgmcc scheme.
 #[derive(Debug)]
 pub struct Pgmcc;
 
@@ -74,16 +72,14 @@ impl Scheme for Pgmcc {
     }
 }
 
-/// One packet for each stall timeout, which doubles up to the greatest one, with an acker or in
-/// search of one. A fixed timeout stays where it is until the acker is given up.
+/// Returns one packet per stall timeout, which doubles up to the maximum, or stays if fixed.
 fn floor(_: &Options) -> Option<Floor> {
     let every = rto::TIMEOUT_MAX;
-    // The doublings take twice the greatest timeout; giving up the acker begins some anew.
+    // The doublings last twice the maximum timeout, and dropping the acker restarts some.
     Some(Floor { after: every * 4, every, burst: 1 })
 }
 
-/// The acker acknowledges each packet once, and every receiver may answer the first call for an
-/// election.
+/// The acker acknowledges each packet once; every receiver may answer the first election call.
 fn reports_max(options: &Options, load: &Load) -> u64 {
     load.data_packets + load.receivers + load.naks_max(options)
 }

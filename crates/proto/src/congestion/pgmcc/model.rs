@@ -1,8 +1,8 @@
-//! The throughput model by which the sender compares receivers.
+//! Throughput model for the comparison of receivers.
 
 use crate::congestion::common::equation::timeout_factor;
 
-/// Which equation. Only the order of receivers matters, so constants are left out.
+/// Model equation, without constants: only the order of receivers matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Model {
     /// T ~ 1 / (RTT sqrt p) (src: seada-helmy s2.2).
@@ -12,8 +12,7 @@ pub enum Model {
 }
 
 impl Model {
-    /// The square of how slow a receiver is, 0 for one without loss. `rtt` is positive, in seconds
-    /// or in packets but the same for all that are compared; `loss` is in 0..=1.
+    /// Returns the square of the slowness: `rtt` in seconds or packets, `loss` in 0..=1.
     pub(crate) fn slowness_squared(self, rtt: f64, loss: f64) -> f64 {
         let simple = rtt * rtt * loss;
         match self {
@@ -26,7 +25,7 @@ impl Model {
     }
 }
 
-/// Whether a receiver replaces the acker: T_i < C T_a, which is C^2 M_i^2 > M_a^2. Of two without
+/// True if a candidate replaces the acker: T_i < C T_a, or C^2 M_i^2 > M_a^2. Between two without
 /// loss the acker stays (src: pgmcc-draft s2.3).
 pub(super) fn is_slower(candidate_squared: f64, acker_squared: f64, bias: f64) -> bool {
     bias * bias * candidate_squared > acker_squared
@@ -49,7 +48,7 @@ mod tests {
 
     #[test]
     fn the_full_model_tells_apart_what_the_simple_one_takes_for_equal() {
-        // Receivers of the paper's figures 10 and 11: the ratios are those of the fact sheet.
+        // Receivers of the paper's figures 10 and 11, ratios of the fact sheet.
         for (low, high, ratio) in [(0.004, 0.016, 1.105), (0.02, 0.08, 1.58)] {
             let m = |model: Model, rtt, loss| {
                 faircast_base::math::sqrt(model.slowness_squared(rtt, loss))

@@ -1,4 +1,4 @@
-//! The receiver's half of pgmcc.
+//! Receiver half of pgmcc.
 
 use faircast_base::{Cx, Duration, NodeId, Seq, Time};
 
@@ -7,29 +7,25 @@ use super::loss::LossMeter;
 use super::{PgmccAnnounce, PgmccReport};
 use crate::congestion::{AckVector, Arrival, Audience, ReceiverFeedback};
 
-/// How long a hole that no later packet follows may still be filled by a late original. The
-/// receiver does not know its round trip; this is a usual one.
+/// Time for late originals to fill a hole at the tail: a usual round trip.
 const TAIL_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Silence of the source after which an acker without packets to acknowledge says what it lost: the
-/// source's stall timer has backed off (src: RFC 6298 s2.4).
+/// Source silence after which an idle acker reports: a backed-off timer (src: RFC 6298 s2.4).
 const INTERRUPTION: Duration = Duration::from_secs(1);
 
-/// Longest wait before the answer to a call for an election (src: openpgm samples).
+/// Longest random wait before the answer to a call for an election (src: openpgm samples).
 const ELECTION_BACKOFF: Duration = Duration::from_millis(50);
 
-/// The least time between two reports that a receiver sends because others report far less loss.
+/// Minimum time between unsolicited reports because others report far less loss.
 const SPEAK_UP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The same where its NAKs cannot be sent, and where the network marks its packets.
+/// Minimum time between unsolicited reports without a way for NAKs, or of marked packets.
 const URGENT_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Acknowledgements that can wait for the endpoint to fetch them; the latest bitmap says all.
+/// Most pending acknowledgements; the latest bitmap covers all of them.
 const ACKS_MAX: u32 = 32;
 
-/// A receiver: it measures its loss, acknowledges what names it, answers calls for an election,
-/// and gives a report to each NAK.
-// What every packet needs stands first: see the receiver's session.
+/// pgmcc receiver: measures loss, acknowledges packets that name it, and reports with each NAK.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct PgmccReceiver {
@@ -37,21 +33,14 @@ pub struct PgmccReceiver {
     node: NodeId,
     acks_due: u32,
     nak_due: bool,
-    /// The latest announcement names it.
     is_acker: bool,
-    /// The latest original's number and timestamp, and when it came.
     stamp: Option<Stamp>,
-    /// When the latest packet came, new or repeated.
     heard_at: Time,
-    /// Since when acknowledgements are held back for others of the same moment.
     ack_held: Option<Time>,
-    /// When to answer the call for an election.
     election: Option<Time>,
-    /// When to report without being asked, and when it last reported.
     own_report: Option<Time>,
-    /// Missing packets that nothing followed, and until when they may come.
     tail: Option<(Seq, Time)>,
-    /// Which of the last 32 originals up to this one the network marked, as in a bitmap.
+    /// Originals that the network marked, among the last 32.
     marks: Option<AckVector>,
     own_report_at: Option<Time>,
     config: PgmccConfig,
@@ -65,16 +54,14 @@ struct Stamp {
 }
 
 impl PgmccReceiver {
-    /// The receiver at `node`.
+    /// Creates the receiver at `node`.
     pub fn new(config: PgmccConfig, node: NodeId) -> Self {
         Self { meter: LossMeter::new(&config), config, node, ..Self::default() }
     }
 
-    /// A report with this loss; `None` before the first timestamp.
     fn report(&self, now: Time, loss: f64) -> Option<PgmccReport> {
         let stamp = self.stamp?;
-        // The round trip must not contain the time for which the receiver held the timestamp
-        // (src: pgmcc-draft s2.5.1).
+        // The holding time is not part of the round trip (src: pgmcc-draft s2.5.1).
         let held_ms = now.since(stamp.at).as_millis() as u32;
         Some(PgmccReport {
             echo_ms: stamp.sent_ms.wrapping_add(held_ms),
@@ -84,7 +71,7 @@ impl PgmccReceiver {
     }
 
     fn on_announce(&mut self, cx: &mut Cx<'_>, arrival: &Arrival, announce: &PgmccAnnounce) {
-        // A repair may carry the timestamp of its original: no round trip can be had from it.
+        // A repair may carry its original's timestamp, which gives no round trip.
         let newer = self.stamp.is_none_or(|stamp| arrival.seq.after(stamp.seq));
         if !arrival.repair && newer {
             let (seq, sent_ms) = (arrival.seq, announce.sent_ms);
@@ -93,13 +80,12 @@ impl PgmccReceiver {
         self.is_acker = announce.acker == Some(self.node);
         match announce.acker {
             Some(node) => {
-                // An acker is named, so the election is over: the draft's suppression.
+                // A named acker ends the election: the draft's suppression.
                 self.election = None;
                 if node == self.node {
                     self.acks_due = (self.acks_due + 1).min(ACKS_MAX);
                     if self.config.ack_every > 1 {
-                        // A timer for this moment ends it when the packets of the moment are
-                        // handled.
+                        // A timer for this moment expires once its packets are processed.
                         self.ack_held.get_or_insert(cx.now);
                     }
                 }
@@ -113,7 +99,7 @@ impl PgmccReceiver {
 
     fn note_mark(&mut self, seq: Seq, marked: bool) {
         if self.marks.is_none() && !marked {
-            return; // Most networks mark nothing, ever.
+            return; // Most networks never mark.
         }
         let marks = self.marks.get_or_insert(AckVector { highest: seq, bitmap: 0 });
         let ahead = seq.distance(marks.highest);
@@ -144,12 +130,11 @@ impl ReceiverFeedback for PgmccReceiver {
     fn on_data(&mut self, cx: &mut Cx<'_>, arrival: &Arrival, announce: Option<&PgmccAnnounce>) {
         self.heard_at = cx.now;
         if !arrival.repair {
-            // The meter knows what it has seen; for it an original after its repair is no
-            // duplicate.
+            // For the meter, an original after its repair is no duplicate.
             let packet = (arrival.seq, arrival.congestion_experienced);
             self.meter.received(cx.now, packet, arrival.reordering);
             self.note_mark(arrival.seq, arrival.congestion_experienced);
-            // An acker's bitmaps show marks; who is none and lacks nothing has no NAK to tell by.
+            // An acker's bitmaps show marks. Others without losses have no NAK to report on.
             let acks = announce.is_some_and(|announce| announce.acker == Some(self.node));
             if arrival.congestion_experienced && self.config.speak_up && !acks {
                 self.plan_own_report(cx, URGENT_INTERVAL);
@@ -178,15 +163,14 @@ impl ReceiverFeedback for PgmccReceiver {
     }
 
     fn on_stuck(&mut self, cx: &mut Cx<'_>) {
-        // Where most packets are lost most SPMs are too, and without one there is no NAK to carry
-        // the report; the source's own address is known.
+        // Heavy loss hits SPMs too, without which no NAK leaves. The source's address is known.
         if self.config.speak_up && self.meter.loss() > 0.0 {
             self.plan_own_report(cx, URGENT_INTERVAL);
         }
     }
 
     fn shape_vector(&self, vector: AckVector) -> AckVector {
-        // src: pgmcc-draft s2.9: what was marked is reported as not received.
+        // src: pgmcc-draft s2.9: marked packets are reported as not received.
         let Some(marks) = self.marks else { return vector };
         let distance = vector.highest.distance(marks.highest);
         let marked = match u32::try_from(distance) {
@@ -200,8 +184,7 @@ impl ReceiverFeedback for PgmccReceiver {
         if !self.config.speak_up || report.receiver == Some(self.node) {
             return;
         }
-        // A receiver that loses much more than those who are heard may be the slowest of all, and
-        // its NAKs may be suppressed by theirs (src: seada-helmy s4.3).
+        // This receiver may be the slowest, with its NAKs suppressed (src: seada-helmy s4.3).
         let heard = f64::from(report.loss) / 65535.0;
         if 2.0 * heard < self.meter.loss() {
             self.plan_own_report(cx, SPEAK_UP_INTERVAL);
@@ -216,14 +199,12 @@ impl ReceiverFeedback for PgmccReceiver {
 
     #[inline]
     fn poll_report(&mut self, cx: &mut Cx<'_>) -> Option<(Audience, PgmccReport)> {
-        // Asked after every packet, and mostly in vain.
         let held = self.ack_held.is_some() && self.acks_due < self.config.ack_every;
         if (self.acks_due == 0 || held) && !self.nak_due {
             return None;
         }
         let report = self.report(cx.now, self.meter.loss())?;
         if self.acks_due > 0 && !held {
-            // One bitmap says what all of them would.
             self.acks_due = if self.config.ack_every > 1 { 0 } else { self.acks_due - 1 };
             self.ack_held = None;
             return Some((Audience::SenderAck, report));
@@ -247,7 +228,7 @@ impl ReceiverFeedback for PgmccReceiver {
         }
         if self.election.is_some_and(|at| at <= cx.now) {
             self.election = None;
-            // An ACK, as OpenPGM sends. deviates: the draft has a NAK that asks for no repair.
+            // An ACK, as in OpenPGM. deviates: the draft has a NAK that requests no repair.
             self.acks_due = (self.acks_due + 1).min(ACKS_MAX);
         }
         if self.own_report.is_some_and(|at| at <= cx.now) {
@@ -262,7 +243,6 @@ impl ReceiverFeedback for PgmccReceiver {
             let is_interrupted = cx.now.since(self.heard_at) >= INTERRUPTION
                 && self.stamp.is_some_and(|stamp| stamp.seq.before(last));
             if is_interrupted && self.is_acker && self.config.speak_up {
-                // There is nothing to acknowledge, and NAKs of others may have suppressed its own.
                 self.nak_due = true;
             }
         }

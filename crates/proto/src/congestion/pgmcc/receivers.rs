@@ -1,4 +1,4 @@
-//! The sender's table of receivers that have reported lately: their loss and smoothed round trips.
+//! Sender's table of recent reporters: their loss and smoothed round trips.
 
 use alloc::vec::Vec;
 
@@ -6,43 +6,36 @@ use faircast_base::{Duration, NodeId, Time};
 
 use super::config::PgmccConfig;
 
-/// How many receivers are remembered. Beyond it the one that has been silent longest is forgotten,
-/// though never the acker.
+/// Most receivers remembered. Beyond it the one silent longest is dropped, never the acker.
 const RECEIVERS_MAX: usize = 64;
 
-/// A round trip in the model is at least this: below it, clocks of a millisecond would make
-/// neighbours look infinitely fast.
+/// Minimum round trip in the model: with clocks of 1 ms, neighbours would look infinitely fast.
 const MODEL_RTT_MIN_S: f64 = 0.001;
 
-/// After so many round trips of silence a sample replaces the average instead of joining it,
-/// because NAKs may be minutes apart.
+/// Round trips of silence after which a sample replaces the average: NAKs may be rare.
 const STALE_ROUND_TRIPS: f64 = 8.0;
 
-/// More samples of the acker than this make no difference to what is left of an older average.
+/// Samples of the acker after which nothing remains of an older average.
 const SAMPLES_MAX: u64 = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct RttSample {
     pub(super) time: Duration,
-    /// As the number of packets sent meanwhile; at least 1.
     pub(super) packets: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Receiver {
     id: NodeId,
-    /// Smoothed, in seconds and in packets; `None` before the first measurement.
+    /// Smoothed round trip in seconds and in packets; `None` before a measurement.
     rtt: Option<(f64, f64)>,
     loss: f64,
     heard: Time,
-    /// How many samples the acker had given at its own latest.
     acker_samples: u64,
-    /// True if it has acknowledged a packet that named it: it is there.
     is_shown: bool,
 }
 
 impl Receiver {
-    /// The square of how slow it is; `None` before the first round trip.
     pub(super) fn slowness_squared(&self, config: &PgmccConfig) -> Option<f64> {
         let (seconds, packets) = self.rtt?;
         let rtt = if config.rtt_in_packets { packets } else { seconds.max(MODEL_RTT_MIN_S) };
@@ -57,15 +50,12 @@ impl Receiver {
 #[derive(Debug, Default)]
 pub(super) struct Receivers {
     table: Vec<Receiver>,
-    /// Round trips measured from ackers.
     acker_samples: u64,
 }
 
 impl Receivers {
-    /// Takes a report. `acker` is never forgotten, and `gain` the weight of each of its samples. The
-    /// averages of others forget as fast as its own: a NAK comes with a loss, when the queue is full,
-    /// and an average of the last few NAKs would be one of full queues, beside which the acker's of
-    /// the last few packets looks short.
+    /// Processes a report. `gain` is the weight of one sample of `acker`, which is never dropped.
+    /// Other averages decay as fast: NAKs come when queues are full, and alone exceed the acker's.
     pub(super) fn report(
         &mut self,
         now: Time,
@@ -96,7 +86,6 @@ impl Receivers {
         receiver
     }
 
-    /// A receiver has acknowledged a packet that named it.
     pub(super) fn show(&mut self, now: Time, id: NodeId, acker: Option<NodeId>) {
         let index = self.slot(now, id, acker);
         self.table[index].is_shown = true;
@@ -154,8 +143,7 @@ mod tests {
         assert_eq!(rtt, Some(Duration::from_millis(180)));
     }
 
-    /// The acker's round trip has fallen from 700 to 300 ms since the other's NAK, some packets ago. The
-    /// other's next report tells the same 300 ms, and its average has forgotten as much.
+    /// The acker's round trip fell from 700 to 300 ms; the other's average decays as much.
     #[test]
     fn who_reports_seldom_forgets_as_fast_as_the_acker() {
         let mut table = Receivers::default();
@@ -172,7 +160,7 @@ mod tests {
         let seconds = |receiver: &Receiver| receiver.rtt().unwrap().as_secs_f64();
         let there = seconds(table.report(at(60), other, 0.1, ms(300), 0.125, acker));
         let here = seconds(table.get(NodeId(1)).unwrap());
-        // Of the 400 ms between, 7/8 to the power of 20 are left.
+        // 400 ms times 7/8 to the power of 20 remain.
         assert!((there - here).abs() < 1e-6 && (0.327..0.329).contains(&here), "{there} {here}");
     }
 

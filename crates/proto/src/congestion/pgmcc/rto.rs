@@ -1,20 +1,19 @@
-//! The stall timer's value.
+//! Value of the stall timer.
 
 use faircast_base::Duration;
 
 use super::config::{PgmccConfig, TimeoutMode};
 use crate::pgm::retry_timer::smoothed;
 
-/// The greatest timeout after backing off (src: RFC 6298 s2.4).
+/// Maximum timeout after backing off (src: RFC 6298 s2.4).
 pub(super) const TIMEOUT_MAX: Duration = Duration::from_secs(60);
 
-/// Doublings after which the timeout grows no further; the greatest timeout binds earlier.
 const DOUBLINGS_MAX: u32 = 16;
 
 /// TCP's estimate of the retransmission timeout (src: RFC 6298 s2).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rto {
-    /// Smoothed round trip and its variation in seconds.
+    /// Smoothed round trip and its variation, in seconds.
     estimate: Option<(f64, f64)>,
     doublings: u32,
 }
@@ -24,12 +23,11 @@ impl Rto {
         self.estimate = Some(smoothed(self.estimate, rtt.as_secs_f64(), 1.0 / 8.0));
     }
 
-    /// The smoothed round trip, once there are samples.
     pub(super) fn smoothed(&self) -> Option<Duration> {
         self.estimate.map(|(smoothed, _)| Duration::from_secs_f64(smoothed))
     }
 
-    /// The timeout now. With `searching`, where there is no acker, a fixed one backs off too.
+    /// Returns the present timeout. With `searching` for an acker, a fixed one backs off too.
     pub(super) fn value(&self, config: &PgmccConfig, searching: bool) -> Duration {
         let base = self.value_without_back_off(config);
         let is_fixed = config.timeout_mode == TimeoutMode::Fixed;
@@ -37,7 +35,6 @@ impl Rto {
         (base * (1 << doublings)).min(TIMEOUT_MAX.max(base))
     }
 
-    /// The timeout as it is while packets are acknowledged.
     pub(super) fn value_without_back_off(&self, config: &PgmccConfig) -> Duration {
         match (config.timeout_mode, self.estimate) {
             (TimeoutMode::Fixed, _) | (_, None) => config.timeout,

@@ -1,4 +1,4 @@
-//! The sender's half of pgmcc: acker, window and stall timer.
+//! Sender half of pgmcc: acker, window and stall timer.
 
 use alloc::collections::VecDeque;
 
@@ -31,22 +31,22 @@ use honesty::Honesty;
 use late::Late;
 use spread::Spread;
 
-/// How long an acker that reported false loss may not be acker again.
+/// Exclusion of an acker that reported false loss: 600 s.
 const FALSE_REPORT_EXCLUSION: Duration = Duration::from_secs(600);
 
-/// Stall timeouts in a row after which the acker is dropped (src: pgmcc-draft s2.7).
+/// Consecutive stall timeouts that drop the acker (src: pgmcc-draft s2.7).
 const RETRY_MAX: u32 = 2;
 
-/// Factor by which another receiver must be slower than a new acker to replace it at once.
+/// Factor by which a receiver must be slower to replace a new acker at once.
 const HOLDING_FACTOR: f64 = 4.0;
 
-/// Repairs that can take room in the window at a time. Beyond it the oldest makes room.
+/// Most repairs charged to the window. Beyond it the oldest is released.
 const REPAIRS_MAX: usize = 4096;
 
-/// Switches whose packets can wait to be aged. Beyond it the oldest packets are aged at once.
+/// Most switches whose packets wait to be aged. Beyond it the oldest packets are aged at once.
 const AGEING_MAX: usize = 8;
 
-/// The sender: see the module's documentation.
+/// pgmcc sender: see the module's documentation.
 #[derive(Debug, Default)]
 pub struct PgmccSender {
     config: PgmccConfig,
@@ -56,30 +56,21 @@ pub struct PgmccSender {
     candidates: Candidates,
     blacklist: Blacklist,
     acker: Option<Acker>,
-    /// Without an acker: whether a packet that calls for an election is out.
     call_out: bool,
     rto: Rto,
-    /// When the stall timer expires, and the value that it was given.
     stall: Option<(Time, Duration)>,
-    /// Stall timeouts in a row.
     expiries: u32,
-    /// When the last stall timeout was.
     stalled_at: Time,
-    /// The first packet that the acker lacked when the timer last started anew, where that counts.
+    /// First packet that the acker lacked at the timer's last restart (`TimeoutMode::Cumulative`).
     cumulative: Option<Seq>,
-    /// W stands still until feedback for this packet comes.
     suspended: Option<Seq>,
-    /// Losses of packets before this one have been answered.
     answered: Option<Seq>,
-    /// When each charged repair leaves the window; ascending.
     repairs: VecDeque<Time>,
-    /// When packets that named a former acker leave flight, and before which number they are.
+    /// Times at which packets of former ackers leave flight, each with the packets' end.
     ageing: VecDeque<(Time, Seq)>,
-    /// The application had nothing to send or was held back by a ceiling, and the window has not been
-    /// the limit since.
+    /// True while the application or an upper bound, not the window, limits sending.
     idle: bool,
     spread: Spread,
-    /// The round trips of slow start.
     hystart: HyStart,
     late: Late,
 }
@@ -87,20 +78,17 @@ pub struct PgmccSender {
 #[derive(Debug)]
 struct Acker {
     id: NodeId,
-    /// Others must be far slower to replace it before this moment.
     held_until: Time,
-    /// The oldest packet that it has shown to have; holes before it are none.
+    /// Oldest packet that the acker has received; earlier holes do not count.
     joined: Option<Seq>,
-    /// The latest packet that it has shown to have.
     reported: Option<Seq>,
-    /// Where it replaced another, and until it acknowledges a packet that named it: when that is due. A receiver of this
-    /// name may not be there.
+    /// Due time of the first acknowledgement of a replacement acker, which may not exist.
     on_trial: Option<Time>,
     honesty: Honesty,
 }
 
 impl PgmccSender {
-    /// A sender with a window of one packet and without an acker.
+    /// Creates a sender with a window of one packet and no acker.
     pub fn new(config: PgmccConfig) -> Self {
         Self { window: Window::new(&config), config, ..Self::default() }
     }
@@ -109,7 +97,6 @@ impl PgmccSender {
         self.acker.as_ref().map(|acker| acker.id)
     }
 
-    /// Room in the window for data and charged repairs.
     fn room(&self) -> f64 {
         self.window.tokens(self.ledger.flight) - self.repairs.len() as f64
     }
@@ -122,7 +109,6 @@ impl PgmccSender {
         self.rto.smoothed().or_else(reported).unwrap_or(self.config.timeout_min)
     }
 
-    /// Ends slow start where the round trip to the acker grows.
     fn watch_delay(&mut self, carrier: Carrier, rtt: Duration) {
         if matches!(carrier, Carrier::Ack(_))
             && self.window.is_opening()
@@ -134,11 +120,10 @@ impl PgmccSender {
 
     fn timeout_value(&self) -> Duration {
         let value = self.rto.value(&self.config, self.acker.is_none());
-        // The round trip of a receiver that has acknowledged nothing is a claim and no sample.
+        // Without any acknowledgement, the receiver's round trip is a claim, not a sample.
         if self.is_claim() { value.min(self.config.timeout) } else { value }
     }
 
-    /// Whether all that is known of the acker is what somebody has said.
     fn is_claim(&self) -> bool {
         self.config.trial && self.acker_id().is_some_and(|id| !self.receivers.is_shown(id))
     }
@@ -148,7 +133,6 @@ impl PgmccSender {
         self.stall = Some((now + value, value));
     }
 
-    /// Lets go what time has settled: charged repairs, and packets to former ackers.
     fn settle_by_time(&mut self, now: Time) {
         while self.repairs.front().is_some_and(|&at| at <= now) {
             self.repairs.pop_front();
@@ -170,8 +154,7 @@ impl PgmccSender {
     fn stalled(&mut self, cx: &mut Cx<'_>, after: Duration) {
         cx.emit(Event::Timeout { kind: TimeoutKind::Stall, after_ns: after.as_nanos() });
         if self.acker.is_some() && self.expiries == 0 {
-            // src: RFC 5681 s3.1; not again while the same stall lasts, and not where nobody was
-            // there to answer.
+            // src: RFC 5681 s3.1; once per stall, and only if an acker could answer.
             self.window.leave_slow_start(self.window.size / 2.0);
         }
         self.window.restart();
@@ -179,7 +162,7 @@ impl PgmccSender {
         self.late.settle();
         let unknown = self.ledger.release(self.ledger.next(), |_| true);
         if let Some(acker) = &mut self.acker {
-            // All of them may be lost, and an acker that says so later reports true loss.
+            // All of them may be lost, and the acker may truthfully report that later.
             acker.honesty.saw(cx.now, 0, unknown);
         }
         (self.stall, self.suspended, self.call_out) = (None, None, false);
@@ -204,14 +187,11 @@ impl PgmccSender {
         }
     }
 
-    /// True for a round trip that says how long to wait for the next packet. A round trip of more
-    /// than the timeout contains an interruption, which later packets do not meet; unless the
-    /// timeout has backed off that far, or no round trip is known, and the packet left after the
-    /// last timeout.
-    ///
-    /// src: RFC 6298 s3: TCP takes no sample from a segment that was acknowledged after its
-    /// timeout, and keeps the back-off until there is one; s2.4: a timeout is 1 s at least. Shorter
-    /// ones are no interruptions: every packet here has a number of its own, and queues grow.
+    /// True for a round trip that predicts the next one. Above the timeout it contains an
+    /// interruption, unless the packet left after the last timeout, or no round trip or such a
+    /// back-off is known. src: RFC 6298 s3: TCP takes no sample from a segment acknowledged after
+    /// its timeout, and keeps the back-off until a sample. s2.4: a timeout is at least 1 s. Shorter
+    /// ones are no interruptions: every packet has its own number, and queues grow.
     fn is_timely(&self, now: Time, rtt: Duration) -> bool {
         let (value, base) = (self.timeout_value(), self.rto.value_without_back_off(&self.config));
         let is_first = self.rto.smoothed().is_none();
@@ -220,12 +200,9 @@ impl PgmccSender {
         rtt <= base.max(least) || is_fresh && (is_first || rtt <= value)
     }
 
-    /// The acker has sent a NAK with a round trip: a wait that is backed off becomes as long as one
-    /// that is not, from where it began. Acknowledgements have rules of their own.
-    ///
-    /// src: RFC 6298 s5 (a new measurement ends the back-off), s3 (timestamps make a measurement
-    /// unambiguous). Where an interruption took all packets of the window, NAKs alone tell that the
-    /// interruption is over.
+    /// Ends the back-off after a NAK of the acker with a round trip: the wait shrinks to the plain
+    /// timeout, counted from its start (src: RFC 6298 s5, s3). If an interruption took the whole
+    /// window, only NAKs show its end.
     fn end_back_off(&mut self, now: Time) {
         self.rto.answered();
         let value = self.timeout_value();
@@ -237,13 +214,12 @@ impl PgmccSender {
         }
     }
 
-    /// Leaves the session without an acker: the next packet calls for an election.
     fn drop_acker(&mut self, cx: &mut Cx<'_>, reason: SwitchReason) {
         if let Some(acker) = self.acker.take() {
             self.receivers.forget(acker.id);
             self.call_out = false;
             self.expiries = 0;
-            // A call for an election must not wait for what the old acker owes.
+            // An election call must not wait for the old acker's acknowledgements.
             self.stall = None;
             cx.emit(Event::Representative { node: None, reason });
         }
@@ -291,12 +267,8 @@ impl PgmccSender {
         }
     }
 
-    /// Earlier losses were the old acker's and are answered, except the one that the new acker's
-    /// NAK is about, where that has not been.
-    ///
-    /// deviates: the fact that the loss is learnt from a NAK and not from a bitmap makes it no
-    /// less a loss of the representative; were it forgotten, two receivers that take turns would
-    /// keep the window from ever being cut.
+    /// Marks losses of the old acker as answered. deviates: a loss known from a NAK and not from a
+    /// bitmap still counts: else two receivers that alternate would prevent every cut.
     fn close_account(&mut self, cx: &mut Cx<'_>, nak: Option<Seq>, next: Seq) {
         let open = |seq: Seq| self.answered.is_none_or(|answered| !seq.before(answered));
         if nak.is_some_and(open) && self.suspended.is_none() {
@@ -306,7 +278,6 @@ impl PgmccSender {
         (self.suspended, self.answered) = (Some(next), Some(next));
     }
 
-    /// Halves the window; until feedback for the next packet it stands still.
     fn cut(&mut self) {
         self.late.settle();
         self.window.cut();
@@ -322,7 +293,6 @@ impl PgmccSender {
     fn beats_acker(&self, now: Time, from: NodeId) -> bool {
         let Some(acker) = &self.acker else { return true };
         if acker.on_trial.is_some_and(|due| due <= now) && !self.receivers.is_shown(from) {
-            // Trials of one receiver after the other would add up.
             return false;
         }
         let slowness = |id: NodeId| self.receivers.get(id)?.slowness_squared(&self.config);
@@ -345,7 +315,6 @@ impl SenderControl for PgmccSender {
             return Permit::Now;
         }
         let free = match (&self.acker, repair) {
-            // Without an acker one packet at a time calls for an election.
             (None, false) => !self.call_out,
             (None, true) => self.repairs.is_empty(),
             (Some(_), _) => self.room() >= 1.0,
@@ -361,7 +330,7 @@ impl SenderControl for PgmccSender {
         let by_repairs_alone =
             !self.repairs.is_empty() && self.window.tokens(self.ledger.flight) >= 1.0;
         if self.stall.is_none() && !by_repairs_alone {
-            // Every report may be lost. Repairs have a timer of their own.
+            // Every report may be lost. Repairs have their own timer.
             self.arm_stall(cx.now);
         }
         Permit::Blocked
@@ -389,13 +358,12 @@ impl SenderControl for PgmccSender {
             if self.repairs.len() == REPAIRS_MAX {
                 self.repairs.pop_front();
             }
-            // No acknowledgement tells when a repair has left the network; a round trip does.
+            // No acknowledgement shows when a repair has left the network; a round trip is assumed.
             let until = cx.now + self.round_trip();
             let place = self.repairs.partition_point(|&at| at <= until);
             self.repairs.insert(place, until);
         }
-        // deviates: OpenPGM repeats the option of the original with its stale timestamp; a fresh one
-        // can mislead nobody.
+        // deviates: OpenPGM repeats the stale timestamp; a fresh one misleads no receiver.
         let acker = self.acker_id().filter(|_| self.config.ack_repairs);
         acker.map(|id| PgmccAnnounce { sent_ms: milliseconds(cx.now), acker: Some(id) })
     }
@@ -413,9 +381,8 @@ impl SenderControl for PgmccSender {
         {
             self.receivers.show(cx.now, from, self.acker_id());
         }
-        // A call that nobody answered shows that there is no better: where losses are many all may
-        // have fallen silent in turn, and the pace of a false reporter is better than none.
-        // Whoever was taken then is heard as every acker is, or the search would begin again.
+        // An unanswered call admits even excluded receivers: under heavy loss all may be excluded,
+        // and a false reporter's pace is better than none.
         let choosy = self.acker.is_some() || self.expiries == 0;
         let chosen = self.acker_id() == Some(from);
         if choosy && !chosen && self.blacklist.excludes(from, cx.now) {
@@ -449,7 +416,6 @@ impl SenderControl for PgmccSender {
                 }
                 self.watch_delay(carrier, sample.time);
                 if acker != Some(from) && self.stall.is_some() {
-                    // The wait that began with the appointment did not know this yet.
                     self.arm_stall(cx.now);
                 }
             }
@@ -467,7 +433,6 @@ impl SenderControl for PgmccSender {
             }
         }
         if acker.is_none() {
-            // Nobody was asked to acknowledge the packets that called for an acker.
             self.ledger.release(self.ledger.next(), |sent| sent.acker.is_none());
         }
     }
@@ -479,8 +444,7 @@ impl SenderControl for PgmccSender {
         }
     }
 
-    /// In a search that has been in vain, whoever is heard is called at once; at most once in a
-    /// timeout that has not been doubled.
+    /// Calls a new receiver at once during a long search, at most once per undoubled timeout.
     fn on_heard(&mut self, cx: &mut Cx<'_>) {
         let vain = self.stall.is_some_and(|(_, value)| value > self.config.timeout);
         if self.acker.is_none() && vain {

@@ -1,4 +1,4 @@
-//! Tests of the scheme as a whole: sender and receiver together.
+//! Tests of the scheme: sender and receiver, alone and together.
 
 mod bitmap;
 mod election;

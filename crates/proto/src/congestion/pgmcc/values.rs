@@ -1,4 +1,4 @@
-//! Wire format of pgmcc: the values of the two options that OpenPGM defines.
+//! Wire format of pgmcc: values of two options defined by OpenPGM.
 
 use alloc::vec::Vec;
 
@@ -8,7 +8,7 @@ use crate::congestion::Wire;
 use crate::congestion::common::node::{address, node, put_words, words};
 use crate::pgm::wire::OptionType;
 
-/// Bytes of either value with IPv4 addresses, behind the option's header of 4 bytes.
+/// Length of either value with IPv4 addresses, without the option's 4-byte header.
 const VALUE_LEN: usize = 12;
 
 /// Address family of IPv4 (src: RFC 3208 s8).
@@ -17,7 +17,7 @@ const AFI_IPV4: u32 = 1;
 /// Announcement on each original data packet (src: openpgm, option PGMCC_DATA).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PgmccAnnounce {
-    /// When the packet left: milliseconds of the sender's clock modulo 2^32.
+    /// Send time: milliseconds of the sender's clock modulo 2^32.
     pub sent_ms: u32,
     /// Acker of the packet; `None` calls for an election.
     pub acker: Option<NodeId>,
@@ -26,12 +26,11 @@ pub struct PgmccAnnounce {
 /// Report on acknowledgements, positive and negative (src: openpgm, option PGMCC_FEEDBACK).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PgmccReport {
-    /// The latest [`sent_ms`](PgmccAnnounce::sent_ms) that the receiver saw, plus the milliseconds
-    /// for which it held it.
+    /// Latest [`sent_ms`](PgmccAnnounce::sent_ms) received, plus its holding time in milliseconds.
     pub echo_ms: u32,
     /// Smoothed loss: 0 for none, 65535 for all.
     pub loss: u16,
-    /// Receiver that reports; `None` if the address names none, so that the network's address counts.
+    /// Receiver that reports; `None` if the packet's source address identifies the receiver.
     pub receiver: Option<NodeId>,
 }
 
@@ -72,8 +71,7 @@ mod tests {
 
     #[test]
     fn values_have_the_bytes_of_openpgm() {
-        // The option values inside the packets of the fact sheet: timestamp 101402 with acker
-        // 10.77.0.3, and timestamp 101463 with 1 % loss from the same receiver.
+        // Option values of the fact sheet's packets: acker 10.77.0.3, and its report of 1 % loss.
         let acker = NodeId(0x0a4d_0003);
         let announce = PgmccAnnounce { sent_ms: 101_402, acker: Some(acker) };
         assert_eq!(encoded(&announce), [0, 1, 0x8c, 0x1a, 0, 1, 0, 0, 0x0a, 0x4d, 0, 3]);

@@ -1,43 +1,37 @@
-//! Lost packets of TFMCC's receiver and the loss event that each belongs to (RFC 4654 s5.1, s5.2).
+//! Loss detection of TFMCC's receiver: lost packets and their loss events (RFC 4654 s5.1, s5.2).
 
 use faircast_base::{Duration, Seq, Time};
 
 use super::history::History;
 use crate::congestion::common::reorder::{Evidence, Reorder, Settled};
 
-/// Losses in a row that are looked at one by one; of more, the latest. The events that they begin
-/// fill the history many times over.
+/// Most losses in a row processed one by one; their events fill the history many times over.
 const RUN_MAX: u64 = 4096;
 
-/// Where numbers without wrap begin: late packets from before the first one have room below.
+/// First number without wrap. The room below serves late packets from before the first one.
 const FIRST_INDEX: u64 = 1 << 32;
 
-/// The loss events of one receiver, found from the originals that arrive. Memory is bounded whatever
-/// arrives.
+/// Loss events of one receiver, detected from originals. Memory is bounded.
 #[derive(Clone, Debug, Default)]
 pub struct Arrivals {
     history: History,
     threshold: u32,
-    /// Packets, when they came and whether they were marked.
     order: Reorder<(Time, bool)>,
-    /// The number without wrap of the next packet that is to be settled.
     next: u64,
-    /// The latest settled packet that was received, and when.
     before: (u64, Time),
 }
 
-/// The interval before a receiver's first loss.
+/// Interval before a receiver's first loss.
 #[derive(Clone, Copy, Debug)]
 pub struct FirstInterval {
-    /// Its packets.
+    /// Length in packets.
     pub packets: f64,
-    /// The round trip in seconds that it was computed with, where that is a guess.
+    /// Guessed round trip of the computation, in seconds; `None` if the round trip was measured.
     pub guessed_rtt_s: Option<f64>,
 }
 
 impl FirstInterval {
-    /// What the equation without timeouts makes of the rate at which the first loss came, with a
-    /// measured round trip or a guess of it (src: RFC 4654 s5.6).
+    /// Inverts the equation without timeouts for the rate at the first loss (src: RFC 4654 s5.6).
     pub fn of(bits_per_s: f64, packet_bytes: f64, rtt_s: f64, guessed: bool) -> Self {
         let packets_per_rtt = bits_per_s * rtt_s / (8.0 * packet_bytes);
         Self {
@@ -48,7 +42,7 @@ impl FirstInterval {
 }
 
 impl Arrivals {
-    /// Counts a packet as lost once `threshold` later ones have arrived.
+    /// Creates a detector that counts a packet as lost after `threshold` later ones.
     pub fn new(threshold: u32, discounting: bool) -> Self {
         Self {
             history: History::new(discounting),
@@ -59,10 +53,8 @@ impl Arrivals {
         }
     }
 
-    /// An original has arrived; `marked` where the network marked congestion on it, which is a loss
-    /// at once (src: RFC 4654 s5.1). Where packets are reordered, one that is missing is lost after the
-    /// time `reordering`. Losses within `rtt` of the first are one event; `first` is asked at the first
-    /// loss.
+    /// Notes an original. A packet that the network `marked` is lost at once (src: RFC 4654 s5.1),
+    /// a missing one after `reordering`. Losses within `rtt` of an event's first loss belong to it.
     pub fn received(
         &mut self,
         now: Time,
@@ -80,22 +72,22 @@ impl Arrivals {
         }
     }
 
-    /// Loss events per packet in 0..=1.
+    /// Returns the loss events per packet, in 0..=1.
     pub fn loss(&self) -> f64 {
         self.history.loss()
     }
 
-    /// Whether there has been a loss.
+    /// Returns true after a loss.
     pub fn has_loss(&self) -> bool {
         self.history.has_loss()
     }
 
-    /// When the latest loss event began.
+    /// Returns the start of the latest loss event.
     pub fn latest_event(&self) -> Option<Time> {
         self.history.latest_event()
     }
 
-    /// Nothing after `newest` was sent: losses found there are taken back.
+    /// Withdraws losses after `newest`, the last packet that was sent.
     pub fn rewind(&mut self, now: Time, newest: Seq) {
         let Some(next) = self.order.next else { return };
         let ahead = i64::from(newest.distance(next)) + 1;
@@ -107,16 +99,14 @@ impl Arrivals {
         }
     }
 
-    /// The original `seq` comes after a long silence: what was lost before counts no more. Where it is
-    /// not the next one after all that have come, the silence was a loss, and nothing is forgotten.
+    /// Forgets earlier losses at `seq` after a long silence, unless packets are missing.
     pub fn forget(&mut self, seq: Seq, discounting: bool) {
         if self.order.end() == Some(seq) {
             *self = Self::new(self.threshold, discounting);
         }
     }
 
-    /// The first measured round trip in seconds: an interval before the first loss that a guess was used
-    /// for is put right (src: RFC 4654 s5.6).
+    /// Corrects a guessed first interval by the first measured round trip (src: RFC 4654 s5.6).
     pub fn correct_first_interval(&mut self, rtt_s: f64) {
         self.history.correct_first_interval(rtt_s);
     }
@@ -147,8 +137,7 @@ impl Arrivals {
         }
     }
 
-    /// Packets from `from` to before the one that came at `after` are lost. Each would have come when
-    /// its neighbours' times say (src: RFC 4654 s5.2).
+    /// Marks packets `from..after.0` as lost, at interpolated times (src: RFC 4654 s5.2).
     fn lose(
         &mut self,
         from: u64,
@@ -174,7 +163,7 @@ impl Arrivals {
         }
     }
 
-    /// A new event only where the last one began more than a round trip ago (src: RFC 4654 s5.2).
+    /// Begins a new event if the last began more than a round trip ago (src: RFC 4654 s5.2).
     fn lost_at(
         &mut self,
         index: u64,
@@ -206,7 +195,6 @@ mod tests {
         FirstInterval { packets: 100.0, guessed_rtt_s: None }
     }
 
-    /// Packets 10 ms apart; `seqs` in the order of arrival, each at its place's time.
     fn feed(arrivals: &mut Arrivals, start_ms: u64, seqs: impl IntoIterator<Item = u32>) {
         for (i, seq) in seqs.into_iter().enumerate() {
             arrivals.received(
@@ -227,7 +215,6 @@ mod tests {
         feed(&mut arrivals, 40, [2, 5, 7, 8]);
         assert!(!arrivals.has_loss(), "2 came before three later ones");
         feed(&mut arrivals, 80, [9]);
-        // The first interval of 100 packets stands for what was before; 6, 7, 8, 9 are open.
         assert!((arrivals.loss() - 0.01).abs() < 1e-12, "{}", arrivals.loss());
         feed(&mut arrivals, 90, [6]);
         assert!(!arrivals.has_loss(), "it came late, and fills its hole");
@@ -235,7 +222,7 @@ mod tests {
 
     #[test]
     fn losses_within_a_round_trip_are_one_event_by_interpolated_times() {
-        // 10 ms a packet: 10 and 15 are 50 ms apart, not more than a round trip; 16 would be.
+        // At 10 ms a packet, 10 and 15 are a round trip of 50 ms apart: one event. 16 is another.
         for (second, loss) in [(15, 1.0 / 100.0), (16, 2.0 / 106.0)] {
             let mut arrivals = Arrivals::new(3, false);
             let seqs = (0..=30).filter(|seq| *seq != 10 && *seq != second);
@@ -251,8 +238,7 @@ mod tests {
     fn an_outage_has_an_event_for_each_round_trip() {
         let mut arrivals = Arrivals::new(3, false);
         feed(&mut arrivals, 0, 0..=9);
-        // 100 packets in a second are lost. Events each 6 packets: 10, 16 ... 106; 14 are open, and
-        // the seven intervals that count beside them weigh 5.
+        // Lost in one second: 10 to 109, with an event every 6. Open 14; seven closed weigh 5.
         feed(&mut arrivals, 1100, 110..120);
         assert!((arrivals.loss() - 6.0 / 44.0).abs() < 1e-12, "{}", arrivals.loss());
     }

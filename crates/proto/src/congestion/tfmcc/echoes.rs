@@ -1,4 +1,4 @@
-//! Receivers' timestamps that wait to be echoed on the next packets (RFC 4654 s3.5).
+//! Queue of receivers' timestamps to echo (RFC 4654 s3.5).
 
 use alloc::collections::VecDeque;
 
@@ -6,11 +6,9 @@ use faircast_base::{NodeId, Time};
 
 use super::TfmccReport;
 
-/// Timestamps that can wait to be echoed. Suppression lets some tens of receivers report in a round,
-/// in which there are more packets than that; beyond it the least urgent one is not echoed.
+/// Most queued timestamps. Suppression admits some tens of reports a round, which has more packets.
 pub(super) const ECHOES_MAX: usize = 64;
 
-/// The timestamps of receivers other than the CLR.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Echoes(pub(super) VecDeque<Waiting>);
 
@@ -36,8 +34,7 @@ impl Waiting {
         }
     }
 
-    /// Whether it goes before `other`: receivers without a round trip first, of both kinds the ones that
-    /// answered an older round; then the lower rate (src: RFC 4654 s3.5).
+    /// True if this goes first: no round trip, older rounds, lower rates (src: RFC 4654 s3.5).
     fn before(&self, other: &Self) -> bool {
         if self.have_rtt != other.have_rtt {
             return !self.have_rtt;
@@ -51,7 +48,6 @@ impl Waiting {
 }
 
 impl Echoes {
-    /// A report has come. The latest of a receiver takes the place of an earlier one.
     pub(super) fn push(&mut self, waiting: Waiting) {
         self.forget(waiting.receiver);
         let place = self.0.partition_point(|other| !waiting.before(other));

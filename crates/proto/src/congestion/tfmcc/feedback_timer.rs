@@ -1,27 +1,25 @@
-//! The feedback timer of a receiver that is not the CLR (RFC 4654 s4.5).
+//! Feedback timer of a receiver that is not the CLR (RFC 4654 s4.5).
 
 use faircast_base::{Duration, Rng, Time, math};
 
-/// The timer of one feedback round: few receivers draw an early moment, so those who do are heard by
-/// the rest before they speak (src: RFC 4654 s4.5).
+/// Timer of a feedback round. A few early reports suppress the rest (src: RFC 4654 s4.5).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FeedbackTimer(Option<Pending>);
 
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     started: Time,
-    /// The draw in seconds, in units of the largest round trip of now.
+    /// Random wait in seconds, scaled to the present largest round trip.
     wait_s: f64,
     rtt_max_s: f64,
-    /// Silence of the sender beyond the largest round trip: nothing could have suppressed the report
-    /// meanwhile, so it does not count.
+    /// Sender's silence beyond R_max, which does not count: no report could be suppressed then.
     silence: Duration,
-    /// The receiver's rate when the round began (X_fbr).
+    /// Receiver's rate at the start of the round (X_fbr).
     rate: f64,
 }
 
 impl FeedbackTimer {
-    /// A round of `round_s` seconds begins: t = T (1 + ln x / ln N), x uniform in (0, 1].
+    /// Starts a round of `round_s` seconds: t = T (1 + ln x / ln N), x uniform in (0, 1].
     pub(super) fn start(
         &mut self,
         now: Time,
@@ -45,7 +43,6 @@ impl FeedbackTimer {
         self.0.map(|pending| pending.rate)
     }
 
-    /// Data has come, the packet before it at `previous`; R_max is `rtt_max_s` now.
     pub(super) fn on_data(&mut self, now: Time, previous: Time, rtt_max_s: f64) {
         let Some(pending) = &mut self.0 else { return };
         let since = previous.max(pending.started);
@@ -57,8 +54,6 @@ impl FeedbackTimer {
         }
     }
 
-    /// When it runs out; `None` where nothing is pending, or the sender would be silent for longer than
-    /// the largest round trip by then, so that only its next packet lets time go on.
     pub(super) fn expiry(&self, last_data: Time) -> Option<Time> {
         let pending = self.0?;
         let at = pending.started + seconds(pending.wait_s) + pending.silence;
@@ -120,7 +115,6 @@ mod tests {
         let mut timer = half();
         assert_eq!(timer.expiry(at(150)), None, "data must come before it can run out");
         assert_eq!(timer.expiry(at(200)), Some(at(300)));
-        // After 80 ms beyond the largest round trip it is due 80 ms later.
         timer.on_data(at(180), at(0), 0.1);
         assert_eq!(timer.expiry(at(300)), Some(at(380)));
         timer.cancel();

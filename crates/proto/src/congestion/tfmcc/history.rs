@@ -1,4 +1,4 @@
-//! Loss events, and the rate at which they come.
+//! Loss events and the loss event rate.
 
 use alloc::collections::VecDeque;
 
@@ -6,53 +6,45 @@ use faircast_base::Time;
 
 use crate::congestion::common::intervals::WEIGHTS;
 
-/// Loss events that are remembered: one more than there are weights, since an interval lies between
-/// two of them.
+/// Loss events remembered: one more than weights, since an interval lies between two events.
 const EVENTS_MAX: usize = WEIGHTS.len() + 1;
 
-/// Lost packets that may still come late and undo their loss. Beyond it the oldest stay lost.
+/// Most lost packets that a late arrival can undo. Older ones stay lost.
 const LOST_MAX: usize = 256;
 
-/// A history weighs at least so much of what it would without discounting (src: RFC 4654 s5.5; RFC 5348
-/// s5.5 has 0.25).
+/// Lowest discount of the history (src: RFC 4654 s5.5; RFC 5348 s5.5 has 0.25).
 const DISCOUNT_MIN: f64 = 0.5;
 
-/// The interval before the first loss is at least what the equation makes of half a packet a round trip
-/// (src: RFC 5348 s6.3.1). deviates: RFC 4654 s5.6 leaves the timeouts out of its inverse and has no
-/// such bound, so that a receiver which loses one of the first, slow packets takes it that all are
-/// lost; of a thousand receivers some do, and the session would not get off the ground.
+/// Minimum interval before the first loss: the equation's result for half a packet per round trip
+/// (src: RFC 5348 s6.3.1). deviates: RFC 4654 s5.6 has no minimum. A receiver that loses one of the
+/// first, slow packets would take all as lost, and the session would never speed up.
 const FIRST_INTERVAL_MIN: f64 = 4.86;
 
-/// The loss events of one receiver. Packets go by their number without wrap.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
     /// Newest first, at most [`EVENTS_MAX`].
     events: VecDeque<LossEvent>,
-    /// The interval before the oldest event, made up from the rate at which the first loss came;
-    /// gone with that event.
+    /// Interval before the oldest event, computed from the first loss; dropped with that event.
     synthetic: Option<Synthetic>,
-    /// Packets that count as lost, ascending, at most [`LOST_MAX`].
+    /// Lost packets, ascending, at most [`LOST_MAX`].
     lost: VecDeque<u64>,
-    /// One past the highest packet that was received or lost.
     end: u64,
     discounting: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct LossEvent {
-    /// Its first packet, and when that would have come.
     first: u64,
     at: Time,
     /// Discount of the interval before this event (DF_i).
     discount: f64,
-    /// Some of its packets are not remembered one by one, so it cannot be undone.
+    /// True if late packets cannot undo the event, because not all its packets are remembered.
     settled: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Synthetic {
     packets: f64,
-    /// The guessed round trip that it was computed with, in seconds, until a real one is there.
     guessed_rtt_s: Option<f64>,
 }
 
@@ -73,8 +65,6 @@ impl History {
         self.events.front().map(|event| event.at)
     }
 
-    /// A loss event begins with packet `index`, which would have come at `at`. `undoable` where it is
-    /// a loss that a late packet can undo, and not a mark.
     pub(super) fn begin_event(&mut self, index: u64, at: Time, undoable: bool) {
         let discount = self.discount();
         for event in &mut self.events {
@@ -99,7 +89,6 @@ impl History {
         self.lost.push_back(index);
     }
 
-    /// Packets of the latest event are lost that are too many to remember.
     pub(super) fn lose_run(&mut self, end: u64) {
         self.end = self.end.max(end);
         if let Some(event) = self.events.front_mut() {
@@ -107,8 +96,7 @@ impl History {
         }
     }
 
-    /// A packet that counted as lost has come after all: it fills its hole, and where it was the only
-    /// one of its event there was none (src: RFC 4654 s5.1).
+    /// Undoes the loss of a late packet, and its event if that has no other (src: RFC 4654 s5.1).
     pub(super) fn found(&mut self, index: u64) {
         let Ok(place) = self.lost.binary_search(&index) else { return };
         self.lost.remove(place);
@@ -130,7 +118,6 @@ impl History {
         }
     }
 
-    /// No packet from `end` on was sent: losses among them are taken back.
     pub(super) fn rewind(&mut self, end: u64) {
         self.events.retain(|event| event.first < end);
         self.lost.retain(|lost| *lost < end);
@@ -140,14 +127,12 @@ impl History {
         }
     }
 
-    /// The interval before the first loss, computed with a guess of the round trip or with a real one.
     pub(super) fn set_first_interval(&mut self, packets: f64, guessed_rtt_s: Option<f64>) {
         let packets = packets.max(FIRST_INTERVAL_MIN);
         self.synthetic = Some(Synthetic { packets, guessed_rtt_s });
     }
 
-    /// The first measured round trip: an interval that a guess was used for is put right (src:
-    /// RFC 4654 s5.6).
+    /// Replaces a guessed round trip by the first measured one (src: RFC 4654 s5.6).
     pub(super) fn correct_first_interval(&mut self, rtt_s: f64) {
         if let Some(synthetic) = &mut self.synthetic
             && let Some(guess) = synthetic.guessed_rtt_s.take()
@@ -157,7 +142,7 @@ impl History {
         }
     }
 
-    /// Closed intervals with their discounts, newest first, at most eight.
+    /// Returns closed intervals with their discounts, newest first, at most eight.
     fn closed(&self) -> impl Iterator<Item = (f64, f64)> {
         let between = self
             .events
@@ -170,12 +155,11 @@ impl History {
             .take(WEIGHTS.len())
     }
 
-    /// Packets since the latest event began, its first among them.
     fn open(&self) -> f64 {
         self.events.front().map_or(0.0, |event| (self.end - event.first) as f64)
     }
 
-    /// Discount of the closed intervals for a long open one (DF).
+    /// Returns the discount of closed intervals for a long open one (DF).
     fn discount(&self) -> f64 {
         if !self.discounting {
             return 1.0;
@@ -193,11 +177,8 @@ impl History {
         }
     }
 
-    /// Loss events per packet in 0..=1, by the larger of the means with and without the open interval
-    /// (src: RFC 4654 s5.4 and s5.5).
-    ///
-    /// deviates: the loop of s5.5 assigns the sum of weights where it must add, and so prints a mean
-    /// that is none; the sum is meant.
+    /// Returns loss events per packet, 0..=1, by the larger mean with or without the open interval
+    /// (src: RFC 4654 s5.4 and s5.5). deviates: s5.5 assigns the sum of weights instead of adding.
     pub(super) fn loss(&self) -> f64 {
         if self.events.is_empty() {
             return 0.0;
@@ -206,7 +187,6 @@ impl History {
         let (mut total0, mut weights0) = (self.open() * WEIGHTS[0], WEIGHTS[0]);
         let (mut total1, mut weights1) = (0.0, 0.0);
         for (i, (interval, discount)) in self.closed().enumerate() {
-            // The open interval takes the place of the oldest.
             if i + 1 < intervals {
                 total0 += interval * WEIGHTS[i + 1] * discount * general;
                 weights0 += WEIGHTS[i + 1] * discount * general;
@@ -225,7 +205,6 @@ mod tests {
     use super::*;
     use alloc::vec::Vec;
 
-    /// A history with events at these packets and no made-up interval, up to packet `end`.
     fn history(discounting: bool, events: &[u64], end: u64) -> History {
         let mut history = History::new(discounting);
         for &first in events {
@@ -254,7 +233,7 @@ mod tests {
         let last = *events.last().unwrap();
         let closed = 6.0 / 220.0;
         assert!((history(false, &events, last + 5).loss() - closed).abs() < 1e-12);
-        // Open 100: 260 / 6, and open 60 just equals the closed mean.
+        // Open 100: 260 / 6. Open 60 equals the closed mean.
         assert!((history(false, &events, last + 100).loss() - 6.0 / 260.0).abs() < 1e-12);
         assert!((history(false, &events, last + 60).loss() - closed).abs() < 1e-12);
         assert!((history(false, &events, last + 61).loss() - 6.0 / 221.0).abs() < 1e-12);
@@ -262,7 +241,7 @@ mod tests {
 
     #[test]
     fn fewer_intervals_are_weighed_by_the_weights_in_use() {
-        // Closed 100 and 300, weights 1 and 1; open 50 in place of the oldest is less.
+        // Closed 100 and 300, weights 1 and 1. Open 50 instead of the oldest is less.
         let got = history(false, &[1000, 1300, 1400], 1450).loss();
         assert!((got - 2.0 / 400.0).abs() < 1e-12, "{got}");
         let got = history(false, &[1000, 1300, 1400], 2400).loss();
@@ -286,8 +265,8 @@ mod tests {
         let events: Vec<u64> = (0..9).map(|k| 1000 + 100 * k).collect();
         let mut history = history(true, &events, 2800);
         history.begin_event(2800, Time::ZERO, true);
-        // Closed: 1000 with DF 1, seven of 100 with DF 0.5; open 1.
-        // (1000 + 100*0.5*(3 + 0.8+0.6+0.4+0.2)) / (1 + 0.5*5) = 1250 / 3.5.
+        // Closed: 1000 with DF 1, seven of 100 with DF 0.5; open 1. (1000 + 100*0.5*(3 +
+        // 0.8+0.6+0.4+0.2)) / (1 + 0.5*5) = 1250 / 3.5.
         assert!((history.loss() - 3.5 / 1250.0).abs() < 1e-12, "{}", history.loss());
     }
 
@@ -297,12 +276,10 @@ mod tests {
         let before = history.loss();
         history.lose(1201);
         history.lose(1205);
-        // The first of three: the event begins with the next one.
         history.found(1200);
         assert!((history.loss() - 1.0 / 201.0).abs() < 1e-12);
         history.found(1205);
         history.found(1201);
-        // Only the first event is left: no closed interval, 300 packets open.
         assert!((history.loss() - 1.0 / 300.0).abs() < 1e-12, "{} {before}", history.loss());
         history.found(1000);
         assert!(!history.has_loss());

@@ -1,10 +1,8 @@
-//! TFMCC: rate-based congestion control that follows the receiver to which TCP would send slowest.
+//! TFMCC: rate-based congestion control for the receiver with the lowest TCP throughput (source:
+//! `RFC 4654`; docs/schemes/tfmcc.md).
 //!
-//! Receivers measure their loss events and round trips and compute from them TCP's throughput; few
-//! of them report it, whoever has the lowest most likely. The sender goes at the rate of the
-//! *current limiting receiver* (CLR), which reports once a round trip.
-//!
-//! Source: `RFC 4654`. Constants, formats, deviations and limits: docs/schemes/tfmcc.md.
+//! Receivers compute TCP's throughput; few of them report, most likely the slowest. The sender
+//! follows the *current limiting receiver* (CLR), which reports once a round trip.
 
 mod arrivals;
 mod echoes;
@@ -30,7 +28,7 @@ pub use values::{Echo, TfmccAnnounce, TfmccReport};
 use crate::congestion::{Floor, Guarantees, Load, Reported, Scheme};
 use crate::options::{OptionSpec, Options};
 
-/// TFMCC as a scheme that can be named.
+/// TFMCC scheme.
 #[derive(Debug)]
 pub struct Tfmcc;
 
@@ -66,52 +64,45 @@ impl Scheme for Tfmcc {
     }
 }
 
-/// Nobody may send slower than one packet in so many seconds (src: RFC 4654 s3.3).
+/// Longest interval between packets, in seconds (src: RFC 4654 s3.3).
 const SLOWEST_INTERVAL_S: f64 = 8.0;
 
-/// A packet's size before any has been seen, in bytes.
+/// Packet size before the first packet, in bytes.
 const USUAL_BYTES: f64 = 1488.0;
 
-/// Weight of one packet in the mean size.
 const SIZE_GAIN: f64 = 1.0 / 16.0;
 
-/// The guess of the largest round trip before any report, from which the first rate comes
-/// (src: RFC 4654 s3.2).
+/// Largest round trip before any report, which sets the first rate (src: RFC 4654 s3.2).
 const RTT_MAX_INITIAL: Duration = Duration::from_millis(500);
 
-/// Shorter round trips count as this one. deviates: 1 ms, the resolution of the RFC's timestamps,
-/// would keep sessions on a LAN slow.
+/// Minimum round trip. deviates: 1 ms, the RFC's timestamp resolution, would slow LAN sessions.
 const RTT_MIN: Duration = Duration::from_micros(100);
 
-/// Longer round trips are mistakes or lies (src: RFC 4654 s2.2.1: the longest that its R_max can
-/// say).
+/// Longest credible round trip (src: RFC 4654 s2.2.1: the maximum of R_max).
 const RTT_ABSURD: Duration = Duration::from_secs(64);
 
-/// Largest round trips in a feedback round (src: RFC 4654 s3.4).
+/// Length of a feedback round, in largest round trips (src: RFC 4654 s3.4).
 const FEEDBACK_ROUND: u64 = 6;
 
 /// Weight of the past in the CLR's smoothed round trip (src: RFC 4654 s4.3.2).
 const RTT_WEIGHT_CLR: f64 = 0.9;
 
-/// Timestamps of one clock, echoed by another that measures how long it held them, may seem to come
-/// back before they left by what clocks differ in speed: microseconds.
+/// Tolerance for echoes that return before they left, in microseconds: clocks differ in speed.
 const CLOCK_TOLERANCE_US: i32 = 2000;
 
-/// Ten of the largest round trips halve the rate, down to one packet in 8 s. At the slow end it is
-/// the packets' distance that counts as a round trip: 40 s, 20 s, 10 s ... to the last halving but
-/// one, and then 80 s. Before that 20 halvings of ten round trips of at most half a second.
+/// Returns the floor: the rate halves every ten largest round trips, down to one packet in 8 s. At
+/// low rates the packet interval counts as round trip: the last halvings take 80 s, 40 s, 20 s ...
+/// Earlier 20 halvings take ten round trips of at most half a second each.
 fn floor(_: &Options) -> Option<Floor> {
     Some(Floor { after: Duration::from_secs(300), every: Duration::from_secs(8), burst: 1 })
 }
 
-/// The CLR reports on some packets, each of the others once in a feedback round at most; a round has
-/// six packets at least, and suppression leaves some of a large group (src: RFC 4654 s4.5). NAKs as
-/// in any session over PGM.
+/// Returns the most reports: the CLR's on each packet, others' once a feedback round of at least
+/// six packets (src: RFC 4654 s4.5). NAKs come on top.
 fn reports_max(options: &Options, load: &Load) -> u64 {
     let rounds = load.data_packets / 6 + 1;
     let others = (load.receivers.saturating_sub(1)).min(ROUND_REPORTS + load.receivers / 100);
     load.data_packets + rounds * others + load.receivers + load.naks_max(options)
 }
 
-/// Reports that suppression lets through in a round.
 const ROUND_REPORTS: u64 = 16;

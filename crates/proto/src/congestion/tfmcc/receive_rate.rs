@@ -1,4 +1,4 @@
-//! At what rate data arrives.
+//! Receive rate.
 
 use alloc::collections::VecDeque;
 
@@ -6,12 +6,10 @@ use faircast_base::{Duration, Time};
 
 use crate::keep_last;
 
-/// Marks that are kept: the rate is measured over so many half round trips, at least two round trips
-/// (src: RFC 4654 s4.3.4: two to four).
+/// Marks kept, which span at least two round trips (src: RFC 4654 s4.3.4: two to four).
 const MARKS: usize = 5;
 
-/// Bytes and when they came. Each mark is at least half a round trip and one packet after the one
-/// before, so that at slow rates there are some packets between the oldest and now.
+/// Received bytes over time. Marks are at least half a round trip and one packet apart.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReceiveRate {
     marks: VecDeque<(Time, u64)>,
@@ -28,7 +26,6 @@ impl ReceiveRate {
         }
     }
 
-    /// Bits per second up to the latest packet; `None` before there are two at different times.
     pub(super) fn bits_per_s(&self) -> Option<f64> {
         let (at, total) = *self.marks.front()?;
         let seconds = self.last.since(at).as_secs_f64();

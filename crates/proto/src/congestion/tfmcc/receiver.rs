@@ -1,4 +1,4 @@
-//! The receiver's half of TFMCC.
+//! Receiver half of TFMCC.
 
 use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Seq, Time};
 
@@ -14,38 +14,36 @@ use crate::congestion::common::equation::throughput_bits_per_s;
 use crate::congestion::common::stamp::microseconds;
 use crate::congestion::{Arrival, Audience, ReceiverFeedback};
 
-/// After so many of the longest round trips without data earlier losses count no more.
+/// Silence that ends the history of losses, in longest round trips.
 const FORGET_AFTER: f64 = 10.0;
 
-/// After so long without data any packet counts as a later one: the sender's clock may have wrapped.
+/// Silence after which any packet counts as later: 600 s. The sender's clock may have wrapped.
 const ORDER_FOR: Duration = Duration::from_secs(600);
 
-/// The same after a repair, and for one: nobody repeats a packet so late.
+/// Limit for the silence after a repair, or before one: 2 s. Repairs do not come later.
 const REPAIR_ORDER_FOR: Duration = Duration::from_secs(2);
 
-/// Later packets that must have arrived before one counts as lost (src: RFC 4654 s5.1).
+/// Later packets after which a missing one counts as lost (src: RFC 4654 s5.1).
 const LOSS_THRESHOLD: u32 = 3;
 
-/// Receivers that feedback timers are made for (N; src: RFC 4654 s4.5).
+/// Group size for feedback timers (N; src: RFC 4654 s4.5).
 const GROUP_SIZE: u32 = 10_000;
 
-/// Least time between two reports of the CLR.
 const REPORT_INTERVAL_MIN: Duration = Duration::from_millis(1);
 
-/// The largest rate that is reported, in bits per second (src: RFC 4654 s2.2.1: 400 Gb/s).
+/// Highest reported rate, in bits per second (src: RFC 4654 s2.2.1: 400 Gb/s).
 const RATE_MAX: f64 = 4e11;
 
-/// A receiver: it measures loss events, receive rate and round trip, computes the rate that it could
-/// take, and reports it as CLR once a round trip, else when its timer says so.
+/// TFMCC receiver: the CLR reports once a round trip, others when their feedback timer expires.
 #[derive(Debug, Default)]
 pub struct TfmccReceiver {
     node: NodeId,
-    /// Bytes that a data packet has beside its payload. Rates count them (src: RFC 4654 s4.3.4).
+    /// Bytes of a data packet beside its payload, part of all rates (src: RFC 4654 s4.3.4).
     header_bytes: u32,
     pub(super) arrivals: Arrivals,
     receive_rate: ReceiveRate,
     pub(super) round_trip: RoundTrip,
-    /// Mean bytes of originals with headers (s).
+    /// Mean size of originals with headers, in bytes (s).
     packet_bytes: Option<f64>,
     latest: Option<Latest>,
     pub(super) is_clr: bool,
@@ -58,7 +56,7 @@ pub struct TfmccReceiver {
 #[derive(Clone, Copy, Debug)]
 struct Latest {
     at: Time,
-    /// The latest original, and whether a repair has said this.
+    /// Latest original, and true if a repair carried the announcement.
     seq: Seq,
     by_repair: bool,
     sent_us: u32,
@@ -67,12 +65,12 @@ struct Latest {
 }
 
 impl TfmccReceiver {
-    /// The receiver at `node`.
+    /// Creates the receiver at `node`.
     pub fn new(node: NodeId) -> Self {
         Self { arrivals: Arrivals::new(LOSS_THRESHOLD, true), node, ..Self::default() }
     }
 
-    /// The rate that it could take in bits per second, headers counted (X_r).
+    /// Returns the acceptable rate in bits per second, with headers (X_r).
     pub fn bits_per_s(&self) -> f64 {
         let size = self.packet_bytes.unwrap_or(USUAL_BYTES);
         let rate = if self.arrivals.has_loss() {
@@ -84,7 +82,7 @@ impl TfmccReceiver {
         rate.clamp(size * 8.0 / SLOWEST_INTERVAL_S, RATE_MAX)
     }
 
-    /// Its round trip in seconds, or before it is measured the largest of all (src: RFC 4654 s4.4).
+    /// Returns the round trip in seconds: the measured one, or else R_max (src: RFC 4654 s4.4).
     fn rtt_s(&self) -> f64 {
         self.round_trip.seconds().unwrap_or_else(|| self.rtt_max_s())
     }
@@ -93,11 +91,8 @@ impl TfmccReceiver {
         self.latest.map_or(RTT_MAX_INITIAL.as_secs_f64(), |latest| latest.rtt_max_s)
     }
 
-    /// Whether a packet left after all that have come, or with the last of them. One that a repair
-    /// overtook, or that somebody on the way repeats, has nothing new to say.
-    ///
-    /// Originals go by their numbers, which the endpoint has looked at: a time that is far ahead may
-    /// be anybody's word.
+    /// True if the packet left after all received ones, or with the last. Originals go by their
+    /// number, which the endpoint has checked: a timestamp may be forged.
     fn is_later(&self, now: Time, arrival: &Arrival, announce: &TfmccAnnounce) -> bool {
         self.latest.is_none_or(|latest| {
             let age = now.since(latest.at);
@@ -108,7 +103,6 @@ impl TfmccReceiver {
         })
     }
 
-    /// Bytes have come, whatever they are for.
     fn on_bytes(&mut self, now: Time, arrival: &Arrival) {
         let bytes = arrival.len + self.header_bytes;
         if !arrival.repair {
@@ -119,8 +113,7 @@ impl TfmccReceiver {
         let rtt = Duration::from_secs_f64(self.rtt_s());
         let quiet = now.since(self.receive_rate.last).as_secs_f64();
         if quiet > FORGET_AFTER * self.rtt_s().max(self.rtt_max_s()) {
-            // src: RFC 4654 s4.3.1: what was lost so long ago says nothing of the network of now,
-            // unless packets of this silence are missing.
+            // src: RFC 4654 s4.3.1: old losses expire, unless packets of this silence are missing.
             if !arrival.repair {
                 self.arrivals.forget(arrival.seq, true);
             }
@@ -162,17 +155,16 @@ impl TfmccReceiver {
         self.plan(cx, previous.map(|previous| previous.round), announce);
     }
 
-    /// Whether and when to report, now that a new packet is here.
     fn plan(&mut self, cx: &mut Cx<'_>, previous_round: Option<u8>, announce: &TfmccAnnounce) {
         if self.is_clr {
             self.timer.cancel();
-            // src: RFC 4654 s4.5: once a round trip, and nobody suppresses it.
+            // src: RFC 4654 s4.5: once a round trip, never suppressed.
             let every = Duration::from_secs_f64(self.rtt_s()).max(REPORT_INTERVAL_MIN);
             self.due |= self.reported_at.is_none_or(|at| cx.now.since(at) >= every);
             return;
         }
         let rtt_max_s = self.rtt_max_s();
-        // Serial: numbers wrap at 256.
+        // Serial comparison: numbers wrap at 256.
         let newer = |last: u8| (announce.round.wrapping_sub(last) as i8) > 0;
         if previous_round.is_none_or(newer) {
             let round_s = FEEDBACK_ROUND as f64 * rtt_max_s;
@@ -181,9 +173,9 @@ impl TfmccReceiver {
         }
         if let Some(at_start) = self.timer.rate_at_start() {
             let limit = f64::from(announce.suppress_above);
-            // A receiver with a longer round trip than the sender knows must report it (src: RFC 4654 s4.5).
+            // A round trip above R_max must be reported (src: RFC 4654 s4.5).
             let known = self.round_trip.seconds().is_none_or(|rtt_s| rtt_s <= rtt_max_s);
-            // The rate of now is asked for last, since it costs a look at the whole history.
+            // The present rate comes last, because its computation reads the whole history.
             let silenced = || limit < at_start || (limit < RATE_MAX && limit < self.bits_per_s());
             if known && silenced() {
                 self.timer.cancel();
@@ -191,7 +183,6 @@ impl TfmccReceiver {
         }
     }
 
-    /// A report, which may ride on a NAK; `None` before data has come.
     fn report(&mut self, now: Time, rides: bool) -> Option<TfmccReport> {
         let latest = self.latest?;
         let held_us = (now.since(latest.at).as_nanos() / 1000) as u32;
@@ -213,7 +204,7 @@ impl TfmccReceiver {
     }
 }
 
-/// The receive rate; of a single packet, that the sender began with.
+/// Returns the receive rate, or after a single packet the sender's first rate.
 fn arriving_bits_per_s(rate: &ReceiveRate, size: f64, rtt_max_s: f64) -> f64 {
     rate.bits_per_s().unwrap_or(size * 8.0 / rtt_max_s)
 }
@@ -234,23 +225,22 @@ impl ReceiverFeedback for TfmccReceiver {
             self.on_announce(cx, arrival, announce);
         }
         if arrival.repair {
-            // What it mends was a loss by congestion, and its number says nothing new.
+            // The repaired loss counted as congestion already, and a repair's number is not new.
             return;
         }
-        // An original after its repair is a duplicate for the endpoint, not for the history.
+        // For the history, an original after its repair is no duplicate.
         let (rtt_s, rtt_max_s) = (self.rtt_s(), self.rtt_max_s());
         let rtt = Duration::from_secs_f64(rtt_s);
         let size = self.packet_bytes.unwrap_or(USUAL_BYTES);
         let (rate, guessed) = (&self.receive_rate, self.round_trip.seconds().is_none());
         let first =
             || FirstInterval::of(arriving_bits_per_s(rate, size, rtt_max_s), size, rtt_s, guessed);
-        // One of thousands of receivers is the CLR; the others need no look at their history.
+        // Only the CLR compares loss events: other receivers need no look at their history.
         let marked = arrival.congestion_experienced;
         let before = if self.is_clr { self.arrivals.latest_event() } else { None };
         let packet = (arrival.seq, marked);
         self.arrivals.received(cx.now, packet, arrival.reordering, rtt, &first);
-        // A full queue loses until the sender hears of it (src: RFC 5348 s6.1, where a rise of the loss
-        // event rate expedites feedback).
+        // A full queue loses packets until the sender knows (src: RFC 5348 s6.1).
         self.due |= self.is_clr && self.arrivals.latest_event() > before;
     }
 
@@ -262,8 +252,7 @@ impl ReceiverFeedback for TfmccReceiver {
     }
 
     fn reports_directly(&self) -> bool {
-        // Its timers silence whoever has nothing worse to say, and its reports measure round trips at both ends,
-        // which the way through others would be part of.
+        // Timers suppress reports that are not worse, and detours lengthen round trips.
         true
     }
 

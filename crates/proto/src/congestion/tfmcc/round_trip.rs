@@ -1,4 +1,4 @@
-//! A receiver's round trip.
+//! Round trip of a receiver.
 
 use faircast_base::{Duration, Time};
 
@@ -6,44 +6,38 @@ use super::values::Echo;
 use super::{CLOCK_TOLERANCE_US, RTT_ABSURD, RTT_MIN, RTT_WEIGHT_CLR};
 use crate::congestion::common::stamp::{echoed_us, microseconds};
 
-/// The round trip as one receiver measures it, from its own timestamps that come back on data.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RoundTrip {
     smoothed: Option<f64>,
-    /// What the delay of later data says, in seconds, until the next measurement.
+    /// Round trip in seconds by the delay of later data, until the next measurement.
     adjusted: Option<f64>,
-    /// At the latest measurement: when, the timestamp that came back, and the data's time minus
-    /// that of the report (D_r), in microseconds of two clocks that need not agree.
+    /// Latest measurement: time, echoed timestamp, and data time minus report time (D_r), in
+    /// microseconds of two clocks that need not agree.
     measured: Option<(Time, u32, u32)>,
-    /// A sample far above the mean that no other has confirmed yet, in seconds.
+    /// Unconfirmed sample far above the mean, in seconds.
     outlier: Option<f64>,
 }
 
-/// A sample of more than so many times the mean and so many seconds more counts once the next one
-/// says so too: one echo may be damaged, or nobody's word.
+/// Bounds of a plausible sample: `OUTLIER_FACTOR` times the mean plus `OUTLIER_S` seconds. The next
+/// sample confirms longer ones, which may be forged.
 const OUTLIER_FACTOR: f64 = 4.0;
 const OUTLIER_S: f64 = 0.2;
 
-/// Weight of the past at receivers other than the CLR, whose measurements are rare (src: RFC 4654
-/// s4.3.2).
+/// Weight of the past at other receivers, whose measurements are rare (src: RFC 4654 s4.3.2).
 const RTT_WEIGHT: f64 = 0.5;
 
-/// Round trips for which the delay of data says something: at 100 ppm two clocks are a tenth of one
-/// apart then.
+/// Round trips for which data delay is usable: clocks at 100 ppm then differ by a tenth of one.
 const FOLLOW_FOR: f64 = 1000.0;
 
-/// An echo that was held for longer, in microseconds, says nothing: at 100 ppm two clocks are half a
-/// millisecond apart then.
+/// Longest holding time of a usable echo, in us: clocks at 100 ppm then differ by 500 us.
 const HELD_US_MAX: u32 = 5_000_000;
 
 impl RoundTrip {
-    /// In seconds, where it has been measured.
     pub(super) fn seconds(&self) -> Option<f64> {
         self.adjusted.or(self.smoothed)
     }
 
-    /// Takes an echo of an own timestamp on data that left at `sent_us` of the sender's clock. Returns
-    /// whether it is the first measurement; `Err` where it is absurd.
+    /// Processes an echo on data sent at `sent_us`. True for the first, `Err` for an absurd one.
     pub(super) fn measure(
         &mut self,
         now: Time,
@@ -52,17 +46,16 @@ impl RoundTrip {
         is_clr: bool,
     ) -> Result<bool, ()> {
         if echo.held_us > HELD_US_MAX {
-            // Two clocks drift apart by more than what is measured.
             return Ok(false);
         }
         let returned = echo.stamp_us.wrapping_add(echo.held_us);
         let sample = echoed_us(now, returned, CLOCK_TOLERANCE_US, RTT_ABSURD).ok_or(())?;
-        // No timestamp is from before this receiver was there.
+        // No timestamp predates this receiver.
         if Duration::from_micros(u64::from(echo.held_us)) > now.since(Time::ZERO) {
             return Err(());
         }
         if self.measured.is_some_and(|(_, stamp, _)| stamp == echo.stamp_us) {
-            // The sender repeats the CLR's latest one on every packet that has room.
+            // The sender repeats the CLR's latest timestamp on every packet with room.
             return Ok(false);
         }
         let sample = sample.max(RTT_MIN).as_secs_f64();
@@ -76,7 +69,6 @@ impl RoundTrip {
             None => sample,
         };
         let first = self.smoothed.is_none();
-        // src: RFC 4654 s4.3.2.
         let weight = if is_clr { RTT_WEIGHT_CLR } else { RTT_WEIGHT };
         self.smoothed = Some(match self.smoothed {
             Some(smoothed) => weight * smoothed + (1.0 - weight) * sample,
@@ -87,12 +79,9 @@ impl RoundTrip {
         Ok(first)
     }
 
-    /// Data that left at `sent_us` of the sender's clock has come: the round trip is longer by what
-    /// the way here is longer than it was at the measurement (src: RFC 4654 s4.3.3).
-    ///
-    /// deviates: only once the measurement is two round trips old. Who is measured each round trip, as
-    /// the CLR, has nothing between measurements to bridge, and the delay of a single packet would
-    /// undo the smoothing.
+    /// Adjusts the round trip by the change of data delay since the measurement (src: RFC 4654
+    /// s4.3.3). deviates: only after two round trips. The CLR, measured each round trip, needs no
+    /// adjustment, and the delay of a single packet would undo the smoothing.
     pub(super) fn follow(&mut self, now: Time, sent_us: u32) {
         let (Some(smoothed), Some((at, _, offset))) = (self.smoothed, self.measured) else {
             return;
@@ -124,11 +113,11 @@ mod tests {
     #[test]
     fn clocks_need_not_agree_and_the_time_held_does_not_count() {
         let mut rtt = RoundTrip::default();
-        // Reported at 1000 ms; the sender, whose clock is near its wrap, held it for 25 ms.
+        // Reported at 1000 ms; the sender, whose clock is near its wrap, held the echo for 25 ms.
         let sent = u32::MAX - 10_000;
         assert_eq!(rtt.measure(at(1065), echo(1_000_000, 25_000), sent, false), Ok(true));
         assert!((rtt.seconds().unwrap() - 0.04).abs() < 1e-9);
-        // The same timestamp says nothing new, another one half.
+        // A repeated timestamp counts nothing, a new one half.
         assert_eq!(rtt.measure(at(1075), echo(1_000_000, 25_000), sent, false), Ok(false));
         assert!((rtt.seconds().unwrap() - 0.04).abs() < 1e-9);
         assert_eq!(rtt.measure(at(2060), echo(2_000_000, 0), sent, false), Ok(false));
@@ -140,19 +129,16 @@ mod tests {
     #[test]
     fn between_measurements_it_follows_the_delay_of_data() {
         let mut rtt = RoundTrip::default();
-        // Data sent at 7000 ms of the sender's clock comes at 1040 ms of ours; 40 ms of round trip.
+        // Data of 7000 ms on the sender's clock comes at 1040 ms on ours; round trip 40 ms.
         rtt.measure(at(1040), echo(1_000_000, 0), 7_000_000, false).unwrap();
         rtt.follow(at(1080), 7_010_000);
         assert!((rtt.seconds().unwrap() - 0.04).abs() < 1e-9, "the measurement is fresh");
-        // 500 ms later the same way takes 30 ms longer.
         rtt.follow(at(1570), 7_500_000);
         assert!((rtt.seconds().unwrap() - 0.07).abs() < 1e-9);
-        // The next measurement ends that: half of 40 and 60 ms.
         rtt.measure(at(2060), echo(2_000_000, 0), 8_000_000, false).unwrap();
         assert!((rtt.seconds().unwrap() - 0.05).abs() < 1e-9);
         rtt.follow(at(9000), 20_000_000);
         assert_eq!(rtt.seconds(), Some(RTT_MIN.as_secs_f64()));
-        // After a thousand round trips it is clocks that are compared.
         rtt.follow(at(60_000), 68_000_000);
         assert!((rtt.seconds().unwrap() - 0.05).abs() < 1e-9);
     }
@@ -164,10 +150,8 @@ mod tests {
             let got = rtt.measure(at(100_000), echo(stamp_us, held_us), 0, false);
             assert_eq!(got, Err(()), "{stamp_us} {held_us}");
         }
-        // Nor do those that waited for long say anything.
         let got = rtt.measure(at(100_000), echo(93_000_000, 6_999_000), 0, false);
         assert_eq!((got, rtt.seconds()), (Ok(false), None));
-        // Clocks that run at slightly different speeds.
         let got = rtt.measure(at(100_000), echo(99_000_000, 1_000_500), 0, false);
         assert_eq!((got, rtt.seconds()), (Ok(true), Some(RTT_MIN.as_secs_f64())));
     }

@@ -1,25 +1,22 @@
-//! Feedback rounds, and the largest round trip that they follow.
+//! Feedback rounds and the largest round trip (R_max).
 
 use faircast_base::{Duration, NodeId, Time};
 
 use super::{FEEDBACK_ROUND, RTT_MAX_INITIAL};
 
-/// R_max is at least this, whatever was measured: the least that the RFC's own format can say (src:
-/// RFC 4654 s2.2.1).
+/// Minimum R_max, the least that the RFC's format can express (src: RFC 4654 s2.2.1).
 const RTT_MAX_LEAST: Duration = Duration::from_millis(1);
 
-/// Share of the largest round trip that a feedback round without a longer one leaves (src: RFC 4654
-/// s3.2).
+/// Share of R_max left by a feedback round without a longer round trip (src: RFC 4654 s3.2).
 const RTT_MAX_DECAY: f64 = 0.9;
 
-/// A report silences receivers whose rate is not lower by this share (g; src: RFC 4654 s3.4).
+/// Margin by which a rate must be lower to escape suppression (g; src: RFC 4654 s3.4).
 const SUPPRESSION_MARGIN: f64 = 0.1;
 
-/// How exact clocks of hosts are taken to be where R_max is at least the distance of packets (src:
-/// RFC 4654 s3.2: ts_gran).
+/// Clock granularity, added to the packet interval as minimum R_max (src: RFC 4654 s3.2: ts_gran).
 const CLOCK_GRANULARITY: Duration = Duration::from_millis(10);
 
-/// A round trip of more than so many times R_max is believed once it has been told for so long.
+/// Rise of R_max that needs confirmation, as a factor, and the minimum time until the confirmation.
 const RAISE_FACTOR: u64 = 2;
 const RAISE_AFTER: Duration = Duration::from_millis(500);
 
@@ -30,24 +27,18 @@ pub(super) struct Rounds {
     start: Time,
     /// T.
     pub(super) span: Duration,
-    /// Whether anybody but the CLR has reported in it.
     heard: bool,
     /// X_supp.
     pub(super) suppress_above: f32,
-    /// The largest round trip as reports tell it. What is announced is at least the distance of
-    /// packets, which follows the rate at once.
+    /// Largest reported round trip. The announced R_max is at least the packet interval.
     rtt_max: Duration,
-    /// One that is much larger, and not believed yet.
     raised: Option<Raised>,
-    /// Rise of `rtt_max` to a much larger one that was believed, until one of the receivers that told of it reports again.
+    /// Last confirmed rise of `rtt_max`, until one of its two receivers reports again.
     rise: Option<Rise>,
-    /// The largest of this round (R_peak).
     peak: Option<Duration>,
-    /// `rtt_max` is the first guess still.
     guessed: bool,
 }
 
-/// A round trip that one report told, and when.
 #[derive(Clone, Copy, Debug)]
 struct Raised {
     by: NodeId,
@@ -58,7 +49,6 @@ struct Raised {
 #[derive(Clone, Copy, Debug)]
 struct Rise {
     by: [NodeId; 2],
-    /// R_max before.
     before: Duration,
 }
 
@@ -73,28 +63,23 @@ impl Rounds {
         }
     }
 
-    /// R_max with packets so far apart, as data announces it.
     pub(super) fn announced_rtt_max(&self, packet_gap: Duration) -> Duration {
         let raised = self.raised.map_or(Duration::ZERO, |raised| raised.rtt);
         self.rtt_max(packet_gap).max(raised)
     }
 
-    /// R_max with packets so far apart, as far as it is believed.
-    ///
-    /// deviates: by the RFC it is at least ten milliseconds longer than that distance however short
-    /// that is, which on a LAN would be ten times its round trip and a hundredth of the increase.
+    /// Returns the confirmed R_max at this packet interval. deviates: in the RFC, it exceeds the
+    /// interval by at least 10 ms: on a LAN ten times the round trip, a hundredth of the increase.
     pub(super) fn rtt_max(&self, packet_gap: Duration) -> Duration {
         self.measured_rtt_max().max(packet_gap + CLOCK_GRANULARITY.min(packet_gap))
     }
 
-    /// R_max without regard to the present rate.
     pub(super) fn measured_rtt_max(&self) -> Duration {
         self.rtt_max.max(RTT_MAX_LEAST)
     }
 
-    /// A packet leaves: the next round begins where this one is over. It is over after T if others than
-    /// the CLR have reported, else with the first such report, at the latest after 2T (src: RFC 4654
-    /// s3.4).
+    /// Begins the next round if this one is over: after T if others than the CLR reported, else
+    /// with the first such report, at the latest after 2T (src: RFC 4654 s3.4).
     pub(super) fn advance(&mut self, now: Time, packet_gap: Duration) {
         let age = now.since(self.start);
         if age >= self.span * 2 || age >= self.span && self.heard {
@@ -104,9 +89,8 @@ impl Rounds {
 
     pub(super) fn begin(&mut self, now: Time, packet_gap: Duration) {
         if let Some(peak) = self.peak.take() {
-            // src: RFC 4654 s3.2. deviates: the guess of half a second is dropped and does not decay
-            // by a tenth a round, because no receiver was measured at it; a session with round trips
-            // of 40 ms would grow by a hundredth of what it may for half a minute.
+            // src: RFC 4654 s3.2. deviates: the initial guess of 500 ms is dropped at once. With
+            // decay a session of 40 ms would grow at a hundredth of its due rate for half a minute.
             let rest = if self.guessed { 0.0 } else { RTT_MAX_DECAY };
             self.rtt_max = self.rtt_max.mul_f64(rest).max(peak);
             self.guessed = false;
@@ -120,16 +104,12 @@ impl Rounds {
         (self.heard, self.suppress_above) = (false, f32::MAX);
     }
 
-    /// A report told of a round trip.
-    ///
-    /// deviates: the RFC takes the largest at once. A receiver's host that pauses for two seconds
-    /// reports on data that has waited in its buffer: R_max would be fifty times too long on a path
-    /// of 40 ms, come down by a tenth in six to twelve times itself, and the rate would rise by one
-    /// packet in each of its squares for minutes. So a rise beyond twice is announced at once, that
-    /// nobody's report is suppressed by a round that is too short, and bounds nothing until it has
-    /// been told again later; the same receiver's next report takes it back. Data that waits on the way to
-    /// several receivers, as at a relay that has no credits, makes several tell of it once: then too the next
-    /// report of one of them takes it back.
+    /// Processes a reported round trip. deviates: the RFC takes the largest at once. A host that
+    /// pauses for 2 s on a path of 40 ms would make R_max fifty times too long, and the rate would
+    /// rise by one packet per R_max squared for minutes. Here a rise beyond twice R_max is
+    /// announced at once, so that no short round suppresses reports. It counts only when reported
+    /// again later, and the same receiver's next report withdraws it. Data delayed for several
+    /// receivers makes several report the rise. Then the next report of one of them withdraws it.
     pub(super) fn measured(&mut self, now: Time, by: NodeId, rtt: Duration, packet_gap: Duration) {
         let mut believed = rtt;
         if let Some(rise) = self.rise.take_if(|rise| rise.by.contains(&by))
@@ -155,7 +135,6 @@ impl Rounds {
             }
         } else if self.raised.is_some_and(|raised| raised.by == by) {
             self.raised = None;
-            // Nor is the round as long as that.
             let span = self.rtt_max(packet_gap) * FEEDBACK_ROUND;
             self.span = self.span.min(span);
         }
@@ -163,12 +142,10 @@ impl Rounds {
         self.rtt_max = self.rtt_max.max(believed);
     }
 
-    /// A receiver that is not the CLR has reported this rate.
     pub(super) fn heard_other(&mut self, bits_per_s: f32) {
         self.heard = true;
         if bits_per_s < self.suppress_above {
-            // src: RFC 4654 s3.4: others need a rate that is lower by the margin. A rate near the
-            // least number would round to zero, which is no rate.
+            // src: RFC 4654 s3.4: others report only rates lower by the margin. Zero is not valid.
             let lower = (f64::from(bits_per_s) * (1.0 - SUPPRESSION_MARGIN)) as f32;
             self.suppress_above = lower.max(f32::MIN_POSITIVE);
         }
@@ -187,7 +164,6 @@ mod tests {
         rounds.measured(at(at_ms), NodeId(by), rtt, GAP);
     }
 
-    /// Rounds that have left the guess behind, R_max 100 ms, in a round that began at 10 s.
     fn rounds() -> Rounds {
         let mut rounds = Rounds::new();
         told(&mut rounds, 9_000, 1, 100);
@@ -254,7 +230,6 @@ mod tests {
             let announced = rounds.announced_rtt_max(GAP).as_millis();
             (rounds.rtt_max(GAP).as_millis(), announced)
         };
-        // A host that paused, whose data had waited: its next report takes that back.
         let mut paused = rounds();
         told(&mut paused, 10_100, 1, 2_000);
         told(&mut paused, 10_140, 1, 1_960);
@@ -264,7 +239,6 @@ mod tests {
         assert_eq!((ms(&paused), paused.span.as_millis()), ((90, 2_000), 12_000));
         told(&mut paused, 10_800, 1, 95);
         assert_eq!((ms(&paused), paused.span.as_millis()), ((95, 95), 540));
-        // One that is far.
         let mut far = rounds();
         told(&mut far, 10_100, 1, 800);
         told(&mut far, 10_599, 1, 810);
@@ -275,11 +249,9 @@ mod tests {
             let mut far = far.clone();
             told(&mut far, 11_700, by, rtt);
             assert_eq!(ms(&far), want, "{by} tells of {rtt} ms");
-            // What was told twice stays.
             told(&mut far, 11_800, 3, 90);
             assert_eq!(ms(&far).0, if by == 4 { 100 } else { want.0 }, "{by} told of {rtt} ms");
         }
-        // One of whom nothing more is heard.
         let mut gone = rounds();
         told(&mut gone, 10_100, 1, 800);
         gone.begin(at(15_399), GAP);

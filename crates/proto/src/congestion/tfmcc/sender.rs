@@ -1,7 +1,5 @@
-//! The sender's half of TFMCC: the rate, and whose report sets it.
-//!
-//! All that is kept of receivers is the CLR and the timestamps that wait to go back, so a report costs
-//! the same however many there are.
+//! Sender half of TFMCC. A report's cost does not depend on the group: the only state of receivers
+//! is the CLR and queued echoes.
 
 use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Seq, SwitchReason, Time};
 
@@ -20,85 +18,71 @@ mod rate;
 
 use rate::Climb;
 
-/// No more packets leave in one moment, whatever the rate: a receiver may claim any, and a burst longer
-/// than the queues of a host is lost there.
+/// Most packets at one moment: hosts lose bursts longer than their queues, whatever the rate.
 const MOMENT_PACKETS_MAX: u32 = 256;
 
-/// When more of them may leave.
 const MOMENT: Duration = Duration::from_micros(50);
 
-/// Who is heard without a report wakes a sender that has lost all others at most once in this time.
+/// Minimum time between two wake-ups of an idle sender by receivers without reports: 3 s.
 const WAKE_INTERVAL: Duration = Duration::from_secs(3);
 
-/// The sender: see the module's documentation.
+/// TFMCC sender: see the module's documentation.
 #[derive(Debug, Default)]
 pub struct TfmccSender {
     pace: Pace,
-    /// Bytes that a data packet has beside its payload. Rates count them (src: RFC 4654 s4.3.4).
+    /// Bytes of a data packet beside its payload, part of all rates (src: RFC 4654 s4.3.4).
     header_bytes: u32,
-    /// X in bits per second, headers counted.
+    /// X in bits per second, with headers.
     pub(super) rate: f64,
-    /// Bytes of packets with headers (s): their mean, and before anybody has reported the largest.
+    /// Packet size with headers, in bytes (s): the mean, or before any report the largest.
     packet_bytes: Option<f64>,
-    /// Bytes of the largest packet so far, with headers.
     largest_bytes: f64,
-    /// True if a receiver has reported.
     answered: bool,
     slow_start: bool,
-    /// Where slow start ends: the rate before a pause (X').
+    /// Rate at which slow start ends: the rate before a pause (X').
     ceiling: f64,
-    /// Until when receivers without losses do not lower the rate.
+    /// Time until which receivers without losses do not lower the rate.
     new_until: Time,
-    /// When a packet last left, and one that asks for reports.
+    /// Times of the latest packet, and of the latest one that asked for reports.
     left_at: Time,
     asked_at: Time,
-    /// In slow start: where the rate is on its way to.
     climb: Option<Climb>,
     rounds: Rounds,
     echoes: Echoes,
     clr: Option<Clr>,
-    /// Why there is none, or the one that is there is not heard any more.
     vacant: Option<SwitchReason>,
-    /// No increase before this moment: a new CLR after one that left.
+    /// Time until which the rate must not rise, after a CLR left.
     held_until: Time,
-    /// When the CLR's report last changed the rate, or could have.
+    /// Latest time at which the CLR's report changed the rate or confirmed it.
     adjusted_at: Time,
-    /// Packets that the CLR could have reported on since its latest report.
     clr_asked: Unanswered,
-    /// Packets that any receiver could have reported on since the latest report.
     asked: Unanswered,
-    /// True if the rate was cut for want of reports.
     unheard: bool,
-    /// When nobody's silence last began to count anew because somebody was heard.
     woken_at: Option<Time>,
-    /// The application had nothing to send or was held back by a ceiling, and the rate has not been
-    /// the limit since.
+    /// True while the application or an upper bound, not this rate, limits sending.
     idle: bool,
-    /// The present moment, and how many packets have left in it.
     moment: (Time, u32),
 }
 
-/// The current limiting receiver.
 #[derive(Clone, Copy, Debug)]
 struct Clr {
     id: NodeId,
     rtt: Duration,
-    /// Smoothed as the receiver smooths its own, by which it reports.
+    /// Round trip, smoothed as the receiver smooths its own.
     rtt_smoothed: Duration,
     since: Time,
-    /// Its latest timestamp, and when that came.
+    /// Latest timestamp of the CLR, and its arrival.
     stamp_us: u32,
     stamp_at: Time,
     have_rtt: bool,
-    /// Whether the stamp has gone back, and when one last did.
+    /// True if the timestamp was echoed, and the time of the latest echo.
     echoed: bool,
     echoed_at: Option<Time>,
-    /// Whether the rate has been halved for its present silence.
     halved: bool,
 }
 
 impl TfmccSender {
-    /// A sender that begins with one packet in the guessed round trip.
+    /// Creates a sender that starts with one packet per guessed round trip.
     pub fn new() -> Self {
         let rate = USUAL_BYTES * 8.0 / RTT_MAX_INITIAL.as_secs_f64();
         Self {
@@ -119,7 +103,6 @@ impl TfmccSender {
         Duration::from_secs_f64(self.packet_bits() / self.rate)
     }
 
-    /// R_max, which is at least the time between two packets.
     fn rtt_max(&self) -> Duration {
         self.rounds.rtt_max(self.gap())
     }
@@ -132,7 +115,6 @@ impl TfmccSender {
         (self.announced_rtt_max().as_nanos() / 1000).clamp(1, u64::from(u32::MAX)) as u32
     }
 
-    /// The rate of one full packet in the largest round trip, as at the beginning.
     fn first_rate(&self) -> f64 {
         self.full_bits() / self.rounds.measured_rtt_max().as_secs_f64()
     }
@@ -167,7 +149,6 @@ impl TfmccSender {
         cx.emit(Event::Representative { node: Some(id), reason });
     }
 
-    /// The CLR is not heard any more, or said that it leaves: the next report chooses another.
     fn vacate(&mut self, cx: &mut Cx<'_>, reason: SwitchReason) {
         if self.vacant.is_none() && self.clr.is_some() {
             self.vacant = Some(reason);
@@ -177,12 +158,11 @@ impl TfmccSender {
                 self.clr = None;
             }
             cx.emit(Event::Representative { node: None, reason });
-            // deviates: a new round, so that the others answer now and not at the end of this one.
+            // deviates: a new round starts, so that other receivers answer now.
             self.rounds.begin(cx.now, self.gap());
         }
     }
 
-    /// The round trip that a report tells of; `None` where it is absurd.
     fn measure(&self, now: Time, report: &TfmccReport) -> Option<Duration> {
         let elapsed = echoed_us(now, report.echo_us, CLOCK_TOLERANCE_US, RTT_ABSURD)?;
         Some(elapsed.max(RTT_MIN))
@@ -204,7 +184,7 @@ impl TfmccSender {
         self.follow(cx, (rate, report.have_loss), rtt);
     }
 
-    /// Takes a report of another receiver than the CLR: cases 1 to 3 of the RFC (src: RFC 4654 s3.3).
+    /// Processes a report of a receiver other than the CLR: cases 1 to 3 (src: RFC 4654 s3.3).
     fn on_other_report(
         &mut self,
         cx: &mut Cx<'_>,
@@ -213,7 +193,7 @@ impl TfmccSender {
         report: &TfmccReport,
         resumed: bool,
     ) {
-        // The rate as it was reported suppresses others.
+        // Suppression uses the rate as reported.
         self.rounds.heard_other(report.bits_per_s);
         if let Some(reason) = self.vacant {
             let back = self.clr.is_some_and(|clr| clr.id == from);
@@ -268,9 +248,7 @@ impl TfmccSender {
             Some(largest) if !self.answered && size <= largest => largest,
             Some(mean) if self.answered => mean + SIZE_GAIN * (size - mean),
             before => {
-                // The first rate is one packet per largest round trip, whatever its size: a transfer
-                // begins with a few words about itself, and full packets at their rate would wait
-                // for many seconds.
+                // The first rate is one packet per R_max: a transfer may begin with a short one.
                 self.set_rate(now, self.rate * size / before.unwrap_or(USUAL_BYTES));
                 size
             }
@@ -298,7 +276,6 @@ impl SenderControl for TfmccSender {
             return if full { Permit::At(cx.now + MOMENT) } else { Permit::Now };
         }
         self.idle = false;
-        // A climb shortens the wait.
         let top = self.climb.map_or(ready, |climb| climb.start + climb.span);
         Permit::At(ready.min(top))
     }
@@ -319,9 +296,7 @@ impl SenderControl for TfmccSender {
         }
     }
 
-    /// A repair takes its share of the rate. It asks for reports where nothing else has for a round
-    /// trip: there may be no original for a long time, at the end of what is sent or for somebody who
-    /// came late.
+    /// Charges a repair to the rate. It asks for reports if no packet did for a round trip.
     fn on_repair_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32) -> Option<TfmccAnnounce> {
         if cx.now.since(self.asked_at) >= self.rtt_max() {
             return Some(self.on_sent(cx, seq, len));
@@ -353,11 +328,10 @@ impl SenderControl for TfmccSender {
         self.answered = true;
         let mut rate = f64::from(report.bits_per_s);
         if report.have_loss && !report.have_rtt {
-            // It took R_max for its round trip; the true one is known here (src: RFC 4654 s3.3).
+            // The receiver assumed R_max; the true round trip is known here (src: RFC 4654 s3.3).
             rate *= self.announced_rtt_max().as_secs_f64() / rtt.as_secs_f64();
         }
-        // deviates: after a pause the losses may be those before it, which the rate before the pause followed from. Then
-        // slow start goes on up to what the receiver can take.
+        // deviates: old losses do not count after a pause; slow start goes to the receiver's rate.
         let may_be_old = self.ceiling.is_finite() && rate > self.rate;
         if report.have_loss && self.slow_start && !may_be_old {
             (self.slow_start, self.climb) = (false, None);
@@ -378,12 +352,11 @@ impl SenderControl for TfmccSender {
         }
     }
 
-    /// A sender that nobody answers is as slow as can be; who joins then need not wait for a feedback
-    /// round of that pace.
+    /// Wakes a sender slow for lack of reports: joiners need not wait for a slow feedback round.
     fn on_heard(&mut self, cx: &mut Cx<'_>) {
         let alone = self.clr.is_none() || self.vacant.is_some();
         let rested = self.woken_at.is_none_or(|at| cx.now.since(at) >= WAKE_INTERVAL);
-        // The distance of a receiver that comes after all others have gone is unknown.
+        // The distance of a receiver that comes after all others left is unknown.
         let first_rate = self.first_rate().min(self.full_bits() / RTT_MAX_INITIAL.as_secs_f64());
         if alone && rested && self.rate < first_rate {
             self.woken_at = Some(cx.now);
@@ -423,7 +396,6 @@ impl SenderControl for TfmccSender {
         let bytes = self.packet_bytes.unwrap_or(USUAL_BYTES);
         let clr = self.clr.filter(|_| self.vacant.is_none());
         Gauges {
-            // What is left for payload.
             rate_bits_per_s: Some(self.rate * (1.0 - f64::from(self.header_bytes) / bytes)),
             representative: clr.map(|clr| clr.id),
             rtt: clr.map(|clr| clr.rtt),

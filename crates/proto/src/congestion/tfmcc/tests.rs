@@ -1,4 +1,4 @@
-//! Tests of the scheme's two halves, each alone.
+//! Tests of each half of the scheme alone.
 
 mod receiver;
 mod sender;
@@ -10,10 +10,8 @@ use crate::congestion::common::bench::{ReceiverBench, SenderBench, ms, original}
 use crate::congestion::common::stamp::microseconds;
 use crate::congestion::{Arrival, Audience, ReceiverFeedback, Regime, SenderControl};
 
-/// Bytes of headers.
 const HEADER_BYTES: u32 = 80;
 
-/// Payload of all packets: 1000 bytes with headers.
 const PAYLOAD: u32 = 1000 - HEADER_BYTES;
 
 type Bench = SenderBench<TfmccSender>;
@@ -25,11 +23,9 @@ impl Bench {
         Self::of(sender, PAYLOAD)
     }
 
-    /// A sender that has left slow start at the CLR 1, at 1 Mbit/s and 40 ms.
     fn running() -> Self {
         let mut bench = Self::new();
         bench.pass(ms(1000));
-        // Long enough for the guessed round trip to be forgotten.
         for _ in 0..200 {
             bench.report(1, 1e6, 40, false);
             bench.pass(ms(40));

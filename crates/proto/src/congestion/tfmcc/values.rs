@@ -1,5 +1,4 @@
-//! Wire format of TFMCC. The RFC fixes no format; this one is described byte by byte in
-//! docs/schemes/tfmcc.md.
+//! Wire format of TFMCC, byte by byte in docs/schemes/tfmcc.md. The RFC defines none.
 
 use alloc::vec::Vec;
 
@@ -9,7 +8,7 @@ use crate::congestion::Wire;
 use crate::congestion::common::node::{address, node, put_words, words};
 use crate::pgm::wire::OptionType;
 
-/// Bytes of the value on data, behind the option's header of 4 bytes.
+/// Length of the value on data, without the option's 4-byte header.
 const ANNOUNCE_LEN: usize = 28;
 
 const REPORT_LEN: usize = 20;
@@ -20,61 +19,55 @@ const HAVE_LOSS: u8 = 2;
 const LEAVING: u8 = 4;
 const RIDES: u8 = 8;
 
-/// Announcement on each original data packet (src: RFC 4654 s2.2.1).
-///
-/// deviates: timestamps count microseconds and not milliseconds, so that round trips on LANs are
-/// seen, and rates are IEEE 754 numbers and not the RFC's 12 bits.
+/// Announcement on each original data packet (src: RFC 4654 s2.2.1). deviates: timestamps in
+/// microseconds, for LAN round trips, and rates as IEEE 754 numbers instead of 12 bits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TfmccAnnounce {
-    /// When the packet left: microseconds of the sender's clock modulo 2^32 (ts_i).
+    /// Send time: microseconds of the sender's clock modulo 2^32 (ts_i).
     pub sent_us: u32,
-    /// Echo of a report; `None` if there is none.
+    /// Echo of a report, if any.
     pub echo: Option<Echo>,
-    /// Number of the feedback round modulo 256 (fb_nr).
+    /// Feedback round modulo 256 (fb_nr).
     pub round: u8,
-    /// The largest round trip of any receiver in microseconds (R_max).
+    /// Largest round trip of any receiver, in microseconds (R_max).
     pub rtt_max_us: u32,
-    /// Receivers whose rate is above this many bits per second need not report (X_supp); positive
-    /// and finite, the largest number for none.
+    /// Rate in bits per second above which receivers need not report (X_supp); `f32::MAX` for none.
     pub suppress_above: f32,
 }
 
-/// A receiver's own timestamp, on its way back to it.
+/// Echo of a receiver's timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Echo {
     /// Receiver that reported (r).
     pub receiver: NodeId,
-    /// Whether that one is the CLR.
+    /// True if the receiver is the CLR.
     pub is_clr: bool,
-    /// The timestamp as it came (tr_r).
+    /// Timestamp as received (tr_r).
     pub stamp_us: u32,
-    /// For how long the sender held it, in microseconds.
+    /// Holding time at the sender, in microseconds.
     pub held_us: u32,
 }
 
 /// Report of a receiver (src: RFC 4654 s2.2.2).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TfmccReport {
-    /// Receiver that reports; `None` if the address names none, so that the network's address counts.
+    /// Receiver that reports; `None` if the packet's source address identifies the receiver.
     pub receiver: Option<NodeId>,
-    /// Whether it has measured its round trip, or took R_max for it.
+    /// True if the round trip is measured; otherwise the receiver assumed R_max.
     pub have_rtt: bool,
-    /// Whether it has had a loss, or knows its receive rate alone.
+    /// True after a loss; otherwise only the receive rate is known.
     pub have_loss: bool,
-    /// Whether it leaves.
+    /// True if the receiver leaves.
     pub leaving: bool,
-    /// Whether it rides on a NAK, for the round trip alone: its rate does not count, or whoever loses
-    /// would be heard without regard to feedback rounds.
+    /// True if a NAK carries the report: its rate bypasses feedback rounds and does not count.
     pub rides: bool,
-    /// The feedback round that it answers, modulo 256.
+    /// Feedback round of the report, modulo 256.
     pub round: u8,
-    /// When the report left: microseconds of the receiver's clock modulo 2^32 (tr_r).
+    /// Send time: microseconds of the receiver's clock modulo 2^32 (tr_r).
     pub sent_us: u32,
-    /// The latest [`sent_us`](TfmccAnnounce::sent_us) that it saw, plus the microseconds for which
-    /// it held it (ts_i').
+    /// Latest [`sent_us`](TfmccAnnounce::sent_us), plus its holding time in microseconds (ts_i').
     pub echo_us: u32,
-    /// The rate that it could take in bits per second, headers counted (X_r). Any 32 bits can come:
-    /// the sender refuses what is no positive number.
+    /// Acceptable rate in bits per second, with headers (X_r); valid if positive and finite.
     pub bits_per_s: f32,
 }
 

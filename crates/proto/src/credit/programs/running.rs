@@ -1,4 +1,4 @@
-//! Hosts of programs, and programs at work.
+//! Interfaces of hosts of programs and of running programs.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -7,71 +7,70 @@ use alloc::sync::Arc;
 use faircast_base::Time;
 use faircast_relay_sdk::{Policy, View};
 
-/// Result of loading a program; the error says in words why the host refuses it.
+/// Result of loading a program; the error is the host's reason in words.
 pub type Loaded = Result<Arc<dyn SessionProgram>, String>;
 
-/// A load that was begun. A call returns the result once it is there; dropping the load gives it up.
+/// Load in progress. A call returns the result once it is ready; dropping it cancels the load.
 pub type PendingLoad = Box<dyn FnMut(Time) -> Option<Loaded> + Send>;
 
-/// Makes programs of their code: of WebAssembly, on hosts that can run it.
+/// Loader of programs, such as WebAssembly.
 pub trait ProgramHost: Send + Sync {
-    /// Begins to check and compile a program. Returns without delay, whatever the code is.
+    /// Starts to check and compile a program. Returns at once for any code.
     fn load(&self, code: &[u8]) -> PendingLoad;
 }
 
-/// A program that was checked.
+/// Checked program.
 pub trait SessionProgram: Send + Sync {
-    /// Starts it for one session, with what its source gives it.
+    /// Starts the program for one session with the parameter of its source.
     ///
     /// # Errors
-    /// Fails if the program failed.
+    /// The program fails.
     fn start(&self, parameter: u32) -> Result<Box<dyn RunningProgram>, ProgramFault>;
 }
 
-/// A program at work: a [`Policy`] that can fail.
+/// Running program: a [`Policy`] that can fail.
 pub trait RunningProgram: Send {
     /// See [`Policy::credit`].
     ///
     /// # Errors
-    /// Fails if the program failed.
+    /// The program fails.
     fn credit(&mut self, view: &dyn View) -> Result<Option<u32>, ProgramFault>;
 
     /// See [`Policy::accepts`].
     ///
     /// # Errors
-    /// Fails if the program failed.
+    /// The program fails.
     fn accepts(&mut self, view: &dyn View, branch: u32, layer: u8) -> Result<bool, ProgramFault>;
 
     /// See [`Policy::discards`].
     ///
     /// # Errors
-    /// Fails if the program failed.
+    /// The program fails.
     fn discards(&mut self, view: &dyn View, branch: u32) -> Result<u32, ProgramFault>;
 
-    /// See [`Policy::interval_ms`]; asked once.
+    /// See [`Policy::interval_ms`]; called once.
     ///
     /// # Errors
-    /// Fails if the program failed.
+    /// The program fails.
     fn interval_ms(&mut self) -> Result<Option<u32>, ProgramFault>;
 
-    /// See [`Policy::DROPS`]; asked once.
+    /// See [`Policy::DROPS`]; called once.
     ///
     /// # Errors
-    /// Fails if the program failed.
+    /// The program fails.
     fn drops(&mut self) -> Result<bool, ProgramFault>;
 }
 
-/// Why a program has failed, in words.
+/// Failure of a program, with the reason in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramFault(pub String);
 
-/// A program as the policy of one session. Once it has failed it does as little as a policy can.
+/// Program as the policy of a session. After a failure it does as little as a policy can.
 pub(crate) struct ProgramPolicy {
     running: Box<dyn RunningProgram>,
     interval_ms: Option<u32>,
     pub(crate) drops: bool,
     pub(crate) failed: bool,
-    /// Keeps the program while a session uses it.
     _program: Arc<dyn SessionProgram>,
 }
 

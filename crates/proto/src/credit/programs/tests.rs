@@ -1,4 +1,4 @@
-//! Tests of fetching, loading and keeping programs.
+//! Tests of fetching, loading and caching programs.
 
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -15,7 +15,6 @@ use crate::relay::{PacketKey, Relay, RelayPacket};
 use crate::world::at;
 use crate::{Datagram, Destination};
 
-/// Takes programs that begin with a 1, which do nothing.
 struct Host;
 struct Idle;
 
@@ -27,7 +26,6 @@ impl ProgramHost for Host {
     }
 }
 
-/// Host that takes `takes` for each program. Counts the loads that began and those that were given up.
 struct Slow {
     takes: Duration,
     begun: AtomicU32,
@@ -105,7 +103,6 @@ fn find(programs: &mut Programs, now: Time, code: &[u8]) -> Found {
     programs.find(now, &capsule(code), (FlowId(0), PortId(0)))
 }
 
-/// Asks until nothing is asked for, of a node that has this in the place of the program.
 fn fetch(programs: &mut Programs, now: Time, code: &[u8]) -> Option<PolicyId> {
     let mut done = None;
     while let Some((pull, ..)) = programs.poll(now) {
@@ -160,7 +157,6 @@ fn so_many_programs_of_sessions_run_and_more_sessions_pass_as_by_any_router() {
     assert_eq!((served.sessions, served.plain, served.programs), (2, 3, 1));
 }
 
-/// A program of `len` bytes, unlike those of other numbers.
 fn code(len: usize, number: u8) -> Vec<u8> {
     let mut code = alloc::vec![number; len];
     code[0] = 1;
@@ -196,7 +192,7 @@ fn what_is_wrong_or_refused_or_does_not_come_is_no_program() {
         matches!(find(&mut programs, at(1), &refused), Found::Never),
         "it is not fetched again"
     );
-    // No node answers; then one does, a byte a second.
+    // No node answers; then one answers with a byte a second.
     find(&mut programs, at(0), &asked);
     for asked_at in [0, 200, 600, 1400, 2400] {
         assert_eq!(programs.next_timeout(), Some(at(asked_at)));
@@ -226,7 +222,6 @@ fn a_relay_that_was_stopped_while_it_fetched_a_program_asks_again() {
     assert_eq!(programs.kept(), 1);
 }
 
-/// Asks at each moment that the programs name, up to an end. Returns what is no longer waited for, and when.
 fn wait(programs: &mut Programs, end: Time) -> Vec<(Time, PolicyId)> {
     let mut done = Vec::new();
     while let Some(now) = programs.next_timeout().filter(|at| *at <= end) {
@@ -254,7 +249,7 @@ fn a_load_that_never_ends_is_given_up_and_the_program_not_loaded_again() {
     let name = PolicyId::of(&code);
     find(&mut programs, at(0), &code);
     fetch(&mut programs, at(0), &code);
-    // Ten seconds in which the relay was stopped count as one question.
+    // Ten seconds in which the relay was stopped count as one poll.
     assert!(programs.on_timeout(at(10_000)).is_empty());
     assert_eq!(wait(&mut programs, at(20_000)), [(at(10_000 + 198 * 10), name)]);
     assert_eq!(host.given_up.load(Ordering::Relaxed), 1);
@@ -263,7 +258,6 @@ fn a_load_that_never_ends_is_given_up_and_the_program_not_loaded_again() {
         assert!(matches!(found, Found::Never), "{second} s");
     }
     assert_eq!(host.begun.load(Ordering::Relaxed), 1);
-    // Refusals last for ten minutes.
     assert!(matches!(find(&mut programs, at(612_000), &code), Found::Later));
 }
 
@@ -278,7 +272,6 @@ fn programs_that_wait_for_the_compiler_are_not_refused_for_it() {
         assert_eq!(host.begun.load(Ordering::Relaxed), 1, "one at a time");
     }
     let done = wait(&mut programs, at(60_000));
-    // In the order in which they came, whatever their names are.
     let names: Vec<PolicyId> = all.iter().map(|code| PolicyId::of(code)).collect();
     assert_eq!(done.iter().map(|(_, name)| *name).collect::<Vec<_>>(), names);
     assert_eq!((host.given_up.load(Ordering::Relaxed), host.begun.load(Ordering::Relaxed)), (0, 8));
@@ -291,7 +284,7 @@ fn loads_beyond_those_of_a_second_wait_for_the_next() {
     let host = Slow::new(Duration::ZERO);
     let mut programs = Programs::new(Some(host.clone()));
     let mut done = Vec::new();
-    // Two seconds' worth of programs, eight on their way at a time.
+    // Two seconds' worth of programs, eight fetches at a time.
     for number in 0..16 {
         let code = code(100 + number, 8);
         find(&mut programs, at(0), &code);
@@ -332,7 +325,6 @@ fn those_used_longest_ago_make_room_and_a_flood_of_programs_is_bounded() {
         all.iter().map(|code| programs.kept.contains_key(&PolicyId::of(code))).collect();
     assert_eq!(kept, [true, false, true, true], "the first is used, the second the oldest");
     drop(used);
-    // Where all rooms are taken by programs at work a new one finds none.
     let at_work: Vec<Found> = all.iter().map(|code| find(&mut programs, at(9000), code)).collect();
     let other = code(3000, 9);
     find(&mut programs, at(9000), &other);
@@ -363,7 +355,6 @@ proptest! {
         find(&mut programs, at(0), &code);
         let mut done = false;
         for ms in (0..60_000).step_by(20) {
-            // Another session needs a program that was given up.
             if !programs.on_timeout(at(ms)).is_empty() && !done {
                 find(&mut programs, at(ms), &code);
             }

@@ -1,4 +1,4 @@
-//! Tests of the relay's ports: who is waited for, and what is kept of neighbours that are gone.
+//! Tests of the relay's ports: branches that a session waits for, and state of departed neighbours.
 
 use faircast_base::{Purpose, Rng};
 
@@ -7,9 +7,7 @@ use super::*;
 use crate::Datagram;
 use crate::world::at;
 
-/// Takes a packet of a session that came from above, or a credit from below; returns how many copies leave by each port.
 fn take(relay: &mut CreditRelay, to: Destination, bytes: &[u8], number: u32) -> usize {
-    // Branch 1 is port 1.
     let port = PortId(u32::from(to == Destination::Node(NodeId(1))));
     let mut rng = Rng::new(1, NodeId(1), Purpose::Relay);
     let mut cx = Cx::untraced(at(1), &mut rng);
@@ -25,7 +23,6 @@ fn take(relay: &mut CreditRelay, to: Destination, bytes: &[u8], number: u32) -> 
     copies(relay, &mut cx)
 }
 
-/// Takes a credit of node 20 for branch 1 that comes through a port.
 fn take_credit(relay: &mut CreditRelay, port: PortId, count: u32) -> usize {
     let mut rng = Rng::new(1, NodeId(1), Purpose::Relay);
     let mut cx = Cx::untraced(at(1), &mut rng);
@@ -33,7 +30,6 @@ fn take_credit(relay: &mut CreditRelay, port: PortId, count: u32) -> usize {
     copies(relay, &mut cx)
 }
 
-/// A credit of node 20 for a branch comes through a port.
 fn hear_credit(relay: &mut CreditRelay, cx: &mut Cx<'_>, branch: u32, port: PortId, count: u32) {
     let (session, tag) = (7, tag_of(NodeId(20), 7));
     let mut bytes = Vec::new();
@@ -98,7 +94,7 @@ fn nobody_waits_for_a_host_behind_a_port_that_is_reached_there_no_more() {
     assert_eq!(data(&mut relay, 1), 1);
     credit(&mut relay, 20, 1);
     credit(&mut relay, 21, 1);
-    // Both have room for five more; then one takes more, and the other says nothing.
+    // Both nodes have room for five more packets; then only one sends further credits.
     let sent: usize = (2..12).map(|count| data(&mut relay, count)).sum();
     assert_eq!(sent, 5);
     assert_eq!(credit(&mut relay, 20, 6), 0);
@@ -106,7 +102,6 @@ fn nobody_waits_for_a_host_behind_a_port_that_is_reached_there_no_more() {
     let mut cx = Cx::untraced(at(1), &mut rng);
     relay.handle_gone(&mut cx, FlowId(0), PortId(1), NodeId(21));
     assert_eq!(copies(&mut relay, &mut cx), 5);
-    // Nor for what it says late.
     credit(&mut relay, 21, 1);
     credit(&mut relay, 20, 11);
     assert!(data(&mut relay, 12) > 0);
@@ -142,7 +137,6 @@ fn a_branch_whose_port_takes_nothing_for_3_s_sets_no_pace() {
     let mut relay = CreditRelay::new(NodeId(1), &Options::default(), None);
     let first = CreditSettings::from_options(&Options::default()).capsule(7, NodeId(9), None);
     let (buffer, mut rng) = (u32::from(first.buffer), Rng::new(1, NodeId(1), Purpose::Relay));
-    // The count of capsules that the node above may send, and those it has sent.
     let (mut may_send, mut sent) = (buffer, 0);
     let (mut sent_at, mut copies) = ([0; 8], [0; 3]);
     for ms in 1..8000 {
@@ -167,7 +161,6 @@ fn a_branch_whose_port_takes_nothing_for_3_s_sets_no_pace() {
         let mut buf = Vec::new();
         while let Some(egress) = relay.poll_transmit(&mut cx, &mut buf) {
             match egress {
-                // The host at port 2 reads nothing, from its first packet on and for 6 s.
                 Egress::Await(PortId(2)) if ms < 6000 => {}
                 Egress::Await(port) => relay.handle_writable(&mut cx, port),
                 Egress::Copy(_, port) => copies[port.0 as usize] += 1,
@@ -188,7 +181,6 @@ fn a_branch_whose_port_takes_nothing_for_3_s_sets_no_pace() {
         sent_at[ms as usize / 1000] = sent;
     }
     assert!(sent_at[2] <= 2 * buffer, "{sent_at:?}: the session waits for the branch");
-    // The other branch has its buffer each 100 ms.
     let each_s = 8 * buffer;
     assert!(sent_at[5] > sent_at[3] + 2 * each_s, "{sent_at:?}: the session waits no longer");
     assert!(sent_at[7] > sent_at[6] + each_s, "{sent_at:?}: nor once the branch is back");
@@ -207,7 +199,7 @@ fn a_port_that_waits_for_its_highest_rate_is_not_stuck() {
         if relay.next_timeout().is_some_and(|due| due <= cx.now) {
             relay.handle_timeout(&mut cx);
         }
-        // With its headers it takes 4.1 s, and a port that takes nothing for 3 s is stuck.
+        // With headers, a packet takes 4.1 s to send. A port without progress for 3 s is stuck.
         if relay.held.len() < 2 {
             sent += 1;
             let mut bytes = Vec::new();

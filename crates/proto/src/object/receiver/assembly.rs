@@ -1,5 +1,4 @@
-//! An object that comes together at a receiver, whatever carries it: its store, its blocks, what the source is told,
-//! and the stages from the manifest to the comparison.
+//! Assembly of an object at a receiver over any transport, from manifest to verification.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -23,32 +22,27 @@ use crate::object::{
     ObjectStatus, Part, PathLimit, Stage, Store, Verdict,
 };
 
-/// Object at a receiver: what is here of it, and the state of the receiver.
 pub(in crate::object) struct Assembly {
     pub(in crate::object) store: Box<dyn Store>,
     pub(in crate::object) phase: TransferPhase,
-    /// Announcement of the object, once that is known.
     pub(in crate::object) notice: Option<Notice>,
     pub(in crate::object) blocks: Blocks,
     pub(in crate::object) member: Membership,
-    /// One past the last block of content that is wanted by now: how far the store takes it.
+    /// One past the last block of content that the store takes by now.
     pub(in crate::object) content_end: Key,
     pub(in crate::object) load: LoadMeter,
-    /// The rate that it asks for at most.
     pub(in crate::object) limit: Option<Bitrate>,
-    /// Lengths of packets that arrive, and the bytes that drivers add to each.
+    /// Measurement of packet lengths, and the bytes that drivers add to each packet.
     pub(in crate::object) path: PathMeter,
     pub(in crate::object) headers: u32,
-    /// Range of probes that the next message asks for.
     probes: Option<(u32, u32)>,
     pub(in crate::object) counts: Counts,
-    /// When the store is asked again, and how long the wait after that is.
+    /// Time of the next poll of the store, and the wait after it.
     poll_at: Option<Time>,
     poll_wait: Duration,
-    /// Parts that came and differed from the announcement.
     mismatches: u32,
     bytes_found: u64,
-    /// Time of the source's last message that it has given the object up.
+    /// Time of the source's last message that it gave the object up.
     given_up: Option<Time>,
     pub(in crate::object) reason: Option<String>,
     stalled: bool,
@@ -64,11 +58,9 @@ pub(in crate::object) struct Counts {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::object) enum TransferPhase {
-    /// Before its start, or without a source.
     #[default]
     Listening,
     Manifest,
-    /// The store looks what is there already.
     Opening,
     Content,
     Verifying,
@@ -85,7 +77,7 @@ impl TransferPhase {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::object) enum Want {
     Part(Part),
-    /// All that is lacking of content and digests; nothing of it may have been sent yet.
+    /// All missing content and digests; with `fresh`, none of it may have been sent yet.
     Lacking {
         fresh: bool,
     },
@@ -108,13 +100,11 @@ impl Assembly {
         }
     }
 
-    /// The longest packets that arrive, where longer ones do not.
     pub(in crate::object) fn path_limit(&self) -> Option<PathLimit> {
         let short = self.path.limit.filter(PathLimit::is_short);
         short.filter(|_| !self.phase.is_over()).map(|limit| limit.with(self.headers))
     }
 
-    /// Continues to measure which lengths arrive, where it is time.
     pub(in crate::object) fn look_at_path(&mut self, cx: &mut Cx<'_>) {
         if self.path.next_timeout().is_none_or(|at| at > cx.now) {
             return;
@@ -132,7 +122,6 @@ impl Assembly {
         }
     }
 
-    /// Words on lengths of packets for the next message: probes to ask for, and the measured limit.
     pub(in crate::object) fn take_path_words(&mut self) -> [Option<PathWord>; 2] {
         let asked = self.probes.take().map(|(low, high)| PathWord::Ask { low, high });
         [asked, self.path.limit.map(PathWord::Limit)]
@@ -142,7 +131,6 @@ impl Assembly {
         matches!(self.phase, TransferPhase::Manifest | TransferPhase::Content) && !self.has_all()
     }
 
-    /// The source has given this receiver up for want of progress. Returns the reason, as far as it is known here.
     pub(in crate::object) fn note_stalled(&mut self, now: Time) -> String {
         self.stalled = true;
         why_stalled(self.path_limit(), &self.load.load(now, 0).unwrap_or_default())
@@ -152,7 +140,7 @@ impl Assembly {
         self.bytes_found + self.blocks.content_bytes
     }
 
-    /// Bytes that the source is told of: those of content, and before content those of the manifest.
+    /// Returns the bytes to report: bytes of content, and before content bytes of the manifest.
     pub(in crate::object) fn told_bytes(&self) -> u64 {
         let manifest = self.blocks.layout.len(Part::Manifest);
         match self.phase {
@@ -180,13 +168,12 @@ impl Assembly {
         true
     }
 
-    /// Notes a message that the source has given the object up. Any host that has read the id of this receiver can
-    /// forge it, so it counts only if the source is silent from then on.
+    /// Notes a message, perhaps forged, that the source gave up: valid only if silence follows.
     pub(in crate::object) fn note_given_up(&mut self, now: Time) {
         self.given_up = Some(now);
     }
 
-    /// The source is gone for this `reason`; it was last heard at `heard`. Returns whether the receiver fails now.
+    /// Handles the loss of the source, last received at `heard`. Returns true on failure.
     pub(in crate::object) fn lose_source(
         &mut self,
         cx: &mut Cx<'_>,
@@ -207,7 +194,6 @@ impl Assembly {
         news
     }
 
-    /// Leaves. Returns whether it had not ended by itself.
     pub(in crate::object) fn close(&mut self, cx: &mut Cx<'_>) -> bool {
         let early = !self.phase.is_over();
         if early {
@@ -272,7 +258,6 @@ impl Assembly {
         }
     }
 
-    /// The source has announced what it sends: `notice` is known and laid out.
     pub(in crate::object) fn begin(&mut self) -> ObjectResult {
         let Some(notice) = self.notice else { return Ok(()) };
         self.store.announce(&notice.announcement)?;
@@ -281,7 +266,6 @@ impl Assembly {
         Ok(())
     }
 
-    /// Content that grows has become longer, or has come to its end.
     pub(in crate::object) fn grow(
         &mut self,
         cx: &mut Cx<'_>,
@@ -303,12 +287,11 @@ impl Assembly {
         Ok(())
     }
 
-    /// Whether a symbol, which has so many bytes, is one of this object, and can be taken now.
     pub(in crate::object) fn has_place(&self, name: SymbolName, bytes: u64) -> Checked<bool> {
         let Some(notice) = self.notice.filter(|_| !self.phase.is_over()) else { return Ok(false) };
         let layout = &self.blocks.layout;
         if notice.announcement.growing && !layout.has(name.key) {
-            // Others have heard already that it is longer.
+            // Other receivers already know the greater length.
             return Ok(false);
         }
         let parity = name.symbol >= BLOCK_SYMBOLS;
@@ -318,7 +301,6 @@ impl Assembly {
         if bytes != u64::from(layout.symbol_len(name.key, name.symbol)) {
             return Err(BadInput::Malformed);
         }
-        // The place of the symbol is not known yet.
         let placed = matches!(self.phase, TransferPhase::Content | TransferPhase::Verifying);
         Ok(placed || part_of(name.key) == Part::Manifest)
     }
@@ -345,14 +327,13 @@ impl Assembly {
         if fresh > 0 {
             let block = u64::from(block_of(name.key)) * u64::from(BLOCK_SYMBOLS);
             let seq = block + u64::from(name.symbol.min(BLOCK_SYMBOLS - 1));
-            // At most a block's 64 symbols of less than 2^16 bytes.
+            // At most the 64 symbols of a block, of less than 2^16 bytes each.
             cx.emit(Event::Delivered { seq, bytes: fresh as u32 });
         }
         Ok(taken)
     }
 
-    /// Goes on where something has come to its end: the manifest, the store's search, all content. What is wanted
-    /// then is said to `ask`.
+    /// Continues after a completed step, and passes what is wanted next to `ask`.
     pub(in crate::object) fn advance(&mut self, cx: &mut Cx<'_>, ask: Ask<'_>) -> ObjectResult {
         match self.phase {
             TransferPhase::Manifest if self.has_manifest() => self.check_manifest(cx, ask),
@@ -364,8 +345,7 @@ impl Assembly {
         }
     }
 
-    /// Whether the manifest is here, and came from a source that is there: what a recording of one
-    /// says must not take hold of the store. Without a manifest there is nothing to take hold of.
+    /// Returns true if the manifest is complete and from a present source, not a recording.
     fn has_manifest(&self) -> bool {
         let empty = self.blocks.layout.len(Part::Manifest) == 0;
         self.blocks.left(Part::Manifest) == 0 && (self.member.welcome || empty)
@@ -379,14 +359,13 @@ impl Assembly {
             let digests = digests.is_some() || layout.len(Part::Digests) == 0;
             !growing && all_wanted && digests
         });
-        // A recording of a session has everything but a welcome for this receiver.
+        // A replayed recording has everything but a welcome for this receiver.
         known
             && self.member.welcome
             && self.blocks.left(Part::Content) == 0
             && self.blocks.left(Part::Digests) == 0
     }
 
-    /// Whether a part that has come whole is the one that was announced.
     fn matches(&mut self, part: Part, wanted: &[u8; 32]) -> ObjectResult<bool> {
         let (mut hasher, mut buffer) = (blake3::Hasher::new(), Vec::new());
         let (len, mut offset) = (self.blocks.layout.len(part), 0);
@@ -401,7 +380,7 @@ impl Assembly {
         Ok(hasher.finalize() == *wanted)
     }
 
-    /// A part is not what was announced: it is asked for again, some times.
+    /// Requests a part again that differs from the announcement, at most [`MISMATCHES_MAX`] times.
     fn mismatch(&mut self, cx: &mut Cx<'_>, part: Part, ask: Ask<'_>) -> ObjectResult {
         self.mismatches += 1;
         if self.mismatches > MISMATCHES_MAX {
@@ -418,7 +397,7 @@ impl Assembly {
         let Some(notice) = self.notice else { return Ok(()) };
         let empty = self.blocks.layout.len(Part::Manifest) == 0;
         let hash = notice.announcement.object;
-        // Without a manifest the name of an object is whatever its source chose.
+        // Without a manifest the source chose an arbitrary identity.
         if !empty && !self.matches(Part::Manifest, &hash)? {
             return self.mismatch(cx, Part::Manifest, ask);
         }
@@ -453,7 +432,6 @@ impl Assembly {
         self.advance(cx, ask)
     }
 
-    /// Wants what there is of content by now and the store can take.
     fn widen(&mut self, cx: &mut Cx<'_>, ask: Ask<'_>) -> ObjectResult {
         let layout = self.blocks.layout;
         let reach = layout.reach(self.store.window()?);
@@ -519,24 +497,20 @@ impl Assembly {
     }
 }
 
-/// Reason of a failure after the source has given its object up.
 const GIVEN_UP: &str =
     "its sender has given it up: what was to be sent has changed, or cannot be sent twice";
 
-/// Longest activity of a source after it gave its object up: a longer one contradicts. A source repeats for a second
-/// that it ends.
+/// Longest activity of a source after it gave up: a source repeats its end for 1 s.
 const GIVEN_UP_QUIET: Duration = Duration::from_secs(3);
 
 type Ask<'a> = &'a mut dyn FnMut(&mut Cx<'_>, &Blocks, Want);
 
-/// How soon and, in the end, how often a store is asked whether it has come to its end: little is
-/// found or compared in a moment, and much takes long.
+/// First and longest interval between two polls of a store that searches or verifies.
 pub(in crate::object) const POLL_MIN: Duration = Duration::from_millis(1);
 pub(in crate::object) const POLL_MAX: Duration = Duration::from_millis(20);
 
-/// Bytes of a part that are hashed at once.
 const HASHED_AT_ONCE: u64 = 1 << 16;
 
-/// How often a part may come that is not the one announced: a wrong checksum is right once in 2^16,
-/// and some symbols may have been forged.
+/// Most mismatches of a part with its announcement. A damaged packet passes its checksum once in
+/// 2^16, and some symbols may be forged.
 const MISMATCHES_MAX: u32 = 16;

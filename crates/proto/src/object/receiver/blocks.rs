@@ -1,4 +1,4 @@
-//! The receiver's blocks: the symbols held of each, recovery by parity, and writes to the store.
+//! Blocks of a receiver: received symbols, recovery by parity, and writes to the store.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -10,43 +10,37 @@ use crate::object::layout::{BLOCK_SYMBOLS, KEY_END, Key, Layout, key, part_of};
 use crate::object::{ObjectResult, Part, Store};
 use crate::ranges::RangeSet;
 
-/// Most blocks of which only a part is here. Symbols of others are dropped, and asked for later.
+/// Most partly received blocks. Symbols of other blocks are dropped and requested later.
 pub(super) const PARTIAL_MAX: usize = 4096;
 
 const PARITY_BYTES_MAX: usize = 16 << 20;
 
-/// A block of which a part is here.
 #[derive(Debug)]
 struct Partial {
-    /// Source symbols that are not.
+    /// Missing source symbols, one bit each.
     missing: u64,
-    /// Parity symbols that are, by number from 0, each number once. No bytes are zeros.
+    /// Received parity symbols, by number from 0, each number once. An empty vector means zeros.
     parity: Vec<(u8, Vec<u8>)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::object) enum Taken {
-    /// Stored or held.
     Fresh,
-    /// Stored, and its block is complete.
     Completed,
-    /// Here before, or not wanted.
+    /// Received before, or not wanted.
     Useless,
     NoRoom,
 }
 
-/// All blocks that are not complete. What was never wanted counts as complete.
+/// All incomplete blocks. Blocks that were never wanted count as complete.
 #[derive(Default)]
 pub(in crate::object) struct Blocks {
     pub(in crate::object) layout: Layout,
-    /// Blocks of which no symbol is here.
     pub(super) absent: RangeSet,
     partial: BTreeMap<Key, Partial>,
     parity_bytes: usize,
-    /// Incomplete blocks of each part.
     left: [u64; 3],
     restorer: Restorer,
-    /// To read a block back.
     scratch: Vec<u8>,
     pub(super) content_bytes: u64,
 }
@@ -57,7 +51,6 @@ impl Blocks {
         self.want(self.layout.keys(part));
     }
 
-    /// These blocks of one part, which were not wanted before, are wanted.
     pub(super) fn want(&mut self, keys: Range<Key>) {
         if !keys.is_empty() {
             self.left[part_of(keys.start) as usize] += keys.end - keys.start;
@@ -73,9 +66,9 @@ impl Blocks {
         self.left[part as usize] = 0;
     }
 
-    /// Of content, `bytes` are not wanted: they are here.
+    /// Removes `bytes` of content, which the store has, from the wanted blocks.
     pub(super) fn found(&mut self, bytes: &Range<u64>) {
-        // A symbol of which a part is missing comes whole.
+        // A partly missing symbol is received whole.
         let symbol = u64::from(self.layout.symbol_bytes());
         let len = self.layout.len(Part::Content);
         let end = if bytes.end >= len { len } else { bytes.end / symbol * symbol };
@@ -135,7 +128,6 @@ impl Blocks {
         self.left[part as usize]
     }
 
-    /// Bytes of content that are not here. Takes time in proportion to the incomplete blocks.
     pub(super) fn content_lacking(&self) -> u64 {
         let keys = self.layout.keys(Part::Content);
         let whole = |run: Range<Key>| {
@@ -150,7 +142,7 @@ impl Blocks {
         absent + partial.sum::<u64>()
     }
 
-    /// Symbols that are wanted and not here, numbered through: those of a block are 64.
+    /// Returns the wanted and missing symbols, numbered with 64 per block.
     pub(in crate::object) fn lacking(&self) -> RangeSet {
         let first = |key: Key| key * u64::from(BLOCK_SYMBOLS);
         let mut lacking = RangeSet::default();
@@ -174,8 +166,6 @@ impl Blocks {
         self.partial.range(range.start..end).map(|(&key, _)| key)
     }
 
-    /// Treats a block of which nothing is here as one of which a part is. Returns whether it is one
-    /// now.
     pub(super) fn open(&mut self, key: Key) -> bool {
         if self.partial.contains_key(&key) {
             return true;
@@ -188,8 +178,7 @@ impl Blocks {
         true
     }
 
-    /// What a block of which a part is here must be sent: as many of its missing source symbols as
-    /// it lacks symbols, the lowest ones.
+    /// Returns the lowest missing source symbols, fewer by the received parity symbols.
     pub(super) fn lacks(&self, key: Key) -> Option<u64> {
         let partial = self.partial.get(&key)?;
         let mut missing = partial.missing;
@@ -199,7 +188,6 @@ impl Blocks {
         Some(missing)
     }
 
-    /// Takes a symbol of a block that exists, with the length that it must have.
     pub(super) fn take(
         &mut self,
         store: &mut dyn Store,
@@ -266,7 +254,6 @@ impl Blocks {
         block.clear();
         let mut symbol = 0;
         while symbol < symbols {
-            // Neighbouring symbols are read at once.
             let run = if present >> symbol & 1 == 1 {
                 let run = (present >> symbol).trailing_ones();
                 let (offset, _) = self.layout.extent(key, symbol);
@@ -295,7 +282,7 @@ impl Blocks {
             }
         };
         if nothing {
-            // The code is linear: of nothing but zeros it makes zeros.
+            // The code is linear: zeros restore to zeros.
             (0..symbols).filter(|i| partial.missing >> i & 1 == 1).for_each(|i| put(i, None));
         } else {
             let size = (symbols, size);
@@ -338,7 +325,6 @@ impl Blocks {
     }
 }
 
-/// The first and the last block of a range, each with the symbols of it that are meant.
 fn edges(from: Key, to: Key, first: u64, last: u64) -> impl Iterator<Item = (Key, u64)> {
     let one = from == to;
     let head = (from, if one { first & last } else { first });
@@ -348,7 +334,7 @@ fn edges(from: Key, to: Key, first: u64, last: u64) -> impl Iterator<Item = (Key
 /// Memory of a parity symbol beside its bytes.
 const PARITY_COST: usize = 64;
 
-// No wanted block lies beyond the last part.
+// No wanted block is beyond the last part.
 const _: () = assert!(KEY_END == 3 << 32);
 
 #[cfg(test)]

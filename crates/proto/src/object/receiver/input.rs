@@ -36,8 +36,7 @@ impl ObjectReceiver {
                     self.go_on();
                 }
                 self.watch_scheme(cx);
-                // Who comes late behind a slow link may wait long for an SPM. What it reports counts
-                // once the source knows of it, whether it knows what is sent or not.
+                // Joins before the first SPM, which may come late: only members' reports count.
                 if self.assembly.notice.is_none()
                     && self.assembly.phase == TransferPhase::Listening
                     && believed
@@ -66,7 +65,6 @@ impl ObjectReceiver {
         }
     }
 
-    /// The source speaks another scheme: nothing of it is taken.
     fn watch_scheme(&mut self, cx: &mut Cx<'_>) {
         if let Some(mismatch) = self.session.mismatch()
             && !self.assembly.phase.is_over()
@@ -77,7 +75,6 @@ impl ObjectReceiver {
         }
     }
 
-    /// The source has started anew, where more than one SPM says so.
     fn is_new_start(&mut self, now: Time, notice: &Notice) -> bool {
         let epoch = notice.epoch;
         if self.assembly.notice.is_none_or(|known| known.epoch == epoch) {
@@ -103,7 +100,7 @@ impl ObjectReceiver {
         } else if self.assembly.notice.is_some_and(|known| known.epoch != notice.epoch) {
             return Err(BadInput::Foreign);
         } else if self.session.is_contradicted_by(cx.now, &spm) {
-            // A packet of an earlier start came after the news of this one.
+            // A packet of an earlier start came after the restart was believed.
             self.listen_anew(cx);
         }
         let fresh = self.session.handle_packet(cx, packet);
@@ -133,13 +130,12 @@ impl ObjectReceiver {
         outcome
     }
 
-    /// The source goes on, whatever it has said of an end.
     fn go_on(&mut self) {
         self.ending = Ending::Open;
         self.timers.disarm(Timer::SourceEnd);
     }
 
-    /// The source has been started again: its numbers are new, what is here stays.
+    /// Handles a restart of the source: packet numbers are new, received content stays.
     fn begin_again(&mut self, cx: &mut Cx<'_>) {
         self.listen_anew(cx);
         if self.assembly.notice.is_some() && !self.assembly.phase.is_over() {
@@ -148,7 +144,7 @@ impl ObjectReceiver {
         }
     }
 
-    /// Forgets the numbers of packets, but not how many were lost.
+    /// Forgets packet numbers, but not the number of losses.
     fn listen_anew(&mut self, cx: &mut Cx<'_>) {
         self.earlier = self.extent();
         self.session.restart(cx);
@@ -211,7 +207,7 @@ impl ObjectReceiver {
             self.requests.on_welcome(cx.now);
         }
         match news {
-            // Perhaps all was here, and the welcome was what was missing.
+            // Everything may be here already, with only the welcome missing.
             News::Nothing => self.advance(cx),
             News::Recalled => {
                 if self.assembly.notice.is_some() {
@@ -236,7 +232,6 @@ impl ObjectReceiver {
                 let (Entry::Run { first: key, .. } | Entry::Block { key, .. }) = entry;
                 if !self.assembly.blocks.layout.has(key) {
                     if notice.announcement.growing {
-                        // Others have heard already that it is longer.
                         continue;
                     }
                     return Err(BadInput::Absurd);
@@ -261,7 +256,7 @@ impl ObjectReceiver {
             self.requests.on_swept(cx, &mut self.assembly.blocks, name.key, reordering);
         }
         if part_of(name.key) == Part::Content && name.key >= self.assembly.content_end {
-            // The store cannot take it yet; others can.
+            // The store cannot take it yet; the symbol is for other receivers.
             return Ok(());
         }
         let taken = match self.assembly.take_symbol(cx, name, (bytes, zeros)) {
@@ -284,7 +279,7 @@ impl ObjectReceiver {
     }
 }
 
-/// Whether what is announced now is what was announced before, or what that has grown to.
+/// Returns true if `new` announces the same object as `old`, or the object to which it has grown.
 pub(in crate::object) fn continues(old: &Announcement, new: &Announcement) -> bool {
     let [manifest, content, _] = old.lens;
     let same = (old.symbol_bytes, old.object) == (new.symbol_bytes, new.object);

@@ -1,15 +1,15 @@
-//! The load of a receiver's host while content comes: its disk, its processor, its socket's buffer.
+//! Load of a receiver's host during content: disk, processor, and socket buffer.
 
 use faircast_base::{Duration, Time};
 
 use crate::object::{HostLoad, MemberLoad};
 
-/// Measures from the beginning of content on. Knows nothing where no driver tells.
+/// Meter that starts at the beginning of content. Without reports of a driver the load is unknown.
 #[derive(Debug, Default)]
 pub(in crate::object) struct LoadMeter {
     now: Option<HostLoad>,
     first: Option<HostLoad>,
-    /// For how long the store has compared, and since when it does.
+    /// Time that verification has taken so far, and start of the present one.
     compared: Duration,
     comparing: Option<Time>,
 }

@@ -1,4 +1,4 @@
-//! Membership messages of a receiver to its source: joins, status and last words, and their timers.
+//! Messages of a receiver to its source: joins, status and last messages, and their timers.
 
 use alloc::string::String;
 
@@ -7,20 +7,19 @@ use faircast_base::{Cx, Duration, NodeId, Time};
 use crate::object::wire::{Answer, Claim, LEAD_MAX, MemberMessage, Status};
 use crate::pgm::session::dissent::Dissent;
 
-/// Time until a message is repeated for the first time, and at most.
+/// First and longest interval between repetitions of a message.
 const REPEAT_MIN: Duration = Duration::from_millis(500);
 const REPEAT_MAX: Duration = Duration::from_secs(8);
 
-/// Over so long the first messages of those spread who hear of the source at one moment.
+/// Spread of first messages, since many receivers get the same packet of the source at once.
 const JOIN_SPREAD: Duration = Duration::from_millis(50);
 
-/// How often the last word of a receiver is said to a source that does not answer.
+/// Most last messages to a source that does not answer.
 const LAST_WORDS_MAX: u32 = 10;
 
-/// Answers that end a receiver are believed by their duration alone: any host can send many at once.
+/// Packet threshold never reached: any host can send many answers, so only duration counts.
 const BY_DURATION: u32 = u32::MAX;
 
-/// Time between messages of a group of one.
 const STATUS_ALONE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
@@ -31,32 +30,27 @@ pub(in crate::object) struct Membership {
     claim: Claim,
     reason: String,
     number: u32,
-    /// Whether the source has answered the present number.
     answered: bool,
     said: u32,
     next_at: Option<Time>,
     due: bool,
     interval: Duration,
-    /// Whether the source has ever welcomed it, and whether it is deferred now.
+    /// True if the source has ever welcomed this receiver, and true while it is deferred.
     pub(in crate::object) welcome: bool,
     pub(in crate::object) deferred: bool,
     pub(in crate::object) answers: u64,
-    /// When the source first said that it has given this receiver up, if nothing has contradicted since.
+    /// Time of the first message that the source gave this receiver up, unless contradicted since.
     pub(in crate::object) told_stalled: Option<Time>,
-    /// Answers that end this receiver.
     refusals: Dissent<Status, BY_DURATION>,
-    /// Identity of the receiver, once its store is open.
     pub(in crate::object) identity: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::object) enum News {
     Nothing,
-    /// Served again after a time in which it was not.
     Recalled,
     Refused,
     Stalled,
-    /// Its last word has been heard.
     Noted,
     GivenUp,
 }
@@ -66,13 +60,11 @@ impl Membership {
         Self { id, reporter, name, interval: STATUS_ALONE, ..Self::default() }
     }
 
-    /// The source has been heard: time to say that we are here.
     pub(in crate::object) fn join(&mut self, cx: &mut Cx<'_>) {
         self.change(cx, self.claim, JOIN_SPREAD);
         self.welcome = false;
     }
 
-    /// The same where nothing has been said yet.
     pub(in crate::object) fn join_once(&mut self, cx: &mut Cx<'_>) {
         if self.number == 0 {
             self.join(cx);
@@ -85,7 +77,7 @@ impl Membership {
 
     pub(in crate::object) fn claim(&mut self, cx: &mut Cx<'_>, claim: Claim, reason: String) {
         (self.claim, self.reason) = (claim, reason);
-        // The larger the group, the longer the interval, and the more who say the same now.
+        // A longer interval means a larger group, in which more members report the same now.
         let spread = self.interval.saturating_sub(STATUS_ALONE) / 5;
         self.change(cx, claim, spread);
     }
@@ -97,12 +89,10 @@ impl Membership {
         self.next_at = Some(cx.now + cx.rng.up_to(spread));
     }
 
-    /// The source says how often it wants to hear of each.
     pub(in crate::object) fn set_interval(&mut self, interval: Duration) {
         self.interval = interval.clamp(STATUS_ALONE, INTERVAL_MAX);
     }
 
-    /// The same, where a longer interval may have been planned for.
     pub(in crate::object) fn shorten_interval(&mut self, cx: &mut Cx<'_>, interval: Duration) {
         self.set_interval(interval);
         let late = self.next_at.is_some_and(|at| at > cx.now + self.interval);
@@ -118,19 +108,19 @@ impl Membership {
     pub(in crate::object) fn take(&mut self, cx: &mut Cx<'_>, answer: Answer) -> News {
         // Numbers wrap.
         let ahead = answer.number.wrapping_sub(self.number).cast_signed();
-        // A greater lead is no message of this receiver: with such a number the receiver would be the one that is old.
+        // With a greater lead, the receiver's own number would be the old one.
         let absurd = self.number > 0 && ahead > LEAD_MAX;
         if answer.id != self.id || absurd {
             return News::Nothing;
         }
         self.answers += 1;
         if self.number > 0 && ahead > 0 {
-            // Another host has spoken in this receiver's name.
+            // Another host has sent a message in this receiver's name.
             self.number = answer.number;
             self.change(cx, self.claim, Duration::ZERO);
             return News::Nothing;
         }
-        // Messages that answer nothing have number 0.
+        // Unsolicited answers have number 0.
         let current = ahead == 0;
         match answer.status {
             Status::Welcome | Status::Deferred if !self.is_last_word() => {
@@ -157,15 +147,14 @@ impl Membership {
         }
     }
 
-    /// Doubts an answer that ends this receiver: any host that has read the id can forge it. The receiver asks the
-    /// source, and believes it when the source answers nothing else for a second.
+    /// Doubts a final answer, which may be forged: asks, and believes it after 1 s of silence.
     fn doubt(&mut self, cx: &mut Cx<'_>, status: Status, current: bool) -> News {
         if status == Status::Stalled {
             self.told_stalled.get_or_insert(cx.now);
         }
         if self.answered {
             self.change(cx, self.claim, Duration::ZERO);
-            // Forged answers cause no more than two messages in a second.
+            // Forged answers cause at most two messages a second.
             self.next_at = Some(cx.now + REPEAT_MIN);
             return News::Nothing;
         }
@@ -178,21 +167,19 @@ impl Membership {
         }
     }
 
-    /// A welcome, or a block that came whole, contradicts answers that end this receiver.
     pub(in crate::object) fn note_progress(&mut self) {
         self.told_stalled = None;
         self.refusals.contradict();
     }
 
-    /// The last word has been heard. That is said once: a source to which all have said it knows that
-    /// nobody needs it any more.
+    /// Ends the repetition of the last message, and answers the confirmation once.
     fn finish(&mut self) -> News {
         (self.next_at, self.due) = (None, self.due || !self.answered);
         self.answered = true;
         News::Noted
     }
 
-    /// The source ends. A last word, said or not, is said once more and not repeated.
+    /// Handles the end of the source: a pending last message is sent once more and not repeated.
     pub(in crate::object) fn end(&mut self) {
         if self.awaits_note() {
             self.finish();
@@ -204,8 +191,7 @@ impl Membership {
         self.next_at = Some(cx.now + self.interval - half / 2 + cx.rng.up_to(half));
     }
 
-    /// Returns whether the source has left the last word without an answer for so long that it will
-    /// never come.
+    /// Sends what is due. Returns true if the last message stays without an answer for good.
     pub(in crate::object) fn on_timeout(&mut self, cx: &mut Cx<'_>) -> bool {
         if self.next_at.is_none_or(|at| at > cx.now) {
             return false;
@@ -218,7 +204,7 @@ impl Membership {
         if self.answered {
             self.plan_status(cx);
         } else {
-            // Where many answers are under way, the wait grows with the group.
+            // In a large group many answers are pending, so the wait grows with the group.
             let least = REPEAT_MIN.max(self.interval.saturating_sub(STATUS_ALONE) / 4);
             let wait = least * (1 << self.said.min(4));
             let wait = wait.min(REPEAT_MAX.max(least));
@@ -228,7 +214,6 @@ impl Membership {
         false
     }
 
-    /// It is to end: a last word that is planned and was never said is said now.
     pub(in crate::object) fn hurry(&mut self, cx: &mut Cx<'_>) {
         if self.is_last_word() && self.said == 0 && self.next_at.is_some() {
             self.next_at = Some(cx.now);
@@ -240,7 +225,6 @@ impl Membership {
         self.due |= self.welcome && !self.is_last_word();
     }
 
-    /// Leaves without waiting for an answer.
     pub(in crate::object) fn leave(&mut self, cx: &mut Cx<'_>) {
         self.change(cx, Claim::Leaving, Duration::ZERO);
         (self.next_at, self.due) = (None, true);
@@ -250,7 +234,6 @@ impl Membership {
         self.claim == Claim::Leaving && !self.due
     }
 
-    /// Whether its last word is repeated until the source has noted it.
     pub(in crate::object) fn awaits_note(&self) -> bool {
         self.is_last_word() && self.next_at.is_some()
     }
@@ -259,7 +242,7 @@ impl Membership {
         self.due
     }
 
-    /// Message that is due: `bytes` of content are here, and `lost` of `packets` packets were lost.
+    /// Returns a due message with the `bytes` of content here and the share of lost packets.
     pub(in crate::object) fn take_due(
         &mut self,
         bytes: u64,
@@ -286,7 +269,6 @@ impl Membership {
     }
 }
 
-/// A source that asks for rarer words than this is wrong.
 const INTERVAL_MAX: Duration = Duration::from_secs(600);
 
 #[cfg(test)]
@@ -320,9 +302,8 @@ mod tests {
         }
     }
 
-    /// Milliseconds after which a welcome receiver believes that the source has given it up, and its messages in a
-    /// minute. Each message that asks is answered with `status` after `delay_ms`, if it is not `lost`. Forged answers
-    /// come each 100 ms.
+    /// Returns the milliseconds until a receiver believes that it was given up, with forged answers
+    /// every 100 ms, and its messages in a minute.
     fn stalled_after(
         status: Status,
         delay_ms: u64,
@@ -364,19 +345,16 @@ mod tests {
     fn it_believes_that_it_is_given_up_when_the_source_says_nothing_else_for_a_second() {
         let forever = |_| true;
         for delay_ms in [1, 50, 400] {
-            // Whatever others say, the source contradicts.
             let (after, messages) = stalled_after(Status::Welcome, delay_ms, forever, |_| false);
             assert_eq!(after, None, "{delay_ms} ms");
             assert!(messages < 180, "{messages} in a minute");
-            // The source says so once by itself, and in answer to each message.
+            // The source says so once unsolicited, and in answer to each message.
             let (after, _) = stalled_after(Status::Stalled, delay_ms, |ms| ms == 5000, |_| false);
             let after = after.expect("it is true") - 5000;
             assert!((1000..5000).contains(&after), "{after} ms");
         }
-        // One lost answer is no reason to end.
         let lost = |ms| (5000..5600).contains(&ms);
         assert_eq!(stalled_after(Status::Welcome, 50, |ms| ms >= 5000, lost).0, None);
-        // Where nobody contradicts for ever there is no source.
         assert!(stalled_after(Status::Welcome, 50, forever, |_| true).0.is_some());
     }
 

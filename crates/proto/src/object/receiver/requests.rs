@@ -1,4 +1,4 @@
-//! The requests of an object's receiver: which blocks it asks for, and when again.
+//! Requests of an object's receiver: which blocks, when, and when again.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -19,48 +19,39 @@ use crate::pgm::session::naks::{Naks, State};
 use crate::ranges::RangeSet;
 use crate::timers::{Timers, reasons};
 
-/// So many blocks of which nothing came are asked for one by one, as others who lack parts of them
-/// do; of a longer outage whole runs are asked for.
+/// Longest run requested block by block, so that requests coincide with those for partial blocks.
 const SINGLE_BLOCKS: u64 = 16;
 
-/// Progress of the sweep through a part, as seen here.
 #[derive(Clone, Copy, Debug)]
 struct Passage {
-    /// Of what lies before, all that did not come is overdue.
+    /// Block up to which everything missing is overdue.
     judged: Key,
-    /// The block that was last seen.
     at: Key,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Requests {
-    /// After how long a gap that one later packet has shown counts as missing.
-    /// Single blocks that are overdue.
     naks: Naks,
-    /// Whole blocks that the source does not know to be wanted.
     runs: RangeSet,
     timers: Timers<Timer, 2>,
     run_asked: Asked,
     run_due: bool,
     pub(super) run_retry: RetryTimer,
-    /// Whether the source knows all that was wanted at first, so that what the sweep passes by was
-    /// meant for us too.
+    /// True if the source knows all initial wants, so that its sweep includes them.
     source_knows: bool,
     passages: [Option<Passage>; 3],
-    /// All before this block counts as passed by at [`Timer::Gaps`].
+    /// Block up to which all counts as passed at [`Timer::Gaps`].
     suspected: Option<Key>,
-    /// On a path that reorders: blocks that the sweep has passed by, and the time from which each is overdue.
+    /// Blocks passed by the sweep on a reordering path, with the times at which they are overdue.
     passed: VecDeque<(Time, Range<Key>)>,
     pub(super) sent: u64,
-    /// Requests since anything answered one.
     unanswered: u32,
 }
 
 reasons! {
     enum Timer {
-        /// Whole blocks are asked for, for the first time or again.
         Runs,
-        /// Gaps that too few later packets have shown count as missing.
+        /// Gaps seen by too few later packets count as missing.
         Gaps,
     }
 }
@@ -84,8 +75,7 @@ impl Requests {
         }
     }
 
-    /// These blocks are wanted from the start; `fresh` says that nothing of their part has been
-    /// swept yet, so that all that is will be for us.
+    /// Requests blocks from the start; `fresh` if nothing of their part has been swept yet.
     pub(super) fn want(&mut self, cx: &mut Cx<'_>, blocks: Range<Key>, fresh: bool) {
         if blocks.is_empty() {
             return;
@@ -100,20 +90,18 @@ impl Requests {
         self.plan_runs(cx);
     }
 
-    /// More is wanted, of a part that has grown or because there is room for it now.
     pub(super) fn want_more(&mut self, cx: &mut Cx<'_>, blocks: Range<Key>) {
         if blocks.is_empty() {
             return;
         }
-        // Where nothing of the part has been seen, all that is swept from there on is for us.
+        // In a part without seen symbols, the whole sweep from here on concerns this receiver.
         let begin = Passage { judged: blocks.start, at: blocks.start };
         self.passages[part_of(blocks.start) as usize].get_or_insert(begin);
         self.runs.insert(blocks);
         self.plan_runs(cx);
     }
 
-    /// All that is lacking of content and digests is wanted: whole blocks in runs, others at once as
-    /// those that are overdue.
+    /// Requests everything missing: absent blocks in runs, partly received blocks as overdue ones.
     pub(super) fn want_lacking(&mut self, cx: &mut Cx<'_>, blocks: &Blocks, fresh: bool) {
         for part in [Part::Content, Part::Digests] {
             let keys = blocks.layout.keys(part);
@@ -138,17 +126,14 @@ impl Requests {
         }
     }
 
-    /// Requests are heard from now on. What has waited for that waits no longer: those who join are
-    /// welcomed one after the other, and so are spread already.
     pub(super) fn on_welcome(&mut self, now: Time) {
         if self.run_asked.times == 0 && self.timers.is_armed(Timer::Runs) {
             self.timers.arm(Timer::Runs, now);
         }
     }
 
-    /// A packet of the sweep came, sent after all that came before. Two later packets, or some time
-    /// after one, show that what has not come of a block will not. Where packets are reordered, only
-    /// the time shows it for which the session waits for them.
+    /// Handles the latest packet of the sweep. Two later packets, or one and a delay, show a loss;
+    /// on a reordering path only the session's reordering tolerance does.
     pub(super) fn on_swept(
         &mut self,
         cx: &mut Cx<'_>,
@@ -179,7 +164,7 @@ impl Requests {
             return;
         }
         if at < before {
-            // It has begun anew, so nothing more of the last round comes.
+            // The sweep has begun a new round, so nothing of the last round follows.
             let last = core::mem::replace(&mut passage.judged, key(part, 0));
             self.overdue(cx, blocks, last..blocks.layout.keys(part).end);
         } else if before > passage.judged || at == before && at > passage.judged {
@@ -192,7 +177,7 @@ impl Requests {
         }
     }
 
-    /// The sweep has passed these blocks by, which are overdue at `due`.
+    /// Notes that the sweep has passed these blocks, which are overdue after `tolerance`.
     fn pass(
         &mut self,
         cx: &mut Cx<'_>,
@@ -221,7 +206,6 @@ impl Requests {
         }
     }
 
-    /// Blocks that were passed by for long enough have to be asked for.
     fn judge_passed(&mut self, cx: &mut Cx<'_>, blocks: &mut Blocks) {
         while self.passed.front().is_some_and(|(due, _)| *due <= cx.now)
             && let Some((_, range)) = self.passed.pop_front()
@@ -231,13 +215,11 @@ impl Requests {
         self.plan_passed();
     }
 
-    /// All before `to` counts as passed by soon.
     fn suspect(&mut self, now: Time, to: Key) {
         self.suspected = Some(to);
         self.timers.arm(Timer::Gaps, now + REORDER_DELAY);
     }
 
-    /// The source says that nothing is left to send of what was asked for.
     pub(super) fn on_exhausted(
         &mut self,
         cx: &mut Cx<'_>,
@@ -254,13 +236,11 @@ impl Requests {
                 None => self.overdue(cx, blocks, keys),
             }
         }
-        // Of what it was asked for before and has confirmed, too: what has not come is lost, however
-        // long answers took until now.
+        // Confirmed blocks that are missing are lost too, even if earlier answers took longer.
         let delay = REORDER_DELAY.max(reordering.unwrap_or_default());
         self.naks.repairs_sent(cx.now + delay);
     }
 
-    /// Asks for symbols of these blocks that have not come.
     fn overdue(&mut self, cx: &mut Cx<'_>, blocks: &mut Blocks, range: Range<Key>) {
         if range.is_empty() {
             return;
@@ -294,7 +274,6 @@ impl Requests {
         if by_repair { self.naks.repaired(key, now) } else { self.naks.end(key) }
     }
 
-    /// A repair of a block came that does not complete it.
     pub(super) fn on_progress(&mut self, now: Time, key: Key) {
         self.unanswered = 0;
         if !self.naks.is_empty() {
@@ -330,7 +309,6 @@ impl Requests {
                 }
                 let passed = self.passages[part_of(key) as usize].is_some_and(|p| key < p.at);
                 if !self.naks.has(key) && passed && self.source_knows {
-                    // It would have been missed in a moment.
                     self.naks.begin(key, State::AwaitConfirmation, now);
                 }
                 self.naks.confirmed(key, now);
@@ -339,7 +317,6 @@ impl Requests {
         }
     }
 
-    /// A short run is confirmed block by block.
     fn confirm_whole(&mut self, now: Time, key: Key) {
         if self.runs.contains(key) {
             self.confirm_run(now, key..key + 1);
@@ -368,7 +345,7 @@ impl Requests {
             let tries = self.run_asked.times;
             if tries > 0 && !self.run_due {
                 self.run_retry.run_out(cx.now);
-                // However it was lost, data that passes by now may be meant for us.
+                // Request or confirmation was lost; passing data may already concern this receiver.
                 self.source_knows = true;
             }
             if can_ask {
@@ -397,13 +374,13 @@ impl Requests {
 
     pub(super) fn take_due(&mut self, blocks: &Blocks) -> Vec<Entry> {
         let mut entries = Vec::new();
-        // The way back may lose long packets.
+        // The return path may lose long packets.
         let narrow = self.unanswered >= UNANSWERED_MAX;
         let most = if narrow { ENTRIES_PER_OPTION } else { ENTRIES_MAX };
         if core::mem::take(&mut self.run_due) {
             let mut wanted = RangeSet::default();
             for run in self.runs.iter().take(RUNS_LOOKED_AT) {
-                // What has begun to come is judged when the sweep has passed it.
+                // Partly received blocks are judged after the sweep has passed them.
                 blocks.absent.within(run).for_each(|run| {
                     wanted.insert(run);
                 });
@@ -439,8 +416,7 @@ impl Requests {
         (self.suspected, self.passed) = (None, VecDeque::new());
     }
 
-    /// What was judged of the sweep is void: the source has begun anew. All that is lacking is
-    /// asked for.
+    /// Discards conclusions from the sweep after a restart of the source, and requests everything.
     pub(super) fn restart(&mut self, cx: &mut Cx<'_>, blocks: &Blocks) {
         self.clear();
         self.source_knows = false;
@@ -453,14 +429,12 @@ impl Requests {
     }
 }
 
-/// Requests in a row without an answer after which they are short.
+/// Consecutive requests without an answer after which requests are short.
 const UNANSWERED_MAX: u32 = 4;
 
-/// Most runs of blocks that wait until they are overdue. Further runs that follow each other wait together, and
-/// others do not wait.
+/// Most waiting runs of passed blocks. Further adjacent runs share an entry; others do not wait.
 const PASSED_MAX: usize = 256;
 
-/// Most runs that one request is made from.
 const RUNS_LOOKED_AT: usize = 4096;
 
 // Every block has a key, and every key a part.

@@ -1,4 +1,4 @@
-//! The course of a source over PGM: its ticks, and what its turns mean to the session.
+//! Course of a source over PGM: ticks, and effects of the course on the session.
 
 use faircast_base::{Bitrate, Cx, NodeId, Time};
 
@@ -6,7 +6,6 @@ use super::ObjectSource;
 use crate::object::Part;
 
 impl ObjectSource {
-    /// What has to be looked at from time to time, and after each word of a member.
     pub(super) fn review(&mut self, cx: &mut Cx<'_>) {
         let packets = &mut self.packets;
         packets.notice.status_interval = self.course.status_interval();
@@ -37,7 +36,7 @@ impl ObjectSource {
         if !self.course.take_tick(cx.now, self.session.is_over(), packets.supply.is_repeatable()) {
             return;
         }
-        // Both: the end of what grows comes with its digests.
+        // Both are polled: the end of growing content comes with its digests.
         let (grown, known) = (packets.poll_growth(), packets.poll_digests());
         if grown || known {
             self.session.announce_now(cx.now);
@@ -56,7 +55,6 @@ impl ObjectSource {
         self.review(cx);
     }
 
-    /// Defers the one who keeps all others below the floor.
     fn check_pace(&mut self, cx: &mut Cx<'_>) {
         let (packets, members) = (&mut self.packets, &mut self.course.members);
         let busy = packets.notice.begun && !packets.is_exhausted() && members.active() > 1;
@@ -70,8 +68,6 @@ impl ObjectSource {
         self.obey_limits(cx);
     }
 
-    /// Sends no faster than the least that a served member asks for. Who asks for less than the floor is
-    /// deferred.
     fn obey_limits(&mut self, cx: &mut Cx<'_>) {
         let members = &mut self.course.members;
         let mut least = members.least_limit();

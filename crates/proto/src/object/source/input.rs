@@ -1,4 +1,4 @@
-//! Packet input of a transfer's source: messages, reports and requests of members, and of others.
+//! Packet input of a transfer's source: messages, reports and requests.
 
 use faircast_base::{BadInput, Bitrate, Checked, Cx, Duration, Time};
 
@@ -9,18 +9,16 @@ use crate::object::wire::{ENTRIES_MAX, Entry, MemberMessage, PathWord, decode_li
 use crate::object::{MemberLoad, MemberState};
 use crate::pgm::wire::{Body, OptionType, Packet, Received};
 
-/// From so many members on those who wait, another probably lacks another packet of a block: its
-/// loss is repaired by parity, and the group told so with the first request. Of fewer, reports are not
-/// confirmed.
+/// Waiting members from which on parity repairs a loss for another member too, and requests are
+/// confirmed to the group.
 const CROWD: usize = 8;
 
-/// Runs of no more blocks are repaired as blocks, so that those who ask for the same meet.
+/// Longest run that is repaired block by block, so that equal requests coincide.
 const SHORT_RUN: u64 = 4;
 
-/// Longest time for which requests for a block are collected.
 const COLLECT_MAX: Duration = Duration::from_millis(250);
 
-/// Most entries that wait to be confirmed; receivers ask again for what does not fit.
+/// Most waiting confirmations; receivers repeat requests without one.
 const CONFIRM_MAX: usize = 16 * ENTRIES_MAX;
 
 impl ObjectSource {
@@ -51,19 +49,18 @@ impl ObjectSource {
             },
             Body::Nnak(nak) if wants && !self.session.is_named_by(&nak) => Err(BadInput::Foreign),
             Body::Nak(_) | Body::Nnak(_) | Body::Ack(_) => self.take_feedback(cx, packet, wants),
-            // Our own packets, looped back, and what is for elements.
+            // Looped-back packets of this source, and packets for network elements.
             _ => Ok(()),
         }
     }
 
-    /// Reports and requests count where they come from members.
     fn take_feedback(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>, wants: bool) -> Checked {
         let told = self.session.read_report(cx.now, packet)?;
         let reporter = told.and_then(|told| told.reporter);
         let through_elements = matches!(packet.body, Body::Nak(_));
         match self.course.members.hear(cx.now, packet.from, reporter, through_elements) {
             Standing::Unknown => return Err(BadInput::Foreign),
-            // The member knows: each of its messages is answered so.
+            // The member knows its standing from the answer to each of its messages.
             Standing::Unserved => return Ok(()),
             Standing::Member => {}
         }
@@ -78,7 +75,7 @@ impl ObjectSource {
         if !wants {
             return Ok(());
         }
-        // Where nobody else waits for anything it harms nobody.
+        // Requests of unproven members harm no other member if none waits.
         let packets = &self.packets;
         let limited = !packets.is_exhausted() && self.course.members.is_unproven(packet.from);
         if !limited {
@@ -94,13 +91,10 @@ impl ObjectSource {
         outcome
     }
 
-    /// Passes a member's report to the control, and confirms it.
     fn take_report(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>) -> Checked {
         match packet.body {
             Body::Nak(nak) => {
-                // A confirmation keeps others from reporting the same loss. Few need no keeping, and it
-                // would meet the queue that has just overflowed, and take a place from somebody else's
-                // packet.
+                // In a small group, a confirmation would only meet the queue that just overflowed.
                 let few =
                     self.course.members.active() < CROWD && self.course.members.is_at(packet.from);
                 let told = self.session.take_nak(cx, packet, nak, !few)?;
@@ -132,7 +126,6 @@ impl ObjectSource {
         let changed =
             self.course.members.take(cx.now, packet.from, packet.authenticated, message)?;
         self.course.members.note(id, load, limit);
-        // Before anything is sent to it. All are looked at in the next tick.
         let least =
             limit.map(|limit| (limit, reporter)).filter(|_| self.course.members.is_served(id));
         if let Some(own) = least.filter(|own| self.limit.is_none_or(|least| *own < least)) {
@@ -145,7 +138,7 @@ impl ObjectSource {
         }
         self.review(cx);
         if self.course.has_ended() && self.course.members.are_settled() {
-            // Nobody is left to whom the end would have to be said again.
+            // No member is left that needs the end repeated.
             if self.session.has_said_end() {
                 self.session.finish();
             }
@@ -161,7 +154,7 @@ impl ObjectSource {
                 PathWord::Limit(found) => limit = Some(found),
             }
         }
-        // Packets that are lost for their length are no sign of congestion.
+        // Losses due to packet length are no sign of congestion.
         if let Some(reporter) = self.course.members.note_path(cx.now, id, limit) {
             self.session.control.on_leave(cx, reporter);
         }
@@ -251,7 +244,7 @@ impl ObjectSource {
             return self.confirm(Entry::Block { key, missing, any: false });
         }
         let active = self.course.members.active();
-        // One alone has nobody to wait for.
+        // A single member waits for no other requests.
         let wait = if active > 1 { self.session.longest_round_trip(now) } else { None };
         let due = now + wait.unwrap_or(Duration::ZERO).min(COLLECT_MAX);
         let interval = self.session.confirm_interval(now, rtt);

@@ -1,4 +1,4 @@
-//! The receivers that a source knows: states, progress, and the answers that they are owed.
+//! Receivers that a source knows: states, progress, and pending answers.
 
 mod addresses;
 mod progress;
@@ -12,37 +12,32 @@ use faircast_base::{BadInput, Bitrate, Checked, Duration, NodeId, Time};
 use crate::object::wire::{Answer, Claim, MemberMessage, Status};
 use crate::object::{MemberLoad, MemberState, MemberStatus, TreePlace};
 
-/// Most members. Whoever comes after them is refused.
+/// Most members. Later receivers are refused.
 pub(in crate::object) const MEMBERS_MAX: usize = 1 << 16;
 
-/// Most answers that wait. Receivers repeat what is not answered.
+/// Most pending answers. Receivers repeat messages without an answer.
 pub(in crate::object) const ANSWERS_MAX: usize = 1 << 12;
 
 #[derive(Debug, Default)]
 struct Member {
     status: MemberStatus,
-    /// Number of the last message that was taken.
     number: u32,
     taken_at: Time,
-    /// True if the last message of the member was answered.
     settled: bool,
-    /// Whether it was there when content began.
     awaited: bool,
-    /// Bytes of the manifest that it had when it last said so.
+    /// Bytes of the manifest in the member's last report.
     manifest: u64,
-    /// When it last had more than before; `None` where it never had.
     progressed: Option<Time>,
-    /// Time without progress that a member could have made.
+    /// Time without progress that the member could have made.
     stalled: Duration,
-    /// True if it has taken all packets that had left by its word before; their number by its last.
+    /// True if the last report covers all packets sent at the previous report; `packets` is the
+    /// number sent at the last report.
     has_taken_all: bool,
     packets: u64,
     given_up: bool,
-    /// Messages in a row that packets of full length arrive one by one, and no data: time of the first, and number.
+    /// Time and number of consecutive messages that only single full-length packets arrive.
     whole: Option<(Time, u32)>,
-    /// True if these messages are believed.
     whole_lost: bool,
-    /// Time of the last request for probes that was accepted.
     probed_at: Option<Time>,
 }
 
@@ -51,7 +46,6 @@ impl Member {
         states.contains(&self.status.state)
     }
 
-    /// True for a served member that long packets reach.
     fn is_reached(&self) -> bool {
         self.is(&SERVED) && self.status.path.is_none()
     }
@@ -61,7 +55,6 @@ impl Member {
 const SERVED: [MemberState; 2] = [MemberState::Joined, MemberState::Receiving];
 const GONE: [MemberState; 3] = [MemberState::Left, MemberState::Lost, MemberState::Failed];
 
-/// States in which a member has sent its last message.
 const OVER: [MemberState; 3] = [MemberState::Done, MemberState::Failed, MemberState::Left];
 
 fn answer_to(state: MemberState, given_up: bool) -> Status {
@@ -74,22 +67,20 @@ fn answer_to(state: MemberState, given_up: bool) -> Status {
     }
 }
 
-/// Bytes of an object that members can have by now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::object) struct Sent {
     pub(in crate::object) manifest: u64,
     pub(in crate::object) content: u64,
-    /// True if content has begun, and waits for nothing but members.
+    /// True if content has begun, and waits only for members.
     pub(in crate::object) flows: bool,
 }
 
-/// Whether what a node says counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::object) enum Standing {
-    /// No member is at the node: its messages do not count.
+    /// No member is at the node: its packets do not count.
     Unknown,
     Member,
-    /// Deferred member, or member with everything: its reports do not count.
+    /// Deferred or complete member: its reports do not count.
     Unserved,
 }
 
@@ -100,18 +91,15 @@ pub(in crate::object) struct Members {
     by_reporter: BTreeMap<NodeId, u64>,
     answers: VecDeque<(NodeId, Answer)>,
     counts: [usize; 7],
-    /// Whether anybody has made progress.
     proven: bool,
     progressed: Option<Time>,
     reached: usize,
-    /// Whether anybody has ever asked for a rate at most.
     limited: bool,
-    /// True if the object has been given up: every answer says so, except to members that have everything.
+    /// True if the object is given up: every answer says so, except to complete members.
     given_up: bool,
-    /// Last member to which that was sent without a message of the member.
+    /// Last member that was informed of the given-up object without a request.
     told_given_up: Option<u64>,
-    /// Symbols that may be repaired now for those who have made none, and how many had been sent when
-    /// that was so.
+    /// Symbols saved up for members without progress, and symbols sent at the last update.
     spare: (f64, u64),
 }
 
@@ -124,7 +112,6 @@ impl Members {
         self.members.contains_key(&id)
     }
 
-    /// Whether all have said their last word and know that it was heard.
     pub(in crate::object) fn are_settled(&self) -> bool {
         self.members.values().all(|member| member.settled)
     }
@@ -133,24 +120,19 @@ impl Members {
         states.iter().map(|state| self.counts[*state as usize]).sum()
     }
 
-    /// Number of served members that want more.
     pub(in crate::object) fn active(&self) -> usize {
         self.count(&SERVED)
     }
 
-    /// Content begins: who is there is waited for.
     pub(in crate::object) fn begin(&mut self) {
         self.members.values_mut().for_each(|member| member.awaited = true);
     }
 
-    /// Takes a receiver's message about itself, in a datagram that may be authenticated. Returns the new state if
-    /// that has changed.
+    /// Takes a receiver's message about itself, and returns the new state if it changed.
     ///
-    /// A member is where it joined. A message in its name from elsewhere is [`Foreign`](BadInput::Foreign), unless
-    /// the member has been silent so that its address may have changed. A message with a lower number than an earlier
-    /// one is old, and so is a number further ahead than a member can be. The answer to an old message has the newest
-    /// number: if another host has spoken in the member's name, the member contradicts. An authenticated member is
-    /// where its newest message comes from.
+    /// A message from another address is [`Foreign`](BadInput::Foreign) unless the member was
+    /// silent or is authenticated. Old or far-ahead numbers are answered with the newest number,
+    /// which a member whose name was misused contradicts.
     pub(in crate::object) fn take(
         &mut self,
         now: Time,
@@ -183,14 +165,14 @@ impl Members {
         let Some(member) = self.members.get_mut(&id) else { return Ok(None) };
         let status = &mut member.status;
         status.heard = now;
-        // Any host can repeat an old message, so only a new one shows that the member has moved.
+        // Any host can repeat an old message, so only a new number shows that the member has moved.
         if authenticated || message.number != member.number {
             status.home = from;
         }
         if from == status.home {
             status.home_heard = now;
         }
-        // A receiver that has moved shows so with a new message, for which an answer to a later one asks.
+        // A moved receiver proves the move with a new message; this answer asks for one.
         let elsewhere = from != status.home;
         (member.number, member.taken_at) = (message.number, now);
         if message.claim == Claim::Joined {
@@ -222,7 +204,6 @@ impl Members {
         let after = match (message.claim, before) {
             (Claim::Done, _) => MemberState::Done,
             (Claim::Failed, _) => MemberState::Failed,
-            // A member that has everything and leaves has not failed.
             (Claim::Leaving, MemberState::Done) => MemberState::Done,
             (Claim::Leaving, _) => MemberState::Left,
             (_, MemberState::Deferred) => MemberState::Deferred,
@@ -233,13 +214,12 @@ impl Members {
             status.found = status.bytes;
         }
         if before != after {
-            // How long the manifest took says nothing of content.
+            // The time for the manifest is no sign of content progress.
             member.stalled = Duration::ZERO;
         }
         if after == MemberState::Done {
             status.done.get_or_insert(now);
         }
-        // A member that leaves does not wait for an answer.
         let last = matches!(message.claim, Claim::Done | Claim::Failed);
         member.settled = message.claim == Claim::Leaving || last && !message.ask;
         self.set(id, after);
@@ -251,7 +231,6 @@ impl Members {
         Ok((before != after).then_some(after))
     }
 
-    /// A member tells what keeps it busy, and the rate that it asks for at most.
     pub(in crate::object) fn note(&mut self, id: u64, load: MemberLoad, limit: Option<Bitrate>) {
         if let Some(member) = self.members.get_mut(&id) {
             (member.status.load, member.status.limit) = (load, limit);
@@ -259,8 +238,8 @@ impl Members {
         }
     }
 
-    /// A member has taken the first `taken` packets of `sent` that have left. A word is older than
-    /// what left last, so it is compared with what had left by the word before.
+    /// Notes that a member has taken the first `taken` of `sent` packets. A report is older than
+    /// the last packets, so it is compared with the number sent before the previous report.
     pub(in crate::object) fn note_taken(&mut self, id: u64, taken: u64, sent: u64) {
         if let Some(member) = self.members.get_mut(&id) {
             member.has_taken_all = taken >= member.packets;
@@ -274,12 +253,10 @@ impl Members {
         }
     }
 
-    /// Whether content is for it.
     pub(in crate::object) fn is_served(&self, id: u64) -> bool {
         self.members.get(&id).is_some_and(|member| member.is(&SERVED))
     }
 
-    /// The least rate that one who is served asks for at most, and its name in reports.
     pub(in crate::object) fn least_limit(&self) -> Option<(Bitrate, NodeId)> {
         if !self.limited {
             return None;
@@ -308,14 +285,13 @@ impl Members {
         })
     }
 
-    /// The name of a member that another member bears too: a receiver that has started again, or has moved.
+    /// Returns the member's name if another member has the same, after a restart or a move.
     pub(in crate::object) fn shared_name(&self, id: u64) -> Option<&str> {
         let name = self.members.get(&id)?.status.name.as_str();
         let bears = |(other, member): (&u64, &Member)| *other != id && member.status.name == name;
         (!name.is_empty() && self.members.iter().any(bears)).then_some(name)
     }
 
-    /// Forgets a member. Returns by what name it reports, unless another one does.
     pub(in crate::object) fn remove(&mut self, id: u64) -> Option<NodeId> {
         let member = self.members.remove(&id)?;
         self.reached -= usize::from(member.is_reached());
@@ -351,8 +327,7 @@ impl Members {
         }
     }
 
-    /// The object is given up: tells members that lack something, as many as there is room for answers, where no other
-    /// answer waits. The next call goes on after the last of them.
+    /// Marks the object as given up, and queues that answer for up to [`ANSWERS_MAX`] members.
     pub(in crate::object) fn give_up(&mut self) {
         self.given_up = true;
         if self.owes_answers() {
@@ -378,8 +353,7 @@ impl Members {
         self.answers.pop_front()
     }
 
-    /// Members that want something and have been silent since `before`: they are lost. Returns by
-    /// what name they report.
+    /// Marks incomplete members silent since `before` as lost. Returns their names in reports.
     pub(in crate::object) fn lose_silent(&mut self, before: Time) -> Vec<NodeId> {
         let waiting = [MemberState::Joined, MemberState::Receiving, MemberState::Deferred];
         if self.count(&waiting) == 0 {
@@ -401,7 +375,6 @@ impl Members {
         true
     }
 
-    /// Serves all again who were deferred. Returns whether there were any.
     pub(in crate::object) fn recall(&mut self) -> bool {
         if self.count(&[MemberState::Deferred]) == 0 {
             return false;
@@ -415,14 +388,12 @@ impl Members {
         true
     }
 
-    /// Time without a word after which each member that wants something is to be heard of again:
-    /// so that all together send some tens of messages in a second.
+    /// Returns the interval between status messages of a member: at most 50 a second in the group.
     pub(in crate::object) fn status_interval(&self, give_up: Duration) -> Duration {
         let each = STATUS_SPACING * self.members.len() as u64;
         each.clamp(STATUS_MIN, STATUS_MAX).min((give_up / 4).max(STATUS_MIN))
     }
 
-    /// The least that a member has which is neither deferred nor gone; `None` without any.
     pub(in crate::object) fn least_bytes(&self) -> Option<u64> {
         let counts = [MemberState::Joined, MemberState::Receiving, MemberState::Done];
         let served = self.members.values().filter(|member| member.is(&counts));
@@ -434,12 +405,12 @@ impl Members {
     }
 }
 
-/// Time between two status messages of all members together, and bounds of that of one.
+/// Interval between two status messages of the group, and bounds for one member.
 const STATUS_SPACING: Duration = Duration::from_millis(20);
 const STATUS_MIN: Duration = Duration::from_secs(1);
 const STATUS_MAX: Duration = Duration::from_secs(60);
 
-/// Messages in a row to a member that it is given up, since packets get lost.
+/// Copies of the message to a given-up member, since packets get lost.
 const STALLED_SAID: u32 = 2;
 
 #[cfg(test)]

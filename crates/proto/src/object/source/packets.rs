@@ -1,4 +1,4 @@
-//! Packet order of a transfer's source: the sweep through all that was asked for, and repairs.
+//! Packet order of a transfer's source: the sweep through requested blocks, and repairs.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -17,16 +17,16 @@ use crate::object::{Announcement, ObjectError, ObjectResult, Part, Supply};
 use crate::pgm::wire::{Encoder, OptionType};
 use crate::ranges::RangeSet;
 
-/// Most runs of blocks that wait. The nearest are joined: then some are sent that nobody lacks.
+/// Most waiting runs of blocks. Beyond that the nearest runs are joined.
 pub(in crate::object) const RUNS_MAX: usize = 4096;
 
-/// How long it is remembered what was swept: the longest round trip that a report can tell of.
+/// Time for which swept blocks are remembered: longest round trip in a report.
 const SWEPT_KEPT: Duration = Duration::from_secs(64);
 
-/// Most entries of that memory. Blocks swept within a millisecond share one.
+/// Most remembered sweeps; blocks swept within 1 ms share an entry.
 const SWEPT_MAX: usize = 8192;
 
-/// Packets of other than the full length whose length is remembered for acknowledgements.
+/// Packets below full length whose lengths are remembered for acknowledgements.
 const SHORT_MAX: usize = 64;
 
 pub(super) struct ObjectPackets {
@@ -34,22 +34,18 @@ pub(super) struct ObjectPackets {
     pub(super) layout: Layout,
     pub(super) notice: Notice,
     pub(super) repairs: Repairs,
-    /// Blocks that were asked for and have not been swept.
     pub(super) runs: RangeSet,
     sweep: Option<Sweep>,
     position: Key,
-    /// Parity symbols that each block has in the sweep: so many for each 64 source symbols.
+    /// Parity symbols sent with each swept block, as a share of its source symbols.
     proactive: f64,
     parity: ParitySource,
     pub(super) chosen: Option<SymbolName>,
-    /// Whether a repair is to be chosen, where sweep and repair wait.
     repair_turn: bool,
-    /// Blocks that were swept at any time. Where they lie in more than [`RUNS_MAX`] places those
-    /// between the nearest count too.
+    /// Blocks ever swept. Beyond [`RUNS_MAX`] ranges, blocks between the nearest ranges count too.
     swept_once: RangeSet,
-    /// When which blocks were swept, the latest last.
     swept: VecDeque<(Time, Range<Key>)>,
-    /// Packets that are shorter than a whole symbol, the latest last.
+    /// Packets below full length with their payload lengths, latest last.
     short: VecDeque<(u64, u32)>,
     pub(super) bytes: u64,
     pub(super) failed: Option<String>,
@@ -67,7 +63,6 @@ pub(super) struct Counts {
 struct Sweep {
     key: Key,
     next: u32,
-    /// Source symbols, and parity symbols.
     source: u32,
     parity: u32,
 }
@@ -94,13 +89,12 @@ impl ObjectPackets {
         }
     }
 
-    /// Learns what the digests hash to, once the supply knows. Returns whether that is news.
     pub(super) fn poll_digests(&mut self) -> bool {
         if self.notice.announcement.digests.is_some() || self.failed.is_some() {
             return false;
         }
         match self.supply.digests() {
-            // Those of what has ended since the last look come with its length.
+            // Digests of content that ended since the last look are announced with its length.
             Ok(_) if self.notice.announcement.growing => {}
             Ok(digests) => self.notice.announcement.digests = digests,
             Err(error) => self.fail(error),
@@ -108,7 +102,6 @@ impl ObjectPackets {
         self.notice.announcement.digests.is_some()
     }
 
-    /// Learns how much there is by now of content that grows. Returns whether that is news.
     pub(super) fn poll_growth(&mut self) -> bool {
         let known = self.notice.announcement;
         if !known.growing || self.failed.is_some() {
@@ -140,8 +133,7 @@ impl ObjectPackets {
         }
     }
 
-    /// Puts `blocks`, all of which exist, into the sweep, except those that were swept less than
-    /// `crossing` ago: they are on their way to who asks.
+    /// Adds existing `blocks` to the sweep, except blocks that left less than `crossing` ago.
     pub(super) fn want_run(&mut self, blocks: Range<Key>, now: Time, crossing: Duration) {
         let mut wanted = RangeSet::default();
         wanted.insert(blocks);
@@ -149,7 +141,7 @@ impl ObjectPackets {
             wanted.remove(swept.clone());
         }
         if let Some(sweep) = self.sweep {
-            // Who misses the part of it that has left asks for that.
+            // A receiver that missed the sent part of this block requests that part.
             wanted.remove(sweep.key..sweep.key + 1);
         }
         let first = self.runs.is_empty();
@@ -171,7 +163,6 @@ impl ObjectPackets {
         self.swept_within(now, span).any(|blocks| blocks.contains(&key))
     }
 
-    /// Whether nothing is left that was asked for and could be sent.
     pub(super) fn is_exhausted(&self) -> bool {
         self.chosen.is_none()
             && self.sweep.is_none()
@@ -179,8 +170,7 @@ impl ObjectPackets {
             && self.next_run().is_none()
     }
 
-    /// The block that the sweep goes to next. The manifest comes first, since nobody can use
-    /// anything else without it.
+    /// Returns the next block of the sweep; receivers need the manifest first.
     fn next_run(&self) -> Option<Key> {
         let allowed = |key: &Key| self.may_send(part_of(*key));
         let manifest = self.runs.first_from(0).filter(|key| part_of(*key) == Part::Manifest);
@@ -190,7 +180,6 @@ impl ObjectPackets {
             .filter(allowed)
     }
 
-    /// The first block from `from` on that waits and may be sent.
     fn next_from(&self, from: Key) -> Option<Key> {
         let found = self.runs.first_from(from)?;
         if self.may_send(part_of(found)) {
@@ -201,8 +190,7 @@ impl ObjectPackets {
         self.may_send(part_of(found)).then_some(found)
     }
 
-    /// Bytes of payload of the symbol that leaves next, and whether it repairs; `None` where there is
-    /// none now. It stays the same until it is written.
+    /// Chooses the next symbol until it is written. Returns payload bytes, and true for a repair.
     pub(super) fn choose(&mut self, now: Time) -> Option<(u32, bool)> {
         if self.chosen.is_none() && self.failed.is_none() {
             self.chosen = self.next_symbol(now);
@@ -210,14 +198,12 @@ impl ObjectPackets {
         self.chosen.map(|name| (self.payload_len(name), name.repair))
     }
 
-    /// Bytes of payload of packet `index`, which was sent before.
     pub(super) fn len(&self, index: u64) -> u32 {
         let short = self.short.iter().find(|(short, _)| *short == index);
         short.map_or(self.full_len(), |&(_, len)| len)
     }
 
-    /// Appends the payload of the chosen symbol, which leaves now as packet `index`, to `out`. Returns
-    /// how many zero bytes stand for the rest.
+    /// Appends the chosen symbol, packet `index`, to `out`. Returns the zero bytes after it.
     pub(super) fn write(&mut self, now: Time, index: u64, out: &mut Vec<u8>) -> u32 {
         let name =
             self.chosen.take().expect("only what is chosen leaves, and nothing leaves twice");
@@ -225,7 +211,7 @@ impl ObjectPackets {
         let start = out.len();
         out.extend_from_slice(&name.encode());
         let zeros = self.write_symbol(name, out).unwrap_or_else(|error| {
-            // What has been promised to the control must leave; nobody takes it for a symbol.
+            // The control counts on this packet. No receiver takes zeros for a symbol.
             self.fail(error);
             out.truncate(start);
             len
@@ -234,7 +220,6 @@ impl ObjectPackets {
         zeros
     }
 
-    /// Adds to an SPM what receivers must know of the object.
     pub(super) fn announce(&self, encoder: &mut Encoder<'_>) {
         let notice = Notice { exhausted: self.is_exhausted(), ..self.notice };
         encoder.raw_option(OptionType::OBJECT, 0, &notice.encode());
@@ -294,7 +279,6 @@ impl ObjectPackets {
         SYMBOL_HEADER as u32 + self.layout.symbol_len(name.key, name.symbol)
     }
 
-    /// The chosen symbol leaves.
     fn advance(&mut self, now: Time, index: u64, name: SymbolName, len: u32) {
         if name.repair {
             let again = self.repairs.on_sent(now);
@@ -336,7 +320,7 @@ impl ObjectPackets {
 }
 
 pub(in crate::object) fn announcement(supply: &dyn Supply, symbol_bytes: u16) -> Announcement {
-    // In this order: what has come to its end has its length.
+    // `growing` is read first: content that has ended then has its final length.
     let growing = supply.growing();
     let mut lens = Part::ALL.map(|part| supply.len(part));
     if growing {
@@ -347,11 +331,9 @@ pub(in crate::object) fn announcement(supply: &dyn Supply, symbol_bytes: u16) ->
     Announcement { lens, growing, symbol_bytes, object: supply.object(), digests: None }
 }
 
-/// Why an object that grows has no layout any more.
 pub(in crate::object) const TOO_LONG: &str =
     "the content has become too long for packets of this size";
 
-/// Appends the source symbols of a block, the last one padded. Returns false for nothing but zeros.
 fn read_block(
     supply: &mut dyn Supply,
     layout: &Layout,

@@ -1,4 +1,4 @@
-//! Waits of a source that has content to send, by cause and duration: why it is no faster.
+//! Waits of a source that has content to send, by cause and duration.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -8,26 +8,19 @@ use faircast_base::{Duration, NodeId, Time};
 use crate::congestion::Regime;
 use crate::object::{Cause, HostLoad, Limit, MemberLoad, MemberStatus};
 
-/// Most representatives whose times are kept apart; those of all others are one.
+/// Most representatives with separate times; all others share one entry.
 const REPORTERS_MAX: usize = 64;
 
-/// Share of a transfer's time from which on a processor is what the transfer waited for: a processor has something to
-/// do in any case.
+/// Busy share from which on a processor counts as the cause of a wait: some load is normal.
 const PROCESSOR_SHARE: f64 = 0.9;
 
-/// Cause of a wait of a source at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// For nothing that counts: content is not sent, or all is over.
     #[default]
     Off,
-    /// For nothing: it sends as fast as its host lets it.
     Free,
-    /// For more content, where that is not all known yet.
     Content,
-    /// For its receivers, who have asked for nothing more.
     Asked,
-    /// For the control to let it send.
     Permit(Regime, Option<NodeId>),
 }
 
@@ -62,7 +55,6 @@ impl Pauses {
         }
     }
 
-    /// Why the transfer went no faster, the longest time first.
     pub(super) fn limits(&self, host: &HostLoad, members: &[MemberStatus]) -> Vec<Limit> {
         let mut times: BTreeMap<(Cause, Option<u64>), Duration> = BTreeMap::new();
         let mut add = |cause, member: Option<u64>, time: Duration| {
@@ -103,7 +95,6 @@ impl Pauses {
     }
 }
 
-/// Cause of the waits of a source that no receiver holds back.
 fn host_cause(host: &HostLoad) -> Cause {
     let others = host.busy.saturating_sub(host.disk);
     match (host.disk, host.link) {
@@ -115,8 +106,7 @@ fn host_cause(host: &HostLoad) -> Cause {
     }
 }
 
-/// What keeps the receiver slow to which the control adapts. A slow disk keeps the processor from
-/// reading, and that lets the buffer overflow: so the disk is asked first, and the buffer last.
+/// Returns the receiver's limit: disk first, buffer last, since a slow disk also fills the buffer.
 fn receiver_cause(load: &MemberLoad, host: &HostLoad, regime: Regime) -> Cause {
     let (there, here) = (load.processor_share(), host.processor_share());
     if load.waits_for_disk() {
@@ -146,7 +136,6 @@ mod tests {
         MemberStatus { load, ..MemberStatus::joined(1, R, R, Time::ZERO) }
     }
 
-    /// A receiver that has received for a second.
     fn load(disk: u64, busy: u64, overflowed: u32, lost: u32) -> MemberLoad {
         MemberLoad { span: ms(1000), disk: ms(disk), busy: ms(busy), overflowed, lost }
     }

@@ -1,4 +1,4 @@
-//! Repair requests for single blocks until they are answered; and the history of what was sent.
+//! Requests for single blocks until they are answered, and history of sent repairs.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -6,35 +6,30 @@ use faircast_base::{Duration, Time};
 
 use crate::object::layout::{Key, PARITY_SYMBOLS};
 
-/// Most blocks under repair. Receivers ask again for what does not fit.
+/// Most blocks under repair. Receivers repeat requests that do not fit.
 pub(super) const REPAIRS_MAX: usize = 1 << 16;
 
-/// Most blocks of which it is remembered what was repaired.
 const HISTORY_MAX: usize = 1 << 16;
 
-/// Requests for one block that wait to be answered together.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     due: Time,
-    /// Source symbols that somebody lacks.
+    /// Source symbols that any receiver lacks.
     union: u64,
-    /// The most that one receiver lacks.
+    /// Most symbols that one receiver lacks.
     most: u32,
-    /// Whether receivers have been told that any so many symbols will come.
     promised: bool,
     confirmed: Option<Time>,
 }
 
-/// Symbols that were sent in answer to requests for a block.
 #[derive(Clone, Copy, Debug, Default)]
 struct Answered {
-    /// When the last of it left.
     at: Time,
     source: u64,
     parity: u32,
-    /// The next parity symbol that nobody has seen.
+    /// First parity symbol that was never sent.
     fresh: u32,
-    /// Source symbols that ever were sent in answer to a request.
+    /// Source symbols that were ever sent in answer to a request.
     ever: u64,
 }
 
@@ -45,27 +40,24 @@ struct Serving {
     parity: u32,
 }
 
-/// Answer to requests for a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Promise {
-    /// Source symbols that will leave; or, with `any`, one bit for each parity symbol.
+    /// Source symbols to be sent; with `any`, one bit for each parity symbol.
     pub(super) missing: u64,
-    /// Whether parity will.
     pub(super) any: bool,
 }
 
-/// Blocks to repair, each once, in the order in which they are due.
+/// Blocks to repair, each once, in the order of their due times.
 #[derive(Debug, Default)]
 pub(super) struct Repairs {
     waiting: BTreeMap<Key, Waiting>,
-    /// All that is missing of these.
     pub(super) waiting_symbols: u32,
     order: BTreeSet<(Time, Key)>,
     serving: Option<Serving>,
     sent: BTreeMap<Key, Answered>,
     sent_order: VecDeque<Key>,
     parity: bool,
-    /// Parity symbols that every block has had in the sweep.
+    /// Parity symbols that every block got in the sweep.
     swept: u32,
 }
 
@@ -78,13 +70,10 @@ impl Repairs {
         self.waiting.is_empty() && self.serving.is_none()
     }
 
-    /// Somebody lacks the source symbols `missing` of a block. What left less than `crossing` ago
-    /// may be on its way to him. The answer leaves at `due`, or with those that wait already;
-    /// `crowded` says that others probably lack other symbols of the block, for all of whom parity
-    /// will do.
-    ///
-    /// Returns what to confirm, where that has not been done less than `interval` ago; `Err` where
-    /// there is no room.
+    /// Takes a request for the source symbols `missing` of a block, due at `due` at the latest.
+    /// Symbols sent less than `crossing` ago may be on their way. If `crowded`, parity repairs
+    /// other receivers too. Returns the confirmation, unless sent within `interval`; `Err` if full.
+    /// table is full.
     pub(super) fn ask(
         &mut self,
         key: Key,
@@ -125,7 +114,7 @@ impl Repairs {
         }))
     }
 
-    /// Symbols of `missing` that are not on their way.
+    /// Returns the symbols of `missing` that are not on their way.
     fn beyond_sent(&self, key: Key, missing: u64, now: Time, crossing: Duration) -> u64 {
         let mut missing = missing;
         let mut parity = 0;
@@ -138,14 +127,12 @@ impl Repairs {
             parity += sent.parity;
         }
         for _ in 0..parity.min(missing.count_ones()) {
-            // The highest bit, as receivers clear those for which they hold parity.
+            // Highest bit first, as receivers do for parity that they hold.
             missing ^= 1 << missing.ilog2();
         }
         missing
     }
 
-    /// The symbol to send next, if one is due; it stays the next until it has been
-    /// [`sent`](Self::on_sent).
     pub(super) fn next(&mut self, now: Time) -> Option<(Key, u32)> {
         if self.serving.is_none() {
             self.begin(now);
@@ -158,7 +145,6 @@ impl Repairs {
         Some((serving.key, serving.source.trailing_zeros()))
     }
 
-    /// Takes the block that has waited longest and decides how it is answered.
     fn begin(&mut self, now: Time) {
         let Some(&(due, key)) = self.order.first().filter(|(due, _)| *due <= now) else { return };
         self.order.remove(&(due, key));
@@ -185,8 +171,7 @@ impl Repairs {
         self.serving = Some(serving);
     }
 
-    /// The symbol that was next has left. Returns whether it, or what it stands for, had left before
-    /// in answer to a request.
+    /// Notes that the next symbol was sent. Returns true if it answers a repeated request.
     pub(super) fn on_sent(&mut self, now: Time) -> bool {
         let Some(serving) = &mut self.serving else { return false };
         let Some(sent) = self.sent.get_mut(&serving.key) else { return false };
@@ -214,7 +199,6 @@ impl Repairs {
         self.order.first().map(|&(due, _)| due)
     }
 
-    /// Forgets requests for this block, which will be swept.
     pub(super) fn forget(&mut self, key: Key) {
         if let Some(waiting) = self.waiting.remove(&key) {
             self.waiting_symbols -= waiting.union.count_ones();

@@ -1,4 +1,4 @@
-//! Detection of a group that goes slower than its application can bear.
+//! Detection of a group that is slower than its application allows.
 
 use alloc::collections::BTreeMap;
 
@@ -6,29 +6,23 @@ use faircast_base::{Bitrate, Duration, NodeId, Time};
 
 use crate::object::SlowPolicy;
 
-/// Payload is counted over spans of this length.
 const SPAN: Duration = Duration::from_secs(1);
 
-/// So many spans must be below the floor on average. A change of the representative, or a cut after
-/// a loss, is over sooner; and one who is slow lets the others go for a moment now and then.
+/// Consecutive spans whose average must be below the floor: rate cuts after losses are shorter.
 const SPANS: usize = 5;
 
-/// Measures how fast a source sends while it has something to send.
 #[derive(Debug)]
 pub(super) struct SlowMeter {
     floor: Option<u64>,
-    /// When the present span began, and how many bytes had been sent then.
     span: Option<(Time, u64)>,
-    /// Bytes and nanoseconds of the latest spans, and how many there are.
+    /// Bytes and nanoseconds of the latest spans, and number of spans.
     spans: [(u64, u64); SPANS],
     count: usize,
     last: Option<(Time, u64)>,
-    /// By how much of late each has kept the group below the floor. A representative that is slow
-    /// is silent now and then, and another stands in for it, with whom all goes faster.
+    /// Bytes below the floor by limiting member: a faster one may briefly replace a slow one.
     limiting: BTreeMap<NodeId, u64>,
 }
 
-/// Most of those that are counted.
 const LIMITING_MAX: usize = 64;
 
 impl SlowMeter {
@@ -41,14 +35,12 @@ impl SlowMeter {
         Self { floor, span: None, spans: [(0, 0); SPANS], count: 0, last: None, limiting }
     }
 
-    /// Whether somebody who asks for no more than `limit` would keep the group below the floor.
     pub(super) fn is_below(&self, limit: Bitrate) -> bool {
         self.floor.is_some_and(|floor| limit.bits_per_s() < floor)
     }
 
-    /// `bytes` have been sent in all, with `busy` there is more to send, and `limiting` is the
-    /// representative. Returns who is to be deferred, and begins anew then. Asked at least each
-    /// tenth of a second.
+    /// Returns the member to defer if the group is too slow. `busy` is true if there is more to
+    /// send. Called at least every 100 ms.
     pub(super) fn who_is_too_slow(
         &mut self,
         now: Time,
@@ -82,7 +74,6 @@ impl SlowMeter {
         let time: u64 = self.spans.iter().map(|(_, time)| time).sum();
         let slow = u128::from(sent) * 8 * 1_000_000_000 < u128::from(floor) * u128::from(time);
         if self.count < SPANS || !slow {
-            // What was long ago counts little.
             self.limiting.retain(|_, count| {
                 *count -= *count / 4 + 1.min(*count);
                 *count > 0
@@ -106,13 +97,13 @@ impl SlowMeter {
 mod tests {
     use super::*;
 
-    /// Seconds until somebody is deferred, of `rates` in bytes per tenth of a second.
+    /// Returns the seconds until a member is deferred, at `rates` in bytes per 100 ms.
     fn deferred_after(rates: impl IntoIterator<Item = u64>) -> Option<usize> {
         let floor = Bitrate::from_bits_per_s(80_000);
         let mut meter = SlowMeter::new(SlowPolicy::DropBelow(floor));
         let (mut now, mut bytes) = (Time::ZERO, 0);
         for (i, rate) in rates.into_iter().enumerate() {
-            // Another stands in now and then, and often there is nobody.
+            // Another member is the representative now and then, and sometimes none is.
             let limiting = [Some(7), Some(8), Some(7), None][i % 4].map(NodeId);
             if let Some(node) = meter.who_is_too_slow(now, bytes, rate < 10_000, limiting) {
                 assert_eq!(node, NodeId(7));

@@ -1,4 +1,4 @@
-//! Objects get to everybody where nothing goes wrong.
+//! Tests of objects without faults.
 
 use alloc::vec;
 

@@ -10,8 +10,7 @@ use super::world::*;
 use crate::object::Fec;
 use crate::pgm::wire::{Body, OptionType, PacketType};
 
-/// Overhead in data, and packets of each receiver, of an object for so many receivers that each
-/// lose one packet in a hundred.
+/// Returns the overhead in data, and the packets of each receiver, at a loss of 1 %.
 fn cost(receivers: usize, fec: Fec) -> (f64, f64) {
     let choices = Choices { fec, give_up: Duration::from_secs(600), ..Choices::default() };
     let mut world = World::new(128_000, receivers, &choices, 9).with_network(losing_data(0.01));
@@ -41,7 +40,6 @@ fn parity_keeps_the_cost_of_a_large_group_low() {
     }
 }
 
-/// How many confirmations of nothing but reports a group of so many receivers gets.
 fn confirmed_reports(receivers: usize) -> usize {
     let count = Rc::new(Cell::new(0));
     let seen = count.clone();

@@ -1,4 +1,4 @@
-//! A member whose reports are false: how long it can hold the others up.
+//! Tests of a member with false reports: the time for which it delays the others.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -14,29 +14,25 @@ use crate::object::layout::key;
 use crate::object::wire::Entry;
 use crate::pgm::wire::{Ack, Body, PacketType};
 
-/// What such a member says every 20 ms, of a session with so many packets so far.
+/// Packets that such a member sends every 20 ms, given the number of packets sent so far.
 type Reports = fn(Time, u32) -> Vec<Vec<u8>>;
 
 const MEMBER: NodeId = NodeId(10);
 
-/// The worst of reports.
 fn worst(now: Time) -> PgmccReport {
     report(now, MEMBER, u16::MAX, Duration::from_secs(9))
 }
 
-/// Acknowledges `highest` and nothing before it, with the worst of reports.
 fn crawling_ack(now: Time, highest: u32) -> Vec<u8> {
     let vector = AckVector { highest: Seq::new(highest), bitmap: 1 };
     reporting(&Body::Ack(Ack { vector }), &worst(now))
 }
 
-/// A NAK for a packet, with the worst of reports.
 fn bad_nak(now: Time, first: u32) -> Vec<u8> {
     reporting(&Body::Nak(nak(first)), &worst(now))
 }
 
 const FALSE_REPORTS: [(&str, Reports); 5] = [
-    // It is elected, and nothing is heard of it afterwards.
     ("says that it loses all", |now, sent| vec![bad_nak(now, sent.saturating_sub(1))]),
     ("acknowledges one packet each second", |now, sent| {
         let first = now.since(Time::ZERO).as_millis() % 1000 < 20;
@@ -57,11 +53,9 @@ const FALSE_REPORTS: [(&str, Reports); 5] = [
     }),
 ];
 
-/// Seconds in which the others of a group get 400 kB while one member reports falsely; `None` where
-/// they have not got it after 100 s.
+/// Returns the seconds in which the other members get 400 kB; `None` after 100 s.
 fn time_beside_it(choices: &Choices, reports: Reports) -> Option<f64> {
     let mut world = World::new(400_000, 3, choices, 2).with_network(|hop, _| {
-        // It takes part, and after that says nothing that is true.
         let truth = hop.from == MEMBER && hop.kind != PacketType::Spmr;
         if truth { Fate::drop() } else { Fate::pass() }
     });
@@ -85,10 +79,10 @@ fn false_reports_hold_the_group_neither_with_a_floor_nor_without() {
     // 400 kB in symbols of 100 bytes with a header of 8 and repairs take 18 s at the floor.
     let wait = Choices { give_up: Duration::from_secs(600), ..Choices::default() };
     let floors = [
-        // Round trips that a member claims do not lengthen the stall timer.
+        // Claimed round trips do not lengthen the stall timer.
         ("none", wait.clone(), 20.0),
         ("rate_min", wait.clone().with(&[("rate_min", "200 kbit/s")]), 20.0),
-        // It takes five seconds to be sure, and a moment to begin again at full speed.
+        // Detection takes five seconds, and the return to full speed a moment.
         ("drop-below", Choices { slow: floor(200_000), ..wait }, 20.0),
     ];
     for (case, reports) in FALSE_REPORTS {

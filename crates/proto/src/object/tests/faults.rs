@@ -1,4 +1,4 @@
-//! Objects get to everybody whatever the network does.
+//! Tests of objects in faulty networks.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -23,7 +23,7 @@ fn loss_of_all_kinds_of_packets_is_made_up_for() {
             world.complete_by(s(2000));
             assert!(world.source.said(&FlowEvent::Completed), "{fec:?} {percent} %");
             assert_eq!(world.source.machine.next_timeout(), None, "{fec:?} {percent} %");
-            // Each symbol lost by somebody is sent once more, and so on.
+            // Each lost symbol is sent once more, and each lost repair again.
             let share = 1.0 - (1.0 - share).powi(3);
             let proactive = if fec == Fec::Ratio(0.1) { 0.12 } else { 0.0 };
             let most = 1.15 / (1.0 - share) + proactive;
@@ -65,7 +65,6 @@ fn bursts_reordering_copies_and_damage_are_borne() {
 
 #[test]
 fn faults_that_stop_leave_nothing_behind() {
-    // Nothing gets through for a while in the middle, in either direction.
     let mut world = World::new(400_000, 3, &Choices::default(), 3).with_network(|hop, _| {
         let silent = hop.now > s(0) + ms(300) && hop.now < s(9);
         if silent { Fate::drop() } else { Fate::pass() }
@@ -99,7 +98,6 @@ fn what_is_there_already_is_not_sent_again() {
     let mut world = World::new(content, 0, &Choices::default(), 5);
     let mut disk = Disk { slowness: 5, ..Disk::default() };
     disk.parts[1] = world.object.0[1].to_vec();
-    // Two gaps, one of which begins and ends within a symbol; and the end is missing.
     disk.found = vec![0..200_000, 250_050..400_070, 500_000..600_000];
     for gap in [200_000..250_050, 400_070..500_000, 600_000..content] {
         disk.parts[1][gap].fill(0xee);
@@ -173,7 +171,7 @@ fn whoever_is_killed_at_whatever_moment_and_comes_back_gets_all() {
 
 #[test]
 fn what_an_earlier_start_of_a_source_sent_and_comes_late_is_borne() {
-    // Data that was sent before the new start arrives long after the first word of it.
+    // Data sent before the restart arrives long after the first packet of the new start.
     let mut world = World::new(400_000, 2, &Choices::default(), 13).with_network(|hop, _| {
         let late = hop.is_data() && hop.now > s(1) - ms(50) && hop.now < s(1);
         Fate { delays: vec![if late { ms(700) } else { DELAY }], damage: false }

@@ -17,23 +17,18 @@ use crate::object::{ObjectError, ObjectResult, Part, Stage, Supply};
 use crate::pgm::wire::{Body, NO_WINDOW_LEAD, Nla, OptionType, Spm};
 use crate::world::forge;
 
-/// State of the content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content {
     Sound,
-    /// Unreadable at the moment.
     Unreadable,
-    /// Changed since it was announced.
     Changed,
 }
 
-/// An object with content that a test breaks.
 struct Breaking {
     object: Object,
     content: Arc<Mutex<Content>>,
 }
 
-/// A supply of `object`, and what is said of its content.
 pub(super) fn breaking(object: &Object) -> (Box<dyn Supply>, Arc<Mutex<Content>>) {
     let content = Arc::new(Mutex::new(Content::Sound));
     (Box::new(Breaking { object: object.clone(), content: content.clone() }), content)
@@ -64,7 +59,6 @@ impl Supply for Breaking {
     }
 }
 
-/// Two receivers of which each has a part, and what is said of the content.
 fn under_way(bytes: usize, seed: u64) -> (World, Arc<Mutex<Content>>) {
     let choices = Choices { wait_for: 2, ..Choices::default() };
     let mut world = World::new(bytes, 2, &choices, seed);
@@ -129,7 +123,6 @@ fn a_forged_word_is_taken_back_by_the_packets_that_follow() {
         });
         world.run_until(s(1));
         let announced = object.lock().unwrap().clone().expect("it was announced");
-        // Forged in the source's name, by a host that has read the receiver's id, with an end beside it.
         let (node, id) = (world.receivers[0].node, world.receivers[0].id());
         let answer = Answer { status: Status::GivenUp, number: 0, id }.encode();
         let (sequence, path) = (Seq::new(900), Nla::V4([0; 4]));
@@ -145,7 +138,7 @@ fn a_forged_word_is_taken_back_by_the_packets_that_follow() {
             world.run_for(ms(100));
         }
         if breaks {
-            // An old word does not count where the source ends for another reason.
+            // An old message does not count if the source ends for another reason.
             world.run_until(s(6));
             assert!(
                 world.receivers.iter().all(|host| host.app.is_empty()),

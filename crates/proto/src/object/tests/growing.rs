@@ -1,4 +1,4 @@
-//! Content whose length is not known beforehand, and stores that take it in a window.
+//! Tests of content of unknown length, and of stores that take it in a window.
 
 use alloc::boxed::Box;
 use alloc::string::ToString;
@@ -15,7 +15,6 @@ use crate::object::ObjectSender as _;
 use crate::object::ObjectTaker as _;
 use crate::object::{ObjectError, ObjectResult, Part, Stage, Supply};
 
-/// How much of a pipe's content has come.
 #[derive(Default)]
 struct Pipe {
     bytes: usize,
@@ -23,7 +22,6 @@ struct Pipe {
     broken: bool,
 }
 
-/// An object of whose content so much is there as the test has let through.
 struct Piped {
     object: Object,
     pipe: Arc<Mutex<Pipe>>,
@@ -61,7 +59,6 @@ impl Supply for Piped {
     }
 }
 
-/// A world whose source has a pipe.
 pub(super) fn piped(
     content: usize,
     receivers: usize,
@@ -74,7 +71,6 @@ pub(super) fn piped(
     (world, flow)
 }
 
-/// A supply that has so much of an object as has been let through.
 pub(super) fn pipe_of(object: &Object) -> (Box<dyn Supply>, Flow) {
     let pipe = Arc::new(Mutex::new(Pipe::default()));
     let content = object.0[Part::Content as usize].len();
@@ -82,7 +78,6 @@ pub(super) fn pipe_of(object: &Object) -> (Box<dyn Supply>, Flow) {
     (Box::new(supply), Flow { pipe, content })
 }
 
-/// The writing end of the pipe; by default of one to which nothing has to be written.
 #[derive(Default)]
 pub(super) struct Flow {
     pipe: Arc<Mutex<Pipe>>,
@@ -90,7 +85,6 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    /// `bytes` more each 50 ms until all is written.
     pub(super) fn write_all(&self, world: &mut World, bytes: usize) {
         let mut ended = false;
         while !ended {
@@ -99,7 +93,6 @@ impl Flow {
         }
     }
 
-    /// Lets `bytes` more through. Returns whether that was all.
     pub(super) fn write(&self, bytes: usize) -> bool {
         let mut pipe = self.pipe.lock().unwrap();
         pipe.bytes = (pipe.bytes + bytes).min(self.content);
@@ -146,7 +139,6 @@ fn a_pipe_goes_as_fast_as_a_file_where_it_is_no_slower() {
 fn who_comes_late_to_a_pipe_or_comes_back_gets_all() {
     let (world, flow) = piped(600_000, 2, &Choices::default(), 4);
     let mut world = world.with_network(losing_data(0.02));
-    // After so much of the pipe, which is written within three seconds; and long after its end.
     for late in [500, 1500, 2900] {
         world.add(Disk::default(), at(late));
     }
@@ -166,7 +158,6 @@ fn who_comes_late_to_a_pipe_or_comes_back_gets_all() {
 
 #[test]
 fn a_pipe_that_gives_nothing_for_long_ends_nothing() {
-    // Who was there at the beginning has left; the one who came later has all that there is.
     let choices = Choices { give_up: Duration::from_secs(5), ..Choices::default() };
     let (mut world, flow) = piped(200_000, 1, &choices, 8);
     flow.pipe.lock().unwrap().bytes = 64_000;
@@ -207,7 +198,7 @@ fn a_store_with_a_window_gets_all_in_time_and_nothing_beyond_it() {
             World::new(400_000, 1, &Choices::default(), 6).with_network(losing_data(loss));
         let disk = Disk { window: Some(WINDOW), ..Disk::default() };
         let slow = world.add(disk, s(0));
-        // It takes 100 kB/s, and the other one what comes.
+        // The store takes 100 kB/s, and the other one has no limit.
         let mut taken = 0;
         while world.receivers[slow].app.is_empty() && world.now < s(60) {
             world.run_for(ms(20));
@@ -218,7 +209,7 @@ fn a_store_with_a_window_gets_all_in_time_and_nothing_beyond_it() {
         }
         world.complete_by(s(100));
         let [fast, slow] = [0, slow].map(|i| world.receivers[i].completed_at().unwrap());
-        // 350 kB are taken before the last of it is asked for; with losses the network is slower.
+        // 350 kB are taken before the last of it is requested; with losses the network is slower.
         assert!(slow > at(3500) && slow < fast + ms(4000), "{fast} {slow}");
         assert!(loss > 0.0 || fast + Duration::from_secs(1) < slow, "{fast} {slow}");
     }

@@ -28,21 +28,18 @@ pub(super) fn nak(first: u32) -> Nak {
     Nak { first: Seq::new(first), source: Nla::from_node(SOURCE), group: GROUP }
 }
 
-/// A packet with this report.
 pub(super) fn reporting(body: &Body, report: &PgmccReport) -> Vec<u8> {
     packet(body, |encoder| {
         encoder.scheme_option(report);
     })
 }
 
-/// A null NAK for a packet, without a report, that asks for these.
 pub(super) fn wanting(first: u32, entries: &[Entry]) -> Vec<u8> {
     packet(&Body::Nnak(nak(first)), |encoder| {
         write_entries(encoder, OptionType::WANT, entries);
     })
 }
 
-/// An acknowledgement, a NAK and a request with the worst of reports, as if from `node`.
 fn false_reports(now: Time, node: NodeId) -> Vec<Vec<u8>> {
     let bad = report(now, node, u16::MAX, Duration::from_secs(9));
     let vector = AckVector { highest: Seq::new(3), bitmap: 0 };
@@ -59,7 +56,6 @@ fn false_reports(now: Time, node: NodeId) -> Vec<Vec<u8>> {
     ]
 }
 
-/// A data packet with this payload and perhaps the mark of an end.
 fn data(data: Data, payload: &[u8], fin: bool) -> Vec<u8> {
     let end: &[(u8, &[u8])] = if fin { &[(OptionType::FIN, &[])] } else { &[] };
     forge(&Body::Odata(data), end, payload)
@@ -78,7 +74,6 @@ fn a_flood_from_outside_the_group_changes_nothing() {
                 continue;
             }
             let outsider = NodeId(0x9999 + step as u32 % 7);
-            // In their own name, and in that of a member.
             for claimed in [outsider, NodeId(10)] {
                 for bytes in false_reports(world.now, claimed) {
                     let through_elements =
@@ -113,7 +108,6 @@ fn data_that_says_that_it_is_the_last_ends_nothing() {
     for _ in 0..100 {
         world.run_for(ms(1));
         let Some((data, payload)) = newest.borrow_mut().take() else { continue };
-        // What it has heard already.
         world.run_for(DELAY * 2);
         world.multicast(SOURCE, NodeId(10), &self::data(data, &payload, true));
         forged += 1;
@@ -138,10 +132,9 @@ fn what_a_member_has_said_does_nothing_when_somebody_else_says_it() {
     for step in 0..400u64 {
         world.run_until(at(5 * step));
         if world.source.completed_at().is_some() {
-            // Soon it will hear nobody any more.
             break;
         }
-        // What has arrived: it was first.
+        // The original of this message has arrived first.
         let arrived = |(at, _): &&(Time, Vec<u8>)| *at + DELAY * 2 < world.now;
         let replayed = said.borrow().iter().rfind(arrived).cloned();
         let Some((_, value)) = replayed else { continue };
@@ -198,7 +191,6 @@ fn forged_answers_and_numbers_end_and_mute_nobody() {
                 answers += 1;
             }
         }
-        // From the member's own address.
         for ahead in [1 << 30, i32::MAX as u32] {
             let number = message.number.wrapping_add(ahead);
             let forged = MemberMessage { claim: Claim::Joined, number, ..message.clone() };
@@ -216,7 +208,6 @@ fn forged_answers_and_numbers_end_and_mute_nobody() {
 fn who_was_heard_first_is_not_asked_once_the_source_itself_speaks() {
     let mut world = World::new(60_000, 1, &Choices::default(), 7);
     let first = Data { sequence: Seq::new(0), trail: Seq::new(0) };
-    // Its machine begins with its first timeout.
     world.run_until(s(0));
     world.multicast(NodeId(0x9999), NodeId(10), &data(first, &[1; 20], false));
     assert_eq!(world.receivers[0].machine.status().heard, Some(s(0)), "it believed that");
@@ -226,7 +217,7 @@ fn who_was_heard_first_is_not_asked_once_the_source_itself_speaks() {
 
 #[test]
 fn who_is_never_answered_takes_hold_of_nothing() {
-    // The second hears all that the first is sent, as from a recording: nobody answers it.
+    // The second receiver gets the packets for the first one, as from a recording, and no answers.
     let deaf = NodeId(11);
     let mut world = World::new(120_000, 2, &Choices::default(), 6).with_network(move |hop, _| {
         let answer = hop.to == deaf && hop.has(OptionType::MEMBER);
@@ -265,7 +256,6 @@ fn absurd_requests_of_a_member_are_refused() {
     world.complete_by(s(60));
 }
 
-/// A message of a member, with whatever numbers.
 fn member_message(claim: Claim, id: u64, node: NodeId) -> Vec<u8> {
     let message = MemberMessage {
         claim,
@@ -313,7 +303,6 @@ fn requests_of_members_that_were_invented_take_a_share_of_the_rate_and_no_more()
     let completed = |asks: bool| {
         let choices = Choices::default().with(&[("rate_max", "400 kbit/s")]);
         let mut world = World::new(400_000, 2, &choices, 2);
-        // The real ones have told that they get on.
         world.run_until(s(3));
         let invented = |i: u32| NodeId(500 + i % 50);
         for step in (0..10_000u32).take_while(|_| asks) {
@@ -330,8 +319,8 @@ fn requests_of_members_that_were_invented_take_a_share_of_the_rate_and_no_more()
         world.complete_by(s(60));
         (0..2).map(|i| world.receivers[i].completed_at()).max().flatten().unwrap()
     };
-    // 3.2 Mbit take 8 s; a quarter more of all that is sent, and what was saved up for it, a third
-    // and 1024 symbols of 100 bytes.
+    // 3.2 Mbit take 8 s. The requests cost a quarter more of all that is sent, which is a third,
+    // and the saved-up 1024 symbols of 100 bytes.
     let (quiet, asked) = (completed(false), completed(true));
     assert!(quiet > s(8) && quiet < s(11), "{quiet}");
     let lost = asked.since(quiet);
@@ -357,7 +346,7 @@ fn all_that_leaves_counts_against_the_ceiling() {
         }
         world.source.bytes_sent - before
     };
-    // 200 kB of payload in four seconds, and the headers of small packets.
+    // 200 kB of payload in 4 s, and the headers of small packets.
     let (quiet, asked) = (sent(false), sent(true));
     assert!(quiet > 150_000 && quiet < 340_000, "{quiet}");
     assert!(asked < quiet + quiet / 10, "{asked} bytes, {quiet} where nobody asks");
@@ -366,7 +355,6 @@ fn all_that_leaves_counts_against_the_ceiling() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Members may say what they like; the others get their object all the same.
     #[test]
     fn whatever_members_say_the_others_complete(seed in any::<u64>()) {
         let mut world = World::new(60_000, 2, &Choices::default(), 4).with_network(|_, rng| {
@@ -415,7 +403,6 @@ proptest! {
         prop_assert!(members <= 7, "{}", members);
     }
 
-    /// A source may send what it likes; a receiver neither panics nor grows.
     #[test]
     fn whatever_a_source_sends_a_receiver_stands(seed in any::<u64>()) {
         hear_random_symbols(seed);
@@ -427,7 +414,6 @@ fn random_symbols_that_once_made_a_store_be_written_twice_do_not() {
     hear_random_symbols(12_289_224_967_959_380_881);
 }
 
-/// A receiver hears what its source sends, out of order, and random symbols in its name.
 fn hear_random_symbols(seed: u64) {
     let mut world = World::new(60_000, 1, &Choices::default(), 5);
     world.network = alloc::boxed::Box::new(move |_, rng| Fate {

@@ -1,4 +1,4 @@
-//! Receivers that long packets do not reach.
+//! Tests of receivers that long packets do not reach.
 
 use faircast_base::{Duration, NodeId, Rng};
 
@@ -11,7 +11,7 @@ use crate::world::FIRST_RECEIVER;
 
 const FIRST: NodeId = NodeId(FIRST_RECEIVER);
 
-/// A network that loses what is longer than `limit` on its way to the first receiver, from some time to another.
+/// Returns a network that loses packets above `limit` to the first receiver, for some seconds.
 fn hole(limit: usize, times: core::ops::Range<u64>) -> impl FnMut(&Hop<'_>, &mut Rng) -> Fate {
     move |hop, _| {
         let open = hop.now >= s(times.start) && hop.now < s(times.end);
@@ -23,12 +23,10 @@ fn choices() -> Choices {
     Choices { symbol: 1000, wait_for: 2, ..Choices::default() }
 }
 
-/// Choices by which members are given up after some seconds without progress.
 fn stalling(seconds: u64) -> Choices {
     Choices { stall_max: Some(Duration::from_secs(seconds)), ..choices() }
 }
 
-/// State of the first receiver at the source.
 fn known(world: &World) -> (MemberState, Option<PathLimit>) {
     let status = world.source.machine.status();
     let member = status.members.into_iter().find(|member| member.node == FIRST).unwrap();

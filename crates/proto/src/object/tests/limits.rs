@@ -1,5 +1,4 @@
-//! Tests of the causes that limit a transfer's rate: each is made, and must be the one that is
-//! told.
+//! Tests of the causes that limit a transfer's rate: each cause is produced, and must be reported.
 
 use alloc::vec::Vec;
 
@@ -14,8 +13,6 @@ use crate::object::{ObjectReceiverInput, ObjectSourceInput};
 
 const LEN: usize = 400_000;
 
-/// What the source says in the end of a transfer to one receiver, both of whose hosts tell each tenth
-/// of a second how their threads spend their time, of which so many thousandths each.
 fn limits(mut world: World, receiver: Share, source: Share) -> Vec<Limit> {
     for step in 1..600 {
         world.run_until(at(100 * step));
@@ -29,7 +26,7 @@ fn limits(mut world: World, receiver: Share, source: Share) -> Vec<Limit> {
     world.source.machine.status().limits
 }
 
-/// Thousandths of a thread's time, and packets that its socket dropped in a second.
+/// Thousandths of a thread's time, and packets that its socket drops in a second.
 #[derive(Clone, Copy, Default)]
 struct Share {
     busy: u64,
@@ -50,7 +47,6 @@ impl Share {
     }
 }
 
-/// One receiver behind a bottleneck that loses one packet in fifty.
 fn lossy() -> World {
     let mut world = World::new(LEN, 1, &Choices::default(), 5).with_network(losing_data(0.02));
     world.spacing = ms(2);
@@ -88,8 +84,6 @@ fn the_operators_bound_is_the_cause_where_the_scheme_would_be_faster() {
     assert!((8.3..9.0).contains(&seconds), "{limits:?}");
 }
 
-/// A transfer to receivers of which the first asks for no more than `limit`, with these options of the
-/// source: what the source says in the end.
 fn limited(limit: u64, receivers: usize, bounds: &[(&str, &str)], slow: SlowPolicy) -> World {
     let limit = Some(Bitrate::from_bits_per_s(limit));
     let choices = Choices { slow, limit, wait_for: receivers as u32, ..Choices::default() };
@@ -110,7 +104,6 @@ fn a_receivers_own_limit_holds_for_the_group_and_is_told() {
     assert!((4.1..4.6).contains(&seconds), "{limits:?}");
     let limit = members.iter().find(|member| Some(member.id) == who).unwrap().limit;
     assert_eq!(limit, Some(Bitrate::from_bits_per_s(800_000)));
-    // The operator's bound is the cause where it is the lower one.
     let world = limited(800_000, 1, &[("rate_max", "400 kbit/s")], SlowPolicy::Wait);
     assert_eq!(world.source.machine.status().limits[0].cause, Cause::RateMax);
 }
@@ -118,18 +111,17 @@ fn a_receivers_own_limit_holds_for_the_group_and_is_told() {
 #[test]
 fn an_absurd_limit_brings_nobody_below_the_floor() {
     for limit in [0, 1, 1000] {
-        // Of the operator: 4.32 s.
+        // The operator's floor: 4.32 s.
         let world = limited(limit, 1, &[("rate_min", "800 kbit/s")], SlowPolicy::Wait);
         let status = world.source.machine.status();
         let seconds = status.limits[0].time.as_secs_f64();
         assert_eq!(status.limits[0].cause, Cause::ReceiverLimit, "{:?}", status.limits);
         assert!((4.1..4.6).contains(&seconds), "{limit}: {:?}", status.limits);
-        // And where there is none, 16 kbit/s: 216 s, and what SPMs and answers take.
+        // Without a floor, 16 kbit/s: 216 s, and the time for SPMs and answers.
         let world = limited(limit, 1, &[], SlowPolicy::Wait);
         let seconds = world.source.machine.status().limits[0].time.as_secs_f64();
         assert!((210.0..280.0).contains(&seconds), "{limit}: {seconds}");
     }
-    // One that is no limit changes nothing.
     let world = limited(u64::MAX, 1, &[], SlowPolicy::Wait);
     let limits = world.source.machine.status().limits;
     assert!(limits.iter().all(|limit| limit.cause != Cause::ReceiverLimit), "{limits:?}");
@@ -139,7 +131,7 @@ fn an_absurd_limit_brings_nobody_below_the_floor() {
 fn who_asks_for_less_than_the_floor_holds_up_nobody() {
     let world = limited(160_000, 3, &[], floor(800_000));
     let done = world.receivers[1..].iter().map(|it| it.completed_at().unwrap());
-    // At 160 kbit/s it takes 21 s.
+    // At 160 kbit/s the transfer takes 21 s.
     assert!(done.max() < Some(s(5)));
 }
 
@@ -148,7 +140,7 @@ fn a_limit_ends_with_the_member_that_asked_for_it() {
     let limit = Some(Bitrate::from_bits_per_s(400_000));
     let choices = Choices { wait_for: 2, limit, ..Choices::default() };
     let mut world = World::new(LEN, 2, &choices, 5);
-    // At 400 kbit/s it takes 8 s.
+    // At 400 kbit/s the transfer takes 8 s.
     world.run_until(s(3));
     let now = world.now;
     world.receivers[0].act(now, Machine::handle_close);
@@ -171,7 +163,7 @@ fn who_has_met_no_limit_has_only_begun() {
 fn who_compares_for_long_is_waited_for() {
     for (told, want) in [(false, Cause::Receivers), (true, Cause::ReceiverDisk)] {
         let mut world = World::new(20_000, 0, &Choices::default(), 5);
-        // It is asked each 20 ms: 3 s until it has looked what is there, and 3 s to compare.
+        // The store is polled every 20 ms: 3 s for its search, and 3 s to compare.
         world.add(Disk { slowness: 150, ..Disk::default() }, Time::ZERO);
         let limits = match told {
             true => limits(world, Share { busy: 50, ..Share::default() }, Share::default()),

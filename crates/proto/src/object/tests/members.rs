@@ -1,4 +1,4 @@
-//! Tests of members: who takes part, who is waited for, and who is not.
+//! Tests of membership: joins, waits, and departures.
 
 use alloc::vec::Vec;
 
@@ -141,7 +141,6 @@ fn who_is_closed_when_done_is_heard_though_its_last_word_is_lost() {
     assert!(world.source.machine.next_timeout().is_none());
 }
 
-/// How long the source had something left to do after it knew that all was there.
 fn farewell(mut world: World) -> Duration {
     while world.source.machine.next_timeout().is_some() {
         let soon = world.now + ms(10);
@@ -156,7 +155,7 @@ fn farewell(mut world: World) -> Duration {
 fn a_source_ends_when_all_know_that_it_knows() {
     let world = || World::new(300_000, 3, &Choices::default(), 9);
     assert!(farewell(world()) < ms(100));
-    // Who never hears that it was heard may have to hear of the end.
+    // A receiver without a confirmation may need the announcement of the end.
     let deaf = world().with_network(|hop, _| {
         let option = hop.packet.options.find(OptionType::MEMBER);
         let noted = option.is_some_and(|option| option.value[1] == Status::Done as u8);
@@ -208,7 +207,6 @@ fn without_a_source_a_receiver_waits_and_then_gives_up_where_one_was() {
     assert!(world.source.said(&FlowEvent::Gone), "nobody has got it");
 }
 
-/// One of four receivers is behind a link that loses a third.
 fn with_a_slow_one(choices: &Choices) -> World {
     World::new(1_500_000, 4, choices, 6).with_network(|hop, rng| {
         let slow = hop.to == NodeId(13) && hop.is_data();
@@ -244,7 +242,7 @@ fn who_comes_late_behind_a_slow_link_is_heard_of_soon() {
     let late = NodeId(11);
     let mut waits = Vec::new();
     for seed in 0..30 {
-        // Of six packets that the others get it gets one, SPMs and answers to it too.
+        // The late receiver gets one packet in six, including SPMs and answers.
         let mut world =
             World::new(8_000_000, 1, &Choices::default(), seed).with_network(move |hop, rng| {
                 if hop.to == late && rng.chance(5.0 / 6.0) { Fate::drop() } else { Fate::pass() }
@@ -262,6 +260,6 @@ fn who_comes_late_behind_a_slow_link_is_heard_of_soon() {
         waits.push(wait);
     }
     waits.sort_unstable();
-    // What is left of it is the way, and that its first words are spread.
+    // The rest is the path delay, and the spread of first messages.
     assert!(waits[15] <= 200 && waits[29] <= 1000, "{waits:?}");
 }

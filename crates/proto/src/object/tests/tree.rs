@@ -1,4 +1,4 @@
-//! Objects over TRAM: what is had already, what comes late, what grows, what is damaged, and who repairs for whom.
+//! Tests of objects over TRAM: kept, late, growing and damaged content, and repair heads.
 
 mod holes;
 mod restarts;
@@ -27,13 +27,11 @@ use crate::tram::OPTIONS;
 use crate::world::FIRST_RECEIVER;
 use crate::{Datagram, Destination, FlowEvent, Machine, Transmit};
 
-/// Whether a packet from one node to another is lost.
 type Loses = Box<dyn FnMut(NodeId, NodeId, &[u8], &mut Rng) -> bool>;
 
-/// A packet on its way: from whom, to whom, as which it was sent, its bytes, and how many zeros follow.
+/// Packet in flight: sender, receiver, original destination, bytes, and zeros that follow.
 type Flying = (NodeId, NodeId, Destination, Vec<u8>, u32);
 
-/// A source and receivers that hear each other, on a virtual clock.
 struct Tree {
     now: Time,
     object: Object,
@@ -42,14 +40,12 @@ struct Tree {
     disks: Vec<Arc<Mutex<Disk>>>,
     flying: BTreeMap<(Time, u64), Flying>,
     launched: u64,
-    /// A receiver whose program is stopped, and packets that wait for it.
     paused: Option<usize>,
     waiting: Vec<Flying>,
     loses: Loses,
     rng: Rng,
 }
 
-/// Settings as people write them.
 type Settings<'a> = &'a [(&'a str, &'a str)];
 
 fn options(settings: Settings<'_>) -> Options {
@@ -91,14 +87,12 @@ impl Tree {
         }
     }
 
-    /// Adds so many receivers with empty disks that begin now.
     fn add_all(&mut self, count: usize, settings: Settings<'_>) {
         for _ in 0..count {
             self.add(Disk::default(), settings);
         }
     }
 
-    /// Adds a receiver that begins now; returns which it is.
     fn add(&mut self, disk: Disk, settings: Settings<'_>) -> usize {
         let name = alloc::format!("r{}", self.receivers.len());
         self.add_named(name, disk, settings)
@@ -123,7 +117,6 @@ impl Tree {
         which
     }
 
-    /// A receiver's program is killed, and starts again after `pause` with what it had on its disk, at the same address.
     fn kill(&mut self, which: usize, pause: Duration, settings: Settings<'_>) {
         let done = self.receivers[which].machine.status().bytes_done;
         let disk = Arc::new(Mutex::new(self.disk_with(Some(0..done))));
@@ -138,7 +131,6 @@ impl Tree {
         self.disks[which] = disk;
     }
 
-    /// A disk that has these bytes of the content already.
     fn disk_with(&self, found: impl IntoIterator<Item = core::ops::Range<u64>>) -> Disk {
         let found: Vec<_> = found.into_iter().collect();
         let mut disk = Disk { found: found.clone(), ..Disk::default() };
@@ -219,7 +211,6 @@ impl Tree {
         self.now = end;
     }
 
-    /// The program that was stopped goes on, with what waits for it.
     fn go_on(&mut self) {
         let Some(which) = self.paused.take() else { return };
         let (now, host) = (self.now, &mut self.receivers[which]);
@@ -240,7 +231,6 @@ impl Tree {
         status.members.into_iter().find(|member| member.name == name).unwrap()
     }
 
-    /// Everything is at these receivers, and the source knows.
     fn assert_complete(&self, which: impl IntoIterator<Item = usize>) {
         for i in which {
             let host = &self.receivers[i];
@@ -249,14 +239,13 @@ impl Tree {
             let disk = self.disks[i].lock().unwrap();
             let same = disk.parts.iter().zip(&self.object.0).all(|(have, sent)| have == &**sent);
             assert!(same, "{i} got other bytes");
-            // A program that was started again is another member of the same name.
+            // A restarted program is another member of the same name.
             let (name, members) = (alloc::format!("r{i}"), self.source.machine.status().members);
             let is_done = |it: &MemberStatus| it.name == name && it.state == MemberState::Done;
             assert!(members.iter().any(is_done), "{name}: {members:?}");
         }
     }
 
-    /// Everything is everywhere, and the source has ended.
     fn assert_over(&self) {
         self.assert_complete(0..self.receivers.len());
         assert!(self.source.completed(), "{:?}", self.source.machine.status());
@@ -264,19 +253,18 @@ impl Tree {
     }
 }
 
-/// Each packet is lost with this probability.
 fn losing_all(share: f64) -> Loses {
     Box::new(move |_, _, _, rng| rng.chance(share))
 }
 
 const CONTENT: usize = 200_000;
 
-/// Packets with symbols of so many bytes.
 const fn symbols(bytes: usize) -> u64 {
     bytes.div_ceil(SYMBOL as usize) as u64
 }
 
-/// Symbols of manifests of a group that joins at once: one receiver finds a head a moment later than the others, and asks.
+/// Symbols of manifests of a group that joins at once: one receiver finds a head slightly later
+/// than the others, and requests the manifest again.
 const MANIFESTS: u64 = 2 * symbols(250);
 
 #[test]
@@ -320,7 +308,6 @@ fn what_somebody_lacks_is_sent_and_nothing_more() {
     tree.run_until(s(30));
     tree.assert_over();
     let status = tree.source.machine.status();
-    // The first half of the content lacks its first quarter at one, the other half is lacking at another.
     let sent = symbols(50_000) + symbols(CONTENT - half as usize);
     assert_eq!(status.symbols - status.repairs, MANIFESTS + 21 + sent);
     assert_eq!(tree.member("r1").found, CONTENT as u64 - 50_000);
@@ -370,7 +357,6 @@ fn packets_that_nobody_repairs_any_more_are_asked_for_as_symbols() {
     let mut tree = Tree::new(CONTENT, 2, &[("obsolete_after", "40"), ("rate_max", "200 kbit/s")]);
     tree.add_all(2, &[]);
     let number = |bytes: &[u8]| u64::from_be_bytes(*bytes[24..].first_chunk().unwrap());
-    // Originals and repairs of some packets never arrive.
     tree.loses = Box::new(move |_, to, bytes, _| {
         let is_data = bytes.get(3) == Some(&2);
         to == NodeId(FIRST_RECEIVER) && is_data && (500..520).contains(&number(bytes))
@@ -395,7 +381,6 @@ fn who_leaves_may_come_back_while_others_are_served() {
     assert!(tree.source.completed());
 }
 
-/// A tree whose source has a pipe.
 fn piped(content: usize, wait_for: u32) -> (Tree, Flow) {
     let object = Object::new(content);
     let (supply, flow) = pipe_of(&object);
@@ -415,7 +400,6 @@ fn a_pipe_of_any_length_gets_to_all() {
                     break;
                 }
             }
-            // Somebody comes when much has been sent already.
             tree.add(Disk::default(), &[]);
             tree.run_for(Duration::from_secs(120));
             let case = alloc::format!("{content} bytes, {step} at once, {share} lost");
@@ -429,7 +413,6 @@ fn a_pipe_of_any_length_gets_to_all() {
 #[test]
 fn a_store_that_takes_content_in_order_gets_all_though_it_comes_late() {
     let mut tree = Tree::new(CONTENT, 1, &[("rate_max", "100 kbit/s")]);
-    // The first has the first half: the second half is sent first.
     let disk = tree.disk_with(Some(0..100_000));
     tree.add(disk, &[]);
     tree.run_until(s(4));
@@ -438,7 +421,6 @@ fn a_store_that_takes_content_in_order_gets_all_though_it_comes_late() {
     for _ in 0..600 {
         tree.run_for(ms(200));
         let mut disk = tree.disks[late].lock().unwrap();
-        // The application takes what is in order.
         let here = disk.written[1].iter().take_while(|written| **written).count();
         assert!(here >= taken);
         taken = here;
@@ -464,7 +446,7 @@ fn what_a_disk_has_damaged_is_asked_for_again() {
 #[test]
 fn a_head_whose_disk_is_full_fails_and_its_members_go_on() {
     let mut tree = Tree::new(CONTENT, 4, &[("members_max", "1"), ("rate_max", "100 kbit/s")]);
-    // The source has room for one: the others hang below each other.
+    // The source has room for one member: the others form a chain.
     let full = Disk { full_after: Some(50_000), ..Disk::default() };
     let mut full = Some(full);
     for _ in 0..4 {
@@ -508,7 +490,7 @@ fn the_sources_settings_hold_at_its_receivers_unless_they_have_their_own() {
 #[test]
 fn the_source_knows_who_hangs_under_whom_and_what_each_repaired() {
     let mut tree = Tree::new(CONTENT, 4, &[("members_max", "2")]);
-    // What one head's members lose the source never hears of.
+    // The source does not receive NAKs for the losses of a head's members.
     tree.loses =
         Box::new(|from, _, bytes, rng| from == SOURCE && bytes.len() > 100 && rng.chance(0.05));
     tree.add_all(4, &[("head", "eager")]);
@@ -539,7 +521,6 @@ fn packets_of_no_object_that_are_forged_in_a_pause_end_nobody() {
     let last: Arc<Mutex<Vec<u8>>> = Arc::default();
     let heard = last.clone();
     tree.loses = Box::new(move |from, _, bytes, _| {
-        // Data of the source.
         if from == SOURCE && bytes.get(3) == Some(&2) {
             *heard.lock().unwrap() = bytes.to_vec();
         }
@@ -563,7 +544,6 @@ fn packets_of_no_object_that_are_forged_in_a_pause_end_nobody() {
         forged[6..8].copy_from_slice(&sum.to_be_bytes());
         let node = NodeId(FIRST_RECEIVER);
         tree.inject(SOURCE, node, Destination::Group(GroupId::SESSION), (&forged, 0));
-        // Three within one beacon's time, and many more.
         tree.run_for(ms(if i < 20 { 10 } else { 450 }));
         let status = tree.receivers[0].machine.status();
         assert_eq!(status.stage, Stage::Sending, "{i}: {status:?}");
@@ -582,7 +562,6 @@ fn what_is_no_object_ends_a_receiver_that_hears_nothing_else() {
     tree.run_until(s(3));
     let seen: Arc<Mutex<Vec<Vec<u8>>>> = Arc::default();
     let heard = seen.clone();
-    // The source goes on with bytes that are no symbols.
     tree.loses = Box::new(move |from, to, bytes, _| {
         let data = from == SOURCE && to == NodeId(FIRST_RECEIVER) && bytes.get(3) == Some(&2);
         if data {
@@ -610,7 +589,6 @@ fn a_source_that_is_closed_ends_its_receivers() {
     let mut tree = Tree::new(CONTENT, 1, &[("rate_max", "100 kbit/s")]);
     tree.add(Disk::default(), &[]);
     tree.run_until(s(5));
-    // One that has just heard of the session, and has no head yet.
     tree.add(Disk::default(), &[]);
     tree.run_for(ms(1100));
     let now = tree.now;

@@ -1,4 +1,4 @@
-//! Objects in the tests' world: each receiver lives in a subnet of its own and has a disk.
+//! World of the tests of objects: each receiver has its own subnet and its own disk.
 
 mod disk;
 
@@ -30,11 +30,9 @@ pub(crate) const SYMBOL: u16 = 100;
 pub(crate) struct World {
     ends: Ends,
     pub(crate) object: Object,
-    /// Greatest rate of the first receiver.
     limit: Option<Bitrate>,
     scheme: &'static SchemeEntry,
     pub(crate) disks: Vec<Arc<Mutex<Disk>>>,
-    /// How often receivers were started again.
     starts: u64,
     seed: u64,
 }
@@ -55,13 +53,11 @@ impl DerefMut for World {
 }
 
 impl Host<ObjectReceiver> {
-    /// By which a source knows it.
     pub(crate) fn id(&self) -> u64 {
         id_of(self.node)
     }
 }
 
-/// What a test may choose of a source.
 #[derive(Clone)]
 pub(crate) struct Choices {
     pub(crate) fec: Fec,
@@ -69,12 +65,9 @@ pub(crate) struct Choices {
     pub(crate) give_up: Duration,
     pub(crate) slow: SlowPolicy,
     pub(crate) stall_max: Option<Duration>,
-    /// Greatest rate of the first receiver.
     pub(crate) limit: Option<Bitrate>,
-    /// Bytes of a symbol.
     pub(crate) symbol: u16,
     pub(crate) options: Options,
-    /// What all speak.
     pub(crate) scheme: &'static SchemeEntry,
 }
 
@@ -95,7 +88,6 @@ impl Default for Choices {
 }
 
 impl Choices {
-    /// The same with settings as people write them.
     pub(crate) fn with(mut self, settings: &[(&str, &str)]) -> Self {
         self.options = crate::world::options(settings, &catalog::over_pgm(self.scheme).options());
         self
@@ -124,7 +116,6 @@ impl World {
         world
     }
 
-    /// Adds a receiver that starts at `start`; returns which it is.
     pub(crate) fn add(&mut self, disk: Disk, start: Time) -> usize {
         let which = self.receivers.len();
         let disk = Arc::new(Mutex::new(disk));
@@ -137,9 +128,7 @@ impl World {
         which
     }
 
-    /// Receiver `i` is killed and started again: what it had written of whole blocks it finds, and
-    /// of the rest its disk has something else. Its application tells the source, as it does where
-    /// somebody of the same name comes back.
+    /// Restarts receiver `i` with its whole blocks on disk, and dismisses the old member.
     pub(crate) fn restart_receiver(&mut self, i: usize) {
         let old = self.source.machine.status().members;
         let old = old.iter().find(|member| member.node == self.receivers[i].node).map(|m| m.id);
@@ -168,7 +157,6 @@ impl World {
         self.receivers[i] = host;
     }
 
-    /// Another source takes the place of the present one.
     pub(crate) fn restart_source(&mut self, choices: &Choices) {
         let machine = source(&self.object, choices, self.now);
         let host = Host::new(SOURCE, machine, self.seed + 77);
@@ -183,19 +171,16 @@ impl World {
         self
     }
 
-    /// All of receiver `i` is there, and as it was sent.
     pub(crate) fn is_intact(&self, i: usize) -> bool {
         let disk = self.disks[i].lock().unwrap();
         disk.parts.iter().zip(&self.object.0).all(|(have, sent)| have == &**sent)
     }
 
-    /// Everything arrives everywhere until `end`.
     pub(crate) fn complete_by(&mut self, end: Time) {
         self.run_until(end);
         self.assert_all_complete();
     }
 
-    /// Everything arrived everywhere, and the source knows.
     pub(crate) fn assert_all_complete(&self) {
         for (i, host) in self.receivers.iter().enumerate() {
             let status = host.machine.status();
@@ -204,7 +189,6 @@ impl World {
         }
     }
 
-    /// Bytes of data packets that left the source for each byte of the object.
     pub(crate) fn overhead(&self) -> f64 {
         let status = self.source.machine.status();
         let symbols = status.symbols + status.parity;
@@ -245,15 +229,12 @@ pub(crate) fn receiver(
     scheme.object_receiver(ObjectReceiverSetup { start, id, name, limit, ..setup })
 }
 
-/// A network that loses packets with symbols to each receiver independently, a share of them, and
-/// everything else never.
 pub(crate) fn losing_data(share: f64) -> impl FnMut(&Hop<'_>, &mut Rng) -> Fate {
     move |hop, rng| {
         if hop.is_data() && rng.chance(share) { Fate::drop() } else { Fate::pass() }
     }
 }
 
-/// A network that loses a share of all packets.
 pub(crate) fn losing(share: f64) -> impl FnMut(&Hop<'_>, &mut Rng) -> Fate {
     move |_, rng| if rng.chance(share) { Fate::drop() } else { Fate::pass() }
 }

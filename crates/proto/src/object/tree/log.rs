@@ -1,36 +1,32 @@
-//! A record of what each packet of an object's stream holds, so that any of them can be read again.
+//! Record of the item in each packet of an object's stream, so that any packet can be read again.
 
 use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::Place;
 
-/// Most runs of packets that are recorded. What was sent before is not sent anew for anybody beyond that: only a
-/// receiver that asks for the same again and again brings so many.
+/// Most recorded runs of packets. With a full record no symbol is sent again.
 const RUNS_MAX: usize = 1 << 20;
 
-/// What a packet holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Item {
-    /// What the source says of its object; whether nothing was left to send then.
+    /// Announcement of the object; `exhausted` is true if nothing was left to send.
     Announcement {
         exhausted: bool,
     },
     Symbol(Place),
 }
 
-/// Packets beside each other that hold symbols beside each other, or one announcement.
+/// Consecutive packets with consecutive symbols, or one announcement.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     first: u64,
     item: Item,
 }
 
-/// What the packets hold that were sent, which are numbered from 0.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     runs: Vec<Run>,
-    /// One past the last packet.
     pub(super) end: u64,
 }
 
@@ -60,9 +56,8 @@ impl Log {
         })
     }
 
-    /// The symbols that packets from `after` on hold.
     pub(super) fn symbols(&self, after: u64) -> impl Iterator<Item = Range<Place>> {
-        // A receiver says it, and may say anything.
+        // A receiver sends this number, so it may be anything.
         let after = after.min(self.end);
         let from = self.runs.partition_point(|run| run.first <= after).saturating_sub(1);
         let ends = self.runs[from..].iter().skip(1).map(|run| run.first).chain([self.end]);
@@ -79,7 +74,7 @@ mod tests {
     use super::*;
     use alloc::vec;
 
-    /// An announcement, symbols 5 to 9, an announcement, symbols 0 to 2 and 20.
+    /// Returns a log of an announcement, symbols 5 to 9, an announcement, symbols 0 to 2 and 20.
     fn log() -> Log {
         let mut log = Log::default();
         let announcement = Item::Announcement { exhausted: false };

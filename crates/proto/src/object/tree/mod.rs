@@ -1,8 +1,7 @@
-//! Objects over TRAM: the ends of a transfer whose receivers repair for each other.
+//! Objects over TRAM: ends of a transfer whose receivers repair for each other.
 //!
-//! Below is a TRAM session, which brings all packets to all in order. Above it the packets are those of one
-//! object that somebody lacks, and each receiver tells the source of itself as it does over PGM, so that the source
-//! can name who has it. What crosses the wire is described in `docs/tram.md`.
+//! The TRAM session below delivers all packets in order. Receivers report to the source as over
+//! PGM. Wire format: `docs/tram.md`.
 
 mod log;
 mod receiver;
@@ -16,10 +15,9 @@ use super::layout::{BLOCK_SYMBOLS, Key, Layout};
 pub use receiver::TramObjectReceiver;
 pub use source::TramObjectSource;
 
-/// A symbol of an object as one number: that of its block, and behind it that within the block.
+/// Symbol of an object as one number: the key of its block times 64, plus its number in the block.
 type Place = u64;
 
-/// The first symbol of a block.
 const fn place_of(key: Key) -> Place {
     key * BLOCK_SYMBOLS as u64
 }

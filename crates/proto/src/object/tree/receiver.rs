@@ -1,4 +1,4 @@
-//! The receiver of an object over TRAM: it keeps what comes, and says of itself what it has and lacks.
+//! Receiver of an object over TRAM: stores symbols, and reports what it has and lacks.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -23,26 +23,22 @@ use crate::stack::Stack;
 use crate::tram::{DATA_HEADER, TramReceiver, TramSetup, TreeNegotiation, name_number};
 use crate::{Datagram, FlowEvent, Interactive, Machine, StreamEvent, Transmit, passes_on};
 
-/// A receiver.
+/// Receiver of an object over TRAM.
 pub struct TramObjectReceiver {
     tram: TramReceiver,
     source: NodeId,
     assembly: Assembly,
-    /// The last packet that was taken, and how many zeros follow it.
+    /// Last packet taken from the session, and zeros that follow it.
     packet: Vec<u8>,
     zeros: u32,
-    /// It waits until the store takes it.
     waits: bool,
-    /// What it lacks is to be said at once.
     asks: bool,
-    /// Packets of no object, or of another one: the number of the last. Any host can send many at once, so their
-    /// duration counts.
+    /// Packets without this object, with the last number. Floods are cheap: only duration counts.
     refused: Dissent<u64, { u32::MAX }>,
 }
 
 impl TramObjectReceiver {
-    /// A receiver as `setup` describes it, of an object that comes from the node `source`. It may insist on a scheme
-    /// that steers the source, or that none does; else it follows.
+    /// Creates a receiver for `setup`, of an object from node `source`.
     pub fn new(
         setup: ObjectReceiverSetup<'_>,
         source: NodeId,
@@ -62,7 +58,6 @@ impl TramObjectReceiver {
         }
     }
 
-    /// Takes what has come, as far as the store does.
     fn advance(&mut self, cx: &mut Cx<'_>) {
         match self.step(cx).map_err(End::Failed).and_then(|()| self.take_packets(cx)) {
             Ok(()) => {}
@@ -75,7 +70,6 @@ impl TramObjectReceiver {
             Err(End::Failed(error)) => self.fail(cx, error.reason),
         }
         if self.assembly.phase.is_over() {
-            // What comes is for others.
             self.tram.pass_over(cx);
             while self.tram.poll_event().is_some() {}
         }
@@ -88,11 +82,10 @@ impl TramObjectReceiver {
         }
     }
 
-    /// Goes on where something has come to its end.
     fn step(&mut self, cx: &mut Cx<'_>) -> ObjectResult {
         let asks = &mut self.asks;
         self.assembly.advance(cx, &mut |_: &mut Cx<'_>, _: &Blocks, want| {
-            // With the word that content is wanted it is said what is lacking.
+            // The message that content is wanted already lists what is missing.
             *asks |= matches!(want, Want::Part(_) | Want::Lacking { fresh: false });
         })?;
         if self.assembly.phase == TransferPhase::Done {
@@ -103,8 +96,7 @@ impl TramObjectReceiver {
 
     fn take_packets(&mut self, cx: &mut Cx<'_>) -> Result<(), End> {
         let mut taken = false;
-        // Content that comes while the store looks what it has is not kept: it is asked for again. A long look would close
-        // the window of all.
+        // Content is dropped during a search: waiting would close the window of all receivers.
         while !self.assembly.phase.is_over() {
             if !core::mem::take(&mut self.waits) {
                 let Some(zeros) = self.tram.take_packet(&mut self.packet) else { break };
@@ -128,10 +120,9 @@ impl TramObjectReceiver {
         if !wants || self.waits {
             return Ok(());
         }
-        // All is taken that came before these.
         while let Some(event) = self.tram.poll_event() {
             match event {
-                // Nobody repairs these packets any more: the source sends their symbols in new ones.
+                // These packets are no longer repaired: the source sends their symbols in new ones.
                 StreamEvent::Flow(FlowEvent::Lost { .. }) => self.asks = true,
                 StreamEvent::Flow(FlowEvent::Gone) if self.tram.is_pruned() => {
                     return Err(End::Failed(error(PRUNED)));
@@ -143,7 +134,6 @@ impl TramObjectReceiver {
         if self.tram.has_delivered_all() { Err(End::Source(ENDED)) } else { Ok(()) }
     }
 
-    /// Takes a packet; returns whether it must wait until the store can take it.
     fn take_packet(&mut self, cx: &mut Cx<'_>, bytes: &[u8], zeros: u32) -> ObjectResult<bool> {
         if let Some((&ANNOUNCEMENT, rest)) = bytes.split_first() {
             let notice = Notice::decode(rest).map(|it| (it, Layout::new(&it.announcement)));
@@ -169,7 +159,7 @@ impl TramObjectReceiver {
         if part_of(name.key) == Part::Content && name.key >= self.assembly.content_end {
             self.step(cx)?;
             if name.key >= self.assembly.content_end {
-                // Where something before it is missing, which may come after it, it is asked for again instead.
+                // If an earlier block is missing, this symbol is requested again instead.
                 let waits = self.assembly.blocks.left(Part::Content) == 0;
                 return Ok(waits);
             }
@@ -182,8 +172,7 @@ impl TramObjectReceiver {
         Ok(false)
     }
 
-    /// Refuses a packet of no object, or of another one. Some such packets may be forged: the packets in their places
-    /// are asked for again.
+    /// Refuses a packet of no object or of another one. It may be forged, so it is requested again.
     fn refuse(&mut self, cx: &mut Cx<'_>) -> ObjectResult<bool> {
         cx.emit(Event::BadInput { reason: BadInput::Malformed });
         let number = self.tram.taken().saturating_sub(1);
@@ -195,7 +184,7 @@ impl TramObjectReceiver {
         }
     }
 
-    /// A packet of the source that names an earlier packet as the latest shows that refused packets were forged.
+    /// Voids refusals if the source names an earlier packet as the latest: they were forged.
     fn check_refused(&mut self, datagram: &Datagram<'_>) {
         if let Some(&refused) = self.refused.get()
             && self.tram.latest_of(datagram).is_some_and(|latest| latest < refused)
@@ -215,7 +204,7 @@ impl TramObjectReceiver {
         let (old, new) = (before.announcement, notice.announcement);
         self.assembly.grow(cx, (&old, &new), &mut |_: &mut Cx<'_>, _: &Blocks, _| {})?;
         self.step(cx)?;
-        // What has not come by now was sent before this end lacked it, or its store could not take it then.
+        // Missing symbols were sent before this receiver lacked them, or could take them.
         self.asks |= notice.exhausted && self.assembly.phase == TransferPhase::Content;
         Ok(())
     }
@@ -240,7 +229,6 @@ impl TramObjectReceiver {
         })
     }
 
-    /// The source speaks another scheme: nothing of it is taken.
     fn watch_scheme(&mut self, cx: &mut Cx<'_>) {
         if let Some(mismatch) = self.tram.mismatch()
             && !self.assembly.phase.is_over()
@@ -251,7 +239,6 @@ impl TramObjectReceiver {
         }
     }
 
-    /// When a source that has given this receiver up counts as gone: nobody is left to confirm it.
     fn given_up_until(&self) -> Option<Time> {
         let told = self.assembly.member.told_stalled.filter(|_| !self.assembly.phase.is_over());
         told.map(|told| self.tram.heard_at().unwrap_or_default().max(told) + GIVEN_UP_SILENCE)
@@ -272,18 +259,15 @@ impl TramObjectReceiver {
         }
     }
 
-    /// Takes nothing more.
     fn end(&mut self, cx: &mut Cx<'_>) {
         self.waits = false;
         self.tram.handle_close(cx);
     }
 
-    /// True if packets are wanted: of the announcement too, which comes after long packets that may be missing.
     fn wants_packets(&self) -> bool {
         self.assembly.phase == TransferPhase::Listening || self.assembly.wants_packets()
     }
 
-    /// A packet of `len` bytes has come, which is no answer.
     fn note_length(&mut self, now: Time, len: u64) {
         let symbol = self.assembly.notice.map(|notice| u64::from(notice.announcement.symbol_bytes));
         let full = symbol.map_or(UNKNOWN_LONG, |symbol| DATA_HEADER as u64 + symbol);
@@ -331,18 +315,15 @@ impl TramObjectReceiver {
     }
 }
 
-/// End of a receiver that lacks something.
 enum End {
-    /// The source is gone, for this reason.
     Source(&'static str),
     Failed(ObjectError),
 }
 
-/// Silence of a source, which has said that it has given this receiver up, after which it counts as
-/// gone. Any host can have said it, so the source has time to say otherwise.
+/// Silence after which a source that gave this receiver up, perhaps in a forgery, is gone.
 const GIVEN_UP_SILENCE: Duration = Duration::from_secs(10);
 
-/// Bytes from which on a packet is long, before those of symbols are known.
+/// Bytes from which on a packet is long, before the symbol length is known.
 const UNKNOWN_LONG: u64 = 512;
 
 fn error(reason: &str) -> ObjectError {
@@ -403,7 +384,7 @@ impl Machine for TramObjectReceiver {
             self.tram.handle_datagram(cx, datagram);
             self.watch_scheme(cx);
             self.note_length(cx.now, len);
-            // The source has been heard: time to say that this end is here.
+            // The source is known, so this receiver can join.
             if let Some(interval) = self.tram.status_interval() {
                 self.assembly.member.join_once(cx);
                 self.assembly.member.shorten_interval(cx, interval);

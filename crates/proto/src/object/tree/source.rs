@@ -1,4 +1,4 @@
-//! The source of an object over TRAM.
+//! Source of an object over TRAM.
 
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -17,22 +17,19 @@ use crate::stack::Stack;
 use crate::tram::{TramSetup, TramSource, steering_at};
 use crate::{Datagram, Destination, FlowEvent, Interactive, Machine, Transmit, passes_on};
 
-/// The source of an object: it sends what somebody lacks, repairs what its own members lose, and ends when all whom
-/// it waits for have said that they have it.
+/// Source of an object: sends missing symbols, and ends after all awaited receivers.
 pub struct TramObjectSource {
     tram: TramSource<ObjectStream>,
     course: Course,
-    /// What it was told of its receivers, in messages.
     words: u64,
-    /// The least rate that a member asks for at most, and who that is.
     limit: Option<(Bitrate, NodeId)>,
 }
 
 impl TramObjectSource {
-    /// A source as `setup` describes it, over `tree`. An object that has no layout makes one that fails at its start; there is no
-    /// parity, and who is slow is removed as the options say. A receiver begins with the next packet, whatever `late_join` says.
-    /// Symbols that it lacks leave as new packets at the session's rate: as repairs they would have no control of their own,
-    /// and would bring what the receiver kept from an earlier run.
+    /// Creates a source for `setup`, over `tree`, without parity. An object without a layout fails.
+    ///
+    /// Every receiver begins with the next packet, regardless of `late_join`. Missing symbols are
+    /// sent as new packets, since repairs have no congestion control and would repeat kept symbols.
     pub fn new(setup: ObjectSourceSetup<'_>, tree: Stack) -> Self {
         let none = OptionValue::Text("none".to_string());
         let options = setup.options.clone().with("late_join", none);
@@ -43,7 +40,6 @@ impl TramObjectSource {
         Self { tram: TramSource::kept(&session, tree, stream), course, words: 0, limit: None }
     }
 
-    /// The same, but it stays for so long after all members are done, where the options do not say.
     pub(crate) fn staying(mut self, linger: Duration) -> Self {
         self.course.stay(linger);
         self
@@ -60,7 +56,6 @@ impl TramObjectSource {
         let Word { message, load, limit, lacks, path, place } = word;
         let (id, claim) = (message.id, message.claim);
         if self.course.has_ended() && !self.course.members.knows(id) {
-            // It came too late.
             return Ok(());
         }
         let members = &mut self.course.members;
@@ -92,7 +87,7 @@ impl TramObjectSource {
         if let Some(lacks) = lacks.filter(|_| members.is_served(id)) {
             let stream = &mut self.tram.packets;
             members.note_taken(id, lacks.after, stream.packets());
-            // Thousands who never get any further may have been invented.
+            // Thousands of members without progress may be invented.
             let limited = !stream.is_exhausted() && members.is_unproven(from);
             let sent = stream.symbols;
             stream.want(&lacks, |symbols| match limited {
@@ -104,7 +99,6 @@ impl TramObjectSource {
         Ok(())
     }
 
-    /// What has to be looked at from time to time, and after each word of a member.
     fn review(&mut self, cx: &mut Cx<'_>) {
         self.tram.set_status_interval(self.course.status_interval());
         let stream = &mut self.tram.packets;
@@ -125,7 +119,7 @@ impl TramObjectSource {
 
     fn begin_content(&mut self, now: Time) {
         self.tram.packets.begin();
-        // What was sent while others came says nothing of the path.
+        // Packets sent while receivers joined say nothing about the path.
         self.tram.start_anew(now, self.limit.map(|(limit, _)| limit));
     }
 
@@ -231,7 +225,6 @@ impl Machine for TramObjectSource {
         let transmit = self.tram.poll_transmit(cx, buf)?;
         self.course.longest = self.course.longest.max(buf.len() as u32 + transmit.zeros);
         if self.tram.packets.failed.is_some() {
-            // What could not be read is not sent.
             buf.clear();
             self.review(cx);
             return self.tram.poll_transmit(cx, buf);

@@ -1,4 +1,4 @@
-//! Packets of an object over TRAM: announcements, and of each part the symbols that somebody lacks.
+//! Packets of an object over TRAM: announcements, and missing symbols of each part.
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -16,16 +16,15 @@ use crate::object::wire::{Notice, SYMBOL_HEADER, SymbolName};
 use crate::object::{Announcement, ObjectResult, Part, Supply};
 use crate::ranges::RangeSet;
 
-/// The first byte of a packet with an announcement. Others begin with the name of a symbol, whose first byte is 1.
+/// First byte of an announcement. Packets with symbols begin with a name, whose first byte is 1.
 pub(super) const ANNOUNCEMENT: u8 = 2;
 
-/// Bytes of an announcement, with that one.
 const ANNOUNCEMENT_BYTES: u32 = 1 + 104;
 
-/// While content grows and is being sent it is announced so often, and no more often to those who come late.
+/// Interval between announcements of growing content, and between repetitions for late receivers.
 const GROWTH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// After how many symbols the supply is told again where content is asked for.
+/// Symbols between two read-ahead hints to the supply.
 const EXPECTED_SYMBOLS: u64 = 64;
 
 pub(super) struct ObjectStream {
@@ -33,21 +32,19 @@ pub(super) struct ObjectStream {
     pub(super) announcement: Announcement,
     layout: Layout,
     log: Log,
-    /// Symbols that are to be sent, and those that ever were. Where they lie in too many places those between the
-    /// nearest count too.
+    /// Symbols to send, and symbols ever sent. Both may include symbols between the nearest ranges.
     needed: RangeSet,
     sent: RangeSet,
     position: Place,
     begun: bool,
-    /// Something is to be announced; when growth last was, and when it was last done for a late receiver.
+    /// True if an announcement is due; times of the last growth and of the last repetition.
     news: bool,
     growth_told: Time,
     repeated: Time,
-    /// Since it was announced that nothing was left nothing has been sent.
+    /// True if nothing was sent since the announcement that nothing is left.
     told_exhausted: bool,
     pub(super) symbols: u64,
     chosen: Option<Item>,
-    /// Up to where content was read ahead.
     expected: Place,
     pub(super) failed: Option<String>,
 }
@@ -61,7 +58,7 @@ impl ObjectStream {
         let mut needed = RangeSet::default();
         needed.insert(places(&layout, Part::Manifest));
         if announcement.growing {
-            // Nobody can have it.
+            // No receiver can have growing content already.
             needed.insert(places(&layout, Part::Content));
         }
         fresh! {
@@ -78,29 +75,24 @@ impl ObjectStream {
         }
     }
 
-    /// Content may be sent from now on.
     pub(super) fn begin(&mut self) {
         self.begun = true;
     }
 
-    /// Whether nothing is left to send but the end of what grows.
     pub(super) fn is_exhausted(&self) -> bool {
         self.told_exhausted && self.chosen.is_none()
     }
 
-    /// Number of packets that have left, repairs aside.
     pub(super) const fn packets(&self) -> u64 {
         self.log.end
     }
 
-    /// A receiver has come that no earlier announcement will reach.
     pub(super) fn announce_again(&mut self, now: Time) {
         if now.since(self.repeated) >= GROWTH_INTERVAL {
             (self.news, self.repeated) = (true, now);
         }
     }
 
-    /// Learns what the digests hash to, once the supply knows.
     pub(super) fn poll_digests(&mut self) {
         let growing = self.announcement.growing;
         if growing || self.announcement.digests.is_some() || self.failed.is_some() {
@@ -117,7 +109,6 @@ impl ObjectStream {
         }
     }
 
-    /// Learns how much there is by now of content that grows. Returns whether that is news.
     pub(super) fn poll_growth(&mut self, now: Time) -> bool {
         if !self.announcement.growing || self.failed.is_some() {
             return false;
@@ -142,13 +133,12 @@ impl ObjectStream {
         true
     }
 
-    /// What is wanted of what a receiver lacks and nothing brings to it that is sent already or will be: symbols that
-    /// were sent before are sent again as far as `again` allows, the first ones first.
+    /// Queues symbols that a receiver lacks and no packet brings; sent ones as `again` allows.
     pub(super) fn want(&mut self, lacks: &Lacks, again: impl FnOnce(u64) -> u64) {
         let mut wanted = RangeSet::default();
         for part in [Part::Manifest, Part::Content, Part::Digests] {
             let all = places(&self.layout, part);
-            // Of what is not known yet all is sent anyway.
+            // Digests that are not known yet will be sent completely.
             if part == Part::Digests && self.announcement.digests.is_none() {
                 continue;
             }
@@ -221,7 +211,7 @@ impl ObjectStream {
             if self.sent.len() > 2 * RUNS_MAX {
                 self.sent.limit(RUNS_MAX);
             }
-            // A manifest that is sent again for a late receiver leaves the place in the content.
+            // A repeated manifest does not move the position in the content.
             if place >= places(&self.layout, Part::Manifest).end {
                 self.position = place + 1;
             }
@@ -255,7 +245,6 @@ impl ObjectStream {
         }
     }
 
-    /// Reads ahead where content is read in another place than before.
     fn expect(&mut self, place: Place) {
         if part_of(symbol_at(place).0) == Part::Content
             && !(self.expected.saturating_sub(EXPECTED_SYMBOLS)..self.expected).contains(&place)
@@ -268,7 +257,7 @@ impl ObjectStream {
 }
 
 impl Packets for ObjectStream {
-    /// Whoever lacks something may still ask for it: when all have it is not for the stream to say.
+    /// Returns `None`: a receiver may always request more, so the stream does not know its end.
     fn end(&self) -> Option<u64> {
         None
     }
@@ -297,7 +286,7 @@ impl Packets for ObjectStream {
         let start = out.len();
         self.write(item, out).unwrap_or_else(|error| {
             self.failed.get_or_insert(error.reason);
-            // It never leaves: whoever sends it looks at `failed` first.
+            // The packet is never sent: the sender checks `failed` first.
             out.truncate(start);
             self.item_len(item)
         })

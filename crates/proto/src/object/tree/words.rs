@@ -1,5 +1,4 @@
-//! Words between the receivers of an object over TRAM and its source: what each has, lacks and does for others, and
-//! what the source answers.
+//! Messages of objects over TRAM: state, lacks and place upstream; answers and probes downstream.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -14,37 +13,34 @@ use crate::object::wire::{
 use crate::object::{MemberLoad, TreePlace};
 use crate::tram::PACKET_HEADER;
 
-/// Most ranges of symbols in a word.
 pub(super) const RANGES_MAX: usize = 32;
 
-/// What a receiver tells the source of itself.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Word {
     pub(super) message: MemberMessage,
     pub(super) load: Option<MemberLoad>,
     pub(super) limit: Option<Bitrate>,
     pub(super) lacks: Option<Lacks>,
-    /// Lengths of packets that reach the receiver: probes that it asks for, and its limit.
+    /// Path options: a request for probes, and the measured limit.
     pub(super) path: [Option<PathWord>; 2],
-    /// Place in the tree; its own number is that of the packet.
+    /// Place in the tree; the packet carries the receiver's own number.
     pub(super) place: TreePlace,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Lacks {
-    /// The first packet that the receiver has not taken yet. Symbols in that packet and later ones come anyway.
+    /// First packet that the receiver has not taken. Symbols from that packet on come anyway.
     pub(super) after: u64,
-    /// One past the last symbol of content that it knows of.
+    /// One past the last symbol of content known to the receiver.
     pub(super) known: Place,
-    /// Symbols, ascending and apart. It may have some of them.
+    /// Missing symbols, ascending and disjoint; the receiver may have some of them.
     pub(super) ranges: Vec<Range<Place>>,
 }
 
-/// Flags before a word: parts that follow.
 const LOAD: u8 = 1;
 const LIMIT: u8 = 2;
 const LACKS: u8 = 4;
-/// Two of them, since a message has at most one word of each kind.
+/// Flags of the two path options; a message has at most one of each kind.
 const PATH: [u8; 2] = [8, 16];
 
 const LOAD_BYTES: usize = 24;
@@ -76,7 +72,6 @@ impl Word {
         out
     }
 
-    /// Reads one of the receiver of this number.
     pub(super) fn decode(number: u64, bytes: &[u8]) -> Option<Self> {
         let mut fields = Fields(bytes);
         let [flags, level, 0, 0] = fields.array()? else { return None };
@@ -110,7 +105,7 @@ impl Word {
     }
 }
 
-/// Reads so many ranges, which are ascending and apart, and no more than there may be.
+/// Decodes `count` ranges; `None` unless they are ascending, disjoint, and at most [`RANGES_MAX`].
 fn decode_ranges(fields: &mut Fields<'_>, count: usize) -> Option<Vec<Range<u64>>> {
     let mut ranges: Vec<Range<u64>> = Vec::new();
     for _ in 0..count {
@@ -128,7 +123,7 @@ fn decode_ranges(fields: &mut Fields<'_>, count: usize) -> Option<Vec<Range<u64>
 /// First byte of a probe, which is no version of an answer.
 const PROBE: u8 = 0xff;
 
-/// Bytes of a probe below TRAM's header, which counts in its size.
+/// Encodes a probe without TRAM's header, which counts in its size.
 pub(super) fn encode_probe(probe: &Probe) -> Vec<u8> {
     let mut bytes = alloc::vec![PROBE];
     bytes.extend(probe.encode());
@@ -137,7 +132,6 @@ pub(super) fn encode_probe(probe: &Probe) -> Vec<u8> {
     bytes
 }
 
-/// Reads a probe; `None` for any other answer.
 pub(super) fn decode_probe(bytes: &[u8]) -> Option<Probe> {
     let (first, rest) = bytes.split_first()?;
     Probe::decode(rest).filter(|_| *first == PROBE)
@@ -210,7 +204,6 @@ mod tests {
         let at = 4 + 20 + LOAD_BYTES + LIMIT_BYTES + 16;
         let sound = word([4..6, 9..11].into()).encode();
         assert!(Word::decode(5, &sound).is_some());
-        // More than follow; one that ends before it begins; two that are not apart; an empty one.
         for (place, value) in [(at, 3), (at, 255), (at + 9, 255), (at + 24, 6), (at + 16, 0)] {
             let mut bytes = sound.clone();
             bytes[place] = value;

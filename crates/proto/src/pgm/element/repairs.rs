@@ -1,4 +1,4 @@
-//! The repair state of a network element: packets asked for, ports that asked, pending NAKs.
+//! Repair state of a network element: requested packets, requesting ports, pending NAKs.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -12,21 +12,17 @@ use crate::pgm::retry_timer::{Asked, RetryTimer};
 use crate::pgm::wire::Nak;
 use crate::relay::PortId;
 
-/// How many packets of one session can be asked for at a time. NAKs for more are neither confirmed
-/// nor passed on; their senders repeat them.
+/// Most packets of one session under repair. Further NAKs are neither confirmed nor forwarded.
 const REPAIRS_MAX: usize = 8192;
 
-/// How many ports one repair can be sent to; more than a router has. NAKs from further ports are
-/// confirmed and their repair does not come; their senders repeat them.
+/// Most ports for one repair, more than a router has. Further ports get no repair.
 const PORTS_MAX: usize = 256;
 
 #[derive(Debug)]
 pub(super) struct Repairs {
-    /// From a NAK that went up to its confirmation, and to the repair.
     confirmation: RetryTimer,
     repair: RetryTimer,
     states: BTreeMap<u32, State>,
-    /// Each state once, by when something is due.
     timers: BTreeSet<(Time, u32)>,
 }
 
@@ -41,7 +37,6 @@ pub(super) struct Ask {
 #[derive(Debug)]
 struct State {
     nak_state: NakState,
-    /// By the NAKs that went up.
     asked: Asked,
     ports: Vec<PortId>,
     nak: Nak,
@@ -49,27 +44,23 @@ struct State {
     passed: Passed,
 }
 
+/// State of NAKs for a packet. `Collecting` forwards one for all NAKs after the repair, at `at`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NakState {
-    /// A NAK went up; it is repeated until it is confirmed.
     Pending { repeat_at: Time, until: Time },
-    /// Confirmed; the repair is to come.
     Outstanding { eliminates_until: Time, until: Time },
-    /// The repair has passed, and nobody has asked since.
     Repaired { until: Time },
-    /// The repair has passed, and others have asked since: at `at` a NAK goes up for all of them.
     Collecting { at: Time },
 }
 
 /// Least repetitions of a NAK before it is given up.
 const REPETITIONS_MIN: u64 = 4;
 
-/// Longest time of a repair before the first has come (as TCP's first timeout: RFC 6298 s2.1).
+/// Assumed time to a repair before the first one (as TCP's first timeout: RFC 6298 s2.1).
 const UNKNOWN_REPAIR: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 pub(super) struct Expired {
-    /// Packets to ask for again, in runs that ascend.
     pub(super) repeat: Vec<Seq>,
     pub(super) unconfirmed: bool,
     pub(super) unrepaired: bool,
@@ -102,15 +93,14 @@ impl Repairs {
         NakState::Pending { repeat_at: now + interval, until: now + whole }
     }
 
-    /// Until when NAKs for a packet that was last asked for at `asked_at`, by this element or by
-    /// others, are held back.
+    /// Returns the time until which NAKs are held back for a packet last requested at `asked_at`.
     fn eliminates_until(&self, asked_at: Time) -> Time {
-        // The path above may be of any length as long as no repair has shown it.
+        // The length of the upstream path is unknown until a repair has measured it.
         let overdue = if self.repair.has_estimate() { self.repair.wait(0) } else { UNKNOWN_REPAIR };
         asked_at + overdue.min(ELIMINATION)
     }
 
-    /// Takes a NAK for `seq`. Whether it passes; `None` where there is no room for it.
+    /// Takes a NAK for `seq`. Returns true if it is forwarded; `None` if the table is full.
     pub(super) fn ask(
         &mut self,
         cx: &mut Cx<'_>,
@@ -150,7 +140,6 @@ impl Repairs {
         Some(passes)
     }
 
-    /// The first NAK for a packet makes its state and passes.
     fn begin(&mut self, now: Time, seq: Seq, ask: Ask) -> Option<bool> {
         let nak_state = self.pending(now);
         let state = self.insert(seq, nak_state, ask.nak)?;
@@ -161,7 +150,6 @@ impl Repairs {
         Some(true)
     }
 
-    /// The state of a packet of which nothing was known; `None` where there is no room for it.
     fn insert(&mut self, seq: Seq, nak_state: NakState, nak: Nak) -> Option<&mut State> {
         if self.states.len() == REPAIRS_MAX {
             return None;
@@ -172,8 +160,6 @@ impl Repairs {
         Some(self.states.entry(seq.value()).or_insert(state))
     }
 
-    /// A confirmation has come from above; without a NAK of ours it foretells a repair. `false`
-    /// where there is no room for it.
     pub(super) fn confirm(&mut self, now: Time, seq: Seq, nak: Nak) -> bool {
         let until = now + REPAIR_WAIT;
         if let Some(state) = self.states.get(&seq.value()) {
@@ -192,11 +178,11 @@ impl Repairs {
         self.insert(seq, NakState::Outstanding { eliminates_until, until }, nak).is_some()
     }
 
-    /// The repair has come: where it goes. `None` where nobody knows of it.
+    /// Handles a repair. Returns the ports that requested it; `None` for an unknown packet.
     ///
-    /// Neighbours who lost the same packet may ask a moment later, because they draw other
-    /// back-offs. deviates: their NAKs are collected for a repetition interval before one goes up,
-    /// and do not each cause a repair of their own (RFC 3208 s7.3 has state end with the repair).
+    /// deviates: NAKs after the repair are collected for a repetition interval before one is
+    /// forwarded. In RFC 3208 s7.3 the state ends with the repair, so that each would cause a
+    /// repair.
     pub(super) fn repaired(&mut self, now: Time, seq: Seq) -> Option<Vec<PortId>> {
         let state = self.states.get_mut(&seq.value())?;
         state.asked.answered(now, &mut self.repair);
@@ -250,8 +236,7 @@ impl Repairs {
                 }
             }
         }
-        // By value, because serial order is total only within half the number space, and NAKs may
-        // name anything.
+        // Sorted by value: serial order is total only within half the number space.
         expired.repeat.sort_by_key(|seq| seq.value());
         expired
     }

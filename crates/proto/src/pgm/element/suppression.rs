@@ -1,8 +1,5 @@
-//! NAK suppression at a network element: policies that let some repeated NAKs pass.
-//!
-//! An element passes the first NAK for a packet and holds back those that follow, since one repair
-//! serves all. The reports on those NAKs are held back with them, and with them may go the one of
-//! the slowest receiver (src: seada-helmy s4.3). These policies let more pass.
+//! Policies by which a network element forwards some repeated NAKs: elimination also holds back
+//! reports, possibly the report of the slowest receiver (src: seada-helmy s4.3).
 
 use faircast_base::{Rng, Time};
 
@@ -12,29 +9,26 @@ use crate::pgm::wire::Packet;
 use crate::settings::choices;
 
 choices! {
-    /// What decides whether a NAK for a packet that was already asked for passes.
+    /// NAKs that pass for a packet that was already requested.
     pub enum Suppression {
-        /// Nothing: all NAKs pass.
+        /// All NAKs.
         None = "none",
-        /// It does not pass until the elimination interval is over (src: RFC 3208 s7.4).
+        /// None until the elimination interval is over (src: RFC 3208 s7.4).
         Rfc3208 = "rfc3208",
-        /// It passes where it reports more loss than any that passed (proposed by pgmcc's first
-        /// publication, src: seada-helmy s4.3).
+        /// NAKs with more loss than any that passed (src: seada-helmy s4.3, from pgmcc).
         Loss = "loss",
-        /// It passes where its report means less throughput than any that passed, by loss and by the
-        /// round trip below this element (src: seada-helmy s4.3).
+        /// NAKs with less throughput, by loss and round trip below here (src: seada-helmy s4.3).
         Throughput = "throughput",
-        /// It passes with a probability (src: seada-helmy s4.3).
+        /// NAKs chosen at random (src: seada-helmy s4.3).
         Random = "random",
     }
 }
 
-/// Chance of each NAK with `Suppression::Random`. The paper proposes chance without a number: at
-/// one half the NAK of the one worst of a hundred receivers passes for every other loss, and the
-/// load is halved.
+/// Probability for each NAK with `Suppression::Random`. The paper gives no number: at one half, the
+/// NAK of the worst of a hundred receivers passes for every other loss, and the load is halved.
 pub(super) const PASS_PROBABILITY: f64 = 0.5;
 
-/// Reports of the NAKs that passed for one packet.
+/// Worst values in the reports of NAKs that passed for one packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Passed {
     worst_loss: f64,
@@ -61,15 +55,13 @@ impl Passed {
 }
 
 impl Suppression {
-    /// Whether echoed timestamps must be known to it.
     pub(super) fn needs_stamps(self) -> bool {
         self == Self::Throughput
     }
 }
 
 impl ElementConfig {
-    /// Whether a NAK that the elimination rule holds back passes nevertheless. One without a
-    /// report passes only by chance or where nothing is held back.
+    /// Returns true if a held-back NAK passes; without a report, only by chance or under `None`.
     pub(super) fn lets_pass(
         &self,
         rng: &mut Rng,

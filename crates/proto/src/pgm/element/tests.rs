@@ -1,4 +1,4 @@
-//! An element as scripts of events.
+//! Tests of a network element by scripts of events.
 
 mod bench;
 mod hostile;
@@ -23,7 +23,6 @@ fn an_spm_goes_on_with_the_element_as_the_path() {
     assert_eq!(bench.source_sends(2, spm(4, NodeId(66)), 0), Handling::Drop);
     assert_eq!(bench.sent(), []);
     assert_eq!(bench.log.refused(BadInput::Duplicate), 2);
-    // A newer one moves the way to the source.
     bench.source_sends(2, spm(6, NodeId(66)), 0);
     bench.sent();
     bench.packet(1, RECEIVER, Destination::Node(ME), &nak(&[7], None), 0);
@@ -84,7 +83,6 @@ fn a_repair_goes_only_where_it_was_asked_for_and_only_once() {
     assert_eq!(bench.element.next_timeout(), None, "the state is gone");
     assert_eq!(bench.rdata(7), []);
     assert_eq!(bench.log.refused(BadInput::OutOfWindow), 1);
-    // A repair that overtakes the confirmation serves as well.
     bench.nak(2, &[9], None);
     assert_eq!(bench.rdata(9), [Output::Repair(2, 9)]);
 }
@@ -107,11 +105,9 @@ fn an_unasked_confirmation_foretells_a_repair() {
     bench.ncf(0, &[7]);
     assert_eq!(bench.nak(2, &[7], None), [confirm(2, &[7])], "somebody else has asked already");
     assert_eq!(bench.rdata(7), [Output::Repair(2, 7)]);
-    // Only those from the source's side count.
     bench.ncf(3, &[8]);
     assert_eq!(bench.log.refused(BadInput::Foreign), 1);
     assert_eq!(bench.nak(2, &[8], None), [confirm(2, &[8]), ask(&[8])]);
-    // Nobody here wants it: the repair ends here.
     bench.ncf(0, &[9]);
     assert_eq!(bench.rdata(9), []);
 }
@@ -175,7 +171,7 @@ fn data_passes_by_and_touches_no_state() {
 
 #[test]
 fn what_other_schemes_put_on_packets_passes_as_it_is_under_every_policy() {
-    // Numbers that neither RFC 3208 nor the element's own scheme has.
+    // Options of neither RFC 3208 nor the element's own scheme.
     const UNKNOWN: [u8; 3] = [0x16, 0x24, 0x7e];
     let with_unknown = |header: Header, body: Body| {
         let mut bytes = Vec::new();
@@ -202,7 +198,7 @@ fn what_other_schemes_put_on_packets_passes_as_it_is_under_every_policy() {
         let sent = bench.drain();
         assert_eq!(sent.len(), 2, "a confirmation, and the NAK");
         assert_eq!(sent[1].1, nak, "{suppression:?}: the first goes on, byte for byte");
-        // It reports nothing that a policy could weigh, and is one NAK of many.
+        // Its report is unknown to every policy, so it counts as one NAK of many.
         bench.packet(2, RECEIVER, to_me, &nak, 0);
         if suppression == Suppression::Random {
             continue;
@@ -254,8 +250,8 @@ fn sessions_that_are_not_known_are_forwarded_as_by_any_router() {
     assert_eq!(bench.packet(1, SOURCE, Destination::Node(ME), &garbage, 0), Handling::Drop);
 }
 
-/// Near and far receivers lose the same packet; both report the same loss. The far one's NAK comes
-/// 100 ms later, below an element that knows when the data came by.
+/// Returns true if the NAK of a far receiver passes, 100 ms after the NAK of a near one for the
+/// same packet and with the same loss.
 fn far_nak_passes(suppression: Suppression) -> bool {
     let mut bench = Bench::new(ElementConfig { suppression });
     let all = bench.element.interest() == Interest::Everything;

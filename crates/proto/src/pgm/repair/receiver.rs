@@ -1,4 +1,4 @@
-//! The receiver of a stream: it asks by NAK for what is missing, and delivers in order.
+//! Receiver of a stream: requests missing packets by NAK, and delivers in order.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -19,29 +19,24 @@ use crate::pgm::session::{ReceiverPhase, ReceiverSession, RepairLayer, start_ove
 use crate::pgm::wire::{Body, OptionType, Payload, Received};
 use crate::{Datagram, FlowEvent, Interactive, Machine, StreamEvent, StreamInput, Transmit};
 
-/// A PGM receiver: joins the session that it hears, asks for what is missing, delivers in order,
-/// and sends the reports that its side of the scheme wants to send.
+/// PGM receiver: requests missing packets, delivers in order, and sends its scheme's reports.
 pub struct PgmReceiver {
     session: ReceiverSession<NakRepair>,
-    /// Message to the source, while it is repeated.
     refusal: Option<Box<Refusal>>,
-    /// Watch for a black hole, while packets that were sent are not here.
+    /// Watch for a black hole, while sent packets are missing here.
     watch: Option<Box<Watch>>,
 }
 
-/// Repair by NAK, and delivery in order.
-// What every packet needs stands first: see the receiver's session.
+// Fields that every packet needs come first: see the receiver's session.
 #[derive(Default)]
 #[repr(C)]
 struct NakRepair {
     delivered_bytes: u64,
     events: Events,
-    /// `None` where nothing is repaired.
     naks: Option<Naks>,
 }
 
-/// What the application is to be told. The first event has its place here, since mostly there is one and
-/// it is taken at once.
+/// Events for the application. The first has its own field, since mostly there is only one.
 #[derive(Default)]
 struct Events {
     first: Option<StreamEvent>,
@@ -58,7 +53,7 @@ impl Events {
 
     #[inline]
     fn pop(&mut self) -> Option<StreamEvent> {
-        // Looked at before it is taken, since that writes.
+        // Checked before it is taken, since taking writes memory.
         self.first.as_ref()?;
         let event = self.first.take()?;
         if !self.more.is_empty() {
@@ -76,16 +71,14 @@ impl Events {
 }
 
 impl PgmReceiver {
-    /// A receiver with `feedback` as its side of the scheme. Settings out of their range are taken
-    /// to its nearest end.
+    /// Creates a receiver with `feedback` as its half of the scheme. Settings are clamped.
     pub fn new(config: ReceiverConfig, feedback: BoxFeedback) -> Self {
         let repair = NakRepair::new(&config.settings);
         let session = ReceiverSession::new(config, feedback, repair);
         Self { session, refusal: None, watch: None }
     }
 
-    /// A receiver that speaks one scheme: it follows the settings that the source announces, and
-    /// ends where the source speaks another.
+    /// Creates a receiver of one scheme. It follows announced settings, and ends at a mismatch.
     pub fn speaking(config: ReceiverConfig, negotiation: Negotiation) -> Self {
         let repair = NakRepair::new(&config.settings);
         let session = ReceiverSession::speaking(config, negotiation, repair);
@@ -102,8 +95,7 @@ impl PgmReceiver {
         self.session.repair.naks.as_ref().map_or(0, Naks::len)
     }
 
-    /// Ends where all that there was has been delivered or passed by, or where the source speaks
-    /// another scheme: then both sides are told.
+    /// Ends after the last packet, or at a scheme mismatch, reported to source and application.
     fn end_if_over(&mut self, cx: &mut Cx<'_>) {
         if self.session.is_complete() || self.session.mismatch().is_some() {
             self.end(cx);
@@ -127,20 +119,18 @@ impl PgmReceiver {
         }
     }
 
-    /// The source is gone without having said that this is the end.
     fn lose_source(&mut self) {
         self.session.stop(ReceiverPhase::Lost);
         self.session.repair.events.push(FlowEvent::Gone.into());
     }
 
-    /// Looks whether short packets arrive and data does not.
     #[inline]
     fn watch(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>, taken: bool, bytes: u32) {
         match packet.body {
             Body::Odata(_) | Body::Rdata(_) if taken && self.watch.is_some() => self.end_watch(),
-            // An SPM with a lead that is not believed yet is a packet that arrives too.
+            // An SPM whose lead is not believed yet also shows that packets arrive.
             Body::Spm(_) if self.session.is_of(packet) => self.suspect(cx, &packet.body, bytes),
-            // Most losses are repaired before the next SPM.
+            // A confirmation starts no watch: most losses are repaired before the next SPM.
             Body::Ncf(_) if taken && self.watch.is_some() => self.suspect(cx, &packet.body, bytes),
             _ => {}
         }
@@ -151,7 +141,6 @@ impl PgmReceiver {
         (self.watch, self.refusal) = (None, None);
     }
 
-    /// A packet of `bytes` without data has come.
     fn suspect(&mut self, cx: &mut Cx<'_>, body: &Body, bytes: u32) {
         let Some(ahead) = self.session.behind() else { return };
         let watch = self.watch.get_or_insert_default();
@@ -169,7 +158,6 @@ impl PgmReceiver {
         self.refusal = Some(Refusal::begin(cx, HOLE_SPREAD));
     }
 
-    /// Tells the source that another scheme is spoken here, or that no data arrives.
     #[cold]
     fn write_refusal(&mut self, buf: &mut Vec<u8>) -> Option<Transmit> {
         self.refusal.as_mut()?.due = false;
@@ -273,7 +261,7 @@ impl NakRepair {
         Self { naks: settings.reliable.then(|| Naks::new(settings)), ..Self::default() }
     }
 
-    /// All that there was has been delivered, or passed by where it is not the `whole`.
+    /// Reports the end to the application: `whole` is false if packets were given up.
     fn end(&mut self, cx: &mut Cx<'_>, whole: bool) {
         if whole {
             cx.emit(Event::Completed { bytes: self.delivered_bytes });
@@ -316,8 +304,7 @@ impl RepairLayer for NakRepair {
     }
 }
 
-/// Message to the source that another scheme is spoken here, or that no data arrives. The source does not answer, so
-/// the message is repeated.
+/// Message that another scheme is used here, or that no data arrives; repeated, as unanswered.
 #[derive(Clone, Copy, Debug)]
 struct Refusal {
     said: u32,
@@ -326,7 +313,7 @@ struct Refusal {
 }
 
 impl Refusal {
-    /// A message that begins within `spread`, since many receivers may have reason for it at one moment.
+    /// Schedules the first message within `spread`, since many receivers may send it at once.
     fn begin(cx: &mut Cx<'_>, spread: Duration) -> Box<Self> {
         let next_at = Some(cx.now + cx.rng.up_to(spread));
         Box::new(Self { next_at, said: 0, due: false })
@@ -345,9 +332,9 @@ impl Refusal {
     }
 }
 
-/// Number of messages, and time between two: at a loss of 10 % all are lost once in a thousand times.
+/// Number of messages, and interval: at 10 % loss all are lost once in a thousand times.
 const REFUSALS: u32 = 3;
 const REFUSAL_INTERVAL: Duration = Duration::from_millis(300);
 
-/// Time in which the receivers behind one black hole send their first messages; chosen.
+/// Spread of the first messages of receivers behind one black hole; chosen.
 const HOLE_SPREAD: Duration = Duration::from_secs(1);

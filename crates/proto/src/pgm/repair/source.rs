@@ -1,4 +1,4 @@
-//! The source of a stream: it sends packets once, and again what is asked for by NAK.
+//! Source of a stream: sends packets once, and again when requested by NAK.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -14,29 +14,25 @@ use crate::pgm::session::{DataPacket, SourceSession};
 use crate::pgm::wire::{Body, Nak, Received};
 use crate::{Datagram, FlowEvent, Machine, StreamEvent, Transmit};
 
-/// A PGM source: sends its packets as fast as its control permits, confirms NAKs at once, repairs
-/// what is in its transmit window, and says by FIN where the end is.
+/// PGM source: sends packets as its control permits, and repairs those in its window.
 pub struct PgmSource {
     session: SourceSession,
     packets: Box<dyn Packets + Send>,
-    /// Number of all packets, where its application has closed it.
+    /// Number of all packets, after the application has closed the source.
     closed: Option<u64>,
     repairs: Repairs,
-    /// Whether the next opportunity is a repair's, where both wait.
     repair_turn: bool,
     events: VecDeque<StreamEvent>,
 }
 
 impl PgmSource {
-    /// A source of `content` under `control`. Settings out of their range are taken to its nearest
-    /// end.
+    /// Creates a source of `content` under `control`. Settings are clamped to their ranges.
     pub fn new(config: SourceConfig, content: Box<dyn Content>, control: BoxControl) -> Self {
         let payload = config.payload.clamp(1, u32::from(u16::MAX));
         Self::of_packets(config, Box::new(ByOffset::new(content, payload)), control)
     }
 
-    /// A source of `packets` under `control`; how long they are is theirs to say. Settings out of
-    /// their range are taken to its nearest end.
+    /// Creates a source of `packets` of any lengths. Settings are clamped to their ranges.
     pub fn of_packets(
         config: SourceConfig,
         packets: Box<dyn Packets + Send>,
@@ -53,7 +49,7 @@ impl PgmSource {
         }
     }
 
-    /// The same, which speaks `scheme`; its SPMs say what is `announced`.
+    /// Sets the scheme, and the announcement in SPMs.
     #[must_use]
     pub fn speaking(mut self, scheme: &'static str, announced: Option<SchemeAnnouncement>) -> Self {
         self.session.speak(scheme, announced);
@@ -69,7 +65,6 @@ impl PgmSource {
         self.closed.or_else(|| self.packets.end())
     }
 
-    /// Bytes of payload of the next new packet, where there is one to send.
     fn ready(&mut self, now: Time) -> Option<u32> {
         let next = self.session.next;
         let open = self.session.is_sending() && self.end().is_none_or(|end| next < end);
@@ -103,13 +98,11 @@ impl PgmSource {
                 self.session.take_ack(cx, packet, ack.vector, len)
             }
             Body::Spmr => self.session.take_request(cx, packet),
-            // Our own packets, looped back, and confirmations by network elements; polls are not
-            // sent by this source, so nobody can answer one.
+            // Looped-back packets, confirmations by network elements, and answers to polls.
             _ => Ok(()),
         }
     }
 
-    /// Confirms a NAK, and queues the repairs that it asks for.
     fn take_nak(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>, nak: Nak) -> Checked {
         let Some(told) = self.session.take_nak(cx, packet, nak, true)? else {
             return Ok(());
@@ -129,8 +122,7 @@ impl PgmSource {
         if room { Ok(()) } else { Err(BadInput::TableFull) }
     }
 
-    /// Data or a repair. Where both wait they take turns, so that repairs have half of the
-    /// opportunities; where one may not leave the other may.
+    /// Writes data or a repair, alternately if both wait; if one may not be sent, the other may.
     fn next_payload(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         self.repairs.advance(self.session.trail);
         let repair = match self.repairs.first() {
@@ -165,14 +157,13 @@ impl PgmSource {
         None
     }
 
-    /// Whether new data would push out of the window what a receiver is waiting for. It waits then:
-    /// NAKs for the trail postpone its advance (src: RFC 3208 s16).
+    /// Returns true if new data would move a packet out of the window that a receiver waits for.
+    /// Data waits then: NAKs for the trail postpone its advance (src: RFC 3208 s16).
     fn trail_awaits_repair(&self) -> bool {
         let (trail, window) = (self.session.trail, self.session.config.settings.transmit_window);
         self.session.next - trail >= u64::from(window) && self.repairs.has(trail)
     }
 
-    /// A new packet leaves, or this one again.
     fn write(
         &mut self,
         cx: &mut Cx<'_>,
@@ -246,26 +237,25 @@ impl Machine for PgmSource {
     }
 }
 
-/// Most repairs that wait. Receivers ask again for what does not fit.
+/// Most waiting repairs. Receivers repeat requests that do not fit.
 const REPAIRS_MAX: usize = 1 << 16;
 
-/// Time for which a sent repair is remembered: the longest round trip in a report.
+/// Time for which a sent repair is remembered: longest round trip in a report.
 const REMEMBERED: Duration = Duration::from_secs(64);
 
-/// Packets to repair, each once, in the order in which they were asked for.
+/// Packets to repair, each once, in the order of their requests.
 #[derive(Debug, Default)]
 struct Repairs {
     order: VecDeque<(Time, u64)>,
     waiting: BTreeSet<u64>,
-    /// When each packet was last repaired, at most [`REPAIRS_MAX`] of them, and the same in order.
+    /// Times of the last repairs of at most [`REPAIRS_MAX`] packets, by packet and in order.
     sent: BTreeMap<u64, Time>,
     sent_order: VecDeque<(Time, u64)>,
 }
 
 impl Repairs {
-    /// Queues packet `index`, to be sent at `ready` or later; moments never decrease from call to
-    /// call. Where it was repaired less than `crossing` before `now`, the NAK crossed the repair on
-    /// its way and nothing is to be done. Returns false where there is no room.
+    /// Queues packet `index`, due at `ready`, which never decreases. A NAK within `crossing` after
+    /// a repair has crossed the repair. Returns false if the table is full.
     fn ask(&mut self, index: u64, ready: Time, now: Time, crossing: Duration) -> bool {
         let under_way = |at: &Time| now.since(*at) < crossing;
         if self.waiting.contains(&index) || self.sent.get(&index).is_some_and(under_way) {
@@ -283,14 +273,12 @@ impl Repairs {
         self.order.front().copied()
     }
 
-    /// Takes the packet that waits longest.
     fn pop(&mut self) -> Option<u64> {
         let (_, index) = self.order.pop_front()?;
         self.waiting.remove(&index);
         Some(index)
     }
 
-    /// A repair of `index` leaves. The oldest are forgotten.
     fn on_sent(&mut self, index: u64, now: Time) {
         while let Some(&(at, oldest)) = self.sent_order.front()
             && (now.since(at) >= REMEMBERED || self.sent_order.len() >= REPAIRS_MAX)
@@ -308,7 +296,6 @@ impl Repairs {
         self.waiting.contains(&index)
     }
 
-    /// Drops what is older than `trail` from the front, where old packets are.
     fn advance(&mut self, trail: u64) {
         while self.order.front().is_some_and(|&(_, index)| index < trail) {
             self.pop();

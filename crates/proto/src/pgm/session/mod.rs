@@ -1,8 +1,6 @@
-//! PGM's session apart from repair: its identity (TSI), its numbering, SPMs, who speaks what, the
-//! scheme's two halves and their reports, its end.
+//! PGM session without repair: sequence numbers, SPMs, negotiation, the scheme's halves, the end.
 //!
-//! What repairs lies above: by NAK for streams ([`repair`](super::repair)), by requested symbols for
-//! objects ([`object`](crate::object)).
+//! Repair is a layer above: [`repair`](super::repair) or [`object`](crate::object).
 
 mod receiver;
 mod source;

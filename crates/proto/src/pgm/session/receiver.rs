@@ -1,5 +1,4 @@
-//! The receiving end of a session: which packets have come and which are missing, what is believed of
-//! the source, the scheme's reports.
+//! Receiving end of a session: packets, beliefs about the source, and the scheme's reports.
 
 pub(crate) mod crowd;
 pub(crate) mod dissent;
@@ -32,89 +31,71 @@ use crate::pgm::negotiation::{Negotiation, SchemeMismatch};
 use crate::pgm::wire::{Packet, Spm, Tsi};
 use crate::timers::{Timers, reasons};
 
-/// The receiving end of a session: joins the one that it hears, finds out what is missing, and sends
-/// the reports that its side of the scheme wants to send.
+/// Receiving end of a session: detects losses, and sends the reports of its half of the scheme.
 ///
-/// Packets go by their sequence number without wrap (`index`), which begins as the number on the
-/// wire.
-///
-/// What every packet needs stands first and together: simulations have thousands of receivers, which
-/// fit in no cache.
+/// Packets are identified by their sequence number without wrap (`index`). Fields that every packet
+/// needs come first: simulations have thousands of receivers, which fit in no cache.
 #[repr(C)]
 pub(crate) struct ReceiverSession<R> {
     pub(crate) phase: ReceiverPhase,
-    /// The numbers of the scheme's options, which every packet is looked through for.
     scheme_options: SchemeOptions,
     data_port: u16,
-    /// Copies of the SPM request that are to be sent now.
     requests_due: Requests,
-    /// Whether this receiver has acknowledged, so that it must say when it leaves.
+    /// True if this receiver has acknowledged, so that it must announce its departure.
     acknowledges: bool,
     leave_due: bool,
-    /// Whether it was here when the session began, or can have all that was sent before.
+    /// True if the receiver was present when the session began, or can get all earlier packets.
     from_start: bool,
     feedback: BoxFeedback,
-    /// Scheme that it speaks; `None` for any.
+    /// Negotiated scheme; `None` for any.
     negotiation: Option<Box<Negotiation>>,
-    /// Mismatch of the schemes: the source is not listened to any more.
     mismatch: Option<Box<SchemeMismatch>>,
     source: Option<Source>,
-    /// One past the last packet, once the source has said so.
+    /// One past the last packet, once announced by the source.
     end: Option<u64>,
-    /// The first packet that it wants.
     begin: u64,
     losses: LossRecord,
-    /// Acknowledgements that are due for originals which came so late that others do not show them;
-    /// `None` before the first.
+    /// Due acknowledgements for originals that came too late for others to show them.
     late_acks: Option<Box<LateAcks>>,
-    /// Lateness of originals.
     pub(crate) disorder: Disorder,
     timers: Timers<Timer, 5>,
-    /// Packets that are here and that are missing; `None` before the first packet is known.
+    /// Received and missing packets; `None` before the first packet is known.
     window: Option<Window>,
-    /// Furthest packet that the source can have sent; `None` while the window is.
     reach: Option<Reach>,
-    /// A NAK that is to go to the neighbours too.
     nak_copy: Option<Vec<u8>>,
     doubts: Doubts,
     pub(crate) repair: R,
     lone_nak: LoneNak,
     /// Boxed, since a packet that comes in order needs none of it.
     pub(crate) config: Box<ReceiverConfig>,
-    /// All that is missing before this packet is being asked for or given up.
+    /// Packet up to which everything missing is requested or given up.
     declared: u64,
-    /// The latest packet that was found missing.
     missing: Option<u64>,
-    /// Gaps before this packet count as missing at [`Timer::Gaps`].
+    /// Packet up to which gaps count as missing at [`Timer::Gaps`].
     suspected: u64,
-    /// Packets that were passed by.
     lost: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Source {
     tsi: Tsi,
-    /// The source itself: where ACKs go, and whom NAKs name.
+    /// Node of the source: destination of ACKs, and source address in NAKs.
     node: NodeId,
-    /// The last PGM hop, where NAKs go; known from the first SPM.
+    /// Last PGM hop, destination of NAKs; known from the first SPM.
     path: Option<NodeId>,
-    /// Moment at which another last hop was believed.
     path_changed: Option<Time>,
-    /// When it last said something new: what came before anybody can repeat.
+    /// Time of the last new packet; replays do not count.
     heard: Time,
-    /// When data came last that was newer than all before.
+    /// Time of the last data packet that was newer than all before.
     advanced: Time,
 }
 
 reasons! {
     enum Timer {
         Start,
-        /// Gaps that too few later packets have shown count as missing.
         Gaps,
         SpmRequest,
-        /// Report of a loss without a request.
         LoneNak,
-        /// The source counts as gone.
         Expiry,
     }
 }
@@ -124,34 +105,26 @@ pub(crate) enum ReceiverPhase {
     #[default]
     Waiting,
     Joined,
-    /// Complete; owed reports may still leave.
+    /// Complete; pending reports may still be sent.
     Finished,
-    /// The source is gone, as far as is known.
     Lost,
-    /// Left, or of another scheme than the source.
     Ended,
 }
 
-/// What packets say against what is believed of the source.
-// What every packet needs stands first: see the receiver's session.
+// Fields that every packet needs come first: see the receiver's session.
 #[derive(Debug, Default)]
 #[repr(C)]
 struct Doubts {
-    /// The least trail beyond packets that are still wanted.
+    /// Least claimed trail beyond packets that are still wanted.
     trail: Dissent<u64>,
-    /// That packets which are known were not sent.
     beyond: Dissent<()>,
-    /// Another scheme, or other settings of it.
     scheme: Dissent<()>,
     settings: Dissent<()>,
-    /// Another last hop.
     path: Dissent<NodeId, PATH_PACKETS>,
-    /// That the session goes on after its end.
     end: Dissent<(), RESUME_PACKETS>,
     spm_order: SpmOrder,
 }
 
-/// The two copies of an SPM request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Requests {
     to_group: bool,
@@ -159,8 +132,7 @@ struct Requests {
 }
 
 impl<R: RepairLayer> ReceiverSession<R> {
-    /// A session with `feedback` as its side of the scheme, and `repair` above it. Settings out of
-    /// their range are taken to its nearest end.
+    /// Creates a session with `repair` above it. Settings are clamped to their ranges.
     pub(crate) fn new(config: ReceiverConfig, feedback: BoxFeedback, repair: R) -> Self {
         let config = config.bounded();
         let mut timers = Timers::default();
@@ -181,14 +153,12 @@ impl<R: RepairLayer> ReceiverSession<R> {
         }
     }
 
-    /// One that speaks one scheme: it follows the settings that the source announces, and takes
-    /// nothing from a source that speaks another.
+    /// Creates a session of one scheme. It follows announced settings, and ignores other schemes.
     pub(crate) fn speaking(config: ReceiverConfig, negotiation: Negotiation, repair: R) -> Self {
         let feedback = negotiation.feedback();
         Self { negotiation: Some(Box::new(negotiation)), ..Self::new(config, feedback, repair) }
     }
 
-    /// Its side of the scheme, for tests and statistics.
     #[cfg(test)]
     pub(crate) fn feedback(&self) -> &dyn crate::congestion::Feedback {
         self.feedback.as_ref()
@@ -198,14 +168,11 @@ impl<R: RepairLayer> ReceiverSession<R> {
         Some(self.source.as_ref()?.node)
     }
 
-    /// When the source last said something new: an SPM or data that had not come before.
     pub(crate) fn heard(&self) -> Option<Time> {
         Some(self.source.as_ref()?.heard)
     }
 
-    /// Whether an SPM that is new says that the newest packet which the source has sent is older than
-    /// one that has been here for a while: then that one was of an earlier life of the source, and
-    /// was under way for longer than the news of the new one.
+    /// Returns true if a new SPM names a latest packet older than one that came a while ago.
     pub(crate) fn is_contradicted_by(&self, now: Time, spm: &Spm) -> bool {
         let (Some(source), Some((_, lead))) = (&self.source, spm.window()) else { return false };
         self.doubts.spm_order.is_newer(now, spm.sequence)
@@ -213,7 +180,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
             && now.since(source.advanced) >= OVERTAKING_MAX
     }
 
-    /// Packets that are known to have been sent since this receiver took part, and those of them that were lost.
+    /// Returns the number of packets sent since this receiver joined, and of those lost.
     pub(crate) fn extent(&self) -> (u64, u64) {
         let known = self.window.as_ref().map_or(0, |window| window.known);
         (known.saturating_sub(self.losses.from()), self.losses.lost())
@@ -224,12 +191,11 @@ impl<R: RepairLayer> ReceiverSession<R> {
         self.window.as_ref()?.highest.map(|index| Seq::new(index as u32))
     }
 
-    /// True if `packet` is of the session that this receiver has joined.
     pub(crate) fn is_of(&self, packet: &Packet<'_>) -> bool {
         self.source.is_some_and(|source| source.tsi == packet.tsi())
     }
 
-    /// Packets that were sent after the latest that came; `None` if no sent packet is missing.
+    /// Returns the packets sent after the latest received one; `None` if no sent packet is missing.
     pub(crate) fn behind(&self) -> Option<u64> {
         let window = self.window.as_ref()?;
         let ahead = window.known
@@ -237,23 +203,19 @@ impl<R: RepairLayer> ReceiverSession<R> {
         (ahead > 0 || window.next < window.known).then_some(ahead)
     }
 
-    /// Its side of the negotiation, where it speaks one scheme.
     pub(crate) fn negotiation(&self) -> Option<&Negotiation> {
         self.negotiation.as_deref()
     }
 
-    /// Whether it still hears the source: after its start, and before an end.
     pub(crate) fn is_joined(&self) -> bool {
         self.phase == ReceiverPhase::Joined
     }
 
-    /// Whether all that there was has been delivered or passed by.
     pub(crate) fn is_complete(&self) -> bool {
         let next = self.window.as_ref().map(|window| window.next);
         self.phase == ReceiverPhase::Joined && self.end.is_some_and(|end| next >= Some(end))
     }
 
-    /// Whether nothing of the session was lost.
     pub(crate) fn is_whole(&self) -> bool {
         self.lost == 0 && self.from_start
     }
@@ -262,20 +224,16 @@ impl<R: RepairLayer> ReceiverSession<R> {
         self.source.as_ref()?.path
     }
 
-    /// Whether packets are listened to: a session that seems over may go on.
     pub(crate) fn hears(&self) -> bool {
         matches!(self.phase, ReceiverPhase::Joined | ReceiverPhase::Finished | ReceiverPhase::Lost)
     }
 
-    /// Its timers stop: nothing is asked for any more, for the reason that `phase` tells.
     pub(crate) fn stop(&mut self, phase: ReceiverPhase) {
         self.phase = phase;
         self.ask_nothing();
         self.timers.disarm_all();
     }
 
-    /// All that there was is here. What the scheme holds back until the end of this moment leaves now,
-    /// since no timer runs any more.
     pub(crate) fn finish(&mut self, cx: &mut Cx<'_>) {
         self.feedback.on_timeout(cx);
         self.stop(ReceiverPhase::Finished);
@@ -292,11 +250,10 @@ impl<R: RepairLayer> ReceiverSession<R> {
         self.lone_nak.clear();
     }
 
-    /// The source has said something new.
     fn note_heard(&mut self, now: Time) {
         if let Some(source) = &mut self.source {
             source.heard = now;
-            // Where it runs out it looks how long ago that was, so that packets need not move it.
+            // On expiry the timer is compared with `heard`, so that packets need not move it.
             if !self.timers.is_armed(Timer::Expiry) {
                 self.timers.arm(Timer::Expiry, now + self.config.expiry);
             }
@@ -324,7 +281,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         }
     }
 
-    /// Whether the source has been heard since the timer was armed: then it runs out that much later.
+    /// Re-arms the expiry timer if a packet came since it was armed. Returns true if so.
     fn expires_later(&mut self, now: Time) -> bool {
         let at = self.heard().map_or(now, |heard| heard + self.config.expiry);
         if at > now {
@@ -333,7 +290,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         at > now
     }
 
-    /// It leaves. That a member comes or goes is the driver's to say: it joins the group.
+    /// Leaves the session. The driver handles the group membership.
     pub(crate) fn close(&mut self) {
         if self.phase == ReceiverPhase::Joined {
             self.leave_due = self.feedback.on_leaving() || self.acknowledges;
@@ -358,13 +315,12 @@ impl<R: RepairLayer> ReceiverSession<R> {
     }
 }
 
-/// SPMs in a row that must name another last hop, and packets after the end of a session that show
-/// that it goes on.
+/// SPMs that must name another last hop, and packets that must show that a session continues.
 const PATH_PACKETS: u32 = 2;
 const RESUME_PACKETS: u32 = 3;
 
-/// Time after a change of the last hop in which a NAK without a confirmation makes it doubtful; chosen.
+/// Time after a change of the last hop in which an unconfirmed NAK casts doubt on it; chosen.
 const PATH_DOUBTED: Duration = Duration::from_secs(30);
 
-/// An SPM does not arrive so much later than data that was sent after it.
+/// Longest delay of an SPM behind data that was sent after it.
 const OVERTAKING_MAX: Duration = Duration::from_secs(2);

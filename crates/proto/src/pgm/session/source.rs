@@ -1,5 +1,4 @@
-//! The sending end of a session: numbering, SPMs, confirmations, the control and what it is told, the
-//! end.
+//! Sending end of a session: sequence numbers, SPMs, confirmations, and inputs of the control.
 
 mod input;
 mod output;
@@ -21,39 +20,32 @@ use crate::pgm::negotiation::{PACKET_BYTES, SchemeAnnouncement, bytes_of};
 use crate::pgm::wire::{Nak, Nla, Packet};
 use crate::timers::{Timers, reasons};
 
-/// The sending end of a session: what every source does, whatever it sends and however it repairs.
-///
-/// Packets are counted from 0 within the session (`index`); the sequence number on the wire is that
-/// of the first plus the index.
+/// Sending end of a session. Packets are counted from 0 (`index`); the number on the wire is the
+/// first one plus the index.
 pub(crate) struct SourceSession {
     pub(crate) config: SourceConfig,
     pub(crate) control: BoxControl,
-    /// Whether packets are repaired by their numbers.
+    /// True if packets are repaired by their sequence numbers.
     repairs: bool,
-    /// Announcement of the control on the packet that leaves now.
     announce: Vec<u8>,
     phase: SourcePhase,
     pub(crate) next: u64,
-    /// The oldest packet of the transmit window.
     pub(crate) trail: u64,
     spm: SpmSchedule,
     spm_sequence: Seq,
     confirmations: Confirmations,
     farthest: Farthest,
     timers: SourceTimers,
-    /// Whether the control has been told that there is nothing to send.
     told_idle: bool,
     acked: Acked,
     gauges: GaugeTrace,
-    /// The scheme that it speaks; empty where nobody has said so.
     scheme: &'static str,
-    /// Announcement of the scheme on SPMs: the option's value.
     announced: Option<Vec<u8>>,
-    /// Bytes of the longest data packet, as SPMs say.
+    /// Announced bytes of the longest data packet.
     packet_bytes: Option<u32>,
     /// Receivers of another scheme: the first [`MISMATCHED_MAX`].
     mismatched: Vec<NodeId>,
-    /// Receivers that have said that no data arrives: the first [`MISMATCHED_MAX`].
+    /// Receivers that have reported that no data arrives: the first [`MISMATCHED_MAX`].
     starved: Vec<NodeId>,
     events: VecDeque<StreamEvent>,
 }
@@ -61,12 +53,11 @@ pub(crate) struct SourceSession {
 reasons! {
     enum Timer {
         Start,
-        /// An SPM is due however much is sent.
         AmbientSpm,
-        /// An SPM is due since no data has been sent for a while.
+        /// An SPM is due, since no data has been sent for a while.
         Heartbeat,
         SpmAnswer,
-        /// There may be something to send again: a later permit, a packet that is held back.
+        /// Sending may be possible again: a later permit, or a packet that is held back.
         Send,
         Linger,
     }
@@ -79,19 +70,16 @@ enum SourcePhase {
     #[default]
     Waiting,
     Sending,
-    /// All data has been sent; repairs go on.
     Lingering {
         since: Time,
-        /// When a NAK last came.
         busy: Time,
     },
     Done,
 }
 
 impl SourceSession {
-    /// A session under `control`; `repairs` says whether the layer above repairs by number, so that who
-    /// comes late may ask for what was sent before. Settings out of their range are taken to its nearest
-    /// end.
+    /// Creates a session under `control`, with clamped settings. `repairs` is true if late
+    /// receivers may request earlier packets by sequence number.
     pub(crate) fn new(mut config: SourceConfig, control: BoxControl, repairs: bool) -> Self {
         config.payload = config.payload.clamp(1, u32::from(u16::MAX));
         let settings = &mut config.settings;
@@ -128,26 +116,23 @@ impl SourceSession {
     }
 
     fn seq(&self, index: u64) -> Seq {
-        // Truncation is the wrap of sequence numbers.
         self.config.first + index as u32
     }
 
-    /// The packet of sequence number `seq`: the one of that number nearest to the next new one.
     pub(crate) fn index(&self, seq: Seq) -> Option<u64> {
         self.next.checked_add_signed(i64::from(seq.distance(self.seq(self.next))))
     }
 
-    /// Name of a packet in the trace: its sequence number, without wrap.
+    /// Returns the number of a packet in the trace: its sequence number without wrap.
     fn traced(&self, index: u64) -> u64 {
         u64::from(self.config.first.value()) + index
     }
 
-    /// Sends an SPM now, since its content has changed.
     pub(crate) fn announce_now(&mut self, now: Time) {
         self.spm.on_change(&mut self.timers, now);
     }
 
-    /// Receivers learn at once what they have missed.
+    /// Informs the control, and sends an SPM so that receivers learn at once what they missed.
     pub(crate) fn take_new_path(&mut self, cx: &mut Cx<'_>) {
         if self.is_active() {
             self.control.on_new_path(cx);
@@ -168,7 +153,6 @@ impl SourceSession {
         Nla::from_node(self.config.node)
     }
 
-    /// Whether packets are taken and sent: after its start, and before nothing more happens.
     pub(crate) fn is_active(&self) -> bool {
         !matches!(self.phase, SourcePhase::Waiting | SourcePhase::Done)
     }
@@ -181,7 +165,7 @@ impl SourceSession {
         self.phase == SourcePhase::Done
     }
 
-    /// After the last packet come FIN and the time of repairs. One that has not begun is over.
+    /// Ends the data: FIN and a time for repairs follow. A session that has not started is over.
     pub(crate) fn close(&mut self, now: Time) {
         match self.phase {
             SourcePhase::Waiting => self.finish(),
@@ -203,7 +187,6 @@ impl SourceSession {
         self.timers.disarm_all();
     }
 
-    /// Sets the end of lingering, where it has begun.
     fn arm_linger(&mut self) {
         if let SourcePhase::Lingering { since, busy } = self.phase {
             let linger = self.config.settings.linger * if busy > since { LINGER_BUSY } else { 1 };
@@ -211,8 +194,7 @@ impl SourceSession {
         }
     }
 
-    /// Whether lingering has come to its end; with `owes` something that is owed still, and that the
-    /// control has held back for all this time, to its longest.
+    /// Returns true if lingering is over. With `owes`, lingering is extended up to its maximum.
     pub(crate) fn has_lingered(&mut self, now: Time, owes: bool) -> bool {
         if !self.timers.take_due(Timer::Linger, now) {
             return false;
@@ -229,7 +211,6 @@ impl SourceSession {
         }
     }
 
-    /// Time has passed. Returns whether the session has begun now.
     pub(crate) fn on_timeout(&mut self, cx: &mut Cx<'_>) -> bool {
         let begins = self.timers.take_due(Timer::Start, cx.now);
         if begins {
@@ -255,12 +236,11 @@ impl SourceSession {
     }
 }
 
-/// Receivers of other schemes, and starved receivers, of which the application is told.
+/// Most receivers of other schemes, and most starved receivers, that are reported.
 const MISMATCHED_MAX: usize = 64;
 
 /// Factor by which a source lingers longer if NAKs have come since the end of data.
 const LINGER_BUSY: u64 = 4;
 
-/// Shortest interval between SPMs: a timer of no length would run out again and again in one
-/// moment.
+/// Shortest interval between SPMs: a timer of zero length would expire again at once.
 const INTERVAL_MIN: Duration = Duration::from_millis(1);

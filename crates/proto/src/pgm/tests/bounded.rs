@@ -1,4 +1,4 @@
-//! Rates that a person sets.
+//! Tests of rate bounds.
 
 use alloc::vec::Vec;
 
@@ -7,8 +7,7 @@ use faircast_base::{Bitrate, Cx, Duration, NodeId, NullTrace, Purpose, Rng, Seq,
 use super::control::Window;
 use crate::congestion::{Bounds, Permit, bounded_control, boxed_control};
 
-/// Bits per second that leave in ten seconds from a control of which nothing is ever
-/// acknowledged, and which permits `window` packets of 1000 bytes.
+/// Returns the rate over 10 s, in bit/s, with a window of packets of 1000 bytes and no ACKs.
 fn rate(window: u32, bounds: &Bounds) -> u64 {
     let mut control = bounded_control(Window::new(window), *bounds);
     let (mut rng, mut trace) = (Rng::new(1, NodeId(0), Purpose::Fault), NullTrace);
@@ -75,7 +74,6 @@ fn packets_without_data_count_against_the_ceiling() {
     let end = now + Duration::from_secs(10);
     while now < end {
         let mut cx = Cx::new(now, &mut rng, &mut trace);
-        // Half of what leaves has no data.
         if sent % 2 == 0 && control.permit_overhead(now) == Permit::Now {
             control.on_overhead(now, 500);
             (sent, bytes) = (sent + 1, bytes + 500);

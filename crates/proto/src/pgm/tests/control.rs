@@ -1,5 +1,4 @@
-//! The simplest control that exercises every path: a fixed window, driven by the acknowledgements
-//! of the first receiver that reports.
+//! Simplest control that exercises every path: a fixed window, driven by acknowledgements.
 
 use alloc::vec::Vec;
 
@@ -9,14 +8,12 @@ use crate::congestion::{
     Arrival, Audience, Carrier, Gauges, Permit, ReceiverFeedback, SenderControl, Wire,
 };
 
-/// A node on the wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Word<const OPTION: u8>(pub(super) u32);
 
-/// Who is to acknowledge; 0 for whoever hears it.
+/// Receiver that is to acknowledge; 0 for any.
 pub(super) type Named = Word<0x12>;
 
-/// Who reports.
 pub(super) type From = Word<0x13>;
 
 impl<const OPTION: u8> Wire for Word<OPTION> {
@@ -35,14 +32,13 @@ const STALL: Duration = Duration::from_millis(200);
 
 pub(super) struct Window {
     pub(super) size: u32,
-    /// Least time between two packets, repairs among them.
+    /// Least interval between two packets, including repairs.
     pub(super) pace: Duration,
     free_at: Time,
     pub(super) named: u32,
     next: Option<Seq>,
     acked: Option<Seq>,
     stall_at: Option<Time>,
-    /// Reports by what carried them.
     pub(super) acks: u32,
     pub(super) naks: u32,
     pub(super) left: Vec<NodeId>,
@@ -125,7 +121,7 @@ impl SenderControl for Window {
         self.idle += 1;
     }
 
-    /// Feedback was lost: whatever flew counts as landed, and whoever hears may answer.
+    /// Handles lost feedback: packets in flight count as arrived, and any receiver may answer.
     fn on_timeout(&mut self, cx: &mut Cx<'_>) {
         if self.stall_at.is_some_and(|at| at <= cx.now) {
             self.acked = self.next.map(|next| next - 1);
@@ -154,7 +150,6 @@ impl SenderControl for Window {
 pub(super) struct WindowFeedback {
     node: NodeId,
     due: Option<Audience>,
-    /// How elections are answered.
     pub(super) election: Audience,
     pub(super) missing: Vec<(u32, u32)>,
     pub(super) arrivals: Vec<(u32, bool, bool)>,

@@ -1,4 +1,4 @@
-//! Random faults, which stop: then everything must arrive, and the same seed gives the same packets.
+//! Tests with random faults that stop: then everything must arrive, reproducibly.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -35,7 +35,7 @@ fn world(faults: Faults) -> World {
     let mut receiver = ReceiverConfig::new(GROUP);
     receiver.settings.nak_copies = faults.copies;
     let mut source = source_config();
-    // Nobody may miss the first SPM or data for want of which a session begins later.
+    // No receiver may miss the first SPM or data, or the session would begin later for it.
     source.settings.linger = Duration::from_secs(20);
     let content = in_memory(faults.packets * 100);
     let mut world = World::new(source, content, vec![receiver; faults.receivers], faults.seed);
@@ -64,7 +64,6 @@ proptest! {
     #[test]
     fn after_the_faults_stop_everything_arrives(faults in faults()) {
         let mut world = world(faults);
-        // Four times the linger time after the last NAK.
         world.run_until(at(120_000));
         let want = object(faults.packets * 100);
         for host in &world.receivers {

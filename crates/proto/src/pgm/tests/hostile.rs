@@ -1,4 +1,4 @@
-//! Nothing from the network is trusted.
+//! Tests of forged and damaged packets.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -23,7 +23,6 @@ fn nak_body(first: u32) -> Nak {
     Nak { first: seq(first), source: Nla::from_node(SOURCE), group: GROUP }
 }
 
-/// A packet as one of another session.
 fn foreign(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes[8..14].fill(9);
     bytes[6..8].fill(0);
@@ -32,7 +31,6 @@ fn foreign(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// The value of a NAK's list.
 fn list(seqs: impl IntoIterator<Item = u32>) -> Vec<u8> {
     seqs.into_iter().flat_map(u32::to_be_bytes).collect()
 }
@@ -102,7 +100,7 @@ fn the_source_refuses_each_kind_of_nonsense_for_its_reason() {
         assert!(world.repaired().is_empty(), "{case}");
         let answers = world.sent[before..].iter().map(|sent| sent.packet().kind());
         let answers: Vec<_> = answers.collect();
-        // To what is long gone the answer is where the window begins.
+        // The answer to a NAK for an old packet is the beginning of the window.
         let want = if reason == BadInput::OutOfWindow && case == "long gone" {
             vec![PacketType::Spm]
         } else {
@@ -119,7 +117,7 @@ fn own_packets_that_loop_back_are_ignored() {
     let looped: Vec<_> = world.sent.iter().rev().take(50).map(|s| s.bytes.clone()).collect();
     let (before, log) = (world.sent.len(), world.source.log.events.len());
     for bytes in looped {
-        // Only those of the source itself: ACKs look like those of a receiver.
+        // Only packets of the source itself: ACKs look like those of a receiver.
         if bytes[4] != PacketType::Ack as u8 {
             let zeros = if bytes[4] & 0x0c == 4 { 100 } else { 0 };
             let to = Destination::Group(GroupId::SESSION);
@@ -148,9 +146,8 @@ fn a_flood_of_naks_repairs_each_packet_once_in_an_interval() {
     repaired.sort_unstable();
     repaired.dedup();
     assert_eq!(repaired.len(), 50);
-    // 10 ms between confirmations that are alike: one each.
+    // 10 ms between equal confirmations: one each.
     assert_eq!(world.sent_of(PacketType::Ncf), 50);
-    // The session goes on.
     world.run_until(at(600));
     assert!(world.sent_of(PacketType::Odata) as u32 > sent + 100);
 }
@@ -191,7 +188,6 @@ fn a_receiver_refuses_each_kind_of_nonsense_for_its_reason() {
     }
 }
 
-/// An SPM of the source whose numbers somebody else has chosen.
 fn forged_spm(sequence: u32, trail: u32, lead: u32, options: &[(u8, &[u8])]) -> Vec<u8> {
     let path = Nla::from_node(SOURCE);
     let spm = Spm { sequence: seq(sequence), trail: seq(trail), lead: seq(lead), path };
@@ -205,14 +201,12 @@ fn a_lead_beyond_all_reason_is_not_believed_of_one_spm_and_is_of_several() {
     world.multicast(OUTSIDER, RECEIVER, &forged_spm(99, 0, 1 << 30, &[]));
     world.run_until(at(125));
     assert_eq!(world.receivers[0].machine.missing_packets(), 0);
-    // Nor is anything asked for beyond the window where it is.
     for sequence in 100..112 {
         world.multicast(OUTSIDER, RECEIVER, &forged_spm(sequence, 0, 1 << 30, &[]));
     }
     world.run_until(at(150));
     let missing = world.receivers[0].machine.missing_packets();
     assert!(missing > 8000 && missing <= 8192, "{missing}");
-    // What really exists comes all the same.
     let before = world.receivers[0].payload.len();
     world.run_until(at(400));
     assert!(world.receivers[0].payload.len() > before + 10_000);
@@ -230,12 +224,10 @@ fn a_trail_gives_up_nothing_until_the_source_has_said_so_for_a_while() {
     let lead = next + 10;
     world.multicast(OUTSIDER, RECEIVER, &forged_spm(99, lead, lead + 5, &[]));
     assert_eq!((world.receivers[0].lost(), world.receivers[0].machine.missing_packets()), (0, 1));
-    // Its own packets say so later.
     world.run_until(at(2000));
     assert_eq!(world.receivers[0].lost(), 1);
 }
 
-/// Bytes that arrive from one moment to another.
 fn arrive_between(world: &mut World, from_ms: u64, to_ms: u64) -> usize {
     world.run_until(at(from_ms));
     let before = world.receivers[0].payload.len();
@@ -269,7 +261,6 @@ fn after_one_forged_packet_a_session_is_soon_what_it_was() {
         ("a confirmation", |next, _| forge(&Body::Ncf(nak_body(next + 5000)), &[], &[])),
     ];
     for (case, forged) in cases {
-        // One packet of fifty is lost, so that NAKs must find their way.
         let configs = vec![ReceiverConfig::new(GROUP)];
         let mut world = World::new(source_config(), super::world::endless(), configs, 1)
             .with_network(losing(|hop| hop.kind == PacketType::Odata && hop.nth % 50 == 7));
@@ -290,7 +281,6 @@ fn after_one_forged_packet_a_session_is_soon_what_it_was() {
 fn noise_and_foreign_sessions_do_not_disturb_a_transfer() {
     let mut world = World::simple(2, 20_000)
         .with_network(losing(|hop| hop.kind == PacketType::Odata && hop.nth % 11 == 7));
-    // From then on everybody knows the session.
     world.run_until(at(15));
     for step in 0..200u32 {
         world.run_for(Duration::from_millis(2));
@@ -308,7 +298,6 @@ fn noise_and_foreign_sessions_do_not_disturb_a_transfer() {
     assert!(refused > 10, "{refused}");
 }
 
-/// Any packet of our session, with numbers that are likely to matter.
 fn any_packet() -> impl Strategy<Value = Vec<u8>> {
     let number = || prop_oneof![0u32..400, (u32::MAX - 50)..=u32::MAX, any::<u32>()];
     let nla = prop_oneof![Just(Nla::from_node(SOURCE)), Just(GROUP), Just(Nla::V6([7; 16]))];
@@ -338,7 +327,6 @@ fn any_packet() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
-/// What may happen next.
 #[derive(Clone, Debug)]
 enum Step {
     Forged { to: u32, group: bool, bytes: Vec<u8> },
@@ -362,7 +350,6 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// No panic, no growth, time passes (which the world asserts), a drain ends.
     #[test]
     fn no_sequence_of_forged_packets_breaks_an_endpoint(
         steps in prop::collection::vec(step(), 1..60),

@@ -1,4 +1,4 @@
-//! Tests of a stream's session, one guarantee a test.
+//! Tests of a stream's session, one guarantee each.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -20,7 +20,6 @@ pub(super) fn is_delivered(event: &Event) -> bool {
     matches!(event, Event::Delivered { .. })
 }
 
-/// The numbers of what a receiver delivered, in order.
 pub(super) fn delivered(host: &Host<PgmReceiver>) -> Vec<u64> {
     let seq = |(_, event): &(Time, Event)| match event {
         Event::Delivered { seq, .. } => Some(*seq),
@@ -29,7 +28,6 @@ pub(super) fn delivered(host: &Host<PgmReceiver>) -> Vec<u64> {
     host.log.events.iter().filter_map(seq).collect()
 }
 
-/// When what a log has of this kind happened.
 fn times(log: &Log, wanted: impl Fn(&Event) -> bool) -> Vec<Time> {
     log.events.iter().filter(|(_, event)| wanted(event)).map(|(at, _)| *at).collect()
 }
@@ -54,7 +52,6 @@ fn without_loss_everything_arrives_in_order_and_nobody_complains() {
         assert_eq!(host.log.count(|e| *e == Event::Completed { bytes: 10_050 }), 1);
         assert_eq!(host.log.count(|e| matches!(e, Event::BadInput { .. })), 0);
     }
-    // Exactly the first packet says that it is the first, and the last that it is the last.
     for sent in &world.sent {
         let packet = sent.packet();
         if let Body::Odata(data) = packet.body {
@@ -85,7 +82,7 @@ fn heartbeats_double_after_data_and_ambient_spms_go_on_beside_them() {
     world.run_until(at(7_000));
     assert_eq!(world.times_of(PacketType::Odata), [0]);
     let spms = world.times_of(PacketType::Spm);
-    // At 0 ms the first ambient one, and one that says that this was all.
+    // At 0 ms the first ambient SPM, and one that announces the end.
     let ambient = (0..8).map(|n| 950 * n);
     let heartbeat = [0, 100, 300, 700, 1500, 3100, 6300];
     let mut want: Vec<_> = ambient.chain(heartbeat).collect();
@@ -106,7 +103,7 @@ fn a_receiver_without_spm_asks_for_one_and_then_for_its_packets() {
             early || hop.is_data() && hop.seq() == Some(3)
         }));
     world.deliver_by(at(3_000), 1_000);
-    // One to the group, for the neighbours alone, and one to the source.
+    // One to the group, limited to the neighbours, and one to the source.
     let requests: Vec<_> =
         world.sent.iter().filter(|sent| sent.packet().kind() == PacketType::Spmr).collect();
     assert_eq!(requests.len(), 2);
@@ -116,7 +113,6 @@ fn a_receiver_without_spm_asks_for_one_and_then_for_its_packets() {
     );
     assert_eq!(requests[1].transmit.to, Destination::Node(SOURCE));
     assert!(requests[0].at <= at(400));
-    // Both reach the source at once, and are answered once.
     let answers = world.times_of(PacketType::Spm).iter().filter(|at| **at > 50).count();
     assert_eq!(answers, 1);
 }
@@ -166,7 +162,7 @@ fn elections_are_answered_by_ack_or_by_a_nak_that_asks_for_nothing() {
 fn who_leaves_is_whom_its_reports_name_and_not_the_address_they_come_from() {
     let configs = vec![ReceiverConfig::new(GROUP); 2];
     let mut world = World::new(source_config(), endless(), configs, 1);
-    // A host takes a number of its own; its address is another to the driver at the source.
+    // A host chooses its own number; the driver of the source knows its address by another one.
     let elsewhere = WindowFeedback::new(NodeId(0x7001));
     world.receivers[0].machine =
         PgmReceiver::new(ReceiverConfig::new(GROUP), boxed_feedback(elsewhere));
@@ -210,7 +206,7 @@ fn acknowledged_bytes_are_counted_once_and_the_acker_says_when_it_leaves() {
 fn a_closed_source_tells_the_end_and_still_repairs() {
     let mut world = World::new(source_config(), endless(), [ReceiverConfig::new(GROUP)], 1);
     world.run_until(at(510));
-    // All is lost for a while, among it what is sent at 520 ms.
+    // Everything is lost for a while, including the packet sent at 520 ms.
     world.network = losing(|hop| hop.now < at(600));
     world.run_until(at(530));
     world.close_source();
@@ -243,7 +239,6 @@ fn a_source_that_falls_silent_is_gone_after_the_expiry() {
 fn what_a_source_has_said_before_is_no_sign_that_it_is_there() {
     let mut receiver = ReceiverConfig::new(GROUP);
     receiver.expiry = Duration::from_secs(30);
-    // Some packets are lost, and are new to the receiver when somebody repeats them.
     for reliable in [true, false] {
         receiver.settings.reliable = reliable;
         let receiver = receiver.clone();
@@ -266,7 +261,6 @@ fn what_a_source_has_said_before_is_no_sign_that_it_is_there() {
         let host = &world.receivers[0];
         assert_eq!(host.last_word(), Some(&FlowEvent::Gone), "{reliable}");
         let gone = times(&host.log, is_expiry)[0];
-        // The one that was lost was new when it came.
         assert!(gone <= at(50_111), "{reliable}: {gone}");
     }
 }
@@ -304,6 +298,6 @@ fn a_machine_begins_with_its_start_as_first_timeout_and_keeps_small() {
     world.run_until(at(650));
     assert!(world.sent.is_empty());
     world.deliver_by(at(3_000), 1_000);
-    // Ten thousand of them in one simulation, each with a scheme's half of some hundred bytes.
+    // A simulation has ten thousand receivers, each with a scheme's half of some hundred bytes.
     assert!(size_of::<PgmReceiver>() < 1200);
 }

@@ -1,4 +1,4 @@
-//! Tests of a stream's repair by NAK, one guarantee a test.
+//! Tests of a stream's repair by NAK, one guarantee each.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -48,7 +48,6 @@ fn any_one_lost_packet_is_made_good() {
 
 #[test]
 fn a_lost_start_is_asked_for_where_the_source_lets_receivers() {
-    // Neither SPM nor first data tell this receiver where the session begins.
     for (lost, begin) in [(1, 0), (60, 0), (70, 7_000)] {
         let mut world =
             World::new(source_config(), in_memory(10_000), [ReceiverConfig::new(GROUP)], 1)
@@ -90,7 +89,6 @@ fn a_burst_of_losses_is_asked_for_in_one_nak_and_repaired_once_each() {
 fn packets_that_only_overtake_each_other_cause_no_nak() {
     let mut world = World::new(source_config(), in_memory(5_000), [ReceiverConfig::new(GROUP)], 1);
     world.network = Box::new(move |hop, _| {
-        // Number 20 comes after number 21, just before 22.
         let late = hop.is_data() && hop.seq() == Some(20);
         let slot = Duration::from_micros(10 * u64::from(hop.seq().unwrap_or(0)));
         let extra = if late { Duration::from_micros(15) } else { Duration::ZERO };
@@ -110,8 +108,8 @@ fn confirmations_and_copies_of_naks_silence_neighbours() {
             .with_network(losing_data(|n| n == 20));
         world.deliver_by(at(5_000), 5_000);
         let naks = world.source.log.count(|e| matches!(e, Event::NakReceived { .. }));
-        // Of 100 receivers with back-offs over 500 ms, those ask that draw less than the first one
-        // and the 20 ms until its confirmation: 5 on average, 14 with probability below 1e-3.
+        // Some of 100 receivers with back-offs over 500 ms draw less than the first one and the 20
+        // ms until its confirmation: 5 on average, 14 with probability below 1e-3.
         assert!((1..=at_most).contains(&naks), "{naks} NAKs with copies {copies}");
         assert_eq!(world.repaired(), [20]);
         let overheard: u32 =
@@ -126,7 +124,7 @@ fn thousands_of_naks_for_one_packet_cost_few_confirmations() {
     world.deliver_by(at(3_000), 3_000);
     let naks = world.source.log.count(|e| matches!(e, Event::NakReceived { .. }));
     assert!(naks > 300, "{naks} NAKs");
-    // 20 ms of round trip plus what flies, one confirmation in 10 ms.
+    // 20 ms of round trip and packets in flight, one confirmation in 10 ms.
     assert!(world.sent_of(PacketType::Ncf) <= 8, "{}", world.sent_of(PacketType::Ncf));
     assert!(world.repaired().len() <= 4, "{:?}", world.repaired());
 }
@@ -153,7 +151,6 @@ fn what_falls_out_of_the_window_is_lost_and_the_rest_goes_on() {
     assert_eq!(abandoned.sum::<u64>(), u64::from(lost));
     assert_eq!(cut.log.count(is_delivered) as u32, 500 - lost);
     assert_eq!(cut.last_word(), Some(&FlowEvent::Gone));
-    // What it has is the object with a gap, in order.
     let gaps = cut
         .app
         .iter()

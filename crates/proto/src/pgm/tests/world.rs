@@ -1,4 +1,4 @@
-//! Streams in the tests' world: all live in one subnet, and everything is kept.
+//! World of the tests of streams: all hosts are in one subnet, and all packets are recorded.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -19,12 +19,10 @@ pub(super) use crate::world::{
 
 pub(super) type World = crate::world::World<PgmSource, PgmReceiver>;
 
-/// A network that drops what `lose` says and passes the rest.
 pub(super) fn losing(mut lose: impl FnMut(&Hop<'_>) -> bool + 'static) -> Network {
     Box::new(move |hop, _| if lose(hop) { Fate::drop() } else { Fate::pass() })
 }
 
-/// A network that drops original data of such numbers and passes the rest.
 pub(super) fn losing_data(lose: impl Fn(u32) -> bool + 'static) -> Network {
     losing(move |hop| hop.is_data() && hop.seq().is_some_and(&lose))
 }
@@ -33,20 +31,17 @@ pub(super) fn in_memory(len: usize) -> Box<InMemory> {
     Box::new(InMemory(Arc::from(object(len))))
 }
 
-/// Zeros without end.
 pub(super) fn endless() -> Box<Zeros> {
     Box::new(Zeros { len: None })
 }
 
 impl PgmSource {
-    /// Its control, which is the tests' own.
     pub(super) fn window(&self) -> &Window {
         self.control().inner().downcast_ref().expect("sources of these tests have a window")
     }
 }
 
 impl PgmReceiver {
-    /// Its half of the scheme, which is the tests' own.
     pub(super) fn window_feedback(&self) -> &WindowFeedback {
         self.feedback().inner().downcast_ref().expect("receivers of these tests speak of a window")
     }
@@ -79,7 +74,6 @@ impl World {
         world
     }
 
-    /// `receivers` receivers with recommended settings and an object of `len` bytes.
     pub(super) fn simple(receivers: usize, len: usize) -> Self {
         let configs = vec![ReceiverConfig::new(GROUP); receivers];
         Self::new(source_config(), in_memory(len), configs, 1)
@@ -90,7 +84,6 @@ impl World {
         self
     }
 
-    /// All sequence numbers that were repaired, in order of repair.
     pub(super) fn repaired(&self) -> Vec<u32> {
         let rdata = |sent: &SentPacket| match sent.packet().body {
             Body::Rdata(data) => Some(data.sequence.value()),
@@ -99,13 +92,11 @@ impl World {
         self.sent.iter().filter_map(rdata).collect()
     }
 
-    /// All of an object of `len` bytes arrives everywhere until `end`.
     pub(super) fn deliver_by(&mut self, end: Time, len: usize) {
         self.run_until(end);
         self.assert_all_delivered(&object(len));
     }
 
-    /// Everything arrived everywhere, in order and intact.
     pub(super) fn assert_all_delivered(&self, object: &[u8]) {
         for host in &self.receivers {
             assert!(host.completed(), "{:?}: {:?}", host.node, host.last_word());
@@ -114,7 +105,6 @@ impl World {
     }
 }
 
-/// A sequence number.
 pub(super) fn seq(value: u32) -> Seq {
     Seq::new(value)
 }

@@ -1,17 +1,12 @@
-//! The internet checksum over a whole PGM packet.
+//! Internet checksum over a whole PGM packet.
 
-/// The one's complement of the one's complement sum of `bytes` as 16-bit big-endian words, an odd
-/// last byte padded with zero (src: RFC 3208 s8). Over a packet with its checksum in place the
-/// result is 0 where the packet is intact.
+/// Returns the Internet checksum of `bytes`; 0 over an intact packet (src: RFC 3208 s8).
 ///
-/// A tail of zero bytes changes nothing, however long and whether it begins at an odd or an even
-/// offset: there is no pseudo-header, so only the values of the bytes count, and the pad of an odd
-/// last byte is the very zero that the tail begins with.
+/// A tail of zero bytes changes nothing, at any length or offset: there is no pseudo-header, and
+/// the pad of an odd last byte equals the first byte of the tail.
 pub fn checksum(bytes: &[u8]) -> u16 {
-    // The sum does not care for the order of bytes, so they are added as the machine has them and
-    // swapped at the end (src: RFC 1071 s2), four words at a time in two halves of 64 bits: 2^32 of
-    // them fit before a carry could be lost, and folding 32-bit halves to 16 keeps the sum modulo
-    // 2^16 - 1. Written so that compilers make vector instructions of it.
+    // Words are added in native order and swapped at the end (src: RFC 1071 s2), four at a time in
+    // vector instructions: 2^32 fit without a lost carry. Folding keeps the sum modulo 2^16 - 1.
     let (eights, rest) = bytes.as_chunks::<8>();
     let (mut low, mut high) = (0u64, 0u64);
     for eight in eights {
@@ -39,7 +34,7 @@ pub fn checksum(bytes: &[u8]) -> u16 {
     !u16::from_be(sum as u16)
 }
 
-/// The checksum as it is sent: a computed 0 goes as 0xffff, since 0 means that there is none.
+/// Returns the checksum to send: a computed 0 becomes 0xffff, since 0 means that there is none.
 pub(super) fn sent_checksum(bytes: &[u8]) -> u16 {
     match checksum(bytes) {
         0 => 0xffff,
@@ -52,7 +47,6 @@ mod tests {
     use super::*;
     use std::vec::Vec;
 
-    /// The definition, word by word.
     fn slow(bytes: &[u8]) -> u16 {
         let mut sum = 0u32;
         for pair in bytes.chunks(2) {

@@ -1,4 +1,4 @@
-//! The common header of all PGM packets (src: RFC 3208 s8).
+//! Common header of all PGM packets (src: RFC 3208 s8).
 
 use core::fmt;
 
@@ -7,8 +7,7 @@ use faircast_base::{BadInput, Checked};
 /// Bytes of the common header.
 pub const HEADER_LEN: usize = 16;
 
-/// Bytes that a data packet has beside its payload, those of IPv4 and UDP among them, where the value
-/// of its scheme's option has `announce`: what rates count that count headers.
+/// Returns the header bytes of a data packet: IPv4, UDP, PGM, option of `announce` bytes.
 pub const fn data_overhead(announce: usize) -> u32 {
     const IPV4_AND_UDP: usize = 20 + 8;
     const NUMBERS: usize = 8;
@@ -17,16 +16,14 @@ pub const fn data_overhead(announce: usize) -> u32 {
     (IPV4_AND_UDP + HEADER_LEN + NUMBERS + OPTIONS_LENGTH + OPTION + announce) as u32
 }
 
-/// Option extensions are present.
 pub(super) const FLAG_OPTIONS: u8 = 0x01;
-/// Some of them matter to network elements.
+/// Flag: some options matter to network elements.
 pub(super) const FLAG_NETWORK_SIGNIFICANT: u8 = 0x02;
-/// Parity over packets of various lengths.
+/// Flag: parity over packets of various lengths.
 pub(super) const FLAG_VARIABLE_LENGTH: u8 = 0x40;
-/// A parity packet.
 pub(super) const FLAG_PARITY: u8 = 0x80;
 
-/// The global source id: names a source, whatever ports it uses.
+/// Global source id: identifies a source with any ports.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Gsi(pub [u8; 6]);
 
@@ -37,16 +34,16 @@ impl fmt::Debug for Gsi {
     }
 }
 
-/// The transport session id, by which every packet says to which session it belongs.
+/// Transport session id, which identifies the session of every packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Tsi {
-    /// The source.
+    /// Source of the session.
     pub gsi: Gsi,
-    /// Its data-source port.
+    /// Data-source port of the source.
     pub port: u16,
 }
 
-/// The packet types that this codec knows.
+/// Packet types that this codec knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[expect(missing_docs, reason = "variants without a text are what their names say")]
@@ -60,13 +57,12 @@ pub enum PacketType {
     Nnak = 0x09,
     Ncf = 0x0a,
     Spmr = 0x0c,
-    /// Acknowledgement of congestion control; sent as 0x0d as OpenPGM and Wireshark have it.
+    /// Acknowledgement of congestion control; sent as 0x0d, as in OpenPGM and Wireshark.
     Ack = 0x0d,
 }
 
 impl PacketType {
-    /// The type with this number. 0x0b, the ACK of the first pgmcc code and of tcpdump, is
-    /// accepted too.
+    /// Returns the type with this number, or with 0x0b, the ACK of early pgmcc code and of tcpdump.
     pub(crate) const fn from_nibble(nibble: u8) -> Option<Self> {
         Some(match nibble {
             0x00 => Self::Spm,
@@ -81,35 +77,34 @@ impl PacketType {
         })
     }
 
-    /// Whether such packets travel from receivers towards the source, which tells which port names
-    /// the session.
+    /// Returns true for packets towards the source, where another port names the session.
     pub const fn is_upstream(self) -> bool {
         matches!(self, Self::Nak | Self::Nnak | Self::Spmr | Self::Ack)
     }
 
-    /// Whether such packets carry payload.
+    /// Returns true for packets with payload.
     pub const fn is_data(self) -> bool {
         matches!(self, Self::Odata | Self::Rdata)
     }
 }
 
-/// What a common header says, besides type, checksum and lengths.
+/// Contents of a common header, except type, checksum and lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Header {
-    /// Downstream the data-source port, upstream the data-destination port.
+    /// Data-source port downstream, data-destination port upstream.
     pub source_port: u16,
-    /// Downstream the data-destination port, upstream the data-source port.
+    /// Data-destination port downstream, data-source port upstream.
     pub destination_port: u16,
-    /// The source of the session, in upstream packets too.
+    /// Source of the session, in upstream packets too.
     pub gsi: Gsi,
-    /// Whether the payload is parity, or the NAK asks for parity.
+    /// True if the payload is parity, or the NAK asks for parity.
     pub parity: bool,
-    /// Whether parity covers packets of various lengths.
+    /// True if parity covers packets of various lengths.
     pub variable_length: bool,
 }
 
 impl Header {
-    /// The header of a packet that the source of `tsi` or an element on its behalf sends.
+    /// Returns the header of a packet sent by the source of `tsi`, or by an element on its behalf.
     pub const fn downstream(tsi: Tsi, data_port: u16) -> Self {
         Self {
             source_port: tsi.port,
@@ -120,32 +115,30 @@ impl Header {
         }
     }
 
-    /// The header of a packet that goes towards the source of `tsi`.
+    /// Returns the header of a packet towards the source of `tsi`.
     pub const fn upstream(tsi: Tsi, data_port: u16) -> Self {
         let (source_port, destination_port) = (data_port, tsi.port);
         Self { source_port, destination_port, ..Self::downstream(tsi, data_port) }
     }
 
-    /// The session, for a packet of type `kind`.
+    /// Returns the session, for a packet of type `kind`.
     pub const fn tsi(&self, kind: PacketType) -> Tsi {
         let port = if kind.is_upstream() { self.destination_port } else { self.source_port };
         Tsi { gsi: self.gsi, port }
     }
 
-    /// The data-destination port, for a packet of type `kind`.
+    /// Returns the data-destination port, for a packet of type `kind`.
     pub const fn data_port(&self, kind: PacketType) -> u16 {
         if kind.is_upstream() { self.source_port } else { self.destination_port }
     }
 }
 
-/// The type and session of the packet that `bytes` begin with, without a look at anything else;
-/// `None` where they are no PGM packet. By this drivers tell sessions apart.
+/// Returns type and session of a packet from its first bytes; `None` if it is no PGM packet.
 pub fn peek(bytes: &[u8]) -> Option<(PacketType, Tsi)> {
     let fixed = Fixed::decode(bytes.first_chunk()?).ok()?;
     Some((fixed.kind, fixed.header.tsi(fixed.kind)))
 }
 
-/// The fixed part of a packet, taken apart.
 pub(super) struct Fixed {
     pub(super) header: Header,
     pub(super) kind: PacketType,

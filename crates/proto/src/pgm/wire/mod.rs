@@ -1,14 +1,10 @@
-//! PGM packets (src: RFC 3208), with the ACK and the congestion control options that OpenPGM adds.
+//! PGM packets (src: RFC 3208), with the ACK and the congestion control options of OpenPGM.
 //!
-//! [`Packet::decode`] borrows and allocates nothing; [`Encoder`] appends to a `Vec<u8>`. A packet is
-//! its bytes followed by a count of zero bytes, as in [`Datagram`](crate::Datagram); only payload
-//! may lie among those zeros, since every encoder writes headers and options out.
+//! A packet is its bytes followed by a count of zero bytes, as in [`Datagram`](crate::Datagram).
+//! Only payload may be among the zeros: every encoder writes out headers and options.
 //!
-//! Reserved bits and the bits that only network elements look at (OPX) are never checked on input,
-//! because OpenPGM leaves them uninitialised, and are zero on output. Unknown options are skipped
-//! by their length. The value of a scheme's option ([`Wire`]) passes through untouched.
-//!
-//! [`Wire`]: crate::congestion::Wire
+//! Reserved bits and OPX bits are never checked on input, since OpenPGM leaves them uninitialised,
+//! and are zero on output. Unknown options are skipped by their length.
 
 mod checksum;
 mod header;

@@ -1,10 +1,10 @@
-//! Network-layer addresses as packets carry them.
+//! Network-layer addresses in packets.
 
 use alloc::vec::Vec;
 
 use faircast_base::{BadInput, Checked, NodeId};
 
-/// A network-layer address. A [`NodeId`] travels as an IPv4 address; drivers map it to a real one.
+/// Network-layer address. A [`NodeId`] is sent as an IPv4 address; drivers map it to a real one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Nla {
     /// Address family 1: IPv4.
@@ -14,15 +14,15 @@ pub enum Nla {
 }
 
 impl Nla {
-    /// The address that stands for nobody.
+    /// Null address.
     pub const NULL: Self = Self::V4([0; 4]);
 
-    /// The address that carries `node`.
+    /// Returns the address of `node`.
     pub const fn from_node(node: NodeId) -> Self {
         Self::V4(node.0.to_be_bytes())
     }
 
-    /// The node that it carries; `None` for IPv6.
+    /// Returns the node of the address; `None` for IPv6.
     pub const fn node(self) -> Option<NodeId> {
         match self {
             Self::V4(octets) => Some(NodeId(u32::from_be_bytes(octets))),
@@ -30,18 +30,17 @@ impl Nla {
         }
     }
 
-    /// Whether it is 0.0.0.0 or ::, which stand for nobody.
+    /// Returns true for the null addresses 0.0.0.0 and ::.
     pub fn is_null(self) -> bool {
         self.octets().iter().all(|&octet| octet == 0)
     }
 
-    /// Whether a packet that names the group `other` is of this group. A source may send to each receiver
-    /// of a list too; they know of no group, and name the null address.
+    /// Returns true if the groups are equal or one is null: unicast receivers know no group.
     pub fn is_group(self, other: Self) -> bool {
         self == other || self.is_null() || other.is_null()
     }
 
-    /// The bytes of the address alone.
+    /// Returns the bytes of the address alone.
     pub fn octets(&self) -> &[u8] {
         match self {
             Self::V4(octets) => octets,
@@ -59,10 +58,10 @@ impl Nla {
         out.extend_from_slice(self.octets());
     }
 
-    /// Takes what [`encode`](Self::encode) writes off the front of `bytes`.
+    /// Decodes the output of [`encode`](Self::encode) from the front of `bytes`.
     ///
     /// # Errors
-    /// `Truncated`, or `Malformed` of an unknown address family.
+    /// `Truncated`, or `Malformed` for an unknown address family.
     pub fn decode(bytes: &mut &[u8]) -> Checked<Self> {
         let (&[f0, f1, _, _], rest) = bytes.split_first_chunk().ok_or(BadInput::Truncated)?;
         let (nla, rest) = match u16::from_be_bytes([f0, f1]) {

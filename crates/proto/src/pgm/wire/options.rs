@@ -4,7 +4,7 @@ use faircast_base::{BadInput, Checked, Seq};
 
 use super::Nla;
 
-/// Most options of one packet, the one that tells their length not counted (src: RFC 3208 s9.1).
+/// Most options of a packet, without the one for their length (src: RFC 3208 s9.1).
 pub const OPTIONS_MAX: usize = 16;
 
 /// Most sequence numbers in a NAK list, beyond the one in the packet's body (src: RFC 3208 s9.3).
@@ -13,27 +13,27 @@ pub const NAK_LIST_MAX: usize = 62;
 /// Bytes before the value of an option: type, length, reserved and OPX bits, option-specific bits.
 const OPTION_HEADER_LEN: usize = 4;
 
-/// The bit on the type of the last option.
+/// Flag on the type of the last option.
 pub(super) const END: u8 = 0x80;
 
-/// The numbers of the options.
+/// Numbers of the options.
 #[derive(Clone, Copy, Debug)]
 pub struct OptionType;
 
 impl OptionType {
     /// Length of all options together; always first, written and read by the codec itself.
     pub const LENGTH: u8 = 0x00;
-    /// The packet is a fragment of a larger unit of the application.
+    /// Mark of a fragment of a larger unit of the application.
     pub const FRAGMENT: u8 = 0x01;
-    /// More sequence numbers that a NAK asks for.
+    /// Further sequence numbers of a NAK.
     pub const NAK_LIST: u8 = 0x02;
-    /// From where on late joiners may ask for repairs.
+    /// Oldest packet that late receivers may request.
     pub const JOIN: u8 = 0x03;
     /// Back-off interval of NAKs.
     pub const NAK_BO_IVL: u8 = 0x04;
     /// Range of that interval.
     pub const NAK_BO_RNG: u8 = 0x05;
-    /// Another node repairs.
+    /// Redirection to another repairer.
     pub const REDIRECT: u8 = 0x07;
     /// Parity parameters.
     pub const PARITY_PRM: u8 = 0x08;
@@ -41,15 +41,15 @@ impl OptionType {
     pub const PARITY_GRP: u8 = 0x09;
     /// Actual size of a short transmission group.
     pub const CURR_TGSIZE: u8 = 0x0a;
-    /// The neighbour is unreachable.
+    /// Mark of an unreachable neighbour.
     pub const NBR_UNREACH: u8 = 0x0b;
     /// Address of the confirming element.
     pub const PATH_NLA: u8 = 0x0c;
-    /// First data of the session.
+    /// Mark of the first data of the session.
     pub const SYN: u8 = 0x0d;
-    /// The session ends with the leading sequence number.
+    /// End of the session at the leading sequence number.
     pub const FIN: u8 = 0x0e;
-    /// The session has failed, with the code in its last header byte.
+    /// Failure of the session, with the code in its last header byte.
     pub const RST: u8 = 0x0f;
     /// Congestion report.
     pub const CR: u8 = 0x10;
@@ -57,10 +57,9 @@ impl OptionType {
     pub const CRQST: u8 = 0x11;
     /// pgmcc's announcement on data: timestamp and acker.
     pub const PGMCC_DATA: u8 = 0x12;
-    /// pgmcc's report on ACK and NAK: echoed timestamp, loss rate, who reports.
+    /// pgmcc's report on ACK and NAK: echoed timestamp, loss rate, reporter.
     pub const PGMCC_FEEDBACK: u8 = 0x13;
-    /// The receiver that sends this ACK leaves. faircast's own: the pgmcc draft (s2.3.2) asks for
-    /// such a mark and gives it no number; peers that do not know it skip it.
+    /// Departure of the receiver that sends this ACK; faircast's own (src: pgmcc-draft s2.3.2).
     pub const ACKER_LEAVING: u8 = 0x14;
     /// TFMCC's header of data. faircast's own, as are the next three: docs/schemes/tfmcc.md.
     pub const TFMCC_DATA: u8 = 0x15;
@@ -70,31 +69,30 @@ impl OptionType {
     pub const ORMCC_DATA: u8 = 0x17;
     /// ORMCC's congestion indication.
     pub const ORMCC_FEEDBACK: u8 = 0x18;
-    /// Of a control that has nothing to say, where transports ask for a number.
+    /// Empty announcement of a control, for transports that need a number.
     pub const OPEN_DATA: u8 = 0x19;
-    /// The same of its receivers.
+    /// Empty report of a control's receivers.
     pub const OPEN_FEEDBACK: u8 = 0x1a;
-    /// What a transfer's source sends. faircast's own, as are the next three: docs/transfer.md.
+    /// Object of a transfer's source. faircast's own, as are the next three: docs/transfer.md.
     pub const OBJECT: u8 = 0x20;
-    /// What a transfer's receiver lacks.
+    /// Missing symbols of a transfer's receiver.
     pub const WANT: u8 = 0x21;
-    /// What a transfer's source is going to send.
+    /// Symbols that a transfer's source will send.
     pub const CONFIRM: u8 = 0x22;
-    /// How a transfer's receiver is, and that its source has taken notice.
+    /// State of a transfer's receiver, and the answer of its source.
     pub const MEMBER: u8 = 0x23;
-    /// What keeps a transfer's receiver busy. faircast's own: docs/transfer.md.
+    /// Load of a transfer's receiver. faircast's own: docs/transfer.md.
     pub const LOAD: u8 = 0x25;
-    /// The rate that a transfer's receiver asks for at most. faircast's own: docs/transfer.md.
+    /// Rate limit of a transfer's receiver. faircast's own: docs/transfer.md.
     pub const LIMIT: u8 = 0x26;
     /// Lengths of packets that reach a transfer's receiver. faircast's own: docs/transfer.md.
     pub const PATH: u8 = 0x27;
-    /// A packet of a transfer's source that only its length is for. faircast's own: docs/transfer.md.
+    /// Probe of a packet length by a transfer's source. faircast's own: docs/transfer.md.
     pub const PROBE: u8 = 0x28;
-    /// Which scheme an end speaks. faircast's own: docs/pgm.md.
+    /// Scheme of an end. faircast's own: docs/pgm.md.
     pub const SCHEME: u8 = 0x24;
 
-    /// Whether network elements must look at the option. `odata` tells whether it sits on original
-    /// data, where one of them does not count.
+    /// Returns true if elements must read the option: not `CURR_TGSIZE` on original data.
     pub(super) const fn is_network_significant(kind: u8, odata: bool) -> bool {
         match kind {
             Self::NAK_LIST
@@ -112,17 +110,15 @@ impl OptionType {
     }
 }
 
-/// Where in a packet its options lie, each known to have a permitted length, and of which types they are.
+/// Place of the options in a packet, with permitted lengths, and their types.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OptionsLayout {
     start: usize,
-    /// One past their last byte.
     pub(super) end: usize,
     kinds: u64,
 }
 
 impl OptionsLayout {
-    /// None, where they would begin at `at`.
     pub(super) const fn none(at: usize) -> Self {
         Self { start: at, end: at, kinds: 0 }
     }
@@ -147,7 +143,6 @@ impl OptionsLayout {
     }
 }
 
-/// Walks all options once, so that later walks need not doubt them: of which types they are.
 fn kinds(bytes: &[u8]) -> Checked<u64> {
     let (mut rest, mut count, mut kinds) = (bytes, 0, 0);
     while let Some((&[kind, len, ..], _)) = rest.split_first_chunk::<OPTION_HEADER_LEN>() {
@@ -169,28 +164,27 @@ fn kinds(bytes: &[u8]) -> Checked<u64> {
     if rest.is_empty() { Ok(kinds) } else { Err(BadInput::Malformed) }
 }
 
-/// Stands for an option of type `kind`, 0 to 0x7f. Types that are 64 apart share one.
+/// Returns the bit for option type `kind`, 0 to 0x7f. Types with a distance of 64 share a bit.
 const fn kind_bit(kind: u8) -> u64 {
     1 << (kind & 63)
 }
 
-/// The options of a packet, each known to lie within it and to have a permitted length. They are
-/// equal where all but their reserved bits are.
+/// Options of a packet, of permitted lengths. Equality ignores reserved bits.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options<'a> {
-    /// All but the first, which only tells the length.
+    /// All options but the first, which only states the length.
     bytes: &'a [u8],
-    /// The bits of their types: most that are looked for are not there.
+    /// Bits of the present types: most searched types are absent.
     kinds: u64,
 }
 
 impl<'a> Options<'a> {
-    /// Whether there are none.
+    /// Returns true if there are no options.
     pub const fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// All options in order, not taken apart.
+    /// Returns all options in order, undecoded.
     pub fn iter(&self) -> impl Iterator<Item = RawOption<'a>> + use<'a> {
         let mut rest = self.bytes;
         core::iter::from_fn(move || {
@@ -201,20 +195,20 @@ impl<'a> Options<'a> {
         })
     }
 
-    /// The first option of type `kind`.
+    /// Returns the first option of type `kind`.
     #[inline]
     pub fn find(&self, kind: u8) -> Option<RawOption<'a>> {
         let can_be = self.kinds & kind_bit(kind) != 0;
         if can_be { self.iter().find(|option| option.kind == kind) } else { None }
     }
 
-    /// Whether there is an option of type `kind`.
+    /// Returns true if there is an option of type `kind`.
     #[inline]
     pub fn has(&self, kind: u8) -> bool {
         self.find(kind).is_some()
     }
 
-    /// The sequence numbers that a NAK or its confirmation names beyond its first.
+    /// Returns the sequence numbers of a NAK or its confirmation beyond the first.
     pub fn nak_list(&self) -> NakList<'a> {
         match self.find(OptionType::NAK_LIST) {
             Some(option) => NakList { bytes: option.value },
@@ -231,25 +225,22 @@ impl PartialEq for Options<'_> {
 
 impl Eq for Options<'_> {}
 
-/// One option, not taken apart.
+/// Undecoded option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawOption<'a> {
-    /// Its number.
+    /// Number of the option.
     pub kind: u8,
-    /// Its last header byte: 7 bits of its own, such as the codes of RST and the flags of PARITY_PRM,
-    /// and the mark of an encoded null.
+    /// Last header byte: 7 bits of the option's own, and the mark of an encoded null.
     pub specific: u8,
-    /// What follows its header of 4 bytes.
+    /// Bytes after the header of 4 bytes.
     pub value: &'a [u8],
 }
 
 impl<'a> RawOption<'a> {
-    /// Splits header and value; `bytes` are one option of at least 4 bytes.
     fn split(bytes: &'a [u8]) -> Self {
         Self { kind: bytes[0] & !END, specific: bytes[3], value: &bytes[OPTION_HEADER_LEN..] }
     }
 
-    /// Whether a known option has a value of a length that its format permits.
     fn check(&self) -> Checked {
         let len = self.value.len();
         let fits = match self.kind {
@@ -275,7 +266,6 @@ impl<'a> RawOption<'a> {
         if fits { Ok(()) } else { Err(BadInput::Malformed) }
     }
 
-    /// Whether the value ends with an address that begins at `at`.
     fn check_address(&self, at: usize) -> Checked {
         let mut address = self.value.get(at..).unwrap_or_default();
         match Nla::decode(&mut address) {
@@ -284,37 +274,36 @@ impl<'a> RawOption<'a> {
         }
     }
 
-    /// The sequence number that a JOIN has for its value; `None` of another length.
+    /// Returns the sequence number in the value of a JOIN; `None` for another length.
     pub fn seq(&self) -> Option<Seq> {
         self.value.try_into().ok().map(|bytes| Seq::new(u32::from_be_bytes(bytes)))
     }
 }
 
-/// What of a congestion report lies before its address: the lead, three losses, and reserved bytes.
+/// Bytes of a congestion report before its address: the lead, three losses, and reserved bytes.
 const CR_ADDRESS: usize = 12;
 
-/// The sequence numbers of a NAK list, as they lie in the packet.
+/// Sequence numbers of a NAK list, as in the packet.
 ///
-/// deviates: the order, which RFC 3208 s9.3 wants to be ascending and unique, is not checked on
-/// input because receivers that list by their timers (a packet asked for again may come after a
-/// later one) lose nothing by it; whoever writes a list keeps it.
+/// deviates: the ascending and unique order of RFC 3208 s9.3 is not checked on input, since
+/// receivers may list by their timers. Encoders keep the order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NakList<'a> {
     bytes: &'a [u8],
 }
 
 impl<'a> NakList<'a> {
-    /// How many.
+    /// Returns the number of sequence numbers.
     pub const fn len(&self) -> usize {
         self.bytes.len() / 4
     }
 
-    /// Whether there are none.
+    /// Returns true if the list is empty.
     pub const fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// The numbers in the order of the packet.
+    /// Returns the sequence numbers in the order of the packet.
     pub fn iter(&self) -> impl Iterator<Item = Seq> + use<'a> {
         self.bytes.chunks_exact(4).map(|bytes| {
             Seq::new(u32::from_be_bytes(bytes.try_into().expect("chunks of four have four bytes")))

@@ -1,4 +1,4 @@
-//! Whole packets, read and written, and the bodies of their types.
+//! Encoding and decoding of whole packets, and the bodies of their types.
 
 use alloc::vec::Vec;
 use core::ops::Deref;
@@ -15,41 +15,39 @@ use super::options::{END, NAK_LIST_MAX, NakList, OPTIONS_MAX, OptionType, Option
 use crate::congestion::AckVector;
 use crate::{Datagram, Destination};
 
-/// A packet, taken apart without copying.
+/// Packet, decoded without copying.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
     /// Ports, source and parity marks.
     pub header: Header,
-    /// What its type adds.
+    /// Fields of the packet's type.
     pub body: Body,
-    /// Its options.
+    /// Options of the packet.
     pub options: Options<'a>,
-    /// Its payload; empty for all but data.
+    /// Payload; empty for all but data.
     pub payload: Payload<'a>,
 }
 
 impl<'a> Packet<'a> {
-    /// Reads a packet of `bytes` followed by `zeros` zero bytes. What follows the options of a
-    /// packet that is not data is ignored.
+    /// Decodes `bytes`, then `zeros` zero bytes. Ignores bytes after the options of non-data.
     ///
     /// # Errors
-    /// `Truncated`, `Checksum` or `Malformed`, whatever the bytes are.
+    /// `Truncated`, `Checksum` or `Malformed`.
     pub fn decode(bytes: &'a [u8], zeros: u32) -> Checked<Self> {
         Ok(Layout::decode(bytes, zeros, false)?.packet(bytes, zeros))
     }
 
-    /// Its type.
+    /// Returns the type of the packet.
     pub const fn kind(&self) -> PacketType {
         self.body.kind()
     }
 
-    /// The session that it belongs to.
+    /// Returns the session of the packet.
     pub const fn tsi(&self) -> Tsi {
         self.header.tsi(self.kind())
     }
 
-    /// Appends the packet to `out` with reserved bits zero and a fresh checksum; returns how many
-    /// zero bytes follow.
+    /// Appends the packet to `out` with a fresh checksum. Returns the zero bytes that follow.
     pub fn encode(&self, out: &mut Vec<u8>) -> u32 {
         let mut encoder = Encoder::new(out, &self.header, &self.body);
         for option in self.options.iter() {
@@ -64,7 +62,7 @@ impl<'a> Packet<'a> {
         encoder.finish()
     }
 
-    /// All sequence numbers that a NAK, null NAK or confirmation names; nothing for other types.
+    /// Returns all sequence numbers of a NAK, null NAK or confirmation; none for other types.
     pub fn nak_sequence(&self) -> impl Iterator<Item = Seq> + use<'a> {
         let (first, list) = match self.body {
             Body::Nak(nak) | Body::Nnak(nak) | Body::Ncf(nak) => {
@@ -76,7 +74,6 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// What a packet says, and where in its bytes the rest of it lies.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
     header: Header,
@@ -86,7 +83,6 @@ struct Layout {
 }
 
 impl Layout {
-    /// Reads a packet. Where it is `authenticated` already, its checksum is not computed again.
     fn decode(bytes: &[u8], zeros: u32, authenticated: bool) -> Checked<Self> {
         let (head, rest) = bytes.split_first_chunk::<HEADER_LEN>().ok_or(BadInput::Truncated)?;
         let fixed = Fixed::decode(head)?;
@@ -123,11 +119,10 @@ impl Layout {
     }
 }
 
-/// A packet as it came to an end of a session, decoded once for all that take it.
+/// Packet at an end of a session, decoded once for all that take it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Received<'a> {
     packet: Packet<'a>,
-    /// Who sent it, as the network says.
     pub(crate) from: NodeId,
     to: Destination,
     pub(crate) congestion_experienced: bool,
@@ -153,7 +148,6 @@ impl<'a> Received<'a> {
         Ok(Self { packet, from, to, congestion_experienced, authenticated })
     }
 
-    /// Whether it came to the group, and not to this node alone.
     pub(crate) fn is_for_group(&self) -> bool {
         self.to == Destination::Group(GroupId::SESSION)
     }
@@ -170,25 +164,25 @@ impl<'a> Deref for Received<'a> {
 /// Payload: some bytes, then some zero bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Payload<'a> {
-    /// The bytes.
+    /// Bytes before the zeros.
     pub bytes: &'a [u8],
-    /// How many zero bytes follow.
+    /// Number of zero bytes that follow.
     pub zeros: u32,
 }
 
 impl Payload<'_> {
-    /// Bytes in all.
+    /// Returns the number of all bytes.
     pub const fn len(&self) -> u64 {
         self.bytes.len() as u64 + self.zeros as u64
     }
 
-    /// Whether there is none.
+    /// Returns true if there is no payload.
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// What a packet's type adds to the common header.
+/// Fields of a packet's type, beside the common header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "variants without a text are what their names say")]
 pub enum Body {
@@ -196,38 +190,38 @@ pub enum Body {
     Odata(Data),
     Rdata(Data),
     Nak(Nak),
-    /// Null negative acknowledgement: it asks for no repair and carries a scheme's report.
+    /// Null negative acknowledgement, which requests no repair and carries a scheme's report.
     Nnak(Nak),
     Ncf(Nak),
     Spmr,
     Ack(Ack),
 }
 
-/// A source path message.
+/// Source path message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spm {
-    /// Its own sequence number.
+    /// Sequence number of the SPM.
     pub sequence: Seq,
     /// Oldest data that can be repaired.
     pub trail: Seq,
-    /// Newest data sent; `trail - 1` where none is kept.
+    /// Newest data sent; `trail - 1` if none is kept.
     pub lead: Seq,
-    /// Where NAKs go: the last PGM hop.
+    /// Last PGM hop, destination of NAKs.
     pub path: Nla,
 }
 
-/// The lead of an SPM that, with trail 0, says nothing of the window.
+/// Lead of an SPM that, with trail 0, does not state the window.
 pub const NO_WINDOW_LEAD: Seq = Seq::new(0x8000_0000);
 
 impl Spm {
-    /// Trail and lead, unless the SPM says nothing of them.
+    /// Returns trail and lead, if the SPM states the window.
     pub fn window(&self) -> Option<(Seq, Seq)> {
         let silent = self.trail == Seq::new(0) && self.lead == NO_WINDOW_LEAD;
         (!silent).then_some((self.trail, self.lead))
     }
 }
 
-/// Data, original or repair.
+/// Original data or repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Data {
     /// Sequence number.
@@ -236,26 +230,26 @@ pub struct Data {
     pub trail: Seq,
 }
 
-/// A NAK, a null NAK or a confirmation. More sequence numbers are in the NAK list option.
+/// NAK, null NAK or confirmation. Further sequence numbers are in the NAK list option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nak {
-    /// The first sequence number asked for.
+    /// First requested sequence number.
     pub first: Seq,
-    /// The source of the session.
+    /// Source of the session.
     pub source: Nla,
-    /// The group of the session.
+    /// Group of the session.
     pub group: Nla,
 }
 
-/// An acknowledgement of congestion control.
+/// Acknowledgement of congestion control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ack {
-    /// Which of the last 32 packets have arrived.
+    /// Arrivals among the last 32 packets.
     pub vector: AckVector,
 }
 
 impl Body {
-    /// The type.
+    /// Returns the packet type.
     pub const fn kind(&self) -> PacketType {
         match self {
             Self::Spm(_) => PacketType::Spm,
@@ -313,23 +307,21 @@ impl Body {
     }
 }
 
-/// Appends one packet to a buffer: header and body at once, then options, then payload, and at
-/// [`finish`](Self::finish) whatever depends on all of them.
+/// Encoder of one packet: header and body, options, payload, then [`finish`](Self::finish).
 ///
-/// Panics where its user breaks the format: more than [`OPTIONS_MAX`] options, network-significant
-/// options after others (except from parts, which may be those of a foreign packet), a value of
-/// more than 251 bytes, payload on a packet that carries none or of more than 65535 bytes.
+/// Panics above [`OPTIONS_MAX`] options, 251 bytes in an option or 65535 in the payload, for
+/// payload on a packet that carries none, and for network-significant options after others (except
+/// raw options).
 #[derive(Debug)]
 pub struct Encoder<'a> {
     out: &'a mut Vec<u8>,
     kind: PacketType,
-    /// Where the packet begins in `out`.
     start: usize,
-    /// Where its options begin and its last option begins, and how many there are.
+    /// Start of the options, start of the last option, and number of options.
     options: Option<(usize, usize, usize)>,
-    /// Whether an option was written that network elements need not look at.
+    /// True if an option was written that network elements need not read.
     ordinary: bool,
-    /// Where the payload begins and how many zero bytes end it.
+    /// Start of the payload, and number of zero bytes at its end.
     payload: Option<(usize, u32)>,
 }
 
@@ -356,14 +348,14 @@ impl<'a> Encoder<'a> {
         Self { out, kind, start, options: None, ordinary: false, payload: None }
     }
 
-    /// Adds an option without bits of its own.
+    /// Adds an option without option-specific bits.
     pub fn option(&mut self, kind: u8, value: &[u8]) -> &mut Self {
         let significant = OptionType::is_network_significant(kind, self.kind == PacketType::Odata);
         assert!(!(significant && self.ordinary), "network-significant options come first");
         self.raw_option(kind, 0, value)
     }
 
-    /// Adds the list of a NAK or of its confirmation, unless that is empty; at most [`NAK_LIST_MAX`].
+    /// Adds the list of a NAK or of its confirmation, if not empty; at most [`NAK_LIST_MAX`].
     pub fn nak_list(&mut self, list: impl IntoIterator<Item = Seq>) -> &mut Self {
         let (mut value, mut len) = ([0; 4 * NAK_LIST_MAX], 0);
         for seq in list {
@@ -373,7 +365,7 @@ impl<'a> Encoder<'a> {
         if len > 0 { self.option(OptionType::NAK_LIST, &value[..len]) } else { self }
     }
 
-    /// Adds an option from its parts, in whatever order.
+    /// Adds an option from its parts, in any order.
     pub fn raw_option(&mut self, kind: u8, specific: u8, value: &[u8]) -> &mut Self {
         assert!(self.payload.is_none(), "options come before the payload");
         let (first, count) = match self.options {
@@ -398,7 +390,7 @@ impl<'a> Encoder<'a> {
         self
     }
 
-    /// Adds options of one kind that make a packet of `len` bytes, without payload; the first begins with `value`.
+    /// Adds options of one kind, the first with `value`, up to `len` bytes without payload.
     pub fn pad_options(&mut self, kind: u8, value: &[u8], len: usize) -> &mut Self {
         let written = self.out.len() - self.start + if self.options.is_some() { 0 } else { 4 };
         let free = len.saturating_sub(written).max(4 + value.len());
@@ -414,7 +406,7 @@ impl<'a> Encoder<'a> {
         self
     }
 
-    /// Adds the payload: `fill` appends its bytes and returns how many zero bytes follow them.
+    /// Adds the payload: `fill` appends its bytes and returns the number of zero bytes that follow.
     pub fn payload(&mut self, fill: impl FnOnce(&mut Vec<u8>) -> u32) -> &mut Self {
         assert!(self.kind.is_data() && self.payload.is_none(), "data has one payload");
         let at = self.out.len();
@@ -423,7 +415,7 @@ impl<'a> Encoder<'a> {
         self
     }
 
-    /// Fills in lengths, flags and checksum. Returns how many zero bytes follow the packet's bytes.
+    /// Fills in lengths, flags and checksum. Returns the number of zero bytes that follow.
     pub fn finish(self) -> u32 {
         let end = self.payload.map_or(self.out.len(), |(at, _)| at);
         if let Some((first, last, _)) = self.options {
@@ -445,7 +437,6 @@ impl<'a> Encoder<'a> {
     }
 }
 
-/// Takes `N` big-endian words off the front.
 fn words<const N: usize>(bytes: &mut &[u8]) -> Checked<[u32; N]> {
     let front = bytes.split_off(..4 * N).ok_or(BadInput::Truncated)?;
     let mut out = [0; N];

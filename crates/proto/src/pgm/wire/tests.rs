@@ -1,4 +1,4 @@
-//! The codec against captures of other implementations, against itself and against noise.
+//! Tests of the codec against captures of other implementations, against itself and against noise.
 
 pub(crate) mod strategies;
 
@@ -21,7 +21,7 @@ const ACK_LIVE: &str = "1d4cad710d0191ae65b48019cd34000000000000ffffffff00040014
 const NAK_1: &str = "1d4cad710800802c65b48019cd34000000000001000100000a4d000100010000efc00001";
 const NCF_1: &str = "ad711d4c0a007e2c65b48019cd34000000000001000100000a4d000100010000efc00001";
 const ODATA_ZMQ: &str = "ef2215b304002041b7c6d1bc038a000900000000000000000000060068656c6c6f";
-/// Composed after OpenPGM's formats; the checksums were verified by an independent decoder.
+/// Composed after OpenPGM's formats; an independent decoder verified the checksums.
 const NAK_LIST: &str = "1d4c13880803414e01020304050600000000001a000100000a4d000100010000efc00001\
                         00040018821400000000001b0000001c0000001d0000001e";
 const ODATA_PGMCC: &str = "13881d4c0401559b01020304050600050000000d0000000a0004001492100000\
@@ -77,7 +77,6 @@ fn captured_ack_is_read_though_a_reserved_byte_is_garbage() {
     assert_eq!(packet.body, Body::Ack(Ack { vector }));
     let report = packet.options.find(OptionType::PGMCC_FEEDBACK).unwrap();
     assert_eq!(report.value, unhex("ff79ce9b000100000a4d0003"));
-    // Sent again, the garbage is gone and the rest is the same, but for the checksum.
     let mut want = bytes.clone();
     want[30] = 0;
     let mut again = encode(&packet);
@@ -134,7 +133,6 @@ fn nak_with_a_list_is_composed_byte_for_byte() {
 #[test]
 fn data_with_a_scheme_option_is_composed_byte_for_byte() {
     let body = Body::Odata(Data { sequence: Seq::new(13), trail: Seq::new(10) });
-    // Not from the beginning of the buffer: what was there stays.
     let mut out = vec![7];
     let mut encoder = Encoder::new(&mut out, &Header::downstream(OUR_TSI, 7500), &body);
     encoder.option(OptionType::PGMCC_DATA, &unhex("00018c1a000100000a4d0003"));
@@ -156,7 +154,6 @@ fn ack_is_composed_byte_for_byte_and_the_old_type_is_read_too() {
     encoder.raw_option(OptionType::PGMCC_FEEDBACK, 0, &unhex("00018c570001028f0a4d0003"));
     encoder.finish();
     assert_eq!(out, unhex(ACK_PGMCC));
-    // The checksum is that of type 0x0d; without one, the packet passes.
     out[4] = 0x0b;
     assert_eq!(Packet::decode(&out, 0), Err(BadInput::Checksum));
     out[6..8].fill(0);
@@ -186,12 +183,10 @@ fn a_tail_of_zeros_is_the_same_packet_as_its_bytes() {
         let packet = Packet::decode(&short, zeros as u32).unwrap();
         assert_eq!(packet.payload, Payload { bytes: &b"fairc"[..head], zeros: zeros as u32 });
         assert_eq!(packet.payload.len(), decode(&long).payload.len());
-        // One zero too many is not the packet that the header describes.
         assert_eq!(Packet::decode(&short, zeros as u32 + 1), Err(BadInput::Malformed));
     }
 }
 
-/// A valid packet with its bytes at `at` replaced and its checksum removed.
 fn spoilt(hex: &str, at: usize, with: &[u8]) -> Vec<u8> {
     let mut bytes = unhex(hex);
     bytes[at..at + with.len()].copy_from_slice(with);
@@ -241,7 +236,7 @@ fn broken_packets_are_refused_with_their_reason() {
 
 #[test]
 fn limits_of_the_format_hold() {
-    // 17 options, and a list of 63: what no encoder here writes is put together by hand.
+    // 17 options, and a list of 63, assembled by hand, since the encoder writes neither.
     let head = &unhex(NAK_1)[..36];
     let packet = |options: &[u8]| {
         let mut bytes = head.to_vec();
@@ -259,7 +254,7 @@ fn limits_of_the_format_hold() {
     };
     assert_eq!(decode(&packet(&options(16))).options.iter().count(), 16);
     assert_eq!(Packet::decode(&packet(&options(17)), 0), Err(BadInput::Malformed));
-    // Four bytes a number leave room for 62 and no more in an option's length of 8 bits.
+    // An option's length of 8 bits leaves room for 62 numbers of four bytes.
     let mut list = vec![0x82, 252, 0, 0];
     list.resize(252, 1);
     assert_eq!(decode(&packet(&list)).options.nak_list().len(), 62);
@@ -282,8 +277,7 @@ fn node_ids_travel_as_ipv4_addresses() {
     assert!(Nla::V6([0; 16]).is_null() && Nla::NULL.is_null() && !nla.is_null());
 }
 
-/// Known options, each with how long its value may be, those first that elements look at. An address
-/// ends a REDIRECT and a CR.
+/// Known options with permitted lengths, options for elements first.
 const KNOWN: [(u8, &[usize]); 16] = [
     (OptionType::NAK_BO_IVL, &[8]),
     (OptionType::NAK_BO_RNG, &[8]),
@@ -303,7 +297,6 @@ const KNOWN: [(u8, &[usize]); 16] = [
     (OptionType::ACKER_LEAVING, &[0]),
 ];
 
-/// A value of `len` bytes for option `kind`.
 fn value_of(kind: u8, len: usize) -> Vec<u8> {
     let mut value = vec![9; len];
     let at = if kind == OptionType::CR { 12 } else { 0 };
@@ -331,7 +324,6 @@ fn a_known_option_has_a_value_of_its_length_and_no_other() {
     }
 }
 
-/// Kind, bits of its own and value of options, in an order that the format allows.
 fn options() -> impl Strategy<Value = Vec<(u8, u8, Vec<u8>)>> {
     let known = |from: usize, to: usize| {
         let any = (from..to, any::<prop::sample::Index>(), any::<u8>());
@@ -360,7 +352,6 @@ fn vectors() -> impl Strategy<Value = Vec<u8>> {
     .prop_map(unhex)
 }
 
-/// Reads everything that can be read, so that a panic anywhere shows.
 fn exercise(bytes: &[u8], zeros: u32) {
     if let Ok(packet) = Packet::decode(bytes, zeros) {
         let mut again = Vec::new();
@@ -396,7 +387,7 @@ proptest! {
             bytes.truncate(cut.index(bytes.len()));
         }
         if !checksum_kept && bytes.len() >= HEADER_LEN {
-            // The checksum would stop nearly all damage at the door.
+            // The checksum would reject nearly all damage at once.
             bytes[6..8].fill(0);
             let sum = checksum(&bytes);
             bytes[6..8].copy_from_slice(&sum.to_be_bytes());
@@ -469,9 +460,7 @@ fn a_checksum_is_computed_unless_the_packet_was_authenticated_and_what_is_found_
     let parsed = Parsed::default();
     let shared = Datagram { authenticated: true, parsed: Some(&parsed), ..datagram };
     assert_eq!(read(shared), Ok(b"helln".to_vec()));
-    // Who gets the same bytes later finds what is known of them, and looks no further.
     assert_eq!(read(Datagram { authenticated: false, ..shared }), Ok(b"helln".to_vec()));
-    // What another protocol has found is of no use.
     let other = Parsed::default();
     assert_eq!(other.get_or_parse(|| 7u32), Some(&7));
     assert_eq!(read(Datagram { parsed: Some(&other), ..shared }), Ok(b"helln".to_vec()));

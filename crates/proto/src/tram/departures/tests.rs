@@ -1,4 +1,4 @@
-//! Tests of a table of those who went: which word is the later, what there is room for, who is named at the end.
+//! Tests of a table of departed receivers: order of reports, room, and the names at the end.
 
 use alloc::vec;
 use proptest::prelude::*;
@@ -19,7 +19,6 @@ fn came_from(came_from: u64, it: Departed) -> Departed {
     Departed { came_from, ..it }
 }
 
-/// Who is named at the end, and how many more there may be.
 fn named(table: &Departures) -> (Vec<(u64, Shortfall)>, u64) {
     let (named, unnamed) = table.shortfall(|_| false, 0);
     (named.iter().map(|it| (it.id, it.reason)).collect(), unnamed)
@@ -71,7 +70,6 @@ fn at_the_end_whoever_did_not_come_back_is_named() {
             0,
         ),
     ] {
-        // Whatever the order, and however often it is said.
         for backwards in [false, true] {
             let mut table = Departures::new();
             for round in 0..3 {
@@ -165,7 +163,7 @@ fn news_is_told_a_few_times_and_again_to_another_head() {
 }
 
 proptest! {
-    /// Whatever is said in whatever order, a table is no longer than its bound, and what all say decides alone.
+    /// A table keeps its bound, and the order of reports does not change the result.
     #[test]
     fn the_order_of_words_does_not_matter(
         words in proptest::collection::vec((1u64..12, 0u16..4, 0usize..6), 0..60), seed: u64,

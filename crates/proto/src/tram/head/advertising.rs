@@ -1,34 +1,28 @@
-//! Advertisements of a head: the rings that they reach, their times, and when a head leaves them to others.
-//!
-//! In a crowd nearly everybody is a head with room. Did all of them show themselves to all, again and again, their
-//! advertisements would be more than the data. So a head speaks in rings that grow and begin anew, twice as seldom each
-//! time that nobody has come, and not at all where enough others with room are as near as it would reach.
+//! Advertisements of a head: their rings, their times, and when the head leaves them to others. In
+//! a crowd all advertisements would exceed the data. So a head advertises in growing rings, halves
+//! the frequency each time that no member comes, and stops if enough others are as near.
 
 use faircast_base::Duration;
 
 use crate::tram::settings::{Formation, TramSettings};
 use crate::tram::wire::HeadState;
 
-/// So many other heads with room within reach are enough: about as many as may be heard in the default interval
-/// where all take a second for 30 (src: jrms).
+/// Other heads with room that are enough: those of a default interval at 30 a second (src: jrms).
 const OTHERS_ENOUGH: u32 = 15;
 
-/// Longest time between two advertisements to which nobody comes (src: jrms, of the interval for many heads).
+/// Longest time between two advertisements without new members (src: jrms, for many heads).
 const INTERVAL_MAX: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
 pub(in crate::tram) struct Advertising {
-    /// The time to live of the next advertisement, and of the last.
     ring: u8,
-    /// Time to live of the last advertisement heard: its hearers hear of a full head too.
+    /// Time to live of the last advertisement: its receivers must also learn that the head is full.
     pub(super) last: u8,
     step: u8,
     max: u8,
-    /// It leaves the stage to others; not the source, nor where the source says how often heads show themselves.
     is_modest: bool,
-    /// Advertisements of others with room, within the ring, since its own was due.
+    /// Advertisements of other heads with room, within the ring, since the own one was last due.
     others: u32,
-    /// Advertisements to which nobody came.
     in_vain: u32,
 }
 
@@ -47,12 +41,10 @@ impl Advertising {
         }
     }
 
-    /// It shows itself whoever else does.
     pub(super) fn always(&mut self) {
         self.is_modest = false;
     }
 
-    /// Another head has shown itself with this time to live.
     pub(in crate::tram) fn on_other(&mut self, ttl: u8, state: HeadState) {
         let has_room = matches!(state, HeadState::Accepting | HeadState::AcceptingHeads);
         self.others += u32::from(has_room && ttl <= self.ring);
@@ -62,7 +54,7 @@ impl Advertising {
         self.in_vain = 0;
     }
 
-    /// It is time to show itself. Returns the time to live, where it does, and after how long it is time again.
+    /// Returns the time to live of the due advertisement, `None` to skip it, and the next delay.
     pub(super) fn next(&mut self, state: HeadState, interval: Duration) -> (Option<u8>, Duration) {
         if !self.is_modest {
             self.last = self.ring;
@@ -120,7 +112,6 @@ mod tests {
         };
         hear(&mut advertising, 2, HeadState::AcceptingHeads);
         assert_eq!(rings(&mut advertising, 2), [(None, 500), (Some(2), 1000)]);
-        // Of those who are further away than it reaches, or full, nobody is helped.
         hear(&mut advertising, 6, HeadState::Accepting);
         hear(&mut advertising, 4, HeadState::NotAccepting);
         assert_eq!(rings(&mut advertising, 1)[0].0, Some(4));

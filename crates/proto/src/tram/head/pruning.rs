@@ -1,4 +1,4 @@
-//! Pruning: members that a head removes for the good of the whole.
+//! Pruning: removal of members that are too slow for the group.
 
 use alloc::vec::Vec;
 
@@ -10,11 +10,10 @@ use crate::tram::members::Child;
 use crate::tram::settings::{Pruning, RightEdge, TramSettings};
 use crate::tram::wire::RejectReason;
 
-/// Acknowledgement windows by which a member is behind that decentralised pruning removes (src:
-/// tram s3.3).
+/// Windows that a member may be behind before decentralised pruning (src: tram s3.3).
 const PRUNE_WINDOW: f64 = 1.5;
 
-/// Most removed members that are told again why they are none; chosen.
+/// Most removed members that get the reason again; chosen.
 const PRUNED_MAX: usize = 64;
 
 impl Head {
@@ -25,19 +24,17 @@ impl Head {
         }
     }
 
-    /// Removes members that are too slow for the good of the whole; `worst` is the worst loss of all receivers, and
-    /// `highest` the last packet sent (src: jrms).
+    /// Removes members too slow for the group; `worst` is the worst loss of all (src: jrms).
     pub(in crate::tram) fn prune(&mut self, settings: &TramSettings, worst: u16, highest: u64) {
         // A member that catches up lacks packets sent before it joined, whatever its path.
         let may_be_slow = |child: &Child| !child.of_subtree && child.catches_up.is_none();
         let slow: Vec<NodeId> = match settings.pruning {
             Pruning::Off => return,
-            // Whoever is as bad as the worst, but for a twentieth.
             Pruning::Centralised => {
                 let is_worst =
                     |loss: u16| loss > 0 && 21 * u32::from(loss) >= 20 * u32::from(worst);
-                // A member that allows a window more does not hold the source up, and one that allows less than the least
-                // window beyond what it has is held up by its own members, one of which may be invented.
+                // A member that allows a window more does not delay the source. One that allows
+                // less than the least window is delayed by its own members, perhaps forged ones.
                 let window = u64::from(settings.ack_window);
                 let holds = |child: &Child| {
                     child.allowed < highest + window
@@ -47,9 +44,8 @@ impl Head {
                     self.members.iter().filter(|(_, child)| may_be_slow(child) && holds(child));
                 own.filter(|(_, child)| is_worst(child.loss)).map(|(node, _)| node).collect()
             }
-            // The one that is furthest behind.
             Pruning::Decentralised => {
-                // A plain right edge lies by as much as a window less beyond what is here.
+                // A plain right edge is nearer to the received packets by up to a window.
                 let windows = match settings.right_edge {
                     RightEdge::Rounded => PRUNE_WINDOW,
                     RightEdge::Plain | RightEdge::Levels => PRUNE_WINDOW - 1.0,
@@ -57,8 +53,7 @@ impl Head {
                 let window = u64::from(settings.ack_window);
                 let behind = windows * window as f64;
                 let limit = highest.saturating_sub(behind as u64);
-                // Its word is up to a window old. So it must also keep the window closed, and by itself: who allows
-                // less than the least window beyond what it has is held up by its own members.
+                // An acknowledgement is up to a window old: slow members also keep it closed.
                 let plain = settings.right_edge != RightEdge::Rounded;
                 let holds = |child: &Child| {
                     child.allowed <= highest && child.allowed + 1 >= child.first_missing + window

@@ -1,4 +1,4 @@
-//! Repairs that members wait for: who has asked for which packet, what was sent not long ago, and what goes next.
+//! Repairs that members wait for: requests, repairs sent lately, and the next repair to send.
 
 use alloc::collections::{BTreeMap, VecDeque};
 
@@ -7,37 +7,32 @@ use faircast_base::{Duration, GroupId, NodeId, Time};
 use crate::Destination;
 use crate::tram::settings::{RepairCast, TramSettings};
 
-/// Least time between two repairs of a packet.
+/// Shortest time between two repairs of a packet: 100 ms.
 pub(super) const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Most packets that are waited for. What is asked for beyond is asked for again: whoever is honest asks for a window.
+/// Most requested packets; others must be requested again. An honest member requests one window.
 const ASKED_MAX: usize = 1 << 16;
 
-/// With fewer nothing is forgotten.
 const FORGET_AT: usize = 1024;
 
-/// Most repairs for late members between two packets of new data; chosen. With one repair a member without room for new
-/// data would stay as far behind as it is.
+/// Most repairs for late members between new packets; chosen. With one they never catch up.
 const LATE_TURNS: u32 = 2;
 
-/// A repair that was asked for, or was sent not long ago.
 #[derive(Clone, Copy, Debug, Default)]
 struct Asked {
-    /// Who asked, where they are one or two.
     nodes: [Option<NodeId>; 2],
-    /// More than these asked.
     many: bool,
-    /// Repairs to all have not reached one of them.
+    /// True if repairs to all did not reach one of the members.
     alone: bool,
     queued: bool,
-    /// It is not here yet, and goes on as soon as it is.
+    /// True if this head itself lacks the packet, and passes it on when it arrives.
     awaited: bool,
-    /// When it was sent, and whether to all.
+    /// Time of the last repair, and true if it went to all.
     sent: Option<(Time, bool)>,
 }
 
 impl Asked {
-    /// Another one asked. Each has its own where `alone`; who is pushed out then asks again.
+    /// Adds a requesting member. With `alone` each gets a copy, and a displaced one must ask again.
     fn add(&mut self, from: NodeId, alone: bool) {
         match self.nodes {
             [None, _] => self.nodes[0] = Some(from),
@@ -61,16 +56,13 @@ pub(in crate::tram) struct Repair {
 pub(in crate::tram) struct Repairs {
     cast: RepairCast,
     queue: VecDeque<u64>,
-    /// Repairs for members that joined late, and the number sent since the last packet of new data: both take turns.
+    /// Repairs for late members, and the number sent since the last new data: both alternate.
     late: VecDeque<u64>,
     late_sent: u32,
     asked: BTreeMap<u64, Asked>,
-    /// Repairs that members asked for again, after the repair interval.
     repeated: u32,
-    /// With so many it is looked which of them can be forgotten.
     forget_at: usize,
     forget_next: Time,
-    /// The second of two copies of a repair, for another member.
     second: Option<Repair>,
 }
 
@@ -79,9 +71,8 @@ impl Repairs {
         Self { cast: settings.repair, forget_at: FORGET_AT, ..Self::default() }
     }
 
-    /// Notes that a member wants a packet. Packets before `front`, which are not kept any more, take turns with new
-    /// data, and so do all packets of a member that is `stuck`. A member that is `unreached` by repairs to all gets the
-    /// packet alone, where no more than two ask.
+    /// Records a request. Packets before `front`, and those of a `stuck` member, alternate with new
+    /// data. Of one or two members, an `unreached` one gets its own copy.
     pub(super) fn ask(
         &mut self,
         now: Time,
@@ -95,7 +86,6 @@ impl Repairs {
         let asked = self.asked.entry(sequence).or_default();
         let lately = asked.sent.filter(|(at, _)| now.since(*at) < INTERVAL);
         match lately {
-            // It is on its way to this one.
             Some((_, to_all)) if to_all || asked.nodes.contains(&Some(from)) => return,
             None if !asked.queued => {
                 let had = asked.sent.is_some() && asked.nodes.contains(&Some(from));
@@ -112,18 +102,15 @@ impl Repairs {
         }
     }
 
-    /// Returns the number of repairs that members asked for again since the last call.
     pub(in crate::tram) fn take_repeated(&mut self) -> u32 {
         core::mem::take(&mut self.repeated)
     }
 
-    /// True if a repair that this member asked for has not been sent yet.
     pub(super) fn is_queued(&self, sequence: u64, node: NodeId) -> bool {
         let asked = self.asked.get(&sequence).filter(|asked| asked.queued);
         asked.is_some_and(|asked| asked.many || asked.nodes.contains(&Some(node)))
     }
 
-    /// A member wants a packet that is not here: this head asks for it itself.
     pub(super) fn await_for(&mut self, now: Time, sequence: u64, from: NodeId, front: u64) {
         if !self.has_room(now, sequence, front) {
             return;
@@ -137,7 +124,6 @@ impl Repairs {
         }
     }
 
-    /// A repair has come. Where it came to this head alone those who asked for it have it next.
     pub(in crate::tram) fn on_repaired(&mut self, sequence: u64, came_to_all: bool) {
         let Some(asked) = self.asked.get_mut(&sequence).filter(|asked| asked.awaited) else {
             return;
@@ -150,13 +136,11 @@ impl Repairs {
         }
     }
 
-    /// Whether a repair waits that is to be sent before new data.
     pub(in crate::tram) fn is_waiting(&self) -> bool {
         let late = !self.late.is_empty() && self.late_sent < LATE_TURNS;
         self.second.is_some() || !self.queue.is_empty() || late
     }
 
-    /// New data was sent: it is the turn of those who came late.
     pub(in crate::tram) fn on_data_sent(&mut self) {
         self.late_sent = 0;
     }
@@ -177,7 +161,7 @@ impl Repairs {
             RepairCast::Unicast => false,
             RepairCast::Scope => true,
         };
-        // Those who were sent it alone not long ago remain, so that a third one is not sent it alone too.
+        // Members with a recent copy remain, so that a third request makes the repair go to all.
         let before = asked.sent.replace((now, to_all)).is_some();
         if to_all {
             let to = Destination::Group(GroupId::SESSION);
@@ -186,7 +170,6 @@ impl Repairs {
         let to = |node| Repair { sequence, to: Destination::Node(node), ttl: u8::MAX };
         let [first, second] = asked.nodes.map(|node| node.map(to));
         match (first, second) {
-            // Of two the first has had it.
             (_, Some(second)) if before => Some(second),
             (first, second) => {
                 self.second = second;
@@ -200,7 +183,7 @@ impl Repairs {
         self.asked.len() < ASKED_MAX || self.asked.contains_key(&sequence)
     }
 
-    /// Forgets repairs that were sent long ago, and packets that will not be kept any more, before they become many.
+    /// Drops old repairs, and requests for packets that will not be kept, before they become many.
     fn forget_sent(&mut self, now: Time, front: u64) {
         if self.asked.len() >= self.forget_at && now >= self.forget_next {
             self.asked.retain(|sequence, asked| {
@@ -209,7 +192,7 @@ impl Repairs {
                     || asked.sent.is_some_and(|(at, _)| now.since(at) < INTERVAL)
             });
             self.forget_at = (2 * self.asked.len()).clamp(FORGET_AT, ASKED_MAX);
-            // What stays now stays for a while.
+            // If the table stays full, the next attempt waits for an interval.
             self.forget_next = if self.asked.len() < ASKED_MAX { now } else { now + INTERVAL };
         }
     }
@@ -232,7 +215,6 @@ mod tests {
         Repairs::new(&TramSettings { repair: cast, ..TramSettings::default() })
     }
 
-    /// All that goes at this moment: which packet, and to whom, `None` for all.
     fn sent(repairs: &mut Repairs, now: u64) -> Vec<(u64, Option<u32>)> {
         let all = core::iter::from_fn(|| repairs.next(at(now), REACH));
         all.map(|Repair { sequence, to, ttl }| match to {
@@ -255,7 +237,6 @@ mod tests {
             (Auto, &[1, 2, 3], &[None]),
             (Scope, &[1], &[None]),
             (Unicast, &[1, 2], &[Some(1), Some(2)]),
-            // Who is pushed out asks again.
             (Unicast, &[1, 2, 3], &[Some(3)]),
         ] {
             let mut repairs = repairs(cast);
@@ -365,8 +346,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever members ask for: each packet waits once, goes to those who asked, to each and to all no more than
-        /// once within the interval, and nothing stays behind.
+        /// Packets are queued once, and go to requesting members, or to all once per interval.
         #[test]
         fn who_asks_is_repaired_and_nobody_else(
             steps in proptest::collection::vec((0u64..60, 1u64..8, 1u32..5, 0u8..4), 1..150),

@@ -1,4 +1,4 @@
-//! Tests of a head: whom it takes, what it answers, how it shows itself, and whom it removes.
+//! Tests of a head: admission, answers, advertisements and pruning.
 
 use faircast_base::{Purpose, Rng};
 
@@ -14,12 +14,10 @@ fn head(change: impl FnOnce(&mut TramSettings)) -> (Head, TramSettings) {
     (Head::new(&settings, HeadRole::Reluctant, 1), settings)
 }
 
-/// A call of one who plays this role, for any head.
 fn call(role: HeadRole) -> Solicitation {
     Solicitation { role, name: 0 }
 }
 
-/// All that a head sends now, as whole packets.
 fn sent(head: &mut Head, now: u64, known: Known) -> Vec<(Transmit, Vec<u8>)> {
     let mut rng = Rng::new(1, NodeId(9), Purpose::Machine(0));
     let mut cx = Cx::untraced(at(now), &mut rng);
@@ -84,7 +82,6 @@ fn who_is_called_by_name_says_where_it_is_even_without_a_head() {
     let all = sent(&mut head, 0, no);
     let [Body::Advertisement(said)] = bodies(&all)[..] else { panic!("{all:?}") };
     assert_eq!((said.name, said.level, said.state), (6, 0, HeadState::NotAccepting));
-    // One without a name is called by none.
     head.on_solicitation(at(0), heard, Solicitation { name: 6, ..call }, Known { name: 0, ..FIT });
     assert!(sent(&mut head, 0, FIT).is_empty());
 }
@@ -110,7 +107,6 @@ fn who_is_no_member_is_told_so_and_changes_nothing() {
     assert_eq!(acknowledges(&mut head, 1, &told), Err(BadInput::Foreign));
     assert!(!head.repairs.is_waiting());
     assert_eq!(bodies(&sent(&mut head, 0, FIT)), [Body::Reject(RejectReason::NoMember)]);
-    // Whoever says goodbye wants no answer.
     let goodbye = Ack { leaves: true, ..has(5) };
     assert!(acknowledges(&mut head, 1, &goodbye).is_err());
     assert!(sent(&mut head, 0, FIT).is_empty());
@@ -120,7 +116,7 @@ fn who_is_no_member_is_told_so_and_changes_nothing() {
 fn a_member_in_whose_place_another_has_joined_is_told_that_it_is_none() {
     let (mut head, _) = head(|_| ());
     bind(&mut head, 1, 5).unwrap();
-    // Anybody can send a request in the name of its node.
+    // Any host can forge a request in the name of this node.
     let forged = Bind { role: HeadRole::Never, distance: 3, joins: 0, first_missing: 5, name: 0 };
     head.on_bind(at(0), NodeId(1), 77, forged, FIT).unwrap();
     sent(&mut head, 0, FIT);
@@ -156,7 +152,7 @@ fn what_a_member_lacks_is_repaired_or_waited_for() {
     assert_eq!(head.next_repair(at(2)).map(|it| it.sequence), Some(6));
 }
 
-/// Members 1 to 4: how far each is, what it allows and loses, and whether that is its own loss.
+/// Members 1 to 4: first missing packet, allowed packet, loss, and true if it is from below.
 fn with_members(
     change: impl FnOnce(&mut TramSettings),
     of: [(u64, u64, u16, bool); 4],
@@ -166,7 +162,6 @@ fn with_members(
         bind(&mut head, node, 1).unwrap();
         let members = u16::from(of_subtree);
         let ack = Ack { first_missing, allowed, loss, of_subtree, members, ..Ack::default() };
-        // The member took part before anything was sent: it does not catch up.
         let first = Ack { first_missing: 1, allowed: 16, members, ..Ack::default() };
         let none = |_: &Cache, _| false;
         head.on_ack(at(0), (NodeId(node), node.into()), &first, (1, 0), none).unwrap();
@@ -186,11 +181,9 @@ fn members_whose_own_loss_is_the_worst_are_pruned_or_the_one_that_is_furthest_be
         [(100, 115, 0, false), (80, 95, 955, false), (60, 75, 1000, false), (50, 65, 1000, true)];
     for (pruning, right_edge, worst, want) in [
         (Pruning::Off, RightEdge::Plain, 1000, &[1, 2, 3, 4][..]),
-        // As bad as the worst, but for a twentieth; not who has it from below.
         (Pruning::Centralised, RightEdge::Plain, 1000, &[1, 4]),
         (Pruning::Centralised, RightEdge::Plain, 2000, &[1, 2, 3, 4]),
         (Pruning::Centralised, RightEdge::Plain, 0, &[1, 4]),
-        // Who keeps the window closed by itself.
         (Pruning::Decentralised, RightEdge::Plain, 1000, &[1, 2, 4]),
         (Pruning::Decentralised, RightEdge::Rounded, 1000, &[1, 2, 4]),
     ] {
@@ -254,13 +247,10 @@ fn a_head_stands_for_its_lan_and_is_quiet_where_another_does() {
     assert!(sent(&mut head, next, FIT).is_empty(), "another one is its LAN's head");
     let full = Advertisement { state: HeadState::NotAccepting, ..other };
     head.on_advertisement(at(next + 1), (NodeId(3), FIT.id - 1, 1), &full);
-    // Nobody has come, so it shows itself later than the second time.
     head.on_timeout(at(3 * next), 1);
     assert_eq!(flags(&sent(&mut head, 3 * next, FIT)), [(1, true), (6, false)]);
 }
 
-/// Repairs of a packet that `members` of them ask for again and again, each at one hop as far as they know: how many go
-/// to all within a hop, how many to all, and how many to one alone, in a row.
 fn repairs_in_vain(members: u32, catches_up: bool) -> [usize; 3] {
     let (mut head, _) = head(|it| it.repair = RepairCast::Scope);
     let lacks = if catches_up { 5 } else { 100 };
@@ -324,7 +314,6 @@ fn the_earlier_member_of_a_name_is_asked_and_leaves_where_it_does_not_answer() {
         let mut asked = 0;
         for ms in (0..1500).step_by(50) {
             if ms % 500 == 0 && binds {
-                // Its request is repeated until the acceptance arrives.
                 head.on_bind(at(ms), NodeId(4), 4, newcomer, FIT).unwrap();
             } else if ms % 500 == 0 {
                 head.succeed(at(ms), None, name);

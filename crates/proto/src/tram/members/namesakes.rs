@@ -1,7 +1,6 @@
-//! Members whose name another receiver bears now: a receiver that was killed and has started again, or has moved.
-//!
-//! Until the earlier one counts as silent it closes the window of all. Anybody can bear a name, so the earlier one is
-//! asked, and stays where it answers.
+//! Earlier members of a name whose receiver was restarted or has moved: they close the window for
+//! all until they count as silent. Any receiver can claim a name, so the earlier member is asked,
+//! and stays if it answers.
 
 use alloc::vec::Vec;
 
@@ -9,12 +8,10 @@ use faircast_base::{Duration, NodeId, Time};
 
 use super::Members;
 
-/// Interval and number of questions to the earlier member of a name; chosen. Of members that are there and lose a packet
-/// in ten, one in four thousand hears or answers none of them, and binds anew.
+/// Interval and number of questions; chosen. At 10 % loss one live member in 4000 binds anew.
 const ASKED_EVERY: Duration = Duration::from_millis(250);
 const ASKED_TIMES: u32 = 5;
 
-/// An earlier member that has not answered yet.
 #[derive(Debug)]
 struct Earlier {
     node: NodeId,
@@ -23,21 +20,18 @@ struct Earlier {
     due: Time,
 }
 
-/// The earlier members, each once.
 #[derive(Debug, Default)]
 pub(super) struct Namesakes {
     earlier: Vec<Earlier>,
 }
 
 impl Namesakes {
-    /// A member that is there speaks.
     pub(super) fn answers(&mut self, node: NodeId) {
         self.earlier.retain(|earlier| earlier.node != node);
     }
 }
 
 impl Members {
-    /// A receiver bears the number of a name, at `node` where that is known. Returns true if an earlier member is to be asked.
     pub(in crate::tram) fn succeed(&mut self, now: Time, node: Option<NodeId>, name: u64) -> bool {
         let is_earlier = |(other, child): &(&NodeId, &super::Child)| {
             name != 0 && child.name == name && Some(**other) != node && child.confirmed
@@ -50,8 +44,6 @@ impl Members {
         !self.namesakes.earlier.is_empty()
     }
 
-    /// Time of the next call, the members that are to be asked now whether they are there, and those that are gone: they
-    /// bear a name that another member bears, and have not answered.
     pub(in crate::tram) fn ask_namesakes(
         &mut self,
         now: Time,

@@ -1,4 +1,4 @@
-//! Members that have taken their leave, as far as their head knows: anybody can say goodbye in the name of another.
+//! Members that have left by a goodbye, which anybody can forge.
 
 use alloc::vec::Vec;
 
@@ -6,14 +6,13 @@ use faircast_base::{Duration, NodeId, Time};
 
 use super::Child;
 
-/// Delay until a member that has said goodbye is asked if it has gone. Packets that come earlier were sent before the
-/// goodbye.
+/// Delay from a goodbye until the member is asked: packets until then predate the goodbye.
 const ASKED_AFTER: Duration = Duration::from_millis(100);
 
-/// Time in which a member that speaks again is a member again: as long as one that has left answers.
+/// Time after a goodbye in which a member can return; a departed member answers for as long.
 const REMEMBERED: Duration = Duration::from_secs(10);
 
-/// Most that are remembered; chosen.
+/// Most remembered goodbyes; chosen.
 const PARTED_MAX: usize = 256;
 
 #[derive(Debug)]
@@ -53,7 +52,7 @@ impl Parted {
         self.position(now, node, id).is_some()
     }
 
-    /// The member that speaks from `node` with this number, where it has not gone after all.
+    /// Takes back the member with this number, unless its packet may predate the goodbye.
     pub(super) fn take_back(&mut self, now: Time, node: NodeId, id: u64) -> Option<Child> {
         let place = self.position(now, node, id)?;
         let overtaken = now.since(self.gone[place].at) < ASKED_AFTER;

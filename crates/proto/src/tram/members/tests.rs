@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::world::{at, s};
 
-/// Heads have four members, of whom two may be members only; windows of 10, at most twice that.
+/// Heads have four members, two of them member-only at most; windows are 10 to 20 packets.
 fn settings() -> TramSettings {
     let member_only_share = 0.5;
     let (ack_window, lossless_multiple) = (10, 0);
@@ -28,7 +28,6 @@ fn members() -> Members {
     Members::new(&settings())
 }
 
-/// The request of the receiver of this number, for its first head.
 fn request(id: u64, role: HeadRole, distance: u8) -> (u64, Bind) {
     (id, Bind { role, distance, joins: 0, first_missing: 0, name: 0 })
 }
@@ -55,12 +54,10 @@ fn the_source_takes_few_and_who_never_becomes_a_head() {
     assert_eq!(members.state(), AcceptingHeads);
 }
 
-/// Says that all before `first_missing` are here, and that `allowed` may be sent.
 fn ack(first_missing: u64, allowed: u64) -> Ack<'static> {
     Ack { first_missing, allowed, ..Ack::default() }
 }
 
-/// Two members that have acknowledged, of what was sent before 100.
 fn two() -> Members {
     let mut members = members();
     for (node, first_missing) in [(1, 100), (2, 95)] {
@@ -92,7 +89,7 @@ fn members_are_taken_until_the_head_is_full_of_their_kind() {
         assert_eq!(admit(&mut members, node, role, 1), want, "{node}");
     }
     assert_eq!((members.children.len(), members.state()), (4, HeadState::NotAccepting));
-    // Whoever can be helped by nobody else finds a place, up to as many again.
+    // Members that need the source alone have as many places again.
     let rescue = |members: &mut Members, node| {
         members.admit(at(0), NodeId(node), request(node.into(), Reluctant, 1), (1, 500), true)
     };
@@ -113,7 +110,7 @@ fn who_comes_back_under_another_number_begins_anew() {
 
 #[test]
 fn acknowledgements_that_cannot_be_true_change_nothing() {
-    // Packets from 90 on were promised, and 99 is the last that was sent.
+    // Packets from 90 on were promised, and 99 is the last one sent.
     let below = |members, indirect, heads| Ack { members, indirect, heads, ..ack(100, 110) };
     for (case, told) in [
         ("it has all that there ever may be", ack((1 << 62) - 1, (1 << 62) - 1)),
@@ -134,7 +131,6 @@ fn acknowledgements_that_cannot_be_true_change_nothing() {
     }
     let refused = two().acknowledge(at(9), NodeId(3), &ack(95, 110), (1, 100, 0));
     assert_eq!(refused, Err(BadInput::Foreign));
-    // What is only unusual is taken.
     for told in [
         ack(100, 119),
         ack(91, 100),
@@ -150,7 +146,6 @@ fn acknowledgements_that_cannot_be_true_change_nothing() {
 
 #[test]
 fn of_what_a_member_says_of_packets_that_there_are_not_yet_what_there_is_holds() {
-    // It was deceived, or a head has not heard of the last packets.
     for (first_missing, allowed, unheard, want) in
         [(101, 118, 0, (118, 100)), (101, 118, 20, (118, 101)), (112, 130, 0, (120, 100))]
     {
@@ -194,7 +189,6 @@ fn whoever_goes_on_speaking_has_not_said_goodbye() {
     assert_eq!(members.allowed(), Some(110));
     let named = members.shortfall().0;
     assert!(named.iter().all(|it| it.reason == Shortfall::Silent), "{named:?}");
-    // A member that has gone long ago is asked to join.
     members.acknowledge(at(2000), it.0, &leaves, (1, 100, 0)).unwrap();
     assert!(!members.recognise(s(13), it, &says));
 }
@@ -237,7 +231,7 @@ fn nothing_is_kept_for_who_asked_for_a_place_and_never_spoke() {
 #[test]
 fn nobody_waits_for_those_who_joined_late_until_they_have_caught_up() {
     let mut members = two();
-    // 99 is the last that was sent, and windows are 30 at most.
+    // 99 is the last packet sent, and windows are 30 at most.
     let late = request(3, HeadRole::Never, 1);
     members.admit(at(1), NodeId(3), late, (20, 100), false).unwrap();
     members.acknowledge(at(2), NodeId(3), &ack(20, 39), (1, 100, 0)).unwrap();
@@ -245,7 +239,6 @@ fn nobody_waits_for_those_who_joined_late_until_they_have_caught_up() {
     assert_eq!(members.first_missing(), Some(20), "but what it lacks is kept");
     members.acknowledge(at(3), NodeId(3), &ack(80, 100), (1, 100, 0)).unwrap();
     assert_eq!(members.allowed(), Some(100), "it has caught up");
-    // A backlog that is smaller than a window would close the window, too, until it is repaired.
     members.admit(at(4), NodeId(4), request(4, HeadRole::Never, 1), (85, 120), false).unwrap();
     members.acknowledge(at(5), NodeId(4), &ack(85, 101), (1, 120, 0)).unwrap();
     members.acknowledge(at(6), NodeId(3), &ack(119, 134), (1, 120, 0)).unwrap();
@@ -253,10 +246,8 @@ fn nobody_waits_for_those_who_joined_late_until_they_have_caught_up() {
     members.acknowledge(at(7), NodeId(1), &ack(119, 134), (1, 120, 0)).unwrap();
     members.acknowledge(at(7), NodeId(2), &ack(119, 134), (1, 120, 0)).unwrap();
     assert_eq!(members.allowed(), Some(134));
-    // Its backlog is here, and later packets are not: now it is a member as others are.
     members.acknowledge(at(8), NodeId(4), &ack(120, 130), (1, 140, 0)).unwrap();
     assert_eq!(members.allowed(), Some(130));
-    // Alone, the first of those who catch up is whom there is to wait for.
     let mut members = self::members();
     for (node, first_missing) in [(1, 20), (2, 40)] {
         let late = request(node.into(), HeadRole::Never, 1);
@@ -265,7 +256,6 @@ fn nobody_waits_for_those_who_joined_late_until_they_have_caught_up() {
         members.acknowledge(at(2), NodeId(node), &told, (1, 100, 0)).unwrap();
     }
     assert_eq!((members.allowed(), members.allowed_by_any()), (None, Some(50)));
-    // What the source reads again need not be kept.
     members.admit(at(3), NodeId(3), request(3, HeadRole::Never, 1), (1, 100), true).unwrap();
     assert_eq!(members.first_missing(), Some(20));
     members.acknowledge(at(4), NodeId(3), &ack(30, 40), (25, 100, 0)).unwrap();
@@ -280,7 +270,6 @@ fn who_is_silent_is_asked_and_then_gone() {
     for second in 2..5 {
         assert_eq!(members.look_after(s(second), silence, times), (Vec::from([2]), Vec::new()));
     }
-    // The other one has been silent for two seconds too by now.
     assert_eq!(members.look_after(s(5), silence, times), (Vec::from([1]), Vec::from([NodeId(2)])));
     assert_eq!(members.allowed(), Some(115), "it had nobody below it");
     assert_eq!(admit(&mut members, 2, HeadRole::Never, 95), Ok(()), "it may come back");
@@ -307,7 +296,7 @@ fn members_of_a_silent_head_are_waited_for_until_all_have_another_head() {
     assert_eq!((gone, members.allowed()), (Vec::from([NodeId(2)]), Some(110)), "one is missed");
     tell(&mut members, 6, &[back(7), back(8)]);
     assert_eq!((members.allowed(), members.first_missing()), (Some(115), Some(100)));
-    // The head is back, and so are they: what was told before says nothing of the next time.
+    // The head is back with its members: earlier reports say nothing about the next loss.
     admit(&mut members, 2, HeadRole::Reluctant, 95).unwrap();
     for _ in 0..2 {
         members.acknowledge(s(7), NodeId(2), &below, (1, 100, 0)).unwrap();
@@ -316,7 +305,6 @@ fn members_of_a_silent_head_are_waited_for_until_all_have_another_head() {
     let (_, gone) = members.look_after(s(10), Duration::from_secs(2), 1);
     assert!(gone.contains(&NodeId(2)));
     assert_eq!(members.allowed(), Some(114), "as at first");
-    // The head is back: it speaks for those that are still below it. Others have left it for another head.
     let again = |members: &mut Members, id: u64| {
         let request = (id, Bind { joins: 1, ..request(id, HeadRole::Reluctant, 1).1 });
         members.admit(s(11), NodeId(id as u32), request, (95, 95), false).unwrap();
@@ -347,7 +335,6 @@ fn who_never_says_anything_is_not_taken_again_at_once() {
     }
 }
 
-/// What a head knows at the end, where member 2 did this: who is named, and how many more there may be.
 fn shortfall(does: impl FnOnce(&mut Members)) -> (Vec<(u64, Shortfall)>, u64) {
     let mut members = two();
     members.acknowledge(at(1), NodeId(1), &has_all(), (1, 100, 0)).unwrap();
@@ -404,7 +391,6 @@ fn whoever_goes_without_everything_is_named() {
     assert_eq!(named, [(2, Silent)], "3 may never have heard that it is a member");
 }
 
-/// What member 1 tells of these.
 fn tells<'a>(departed: &[Departed], unnamed: u32, buf: &'a mut Vec<u8>) -> Ack<'a> {
     Ack { departed: Departeds::new(departed.iter(), unnamed, buf), ..has_all() }
 }
@@ -437,7 +423,6 @@ fn what_members_tell_is_believed_of_those_who_are_not_here() {
         assert_eq!(named, Vec::from_iter(want), "{case}");
         assert_eq!(unnamed, 4 + want.map_or(0, |_| 1), "{case}");
     }
-    // Whoever ends hands over what it counted, once.
     let ends = |members: &mut Members| {
         members.acknowledge(at(2), NodeId(2), &has_all(), (1, 100, 0)).unwrap();
         let mut buf = Vec::new();
@@ -446,7 +431,6 @@ fn what_members_tell_is_believed_of_those_who_are_not_here() {
         assert!(members.acknowledge(at(3), NodeId(1), &told, (1, 100, 0)).is_err());
     };
     assert_eq!(shortfall(ends), (vec![], 4));
-    // Whoever is no member tells nothing.
     let unknown = |members: &mut Members| {
         let mut buf = Vec::new();
         let told = tells(&[silent(9, 0)], 4, &mut buf);
@@ -478,7 +462,6 @@ fn who_stands_still_and_holds_others_up_is_removed_and_not_taken_again_soon() {
         let told = ack(first_missing, allowed);
         members.acknowledge(at(1), NodeId(2), &told, (1, 100, 0)).unwrap();
         let later = at(2) + standstill;
-        // It goes on speaking.
         members.acknowledge(later, NodeId(2), &told, (1, 100, 0)).unwrap();
         let gone = members.remove_standing(later, (95, 112), filling, |_, _| false);
         (gone.contains(&NodeId(2)), members, later)
@@ -556,7 +539,6 @@ fn a_member_that_acknowledged_once_is_removed_after_three_intervals() {
     let quiet = TramSettings { hello_interval: seconds(4), ..settings() };
     let barely = Duration::from_millis(1);
     for (settings, limit) in [(&soon, seconds(3)), (&rare, seconds(9)), (&quiet, seconds(12))] {
-        // Members are removed no later than any that stands still.
         let settings = &TramSettings { ack_interval_max: seconds(60), ..*settings };
         assert!(!is_removed(settings, limit.saturating_sub(barely), false), "{limit:?}");
         assert!(is_removed(settings, limit, false), "{limit:?}");
@@ -582,7 +564,6 @@ fn a_member_that_acknowledges_rarely_is_not_removed_for_repairs_that_others_aske
     assert_eq!(removed(9), [NodeId(2)]);
 }
 
-/// What can be done to the table.
 #[derive(Clone, Debug)]
 enum Step {
     Admit { node: u32, never: bool, behind: u64, rescued: bool },
@@ -618,8 +599,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whatever happens: tables have their limits; what a member has and allows goes back to its own word only; and
-    /// less is allowed by all than before only where somebody has come, has caught up, or has said so.
+    /// Progress goes back only by the member's own acknowledgement. The window of all shrinks only
+    /// if a member has joined, caught up, or gone back.
     #[test]
     fn nothing_goes_back_and_nothing_grows_without_bound(
         steps in proptest::collection::vec(step(), 1..120),

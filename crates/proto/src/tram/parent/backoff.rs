@@ -1,26 +1,23 @@
-//! A receiver's random back-off before it asks a head: of a crowd that hears the same head only some are to ask it.
+//! Random back-off before requests to a head, so that only some of a crowd ask it.
 
 use faircast_base::{Duration, math};
 
 use super::Seeker;
 use crate::tram::settings::{Formation, HeadRole, TramSettings};
 
-/// For so many receivers a head gets a few dozen requests in the time in which it says that it is full.
+/// Crowd for which a head gets a few dozen requests before all know that it is full.
 const CROWD: f64 = 100_000.0;
 
-/// Odd numbers with bits all over, to make numbers of numbers.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
-    /// Where heads advertise at all times nobody has to hurry.
+    /// True if heads advertise all the time, so that no receiver has to hurry.
     pub(super) backs_off: bool,
-    /// It repairs for others always: these are to have heads before others choose theirs.
+    /// True for an eager head: it must have a head before others choose theirs.
     is_eager: bool,
-    /// It has waited, and is to choose now.
     waited: bool,
     waits: u64,
-    /// A head that it wanted is full.
     crowded: bool,
 }
 
@@ -31,12 +28,10 @@ impl Backoff {
         Self { backs_off, is_eager, waited: false, waits: 0, crowded: false }
     }
 
-    /// Whether others want places too.
     pub(super) fn is_crowded(&self) -> bool {
         self.backs_off && self.crowded
     }
 
-    /// Others have taken the place that it wanted.
     pub(super) fn on_taken(&mut self) {
         self.crowded = true;
     }
@@ -45,16 +40,15 @@ impl Backoff {
         (self.crowded, self.waited) = (false, false);
     }
 
-    /// How long it waits before it chooses, at most one and a half times `interval`; `None` where it has waited. Few wait
-    /// for a short time and most for a long one, as with the reports of large groups (src: RFC 4654 s2.5.1), so that
-    /// however many there are, the first requests are few. Eager ones are the first, within half an interval.
+    /// Returns the back-off, at most 1.5 times `interval`, for eager receivers 0.5; `None` if it is
+    /// over. As with reports of large groups, the first requests are few (src: RFC 4654 s2.5.1).
     pub(super) fn wait(&mut self, interval: Duration, seeker: Seeker) -> Option<Duration> {
         self.waited = self.backs_off && !self.waited;
         if !self.waited {
             return None;
         }
         self.waits += 1;
-        // Its own number is random, and another one for each wait comes out of it.
+        // Hashing the random number with the count gives a new random number for each wait.
         let mut bits = (seeker.place.1 ^ self.waits).wrapping_mul(SPREAD);
         bits = (bits ^ bits >> 29).wrapping_mul(SPREAD);
         let share = ((bits >> 11) as f64 + 1.0) / (1u64 << 53) as f64;
@@ -74,7 +68,6 @@ mod tests {
         Backoff::new(&TramSettings { head, formation, ..TramSettings::default() })
     }
 
-    /// How long each of a crowd waits.
     fn waits(head: HeadRole) -> std::vec::Vec<Duration> {
         let wait = |id: u64| {
             let mut backoff = backoff(head, Formation::Advertise);

@@ -1,4 +1,4 @@
-//! Candidates: heads that could be a receiver's, as they have advertised themselves, and which of them is best.
+//! Candidates: advertised heads that could be a receiver's, ranked.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -10,36 +10,31 @@ use crate::keep_last;
 use crate::tram::settings::HeadRole;
 use crate::tram::wire::{Advertisement, HeadState};
 
-/// Most heads that are remembered.
 const CANDIDATES_MAX: usize = 10;
 
-/// A candidate that is silent for so long is forgotten before others.
+/// Silence after which a candidate is replaced before others: 10 s.
 const CANDIDATE_SILENCE: Duration = Duration::from_secs(10);
 
-/// Time in which others go before a head that did not answer, or did not do what it promised, and how many such
-/// heads are remembered. It may have been cut off, or be the only one, so it stays a candidate.
+/// Time for which other heads go before one that has failed, and the most such heads remembered.
+/// The head may be the only one, so it stays a candidate.
 const DISTRUSTED_FOR: Duration = Duration::from_secs(60);
 const DISTRUSTED_MAX: usize = 16;
 
-/// A head that could be this receiver's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) node: NodeId,
     pub(super) id: u64,
-    /// How far it is: the least time to live with which it was heard, or the class of the round trip to it.
+    /// Least time to live of the head's packets, or the class of the round trip.
     pub(super) distance: u8,
-    /// The round trip is not known and has not been asked for.
     pub(super) unmeasured: bool,
-    /// It is one whether others are or not.
+    /// True if the head repairs even where others do.
     pub(super) is_eager: bool,
-    /// Heads between it and the source, whose own level is 1.
     pub(super) level: u8,
-    /// The first packet that it can repair.
     pub(super) low: u64,
     pub(super) heard_at: Time,
-    /// True if it has failed this receiver not long ago, and advertises itself all the same.
+    /// True if the head has failed this receiver lately, and advertises all the same.
     pub(super) distrusted: bool,
-    /// It takes who finds no other.
+    /// True if the head takes only receivers that find no other.
     pub(super) is_last: bool,
 }
 
@@ -48,13 +43,11 @@ impl Candidate {
         self.low > seeker.wants.max(1)
     }
 
-    /// One that was given: nothing else is known of it.
     pub(super) fn given(now: Time, node: NodeId, distance: u8) -> Self {
         Self { node, distance, is_eager: true, level: 1, heard_at: now, ..Self::default() }
     }
 
-    /// The best has the least: one that has not failed, then one that has all that is wanted, then one that does not leave it to
-    /// others, then the nearest, and of these an eager one; but whoever has members goes by levels first, so that no two nodes can become each other's heads.
+    /// Returns the rank; the least is best. With members, levels precede distances: no loop forms.
     fn rank(&self, seeker: Seeker) -> (bool, bool, bool, u8, bool, u8) {
         let Self { distance, level, is_eager, distrusted, is_last, .. } = *self;
         let (first, second) =
@@ -63,7 +56,6 @@ impl Candidate {
     }
 }
 
-/// Nodes that were found wanting not long ago: the last few of them.
 #[derive(Debug, Default)]
 struct Distrusted(VecDeque<(NodeId, Time)>);
 
@@ -81,19 +73,18 @@ impl Distrusted {
 #[derive(Debug, Default)]
 pub(super) struct Candidates {
     pub(super) known: Vec<Candidate>,
-    /// The source, full or not: it takes those who need what only it has.
+    /// The source, full or not: it takes receivers that need packets which only it has.
     pub(super) root: Option<Candidate>,
     distrusted: Distrusted,
 }
 
 impl Candidates {
-    /// True if a head has advertised itself after this moment.
     pub(super) fn is_heard(&self, node: NodeId, since: Time) -> bool {
         let heard = |it: &Candidate| it.node == node && it.heard_at > since;
         self.known.iter().chain(&self.root).any(heard)
     }
 
-    /// A head advertises itself; how far it is may not be known. Returns whether it is a candidate.
+    /// Takes an advertisement; the distance may be unknown. Returns true for a candidate.
     pub(super) fn hear(
         &mut self,
         now: Time,
@@ -123,7 +114,7 @@ impl Candidates {
             return false;
         }
         if let Some(known) = self.known.iter_mut().find(|known| known.node == node) {
-            // How far it is can only be found to be less: a ring that grows is heard again and again.
+            // The distance only decreases: growing rings repeat with larger times to live.
             fresh.distance = known.distance.min(fresh.distance);
             fresh.unmeasured &= known.unmeasured;
             *known = fresh;
@@ -147,7 +138,6 @@ impl Candidates {
         }
     }
 
-    /// The best of those that suit; those first that were heard since `since`.
     pub(super) fn best(
         &self,
         since: Time,
@@ -158,20 +148,17 @@ impl Candidates {
         self.known.iter().filter(|it| suits(it)).min_by_key(order).copied()
     }
 
-    /// Those to which the round trip is still to be asked for, as it is now.
     pub(super) fn take_unmeasured(&mut self, suits: impl Fn(&Candidate) -> bool) -> Option<NodeId> {
         let next = self.known.iter_mut().find(|it| it.unmeasured && suits(it))?;
         next.unmeasured = false;
         Some(next.node)
     }
 
-    /// It is no candidate before it is heard again.
     pub(super) fn forget(&mut self, node: NodeId) {
         self.known.retain(|candidate| candidate.node != node);
     }
 
-    /// Takes head `node` from the candidates until it is heard again, and ranks all others before it for
-    /// [`DISTRUSTED_FOR`]: it has failed this receiver.
+    /// Drops a failed head until it is received again, and ranks others before it for a while.
     pub(super) fn distrust(&mut self, now: Time, node: NodeId) {
         self.forget(node);
         self.distrusted.add(now, node);

@@ -1,19 +1,17 @@
-//! The head that a receiver was given, which it finds by its number or by its name.
+//! Assigned head of a receiver, which the receiver finds by its node or its name.
 
 use faircast_base::{NodeId, Time};
 
 use super::{BIND_TIMEOUT, BIND_TRIES, Candidate, Parent, SOLICIT_INTERVAL, Search, Step, Timer};
 use crate::tram::GivenHead;
 
-/// How often a head that was given is asked, with an interval of solicitations between, until others are.
+/// Requests to an assigned head before others are asked, a solicitation interval apart.
 pub(super) const TRIES: u32 = 60;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Given {
     head: GivenHead,
-    /// Where it is, once that is known.
     node: Option<NodeId>,
-    /// How often it is still asked.
     tries: u32,
 }
 
@@ -28,7 +26,6 @@ impl Given {
 }
 
 impl Parent {
-    /// Asks the head that it was given, or where that is; `false` where there is none any more.
     pub(super) fn ask_given(&mut self, now: Time) -> bool {
         let Some(given) = &mut self.given else { return false };
         given.tries = given.tries.saturating_sub(1);
@@ -39,7 +36,6 @@ impl Parent {
         match (node, head) {
             (Some(node), _) | (None, GivenHead::Node(node)) => {
                 let head = Candidate::given(now, node, self.ring_max);
-                // Asked once each time: it is asked again anyway.
                 self.search = Search::Binding { head, since: now, tries: BIND_TRIES };
                 self.due = Some(Step::Bind { to: node, distance: self.ring_max });
                 self.timers.arm(Timer::Round, now + BIND_TIMEOUT);
@@ -53,8 +49,7 @@ impl Parent {
         true
     }
 
-    /// The node that has the number of this name is heard: where that is the head that it was given it asks that at
-    /// once. Who has the name later, as after a start anew, is not believed while the first one answers.
+    /// Takes the node of a head's name. A later node is ignored while the first one answers.
     pub(super) fn find_given(&mut self, now: Time, node: NodeId, name: u64) {
         let Some(given) = &mut self.given else { return };
         if given.node.is_none() && given.head == GivenHead::Named(name) {
@@ -65,7 +60,6 @@ impl Parent {
         }
     }
 
-    /// A node has not answered: whoever has its name is found anew.
     pub(super) fn lose_given(&mut self, node: NodeId) {
         if let Some(given) = self.given.as_mut().filter(|it| it.node == Some(node))
             && let GivenHead::Named(_) = given.head
@@ -74,7 +68,7 @@ impl Parent {
         }
     }
 
-    /// The head that it was given has not all that is wanted: another has.
+    /// Drops the assigned head, which lacks wanted packets that another head has.
     pub(in crate::tram) fn on_lacking(&mut self) {
         self.given = None;
     }

@@ -1,4 +1,4 @@
-//! Round trips to heads, which tell how far they are where the time to live does not.
+//! Round trips to heads, which measure distance where the time to live does not.
 
 use alloc::collections::VecDeque;
 
@@ -6,17 +6,14 @@ use faircast_base::{Duration, NodeId, Time};
 
 use crate::keep_last;
 
-/// Most solicitations of which it is remembered when they left.
 const REMEMBERED_MAX: usize = 32;
 
-/// Round trips below this are all alike; of the next class they are twice as long. Chosen: a LAN is one class.
+/// Upper bound of the first class; each further class is twice as long. Chosen: a LAN is one class.
 const FIRST_CLASS: Duration = Duration::from_micros(500);
 
 #[derive(Debug)]
 pub(super) struct RoundTrips {
-    /// Heads that are asked alone, or time to live of the rings in which all are.
     asked: VecDeque<(Asked, Time)>,
-    /// Who is still to be asked.
     pub(super) due: VecDeque<NodeId>,
     interval: Duration,
     next_probe: Time,
@@ -29,7 +26,7 @@ enum Asked {
 }
 
 impl RoundTrips {
-    /// While there is a head others are asked no more often than once in `interval`.
+    /// Creates measurements with at most one probe per `interval` while there is a head.
     pub(super) fn new(interval: Duration) -> Self {
         Self { asked: VecDeque::new(), due: VecDeque::new(), interval, next_probe: Time::ZERO }
     }
@@ -55,17 +52,17 @@ impl RoundTrips {
         keep_last(&mut self.asked, REMEMBERED_MAX, (asked, now));
     }
 
-    /// A head answers, and repeats the time to live of what it was asked with. Returns the class of the round trip.
+    /// Returns the class of the round trip of an answer, which repeats its request's time to live.
     pub(super) fn on_answer(&mut self, now: Time, node: NodeId, ttl: u8) -> Option<u8> {
         let at = |wanted| self.asked.iter().find(|(asked, _)| *asked == wanted).map(|it| it.1);
-        // Who is asked alone is so with the largest.
+        // Requests to one head have the largest time to live.
         let alone = at(Asked::Node(node)).filter(|_| ttl == u8::MAX);
         let asked_at = alone.or_else(|| at(Asked::Ring(ttl)))?;
         Some(class(now.since(asked_at)))
     }
 }
 
-/// 1 for the shortest; each more is for twice as long.
+/// Returns the class of a round trip: 1 for the shortest, one more each time it doubles.
 fn class(round_trip: Duration) -> u8 {
     let halves = round_trip.as_nanos() / FIRST_CLASS.as_nanos();
     1 + (u64::BITS - halves.leading_zeros()) as u8

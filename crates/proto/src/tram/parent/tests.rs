@@ -23,7 +23,6 @@ fn heard(parent: &mut Parent, now: u64, node: u32, ttl: u8, level: u8) {
     );
 }
 
-/// Whoever may be a head and has no members.
 const HEAD: Seeker =
     Seeker { may_be_head: true, below: None, wants: 1, place: (2, 60), waits: false };
 
@@ -140,7 +139,6 @@ fn a_head_that_advertises_itself_and_does_not_answer_comes_after_all_others() {
     let mut now = at(0);
     while asked.last() != Some(&farther) && asked.len() < 10 {
         now = parent.next_timeout().unwrap();
-        // The nearer one is heard all the time.
         for (node, distance) in [(1, 1), (2, 2)] {
             heard(&mut parent, now.as_nanos() / 1_000_000, node, distance, 2);
         }
@@ -195,11 +193,9 @@ fn a_nearer_head_is_joined_before_the_other_is_left() {
             parent.on_accept(now, NodeId(1), 1);
         }
     }
-    // As far is not nearer, and one that lacks what is wanted does not help.
     heard(&mut parent, 4000, 2, 6, 2);
     let late = Advertisement { low: 50, ..advertisement(HeadState::Accepting, 2) };
     parent.on_advertisement(at(4000), ((NodeId(3), 3, 2), false), &late, HEAD);
-    // Nor does one that might do the same in the other direction.
     heard(&mut parent, 4000, 70, 2, 2);
     assert_eq!(parent.search, Search::Idle);
     heard(&mut parent, 4001, 4, 4, 2);
@@ -274,7 +270,7 @@ fn a_head_that_served_nothing_comes_after_all_others_for_a_minute() {
 fn after_a_head_that_does_not_answer_one_that_still_advertises_is_asked() {
     let mut parent = parent();
     parent.on_session(at(0), ms(500));
-    // Packets in the names of near heads that there are not, and one that goes on.
+    // Forged packets in the names of near heads, and one head that goes on.
     (10..18).for_each(|node| heard(&mut parent, 1, node, 1, 1));
     let mut asked = vec![];
     for round in 1..60 {
@@ -351,7 +347,6 @@ fn who_waits_for_its_lan_asks_nobody_else() {
     assert_eq!(parent.poll(), Some(Step::Bind { to: NodeId(1), distance: 4 }));
 }
 
-/// One that goes by round trips.
 fn by_round_trip() -> Parent {
     let distance = Distance::RoundTrip;
     Parent::new(&TramSettings { distance, ..TramSettings::default() }, None)
@@ -385,14 +380,12 @@ fn where_multicast_has_no_scope_the_head_of_the_shortest_round_trip_is_asked() {
     assert_eq!(probed(&mut parent), [1, 2, 3]);
     answers(&mut parent, 1502, 2, 2);
     answers(&mut parent, 1540, 1, 1);
-    // It is no farther for being heard again, and one that did not answer is the last.
     heard(&mut parent, 1600, 2, 9, 2);
     for now in [2000, 2750] {
         parent.on_timeout(at(now), HEAD);
     }
     assert_eq!(parent.poll(), Some(Step::Bind { to: NodeId(2), distance: 32 }));
     parent.on_accept(at(2752), NodeId(2), 2);
-    // Another one is asked too, once, and joined where it is nearer.
     heard(&mut parent, 3000, 4, 2, 1);
     heard(&mut parent, 3001, 4, 2, 1);
     assert_eq!(probed(&mut parent), [4]);
@@ -416,7 +409,6 @@ fn where_heads_only_answer_round_trips_are_known_at_once() {
     assert_eq!(parent.poll(), Some(Step::Bind { to: NodeId(1), distance: 32 }));
 }
 
-/// One whose head is to be whoever has the name of number 5.
 fn named() -> Parent {
     Parent::new(&TramSettings::default(), Some(GivenHead::Named(5)))
 }
@@ -433,7 +425,6 @@ fn a_head_that_is_given_by_name_is_called_and_asked_as_soon_as_it_is_heard() {
     let call = Some(Step::Solicit { ttl: 32, name: 5 });
     let ask = |node| Some(Step::Bind { to: NodeId(node), distance: 32 });
     assert_eq!(parent.poll(), call);
-    // Others do, though they are near.
     heard(&mut parent, 10, 1, 1, 1);
     says_its_name(&mut parent, 20, 2, 6);
     parent.on_timeout(at(499), HEAD);
@@ -444,11 +435,9 @@ fn a_head_that_is_given_by_name_is_called_and_asked_as_soon_as_it_is_heard() {
     assert_eq!(parent.next_timeout(), Some(at(510)));
     parent.on_timeout(at(510), HEAD);
     assert_eq!(parent.poll(), ask(3));
-    // It has no head itself yet.
     assert_eq!(parent.on_reject(at(520), NodeId(3), HEAD), News::Nothing);
     parent.on_timeout(at(1020), HEAD);
     assert_eq!(parent.poll(), ask(3));
-    // Another one of its name is not believed, before it does not answer.
     says_its_name(&mut parent, 1030, 4, 5);
     parent.on_timeout(at(3020), HEAD);
     parent.on_timeout(at(3520), HEAD);

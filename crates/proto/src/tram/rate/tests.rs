@@ -22,7 +22,6 @@ fn control(change: impl FnOnce(&mut TramSettings)) -> RateControl {
     RateControl::new(&settings)
 }
 
-/// Sends packets as they may leave, until `packets` have or a second is over; returns when.
 fn send(control: &mut RateControl, mut now: Time, window: Window, packets: u32) -> Time {
     for _ in 0..packets {
         match control.permit_at(now, window, false) {
@@ -75,12 +74,10 @@ fn a_window_that_closes_ends_slow_start_when_members_acknowledge_no_more_than_be
         control.on_closed(now);
         now
     };
-    // Twice as much each time.
     for ms in [400, 400, 200, 100] {
         window(&mut control, ms);
         assert!(control.slow_start, "{ms} ms");
     }
-    // The machine is busy for a while, and then the path is full.
     for (ms, goes_on) in [(300, true), (100, true), (100, false)] {
         window(&mut control, ms);
         assert_eq!(control.slow_start, goes_on, "{ms} ms");
@@ -104,7 +101,7 @@ fn the_rate_follows_what_was_achieved_and_more_where_the_window_opens() {
         let mut now = send(&mut control, at(0), 200, 20);
         control.end_slow_start(now);
         control.rate = 100_000.0;
-        // Ten seconds, so that the average is of nothing else.
+        // Ten seconds, so that only these packets are in the average.
         now = send(&mut control, now, 200, 64);
         control.packets = 0.0;
         (control, now)
@@ -143,7 +140,6 @@ fn it_slows_down_before_the_window_closes_and_sends_one_a_second_when_it_has() {
     }
     let closed = send(&mut control, at(0), -1, 3);
     assert_eq!(closed, at(2000));
-    // When it opens again nobody waits for the rest of the second.
     let Permit::At(next) = control.permit_at(closed, 64, false) else { panic!() };
     assert!(next.since(closed) < Duration::from_millis(30));
 }
@@ -158,7 +154,7 @@ fn a_closed_window_lets_a_packet_a_second_through_whatever_their_lengths() {
         now += Duration::from_secs(1);
         assert_eq!(control.permit_at(now - Duration::from_millis(1), -1, false), Permit::At(now));
     }
-    // It opens while a short packet waits for a long one.
+    // The window opens while a short packet waits for a long one.
     control.on_new_sent(now, -1, 1400);
     let Permit::At(next) = control.permit_at(now, 63, false) else { panic!() };
     assert!(next.since(now) <= Duration::from_secs(1));
@@ -183,7 +179,6 @@ fn a_coarse_clock_keeps_the_rate_by_what_it_owes() {
             );
         }
         let achieved = 63.0 * f64::from(P) / now.as_secs_f64() / 1e3;
-        // Whole milliseconds, rounded down, make it a little faster.
         let whole = f64::from(P) / (f64::from(P) / kbytes).floor();
         assert!((achieved / whole - 1.0).abs() < 0.2, "{achieved} of {whole} KB/s");
         assert!(slept > 0);
@@ -198,7 +193,6 @@ fn what_is_below_the_least_rate_is_found_after_the_averaging_time() {
     let later = now + Duration::from_secs(6);
     assert_eq!(control.below_min_since(later), Some(later));
     assert_eq!(control.below_min_since(later + Duration::from_secs(1)), Some(later));
-    // Repairs to one that loses nearly everything are as many bytes as the least rate, and bring nobody further.
     for second in 1..10 {
         control.on_repair_sent(later + Duration::from_secs(second), 200, 100 * P);
     }
@@ -211,7 +205,6 @@ fn the_rate_rises_at_once_from_where_slow_start_has_brought_it_back() {
     let mut now = send(&mut control, at(0), 128, 640);
     control.end_slow_start(now);
     let proven = control.proven;
-    // For want of a window it falls to almost nothing.
     now = send(&mut control, now, 0, 300);
     assert!(control.rate < proven / 4.0);
     control.closed = Some(now);
@@ -227,7 +220,6 @@ fn the_rate_rises_at_once_from_where_slow_start_has_brought_it_back() {
     }
     let took = now.since(risen).as_secs_f64();
     assert!(took < 5.0, "{took} s, and with what was sent before in the average 6 s");
-    // A window that closes shows that the path has become worse.
     control.on_new_sent(now, -1, P);
     control.on_opened(now);
     assert!(control.rate < proven);
@@ -276,7 +268,6 @@ fn a_rate_that_a_closed_window_has_left_at_a_packet_a_second_comes_back() {
         control.end_slow_start(now);
         let proven = control.proven;
         now = send(&mut control, now, -1, 100);
-        // A report of old losses ends the restart at once.
         control.on_opened(now);
         control.on_congestion(now);
         assert!(control.rate <= f64::from(2 * P), "{}", control.rate);
@@ -322,7 +313,6 @@ fn a_pause_says_nothing_of_how_fast_members_acknowledge() {
         }
         let heard = control.probe.as_ref().unwrap().heard;
         assert!(heard.is_some());
-        // The window closes, and opens again after a minute.
         control.closed = pauses.then_some(now);
         now += Duration::from_secs(60);
         control.on_opened(now);
@@ -350,7 +340,7 @@ fn the_rate_rises_faster_while_windows_are_larger_than_any_of_the_paper() {
         }
         control.rate / before
     };
-    // M is 5 and W_a 64, and the largest window 960 packets.
+    // M is 5, W_a is 64, and the largest window is 960 packets.
     let [paper, beyond, never] = [(640, 15), (641, 15), (2000, 0)].map(|(a, b)| grown(a, b));
     assert!(beyond > 1.2 * paper, "{beyond} instead of {paper}");
     assert_eq!(never, paper);

@@ -1,23 +1,20 @@
-//! Schedule of a receiver's acknowledgements: at packets that are spread over the group, and after a time.
+//! Schedule of a receiver's acknowledgements: at packets spread over the group, and by time.
 
 use faircast_base::{Duration, Time};
 
 #[derive(Debug, Default)]
 pub(super) struct AckSchedule {
-    /// The packet with which the present acknowledgement window ends.
     next: u64,
     ack_window: u64,
-    /// Packets since the last acknowledgement, and when the first of them came.
     pub(super) packets: u64,
     since: Time,
-    /// How long W_a packets take.
     window_time: Duration,
     interval_min: Duration,
     interval_max: Duration,
 }
 
 impl AckSchedule {
-    /// The first window ends with packet `first`: a random one, so that receivers do not speak at once.
+    /// Creates a schedule. `first` ends the first window; it is random, to spread acknowledgements.
     pub(super) fn new(
         first: u64,
         ack_window: u64,
@@ -28,7 +25,6 @@ impl AckSchedule {
         Self { next: first, ack_window, packets: 0, since, window_time, interval_min, interval_max }
     }
 
-    /// A new packet has come. Returns whether the window ends with it.
     pub(super) fn on_packet(&mut self, now: Time, sequence: u64) -> bool {
         if self.packets == 0 {
             self.since = now;
@@ -41,7 +37,6 @@ impl AckSchedule {
         sequence >= self.next
     }
 
-    /// The next window ends with this packet.
     pub(super) fn schedule(&mut self, sequence: u64) {
         self.next = sequence;
     }
@@ -50,7 +45,7 @@ impl AckSchedule {
         self.packets = 0;
     }
 
-    /// After so long without one another is due: two windows (src: jrms).
+    /// Returns the longest time between two acknowledgements: two windows (src: jrms).
     pub(super) fn interval(&self) -> Duration {
         (self.window_time * 2).min(self.interval_max).max(self.interval_min)
     }
@@ -74,7 +69,6 @@ mod tests {
         for sequence in 13..20 {
             acks.on_packet(at(40 * sequence), sequence);
         }
-        // 16 packets in 720 ms or so: two windows of 32 take four times as long.
         let interval = acks.interval();
         assert!(interval > ms(2500) && interval < ms(3000), "{interval:?}");
         acks.on_sent();

@@ -1,4 +1,4 @@
-//! A receiver's application: when it takes what has come, when it needs nothing more, and what it tells the source.
+//! Interface of a receiver's application: delivery, release, and status for the source.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -16,9 +16,9 @@ use crate::tram::wire::{Body, is_word};
 use crate::tram::{Agreed, Disagreement, GivenHead, TramSetup, TreeNegotiation, steering_at};
 use crate::{Datagram, Destination, Transmit};
 
-/// For applications that say themselves when they take what has come, and when they need nothing more.
+/// For applications that decide when they take packets, and when they need no more.
 impl TramReceiver {
-    /// A receiver that learns the settings from its source, is `node` in reports, and may insist on something.
+    /// Creates a receiver that follows the settings of its source, and is `node` in reports.
     pub(crate) fn following(
         setup: &TramSetup<'_>,
         node: NodeId,
@@ -26,18 +26,16 @@ impl TramReceiver {
     ) -> Self {
         let own = Own { options: setup.options.clone(), negotiation, node, head: setup.head };
         let follows = Some(Box::new(own));
-        // A packet of the source is why it is there.
+        // The receiver exists because of a packet from the source.
         let source_heard_at = setup.start;
         Self { follows, source_heard_at, ..Self::new(setup) }
     }
 
-    /// The same, but it stays until [`release`](Self::release).
     pub(crate) fn kept(setup: &TramSetup<'_>, node: NodeId, negotiation: TreeNegotiation) -> Self {
         Self { kept: Kept::Until, ..Self::following(setup, node, negotiation) }
     }
 
-    /// Takes the settings of the source. A source keeps its settings, so settings that differ from the agreed ones are
-    /// believed only after several packets.
+    /// Takes the settings of the source; a change is believed only after several packets.
     pub(super) fn on_settings(&mut self, cx: &mut Cx<'_>, from: NodeId, bytes: &[u8]) -> Checked {
         if from != self.source {
             return Err(BadInput::Foreign);
@@ -71,7 +69,7 @@ impl TramReceiver {
         }
     }
 
-    /// Begins under the agreed settings. A receiver that has begun under others goes on from where it is.
+    /// Begins under the agreed settings. A receiver that has begun goes on from its present packet.
     fn agree(&mut self, cx: &mut Cx<'_>, agreed: &Agreed, node: NodeId, head: Option<GivenHead>) {
         let now = cx.now;
         let Agreed { tree, options } = agreed;
@@ -91,14 +89,13 @@ impl TramReceiver {
             self.begin_at(cx, reached.deliver);
             if let Some(again) = &mut self.reached {
                 (again.from_start, again.lost_any) = (reached.from_start, reached.lost_any);
-                // The record of losses goes on, so what it covers does too.
+                // The loss record goes on, and so does its span.
                 again.sent_since = reached.sent_since;
             }
         }
         self.losses = before.losses;
     }
 
-    /// Nothing is handed over for now, or again. What has been already is.
     pub(crate) fn hold(&mut self, cx: &mut Cx<'_>, held: bool) {
         if core::mem::replace(&mut self.held, held) && !held {
             self.deliver(cx);
@@ -106,13 +103,12 @@ impl TramReceiver {
         }
     }
 
-    /// The next packet that is in order: how many zeros follow its bytes, which replace what is in `bytes`.
-    /// [`has_taken`](Self::has_taken) is to be told once there is none, or no more can be taken yet.
+    /// Moves the next packet's bytes to `bytes`, and returns the zeros after them. When none is
+    /// left, call [`after_progress`](Self::after_progress).
     pub(crate) fn take_packet(&mut self, bytes: &mut Vec<u8>) -> Option<u32> {
         self.take_next(bytes).map(|(_, zeros)| zeros)
     }
 
-    /// The application needs none of what has come.
     pub(crate) fn pass_over(&mut self, cx: &mut Cx<'_>) {
         let Some(reached) = &mut self.reached else { return };
         let end = reached.reception.first_missing();
@@ -125,25 +121,22 @@ impl TramReceiver {
         }
     }
 
-    /// It needs nothing more, and may go when nobody depends on it.
     pub(crate) fn release(&mut self, cx: &mut Cx<'_>) {
         self.kept = Kept::Released;
         self.check_end(cx);
     }
 
-    /// Whether others depend on it.
     pub(crate) fn has_members(&self) -> bool {
         !self.head.members.children.is_empty()
     }
 
-    /// The first packet that was not taken from it yet.
     pub(crate) fn taken(&self) -> u64 {
         self.reached.as_ref().map_or(0, |it| it.deliver)
     }
 
     pub(crate) fn place(&self) -> TreePlace {
         let bound = self.parent.bound.is_some();
-        // Who has gone says where it was.
+        // A departed receiver reports its last place.
         let placed = bound || self.phase == Phase::Left;
         let level = if bound { self.level() } else { self.level_before };
         TreePlace {
@@ -155,17 +148,14 @@ impl TramReceiver {
         }
     }
 
-    /// What it speaks with the source, once they agree.
     pub(crate) const fn spoken(&self) -> Option<Stack> {
         self.spoken
     }
 
-    /// Why it speaks nothing with it.
     pub(crate) const fn mismatch(&self) -> Option<&SchemeMismatch> {
         self.mismatch.as_ref()
     }
 
-    /// Whether all that the source sends has been handed over.
     pub(crate) fn has_delivered_all(&self) -> bool {
         let delivered = |it: &Reached| self.last.is_some_and(|last| it.deliver > last);
         self.events.is_empty() && self.reached.as_ref().is_some_and(delivered)
@@ -179,7 +169,7 @@ impl TramReceiver {
         self.pruned
     }
 
-    /// Packets that are known to have been sent since this receiver took part, and those of them that were lost.
+    /// Returns the packets known to be sent since this receiver took part, and the lost ones.
     pub(crate) fn extent(&self) -> (u64, u64) {
         let known = self.reached.as_ref().map_or(0, |reached| {
             let end = reached.reception.end.max(self.losses.end());
@@ -192,12 +182,10 @@ impl TramReceiver {
         (self.source_heard_at > Time::ZERO).then_some(self.source_heard_at)
     }
 
-    /// After how long without one the source wants a word; `None` where it wants none, or was not heard.
     pub(crate) fn status_interval(&self) -> Option<Duration> {
         Some(self.front.status_interval).filter(|interval| *interval > Duration::ZERO)
     }
 
-    /// The latest packet of the source that a beacon or an original names.
     pub(crate) fn latest_of(&self, datagram: &Datagram<'_>) -> Option<u64> {
         match decode(datagram, self.identity.session).ok()?.body {
             Body::Beacon(front) => Some(front.sequence),
@@ -206,7 +194,6 @@ impl TramReceiver {
         }
     }
 
-    /// The source's answer to a word, where that is what a packet of this session has.
     pub(crate) fn answer_of<'a>(&self, datagram: &Datagram<'a>) -> Option<&'a [u8]> {
         if !is_word(datagram.bytes) {
             return None;
@@ -217,7 +204,6 @@ impl TramReceiver {
         }
     }
 
-    /// True if packets are known to be sent and have not come.
     pub(crate) fn lacks_packets(&self) -> bool {
         self.reached.as_ref().is_some_and(|reached| reached.reception.lacks())
     }

@@ -1,4 +1,4 @@
-//! Arrival of data: what is missing, what is handed over, and what may be sent after it.
+//! Arrival of data: gaps, delivery, and the window after it.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -16,13 +16,12 @@ use crate::tram::window::ReceiverWindow;
 use crate::tram::wire::{Body, Data, Front};
 use crate::{Datagram, Destination, FlowEvent, LossRecord};
 
-/// Longest time by which a packet that says older things of the session is overtaken.
+/// Longest time by which a packet with an older session state is overtaken: 200 ms.
 const FRONT_LATE: Duration = Duration::from_millis(200);
 
 impl TramReceiver {
-    /// True if the source can have sent a packet that names `front` as its latest. A source that seems to have become
-    /// much faster is believed after several packets. A source that goes on with lower numbers than an earlier packet
-    /// in its name voids that packet.
+    /// True if the source can have sent this with `front`. A jump ahead takes several packets;
+    /// lower numbers of the source void earlier packets in its name.
     pub(super) fn can_have_sent(
         &mut self,
         cx: &mut Cx<'_>,
@@ -32,10 +31,10 @@ impl TramReceiver {
         let Some(reached) = &mut self.reached else { return true };
         let sequence = front.sequence;
         match body {
-            // No receiver asks for an unknown packet. A forged repair would be taken for the next original.
+            // A repair of an unknown packet must be forged: no receiver requests such a packet.
             _ if front.repair => sequence < reached.reception.end,
             Body::Data(_) => {
-                // Copies count too: forged packets may have been delivered in the place of real ones.
+                // Copies count too: forged packets may have been delivered in place of real ones.
                 let open = sequence >= reached.start || reached.deliver == reached.start;
                 match reached.reach.take(cx.now, sequence, open) {
                     Belief::Doubted => false,
@@ -50,18 +49,17 @@ impl TramReceiver {
         }
     }
 
-    /// Whether the first transmission of the packet has not come, and is waited for no more.
     fn was_passed(&self, sequence: u64) -> bool {
         let Some(reached) = &self.reached else { return false };
         let limit = match self.settings.obsolete_after {
             0 => reached.rewound_until,
             _ => reached.reception.first_missing(),
         };
-        // No record tells whether packets that do not count came.
+        // No record shows if packets that do not count have come.
         sequence < limit && (self.losses.counts(sequence) || sequence < self.losses.from())
     }
 
-    /// Packets after `index` were none of the source, which has come from `first` to there.
+    /// Drops packets after `index`, which were not the source's: that has sent `first` to `index`.
     fn rewind(&mut self, cx: &mut Cx<'_>, first: u64, index: u64) {
         let Some(reached) = &mut self.reached else { return };
         self.front.sequence = index;
@@ -72,7 +70,6 @@ impl TramReceiver {
                 reached.sent_since = first;
             }
         } else {
-            // Delivered packets stay delivered.
             let last = (index - 1).max(reached.deliver.saturating_sub(1));
             reached.reception.rewind(last);
             reached.sent_since = reached.sent_since.min(last + 1);
@@ -89,7 +86,6 @@ impl TramReceiver {
         }
     }
 
-    /// The source has come no further than `high`.
     pub(super) fn go_back(&mut self, cx: &mut Cx<'_>, high: u64) {
         let Some(reached) = &mut self.reached else { return };
         let last = high.max(reached.deliver.saturating_sub(1));
@@ -102,11 +98,10 @@ impl TramReceiver {
         self.after_progress(cx);
     }
 
-    /// Everything from packet `start` on is wanted, as by one that has just joined.
     pub(super) fn begin_at(&mut self, cx: &mut Cx<'_>, start: u64) {
         let ack_window = u64::from(self.settings.ack_window);
         let first_ack = start + cx.rng.below(ack_window);
-        // Packets that were sent before are no losses, but are wanted.
+        // Packets sent earlier are wanted, but are no losses.
         self.losses = LossRecord::starting_at(start.max(self.front.sequence + 1));
         let intervals = (self.settings.ack_interval, self.settings.ack_interval_max);
         self.head = self.head.starting_at(&self.settings, start);
@@ -150,7 +145,6 @@ impl TramReceiver {
         }
     }
 
-    /// The source has sent everything up to `last`.
     pub(super) fn hear_of(&mut self, cx: &mut Cx<'_>, last: u64, done: bool) {
         let learns = (self.settings.reorder_learn, self.round_trip());
         let Some(reached) = &mut self.reached else { return };
@@ -158,7 +152,7 @@ impl TramReceiver {
         if done {
             self.doubt_end(cx.now, last);
         }
-        // The source sends these packets no more: they can only be asked for.
+        // The source will not send these packets by itself: they must be requested.
         self.ack_due |= self.find_lost(cx) > 0;
         self.after_progress(cx);
     }
@@ -167,21 +161,17 @@ impl TramReceiver {
         self.parent.bound.map(|bound| bound.round_trip)
     }
 
-    /// Gaps that no packet has closed in time are losses.
     pub(super) fn on_gaps_timer(&mut self, cx: &mut Cx<'_>) {
         let lost = self.find_lost(cx);
         self.plan_asking(cx.now, lost);
     }
 
-    /// Plans one request for `lost` packets together with others that are found lost in the next moment.
     fn plan_asking(&mut self, now: Time, lost: u64) {
         if lost > 0 && self.settings.ask_interval > Duration::ZERO {
             self.timers.arm_by(Timer::Ask, now + self.settings.ask_interval);
         }
     }
 
-    /// Counts the gaps that are losses by now. Returns how many packets of them are missing. Others may close by
-    /// themselves, and are looked at again later.
     pub(super) fn find_lost(&mut self, cx: &mut Cx<'_>) -> u64 {
         let Some(reached) = &mut self.reached else { return 0 };
         let found = reached.reception.find_lost(cx.now);
@@ -195,7 +185,6 @@ impl TramReceiver {
         lost
     }
 
-    /// Counts gaps that are losses from now on, for the window, for the record and for the scheme.
     fn count_losses(&mut self, cx: &mut Cx<'_>, runs: Vec<Range<u64>>) {
         let Some(reached) = &mut self.reached else { return };
         // Packets from before this receiver took part say nothing about its path.
@@ -223,7 +212,7 @@ impl TramReceiver {
         self.head.cache.make_room(sequence, done);
         if sequence >= self.head.cache.room_until() {
             let reached_before = reached.reception.end;
-            // Packet beyond the room. All packets that there is room for were sent before, and are asked for.
+            // Packet beyond the room. All packets with room were sent before, and are requested.
             reached.reception.hear_of(cx.now, self.head.cache.room_until() - 1, (false, None));
             if !front.repair {
                 self.on_no_room(cx, reached_before, sequence);
@@ -241,7 +230,6 @@ impl TramReceiver {
         let arrived = reached.reception.arrive(cx.now, (sequence, front.repair), learns);
         let duplicate = arrived == Arrived::Useless && !was_passed;
         if arrived == (Arrived::Repaired { original: true }) && sequence >= self.losses.from() {
-            // The packet was late and not lost.
             reached.window.on_late();
         }
         if !front.repair {
@@ -251,11 +239,11 @@ impl TramReceiver {
         }
         let lost = self.find_lost(cx);
         self.plan_asking(cx.now, lost);
-        // Its payload is taken, whatever is wrong with what else it carries.
+        // The payload is taken even if the announcement is wrong.
         let informed = self.inform(cx, data, datagram, (arrived, duplicate));
         let Some(reached) = &mut self.reached else { return Ok(()) };
         match arrived {
-            // A repair to all is of no use to most of them.
+            // Most receivers have no use for a repair to all.
             Arrived::Useless if front.repair => return Ok(()),
             Arrived::Useless => return Err(BadInput::Duplicate),
             Arrived::TooFar => return Err(BadInput::OutOfWindow),
@@ -269,7 +257,7 @@ impl TramReceiver {
                 (reached.fruitless, reached.asks) = (0, 0);
                 let to_all = matches!(datagram.to, Destination::Group(_));
                 self.head.repairs.on_repaired(sequence, to_all);
-                // The last gap is closed, or the last that was asked for: nothing holds the window up any more.
+                // The last gap or the last requested packet is here, so the window may move.
                 self.ack_due |= !reached.reception.lacks()
                     || reached.reception.first_missing() >= reached.asked_until;
             }
@@ -284,8 +272,6 @@ impl TramReceiver {
         informed
     }
 
-    /// Records that packet `sequence` came without room for it, which is no loss. Packets between the last original and
-    /// this one are losses.
     fn on_no_room(&mut self, cx: &mut Cx<'_>, reached: u64, sequence: u64) {
         let first = self.losses.from().max(reached);
         if sequence < first {
@@ -296,7 +282,6 @@ impl TramReceiver {
         }
     }
 
-    /// The scheme hears of data that the source itself has sent.
     fn inform(
         &mut self,
         cx: &mut Cx<'_>,
@@ -325,7 +310,6 @@ impl TramReceiver {
         reports.on_data(cx, front.sequence, &arrival, announce)
     }
 
-    /// Gives up packets that the source repairs no more.
     pub(super) fn forget(&mut self, cx: &mut Cx<'_>, front: Front) -> Checked {
         let limit = front.forget_before;
         if limit != self.settings.forget_before(front.sequence) {
@@ -354,12 +338,12 @@ impl TramReceiver {
             cx.emit(Event::Cut { reason: CutReason::Loss, window_milli });
         }
         self.congested |= congested;
-        // The end of a window is told of, but for what lies well within a large one.
+        // The end of a window is reported, except well within a large one.
         let late = reached.acks.packets * 2 >= step;
         self.ack_due |= congested || late || reached.reception.lacks();
     }
 
-    /// Hands over what is in order, where the application does not take it itself.
+    /// Delivers packets in order, unless the application takes them itself.
     pub(super) fn deliver(&mut self, cx: &mut Cx<'_>) {
         if self.held || self.kept != Kept::Not {
             return;
@@ -372,8 +356,6 @@ impl TramReceiver {
         }
     }
 
-    /// The next packet that is in order, as its number and how many zeros follow its bytes, which replace what is in
-    /// `bytes`.
     pub(super) fn take_next(&mut self, bytes: &mut Vec<u8>) -> Option<(u64, u32)> {
         let reached = self.reached.as_mut()?;
         let cache = &mut self.head.cache;
@@ -388,7 +370,7 @@ impl TramReceiver {
                 bytes.extend_from_slice(payload);
                 break Some((seq, zeros));
             }
-            // What is not wanted, or never comes: perhaps far more than can be kept.
+            // Skips packets that are not wanted or never come: perhaps far more than can be kept.
             seq = cache.next_from(seq).unwrap_or(end).min(end);
         };
         let jumped = seq > reached.deliver;
@@ -408,7 +390,7 @@ impl TramReceiver {
     pub(super) fn give_up_before(&mut self, cx: &mut Cx<'_>, end: u64) {
         let Some(reached) = &mut self.reached else { return };
         let mut lost = 0;
-        // Gaps that did not count as losses yet: without them a source that repairs little would know no congestion.
+        // Gaps not yet counted as losses: a source that repairs little would notice no congestion.
         let (decided, mut fresh) = (reached.reception.lost_before, Vec::new());
         reached.reception.give_up(end, |run| {
             lost += run.end - run.start;
@@ -427,13 +409,12 @@ impl TramReceiver {
         self.deliver(cx);
     }
 
-    /// A receiver that was away for long, as a program that was stopped, begins with the next packet as one that has just
-    /// joined: its application asks for what it lacks in another way. Repairs of more than a head keeps at least would
-    /// hold the session up.
+    /// Gives up the backlog of a receiver that was away for long, as if it had just joined: repairs
+    /// of more than a head keeps would delay the session.
     pub(super) fn give_up_backlog(&mut self, cx: &mut Cx<'_>) {
         let Some(reached) = &self.reached else { return };
         let first = reached.reception.first_missing();
-        // Beacons alone, which anybody can forge, raise no limit that nothing takes back.
+        // Forged beacons must not raise this limit, which is irreversible.
         let end = reached.reach.newest + 1;
         let is_long = end > first + self.settings.cache_floor() as u64;
         if self.can_ask_otherwise() && self.parent.bound.is_none() && is_long {
@@ -441,13 +422,12 @@ impl TramReceiver {
         }
     }
 
-    /// Whether packets that are given up cost little: the application asks for what it lacks in another way, and no
-    /// member needs the packets.
+    /// True if given-up packets cost little: the application gets them elsewhere.
     pub(super) fn can_ask_otherwise(&self) -> bool {
         self.kept == Kept::Until && !self.has_members()
     }
 
-    /// More is here or was taken, or members have more: the window may open, room may be made, and the end may have come.
+    /// Updates window, cache and end after progress here, of the application, or of members.
     pub(crate) fn after_progress(&mut self, cx: &mut Cx<'_>) {
         let Some(reached) = &mut self.reached else { return };
         let first_missing = reached.reception.first_missing();
@@ -467,8 +447,7 @@ impl TramReceiver {
         self.check_end(cx);
     }
 
-    /// When H_a has grown by more than this it is told at once. A member that has just joined may have a small window: a head
-    /// that told of each quarter of its own large one would keep the member's closed.
+    /// Returns the growth of H_a acknowledged at once: a new member's window must not stay closed.
     fn step(&self) -> u64 {
         let Some(reached) = &self.reached else { return 0 };
         let below = self.head.members.allowed();
@@ -478,11 +457,11 @@ impl TramReceiver {
         }
     }
 
-    /// H_a of this end and all below it: what its own window and its room allow, and what its members do.
+    /// Returns H_a of this subtree: the least of own window, own room and the members' H_a.
     pub(super) fn allowed(&self) -> u64 {
         let Some(reached) = &self.reached else { return 0 };
         let own = reached.window.allowed.min(self.head.cache.room_until() - 1);
-        // What it told once stands: the source may have sent it by now.
+        // H_a never decreases: the source may have sent the packets by now.
         self.head.members.allowed().map_or(own, |below| below.min(own)).max(reached.told_allowed)
     }
 }

@@ -1,7 +1,6 @@
-//! Claims that a receiver does not believe at once: any host can make them in the name of the source or of its head.
-//!
-//! A claim that ends, removes or loses something is believed if packets repeat it and none contradicts. Meanwhile the
-//! receiver asks its head, if the claim was made in the head's name.
+//! Claims that a receiver does not believe at once: any host can forge them. A claim that ends,
+//! removes or loses something is believed if packets repeat it and none contradicts. The head is
+//! asked meanwhile, if the claim came in its name.
 
 use alloc::vec::Vec;
 
@@ -12,41 +11,33 @@ use super::{Kept, Phase, Timer, TramReceiver};
 use crate::pgm::session::dissent::Dissent;
 use crate::tram::wire::Front;
 
-/// Longest time by which an old packet is overtaken: what comes later contradicts.
+/// Longest time by which an old packet is overtaken: later packets contradict.
 const OVERTAKEN_MAX: Duration = Duration::from_millis(100);
 
-/// Silence after which an end is believed: of a stream, and of an object, which waits for its source anyway.
+/// Silence after which an end is believed: of a stream, and of an object, which waits anyway.
 const END_QUIET: Duration = Duration::from_millis(500);
 const END_QUIET_KEPT: Duration = Duration::from_secs(3);
 
-/// Resignations in a row that are believed: another head is looked for, and this one serves on meanwhile.
+/// Resignations in a row that are believed: the head still serves during the search.
 const RESIGNATIONS: u32 = 2;
 
-/// Time in which a head that was asked shows that it is there for this receiver. A rejection is believed after it.
+/// Longest time in which the head answers a question; a rejection is believed after it.
 const ANSWER_MAX: Duration = Duration::from_millis(1500);
 
 #[derive(Debug, Default)]
 pub(super) struct Doubts {
-    /// The last packet of all, and since when nothing has contradicted that.
     end: Option<(u64, Time)>,
-    /// Members are to be removed.
     pub(super) prune: Dissent<()>,
-    /// Packets that the source repairs no more, if it forgets any.
     pub(super) forgotten: Forgotten,
-    /// The head rejects this receiver; true if all such packets say that it was removed.
+    /// Rejection by the head; true if all such packets say that this receiver was pruned.
     pub(super) rejected: Dissent<bool>,
-    /// Time of the first rejection without an answer of the head since.
     pub(super) rejected_at: Option<Time>,
-    /// The head is below this receiver, or gives it up.
     pub(super) level: Dissent<()>,
     pub(super) resigns: Dissent<(), RESIGNATIONS>,
-    /// The head knows of no packet after this one.
     pub(super) beyond: Dissent<u64>,
-    /// The new head has nothing before this packet.
     pub(super) start: Option<u64>,
 }
 
-/// Settings in messages of the source, against the agreed ones.
 #[derive(Debug, Default)]
 pub(super) struct Told {
     pub(super) agreed: Option<Vec<u8>>,
@@ -55,7 +46,7 @@ pub(super) struct Told {
 }
 
 impl TramReceiver {
-    /// The source, or its head, says that `last` is the last packet of all.
+    /// Notes a claim of the source or the head that `last` is the last packet.
     pub(super) fn doubt_end(&mut self, now: Time, last: u64) {
         let known = self.last == Some(last) || self.doubts.end.is_some_and(|end| end.0 == last);
         if known || self.phase != Phase::Member {
@@ -64,11 +55,10 @@ impl TramReceiver {
         let quiet = if self.kept == Kept::Not { END_QUIET } else { END_QUIET_KEPT };
         self.doubts.end = Some((last, now));
         self.timers.arm(Timer::End, now + quiet);
-        // A head that is the source knows.
+        // A head that is the source confirms or denies the end in its hello.
         self.hello_missing = true;
     }
 
-    /// The source goes on, as this says of it.
     pub(super) fn contradict_end(&mut self, now: Time, front: Front) {
         let Front { sequence, done, .. } = front;
         let goes_on = |(last, since)| sequence > last || !done && now.since(since) >= OVERTAKEN_MAX;
@@ -80,7 +70,6 @@ impl TramReceiver {
         }
     }
 
-    /// The source itself says that there is more to come.
     pub(super) fn deny_end(&mut self) {
         self.doubts.end = None;
         self.timers.disarm(Timer::End);
@@ -90,7 +79,7 @@ impl TramReceiver {
         let Some((last, _)) = self.doubts.end.take() else { return };
         let Some(reached) = &mut self.reached else { return };
         if reached.deliver <= last + 1 {
-            // The source has not sent the claims about later packets.
+            // The source never claimed these later packets: they were forged.
             reached.reception.rewind(last);
             self.head.cache.rewind(last + 1);
         }
@@ -101,8 +90,7 @@ impl TramReceiver {
         self.after_progress(cx);
     }
 
-    /// Handles a message of the head that no packet follows `high`. If this receiver knows of later packets and no
-    /// data shows them, they were forged, and no head can repair them.
+    /// Handles the head's message that no packet follows `high`: later packets were forged.
     pub(super) fn doubt_beyond(&mut self, cx: &mut Cx<'_>, high: u64) {
         let Some(reached) = &self.reached else { return };
         if self.phase != Phase::Member
@@ -115,7 +103,6 @@ impl TramReceiver {
         }
     }
 
-    /// Leaves a head that has rejected this receiver and answers nothing else.
     pub(super) fn check_rejection(&mut self, cx: &mut Cx<'_>) {
         let Some(since) = self.doubts.rejected_at else { return };
         if cx.now.since(since) < ANSWER_MAX {
@@ -129,7 +116,6 @@ impl TramReceiver {
         }
     }
 
-    /// Asks the head if it is there for this receiver, since a claim in its name is doubted.
     pub(super) fn ask_head(&mut self) {
         self.hello_missing = true;
     }
@@ -156,7 +142,6 @@ mod tests {
         receiver.kept = Kept::Until;
         receiver.begin_at(&mut cx, 1);
         receiver.hear_of(&mut cx, 40, false);
-        // The front is believed, and the receiver looks for a head.
         receiver.on_front(at(1000), Front { sequence: 1 << 40, ..Front::default() });
         receiver.give_up_backlog(&mut cx);
         let reached = receiver.reached.as_ref().expect("it has begun");

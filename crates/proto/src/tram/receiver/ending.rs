@@ -8,7 +8,7 @@ use crate::tram::cache::Cache;
 use crate::tram::head::Known;
 use crate::tram::wire::{Bind, Body};
 
-/// How long whoever is done answers its head, whose hello may say that the goodbye was lost.
+/// Time for which a departed receiver answers hellos of a head that missed the goodbye: 10 s.
 const LINGERS: Duration = Duration::from_secs(10);
 
 impl TramReceiver {
@@ -17,7 +17,7 @@ impl TramReceiver {
         self.last.is_some_and(|last| reached.reception.first_missing() > last)
     }
 
-    /// Whether it never gets everything, where it goes now. An application that keeps what it has says so itself.
+    /// True if the receiver would leave incomplete. An application that keeps it judges by itself.
     pub(super) fn is_short(&self) -> bool {
         let lost_any = self.reached.as_ref().is_some_and(|it| it.lost_any);
         self.kept == Kept::Not && (lost_any || !self.completed)
@@ -62,7 +62,6 @@ impl TramReceiver {
         self.timers.disarm_all();
     }
 
-    /// Whoever has gone is asked by a head that has not heard it.
     pub(super) fn answer_after_end(
         &mut self,
         cx: &mut Cx<'_>,
@@ -81,7 +80,7 @@ impl TramReceiver {
                 let bind = Bind { first_missing: 0, ..*bind };
                 let _ = self.head.on_bind(cx.now, from, 0, bind, known);
             }
-            // Whoever takes it for its head still is to look for another.
+            // A member that has not noticed the end must look for another head.
             Body::Ack(ack) if cx.now < self.lingers_until => {
                 let has_none = |_: &Cache, _| false;
                 let _ = self.head.on_ack(cx.now, (from, id), ack, (0, 0), has_none);
@@ -102,8 +101,6 @@ mod tests {
     use crate::tram::wire::Front;
     use crate::world::{SOURCE, TSI, at};
 
-    /// Second in which a receiver that lacks something and has no head gives the session up, after a packet of the
-    /// source at 1 s.
     fn given_up_at(done: bool) -> u64 {
         let options = Options::default();
         let mut receiver = TramReceiver::new(&TramSetup::of(TSI, SOURCE, at(0), &options));

@@ -1,4 +1,4 @@
-//! A receiver's membership: what it makes of the answers and hellos of heads.
+//! Membership of a receiver: answers and hellos of heads.
 
 use faircast_base::{BadInput, Checked, Cx, Duration, Event, NodeId};
 
@@ -28,11 +28,11 @@ impl TramReceiver {
         if accept.start > end + JUMP_MAX {
             return Err(BadInput::Absurd);
         }
-        // Levels may have changed since it advertised itself, and it may have let go what is wanted.
+        // Levels may have changed since the advertisement, and wanted packets may be gone.
         let seeker = self.seeker(cx.now);
         let has_all = from == self.source && self.settings.late_join == LateJoin::Full;
         if has_all && accept.start > seeker.wants {
-            // Somebody else has asked for that in its name.
+            // Another host has requested that start in this receiver's name.
             return Err(BadInput::Absurd);
         }
         let lacks = self.parent.lacks(from, accept.start, seeker);
@@ -48,7 +48,7 @@ impl TramReceiver {
         let joined = self.parent.on_accept(cx.now, from, accept.level);
         let News::Joined { before } = joined else { return Ok(()) };
         if before.is_none() {
-            // The session did not wait for this receiver: what it lost says nothing of the present rate.
+            // Losses without a head say nothing of the present rate: the session did not wait.
             self.congested = false;
         }
         self.head_number = number;
@@ -56,7 +56,7 @@ impl TramReceiver {
         let Accept { start, .. } = accept;
         let newest = self.reached.as_ref().map(|reached| reached.reach.newest);
         if self.can_ask_otherwise() && newest.is_some_and(|newest| start <= newest + 1) {
-            // Neither the old head nor a confirmation of the new one need be waited for.
+            // Waiting for the old head, or for a confirmation of the new one, is not needed.
             self.give_up_before(cx, start);
         }
         match &mut self.reached {
@@ -65,10 +65,9 @@ impl TramReceiver {
                 reached.fruitless = 0;
                 let lacks = reached.reception.first_missing() < start;
                 match before {
-                    // The old one repairs what the new one does not have.
                     Some(before) if lacks => reached.before = Some((before, start)),
                     Some(before) => self.goodbyes.push_back(before),
-                    // The new head must say so itself before packets are given up.
+                    // The new head must confirm its start before packets are given up.
                     None if lacks => {
                         self.doubts.start = Some(start);
                         self.ask_head();
@@ -79,7 +78,6 @@ impl TramReceiver {
             }
         }
         cx.emit(Event::RepairHead { node: Some(from), level: u32::from(self.level()) });
-        // So that its head knows how far it is.
         self.ack_due = true;
         let (last, done) = (self.front.sequence, self.front.done);
         if let Some(reached) = &mut self.reached {
@@ -98,13 +96,12 @@ impl TramReceiver {
         Ok(())
     }
 
-    /// It has a head again, or another one. Whoever missed it is to hear that it is there.
     fn come_back(&mut self, cx: &mut Cx<'_>) {
         self.head.members.departures.tell_again();
         if let Some((came_from, since)) = self.missed.take() {
             let (id, joins, fate) = (self.identity.id(cx), self.joins, Fate::Back);
             let members = &mut self.head.members;
-            // Others that have found their way to it meanwhile speak for themselves.
+            // Receivers that moved here meanwhile report for themselves.
             let below = members.below_since(since).min(BELOW_MAX);
             let itself = Departed { id, node: None, fate, joins, below, came_from };
             members.departures.note(itself);
@@ -117,7 +114,7 @@ impl TramReceiver {
         let was_bound = self.parent.bound.is_some_and(|bound| bound.node == from);
         let mut pruned = reason == RejectReason::Pruned;
         if was_bound && !self.parent.is_asking(from) {
-            // Any host can send a rejection: each time the head is asked, which rejects again or sends a hello.
+            // Any host can forge a rejection, so the head is asked to confirm it.
             pruned &= self.doubts.rejected.get().copied().unwrap_or(true);
             if !self.doubts.rejected.claim(cx.now, pruned, Duration::ZERO, |_| true) {
                 self.doubts.rejected_at.get_or_insert(cx.now);
@@ -127,7 +124,7 @@ impl TramReceiver {
             self.doubts.rejected_at = None;
         }
         if was_bound && pruned {
-            // It gets no reliability any more (src: tram s3.6, note 10).
+            // A pruned receiver gets no more reliability (src: tram s3.6, note 10).
             self.pruned = true;
             self.parent.stop();
             cx.emit(Event::RepairHead { node: None, level: 0 });
@@ -144,21 +141,18 @@ impl TramReceiver {
         }
     }
 
-    /// A head does not have this receiver, or does not take it.
     pub(super) fn lose_head(&mut self, cx: &mut Cx<'_>, from: NodeId) {
         let seeker = self.seeker(cx.now);
         let news = self.parent.on_reject(cx.now, from, seeker);
         self.on_news(cx, news);
         if news == News::Lost {
-            // That head knows that it is no member: it counts it no more.
+            // That head knows that this receiver is no member, and does not count it.
             self.missed = Some((0, cx.now));
         }
     }
 
-    /// The head that still had what the new one has not is gone.
     pub(super) fn give_up_where_nobody_has_it(&mut self, cx: &mut Cx<'_>) {
         let seeker = self.seeker(cx.now);
-        // Perhaps another one has it.
         let news = self.parent.on_bad_head(cx.now, seeker, false);
         self.on_news(cx, news);
     }
@@ -177,7 +171,7 @@ impl TramReceiver {
         let bound = self.parent.bound.filter(|bound| bound.node == from);
         let old = self.reached.as_ref().and_then(|it| it.before).filter(|before| before.0 == from);
         if bound.is_none() && old.is_none() {
-            // It takes it for its member still, and would take it for lost.
+            // This head still counts the receiver as a member, and would report it as lost.
             let asks = hello.asks(self.identity.id(cx)) && !self.parent.concerns(from);
             if asks && !self.goodbyes.contains(&from) {
                 self.goodbyes.push_back(from);
@@ -205,9 +199,8 @@ impl TramReceiver {
         }
     }
 
-    /// Looks for reasons to leave the head in its hello. The head is asked for a confirmation.
     fn doubt_head(&mut self, cx: &mut Cx<'_>, hello: &Hello<'_>) {
-        // A tree is not so deep: it is a loop.
+        // No tree is that deep: the path is a loop.
         let loops = hello.level >= LEVEL_MAX;
         let (now, Doubts { level, resigns, .. }) = (cx.now, &mut self.doubts);
         if !loops {

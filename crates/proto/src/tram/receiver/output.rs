@@ -13,13 +13,13 @@ use crate::tram::settings::HeadRole;
 use crate::tram::wire::{self, Ack, Bind, Body, Data, Departeds, Front, Solicitation, seal};
 use crate::{Destination, Transmit};
 
-/// Intervals of acknowledgements in which a head that is alive repairs nothing, until it is left.
+/// Acknowledgement intervals without a repair before a live head is left.
 const FRUITLESS_MAX: u32 = 10;
 
-/// Askings that brought nothing, after which the head is asked what there is.
+/// Requests without effect before the head is asked for its highest packet.
 const FRUITLESS_ASKS: u32 = 2;
 
-/// Up to how often the time from one asking to the next doubles.
+/// Most doublings of the interval between requests.
 const ASKS_MAX: u32 = 6;
 
 impl TramReceiver {
@@ -29,13 +29,12 @@ impl TramReceiver {
         }
     }
 
-    /// What is missing is asked for, and again when a repair should have come, less and less often while none does.
     pub(super) fn on_ask_timer(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now;
         let round_trip = self.parent.bound.map_or(Duration::ZERO, |bound| bound.round_trip);
         let Some(reached) = self.reached.as_mut().filter(|it| it.awaits_answer()) else { return };
         self.ack_due = true;
-        // Perhaps nobody has what is asked for: the head says how far the source has come.
+        // Perhaps no head has the packets: a hello says how far the source is.
         self.hello_missing |=
             reached.asks >= FRUITLESS_ASKS && reached.reception.lacks() && !self.front.done;
         if let Some(reports) = self.reports.as_mut().filter(|_| self.parent.bound.is_none()) {
@@ -46,7 +45,6 @@ impl TramReceiver {
         self.timers.arm(Timer::Ask, now + interval.min(reached.acks.interval()));
     }
 
-    /// Time alone wants an acknowledgement where something is missing, or where the source may wait for one.
     pub(super) fn on_ack_timer(&mut self, cx: &mut Cx<'_>) {
         self.arm_ack(cx.now);
         self.check_rejection(cx);
@@ -72,7 +70,7 @@ impl TramReceiver {
     pub(super) fn poll_ack(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         if let Some(to) = self.goodbyes.pop_front() {
             let first_missing = self.reached.as_ref().map_or(1, |it| it.reception.first_missing());
-            // Whoever only changes heads is missed by nobody, and tells the next one what it knows.
+            // A receiver that only changes heads is not missed, and reports to the next head.
             let ends = self.phase == Phase::Left;
             let mut told = Vec::new();
             let ack = Ack {
@@ -104,7 +102,7 @@ impl TramReceiver {
         reached.acks.on_sent();
         let first_missing = reached.reception.first_missing();
         let mut mask = Vec::new();
-        // No more than the window would have let come: who joins late has all to ask for.
+        // The window bounds requests: a late joiner lacks everything.
         reached.asked_until = first_missing + reached.window.size as u64;
         let asked = reached.asked_until;
         let missing = reached.reception.lost().map(|run| run.start..run.end.min(asked));
@@ -135,7 +133,6 @@ impl TramReceiver {
             mask: &mask,
         };
         let awaits_answer = reached.awaits_answer();
-        // The old head is asked for what the new one has not.
         if let Some((before, _)) = reached.before {
             self.goodbyes.retain(|node| *node != before);
         }
@@ -149,7 +146,6 @@ impl TramReceiver {
         Some(transmit)
     }
 
-    /// What it knows of receivers that went, where it is to be told.
     fn departed<'a>(&self, is_told: bool, buf: &'a mut Vec<u8>) -> Departeds<'a> {
         let members = &self.head.members;
         match is_told {

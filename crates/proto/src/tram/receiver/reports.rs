@@ -1,8 +1,6 @@
-//! Reports of a receiver to the scheme that steers the source: its own, and of those of its members the worst.
-//!
-//! Whoever must be heard at once, as the scheme says, reports to the source itself. All others report to their heads,
-//! each of which hands on the worst that it has heard, its own among it, once in an interval: so the source hears as
-//! often as it has members, however many receivers there are.
+//! Reports of a receiver to the scheme of the source: its own ones, and the worst of its members'.
+//! Urgent reports go direct to the source, others to the head. Each head passes on the worst once
+//! per interval, so the source gets reports at the rate of its members.
 
 use alloc::vec::Vec;
 
@@ -19,34 +17,29 @@ use crate::tram::steering::{REPORT_INTERVAL, Steering, seq};
 use crate::tram::wire::{Body, Report, Telling, Words};
 use crate::{Destination, Transmit};
 
-/// A receiver's half of the scheme, and what goes up the tree.
 pub(super) struct Reports {
     pub(super) feedback: BoxFeedback,
     view: &'static RouterView,
-    /// When announcements came, by which round trips are told.
     stamps: Stamps,
-    /// The latest packet that came from the source when it was new, and which of the 32 up to it did.
+    /// Latest original of the source, and a bit for each of the last 32 that came.
     latest: Option<(u64, u32)>,
-    /// The latest packet that was found missing, and the first of those found since it was reported of one.
+    /// Latest packet found missing, and the first one since the last report of one.
     missing: Option<u64>,
     missing_since: Option<u64>,
-    /// This packet is being asked for, which is reported.
     asks: Option<u64>,
-    /// It has acknowledged, so that it must say when it leaves.
+    /// True if the receiver has acknowledged, so that it must announce its leave.
     acknowledges: bool,
     leaves: bool,
     up: Up,
     late_acks: LateAcks,
 }
 
-/// What goes up the tree next.
 #[derive(Debug, Default)]
 struct Up {
     sent_at: Option<Time>,
     worst: Option<Waiting>,
 }
 
-/// A report that waits until it may go up.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     telling: Telling,
@@ -67,7 +60,6 @@ impl Up {
         }
     }
 
-    /// When the worst may go up.
     fn due(&self) -> Option<Time> {
         self.worst.as_ref()?;
         Some(self.sent_at.map_or(Time::ZERO, |at| at + REPORT_INTERVAL))
@@ -80,9 +72,8 @@ impl Up {
     }
 }
 
-/// Most packets by which an original of the source is overtaken, on a path that is not known to reorder; chosen. With
-/// a greater distance the latest packet was forged, and the source would reject reports of a packet that it has not
-/// sent yet.
+/// Most packets by which an original is overtaken without known disorder; chosen. Beyond that the
+/// latest packet was forged, and the source would reject reports of it.
 const LATE_MAX: u64 = 64;
 
 impl Reports {
@@ -106,7 +97,6 @@ impl Reports {
         self.feedback.on_missing(cx, seq(first), seq(last));
     }
 
-    /// Packets after `index` were none of the source.
     pub(super) fn on_rewind(&mut self, cx: &mut Cx<'_>, index: u64) {
         self.latest = self.latest.filter(|(latest, _)| *latest <= index);
         self.missing = self.missing.filter(|missing| *missing < index);
@@ -114,11 +104,7 @@ impl Reports {
         self.feedback.on_rewind(cx, seq(index) - 1);
     }
 
-    /// Data has come from the source itself. What heads repair is no packet of the source: it says nothing of the way
-    /// from there.
-    ///
-    /// # Errors
-    /// The announcement is none of this scheme.
+    /// Takes data from the source itself. Fails if the announcement is not of this scheme.
     pub(super) fn on_data(
         &mut self,
         cx: &mut Cx<'_>,
@@ -157,15 +143,11 @@ impl Reports {
         self.asks = Some(first);
     }
 
-    /// It leaves the session, which the source may have to be told.
     pub(super) fn on_leaving(&mut self) {
         self.leaves = self.feedback.on_leaving() || self.acknowledges;
     }
 
-    /// A member's report, of its own or of those below it.
-    ///
-    /// # Errors
-    /// It is none of this scheme.
+    /// Takes a member's report, its own or one from below. Fails if it is not of this scheme.
     pub(super) fn take(
         &mut self,
         cx: &mut Cx<'_>,
@@ -178,7 +160,7 @@ impl Reports {
             return Err(BadInput::OtherScheme);
         }
         if leaves {
-            // That is for the source alone.
+            // Goodbyes go to the source alone.
             return Err(BadInput::Foreign);
         }
         self.feedback.on_overheard(cx, from, value)?;
@@ -193,17 +175,16 @@ impl Reports {
         beyond: Duration,
     ) -> Checked {
         let report = RelayedReport::new(now, self.view, value).ok_or(BadInput::Malformed)?;
-        // What does not tell how bad it is claims nothing.
+        // A report without a measure counts as harmless.
         let nothing = Reported { loss: 0.0, slowness_squared: 0.0 };
         let reported = report.reported(&self.stamps, beyond).unwrap_or(nothing);
         self.up.offer(Waiting { telling, sequence, report, reported });
         Ok(())
     }
 
-    /// What the scheme has to say of itself now, and of what.
     fn poll_own(&mut self, cx: &mut Cx<'_>, value: &mut Vec<u8>) -> Option<(Telling, u64)> {
         let Some((latest, bitmap)) = self.latest else {
-            // Repairs alone came: no packet of the source is there to report of.
+            // Without an original from the source there is no packet to report about.
             while self.feedback.poll_report(cx, value).is_some() {
                 value.clear();
             }
@@ -212,7 +193,6 @@ impl Reports {
         let highest = seq(latest);
         let acknowledges = |it: &Self, vector: AckVector| {
             let AckVector { highest: last, bitmap } = it.feedback.shape_vector(vector);
-            // A late packet lies a little behind the latest.
             (
                 Telling::Acknowledges { bitmap },
                 latest - u64::from(highest.distance(last).max(0) as u32),
@@ -239,7 +219,6 @@ impl Reports {
         self.feedback.report_for_nak(cx, value).then_some((Telling::Asks, first))
     }
 
-    /// The next packet with a report: to the source, or to the head that this receiver has.
     pub(super) fn poll(
         &mut self,
         cx: &mut Cx<'_>,
@@ -260,15 +239,15 @@ impl Reports {
             self.feedback.report_for_nak(cx, &mut value);
             return Some(send(cx, source, Telling::Acknowledges { bitmap }, latest, true, &value));
         }
-        // Asked after every packet, and mostly in vain.
+        // Unallocated at first: most calls find no report.
         let mut value = Vec::new();
         while let Some((telling, sequence)) = self.poll_own(cx, &mut value) {
-            // What goes with a request for packets says nothing that must not wait, and every receiver asks.
+            // A report with a request is not urgent, and every receiver sends requests.
             if telling != Telling::Asks && self.feedback.reports_directly() {
                 return Some(send(cx, source, telling, sequence, false, &value));
             }
             let beyond = head.map_or(Duration::ZERO, |head| head.round_trip);
-            // It is of this scheme's own making.
+            // An own report is always well-formed.
             let _ = self.offer(cx.now, (telling, sequence), &value, beyond);
             value.clear();
         }
@@ -284,7 +263,6 @@ impl Reports {
         }
     }
 
-    /// When it wants to be called; with a head that takes reports, or without one.
     pub(super) fn next_timeout(&self, has_head: bool) -> Option<Time> {
         let up = self.up.due().filter(|_| has_head);
         [self.feedback.next_timeout(), up].into_iter().flatten().min()

@@ -1,4 +1,4 @@
-//! Receivers that went, as acknowledgements tell of them.
+//! Departed receivers, as acknowledgements report them.
 
 use alloc::vec::Vec;
 
@@ -6,16 +6,15 @@ use faircast_base::{NodeId, Shortfall};
 
 use crate::fields::{Encoded, Fields};
 
-/// Most that one acknowledgement tells of, so that it is no longer than 1280 bytes with its mask.
+/// Most departed receivers in one acknowledgement, so that it has at most 1280 bytes with its mask.
 pub(in crate::tram) const DEPARTURES_MAX: usize = 32;
 
-/// More receivers than this below one member are not believed; chosen.
+/// Most receivers below one member in a credible report; chosen.
 pub(in crate::tram) const BELOW_MAX: u32 = 1 << 20;
 
-/// Bytes of one.
 const DEPARTED: usize = 28;
 
-/// Addresses from here on are numbers of an end's own, which say nothing to others; the last of them stands for all.
+/// First address of the range for ends' own numbers, private to each end; the last means "none".
 const OWN_NUMBERS: u32 = 0xf000_0000;
 const NO_ADDRESS: u32 = u32::MAX;
 
@@ -26,7 +25,6 @@ pub(in crate::tram) enum Fate {
     Back,
     /// The receiver had everything before its silence. Receivers below it may not.
     Complete,
-    /// Silence for too long.
     Silent,
     /// Leave before everything had arrived.
     Left,
@@ -40,7 +38,6 @@ impl Fate {
     pub(in crate::tram) const ALL: [Self; 6] =
         [Self::Back, Self::Complete, Self::Silent, Self::Left, Self::Pruned, Self::Gaps];
 
-    /// Reason of missing packets; `None` if the receiver may have everything.
     pub(in crate::tram) fn shortfall(self) -> Option<Shortfall> {
         match self {
             Self::Back | Self::Complete => None,
@@ -51,8 +48,7 @@ impl Fate {
         }
     }
 
-    /// True if receivers below have no head from then on: a head that resigns or is removed lets
-    /// them go first.
+    /// True if receivers below have no head from then on; a resigning head lets them go first.
     pub(in crate::tram) fn abandons(self) -> bool {
         matches!(self, Self::Complete | Self::Silent | Self::Gaps)
     }
@@ -61,13 +57,12 @@ impl Fate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::tram) struct Departed {
     pub(in crate::tram) id: u64,
-    /// Where it is; `None` where only another end could say.
+    /// Address of the receiver; `None` if it is a number that only another end knows.
     pub(in crate::tram) node: Option<NodeId>,
     pub(in crate::tram) fate: Fate,
-    /// How many heads had it before the one that speaks of it.
     pub(in crate::tram) joins: u16,
     pub(in crate::tram) below: u32,
-    /// Of one that is back the number of the head that fell silent; else 0.
+    /// For fate `Back`: number of the head that fell silent; else 0.
     pub(in crate::tram) came_from: u64,
 }
 
@@ -88,16 +83,14 @@ impl Departed {
     }
 }
 
-/// Those of whom an acknowledgement tells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::tram) struct Departeds<'a> {
-    /// So many more for whom there was no room.
     pub(in crate::tram) unnamed: u32,
     entries: &'a [u8],
 }
 
 impl<'a> Departeds<'a> {
-    /// These, as many as there is room for, written into `buf`.
+    /// Encodes as many of `all` as fit into `buf`.
     pub(in crate::tram) fn new<'d>(
         all: impl Iterator<Item = &'d Departed>,
         unnamed: u32,

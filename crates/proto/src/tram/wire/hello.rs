@@ -1,20 +1,18 @@
-//! Hellos: signs of life of a head, with the numbers of members that are to acknowledge.
+//! Hellos: signs of life of a head, with the members that must acknowledge.
 
 use alloc::vec::Vec;
 
 use super::ASKED_MAX;
 
-/// Sign of life of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::tram) struct Hello<'a> {
     pub(in crate::tram) resigns: bool,
     pub(in crate::tram) level: u8,
-    /// The first packet that it can repair, and the last that it has heard of.
+    /// First packet that the head can repair, and highest packet number that it knows.
     pub(in crate::tram) low: u64,
     pub(in crate::tram) high: u64,
-    /// True if no packet follows `high`.
     pub(in crate::tram) done: bool,
-    /// Numbers of members that are to acknowledge, eight bytes each.
+    /// Numbers of the members that must acknowledge, eight bytes each.
     pub(super) asked: &'a [u8],
 }
 
@@ -23,12 +21,10 @@ impl<'a> Hello<'a> {
         Self { resigns: false, level, low, high, done: false, asked: &[] }
     }
 
-    /// Adds whether the head resigns, and whether no packet follows the last.
     pub(in crate::tram) fn saying(self, resigns: bool, done: bool) -> Self {
         Self { resigns, done, ..self }
     }
 
-    /// Adds the members that are asked to acknowledge: the first [`ASKED_MAX`] of them.
     pub(in crate::tram) fn asking<'b>(self, ids: &[u64], buf: &'b mut Vec<u8>) -> Hello<'b> {
         buf.extend(ids.iter().take(ASKED_MAX).flat_map(|id| id.to_be_bytes()));
         Hello { asked: buf, ..self }

@@ -1,29 +1,26 @@
-//! A receiver's report to the scheme that steers the source, as it goes over the wire.
+//! Wire format of a receiver's report to the scheme of the source.
 
 use alloc::vec::Vec;
 
 use crate::congestion::RouterView;
 use crate::fields::{Encoded, Fields};
 
-/// What a report says of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::tram) enum Telling {
-    /// It acknowledges the latest packet, and of the last 32 those whose bits are set; bit 0 is the latest itself.
+    /// Acknowledges those of the last 32 packets whose bits are set; bit 0 is the packet itself.
     Acknowledges {
         bitmap: u32,
     },
     Asks,
-    /// Nothing is asked for: the packet is the latest that was found missing, or else the latest that came.
+    /// Requests nothing. The packet is the latest one missing, or else the latest received.
     Nothing,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::tram) struct Report<'a> {
     pub(in crate::tram) telling: Telling,
-    /// The packet that it speaks of.
     pub(in crate::tram) sequence: u64,
     pub(in crate::tram) leaves: bool,
-    /// The number of the scheme's option, and its value; none where the scheme has nothing to say.
     pub(in crate::tram) option: u8,
     pub(in crate::tram) value: &'a [u8],
 }
@@ -52,7 +49,7 @@ impl<'a> Report<'a> {
             NOTHING => Telling::Nothing,
             _ => return None,
         };
-        // Who leaves may have nothing to report; others would have been silent.
+        // Only the report of a leaving receiver may be empty.
         let says = leaves || !value.is_empty();
         let fits = sequence > 0 && says && value.len() <= RouterView::REPORT_BYTES_MAX;
         fits.then_some(Self { telling, sequence, leaves, option, value })

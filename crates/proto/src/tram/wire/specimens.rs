@@ -8,8 +8,7 @@ use super::{
 };
 use crate::tram::settings::HeadRole;
 
-/// A packet of each kind in `session`, in the name of the end with the number `sender`, where packets up to `last`
-/// have been sent.
+/// Returns one packet of each kind from end `sender` in `session`, after packets up to `last`.
 pub fn specimens(session: u64, sender: u64, last: u64) -> Vec<Vec<u8>> {
     let front = Front { sequence: last.max(1), ack_window: 32, ..Front::default() };
     let (role, level) = (HeadRole::Eager, 1);

@@ -1,4 +1,4 @@
-//! Tests of the wire format: every kind comes back as it went, and nothing panics.
+//! Tests of the wire format: every kind decodes to its original, and nothing panics.
 
 use faircast_base::NodeId;
 use proptest::prelude::*;
@@ -170,7 +170,7 @@ fn those_who_went_are_few_and_make_sense() {
         _ => None,
     };
     assert_eq!(taken(&with(&some, 0)), Some(some));
-    // The numbers of an end's own say nothing to others.
+    // Private numbers of an end mean nothing to others.
     for (node, want) in [(0, Some(0)), (0xefff_ffff, Some(0xefff_ffff)), (0xf000_0000, None)] {
         let told = Departed { node: Some(NodeId(node)), ..some };
         let want = Departed { node: want.map(NodeId), ..some };
@@ -193,7 +193,6 @@ fn those_who_went_are_few_and_make_sense() {
     let mut nobody = with(&some, 0);
     nobody[start] = 0;
     assert_eq!(Packet::decode(&nobody), Err(BadInput::Malformed), "told of nobody");
-    // As many as there may be fit into a packet.
     let (mut buf, all) = (Vec::new(), [some; 40]);
     let departed = Departeds::new(all.iter(), u32::MAX, &mut buf);
     let ack = Ack { first_missing: 1, departed, mask: &[0; MASK_MAX], ..Ack::default() };

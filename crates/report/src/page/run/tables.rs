@@ -1,4 +1,4 @@
-//! The tables of a run's page: flows, receivers and links.
+//! Tables of a run's page: flows, receivers and links.
 
 use faircast_trace::{Header, On};
 
@@ -10,9 +10,7 @@ use crate::summary::{FlowSummary, LinkSummary, ReceiverSummary, Summary};
 use crate::table::intact_word;
 use crate::text::{count, percent, rate, seconds, seconds_or_dash, spread};
 
-/// Most flows that get a row of their own; more are grouped by protocol.
 const FLOW_ROWS_MAX: usize = 50;
-/// Most receivers of a flow that get a row; of more the worst do.
 const RECEIVER_ROWS_MAX: usize = 12;
 const WORST_ROWS: usize = 10;
 const RECEIVERS_FOLDED_MAX: usize = 500;
@@ -36,7 +34,7 @@ fn bar(share: f64, colour: usize) -> String {
 }
 
 pub(super) fn flows(summary: &Summary, series: &Series) -> String {
-    // Shares compare only where all were on: that column comes first, and has the bars.
+    // Shares are comparable only in the shared time: that column comes first and has the bars.
     let shared = summary.shared_time();
     let compared = |flow: &FlowSummary| match shared {
         Some(_) => summary.share_bps(flow),

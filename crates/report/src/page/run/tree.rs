@@ -1,4 +1,4 @@
-//! The repair tree on a run's page: heads over time, what they did, and all changes.
+//! Repair tree on a run's page: heads over time, their work, and all changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,17 +11,12 @@ use crate::series::{FlowSeries, HeadChange, Series};
 use crate::summary::{FlowSummary, ReceiverSummary, Summary, TreeSummary};
 use crate::text::{count, seconds};
 
-/// Most receivers that have a row each over time; of more the heads have.
 const RECEIVERS_SHOWN_MAX: usize = 40;
 const HEADS_SHOWN_MAX: usize = 60;
-/// Most receivers in the table of how it was last.
 const TREE_ROWS_MAX: usize = 500;
-/// Parts of the run in which the members of heads are counted.
 const SPANS: usize = 150;
-/// Colours that heads take in turn: all of the palette.
 const COLOURS: usize = 8;
 
-/// Everything about the repair trees of a run; nothing where it has none.
 pub(super) fn tree(summary: &Summary, series: &Series, ended: Time) -> String {
     let mut html = String::new();
     for flow in series.flows.iter().filter(|flow| flow.tree.total > 0) {
@@ -38,7 +33,6 @@ pub(super) fn tree(summary: &Summary, series: &Series, ended: Time) -> String {
     html + &changes(series)
 }
 
-/// A part of a row: from when to when, what is written there, the colour, and how strong it is.
 struct Part {
     from: Time,
     to: Time,
@@ -47,14 +41,13 @@ struct Part {
     strength: f64,
 }
 
-/// A receiver or a head, how deep in the tree it is drawn, and what it had or was over time.
 struct Track {
     name: String,
     depth: usize,
     parts: Vec<Part>,
 }
 
-/// Who had which head when. Where receivers are many, how many members each head had.
+/// Head of each receiver over time. For many receivers, number of members of each head.
 fn over_time(flow: &FlowSeries, series: &Series, ended: Time) -> String {
     let changes = &flow.tree.changes;
     let lineage = Lineage::new(changes, series);
@@ -76,10 +69,8 @@ fn over_time(flow: &FlowSeries, series: &Series, ended: Time) -> String {
 }
 
 struct Lineage {
-    /// The last head of each receiver that ever had one.
     last: BTreeMap<NodeId, NodeId>,
     heads: BTreeSet<NodeId>,
-    /// All receivers and heads, each followed by those below it, with their depth.
     order: Vec<(NodeId, usize)>,
 }
 
@@ -92,7 +83,7 @@ impl Lineage {
         for (receiver, head) in &last {
             below.entry(*head).or_default().push(*receiver);
         }
-        // Taken from the end: the first by name comes last.
+        // Taken from the end, so the first name comes last.
         let by_name = |nodes: &mut Vec<NodeId>| {
             nodes.sort_by_cached_key(|node| std::cmp::Reverse(natural(&series.node_name(*node))));
         };
@@ -107,13 +98,12 @@ impl Lineage {
             let below = below.remove(&node).unwrap_or_default();
             waiting.extend(below.into_iter().map(|node| (node, depth + 1)));
         }
-        // Last heads of different moments may form a circle.
+        // Last heads of different times may form a cycle.
         order.extend(below.into_values().flatten().map(|node| (node, 1)));
         Self { last, heads, order }
     }
 }
 
-/// A row for each receiver, its heads one after the other.
 fn receivers(changes: &[HeadChange], of: &Lineage, series: &Series, ended: Time) -> Vec<Track> {
     let mut had: BTreeMap<NodeId, Vec<(Time, Option<NodeId>)>> = BTreeMap::new();
     for change in changes {
@@ -137,13 +127,11 @@ fn receivers(changes: &[HeadChange], of: &Lineage, series: &Series, ended: Time)
     of.order.iter().filter_map(track).collect()
 }
 
-/// A row for each head with how many members it had, stronger where they were more.
 fn members(changes: &[HeadChange], of: &Lineage, series: &Series, ended: Time) -> Vec<Track> {
     let span_of = |at: Time| {
         let share = at.as_nanos() as f64 / ended.as_nanos().max(1) as f64;
         ((share * SPANS as f64) as usize).min(SPANS - 1)
     };
-    // How many members came in each part of the run, less those that went.
     let mut came: BTreeMap<NodeId, Vec<i64>> = BTreeMap::new();
     let mut now: BTreeMap<NodeId, NodeId> = BTreeMap::new();
     let mut add = |head: NodeId, span: usize, by: i64| {
@@ -229,7 +217,6 @@ fn drawn(part: &Part, end_s: f64) -> String {
     )
 }
 
-/// The sender and all receivers that are heads or repaired, with what they did.
 fn heads(flow: &FlowSummary, tree: &TreeSummary) -> String {
     let head = ["Head", "Its own head", "Level", "Members", "Repairs sent"];
     let mut table = HtmlTable::new("Who repairs for whom, as it was last", 2, &head);
@@ -249,7 +236,6 @@ fn heads(flow: &FlowSummary, tree: &TreeSummary) -> String {
     table.finish()
 }
 
-/// Each receiver that has a head or is one, the sender's members first.
 fn last(flow: &FlowSummary) -> String {
     let head = ["Receiver", "Head", "Level", "Repairs sent"];
     let mut table = HtmlTable::new("The last head of each receiver", 2, &head);
@@ -305,7 +291,7 @@ mod tests {
 
     use super::*;
 
-    /// A flow of so many receivers below heads of ten: `m1`, `m11`, `m21` ... are the sender's.
+    /// Flow of receivers below heads of ten; `m1`, `m11`, `m21` ... are the sender's members.
     fn series(receivers: u32) -> Series {
         let mut nodes = vec!["s".to_string()];
         nodes.extend((1..=receivers).map(|i| format!("m{i}")));
@@ -331,7 +317,6 @@ mod tests {
         tree(&Summary::default(), series, Time::from_secs_f64(10.0))
     }
 
-    /// The names of the rows over time, and what stands in them.
     fn rows(page: &str) -> Vec<(String, Vec<String>)> {
         let rows = page.split("<th scope=\"row\" class=\"l\">").skip(1);
         let text = |of: &str| of.split('>').nth(1).unwrap().split('<').next().unwrap().to_string();
@@ -365,7 +350,6 @@ mod tests {
     #[test]
     fn of_many_receivers_the_heads_have_rows_with_how_many_members_they_had() {
         let mut series = series(1000);
-        // The members of m1 go over to m11, and it has none.
         for receiver in 2..=10 {
             change(&mut series, 5.0, receiver, Some(11), 3);
         }

@@ -1,4 +1,4 @@
-//! Mistakes in flows: who sends, who receives, when, and what they speak.
+//! Mistakes in flows: senders, receivers, times and protocols.
 
 use super::*;
 
@@ -12,7 +12,6 @@ fn an_option_that_stands_beside_the_options_is_told_where_it_belongs() {
     )]);
     let set = parse_with(GOOD, &["flow.mcc.acker_bias=0.5"]).unwrap_err().to_string();
     assert!(set.contains("is an option of \"pgmcc\""), "{set}");
-    // What is none is unknown still.
     let other = parse_with(GOOD, &["flow.mcc.aker_bias=0.5"]).unwrap_err().to_string();
     assert!(other.contains("unknown key \"aker_bias\""), "{other}");
 }
@@ -273,7 +272,7 @@ fn receivers_must_be_reachable_and_able_to_answer() {
     let want = "t.toml:40: flow.0.to.0: no path of links leads back from \"far\" to \"ms\"; ";
     assert!(line.starts_with(want), "{line}");
 
-    // A protocol that never answers needs no way back.
+    // A protocol without answers needs no return path.
     let text = text.replacen("protocol = \"pgmcc\"", "protocol = \"cbr\"", 1);
     let text = text.replacen("options = { acker_bias = 0.6666, timeout = \"4 s\" }", "", 1);
     parse(&text).unwrap();
@@ -308,7 +307,6 @@ fn many_senders_are_checked() {
         let error = talk(from, to, more).unwrap_err().to_string();
         assert!(error.contains(complaint), "{error}");
     }
-    // A path must lead from each of them.
     let one_way = "[[link]]\nfrom = \"tr\"\nto = \"deaf\"\nrate = \"1 Mbit/s\"\ndelay = \"1 ms\"\n\
         [[flow]]\nname = \"talk\"\nprotocol = \"cbr\"\nfrom = [\"mr1\", \"deaf\"]\nto = [\"mr1\", \"mr2\"]";
     let error = parse(&format!("{GOOD}\n{one_way}")).unwrap_err().to_string();

@@ -4,30 +4,25 @@ use faircast_base::{CutReason, Cx, Duration, Event, SwitchReason, Time, TimeoutK
 
 use super::OrmccSender;
 
-/// A representative that shows no life counts as gone after so long, at least.
 const GONE_MIN: Duration = Duration::from_secs(1);
 
-/// Round trips of silence after which it is gone, and after which the rate falls.
+/// Round trips of silence after which the representative counts as gone, or the rate falls.
 const SILENT_RTTS: f64 = 8.0;
 
-/// Shortest silence after which the rate falls.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// The longest wait until the rate falls, however long round trips are.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
-/// A pause of the source counts as this part of the silence that has consequences, at most. The packet
-/// before it need not have been answered, as the representative answers once in a round trip; so
-/// many in a row it would have.
+/// Largest share of a silence limit that one pause uses up. The packet before a pause may stay
+/// unanswered; eight in a row cannot.
 const PAUSES: u64 = 8;
 
-/// The rate halves once in a round trip, within these.
+/// Bounds of the interval at which the rate halves: normally one round trip.
 const HALVE_MIN: Duration = Duration::from_millis(10);
 const HALVE_MAX: Duration = Duration::from_secs(1);
 
 impl OrmccSender {
-    /// Whether the rate may grow: by the paper always, with the guard only while the representative
-    /// shows itself.
+    /// Returns true if the rate may grow. The guard requires recent reports of a representative.
     pub(super) fn is_trusted(&self, now: Time) -> bool {
         if !self.config.guard {
             return true;
@@ -46,8 +41,7 @@ impl OrmccSender {
         span.max(SILENCE).min(SILENCE_MAX)
     }
 
-    /// Something is to be sent now. What the source did not use since it could have sent last is a
-    /// pause, in which nobody had anything to answer and the rate was not tried.
+    /// Notes that a packet is ready. Unused time before it is a pause: nothing to answer or test.
     pub(super) fn note_pause(&mut self, now: Time) {
         let Some(busy) = self.busy.replace(now) else { return };
         let idle = now.since(busy.max(self.pace.ready_at()));
@@ -61,9 +55,8 @@ impl OrmccSender {
         }
     }
 
-    /// Others have come and gone since the rate was last tried: half of it is left for each of
-    /// `times`, but for what a session begins with. With the guard it doubles back while the
-    /// representative tells that this comes out.
+    /// Halves the rate after a pause, down to the initial rate: other flows have come and gone.
+    /// With the guard it doubles back.
     pub(super) fn age_rate(&mut self, now: Time, times: u64) {
         let few = self.config.initial_packets * self.bytes / self.round_trip_s();
         self.rate.age(times, few, self.config.guard);
@@ -71,7 +64,6 @@ impl OrmccSender {
         self.follow(now);
     }
 
-    /// Reacts to silence of all receivers, at the latest when a packet could leave.
     pub(super) fn watch(&mut self, cx: &mut Cx<'_>) {
         if !self.config.guard {
             return;
@@ -99,8 +91,7 @@ impl OrmccSender {
         }
     }
 
-    /// A report after silence: from a packet per round trip, as TCP after a timeout, the rate doubles up
-    /// to half of what it was.
+    /// Resumes after silence: as TCP's, the rate doubles from one packet per round trip to `limit`.
     pub(super) fn resume(&mut self, now: Time, limit: f64) {
         (self.least, self.delayed, self.output) = (None, 0, None);
         let one = self.bytes / self.round_trip_s();

@@ -1,4 +1,4 @@
-//! Each line of the choice of the representative.
+//! Tests of each line of the choice algorithm.
 
 use crate::congestion::ormcc::choice::{Averages, Choice, Standing};
 
@@ -11,7 +11,6 @@ struct Judge {
 }
 
 impl Judge {
-    /// The first indication with `rate`, and `more` of the representative.
     fn after(rate: f64, more: &[f64]) -> Self {
         let mut judge = Self { averages: Averages::default() };
         assert_eq!(judge.hear(rate, NOBODY), Choice::First);
@@ -30,7 +29,6 @@ impl Judge {
     }
 }
 
-/// So many equal rates, after which the deviation is at its floor.
 const STEADY: [f64; 60] = [1000.0; 60];
 
 #[test]
@@ -42,9 +40,9 @@ fn the_first_indication_chooses() {
 fn averages_move_by_an_eighth_and_the_deviation_begins_at_half() {
     let mut judge = Judge::after(1000.0, &[]);
     assert_eq!(judge.hear(200.0, OWN), Choice::Own);
-    // mean 900, deviation 500 + (800 - 500) / 8 = 537.5; the representative's average is 900 too.
+    // Mean 900, deviation 500 + (800 - 500) / 8 = 537.5; the representative's average is 900 too.
     assert_eq!(judge.averages.own, Some(900.0));
-    // The next moves the mean to 787.5 and the deviation to 582.8; four of it below is out of reach.
+    // Next: mean 787.5, deviation 582.8. Four deviations below is out of reach.
     assert_eq!(judge.hear(1.0, OTHER), Choice::Other);
 }
 
@@ -54,13 +52,11 @@ fn one_that_is_far_slower_takes_over_at_once() {
     // Mean 1000 - 100/8, deviation 100/8: the limit is 937.5.
     assert_eq!(judge.hear(900.0, OTHER), Choice::Slower);
     assert_eq!(judge.averages.own, Some(900.0), "its average begins at its rate");
-    // Too little below.
     assert_eq!(Judge::after(1000.0, &STEADY).hear(965.0, OTHER), Choice::Other);
 }
 
 #[test]
 fn one_far_below_the_average_but_above_the_representative_needs_luck() {
-    // The representative is slow, and many others, much faster, raise the average.
     let setup = || {
         let mut judge = Judge::after(1000.0, &STEADY);
         judge.averages.forget_own();
@@ -79,7 +75,6 @@ fn one_far_below_the_average_but_above_the_representative_needs_luck() {
 fn one_below_the_average_replaces_a_representative_that_has_recovered() {
     let setup = || {
         let mut judge = Judge::after(1000.0, &STEADY);
-        // Others are slower by little and often, so that the average goes down with a small deviation.
         let mut now = 1000.0;
         let mut others = 0;
         while others < 40 {

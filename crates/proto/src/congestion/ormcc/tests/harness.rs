@@ -19,14 +19,13 @@ pub(super) fn improved() -> OrmccConfig {
     OrmccConfig::profile(Profile::Improved)
 }
 
-/// Bytes of a packet.
 pub(super) const LEN: u32 = 1000;
 
 pub(super) type Bench = SenderBench<OrmccSender>;
 
 impl Bench {
     pub(super) fn new(config: OrmccConfig) -> Self {
-        // An echo must not be from before the clock began.
+        // Echoes must not predate the clock's beginning.
         Self { now: Time::ZERO + ms(100_000), ..Self::of(OrmccSender::new(config), LEN) }
     }
 
@@ -40,19 +39,15 @@ impl Bench {
         }
     }
 
-    /// A congestion indication over a round trip of 100 ms.
     pub(super) fn indicate(&mut self, from: u32, rate: f64) {
         self.take(&self.report(from, Some(rate), ms(100)));
     }
 
-    /// A sign of life over a round trip of 100 ms.
     pub(super) fn alive(&mut self, from: u32, rate: Option<f64>) {
         let report = OrmccReport { congestion: false, ..self.report(from, rate, ms(100)) };
         self.take(&report);
     }
 
-    /// Bytes per second.
-    /// A sender that knows its round trip.
     pub(super) fn at_100_ms(config: OrmccConfig) -> Self {
         let mut bench = Self::new(config);
         bench.sender.rtt = Some(0.1);
@@ -64,8 +59,6 @@ impl Bench {
     }
 }
 
-/// A sender of the paper's at `packets` per 100 ms whose round trip is 100 ms, with receiver 1 as
-/// representative, which has told `rates`.
 pub(super) fn settled(rates: &[f64]) -> Bench {
     let mut bench = Bench::at_100_ms(paper());
     bench.pass(ms(1000));
@@ -76,7 +69,6 @@ pub(super) fn settled(rates: &[f64]) -> Bench {
     bench
 }
 
-/// A sender with the guard that has heard of receiver 1 for a second.
 pub(super) fn guarded() -> Bench {
     let mut bench = Bench::new(improved());
     bench.send();
@@ -87,7 +79,6 @@ pub(super) fn guarded() -> Bench {
     bench
 }
 
-/// The receiver at node 7, and what packets say.
 pub(super) struct Listener {
     pub(super) bench: ReceiverBench<OrmccReceiver>,
     pub(super) announce: OrmccAnnounce,
@@ -108,14 +99,12 @@ impl Listener {
         Self { bench: ReceiverBench::of(receiver, NodeId(7)), announce }
     }
 
-    /// A packet comes now, after 20 ms on its way.
     pub(super) fn arrive(&mut self, arrival: &Arrival) {
         let sent_us = microseconds(self.bench.now).wrapping_sub(20_000);
         let announce = OrmccAnnounce { sent_us, ..self.announce };
         self.bench.arrive(arrival, (!arrival.repair).then_some(&announce));
     }
 
-    /// Packets of these numbers, one each 10 ms; the reports that follow from each.
     pub(super) fn stream(&mut self, numbers: impl IntoIterator<Item = u32>) -> Vec<OrmccReport> {
         let mut reports = Vec::new();
         for seq in numbers {

@@ -1,4 +1,4 @@
-//! Property tests of ORMCC's sender: the contract of a control holds under any sequence of inputs.
+//! Property tests of ORMCC's sender: a control's contract under any sequence of inputs.
 
 use std::vec::Vec;
 
@@ -53,7 +53,6 @@ proptest! {
         for op in ops {
             match op {
                 Op::Run(span) => {
-                    // No more than a thousand packets of it.
                     let end = bench.now + ms(span);
                     for _ in 0..1000 {
                         match bench.permit() {

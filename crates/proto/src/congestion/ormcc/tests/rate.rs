@@ -1,4 +1,4 @@
-//! Growth and cuts of the rate.
+//! Tests of growth and cuts of the rate.
 
 use faircast_base::Time;
 
@@ -10,7 +10,6 @@ const S: f64 = 1000.0;
 const RTT: f64 = 0.1;
 const NO_LIMIT: f64 = f64::INFINITY;
 
-/// So many round trips of growth, each packet at its moment.
 fn grown(rate: &mut Rate, round_trips: f64, most: f64) {
     let mut time = 0.0;
     while time < round_trips * RTT {
@@ -71,9 +70,8 @@ fn the_interval_follows_from_the_throughput_between_cuts() {
     assert_eq!(rate.interval, f64::INFINITY);
     rate.raise(95_000.0);
     rate.cut(&config, at(0), 80_000.0, RTT, S);
-    // Mean of 95000 and the initial 5000 is 50000; the average moves from 5000 to 27500 and the
-    // deviation from 0 to 22500: (27500 + 67500) * 0.1 / 1000 = 9.5 packets, of which the square is
-    // below 100.
+    // Between 95000 and 5000 lies 50000. The average moves from 5000 to 27500, the deviation from 0
+    // to 22500: (27500 + 67500) * 0.1 / 1000 = 9.5.
     assert_eq!(rate.interval, 100.0);
     rate.raise(100_000.0);
     rate.cut(&config, at(1000), 80_000.0, RTT, S);

@@ -1,4 +1,4 @@
-//! Tests of ORMCC's receiver: its measurements, and when it reports.
+//! Tests of ORMCC's receiver: measurements and reports.
 
 use std::vec::Vec;
 
@@ -15,7 +15,6 @@ fn each_packet_that_reveals_a_loss_brings_an_indication_with_the_output_rate() {
     let reports = listener.stream([11, 12, 15, 17]);
     assert_eq!(reports.len(), 3, "11, 15 and 17 are behind gaps");
     for report in reports {
-        // A packet each 10 ms.
         assert_eq!(report.rate, Some(100_000.0));
         assert!(report.congestion);
         assert_eq!(report.receiver, Some(NodeId(7)));
@@ -31,7 +30,7 @@ fn an_indication_goes_to_the_sender_at_once_with_the_timestamp_of_its_packet() {
     listener.pass(ms(3));
     let reports = listener.reports();
     let [(Audience::SenderNak, report)] = reports[..] else { panic!("{reports:?}") };
-    // Sent 20 ms before it came, held for 3.
+    // Sent 20 ms before its arrival, held for 3 ms.
     assert_eq!(report.echo_us, 1_043_000 - 23_000 + 3_000);
     assert_eq!(report.rate, None, "four packets, of which the first ends no gap");
 }
@@ -39,7 +38,7 @@ fn an_indication_goes_to_the_sender_at_once_with_the_timestamp_of_its_packet() {
 #[test]
 fn at_most_one_in_a_round_trip_where_the_source_says_so() {
     let config = OrmccConfig { feedback: Feedback::CiPerRtt, ..paper() };
-    // Each second packet is lost, at 10 ms each, over round trips of 100 ms.
+    // Every second packet is lost, at 10 ms each, over round trips of 100 ms.
     let reports = Listener::new(config).stream((0..200).step_by(2));
     assert_eq!(reports.len(), 10);
     let all = Listener::new(paper()).stream((0..200).step_by(2));
@@ -76,7 +75,6 @@ fn with_trac_it_is_the_average_of_rates_at_losses_that_counts() {
     listener.announce.rate = Some(90_000.0);
     listener.stream(0..10);
     assert!(listener.stream([12]).is_empty(), "100 kB/s at the first loss");
-    // Twice as slow from now on: the average needs three losses to fall below 90 kB/s.
     let mut heard = Vec::new();
     for round in 0..5u32 {
         let from = 20 + 20 * round;
@@ -87,7 +85,6 @@ fn with_trac_it_is_the_average_of_rates_at_losses_that_counts() {
         listener.pass(ms(10));
         heard.push(listener.stream([from + 10]).len());
     }
-    // Each round has two losses: its beginning, and its end.
     assert_eq!(heard.first(), Some(&0));
     assert_eq!(heard.last(), Some(&1));
 }
@@ -101,7 +98,6 @@ fn reordering_within_the_tolerance_is_no_congestion() {
         listener.arrive(&original(seq, LEN));
         assert_eq!(listener.reports().len(), want, "{seq}");
     }
-    // A gap that too few packets show counts after 10 ms.
     listener.pass(ms(1));
     listener.arrive(&original(10, LEN));
     listener.pass(ms(9));
@@ -116,15 +112,13 @@ fn reordering_within_the_tolerance_is_no_congestion() {
 #[test]
 fn packets_that_only_overtake_each_other_are_no_congestion_though_a_gap_is_always_open() {
     let mut listener = Listener::new(OrmccConfig { ci_reorder: 3, ..paper() });
-    // 0, 2, 4, 1, 6, 3, 8, 5, ...: before a gap closes the next is open. A packet each 2 ms is late by
-    // 6 ms.
+    // 0, 2, 4, 1, 6, 3, 8, 5, ...: with a packet every 2 ms, each late packet is late by 6 ms.
     let late = (1..2000u32).step_by(2).flat_map(|n| [n + 3, n]);
     for seq in [0, 2].into_iter().chain(late) {
         listener.pass(ms(2));
         listener.arrive(&original(seq, LEN));
         assert!(listener.reports().is_empty(), "{seq}");
     }
-    // A gap that stays is told 10 ms after it has become the first.
     listener.arrive(&original(2004, LEN));
     listener.pass(ms(9));
     assert!(listener.reports().is_empty());
@@ -152,7 +146,7 @@ fn repairs_count_for_the_output_rate_and_reveal_nothing() {
         listener.arrive(&repair);
         assert!(listener.reports().is_empty());
     }
-    // 0 at 10 ms, 1, 2 and 5 each 10 ms later, two repairs each 5 ms later.
+    // 0 at 10 ms; 1, 2 and 5 each 10 ms later; two repairs each 5 ms later.
     let rate = listener.bench.receiver.output_rate().expect("six packets came");
     assert!((rate - 4000.0 / 0.030).abs() < 1.0, "{rate}");
 }
@@ -182,7 +176,6 @@ fn a_duplicate_counts_for_nothing() {
 
 #[test]
 fn silence_of_the_source_is_not_taken_for_a_slow_network() {
-    // Whichever packet after the pause is the first to come: each says that there was one.
     for (pauses, first, want) in
         [(1, 10, None), (1, 11, None), (1, 14, None), (0, 10, Some(4000.0 / 5.03))]
     {
@@ -196,7 +189,6 @@ fn silence_of_the_source_is_not_taken_for_a_slow_network() {
         if let (Some(rate), Some(want)) = (rate, want) {
             assert!((rate / want - 1.0).abs() < 0.01, "{rate}");
         }
-        // Once there are enough packets behind the pause they count alone.
         let reports = listener.stream([20, 21, 22, 23, 24, 26]);
         assert_eq!(reports.last().expect("a gap").rate, Some(100_000.0));
     }
@@ -206,7 +198,7 @@ fn silence_of_the_source_is_not_taken_for_a_slow_network() {
 fn a_repair_after_silence_is_measured_from_there_on_too() {
     let mut listener = Listener::new(paper());
     listener.stream(0..10);
-    // Twice the round trip, which is four times the time between packets and more.
+    // Limit: twice the round trip, which exceeds four packet intervals.
     for (silence, want) in [(200, true), (201, false), (60_000, false)] {
         listener.stream(20..40);
         listener.pass(ms(silence));
@@ -219,7 +211,6 @@ fn a_repair_after_silence_is_measured_from_there_on_too() {
 fn the_representative_shows_that_it_is_alive_once_in_a_round_trip() {
     let mut listener = Listener::new(improved());
     let reports = listener.stream(0..100);
-    // One second over round trips of 100 ms.
     assert!((9..=11).contains(&reports.len()), "{}", reports.len());
     assert!(reports.iter().all(|report| !report.congestion));
     let mut another = Listener::new(improved());
@@ -272,7 +263,6 @@ fn an_indication_is_taken_back_when_all_that_was_lost_has_come() {
     listener.arrive(&original(22, LEN));
     let told = listener.reports();
     assert!(told.iter().any(|(_, report)| report.takes_back && !report.congestion), "{told:?}");
-    // On a path that reorders, only time makes a loss.
     for seq in [26, 28, 29, 30, 31, 27] {
         listener.pass(ms(1));
         listener.arrive(&Arrival { reordering: Some(ms(20)), ..original(seq, LEN) });

@@ -1,4 +1,4 @@
-//! The sender: choice, rate and round trip together.
+//! Tests of the sender: choice, rate and round trip together.
 
 use faircast_base::{CutReason, Duration, NodeId, Seq, SwitchReason};
 
@@ -34,11 +34,9 @@ fn only_the_representative_cuts_the_rate() {
 
 #[test]
 fn each_reason_to_switch_is_told() {
-    // One that is far slower.
     let mut bench = settled(&[100_000.0; 60]);
     bench.indicate(2, 50_000.0);
     assert_eq!(bench.switches()[1..], [(Some(2), SwitchReason::Slower)]);
-    // A representative that has recovered.
     let mut bench = settled(&[100_000.0; 60]);
     let mut rate = 100_000.0;
     while bench.representative() == Some(1) {
@@ -47,7 +45,6 @@ fn each_reason_to_switch_is_told() {
         assert!(rate > 80_000.0);
     }
     assert_eq!(bench.switches()[1..], [(Some(2), SwitchReason::Recovered)]);
-    // One that is silent for longer than the interval.
     let mut bench = settled(&[100_000.0; 60]);
     bench.indicate(2, 110_000.0);
     assert_eq!(bench.representative(), Some(1));
@@ -73,7 +70,7 @@ fn round_trips_come_from_echoes() {
     bench.pass(ms(500));
     assert_eq!(bench.send().rtt_us, 0, "there is none");
     bench.indicate(1, 1e9);
-    // 7/8 of 200 ms and 1/8 of 100.
+    // 7/8 of 200 ms and 1/8 of 100 ms.
     assert_eq!(bench.send().rtt_us, 187_500);
     bench.alive(1, None);
     assert_eq!(bench.send().rtt_us, 187_500, "signs of life are not in the paper");
@@ -95,7 +92,7 @@ fn packets_leave_at_the_rate() {
     bench.indicate(2, 10_000.0);
     assert_eq!(bench.rate(), 7500.0);
     let count = bench.pass(ms(200));
-    // 7.5 packets a second that grow by ten a second each second.
+    // 7.5 packets a second, growing by ten a second each second.
     assert!((1..=3).contains(&count), "{count}");
     assert!(matches!(bench.permit(), Permit::At(at) if at > bench.now));
 }
@@ -117,7 +114,7 @@ fn an_absurd_report_is_counted_and_changes_nothing() {
 
 #[test]
 fn an_echo_that_clocks_have_brought_ahead_is_a_sign_of_life_and_no_round_trip() {
-    // Held for 10 s by a clock that runs faster by 30 millionths.
+    // Held for 10 s by a clock that is faster by 30 ppm.
     for ahead_us in [0, 200, 1000] {
         let mut bench = Bench::new(improved());
         bench.send();
@@ -132,7 +129,6 @@ fn an_echo_that_clocks_have_brought_ahead_is_a_sign_of_life_and_no_round_trip() 
         bench.take(&near);
         assert_eq!(bench.send().rtt_us, 100_000);
     }
-    // What is shorter than clocks can tell counts as that.
     let mut bench = Bench::new(improved());
     bench.send();
     let alive = bench.report(1, None, Duration::from_micros(1));
@@ -205,7 +201,6 @@ fn doubling_keeps_to_twice_what_came_out() {
     bench.alive(1, Some(70_000.0));
     bench.pass(ms(400));
     assert!((135_000.0..=140_000.0).contains(&bench.rate()), "{}", bench.rate());
-    // No more than was sent comes out, whatever is told.
     bench.alive(1, Some(1e9));
     bench.pass(ms(1000));
     assert!((270_000.0..=280_000.0).contains(&bench.rate()), "{}", bench.rate());
@@ -240,7 +235,6 @@ fn a_small_first_packet_sets_neither_the_first_rate_nor_the_floor() {
         bench.permit();
         assert!((bench.rate() / per_second - 1.0).abs() < 1e-9, "{}", bench.rate());
     }
-    // It is answered before the second packet, which waits no longer for that.
     let mut bench = Bench::new(improved());
     bench.len = 100;
     bench.send();
@@ -251,7 +245,6 @@ fn a_small_first_packet_sets_neither_the_first_rate_nor_the_floor() {
     assert_eq!(bench.rate(), 40_000.0, "four packets in 100 ms");
     bench.pass(ms(30_000));
     assert_eq!(bench.rate(), 500.0, "one packet in 2 s");
-    // Once it is known what comes out, larger packets are fewer.
     let mut bench = Bench::new(improved());
     bench.len = 500;
     bench.send();
@@ -265,7 +258,6 @@ fn a_small_first_packet_sets_neither_the_first_rate_nor_the_floor() {
 
 #[test]
 fn small_packets_leave_at_a_rate_too() {
-    // A full queue of them: at the rate of full ones, and each counted as 256 bytes at least.
     for (len, most) in [(0, 0.256), (1, 0.256), (256, 0.256), (500, 0.5), (1000, 1.0)] {
         let mut bench = guarded();
         bench.with(|sender, cx| sender.on_leave(cx, NodeId(1)));
@@ -274,7 +266,6 @@ fn small_packets_leave_at_a_rate_too() {
         let count = f64::from(bench.pass(ms(1000)));
         assert!((count * most / rate - 1.0).abs() < 0.03, "{len} bytes: {count} at {rate}");
     }
-    // Grown by them alone, the rate is no more than what they carry.
     let mut bench = Bench::new(improved());
     bench.len = 0;
     bench.send();
@@ -300,8 +291,7 @@ fn a_rate_that_is_not_used_does_not_grow() {
 
 #[test]
 fn who_claims_a_high_rate_is_taken_for_as_fast_as_the_sender_was() {
-    // The representative by a low claim claims the rate, or anything above, from then on, while two others
-    // tell that little comes out.
+    // After low claims, the representative claims this rate, while two others report little output.
     let after = |config: OrmccConfig, claim: Option<f64>| {
         let mut bench = Bench::new(config);
         bench.send();
@@ -322,7 +312,7 @@ fn who_claims_a_high_rate_is_taken_for_as_fast_as_the_sender_was() {
     for config in [improved(), bounded] {
         for claim in [Some(1e5), Some(1e9), Some(1e13), None] {
             let (cuts, most) = after(config, claim);
-            // A packet of growth in each 100 ms, and a cut once in two or three: some twelve packets.
+            // Growth of a packet per 100 ms, a cut every two or three: about twelve packets.
             assert!(cuts >= 25 && most < 150_000.0, "{claim:?}: {cuts} cuts, {most} B/s");
         }
     }
@@ -339,7 +329,6 @@ fn while_repairs_alone_leave_the_rate_goes_where_a_loss_would_bring_it_and_stays
         bench.pass(ms(1000));
         let told = bench.rate();
         bench.alive(1, Some(told));
-        // Between originals they change nothing.
         for _ in 0..20 {
             bench.pass(ms(20));
             bench.pass_repairs(ms(20));

@@ -1,4 +1,4 @@
-//! Pauses of the source, and silence of receivers.
+//! Tests of pauses of the source and silence of receivers.
 
 use faircast_base::{CutReason, Duration, SwitchReason};
 
@@ -25,7 +25,6 @@ fn a_source_that_had_nothing_to_send_does_not_take_that_for_silence() {
     for pause in [500, 1500, 6000, 60_000, 3_600_000] {
         let mut bench = guarded();
         let (switches, announce) = (bench.switches(), bench.send());
-        // That packet was not answered: it came too soon after the last that was.
         bench.now += ms(pause);
         assert_eq!(bench.permit(), Permit::Now);
         bench.send();

@@ -1,5 +1,4 @@
-//! Acknowledgements and reports at pgmcc's sender: round trips, checks of plausibility, the window
-//! and the stall timer.
+//! Acknowledgements at pgmcc's sender: round trips, plausibility, window and stall timer.
 
 use faircast_base::{BadInput, Checked, CutReason, Cx, Duration, NodeId, Seq, SwitchReason, Time};
 
@@ -12,11 +11,10 @@ use crate::congestion::pgmcc::receivers::RttSample;
 use crate::congestion::{AckVector, Carrier};
 
 impl PgmccSender {
-    /// An acknowledgement, from the acker or from a former one.
     pub(super) fn on_ack(&mut self, cx: &mut Cx<'_>, from: NodeId, vector: AckVector) {
         let is_acker = self.acker_id() == Some(from);
         if !is_acker && !self.config.ack_history {
-            return; // src: pgmcc-draft s3: it serves the election only.
+            return; // src: pgmcc-draft s3: only for the election.
         }
         let idle_room = self.idle && self.room() >= 1.0;
         let marked = self.mark_received(cx.now, from, is_acker, vector);
@@ -51,7 +49,7 @@ impl PgmccSender {
         if cuts {
             self.cut_for(lost.count);
             if self.config.timeout_after_cut {
-                // src: ns-2.35 tcp/tcp-reno.cc: the value that it is given is backed off still.
+                // src: ns-2.35 tcp/tcp-reno.cc: the new value is still backed off.
                 self.arm_stall(cx.now);
             }
         }
@@ -66,11 +64,9 @@ impl PgmccSender {
         }
     }
 
-    /// Marks what the bitmap shows as received; returns how many packets left flight by it.
     fn mark_received(&mut self, now: Time, from: NodeId, is_acker: bool, vector: AckVector) -> u32 {
         let all = is_acker && self.config.bitmap_scope == BitmapScope::All;
         let mut marked = 0;
-        // Most of what a bitmap shows was shown before.
         let shows_late = self.config.ack_lateness && self.may_show_late(vector.highest);
         let unsettled = self.ledger.unsettled;
         for offset in (0..32).filter(|offset| vector.bitmap >> offset & 1 == 1) {
@@ -81,9 +77,9 @@ impl PgmccSender {
                 continue;
             }
             let Some(&sent) = self.ledger.get(seq) else { continue };
-            // Packets that called for an acker are in the care of whoever answered.
+            // Election calls belong to the receiver that answered.
             if all || sent.acker == Some(from) || is_acker && sent.acker.is_none() {
-                // Another acker may have what the last one lost.
+                // Another acker may have received the last one's losses.
                 let lacked = sent.missed.is_some_and(|(_, by)| by == from);
                 if lacked && self.config.ack_lateness {
                     self.note_late(now, seq);
@@ -100,13 +96,11 @@ impl PgmccSender {
         marked
     }
 
-    /// Acknowledgements come: the stall timer starts anew, unless a hole holds it.
     fn restart_stall(&mut self, now: Time, vector: AckVector, marked: u32) {
         let restarts = match self.config.timeout_mode {
             TimeoutMode::Fixed => true,
             TimeoutMode::Tcp => marked > 0,
-            // src: seada-helmy s4.1: only if no packet is missing in the bitmap. What fills the last
-            // hole is a repair, which acknowledges no packet of the window.
+            // src: seada-helmy s4.1: only if the bitmap is complete. A repair fills the last hole.
             TimeoutMode::Reno => self.first_hole(vector).is_none(),
             TimeoutMode::Cumulative => {
                 let reached = self.first_hole(vector).unwrap_or(vector.highest.next());
@@ -127,7 +121,6 @@ impl PgmccSender {
         }
     }
 
-    /// The first packet missing from the acker's bitmap among those sent since it took part.
     fn first_hole(&self, vector: AckVector) -> Option<Seq> {
         let joined = self.acker.as_ref().and_then(|acker| acker.joined)?;
         (0..32).rev().map(|offset| (offset, vector.highest - offset)).find_map(|(offset, seq)| {
@@ -149,11 +142,9 @@ impl PgmccSender {
     }
 }
 
-/// Clocks that count milliseconds may disagree by one.
 const CLOCK_TOLERANCE_MS: i32 = 1;
 
 impl PgmccSender {
-    /// The round trip that a report tells of. `Err` where the report is absurd.
     pub(super) fn measure(
         &self,
         now: Time,
@@ -169,12 +160,11 @@ impl PgmccSender {
                 return Ok(Some(RttSample { time, packets }));
             }
         };
-        // The acknowledged packet's own record is finer than milliseconds: what the echo exceeds
-        // its timestamp by is the time for which the receiver held it.
+        // The sender's record is finer than milliseconds; the echo exceeds it by the holding time.
         let Some(sent) = self.ledger.get(vector.highest) else { return Ok(None) };
         let held_ms = report.echo_ms.wrapping_sub(milliseconds(sent.at)) as i32;
         if held_ms < 0 {
-            return Ok(None); // A stale timestamp, as a repair may carry.
+            return Ok(None);
         }
         let held = Duration::from_millis(held_ms as u64);
         let time = now.since(sent.at).saturating_sub(held);
@@ -182,8 +172,7 @@ impl PgmccSender {
         Ok(Some(RttSample { time, packets }))
     }
 
-    /// Limits an echoed round trip to the time since packet `named` left: a receiver that has it, or misses it, has
-    /// heard of the packet since. A greater one echoes a timestamp that the receiver took from a forged packet.
+    /// Limits an echoed round trip to the time since packet `named` left, against forged packets.
     fn at_most_since(&self, now: Time, named: Seq, echoed: Duration) -> Duration {
         let Some(sent) = self.ledger.get(named) else { return echoed };
         let longest = now.since(sent.at);
@@ -191,7 +180,7 @@ impl PgmccSender {
         if echoed <= longest + tolerance { echoed } else { longest }
     }
 
-    /// Whether a report speaks of packets that were never sent, or too long ago.
+    /// Rejects reports on packets that were never sent, or too long ago.
     pub(super) fn check_reach(&self, carrier: Carrier) -> Checked {
         let seq = match carrier {
             Carrier::Ack(vector) => vector.highest,
@@ -200,7 +189,7 @@ impl PgmccSender {
         if self.ledger.entries.is_empty() || !seq.before(self.ledger.next()) {
             return Err(BadInput::Absurd);
         }
-        // Repairs may be asked for as long as the endpoint keeps them; acknowledgements not.
+        // Repairs are available as long as the endpoint keeps them, but acknowledgements expire.
         if matches!(carrier, Carrier::Ack(_)) && seq.before(self.ledger.base) {
             return Err(BadInput::OutOfWindow);
         }
@@ -208,8 +197,6 @@ impl PgmccSender {
     }
 }
 
-/// The time since the packet left whose timestamp `report` echoes, without the time for which the
-/// receiver held it. `None` where that is absurd.
 pub(super) fn echoed_round_trip(now: Time, report: &PgmccReport) -> Option<Duration> {
     let max_ms = RTT_MAX.as_millis() as u32;
     let elapsed_ms = elapsed(milliseconds(now), report.echo_ms, CLOCK_TOLERANCE_MS, max_ms)?;

@@ -1,10 +1,7 @@
-//! Receivers that wait to be compared with the acker.
-//!
-//! A NAK tells of a loss that its sender has just counted. The acker's last report is often older
-//! than that loss, and a low-pass filter forgets quickly: compared at that moment, a near receiver
-//! with the same losses as a far acker looks far slower, becomes acker, and is replaced as soon as
-//! the far one's NAK arrives. Seada and Helmy saw that in pairs of switches (s4.4). So a candidate
-//! waits until the acker has reported on all packets that the candidate had seen.
+//! Candidates: receivers that wait for a comparison with the acker. A NAK reports a loss just
+//! counted; the acker's last report is often older, so a near receiver with the same losses looks
+//! far slower (src: seada-helmy s4.4: pairs of switches). A candidate waits until the acker has
+//! reported on all packets that the candidate had seen.
 
 use alloc::vec::Vec;
 
@@ -13,30 +10,24 @@ use faircast_base::{Cx, Duration, NodeId, Seq, SwitchReason, Time};
 use super::PgmccSender;
 use crate::congestion::pgmcc::receivers::RttSample;
 
-/// Candidates that wait at a time. Beyond it the oldest goes: its next NAK brings it back.
+/// Most candidates waiting. The oldest is dropped and returns with its next NAK.
 const CANDIDATES_MAX: usize = 16;
 
-/// How long a candidate waits at the most; an acker that says nothing for so long has stalled.
+/// Longest wait of a candidate: 64 s. An acker silent for that time has stalled.
 const WAIT_MAX: Duration = Duration::from_secs(64);
 
-/// A receiver that reported a loss which the acker has not reported on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
     id: NodeId,
-    /// The packet that it asks for.
     lost: Seq,
-    /// The latest packet that it had seen when it reported.
     seen: Seq,
     since: Time,
 }
 
-/// All of them, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Candidates(Vec<Candidate>);
 
 impl PgmccSender {
-    /// Whether `from`, which asks for `nak`, can be compared with the acker now; otherwise it
-    /// waits.
     pub(super) fn can_compare(
         &mut self,
         now: Time,
@@ -45,8 +36,8 @@ impl PgmccSender {
         sample: Option<RttSample>,
     ) -> bool {
         let Some(lost) = nak.filter(|_| self.config.compare_alike) else { return true };
-        // What was sent since the packet whose timestamp it echoes it cannot have seen. A loss is in
-        // the acker's report only once enough later packets are.
+        // The candidate has seen nothing later than the echoed packet. The acker's report includes
+        // a loss only after enough later packets.
         let echoed = sample.map_or(lost, |sample| self.ledger.next() - sample.packets);
         let seen = echoed.max(lost) + self.config.reorder_tolerance;
         if self.acker_has_reported_on(seen) {
@@ -61,7 +52,6 @@ impl PgmccSender {
         false
     }
 
-    /// Compares the candidates that waited for what the acker has now reported.
     pub(super) fn compare_candidates(&mut self, cx: &mut Cx<'_>) {
         self.candidates.0.retain(|candidate| cx.now.since(candidate.since) < WAIT_MAX);
         let mut index = 0;

@@ -1,31 +1,28 @@
-//! The check of an acker's reported loss against what it acknowledges (src: pgmcc-draft s5).
+//! Check of an acker's reported loss against its acknowledgements (src: pgmcc-draft s5).
 
 use faircast_base::Time;
 
 use crate::congestion::pgmcc::PgmccConfig;
 use crate::congestion::pgmcc::loss::Estimate;
 
-/// Packets that must be settled before an acker is judged. What it lost before it became acker the
-/// sender has not seen; after so many packets neither estimator remembers it.
+/// Settled packets before a verdict: estimators forget earlier losses within 2048 packets.
 const PACKETS: u32 = 2048;
 
-/// How many times the loss that its bitmaps show an acker may report.
+/// Highest ratio of reported loss to the loss in bitmaps.
 const FACTOR: f64 = 4.0;
 
-/// And how much more in addition: some losses that the sender could not see.
+/// Additional tolerance, for losses that the sender cannot see.
 const SLACK: f64 = 0.03;
 
-/// What an acker has shown and said in its time.
 #[derive(Clone, Debug)]
 pub(super) struct Honesty {
-    /// The receiver's own estimator, run by the sender over what the bitmaps show.
+    /// Receiver's estimator, fed by the sender from bitmaps.
     shown: Estimate,
     said: f64,
     settled: u32,
 }
 
 impl Honesty {
-    /// An acker that has shown nothing yet.
     pub(super) fn new(config: &PgmccConfig) -> Self {
         Self { shown: Estimate::new(config), said: 0.0, settled: 0 }
     }
@@ -34,7 +31,6 @@ impl Honesty {
         self.said = loss;
     }
 
-    /// Its bitmap settles packets.
     pub(super) fn saw(&mut self, now: Time, received: u32, lost: u32) {
         for _ in 0..lost {
             self.shown.sample(now, true);
@@ -45,7 +41,6 @@ impl Honesty {
         self.settled = self.settled.saturating_add(received + lost);
     }
 
-    /// Whether it reports far more loss than it shows.
     pub(super) fn is_exposed(&self) -> bool {
         self.settled >= PACKETS && self.said > FACTOR * self.shown.loss() + SLACK
     }
@@ -57,8 +52,7 @@ mod tests {
     use faircast_base::Duration;
     use std::vec::Vec;
 
-    /// Runs an acker for `packets`, 1 ms each: whether each was lost, and the loss that it claims,
-    /// or its own honest estimate, which has a past of `before`.
+    /// Runs an acker with one packet per ms, which reports `claim` or its own estimate.
     fn exposed_at(
         loss_intervals: bool,
         before: &[bool],

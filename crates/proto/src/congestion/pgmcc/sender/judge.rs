@@ -1,4 +1,4 @@
-//! Loss detection of pgmcc's sender from the bitmaps of acknowledgements.
+//! Loss detection of pgmcc's sender from bitmaps.
 
 use faircast_base::{NodeId, Seq, Time};
 
@@ -7,18 +7,15 @@ use crate::congestion::AckVector;
 use crate::congestion::pgmcc::config::BitmapScope;
 use crate::congestion::pgmcc::ledger::Fate;
 
-/// Packets that a bitmap covers.
 const BITMAP_LEN: i32 = 32;
 
-/// Later packets that must have arrived before one is taken for lost (src: pgmcc-draft s2.2).
+/// Later packets after which a missing one counts as lost (src: pgmcc-draft s2.2).
 const LOSS_THRESHOLD: u32 = 3;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lost {
     pub(super) count: u32,
-    /// Packets that may be lost or not.
     pub(super) unknown: u32,
-    /// The latest that was found lost.
     pub(super) latest: Option<Seq>,
 }
 
@@ -30,8 +27,6 @@ impl Lost {
 }
 
 impl PgmccSender {
-    /// Settles the packets in flight that `vector` shows to be lost, and lets those go on which it
-    /// has nothing to say any more.
     pub(super) fn judge(
         &mut self,
         now: Time,
@@ -46,7 +41,6 @@ impl PgmccSender {
         }
     }
 
-    /// By the reporter's own bitmap, for packets that named it or that it must have seen.
     fn judge_bitmap(&mut self, now: Time, from: NodeId, is_acker: bool, vector: AckVector) -> Lost {
         let tolerance = self.tolerance().filter(|_| self.config.ack_lateness);
         let rtt = self.receivers.get(from).and_then(|receiver| receiver.rtt()).unwrap_or_default();
@@ -60,14 +54,13 @@ impl PgmccSender {
                 let must_have_come = is_acker && now.since(sent.at) >= rtt;
                 let missed = sent.missed.map(|(at, _)| at);
                 if let Some((missed, tolerance)) = missed.zip(tolerance) {
-                    // The packet was seen to be missing. Had it come since, an acknowledgement would name it.
+                    // An earlier bitmap lacked the packet, and no later one has shown it.
                     if (named || must_have_come) && missed + tolerance <= now {
                         self.ledger.settle(seq, Fate::Lost);
                         lost.add(seq);
                     }
                 } else if distance >= BITMAP_LEN {
-                    // Out of the bitmap's sight: its acknowledgements were lost. Unknown is not
-                    // lost.
+                    // Beyond the bitmap, its acknowledgements were lost: unknown, not lost.
                     if (named || must_have_come) && self.ledger.settle(seq, Fate::Released) {
                         self.window.refund(1);
                         lost.unknown += 1;
@@ -92,9 +85,8 @@ impl PgmccSender {
         vector.bitmap >> distance & 1 == 0 && later.count_ones() >= LOSS_THRESHOLD
     }
 
-    /// By all acknowledgements so far, whoever sent them (src: pgmcc-draft s2.2, seada-helmy
-    /// s2.2). With a bitmap that speaks only of the acker's own time this is what takes packets
-    /// under way to and from a former acker for lost (src: seada-helmy s4.4).
+    /// Judges by the acknowledgements of all receivers (src: pgmcc-draft s2.2, seada-helmy s2.2).
+    /// By only the acker's own, packets of a former acker count as lost (src: seada-helmy s4.4).
     fn judge_by_history(&mut self, vector: AckVector) -> Lost {
         let mut lost = Lost::default();
         let limit = self.ledger.below_acked(vector.highest, LOSS_THRESHOLD);

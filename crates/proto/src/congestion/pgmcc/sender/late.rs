@@ -1,7 +1,5 @@
-//! Packets that are acknowledged late: how long one is waited for, and cuts that were made for them.
-//!
-//! The cut is taken back as TCP's is by Eifel and RACK (src: RFC 4015; RFC 8985 s7.4), and for the same reason: its
-//! only sign of congestion was none.
+//! Late acknowledgements: waiting times, and reversal of cuts for late packets, as TCP's by Eifel
+//! and RACK (src: RFC 4015; RFC 8985 s7.4).
 
 use faircast_base::{Duration, Seq, Time};
 
@@ -17,31 +15,25 @@ pub(super) struct Late {
     cut: Option<Undo>,
 }
 
-/// The last cut, while it may be taken back.
 #[derive(Debug)]
 struct Undo {
     window: Window,
     answered: Option<Seq>,
-    /// Packets before this one had been sent then.
     end: Seq,
-    /// Earlier packets that were taken for lost and have not come.
     lost: u32,
 }
 
 impl Late {
-    /// Another cut or a stall came: the last cut stands.
     pub(super) fn settle(&mut self) {
         self.cut = None;
     }
 }
 
 impl PgmccSender {
-    /// Time to wait for a packet; `None` if later packets show its loss.
     pub(super) fn tolerance(&self) -> Option<Duration> {
         self.late.lateness.tolerance(bound(self.rto.smoothed()))
     }
 
-    /// True if a bitmap that ends with `highest` may show packets that were taken for lost.
     pub(super) fn may_show_late(&self, highest: Seq) -> bool {
         self.late.latest_lost.is_some_and(|lost| highest.distance(lost) < 32)
     }
@@ -55,7 +47,6 @@ impl PgmccSender {
         }
     }
 
-    /// Halves the window for these losses, which may turn out to be none.
     pub(super) fn cut_for(&mut self, lost: u32) {
         let (window, answered) = (self.window, self.answered);
         self.cut();
@@ -64,7 +55,6 @@ impl PgmccSender {
             Some(Undo { window, answered, end, lost }).filter(|_| self.config.ack_lateness);
     }
 
-    /// A bitmap shows packet `seq`, which one of the same receiver lacked.
     pub(super) fn note_late(&mut self, now: Time, seq: Seq) {
         let bound = bound(self.rto.smoothed());
         let Some(sent) = self.ledger.get_mut(seq).filter(|sent| !sent.repaired) else { return };

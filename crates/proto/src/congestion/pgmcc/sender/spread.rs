@@ -1,57 +1,44 @@
-//! The window spread over the round trip, so that packets form no clumps.
-//!
-//! Clumps of large packets never lose beside clumps of small ones at a full drop-tail queue (src:
-//! floyd-jacobson-1992). Two things are as TCP has them, or TCP would lose at that queue what we do
-//! not: packets follow acknowledgements, and what the window grows by goes back to back.
+//! Spreading of the window over the round trip: at a full drop-tail queue, clumps of large packets
+//! never lose beside clumps of small ones (src: floyd-jacobson-1992). Two rules follow TCP: packets
+//! follow acknowledgements, and window growth leaves back to back.
 
 use faircast_base::{Cx, Duration, Time};
 
 use crate::congestion::Permit;
 use crate::congestion::pgmcc::window::Window;
 
-/// Packets that are nearer to each other than this are not spread: the driver of a real network
-/// groups what leaves within 50 microseconds, and timers are no finer.
+/// Minimum share to spread. Drivers group packets within 50 microseconds, and timers are no finer.
 const SHARE_MIN: Duration = Duration::from_micros(100);
 
-/// Nor are they further apart: an estimate of the round trip that is far too long, as after an outage,
-/// must not hold up the recovery.
+/// Maximum share: an overestimated round trip, as after an outage, must not delay the recovery.
 const SHARE_MAX: Duration = Duration::from_millis(20);
 
-/// Nothing is spread over round trips that are shorter.
 const RTT_MIN: Duration = Duration::from_millis(1);
 
-/// After a packet the next waits for an acknowledgement, which it follows if this many shares RTT/W of
-/// the round trip have passed, so that clumps dissolve.
+/// Shares RTT/W after which a packet may follow an acknowledgement, so that clumps dissolve.
 const LEAST: f64 = 0.75;
 
-/// It waits no longer than evenly at random up to this many shares.
+/// Longest random wait of a packet, in shares.
 const MOST: f64 = 2.0;
 
-/// Packets that may follow their predecessor at once, at a time: those that one bitmap brings.
+/// Most packets that follow their predecessor at once: those of one bitmap.
 const TOGETHER_MAX: u32 = 32;
 
-/// How much of a timer's lateness the next packets make good.
+/// Largest timer delay that later packets catch up with.
 const LATENESS_MAX: Duration = Duration::from_millis(5);
 
-/// When the next packet may leave, as far as spreading goes.
 #[derive(Debug, Default)]
 pub(super) struct Spread {
-    /// Before this moment no data follows the last packet.
     until: Time,
-    /// From this moment on it follows an acknowledgement.
     from: Time,
-    /// When the last packet was due by the schedule of packets that only waited.
+    /// Due time of the last packet in the schedule of packets that only waited.
     due: Time,
-    /// Nothing but that moment has kept back data since then.
     waiting: bool,
-    /// Packets that may follow their predecessor at once.
     together: u32,
-    /// When the last acknowledgement came.
     acked_at: Time,
 }
 
 impl Spread {
-    /// Whether data for which there is room may leave.
     pub(super) fn permit(&mut self, now: Time) -> Permit {
         if self.until <= now {
             return Permit::Now;
@@ -64,18 +51,17 @@ impl Spread {
         self.waiting = false;
     }
 
-    /// A packet left: how long the next one waits.
     pub(super) fn sent(&mut self, cx: &mut Cx<'_>, rtt: Duration, window: &Window) {
         if self.together > 0 {
             self.together -= 1;
             return;
         }
-        // Slow start sends two packets for each that is acknowledged.
+        // Slow start sends two packets per acknowledged one.
         let per_round_trip = window.size * if window.is_opening() { 2.0 } else { 1.0 };
         let share = rtt.mul_f64(1.0 / per_round_trip).min(SHARE_MAX);
         if share >= SHARE_MIN && rtt >= RTT_MIN {
-            // Packets that only waited keep to RTT/W on average: neither the random waits nor timers
-            // that fire late may cost throughput.
+            // Packets that only waited keep to RTT/W on average, despite random waits and late
+            // timers.
             let behind_max = LATENESS_MAX.max(share).min(cx.now.since(Time::ZERO));
             self.due = match self.waiting {
                 true => (self.due + share).clamp(cx.now - behind_max, cx.now),
@@ -88,9 +74,8 @@ impl Spread {
         }
     }
 
-    /// An acknowledgement of `count` packets lets the next packet go: a clock that TCP has too, so
-    /// that at a full queue both find as many free places. Of packets that are acknowledged together
-    /// as many go together.
+    /// Releases the next packet after an acknowledgement of `count` packets, as TCP's clock does:
+    /// at a full queue both then find as many free places.
     pub(super) fn acknowledged(&mut self, now: Time, count: u32) {
         let first = u32::from(self.acked_at != now);
         self.together = (self.together + count.saturating_sub(first)).min(TOGETHER_MAX);
@@ -101,13 +86,11 @@ impl Spread {
         }
     }
 
-    /// The window has grown by `packets`, after slow start. They go back to back, so that at a full
-    /// queue they are lost themselves; spread, they would take the places of others' packets.
+    /// Lets `packets` of growth leave back to back: spread, they would displace other flows'.
     pub(super) fn grown(&mut self, packets: u32) {
         self.together += packets;
     }
 
-    /// The window was cut.
     pub(super) fn restart(&mut self) {
         self.together = 0;
     }
@@ -126,7 +109,6 @@ mod tests {
         Time::ZERO + Duration::from_micros(us)
     }
 
-    /// A window of ten packets that has left slow start: a share is 10 ms.
     fn window() -> Window {
         let mut window =
             Window::new(&PgmccConfig { slow_start_open: false, ..PgmccConfig::default() });
@@ -145,7 +127,6 @@ mod tests {
     #[test]
     fn a_packet_follows_an_acknowledgement_that_comes_late_enough() {
         for (after_us, goes) in [(1000, false), (7300, false), (7500, true)] {
-            // A wait that lasts longer than that by itself.
             let mut spread = (0..)
                 .map(|seed| {
                     let mut spread = Spread::default();
@@ -169,7 +150,6 @@ mod tests {
         assert_eq!(spread.permit(at(50_000)), Permit::Now);
         sent(&mut spread, at(50_000), 1);
         assert_ne!(spread.permit(at(50_000)), Permit::Now);
-        // Five at once: the first lets one go, the others do not wait for it.
         spread.acknowledged(at(90_000), 5);
         for _ in 0..5 {
             assert_eq!(spread.permit(at(90_000)), Permit::Now);

@@ -1,11 +1,8 @@
-//! Tests of bitmaps at the sender: losses and late packets. The vectors are those of a live OpenPGM
-//! receiver.
+//! Tests of bitmaps at the sender, with vectors of a live OpenPGM receiver.
 
 use super::harness::{Bench, ms, plain, plain_of};
 use crate::congestion::pgmcc::{PgmccConfig, Profile};
 
-/// A sender with a wide window and acker 9 that has acknowledged all below `upto`, and whose
-/// packets below `sent` are out.
 fn with_history(config: PgmccConfig, upto: u32, sent: u32) -> Bench {
     let mut bench = Bench::new(PgmccConfig { slow_start_threshold: 1000.0, ..config });
     bench.pump(1);
@@ -38,7 +35,6 @@ fn a_hole_is_a_loss_once_three_later_packets_are_there() {
             assert_eq!(bench.loss_cuts(), cuts, "{profile:?} at {highest}");
         }
         assert_eq!(bench.flight(), 0);
-        // The repair fills the hole in the next bitmap; that is no growth.
         bench.send_repair(16);
         let before = (bench.window(), bench.flight());
         bench.ack(9, 21, 0xffff_ffff, 0.0);
@@ -70,7 +66,7 @@ fn what_lies_beyond_the_bitmap_is_unknown_and_not_lost() {
     let mut bench = with_history(plain(), 80, 125);
     bench.now += ms(50);
     bench.ack(9, 120, 0x0000_0001, 0.0);
-    // 80 to 88 leave flight without a verdict; 89 to 119 wait for two more; 121 to 124 are out.
+    // 80 to 88 leave flight without a verdict, 89 to 119 wait for two more, 121 to 124 are out.
     assert_eq!((bench.loss_cuts(), bench.flight()), (0, 35));
     bench.ack(9, 122, 0x0000_0007, 0.0);
     assert_eq!((bench.loss_cuts(), bench.flight()), (1, 2));

@@ -27,12 +27,10 @@ fn the_first_report_makes_the_acker_whatever_carries_it() {
     assert_eq!((by_ack.window(), by_ack.flight()), (2.0, 0), "it acknowledges as well");
 }
 
-/// A bench with acker 1 at 100 ms and 1 % loss.
 fn with_acker(config: PgmccConfig) -> Bench {
     Bench::running(config, 20, 0.01)
 }
 
-/// Compares a candidate when its NAK comes, whatever the acker has reported on by then.
 fn at_once() -> PgmccConfig {
     PgmccConfig { compare_alike: false, ..plain() }
 }
@@ -41,7 +39,7 @@ fn at_once() -> PgmccConfig {
 fn another_replaces_the_acker_only_beyond_the_bias() {
     for (model, bias) in [(Model::Simple, 2.0 / 3.0), (Model::Full, 0.75)] {
         let config = PgmccConfig { model, acker_bias: bias, ..at_once() };
-        // Throughput is as 1 / RTT where the loss is equal, so the limit is at 100 ms / bias.
+        // With equal loss, throughput is as 1 / RTT: the limit is 100 ms / bias.
         let mut bench = with_acker(config);
         bench.nak(2, 1, 0.01, ms((100.0 / bias) as u64 - 2));
         assert_eq!(bench.representative(), Some(1), "{model:?}");
@@ -181,17 +179,14 @@ fn a_candidate_waits_until_the_acker_has_reported_on_the_same_packets() {
     let mut bench = with_acker(plain());
     bench.pump(u32::MAX);
     let lost = bench.next() - 1;
-    // Far slower, but the acker may have lost the same packet.
     bench.advance(ms(50));
     bench.nak(2, lost, 0.3, ms(50));
     assert_eq!(bench.representative(), Some(1));
-    // Its later reports show that it has not.
     for _ in 0..6 {
         bench.round(1, 0.01);
     }
     assert_eq!(bench.representative(), Some(2));
     assert_eq!(bench.switches().last(), Some(&(Some(2), SwitchReason::Slower)));
-    // Where it has the same losses it stays. (Its bitmaps here show none of them.)
     let trusting = PgmccConfig { lie_check: false, ..plain() };
     let mut bench = with_acker(trusting);
     bench.pump(u32::MAX);

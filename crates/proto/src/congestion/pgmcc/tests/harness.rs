@@ -6,16 +6,12 @@ pub(super) use crate::congestion::common::bench::{ReceiverBench, SenderBench, ms
 use crate::congestion::pgmcc::{PgmccConfig, PgmccReceiver, PgmccReport, PgmccSender, Profile};
 use crate::congestion::{AckVector, Carrier, SenderControl};
 
-/// Bytes of a packet.
 pub(super) const LEN: u32 = 1400;
 
-/// A profile whose window opens as the draft says and whose packets are not spread, so that both can be
-/// computed by hand.
 pub(super) fn plain_of(profile: Profile) -> PgmccConfig {
     PgmccConfig { spread: false, slow_start_open: false, ..PgmccConfig::profile(profile) }
 }
 
-/// The profile `improved` in that way.
 pub(super) fn plain() -> PgmccConfig {
     plain_of(Profile::Improved)
 }
@@ -27,8 +23,6 @@ impl Bench {
         Self::of(PgmccSender::new(config), LEN)
     }
 
-    /// A sender whose acker 1 reports `loss` and has acknowledged `rounds` round trips of 100 ms; the
-    /// window is full.
     pub(super) fn running(config: PgmccConfig, rounds: u32, loss: f64) -> Self {
         let mut bench = Self::new(config);
         bench.pump(1);
@@ -38,7 +32,6 @@ impl Bench {
         bench
     }
 
-    /// A report that measures exactly `rtt` where its carrier is no acknowledgement.
     pub(super) fn report(&self, from: u32, loss: f64, rtt: Duration) -> PgmccReport {
         let echo_ms = (self.now.since(Time::ZERO).as_millis()).wrapping_sub(rtt.as_millis()) as u32;
         PgmccReport { echo_ms, loss: (loss * 65535.0) as u16, receiver: Some(NodeId(from)) }
@@ -51,7 +44,6 @@ impl Bench {
         self.take_on(Carrier::Ack(vector), &report);
     }
 
-    /// `from` acknowledges all packets from `first` to the latest, each alone.
     pub(super) fn ack_from(&mut self, from: u32, first: u32, loss: f64) {
         for seq in first..self.next() {
             self.ack(from, seq, u32::MAX, loss);
@@ -63,7 +55,6 @@ impl Bench {
         self.take_on(Carrier::Nak { first: Seq::new(first) }, &report);
     }
 
-    /// A round trip of 100 ms: `from` acknowledges all that is out, and the window is filled again.
     pub(super) fn round(&mut self, from: u32, loss: f64) {
         self.advance(ms(100));
         for seq in self.acked..self.next() {
@@ -73,7 +64,6 @@ impl Bench {
         }
     }
 
-    /// How long it is until its next timer.
     pub(super) fn due(&self) -> Duration {
         self.sender.next_timeout().expect("a timer is armed").since(self.now)
     }
@@ -90,7 +80,6 @@ impl Bench {
         self.cuts(CutReason::Loss)
     }
 
-    /// Whom the latest packet asks to acknowledge it.
     pub(super) fn named(&self) -> Option<u32> {
         self.sent.last().expect("one was sent").1.acker.map(|node| node.0)
     }
@@ -99,7 +88,6 @@ impl Bench {
 pub(super) type Listener = ReceiverBench<PgmccReceiver>;
 
 impl Listener {
-    /// The receiver at node 4.
     pub(super) fn new(config: PgmccConfig) -> Self {
         Self::of(PgmccReceiver::new(config, NodeId(4)), NodeId(4))
     }

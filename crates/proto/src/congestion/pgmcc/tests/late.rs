@@ -1,12 +1,10 @@
-//! Packets that are acknowledged late: cuts that are taken back, and the time for which others are waited for.
+//! Tests of late acknowledgements: reverted cuts, and waiting times.
 
 use faircast_base::SwitchReason;
 
 use super::harness::{Bench, ms, plain};
 use crate::congestion::pgmcc::{PgmccConfig, Profile};
 
-/// All that is out is acknowledged but for one packet, which the bitmaps lack. Returns that packet, and the window
-/// before.
 fn overtaken(bench: &mut Bench) -> (u32, f64) {
     bench.advance(ms(100));
     let (late, window) = (bench.acked, bench.window());
@@ -25,7 +23,6 @@ fn a_cut_for_a_packet_that_comes_late_is_taken_back_and_later_ones_are_waited_fo
     assert!(bench.window() < window && bench.loss_cuts() == 1, "three later packets tell");
     bench.ack(1, late + 4, u32::MAX, 0.0);
     assert!(bench.window() >= window, "{} of {window}", bench.window());
-    // 4 ms late: the next is waited for 6 ms, whatever comes meanwhile.
     bench.round(1, 0.0);
     bench.round(1, 0.0);
     overtaken(&mut bench);
@@ -75,7 +72,6 @@ fn published_profiles_take_nothing_back() {
 fn another_acker_that_has_what_the_last_one_lost_shows_no_late_packet() {
     let mut bench = Bench::running(plain(), 20, 0.0);
     let (late, window) = overtaken(&mut bench);
-    // A packet that left so long ago.
     let left = |at| bench.now.since(at) >= ms(400);
     let lost = bench.sent.iter().rposition(|sent| left(sent.0)).expect("twenty round trips");
     bench.nak(2, lost as u32, 0.08, ms(400));

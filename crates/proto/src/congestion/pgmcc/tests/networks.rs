@@ -1,4 +1,4 @@
-//! The rules that real networks need: spreading, open slow start, marks, and reports without NAKs.
+//! Tests of rules for real networks: spreading, open slow start, marks, and reports without NAKs.
 
 use faircast_base::{Duration, NodeId, Seq};
 
@@ -20,7 +20,6 @@ fn packets_wait_for_up_to_twice_their_share_of_the_round_trip() {
         match bench.permit() {
             Permit::At(at) => {
                 let wait = at.since(bench.now);
-                // Below the threshold the window opens twice as fast as it is acknowledged.
                 assert!(wait <= share * 2, "{wait} of {share}");
                 (waits, sum) = (waits + 1, sum + wait);
                 bench.advance(wait);
@@ -72,7 +71,6 @@ fn a_timer_that_fires_late_costs_no_throughput() {
             before = bench.next();
         }
         bench.pump(u32::MAX);
-        // Timers that are no finer than a millisecond, where packets are half of one apart.
         bench.advance(ms(1));
     }
     let sent = bench.next() - before;
@@ -109,7 +107,6 @@ fn after_a_stall_the_window_opens_to_half_of_what_it_was() {
     assert!(bench.window() < before / 2.0 + 2.0, "{} of {before}", bench.window());
 }
 
-/// A packet that names somebody else comes.
 fn data(listener: &mut Listener, seq: u32, marked: bool) {
     let arrival = Arrival { congestion_experienced: marked, ..original(seq, LEN) };
     listener.arrive(&arrival, Some(&PgmccAnnounce { sent_ms: 0, acker: Some(NodeId(1)) }));
@@ -121,7 +118,6 @@ fn who_loses_and_cannot_send_naks_reports_to_the_source_itself() {
         let mut listener = Listener::new(PgmccConfig { speak_up, ..PgmccConfig::default() });
         let mut reports = 0;
         for i in 0..200 {
-            // Four of five are lost.
             data(&mut listener, 5 * i, false);
             listener.with(ReceiverFeedback::on_stuck);
             listener.pass(ms(10));

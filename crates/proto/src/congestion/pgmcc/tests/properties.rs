@@ -1,4 +1,4 @@
-//! Property tests of pgmcc's sender: the contract of a control holds under any sequence of inputs.
+//! Property tests of pgmcc's sender: a control's contract under any sequence of inputs.
 
 use faircast_base::{NodeId, Seq};
 use proptest::prelude::*;
@@ -14,27 +14,9 @@ enum Op {
     Pump(u32),
     Repair,
     Wait(u64),
-    /// From a receiver, so far behind the latest packet, with this bitmap and loss.
-    Ack {
-        from: u32,
-        behind: u32,
-        bitmap: u32,
-        loss: u16,
-    },
-    Nak {
-        from: u32,
-        behind: u32,
-        loss: u16,
-        rtt_ms: u32,
-    },
-    Garbage {
-        from: u32,
-        highest: u32,
-        bitmap: u32,
-        echo_ms: u32,
-        loss: u16,
-        nak: bool,
-    },
+    Ack { from: u32, behind: u32, bitmap: u32, loss: u16 },
+    Nak { from: u32, behind: u32, loss: u16, rtt_ms: u32 },
+    Garbage { from: u32, highest: u32, bitmap: u32, echo_ms: u32, loss: u16, nak: bool },
     Leave(u32),
     Idle,
 }
@@ -150,7 +132,7 @@ proptest! {
             apply(&mut bench, op);
             check(&mut bench, &config)?;
         }
-        // The faults stop: no report comes at all. The rate falls to its floor.
+        // Without any report the rate falls to its floor.
         bench.advance(ms(600_000));
         for gap in 0..20 {
             let sent = bench.pump(1000);
@@ -158,7 +140,7 @@ proptest! {
             prop_assert!(bench.due() > ms(0));
             bench.advance(bench.due());
         }
-        // Reports return, from a receiver that has reported nothing false: the window opens again.
+        // With reports from an honest receiver the window opens again.
         let before = bench.next();
         let mut acked = before;
         bench.advance(ms(600_000));
@@ -167,7 +149,7 @@ proptest! {
                 bench.pump(1000);
                 bench.advance(ms(10));
             }
-            // Each packet is in some bitmap: the draft's tokens leak by those that are in none.
+            // Each packet is in some bitmap: the draft's tokens leak for those in none.
             let latest = bench.next() - 1;
             for seq in (acked..latest).step_by(16).chain([latest]) {
                 bench.ack(6, seq, u32::MAX, 0.0);

@@ -1,4 +1,4 @@
-//! The receiver's half.
+//! Tests of the receiver half.
 
 use std::vec;
 use std::vec::Vec;
@@ -147,7 +147,6 @@ fn a_receiver_that_loses_far_more_than_those_it_hears_speaks_up() {
             listener.pass(ms(50));
             reports += listener.reports().len();
         }
-        // At most one per second.
         assert_eq!(reports > 0, speaks);
         assert!(reports <= 6, "{reports}");
     }

@@ -1,4 +1,4 @@
-//! Repairs and the window.
+//! Tests of repairs in the window.
 
 use faircast_base::Event;
 
@@ -41,7 +41,7 @@ fn no_round_trip_is_longer_than_the_time_since_the_packet_that_a_report_names() 
     let first = bench.next();
     bench.pump(8);
     bench.advance(ms(50));
-    // An honest one, and one that echoes the timestamp of a forged packet, for which repairs would take room.
+    // Honest echoes, and a forged packet's timestamp, for which repairs would take room too long.
     for (echoed, want) in [(40, 40), (51, 51), (1500, 50)] {
         bench.nak(2, first, 0.5, ms(echoed));
         let taken = ms(want).as_nanos();

@@ -1,5 +1,4 @@
-//! The acker switches between a near and a far receiver behind one bottleneck: the situation of
-//! Seada and Helmy's section 4.4, as a small network of its own.
+//! Seada and Helmy's section 4.4: near and far ackers alternate behind one bottleneck.
 
 use std::collections::BTreeMap;
 use std::vec::Vec;
@@ -10,13 +9,11 @@ use super::harness::{Bench, LEN, Listener, ms, original, plain};
 use crate::congestion::pgmcc::{PgmccAnnounce, PgmccConfig, PgmccReceiver, PgmccReport, Profile};
 use crate::congestion::{AckVector, Audience, Carrier, ReceiverFeedback, SenderControl};
 
-/// Packets that wait at the bottleneck at most.
 const QUEUE: u64 = 30;
 
-/// Transmission of 1400 bytes at 500 kbit/s.
+/// Transmission time of 1400 bytes at 500 kbit/s.
 const SERVICE: Duration = Duration::from_micros(22_400);
 
-/// What is on its way.
 enum What {
     Data { to: usize, seq: u32, announce: PgmccAnnounce },
     Nak { from: usize, seq: u32 },
@@ -35,9 +32,7 @@ struct Net {
     hosts: Vec<Host>,
     events: BTreeMap<(Time, u64), What>,
     order: u64,
-    /// When the bottleneck has sent all that waits there.
     free_at: Time,
-    /// When it dropped packets.
     drops: Vec<Time>,
 }
 
@@ -138,7 +133,6 @@ impl Net {
         }
     }
 
-    /// What leaves the sender waits at the bottleneck and goes on to both receivers.
     fn after_sender(&mut self) {
         let before = self.bench.sent.len();
         self.bench.pump(u32::MAX);
@@ -156,7 +150,7 @@ impl Net {
         }
     }
 
-    /// Drops more than two seconds apart: what a sender of TCP's kind answers by one cut each.
+    /// Returns the number of drops more than 2 s apart, each of which TCP would answer by one cut.
     fn loss_events(&self) -> usize {
         let mut events = 0;
         let mut last = None;
@@ -181,7 +175,6 @@ fn run(config: PgmccConfig, far: Duration) -> Net {
     net
 }
 
-/// Packets that the bottleneck can carry in the run.
 const CAPACITY: usize = 26_785;
 
 #[test]
@@ -190,10 +183,9 @@ fn near_and_far_ackers_alternate_and_the_paper_profile_cuts_for_losses_that_are_
     let events = net.loss_events();
     assert!(events > 10, "{events}");
     assert!(net.slower_switches() > events, "there and back again: {}", net.slower_switches());
-    // More cuts than packets that were really lost.
     let (cuts, drops) = (net.bench.loss_cuts(), net.drops.len());
     assert!(cuts * 10 > drops * 15, "{cuts} for {drops}");
-    // The two switches follow each other within a round trip (fig. 18).
+    // The two switches are within a round trip (fig. 18).
     let switches: Vec<Time> = net
         .bench
         .log
@@ -211,7 +203,7 @@ fn near_and_far_ackers_alternate_and_the_paper_profile_cuts_for_losses_that_are_
 #[test]
 fn the_improved_profile_cuts_once_for_each_loss_and_keeps_the_bottleneck_busy() {
     for compare_alike in [false, true] {
-        // The low-pass filter: with loss intervals the two receivers hardly differ at any time.
+        // The low-pass filter: with loss intervals the two receivers hardly differ.
         let net = run(PgmccConfig { compare_alike, loss_intervals: false, ..plain() }, ms(250));
         let (events, switches) = (net.loss_events(), net.slower_switches());
         assert!(events > 10, "{events}");

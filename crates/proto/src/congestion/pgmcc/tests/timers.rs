@@ -1,4 +1,4 @@
-//! The stall timer and what follows from it.
+//! Tests of the stall timer and its effects.
 
 use faircast_base::{Duration, Event, NodeId, SwitchReason};
 
@@ -6,7 +6,6 @@ use super::harness::{Bench, ms, plain, plain_of};
 use crate::congestion::pgmcc::{PgmccConfig, Profile, TimeoutMode};
 use crate::congestion::{Permit, SenderControl};
 
-/// Acker 1 at 100 ms after 20 round trips, the window full.
 fn running(config: PgmccConfig) -> Bench {
     let mut bench = Bench::running(config, 20, 0.0);
     assert_eq!(bench.permit(), Permit::Blocked);
@@ -65,7 +64,6 @@ fn a_nak_of_the_acker_ends_a_back_off_that_began_in_an_interruption() {
     bench.advance(first);
     assert_eq!((bench.stalls(), bench.pump(10)), (1, 1));
     assert_eq!(bench.due(), first * 2);
-    // Others say nothing of the way to the acker.
     bench.advance(ms(20));
     let lost = bench.acked;
     bench.nak(2, lost, 0.0, ms(100));
@@ -79,7 +77,7 @@ fn an_interruption_does_not_lengthen_the_timeout() {
     for stalls in [0, 1] {
         let mut bench = running(plain());
         let before = bench.due();
-        // What was on its way is acknowledged 20 s later than usual, all at once.
+        // Packets in flight are acknowledged 20 s late, all at once.
         if stalls == 1 {
             bench.advance(before);
         }
@@ -160,7 +158,6 @@ fn a_new_acker_starts_with_the_value_that_its_first_report_gives() {
     assert_eq!(bench.stalls(), 1);
 }
 
-/// A sender whose acker 1 has been replaced by 2, which claims this round trip in a request for packet 1.
 fn replaced(config: PgmccConfig, rtt: Duration) -> Bench {
     let mut bench = running(config);
     (0..100).for_each(|_| bench.round(1, 0.01));
@@ -169,7 +166,6 @@ fn replaced(config: PgmccConfig, rtt: Duration) -> Bench {
     bench
 }
 
-/// Waits for the next stall timeout. Returns how long that took.
 fn stall(bench: &mut Bench) -> Duration {
     let (start, before) = (bench.now, bench.stalls());
     while bench.stalls() == before {
@@ -202,7 +198,6 @@ fn trials_of_receivers_that_are_not_there_do_not_add_up() {
     for node in 3..9 {
         bench.advance(ms(if node == 3 { 800 } else { 200 }));
         bench.nak(node, 1, 0.99, ms(8000));
-        // What acknowledges packets that named others shows nothing.
         bench.ack(2, 1, u32::MAX, 0.9);
         assert_eq!(bench.representative(), Some(2));
     }
@@ -214,7 +209,6 @@ fn trials_of_receivers_that_are_not_there_do_not_add_up() {
 fn an_acker_that_has_acknowledged_is_dropped_after_two_timeouts() {
     let mut bench = replaced(plain(), ms(400));
     bench.advance(ms(400));
-    // The acknowledgements of acker 1 make room for packets that name 2.
     bench.ack_from(1, bench.next() - 2, 0.01);
     bench.pump(10);
     let named = bench.next() - 1;

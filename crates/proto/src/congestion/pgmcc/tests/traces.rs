@@ -1,4 +1,4 @@
-//! Ideal rounds: a constant round trip, one acknowledgement per packet, losses by list.
+//! Tests in ideal rounds: a constant round trip, one acknowledgement per packet, losses by list.
 
 use std::collections::VecDeque;
 use std::vec;
@@ -7,7 +7,6 @@ use std::vec::Vec;
 use super::harness::{Bench, ms, plain};
 use crate::congestion::pgmcc::{Accounting, PgmccConfig, Profile};
 
-/// Packets sent in each of `rounds` round trips.
 fn rounds(config: PgmccConfig, rounds: usize, lost: impl Fn(u32) -> bool) -> (Vec<u32>, Bench) {
     let mut bench = Bench::new(config);
     let mut under_way: VecDeque<u32> = VecDeque::new();
@@ -34,7 +33,6 @@ fn rounds(config: PgmccConfig, rounds: usize, lost: impl Fn(u32) -> bool) -> (Ve
     (history, bench)
 }
 
-/// The reference traces begin exponential growth's end at 4, the draft's value.
 fn reference() -> PgmccConfig {
     PgmccConfig { slow_start_threshold: 4.0, ..plain() }
 }
@@ -51,7 +49,6 @@ fn without_loss_the_window_opens_as_the_draft_says() {
     }
 }
 
-/// The round in which packet `seq` left, and those after it.
 fn from_round_of(history: &[u32], seq: u32) -> Vec<u32> {
     let mut first = 0;
     let at = history.iter().position(|&count| {
@@ -112,7 +109,7 @@ fn periodic_loss_of_one_percent_gives_a_steady_sawtooth() {
     assert_eq!(steady.iter().min(), Some(&7));
     assert_eq!(steady.iter().max(), Some(&14));
     assert_eq!(bench.stalls(), 0);
-    // Each of the losses is a separate cut: about 10 round trips apart.
+    // Each loss is a separate cut, about 10 round trips apart.
     assert!(bench.loss_cuts() > 180, "{}", bench.loss_cuts());
 }
 
@@ -122,7 +119,6 @@ fn the_drafts_tokens_leak_away_until_the_session_stalls() {
     let (history, bench) = rounds(config, 200, |seq| seq % 100 == 0 && seq > 0);
     let sent: u32 = history.iter().sum();
     let active = history.iter().rposition(|&count| count > 0).expect("it sent at first") + 1;
-    // Seven losses, and in the round trip after these 108 only acknowledgements come.
     assert_eq!((bench.loss_cuts(), sent, active), (7, 711, 108));
 }
 

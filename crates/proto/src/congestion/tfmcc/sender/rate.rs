@@ -1,30 +1,27 @@
-//! TFMCC's sending rate: the response to reports, slow start, and the decrease by pauses and
-//! silence.
+//! Sending rate of TFMCC: response to reports, slow start, decrease after pauses and silence.
 
 use faircast_base::{CutReason, Cx, Duration, Event, SwitchReason, Time, TimeoutKind};
 
 use super::{Clr, TfmccSender};
 use crate::congestion::tfmcc::SLOWEST_INTERVAL_S;
 
-/// No faster than this, in bits per second (src: RFC 4654 s2.2.1: 400 Gb/s).
+/// Maximum rate in bits per second (src: RFC 4654 s2.2.1: 400 Gb/s).
 const RATE_MAX: f64 = 4e11;
 
-/// Least share of the rate that one report leaves; chosen.
+/// Lowest share of the rate that remains after one report; chosen.
 const LEFT_MIN: f64 = 0.25;
 
-/// Largest round trips without a packet after which a sender begins anew (src: RFC 4654 s3.6).
+/// Pause after which the sender restarts, in largest round trips (src: RFC 4654 s3.6).
 const IDLE_AFTER: u64 = 10;
 
-/// Largest round trips for which the rate of a sender that began anew stands, whatever receivers say
-/// that have lost nothing: their receive rates are those of the few packets before.
+/// Largest round trips after a restart in which receivers without losses do not lower the rate: it
+/// stems from few packets.
 const NEW_IDLE: u64 = 2;
 const NEW_UNHEARD: u64 = 6;
 
-/// Round trips count as at least this where the sender judges by silence: hosts may be busy for
-/// longer than a LAN's round trip.
+/// Minimum round trip for judging silence: hosts may be busy for longer than a LAN's round trip.
 const SILENCE_MIN: Duration = Duration::from_millis(25);
 
-/// An even rise of the rate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Climb {
     pub(super) start: Time,
@@ -48,7 +45,6 @@ impl TfmccSender {
         }
     }
 
-    /// Where a climb has brought the rate.
     pub(super) fn settle(&mut self, now: Time) {
         let Some(Climb { start, span, from, to }) = self.climb else { return };
         let share = now.since(start).as_secs_f64() / span.as_secs_f64();
@@ -58,21 +54,19 @@ impl TfmccSender {
         self.set_rate(now, from + (to - from) * share.min(1.0));
     }
 
-    /// The CLR could take `rate`: the sender falls to it at once and rises to it by at most one packet
-    /// per largest round trip each, in slow start within one round trip (src: RFC 4654 s3.3, s3.6).
-    /// A rate that follows from losses bounds slow start too.
+    /// Follows the CLR's `rate`. A fall is immediate. A rise is at most one packet per R_max each
+    /// R_max, in slow start spread over one round trip (src: RFC 4654 s3.3, s3.6).
     pub(super) fn follow(&mut self, cx: &mut Cx<'_>, (rate, lossy): (f64, bool), rtt: Duration) {
         let now = cx.now;
         let since = now.since(self.adjusted_at).as_secs_f64();
         self.adjusted_at = now;
         if self.idle && self.slow_start {
-            // Small messages now and then say nothing of the network; full packets after them need
-            // not wait for each other longer than at the beginning.
+            // Rare small messages do not measure the network; full packets start as in a new
+            // session.
             return self.set_rate(now, self.rate.max(self.first_rate()));
         }
         if rate <= self.rate {
-            // deviates: the RFC has no least share. A damaged or forged report is contradicted by the next one; a path
-            // that is slower is reported again within a round trip.
+            // deviates: the RFC has no lowest share. The next report corrects a forged one.
             return self.cut(cx, rate.max(self.rate * LEFT_MIN), CutReason::Report);
         }
         if now < self.held_until || self.idle {
@@ -81,8 +75,7 @@ impl TfmccSender {
         let rtt_max = self.rtt_max().as_secs_f64();
         let limited = self.rate + self.packet_bits() / rtt_max * (since / rtt_max).min(1.0);
         if self.slow_start {
-            // Twice what was received cannot be more than twice what was sent; a false report may
-            // claim it.
+            // Twice the received rate is at most twice the sent rate, whatever a report claims.
             let limited = if lossy { limited.min(rate) } else { limited };
             let to = rate.min(2.0 * self.rate).max(limited).min(self.ceiling.max(limited));
             self.slow_start = to < self.ceiling;
@@ -92,15 +85,13 @@ impl TfmccSender {
         }
     }
 
-    /// After a silence of all, which took the rate towards the floor, it begins where a new session
-    /// would. Returns whether there was such a silence.
-    ///
-    /// deviates: one packet more per 8 s each 8 s would take minutes.
+    /// Restarts at a new session's rate after a silence of all receivers. True after such a
+    /// silence. deviates: one more packet per 8 s each 8 s would take minutes.
     pub(super) fn resume(&mut self, now: Time, rate: f64, have_loss: bool) -> bool {
         let unheard = core::mem::take(&mut self.unheard);
         if unheard {
             self.adjusted_at = now;
-            // Without a loss they say twice what they got, which was next to nothing.
+            // Without losses, reports state twice the receive rate, which was near zero.
             let rate = if have_loss { rate } else { f64::INFINITY };
             self.set_rate(now, rate.min(self.first_rate()).max(self.rate));
             self.begin_anew(now, f64::INFINITY, NEW_UNHEARD);
@@ -108,21 +99,17 @@ impl TfmccSender {
         unheard
     }
 
-    /// Slow start begins at the present rate.
     pub(super) fn begin_anew(&mut self, now: Time, ceiling: f64, new_for: u64) {
         self.ceiling = if self.slow_start { self.ceiling.max(ceiling) } else { ceiling };
         (self.slow_start, self.climb) = (true, None);
         self.new_until = now + self.rtt_max() * new_for;
     }
 
-    /// A rate that a report asks for, while the sender is new.
     pub(super) fn at_least(&self, now: Time, rate: f64, have_loss: bool) -> f64 {
         if !have_loss && now < self.new_until { rate.max(self.rate) } else { rate }
     }
 
-    /// A packet leaves after so long without one, though the rate would have let one go: that is no
-    /// silence of receivers, and what the rate was worth then is not known any more. It is halved for
-    /// each ten of the largest round trips, and slow start leads back to it.
+    /// Handles a packet after `idle` time: the rate halves per ten R_max; slow start follows.
     pub(super) fn on_pause(&mut self, now: Time, idle: Duration) {
         self.asked.pause(idle);
         self.clr_asked.pause(idle);
@@ -138,26 +125,20 @@ impl TfmccSender {
     }
 }
 
-/// Round trips without a report of the CLR after which the rate is halved (src: RFC 4654 s3.3).
+/// Silence of the CLR that halves the rate, in round trips (src: RFC 4654 s3.3).
 const HALVE_AFTER: u64 = 4;
 
-/// Round trips without one after which the CLR counts as gone, or without any from anybody after
-/// which the rate is halved (src: RFC 4654 s3.3).
+/// Silence after which the CLR is gone, or the rate halves, in round trips (src: RFC 4654 s3.3).
 const GONE_AFTER: u64 = 10;
 
 impl TfmccSender {
-    /// The round trip by which the CLR's silence is judged. At slow rates it has nothing to report on
-    /// for the time between two packets.
-    ///
-    /// The RFC says "RTTs" and not whose. What a report shows falls at once when a queue has drained,
-    /// to a fifteenth where 50 packets stood in it, while the receiver reports once in its smoothed
-    /// round trip still: by the latest alone it would be silent, and the rate halved and halved again
-    /// after each full queue.
+    /// Returns the round trip for judging the CLR's silence; at slow rates the packet interval. The
+    /// RFC does not say whose. The latest sample falls at once when a queue drains, for 50 packets
+    /// to a fifteenth, while the receiver still reports once per smoothed round trip.
     pub(super) fn silence_rtt(&self, clr: &Clr) -> Duration {
         clr.rtt.max(clr.rtt_smoothed).max(self.gap()).max(SILENCE_MIN)
     }
 
-    /// When silence of the CLR has its next consequence.
     pub(super) fn clr_deadline(&self) -> Option<Time> {
         let clr = self.clr.filter(|_| self.vacant.is_none())?;
         let rtt = self.silence_rtt(&clr);
@@ -165,12 +146,11 @@ impl TfmccSender {
         if clr.halved {
             return gone;
         }
-        // src: RFC 4654 s3.3: a young one may not know yet that it is the CLR.
+        // src: RFC 4654 s3.3: a new CLR may not know its role yet.
         let halve = self.clr_asked.after(HALVE_AFTER, rtt)?.max(clr.since + rtt * GONE_AFTER);
         Some(gone.map_or(halve, |gone| gone.min(halve)))
     }
 
-    /// When silence of all has its next consequence.
     pub(super) fn deadline(&self) -> Option<Time> {
         self.asked.after(GONE_AFTER, self.announced_rtt_max().max(SILENCE_MIN))
     }
@@ -192,7 +172,6 @@ impl TfmccSender {
     pub(super) fn on_silence(&mut self, cx: &mut Cx<'_>) {
         let after_ns = self.asked.lasts(cx.now).as_nanos();
         cx.emit(Event::Timeout { kind: TimeoutKind::Stall, after_ns });
-        // It begins again with the next packet.
         self.asked.clear();
         self.unheard = true;
         self.cut(cx, self.rate / 2.0, CutReason::NoFeedback);

@@ -1,10 +1,9 @@
-//! A receiver alone, with data as it may come.
+//! Tests of the receiver alone.
 
 use alloc::vec::Vec;
 
 use super::*;
 
-/// A receiver of packets that were 20 ms on their way.
 struct Listener {
     bench: ReceiverBench<TfmccReceiver>,
     seq: u32,
@@ -25,13 +24,11 @@ impl Listener {
         TfmccAnnounce { sent_us, echo: None, round, rtt_max_us: 100_000, suppress_above }
     }
 
-    /// What a packet says that names it the CLR.
     fn named(&self, stamp_us: u32) -> TfmccAnnounce {
         let echo = Echo { receiver: NodeId(3), is_clr: true, stamp_us, held_us: 0 };
         TfmccAnnounce { echo: Some(echo), ..self.announce(1) }
     }
 
-    /// The next packet comes; returns the report that it caused.
     fn data(&mut self, announce: &TfmccAnnounce) -> Option<TfmccReport> {
         self.bench.arrive(&original(self.seq, PAYLOAD), Some(announce));
         self.seq += 1;
@@ -46,7 +43,6 @@ impl Listener {
         Some(report)
     }
 
-    /// Data each 5 ms of one round until a report or this long.
     fn run(&mut self, round: u8, span: Duration) -> Option<TfmccReport> {
         let end = self.bench.now + span;
         while self.bench.now < end {
@@ -71,7 +67,6 @@ fn a_receiver_answers_repairs_and_what_they_overtake_says_nothing_new() {
     assert!(listener.bench.receiver.is_clr);
     assert!(listener.due().is_some());
     let rtt = listener.bench.receiver.round_trip.seconds().unwrap();
-    // The original left before it, and its echo with it.
     listener.data(&older);
     assert_eq!(listener.bench.receiver.round_trip.seconds(), Some(rtt));
     assert_eq!(listener.bench.receiver.arrivals.loss(), 0.0, "the repair's number is no hole");
@@ -82,7 +77,7 @@ fn a_pause_forgets_losses_unless_packets_of_it_are_missing() {
     for (missing, forgotten) in [(0, true), (1, false)] {
         let mut listener = Listener::new();
         for k in 0..100 {
-            // The third packet from the end is lost too, and not known to be.
+            // The third packet from the end is lost too, but not detected.
             listener.seq += u32::from(k == 50 || k == 98);
             listener.data(&listener.announce(1));
             listener.bench.now += ms(5);
@@ -105,7 +100,6 @@ fn a_receiver_answers_each_round_once() {
         let report = listener.run(round, ms(610)).unwrap();
         assert_eq!((report.round, report.have_rtt, report.have_loss), (round, false, false));
         if round == 1 {
-            // Twice the receive rate: a packet of 1000 bytes each 5 ms.
             assert!((f64::from(report.bits_per_s) / 3.2e6 - 1.0).abs() < 1e-6);
         }
         assert_eq!(listener.run(round, ms(700)), None, "once");
@@ -115,7 +109,6 @@ fn a_receiver_answers_each_round_once() {
 
 #[test]
 fn lower_rates_of_others_silence_a_receiver_that_the_sender_knows_the_distance_of() {
-    // Whether it reports in a round whose data says that somebody can take next to nothing.
     let reports = |suppressed: bool, rtt_ms: u32| {
         let mut listener = Listener::new();
         let stamp_us = microseconds(listener.bench.now).wrapping_sub(1000 * rtt_ms);
@@ -127,14 +120,13 @@ fn lower_rates_of_others_silence_a_receiver_that_the_sender_knows_the_distance_o
     };
     assert!(reports(false, 40));
     assert!(!reports(true, 40));
-    // R_max is 100 ms. Who is farther must say so (src: RFC 4654 s4.5).
+    // R_max is 100 ms. A more distant receiver must report (src: RFC 4654 s4.5).
     assert!(reports(true, 140));
 }
 
 #[test]
 fn the_clr_reports_once_a_round_trip_and_at_each_loss_event() {
     let mut listener = Listener::new();
-    // Its timestamps come back 40 ms after they left.
     let (mut reports, mut stamps) = (Vec::new(), alloc::vec![(0, 960_000)]);
     for k in 0..200u64 {
         if k == 100 {
@@ -151,7 +143,6 @@ fn the_clr_reports_once_a_round_trip_and_at_each_loss_event() {
     assert!(listener.bench.receiver.is_clr);
     let losses = reports.iter().filter(|(_, report)| report.have_loss).count();
     assert!(losses > 0 && reports.iter().all(|(_, report)| report.have_rtt));
-    // Three later packets show the loss, and it is told at once.
     let first_loss = reports.iter().find(|(_, report)| report.have_loss).unwrap();
     assert_eq!(first_loss.0, 102);
     let before: Vec<u64> = reports.iter().map(|(k, _)| *k).filter(|k| *k < 100).collect();

@@ -1,4 +1,4 @@
-//! The sender alone, with reports as they may come.
+//! Tests of the sender alone.
 
 use alloc::vec::Vec;
 
@@ -25,7 +25,6 @@ fn full_packets_after_a_tiny_first_one_do_not_wait_longer() {
     let times: Vec<u64> =
         bench.sent.iter().map(|(at, _)| at.since(Time::ZERO).as_millis()).collect();
     assert_eq!(times, [0, 500, 1000, 1500, 2000, 2500]);
-    // From the first report on it is their mean.
     bench.report(1, 1e4, 40, true);
     bench.len = 60;
     bench.pass(ms(5000));
@@ -78,13 +77,12 @@ fn a_clr_whose_queue_has_drained_is_not_silent_before_it_reports_again() {
         bench.report(1, 1e6, 460, true);
         bench.pass(ms(460));
     }
-    // The queue is empty at once, and the receiver's smoothed round trip still above 400 ms.
+    // The queue drains at once, but the receiver's smoothed round trip stays above 400 ms.
     bench.report(1, 1e6, 30, true);
     let before = bench.rate();
     bench.pass(ms(420));
     assert_eq!(bench.rate(), before);
     assert_eq!(bench.stalls(), 0);
-    // Longer than four of those it is.
     bench.pass(ms(1500));
     assert!((bench.rate() / before - 0.5).abs() < 1e-9);
 }
@@ -98,7 +96,7 @@ fn whoever_can_take_less_than_the_rate_becomes_the_clr() {
     assert_eq!(bench.representative(), Some(3));
     assert!((bench.rate() - 6e5).abs() < 1.0);
     bench.pass(ms(20));
-    // Without a round trip of its own a receiver takes R_max for it; the sender knows better.
+    // A receiver without a measured round trip assumes R_max, which the sender corrects.
     let report = TfmccReport { have_rtt: false, ..bench.report_of(4, 5e5, 1, true) };
     bench.take(&report);
     assert_eq!(bench.representative(), Some(3), "a near receiver is not slow");
@@ -139,7 +137,7 @@ fn after_the_clr_has_left_the_rate_is_held_for_a_round() {
 #[test]
 fn silence_of_the_clr_halves_the_rate_and_then_it_counts_as_gone() {
     let mut bench = Bench::running();
-    // The next packet leaves within 8 ms; four round trips of 40 ms, then ten.
+    // The next packet leaves within 8 ms; then four round trips of 40 ms, then ten.
     bench.pass(ms(150));
     assert!((bench.rate() - 1e6).abs() < 1.0);
     bench.pass(ms(30));
@@ -148,7 +146,7 @@ fn silence_of_the_clr_halves_the_rate_and_then_it_counts_as_gone() {
     bench.pass(ms(240));
     assert_eq!(bench.representative(), None);
     assert_eq!(bench.switches().last(), Some(&(None, SwitchReason::Silent)));
-    // It is still told that it is the one, so that it answers the next packet that comes through.
+    // Data still names the CLR, so that the next packet that arrives is answered.
     let echo = bench.sent.last().unwrap().1.echo.unwrap();
     assert_eq!((echo.receiver, echo.is_clr), (NodeId(1), true));
     bench.report(1, 1e6, 40, true);
@@ -224,7 +222,7 @@ fn a_report_on_a_nak_tells_its_round_trip_alone() {
     assert!(bench.sent.last().unwrap().1.rtt_max_us >= 90_000);
 }
 
-/// Only the operator's floor, which lies around the control, holds against that.
+/// Checks that only the operator's floor, outside the control, prevents this.
 #[test]
 fn one_receiver_that_claims_next_to_nothing_takes_the_group_down_with_it() {
     let mut bench = Bench::new();
@@ -279,23 +277,19 @@ fn the_rate_stands_still_while_the_application_does_not_use_it() {
 
 #[test]
 fn after_a_long_pause_it_begins_anew_and_returns_in_slow_start() {
-    // R_max is 40 ms: a second is two and a half times ten of them.
     for (pause_ms, halvings) in [(300, 0), (1000, 2), (60_000, 3)] {
         let mut bench = Bench::running();
         bench.with(SenderControl::on_idle);
         bench.now += ms(pause_ms);
         bench.pass(ms(20));
-        // No lower than one packet in R_max.
         let want = (1e6 / f64::from(1 << halvings)).max(200_000.0);
         assert!((bench.rate() / want - 1.0).abs() < 0.05, "{pause_ms}: {}", bench.rate());
-        // Nobody could answer meanwhile: that is no silence of theirs.
         bench.pass(ms(40));
         assert_eq!(bench.stalls(), 0);
         if halvings == 0 {
             continue;
         }
         assert!(bench.in_slow_start());
-        // Who has forgotten its losses tells twice what it got, which was next to nothing at first.
         bench.report(1, 3e4, 40, false);
         assert!((bench.rate() / want - 1.0).abs() < 0.05, "{}", bench.rate());
         let mut reports = 0;
@@ -330,7 +324,6 @@ fn after_a_long_pause_losses_before_it_bound_slow_start_and_do_not_end_it() {
         }
         assert!((bench.rate() / want - 1.0).abs() < 0.3, "{can_take}: {}", bench.rate());
     }
-    // A new loss ends it.
     let mut bench = paused();
     bench.report(1, 2e5, 40, true);
     assert!(!bench.in_slow_start());
@@ -349,7 +342,6 @@ fn small_messages_now_and_then_do_not_hold_back_full_packets() {
         bench.report(1, 2e3, 40, false);
         bench.now += ms(959);
     }
-    // One full packet in R_max.
     assert!(bench.rate() >= 0.9 * 8000.0 / 0.04, "{}", bench.rate());
 }
 
@@ -360,7 +352,6 @@ fn repairs_ask_for_reports_and_nobody_answering_them_is_silence() {
     let repairs = bench.pass_repairs(ms(2000));
     let announced = repairs.iter().filter_map(|(at, said)| Some((*at, (*said)?)));
     let announced: Vec<_> = announced.collect();
-    // One in R_max.
     let count = announced.len();
     assert!(count > 10 && count * 2 < repairs.len(), "{count}");
     assert!(announced.iter().all(|(at, said)| said.sent_us == microseconds(*at)));
@@ -379,7 +370,6 @@ fn no_rate_makes_a_moment_without_end() {
 }
 
 proptest::proptest! {
-    /// Any reports at any times: the rate stays within its bounds, every wait ends.
     #[test]
     fn no_sequence_of_reports_takes_the_rate_out_of_its_bounds(
         steps in proptest::collection::vec(

@@ -21,7 +21,6 @@ fn content(len: u64) -> Vec<u8> {
     (0..len).map(|i| (i * 13 + i / 640) as u8).collect()
 }
 
-/// Symbol `symbol` of a block.
 fn symbol(layout: &Layout, all: &[u8], at: Key, number: u32) -> Vec<u8> {
     let bytes = |symbol| {
         let (offset, len) = layout.extent(at, symbol);

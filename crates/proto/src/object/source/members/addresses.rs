@@ -1,4 +1,4 @@
-//! Addresses of members, their names in reports, and the messages that count as theirs.
+//! Addresses of members, names under which they report, and the packets that count as theirs.
 
 use faircast_base::{BadInput, Checked, Duration, NodeId, Time};
 
@@ -7,12 +7,10 @@ use crate::object::MemberState;
 use crate::object::wire::LEAD_MAX;
 
 impl Members {
-    /// Whether a member is at `node`: what comes from there came through no element.
     pub(in crate::object) fn is_at(&self, node: NodeId) -> bool {
         self.by_node.contains_key(&node)
     }
 
-    /// Whether what `from` says in the name of `member` counts.
     pub(super) fn check(
         &self,
         now: Time,
@@ -24,7 +22,7 @@ impl Members {
         let ahead = number.wrapping_sub(member.number).cast_signed();
         let silent = self.is_silent(now, member);
         if member.status.node == from {
-            // Other packets of the member may come while none of its messages is taken.
+            // Other packets of the member may arrive while none of its messages is accepted.
             let refused = now.since(member.taken_at) >= self.silence();
             let follows = (0..=LEAD_MAX).contains(&ahead) || authenticated && ahead >= 0;
             if follows || silent || refused { Ok(()) } else { Err(BadInput::Duplicate) }
@@ -36,17 +34,14 @@ impl Members {
         }
     }
 
-    /// Whether nothing has come from it though several messages should have.
     pub(super) fn is_silent(&self, now: Time, member: &Member) -> bool {
         member.is(&[MemberState::Lost]) || now.since(member.status.heard) >= self.silence()
     }
 
-    /// Time in which several messages of a member should have come.
     pub(super) fn silence(&self) -> Duration {
         self.status_interval(Duration::MAX) * SILENT_MESSAGES
     }
 
-    /// Member `id` is `node`, and `reporter` in reports unless that is somebody else who is there.
     pub(super) fn bind(&mut self, now: Time, id: u64, node: NodeId, reporter: NodeId) {
         let other = self.by_reporter.get(&reporter).filter(|other| **other != id);
         let taken = other
@@ -67,9 +62,8 @@ impl Members {
         }
     }
 
-    /// Standing of `node`, which has been heard, by its report in the name of `reporter`, if it has one.
-    ///
-    /// Elements pass NAKs on in their own name, so that there the reporter's word must do.
+    /// Returns the standing of `node`, or for NAKs of `reporter` alone: elements forward NAKs under
+    /// their own address.
     pub(in crate::object) fn hear(
         &mut self,
         now: Time,
@@ -92,15 +86,13 @@ impl Members {
             status.home_heard = now;
         }
         let standing = match status.state {
-            // Other members need not wait for one that data does not reach: its requests are served when no other
-            // member wants anything.
+            // Members that data does not reach are served when no other member wants anything.
             MemberState::Joined | MemberState::Receiving
                 if status.path.is_some() && self.reached > 0 =>
             {
                 Standing::Unserved
             }
             MemberState::Joined | MemberState::Receiving => Standing::Member,
-            // A member that has everything holds up no other.
             MemberState::Done | MemberState::Deferred => Standing::Unserved,
             MemberState::Failed | MemberState::Left | MemberState::Lost => {
                 return Standing::Unknown;
@@ -111,5 +103,5 @@ impl Members {
     }
 }
 
-/// Missing messages in a row after which a member is silent.
+/// Consecutive missing messages after which a member is silent.
 const SILENT_MESSAGES: u64 = 5;

@@ -1,4 +1,4 @@
-//! Progress of members: those that hold the end, those without progress, and those that long packets do not reach.
+//! Progress of members: holders of the end, stalled members, and members with path limits.
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -13,12 +13,9 @@ use crate::object::wire::Status;
 use crate::object::{MemberState, PathLimit};
 
 impl Members {
-    /// True if a member that lacks something holds the end.
-    ///
-    /// Members that are waited for do: with `names` the members with these names, and without them the members that
-    /// were there when content began. A later member holds the end while it has made progress within `give_up`, since
-    /// any host can join and claim to lack everything. The same holds for a member with the name of one that has
-    /// everything.
+    /// Returns true if a member that lacks something holds the end: awaited members (by name or
+    /// presence at the beginning), later members with progress within `give_up`, and members with
+    /// the name of a complete one. Any host can join and claim to lack everything.
     pub(in crate::object) fn hold_the_end(
         &self,
         now: Time,
@@ -31,7 +28,7 @@ impl Members {
                 member.awaited || lately(member.progressed.unwrap_or(member.status.since))
             });
         }
-        // Thousands may bear one name, so each is looked at once.
+        // Thousands of members may have one name, so each member is examined once.
         let named = |states: &'static [MemberState]| {
             let members = self.members.values().filter(|member| member.is(states));
             members.filter(|member| names.contains(&*member.status.name))
@@ -39,8 +36,7 @@ impl Members {
         let done: BTreeSet<&str> =
             named(&[MemberState::Done]).map(|member| &*member.status.name).collect();
         named(&SERVED).any(|member| {
-            // A member of the same name that has everything may be this one, started again, or another receiver. A
-            // restarted one falls silent soon after its last progress, and is lost.
+            // A restarted member falls silent soon after its last progress, and is lost.
             let (heard, progressed) =
                 (member.status.heard, member.progressed.unwrap_or(member.status.since));
             let fell_silent = heard.since(progressed) < give_up / 2;
@@ -49,14 +45,13 @@ impl Members {
         })
     }
 
-    /// Whether who speaks from `node` makes no progress where others do: thousands of such members may
-    /// have been invented, so repairs for them have a share of what is sent and no more.
+    /// Returns true if the member makes no progress while others do; thousands may be invented.
     pub(in crate::object) fn is_unproven(&self, node: NodeId) -> bool {
         let member = self.by_node.get(&node).and_then(|id| self.members.get(id));
         self.proven && member.is_some_and(|member| member.progressed.is_none())
     }
 
-    /// True if a symbol may be repaired for a member without progress, after `sent` symbols.
+    /// Returns true if a symbol may be repaired for members without progress.
     pub(in crate::object) fn has_spare(&mut self, sent: u64) -> bool {
         let (left, before) = self.spare;
         let left = left + sent.saturating_sub(before) as f64 * SPARE_SHARE;
@@ -64,8 +59,7 @@ impl Members {
         self.spare.0 >= 1.0
     }
 
-    /// Repairs for a member without progress: up to `symbols`, after `sent` symbols, and no more than are saved up. A debt
-    /// would keep the next such member waiting.
+    /// Takes up to `symbols` repairs from the share of members without progress, without debt.
     pub(in crate::object) fn take_spare(&mut self, sent: u64, symbols: u64) -> u64 {
         let taken = match self.has_spare(sent) {
             true => symbols.min(self.spare.0 as u64),
@@ -79,7 +73,7 @@ impl Members {
         self.spare.0 -= f64::from(symbols);
     }
 
-    /// A member tells which lengths of packets reach it. Returns by what name it reports where that was unknown.
+    /// Notes the path limit of a member. Returns its name in reports if it had no limit before.
     pub(in crate::object) fn note_path(
         &mut self,
         now: Time,
@@ -102,16 +96,13 @@ impl Members {
         (before.is_none() && path.is_some()).then_some(member.status.reporter)
     }
 
-    /// Returns whether a served member gets packets of full length one by one, and no data.
-    ///
-    /// One message may be forged: several in a row count, over a time in which the member itself has spoken. Once
-    /// packets leave one by one they arrive, and the member says nothing more of lengths: so this holds until the
-    /// member is served no more.
+    /// Returns true if a served member gets full-length packets one by one, but no data. Several
+    /// messages are needed, since one may be forged. The result holds while the member is served.
     pub(in crate::object) fn is_whole_lost(&self) -> bool {
         self.members.values().any(|member| member.whole_lost && member.is(&SERVED))
     }
 
-    /// Returns whether a member may ask for probes now: while it is served, and once in half a round.
+    /// Returns true if a member may request probes now: while served, once in half a round.
     pub(in crate::object) fn may_probe(&mut self, now: Time, id: u64) -> bool {
         let Some(member) = self.members.get_mut(&id).filter(|member| member.is(&SERVED)) else {
             return false;
@@ -123,13 +114,12 @@ impl Members {
         may
     }
 
-    /// Lets `span` go by, and gives up members without progress for more than `limit` that lack some of what was sent.
-    /// Drivers add `headers` bytes to each packet. Returns the names under which these members report.
+    /// Advances stall timers by `span`, and gives up members without progress for `limit` that lack
+    /// something sent. Returns the names under which they report.
     ///
-    /// If no member makes progress all count, but members that have taken all packets only when
-    /// nobody lacks one: a window stands for the others. If some do, only members count that long
-    /// packets do not reach, since the turn of others may still come. A member that measures which
-    /// packets reach it has twice as long, to say it.
+    /// If all members stall all count, except those that wait for another one. Otherwise only
+    /// members count that long packets do not reach. Members that measure their path have twice the
+    /// time.
     pub(in crate::object) fn stall(
         &mut self,
         now: Time,
@@ -144,7 +134,7 @@ impl Members {
         let all_taken =
             self.members.values().all(|member| !member.is(&SERVED) || member.has_taken_all);
         for (&id, member) in &mut self.members {
-            // A member that has everything compares, or looks for what it had before.
+            // A complete member compares its content, or searches for earlier content.
             let (lacks, comes) = match member.status.state {
                 MemberState::Joined => (member.manifest < sent.manifest, true),
                 MemberState::Receiving => (member.status.bytes < sent.content, sent.flows),
@@ -179,16 +169,15 @@ impl Members {
     }
 }
 
-/// Share of all symbols for members without any progress, and most symbols that are saved up for them.
+/// Share of all symbols for members without any progress, and most symbols saved up for them.
 const SPARE_SHARE: f64 = 0.25;
 pub(super) const SPARE_MAX: f64 = 1024.0;
 
-/// Time after its last request for probes in which a member still measures: five rounds, since
-/// requests get lost.
+/// Time after its last request for probes in which a member still measures: five rounds.
 const MEASURING: Duration = Duration::from_millis(3500);
 
-/// Time without progress of any member after which no member gets further.
+/// Time without progress of any member after which the group counts as stalled.
 const MOVING: Duration = Duration::from_secs(10);
 
-/// Messages of a member in a row that are believed of packets that leave together.
+/// Consecutive messages that only single full-length packets arrive before they are believed.
 const WHOLE_MESSAGES: u32 = 3;

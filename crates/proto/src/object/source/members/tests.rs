@@ -79,7 +79,6 @@ fn a_member_is_where_it_joined_until_it_is_silent() {
         let moved = case.ends_with("new");
         let heard = at(if want.is_ok() && (moved || from == home) { after_s } else { 0 });
         assert_eq!((lives_at, home_heard), (if moved { other } else { home }, heard), "{case}");
-        // A member that has moved shows so with its next message.
         if case == "repeated by another" {
             let answer = core::iter::from_fn(|| members.poll_answer()).last().unwrap();
             assert_eq!((answer.0, answer.1.number), (other, 3));
@@ -99,7 +98,6 @@ fn nobody_takes_the_name_of_another_in_reports() {
     };
     assert_eq!(claims(1, 0), Standing::Member);
     assert_eq!(claims(2, 1), Standing::Member);
-    // Who was started again in its place has it once the first is silent.
     assert_eq!(members.remove(1), Some(NodeId(101)));
     assert_eq!((members.len(), members.counts.iter().sum::<usize>()), (1, 1));
     let again = MemberMessage { reporter: NodeId(101), ..message(2, Claim::Joined) };
@@ -155,7 +153,6 @@ fn who_was_killed_and_has_come_back_under_its_name_holds_the_end_until_it_is_los
         let mut members = Members::default();
         members.take(at(0), NodeId(1), false, said(1, Claim::Receiving, 0)).unwrap();
         members.take(at(1), NodeId(1), false, said(1, Claim::Receiving, 9)).unwrap();
-        // A member that was active for long without progress was not killed.
         for s in 2..=last_word_s {
             members.hear(at(s), NodeId(1), None, false);
         }
@@ -167,8 +164,7 @@ fn who_was_killed_and_has_come_back_under_its_name_holds_the_end_until_it_is_los
     }
 }
 
-/// Were each looked up among all others, this would take a hundred times as long as all other tests
-/// of this file.
+/// Guards the running time: pairwise searches would take a hundred times as long.
 #[test]
 fn all_may_bear_one_name_of_which_one_is_done() {
     let mut members = Members::default();
@@ -182,7 +178,7 @@ fn all_may_bear_one_name_of_which_one_is_done() {
         .map(|names| names.iter().map(ToString::to_string).collect::<BTreeSet<_>>());
     for _ in 0..10 {
         for names in [&one, &both] {
-            // A member may be another one, started again; members that never get any further hold the end no longer.
+            // The complete member may be a restart.
             assert!(members.hold_the_end(at(29), Duration::from_secs(30), names));
             assert!(!members.hold_the_end(at(30), Duration::from_secs(30), names));
         }
@@ -199,7 +195,6 @@ fn members_that_were_invented_get_a_share_of_what_is_sent() {
     let got = MemberMessage { bytes: 1000, ..message(7, Claim::Receiving) };
     members.take(at(1), NodeId(7), false, got).unwrap();
     assert!(!members.is_unproven(NodeId(7)) && members.is_unproven(NodeId(8)));
-    // They ask for a block each time, and are sent what they get.
     let mut sent = 10_000;
     let mut repaired = |members: &mut Members, more: u64| {
         sent += more;
@@ -259,7 +254,6 @@ fn who_gets_no_further_is_given_up_with_the_reason() {
     };
     use Claim::{Joined, Receiving};
     let none = MemberLoad::default();
-    // Whether another one gets further and content flows, what the member says of itself, and why it fails.
     for (moving, flows, path, load, claim, bytes, want) in [
         (true, true, short, none, Receiving, 0, Some("--mtu 1280")),
         (false, true, short, none, Receiving, 0, Some("--mtu 1280")),
@@ -269,7 +263,7 @@ fn who_gets_no_further_is_given_up_with_the_reason() {
         (false, false, None, none, Receiving, 0, None),
         (false, true, None, disk, Receiving, 0, Some("its disk")),
         (false, true, None, none, Receiving, 1000, None),
-        // The manifest comes before content, and who has it may compare for long.
+        // The manifest comes before content, and a member with the manifest may compare slowly.
         (true, false, short, none, Joined, 0, Some("--mtu 1280")),
         (true, false, None, none, Joined, 0, None),
         (false, false, None, none, Joined, 100, Some("does not arrive")),
@@ -296,7 +290,6 @@ fn who_gets_no_further_is_given_up_with_the_reason() {
         assert_eq!(reason.is_some(), want.is_some(), "{want:?}: {all:?}");
         assert!(want.is_none_or(|want| reason.unwrap().contains(want)), "{reason:?}");
         if want.is_some() {
-            // Each message of the member is answered so, and its own reason counts when it has noticed.
             while members.poll_answer().is_some() {}
             assert!(!members.members[&1].settled, "it may ask whether that is true");
             members.take(at(61), NodeId(1), false, got(1, 0)).unwrap();
@@ -375,14 +368,12 @@ fn a_number_that_another_host_made_up_mutes_no_member() {
         assert_eq!(forged, Err(BadInput::Duplicate), "{ahead}");
         assert!(members.take(at(1), home, false, numbered(3)).is_ok(), "{ahead}");
     }
-    // A smaller lead counts, and the member is told of it in any state.
     let mut members = Members::default();
     members.take(at(0), home, false, numbered(2)).unwrap();
     members.take(at(1), home, false, numbered(2 + LEAD_MAX as u32)).unwrap();
     while members.poll_answer().is_some() {}
     assert_eq!(members.take(at(1), home, false, numbered(3)), Err(BadInput::Duplicate));
     assert_eq!(members.poll_answer().unwrap().1.number, 2 + LEAD_MAX as u32);
-    // And a member that does not know it is believed again, whatever else comes from there.
     for s in 2..6 {
         members.hear(at(s), home, None, false);
         assert!(members.take(at(s), home, false, numbered(3)).is_err(), "{s} s");
@@ -404,7 +395,6 @@ fn a_member_that_long_packets_do_not_reach_is_served_when_the_others_are_done() 
         assert_eq!(standing(&mut members), Standing::Unserved);
         members.take(at(1), NodeId(2), false, message(2, end)).unwrap();
         assert_eq!(standing(&mut members), Standing::Member, "{end:?}");
-        // Another one comes, and goes.
         members.take(at(1), NodeId(3), false, message(3, Claim::Joined)).unwrap();
         assert_eq!(standing(&mut members), Standing::Unserved);
         members.defer(NodeId(103));
@@ -426,20 +416,18 @@ fn packets_that_leave_together_are_lost_where_a_member_says_so_for_some_time() {
         members.take(at(0), NodeId(1), false, message(1, Claim::Receiving)).unwrap();
         members
     };
-    // Many messages of one moment are one host's.
+    // Many messages at one moment come from one host.
     let mut members = joined();
     for _ in 0..100 {
         members.note_path(at(1), 1, whole);
     }
     assert!(!members.is_whole_lost());
-    // The member itself contradicts.
     let mut members = joined();
     for s in 1..100 {
         members.note_path(at(s), 1, whole);
         members.note_path(at(s), 1, None);
         assert!(!members.is_whole_lost(), "{s} s");
     }
-    // What it says for two seconds holds, while it is served, since the remedy silences it.
     for end in [Claim::Done, Claim::Leaving] {
         let mut members = joined();
         for s in 1..=3 {

@@ -1,4 +1,4 @@
-//! Receivers that long packets do not reach, as heads and as members.
+//! Tests of heads and members that long packets do not reach.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Receivers of objects over TRAM that start again, and the pace of the session meanwhile.
+//! Tests of restarted receivers over TRAM, and of the session's rate meanwhile.
 
 use super::*;
 use crate::object::ObjectSender as _;
@@ -11,7 +11,6 @@ fn receivers_that_start_again_one_after_the_other_go_on_at_once() {
     while tree.source.machine.status().symbols < 60_000 {
         tree.run_for(ms(10));
     }
-    // Each lacks nearly all that was sent.
     for found in [0, 1_000_000] {
         let disk = tree.disk_with(Some(0..found));
         let late = tree.add(disk, &[]);
@@ -40,7 +39,7 @@ fn a_receiver_that_looks_for_long_what_it_has_keeps_nobody_waiting() {
     tree.assert_over();
 }
 
-/// Sent symbols of each half second in the next `seconds`.
+/// Returns the symbols sent in each half second of the next `seconds`.
 fn pace(tree: &mut Tree, seconds: u64) -> Vec<u64> {
     let sent = |tree: &Tree| tree.source.machine.status().symbols;
     let halves = (0..2 * seconds).map(|_| {
@@ -81,7 +80,7 @@ fn a_program_that_is_killed_or_stopped_holds_the_session_up_for_seconds() {
 
 #[test]
 fn the_earlier_self_of_a_receiver_at_another_address_holds_the_session_up_for_less() {
-    // Half seconds below 0.8 of the usual rate, after a receiver has stopped and another has come.
+    // Half seconds below 0.8 of the usual rate.
     let slow = |which: usize, name: &str| {
         let mut tree = Tree::new(12_000_000, 3, &[("rate_max", "2 Mbit/s")]);
         tree.add_all(3, &[]);

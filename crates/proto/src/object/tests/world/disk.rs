@@ -1,4 +1,4 @@
-//! Objects and disks in memory: a source of the tests reads them, and receivers write them.
+//! Objects and disks in memory, for sources and receivers of the tests.
 
 use alloc::string::ToString;
 use alloc::sync::Arc;
@@ -11,17 +11,14 @@ use std::sync::Mutex;
 use super::SYMBOL;
 use crate::object::{Announcement, ObjectError, ObjectResult, Part, Store, Supply, Verdict};
 
-/// Bytes that differ from place to place.
 fn bytes(len: usize, salt: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 7 + i / 251 + i / 65_003 + salt) as u8).collect()
 }
 
-/// An object in memory.
 #[derive(Clone)]
 pub(crate) struct Object(pub(crate) [Arc<Vec<u8>>; 3]);
 
 impl Object {
-    /// With a manifest, so much content, and digests.
     pub(crate) fn new(content: usize) -> Self {
         let part = |len, salt| Arc::new(bytes(len, salt));
         Self([part(250, 1), part(content, 2), part(content / 100 + 32, 3)])
@@ -52,26 +49,20 @@ impl Supply for Object {
     }
 }
 
-/// What a receiver has on its "disk", and how that behaves.
 #[derive(Default)]
 pub(crate) struct Disk {
     pub(crate) parts: [Vec<u8>; 3],
     pub(crate) written: [Vec<bool>; 3],
-    /// What was there before.
     pub(crate) found: Vec<Range<u64>>,
-    /// What the first look finds damaged.
     pub(crate) damaged: Vec<Range<u64>>,
-    /// Content bytes after which writing fails.
     pub(crate) full_after: Option<usize>,
-    /// How often it is asked for the end of what takes time.
+    /// Number of polls that a long operation takes.
     pub(crate) slowness: u32,
     pub(crate) asked: u32,
     pub(crate) taken: usize,
-    /// Up to which byte it takes content.
     pub(crate) window: Option<u64>,
 }
 
-/// A store over a disk that outlives its machine.
 pub(crate) struct DiskStore(pub(crate) Arc<Mutex<Disk>>);
 
 impl Store for DiskStore {
@@ -112,7 +103,7 @@ impl Store for DiskStore {
             }
         }
         let written = &mut disk.written[part as usize][place.clone()];
-        // A manifest or digests that are not what was announced are asked for again, whole.
+        // A manifest or digests that differ from the announcement are received again, as a whole.
         let again = part != Part::Content;
         assert!(again || written.iter().all(|written| !written), "{place:?} came twice");
         written.fill(true);
@@ -149,7 +140,7 @@ impl Store for DiskStore {
             return Ok(Poll::Ready(Verdict::Intact));
         }
         for range in &damaged {
-            // What is written again are whole symbols.
+            // Whole symbols are written again.
             let symbol = u64::from(SYMBOL);
             let len = disk.written[1].len() as u64;
             let end = (range.end.div_ceil(symbol) * symbol).min(len);

@@ -1,4 +1,4 @@
-//! An element with the source behind port 0 and receivers behind ports 1 to 3.
+//! Test bench: an element with the source behind port 0 and receivers behind ports 1 to 3.
 
 use std::vec::Vec;
 
@@ -25,26 +25,19 @@ pub(super) struct Bench {
     pub(super) rng: Rng,
     pub(super) log: Log,
     pub(super) element: PgmElement,
-    /// The packet that came last, and how it went on.
     pub(super) key: u64,
     pub(super) last: (Vec<u8>, u32),
     pub(super) handling: Handling,
 }
 
-/// What was sent, in short.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Output {
-    /// A confirmation out of a port in the source's name.
     Confirm(u32, Vec<u32>),
-    /// A NAK to the source.
     Ask(Vec<u32>),
-    /// A repair out of a port.
     Repair(u32, u32),
-    /// A null NAK to the source.
     Null(u32),
 }
 
-/// All policies.
 pub(super) const POLICIES: [Suppression; 5] = [
     Suppression::None,
     Suppression::Rfc3208,
@@ -103,7 +96,6 @@ pub(super) fn report(echo_ms: u32, loss: u16) -> Option<PgmccReport> {
 }
 
 impl Bench {
-    /// An element without any session.
     pub(super) fn empty(config: ElementConfig) -> Self {
         let rng = Rng::new(1, ME, Purpose::Relay);
         let element = PgmElement::new(ME, config, SCHEMES);
@@ -111,7 +103,6 @@ impl Bench {
         Self { now, rng, log, element, key: 0, last, handling: Handling::Drop }
     }
 
-    /// An element that has heard an SPM.
     pub(super) fn new(config: ElementConfig) -> Self {
         let mut bench = Self::empty(config);
         bench.source_sends(0, spm(0, SOURCE), 0);
@@ -172,7 +163,6 @@ impl Bench {
         self.sent()
     }
 
-    /// Passes the time to the millisecond, calling the element when it wants to be called.
     pub(super) fn advance(&mut self, span: Duration) -> Vec<Output> {
         let (end, mut sent) = (self.now + span, Vec::new());
         while let Some(at) = self.element.next_timeout().filter(|&at| at <= end) {
@@ -186,7 +176,6 @@ impl Bench {
         sent
     }
 
-    /// All that it asks for.
     pub(super) fn drain(&mut self) -> Vec<(Egress, Vec<u8>)> {
         let mut cx = Cx::new(self.now, &mut self.rng, &mut self.log);
         core::iter::from_fn(|| {
@@ -196,7 +185,6 @@ impl Bench {
         .collect()
     }
 
-    /// What it has sent; what it holds is let go at once.
     pub(super) fn sent(&mut self) -> Vec<Output> {
         let mut sent = Vec::new();
         let mut holds = core::mem::replace(&mut self.handling, Handling::Drop) == Handling::Hold;
@@ -220,7 +208,6 @@ impl Bench {
         sent
     }
 
-    /// The way that an SPM names which has just been altered.
     pub(super) fn path(&self) -> Option<NodeId> {
         let packet = Packet::decode(&self.last.0, self.last.1).ok()?;
         let Body::Spm(spm) = packet.body else { return None };
@@ -232,7 +219,6 @@ impl Bench {
     }
 }
 
-/// Checks what all packets of a kind have in common, and shortens the rest.
 pub(super) fn brief(sent: &RelayTransmit, bytes: &[u8]) -> Output {
     let packet = Packet::decode(bytes, sent.zeros).expect("an element sends good packets");
     assert_eq!((packet.tsi(), sent.flow), (TSI, FLOW));

@@ -30,7 +30,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
     .prop_map(|set| set.into_iter().collect::<Vec<u32>>());
     let seqs = seqs.prop_map(|mut seqs| {
-        // Lists ascend in serial order, which sorted numbers do only within half the space.
+        // Lists ascend in serial order, as sorted numbers do only within half the space.
         seqs.retain(|seq| *seq < 1 << 31);
         if seqs.is_empty() { vec![u32::MAX] } else { seqs }
     });
@@ -77,7 +77,7 @@ fn apply(bench: &mut Bench, op: Op) {
             let mut bytes = nak(&[3, 4], report(5, 6));
             let at = at % bytes.len();
             bytes[at] = value;
-            (bytes[6], bytes[7]) = (0, 0); // No checksum: the damage shall be seen.
+            (bytes[6], bytes[7]) = (0, 0); // No checksum, so that the damage gets through.
             bench.packet(port, RECEIVER, me, &bytes, 0);
         }
         Op::Wait(span) => bench.now += ms(span),
@@ -101,8 +101,7 @@ proptest! {
                 }
             }
         }
-        // Everything ends: no timer is left after four repetitions of a NAK that was taken for one
-        // of 64 s.
+        // All state ends: no timer is left after four repetitions with a round trip of 64 s.
         let end = bench.now + Duration::from_secs(800);
         while let Some(at) = bench.element.next_timeout() {
             prop_assert!(at <= end);

@@ -1,4 +1,4 @@
-//! Reports of schemes that tell a rate, under the policies that compare reports.
+//! Tests of reports with a rate, under policies that compare reports.
 
 use std::vec::Vec;
 
@@ -8,7 +8,6 @@ use super::bench::*;
 use crate::congestion::tfmcc::TfmccReport;
 use crate::pgm::element::*;
 
-/// A NAK for packet 7 of a receiver that could take this rate.
 fn nak_of(bits_per_s: f32) -> Vec<u8> {
     let report = TfmccReport {
         receiver: Some(NodeId(30)),

@@ -1,42 +1,36 @@
-//! The back-off of NAKs, by how many other receivers seem to miss the same packets.
+//! Back-off of NAKs, by the estimated number of receivers that miss the same packets.
 
 use faircast_base::{Duration, Rng, Time};
 
 use crate::pgm::PgmFlowSettings;
 
-/// Confirmations beyond the first that a loss may cost. A few NAKs for each loss cost less than
-/// the time that it takes to avoid them.
+/// Bounds of confirmations of a loss beyond the first: a few NAKs cost less than avoiding them.
 const MORE_ABOVE: f64 = 3.5;
 const FAR_MORE_ABOVE: f64 = 6.0;
 const FEWER_BELOW: f64 = 3.0;
 
-/// Weight of one loss in the average.
 const GAIN: f64 = 0.25;
 
-/// Doublings of the crowd: some thousand receivers behind one lossy link.
+/// Most doublings of the crowd: some thousand receivers behind one lossy link.
 const DOUBLINGS_MAX: u32 = 13;
 
-/// Mean of the exponential draw in round trips. All who draw a moment within one round trip of the
-/// earliest send a NAK, which is e^(4/3) of them, about four, however large the crowd.
+/// Mean of the exponential draw in round trips. Receivers with draws within one round trip of the
+/// earliest send a NAK: e^(4/3) of them, about four, for any size of the crowd.
 const MEAN_ROUND_TRIPS: f64 = 0.75;
 
-/// How many receivers seem to miss the same packets.
+/// Estimator of the number of receivers that miss the same packets.
 ///
-/// Of N receivers that draw their back-off evenly from a span that is short beside the round trip,
-/// nearly all send a NAK, because they hear each other only by the source's confirmations. The
-/// remedy is known (src: RFC 5401 s4.3): a span of some round trips, and few early draws. But it
-/// takes the group's size, which nobody here knows. What a receiver does hear is how often a loss
-/// is confirmed; so it doubles and halves its guess by that, and one who loses alone waits no
-/// longer than it ever did.
+/// Back-offs drawn evenly from a span below the round trip suppress no NAK. The remedy is a span of
+/// some round trips with few early draws (src: RFC 5401 s4.3). It needs the group's size, which
+/// receivers estimate from the number of confirmations of a loss.
 #[derive(Debug, Default)]
 pub(crate) struct Crowd {
     backoff: Duration,
-    /// log2 of the guess.
+    /// Binary logarithm of the estimate.
     doublings: u32,
     /// Smoothed confirmations of a loss beyond the first.
     surplus: f64,
     changed_at: Time,
-    /// Time to a confirmation.
     rtt: Duration,
 }
 
@@ -45,15 +39,14 @@ impl Crowd {
         Self { backoff: settings.nak_backoff, ..Self::default() }
     }
 
-    /// A packet has been repaired that was confirmed so many times; `rtt` is the time to a
-    /// confirmation.
+    /// Notes a repaired packet with its confirmations; `rtt` is the time to a confirmation.
     pub(crate) fn note(&mut self, now: Time, confirmations: u32, rtt: Option<Duration>) {
         if confirmations == 0 {
             return;
         }
         self.rtt = rtt.unwrap_or(self.rtt);
         self.surplus += GAIN * (f64::from(confirmations - 1) - self.surplus);
-        // What was lost together tells the same, and a change shows only in losses to come.
+        // Packets lost together give the same information, and a change affects later losses only.
         if now.since(self.changed_at) < Duration::from_secs_f64(self.shape().1) + self.rtt {
             return;
         }
@@ -71,7 +64,6 @@ impl Crowd {
         }
     }
 
-    /// Mean and span of the exponential draw in seconds.
     fn shape(&self) -> (f64, f64) {
         // The span is ln N + 1 means (src: RFC 5401 s4.3); ln 2 is 0.69.
         let means = 1.0 + 0.69 * f64::from(self.doublings);
@@ -81,7 +73,6 @@ impl Crowd {
         (mean, mean * means)
     }
 
-    /// A back-off: evenly drawn by one who loses alone, towards the end of the span in a crowd.
     pub(crate) fn draw(&self, rng: &mut Rng) -> Duration {
         if self.doublings == 0 {
             return rng.up_to(self.backoff);
@@ -97,8 +88,7 @@ impl Crowd {
     }
 }
 
-/// Draws back-offs. Packets found missing at the same moment share one draw, as a NAK can list
-/// them: one NAK instead of many.
+/// Back-offs of one moment. Packets found missing together share one draw and one NAK.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     now: Time,
@@ -128,7 +118,6 @@ mod tests {
         Crowd::new(&PgmFlowSettings::default())
     }
 
-    /// How many of `members` send a NAK when all lose the same packet, and how late the first is.
     fn naks(crowd: &Crowd, members: u32, rng: &mut Rng) -> (usize, Duration) {
         let draws: Vec<_> = (0..members).map(|_| crowd.draw(rng)).collect();
         let first = *draws.iter().min().unwrap();

@@ -1,17 +1,13 @@
-//! Claims that contradict what is believed of a source, and when they are believed instead.
+//! Claims that contradict beliefs about a source, and the rule to accept them.
 
 use alloc::boxed::Box;
 
 use faircast_base::{Duration, Time};
 
-/// A claim that packets make against what is known, and how many have made it.
+/// Claim of packets against a belief, and number of packets that made it; boxed, since rare.
 ///
-/// Without a key anybody can send packets in the name of the source, and a network may damage some.
-/// What contradicts earlier packets is believed once several packets have said it and, by its owner's
-/// rule, none has contradicted it in between. A source that still sends does that with its next packet.
-///
-/// `PACKETS` packets are enough in any time, or [`PACKETS_SLOW`] over [`SLOW`]. Every packet looks here
-/// and hardly any claims anything, so a claim has memory of its own.
+/// Without a key any host can forge packets of the source. A claim is accepted after `PACKETS`
+/// packets, or [`PACKETS_SLOW`] over [`SLOW`], without a denial in between.
 #[derive(Debug)]
 pub(crate) struct Dissent<T, const PACKETS: u32 = MANY> {
     claim: Option<Box<Claim<T>>>,
@@ -21,7 +17,6 @@ pub(crate) struct Dissent<T, const PACKETS: u32 = MANY> {
 struct Claim<T> {
     what: T,
     since: Time,
-    /// When it was last made.
     at: Time,
     packets: u32,
 }
@@ -33,9 +28,8 @@ impl<T, const PACKETS: u32> Default for Dissent<T, PACKETS> {
 }
 
 impl<T, const PACKETS: u32> Dissent<T, PACKETS> {
-    /// A packet claims `what`. Where it does not go on from the claim before, by `agrees`, it takes
-    /// its place if that was last made `wait` ago or earlier. Returns whether `what` is believed
-    /// now; then there is no claim left.
+    /// Takes a claim, which replaces a disagreeing one that was last made `wait` ago. Returns true
+    /// if `what` is accepted, which ends the claim.
     pub(crate) fn claim(
         &mut self,
         now: Time,
@@ -63,19 +57,19 @@ impl<T, const PACKETS: u32> Dissent<T, PACKETS> {
         self.claim.as_ref().map(|claim| &claim.what)
     }
 
-    /// A packet says what is believed already: the claim is void.
+    /// Voids the claim, since a packet confirms the present belief.
     pub(crate) fn contradict(&mut self) {
-        // What is not there is not written either, since that is what every packet finds.
+        // Checked first, so that most packets write nothing.
         if self.claim.is_some() {
             self.claim = None;
         }
     }
 }
 
-/// More packets than a handful of forged ones.
+/// Packets that must make a claim: more than a handful of forged ones.
 pub(crate) const MANY: u32 = 12;
 
-/// Fewer are enough where packets are rare and nothing has contradicted them for so long.
+/// Packets that must make a claim over the time [`SLOW`], since packets may be rare.
 pub(crate) const PACKETS_SLOW: u32 = 3;
 pub(crate) const SLOW: Duration = Duration::from_secs(1);
 
@@ -84,7 +78,6 @@ mod tests {
     use super::*;
     use crate::world::at;
 
-    /// The packet of a series with which the claim is believed; packets `gap_ms` apart.
     fn believed_with(gap_ms: u64) -> Option<u64> {
         let mut dissent = Dissent::<()>::default();
         (1..=12).find(|i| dissent.claim(at(gap_ms * i), (), Duration::ZERO, |()| true))

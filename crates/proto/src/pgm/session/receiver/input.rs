@@ -1,5 +1,4 @@
-//! Packet input of a receiver: the way of data from its arrival to the scheme and to the layer
-//! above, and the gaps that it shows.
+//! Packet input of a receiver: data from arrival to the layer above, and detection of gaps.
 
 use alloc::vec::Vec;
 
@@ -14,44 +13,40 @@ use crate::congestion::{AckVector, Arrival};
 use crate::content::Held;
 use crate::pgm::wire::{Body, Data, OptionType, Packet, Payload, RawOption, Received};
 
-/// Later packets that must have come before one counts as missing (src: RFC 3208 s6.3 leaves it
+/// Later packets that must arrive before a packet counts as missing (src: RFC 3208 s6.3 leaves it
 /// open and names 2 as possible).
 const REORDER_PACKETS: usize = 2;
 
-/// Time after which a gap counts as missing though fewer later packets have come.
+/// Time after which a gap counts as missing with fewer later packets.
 pub(crate) const REORDER_DELAY: Duration = Duration::from_millis(20);
 
-/// What lies above a receiver's session: it asks for what is missing, and takes the payload in order.
-/// What does nothing of that is `()`: then each packet that is missing is passed by, and whoever wants
-/// the payload takes it from the packets.
+/// Layer above a receiver's session: requests missing packets, and takes payload in order. The
+/// layer `()` does neither: missing packets are given up.
 pub(crate) trait RepairLayer {
-    /// Requests for missing packets; `None` if no lost packet is repaired.
+    /// Returns the requests for missing packets; `None` if lost packets are not repaired.
     fn naks(&self) -> Option<&Naks> {
         None
     }
 
-    /// Requests for missing packets, to add some.
     fn naks_mut(&mut self) -> Option<&mut Naks> {
         None
     }
 
-    /// Part of a payload that is kept until its turn has come.
+    /// Returns the part of a payload to keep until its delivery.
     fn keep(&self, payload: &Payload<'_>) -> Held {
         // A payload has at most 65535 bytes.
         Held { bytes: Vec::new(), zeros: payload.len() as u32 }
     }
 
-    /// Packet `index` is the next in order, and here.
     fn deliver(&mut self, _cx: &mut Cx<'_>, _index: u64, _held: Held) {}
 
-    /// Packets from `from` to before `to` will never come.
     fn lose(&mut self, _cx: &mut Cx<'_>, _from: u64, _to: u64) {}
 }
 
 impl RepairLayer for () {}
 
 impl<R: RepairLayer> ReceiverSession<R> {
-    /// Takes a packet that its caller has decoded. Returns whether there was nothing wrong with it.
+    /// Takes a decoded packet. Returns true if the packet is accepted.
     pub(crate) fn handle_packet(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>) -> bool {
         if !self.hears() {
             return false;
@@ -79,24 +74,22 @@ impl<R: RepairLayer> ReceiverSession<R> {
             Body::Ncf(nak) | Body::Nak(nak) | Body::Nnak(nak) => {
                 return self.take_others_nak(cx, packet, nak);
             }
-            // Its answer will do for us.
+            // The answer to that request also serves this receiver.
             Body::Spmr if packet.is_for_group() && self.timers.is_armed(Timer::SpmRequest) => {
                 self.request_later(cx);
             }
-            // Polls are for elements and repairers; answers and ACKs are for the source.
             Body::Spmr | Body::Ack(_) => {}
         }
         Ok(())
     }
 
-    /// Joins the session of `packet` where there is none yet; only the source's own SPMs and data
-    /// can tell of one. Returns whether the packet is of our session.
+    /// Joins the session of an SPM or original, if none yet. Returns true for the joined session.
     fn adopt(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>) -> Checked<bool> {
         let tsi = packet.tsi();
         match &mut self.source {
             Some(source) if source.tsi == tsi => {
                 if matches!(packet.body, Body::Odata(_)) {
-                    // Elements speak for the source in everything but original data.
+                    // Elements send for the source in everything but original data.
                     source.node = packet.from;
                 }
                 Ok(true)
@@ -123,8 +116,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         }
     }
 
-    /// After what seemed the end of the session: whether `packet` and others show that it goes on.
-    /// Then everything does.
+    /// Resumes after a seeming end if several packets show that the session continues.
     fn goes_on(&mut self, cx: &mut Cx<'_>, packet: &Packet<'_>) -> bool {
         let Some(window) = &self.window else { return false };
         let (ended, said) = (self.end, packet.options.has(OptionType::FIN));
@@ -144,13 +136,12 @@ impl<R: RepairLayer> ReceiverSession<R> {
             return false;
         }
         (self.phase, self.end) = (ReceiverPhase::Joined, None);
-        // Missing packets are looked for again.
         self.declared = window.next;
         self.note_heard(cx.now);
         true
     }
 
-    /// Begins at `start`, the first that it has heard of; `trail` is the oldest that can be repaired.
+    /// Begins at `start`, the first known packet; `trail` is the oldest repairable packet.
     pub(super) fn begin(&mut self, now: Time, packet: &Packet<'_>, start: Seq, trail: Seq) {
         self.begin_window(packet, start);
         self.losses = LossRecord::starting_at(start.value().into());
@@ -158,10 +149,9 @@ impl<R: RepairLayer> ReceiverSession<R> {
         self.from_start = trail == start;
     }
 
-    /// Begins the window at `start`, or earlier where the source lets late joiners ask.
     fn begin_window(&mut self, packet: &Packet<'_>, start: Seq) -> &mut Window {
         let join = packet.options.find(OptionType::JOIN).as_ref().and_then(RawOption::seq);
-        // A request for more than the window could hold is not one.
+        // An offer of more packets than the window holds is ignored.
         let window = self.config.settings.receive_window;
         let earlier = join.filter(|from| from.before(start) && *from + window > start);
         let from = earlier.unwrap_or(start);
@@ -182,15 +172,14 @@ impl<R: RepairLayer> ReceiverSession<R> {
         }
         self.check_data(cx, packet)?;
         if self.window.is_none() {
-            // A repair is for those who were here before.
+            // A repair is for receivers that were present before.
             if repair {
                 return Ok(());
             }
             self.begin(cx.now, packet, data.sequence, data.trail);
         }
         let index = self.believe(cx, packet, data.sequence, repair)?;
-        // Without an SPM no NAK has a way to go, and the next one may be half a minute off: who joins
-        // late asks for it and does not wait for its first loss.
+        // NAKs need the path from an SPM, and the next SPM may be 30 s away.
         if self.path().is_none() {
             self.want_spm(cx);
         }
@@ -241,7 +230,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         } else if self.end.is_some_and(|end| index >= end) {
             self.end = None;
         }
-        // Repairs reach many who do not need them.
+        // Repairs reach many receivers that do not need them.
         let repeated = place == Place::Duplicate && !repair && !was_lost;
         if malformed {
             Err(BadInput::Malformed)
@@ -252,7 +241,6 @@ impl<R: RepairLayer> ReceiverSession<R> {
         }
     }
 
-    /// Looks whether packet `index` opens a gap or was late.
     fn note_order(&mut self, now: Time, index: u64, newest: bool, repair: bool) {
         let Some(window) = &self.window else { return };
         let next = window.highest.map_or(self.begin, |highest| highest + 1);
@@ -268,12 +256,10 @@ impl<R: RepairLayer> ReceiverSession<R> {
         let behind = window.highest.map_or(0, |highest| highest.saturating_sub(index));
         let behind = if repair { 0 } else { behind };
         if behind >= AckVector::PACKETS || self.late_acks.is_some() {
-            // Truncation is the wrap of sequence numbers.
             self.late_acks.get_or_insert_default().note(Seq::new(index as u32), behind);
         }
     }
 
-    /// Data that another scheme's announcement rides on is not for us.
     fn check_data(&mut self, cx: &mut Cx<'_>, packet: &Packet<'_>) -> Checked {
         let Some(negotiation) = &self.negotiation else { return Ok(()) };
         if packet.options.has(self.scheme_options.announce) {
@@ -282,13 +268,13 @@ impl<R: RepairLayer> ReceiverSession<R> {
         }
         match negotiation.compare_data(packet) {
             Err(mismatch) => self.doubt_scheme(cx, mismatch),
-            // While it is in doubt what is spoken, what does not tell is not taken.
+            // While the scheme is in doubt, data without an announcement is rejected.
             _ if self.doubts.scheme.get().is_some() => Err(BadInput::OtherScheme),
             _ => Ok(()),
         }
     }
 
-    /// The packet of number `seq`, where the source can have sent it by now.
+    /// Returns the index of packet `seq`, if the source can have sent it by now.
     fn believe(
         &mut self,
         cx: &mut Cx<'_>,
@@ -301,26 +287,24 @@ impl<R: RepairLayer> ReceiverSession<R> {
         };
         let index = window.index(seq).ok_or(BadInput::OutOfWindow)?;
         if repair {
-            // No receiver asks for an unknown packet. A forged repair would be taken for the next original.
+            // A repair of an unknown packet is forged: it would be taken for the next original.
             let can_be = index < window.known && reach.can_be(cx.now, index);
             return if can_be { Ok(index) } else { Err(BadInput::OutOfWindow) };
         }
         let fresh = if self.repair.naks().is_some() {
-            // Delivered packets are not delivered again.
             let nothing_yet = window.next == self.begin;
             !window.received(index) || nothing_yet && index < self.begin
         } else {
             !window.received_lately(index)
         };
         let newer = index > reach.newest;
-        // Packets that waited while this host stood still count from their arrival: the source has
-        // gone on since.
+        // Packets that waited while this host was stalled count from their arrival.
         let belief = reach.take(cx.now - cx.late, index, fresh);
         if newer && belief == Belief::Believed {
             self.doubts.beyond.contradict();
         }
         match belief {
-            // It was given up because of what somebody had said of packets to come.
+            // The packet was given up because of forged claims about later packets.
             Belief::Believed if newer && index < window.next => {
                 self.rewind(cx, packet, index, index);
             }
@@ -331,7 +315,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         Ok(index)
     }
 
-    /// Packets after `index` were none of the source, which has come from `first` to there.
+    /// Discards packets after `index`: the source continued from `first` to `index`.
     pub(super) fn rewind(&mut self, cx: &mut Cx<'_>, packet: &Packet<'_>, first: u64, index: u64) {
         let Some(window) = &mut self.window else { return };
         let ahead = index >= window.next;
@@ -343,7 +327,6 @@ impl<R: RepairLayer> ReceiverSession<R> {
             self.declared = self.declared.min(index);
         } else {
             let begin = self.begin;
-            // Truncation is the wrap of sequence numbers.
             self.begin_window(packet, Seq::new(first as u32));
             self.begin = self.begin.min(begin);
         }
@@ -353,11 +336,10 @@ impl<R: RepairLayer> ReceiverSession<R> {
         self.late_acks = None;
         self.end = None;
         self.missing = self.missing.filter(|&missing| missing < index);
-        // Truncation is the wrap of sequence numbers.
         self.feedback.on_rewind(cx, Seq::new(index as u32) - 1);
     }
 
-    /// Tells the scheme of a data packet. Returns whether its option was malformed.
+    /// Passes a data packet to the scheme. Returns true if its option was malformed.
     fn inform(
         &mut self,
         cx: &mut Cx<'_>,
@@ -379,7 +361,6 @@ impl<R: RepairLayer> ReceiverSession<R> {
         !self.feedback.on_data(cx, &arrival, option.map(|option| option.value))
     }
 
-    /// Hands the next packet to the layer above.
     fn deliver(&mut self, cx: &mut Cx<'_>, held: Held) {
         let Some(window) = &mut self.window else { return };
         let index = window.next;
@@ -387,7 +368,6 @@ impl<R: RepairLayer> ReceiverSession<R> {
         self.repair.deliver(cx, index, held);
     }
 
-    /// Delivers and passes by what now can be.
     pub(super) fn advance(&mut self, cx: &mut Cx<'_>) {
         while let Some(window) = &mut self.window
             && !window.is_tidy()
@@ -403,7 +383,6 @@ impl<R: RepairLayer> ReceiverSession<R> {
         }
     }
 
-    /// The packets from the next one up to `to`, none of them held, will never come.
     fn lose_up_to(&mut self, cx: &mut Cx<'_>, to: u64) {
         let Some(window) = &mut self.window else { return };
         let from = window.next;
@@ -413,8 +392,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         self.repair.lose(cx, from, to);
     }
 
-    /// Looks for gaps after something came. A gap counts as missing after some later packets or some time, so that
-    /// packets that only overtook each other cause no NAK. Where packets have been late, only time counts.
+    /// Searches for gaps, which count as missing after some later packets or some time.
     pub(super) fn find_gaps(&mut self, cx: &mut Cx<'_>) {
         let Some(window) = &self.window else { return };
         if window.next >= window.known {
@@ -431,7 +409,6 @@ impl<R: RepairLayer> ReceiverSession<R> {
         self.suspect(cx);
     }
 
-    /// Sets the timer for gaps that too few packets have shown.
     pub(super) fn suspect(&mut self, cx: &mut Cx<'_>) {
         let Some(window) = &self.window else { return };
         if self.timers.is_armed(Timer::Gaps) {
@@ -441,7 +418,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         let received = window.highest.map_or(window.next, |highest| highest + 1);
         let least = self.disorder.tolerance().unwrap_or_default();
         let (to, at) = if window.has_gap(from, received) {
-            // An unnoticed gap lies before all packets that have come.
+            // A gap unknown to `disorder` is before all received packets.
             let unnoticed = (cx.now + REORDER_DELAY.max(least), received);
             let (due, end) = self.disorder.next(from).unwrap_or(unnoticed);
             (end, due)
@@ -454,20 +431,20 @@ impl<R: RepairLayer> ReceiverSession<R> {
         self.timers.arm(Timer::Gaps, at.max(cx.now));
     }
 
-    /// Packets before `trail` will not be repaired any more.
+    /// Handles a trail: packets before `trail` are no longer repaired.
     pub(super) fn advance_trail(&mut self, cx: &mut Cx<'_>, trail: Seq) {
         let Some(window) = &self.window else { return };
         let Some(trail) = window.index(trail).filter(|&trail| trail > window.next) else {
             self.doubts.trail.contradict();
             return;
         };
-        // What it would give up can never be had back.
+        // Packets that a trail gives up can never be recovered.
         let least = self.doubts.trail.get().map_or(trail, |claimed| trail.min(*claimed));
         if !self.doubts.trail.claim(cx.now, least, Duration::ZERO, |_| true) {
             return;
         }
         let trail = least;
-        // What was never found missing is so now, as far as the window reaches.
+        // Undetected losses count as missing now, as far as the window reaches.
         self.declare(cx, trail.min(window.end()));
         if let Some(naks) = self.repair.naks_mut() {
             naks.end_before(trail);

@@ -1,5 +1,4 @@
-//! Missing packets at a receiver: what it declares lost, what it hears of others who ask for the
-//! same, and the NAK that it sends where nothing is asked for.
+//! Missing packets at a receiver: declared losses, NAKs of others, and NAKs as reports.
 
 use faircast_base::{BadInput, Checked, Cx, Duration, Seq, Time};
 
@@ -17,7 +16,6 @@ impl<R: RepairLayer> ReceiverSession<R> {
         }
     }
 
-    /// All that has not come before `to` counts as missing now.
     pub(super) fn declare(&mut self, cx: &mut Cx<'_>, to: u64) {
         let Some(window) = &self.window else { return };
         let mut from = self.declared.max(window.next);
@@ -58,11 +56,10 @@ impl<R: RepairLayer> ReceiverSession<R> {
         {
             self.timers.arm(Timer::LoneNak, at);
         }
-        // Truncation is the wrap of sequence numbers.
         self.feedback.on_missing(cx, Seq::new(first as u32), Seq::new(last as u32));
     }
 
-    /// A confirmation, or the NAK of a neighbour, which may have a report and ask for nothing.
+    /// Takes a confirmation, or the NAK of a neighbour, which may carry a report or be null.
     pub(super) fn take_others_nak(
         &mut self,
         cx: &mut Cx<'_>,
@@ -83,8 +80,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         Ok(())
     }
 
-    /// Somebody asked for the packets that `packet` names, or they were `confirmed`: no need to ask
-    /// too, and where we did not know that they exist we know it now.
+    /// Notes that packets, which therefore exist, were requested by others or are `confirmed`.
     fn hear_of(&mut self, cx: &mut Cx<'_>, packet: &Packet<'_>, confirmed: bool) {
         for seq in packet.nak_sequence() {
             let Some(window) = &mut self.window else { return };
@@ -97,7 +93,6 @@ impl<R: RepairLayer> ReceiverSession<R> {
             if index >= window.next && !window.is_given_up(index) && can_be {
                 window.learn(index);
                 if !self.hear(cx, index, confirmed) {
-                    // A single packet is found missing by what others say of it.
                     let mut backoff = Backoff::new(cx.now);
                     self.declare_run(cx, &mut backoff, index, index);
                     self.hear(cx, index, confirmed);
@@ -110,8 +105,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         self.find_gaps(cx);
     }
 
-    /// Somebody asked for packet `index`, or it was `confirmed`. Returns whether it is being asked for
-    /// here.
+    /// Notes a request or confirmation of packet `index`. Returns true if it is requested here.
     fn hear(&mut self, cx: &Cx<'_>, index: u64, confirmed: bool) -> bool {
         self.repair.naks_mut().is_some_and(|naks| match confirmed {
             true => naks.confirmed(index, cx.now),
@@ -128,14 +122,14 @@ impl<R: RepairLayer> ReceiverSession<R> {
             if can_ask {
                 self.lone_nak.run_out(cx.now);
             } else {
-                // Without an SPM it has no way to go.
+                // Without an SPM there is no path for the NAK.
                 let backoff = cx.rng.up_to(self.config.settings.nak_backoff);
                 self.timers.arm(Timer::LoneNak, cx.now + backoff);
             }
         }
         let changed = self.source.and_then(|source| source.path_changed);
         if unconfirmed && changed.is_some_and(|at| cx.now.since(at) < PATH_DOUBTED) {
-            // Perhaps somebody else has named that last hop, and nobody is there.
+            // The named last hop may be forged, with no element there.
             self.want_spm(cx);
         }
         if stuck || !can_ask && self.timers.is_armed(Timer::LoneNak) {
@@ -150,7 +144,6 @@ impl<R: RepairLayer> ReceiverSession<R> {
         }
     }
 
-    /// Asks for an SPM, and again later if none comes.
     pub(super) fn expire_request(&mut self, cx: &mut Cx<'_>) {
         if self.timers.take_due(Timer::SpmRequest, cx.now) {
             self.requests_due = Requests { to_group: true, to_source: true };
@@ -159,16 +152,14 @@ impl<R: RepairLayer> ReceiverSession<R> {
     }
 }
 
-/// Where nothing is repaired, a loss still calls for a NAK with its report, at most one in an interval:
-/// the losses within one round trip are one event.
+/// NAK as a report, without repair: at most one in an interval, for all losses of a round trip.
 #[derive(Debug, Default)]
 pub(super) struct LoneNak {
     crowd: Crowd,
     interval: Duration,
-    /// The packet that it is to name, and the one that it names now.
+    /// Packet that the planned NAK names, and packet that the due NAK names.
     planned: Option<u64>,
     pub(super) due: Option<u64>,
-    /// When the last one was heard or became due.
     last: Option<Time>,
 }
 
@@ -177,7 +168,7 @@ impl LoneNak {
         Self { crowd: Crowd::new(settings), interval: settings.report_interval, ..Self::default() }
     }
 
-    /// Packet `index` is lost. Returns when that is to be reported, where it is.
+    /// Plans the report of lost packet `index`. Returns its time, unless one is planned or recent.
     pub(super) fn plan(
         &mut self,
         cx: &mut Cx<'_>,
@@ -192,7 +183,6 @@ impl LoneNak {
         Some(backoff.draw(&self.crowd, cx.rng))
     }
 
-    /// Notes that another receiver has reported this loss.
     pub(super) fn suppress(&mut self, now: Time) {
         (self.planned, self.last) = (None, Some(now));
     }

@@ -1,4 +1,4 @@
-//! The receiver's NAK timers and the state of each missing packet (RFC 3208 s6.3).
+//! NAK timers of the receiver, and state of each missing packet (RFC 3208 s6.3).
 
 use alloc::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use alloc::vec::Vec;
@@ -11,14 +11,10 @@ use crate::keep_last;
 use crate::pgm::PgmFlowSettings;
 use crate::pgm::retry_timer::{Asked, RetryTimer};
 
-/// Where the recovery of a packet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// A NAK will be sent unless somebody else is faster.
     BackOff,
-    /// A NAK was sent or heard; its confirmation is to come.
     AwaitConfirmation,
-    /// The confirmation has come; the repair is to come.
     AwaitRepair,
 }
 
@@ -26,16 +22,15 @@ pub(crate) enum State {
 struct Missing {
     state: State,
     deadline: Time,
-    /// By this receiver.
     asked: Asked,
-    /// Confirmations heard before anything had to be repeated.
+    /// Confirmations received before any repetition.
     confirmations: u32,
     unconfirmed: u32,
     unrepaired: u32,
 }
 
 impl Missing {
-    /// Goes to `state`. Returns whether the deadline is another one now.
+    /// Sets state and deadline. Returns true if the deadline has changed.
     fn set(&mut self, state: State, deadline: Time) -> bool {
         let moves = self.deadline != deadline;
         (self.state, self.deadline) = (state, deadline);
@@ -43,7 +38,6 @@ impl Missing {
     }
 }
 
-/// A packet that was repaired a moment ago.
 #[derive(Debug)]
 struct Recent {
     at: Time,
@@ -51,42 +45,36 @@ struct Recent {
     confirmations: u32,
 }
 
-/// Repetitions of a NAK for want of a confirmation, and for want of a repair, until the packet is
-/// given up.
+/// Repetitions of a NAK without a confirmation, or without a repair, before the packet is given up.
 const RETRIES: u32 = 50;
 
-/// Most of these; of a longer burst the last tell as much as all.
+/// Most recently repaired packets on record; in a longer burst the last ones are enough.
 const RECENT_MAX: usize = 32;
 
 #[derive(Debug, Default)]
 pub(crate) struct Expired {
     pub(crate) give_up: Vec<u64>,
-    /// Whether NAKs are due that cannot be sent.
+    /// True if NAKs are due that cannot be sent.
     pub(crate) stuck: bool,
-    /// True if no confirmation came in its time.
     pub(crate) unconfirmed: bool,
 }
 
-/// The missing packets, each with its one timer. All operations take time logarithmic in their
-/// number.
-// What every packet needs stands first: see the receiver's session.
+/// Missing packets, each with its one timer. All operations take logarithmic time.
+// Fields that every packet needs come first: see the receiver's session.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct Naks {
     missing: BTreeMap<u64, Missing>,
-    /// The deadline of each missing packet, and some that were moved since: stale entries stay until
-    /// they come to the top, which is never one of them. Deadlines move all the time, and a heap
-    /// is one piece of memory.
+    /// Deadlines of missing packets, and stale entries of moved deadlines, never at the top.
+    /// Deadlines move often, and a heap is one piece of memory.
     timers: BinaryHeap<Reverse<(Time, u64)>>,
-    /// Packets for which a NAK is to be sent now; all of them are missing.
     due: BTreeSet<u64>,
-    /// Packets repaired within the last round trip.
     recent: VecDeque<Recent>,
-    /// From a NAK to its confirmation, and to the repair.
+    /// Times from a NAK to its confirmation, and to its repair.
     pub(crate) confirmation: RetryTimer,
     repair: RetryTimer,
     crowd: Crowd,
-    /// NAKs without confirmation, or confirmations without repair, until a packet is given up.
+    /// NAKs without a confirmation, or confirmations without a repair, before a packet is given up.
     retries: u32,
 }
 
@@ -102,19 +90,17 @@ impl Naks {
         }
     }
 
-    /// NAKs of a receiver that gives up no packet.
     pub(crate) fn without_end(settings: &PgmFlowSettings) -> Self {
         Self { retries: u32::MAX, ..Self::new(settings) }
     }
 
-    /// Ends all requests, and keeps the measurements.
     pub(crate) fn clear(&mut self) {
         self.missing.clear();
         self.timers.clear();
         self.due.clear();
     }
 
-    /// When a NAK for what is found missing now may be sent.
+    /// Returns the time at which a NAK for packets found missing now may be sent.
     pub(crate) fn draw(&self, backoff: &mut Backoff, rng: &mut Rng) -> Time {
         backoff.draw(&self.crowd, rng)
     }
@@ -132,13 +118,11 @@ impl Naks {
         self.missing.contains_key(&index)
     }
 
-    /// A packet is missing: a NAK is to be sent when its `backoff` is over.
     pub(crate) fn hold_back(&mut self, index: u64, backoff: &mut Backoff, rng: &mut Rng) {
         let deadline = self.draw(backoff, rng);
         self.begin(index, State::BackOff, deadline);
     }
 
-    /// A packet is missing: it waits in `state` until `deadline`.
     pub(crate) fn begin(&mut self, index: u64, state: State, deadline: Time) {
         let asked = Asked::default();
         let fresh =
@@ -147,7 +131,6 @@ impl Naks {
         self.arm(index, deadline);
     }
 
-    /// A packet has come, or nobody waits for it any longer.
     pub(crate) fn end(&mut self, index: u64) {
         if self.missing.remove(&index).is_some() {
             if self.missing.is_empty() {
@@ -169,7 +152,7 @@ impl Naks {
         }
     }
 
-    /// Packets from `to` on were never sent.
+    /// Removes packets from `to` on, which were never sent.
     pub(crate) fn end_from(&mut self, to: u64) {
         while let Some((&index, _)) = self.missing.last_key_value()
             && index >= to
@@ -178,7 +161,6 @@ impl Naks {
         }
     }
 
-    /// The packet has come by a repair: how long that took is a sample.
     pub(crate) fn repaired(&mut self, index: u64, now: Time) {
         if let Some(missing) = self.missing.get(&index) {
             missing.asked.answered(now, &mut self.repair);
@@ -189,8 +171,7 @@ impl Naks {
         self.end(index);
     }
 
-    /// Counts the confirmations of packets that were repaired a round trip ago: there will be no
-    /// more of them.
+    /// Counts the confirmations of packets repaired a round trip ago, which get no more of them.
     fn settle(&mut self, now: Time) {
         let rtt = self.confirmation.expected();
         while let Some(recent) = self.recent.front()
@@ -201,10 +182,9 @@ impl Naks {
         }
     }
 
-    /// A confirmation came. False where the packet is not missing.
     pub(crate) fn confirmed(&mut self, index: u64, now: Time) -> bool {
         let Some(missing) = self.missing.get_mut(&index) else {
-            // Of a packet that is here, others ask for it still.
+            // Other receivers may still request a packet that is here.
             if let Some(recent) = self.recent.iter_mut().find(|recent| recent.index == index) {
                 recent.confirmations += 1;
             }
@@ -213,7 +193,7 @@ impl Naks {
         if missing.state == State::AwaitConfirmation {
             missing.asked.answered(now, &mut self.confirmation);
         }
-        // Later ones may answer repetitions.
+        // Later confirmations may answer repetitions.
         if missing.asked.times <= 1 && missing.unrepaired == 0 {
             missing.confirmations += 1;
         }
@@ -224,9 +204,8 @@ impl Naks {
         true
     }
 
-    /// Another receiver's NAK was heard. It leads out of back-off to the wait for a confirmation
-    /// (src: RFC 3208 s6.3, by its diagram and not its prose), and restarts any other wait. False where
-    /// the packet is not missing.
+    /// Notes a NAK of another receiver: ends the back-off, or restarts any other wait
+    /// (src: RFC 3208 s6.3, diagram, not prose). Returns false if the packet is not missing.
     pub(crate) fn heard(&mut self, index: u64, now: Time) -> bool {
         let Some(missing) = self.missing.get_mut(&index) else { return false };
         let (state, deadline) = match missing.state {
@@ -244,9 +223,8 @@ impl Naks {
         true
     }
 
-    /// The source says that it has sent all that it was asked for. What has not come by `deadline` is
-    /// asked for again then, however long answers took before: a repair that was confirmed is lost, and so is
-    /// a NAK or its confirmation where a round trip has gone by.
+    /// Handles the report of the source that everything was sent: packets missing at `deadline` are
+    /// requested again, since a repair, or a NAK or confirmation, is lost.
     pub(crate) fn repairs_sent(&mut self, deadline: Time) {
         let round_trip = self.confirmation.expected();
         let mut moved = Vec::new();
@@ -270,18 +248,17 @@ impl Naks {
         }
     }
 
-    /// Sets the timer of a missing packet, whose deadline it is already.
     fn arm(&mut self, index: u64, deadline: Time) {
         self.timers.push(Reverse((deadline, index)));
         self.tidy_timers(index);
-        // As many may lie about as there are packets missing.
+        // The heap holds at most about as many stale entries as missing packets.
         if self.timers.len() > 2 * self.missing.len() + TIMERS_SPARE {
             let timer = |(&index, missing): (&u64, &Missing)| Reverse((missing.deadline, index));
             self.timers = self.missing.iter().map(timer).collect();
         }
     }
 
-    /// Takes what does not count any more from the top. Only the timer of `index` has changed.
+    /// Removes stale entries from the top, after a change of only the timer of `index`.
     fn tidy_timers(&mut self, index: u64) {
         if self.timers.peek().is_none_or(|Reverse((_, top))| *top != index) {
             return;
@@ -293,12 +270,10 @@ impl Naks {
         }
     }
 
-    /// Handles all timers that have run out. Where `can_ask` is false no NAK can be sent yet, and
-    /// back-off begins again without counting.
+    /// Handles all expired timers. If `can_ask` is false, back-off begins again without counting.
     pub(crate) fn expire(&mut self, cx: &mut Cx<'_>, can_ask: bool) -> Expired {
         let now = cx.now;
         let mut expired = Expired::default();
-        // The waits in which no confirmation came, and no repair.
         let (mut unconfirmed, mut unrepaired) = (None, None);
         let mut backoff = Backoff::new(now);
         while let Some(&Reverse((deadline, index))) = self.timers.peek()
@@ -357,7 +332,7 @@ impl Naks {
         !self.due.is_empty()
     }
 
-    /// The next packets for one NAK, at most `max` and ascending; empty where no NAK is due.
+    /// Returns the packets for the next NAK, at most `max` and ascending; empty if no NAK is due.
     pub(crate) fn take_due(&mut self, max: usize) -> Vec<u64> {
         let mut asked = Vec::new();
         while asked.len() < max
@@ -373,22 +348,20 @@ impl Naks {
     }
 }
 
-/// Until when a repair that has just been confirmed is to come. The round trip counts from the NAK,
-/// where it was ours, and not from its confirmation.
+/// Returns the deadline of a confirmed repair, counted from this receiver's NAK, if any.
 fn repair_deadline(
     repair: &RetryTimer,
     confirmation: &RetryTimer,
     missing: &Missing,
     now: Time,
 ) -> Time {
-    // Before the first repair the confirmations tell the way; one from the source is just ahead of
-    // its repair.
+    // Before the first repair, confirmations measure the path.
     let whole = if repair.has_estimate() { repair } else { confirmation };
     let asked = missing.asked.last().unwrap_or(now);
     (asked + whole.wait(missing.unrepaired)).max(now + repair.least)
 }
 
-/// Timers that do not count any more and may lie about however few packets are missing.
+/// Stale timer entries that are always allowed.
 const TIMERS_SPARE: usize = 16;
 
 #[cfg(test)]

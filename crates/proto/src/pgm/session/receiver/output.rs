@@ -32,7 +32,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
             let body = Body::Ack(Ack { vector: self.feedback.shape_vector(vector) });
             return Some(self.write(&source, &body, &[], Some(&report), buf, |_| {}));
         }
-        // Asked after every packet, and mostly in vain: the rest is out of the way.
+        // Polled after every packet, mostly without a result, so the rest is not inlined.
         let mut report = Vec::new();
         while let Some(audience) = self.feedback.poll_report(cx, &mut report) {
             let report = core::mem::take(&mut report);
@@ -40,7 +40,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
                 return Some(packet);
             }
         }
-        // A loss of which nothing is asked for is reported only where nothing is ever asked for.
+        // Only a receiver that never requests repairs sends a NAK to report a loss.
         let asks = match self.repair.naks() {
             Some(naks) => naks.has_due() || self.nak_copy.is_some(),
             None => self.lone_nak.due.is_some() || self.nak_copy.is_some(),
@@ -62,10 +62,9 @@ impl<R: RepairLayer> ReceiverSession<R> {
         self.window.as_ref()?.ack_vector()
     }
 
-    /// What a null NAK names: the latest packet found missing, so that the source knows which loss its
-    /// report speaks of. It is `highest`, the latest that came, where nothing before that was missing.
+    /// Returns the packet for a null NAK: the latest one missing, which names the reported loss to
+    /// the source, else `highest`.
     fn latest_missing(&self, highest: Seq) -> Seq {
-        // Truncation is the wrap of sequence numbers.
         let missing = self.missing.map(|index| Seq::new(index as u32));
         missing.filter(|missing| missing.before(highest)).unwrap_or(highest)
     }
@@ -75,7 +74,6 @@ impl<R: RepairLayer> ReceiverSession<R> {
         self.feedback.report_for_nak(cx, &mut report).then_some(report)
     }
 
-    /// Writes a report of the scheme; `None` without a source or without data to report on.
     #[inline(never)]
     fn write_report(
         &mut self,
@@ -93,9 +91,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
                 let vector = late.unwrap_or(vector);
                 Body::Ack(Ack { vector: self.feedback.shape_vector(vector) })
             }
-            // A null NAK asks for nothing, and implementations that do not know what it is for ignore
-            // it. It goes to the source itself: elements hold back NAKs that they have seen, and this
-            // one must arrive.
+            // Elements hold back repeated NAKs: a null NAK goes to the source, and must arrive.
             Audience::SenderNak => {
                 Body::Nnak(self.nak(&source, self.latest_missing(vector.highest)))
             }
@@ -116,7 +112,6 @@ impl<R: RepairLayer> ReceiverSession<R> {
             None => self.repair.naks_mut()?.take_due(1 + NAK_LIST_MAX),
         };
         debug_assert!(asked.is_sorted_by(|a, b| a < b), "lists ascend (RFC 3208 s9.3)");
-        // Truncation is the wrap of sequence numbers.
         let asked: Vec<_> = asked.into_iter().map(|index| Seq::new(index as u32)).collect();
         let (&first, rest) = asked.split_first()?;
         let report = self.report_for_nak(cx);
@@ -129,7 +124,6 @@ impl<R: RepairLayer> ReceiverSession<R> {
         Some(to_node(path))
     }
 
-    /// A last ACK, which says that this receiver leaves.
     fn write_leave(
         &mut self,
         cx: &mut Cx<'_>,
@@ -146,8 +140,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         }))
     }
 
-    /// A null NAK to the source alone, with the scheme's report where there is one and what `fill`
-    /// adds. Where no data has come it names the packet before the first one.
+    /// Writes a null NAK to the source; before any data it names the packet before the first.
     pub(crate) fn write_null_nak(
         &mut self,
         cx: &mut Cx<'_>,
@@ -162,7 +155,6 @@ impl<R: RepairLayer> ReceiverSession<R> {
         Some(self.write(&source, &body, &[], report.as_deref(), buf, fill))
     }
 
-    /// An SPM request to the source alone with what `fill` adds.
     pub(crate) fn write_request(
         &self,
         buf: &mut Vec<u8>,
@@ -171,8 +163,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         Some(self.write(&self.source?, &Body::Spmr, &[], None, buf, fill))
     }
 
-    /// A packet with the `list` of a NAK and the scheme's report, where there are such, and what `fill`
-    /// adds. It goes to the source where its caller does not send it elsewhere.
+    /// Writes a packet to the source, with a NAK's `list`, a report and the additions of `fill`.
     fn write(
         &self,
         source: &Source,
@@ -202,7 +193,6 @@ fn to_node(node: NodeId) -> Transmit {
     Transmit::control(Destination::Node(node))
 }
 
-/// For the members of the group on this subnet.
 fn to_neighbours() -> Transmit {
     let to = Destination::Group(GroupId::SESSION);
     Transmit { time_to_live: 1, ..Transmit::control(to) }

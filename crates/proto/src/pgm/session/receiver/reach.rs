@@ -1,67 +1,56 @@
-//! Plausible sequence numbers of original data: how far a source can have come.
+//! Plausible sequence numbers of original data, from the rate of the source.
 
 use faircast_base::{Duration, Time};
 
 use super::dissent::Dissent;
 
-/// The newest original that is believed, and what packets say against it. Packets go by their
-/// sequence number without wrap.
-///
-/// A number far beyond what the observed rate could have sent is not believed at once; and a newest
-/// packet after which the source goes on with lower numbers was none of its own.
+/// Newest believed original, and packets that contradict it. Numbers far beyond the observed rate
+/// are doubted. A newest packet was forged if the source continues with lower numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Reach {
-    /// The newest original that is believed.
     pub(crate) newest: u64,
-    /// When that came.
     at: Time,
-    /// Up to here nothing is taken back: the newest one when so many packets had come one close
-    /// behind the other; and how many have since a jump.
+    /// Number up to which nothing is taken back, and steps since a jump; see [`SOLID_STEPS`].
     solid: Option<u64>,
     steps: u32,
-    /// Where the rate was last measured from, and the rate in packets per second.
+    /// Start of the present rate measurement, and rate in packets per second.
     mark: (Time, u64),
     rate: f64,
-    /// Runs of numbers that are too far ahead, and that lie behind the newest.
+    /// Runs of numbers that are too far ahead, and runs behind the newest.
     ahead: Dissent<Run>,
     behind: Dissent<Run>,
-    /// Leads that are too far ahead, and the last one that is believed.
+    /// Leads that are too far ahead, and the last believed lead.
     leads: Dissent<u64>,
     lead: Option<u64>,
 }
 
-/// Numbers one behind the other, where some may be missing.
+/// Ascending numbers, with or without gaps.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     first: u64,
     last: u64,
 }
 
-/// Verdict on an original.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Belief {
-    /// The source can have sent it.
     Believed,
-    /// The source cannot have sent it, until others say so too.
+    /// The source cannot have sent it, unless further packets confirm it.
     Doubted,
-    /// It and others show that the source has not come as far as was believed: it goes on from this
-    /// number.
+    /// The source is behind the believed number, and continues from this one.
     Rewound(u64),
 }
 
 impl Reach {
-    /// Packet `newest` was the first thing heard of.
     pub(crate) fn new(now: Time, newest: u64) -> Self {
         Self { newest, at: now, mark: (now, newest), ..Self::default() }
     }
 
-    /// The source has come no further than `newest`.
     pub(crate) fn go_back(&mut self, now: Time, newest: u64) {
         self.solid = self.solid.map(|solid| solid.min(newest));
         self.jump(now, newest);
     }
 
-    /// Judges original `index`. `open`: true if this number may prove that the source is behind the newest packet.
+    /// Judges original `index`. `open` is true if it may prove that the source is behind `newest`.
     pub(crate) fn take(&mut self, now: Time, index: u64, open: bool) -> Belief {
         let goes_on = |run: &Run| index > run.last && index <= run.last + FREE_PACKETS;
         if index > self.newest && self.can_be(now, index) {
@@ -74,7 +63,7 @@ impl Reach {
         }
         let wait = self.wait();
         if index <= self.newest {
-            // A source goes on from its newest packet: one of the two is none of its own, or late.
+            // A source continues from its newest packet: this one or the newest is forged or late.
             self.steps = 0;
             let before = self.behind.get().filter(|run| goes_on(run));
             let first = before.map_or(index, |run| run.first);
@@ -93,13 +82,10 @@ impl Reach {
         Belief::Doubted
     }
 
-    /// Whether `index` is no further than the source can have come.
     pub(crate) fn can_be(&self, now: Time, index: u64) -> bool {
-        // Nearly all are as near as any can be.
         index <= self.newest + FREE_PACKETS || index <= self.newest + self.allowance(now)
     }
 
-    /// The same of the lead that an SPM names, which is believed too where others say so.
     pub(crate) fn can_lead(&mut self, now: Time, lead: u64) -> bool {
         if self.can_be(now, lead) {
             self.leads.contradict();
@@ -112,13 +98,11 @@ impl Reach {
         believed
     }
 
-    /// True for a number beside a lead that is believed: doubt would stop a slow source for several
-    /// packets more.
+    /// Returns true near a believed lead: doubt would delay a slow source by several packets.
     fn follows_lead(&self, index: u64) -> bool {
         self.lead.is_some_and(|lead| index.abs_diff(lead) <= FREE_PACKETS)
     }
 
-    /// Packets by which the source can be ahead of the newest one.
     fn allowance(&self, now: Time) -> u64 {
         let since = now.since(self.mark.0).as_secs_f64().max(RATE_SPAN_MIN.as_secs_f64());
         let rate = self.rate.max((self.newest - self.mark.1) as f64 / since);
@@ -126,7 +110,6 @@ impl Reach {
         FREE_PACKETS + (packets as u64).min(JUMP_MAX)
     }
 
-    /// For how long a run of other numbers is waited for to go on.
     fn wait(&self) -> Duration {
         let gaps = Duration::from_secs_f64(WAIT_PACKETS / self.rate.max(1.0));
         gaps.clamp(WAIT_MIN, WAIT_MAX)
@@ -148,7 +131,6 @@ impl Reach {
         }
     }
 
-    /// The source is elsewhere; how fast it is was learnt from it all the same.
     fn jump(&mut self, now: Time, index: u64) {
         (self.newest, self.at, self.mark, self.steps) = (index, now, (now, index), 0);
         self.lead = None;
@@ -157,26 +139,25 @@ impl Reach {
     }
 }
 
-/// Packets ahead that any source can be, whatever its rate: a burst that a host sends at once.
+/// Packets that any source can be ahead, at any rate: a burst that a host sends at once.
 const FREE_PACKETS: u64 = 64;
 
-/// Of packets that are no further apart, more than a handful of forged ones show where a source is.
+/// Longest distance of packets that count as steps, and steps that show where a source is.
 const STEP_MAX: u64 = 16;
 const SOLID_STEPS: u32 = 12;
 
-/// A source that is not heard for a while may be so many times as fast as it was.
+/// Factor by which a source may exceed its measured rate while it is not received.
 const RATE_FACTOR: f64 = 4.0;
 
-/// Most packets that it can have sent in silence.
+/// Most packets that a source can send while it is not received.
 const JUMP_MAX: u64 = 1 << 24;
 
-/// The rate is the largest of late, measured over so long at least; what is left of it with each
-/// measurement that is lower.
+/// Span of a rate measurement, shortest span, and decay with each lower measurement.
 const RATE_SPAN: Duration = Duration::from_millis(50);
 const RATE_SPAN_MIN: Duration = Duration::from_millis(1);
 const RATE_KEPT: f64 = 0.75;
 
-/// A run of other numbers goes on within so many packets' time, and within these.
+/// Longest pause in a run of other numbers: in packets at the measured rate, with bounds in time.
 const WAIT_PACKETS: f64 = 8.0;
 const WAIT_MIN: Duration = Duration::from_millis(50);
 const WAIT_MAX: Duration = Duration::from_secs(1);
@@ -186,7 +167,6 @@ mod tests {
     use super::*;
     use crate::world::at;
 
-    /// A source that has sent one packet a millisecond for a second: up to 1000.
     fn running() -> Reach {
         let mut reach = Reach::new(at(0), 0);
         for ms in 1..=1000 {

@@ -1,5 +1,4 @@
-//! SPMs at a receiver: which of them are new, the way for NAKs, the window, and which scheme is
-//! spoken.
+//! SPMs at a receiver: their order, the path for NAKs, the window, and the scheme.
 
 use alloc::boxed::Box;
 
@@ -11,12 +10,11 @@ use crate::pgm::negotiation::{Announced, SchemeMismatch};
 use crate::pgm::wire::{OptionType, Packet, Received, Spm};
 
 impl<R: RepairLayer> ReceiverSession<R> {
-    /// Mismatch, where the source speaks another scheme.
     pub(crate) fn mismatch(&self) -> Option<&SchemeMismatch> {
         self.mismatch.as_deref()
     }
 
-    /// Forgets all that it has heard, but for the settings of the scheme.
+    /// Forgets everything about the source except the settings of the scheme.
     pub(crate) fn restart(&mut self, cx: &mut Cx<'_>)
     where
         R: Default,
@@ -52,7 +50,6 @@ impl<R: RepairLayer> ReceiverSession<R> {
         let fin = packet.options.has(OptionType::FIN);
         let Some((trail, lead)) = spm.window() else { return Ok(()) };
         if self.window.is_none() {
-            // Packets sent so far are not for this receiver; the next ones are.
             self.begin(cx.now, packet, lead + 1, trail);
         }
         let lead_index = self.window.as_ref().and_then(|window| window.index(lead));
@@ -77,9 +74,8 @@ impl<R: RepairLayer> ReceiverSession<R> {
         Ok(())
     }
 
-    /// Handles a message of the source that no packet follows before packet `end`. If several say that and no original
-    /// contradicts them, packets from there on were forged. A source that waits for acknowledgements would refuse those
-    /// of this receiver, and sends too few originals to show where the source is.
+    /// Handles a claim that packets from `end` on were not sent. If several SPMs agree and no
+    /// original contradicts, they were forged: acknowledgements of forged packets would be refused.
     fn doubt_beyond(&mut self, cx: &mut Cx<'_>, packet: &Packet<'_>, end: u64) {
         let (Some(window), Some(reach)) = (&self.window, &mut self.reach) else { return };
         // Delivered packets stay delivered.
@@ -92,10 +88,9 @@ impl<R: RepairLayer> ReceiverSession<R> {
         }
     }
 
-    /// The source says that `lead` is the last packet.
     fn take_fin(&mut self, lead: Seq) -> Checked {
         let Some(window) = &self.window else { return Ok(()) };
-        // Of an empty session the lead lies just before the first packet, perhaps before number 0.
+        // In an empty session the lead is just before the first packet, perhaps before number 0.
         let end = window.index(lead + 1).ok_or(BadInput::OutOfWindow)?;
         if end < window.next {
             return Err(BadInput::Absurd);
@@ -104,7 +99,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         Ok(())
     }
 
-    /// Another last hop than before is believed where others name it too.
+    /// Sets the last hop. Another hop than before is believed once several SPMs name it.
     fn take_path(&mut self, cx: &mut Cx<'_>, from: NodeId, spm: Spm) {
         let Some(source) = &mut self.source else { return };
         let path = spm.path.node().unwrap_or(from);
@@ -117,16 +112,14 @@ impl<R: RepairLayer> ReceiverSession<R> {
         } else {
             self.doubts.path.contradict();
         }
-        // Without an element on the way it is the source that speaks. Who was heard first may have
-        // been somebody else who repeats what the source has said.
+        // Without an element the source sends SPMs itself; the first packet may be a host's replay.
         if path.0 == 0 || path == from {
             source.node = from;
         }
         source.path = Some(path);
     }
 
-    /// Asks for an SPM, which shows whether the one that came now is to be believed, or what was
-    /// sent while the path was interrupted.
+    /// Requests an SPM, to confirm the last one or to learn what was sent meanwhile.
     pub(crate) fn want_spm(&mut self, cx: &mut Cx<'_>) {
         if !self.timers.is_armed(Timer::SpmRequest) {
             let backoff = cx.rng.up_to(self.config.spm_request_backoff);
@@ -134,14 +127,12 @@ impl<R: RepairLayer> ReceiverSession<R> {
         }
     }
 
-    /// Asks for one after a while, if none has come by then.
     pub(super) fn request_later(&mut self, cx: &mut Cx<'_>) {
         let least = self.config.spm_request_backoff;
         self.timers.arm(Timer::SpmRequest, cx.now + least + cx.rng.up_to(least));
     }
 
-    /// Reads what an SPM says of the scheme, where it says anything that is listened to. What
-    /// cannot be read makes the whole SPM malformed, so this comes before anything that it changes.
+    /// Decodes the scheme announcement before any change: if malformed, the whole SPM is.
     pub(crate) fn read_announced(&self, packet: &Packet<'_>) -> Checked<Option<Announced>> {
         match packet.options.find(OptionType::SCHEME).filter(|_| self.negotiation.is_some()) {
             Some(option) => Announced::decode(option.value).map(Some).ok_or(BadInput::Malformed),
@@ -149,13 +140,11 @@ impl<R: RepairLayer> ReceiverSession<R> {
         }
     }
 
-    /// Takes what a new SPM says of the scheme.
     fn take_announced(&mut self, cx: &mut Cx<'_>, announced: Announced) -> Checked {
         let Some(negotiation) = &mut self.negotiation else { return Ok(()) };
         match negotiation.compare_announced(&announced) {
             Err(mismatch) => return self.doubt_scheme(cx, mismatch),
             Ok(false) => self.doubts.settings.contradict(),
-            // A source keeps to its settings.
             Ok(true) if negotiation.heard => {
                 if !self.doubts.settings.claim(cx.now, (), Duration::ZERO, |()| true) {
                     self.want_spm(cx);
@@ -172,7 +161,6 @@ impl<R: RepairLayer> ReceiverSession<R> {
         Ok(())
     }
 
-    /// A packet speaks another scheme: where others do so too it is the source.
     pub(super) fn doubt_scheme(&mut self, cx: &mut Cx<'_>, mismatch: SchemeMismatch) -> Checked {
         if self.doubts.scheme.claim(cx.now, (), Duration::ZERO, |()| true) {
             self.ask_nothing();
@@ -184,7 +172,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
     }
 }
 
-/// The sequence number of the newest SPM, and what other SPMs say against it.
+/// Sequence number of the newest SPM, and SPMs that contradict it.
 #[derive(Debug, Default)]
 pub struct SpmOrder {
     newest: Option<(Seq, Time)>,
@@ -193,12 +181,12 @@ pub struct SpmOrder {
 }
 
 impl SpmOrder {
-    /// The newest one.
+    /// Returns the newest sequence number.
     pub fn newest(&self) -> Option<Seq> {
         self.newest.map(|(newest, _)| newest)
     }
 
-    /// Whether SPM `sequence` would be newer, and no further ahead than a source can come.
+    /// Returns true if SPM `sequence` is newer, and no further ahead than a source can come.
     pub fn is_newer(&self, now: Time, sequence: Seq) -> bool {
         self.newest.is_none_or(|(newest, at)| {
             let ahead = i64::from(sequence.distance(newest));
@@ -206,8 +194,7 @@ impl SpmOrder {
         })
     }
 
-    /// An SPM has come. Returns whether it is newer than those before, or whether they were none of
-    /// the source: it goes on with other numbers.
+    /// Takes an SPM. Returns true if it is newer, or if the newest proves to be forged.
     pub fn take(&mut self, now: Time, sequence: Seq) -> bool {
         let newer = self.is_newer(now, sequence);
         if !newer && let Some((newest, _)) = self.newest {
@@ -231,12 +218,11 @@ impl SpmOrder {
     }
 }
 
-/// How many SPMs ahead a source can be at once, and for each second: every receiver that joins may
-/// be sent one of its own.
+/// SPMs that a source can be ahead, at once and per second: each joining receiver may get one.
 const FREE_SPMS: u64 = 1000;
 const PER_SECOND: u64 = 10_000;
 
-/// Old numbers in ascending order that show that the newest was none of the source.
+/// Ascending old numbers that show that the newest number was forged.
 const BEHIND_PACKETS: u32 = 2;
 
 #[cfg(test)]

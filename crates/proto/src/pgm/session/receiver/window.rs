@@ -1,4 +1,4 @@
-//! The receive window: packets that have come, that are held, and that are missing.
+//! Receive window: packets that have come, that are held, and that are missing.
 
 use crate::content::Held;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -8,41 +8,36 @@ use faircast_base::Seq;
 
 use crate::congestion::AckVector;
 
-/// Where a packet falls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Next,
-    /// Packet to keep for later.
     Ahead,
     Duplicate,
-    /// Packet that was given up and passed by.
+    /// Packet that was given up.
     TooLate,
     /// Packet too far ahead to be kept.
     Beyond,
 }
 
-/// The receive window. Packets go by their sequence number without wrap (`index`).
-// What every packet needs stands first: see the receiver's session.
+/// Receive window. Packets are identified by their sequence number without wrap (`index`).
+// Fields that every packet needs come first: see the receiver's session.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct Window {
     /// Most packets from the next to deliver to the last that is kept.
     limit: u64,
     pub(super) next: u64,
-    /// One past the last packet known to exist, never beyond the limit.
+    /// One past the last packet known to exist, at most [`end`](Self::end).
     pub(super) known: u64,
     pub(super) highest: Option<u64>,
-    /// What came out of order: number i tells of packet `next + i`, 0 that it has not come, else one
-    /// more than the zeros of its payload. The last one has come. A confirmation names dozens of
-    /// packets, and each of thousands of receivers looks all of them up: here they are neighbours in
-    /// memory, which they are not in a tree.
+    /// Packets out of order: element i is 0 if packet `next + i` has not come, else one more than
+    /// the zeros of its payload. An array keeps the dozens named by a confirmation adjacent in
+    /// memory.
     held: VecDeque<u32>,
-    /// Bit i: whether packet `next - 1 - i` was received. What lies before the start counts as
-    /// received, as in OpenPGM.
+    /// Bit i: true if packet `next - 1 - i` was received. Earlier packets count, as in OpenPGM.
     history: u64,
     /// Packets that will never come, all at `next` or later.
     given_up: BTreeSet<u64>,
-    /// The bytes of what is held, where it has any.
     bytes: BTreeMap<u64, Vec<u8>>,
 }
 
@@ -57,14 +52,11 @@ impl Window {
         }
     }
 
-    /// The packet of number `seq` that is nearest to the next one; `None` where it would lie before
-    /// the beginning of all counting.
+    /// Returns the packet with number `seq` that is nearest to the next one; `None` before index 0.
     pub(super) fn index(&self, seq: Seq) -> Option<u64> {
-        // Truncation is the wrap of sequence numbers.
         self.next.checked_add_signed(i64::from(seq.distance(Seq::new(self.next as u32))))
     }
 
-    /// One past the last packet that can be kept.
     pub(super) fn end(&self) -> u64 {
         self.next + self.limit
     }
@@ -83,7 +75,7 @@ impl Window {
         }
     }
 
-    /// Whether `index` has come. Of what was delivered long ago the answer is yes.
+    /// Returns true if `index` has come. Packets delivered long ago count as received.
     pub(super) fn received(&self, index: u64) -> bool {
         if index < self.next {
             let age = self.next - 1 - index;
@@ -93,13 +85,12 @@ impl Window {
         }
     }
 
-    /// Whether `index` is known to have come: what was passed long ago is not.
+    /// Returns true if `index` is known to have come; packets passed long ago are unknown.
     pub(super) fn received_lately(&self, index: u64) -> bool {
         self.received(index) && self.next <= index.saturating_add(64)
     }
 
-    /// Packets from `to` on, which is at `next` or later, were none of the source: they are
-    /// forgotten.
+    /// Forgets packets from `to` on, which were not sent by the source; `to` is at `next` or later.
     pub(super) fn rewind(&mut self, to: u64) {
         self.known = self.known.min(to);
         self.held.truncate((to - self.next) as usize);
@@ -118,12 +109,10 @@ impl Window {
         self.held.get((index - self.next) as usize).is_some_and(|&held| held != ABSENT)
     }
 
-    /// Says that packets up to `index` exist.
     pub(super) fn learn(&mut self, index: u64) {
         self.known = self.known.max((index + 1).min(self.end()));
     }
 
-    /// Says that `index` has come.
     pub(super) fn note(&mut self, index: u64) {
         self.highest = Some(self.highest.map_or(index, |highest| highest.max(index)));
         self.learn(index);
@@ -132,7 +121,6 @@ impl Window {
         }
     }
 
-    /// Notes that `index`, which was passed by, has come after all.
     pub(super) fn note_late(&mut self, index: u64) {
         let age = self.next.saturating_sub(1).saturating_sub(index);
         if age < 64 {
@@ -140,7 +128,6 @@ impl Window {
         }
     }
 
-    /// Keeps what came ahead of its turn: `index` is later than `next`, and before the end.
     pub(super) fn hold(&mut self, index: u64, held: Held) {
         let place = (index - self.next) as usize;
         if place >= self.held.len() {
@@ -153,15 +140,13 @@ impl Window {
         self.check();
     }
 
-    /// Whoever asks for gaps relies on it: what is held ends with what came, and all of it lies within
-    /// the window.
+    /// Checks that the last held packet has come, and that all are in the window.
     fn check(&self) {
         debug_assert!(self.next <= self.known && self.known <= self.end(), "{self:?}");
         debug_assert_ne!(self.held.back(), Some(&ABSENT), "what is held ends with what came");
         debug_assert!(self.held.len() as u64 <= self.limit, "nothing is held beyond the limit");
     }
 
-    /// Whether nothing was received or given up out of order.
     pub(super) fn is_tidy(&self) -> bool {
         self.held.is_empty() && self.given_up.is_empty()
     }
@@ -196,7 +181,7 @@ impl Window {
         self.check();
     }
 
-    /// All packets before `to` will not come; none of them is held.
+    /// Gives up all packets before `to`, none of which is held.
     pub(super) fn pass_lost(&mut self, to: u64) {
         let count = to - self.next;
         self.history = if count < 64 { self.history << count } else { 0 };
@@ -214,24 +199,22 @@ impl Window {
         self.held.iter().position(|&held| held != ABSENT).map(|place| self.next + place as u64)
     }
 
-    /// The packet that at least `count` packets, itself among them, show to be due: all gaps before
-    /// it have been passed by as many. `count` is at least 1.
+    /// Returns the packet before which all gaps have been passed by at least `count` (>= 1).
     pub(super) fn passed_by(&self, count: usize) -> Option<u64> {
         let places = self.held.iter().enumerate().rev();
         let (place, _) = places.filter(|(_, held)| **held != ABSENT).nth(count - 1)?;
         Some(self.next + place as u64)
     }
 
-    /// Whether anything in `from .. to` has not been received.
     pub(super) fn has_gap(&self, from: u64, to: u64) -> bool {
         (from.max(self.next)..to).any(|index| !self.holds(index))
     }
 
-    /// Arrivals among the last 32 packets; `None` before the first.
+    /// Returns the arrivals among the last 32 packets; `None` before the first.
     pub(super) fn ack_vector(&self) -> Option<AckVector> {
         let highest = self.highest?;
         let bitmap = if highest < self.next {
-            // Nothing is held; what was given up or skipped lies in the history too.
+            // Nothing is held; given-up packets are in the history too.
             let above = self.next - 1 - highest;
             if above < 64 { (self.history >> above) as u32 } else { 0 }
         } else {
@@ -250,16 +233,15 @@ impl Window {
 
 const ABSENT: u32 = 0;
 
-/// Elements that an empty queue keeps memory for.
 const KEPT_MAX: usize = 16;
 
-/// Begins an empty queue anew. One repair may release hundreds of packets: receivers, of which there
-/// may be thousands, would keep memory for that, and go round in it with every packet that comes.
+/// Clears an empty queue. One repair may release hundreds of packets: thousands of receivers would
+/// keep memory for them, and move through it with every packet.
 pub(crate) fn start_over<T>(queue: &mut VecDeque<T>) {
     if queue.capacity() > KEPT_MAX {
         *queue = VecDeque::new();
     } else {
-        // Where the queue is empty already this takes it back to the front of its memory.
+        // Clearing moves an empty queue back to the front of its memory.
         queue.clear();
     }
 }
@@ -341,7 +323,6 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Against a set of what has come: whatever comes in whatever order, with gaps passed by.
         #[test]
         fn what_is_held_is_what_came_out_of_order(
             steps in proptest::collection::vec((0u64..20, 0u8..8, 0usize..3), 1..200),

@@ -1,5 +1,4 @@
-//! Packet input of a source: its receivers' requests, reports and acknowledgements; and the
-//! confirmations that it owes for them.
+//! Packet input of a source: requests, reports, acknowledgements, and their confirmations.
 
 use alloc::collections::VecDeque;
 use alloc::string::ToString;
@@ -24,7 +23,6 @@ impl SourceSession {
         Ok(())
     }
 
-    /// A receiver says, several times, that it speaks another scheme or that no data arrives.
     fn take_refusal(&mut self, from: NodeId, value: &[u8]) -> Checked {
         let other = SchemeAnnouncement::decode(value).ok_or(BadInput::Malformed)?;
         let arrives = bytes_of(&other.settings, ARRIVES).filter(|_| other.scheme == self.scheme);
@@ -46,8 +44,8 @@ impl SourceSession {
         Err(BadInput::OtherScheme)
     }
 
-    /// A NAK: its report is the control's. With `asks` false it asks for nothing. Returns what its report
-    /// tells, nothing of it where it carries none; `None` for what is not meant for this node.
+    /// Takes a NAK, which requests packets if `asks` is true. Returns the contents of its report,
+    /// empty without one; `None` if the NAK is not for this node.
     pub(crate) fn take_nak(
         &mut self,
         cx: &mut Cx<'_>,
@@ -55,7 +53,7 @@ impl SourceSession {
         nak: Nak,
         asks: bool,
     ) -> Checked<Option<Told>> {
-        // A copy for the neighbours of its sender; the NAK itself comes to this node.
+        // A copy for the neighbours of its sender; the NAK itself also comes to this node.
         if packet.is_for_group() {
             return Ok(None);
         }
@@ -82,8 +80,7 @@ impl SourceSession {
         Ok(Some(told.unwrap_or_default()))
     }
 
-    /// Confirms a NAK whose sender has the round trip `rtt`, where it is known. Returns whether there
-    /// was room for that.
+    /// Confirms a NAK of a receiver with round trip `rtt`. Returns false if the table is full.
     pub(crate) fn confirm(
         &mut self,
         now: Time,
@@ -94,7 +91,7 @@ impl SourceSession {
         let trail = self.trail;
         let mut wanted = packet.nak_sequence().filter_map(|seq| self.index(seq));
         if !wanted.any(|index| index >= trail) {
-            // The receiver does not know the trail yet; an SPM tells it.
+            // The receiver does not know the trail yet; an SPM announces it.
             self.spm.on_request(&mut self.timers, now);
             return Err(BadInput::OutOfWindow);
         }
@@ -108,21 +105,18 @@ impl SourceSession {
         Ok(self.confirmations.ask(now, interval, what))
     }
 
-    /// The least time between confirmations that are alike. Receivers judge by the number of
-    /// confirmations how many of them ask for the same, so there must be some in a round trip.
+    /// Returns the least interval of equal confirmations, whose number receivers use as estimate.
     pub(crate) fn confirm_interval(&self, now: Time, rtt: Option<Duration>) -> Duration {
         let rtt = rtt.max(self.farthest.get(now));
         rtt.map_or(CONFIRM_INTERVAL, |rtt| CONFIRM_INTERVAL.min(rtt / CONFIRMATIONS_PER_ROUND_TRIP))
     }
 
-    /// How long after a repair a NAK for the same packet must have crossed it on its way: the
-    /// round trip of who sends the NAK. One that comes later is from somebody who would have the
-    /// repair if it had not been lost, or kept by an element that did not know of him.
+    /// Returns the time after a repair in which a NAK must have crossed the repair: the round trip
+    /// of the NAK's sender. A later NAK shows that the repair was lost.
     pub(crate) fn crossing_time(&mut self, now: Time, rtt: Option<Duration>) -> Duration {
         if let Some(rtt) = rtt {
             self.farthest.note(now, rtt);
-            // The repair may meet a queue that has grown since the packet that the round trip was
-            // measured with, and reports count in milliseconds.
+            // The repair may meet a longer queue, and reports have a resolution of milliseconds.
             return (rtt + rtt / 8 + REPORT_RESOLUTION).max(CONFIRM_INTERVAL);
         }
         let others = [self.control.gauges().rtt, self.farthest.get(now)];
@@ -133,13 +127,11 @@ impl SourceSession {
         self.farthest.get(now).max(self.control.gauges().rtt)
     }
 
-    /// Reads the scheme's report on `packet`, where it carries one.
     pub(crate) fn read_report(&mut self, now: Time, packet: &Packet<'_>) -> Checked<Option<Told>> {
         let option = packet.options.find(self.control.options().report);
         option.map(|option| self.control.read_report(now, option.value)).transpose()
     }
 
-    /// A positive acknowledgement; packet `i` has `len(i)` bytes of payload.
     pub(crate) fn take_ack(
         &mut self,
         cx: &mut Cx<'_>,
@@ -161,8 +153,7 @@ impl SourceSession {
             self.control.on_report(cx, packet.from, Carrier::Ack(vector));
         }
         if packet.options.has(OptionType::ACKER_LEAVING) {
-            // A receiver on a real network may be known to schemes by another number than its
-            // address is to the driver; reports name the one that was heard all along.
+            // The control knows the number in reports, which may differ from that of the address.
             let reporter = told.and_then(|told| told.reporter);
             self.control.on_leave(cx, reporter.unwrap_or(packet.from));
         }
@@ -170,30 +161,28 @@ impl SourceSession {
     }
 }
 
-/// Least time between two confirmations that are alike: far below the time after which a receiver
-/// repeats a NAK, yet thousands of NAKs for one loss cost few confirmations (src: RFC 3208 s5.2).
+/// Least interval between equal confirmations: far below the time after which a receiver repeats a
+/// NAK, yet thousands of NAKs for one loss cost few confirmations (src: RFC 3208 s5.2).
 const CONFIRM_INTERVAL: Duration = Duration::from_millis(10);
 
-/// At least so many confirmations of one loss can fit into a round trip.
+/// Least number of confirmations of one loss that fit into a round trip.
 const CONFIRMATIONS_PER_ROUND_TRIP: u64 = 16;
 
-/// Round trips in reports are this exact at both ends.
+/// Resolution of round trips in reports, of both ends together.
 const REPORT_RESOLUTION: Duration = Duration::from_millis(2);
 
-/// Most confirmations that wait. Receivers ask again for what does not fit.
+/// Most waiting confirmations. Receivers repeat requests without one.
 const CONFIRMATIONS_MAX: usize = 256;
 
-/// Most confirmations that are remembered in order not to repeat them at once.
+/// Most recent confirmations on record, which are not repeated at once.
 const RECENT_MAX: usize = 64;
 
-/// A confirmation to send: exactly what a NAK asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Confirmation {
     pub(super) first: Seq,
     pub(super) list: Vec<Seq>,
 }
 
-/// Confirmations that wait, and those that were sent a moment ago.
 #[derive(Debug, Default)]
 pub(super) struct Confirmations {
     pub(super) queue: VecDeque<Confirmation>,
@@ -201,8 +190,7 @@ pub(super) struct Confirmations {
 }
 
 impl Confirmations {
-    /// Queues a confirmation, unless the same was queued less than `interval` ago. Returns false
-    /// where there is no room.
+    /// Queues a confirmation, unless an equal one is recent. Returns false if the table is full.
     pub(super) fn ask(&mut self, now: Time, interval: Duration, what: Confirmation) -> bool {
         if self.queue.contains(&what) {
             return true;
@@ -224,12 +212,10 @@ impl Confirmations {
     }
 }
 
-/// The longest round trip of those who asked lately.
 #[derive(Debug, Default)]
 pub(super) struct Farthest(Option<(Duration, Time)>);
 
 impl Farthest {
-    /// One who asks has this round trip.
     pub(super) fn note(&mut self, now: Time, rtt: Duration) {
         let farther = self.get(now).is_none_or(|longest| rtt >= longest);
         if farther {
@@ -237,31 +223,27 @@ impl Farthest {
         }
     }
 
-    /// The longest one noted in the last [`FARTHEST_KEPT`].
     pub(super) fn get(&self, now: Time) -> Option<Duration> {
         self.0.filter(|(_, at)| now.since(*at) < FARTHEST_KEPT).map(|(rtt, _)| rtt)
     }
 }
 
-/// Paths change in minutes; and who asks without a report is the exception.
+/// Time for which a round trip counts: paths change in minutes.
 const FARTHEST_KEPT: Duration = Duration::from_secs(60);
 
-/// How many packets below the highest acknowledged one are remembered. Acknowledgements cover 32;
-/// those that come late, from a receiver that was named before, reach further back.
+/// Packets below the highest acknowledged one that are remembered. Acknowledgements cover 32; late
+/// ones of a previously named receiver reach further back.
 const REMEMBERED: u64 = 128;
 
-/// The acknowledged packets just below the highest one.
 #[derive(Debug, Default)]
 pub(super) struct Acked {
-    /// One past the highest acknowledged packet.
     end: u64,
-    /// Bit i: whether packet `end - 1 - i` is acknowledged.
+    /// Bit i: true if packet `end - 1 - i` is acknowledged.
     bits: u128,
 }
 
 impl Acked {
-    /// Takes an acknowledgement of `highest` and, by bit i of `bitmap`, `highest - i`. Returns the
-    /// packets that are acknowledged for the first time.
+    /// Marks `highest`, and `highest - i` for each bit i of `bitmap`. Returns the new ones.
     pub(super) fn mark(&mut self, highest: u64, bitmap: u32) -> impl Iterator<Item = u64> + use<> {
         if highest >= self.end {
             let step = highest + 1 - self.end;
@@ -271,7 +253,7 @@ impl Acked {
         let below = self.end - 1 - highest;
         let mut fresh = 0;
         if below < REMEMBERED {
-            // Bits beyond what is remembered fall off; packets before the first do not exist.
+            // Bits beyond the record are dropped; packets before the first do not exist.
             let exists = if highest < 31 { u32::MAX >> (31 - highest) } else { u32::MAX };
             let bits = u128::from(bitmap & exists) << below;
             fresh = bits & !self.bits;
@@ -294,15 +276,13 @@ mod tests {
     fn each_packet_counts_once_however_acknowledgements_come() {
         let mut acked = Acked::default();
         let mut mark = |highest, bitmap| acked.mark(highest, bitmap).collect::<Vec<_>>();
-        // A first bitmap of all ones speaks of no packet before the first.
+        // A first bitmap of all ones names no packet before the first.
         assert_eq!(mark(0, u32::MAX), [0]);
         assert_eq!(mark(3, 0b1011), [3, 2]);
         assert_eq!(mark(3, 0b1111), [1]);
         assert_eq!(mark(100, 1), [100]);
-        // Late, from another receiver.
         assert_eq!(mark(5, 0b111), [5, 4]);
         assert_eq!(mark(400, 1), [400]);
-        // Too late to know.
         assert_eq!(mark(101, 1), []);
         assert_eq!(mark(399, 0b11), [399, 398]);
     }

@@ -1,5 +1,4 @@
-//! Packet output of a source: confirmations, SPMs and data, and when each is sent; and what it
-//! tells the trace of its control.
+//! Packet output of a source: confirmations, SPMs and data, and the trace of the control.
 
 use alloc::vec::Vec;
 
@@ -14,20 +13,16 @@ use crate::{Destination, Transmit};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DataPacket {
-    /// The number of the packet that leaves again; `None` for a new one.
+    /// Index of the packet to send again; `None` for a new one.
     pub(crate) again: Option<u64>,
-    /// Bytes of payload.
     pub(crate) len: u32,
-    /// Whether no other packet will come after it.
     pub(crate) last: bool,
-    /// Whether it, though new, repairs what others carried: parity, symbols that were asked for. One that
-    /// leaves again always does.
+    /// True if a new packet is parity or was requested; repeated packets always repair.
     pub(crate) repair: bool,
 }
 
 impl SourceSession {
-    /// What goes before data: a confirmation, or an SPM with what `announce` adds. To be asked first
-    /// whenever something may be sent.
+    /// Writes a confirmation, or an SPM with the additions of `announce`. Called before data.
     pub(crate) fn poll_control(
         &mut self,
         now: Time,
@@ -64,12 +59,11 @@ impl SourceSession {
         }
     }
 
-    /// There may be something to send at `at`.
     pub(crate) fn wake_by(&mut self, at: Time) {
         self.timers.arm_by(Timer::Send, at);
     }
 
-    /// Whether a packet with `len` bytes of payload may leave now; else it is known when to ask again.
+    /// Returns true if a packet with `len` payload bytes may be sent now; otherwise arms a timer.
     pub(crate) fn may_send(&mut self, cx: &mut Cx<'_>, len: u32, repair: bool) -> bool {
         match self.control.permit(cx, len, repair) {
             Permit::Now => true,
@@ -86,7 +80,6 @@ impl SourceSession {
         }
     }
 
-    /// There is no payload to send, or it may not leave: with `idle`, there is none.
     pub(crate) fn rest(&mut self, cx: &mut Cx<'_>, idle: bool) {
         if idle && !self.told_idle {
             self.told_idle = true;
@@ -95,12 +88,12 @@ impl SourceSession {
         self.observe(cx);
     }
 
-    /// The control's state goes to the trace where it has changed: after all that may have changed it.
+    /// Records a changed state of the control in the trace. Called after every possible change.
     pub(crate) fn observe(&mut self, cx: &mut Cx<'_>) {
         self.gauges.observe(cx, &self.control.gauges());
     }
 
-    /// A data packet leaves; `read` appends its bytes, and returns how many zeros stand for the rest.
+    /// Writes a data packet. `read` appends its bytes, and returns the number of zeros after them.
     pub(crate) fn write_data(
         &mut self,
         cx: &mut Cx<'_>,
@@ -148,7 +141,6 @@ impl SourceSession {
         Transmit { zeros, payload_len: len, router_alert: again.is_some(), ..self.to_group() }
     }
 
-    /// An SPM for one node alone, with what `announce` adds.
     pub(crate) fn write_spm_to(
         &mut self,
         node: NodeId,
@@ -179,7 +171,7 @@ impl SourceSession {
         encoder.finish();
     }
 
-    /// A confirmation to the group of what `fill` adds, and of no packet.
+    /// Writes a confirmation to the group with the additions of `fill`, which confirms no packet.
     pub(crate) fn write_notice(
         &self,
         buf: &mut Vec<u8>,
@@ -189,12 +181,12 @@ impl SourceSession {
         let mut encoder = self.write(buf, &self.ncf(first));
         fill(&mut encoder);
         encoder.finish();
-        // Elements need not look at it: it ends no state of theirs.
+        // Elements need not read it: it ends no state of theirs.
         Transmit { router_alert: false, ..self.to_group() }
     }
 
     fn write_confirmation(&self, what: &Confirmation, buf: &mut Vec<u8>) -> Transmit {
-        // Identical to the NAK, so in its order, which another implementation may not keep.
+        // Identical to the NAK, including its order, which other implementations may not sort.
         let mut encoder = self.write(buf, &self.ncf(what.first));
         encoder.nak_list(what.list.iter().copied());
         encoder.finish();
@@ -209,12 +201,10 @@ impl SourceSession {
         Body::Ncf(Nak { first, source: self.nla(), group: self.config.group })
     }
 
-    /// After how long without data there is a pause.
     fn pause(&self) -> Duration {
         self.control.gauges().rtt.map_or(Duration::ZERO, |rtt| rtt + rtt / 2)
     }
 
-    /// Says from where on a late joiner may ask for repairs.
     fn write_late_join(&self, encoder: &mut Encoder<'_>) {
         let back = match self.config.settings.late_join {
             _ if !self.repairs => return,
@@ -226,7 +216,7 @@ impl SourceSession {
         encoder.option(OptionType::JOIN, &from.value().to_be_bytes());
     }
 
-    /// A packet without payload for the group, as elements on the way must see it.
+    /// Addresses a packet without payload to the group, visible to elements on the path.
     fn to_group(&self) -> Transmit {
         Transmit {
             time_to_live: self.config.time_to_live,
@@ -236,20 +226,17 @@ impl SourceSession {
     }
 }
 
-/// First packets of a session, of which each that a receiver gets lets it ask for all before.
+/// First packets of a session: a receiver of any of them may request all earlier ones.
 const OPEN_START: u64 = 64;
 
-/// The independent schedules of ambient and heartbeat SPMs, and requests (src: RFC 3208 s5.1.6).
+/// Independent schedules of ambient, heartbeat and requested SPMs (src: RFC 3208 s5.1.6).
 #[derive(Debug)]
 pub(super) struct SpmSchedule {
     ambient_interval: Duration,
     heartbeat_min: Duration,
     heartbeat_max: Duration,
-    /// The interval that the next heartbeat ends.
     heartbeat: Duration,
-    /// When an SPM was last sent because of a request.
     answered_at: Option<Time>,
-    /// Whether one is to be sent now.
     pub(super) due: bool,
 }
 
@@ -265,27 +252,24 @@ impl SpmSchedule {
         }
     }
 
-    /// New data has been sent: heartbeats begin anew, the first when `pause` has shown that no more
-    /// is to come for now. A window that waits for acknowledgements is no such pause: whoever lost
-    /// the last packet learns it from the next one.
+    /// Restarts heartbeats after new data. The first is due once `pause` shows that no data
+    /// follows. A window that waits for acknowledgements is no such pause.
     ///
-    /// deviates: repairs do not begin them anew, as RFC 3208 s5.1.5 has it, because heartbeats show
-    /// the lead, which repairs do not: a receiver that lost the last packet must not have to wait
-    /// until others have their repairs.
+    /// deviates: repairs do not restart heartbeats, as in RFC 3208 s5.1.5: heartbeats show the
+    /// lead, and repairs do not. Otherwise a receiver that lost the last packet would wait until
+    /// others have their repairs.
     pub(super) fn on_data(&mut self, timers: &mut SourceTimers, now: Time, pause: Duration) {
         self.heartbeat = self.heartbeat_min.max(pause);
         timers.arm(Timer::Heartbeat, now + self.heartbeat);
     }
 
-    /// Something that receivers must know at once has changed, such as the end of data. The
-    /// heartbeats that follow need not wait for a pause.
+    /// Sends an SPM after an urgent change, such as the end of data, and heartbeats at once.
     pub(super) fn on_change(&mut self, timers: &mut SourceTimers, now: Time) {
         self.due = true;
         self.on_data(timers, now, Duration::ZERO);
     }
 
-    /// A receiver asked for an SPM. It gets one at once, or as soon as the shortest heartbeat
-    /// interval after the last answer is over.
+    /// Answers a request at once, or after the shortest heartbeat interval since the last answer.
     pub(super) fn on_request(&mut self, timers: &mut SourceTimers, now: Time) {
         if !timers.is_armed(Timer::SpmAnswer) {
             let free_at = self.answered_at.map_or(now, |at| at + self.heartbeat_min);
@@ -314,7 +298,6 @@ impl SpmSchedule {
         }
     }
 
-    /// Whether to send one now; the answer is yes once.
     pub(super) fn take(&mut self) -> bool {
         core::mem::take(&mut self.due)
     }

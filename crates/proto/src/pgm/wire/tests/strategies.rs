@@ -1,4 +1,4 @@
-//! Packets that tests make up: headers, and bodies of all types.
+//! Strategies for packets: headers, and bodies of all types.
 
 use faircast_base::Seq;
 use proptest::prelude::*;
@@ -17,7 +17,6 @@ pub(super) fn nla() -> impl Strategy<Value = Nla> + Clone {
     prop_oneof![any::<[u8; 4]>().prop_map(Nla::V4), any::<[u8; 16]>().prop_map(Nla::V6)]
 }
 
-/// Bodies of all types, with such numbers, addresses and groups.
 pub(crate) fn bodies(
     number: impl Strategy<Value = u32> + Clone,
     nla: impl Strategy<Value = Nla> + Clone,

@@ -27,7 +27,6 @@ impl Bench {
     }
 }
 
-/// Every cell of the table of states and events.
 #[test]
 fn each_event_in_each_state_leads_where_the_rfc_says() {
     use State::{AwaitConfirmation, AwaitRepair, BackOff};
@@ -53,7 +52,7 @@ fn each_event_in_each_state_leads_where_the_rfc_says() {
 #[test]
 fn what_has_not_come_is_asked_for_again_once_the_source_has_sent_all() {
     use State::{AwaitConfirmation, AwaitRepair, BackOff};
-    // Answers took seconds until now, so the waits for this one are long.
+    // Earlier answers took seconds, so the waits for this one are long.
     let slow = || {
         let mut bench = Bench::new();
         for seq in [1, 2] {
@@ -65,7 +64,6 @@ fn what_has_not_come_is_asked_for_again_once_the_source_has_sent_all() {
         bench.naks.begin(7, BackOff, at(4000));
         bench
     };
-    // Asked for at 4000 ms and perhaps confirmed; then said at that moment.
     let cases = [
         (AwaitRepair, 4010, 4200, "not before the shortest wait"),
         (AwaitRepair, 4500, 4520, "what may be behind it in the network has come by then"),
@@ -101,14 +99,12 @@ fn a_silent_network_is_asked_until_retries_run_out() {
         let due = bench.naks.take_due(63);
         asked += due.len();
         if !due.is_empty() {
-            // Each repetition waits twice as long.
             assert_eq!(bench.state(), (State::AwaitConfirmation, at(now + (200 << (asked - 1)))));
         }
         if expired.give_up == [7] {
             break;
         }
     }
-    // One NAK, and one more for each permitted retry.
     assert_eq!(asked, 3);
     assert!(bench.naks.is_empty() && bench.naks.next_timeout().is_none());
     assert!(now > 40 + 7 * 200 && now <= 40 + 7 * 200 + 2 * 50 + 4, "{now}");
@@ -164,7 +160,7 @@ fn thousands_of_missing_packets_are_asked_for_in_full_lists() {
 }
 
 proptest::proptest! {
-    /// Against the definition: the least deadline of what is missing, after anything that moves one.
+    /// Compares the next timeout with its definition: the least deadline of missing packets.
     #[test]
     fn the_next_timeout_is_the_earliest_deadline_and_old_ones_do_not_pile_up(
         steps in proptest::collection::vec((0u8..6, 0u64..12, 0u64..60), 1..300),
