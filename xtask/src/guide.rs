@@ -8,12 +8,11 @@ use crate::{new_scheme, shell};
 
 /// The name that the guide uses.
 pub(crate) const NAME: &str = "aimd";
-/// What is built, which is much, and what git keeps.
+/// Folders that the copy leaves out.
 const LEFT_OUT: &[&str] = &["target", ".git"];
 
-/// What begins the version of all crates in the workspace's manifest, and in the copy's. Cargo takes crates
-/// of the same name and version in two copies of a workspace for the same, and would run the one's tests with
-/// the other's code; with another version the two share what both use and nothing else.
+/// Start of the version of all crates in the manifest of the workspace, and in that of the copy.
+/// Cargo mixes up crates of the same name and version in two copies of a workspace.
 const VERSION: [&str; 2] = ["\nversion = \"", "\nversion = \"0.0.0-guide+"];
 
 /// The setting with which cargo does not optimise the crate of the scheme.

@@ -16,7 +16,6 @@ use std::process::ExitCode;
 pub(crate) const COMMANDS: &[(&str, &str)] = &[
     ("test", "install what is missing, then run every check and all tests"),
     ("tidy", "check what no compiler checks: file lengths, sources, headings, scenario titles"),
-    ("prose", "record that fewer comments break the rules for prose"),
     ("fmt", "format all code"),
     ("new-scheme", "NAME: make a small scheme that works, to be changed into one's own"),
     ("guide", "follow docs/your-own-scheme.md in a copy of the repository"),
@@ -40,7 +39,6 @@ fn main() -> ExitCode {
             Err(message) => wrong(&message),
         },
         ("tidy", []) => steps::only_tidy(),
-        ("prose", []) => steps::only_prose(),
         ("guide", []) => steps::only_guide(),
         ("fmt", []) => {
             let formatted = shell::run("cargo", &["fmt", "--all"], &[]);

@@ -1,7 +1,5 @@
-//! `cargo xtask new-scheme NAME`: a small scheme that works, to be changed into one's own.
-//!
-//! What is made is the scheme of docs/your-own-scheme.md under another name: its folder with tests,
-//! its line in the catalog, its page and a scenario.
+//! `cargo xtask new-scheme NAME`: the scheme of docs/your-own-scheme.md under another name, with
+//! its folder of tests, its line in the catalog, its page and a scenario.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -136,7 +134,7 @@ const KEYWORDS: &[&str] = &[
     "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
 ];
 
-/// What the template's types begin with. What follows makes of every name one that nothing else has.
+/// Prefix of the template's types, which makes their names unique.
 const TEMPLATE_TYPE: &str = "Aimd";
 
 /// The template under another name, with another number of its option.

@@ -88,10 +88,6 @@ pub(crate) fn only_tidy() -> ExitCode {
     alone("tidy", workspace::crates().and_then(|crates| tidy::check(&crates)))
 }
 
-pub(crate) fn only_prose() -> ExitCode {
-    alone("prose", tidy::prose::renew())
-}
-
 pub(crate) fn only_guide() -> ExitCode {
     alone("guide", workspace::target_directory().and_then(|target| guide::check(&target, true)))
 }

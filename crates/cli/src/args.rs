@@ -238,8 +238,8 @@ pub struct BenchArgs {
     /// Folder for a page of plots and the rows as JSON of each suite
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Place of the runs: sim, the simulator; lab, the experiments of a suite for real sockets and the
-    /// kernel's TCP in real time (Linux, as root)
+    /// Place of the runs: sim, the simulator; lab, the experiments of a suite for real sockets and
+    /// the kernel's TCP in real time (Linux, as root)
     #[arg(long, value_enum, default_value = "sim", hide_possible_values = true)]
     pub on: On,
     /// Number of parallel runs [default: number of cores; in the lab 1]
@@ -280,8 +280,8 @@ pub struct BenchArgs {
     /// File with cases for the suite matrix, in place of its own
     #[arg(long, help_heading = "Single suites", value_name = "FILE")]
     pub cases: Option<PathBuf>,
-    /// Page of the documentation to renew: docs/comparison.md by the suite matrix, docs/verdicts.md by
-    /// other suites. Columns of other schemes and sections of other suites stay
+    /// Page of the documentation to renew: docs/comparison.md by the suite matrix, docs/verdicts.md
+    /// by other suites. Columns of other schemes and sections of other suites stay
     #[arg(long, value_name = "FILE")]
     pub docs: Option<PathBuf>,
     /// Case of the suite speed to run in this process

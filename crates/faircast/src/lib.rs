@@ -19,7 +19,8 @@
 //! let group = Multicast::new("239.192.7.1:7500".parse()?);
 //!
 //! // On some machines:
-//! let mut receiver = Receiver::builder(Listen::Multicast(group.clone()), "in").once(true).receive()?;
+//! let listen = Listen::Multicast(group.clone());
+//! let mut receiver = Receiver::builder(listen, "in").once(true).receive()?;
 //! while let Some(received) = receiver.next().await {
 //!     if let ReceiveOutcome::Complete { files } = received.outcome {
 //!         println!("{} files", files.len());

@@ -44,7 +44,8 @@
 //!         heard: &Heard<'_>,
 //!     ) -> Option<FlowMachine> {
 //!         let options = Options::default();
-//!         let setup = EndSetup::new(FlowId(0), live.node(), std::slice::from_ref(&heard.source), &options);
+//!         let sources = std::slice::from_ref(&heard.source);
+//!         let setup = EndSetup::new(FlowId(0), live.node(), sources, &options);
 //!         let setup = EndSetup { start: heard.now, ..setup };
 //!         catalog::stack(DEFAULT_SCHEME)?.end(Role::Receiver, setup)
 //!     }

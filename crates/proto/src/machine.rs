@@ -279,7 +279,10 @@ impl<M: Interactive + ?Sized> Interactive for Box<M> {
 ///         self.inner.handle_datagram(cx, datagram);
 ///     }
 ///
-///     passes_on!(inner: handle_timeout, handle_close, handle_new_path, poll_membership, poll_transmit, poll_event, next_timeout);
+///     passes_on!(
+///         inner: handle_timeout, handle_close, handle_new_path, poll_membership, poll_transmit,
+///         poll_event, next_timeout
+///     );
 /// }
 /// ```
 #[macro_export]

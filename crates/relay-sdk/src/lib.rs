@@ -74,7 +74,9 @@ pub trait Policy {
 /// session. On targets other than `wasm32-unknown-unknown`, the macro only checks the types.
 ///
 /// ```
-/// faircast_relay_sdk::program!(faircast_relay_sdk::Quantile, |percent| faircast_relay_sdk::Quantile { percent });
+/// use faircast_relay_sdk::{Quantile, program};
+///
+/// program!(Quantile, |percent| Quantile { percent });
 /// ```
 #[macro_export]
 macro_rules! program {

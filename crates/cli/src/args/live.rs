@@ -65,8 +65,8 @@ pub(super) fn group(text: &str) -> Result<SocketAddr, String> {
     }
 }
 
-/// Reads an address and a port, where IPv6 addresses may have a zone: the name or number of an interface,
-/// as in `[ff12::7%eth0]:7500`. `None` where the text is no address.
+/// Parses an address and a port. IPv6 addresses may have a zone, the name or number of an
+/// interface: `[ff12::7%eth0]:7500`. `None` if the text is no address.
 ///
 /// # Errors
 /// The zone is no interface of this host.
@@ -80,7 +80,7 @@ pub(crate) fn socket_address(text: &str) -> Result<Option<SocketAddr>, String> {
     Ok(Some(address.into()))
 }
 
-/// Reads an address, where one of IPv6 may have a zone. The port is 0.
+/// Parses an address; an IPv6 address may have a zone. The port is 0.
 pub(super) fn source(text: &str) -> Result<SocketAddr, String> {
     let (address, zone) = text.split_once('%').unwrap_or((text, ""));
     let ip = address.parse::<IpAddr>();
@@ -113,7 +113,7 @@ pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// Reads how long a silence is too long. Both ends speak about once a second.
+/// Parses a limit of silence. Both ends send about once a second.
 pub(super) fn silence(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         time if time < Duration::from_secs(1) => Err("expected 1 s or more".to_string()),

@@ -107,8 +107,8 @@ pub struct RecvArgs {
     /// lists all settings
     #[arg(long = "option", alias = "options", value_name = "KEY=VALUE", help_heading = "Session")]
     pub options: Vec<String>,
-    /// Readiness to be a repair head, for senders with the scheme tram: eager, reluctant (if there is
-    /// no other) or never
+    /// Readiness to be a repair head, for senders with the scheme tram: eager, reluctant (if there
+    /// is no other) or never
     #[arg(long, value_name = "ROLE", value_parser = ["eager", "reluctant", "never"], hide_possible_values = true, help_heading = "Session")]
     pub head: Option<String>,
     /// File with the repair heads of receivers, for senders with the scheme tram: lines `RECEIVER

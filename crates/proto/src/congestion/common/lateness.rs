@@ -1,6 +1,7 @@
 //! Reordering tolerance: a time learnt from packets that arrive after they were missed. On a path
 //! that reorders, a packet is lost once it is later than reordered packets usually are
-//! (src: RFC 8985 s6.2, RACK). RACK learns that time from duplicates; here each end measures lateness.
+//! (src: RFC 8985 s6.2, RACK). RACK learns that time from duplicates; here each end measures
+//! lateness.
 
 use alloc::collections::VecDeque;
 

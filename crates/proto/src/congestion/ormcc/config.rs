@@ -25,9 +25,8 @@ choices! {
 }
 
 settings! {
-    /// All settings of ORMCC; docs/schemes/ormcc.md says where each value comes from. Defaults are
-    /// those of the profile `improved`, as "Deviations" there; where the profile `paper` differs, the
-    /// sentence says so.
+    /// All settings of ORMCC, with the defaults of the profile `improved`. The text of a setting
+    /// names the value of the profile `paper` if it differs. Sources: docs/schemes/ormcc.md.
     pub struct OrmccConfig;
     from profile: Profile = Improved,
         "Base settings: the paper's algorithm (paper), or that with changes for real networks (improved)";

@@ -119,8 +119,8 @@ settings! {
     // The kernel delivers dozens of packets at a time. Bitmaps of 32 packets report each four
     // times.
     ack_every: u32 = 8;
-    /// Wait for an acknowledgement as long as late ones have shown, and undo cuts for packets that were
-    /// only late.
+    /// Adapt the wait for an acknowledgement to late ones, and undo cuts for packets that were only
+    /// late.
     ack_lateness: bool = true;
     /// Permission to send comes from the draft's tokens, from tokens set right at each loss, or
     /// from counting packets in flight.
