@@ -24,7 +24,8 @@ pub enum Bench {
     Suite(Box<suite::LoadedSuite>),
 }
 
-/// Returns the benchmarks of these names, all read before any run; default: those with verdicts.
+/// Reads the named benchmarks before any runs. Without names: the bundled suites; with a scheme
+/// `fairness`; to `list`, all.
 pub fn choose(names: &[String], list: bool, request: &Request) -> Result<Vec<Bench>, Error> {
     let names: Vec<&str> = match (names, &request.scheme) {
         // Only a suite with a session can take another scheme.
@@ -40,11 +41,11 @@ pub fn choose(names: &[String], list: bool, request: &Request) -> Result<Vec<Ben
     if list {
         return Ok(chosen);
     }
-    not_empty(chosen, request)
+    without_empty(chosen, request)
 }
 
 fn by_name(name: &str, request: &Request) -> Result<Bench, Error> {
-    let timings = match name {
+    let bench = match name {
         "matrix" | "speed" | "wire" | "overlay" | "attack" if request.on == On::Lab => {
             return Err(Error::Usage(format!("--on lab: {name} has no experiment for the lab")));
         }
@@ -57,12 +58,12 @@ fn by_name(name: &str, request: &Request) -> Result<Bench, Error> {
         "attack" => Bench::Attack,
         _ => return Ok(Bench::Suite(Box::new(suite::LoadedSuite::new(name, request)?))),
     };
-    match (&request.scheme, &timings) {
-        (None, _) => Ok(timings),
+    match (&request.scheme, &bench) {
+        (None, _) => Ok(bench),
         (Some(scheme), Bench::Wire | Bench::Attack)
             if catalog::live_stacks().any(|stack| stack.name() == *scheme) =>
         {
-            Ok(timings)
+            Ok(bench)
         }
         (Some(scheme), Bench::Wire | Bench::Attack) => {
             let known: Vec<String> = catalog::live_stacks().map(|stack| stack.name()).collect();
@@ -73,7 +74,7 @@ fn by_name(name: &str, request: &Request) -> Result<Bench, Error> {
     }
 }
 
-fn not_empty(chosen: Vec<Bench>, request: &Request) -> Result<Vec<Bench>, Error> {
+fn without_empty(chosen: Vec<Bench>, request: &Request) -> Result<Vec<Bench>, Error> {
     let mut full = Vec::new();
     for bench in chosen {
         match &bench {

@@ -10,13 +10,16 @@ use crate::topology::{NONE, Topology};
 use crate::tree::Tree;
 
 pub(crate) struct Groups {
-    /// True if the trees in `made` are used in both directions, so that senders share them.
+    /// True if the trees in `sender_trees` are used in both directions, so that senders share them.
     two_way: bool,
     /// By flow the first sender's session tree, then trees made at their first packet.
     trees: Vec<Tree>,
     flows: usize,
-    made: BTreeMap<(FlowId, GroupId, NodeId), u32>,
-    groups: Vec<GroupId>,
+    /// Trees of other senders by flow, group and root: index in `trees`.
+    sender_trees: BTreeMap<(FlowId, GroupId, NodeId), u32>,
+    /// Group of each tree behind those of the flows.
+    sender_tree_groups: Vec<GroupId>,
+    /// Agent of each member by flow, group and host.
     members: BTreeMap<(FlowId, GroupId, NodeId), u32>,
 }
 
@@ -34,13 +37,13 @@ impl Groups {
             two_way,
             trees: flows.iter().map(tree).collect(),
             flows: flows.len(),
-            made: BTreeMap::new(),
-            groups: Vec::new(),
+            sender_trees: BTreeMap::new(),
+            sender_tree_groups: Vec::new(),
             members: BTreeMap::new(),
         }
     }
 
-    /// Adds a member. False if it exists, or without a path from the session's first sender.
+    /// Adds a member. False if it is one already, or if the session's first sender has no path to it.
     pub(crate) fn join(&mut self, flow: FlowId, group: GroupId, node: NodeId, agent: u32) -> bool {
         if self.members.contains_key(&(flow, group, node)) {
             return false;
@@ -50,7 +53,7 @@ impl Groups {
             return false;
         }
         self.members.insert((flow, group, node), agent);
-        for (_, tree) in made_for(&self.made, flow, group) {
+        for (_, tree) in sender_trees_for(&self.sender_trees, flow, group) {
             self.trees[*tree as usize].join_anywhere(node, agent);
         }
         true
@@ -63,7 +66,7 @@ impl Groups {
         if group == GroupId::SESSION {
             self.trees[flow.index()].leave(node);
         }
-        for (_, tree) in made_for(&self.made, flow, group) {
+        for (_, tree) in sender_trees_for(&self.sender_trees, flow, group) {
             self.trees[*tree as usize].leave(node);
         }
         true
@@ -96,7 +99,7 @@ impl Groups {
             [only] => topology.link_end(*only),
             _ => from,
         };
-        if let Some(tree) = self.made.get(&(flow, group, root)) {
+        if let Some(tree) = self.sender_trees.get(&(flow, group, root)) {
             return Route::Tree(*tree);
         }
         let others: Vec<NodeId> = ends.filter(|node| *node != root).collect();
@@ -107,14 +110,14 @@ impl Groups {
         }
         let index = self.trees.len() as u32;
         self.trees.push(tree);
-        self.groups.push(group);
-        self.made.insert((flow, group, root), index);
+        self.sender_tree_groups.push(group);
+        self.sender_trees.insert((flow, group, root), index);
         Route::Tree(index)
     }
 
     pub(crate) fn group(&self, tree: u32) -> GroupId {
         let place = (tree as usize).checked_sub(self.flows);
-        place.map_or(GroupId::SESSION, |place| self.groups[place])
+        place.map_or(GroupId::SESSION, |place| self.sender_tree_groups[place])
     }
 
     /// Returns the link from sender `from` to its shared tree; [`NONE`] if `from` is on the tree.
@@ -131,12 +134,15 @@ impl Groups {
         self.trees[tree as usize].children(node)
     }
 
+    /// Returns the link at `node` towards the root of a two-way tree, or [`NONE`].
     #[inline]
     pub(crate) fn above(&self, tree: u32, node: NodeId) -> u32 {
         let goes_back = self.two_way && self.is_shared(tree);
         if goes_back { self.trees[tree as usize].above(node) } else { NONE }
     }
 
+    /// Returns the link at `node` towards the sender `from`, which a packet of `from` must not take,
+    /// or [`NONE`].
     #[inline]
     pub(crate) fn back(
         &self,
@@ -154,7 +160,7 @@ impl Groups {
         }
     }
 
-    /// True if several senders share a tree. A sender does not get its own packets back.
+    /// True if the tree is not the session tree of a flow: several senders may share it.
     #[inline]
     fn is_shared(&self, tree: u32) -> bool {
         tree as usize >= self.flows
@@ -174,10 +180,10 @@ impl Groups {
     }
 }
 
-fn made_for(
-    made: &BTreeMap<(FlowId, GroupId, NodeId), u32>,
+fn sender_trees_for(
+    sender_trees: &BTreeMap<(FlowId, GroupId, NodeId), u32>,
     flow: FlowId,
     group: GroupId,
 ) -> impl Iterator<Item = (&(FlowId, GroupId, NodeId), &u32)> {
-    made.range((flow, group, NodeId(0))..=(flow, group, NodeId(u32::MAX)))
+    sender_trees.range((flow, group, NodeId(0))..=(flow, group, NodeId(u32::MAX)))
 }

@@ -66,7 +66,7 @@ pub struct RecvArgs {
     /// Longest time without a sender or a network before the program fails [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = silence, help_heading = "Sender and rate")]
     pub give_up: Option<Duration>,
-    /// Highest rate to request of the sender, such as 10Mbit/s. The sender obeys for all of its
+    /// Highest rate to request from the sender, such as 10Mbit/s. The sender obeys for all of its
     /// receivers, down to its --rate-min
     #[arg(long, value_name = "RATE", value_parser = rate, help_heading = "Sender and rate")]
     pub rate_max: Option<Bitrate>,
@@ -81,7 +81,7 @@ pub struct RecvArgs {
     /// the command decides. Its output goes to standard error
     #[arg(long, value_name = "COMMAND", requires = "object", conflicts_with_all = ["overwrite", "owner", "xattrs"], help_heading = "Destination")]
     pub to_command: Option<String>,
-    /// Refused with the alternative: other programs have this option.
+    /// Hidden, and refused with a hint to --to-command: users know the option from other programs.
     #[arg(long, hide = true)]
     pub to_stdout: bool,
     /// Replace existing files that differ
@@ -124,7 +124,7 @@ pub struct RecvArgs {
     /// Output.
     #[command(flatten)]
     pub watch: WatchOptions,
-    /// Print the BLAKE3 hash of every file, also of many; --json always has all hashes
+    /// Print the BLAKE3 hash of each file, however many there are; --json always has all hashes
     #[arg(long)]
     pub list: bool,
     /// File for a trace of all packets; `faircast report FILE` makes a page of the trace

@@ -15,10 +15,10 @@ use super::live::{quantity, scheme};
 #[command(after_help = "\
 Examples:
   sudo faircast soak                                rounds for ten minutes
-  sudo faircast soak --seed 7 --rounds 1            repeat one round
+  sudo faircast soak --seed 7 --rounds 1            repeat the round of seed 7
   sudo faircast soak --only kill-receiver --rounds 3 --key
   sudo faircast soak --one-by-one --rounds 4        does the rate come back after each fault?
-  sudo faircast soak --relays --rounds 3            the same over relays
+  sudo faircast soak --relays --seed 0 --rounds 3   all faults over relays
   sudo faircast soak --overlay --duration 10min     daemons and clients of the overlay
 
 In each round a sender and receivers run as programs of their own in network namespaces. Random
@@ -52,8 +52,8 @@ pub struct SoakArgs {
     #[arg(long, help_heading = "Kind of rounds")]
     pub one_by_one: bool,
     /// Faults one after the other in a session over seven relays in three levels. The rate must be
-    /// back within 10 s, and within 2 s after the restart of a relay. Three consecutive seeds have
-    /// all faults at all levels
+    /// back within 10 s, and within 2 s after the restart of a relay. Seeds 3n, 3n+1 and 3n+2
+    /// together have all faults at all levels
     #[arg(long, help_heading = "Kind of rounds", conflicts_with = "one_by_one")]
     pub relays: bool,
     /// Five daemons of the overlay with 200 clients in 50 groups, in place of files: one round of

@@ -31,7 +31,7 @@ pub struct SweepArgs {
     #[arg(long, value_name = "N", default_value = "1", conflicts_with = "seed")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub seeds: u32,
-    /// Only seed of each combination
+    /// Run each combination with this seed only
     #[arg(long, value_name = "N", value_parser = seed)]
     pub seed: Option<u64>,
     /// Folder for runs, tables and plots
@@ -46,14 +46,14 @@ pub struct SweepArgs {
     /// Keep the trace of each run in DIR/runs: megabytes each
     #[arg(long, help_heading = "Output")]
     pub traces: bool,
-    /// Print a command line for each missing run, and run nothing. Spaces and quotes are escaped
-    /// (url:duration=100%20s), so that lines pass through sh, xargs and schedulers unchanged
+    /// Print a command line for each missing run, and run nothing. Spaces and quotes are
+    /// percent-encoded, as in url:duration=100%20s, so that lines pass through sh and xargs unchanged
     #[arg(long, help_heading = "Clusters", conflicts_with_all = ["collect", "part", "json"])]
     pub print: bool,
     /// Make tables and plots of the finished runs, and run nothing
     #[arg(long, help_heading = "Clusters", conflicts_with = "part")]
     pub collect: bool,
-    /// Write the plots as pictures for papers into DIR/svg; the page also saves PNG
+    /// Also write the plots as SVG into DIR/svg, for papers; the page saves PNG
     #[arg(long, help_heading = "Output", conflicts_with_all = ["print", "part"])]
     pub svg: bool,
     /// Run and keep a part of a sweep, without tables and plots; --print writes such commands

@@ -9,7 +9,7 @@ use super::sequence::shuffle;
 /// First relay of each level and the number of relays there.
 const LEVELS: [(u32, u32); 3] = [(0, 1), (1, 2), (3, 4)];
 pub(super) const RELAYS: u32 = 7;
-/// Number of consecutive rounds that together have all faults at all places.
+/// Number of rounds, from a seed divisible by it, that together have all faults at all places.
 const ROUNDS: u64 = 3;
 pub(super) const RECEIVERS_MAX: u32 = 32;
 
@@ -21,6 +21,7 @@ impl Who {
             Self::Relay(0) => Vec::new(),
             Self::Relay(1 | 2) => vec![0],
             Self::Relay(place) => leaf(place - 3).split_off(1),
+            // The sender is attached to relay 1.
             _ => vec![0, 1],
         };
         above.into_iter().map(Self::Relay).collect()
@@ -33,7 +34,7 @@ pub(super) fn everybody(receivers: u32) -> Vec<Who> {
 }
 
 impl Plan {
-    /// Draws the plan of a sequence: [`ROUNDS`] consecutive seeds have all faults at all places.
+    /// Draws the plan of a sequence: [`ROUNDS`] seeds, from a multiple on, have all faults at all places.
     pub(super) fn over_relays(
         seed: u64,
         receivers: u32,

@@ -94,7 +94,8 @@ pub struct SchemeOptions {
     pub report: u8,
 }
 
-/// Operator's rate bounds, none by default. If they contradict, the upper bound wins.
+/// Operator's rate bounds, none by default: `rate_max` caps the rate, `rate_min` overrides the
+/// scheme. If they contradict, the upper bound wins.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Bounds {
     /// Highest rate of payload, repairs and packets without payload.

@@ -27,8 +27,16 @@ struct Queue<Q> {
     waiting: VecDeque<Waiting<Q>>,
     /// True if the port has sent nothing for [`TAG_TIMEOUT`](super::branch::TAG_TIMEOUT).
     stuck: bool,
-    /// Bytes and packets sent since the last [`FlowNode::paces`], and packets sent with a backlog.
-    sent: (u64, u32, u32),
+    /// Counts since the last [`FlowNode::paces`].
+    sent: Sent,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Sent {
+    bytes: u64,
+    packets: u32,
+    /// Packets that left others waiting.
+    with_backlog: u32,
 }
 
 impl<Q> Queue<Q> {
@@ -43,36 +51,40 @@ pub(super) struct FlowNode<Q> {
     header: Capsule,
     queues: Vec<Queue<Q>>,
     /// Indexes of the branches that the policy sees: those that are not left out.
-    heard: Vec<usize>,
-    heard_at: Time,
-    look_at: Option<Time>,
-    asks: bool,
-    pace: Option<PortId>,
-    looked_at: Time,
+    active: Vec<usize>,
+    last_packet_at: Time,
+    policy_tick_at: Option<Time>,
+    /// True if the state has changed since the last credit.
+    credit_due: bool,
+    /// Port of the branch that set the last credit.
+    pacing_port: Option<PortId>,
+    /// Last call of [`FlowNode::paces`].
+    paces_at: Time,
 }
 
-struct Seen<'a, Q> {
+struct PolicyView<'a, Q> {
     upstream: &'a Upstream,
     queues: &'a [Queue<Q>],
-    heard: &'a [usize],
+    active: &'a [usize],
     header: &'a Capsule,
     now: Time,
 }
 
-impl<Q> Seen<'_, Q> {
+impl<Q> PolicyView<'_, Q> {
     fn queue(&self, branch: u32) -> &Queue<Q> {
-        &self.queues[self.heard[branch as usize]]
+        &self.queues[self.active[branch as usize]]
     }
 
-    /// Returns FC of a branch: packets received, less packets queued. Lost packets count as done.
+    /// Returns FC of a branch: packets received, less packets queued. Lost and discarded packets
+    /// count as forwarded.
     fn done(&self, branch: u32) -> u32 {
         self.upstream.received().wrapping_sub(self.queue(branch).waiting.len() as u32)
     }
 }
 
-impl<Q> View for Seen<'_, Q> {
+impl<Q> View for PolicyView<'_, Q> {
     fn branches(&self) -> u32 {
-        self.heard.len() as u32
+        self.active.len() as u32
     }
 
     fn forwarded(&self, branch: u32) -> i64 {
@@ -108,37 +120,37 @@ impl<Q> View for Seen<'_, Q> {
 
 impl<Q: Copy> FlowNode<Q> {
     pub(super) fn new(now: Time, upstream: Upstream, policy: AnyPolicy, header: Capsule) -> Self {
-        let (queues, heard) = (Vec::new(), Vec::new());
+        let (queues, active) = (Vec::new(), Vec::new());
         let mut node = Self {
             upstream,
             policy,
             header,
             queues,
-            heard,
-            heard_at: now,
-            look_at: None,
-            asks: true,
-            pace: None,
-            looked_at: now,
+            active,
+            last_packet_at: now,
+            policy_tick_at: None,
+            credit_due: true,
+            pacing_port: None,
+            paces_at: now,
         };
         node.arm(now);
         node
     }
 
     fn arm(&mut self, now: Time) {
-        self.look_at =
+        self.policy_tick_at =
             self.policy.interval_ms().map(|ms| now + Duration::from_millis(u64::from(ms)));
     }
 
-    fn judge(&mut self, now: Time) -> (&mut AnyPolicy, Seen<'_, Q>) {
-        let Self { policy, upstream, queues, heard, header, .. } = self;
-        (policy, Seen { upstream, queues, heard, header, now })
+    fn policy_and_view(&mut self, now: Time) -> (&mut AnyPolicy, PolicyView<'_, Q>) {
+        let Self { policy, upstream, queues, active, header, .. } = self;
+        (policy, PolicyView { upstream, queues, active, header, now })
     }
 
-    fn listen(&mut self) {
-        let Self { queues, heard, .. } = self;
-        heard.clear();
-        heard.extend((0..queues.len()).filter(|place| !queues[*place].is_left_out()));
+    fn refresh_active(&mut self) {
+        let Self { queues, active, .. } = self;
+        active.clear();
+        active.extend((0..queues.len()).filter(|place| !queues[*place].is_left_out()));
     }
 
     /// Sets the ports of the branches, some `stuck`. Returns packets queued for other ports.
@@ -160,35 +172,35 @@ impl<Q: Copy> FlowNode<Q> {
             if !self.queues.iter().any(|queue| queue.port == port) {
                 let branch = Branch::new(now, self.header.buffer);
                 let (waiting, stuck) = (VecDeque::new(), stuck(port));
-                self.queues.push(Queue { port, branch, waiting, stuck, sent: (0, 0, 0) });
+                self.queues.push(Queue { port, branch, waiting, stuck, sent: Sent::default() });
             }
         }
-        self.listen();
+        self.refresh_active();
         gone
     }
 
     pub(super) fn on_data(&mut self, now: Time, packet: Q, bytes: u32, layer: u8) -> u32 {
-        self.heard_at = now;
+        self.last_packet_at = now;
         let mut waits = 0;
-        for branch in 0..self.heard.len() {
-            let place = self.heard[branch];
+        for branch in 0..self.active.len() {
+            let place = self.active[branch];
             let room = self.queues[place].waiting.len() < usize::from(self.header.buffer);
-            let (policy, seen) = self.judge(now);
-            let accepts = !policy.drops() || room && policy.accepts(&seen, branch as u32, layer);
+            let (policy, view) = self.policy_and_view(now);
+            let accepts = !policy.drops() || room && policy.accepts(&view, branch as u32, layer);
             if room && accepts {
                 let waiting = Waiting { since: now, packet, bytes, layer };
                 self.queues[place].waiting.push_back(waiting);
                 waits += 1;
             }
         }
-        self.asks = true;
+        self.credit_due = true;
         waits
     }
 
     /// Handles a probe: packets may have been lost above, which count as forwarded.
     pub(super) fn on_probe(&mut self, now: Time) {
-        self.heard_at = now;
-        self.asks = true;
+        self.last_packet_at = now;
+        self.credit_due = true;
     }
 
     pub(super) fn on_credit(&mut self, now: Time, credit: &Credit) -> Checked<Option<PortId>> {
@@ -196,7 +208,7 @@ impl<Q: Copy> FlowNode<Q> {
         let queue = self.queues.iter_mut().find(named).ok_or(BadInput::Foreign)?;
         let moves = queue.branch.on_credit(now, credit)?;
         let port = queue.port;
-        self.listen();
+        self.refresh_active();
         Ok(moves.then_some(port))
     }
 
@@ -206,8 +218,8 @@ impl<Q: Copy> FlowNode<Q> {
         let Some(queue) = queue.filter(|queue| queue.stuck != stuck) else { return Vec::new() };
         queue.stuck = stuck;
         let gone = if stuck { core::mem::take(&mut queue.waiting) } else { VecDeque::new() };
-        self.listen();
-        self.asks = true;
+        self.refresh_active();
+        self.credit_due = true;
         gone.into_iter().map(|waiting| waiting.packet).collect()
     }
 
@@ -220,8 +232,8 @@ impl<Q: Copy> FlowNode<Q> {
                 gone.extend(queue.waiting.drain(..).map(|waiting| waiting.packet));
             }
         }
-        self.listen();
-        self.asks = true;
+        self.refresh_active();
+        self.credit_due = true;
         gone
     }
 
@@ -239,10 +251,10 @@ impl<Q: Copy> FlowNode<Q> {
         let queue = self.queues.iter_mut().find(|queue| queue.port == port)?;
         let waiting = queue.waiting.pop_front()?;
         let count = queue.branch.send();
-        queue.sent.0 += u64::from(waiting.bytes);
-        queue.sent.1 += 1;
-        queue.sent.2 += u32::from(!queue.waiting.is_empty());
-        self.asks = true;
+        queue.sent.bytes += u64::from(waiting.bytes);
+        queue.sent.packets += 1;
+        queue.sent.with_backlog += u32::from(!queue.waiting.is_empty());
+        self.credit_due = true;
         let layer = waiting.layer;
         Some((waiting, Capsule { count, layer, branch: port.0, ..self.header }))
     }
@@ -252,28 +264,28 @@ impl<Q: Copy> FlowNode<Q> {
         if self.is_deserted() {
             return false;
         }
-        if core::mem::take(&mut self.asks) {
+        if core::mem::take(&mut self.credit_due) {
             self.ask(now);
         }
         self.upstream.poll(buf)
     }
 
     fn is_deserted(&self) -> bool {
-        !self.queues.is_empty() && self.heard.is_empty()
+        !self.queues.is_empty() && self.active.is_empty()
     }
 
     fn ask(&mut self, now: Time) {
-        let (policy, seen) = self.judge(now);
-        let branches = seen.branches();
+        let (policy, view) = self.policy_and_view(now);
+        let branches = view.branches();
         if branches == 0 {
             return;
         }
-        let chosen = policy.credit(&seen).filter(|branch| *branch < branches);
-        let weights = (0..branches).map(|branch| seen.weight(branch));
+        let chosen = policy.credit(&view).filter(|branch| *branch < branches);
+        let weights = (0..branches).map(|branch| view.weight(branch));
         let weight = weights.fold(0u32, u32::saturating_add);
-        let chosen = chosen.map(|branch| (seen.done(branch), seen.queue(branch).port));
+        let chosen = chosen.map(|branch| (view.done(branch), view.queue(branch).port));
         if let Some((done, port)) = chosen {
-            self.pace = Some(port);
+            self.pacing_port = Some(port);
             self.upstream.grant(now, self.header.buffer, done, weight);
         }
     }
@@ -290,16 +302,16 @@ impl<Q: Copy> FlowNode<Q> {
                 queue.branch.wait(now);
             }
         }
-        self.listen();
+        self.refresh_active();
         let is_deserted = self.is_deserted();
         self.upstream.on_timeout(now, !is_deserted);
-        self.asks |= !gone.is_empty();
-        if self.look_at.is_some_and(|at| at <= now) {
-            for branch in 0..self.heard.len() {
+        self.credit_due |= !gone.is_empty();
+        if self.policy_tick_at.is_some_and(|at| at <= now) {
+            for branch in 0..self.active.len() {
                 loop {
-                    let (policy, seen) = self.judge(now);
-                    let discards = policy.discards(&seen, branch as u32) as usize;
-                    let waiting = &mut self.queues[self.heard[branch]].waiting;
+                    let (policy, view) = self.policy_and_view(now);
+                    let discards = policy.discards(&view, branch as u32) as usize;
+                    let waiting = &mut self.queues[self.active[branch]].waiting;
                     let discards = discards.min(waiting.len());
                     if discards == 0 {
                         break;
@@ -308,7 +320,7 @@ impl<Q: Copy> FlowNode<Q> {
                 }
             }
             self.arm(now);
-            self.asks = true;
+            self.credit_due = true;
         }
         (gone, probes)
     }
@@ -316,7 +328,7 @@ impl<Q: Copy> FlowNode<Q> {
     pub(super) fn next_timeout(&self) -> Time {
         let each = |queue: &Queue<Q>| queue.branch.next_timeout(!queue.waiting.is_empty());
         let branches = self.queues.iter().filter_map(each);
-        let look = self.look_at.into_iter().chain([self.upstream.next_timeout()]);
+        let look = self.policy_tick_at.into_iter().chain([self.upstream.next_timeout()]);
         branches.chain(look).min().unwrap_or(Time::MAX)
     }
 
@@ -333,13 +345,15 @@ impl<Q: Copy> FlowNode<Q> {
         self.queues.into_iter().flat_map(each)
     }
 
-    /// Returns branches with rates since the last call, except those that are not waited for.
+    /// Returns branches with rates since the last call, without branches that are left out, and
+    /// without those with a backlog that did not set the pace.
     pub(super) fn paces(&mut self, now: Time, flow: FlowId) -> impl Iterator<Item = BranchPace> {
-        let seconds = now.since(core::mem::replace(&mut self.looked_at, now)).as_secs_f64();
-        let (from, sets) = (self.upstream.port, self.pace);
+        let seconds = now.since(core::mem::replace(&mut self.paces_at, now)).as_secs_f64();
+        let (from, sets) = (self.upstream.port, self.pacing_port);
         self.queues.iter_mut().filter_map(move |queue| {
-            let (bytes, packets, behind) = core::mem::take(&mut queue.sent);
-            let waits = 2 * behind > packets || packets == 0 && !queue.waiting.is_empty();
+            let Sent { bytes, packets, with_backlog } = core::mem::take(&mut queue.sent);
+            // Most packets of a branch with a backlog leave others waiting.
+            let waits = 2 * with_backlog > packets || packets == 0 && !queue.waiting.is_empty();
             let counts = !queue.is_left_out() && (!waits || sets == Some(queue.port));
             let bits_per_s = (bytes as f64 * 8.0 / seconds) as u64;
             counts.then_some(BranchPace { flow, from, port: queue.port, bits_per_s, waits })
@@ -352,8 +366,8 @@ impl<Q: Copy> FlowNode<Q> {
         })
     }
 
-    pub(super) const fn heard_at(&self) -> Time {
-        self.heard_at
+    pub(super) const fn last_packet_at(&self) -> Time {
+        self.last_packet_at
     }
 
     pub(super) fn ports(&self) -> impl Iterator<Item = PortId> {

@@ -524,7 +524,7 @@ impl Relay for CreditRelay {
             self.sessions.iter().filter(|(_, it)| due(it)).map(|(id, _)| *id).collect();
         for id in all {
             let Some(session) = self.sessions.get_mut(&id) else { continue };
-            if now.since(session.node.heard_at()) >= SESSION_TIMEOUT {
+            if now.since(session.node.last_packet_at()) >= SESSION_TIMEOUT {
                 let gone = session.node.set_ports(now, &[], |_| false);
                 self.sessions.remove(&id);
                 gone.into_iter().for_each(|key| self.let_go(key));

@@ -135,7 +135,7 @@ impl Layout {
     }
 }
 
-/// Most bytes of a symbol: a payload has at most 65535 bytes, of which 8 name the symbol.
+/// Most bytes of a symbol. Chosen: a UDP payload of 65507 bytes leaves 99 bytes for headers.
 pub(crate) const SYMBOL_BYTES_MAX: u32 = 65_408;
 
 #[cfg(test)]

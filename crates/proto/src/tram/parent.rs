@@ -100,7 +100,9 @@ impl Seeker {
 
 reasons! {
     enum Timer {
+        /// Next round of the search for a head.
         Round,
+        /// Silence of the head: requests hellos, and then starts re-affiliation with another head.
         Silence,
     }
 }

@@ -19,7 +19,9 @@ pub(super) struct Averages {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
+    /// Report of the representative itself.
     Own,
+    /// No representative yet.
     First,
     /// Representative that is no longer the slowest gives way to a slower receiver.
     Recovered,
@@ -30,7 +32,7 @@ pub(super) enum Choice {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Standing {
-    pub(super) chosen: bool,
+    pub(super) has_representative: bool,
     pub(super) is_own: bool,
     pub(super) overdue: bool,
 }
@@ -40,29 +42,30 @@ impl Averages {
         self.own = None;
     }
 
-    /// Adds a rate to the averages and judges its sender, by the lines of the paper's algorithm.
+    /// Adds a rate to the averages and judges its sender. Comments below name the lines of the
+    /// paper's algorithm.
     pub(super) fn judge(
         &mut self,
         rate: f64,
         standing: Standing,
-        draw: impl FnOnce() -> bool,
+        takes_over_anyway: impl FnOnce() -> bool,
     ) -> Choice {
         let (mean, deviation) = match self.all {
             // Open in the paper: TCP's estimator begins with half of the first value.
             None => (rate, rate / 2.0),
             Some((mean, deviation)) => {
                 let error = rate - mean;
-                let off = if error < 0.0 { -error } else { error };
-                (mean + ALPHA * error, deviation + ALPHA * (off - deviation))
+                let distance = if error < 0.0 { -error } else { error };
+                (mean + ALPHA * error, deviation + ALPHA * (distance - deviation))
             }
         };
-        let first = self.all.replace((mean, deviation)).is_none();
+        self.all = Some((mean, deviation));
         let deviation = deviation.max(SIGMA_FLOOR * mean);
         if standing.is_own {
             self.own = Some(self.own.map_or(rate, |own| own + ALPHA * (rate - own)));
             return Choice::Own;
         }
-        let choice = match self.own.filter(|_| standing.chosen && !first) {
+        let choice = match self.own.filter(|_| standing.has_representative) {
             None => Choice::First,
             Some(own) => {
                 let recovered = own > mean + RECOVERED_SIGMAS * deviation;
@@ -70,7 +73,7 @@ impl Averages {
                 let slower = rate < mean - SLOWER_SIGMAS * deviation;
                 if recovered && rate <= mean {
                     Choice::Recovered // Lines 22 to 27.
-                } else if slower && (rate < own || draw()) {
+                } else if slower && (rate < own || takes_over_anyway()) {
                     Choice::Slower // Lines 28 to 35.
                 } else if standing.overdue {
                     Choice::Silent // Lines 36 to 42.

@@ -200,7 +200,8 @@ impl OrmccSender {
         self.sent += 1;
     }
 
-    /// Returns the limit of growth: with the guard, a filling queue shows a loss late.
+    /// Returns the rate at which growth stops. With the guard, the rate stays close to the reported
+    /// output: while a queue fills, losses show late and the rate would overshoot.
     fn lead(&self, rtt: f64) -> f64 {
         let doubling = self.rate.doubling.is_some();
         let packet = self.bytes / self.latest.unwrap_or(rtt);
@@ -216,7 +217,8 @@ impl OrmccSender {
         }
     }
 
-    /// Returns the time since a report's echo; `None` if absurd. Zero is a difference of clocks.
+    /// Returns the time since a report's echo, or `None` if it is impossible. Zero if the echo lies
+    /// in the future by no more than [`CLOCK_TOLERANCE_US`].
     fn echoed(now: Time, report: &OrmccReport) -> Option<Duration> {
         echoed_us(now, report.echo_us, CLOCK_TOLERANCE_US, RTT_MAX)
     }
@@ -285,15 +287,15 @@ impl OrmccSender {
 
     fn on_indication(&mut self, cx: &mut Cx<'_>, from: NodeId, output: f64, sample: Option<f64>) {
         let is_own = self.representative == Some(from);
-        let chosen = self.representative.is_some();
+        let has_representative = self.representative.is_some();
         let overdue = self.is_overdue();
         let rng = &mut *cx.rng;
-        let standing = Standing { chosen, is_own, overdue };
+        let standing = Standing { has_representative, is_own, overdue };
         let choice = self.averages.judge(output, standing, || rng.chance(Q));
         let reason = match choice {
             Choice::Other => return,
             Choice::Own => None,
-            Choice::First if chosen => Some(SwitchReason::Slower),
+            Choice::First if has_representative => Some(SwitchReason::Slower),
             Choice::First => Some(SwitchReason::First),
             Choice::Recovered => Some(SwitchReason::Recovered),
             Choice::Slower => Some(SwitchReason::Slower),

@@ -2,9 +2,9 @@
 
 use crate::congestion::ormcc::choice::{Averages, Choice, Standing};
 
-const OTHER: Standing = Standing { chosen: true, is_own: false, overdue: false };
-const OWN: Standing = Standing { chosen: true, is_own: true, overdue: false };
-const NOBODY: Standing = Standing { chosen: false, is_own: false, overdue: false };
+const OTHER: Standing = Standing { has_representative: true, is_own: false, overdue: false };
+const OWN: Standing = Standing { has_representative: true, is_own: true, overdue: false };
+const NOBODY: Standing = Standing { has_representative: false, is_own: false, overdue: false };
 
 struct Judge {
     averages: Averages,

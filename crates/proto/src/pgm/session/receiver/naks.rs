@@ -204,8 +204,9 @@ impl Naks {
         true
     }
 
-    /// Notes a NAK of another receiver: ends the back-off, or restarts any other wait
-    /// (src: RFC 3208 s6.3, diagram, not prose). Returns false if the packet is not missing.
+    /// NAK suppression: the NAK of another receiver suppresses ours, ends the back-off, or restarts
+    /// any other wait (src: RFC 3208 s6.3, diagram, not prose). Returns false if the packet is not
+    /// missing.
     pub(crate) fn heard(&mut self, index: u64, now: Time) -> bool {
         let Some(missing) = self.missing.get_mut(&index) else { return false };
         let (state, deadline) = match missing.state {
