@@ -43,7 +43,8 @@ impl Groups {
         }
     }
 
-    /// Adds a member. False if it is one already, or if the session's first sender has no path to it.
+    /// Adds a member. False if it is one already, or if the session's first sender has no path to
+    /// it.
     pub(crate) fn join(&mut self, flow: FlowId, group: GroupId, node: NodeId, agent: u32) -> bool {
         if self.members.contains_key(&(flow, group, node)) {
             return false;
@@ -141,8 +142,8 @@ impl Groups {
         if goes_back { self.trees[tree as usize].above(node) } else { NONE }
     }
 
-    /// Returns the link at `node` towards the sender `from`, which a packet of `from` must not take,
-    /// or [`NONE`].
+    /// Returns the link at `node` towards the sender `from`, which its packets must not take, or
+    /// [`NONE`].
     #[inline]
     pub(crate) fn back(
         &self,

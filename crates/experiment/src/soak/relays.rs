@@ -34,7 +34,8 @@ pub(super) fn everybody(receivers: u32) -> Vec<Who> {
 }
 
 impl Plan {
-    /// Draws the plan of a sequence: [`ROUNDS`] seeds, from a multiple on, have all faults at all places.
+    /// Draws the plan of a sequence: [`ROUNDS`] seeds, from a multiple on, have all faults at all
+    /// places.
     pub(super) fn over_relays(
         seed: u64,
         receivers: u32,
