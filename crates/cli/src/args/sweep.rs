@@ -47,7 +47,7 @@ pub struct SweepArgs {
     #[arg(long, help_heading = "Output")]
     pub traces: bool,
     /// Print a command line for each missing run, and run nothing. Spaces and quotes are
-    /// percent-encoded, as in url:duration=100%20s, so that lines pass through sh and xargs unchanged
+    /// percent-encoded, as in url:duration=100%20s, so that lines pass through sh and xargs
     #[arg(long, help_heading = "Clusters", conflicts_with_all = ["collect", "part", "json"])]
     pub print: bool,
     /// Make tables and plots of the finished runs, and run nothing
