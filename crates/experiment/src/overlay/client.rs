@@ -73,7 +73,7 @@ impl Publisher {
         let mut payload = vec![b'x'; load.bytes];
         while began.elapsed() < load.time {
             let of_rate = |rate| (began.elapsed().as_secs_f64() * rate) as u64;
-            let due = load.rate.map_or(sent + BURST, of_rate);
+            let (before, due) = (sent, load.rate.map_or(sent + BURST, of_rate));
             while sent < due {
                 if let Some(since) = load.stamps {
                     let stamp = since.elapsed().as_nanos() as u64;
@@ -84,8 +84,10 @@ impl Publisher {
                 sent += 1;
             }
             if load.rate.is_some() {
-                // Lets the connection write before the thread sleeps.
-                tokio::task::yield_now().await;
+                if sent > before {
+                    // Lets the connection write before the thread sleeps.
+                    tokio::task::yield_now().await;
+                }
                 std::thread::sleep(NAP);
             }
         }

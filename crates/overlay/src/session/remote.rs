@@ -18,6 +18,9 @@ use crate::ids::ViewId;
 
 /// Maximum number of bytes in requests that the daemon has not handled: 1 MB.
 const WINDOW_BYTES: usize = 1 << 20;
+/// Bytes of requests below which a full window takes new ones. If it took a message for each one
+/// that is handled, messages would be written one by one, for a multiple of the processor time.
+const REOPENED_BYTES: usize = WINDOW_BYTES / 2;
 /// Maximum number of bytes in events that wait for the application: 4 MB.
 const EVENT_BYTES: usize = 4 << 20;
 /// Bytes of requests in one write.
@@ -113,6 +116,7 @@ pub struct RemoteSession {
     last_request: u64,
     queue: VecDeque<(u64, Frame, usize)>,
     queue_bytes: usize,
+    is_full: bool,
     /// Number of requests at the front of the queue that are written to this connection.
     written: usize,
     /// Number of requests at the front of the queue that any connection may have delivered.
@@ -144,6 +148,7 @@ impl RemoteSession {
             last_request: FIRST_REQUEST,
             queue: VecDeque::new(),
             queue_bytes: 0,
+            is_full: false,
             written: 0,
             tried: 0,
             groups: BTreeMap::new(),
@@ -184,9 +189,11 @@ impl RemoteSession {
             return Err(SessionError::Closed);
         }
         let bytes = bytes + HEAD_BYTES;
-        if self.queue_bytes > 0 && self.queue_bytes + bytes > WINDOW_BYTES {
-            let is_full = self.event_bytes >= EVENT_BYTES;
-            let own = if is_full { WaitReason::Events } else { WaitReason::Window };
+        self.is_full &= self.queue_bytes > REOPENED_BYTES;
+        self.is_full |= self.queue_bytes > 0 && self.queue_bytes + bytes > WINDOW_BYTES;
+        if self.is_full {
+            let has_events = self.event_bytes >= EVENT_BYTES;
+            let own = if has_events { WaitReason::Events } else { WaitReason::Window };
             return Err(SessionError::WouldBlock(self.waiting.unwrap_or(own)));
         }
         self.last_request += 1;
@@ -389,5 +396,27 @@ impl RemoteSession {
 
     fn check(&self) -> Result<(), SessionError> {
         self.over.clone().map_or(Ok(()), Err)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_window_takes_requests_again_once_half_of_it_is_handled() {
+        let mut session = RemoteSession::new("a", 1, false);
+        let send = |session: &mut RemoteSession| {
+            session.request(|number| Frame::Join(number, "g".into(), false), 1024 - HEAD_BYTES)
+        };
+        let first = send(&mut session).unwrap();
+        let fitting = (WINDOW_BYTES / 1024) as u64;
+        assert!((1..fitting).all(|_| send(&mut session).is_ok()));
+        let full = Err(SessionError::WouldBlock(WaitReason::Window));
+        assert_eq!(send(&mut session), full);
+        for (handled, is_open) in [(1, false), (fitting / 2 - 1, false), (fitting / 2, true)] {
+            session.take(Frame::Sent(first + handled - 1)).unwrap();
+            assert_eq!(send(&mut session).is_ok(), is_open, "{handled} of {fitting} handled");
+        }
     }
 }
