@@ -214,6 +214,7 @@ class Groups(unittest.TestCase):
         self.assertEqual(of["one.16k.1.rate"]["per_round"], [3.0, 1.5, 0.75])
         self.assertEqual((of["one.16k.1.rate"]["ours"], of["one.16k.1.rate"]["holds"]), (1.5, True))
         self.assertFalse(of["one.1k.1.low-p50"]["holds"])
+        self.assertTrue(of["one.1k.1.half-p99"]["measured_only"])
         self.assertTrue(of["one.1k.16.cpu"]["measured_only"])
 
 

@@ -72,6 +72,9 @@ pub struct Rehearsal {
 
 impl Rehearsal {
     /// Starts 1 to 16 daemons with faults from `seed`, and waits until they are in one view.
+    ///
+    /// # Errors
+    /// The number of daemons is out of range, or the system refuses a socket.
     pub async fn start(daemons: usize, seed: u64) -> Result<Self, RehearsalError> {
         if !(1..=DAEMONS_MAX).contains(&daemons) {
             return Err(RehearsalError::Count(daemons));
@@ -203,6 +206,9 @@ impl Rehearsal {
     }
 
     /// Injects faults for `span`, each described to `tell`, then [settles](Self::settle).
+    ///
+    /// # Errors
+    /// As for [`settle`](Self::settle).
     pub async fn faults(
         &mut self,
         span: Duration,

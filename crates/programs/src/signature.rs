@@ -135,6 +135,9 @@ impl SigningKey {
     }
 
     /// Parses the text of a signing key's file, as [`to_text`](Self::to_text) writes it.
+    ///
+    /// # Errors
+    /// The text is no signing key.
     pub fn from_text(text: &str) -> Result<Self, ProgramError> {
         let seed = text.trim().strip_prefix(SIGNING_KEY).and_then(unhex);
         Self::from_seed(
@@ -192,6 +195,9 @@ impl Signers {
 }
 
 /// Returns the WebAssembly program with a signature at its end, which replaces an earlier one.
+///
+/// # Errors
+/// The program is no WebAssembly.
 pub fn sign(code: &[u8], key: &SigningKey) -> Result<Vec<u8>, ProgramError> {
     let signed = signature(code)?.map_or(code, |found| found.signed);
     let mut content = vec![SECTION.len() as u8];

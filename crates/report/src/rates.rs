@@ -197,7 +197,7 @@ mod tests {
         for (case, packets, want) in [
             ("at once", (|_| 100) as fn(u64) -> u64, Some(0.0)),
             ("after a step", |s| if s < 30 { 10 } else { 100 }, Some(28.0)),
-            // Crosses the band at 20 s, but for too short a time.
+            // Means are in the band around 20 s, and leave it again.
             ("overshoot", |s| if s < 40 { 5 * s } else { 100 }, Some(38.0)),
             ("a saw's teeth are no change", |s| 70 + 60 * (s % 7) / 6, Some(0.0)),
             ("never", |s| if s % 30 < 15 { 10 } else { 190 }, None),

@@ -67,6 +67,9 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the next record; `None` at the end, also after an invalid line.
+    ///
+    /// # Errors
+    /// The line is invalid. The reader is at its end afterwards.
     pub fn next_record(&mut self) -> Result<Option<Record>, ReadError> {
         if self.is_over {
             return Ok(None);
@@ -77,6 +80,9 @@ impl<'a> Reader<'a> {
     }
 
     /// Feeds the remaining records to `sink`, up to an invalid line. Returns the outcome.
+    ///
+    /// # Errors
+    /// A line is invalid. The records before it have reached `sink`.
     pub fn replay(&mut self, sink: &mut dyn Sink) -> Result<Option<&Outcome>, ReadError> {
         while let Some(record) = self.next_record()? {
             sink.record(&record);

@@ -23,6 +23,9 @@ const PIECE_BYTES: usize = 64 * 1024;
 
 impl Writer<BufWriter<File>> {
     /// Creates the file `path`, usually `trace.jsonl.gz`, and writes the header.
+    ///
+    /// # Errors
+    /// The file cannot be created or written.
     pub fn create(path: &Path, header: &Header) -> io::Result<Self> {
         Self::new(BufWriter::new(File::create(path)?), header)
     }

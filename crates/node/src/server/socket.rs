@@ -191,6 +191,9 @@ impl ClientSocket {
     }
 
     /// Writes what the socket accepts. Returns the number of bytes; `None` if the socket is full.
+    ///
+    /// # Errors
+    /// The connection is broken.
     pub fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<Option<usize>> {
         match each!(self, stream => stream.try_write_vectored(slices)) {
             Ok(count) => Ok(Some(count)),
@@ -200,6 +203,9 @@ impl ClientSocket {
     }
 
     /// Writes what [`try_write`](Self::try_write) has buffered. Returns true if nothing is left.
+    ///
+    /// # Errors
+    /// The connection is broken.
     pub fn try_flush(&self) -> io::Result<bool> {
         if let Self::Tls(stream) = self { stream.try_flush() } else { Ok(true) }
     }
