@@ -3,6 +3,8 @@
 
 use faircast_base::{Duration, Time};
 
+use crate::congestion::common::average::RttEstimator;
+
 /// Most doublings of a wait: few packets, and a path that was down is soon found up again.
 const DOUBLINGS_MAX: u32 = 3;
 
@@ -12,13 +14,6 @@ const BACKED_OFF_MAX: Duration = Duration::from_secs(16);
 /// Longest plausible round trip (TFMCC's longest: RFC 4654 s2.2.1).
 const SAMPLE_MAX: Duration = Duration::from_secs(64);
 
-/// Returns the smoothed round trip and its variation, in seconds (src: RFC 6298 s2.2, s2.3).
-pub(crate) fn smoothed(known: Option<(f64, f64)>, sample: f64, gain: f64) -> (f64, f64) {
-    let Some((smoothed, variation)) = known else { return (sample, sample / 2.0) };
-    let deviation = if smoothed > sample { smoothed - sample } else { sample - smoothed };
-    (smoothed + (sample - smoothed) * gain, variation + (deviation - variation) / 4.0)
-}
-
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RetryTimer {
     pub(crate) least: Duration,
@@ -26,8 +21,8 @@ pub(crate) struct RetryTimer {
     held: bool,
     /// Least margin of a wait: answers to requests of other receivers make samples look short.
     slack: Duration,
-    /// Smoothed time to the answer, and its variation, in seconds.
-    estimate: Option<(f64, f64)>,
+    /// Time from a request to its answer.
+    rtt: RttEstimator,
     /// Doublings of waits; they stay while answers are ambiguous (Karn's rule).
     doublings: u32,
     backed_off_at: Time,
@@ -36,7 +31,14 @@ pub(crate) struct RetryTimer {
 impl RetryTimer {
     pub(crate) fn new(least: Duration, slack: Duration) -> Self {
         let backed_off_at = Time::ZERO;
-        Self { least, held: false, slack, estimate: None, doublings: 0, backed_off_at }
+        Self {
+            least,
+            held: false,
+            slack,
+            rtt: RttEstimator::default(),
+            doublings: 0,
+            backed_off_at,
+        }
     }
 
     pub(crate) fn of_held_answers(self) -> Self {
@@ -44,35 +46,31 @@ impl RetryTimer {
     }
 
     pub(crate) fn has_estimate(&self) -> bool {
-        self.estimate.is_some()
+        self.rtt.srtt_s().is_some()
     }
 
     pub(crate) fn sample(&mut self, took: Duration) {
         if took > SAMPLE_MAX {
             return;
         }
-        let r = took.as_secs_f64();
-        let (r, gain) = match self.estimate {
-            Some((smoothed, _)) if self.held && r > smoothed => {
-                (if r > 2.0 * smoothed { 2.0 * smoothed } else { r }, 1.0 / 16.0)
+        let took_s = took.as_secs_f64();
+        match self.rtt.srtt_s().filter(|_| self.held) {
+            None => self.rtt.sample(took),
+            Some(srtt_s) if took_s > srtt_s => {
+                let limited = if took_s > 2.0 * srtt_s { 2.0 * srtt_s } else { took_s };
+                self.rtt.sample_with_gain(limited, 1.0 / 16.0);
             }
-            Some(_) if self.held => (r, 0.5),
-            _ => (r, 1.0 / 8.0),
-        };
-        self.estimate = Some(smoothed(self.estimate, r, gain));
+            Some(_) => self.rtt.sample_with_gain(took_s, 0.5),
+        }
         self.doublings = 0;
     }
 
     pub(crate) fn smoothed(&self) -> Option<Duration> {
-        self.estimate.map(|(smoothed, _)| Duration::from_secs_f64(smoothed))
+        self.rtt.srtt()
     }
 
     pub(crate) fn expected(&self) -> Option<Duration> {
-        let (smoothed, variation) = self.estimate?;
-        Some(
-            Duration::from_secs_f64(smoothed)
-                + Duration::from_secs_f64(4.0 * variation).max(self.slack),
-        )
+        Some(self.rtt.srtt()? + self.rtt.margin()?.max(self.slack))
     }
 
     pub(crate) fn wait(&self, repeats: u32) -> Duration {
@@ -188,7 +186,7 @@ mod tests {
         for i in 0..90 {
             retry.sample(if i % 3 == 0 { Duration::from_secs(3) } else { ms(30) });
         }
-        assert_eq!(retry.wait(0), ms(200), "{:?}", retry.estimate);
+        assert_eq!(retry.wait(0), ms(200), "{:?}", retry.rtt);
         (0..100).for_each(|_| retry.sample(ms(750)));
         assert!(retry.wait(0) > ms(750) && retry.wait(0) < ms(1200), "{retry:?}");
     }

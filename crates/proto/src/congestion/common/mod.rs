@@ -1,5 +1,6 @@
 //! Common parts of schemes.
 
+pub(crate) mod average;
 #[cfg(test)]
 pub(crate) use crate::tests::bench;
 pub mod equation;

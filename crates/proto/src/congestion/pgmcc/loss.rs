@@ -7,6 +7,7 @@ use alloc::collections::VecDeque;
 use faircast_base::{Duration, Seq, Time};
 
 use super::config::PgmccConfig;
+use crate::congestion::common::average::MovingAverage;
 use crate::congestion::common::intervals::{WEIGHTS, weighted_mean};
 use crate::congestion::common::lateness::BOUND_MAX;
 use crate::congestion::common::reorder::{AT_ONCE, Evidence, Reorder, Settled};
@@ -41,9 +42,7 @@ const LATE_MAX: u32 = 3;
 pub(super) enum Estimate {
     /// `p <- p + a (x - p)` (src: pgmcc-draft s2.6, without the misprint: the constant weighs the
     /// new sample). With 16 fractional bits p would stay at 0.1 % for ever.
-    Ewma {
-        p: f64,
-    },
+    Ewma(MovingAverage),
     Intervals(Intervals),
 }
 
@@ -176,7 +175,7 @@ impl LossMeter {
 
 impl Default for Estimate {
     fn default() -> Self {
-        Self::Ewma { p: 0.0 }
+        Self::Ewma(MovingAverage::of(0.0))
     }
 }
 
@@ -208,14 +207,14 @@ impl Estimate {
 
     pub(super) fn sample(&mut self, now: Time, lost: bool) {
         match self {
-            Self::Ewma { p } => *p += LOSS_GAIN * (if lost { 1.0 } else { 0.0 } - *p),
+            Self::Ewma(p) => p.add(if lost { 1.0 } else { 0.0 }, LOSS_GAIN),
             Self::Intervals(intervals) => intervals.sample(now, lost),
         }
     }
 
     pub(super) fn loss(&self) -> f64 {
         match self {
-            Self::Ewma { p } => *p,
+            Self::Ewma(p) => p.get().unwrap_or(0.0),
             Self::Intervals(intervals) => intervals.loss(),
         }
     }
@@ -271,7 +270,7 @@ mod tests {
         let samples = [1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 1];
         let vector =
             [500.0, 496.0, 492.0, 488.0, 484.0, 480.0, 976.0, 969.0, 962.0, 955.0, 1448.0, 1937.0];
-        let mut estimate = Estimate::Ewma { p: 0.0 };
+        let mut estimate = Estimate::default();
         for (sample, want) in samples.into_iter().zip(vector) {
             estimate.sample(Time::ZERO, sample == 1);
             let got = estimate.loss() * 65536.0;

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use faircast_base::{Duration, NodeId, Time};
 
 use super::config::PgmccConfig;
+use crate::congestion::common::average::MovingAverage;
 
 /// Most receivers remembered. Beyond it the one silent longest is dropped, never the acker.
 const RECEIVERS_MAX: usize = 64;
@@ -27,8 +28,9 @@ pub(super) struct RttSample {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Receiver {
     id: NodeId,
-    /// Smoothed round trip in seconds and in packets; `None` before a measurement.
-    rtt: Option<(f64, f64)>,
+    /// Smoothed round trip in seconds, and in packets sent meanwhile.
+    rtt_s: MovingAverage,
+    rtt_packets: MovingAverage,
     loss: f64,
     heard: Time,
     acker_samples: u64,
@@ -37,13 +39,15 @@ pub(super) struct Receiver {
 
 impl Receiver {
     pub(super) fn slowness_squared(&self, config: &PgmccConfig) -> Option<f64> {
-        let (seconds, packets) = self.rtt?;
-        let rtt = if config.rtt_in_packets { packets } else { seconds.max(MODEL_RTT_MIN_S) };
+        let rtt = match config.rtt_in_packets {
+            true => self.rtt_packets.get()?,
+            false => self.rtt_s.get()?.max(MODEL_RTT_MIN_S),
+        };
         Some(config.model.slowness_squared(rtt, self.loss))
     }
 
     pub(super) fn rtt(&self) -> Option<Duration> {
-        self.rtt.map(|(seconds, _)| Duration::from_secs_f64(seconds))
+        self.rtt_s.get().map(Duration::from_secs_f64)
     }
 }
 
@@ -72,15 +76,12 @@ impl Receivers {
             let missed = (self.acker_samples - receiver.acker_samples).clamp(1, SAMPLES_MAX);
             receiver.acker_samples = self.acker_samples;
             let gain = 1.0 - (0..missed).fold(1.0, |left, _| left * (1.0 - gain));
-            let new = (sample.time.as_secs_f64(), f64::from(sample.packets));
-            receiver.rtt = Some(match receiver.rtt {
-                Some((seconds, packets))
-                    if now.since(receiver.heard).as_secs_f64() < STALE_ROUND_TRIPS * seconds =>
-                {
-                    (seconds + gain * (new.0 - seconds), packets + gain * (new.1 - packets))
-                }
-                _ => new,
-            });
+            let silence_s = now.since(receiver.heard).as_secs_f64();
+            if receiver.rtt_s.get().is_some_and(|rtt_s| silence_s >= STALE_ROUND_TRIPS * rtt_s) {
+                (receiver.rtt_s, receiver.rtt_packets) = Default::default();
+            }
+            receiver.rtt_s.add(sample.time.as_secs_f64(), gain);
+            receiver.rtt_packets.add(f64::from(sample.packets), gain);
         }
         (receiver.loss, receiver.heard) = (loss, now);
         receiver
@@ -108,8 +109,9 @@ impl Receivers {
             return index;
         }
         let acker_samples = self.acker_samples;
-        let (rtt, loss, is_shown) = (None, 0.0, false);
-        let new = Receiver { id, rtt, loss, heard: now, acker_samples, is_shown };
+        let (rtt_s, rtt_packets) = Default::default();
+        let (loss, is_shown) = (0.0, false);
+        let new = Receiver { id, rtt_s, rtt_packets, loss, heard: now, acker_samples, is_shown };
         if self.table.len() < RECEIVERS_MAX {
             self.table.push(new);
             return self.table.len() - 1;

@@ -3,7 +3,7 @@
 use faircast_base::Duration;
 
 use super::config::{PgmccConfig, TimeoutMode};
-use crate::pgm::retry_timer::smoothed;
+use crate::congestion::common::average::RttEstimator;
 
 /// Maximum timeout after backing off (src: RFC 6298 s2.4).
 pub(super) const TIMEOUT_MAX: Duration = Duration::from_secs(60);
@@ -13,18 +13,17 @@ const DOUBLINGS_MAX: u32 = 16;
 /// TCP's estimate of the retransmission timeout (src: RFC 6298 s2).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rto {
-    /// Smoothed round trip and its variation, in seconds.
-    estimate: Option<(f64, f64)>,
+    rtt: RttEstimator,
     doublings: u32,
 }
 
 impl Rto {
     pub(super) fn sample(&mut self, rtt: Duration) {
-        self.estimate = Some(smoothed(self.estimate, rtt.as_secs_f64(), 1.0 / 8.0));
+        self.rtt.sample(rtt);
     }
 
     pub(super) fn smoothed(&self) -> Option<Duration> {
-        self.estimate.map(|(smoothed, _)| Duration::from_secs_f64(smoothed))
+        self.rtt.srtt()
     }
 
     /// Returns the present timeout. With `searching` for an acker, a fixed one backs off too.
@@ -36,11 +35,9 @@ impl Rto {
     }
 
     pub(super) fn value_without_back_off(&self, config: &PgmccConfig) -> Duration {
-        match (config.timeout_mode, self.estimate) {
-            (TimeoutMode::Fixed, _) | (_, None) => config.timeout,
-            (_, Some((smoothed, variation))) => {
-                Duration::from_secs_f64(smoothed + 4.0 * variation).max(config.timeout_min)
-            }
+        match self.rtt.rto() {
+            Some(rto) if config.timeout_mode != TimeoutMode::Fixed => rto.max(config.timeout_min),
+            _ => config.timeout,
         }
     }
 

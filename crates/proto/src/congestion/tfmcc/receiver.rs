@@ -10,6 +10,7 @@ use super::{
     FEEDBACK_ROUND, RTT_MAX_INITIAL, SIZE_GAIN, SLOWEST_INTERVAL_S, TfmccAnnounce, TfmccReport,
     USUAL_BYTES,
 };
+use crate::congestion::common::average::MovingAverage;
 use crate::congestion::common::equation::throughput_bits_per_s;
 use crate::congestion::common::stamp::microseconds;
 use crate::congestion::{Arrival, Audience, ReceiverFeedback};
@@ -44,7 +45,7 @@ pub struct TfmccReceiver {
     receive_rate: ReceiveRate,
     pub(super) round_trip: RoundTrip,
     /// Mean size of originals with headers, in bytes (s).
-    packet_bytes: Option<f64>,
+    packet_bytes: MovingAverage,
     latest: Option<Latest>,
     pub(super) is_clr: bool,
     timer: FeedbackTimer,
@@ -72,7 +73,7 @@ impl TfmccReceiver {
 
     /// Returns the acceptable rate in bits per second, with headers (X_r).
     pub fn bits_per_s(&self) -> f64 {
-        let size = self.packet_bytes.unwrap_or(USUAL_BYTES);
+        let size = self.packet_bytes.get().unwrap_or(USUAL_BYTES);
         let rate = if self.arrivals.has_loss() {
             throughput_bits_per_s(size, self.rtt_s(), self.arrivals.loss())
         } else {
@@ -106,9 +107,7 @@ impl TfmccReceiver {
     fn on_bytes(&mut self, now: Time, arrival: &Arrival) {
         let bytes = arrival.len + self.header_bytes;
         if !arrival.repair {
-            let size = f64::from(bytes);
-            let mean = self.packet_bytes.unwrap_or(size);
-            self.packet_bytes = Some(mean + SIZE_GAIN * (size - mean));
+            self.packet_bytes.add(f64::from(bytes), SIZE_GAIN);
         }
         let rtt = Duration::from_secs_f64(self.rtt_s());
         let quiet = now.since(self.receive_rate.last).as_secs_f64();
@@ -231,7 +230,7 @@ impl ReceiverFeedback for TfmccReceiver {
         // For the history, an original after its repair is no duplicate.
         let (rtt_s, rtt_max_s) = (self.rtt_s(), self.rtt_max_s());
         let rtt = Duration::from_secs_f64(rtt_s);
-        let size = self.packet_bytes.unwrap_or(USUAL_BYTES);
+        let size = self.packet_bytes.get().unwrap_or(USUAL_BYTES);
         let (rate, guessed) = (&self.receive_rate, self.round_trip.seconds().is_none());
         let first =
             || FirstInterval::of(arriving_bits_per_s(rate, size, rtt_max_s), size, rtt_s, guessed);
