@@ -4,18 +4,27 @@
 //! RFCs are noted at their place. Windows and sequence numbers count packets, a connection opens
 //! with a single unanswered SYN, and only the congestion window and a fixed maximum limit the
 //! sender.
+//!
+//! Sender: `packets` divides the content, `window` is the congestion window, `timer` and `rto` the
+//! retransmission timer, `recovery` and `scoreboard` the state of loss recovery. `reno`, `newreno`
+//! and `sack` process acknowledgements, `reordering` late packets. Receiver: `reassembly`.
 
 mod newreno;
+mod packets;
+mod reassembly;
 mod receiver;
+mod recovery;
 mod reno;
 mod reordering;
-mod rtt;
+mod rto;
 mod sack;
 mod scoreboard;
 mod sender;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod timer;
+mod window;
 mod wire;
 
 pub use receiver::TcpReceiver;
@@ -63,8 +72,8 @@ pub const GUARANTEES: Guarantees =
 /// Returns the floor: one packet per timeout, which doubles, in ticks, plus the random overhead.
 fn floor(options: &Options) -> Option<Floor> {
     let settings = settings::Settings::from_options(options);
-    let rto = rtt::MAX_RTO.max(settings.initial_rto);
-    let every = rto + settings.clock_granularity * 2 + settings.overhead;
+    let longest = rto::MAX_RTO.max(settings.initial_rto);
+    let every = longest + settings.clock_granularity * 2 + settings.overhead;
     Some(Floor { after: every * 4, every, burst: 1 })
 }
 

@@ -1,14 +1,14 @@
-//! Receiver: reassembly, delivery and acknowledgements.
+//! Receiver: checks of segments, and acknowledgements.
 
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::ranges::RangeSet;
 use crate::transport::EndSetup;
 use crate::{Datagram, Destination, FlowEvent, LossRecord, Machine, Transmit};
-use faircast_base::{BadInput, Checked, Cx, Duration, Event, FlowId, NodeId, Time};
+use faircast_base::{BadInput, Checked, Cx, Duration, FlowId, NodeId, Time};
 
 use super::Flavour;
+use super::reassembly::Reassembly;
 use super::settings::Settings;
 use super::wire::{self, SackBlocks, Segment};
 
@@ -17,29 +17,21 @@ use super::wire::{self, SackBlocks, Segment};
 pub struct TcpReceiver {
     flow: FlowId,
     peer: NodeId,
-    payload: u32,
-    header: Option<u32>,
+    /// Most bytes of a packet's payload.
+    payload_bytes: u32,
+    /// Bytes that the simulated network counts for a data packet's headers; `None` on real ones.
+    header_bytes: Option<u32>,
+    /// Largest window in packets. Packets beyond it are refused.
     window_max: u64,
     sack: Option<SackHistory>,
-    delay: Option<Duration>,
-
-    next: u64,
-    /// Received packets after `next`, with their payload; slot 0 is packet `next`.
-    beyond: RangeSet,
-    slots: VecDeque<Option<Payload>>,
-    delivered_bytes: u64,
-    end: Option<u64>,
-
-    delayed: Option<(Time, u64)>,
+    /// Wait of a delayed acknowledgement; `None` if none waits.
+    ack_delay: Option<Duration>,
+    reassembly: Reassembly,
+    /// Due time of a delayed acknowledgement, and the packet that it is for.
+    delayed_ack: Option<(Time, u64)>,
+    /// Acknowledgement that waits for the driver.
     ack: Option<SackBlocks>,
     losses: LossRecord,
-    events: VecDeque<FlowEvent>,
-}
-
-#[derive(Clone, Debug)]
-struct Payload {
-    bytes: Vec<u8>,
-    zeros: u32,
 }
 
 impl TcpReceiver {
@@ -48,11 +40,11 @@ impl TcpReceiver {
         Self {
             flow: setup.flow,
             peer: setup.source(),
-            payload: setup.payload.max(1),
-            header: setup.header,
+            payload_bytes: setup.payload.max(1),
+            header_bytes: setup.header,
             window_max: u64::from(settings.window_max),
             sack: (flavour == Flavour::Sack).then(SackHistory::default),
-            delay: settings.delayed_ack.then_some(settings.delayed_ack_interval),
+            ack_delay: settings.delayed_ack.then_some(settings.delayed_ack_interval),
             ..Self::default()
         }
     }
@@ -66,27 +58,29 @@ impl TcpReceiver {
             return Err(BadInput::Foreign);
         }
         let bytes = &datagram.bytes[header_len..];
-        if bytes.len() as u64 + u64::from(datagram.zeros) > u64::from(self.payload) {
+        if bytes.len() as u64 + u64::from(datagram.zeros) > u64::from(self.payload_bytes) {
             return Err(BadInput::Malformed);
         }
-        let seq = wire::unwrap_near(self.next, seq).ok_or(BadInput::OutOfWindow)?;
-        if seq >= self.next + self.window_max {
+        let next = self.reassembly.next;
+        let seq = wire::unwrap_near(next, seq).ok_or(BadInput::OutOfWindow)?;
+        if seq >= next + self.window_max {
             return Err(BadInput::OutOfWindow);
         }
-        if fin && self.end.is_none() && seq >= self.next {
-            self.end = Some(seq + 1);
+        if fin {
+            self.reassembly.fin(seq);
         }
         self.record_losses(cx, seq, again);
-        self.place(cx, seq, bytes, datagram.zeros);
+        self.reassembly.insert(cx, seq, bytes, datagram.zeros);
         // The SYN, and packets at a gap, are acknowledged at once (src: RFC 5681 s4.2).
-        let may_wait = seq > 0 && seq + 1 == self.next && self.beyond.is_empty();
+        let is_in_order = seq + 1 == self.reassembly.next && self.reassembly.beyond.is_empty();
+        let may_wait = seq > 0 && is_in_order;
         self.acknowledge(cx, seq, may_wait);
         Ok(())
     }
 
     /// Records packets before `seq` as missing, and `seq` too if its first copy is sent again.
     fn record_losses(&mut self, cx: &mut Cx<'_>, seq: u64, again: bool) {
-        let known = self.beyond.end().unwrap_or(0).max(self.next);
+        let known = self.reassembly.known_end();
         if seq > known {
             self.losses.missing(known..seq, |event| cx.emit(event));
         }
@@ -97,62 +91,18 @@ impl TcpReceiver {
         }
     }
 
-    fn place(&mut self, cx: &mut Cx<'_>, seq: u64, bytes: &[u8], zeros: u32) {
-        if seq == self.next {
-            self.slots.pop_front();
-            self.deliver(cx, Payload { bytes: bytes.to_vec(), zeros });
-            while let Some(Some(payload)) = self.slots.front_mut().map(Option::take) {
-                self.slots.pop_front();
-                self.deliver(cx, payload);
-            }
-            self.beyond.remove(0..self.next);
-            if self.end == Some(self.next) {
-                self.events.push_back(FlowEvent::Completed);
-                cx.emit(Event::Completed { bytes: self.delivered_bytes });
-            }
-        } else if seq > self.next && self.beyond.insert(seq..seq + 1) {
-            let slot = (seq - self.next) as usize;
-            if slot >= self.slots.len() {
-                self.slots.resize_with(slot + 1, || None);
-            }
-            self.slots[slot] = Some(Payload { bytes: bytes.to_vec(), zeros });
-        }
-    }
-
-    fn deliver(&mut self, cx: &mut Cx<'_>, payload: Payload) {
-        let seq = self.next;
-        self.next += 1;
-        let len = payload.bytes.len() as u32 + payload.zeros;
-        if len == 0 {
-            return;
-        }
-        self.delivered_bytes += u64::from(len);
-        cx.emit(Event::Delivered { seq, bytes: len });
-        match self.events.back_mut() {
-            // Zeros after an event not fetched yet need no event of their own.
-            Some(FlowEvent::Delivered { zeros, .. })
-                if payload.bytes.is_empty() && zeros.checked_add(len).is_some() =>
-            {
-                *zeros += len;
-            }
-            _ => self
-                .events
-                .push_back(FlowEvent::Delivered { bytes: payload.bytes, zeros: payload.zeros }),
-        }
-    }
-
     fn acknowledge(&mut self, cx: &mut Cx<'_>, seq: u64, may_wait: bool) {
-        if let (Some(delay), None, true) = (self.delay, self.delayed, may_wait) {
-            self.delayed = Some((cx.now + delay, seq));
+        if let (Some(delay), None, true) = (self.ack_delay, self.delayed_ack, may_wait) {
+            self.delayed_ack = Some((cx.now + delay, seq));
             return;
         }
-        self.delayed = None;
+        self.delayed_ack = None;
         self.make_ack(seq);
     }
 
     fn make_ack(&mut self, seq: u64) {
         self.ack = Some(match &mut self.sack {
-            Some(history) => history.blocks_for(seq, self.next, &self.beyond),
+            Some(history) => history.blocks_for(seq, self.reassembly.next, &self.reassembly.beyond),
             None => SackBlocks::default(),
         });
     }
@@ -167,7 +117,7 @@ impl Machine for TcpReceiver {
     }
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
-        if let Some((_, seq)) = self.delayed.take_if(|(at, _)| *at <= cx.now) {
+        if let Some((_, seq)) = self.delayed_ack.take_if(|(at, _)| *at <= cx.now) {
             self.make_ack(seq);
         }
     }
@@ -177,8 +127,8 @@ impl Machine for TcpReceiver {
     fn poll_transmit(&mut self, _cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         let sack = self.ack.take()?;
         let blocks = sack.as_slice().len() as u32;
-        Segment::Ack { flow: self.flow, next: self.next as u32, sack }.encode(buf);
-        let wire_len = match self.header {
+        Segment::Ack { flow: self.flow, next: self.reassembly.next as u32, sack }.encode(buf);
+        let wire_len = match self.header_bytes {
             Some(_) => wire::CONTROL_WIRE_LEN + wire::SACK_BLOCK_WIRE_LEN * blocks,
             None => wire::IP_HEADER_LEN + buf.len() as u32,
         };
@@ -187,11 +137,11 @@ impl Machine for TcpReceiver {
     }
 
     fn poll_event(&mut self) -> Option<FlowEvent> {
-        self.events.pop_front()
+        self.reassembly.events.pop_front()
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        self.delayed.map(|(at, _)| at)
+        self.delayed_ack.map(|(at, _)| at)
     }
 }
 

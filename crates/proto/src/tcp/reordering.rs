@@ -8,25 +8,28 @@ use alloc::collections::BTreeMap;
 use faircast_base::{Cx, Duration, Time};
 
 use super::Flavour;
-use super::sender::{LastCut, TcpSender};
+use super::recovery::LastCut;
+use super::sender::TcpSender;
+use super::window::CongestionWindow;
 use crate::congestion::common::lateness::{Gaps, Lateness, bound};
 
 #[derive(Debug, Default)]
 pub(super) struct Reordering {
     lateness: Lateness,
     gaps: Gaps,
-    /// One past the highest packet of any block.
-    told: u64,
+    /// One past the highest packet that an acknowledgement or a block has covered.
+    covered_end: u64,
+    /// Retransmitted packets without an acknowledgement, with the time of the last retransmission.
     resent: BTreeMap<u64, Time>,
     rtt_min: Option<Duration>,
+    /// Last cut, until a timeout or until it is reverted.
     undo: Option<Undo>,
 }
 
 /// Window before a cut, and the retransmitted packets since whose originals came.
 #[derive(Clone, Copy, Debug)]
 struct Undo {
-    cwnd: f64,
-    ssthresh: f64,
+    window: CongestionWindow,
     resent: u32,
     late: u32,
 }
@@ -58,18 +61,18 @@ impl Reordering {
         }
     }
 
-    pub(super) fn on_cut(&mut self, now: Time, cwnd: f64, ssthresh: f64) {
+    pub(super) fn on_cut(&mut self, now: Time, window: CongestionWindow) {
         self.lateness.lost(now);
-        self.undo = Some(Undo { cwnd, ssthresh, resent: 0, late: 0 });
+        self.undo = Some(Undo { window, resent: 0, late: 0 });
     }
 
     pub(super) fn on_timeout(&mut self) {
-        (self.gaps, self.undo, self.told) = (Gaps::default(), None, 0);
+        (self.gaps, self.undo, self.covered_end) = (Gaps::default(), None, 0);
         self.resent.clear();
     }
 
     /// Notes received packets. Missing packets that come without a repair were late.
-    fn came(&mut self, now: Time, from: u64, to: u64) {
+    fn on_received(&mut self, now: Time, from: u64, to: u64) {
         let mut from = from;
         while let Some(seq) = self.gaps.first_from(from).filter(|seq| *seq < to) {
             from = seq + 1;
@@ -89,20 +92,20 @@ impl Reordering {
     }
 
     fn on_ack(&mut self, now: Time, una: u64, ack: u64, blocks: &[(u64, u64)]) {
-        self.came(now, una, ack);
+        self.on_received(now, una, ack);
         for &(start, end) in blocks {
-            self.came(now, start, end);
+            self.on_received(now, start, end);
         }
-        self.told = self.told.max(ack);
+        self.covered_end = self.covered_end.max(ack);
         let mut ascending: [(u64, u64); super::wire::SACK_BLOCKS_MAX] = Default::default();
         let ascending = &mut ascending[..blocks.len()];
         ascending.copy_from_slice(blocks);
         ascending.sort_unstable();
         for &(start, end) in &*ascending {
-            if start > self.told {
-                self.gaps.notice(now, self.told, start);
+            if start > self.covered_end {
+                self.gaps.notice(now, self.covered_end, start);
             }
-            self.told = self.told.max(end);
+            self.covered_end = self.covered_end.max(end);
         }
         while self.resent.first_key_value().is_some_and(|(seq, _)| *seq < ack) {
             self.resent.pop_first();
@@ -118,27 +121,24 @@ impl Reordering {
 
 impl TcpSender {
     pub(super) fn note_order(&mut self, cx: &mut Cx<'_>, ack: u64, blocks: &[(u64, u64)]) {
-        let (una, high) = (self.una, self.high);
+        let (una, sent_end) = (self.una, self.sent_end);
         let Some(reordering) = &mut self.reordering else { return };
         reordering.on_ack(cx.now, una, ack, blocks);
-        if ack == una && una < high && self.flavour != Flavour::Sack {
+        if ack == una && una < sent_end && self.flavour != Flavour::Sack {
             reordering.on_duplicate(cx.now, una);
         }
         let undone = reordering.undo.take_if(|undo| undo.resent > 0 && undo.late >= undo.resent);
-        if let Some(Undo { cwnd, ssthresh, .. }) = undone {
-            self.cwnd = self.cwnd.max(cwnd);
-            self.ssthresh = self.ssthresh.max(ssthresh);
-            self.inflation = 0;
-            if self.last_cut == LastCut::DupAcks {
-                self.last_cut = LastCut::Recovered;
-            }
-            if core::mem::take(&mut self.recovering) {
-                self.recover = 1;
+        if let Some(Undo { window, .. }) = undone {
+            self.window.undo_cut(&window);
+            self.recovery.end_fast_recovery();
+            if self.recovery.pipe.take().is_some() {
+                self.recovery.recover = 1;
                 self.last_una = self.una;
             }
         }
     }
 
+    /// Returns true if the first hole counts as lost; `None` on a path that has not reordered.
     pub(super) fn hole_is_lost(&self, now: Time) -> Option<bool> {
         let reordering = self.reordering.as_ref()?;
         reordering.tolerance()?;
@@ -149,19 +149,20 @@ impl TcpSender {
     pub(super) fn hole_due(&self) -> Option<Time> {
         let due = self.reordering.as_ref()?.due(self.una)?;
         let recovers = match self.flavour {
-            Flavour::Sack => self.recovering,
-            Flavour::Reno | Flavour::NewReno => self.last_cut == LastCut::DupAcks,
+            Flavour::Sack => self.recovery.pipe.is_some(),
+            Flavour::Reno | Flavour::NewReno => self.recovery.last_cut == LastCut::DupAcks,
         };
         (!recovers && self.may_fast_retransmit()).then_some(due)
     }
 
+    /// Sends a new packet for each one that arrived after the hole.
     pub(super) fn send_beyond_hole(&mut self, cx: &mut Cx<'_>) {
-        if self.dup_acks == 0 {
+        if self.recovery.dup_acks == 0 {
             return self.send_window(cx, false, usize::MAX);
         }
         loop {
             let before = self.next;
-            self.send_one(cx);
+            self.limited_transmit(cx);
             if self.next == before {
                 break;
             }

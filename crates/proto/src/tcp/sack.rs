@@ -2,53 +2,56 @@
 
 use faircast_base::{CutReason, Cx};
 
-use super::sender::{LastCut, TcpSender};
+use super::recovery::LastCut;
+use super::sender::{DUP_ACK_THRESHOLD, TcpSender};
 
 impl TcpSender {
     /// src: ns-2.35, behaviour of `Agent/TCP/Sack1`; Fall and Floyd, Simulation-based Comparisons
     /// of Tahoe, Reno, and SACK TCP, 1996.
     pub(super) fn on_ack_sack(&mut self, cx: &mut Cx<'_>, ack: u64, blocks: &[(u64, u64)]) {
-        if self.recovering {
+        if self.recovery.pipe.is_some() {
             self.on_ack_in_recovery(cx, ack, blocks);
             return self.send_window(cx, false, usize::MAX);
         }
         if ack > self.una {
-            self.partial_seen = false;
+            self.recovery.is_partial = false;
             let packets = ack - self.una;
             self.take_new_ack(cx, ack);
             self.open_window(packets);
-            self.after_timeout = false;
+            self.recovery.after_timeout = false;
             if self.hole_is_lost(cx.now).is_some() {
                 self.scoreboard.update(ack, blocks);
-                return self.judge_hole_sack(cx);
+                return self.on_hole_sack(cx);
             }
             self.scoreboard.clear();
-        } else if ack == self.una && !self.after_timeout && self.scoreboard.update(ack, blocks) {
+        } else if ack == self.una
+            && !self.recovery.after_timeout
+            && self.scoreboard.update(ack, blocks)
+        {
             self.on_sacked(cx);
         }
-        if self.dup_acks == 0 {
+        if self.recovery.dup_acks == 0 {
             self.send_window(cx, false, usize::MAX);
         }
     }
 
     fn on_sacked(&mut self, cx: &mut Cx<'_>) {
         if self.hole_is_lost(cx.now).is_some() {
-            return self.judge_hole_sack(cx);
+            return self.on_hole_sack(cx);
         }
-        self.dup_acks += 1;
-        let threshold = self.settings.duplicate_acks;
-        if self.dup_acks == threshold {
+        self.recovery.dup_acks += 1;
+        if self.recovery.dup_acks == DUP_ACK_THRESHOLD {
             if self.may_fast_retransmit() {
                 self.begin_recovery(cx);
             }
-        } else if self.dup_acks < threshold && self.settings.limited_transmit {
-            self.send_one(cx);
+        } else if self.recovery.dup_acks < DUP_ACK_THRESHOLD && self.settings.limited_transmit {
+            self.limited_transmit(cx);
         }
     }
 
     /// Handles an acknowledgement on a path that reorders: the first hole is a loss after its time.
-    pub(super) fn judge_hole_sack(&mut self, cx: &mut Cx<'_>) {
-        self.dup_acks = self.scoreboard.arrived();
+    pub(super) fn on_hole_sack(&mut self, cx: &mut Cx<'_>) {
+        self.recovery.dup_acks = self.scoreboard.arrived();
         if self.hole_is_lost(cx.now) == Some(true) && self.may_fast_retransmit() {
             self.begin_recovery(cx);
             self.send_window(cx, false, usize::MAX);
@@ -58,43 +61,49 @@ impl TcpSender {
     }
 
     fn begin_recovery(&mut self, cx: &mut Cx<'_>) {
-        self.recover = self.high;
-        self.pipe = (self.high - self.una) as i64 - i64::from(self.dup_acks);
-        self.set_timer(cx.now);
-        self.stop_timing();
-        self.recovering = true;
+        self.recovery.recover = self.sent_end;
+        let in_network = (self.sent_end - self.una) as i64 - i64::from(self.recovery.dup_acks);
+        self.recovery.pipe = Some(in_network);
+        self.timer.restart(cx.now);
+        self.timer.stop_timing();
         self.scoreboard.mark_retransmitted(self.una);
-        self.last_cut = LastCut::DupAcks;
+        self.recovery.last_cut = LastCut::DupAcks;
         self.cut(cx, CutReason::Loss);
         self.output(cx, self.una);
     }
 
     fn on_ack_in_recovery(&mut self, cx: &mut Cx<'_>, ack: u64, blocks: &[(u64, u64)]) {
-        self.pipe -= 1;
-        if ack >= self.recover {
-            self.recover = 1;
-            self.recovering = false;
+        if ack >= self.recovery.recover {
+            self.recovery.recover = 1;
+            self.recovery.pipe = None;
             self.take_new_ack(cx, ack);
-            self.after_timeout = false;
+            self.recovery.after_timeout = false;
             self.scoreboard.clear();
             if self.hole_is_lost(cx.now).is_some() {
                 self.scoreboard.update(ack, blocks);
-                self.dup_acks = self.scoreboard.arrived();
+                self.recovery.dup_acks = self.scoreboard.arrived();
             }
-            if self.una == self.high {
+            if self.una == self.sent_end {
                 // deviates: a halved window of one releases nothing; no timer ends that in ns-2.
-                self.cwnd = self.cwnd.max(1.0);
+                self.window.cwnd = self.window.cwnd.max(1.0);
             }
         } else if ack > self.una {
             // The retransmission and the original have both left the network.
-            self.pipe -= 1;
+            self.leave_network(2);
             self.una = ack;
             self.scoreboard.update(ack, blocks);
             // As in ns-2, this timer still has the old back-off.
-            self.set_timer(cx.now);
-            self.rtt.end_backoff();
+            self.timer.restart(cx.now);
+            self.timer.end_back_off();
         } else {
+            self.leave_network(1);
             self.scoreboard.update(self.una, blocks);
+        }
+    }
+
+    fn leave_network(&mut self, packets: i64) {
+        if let Some(pipe) = &mut self.recovery.pipe {
+            *pipe -= packets;
         }
     }
 
@@ -102,36 +111,36 @@ impl TcpSender {
         if !force && self.send_at.is_some() {
             return;
         }
-        let window = self.usable_window();
+        let window = self.window.usable();
         loop {
-            let open = if self.recovering {
-                self.pipe < self.cwnd as i64
-            } else {
-                self.next < self.last_una + window
+            let open = match self.recovery.pipe {
+                Some(pipe) => pipe < self.window.cwnd as i64,
+                None => self.next < self.last_una + window,
             };
-            if !open || self.last_una >= self.end || self.must_wait(cx, force) {
+            if !open || self.last_una >= self.stream_end || self.is_delayed(cx, force) {
                 break;
             }
             let Some(seq) = self.next_to_send(cx, window) else { break };
             self.output(cx, seq);
             self.next = self.next.max(seq + 1);
-            self.pipe += 1;
+            self.leave_network(-1);
         }
     }
 
     fn next_to_send(&mut self, cx: &Cx<'_>, window: u64) -> Option<u64> {
-        let limit = self.una + u64::from(self.settings.window_max);
-        let lost_before = self.reordering.as_ref().and_then(|it| it.lost_before(cx.now));
+        let limit = self.una + self.window.max;
+        let lost_before =
+            self.reordering.as_ref().and_then(|reordering| reordering.lost_before(cx.now));
         let is_lost = |hole: &u64| lost_before.is_none_or(|end| *hole < end);
         if let Some(hole) = self.scoreboard.next_hole(self.una).filter(is_lost) {
             // ns-2 ignores holes unless a cut followed the last recovery.
-            let may = self.recover > 1 && hole < limit;
+            let may = self.recovery.recover > 1 && hole < limit;
             return may.then(|| {
                 self.scoreboard.mark_retransmitted(hole);
                 hole
             });
         }
-        let limit = if self.recovering { limit } else { self.una + window };
-        (self.next < limit.min(self.end)).then_some(self.next)
+        let limit = if self.recovery.pipe.is_some() { limit } else { self.una + window };
+        (self.next < limit.min(self.stream_end)).then_some(self.next)
     }
 }

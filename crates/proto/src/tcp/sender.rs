@@ -1,237 +1,157 @@
 //! Sender: common part of all flavours.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::content::Content;
 use crate::transport::EndSetup;
-use crate::{Datagram, Destination, FlowEvent, Machine, Transmit};
-use faircast_base::{
-    BadInput, Checked, CutReason, Cx, Duration, Event, FlowId, NodeId, Time, TimeoutKind,
-};
+use crate::{Datagram, FlowEvent, Machine, Transmit};
+use faircast_base::{BadInput, Checked, CutReason, Cx, Duration, Event, Time, TimeoutKind};
 
 use super::Flavour;
+use super::packets::Packets;
+use super::recovery::Recovery;
 use super::reordering::Reordering;
-use super::rtt::RttEstimator;
+use super::rto::Ns2Rto;
 use super::scoreboard::Scoreboard;
 use super::settings::Settings;
+use super::timer::RetransmissionTimer;
+use super::window::CongestionWindow;
 use super::wire::{self, Segment};
 
-/// Sender of a TCP connection. Resulting packets wait in a list until polled.
+/// Duplicate acknowledgements that start a fast retransmit (src: RFC 5681 s3.2; numdupacks_).
+pub(super) const DUP_ACK_THRESHOLD: u32 = 3;
+
+/// Sender of a TCP connection. Resulting packets wait in a queue until polled.
 pub struct TcpSender {
     pub(super) flavour: Flavour,
     pub(super) settings: Settings,
-    flow: FlowId,
-    peer: NodeId,
-    payload: u32,
-    header: Option<u32>,
-    content: Box<dyn Content>,
-    /// Object length in bytes; `u64::MAX` for an endless stream.
-    object_len: u64,
-    /// First packet after the object; `u64::MAX` for an endless stream.
-    object_end: u64,
-    start: Option<Time>,
+    pub(super) packets: Packets,
+    start_at: Option<Time>,
 
-    /// First unacknowledged packet (ns-2: highest_ack_ + 1).
+    /// First unacknowledged packet, SND.UNA (ns-2: highest_ack_ + 1).
     pub(super) una: u64,
     /// First unacknowledged packet, except during SACK recovery (last_ack_ + 1).
     pub(super) last_una: u64,
     /// Next packet to send, reset to `una` by a timeout (t_seqno_).
     pub(super) next: u64,
     /// First packet never sent (maxseq_ + 1).
-    pub(super) high: u64,
+    pub(super) sent_end: u64,
     /// First packet that will never be sent (curseq_).
-    pub(super) end: u64,
-    /// First packet after those sent before the last cut (recover_ + 1).
-    pub(super) recover: u64,
+    pub(super) stream_end: u64,
 
-    /// Congestion window in packets. As in ns-2, a cut may leave less than one: then none leaves.
-    pub(super) cwnd: f64,
-    pub(super) ssthresh: f64,
-    pub(super) dup_acks: u32,
-    pub(super) inflation: u64,
-    pub(super) last_cut: LastCut,
-    pub(super) partial_seen: bool,
-    /// SACK: true during fast recovery, and its estimate of packets in the network.
-    pub(super) recovering: bool,
-    pub(super) pipe: i64,
-    /// SACK: true from a timeout to the next new acknowledgement.
-    pub(super) after_timeout: bool,
+    pub(super) window: CongestionWindow,
+    pub(super) recovery: Recovery,
     pub(super) scoreboard: Scoreboard,
     pub(super) reordering: Option<Box<Reordering>>,
-
-    pub(super) rtt: RttEstimator,
-    timed: Option<(u64, Time)>,
-    retransmit_at: Option<Time>,
-    retransmit_after: Duration,
+    pub(super) timer: RetransmissionTimer,
+    /// End of the random delay of sending, while one lasts.
     pub(super) send_at: Option<Time>,
-
-    out: VecDeque<(u64, bool)>,
-    told_window: u64,
-    completed: bool,
-    completed_untold: bool,
+    /// Window in whole packets of the last trace event.
+    traced_window: u64,
+    completion: Completion,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum LastCut {
+enum Completion {
     #[default]
-    None,
-    DupAcks,
-    Recovered,
-    Timeout,
+    Incomplete,
+    /// Complete; the application does not know yet.
+    Unreported,
+    Reported,
 }
 
 impl TcpSender {
     pub(super) fn new(flavour: Flavour, setup: EndSetup<'_>, content: Box<dyn Content>) -> Self {
-        let Destination::Node(peer) = setup.to else { panic!("TCP has one receiver") };
         let settings = Settings::from_options(setup.options);
-        let payload = setup.payload.max(1);
-        let ssthresh = match settings.initial_ssthresh {
-            0 => settings.window_max,
-            packets => packets,
-        };
-        let object_end = content.len().map_or(u64::MAX, |len| {
-            // An empty object is one empty packet.
-            u64::from(settings.syn) + len.div_ceil(u64::from(payload)).max(1)
-        });
-        fresh! {
-            Self {
-                flavour,
-                settings,
-                flow: setup.flow,
-                peer,
-                payload,
-                header: setup.header,
-                object_len: content.len().unwrap_or(u64::MAX),
-                object_end,
-                content,
-                start: Some(setup.start),
-                end: object_end,
-                recover: 1,
-                // A SYN goes alone (ns-2: delay_growth_).
-                cwnd: if settings.syn { 1.0 } else { f64::from(settings.initial_window) },
-                ssthresh: f64::from(ssthresh),
-                reordering: settings.reordering.then(Box::default),
-                rtt: RttEstimator::new(&settings),
-            }
-            una, last_una, next, high, dup_acks, inflation, last_cut, partial_seen, recovering,
-            pipe, after_timeout, scoreboard, timed, retransmit_at, retransmit_after, send_at, out,
-            told_window, completed, completed_untold
+        let packets = Packets::new(&setup, content);
+        Self {
+            flavour,
+            start_at: Some(setup.start),
+            una: 0,
+            last_una: 0,
+            next: 0,
+            sent_end: 0,
+            stream_end: packets.end,
+            packets,
+            window: CongestionWindow::new(&settings),
+            recovery: Recovery::default(),
+            scoreboard: Scoreboard::default(),
+            reordering: settings.reordering.then(Box::default),
+            timer: RetransmissionTimer::new(Ns2Rto::new(&settings)),
+            send_at: None,
+            traced_window: 0,
+            completion: Completion::default(),
+            settings,
         }
-    }
-
-    fn offset(&self, seq: u64) -> u64 {
-        let data_packet = seq.saturating_sub(u64::from(self.settings.syn));
-        data_packet.saturating_mul(u64::from(self.payload)).min(self.object_len)
-    }
-
-    fn payload_len(&self, seq: u64) -> u32 {
-        // Packet lengths do not exceed `payload`, a u32.
-        (self.offset(seq + 1) - self.offset(seq)) as u32
-    }
-
-    /// Returns the window that limits sending, in whole packets (ns-2: window()).
-    pub(super) fn usable_window(&self) -> u64 {
-        (self.cwnd as u64 + self.inflation).min(u64::from(self.settings.window_max))
     }
 
     /// Queues a packet for sending (ns-2: output()).
     pub(super) fn output(&mut self, cx: &mut Cx<'_>, seq: u64) {
-        if seq >= self.end {
+        if seq >= self.stream_end {
             return;
         }
-        let nothing_in_flight = self.una == self.high;
-        let repair = seq < self.high;
-        self.out.push_back((seq, repair));
-        cx.emit(Event::DataSent { seq, bytes: self.payload_len(seq), repair });
+        let nothing_in_flight = self.una == self.sent_end;
+        let repair = seq < self.sent_end;
+        self.packets.enqueue(seq, repair);
+        cx.emit(Event::DataSent { seq, bytes: self.packets.payload_len(seq), repair });
         if repair && let Some(reordering) = &mut self.reordering {
             reordering.on_resent(cx.now, seq);
         }
         if !repair {
-            self.high = seq + 1;
-            self.timed = self.timed.or(Some((seq, cx.now)));
+            self.sent_end = seq + 1;
+            self.timer.time(seq, cx.now);
         }
-        if self.retransmit_at.is_none() || nothing_in_flight {
-            self.set_timer(cx.now);
+        if self.timer.expires_at().is_none() || nothing_in_flight {
+            self.timer.restart(cx.now);
         }
-    }
-
-    pub(super) fn set_timer(&mut self, now: Time) {
-        self.retransmit_after = self.rtt.timeout;
-        self.retransmit_at = Some(now + self.retransmit_after);
-    }
-
-    /// Stops measuring a round trip before a retransmission (Karn).
-    pub(super) fn stop_timing(&mut self) {
-        self.timed = None;
-    }
-
-    pub(super) fn take_timed(&mut self, ack: u64) -> Option<Time> {
-        let (seq, sent) = self.timed?;
-        if ack <= seq {
-            return None;
-        }
-        self.timed = None;
-        Some(sent)
     }
 
     /// Processes an acknowledgement of all before `ack`, some of it new (ns-2: newack()).
     pub(super) fn take_new_ack(&mut self, cx: &mut Cx<'_>, ack: u64) {
-        self.dup_acks = 0;
+        self.recovery.dup_acks = 0;
         self.una = ack;
         self.last_una = ack;
         self.next = self.next.max(ack);
-        if let Some(sent) = self.take_timed(ack) {
-            self.rtt.sample(sent, cx.now);
+        if let Some(sent_at) = self.timer.take_timed(ack) {
+            self.timer.sample(sent_at, cx.now);
             if let Some(reordering) = &mut self.reordering {
-                reordering.on_round_trip(cx.now.since(sent));
+                reordering.on_round_trip(cx.now.since(sent_at));
             }
-            let rtt_ns = cx.now.since(sent).as_nanos();
-            cx.emit(Event::RttSample { node: self.peer, rtt_ns });
+            let rtt_ns = cx.now.since(sent_at).as_nanos();
+            cx.emit(Event::RttSample { node: self.packets.peer, rtt_ns });
         }
-        self.set_timer(cx.now);
+        self.timer.restart(cx.now);
     }
 
-    /// Grows the window (ns-2: opencwnd()). With reordering tolerance each packet counts.
+    /// Grows the window. With reordering tolerance each packet counts.
     pub(super) fn open_window(&mut self, packets: u64) {
         let times = if self.reordering.is_some() { packets } else { 1 };
-        for _ in 0..times {
-            self.cwnd += if self.cwnd < self.ssthresh { 1.0 } else { 1.0 / self.cwnd };
-        }
+        (0..times).for_each(|_| self.window.open());
         if self.una == 1 {
-            // ns-2 sets the initial window at the acknowledgement of packet 0, SYN or not.
-            self.cwnd = f64::from(self.settings.initial_window);
+            // ns-2 sets the initial window at the acknowledgement of packet 0.
+            self.window.open_connection();
         }
     }
 
-    /// Halves the window, or after a timeout the threshold alone (ns-2: slowdown()).
     pub(super) fn cut(&mut self, cx: &mut Cx<'_>, reason: CutReason) {
-        let half = if self.settings.precision_reduce {
-            (self.cwnd + self.inflation as f64).min(f64::from(self.settings.window_max)) / 2.0
-        } else {
-            (self.usable_window() / 2) as f64
-        };
         if let Some(reordering) = &mut self.reordering {
-            reordering.on_cut(cx.now, self.cwnd, self.ssthresh);
+            reordering.on_cut(cx.now, self.window);
         }
-        self.ssthresh = (half as u64).max(2) as f64;
-        self.cwnd = if reason == CutReason::Timeout { 1.0 } else { half };
-        cx.emit(Event::Cut { reason, window_milli: milli(self.cwnd) });
+        self.window.cut(reason == CutReason::Timeout);
+        cx.emit(Event::Cut { reason, window_milli: milli(self.window.cwnd) });
     }
 
-    /// True if duplicates may start a retransmit: not for losses before a cut (ns-2: bugFix_).
     pub(super) fn may_fast_retransmit(&self) -> bool {
-        // The exception permits fast repair of the first data packet.
-        self.una > self.recover || self.una == 1 || !self.settings.one_cut_per_window
+        self.recovery.may_fast_retransmit(self.una)
     }
 
     /// Limited transmit: sends a new packet for an early duplicate acknowledgement (src: RFC 3042).
-    pub(super) fn send_one(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn limited_transmit(&mut self, cx: &mut Cx<'_>) {
         let ahead = (self.next + 1) as f64 - self.una as f64;
-        if self.next < self.una + u64::from(self.settings.window_max)
-            && self.next < self.end
-            && ahead <= self.cwnd + f64::from(self.dup_acks)
+        if self.next < self.una + self.window.max
+            && self.next < self.stream_end
+            && ahead <= self.window.cwnd + f64::from(self.recovery.dup_acks)
         {
             self.output(cx, self.next);
             self.next += 1;
@@ -246,9 +166,9 @@ impl TcpSender {
         if !force && self.send_at.is_some() {
             return;
         }
-        let limit = (self.una + self.usable_window()).min(self.end);
+        let limit = (self.una + self.window.usable()).min(self.stream_end);
         for _ in 0..burst_max {
-            if self.next >= limit || self.must_wait(cx, force) {
+            if self.next >= limit || self.is_delayed(cx, force) {
                 break;
             }
             self.output(cx, self.next);
@@ -256,7 +176,8 @@ impl TcpSender {
         }
     }
 
-    pub(super) fn must_wait(&mut self, cx: &mut Cx<'_>, force: bool) -> bool {
+    /// True if sending waits for a random time, which begins if none lasts (ns-2: overhead_).
+    pub(super) fn is_delayed(&mut self, cx: &mut Cx<'_>, force: bool) -> bool {
         if force || self.settings.overhead == Duration::ZERO {
             return false;
         }
@@ -268,50 +189,45 @@ impl TcpSender {
 
     fn begin(&mut self, cx: &mut Cx<'_>) {
         if self.settings.random_clock_phase {
-            self.rtt.set_phase(self.settings.clock_granularity.mul_f64(cx.rng.unit()));
+            self.timer.set_phase(self.settings.clock_granularity.mul_f64(cx.rng.unit()));
         }
         self.send_window(cx, false, usize::MAX);
     }
 
     fn time_out(&mut self, cx: &mut Cx<'_>) {
-        self.inflation = 0;
-        self.dup_acks = 0;
-        self.recovering = false;
-        self.after_timeout = true;
+        self.window.inflation = 0;
+        self.recovery.time_out(self.sent_end);
         self.last_una = self.una;
-        self.recover = self.high;
         self.scoreboard.clear();
         if let Some(reordering) = &mut self.reordering {
             reordering.on_timeout();
         }
-        self.cwnd = self.cwnd.max(1.0);
-        if self.una == self.high {
-            self.cwnd = 1.0;
+        self.window.cwnd = self.window.cwnd.max(1.0);
+        if self.una == self.sent_end {
+            self.window.cwnd = 1.0;
         } else {
-            let after_ns = self.retransmit_after.as_nanos();
+            let after_ns = self.timer.interval.as_nanos();
             cx.emit(Event::Timeout { kind: TimeoutKind::Retransmission, after_ns });
             if self.una == 0 {
-                // src: RFC 5681 s3.1: a lost SYN makes the initial window one packet.
-                self.settings.initial_window = 1;
+                self.window.lose_syn();
             }
             self.cut(cx, CutReason::Timeout);
-            self.rtt.back_off();
+            self.timer.back_off();
         }
-        self.last_cut = LastCut::Timeout;
-        self.set_timer(cx.now);
+        self.timer.restart(cx.now);
         self.next = self.una;
-        self.timed = None;
+        self.timer.stop_timing();
         self.send_window(cx, false, usize::MAX);
     }
 
     fn handle_segment(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>) -> Checked {
         let (segment, _) = Segment::decode(datagram.bytes)?;
         let Segment::Ack { flow, next, sack } = segment else { return Err(BadInput::Malformed) };
-        if flow != self.flow || datagram.from != self.peer {
+        if !self.packets.is_from_peer(flow, datagram.from) {
             return Err(BadInput::Foreign);
         }
         let ack = wire::unwrap_near(self.una, next).ok_or(BadInput::OutOfWindow)?;
-        if ack > self.high {
+        if ack > self.sent_end {
             return Err(BadInput::Absurd);
         }
         let mut blocks = [(0, 0); wire::SACK_BLOCKS_MAX];
@@ -319,7 +235,7 @@ impl TcpSender {
         for &(start, end) in sack.as_slice() {
             let start = wire::unwrap_near(self.una, start).ok_or(BadInput::OutOfWindow)?;
             let end = wire::unwrap_near(self.una, end).ok_or(BadInput::OutOfWindow)?;
-            if start >= end || end > self.high {
+            if start >= end || end > self.sent_end {
                 return Err(BadInput::Absurd);
             }
             blocks[count] = (start, end);
@@ -331,9 +247,10 @@ impl TcpSender {
 
     fn handle_ack(&mut self, cx: &mut Cx<'_>, ack: u64, blocks: &[(u64, u64)]) {
         // The window bounds an acknowledgement's payload bytes, so they fit.
-        let bytes = self.offset(ack).saturating_sub(self.offset(self.una)) as u32;
-        cx.emit(Event::AckReceived { seq: ack.saturating_sub(1), bytes, from: self.peer });
-        if self.una < self.end {
+        let bytes = self.packets.offset(ack).saturating_sub(self.packets.offset(self.una)) as u32;
+        let from = self.packets.peer;
+        cx.emit(Event::AckReceived { seq: ack.saturating_sub(1), bytes, from });
+        if self.una < self.stream_end {
             self.note_order(cx, ack, blocks);
             match self.flavour {
                 Flavour::Reno => self.on_ack_reno(cx, ack),
@@ -342,48 +259,28 @@ impl TcpSender {
             }
         }
         self.finish_if_done(cx);
-        self.tell_window(cx);
+        self.trace_window(cx);
     }
 
     fn finish_if_done(&mut self, cx: &mut Cx<'_>) {
-        if self.una < self.end {
+        if self.una < self.stream_end {
             return;
         }
-        self.retransmit_at = None;
+        self.timer.stop();
         self.send_at = None;
-        if !self.completed && self.una == self.object_end {
-            self.completed = true;
-            self.completed_untold = true;
-            cx.emit(Event::Completed { bytes: self.offset(self.una) });
+        if self.completion == Completion::Incomplete && self.una == self.packets.end {
+            self.completion = Completion::Unreported;
+            cx.emit(Event::Completed { bytes: self.packets.offset(self.una) });
         }
     }
 
-    fn tell_window(&mut self, cx: &mut Cx<'_>) {
-        let whole = self.cwnd as u64;
-        if whole != self.told_window {
-            self.told_window = whole;
+    fn trace_window(&mut self, cx: &mut Cx<'_>) {
+        let whole = self.window.cwnd as u64;
+        if whole != self.traced_window {
+            self.traced_window = whole;
             let flight = self.next.saturating_sub(self.una) as u32;
-            cx.emit(Event::Window { window_milli: milli(self.cwnd), flight });
+            cx.emit(Event::Window { window_milli: milli(self.window.cwnd), flight });
         }
-    }
-
-    fn write(&mut self, (seq, again): (u64, bool), buf: &mut Vec<u8>) -> Transmit {
-        let syn = self.settings.syn && seq == 0;
-        let fin = seq + 1 == self.object_end;
-        Segment::Data { flow: self.flow, seq: seq as u32, syn, fin, again }.encode(buf);
-        let payload_len = self.payload_len(seq);
-        let zeros = if payload_len == 0 {
-            0
-        } else {
-            self.content.read(self.offset(seq), payload_len, buf)
-        };
-        let wire_len = match self.header {
-            Some(_) if syn => wire::CONTROL_WIRE_LEN,
-            Some(header) => payload_len + header,
-            None => wire::IP_HEADER_LEN + wire::HEADER_LEN + payload_len,
-        };
-        let control = Transmit::control(Destination::Node(self.peer));
-        Transmit { zeros, payload_len, wire_len: Some(wire_len), ..control }
     }
 }
 
@@ -396,7 +293,7 @@ impl Machine for TcpSender {
     }
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
-        if self.start.take_if(|at| *at <= cx.now).is_some() {
+        if self.start_at.take_if(|at| *at <= cx.now).is_some() {
             self.begin(cx);
         }
         // A delayed send comes before a simultaneous timeout.
@@ -405,35 +302,38 @@ impl Machine for TcpSender {
         }
         if self.hole_due().is_some_and(|at| at <= cx.now) {
             match self.flavour {
-                Flavour::Reno | Flavour::NewReno => self.judge_hole(cx),
-                Flavour::Sack => self.judge_hole_sack(cx),
+                Flavour::Reno | Flavour::NewReno => self.on_hole(cx),
+                Flavour::Sack => self.on_hole_sack(cx),
             }
         }
-        if self.retransmit_at.is_some_and(|at| at <= cx.now) {
+        if self.timer.expires_at().is_some_and(|at| at <= cx.now) {
             self.time_out(cx);
         }
-        self.tell_window(cx);
+        self.trace_window(cx);
     }
 
     /// Ends the stream after packets already sent. A truncated object never counts as complete.
     fn handle_close(&mut self, cx: &mut Cx<'_>) {
-        self.start = None;
-        self.end = self.end.min(self.high);
+        self.start_at = None;
+        self.stream_end = self.stream_end.min(self.sent_end);
         self.finish_if_done(cx);
     }
 
     fn poll_transmit(&mut self, _cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let seq = self.out.pop_front()?;
-        Some(self.write(seq, buf))
+        self.packets.transmit(buf)
     }
 
     fn poll_event(&mut self) -> Option<FlowEvent> {
-        core::mem::take(&mut self.completed_untold).then_some(FlowEvent::Completed)
+        if self.completion != Completion::Unreported {
+            return None;
+        }
+        self.completion = Completion::Reported;
+        Some(FlowEvent::Completed)
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        let reordering = self.hole_due();
-        [self.start, self.send_at, self.retransmit_at, reordering].into_iter().flatten().min()
+        let timers = [self.start_at, self.send_at, self.timer.expires_at(), self.hole_due()];
+        timers.into_iter().flatten().min()
     }
 }
 

@@ -18,8 +18,6 @@ settings! {
     initial_window: u32 [1, 10] = 2;
     /// Initial slow start threshold in packets; 0 for window_max, as in ns-2.
     initial_ssthresh: u32 [0, WINDOW_MAX] = 0;
-    /// Send a SYN of 40 bytes alone as packet 0 (ns-2: syn_ and delay_growth_).
-    syn: bool = true;
     /// Shortest retransmission timeout before back-off (ns-2: minrto_; RFC 6298 s2.4 says 1 s).
     min_rto: Duration [0 s, 60 s] = 0.2 s;
     /// Retransmission timeout before the first round trip is measured (ns-2: rtxcur_init_; RFC 2988
@@ -30,22 +28,11 @@ settings! {
     /// Start the ticks at a random phase, as ns-2 does (boot_time_), instead of at the start of the
     /// run.
     random_clock_phase: bool = true;
-    /// Duplicate acknowledgements that start a fast retransmit (ns-2: numdupacks_; RFC 5681 s3.2).
-    duplicate_acks: u32 [1, 100] = 3;
     /// Send one new packet for each of the first duplicate acknowledgements (ns-2: singledup_; RFC
     /// 3042).
     limited_transmit: bool = true;
-    /// Start no fast retransmit for losses of packets sent before the last cut (ns-2: bugFix_; the
-    /// careful variant of RFC 6582 s4).
-    one_cut_per_window: bool = true;
     /// Halve the window with its fraction, not its whole packets alone (ns-2: precisionReduce_).
     precision_reduce: bool = true;
-    /// Restart NewReno's timer only at the first partial acknowledgement of a recovery (ns-2:
-    /// newreno_changes1_; RFC 6582 s4).
-    impatient: bool = true;
-    /// Deflate NewReno's window at partial acknowledgements (ns-2: partial_window_deflation_; RFC
-    /// 6582 s3.2).
-    partial_window_deflation: bool = true;
     /// Longest random delay of sending, uniform from 0, which breaks phase effects (ns-2:
     /// overhead_).
     overhead: Duration [0 s, 1 s] = 0 s;

@@ -16,15 +16,9 @@ RTX_MAX = 60  # cases with more retransmissions than this are left out, for the 
 # Our setting, ns-2's, and how often it is tried.
 SETTINGS = {
     "precision_reduce=false": ("$tcp set precisionReduce_ false", 0.1),
-    "impatient=false": ("$tcp set newreno_changes1_ 0", 0.1),
-    "partial_window_deflation=false": ("$tcp set partial_window_deflation_ 0", 0.1),
-    "one_cut_per_window=false": ("$tcp set bugFix_ false", 0.1),
     "initial_window=4": ("$tcp set windowInit_ 4", 0.1),
-    "syn=false": ("$tcp set syn_ false", 0.1),
-    "duplicate_acks=2": ("$tcp set numdupacks_ 2", 0.1),
     "limited_transmit=false": ("$tcp set singledup_ 0", 0.3),
 }
-NEWRENO_ONLY = {"impatient=false", "partial_window_deflation=false"}
 
 
 def losses(packets):
@@ -54,11 +48,7 @@ def case(trace):
     ssthresh = min(window, random.choice([2, 8, 20, 64, window]))
     # Large enough that the phase of the clock, which ns-2 draws at random, does not matter.
     minrto = 2 if window > 100 else 1
-    settings = [
-        key
-        for key, (_, often) in SETTINGS.items()
-        if random.random() < often and (flavour == "Newreno" or key not in NEWRENO_ONLY)
-    ]
+    settings = [key for key, (_, often) in SETTINGS.items() if random.random() < often]
     drops, ackdrops = sorted(losses(packets)), sorted(ack_losses(packets))
     sink = ("/Sack1" if flavour == "Sack1" else "") + ("/DelAck" if delack else "")
     words = [flavour, sink, " ".join(map(str, drops)) or "-", packets, window, ssthresh, minrto]
@@ -85,9 +75,6 @@ def case(trace):
         return None
     # Where a packet comes just when a delayed acknowledgement is due, rounding decides.
     if delack and any(t + 98_700 + d in arrivals for t in arrivals - acks for d in (-1, 0, 1)):
-        return None
-    # ns-2's Sack1 reads a flag that it never set until the first acknowledgement.
-    if flavour == "Sack1" and "syn=false" in settings and 0 in drops:
         return None
     return (
         f"flavour={flavour} packets={packets} window={window} ssthresh={ssthresh}"

@@ -1,4 +1,4 @@
-//! Retransmission timeout: a smoothed round trip in ticks of a coarse clock.
+//! Retransmission timeout in ticks of a coarse clock.
 
 use faircast_base::{Duration, Time};
 
@@ -7,23 +7,27 @@ use super::settings::Settings;
 /// Maximum retransmission timeout (src: RFC 6298 s2.5; ns-2: maxrto_).
 pub(super) const MAX_RTO: Duration = Duration::from_secs(60);
 
-/// ns-2's estimator: RFC 6298 s2 in BSD's integers, in whole ticks of a clock with arbitrary phase.
+/// Retransmission timeout of ns-2: RFC 6298 s2 in BSD's integers, in whole ticks of a clock with
+/// arbitrary phase. Published figures depend on the rounding, which no other estimator here has.
 #[derive(Clone, Debug)]
-pub(super) struct RttEstimator {
+pub(super) struct Ns2Rto {
     tick_ns: u64,
     phase_ns: u64,
+    /// Shortest timeout before back-off.
     min: Duration,
     /// Eight times the smoothed round trip in ticks; 0 before samples and after a long back-off.
     srtt_8: i64,
     /// Four times the mean deviation in ticks.
     rttvar_4: i64,
-    plain: Duration,
+    /// Timeout by the latest sample, without bounds and back-off.
+    unbounded: Duration,
+    /// Factor of the timeout: doubled by each timeout.
     backoff: u64,
     /// Present timeout, cached because each acknowledgement reads it.
     pub(super) timeout: Duration,
 }
 
-impl RttEstimator {
+impl Ns2Rto {
     pub(super) fn new(settings: &Settings) -> Self {
         let mut new = Self {
             tick_ns: settings.clock_granularity.as_nanos(),
@@ -31,7 +35,7 @@ impl RttEstimator {
             min: settings.min_rto,
             srtt_8: 0,
             rttvar_4: 0,
-            plain: settings.initial_rto,
+            unbounded: settings.initial_rto,
             backoff: 1,
             timeout: Duration::ZERO,
         };
@@ -59,8 +63,8 @@ impl RttEstimator {
             self.rttvar_4 = (self.rttvar_4 + error.abs() - (self.rttvar_4 >> 2)).max(1);
         }
         let ticks = ((self.rttvar_4 << 3) + self.srtt_8) >> 3;
-        self.plain = Duration::from_nanos(self.tick_ns) * ticks.unsigned_abs();
-        self.end_backoff();
+        self.unbounded = Duration::from_nanos(self.tick_ns) * ticks.unsigned_abs();
+        self.end_back_off();
     }
 
     /// Doubles the timeout. After four doublings the estimate is forgotten.
@@ -74,13 +78,13 @@ impl RttEstimator {
         self.timeout = self.compute();
     }
 
-    pub(super) fn end_backoff(&mut self) {
+    pub(super) fn end_back_off(&mut self) {
         self.backoff = 1;
         self.timeout = self.compute();
     }
 
     fn compute(&self) -> Duration {
-        let timeout = (self.plain.max(self.min) * self.backoff).min(MAX_RTO);
+        let timeout = (self.unbounded.max(self.min) * self.backoff).min(MAX_RTO);
         timeout.max(Duration::from_nanos(2 * self.tick_ns))
     }
 }
@@ -92,8 +96,8 @@ mod tests {
     use crate::world::options;
     use alloc::vec::Vec;
 
-    fn estimator(pairs: &[(&str, &str)]) -> RttEstimator {
-        RttEstimator::new(&Settings::from_options(&options(pairs, OPTIONS)))
+    fn estimator(pairs: &[(&str, &str)]) -> Ns2Rto {
+        Ns2Rto::new(&Settings::from_options(&options(pairs, OPTIONS)))
     }
 
     fn ms(ms: u64) -> Time {
