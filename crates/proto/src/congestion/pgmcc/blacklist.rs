@@ -7,6 +7,7 @@ use faircast_base::{NodeId, Time};
 /// Most excluded receivers. Beyond it the earliest exclusion ends.
 const BLACKLIST_MAX: usize = 16;
 
+/// Excluded receivers, each with the end of its exclusion.
 #[derive(Debug, Default)]
 pub(super) struct Blacklist(Vec<(NodeId, Time)>);
 

@@ -38,18 +38,6 @@ choices! {
     }
 }
 
-/// Rule by which the window permits a packet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Accounting {
-    /// Tokens as in the draft; each unrepaired loss leaks one.
-    Tokens,
-    /// Tokens realigned at each loss, as Seada and Helmy describe the original code.
-    Realign,
-    /// Count of the packets in flight; there are no tokens to lose.
-    #[default]
-    Flight,
-}
-
 settings! {
     /// All settings of pgmcc. Defaults are those of the profile `improved`, every problem of
     /// docs/schemes/pgmcc.md mended; that page says where each value comes from. Where the other
@@ -88,25 +76,14 @@ settings! {
     /// false)
     switch_ageing: bool = true;
     by profile:
-    /// The fixed timeout, and the adaptive one before it has samples.
-    // src: pgmcc-draft s2.7.
-    timeout: Duration = 3 s;
+    /// Profile, for its rules that are no options.
+    profile: Profile = Improved;
     /// The least adaptive timeout.
     timeout_min: Duration = 200 ms;
-    /// One stall timeout drops an acker that replaced another and has acknowledged nothing, and
-    /// timeouts are no longer than `timeout` until an acker has acknowledged something.
-    // Any host can report in the name of an absent receiver.
-    trial: bool = true;
-    /// A dropped acker may not come back for two timeouts.
-    blacklist: bool = true;
     /// The throughput model: 1 / (RTT sqrt p), or with timeouts (pgmcc draft s2.4).
     model: Model = Full;
     /// Round trips for which a new acker stays unless another is far slower.
     holding_time: u32 = 1;
-    /// Round trips in the model are counted in packets sent meanwhile, not in time.
-    rtt_in_packets: bool = false;
-    /// Weight of a new round trip sample in the model.
-    rtt_gain: f64 = 0.125;
     /// Window in packets up to which each acknowledged packet adds one.
     // Six as first published, not four as in the draft. TCP returns exponentially to half its
     // window after a timeout. Six is below TCP's initial window of ten (RFC 6928).
@@ -115,40 +92,26 @@ settings! {
     /// until the round trip has grown (src: RFC 9406 s4.2); after a stall up to half of the window
     /// before (src: RFC 5681 s3.1).
     slow_start_open: bool = true;
-    /// Data packets handled in one moment that an acker acknowledges together.
-    // The kernel delivers dozens of packets at a time. Bitmaps of 32 packets report each four
-    // times.
-    ack_every: u32 = 8;
-    /// Adapt the wait for an acknowledgement to late ones, and undo cuts for packets that were only
-    /// late.
-    ack_lateness: bool = true;
-    /// Permission to send comes from the draft's tokens, from tokens set right at each loss, or
-    /// from counting packets in flight.
-    accounting: Accounting = Flight;
-    /// Repairs name the acker too, so that it acknowledges them at once.
-    ack_repairs: bool = false;
-    /// The window stands still while the application, or rate_max, does not fill it.
-    window_validation: bool = true;
     /// The window is spread over the round trip: a packet follows an acknowledgement that comes
     /// after 3/4 of its share RTT/W, or a random wait of up to twice the share, and only what the
     /// window grows by follows at once.
     spread: bool = true;
-    /// A former acker's acknowledgements count for the packets that named it.
-    ack_history: bool = true;
-    /// The window is cut again for all losses found after the feedback that ends the last cut, not
-    /// only for packets sent after that cut.
-    cut_after_feedback: bool = false;
-    /// An acker that reports far more loss than its bitmaps show is dropped (pgmcc draft s5).
-    lie_check: bool = true;
+    /// Data packets handled in one moment that an acker acknowledges together.
+    // The kernel delivers dozens of packets at a time. Bitmaps of 32 packets report each four
+    // times.
+    ack_every: u32 = 8;
     /// Receivers smooth loss by TFMCC's loss intervals, not by a low-pass filter.
     // The filter jumps by 0.8 % at each loss, so the last receiver to lose always looks slowest:
     // among 1000 with 0.1 % loss the acker changed 23 times a second. The draft allows TFMCC's
     // estimator (src: pgmcc-draft s2.6).
     loss_intervals: bool = true;
-    /// Later packets that must have arrived before a receiver counts one as lost.
-    reorder_tolerance: u32 = 3;
-    /// A receiver that overhears only reports of less than half its own loss sends its own.
-    speak_up: bool = true;
+}
+
+impl Profile {
+    /// Returns the later packets that must have arrived before a receiver counts one as lost.
+    pub(super) fn loss_threshold(self) -> u32 {
+        if self == Self::Improved { 3 } else { 1 }
+    }
 }
 
 impl PgmccConfig {
@@ -163,52 +126,46 @@ impl PgmccConfig {
 
     fn draft() -> Self {
         Self {
-            trial: false,
-            blacklist: false,
+            profile: Profile::Draft,
             holding_time: 0,
             compare_alike: false,
-            rtt_gain: 1.0,
             slow_start_threshold: 4.0, // src: pgmcc-draft s2.2
             slow_start_open: false,
-            ack_lateness: false,
-            accounting: Accounting::Tokens,
-            charge_repairs: false,
-            window_validation: false,
             spread: false,
-            ack_history: false,
+            charge_repairs: false,
             designated_loss: false,
-            cut_after_feedback: true,
             switch_recover: false,
             switch_ageing: false,
-            lie_check: false,
             loss_intervals: false,
-            reorder_tolerance: 1,
             ack_every: 1,
-            speak_up: false,
             ..Self::default()
         }
     }
 
     fn paper() -> Self {
         Self {
+            profile: Profile::Paper,
             timeout_mode: TimeoutMode::Fixed,
-            timeout: Duration::from_secs(4), // src: seada-helmy s4.1
             // For an adaptive timeout only: TCP's own minimum (src: RFC 6298 s2.4).
             timeout_min: Duration::from_secs(1),
             model: Model::Simple, // src: seada-helmy s2.2
             acker_bias: 0.6666,   // src: seada-helmy s4.4: 2/3
-            rtt_in_packets: true,
             slow_start_threshold: 6.0,
-            accounting: Accounting::Realign, // src: seada-helmy s4.4
-            // By inference: OpenPGM's repairs repeat the option, and a timer that waits for a
-            // complete bitmap needs acknowledged repairs (src: seada-helmy s4.1).
-            ack_repairs: true,
-            // src: seada-helmy s4.4, by inference: no record shows which acker a packet named.
-            ack_history: true,
             bitmap_scope: BitmapScope::Own,
-            // src: seada-helmy s4.1, by inference: TCP SACK cuts once for all losses of a window.
-            cut_after_feedback: false,
             ..Self::draft()
+        }
+    }
+
+    /// True with the additions for real networks, each of which names its reason where it is used.
+    pub(super) fn is_improved(&self) -> bool {
+        self.profile == Profile::Improved
+    }
+
+    /// Returns the fixed timeout, and the adaptive one before it has samples.
+    pub(super) fn initial_timeout(&self) -> Duration {
+        match self.profile {
+            Profile::Paper => Duration::from_secs(4), // src: seada-helmy s4.1
+            _ => Duration::from_secs(3),              // src: pgmcc-draft s2.7
         }
     }
 }
@@ -224,10 +181,9 @@ mod tests {
             |raw: &[(&str, &str)]| PgmccConfig::from_options(&options(raw, PgmccConfig::OPTIONS));
         let paper = config(&[("profile", "paper")]);
         assert_eq!(paper, PgmccConfig::profile(Profile::Paper));
-        assert_eq!(paper.timeout, Duration::from_secs(4));
+        assert_eq!(paper.initial_timeout(), Duration::from_secs(4));
         assert_eq!((paper.timeout_mode, paper.model), (TimeoutMode::Fixed, Model::Simple));
-        assert_eq!((paper.acker_bias, paper.rtt_in_packets), (0.6666, true));
-        assert_eq!((paper.accounting, paper.bitmap_scope), (Accounting::Realign, BitmapScope::Own));
+        assert_eq!((paper.acker_bias, paper.bitmap_scope), (0.6666, BitmapScope::Own));
         let mixed = config(&[("profile", "paper"), ("timeout_mode", "reno")]);
         assert_eq!(mixed, PgmccConfig { timeout_mode: TimeoutMode::Reno, ..paper });
         assert_eq!(config(&[("profile", "draft")]), PgmccConfig::profile(Profile::Draft));

@@ -14,10 +14,12 @@ const GROWTH_MAX: Duration = Duration::from_millis(16);
 #[derive(Debug, Default)]
 pub(super) struct HyStart {
     least: Option<Duration>,
+    /// Latest samples in a row with significant growth.
     grown: usize,
 }
 
 impl HyStart {
+    /// Adds a sample. Returns true if the queue grows.
     pub(super) fn sample(&mut self, rtt: Duration) -> bool {
         let least = self.least.map_or(rtt, |least| least.min(rtt));
         self.least = Some(least);

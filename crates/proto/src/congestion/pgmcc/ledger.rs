@@ -4,6 +4,7 @@ use alloc::collections::VecDeque;
 
 use faircast_base::{NodeId, Seq, Time};
 
+/// Most settled packets in the ledger.
 const HISTORY: usize = 1024;
 
 /// Most packets in the ledger. Beyond it the oldest is released, even if unsettled.
@@ -21,8 +22,10 @@ pub(super) enum Fate {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SentRecord {
     pub(super) at: Time,
+    /// Acker that the packet named; `None` for a call for an election.
     pub(super) acker: Option<NodeId>,
     pub(super) fate: Fate,
+    /// First bitmap that lacked the packet: its time and its sender.
     pub(super) missed: Option<(Time, NodeId)>,
     /// True if the packet was repaired: an acknowledgement may then mean the repair.
     pub(super) repaired: bool,
@@ -30,9 +33,12 @@ pub(super) struct SentRecord {
 
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
+    /// Oldest packet in the ledger.
     pub(super) base: Seq,
     pub(super) entries: VecDeque<SentRecord>,
+    /// Oldest packet in flight.
     pub(super) unsettled: Seq,
+    /// Number of packets in flight (F).
     pub(super) flight: u32,
 }
 
@@ -68,6 +74,7 @@ impl Ledger {
         self.entries.get_mut(index)
     }
 
+    /// Settles a packet in flight. False if the packet is not in flight.
     pub(super) fn settle(&mut self, seq: Seq, fate: Fate) -> bool {
         let Some(entry) = self.index(seq).and_then(|index| self.entries.get_mut(index)) else {
             return false;
@@ -81,6 +88,7 @@ impl Ledger {
         true
     }
 
+    /// Releases packets in flight before `end`, and returns their number.
     pub(super) fn release(&mut self, end: Seq, which: impl Fn(&SentRecord) -> bool) -> u32 {
         let mut released = 0;
         let mut seq = self.unsettled;

@@ -18,19 +18,25 @@ const RUN_MAX: u32 = 8192;
 #[derive(Clone, Debug, Default)]
 pub(super) struct LossMeter {
     estimate: Estimate,
-    tolerance: u32,
+    /// Later packets after which a missing one is lost.
+    loss_threshold: u32,
+    /// Time to wait for a missing packet, on a path known to reorder.
     reordering: Option<Duration>,
+    /// Packets whose fate is open, each with true if the network marked it.
     order: Reorder<bool>,
+    /// Latest long run of losses, which late packets may withdraw.
     long_run: Option<Box<LongRun>>,
     /// Time of the first recent loss, and the estimate before it.
-    latest: Option<Box<(Time, Estimate)>>,
+    before_loss: Option<Box<(Time, Estimate)>>,
 }
 
 #[derive(Clone, Debug)]
 struct LongRun {
     first: Seq,
     end: Seq,
+    /// Estimate before the run.
     estimate: Estimate,
+    /// Packets of the run that came late.
     late: u32,
 }
 
@@ -55,19 +61,21 @@ const LOSS_EVENT_TIME: Duration = Duration::from_millis(10);
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Intervals {
+    /// Packets since the latest loss event.
     open: f64,
     /// Closed intervals, newest first; at most 8.
     closed: VecDeque<f64>,
-    /// Value of each interval that does not exist yet.
+    /// Stand-in for each interval that does not exist yet.
     prior: f64,
-    event: Option<Time>,
+    /// Start of the latest loss event.
+    event_at: Option<Time>,
 }
 
 impl LossMeter {
     pub(super) fn new(config: &PgmccConfig) -> Self {
         Self {
             estimate: Estimate::new(config),
-            tolerance: config.reorder_tolerance,
+            loss_threshold: config.profile.loss_threshold(),
             ..Self::default()
         }
     }
@@ -80,7 +88,7 @@ impl LossMeter {
         reordering: Option<Duration>,
     ) {
         if self.reordering.is_none() && reordering.is_some() {
-            self.take_back(now);
+            self.withdraw_losses(now);
         }
         self.reordering = reordering;
         let settled = self.order.next.is_some_and(|next| seq.before(next));
@@ -90,10 +98,11 @@ impl LossMeter {
         if self.order.passes(seq) {
             self.estimate.sample(now, marked);
         } else if self.order.arrived(now, seq, marked) {
-            self.advance(now, Evidence::of(self.tolerance, reordering));
+            self.advance(now, Evidence::of(self.loss_threshold, reordering));
         }
     }
 
+    /// Notes a packet of the long run. True once enough came late to withdraw the run.
     fn comes_late(&mut self, seq: Seq) -> bool {
         let Some(run) = &mut self.long_run else { return false };
         let of_run = !seq.before(run.first) && seq.before(run.end);
@@ -109,6 +118,7 @@ impl LossMeter {
         }
     }
 
+    /// Counts packets up to `last` that have not arrived as lost.
     pub(super) fn give_up(&mut self, now: Time, last: Seq) {
         if self.order.next.is_none_or(|next| last.before(next)) {
             return;
@@ -152,17 +162,20 @@ impl LossMeter {
         }
     }
 
-    fn take_back(&mut self, now: Time) {
-        if let Some(latest) = self.latest.take().filter(|latest| now.since(latest.0) <= BOUND_MAX) {
+    /// Withdraws recent losses on a path found to reorder.
+    fn withdraw_losses(&mut self, now: Time) {
+        if let Some(latest) =
+            self.before_loss.take().filter(|latest| now.since(latest.0) <= BOUND_MAX)
+        {
             self.estimate = latest.1;
         }
     }
 
     fn lost(&mut self, now: Time, first: Seq, end: Seq) {
         if self.reordering.is_none()
-            && self.latest.as_ref().is_none_or(|latest| now.since(latest.0) > BOUND_MAX)
+            && self.before_loss.as_ref().is_none_or(|latest| now.since(latest.0) > BOUND_MAX)
         {
-            self.latest = Some(Box::new((now, self.estimate.clone())));
+            self.before_loss = Some(Box::new((now, self.estimate.clone())));
         }
         let count = end.distance(first) as u32;
         if count >= LONG_RUN {
@@ -224,11 +237,11 @@ impl Intervals {
     fn sample(&mut self, now: Time, lost: bool) {
         // deviates: RFC 4654 has a round trip, which pgmcc's receivers do not know.
         let starts_event =
-            lost && self.event.is_none_or(|event| now.since(event) > LOSS_EVENT_TIME);
+            lost && self.event_at.is_none_or(|event| now.since(event) > LOSS_EVENT_TIME);
         if starts_event {
             self.closed.push_front(self.open.max(1.0));
             self.closed.truncate(WEIGHTS.len());
-            (self.open, self.event) = (0.0, Some(now));
+            (self.open, self.event_at) = (0.0, Some(now));
         }
         self.open += 1.0;
     }
@@ -254,8 +267,7 @@ mod tests {
     use faircast_base::Duration;
 
     fn meter(tolerance: u32) -> LossMeter {
-        let (loss_intervals, reorder_tolerance) = (false, tolerance);
-        LossMeter::new(&PgmccConfig { loss_intervals, reorder_tolerance, ..PgmccConfig::default() })
+        LossMeter { loss_threshold: tolerance, ..LossMeter::default() }
     }
 
     fn feed(meter: &mut LossMeter, seqs: impl IntoIterator<Item = u32>) {
@@ -332,8 +344,8 @@ mod tests {
             tolerance in 1u32..5,
             (reordering, intervals) in (proptest::option::of(0u64..200), proptest::bool::ANY),
         ) {
-            let config = PgmccConfig { loss_intervals: intervals, reorder_tolerance: tolerance, ..PgmccConfig::default() };
-            let mut meter = LossMeter::new(&config);
+            let config = PgmccConfig { loss_intervals: intervals, ..PgmccConfig::default() };
+            let mut meter = LossMeter { loss_threshold: tolerance, ..LossMeter::new(&config) };
             let (mut now, mut from) = (Time::ZERO, 0);
             for (i, (ahead, wait, marked)) in packets.into_iter().enumerate() {
                 now += Duration::from_millis(wait);
@@ -390,8 +402,8 @@ mod tests {
 
     #[test]
     fn loss_intervals_give_one_over_the_mean_interval() {
-        let config = PgmccConfig { reorder_tolerance: 1, ..PgmccConfig::default() };
-        let mut meter = LossMeter::new(&config);
+        let config = PgmccConfig::default();
+        let mut meter = LossMeter { loss_threshold: 1, ..LossMeter::new(&config) };
         for seq in (0..5000u32).filter(|seq| seq % 100 != 99) {
             let now = Time::ZERO + Duration::from_millis(u64::from(seq) * 10);
             meter.received(now, (Seq::new(seq), false), None);

@@ -4,6 +4,11 @@
 //! The acker acknowledges every data packet that names it, which drives a TCP-like window. The
 //! receiver with the lowest modelled throughput, by loss rate and round trip in its NAKs, is acker.
 //!
+//! Sender: `election` chooses the acker (with `receivers`, `model`, `candidates`, `blacklist` and
+//! `honesty`), `ledger` records sent packets, `acks` and `judge` read ACK bitmaps, `window` has W and
+//! its tokens T, `response` suspends W after a loss, `stall` is the timeout, `spread` paces packets,
+//! `late` reverts cuts. Receiver: `loss` smooths its loss rate.
+//!
 //! Sources: `pgmcc-draft` (protocol), `seada-helmy` (behaviour, weaknesses), `openpgm` (formats).
 
 mod blacklist;
@@ -14,8 +19,8 @@ mod loss;
 mod model;
 mod receiver;
 mod receivers;
-mod rto;
 mod sender;
+mod stall;
 mod values;
 mod window;
 
@@ -24,7 +29,7 @@ mod tests;
 
 use faircast_base::{Duration, NodeId};
 
-pub use config::{Accounting, BitmapScope, PgmccConfig, Profile, TimeoutMode};
+pub use config::{BitmapScope, PgmccConfig, Profile, TimeoutMode};
 pub use model::Model;
 
 pub use receiver::PgmccReceiver;
@@ -74,7 +79,7 @@ impl Scheme for Pgmcc {
 
 /// Returns one packet per stall timeout, which doubles up to the maximum, or stays if fixed.
 fn floor(_: &Options) -> Option<Floor> {
-    let every = rto::TIMEOUT_MAX;
+    let every = stall::TIMEOUT_MAX;
     // The doublings last twice the maximum timeout, and dropping the acker restarts some.
     Some(Floor { after: every * 4, every, burst: 1 })
 }

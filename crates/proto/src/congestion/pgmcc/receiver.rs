@@ -26,23 +26,33 @@ const URGENT_INTERVAL: Duration = Duration::from_millis(200);
 const ACKS_MAX: u32 = 32;
 
 /// pgmcc receiver: measures loss, acknowledges packets that name it, and reports with each NAK.
+/// Reports without a NAK are additions of profile `improved`.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct PgmccReceiver {
     pub(super) meter: LossMeter,
     node: NodeId,
+    /// Packets that await an acknowledgement.
     acks_due: u32,
-    nak_due: bool,
+    /// True if a null NAK with a report waits to be sent.
+    null_nak_due: bool,
+    /// True if the latest announcement named this receiver.
     is_acker: bool,
+    /// Timestamp of the latest original.
     stamp: Option<Stamp>,
-    heard_at: Time,
-    ack_held: Option<Time>,
-    election: Option<Time>,
-    own_report: Option<Time>,
+    data_at: Time,
+    /// Time until which an acknowledgement waits for packets of the same moment.
+    ack_held_until: Option<Time>,
+    /// Due time of the answer to a call for an election.
+    answer_at: Option<Time>,
+    /// Due time of an unsolicited report.
+    report_at: Option<Time>,
+    /// Last packet known to be missing at the tail, and when it counts as lost.
     tail: Option<(Seq, Time)>,
     /// Originals that the network marked, among the last 32.
     marks: Option<AckVector>,
-    own_report_at: Option<Time>,
+    /// Time of the latest report without a packet that named this receiver.
+    reported_at: Option<Time>,
     config: PgmccConfig,
 }
 
@@ -81,17 +91,17 @@ impl PgmccReceiver {
         match announce.acker {
             Some(node) => {
                 // A named acker ends the election: the draft's suppression.
-                self.election = None;
+                self.answer_at = None;
                 if node == self.node {
                     self.acks_due = (self.acks_due + 1).min(ACKS_MAX);
                     if self.config.ack_every > 1 {
                         // A timer for this moment expires once its packets are processed.
-                        self.ack_held.get_or_insert(cx.now);
+                        self.ack_held_until.get_or_insert(cx.now);
                     }
                 }
             }
-            None if self.election.is_none() && !arrival.repair => {
-                self.election = Some(cx.now + cx.rng.up_to(ELECTION_BACKOFF));
+            None if self.answer_at.is_none() && !arrival.repair => {
+                self.answer_at = Some(cx.now + cx.rng.up_to(ELECTION_BACKOFF));
             }
             None => {}
         }
@@ -113,11 +123,12 @@ impl PgmccReceiver {
         }
     }
 
-    fn plan_own_report(&mut self, cx: &mut Cx<'_>, interval: Duration) {
-        if self.own_report.is_none() {
-            let last = self.own_report_at;
+    /// Plans an unsolicited report, at least `interval` after the last one.
+    fn plan_report(&mut self, cx: &mut Cx<'_>, interval: Duration) {
+        if self.report_at.is_none() {
+            let last = self.reported_at;
             let earliest = last.map_or(cx.now, |at| (at + interval).max(cx.now));
-            self.own_report = Some(earliest + cx.rng.up_to(ELECTION_BACKOFF));
+            self.report_at = Some(earliest + cx.rng.up_to(ELECTION_BACKOFF));
         }
     }
 }
@@ -128,7 +139,7 @@ impl ReceiverFeedback for PgmccReceiver {
 
     #[inline]
     fn on_data(&mut self, cx: &mut Cx<'_>, arrival: &Arrival, announce: Option<&PgmccAnnounce>) {
-        self.heard_at = cx.now;
+        self.data_at = cx.now;
         if !arrival.repair {
             // For the meter, an original after its repair is no duplicate.
             let packet = (arrival.seq, arrival.congestion_experienced);
@@ -136,8 +147,8 @@ impl ReceiverFeedback for PgmccReceiver {
             self.note_mark(arrival.seq, arrival.congestion_experienced);
             // An acker's bitmaps show marks. Others without losses have no NAK to report on.
             let acks = announce.is_some_and(|announce| announce.acker == Some(self.node));
-            if arrival.congestion_experienced && self.config.speak_up && !acks {
-                self.plan_own_report(cx, URGENT_INTERVAL);
+            if arrival.congestion_experienced && self.config.is_improved() && !acks {
+                self.plan_report(cx, URGENT_INTERVAL);
             }
         }
         if arrival.duplicate {
@@ -164,8 +175,8 @@ impl ReceiverFeedback for PgmccReceiver {
 
     fn on_stuck(&mut self, cx: &mut Cx<'_>) {
         // Heavy loss hits SPMs too, without which no NAK leaves. The source's address is known.
-        if self.config.speak_up && self.meter.loss() > 0.0 {
-            self.plan_own_report(cx, URGENT_INTERVAL);
+        if self.config.is_improved() && self.meter.loss() > 0.0 {
+            self.plan_report(cx, URGENT_INTERVAL);
         }
     }
 
@@ -181,15 +192,15 @@ impl ReceiverFeedback for PgmccReceiver {
     }
 
     fn on_overheard(&mut self, cx: &mut Cx<'_>, _from: NodeId, report: &PgmccReport) {
-        if !self.config.speak_up || report.receiver == Some(self.node) {
+        if !self.config.is_improved() || report.receiver == Some(self.node) {
             return;
         }
         // This receiver may be the slowest, with its NAKs suppressed (src: seada-helmy s4.3).
-        let heard = f64::from(report.loss) / 65535.0;
-        if 2.0 * heard < self.meter.loss() {
-            self.plan_own_report(cx, SPEAK_UP_INTERVAL);
+        let reported_loss = f64::from(report.loss) / 65535.0;
+        if 2.0 * reported_loss < self.meter.loss() {
+            self.plan_report(cx, SPEAK_UP_INTERVAL);
         } else {
-            self.own_report = None;
+            self.report_at = None;
         }
     }
 
@@ -199,18 +210,18 @@ impl ReceiverFeedback for PgmccReceiver {
 
     #[inline]
     fn poll_report(&mut self, cx: &mut Cx<'_>) -> Option<(Audience, PgmccReport)> {
-        let held = self.ack_held.is_some() && self.acks_due < self.config.ack_every;
-        if (self.acks_due == 0 || held) && !self.nak_due {
+        let held = self.ack_held_until.is_some() && self.acks_due < self.config.ack_every;
+        if (self.acks_due == 0 || held) && !self.null_nak_due {
             return None;
         }
         let report = self.report(cx.now, self.meter.loss())?;
         if self.acks_due > 0 && !held {
             self.acks_due = if self.config.ack_every > 1 { 0 } else { self.acks_due - 1 };
-            self.ack_held = None;
+            self.ack_held_until = None;
             return Some((Audience::SenderAck, report));
         }
-        if self.nak_due {
-            self.nak_due = false;
+        if self.null_nak_due {
+            self.null_nak_due = false;
             return Some((Audience::SenderNak, report));
         }
         None
@@ -218,43 +229,43 @@ impl ReceiverFeedback for PgmccReceiver {
 
     fn report_for_nak(&mut self, cx: &mut Cx<'_>) -> Option<PgmccReport> {
         let report = self.report(cx.now, self.meter.loss_with_holes(cx.now))?;
-        (self.own_report, self.own_report_at) = (None, Some(cx.now));
+        (self.report_at, self.reported_at) = (None, Some(cx.now));
         Some(report)
     }
 
     fn on_timeout(&mut self, cx: &mut Cx<'_>) {
-        if self.ack_held.is_some_and(|at| at <= cx.now) {
-            self.ack_held = None;
+        if self.ack_held_until.is_some_and(|at| at <= cx.now) {
+            self.ack_held_until = None;
         }
-        if self.election.is_some_and(|at| at <= cx.now) {
-            self.election = None;
+        if self.answer_at.is_some_and(|at| at <= cx.now) {
+            self.answer_at = None;
             // An ACK, as in OpenPGM. deviates: the draft has a NAK that requests no repair.
             self.acks_due = (self.acks_due + 1).min(ACKS_MAX);
         }
-        if self.own_report.is_some_and(|at| at <= cx.now) {
-            (self.own_report, self.own_report_at) = (None, Some(cx.now));
-            self.nak_due = true;
+        if self.report_at.is_some_and(|at| at <= cx.now) {
+            (self.report_at, self.reported_at) = (None, Some(cx.now));
+            self.null_nak_due = true;
         }
         if let Some((last, at)) = self.tail
             && at <= cx.now
         {
             self.tail = None;
             self.meter.give_up(cx.now, last);
-            let is_interrupted = cx.now.since(self.heard_at) >= INTERRUPTION
+            let is_interrupted = cx.now.since(self.data_at) >= INTERRUPTION
                 && self.stamp.is_some_and(|stamp| stamp.seq.before(last));
-            if is_interrupted && self.is_acker && self.config.speak_up {
-                self.nak_due = true;
+            if is_interrupted && self.is_acker && self.config.is_improved() {
+                self.null_nak_due = true;
             }
         }
     }
 
     #[inline]
     fn next_timeout(&self) -> Option<Time> {
-        let mut next = self.election.unwrap_or(Time::MAX);
-        if let Some(at) = self.ack_held {
+        let mut next = self.answer_at.unwrap_or(Time::MAX);
+        if let Some(at) = self.ack_held_until {
             next = next.min(at);
         }
-        if let Some(at) = self.own_report {
+        if let Some(at) = self.report_at {
             next = next.min(at);
         }
         if let Some((_, at)) = self.tail {

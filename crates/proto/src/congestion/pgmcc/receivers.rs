@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use faircast_base::{Duration, NodeId, Time};
 
-use super::config::PgmccConfig;
+use super::config::{PgmccConfig, Profile};
 use crate::congestion::common::average::MovingAverage;
 
 /// Most receivers remembered. Beyond it the one silent longest is dropped, never the acker.
@@ -22,6 +22,7 @@ const SAMPLES_MAX: u64 = 64;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct RttSample {
     pub(super) time: Duration,
+    /// Packets sent meanwhile.
     pub(super) packets: u32,
 }
 
@@ -31,17 +32,21 @@ pub(super) struct Receiver {
     /// Smoothed round trip in seconds, and in packets sent meanwhile.
     rtt_s: MovingAverage,
     rtt_packets: MovingAverage,
+    /// Reported loss, in 0..=1.
     loss: f64,
-    heard: Time,
+    reported_at: Time,
+    /// Samples of the acker up to this receiver's latest one.
     acker_samples: u64,
+    /// True once the receiver acknowledged a packet that named it.
     is_shown: bool,
 }
 
 impl Receiver {
     pub(super) fn slowness_squared(&self, config: &PgmccConfig) -> Option<f64> {
-        let rtt = match config.rtt_in_packets {
-            true => self.rtt_packets.get()?,
-            false => self.rtt_s.get()?.max(MODEL_RTT_MIN_S),
+        let rtt = match config.profile {
+            // src: seada-helmy s2.2: round trips are counted in packets sent meanwhile.
+            Profile::Paper => self.rtt_packets.get()?,
+            _ => self.rtt_s.get()?.max(MODEL_RTT_MIN_S),
         };
         Some(config.model.slowness_squared(rtt, self.loss))
     }
@@ -54,6 +59,7 @@ impl Receiver {
 #[derive(Debug, Default)]
 pub(super) struct Receivers {
     table: Vec<Receiver>,
+    /// Round trips of all ackers.
     acker_samples: u64,
 }
 
@@ -76,17 +82,18 @@ impl Receivers {
             let missed = (self.acker_samples - receiver.acker_samples).clamp(1, SAMPLES_MAX);
             receiver.acker_samples = self.acker_samples;
             let gain = 1.0 - (0..missed).fold(1.0, |left, _| left * (1.0 - gain));
-            let silence_s = now.since(receiver.heard).as_secs_f64();
+            let silence_s = now.since(receiver.reported_at).as_secs_f64();
             if receiver.rtt_s.get().is_some_and(|rtt_s| silence_s >= STALE_ROUND_TRIPS * rtt_s) {
                 (receiver.rtt_s, receiver.rtt_packets) = Default::default();
             }
             receiver.rtt_s.add(sample.time.as_secs_f64(), gain);
             receiver.rtt_packets.add(f64::from(sample.packets), gain);
         }
-        (receiver.loss, receiver.heard) = (loss, now);
+        (receiver.loss, receiver.reported_at) = (loss, now);
         receiver
     }
 
+    /// Notes that a receiver acknowledged a packet that named it.
     pub(super) fn show(&mut self, now: Time, id: NodeId, acker: Option<NodeId>) {
         let index = self.slot(now, id, acker);
         self.table[index].is_shown = true;
@@ -111,14 +118,15 @@ impl Receivers {
         let acker_samples = self.acker_samples;
         let (rtt_s, rtt_packets) = Default::default();
         let (loss, is_shown) = (0.0, false);
-        let new = Receiver { id, rtt_s, rtt_packets, loss, heard: now, acker_samples, is_shown };
+        let new =
+            Receiver { id, rtt_s, rtt_packets, loss, reported_at: now, acker_samples, is_shown };
         if self.table.len() < RECEIVERS_MAX {
             self.table.push(new);
             return self.table.len() - 1;
         }
         let index = (0..self.table.len())
             .filter(|&index| Some(self.table[index].id) != acker)
-            .min_by_key(|&index| self.table[index].heard)
+            .min_by_key(|&index| self.table[index].reported_at)
             .expect("the table holds more than the acker");
         self.table[index] = new;
         index

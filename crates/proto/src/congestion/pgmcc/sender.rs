@@ -1,18 +1,13 @@
 //! Sender half of pgmcc: acker, window and stall timer.
 
-use alloc::collections::VecDeque;
-
 use faircast_base::{
     BadInput, CutReason, Cx, Duration, Event, NodeId, Seq, SwitchReason, Time, TimeoutKind,
 };
 
-use super::blacklist::Blacklist;
-use super::config::PgmccConfig;
+use super::config::{PgmccConfig, Profile};
 use super::hystart::HyStart;
 use super::ledger::Ledger;
-use super::model::is_slower;
-use super::receivers::Receivers;
-use super::rto::Rto;
+use super::stall::StallTimer;
 use super::window::Window;
 use super::{PgmccAnnounce, PgmccReport};
 use crate::congestion::common::stamp::milliseconds;
@@ -20,16 +15,21 @@ use crate::congestion::{Carrier, Gauges, Permit, Regime, SenderControl};
 
 mod acks;
 mod candidates;
+mod election;
 mod honesty;
 mod judge;
 mod late;
+mod response;
 mod spread;
+mod timed;
 
 use acks::echoed_round_trip;
-use candidates::Candidates;
+use election::{Acker, Election};
 use honesty::Honesty;
 use late::Late;
+use response::LossResponse;
 use spread::Spread;
+use timed::TimedFlight;
 
 /// Exclusion of an acker that reported false loss: 600 s.
 const FALSE_REPORT_EXCLUSION: Duration = Duration::from_secs(600);
@@ -37,54 +37,25 @@ const FALSE_REPORT_EXCLUSION: Duration = Duration::from_secs(600);
 /// Consecutive stall timeouts that drop the acker (src: pgmcc-draft s2.7).
 const RETRY_MAX: u32 = 2;
 
-/// Factor by which a receiver must be slower to replace a new acker at once.
-const HOLDING_FACTOR: f64 = 4.0;
-
-/// Most repairs charged to the window. Beyond it the oldest is released.
-const REPAIRS_MAX: usize = 4096;
-
-/// Most switches whose packets wait to be aged. Beyond it the oldest packets are aged at once.
-const AGEING_MAX: usize = 8;
+/// Weight of a round trip in the model. The draft smooths none.
+const RTT_GAIN: f64 = 0.125;
 
 /// pgmcc sender: see the module's documentation.
 #[derive(Debug, Default)]
 pub struct PgmccSender {
     config: PgmccConfig,
+    /// W and T.
     window: Window,
     ledger: Ledger,
-    receivers: Receivers,
-    candidates: Candidates,
-    blacklist: Blacklist,
-    acker: Option<Acker>,
-    call_out: bool,
-    rto: Rto,
-    stall: Option<(Time, Duration)>,
-    expiries: u32,
-    stalled_at: Time,
-    /// First packet that the acker lacked at the timer's last restart (`TimeoutMode::Cumulative`).
-    cumulative: Option<Seq>,
-    suspended: Option<Seq>,
-    answered: Option<Seq>,
-    repairs: VecDeque<Time>,
-    /// Times at which packets of former ackers leave flight, each with the packets' end.
-    ageing: VecDeque<(Time, Seq)>,
+    election: Election,
+    stall: StallTimer,
+    response: LossResponse,
+    timed: TimedFlight,
     /// True while the application or an upper bound, not the window, limits sending.
-    idle: bool,
+    is_app_limited: bool,
     spread: Spread,
     hystart: HyStart,
     late: Late,
-}
-
-#[derive(Debug)]
-struct Acker {
-    id: NodeId,
-    held_until: Time,
-    /// Oldest packet that the acker has received; earlier holes do not count.
-    joined: Option<Seq>,
-    reported: Option<Seq>,
-    /// Due time of the first acknowledgement of a replacement acker, which may not exist.
-    on_trial: Option<Time>,
-    honesty: Honesty,
 }
 
 impl PgmccSender {
@@ -93,22 +64,17 @@ impl PgmccSender {
         Self { window: Window::new(&config), config, ..Self::default() }
     }
 
-    fn acker_id(&self) -> Option<NodeId> {
-        self.acker.as_ref().map(|acker| acker.id)
-    }
-
+    /// Returns the packets that may leave (T, without repairs in flight).
     fn room(&self) -> f64 {
-        self.window.tokens(self.ledger.flight) - self.repairs.len() as f64
+        self.window.tokens(self.ledger.flight) - self.timed.repairs() as f64
     }
 
     fn round_trip(&self) -> Duration {
-        let reported = || {
-            let acker = self.receivers.get(self.acker_id()?)?;
-            acker.rtt()
-        };
-        self.rto.smoothed().or_else(reported).unwrap_or(self.config.timeout_min)
+        let reported = || self.election.rtt(self.election.acker_id()?);
+        self.stall.srtt().or_else(reported).unwrap_or(self.config.timeout_min)
     }
 
+    /// Ends slow start once the round trip grows.
     fn watch_delay(&mut self, carrier: Carrier, rtt: Duration) {
         if matches!(carrier, Carrier::Ack(_))
             && self.window.is_opening()
@@ -118,42 +84,38 @@ impl PgmccSender {
         }
     }
 
-    fn timeout_value(&self) -> Duration {
-        let value = self.rto.value(&self.config, self.acker.is_none());
+    fn stall_timeout(&self) -> Duration {
+        let timeout = self.stall.timeout(&self.config, self.election.acker.is_none());
         // Without any acknowledgement, the receiver's round trip is a claim, not a sample.
-        if self.is_claim() { value.min(self.config.timeout) } else { value }
+        if self.is_claim() { timeout.min(self.config.initial_timeout()) } else { timeout }
     }
 
     fn is_claim(&self) -> bool {
-        self.config.trial && self.acker_id().is_some_and(|id| !self.receivers.is_shown(id))
+        self.config.is_improved() && self.election.is_acker_a_claim()
     }
 
     fn arm_stall(&mut self, now: Time) {
-        let value = self.timeout_value();
-        self.stall = Some((now + value, value));
+        let timeout = self.stall_timeout();
+        self.stall.arm(now, timeout);
     }
 
     fn settle_by_time(&mut self, now: Time) {
-        while self.repairs.front().is_some_and(|&at| at <= now) {
-            self.repairs.pop_front();
-        }
-        while let Some(&(at, end)) = self.ageing.front()
-            && at <= now
-        {
-            self.ageing.pop_front();
-            self.age(end);
+        while let Some(end) = self.timed.pop_due(now) {
+            self.release_former(end);
         }
     }
 
-    fn age(&mut self, end: Seq) {
-        let acker = self.acker_id();
+    /// Releases packets before `end` that named a former acker.
+    fn release_former(&mut self, end: Seq) {
+        let acker = self.election.acker_id();
         let released = self.ledger.release(end, |sent| sent.acker != acker);
         self.window.refund(released);
     }
 
-    fn stalled(&mut self, cx: &mut Cx<'_>, after: Duration) {
+    /// Restarts with a window of one packet after a stall, and drops a silent acker.
+    fn on_stall(&mut self, cx: &mut Cx<'_>, after: Duration) {
         cx.emit(Event::Timeout { kind: TimeoutKind::Stall, after_ns: after.as_nanos() });
-        if self.acker.is_some() && self.expiries == 0 {
+        if self.election.acker.is_some() && self.stall.expiries == 0 {
             // src: RFC 5681 s3.1; once per stall, and only if an acker could answer.
             self.window.leave_slow_start(self.window.size / 2.0);
         }
@@ -161,28 +123,29 @@ impl PgmccSender {
         self.spread.restart();
         self.late.settle();
         let unknown = self.ledger.release(self.ledger.next(), |_| true);
-        if let Some(acker) = &mut self.acker {
+        if let Some(acker) = &mut self.election.acker {
             // All of them may be lost, and the acker may truthfully report that later.
             acker.honesty.saw(cx.now, 0, unknown);
         }
-        (self.stall, self.suspended, self.call_out) = (None, None, false);
-        self.answered = Some(self.ledger.next());
+        self.stall.disarm();
+        self.election.is_called = false;
+        self.response.restart(self.ledger.next());
         self.trace_cut(cx, CutReason::Timeout);
-        self.expiries += 1;
-        self.stalled_at = cx.now;
-        self.rto.back_off();
+        self.stall.expiries += 1;
+        self.stall.expired_at = cx.now;
+        self.stall.back_off();
         let is_claim = self.is_claim();
-        let on_trial = self.acker.as_ref().is_some_and(|acker| acker.on_trial.is_some());
+        let on_trial = self.election.acker.as_ref().is_some_and(|acker| acker.on_trial.is_some());
         let retry_max = if on_trial { 1 } else { RETRY_MAX };
-        if let Some(id) = self.acker_id()
-            && self.expiries >= retry_max
+        if let Some(id) = self.election.acker_id()
+            && self.stall.expiries >= retry_max
         {
-            if self.config.blacklist {
-                self.blacklist.add(id, cx.now + self.timeout_value() * 2);
+            if self.config.is_improved() {
+                self.election.blacklist.add(id, cx.now + self.stall_timeout() * 2);
             }
             self.drop_acker(cx, SwitchReason::Silent);
             if is_claim {
-                self.rto.restart();
+                self.stall.forget_path();
             }
         }
     }
@@ -193,76 +156,78 @@ impl PgmccSender {
     /// its timeout, and keeps the back-off until a sample. s2.4: a timeout is at least 1 s. Shorter
     /// ones are no interruptions: every packet has its own number, and queues grow.
     fn is_timely(&self, now: Time, rtt: Duration) -> bool {
-        let (value, base) = (self.timeout_value(), self.rto.value_without_back_off(&self.config));
-        let is_first = self.rto.smoothed().is_none();
+        let base = self.stall.timeout_without_back_off(&self.config);
+        let is_first = self.stall.srtt().is_none();
         let least = Duration::from_secs(1);
-        let is_fresh = now - rtt >= self.stalled_at;
-        rtt <= base.max(least) || is_fresh && (is_first || rtt <= value)
+        let is_fresh = now - rtt >= self.stall.expired_at;
+        rtt <= base.max(least) || is_fresh && (is_first || rtt <= self.stall_timeout())
     }
 
     /// Ends the back-off after a NAK of the acker with a round trip: the wait shrinks to the plain
     /// timeout, counted from its start (src: RFC 6298 s5, s3). If an interruption took the whole
     /// window, only NAKs show its end.
     fn end_back_off(&mut self, now: Time) {
-        self.rto.answered();
-        let value = self.timeout_value();
-        if let Some((at, given)) = self.stall
-            && value < given
-            && self.expiries > 0
-        {
-            self.stall = Some(((at - given + value).max(now), value));
+        self.stall.end_back_off();
+        let timeout = self.stall_timeout();
+        self.stall.shorten(now, timeout);
+    }
+
+    fn on_acker_rtt(&mut self, now: Time, carrier: Carrier, rtt: Duration) {
+        if self.is_timely(now, rtt) {
+            self.stall.sample(rtt);
+            if !matches!(carrier, Carrier::Ack(_)) {
+                self.end_back_off(now);
+            }
         }
+        self.watch_delay(carrier, rtt);
     }
 
     fn drop_acker(&mut self, cx: &mut Cx<'_>, reason: SwitchReason) {
-        if let Some(acker) = self.acker.take() {
-            self.receivers.forget(acker.id);
-            self.call_out = false;
-            self.expiries = 0;
+        if let Some(acker) = self.election.acker.take() {
+            self.election.receivers.forget(acker.id);
+            self.election.is_called = false;
+            self.stall.expiries = 0;
             // An election call must not wait for the old acker's acknowledgements.
-            self.stall = None;
+            self.stall.disarm();
             cx.emit(Event::Representative { node: None, reason });
         }
     }
 
     fn appoint(&mut self, cx: &mut Cx<'_>, id: NodeId, reason: SwitchReason, nak: Option<Seq>) {
         let next = self.ledger.next();
-        let old = self.acker_id();
-        let round_trip = |id: NodeId| self.receivers.get(id).and_then(|receiver| receiver.rtt());
-        let new_rtt = round_trip(id).unwrap_or(Duration::ZERO);
-        let longest_rtt = old.and_then(round_trip).unwrap_or(Duration::ZERO).max(new_rtt);
-        let is_new = self.config.trial && old.is_some() && !self.receivers.is_shown(id);
-        self.acker = Some(Acker {
+        let old = self.election.acker_id();
+        let new_rtt = self.election.rtt(id).unwrap_or(Duration::ZERO);
+        let old_rtt = old.and_then(|old| self.election.rtt(old)).unwrap_or(Duration::ZERO);
+        let is_shown = self.election.receivers.is_shown(id);
+        let is_on_trial = self.config.is_improved() && old.is_some() && !is_shown;
+        self.election.acker = Some(Acker {
             id,
             held_until: cx.now + new_rtt * u64::from(self.config.holding_time),
             joined: None,
-            reported: None,
-            on_trial: is_new.then_some(cx.now + new_rtt),
+            rx_max: None,
+            on_trial: is_on_trial.then_some(cx.now + new_rtt),
             honesty: Honesty::new(&self.config),
         });
-        (self.call_out, self.expiries, self.cumulative) = (false, 0, None);
+        self.election.is_called = false;
+        self.stall.begin_acker();
+        self.hystart.restart();
         cx.emit(Event::Representative { node: Some(id), reason });
         if old.is_none() {
             // src: pgmcc-draft s3: the first report brings one token.
             self.window.refund(1);
             if self.config.switch_recover {
-                self.answered = Some(next);
+                self.response.answered_end = Some(next);
             }
         } else if self.config.switch_recover {
             self.close_account(cx, nak, next);
         }
         if self.config.switch_ageing {
-            if self.ageing.len() == AGEING_MAX
-                && let Some((_, end)) = self.ageing.pop_front()
-            {
-                self.age(end);
+            let until = cx.now + old_rtt.max(new_rtt) * 2;
+            if let Some(end) = self.timed.add_former(until, next) {
+                self.release_former(end);
             }
-            self.ageing.push_back((cx.now + longest_rtt * 2, next));
         }
-        self.rto.restart();
-        self.rto.answered();
-        self.hystart.restart();
-        if self.stall.is_some() || self.ledger.flight > 0 {
+        if self.stall.is_armed() || self.ledger.flight > 0 {
             self.arm_stall(cx.now);
         }
     }
@@ -270,38 +235,22 @@ impl PgmccSender {
     /// Marks losses of the old acker as answered. deviates: a loss known from a NAK and not from a
     /// bitmap still counts: else two receivers that alternate would prevent every cut.
     fn close_account(&mut self, cx: &mut Cx<'_>, nak: Option<Seq>, next: Seq) {
-        let open = |seq: Seq| self.answered.is_none_or(|answered| !seq.before(answered));
-        if nak.is_some_and(open) && self.suspended.is_none() {
+        if nak.is_some_and(|seq| self.response.is_open(seq)) && !self.response.is_suspended() {
             self.cut();
             self.trace_cut(cx, CutReason::Loss);
         }
-        (self.suspended, self.answered) = (Some(next), Some(next));
+        self.response.suspend(next);
     }
 
     fn cut(&mut self) {
         self.late.settle();
         self.window.cut();
         self.spread.restart();
-        let next = self.ledger.next();
-        (self.suspended, self.answered) = (Some(next), Some(next));
+        self.response.suspend(self.ledger.next());
     }
 
     fn trace_cut(&self, cx: &mut Cx<'_>, reason: CutReason) {
         cx.emit(Event::Cut { reason, window_milli: self.window.size_milli() });
-    }
-
-    fn beats_acker(&self, now: Time, from: NodeId) -> bool {
-        let Some(acker) = &self.acker else { return true };
-        if acker.on_trial.is_some_and(|due| due <= now) && !self.receivers.is_shown(from) {
-            return false;
-        }
-        let slowness = |id: NodeId| self.receivers.get(id)?.slowness_squared(&self.config);
-        let (Some(candidate), Some(present)) = (slowness(from), slowness(acker.id)) else {
-            return false;
-        };
-        let held = now < acker.held_until;
-        let handicap = if held { HOLDING_FACTOR } else { 1.0 };
-        is_slower(candidate / (handicap * handicap), present, self.config.acker_bias)
     }
 }
 
@@ -314,22 +263,22 @@ impl SenderControl for PgmccSender {
         if repair && !self.config.charge_repairs {
             return Permit::Now;
         }
-        let free = match (&self.acker, repair) {
-            (None, false) => !self.call_out,
-            (None, true) => self.repairs.is_empty(),
+        let free = match (&self.election.acker, repair) {
+            (None, false) => !self.election.is_called,
+            (None, true) => self.timed.repairs() == 0,
             (Some(_), _) => self.room() >= 1.0,
         };
         if free {
-            if repair || self.acker.is_none() {
+            if repair || self.election.acker.is_none() {
                 return Permit::Now;
             }
             return self.spread.permit(cx.now);
         }
-        self.idle = false;
+        self.is_app_limited = false;
         self.spread.blocked();
         let by_repairs_alone =
-            !self.repairs.is_empty() && self.window.tokens(self.ledger.flight) >= 1.0;
-        if self.stall.is_none() && !by_repairs_alone {
+            self.timed.repairs() > 0 && self.window.tokens(self.ledger.flight) >= 1.0;
+        if !self.stall.is_armed() && !by_repairs_alone {
             // Every report may be lost. Repairs have their own timer.
             self.arm_stall(cx.now);
         }
@@ -337,14 +286,14 @@ impl SenderControl for PgmccSender {
     }
 
     fn on_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, _len: u32) -> PgmccAnnounce {
-        let acker = self.acker_id();
+        let acker = self.election.acker_id();
         self.ledger.push(seq, cx.now, acker);
         self.window.spend();
-        if let Some(rtt) = self.rto.smoothed().filter(|_| self.config.spread) {
+        if let Some(rtt) = self.stall.srtt().filter(|_| self.config.spread) {
             self.spread.sent(cx, rtt, &self.window);
         }
-        self.call_out = acker.is_none();
-        if self.stall.is_none() {
+        self.election.is_called = acker.is_none();
+        if !self.stall.is_armed() {
             self.arm_stall(cx.now);
         }
         PgmccAnnounce { sent_ms: milliseconds(cx.now), acker }
@@ -355,16 +304,15 @@ impl SenderControl for PgmccSender {
             sent.repaired = true;
         }
         if self.config.charge_repairs {
-            if self.repairs.len() == REPAIRS_MAX {
-                self.repairs.pop_front();
-            }
             // No acknowledgement shows when a repair has left the network; a round trip is assumed.
-            let until = cx.now + self.round_trip();
-            let place = self.repairs.partition_point(|&at| at <= until);
-            self.repairs.insert(place, until);
+            self.timed.add_repair(cx.now + self.round_trip());
         }
         // deviates: OpenPGM repeats the stale timestamp; a fresh one misleads no receiver.
-        let acker = self.acker_id().filter(|_| self.config.ack_repairs);
+        // By inference, repairs name the acker in the paper: OpenPGM's repeat the option, and a
+        // timer that waits for a complete bitmap needs acknowledged repairs (src: seada-helmy
+        // s4.1).
+        let names_acker = self.config.profile == Profile::Paper;
+        let acker = self.election.acker_id().filter(|_| names_acker);
         acker.map(|id| PgmccAnnounce { sent_ms: milliseconds(cx.now), acker: Some(id) })
     }
 
@@ -379,18 +327,19 @@ impl SenderControl for PgmccSender {
         if let Carrier::Ack(vector) = carrier
             && self.ledger.get(vector.highest).is_some_and(|sent| sent.acker == Some(from))
         {
-            self.receivers.show(cx.now, from, self.acker_id());
+            self.election.receivers.show(cx.now, from, self.election.acker_id());
         }
         // An unanswered call admits even excluded receivers: under heavy loss all may be excluded,
         // and a false reporter's pace is better than none.
-        let choosy = self.acker.is_some() || self.expiries == 0;
-        let chosen = self.acker_id() == Some(from);
-        if choosy && !chosen && self.blacklist.excludes(from, cx.now) {
+        let choosy = self.election.acker.is_some() || self.stall.expiries == 0;
+        let chosen = self.election.acker_id() == Some(from);
+        if choosy && !chosen && self.election.blacklist.excludes(from, cx.now) {
             return;
         }
         let loss = f64::from(report.loss) / 65535.0;
-        let (gain, acker) = (self.config.rtt_gain, self.acker_id());
-        self.receivers.report(cx.now, from, loss, sample, gain, acker);
+        let gain = if self.config.is_improved() { RTT_GAIN } else { 1.0 };
+        let acker = self.election.acker_id();
+        self.election.receivers.report(cx.now, from, loss, sample, gain, acker);
         if let Some(sample) = sample {
             cx.emit(Event::RttSample { node: from, rtt_ns: sample.time.as_nanos() });
         }
@@ -402,33 +351,27 @@ impl SenderControl for PgmccSender {
             self.appoint(cx, from, SwitchReason::First, None);
         } else if acker != Some(from)
             && self.can_compare(cx.now, from, nak, sample)
-            && self.beats_acker(cx.now, from)
+            && self.election.beats_acker(&self.config, cx.now, from)
         {
             self.appoint(cx, from, SwitchReason::Slower, nak);
         }
-        if self.acker_id() == Some(from) {
+        if self.election.acker_id() == Some(from) {
             if let Some(sample) = sample {
-                if self.is_timely(cx.now, sample.time) {
-                    self.rto.sample(sample.time);
-                    if nak.is_some() {
-                        self.end_back_off(cx.now);
-                    }
-                }
-                self.watch_delay(carrier, sample.time);
-                if acker != Some(from) && self.stall.is_some() {
+                self.on_acker_rtt(cx.now, carrier, sample.time);
+                if acker != Some(from) && self.stall.is_armed() {
                     self.arm_stall(cx.now);
                 }
             }
-            if let Some(acker) = &mut self.acker {
+            if let Some(acker) = &mut self.election.acker {
                 acker.honesty.reports(loss);
             }
         }
         if let Carrier::Ack(vector) = carrier {
             self.on_ack(cx, from, vector);
-            if let Some(acker) = self.acker.as_mut().filter(|acker| acker.id == from) {
-                let before = acker.reported.unwrap_or(vector.highest);
-                acker.reported = Some(before.max(vector.highest));
-                acker.on_trial.take_if(|_| self.receivers.is_shown(from));
+            if let Some(acker) = self.election.acker.as_mut().filter(|acker| acker.id == from) {
+                let before = acker.rx_max.unwrap_or(vector.highest);
+                acker.rx_max = Some(before.max(vector.highest));
+                acker.on_trial.take_if(|_| self.election.receivers.is_shown(from));
                 self.compare_candidates(cx);
             }
         }
@@ -438,18 +381,19 @@ impl SenderControl for PgmccSender {
     }
 
     fn on_leave(&mut self, cx: &mut Cx<'_>, from: NodeId) {
-        self.receivers.forget(from);
-        if self.acker_id() == Some(from) {
+        self.election.receivers.forget(from);
+        if self.election.acker_id() == Some(from) {
             self.drop_acker(cx, SwitchReason::Left);
         }
     }
 
     /// Calls a new receiver at once during a long search, at most once per undoubled timeout.
     fn on_heard(&mut self, cx: &mut Cx<'_>) {
-        let vain = self.stall.is_some_and(|(_, value)| value > self.config.timeout);
-        if self.acker.is_none() && vain {
-            self.rto.answered();
-            self.call_out = false;
+        let initial = self.config.initial_timeout();
+        let is_long = self.stall.armed_timeout().is_some_and(|timeout| timeout > initial);
+        if self.election.acker.is_none() && is_long {
+            self.stall.end_back_off();
+            self.election.is_called = false;
             self.arm_stall(cx.now);
         }
     }
@@ -460,23 +404,20 @@ impl SenderControl for PgmccSender {
     }
 
     fn on_idle(&mut self, _cx: &mut Cx<'_>) {
-        self.idle = true;
+        self.is_app_limited = true;
     }
 
     fn on_timeout(&mut self, cx: &mut Cx<'_>) {
         self.settle_by_time(cx.now);
-        if let Some((at, value)) = self.stall
-            && at <= cx.now
+        if self.stall.expires_at().is_some_and(|at| at <= cx.now)
+            && let Some(timeout) = self.stall.armed_timeout()
         {
-            self.stalled(cx, value);
+            self.on_stall(cx, timeout);
         }
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        let stall = self.stall.map(|(at, _)| at);
-        let repair = self.repairs.front().copied();
-        let age = self.ageing.front().map(|&(at, _)| at);
-        [stall, repair, age].into_iter().flatten().min()
+        self.stall.expires_at().into_iter().chain(self.timed.next_timeout()).min()
     }
 
     fn round_trip(&self, now: Time, report: &PgmccReport) -> Option<Duration> {
@@ -488,15 +429,15 @@ impl SenderControl for PgmccSender {
     }
 
     fn gauges(&self) -> Gauges {
-        let repairs = self.repairs.len() as u32;
+        let repairs = self.timed.repairs() as u32;
         Gauges {
             window: Some(self.window.size),
             flight: Some(self.ledger.flight + repairs),
-            representative: self.acker_id(),
-            rtt: self.rto.smoothed(),
+            representative: self.election.acker_id(),
+            rtt: self.stall.srtt(),
             rate_bits_per_s: None,
             regime: match () {
-                () if self.expiries > 0 => Regime::Floor,
+                () if self.stall.expiries > 0 => Regime::Floor,
                 () if self.window.has_met_no_limit() => Regime::Start,
                 () => Regime::Path,
             },

@@ -1,16 +1,31 @@
 //! Window of W packets. Its free part T is the draft's tokens, or W - F with F packets in flight.
 //! Fractions are binary floating point with only `+ - * /`: equal results on every platform.
 
-use super::config::{Accounting, PgmccConfig};
+use super::config::{PgmccConfig, Profile};
+
+/// Rule by which the window permits a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Accounting {
+    /// Tokens as in the draft; each unrepaired loss leaks one.
+    Tokens,
+    /// Tokens realigned at each loss, as in the original code (src: seada-helmy s4.4).
+    Realign,
+    /// Count of the packets in flight; there are no tokens to lose.
+    #[default]
+    Flight,
+}
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Window {
+    /// W in packets.
     pub(super) size: f64,
-    /// Unused by `Accounting::Flight`.
+    /// T in packets; unused by `Accounting::Flight`.
     tokens: f64,
     accounting: Accounting,
+    /// W up to which each acknowledged packet adds one (SSTHRESH).
     threshold: f64,
     threshold_min: f64,
+    /// True if the threshold follows losses and stalls, as TCP's does.
     slow_start_open: bool,
     max: f64,
 }
@@ -21,7 +36,11 @@ impl Window {
         Self {
             size: 1.0,
             tokens: 1.0,
-            accounting: config.accounting,
+            accounting: match config.profile {
+                Profile::Draft => Accounting::Tokens,
+                Profile::Paper => Accounting::Realign,
+                Profile::Improved => Accounting::Flight,
+            },
             threshold: match config.slow_start_open {
                 false => config.slow_start_threshold,
                 true => config.window_max,
@@ -36,6 +55,7 @@ impl Window {
         (self.size * 1000.0 + 0.5) as u64
     }
 
+    /// Returns T, the packets that may leave while `flight` are in flight.
     pub(super) fn tokens(&self, flight: u32) -> f64 {
         match self.accounting {
             Accounting::Flight => self.size - f64::from(flight),
@@ -81,7 +101,8 @@ impl Window {
         }
     }
 
-    pub(super) fn take_back(&mut self, before: &Self) {
+    /// Reverts a cut.
+    pub(super) fn undo_cut(&mut self, before: &Self) {
         self.tokens += (before.size - self.size).max(0.0);
         self.size = self.size.max(before.size);
         self.threshold = self.threshold.max(before.threshold);
@@ -103,6 +124,7 @@ impl Window {
         self.size < self.threshold
     }
 
+    /// True in open slow start before the first loss.
     pub(super) fn has_met_no_limit(&self) -> bool {
         self.slow_start_open && self.threshold >= self.max && self.is_opening()
     }

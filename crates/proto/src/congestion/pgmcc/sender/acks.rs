@@ -5,29 +5,28 @@ use faircast_base::{BadInput, Checked, CutReason, Cx, Duration, NodeId, Seq, Swi
 use super::{FALSE_REPORT_EXCLUSION, PgmccSender};
 use crate::congestion::common::stamp::{RTT_MAX, elapsed, milliseconds};
 use crate::congestion::pgmcc::PgmccReport;
-use crate::congestion::pgmcc::config::{BitmapScope, TimeoutMode};
+use crate::congestion::pgmcc::config::{BitmapScope, Profile, TimeoutMode};
 use crate::congestion::pgmcc::ledger::Fate;
 use crate::congestion::pgmcc::receivers::RttSample;
 use crate::congestion::{AckVector, Carrier};
 
 impl PgmccSender {
     pub(super) fn on_ack(&mut self, cx: &mut Cx<'_>, from: NodeId, vector: AckVector) {
-        let is_acker = self.acker_id() == Some(from);
-        if !is_acker && !self.config.ack_history {
-            return; // src: pgmcc-draft s3: only for the election.
+        let is_acker = self.election.acker_id() == Some(from);
+        if !is_acker && self.config.profile == Profile::Draft {
+            return; // src: pgmcc-draft s3: a former acker's counts only for the election.
         }
-        let idle_room = self.idle && self.room() >= 1.0;
+        // The window stands still while the application, or rate_max, does not fill it.
+        let idle_room = self.is_app_limited && self.room() >= 1.0;
         let marked = self.mark_received(cx.now, from, is_acker, vector);
         self.spread.acknowledged(cx.now, marked);
         let lost = self.judge(cx.now, from, is_acker, vector);
         if is_acker {
-            if self.suspended.is_some_and(|until| !vector.highest.before(until)) {
-                self.suspended = None;
-            }
+            self.response.on_feedback(vector.highest);
             self.check_honesty(cx, marked, lost.count + lost.unknown);
         }
-        let growing = is_acker && lost.count == 0 && self.suspended.is_none();
-        if growing && !(self.config.window_validation && idle_room) {
+        let growing = is_acker && lost.count == 0 && !self.response.is_suspended();
+        if growing && !(self.config.is_improved() && idle_room) {
             let (before, opening) = (self.window.size, self.window.is_opening());
             self.window.grow(marked);
             if !opening {
@@ -36,13 +35,13 @@ impl PgmccSender {
         } else {
             self.window.refund(marked);
         }
-        let answers = match self.config.cut_after_feedback {
-            true => lost.count > 0,
-            false => lost
-                .latest
-                .is_some_and(|seq| self.answered.is_none_or(|answered| !seq.before(answered))),
+        let is_open = match self.config.profile {
+            // Losses found after the feedback that ends a cut cut again (src: pgmcc-draft s2.2).
+            Profile::Draft => lost.count > 0,
+            // As TCP SACK: one cut for all packets sent before it (src: seada-helmy s4.1).
+            _ => lost.latest.is_some_and(|seq| self.response.is_open(seq)),
         };
-        let cuts = answers && self.suspended.is_none();
+        let cuts = is_open && !self.response.is_suspended();
         if let Some(latest) = lost.latest {
             self.note_lost(cx.now, lost.count, latest);
         }
@@ -57,21 +56,22 @@ impl PgmccSender {
             self.trace_cut(cx, CutReason::Loss);
         }
         if is_acker {
-            self.expiries = 0;
+            self.stall.expiries = 0;
         }
         if is_acker || marked > 0 {
             self.restart_stall(cx.now, vector, marked);
         }
     }
 
+    /// Settles the packets that a bitmap acknowledges, and returns their number.
     fn mark_received(&mut self, now: Time, from: NodeId, is_acker: bool, vector: AckVector) -> u32 {
         let all = is_acker && self.config.bitmap_scope == BitmapScope::All;
         let mut marked = 0;
-        let shows_late = self.config.ack_lateness && self.may_show_late(vector.highest);
+        let shows_late = self.config.is_improved() && self.may_show_late(vector.highest);
         let unsettled = self.ledger.unsettled;
         for offset in (0..32).filter(|offset| vector.bitmap >> offset & 1 == 1) {
             let seq = vector.highest - offset;
-            let joined = self.acker.as_ref().and_then(|acker| acker.joined);
+            let joined = self.election.acker.as_ref().and_then(|acker| acker.joined);
             let known = joined.is_some_and(|joined| !seq.before(joined));
             if seq.before(unsettled) && known && !shows_late {
                 continue;
@@ -81,12 +81,12 @@ impl PgmccSender {
             if all || sent.acker == Some(from) || is_acker && sent.acker.is_none() {
                 // Another acker may have received the last one's losses.
                 let lacked = sent.missed.is_some_and(|(_, by)| by == from);
-                if lacked && self.config.ack_lateness {
+                if lacked && self.config.is_improved() {
                     self.note_late(now, seq);
                 }
                 marked += u32::from(self.ledger.settle(seq, Fate::Acked));
             }
-            if is_acker && let Some(acker) = &mut self.acker {
+            if is_acker && let Some(acker) = &mut self.election.acker {
                 let earlier = acker.joined.is_none_or(|joined| seq.before(joined));
                 if earlier {
                     acker.joined = Some(seq);
@@ -103,26 +103,23 @@ impl PgmccSender {
             // src: seada-helmy s4.1: only if the bitmap is complete. A repair fills the last hole.
             TimeoutMode::Reno => self.first_hole(vector).is_none(),
             TimeoutMode::Cumulative => {
-                let reached = self.first_hole(vector).unwrap_or(vector.highest.next());
-                let advances = self.cumulative.is_none_or(|before| reached.after(before));
-                if advances {
-                    self.cumulative = Some(reached);
-                }
-                advances
+                let first_hole = self.first_hole(vector).unwrap_or(vector.highest.next());
+                self.stall.advances(first_hole)
             }
         };
         if restarts {
-            self.rto.answered();
+            self.stall.end_back_off();
             if self.ledger.flight > 0 || self.room() < 1.0 {
                 self.arm_stall(now);
             } else {
-                self.stall = None;
+                self.stall.disarm();
             }
         }
     }
 
+    /// Returns the first packet since the acker joined that a bitmap lacks.
     fn first_hole(&self, vector: AckVector) -> Option<Seq> {
-        let joined = self.acker.as_ref().and_then(|acker| acker.joined)?;
+        let joined = self.election.acker.as_ref().and_then(|acker| acker.joined)?;
         (0..32).rev().map(|offset| (offset, vector.highest - offset)).find_map(|(offset, seq)| {
             let missing = vector.bitmap >> offset & 1 == 0;
             let expected = !seq.before(joined) && self.ledger.get(seq).is_some();
@@ -132,11 +129,11 @@ impl PgmccSender {
 
     fn check_honesty(&mut self, cx: &mut Cx<'_>, received: u32, lost: u32) {
         let now = cx.now;
-        let Some(acker) = &mut self.acker else { return };
+        let Some(acker) = &mut self.election.acker else { return };
         acker.honesty.saw(now, received, lost);
-        if self.config.lie_check && acker.honesty.is_exposed() {
+        if self.config.is_improved() && acker.honesty.is_exposed() {
             let id = acker.id;
-            self.blacklist.add(id, cx.now + FALSE_REPORT_EXCLUSION);
+            self.election.blacklist.add(id, cx.now + FALSE_REPORT_EXCLUSION);
             self.drop_acker(cx, SwitchReason::Lied);
         }
     }
@@ -145,6 +142,7 @@ impl PgmccSender {
 const CLOCK_TOLERANCE_MS: i32 = 1;
 
 impl PgmccSender {
+    /// Returns the round trip of a report, if it has one; `Err` for an absurd echo.
     pub(super) fn measure(
         &self,
         now: Time,

@@ -19,7 +19,9 @@ const WAIT_MAX: Duration = Duration::from_secs(64);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
     id: NodeId,
+    /// First packet of the candidate's NAK.
     lost: Seq,
+    /// Packet on which the acker must have reported.
     seen: Seq,
     since: Time,
 }
@@ -28,6 +30,8 @@ pub(super) struct Candidate {
 pub(super) struct Candidates(Vec<Candidate>);
 
 impl PgmccSender {
+    /// Returns true if the acker has reported on the packets that `from` had seen. Otherwise the
+    /// receiver waits as a candidate.
     pub(super) fn can_compare(
         &mut self,
         now: Time,
@@ -39,11 +43,11 @@ impl PgmccSender {
         // The candidate has seen nothing later than the echoed packet. The acker's report includes
         // a loss only after enough later packets.
         let echoed = sample.map_or(lost, |sample| self.ledger.next() - sample.packets);
-        let seen = echoed.max(lost) + self.config.reorder_tolerance;
-        if self.acker_has_reported_on(seen) {
+        let seen = echoed.max(lost) + self.config.profile.loss_threshold();
+        if self.election.acker_has_reported_on(seen) {
             return true;
         }
-        let waiting = &mut self.candidates.0;
+        let waiting = &mut self.election.candidates.0;
         waiting.retain(|candidate| candidate.id != from);
         if waiting.len() == CANDIDATES_MAX {
             waiting.remove(0);
@@ -52,23 +56,21 @@ impl PgmccSender {
         false
     }
 
+    /// Compares the candidates on whose packets the acker has reported by now.
     pub(super) fn compare_candidates(&mut self, cx: &mut Cx<'_>) {
-        self.candidates.0.retain(|candidate| cx.now.since(candidate.since) < WAIT_MAX);
+        self.election.candidates.0.retain(|candidate| cx.now.since(candidate.since) < WAIT_MAX);
         let mut index = 0;
-        while let Some(&Candidate { id, lost, seen, .. }) = self.candidates.0.get(index) {
-            if !self.acker_has_reported_on(seen) {
+        while let Some(&Candidate { id, lost, seen, .. }) = self.election.candidates.0.get(index) {
+            if !self.election.acker_has_reported_on(seen) {
                 index += 1;
                 continue;
             }
-            self.candidates.0.remove(index);
-            if self.acker_id() != Some(id) && self.beats_acker(cx.now, id) {
+            self.election.candidates.0.remove(index);
+            if self.election.acker_id() != Some(id)
+                && self.election.beats_acker(&self.config, cx.now, id)
+            {
                 self.appoint(cx, id, SwitchReason::Slower, Some(lost));
             }
         }
-    }
-
-    fn acker_has_reported_on(&self, seen: Seq) -> bool {
-        let reported = self.acker.as_ref().and_then(|acker| acker.reported);
-        reported.is_some_and(|highest| !highest.before(seen))
     }
 }

@@ -18,17 +18,19 @@ const SLACK: f64 = 0.03;
 pub(super) struct Honesty {
     /// Receiver's estimator, fed by the sender from bitmaps.
     shown: Estimate,
-    said: f64,
+    /// Loss in the acker's latest report.
+    reported: f64,
+    /// Packets settled since the acker's appointment.
     settled: u32,
 }
 
 impl Honesty {
     pub(super) fn new(config: &PgmccConfig) -> Self {
-        Self { shown: Estimate::new(config), said: 0.0, settled: 0 }
+        Self { shown: Estimate::new(config), reported: 0.0, settled: 0 }
     }
 
     pub(super) fn reports(&mut self, loss: f64) {
-        self.said = loss;
+        self.reported = loss;
     }
 
     pub(super) fn saw(&mut self, now: Time, received: u32, lost: u32) {
@@ -42,7 +44,7 @@ impl Honesty {
     }
 
     pub(super) fn is_exposed(&self) -> bool {
-        self.settled >= PACKETS && self.said > FACTOR * self.shown.loss() + SLACK
+        self.settled >= PACKETS && self.reported > FACTOR * self.shown.loss() + SLACK
     }
 }
 

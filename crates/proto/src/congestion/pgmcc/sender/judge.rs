@@ -14,8 +14,11 @@ const LOSS_THRESHOLD: u32 = 3;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lost {
+    /// Packets found lost.
     pub(super) count: u32,
+    /// Packets whose fate stays unknown: they left the range of bitmaps.
     pub(super) unknown: u32,
+    /// Latest packet found lost.
     pub(super) latest: Option<Seq>,
 }
 
@@ -27,6 +30,7 @@ impl Lost {
 }
 
 impl PgmccSender {
+    /// Settles the packets that a bitmap shows to be lost.
     pub(super) fn judge(
         &mut self,
         now: Time,
@@ -42,8 +46,8 @@ impl PgmccSender {
     }
 
     fn judge_bitmap(&mut self, now: Time, from: NodeId, is_acker: bool, vector: AckVector) -> Lost {
-        let tolerance = self.tolerance().filter(|_| self.config.ack_lateness);
-        let rtt = self.receivers.get(from).and_then(|receiver| receiver.rtt()).unwrap_or_default();
+        let tolerance = self.tolerance().filter(|_| self.config.is_improved());
+        let rtt = self.election.rtt(from).unwrap_or_default();
         let mut lost = Lost::default();
         let mut seq = self.ledger.unsettled;
         while seq.before(vector.highest) {

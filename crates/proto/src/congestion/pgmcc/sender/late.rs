@@ -4,6 +4,7 @@
 use faircast_base::{Duration, Seq, Time};
 
 use super::PgmccSender;
+use super::response::LossResponse;
 use crate::congestion::common::lateness::{Lateness, bound};
 use crate::congestion::pgmcc::ledger::Fate;
 use crate::congestion::pgmcc::window::Window;
@@ -11,19 +12,26 @@ use crate::congestion::pgmcc::window::Window;
 #[derive(Debug, Default)]
 pub(super) struct Late {
     lateness: Lateness,
+    /// Latest packet found lost.
     latest_lost: Option<Seq>,
+    /// Last cut, while it can be reverted.
     cut: Option<Undo>,
 }
 
 #[derive(Debug)]
 struct Undo {
+    /// Window before the cut.
     window: Window,
-    answered: Option<Seq>,
+    /// [`answered_end`](super::LossResponse::answered_end) before the cut.
+    answered_end: Option<Seq>,
+    /// End of the packets sent before the cut.
     end: Seq,
+    /// Packets found lost that have not come late.
     lost: u32,
 }
 
 impl Late {
+    /// Makes the last cut final.
     pub(super) fn settle(&mut self) {
         self.cut = None;
     }
@@ -31,9 +39,10 @@ impl Late {
 
 impl PgmccSender {
     pub(super) fn tolerance(&self) -> Option<Duration> {
-        self.late.lateness.tolerance(bound(self.rto.smoothed()))
+        self.late.lateness.tolerance(bound(self.stall.srtt()))
     }
 
+    /// True if a bitmap that ends at `highest` may show a packet that was found lost.
     pub(super) fn may_show_late(&self, highest: Seq) -> bool {
         self.late.latest_lost.is_some_and(|lost| highest.distance(lost) < 32)
     }
@@ -48,15 +57,16 @@ impl PgmccSender {
     }
 
     pub(super) fn cut_for(&mut self, lost: u32) {
-        let (window, answered) = (self.window, self.answered);
+        let (window, answered_end) = (self.window, self.response.answered_end);
         self.cut();
         let end = self.ledger.next();
         self.late.cut =
-            Some(Undo { window, answered, end, lost }).filter(|_| self.config.ack_lateness);
+            Some(Undo { window, answered_end, end, lost }).filter(|_| self.config.is_improved());
     }
 
+    /// Notes a packet that an earlier bitmap lacked. Reverts the cut once all its packets came.
     pub(super) fn note_late(&mut self, now: Time, seq: Seq) {
-        let bound = bound(self.rto.smoothed());
+        let bound = bound(self.stall.srtt());
         let Some(sent) = self.ledger.get_mut(seq).filter(|sent| !sent.repaired) else { return };
         let Some((missed, _)) = sent.missed.take() else { return };
         let late = now.since(missed);
@@ -70,9 +80,9 @@ impl PgmccSender {
         if undo.lost == 0
             && let Some(undo) = self.late.cut.take()
         {
-            self.window.take_back(&undo.window);
+            self.window.undo_cut(&undo.window);
             // No cut is made while another one suspends the window.
-            (self.answered, self.suspended) = (undo.answered, None);
+            self.response = LossResponse { answered_end: undo.answered_end, suspended_until: None };
         }
     }
 }

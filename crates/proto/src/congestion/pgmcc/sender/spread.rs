@@ -29,11 +29,15 @@ const LATENESS_MAX: Duration = Duration::from_millis(5);
 
 #[derive(Debug, Default)]
 pub(super) struct Spread {
+    /// End of the present wait.
     until: Time,
+    /// Time from which an acknowledgement ends the wait.
     from: Time,
     /// Due time of the last packet in the schedule of packets that only waited.
     due: Time,
+    /// True while a packet waits for the time alone.
     waiting: bool,
+    /// Packets that may follow their predecessor at once.
     together: u32,
     acked_at: Time,
 }

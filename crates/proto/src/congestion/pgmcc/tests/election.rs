@@ -187,8 +187,7 @@ fn a_candidate_waits_until_the_acker_has_reported_on_the_same_packets() {
     }
     assert_eq!(bench.representative(), Some(2));
     assert_eq!(bench.switches().last(), Some(&(Some(2), SwitchReason::Slower)));
-    let trusting = PgmccConfig { lie_check: false, ..plain() };
-    let mut bench = with_acker(trusting);
+    let mut bench = with_acker(plain());
     bench.pump(u32::MAX);
     let lost = bench.next() - 1;
     bench.advance(ms(90));

@@ -3,7 +3,7 @@
 use faircast_base::{Duration, NodeId, Seq};
 
 use super::harness::{Bench, LEN, Listener, ms, original, plain};
-use crate::congestion::pgmcc::{PgmccAnnounce, PgmccConfig};
+use crate::congestion::pgmcc::{PgmccAnnounce, PgmccConfig, Profile};
 use crate::congestion::{AckVector, Arrival, Audience, Permit, ReceiverFeedback, SenderControl};
 
 #[test]
@@ -114,8 +114,8 @@ fn data(listener: &mut Listener, seq: u32, marked: bool) {
 
 #[test]
 fn who_loses_and_cannot_send_naks_reports_to_the_source_itself() {
-    for (speak_up, wanted) in [(true, 5..=10), (false, 0..=0)] {
-        let mut listener = Listener::new(PgmccConfig { speak_up, ..PgmccConfig::default() });
+    for (profile, wanted) in [(Profile::Improved, 5..=10), (Profile::Draft, 0..=0)] {
+        let mut listener = Listener::new(PgmccConfig::profile(profile));
         let mut reports = 0;
         for i in 0..200 {
             data(&mut listener, 5 * i, false);

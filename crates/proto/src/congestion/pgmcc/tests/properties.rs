@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::harness::{Bench, LEN, ms};
 use crate::congestion::pgmcc::{
-    Accounting, BitmapScope, Model, PgmccConfig, PgmccReport, Profile, TimeoutMode,
+    BitmapScope, Model, PgmccConfig, PgmccReport, Profile, TimeoutMode,
 };
 use crate::congestion::{AckVector, Carrier, Permit, SenderControl};
 
@@ -44,26 +44,18 @@ fn config() -> impl Strategy<Value = PgmccConfig> {
     let profile = prop_oneof![Just(Profile::Paper), Just(Profile::Draft), Just(Profile::Improved)];
     let timeout =
         prop_oneof![Just(TimeoutMode::Fixed), Just(TimeoutMode::Tcp), Just(TimeoutMode::Reno)];
-    let accounting =
-        prop_oneof![Just(Accounting::Tokens), Just(Accounting::Realign), Just(Accounting::Flight)];
-    (profile, timeout, accounting, proptest::collection::vec(any::<bool>(), 14)).prop_map(
-        |(profile, timeout_mode, accounting, bits)| PgmccConfig {
+    (profile, timeout, proptest::collection::vec(any::<bool>(), 8)).prop_map(
+        |(profile, timeout_mode, bits)| PgmccConfig {
             timeout_mode,
-            accounting,
             window_max: 100.0,
-            ack_history: bits[0],
-            designated_loss: bits[1],
-            switch_recover: bits[2],
-            switch_ageing: bits[3],
-            charge_repairs: bits[4],
-            lie_check: bits[6],
-            blacklist: bits[7],
-            window_validation: bits[8],
-            bitmap_scope: if bits[9] { BitmapScope::All } else { BitmapScope::Own },
-            model: if bits[10] { Model::Simple } else { Model::Full },
-            rtt_in_packets: bits[11],
-            spread: bits[12],
-            slow_start_open: bits[13],
+            designated_loss: bits[0],
+            switch_recover: bits[1],
+            switch_ageing: bits[2],
+            charge_repairs: bits[3],
+            bitmap_scope: if bits[4] { BitmapScope::All } else { BitmapScope::Own },
+            model: if bits[5] { Model::Simple } else { Model::Full },
+            spread: bits[6],
+            slow_start_open: bits[7],
             ..PgmccConfig::profile(profile)
         },
     )

@@ -2,8 +2,8 @@
 
 use faircast_base::Event;
 
-use super::harness::{Bench, LEN, ms, plain};
-use crate::congestion::pgmcc::PgmccConfig;
+use super::harness::{Bench, LEN, ms, plain, plain_of};
+use crate::congestion::pgmcc::{PgmccConfig, Profile};
 use crate::congestion::{Permit, SenderControl};
 
 fn running(config: PgmccConfig) -> Bench {
@@ -73,8 +73,8 @@ fn uncharged_repairs_are_free() {
 
 #[test]
 fn repairs_name_the_acker_only_where_they_are_to_be_acknowledged() {
-    for (ack_repairs, named) in [(false, false), (true, true)] {
-        let mut bench = running(PgmccConfig { ack_repairs, ..plain() });
+    for (profile, named) in [(Profile::Improved, false), (Profile::Paper, true)] {
+        let mut bench = running(plain_of(profile));
         let announce = bench.send_repair(1);
         assert_eq!(announce.is_some_and(|announce| announce.acker.is_some()), named);
     }

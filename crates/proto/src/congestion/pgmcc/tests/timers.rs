@@ -146,8 +146,7 @@ fn holes_from_before_a_receiver_joined_do_not_hold_the_timer() {
 
 #[test]
 fn a_new_acker_starts_with_the_value_that_its_first_report_gives() {
-    let config = PgmccConfig { rtt_gain: 1.0, ..plain() };
-    let mut bench = running(config);
+    let mut bench = running(plain());
     assert!(bench.due() < ms(1000));
     bench.nak(2, 1, 0.5, ms(800));
     assert_eq!(bench.representative(), Some(2));

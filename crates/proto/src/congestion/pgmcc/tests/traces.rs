@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::vec;
 use std::vec::Vec;
 
-use super::harness::{Bench, ms, plain};
-use crate::congestion::pgmcc::{Accounting, PgmccConfig, Profile};
+use super::harness::{Bench, ms, plain, plain_of};
+use crate::congestion::pgmcc::{PgmccConfig, Profile};
 
 fn rounds(config: PgmccConfig, rounds: usize, lost: impl Fn(u32) -> bool) -> (Vec<u32>, Bench) {
     let mut bench = Bench::new(config);
@@ -43,9 +43,9 @@ fn without_loss_the_window_opens_as_the_draft_says() {
         1, 2, 4, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24,
         25, 26,
     ];
-    for accounting in [Accounting::Flight, Accounting::Tokens, Accounting::Realign] {
-        let config = PgmccConfig { accounting, ..reference() };
-        assert_eq!(rounds(config, 27, |_| false).0, want, "{accounting:?}");
+    for profile in [Profile::Improved, Profile::Draft, Profile::Paper] {
+        let config = PgmccConfig { slow_start_threshold: 4.0, ..plain_of(profile) };
+        assert_eq!(rounds(config, 27, |_| false).0, want, "{profile:?}");
     }
 }
 
