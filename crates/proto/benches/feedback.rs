@@ -68,7 +68,7 @@ fn ormcc(bencher: Bencher<'_, '_>, receivers: u32) {
             echo_us: latest.sent_us,
             rate: Some(1e5 + 1e6 * varied(count) as f32),
             receiver: Some(node),
-            takes_back: false,
+            withdraws: false,
             congestion: true,
         };
         (Carrier::Nak { first: seq }, report)
@@ -83,7 +83,7 @@ fn tfmcc(bencher: Bencher<'_, '_>, receivers: u32) {
             have_rtt: count.is_multiple_of(2),
             have_loss: true,
             leaving: false,
-            rides: false,
+            on_nak: false,
             round: latest.round,
             sent_us: count as u32,
             echo_us: latest.sent_us,

@@ -135,7 +135,7 @@ mod tests {
             have_rtt: true,
             have_loss: true,
             leaving: false,
-            rides: true,
+            on_nak: true,
             round: 3,
             sent_us: 5,
             echo_us: echo,
@@ -149,7 +149,7 @@ mod tests {
                 rate: Some(rate),
                 receiver,
                 congestion: true,
-                takes_back: false,
+                withdraws: false,
             }),
         ]
     }

@@ -1,7 +1,5 @@
 //! Settings of ORMCC, and their two profiles.
 
-use faircast_base::Duration;
-
 use crate::settings::{choices, settings};
 
 choices! {
@@ -42,25 +40,8 @@ settings! {
     /// round trip, or the representative and slower receivers (paper: ci)
     feedback: Feedback = Trac;
     by profile:
-    /// Round trips over which a receiver measures its output rate at least, 2 s at most.
-    output_rtts: u32 = 1;
-    /// Least time over which a receiver measures its output rate.
-    output_time: Duration = 5 ms;
-    /// Only round trips of the representative's reports count, of any kind; by the paper those of
-    /// all congestion indications do (src: ormcc s2.1).
-    own_round_trips: bool = true;
-    /// Least time between two congestion indications of a receiver.
-    ci_spacing: Duration = 1 ms;
-    /// Later packets that must have arrived before a receiver counts one as lost.
-    ci_reorder: u32 = 3;
-    /// Rate at the start in packets per round trip.
-    // Open in the paper, which gives only the initial round trip.
-    initial_packets: f64 = 4.0;
-    /// The rate doubles each round trip until the first sign of congestion.
-    initial_doubling: bool = true;
-    /// The representative shows that it is alive, the rate grows only while it does, and falls
-    /// without any report.
-    guard: bool = true;
+    /// Profile, for its rules that are no options.
+    profile: Profile = Improved;
 }
 
 impl OrmccConfig {
@@ -76,17 +57,22 @@ impl OrmccConfig {
     fn paper() -> Self {
         Self {
             output_bound: false,
-            output_rtts: 0,
-            output_time: Duration::ZERO,
-            own_round_trips: false,
             feedback: Feedback::Ci,
-            ci_spacing: Duration::ZERO,
-            ci_reorder: 1,
-            initial_packets: 1.0,
-            initial_doubling: false,
-            guard: false,
+            profile: Profile::Paper,
             ..Self::default()
         }
+    }
+
+    /// True with the additions for real networks, among them the guard: the representative shows
+    /// that it is alive, the rate grows only while it does, and falls without any report.
+    pub(super) fn is_improved(&self) -> bool {
+        self.profile == Profile::Improved
+    }
+
+    /// Returns the packets per round trip of the initial rate. The paper gives only the initial
+    /// round trip.
+    pub(super) fn initial_packets(&self) -> f64 {
+        if self.is_improved() { 4.0 } else { 1.0 }
     }
 }
 
@@ -102,7 +88,7 @@ mod tests {
         let paper = config(&[("profile", "paper")]);
         assert_eq!(paper, OrmccConfig::profile(Profile::Paper));
         assert_eq!(paper.beta, 0.75);
-        assert_eq!((paper.feedback, paper.guard), (Feedback::Ci, false));
+        assert_eq!((paper.feedback, paper.is_improved()), (Feedback::Ci, false));
         let low = config(&[("profile", "paper"), ("feedback", "ci-per-rtt")]);
         assert_eq!(low, OrmccConfig { feedback: Feedback::CiPerRtt, ..paper });
     }

@@ -6,17 +6,26 @@
 //! rises by a packet per round trip. Averages of all reported rates show when another receiver has
 //! become the slowest.
 //!
+//! Receiver: `detection` finds losses, `indication` reports them (CI), `output` measures the output
+//! rate (mu). Sender: `cr` chooses the congestion representative (CR), `rate` grows and cuts the rate,
+//! `undo` reverts cuts for late packets, `delay` ends doubling, `silence` lowers an unused rate.
+//!
 //! Sources: `ormcc` (Li and Kalyanaraman); `ormcc-trac`, a later version, for the choice of
 //! reporters.
 
-mod choice;
 mod config;
+mod cr;
+mod delay;
+mod detection;
+mod indication;
 mod output;
 mod rate;
 mod receiver;
 mod recent;
 mod repairs;
 mod sender;
+mod silence;
+mod undo;
 mod values;
 
 #[cfg(test)]
@@ -85,7 +94,7 @@ impl Scheme for Ormcc {
 fn floor(options: &Options) -> Option<Floor> {
     let config = OrmccConfig::from_options(options);
     let every = rate::FLOOR_INTERVAL;
-    config.guard.then_some(Floor { after: Duration::from_secs(90), every, burst: 1 })
+    config.is_improved().then_some(Floor { after: Duration::from_secs(90), every, burst: 1 })
 }
 
 /// Receivers report each loss once, and send NAKs as any PGM receiver. The representative sends at
@@ -93,6 +102,6 @@ fn floor(options: &Options) -> Option<Floor> {
 /// 200 ms, and request an SPM.
 fn reports_max(options: &Options, load: &Load) -> u64 {
     let config = OrmccConfig::from_options(options);
-    let alive = if config.guard { load.data_packets } else { 0 };
+    let alive = if config.is_improved() { load.data_packets } else { 0 };
     load.losses + alive + load.receivers + load.naks_max(options)
 }

@@ -4,6 +4,7 @@ use alloc::collections::VecDeque;
 
 use faircast_base::{Duration, Time};
 
+/// Most marks. Close ones are merged.
 const MARKS_MAX: usize = 128;
 
 /// Meter of `n s / t`: bytes of the latest packets over their time (src: ormcc s2.1). Time t starts
@@ -11,10 +12,12 @@ const MARKS_MAX: usize = 128;
 /// batches, so the measurement can span a minimum time too.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OutputMeter {
+    /// Packets of a measurement at least (n).
     packets: u64,
     marks: VecDeque<Mark>,
 }
 
+/// Packets and bytes that have arrived by a time.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     at: Time,
@@ -27,6 +30,7 @@ impl OutputMeter {
         Self { packets: u64::from(n.clamp(1, 64)), marks: VecDeque::new() }
     }
 
+    /// Notes a packet. Measurements span at least `span`.
     pub(super) fn arrived(&mut self, now: Time, bytes: u32, span: Duration) {
         let (packets, sum) = self.marks.back().map_or((0, 0), |last| (last.packets, last.bytes));
         let mark = Mark { at: now, packets: packets + 1, bytes: sum + u64::from(bytes) };
@@ -56,6 +60,7 @@ impl OutputMeter {
         self.marks.clear();
     }
 
+    /// Returns the arrival of the latest packet.
     pub(super) fn last(&self) -> Option<Time> {
         self.marks.back().map(|mark| mark.at)
     }

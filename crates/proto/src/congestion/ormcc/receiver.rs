@@ -3,28 +3,37 @@
 use faircast_base::{Cx, Duration, NodeId, Seq, Time};
 
 use super::config::{Feedback, OrmccConfig};
+use super::detection::LossDetector;
+use super::indication::Indications;
 use super::output::OutputMeter;
 use super::{ALPHA, OrmccAnnounce, OrmccReport, RTT0, cost};
-use crate::congestion::common::lateness::BOUND_MAX;
-use crate::congestion::common::reorder::{AT_ONCE, Evidence, Reorder, Settled};
+use crate::congestion::common::average::MovingAverage;
 use crate::congestion::{Arrival, Audience, ReceiverFeedback};
 
 /// Longest random wait before the answer to a call for a representative.
 const ANSWER_BACKOFF: Duration = Duration::from_millis(50);
 
+/// Minimum time between a report and the answer to a call for a representative.
 const ANSWER_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Bounds of the representative's keep-alive interval, which is normally one round trip.
 const ALIVE_MIN: Duration = Duration::from_millis(10);
 const ALIVE_MAX: Duration = Duration::from_secs(1);
 
-/// Minimum packets of an output rate measurement (src: ormcc s2.1).
+/// Minimum packets of an output rate measurement (n; src: ormcc s2.1).
 const OUTPUT_PACKETS: u32 = 4;
 
-/// Longest wait for a missing packet, however few later packets came.
-const CI_REORDER_DELAY: Duration = Duration::from_millis(10);
-
+/// Bounds of the time over which the output rate is measured, which is normally a round trip:
+/// kernels deliver packets in batches. Profile `paper` measures over n packets alone.
+const SPAN_MIN: Duration = Duration::from_millis(5);
 const SPAN_MAX: Duration = Duration::from_secs(2);
+
+/// Minimum time between two congestion indications; none in profile `paper`.
+const CI_SPACING: Duration = Duration::from_millis(1);
+
+/// Later packets after which a missing one is lost. In profile `paper` each later packet shows the
+/// loss (src: ormcc s2.1).
+const LOSS_THRESHOLD: u32 = 3;
 
 /// ORMCC receiver: reports its output rate at each loss. The representative sends keep-alives too.
 #[derive(Debug, Default)]
@@ -32,20 +41,25 @@ pub struct OrmccReceiver {
     config: OrmccConfig,
     node: NodeId,
     meter: OutputMeter,
-    order: Reorder<()>,
-    reordering: Option<Duration>,
-    /// Start of the first gap, and when it counts as a loss even with few later packets.
-    gap: Option<(Seq, Time)>,
-    latest: Option<(Seq, Time, OrmccAnnounce)>,
-    trac: Option<f64>,
-    congestion_due: bool,
-    /// Lost packets since the last indication that have not come late, and true if all have.
-    alleged: u64,
-    take_back_due: bool,
-    indicated: Option<Time>,
+    detector: LossDetector,
+    indications: Indications,
+    /// Average output rate at congestion (TRAC), in bytes per second.
+    trac: MovingAverage,
+    /// Latest original.
+    latest: Option<Latest>,
+    /// True if a keep-alive, or the answer to a call, waits to be sent.
     alive_due: bool,
-    answer: Option<Time>,
-    reported: Option<Time>,
+    /// Due time of the answer to a call for a representative.
+    answer_at: Option<Time>,
+    reported_at: Option<Time>,
+}
+
+/// Latest original received, by its number.
+#[derive(Clone, Copy, Debug)]
+struct Latest {
+    seq: Seq,
+    at: Time,
+    announce: OrmccAnnounce,
 }
 
 impl OrmccReceiver {
@@ -60,67 +74,65 @@ impl OrmccReceiver {
     }
 
     fn round_trip(&self) -> Duration {
-        match &self.latest {
-            Some((_, _, announce)) if announce.rtt_us > 0 => {
-                Duration::from_micros(u64::from(announce.rtt_us))
-            }
-            _ => RTT0,
+        match self.latest.map_or(0, |latest| latest.announce.rtt_us) {
+            0 => RTT0,
+            rtt_us => Duration::from_micros(u64::from(rtt_us)),
         }
     }
 
     fn span(&self) -> Duration {
-        let span = self.round_trip() * u64::from(self.config.output_rtts);
-        span.max(self.config.output_time).min(SPAN_MAX)
+        match self.config.is_improved() {
+            true => self.round_trip().clamp(SPAN_MIN, SPAN_MAX),
+            false => Duration::ZERO,
+        }
     }
 
     fn report(&self, now: Time, congestion: bool) -> Option<OrmccReport> {
-        let (_, at, announce) = self.latest.as_ref()?;
+        let latest = self.latest?;
         // The holding time is not part of the round trip.
-        let held_us = (now.since(*at).as_nanos() / 1000) as u32;
+        let held_us = (now.since(latest.at).as_nanos() / 1000) as u32;
         let rate = self.output_rate().map(|rate| rate as f32);
         Some(OrmccReport {
-            echo_us: announce.sent_us.wrapping_add(held_us),
+            echo_us: latest.announce.sent_us.wrapping_add(held_us),
             rate: rate.filter(|rate| rate.is_normal()),
             receiver: Some(self.node),
             congestion,
-            takes_back: false,
+            withdraws: false,
         })
     }
 
+    /// Indicates congestion after `lost` packets, or after a congestion mark (`None`).
     fn congested(&mut self, now: Time, lost: Option<u64>) {
-        let recently = self.indicated.is_some_and(|at| now.since(at) <= BOUND_MAX);
-        let before = if recently { self.alleged } else { 0 };
-        self.alleged = before.saturating_add(lost.unwrap_or(u64::MAX));
-
-        let rate = self.output_rate();
-        if let Some(rate) = rate {
-            self.trac = Some(self.trac.map_or(rate, |trac| trac + ALPHA * (rate - trac)));
+        self.indications.note(now, lost);
+        if let Some(rate) = self.output_rate() {
+            self.trac.add(rate, ALPHA);
         }
-        let Some((_, _, announce)) = &self.latest else { return };
+        let Some(Latest { announce, .. }) = self.latest else { return };
+        let least = if self.config.is_improved() { CI_SPACING } else { Duration::ZERO };
         let spacing = match announce.feedback {
-            Feedback::CiPerRtt => self.round_trip().max(self.config.ci_spacing),
-            Feedback::Ci | Feedback::Trac => self.config.ci_spacing,
+            Feedback::CiPerRtt => self.round_trip().max(least),
+            Feedback::Ci | Feedback::Trac => least,
         };
-        if self.indicated.is_some_and(|at| now.since(at) < spacing) {
+        if self.indications.is_too_early(now, spacing) {
             return;
         }
         // src: ormcc-trac: only the representative and slower receivers report.
         let chosen = announce.representative == Some(self.node);
         if announce.feedback == Feedback::Trac
             && !chosen
-            && let (Some(limit), Some(trac)) = (announce.rate, self.trac)
+            && let (Some(limit), Some(trac)) = (announce.rate, self.trac.get())
             && trac >= f64::from(limit)
         {
             return;
         }
-        self.indicated = Some(now);
-        (self.congestion_due, self.take_back_due) = (true, false);
+        self.indications.indicate(now);
     }
 
     /// True if the source paused since the latest original. All packets carry the pauses' number.
     fn is_other_pause(&self, seq: Seq, announce: &OrmccAnnounce) -> bool {
-        let newer = |&&(latest, ..): &&(Seq, Time, OrmccAnnounce)| seq.after(latest);
-        self.latest.as_ref().filter(newer).is_some_and(|(.., last)| last.pauses != announce.pauses)
+        self.latest.is_some_and(|latest| {
+            seq.after(latest.seq) && latest.announce.pauses != announce.pauses
+        })
     }
 
     /// Returns true if a repair came after a silence as long as a pause, whose number repairs lack.
@@ -131,55 +143,24 @@ impl OrmccReceiver {
         now.since(last) > long
     }
 
-    fn find_lost(&mut self, now: Time, evidence: Evidence) -> u64 {
-        let mut lost = 0;
-        while let Some(settled) = self.order.settle(now, evidence) {
-            lost += count(settled);
-        }
-        lost
-    }
-
-    fn came_late(&mut self, now: Time) {
-        let lately = self.indicated.is_some_and(|at| now.since(at) <= BOUND_MAX);
-        if !self.config.guard || !lately || self.alleged == 0 {
-            return;
-        }
-        self.alleged -= 1;
-        if self.alleged == 0 {
-            self.take_back_due = !core::mem::take(&mut self.congestion_due);
-        }
-    }
-
-    /// Sets the timeout of the first gap, from the time at which it became the first. On a path
-    /// that reorders, each gap has its own time.
-    fn watch_gap(&mut self, now: Time) {
-        let until = now + CI_REORDER_DELAY;
-        self.gap =
-            self.order.first_gap().map(|(first, noticed)| match (self.reordering, self.gap) {
-                (Some(tolerance), _) => (first, (noticed + tolerance).max(now + TICK)),
-                (None, Some(same)) if same.0 == first => same,
-                (None, _) => (first, until),
-            });
-    }
-
     fn on_announce(&mut self, cx: &mut Cx<'_>, seq: Seq, announce: &OrmccAnnounce) {
-        if self.latest.as_ref().is_some_and(|(latest, ..)| !seq.after(*latest)) {
+        if self.latest.is_some_and(|latest| !seq.after(latest.seq)) {
             return;
         }
-        self.latest = Some((seq, cx.now, *announce));
+        self.latest = Some(Latest { seq, at: cx.now, announce: *announce });
         if !announce.alive {
-            self.answer = None;
+            self.answer_at = None;
             return;
         }
         let since = |at: Option<Time>| at.map_or(Duration::MAX, |at| cx.now.since(at));
         match announce.representative {
             Some(node) => {
-                self.answer = None;
+                self.answer_at = None;
                 let interval = self.round_trip().clamp(ALIVE_MIN, ALIVE_MAX);
-                self.alive_due |= node == self.node && since(self.reported) >= interval;
+                self.alive_due |= node == self.node && since(self.reported_at) >= interval;
             }
-            None if self.answer.is_none() && since(self.reported) >= ANSWER_INTERVAL => {
-                self.answer = Some(cx.now + cx.rng.up_to(ANSWER_BACKOFF));
+            None if self.answer_at.is_none() && since(self.reported_at) >= ANSWER_INTERVAL => {
+                self.answer_at = Some(cx.now + cx.rng.up_to(ANSWER_BACKOFF));
             }
             None => {}
         }
@@ -211,20 +192,19 @@ impl ReceiverFeedback for OrmccReceiver {
         if let Some(announce) = announce {
             self.on_announce(cx, arrival.seq, announce);
         }
-        if self.order.passes(arrival.seq) {
+        if self.detector.passes(arrival.seq) {
             if arrival.congestion_experienced {
                 self.congested(cx.now, None);
             }
             return;
         }
-        if self.order.next.is_some_and(|next| arrival.seq.before(next)) {
-            self.came_late(cx.now);
+        let is_improved = self.config.is_improved();
+        if is_improved && self.detector.is_settled(arrival.seq) {
+            self.indications.came_late(cx.now);
         }
-        self.order.arrived(cx.now, arrival.seq, ());
-        self.reordering = arrival.reordering;
-        let evidence = Evidence::of(self.config.ci_reorder, self.reordering);
-        let lost = self.find_lost(cx.now, evidence);
-        self.watch_gap(cx.now);
+        let threshold = if is_improved { LOSS_THRESHOLD } else { 1 };
+        let (seq, reordering) = (arrival.seq, arrival.reordering);
+        let lost = self.detector.arrived(cx.now, seq, reordering, threshold);
         if lost > 0 || arrival.congestion_experienced {
             self.congested(cx.now, (!arrival.congestion_experienced).then_some(lost));
         }
@@ -235,26 +215,25 @@ impl ReceiverFeedback for OrmccReceiver {
     }
 
     fn on_rewind(&mut self, cx: &mut Cx<'_>, newest: Seq) {
-        self.latest = self.latest.filter(|(seq, ..)| !seq.after(newest));
-        self.order.rewind(newest);
-        self.watch_gap(cx.now);
+        self.latest = self.latest.filter(|latest| !latest.seq.after(newest));
+        self.detector.rewind(cx.now, newest);
     }
 
     fn reports_directly(&self) -> bool {
-        let representative = |(.., announce): &(Seq, Time, OrmccAnnounce)| announce.representative;
-        self.latest.as_ref().and_then(representative) == Some(self.node)
+        self.latest.and_then(|latest| latest.announce.representative) == Some(self.node)
     }
 
     #[inline]
     fn poll_report(&mut self, cx: &mut Cx<'_>) -> Option<(Audience, OrmccReport)> {
-        if !self.congestion_due && !self.alive_due && !self.take_back_due {
+        let indications = &self.indications;
+        let congestion = indications.is_due;
+        if !congestion && !self.alive_due && !indications.is_withdrawal_due {
             return None;
         }
-        let mut report = self.report(cx.now, self.congestion_due)?;
-        report.takes_back = core::mem::take(&mut self.take_back_due) && !self.congestion_due;
-        self.reported = Some(cx.now);
-        self.alive_due = false;
-        let congestion = core::mem::take(&mut self.congestion_due);
+        let mut report = self.report(cx.now, congestion)?;
+        report.withdraws = self.indications.is_withdrawal_due && !congestion;
+        (self.indications.is_due, self.indications.is_withdrawal_due) = (false, false);
+        (self.alive_due, self.reported_at) = (false, Some(cx.now));
         Some((if congestion { Audience::SenderNak } else { Audience::SenderAck }, report))
     }
 
@@ -263,33 +242,20 @@ impl ReceiverFeedback for OrmccReceiver {
     }
 
     fn on_timeout(&mut self, cx: &mut Cx<'_>) {
-        if self.gap.is_some_and(|(_, at)| at <= cx.now) {
-            let first = self.order.settle(cx.now, AT_ONCE).map_or(0, count);
-            let lost = first + self.find_lost(cx.now, Evidence::of(u32::MAX, self.reordering));
-            self.watch_gap(cx.now);
+        if let Some(lost) = self.detector.time_out(cx.now) {
             self.congested(cx.now, Some(lost));
         }
-        if self.answer.is_some_and(|at| at <= cx.now) {
-            self.answer = None;
+        if self.answer_at.is_some_and(|at| at <= cx.now) {
+            self.answer_at = None;
             self.alive_due = true;
         }
     }
 
     #[inline]
     fn next_timeout(&self) -> Option<Time> {
-        match (self.gap.map(|(_, at)| at), self.answer) {
+        match (self.detector.timeout(), self.answer_at) {
             (Some(gap), Some(answer)) => Some(gap.min(answer)),
             (gap, answer) => gap.or(answer),
         }
     }
 }
-
-fn count(settled: Settled<()>) -> u64 {
-    match settled {
-        Settled::Came(()) => 0,
-        Settled::Lost { first, end, .. } => u64::from(end.distance(first).unsigned_abs()),
-    }
-}
-
-/// Minimum timer: a timer of zero would expire again and again at one moment.
-const TICK: Duration = Duration::from_micros(1);

@@ -2,20 +2,24 @@
 
 use faircast_base::{Duration, Time};
 
+/// Largest rates of the latest spans, in bytes per second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Recent {
-    turned: Time,
+    /// Start of the present span.
+    span_start: Time,
+    /// Largest rate of each span, the present one first.
     largest: [f64; SPANS],
 }
 
+/// Spans whose rates count: two whole ones and the present one.
 const SPANS: usize = 3;
 
 impl Recent {
     /// Notes the rate in bytes per second since the last call, for spans of length `span`.
     pub(super) fn note(&mut self, now: Time, rate: f64, span: Duration) {
-        let passed = now.since(self.turned).as_nanos() / span.as_nanos().max(1);
+        let passed = now.since(self.span_start).as_nanos() / span.as_nanos().max(1);
         if passed > 0 {
-            self.turned = now;
+            self.span_start = now;
         }
         for _ in 0..passed.min(SPANS as u64) {
             self.largest.rotate_right(1);

@@ -21,7 +21,7 @@ const ALIVE: u8 = 0x02;
 const MODE_SHIFT: u8 = 4;
 const CONGESTION: u8 = 0x01;
 const MEASURED: u8 = 0x02;
-const TAKES_BACK: u8 = 0x04;
+const WITHDRAWS: u8 = 0x04;
 
 /// Announcement on each original data packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,7 +54,7 @@ pub struct OrmccReport {
     /// True if the latest packet showed a loss.
     pub congestion: bool,
     /// True if all packets of the last indication came late.
-    pub takes_back: bool,
+    pub withdraws: bool,
 }
 
 impl Wire for OrmccAnnounce {
@@ -105,7 +105,7 @@ impl Wire for OrmccReport {
         let flag = |set: bool, bit: u8| if set { bit } else { 0 };
         let flags = flag(self.congestion, CONGESTION)
             | flag(self.rate.is_some(), MEASURED)
-            | flag(self.takes_back, TAKES_BACK);
+            | flag(self.withdraws, WITHDRAWS);
         let tail = u32::from_be_bytes([flags, 0, 0, 0]);
         put_words(out, [self.echo_us, bits(self.rate), address(self.receiver), tail]);
     }
@@ -114,8 +114,8 @@ impl Wire for OrmccReport {
         let [echo_us, rate, receiver, tail] = words(bytes)?;
         let [flags, ..] = tail.to_be_bytes();
         let congestion = flags & CONGESTION != 0;
-        let takes_back = flags & TAKES_BACK != 0;
-        if flags & !(CONGESTION | MEASURED | TAKES_BACK) != 0 || congestion && takes_back {
+        let withdraws = flags & WITHDRAWS != 0;
+        if flags & !(CONGESTION | MEASURED | WITHDRAWS) != 0 || congestion && withdraws {
             return None;
         }
         let rate = match (flags & MEASURED != 0, rate) {
@@ -123,7 +123,7 @@ impl Wire for OrmccReport {
             (false, _) => return None,
             (true, bits) => Some(sound_rate(bits)?),
         };
-        Some(Self { echo_us, rate, receiver: node(receiver), congestion, takes_back })
+        Some(Self { echo_us, rate, receiver: node(receiver), congestion, withdraws })
     }
 }
 
@@ -161,7 +161,7 @@ mod tests {
             rate: Some(125_000.0),
             receiver: Some(NodeId(0x0a4d_0003)),
             congestion: true,
-            takes_back: false,
+            withdraws: false,
         };
         let want = [1, 2, 3, 4, 0x47, 0xf4, 0x24, 0, 0x0a, 0x4d, 0, 3, 3, 0, 0, 0];
         assert_eq!(encoded(&report), want);
@@ -170,7 +170,7 @@ mod tests {
             rate: None,
             receiver: None,
             congestion: false,
-            takes_back: false,
+            withdraws: false,
         };
         assert_eq!(encoded(&bare), [0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     }
@@ -183,7 +183,7 @@ mod tests {
                 rate: Some(bad),
                 receiver: None,
                 congestion: true,
-                takes_back: false,
+                withdraws: false,
             };
             assert_eq!(OrmccReport::decode(&encoded(&report)), None, "{bad}");
             let announce = OrmccAnnounce { rate: Some(bad), ..ANNOUNCE };
@@ -196,7 +196,7 @@ mod tests {
             rate: None,
             receiver: None,
             congestion: true,
-            takes_back: false,
+            withdraws: false,
         });
         unmeasured[5] = 1;
         assert_eq!(OrmccReport::decode(&unmeasured), None, "a rate that was not measured");
@@ -229,7 +229,7 @@ mod tests {
                 rate,
                 receiver: node,
                 congestion: alive,
-                takes_back: false,
+                withdraws: false,
             });
         }
     }

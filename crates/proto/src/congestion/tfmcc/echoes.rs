@@ -9,16 +9,22 @@ use super::TfmccReport;
 /// Most queued timestamps. Suppression admits some tens of reports a round, which has more packets.
 pub(super) const ECHOES_MAX: usize = 64;
 
+/// Timestamps to echo, the most urgent first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Echoes(pub(super) VecDeque<Waiting>);
 
+/// Timestamp of a report.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Waiting {
     pub(super) receiver: NodeId,
     pub(super) stamp_us: u32,
+    /// Arrival of the report.
     pub(super) at: Time,
+    /// True if the receiver has measured its round trip.
     have_rtt: bool,
+    /// Feedback round of the report.
     round: u8,
+    /// Reported rate (X_r).
     bits_per_s: f32,
 }
 
@@ -50,8 +56,8 @@ impl Waiting {
 impl Echoes {
     pub(super) fn push(&mut self, waiting: Waiting) {
         self.forget(waiting.receiver);
-        let place = self.0.partition_point(|other| !waiting.before(other));
-        self.0.insert(place, waiting);
+        let index = self.0.partition_point(|other| !waiting.before(other));
+        self.0.insert(index, waiting);
         self.0.truncate(ECHOES_MAX);
     }
 

@@ -11,6 +11,7 @@ struct Pending {
     started: Time,
     /// Random wait in seconds, scaled to the present largest round trip.
     wait_s: f64,
+    /// Largest round trip of the scale (R_max).
     rtt_max_s: f64,
     /// Sender's silence beyond R_max, which does not count: no report could be suppressed then.
     silence: Duration,

@@ -28,12 +28,15 @@ pub(super) struct History {
     synthetic: Option<Synthetic>,
     /// Lost packets, ascending, at most [`LOST_MAX`].
     lost: VecDeque<u64>,
+    /// End of the packets whose fate is known.
     end: u64,
+    /// True if a long interval without losses discounts the history (src: RFC 4654 s5.5).
     discounting: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct LossEvent {
+    /// First lost packet.
     first: u64,
     at: Time,
     /// Discount of the interval before this event (DF_i).
@@ -45,6 +48,7 @@ struct LossEvent {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Synthetic {
     packets: f64,
+    /// Guessed round trip of the computation, until the first measured one corrects it.
     guessed_rtt_s: Option<f64>,
 }
 
@@ -89,6 +93,7 @@ impl History {
         self.lost.push_back(index);
     }
 
+    /// Notes lost packets up to `end` that are not remembered one by one.
     pub(super) fn lose_run(&mut self, end: u64) {
         self.end = self.end.max(end);
         if let Some(event) = self.events.front_mut() {
@@ -98,8 +103,8 @@ impl History {
 
     /// Undoes the loss of a late packet, and its event if that has no other (src: RFC 4654 s5.1).
     pub(super) fn found(&mut self, index: u64) {
-        let Ok(place) = self.lost.binary_search(&index) else { return };
-        self.lost.remove(place);
+        let Ok(slot) = self.lost.binary_search(&index) else { return };
+        self.lost.remove(slot);
         let Some(which) = self.events.iter().position(|event| event.first <= index) else { return };
         let next_first = which.checked_sub(1).map_or(u64::MAX, |newer| self.events[newer].first);
         let event = self.events[which];
@@ -118,6 +123,7 @@ impl History {
         }
     }
 
+    /// Withdraws losses from `end` on.
     pub(super) fn rewind(&mut self, end: u64) {
         self.events.retain(|event| event.first < end);
         self.lost.retain(|lost| *lost < end);
@@ -155,6 +161,7 @@ impl History {
             .take(WEIGHTS.len())
     }
 
+    /// Returns the packets since the latest event.
     fn open(&self) -> f64 {
         self.events.front().map_or(0.0, |event| (self.end - event.first) as f64)
     }

@@ -12,8 +12,10 @@ const MARKS: usize = 5;
 /// Received bytes over time. Marks are at least half a round trip and one packet apart.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReceiveRate {
+    /// Times with the bytes that had arrived by then.
     marks: VecDeque<(Time, u64)>,
     total: u64,
+    /// Arrival of the latest packet.
     pub(super) last: Time,
 }
 

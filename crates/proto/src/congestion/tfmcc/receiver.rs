@@ -46,11 +46,14 @@ pub struct TfmccReceiver {
     pub(super) round_trip: RoundTrip,
     /// Mean size of originals with headers, in bytes (s).
     packet_bytes: MovingAverage,
+    /// Latest announcement.
     latest: Option<Latest>,
     pub(super) is_clr: bool,
     timer: FeedbackTimer,
-    due: bool,
+    /// True if a report waits to be sent.
+    report_due: bool,
     reported_at: Option<Time>,
+    /// True once the receiver leaves: its next report says so.
     leaving: bool,
 }
 
@@ -159,7 +162,7 @@ impl TfmccReceiver {
             self.timer.cancel();
             // src: RFC 4654 s4.5: once a round trip, never suppressed.
             let every = Duration::from_secs_f64(self.rtt_s()).max(REPORT_INTERVAL_MIN);
-            self.due |= self.reported_at.is_none_or(|at| cx.now.since(at) >= every);
+            self.report_due |= self.reported_at.is_none_or(|at| cx.now.since(at) >= every);
             return;
         }
         let rtt_max_s = self.rtt_max_s();
@@ -182,19 +185,19 @@ impl TfmccReceiver {
         }
     }
 
-    fn report(&mut self, now: Time, rides: bool) -> Option<TfmccReport> {
+    fn report(&mut self, now: Time, on_nak: bool) -> Option<TfmccReport> {
         let latest = self.latest?;
         let held_us = (now.since(latest.at).as_nanos() / 1000) as u32;
-        if !rides {
+        if !on_nak {
             self.timer.cancel();
-            (self.due, self.reported_at) = (false, Some(now));
+            (self.report_due, self.reported_at) = (false, Some(now));
         }
         Some(TfmccReport {
             receiver: Some(self.node),
             have_rtt: self.round_trip.seconds().is_some(),
             have_loss: self.arrivals.has_loss(),
             leaving: self.leaving,
-            rides,
+            on_nak,
             round: latest.round,
             sent_us: microseconds(now),
             echo_us: latest.sent_us.wrapping_add(held_us),
@@ -240,7 +243,7 @@ impl ReceiverFeedback for TfmccReceiver {
         let packet = (arrival.seq, marked);
         self.arrivals.received(cx.now, packet, arrival.reordering, rtt, &first);
         // A full queue loses packets until the sender knows (src: RFC 5348 s6.1).
-        self.due |= self.is_clr && self.arrivals.latest_event() > before;
+        self.report_due |= self.is_clr && self.arrivals.latest_event() > before;
     }
 
     fn on_missing(&mut self, _cx: &mut Cx<'_>, _first: Seq, _last: Seq) {}
@@ -262,7 +265,7 @@ impl ReceiverFeedback for TfmccReceiver {
 
     #[inline]
     fn poll_report(&mut self, cx: &mut Cx<'_>) -> Option<(Audience, TfmccReport)> {
-        if !self.due {
+        if !self.report_due {
             return None;
         }
         let report = self.report(cx.now, false)?;
@@ -276,7 +279,7 @@ impl ReceiverFeedback for TfmccReceiver {
     fn on_timeout(&mut self, cx: &mut Cx<'_>) {
         if self.next_timeout().is_some_and(|at| at <= cx.now) {
             self.timer.cancel();
-            self.due = true;
+            self.report_due = true;
         }
     }
 

@@ -8,6 +8,7 @@ use crate::congestion::common::stamp::{echoed_us, microseconds};
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RoundTrip {
+    /// Smoothed measurements in seconds.
     smoothed: Option<f64>,
     /// Round trip in seconds by the delay of later data, until the next measurement.
     adjusted: Option<f64>,
@@ -69,6 +70,7 @@ impl RoundTrip {
             None => sample,
         };
         let first = self.smoothed.is_none();
+        // The RFC's own form of the moving average, whose rounding differs from `MovingAverage`'s.
         let weight = if is_clr { RTT_WEIGHT_CLR } else { RTT_WEIGHT };
         self.smoothed = Some(match self.smoothed {
             Some(smoothed) => weight * smoothed + (1.0 - weight) * sample,

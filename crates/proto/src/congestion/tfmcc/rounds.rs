@@ -22,20 +22,24 @@ const RAISE_AFTER: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rounds {
-    /// fb_nr.
+    /// Number of the feedback round (fb_nr).
     pub(super) number: u8,
     start: Time,
-    /// T.
+    /// Length of the feedback round (T).
     pub(super) span: Duration,
-    heard: bool,
-    /// X_supp.
+    /// True if a receiver other than the CLR reported in this round.
+    has_report: bool,
+    /// Rate in bits per second above which receivers need not report (X_supp).
     pub(super) suppress_above: f32,
     /// Largest reported round trip. The announced R_max is at least the packet interval.
     rtt_max: Duration,
+    /// Unconfirmed rise beyond twice `rtt_max`.
     raised: Option<Raised>,
     /// Last confirmed rise of `rtt_max`, until one of its two receivers reports again.
     rise: Option<Rise>,
+    /// Largest round trip reported in this round.
     peak: Option<Duration>,
+    /// True while `rtt_max` is the initial guess.
     guessed: bool,
 }
 
@@ -55,7 +59,7 @@ struct Rise {
 impl Rounds {
     pub(super) fn new() -> Self {
         Self {
-            heard: true,
+            has_report: true,
             suppress_above: f32::MAX,
             rtt_max: RTT_MAX_INITIAL,
             guessed: true,
@@ -82,7 +86,7 @@ impl Rounds {
     /// with the first such report, at the latest after 2T (src: RFC 4654 s3.4).
     pub(super) fn advance(&mut self, now: Time, packet_gap: Duration) {
         let age = now.since(self.start);
-        if age >= self.span * 2 || age >= self.span && self.heard {
+        if age >= self.span * 2 || age >= self.span && self.has_report {
             self.begin(now, packet_gap);
         }
     }
@@ -101,7 +105,7 @@ impl Rounds {
         self.number = self.number.wrapping_add(1);
         self.start = now;
         self.span = self.announced_rtt_max(packet_gap) * FEEDBACK_ROUND;
-        (self.heard, self.suppress_above) = (false, f32::MAX);
+        (self.has_report, self.suppress_above) = (false, f32::MAX);
     }
 
     /// Processes a reported round trip. deviates: the RFC takes the largest at once. A host that
@@ -142,8 +146,9 @@ impl Rounds {
         self.rtt_max = self.rtt_max.max(believed);
     }
 
-    pub(super) fn heard_other(&mut self, bits_per_s: f32) {
-        self.heard = true;
+    /// Processes the rate of a receiver other than the CLR.
+    pub(super) fn on_other_report(&mut self, bits_per_s: f32) {
+        self.has_report = true;
         if bits_per_s < self.suppress_above {
             // src: RFC 4654 s3.4: others report only rates lower by the margin. Zero is not valid.
             let lower = (f64::from(bits_per_s) * (1.0 - SUPPRESSION_MARGIN)) as f32;
@@ -159,14 +164,14 @@ mod tests {
 
     const GAP: Duration = Duration::from_millis(5);
 
-    fn told(rounds: &mut Rounds, at_ms: u64, by: u32, rtt_ms: u64) {
+    fn measure(rounds: &mut Rounds, at_ms: u64, by: u32, rtt_ms: u64) {
         let rtt = Duration::from_millis(rtt_ms);
         rounds.measured(at(at_ms), NodeId(by), rtt, GAP);
     }
 
     fn rounds() -> Rounds {
         let mut rounds = Rounds::new();
-        told(&mut rounds, 9_000, 1, 100);
+        measure(&mut rounds, 9_000, 1, 100);
         rounds.begin(at(10_000), GAP);
         rounds
     }
@@ -179,13 +184,13 @@ mod tests {
         assert_eq!(rounds.number, number);
         rounds.advance(at(11_200), GAP);
         assert_eq!(rounds.number, number + 1, "2T of 600 ms");
-        rounds.heard_other(1e6);
+        rounds.on_other_report(1e6);
         rounds.advance(at(11_799), GAP);
         assert_eq!(rounds.number, number + 1);
         rounds.advance(at(11_800), GAP);
         assert_eq!(rounds.number, number + 2, "T");
         rounds.advance(at(12_500), GAP);
-        rounds.heard_other(1e6);
+        rounds.on_other_report(1e6);
         rounds.advance(at(12_501), GAP);
         assert_eq!(rounds.number, number + 3, "the first report after T ends it");
     }
@@ -195,12 +200,12 @@ mod tests {
         let mut rounds = rounds();
         assert_eq!(rounds.suppress_above, f32::MAX);
         for (reported, above) in [(1e6, 9e5), (9.5e5, 9e5), (8e5, 7.2e5)] {
-            rounds.heard_other(reported);
+            rounds.on_other_report(reported);
             assert!((rounds.suppress_above - above).abs() < 1.0, "{reported}");
         }
         rounds.begin(at(20_000), GAP);
         assert_eq!(rounds.suppress_above, f32::MAX);
-        rounds.heard_other(f32::MIN_POSITIVE / 8.0);
+        rounds.on_other_report(f32::MIN_POSITIVE / 8.0);
         assert!(rounds.suppress_above > 0.0);
     }
 
@@ -209,14 +214,14 @@ mod tests {
         let mut rounds = rounds();
         let ms = |rounds: &Rounds| rounds.measured_rtt_max().as_millis();
         assert_eq!(ms(&rounds), 100, "the guess is gone");
-        told(&mut rounds, 10_500, 1, 200);
+        measure(&mut rounds, 10_500, 1, 200);
         assert_eq!(ms(&rounds), 200);
         rounds.begin(at(11_000), GAP);
         assert_eq!(ms(&rounds), 200, "it was this round's");
         rounds.begin(at(12_000), GAP);
         assert_eq!(ms(&rounds), 200, "nobody told anything");
         for want in [180, 162, 160] {
-            told(&mut rounds, 12_500, 1, 160);
+            measure(&mut rounds, 12_500, 1, 160);
             rounds.begin(at(13_000), GAP);
             assert_eq!(ms(&rounds), want);
         }
@@ -231,29 +236,29 @@ mod tests {
             (rounds.rtt_max(GAP).as_millis(), announced)
         };
         let mut paused = rounds();
-        told(&mut paused, 10_100, 1, 2_000);
-        told(&mut paused, 10_140, 1, 1_960);
-        told(&mut paused, 10_200, 2, 90);
+        measure(&mut paused, 10_100, 1, 2_000);
+        measure(&mut paused, 10_140, 1, 1_960);
+        measure(&mut paused, 10_200, 2, 90);
         assert_eq!(ms(&paused), (100, 2_000));
         paused.begin(at(10_700), GAP);
         assert_eq!((ms(&paused), paused.span.as_millis()), ((90, 2_000), 12_000));
-        told(&mut paused, 10_800, 1, 95);
+        measure(&mut paused, 10_800, 1, 95);
         assert_eq!((ms(&paused), paused.span.as_millis()), ((95, 95), 540));
         let mut far = rounds();
-        told(&mut far, 10_100, 1, 800);
-        told(&mut far, 10_599, 1, 810);
+        measure(&mut far, 10_100, 1, 800);
+        measure(&mut far, 10_599, 1, 810);
         assert_eq!(ms(&far), (100, 810));
-        told(&mut far, 10_600, 3, 805);
+        measure(&mut far, 10_600, 3, 805);
         assert_eq!(ms(&far), (805, 805));
         for (by, rtt, want) in [(1, 110, (110, 110)), (3, 790, (805, 805)), (4, 90, (805, 805))] {
             let mut far = far.clone();
-            told(&mut far, 11_700, by, rtt);
-            assert_eq!(ms(&far), want, "{by} tells of {rtt} ms");
-            told(&mut far, 11_800, 3, 90);
-            assert_eq!(ms(&far).0, if by == 4 { 100 } else { want.0 }, "{by} told of {rtt} ms");
+            measure(&mut far, 11_700, by, rtt);
+            assert_eq!(ms(&far), want, "{by} measures {rtt} ms");
+            measure(&mut far, 11_800, 3, 90);
+            assert_eq!(ms(&far).0, if by == 4 { 100 } else { want.0 }, "{by} measured {rtt} ms");
         }
         let mut gone = rounds();
-        told(&mut gone, 10_100, 1, 800);
+        measure(&mut gone, 10_100, 1, 800);
         gone.begin(at(15_399), GAP);
         assert_eq!(ms(&gone), (100, 800));
         gone.begin(at(15_400), GAP);

@@ -6,8 +6,8 @@ use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Seq, SwitchReason, Ti
 use super::echoes::{Echoes, Waiting};
 use super::rounds::Rounds;
 use super::{
-    CLOCK_TOLERANCE_US, Echo, RTT_ABSURD, RTT_MAX_INITIAL, RTT_MIN, RTT_WEIGHT_CLR, SIZE_GAIN,
-    TfmccAnnounce, TfmccReport, USUAL_BYTES,
+    CLOCK_TOLERANCE_US, Echo, RTT_ABSURD, RTT_MAX_INITIAL, RTT_MIN, RTT_WEIGHT_CLR, TfmccAnnounce,
+    TfmccReport, USUAL_BYTES,
 };
 use crate::congestion::Pace;
 use crate::congestion::common::silence::Unanswered;
@@ -15,8 +15,10 @@ use crate::congestion::common::stamp::{echoed_us, microseconds};
 use crate::congestion::{Carrier, Gauges, Permit, Regime, SenderControl};
 
 mod rate;
+mod size;
 
-use rate::Climb;
+use rate::SlowStart;
+use size::PacketSize;
 
 /// Most packets at one moment: hosts lose bursts longer than their queues, whatever the rate.
 const MOMENT_PACKETS_MAX: u32 = 256;
@@ -30,54 +32,78 @@ const WAKE_INTERVAL: Duration = Duration::from_secs(3);
 #[derive(Debug, Default)]
 pub struct TfmccSender {
     pace: Pace,
-    /// Bytes of a data packet beside its payload, part of all rates (src: RFC 4654 s4.3.4).
-    header_bytes: u32,
     /// X in bits per second, with headers.
     pub(super) rate: f64,
-    /// Packet size with headers, in bytes (s): the mean, or before any report the largest.
-    packet_bytes: Option<f64>,
-    largest_bytes: f64,
-    answered: bool,
-    slow_start: bool,
-    /// Rate at which slow start ends: the rate before a pause (X').
-    ceiling: f64,
-    /// Time until which receivers without losses do not lower the rate.
-    new_until: Time,
-    /// Times of the latest packet, and of the latest one that asked for reports.
-    left_at: Time,
-    asked_at: Time,
-    climb: Option<Climb>,
+    size: PacketSize,
+    slow_start: SlowStart,
+    burst: Burst,
+    sent_at: Time,
     rounds: Rounds,
     echoes: Echoes,
+    /// Current limiting receiver. It is kept while it is silent, unless it left.
     clr: Option<Clr>,
-    vacant: Option<SwitchReason>,
+    /// Reason for which the CLR is gone, until another receiver takes its place.
+    vacancy: Option<SwitchReason>,
     /// Time until which the rate must not rise, after a CLR left.
     held_until: Time,
     /// Latest time at which the CLR's report changed the rate or confirmed it.
     adjusted_at: Time,
-    clr_asked: Unanswered,
-    asked: Unanswered,
-    unheard: bool,
-    woken_at: Option<Time>,
+    silence: Silence,
     /// True while the application or an upper bound, not this rate, limits sending.
-    idle: bool,
-    moment: (Time, u32),
+    is_app_limited: bool,
+}
+
+/// Packets that left at one moment.
+#[derive(Clone, Copy, Debug, Default)]
+struct Burst {
+    at: Time,
+    packets: u32,
+}
+
+impl Burst {
+    fn is_full(&self, now: Time) -> bool {
+        self.at == now && self.packets >= MOMENT_PACKETS_MAX
+    }
+
+    fn add(&mut self, now: Time) {
+        let before = if self.at == now { self.packets } else { 0 };
+        *self = Self { at: now, packets: before + 1 };
+    }
+}
+
+/// Silence of receivers.
+#[derive(Debug, Default)]
+struct Silence {
+    /// Packets since the CLR's last report.
+    of_clr: Unanswered,
+    /// Packets since any receiver's last report.
+    of_all: Unanswered,
+    /// True if all receivers were silent until the next report.
+    is_total: bool,
+    /// Departure of the latest packet that asked for reports.
+    asked_at: Time,
+    /// Time at which a receiver without reports last woke the sender.
+    woken_at: Option<Time>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Clr {
     id: NodeId,
+    /// Latest round trip.
     rtt: Duration,
     /// Round trip, smoothed as the receiver smooths its own.
     rtt_smoothed: Duration,
+    /// Start as the CLR.
     since: Time,
     /// Latest timestamp of the CLR, and its arrival.
     stamp_us: u32,
     stamp_at: Time,
+    /// True if the CLR has measured its round trip.
     have_rtt: bool,
     /// True if the timestamp was echoed, and the time of the latest echo.
     echoed: bool,
     echoed_at: Option<Time>,
+    /// True if the CLR's silence has halved the rate.
     halved: bool,
 }
 
@@ -88,19 +114,14 @@ impl TfmccSender {
         Self {
             pace: Pace::new(rate, Pace::BURST),
             rate,
-            slow_start: true,
-            ceiling: f64::INFINITY,
+            slow_start: SlowStart::new(),
             rounds: Rounds::new(),
             ..Self::default()
         }
     }
 
-    fn packet_bits(&self) -> f64 {
-        self.packet_bytes.unwrap_or(USUAL_BYTES) * 8.0
-    }
-
     fn gap(&self) -> Duration {
-        Duration::from_secs_f64(self.packet_bits() / self.rate)
+        Duration::from_secs_f64(self.size.bits() / self.rate)
     }
 
     fn rtt_max(&self) -> Duration {
@@ -116,11 +137,7 @@ impl TfmccSender {
     }
 
     fn first_rate(&self) -> f64 {
-        self.full_bits() / self.rounds.measured_rtt_max().as_secs_f64()
-    }
-
-    fn full_bits(&self) -> f64 {
-        8.0 * if self.largest_bytes > 0.0 { self.largest_bytes } else { USUAL_BYTES }
+        self.size.largest_bits() / self.rounds.measured_rtt_max().as_secs_f64()
     }
 
     fn appoint(
@@ -144,16 +161,16 @@ impl TfmccSender {
             echoed_at: None,
             halved: false,
         });
-        self.vacant = None;
-        self.clr_asked.clear();
+        self.vacancy = None;
+        self.silence.of_clr.clear();
         cx.emit(Event::Representative { node: Some(id), reason });
     }
 
     fn vacate(&mut self, cx: &mut Cx<'_>, reason: SwitchReason) {
-        if self.vacant.is_none() && self.clr.is_some() {
-            self.vacant = Some(reason);
-            self.clr_asked.clear();
-            self.climb = None;
+        if self.vacancy.is_none() && self.clr.is_some() {
+            self.vacancy = Some(reason);
+            self.silence.of_clr.clear();
+            self.slow_start.climb = None;
             if reason == SwitchReason::Left {
                 self.clr = None;
             }
@@ -180,7 +197,7 @@ impl TfmccSender {
             clr.rtt_smoothed.mul_f64(RTT_WEIGHT_CLR) + rtt.mul_f64(1.0 - RTT_WEIGHT_CLR);
         (clr.rtt, clr.have_rtt, clr.halved) = (rtt, report.have_rtt, false);
         (clr.stamp_us, clr.stamp_at, clr.echoed) = (report.sent_us, cx.now, false);
-        self.clr_asked.clear();
+        self.silence.of_clr.clear();
         self.follow(cx, (rate, report.have_loss), rtt);
     }
 
@@ -194,8 +211,8 @@ impl TfmccSender {
         resumed: bool,
     ) {
         // Suppression uses the rate as reported.
-        self.rounds.heard_other(report.bits_per_s);
-        if let Some(reason) = self.vacant {
+        self.rounds.on_other_report(report.bits_per_s);
+        if let Some(reason) = self.vacancy {
             let back = self.clr.is_some_and(|clr| clr.id == from);
             self.appoint(cx, from, rtt, report, reason);
             if !resumed && rate > self.rate && !back {
@@ -236,27 +253,20 @@ impl TfmccSender {
     }
 
     fn charge(&mut self, now: Time, len: u32) {
-        let bytes = len + self.header_bytes;
+        let bytes = len + self.size.header_bytes;
         let size = f64::from(bytes);
-        self.largest_bytes = self.largest_bytes.max(size);
-        let idle = now.since(self.pace.ready_at().max(self.left_at));
-        if self.packet_bytes.is_some() && idle > Pace::BURST {
+        self.size.note_largest(size);
+        let idle = now.since(self.pace.ready_at().max(self.sent_at));
+        if self.size.is_known() && idle > Pace::BURST {
             self.on_pause(now, idle);
         }
-        self.left_at = now;
-        let mean = match self.packet_bytes {
-            Some(largest) if !self.answered && size <= largest => largest,
-            Some(mean) if self.answered => mean + SIZE_GAIN * (size - mean),
-            before => {
-                // The first rate is one packet per R_max: a transfer may begin with a short one.
-                self.set_rate(now, self.rate * size / before.unwrap_or(USUAL_BYTES));
-                size
-            }
-        };
-        self.packet_bytes = Some(mean);
+        self.sent_at = now;
+        if self.size.is_replaced_by(size) {
+            self.set_rate(now, self.rate * size / self.size.bytes());
+        }
+        self.size.add(size);
         self.pace.spend(now, bytes);
-        let before = if self.moment.0 == now { self.moment.1 } else { 0 };
-        self.moment = (now, before + 1);
+        self.burst.add(now);
     }
 }
 
@@ -265,27 +275,27 @@ impl SenderControl for TfmccSender {
     type Report = TfmccReport;
 
     fn set_header(&mut self, bytes: u32) {
-        self.header_bytes = bytes;
+        self.size.header_bytes = bytes;
     }
 
     fn permit(&mut self, cx: &mut Cx<'_>, _len: u32, _repair: bool) -> Permit {
         self.settle(cx.now);
         let ready = self.pace.ready_at();
         if ready <= cx.now {
-            let full = self.moment.0 == cx.now && self.moment.1 >= MOMENT_PACKETS_MAX;
-            return if full { Permit::At(cx.now + MOMENT) } else { Permit::Now };
+            let is_full = self.burst.is_full(cx.now);
+            return if is_full { Permit::At(cx.now + MOMENT) } else { Permit::Now };
         }
-        self.idle = false;
-        let top = self.climb.map_or(ready, |climb| climb.start + climb.span);
+        self.is_app_limited = false;
+        let top = self.slow_start.climb.map_or(ready, |climb| climb.start + climb.span);
         Permit::At(ready.min(top))
     }
 
     fn on_sent(&mut self, cx: &mut Cx<'_>, _seq: Seq, len: u32) -> TfmccAnnounce {
         self.settle(cx.now);
         self.charge(cx.now, len);
-        self.asked_at = cx.now;
-        self.asked.sent(cx.now);
-        self.clr_asked.sent(cx.now);
+        self.silence.asked_at = cx.now;
+        self.silence.of_all.sent(cx.now);
+        self.silence.of_clr.sent(cx.now);
         self.rounds.advance(cx.now, self.gap());
         TfmccAnnounce {
             sent_us: microseconds(cx.now),
@@ -298,7 +308,7 @@ impl SenderControl for TfmccSender {
 
     /// Charges a repair to the rate. It asks for reports if no packet did for a round trip.
     fn on_repair_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32) -> Option<TfmccAnnounce> {
-        if cx.now.since(self.asked_at) >= self.rtt_max() {
+        if cx.now.since(self.silence.asked_at) >= self.rtt_max() {
             return Some(self.on_sent(cx, seq, len));
         }
         self.settle(cx.now);
@@ -313,7 +323,7 @@ impl SenderControl for TfmccSender {
         };
         self.settle(cx.now);
         cx.emit(Event::RttSample { node: from, rtt_ns: rtt.as_nanos() });
-        let clr = self.clr.filter(|_| self.vacant.is_none()).map(|clr| clr.id) == Some(from);
+        let clr = self.clr.filter(|_| self.vacancy.is_none()).map(|clr| clr.id) == Some(from);
         if report.leaving {
             if clr {
                 self.vacate(cx, SwitchReason::Left);
@@ -321,23 +331,23 @@ impl SenderControl for TfmccSender {
             return;
         }
         self.rounds.measured(cx.now, from, rtt, self.gap());
-        if report.rides {
+        if report.on_nak {
             return self.on_heard(cx);
         }
-        self.asked.clear();
-        self.answered = true;
+        self.silence.of_all.clear();
+        self.size.is_mean = true;
         let mut rate = f64::from(report.bits_per_s);
         if report.have_loss && !report.have_rtt {
             // The receiver assumed R_max; the true round trip is known here (src: RFC 4654 s3.3).
             rate *= self.announced_rtt_max().as_secs_f64() / rtt.as_secs_f64();
         }
         // deviates: old losses do not count after a pause; slow start goes to the receiver's rate.
-        let may_be_old = self.ceiling.is_finite() && rate > self.rate;
-        if report.have_loss && self.slow_start && !may_be_old {
-            (self.slow_start, self.climb) = (false, None);
+        let may_be_old = self.slow_start.ceiling.is_finite() && rate > self.rate;
+        if report.have_loss && self.slow_start.is_active && !may_be_old {
+            self.slow_start.end();
         }
         let resumed = self.resume(cx.now, rate, report.have_loss);
-        rate = self.at_least(cx.now, rate, report.have_loss);
+        rate = self.lossless_floor(cx.now, rate, report.have_loss);
         if clr {
             self.on_clr_report(cx, rate, rtt, report);
         } else {
@@ -354,20 +364,21 @@ impl SenderControl for TfmccSender {
 
     /// Wakes a sender slow for lack of reports: joiners need not wait for a slow feedback round.
     fn on_heard(&mut self, cx: &mut Cx<'_>) {
-        let alone = self.clr.is_none() || self.vacant.is_some();
-        let rested = self.woken_at.is_none_or(|at| cx.now.since(at) >= WAKE_INTERVAL);
+        let alone = self.clr.is_none() || self.vacancy.is_some();
+        let rested = self.silence.woken_at.is_none_or(|at| cx.now.since(at) >= WAKE_INTERVAL);
         // The distance of a receiver that comes after all others left is unknown.
-        let first_rate = self.first_rate().min(self.full_bits() / RTT_MAX_INITIAL.as_secs_f64());
+        let first_rate =
+            self.first_rate().min(self.size.largest_bits() / RTT_MAX_INITIAL.as_secs_f64());
         if alone && rested && self.rate < first_rate {
-            self.woken_at = Some(cx.now);
-            self.asked.clear();
+            self.silence.woken_at = Some(cx.now);
+            self.silence.of_all.clear();
             self.set_rate(cx.now, first_rate);
             self.rounds.begin(cx.now, self.gap());
         }
     }
 
     fn on_idle(&mut self, _cx: &mut Cx<'_>) {
-        self.idle = true;
+        self.is_app_limited = true;
     }
 
     fn on_timeout(&mut self, cx: &mut Cx<'_>) {
@@ -393,13 +404,13 @@ impl SenderControl for TfmccSender {
     }
 
     fn gauges(&self) -> Gauges {
-        let bytes = self.packet_bytes.unwrap_or(USUAL_BYTES);
-        let clr = self.clr.filter(|_| self.vacant.is_none());
+        let header = f64::from(self.size.header_bytes) / self.size.bytes();
+        let clr = self.clr.filter(|_| self.vacancy.is_none());
         Gauges {
-            rate_bits_per_s: Some(self.rate * (1.0 - f64::from(self.header_bytes) / bytes)),
+            rate_bits_per_s: Some(self.rate * (1.0 - header)),
             representative: clr.map(|clr| clr.id),
             rtt: clr.map(|clr| clr.rtt),
-            regime: if self.slow_start { Regime::Start } else { Regime::Path },
+            regime: if self.slow_start.is_active { Regime::Start } else { Regime::Path },
             ..Gauges::default()
         }
     }

@@ -53,7 +53,7 @@ impl<C: SenderControl<Announce = TfmccAnnounce, Report = TfmccReport>> SenderBen
             have_rtt: true,
             have_loss,
             leaving: false,
-            rides: false,
+            on_nak: false,
             round,
             sent_us: 77,
             echo_us: microseconds(self.now).wrapping_sub(rtt_ms as u32 * 1000),

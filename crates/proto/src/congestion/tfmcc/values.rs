@@ -17,7 +17,7 @@ const IS_CLR: u8 = 1;
 const HAVE_RTT: u8 = 1;
 const HAVE_LOSS: u8 = 2;
 const LEAVING: u8 = 4;
-const RIDES: u8 = 8;
+const ON_NAK: u8 = 8;
 
 /// Announcement on each original data packet (src: RFC 4654 s2.2.1). deviates: timestamps in
 /// microseconds, for LAN round trips, and rates as IEEE 754 numbers instead of 12 bits.
@@ -60,7 +60,7 @@ pub struct TfmccReport {
     /// True if the receiver leaves.
     pub leaving: bool,
     /// True if a NAK carries the report: its rate bypasses feedback rounds and does not count.
-    pub rides: bool,
+    pub on_nak: bool,
     /// Feedback round of the report, modulo 256.
     pub round: u8,
     /// Send time: microseconds of the receiver's clock modulo 2^32 (tr_r).
@@ -110,7 +110,7 @@ impl Wire for TfmccReport {
         let flags = flag(self.have_rtt, HAVE_RTT)
             | flag(self.have_loss, HAVE_LOSS)
             | flag(self.leaving, LEAVING)
-            | flag(self.rides, RIDES);
+            | flag(self.on_nak, ON_NAK);
         let head = u32::from_be_bytes([flags, self.round, 0, 0]);
         let (rate, receiver) = (self.bits_per_s.to_bits(), address(self.receiver));
         put_words(out, [head, self.sent_us, self.echo_us, rate, receiver]);
@@ -124,7 +124,7 @@ impl Wire for TfmccReport {
             have_rtt: flags & HAVE_RTT != 0,
             have_loss: flags & HAVE_LOSS != 0,
             leaving: flags & LEAVING != 0,
-            rides: flags & RIDES != 0,
+            on_nak: flags & ON_NAK != 0,
             round,
             sent_us,
             echo_us,
@@ -167,7 +167,7 @@ mod tests {
             have_rtt: true,
             have_loss: true,
             leaving: false,
-            rides: false,
+            on_nak: false,
             round: 255,
             sent_us: 1,
             echo_us: 2,

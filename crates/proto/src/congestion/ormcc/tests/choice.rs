@@ -1,10 +1,10 @@
 //! Tests of each line of the choice algorithm.
 
-use crate::congestion::ormcc::choice::{Averages, Choice, Standing};
+use crate::congestion::ormcc::cr::{Averages, Choice, Standing};
 
-const OTHER: Standing = Standing { has_representative: true, is_own: false, overdue: false };
-const OWN: Standing = Standing { has_representative: true, is_own: true, overdue: false };
-const NOBODY: Standing = Standing { has_representative: false, is_own: false, overdue: false };
+const OTHER: Standing = Standing { has_cr: true, is_cr: false, is_overdue: false };
+const CR: Standing = Standing { has_cr: true, is_cr: true, is_overdue: false };
+const NOBODY: Standing = Standing { has_cr: false, is_cr: false, is_overdue: false };
 
 struct Judge {
     averages: Averages,
@@ -15,7 +15,7 @@ impl Judge {
         let mut judge = Self { averages: Averages::default() };
         assert_eq!(judge.hear(rate, NOBODY), Choice::First);
         for &rate in more {
-            assert_eq!(judge.hear(rate, OWN), Choice::Own);
+            assert_eq!(judge.hear(rate, CR), Choice::Cr);
         }
         judge
     }
@@ -33,15 +33,15 @@ const STEADY: [f64; 60] = [1000.0; 60];
 
 #[test]
 fn the_first_indication_chooses() {
-    assert_eq!(Judge::after(500.0, &[]).averages.own, Some(500.0));
+    assert_eq!(Judge::after(500.0, &[]).averages.cr(), Some(500.0));
 }
 
 #[test]
 fn averages_move_by_an_eighth_and_the_deviation_begins_at_half() {
     let mut judge = Judge::after(1000.0, &[]);
-    assert_eq!(judge.hear(200.0, OWN), Choice::Own);
+    assert_eq!(judge.hear(200.0, CR), Choice::Cr);
     // Mean 900, deviation 500 + (800 - 500) / 8 = 537.5; the representative's average is 900 too.
-    assert_eq!(judge.averages.own, Some(900.0));
+    assert_eq!(judge.averages.cr(), Some(900.0));
     // Next: mean 787.5, deviation 582.8. Four deviations below is out of reach.
     assert_eq!(judge.hear(1.0, OTHER), Choice::Other);
 }
@@ -51,7 +51,7 @@ fn one_that_is_far_slower_takes_over_at_once() {
     let mut judge = Judge::after(1000.0, &STEADY);
     // Mean 1000 - 100/8, deviation 100/8: the limit is 937.5.
     assert_eq!(judge.hear(900.0, OTHER), Choice::Slower);
-    assert_eq!(judge.averages.own, Some(900.0), "its average begins at its rate");
+    assert_eq!(judge.averages.cr(), Some(900.0), "its average begins at its rate");
     assert_eq!(Judge::after(1000.0, &STEADY).hear(965.0, OTHER), Choice::Other);
 }
 
@@ -59,7 +59,7 @@ fn one_that_is_far_slower_takes_over_at_once() {
 fn one_far_below_the_average_but_above_the_representative_needs_luck() {
     let setup = || {
         let mut judge = Judge::after(1000.0, &STEADY);
-        judge.averages.forget_own();
+        judge.averages.forget_cr();
         assert_eq!(judge.hear(100.0, OTHER), Choice::First);
         for _ in 0..100 {
             assert_eq!(judge.hear(1000.0, OTHER), Choice::Other);
@@ -81,7 +81,7 @@ fn one_below_the_average_replaces_a_representative_that_has_recovered() {
             now -= 5.0;
             let choice = judge.hear(now, OTHER);
             if choice == Choice::Recovered {
-                return (others, judge.averages.own);
+                return (others, judge.averages.cr());
             }
             assert_eq!(choice, Choice::Other);
             others += 1;
@@ -104,18 +104,18 @@ fn one_above_the_average_replaces_nobody() {
 #[test]
 fn a_representative_that_is_silent_for_too_long_is_replaced_by_whoever_speaks() {
     let mut judge = Judge::after(1000.0, &STEADY);
-    let overdue = Standing { overdue: true, ..OTHER };
+    let overdue = Standing { is_overdue: true, ..OTHER };
     assert_eq!(judge.hear(1500.0, overdue), Choice::Silent);
-    assert_eq!(judge.averages.own, Some(1500.0));
-    let own = Standing { overdue: true, ..OWN };
-    assert_eq!(judge.hear(1500.0, own), Choice::Own, "its own word ends the silence");
+    assert_eq!(judge.averages.cr(), Some(1500.0));
+    let own = Standing { is_overdue: true, ..CR };
+    assert_eq!(judge.hear(1500.0, own), Choice::Cr, "its own word ends the silence");
 }
 
 #[test]
 fn one_that_has_never_told_of_congestion_gives_way() {
     let mut judge = Judge::after(1000.0, &STEADY);
-    judge.averages.forget_own();
+    judge.averages.forget_cr();
     assert_eq!(judge.hear(2000.0, OTHER), Choice::First);
-    judge.averages.forget_own();
+    judge.averages.forget_cr();
     assert_eq!(judge.hear(2000.0, NOBODY), Choice::First);
 }

@@ -4,6 +4,7 @@ use std::vec::Vec;
 
 use faircast_base::{Duration, NodeId, Time};
 
+use crate::congestion::common::average::MovingAverage;
 pub(super) use crate::congestion::common::bench::{ReceiverBench, SenderBench, ms, original};
 use crate::congestion::common::stamp::microseconds;
 use crate::congestion::ormcc::{
@@ -35,7 +36,7 @@ impl Bench {
             rate: rate.map(|rate| rate as f32),
             receiver: Some(NodeId(from)),
             congestion: true,
-            takes_back: false,
+            withdraws: false,
         }
     }
 
@@ -50,7 +51,7 @@ impl Bench {
 
     pub(super) fn at_100_ms(config: OrmccConfig) -> Self {
         let mut bench = Self::new(config);
-        bench.sender.rtt = Some(0.1);
+        bench.sender.rtt_s = MovingAverage::of(0.1);
         bench
     }
 
@@ -92,7 +93,7 @@ impl Listener {
             representative: Some(NodeId(7)),
             rate: None,
             feedback: config.feedback,
-            alive: config.guard,
+            alive: config.is_improved(),
             pauses: 0,
         };
         let receiver = OrmccReceiver::new(config, NodeId(7));

@@ -35,9 +35,9 @@ fn op() -> impl Strategy<Value = Op> {
 
 fn config() -> impl Strategy<Value = OrmccConfig> {
     let mode = prop_oneof![Just(Feedback::Ci), Just(Feedback::CiPerRtt), Just(Feedback::Trac)];
-    (any::<[bool; 4]>(), mode).prop_map(|(bits, feedback)| {
-        let base = if bits[0] { paper() } else { improved() };
-        OrmccConfig { feedback, guard: bits[1], initial_doubling: bits[2], ..base }
+    (any::<bool>(), mode).prop_map(|(is_paper, feedback)| {
+        let base = if is_paper { paper() } else { improved() };
+        OrmccConfig { feedback, ..base }
     })
 }
 

@@ -87,7 +87,7 @@ fn the_interval_follows_from_the_throughput_between_cuts() {
 
 #[test]
 fn it_doubles_until_the_first_cut_where_that_is_asked_for() {
-    let config = OrmccConfig { initial_doubling: true, ..paper() };
+    let config = improved();
     let mut rate = Rate::new(&config, S);
     rate.raise(1e6);
     grown(&mut rate, 4.0, NO_LIMIT);
@@ -103,7 +103,7 @@ fn it_doubles_until_the_first_cut_where_that_is_asked_for() {
 
 #[test]
 fn doubling_after_silence_ends_where_it_is_told_to() {
-    let config = OrmccConfig { guard: true, ..paper() };
+    let config = improved();
     let mut rate = Rate::new(&config, S);
     rate.raise(800_000.0);
     for _ in 0..40 {

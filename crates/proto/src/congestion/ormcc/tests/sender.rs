@@ -76,8 +76,7 @@ fn round_trips_come_from_echoes() {
     assert_eq!(bench.send().rtt_us, 187_500, "signs of life are not in the paper");
     bench.indicate(2, 1e9);
     assert_eq!(bench.send().rtt_us, 176_563, "all receivers' do count");
-    let config = OrmccConfig { own_round_trips: true, ..paper() };
-    let mut bench = Bench::new(config);
+    let mut bench = Bench::new(improved());
     bench.pass(ms(500));
     bench.indicate(1, 1e9);
     assert_eq!(bench.send().rtt_us, 100_000);
@@ -392,7 +391,7 @@ fn a_cut_is_taken_back_once_and_not_for_whoever_says_so_after_each() {
         assert!(cut < before, "{cut} of {before}");
         let report = OrmccReport {
             congestion: false,
-            takes_back: true,
+            withdraws: true,
             ..bench.report(1, Some(before / 2.0), ms(100))
         };
         bench.take(&report);

@@ -22,6 +22,29 @@ const NEW_UNHEARD: u64 = 6;
 /// Minimum round trip for judging silence: hosts may be busy for longer than a LAN's round trip.
 const SILENCE_MIN: Duration = Duration::from_millis(25);
 
+/// Slow start (src: RFC 4654 s3.6).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SlowStart {
+    pub(super) is_active: bool,
+    /// Rate at which slow start ends: the rate before a pause (X').
+    pub(super) ceiling: f64,
+    /// Present rise of the rate, spread over a round trip.
+    pub(super) climb: Option<Climb>,
+    /// Time until which receivers without losses do not lower the rate.
+    lossless_until: Time,
+}
+
+impl SlowStart {
+    pub(super) fn new() -> Self {
+        Self { is_active: true, ceiling: f64::INFINITY, ..Self::default() }
+    }
+
+    pub(super) fn end(&mut self) {
+        (self.is_active, self.climb) = (false, None);
+    }
+}
+
+/// Linear rise of the rate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Climb {
     pub(super) start: Time,
@@ -32,24 +55,25 @@ pub(super) struct Climb {
 
 impl TfmccSender {
     pub(super) fn set_rate(&mut self, now: Time, rate: f64) {
-        let slowest = self.packet_bits() / SLOWEST_INTERVAL_S;
+        let slowest = self.size.bits() / SLOWEST_INTERVAL_S;
         self.rate = rate.clamp(slowest, RATE_MAX);
         self.pace.set(now, self.rate);
     }
 
     pub(super) fn cut(&mut self, cx: &mut Cx<'_>, rate: f64, reason: CutReason) {
-        self.climb = None;
+        self.slow_start.climb = None;
         if rate < self.rate {
             self.set_rate(cx.now, rate);
             cx.emit(Event::Cut { reason, window_milli: 0 });
         }
     }
 
+    /// Moves the rate along its present rise.
     pub(super) fn settle(&mut self, now: Time) {
-        let Some(Climb { start, span, from, to }) = self.climb else { return };
+        let Some(Climb { start, span, from, to }) = self.slow_start.climb else { return };
         let share = now.since(start).as_secs_f64() / span.as_secs_f64();
         if share >= 1.0 {
-            self.climb = None;
+            self.slow_start.climb = None;
         }
         self.set_rate(now, from + (to - from) * share.min(1.0));
     }
@@ -60,7 +84,7 @@ impl TfmccSender {
         let now = cx.now;
         let since = now.since(self.adjusted_at).as_secs_f64();
         self.adjusted_at = now;
-        if self.idle && self.slow_start {
+        if self.is_app_limited && self.slow_start.is_active {
             // Rare small messages do not measure the network; full packets start as in a new
             // session.
             return self.set_rate(now, self.rate.max(self.first_rate()));
@@ -69,17 +93,18 @@ impl TfmccSender {
             // deviates: the RFC has no lowest share. The next report corrects a forged one.
             return self.cut(cx, rate.max(self.rate * LEFT_MIN), CutReason::Report);
         }
-        if now < self.held_until || self.idle {
+        if now < self.held_until || self.is_app_limited {
             return;
         }
         let rtt_max = self.rtt_max().as_secs_f64();
-        let limited = self.rate + self.packet_bits() / rtt_max * (since / rtt_max).min(1.0);
-        if self.slow_start {
+        let limited = self.rate + self.size.bits() / rtt_max * (since / rtt_max).min(1.0);
+        if self.slow_start.is_active {
             // Twice the received rate is at most twice the sent rate, whatever a report claims.
             let limited = if lossy { limited.min(rate) } else { limited };
-            let to = rate.min(2.0 * self.rate).max(limited).min(self.ceiling.max(limited));
-            self.slow_start = to < self.ceiling;
-            self.climb = Some(Climb { start: now, span: rtt, from: self.rate, to });
+            let to =
+                rate.min(2.0 * self.rate).max(limited).min(self.slow_start.ceiling.max(limited));
+            self.slow_start.is_active = to < self.slow_start.ceiling;
+            self.slow_start.climb = Some(Climb { start: now, span: rtt, from: self.rate, to });
         } else {
             self.set_rate(now, rate.min(limited));
         }
@@ -88,31 +113,39 @@ impl TfmccSender {
     /// Restarts at a new session's rate after a silence of all receivers. True after such a
     /// silence. deviates: one more packet per 8 s each 8 s would take minutes.
     pub(super) fn resume(&mut self, now: Time, rate: f64, have_loss: bool) -> bool {
-        let unheard = core::mem::take(&mut self.unheard);
-        if unheard {
+        let was_total = core::mem::take(&mut self.silence.is_total);
+        if was_total {
             self.adjusted_at = now;
             // Without losses, reports state twice the receive rate, which was near zero.
             let rate = if have_loss { rate } else { f64::INFINITY };
             self.set_rate(now, rate.min(self.first_rate()).max(self.rate));
-            self.begin_anew(now, f64::INFINITY, NEW_UNHEARD);
+            self.begin_slow_start(now, f64::INFINITY, NEW_UNHEARD);
         }
-        unheard
+        was_total
     }
 
-    pub(super) fn begin_anew(&mut self, now: Time, ceiling: f64, new_for: u64) {
-        self.ceiling = if self.slow_start { self.ceiling.max(ceiling) } else { ceiling };
-        (self.slow_start, self.climb) = (true, None);
-        self.new_until = now + self.rtt_max() * new_for;
+    /// Starts slow start up to `ceiling`. For `lossless_for` largest round trips receivers without
+    /// losses do not lower the rate.
+    fn begin_slow_start(&mut self, now: Time, ceiling: f64, lossless_for: u64) {
+        let before = self.slow_start;
+        self.slow_start = SlowStart {
+            is_active: true,
+            ceiling: if before.is_active { before.ceiling.max(ceiling) } else { ceiling },
+            climb: None,
+            lossless_until: now + self.rtt_max() * lossless_for,
+        };
     }
 
-    pub(super) fn at_least(&self, now: Time, rate: f64, have_loss: bool) -> f64 {
-        if !have_loss && now < self.new_until { rate.max(self.rate) } else { rate }
+    /// Returns the reported rate, or the present one if a receiver without losses must not lower
+    /// that.
+    pub(super) fn lossless_floor(&self, now: Time, rate: f64, have_loss: bool) -> f64 {
+        if !have_loss && now < self.slow_start.lossless_until { rate.max(self.rate) } else { rate }
     }
 
     /// Handles a packet after `idle` time: the rate halves per ten R_max; slow start follows.
     pub(super) fn on_pause(&mut self, now: Time, idle: Duration) {
-        self.asked.pause(idle);
-        self.clr_asked.pause(idle);
+        self.silence.of_all.pause(idle);
+        self.silence.of_clr.pause(idle);
         let span = self.rtt_max() * IDLE_AFTER;
         if idle < span {
             return;
@@ -121,7 +154,7 @@ impl TfmccSender {
         let before = self.rate;
         let slower = (0..halvings).fold(before, |rate, _| rate / 2.0);
         self.set_rate(now, slower.max(self.first_rate()).min(before));
-        self.begin_anew(now, before, NEW_IDLE);
+        self.begin_slow_start(now, before, NEW_IDLE);
     }
 }
 
@@ -140,40 +173,40 @@ impl TfmccSender {
     }
 
     pub(super) fn clr_deadline(&self) -> Option<Time> {
-        let clr = self.clr.filter(|_| self.vacant.is_none())?;
+        let clr = self.clr.filter(|_| self.vacancy.is_none())?;
         let rtt = self.silence_rtt(&clr);
-        let gone = self.clr_asked.after(GONE_AFTER, rtt);
+        let gone_at = self.silence.of_clr.after(GONE_AFTER, rtt);
         if clr.halved {
-            return gone;
+            return gone_at;
         }
         // src: RFC 4654 s3.3: a new CLR may not know its role yet.
-        let halve = self.clr_asked.after(HALVE_AFTER, rtt)?.max(clr.since + rtt * GONE_AFTER);
-        Some(gone.map_or(halve, |gone| gone.min(halve)))
+        let halve = self.silence.of_clr.after(HALVE_AFTER, rtt)?.max(clr.since + rtt * GONE_AFTER);
+        Some(gone_at.map_or(halve, |gone_at| gone_at.min(halve)))
     }
 
     pub(super) fn deadline(&self) -> Option<Time> {
-        self.asked.after(GONE_AFTER, self.announced_rtt_max().max(SILENCE_MIN))
+        self.silence.of_all.after(GONE_AFTER, self.announced_rtt_max().max(SILENCE_MIN))
     }
 
     pub(super) fn on_clr_silence(&mut self, cx: &mut Cx<'_>) {
         let Some(clr) = self.clr else { return };
-        let gone = self.clr_asked.after(GONE_AFTER, self.silence_rtt(&clr));
-        let after_ns = self.clr_asked.lasts(cx.now).as_nanos();
+        let gone_at = self.silence.of_clr.after(GONE_AFTER, self.silence_rtt(&clr));
+        let after_ns = self.silence.of_clr.lasts(cx.now).as_nanos();
         cx.emit(Event::Timeout { kind: TimeoutKind::Stall, after_ns });
         if let Some(clr) = self.clr.as_mut().filter(|clr| !clr.halved) {
             clr.halved = true;
             self.cut(cx, self.rate / 2.0, CutReason::NoFeedback);
         }
-        if gone.is_some_and(|at| at <= cx.now) {
+        if gone_at.is_some_and(|at| at <= cx.now) {
             self.vacate(cx, SwitchReason::Silent);
         }
     }
 
     pub(super) fn on_silence(&mut self, cx: &mut Cx<'_>) {
-        let after_ns = self.asked.lasts(cx.now).as_nanos();
+        let after_ns = self.silence.of_all.lasts(cx.now).as_nanos();
         cx.emit(Event::Timeout { kind: TimeoutKind::Stall, after_ns });
-        self.asked.clear();
-        self.unheard = true;
+        self.silence.of_all.clear();
+        self.silence.is_total = true;
         self.cut(cx, self.rate / 2.0, CutReason::NoFeedback);
     }
 }

@@ -159,5 +159,5 @@ fn only_a_clr_must_say_that_it_leaves() {
     listener.data(&listener.named(960_000));
     assert!(listener.bench.receiver.on_leaving());
     let report = listener.bench.on_nak().unwrap();
-    assert!(report.leaving && !report.rides);
+    assert!(report.leaving && !report.on_nak);
 }

@@ -214,7 +214,7 @@ fn absurd_reports_change_nothing_and_are_counted() {
 #[test]
 fn a_report_on_a_nak_tells_its_round_trip_alone() {
     let mut bench = Bench::running();
-    let report = TfmccReport { rides: true, ..bench.report_of(2, 1e4, 90, true) };
+    let report = TfmccReport { on_nak: true, ..bench.report_of(2, 1e4, 90, true) };
     bench.take(&report);
     assert_eq!((bench.rate(), bench.representative()), (1e6, Some(1)));
     assert_eq!(bench.sender.round_trip(bench.now, &report), Some(ms(90)));
@@ -384,7 +384,7 @@ proptest::proptest! {
                 have_rtt: flags & 1 != 0,
                 have_loss: flags & 2 != 0,
                 leaving: flags == 4,
-                rides: flags == 8,
+                on_nak: flags == 8,
                 round: if flags == 5 { round } else { bench.sent.last().unwrap().1.round },
                 sent_us: echo,
                 echo_us: if flags < 2 { echo } else { microseconds(bench.now) - echo % 60_000 },

@@ -14,7 +14,7 @@ fn nak_of(bits_per_s: f32) -> Vec<u8> {
         have_rtt: true,
         have_loss: true,
         leaving: false,
-        rides: true,
+        on_nak: true,
         round: 1,
         sent_us: 2,
         echo_us: 3,
