@@ -39,7 +39,7 @@ pub fn end(role: Role, setup: EndSetup<'_>) -> FlowMachine {
         Role::Source(content) => Box::new(CbrSender::new(setup, content)),
         Role::Receiver => Box::new(CbrReceiver::new(setup)),
         Role::Both(content) => Box::new(CbrPeer {
-            sender: CbrSender { says_when_done: false, ..CbrSender::new(setup, content) },
+            sender: CbrSender { reports_completion: false, ..CbrSender::new(setup, content) },
             receiver: CbrReceiver::new(setup),
         }),
     }
@@ -49,56 +49,53 @@ pub fn end(role: Role, setup: EndSetup<'_>) -> FlowMachine {
 pub struct CbrSender {
     flow: FlowId,
     to: Destination,
-    payload: u32,
+    payload_bytes: u32,
     content: Box<dyn Content>,
-    object_len: u64,
+    /// Length of the content; `u64::MAX` for an endless stream.
+    content_bytes: u64,
+    schedule: Schedule,
+    /// Departure of the next packet; `None` after the last one.
+    send_at: Option<Time>,
+    /// Number of the next packet.
+    seq: u64,
+    /// True if a packet waits for the driver.
+    is_pending: bool,
+    /// True from the last packet to its event.
+    is_completed: bool,
+    /// False if only a receiver of the same host reports completion.
+    reports_completion: bool,
+}
+
+/// Departures at even intervals, each with a random delay.
+struct Schedule {
+    /// Longest delay of a packet, as a share of the interval.
     jitter: f64,
     rate_bits_per_s: u64,
     /// Interval between packets, rounded down to ns, and its rounding error in 1 / rate ns.
     interval_ns: u64,
     interval_remainder: u64,
+    /// Sum of the rounding errors below a nanosecond.
     remainder: u64,
+    /// Departure of the latest packet without its delay.
     due: Time,
-    leaves: Option<Time>,
-    seq: u64,
-    pending: bool,
-    finished: bool,
-    says_when_done: bool,
 }
 
-impl CbrSender {
-    /// Creates a sender of `content`.
-    pub fn new(setup: EndSetup<'_>, content: Box<dyn Content>) -> Self {
-        let settings = Settings::from_options(setup.options);
-        let rate = settings.rate.bits_per_s();
-        let payload = setup.payload.max(1);
-        let bit_ns = u64::from(payload) * 8_000_000_000;
+impl Schedule {
+    fn new(settings: &Settings, payload_bytes: u32, start: Time) -> Self {
+        let rate_bits_per_s = settings.rate.bits_per_s();
+        let bit_ns = u64::from(payload_bytes) * 8_000_000_000;
         Self {
-            flow: setup.flow,
-            to: setup.to,
-            payload,
-            object_len: content.len().unwrap_or(u64::MAX),
-            content,
             jitter: settings.jitter,
-            rate_bits_per_s: rate,
-            interval_ns: bit_ns / rate,
-            interval_remainder: bit_ns % rate,
+            rate_bits_per_s,
+            interval_ns: bit_ns / rate_bits_per_s,
+            interval_remainder: bit_ns % rate_bits_per_s,
             remainder: 0,
-            due: setup.start,
-            leaves: Some(setup.start),
-            seq: 0,
-            pending: false,
-            finished: false,
-            says_when_done: true,
+            due: start,
         }
     }
 
-    fn offset(&self, seq: u64) -> u64 {
-        seq.saturating_mul(u64::from(self.payload)).min(self.object_len)
-    }
-
-    /// Schedules the next packet. Carries the remainder, so that the long-run rate is exact.
-    fn schedule_next(&mut self, cx: &mut Cx<'_>) {
+    /// Returns the next departure. Carries the remainder, so that the long-run rate is exact.
+    fn next(&mut self, cx: &mut Cx<'_>) -> Time {
         let mut ns = self.interval_ns;
         self.remainder += self.interval_remainder;
         if self.remainder >= self.rate_bits_per_s {
@@ -107,7 +104,32 @@ impl CbrSender {
         }
         self.due = Time::from_nanos(self.due.as_nanos().saturating_add(ns));
         let late = if self.jitter > 0.0 { self.jitter * cx.rng.unit() * ns as f64 } else { 0.0 };
-        self.leaves = Some(Time::from_nanos(self.due.as_nanos().saturating_add(late as u64)));
+        Time::from_nanos(self.due.as_nanos().saturating_add(late as u64))
+    }
+}
+
+impl CbrSender {
+    /// Creates a sender of `content`.
+    pub fn new(setup: EndSetup<'_>, content: Box<dyn Content>) -> Self {
+        let settings = Settings::from_options(setup.options);
+        let payload_bytes = setup.payload.max(1);
+        Self {
+            flow: setup.flow,
+            to: setup.to,
+            payload_bytes,
+            content_bytes: content.len().unwrap_or(u64::MAX),
+            content,
+            schedule: Schedule::new(&settings, payload_bytes, setup.start),
+            send_at: Some(setup.start),
+            seq: 0,
+            is_pending: false,
+            is_completed: false,
+            reports_completion: true,
+        }
+    }
+
+    fn offset(&self, seq: u64) -> u64 {
+        seq.saturating_mul(u64::from(self.payload_bytes)).min(self.content_bytes)
     }
 }
 
@@ -120,28 +142,28 @@ impl Machine for CbrSender {
 
     /// Releases one packet. A late driver calls again at once, because the next timeout is due.
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
-        if self.leaves.take_if(|at| *at <= cx.now).is_some() {
-            self.pending = true;
-            if self.offset(self.seq + 1) < self.object_len {
-                self.schedule_next(cx);
+        if self.send_at.take_if(|at| *at <= cx.now).is_some() {
+            self.is_pending = true;
+            if self.offset(self.seq + 1) < self.content_bytes {
+                self.send_at = Some(self.schedule.next(cx));
             }
         }
     }
 
     fn handle_close(&mut self, _cx: &mut Cx<'_>) {
-        self.leaves = None;
-        self.pending = false;
+        self.send_at = None;
+        self.is_pending = false;
     }
 
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        if !core::mem::take(&mut self.pending) {
+        if !core::mem::take(&mut self.is_pending) {
             return None;
         }
         let seq = self.seq;
         self.seq += 1;
         let (offset, end) = (self.offset(seq), self.offset(self.seq));
         let bytes = (end - offset) as u32;
-        let last = end == self.object_len;
+        let last = end == self.content_bytes;
         let mut header = [0; HEADER_LEN];
         header[..4].copy_from_slice(&self.flow.0.to_be_bytes());
         header[4] = if last { LAST } else { 0 };
@@ -149,19 +171,19 @@ impl Machine for CbrSender {
         buf.extend_from_slice(&header);
         let zeros = if bytes == 0 { 0 } else { self.content.read(offset, bytes, buf) };
         cx.emit(Event::DataSent { seq, bytes, repair: false });
-        if last && self.says_when_done {
-            self.finished = true;
+        if last && self.reports_completion {
+            self.is_completed = true;
             cx.emit(Event::Completed { bytes: end });
         }
         Some(Transmit { zeros, payload_len: bytes, ..Transmit::control(self.to) })
     }
 
     fn poll_event(&mut self) -> Option<FlowEvent> {
-        core::mem::take(&mut self.finished).then_some(FlowEvent::Completed)
+        core::mem::take(&mut self.is_completed).then_some(FlowEvent::Completed)
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        self.leaves
+        self.send_at
     }
 }
 
@@ -169,15 +191,19 @@ impl Machine for CbrSender {
 pub struct CbrReceiver {
     flow: FlowId,
     payload: u32,
-    sources: BTreeMap<NodeId, Heard>,
+    sources: BTreeMap<NodeId, SourceRecord>,
     delivered_bytes: u64,
     events: VecDeque<FlowEvent>,
 }
 
+/// Reception from one source.
 #[derive(Default)]
-struct Heard {
+struct SourceRecord {
+    /// Packet after the latest one; `None` before any.
     next: Option<u64>,
+    /// True if a packet was missing.
     has_holes: bool,
+    /// True once the last packet has come.
     ended: bool,
     losses: LossRecord,
 }
@@ -189,7 +215,7 @@ impl CbrReceiver {
         Self {
             flow: setup.flow,
             payload: setup.payload.max(1),
-            sources: others.map(|source| (*source, Heard::default())).collect(),
+            sources: others.map(|source| (*source, SourceRecord::default())).collect(),
             delivered_bytes: 0,
             events: VecDeque::new(),
         }
@@ -203,25 +229,25 @@ impl CbrReceiver {
         if FlowId(flow) != self.flow {
             return Err(BadInput::Foreign);
         }
-        let heard = self.sources.get_mut(&datagram.from).ok_or(BadInput::Foreign)?;
+        let source = self.sources.get_mut(&datagram.from).ok_or(BadInput::Foreign)?;
         let bytes = payload.len() as u64 + u64::from(datagram.zeros);
         if bytes > u64::from(self.payload) || seq == u64::MAX {
             return Err(BadInput::Malformed);
         }
-        let next = heard.next.unwrap_or(seq);
-        if heard.next.is_none() {
-            heard.losses = LossRecord::starting_at(seq);
+        let next = source.next.unwrap_or(seq);
+        if source.next.is_none() {
+            source.losses = LossRecord::starting_at(seq);
         }
         let Some(missing) = seq.checked_sub(next) else {
             // A late packet is not delivered, but it is not lost either.
-            let was_lost = heard.losses.arrived(seq, |event| cx.emit(event));
+            let was_lost = source.losses.arrived(seq, |event| cx.emit(event));
             return if was_lost { Ok(()) } else { Err(BadInput::Duplicate) };
         };
-        heard.has_holes |= missing > 0 || (heard.next.is_none() && seq > 0);
-        heard.next = Some(seq + 1);
-        heard.ended |= header[4] & LAST != 0;
+        source.has_holes |= missing > 0 || (source.next.is_none() && seq > 0);
+        source.next = Some(seq + 1);
+        source.ended |= header[4] & LAST != 0;
         if missing > 0 {
-            heard.losses.missing(next..seq, |event| cx.emit(event));
+            source.losses.missing(next..seq, |event| cx.emit(event));
             let packets = u32::try_from(missing).unwrap_or(u32::MAX);
             self.events.push_back(FlowEvent::Lost { packets });
         }
@@ -231,7 +257,7 @@ impl CbrReceiver {
             let (bytes, zeros) = (payload.to_vec(), datagram.zeros);
             self.events.push_back(FlowEvent::Delivered { bytes, zeros });
         }
-        let is_whole = |heard: &Heard| heard.ended && !heard.has_holes;
+        let is_whole = |source: &SourceRecord| source.ended && !source.has_holes;
         if header[4] & LAST != 0 && self.sources.values().all(is_whole) {
             cx.emit(Event::Completed { bytes: self.delivered_bytes });
             self.events.push_back(FlowEvent::Completed);

@@ -12,18 +12,22 @@ const BLOCKS: usize = 64;
 /// Loss record. A packet may be reported as missing only before its first transmission arrives.
 #[derive(Debug, Default)]
 pub struct LossRecord {
+    /// Number of packets that count as lost.
     lost: u64,
+    /// First packet that counts.
     from: u64,
     /// One past the greatest number that ever counted as lost.
-    newest: u64,
+    end: u64,
     recent: Option<Box<Recent>>,
 }
 
 /// Lost packets among the latest 4096 numbers, one bit each.
 #[derive(Debug)]
 struct Recent {
+    /// Bits of block b in word b modulo [`BLOCKS`].
     words: [u64; BLOCKS],
-    newest: u64,
+    /// Latest block.
+    newest_block: u64,
     /// First number with a valid bit; earlier bits are unknown.
     known_from: u64,
 }
@@ -51,7 +55,7 @@ impl LossRecord {
 
     /// Returns one past the greatest number that counts or counted as lost.
     pub fn end(&self) -> u64 {
-        self.newest
+        self.end
     }
 
     /// Records packets `range` as lost. Emits an event for each run that did not count before.
@@ -60,8 +64,8 @@ impl LossRecord {
         if range.is_empty() {
             return;
         }
-        let known = self.newest;
-        self.newest = known.max(range.end);
+        let known = self.end;
+        self.end = known.max(range.end);
         let recent = self.recent.get_or_insert_default();
         recent.reach(range.end - 1);
         // Only the latest numbers have bits. Older numbers below `known` count as lost already.
@@ -74,11 +78,11 @@ impl LossRecord {
                 }
                 run.end = seq + 1;
             } else {
-                self.lost += tell(&mut emit, run);
+                self.lost += emit_run(&mut emit, run);
                 run = seq + 1..seq + 1;
             }
         }
-        self.lost += tell(&mut emit, run);
+        self.lost += emit_run(&mut emit, run);
     }
 
     /// True if packet `seq`, one of the latest 4096, counts as lost.
@@ -88,7 +92,7 @@ impl LossRecord {
 
     /// Records that the first transmission of `seq` arrived. Returns true if this undid a loss.
     pub fn arrived(&mut self, seq: u64, mut emit: impl FnMut(Event)) -> bool {
-        if seq >= self.newest {
+        if seq >= self.end {
             return false;
         }
         let was_lost = self.recent.as_mut().is_some_and(|recent| recent.clear(seq));
@@ -104,7 +108,7 @@ impl LossRecord {
     pub fn rewind(&mut self, end: u64, mut emit: impl FnMut(Event)) {
         let start = end.max(self.from);
         self.from = self.from.min(end);
-        if end >= self.newest {
+        if end >= self.end {
             return;
         }
         let Some(recent) = &mut self.recent else { return };
@@ -115,11 +119,11 @@ impl LossRecord {
             self.lost -= count;
             emit(Event::LossWithdrawn { seq: end, count });
         }
-        self.newest = end;
+        self.end = end;
     }
 }
 
-fn tell(emit: &mut impl FnMut(Event), run: Range<u64>) -> u64 {
+fn emit_run(emit: &mut impl FnMut(Event), run: Range<u64>) -> u64 {
     let count = run.end.saturating_sub(run.start);
     if count > 0 {
         emit(Event::LossDetected { seq: run.start, count });
@@ -129,7 +133,7 @@ fn tell(emit: &mut impl FnMut(Event), run: Range<u64>) -> u64 {
 
 impl Default for Recent {
     fn default() -> Self {
-        Self { words: [0; BLOCKS], newest: 0, known_from: 0 }
+        Self { words: [0; BLOCKS], newest_block: 0, known_from: 0 }
     }
 }
 
@@ -137,18 +141,18 @@ impl Recent {
     /// Shifts the window of bits so that it contains `seq`. The oldest numbers are dropped.
     fn reach(&mut self, seq: u64) {
         let block = seq / 64;
-        if block <= self.newest {
+        if block <= self.newest_block {
             return;
         }
-        let passed = (block - self.newest).min(BLOCKS as u64);
+        let passed = (block - self.newest_block).min(BLOCKS as u64);
         for block in block + 1 - passed..=block {
             self.words[(block % BLOCKS as u64) as usize] = 0;
         }
-        self.newest = block;
+        self.newest_block = block;
     }
 
     fn first(&self) -> u64 {
-        ((self.newest + 1).saturating_sub(BLOCKS as u64) * 64).max(self.known_from)
+        ((self.newest_block + 1).saturating_sub(BLOCKS as u64) * 64).max(self.known_from)
     }
 
     fn count(&self) -> u64 {
@@ -156,12 +160,12 @@ impl Recent {
     }
 
     fn get(&self, seq: u64) -> bool {
-        let is_known = seq >= self.first() && seq / 64 <= self.newest;
+        let is_known = seq >= self.first() && seq / 64 <= self.newest_block;
         is_known && self.words[(seq / 64 % BLOCKS as u64) as usize] >> (seq % 64) & 1 == 1
     }
 
     fn bit(&mut self, seq: u64) -> Option<(&mut u64, u64)> {
-        let is_known = seq >= self.first() && seq / 64 <= self.newest;
+        let is_known = seq >= self.first() && seq / 64 <= self.newest_block;
         let word = &mut self.words[(seq / 64 % BLOCKS as u64) as usize];
         is_known.then_some((word, 1 << (seq % 64)))
     }
@@ -181,10 +185,10 @@ impl Recent {
     }
 
     fn rewind(&mut self, end: u64) -> u64 {
-        let (first, past) = (self.first(), (self.newest + 1) * 64);
+        let (first, past) = (self.first(), (self.newest_block + 1) * 64);
         let count = (end.max(first)..past).filter(|seq| self.clear(*seq)).count() as u64;
         self.known_from = first.min(end);
-        self.newest = self.newest.min(end / 64);
+        self.newest_block = self.newest_block.min(end / 64);
         count
     }
 }

@@ -5,6 +5,7 @@ use core::marker::PhantomData;
 
 use faircast_base::Time;
 
+/// Reason for which a machine wakes up.
 pub(crate) trait Reason: Copy + fmt::Debug + 'static {
     const ALL: &'static [Self];
 
@@ -36,6 +37,7 @@ pub(crate) use reasons;
 pub(crate) struct Timers<R, const N: usize> {
     /// Expiry of each timer; [`Time::MAX`] if not armed.
     at: [Time; N],
+    /// Earliest expiry; [`Time::MAX`] if no timer is armed.
     next: Time,
     reasons: PhantomData<R>,
 }

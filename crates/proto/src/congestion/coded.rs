@@ -109,10 +109,13 @@ const LIMIT_MIN: Bitrate = Bitrate::from_bits_per_s(16_000);
 
 struct CodedControl<C: SenderControl> {
     half: C,
+    /// Report that was decoded and not processed yet.
     report: Option<C::Report>,
     bounds: Bounds,
+    /// Pacers of the upper and of the lower bound, if any.
     max: Option<Pace>,
     min: Option<Pace>,
+    /// True if the upper bound, not the scheme, limited the latest permit.
     capped: bool,
 }
 
@@ -168,8 +171,8 @@ impl<C: SenderControl + 'static> Control for CodedControl<C> {
     }
 
     fn permit(&mut self, cx: &mut Cx<'_>, len: u32, repair: bool) -> Permit {
-        let own = self.half.permit(cx, len, repair);
-        let least = self.min.as_ref().map_or(own, |min| own.min(min.permit(cx.now)));
+        let scheme = self.half.permit(cx, len, repair);
+        let least = self.min.as_ref().map_or(scheme, |min| scheme.min(min.permit(cx.now)));
         let permit = match &self.max {
             Some(max) => {
                 let bound = max.permit(cx.now);
@@ -181,7 +184,7 @@ impl<C: SenderControl + 'static> Control for CodedControl<C> {
                 least
             }
         };
-        if own == Permit::Now && permit != own {
+        if scheme == Permit::Now && permit != scheme {
             // The path was not tested at the scheme's rate, so a window must not grow unused.
             self.half.on_idle(cx);
         }

@@ -14,12 +14,16 @@ const WAITING_MAX: usize = 64;
 
 #[derive(Debug, Default)]
 pub(crate) struct LateAcks {
+    /// Late packets without an acknowledgement.
     waiting: VecDeque<Seq>,
+    /// True if the latest packet received is the last of `waiting`.
     is_latest: bool,
+    /// Report of the acknowledgements to come; empty if none is due.
     report: Vec<u8>,
 }
 
 impl LateAcks {
+    /// Notes a packet that lies `behind` packets before the highest one.
     pub(crate) fn note(&mut self, seq: Seq, behind: u64) {
         self.is_latest = behind >= AckVector::PACKETS;
         if self.is_latest {
@@ -37,6 +41,7 @@ impl LateAcks {
         late.map(alone)
     }
 
+    /// Returns the body and the report of the next acknowledgement of a late packet.
     pub(crate) fn next(&mut self) -> Option<(AckVector, Vec<u8>)> {
         if self.report.is_empty() {
             return None;

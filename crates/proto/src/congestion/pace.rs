@@ -9,7 +9,9 @@ use crate::congestion::Permit;
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     bits_per_s: f64,
+    /// Longest delay to catch up with.
     burst: Duration,
+    /// Nominal departure of the next packet.
     next: Time,
 }
 

@@ -10,11 +10,14 @@ use super::{Reported, RouterView};
 /// Most timestamps remembered. Older echoes are measured from the oldest one left.
 const STAMPS_MAX: usize = 1024;
 
+/// Report that a router holds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RelayedReport {
     view: &'static RouterView,
+    /// Option value; the first `len` bytes count.
     bytes: [u8; RouterView::REPORT_BYTES_MAX],
     len: usize,
+    /// Arrival of the report.
     at: Time,
 }
 
@@ -33,12 +36,15 @@ impl RelayedReport {
         &self.bytes[..self.len]
     }
 
+    /// Returns the severity of the report. The receiver's round trip is `beyond` longer than the
+    /// router's to it.
     pub(crate) fn reported(&self, stamps: &Stamps, beyond: Duration) -> Option<Reported> {
         let echo = (self.view.echo)(self.value())?;
         let round_trip = stamps.round_trip(self.at, echo, self.view.tick);
         (self.view.reported)(self.value(), round_trip + beyond)
     }
 
+    /// Returns the option value with the holding time until `now` added to its echo.
     pub(crate) fn held_until(&self, now: Time) -> Vec<u8> {
         let held = now.since(self.at).as_nanos() / self.view.tick.as_nanos();
         // Timestamps wrap at 32 bits.

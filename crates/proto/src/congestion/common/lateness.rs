@@ -7,13 +7,17 @@ use alloc::collections::VecDeque;
 
 use faircast_base::{Duration, Time};
 
+/// Lateness of packets that were missed and came, by periods of losses.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Lateness {
     /// Maximum of this and the previous period; `None` if all packets came in order.
     longest: Option<Duration>,
+    /// Maximum of this period.
     recent: Option<Duration>,
+    /// Losses of this period.
     losses: u32,
+    /// Latest loss that counted.
     lost_at: Option<Time>,
 }
 
@@ -37,6 +41,7 @@ pub(crate) fn bound(round_trip: Option<Duration>) -> Duration {
 }
 
 impl Lateness {
+    /// Notes a packet that came `late`, unless beyond the `bound`.
     pub(crate) fn came(&mut self, late: Duration, bound: Duration) {
         if late <= bound {
             (self.longest, self.recent) =
@@ -44,6 +49,7 @@ impl Lateness {
         }
     }
 
+    /// Notes a loss. Sixteen end a period.
     pub(crate) fn lost(&mut self, now: Time) {
         if self.longest.is_none() || self.lost_at.is_some_and(|at| now.since(at) < BOUND_MIN) {
             return;
@@ -61,6 +67,7 @@ impl Lateness {
     }
 }
 
+/// Missing packets with the times at which they were missed, ascending.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gaps(VecDeque<Gap>);
 
@@ -75,6 +82,7 @@ struct Gap {
 const GAPS_MAX: usize = 1024;
 
 impl Gaps {
+    /// Adds packets `first..end` as missing, if they lie after all others.
     pub(crate) fn notice(&mut self, now: Time, first: u64, end: u64) {
         while self.0.front().is_some_and(|gap| now.since(gap.noticed) > BOUND_MAX)
             || self.0.len() >= GAPS_MAX
@@ -86,32 +94,36 @@ impl Gaps {
         }
     }
 
+    /// Removes a packet that came. Returns the time for which it was missing.
     pub(crate) fn came(&mut self, now: Time, index: u64) -> Option<Duration> {
-        let place = self.0.partition_point(|gap| gap.end <= index);
-        let gap = self.0.get_mut(place).filter(|gap| gap.first <= index)?;
+        let slot = self.0.partition_point(|gap| gap.end <= index);
+        let gap = self.0.get_mut(slot).filter(|gap| gap.first <= index)?;
         let Gap { first, end, noticed } = *gap;
         match (first < index, index + 1 < end) {
-            (false, false) => _ = self.0.remove(place),
+            (false, false) => _ = self.0.remove(slot),
             (false, true) => gap.first = index + 1,
             (true, false) => gap.end = index,
             (true, true) => {
                 gap.end = index;
-                self.0.insert(place + 1, Gap { first: index + 1, end, noticed });
+                self.0.insert(slot + 1, Gap { first: index + 1, end, noticed });
             }
         }
         Some(now.since(noticed))
     }
 
+    /// Returns one past the last packet that was missed at least `tolerance` ago.
     pub(crate) fn overdue(&self, now: Time, tolerance: Duration) -> Option<u64> {
         let due = self.0.partition_point(|gap| gap.noticed + tolerance <= now);
         Some(self.0.get(due.checked_sub(1)?)?.end)
     }
 
+    /// Returns the first missing packet at or after `from`.
     pub(crate) fn first_from(&self, from: u64) -> Option<u64> {
         let gap = self.0.get(self.0.partition_point(|gap| gap.end <= from))?;
         Some(gap.first.max(from))
     }
 
+    /// Returns the time at which the first gap after `from` was noticed, and the gap's end.
     pub(crate) fn next(&self, from: u64) -> Option<(Time, u64)> {
         let gap = self.0.get(self.0.partition_point(|gap| gap.end <= from))?;
         Some((gap.noticed, gap.end))
@@ -125,12 +137,14 @@ impl Gaps {
     }
 }
 
+/// Lateness and gaps of a path.
 // Fields that every packet needs come first: see the receiver's session of PGM.
 #[derive(Clone, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Disorder {
     pub(crate) lateness: Lateness,
     pub(crate) gaps: Gaps,
+    /// Maximum tolerance by the latest round trip.
     bound: Duration,
 }
 

@@ -11,18 +11,23 @@ pub(crate) struct Reorder<T> {
     pub(crate) next: Option<Seq>,
     /// Packets received at or after `next`, with arrival times, in ascending order.
     pub(crate) early: VecDeque<(Seq, Time, T)>,
+    /// Arrival of the first packet after the gap at `next`; [`Time::MAX`] without a gap.
     noticed: Time,
+    /// True if `noticed` belongs to a packet that has left the queue: it must be computed anew.
     stale: bool,
 }
 
+/// Evidence by which a missing packet counts as lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Evidence {
+    /// Number of later packets.
     Later(usize),
     /// Time since a later packet came, on a path known to reorder.
     Overdue(Duration),
 }
 
 impl Evidence {
+    /// Returns the tolerance of a path known to reorder, or else `later` packets.
     pub(crate) fn of(later: u32, reordering: Option<Duration>) -> Self {
         reordering.map_or(Self::Later(later as usize), Self::Overdue)
     }
@@ -38,17 +43,16 @@ impl Evidence {
 /// Most packets that wait for an overdue packet. Chosen: 50 ms at 1 Gbit/s.
 const EARLY_MAX: usize = 4096;
 
+/// Evidence of a single later packet.
 pub(crate) const AT_ONCE: Evidence = Evidence::Later(1);
 
+/// Fate of the next packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Settled<T> {
+    /// Packet arrived, with its value.
     Came(T),
     /// Packets `first..end` are lost; `end` came instead.
-    Lost {
-        first: Seq,
-        end: Seq,
-        instead: T,
-    },
+    Lost { first: Seq, end: Seq, instead: T },
 }
 
 impl<T> Default for Reorder<T> {
@@ -58,6 +62,7 @@ impl<T> Default for Reorder<T> {
 }
 
 impl<T: Copy> Reorder<T> {
+    /// Returns the first missing packet, and the arrival of the first packet after it.
     pub(crate) fn first_gap(&self) -> Option<(Seq, Time)> {
         let noticed = if self.stale { self.earliest() } else { self.noticed };
         Some((self.next.filter(|_| !self.early.is_empty())?, noticed))
@@ -67,10 +72,12 @@ impl<T: Copy> Reorder<T> {
         self.early.iter().map(|(_, at, _)| *at).fold(Time::MAX, Time::min)
     }
 
+    /// Returns one past the highest packet received.
     pub(crate) fn end(&self) -> Option<Seq> {
         self.early.back().map(|(last, ..)| last.next()).or(self.next)
     }
 
+    /// Settles a packet that comes in order while no other waits. False for any other packet.
     pub(crate) fn passes(&mut self, seq: Seq) -> bool {
         let passes = self.early.is_empty() && self.next == Some(seq);
         if passes {
@@ -79,18 +86,20 @@ impl<T: Copy> Reorder<T> {
         passes
     }
 
+    /// Adds a packet with its value. False if its fate is settled, or if it is a duplicate.
     pub(crate) fn arrived(&mut self, now: Time, seq: Seq, known: T) -> bool {
         let next = *self.next.get_or_insert(seq);
-        let place = self.early.partition_point(|early| early.0.before(seq));
-        let unknown = !seq.before(next) && self.early.get(place).is_none_or(|early| early.0 != seq);
+        let index = self.early.partition_point(|early| early.0.before(seq));
+        let unknown = !seq.before(next) && self.early.get(index).is_none_or(|early| early.0 != seq);
         if unknown {
-            self.early.insert(place, (seq, now, known));
+            self.early.insert(index, (seq, now, known));
             self.noticed = if self.early.len() == 1 { now } else { self.noticed.min(now) };
             self.stale &= self.early.len() > 1;
         }
         unknown
     }
 
+    /// Returns the fate of the next packet, or of the next gap, once known.
     pub(crate) fn settle(&mut self, now: Time, evidence: Evidence) -> Option<Settled<T>> {
         let (next, &(end, at, known)) = self.next.zip(self.early.front())?;
         if end == next {
@@ -108,12 +117,13 @@ impl<T: Copy> Reorder<T> {
         })
     }
 
+    /// Passes all fates to `take` that [`settle`](Self::settle) would return, and changes nothing.
     pub(crate) fn preview(&self, now: Time, evidence: Evidence, mut take: impl FnMut(Settled<T>)) {
         let Some(mut next) = self.next else { return };
         let (mut noticed, mut stale) = (self.noticed, self.stale);
-        for (place, &(end, at, known)) in self.early.iter().enumerate() {
+        for (index, &(end, at, known)) in self.early.iter().enumerate() {
             if end != next {
-                let waiting = || self.early.range(place..);
+                let waiting = || self.early.range(index..);
                 if core::mem::take(&mut stale) {
                     noticed = waiting().map(|(_, at, _)| *at).fold(Time::MAX, Time::min);
                 }

@@ -2,8 +2,10 @@
 
 use faircast_base::{Duration, Time};
 
+/// Packets since the last report.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Unanswered {
+    /// Departure of the first one, later by pauses.
     since: Option<Time>,
     packets: u64,
 }
@@ -18,6 +20,7 @@ impl Unanswered {
         self.packets += 1;
     }
 
+    /// Excludes a pause of `span`.
     pub(crate) fn pause(&mut self, span: Duration) {
         if let Some(since) = &mut self.since {
             *since += span;
