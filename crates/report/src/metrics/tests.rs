@@ -421,7 +421,10 @@ fn who_speaks_what_to_no_avail_is_told_with_what_to_do() {
         let got = metrics.finish(&Outcome { at: Time::from_secs_f64(9.0), ..Outcome::default() });
         let page = crate::run_page(&header, &got, &crate::Series::new(&header));
         let notes = got.mismatch_notes();
-        assert!(notes.iter().all(|note| page.contains(&note.replace('\'', "&#39;"))), "{notes:?}");
+        assert!(
+            notes.iter().all(|note| page.contains(&maud::html! { (note) }.into_string())),
+            "{notes:?}"
+        );
         (got.flows[0].clone(), notes)
     };
     let (flow, notes) = told(&[(2, "ormcc"), (3, "tfmcc"), (4, "tfmcc")]);
