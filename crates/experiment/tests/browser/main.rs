@@ -177,12 +177,12 @@ fn axes_are_named_and_reach_what_counts_and_pictures_are_saved() {
     let Some(mut chrome) = browser() else { return };
     let mut run = run("Where does it end?", 1, 3, 120, 120);
     let counted = Time::from_secs_f64(run.header.warmup_s);
-    let windows = run.series.flows.iter().flat_map(|flow| flow.window.points());
+    let windows = run.series.flows.iter().flat_map(|flow| flow.curves.window.points());
     let top = windows.filter(|(at, _)| *at >= counted).map(|(_, value)| value).fold(0.0, f64::max);
     let mut window = faircast_report::Curve::default();
     window.push(Time::ZERO, 40.0 * top);
-    run.series.flows[0].window.points().iter().for_each(|(at, value)| window.push(*at, *value));
-    run.series.flows[0].window = window;
+    run.series.flows[0].curves.window.points().iter().for_each(|(at, value)| window.push(*at, *value));
+    run.series.flows[0].curves.window = window;
     chrome.open(&keep("axes.html", &page(&run)), 1280, 900, false);
     chrome.evaluate("checks.save('[data-key=window] .save button')");
     let text = chrome.evaluate("checks.saved[0].text()");
