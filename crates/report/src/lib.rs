@@ -36,10 +36,10 @@ pub use series::{
     HeadChange, LINKS_MAX, LinkSeries, MARKS_MAX, Mark, Marks, RestSeries, SWITCHES_MAX, Series,
     Switch, Switches, TreeSeries,
 };
-pub use suite::{Optimum, Plots, Row, Suite};
+pub use suite::{Acceptance, Cause, Expected, Optimum, Plots, Row, Source, Suite, Values};
 pub use summary::{
-    Common, Drops, FaultCounts, FlowSummary, LinkSummary, ReceiverSummary, RouterSummary, Summary,
-    jain_index,
+    Common, Drops, FaultCounts, FlowCounts, FlowFaults, FlowRates, FlowSummary, LinkSummary,
+    ReceiverSummary, RouterSummary, Summary, jain_index,
 };
 pub use sweep::picture::sweep_pictures;
 pub use sweep::{SWEEP_FIGURES, Sweep, SweepAxis, SweepFigure};

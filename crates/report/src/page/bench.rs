@@ -49,13 +49,13 @@ struct Experiment<'a> {
 fn groups(suite: &Suite) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
     for row in &suite.rows {
-        let place = groups.iter().position(|group| group.name == row.group);
+        let place = groups.iter().position(|group| group.name == row.source.group);
         let place = place.unwrap_or_else(|| {
-            groups.push(Group { name: &row.group, experiments: Vec::new() });
+            groups.push(Group { name: &row.source.group, experiments: Vec::new() });
             groups.len() - 1
         });
         let experiments = &mut groups[place].experiments;
-        let id = if row.experiment.is_empty() { &row.id } else { &row.experiment };
+        let id = if row.source.experiment.is_empty() { &row.id } else { &row.source.experiment };
         match experiments.iter_mut().find(|experiment| experiment.id == id) {
             Some(experiment) => experiment.rows.push(row),
             None => experiments.push(Experiment { id, rows: vec![row] }),
@@ -125,7 +125,7 @@ fn overview(groups: &[Group<'_>]) -> Markup {
     let rows = || groups.iter().flat_map(|group| &group.experiments).flat_map(|of| &of.rows);
     let [theirs, ours] = rows().next().map_or(["Paper", "Ours"], |row| row.sides());
     let both = format!("{theirs} and {}", ours.to_lowercase());
-    let has_optimum = rows().any(|row| row.optimum.is_some());
+    let has_optimum = rows().any(|row| row.values.optimum.is_some());
     let mut head = vec!["Figure", "What", theirs, ours, "Accepted", &both];
     head.extend(has_optimum.then_some("Optimum"));
     head.push("Verdict");
@@ -156,7 +156,7 @@ fn overview_cells(row: &Row, has_optimum: bool) -> Vec<Markup> {
         html! { a href={ "#" (anchor("row", &row.id)) } { (row.id) } },
         html! { (row.title) " " small { (row.unit) } },
         html! { (paper(row)) (beside(row)) },
-        html! { strong { (number(row.ours)) } small { (row.spread().unwrap_or_default()) } },
+        html! { strong { (number(row.values.ours)) } small { (row.spread().unwrap_or_default()) } },
         cell(row.accepts()),
         strip(row, false),
     ];
@@ -166,11 +166,11 @@ fn overview_cells(row: &Row, has_optimum: bool) -> Vec<Markup> {
 }
 
 fn paper(row: &Row) -> String {
-    row.paper.map_or_else(|| "–".into(), number)
+    row.expected.paper.map_or_else(|| "–".into(), number)
 }
 
 fn optimum(row: &Row) -> Option<Markup> {
-    let (optimum, ratio) = row.optimum.as_ref().zip(row.of_optimum())?;
+    let (optimum, ratio) = row.values.optimum.as_ref().zip(row.of_optimum())?;
     Some(html! {
         (number(optimum.value))
         small.beside { (optimum.objective) "; ours / optimum " (number(ratio)) }
@@ -190,7 +190,7 @@ fn section(experiment: &Experiment<'_>, group: &Group<'_>, all: &mut Vec<String>
     let first = |text: fn(&Row) -> &str| {
         rows.iter().map(|row| text(row)).find(|text| !text.is_empty()).unwrap_or_default()
     };
-    let (question, says) = (first(|row| &row.question), first(|row| &row.paper_says));
+    let (question, says) = (first(|row| &row.source.question), first(|row| &row.source.paper_says));
     let title = if question.is_empty() { rows[0].title.as_str() } else { question };
     let with_series: Vec<&&Row> = rows.iter().filter(|row| row.series.is_some()).collect();
     let is_alone = with_series.is_empty() || rows.len() > 1;
@@ -205,7 +205,7 @@ fn section(experiment: &Experiment<'_>, group: &Group<'_>, all: &mut Vec<String>
                 @for row in with_series { (plot(row, all)) }
                 div.sides { @for row in rows { (side(row, level + 1)) } }
             }
-            @for (file, text) in rows.iter().filter_map(|row| row.scenario.as_ref()) {
+            @for (file, text) in rows.iter().filter_map(|row| row.source.scenario.as_ref()) {
                 details {
                     summary { "Scenario " (file) }
                     pre tabindex="0" { code { (text) } }
@@ -244,15 +244,18 @@ fn plot(row: &Row, all: &mut Vec<String>) -> Markup {
 }
 
 fn side(row: &Row, level: usize) -> Markup {
-    let seeds =
-        if row.seeds == 1 { "1 seed".into() } else { format!("median of {} seeds", row.seeds) };
+    let seeds = if row.values.seeds == 1 {
+        "1 seed".into()
+    } else {
+        format!("median of {} seeds", row.values.seeds)
+    };
     let [theirs, ours] = row.sides();
     html! {
         div.side id=(anchor("row", &row.id)) {
             (titled(level, None, &html! { (row.title) " " (verdict(row)) }))
             dl.versus {
                 div { dt { (theirs) } dd { (paper(row)) small { (row.unit) } (beside(row)) } }
-                div { dt { (ours) } dd { (number(row.ours)) small { (seeds) } } }
+                div { dt { (ours) } dd { (number(row.values.ours)) small { (seeds) } } }
                 @if let Some(optimum) = optimum(row) { div { dt { "Optimum" } dd { (optimum) } } }
             }
             (strip(row, true))
@@ -266,13 +269,13 @@ fn side(row: &Row, level: usize) -> Markup {
 
 fn paragraphs(row: &Row) -> Vec<(&'static str, String)> {
     let mut paragraphs = Vec::new();
-    if !row.measured_only {
-        let range = match (row.accept_low, row.accept_high) {
+    if !row.accepted.measured_only {
+        let range = match (row.accepted.low, row.accepted.high) {
             (Some(low), Some(high)) => format!(" ({} to {})", number(low), number(high)),
             _ => String::new(),
         };
-        let reason = if row.tolerance_reason.is_empty() { "" } else { ": " };
-        let accepted = format!("{}{range}{reason}{}", row.accepts(), row.tolerance_reason);
+        let reason = if row.accepted.reason.is_empty() { "" } else { ": " };
+        let accepted = format!("{}{range}{reason}{}", row.accepts(), row.accepted.reason);
         paragraphs.push(("Accepted:", accepted));
     }
     let interval = row.interval().map(|interval| {
@@ -280,7 +283,7 @@ fn paragraphs(row: &Row) -> Vec<(&'static str, String)> {
         let (low, high) = (number(interval.low), number(interval.high));
         format!(" The median lies between {low} and {high} with {percent:.0} %.")
     });
-    let (low, high) = (number(row.low), number(row.high));
+    let (low, high) = (number(row.values.low), number(row.values.high));
     paragraphs.push(("Spread:", format!("{low} to {high}.{}", interval.unwrap_or_default())));
     let label = match Class::of(row) {
         Class::Explained => "Why it misses:",

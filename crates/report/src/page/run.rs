@@ -92,7 +92,7 @@ fn notes(summary: &Summary) -> Markup {
 fn first_figures(summary: &Summary) -> Vec<Fact> {
     let flows = &summary.flows;
     let mut facts = Vec::new();
-    let total: f64 = flows.iter().map(|flow| flow.throughput_bps).sum();
+    let total: f64 = flows.iter().map(|flow| flow.rates.throughput_bps).sum();
     let flow_word = if flows.len() == 1 { "flow" } else { "flows" };
     let of = format!("{} {flow_word}", count(flows.len() as u64));
     facts.push(Fact::new("Throughput", rate(total), of));

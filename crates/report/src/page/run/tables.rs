@@ -42,7 +42,7 @@ pub(super) fn flows(summary: &Summary, series: &Series) -> Option<Markup> {
     let shared = summary.shared_time();
     let compared = |flow: &FlowSummary| match shared {
         Some(_) => summary.share_bps(flow),
-        None => flow.throughput_bps,
+        None => flow.rates.throughput_bps,
     };
     let most = summary.flows.iter().map(compared).fold(0.0, f64::max).max(1.0);
     let mut caption = "Averages are over the counted time, counts over the whole run".to_owned();
@@ -74,8 +74,8 @@ pub(super) fn flows(summary: &Summary, series: &Series) -> Option<Markup> {
             cell(&flow.protocol),
             with_bar(&rate(value), value / most, colour.unwrap_or(6)),
         ];
-        let mut figures = vec![rate(flow.active_throughput_bps)];
-        figures.extend(shared.map(|_| rate(flow.throughput_bps)));
+        let mut figures = vec![rate(flow.rates.active_throughput_bps)];
+        figures.extend(shared.map(|_| rate(flow.rates.throughput_bps)));
         figures.extend(flow_counts(flow).map(|value| flow.of_sender(summary.on, value)));
         figures.extend([
             flow.loss_ratio.map_or_else(|| "–".into(), percent),
@@ -97,12 +97,12 @@ pub(super) fn flows(summary: &Summary, series: &Series) -> Option<Markup> {
 
 fn flow_counts(flow: &FlowSummary) -> [u64; 6] {
     [
-        flow.sent_packets,
-        flow.repair_packets,
-        flow.ack_packets,
-        flow.nak_packets,
-        flow.cuts,
-        flow.timeouts,
+        flow.counts.sent_packets,
+        flow.counts.repair_packets,
+        flow.counts.ack_packets,
+        flow.counts.nak_packets,
+        flow.counts.cuts,
+        flow.counts.timeouts,
     ]
 }
 
