@@ -7,11 +7,21 @@ use super::Unit;
 
 /// Width of a picture: 3.5 inches, a column of most conferences, in points of 1/72 inch.
 pub(crate) const WIDTH: f64 = 252.0;
+/// Height of the field between the axes.
 pub(crate) const FIELD_HEIGHT: f64 = 110.0;
+/// Space around the field.
 pub(crate) const LEFT: f64 = 42.0;
 pub(crate) const RIGHT: f64 = 8.0;
 pub(crate) const BOTTOM: f64 = 28.0;
+/// Height of a row of a plot of names.
+pub(crate) const NAME_ROW: f64 = 14.0;
+/// Height of a lane of marks above the field.
+pub(crate) const LANE: f64 = 8.0;
+/// Width in which marks are counted as one bar.
+pub(crate) const CELL: f64 = 2.0;
+/// Size of letters.
 pub(crate) const FONT: f64 = 8.0;
+/// Length of a line in the legend.
 pub(crate) const SAMPLE: f64 = 18.0;
 pub(crate) const COLOURS: [&str; 8] =
     ["#0b6bb8", "#c8500a", "#00805c", "#a8478f", "#96700a", "#1f8fb5", "#5b6878", "#7d4b2a"];

@@ -5,18 +5,12 @@ use std::fmt::Write as _;
 use maud::{Markup, html};
 
 use super::paper::{
-    BOTTOM, FIELD_HEIGHT, Frame, LEFT, Paint, RIGHT, SAMPLE, WIDTH, dashes, file, legend_height,
-    legend_places, named, picture, reach, shown, text_width, ticks,
+    BOTTOM, CELL, FIELD_HEIGHT, Frame, LANE, LEFT, NAME_ROW, Paint, RIGHT, SAMPLE, WIDTH, dashes,
+    file, legend_height, legend_places, named, picture, reach, shown, text_width, ticks,
 };
 use super::{Line, MarkRow, Plot, Shape, Weight};
 use crate::series::Series;
 
-/// Height of a row of marks above the field.
-const LANE: f64 = 8.0;
-/// Width in which marks are counted as one bar.
-const CELL: f64 = 2.0;
-/// Height of a row of a plot of names.
-const NAME_ROW: f64 = 14.0;
 /// Dashes of upright lines.
 const UPRIGHT_DASHES: &str = "2 1.5";
 
