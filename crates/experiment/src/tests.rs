@@ -169,7 +169,8 @@ fn the_loss_of_a_leaf_is_what_its_link_dropped() {
                 } else {
                     // Repairs of one number are dropped too, and a tree repeats several for a
                     // packet.
-                    let repairs = summary.flows[0].repair_packets as f64 * 1.4 * link.drop_ratio;
+                    let repairs =
+                        summary.flows[0].counts.repair_packets as f64 * 1.4 * link.drop_ratio;
                     let least =
                         dropped.saturating_sub((repairs as u64).max(dropped * 15 / 100) + 5);
                     assert!((least..=dropped).contains(&lost), "{case}");
@@ -206,8 +207,8 @@ fn packets_that_a_relay_gave_up_are_lost() {
         assert!(abandoned.is_subset(lost) && abandoned.is_disjoint(delivered), "{receiver:?}");
         // A repaired packet is both lost and delivered.
         let known = lost.union(delivered).count() as u64;
-        let near = flow.sent_packets - 200..=flow.sent_packets;
-        assert!(near.contains(&known), "{receiver:?}: {known} of {}", flow.sent_packets);
+        let near = flow.counts.sent_packets - 200..=flow.counts.sent_packets;
+        assert!(near.contains(&known), "{receiver:?}: {known} of {}", flow.counts.sent_packets);
     }
     assert!(flow.loss_ratio > Some(0.8), "{:?}", flow.loss_ratio);
 }

@@ -35,13 +35,14 @@ impl Class {
 
     /// Returns the class of a row with a verdict.
     pub fn of(row: &Row) -> Self {
-        match row {
-            Row { measured_only: true, .. } => Self::Measured,
-            Row { holds: false, proved_by, .. } if proved_by.is_empty() => Self::NotReproduced,
-            Row { holds: false, .. } => Self::Explained,
-            Row { fitted: Some(_), .. } => Self::Fitted,
-            Row { baseline: true, .. } => Self::Baseline,
-            _ => Self::Holds,
+        let Row { accepted, cause, .. } = row;
+        match (accepted.holds, &cause.fitted) {
+            _ if accepted.measured_only => Self::Measured,
+            (false, _) if cause.proved_by.is_empty() => Self::NotReproduced,
+            (false, _) => Self::Explained,
+            (true, Some(_)) => Self::Fitted,
+            (true, None) if cause.baseline => Self::Baseline,
+            (true, None) => Self::Holds,
         }
     }
 
@@ -131,23 +132,30 @@ impl Serialize for Counts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::suite::{Acceptance, Cause};
 
     #[test]
     fn a_row_has_the_class_that_claims_least() {
-        let row = || Row { holds: true, ..Row::default() };
-        let missed = || Row { explained: Some("since".into()), ..Row::default() };
-        let proved = vec!["other".to_string()];
+        let row = |holds, measured_only, cause| Row {
+            accepted: Acceptance { holds, measured_only, ..Acceptance::default() },
+            cause,
+            ..Row::default()
+        };
+        let holds = |cause| row(true, false, cause);
+        let missed = |cause| row(false, false, Cause { explained: Some("since".into()), ..cause });
+        let cause = Cause::default;
+        let proved_by = vec!["other".to_string()];
         let fitted = Some("the delay".to_string());
         for (row, want) in [
-            (row(), Class::Holds),
-            (Row { baseline: true, ..row() }, Class::Baseline),
-            (Row { fitted: fitted.clone(), ..row() }, Class::Fitted),
-            (Row { fitted: fitted.clone(), baseline: true, ..row() }, Class::Fitted),
+            (holds(cause()), Class::Holds),
+            (holds(Cause { baseline: true, ..cause() }), Class::Baseline),
+            (holds(Cause { fitted: fitted.clone(), ..cause() }), Class::Fitted),
+            (holds(Cause { fitted: fitted.clone(), baseline: true, ..cause() }), Class::Fitted),
             // An explanation without proof does not count.
-            (missed(), Class::NotReproduced),
-            (Row { proved_by: proved.clone(), ..missed() }, Class::Explained),
-            (Row { fitted, baseline: true, ..missed() }, Class::NotReproduced),
-            (Row { measured_only: true, ..row() }, Class::Measured),
+            (missed(cause()), Class::NotReproduced),
+            (missed(Cause { proved_by, ..cause() }), Class::Explained),
+            (missed(Cause { fitted, baseline: true, ..cause() }), Class::NotReproduced),
+            (row(true, true, cause()), Class::Measured),
         ] {
             assert_eq!(Class::of(&row), want, "{row:?}");
         }

@@ -43,8 +43,8 @@ impl FlowSummary {
         if more > 0 {
             words.push(format!("{} more", count(more as u64)));
         }
-        if self.unnamed_receivers > 0 {
-            let unnamed = count(self.unnamed_receivers);
+        if self.faults.unnamed_receivers > 0 {
+            let unnamed = count(self.faults.unnamed_receivers);
             words.push(format!("up to {unnamed} of whom the sender knows nothing"));
         }
         let last = words.pop()?;
@@ -59,7 +59,7 @@ impl FlowSummary {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::summary::ReceiverSummary;
+    use crate::summary::{FlowFaults, ReceiverSummary};
 
     #[test]
     fn whoever_lacks_something_is_named_with_the_reason() {
@@ -70,8 +70,8 @@ mod tests {
         };
         let note = |receivers: Vec<ReceiverSummary>, unnamed_receivers| {
             let name = "f".to_string();
-            FlowSummary { name, receivers, unnamed_receivers, ..FlowSummary::default() }
-                .incomplete_note()
+            let faults = FlowFaults { unnamed_receivers, ..FlowFaults::default() };
+            FlowSummary { name, receivers, faults, ..FlowSummary::default() }.incomplete_note()
         };
         assert_eq!(note(vec![receiver(1, None)], 0), None);
         for (receivers, unnamed, want) in [

@@ -32,13 +32,14 @@ pub use page::{bench_page, matrix_page, run_page, sweep_page};
 pub use plots::{Csv, Line, MarkRow, Plot, Shape, Unit, Weight, csv, plots, svg};
 pub use rates::Rates;
 pub use series::{
-    BINS_GIVEN_MAX, Bins, CURVE_BUCKETS_MAX, Curve, FLOWS_MAX, FlowSeries, HeadChange, LINKS_MAX,
-    LinkSeries, MARKS_MAX, Mark, Marks, RestSeries, SWITCHES_MAX, Series, Switch, TreeSeries,
+    BINS_GIVEN_MAX, Bins, CURVE_BUCKETS_MAX, Curve, FLOWS_MAX, FlowCurves, FlowMarks, FlowSeries,
+    HeadChange, LINKS_MAX, LinkSeries, MARKS_MAX, Mark, Marks, RestSeries, SWITCHES_MAX, Series,
+    Switch, Switches, TreeSeries,
 };
-pub use suite::{Optimum, Plots, Row, Suite};
+pub use suite::{Acceptance, Cause, Expected, Optimum, Plots, Row, Source, Suite, Values};
 pub use summary::{
-    Common, Drops, FaultCounts, FlowSummary, LinkSummary, ReceiverSummary, RouterSummary, Summary,
-    jain_index,
+    Common, Drops, FaultCounts, FlowCounts, FlowFaults, FlowRates, FlowSummary, LinkSummary,
+    ReceiverSummary, RouterSummary, Summary, jain_index,
 };
 pub use sweep::picture::sweep_pictures;
 pub use sweep::{SWEEP_FIGURES, Sweep, SweepAxis, SweepFigure};

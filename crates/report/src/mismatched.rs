@@ -31,7 +31,8 @@ impl FlowSummary {
             }
             [] => unreachable!("a group begins with a node"),
         };
-        let heard = if self.mismatched_receivers > 0 { ", as the sender has heard" } else { "" };
+        let heard =
+            if self.faults.mismatched_receivers > 0 { ", as the sender has heard" } else { "" };
         match spoken {
             Some(receiver) => format!(
                 "{name}: the sender speaks {sender}, and {who} {were} told to speak {receiver} and \

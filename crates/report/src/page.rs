@@ -12,7 +12,8 @@ pub use matrix::matrix_page;
 pub use run::run_page;
 pub use sweep::sweep_page;
 
-use html::escape;
+use faircast_base::escaped_lines;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 /// Vendored plotting library: see `vendor/uplot/README.md`.
 const UPLOT_JS: &str = include_str!("../vendor/uplot/uPlot.iife.min.js");
@@ -25,43 +26,72 @@ const PAGE_CSS: &str = include_str!("page/page.css");
 const THEME_JS: &str = "try{const t=localStorage.getItem('faircast-theme');\
     if(t)document.documentElement.dataset.theme=t}catch{}";
 
+/// Content security policy, which proves that the page makes no network request.
+const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
+    img-src data:";
+
 struct Page<'a> {
     title: &'a str,
+    /// Kind of report, shown beside the program's name.
     kind: &'a str,
+    /// Anchor and label of each link.
     navigation: &'a [(String, String)],
-    main: &'a str,
-    footer: &'a str,
+    main: Markup,
+    footer: Markup,
+    /// JSON for the page's script.
     data: &'a str,
 }
 
 impl Page<'_> {
     fn render(&self) -> String {
-        let links: String = self
-            .navigation
-            .iter()
-            .map(|(anchor, label)| format!("<a href=\"#{}\">{}</a>", escape(anchor), escape(label)))
-            .collect();
-        let (title, kind) = (escape(self.title), escape(self.kind));
-        let (main, footer) = (self.main, self.footer);
         // Inside a script element only "</script" and "<!--" have a meaning to the HTML parser.
         let data = self.data.replace('<', "\\u003c");
-        // The policy proves that the page makes no network request.
-        format!(
-            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-             <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
-             script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:\">\n\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-             <title>{title} – faircast</title>\n<link rel=\"icon\" href=\"data:,\">\n\
-             <style>{UPLOT_CSS}\n{PAGE_CSS}</style>\n<script>{THEME_JS}</script>\n</head>\n<body>\n\
-             <a class=\"skip\" href=\"#main\">Skip to the content</a>\n\
-             <div class=\"top\"><div class=\"wrap\"><div class=\"brand\">faircast <span>{kind}</span>\
-             </div><nav aria-label=\"Sections\">{links}</nav>\
-             <button type=\"button\" id=\"theme\" hidden>Dark</button></div></div>\n\
-             <main class=\"wrap\" id=\"main\">\n{main}</main>\n\
-             <footer><div class=\"wrap\">{footer}<p>Plots by uPlot 1.6.32 (MIT licence).</p></div></footer>\n\
-             <script type=\"application/json\" id=\"data\">{data}</script>\n\
-             <script>/*! uPlot 1.6.32\n{UPLOT_LICENSE}*/\n{UPLOT_JS}</script>\n<script>{PAGE_JS}</script>\n</body>\n</html>\n"
-        )
+        let page = html! {
+            (DOCTYPE)
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    meta http-equiv="Content-Security-Policy" content=(POLICY);
+                    meta name="viewport" content="width=device-width, initial-scale=1";
+                    title { (self.title) " – faircast" }
+                    link rel="icon" href="data:,";
+                    style { (PreEscaped(UPLOT_CSS)) "\n" (PreEscaped(PAGE_CSS)) }
+                    script { (PreEscaped(THEME_JS)) }
+                }
+                body {
+                    a.skip href="#main" { "Skip to the content" }
+                    (self.bar())
+                    main.wrap #main { (self.main) }
+                    footer {
+                        div.wrap { (self.footer) p { "Plots by uPlot 1.6.32 (MIT licence)." } }
+                    }
+                    script type="application/json" id="data" { (PreEscaped(data)) }
+                    script {
+                        (PreEscaped("/*! uPlot 1.6.32\n")) (PreEscaped(UPLOT_LICENSE))
+                        (PreEscaped("*/\n")) (PreEscaped(UPLOT_JS))
+                    }
+                    script { (PreEscaped(PAGE_JS)) }
+                }
+            }
+        };
+        // A name may hide or turn text by format characters; the page's own text has none.
+        escaped_lines(&page.into_string()).into_owned()
+    }
+
+    fn bar(&self) -> Markup {
+        html! {
+            div.top {
+                div.wrap {
+                    div.brand { "faircast " span { (self.kind) } }
+                    nav aria-label="Sections" {
+                        @for (anchor, label) in self.navigation {
+                            a href={ "#" (anchor) } { (label) }
+                        }
+                    }
+                    button type="button" id="theme" hidden { "Dark" }
+                }
+            }
+        }
     }
 }
 

@@ -1,13 +1,15 @@
 //! Suite of experiments, compared with published figures.
 
+mod row;
+
 use std::fmt::Write as _;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use crate::Series;
 use crate::class::{Class, Counts};
-use crate::interval::{Interval, median_interval};
+use crate::interval::Interval;
 use crate::text::{COLUMNS_MAX, Table, count, significant, wrap};
+pub use row::{Acceptance, Cause, Expected, Optimum, Plots, Row, Source, Values};
 
 /// Suite of experiments that reproduce the figures of a paper.
 #[derive(Clone, Debug)]
@@ -20,206 +22,20 @@ pub struct Suite {
     pub rows: Vec<Row>,
 }
 
-/// Offline optimum of a figure.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Optimum {
-    /// Objective: `throughput`, `fair` or `concave`.
-    pub objective: &'static str,
-    /// Value of the figure at the optimum.
-    pub value: f64,
-}
-
-/// Published figure, and our measurement of it.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Row {
-    /// Short name, unique in the suite: `fig-4`.
-    pub id: String,
-    /// Measured quantity, in a few words.
-    pub title: String,
-    /// Unit of all values: `ratio`, `bit/s`, `s`, `packets`.
-    pub unit: String,
-    /// Paper's value; `None` if the paper has only a statement in words.
-    pub paper: Option<f64>,
-    /// True if our value is the lab's, and `paper` holds the simulator's value.
-    #[serde(skip)]
-    pub against_sim: bool,
-    /// Simulator's value, if ours is the lab's.
-    pub simulated: Option<f64>,
-    /// Our value: the median over all seeds.
-    pub ours: f64,
-    /// Smallest value over all seeds.
-    pub low: f64,
-    /// Largest value over all seeds.
-    pub high: f64,
-    /// Offline optimum on the same network, if the row has one.
-    pub optimum: Option<Optimum>,
-    /// Number of seeds.
-    pub seeds: u32,
-    /// Largest accepted difference from the paper's value, as a share of it.
-    pub tolerance: f64,
-    /// Smallest accepted value; `None` without such a bound.
-    pub accept_low: Option<f64>,
-    /// Largest accepted value; `None` without such a bound.
-    pub accept_high: Option<f64>,
-    /// True if our value is within the bounds, or if there are none.
-    pub holds: bool,
-    /// True if the row is measured but not judged, since no value is expected.
-    pub measured_only: bool,
-    /// Cause of the miss; a conjecture if `proved_by` is empty.
-    pub explained: Option<String>,
-    /// Rows of the same run, all of which hold, that prove the cause of the miss.
-    pub proved_by: Vec<String>,
-    /// Setting that was fitted to this figure, if any: the row then proves nothing.
-    pub fitted: Option<String>,
-    /// True if the row tests the network and its TCP, not the scheme.
-    pub baseline: bool,
-    /// Largest accepted difference from the paper's value in the row's unit, if given so.
-    #[serde(skip)]
-    pub absolute: Option<f64>,
-    /// Row that must be farther from 1 than ours, as ratios: a remedy is compared with the problem.
-    #[serde(skip)]
-    pub fairer_than: Option<String>,
-    /// Heading of the experiment; empty without one.
-    #[serde(skip)]
-    pub group: String,
-    /// Experiment of the row; empty for an experiment of its own.
-    pub experiment: String,
-    /// Path of the scenario's file; empty without a scenario.
-    #[serde(rename = "scenario")]
-    pub file: String,
-    /// Changes of the scenario, as `KEY=VALUE`.
-    pub set: Vec<String>,
-    /// Measured expression in the suite's file; empty without a scenario.
-    pub measure: String,
-    /// Question that the experiment answers.
-    #[serde(skip)]
-    pub question: String,
-    /// Paper's statement with its place: "Fig. 4: both flows near 0.22 Mbit/s".
-    #[serde(skip)]
-    pub paper_says: String,
-    /// Reason for the tolerance.
-    #[serde(skip)]
-    pub tolerance_reason: String,
-    /// Seed and value of every run.
-    #[serde(serialize_with = "per_seed")]
-    pub per_seed: Vec<(u64, f64)>,
-    /// Path and text of the scenario's file.
-    #[serde(skip)]
-    pub scenario: Option<(String, String)>,
-    /// Curves of one of the runs.
-    #[serde(skip)]
-    pub series: Option<Series>,
-    /// Plot that the page shows of these curves.
-    #[serde(skip)]
-    pub plots: Plots,
-}
-
-fn per_seed<S: serde::Serializer>(values: &[(u64, f64)], to: S) -> Result<S::Ok, S::Error> {
-    #[derive(Serialize)]
-    struct Of {
-        seed: u64,
-        value: f64,
-    }
-    to.collect_seq(values.iter().map(|(seed, value)| Of { seed: *seed, value: *value }))
-}
-
-/// Plot of an experiment's run on a page.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Plots {
-    /// Sequence numbers over time, with losses and their effects.
-    #[default]
-    Sequence,
-    /// Throughput over time, with changes of the representative.
-    Rate,
-    /// Mean throughput from the start to each time, with changes of the representative.
-    Mean,
-}
-
-impl Row {
-    pub(crate) fn sides(&self) -> [&'static str; 2] {
-        match (self.against_sim, self.simulated) {
-            (true, _) => ["Simulator", "Lab"],
-            (false, Some(_)) => ["Paper", "Lab"],
-            (false, None) => ["Paper", "Ours"],
-        }
-    }
-
-    pub(crate) fn beside(&self) -> Option<f64> {
-        self.simulated.filter(|_| !self.against_sim)
-    }
-
-    pub(crate) fn of_optimum(&self) -> Option<f64> {
-        self.optimum.as_ref().map(|optimum| self.ours / optimum.value)
-    }
-
-    pub(crate) fn spread(&self) -> Option<String> {
-        (self.seeds > 1).then(|| format!("{}–{}", number(self.low), number(self.high)))
-    }
-
-    pub(crate) fn interval(&self) -> Option<Interval> {
-        median_interval(self.per_seed.iter().map(|(_, value)| *value))
-    }
-
-    pub(crate) fn remark(&self) -> Option<String> {
-        let why = self.explained.as_deref();
-        match Class::of(self) {
-            Class::Explained => Some(format!(
-                "{} (proved by {})",
-                why.unwrap_or_default(),
-                self.proved_by.join(", ")
-            )),
-            Class::NotReproduced => why.map(|why| format!("Not reproduced, cause unknown. {why}")),
-            Class::Fitted => self.fitted.as_ref().map(|fitted| format!("Fitted: {fitted}")),
-            Class::Holds | Class::Baseline | Class::Measured => self.explained.clone(),
-        }
-    }
-
-    pub(crate) fn accepts(&self) -> String {
-        match &self.fairer_than {
-            Some(other) => format!("fairer than {other}"),
-            None => self.accepted_range(),
-        }
-    }
-
-    fn accepted_range(&self) -> String {
-        match (self.paper, self.accept_low, self.accept_high) {
-            (Some(paper), Some(low), Some(high)) if is_middle(paper, low, high) => {
-                match self.absolute {
-                    _ if low == high => format!("= {}", bound(low)),
-                    Some(distance) => format!("± {}", bound(distance)),
-                    None => format!("± {:.0} %", self.tolerance * 100.0),
-                }
-            }
-            (_, Some(low), Some(high)) => format!("{}–{}", bound(low), bound(high)),
-            (_, Some(low), None) => format!("≥ {}", bound(low)),
-            (_, None, Some(high)) => format!("≤ {}", bound(high)),
-            (_, None, None) => "–".into(),
-        }
-    }
-}
-
-fn is_middle(value: f64, low: f64, high: f64) -> bool {
-    ((high - value) - (value - low)).abs() <= 1e-9 * high.abs().max(low.abs())
-}
-
-fn bound(value: f64) -> String {
-    let given = value.to_string();
-    if value.abs() < 1_000.0 && given.len() <= 5 { given } else { number(value) }
-}
-
 impl Suite {
     /// True if every row holds.
     pub fn holds(&self) -> bool {
-        self.rows.iter().all(|row| row.holds)
+        self.rows.iter().all(|row| row.accepted.holds)
     }
 
     fn optima(&self) -> String {
         let mut table = Table::new(2, &["Row", "Optimum of", "Ours", "Optimum", "Ours / optimum"]);
         let mut out = String::new();
         for row in &self.rows {
-            let (Some(optimum), Some(ratio)) = (&row.optimum, row.of_optimum()) else { continue };
-            let [ours, best, ratio] = [row.ours, optimum.value, ratio].map(number);
+            let (Some(optimum), Some(ratio)) = (&row.values.optimum, row.of_optimum()) else {
+                continue;
+            };
+            let [ours, best, ratio] = [row.values.ours, optimum.value, ratio].map(number);
             table.push(vec![row.id.clone(), optimum.objective.into(), ours, best, ratio]);
         }
         if !table.is_empty() {
@@ -279,11 +95,11 @@ impl Suite {
                 row.id.clone(),
                 row.title.clone(),
                 row.unit.clone(),
-                row.paper.map_or_else(|| "–".into(), number),
+                row.expected.paper.map_or_else(|| "–".into(), number),
             ];
             cells.extend(has_beside.then(|| row.beside().map_or_else(|| "–".into(), number)));
             cells.extend([
-                number(row.ours),
+                number(row.values.ours),
                 row.spread().unwrap_or_else(|| "–".into()),
                 // Numbers only: the name of another row would take space from the titles.
                 row.accepted_range(),
@@ -332,24 +148,27 @@ mod tests {
             id: "fig-4".into(),
             title: "pgmcc beside TCP Reno, 3000 s".into(),
             unit: "ratio".into(),
-            paper: Some(0.74),
-            ours: 0.77,
-            low: 0.71,
-            high: 0.82,
-            seeds: 10,
-            tolerance: 0.15,
-            accept_low: Some(0.629),
-            accept_high: Some(0.851),
-            holds: true,
+            expected: Expected { paper: Some(0.74), ..Expected::default() },
+            values: Values { ours: 0.77, low: 0.71, high: 0.82, seeds: 10, optimum: None },
+            accepted: Acceptance {
+                tolerance: 0.15,
+                low: Some(0.629),
+                high: Some(0.851),
+                holds: true,
+                ..Acceptance::default()
+            },
             per_seed: vec![(1, 0.77)],
             ..Row::default()
         };
         let missed = Row {
             id: "fig-5".into(),
-            paper: None,
-            ours: -241_000.4,
-            holds: false,
-            explained: Some("The paper leaves the queue's limit open. ".repeat(5)),
+            expected: Expected::default(),
+            values: Values { ours: -241_000.4, ..row.values.clone() },
+            accepted: Acceptance { holds: false, ..row.accepted.clone() },
+            cause: Cause {
+                explained: Some("The paper leaves the queue's limit open. ".repeat(5)),
+                ..Cause::default()
+            },
             title: "t".repeat(120),
             ..row.clone()
         };
@@ -375,12 +194,9 @@ mod tests {
 
     #[test]
     fn what_a_row_accepts_is_said_as_it_was_given() {
-        let row = |paper, absolute, accept_low, accept_high| Row {
-            paper,
-            tolerance: 0.15,
-            absolute,
-            accept_low,
-            accept_high,
+        let row = |paper, absolute, low, high| Row {
+            expected: Expected { paper, ..Expected::default() },
+            accepted: Acceptance { tolerance: 0.15, absolute, low, high, ..Acceptance::default() },
             ..Row::default()
         };
         for (row, want) in [
@@ -395,8 +211,8 @@ mod tests {
         ] {
             assert_eq!(row.accepts(), want);
         }
-        let cure =
-            Row { fairer_than: Some("fig-15".into()), ..row(None, None, Some(0.8), Some(1.25)) };
+        let mut cure = row(None, None, Some(0.8), Some(1.25));
+        cure.accepted.fairer_than = Some("fig-15".into());
         assert_eq!(cure.accepts(), "fairer than fig-15");
         let text = Suite { rows: vec![cure], ..suite() }.table();
         assert!(text.contains("0.8–1.25"), "{text}");
@@ -411,10 +227,10 @@ mod tests {
         let end = "2 rows: 1 judged, hold; 1 not reproduced, cause unknown.\n";
         assert!(text.ends_with(end), "{text}");
         let mut proved = suite();
-        proved.rows[1].proved_by = vec!["fig-4".into()];
+        proved.rows[1].cause.proved_by = vec!["fig-4".into()];
         assert!(proved.table().contains("(proved by fig-4)"), "{}", proved.table());
         let mut fitted = suite();
-        fitted.rows[0].fitted = Some("The delay.".into());
+        fitted.rows[0].cause.fitted = Some("The delay.".into());
         assert!(fitted.table().contains("fig-4: Fitted: The delay."), "{}", fitted.table());
         let json: serde_json::Value = serde_json::from_str(&fitted.to_json()).unwrap();
         assert_eq!(
@@ -427,7 +243,7 @@ mod tests {
     fn an_optimum_stands_beside_ours_with_the_ratio() {
         let mut suite = suite();
         assert!(!suite.table().contains("ptimum"), "{}", suite.table());
-        suite.rows[0].optimum = Some(Optimum { objective: "fair", value: 0.8 });
+        suite.rows[0].values.optimum = Some(Optimum { objective: "fair", value: 0.8 });
         let text = suite.table();
         assert!(text.contains("Row    Optimum of   Ours  Optimum  Ours / optimum\n"), "{text}");
         assert!(text.contains("fig-4  fair        0.770    0.800           0.963\n"), "{text}");
@@ -441,7 +257,7 @@ mod tests {
     #[test]
     fn what_is_measured_only_is_counted_apart_and_has_no_verdict() {
         let mut suite = suite();
-        suite.rows[0].measured_only = true;
+        suite.rows[0].accepted.measured_only = true;
         let text = suite.table();
         assert!(text.ends_with("1 not reproduced, cause unknown; 1 measured only.\n"), "{text}");
         let row = text.lines().find(|line| line.starts_with("fig-4"));
@@ -456,8 +272,8 @@ mod tests {
         let mut suite = suite();
         suite.rows.truncate(1);
         assert!(suite.table().contains("Paper") && suite.table().contains("0.710–0.820"));
-        (suite.rows[0].against_sim, suite.rows[0].seeds) = (true, 1);
-        suite.rows[0].simulated = Some(0.5);
+        (suite.rows[0].expected.against_sim, suite.rows[0].values.seeds) = (true, 1);
+        suite.rows[0].expected.simulated = Some(0.5);
         let text = suite.table();
         assert!(
             text.contains("Simulator") && text.contains("Lab") && !text.contains("Paper"),
@@ -465,7 +281,7 @@ mod tests {
         );
         assert!(!text.contains("0.710"), "{text}");
         assert!(!text.contains("0.500"), "it is the expected one: {text}");
-        (suite.rows[0].against_sim, suite.rows[0].simulated) = (false, Some(0.5));
+        (suite.rows[0].expected.against_sim, suite.rows[0].expected.simulated) = (false, Some(0.5));
         let text = suite.table();
         assert!(text.contains("Paper  Simulator    Lab"), "{text}");
         assert!(text.contains("0.740      0.500  0.770"), "{text}");

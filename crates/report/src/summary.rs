@@ -69,6 +69,33 @@ pub struct FlowSummary {
     pub protocol: String,
     /// Sender's node.
     pub from: String,
+    /// Rates of the sender.
+    #[serde(flatten)]
+    pub rates: FlowRates,
+    /// Packets and events of the sender.
+    #[serde(flatten)]
+    pub counts: FlowCounts,
+    /// Representative at the end.
+    pub representative: Option<String>,
+    /// Mean of the sender's measured round-trip times in the counted time, in seconds.
+    pub rtt_mean_s: Option<f64>,
+    /// Drops, bad input and receivers in doubt.
+    #[serde(flatten)]
+    pub faults: FlowFaults,
+    /// Highest loss ratio of a receiver; `None` if the trace has none.
+    pub loss_ratio: Option<f64>,
+    /// Completion time in seconds of the last receiver; `None` if a remaining receiver lacks data.
+    pub completed_s: Option<f64>,
+    /// Tree of the repair heads; `None` without any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tree: Option<TreeSummary>,
+    /// Receivers, in the scenario's order.
+    pub receivers: Vec<ReceiverSummary>,
+}
+
+/// Rates of a flow's sender.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FlowRates {
     /// New payload sent (TCP: acknowledged payload) in the counted time, in bits per second.
     pub throughput_bps: f64,
     /// Throughput while the flow was active: from its start to its stop or completion.
@@ -85,6 +112,11 @@ pub struct FlowSummary {
     pub rate_variation: Option<f64>,
     /// Seconds until the rate settled, see [`Rates`](crate::Rates); `None` if that was not found.
     pub settled_s: Option<f64>,
+}
+
+/// Packets and events of a flow's sender over the whole run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowCounts {
     /// Packets with new data sent by the sender.
     pub sent_packets: u64,
     /// Repairs (retransmissions and parity) sent by any node.
@@ -101,10 +133,11 @@ pub struct FlowSummary {
     pub cuts: u64,
     /// Choices of a representative by the sender (pgmcc's acker, TFMCC's CLR), including the first.
     pub representative_changes: u64,
-    /// Representative at the end.
-    pub representative: Option<String>,
-    /// Mean of the sender's measured round-trip times in the counted time, in seconds.
-    pub rtt_mean_s: Option<f64>,
+}
+
+/// Drops, bad input and receivers in doubt of a flow, over the whole run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowFaults {
     /// Packets of the flow, of all kinds, that links dropped.
     pub dropped_packets: u64,
     /// Bad input that the flow's ends rejected.
@@ -115,15 +148,6 @@ pub struct FlowSummary {
     /// Receivers that may lack data, as far as the sender knows at the end.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unnamed_receivers: u64,
-    /// Highest loss ratio of a receiver; `None` if the trace has none.
-    pub loss_ratio: Option<f64>,
-    /// Completion time in seconds of the last receiver; `None` if a remaining receiver lacks data.
-    pub completed_s: Option<f64>,
-    /// Tree of the repair heads; `None` without any.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tree: Option<TreeSummary>,
-    /// Receivers, in the scenario's order.
-    pub receivers: Vec<ReceiverSummary>,
 }
 
 /// Repair tree of a flow, with each receiver's last head. Counts are over the whole run.
@@ -269,7 +293,7 @@ fn is_zero(count: &u64) -> bool {
 impl FlowSummary {
     /// True if the flow's sender is in the trace; false for a receiver's trace on a real network.
     pub fn has_sender(&self, on: On) -> bool {
-        on != On::Net || self.sent_packets > 0
+        on != On::Net || self.counts.sent_packets > 0
     }
 }
 

@@ -73,7 +73,7 @@ pub const SWEEP_FIGURES: [SweepFigure; 6] = [
         axis: "Throughput",
         unit: Unit::Rate,
         shown: rate,
-        value: |_, flow| Some(flow.active_throughput_bps),
+        value: |_, flow| Some(flow.rates.active_throughput_bps),
     },
     SweepFigure {
         id: "goodput_min_bps",
@@ -91,7 +91,7 @@ pub const SWEEP_FIGURES: [SweepFigure; 6] = [
         axis: "Variation",
         unit: Unit::Count,
         shown: significant,
-        value: |_, flow| flow.rate_variation,
+        value: |_, flow| flow.rates.rate_variation,
     },
     SweepFigure {
         id: "rtt_mean_s",
@@ -313,12 +313,13 @@ pub(crate) fn short(key: &str) -> &str {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::FlowRates;
 
     pub(crate) fn summary(flows: &[(&str, &str, f64)]) -> Summary {
         let flow = |(name, protocol, throughput): &(&str, &str, f64)| FlowSummary {
             name: name.to_string(),
             protocol: protocol.to_string(),
-            active_throughput_bps: *throughput,
+            rates: FlowRates { active_throughput_bps: *throughput, ..FlowRates::default() },
             ..FlowSummary::default()
         };
         Summary { flows: flows.iter().map(flow).collect(), ..Summary::default() }
@@ -365,7 +366,7 @@ pub(crate) mod tests {
     fn of_one_seed_no_number_stands_twice_and_what_ends_says_when() {
         let mut sweep = Sweep::new("s.toml", "?", Vec::new(), 1);
         let mut summary = summary(&[("mcc", "pgmcc", 2e6)]);
-        summary.flows[0].throughput_bps = 5e5;
+        summary.flows[0].rates.throughput_bps = 5e5;
         summary.flows[0].completed_s = Some(12.5);
         sweep.add(&[], &summary);
         let text = sweep.table();

@@ -105,7 +105,8 @@ impl Summary {
 
     pub(crate) fn has_partial_flows(&self) -> bool {
         self.flows.iter().any(|flow| {
-            (flow.active_throughput_bps - flow.throughput_bps).abs() > 0.01 * flow.throughput_bps
+            (flow.rates.active_throughput_bps - flow.rates.throughput_bps).abs()
+                > 0.01 * flow.rates.throughput_bps
         })
     }
 
@@ -133,10 +134,10 @@ impl Summary {
         let row = |flow: &FlowSummary| {
             let mut row = vec![flow.name.clone(), flow.protocol.clone()];
             row.extend(first.map(|_| rate(self.share_bps(flow))));
-            row.push(rate(flow.throughput_bps));
-            let FlowSummary { sent_packets, repair_packets, feedback_packets, timeouts, .. } = flow;
-            let counts = [sent_packets, repair_packets, feedback_packets, timeouts];
-            row.extend(counts.map(|value| flow.of_sender(self.on, *value)));
+            row.push(rate(flow.rates.throughput_bps));
+            let of = flow.counts;
+            let counts = [of.sent_packets, of.repair_packets, of.feedback_packets, of.timeouts];
+            row.extend(counts.map(|value| flow.of_sender(self.on, value)));
             row.push(seconds_or_dash(flow.completed_s));
             row
         };
@@ -171,8 +172,8 @@ impl Summary {
     }
 
     pub(crate) fn share_bps(&self, flow: &FlowSummary) -> f64 {
-        let common = flow.common_throughput_bps.filter(|_| self.shared_time().is_some());
-        common.unwrap_or(flow.active_throughput_bps)
+        let common = flow.rates.common_throughput_bps.filter(|_| self.shared_time().is_some());
+        common.unwrap_or(flow.rates.active_throughput_bps)
     }
 
     pub(crate) fn flows_by_protocol(&self) -> Vec<(String, Vec<&FlowSummary>)> {
@@ -430,6 +431,7 @@ fn spread_note(flow: &FlowSummary) -> String {
 mod tests {
     use super::*;
     use crate::LinkSummary;
+    use crate::summary::{FlowCounts, FlowRates};
 
     fn receiver(i: usize) -> ReceiverSummary {
         ReceiverSummary {
@@ -447,13 +449,19 @@ mod tests {
         let flow = |i: usize| FlowSummary {
             name: format!("a-flow-with-a-very-long-name-that-goes-on-and-on-{i}"),
             protocol: if i == 0 { "pgmcc".into() } else { "tcp-newreno".into() },
-            throughput_bps: 123_456_789.0 + i as f64,
-            active_throughput_bps: 1.0,
-            common_throughput_bps: Some(9_876_543.0),
-            sent_packets: 123_456_789,
-            repair_packets: 123_456,
-            feedback_packets: 123_456_789,
-            timeouts: 1_234,
+            rates: FlowRates {
+                throughput_bps: 123_456_789.0 + i as f64,
+                active_throughput_bps: 1.0,
+                common_throughput_bps: Some(9_876_543.0),
+                ..FlowRates::default()
+            },
+            counts: FlowCounts {
+                sent_packets: 123_456_789,
+                repair_packets: 123_456,
+                feedback_packets: 123_456_789,
+                timeouts: 1_234,
+                ..FlowCounts::default()
+            },
             receivers: (0..receivers).map(receiver).collect(),
             ..FlowSummary::default()
         };

@@ -29,9 +29,9 @@ const NO_OPTIMUM: &str = "–";
 impl RowVerdict {
     /// Converts a row of a suite.
     pub fn of(row: &Row) -> Self {
-        let paper = row.paper.map_or_else(|| "–".into(), number);
-        let cells = [paper, number(row.ours), row.seeds.to_string(), row.accepts()];
-        let optimum = row.optimum.as_ref().zip(row.of_optimum()).map(|(optimum, ratio)| {
+        let paper = row.expected.paper.map_or_else(|| "–".into(), number);
+        let cells = [paper, number(row.values.ours), row.values.seeds.to_string(), row.accepts()];
+        let optimum = row.values.optimum.as_ref().zip(row.of_optimum()).map(|(optimum, ratio)| {
             format!("{} {}, {}", optimum.objective, number(optimum.value), number(ratio))
         });
         Self { id: row.id.clone(), cells, optimum, class: Class::of(row) }
@@ -150,7 +150,7 @@ impl Verdicts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Optimum;
+    use crate::{Acceptance, Expected, Optimum, Values};
 
     fn suite(name: &str, rows: Vec<Row>) -> Suite {
         Suite { name: name.into(), about: String::new(), rows }
@@ -160,11 +160,9 @@ mod tests {
         let holds = ours < 2.0;
         Row {
             id: id.into(),
-            ours,
-            holds,
-            seeds: 3,
-            paper: Some(1.0),
-            accept_high: Some(2.0),
+            expected: Expected { paper: Some(1.0), ..Expected::default() },
+            values: Values { ours, seeds: 3, ..Values::default() },
+            accepted: Acceptance { holds, high: Some(2.0), ..Acceptance::default() },
             ..Row::default()
         }
     }
@@ -177,7 +175,7 @@ mod tests {
         let text = page.to_markdown();
         assert_eq!(Verdicts::parse(&text), page);
         let mut optimal = row("best", 1.9);
-        optimal.optimum = Some(Optimum { objective: "fair", value: 2.0 });
+        optimal.values.optimum = Some(Optimum { objective: "fair", value: 2.0 });
         page.put(&suite("b", vec![row("x", 1.0), optimal]));
         let with = page.to_markdown();
         assert!(with.contains("| `x` | 1.000 | 1.000 | 3 | ≤ 2 | – | holds |\n"), "{with}");

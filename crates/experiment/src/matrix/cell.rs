@@ -37,7 +37,7 @@ pub(super) fn measure(
         Some(alone) => {
             let (run, _) = runner.run_one(alone, seed, false, &mut ())?;
             let flow = run.summary.flows.iter().find(|flow| flow.name == session);
-            flow.map(|flow| flow.sent_bps)
+            flow.map(|flow| flow.rates.sent_bps)
         }
     };
     let figures = figures(work.case, session, &header, &run, &rates, goal_bps);
@@ -76,9 +76,9 @@ fn figures(
     figures.push((Figure::SettledS, settled));
     let variation = rates.variation(place, warm, to).unwrap_or(f64::INFINITY);
     figures.push((Figure::RateVariation, variation));
-    figures.push((Figure::FeedbackPerS, flow.feedback_per_s));
+    figures.push((Figure::FeedbackPerS, flow.rates.feedback_per_s));
     if let Some(goal_bps) = goal_bps {
-        let share = if goal_bps > 0.0 { flow.sent_bps / goal_bps } else { 0.0 };
+        let share = if goal_bps > 0.0 { flow.rates.sent_bps / goal_bps } else { 0.0 };
         figures.push((Figure::SlowestShare, share));
     }
     figures.push((Figure::Repairs, repairs(flow)));
@@ -92,7 +92,11 @@ fn fairness(ratios: impl Iterator<Item = f64>) -> Option<f64> {
 }
 
 fn repairs(flow: &FlowSummary) -> f64 {
-    if flow.sent_packets > 0 { flow.repair_packets as f64 / flow.sent_packets as f64 } else { 0.0 }
+    if flow.counts.sent_packets > 0 {
+        flow.counts.repair_packets as f64 / flow.counts.sent_packets as f64
+    } else {
+        0.0
+    }
 }
 
 pub(super) struct Cell {

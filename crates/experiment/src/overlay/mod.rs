@@ -19,7 +19,7 @@ use self::daemons::Daemons;
 use crate::Error;
 use crate::monitor::{Monitor, Runs};
 use crate::request::{Request, Results, chosen, listing};
-use crate::wire::row;
+use crate::wire::{measured_only, row};
 
 const TITLE: &str = "How fast are groups on real sockets?";
 const PUBLISH: Duration = Duration::from_millis(1500);
@@ -309,13 +309,9 @@ fn rows(measured: &[(Case, Figures)]) -> Vec<Row> {
     for (case, figures) in measured {
         for (value, [id, title, unit]) in values(figures).into_iter().zip(FIGURES) {
             if value > 0.0 {
-                rows.push(Row {
-                    group: case.setup.title.into(),
-                    unit: unit.into(),
-                    measured_only: true,
-                    holds: true,
-                    ..row(&format!("{}.{id}", case.id), title, vec![value])
-                });
+                let row = row(&format!("{}.{id}", case.id), title, vec![value]);
+                let row = Row { unit: unit.into(), ..row };
+                rows.push(measured_only(row, case.setup.title));
             }
         }
         let title = "share of the messages that came";
@@ -351,9 +347,11 @@ fn rows(measured: &[(Case, Figures)]) -> Vec<Row> {
     rows
 }
 
-fn judged(row: Row, low: Option<f64>, high: Option<f64>) -> Row {
-    let holds = low.is_none_or(|it| row.ours >= it) && high.is_none_or(|it| row.ours <= it);
-    Row { accept_low: low, accept_high: high, holds, ..row }
+fn judged(mut row: Row, low: Option<f64>, high: Option<f64>) -> Row {
+    let ours = row.values.ours;
+    row.accepted.holds = low.is_none_or(|low| ours >= low) && high.is_none_or(|high| ours <= high);
+    (row.accepted.low, row.accepted.high) = (low, high);
+    row
 }
 
 #[cfg(test)]
@@ -369,7 +367,7 @@ mod tests {
             measured.push((case, Figures { rate, whole: 0.99, ..Figures::default() }));
         }
         let rows = rows(&measured);
-        let holds = |id: &str| rows.iter().find(|row| row.id == id).map(|row| row.holds);
+        let holds = |id: &str| rows.iter().find(|row| row.id == id).map(|row| row.accepted.holds);
         assert_eq!(holds("one.1k.1.prices"), Some(false));
         assert_eq!(holds("one.1k.1.half-p50"), None, "not measured");
         assert_eq!(holds("unix.1k.1.rate"), Some(true));

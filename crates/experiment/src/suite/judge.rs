@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use faircast_report::{Optimum, Row, median_interval};
+use faircast_report::{Acceptance, Cause, Expected, Optimum, Row, Source, Values, median_interval};
 
 use super::file::{RowFile, SuiteFile};
 use super::measure::is_target;
@@ -33,21 +33,24 @@ pub(super) fn rows(
         }
         for (file, optimum) in experiment.rows.iter().zip(optima) {
             let value = |run: &Run| (run.summary.seed, file.measure.of(&run.summary, &run.probe));
+            let optimum = file.optimum.zip(optimum);
+            let optimum =
+                optimum.map(|(objective, value)| Optimum { objective: objective.name(), value });
             let words = Row {
                 id: file.id.clone().unwrap_or_else(|| experiment.id.clone()),
-                group: experiment.group.clone(),
-                experiment: experiment.id.clone(),
-                file: experiment.scenario.clone(),
-                set: experiment.set.clone(),
-                question: experiment.question.clone(),
-                paper_says: experiment.paper_says.clone(),
-                scenario: scenario.take(),
+                source: Source {
+                    group: experiment.group.clone(),
+                    experiment: experiment.id.clone(),
+                    file: experiment.scenario.clone(),
+                    set: experiment.set.clone(),
+                    measure: String::new(),
+                    question: experiment.question.clone(),
+                    paper_says: experiment.paper_says.clone(),
+                    scenario: scenario.take(),
+                },
+                values: Values { optimum, ..Values::default() },
                 series: series.take(),
                 plots: experiment.plot,
-                optimum: file
-                    .optimum
-                    .zip(optimum)
-                    .map(|(objective, value)| Optimum { objective: objective.name(), value }),
                 ..Row::default()
             };
             let mut row = judge(file, runs.iter().map(value).collect(), words);
@@ -94,15 +97,15 @@ fn judge_rows_of_rows(suite: &SuiteFile, rows: &mut [Row]) {
 }
 
 fn leave(row: &mut Row, why: &str) {
-    row.holds = false;
-    row.explained = Some(format!("not judged, since {why}"));
-    row.proved_by.clear();
+    row.accepted.holds = false;
+    row.cause.explained = Some(format!("not judged, since {why}"));
+    row.cause.proved_by.clear();
 }
 
 fn seed_by_seed(file: &RowFile, wanted: &[&str], rows: &[Row]) -> Vec<(u64, f64)> {
     let of: Vec<&Row> = rows.iter().filter(|row| wanted.contains(&&*row.id)).collect();
     let optima: Vec<(&str, f64)> =
-        of.iter().filter_map(|row| Some((&*row.id, row.optimum.as_ref()?.value))).collect();
+        of.iter().filter_map(|row| Some((&*row.id, row.values.optimum.as_ref()?.value))).collect();
     let Some(first) = of.first() else { return Vec::new() };
     let mut seeds = Vec::new();
     for (seed, _) in &first.per_seed {
@@ -120,18 +123,19 @@ fn seed_by_seed(file: &RowFile, wanted: &[&str], rows: &[Row]) -> Vec<(u64, f64)
 
 /// Keeps mechanisms whose proofs all hold. All other mechanisms become conjectures.
 fn prove(rows: &mut [Row]) {
-    let held: Vec<(String, bool)> = rows.iter().map(|row| (row.id.clone(), row.holds)).collect();
-    for row in rows.iter_mut().filter(|row| !row.proved_by.is_empty()) {
+    let held: Vec<(String, bool)> =
+        rows.iter().map(|row| (row.id.clone(), row.accepted.holds)).collect();
+    for row in rows.iter_mut().filter(|row| !row.cause.proved_by.is_empty()) {
         let state =
             |id: &String| held.iter().find(|(other, _)| other == id).map(|(_, holds)| *holds);
-        let open = row.proved_by.iter().find(|id| state(id) != Some(true));
-        if row.holds {
-            row.proved_by.clear();
+        let open = row.cause.proved_by.iter().find(|id| state(id) != Some(true));
+        if row.accepted.holds {
+            row.cause.proved_by.clear();
         } else if let Some(open) = open {
             let why = if state(open).is_some() { "misses itself" } else { "was not run" };
-            let explained = row.explained.take().unwrap_or_default();
-            row.explained = Some(format!("Unproved, since {open} {why}: {explained}"));
-            row.proved_by.clear();
+            let explained = row.cause.explained.take().unwrap_or_default();
+            row.cause.explained = Some(format!("Unproved, since {open} {why}: {explained}"));
+            row.cause.proved_by.clear();
         }
     }
 }
@@ -143,23 +147,25 @@ fn compare_cures(suite: &SuiteFile, rows: &mut [Row]) {
         for file in &experiment.rows {
             let Some(other) = &file.fairer_than else { continue };
             let id = file.id.as_ref().unwrap_or(&experiment.id);
-            let other_ours = rows.iter().find(|row| row.id == *other).map(|row| row.ours);
+            let other_ours = rows.iter().find(|row| row.id == *other).map(|row| row.values.ours);
             // A row without a valid run has its reason already.
             let is_row = |row: &&mut Row| row.id == *id && !row.per_seed.is_empty();
             let Some(row) = rows.iter_mut().find(is_row) else { continue };
             // Medians differ by chance, so the row's whole confidence interval must be fairer.
             let interval = median_interval(row.per_seed.iter().map(|(_, value)| *value));
-            let ends = interval.map_or([row.ours; 2], |interval| [interval.low, interval.high]);
+            let ends =
+                interval.map_or([row.values.ours; 2], |interval| [interval.low, interval.high]);
             let is_fairer =
                 |other: f64| ends.iter().all(|end| unfairness(*end) < unfairness(other));
             let fairer = other_ours.is_some_and(is_fairer);
-            row.holds &= fairer;
+            row.accepted.holds &= fairer;
             let known = file.explained.clone().or(file.conjecture.clone());
-            row.explained = known.filter(|_| !row.holds);
-            row.proved_by = if row.holds { Vec::new() } else { file.proved_by.clone() };
+            row.cause.explained = known.filter(|_| !row.accepted.holds);
+            row.cause.proved_by =
+                if row.accepted.holds { Vec::new() } else { file.proved_by.clone() };
             match other_ours {
                 Some(ours) => accept_fairer(row, ours),
-                None => row.tolerance_reason = format!("{other} was not run: {}", file.reason),
+                None => row.accepted.reason = format!("{other} was not run: {}", file.reason),
             }
         }
     }
@@ -167,9 +173,9 @@ fn compare_cures(suite: &SuiteFile, rows: &mut [Row]) {
 
 fn accept_fairer(row: &mut Row, other: f64) {
     let (from, to) = (other.min(1.0 / other), other.max(1.0 / other));
-    let (low, high) = (row.accept_low.unwrap_or(from), row.accept_high.unwrap_or(to));
-    row.accept_low = finite(low.max(from));
-    row.accept_high = finite(high.min(to));
+    let (low, high) = (row.accepted.low.unwrap_or(from), row.accepted.high.unwrap_or(to));
+    row.accepted.low = finite(low.max(from));
+    row.accepted.high = finite(high.min(to));
 }
 
 fn finite(bound: f64) -> Option<f64> {
@@ -201,24 +207,31 @@ fn judge(file: &RowFile, per_seed: Vec<(u64, f64)>, words: Row) -> Row {
     Row {
         title: file.title.clone(),
         unit: file.unit.clone(),
-        paper: file.paper,
-        ours,
-        low: values.iter().copied().fold(f64::INFINITY, f64::min),
-        high: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
-        seeds: values.len() as u32,
-        tolerance: file.tolerance.or(distance.filter(|d| d.is_finite())).unwrap_or(0.0),
-        accept_low: finite(low),
-        accept_high: finite(high),
-        holds,
-        measured_only,
-        measure: file.measure.text().to_string(),
-        absolute: file.absolute,
-        fairer_than: file.fairer_than.clone(),
-        explained: file.explained.clone().or(file.conjecture.clone()).filter(|_| !holds),
-        proved_by: if holds { Vec::new() } else { file.proved_by.clone() },
-        fitted: file.fitted.clone(),
-        baseline: file.baseline,
-        tolerance_reason: file.reason.clone(),
+        expected: Expected { paper: file.paper, ..words.expected },
+        values: Values {
+            ours,
+            low: values.iter().copied().fold(f64::INFINITY, f64::min),
+            high: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            seeds: values.len() as u32,
+            ..words.values
+        },
+        accepted: Acceptance {
+            tolerance: file.tolerance.or(distance.filter(|d| d.is_finite())).unwrap_or(0.0),
+            low: finite(low),
+            high: finite(high),
+            holds,
+            measured_only,
+            absolute: file.absolute,
+            fairer_than: file.fairer_than.clone(),
+            reason: file.reason.clone(),
+        },
+        cause: Cause {
+            explained: file.explained.clone().or(file.conjecture.clone()).filter(|_| !holds),
+            proved_by: if holds { Vec::new() } else { file.proved_by.clone() },
+            fitted: file.fitted.clone(),
+            baseline: file.baseline,
+        },
+        source: Source { measure: file.measure.text().to_string(), ..words.source },
         per_seed,
         ..words
     }
@@ -251,15 +264,15 @@ pub(super) fn one_value(
         id,
         title,
         unit: unit.into(),
-        ours,
-        low: ours,
-        high: ours,
-        seeds: 1,
+        values: Values { ours, low: ours, high: ours, seeds: 1, optimum: None },
         per_seed: vec![(1, ours)],
-        accept_low: Some(*accept.start()),
-        accept_high: Some(*accept.end()),
-        holds: accept.contains(&ours),
-        tolerance_reason: reason.into(),
+        accepted: Acceptance {
+            low: Some(*accept.start()),
+            high: Some(*accept.end()),
+            holds: accept.contains(&ours),
+            reason: reason.into(),
+            ..Acceptance::default()
+        },
         ..Row::default()
     }
 }
@@ -273,7 +286,7 @@ mod tests {
         for (ours, holds) in [(0.3, true), (0.6, false), (f64::NAN, false), (f64::INFINITY, false)]
         {
             let row = one_value(String::new(), String::new(), "ratio", ours, 0.0..=0.5, "");
-            assert_eq!(row.holds, holds, "{ours}");
+            assert_eq!(row.accepted.holds, holds, "{ours}");
         }
     }
 
@@ -302,11 +315,12 @@ mod tests {
         ] {
             let mut row = Row::default();
             accept_fairer(&mut row, other);
-            assert_eq!((row.accept_low, row.accept_high), want, "{other}");
+            assert_eq!((row.accepted.low, row.accepted.high), want, "{other}");
         }
-        let mut row = Row { accept_low: Some(0.8), accept_high: Some(9.0), ..Row::default() };
+        let mut row = Row::default();
+        (row.accepted.low, row.accepted.high) = (Some(0.8), Some(9.0));
         accept_fairer(&mut row, 0.5);
-        assert_eq!((row.accept_low, row.accept_high), (Some(0.8), Some(2.0)));
+        assert_eq!((row.accepted.low, row.accepted.high), (Some(0.8), Some(2.0)));
     }
 
     #[test]
@@ -322,14 +336,15 @@ mod tests {
             SuiteFile::parse("s.toml", &text.replace("]\n                {", "] {")).unwrap();
         let not_judged = Row {
             id: "cure".into(),
-            explained: Some("not judged".into()),
-            ours: f64::NAN,
+            cause: Cause { explained: Some("not judged".into()), ..Cause::default() },
+            values: Values { ours: f64::NAN, ..Values::default() },
             ..Row::default()
         };
-        let ill = Row { id: "ill".into(), ours: 0.5, per_seed: vec![(1, 0.5)], ..Row::default() };
+        let values = Values { ours: 0.5, ..Values::default() };
+        let ill = Row { id: "ill".into(), values, per_seed: vec![(1, 0.5)], ..Row::default() };
         let mut rows = vec![ill, not_judged];
         compare_cures(&suite, &mut rows);
-        assert_eq!(rows[1].explained.as_deref(), Some("not judged"));
-        assert!(rows[1].proved_by.is_empty() && !rows[1].holds);
+        assert_eq!(rows[1].cause.explained.as_deref(), Some("not judged"));
+        assert!(rows[1].cause.proved_by.is_empty() && !rows[1].accepted.holds);
     }
 }

@@ -78,9 +78,9 @@ const SPANNED: &[(&str, FlowSpan)] = &[
 ];
 
 const FLOW_QUANTITIES: &[(&str, FlowQuantity)] = &[
-    ("throughput_bps", |flow| flow.summary.throughput_bps),
-    ("throughput_kbps", |flow| flow.summary.throughput_bps / 1e3),
-    ("sent_bps", |flow| flow.summary.sent_bps),
+    ("throughput_bps", |flow| flow.summary.rates.throughput_bps),
+    ("throughput_kbps", |flow| flow.summary.rates.throughput_bps / 1e3),
+    ("sent_bps", |flow| flow.summary.rates.sent_bps),
     ("throughput_variation", |flow| flow.run.variation(flow.place)),
     ("packets_per_s", |flow| flow.packets_per_s()),
     ("packets", |flow| flow.packets_per_s() * flow.counted_s),
@@ -88,13 +88,13 @@ const FLOW_QUANTITIES: &[(&str, FlowQuantity)] = &[
     ("cuts", |flow| flow.probe.cuts as f64),
     // The first choice of a representative is no switch.
     ("switches", |flow| flow.probe.switches as f64),
-    ("repairs", |flow| flow.summary.repair_packets as f64),
+    ("repairs", |flow| flow.summary.counts.repair_packets as f64),
     ("sender_repairs", |flow| match &flow.summary.tree {
         Some(tree) => tree.sender_repairs as f64,
-        None => flow.summary.repair_packets as f64,
+        None => flow.summary.counts.repair_packets as f64,
     }),
-    ("feedback_packets", |flow| flow.summary.feedback_packets as f64),
-    ("feedback_per_s", |flow| flow.summary.feedback_per_s),
+    ("feedback_packets", |flow| flow.summary.counts.feedback_packets as f64),
+    ("feedback_per_s", |flow| flow.summary.rates.feedback_per_s),
     ("window_mean", |flow| flow.probe.window.mean()),
     ("window_min", |flow| flow.probe.window.min),
     ("window_max", |flow| flow.probe.window.max),
@@ -104,7 +104,7 @@ const FLOW_QUANTITIES: &[(&str, FlowQuantity)] = &[
     ("cuts_per_switch_pair", |flow| flow.probe.pairs.cuts_mean()),
     ("switch_pairs_cut_often", |flow| flow.probe.pairs.cut_often_share()),
     ("completed_s", |flow| flow.summary.completed_s.unwrap_or(f64::INFINITY)),
-    ("settled_s", |flow| flow.summary.settled_s.unwrap_or(f64::INFINITY)),
+    ("settled_s", |flow| flow.summary.rates.settled_s.unwrap_or(f64::INFINITY)),
     ("goodput_min_bps", |flow| Fold::Min.of(flow.goodputs())),
     ("goodput_max_bps", |flow| Fold::Max.of(flow.goodputs())),
     ("goodput_mean_bps", |flow| Fold::Mean.of(flow.goodputs())),
@@ -123,7 +123,7 @@ const LINK_QUANTITIES: &[(&str, LinkQuantity)] = &[
 
 impl<'a> Flow<'a> {
     fn packets_per_s(self) -> f64 {
-        self.summary.throughput_bps / 8.0 / self.probe.packet_bytes
+        self.summary.rates.throughput_bps / 8.0 / self.probe.packet_bytes
     }
 
     fn goodputs(self) -> impl Iterator<Item = f64> + 'a {
@@ -281,7 +281,7 @@ impl Term {
             }
             Quantity::Rows | Quantity::Optimum => f64::NAN,
             Quantity::Jain => {
-                faircast_report::jain_index(flows.map(|flow| flow.summary.throughput_bps))
+                faircast_report::jain_index(flows.map(|flow| flow.summary.rates.throughput_bps))
             }
         }
     }

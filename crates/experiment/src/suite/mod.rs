@@ -19,7 +19,7 @@ mod worth;
 
 use std::path::PathBuf;
 
-use faircast_report::{Row, Suite, Verdicts, bench_page};
+use faircast_report::{Row, Source, Suite, Verdicts, bench_page};
 use faircast_trace::On;
 
 pub(crate) use bundled::{BUNDLED, bundled};
@@ -163,14 +163,17 @@ impl LoadedSuite {
         let (ran, planned) = (measured.len(), self.experiments(request).count());
         let mut rows = judge::rows(expected.as_ref().unwrap_or(suite), measured, monitor);
         for row in &mut rows {
-            row.against_sim = expected.is_some();
-            row.simulated = simulated.as_ref().and_then(|all| all.get(&row.id).copied());
+            row.expected.against_sim = expected.is_some();
+            row.expected.simulated = simulated.as_ref().and_then(|all| all.get(&row.id).copied());
         }
         for from_code in self.from_code.iter().filter(|_| !stopped) {
             let own = (from_code.rows)(request.only.as_deref())?.into_iter().map(|row| Row {
-                group: from_code.group.into(),
-                experiment: from_code.id.into(),
-                question: from_code.question.into(),
+                source: Source {
+                    group: from_code.group.into(),
+                    experiment: from_code.id.into(),
+                    question: from_code.question.into(),
+                    ..row.source
+                },
                 ..row
             });
             rows.extend(own);

@@ -117,9 +117,12 @@ fn row(line: &Line<'_>) -> Result<Row, Error> {
     });
     let title = format!("{flavour}, {what}: greatest distance of a moment");
     let reason = "nothing is random, and the oracle has whole microseconds";
-    let row = one_value(line.id(), title, "us", ours, 0.0..=1.0, reason);
-    let holds = same_packets && same_counts && row.holds;
-    Ok(Row { paper: Some(0.0), accept_low: None, holds, explained, ..row })
+    let mut row = one_value(line.id(), title, "us", ours, 0.0..=1.0, reason);
+    row.expected.paper = Some(0.0);
+    row.accepted.low = None;
+    row.accepted.holds &= same_packets && same_counts;
+    row.cause.explained = explained;
+    Ok(row)
 }
 
 fn run(line: &Line<'_>) -> Result<Log, Error> {

@@ -99,7 +99,7 @@ fn score(measured: &Measured<'_>, session: &str) -> Score {
             .then(|| over_runs(&|run| utilisation(&run.summary, &experiment.bottlenecks))),
         session_bps: over_runs(&|run| {
             let flow = run.summary.flows.iter().find(|flow| flow.name == session);
-            flow.map_or(f64::NAN, |flow| flow.throughput_bps)
+            flow.map_or(f64::NAN, |flow| flow.rates.throughput_bps)
         }),
     }
 }

@@ -220,7 +220,7 @@ fn tables_have_a_row_for_each_combination_seed_and_flow() {
     assert_eq!(rows[7][..5], ["2000000", "2", &jobs[3].key, "tcp-2", "tcp-reno"]);
     let place = |name| tables.flows.names().position(|column| column == name).unwrap();
     let throughput: f64 = rows[7][place("throughput_bps")].parse().unwrap();
-    assert_eq!(throughput, store.get(&jobs[3]).unwrap().flows[1].throughput_bps);
+    assert_eq!(throughput, store.get(&jobs[3]).unwrap().flows[1].rates.throughput_bps);
 }
 
 #[test]

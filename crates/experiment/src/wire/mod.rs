@@ -8,7 +8,7 @@ mod memory;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use faircast_report::{Row, Suite, bench_page, spread};
+use faircast_report::{Row, Suite, Values, bench_page, spread};
 
 use crate::Error;
 use crate::host::{
@@ -241,37 +241,39 @@ fn rows(measured: &[Measured]) -> Vec<Row> {
         for (place, [id, title, unit]) in FIGURES.into_iter().enumerate() {
             let whole = runs.iter().filter(|run| run.complete);
             let all = whole.map(|run| run.values[place]).collect();
-            rows.push(Row {
-                group: case.title.into(),
-                unit: unit.into(),
-                measured_only: true,
-                holds: true,
-                ..row(&format!("{}.{id}", case.id), title, all)
-            });
+            let row = row(&format!("{}.{id}", case.id), title, all);
+            rows.push(measured_only(Row { unit: unit.into(), ..row }, case.title));
         }
     }
     let runs = |id: &str| measured.iter().find(|(case, _)| case.id == id).map(|(_, runs)| runs);
     for ([id, title, ours, theirs], least, [question, reason]) in GOALS {
         let (Some(ours), Some(theirs)) = (runs(ours), runs(theirs)) else { continue };
         let whole = ours.iter().zip(theirs).filter(|(a, b)| a.complete && b.complete);
-        let ratios = row(id, title, whole.map(|(a, b)| a.values[0] / b.values[0]).collect());
-        rows.push(Row {
-            accept_low: Some(least),
-            holds: ratios.ours >= least,
-            question: question.into(),
-            tolerance_reason: reason.into(),
-            ..ratios
-        });
+        let ratios = whole.map(|(a, b)| a.values[0] / b.values[0]).collect();
+        let mut row = at_least(row(id, title, ratios), least);
+        row.source.question = question.into();
+        row.accepted.reason = reason.into();
+        rows.push(row);
     }
     let all: Vec<&Figures> = measured.iter().flat_map(|(_, runs)| runs).collect();
     let share = all.iter().filter(|run| run.complete).count() as f64 / all.len() as f64;
-    rows.push(Row {
-        accept_low: Some(1.0),
-        holds: share >= 1.0,
-        explained: all.iter().find_map(|run| run.trouble.clone()),
-        ..row("whole", "runs in which every copy is whole", vec![share])
-    });
+    let mut row = at_least(row("whole", "runs in which every copy is whole", vec![share]), 1.0);
+    row.cause.explained = all.iter().find_map(|run| run.trouble.clone());
+    rows.push(row);
     rows
+}
+
+fn at_least(mut row: Row, least: f64) -> Row {
+    row.accepted.low = Some(least);
+    row.accepted.holds = row.values.ours >= least;
+    row
+}
+
+/// Makes a row that is not judged, in the group `group`.
+pub(crate) fn measured_only(mut row: Row, group: &str) -> Row {
+    (row.accepted.measured_only, row.accepted.holds) = (true, true);
+    row.source.group = group.into();
+    row
 }
 
 pub(crate) fn row(id: &str, title: &str, all: Vec<f64>) -> Row {
@@ -280,11 +282,8 @@ pub(crate) fn row(id: &str, title: &str, all: Vec<f64>) -> Row {
         id: id.into(),
         title: title.into(),
         unit: "ratio".into(),
-        seeds: all.len() as u32,
+        values: Values { ours, low, high, seeds: all.len() as u32, optimum: None },
         per_seed: (1..).zip(all).collect(),
-        low,
-        ours,
-        high,
         ..Row::default()
     }
 }
@@ -307,11 +306,13 @@ mod tests {
         let all = rows(&[(&CASES[0], runs(&[400.0, 500.0, 0.0])), (&CASES[1], with_key)]);
         let one = |id: &str| all.iter().find(|row| row.id == id).unwrap();
         let goodput = one("faircast.goodput");
-        assert_eq!((goodput.ours, goodput.seeds, goodput.holds), (450.0, 2, true));
+        let values = &goodput.values;
+        assert_eq!((values.ours, values.seeds, goodput.accepted.holds), (450.0, 2, true));
         let key = one("key");
-        assert_eq!((key.low, key.ours, key.high, key.holds), (0.5, 0.75, 1.0, true));
+        let Values { low, ours, high, .. } = key.values;
+        assert_eq!((low, ours, high, key.accepted.holds), (0.5, 0.75, 1.0, true));
         let whole = one("whole");
-        assert!(!whole.holds && whole.explained.as_deref() == Some("gone"));
+        assert!(!whole.accepted.holds && whole.cause.explained.as_deref() == Some("gone"));
         assert!(all.iter().all(|row| row.id != "tram"));
     }
 

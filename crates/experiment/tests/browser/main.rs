@@ -9,8 +9,9 @@ mod runs;
 use chrome::{Chrome, browser, picture};
 use faircast_base::Time;
 use faircast_report::{
-    Figure, Matrix, MatrixCase, MatrixCell, Plots, Row, RunPage, Spread, Suite, Sweep, SweepAxis,
-    bench_page, matrix_page, plots as plots_of, run_page, svg, sweep_page, sweep_pictures,
+    Acceptance, Cause, Expected, Figure, Matrix, MatrixCase, MatrixCell, Plots, Row, RunPage,
+    Source, Spread, Suite, Sweep, SweepAxis, Values, bench_page, matrix_page, plots as plots_of,
+    run_page, svg, sweep_page, sweep_pictures,
 };
 use runs::{Run, run, run_with};
 use serde_json::{Value, json};
@@ -98,7 +99,11 @@ fn an_interrupted_run_with_ten_thousand_receivers_says_so_and_stays_readable() {
     let note = note.as_str().unwrap();
     assert!(note.contains("stopped after 3") && note.contains(" s of 100 s"), "{note}");
     assert!(note.contains("All averages are over the part that ran"), "{note}");
-    assert!(run.summary.flows[0].throughput_bps > 0.0, "{:?}", run.summary.flows[0].sent_packets);
+    assert!(
+        run.summary.flows[0].rates.throughput_bps > 0.0,
+        "{:?}",
+        run.summary.flows[0].counts.sent_packets
+    );
 }
 
 /// Many receivers: only heads have rows. Receivers that leave make others look for new heads.
@@ -177,12 +182,17 @@ fn axes_are_named_and_reach_what_counts_and_pictures_are_saved() {
     let Some(mut chrome) = browser() else { return };
     let mut run = run("Where does it end?", 1, 3, 120, 120);
     let counted = Time::from_secs_f64(run.header.warmup_s);
-    let windows = run.series.flows.iter().flat_map(|flow| flow.window.points());
+    let windows = run.series.flows.iter().flat_map(|flow| flow.curves.window.points());
     let top = windows.filter(|(at, _)| *at >= counted).map(|(_, value)| value).fold(0.0, f64::max);
     let mut window = faircast_report::Curve::default();
     window.push(Time::ZERO, 40.0 * top);
-    run.series.flows[0].window.points().iter().for_each(|(at, value)| window.push(*at, *value));
-    run.series.flows[0].window = window;
+    run.series.flows[0]
+        .curves
+        .window
+        .points()
+        .iter()
+        .for_each(|(at, value)| window.push(*at, *value));
+    run.series.flows[0].curves.window = window;
     chrome.open(&keep("axes.html", &page(&run)), 1280, 900, false);
     chrome.evaluate("checks.save('[data-key=window] .save button')");
     let text = chrome.evaluate("checks.saved[0].text()");
@@ -313,29 +323,39 @@ fn suite() -> Suite {
         id: id.into(),
         title: "pgmcc beside one TCP Reno flow, 3000 s".into(),
         unit: "ratio".into(),
-        paper,
-        ours,
-        low: ours * 0.9,
-        high: ours * 1.06,
-        seeds: 10,
-        tolerance: 0.15,
-        accept_low: paper.map(|paper| paper * 0.85),
-        accept_high: paper.map(|paper| paper * 1.15),
-        holds,
-        group: "Set 1: window and timeouts".into(),
-        explained: explained.map(Into::into),
-        question: "Does a pgmcc session leave a TCP flow its share on a slow link with a long \
-                   drop-tail queue?"
-            .into(),
-        paper_says: "Fig. 4: both flows go on at about the same slope; the session's throughput \
-                     is 74 % of TCP's."
-            .into(),
-        tolerance_reason: "Shares are read off a printed figure.".into(),
+        expected: Expected { paper, ..Expected::default() },
+        values: Values { ours, low: ours * 0.9, high: ours * 1.06, seeds: 10, optimum: None },
+        accepted: Acceptance {
+            tolerance: 0.15,
+            low: paper.map(|paper| paper * 0.85),
+            high: paper.map(|paper| paper * 1.15),
+            holds,
+            reason: "Shares are read off a printed figure.".into(),
+            ..Acceptance::default()
+        },
+        cause: Cause { explained: explained.map(Into::into), ..Cause::default() },
+        source: Source {
+            group: "Set 1: window and timeouts".into(),
+            question: "Does a pgmcc session leave a TCP flow its share on a slow link with a \
+                       long drop-tail queue?"
+                .into(),
+            paper_says: "Fig. 4: both flows go on at about the same slope; the session's \
+                         throughput is 74 % of TCP's."
+                .into(),
+            scenario: Some(("fig-4.toml".into(), "title = \"<x>\"".into())),
+            ..Source::default()
+        },
         per_seed: (1..=10).map(|i| (i, ours * (0.9 + 0.016 * i as f64))).collect(),
-        scenario: Some(("fig-4.toml".into(), "title = \"<x>\"".into())),
         series: Some(series.clone()),
         ..Row::default()
     };
+    let mut bound = Row { series: None, ..row("fig-4-bound", None, 0.6, true, None) };
+    bound.accepted.low = Some(0.5);
+    (bound.source.experiment, bound.source.scenario) = ("fig-4".into(), None);
+    let mut cure = Row { series: None, ..row("improved-with-a-long-name", None, 0.9, true, None) };
+    cure.source.group = "The cures that the paper proposes".into();
+    cure.accepted.fairer_than = Some("fig-4-with-a-long-name".into());
+    (cure.accepted.low, cure.accepted.high) = (Some(0.7), Some(1.4));
     Suite {
         name: "fairness".into(),
         about: "The figures of the paper on fairness & friends.".into(),
@@ -344,21 +364,8 @@ fn suite() -> Suite {
             row("fig-5", Some(0.5), 0.61, false, Some("The paper leaves the queue's limit open.")),
             Row { plots: Plots::Rate, ..row("fig <6>", None, 1.2, true, None) },
             Row { plots: Plots::Mean, ..row("fig-7", None, 1.2, true, None) },
-            Row {
-                accept_low: Some(0.5),
-                experiment: "fig-4".into(),
-                series: None,
-                scenario: None,
-                ..row("fig-4-bound", None, 0.6, true, None)
-            },
-            Row {
-                group: "The cures that the paper proposes".into(),
-                fairer_than: Some("fig-4-with-a-long-name".into()),
-                accept_low: Some(0.7),
-                accept_high: Some(1.4),
-                series: None,
-                ..row("improved-with-a-long-name", None, 0.9, true, None)
-            },
+            bound,
+            cure,
             Row { series: None, ..row("tab-1", Some(12_000.0), 3_000.0, false, None) },
         ],
     }
@@ -399,7 +406,7 @@ fn sweep() -> Sweep {
         for seed in 0..4 {
             let mut summary = summary.clone();
             for flow in &mut summary.flows {
-                flow.active_throughput_bps *= factor * (1.0 + 0.1 * f64::from(seed));
+                flow.rates.active_throughput_bps *= factor * (1.0 + 0.1 * f64::from(seed));
             }
             sweep.add(&choice, &summary);
         }

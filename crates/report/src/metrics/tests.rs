@@ -1,9 +1,13 @@
 //! Tests with hand-made traces and known answers.
 
-use faircast_base::{CutReason, LinkId, Shortfall, SwitchReason, TimeoutKind};
-use faircast_trace::{FlowHeader, LinkHeader, Reader, SpeaksHeader, Tee, Writer};
+use faircast_base::{
+    BadInput, CutReason, DropReason, LinkCounters, LinkId, NodeId, Shortfall, SwitchReason,
+    TimeoutKind,
+};
+use faircast_trace::{FlowHeader, LinkHeader, On, Reader, SpeaksHeader, Tee, Writer};
 
 use super::*;
+use crate::summary::{Drops, TreeSummary};
 
 fn header(warmup_s: f64) -> Header {
     let flow = |name: &str, protocol: &str, to: &[u32]| FlowHeader {
@@ -75,9 +79,9 @@ fn multicast_throughput_is_new_payload_sent_after_the_warmup() {
         ],
     );
     // 2 x 8000 bits in 80 s.
-    assert_eq!(got.flows[0].throughput_bps, 200.0);
-    assert_eq!((got.flows[0].sent_packets, got.flows[0].repair_packets), (3, 1));
-    assert_eq!(got.flows[0].feedback_packets, 1);
+    assert_eq!(got.flows[0].rates.throughput_bps, 200.0);
+    assert_eq!((got.flows[0].counts.sent_packets, got.flows[0].counts.repair_packets), (3, 1));
+    assert_eq!(got.flows[0].counts.feedback_packets, 1);
 }
 
 #[test]
@@ -93,7 +97,7 @@ fn tcp_throughput_is_payload_acknowledged_for_the_first_time() {
             record(3.0, 1, SENDER, ack(0)),
         ],
     );
-    assert_eq!(got.flows[1].throughput_bps, 800.0);
+    assert_eq!(got.flows[1].rates.throughput_bps, 800.0);
     assert_eq!(got.flows[1].loss_ratio, Some(0.0));
 }
 
@@ -118,7 +122,7 @@ fn shares_are_compared_over_the_time_in_which_all_flows_were_on() {
     };
     let got = summary(&header, 100.0);
     // 2 and 3 packets of 8000 bits in 30 s.
-    let shares: Vec<_> = got.flows.iter().map(|flow| flow.common_throughput_bps).collect();
+    let shares: Vec<_> = got.flows.iter().map(|flow| flow.rates.common_throughput_bps).collect();
     assert_eq!(shares, [Some(16_000.0 / 30.0), Some(24_000.0 / 30.0)]);
     let common = got.common.unwrap();
     assert_eq!((common.from_s, common.to_s), (10.0, 40.0));
@@ -132,7 +136,7 @@ fn shares_are_compared_over_the_time_in_which_all_flows_were_on() {
         "{table}"
     );
     let none = summary(&header, 9.0);
-    assert_eq!((none.common, none.flows[0].common_throughput_bps), (None, None));
+    assert_eq!((none.common, none.flows[0].rates.common_throughput_bps), (None, None));
     header.flows.truncate(1);
     assert_eq!(summary(&header, 100.0).common, None);
 }
@@ -145,8 +149,8 @@ fn a_flow_that_starts_late_has_its_own_average_beside_that_of_the_counted_time()
     let mut metrics = Metrics::new(&header);
     metrics.record(&record(60.0, 0, SENDER, sent(0)));
     let got = metrics.finish(&Outcome { at: Time::from_secs_f64(100.0), ..Outcome::default() });
-    assert_eq!(got.flows[0].throughput_bps, 80.0);
-    assert_eq!(got.flows[0].active_throughput_bps, 320.0);
+    assert_eq!(got.flows[0].rates.throughput_bps, 80.0);
+    assert_eq!(got.flows[0].rates.active_throughput_bps, 320.0);
 }
 
 #[test]
@@ -162,8 +166,8 @@ fn what_the_network_carries_and_what_comes_back_count_while_the_flow_is_on_and_w
     metrics.record(&record(25.0, 0, SENDER, nak));
     let got = metrics.finish(&Outcome { at: Time::from_secs_f64(60.0), ..Outcome::default() });
     let flow = &got.flows[0];
-    assert_eq!((flow.throughput_bps, flow.sent_bps), (160.0, 240.0));
-    assert_eq!((flow.feedback_per_s, flow.feedback_packets), (0.1, 3));
+    assert_eq!((flow.rates.throughput_bps, flow.rates.sent_bps), (160.0, 240.0));
+    assert_eq!((flow.rates.feedback_per_s, flow.counts.feedback_packets), (0.1, 3));
 }
 
 #[test]
@@ -211,7 +215,7 @@ fn a_flow_is_complete_when_all_that_stayed_are() {
         ],
     );
     assert_eq!(got.flows[0].completed_s, Some(3.0));
-    assert!((got.flows[0].active_throughput_bps - 8000.0 / 3.0).abs() < 1e-9);
+    assert!((got.flows[0].rates.active_throughput_bps - 8000.0 / 3.0).abs() < 1e-9);
 }
 
 #[test]
@@ -228,7 +232,7 @@ fn what_a_receiver_sends_counts_for_its_flow_and_is_not_offered_to_it() {
         metrics.record(&record(3.0, 0, 2, Event::LossDetected { seq, count: 1 }));
     }
     let flow = &metrics.finish(&Outcome::default()).flows[0];
-    assert_eq!((flow.from.as_str(), flow.sent_packets), ("s, a", 10));
+    assert_eq!((flow.from.as_str(), flow.counts.sent_packets), ("s, a", 10));
     let ratios: Vec<f64> = flow.receivers.iter().map(|receiver| receiver.loss_ratio).collect();
     assert_eq!(ratios, [2.0 / 8.0, 2.0 / 10.0, 0.0]);
 }
@@ -316,7 +320,7 @@ fn links_are_judged_by_the_difference_between_warmup_and_end() {
     assert_eq!((link.sent_packets, link.throughput_bps), (300, 6000.0));
     assert_eq!(link.drop_ratio, 5.0 / 600.0);
     assert_eq!(link.drops, Drops { queue_full: 1, ..Drops::default() });
-    assert_eq!(got.flows[1].dropped_packets, 2);
+    assert_eq!(got.flows[1].faults.dropped_packets, 2);
 }
 
 #[test]
@@ -343,8 +347,11 @@ fn what_the_sender_says_is_counted() {
         ],
     );
     let flow = &got.flows[0];
-    assert_eq!((flow.cuts, flow.timeouts, flow.nak_packets), (1, 1, 1));
-    assert_eq!((flow.representative_changes, flow.representative.as_deref()), (2, Some("b")));
+    assert_eq!((flow.counts.cuts, flow.counts.timeouts, flow.counts.nak_packets), (1, 1, 1));
+    assert_eq!(
+        (flow.counts.representative_changes, flow.representative.as_deref()),
+        (2, Some("b"))
+    );
     assert_eq!(flow.rtt_mean_s, Some(0.25));
 }
 
@@ -360,7 +367,7 @@ fn whoever_the_sender_names_at_the_end_is_marked_and_all_others_are_counted() {
     ];
     let flow = &summary(0.0, 10.0, &all).flows[0];
     let marks: Vec<_> = flow.receivers.iter().map(|it| it.incomplete.as_deref()).collect();
-    assert_eq!((marks, flow.unnamed_receivers), (vec![None, Some("pruned"), None], 6));
+    assert_eq!((marks, flow.faults.unnamed_receivers), (vec![None, Some("pruned"), None], 6));
 }
 
 #[test]
@@ -390,7 +397,7 @@ fn a_repair_tree_is_that_of_the_last_heads() {
     };
     assert_eq!(flow.tree, Some(tree));
     // 10 bytes of the sender's in 100 s; repairs by heads do not count.
-    assert_eq!((flow.sent_bps, flow.repair_packets), (0.8, 2));
+    assert_eq!((flow.rates.sent_bps, flow.counts.repair_packets), (0.8, 2));
     let told: Vec<_> = flow
         .receivers
         .iter()
@@ -421,7 +428,10 @@ fn who_speaks_what_to_no_avail_is_told_with_what_to_do() {
         let got = metrics.finish(&Outcome { at: Time::from_secs_f64(9.0), ..Outcome::default() });
         let page = crate::run_page(&header, &got, &crate::Series::new(&header));
         let notes = got.mismatch_notes();
-        assert!(notes.iter().all(|note| page.contains(&note.replace('\'', "&#39;"))), "{notes:?}");
+        assert!(
+            notes.iter().all(|note| page.contains(&maud::html! { (note) }.into_string())),
+            "{notes:?}"
+        );
         (got.flows[0].clone(), notes)
     };
     let (flow, notes) = told(&[(2, "ormcc"), (3, "tfmcc"), (4, "tfmcc")]);
@@ -435,7 +445,7 @@ fn who_speaks_what_to_no_avail_is_told_with_what_to_do() {
     let spoken = flow.receivers.iter().map(|r| (r.other_scheme, r.speaks.as_deref()));
     let want = [(false, None), (true, Some("tfmcc")), (true, Some("tfmcc"))];
     assert_eq!(spoken.collect::<Vec<_>>(), want, "a has taken everything");
-    assert_eq!(flow.mismatched_receivers, 1, "one of them was heard");
+    assert_eq!(flow.faults.mismatched_receivers, 1, "one of them was heard");
     assert_eq!(told(&[(3, "tfmcc"), (4, "ormcc")]).1.len(), 2);
     let unknown = &told(&[]).1[..];
     assert!(matches!(unknown, [note] if note.contains("speak another scheme than the sender")));
@@ -458,7 +468,7 @@ fn jains_index_has_its_known_values() {
 #[test]
 fn a_run_without_counted_time_gives_zeros_and_valid_json() {
     let got = summary(90.0, 5.0, &[record(1.0, 0, SENDER, sent(0))]);
-    assert_eq!((got.flows[0].throughput_bps, got.links[0].utilisation), (0.0, 0.0));
+    assert_eq!((got.flows[0].rates.throughput_bps, got.links[0].utilisation), (0.0, 0.0));
     let json: serde_json::Value = serde_json::from_str(&got.to_json()).unwrap();
     assert_eq!(json["flows"][0]["throughput_bps"], 0.0);
 }
@@ -528,7 +538,7 @@ fn a_summary_from_a_file_is_that_of_the_live_run() {
     let mut metrics = Metrics::new(reader.header());
     let read = reader.replay(&mut metrics).unwrap().unwrap().clone();
     assert_eq!(metrics.finish(&read), want);
-    assert!(want.interrupted && want.flows[0].throughput_bps > 0.0);
+    assert!(want.interrupted && want.flows[0].rates.throughput_bps > 0.0);
     let back: Summary = serde_json::from_str(&want.to_json()).unwrap();
     assert_eq!(back, want);
 }

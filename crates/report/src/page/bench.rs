@@ -1,35 +1,36 @@
 //! Page of a suite: published figures and our results.
 
+mod strip;
+
 use faircast_base::Time;
+use maud::{Markup, Render, html};
 
 use super::Page;
 use super::data::data;
-use super::html::{HtmlTable, escape, facts, heading};
+use super::html::{Fact, HtmlTable, cell, facts, heading};
 use crate::class::Class;
 use crate::plots;
 use crate::suite::{Plots, Row, Suite, number};
+use strip::strip;
 
 /// Returns a suite's results as one self-contained HTML file: an overview, then each experiment.
 pub fn bench_page(suite: &Suite) -> String {
     let groups = groups(suite);
     let mut all = Vec::new();
-    let mut main = intro(suite);
-    main.push_str(&overview(&groups));
-    for group in &groups {
-        if !group.name.is_empty() {
-            let id = anchor("group", group.name);
-            main.push_str(&format!("<h2 id=\"{id}\">{}</h2>\n", escape(group.name)));
+    let main = html! {
+        (intro(suite))
+        (overview(&groups))
+        @for group in &groups {
+            @if !group.name.is_empty() { h2 id=(anchor("group", group.name)) { (group.name) } }
+            @for experiment in &group.experiments { (section(experiment, group, &mut all)) }
         }
-        for experiment in &group.experiments {
-            main.push_str(&section(experiment, group, &mut all));
-        }
-    }
+    };
     Page {
         title: title(suite),
         kind: "bench report",
         navigation: &navigation(&groups),
-        main: &main,
-        footer: "",
+        main,
+        footer: html! {},
         data: &format!("[{}]", all.join(",")),
     }
     .render()
@@ -48,13 +49,13 @@ struct Experiment<'a> {
 fn groups(suite: &Suite) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
     for row in &suite.rows {
-        let place = groups.iter().position(|group| group.name == row.group);
+        let place = groups.iter().position(|group| group.name == row.source.group);
         let place = place.unwrap_or_else(|| {
-            groups.push(Group { name: &row.group, experiments: Vec::new() });
+            groups.push(Group { name: &row.source.group, experiments: Vec::new() });
             groups.len() - 1
         });
         let experiments = &mut groups[place].experiments;
-        let id = if row.experiment.is_empty() { &row.id } else { &row.experiment };
+        let id = if row.source.experiment.is_empty() { &row.id } else { &row.source.experiment };
         match experiments.iter_mut().find(|experiment| experiment.id == id) {
             Some(experiment) => experiment.rows.push(row),
             None => experiments.push(Experiment { id, rows: vec![row] }),
@@ -93,7 +94,7 @@ pub(super) fn anchor(kind: &str, name: &str) -> String {
     anchor
 }
 
-fn intro(suite: &Suite) -> String {
+fn intro(suite: &Suite) -> Markup {
     let counts = suite.counts();
     let facts_of = Class::ALL.map(|class| {
         let rows = counts.get(class);
@@ -103,265 +104,200 @@ fn intro(suite: &Suite) -> String {
             _ => None,
         };
         let (first, rest) = class.meaning().split_at(1);
-        let term = first.to_uppercase() + rest;
-        (term, tone, rows.to_string(), class.detail().to_string())
+        Fact { tone, ..Fact::new(first.to_uppercase() + rest, rows, class.detail()) }
     });
-    heading(title(suite), &format!("Suite {}", escape(&suite.name))) + &facts(&facts_of)
+    html! { (heading(title(suite), &format!("Suite {}", suite.name))) (facts(facts_of)) }
 }
 
-fn verdict(row: &Row) -> &'static str {
-    match Class::of(row) {
-        Class::Holds => "<span class=\"verdict\">✓ holds</span>",
-        Class::Explained => "<span class=\"verdict known\">✗ explained</span>",
-        Class::NotReproduced => "<span class=\"verdict no\">✗ cause unknown</span>",
-        Class::Fitted => "<span class=\"verdict none\">fitted</span>",
-        Class::Baseline => "<span class=\"verdict none\">✓ baseline</span>",
-        Class::Measured => "<span class=\"verdict none\">measured</span>",
-    }
+fn verdict(row: &Row) -> Markup {
+    let (class, text) = match Class::of(row) {
+        Class::Holds => ("verdict", "✓ holds"),
+        Class::Explained => ("verdict known", "✗ explained"),
+        Class::NotReproduced => ("verdict no", "✗ cause unknown"),
+        Class::Fitted => ("verdict none", "fitted"),
+        Class::Baseline => ("verdict none", "✓ baseline"),
+        Class::Measured => ("verdict none", "measured"),
+    };
+    html! { span class=(class) { (text) } }
 }
 
-fn overview(groups: &[Group<'_>]) -> String {
+fn overview(groups: &[Group<'_>]) -> Markup {
     let rows = || groups.iter().flat_map(|group| &group.experiments).flat_map(|of| &of.rows);
     let [theirs, ours] = rows().next().map_or(["Paper", "Ours"], |row| row.sides());
     let both = format!("{theirs} and {}", ours.to_lowercase());
-    let has_optimum = rows().any(|row| row.optimum.is_some());
+    let has_optimum = rows().any(|row| row.values.optimum.is_some());
     let mut head = vec!["Figure", "What", theirs, ours, "Accepted", &both];
     head.extend(has_optimum.then_some("Optimum"));
     head.push("Verdict");
-    let mut table = HtmlTable::new(
-        &format!(
-            "{theirs} against {}: the band is what is accepted, the dot our median, the line our \
-             spread over seeds, its thick part where the median lies with 95 %",
-            ours.to_lowercase()
-        ),
-        2,
-        &head,
+    let caption = format!(
+        "{theirs} against {}: the band is what is accepted, the dot our median, the line our \
+         spread over seeds, its thick part where the median lies with 95 %",
+        ours.to_lowercase()
     );
+    let mut table = HtmlTable::new(&caption, 2, &head);
     for group in groups {
         if !group.name.is_empty() {
-            let (id, name) = (anchor("group", group.name), escape(group.name));
-            table.group(&format!("<a href=\"#{id}\">{name}</a>"), head.len());
+            table.group(html! { a href={ "#" (anchor("group", group.name)) } { (group.name) } });
         }
         for row in group.experiments.iter().flat_map(|experiment| &experiment.rows) {
-            table.row("", &overview_cells(row, has_optimum));
+            table.row("", overview_cells(row, has_optimum));
         }
     }
-    format!(
-        "<section aria-labelledby=\"overview\"><h2 id=\"overview\">Overview</h2><div \
-         class=\"card overview\">{}</div></section>\n",
-        table.finish()
-    )
+    html! {
+        section aria-labelledby="overview" {
+            h2 id="overview" { "Overview" }
+            div.card.overview { (table.finish()) }
+        }
+    }
 }
 
-fn overview_cells(row: &Row, has_optimum: bool) -> Vec<String> {
+fn overview_cells(row: &Row, has_optimum: bool) -> Vec<Markup> {
     let mut cells = vec![
-        format!("<a href=\"#{}\">{}</a>", anchor("row", &row.id), escape(&row.id)),
-        format!("{} <small>{}</small>", escape(&row.title), escape(&row.unit)),
-        row.paper.map_or_else(|| "–".into(), number) + &beside(row),
-        format!(
-            "<strong>{}</strong><small>{}</small>",
-            number(row.ours),
-            row.spread().unwrap_or_default()
-        ),
-        escape(&row.accepts()),
+        html! { a href={ "#" (anchor("row", &row.id)) } { (row.id) } },
+        html! { (row.title) " " small { (row.unit) } },
+        html! { (paper(row)) (beside(row)) },
+        html! { strong { (number(row.values.ours)) } small { (row.spread().unwrap_or_default()) } },
+        cell(row.accepts()),
         strip(row, false),
     ];
-    cells.extend(has_optimum.then(|| optimum(row).unwrap_or_else(|| "–".into())));
-    cells.push(verdict(row).into());
+    cells.extend(has_optimum.then(|| optimum(row).unwrap_or_else(|| cell("–"))));
+    cells.push(verdict(row));
     cells
 }
 
-fn optimum(row: &Row) -> Option<String> {
-    let (optimum, ratio) = row.optimum.as_ref().zip(row.of_optimum())?;
-    let (value, ratio) = (number(optimum.value), number(ratio));
-    Some(format!(
-        "{value}<small class=\"beside\">{}; ours / optimum {ratio}</small>",
-        optimum.objective
-    ))
+fn paper(row: &Row) -> String {
+    row.expected.paper.map_or_else(|| "–".into(), number)
 }
 
-fn beside(row: &Row) -> String {
-    let simulated = |value| format!("<small class=\"beside\">simulator {}</small>", number(value));
-    row.beside().map_or_else(String::new, simulated)
+fn optimum(row: &Row) -> Option<Markup> {
+    let (optimum, ratio) = row.values.optimum.as_ref().zip(row.of_optimum())?;
+    Some(html! {
+        (number(optimum.value))
+        small.beside { (optimum.objective) "; ours / optimum " (number(ratio)) }
+    })
 }
 
-fn section(experiment: &Experiment<'_>, group: &Group<'_>, all: &mut Vec<String>) -> String {
+fn beside(row: &Row) -> Markup {
+    html! {
+        @if let Some(value) = row.beside() { small.beside { "simulator " (number(value)) } }
+    }
+}
+
+/// Section of an experiment. Its curves are added to `all`, the data of the page's plots.
+fn section(experiment: &Experiment<'_>, group: &Group<'_>, all: &mut Vec<String>) -> Markup {
     let rows = &experiment.rows;
     let level = if group.name.is_empty() { 2 } else { 3 };
     let first = |text: fn(&Row) -> &str| {
         rows.iter().map(|row| text(row)).find(|text| !text.is_empty()).unwrap_or_default()
     };
-    let (question, says) = (first(|row| &row.question), first(|row| &row.paper_says));
-    let heading = if question.is_empty() { rows[0].title.as_str() } else { question };
-    let mut html = format!(
-        "<section class=\"card experiment\" id=\"{0}\" aria-labelledby=\"{0}-title\">\
-         <h{level} class=\"question\" id=\"{0}-title\"><small>{1}</small>{2}</h{level}>\n",
-        anchor("experiment", experiment.id),
-        escape(experiment.id),
-        escape(heading),
-    );
-    if !says.is_empty() {
-        let says = escape(says);
-        html.push_str(&format!("<p class=\"says\"><strong>The paper says:</strong> {says}</p>\n"));
+    let (question, says) = (first(|row| &row.source.question), first(|row| &row.source.paper_says));
+    let title = if question.is_empty() { rows[0].title.as_str() } else { question };
+    let with_series: Vec<&&Row> = rows.iter().filter(|row| row.series.is_some()).collect();
+    let is_alone = with_series.is_empty() || rows.len() > 1;
+    let id = anchor("experiment", experiment.id);
+    let title_id = format!("{id}-title");
+    let title = html! { small { (experiment.id) } (title) };
+    html! {
+        section.card.experiment id=(id) aria-labelledby=(title_id) {
+            (titled(level, Some(&title_id), &title))
+            @if !says.is_empty() { p.says { strong { "The paper says:" } " " (says) } }
+            div.split.alone[is_alone] {
+                @for row in with_series { (plot(row, all)) }
+                div.sides { @for row in rows { (side(row, level + 1)) } }
+            }
+            @for (file, text) in rows.iter().filter_map(|row| row.source.scenario.as_ref()) {
+                details {
+                    summary { "Scenario " (file) }
+                    pre tabindex="0" { code { (text) } }
+                }
+            }
+        }
     }
-    let series: Vec<_> =
-        rows.iter().filter_map(|row| Some((row.series.as_ref()?, row.plots))).collect();
-    let class = if series.is_empty() || rows.len() > 1 { "split alone" } else { "split" };
-    html.push_str(&format!("<div class=\"{class}\">"));
-    for (series, plots_of) in series {
-        let (kind, shown) = match plots_of {
-            Plots::Sequence => ("sequence", plots::sequence(series)),
-            Plots::Rate => ("rate", plots::throughput(series)),
-            Plots::Mean => ("mean", plots::mean_throughput(series, Time::ZERO)),
-        };
-        html.push_str(&format!(
-            "<div class=\"plots\" data-plot=\"{}\" data-kind=\"{kind}\"><noscript><p>The plot \
-             needs JavaScript.</p></noscript></div>\n",
-            all.len()
-        ));
-        all.push(data(series, &[shown], false, Time::ZERO));
-    }
-    html.push_str("<div class=\"sides\">");
-    rows.iter().for_each(|row| html.push_str(&side(row, level + 1)));
-    html.push_str("</div></div>\n");
-    for (file, text) in rows.iter().filter_map(|row| row.scenario.as_ref()) {
-        html.push_str(&format!(
-            "<details><summary>Scenario {}</summary><pre tabindex=\"0\"><code>{}</code></pre>\
-             </details>\n",
-            escape(file),
-            escape(text)
-        ));
-    }
-    html.push_str("</section>\n");
-    html
 }
 
-fn side(row: &Row, level: usize) -> String {
-    let seeds =
-        if row.seeds == 1 { "1 seed".into() } else { format!("median of {} seeds", row.seeds) };
-    let [theirs, ours] = row.sides();
-    let mut html = format!(
-        "<div class=\"side\" id=\"{}\"><h{level}>{} {}</h{level}><dl class=\"versus\"><div>\
-         <dt>{theirs}</dt><dd>{}<small>{}</small>{}</dd>\
-         </div><div><dt>{ours}</dt><dd>{}<small>{seeds}</small></dd></div>{}</dl>\n{}",
-        anchor("row", &row.id),
-        escape(&row.title),
-        verdict(row),
-        row.paper.map_or_else(|| "–".into(), number),
-        escape(&row.unit),
-        beside(row),
-        number(row.ours),
-        optimum(row).map_or_else(String::new, |optimum| {
-            format!("<div><dt>Optimum</dt><dd>{optimum}</dd></div>")
-        }),
-        strip(row, true),
-    );
-    let mut paragraph = |label: &str, text: &str| {
-        if !text.is_empty() {
-            html.push_str(&format!("<p><strong>{label}</strong> {}</p>\n", escape(text)));
+/// Heading of a level from 2 to 4; with an identifier it is an experiment's.
+fn titled(level: usize, id: Option<&str>, content: &Markup) -> Markup {
+    let class = id.map(|_| "question");
+    html! {
+        @match level {
+            2 => h2 class=[class] id=[id] { (content) },
+            3 => h3 class=[class] id=[id] { (content) },
+            _ => h4 class=[class] id=[id] { (content) },
         }
+    }
+}
+
+fn plot(row: &Row, all: &mut Vec<String>) -> Markup {
+    let Some(series) = &row.series else { return html! {} };
+    let (kind, shown) = match row.plots {
+        Plots::Sequence => ("sequence", plots::sequence(series)),
+        Plots::Rate => ("rate", plots::throughput(series)),
+        Plots::Mean => ("mean", plots::mean_throughput(series, Time::ZERO)),
     };
-    let range = match (row.accept_low, row.accept_high) {
-        (Some(low), Some(high)) => format!(" ({} to {})", number(low), number(high)),
-        _ => String::new(),
+    let place = all.len();
+    all.push(data(series, &[shown], false, Time::ZERO));
+    html! {
+        div.plots data-plot=(place) data-kind=(kind) {
+            noscript { p { "The plot needs JavaScript." } }
+        }
+    }
+}
+
+fn side(row: &Row, level: usize) -> Markup {
+    let seeds = if row.values.seeds == 1 {
+        "1 seed".into()
+    } else {
+        format!("median of {} seeds", row.values.seeds)
     };
-    let reason = if row.tolerance_reason.is_empty() { "" } else { ": " };
-    let accepted = format!("{}{range}{reason}{}", row.accepts(), row.tolerance_reason);
-    if !row.measured_only {
-        paragraph("Accepted:", &accepted);
+    let [theirs, ours] = row.sides();
+    html! {
+        div.side id=(anchor("row", &row.id)) {
+            (titled(level, None, &html! { (row.title) " " (verdict(row)) }))
+            dl.versus {
+                div { dt { (theirs) } dd { (paper(row)) small { (row.unit) } (beside(row)) } }
+                div { dt { (ours) } dd { (number(row.values.ours)) small { (seeds) } } }
+                @if let Some(optimum) = optimum(row) { div { dt { "Optimum" } dd { (optimum) } } }
+            }
+            (strip(row, true))
+            @for (label, text) in paragraphs(row) { p { strong { (label) } " " (text) } }
+            @if !row.per_seed.is_empty() {
+                details { summary { "Each seed" } (seeds_table(row)) }
+            }
+        }
+    }
+}
+
+fn paragraphs(row: &Row) -> Vec<(&'static str, String)> {
+    let mut paragraphs = Vec::new();
+    if !row.accepted.measured_only {
+        let range = match (row.accepted.low, row.accepted.high) {
+            (Some(low), Some(high)) => format!(" ({} to {})", number(low), number(high)),
+            _ => String::new(),
+        };
+        let reason = if row.accepted.reason.is_empty() { "" } else { ": " };
+        let accepted = format!("{}{range}{reason}{}", row.accepts(), row.accepted.reason);
+        paragraphs.push(("Accepted:", accepted));
     }
     let interval = row.interval().map(|interval| {
-        let surely = (interval.confidence * 100.0).floor();
+        let percent = (interval.confidence * 100.0).floor();
         let (low, high) = (number(interval.low), number(interval.high));
-        format!(" The median lies between {low} and {high} with {surely:.0} %.")
+        format!(" The median lies between {low} and {high} with {percent:.0} %.")
     });
-    let interval = interval.unwrap_or_default();
-    paragraph("Spread:", &format!("{} to {}.{interval}", number(row.low), number(row.high)));
+    let (low, high) = (number(row.values.low), number(row.values.high));
+    paragraphs.push(("Spread:", format!("{low} to {high}.{}", interval.unwrap_or_default())));
     let label = match Class::of(row) {
         Class::Explained => "Why it misses:",
         _ => "Remark:",
     };
-    paragraph(label, row.remark().as_deref().unwrap_or_default());
-    if !row.per_seed.is_empty() {
-        let mut table = HtmlTable::new("Result of each seed", 1, &["Seed", &row.unit]);
-        for (seed, value) in &row.per_seed {
-            table.row("", &[seed.to_string(), number(*value)]);
-        }
-        html.push_str(&format!(
-            "<details><summary>Each seed</summary>{}</details>",
-            table.finish()
-        ));
-    }
-    html.push_str("</div>");
-    html
+    paragraphs.extend(row.remark().filter(|text| !text.is_empty()).map(|text| (label, text)));
+    paragraphs
 }
 
-fn strip(row: &Row, is_large: bool) -> String {
-    const WIDTH: f64 = 300.0;
-    let height = if is_large { 62.0 } else { 40.0 };
-    let ends =
-        [Some(row.low), Some(row.high), Some(row.ours), row.paper, row.accept_low, row.accept_high];
-    let ends = || ends.iter().flatten().copied().filter(|end| end.is_finite());
-    let (min, max) =
-        (ends().fold(f64::INFINITY, f64::min), ends().fold(f64::NEG_INFINITY, f64::max));
-    let span = if max > min { max - min } else { 1.0 };
-    let x = |value: f64| 12.0 + (WIDTH - 24.0) * ((value - min) / span).clamp(0.0, 1.0);
-    let y = if is_large { 24.0 } else { 20.0 };
-    let paper = row.paper.map_or_else(|| "no number".into(), number);
-    let [theirs, ours] = row.sides().map(str::to_lowercase);
-    let mut svg = format!(
-        "<svg class=\"strip\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{theirs} \
-         {paper}, {ours} {} from {} to {}\"><line class=\"axis\" x1=\"4\" x2=\"{}\" y1=\"{y}\" \
-         y2=\"{y}\"/>",
-        number(row.ours),
-        number(row.low),
-        number(row.high),
-        WIDTH - 4.0
-    );
-    let (top, bottom) = (y - 14.0, y + 14.0);
-    if row.accept_low.is_some() || row.accept_high.is_some() {
-        let (from, to) = (row.accept_low.map_or(4.0, x), row.accept_high.map_or(WIDTH - 4.0, x));
-        svg.push_str(&format!(
-            "<rect class=\"band\" x=\"{from:.1}\" width=\"{:.1}\" y=\"{top}\" height=\"28\" \
-             rx=\"3\"/>",
-            (to - from).max(2.0),
-        ));
+fn seeds_table(row: &Row) -> Markup {
+    let head = ["Seed", &*row.unit];
+    let mut table = HtmlTable::new("Result of each seed", 1, &head);
+    for (seed, value) in &row.per_seed {
+        table.row("", [seed.render(), cell(number(*value))]);
     }
-    if let Some(paper) = row.paper {
-        svg.push_str(&format!(
-            "<line class=\"paper\" x1=\"{0:.1}\" x2=\"{0:.1}\" y1=\"{top}\" y2=\"{bottom}\"/>",
-            x(paper),
-        ));
-    }
-    svg.push_str(&format!(
-        "<line class=\"range\" x1=\"{:.1}\" x2=\"{:.1}\" y1=\"{y}\" y2=\"{y}\"/>",
-        x(row.low),
-        x(row.high)
-    ));
-    if let Some(interval) = row.interval() {
-        svg.push_str(&format!(
-            "<path class=\"interval\" d=\"M{0:.1} {2}v8M{0:.1} {y}H{1:.1}M{1:.1} {2}v8\"/>",
-            x(interval.low),
-            x(interval.high),
-            y - 4.0
-        ));
-    }
-    for (_, value) in &row.per_seed {
-        svg.push_str(&format!(
-            "<circle class=\"seed\" cx=\"{:.1}\" cy=\"{y}\" r=\"3\"/>",
-            x(*value)
-        ));
-    }
-    svg.push_str(&format!("<circle class=\"ours\" cx=\"{:.1}\" cy=\"{y}\" r=\"6\"/>", x(row.ours)));
-    if is_large {
-        for (value, anchor) in [(min, "start"), (max, "end")] {
-            svg.push_str(&format!(
-                "<text x=\"{:.1}\" y=\"56\" text-anchor=\"{anchor}\">{}</text>",
-                x(value),
-                number(value)
-            ));
-        }
-    }
-    svg.push_str("</svg>");
-    svg
+    table.finish()
 }

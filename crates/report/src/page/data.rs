@@ -3,8 +3,7 @@
 use faircast_base::{Time, escaped};
 use serde_json::{Value, json};
 
-use crate::plots::paper::{COLOURS, DASHES};
-use crate::plots::{Line, MarkRow, Plot, Shape};
+use crate::plots::{Line, MarkRow, Plot, Shape, paper};
 use crate::series::Series;
 
 pub(super) fn data(series: &Series, plots: &[Plot], interrupted: bool, ended: Time) -> String {
@@ -13,10 +12,20 @@ pub(super) fn data(series: &Series, plots: &[Plot], interrupted: bool, ended: Ti
         "warmup": number(series.warmup_s),
         "ended": number(ended.max(series.ended).as_secs_f64()),
         "interrupted": interrupted,
-        "style": { "colours": COLOURS, "dashes": DASHES },
+        "style": style(),
         "plots": list(plots, plot),
     })
     .to_string()
+}
+
+/// Colours and sizes of pictures for papers, which the page saves.
+fn style() -> Value {
+    json!({
+        "colours": paper::COLOURS, "dashes": paper::DASHES, "width": paper::WIDTH,
+        "left": paper::LEFT, "right": paper::RIGHT, "bottom": paper::BOTTOM,
+        "field": paper::FIELD_HEIGHT, "row": paper::NAME_ROW, "lane": paper::LANE,
+        "cell": paper::CELL, "font": paper::FONT, "sample": paper::SAMPLE,
+    })
 }
 
 fn list<T>(all: &[T], of: impl Fn(&T) -> Value) -> Value {

@@ -1,78 +1,122 @@
-//! Building blocks of HTML.
+//! Building blocks of pages. Every text in them is escaped by `maud`.
 
-pub(super) use crate::text::escape;
+use maud::{Markup, Render, html};
 
-pub(super) fn heading(title: &str, sentence: &str) -> String {
-    let title = escape(title);
-    format!("<div class=\"intro\"><h1>{title}</h1><p class=\"soft\">{sentence}</p></div>\n")
+pub(super) fn heading(title: &str, sentence: &str) -> Markup {
+    html! { div.intro { h1 { (title) } p.soft { (sentence) } } }
 }
 
-pub(super) fn facts(all: &[(String, Option<&str>, String, String)]) -> String {
-    let fact = |(term, class, value, small): &(String, Option<&str>, String, String)| {
-        let class = class.map_or(String::new(), |class| format!(" class=\"{class}\""));
-        format!("<div><dt>{term}</dt><dd{class}>{value}<small>{small}</small></dd></div>")
-    };
-    format!("<dl class=\"facts\">{}</dl>\n", all.iter().map(fact).collect::<String>())
+/// Figure at the top of a page.
+pub(super) struct Fact {
+    pub(super) term: String,
+    /// Class of the value's colour.
+    pub(super) tone: Option<&'static str>,
+    pub(super) value: String,
+    /// Explanation below the value.
+    pub(super) small: String,
 }
 
-pub(super) fn note(class: &str, what: &str, text: &str) -> String {
-    format!("<p class=\"{class}\" role=\"note\"><strong>{what}</strong> {text}</p>\n")
-}
-
-pub(super) fn section(anchor: &str, label: &str, content: &str) -> String {
-    format!(
-        "<section aria-labelledby=\"{anchor}\"><h2 id=\"{anchor}\">{label}</h2>\n{content}</section>\n"
-    )
-}
-
-pub(super) fn folded(label: &str, content: &str) -> String {
-    format!("<details class=\"card\"><summary>{}</summary>{content}</details>\n", escape(label))
-}
-
-/// Table under construction. Cells are HTML; the caller escapes names.
-pub(super) struct HtmlTable {
-    html: String,
-    left: usize,
-}
-
-impl HtmlTable {
-    pub(super) fn new(caption: &str, left: usize, head: &[&str]) -> Self {
-        // Tables wider than a phone scroll, with the keyboard too.
-        let mut html = format!(
-            "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\"><table>\
-             <caption><span>{0}</span></caption><thead><tr>",
-            escape(caption)
-        );
-        for (i, cell) in head.iter().enumerate() {
-            let class = if i < left { " class=\"l\"" } else { "" };
-            html.push_str(&format!("<th scope=\"col\"{class}>{}</th>", escape(cell)));
-        }
-        html.push_str("</tr></thead><tbody>\n");
-        Self { html, left }
+impl Fact {
+    pub(super) fn new(
+        term: impl Into<String>,
+        value: impl ToString,
+        small: impl Into<String>,
+    ) -> Self {
+        Self { term: term.into(), tone: None, value: value.to_string(), small: small.into() }
     }
+}
 
-    pub(super) fn row(&mut self, class: &str, cells: &[String]) {
-        self.html.push_str(&format!("<tr class=\"{class}\">"));
-        for (i, cell) in cells.iter().enumerate() {
-            let left = if i < self.left { " class=\"l\"" } else { "" };
-            if i == 0 {
-                self.html.push_str(&format!("<th scope=\"row\"{left}>{cell}</th>"));
-            } else {
-                self.html.push_str(&format!("<td{left}>{cell}</td>"));
+pub(super) fn facts(all: impl IntoIterator<Item = Fact>) -> Markup {
+    html! {
+        dl.facts {
+            @for Fact { term, tone, value, small } in all {
+                div { dt { (term) } dd class=[tone] { (value) small { (small) } } }
             }
         }
-        self.html.push_str("</tr>\n");
+    }
+}
+
+pub(super) fn note(class: &str, subject: &str, text: &str) -> Markup {
+    html! { p class=(class) role="note" { strong { (subject) } " " (text) } }
+}
+
+pub(super) fn section(anchor: &str, label: &str, content: &Markup) -> Markup {
+    html! {
+        section aria-labelledby=(anchor) { h2 id=(anchor) { (label) } (content) }
+    }
+}
+
+pub(super) fn folded(label: &str, content: &Markup) -> Markup {
+    html! { details.card { summary { (label) } (content) } }
+}
+
+pub(super) fn cell(content: impl Render) -> Markup {
+    content.render()
+}
+
+/// Table under construction: the first `left` columns are left-aligned.
+pub(super) struct HtmlTable<'a> {
+    caption: &'a str,
+    left: usize,
+    head: &'a [&'a str],
+    /// Finished row groups: each but the first begins with a heading.
+    groups: Vec<Vec<Markup>>,
+}
+
+impl<'a> HtmlTable<'a> {
+    pub(super) fn new(caption: &'a str, left: usize, head: &'a [&'a str]) -> Self {
+        Self { caption, left, head, groups: vec![Vec::new()] }
     }
 
-    pub(super) fn group(&mut self, heading: &str, columns: usize) {
-        self.html.push_str(&format!(
-            "</tbody><tbody><tr class=\"group\"><th scope=\"rowgroup\" class=\"l\" \
-             colspan=\"{columns}\"><span>{heading}</span></th></tr>\n"
-        ));
+    fn align(&self, column: usize) -> Option<&'static str> {
+        (column < self.left).then_some("l")
     }
 
-    pub(super) fn finish(mut self) -> String {
-        self.html.push_str("</tbody></table></div>\n");
-        self.html
+    fn push(&mut self, row: Markup) {
+        self.groups.last_mut().expect("there is one from the start").push(row);
+    }
+
+    pub(super) fn row(&mut self, class: &str, cells: impl IntoIterator<Item = impl Render>) {
+        let row = html! {
+            tr class=(class) {
+                @for (column, cell) in cells.into_iter().enumerate() {
+                    @if column == 0 {
+                        th scope="row" class=[self.align(column)] { (cell) }
+                    } @else {
+                        td class=[self.align(column)] { (cell) }
+                    }
+                }
+            }
+        };
+        self.push(row);
+    }
+
+    pub(super) fn group(&mut self, heading: impl Render) {
+        self.groups.push(Vec::new());
+        let columns = self.head.len();
+        self.push(html! {
+            tr.group { th.l scope="rowgroup" colspan=(columns) { span { (heading) } } }
+        });
+    }
+
+    /// Returns the table in a box that scrolls, with the keyboard too: for screens of phones.
+    pub(super) fn finish(&self) -> Markup {
+        html! {
+            div.scroll tabindex="0" role="region" aria-label=(self.caption) {
+                table {
+                    caption { span { (self.caption) } }
+                    thead {
+                        tr {
+                            @for (column, title) in self.head.iter().enumerate() {
+                                th scope="col" class=[self.align(column)] { (title) }
+                            }
+                        }
+                    }
+                    @for rows in &self.groups {
+                        tbody { @for row in rows { (row) } }
+                    }
+                }
+            }
+        }
     }
 }

@@ -25,10 +25,17 @@
   const trim = text => text.includes('.') ? text.replace(/\.?0+$/, '') : text;
   const short = v => trim(Math.abs(v) >= 100 || v === 0 ? v.toFixed(0) : v.toPrecision(3));
   const group = v => Math.round(v).toLocaleString('en');
+  /// Divisor of values up to `top`, and their unit after the division.
+  function scaled(unit, top) {
+    if (unit === 'count') return top >= 2e6 ? [1e6, 'millions'] : top >= 2e4 ? [1e3, 'thousands'] : [1, ''];
+    if (unit === 'rate') { const [scale, prefix] = SI.find(([scale]) => top >= scale) || [1, '']; return [scale, prefix + 'bit/s']; }
+    if (unit === 'span') return top >= 1 ? [1, 's'] : [1e-3, 'ms'];
+    return [1, unit === 'packets' ? 'packets' : ''];
+  }
   const units = {
     count: v => group(v),
     packets: v => short(v),
-    rate: v => { const [s, u] = SI.find(([s]) => Math.abs(v) >= s) || [1, '']; return short(v / s) + ' ' + u + 'bit/s'; },
+    rate: v => { const [scale, unit] = scaled('rate', Math.abs(v)); return short(v / scale) + ' ' + unit; },
     span: v => v < 1 ? short(v * 1e3) + ' ms' : short(v) + ' s',
   };
   units.name = v => String(v);
@@ -37,13 +44,8 @@
     count: v => v >= 1e6 ? trim((v / 1e6).toFixed(3)) + ' M' : group(v),
     packets: v => trim(v.toFixed(2)),
     receivers: v => trim(v.toFixed(2)),
-    rate: (v, top) => trim((v / (SI.find(([s]) => top >= s) || [1])[0]).toFixed(3)),
+    rate: (v, top) => trim((v / scaled('rate', top)[0]).toFixed(3)),
     span: (v, top) => trim(top < 1 ? (v * 1e3).toFixed(1) : v.toFixed(2)),
-  };
-  const axisUnit = {
-    count: () => '', packets: () => 'packets', receivers: () => '', name: () => '',
-    rate: top => ((SI.find(([s]) => top >= s) || [1, ''])[1]) + 'bit/s',
-    span: top => top < 1 ? 'ms' : 's',
   };
   const clock = t => t.toFixed(t < 10 ? 3 : t < 1000 ? 2 : 1) + ' s';
 
@@ -348,7 +350,8 @@
     ctx.restore();
   }
 
-  const axisName = (spec, top) => [spec.axis, axisUnit[spec.unit](top)].filter(Boolean).join(', ');
+  // Numbers of packets have separators on the screen, and are not divided.
+  const axisName = (spec, top) => [spec.axis, spec.unit === 'count' ? '' : scaled(spec.unit, top)[1]].filter(Boolean).join(', ');
 
   /// The names of both axes with their units.
   function drawNames(u, spec) {
@@ -396,38 +399,31 @@
     for (let i = Math.ceil(low / step - 1e-6); i * step <= high + (high - low) * 1e-6; i++) found.push(i * step);
     return found;
   }
-  /// By what the values of a picture are divided, and the unit that they are then in.
-  function scaled(unit, top) {
-    if (unit === 'count') return top >= 2e6 ? [1e6, 'millions'] : top >= 2e4 ? [1e3, 'thousands'] : [1, ''];
-    if (unit === 'rate') { const [s, u] = SI.find(([s]) => top >= s) || [1, '']; return [s, u + 'bit/s']; }
-    if (unit === 'span') return top >= 1 ? [1, 's'] : [1e-3, 'ms'];
-    return [1, unit === 'packets' ? 'packets' : ''];
-  }
-
-  /// The same picture as `faircast report --svg` makes, of what is shown now: zoomed, with the lines that
-  /// are on. A test compares the two, element by element.
+  /// Picture for papers of what is shown now: zoomed, with the lines that are on. plots/svg.rs draws the
+  /// whole run without a browser; sizes and colours are its, and a test compares all elements.
   function picture(chart) {
-    const { g, spec } = chart, { style } = g.p, lane = 8, font = 8, width = 252;
+    const { g, spec } = chart, { style } = g.p;
+    const { width, font, lane, cell } = style, aside = style.sample + 3;
     const paint = i => style.colours[i % style.colours.length];
     const dashed = i => style.dashes[i % style.dashes.length] ? ` stroke-dasharray="${style.dashes[i % style.dashes.length]}"` : '';
     const lines = spec.lines.filter(line => !line.hidden), marks = spec.marks.filter(row => !row.hidden), rows = lanes(spec);
     const wide = text => text.length * font * .53;
-    const left = Math.max(42, ...spec.names.map(name => wide(name) + 18)), fieldWidth = width - left - 8;
+    const left = Math.max(style.left, ...spec.names.map(name => wide(name) + 18)), fieldWidth = width - left - style.right;
     let out = '', x = 4, y = font;
     const n = v => v.toFixed(2);
     const entry = (label, sample) => {
-      const w = 21 + wide(label);
+      const w = aside + wide(label);
       if (x + w > width - 2 && x > 4) { x = 4; y += font + 3; }
-      out += sample(x, y - 2.6) + `<text x="${n(x + 21)}" y="${n(y)}">${escaped(label)}</text>\n`;
+      out += sample(x, y - 2.6) + `<text x="${n(x + aside)}" y="${n(y)}">${escaped(label)}</text>\n`;
       x += w + 9;
     };
-    lines.forEach((line, i) => entry(line.label, (x, y) => `<path d="M${n(x)} ${n(y)}h18" stroke="${paint(line.colour)}" stroke-width="${line.width / 2}"${dashed(i)}/>`));
+    lines.forEach((line, i) => entry(line.label, (x, y) => `<path d="M${n(x)} ${n(y)}h${style.sample}" stroke="${paint(line.colour)}" stroke-width="${line.width / 2}"${dashed(i)}/>`));
     for (const row of marks) {
       entry(`${row.label} (${row.total})`, (x, y) => row.upright
-        ? `<path d="M${n(x + 9)} ${n(y - 4)}v8" stroke="${paint(row.colour)}" stroke-width=".5" stroke-dasharray="2 1.5"/>`
-        : `<path d="M${n(x + 6)} ${n(y + 2.5)}v-3m3 3v-5m3 5v-3" stroke="${paint(row.colour)}"/>`);
+        ? `<path d="M${n(x + style.sample / 2)} ${n(y - 4)}v8" stroke="${paint(row.colour)}" stroke-width=".5" stroke-dasharray="2 1.5"/>`
+        : `<path d="M${n(x + style.sample / 2 - 3)} ${n(y + 2.5)}v-3m3 3v-5m3 5v-3" stroke="${paint(row.colour)}"/>`);
     }
-    const above = y + 5, top = above + lane * rows.length + 4, height = spec.names.length ? 14 * spec.names.length : 110;
+    const above = y + 5, top = above + lane * rows.length + 4, height = style.row * spec.names.length || style.field;
     const right = left + fieldWidth, bottom = top + height;
     const [low, high] = reach(chart, g.min, g.max);
     const px = t => left + fieldWidth * Math.min(Math.max((t - g.min) / (g.max - g.min), -.5), 1.5);
@@ -447,7 +443,7 @@
       `<text transform="translate(9 ${n(top + height / 2)}) rotate(-90)" text-anchor="middle">${escaped([spec.axis, unit].filter(Boolean).join(', '))}</text>\n`;
     rows.forEach((row, i) => {
       const floor = above + lane * (i + 1);
-      const d = cells(row, px, 2, left, right).map(([at, share]) => `M${n(at)} ${n(floor)}v${n(-2 - 5 * share)}`).join('');
+      const d = cells(row, px, cell, left, right).map(([at, share]) => `M${n(at)} ${n(floor)}v${n(-2 - (lane - 3) * share)}`).join('');
       out += `<path d="${d}" stroke="${paint(row.colour)}"/>\n`;
     });
     out += '<g clip-path="url(#field)" fill="none">\n';
@@ -469,7 +465,7 @@
       });
       out += `<path d="${d}" stroke="${paint(line.colour)}" stroke-width="${line.width / 2}" stroke-linejoin="round"${dashed(place)}/>\n`;
     });
-    const total = bottom + 28;
+    const total = bottom + style.bottom;
     return `<svg xmlns="${SVG}" width="${width}pt" height="${n(total)}pt" viewBox="0 0 ${width} ${n(total)}" font-family="Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif" font-size="${font}" fill="#000">\n` +
       `<title>${escaped(spec.title)}</title>\n<desc>${escaped(spec.about)}</desc>\n<rect width="${width}" height="${n(total)}" fill="#fff"/>\n` +
       `<clipPath id="field"><rect x="${n(left)}" y="${n(top)}" width="${n(fieldWidth)}" height="${n(height)}"/></clipPath>\n${out}</g>\n</svg>\n`;

@@ -1,88 +1,86 @@
 //! Page of a sweep: for each figure a plot over the first varied setting.
 
+use maud::{Markup, html};
+
 use super::Page;
-use super::html::{self, HtmlTable, escape, facts, folded, heading, note};
+use super::html::{Fact, HtmlTable, facts, folded, heading, note, section};
 use crate::plots::paper::Paint;
 use crate::sweep::picture::{caption, panels, picture};
-use crate::sweep::{SWEEP_FIGURES, Sweep, SweepAxis, SweepFigure, SweepLine};
+use crate::sweep::{SWEEP_FIGURES, Sweep, SweepFigure, SweepLine};
 use crate::text::spread;
 
 const PANELS_MAX: usize = 24;
 
 /// Returns a sweep as one self-contained HTML file.
 pub fn sweep_page(sweep: &Sweep) -> String {
-    let mut main = intro(sweep);
-    let mut navigation = Vec::new();
-    for (place, figure) in SWEEP_FIGURES.iter().enumerate() {
-        let lines = sweep.lines(place);
-        if lines.is_empty() {
-            continue;
-        }
-        navigation.push((figure.id.to_string(), figure.title.to_string()));
-        main.push_str(&section(sweep, figure, &lines));
-    }
+    let lines = (0..SWEEP_FIGURES.len()).map(|figure| sweep.lines(figure));
+    let shown: Vec<(&SweepFigure, Vec<SweepLine>)> =
+        SWEEP_FIGURES.iter().zip(lines).filter(|(_, lines)| !lines.is_empty()).collect();
+    let navigation: Vec<_> =
+        shown.iter().map(|(figure, _)| (figure.id.to_string(), figure.title.to_string())).collect();
     Page {
         title: &sweep.title,
         kind: "sweep report",
         navigation: &navigation,
-        main: &main,
-        footer: &format!("<p>faircast {}.</p>", escape(&sweep.faircast)),
+        main: html! {
+            (intro(sweep))
+            @for (figure, lines) in &shown { (of_figure(sweep, figure, lines)) }
+        },
+        footer: html! { p { "faircast " (sweep.faircast) "." } },
         data: "[]",
     }
     .render()
 }
 
-fn intro(sweep: &Sweep) -> String {
+fn intro(sweep: &Sweep) -> Markup {
     let runs: usize = sweep.axes.iter().map(|axis| axis.values.len()).product::<usize>();
-    let axis = |axis: &SweepAxis| {
-        let values = axis.values.join(", ");
-        (escape(&axis.key), None, axis.values.len().to_string(), escape(&values))
-    };
-    let seeds = ("Seeds".into(), None, sweep.seeds.to_string(), "of each combination".into());
-    let figures: Vec<_> = sweep.axes.iter().map(axis).chain([seeds]).collect();
-    let missing = match sweep.missing {
-        0 => String::new(),
-        missing => {
-            let text = format!("{missing} of {} runs are not there.", runs * sweep.seeds);
-            note("note", "Not complete.", &text)
-        }
-    };
     let sentence = format!(
         "Scenario {}. Each small point is a run, the large one the median over the seeds, the upright \
          line goes from the least to the most.",
-        escape(&sweep.scenario)
+        sweep.scenario
     );
-    heading(&sweep.title, &sentence) + &missing + &facts(&figures)
+    let axes = sweep.axes.iter();
+    let axes = axes.map(|axis| Fact::new(&axis.key, axis.values.len(), axis.values.join(", ")));
+    let seeds = Fact::new("Seeds", sweep.seeds, "of each combination");
+    html! {
+        (heading(&sweep.title, &sentence))
+        @if sweep.missing > 0 {
+            @let text = format!("{} of {} runs are not there.", sweep.missing, runs * sweep.seeds);
+            (note("note", "Not complete.", &text))
+        }
+        (facts(axes.chain([seeds])))
+    }
 }
 
-fn section(sweep: &Sweep, figure: &SweepFigure, lines: &[SweepLine]) -> String {
+fn of_figure(sweep: &Sweep, figure: &SweepFigure, lines: &[SweepLine]) -> Markup {
     let panels = panels(sweep, lines);
-    let mut html = String::from("<div class=\"plots\">\n");
-    for (i, panel) in panels.iter().take(PANELS_MAX).enumerate() {
-        let number = if panels.len() > 1 { format!("-{}", i + 1) } else { String::new() };
-        let caption = caption(sweep, panel);
-        let (shown, what) = match caption.is_empty() {
-            true => (figure.title.to_owned(), figure.title.to_owned()),
-            false => (escape(&caption), format!("{}, {}", figure.title, escape(&caption))),
-        };
-        html.push_str(&format!(
-            "<figure class=\"card plot drawn\" data-key=\"{}{number}\" data-what=\"{what}\"><figcaption>\
-             <strong>{shown}</strong></figcaption>{}</figure>\n",
-            figure.id,
-            picture(sweep, figure, lines, panel, Paint::Page)
-        ));
-    }
-    html.push_str("</div>\n");
-    if panels.len() > PANELS_MAX {
-        html.push_str(&format!(
-            "<p class=\"soft\">{} plots more are left out; the table has all.</p>\n",
-            panels.len() - PANELS_MAX
-        ));
-    }
-    html::section(figure.id, figure.title, &(html + &medians(sweep, figure, lines)))
+    let content = html! {
+        div.plots {
+            @for (i, panel) in panels.iter().take(PANELS_MAX).enumerate() {
+                @let key = match panels.len() {
+                    1 => figure.id.to_string(),
+                    _ => format!("{}-{}", figure.id, i + 1),
+                };
+                @let caption = caption(sweep, panel);
+                @let (shown, what) = match caption.is_empty() {
+                    true => (figure.title, figure.title.to_owned()),
+                    false => (&*caption, format!("{}, {caption}", figure.title)),
+                };
+                figure.card.plot.drawn data-key=(key) data-what=(what) {
+                    figcaption { strong { (shown) } }
+                    (picture(sweep, figure, lines, panel, Paint::Page))
+                }
+            }
+        }
+        @if panels.len() > PANELS_MAX {
+            p.soft { (panels.len() - PANELS_MAX) " plots more are left out; the table has all." }
+        }
+        (medians(sweep, figure, lines))
+    };
+    section(figure.id, figure.title, &content)
 }
 
-fn medians(sweep: &Sweep, figure: &SweepFigure, lines: &[SweepLine]) -> String {
+fn medians(sweep: &Sweep, figure: &SweepFigure, lines: &[SweepLine]) -> Markup {
     let mut head: Vec<&str> =
         sweep.axes.iter().map(|axis| crate::sweep::short(&axis.key)).collect();
     head.extend(["Flow", "Median", "Least", "Most", "Runs"]);
@@ -91,12 +89,11 @@ fn medians(sweep: &Sweep, figure: &SweepFigure, lines: &[SweepLine]) -> String {
         for line in lines {
             let Some(runs) = line.values.get(choice) else { continue };
             let Some([low, median, high]) = spread(runs.iter().copied()) else { continue };
-            let values =
-                sweep.axes.iter().zip(choice).map(|(axis, place)| escape(&axis.values[*place]));
-            let shown = [median, low, high].map(|value| escape(&(figure.shown)(value)));
-            let mut cells: Vec<String> = values.chain([escape(&line.name)]).chain(shown).collect();
-            cells.push(runs.len().to_string());
-            table.row("", &cells);
+            let settings = sweep.axes.iter().zip(choice);
+            let settings = settings.map(|(axis, place)| axis.values[*place].clone());
+            let figures = [median, low, high].map(figure.shown);
+            let cells = settings.chain([line.name.clone()]).chain(figures);
+            table.row("", cells.chain([runs.len().to_string()]));
         }
     }
     folded("Numbers", &table.finish())

@@ -7,7 +7,9 @@ use faircast_trace::{
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Metrics, Plots, Row, Series, Suite, Summary};
+use crate::{
+    Acceptance, Cause, Expected, Metrics, Plots, Row, Series, Source, Suite, Summary, Values,
+};
 
 const EVIL: &str =
     "<script>alert(1)</script><!--\"'&amp;\u{202e}\u{2028}\u{2066}\u{1b}[2J\u{9b}\u{85}";
@@ -129,19 +131,28 @@ fn no_name_of_a_suite_can_break_out_of_its_place() {
         id: EVIL.into(),
         title: EVIL.into(),
         unit: EVIL.into(),
-        group: EVIL.into(),
-        experiment: EVIL.into(),
-        fairer_than: Some(EVIL.into()),
-        question: EVIL.into(),
-        paper_says: EVIL.into(),
-        tolerance_reason: EVIL.into(),
-        explained: Some(EVIL.into()),
-        proved_by: vec![EVIL.into()],
-        fitted: Some(EVIL.into()),
-        scenario: Some((EVIL.into(), EVIL.into())),
+        expected: Expected { paper: Some(f64::INFINITY), ..Expected::default() },
+        values: Values { ours: f64::NAN, ..Values::default() },
+        accepted: Acceptance {
+            fairer_than: Some(EVIL.into()),
+            reason: EVIL.into(),
+            ..Acceptance::default()
+        },
+        cause: Cause {
+            explained: Some(EVIL.into()),
+            proved_by: vec![EVIL.into()],
+            fitted: Some(EVIL.into()),
+            baseline: false,
+        },
+        source: Source {
+            group: EVIL.into(),
+            experiment: EVIL.into(),
+            question: EVIL.into(),
+            paper_says: EVIL.into(),
+            scenario: Some((EVIL.into(), EVIL.into())),
+            ..Source::default()
+        },
         per_seed: vec![(1, f64::NAN)],
-        paper: Some(f64::INFINITY),
-        ours: f64::NAN,
         series: Some(run(EVIL, &[0, 2_000_000_000]).2),
         ..Row::default()
     };
@@ -168,10 +179,13 @@ fn no_name_of_a_matrix_can_break_out_of_its_place() {
 fn rows_of_one_experiment_share_a_section_and_groups_the_navigation() {
     let row = |id: &str, experiment: &str, group: &str| Row {
         id: id.into(),
-        experiment: experiment.into(),
-        group: group.into(),
-        question: format!("Is {experiment} fair?"),
-        accept_high: Some(0.4),
+        source: Source {
+            experiment: experiment.into(),
+            group: group.into(),
+            question: format!("Is {experiment} fair?"),
+            ..Source::default()
+        },
+        accepted: Acceptance { high: Some(0.4), ..Acceptance::default() },
         ..Row::default()
     };
     let suite = Suite {

@@ -45,7 +45,7 @@ pub(crate) fn colour_of(series: &Series, flow: usize) -> Option<usize> {
 
 impl Group<'_> {
     pub(super) fn bins(&self) -> (Bins, Vec<Bins>) {
-        let each = self.flows.iter().map(|flow| &flow.throughput);
+        let each = self.flows.iter().map(|flow| &flow.curves.throughput);
         let width = each.clone().chain(self.rest).map(Bins::width).max().unwrap_or_default();
         let mut each: Vec<Bins> = each.map(|bins| bins.at_width(width)).collect();
         let rest = self.rest.map(|rest| rest.at_width(width));

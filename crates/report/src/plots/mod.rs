@@ -49,31 +49,33 @@ pub(crate) fn sequence(series: &Series) -> Plot {
         false => "New data packets sent and acknowledged, in all".into(),
     };
     let sent = |flow: &FlowSeries| if flow.received { "received" } else { "sent" };
-    add_flows(&mut plot, series, sent, |flow| &flow.sent, Shape::Straight);
+    add_flows(&mut plot, series, sent, |flow| &flow.curves.sent, Shape::Straight);
     let crowd = plot.crowd;
     for group in groups(series) {
-        for (dash, flow) in group.flows.iter().enumerate().filter(|(_, f)| !f.acked.is_empty()) {
+        for (dash, flow) in
+            group.flows.iter().enumerate().filter(|(_, f)| !f.curves.acked.is_empty())
+        {
             plot.lines.push(Line {
                 label: labelled(series, &flow.name, "acknowledged"),
                 kind: "acknowledged",
                 weight: Weight::Light,
                 hidden: crowd,
-                ..line(flow, group.colour, dash, curve(&flow.acked))
+                ..line(flow, group.colour, dash, curve(&flow.curves.acked))
             });
         }
     }
     type Which = fn(&FlowSeries) -> &Marks;
     let kinds: [(&str, Which); 4] = [
-        ("NAK", |flow| &flow.naks),
-        ("loss found", |flow| &flow.losses),
-        ("cut", |flow| &flow.cuts),
-        ("timeout", |flow| &flow.timeouts),
+        ("NAK", |flow| &flow.marks.naks),
+        ("loss found", |flow| &flow.marks.losses),
+        ("cut", |flow| &flow.marks.cuts),
+        ("timeout", |flow| &flow.marks.timeouts),
     ];
     for (kind, marks) in kinds {
         for group in groups(series) {
             // A loss causes a NAK, and a NAK a cut: one kind of mark is visible initially.
             let hidden = |flow: &FlowSeries| {
-                crowd || matches!(kind, "cut" | "loss found") && flow.naks.total() > 0
+                crowd || matches!(kind, "cut" | "loss found") && flow.marks.naks.total() > 0
             };
             if crowd {
                 let all: Vec<&Marks> = group.flows.iter().map(|flow| marks(flow)).collect();
@@ -167,9 +169,15 @@ fn of_flows(series: &Series) -> [Plot; 3] {
     let rate = Plot::new("rate", "Sending rate", "Rate", Unit::Rate);
     let rtt = Plot::new("rtt", "Round trip", "Round trip", Unit::Span);
     let all: [OfFlows; 3] = [
-        (window, "Congestion window of the sender", "window", |flow| &flow.window, Shape::Step),
-        (rate, "Rate that the sender allows itself", "rate", |flow| &flow.rate, Shape::Step),
-        (rtt, "As the sender measures it", "round trip", |flow| &flow.rtt, Shape::Straight),
+        (
+            window,
+            "Congestion window of the sender",
+            "window",
+            |flow| &flow.curves.window,
+            Shape::Step,
+        ),
+        (rate, "Rate that the sender allows itself", "rate", |flow| &flow.curves.rate, Shape::Step),
+        (rtt, "As the sender measures it", "round trip", |flow| &flow.curves.rtt, Shape::Straight),
     ];
     all.map(|(mut plot, about, kind, of, shape)| {
         plot.about = about.into();
@@ -184,9 +192,10 @@ fn representative(series: &Series, ended: Time) -> Plot {
     let ended_s = ended.max(series.ended).as_secs_f64();
     let mut held: Vec<(&str, f64)> = Vec::new();
     for flow in &series.flows {
-        for (i, switch) in flow.switches.iter().enumerate() {
+        for (i, switch) in flow.switches.first.iter().enumerate() {
             let Some(name) = switch.name.as_deref() else { continue };
-            let until = flow.switches.get(i + 1).map_or(ended_s, |next| next.at.as_secs_f64());
+            let until =
+                flow.switches.first.get(i + 1).map_or(ended_s, |next| next.at.as_secs_f64());
             let span = until - switch.at.as_secs_f64();
             match held.iter_mut().find(|(known, _)| *known == name) {
                 Some((_, sum)) => *sum += span,
@@ -205,11 +214,11 @@ fn representative(series: &Series, ended: Time) -> Plot {
     }
     for group in groups(series) {
         for (dash, flow) in group.flows.iter().enumerate() {
-            if flow.switches.iter().all(|switch| switch.name.is_none()) {
+            if flow.switches.first.iter().all(|switch| switch.name.is_none()) {
                 continue;
             }
             let mut points: Points = Vec::new();
-            for switch in &flow.switches {
+            for switch in &flow.switches.first {
                 let at = switch.at.as_secs_f64();
                 let place = switch.name.as_ref().map(|name| {
                     let place = plot.names.iter().position(|known| known == name);
@@ -271,7 +280,7 @@ fn add_bins(plot: &mut Plot, series: &Series, points: impl Fn(&Bins) -> Points) 
         let range = range.collect();
         (mean, range)
     };
-    add_lines(plot, series, |_| kind, |flow| points(&flow.throughput), shape, mean);
+    add_lines(plot, series, |_| kind, |flow| points(&flow.curves.throughput), shape, mean);
 }
 
 fn add_lines(
@@ -346,7 +355,7 @@ fn add_switches(plot: &mut Plot, series: &Series) {
     const KIND: &str = "new representative";
     for group in groups(series) {
         for flow in &group.flows {
-            let at = flow.switches.iter().filter(|switch| switch.name.is_some());
+            let at = flow.switches.first.iter().filter(|switch| switch.name.is_some());
             let points: Vec<_> = at.map(|switch| (switch.at.as_secs_f64(), 1, 0.0)).collect();
             let total = points.len() as u64;
             // The first choice is no change.
@@ -449,7 +458,7 @@ fn running_mean(bins: &Bins, ended_s: f64) -> Points {
 }
 
 fn width(series: &Series) -> String {
-    let width = series.flows.first().map(|flow| flow.throughput.width());
+    let width = series.flows.first().map(|flow| flow.curves.throughput.width());
     crate::text::seconds(width.unwrap_or_default().as_secs_f64())
 }
 

@@ -1,17 +1,27 @@
 //! Style of pictures for papers: size, colours, axes and legends.
 
-use std::fmt::Write as _;
+use faircast_base::escaped_lines;
+use maud::{Markup, html};
 
 use super::Unit;
-use crate::text::escape;
 
 /// Width of a picture: 3.5 inches, a column of most conferences, in points of 1/72 inch.
 pub(crate) const WIDTH: f64 = 252.0;
+/// Height of the field between the axes.
 pub(crate) const FIELD_HEIGHT: f64 = 110.0;
+/// Space around the field.
 pub(crate) const LEFT: f64 = 42.0;
 pub(crate) const RIGHT: f64 = 8.0;
 pub(crate) const BOTTOM: f64 = 28.0;
+/// Height of a row of a plot of names.
+pub(crate) const NAME_ROW: f64 = 14.0;
+/// Height of a lane of marks above the field.
+pub(crate) const LANE: f64 = 8.0;
+/// Width in which marks are counted as one bar.
+pub(crate) const CELL: f64 = 2.0;
+/// Size of letters.
 pub(crate) const FONT: f64 = 8.0;
+/// Length of a line in the legend.
 pub(crate) const SAMPLE: f64 = 18.0;
 pub(crate) const COLOURS: [&str; 8] =
     ["#0b6bb8", "#c8500a", "#00805c", "#a8478f", "#96700a", "#1f8fb5", "#5b6878", "#7d4b2a"];
@@ -47,24 +57,36 @@ impl Paint {
     }
 }
 
-pub(crate) fn dashes(place: usize) -> String {
-    match DASHES[place % DASHES.len()] {
-        "" => String::new(),
-        dashes => format!(" stroke-dasharray=\"{dashes}\""),
+/// Pattern of a line's dashes; `None` for a solid line.
+pub(crate) fn dashes(place: usize) -> Option<&'static str> {
+    Some(DASHES[place % DASHES.len()]).filter(|dashes| !dashes.is_empty())
+}
+
+pub(crate) fn picture(
+    paint: Paint,
+    height: f64,
+    title: &str,
+    about: &str,
+    content: &Markup,
+) -> Markup {
+    let height = format!("{height:.1}");
+    html! {
+        svg xmlns="http://www.w3.org/2000/svg" width={ (WIDTH) "pt" } height={ (height) "pt" }
+            viewBox={ "0 0 " (WIDTH) " " (height) }
+            font-family="Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
+            font-size=(FONT) fill=(paint.ink()) {
+            "\n" title { (title) }
+            "\n" desc { (about) }
+            "\n" rect width=(WIDTH) height=(height) fill=(paint.ground()) {}
+            (content)
+            "\n"
+        }
     }
 }
 
-pub(crate) fn begin(paint: Paint, height: f64, title: &str, about: &str) -> String {
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}pt\" height=\"{height:.1}pt\" \
-         viewBox=\"0 0 {WIDTH} {height:.1}\" font-family=\"Helvetica, Arial, 'Liberation Sans', \
-         'DejaVu Sans', sans-serif\" font-size=\"{FONT}\" fill=\"{}\">\n<title>{}</title>\n\
-         <desc>{}</desc>\n<rect width=\"{WIDTH}\" height=\"{height:.1}\" fill=\"{}\"/>\n",
-        paint.ink(),
-        escape(title),
-        escape(about),
-        paint.ground()
-    )
+/// Returns a picture as a file. A name must not hide or turn text by format characters.
+pub(crate) fn file(picture: Markup) -> String {
+    escaped_lines(&picture.into_string()).into_owned() + "\n"
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -84,49 +106,44 @@ impl Frame {
         self.top + self.height
     }
 
-    pub(crate) fn level(&self, out: &mut String, paint: Paint, y: f64, text: &str) {
-        let _ = writeln!(
-            out,
-            "<path d=\"M{:.1} {y:.2}H{:.1}\" stroke=\"{}\" stroke-width=\".4\"/>\
-             <text x=\"{:.1}\" y=\"{:.2}\" text-anchor=\"end\">{}</text>",
-            self.left,
-            self.right(),
-            paint.named("line", "#ddd"),
-            self.left - 4.0,
-            y + 2.8,
-            escape(text)
-        );
-    }
-
-    pub(crate) fn tick(&self, out: &mut String, paint: Paint, x: f64, text: &str) {
-        let (bottom, ink) = (self.bottom(), paint.ink());
-        let _ =
-            write!(out, "<path d=\"M{x:.2} {bottom:.1}v3\" stroke=\"{ink}\" stroke-width=\".6\"/>");
-        if !text.is_empty() {
-            let (y, text) = (bottom + 11.0, escape(text));
-            let _ =
-                write!(out, "<text x=\"{x:.2}\" y=\"{y:.1}\" text-anchor=\"middle\">{text}</text>");
+    /// Horizontal line of the grid, with its value.
+    pub(crate) fn level(&self, paint: Paint, y: f64, text: &str) -> Markup {
+        html! {
+            "\n"
+            path d=(format_args!("M{:.1} {y:.2}H{:.1}", self.left, self.right()))
+                stroke=(paint.named("line", "#ddd")) stroke-width=".4" {}
+            text x=(format_args!("{:.1}", self.left - 4.0)) y=(format_args!("{:.2}", y + 2.8))
+                text-anchor="end" { (text) }
         }
-        out.push('\n');
     }
 
-    pub(crate) fn axes(&self, out: &mut String, paint: Paint, across: &str, up: &str) {
-        let middle = self.top + self.height / 2.0;
-        let _ = writeln!(
-            out,
-            "<path d=\"M{:.1} {:.1}V{bottom:.1}H{:.1}\" fill=\"none\" stroke=\"{}\" \
-             stroke-width=\".6\"/>\n<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>\n\
-             <text transform=\"translate(9 {middle:.1}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
-            self.left,
-            self.top,
-            self.right(),
-            paint.ink(),
-            self.left + self.width / 2.0,
-            self.bottom() + 23.0,
-            escape(across),
-            escape(up),
-            bottom = self.bottom(),
-        );
+    /// Mark on the horizontal axis, with its value if that has a place.
+    pub(crate) fn tick(&self, paint: Paint, x: f64, text: &str) -> Markup {
+        html! {
+            "\n"
+            path d=(format_args!("M{x:.2} {:.1}v3", self.bottom())) stroke=(paint.ink())
+                stroke-width=".6" {}
+            @if !text.is_empty() {
+                text x=(format_args!("{x:.2}")) y=(format_args!("{:.1}", self.bottom() + 11.0))
+                    text-anchor="middle" { (text) }
+            }
+        }
+    }
+
+    pub(crate) fn axes(&self, paint: Paint, across: &str, up: &str) -> Markup {
+        let (left, top, right, bottom) = (self.left, self.top, self.right(), self.bottom());
+        let (centre, middle) = (left + self.width / 2.0, top + self.height / 2.0);
+        html! {
+            "\n"
+            path d=(format_args!("M{left:.1} {top:.1}V{bottom:.1}H{right:.1}")) fill="none"
+                stroke=(paint.ink()) stroke-width=".6" {}
+            "\n"
+            text x=(format_args!("{centre:.1}")) y=(format_args!("{:.1}", bottom + 23.0))
+                text-anchor="middle" { (across) }
+            "\n"
+            text transform=(format_args!("translate(9 {middle:.1}) rotate(-90)"))
+                text-anchor="middle" { (up) }
+        }
     }
 }
 

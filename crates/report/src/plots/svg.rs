@@ -2,16 +2,17 @@
 
 use std::fmt::Write as _;
 
+use maud::{Markup, html};
+
 use super::paper::{
-    BOTTOM, FIELD_HEIGHT, Frame, LEFT, Paint, RIGHT, SAMPLE, WIDTH, begin, dashes, legend_height,
-    legend_places, named, reach, shown, text_width, ticks,
+    BOTTOM, CELL, FIELD_HEIGHT, Frame, LANE, LEFT, NAME_ROW, Paint, RIGHT, SAMPLE, WIDTH, dashes,
+    file, legend_height, legend_places, named, picture, reach, shown, text_width, ticks,
 };
 use super::{Line, MarkRow, Plot, Shape, Weight};
 use crate::series::Series;
-use crate::text::escape;
 
-const LANE: f64 = 8.0;
-const CELL: f64 = 2.0;
+/// Dashes of upright lines.
+const UPRIGHT_DASHES: &str = "2 1.5";
 
 /// Draws the plot's initially visible lines, up to their maximum in the counted time.
 pub fn svg(plot: &Plot, series: &Series) -> String {
@@ -23,48 +24,35 @@ pub fn svg(plot: &Plot, series: &Series) -> String {
     let entries = legend(&lines, &marks);
     let places = legend_places(entries.iter().map(|(label, _)| label.as_str()));
     let legend_height = legend_height(&places);
-    let names_height = 14.0 * plot.names.len() as f64;
     let left = plot.names.iter().map(|name| text_width(name)).fold(LEFT, |a, b| a.max(b + 18.0));
     let frame = Frame {
         left,
         top: legend_height + LANE * lanes.len() as f64 + 4.0,
         width: WIDTH - left - RIGHT,
-        height: if plot.names.is_empty() { FIELD_HEIGHT } else { names_height },
+        height: match plot.names.len() {
+            0 => FIELD_HEIGHT,
+            names => NAME_ROW * names as f64,
+        },
     };
     let field = Field { frame, end, range: plot.range(&lines, series.warmup_s, end) };
-    let mut out = begin(Paint::Paper, frame.bottom() + BOTTOM, plot.title, &plot.about);
-    let _ = writeln!(
-        out,
-        "<clipPath id=\"field\"><rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\"/>\
-         </clipPath>",
-        frame.left, frame.top, frame.width, frame.height,
-    );
-    for ((label, what), (x, y)) in entries.iter().zip(places) {
-        entry(&mut out, label, what, x, y);
-    }
-    axes(&mut out, plot, &field, series.warmup_s);
-    for (lane, row) in lanes.iter().enumerate() {
-        let floor = legend_height + LANE * (lane + 1) as f64;
-        bars(&mut out, row, &field, floor);
-    }
-    out.push_str("<g clip-path=\"url(#field)\" fill=\"none\">\n");
-    for row in marks.iter().filter(|row| row.upright) {
-        let mut path = String::new();
-        for (at, _, _) in &row.points {
-            let _ = write!(path, "M{:.2} {:.1}V{:.1}", field.x(*at), frame.top, frame.bottom());
+    let content = html! {
+        "\n" clipPath id="field" {
+            rect x=(format_args!("{:.1}", frame.left)) y=(format_args!("{:.1}", frame.top))
+                width=(format_args!("{:.1}", frame.width))
+                height=(format_args!("{:.1}", frame.height)) {}
         }
-        let _ = writeln!(
-            out,
-            "<path d=\"{path}\" stroke=\"{}\" stroke-width=\".5\" stroke-dasharray=\"2 1.5\" \
-             opacity=\".6\"/>",
-            colour(row.colour),
-        );
-    }
-    for (i, line) in lines.iter().enumerate() {
-        curve(&mut out, line, i, &field);
-    }
-    out.push_str("</g>\n</svg>\n");
-    out
+        @for ((label, sample), (x, y)) in entries.iter().zip(places) { (entry(label, sample, x, y)) }
+        (axes(plot, &field, series.warmup_s))
+        @for (lane, row) in lanes.iter().enumerate() {
+            (bars(row, &field, legend_height + LANE * (lane + 1) as f64))
+        }
+        "\n" g clip-path="url(#field)" fill="none" {
+            @for row in marks.iter().filter(|row| row.upright) { (upright(row, &field)) }
+            @for (place, line) in lines.iter().enumerate() { (curve(line, place, &field)) }
+            "\n"
+        }
+    };
+    file(picture(Paint::Paper, frame.bottom() + BOTTOM, plot.title, &plot.about, &content))
 }
 
 struct Field {
@@ -105,48 +93,67 @@ impl Plot {
     }
 }
 
-fn axes(out: &mut String, plot: &Plot, field: &Field, warmup_s: f64) {
+fn axes(plot: &Plot, field: &Field, warmup_s: f64) -> Markup {
     let frame = field.frame;
-    if warmup_s > 0.0 {
-        let _ = writeln!(
-            out,
-            "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"#eee\"/>",
-            frame.left,
-            frame.top,
-            field.x(warmup_s) - frame.left,
-            frame.height
-        );
-    }
     let (levels, unit) = match plot.names.is_empty() {
         false => (plot.names.iter().cloned().enumerate().map(|(i, n)| (i as f64, n)).collect(), ""),
         true => plot.unit.levels(field.range[1]),
     };
-    for (value, text) in levels {
-        frame.level(out, Paint::Paper, field.y(value), &text);
+    html! {
+        @if warmup_s > 0.0 {
+            "\n" rect x=(format_args!("{:.1}", frame.left)) y=(format_args!("{:.1}", frame.top))
+                width=(format_args!("{:.1}", field.x(warmup_s) - frame.left))
+                height=(format_args!("{:.1}", frame.height)) fill="#eee" {}
+        }
+        @for (value, text) in &levels { (frame.level(Paint::Paper, field.y(*value), text)) }
+        @for value in ticks(field.end, 6.0) {
+            (frame.tick(Paint::Paper, field.x(value), &shown(value)))
+        }
+        (frame.axes(Paint::Paper, "Time, s", &named(plot.axis, unit)))
     }
-    for value in ticks(field.end, 6.0) {
-        frame.tick(out, Paint::Paper, field.x(value), &shown(value));
-    }
-    frame.axes(out, Paint::Paper, "Time, s", &named(plot.axis, unit));
 }
 
 fn colour(place: usize) -> String {
     Paint::Paper.line(place)
 }
 
-fn curve(out: &mut String, line: &Line, place: usize, field: &Field) {
-    let paint = colour(line.colour);
-    if let Some(range) = &line.range {
-        let mut path = String::new();
-        let at = |i: usize| field.x(line.points[i].0);
-        for (i, (_, high)) in range.iter().enumerate() {
-            let _ = write!(path, "{}{:.2} {:.2}", join(i), at(i), field.y(*high));
-        }
-        for (i, (low, _)) in range.iter().enumerate().rev() {
-            let _ = write!(path, "L{:.2} {:.2}", at(i), field.y(*low));
-        }
-        let _ = writeln!(out, "<path d=\"{path}Z\" fill=\"{paint}\" opacity=\".16\"/>");
+fn upright(row: &MarkRow, field: &Field) -> Markup {
+    let mut path = String::new();
+    for (at, _, _) in &row.points {
+        let (top, bottom) = (field.frame.top, field.frame.bottom());
+        let _ = write!(path, "M{:.2} {top:.1}V{bottom:.1}", field.x(*at));
     }
+    html! {
+        "\n" path d=(path) stroke=(colour(row.colour)) stroke-width=".5"
+            stroke-dasharray=(UPRIGHT_DASHES) opacity=".6" {}
+    }
+}
+
+fn curve(line: &Line, place: usize, field: &Field) -> Markup {
+    let colour = colour(line.colour);
+    html! {
+        @if let Some(range) = &line.range {
+            "\n" path d=(band_path(line, range, field)) fill=(colour) opacity=".16" {}
+        }
+        "\n" path d=(line_path(line, field)) stroke=(colour) stroke-width=(stroke(line.weight))
+            stroke-linejoin="round" stroke-dasharray=[dashes(place)] {}
+    }
+}
+
+fn band_path(line: &Line, range: &[(f64, f64)], field: &Field) -> String {
+    let mut path = String::new();
+    let x = |i: usize| field.x(line.points[i].0);
+    for (i, (_, high)) in range.iter().enumerate() {
+        let join = if i == 0 { "M" } else { "L" };
+        let _ = write!(path, "{join}{:.2} {:.2}", x(i), field.y(*high));
+    }
+    for (i, (low, _)) in range.iter().enumerate().rev() {
+        let _ = write!(path, "L{:.2} {:.2}", x(i), field.y(*low));
+    }
+    path + "Z"
+}
+
+fn line_path(line: &Line, field: &Field) -> String {
     let (mut path, mut is_open) = (String::new(), false);
     for (at, value) in &line.points {
         let Some(value) = value else {
@@ -161,23 +168,14 @@ fn curve(out: &mut String, line: &Line, place: usize, field: &Field) {
         };
         is_open = true;
     }
-    let _ = writeln!(
-        out,
-        "<path d=\"{path}\" stroke=\"{paint}\" stroke-width=\"{}\" stroke-linejoin=\"round\"{}/>",
-        stroke(line.weight),
-        dashes(place)
-    );
-}
-
-fn join(place: usize) -> &'static str {
-    if place == 0 { "M" } else { "L" }
+    path
 }
 
 fn stroke(weight: Weight) -> f64 {
     weight.pixels() / 2.0
 }
 
-fn bars(out: &mut String, row: &MarkRow, field: &Field, floor: f64) {
+fn bars(row: &MarkRow, field: &Field, floor: f64) -> Markup {
     let mut cells: Vec<(i64, u64)> = Vec::new();
     for (at, count, _) in &row.points {
         let cell = ((field.x(*at) - field.frame.left) / CELL) as i64;
@@ -194,7 +192,7 @@ fn bars(out: &mut String, row: &MarkRow, field: &Field, floor: f64) {
         let x = field.frame.left + (cell as f64 + 0.5) * CELL;
         let _ = write!(path, "M{x:.1} {floor:.1}v{:.2}", -height);
     }
-    let _ = writeln!(out, "<path d=\"{path}\" stroke=\"{}\"/>", colour(row.colour));
+    html! { "\n" path d=(path) stroke=(colour(row.colour)) {} }
 }
 
 enum Sample<'a> {
@@ -210,36 +208,25 @@ fn legend<'a>(lines: &[&'a Line], marks: &[&'a MarkRow]) -> Vec<(String, Sample<
     lines.chain(marks).collect()
 }
 
-fn entry(out: &mut String, label: &str, what: &Sample<'_>, x: f64, bottom: f64) {
+fn entry(label: &str, sample: &Sample<'_>, x: f64, bottom: f64) -> Markup {
     let y = bottom - 2.6;
-    let _ = match what {
-        Sample::Line(line, place) => write!(
-            out,
-            "<path d=\"M{x:.1} {y:.1}h{SAMPLE}\" stroke=\"{}\" stroke-width=\"{}\"{}/>",
-            colour(line.colour),
-            stroke(line.weight),
-            dashes(*place)
-        ),
-        Sample::Marks(row) if row.upright => write!(
-            out,
-            "<path d=\"M{:.1} {:.1}v8\" stroke=\"{}\" stroke-width=\".5\" \
-             stroke-dasharray=\"2 1.5\"/>",
-            x + SAMPLE / 2.0,
-            y - 4.0,
-            colour(row.colour)
-        ),
-        Sample::Marks(row) => write!(
-            out,
-            "<path d=\"M{:.1} {2:.1}v-3m3 3v-5m3 5v-3\" stroke=\"{1}\"/>",
-            x + SAMPLE / 2.0 - 3.0,
-            colour(row.colour),
-            y + 2.5
-        ),
-    };
-    let _ = writeln!(
-        out,
-        "<text x=\"{:.1}\" y=\"{bottom:.1}\">{}</text>",
-        x + SAMPLE + 3.0,
-        escape(label)
-    );
+    html! {
+        "\n"
+        @match sample {
+            Sample::Line(line, place) => {
+                path d=(format_args!("M{x:.1} {y:.1}h{SAMPLE}")) stroke=(colour(line.colour))
+                    stroke-width=(stroke(line.weight)) stroke-dasharray=[dashes(*place)] {}
+            }
+            Sample::Marks(row) if row.upright => {
+                path d=(format_args!("M{:.1} {:.1}v8", x + SAMPLE / 2.0, y - 4.0))
+                    stroke=(colour(row.colour)) stroke-width=".5"
+                    stroke-dasharray=(UPRIGHT_DASHES) {}
+            }
+            Sample::Marks(row) => {
+                path d=(format_args!("M{:.1} {:.1}v-3m3 3v-5m3 5v-3", x + SAMPLE / 2.0 - 3.0, y + 2.5))
+                    stroke=(colour(row.colour)) {}
+            }
+        }
+        text x=(format_args!("{:.1}", x + SAMPLE + 3.0)) y=(format_args!("{bottom:.1}")) { (label) }
+    }
 }

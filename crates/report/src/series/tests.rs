@@ -1,9 +1,10 @@
 //! Tests of series.
 
-use faircast_base::{Duration, LinkId};
+use faircast_base::{CutReason, Duration, FlowId, LinkCounters, LinkId, SwitchReason};
 use faircast_trace::{FlowHeader, LinkHeader};
 use proptest::prelude::*;
 
+use super::links::LINKS_WATCHED_MAX;
 use super::*;
 
 fn header(flows: &[&str], links: usize) -> Header {
@@ -100,7 +101,7 @@ fn throughput_is_sampled_as_asked_for_as_long_as_that_fits() {
         let event = Event::DataSent { seq, bytes: 10, repair: false };
         series.record(&Record { at: Time::ZERO + Duration::from_secs(second), subject, event });
     }
-    let bins = &series.flows[0].throughput;
+    let bins = &series.flows[0].curves.throughput;
     assert_eq!((bins.width(), bins.amounts()), (Duration::from_secs(2), &[20, 10, 10][..]));
     let mut bins = Bins::of_width(Duration::ZERO);
     bins.add(Time::ZERO + Duration::from_secs(1), 7);
@@ -140,15 +141,22 @@ fn a_flow_has_its_sequence_its_throughput_and_its_marks() {
         series.record(&Record { at, subject, event });
     }
     let flow = &series.flows[0];
-    let heights: Vec<f64> = flow.losses.points().iter().map(|mark| mark.height).collect();
+    let heights: Vec<f64> = flow.marks.losses.points().iter().map(|mark| mark.height).collect();
     assert_eq!(heights, [7.0, 10.0], "a number from before the first stays on the plot");
-    assert!(flow.sent.points().contains(&(Time::from_secs_f64(4.0), 5.0)));
-    assert_eq!(flow.acked.points().last().unwrap().1, 10.0);
-    assert_eq!(flow.throughput.amounts().iter().sum::<u64>(), 10_000, "repairs do not count");
+    assert!(flow.curves.sent.points().contains(&(Time::from_secs_f64(4.0), 5.0)));
+    assert_eq!(flow.curves.acked.points().last().unwrap().1, 10.0);
+    assert_eq!(
+        flow.curves.throughput.amounts().iter().sum::<u64>(),
+        10_000,
+        "repairs do not count"
+    );
     let mark = |height| Mark { at: Time::from_secs_f64(9.9), height, count: 1 };
-    assert_eq!((flow.naks.points(), flow.cuts.points()), (&[mark(3.0)][..], &[mark(10.0)][..]));
-    assert_eq!(flow.window.points(), [(Time::from_secs_f64(9.9), 1.5)]);
-    assert_eq!(flow.switches[0].name.as_deref(), Some("r"));
+    assert_eq!(
+        (flow.marks.naks.points(), flow.marks.cuts.points()),
+        (&[mark(3.0)][..], &[mark(10.0)][..])
+    );
+    assert_eq!(flow.curves.window.points(), [(Time::from_secs_f64(9.9), 1.5)]);
+    assert_eq!(flow.switches.first[0].name.as_deref(), Some("r"));
 }
 
 #[test]
@@ -181,7 +189,7 @@ fn the_links_that_drop_most_are_shown_and_idle_ones_never() {
     }
     let links: Vec<usize> = series.links().iter().map(|link| link.link).collect();
     assert_eq!(links, (988..1_000).collect::<Vec<_>>());
-    assert!(series.watched.len() <= LINKS_WATCHED_MAX);
+    assert!(series.links.len() <= LINKS_WATCHED_MAX);
 }
 
 #[test]

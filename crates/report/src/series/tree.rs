@@ -33,6 +33,7 @@ pub struct TreeSeries {
     pub moves: Marks,
     /// Number of receivers in each of `LEVELS`. A receiver that never had a head is in none.
     counts: [(u32, Curve); LEVELS.len()],
+    /// Index in `LEVELS` of each receiver that has not left.
     places: BTreeMap<NodeId, usize>,
 }
 
@@ -92,6 +93,10 @@ impl TreeSeries {
     }
 
     pub(crate) fn levels(&self) -> impl Iterator<Item = (usize, &Curve)> {
-        self.counts.iter().map(|(_, curve)| curve).enumerate().filter(|(_, it)| !it.is_empty())
+        self.counts
+            .iter()
+            .map(|(_, curve)| curve)
+            .enumerate()
+            .filter(|(_, curve)| !curve.is_empty())
     }
 }

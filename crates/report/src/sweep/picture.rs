@@ -2,12 +2,14 @@
 
 use std::fmt::Write as _;
 
+use maud::{Markup, html};
+
 use super::{SWEEP_FIGURES, Sweep, SweepFigure, SweepLine};
 use crate::plots::paper::{
-    BOTTOM, FIELD_HEIGHT, FONT, Frame, LEFT, Paint, RIGHT, SAMPLE, WIDTH, begin, dashes,
+    self, BOTTOM, FIELD_HEIGHT, FONT, Frame, LEFT, Paint, RIGHT, SAMPLE, WIDTH, dashes,
     legend_height, legend_places, named, reach, text_width,
 };
-use crate::text::{escape, shorten, spread};
+use crate::text::{shorten, spread};
 
 const VALUE_LETTERS: usize = 14;
 /// Horizontal offset between lines, so that none hides another.
@@ -21,8 +23,8 @@ pub fn sweep_pictures(sweep: &Sweep) -> Vec<(String, String)> {
         let panels = panels(sweep, &lines);
         for (i, panel) in panels.iter().enumerate() {
             let number = if panels.len() > 1 { format!("-{}", i + 1) } else { String::new() };
-            let text = picture(sweep, figure, &lines, panel, Paint::Paper);
-            pictures.push((format!("{}{number}.svg", figure.id), text));
+            let picture = picture(sweep, figure, &lines, panel, Paint::Paper);
+            pictures.push((format!("{}{number}.svg", figure.id), paper::file(picture)));
         }
     }
     pictures
@@ -66,7 +68,7 @@ pub(crate) fn picture(
     lines: &[SweepLine],
     panel: &[usize],
     paint: Paint,
-) -> String {
+) -> Markup {
     let across = across(sweep).map(|axis| (axis, &sweep.axes[axis]));
     let legend = legend_places(lines.iter().map(|line| line.name.as_str()));
     let top = legend_height(&legend);
@@ -78,88 +80,85 @@ pub(crate) fn picture(
     let greatest = lines.iter().flat_map(|line| line.values.values().flatten()).copied();
     let greatest = reach(greatest.fold(0.0, f64::max));
     let y = |value: f64| frame.bottom() - frame.height * (value / greatest).clamp(0.0, 1.0);
-    let mut out = begin(paint, frame.bottom() + BOTTOM, figure.title, &caption(sweep, panel));
-    for (place, (line, (x, y))) in lines.iter().zip(legend).enumerate() {
-        let middle = y - 2.6;
-        let _ = writeln!(
-            out,
-            "<path d=\"M{x:.1} {middle:.1}h{SAMPLE}\" fill=\"none\" stroke=\"{}\"{}/>{}\
-             <text x=\"{:.1}\" y=\"{y:.1}\">{}</text>",
-            paint.line(place),
-            dashes(place),
-            mark(place, x + SAMPLE / 2.0, middle, paint),
-            x + SAMPLE + 3.0,
-            escape(&line.name)
-        );
-    }
     let (levels, unit) = figure.unit.levels(greatest);
-    for (value, text) in levels {
-        frame.level(&mut out, paint, y(value), &text);
-    }
-    if let Some((_, axis)) = across {
-        for (value, text) in places.labelled(&axis.values) {
-            frame.tick(&mut out, paint, places.middle(value), &text);
-        }
-    }
     let room = (frame.width / text_width("m")) as usize;
     let name = across.map_or_else(String::new, |(_, axis)| shorten(&axis.key, room));
-    frame.axes(&mut out, paint, &name, &named(figure.axis, unit));
-    for (place, line) in lines.iter().enumerate() {
-        let at = |value: usize| {
-            let mut choice = panel.to_vec();
-            if let Some((axis, _)) = across {
-                choice[axis] = value;
+    let runs = |line: &SweepLine, value: usize| {
+        let mut choice = panel.to_vec();
+        if let Some((axis, _)) = across {
+            choice[axis] = value;
+        }
+        line.values.get(&choice).cloned().unwrap_or_default()
+    };
+    let content = html! {
+        @for (place, (line, (x, y))) in lines.iter().zip(legend).enumerate() {
+            (entry(&line.name, place, x, y, paint))
+        }
+        @for (value, text) in &levels { (frame.level(paint, y(*value), text)) }
+        @if let Some((_, axis)) = across {
+            @for (value, text) in places.labelled(&axis.values) {
+                (frame.tick(paint, places.middle(value), &text))
             }
-            line.values.get(&choice)
-        };
-        curve(&mut out, at, place, &places, &y, paint);
-    }
-    out.push_str("</svg>\n");
-    out
+        }
+        (frame.axes(paint, &name, &named(figure.axis, unit)))
+        @for (place, line) in lines.iter().enumerate() {
+            (curve(|value| runs(line, value), place, &places, &y, paint))
+        }
+    };
+    paper::picture(paint, frame.bottom() + BOTTOM, figure.title, &caption(sweep, panel), &content)
 }
 
-fn curve<'a>(
-    out: &mut String,
-    runs: impl Fn(usize) -> Option<&'a Vec<f64>>,
+fn entry(name: &str, place: usize, x: f64, y: f64, paint: Paint) -> Markup {
+    let middle = y - 2.6;
+    html! {
+        "\n"
+        path d=(format_args!("M{x:.1} {middle:.1}h{SAMPLE}")) fill="none" stroke=(paint.line(place))
+            stroke-dasharray=[dashes(place)] {}
+        (mark(place, x + SAMPLE / 2.0, middle, paint))
+        text x=(format_args!("{:.1}", x + SAMPLE + 3.0)) y=(format_args!("{y:.1}")) { (name) }
+    }
+}
+
+/// Runs, spread and median of a line at each value. `runs` returns the figures at a value.
+fn curve(
+    runs: impl Fn(usize) -> Vec<f64>,
     place: usize,
     places: &Places,
     y: &dyn Fn(f64) -> f64,
     paint: Paint,
-) {
+) -> Markup {
     let colour = paint.line(place);
-    let (mut points, mut path) = (String::new(), String::new());
-    for value in 0..places.values {
-        let Some(runs) = runs(value) else { continue };
-        let Some([low, median, high]) = spread(runs.iter().copied()) else { continue };
-        let x = places.x(value, place);
-        let _ = write!(
-            points,
-            "<path d=\"M{x:.1} {:.1}V{:.1}\" stroke=\"{colour}\" opacity=\".6\"/>",
-            y(low),
-            y(high)
-        );
-        for run in runs {
-            let _ = write!(
-                points,
-                "<circle class=\"seed\" cx=\"{x:.1}\" cy=\"{:.1}\" r=\"1\" fill=\"{colour}\"/>",
-                y(*run)
-            );
+    let points: Vec<(f64, Vec<f64>, [f64; 3])> = (0..places.values)
+        .filter_map(|value| {
+            let runs = runs(value);
+            let spread = spread(runs.iter().copied())?;
+            Some((places.x(value, place), runs, spread))
+        })
+        .collect();
+    let mut path = String::new();
+    for (x, _, [_, median, _]) in &points {
+        let join = if path.is_empty() { "M" } else { "L" };
+        let _ = write!(path, "{join}{x:.1} {:.1}", y(*median));
+    }
+    html! {
+        // Names have no values in between for a line.
+        @if places.numbers.is_some() {
+            "\n" path d=(path) fill="none" stroke=(colour) stroke-dasharray=[dashes(place)] {}
         }
-        points.push_str(&mark(place, x, y(median), paint));
-        let _ = write!(path, "{}{x:.1} {:.1}", if path.is_empty() { "M" } else { "L" }, y(median));
+        "\n"
+        @for (x, runs, [low, median, high]) in &points {
+            path d=(format_args!("M{x:.1} {:.1}V{:.1}", y(*low), y(*high))) stroke=(colour)
+                opacity=".6" {}
+            @for run in runs {
+                circle.seed cx=(format_args!("{x:.1}")) cy=(format_args!("{:.1}", y(*run))) r="1"
+                    fill=(colour) {}
+            }
+            (mark(place, *x, y(*median), paint))
+        }
     }
-    // Names have no values in between for a line.
-    if places.numbers.is_some() {
-        let _ = writeln!(
-            out,
-            "<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\"{}/>",
-            dashes(place)
-        );
-    }
-    let _ = writeln!(out, "{points}");
 }
 
-fn mark(place: usize, x: f64, y: f64, paint: Paint) -> String {
+fn mark(place: usize, x: f64, y: f64, paint: Paint) -> Markup {
     let r = 2.6;
     let shape = match place % 4 {
         0 => format!("M{:.1} {y:.1}a{r} {r} 0 1 0 {1} 0a{r} {r} 0 1 0 -{1} 0z", x - r, 2.0 * r),
@@ -168,10 +167,7 @@ fn mark(place: usize, x: f64, y: f64, paint: Paint) -> String {
         _ => format!("M{x:.1} {:.1}l3 3l-3 3l-3 -3z", y - 3.0),
     };
     let fill = if place % 8 < 4 { paint.line(place) } else { paint.ground() };
-    format!(
-        "<path class=\"median\" d=\"{shape}\" fill=\"{fill}\" stroke=\"{}\"/>",
-        paint.line(place)
-    )
+    html! { path.median d=(shape) fill=(fill) stroke=(paint.line(place)) {} }
 }
 
 struct Places {

@@ -1,8 +1,9 @@
 //! Tables of a run's page: flows, receivers and links.
 
 use faircast_trace::{Header, On};
+use maud::{Markup, html};
 
-use super::super::html::{HtmlTable, escape, folded};
+use super::super::html::{HtmlTable, cell, folded};
 use super::all_receivers;
 use crate::plots;
 use crate::series::Series;
@@ -17,28 +18,31 @@ const RECEIVERS_FOLDED_MAX: usize = 500;
 const LINK_ROWS_MAX: usize = 12;
 const LINKS_FOLDED_MAX: usize = 500;
 
-fn coloured(name: &str, colour: Option<usize>) -> String {
-    let swatch = colour.map(|c| {
-        format!(
-            "<span class=\"swatch\" style=\"--swatch:var(--c{c})\" aria-hidden=\"true\"></span>"
-        )
-    });
-    swatch.unwrap_or_default() + &escape(name)
+fn coloured(name: &str, colour: Option<usize>) -> Markup {
+    html! {
+        @if let Some(c) = colour {
+            span.swatch style={ "--swatch:var(--c" (c) ")" } aria-hidden="true" {}
+        }
+        (name)
+    }
 }
 
-fn bar(share: f64, colour: usize) -> String {
+/// Value with a bar as long as its share of the greatest value.
+fn with_bar(value: &str, share: f64, colour: usize) -> Markup {
     let width = (share * 100.0).clamp(0.0, 100.0);
-    format!(
-        "<span class=\"bar\" style=\"--w:{width:.1}%;--swatch:var(--c{colour})\" aria-hidden=\"true\"><i></i></span>"
-    )
+    let style = format!("--w:{width:.1}%;--swatch:var(--c{colour})");
+    html! { (value) span.bar style=(style) aria-hidden="true" { i {} } }
 }
 
-pub(super) fn flows(summary: &Summary, series: &Series) -> String {
+pub(super) fn flows(summary: &Summary, series: &Series) -> Option<Markup> {
+    if summary.flows.is_empty() {
+        return None;
+    }
     // Shares are comparable only in the shared time: that column comes first and has the bars.
     let shared = summary.shared_time();
     let compared = |flow: &FlowSummary| match shared {
         Some(_) => summary.share_bps(flow),
-        None => flow.throughput_bps,
+        None => flow.rates.throughput_bps,
     };
     let most = summary.flows.iter().map(compared).fold(0.0, f64::max).max(1.0);
     let mut caption = "Averages are over the counted time, counts over the whole run".to_owned();
@@ -54,60 +58,56 @@ pub(super) fn flows(summary: &Summary, series: &Series) -> String {
     head.extend(["Sent", "Repairs", "ACKs", "NAKs", "Cuts", "Timeouts"]);
     head.extend(["Worst loss", "Round trip", "Completed"]);
     let mut table = HtmlTable::new(&caption, 2, &head);
-    if summary.flows.is_empty() {
-        return String::new();
-    }
-    let mut listed: Vec<usize> = (0..summary.flows.len()).collect();
-    if listed.len() > FLOW_ROWS_MAX {
+    if summary.flows.len() > FLOW_ROWS_MAX {
         for (protocol, flows) in summary.flows_by_protocol() {
             if flows.len() > 3 {
                 let values = spread(flows.iter().map(|flow| compared(flow))).unwrap_or_default();
                 push_flow_spread(&mut table, &protocol, flows.len(), values, head.len());
             }
         }
-        listed.truncate(FLOW_ROWS_MAX);
     }
-    for index in listed {
-        let flow = &summary.flows[index];
+    for (index, flow) in summary.flows.iter().enumerate().take(FLOW_ROWS_MAX) {
         let colour = plots::colour_of(series, index);
         let value = compared(flow);
-        let mut cells = vec![
+        let names = [
             coloured(&flow.name, colour),
-            escape(&flow.protocol),
-            rate(value) + &bar(value / most, colour.unwrap_or(6)),
-            rate(flow.active_throughput_bps),
+            cell(&flow.protocol),
+            with_bar(&rate(value), value / most, colour.unwrap_or(6)),
         ];
-        cells.extend(shared.map(|_| rate(flow.throughput_bps)));
-        let FlowSummary {
-            sent_packets,
-            repair_packets,
-            ack_packets,
-            nak_packets,
-            cuts,
-            timeouts,
-            ..
-        } = flow;
-        let counts = [sent_packets, repair_packets, ack_packets, nak_packets, cuts, timeouts];
-        cells.extend(counts.map(|value| flow.of_sender(summary.on, *value)));
-        cells.extend([
+        let mut figures = vec![rate(flow.rates.active_throughput_bps)];
+        figures.extend(shared.map(|_| rate(flow.rates.throughput_bps)));
+        figures.extend(flow_counts(flow).map(|value| flow.of_sender(summary.on, value)));
+        figures.extend([
             flow.loss_ratio.map_or_else(|| "–".into(), percent),
             seconds_or_dash(flow.rtt_mean_s),
             seconds_or_dash(flow.completed_s),
         ]);
-        table.row("", &cells);
+        table.row("", names.into_iter().chain(figures.iter().map(cell)));
     }
-    let mut html = format!("<div class=\"card\">{}</div>\n", table.finish());
-    if summary.flows.len() > FLOW_ROWS_MAX {
-        html.push_str(&format!(
-            "<p class=\"soft small\">The first {FLOW_ROWS_MAX} of {} flows are listed.</p>\n",
-            count(summary.flows.len() as u64)
-        ));
-    }
-    html
+    Some(html! {
+        div.card { (table.finish()) }
+        @if summary.flows.len() > FLOW_ROWS_MAX {
+            p.soft.small {
+                "The first " (FLOW_ROWS_MAX) " of " (count(summary.flows.len() as u64))
+                " flows are listed."
+            }
+        }
+    })
+}
+
+fn flow_counts(flow: &FlowSummary) -> [u64; 6] {
+    [
+        flow.counts.sent_packets,
+        flow.counts.repair_packets,
+        flow.counts.ack_packets,
+        flow.counts.nak_packets,
+        flow.counts.cuts,
+        flow.counts.timeouts,
+    ]
 }
 
 fn push_flow_spread(
-    table: &mut HtmlTable,
+    table: &mut HtmlTable<'_>,
     protocol: &str,
     flows: usize,
     values: [f64; 3],
@@ -116,39 +116,52 @@ fn push_flow_spread(
     for (word, value) in ["Least", "Median", "Greatest"].into_iter().zip(values) {
         let mut cells = vec![String::new(); columns];
         cells[0] = format!("{word} of {}", count(flows as u64));
-        cells[1] = escape(protocol);
+        cells[1] = protocol.to_owned();
         cells[2] = rate(value);
-        table.row("sum", &cells);
+        table.row("sum", cells);
     }
 }
 
-fn intact_cell(intact: Option<bool>) -> String {
-    match intact {
-        Some(false) => "<strong class=\"bad\">NO</strong>".into(),
-        other => intact_word(other).into(),
+fn intact_cell(intact: Option<bool>) -> Markup {
+    html! {
+        @if intact == Some(false) { strong.bad { "NO" } } @else { (intact_word(intact)) }
     }
 }
 
-fn receiver_table(caption: &str) -> HtmlTable {
-    let head = "Receiver|Flow|Goodput|Delivered|Lost|Given up|Loss ratio|Completed|Intact";
-    HtmlTable::new(caption, 2, &head.split('|').collect::<Vec<_>>())
+const RECEIVER_HEAD: [&str; 9] = [
+    "Receiver",
+    "Flow",
+    "Goodput",
+    "Delivered",
+    "Lost",
+    "Given up",
+    "Loss ratio",
+    "Completed",
+    "Intact",
+];
+
+fn push_receiver(
+    table: &mut HtmlTable<'_>,
+    on: On,
+    flow: &FlowSummary,
+    receiver: &ReceiverSummary,
+) {
+    let names = [cell(&receiver.node), cell(&flow.name)].into_iter();
+    let figures = receiver.cells(on).into_iter().map(cell);
+    table.row("", names.chain(figures).chain([intact_cell(receiver.intact)]));
 }
 
-fn push_receiver(table: &mut HtmlTable, on: On, flow: &FlowSummary, receiver: &ReceiverSummary) {
-    let cells = [escape(&receiver.node), escape(&flow.name)].into_iter().chain(receiver.cells(on));
-    let cells: Vec<String> = cells.chain([intact_cell(receiver.intact)]).collect();
-    table.row("", &cells);
-}
-
-pub(super) fn receivers(summary: &Summary) -> String {
+pub(super) fn receivers(summary: &Summary) -> Option<Markup> {
     let total = all_receivers(summary).count();
     if total == 0 {
-        return String::new();
+        return None;
     }
-    let mut table = receiver_table(
+    let mut table = HtmlTable::new(
         "Lost: packets that did not arrive in time or late, repaired or not. Given up: never repaired. \
          Goodput is over the counted time, counts and the loss ratio over the whole run. Of many \
          receivers the spread and the worst are shown.",
+        2,
+        &RECEIVER_HEAD,
     );
     let mut rows = 0;
     let mut is_shortened = false;
@@ -166,79 +179,85 @@ pub(super) fn receivers(summary: &Summary) -> String {
             rows += 1;
         }
     }
-    let mut html = format!("<div class=\"card\">{}</div>\n", table.finish());
-    if is_shortened {
-        let mut all = receiver_table("In the scenario’s order");
-        for (flow, receiver) in all_receivers(summary).take(RECEIVERS_FOLDED_MAX) {
-            push_receiver(&mut all, summary.on, flow, receiver);
-        }
-        let label = match total {
-            n if n > RECEIVERS_FOLDED_MAX => format!(
-                "The first {RECEIVERS_FOLDED_MAX} of {} receivers (the JSON summary has all)",
-                count(n as u64)
-            ),
-            n => format!("All {} receivers", count(n as u64)),
-        };
-        html.push_str(&folded(&label, &all.finish()));
-    }
-    html
+    Some(html! {
+        div.card { (table.finish()) }
+        @if is_shortened { (folded_receivers(summary, total)) }
+    })
 }
 
-fn push_receiver_spread(table: &mut HtmlTable, on: On, flow: &FlowSummary) {
+fn folded_receivers(summary: &Summary, total: usize) -> Markup {
+    let mut all = HtmlTable::new("In the scenario’s order", 2, &RECEIVER_HEAD);
+    for (flow, receiver) in all_receivers(summary).take(RECEIVERS_FOLDED_MAX) {
+        push_receiver(&mut all, summary.on, flow, receiver);
+    }
+    let label = match total {
+        n if n > RECEIVERS_FOLDED_MAX => format!(
+            "The first {RECEIVERS_FOLDED_MAX} of {} receivers (the JSON summary has all)",
+            count(n as u64)
+        ),
+        n => format!("All {} receivers", count(n as u64)),
+    };
+    folded(&label, &all.finish())
+}
+
+fn push_receiver_spread(table: &mut HtmlTable<'_>, on: On, flow: &FlowSummary) {
     let intact = flow.receivers.iter().filter(|r| r.intact == Some(true)).count();
     let mut intact = format!("{} yes", count(intact as u64));
     let total = count(flow.receivers.len() as u64);
     for (cells, word) in flow.receiver_spread(on).into_iter().zip(["Least", "Median", "Greatest"]) {
-        let lead = [format!("{word} of {total}"), escape(&flow.name)];
-        let cells = lead.into_iter().chain(cells).chain([std::mem::take(&mut intact)]);
-        table.row("sum", &cells.collect::<Vec<_>>());
+        let lead = [format!("{word} of {total}"), flow.name.clone()];
+        table.row("sum", lead.into_iter().chain(cells).chain([std::mem::take(&mut intact)]));
     }
 }
 
-pub(super) fn links(header: &Header, summary: &Summary) -> String {
+pub(super) fn links(header: &Header, summary: &Summary) -> Option<Markup> {
     let mut busy = summary.busy_links();
     if busy.is_empty() {
-        return String::new();
+        return None;
     }
     let used = busy.len();
     let shown = &busy[..used.min(LINK_ROWS_MAX)];
     let top =
         link_table("In the counted time; those that drop and carry most come first", header, shown);
-    let mut html = format!("<div class=\"card\">{top}</div>\n");
-    if used > LINK_ROWS_MAX {
-        busy.truncate(LINKS_FOLDED_MAX);
-        let label = if used > LINKS_FOLDED_MAX {
-            format!("{LINKS_FOLDED_MAX} of {} links that carried packets", count(used as u64))
-        } else {
-            format!("All {used} links that carried packets")
-        };
-        let all = link_table("Links that carried packets", header, &busy);
-        html.push_str(&folded(&label, &all));
-    }
-    html
+    busy.truncate(LINKS_FOLDED_MAX);
+    let label = if used > LINKS_FOLDED_MAX {
+        format!("{LINKS_FOLDED_MAX} of {} links that carried packets", count(used as u64))
+    } else {
+        format!("All {used} links that carried packets")
+    };
+    Some(html! {
+        div.card { (top) }
+        @if used > LINK_ROWS_MAX {
+            (folded(&label, &link_table("Links that carried packets", header, &busy)))
+        }
+    })
 }
 
-fn link_table(caption: &str, header: &Header, links: &[(usize, &LinkSummary)]) -> String {
-    let head =
-        "Link|Rate, delay, queue|Used|Throughput|Dropped|Drop ratio|Causes|Queue mean|Queue max";
-    let mut table = HtmlTable::new(caption, 2, &head.split('|').collect::<Vec<_>>());
+fn link_table(caption: &str, header: &Header, links: &[(usize, &LinkSummary)]) -> Markup {
+    const HEAD: [&str; 9] = [
+        "Link",
+        "Rate, delay, queue",
+        "Used",
+        "Throughput",
+        "Dropped",
+        "Drop ratio",
+        "Causes",
+        "Queue mean",
+        "Queue max",
+    ];
+    let mut table = HtmlTable::new(caption, 2, &HEAD);
     for (index, link) in links {
         let about = header.links.get(*index).map_or_else(String::new, |h| {
             format!("{}, {}, {}", rate(h.rate_bps as f64), seconds(h.delay_s), h.queue)
         });
         let [utilisation, throughput, dropped, ratio, mean, max] = link.cells();
-        let cells = [
-            escape(&format!("{} → {}", link.from, link.to)),
-            escape(&about),
-            utilisation + &bar(link.utilisation, 0),
-            throughput,
-            dropped,
-            ratio,
-            causes(link),
-            mean,
-            max,
+        let first = [
+            html! { (link.from) " → " (link.to) },
+            cell(about),
+            with_bar(&utilisation, link.utilisation, 0),
         ];
-        table.row("", &cells);
+        let figures = [throughput, dropped, ratio, causes(link), mean, max];
+        table.row("", first.into_iter().chain(figures.into_iter().map(cell)));
     }
     table.finish()
 }

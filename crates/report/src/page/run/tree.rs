@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use faircast_base::{NodeId, Time};
+use maud::{Markup, html};
 
-use super::super::html::{HtmlTable, escape, folded};
+use super::super::html::{HtmlTable, cell, folded};
 use super::SWITCH_ROWS_MAX;
 use crate::plots::natural;
 use crate::series::{FlowSeries, HeadChange, Series};
@@ -17,20 +18,20 @@ const TREE_ROWS_MAX: usize = 500;
 const SPANS: usize = 150;
 const COLOURS: usize = 8;
 
-pub(super) fn tree(summary: &Summary, series: &Series, ended: Time) -> String {
-    let mut html = String::new();
-    for flow in series.flows.iter().filter(|flow| flow.tree.total > 0) {
-        html.push_str(&format!("<div class=\"card\">{}</div>\n", over_time(flow, series, ended)));
-    }
-    for (flow, tree) in summary.flows.iter().filter_map(|flow| Some((flow, flow.tree?))) {
-        let caption = format!("{}: {}", flow.name, tree.in_words());
-        html.push_str(&folded(&caption, &heads(flow, &tree)));
-        html.push_str(&folded(
-            &format!("{}: the last head of each receiver", flow.name),
-            &last(flow),
-        ));
-    }
-    html + &changes(series)
+pub(super) fn tree(summary: &Summary, series: &Series, ended: Time) -> Option<Markup> {
+    let drawn = series.flows.iter().filter(|flow| flow.tree.total > 0);
+    let trees: Vec<_> = summary.flows.iter().filter_map(|flow| Some((flow, flow.tree?))).collect();
+    let total: u64 = drawn.clone().map(|flow| flow.tree.total).sum();
+    (total > 0 || !trees.is_empty()).then(|| {
+        html! {
+            @for flow in drawn { div.card { (over_time(flow, series, ended)) } }
+            @for (flow, tree) in &trees {
+                (folded(&format!("{}: {}", flow.name, tree.in_words()), &heads(flow, tree)))
+                (folded(&format!("{}: the last head of each receiver", flow.name), &last(flow)))
+            }
+            @if total > 0 { (changes(series, total)) }
+        }
+    })
 }
 
 struct Part {
@@ -48,7 +49,7 @@ struct Track {
 }
 
 /// Head of each receiver over time. For many receivers, number of members of each head.
-fn over_time(flow: &FlowSeries, series: &Series, ended: Time) -> String {
+fn over_time(flow: &FlowSeries, series: &Series, ended: Time) -> Markup {
     let changes = &flow.tree.changes;
     let lineage = Lineage::new(changes, series);
     let name = &flow.name;
@@ -186,38 +187,39 @@ fn members(changes: &[HeadChange], of: &Lineage, series: &Series, ended: Time) -
     of.order.iter().filter_map(track).collect()
 }
 
-fn table(caption: &str, who: &str, tracks: &[Track], ended: Time) -> String {
-    let mut table = HtmlTable::new(caption, 2, &[who, "Time"]);
+fn table(caption: &str, who: &str, tracks: &[Track], ended: Time) -> Markup {
+    let head = [who, "Time"];
+    let mut table = HtmlTable::new(caption, 2, &head);
     let end_s = ended.as_secs_f64();
-    let quarter = |part: u32| format!("<span>{}</span>", seconds(end_s * f64::from(part) / 4.0));
-    let scale: String = (0..=4).map(quarter).collect();
-    table.row("", &["".into(), format!("<div class=\"scale\">{scale}</div>")]);
-    for track in tracks {
-        let parts: String = track.parts.iter().map(|part| drawn(part, end_s)).collect();
-        let name = escape(&track.name);
-        let name = format!("<span style=\"padding-left:{}em\">{name}</span>", track.depth.min(8));
-        table.row("", &[name, format!("<div class=\"track\">{parts}</div>")]);
+    let scale = html! {
+        div.scale {
+            @for quarter in 0..=4 { span { (seconds(end_s * f64::from(quarter) / 4.0)) } }
+        }
+    };
+    table.row("", [cell(""), scale]);
+    for Track { name, depth, parts } in tracks {
+        let indent = format!("padding-left:{}em", depth.min(&8));
+        let name = html! { span style=(indent) { (name) } };
+        table.row("", [name, html! { div.track { @for part in parts { (drawn(part, end_s)) } } }]);
     }
-    format!("<div class=\"tree\">{}</div>", table.finish())
+    html! { div.tree { (table.finish()) } }
 }
 
-fn drawn(part: &Part, end_s: f64) -> String {
+fn drawn(part: &Part, end_s: f64) -> Markup {
     let (from_s, to_s) = (part.from.as_secs_f64(), part.to.as_secs_f64());
     let share = |s: f64| 100.0 * s / end_s.max(1e-9);
-    let label = escape(&part.label);
-    format!(
-        "<i style=\"left:{:.2}%;width:{:.2}%;--swatch:var(--c{});--strength:{:.0}%\" \
-         title=\"{label}, {} to {}\">{label}</i>",
+    let style = format!(
+        "left:{:.2}%;width:{:.2}%;--swatch:var(--c{});--strength:{:.0}%",
         share(from_s),
         share(to_s - from_s),
         part.colour,
         12.0 + 38.0 * part.strength,
-        seconds(from_s),
-        seconds(to_s),
-    )
+    );
+    let title = format!("{}, {} to {}", part.label, seconds(from_s), seconds(to_s));
+    html! { i style=(style) title=(title) { (part.label) } }
 }
 
-fn heads(flow: &FlowSummary, tree: &TreeSummary) -> String {
+fn heads(flow: &FlowSummary, tree: &TreeSummary) -> Markup {
     let head = ["Head", "Its own head", "Level", "Members", "Repairs sent"];
     let mut table = HtmlTable::new("Who repairs for whom, as it was last", 2, &head);
     let mut members: BTreeMap<&str, u64> = BTreeMap::new();
@@ -225,22 +227,22 @@ fn heads(flow: &FlowSummary, tree: &TreeSummary) -> String {
         *members.entry(head).or_default() += 1;
     }
     let members = |name: &str| members.get(name).copied().unwrap_or(0);
-    let (own, repairs) = (count(tree.direct_members), count(tree.sender_repairs));
-    table.row("", &[escape(&flow.from), "–".into(), "1".into(), own, repairs]);
-    let did = |receiver: &&ReceiverSummary| {
+    let (direct, repairs) = (count(tree.direct_members), count(tree.sender_repairs));
+    table.row("", [&*flow.from, "–", "1", &direct, &repairs]);
+    let is_head = |receiver: &&ReceiverSummary| {
         members(&receiver.node) > 0 || receiver.repairs_sent.is_some_and(|sent| sent > 0)
     };
-    for receiver in by_level(flow).into_iter().filter(did).take(TREE_ROWS_MAX) {
-        table.row("", &cells(receiver, Some(members(&receiver.node))));
+    for receiver in by_level(flow).into_iter().filter(is_head).take(TREE_ROWS_MAX) {
+        table.row("", cells(receiver, Some(members(&receiver.node))));
     }
     table.finish()
 }
 
-fn last(flow: &FlowSummary) -> String {
+fn last(flow: &FlowSummary) -> Markup {
     let head = ["Receiver", "Head", "Level", "Repairs sent"];
     let mut table = HtmlTable::new("The last head of each receiver", 2, &head);
     for receiver in by_level(flow).into_iter().take(TREE_ROWS_MAX) {
-        table.row("", &cells(receiver, None));
+        table.row("", cells(receiver, None));
     }
     table.finish()
 }
@@ -254,8 +256,8 @@ fn by_level(flow: &FlowSummary) -> Vec<&ReceiverSummary> {
 
 fn cells(receiver: &ReceiverSummary, members: Option<u64>) -> Vec<String> {
     let mut cells = vec![
-        escape(&receiver.node),
-        receiver.repair_head.as_deref().map_or_else(|| "none".into(), escape),
+        receiver.node.clone(),
+        receiver.repair_head.clone().unwrap_or_else(|| "none".into()),
         receiver.level.map_or_else(|| "–".into(), |level| level.to_string()),
     ];
     cells.extend(members.map(count));
@@ -263,11 +265,7 @@ fn cells(receiver: &ReceiverSummary, members: Option<u64>) -> Vec<String> {
     cells
 }
 
-fn changes(series: &Series) -> String {
-    let total: u64 = series.flows.iter().map(|flow| flow.tree.total).sum();
-    if total == 0 {
-        return String::new();
-    }
+fn changes(series: &Series, total: u64) -> Markup {
     let head = ["When", "Flow", "Receiver", "Head"];
     let mut table = HtmlTable::new("Which repair head each receiver had from when on", 4, &head);
     let all =
@@ -276,12 +274,10 @@ fn changes(series: &Series) -> String {
     for (flow, change) in all.take(SWITCH_ROWS_MAX) {
         listed += 1;
         let when = format!("{:.3} s", change.at.as_secs_f64());
-        let name = |node| escape(&series.node_name(node));
-        let head = change.head.map_or_else(|| "none".into(), name);
-        table.row("", &[when, escape(&flow.name), name(change.receiver), head]);
+        let head = change.head.map_or_else(|| "none".into(), |head| series.node_name(head));
+        table.row("", [when, flow.name.clone(), series.node_name(change.receiver), head]);
     }
-    let label = format!("The first {listed} of {} choices of a head", count(total));
-    folded(&label, &table.finish())
+    folded(&format!("The first {listed} of {} choices of a head", count(total)), &table.finish())
 }
 
 #[cfg(test)]
@@ -314,7 +310,8 @@ mod tests {
     }
 
     fn page(series: &Series) -> String {
-        tree(&Summary::default(), series, Time::from_secs_f64(10.0))
+        let ended = Time::from_secs_f64(10.0);
+        tree(&Summary::default(), series, ended).expect("there are changes").into_string()
     }
 
     fn rows(page: &str) -> Vec<(String, Vec<String>)> {
