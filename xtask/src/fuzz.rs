@@ -78,7 +78,7 @@ fn run(options: &Options) -> Result<usize, String> {
     let before = record::Counts::of(&found);
     let started = record::cpu_s()?;
     shell::run("cargo", &[&arguments[..], &end].concat(), &env)?;
-    tell(&found)?;
+    report(&found)?;
     let cpu_s = record::cpu_s()? - started;
     let smallest = format!("{out}/smallest");
     let _ = fs::remove_dir_all(&smallest);
@@ -115,7 +115,7 @@ fn fails(program: &Path, target: &str, input: &Path) -> Result<bool, String> {
     Ok(true)
 }
 
-fn tell(found: &Path) -> Result<(), String> {
+fn report(found: &Path) -> Result<(), String> {
     let stats = found.join("fuzzer_stats");
     let text = fs::read_to_string(&stats).map_err(|e| format!("{}: {e}", stats.display()))?;
     for line in text.lines() {

@@ -4,43 +4,45 @@ use std::path::Path;
 
 use crate::shell::{exists, run};
 
+/// Package, and how its presence shows.
 struct Need {
     /// Alternatives: programs by name, files by path.
     any: &'static [&'static str],
     package: &'static str,
     why: &'static str,
-    by: By,
+    scope: Scope,
 }
 
+/// Tests that need a package.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum By {
+enum Scope {
     All,
     Browser,
     /// Tests with other implementations in network namespaces: skipped without root.
     Network,
 }
 
-const OTHERS: &str = "the tests with other implementations";
+const INTEROP: &str = "the tests with other implementations";
 
 const NEEDS: &[Need] = &[
-    Need { any: &["cc"], package: "gcc", why: "the linker", by: By::All },
-    Need { any: &["git"], package: "git", why: "the list of files", by: By::All },
+    Need { any: &["cc"], package: "gcc", why: "the linker", scope: Scope::All },
+    Need { any: &["git"], package: "git", why: "the list of files", scope: Scope::All },
     Need {
         any: &["chromium", "chromium-browser", "google-chrome"],
         package: "chromium",
         why: "the tests of the HTML report",
-        by: By::Browser,
+        scope: Scope::Browser,
     },
-    Need { any: &["ip"], package: "iproute2", why: OTHERS, by: By::Network },
-    Need { any: &["ethtool"], package: "ethtool", why: OTHERS, by: By::Network },
-    Need { any: &["pkg-config"], package: "pkg-config", why: OTHERS, by: By::Network },
-    Need { any: &["python3"], package: "python3", why: OTHERS, by: By::Network },
-    Need { any: &["tshark"], package: "tshark", why: OTHERS, by: By::Network },
+    Need { any: &["ip"], package: "iproute2", why: INTEROP, scope: Scope::Network },
+    Need { any: &["ethtool"], package: "ethtool", why: INTEROP, scope: Scope::Network },
+    Need { any: &["pkg-config"], package: "pkg-config", why: INTEROP, scope: Scope::Network },
+    Need { any: &["python3"], package: "python3", why: INTEROP, scope: Scope::Network },
+    Need { any: &["tshark"], package: "tshark", why: INTEROP, scope: Scope::Network },
     Need {
         any: &["/usr/include/pgm-5.3/pgm/pgm.h"],
         package: "libpgm-dev",
-        why: OTHERS,
-        by: By::Network,
+        why: INTEROP,
+        scope: Scope::Network,
     },
     Need {
         any: &[
@@ -49,9 +51,14 @@ const NEEDS: &[Need] = &[
         ],
         package: "libfaketime",
         why: "the test of clocks that jump",
-        by: By::Network,
+        scope: Scope::Network,
     },
-    Need { any: &["/usr/include/zmq.h"], package: "libzmq3-dev", why: OTHERS, by: By::Network },
+    Need {
+        any: &["/usr/include/zmq.h"],
+        package: "libzmq3-dev",
+        why: INTEROP,
+        scope: Scope::Network,
+    },
 ];
 
 const COMPONENTS: &[(&str, &str)] = &[("cargo-fmt", "rustfmt"), ("cargo-clippy", "clippy")];
@@ -99,7 +106,7 @@ pub(crate) fn network() -> Result<(), String> {
     }
     let absent: Vec<&str> = NEEDS
         .iter()
-        .filter(|need| need.by == By::Network && !need.is_there())
+        .filter(|need| need.scope == Scope::Network && !need.is_there())
         .map(|need| need.package)
         .collect();
     if !absent.is_empty() {
@@ -121,10 +128,10 @@ impl Need {
 }
 
 fn missing(with_browser: bool) -> Vec<&'static Need> {
-    let wanted = |need: &&Need| match need.by {
-        By::All => true,
-        By::Browser => with_browser,
-        By::Network => is_root() && exists("apt-get"),
+    let wanted = |need: &&Need| match need.scope {
+        Scope::All => true,
+        Scope::Browser => with_browser,
+        Scope::Network => is_root() && exists("apt-get"),
     };
     NEEDS.iter().filter(wanted).filter(|need| !need.is_there()).collect()
 }

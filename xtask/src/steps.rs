@@ -35,22 +35,24 @@ impl Options {
     }
 }
 
-enum Said {
+/// Outcome of a step that has not failed, in words.
+enum Outcome {
     Done(String),
-    PassedOver(String),
+    /// Not run, since something for it is not installed.
+    Skipped(String),
 }
 
 struct StepResult {
     name: &'static str,
     seconds: f64,
-    said: Result<Said, String>,
+    outcome: Result<Outcome, String>,
 }
 
 impl StepResult {
     fn line(&self) -> String {
-        let (word, words) = match &self.said {
-            Ok(Said::Done(words)) => ("ok", words.as_str()),
-            Ok(Said::PassedOver(words)) => ("passed over", words.as_str()),
+        let (word, words) = match &self.outcome {
+            Ok(Outcome::Done(words)) => ("ok", words.as_str()),
+            Ok(Outcome::Skipped(words)) => ("passed over", words.as_str()),
             Err(words) => ("FAILED", words.lines().next().unwrap_or_default()),
         };
         format!("{:14} {:>7.1} s  {word:11}  {words}", self.name, self.seconds)
@@ -64,7 +66,7 @@ pub(crate) fn test(options: Options) -> ExitCode {
     for result in &run.results {
         println!("{}", result.line());
     }
-    let failed = run.results.iter().filter(|result| result.said.is_err()).count();
+    let failed = run.results.iter().filter(|result| result.outcome.is_err()).count();
     if !run.tests.is_empty() {
         println!("\n=== the end of cargo test");
         for line in &run.tests[run.tests.len().saturating_sub(TEST_LINES_SHOWN_MAX)..] {
@@ -85,15 +87,15 @@ pub(crate) fn test(options: Options) -> ExitCode {
 }
 
 pub(crate) fn only_tidy() -> ExitCode {
-    alone("tidy", workspace::crates().and_then(|crates| tidy::check(&crates)))
+    report("tidy", workspace::crates().and_then(|crates| tidy::check(&crates)))
 }
 
 pub(crate) fn only_guide() -> ExitCode {
-    alone("guide", workspace::target_directory().and_then(|target| guide::check(&target, true)))
+    report("guide", workspace::target_directory().and_then(|target| guide::check(&target, true)))
 }
 
-fn alone(name: &str, said: Result<String, String>) -> ExitCode {
-    match said {
+fn report(name: &str, outcome: Result<String, String>) -> ExitCode {
+    match outcome {
         Ok(words) => {
             println!("{name}: {words}");
             ExitCode::SUCCESS
@@ -105,10 +107,12 @@ fn alone(name: &str, said: Result<String, String>) -> ExitCode {
     }
 }
 
+/// Run of all checks.
 struct Run {
     options: Options,
     results: Vec<StepResult>,
     crates: Vec<Crate>,
+    /// Lines of `cargo test` to print at the end.
     tests: Vec<String>,
 }
 
@@ -116,7 +120,7 @@ impl Run {
     /// Runs quick checks first, and tests last, so that the output ends with test results.
     fn all(&mut self) {
         let browser = !self.options.without_browser;
-        let ran = self.step("packages", |_| packages::install(browser).map(Said::Done))
+        let ran = self.step("packages", |_| packages::install(browser).map(Outcome::Done))
             && self.step("format", |_| {
                 cargo(&["fmt", "--all", "--check"], &[], "all code is formatted")
             })
@@ -124,9 +128,9 @@ impl Run {
                 // Completes the lock file, so that all later calls agree.
                 shell::output("cargo", &["metadata", "--format-version", "1"])?;
                 run.crates = workspace::crates()?;
-                deps::check(&run.crates).map(Said::Done)
+                deps::check(&run.crates).map(Outcome::Done)
             })
-            && self.step("tidy", |run| tidy::check(&run.crates).map(Said::Done))
+            && self.step("tidy", |run| tidy::check(&run.crates).map(Outcome::Done))
             && self.step("compare", |_| comparisons())
             && self.step("licences", |_| licences())
             && self.step("clippy", |_| {
@@ -142,7 +146,7 @@ impl Run {
                 cargo(&["test", "--workspace", "--no-run"], &[], "the program and all tests")
             })
             && self.step("readme", |_| {
-                readme::run(&workspace::target_directory()?.join("debug")).map(Said::Done)
+                readme::run(&workspace::target_directory()?.join("debug")).map(Outcome::Done)
             })
             && self.tests_and_guide();
         debug_assert!(ran || !self.results.is_empty());
@@ -151,49 +155,49 @@ impl Run {
     fn step(
         &mut self,
         name: &'static str,
-        check: impl FnOnce(&mut Self) -> Result<Said, String>,
+        check: impl FnOnce(&mut Self) -> Result<Outcome, String>,
     ) -> bool {
         println!("\n=== {name}");
         let start = Instant::now();
-        let said = check(self);
-        if let Err(words) = &said {
+        let outcome = check(self);
+        if let Err(words) = &outcome {
             println!("{words}");
         }
-        let result = StepResult { name, seconds: start.elapsed().as_secs_f64(), said };
+        let result = StepResult { name, seconds: start.elapsed().as_secs_f64(), outcome };
         println!("--- {}", result.line());
-        let go_on = result.said.is_ok() || self.options.keep_going;
+        let go_on = result.outcome.is_ok() || self.options.keep_going;
         self.results.push(result);
         go_on
     }
 
     /// Runs the guide during the tests, most of which wait and leave the processors idle.
     fn tests_and_guide(&mut self) -> bool {
-        let begun = Begun::default();
+        let begun = StartSignal::default();
         std::thread::scope(|scope| {
             let guide = scope.spawn(|| {
                 // Cargo locks the build folder until the tests start.
                 begun.wait();
                 let start = Instant::now();
-                let said = workspace::target_directory()
+                let outcome = workspace::target_directory()
                     .and_then(|target| guide::check(&target, false))
-                    .map(Said::Done);
-                StepResult { name: "guide", seconds: start.elapsed().as_secs_f64(), said }
+                    .map(Outcome::Done);
+                StepResult { name: "guide", seconds: start.elapsed().as_secs_f64(), outcome }
             });
             let tests = self.step("tests", |run| {
-                let said = run.tests(&begun);
+                let outcome = run.tests(&begun);
                 begun.set();
-                said
+                outcome
             });
             let Ok(guide) = guide.join() else { return false };
             println!("--- {}", guide.line());
-            let holds = guide.said.is_ok();
+            let holds = guide.outcome.is_ok();
             self.results.push(guide);
             tests && holds
         })
     }
 
     /// Runs the network tests in parallel with all others: the first wait, the others compute.
-    fn tests(&mut self, begun: &Begun) -> Result<Said, String> {
+    fn tests(&mut self, begun: &StartSignal) -> Result<Outcome, String> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = threads.max(TEST_THREADS_MIN).to_string();
         let mut env = vec![("RUST_TEST_THREADS", threads.as_str())];
@@ -238,7 +242,7 @@ impl Run {
                     Ok(()) => String::new(),
                     Err(why) => format!(", none with other implementations: {why}"),
                 };
-                Ok(Said::Done(format!("{passed} tests passed{without}")))
+                Ok(Outcome::Done(format!("{passed} tests passed{without}")))
             }
         }
     }
@@ -247,7 +251,7 @@ impl Run {
         &self,
         part: &[String],
         env: &[(&str, &str)],
-        begun: &Begun,
+        begun: &StartSignal,
     ) -> (Vec<String>, Result<(), String>) {
         let interesting = |line: &str| {
             if line.starts_with("     Running") {
@@ -280,10 +284,11 @@ fn test_arguments(crates: &[Crate]) -> (Vec<String>, Vec<String>) {
     (named(true).collect(), computing.collect())
 }
 
+/// Signal between threads that a step has started.
 #[derive(Default)]
-struct Begun(Mutex<bool>, Condvar);
+struct StartSignal(Mutex<bool>, Condvar);
 
-impl Begun {
+impl StartSignal {
     fn set(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.1.notify_all();
@@ -295,13 +300,14 @@ impl Begun {
     }
 }
 
+/// Returns the number of passed tests of a result line.
 fn passed(line: &str) -> Option<u64> {
     let rest = line.strip_prefix("test result:")?;
     rest.split_once(" passed")?.0.rsplit(' ').next()?.parse().ok()
 }
 
-fn cargo(arguments: &[&str], env: &[(&str, &str)], words: &str) -> Result<Said, String> {
-    shell::run("cargo", arguments, env).map(|()| Said::Done(words.to_string()))
+fn cargo(arguments: &[&str], env: &[(&str, &str)], words: &str) -> Result<Outcome, String> {
+    shell::run("cargo", arguments, env).map(|()| Outcome::Done(words.to_string()))
 }
 
 pub(crate) fn has_target(target: &str) -> bool {
@@ -309,7 +315,7 @@ pub(crate) fn has_target(target: &str) -> bool {
     libraries.is_ok_and(|folder| std::path::Path::new(folder.trim()).is_dir())
 }
 
-fn wasm32(crates: &[Crate]) -> Result<Said, String> {
+fn wasm32(crates: &[Crate]) -> Result<Outcome, String> {
     let target = packages::PROGRAMS_TARGET;
     let portable = crates.iter().filter(|found| deps::PORTABLE.contains(&found.name.as_str()));
     let packages: Vec<&str> = portable.map(|found| found.package.as_str()).collect();
@@ -320,18 +326,18 @@ fn wasm32(crates: &[Crate]) -> Result<Said, String> {
     cargo(&arguments, &[], &format!("{} crates checked", packages.len()))
 }
 
-fn comparisons() -> Result<Said, String> {
+fn comparisons() -> Result<Outcome, String> {
     if shell::output("python3", &["-c", "import tomllib"]).is_err() {
-        return Ok(Said::PassedOver("there is no python3 of version 3.11 or later".to_string()));
+        return Ok(Outcome::Skipped("there is no python3 of version 3.11 or later".to_string()));
     }
     let tests = ["-W", "error", "compare/test_compare.py"];
-    shell::run("python3", &tests, &[]).map(|()| Said::Done("all hold".to_string()))
+    shell::run("python3", &tests, &[]).map(|()| Outcome::Done("all hold".to_string()))
 }
 
-fn licences() -> Result<Said, String> {
+fn licences() -> Result<Outcome, String> {
     if !shell::exists("cargo-deny") {
         let words = "cargo-deny is not installed: cargo install --locked cargo-deny";
-        return Ok(Said::PassedOver(words.to_string()));
+        return Ok(Outcome::Skipped(words.to_string()));
     }
     cargo(&["deny", "check", "licenses", "bans", "sources"], &[], "all allowed by deny.toml")
 }

@@ -21,10 +21,13 @@ use tokio::time::MissedTickBehavior;
 use crate::args::{ConnectOptions, PubArgs, SubArgs};
 use crate::error::{Failure, note, print};
 use crate::live;
+use crate::live::words::hex;
 use crate::progress::{interrupted, listen};
 
-const AHEAD_MAX: usize = 64;
-const LOOK: Duration = Duration::from_millis(50);
+/// Most messages of the standard input that are read before they are sent.
+const READ_AHEAD_MAX: usize = 64;
+/// Time between two looks for Ctrl-C: 50 ms.
+const INTERRUPT_INTERVAL: Duration = Duration::from_millis(50);
 
 impl From<GroupError> for Failure {
     fn from(error: GroupError) -> Self {
@@ -63,7 +66,7 @@ fn token(file: &Path) -> Result<String, Failure> {
 
 async fn until_interrupted() {
     while !interrupted() {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(INTERRUPT_INTERVAL).await;
     }
 }
 
@@ -75,8 +78,8 @@ pub(crate) fn publish(args: &PubArgs) -> Result<(), Failure> {
     listen();
     live::runtime()?.block_on(async {
         let client = connect(&args.to, "pub", args.benefit).await?;
-        let (count, news) = (Cell::new(0), Notify::new());
-        let receipts = Receipts { asked: args.receipts, count, news };
+        let (count, arrived) = (Cell::new(0), Notify::new());
+        let receipts = Receipts { asked: args.receipts, count, arrived };
         // Biased: events that arrive with the last answer are reported before the end.
         let done = tokio::select! {
             biased;
@@ -91,10 +94,13 @@ pub(crate) fn publish(args: &PubArgs) -> Result<(), Failure> {
     })
 }
 
+/// Receipts of the sent messages.
 struct Receipts {
+    /// True with `--receipts`: a lost one is an error.
     asked: bool,
     count: Cell<u64>,
-    news: Notify,
+    /// Notified with each receipt.
+    arrived: Notify,
 }
 
 async fn send_all(args: &PubArgs, client: &Client, receipts: &Receipts) -> Result<(), Failure> {
@@ -119,7 +125,7 @@ async fn send_all(args: &PubArgs, client: &Client, receipts: &Receipts) -> Resul
     }
     client.flush().await?;
     while receipts.count.get() < sent {
-        receipts.news.notified().await;
+        receipts.arrived.notified().await;
     }
     Ok(())
 }
@@ -129,7 +135,7 @@ async fn watch(client: &Client, receipts: &Receipts) -> Failure {
         match client.next().await {
             Ok(GroupEvent::Receipt { members, .. }) => {
                 receipts.count.set(receipts.count.get() + 1);
-                receipts.news.notify_one();
+                receipts.arrived.notify_one();
                 if let Err(failed) = print(&format!("{members}\n")) {
                     return failed;
                 }
@@ -157,11 +163,11 @@ fn disconnected(reason: &str) -> String {
 }
 
 fn read_ahead(binary: bool) -> mpsc::Receiver<io::Result<Vec<u8>>> {
-    let (sender, messages) = mpsc::channel(AHEAD_MAX);
+    let (sender, messages) = mpsc::channel(READ_AHEAD_MAX);
     std::thread::spawn(move || {
         let mut input = io::stdin().lock();
         loop {
-            let message = if binary { framed(&mut input) } else { line(&mut input) };
+            let message = if binary { read_frame(&mut input) } else { read_line(&mut input) };
             let Some(message) = message.transpose() else { return };
             let failed = message.is_err();
             if sender.blocking_send(message).is_err() || failed {
@@ -172,7 +178,7 @@ fn read_ahead(binary: bool) -> mpsc::Receiver<io::Result<Vec<u8>>> {
     messages
 }
 
-fn line(input: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
+fn read_line(input: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     let mut line = Vec::new();
     let read = input.take(MESSAGE_BYTES_MAX as u64 + 1).read_until(b'\n', &mut line)?;
     if line.last() == Some(&b'\n') {
@@ -183,7 +189,7 @@ fn line(input: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     Ok((read > 0).then_some(line))
 }
 
-fn framed(input: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
+fn read_frame(input: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     if input.fill_buf()?.is_empty() {
         return Ok(None);
     }
@@ -227,7 +233,7 @@ async fn print_all(args: &SubArgs, client: &Client) -> Result<(), Failure> {
         let event = match tokio::time::timeout(Duration::ZERO, client.next()).await {
             Ok(event) => event?,
             Err(_) => {
-                if out.end(|out| out.flush())? {
+                if out.write(|out| out.flush())? {
                     return Ok(());
                 }
                 client.next().await?
@@ -240,7 +246,7 @@ async fn print_all(args: &SubArgs, client: &Client) -> Result<(), Failure> {
         if let Some(left) = left.as_mut().filter(|_| is_message) {
             *left -= 1;
             if *left == 0 {
-                return out.end(|out| out.flush()).map(|_| ());
+                return out.write(|out| out.flush()).map(|_| ());
             }
         }
     }
@@ -252,7 +258,8 @@ struct Printer<'a> {
 }
 
 impl Printer<'_> {
-    fn end(
+    /// Writes; true if the reader of the standard output has gone.
+    fn write(
         &mut self,
         write: impl FnOnce(&mut io::BufWriter<io::Stdout>) -> io::Result<()>,
     ) -> Result<bool, Failure> {
@@ -263,14 +270,15 @@ impl Printer<'_> {
         }
     }
 
+    /// Prints an event; true if the reader of the standard output has gone.
     fn print(&mut self, event: GroupEvent) -> Result<bool, Failure> {
         if self.args.json {
             let line = escaped_lines(&json_of(event).to_string()).into_owned();
-            return self.end(|out| writeln!(out, "{line}"));
+            return self.write(|out| writeln!(out, "{line}"));
         }
         match event {
             GroupEvent::Message(GroupMessage { payload, .. }) if self.args.binary => {
-                self.end(|out| {
+                self.write(|out| {
                     out.write_all(&(payload.len() as u32).to_be_bytes())?;
                     out.write_all(&payload)
                 })
@@ -278,9 +286,9 @@ impl Printer<'_> {
             GroupEvent::Message(GroupMessage { payload, .. }) if io::stdout().is_terminal() => {
                 // Escaped: control characters in a message must not move the terminal's cursor.
                 let text = String::from_utf8_lossy(&payload);
-                self.end(|out| writeln!(out, "{}", escaped_lines(&text)))
+                self.write(|out| writeln!(out, "{}", escaped_lines(&text)))
             }
-            GroupEvent::Message(GroupMessage { payload, .. }) => self.end(|out| {
+            GroupEvent::Message(GroupMessage { payload, .. }) => self.write(|out| {
                 out.write_all(&payload)?;
                 out.write_all(b"\n")
             }),
@@ -322,10 +330,7 @@ fn json_of(event: GroupEvent) -> Value {
             });
             match std::str::from_utf8(&message.payload) {
                 Ok(text) => json["text"] = text.into(),
-                Err(_) => {
-                    let hex = message.payload.iter().map(|byte| format!("{byte:02x}"));
-                    json["hex"] = hex.collect::<String>().into();
-                }
+                Err(_) => json["hex"] = hex(&message.payload).into(),
             }
             json
         }
@@ -385,17 +390,17 @@ mod tests {
     #[test]
     fn lines_and_framed_messages_are_read_whole() {
         let mut input = &b"one\n\nthree"[..];
-        let mut lines = std::iter::from_fn(|| line(&mut input).unwrap());
+        let mut lines = std::iter::from_fn(|| read_line(&mut input).unwrap());
         assert_eq!(
             [lines.next(), lines.next(), lines.next()].map(|it| it.unwrap().len()),
             [3, 0, 5]
         );
         assert!(lines.next().is_none());
         let mut input = &b"\0\0\0\x03one\0\0\0\0\0\0\0\x09cut"[..];
-        assert_eq!(framed(&mut input).unwrap(), Some(b"one".to_vec()));
-        assert_eq!(framed(&mut input).unwrap(), Some(Vec::new()));
-        assert_eq!(framed(&mut input).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
-        assert!(framed(&mut &b"\xff\0\0\0"[..]).unwrap_err().to_string().contains("16 MB"));
-        assert_eq!(framed(&mut &b""[..]).unwrap(), None);
+        assert_eq!(read_frame(&mut input).unwrap(), Some(b"one".to_vec()));
+        assert_eq!(read_frame(&mut input).unwrap(), Some(Vec::new()));
+        assert_eq!(read_frame(&mut input).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        assert!(read_frame(&mut &b"\xff\0\0\0"[..]).unwrap_err().to_string().contains("16 MB"));
+        assert_eq!(read_frame(&mut &b""[..]).unwrap(), None);
     }
 }

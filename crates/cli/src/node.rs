@@ -10,19 +10,16 @@ use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use faircast::groups::{Client, GroupEvent, Service};
 use faircast_base::escaped;
 use faircast_node::{
-    ClientAddress, DaemonReport, Inquiry, NeighborReport, NodeConfig, Server, ServerCounters,
-    StartError, incarnation,
+    ClientAddress, ClientReport, DaemonReport, Inquiry, NeighborReport, NodeConfig, Server,
+    ServerCounters, StartError, incarnation,
 };
 use faircast_seal::GroupKey;
 use hyper::StatusCode;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use serde_json::Value;
@@ -32,18 +29,21 @@ use tokio::net::TcpListener;
 use crate::args::{NodeArgs, NodeInitArgs, NodeStatusArgs, NodeVerb, WatchOptions};
 use crate::error::{Failure, print};
 use crate::live;
-use crate::live::metrics::{JSON, OPEN_METRICS, PLAIN, Page, counters, gauges, serve_pages, text};
-use crate::live::words::bytes;
+use crate::live::metrics::{
+    Figure, JSON, OPEN_METRICS, PLAIN, Page, counters, gauges, labelled_gauges, serve_pages, text,
+};
+use crate::live::words::{bytes, hex};
 use crate::progress::{interrupted, listen};
 
-const LOOK: Duration = Duration::from_millis(50);
+/// Time between two looks for Ctrl-C: 50 ms.
+const INTERRUPT_INTERVAL: Duration = Duration::from_millis(50);
 /// Longest wait for the daemon's own test message: 2 s.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) fn node(args: &NodeArgs) -> Result<(), Failure> {
     match (&args.verb, &args.config) {
         (Some(NodeVerb::Init(args)), _) => init(args),
-        (Some(NodeVerb::Status(args)), _) => live::runtime()?.block_on(status(args)),
+        (Some(NodeVerb::Status(args)), _) => live::runtime()?.block_on(print_status(args)),
         (Some(NodeVerb::Rehearse(args)), _) => live::runtime()?.block_on(rehearse::rehearse(args)),
         (Some(NodeVerb::Top(args)), _) => live::runtime()?.block_on(top::top(args)),
         (None, Some(config)) => run(args, config),
@@ -95,7 +95,7 @@ async fn serve(mut config: NodeConfig) -> Result<(), Failure> {
             let text = "the daemon has ended by a fault of faircast; the lines above have it";
             return Err(Failure::Work(text.into()));
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(INTERRUPT_INTERVAL).await;
     }
     server.close().await;
     Ok(())
@@ -209,9 +209,12 @@ fn metrics(registry: &mut Registry, report: &DaemonReport) {
         ("node_sent_packets", "Datagrams to other daemons", sent_packets),
     ];
     counters(registry, all);
-    type Labels = Vec<(&'static str, String)>;
-    type Figure = fn(&NeighborReport) -> f64;
-    let values: [(&str, &str, Figure); 7] = [
+    let label = |text: &Option<String>| text.clone().unwrap_or_default();
+    let labels = |link: &NeighborReport| {
+        vec![("name", label(&link.daemon)), ("address", label(&link.address))]
+    };
+    let links: Vec<_> = report.neighbors.iter().map(|link| (labels(link), link)).collect();
+    let figures: [Figure<&NeighborReport>; 7] = [
         ("rtt_seconds", "Smoothed round trip", |it| it.rtt_ms / 1e3),
         ("window_bytes", "Congestion window", |it| it.window_bytes as f64),
         ("queued_bytes", "Bytes that wait for the link", |it| it.queued_bytes as f64),
@@ -222,36 +225,24 @@ fn metrics(registry: &mut Registry, report: &DaemonReport) {
             it.queue_packets.unwrap_or(0.0)
         }),
     ];
-    for (name, help, value) in values {
-        let family = Family::<Labels, Gauge<f64, AtomicU64>>::default();
-        for it in &report.neighbors {
-            let labels = vec![
-                ("name", it.daemon.clone().unwrap_or_default()),
-                ("address", it.address.clone().unwrap_or_default()),
-            ];
-            family.get_or_create(&labels).set(value(it));
-        }
-        registry.register(format!("node_neighbor_{name}"), help, family);
-    }
+    labelled_gauges(registry, "node_neighbor", &links, &figures);
     purses(registry, report);
 }
 
+/// Most clients whose purses are among the metrics; those that waited longest come first.
 const PURSES_MAX: usize = 100;
 
 fn purses(registry: &mut Registry, report: &DaemonReport) {
-    type Labels = Vec<(&'static str, String)>;
     let mut clients: Vec<_> = report.clients.iter().filter(|it| it.purse.is_some()).collect();
     clients.sort_by_key(|it| std::cmp::Reverse(it.waited_ms));
-    let (money, waited) = (Family::<Labels, Gauge<f64, AtomicU64>>::default(), Family::default());
-    for it in clients.into_iter().take(PURSES_MAX) {
-        let labels = vec![("client", it.name.clone())];
-        money.get_or_create(&labels).set(it.purse.unwrap_or_default());
-        let waited: &Family<Labels, Gauge<f64, AtomicU64>> = &waited;
-        waited.get_or_create(&labels).set(it.waited_ms.unwrap_or_default() as f64 / 1e3);
-    }
-    registry.register("node_client_purse", "Money of a client in dollars", money);
+    let clients = clients.into_iter().take(PURSES_MAX);
+    let clients: Vec<_> = clients.map(|it| (vec![("client", it.name.clone())], it)).collect();
     let help = "Time for which messages of a client have waited for money or prices";
-    registry.register("node_client_blocked_seconds", help, waited);
+    let figures: [Figure<&ClientReport>; 2] = [
+        ("purse", "Money of a client in dollars", |it| it.purse.unwrap_or_default()),
+        ("blocked_seconds", help, |it| it.waited_ms.unwrap_or_default() as f64 / 1e3),
+    ];
+    labelled_gauges(registry, "node_client", &clients, &figures);
 }
 
 async fn fetch(at: SocketAddr) -> Result<Value, Failure> {
@@ -266,7 +257,7 @@ fn not_a_daemon(at: SocketAddr) -> Failure {
     Failure::Work(format!("{at}: it answers with something else"))
 }
 
-async fn status(args: &NodeStatusArgs) -> Result<(), Failure> {
+async fn print_status(args: &NodeStatusArgs) -> Result<(), Failure> {
     let status = fetch(args.at).await?;
     let other = || not_a_daemon(args.at);
     if args.json {
@@ -331,8 +322,7 @@ fn init(args: &NodeInitArgs) -> Result<(), Failure> {
     if args.tls {
         let written = write_certificates(folder, &hosts);
         written.map_err(|error| Failure::Work(format!("--tls: {error}")))?;
-        let token: String =
-            random()?.relay().bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        let token = hex(&random()?.relay().bytes());
         let text = format!("# NAME TOKEN, one client a line; * is any name\n* {token}\n");
         let file = folder.join("tokens.txt");
         write_new(&file, 0o600, &text).map_err(|error| Failure::write(&file, &error))?;

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use faircast::{
@@ -12,21 +11,21 @@ use faircast::{
     program_host,
 };
 use faircast_base::escaped;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
 use crate::args::{RelayArgs, RelayStatusArgs, RelayVerb};
 use crate::error::{Failure, print};
-use crate::live::metrics::{counters, gauges, traffic};
+use crate::live::metrics::{Figure, Labels, counters, gauges, labelled_gauges, traffic};
 use crate::live::words::{bytes, rate};
 use crate::live::{self, Above, Output};
 use crate::progress::{interrupted, listen};
 
 pub(crate) fn relay(args: &RelayArgs) -> Result<(), Failure> {
     let listen_at = match (&args.verb, args.listen) {
-        (Some(RelayVerb::Status(status)), _) => return live::runtime()?.block_on(tell(status)),
+        (Some(RelayVerb::Status(status)), _) => {
+            return live::runtime()?.block_on(print_status(status));
+        }
         (None, Some(at)) => at,
         (None, None) => return Err(Failure::Usage("--listen: at which address?".to_string())),
     };
@@ -71,14 +70,14 @@ async fn run(args: &RelayArgs, listen_at: SocketAddr) -> Result<(), Failure> {
         let document = move || Some(json_of(document.borrow().report.as_ref()?).to_string());
         live::metrics::serve_with(listener, fill, document);
     }
-    let mut show = Show {
+    let mut reporter = Reporter {
         output: Output::new(watch),
         neighbours: BTreeSet::new(),
         above: Above::new(),
         refused: (0, None),
     };
     let local = relay.local_address();
-    show.output.tell(
+    reporter.output.tell(
         "listening",
         &format!("relaying at {local}"),
         json!({
@@ -88,20 +87,20 @@ async fn run(args: &RelayArgs, listen_at: SocketAddr) -> Result<(), Failure> {
         }),
     )?;
     if args.key.key.is_none() && !listen_at.ip().is_loopback() {
-        show.output.warn(
+        reporter.output.warn(
             "without --key anybody who reaches this address may send and receive through it",
         )?;
     }
     let mut closing = false;
     loop {
-        tokio::time::sleep(LOOK).await;
-        let is_left = status.has_changed().is_err();
+        tokio::time::sleep(STATUS_INTERVAL).await;
+        let is_closed = status.has_changed().is_err();
         let now = status.borrow().clone();
-        show.update(&now)?;
+        reporter.update(&now)?;
         if now.ended {
             return now.failed.map_or(Ok(()), |error| Err(Failure::Work(error)));
         }
-        if is_left {
+        if is_closed {
             let text = "the relay has ended by a fault of faircast; the lines above have it";
             return Err(Failure::Work(text.into()));
         }
@@ -184,7 +183,7 @@ const fn kind(is_relay: bool) -> &'static str {
     if is_relay { "relay" } else { "host" }
 }
 
-async fn tell(args: &RelayStatusArgs) -> Result<(), Failure> {
+async fn print_status(args: &RelayStatusArgs) -> Result<(), Failure> {
     let text = live::metrics::status(args.at)
         .await
         .map_err(|error| Failure::Work(format!("{}: {error}", args.at)))?;
@@ -196,7 +195,7 @@ async fn tell(args: &RelayStatusArgs) -> Result<(), Failure> {
         return print(&format!("{status}\n"));
     }
     let word = |value: &Value| escaped(value.as_str().unwrap_or_default()).into_owned();
-    let way = |it: &Value| {
+    let connection = |it: &Value| {
         let rtt = it["rtt_ms"].as_f64().unwrap_or_default();
         let sent = rate(it["sent_bits_per_s"].as_f64().unwrap_or_default());
         let queued = bytes(it["queued_bytes"].as_u64().unwrap_or_default());
@@ -205,7 +204,7 @@ async fn tell(args: &RelayStatusArgs) -> Result<(), Failure> {
     let above = match &status["parent"] {
         Value::Null => "the uppermost relay".to_string(),
         parent if parent["attached"] == true => {
-            format!("below {}, {}", word(&parent["relay"]), way(parent))
+            format!("below {}, {}", word(&parent["relay"]), connection(parent))
         }
         parent => format!("not attached; it asks {}", word(&parent["relay"])),
     };
@@ -228,20 +227,23 @@ async fn tell(args: &RelayStatusArgs) -> Result<(), Failure> {
         let (is, address, name) = (word(&it["is"]), word(&it["address"]), word(&it["name"]));
         let (groups, receivers) = (&it["groups"], &it["receivers"]);
         let by = if it["multicast"] == true { ", by multicast" } else { "" };
-        out += &format!("    {is} {name} at {address}, {}, groups: {groups}, ", way(it));
+        out += &format!("    {is} {name} at {address}, {}, groups: {groups}, ", connection(it));
         out += &format!("receivers: {receivers}{by}\n");
     }
     print(&out)
 }
 
-struct Show {
+/// Reports of a relay: who attaches and leaves, who is refused, and the relay above.
+struct Reporter {
     output: Output,
+    /// Reported neighbours: address, name, and true for a relay.
     neighbours: BTreeSet<(SocketAddr, String, bool)>,
     above: Above,
+    /// Refused connections of the last report, and its time.
     refused: (u64, Option<Instant>),
 }
 
-impl Show {
+impl Reporter {
     fn update(&mut self, status: &RelayStatus) -> Result<(), Failure> {
         let Some(report) = &status.report else { return Ok(()) };
         let neighbours =
@@ -259,8 +261,8 @@ impl Show {
         self.neighbours.difference(&now).try_for_each(|it| tell("gone", it, "is gone"))?;
         self.neighbours = now;
         let refused = report.node.refused.unauthenticated;
-        let (told, at) = self.refused;
-        if refused > told && at.is_none_or(|at| at.elapsed() >= REFUSALS) {
+        let (reported, at) = self.refused;
+        if refused > reported && at.is_none_or(|at| at.elapsed() >= REFUSAL_INTERVAL) {
             self.refused = (refused, Some(Instant::now()));
             self.output.warn(&format!(
                 "{refused} connections of hosts or relays without this key were refused so far: \
@@ -327,21 +329,18 @@ fn metrics(registry: &mut Registry, status: &RelayStatus) {
 }
 
 fn neighbour_metrics(registry: &mut Registry, report: &RelayReport) {
-    type Labels = Vec<(&'static str, String)>;
-    let neighbours = report.node.neighbours.iter().map(|it| {
-        let address = report.addresses.get(&it.at).map(ToString::to_string).unwrap_or_default();
-        (it.name.clone(), address, it.connection)
+    let labels =
+        |name: &str, address: String| vec![("name", name.to_string()), ("address", address)];
+    let neighbours = report.node.neighbours.iter().map(|neighbour| {
+        let address = report.addresses.get(&neighbour.at).map(ToString::to_string);
+        (labels(&neighbour.name, address.unwrap_or_default()), neighbour.connection)
     });
     let above = report.above.iter().filter_map(|above| {
         let UplinkState::Attached(name) = &above.state else { return None };
-        Some((name.clone(), above.at.clone(), above.connection?))
+        Some((labels(name, above.at.clone()), above.connection?))
     });
-    let labels = |(name, at, connection): (String, String, ConnectionStats)| {
-        (vec![("name", name), ("address", at)], connection)
-    };
-    let all: Vec<(Labels, ConnectionStats)> = neighbours.chain(above).map(labels).collect();
-    type Value = fn(&ConnectionStats) -> f64;
-    let values: [(&str, &str, Value); 7] = [
+    let all: Vec<(Labels, ConnectionStats)> = neighbours.chain(above).collect();
+    let figures: [Figure<ConnectionStats>; 7] = [
         ("rtt_seconds", "Smoothed round trip", |it| it.rtt.as_secs_f64()),
         ("window_bytes", "Congestion window", |it| it.window_bytes as f64),
         ("sent_bytes", "Bytes that were sent", |it| it.sent_bytes as f64),
@@ -350,14 +349,10 @@ fn neighbour_metrics(registry: &mut Registry, report: &RelayReport) {
         ("sent_packets", "QUIC packets that were sent", |it| it.sent_packets as f64),
         ("lost_packets", "QUIC packets that were lost", |it| it.lost_packets as f64),
     ];
-    for (name, help, value) in values {
-        let family = Family::<Labels, Gauge<f64, AtomicU64>>::default();
-        for (labels, connection) in &all {
-            family.get_or_create(labels).set(value(connection));
-        }
-        registry.register(format!("relay_neighbour_{name}"), help, family);
-    }
+    labelled_gauges(registry, "relay_neighbour", &all, &figures);
 }
 
-const LOOK: Duration = Duration::from_millis(200);
-const REFUSALS: Duration = Duration::from_secs(60);
+/// Time between two looks at the status: 200 ms.
+const STATUS_INTERVAL: Duration = Duration::from_millis(200);
+/// Least time between two reports of refused connections: 60 s.
+const REFUSAL_INTERVAL: Duration = Duration::from_secs(60);

@@ -51,11 +51,11 @@ async fn run(args: &SendArgs) -> Result<(), Failure> {
     for warning in sender.warnings() {
         output.warn(&warning.to_string())?;
     }
-    if let Some(link) = sender.link_mtu().filter(|link| *link < args.mtu) {
+    if let Some(link) = sender.link_mtu().filter(|link| *link < args.repair.mtu) {
         output.warn(&format!(
             "--mtu {}: the link takes {} bytes, so that each packet is cut into pieces and lost \
              with any of them; use --mtu {}, or raise the MTU of the interface",
-            args.mtu.count(),
+            args.repair.mtu.count(),
             link.count(),
             link.count()
         ))?;
@@ -78,14 +78,14 @@ async fn run(args: &SendArgs) -> Result<(), Failure> {
         &format!("{what}, to {place}; waiting for receivers"),
         plan::json(args, &sender.totals()),
     )?;
-    let mut show = Show::new(output, wanted, args.rate_min);
-    let last = watch(&sender, &mut show).await?;
-    show.finish(args, &sender, &last)
+    let mut reporter = Reporter::new(output, wanted, args.repair.rate_min);
+    let last = watch(&sender, &mut reporter).await?;
+    reporter.finish(args, &sender, &last)
 }
 
 fn pipe(args: &SendArgs) -> Result<Option<File>, Failure> {
     let wrong = |text: &str| Err(Failure::Usage(text.to_string()));
-    match (plan::is_pipe(args), &args.spool) {
+    match (plan::is_pipe(args), &args.files.spool) {
         (false, None) => return Ok(None),
         (false, Some(_)) => return wrong("--spool: keeps what comes from a pipe; expected send -"),
         (true, _) if args.paths.len() > 1 => {
@@ -107,32 +107,32 @@ fn is_for_this_host(to: &[SocketAddr]) -> bool {
     to.iter().any(|to| UdpSocket::bind((to.ip(), 0)).is_ok())
 }
 
-async fn watch(sender: &Sender, show: &mut Show) -> Result<SendStatus, Failure> {
+async fn watch(sender: &Sender, reporter: &mut Reporter) -> Result<SendStatus, Failure> {
     let mut status = sender.status();
     let mut closing = false;
     loop {
         let now = status.borrow_and_update().clone();
-        show.update(&now)?;
+        reporter.update(&now)?;
         if now.ended {
             return Ok(now);
         }
         if interrupted() && !closing {
             closing = true;
-            show.output.warn("ending, and telling the receivers; Ctrl-C again ends at once")?;
+            reporter.output.warn("ending, and telling the receivers; Ctrl-C again ends at once")?;
             sender.close();
         }
-        match timeout(LOOK, status.changed()).await {
+        match timeout(STATUS_INTERVAL, status.changed()).await {
             Ok(Err(_)) if !status.borrow().ended => {
                 return Err(Failure::Work("the sending thread has failed".to_string()));
             }
-            Ok(_) => sleep(LOOK / 4).await,
+            Ok(_) => sleep(STATUS_INTERVAL / 4).await,
             Err(_) => {}
         }
     }
 }
 
 fn wanted(args: &SendArgs, listed: usize) -> Result<Wanted, Failure> {
-    Ok(match &args.receivers {
+    Ok(match &args.wait.receivers {
         Some(file) => Wanted::Names(names(file)?),
         None => Wanted::Count(args.wait_for.unwrap_or(listed.max(1) as u32)),
     })
@@ -152,25 +152,25 @@ fn builder(
     };
     let (fec, options) = parity(args)?;
     let mut builder = Sender::builder(target)
-        .scheme(&args.scheme)
-        .sockets(SocketSettings { hops: args.ttl, ..SocketSettings::default() })
-        .mtu(args.mtu)
-        .give_up(args.give_up)
-        .stall_max(args.stall_max)
+        .scheme(&args.repair.scheme)
+        .sockets(SocketSettings { hops: args.repair.ttl, ..SocketSettings::default() })
+        .mtu(args.repair.mtu)
+        .give_up(args.wait.give_up)
+        .stall_max(args.wait.stall_max)
         .via(live::relays(&args.via, args.group)?)
         .host_name(live::host_name())
         .fec(fec)
-        .slow(args.slow);
+        .slow(args.wait.slow);
     for (key, value) in live::options(&options)? {
         builder = builder.option(key, value);
     }
-    if let (Some(least), Some(most)) = (args.rate_min, args.rate_max)
+    if let (Some(least), Some(most)) = (args.repair.rate_min, args.rate_max)
         && least > most
     {
         let text = "--rate-min is more than --rate-max; expected no more than that";
         return Err(Failure::Usage(text.to_string()));
     }
-    if let (Some(after), Some(max)) = (args.start_after, args.wait_max)
+    if let (Some(after), Some(max)) = (args.wait.start_after, args.wait.wait_max)
         && max < after
     {
         let text = "--wait-max is less than --start-after; expected no less than that";
@@ -179,10 +179,10 @@ fn builder(
     builder = builder.scan(args.files.scan()?);
     builder = with(builder, args.via.meeting.as_ref(), SenderBuilder::meeting);
     builder = with(builder, args.rate_max, SenderBuilder::rate_max);
-    builder = with(builder, args.rate_min, SenderBuilder::rate_min);
+    builder = with(builder, args.repair.rate_min, SenderBuilder::rate_min);
     builder = with(builder, live::read_key(&args.key)?, SenderBuilder::key);
-    builder = with(builder, args.start_after, SenderBuilder::start_after);
-    builder = with(builder, args.wait_max, SenderBuilder::wait_max);
+    builder = with(builder, args.wait.start_after, SenderBuilder::start_after);
+    builder = with(builder, args.wait.wait_max, SenderBuilder::wait_max);
     builder = with(builder, args.trace.as_ref(), SenderBuilder::trace);
     Ok(match wanted {
         Wanted::Count(count) => builder.wait_for(*count),
@@ -192,22 +192,23 @@ fn builder(
 
 fn parity(args: &SendArgs) -> Result<(Fec, Vec<String>), Failure> {
     let is_parity = |text: &&String| text.split('=').next().is_some_and(|key| key.trim() == "fec");
-    let (named, others): (Vec<_>, Vec<_>) = args.options.iter().partition(is_parity);
-    let mut said: Vec<Fec> = args.fec.into_iter().collect();
+    let (named, others): (Vec<_>, Vec<_>) = args.repair.options.iter().partition(is_parity);
+    let mut choices: Vec<Fec> = args.repair.fec.into_iter().collect();
     for text in named {
         let value = text.split_once('=').map_or("", |(_, value)| value.trim().trim_matches('"'));
         let choice =
             fec(value).map_err(|error| Failure::Usage(format!("--option fec={value}: {error}")))?;
-        said.push(choice);
+        choices.push(choice);
     }
-    if said.iter().any(|choice| *choice != said[0]) {
+    if choices.iter().any(|choice| *choice != choices[0]) {
         let text = "--fec and --option fec say different things; expected one of them";
         return Err(Failure::Usage(text.to_string()));
     }
-    let fec = said.first().copied().unwrap_or(Fec::Auto);
+    let fec = choices.first().copied().unwrap_or(Fec::Auto);
     Ok((fec, others.into_iter().cloned().collect()))
 }
 
+/// Reads the names of receivers, one a line.
 fn names(file: &std::path::Path) -> Result<BTreeSet<String>, Failure> {
     let text = std::fs::read_to_string(file)
         .map_err(|error| Failure::Usage(format!("--receivers {}: {error}", file.display())))?;
@@ -221,26 +222,41 @@ fn names(file: &std::path::Path) -> Result<BTreeSet<String>, Failure> {
     Ok(names)
 }
 
-struct Show {
+/// Reports of a sender: who joins, progress, trouble, and the summary.
+struct Reporter {
     output: Output,
     wanted: Wanted,
     rate_min: Option<Bitrate>,
+    /// States of the last report, by member.
     states: BTreeMap<u64, MemberState>,
-    begun: bool,
-    told: Told,
+    is_begun: bool,
+    warned: Warned,
     hints: Hints,
     above: Above,
     sent: Meter,
-    got: Meter,
+    received: Meter,
+    /// Time and limits of the last comparison.
     limits: (Instant, Vec<Limit>),
+    /// Words for what limits most since then.
     limited: Option<&'static str>,
 }
 
+/// Receivers to wait for.
 enum Wanted {
     Count(u32),
     Names(BTreeSet<String>),
 }
 
+/// Joins the first [`NAMES_SHOWN`] names, and counts the others.
+fn listed(names: impl Iterator<Item = String>) -> String {
+    let mut names: Vec<String> = names.collect();
+    let more = names.len().saturating_sub(NAMES_SHOWN);
+    names.truncate(NAMES_SHOWN);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    names.join(", ") + &more
+}
+
+/// Describes two members with one identity.
 fn clones(status: &SendStatus, (one, other): (u64, u64)) -> String {
     let called = |id: u64| {
         let member = status.members.iter().find(|member| member.id == id);
@@ -255,27 +271,28 @@ fn clones(status: &SendStatus, (one, other): (u64, u64)) -> String {
     )
 }
 
+/// Warnings that were given, each once.
 #[derive(Default)]
-struct Told {
+struct Warned {
     mismatch: bool,
     clones: BTreeSet<(u64, u64)>,
     unsent: bool,
     paths: BTreeMap<u64, PathLimit>,
 }
 
-impl Show {
+impl Reporter {
     fn new(output: Output, wanted: Wanted, rate_min: Option<Bitrate>) -> Self {
         Self {
             output,
             wanted,
             rate_min,
             states: BTreeMap::new(),
-            begun: false,
-            told: Told::default(),
+            is_begun: false,
+            warned: Warned::default(),
             hints: Hints::default(),
             above: Above::new(),
-            sent: Meter::of_now(),
-            got: Meter::of_late(),
+            sent: Meter::short_term(),
+            received: Meter::long_term(),
             limits: (Instant::now(), Vec::new()),
             limited: None,
         }
@@ -302,8 +319,8 @@ impl Show {
         let first = changed.partition_point(|(_, member)| member.state <= MemberState::Receiving);
         let (ready, others) = changed.split_at(first);
         ready.iter().try_for_each(|(before, member)| self.state(*before, member, &labels))?;
-        if status.begun.is_some() && !self.begun {
-            self.begun = true;
+        if status.begun.is_some() && !self.is_begun {
+            self.is_begun = true;
             let here = status.members.len() as u64;
             let text = format!("sending to {}", count(here, "receiver"));
             self.output.tell("begun", &text, json!({ "receivers": here }))?;
@@ -311,7 +328,7 @@ impl Show {
         others.iter().try_for_each(|(before, member)| self.state(*before, member, &labels))?;
         self.paths(status)?;
         self.trouble(status)?;
-        if self.begun { self.progress(status, &labels) } else { self.gathering(status) }
+        if self.is_begun { self.progress(status, &labels) } else { self.gathering(status) }
     }
 
     fn overrule(&self, member: &Member) -> Result<(), Failure> {
@@ -328,10 +345,11 @@ impl Show {
     fn paths(&mut self, status: &SendStatus) -> Result<(), Failure> {
         let is_served =
             |member: &&Member| matches!(member.state, MemberState::Joined | MemberState::Receiving);
-        let told = |member: &&Member| self.told.paths.get(&member.id).copied() != member.path;
-        let changed: Vec<&Member> = status.members.iter().filter(told).collect();
+        let is_changed =
+            |member: &&Member| self.warned.paths.get(&member.id).copied() != member.path;
+        let changed: Vec<&Member> = status.members.iter().filter(is_changed).collect();
         for member in changed.iter().filter(|member| member.path.is_none()) {
-            self.told.paths.remove(&member.id);
+            self.warned.paths.remove(&member.id);
             if is_served(member) {
                 self.output.warn(&format!("{} gets long packets again", member.label()))?;
             }
@@ -339,26 +357,21 @@ impl Show {
         let mut short: BTreeMap<(u32, u32), Vec<&Member>> = BTreeMap::new();
         for member in changed {
             if let Some(path) = member.path {
-                self.told.paths.insert(member.id, path);
+                self.warned.paths.insert(member.id, path);
                 short.entry((path.arrives, path.sent)).or_default().push(member);
             }
         }
         let others = status.members.iter().filter(is_served).any(|member| member.path.is_none());
         for ((arrives, sent), members) in short {
-            let names: Vec<_> = members.iter().take(NAMES_SHOWN).map(|it| it.label()).collect();
-            let more = match members.len().saturating_sub(NAMES_SHOWN) {
-                0 => String::new(),
-                more => format!(" and {more} more"),
-            };
+            let names = listed(members.iter().map(|member| member.label()));
             let get = if members.len() == 1 { "gets" } else { "get" };
             let (way, rest) = match others {
                 true => ("the way there", "; the others go on"),
                 false => ("this host or the way", ""),
             };
             self.output.warn(&format!(
-                "{}{more} {get} only packets of up to {arrives} bytes, and content is sent in packets of {sent}: \
-                 start the sender again with --mtu {arrives}, or raise the MTU of {way}{rest}",
-                names.join(", ")
+                "{names} {get} only packets of up to {arrives} bytes, and content is sent in packets of {sent}: \
+                 start the sender again with --mtu {arrives}, or raise the MTU of {way}{rest}"
             ))?;
         }
         Ok(())
@@ -390,18 +403,18 @@ impl Show {
 
     fn trouble(&mut self, status: &SendStatus) -> Result<(), Failure> {
         for pair in &status.clones {
-            if self.told.clones.insert(*pair) {
+            if self.warned.clones.insert(*pair) {
                 self.output.warn(&clones(status, *pair))?;
             }
         }
-        if let (Some(mismatch), false) = (status.mismatch, self.told.mismatch) {
-            self.told.mismatch = true;
+        if let (Some(mismatch), false) = (status.mismatch, self.warned.mismatch) {
+            self.warned.mismatch = true;
             self.output.warn(&format!("a receiver cannot join: {mismatch}"))?;
         }
         let sent = &status.traffic.sent;
         let late = status.elapsed > UNSENT_AFTER;
-        if late && sent.unsent > 0 && sent.datagrams == 0 && !self.told.unsent {
-            self.told.unsent = true;
+        if late && sent.unsent > 0 && sent.datagrams == 0 && !self.warned.unsent {
+            self.warned.unsent = true;
             self.output.warn(
                 "the network takes nothing: is the interface up, and has it an address and a route \
                  to the group?",
@@ -411,22 +424,18 @@ impl Show {
     }
 
     fn gathering(&mut self, status: &SendStatus) -> Result<(), Failure> {
-        let come = status
+        let present = status
             .members
             .iter()
             .filter(|member| matches!(member.state, MemberState::Receiving | MemberState::Done));
         let text = match &self.wanted {
             Wanted::Count(wanted) => {
-                format!("{} of {} here", come.clone().count(), count(*wanted, "receiver"))
+                format!("{} of {} here", present.clone().count(), count(*wanted, "receiver"))
             }
             Wanted::Names(names) => {
-                let here: BTreeSet<&str> = come.clone().map(|member| &*member.name).collect();
+                let here: BTreeSet<&str> = present.clone().map(|member| &*member.name).collect();
                 let missing = names.iter().filter(|name| !here.contains(&***name));
-                let missing: Vec<&str> = missing.map(String::as_str).collect();
-                let some = missing[..missing.len().min(NAMES_SHOWN)].join(", ");
-                let more = missing.len().saturating_sub(NAMES_SHOWN);
-                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-                format!("waiting for {some}{more}")
+                format!("waiting for {}", listed(missing.cloned()))
             }
         };
         self.output.waiting(|| text.clone());
@@ -447,12 +456,12 @@ impl Show {
     fn progress(&mut self, status: &SendStatus, labels: &Labels) -> Result<(), Failure> {
         let now = Instant::now();
         self.sent.observe(now, status.traffic.sent.bytes);
-        self.got.observe(now, status.object.bytes_done);
+        self.received.observe(now, status.object.bytes_done);
         let share = match status.bytes_total() {
             0 => 1.0,
             total => status.object.bytes_done as f64 / total as f64,
         };
-        if now.duration_since(self.limits.0) >= LIMITS_EVERY {
+        if now.duration_since(self.limits.0) >= LIMITS_INTERVAL {
             self.limited = limited_by(&self.limits.1, &status.object.limits);
             self.limits = (now, status.object.limits.clone());
         }
@@ -463,9 +472,10 @@ impl Show {
         let speed = self.sent.per_s() * 8.0;
         let limiting = status.members.iter().find(|member| member.limits);
         let missing = status.bytes_total().saturating_sub(status.object.bytes_done);
-        let stalled_after = STALLED_AFTER.max(WORD_EACH * status.members.len() as u32);
+        let stalled_after = STALLED_AFTER.max(STALLED_PER_RECEIVER * status.members.len() as u32);
         // The remaining time of a pipe is unknown.
-        let left = self.got.left(now, missing, stalled_after).filter(|_| !status.object.growing);
+        let left =
+            self.received.left(now, missing, stalled_after).filter(|_| !status.object.growing);
         let text = || {
             let receivers = count(status.members.len() as u64, "receiver");
             let done = format!("{} of {receivers} done", status.done());
@@ -507,7 +517,9 @@ impl Show {
         last: &SendStatus,
     ) -> Result<(), Failure> {
         let enough = match self.wanted {
-            Wanted::Count(count) => args.start_after.is_some() || last.done() >= count as usize,
+            Wanted::Count(count) => {
+                args.wait.start_after.is_some() || last.done() >= count as usize
+            }
             Wanted::Names(_) => true,
         };
         let skipped = sender.totals().skipped;
@@ -526,13 +538,14 @@ impl Show {
 
 /// Time without progress that counts as stalled: 5 s, or 60 ms for each receiver if that is more.
 const STALLED_AFTER: WallDuration = WallDuration::from_secs(5);
-const WORD_EACH: WallDuration = WallDuration::from_millis(60);
+const STALLED_PER_RECEIVER: WallDuration = WallDuration::from_millis(60);
 
 const NAMES_SHOWN: usize = 5;
 
 /// Interval between looks at the limits, long enough to average out chance: 1 s.
-const LIMITS_EVERY: WallDuration = WallDuration::from_secs(1);
+const LIMITS_INTERVAL: WallDuration = WallDuration::from_secs(1);
 
+/// Time without a datagram on the network before a warning: 2 s.
 const UNSENT_AFTER: Duration = Duration::from_secs(2);
 
-const LOOK: WallDuration = WallDuration::from_millis(200);
+const STATUS_INTERVAL: WallDuration = WallDuration::from_millis(200);

@@ -32,16 +32,21 @@ pub(crate) const PACED_GRAIN: Duration = Duration::from_millis(1);
 /// Longest delay at a TRAM receiver: many on one host spent a quarter of their time on wake-ups.
 pub(crate) const GATHER: Duration = Duration::from_millis(2);
 
+/// Settings that every builder has.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Common {
     pub(crate) key: Option<GroupKey>,
     pub(crate) scheme: Option<String>,
+    /// Options of the scheme, of PGM or TRAM, and of credits; the last of a key counts.
     pub(crate) options: Vec<(String, OptionValue)>,
+    /// Bytes of the largest IP packet.
     pub(crate) mtu: Option<Bytes>,
     pub(crate) sockets: SocketSettings,
     pub(crate) trace: Option<PathBuf>,
+    /// Relays, each `HOST:PORT`, and the name of the session there.
     pub(crate) via: Vec<String>,
     pub(crate) meeting: Option<String>,
+    /// Name of this host at relays.
     pub(crate) name: String,
     /// True if neither the sender nor relays wait for slow receivers.
     pub(crate) leaves_slow: bool,
@@ -91,9 +96,10 @@ impl Common {
         Ok((sockets, None))
     }
 
-    pub(crate) fn apart(&self) -> Result<(Self, Options), Error> {
+    /// Separates the options of credits, which are empty without relays, from the other settings.
+    pub(crate) fn split_credits(&self) -> Result<(Self, Options), Error> {
         let is_credits = |key: &str| credit::OPTIONS.iter().any(|spec| spec.name == key);
-        let (own, options): (Vec<_>, Vec<_>) =
+        let (credits, options): (Vec<_>, Vec<_>) =
             self.options.iter().cloned().partition(|(key, _)| is_credits(key));
         if self.via.is_empty() {
             return Ok((self.clone(), Options::default()));
@@ -103,7 +109,7 @@ impl Common {
         let policy = ("policy".to_string(), OptionValue::Text("bounded-lag".to_string()));
         let policy = Some(policy).filter(|_| self.leaves_slow);
         let usual: Vec<_> = usual.into_iter().chain(policy).collect();
-        let credits = Options::checked(own, credit::OPTIONS)?.under(&usual, credit::OPTIONS);
+        let credits = Options::checked(credits, credit::OPTIONS)?.under(&usual, credit::OPTIONS);
         Ok((Self { options, ..self.clone() }, credits))
     }
 
@@ -160,7 +166,7 @@ impl Common {
             check_for_any(named, option)?;
         }
         let pgm = own.chain(self.options.iter().cloned()).collect();
-        Ok(Speaks { named, pgm, tram: self.options.clone() })
+        Ok(Speaks { required: named, pgm, tram: self.options.clone() })
     }
 
     fn named(&self) -> Result<Option<Carrier>, Error> {
@@ -270,9 +276,11 @@ fn default_scheme() -> &'static SchemeEntry {
     scheme(DEFAULT_SCHEME).expect("the default is registered")
 }
 
+/// Schemes that a receiver speaks, with the options for each carrier.
 #[derive(Clone, Debug)]
 pub(crate) struct Speaks {
-    named: Option<Carrier>,
+    /// Only scheme to speak; `None` for the sender's.
+    required: Option<Carrier>,
     pgm: Vec<(String, OptionValue)>,
     tram: Vec<(String, OptionValue)>,
 }
@@ -282,8 +290,9 @@ impl Speaks {
         Options::default().under(&self.tram, tram::OPTIONS)
     }
 
+    /// True if the receiver refuses other schemes than its own.
     pub(crate) const fn insists(&self) -> bool {
-        self.named.is_some()
+        self.required.is_some()
     }
 
     /// Returns carrier and options for a session that begins with `packet`; `None` on a mismatch.
@@ -293,7 +302,7 @@ impl Speaks {
             true => stack(TRAM).map(Carrier::Tram),
             false => scheme_spoken(packet).and_then(|name| scheme(&name)).map(Carrier::Pgm),
         };
-        let carrier = self.named.or_else(spoken).unwrap_or(Carrier::Pgm(default_scheme()));
+        let carrier = self.required.or_else(spoken).unwrap_or(Carrier::Pgm(default_scheme()));
         if over_tram != matches!(carrier, Carrier::Tram(_)) {
             tracing::warn!("a sender does not speak {}: it is not heard", carrier.stack());
             return None;
@@ -334,6 +343,15 @@ pub(crate) fn family(target: &Target) -> SocketAddr {
             all.first().copied().unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], RELAYED_PORT)))
         }
     }
+}
+
+/// Returns options of TRAM for a mere unicast target, whose receivers find no head but the source.
+pub(crate) fn tree_without_heads(target: &Target) -> Vec<(&'static str, OptionValue)> {
+    let keys: &[_] = match target {
+        Target::Unicast(_) => &["members_max", "source_members_max"],
+        Target::Multicast(_) | Target::Both(..) => &[],
+    };
+    keys.iter().map(|key| (*key, OptionValue::Integer(4096))).collect()
 }
 
 fn add_heads(sockets: &mut Sockets, multicast: Option<&Multicast>) -> Result<(), NetError> {

@@ -29,6 +29,7 @@ macro_rules! over {
 }
 pub(crate) use over;
 
+/// Transport of a live session: PGM with a scheme, or TRAM.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Carrier {
     Pgm(&'static SchemeEntry),
@@ -74,6 +75,7 @@ impl Carrier {
     }
 }
 
+/// Credits between hops, which wrap the end of a session through relays.
 pub(crate) struct Hops<'a> {
     session: u64,
     node: NodeId,
@@ -99,6 +101,7 @@ impl<'a> Hops<'a> {
 pub(crate) trait StreamTaker:
     Machine<Event = StreamEvent> + Interactive<Input = StreamInput>
 {
+    /// True if the receiver can make its sender wait.
     fn holds(&self) -> bool {
         false
     }
@@ -112,6 +115,7 @@ pub(crate) trait StreamTaker:
 impl StreamTaker for PgmReceiver {}
 
 impl StreamTaker for TramStreamReceiver {
+    /// True if the receiver can make its sender wait.
     fn holds(&self) -> bool {
         true
     }
@@ -122,6 +126,7 @@ impl StreamTaker for TramStreamReceiver {
 }
 
 impl<M: StreamTaker> StreamTaker for CreditReceiver<M> {
+    /// True if the receiver can make its sender wait.
     fn holds(&self) -> bool {
         true
     }

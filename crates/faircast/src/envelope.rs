@@ -30,6 +30,7 @@ pub struct KeyMismatch {
     pub ours: Option<KeyHint>,
 }
 
+/// Refused datagrams and disagreeing keys, for the status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Incidents {
     pub(crate) refusals: Refusals,
@@ -44,16 +45,25 @@ pub(crate) struct Wrapper {
     side: Side,
     incidents: Incidents,
     watched: Watched,
+    /// Time of the last opened datagram of each peer.
     opened: LruCache<IpAddr, Time>,
+    /// Unopened datagrams of each peer without an opened one.
     suspects: LruCache<IpAddr, u32>,
     /// True if unsealed credits precede the sealed part.
     relayed: bool,
+    /// Answer to the last datagram, if that was a probe.
     answer: Option<Vec<u8>>,
 }
 
 enum Side {
-    Source { salt: Salt },
-    Receiver { sessions: LruCache<Tsi, Salt>, notices: Notices },
+    Source {
+        salt: Salt,
+    },
+    /// Salt of each session that was opened.
+    Receiver {
+        sessions: LruCache<Tsi, Salt>,
+        notices: Notices,
+    },
 }
 
 impl Wrapper {
@@ -79,7 +89,7 @@ impl Wrapper {
     pub(crate) fn pass_relays(&mut self) {
         self.relayed = true;
         if let Side::Receiver { notices, .. } = &mut self.side {
-            notices.quiet = true;
+            notices.is_quiet = true;
         }
     }
 
@@ -264,17 +274,19 @@ pub(crate) const fn overhead(sealed: bool) -> usize {
 #[derive(Default)]
 struct Notices {
     socket: Option<UdpSocket>,
-    last: Option<Instant>,
-    quiet: bool,
+    sent_at: Option<Instant>,
+    /// True behind relays, through which no notice passes.
+    is_quiet: bool,
 }
 
 impl Notices {
     fn send(&mut self, to: SocketAddr, notice: &[u8]) {
         let now = Instant::now();
-        if self.quiet || self.last.is_some_and(|last| now.duration_since(last) < NOTICE_INTERVAL) {
+        if self.is_quiet || self.sent_at.is_some_and(|at| now.duration_since(at) < NOTICE_INTERVAL)
+        {
             return;
         }
-        self.last = Some(now);
+        self.sent_at = Some(now);
         let fits = |socket: &UdpSocket| {
             socket.local_addr().is_ok_and(|local| local.is_ipv4() == to.is_ipv4())
         };

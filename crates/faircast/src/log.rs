@@ -7,11 +7,13 @@ use tracing::{Level, debug, enabled, trace};
 /// Sink that logs events; single losses and refused packets are logged as counts per second.
 #[derive(Debug, Default)]
 pub(crate) struct EventLog {
+    /// Start of the present counts.
     since: Time,
-    lost: u64,
-    asked: u64,
-    refused: u64,
-    ignored: Option<String>,
+    missing_packets: u64,
+    requested_packets: u64,
+    refused_packets: u64,
+    /// Reason of the last refusal.
+    last_refusal: Option<String>,
 }
 
 impl EventLog {
@@ -22,20 +24,21 @@ impl EventLog {
         wanted.then(Self::default)
     }
 
-    fn tell_counts(&mut self, now: Time) {
+    fn log_counts(&mut self, now: Time) {
         if now.since(self.since) < COUNTED_OVER {
             return;
         }
         self.since = now;
-        let (lost, asked) = (std::mem::take(&mut self.lost), std::mem::take(&mut self.asked));
-        if lost > 0 {
-            debug!(target: "faircast::packets", packets = lost, "packets are missing");
+        let missing = std::mem::take(&mut self.missing_packets);
+        let requested = std::mem::take(&mut self.requested_packets);
+        if missing > 0 {
+            debug!(target: "faircast::packets", packets = missing, "packets are missing");
         }
-        if asked > 0 {
-            debug!(target: "faircast::packets", packets = asked, "receivers miss packets");
+        if requested > 0 {
+            debug!(target: "faircast::packets", packets = requested, "receivers miss packets");
         }
-        let refused = std::mem::take(&mut self.refused);
-        if let Some(last) = self.ignored.take() {
+        let refused = std::mem::take(&mut self.refused_packets);
+        if let Some(last) = self.last_refusal.take() {
             debug!(target: "faircast::packets", packets = refused, last, "packets were refused");
         }
     }
@@ -71,15 +74,15 @@ impl Sink for EventLog {
             Event::Joined | Event::Left | Event::Completed { .. } => {
                 debug!(target: "faircast::session", node = node(record), "{event:?}");
             }
-            Event::LossDetected { count, .. } => self.lost += count,
-            Event::NakReceived { count, .. } => self.asked += u64::from(count),
+            Event::LossDetected { count, .. } => self.missing_packets += count,
+            Event::NakReceived { count, .. } => self.requested_packets += u64::from(count),
             Event::BadInput { reason } => {
-                self.refused += 1;
-                self.ignored = Some(format!("{reason:?}"));
+                self.refused_packets += 1;
+                self.last_refusal = Some(format!("{reason:?}"));
             }
             _ => {}
         }
-        self.tell_counts(at);
+        self.log_counts(at);
     }
 }
 
@@ -90,4 +93,5 @@ fn node(record: &Record) -> Option<u32> {
     }
 }
 
+/// Interval of logged counts.
 const COUNTED_OVER: Duration = Duration::from_secs(1);

@@ -182,8 +182,8 @@ impl ReceiverBuilder {
         self.destination.probe()?;
         let group = group_of(&self.listen);
         let (sockets, via) = self.common.receiver_sockets(&self.listen)?;
-        let (tell, status) = watch::channel(ReceiveStatus::default());
-        let (give, received) = mpsc::channel(RECEIVED_MAX);
+        let (status_sender, status) = watch::channel(ReceiveStatus::default());
+        let (outcome_sender, received) = mpsc::channel(RECEIVED_MAX);
         let mut setup =
             SessionSetup::new("faircast-recv", sockets, &self.common, Wrapper::receiver)?;
         (setup.settings.close_timeout, setup.settings.ends_when_idle) = (CLOSE_TIMEOUT, false);
@@ -193,7 +193,15 @@ impl ReceiverBuilder {
         let waker = start(setup, move |live: &mut Live<Receiving>| {
             Ok(Work::new(
                 live.now(),
-                Setup { group, speaks, builder: self, tell, give, watched, trace },
+                Setup {
+                    group,
+                    speaks,
+                    builder: self,
+                    status_sender,
+                    outcome_sender,
+                    watched,
+                    trace,
+                },
             ))
         })?;
         Ok(Receiver { waker, status, received })

@@ -171,31 +171,31 @@ impl RelayBuilder {
             sockets: self.sockets,
         };
         let programs = self.programs;
-        let (opened, told) = mpsc::sync_channel(1);
+        let (opened_sender, opened) = mpsc::sync_channel(1);
         let work = move || {
             let node = node_of(random());
             let program = credit::relay(node, &options, programs);
             let mut driver = match RelayDriver::new(&settings, node, program) {
                 Ok(driver) => driver,
                 Err(error) => {
-                    let _ = opened.send(Err(Error::from(error)));
+                    let _ = opened_sender.send(Err(Error::from(error)));
                     return;
                 }
             };
             let first = RelayStatus { report: driver.report(), failed: None, ended: false };
-            let (tell, status) = watch::channel(first);
+            let (status_sender, status) = watch::channel(first);
             let (stopper, local) = (driver.stopper(), driver.local_address());
-            let _ = opened.send(Ok(RelayServer { stopper, status, local }));
+            let _ = opened_sender.send(Ok(RelayServer { stopper, status, local }));
             let ended = driver.run(|report| {
-                tell.send_modify(|status| status.report = Some(report));
+                status_sender.send_modify(|status| status.report = Some(report));
             });
-            tell.send_modify(|status| {
+            status_sender.send_modify(|status| {
                 status.ended = true;
                 status.failed = ended.err().map(|error| error.to_string());
             });
         };
         let named = thread::Builder::new().name("faircast-relay".to_string());
         named.spawn(work).map_err(Error::Thread)?;
-        told.recv().unwrap_or(Err(Error::Closed))
+        opened.recv().unwrap_or(Err(Error::Closed))
     }
 }

@@ -10,7 +10,7 @@ use faircast_base::{Bytes, Duration};
 use faircast_files::{
     FilesSupply, PIPE_NAME, PipeSupply, Scan, ScanOptions, ScanTotals, SupplyHandle, Warning,
 };
-use faircast_net::{Live, SessionId, SessionOptions, Target, Waker};
+use faircast_net::{Live, SessionOptions, Target, Waker};
 use faircast_proto::object::{
     Fec, ObjectSourceInput, ObjectSourceSetup, ObjectStatus, SlowPolicy, Supply,
 };
@@ -19,7 +19,9 @@ use tokio::sync::watch;
 
 use self::work::{Setup, Work};
 use crate::Error;
-use crate::common::{Common, PACED_GRAIN, common_settings, family, group_to, sender_settings};
+use crate::common::{
+    Common, PACED_GRAIN, common_settings, family, group_to, sender_settings, tree_without_heads,
+};
 use crate::ends::{Carrier, Hops, Sending};
 use crate::envelope::Wrapper;
 use crate::ids::new_tsi;
@@ -105,12 +107,7 @@ impl Sender {
 
     /// Starts the content now, without the receivers that are still missing.
     pub fn begin(&self) {
-        self.waker.run(|live| {
-            let all: Vec<SessionId> = live.sessions().collect();
-            for id in all {
-                live.input(id, ObjectSourceInput::Begin);
-            }
-        });
+        self.waker.run(|live| live.for_each(|live, id| live.input(id, ObjectSourceInput::Begin)));
     }
 
     /// Ends the sender and notifies the receivers. Received data stays with them.
@@ -247,13 +244,8 @@ impl SenderBuilder {
             tram.push(("pruning", text("centralised".into())));
             tram.push(("rate_min", text(format!("{} bit/s", floor.bits_per_s()))));
         }
-        if let Target::Unicast(_) = self.target {
-            // Receivers of unicast find no head but the source.
-            for key in ["members_max", "source_members_max"] {
-                tram.push((key, OptionValue::Integer(4096)));
-            }
-        }
-        let (common, _) = self.common.apart()?;
+        tram.extend(tree_without_heads(&self.target));
+        let (common, _) = self.common.split_credits()?;
         let (carrier, options) =
             common.carrier(&[("reliable", OptionValue::Bool(false))], &tram)?;
         match (carrier, self.slow) {
@@ -275,14 +267,14 @@ impl SenderBuilder {
         let (address, group) = (family(&self.target), group_to(&self.target));
         let (carrier, options) = self.carrier()?;
         let symbol_bytes = self.common.symbol_bytes(address, carrier)?;
-        let (_, credits) = self.common.apart()?;
+        let (_, credits) = self.common.split_credits()?;
         let headers = self.common.headers(address);
         let with_heads = matches!(carrier, Carrier::Tram(_));
         let (sockets, via) = self.common.source_sockets(&self.target, with_heads)?;
         let link_mtu = sockets.link_mtu();
         let port =
             (sockets.local_address().port(), sockets.port_refused().map(ToString::to_string));
-        let (tell, status) = watch::channel(SendStatus {
+        let (status_sender, status) = watch::channel(SendStatus {
             missing: self.names.clone(),
             object: ObjectStatus {
                 bytes_total: Some(handle.counts().bytes),
@@ -301,13 +293,13 @@ impl SenderBuilder {
         let files = handle.clone();
         let waker = session::start(setup, move |live: &mut Live<Sending>| {
             let tsi = new_tsi();
-            let started = live.now();
+            let started_at = live.now();
             let source = ObjectSourceSetup {
                 node: live.node(),
                 group,
                 tsi,
                 data_port: address.port(),
-                start: started,
+                start: started_at,
                 supply,
                 symbol_bytes,
                 fec: self.fec,
@@ -326,13 +318,13 @@ impl SenderBuilder {
             Ok(Work::new(Setup {
                 session,
                 files,
-                started,
+                started_at,
                 names,
-                start_after: self.start_after.map(|after| started + after),
-                wanted: self.wait_for,
+                start_after: self.start_after.map(|after| started_at + after),
+                wait_for: self.wait_for,
                 give_up: self.give_up,
                 wait_max: self.wait_max.or(self.start_after.map(|after| after + self.give_up)),
-                tell,
+                status_sender,
                 watched,
                 trace,
                 title,

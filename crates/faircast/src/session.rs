@@ -17,11 +17,14 @@ use crate::log::EventLog;
 use crate::trace::LiveTrace;
 use crate::{Error, GroupKey};
 
+/// Application of a session's driver, with its last work.
 pub(crate) trait Worker<M: Machine>: App<M> {
     fn ended(self, live: &mut Live<M>, ended: Result<Ended, NetError>);
 }
 
+/// Driver of a session before its thread starts.
 pub(crate) struct SessionSetup {
+    /// Name of the thread.
     name: &'static str,
     sockets: Sockets,
     wrapper: Wrapper,
@@ -62,6 +65,7 @@ impl SessionSetup {
     }
 }
 
+/// Starts the thread of a session, in which `make` adds machines and makes the application.
 pub(crate) fn start<M, W>(
     setup: SessionSetup,
     make: impl FnOnce(&mut Live<M>) -> Result<W, Error> + Send + 'static,
@@ -70,7 +74,7 @@ where
     M: Machine + 'static,
     W: Worker<M>,
 {
-    let (tell, told) = mpsc::sync_channel(1);
+    let (opened_sender, opened) = mpsc::sync_channel(1);
     let SessionSetup { name, sockets, settings, pgm, wrapper, trace, via, .. } = setup;
     let work = move || {
         let open = || {
@@ -103,14 +107,14 @@ where
         let (mut driver, mut worker) = match open() {
             Ok(opened) => opened,
             Err(error) => {
-                let _ = tell.send(Err(error));
+                let _ = opened_sender.send(Err(error));
                 return;
             }
         };
-        let _ = tell.send(Ok(driver.waker()));
+        let _ = opened_sender.send(Ok(driver.waker()));
         let ended = driver.run(&mut worker);
         worker.ended(driver.live(), ended);
     };
     thread::Builder::new().name(name.to_string()).spawn(work).map_err(Error::Thread)?;
-    told.recv().unwrap_or(Err(Error::Closed))
+    opened.recv().unwrap_or(Err(Error::Closed))
 }

@@ -20,21 +20,25 @@ pub(crate) struct LiveTrace(Arc<Mutex<Inner>>);
 
 struct Inner {
     path: PathBuf,
-    beside: PathBuf,
+    /// File with the records until the end.
+    part_path: PathBuf,
     writer: Option<Writer<BufWriter<File>>>,
     nodes: Nodes,
     records: u64,
-    last: Time,
+    /// Time of the last record.
+    last_at: Time,
 }
 
+/// Numbers of nodes in the trace, in order of appearance.
 #[derive(Default)]
 struct Nodes {
-    known: BTreeMap<Who, NodeId>,
-    others: bool,
+    known: BTreeMap<TracedEnd, NodeId>,
+    /// True if nodes beyond the limit share a number.
+    has_others: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Who {
+enum TracedEnd {
     Source,
     Node(NodeId),
 }
@@ -56,19 +60,19 @@ impl LiveTrace {
         let failed = |error| Error::Trace { path: path.to_owned(), error };
         let mut name = path.file_name().unwrap_or_default().to_owned();
         name.push(".part");
-        let beside = path.with_file_name(name);
+        let part_path = path.with_file_name(name);
         if path.is_dir() {
             return Err(failed(io::ErrorKind::IsADirectory.into()));
         }
-        let file = File::create(&beside).map_err(failed)?;
+        let file = File::create(&part_path).map_err(failed)?;
         let writer = Writer::headless(BufWriter::new(file));
         Ok(Self(Arc::new(Mutex::new(Inner {
             path: path.to_owned(),
-            beside,
+            part_path,
             writer: Some(writer),
             nodes: Nodes::default(),
             records: 0,
-            last: Time::ZERO,
+            last_at: Time::ZERO,
         }))))
     }
 
@@ -88,7 +92,7 @@ pub(crate) fn finish(trace: Option<&LiveTrace>, about: impl FnOnce() -> About) {
 impl Sink for LiveTrace {
     fn record(&mut self, record: &Record) {
         let mut inner = self.0.lock();
-        let Inner { writer, nodes, records, last, .. } = &mut *inner;
+        let Inner { writer, nodes, records, last_at, .. } = &mut *inner;
         let subject = match record.subject {
             Subject::Endpoint { node, sender, .. } => {
                 let node = if sender { nodes.source() } else { nodes.number(node) };
@@ -120,7 +124,7 @@ impl Sink for LiveTrace {
             other => other,
         };
         *records += 1;
-        *last = record.at;
+        *last_at = record.at;
         if let Some(writer) = writer {
             writer.record(&Record { at: record.at, subject, event });
         }
@@ -132,19 +136,19 @@ impl Inner {
         let Some(writer) = self.writer.take() else { return Ok(()) };
         let source = self.nodes.source();
         let known = &self.nodes.known;
-        let itself = |who: Who| match who {
-            Who::Node(node) => {
-                let other = about.aliases.get(&node).map(|other| Who::Node(*other));
+        let itself = |who: TracedEnd| match who {
+            TracedEnd::Node(node) => {
+                let other = about.aliases.get(&node).map(|other| TracedEnd::Node(*other));
                 other.and_then(|other| known.get(&other).copied())
             }
-            Who::Source => None,
+            TracedEnd::Source => None,
         };
         let mut names: Vec<String> = vec![String::new(); known.len()];
         let (mut to, mut intact) = (Vec::new(), Vec::new());
         for (who, number) in known.iter().filter(|(who, _)| itself(**who).is_none()) {
             let name = match who {
-                Who::Source => "sender".to_string(),
-                Who::Node(node) => {
+                TracedEnd::Source => "sender".to_string(),
+                TracedEnd::Node(node) => {
                     to.push(*number);
                     intact.push(about.intact.contains(node).then_some(true));
                     match about.names.get(node).filter(|name| !name.is_empty()) {
@@ -160,7 +164,7 @@ impl Inner {
                 names[number.index()] = names[other.index()].clone();
             }
         }
-        if self.nodes.others {
+        if self.nodes.has_others {
             names.resize((NODES_MAX + 1) as usize, String::new());
             names.push("others".to_string());
         }
@@ -172,7 +176,7 @@ impl Inner {
             text: String::new(),
             on: On::Net,
             seed: 0,
-            duration_s: self.last.as_secs_f64(),
+            duration_s: self.last_at.as_secs_f64(),
             warmup_s: 0.0,
             links: Vec::new(),
             clients: Vec::new(),
@@ -187,9 +191,9 @@ impl Inner {
             nodes: names,
         };
         let outcome = Outcome {
-            at: self.last,
+            at: self.last_at,
             interrupted: about.interrupted,
-            wall_s: self.last.as_secs_f64(),
+            wall_s: self.last_at.as_secs_f64(),
             events: self.records,
             intact: vec![intact],
             trace_hash: None,
@@ -197,26 +201,26 @@ impl Inner {
         };
         writer.finish(&outcome)?.flush()?;
         let mut whole = Writer::new(BufWriter::new(File::create(&self.path)?), &header)?.part()?;
-        io::copy(&mut File::open(&self.beside)?, &mut whole)?;
+        io::copy(&mut File::open(&self.part_path)?, &mut whole)?;
         whole.flush()?;
-        std::fs::remove_file(&self.beside)
+        std::fs::remove_file(&self.part_path)
     }
 }
 
 impl Nodes {
     fn source(&mut self) -> NodeId {
         let next = NodeId(self.known.len() as u32);
-        *self.known.entry(Who::Source).or_insert(next)
+        *self.known.entry(TracedEnd::Source).or_insert(next)
     }
 
     fn number(&mut self, node: NodeId) -> NodeId {
         let next = NodeId(self.known.len() as u32);
-        if next.0 >= NODES_MAX && !self.known.contains_key(&Who::Node(node)) {
-            self.others = true;
+        if next.0 >= NODES_MAX && !self.known.contains_key(&TracedEnd::Node(node)) {
+            self.has_others = true;
             // Number above all known nodes and the source.
             return NodeId(NODES_MAX + 1);
         }
-        *self.known.entry(Who::Node(node)).or_insert(next)
+        *self.known.entry(TracedEnd::Node(node)).or_insert(next)
     }
 }
 

@@ -11,12 +11,16 @@ use faircast_files::{Manifest, StoreHandle};
 use faircast_proto::object::{Announcement, ObjectError, ObjectResult, Part, Store, Verdict};
 use parking_lot::Mutex;
 
+/// Path, length and hash of a file.
 type NotedFile = (PathBuf, u64, Option<[u8; 32]>);
 
+/// Facts of a session's object, each set once.
 #[derive(Default)]
 pub(crate) struct Notes {
+    /// Hash that identifies the object.
     pub(crate) object: OnceLock<[u8; 32]>,
     pub(crate) name: OnceLock<String>,
+    /// Set if the object has another name than the only accepted one.
     pub(crate) unwanted: OnceLock<()>,
     pub(crate) failure: OnceLock<String>,
     pub(crate) files: OnceLock<Vec<NotedFile>>,
@@ -24,6 +28,7 @@ pub(crate) struct Notes {
     pub(crate) remarks: OnceLock<Vec<String>>,
 }
 
+/// Stands for all objects where only one can be received: into a device or a command.
 const ANY_OBJECT: [u8; 32] = [0xff; 32];
 
 /// Owner session of each object: several senders, or a restart, may announce the same one.
@@ -33,14 +38,16 @@ pub(crate) struct Holders(Arc<Mutex<BTreeMap<[u8; 32], Holder>>>);
 #[derive(Clone, Copy)]
 struct Holder {
     session: u64,
-    wanted: bool,
+    /// True if another session has asked since the last look.
+    is_contested: bool,
 }
 
 impl Holders {
+    /// True if the object is the session's.
     fn take(&self, object: [u8; 32], session: u64) -> bool {
         let mut all = self.0.lock();
-        let holder = all.entry(object).or_insert(Holder { session, wanted: false });
-        holder.wanted |= holder.session != session;
+        let holder = all.entry(object).or_insert(Holder { session, is_contested: false });
+        holder.is_contested |= holder.session != session;
         holder.session == session
     }
 
@@ -49,11 +56,12 @@ impl Holders {
         all.retain(|_, holder| holder.session != session);
     }
 
-    pub(crate) fn wanted(&self) -> Vec<u64> {
+    /// Returns the sessions whose objects others have asked for since the last call.
+    pub(crate) fn contested(&self) -> Vec<u64> {
         let mut all = self.0.lock();
-        let wanted = all.values_mut().filter(|holder| holder.wanted);
-        let sessions = wanted.map(|holder| {
-            holder.wanted = false;
+        let contested = all.values_mut().filter(|holder| holder.is_contested);
+        let sessions = contested.map(|holder| {
+            holder.is_contested = false;
             holder.session
         });
         sessions.collect()
@@ -67,19 +75,21 @@ pub(crate) struct WatchedStore {
     handle: StoreHandle,
     notes: Arc<Notes>,
     holders: Holders,
-    wanted: Option<String>,
+    /// Only accepted name.
+    accepted: Option<String>,
     manifest_bytes: u64,
     session: u64,
-    alone: bool,
+    /// True if one session excludes all others.
+    is_exclusive: bool,
 }
 
 impl WatchedStore {
     pub(crate) fn new(
         (store, handle): (Box<dyn Store>, StoreHandle),
         holders: Holders,
-        wanted: Option<String>,
+        accepted: Option<String>,
         session: u64,
-        alone: bool,
+        is_exclusive: bool,
     ) -> (Self, Arc<Notes>) {
         let notes = Arc::<Notes>::default();
         let store = Self {
@@ -87,16 +97,16 @@ impl WatchedStore {
             store: Some(store),
             notes: notes.clone(),
             holders,
-            wanted,
+            accepted,
             manifest_bytes: 0,
             session,
-            alone,
+            is_exclusive,
         };
         (store, notes)
     }
 
-    fn is_wanted(&mut self) -> bool {
-        let Some(wanted) = &self.wanted else { return true };
+    fn is_accepted(&mut self) -> bool {
+        let Some(accepted) = &self.accepted else { return true };
         if self.notes.name.get().is_none()
             && let Some(store) = &mut self.store
             && let Ok(len) = u32::try_from(self.manifest_bytes)
@@ -108,11 +118,11 @@ impl WatchedStore {
                 self.notes.name.get_or_init(|| manifest.name().to_string());
             }
         }
-        let wanted = self.notes.name.get().is_none_or(|name| name == wanted);
-        if !wanted {
+        let accepted = self.notes.name.get().is_none_or(|name| name == accepted);
+        if !accepted {
             self.notes.unwanted.get_or_init(|| ());
         }
-        wanted
+        accepted
     }
 
     fn files(&self) -> Vec<NotedFile> {
@@ -140,12 +150,12 @@ impl WatchedStore {
         };
         if let Err(error) = &result {
             self.notes.failure.get_or_init(|| error.reason.clone());
-            self.let_go();
+            self.release();
         }
         result
     }
 
-    fn let_go(&mut self) {
+    fn release(&mut self) {
         // Order matters: first the store, then the right to the object.
         self.store = None;
         self.holders.release(self.session);
@@ -161,7 +171,7 @@ impl Store for WatchedStore {
         if let Some(store) = &mut self.store {
             store.discard();
         }
-        self.let_go();
+        self.release();
     }
 
     fn announce(&mut self, announcement: &Announcement) -> ObjectResult<()> {
@@ -187,11 +197,11 @@ impl Store for WatchedStore {
     }
 
     fn open(&mut self) -> ObjectResult<Poll<Vec<Range<u64>>>> {
-        if !self.is_wanted() {
+        if !self.is_accepted() {
             return Ok(Poll::Pending);
         }
-        let object = self.notes.object.get().filter(|_| !self.alone).copied();
-        match object.or(self.alone.then_some(ANY_OBJECT)) {
+        let object = self.notes.object.get().filter(|_| !self.is_exclusive).copied();
+        match object.or(self.is_exclusive.then_some(ANY_OBJECT)) {
             Some(object) if !self.holders.take(object, self.session) => Ok(Poll::Pending),
             _ => {
                 let opened = self.with(|store| store.open());
@@ -220,7 +230,7 @@ impl Store for WatchedStore {
 
 impl Drop for WatchedStore {
     fn drop(&mut self) {
-        self.let_go();
+        self.release();
     }
 }
 
@@ -234,10 +244,10 @@ mod tests {
         let (one, other) = ([1; 32], [2; 32]);
         assert!(holders.take(one, 7) && holders.take(one, 7), "asked again it still has it");
         assert!(holders.take(other, 8));
-        assert!(holders.wanted().is_empty());
+        assert!(holders.contested().is_empty());
         assert!(!holders.take(one, 9));
-        assert_eq!(holders.wanted(), [7]);
-        assert!(holders.wanted().is_empty(), "who does not ask any more does not wait");
+        assert_eq!(holders.contested(), [7]);
+        assert!(holders.contested().is_empty(), "who does not ask any more does not wait");
         holders.release(7);
         assert!(holders.take(one, 9) && !holders.take(one, 7));
     }

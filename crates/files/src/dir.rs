@@ -19,6 +19,7 @@ use crate::name;
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
+/// Open directory, with its path for messages.
 #[derive(Debug)]
 pub(crate) struct Root {
     fd: OwnedFd,
@@ -50,9 +51,11 @@ impl Root {
     }
 }
 
+/// Position in the tree below a root. Directories above the position stay open.
 #[derive(Debug)]
 pub(crate) struct Cursor<'r> {
     root: &'r Root,
+    /// Directories from the root to the position, by path; without a descriptor if missing.
     open: Vec<(Box<BStr>, Option<OwnedFd>)>,
 }
 
@@ -61,6 +64,7 @@ impl<'r> Cursor<'r> {
         Self { root, open: Vec::new() }
     }
 
+    /// Moves to a directory; `None` if it does not exist.
     pub(crate) fn enter(&mut self, path: Option<&BStr>) -> Result<Option<BorrowedFd<'_>>> {
         let path = path.unwrap_or_default();
         while let Some((last, _)) = self.open.last()
@@ -84,6 +88,7 @@ impl<'r> Cursor<'r> {
         })
     }
 
+    /// Forgets that directories are missing, after some were made.
     pub(crate) fn look_again(&mut self) {
         while let Some((_, None)) = self.open.last() {
             self.open.pop();

@@ -1,14 +1,15 @@
 //! Notice of a thread's panic to its waiters.
 
-/// Guard that calls `tell` if its thread panics, so that no waiter hangs.
+/// Guard that calls `report` if its thread panics, so that no waiter hangs.
 pub(crate) struct PanicGuard<F: FnMut(String)> {
+    /// Work of the thread, as a verb: `writes files`.
     does: &'static str,
-    tell: F,
+    report: F,
 }
 
 impl<F: FnMut(String)> PanicGuard<F> {
-    pub(crate) const fn new(does: &'static str, tell: F) -> Self {
-        Self { does, tell }
+    pub(crate) const fn new(does: &'static str, report: F) -> Self {
+        Self { does, report }
     }
 }
 
@@ -19,7 +20,7 @@ pub(crate) fn panicked(does: &str) -> String {
 impl<F: FnMut(String)> Drop for PanicGuard<F> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            (self.tell)(panicked(self.does));
+            (self.report)(panicked(self.does));
         }
     }
 }

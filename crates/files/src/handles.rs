@@ -10,9 +10,11 @@ use lru::LruCache;
 
 const HANDLES_MAX: NonZeroUsize = NonZeroUsize::new(64).expect("it is above zero");
 
+/// Open files by number; the least recently used one is closed.
 #[derive(Debug)]
 pub(crate) struct Handles {
     open: LruCache<u32, Arc<File>>,
+    /// Openings so far.
     opened: u64,
 }
 

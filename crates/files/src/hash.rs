@@ -20,11 +20,15 @@ pub(crate) fn piece_digest(alone: bool, offset: u64, bytes: &[u8]) -> [u8; 32] {
     Hasher::new().set_input_offset(offset).update(bytes).finalize_non_root()
 }
 
+/// Node of a file's BLAKE3 tree, given by its range of groups.
 pub(crate) enum Node {
+    /// The digest is known.
     Digest([u8; 32]),
+    /// The digest follows from both [`sides`].
     Sides,
 }
 
+/// Computes the hash of a file from its nodes.
 pub(crate) fn file_hash<E>(
     groups: u32,
     mut node: impl FnMut(Range<u32>) -> Result<Node, E>,

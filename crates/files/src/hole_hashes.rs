@@ -18,13 +18,17 @@ use crate::table::Table;
 /// Most bytes of holes to hash: half a minute. Files beyond have no hash.
 pub(crate) const HASHED_MAX: u64 = 64 << 30;
 
+/// Digests of the parts of holes: the largest BLAKE3 nodes within a hole.
 #[derive(Debug)]
 pub(crate) struct HoleHashes {
     digests: Table,
     /// Files with hashed holes, each with the number of its first part.
     files: Vec<(u32, u32)>,
-    done: u32,
+    /// Parts with a digest.
+    hashed: u32,
+    /// Position of the hash: index in `files`, and first group of the part.
     at: (usize, u32),
+    /// Hasher of the current part, and its remaining bytes.
     current: Option<(Hasher, u64)>,
 }
 
@@ -46,7 +50,7 @@ impl HoleHashes {
             }
         }
         let digests = Table::new(u64::from(parts) * DIGEST_BYTES, folder)?;
-        Ok(Self { digests, files, done: 0, at: (0, 0), current: None })
+        Ok(Self { digests, files, hashed: 0, at: (0, 0), current: None })
     }
 
     /// Hashes up to one group; false at the end.
@@ -75,8 +79,8 @@ impl HoleHashes {
                 _ => hasher.finalize_non_root(),
             };
             self.current = None;
-            self.digests.set_digest(self.done, &digest)?;
-            self.done += 1;
+            self.digests.set_digest(self.hashed, &digest)?;
+            self.hashed += 1;
             self.at.1 = part.end;
         }
         Ok(true)
@@ -125,6 +129,7 @@ pub(crate) fn file_hashes<E>(
     hashes.collect::<io::Result<_>>().map(Ok)
 }
 
+/// BLAKE3 tree of a file, whose leaves are groups.
 struct Tree<'a> {
     groups: u32,
     holes: &'a [Hole],

@@ -13,22 +13,30 @@ pub const DIGEST_BYTES: u64 = 32;
 #[derive(Debug)]
 pub struct Layout {
     pub(crate) manifest: Arc<Manifest>,
-    files: Vec<Place>,
+    files: Vec<FileStart>,
     groups: u32,
+    /// Holes of all files, in order.
     jumps: Vec<Jump>,
 }
 
+/// Start of a file in the content.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct FileStart {
+    /// Bytes of content before the file.
     offset: u64,
+    /// Index of the file in the manifest.
     entry: u32,
+    /// First group, and first jump, at or after the start.
     group: u32,
     jump: u32,
 }
 
+/// Jump over a hole.
 #[derive(Clone, Copy, Debug)]
 struct Jump {
+    /// First group after the hole.
     group: u32,
+    /// Groups of all holes of the file so far, this one included.
     holes: u32,
 }
 
@@ -50,6 +58,7 @@ impl Group {
     }
 }
 
+/// Part of a group, by offsets within the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) group: Group,
@@ -62,6 +71,7 @@ impl Piece {
         (self.end - self.start) as usize
     }
 
+    /// Takes the piece's bytes off the front of `bytes`; the rest of the piece is zeros.
     pub(crate) fn split<'a>(&self, bytes: &mut &'a [u8]) -> (&'a [u8], usize) {
         let (now, later) = bytes.split_at(self.len().min(bytes.len()));
         *bytes = later;
@@ -77,7 +87,7 @@ impl Layout {
         for (entry, found) in (0..).zip(manifest.entries()) {
             if found.has_content() {
                 let jump = u32::try_from(jumps.len()).expect("limited");
-                files.push(Place { offset, entry, group: groups, jump });
+                files.push(FileStart { offset, entry, group: groups, jump });
                 let mut holes = 0;
                 for hole in found.holes() {
                     jumps.push(Jump {
@@ -113,6 +123,11 @@ impl Layout {
         self.files[file as usize].entry as usize
     }
 
+    /// Returns the file of which `entry` is a hard link.
+    pub(crate) fn hard_linked(&self, entry: &Entry) -> Option<&Entry> {
+        entry.hard_link_to().and_then(|to| self.manifest.find(to))
+    }
+
     pub(crate) fn content_of(&self, file: u32) -> u64 {
         let next = self.files.get(file as usize + 1);
         let end = next.map_or(self.manifest.content_bytes(), |next| next.offset);
@@ -125,12 +140,12 @@ impl Layout {
     }
 
     pub(crate) fn group(&self, index: u32) -> Group {
-        let file = self.files.partition_point(|place| place.group <= index) - 1;
+        let file = self.files.partition_point(|start| start.group <= index) - 1;
         self.group_in(file, index)
     }
 
     pub(crate) fn group_at(&self, offset: u64) -> Group {
-        let file = self.files.partition_point(|place| place.offset <= offset) - 1;
+        let file = self.files.partition_point(|start| start.offset <= offset) - 1;
         let within = u32::try_from((offset - self.files[file].offset) / GROUP_BYTES);
         self.group_in(file, self.files[file].group + within.expect("limited"))
     }
@@ -157,22 +172,22 @@ impl Layout {
     }
 
     fn group_in(&self, file: usize, index: u32) -> Group {
-        let place = self.files[file];
+        let start = self.files[file];
         let file = u32::try_from(file).expect("limited");
         let size = self.entry(file).size();
         let end =
             self.files.get(file as usize + 1).map_or(self.jumps.len(), |next| next.jump as usize);
-        let jumps = &self.jumps[place.jump as usize..end];
+        let jumps = &self.jumps[start.jump as usize..end];
         let before = jumps[..jumps.partition_point(|jump| jump.group <= index)].last();
         let holes = before.map_or(0, |jump| jump.holes);
-        let within = u64::from(index - place.group) * GROUP_BYTES;
+        let within = u64::from(index - start.group) * GROUP_BYTES;
         let file_offset = within + u64::from(holes) * GROUP_BYTES;
         let len = GROUP_BYTES.min(size - file_offset);
         Group {
             index,
             file,
             file_offset,
-            offset: place.offset + within,
+            offset: start.offset + within,
             len: u32::try_from(len).expect("at most a group"),
             alone: size <= GROUP_BYTES,
         }

@@ -10,6 +10,7 @@ use crate::layout::DIGEST_BYTES;
 /// Most bytes of a table in memory: digests of 256 GiB.
 const IN_MEMORY_MAX: usize = 8 << 20;
 
+/// Digests of all groups, by number.
 #[derive(Debug)]
 pub(crate) struct Table {
     file: SpooledTempFile,

@@ -355,7 +355,7 @@ struct OneSession(Option<SessionId>);
 
 impl Demux for OneSession {
     type Key = ();
-    type Heard<'a> = ();
+    type NewSession<'a> = ();
 
     fn add(&mut self, _: Time, id: SessionId, (): ()) {
         self.0 = Some(id);

@@ -13,7 +13,7 @@ pub struct SessionId(pub u32);
 /// Application of a driver. Callbacks should return within 10 ms, which the receive buffer covers.
 pub trait App<M: Machine, D: Demux = PgmDemux> {
     /// Returns the machine that joins an unknown session, or `None` to ignore it for some seconds.
-    fn heard(&mut self, _live: &mut Live<M, D>, _heard: &D::Heard<'_>) -> Option<M> {
+    fn accept(&mut self, _live: &mut Live<M, D>, _new: &D::NewSession<'_>) -> Option<M> {
         None
     }
 

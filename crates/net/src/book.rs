@@ -18,25 +18,31 @@ pub const ADDRESSES_MAX: usize = 1 << 16;
 /// its initial entries. A book *of hosts* assigns numbers by host.
 #[derive(Debug)]
 pub struct AddressBook {
-    by_address: LruCache<SocketAddr, Known>,
+    by_address: LruCache<SocketAddr, Peer>,
     by_node: BTreeMap<NodeId, SocketAddr>,
+    /// Next number of the book's range.
     next_local: u32,
-    own: Option<NodeId>,
+    /// Node of this host.
+    own_node: Option<NodeId>,
     learns: bool,
+    /// Numbers by host, in a book of hosts.
     hosts: Option<Hosts>,
 }
 
+/// Numbers of hosts, of which [`HOST_ADDRESSES`] nodes each have the number as a prefix.
 #[derive(Debug, Default)]
 struct Hosts {
     by_network: BTreeMap<IpAddr, Host>,
-    taken: BTreeSet<u32>,
+    used: BTreeSet<u32>,
+    /// Number assigned last.
     last: u32,
 }
 
 #[derive(Debug, Default)]
 struct Host {
     number: u32,
-    addresses: BTreeSet<u32>,
+    /// Numbers of the host's addresses, and the one assigned last.
+    used: BTreeSet<u32>,
     last: u32,
 }
 
@@ -52,35 +58,36 @@ fn network(ip: IpAddr) -> IpAddr {
     }
 }
 
-fn next_free(taken: &BTreeSet<u32>, last: u32, max: u32) -> Option<u32> {
-    if taken.len() + 1 >= max as usize {
+/// Returns the first unused number after `last`, cyclic from 1 to `max` - 1.
+fn next_free(used: &BTreeSet<u32>, last: u32, max: u32) -> Option<u32> {
+    if used.len() + 1 >= max as usize {
         return None;
     }
-    (1..=max).map(|step| (last + step) % max).find(|it| *it != 0 && !taken.contains(it))
+    (1..=max).map(|step| (last + step) % max).find(|number| *number != 0 && !used.contains(number))
 }
 
 impl Hosts {
     fn add(&mut self, ip: IpAddr) -> Option<NodeId> {
-        let Self { by_network, taken, last } = self;
+        let Self { by_network, used, last } = self;
         let host = match by_network.entry(network(ip)) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
-                *last = next_free(taken, *last, u32::MAX / HOST_ADDRESSES)?;
-                taken.insert(*last);
+                *last = next_free(used, *last, u32::MAX / HOST_ADDRESSES)?;
+                used.insert(*last);
                 new.insert(Host { number: *last, ..Host::default() })
             }
         };
-        host.last = next_free(&host.addresses, host.last, HOST_ADDRESSES)?;
-        host.addresses.insert(host.last);
+        host.last = next_free(&host.used, host.last, HOST_ADDRESSES)?;
+        host.used.insert(host.last);
         Some(NodeId(host.number * HOST_ADDRESSES + host.last))
     }
 
     fn remove(&mut self, ip: IpAddr, node: NodeId) {
         let network = network(ip);
         if let Some(host) = self.by_network.get_mut(&network) {
-            host.addresses.remove(&(node.0 % HOST_ADDRESSES));
-            if host.addresses.is_empty() {
-                self.taken.remove(&host.number);
+            host.used.remove(&(node.0 % HOST_ADDRESSES));
+            if host.used.is_empty() {
+                self.used.remove(&host.number);
                 self.by_network.remove(&network);
             }
         }
@@ -88,8 +95,9 @@ impl Hosts {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct Peer {
     node: NodeId,
+    /// Index of the socket that last received from the address.
     way: usize,
 }
 
@@ -118,12 +126,12 @@ impl AddressBook {
         let mut by_address = LruCache::unbounded();
         by_address.resize(NonZeroUsize::new(max).expect("it is above zero"));
         let (by_node, next_local) = (BTreeMap::new(), LOCAL_FIRST);
-        Self { by_address, by_node, next_local, own: None, learns: true, hosts: None }
+        Self { by_address, by_node, next_local, own_node: None, learns: true, hosts: None }
     }
 
     /// Reserves the number of this host's node: another program at its address gets another number.
-    pub(crate) const fn keep_for(&mut self, node: NodeId) {
-        self.own = Some(node);
+    pub(crate) const fn reserve(&mut self, node: NodeId) {
+        self.own_node = Some(node);
     }
 
     /// Returns the node at the sender's address. `None` for an unknown address in a fixed book.
@@ -154,7 +162,7 @@ impl AddressBook {
             return Some(node);
         }
         let node = native(address.ip())
-            .filter(|node| !self.by_node.contains_key(node) && self.own != Some(*node))
+            .filter(|node| !self.by_node.contains_key(node) && self.own_node != Some(*node))
             .unwrap_or_else(|| self.local());
         self.insert(address, node);
         Some(node)
@@ -171,7 +179,7 @@ impl AddressBook {
         self.by_node.get(&node).copied()
     }
 
-    pub(crate) fn heard_by(&mut self, address: SocketAddr, way: usize) {
+    pub(crate) fn set_way(&mut self, address: SocketAddr, way: usize) {
         if let Some(entry) = self.by_address.peek_mut(&address) {
             entry.way = way;
         }
@@ -188,7 +196,7 @@ impl AddressBook {
     }
 
     fn insert(&mut self, address: SocketAddr, node: NodeId) {
-        if let Some((_, old)) = self.by_address.push(address, Known { node, way: 0 }) {
+        if let Some((_, old)) = self.by_address.push(address, Peer { node, way: 0 }) {
             self.by_node.remove(&old.node);
         }
         if let Some(moved) = self.by_node.insert(node, address)
@@ -225,10 +233,12 @@ pub(crate) fn own_choice(random: u64) -> NodeId {
     NodeId((OWN_FIRST | random as u32 & 0x07ff_ffff).min(u32::MAX - 1))
 }
 
+/// Most addresses of a host.
 const HOST_ADDRESSES: u32 = 4096;
 /// Numbers assigned by books: 240.0.0.0 to 247.255.255.255.
 const LOCAL_FIRST: u32 = 0xf000_0000;
 const LOCAL_LAST: u32 = 0xf7ff_ffff;
+/// Numbers that nodes choose for themselves: 248.0.0.0 to 255.255.255.254.
 const OWN_FIRST: u32 = 0xf800_0000;
 
 #[cfg(test)]
@@ -265,7 +275,7 @@ mod tests {
     #[test]
     fn who_is_heard_at_the_own_address_is_somebody_else() {
         let mut book = AddressBook::native();
-        book.keep_for(NodeId(0x7f00_0001));
+        book.reserve(NodeId(0x7f00_0001));
         let other = book.node(at("127.0.0.1:5000")).unwrap();
         assert_eq!(other.0 >> 27, 0b11110);
         assert_eq!(book.address(other), Some(at("127.0.0.1:5000")));

@@ -9,9 +9,12 @@ use faircast_base::Time;
 /// their timeouts. If the system's clock goes back, this clock pauses.
 #[derive(Debug)]
 pub(crate) struct Clock {
-    read: Instant,
-    passed: Time,
-    last: Time,
+    /// System time at the last reading.
+    read_at: Instant,
+    elapsed: Time,
+    /// Latest time returned or set, behind which no later time falls.
+    latest: Time,
+    /// Time beyond [`STEP_MAX`] of each step, since it was last taken.
     skipped: Duration,
     step_max: Duration,
 }
@@ -22,23 +25,24 @@ impl Clock {
     }
 
     pub(crate) fn since(zero: Instant) -> Self {
-        let (passed, last, skipped) = (Time::ZERO, Time::ZERO, Duration::ZERO);
-        Self { read: zero, passed, last, skipped, step_max: Duration::MAX }
+        let (elapsed, latest, skipped) = (Time::ZERO, Time::ZERO, Duration::ZERO);
+        Self { read_at: zero, elapsed, latest, skipped, step_max: Duration::MAX }
     }
 
     /// Returns the current time; never before a time already returned or set.
     pub(crate) fn now(&mut self) -> Time {
-        self.last = self.last.max(self.real());
-        self.last
+        self.latest = self.latest.max(self.real());
+        self.latest
     }
 
+    /// Returns the elapsed time, which may be before a time set by [`advance_to`](Self::advance_to).
     pub(crate) fn real(&mut self) -> Time {
         self.step_to(Instant::now())
     }
 
     fn step_to(&mut self, system: Instant) -> Time {
-        let step = system.saturating_duration_since(self.read);
-        self.read = system;
+        let step = system.saturating_duration_since(self.read_at);
+        self.read_at = system;
         if step > self.step_max {
             let seconds = step.as_secs();
             tracing::info!(
@@ -47,8 +51,8 @@ impl Clock {
         }
         self.skipped += step.saturating_sub(self.step_max);
         let step = step.min(self.step_max).as_nanos() as u64;
-        self.passed += faircast_base::Duration::from_nanos(step);
-        self.passed
+        self.elapsed += faircast_base::Duration::from_nanos(step);
+        self.elapsed
     }
 
     pub(crate) fn take_skipped(&mut self) -> faircast_base::Duration {
@@ -57,8 +61,8 @@ impl Clock {
     }
 
     pub(crate) fn advance_to(&mut self, moment: Time) -> Time {
-        self.last = self.last.max(moment);
-        self.last
+        self.latest = self.latest.max(moment);
+        self.latest
     }
 }
 
@@ -77,8 +81,8 @@ mod tests {
         let mut clock = Clock::new();
         let hour = Duration::from_secs(3600);
         let ms = Duration::from_millis;
-        let mut system = clock.read + hour;
-        clock.read = system;
+        let mut system = clock.read_at + hour;
+        clock.read_at = system;
         for (jump, back, step, want_ms) in [
             (Duration::ZERO, false, ms(200), 200),
             (hour, false, ms(200), 1200),

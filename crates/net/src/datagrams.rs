@@ -101,7 +101,7 @@ impl Datagrams {
     pub fn receive(&mut self, mut take: impl FnMut(NodeId, bool, &[u8])) -> bool {
         let Self { sockets, inbox, book, counters, .. } = self;
         let Counters { received, refused, sent, .. } = counters;
-        let Some((socket, overflowed, _)) = sockets.hearer(0) else { return false };
+        let Some((socket, overflowed, _)) = sockets.receiving_at(0) else { return false };
         let (count, more) = match inbox.receive(socket, overflowed, received, refused) {
             Ok(read) => read,
             Err(Errno::EAGAIN) => return false,

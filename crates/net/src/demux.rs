@@ -12,8 +12,8 @@ pub trait Demux {
     /// Identifier of a session. The default is for a machine without a known session.
     type Key: Default;
 
-    /// Unknown session of a received packet, for the application.
-    type Heard<'a>;
+    /// Unknown session of a received packet, offered to the application.
+    type NewSession<'a>;
 
     /// Registers a machine for the session of this key.
     fn add(&mut self, now: Time, id: SessionId, key: Self::Key);
@@ -26,13 +26,13 @@ pub trait Demux {
         &mut self,
         arrival: Arrival<'_>,
         datagram: &'a [u8],
-    ) -> Option<Found<Self::Heard<'a>>>;
+    ) -> Option<Found<Self::NewSession<'a>>>;
 
     /// Returns the key of a new session that a machine joins.
-    fn key(&self, heard: &Self::Heard<'_>) -> Self::Key;
+    fn key(&self, new: &Self::NewSession<'_>) -> Self::Key;
 
     /// Notes that the application ignores a session, which should not be offered again at once.
-    fn decline(&mut self, _heard: &Self::Heard<'_>) {}
+    fn decline(&mut self, _new: &Self::NewSession<'_>) {}
 
     /// Returns the destination of a packet to a node, by default from the book; `None` if unknown.
     fn route(

@@ -15,7 +15,7 @@ use nix::sys::time::TimeSpec;
 use crate::demux::{Demux, Found};
 use crate::pgm::PgmDemux;
 use crate::receive::Inbox;
-use crate::socket::Gone;
+use crate::socket::LostInterfaces;
 use crate::transmit::{Flushed, Route};
 use crate::via::{Via, address_of};
 use crate::waker::Commands;
@@ -32,26 +32,44 @@ pub struct Driver<M, D: Demux = PgmDemux> {
     inbox: Inbox,
     commands: Commands<M, D>,
     waker: Waker<M, D>,
+    /// Readiness of each socket at the last wake-up, in the order of [`Sockets::receiving`].
     readable: Vec<bool>,
+    /// Time of the last wake-up by a packet.
     read_at: Time,
     tick_at: Time,
     maintain_at: Time,
+    /// True if the kernel has notices of addresses.
     addresses_changed: bool,
-    addresses_gone: Gone,
+    /// Interfaces that lost addresses since the last maintenance.
+    lost: LostInterfaces,
 }
 
+/// Socket or relay by which a datagram arrived.
 #[derive(Clone, Copy)]
-enum At {
+enum Channel {
     Group(GroupId),
+    /// Node's own socket with this index.
     Way(usize),
-    Via(Destination),
+    /// Relay, with the destination that its packet names.
+    Relay(Destination),
 }
 
+/// Origin of a datagram.
 #[derive(Clone, Copy)]
-struct Came {
-    at: At,
+struct Origin {
+    channel: Channel,
     from: SocketAddr,
+    /// True if the packet is marked for congestion.
     marked: bool,
+}
+
+/// Next wake-up of a driver.
+struct WakeUp {
+    at: Time,
+    /// Socket that wakes the driver once it accepts packets.
+    writable: Option<usize>,
+    /// True while packets gather: they do not wake the driver.
+    gathers: bool,
 }
 
 /// Reason for the end of a driver.
@@ -91,7 +109,7 @@ impl<M: Machine, D: Demux> Driver<M, D> {
             tick_at: Time::ZERO,
             maintain_at: Time::ZERO + MAINTENANCE,
             addresses_changed: false,
-            addresses_gone: Gone::default(),
+            lost: LostInterfaces::default(),
         })
     }
 
@@ -107,7 +125,7 @@ impl<M: Machine, D: Demux> Driver<M, D> {
 
     /// Records the machines' traces, with the driver's time.
     pub fn set_trace(&mut self, sink: Box<dyn Sink>) {
-        self.live.sink = Some(sink);
+        self.live.sessions.set_sink(sink);
     }
 
     /// Returns a handle for other threads.
@@ -152,16 +170,16 @@ impl<M: Machine, D: Demux> Driver<M, D> {
                 if changes.any {
                     self.maintain_at = self.maintain_at.min(now + SETTLING);
                 }
-                self.addresses_gone.add(changes.gone);
+                self.lost.add(changes.lost);
             }
             if self.maintain_at <= now {
                 self.maintain_at = now + MAINTENANCE;
-                let gone = std::mem::take(&mut self.addresses_gone);
-                self.live.sockets.maintain(now, &gone);
+                let lost = std::mem::take(&mut self.lost);
+                self.live.sockets.maintain(now, &lost);
                 self.live.outbox.allow_large();
             }
             self.live.attach();
-            self.take_via(app, now, false);
+            self.take_relayed(app, now, false);
             self.live.flush();
             self.settle_all(app);
             self.run_timers(app);
@@ -179,11 +197,11 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         if live.stopped {
             return Some(Ended::Stopped);
         }
-        live.arm();
-        let busy = !live.touched.is_empty() || live.timeouts.first().is_some();
-        let idle = live.outbox.is_empty() && !busy;
-        let may = live.settings.ends_when_idle && !live.sessions.is_empty();
-        if idle && (may || live.closed_at.is_some()) {
+        live.sessions.arm();
+        let has_work = live.sessions.has_pending() || live.sessions.first_timeout().is_some();
+        let is_idle = live.outbox.is_empty() && !has_work;
+        let ends_when_idle = live.settings.ends_when_idle && live.sessions.len() > 0;
+        if is_idle && (ends_when_idle || live.closed_at.is_some()) {
             return Some(Ended::Idle);
         }
         let closed_at = live.closed_at?;
@@ -194,12 +212,11 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         let grain = self.live.settings.grain.min(GRAIN_MAX);
         let real = self.live.clock.real();
         let skipped = self.live.clock.take_skipped();
-        self.live.late += skipped;
+        self.live.sessions.add_lateness(skipped);
         for _ in 0..BURST_MAX * self.live.sessions.len() {
-            self.live.arm();
-            let Some((at, id)) = self.live.timeouts.first() else { break };
-            let may_send = self.live.blocked == Flushed::All && self.live.has_room_above();
-            if at > real + grain || !may_send {
+            self.live.sessions.arm();
+            let Some((at, id)) = self.live.sessions.first_timeout() else { break };
+            if at > real + grain || !self.live.may_send() {
                 break;
             }
             if at > real {
@@ -208,18 +225,16 @@ impl<M: Machine, D: Demux> Driver<M, D> {
                 self.live.counters.timers.fired(real.since(at));
             }
             let now = self.live.clock.advance_to(at.max(real));
-            let late = self.live.late.max(real.since(at) + skipped);
-            let turn = std::mem::replace(&mut self.live.late, late);
-            self.live.touch(id, now, |machine, cx| machine.handle_timeout(cx));
-            self.live.late = turn;
+            self.live.sessions.expire(id, now, real.since(at) + skipped);
             self.settle(app, id, now);
         }
     }
 
     fn settle_all(&mut self, app: &mut dyn App<M, D>) {
         let now = self.live.now();
-        for id in self.live.touched.clone() {
-            if self.live.sessions.get(&id).is_some_and(|session| session.ready) {
+        for id in self.live.sessions.pending() {
+            // Events of earlier sessions may have woken this one.
+            if self.live.sessions.may_send(id) {
                 self.settle(app, id, now);
             }
         }
@@ -228,69 +243,72 @@ impl<M: Machine, D: Demux> Driver<M, D> {
     fn settle(&mut self, app: &mut dyn App<M, D>, id: SessionId, now: Time) {
         let live = &mut self.live;
         live.collect(id, now);
-        while let Some(session) = live.sessions.get_mut(&id) {
-            let Some(event) = session.machine.poll_event() else { break };
+        while let Some(event) = live.sessions.poll_event(id) {
             app.event(live, id, event);
         }
     }
 
-    fn wait(&mut self) -> Result<(), NetError> {
-        let live = &mut self.live;
-        let real = live.clock.real();
-        let mut until = self.tick_at.min(self.maintain_at);
+    fn wake_up(&self, now: Time) -> WakeUp {
+        let live = &self.live;
+        let mut at = self.tick_at.min(self.maintain_at);
         // While the relay accepts no packets, timers for sending would expire in vain.
         let has_room = live.has_room_above();
-        if let Some((at, _)) = live.timeouts.first().filter(|_| has_room) {
-            until = until.min(at);
+        if let Some((timeout, _)) = live.sessions.first_timeout().filter(|_| has_room) {
+            at = at.min(timeout);
         }
-        if let Some(at) = live.via.as_ref().and_then(|via| via.next_timeout()) {
-            until = until.min(at);
+        if let Some(timeout) = live.via.as_ref().and_then(|via| via.next_timeout()) {
+            at = at.min(timeout);
         }
-        let mut full = None;
-        match live.blocked {
-            Flushed::All if !live.touched.is_empty() && has_room => until = real,
+        let mut writable = None;
+        match live.flushed {
+            Flushed::All if live.sessions.has_pending() && has_room => at = now,
             Flushed::All => {}
             Flushed::WhenWritable(way) => {
-                full = Some(way);
-                until = until.max(real + BLOCKED_PAUSE);
+                writable = Some(way);
+                at = at.max(now + BLOCKED_PAUSE);
             }
-            Flushed::At(at) => until = at.max(real),
+            Flushed::At(retry) => at = retry.max(now),
         }
-        // Packets that arrive during the pause do not wake the driver; only the timeout does.
-        let gathers = live.settings.gather.min(GATHER_MAX);
-        let read_from = self.read_at + gathers;
-        let leaves = gathers > Duration::ZERO && read_from > real && live.blocked == Flushed::All;
-        if leaves {
-            until = until.min(read_from);
-        }
+        let gather = live.settings.gather.min(GATHER_MAX);
+        let read_from = self.read_at + gather;
+        let gathers = gather > Duration::ZERO && read_from > now && live.flushed == Flushed::All;
+        WakeUp { at: if gathers { at.min(read_from) } else { at }, writable, gathers }
+    }
+
+    fn wait(&mut self) -> Result<(), NetError> {
+        let real = self.live.clock.real();
+        let WakeUp { at, writable, gathers } = self.wake_up(real);
+        let live = &mut self.live;
         let wake_up = PollFd::new(self.commands.wake_up.as_fd(), PollFlags::POLLIN);
-        let flags = |index| match full == Some(index) {
+        let flags = |index| match writable == Some(index) {
             true => PollFlags::POLLIN | PollFlags::POLLOUT,
             false => PollFlags::POLLIN,
         };
-        let sockets = live.sockets.hearing().take(if leaves { 0 } else { usize::MAX }).enumerate();
+        let polled = if gathers { 0 } else { usize::MAX };
+        let sockets = live.sockets.receiving().take(polled).enumerate();
         let sockets = sockets.map(|(index, socket)| PollFd::new(socket.as_fd(), flags(index)));
         let watch = live.sockets.watch().map(|fd| PollFd::new(fd, PollFlags::POLLIN));
         let first = 1 + usize::from(watch.is_some());
         let mut all: Vec<_> = [wake_up].into_iter().chain(watch).chain(sockets).collect();
-        let timeout = std::time::Duration::from_nanos(until.since(real).as_nanos());
+        let timeout = std::time::Duration::from_nanos(at.since(real).as_nanos());
         match ppoll(&mut all, Some(TimeSpec::from_duration(timeout)), None) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(error) => return Err(NetError::socket("wait for packets", error)),
         }
         let woke = live.clock.real();
-        live.late = woke.since(until.max(real)) + live.clock.take_skipped();
+        let lateness = woke.since(at.max(real)) + live.clock.take_skipped();
+        live.sessions.set_lateness(lateness);
         let slept = woke.since(real);
-        match live.blocked {
-            Flushed::All if has_room => live.counters.asleep += slept,
-            _ => live.counters.sent.waited += slept,
+        match live.may_send() {
+            true => live.counters.asleep += slept,
+            false => live.counters.sent.waited += slept,
         }
         // Errors are fetched by reading, too.
-        let other = PollFlags::POLLIN | PollFlags::POLLERR | PollFlags::POLLHUP;
-        let ready = |fd: &PollFd<'_>| fd.revents().is_some_and(|events| events.intersects(other));
+        let events = PollFlags::POLLIN | PollFlags::POLLERR | PollFlags::POLLHUP;
+        let is_ready = |fd: &PollFd<'_>| fd.revents().is_some_and(|any| any.intersects(events));
         self.readable.clear();
-        self.readable.extend(all[first..].iter().map(ready));
-        self.addresses_changed = all[1..first].iter().any(ready);
+        self.readable.extend(all[first..].iter().map(is_ready));
+        self.addresses_changed = all[1..first].iter().any(is_ready);
         if self.readable.contains(&true) {
             self.read_at = live.clock.real();
         }
@@ -305,23 +323,23 @@ impl<M: Machine, D: Demux> Driver<M, D> {
     fn receive_all(&mut self, app: &mut dyn App<M, D>) {
         let relayed = self.live.via.is_some();
         let sockets = self.readable.len();
-        for place in 0..sockets {
-            let index = if relayed { place } else { sockets - 1 - place };
+        for turn in 0..sockets {
+            let index = if relayed { turn } else { sockets - 1 - turn };
             if !self.readable[index] {
                 continue;
             }
             for _ in 0..RECEIVE_CALLS_MAX {
                 let Live { sockets, counters, .. } = &mut self.live;
                 let is_source = sockets.is_source;
-                let Some((socket, overflowed, group)) = sockets.hearer(index) else { break };
+                let Some((socket, overflowed, group)) = sockets.receiving_at(index) else { break };
                 let (received, refused) = (&mut counters.received, &mut counters.refused);
                 match self.inbox.receive(socket, overflowed, received, refused) {
                     Ok((count, more)) => {
                         // An overloaded host marks packets before it loses any, like any hop.
                         let crowded = !is_source && Sockets::is_crowded(socket);
                         received.crowded += u64::from(crowded);
-                        let at = group.map_or(At::Way(index), At::Group);
-                        self.take_batch(app, count, at, crowded);
+                        let channel = group.map_or(Channel::Way(index), Channel::Group);
+                        self.handle_batch(app, count, channel, crowded);
                         if !more {
                             break;
                         }
@@ -339,7 +357,13 @@ impl<M: Machine, D: Demux> Driver<M, D> {
     }
 
     /// From a crowded socket the first datagram counts as marked: one for each read.
-    fn take_batch(&mut self, app: &mut dyn App<M, D>, count: usize, at: At, crowded: bool) {
+    fn handle_batch(
+        &mut self,
+        app: &mut dyn App<M, D>,
+        count: usize,
+        channel: Channel,
+        crowded: bool,
+    ) {
         let mut crowded = crowded;
         let now = self.live.now();
         let mut inbox = std::mem::replace(&mut self.inbox, Inbox::none());
@@ -347,26 +371,37 @@ impl<M: Machine, D: Demux> Driver<M, D> {
             let entry = inbox.entry(index);
             for datagram in inbox.datagrams(entry) {
                 let marked = std::mem::take(&mut crowded) || entry.marked;
-                self.take(app, now, Came { at, from: entry.from, marked }, datagram);
+                self.handle_datagram(
+                    app,
+                    now,
+                    Origin { channel, from: entry.from, marked },
+                    datagram,
+                );
             }
         }
         self.inbox = inbox;
         self.live.flush();
     }
 
-    fn take(&mut self, app: &mut dyn App<M, D>, now: Time, came: Came, datagram: &mut [u8]) {
-        let (live, Came { at, from, marked }) = (&mut self.live, came);
+    fn handle_datagram(
+        &mut self,
+        app: &mut dyn App<M, D>,
+        now: Time,
+        origin: Origin,
+        datagram: &mut [u8],
+    ) {
+        let (live, Origin { channel, from, marked }) = (&mut self.live, origin);
         let len = datagram.len();
         if len > live.sockets.settings.datagram_max {
             live.counters.refused.oversized += 1;
             return;
         }
         if let Some(via) = &mut live.via {
-            let from = (!matches!(at, At::Group(_))).then_some(from);
+            let from = (!matches!(channel, Channel::Group(_))).then_some(from);
             live.counters.refused.foreign += u64::from(!via.open(now, from, marked, datagram));
-            return self.take_via(app, now, marked);
+            return self.take_relayed(app, now, marked);
         }
-        if let At::Group(group) = at
+        if let Channel::Group(group) = channel
             && live.sockets.is_own(group, from)
         {
             return;
@@ -375,24 +410,25 @@ impl<M: Machine, D: Demux> Driver<M, D> {
             live.counters.refused.foreign += 1;
             return;
         }
-        self.open(app, now, came, datagram);
+        self.open(app, now, origin, datagram);
     }
 
-    fn take_via(&mut self, app: &mut dyn App<M, D>, now: Time, marked: bool) {
+    fn take_relayed(&mut self, app: &mut dyn App<M, D>, now: Time, marked: bool) {
         while let Some(packet) = self.live.via.as_mut().and_then(|via| via.take(now)) {
-            let SessionPacket { origin, to, bytes } = packet;
-            let came = Came { at: At::Via(to), from: address_of(origin), marked };
-            self.open(app, now, came, &mut Vec::from(bytes));
+            let SessionPacket { origin: node, to, bytes } = packet;
+            let origin = Origin { channel: Channel::Relay(to), from: address_of(node), marked };
+            self.open(app, now, origin, &mut Vec::from(bytes));
         }
         if self.live.via.as_mut().is_some_and(Via::take_new_path) {
-            for id in self.live.sessions().collect::<Vec<_>>() {
-                self.live.touch(id, now, |machine, cx| machine.handle_new_path(cx));
-            }
+            self.live.for_each(|live, id| {
+                live.sessions.call(id, now, |machine, cx| machine.handle_new_path(cx));
+            });
         }
     }
 
-    fn open(&mut self, app: &mut dyn App<M, D>, now: Time, came: Came, datagram: &mut [u8]) {
-        let (live, Came { at, from, marked }) = (&mut self.live, came);
+    /// Opens a datagram's envelope, and passes the packet to its session's machine.
+    fn open(&mut self, app: &mut dyn App<M, D>, now: Time, origin: Origin, datagram: &mut [u8]) {
+        let (live, Origin { channel, from, .. }) = (&mut self.live, origin);
         let len = datagram.len();
         let mut envelope = live.envelope.take();
         let authenticated = envelope.as_ref().is_some_and(|envelope| envelope.authenticates());
@@ -402,8 +438,8 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         };
         live.envelope = envelope;
         let Some(plain) = plain else {
-            match (live.envelope.as_mut().and_then(|envelope| envelope.answer()), at) {
-                (Some(answer), At::Way(way)) => {
+            match (live.envelope.as_mut().and_then(|envelope| envelope.answer()), channel) {
+                (Some(answer), Channel::Way(way)) => {
                     let route = Route::Address(way, from);
                     live.outbox.push(route, 0, |out| out.extend_from_slice(&answer));
                 }
@@ -411,65 +447,87 @@ impl<M: Machine, D: Demux> Driver<M, D> {
             }
             return;
         };
-        let (id, node) = match self.live.find(now, from, authenticated, plain) {
-            Some(Found::Session(id, node)) => (id, node),
-            Some(Found::Any(node)) => return self.give_all(app, now, node, plain),
-            Some(Found::New(_)) if matches!(at, At::Group(group) if group != GroupId::SESSION) => {
-                self.live.counters.refused.foreign += 1;
-                return;
-            }
-            Some(Found::New(heard)) => {
-                if !self.admit(app, now, &heard) {
-                    return;
-                }
-                let Some(Found::Session(id, node)) =
-                    self.live.find(now, from, authenticated, plain)
-                else {
-                    return;
-                };
-                (id, node)
-            }
-            None => return,
+        let Some((id, node)) = self.session_of(app, now, origin, authenticated, plain) else {
+            return;
         };
-        let to = match at {
-            At::Group(group) if !self.live.sockets.is_member(group, id) => {
-                self.live.counters.refused.foreign += 1;
-                return;
-            }
-            At::Group(group) | At::Via(Destination::Group(group)) => Destination::Group(group),
-            At::Via(Destination::Node(_)) => Destination::Node(self.live.node),
-            At::Way(way) => {
-                // Answers leave by the socket that received the request.
-                if self.live.sockets.ways.len() > 1 {
-                    self.live.book.heard_by(from, way);
-                }
-                Destination::Node(self.live.node)
-            }
+        let Some(to) = self.destination(id, origin) else {
+            self.live.counters.refused.foreign += 1;
+            return;
         };
         let received = &mut self.live.counters.received;
         received.packets += 1;
         received.bytes += len as u64;
-        received.marked += u64::from(marked);
+        received.marked += u64::from(origin.marked);
         let datagram = Datagram {
-            congestion_experienced: marked,
+            congestion_experienced: origin.marked,
             authenticated,
             ..Datagram::new(node, to, plain)
         };
-        self.live.touch(id, now, |machine, cx| machine.handle_datagram(cx, datagram));
+        self.live.sessions.call(id, now, |machine, cx| machine.handle_datagram(cx, datagram));
         self.settle(app, id, now);
     }
 
-    fn give_all(&mut self, app: &mut dyn App<M, D>, now: Time, node: NodeId, plain: &[u8]) {
-        let to = Destination::Node(self.live.node);
+    /// Returns session and sender of a packet, after the application has accepted a new session.
+    /// Passes packets without a session to all machines.
+    fn session_of(
+        &mut self,
+        app: &mut dyn App<M, D>,
+        now: Time,
+        Origin { channel, from, .. }: Origin,
+        authenticated: bool,
+        plain: &[u8],
+    ) -> Option<(SessionId, NodeId)> {
+        let new = match self.live.find(now, from, authenticated, plain)? {
+            Found::Session(id, node) => return Some((id, node)),
+            Found::Any(node) => {
+                self.pass_to_all(app, now, node, plain);
+                return None;
+            }
+            Found::New(new) => new,
+        };
+        if matches!(channel, Channel::Group(group) if group != GroupId::SESSION) {
+            self.live.counters.refused.foreign += 1;
+            return None;
+        }
+        if !self.admit(app, now, &new) {
+            return None;
+        }
+        match self.live.find(now, from, authenticated, plain)? {
+            Found::Session(id, node) => Some((id, node)),
+            Found::Any(_) | Found::New(_) => None,
+        }
+    }
+
+    /// Returns the destination of a packet to a session; `None` if its machine is no member.
+    fn destination(&mut self, id: SessionId, origin: Origin) -> Option<Destination> {
+        let live = &mut self.live;
+        match origin.channel {
+            Channel::Group(group) if !live.sockets.is_member(group, id) => None,
+            Channel::Group(group) | Channel::Relay(Destination::Group(group)) => {
+                Some(Destination::Group(group))
+            }
+            Channel::Relay(Destination::Node(_)) => Some(Destination::Node(live.node())),
+            Channel::Way(way) => {
+                // Answers leave by the socket that received the request.
+                if live.sockets.ways.len() > 1 {
+                    live.book.set_way(origin.from, way);
+                }
+                Some(Destination::Node(live.node()))
+            }
+        }
+    }
+
+    fn pass_to_all(&mut self, app: &mut dyn App<M, D>, now: Time, node: NodeId, plain: &[u8]) {
+        let to = Destination::Node(self.live.node());
         let all: Vec<SessionId> = self.live.sessions().collect();
         for id in all {
             let datagram = Datagram::new(node, to, plain);
-            self.live.touch(id, now, |machine, cx| machine.handle_datagram(cx, datagram));
+            self.live.sessions.call(id, now, |machine, cx| machine.handle_datagram(cx, datagram));
             self.settle(app, id, now);
         }
     }
 
-    fn admit(&mut self, app: &mut dyn App<M, D>, now: Time, heard: &D::Heard<'_>) -> bool {
+    fn admit(&mut self, app: &mut dyn App<M, D>, now: Time, new: &D::NewSession<'_>) -> bool {
         let live = &mut self.live;
         if live.closed_at.is_some() {
             live.counters.refused.foreign += 1;
@@ -479,25 +537,26 @@ impl<M: Machine, D: Demux> Driver<M, D> {
             live.counters.refused.sessions += 1;
             return false;
         }
-        let Some(machine) = app.heard(live, heard) else {
+        let Some(machine) = app.accept(live, new) else {
             live.counters.refused.foreign += 1;
-            live.demux.decline(heard);
+            live.demux.decline(new);
             return false;
         };
-        let key = live.demux.key(heard);
+        let key = live.demux.key(new);
         let id = live.add(machine, SessionOptions { key, subject: None });
-        live.touch(id, now, |machine, cx| machine.handle_timeout(cx));
+        live.sessions.call(id, now, |machine, cx| machine.handle_timeout(cx));
         self.settle(app, id, now);
         true
     }
 }
 
-impl<M, D: Demux> std::fmt::Debug for Driver<M, D> {
+impl<M: Machine, D: Demux> std::fmt::Debug for Driver<M, D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Driver").field("live", &self.live).finish_non_exhaustive()
     }
 }
 
+/// Interval of the upkeep of sockets.
 const MAINTENANCE: Duration = Duration::from_secs(1);
 
 /// Wait after a kernel notice, since addresses are often replaced by several changes in a row.
@@ -511,8 +570,11 @@ const GRAIN_MAX: Duration = Duration::from_millis(1);
 
 const GATHER_MAX: Duration = Duration::from_millis(2);
 
+/// Most timers in a turn, for each session.
 const BURST_MAX: usize = 64;
 
+/// Least wait for room in a full socket buffer, so that several packets leave together.
 const BLOCKED_PAUSE: Duration = Duration::from_millis(1);
 
+/// Most reads of a socket in a turn.
 const RECEIVE_CALLS_MAX: u32 = 16;

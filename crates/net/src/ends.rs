@@ -8,27 +8,32 @@ use lru::LruCache;
 
 use crate::ADDRESSES_MAX;
 
+/// Address of each end, by the number that its packets carry.
 #[derive(Debug)]
 pub(crate) struct Ends(LruCache<u64, End>);
 
 #[derive(Clone, Copy, Debug)]
 struct End {
-    at: SocketAddr,
+    address: SocketAddr,
+    /// Times of the first and the last packet from the address.
     since: Time,
-    heard: Time,
+    heard_at: Time,
     /// True if several packets came from the address, over [`FIRM_AFTER`].
     firm: bool,
-    before: Option<SocketAddr>,
+    /// Firm address before the last move.
+    previous: Option<SocketAddr>,
 }
 
 /// Conclusion from a packet about the address of the end that it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Located {
+    /// The end is at the packet's address.
     There,
     /// The packet is the end's, but the end remains at this address.
     Elsewhere(SocketAddr),
     /// The end has moved from this address.
     Moved(SocketAddr),
+    /// The packet is not the end's.
     False,
 }
 
@@ -51,28 +56,30 @@ impl Ends {
         from: SocketAddr,
         authenticated: bool,
     ) -> Located {
-        let fresh = End { at: from, since: now, heard: now, firm: false, before: None };
+        let fresh = End { address: from, since: now, heard_at: now, firm: false, previous: None };
         let end = self.0.get_or_insert_mut(number, || fresh);
-        if end.at == from {
-            end.heard = now;
+        if end.address == from {
+            end.heard_at = now;
             end.firm |= now.since(end.since) >= FIRM_AFTER;
             return Located::There;
         }
-        let silence = now.since(end.heard);
+        let silence = now.since(end.heard_at);
         let least = if authenticated { OVERLAP } else { MOVES_AFTER };
-        let returns = end.before == Some(from);
+        let returns = end.previous == Some(from);
         if silence < least && (end.firm || authenticated) && !returns {
-            return if authenticated { Located::Elsewhere(end.at) } else { Located::False };
+            return if authenticated { Located::Elsewhere(end.address) } else { Located::False };
         }
-        let old = end.at;
-        let before = Some(old).filter(|_| end.firm && !returns);
-        *end = End { before, firm: returns, ..fresh };
+        let old = end.address;
+        let previous = Some(old).filter(|_| end.firm && !returns);
+        *end = End { previous, firm: returns, ..fresh };
         Located::Moved(old)
     }
 }
 
+/// Silence after which an end may move.
 const MOVES_AFTER: Duration = Duration::from_millis(1500);
 
+/// Silence after which an authenticated end may move: more than packets overtake each other.
 const OVERLAP: Duration = Duration::from_millis(300);
 
 /// Time between packets after which an address is firm, so that nobody else gets the number.

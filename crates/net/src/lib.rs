@@ -10,7 +10,7 @@
 //!
 //! use faircast_base::FlowId;
 //! use faircast_net::{
-//!     App, Driver, DriverSettings, Heard, Listen, Live, Multicast, SessionId, SessionOptions,
+//!     App, Driver, DriverSettings, Listen, Live, Multicast, NewSession, SessionId, SessionOptions,
 //!     SocketSettings, Sockets, Target,
 //! };
 //! use faircast_proto::content::InMemory;
@@ -38,15 +38,15 @@
 //! struct Printer;
 //!
 //! impl App<FlowMachine> for Printer {
-//!     fn heard(
+//!     fn accept(
 //!         &mut self,
 //!         live: &mut Live<FlowMachine>,
-//!         heard: &Heard<'_>,
+//!         new: &NewSession<'_>,
 //!     ) -> Option<FlowMachine> {
 //!         let options = Options::default();
-//!         let sources = std::slice::from_ref(&heard.source);
+//!         let sources = std::slice::from_ref(&new.source);
 //!         let setup = EndSetup::new(FlowId(0), live.node(), sources, &options);
-//!         let setup = EndSetup { start: heard.now, ..setup };
+//!         let setup = EndSetup { start: new.now, ..setup };
 //!         catalog::stack(DEFAULT_SCHEME)?.end(Role::Receiver, setup)
 //!     }
 //!
@@ -85,6 +85,7 @@ mod pgm;
 mod probe;
 mod receive;
 mod relay;
+mod sessions;
 mod settings;
 mod socket;
 mod timeouts;
@@ -102,7 +103,7 @@ pub use driver::{Driver, Ended};
 pub use envelope::Envelope;
 pub use error::NetError;
 pub use live::{Live, SessionOptions};
-pub use pgm::{Heard, PgmDemux, PgmSettings};
+pub use pgm::{NewSession, PgmDemux, PgmSettings};
 pub use probe::{InterfaceState, ProbeSockets, interface_addresses, probe_socket};
 pub use relay::{RelayDemux, RelayDriver, RelayReport, RelaySettings, RelayStopper};
 pub use settings::{DriverSettings, SocketSettings};

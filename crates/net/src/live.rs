@@ -1,53 +1,40 @@
 //! State of a driver: sessions, sockets, time. Applications use it in callbacks.
 
-use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::SocketAddr;
 
-use faircast_base::{Cx, Duration, Event, FlowId, NodeId, Purpose, Rng, Time, Trace};
+use faircast_base::{Cx, Duration, Event, NodeId, Purpose, Rng, Time};
 use faircast_proto::{Destination, Interactive, Machine, Transmit};
-use faircast_trace::{Sink, Subject, Tagged};
+use faircast_trace::Subject;
 
 use crate::book::{native, own_choice};
 use crate::clock::Clock;
 use crate::demux::{Arrival, Demux, Found};
 use crate::pgm::PgmDemux;
-use crate::timeouts::Timeouts;
+use crate::sessions::Sessions;
 use crate::transmit::{Flushed, Outbox, Route};
 use crate::via::{RelayAbove, Via, ViaSettings};
 use crate::{AddressBook, Counters, DriverSettings, Envelope, SessionId, Sockets};
 
 /// State of a driver, as seen by its application.
 pub struct Live<M, D: Demux = PgmDemux> {
-    pub(crate) sessions: BTreeMap<SessionId, Session<M>>,
-    pub(crate) touched: Vec<SessionId>,
-    pub(crate) timeouts: Timeouts,
+    pub(crate) sessions: Sessions<M>,
     pub(crate) demux: D,
     pub(crate) sockets: Sockets,
     pub(crate) settings: DriverSettings,
     pub(crate) clock: Clock,
-    pub(crate) late: Duration,
     pub(crate) book: AddressBook,
     pub(crate) counters: Counters,
     pub(crate) envelope: Option<Box<dyn Envelope>>,
+    /// Connection to a relay, in place of the session's group.
     pub(crate) via: Option<Via>,
-    pub(crate) sink: Option<Box<dyn Sink>>,
     pub(crate) outbox: Outbox,
-    pub(crate) blocked: Flushed,
-    pub(crate) node: NodeId,
+    /// Result of the last flush; machines send only after [`Flushed::All`].
+    pub(crate) flushed: Flushed,
     pub(crate) closed_at: Option<Time>,
     pub(crate) stopped: bool,
-    seed: u64,
-    next_id: u32,
+    /// Buffer of a machine's packet, kept to save allocations.
     packet: Vec<u8>,
-}
-
-pub(crate) struct Session<M> {
-    pub(crate) machine: M,
-    rng: Rng,
-    subject: Subject,
-    pub(crate) ready: bool,
-    touched: bool,
 }
 
 /// Settings of a machine in a driver.
@@ -70,28 +57,21 @@ impl<M: Machine, D: Demux> Live<M, D> {
         let choice = own_choice(Rng::new(seed, NodeId(0), Purpose::Scenario).bits());
         let by_address = native(sockets.local_address().ip()).filter(|_| sockets.is_source);
         let node = settings.node.or(by_address).unwrap_or(choice);
-        book.keep_for(node);
+        book.reserve(node);
         Self {
-            sessions: BTreeMap::new(),
-            touched: Vec::new(),
-            timeouts: Timeouts::default(),
+            sessions: Sessions::new(node, seed),
             demux,
-            node,
             outbox: Outbox::new(&sockets),
             sockets,
             clock: settings.zero.map_or_else(Clock::new, Clock::since),
             settings,
-            late: Duration::ZERO,
             book,
             counters: Counters::default(),
             envelope: None,
             via: None,
-            sink: None,
-            blocked: Flushed::All,
+            flushed: Flushed::All,
             closed_at: None,
             stopped: false,
-            seed,
-            next_id: 0,
             packet: Vec::new(),
         }
     }
@@ -103,7 +83,7 @@ impl<M: Machine, D: Demux> Live<M, D> {
 
     /// Returns the driver's node.
     pub const fn node(&self) -> NodeId {
-        self.node
+        self.sessions.node()
     }
 
     /// Returns the driver's sockets.
@@ -123,7 +103,13 @@ impl<M: Machine, D: Demux> Live<M, D> {
 
     /// Returns all sessions, oldest first.
     pub fn sessions(&self) -> impl Iterator<Item = SessionId> {
-        self.sessions.keys().copied()
+        self.sessions.ids()
+    }
+
+    /// Calls `f` for each session, oldest first.
+    pub fn for_each(&mut self, mut f: impl FnMut(&mut Self, SessionId)) {
+        let all: Vec<SessionId> = self.sessions().collect();
+        all.into_iter().for_each(|id| f(self, id));
     }
 
     /// Changes [`DriverSettings::gather`].
@@ -133,25 +119,19 @@ impl<M: Machine, D: Demux> Live<M, D> {
 
     /// Returns the machine of a session.
     pub fn machine(&self, id: SessionId) -> Option<&M> {
-        self.sessions.get(&id).map(|session| &session.machine)
+        self.sessions.machine(id)
     }
 
     /// Numbers sessions from `first` on (default 0): machines draw random numbers by these numbers.
     pub fn number_from(&mut self, first: u32) {
-        self.next_id = self.next_id.max(first);
+        self.sessions.number_from(first);
     }
 
     /// Adds a machine, made with a start time of now or later.
     pub fn add(&mut self, machine: M, options: SessionOptions<D::Key>) -> SessionId {
-        let id = SessionId(self.next_id);
-        self.next_id += 1;
-        let (flow, node, sender) = (FlowId(id.0), self.node, self.sockets.is_source);
-        let subject = options.subject.unwrap_or(Subject::Endpoint { flow, node, sender });
+        let sender = self.sockets.is_source;
+        let id = self.sessions.add(machine, options.subject, sender);
         self.demux.add(self.clock.now(), id, options.key);
-        let rng = Rng::new(self.seed, node, Purpose::Machine(id.0));
-        let session = Session { machine, rng, subject, ready: true, touched: true };
-        self.sessions.insert(id, session);
-        self.touched.push(id);
         if !sender {
             self.with(id, |_, cx| cx.emit(Event::Joined));
         }
@@ -165,7 +145,7 @@ impl<M: Machine, D: Demux> Live<M, D> {
         f: impl FnOnce(&mut M, &mut Cx<'_>) -> R,
     ) -> Option<R> {
         let now = self.clock.now();
-        self.touch(id, now, f)
+        self.sessions.call(id, now, f)
     }
 
     /// Passes a request of the application to a machine.
@@ -186,7 +166,7 @@ impl<M: Machine, D: Demux> Live<M, D> {
         let now = self.clock.now();
         if self.closed_at.is_none() {
             self.closed_at = Some(now);
-            self.sessions().collect::<Vec<_>>().into_iter().for_each(|id| self.close_session(id));
+            self.for_each(Self::close_session);
         }
     }
 
@@ -199,8 +179,7 @@ impl<M: Machine, D: Demux> Live<M, D> {
     }
 
     fn forget(&mut self, id: SessionId) {
-        self.sessions.remove(&id);
-        self.timeouts.set(id, None);
+        self.sessions.remove(id);
         self.sockets.groups.iter_mut().for_each(|group| group.leave(id));
         self.demux.remove(id);
     }
@@ -214,14 +193,10 @@ impl<M: Machine, D: Demux> Live<M, D> {
     pub(crate) fn has_room(&mut self, now: Time) -> bool {
         let max = self.settings.sessions_max;
         if self.sessions.len() >= max {
-            let over = self
-                .sessions
-                .iter()
-                .filter(|(_, session)| !session.ready && session.machine.next_timeout().is_none());
-            let over: Vec<_> = over.map(|(id, _)| *id).collect();
+            let ended = self.sessions.ended();
             let idle = self.sessions().find(|id| self.demux.may_go(now, *id));
-            let gone = if over.is_empty() { idle.into_iter().collect() } else { over };
-            gone.into_iter().for_each(|id| self.forget(id));
+            let dropped = if ended.is_empty() { idle.into_iter().collect() } else { ended };
+            dropped.into_iter().for_each(|id| self.forget(id));
         }
         self.sessions.len() < max
     }
@@ -232,7 +207,7 @@ impl<M: Machine, D: Demux> Live<M, D> {
         from: SocketAddr,
         authenticated: bool,
         datagram: &'a [u8],
-    ) -> Option<Found<D::Heard<'a>>> {
+    ) -> Option<Found<D::NewSession<'a>>> {
         let Self { sockets, book, counters, .. } = self;
         let (mut moved, refused) = (None, &mut counters.refused);
         let arrival =
@@ -270,43 +245,9 @@ impl<M: Machine, D: Demux> Live<M, D> {
         Some((self.now().since(since), reason))
     }
 
-    pub(crate) fn touch<R>(
-        &mut self,
-        id: SessionId,
-        now: Time,
-        f: impl FnOnce(&mut M, &mut Cx<'_>) -> R,
-    ) -> Option<R> {
-        let late = self.late;
-        let Session { machine, rng, subject, ready, touched } = self.sessions.get_mut(&id)?;
-        *ready = true;
-        if !std::mem::replace(touched, true) {
-            self.touched.push(id);
-        }
-        Some(match &mut self.sink {
-            None => f(machine, &mut Cx { late, ..Cx::untraced(now, rng) }),
-            Some(sink) => {
-                let mut trace = Tagged { subject: *subject, sink };
-                let trace: &mut dyn Trace = &mut trace;
-                f(machine, &mut Cx { late, ..Cx::new(now, rng, trace) })
-            }
-        })
-    }
-
-    /// Updates timeouts of touched sessions; not after each packet, which is costly for a machine.
-    pub(crate) fn arm(&mut self) {
-        let Self { touched, sessions, timeouts, .. } = self;
-        touched.retain(|id| {
-            let Some(session) = sessions.get_mut(id) else { return false };
-            timeouts.set(*id, session.machine.next_timeout());
-            session.touched = session.ready;
-            session.ready
-        });
-    }
-
+    /// Applies memberships that a machine changed, and takes its packets while there is room.
     pub(crate) fn collect(&mut self, id: SessionId, mut now: Time) {
-        while let Some(session) = self.sessions.get_mut(&id)
-            && let Some(change) = session.machine.poll_membership()
-        {
+        while let Some(change) = self.sessions.poll_membership(id) {
             // Through a relay all groups of the session arrive.
             if self.via.is_none()
                 && let Err(error) = self.sockets.change(id, change)
@@ -315,15 +256,9 @@ impl<M: Machine, D: Demux> Live<M, D> {
             }
         }
         let mut packet = std::mem::take(&mut self.packet);
-        while self.blocked == Flushed::All && self.has_room_above() {
+        while self.may_send() {
             packet.clear();
-            let next = self.touch(id, now, |machine, cx| machine.poll_transmit(cx, &mut packet));
-            let Some(transmit) = next.flatten() else {
-                if let Some(session) = self.sessions.get_mut(&id) {
-                    session.ready = false;
-                }
-                break;
-            };
+            let Some(transmit) = self.sessions.poll_transmit(id, now, &mut packet) else { break };
             self.post(id, &transmit, &mut packet);
             if self.outbox.is_full() {
                 self.flush();
@@ -331,6 +266,11 @@ impl<M: Machine, D: Demux> Live<M, D> {
             }
         }
         self.packet = packet;
+    }
+
+    /// True if the kernel accepts packets, and the relay above, if there is one.
+    pub(crate) fn may_send(&self) -> bool {
+        self.flushed == Flushed::All && self.has_room_above()
     }
 
     fn post(&mut self, id: SessionId, transmit: &Transmit, packet: &mut Vec<u8>) {
@@ -399,8 +339,8 @@ impl<M: Machine, D: Demux> Live<M, D> {
         let Self { via: Some(via), clock, sockets, .. } = self else { return };
         let now = clock.now();
         via.handle_timeout(now);
-        if let Some(heard) = via.poll_multicast(now)
-            && let Err(error) = sockets.hear_relay(heard)
+        if let Some(multicast) = via.poll_multicast(now)
+            && let Err(error) = sockets.join_relay(multicast)
         {
             tracing::warn!("multicast of the relay is not heard: {error}");
         }
@@ -418,7 +358,7 @@ impl<M: Machine, D: Demux> Live<M, D> {
         let now = self.clock.now();
         let mut packet = std::mem::take(&mut self.packet);
         packet.clear();
-        while self.blocked == Flushed::All
+        while self.flushed == Flushed::All
             && let Some(to) = self.via.as_mut().and_then(|via| via.poll_transmit(now, &mut packet))
         {
             let Self { outbox, sockets, counters, .. } = self;
@@ -446,18 +386,18 @@ impl<M: Machine, D: Demux> Live<M, D> {
 
     fn flush_batch(&mut self) {
         if self.outbox.is_empty() {
-            self.blocked = Flushed::All;
+            self.flushed = Flushed::All;
             return;
         }
         let now = self.clock.real();
-        self.blocked = self.outbox.flush(now, &mut self.sockets, &mut self.counters.sent);
+        self.flushed = self.outbox.flush(now, &mut self.sockets, &mut self.counters.sent);
     }
 }
 
-impl<M, D: Demux> std::fmt::Debug for Live<M, D> {
+impl<M: Machine, D: Demux> std::fmt::Debug for Live<M, D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Live")
-            .field("node", &self.node)
+            .field("node", &self.sessions.node())
             .field("sockets", &self.sockets)
             .field("sessions", &self.sessions.len())
             .field("counters", &self.counters)

@@ -7,16 +7,19 @@ use std::thread;
 use faircast_base::{Duration, Time};
 
 /// Interval between lookups while none of the addresses answers.
-const AGAIN: Duration = Duration::from_secs(6);
+const LOOKUP_INTERVAL: Duration = Duration::from_secs(6);
 
 /// Hosts by name and port, such as `hq.example:7600`, looked up in a thread of their own.
 #[derive(Debug)]
 pub(crate) struct Names {
     texts: Vec<String>,
-    found: Option<mpsc::Receiver<Lookup>>,
+    /// Lookup in progress.
+    pending: Option<mpsc::Receiver<Lookup>>,
+    /// Earliest time of the next lookup.
     next_at: Time,
     error: Option<String>,
-    is_known: bool,
+    /// True once addresses among the texts were returned, which need no lookup.
+    has_returned: bool,
 }
 
 #[derive(Debug, Default)]
@@ -27,7 +30,7 @@ struct Lookup {
 
 impl Names {
     pub(crate) const fn new(texts: Vec<String>) -> Self {
-        Self { texts, found: None, next_at: Time::ZERO, error: None, is_known: false }
+        Self { texts, pending: None, next_at: Time::ZERO, error: None, has_returned: false }
     }
 
     pub(crate) fn error(&self) -> Option<&str> {
@@ -36,13 +39,13 @@ impl Names {
 
     /// Returns all addresses after a lookup. Lookups repeat every 6 s while `wanted` is true.
     pub(crate) fn poll(&mut self, now: Time, wanted: bool) -> Option<Vec<SocketAddr>> {
-        if let Some(found) = &self.found {
-            let lookup = match found.try_recv() {
+        if let Some(pending) = &self.pending {
+            let lookup = match pending.try_recv() {
                 Ok(lookup) => lookup,
                 Err(mpsc::TryRecvError::Empty) => return None,
                 Err(mpsc::TryRecvError::Disconnected) => Lookup::default(),
             };
-            (self.found, self.next_at, self.error) = (None, now + AGAIN, lookup.error);
+            (self.pending, self.next_at, self.error) = (None, now + LOOKUP_INTERVAL, lookup.error);
             return Some(lookup.addresses).filter(|all| !all.is_empty());
         }
         if self.texts.is_empty() || !wanted || now < self.next_at {
@@ -50,19 +53,19 @@ impl Names {
         }
         let addresses: Vec<SocketAddr> =
             self.texts.iter().filter_map(|text| text.parse().ok()).collect();
-        let first = !std::mem::replace(&mut self.is_known, true);
+        let first = !std::mem::replace(&mut self.has_returned, true);
         if addresses.len() == self.texts.len() {
             self.next_at = Time::MAX;
             return Some(addresses);
         }
-        let (tell, found) = mpsc::channel();
+        let (sender, pending) = mpsc::channel();
         let texts = self.texts.clone();
-        let look_up = move || _ = tell.send(look_up(&texts));
+        let look_up = move || _ = sender.send(look_up(&texts));
         let named = thread::Builder::new().name("faircast-names".to_string());
         match named.spawn(look_up) {
-            Ok(_) => self.found = Some(found),
+            Ok(_) => self.pending = Some(pending),
             Err(error) => {
-                (self.next_at, self.error) = (now + AGAIN, Some(error.to_string()));
+                (self.next_at, self.error) = (now + LOOKUP_INTERVAL, Some(error.to_string()));
             }
         }
         Some(addresses).filter(|all| first && !all.is_empty())
@@ -94,7 +97,7 @@ mod tests {
     fn poll(names: &mut Names, now: Time) -> Option<Vec<SocketAddr>> {
         loop {
             let found = names.poll(now, true);
-            if names.found.is_none() {
+            if names.pending.is_none() {
                 return found;
             }
             thread::yield_now();
@@ -107,7 +110,11 @@ mod tests {
         let texts = ["10.0.0.1:1", "[fd00::1]:2"];
         let mut names = Names::new(texts.map(String::from).to_vec());
         assert_eq!(names.poll(Time::ZERO, true), Some(texts.map(at).to_vec()));
-        assert_eq!(names.poll(Time::ZERO + AGAIN, true), None, "addresses stay as they are");
+        assert_eq!(
+            names.poll(Time::ZERO + LOOKUP_INTERVAL, true),
+            None,
+            "addresses stay as they are"
+        );
         let texts = ["no such name:1", "localhost:2"].map(String::from);
         let mut names = Names::new(texts.to_vec());
         assert_eq!(names.poll(Time::ZERO, false), None, "nobody wants them");
@@ -115,7 +122,7 @@ mod tests {
         let first = Names::new(mixed.to_vec()).poll(Time::ZERO, true);
         assert_eq!(first, Some(vec![at("10.0.0.1:2")]), "at once");
         for round in 0..2 {
-            let now = Time::ZERO + AGAIN * round;
+            let now = Time::ZERO + LOOKUP_INTERVAL * round;
             let found = poll(&mut names, now).expect("localhost has an address");
             assert!(found.iter().all(|at| at.ip().is_loopback() && at.port() == 2), "{found:?}");
             assert!(names.error().is_some_and(|error| error.starts_with("no such name:1: ")));

@@ -38,7 +38,7 @@ impl Default for PgmSettings {
 
 /// Unknown session of PGM or TRAM, of which a packet arrived.
 #[derive(Clone, Copy, Debug)]
-pub struct Heard<'a> {
+pub struct NewSession<'a> {
     /// Arrival time.
     pub now: Time,
     /// Session.
@@ -63,26 +63,34 @@ pub struct PgmDemux {
     declined: Vec<(Tsi, Time)>,
 }
 
+/// Session with a machine. Its source is known from the first accepted packet on.
 #[derive(Debug, Default)]
 struct KnownSession {
     id: SessionId,
+    /// `None` until the first packet, if the machine was added without a TSI.
     tsi: Option<Tsi>,
-    source: Option<Peer>,
+    source: Option<Source>,
     spms: SpmOrder,
-    newest_at: Time,
-    since: Time,
+    /// Time of the newest SPM, or of the first packet from a new address.
+    newest_spm_at: Time,
+    added_at: Time,
+    /// True if the source has answered, or is not expected to.
     confirmed: bool,
-    /// Time of the first packet from the current address; true once [`FIRM_AFTER`] has passed.
-    here_since: Time,
+    /// Time of the first packet from the source's present address.
+    source_since: Time,
+    /// True once packets came from that address for [`FIRM_AFTER`].
     firm: bool,
     /// Source's address before a move. A newer SPM from there moves the session back, once.
-    before: Option<IpAddr>,
+    previous: Option<IpAddr>,
+    /// True for TRAM, whose receivers send to each other too.
     among_receivers: bool,
+    /// Addresses of the ends of a TRAM session.
     ends: Ends,
 }
 
+/// Source of a session: address of its packets, and its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Peer {
+struct Source {
     address: SocketAddr,
     node: NodeId,
 }
@@ -105,24 +113,24 @@ impl KnownSession {
         let newer = spm.is_some_and(|spm| self.spms.is_newer(now, spm));
         let old = self.source.map(|source| source.address.ip()).filter(|old| *old != from.ip());
         if let Some(old) = old {
-            let silent = now.since(self.newest_at) >= settings.moves_after;
-            let returns = self.before == Some(from.ip());
+            let silent = now.since(self.newest_spm_at) >= settings.moves_after;
+            let returns = self.previous == Some(from.ip());
             let may_move = authenticated || !self.confirmed || silent || returns;
             if !newer || !may_move {
                 return authenticated;
             }
             // Neither the first packet nor a return proves the source's address.
             let proven = if settings.confirms { self.confirmed } else { self.firm };
-            self.before = Some(old).filter(|_| proven && !returns);
+            self.previous = Some(old).filter(|_| proven && !returns);
             self.source = None;
             self.confirmed = !settings.confirms;
         }
         if self.source.is_none() {
-            (self.here_since, self.firm) = (now, false);
+            (self.source_since, self.firm) = (now, false);
         }
-        self.firm |= now.since(self.here_since) >= FIRM_AFTER;
+        self.firm |= now.since(self.source_since) >= FIRM_AFTER;
         if spm.is_some_and(|spm| self.spms.take(now, spm)) || self.source.is_none() {
-            self.newest_at = now;
+            self.newest_spm_at = now;
         }
         true
     }
@@ -139,7 +147,7 @@ impl PgmDemux {
     }
 
     fn position(&self, tsi: Tsi, takes_any: bool) -> Option<usize> {
-        self.sessions.iter().position(|session| session.tsi.map_or(takes_any, |it| it == tsi))
+        self.sessions.iter().position(|session| session.tsi.map_or(takes_any, |known| known == tsi))
     }
 
     fn is_offered(&mut self, now: Time, tsi: Tsi) -> bool {
@@ -153,7 +161,7 @@ impl PgmDemux {
         kind: PacketType,
         tsi: Tsi,
         packet: &'a [u8],
-    ) -> Option<Found<Heard<'a>>> {
+    ) -> Option<Found<NewSession<'a>>> {
         let Arrival { now, from, authenticated, sockets, book, refused, .. } = arrival;
         let begins = matches!(kind, PacketType::Spm | PacketType::Odata);
         let from = match sockets.settings.upstream {
@@ -172,7 +180,7 @@ impl PgmDemux {
             return None;
         };
         let Some(index) = self.position(tsi, begins) else {
-            if !begins || !self.is_offered(now, tsi) || !sockets.hears(from.ip()) {
+            if !begins || !self.is_offered(now, tsi) || !sockets.accepts_source(from.ip()) {
                 refused.foreign += 1;
                 return None;
             }
@@ -181,7 +189,7 @@ impl PgmDemux {
                 return None;
             };
             let data_port = decoded.header.data_port(kind);
-            return Some(Found::New(Heard {
+            return Some(Found::New(NewSession {
                 now,
                 tsi,
                 data_port,
@@ -201,7 +209,7 @@ impl PgmDemux {
             }
             return Some(Found::Session(session.id, node));
         }
-        let source = session.source.get_or_insert(Peer { address: from, node });
+        let source = session.source.get_or_insert(Source { address: from, node });
         if begins && source.address.ip() == from.ip() {
             source.address = from;
         }
@@ -217,7 +225,7 @@ impl PgmDemux {
         arrival: Arrival<'_>,
         (tsi, begins): (Tsi, bool),
         packet: &'a [u8],
-    ) -> Option<Found<Heard<'a>>> {
+    ) -> Option<Found<NewSession<'a>>> {
         let begins = begins && !arrival.sockets.is_source;
         let sender = tram::sender_of(packet).filter(|_| arrival.book.learns());
         if let Some((index, sender)) = self.position(tsi, begins).zip(sender) {
@@ -232,7 +240,8 @@ impl PgmDemux {
                     *arrival.moved = Some((old, arrival.from));
                     let node = arrival.book.relocate(old, arrival.from);
                     let session = &mut self.sessions[index];
-                    if let Some(source) = session.source.as_mut().filter(|it| Some(it.node) == node)
+                    if let Some(source) =
+                        session.source.as_mut().filter(|source| Some(source.node) == node)
                     {
                         source.address = arrival.from;
                     }
@@ -249,17 +258,25 @@ impl PgmDemux {
             return None;
         };
         let Some(index) = self.position(tsi, begins) else {
-            if !begins || !self.is_offered(now, tsi) || !sockets.hears(from.ip()) {
+            if !begins || !self.is_offered(now, tsi) || !sockets.accepts_source(from.ip()) {
                 refused.foreign += 1;
                 return None;
             }
             let (source, kind) = (node, PacketType::Odata);
-            return Some(Found::New(Heard { now, tsi, data_port: 0, from, source, kind, packet }));
+            return Some(Found::New(NewSession {
+                now,
+                tsi,
+                data_port: 0,
+                from,
+                source,
+                kind,
+                packet,
+            }));
         };
         let session = &mut self.sessions[index];
         (session.tsi, session.among_receivers) = (Some(tsi), true);
         if begins {
-            session.source.get_or_insert(Peer { address: from, node });
+            session.source.get_or_insert(Source { address: from, node });
         }
         Some(Found::Session(session.id, node))
     }
@@ -271,22 +288,22 @@ impl PgmDemux {
         from: SocketAddr,
         book: &mut AddressBook,
     ) -> Option<NodeId> {
-        let called = spm
+        let named = spm
             .filter(|_| book.learns() && !self.settings.elements)
             .and_then(|spm| spm.path.node());
-        called.filter(|node| node.0 != 0).or_else(|| book.node(from))
+        named.filter(|node| node.0 != 0).or_else(|| book.node(from))
     }
 }
 
 impl Demux for PgmDemux {
     type Key = Option<Tsi>;
-    type Heard<'a> = Heard<'a>;
+    type NewSession<'a> = NewSession<'a>;
 
     fn add(&mut self, now: Time, id: SessionId, key: Option<Tsi>) {
         self.sessions.push(KnownSession {
             id,
             tsi: key,
-            since: now,
+            added_at: now,
             confirmed: !self.settings.confirms,
             ..KnownSession::default()
         });
@@ -296,7 +313,11 @@ impl Demux for PgmDemux {
         self.sessions.retain(|session| session.id != id);
     }
 
-    fn find<'a>(&mut self, arrival: Arrival<'_>, packet: &'a [u8]) -> Option<Found<Heard<'a>>> {
+    fn find<'a>(
+        &mut self,
+        arrival: Arrival<'_>,
+        packet: &'a [u8],
+    ) -> Option<Found<NewSession<'a>>> {
         let credits = if self.settings.relayed { credit::clear_bytes(packet) } else { 0 };
         if credits > 0 && credits == packet.len() {
             return arrival.book.node(arrival.from).map(Found::Any);
@@ -324,15 +345,15 @@ impl Demux for PgmDemux {
         Some(Found::Session(self.sessions[index].id, node))
     }
 
-    fn key(&self, heard: &Heard<'_>) -> Option<Tsi> {
-        Some(heard.tsi)
+    fn key(&self, new: &NewSession<'_>) -> Option<Tsi> {
+        Some(new.tsi)
     }
 
-    fn decline(&mut self, heard: &Heard<'_>) {
+    fn decline(&mut self, new: &NewSession<'_>) {
         if self.declined.len() >= DECLINED_MAX {
             self.declined.remove(0);
         }
-        self.declined.push((heard.tsi, heard.now));
+        self.declined.push((new.tsi, new.now));
     }
 
     /// Receivers send to their session's source only: no SPM may redirect them to third parties.
@@ -363,7 +384,7 @@ impl Demux for PgmDemux {
 
     fn may_go(&self, now: Time, id: SessionId) -> bool {
         let session = self.session(id);
-        session.is_some_and(|it| !it.confirmed && now.since(it.since) >= TRIAL)
+        session.is_some_and(|found| !found.confirmed && now.since(found.added_at) >= TRIAL)
     }
 }
 
@@ -408,22 +429,22 @@ mod tests {
     use crate::{DriverSettings, SessionOptions};
 
     /// Time, address (one of two), SPM, and true if the source has answered by then.
-    type Word = (u64, u8, Option<u32>, bool);
+    type Arrived = (u64, u8, Option<u32>, bool);
 
-    fn taken(confirms: bool, authenticated: bool, heard: &[Word]) -> Vec<bool> {
+    fn taken(confirms: bool, authenticated: bool, heard: &[Arrived]) -> Vec<bool> {
         let moves_after = Duration::from_secs(5);
         let settings = PgmSettings { confirms, moves_after, ..PgmSettings::default() };
         let mut demux = PgmDemux::new(settings.clone());
         demux.add(Time::ZERO, SessionId(0), None);
         let session = &mut demux.sessions[0];
-        let take = |&(s, host, spm, answered): &Word| {
+        let take = |&(s, host, spm, answered): &Arrived| {
             session.confirmed |= answered;
             let now = Time::ZERO + Duration::from_secs(s);
             let address = SocketAddr::from(([10, 0, 0, host], 7500));
             let spm = spm.map(Seq::new);
             let taken = session.is_from_source(now, address, spm, authenticated, &settings);
             if taken {
-                session.source.get_or_insert(Peer { address, node: NodeId(1) });
+                session.source.get_or_insert(Source { address, node: NodeId(1) });
             }
             taken
         };
@@ -511,9 +532,9 @@ mod tests {
         assert_eq!(taken(true, true, &heard), [true; 5]);
     }
 
-    struct Busy;
+    struct Timed;
 
-    impl Machine for Busy {
+    impl Machine for Timed {
         type Event = FlowEvent;
 
         fn handle_datagram(&mut self, _: &mut Cx<'_>, _: Datagram<'_>) {}
@@ -538,7 +559,7 @@ mod tests {
         let demux = PgmDemux::new(PgmSettings { confirms: true, ..PgmSettings::default() });
         let settings = DriverSettings { sessions_max: 4, ..DriverSettings::default() };
         let mut live = Live::new(sockets, AddressBook::native(), demux, settings);
-        let add = |live: &mut Live<Busy>| live.add(Busy, SessionOptions::default());
+        let add = |live: &mut Live<Timed>| live.add(Timed, SessionOptions::default());
         let used = add(&mut live);
         live.confirm(used);
         let invented = add(&mut live);

@@ -44,7 +44,7 @@ pub struct RelayDemux(SessionId);
 
 impl Demux for RelayDemux {
     type Key = ();
-    type Heard<'a> = ();
+    type NewSession<'a> = ();
 
     fn add(&mut self, _now: Time, id: SessionId, _key: ()) {
         self.0 = id;
@@ -56,7 +56,7 @@ impl Demux for RelayDemux {
         arrival.book.node(arrival.from).map(|node| Found::Session(self.0, node))
     }
 
-    fn key(&self, _heard: &()) {}
+    fn key(&self, _new: &()) {}
 
     fn route(
         &self,
@@ -93,11 +93,13 @@ pub struct RelayReport {
     pub counters: Counters,
 }
 
+/// Relay in its driver, with its parents.
 #[derive(Debug)]
 struct Work {
     session: SessionId,
     names: Names,
-    first: Option<String>,
+    /// First parent, as configured; `None` for the top relay.
+    first_parent: Option<String>,
 }
 
 impl Work {
@@ -105,7 +107,7 @@ impl Work {
         let machine = live.machine(self.session)?;
         let node = machine.status();
         let at = node.above_at.and_then(|above| live.address(above));
-        let above = self.first.as_ref().map(|first| RelayAbove {
+        let above = self.first_parent.as_ref().map(|first| RelayAbove {
             at: at.map_or_else(|| first.clone(), |at| at.to_string()),
             state: machine.above().clone(),
             refused: false,
@@ -114,18 +116,19 @@ impl Work {
             connection: node.above_connection,
             slow: None,
         });
-        let address = |it: NodeId| Some((it, live.address(it)?));
-        let addresses = node.neighbours.iter().filter_map(|it| address(it.at)).collect();
+        let neighbours = node.neighbours.iter().map(|neighbour| neighbour.at);
+        let addresses = neighbours.filter_map(|node| Some((node, live.address(node)?))).collect();
         Some(RelayReport { node, above, addresses, counters: *live.counters() })
     }
 }
 
-struct Tell<'a, F> {
+/// Application that passes the relay's state to `report`.
+struct Reporter<'a, F> {
     work: &'a mut Work,
-    tell: F,
+    report: F,
 }
 
-impl<F: FnMut(RelayReport)> App<RelayNode, RelayDemux> for Tell<'_, F> {
+impl<F: FnMut(RelayReport)> App<RelayNode, RelayDemux> for Reporter<'_, F> {
     fn event(&mut self, live: &mut Live<RelayNode, RelayDemux>, _: SessionId, event: NodeEvent) {
         match event {
             NodeEvent::Attached { at, name, is_relay } => {
@@ -148,7 +151,7 @@ impl<F: FnMut(RelayReport)> App<RelayNode, RelayDemux> for Tell<'_, F> {
             live.with(*session, |node, _| node.set_parents(parents));
         }
         if let Some(report) = self.work.report(live) {
-            (self.tell)(report);
+            (self.report)(report);
         }
     }
 }
@@ -164,8 +167,8 @@ impl RelayDriver {
         program: Box<dyn Relay + Send>,
     ) -> Result<Self, NetError> {
         let RelaySettings { name, listen, parents, multicast, key, limits, sockets } = settings;
-        let mut addresses = parents.iter().filter_map(|it| it.parse::<SocketAddr>().ok());
-        if let Some(other) = addresses.find(|it| it.is_ipv4() != listen.is_ipv4()) {
+        let mut addresses = parents.iter().filter_map(|parent| parent.parse::<SocketAddr>().ok());
+        if let Some(other) = addresses.find(|parent| parent.is_ipv4() != listen.is_ipv4()) {
             return Err(NetError::Family(listen.ip(), other.ip()));
         }
         let sockets = Sockets::relay(*listen, multicast.clone(), sockets.clone())?;
@@ -183,8 +186,8 @@ impl RelayDriver {
         let live = driver.live();
         let subject = Some(Subject::Node(node));
         let session = live.add(relay, SessionOptions { key: (), subject });
-        let (names, first) = (Names::new(parents.clone()), parents.first().cloned());
-        Ok(Self { driver, work: Work { session, names, first } })
+        let (names, first_parent) = (Names::new(parents.clone()), parents.first().cloned());
+        Ok(Self { driver, work: Work { session, names, first_parent } })
     }
 
     /// Returns the relay's listening address and port.
@@ -208,10 +211,10 @@ impl RelayDriver {
         RelayStopper(self.driver.waker(), self.work.session)
     }
 
-    /// Runs until the relay is stopped. `tell` gets the relay's state several times a second.
-    pub fn run(&mut self, tell: impl FnMut(RelayReport)) -> Result<(), NetError> {
+    /// Runs until the relay is stopped. `report` gets the relay's state several times a second.
+    pub fn run(&mut self, report: impl FnMut(RelayReport)) -> Result<(), NetError> {
         let Self { driver, work } = self;
-        driver.run(&mut Tell { work, tell }).map(|_| ())
+        driver.run(&mut Reporter { work, report }).map(|_| ())
     }
 }
 

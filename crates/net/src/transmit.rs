@@ -29,10 +29,13 @@ impl Route {
     }
 }
 
+/// Result of sending a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flushed {
     All,
+    /// The rest waits until the way with this index is writable.
     WhenWritable(usize),
+    /// The rest waits until this time.
     At(Time),
 }
 
@@ -45,8 +48,11 @@ pub(crate) struct Outbox {
     message: usize,
     /// Longest packet within a large packet; 0 if the kernel or network card rejects large packets.
     segment_max: usize,
+    /// True to join no packets: a path loses joined ones.
     singly: bool,
-    refused: Option<Time>,
+    /// Time of the first error of the present message, while errors are temporary.
+    refused_since: Option<Time>,
+    /// Destinations of each group, with the index of their socket.
     groups: Vec<Vec<(usize, SockaddrStorage)>>,
 }
 
@@ -59,6 +65,7 @@ struct Run {
     /// Length of every packet but the last, in bytes.
     segment: usize,
     packets: usize,
+    /// True after a shorter packet, which must be the last.
     closed: bool,
 }
 
@@ -154,13 +161,13 @@ impl Outbox {
                 }
                 Err(error) => {
                     sent.failures += 1;
-                    let out = to_all && sockets.leave_out(way, error);
-                    if !out && run.packets > 1 && self.shorten(&run, error) {
+                    let is_skipped = to_all && sockets.skip_interface(way, error);
+                    if !is_skipped && run.packets > 1 && self.shorten(&run, error) {
                         continue;
                     }
-                    let passes = sockets.passes(way, error);
+                    let is_temporary = sockets.is_temporary(way, error);
                     if waits
-                        && passes
+                        && is_temporary
                         && let Some(at) = self.retry(now, &run)
                     {
                         return Flushed::At(at);
@@ -171,13 +178,13 @@ impl Outbox {
         }
         self.bytes.clear();
         self.runs.clear();
-        (self.run, self.message, self.refused) = (0, 0, None);
+        (self.run, self.message, self.refused_since) = (0, 0, None);
         Flushed::All
     }
 
     fn next_run(&mut self) {
         self.run += 1;
-        (self.message, self.refused) = (0, None);
+        (self.message, self.refused_since) = (0, None);
     }
 
     fn shorten(&mut self, run: &Run, error: Errno) -> bool {
@@ -227,7 +234,7 @@ impl Outbox {
         if self.messages(run) > 1 {
             return None;
         }
-        let since = *self.refused.get_or_insert(now);
+        let since = *self.refused_since.get_or_insert(now);
         (now.since(since) < OUTAGE_MAX).then(|| now + REFUSAL_PAUSE)
     }
 
@@ -266,7 +273,7 @@ impl Outbox {
             let cut = [ControlMessage::UdpGsoSegments(&segment)];
             sendmsg(fd, &slice, &cut, MsgFlags::empty(), Some(&address))?;
             sent.segmented += run.packets as u64;
-            self.left(1, sent);
+            self.note_sent(1, sent);
             return Ok(());
         }
         let (mut slices, mut to) = (Vec::new(), Vec::new());
@@ -293,12 +300,12 @@ impl Outbox {
             let mut headers = MultiHeaders::preallocate(slices.len(), None);
             sendmmsg(fd, &mut headers, &slices, &to, [], MsgFlags::empty())?.count()
         };
-        self.left(count, sent);
+        self.note_sent(count, sent);
         Ok(())
     }
 
-    fn left(&mut self, count: usize, sent: &mut Sent) {
-        self.refused = None;
+    fn note_sent(&mut self, count: usize, sent: &mut Sent) {
+        self.refused_since = None;
         for _ in 0..count {
             let Some(&run) = self.runs.get(self.run) else { return };
             sent.datagrams += run.packets as u64;
@@ -309,14 +316,14 @@ impl Outbox {
 
     fn destination(&self, run: &Run, message: usize) -> (usize, SockaddrStorage) {
         match run.route {
-            Route::Group(place) => self.groups[place][message],
+            Route::Group(group) => self.groups[group][message],
             Route::Address(way, to) => (way, to.into()),
         }
     }
 
     fn messages(&self, run: &Run) -> usize {
         match run.route {
-            Route::Group(place) => self.groups[place].len(),
+            Route::Group(group) => self.groups[group].len(),
             Route::Address(..) => 1,
         }
     }
@@ -335,10 +342,13 @@ const SEGMENTS_MAX: usize = 64;
 /// Most bytes in a large packet: the limit of an IPv4 packet.
 const SUPER_PACKET_MAX: usize = 65_507;
 
+/// Most messages in a call of `sendmmsg`.
 const MESSAGES_MAX: usize = 64;
 
+/// Wait for room in the queue of an interface.
 const QUEUE_PAUSE: Duration = Duration::from_micros(500);
 
+/// Interval of attempts while the network is down.
 const REFUSAL_PAUSE: Duration = Duration::from_millis(50);
 
 /// Longest outage before waiting packets are dropped; receivers request what they still need.

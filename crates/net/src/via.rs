@@ -54,10 +54,13 @@ pub struct RelayAbove {
 pub(crate) struct Via {
     host: Host,
     names: Names,
-    first: String,
+    /// First relay, as configured.
+    first_relay: String,
     book: AddressBook,
-    heard: Option<(SocketAddr, SocketAddr)>,
-    hear_at: Time,
+    /// Relay and group of the multicast that was last joined.
+    multicast: Option<(SocketAddr, SocketAddr)>,
+    /// Time of the next attempt to join, while no multicast arrives.
+    rejoin_at: Time,
 }
 
 impl Via {
@@ -69,10 +72,10 @@ impl Via {
         Self {
             host,
             names: Names::new(relays.clone()),
-            first: relays.first().cloned().unwrap_or_default(),
+            first_relay: relays.first().cloned().unwrap_or_default(),
             book: AddressBook::native(),
-            heard: None,
-            hear_at: now,
+            multicast: None,
+            rejoin_at: now,
         }
     }
 
@@ -83,7 +86,7 @@ impl Via {
     pub(crate) fn above(&self) -> RelayAbove {
         let (state, refused) = self.host.state();
         RelayAbove {
-            at: self.relay().map_or_else(|| self.first.clone(), |at| at.to_string()),
+            at: self.relay().map_or_else(|| self.first_relay.clone(), |at| at.to_string()),
             state: state.clone(),
             refused,
             multicast: self.host.hears_multicast(),
@@ -97,11 +100,11 @@ impl Via {
     pub(crate) fn poll_multicast(&mut self, now: Time) -> Option<Option<(SocketAddr, SocketAddr)>> {
         let at = self.host.multicast_at().and_then(|at| str::from_utf8(at).ok()?.parse().ok());
         let wanted = self.relay().zip(at);
-        let again = wanted.is_some() && !self.host.hears_multicast() && self.hear_at <= now;
-        if self.heard == wanted && !again {
+        let again = wanted.is_some() && !self.host.hears_multicast() && self.rejoin_at <= now;
+        if self.multicast == wanted && !again {
             return None;
         }
-        (self.heard, self.hear_at) = (wanted, now + HEAR_AGAIN);
+        (self.multicast, self.rejoin_at) = (wanted, now + REJOIN_INTERVAL);
         Some(wanted)
     }
 
@@ -167,7 +170,7 @@ impl Via {
     }
 }
 
-const HEAR_AGAIN: Duration = Duration::from_secs(30);
+const REJOIN_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Returns the placeholder address of a node behind relays; no packet is sent there.
 pub(crate) fn address_of(node: NodeId) -> SocketAddr {

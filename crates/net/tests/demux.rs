@@ -20,7 +20,7 @@ use numbers::Numbers;
 struct Even;
 
 impl App<Echo, Numbers> for Even {
-    fn heard(&mut self, _: &mut Live<Echo, Numbers>, heard: &u8) -> Option<Echo> {
+    fn accept(&mut self, _: &mut Live<Echo, Numbers>, heard: &u8) -> Option<Echo> {
         let even = heard.is_multiple_of(2);
         even.then(|| Echo::new(&[*heard]))
     }

@@ -11,7 +11,7 @@ use wasmtime::Engine;
 /// Interval between interrupts of running programs.
 const TICK: Duration = Duration::from_millis(10);
 /// Most processor time of a call: 50 ms. Chosen: 100 times the time of the allowed instructions.
-const QUESTION_MAX: Duration = Duration::from_millis(50);
+const CALL_TIME_MAX: Duration = Duration::from_millis(50);
 
 /// Processor time of the calling thread at the first interrupt of a call.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ impl Spent {
         // Without this clock, the first interrupt ends the call.
         let clock = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
         let Ok(now) = clock.map(Duration::from) else { return false };
-        now.saturating_sub(*self.0.get_or_insert(now)) < QUESTION_MAX
+        now.saturating_sub(*self.0.get_or_insert(now)) < CALL_TIME_MAX
     }
 }
 
@@ -34,27 +34,30 @@ pub(crate) struct Clock {
 
 #[derive(Default)]
 struct State {
-    at_work: Mutex<usize>,
-    begins: Condvar,
+    /// Number of running programs.
+    running: Mutex<usize>,
+    /// Signalled when a program starts, and at the end of the clock.
+    started: Condvar,
 }
 
 impl State {
-    fn at_work(&self) -> MutexGuard<'_, usize> {
-        self.at_work.lock().unwrap_or_else(PoisonError::into_inner)
+    fn running(&self) -> MutexGuard<'_, usize> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-pub(crate) struct Asked(Arc<State>);
+/// Guard of a running program: the clock ticks while one exists.
+pub(crate) struct RunningGuard(Arc<State>);
 
-impl Drop for Asked {
+impl Drop for RunningGuard {
     fn drop(&mut self) {
-        *self.0.at_work() -= 1;
+        *self.0.running() -= 1;
     }
 }
 
 impl Drop for Clock {
     fn drop(&mut self) {
-        self.state.begins.notify_one();
+        self.state.started.notify_one();
     }
 }
 
@@ -68,21 +71,21 @@ impl Clock {
     }
 
     /// Starts interrupts, which continue until the result is dropped.
-    pub(crate) fn asked(self: &Arc<Self>) -> Asked {
-        *self.state.at_work() += 1;
-        self.state.begins.notify_one();
-        Asked(self.state.clone())
+    pub(crate) fn program(self: &Arc<Self>) -> RunningGuard {
+        *self.state.running() += 1;
+        self.state.started.notify_one();
+        RunningGuard(self.state.clone())
     }
 }
 
 fn tick(engine: &Engine, state: &State, alive: &Weak<Clock>) {
     while alive.strong_count() > 0 {
         engine.increment_epoch();
-        let at_work = state.at_work();
-        let idle = *at_work == 0;
+        let running = state.running();
+        let idle = *running == 0;
         let wait = if idle { IDLE } else { TICK };
         // A spurious wake-up causes one more tick, which is harmless.
-        drop(state.begins.wait_timeout(at_work, wait));
+        drop(state.started.wait_timeout(running, wait));
     }
 }
 

@@ -13,7 +13,7 @@ use wasmtime::{
 };
 
 use crate::bounds;
-use crate::clock::{Asked, Clock, Spent};
+use crate::clock::{Clock, RunningGuard, Spent};
 use crate::signature::{ProgramError, Signers, VerifyingKey, signer};
 
 const IMPORTS: &str = "faircast";
@@ -55,14 +55,16 @@ pub struct WasmHost {
     pub(crate) clock: Option<Arc<Clock>>,
 }
 
+/// State that the imports of a program read, and its limits.
 struct Relay {
-    seen: Seen,
+    view_copy: ViewCopy,
     memory: StoreLimits,
     spent: Spent,
 }
 
+/// Copy of the relay's state of a session, made before each call.
 #[derive(Default)]
-struct Seen {
+struct ViewCopy {
     reported: i64,
     buffer: u32,
     unit: u32,
@@ -122,10 +124,10 @@ impl WasmHost {
                 return Err(ProgramError::Export(name));
             };
             let is_number = |it: ValType| matches!(it, ValType::I32);
-            let right = found.params().len() == *parameters
+            let is_right = found.params().len() == *parameters
                 && found.results().len() == *results
                 && found.params().chain(found.results()).all(is_number);
-            if !right {
+            if !is_right {
                 return Err(ProgramError::Export(name));
             }
         }
@@ -162,16 +164,16 @@ impl ProgramHost for WasmHost {
 fn linker(engine: &Engine) -> wasmtime::Result<Linker<Relay>> {
     type Caller<'a> = wasmtime::Caller<'a, Relay>;
     let branch = |caller: &Caller<'_>, branch: u32| {
-        let found = caller.data().seen.branches.get(branch as usize).copied();
+        let found = caller.data().view_copy.branches.get(branch as usize).copied();
         found.ok_or_else(|| wasmtime::Error::msg(format!("there is no branch {branch}")))
     };
     let mut linker = Linker::new(engine);
     linker.func_wrap(IMPORTS, "branches", |caller: Caller<'_>| {
-        caller.data().seen.branches.len() as u32
+        caller.data().view_copy.branches.len() as u32
     })?;
-    linker.func_wrap(IMPORTS, "reported", |caller: Caller<'_>| caller.data().seen.reported)?;
-    linker.func_wrap(IMPORTS, "buffer", |caller: Caller<'_>| caller.data().seen.buffer)?;
-    linker.func_wrap(IMPORTS, "unit", |caller: Caller<'_>| caller.data().seen.unit)?;
+    linker.func_wrap(IMPORTS, "reported", |caller: Caller<'_>| caller.data().view_copy.reported)?;
+    linker.func_wrap(IMPORTS, "buffer", |caller: Caller<'_>| caller.data().view_copy.buffer)?;
+    linker.func_wrap(IMPORTS, "unit", |caller: Caller<'_>| caller.data().view_copy.unit)?;
     linker.func_wrap(IMPORTS, "forwarded", move |caller: Caller<'_>, it: u32| {
         branch(&caller, it).map(|it| it.forwarded)
     })?;
@@ -187,10 +189,12 @@ fn linker(engine: &Engine) -> wasmtime::Result<Linker<Relay>> {
     Ok(linker)
 }
 
+/// Compiled program.
 struct WasmProgram {
     engine: Engine,
     ready: wasmtime::InstancePre<Relay>,
     limits: Limits,
+    /// True if instructions of the program call the compiler's runtime.
     calls_runtime: bool,
     clock: Option<Arc<Clock>>,
 }
@@ -210,17 +214,17 @@ impl WasmProgram {
             .tables(1)
             .trap_on_grow_failure(true)
             .build();
-        let relay = Relay { seen: Seen::default(), memory, spent: Spent::default() };
+        let relay = Relay { view_copy: ViewCopy::default(), memory, spent: Spent::default() };
         let mut store = Store::new(&self.engine, relay);
         store.limiter(|relay| &mut relay.memory);
         store.epoch_deadline_callback(|mut store| {
-            let runs_on = store.data_mut().spent.has_time_left();
-            Ok(if runs_on { UpdateDeadline::Continue(1) } else { UpdateDeadline::Interrupt })
+            let has_time = store.data_mut().spent.has_time_left();
+            Ok(if has_time { UpdateDeadline::Continue(1) } else { UpdateDeadline::Interrupt })
         });
-        let asked = self.clock.as_ref().map(Clock::asked);
-        let mut asks = Asks { store, limits, _asked: asked };
-        asks.begin(0)?;
-        let store = &mut asks.store;
+        let running = self.clock.as_ref().map(Clock::program);
+        let mut calls = CallState { store, limits, _running: running };
+        calls.begin(0)?;
+        let store = &mut calls.store;
         let instance = self.ready.instantiate(&mut *store).map_err(fault)?;
         let start: TypedFunc<u32, ()> = function(store, &instance, "faircast_policy_1")?;
         let credit = function(store, &instance, "credit")?;
@@ -229,7 +233,7 @@ impl WasmProgram {
         let interval = function(store, &instance, "interval_ms")?;
         let drops = function(store, &instance, "drops")?;
         start.call(store, parameter).map_err(fault)?;
-        Ok(Running { asks, credit, accepts, discards, interval, drops })
+        Ok(Running { calls, credit, accepts, discards, interval, drops })
     }
 }
 
@@ -251,13 +255,16 @@ impl SessionProgram for WasmProgram {
     }
 }
 
-struct Asks {
+/// Store of a running program, filled with state and fuel before each call.
+struct CallState {
     store: Store<Relay>,
     limits: Limits,
-    _asked: Option<Asked>,
+    /// Keeps the clock running while the program may be called.
+    _running: Option<RunningGuard>,
 }
 
-impl Asks {
+impl CallState {
+    /// Grants the instructions and the processor time of a call.
     fn begin(&mut self, branches: u64) -> Result<(), ProgramFault> {
         let Limits { fuel, fuel_per_branch, .. } = self.limits;
         let fuel = fuel_per_branch.saturating_mul(branches).saturating_add(fuel);
@@ -267,23 +274,26 @@ impl Asks {
         Ok(())
     }
 
-    fn look(&mut self, view: &dyn View) -> Result<(), ProgramFault> {
-        let seen = &mut self.store.data_mut().seen;
-        (seen.reported, seen.buffer, seen.unit) = (view.reported(), view.buffer(), view.unit());
-        seen.branches.clear();
-        seen.branches.extend((0..view.branches()).map(|it| Branch {
+    /// Copies the state of the relay for a call.
+    fn prepare(&mut self, view: &dyn View) -> Result<(), ProgramFault> {
+        let view_copy = &mut self.store.data_mut().view_copy;
+        (view_copy.reported, view_copy.buffer, view_copy.unit) =
+            (view.reported(), view.buffer(), view.unit());
+        view_copy.branches.clear();
+        view_copy.branches.extend((0..view.branches()).map(|it| Branch {
             forwarded: view.forwarded(it),
             queued: view.queued(it),
             weight: view.weight(it),
             waited_ms: view.waited_ms(it),
         }));
-        let branches = seen.branches.len() as u64;
+        let branches = view_copy.branches.len() as u64;
         self.begin(branches)
     }
 }
 
+/// Instance of a program, with its exports.
 struct Running {
-    asks: Asks,
+    calls: CallState,
     credit: TypedFunc<(), i32>,
     accepts: TypedFunc<(u32, u32), i32>,
     discards: TypedFunc<u32, u32>,
@@ -293,32 +303,32 @@ struct Running {
 
 impl RunningProgram for Running {
     fn credit(&mut self, view: &dyn View) -> Result<Option<u32>, ProgramFault> {
-        self.asks.look(view)?;
-        let chosen = self.credit.call(&mut self.asks.store, ()).map_err(fault)?;
+        self.calls.prepare(view)?;
+        let chosen = self.credit.call(&mut self.calls.store, ()).map_err(fault)?;
         Ok(u32::try_from(chosen).ok())
     }
 
     fn accepts(&mut self, view: &dyn View, branch: u32, layer: u8) -> Result<bool, ProgramFault> {
-        self.asks.look(view)?;
+        self.calls.prepare(view)?;
         let question = (branch, layer.into());
-        let accepts = self.accepts.call(&mut self.asks.store, question).map_err(fault)?;
+        let accepts = self.accepts.call(&mut self.calls.store, question).map_err(fault)?;
         Ok(accepts != 0)
     }
 
     fn discards(&mut self, view: &dyn View, branch: u32) -> Result<u32, ProgramFault> {
-        self.asks.look(view)?;
-        self.discards.call(&mut self.asks.store, branch).map_err(fault)
+        self.calls.prepare(view)?;
+        self.discards.call(&mut self.calls.store, branch).map_err(fault)
     }
 
     fn interval_ms(&mut self) -> Result<Option<u32>, ProgramFault> {
-        self.asks.begin(0)?;
-        let ms = self.interval.call(&mut self.asks.store, ()).map_err(fault)?;
+        self.calls.begin(0)?;
+        let ms = self.interval.call(&mut self.calls.store, ()).map_err(fault)?;
         Ok((ms > 0).then_some(ms))
     }
 
     fn drops(&mut self) -> Result<bool, ProgramFault> {
-        self.asks.begin(0)?;
-        let drops = self.drops.call(&mut self.asks.store, ()).map_err(fault)?;
+        self.calls.begin(0)?;
+        let drops = self.drops.call(&mut self.calls.store, ()).map_err(fault)?;
         Ok(drops != 0)
     }
 }

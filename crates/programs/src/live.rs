@@ -10,8 +10,9 @@ use crate::clock::Clock;
 use crate::host::{Limits, WasmHost};
 use crate::signature::{ProgramError, Signers};
 
-const WAITING_MAX: usize = 64;
-const STACK_BYTES: usize = 8 << 20;
+/// Most programs that wait for the compiler; further ones are refused.
+const JOBS_MAX: usize = 64;
+const COMPILER_STACK_BYTES: usize = 8 << 20;
 
 /// Host with a compiler thread that a relay polls. Calls are also limited by processor time.
 #[derive(Debug)]
@@ -19,8 +20,10 @@ pub struct LiveHost {
     jobs: SyncSender<Job>,
 }
 
+/// Program to compile.
 struct Job {
     code: Vec<u8>,
+    /// Destination of the result; gone if nobody waits any more.
     result: Weak<OnceLock<Loaded>>,
 }
 
@@ -30,8 +33,9 @@ impl LiveHost {
         let no_thread = |error: std::io::Error| ProgramError::Host(error.to_string());
         let mut host = WasmHost::new(limits, signers)?;
         host.clock = Some(Clock::start(host.engine.clone()).map_err(no_thread)?);
-        let (jobs, next) = sync_channel(WAITING_MAX);
-        let thread = std::thread::Builder::new().name("programs".into()).stack_size(STACK_BYTES);
+        let (jobs, next) = sync_channel(JOBS_MAX);
+        let thread =
+            std::thread::Builder::new().name("programs".into()).stack_size(COMPILER_STACK_BYTES);
         thread.spawn(move || compile(&host, &next)).map_err(no_thread)?;
         Ok(Self { jobs })
     }

@@ -223,7 +223,9 @@ fn message(signed: &[u8]) -> Vec<u8> {
     [CONTEXT, signed].concat()
 }
 
+/// Signature at the end of a program.
 struct Signature<'a> {
+    /// Bytes before the signature's section.
     signed: &'a [u8],
     key: VerifyingKey,
     signature: &'a [u8],
@@ -231,27 +233,27 @@ struct Signature<'a> {
 
 fn signature(code: &[u8]) -> Result<Option<Signature<'_>>, ProgramError> {
     let mut found = None;
-    let mut begins = 0;
+    let mut section_start = 0;
     for payload in Parser::new(0).parse_all(code) {
         let payload = payload.map_err(|error| ProgramError::Malformed(error.to_string()))?;
         found = match &payload {
             Payload::CustomSection(section) if section.name() == SECTION => {
                 let read = section.data().split_first_chunk::<KEY_BYTES>();
                 read.filter(|(_, rest)| rest.len() == SIGNATURE_BYTES)
-                    .map(|(key, rest)| (begins, VerifyingKey(*key), rest))
+                    .map(|(key, rest)| (section_start, VerifyingKey(*key), rest))
             }
             Payload::End(_) => found,
             _ => None,
         };
         if let Some((_, range)) = payload.as_section() {
-            begins = range.end;
+            section_start = range.end;
         } else if let Payload::Version { range, .. } = &payload {
-            begins = range.end;
+            section_start = range.end;
         } else if let Payload::CodeSectionStart { range, .. } = &payload {
-            begins = range.end;
+            section_start = range.end;
         }
     }
-    Ok(found.and_then(|(begins, key, signature)| {
-        Some(Signature { signed: code.get(..begins)?, key, signature })
+    Ok(found.and_then(|(section_start, key, signature)| {
+        Some(Signature { signed: code.get(..section_start)?, key, signature })
     }))
 }

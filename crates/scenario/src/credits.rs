@@ -10,8 +10,10 @@ use crate::{Flow, LinkSpec, Node, Scenario};
 
 /// Least buffer in packets: the paper's 5 (src: credits s4).
 const BUFFER_MIN: u64 = 5;
+/// Largest buffer in packets that is chosen.
 const BUFFER_MAX: u64 = 4096;
-const UNIT: u64 = 2;
+/// Packets per credit, if an option does not say it.
+const UNIT_DEFAULT: u64 = 2;
 /// Share of its rate below which a session gets a warning about its buffer.
 const RATE_SHARE_MIN: f64 = 0.9;
 /// Most nodes that send credits to one node without a warning: all send at once.
@@ -19,6 +21,7 @@ const ANSWERS_MAX: usize = 100;
 /// Bytes of a credit on the wire, with the headers of IP and UDP.
 const CREDIT_WIRE_BYTES: f64 = 68.0;
 
+/// Path between two nodes of a session that handle credits: source, relays and receivers.
 #[derive(Clone, Copy, Debug)]
 struct Hop {
     from: NodeId,
@@ -36,6 +39,7 @@ impl Hop {
     }
 }
 
+/// Hops of a session; none if a receiver has no path from the source.
 #[derive(Debug, Default)]
 struct Tree {
     hops: Vec<Hop>,
@@ -44,23 +48,23 @@ struct Tree {
 }
 
 fn unit(flow: &Flow) -> u64 {
-    flow.options.integer("credit_unit").map_or(UNIT, |unit| unit.max(1) as u64)
+    flow.options.integer("credit_unit").map_or(UNIT_DEFAULT, |unit| unit.max(1) as u64)
 }
 
 impl Tree {
     fn new(flow: &Flow, nodes: &[Node], links: &[LinkSpec]) -> Self {
         let source = flow.sender();
-        let mut next: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
+        let mut outgoing: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
         for (link, spec) in links.iter().enumerate() {
-            next[spec.from.index()].push(link);
+            outgoing[spec.from.index()].push(link);
         }
-        let mut over: Vec<Option<usize>> = vec![None; nodes.len()];
+        let mut incoming: Vec<Option<usize>> = vec![None; nodes.len()];
         let mut queue = VecDeque::from([source]);
         while let Some(node) = queue.pop_front() {
-            for &link in &next[node.index()] {
+            for &link in &outgoing[node.index()] {
                 let to = links[link].to;
-                if to != source && over[to.index()].is_none() {
-                    over[to.index()] = Some(link);
+                if to != source && incoming[to.index()].is_none() {
+                    incoming[to.index()] = Some(link);
                     queue.push_back(to);
                 }
             }
@@ -80,7 +84,7 @@ impl Tree {
                 let (mut node, mut round_trip_s, mut hop_bps) = (end, 0.0, f64::INFINITY);
                 let mut first = (0, f64::INFINITY);
                 while node == end || node != source && !is_relay(node) {
-                    let Some(link) = over[node.index()] else { return Self::default() };
+                    let Some(link) = incoming[node.index()] else { return Self::default() };
                     let config = &links[link].config;
                     let rate = config.rate.bits_per_s() as f64;
                     round_trip_s += 2.0 * config.delay.as_secs_f64() + bits / rate;
@@ -284,12 +288,12 @@ mod tests {
             Scenario::parse(path, &text, &Overrides::default(), &catalog()).unwrap().warnings()
         };
         // 68 bytes for two packets from each of 300, over 10 Mbit/s.
-        let said = crowd("");
+        let warnings = crowd("");
         assert!(
-            said.len() == 1 && said[0].contains("300 nodes send their credits to s"),
-            "{said:?}"
+            warnings.len() == 1 && warnings[0].contains("300 nodes send their credits to s"),
+            "{warnings:?}"
         );
-        assert!(said[0].contains("room for 0.980 Mbit/s"), "{said:?}");
+        assert!(warnings[0].contains("room for 0.980 Mbit/s"), "{warnings:?}");
         // The relay has as many receivers, but each on a link of its own.
         assert_eq!(crowd("[[node]]\nname = \"r\"\nprogram = \"credit\"\n"), [""; 0]);
     }
@@ -298,9 +302,9 @@ mod tests {
     fn a_buffer_that_was_set_stays_and_one_that_is_too_small_is_said() {
         let small = scenario("credit_buffer = 5", "");
         assert_eq!(buffer(&small), Some(5));
-        let said = small.warnings();
+        let warnings = small.warnings();
         let want = "flow \"f\": credit_buffer = 5 gives 2 % of the rate: the hop r to a has a round trip of 20.1 ms; \
                     use 202";
-        assert_eq!(said, [want]);
+        assert_eq!(warnings, [want]);
     }
 }

@@ -24,6 +24,7 @@ use crate::topology::Topology;
 use crate::value::{Kind, Value};
 use crate::{DaemonSpec, Data, Flow, Join, RelaySpec, Speaks};
 
+/// Reader of the flows of a scenario.
 pub(crate) struct Flows<'a> {
     pub(crate) topology: &'a Topology,
     pub(crate) relays: &'a [RelaySpec],
@@ -34,7 +35,9 @@ pub(crate) struct Flows<'a> {
     pub(crate) seed: u64,
     pub(crate) files: Files<'a>,
     pub(crate) flows: Vec<Flow>,
+    /// Names of all flows so far.
     pub(crate) names: BTreeSet<String>,
+    /// Receivers of all flows so far, for the limit.
     pub(crate) receivers: usize,
 }
 
@@ -45,7 +48,8 @@ fn stack(value: &Value, what: &str, all: impl Iterator<Item = Stack>) -> Result<
 
 impl Flows<'_> {
     pub(crate) fn flow(&mut self, entry: &Value) -> Result<(), Problem> {
-        let table = entry.table(FLOW_KEYS).map_err(|problem| self.or_an_option(entry, problem))?;
+        let table =
+            entry.table(FLOW_KEYS).map_err(|problem| self.explain_option(entry, problem))?;
         let flow_name = table.required("name", "\"mcc\"", name)?;
         let stack = table.required("protocol", "\"pgmcc\"", |value| {
             stack(value, "protocol", self.catalog.protocols.iter().copied())
@@ -97,15 +101,15 @@ impl Flows<'_> {
             let id = FlowId(u32::try_from(self.flows.len()).expect("FLOWS_MAX fits an id"));
             // A random stream per flow: another flow does not change the times of this one.
             let mut rng = Rng::new(self.seed, NodeId(id.0), Purpose::Scenario);
-            let start = start.drawn(&mut rng);
-            let join = joins.iter().map(|join| join.drawn(&mut rng)).collect();
+            let start = start.draw(&mut rng);
+            let join = joins.iter().map(|join| join.draw(&mut rng)).collect();
             self.flows.push(Flow { name, start, join, ..flow.clone() });
         }
         Ok(())
     }
 
     /// Explains an unknown key that is an option of the protocol, which has a table of its own.
-    fn or_an_option(&self, entry: &Value, problem: Problem) -> Problem {
+    fn explain_option(&self, entry: &Value, problem: Problem) -> Problem {
         let misplaced = || {
             let table = entry.any_table().ok()?;
             let entries = table.entries();
@@ -437,7 +441,7 @@ struct Moment {
 }
 
 impl Moment {
-    fn drawn(self, rng: &mut Rng) -> Time {
+    fn draw(self, rng: &mut Rng) -> Time {
         match self.last.since(self.first).as_nanos() {
             0 => self.first,
             width => self.first + Duration::from_nanos(rng.below(width)),
@@ -453,8 +457,8 @@ struct JoinRange {
 }
 
 impl JoinRange {
-    fn drawn(self, rng: &mut Rng) -> Join {
-        Join { node: self.node, at: self.at.drawn(rng), leave: self.leave }
+    fn draw(self, rng: &mut Rng) -> Join {
+        Join { node: self.node, at: self.at.draw(rng), leave: self.leave }
     }
 }
 

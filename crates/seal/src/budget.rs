@@ -7,25 +7,25 @@ use std::time::{Duration, Instant};
 /// flood takes a few per cent of a core. Meanwhile some newcomers retry, as after a loss.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    left: f64,
-    filled: Instant,
+    tokens: f64,
+    filled_at: Instant,
 }
 
 impl Budget {
     pub(crate) fn new(now: Instant) -> Self {
-        Self { left: BURST, filled: now }
+        Self { tokens: BURST, filled_at: now }
     }
 
     pub(crate) fn take(&mut self, now: Instant) -> bool {
-        let passed = now.saturating_duration_since(self.filled).min(FULL_AFTER);
+        let passed = now.saturating_duration_since(self.filled_at).min(FULL_AFTER);
         // A clock that goes back must not stop the refill until it catches up.
-        self.filled = now;
-        self.left = (self.left + passed.as_secs_f64() * PER_SECOND).min(BURST);
-        let enough = self.left >= 1.0;
-        if enough {
-            self.left -= 1.0;
+        self.filled_at = now;
+        self.tokens = (self.tokens + passed.as_secs_f64() * PER_SECOND).min(BURST);
+        let has_token = self.tokens >= 1.0;
+        if has_token {
+            self.tokens -= 1.0;
         }
-        enough
+        has_token
     }
 }
 

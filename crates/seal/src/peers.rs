@@ -12,6 +12,7 @@ use crate::window::Window;
 /// removed, and one of its old datagrams could be replayed once.
 pub const PEERS_MAX: usize = 65_536;
 
+/// Peers and secrets of sessions; those used longest ago make room.
 pub(crate) struct Peers {
     known: LruCache<PeerKey, Peer>,
     sessions: LruCache<Salt, SessionSecret>,
@@ -23,6 +24,7 @@ pub(crate) struct PeerKey {
     role: Role,
     salt: Salt,
     party: u64,
+    /// Number of the traffic key.
     epoch: u64,
 }
 

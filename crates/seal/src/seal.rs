@@ -17,12 +17,16 @@ use crate::window::Window;
 /// make each datagram unique: a seal must not be cloned, or saved for the next run.
 pub struct Seal {
     key: GroupKey,
+    /// First bytes of the key's id, in each header.
     hint: KeyHint,
     role: Role,
+    /// Random id of this end.
     party: u64,
+    /// Counter of the next sealed datagram.
     counter: u64,
     /// Session of a source, which takes no other.
     own: Option<Salt>,
+    /// Traffic keys for sealing, by session.
     outgoing: LruCache<Salt, Outgoing>,
     peers: Peers,
     /// Budget for unknown parties of known sessions.
@@ -133,7 +137,7 @@ impl Seal {
         if let Some(peer) = self.peers.get(&id) {
             peer.window.check(counter)?;
             let plain = peer.key.open(counter, datagram).map_err(|_| Refusal::Forged)?;
-            peer.window.note(counter);
+            peer.window.insert(counter);
             return Ok(Opened { plain, session, role });
         }
         let (known, budget) = match self.peers.session(session) {
@@ -148,14 +152,16 @@ impl Seal {
         let key = secret.traffic(role, party, counter);
         let plain = key.open(counter, datagram).map_err(|_| Refusal::Forged)?;
         let mut window = Window::new();
-        window.note(counter);
+        window.insert(counter);
         self.peers.admit(id, Peer { key, window }, secret);
         Ok(Opened { plain, session, role })
     }
 }
 
+/// Traffic key of this end in a session.
 struct Outgoing {
     key: TrafficKey,
+    /// Number of the key: the counter divided by [`PACKETS_PER_KEY`].
     epoch: u64,
 }
 

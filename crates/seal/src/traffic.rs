@@ -17,8 +17,10 @@ pub const PACKETS_PER_KEY: u64 = 1 << 28;
 #[derive(Clone)]
 pub(crate) struct SessionSecret(Zeroizing<[u8; SECRET_BYTES]>);
 
+/// Key of one party for [`PACKETS_PER_KEY`] datagrams.
 pub(crate) struct TrafficKey {
     key: LessSafeKey,
+    /// Start of each nonce; the counter follows.
     prefix: [u8; PREFIX_BYTES],
 }
 

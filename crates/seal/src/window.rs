@@ -26,12 +26,12 @@ impl Window {
         if self.end - counter > WINDOW_PACKETS {
             return Err(Refusal::Old);
         }
-        let (word, bit) = place(counter);
+        let (word, bit) = bit_of(counter);
         if self.bits[word] & bit == 0 { Ok(()) } else { Err(Refusal::Repeated) }
     }
 
     /// Marks a counter that has passed [`check`](Self::check) and is authentic.
-    pub(crate) fn note(&mut self, counter: u64) {
+    pub(crate) fn insert(&mut self, counter: u64) {
         if counter >= self.end {
             if counter - self.end >= WINDOW_PACKETS {
                 self.bits.fill(0);
@@ -40,7 +40,7 @@ impl Window {
             }
             self.end = counter + 1;
         }
-        let (word, bit) = place(counter);
+        let (word, bit) = bit_of(counter);
         self.bits[word] |= bit;
     }
 
@@ -48,7 +48,7 @@ impl Window {
     fn clear(&mut self, first: u64, last: u64) {
         let mut counter = first;
         while counter <= last {
-            let (word, bit) = place(counter);
+            let (word, bit) = bit_of(counter);
             if counter.is_multiple_of(64) && last - counter >= 63 {
                 self.bits[word] = 0;
                 counter += 64;
@@ -60,7 +60,7 @@ impl Window {
     }
 }
 
-fn place(counter: u64) -> (usize, u64) {
+fn bit_of(counter: u64) -> (usize, u64) {
     let index = counter % WINDOW_PACKETS;
     ((index / 64) as usize, 1 << (index % 64))
 }
@@ -79,7 +79,7 @@ mod tests {
     fn the_edges_of_the_window_are_where_they_are_said_to_be() {
         let mut window = Window::new();
         let last = 10 * WINDOW_PACKETS;
-        window.note(last);
+        window.insert(last);
         assert_eq!(window.check(last), Err(Refusal::Repeated));
         assert_eq!(window.check(last + 1), Ok(()));
         assert_eq!(window.check(last + 1 - WINDOW_PACKETS), Ok(()));
@@ -106,7 +106,7 @@ mod tests {
                     };
                     prop_assert_eq!(window.check(counter), want);
                     if want.is_ok() {
-                        window.note(counter);
+                        window.insert(counter);
                         seen.insert(counter);
                         newest = newest.max(counter);
                     }

@@ -12,6 +12,10 @@ use crate::error::Failure;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Content")]
 pub struct FileOptions {
+    /// Folder for a temporary copy of standard input, which late receivers need; it needs room for
+    /// all of it [default: folder for temporary files of the system]
+    #[arg(long, value_name = "DIR")]
+    pub spool: Option<PathBuf>,
     /// Name of the content at receivers [default: last name of the first PATH; `pipe` for -]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,

@@ -52,69 +52,15 @@ pub struct RecvArgs {
         ("to_command", ArgPredicate::IsPresent, "true"),
     ]))]
     pub once: bool,
-    /// Address of the only sender to accept; groups in 232.0.0.0/8 and ff3x::/32 need it. A zone
-    /// names the interface: 'fe80::1%eth0'
-    #[arg(long, value_name = "SOURCE", value_parser = source, conflicts_with = "via", help_heading = "Sender and rate")]
-    pub from: Option<SocketAddr>,
-    /// Name of the only object to accept: the --name of its sender, or the last name of its first
-    /// PATH
-    #[arg(long, value_name = "NAME", help_heading = "Sender and rate")]
-    pub object: Option<String>,
-    /// Longest wait for the first packet before the program fails [default: no limit]
-    #[arg(long, value_name = "TIME", value_parser = silence, help_heading = "Sender and rate")]
-    pub wait_max: Option<Duration>,
-    /// Longest time without a sender or a network before the program fails [default: no limit]
-    #[arg(long, value_name = "TIME", value_parser = silence, help_heading = "Sender and rate")]
-    pub give_up: Option<Duration>,
-    /// Highest rate to request from the sender, such as 10Mbit/s. The sender obeys for all of its
-    /// receivers, down to its --rate-min
-    #[arg(long, value_name = "RATE", value_parser = rate, help_heading = "Sender and rate")]
-    pub rate_max: Option<Bitrate>,
-    /// Write one file or image over this block device, or over a file in place, and compare it by
-    /// reading back. Needs --object; refused while the device or a partition of it is in use
-    #[arg(long, value_name = "DEVICE", requires = "object", conflicts_with_all = ["overwrite", "owner", "xattrs"], help_heading = "Destination")]
-    pub to_device: Option<PathBuf>,
-    /// File that records the progress on the device, so that a later run continues
-    #[arg(long, value_name = "FILE", requires = "to_device", help_heading = "Destination")]
-    pub journal: Option<PathBuf>,
-    /// Pipe one file or image in order into this shell command. Needs --object; the exit status of
-    /// the command decides. Its output goes to standard error
-    #[arg(long, value_name = "COMMAND", requires = "object", conflicts_with_all = ["overwrite", "owner", "xattrs"], help_heading = "Destination")]
-    pub to_command: Option<String>,
-    /// Hidden, and refused with a hint to --to-command: users know the option from other programs.
-    #[arg(long, hide = true)]
-    pub to_stdout: bool,
-    /// Replace existing files that differ
-    #[arg(long, help_heading = "Destination")]
-    pub overwrite: bool,
-    /// Set the owners that a sender with --owner sends: by name, or else by number. Needs root
-    #[arg(long, help_heading = "Destination")]
-    pub owner: bool,
-    /// Set the extended attributes and access control lists that a sender with --xattrs sends
-    #[arg(long, help_heading = "Destination")]
-    pub xattrs: bool,
-    /// Report files as complete before the disk has written them: faster, but a crash of the system
-    /// may lose such files
-    #[arg(long, help_heading = "Destination")]
-    pub no_sync: bool,
-    /// Name of this receiver for the sender [default: name of the host]
-    #[arg(long, value_name = "NAME", help_heading = "Session")]
-    pub name: Option<String>,
-    /// Only scheme to accept; `faircast schemes` lists all [default: the sender's]
-    #[arg(long, value_name = "NAME", help_heading = "Session")]
-    pub scheme: Option<String>,
-    /// Setting of the scheme that replaces the sender's; may be repeated; `faircast schemes NAME`
-    /// lists all settings
-    #[arg(long = "option", alias = "options", value_name = "KEY=VALUE", help_heading = "Session")]
-    pub options: Vec<String>,
-    /// Readiness to be a repair head, for senders with the scheme tram: eager, reluctant (if there
-    /// is no other) or never
-    #[arg(long, value_name = "ROLE", value_parser = ["eager", "reluctant", "never"], hide_possible_values = true, help_heading = "Session")]
-    pub head: Option<String>,
-    /// File with the repair heads of receivers, for senders with the scheme tram: lines `RECEIVER
-    /// HEAD`, with names of receivers (--name) or `sender`
-    #[arg(long, value_name = "FILE", requires = "group", help_heading = "Session")]
-    pub tree: Option<PathBuf>,
+    /// Accepted senders and objects.
+    #[command(flatten)]
+    pub accept: AcceptOptions,
+    /// Destination of objects.
+    #[command(flatten)]
+    pub target: TargetOptions,
+    /// Role in a session.
+    #[command(flatten)]
+    pub session: RecvSessionOptions,
     /// Relays.
     #[command(flatten)]
     pub via: ViaOptions,
@@ -130,6 +76,87 @@ pub struct RecvArgs {
     /// File for a trace of all packets; `faircast report FILE` makes a page of the trace
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
+}
+
+/// Accepted senders and objects, the wait for them, and the requested rate.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Sender and rate")]
+pub struct AcceptOptions {
+    /// Address of the only sender to accept; groups in 232.0.0.0/8 and ff3x::/32 need it. A zone
+    /// names the interface: 'fe80::1%eth0'
+    #[arg(long, value_name = "SOURCE", value_parser = source, conflicts_with = "via")]
+    pub from: Option<SocketAddr>,
+    /// Name of the only object to accept: the --name of its sender, or the last name of its first
+    /// PATH
+    #[arg(long, value_name = "NAME")]
+    pub object: Option<String>,
+    /// Longest wait for the first packet before the program fails [default: no limit]
+    #[arg(long, value_name = "TIME", value_parser = silence)]
+    pub wait_max: Option<Duration>,
+    /// Longest time without a sender or a network before the program fails [default: no limit]
+    #[arg(long, value_name = "TIME", value_parser = silence)]
+    pub give_up: Option<Duration>,
+    /// Highest rate to request from the sender, such as 10Mbit/s. The sender obeys for all of its
+    /// receivers, down to its --rate-min
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    pub rate_max: Option<Bitrate>,
+}
+
+/// Destination of objects beside `--into`, and what is kept of them there.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Destination")]
+pub struct TargetOptions {
+    /// Write one file or image over this block device, or over a file in place, and compare it by
+    /// reading back. Needs --object; refused while the device or a partition of it is in use
+    #[arg(long, value_name = "DEVICE", requires = "object", conflicts_with_all = ["overwrite", "owner", "xattrs"])]
+    pub to_device: Option<PathBuf>,
+    /// File that records the progress on the device, so that a later run continues
+    #[arg(long, value_name = "FILE", requires = "to_device")]
+    pub journal: Option<PathBuf>,
+    /// Pipe one file or image in order into this shell command. Needs --object; the exit status of
+    /// the command decides. Its output goes to standard error
+    #[arg(long, value_name = "COMMAND", requires = "object", conflicts_with_all = ["overwrite", "owner", "xattrs"])]
+    pub to_command: Option<String>,
+    /// Hidden, and refused with a hint to --to-command: users know the option from other programs.
+    #[arg(long, hide = true)]
+    pub to_stdout: bool,
+    /// Replace existing files that differ
+    #[arg(long)]
+    pub overwrite: bool,
+    /// Set the owners that a sender with --owner sends: by name, or else by number. Needs root
+    #[arg(long)]
+    pub owner: bool,
+    /// Set the extended attributes and access control lists that a sender with --xattrs sends
+    #[arg(long)]
+    pub xattrs: bool,
+    /// Report files as complete before the disk has written them: faster, but a crash of the system
+    /// may lose such files
+    #[arg(long)]
+    pub no_sync: bool,
+}
+
+/// Role of the receiver in a session.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Session")]
+pub struct RecvSessionOptions {
+    /// Name of this receiver for the sender [default: name of the host]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Only scheme to accept; `faircast schemes` lists all [default: the sender's]
+    #[arg(long, value_name = "NAME")]
+    pub scheme: Option<String>,
+    /// Setting of the scheme that replaces the sender's; may be repeated; `faircast schemes NAME`
+    /// lists all settings
+    #[arg(long = "option", alias = "options", value_name = "KEY=VALUE")]
+    pub options: Vec<String>,
+    /// Readiness to be a repair head, for senders with the scheme tram: eager, reluctant (if there
+    /// is no other) or never
+    #[arg(long, value_name = "ROLE", value_parser = ["eager", "reluctant", "never"], hide_possible_values = true)]
+    pub head: Option<String>,
+    /// File with the repair heads of receivers, for senders with the scheme tram: lines `RECEIVER
+    /// HEAD`, with names of receivers (--name) or `sender`
+    #[arg(long, value_name = "FILE", requires = "group")]
+    pub tree: Option<PathBuf>,
 }
 
 #[cfg(test)]

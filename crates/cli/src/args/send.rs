@@ -55,57 +55,12 @@ pub struct SendArgs {
     /// Highest sending rate, such as 100Mbit/s or 100M [default: no limit]
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub rate_max: Option<Bitrate>,
-    /// File with the names of the receivers to wait for, one a line; all of them must finish.
-    /// Others are served too
-    #[arg(long, value_name = "FILE", conflicts_with = "wait_for", help_heading = "Receivers")]
-    pub receivers: Option<PathBuf>,
-    /// Start after this time with the receivers that are present, or with the first one that comes
-    /// later
-    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Receivers")]
-    pub start_after: Option<Duration>,
-    /// Longest wait for receivers before the transfer fails [default: no limit; with --start-after,
-    /// --start-after plus --give-up]
-    #[arg(long, value_name = "TIME", value_parser = silence, help_heading = "Receivers")]
-    pub wait_max: Option<Duration>,
-    /// Longest silence before a receiver counts as lost
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = silence, help_heading = "Receivers")]
-    pub give_up: Duration,
-    /// Longest time without progress before a receiver is dropped. That receiver and the sender
-    /// then end with status 1; the others go on
-    #[arg(long, value_name = "TIME", default_value = "2min", value_parser = silence, help_heading = "Receivers")]
-    pub stall_max: Duration,
-    /// Policy for slow receivers: `wait`, or `drop-below RATE`: receivers that would hold the group
-    /// below this rate are served after the others
-    #[arg(long, value_name = "POLICY", default_value = "wait", value_parser = slow, help_heading = "Receivers")]
-    pub slow: SlowPolicy,
-    /// Congestion control; `faircast schemes` lists all schemes
-    #[arg(long, value_name = "NAME", default_value = DEFAULT_SCHEME, help_heading = "Rate and repair")]
-    pub scheme: String,
-    /// Setting of the scheme; may be repeated; `faircast schemes NAME` lists all settings
-    #[arg(
-        long = "option",
-        alias = "options",
-        value_name = "KEY=VALUE",
-        help_heading = "Rate and repair"
-    )]
-    pub options: Vec<String>,
-    /// Lowest sending rate, fair or not, for paths where loss is no sign of congestion
-    #[arg(long, value_name = "RATE", value_parser = rate, help_heading = "Rate and repair")]
-    pub rate_min: Option<Bitrate>,
-    /// Parity packets for repair: `auto`, `off`, or the share of content that is sent as parity in
-    /// advance, such as 10% or 0.1 [default: auto]
-    #[arg(long, value_name = "PARITY", value_parser = fec, help_heading = "Rate and repair")]
-    pub fec: Option<Fec>,
-    /// Most routers that packets pass; 1 keeps packets in this network
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..), help_heading = "Rate and repair")]
-    pub ttl: u8,
-    /// Size of the largest IP packet that every link of the path carries
-    #[arg(long, value_name = "BYTES", default_value = "1500", value_parser = bytes, help_heading = "Rate and repair")]
-    pub mtu: Bytes,
-    /// Folder for a temporary copy of standard input, which late receivers need; it needs room for
-    /// all of it [default: folder for temporary files of the system]
-    #[arg(long, value_name = "DIR", help_heading = "Content")]
-    pub spool: Option<PathBuf>,
+    /// Receivers to wait for.
+    #[command(flatten)]
+    pub wait: WaitOptions,
+    /// Rate and repair.
+    #[command(flatten)]
+    pub repair: RepairOptions,
     /// Content.
     #[command(flatten)]
     pub files: FileOptions,
@@ -121,6 +76,60 @@ pub struct SendArgs {
     /// File for a trace of all packets; `faircast report FILE` makes a page of the trace
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
+}
+
+/// Receivers to wait for, and those that are too slow or lost.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Receivers")]
+pub struct WaitOptions {
+    /// File with the names of the receivers to wait for, one a line; all of them must finish.
+    /// Others are served too
+    #[arg(long, value_name = "FILE", conflicts_with = "wait_for")]
+    pub receivers: Option<PathBuf>,
+    /// Start after this time with the receivers that are present, or with the first one that comes
+    /// later
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub start_after: Option<Duration>,
+    /// Longest wait for receivers before the transfer fails [default: no limit; with --start-after,
+    /// --start-after plus --give-up]
+    #[arg(long, value_name = "TIME", value_parser = silence)]
+    pub wait_max: Option<Duration>,
+    /// Longest silence before a receiver counts as lost
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = silence)]
+    pub give_up: Duration,
+    /// Longest time without progress before a receiver is dropped. That receiver and the sender
+    /// then end with status 1; the others go on
+    #[arg(long, value_name = "TIME", default_value = "2min", value_parser = silence)]
+    pub stall_max: Duration,
+    /// Policy for slow receivers: `wait`, or `drop-below RATE`: receivers that would hold the group
+    /// below this rate are served after the others
+    #[arg(long, value_name = "POLICY", default_value = "wait", value_parser = slow)]
+    pub slow: SlowPolicy,
+}
+
+/// Congestion control, repair and packets.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Rate and repair")]
+pub struct RepairOptions {
+    /// Congestion control; `faircast schemes` lists all schemes
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_SCHEME)]
+    pub scheme: String,
+    /// Setting of the scheme; may be repeated; `faircast schemes NAME` lists all settings
+    #[arg(long = "option", alias = "options", value_name = "KEY=VALUE")]
+    pub options: Vec<String>,
+    /// Lowest sending rate, fair or not, for paths where loss is no sign of congestion
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    pub rate_min: Option<Bitrate>,
+    /// Parity packets for repair: `auto`, `off`, or the share of content that is sent as parity in
+    /// advance, such as 10% or 0.1 [default: auto]
+    #[arg(long, value_name = "PARITY", value_parser = fec)]
+    pub fec: Option<Fec>,
+    /// Most routers that packets pass; 1 keeps packets in this network
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
+    pub ttl: u8,
+    /// Size of the largest IP packet that every link of the path carries
+    #[arg(long, value_name = "BYTES", default_value = "1500", value_parser = bytes)]
+    pub mtu: Bytes,
 }
 
 fn slow(text: &str) -> Result<SlowPolicy, String> {
@@ -169,9 +178,9 @@ mod tests {
     fn defaults_are_those_of_a_small_network() {
         let args = parse(&["a", "b", "--group", "239.1.2.3:7500"]).unwrap();
         assert_eq!(args.paths.len(), 2);
-        assert_eq!((args.ttl, args.wait_for, args.mtu), (1, None, Bytes::new(1500)));
-        assert_eq!((args.slow, args.fec), (SlowPolicy::Wait, None));
-        assert_eq!(args.give_up, Duration::from_secs(30));
+        assert_eq!((args.repair.ttl, args.wait_for, args.repair.mtu), (1, None, Bytes::new(1500)));
+        assert_eq!((args.wait.slow, args.repair.fec), (SlowPolicy::Wait, None));
+        assert_eq!(args.wait.give_up, Duration::from_secs(30));
         assert_eq!(args.files.links, Links::Keep);
     }
 
@@ -237,12 +246,12 @@ mod tests {
         };
         let mbit = |count: u64| Bitrate::from_bits_per_s(count * 1_000_000);
         for text in ["drop-below 1 Mbit/s", "drop-below 1M", "drop-below=1m"] {
-            assert_eq!(with("--slow", text).slow, SlowPolicy::DropBelow(mbit(1)), "{text}");
+            assert_eq!(with("--slow", text).wait.slow, SlowPolicy::DropBelow(mbit(1)), "{text}");
         }
         assert_eq!(with("--rate-max", "100M").rate_max, Some(mbit(100)));
-        assert_eq!(with("--rate-min", "1G").rate_min, Some(mbit(1000)));
+        assert_eq!(with("--rate-min", "1G").repair.rate_min, Some(mbit(1000)));
         for text in ["10%", "0.1", "10 %"] {
-            assert_eq!(with("--fec", text).fec, Some(Fec::Ratio(0.1)), "{text}");
+            assert_eq!(with("--fec", text).repair.fec, Some(Fec::Ratio(0.1)), "{text}");
         }
     }
 }

@@ -8,14 +8,16 @@ use serde_json::json;
 use super::Output;
 use crate::error::Failure;
 
+/// Report of the relay above whenever its state changes.
 pub(crate) struct Above {
-    begun: Instant,
-    told: Option<RelayAbove>,
+    created: Instant,
+    /// State of the last report.
+    reported: Option<RelayAbove>,
 }
 
 impl Above {
     pub(crate) fn new() -> Self {
-        Self { begun: Instant::now(), told: None }
+        Self { created: Instant::now(), reported: None }
     }
 
     pub(crate) fn update(
@@ -25,15 +27,17 @@ impl Above {
     ) -> Result<(), Failure> {
         let Some(now) = now else { return Ok(()) };
         let now = RelayAbove { connection: None, slow: None, ..now.clone() };
-        let is_young = self.begun.elapsed() < ANSWER_TIMEOUT;
-        let was_asked = self.told.as_ref().is_some_and(|told| {
-            matches!(told.state, UplinkState::Asking(_)) && told.name_error == now.name_error
+        let is_young = self.created.elapsed() < ANSWER_TIMEOUT;
+        let was_asked = self.reported.as_ref().is_some_and(|reported| {
+            matches!(reported.state, UplinkState::Asking(_))
+                && reported.name_error == now.name_error
         });
         let is_begun = matches!(now.state, UplinkState::Asking(None));
-        if self.told.as_ref() == Some(&now) || is_begun && (is_young || was_asked) {
+        if self.reported.as_ref() == Some(&now) || is_begun && (is_young || was_asked) {
             return Ok(());
         }
-        let RelayAbove { at, state, refused, multicast, name_error, .. } = self.told.insert(now);
+        let RelayAbove { at, state, refused, multicast, name_error, .. } =
+            self.reported.insert(now);
         let text = match (state, refused) {
             (UplinkState::Attached(_), true) => {
                 format!("the relay {at}, or one above it, has no room for one more meeting")

@@ -4,45 +4,51 @@ use std::time::{Duration, Instant};
 
 use super::words::time;
 
+/// Smoothed rate of a counter.
 #[derive(Debug)]
 pub(crate) struct Meter {
-    smooth_s: f64,
+    /// Time constant of the smoothing.
+    window_s: f64,
+    /// Time and count of the last sample.
     last: Option<(Instant, u64)>,
-    grown: Option<Instant>,
+    /// Time of the last sample that was larger than the one before it.
+    grown_at: Option<Instant>,
     per_s: Option<f64>,
-    seen_s: f64,
+    /// Time from the first sample to the last.
+    observed_s: f64,
 }
 
 impl Meter {
-    pub(crate) const fn of_now() -> Self {
-        Self { smooth_s: 2.0, last: None, grown: None, per_s: None, seen_s: 0.0 }
+    pub(crate) const fn short_term() -> Self {
+        Self { window_s: 2.0, last: None, grown_at: None, per_s: None, observed_s: 0.0 }
     }
 
-    pub(crate) const fn of_late() -> Self {
-        Self { smooth_s: 10.0, ..Self::of_now() }
+    pub(crate) const fn long_term() -> Self {
+        Self { window_s: 10.0, ..Self::short_term() }
     }
 
     pub(crate) fn observe(&mut self, now: Instant, count: u64) {
         let Some((then, before)) = self.last else {
-            (self.last, self.grown) = (Some((now, count)), Some(now));
+            (self.last, self.grown_at) = (Some((now, count)), Some(now));
             return;
         };
         let passed = now.duration_since(then).as_secs_f64();
-        if passed < STEP_S {
+        if passed < SAMPLE_S {
             return;
         }
         self.last = Some((now, count));
         if count > before {
-            self.grown = Some(now);
+            self.grown_at = Some(now);
         }
         let rate = count.saturating_sub(before) as f64 / passed;
-        self.seen_s += passed;
-        let weight = (passed / self.smooth_s.min(self.seen_s)).min(1.0);
+        self.observed_s += passed;
+        let weight = (passed / self.window_s.min(self.observed_s)).min(1.0);
         self.per_s = Some(self.per_s.map_or(rate, |old| old + weight * (rate - old)));
     }
 
+    /// Returns the time until `missing` more are counted. Without growth for `stall` it is stalled.
     pub(crate) fn left(&self, now: Instant, missing: u64, stall: Duration) -> Option<Left> {
-        let still = self.grown.is_some_and(|grown| now.duration_since(grown) > stall);
+        let still = self.grown_at.is_some_and(|grown| now.duration_since(grown) > stall);
         if still && missing > 0 {
             return Some(Left::Stalled);
         }
@@ -77,37 +83,40 @@ impl Left {
     }
 }
 
+/// Times of repeated hints during a wait, with growing intervals.
 #[derive(Debug)]
 pub(crate) struct Hints {
+    /// Wait after which the next hint is due.
     at: faircast_base::Duration,
-    gap: faircast_base::Duration,
+    interval: faircast_base::Duration,
 }
 
 impl Default for Hints {
     fn default() -> Self {
-        Self { at: HINT_FIRST, gap: HINT_FIRST }
+        Self { at: HINT_FIRST, interval: HINT_FIRST }
     }
 }
 
 impl Hints {
     pub(crate) fn at_once() -> Self {
-        Self { at: faircast_base::Duration::ZERO, gap: HINT_FIRST / 2 }
+        Self { at: faircast_base::Duration::ZERO, interval: HINT_FIRST / 2 }
     }
 
     pub(crate) fn is_due(&mut self, waited: faircast_base::Duration) -> bool {
         let due = waited >= self.at;
         if due {
-            self.gap = (self.gap * 2).min(HINT_GAP_MAX);
-            self.at = waited + self.gap;
+            self.interval = (self.interval * 2).min(HINT_INTERVAL_MAX);
+            self.at = waited + self.interval;
         }
         due
     }
 }
 
 const HINT_FIRST: faircast_base::Duration = faircast_base::Duration::from_secs(10);
-const HINT_GAP_MAX: faircast_base::Duration = faircast_base::Duration::from_secs(600);
+const HINT_INTERVAL_MAX: faircast_base::Duration = faircast_base::Duration::from_secs(600);
 
-const STEP_S: f64 = 0.2;
+/// Least time between two samples.
+const SAMPLE_S: f64 = 0.2;
 
 #[cfg(test)]
 mod tests {
@@ -116,7 +125,7 @@ mod tests {
     #[test]
     fn a_steady_counter_has_its_rate() {
         let start = Instant::now();
-        let mut meter = Meter::of_now();
+        let mut meter = Meter::short_term();
         for step in 0..100u64 {
             meter.observe(start + Duration::from_millis(100 * step), step * 50);
         }
@@ -135,7 +144,7 @@ mod tests {
     #[test]
     fn what_does_not_move_is_stalled_and_has_no_absurd_end() {
         let (start, stall) = (Instant::now(), Duration::from_secs(5));
-        let mut meter = Meter::of_late();
+        let mut meter = Meter::long_term();
         let at = |s: u64| start + Duration::from_secs(s);
         assert_eq!(meter.left(at(0), 1000, stall), None);
         for s in 0..=10 {

@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use faircast::{Counters, Refusals};
@@ -18,7 +19,8 @@ use hyper::{Method, Request, Response, StatusCode, header};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
@@ -184,6 +186,27 @@ pub(crate) fn gauges<'a>(
 ) {
     for (name, help, value) in all {
         registry.register(name, help, ConstGauge::new(value));
+    }
+}
+
+pub(crate) type Labels = Vec<(&'static str, String)>;
+
+/// Name after the prefix, help text and value of a gauge with labels.
+pub(crate) type Figure<T> = (&'static str, &'static str, fn(&T) -> f64);
+
+/// Registers a gauge for each figure, with a value for each entry of `all`.
+pub(crate) fn labelled_gauges<T>(
+    registry: &mut Registry,
+    prefix: &str,
+    all: &[(Labels, T)],
+    figures: &[Figure<T>],
+) {
+    for (name, help, value) in figures {
+        let family = Family::<Labels, Gauge<f64, AtomicU64>>::default();
+        for (labels, entry) in all {
+            family.get_or_create(labels).set(value(entry));
+        }
+        registry.register(format!("{prefix}_{name}"), *help, family);
     }
 }
 

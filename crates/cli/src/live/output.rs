@@ -12,8 +12,10 @@ use crate::error::{Failure, note, print};
 
 pub(crate) struct Output {
     mode: Mode,
+    /// Bar of a terminal; elsewhere progress is printed in lines.
     bar: Option<ProgressBar>,
-    progress: Option<std::time::Instant>,
+    /// Time of the last line of progress.
+    progress_at: Option<std::time::Instant>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -35,7 +37,7 @@ impl Output {
             bar.set_style(style(0, ""));
             bar
         });
-        Self { mode, bar, progress: None }
+        Self { mode, bar, progress_at: None }
     }
 
     /// Reports an event: `text` for people, `event` with the fields of `json` for programs.
@@ -80,13 +82,13 @@ impl Output {
             bar.set_message(text);
             return Ok(());
         }
-        let pause = if self.mode == Mode::Json { JSON_PAUSE_S } else { TEXT_PAUSE_S };
+        let interval = if self.mode == Mode::Json { JSON_INTERVAL_S } else { TEXT_INTERVAL_S };
         let now = std::time::Instant::now();
-        let last = *self.progress.get_or_insert(now);
-        if self.mode == Mode::Quiet || now.duration_since(last).as_secs_f64() < pause {
+        let last = *self.progress_at.get_or_insert(now);
+        if self.mode == Mode::Quiet || now.duration_since(last).as_secs_f64() < interval {
             return Ok(());
         }
-        self.progress = Some(now);
+        self.progress_at = Some(now);
         match self.mode {
             Mode::Json => print(&json_line("progress", &json())),
             _ => print(&format!("{:>4.0} %  {}\n", share * 100.0, text())),
@@ -134,8 +136,9 @@ fn json_line(event: &'static str, json: &impl Serialize) -> String {
     }
 }
 
-const TEXT_PAUSE_S: f64 = 5.0;
-const JSON_PAUSE_S: f64 = 1.0;
+/// Time between two lines of progress.
+const TEXT_INTERVAL_S: f64 = 5.0;
+const JSON_INTERVAL_S: f64 = 1.0;
 
 #[cfg(test)]
 mod tests {

@@ -11,7 +11,7 @@ use crate::args::NodeRehearseArgs;
 use crate::error::{Failure, note};
 use crate::progress::{interrupted, listen};
 
-const LOOK: Duration = Duration::from_millis(50);
+const INTERRUPT_INTERVAL: Duration = Duration::from_millis(50);
 
 pub(super) async fn rehearse(args: &NodeRehearseArgs) -> Result<(), Failure> {
     listen();
@@ -63,7 +63,7 @@ async fn watch(program: &mut Option<Child>) -> Result<(), Failure> {
             Some(child) => child.try_wait().map_err(|error| Failure::Work(error.to_string()))?,
         };
         match ended {
-            None => tokio::time::sleep(LOOK).await,
+            None => tokio::time::sleep(INTERRUPT_INTERVAL).await,
             Some(status) if status.success() => return Ok(()),
             Some(status) => return Err(Failure::Work(format!("the program has failed: {status}"))),
         }

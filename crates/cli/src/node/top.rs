@@ -13,7 +13,7 @@ use crate::error::{Failure, print};
 use crate::live::words::bytes;
 use crate::progress::{interrupted, listen};
 
-const LOOK: Duration = Duration::from_millis(50);
+const INTERRUPT_INTERVAL: Duration = Duration::from_millis(50);
 const INTERVAL_MIN: faircast_base::Duration = faircast_base::Duration::from_millis(100);
 const ROWS_MAX: usize = 15;
 /// Escape sequences: cursor to the upper left corner, then clear the screen.
@@ -45,7 +45,7 @@ pub(super) async fn top(args: &NodeTopArgs) -> Result<(), Failure> {
             if interrupted() {
                 return Ok(());
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(INTERRUPT_INTERVAL).await;
         }
         if left == Some(0) || interrupted() {
             return Ok(());

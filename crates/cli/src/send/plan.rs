@@ -45,7 +45,7 @@ pub(super) fn is_pipe(args: &SendArgs) -> bool {
 }
 
 pub(super) fn spool(args: &SendArgs) -> PathBuf {
-    args.spool.clone().unwrap_or_else(std::env::temp_dir)
+    args.files.spool.clone().unwrap_or_else(std::env::temp_dir)
 }
 
 pub(super) fn place(args: &SendArgs) -> String {

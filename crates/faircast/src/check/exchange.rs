@@ -10,24 +10,30 @@ use faircast_base::{Duration, Time};
 
 use super::wire::{Body, Packet, TRAINS};
 
+/// Most other hosts; packets of further ones are ignored.
 const PEERS_MAX: usize = 64;
+/// Most answers a second.
 const ANSWERS_MAX: u32 = 200;
+/// Numbers of the trains: growing sizes, single packets, and the burst.
 pub(super) const SIZES: u8 = 1;
 pub(super) const STEADY: u8 = 2;
 pub(super) const BURST: u8 = 3;
 /// IP packet lengths of the size train, up to the MTU of the own link.
-pub(super) const TRIED: [u32; 11] =
+pub(super) const MTU_CANDIDATES: [u32; 11] =
     [576, 1000, 1280, 1400, 1420, 1450, 1472, 1492, 1500, 4000, 9000];
-pub(super) const TRIES: u32 = 3;
+pub(super) const PACKETS_PER_SIZE: u32 = 3;
 const STEADY_PACKETS: u32 = 100;
 /// IP packet length of the other trains: fits every usual path.
-const SIZE: u32 = 1200;
-const ASKED_EVERY: Duration = Duration::from_millis(200);
-const ASKED_EVERY_LONG: Duration = Duration::from_secs(1);
-const ASKED_TIMES: u32 = 5;
+const PACKET_BYTES: u32 = 1200;
+/// Interval between questions, and in a long test.
+const QUESTION_INTERVAL: Duration = Duration::from_millis(200);
+const QUESTION_INTERVAL_LONG: Duration = Duration::from_secs(1);
+const QUESTIONS_PER_TRAIN: u32 = 5;
 /// Time from the first peer to the first train, for further peers to appear.
 const GATHER: Duration = Duration::from_secs(1);
+/// Time for the trains of one host.
 const TURN: Duration = Duration::from_secs(2);
+/// Silence after which an unfinished host is no longer waited for.
 const SILENCE: Duration = Duration::from_secs(4);
 
 #[derive(Clone, Debug, Default)]
@@ -40,27 +46,38 @@ pub(super) struct TestSettings {
     pub(super) mtu: u32,
 }
 
+/// Result of a train between two hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TrainResult {
+    /// Packets that arrived, of `total`.
     pub(super) received: u32,
     pub(super) total: u32,
+    /// Length of the longest IP packet that arrived.
     pub(super) longest: u32,
+    /// Time from the first packet that arrived to the last.
     pub(super) span_ns: u64,
 }
 
+/// Other host of the test.
 #[derive(Clone, Debug)]
 pub(super) struct Peer {
     id: u64,
     pub(super) address: SocketAddr,
+    /// Time of the last packet by the group.
     pub(super) heard_at: Option<Time>,
     /// True if any packet of the peer shows that packets of this host reach it.
-    pub(super) hears: bool,
+    pub(super) hears_us: bool,
+    /// Time of the last answer to this host.
     pub(super) answered_at: Option<Time>,
+    /// Time of the last packet.
     last_at: Time,
     pub(super) is_done: bool,
     pub(super) done_at: Option<Time>,
+    /// Results of the trains from this host to the peer, by the peer's answers.
     pub(super) out: [Option<TrainResult>; TRAINS],
+    /// Results of the trains from the peer to this host.
     pub(super) into: [Option<TrainResult>; TRAINS],
+    /// Times of the first packets of the trains from the peer.
     first_at: [Time; TRAINS],
 }
 
@@ -73,26 +90,32 @@ pub(super) struct Outgoing {
     pub(super) size: Option<u32>,
 }
 
+/// Packets of a train, or questions for its results, that are sent at a steady rate.
 #[derive(Clone, Debug)]
 struct Task {
+    /// Time of the next packet.
     at: Time,
     every: Duration,
     sent: u32,
     total: u32,
     train: u8,
+    /// True for the packets of the train, false for the questions.
     is_load: bool,
 }
 
+/// Test of the network between this host and its peers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Exchange {
     settings: TestSettings,
     pub(super) peers: Vec<Peer>,
     /// Start of the tests; `None` before the first peer.
-    begin: Option<Time>,
-    has_begun: bool,
+    begins_at: Option<Time>,
+    has_trains: bool,
     tasks: Vec<Task>,
-    next_question: Time,
+    next_question_at: Time,
+    /// Questions sent; each one names the next peer as heard.
     asked: usize,
+    /// End of the own trains.
     done_at: Option<Time>,
     /// Second in which answers are counted, and their number: a rate limit.
     answers: (u64, u32),
@@ -105,7 +128,7 @@ impl Exchange {
 
     pub(super) fn sizes(&self) -> Vec<u32> {
         let mtu = self.settings.mtu;
-        let mut sizes: Vec<u32> = TRIED.into_iter().filter(|size| *size < mtu).collect();
+        let mut sizes: Vec<u32> = MTU_CANDIDATES.into_iter().filter(|size| *size < mtu).collect();
         sizes.push(mtu);
         sizes
     }
@@ -119,34 +142,36 @@ impl Exchange {
     }
 
     pub(super) fn next_at(&self) -> Time {
-        self.tasks.iter().map(|task| task.at).fold(self.next_question, Time::min)
+        self.tasks.iter().map(|task| task.at).fold(self.next_question_at, Time::min)
     }
 
+    /// Returns the next packet that is due.
     pub(super) fn poll(&mut self, now: Time) -> Option<Outgoing> {
         self.advance(now);
-        if now >= self.next_question {
-            let long = self.done_at.is_none() && self.begin.is_some_and(|b| now > b + TURN * 10);
-            let every = if long { ASKED_EVERY_LONG } else { ASKED_EVERY };
-            self.next_question = now + every;
+        if now >= self.next_question_at {
+            let long =
+                self.done_at.is_none() && self.begins_at.is_some_and(|b| now > b + TURN * 10);
+            let every = if long { QUESTION_INTERVAL_LONG } else { QUESTION_INTERVAL };
+            self.next_question_at = now + every;
             return Some(self.question(0));
         }
-        let place = (0..self.tasks.len()).filter(|i| self.tasks[*i].at <= now);
-        let place = place.min_by_key(|i| self.tasks[*i].at)?;
-        let task = &mut self.tasks[place];
+        let index = (0..self.tasks.len()).filter(|i| self.tasks[*i].at <= now);
+        let index = index.min_by_key(|i| self.tasks[*i].at)?;
+        let task = &mut self.tasks[index];
         let (train, number, total, is_load) = (task.train, task.sent, task.total, task.is_load);
         task.sent += 1;
         // A delayed host must not catch up by a burst.
         task.at =
-            (task.at + task.every).max(Time::from_nanos(now.as_nanos().saturating_sub(HELD_UP)));
+            (task.at + task.every).max(Time::from_nanos(now.as_nanos().saturating_sub(LAG_MAX_NS)));
         if task.sent == total {
-            self.tasks.swap_remove(place);
+            self.tasks.swap_remove(index);
         }
         if !is_load {
             return Some(self.question(train));
         }
         let size = match train {
-            SIZES => self.sizes()[(number / TRIES) as usize],
-            _ => SIZE.min(self.settings.mtu),
+            SIZES => self.sizes()[(number / PACKETS_PER_SIZE) as usize],
+            _ => PACKET_BYTES.min(self.settings.mtu),
         };
         let body = Body::Load { number, total };
         Some(Outgoing { to: None, packet: self.packet(train, body), size: Some(size) })
@@ -165,30 +190,31 @@ impl Exchange {
     }
 
     fn advance(&mut self, now: Time) {
-        let Some(begin) = self.begin else {
+        let Some(begin) = self.begins_at else {
             if !self.peers.is_empty() {
-                self.begin = Some(now + GATHER);
+                self.begins_at = Some(now + GATHER);
             }
             return;
         };
         let length = TURN * 3 + TURN * self.rank();
         if now >= begin && self.tasks.is_empty() && self.done_at.is_none() {
             let long = Time::ZERO + self.settings.long.unwrap_or(Duration::ZERO);
-            if !self.has_begun {
+            if !self.has_trains {
                 self.begin_trains(begin);
             } else if now >= begin + length && now >= long {
                 self.done_at = Some(now);
-                self.next_question = now;
+                self.next_question_at = now;
             }
         }
     }
 
+    /// Returns the position of this host in the order of bursts.
     fn rank(&self) -> u64 {
         self.peers.iter().filter(|peer| peer.id < self.settings.id).count() as u64
     }
 
     fn begin_trains(&mut self, begin: Time) {
-        self.has_begun = true;
+        self.has_trains = true;
         let turn = TURN * 2 + TURN * self.rank();
         let second = Duration::from_secs(1);
         for (train, after) in [(SIZES, Duration::ZERO), (STEADY, TURN), (BURST, turn)] {
@@ -196,11 +222,13 @@ impl Exchange {
             let every = Duration::from_nanos(second.as_nanos() / u64::from(total));
             self.tasks.push(Task { at, every, sent: 0, total, train, is_load: true });
             let (at, every) = (at + second + Duration::from_millis(50), Duration::from_millis(180));
-            let asked = Task { at, every, sent: 0, total: ASKED_TIMES, train, is_load: false };
+            let asked =
+                Task { at, every, sent: 0, total: QUESTIONS_PER_TRAIN, train, is_load: false };
             self.tasks.push(asked);
         }
     }
 
+    /// Notes a packet; returns the answer to a question.
     pub(super) fn receive(
         &mut self,
         now: Time,
@@ -217,15 +245,15 @@ impl Exchange {
         {
             return None;
         }
-        let place = match self.peers.iter().position(|peer| peer.id == packet.from) {
-            Some(place) => place,
+        let index = match self.peers.iter().position(|peer| peer.id == packet.from) {
+            Some(index) => index,
             None if self.peers.len() < PEERS_MAX => {
                 self.peers.push(Peer::new(packet.from, from, now));
                 self.peers.len() - 1
             }
             None => return None,
         };
-        let peer = &mut self.peers[place];
+        let peer = &mut self.peers[index];
         peer.last_at = now;
         if packet.is_done && !peer.is_done {
             (peer.is_done, peer.done_at) = (true, Some(now));
@@ -248,7 +276,7 @@ impl Exchange {
             }
             Body::Load { .. } | Body::Probe => None,
             Body::Answer { received, longest, span_ns, .. } => {
-                peer.hears = true;
+                peer.hears_us = true;
                 peer.answered_at = Some(now);
                 let known = peer.out[train].map_or(0, |outcome| outcome.received);
                 if received >= known {
@@ -257,13 +285,13 @@ impl Exchange {
                 None
             }
             Body::Question { heard } => {
-                peer.hears |= heard == Some(self.settings.id);
+                peer.hears_us |= heard == Some(self.settings.id);
                 // A forged source of a unicast question would direct the answer at a victim.
                 if !by_group || !self.may_answer(now) {
                     return None;
                 }
                 let TrainResult { received, longest, span_ns, .. } =
-                    self.peers[place].into[train].unwrap_or_default();
+                    self.peers[index].into[train].unwrap_or_default();
                 let body = Body::Answer { to: packet.from, received, longest, span_ns };
                 Some(Outgoing {
                     to: Some(from),
@@ -285,10 +313,10 @@ impl Exchange {
 
     pub(super) fn total(&self, train: u8) -> u32 {
         match train {
-            SIZES => self.sizes().len() as u32 * TRIES,
+            SIZES => self.sizes().len() as u32 * PACKETS_PER_SIZE,
             STEADY => STEADY_PACKETS,
             _ => {
-                let packets = self.settings.rate_bps / (u64::from(SIZE) * 8);
+                let packets = self.settings.rate_bps / (u64::from(PACKET_BYTES) * 8);
                 u32::try_from(packets).unwrap_or(u32::MAX).max(1)
             }
         }
@@ -296,7 +324,7 @@ impl Exchange {
 }
 
 /// Most nanoseconds by which a late train may lag its schedule.
-const HELD_UP: u64 = 5_000_000;
+const LAG_MAX_NS: u64 = 5_000_000;
 
 impl Peer {
     fn new(id: u64, address: SocketAddr, now: Time) -> Self {
@@ -304,7 +332,7 @@ impl Peer {
             id,
             address,
             heard_at: None,
-            hears: false,
+            hears_us: false,
             answered_at: None,
             last_at: now,
             is_done: false,

@@ -38,7 +38,7 @@ fn of_peer(exchange: &Exchange, settings: &TestSettings, peer: &Peer, ended: Tim
         ),
     };
     let mut all = vec![arrives];
-    match (peer.hears, peer.answered_at) {
+    match (peer.hears_us, peer.answered_at) {
         (true, Some(_)) => {
             all.push(f::HEARD.found(true, "what this host sends to the group"));
             all.push(f::ANSWERS.found(true, "to this host's own address"));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use faircast_base::Time;
 use faircast_net::{Envelope as _, SocketSettings, probe_socket};
 
-use super::exchange::{TRIED, TRIES};
+use super::exchange::{MTU_CANDIDATES, PACKETS_PER_SIZE};
 use super::finding::{self as f, Finding};
 use super::judge::MTU_USUAL;
 use super::wire::{BYTES, Body, Packet};
@@ -64,8 +64,9 @@ pub(super) fn findings(
         let silent = || format!("does not answer within {} s", ANSWER.as_secs());
         return Ok(Some(vec![f::RECEIVER.found(false, why.unwrap_or_else(silent))]));
     };
-    let mut arrives = |length: &u32| (0..TRIES).any(|_| probe(*length, 2 * rtt + REST).is_some());
-    let lengths = TRIED.into_iter().rev().filter(|length| *length <= link_mtu);
+    let mut arrives =
+        |length: &u32| (0..PACKETS_PER_SIZE).any(|_| probe(*length, 2 * rtt + REST).is_some());
+    let lengths = MTU_CANDIDATES.into_iter().rev().filter(|length| *length <= link_mtu);
     let longest = { lengths }.find(|length| arrives(length)).unwrap_or_default();
     let mtu = format!("up to {longest} bytes (the own link takes {link_mtu})");
     Ok(Some(vec![

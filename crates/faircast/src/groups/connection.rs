@@ -13,13 +13,14 @@ use super::session::Shared;
 use super::{CLOSE_TIMEOUT, ClientOptions, GroupError};
 
 /// First and longest pause between attempts to connect.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Silence after which a ping is sent.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 /// Silence of the daemon after which the connection counts as lost.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
+/// Daemon of a client, and the proof of the client's identity.
 #[derive(Debug)]
 pub(super) struct Target {
     address: ClientAddress,
@@ -51,25 +52,26 @@ impl Target {
     }
 }
 
+/// Reason for the end of a connection.
 #[derive(Debug)]
-pub(super) enum Lost {
+pub(super) enum Disconnect {
     Io(io::Error),
     Refused(Code, String),
 }
 
-impl From<io::Error> for Lost {
+impl From<io::Error> for Disconnect {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }
 }
 
-impl From<(Code, String)> for Lost {
+impl From<(Code, String)> for Disconnect {
     fn from((code, text): (Code, String)) -> Self {
         Self::Refused(code, text)
     }
 }
 
-impl std::fmt::Display for Lost {
+impl std::fmt::Display for Disconnect {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Io(error) => error.fmt(f),
@@ -78,7 +80,7 @@ impl std::fmt::Display for Lost {
     }
 }
 
-impl Lost {
+impl Disconnect {
     pub(super) fn into_public(self, address: &str) -> GroupError {
         match self {
             Self::Io(error) => GroupError::Connect { address: address.to_string(), error },
@@ -86,18 +88,20 @@ impl Lost {
         }
     }
 
+    /// True if another attempt would fail as well.
     fn is_final(&self) -> bool {
         let codes = [Code::Name, Code::Version, Code::Malformed, Code::Replaced, Code::Auth];
         matches!(self, Self::Refused(code, _) if codes.contains(code))
     }
 }
 
-pub(super) struct Open {
+/// Connection with a greeted daemon.
+pub(super) struct Connection {
     socket: ClientSocket,
     decoder: Decoder,
 }
 
-pub(super) async fn open(target: &Target, shared: &Shared) -> Result<Open, Lost> {
+pub(super) async fn open(target: &Target, shared: &Shared) -> Result<Connection, Disconnect> {
     let silent = || io::Error::new(io::ErrorKind::TimedOut, "no answer within 5 s");
     loop {
         let (hello, resumes) = shared.session().hello(target.token.clone());
@@ -107,37 +111,39 @@ pub(super) async fn open(target: &Target, shared: &Shared) -> Result<Open, Lost>
                 shared.begin(&welcome);
                 return Ok(open);
             }
-            Err(Lost::Refused(Code::Session, _)) if resumes => shared.restart(),
+            Err(Disconnect::Refused(Code::Session, _)) if resumes => shared.restart(),
             Err(lost) => return Err(lost),
         }
     }
 }
 
-async fn greet(target: &Target, hello: &Frame) -> Result<(Open, Welcome), Lost> {
+/// Connects, and waits for the daemon's welcome.
+async fn greet(target: &Target, hello: &Frame) -> Result<(Connection, Welcome), Disconnect> {
     let socket = target.address.connect(target.tls.as_ref()).await?;
     let decoder = Decoder::new(EVENT_BYTES_MAX);
-    let (mut open, mut batch) = (Open { socket, decoder }, Batch::default());
+    let (mut open, mut batch) = (Connection { socket, decoder }, Batch::default());
     batch.push(hello);
     batch.write(&open.socket).await?;
     match open.frame().await? {
         Frame::Welcome(welcome) => Ok((open, welcome)),
-        Frame::Error(code, text) => Err(Lost::Refused(code, text)),
-        _ => Err(Lost::Refused(Code::Malformed, "the first frame is no welcome".into())),
+        Frame::Error(code, text) => Err(Disconnect::Refused(code, text)),
+        _ => Err(Disconnect::Refused(Code::Malformed, "the first frame is no welcome".into())),
     }
 }
 
-pub(super) async fn run(target: Target, shared: Arc<Shared>, first: Open) {
-    let (mut current, mut pause) = (Some(first), PAUSES.0);
+/// Serves a session until its end, with a new connection after each lost one.
+pub(super) async fn run(target: Target, shared: Arc<Shared>, first: Connection) {
+    let (mut current, mut pause) = (Some(first), RETRY_PAUSES.0);
     let mut closes_at = None;
     loop {
         let opened = match current.take() {
-            Some(open) => Ok(open),
+            Some(connection) => Ok(connection),
             None => open(&target, &shared).await,
         };
         let lost = match opened {
-            Ok(open) => {
-                pause = PAUSES.0;
-                match open.work(&shared).await {
+            Ok(connection) => {
+                pause = RETRY_PAUSES.0;
+                match connection.run(&shared).await {
                     Ok(()) => return shared.end(None),
                     Err(lost) => lost,
                 }
@@ -145,11 +151,11 @@ pub(super) async fn run(target: Target, shared: Arc<Shared>, first: Open) {
             Err(lost) => lost,
         };
         if lost.is_final() {
-            let over = match lost {
-                Lost::Refused(code, text) => Some((code, text)),
-                Lost::Io(_) => None,
+            let refusal = match lost {
+                Disconnect::Refused(code, text) => Some((code, text)),
+                Disconnect::Io(_) => None,
             };
-            return shared.end(over);
+            return shared.end(refusal);
         }
         tracing::debug!(target: "faircast::session", ?lost, "the connection to the daemon is lost");
         shared.disconnected(lost.to_string());
@@ -160,12 +166,12 @@ pub(super) async fn run(target: Target, shared: Arc<Shared>, first: Open) {
             }
         }
         let _ = timeout(pause, shared.closing.notified()).await;
-        pause = (pause * 2).min(PAUSES.1);
+        pause = (pause * 2).min(RETRY_PAUSES.1);
     }
 }
 
-impl Open {
-    async fn frame(&mut self) -> Result<Frame, Lost> {
+impl Connection {
+    async fn frame(&mut self) -> Result<Frame, Disconnect> {
         loop {
             let malformed = |error: &dyn std::fmt::Display| (Code::Malformed, error.to_string());
             if let Some(frame) = self.decoder.poll().map_err(|error| malformed(&error))? {
@@ -176,7 +182,7 @@ impl Open {
         }
     }
 
-    async fn work(self, shared: &Shared) -> Result<(), Lost> {
+    async fn run(self, shared: &Shared) -> Result<(), Disconnect> {
         let Self { socket, mut decoder } = self;
         tokio::select! {
             lost = read(&socket, &mut decoder, shared) => Err(lost),
@@ -185,7 +191,7 @@ impl Open {
     }
 }
 
-async fn read(socket: &ClientSocket, decoder: &mut Decoder, shared: &Shared) -> Lost {
+async fn read(socket: &ClientSocket, decoder: &mut Decoder, shared: &Shared) -> Disconnect {
     loop {
         loop {
             match decoder.poll() {
@@ -195,7 +201,7 @@ async fn read(socket: &ClientSocket, decoder: &mut Decoder, shared: &Shared) -> 
                         return over.into();
                     }
                 }
-                Err(error) => return Lost::Refused(Code::Malformed, error.to_string()),
+                Err(error) => return Disconnect::Refused(Code::Malformed, error.to_string()),
             }
         }
         decoder.shrink();
@@ -205,7 +211,7 @@ async fn read(socket: &ClientSocket, decoder: &mut Decoder, shared: &Shared) -> 
         match timeout(SILENCE_MAX, socket.readable()).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return error.into(),
-            Err(_) => return Lost::Io(io::ErrorKind::TimedOut.into()),
+            Err(_) => return Disconnect::Io(io::ErrorKind::TimedOut.into()),
         }
         if let Err(error) = socket.try_read(decoder.room()) {
             return error.into();
@@ -213,7 +219,7 @@ async fn read(socket: &ClientSocket, decoder: &mut Decoder, shared: &Shared) -> 
     }
 }
 
-async fn write(socket: &ClientSocket, shared: &Shared) -> Result<(), Lost> {
+async fn write(socket: &ClientSocket, shared: &Shared) -> Result<(), Disconnect> {
     let (mut batch, mut pings, mut closing) = (Batch::default(), 0, None);
     loop {
         let is_closed = !shared.fill(&mut batch);

@@ -12,19 +12,26 @@ use tokio::sync::Notify;
 
 use super::{ClientOptions, GroupError};
 
-fn wrong(path: &Path, error: &io::Error) -> GroupError {
+fn trace_error(path: &Path, error: &io::Error) -> GroupError {
     let text = format!("trace {}: {error}; expected a file that can be written", path.display());
     GroupError::Usage(text)
 }
 
+/// State of a session, with a signal for each side that may wait.
 #[derive(Debug)]
 pub(super) struct Shared {
     session: Mutex<RemoteSession>,
+    /// Events for the application.
     pub(super) events: Notify,
+    /// Room for requests of the application.
     pub(super) room: Notify,
+    /// Frames for the writing side of the connection.
     pub(super) work: Notify,
+    /// Room for events, for the reading side of the connection.
     pub(super) drained: Notify,
+    /// End of the session by the application.
     pub(super) closing: Notify,
+    /// File of the trace; `None` inside after an error.
     trace: Option<Mutex<Option<File>>>,
 }
 
@@ -35,7 +42,7 @@ impl Shared {
         let mut trace = None;
         if let Some(path) = &options.trace {
             let file = File::options().create(true).append(true).open(path);
-            trace = Some(Mutex::new(Some(file.map_err(|error| wrong(path, &error))?)));
+            trace = Some(Mutex::new(Some(file.map_err(|error| trace_error(path, &error))?)));
             session.begin_trace();
         }
         let session = Mutex::new(session);
@@ -88,12 +95,12 @@ impl Shared {
     pub(super) fn end(&self, refused: Option<(Code, String)>) {
         self.session().end(refused);
         self.write_trace();
-        self.tell_all();
+        self.notify_application();
     }
 
     pub(super) fn restart(&self) {
         self.session().restart(incarnation());
-        self.tell_all();
+        self.notify_application();
     }
 
     pub(super) fn begin(&self, welcome: &Welcome) {
@@ -106,11 +113,12 @@ impl Shared {
         self.events.notify_waiters();
     }
 
-    fn tell_all(&self) {
+    fn notify_application(&self) {
         self.events.notify_waiters();
         self.room.notify_waiters();
     }
 
+    /// Adds frames to a batch; false once the session is done.
     pub(super) fn fill(&self, batch: &mut Batch) -> bool {
         let mut session = self.session();
         session.fill(|frame| batch.push(frame));
@@ -120,6 +128,7 @@ impl Shared {
         !is_done
     }
 
+    /// Handles a frame of the daemon.
     pub(super) fn take(&self, frame: Frame) -> Result<(), (Code, String)> {
         let mut session = self.session();
         if session.take(frame)? {
@@ -133,6 +142,7 @@ impl Shared {
         Ok(())
     }
 
+    /// Announces new events; true if there is room for more.
     pub(super) fn has_room(&self) -> bool {
         self.write_trace();
         let session = self.session();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use faircast_base::Time;
 use faircast_files::StoreHandle;
-use faircast_net::{Heard, Live, SessionId};
+use faircast_net::{Live, NewSession, SessionId};
 use faircast_proto::catalog::Stack;
 use faircast_proto::object::{ObjectStatus, Stage};
 use faircast_proto::pgm::wire::Tsi;
@@ -14,45 +14,51 @@ use crate::ends::Receiving;
 use crate::status::ReceiveOutcome;
 use crate::watched_store::Notes;
 
+/// Incoming object of a session.
 pub(super) struct Transfer {
+    /// Number in order of arrival.
     pub(super) number: u64,
     pub(super) stack: Stack,
     pub(super) tsi: Tsi,
     pub(super) since: Time,
     pub(super) notes: Arc<Notes>,
     pub(super) disk: StoreHandle,
-    pub(super) told: bool,
+    /// True once the outcome is reported, or the object declined.
+    pub(super) is_reported: bool,
+    /// Packets of content so far, and the time of the last.
     pub(super) packets: u64,
-    pub(super) heard: Time,
+    pub(super) packet_at: Time,
+    /// Stage and bytes of content, and the time of their last change.
     pub(super) progress: (Stage, u64),
-    pub(super) progressed: Time,
+    pub(super) progress_at: Time,
+    /// Answers of the sender so far.
     pub(super) answers: u64,
     /// True if the first packet came after the end of the last object to accept.
-    pub(super) late: bool,
+    pub(super) is_late: bool,
 }
 
 impl Transfer {
     pub(super) fn new(
         number: u64,
         stack: Stack,
-        heard: &Heard<'_>,
+        new: &NewSession<'_>,
         notes: Arc<Notes>,
         disk: StoreHandle,
     ) -> Self {
         Self {
             number,
             stack,
-            tsi: heard.tsi,
-            since: heard.now,
+            tsi: new.tsi,
+            since: new.now,
             notes,
             disk,
-            told: false,
+            is_reported: false,
             packets: 0,
-            heard: heard.now,
+            packet_at: new.now,
             progress: (Stage::Gathering, 0),
-            progressed: heard.now,
+            progress_at: new.now,
             answers: 0,
-            late: false,
+            is_late: false,
         }
     }
 
@@ -64,7 +70,7 @@ impl Transfer {
     pub(super) fn observe(&mut self, now: Time, status: &ObjectStatus) {
         let packets = status.symbols + status.parity;
         if packets != self.packets {
-            (self.packets, self.heard) = (packets, now);
+            (self.packets, self.packet_at) = (packets, now);
         }
         let progress = (status.stage, status.bytes_done);
         if progress.0 != self.progress.0 {
@@ -78,11 +84,12 @@ impl Transfer {
             );
         }
         if progress != self.progress {
-            (self.progress, self.progressed) = (progress, now);
+            (self.progress, self.progress_at) = (progress, now);
         }
     }
 }
 
+/// Name, order and host of an object, by which a later one supersedes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
     name: Option<String>,
@@ -100,7 +107,7 @@ impl Origin {
     }
 }
 
-pub(super) fn in_a_word(outcome: &ReceiveOutcome) -> String {
+pub(super) fn outcome_text(outcome: &ReceiveOutcome) -> String {
     match outcome {
         ReceiveOutcome::Complete { files, .. } => format!("complete, {} files", files.len()),
         ReceiveOutcome::Partial { files, reason, .. } => {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
 use faircast_base::{Duration, Seq, Time};
-use faircast_net::{App, Ended, Heard, Live, NetError, SessionId};
+use faircast_net::{App, Ended, Live, NetError, NewSession, SessionId};
 use faircast_proto::catalog::DEFAULT_SCHEME;
 use faircast_proto::object::{ObjectReceiverInput, ObjectReceiverSetup, Stage};
 use faircast_proto::options::Options;
@@ -14,7 +14,7 @@ use lru::LruCache;
 use tokio::sync::{mpsc, watch};
 
 use super::ReceiverBuilder;
-use super::transfer::{Origin, Transfer, in_a_word};
+use super::transfer::{Origin, Transfer, outcome_text};
 use crate::common::{GATHER, Speaks, host_load};
 use crate::ends::{Carrier, Hops, Receiving};
 use crate::envelope::Watched;
@@ -24,33 +24,43 @@ use crate::status::{Incoming, ReceiveOutcome, ReceiveStatus, Received, ReceivedF
 use crate::trace::{self, About, LiveTrace};
 use crate::watched_store::{Holders, WatchedStore};
 
+/// Settings and channels of a receiver in its thread.
 pub(super) struct Setup {
     pub(super) group: Nla,
     pub(super) speaks: Speaks,
     pub(super) builder: ReceiverBuilder,
-    pub(super) tell: watch::Sender<ReceiveStatus>,
-    pub(super) give: mpsc::Sender<Received>,
+    pub(super) status_sender: watch::Sender<ReceiveStatus>,
+    pub(super) outcome_sender: mpsc::Sender<Received>,
     pub(super) watched: Watched,
     pub(super) trace: Option<LiveTrace>,
 }
 
+/// Sessions of a receiver, and its state for the status.
 pub(super) struct Work {
-    started: Time,
+    started_at: Time,
     setup: Setup,
-    ending: bool,
+    /// True once the object has ended for which the receiver was started.
+    is_ending: bool,
     stays_for: Option<StaysFor>,
-    begun: Option<Time>,
+    /// Start of the first accepted object.
+    begun_at: Option<Time>,
     holders: Holders,
     sessions: BTreeMap<SessionId, Transfer>,
+    /// Accepted session whose id the driver has not given yet.
     next_session: Option<Transfer>,
     /// Last [`PAST_MAX`] ended sessions; one set aside in silence begins again with a newer SPM.
     past: LruCache<Tsi, Option<Seq>>,
+    /// Last [`PAST_MAX`] objects received whole.
     received: LruCache<[u8; 32], Origin>,
+    /// Sessions so far.
     count: u64,
+    /// Objects received whole.
     complete: u64,
+    /// Packets of all sessions, and the time of the last.
     packets: u64,
-    heard: Option<Time>,
-    spoken: String,
+    packet_at: Option<Time>,
+    /// Scheme of the last session.
+    scheme: String,
 }
 
 fn is_begun(live: &Live<Receiving>, id: SessionId) -> bool {
@@ -58,13 +68,13 @@ fn is_begun(live: &Live<Receiving>, id: SessionId) -> bool {
 }
 
 impl Work {
-    pub(super) fn new(started: Time, setup: Setup) -> Self {
+    pub(super) fn new(started_at: Time, setup: Setup) -> Self {
         Self {
-            started,
+            started_at,
             setup,
-            ending: false,
+            is_ending: false,
             stays_for: None,
-            begun: None,
+            begun_at: None,
             holders: Holders::default(),
             sessions: BTreeMap::new(),
             next_session: None,
@@ -73,8 +83,8 @@ impl Work {
             count: 0,
             complete: 0,
             packets: 0,
-            heard: None,
-            spoken: DEFAULT_SCHEME.to_string(),
+            packet_at: None,
+            scheme: DEFAULT_SCHEME.to_string(),
         }
     }
 
@@ -88,8 +98,8 @@ impl Work {
             source: live.source(id),
             scheme: spoken.unwrap_or(session.stack).name(),
             name: session.notes.name.get().cloned(),
-            since: session.since.since(self.started),
-            heard: object.heard.map(|at| at.since(self.started)),
+            since: session.since.since(self.started_at),
+            heard: object.heard.map(|at| at.since(self.started_at)),
             object,
         })
     }
@@ -97,48 +107,49 @@ impl Work {
     fn end(&mut self, live: &mut Live<Receiving>, id: SessionId, outcome: ReceiveOutcome) {
         let Some(last) = self.incoming(live, id) else { return };
         let now = live.now();
-        let Some(session) = self.sessions.get_mut(&id).filter(|session| !session.told) else {
+        let Some(session) = self.sessions.get_mut(&id).filter(|session| !session.is_reported)
+        else {
             return;
         };
-        session.told = true;
+        session.is_reported = true;
         let origin = session.origin(live, id);
         let took = now.since(session.since);
         tracing::debug!(
             target: "faircast::session",
             object = session.number,
-            outcome = in_a_word(&outcome),
+            outcome = outcome_text(&outcome),
             "an object has ended"
         );
         let object = session.notes.object.get().copied();
         use ReceiveOutcome::{GivenUp, SenderGone, Superseded};
         let remarks = session.notes.remarks.get().cloned().unwrap_or_default();
-        let gone = matches!(outcome, SenderGone | GivenUp | Superseded);
+        let may_return = matches!(outcome, SenderGone | GivenUp | Superseded);
         if matches!(outcome, ReceiveOutcome::Complete { .. }) {
             self.complete += 1;
             if let Some(object) = object {
                 self.received.put(object, origin);
             }
         }
-        self.ending |= self.setup.builder.once && !gone;
-        if self.setup.give.try_send(Received { last, took, outcome, remarks }).is_err() {
+        self.is_ending |= self.setup.builder.once && !may_return;
+        if self.setup.outcome_sender.try_send(Received { last, took, outcome, remarks }).is_err() {
             tracing::debug!(target: "faircast::session", "nobody takes note of the objects that were received");
         }
         self.end_after_last(live);
     }
 
     fn end_after_last(&mut self, live: &mut Live<Receiving>) {
-        if !self.ending {
+        if !self.is_ending {
             return;
         }
         let (now, is_cut_off) = (live.now(), live.outage().is_some());
         // A live sender without a note of this end would count the receiver as lost.
         let owes = |machine: &Receiving| {
             let heard = machine.status().heard;
-            let is_there = heard.is_some_and(|at| now.since(at) < SILENT_AFTER);
-            machine.awaits_note() && (is_cut_off || is_there)
+            let is_live = heard.is_some_and(|at| now.since(at) < SILENT_AFTER);
+            machine.awaits_note() && (is_cut_off || is_live)
         };
         let stays = |(id, session): (&SessionId, &Transfer)| {
-            if !session.told {
+            if !session.is_reported {
                 return is_begun(live, *id).then_some(StaysFor::Objects);
             }
             let machine = live.machine(*id)?;
@@ -154,7 +165,7 @@ impl Work {
 
     fn decline(&mut self, live: &mut Live<Receiving>, id: SessionId) {
         if let Some(session) = self.sessions.get_mut(&id) {
-            session.told = true;
+            session.is_reported = true;
             live.close_session(id);
         }
     }
@@ -162,11 +173,11 @@ impl Work {
     fn is_unwanted(&self, session: &Transfer) -> bool {
         let object = session.notes.object.get();
         session.notes.unwanted.get().is_some()
-            || session.late && object.is_some_and(|object| !self.is_open(object))
+            || session.is_late && object.is_some_and(|object| !self.is_open(object))
     }
 
     fn is_open(&self, object: &[u8; 32]) -> bool {
-        let open = |session: &&Transfer| !session.told && !session.late;
+        let open = |session: &&Transfer| !session.is_reported && !session.is_late;
         self.sessions.values().filter(open).any(|it| it.notes.object.get() == Some(object))
     }
 
@@ -191,7 +202,7 @@ impl Work {
         let now = live.now();
         let packets = live.counters().received.packets;
         if packets != self.packets {
-            (self.packets, self.heard) = (packets, Some(now));
+            (self.packets, self.packet_at) = (packets, Some(now));
         }
         let all: Vec<SessionId> = self.sessions.keys().copied().collect();
         for id in all {
@@ -205,7 +216,7 @@ impl Work {
             let named = self.setup.builder.object.is_none()
                 || session.notes.name.get() == self.setup.builder.object.as_ref();
             if status.answers > 0 && named {
-                self.begun.get_or_insert(now);
+                self.begun_at.get_or_insert(now);
             }
             if status.answers != session.answers {
                 session.answers = status.answers;
@@ -218,7 +229,7 @@ impl Work {
                 continue;
             }
             let Some(session) = self.sessions.get(&id) else { continue };
-            if !session.told && self.is_unwanted(session) {
+            if !session.is_reported && self.is_unwanted(session) {
                 self.decline(live, id);
                 continue;
             }
@@ -226,8 +237,8 @@ impl Work {
             let foreign = status.bytes_total.is_none()
                 && status.answers == 0
                 && status.stage == Stage::Gathering
-                && now.since(session.heard) > FOREIGN_AFTER;
-            if session.told && idle || foreign {
+                && now.since(session.packet_at) > FOREIGN_AFTER;
+            if session.is_reported && idle || foreign {
                 self.forget(live, id, None);
             }
         }
@@ -240,27 +251,28 @@ impl Work {
     /// receiver stays for.
     fn hand_over(&mut self, live: &mut Live<Receiving>) {
         let now = live.now();
-        let wanted = self.holders.wanted();
+        let contested = self.holders.contested();
         let mut over = Vec::new();
-        for (&id, session) in self.sessions.iter().filter(|(_, session)| !session.told) {
+        for (&id, session) in self.sessions.iter().filter(|(_, session)| !session.is_reported) {
             let heard = live.machine(id).and_then(|machine| machine.status().heard);
             let silence = now.since(heard.unwrap_or(session.since));
-            let silent = silence >= SILENT_AFTER;
-            let abandoned = self.ending && silence >= ABANDONED_AFTER;
-            let stalled = session.progress.0 == Stage::Sending
-                && now.since(session.progressed) >= STALLED_AFTER;
-            let here = session.notes.object.get().is_some_and(|it| self.received.contains(it));
-            let superseded = silent && !here && self.is_superseded(live, id, session);
-            let taken = wanted.contains(&session.number) && (silent || stalled) || here && silent;
-            if taken || superseded || abandoned {
-                over.push((id, session.notes.object.get().copied(), superseded));
+            let is_silent = silence >= SILENT_AFTER;
+            let is_abandoned = self.is_ending && silence >= ABANDONED_AFTER;
+            let is_stalled = session.progress.0 == Stage::Sending
+                && now.since(session.progress_at) >= STALLED_AFTER;
+            let object = session.notes.object.get();
+            let is_here = object.is_some_and(|object| self.received.contains(object));
+            let superseded = is_silent && !is_here && self.is_superseded(live, id, session);
+            let is_taken = contested.contains(&session.number) && (is_silent || is_stalled);
+            if is_taken || is_here && is_silent || superseded || is_abandoned {
+                over.push((id, object.copied(), superseded));
             }
         }
         for (id, object, superseded) in over {
             tracing::debug!(target: "faircast::session", session = ?id, superseded, "another session has taken its object over");
             let heirs =
                 self.sessions.values_mut().filter(|it| it.notes.object.get() == object.as_ref());
-            heirs.for_each(|it| it.late = false);
+            heirs.for_each(|it| it.is_late = false);
             if superseded {
                 live.input(id, ObjectReceiverInput::Discard);
                 self.end(live, id, ReceiveOutcome::Superseded);
@@ -283,10 +295,10 @@ impl Work {
         }
     }
 
-    fn is_past(&self, heard: &Heard<'_>) -> bool {
-        let Some(newest) = self.past.peek(&heard.tsi) else { return false };
+    fn is_past(&self, new: &NewSession<'_>) -> bool {
+        let Some(newest) = self.past.peek(&new.tsi) else { return false };
         // Packets of TRAM have no number that distinguishes new packets from replays.
-        let Ok(packet) = Packet::decode(heard.packet, 0) else { return true };
+        let Ok(packet) = Packet::decode(new.packet, 0) else { return true };
         let ends = [OptionType::FIN, OptionType::RST].map(|kind| packet.options.has(kind));
         let spm = match packet.body {
             Body::Spm(spm) if !ends.contains(&true) => Some(spm.sequence),
@@ -308,15 +320,15 @@ impl Work {
     fn report(&mut self, live: &mut Live<Receiving>, ended: bool) {
         let now = live.now();
         let incidents = *self.setup.watched.lock();
-        let open = self.sessions.iter().filter(|(_, session)| !session.told);
+        let open = self.sessions.iter().filter(|(_, session)| !session.is_reported);
         let incoming = open.filter_map(|(id, _)| self.incoming(live, *id)).collect();
-        self.setup.tell.send_replace(ReceiveStatus {
-            elapsed: now.since(self.started),
+        self.setup.status_sender.send_replace(ReceiveStatus {
+            elapsed: now.since(self.started_at),
             incoming,
             complete: self.complete,
             stays_for: self.stays_for,
-            heard: self.heard.map(|at| at.since(self.started)),
-            begun: self.begun.map(|at| at.since(self.started)),
+            heard: self.packet_at.map(|at| at.since(self.started_at)),
+            begun: self.begun_at.map(|at| at.since(self.started_at)),
             traffic: *live.counters(),
             refusals: incidents.refusals,
             mismatch: incidents.mismatch,
@@ -327,48 +339,48 @@ impl Work {
 }
 
 impl App<Receiving> for Work {
-    fn heard(&mut self, live: &mut Live<Receiving>, heard: &Heard<'_>) -> Option<Receiving> {
+    fn accept(&mut self, live: &mut Live<Receiving>, new: &NewSession<'_>) -> Option<Receiving> {
         self.adopt(live);
-        if self.is_past(heard) {
+        if self.is_past(new) {
             return None;
         }
-        let (carrier, options) = self.setup.speaks.after(heard.packet)?;
-        self.past.pop(&heard.tsi);
+        let (carrier, options) = self.setup.speaks.after(new.packet)?;
+        self.past.pop(&new.tsi);
         self.count += 1;
-        let source = Some(heard.from.ip()).filter(|_| !live.is_behind_relay());
+        let source = Some(new.from.ip()).filter(|_| !live.is_behind_relay());
         let store = self.setup.builder.destination.store(source);
         let disk = store.1.clone();
         let (holders, wanted) = (self.holders.clone(), self.setup.builder.object.clone());
         let alone = self.setup.builder.destination.only().is_some();
         let (store, notes) = WatchedStore::new(store, holders, wanted, self.count, alone);
-        self.heard = Some(heard.now);
-        let mut session = Transfer::new(self.count, carrier.stack(), heard, notes, disk);
-        session.late = self.ending;
+        self.packet_at = Some(new.now);
+        let mut session = Transfer::new(self.count, carrier.stack(), new, notes, disk);
+        session.is_late = self.is_ending;
         self.next_session = Some(session);
-        self.spoken = carrier.stack().name();
+        self.scheme = carrier.stack().name();
         tracing::debug!(
             target: "faircast::session",
             object = self.count,
-            session = ?heard.tsi,
-            from = %heard.from,
+            session = ?new.tsi,
+            from = %new.from,
             scheme = %carrier.stack(),
             "a sender is heard"
         );
         let Setup { builder, .. } = &self.setup;
-        let head = builder.tree.as_ref().and_then(|it| it.head(&builder.name, heard.source));
+        let head = builder.tree.as_ref().and_then(|it| it.head(&builder.name, new.source));
         let setup = ObjectReceiverSetup {
             node: live.node(),
             group: self.setup.group,
-            tsi: heard.tsi,
-            data_port: heard.data_port,
-            start: heard.now,
+            tsi: new.tsi,
+            data_port: new.data_port,
+            start: new.now,
             store: Box::new(store),
             // A new id each time: answers to an earlier machine are not for this one.
             id: random(),
             name: self.setup.builder.name.clone(),
             head,
             limit: builder.rate_max,
-            headers: builder.common.headers(heard.from),
+            headers: builder.common.headers(new.from),
             options: &options,
         };
         // Carriers without an acknowledgement of each packet allow batched reads.
@@ -377,9 +389,9 @@ impl App<Receiving> for Work {
             live.set_gather(GATHER);
         }
         let none = Options::default();
-        let hops = through_relays.then(|| Hops::new(live, heard.tsi, &none));
+        let hops = through_relays.then(|| Hops::new(live, new.tsi, &none));
         let insists = self.setup.speaks.insists();
-        Some(carrier.receiver(setup, heard.source, insists, hops.as_ref()))
+        Some(carrier.receiver(setup, new.source, insists, hops.as_ref()))
     }
 
     fn event(&mut self, live: &mut Live<Receiving>, id: SessionId, event: FlowEvent) {
@@ -447,7 +459,7 @@ impl Worker<Receiving> for Work {
         trace::finish(self.setup.trace.as_ref(), || About {
             name: "transfer".to_string(),
             title: format!("what was received into {}", self.setup.builder.destination),
-            scheme: self.spoken.clone(),
+            scheme: self.scheme.clone(),
             names: BTreeMap::from([(live.node(), self.setup.builder.name.clone())]),
             intact: (self.complete > 0).then(|| live.node()).into_iter().collect(),
             interrupted: self.complete == 0,

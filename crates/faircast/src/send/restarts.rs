@@ -10,13 +10,17 @@ use faircast_proto::object::{MemberState, MemberStatus};
 pub(super) struct Restarts<'a> {
     members: &'a [MemberStatus],
     now: Time,
+    /// Bytes of content.
     total: u64,
     by_identity: BTreeMap<u64, Latest<'a>>,
     by_name: BTreeMap<&'a str, Latest<'a>>,
 }
 
+/// Members with one identity or name, reduced to those that decide.
 struct Latest<'a> {
+    /// Member that joined last.
     member: &'a MemberStatus,
+    /// Member that sent last.
     heard: &'a MemberStatus,
     /// Two members that were both live at one time.
     both: Option<(u64, u64)>,

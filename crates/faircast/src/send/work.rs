@@ -18,16 +18,20 @@ use crate::session::Worker;
 use crate::status::{SendStatus, members};
 use crate::trace::{About, LiveTrace};
 
+/// Settings and channels of a sender in its thread.
 pub(super) struct Setup {
     pub(super) session: SessionId,
     pub(super) files: SupplyHandle,
-    pub(super) started: Time,
+    pub(super) started_at: Time,
+    /// Names of receivers to wait for.
     pub(super) names: BTreeSet<String>,
+    /// Time from which content starts with the present receivers.
     pub(super) start_after: Option<Time>,
-    pub(super) wanted: u32,
+    /// Number of receivers to wait for.
+    pub(super) wait_for: u32,
     pub(super) wait_max: Option<Duration>,
     pub(super) give_up: Duration,
-    pub(super) tell: watch::Sender<SendStatus>,
+    pub(super) status_sender: watch::Sender<SendStatus>,
     pub(super) watched: Watched,
     pub(super) trace: Option<LiveTrace>,
     pub(super) title: String,
@@ -35,31 +39,40 @@ pub(super) struct Setup {
     pub(super) packet_bytes: u64,
 }
 
+/// State of a sender between its looks at the receivers.
 pub(super) struct Work {
     setup: Setup,
-    gave_up: Option<String>,
-    look_at: Time,
+    /// Reason for which the sender has given up.
+    given_up: Option<String>,
+    next_look_at: Time,
+    /// Receivers whose completion means success, by id.
     expected: BTreeSet<u64>,
+    /// Expected receivers that a restarted one has replaced. They may come back.
     replaced: BTreeSet<u64>,
+    /// Pairs of live receivers with one identity.
     clones: Vec<(u64, u64)>,
+    /// Members that want the object, as far as their last states show.
     takers: BTreeSet<u64>,
-    begun: Option<Time>,
+    begun_at: Option<Time>,
+    /// States in the trace and in the log.
     traced: BTreeMap<NodeId, MemberState>,
+    /// Receiver that limits the rate, as last logged.
     limiting: Option<NodeId>,
+    /// Address of each member, to notice moves.
     addresses: BTreeMap<u64, SocketAddr>,
 }
 
 impl Work {
     pub(super) fn new(setup: Setup) -> Self {
         Self {
-            look_at: setup.started,
+            next_look_at: setup.started_at,
             setup,
-            gave_up: None,
+            given_up: None,
             expected: BTreeSet::new(),
             replaced: BTreeSet::new(),
             clones: Vec::new(),
             takers: BTreeSet::new(),
-            begun: None,
+            begun_at: None,
             traced: BTreeMap::new(),
             limiting: None,
             addresses: BTreeMap::new(),
@@ -70,8 +83,8 @@ impl Work {
         let Some((outage, reason)) = live.outage() else { return };
         let give_up = self.setup.give_up;
         live.input(self.setup.session, ObjectSourceInput::ExcuseSilence);
-        if outage >= give_up && self.gave_up.is_none() {
-            self.gave_up = Some(format!(
+        if outage >= give_up && self.given_up.is_none() {
+            self.given_up = Some(format!(
                 "nothing has left this host for {give_up} (--give-up): {reason}; look at its address, its route to the \
                  receivers and its firewall, and start the sender again; receivers keep what they have"
             ));
@@ -101,32 +114,26 @@ impl Work {
         let now = live.now();
         // A receiver that cannot take the object is present too; the end reports its failure.
         let come = [MemberState::Receiving, MemberState::Done, MemberState::Failed];
-        let here: BTreeSet<&str> = status
+        let present: Vec<&str> = status
             .members
             .iter()
             .filter(|member| come.contains(&member.state))
             .map(|member| member.name.as_str())
             .collect();
-        let all = !self.setup.names.is_empty()
-            && self.setup.names.iter().all(|name| here.contains(&**name));
-        let late = self.setup.start_after.is_some_and(|at| at <= now) && !here.is_empty();
-        if all || late {
+        let Setup { names, start_after, wait_max, wait_for, .. } = &self.setup;
+        let missing: Vec<&str> =
+            names.iter().map(String::as_str).filter(|name| !present.contains(name)).collect();
+        let all = !names.is_empty() && missing.is_empty();
+        let is_due = start_after.is_some_and(|at| at <= now) && !present.is_empty();
+        if all || is_due {
             live.input(self.setup.session, ObjectSourceInput::Begin);
         } else if let Some(limit) =
-            self.setup.wait_max.filter(|limit| now.since(self.setup.started) >= *limit)
-            && self.gave_up.is_none()
+            wait_max.filter(|limit| now.since(self.setup.started_at) >= *limit)
+            && self.given_up.is_none()
         {
-            let missing: Vec<&str> = self
-                .setup
-                .names
-                .iter()
-                .map(String::as_str)
-                .filter(|name| !here.contains(name))
-                .collect();
-            let come = status.members.iter().filter(|member| come.contains(&member.state)).count();
-            self.gave_up = Some(match (come, &missing[..]) {
+            self.given_up = Some(match (present.len(), &missing[..]) {
                 (0, _) => format!("no receiver came within {limit}"),
-                (_, []) => format!("{come} of {} receivers came within {limit}", self.setup.wanted),
+                (count, []) => format!("{count} of {wait_for} receivers came within {limit}"),
                 (_, missing) => {
                     format!("within {limit} these did not come: {}", missing.join(", "))
                 }
@@ -149,14 +156,14 @@ impl Work {
             let Some(trace) = &mut self.setup.trace else { continue };
             let subject =
                 Subject::Endpoint { flow: FlowId(0), node: member.reporter, sender: false };
-            let mut tell = |event| trace.record(&Record { at, subject, event });
+            let mut record = |event| trace.record(&Record { at, subject, event });
             if before.is_none() {
-                tell(Event::Joined);
+                record(Event::Joined);
             }
             match member.state {
                 state if before == Some(state) => {}
-                MemberState::Done => tell(Event::Completed { bytes: member.bytes }),
-                MemberState::Left | MemberState::Lost | MemberState::Failed => tell(Event::Left),
+                MemberState::Done => record(Event::Completed { bytes: member.bytes }),
+                MemberState::Left | MemberState::Lost | MemberState::Failed => record(Event::Left),
                 _ => {}
             }
         }
@@ -226,8 +233,8 @@ impl Work {
             status = without;
         }
         let now = live.now();
-        if status.begun.is_some() && self.begun.is_none() {
-            self.begun = status.begun;
+        if status.begun.is_some() && self.begun_at.is_none() {
+            self.begun_at = status.begun;
             if self.setup.names.is_empty() {
                 let gone = [MemberState::Left, MemberState::Lost];
                 let here = status.members.iter().filter(|member| !gone.contains(&member.state));
@@ -251,18 +258,18 @@ impl Work {
         let incidents = *self.setup.watched.lock();
         let is_expected =
             |id: u64, name: &str| self.expected.contains(&id) || self.setup.names.contains(name);
-        let members = members(live, self.setup.started, &status, is_expected);
+        let members = members(live, self.setup.started_at, &status, is_expected);
         let heard: BTreeSet<&str> = members.iter().map(|member| &*member.name).collect();
         let missing = self.setup.names.iter().filter(|name| !heard.contains(&***name)).cloned();
         let missing = missing.collect();
-        self.setup.tell.send_replace(SendStatus {
+        self.setup.status_sender.send_replace(SendStatus {
             object: ObjectStatus {
                 members: Vec::new(),
                 reason: failure.or(status.reason),
                 ..status
             },
-            elapsed: now.since(self.setup.started),
-            begun: self.begun.map(|at| at.since(self.setup.started)),
+            elapsed: now.since(self.setup.started_at),
+            begun: self.begun_at.map(|at| at.since(self.setup.started_at)),
             members,
             missing,
             traffic: *live.counters(),
@@ -279,6 +286,7 @@ fn look_interval(receivers: usize) -> Duration {
     (LOOK_EACH * receivers as u64).min(LOOK_MAX)
 }
 
+/// Interval of looks at the receivers: for each receiver, and the maximum.
 const LOOK_EACH: Duration = Duration::from_micros(100);
 const LOOK_MAX: Duration = Duration::from_secs(3);
 
@@ -286,7 +294,7 @@ impl App<Sending> for Work {
     fn tick(&mut self, live: &mut Live<Sending>) {
         let load = host_load(live, self.setup.files.counts().waited);
         live.input(self.setup.session, ObjectSourceInput::Host(load));
-        if live.now() < self.look_at {
+        if live.now() < self.next_look_at {
             return;
         }
         self.watch_host(live);
@@ -303,9 +311,9 @@ impl App<Sending> for Work {
                  to the kernel together again"
             ),
         }
-        self.look_at = live.now() + look_interval(status.members.len());
+        self.next_look_at = live.now() + look_interval(status.members.len());
         self.note(live, &status);
-        if self.begun.is_none() {
+        if self.begun_at.is_none() {
             self.begin(live, &status);
             let Some(after) = self.status(live) else { return };
             status = after;
@@ -314,7 +322,7 @@ impl App<Sending> for Work {
         let over = [MemberState::Done, MemberState::Left, MemberState::Lost, MemberState::Failed];
         let is_over = |member: &MemberStatus| over.contains(&member.state);
         let all_over = !status.members.is_empty() && status.members.iter().all(is_over);
-        if live.is_behind_relay() && self.begun.is_some() && all_over {
+        if live.is_behind_relay() && self.begun_at.is_some() && all_over {
             live.close();
         }
         self.report(live, status, false, None);
@@ -328,7 +336,7 @@ impl Worker<Sending> for Work {
             self.note(live, status);
         }
         let mut failure = ended.as_ref().err().map(ToString::to_string);
-        failure = failure.or(self.gave_up.take());
+        failure = failure.or(self.given_up.take());
         if let Some(trace) = &self.setup.trace {
             let (mut names, mut aliases) = (BTreeMap::new(), BTreeMap::new());
             let mut intact = BTreeSet::new();

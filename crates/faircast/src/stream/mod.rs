@@ -24,8 +24,9 @@ use faircast_proto::options::{OptionValue, Options};
 use faircast_proto::{BlackHole, Machine, ShortReceiver};
 
 use crate::Error;
-use crate::common::Common;
+use crate::common::{Common, tree_without_heads};
 use crate::ends::Carrier;
+use crate::envelope::Watched;
 
 pub use builder::{StreamReceiverBuilder, StreamSenderBuilder};
 pub use bytes::{ByteReceiver, ByteSender};
@@ -62,6 +63,16 @@ pub struct StreamStatus {
     pub ended: bool,
 }
 
+impl StreamStatus {
+    fn observe<M: Machine>(&mut self, live: &Live<M>, watched: &Watched, ended: bool) {
+        let incidents = *watched.lock();
+        self.traffic = *live.counters();
+        self.refusals = incidents.refusals;
+        self.mismatch = incidents.mismatch;
+        self.ended = ended;
+    }
+}
+
 /// Receiver of a stream that did not get everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IncompleteReceiver {
@@ -79,9 +90,10 @@ impl IncompleteReceiver {
     fn new<M: Machine>(live: &Live<M>, receiver: &ShortReceiver) -> Self {
         let ShortReceiver { id, node, was_member, reason } = *receiver;
         let address = node.filter(|_| was_member).and_then(|node| live.address(node));
-        let told = node.filter(|node| !was_member && node.0 != 0);
-        let told = told.map(|node| IpAddr::from(node.0.to_be_bytes()));
-        let (host, port) = (address.map(|it| it.ip()).or(told), address.map(|it| it.port()));
+        let reported = node.filter(|node| !was_member && node.0 != 0);
+        let reported = reported.map(|node| IpAddr::from(node.0.to_be_bytes()));
+        let host = address.map(|address| address.ip()).or(reported);
+        let port = address.map(|address| address.port());
         Self { id, host, port, reason }
     }
 
@@ -97,13 +109,8 @@ impl IncompleteReceiver {
 
 fn carrier(common: &Common, target: &Target) -> Result<(Carrier, Options), Error> {
     let mut own = OF_TRAM.map(|(key, value)| (key, OptionValue::Text(value.into()))).to_vec();
-    if let Target::Unicast(_) = target {
-        // Receivers of unicast find no head but the source.
-        for key in ["members_max", "source_members_max"] {
-            own.push((key, OptionValue::Integer(4096)));
-        }
-    }
-    let (carrier, options) = common.apart()?.0.carrier(&[], &own)?;
+    own.extend(tree_without_heads(target));
+    let (carrier, options) = common.split_credits()?.0.carrier(&[], &own)?;
     check(&options)?;
     Ok((carrier, options))
 }

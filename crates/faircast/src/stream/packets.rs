@@ -16,16 +16,22 @@ pub(crate) struct Queue(Arc<Mutex<Inner>>);
 
 #[derive(Debug, Default)]
 struct Inner {
+    /// Packets from `first` on: sent ones within the window, then waiting ones.
     kept: VecDeque<Vec<u8>>,
     first: u64,
+    /// First packet that is not sent.
     next: u64,
     sent_bytes: u64,
     waiting_bytes: usize,
     /// True if writes may extend the last packet.
     open: bool,
+    /// True if no more packets follow.
     closed: bool,
+    /// True if no more packets are sent.
     ended: bool,
+    /// Most bytes of a packet.
     payload: usize,
+    /// Sent packets to keep for repairs.
     window: u64,
     writers: Vec<Waker>,
 }
@@ -134,6 +140,7 @@ impl Inner {
         self.first + self.kept.len() as u64 - self.next
     }
 
+    /// Returns ready if the queue is closed, pending if it is full.
     fn refuse(&mut self, cx: &mut Context<'_>) -> Option<Poll<()>> {
         if self.closed {
             return Some(Poll::Ready(()));

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use faircast_base::{Duration, Time};
-use faircast_net::{App, Ended, Heard, Listen, Live, NetError, SessionId, Waker};
+use faircast_net::{App, Ended, Listen, Live, NetError, NewSession, SessionId, Waker};
 use faircast_proto::catalog::{self, DEFAULT_SCHEME, tree_negotiation};
 use faircast_proto::options::Options;
 use faircast_proto::pgm::ReceiverConfig;
@@ -27,8 +27,10 @@ pub(crate) struct StreamReceiver {
     waker: Waker<StreamReceiving>,
     status: watch::Receiver<StreamStatus>,
     items: mpsc::UnboundedReceiver<Result<Vec<u8>, Error>>,
-    waiting: Arc<AtomicUsize>,
-    held: Arc<AtomicBool>,
+    /// Bytes of packets that wait for the application.
+    waiting_bytes: Arc<AtomicUsize>,
+    /// True while delivery pauses, so that the sender waits.
+    is_held: Arc<AtomicBool>,
 }
 
 impl StreamReceiver {
@@ -37,16 +39,16 @@ impl StreamReceiver {
         super::check(&speaks.of_tram())?;
         let group = group_of(&listen);
         let (sockets, via) = common.receiver_sockets(&listen)?;
-        let (tell, status) = watch::channel(StreamStatus::default());
-        let (give, items) = mpsc::unbounded_channel();
-        let waiting = Arc::new(AtomicUsize::new(0));
-        let held = Arc::new(AtomicBool::new(false));
+        let (status_sender, status) = watch::channel(StreamStatus::default());
+        let (item_sender, items) = mpsc::unbounded_channel();
+        let waiting_bytes = Arc::new(AtomicUsize::new(0));
+        let is_held = Arc::new(AtomicBool::new(false));
         let mut setup = SessionSetup::new("faircast-stream", sockets, &common, Wrapper::receiver)?;
         setup.settings.ends_when_idle = false;
         setup.pgm.moves_after = MOVES_AFTER;
         setup.set_via(via);
         let (watched, trace) = (setup.watched.clone(), setup.trace.clone());
-        let (counted, holds) = (waiting.clone(), held.clone());
+        let (counted, holds) = (waiting_bytes.clone(), is_held.clone());
         let waker = start(setup, move |_: &mut Live<StreamReceiving>| {
             Ok(Work {
                 group,
@@ -54,10 +56,10 @@ impl StreamReceiver {
                 session: None,
                 ending: None,
                 status: StreamStatus::default(),
-                tell,
-                give: Some(give),
-                waiting: counted,
-                held: holds,
+                status_sender,
+                item_sender: Some(item_sender),
+                waiting_bytes: counted,
+                is_held: holds,
                 watched,
                 trace,
                 scheme: DEFAULT_SCHEME.to_string(),
@@ -66,7 +68,7 @@ impl StreamReceiver {
                 headers: 0,
             })
         })?;
-        Ok(Self { waker, status, items, waiting, held })
+        Ok(Self { waker, status, items, waiting_bytes, is_held })
     }
 
     pub(crate) fn status(&self) -> watch::Receiver<StreamStatus> {
@@ -79,14 +81,10 @@ impl StreamReceiver {
     ) -> Poll<Option<Result<Vec<u8>, Error>>> {
         let item = std::task::ready!(self.items.poll_recv(cx));
         if let Some(Ok(packet)) = &item {
-            let before = self.waiting.fetch_sub(weight(packet), Ordering::Relaxed);
-            if before < WAITING_BYTES_LOW && self.held.swap(false, Ordering::Relaxed) {
-                self.waker.run(|live| {
-                    let all: Vec<SessionId> = live.sessions().collect();
-                    for id in all {
-                        live.input(id, StreamInput::Hold(false));
-                    }
-                });
+            let before = self.waiting_bytes.fetch_sub(weight(packet), Ordering::Relaxed);
+            if before < WAITING_BYTES_LOW && self.is_held.swap(false, Ordering::Relaxed) {
+                let resume = |live: &mut Live<_>, id| live.input(id, StreamInput::Hold(false));
+                self.waker.run(move |live| live.for_each(resume));
             }
         }
         Poll::Ready(item)
@@ -103,6 +101,7 @@ impl Drop for StreamReceiver {
     }
 }
 
+/// Application in the driver thread of a stream's receiver.
 struct Work {
     group: Nla,
     speaks: Speaks,
@@ -110,62 +109,60 @@ struct Work {
     /// Time to report an end, and true if the sender left before it. An end is not authenticated.
     ending: Option<(Time, bool)>,
     status: StreamStatus,
-    tell: watch::Sender<StreamStatus>,
-    give: Option<mpsc::UnboundedSender<Result<Vec<u8>, Error>>>,
-    waiting: Arc<AtomicUsize>,
-    held: Arc<AtomicBool>,
+    status_sender: watch::Sender<StreamStatus>,
+    /// Channel to the application; `None` after the end of the stream.
+    item_sender: Option<mpsc::UnboundedSender<Result<Vec<u8>, Error>>>,
+    waiting_bytes: Arc<AtomicUsize>,
+    is_held: Arc<AtomicBool>,
     watched: Watched,
     trace: Option<LiveTrace>,
     scheme: String,
     over_tree: bool,
     common: Common,
+    /// Bytes of a packet's headers, which black holes count too.
     headers: u32,
 }
 
 impl Work {
     fn report(&mut self, live: &Live<StreamReceiving>, ended: bool) {
-        let incidents = *self.watched.lock();
-        self.status.traffic = *live.counters();
-        self.status.refusals = incidents.refusals;
-        self.status.mismatch = incidents.mismatch;
-        self.status.ended = ended;
-        self.tell.send_replace(self.status.clone());
+        self.status.observe(live, &self.watched, ended);
+        self.status_sender.send_replace(self.status.clone());
     }
 
     fn give(&self, item: Result<Vec<u8>, Error>) {
-        let _ = self.give.as_ref().map(|give| give.send(item));
+        let _ = self.item_sender.as_ref().map(|sender| sender.send(item));
     }
 }
 
 impl App<StreamReceiving> for Work {
-    fn heard(
+    fn accept(
         &mut self,
         live: &mut Live<StreamReceiving>,
-        heard: &Heard<'_>,
+        new: &NewSession<'_>,
     ) -> Option<StreamReceiving> {
         if self.session.is_some() || live.sessions().next().is_some() {
             return None;
         }
-        let (carrier, options) = self.speaks.after(heard.packet)?;
+        let (carrier, options) = self.speaks.after(new.packet)?;
         self.scheme = carrier.stack().name();
         self.over_tree = matches!(carrier, Carrier::Tram(_));
-        self.headers = self.common.headers(heard.from);
+        self.headers = self.common.headers(new.from);
         let none = Options::default();
-        let hops = live.is_behind_relay().then(|| Hops::new(live, heard.tsi, &none));
+        let hops = live.is_behind_relay().then(|| Hops::new(live, new.tsi, &none));
         Some(match carrier {
             Carrier::Pgm(scheme) => {
                 let config = ReceiverConfig {
-                    tsi: Some(heard.tsi),
-                    data_port: heard.data_port,
-                    start: heard.now,
+                    tsi: Some(new.tsi),
+                    data_port: new.data_port,
+                    start: new.now,
                     ..ReceiverConfig::from_options(self.group, &options)
                 };
                 over!(hops.receiver(scheme.stream_receiver(live.node(), config, &options)))
             }
             Carrier::Tram(tree) => {
-                let (session, node) = ((heard.tsi, heard.source), live.node());
+                let (session, node) = ((new.tsi, new.source), live.node());
                 let negotiation = tree_negotiation(Some(tree).filter(|_| self.speaks.insists()));
-                let end = TramStreamReceiver::new(session, node, heard.now, &options, negotiation);
+                let end = TramStreamReceiver::new(session, node, new.now, &options, negotiation);
                 over!(hops.receiver(end))
             }
         })
@@ -182,17 +179,17 @@ impl App<StreamReceiving> for Work {
                 bytes.resize(bytes.len() + zeros as usize, 0);
                 self.status.bytes += bytes.len() as u64;
                 self.status.packets += 1;
-                let before = self.waiting.fetch_add(weight(&bytes), Ordering::Relaxed);
+                let before = self.waiting_bytes.fetch_add(weight(&bytes), Ordering::Relaxed);
                 if before > WAITING_BYTES_MAX {
                     self.give(Err(Error::Overrun { bytes: before as u64 }));
                     live.stop();
                 } else {
                     self.give(Ok(bytes));
                 }
-                if before > WAITING_BYTES_HIGH && !self.held.load(Ordering::Relaxed) {
+                if before > WAITING_BYTES_HIGH && !self.is_held.load(Ordering::Relaxed) {
                     live.input(id, StreamInput::Hold(true));
                     let holds = live.machine(id).is_some_and(|end| end.holds());
-                    self.held.store(holds, Ordering::Relaxed);
+                    self.is_held.store(holds, Ordering::Relaxed);
                 }
             }
             StreamEvent::Flow(FlowEvent::Lost { packets }) => {
@@ -230,18 +227,18 @@ impl App<StreamReceiving> for Work {
             if gone {
                 self.give(Err(Error::Gone));
             }
-            self.give = None;
+            self.item_sender = None;
         }
         // The pause may have begun just after the application took the last packet.
-        if self.waiting.load(Ordering::Relaxed) < WAITING_BYTES_LOW
-            && self.held.swap(false, Ordering::Relaxed)
+        if self.waiting_bytes.load(Ordering::Relaxed) < WAITING_BYTES_LOW
+            && self.is_held.swap(false, Ordering::Relaxed)
             && let Some(id) = self.session
         {
             live.input(id, StreamInput::Hold(false));
         }
         // Members of a head may still lack packets.
         let serves = |id| live.machine(id).is_some_and(|end| end.serves());
-        if self.give.is_none() && !self.session.is_some_and(serves) {
+        if self.item_sender.is_none() && !self.session.is_some_and(serves) {
             live.close();
         }
         self.report(live, false);
@@ -267,6 +264,7 @@ impl Worker<StreamReceiving> for Work {
 /// Silence after which an ended stream is over.
 const END_QUIET: Duration = Duration::from_millis(500);
 
+/// Returns the bytes that a waiting packet counts, with its overhead.
 fn weight(packet: &[u8]) -> usize {
     packet.len() + 64
 }

@@ -5,8 +5,7 @@ use std::task::{Context, Poll};
 use faircast_base::{Duration, Time};
 use faircast_net::{App, Ended, Live, NetError, SessionId, SessionOptions, Target, Waker};
 use faircast_proto::pgm::SourceConfig;
-use faircast_proto::pgm::negotiation::SchemeMismatch;
-use faircast_proto::{BlackHole, StreamEvent, catalog, tram};
+use faircast_proto::{StreamEvent, catalog, tram};
 use tokio::sync::watch;
 
 use super::packets::Queue;
@@ -38,8 +37,8 @@ impl StreamSender {
         let headers = common.headers(address);
         let with_heads = matches!(carrier, Carrier::Tram(_));
         let (sockets, via) = common.source_sockets(&target, with_heads)?;
-        let (_, credits) = common.apart()?;
-        let (tell, status) = watch::channel(StreamStatus::default());
+        let (_, credits) = common.split_credits()?;
+        let (status_sender, status) = watch::channel(StreamStatus::default());
         let mut setup = SessionSetup::new("faircast-stream", sockets, &common, Wrapper::source)?;
         let through_relays = via.is_some();
         setup.set_via(via);
@@ -74,16 +73,10 @@ impl StreamSender {
             let session = live.add(machine, SessionOptions { key: Some(tsi), subject: None });
             Ok(Work {
                 session,
-                mismatched: 0,
-                scheme_mismatch: None,
-                starved: 0,
-                black_hole: None,
+                status: StreamStatus::default(),
                 headers,
-                incomplete: Vec::new(),
-                unnamed: 0,
-                started,
                 queue: filled,
-                tell,
+                status_sender,
                 watched,
                 trace,
                 scheme: carrier.stack().name(),
@@ -109,7 +102,7 @@ impl StreamSender {
         bytes: &[u8],
     ) -> Poll<Result<usize, Error>> {
         let written = self.queue.poll_write(cx, bytes);
-        self.look();
+        self.wake();
         written
     }
 
@@ -119,7 +112,7 @@ impl StreamSender {
         message: &[u8],
     ) -> Poll<Result<(), Error>> {
         let pushed = self.queue.poll_push(cx, message);
-        self.look();
+        self.wake();
         pushed
     }
 
@@ -134,11 +127,10 @@ impl StreamSender {
         let queue = self.queue.clone();
         self.waker.run(move |live| {
             if queue.close() {
-                let all: Vec<SessionId> = live.sessions().collect();
-                all.into_iter().for_each(|id| live.close_session(id));
+                live.for_each(Live::close_session);
             }
         });
-        self.look();
+        self.wake();
     }
 
     pub(crate) async fn finish(&mut self) -> Result<StreamStatus, Error> {
@@ -147,13 +139,9 @@ impl StreamSender {
         last.map(|status| status.clone()).map_err(|_| Error::Closed)
     }
 
-    fn look(&self) {
-        self.waker.run(|live| {
-            let all: Vec<SessionId> = live.sessions().collect();
-            for id in all {
-                live.with(id, |_, _| ());
-            }
-        });
+    /// Makes the driver ask the session for packets again.
+    fn wake(&self) {
+        self.waker.run(|live| live.for_each(|live, id| _ = live.with(id, |_, _| ())));
     }
 }
 
@@ -163,73 +151,58 @@ impl Drop for StreamSender {
     }
 }
 
+/// Application in the driver thread of a stream's sender.
 struct Work {
     session: SessionId,
-    mismatched: u64,
-    scheme_mismatch: Option<SchemeMismatch>,
-    starved: u64,
-    black_hole: Option<BlackHole>,
-    headers: u32,
-    incomplete: Vec<IncompleteReceiver>,
-    unnamed: u64,
-    started: Time,
+    status: StreamStatus,
+    status_sender: watch::Sender<StreamStatus>,
     queue: Queue,
-    tell: watch::Sender<StreamStatus>,
+    /// Bytes of a packet's headers, which black holes count too.
+    headers: u32,
     watched: Watched,
     trace: Option<LiveTrace>,
     scheme: String,
+    /// Bytes of a full packet's payload.
     payload: u32,
+    /// Wait of an unsent stream for its first receiver after `shut_at`.
     give_up: Duration,
     shut_at: Option<Time>,
 }
 
 impl Work {
-    fn report(&self, live: &Live<StreamSending>, ended: bool) {
-        let (bytes, packets) = self.queue.sent();
-        let incidents = *self.watched.lock();
-        self.tell.send_replace(StreamStatus {
-            bytes,
-            packets,
-            lost: 0,
-            traffic: *live.counters(),
-            refusals: incidents.refusals,
-            mismatch: incidents.mismatch,
-            mismatched: self.mismatched,
-            scheme_mismatch: self.scheme_mismatch.clone(),
-            starved: self.starved,
-            black_hole: self.black_hole,
-            incomplete: self.incomplete.clone(),
-            unnamed: self.unnamed,
-            ended,
-        });
+    fn report(&mut self, live: &Live<StreamSending>, ended: bool) {
+        (self.status.bytes, self.status.packets) = self.queue.sent();
+        self.status.observe(live, &self.watched, ended);
+        self.status_sender.send_replace(self.status.clone());
     }
 }
 
 impl App<StreamSending> for Work {
     fn event(&mut self, live: &mut Live<StreamSending>, _: SessionId, event: StreamEvent) {
+        let status = &mut self.status;
         match event {
             StreamEvent::OtherScheme { node, sender, receiver } => {
                 let from = live.address(node);
                 tracing::warn!(
                     "a receiver ({from:?}) speaks {receiver} and not {sender}: it takes nothing"
                 );
-                self.mismatched += 1;
-                self.scheme_mismatch = Some(catalog::mismatch(sender, receiver));
+                status.mismatched += 1;
+                status.scheme_mismatch = Some(catalog::mismatch(sender, receiver));
             }
             StreamEvent::BlackHole { node, hole } => {
                 let (from, hole) = (live.address(node), hole.with(self.headers));
                 tracing::warn!("a receiver ({from:?}) says: {hole}");
-                self.starved += 1;
-                self.black_hole = Some(hole);
+                status.starved += 1;
+                status.black_hole = Some(hole);
             }
             StreamEvent::Incomplete { named, unnamed } => {
                 for receiver in named {
                     let receiver = IncompleteReceiver::new(live, &receiver);
-                    let (who, reason) = (receiver.label(), receiver.reason);
-                    tracing::warn!("{who} did not get everything: {reason}");
-                    self.incomplete.push(receiver);
+                    let (label, reason) = (receiver.label(), receiver.reason);
+                    tracing::warn!("{label} did not get everything: {reason}");
+                    status.incomplete.push(receiver);
                 }
-                self.unnamed = unnamed;
+                status.unnamed = unnamed;
             }
             StreamEvent::Flow(_) => {}
         }
@@ -247,7 +220,7 @@ impl App<StreamSending> for Work {
 }
 
 impl Worker<StreamSending> for Work {
-    fn ended(self, live: &mut Live<StreamSending>, ended: Result<Ended, NetError>) {
+    fn ended(mut self, live: &mut Live<StreamSending>, ended: Result<Ended, NetError>) {
         self.queue.end();
         trace::finish(self.trace.as_ref(), || About {
             name: "stream".to_string(),
@@ -257,7 +230,7 @@ impl Worker<StreamSending> for Work {
             interrupted: !matches!(ended, Ok(Ended::Idle)),
             ..About::default()
         });
-        tracing::debug!(session = self.session.0, ?ended, since = ?self.started, "a stream has ended");
+        tracing::debug!(session = self.session.0, ?ended, "a stream has ended");
         self.report(live, true);
     }
 }

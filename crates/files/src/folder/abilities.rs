@@ -23,6 +23,7 @@ const ODD: Mtime = Mtime { seconds: 1_000_000_001, nanos: 987_654_321 };
 /// Size from which the largest file is tested: FAT has no files of 4 GiB.
 const LARGE: u64 = u32::MAX as u64;
 
+/// File on which times, modes and sizes are tried.
 const PROBE: &str = "probe";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,20 +35,27 @@ pub(super) enum SameTime {
     No,
 }
 
+/// Abilities of a file system, as far as an object needs them.
 #[derive(Debug)]
 pub(super) struct Abilities {
     pub(super) calls: Calls,
+    /// Step of times in nanoseconds.
     time_step: i128,
+    /// Earliest and latest time of the object, each with the nanoseconds that are kept of it.
     times: [Option<(Mtime, i128)>; 2],
+    /// Modes of the object that are not kept.
     lost_modes: BTreeSet<u16>,
     pub(super) symlinks: bool,
     pub(super) hard_links: bool,
     pub(super) sparse: bool,
     pub(super) ignores_case: bool,
+    /// Most bytes of a name.
     name_max: u64,
+    /// Names of the object that are refused or changed.
     bad_names: BTreeSet<Box<[u8]>>,
 }
 
+/// Reason to leave an entry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
     Name,
@@ -261,6 +269,7 @@ fn is_device(name: &[u8]) -> bool {
     numbered || DEVICES.iter().any(|device| stem.eq_ignore_ascii_case(device))
 }
 
+/// Directory in which names are tried.
 struct Trial<'s> {
     calls: Calls,
     state: &'s StateFolder,

@@ -17,6 +17,7 @@ use crate::layout::Layout;
 use crate::manifest::{Entry, Owner, Xattr, is_acl};
 use crate::name;
 
+/// Change that an existing file needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lack {
     /// Mode, owner or access control list, which only the file's owner can change.
@@ -25,9 +26,11 @@ pub(super) enum Lack {
     Xattrs,
 }
 
+/// Attributes to set, as far as options and file system allow.
 pub(super) struct Attributes<'a> {
     options: &'a StoreOptions,
     abilities: &'a Abilities,
+    /// Local ids of owners so far.
     owners: BTreeMap<&'a Owner, (Uid, Gid)>,
 }
 
@@ -128,7 +131,7 @@ impl<'a> Attributes<'a> {
 
     fn owner(&mut self, entry: &'a Entry) -> Option<(Uid, Gid)> {
         let owner = entry.owner.as_deref().filter(|_| self.options.owner)?;
-        Some(*self.owners.entry(owner).or_insert_with(|| here(owner)))
+        Some(*self.owners.entry(owner).or_insert_with(|| local_ids(owner)))
     }
 }
 
@@ -147,7 +150,7 @@ pub(super) fn has_xattrs(entry: &Entry, fd: BorrowedFd<'_>) -> bool {
 }
 
 /// Returns the local ids of an owner: by name, or else by number. Root stays root.
-fn here(owner: &Owner) -> (Uid, Gid) {
+fn local_ids(owner: &Owner) -> (Uid, Gid) {
     let user = Some(&*owner.user).filter(|name| !name.is_empty() && owner.uid != 0);
     let group = Some(&*owner.group).filter(|name| !name.is_empty() && owner.gid != 0);
     let user = user.and_then(|name| User::from_name(name).ok().flatten());

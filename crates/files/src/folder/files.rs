@@ -23,21 +23,27 @@ use crate::layout::{Group, Layout};
 use crate::name;
 use crate::store::Written;
 
+/// Present location of a file's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Location {
     Nowhere,
     /// In a file of the state folder that this run has created: unwritten parts are zero.
     Fresh,
+    /// In a file of the state folder, as an earlier run or a copy left it.
     Part,
+    /// At its path, from before.
     Target,
+    /// At its path, moved there by this run.
     Done,
 }
 
+/// File as `stat` saw it. Any later change makes another identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     device: u64,
     inode: u64,
     size: i64,
+    /// Seconds and nanoseconds of the last change of the inode.
     changed: (i64, i64),
 }
 
@@ -67,7 +73,7 @@ pub struct Files {
 #[derive(Debug)]
 struct Inner {
     handles: Handles,
-    places: Vec<Place>,
+    locations: Vec<Location>,
 }
 
 impl Files {
@@ -75,9 +81,9 @@ impl Files {
         layout: Layout,
         root: Root,
         state: StateFolder,
-        (abilities, left_out, places): (Abilities, Arc<LeftOut>, Vec<Place>),
+        (abilities, left_out, locations): (Abilities, Arc<LeftOut>, Vec<Location>),
     ) -> Self {
-        let inner = Mutex::new(Inner { handles: Handles::default(), places });
+        let inner = Mutex::new(Inner { handles: Handles::default(), locations });
         Self { layout: Arc::new(layout), root, state, abilities, left_out, inner }
     }
 
@@ -85,20 +91,20 @@ impl Files {
         self.left_out.contains(self.layout.entry_index(file))
     }
 
-    pub(crate) fn place(&self, file: u32) -> Place {
-        self.inner.lock().places[file as usize]
+    pub(crate) fn location(&self, file: u32) -> Location {
+        self.inner.lock().locations[file as usize]
     }
 
-    pub(crate) fn set_place(&self, file: u32, place: Place) {
+    pub(crate) fn set_location(&self, file: u32, location: Location) {
         let mut inner = self.inner.lock();
-        inner.places[file as usize] = place;
+        inner.locations[file as usize] = location;
         inner.handles.forget(file);
     }
 
-    pub(crate) fn not_fresh(&self, file: u32) {
+    pub(crate) fn mark_written(&self, file: u32) {
         let mut inner = self.inner.lock();
-        if inner.places[file as usize] == Place::Fresh {
-            inner.places[file as usize] = Place::Part;
+        if inner.locations[file as usize] == Location::Fresh {
+            inner.locations[file as usize] = Location::Part;
         }
     }
 
@@ -158,20 +164,20 @@ impl Files {
 
     pub(crate) fn part(&self, file: u32) -> Result<Arc<File>> {
         let mut inner = self.inner.lock();
-        let Inner { handles, places } = &mut *inner;
-        match places[file as usize] {
-            Place::Nowhere => {
+        let Inner { handles, locations } = &mut *inner;
+        match locations[file as usize] {
+            Location::Nowhere => {
                 let handle = handles.get(file, || {
                     let new = self.state.create(&Self::part_name(file))?;
                     let size = self.layout.entry(file).size();
                     new.set_len(size).map_err(|error| self.state.cannot(error))?;
                     Ok::<_, FilesError>(new)
                 })?;
-                places[file as usize] = Place::Fresh;
+                locations[file as usize] = Location::Fresh;
                 Ok(handle)
             }
-            Place::Fresh | Place::Part => handles.get(file, || self.open_part(file)),
-            Place::Target | Place::Done => {
+            Location::Fresh | Location::Part => handles.get(file, || self.open_part(file)),
+            Location::Target | Location::Done => {
                 unreachable!("what is in its place already is never written")
             }
         }
@@ -196,11 +202,15 @@ impl Files {
 
     pub(crate) fn handle(&self, file: u32) -> Result<Option<Arc<File>>> {
         let mut inner = self.inner.lock();
-        let Inner { handles, places } = &mut *inner;
-        match places[file as usize] {
-            Place::Nowhere => Ok(None),
-            Place::Fresh | Place::Part => handles.get(file, || self.open_part(file)).map(Some),
-            Place::Target | Place::Done => handles.get(file, || self.open_target(file)).map(Some),
+        let Inner { handles, locations } = &mut *inner;
+        match locations[file as usize] {
+            Location::Nowhere => Ok(None),
+            Location::Fresh | Location::Part => {
+                handles.get(file, || self.open_part(file)).map(Some)
+            }
+            Location::Target | Location::Done => {
+                handles.get(file, || self.open_target(file)).map(Some)
+            }
         }
     }
 

@@ -10,9 +10,9 @@ use rustix::fs::Mode;
 use rustix::io::Errno;
 
 use super::attributes::Attributes;
-use super::files::{Files, Identity, Place};
+use super::files::{Files, Identity, Location};
 use super::locked::Widened;
-use super::open::DIFFERS;
+use super::survey::DIFFERS;
 use super::{Folder, hard_links, links, locked, reuse};
 use crate::dir::{self, Cursor};
 use crate::error::{FilesError, Result};
@@ -48,12 +48,12 @@ pub(super) fn compare(folder: &mut Folder, announced: Option<&[u8; 32]>) -> Resu
 
 pub(super) fn finish(folder: &mut Folder) -> Result<()> {
     let hashes = hash_files(folder)?;
-    find_locked(&folder.files, &folder.replaced, &mut folder.locked)?;
-    let Folder { shared, files, targets, locked, replaced, .. } = folder;
+    find_locked(&folder.files, &folder.replaced, &mut folder.existing.locked)?;
+    let Folder { shared, files, existing, replaced, .. } = folder;
     let attributes = Attributes::new(&shared.options, &files.abilities);
-    let widened = Widened::widen(&files.root, &files.state, locked)?;
+    let widened = Widened::widen(&files.root, &files.state, &existing.locked)?;
     let put = Finish { shared, files, attributes, made: Vec::new(), touched: BTreeSet::new() }
-        .run(targets, replaced);
+        .run(&existing.targets, replaced);
     let restored = widened.restore(&files.root, files.state.fd());
     put.and(restored)?;
     reuse::remove_superseded(&files.layout, &files.state, shared.options.source);
@@ -69,9 +69,9 @@ pub(super) fn reopen(folder: &mut Folder, damaged: &[u32]) -> Result<()> {
         folder.hashed.set(*index as usize, false);
     }
     for file in damaged.iter().map(|index| files.layout.group(*index).file) {
-        match files.place(file) {
-            Place::Target => take_over(folder, file)?,
-            _ => files.not_fresh(file),
+        match files.location(file) {
+            Location::Target => take_over(folder, file)?,
+            _ => files.mark_written(file),
         }
     }
     Ok(())
@@ -89,7 +89,7 @@ fn check_digests(folder: &Folder, announced: Option<&[u8; 32]>) -> Result<()> {
 fn check_holes(folder: &mut Folder) -> Result<()> {
     let files = folder.files.clone();
     for file in 0..files.layout.files() {
-        let written = matches!(files.place(file), Place::Target | Place::Part);
+        let written = matches!(files.location(file), Location::Target | Location::Part);
         if written && !files.layout.entry(file).holes().is_empty() && !files.holes_are_zero(file)? {
             take_over(folder, file)?;
         }
@@ -111,7 +111,7 @@ fn take_over(folder: &mut Folder, file: u32) -> Result<()> {
     let Some(old) = files.handle(file)? else { return Ok(()) };
     let path = files.target_path(file);
     // The time may differ within rounding, so the file may be another one rather than damaged.
-    if folder.doubtful.contains(&file) && !folder.shared.options.overwrite {
+    if folder.existing.doubtful.contains(&file) && !folder.shared.options.overwrite {
         return Err(FilesError::refused(&path, DIFFERS));
     }
     let cannot = |error| FilesError::io(&path, "cannot be copied", error);
@@ -131,9 +131,10 @@ fn take_over(folder: &mut Folder, file: u32) -> Result<()> {
     }
     drop(copy);
     files.state.rename(COPY, &Files::part_name(file))?;
-    files.set_place(file, Place::Part);
-    if let Ok(at) = folder.targets.binary_search_by_key(&file, |(of, _)| *of) {
-        let (_, identity) = folder.targets.remove(at);
+    files.set_location(file, Location::Part);
+    let targets = &mut folder.existing.targets;
+    if let Ok(at) = targets.binary_search_by_key(&file, |(of, _)| *of) {
+        let (_, identity) = targets.remove(at);
         folder.replaced.insert(file, identity);
     }
     for index in files.layout.groups_of(file) {
@@ -147,11 +148,14 @@ fn take_over(folder: &mut Folder, file: u32) -> Result<()> {
     Ok(())
 }
 
+/// Last step: attributes, renames, directories and links.
 struct Finish<'a> {
     shared: &'a Shared<Folder>,
     files: &'a Files,
     attributes: Attributes<'a>,
+    /// Directories that were made, in order of their paths.
     made: Vec<&'a Entry>,
+    /// Directories with changed entries, to be synced.
     touched: BTreeSet<&'a BStr>,
 }
 
@@ -231,7 +235,7 @@ impl Finish<'_> {
 
     fn prepare(&mut self) -> Result<()> {
         let files = self.files;
-        let own = |file: &u32| files.place(*file) != Place::Target;
+        let own = |file: &u32| files.location(*file) != Location::Target;
         let count = (0..files.layout.files()).filter(own).count();
         let one_by_one = count <= SYNC_ONE_BY_ONE_MAX;
         for file in (0..files.layout.files()).filter(own) {
@@ -284,7 +288,7 @@ impl Finish<'_> {
         let files = self.files;
         let mut cursor = Cursor::new(&files.root);
         for file in 0..files.layout.files() {
-            if files.place(file) == Place::Target || files.is_left_out(file) {
+            if files.location(file) == Location::Target || files.is_left_out(file) {
                 continue;
             }
             let (parent, name) = name::split(&files.layout.entry(file).path);
@@ -303,7 +307,7 @@ impl Finish<'_> {
                     None => false,
                 };
             files.put_into_place(&part, &path, fd, name, overwrite)?;
-            files.set_place(file, Place::Done);
+            files.set_location(file, Location::Done);
             self.touched.insert(parent.unwrap_or_default());
             self.shared.counters.update(|counts| counts.files_done += 1);
         }

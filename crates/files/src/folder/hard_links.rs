@@ -11,18 +11,21 @@ use rustix::io::Errno;
 
 use super::StoreOptions;
 use super::attributes::Attributes;
-use super::files::{Files, Identity, Place};
-use super::open::DIFFERS;
+use super::files::{Files, Identity, Location};
+use super::survey::DIFFERS;
 use crate::dir::{self, Cursor};
 use crate::error::{FilesError, Result};
 use crate::manifest::Entry;
 use crate::name;
 
+/// Name of a new link in the state folder, before it is moved to its place.
 const NEW: &str = "name.new";
 
 #[derive(Debug, Default)]
-pub(super) struct Made<'a> {
+pub(super) struct NewLinks<'a> {
+    /// Directories with changed entries.
     pub(super) touched: Vec<&'a BStr>,
+    /// Names that are copies, where no link was possible.
     pub(super) copies: u64,
 }
 
@@ -31,8 +34,8 @@ pub(super) fn make<'a>(
     files: &'a Files,
     attributes: &mut Attributes<'a>,
     replaced: &BTreeMap<u32, Identity>,
-) -> Result<Made<'a>> {
-    let mut made = Made::default();
+) -> Result<NewLinks<'a>> {
+    let mut made = NewLinks::default();
     let numbers: BTreeMap<&BStr, u32> = match has_any(files) {
         true => (0..files.layout.files()).map(|it| (&*files.layout.entry(it).path, it)).collect(),
         false => return Ok(made),
@@ -107,8 +110,8 @@ impl Source {
             fd.try_clone_to_owned()
                 .map_err(|error| FilesError::io(&path, "cannot be opened", error))
         };
-        let (directory, name) = match files.place(file) {
-            Place::Target | Place::Done => {
+        let (directory, name) = match files.location(file) {
+            Location::Target | Location::Done => {
                 let (parent, name) = name::split(&files.layout.entry(file).path);
                 let mut cursor = Cursor::new(&files.root);
                 let fd = cursor.enter(parent)?.ok_or(Errno::NOENT).map_err(cannot)?;

@@ -9,10 +9,13 @@ use crate::layout::Layout;
 use crate::manifest::Entry;
 use crate::name;
 
+/// Most paths that are shown.
 const SHOWN: usize = 20;
 
+/// Entries that are left out, with counts by kind and the first paths.
 #[derive(Debug, Default)]
 pub(crate) struct LeftOut {
+    /// Indices in the manifest.
     entries: FixedBitSet,
     files: u64,
     links: u64,

@@ -15,9 +15,11 @@ use crate::name;
 /// File with the modes to restore. Record: mode (2 bytes), length of the path (2), path.
 const MODES: &str = "modes";
 
+/// Directories with widened modes, each with the mode to restore.
 #[derive(Debug, Default)]
 pub(super) struct Widened(Vec<(BString, u16)>);
 
+/// Restores the modes that a killed process has left widened.
 pub(super) fn restore_left(root: &Root, state: BorrowedFd<'_>) -> Result<()> {
     let path = root.path(name::STATE_FOLDER.as_bytes());
     let cannot = |error: std::io::Error| FilesError::io(&path, "cannot be read", error);

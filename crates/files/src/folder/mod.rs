@@ -13,22 +13,23 @@ mod obstacles;
 mod open;
 mod reuse;
 mod state;
+mod survey;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bstr::BString;
 use faircast_proto::content::only_zeros;
 use faircast_proto::object::Announcement;
 use fixedbitset::FixedBitSet;
 
-use self::files::{Files, Identity, Place};
+use self::files::{Files, Identity, Location};
 pub(crate) use self::left_out::LeftOut;
 pub use self::state::clean;
+use self::survey::Existing;
 use crate::error::{FilesError, Result};
 use crate::hash::group_digest;
 use crate::hole_hashes::HoleHashes;
@@ -98,14 +99,18 @@ pub struct Folder {
     journal: JournalWriter,
     /// Complete groups, before the comparison with digests.
     have: FixedBitSet,
+    /// Groups with a digest in `chain`.
     hashed: FixedBitSet,
+    /// Digests of the groups as they are here.
     chain: Table,
     hole_hashes: HoleHashes,
-    targets: Vec<(u32, Identity)>,
-    locked: Vec<BString>,
-    doubtful: BTreeSet<u32>,
+    /// Files that were found in their locations, and directories to widen for the last step.
+    existing: Existing,
+    /// Found files that turned out to be damaged; the last step replaces them.
     replaced: BTreeMap<u32, Identity>,
+    /// First group that [`idle`](Medium::idle) has not looked at.
     cursor: u32,
+    /// Buffer of a group, kept to save allocations.
     scratch: Vec<u8>,
 }
 
@@ -151,7 +156,7 @@ impl Medium for Folder {
         request: Request,
     ) -> Result<(Self, Arc<Files>, FixedBitSet)> {
         let (files, found) = open::open(shared, &request)?;
-        let open::Found { journal, have, targets, locked, doubtful } = found;
+        let open::Opened { journal, have, existing } = found;
         let folder = &shared.options.dir;
         let cannot = |error| files.state.cannot(error);
         let identity = files.state.identity()?;
@@ -168,9 +173,7 @@ impl Medium for Folder {
             have,
             chain: Table::new(files.layout.digest_bytes(), folder).map_err(cannot)?,
             hole_hashes: HoleHashes::new(&files.layout, folder).map_err(cannot)?,
-            targets,
-            locked,
-            doubtful,
+            existing,
             replaced: BTreeMap::new(),
             cursor: 0,
             scratch: Vec::new(),
@@ -188,10 +191,10 @@ impl Medium for Folder {
         let group = flight.group;
         self.files.part(group.file)?;
         let zero = flight.whole()
-            && self.files.place(group.file) == Place::Fresh
+            && self.files.location(group.file) == Location::Fresh
             && only_zeros(&flight.bytes);
         if !flight.whole() {
-            self.files.not_fresh(group.file);
+            self.files.mark_written(group.file);
         }
         if !zero {
             flight.write(&self.shared.counters, |at, bytes| self.files.write(&group, at, bytes))?;

@@ -24,14 +24,17 @@ use crate::store::Journal;
 
 pub(crate) const JOURNAL: &str = "journal";
 pub(crate) const MANIFEST: &str = "manifest";
+/// Files with the identity of the receiver, and the address of the sender.
 const RECEIVER: &str = "receiver";
 const SOURCE: &str = "source";
 const LOCK: &str = "lock";
+/// Directory for tests of the file system.
 pub(super) const TRIAL: &str = "names";
 /// Attempts to open a folder that another process is removing.
 const TRIES: u32 = 100;
 const LOCK_WAIT: Duration = Duration::from_millis(500);
 
+/// State folder of the object that is received, locked against other processes.
 #[derive(Debug)]
 pub(crate) struct StateFolder {
     parent: OwnedFd,
@@ -226,6 +229,7 @@ fn remove_directory(parent: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
     rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)
 }
 
+/// State folder of another object.
 pub(super) struct Neighbour {
     name: String,
     parent: OwnedFd,

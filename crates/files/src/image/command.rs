@@ -23,7 +23,7 @@ use crate::guard::panicked;
 use crate::hash::piece_digest;
 use crate::hole_hashes::{HoleHashes, file_hashes};
 use crate::layout::{GROUP_BYTES, Group, Layout, Piece};
-use crate::store::{Counters, Intake, StoreHandle, told, too_early};
+use crate::store::{Counters, Intake, StoreHandle, object_error, too_early};
 
 /// Window beyond the bytes that the command has read: most bytes to request and keep.
 const WINDOW_BYTES: u64 = 32 << 20;
@@ -44,46 +44,56 @@ pub struct CommandOptions {
 pub struct CommandStore {
     options: CommandOptions,
     intake: Intake,
+    /// Object and layout, once the manifest is complete.
     object: Option<Single>,
     layout: Option<Arc<Layout>>,
-    running: Option<Running>,
+    process: Option<Process>,
+    /// Thread that writes to the command, and its input until the end of the content.
     thread: Option<JoinHandle<io::Result<Fed>>>,
-    food: Option<Sender<Food>>,
+    feed: Option<Sender<Feed>>,
+    /// Result of the thread.
     fed: Option<Fed>,
     failure: Option<String>,
-    shared: Arc<Shared>,
+    shared: Arc<FeedState>,
+    /// Groups in assembly, and the last ones that the command was given, for parity.
     groups: BTreeMap<u32, Slot>,
+    /// First group that the command was not given.
     next: u32,
+    /// True once the command has succeeded.
     intact: bool,
 }
 
+/// Running command.
 #[derive(Debug)]
-struct Running {
+struct Process {
     child: Child,
+    /// Process group of the shell and all it starts.
     group: Pid,
-    ended: Option<ExitStatus>,
+    status: Option<ExitStatus>,
 }
 
+/// Group in assembly.
 #[derive(Debug)]
 struct Slot {
     bytes: Arc<Vec<u8>>,
-    there: RangeSet,
+    received: RangeSet,
 }
 
 impl Slot {
     fn is_whole(&self) -> bool {
-        self.there.around(0).is_some_and(|range| self.bytes.len() as u64 <= range.end)
+        self.received.around(0).is_some_and(|range| self.bytes.len() as u64 <= range.end)
     }
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct FeedState {
+    /// Bytes of content that the command has read.
     taken: AtomicU64,
     stopping: AtomicBool,
 }
 
 #[derive(Debug)]
-enum Food {
+enum Feed {
     /// Group, with the zeros before it.
     Group { group: Group, bytes: Arc<Vec<u8>>, zeros: u64 },
     /// End of the content, with the zeros after the last group.
@@ -106,9 +116,9 @@ impl CommandStore {
             intake: Intake::new(),
             object: None,
             layout: None,
-            running: None,
+            process: None,
             thread: None,
-            food: None,
+            feed: None,
             fed: None,
             failure: None,
             shared: Arc::default(),
@@ -142,14 +152,14 @@ impl CommandStore {
             .map_err(cannot)?;
         let group = Pid::from_child(&child);
         let input = child.stdin.take().expect("it was asked for");
-        self.running = Some(Running { child, group, ended: None });
+        self.process = Some(Process { child, group, status: None });
         let (shared, counters) = (self.shared.clone(), self.intake.counters.clone());
         let (give, take) = channel();
         let thread = std::thread::Builder::new()
             .name("faircast-pipe".into())
             .spawn(move || feed(input, &take, &shared, &counters))
             .map_err(cannot)?;
-        (self.thread, self.food) = (Some(thread), Some(give));
+        (self.thread, self.feed) = (Some(thread), Some(give));
         Ok(())
     }
 
@@ -168,8 +178,8 @@ impl CommandStore {
             }
         }
         let Some(mut reason) = self.failure.clone() else { return Ok(()) };
-        if let Some(running) = &mut self.running
-            && let Some(status) = running.wait_shortly()
+        if let Some(process) = &mut self.process
+            && let Some(status) = process.wait_shortly()
         {
             reason = format!(
                 "the command `{}` ended ({status}) before it had taken everything",
@@ -181,7 +191,7 @@ impl CommandStore {
 
     fn write_content(&mut self, offset: u64, bytes: &[u8], zeros: u32) -> ObjectResult<()> {
         self.check()?;
-        let layout = self.layout().map_err(told)?.clone();
+        let layout = self.layout().map_err(object_error)?.clone();
         let end = self.intake.end(Part::Content, offset, bytes.len() as u64 + u64::from(zeros))?;
         let mut bytes = bytes;
         for piece @ Piece { group, start, end } in layout.pieces(offset..end, None) {
@@ -191,7 +201,7 @@ impl CommandStore {
             }
             let new = || Slot {
                 bytes: Arc::new(vec![0; group.len as usize]),
-                there: RangeSet::default(),
+                received: RangeSet::default(),
             };
             let slot = self.groups.entry(group.index).or_insert_with(new);
             if !slot.is_whole() {
@@ -199,10 +209,10 @@ impl CommandStore {
                 let (given, zeros) = all.split_at_mut(now.len());
                 given.copy_from_slice(now);
                 zeros.fill(0);
-                slot.there.insert(start.into()..end.into());
+                slot.received.insert(start.into()..end.into());
             }
         }
-        self.hand_over().map_err(told)
+        self.hand_over().map_err(object_error)
     }
 
     fn hand_over(&mut self) -> Result<()> {
@@ -212,8 +222,8 @@ impl CommandStore {
             let before =
                 self.next.checked_sub(1).map_or(0, |last| end_in_file(&layout.group(last)));
             let zeros = group.file_offset - before;
-            if let Some(food) = &self.food {
-                let _ = food.send(Food::Group { group, bytes: slot.bytes.clone(), zeros });
+            if let Some(feed) = &self.feed {
+                let _ = feed.send(Feed::Group { group, bytes: slot.bytes.clone(), zeros });
             }
             self.next += 1;
         }
@@ -227,7 +237,7 @@ impl CommandStore {
     }
 
     fn read_content(&self, offset: u64, len: u32, out: &mut Vec<u8>) -> ObjectResult<()> {
-        let layout = self.layout().map_err(told)?;
+        let layout = self.layout().map_err(object_error)?;
         let end = self.intake.end(Part::Content, offset, len.into())?;
         for Piece { group, start, end } in layout.pieces(offset..end, None) {
             let Some(slot) = self.groups.get(&group.index) else {
@@ -272,27 +282,27 @@ impl CommandStore {
     }
 
     fn kill(&mut self) {
-        if let Some(running) = &mut self.running
-            && running.status().is_none()
+        if let Some(process) = &mut self.process
+            && process.status().is_none()
         {
-            let _ = kill_process_group(running.group, Signal::KILL);
-            let _ = running.child.wait();
+            let _ = kill_process_group(process.group, Signal::KILL);
+            let _ = process.child.wait();
         }
     }
 }
 
 impl Store for CommandStore {
     fn announce(&mut self, announcement: &Announcement) -> ObjectResult<()> {
-        self.intake.announce(announcement, 1, || Ok(std::env::temp_dir())).map_err(told)
+        self.intake.announce(announcement, 1, || Ok(std::env::temp_dir())).map_err(object_error)
     }
 
     fn grow(&mut self, announcement: &Announcement) -> ObjectResult<()> {
-        self.intake.grow(announcement).map_err(told)?;
+        self.intake.grow(announcement).map_err(object_error)?;
         if let Some(object) = &self.object {
-            self.layout = Some(object.layout(announcement).map_err(told)?);
+            self.layout = Some(object.layout(announcement).map_err(object_error)?);
         }
-        if !announcement.growing && self.running.is_some() {
-            self.shorten().map_err(told)?;
+        if !announcement.growing && self.process.is_some() {
+            self.shorten().map_err(object_error)?;
         }
         Ok(())
     }
@@ -317,7 +327,7 @@ impl Store for CommandStore {
     }
 
     fn open(&mut self) -> ObjectResult<Poll<Vec<Range<u64>>>> {
-        self.begin().map_err(told)?;
+        self.begin().map_err(object_error)?;
         Ok(Poll::Ready(Vec::new()))
     }
 
@@ -326,14 +336,14 @@ impl Store for CommandStore {
             return Ok(Poll::Ready(Verdict::Intact));
         }
         self.check()?;
-        let layout = self.layout().map_err(told)?;
-        let announced = self.intake.announced().map_err(told)?;
+        let layout = self.layout().map_err(object_error)?;
+        let announced = self.intake.announced().map_err(object_error)?;
         let size = self.object.as_ref().map_or(0, |object| object.size(announced));
         let last =
             layout.groups().checked_sub(1).map_or(0, |last| end_in_file(&layout.group(last)));
-        let end = Food::End { zeros: size - last, layout: layout.clone() };
-        if let Some(food) = self.food.take() {
-            let _ = food.send(end);
+        let end = Feed::End { zeros: size - last, layout: layout.clone() };
+        if let Some(feed) = self.feed.take() {
+            let _ = feed.send(end);
         }
         if self.thread.is_some() {
             return Ok(Poll::Pending);
@@ -342,15 +352,15 @@ impl Store for CommandStore {
             if let Err(error) = self.compare(&mut fed) {
                 // The kill comes before the end of input, which would look like complete content.
                 self.kill();
-                return Err(told(error));
+                return Err(object_error(error));
             }
             drop(fed.input);
         }
-        let Some(running) = &mut self.running else {
+        let Some(process) = &mut self.process else {
             let reason = format!("the command `{}` was not begun", self.options.command);
             return Err(ObjectError { reason });
         };
-        match running.status() {
+        match process.status() {
             None => Ok(Poll::Pending),
             Some(status) if status.success() => {
                 self.intact = true;
@@ -374,12 +384,12 @@ impl Drop for CommandStore {
     }
 }
 
-impl Running {
+impl Process {
     fn status(&mut self) -> Option<ExitStatus> {
-        if self.ended.is_none() {
-            self.ended = self.child.try_wait().ok().flatten();
+        if self.status.is_none() {
+            self.status = self.child.try_wait().ok().flatten();
         }
-        self.ended
+        self.status
     }
 
     fn wait_shortly(&mut self) -> Option<ExitStatus> {
@@ -395,14 +405,14 @@ impl Running {
 
 fn feed(
     mut input: ChildStdin,
-    food: &Receiver<Food>,
-    shared: &Shared,
+    feed: &Receiver<Feed>,
+    shared: &FeedState,
     counters: &Counters,
 ) -> io::Result<Fed> {
     let mut digests = Vec::new();
     loop {
-        match food.recv().map_err(|_| io::ErrorKind::BrokenPipe)? {
-            Food::Group { group, bytes, zeros } => {
+        match feed.recv().map_err(|_| io::ErrorKind::BrokenPipe)? {
+            Feed::Group { group, bytes, zeros } => {
                 write_zeros(&mut input, zeros)?;
                 if group.index == 0 {
                     digests.push(piece_digest(true, 0, &bytes));
@@ -412,7 +422,7 @@ fn feed(
                 counters.update(|counts| counts.bytes_written += bytes.len() as u64);
                 shared.taken.store(group.range().end, Ordering::Relaxed);
             }
-            Food::End { zeros, layout } => {
+            Feed::End { zeros, layout } => {
                 write_zeros(&mut input, zeros)?;
                 input.flush()?;
                 let mut holes = HoleHashes::new(&layout, &std::env::temp_dir())?;

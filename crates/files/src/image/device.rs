@@ -69,7 +69,9 @@ pub struct DeviceWork {
 pub struct Device {
     path: PathBuf,
     file: File,
+    /// Lock of a file; a device is opened exclusively.
     _lock: Option<Locked>,
+    /// Bytes of a device; `None` for a file, which grows.
     room: Option<u64>,
     object: Single,
 }
@@ -352,6 +354,7 @@ fn open_journal(
     Ok((journal, lock, found))
 }
 
+/// Journal of this run, locked against other runs.
 #[derive(Debug)]
 struct OpenJournal {
     writer: JournalWriter,

@@ -10,6 +10,7 @@ use crate::manifest::{Entry, Kind, Manifest};
 use crate::name;
 use crate::store::Counters;
 
+/// Only file or image of an accepted object.
 #[derive(Debug)]
 pub(super) struct Single {
     pub(super) entry: Entry,

@@ -8,6 +8,7 @@ use faircast_proto::RangeSet;
 use super::counts::Counters;
 use crate::layout::Group;
 
+/// Most bytes and groups in assembly.
 const BYTES_MAX: usize = 12 << 20;
 const SLOTS_MAX: usize = 256;
 /// Most evicted groups with remembered ranges. Others are hashed at the end, and never resumed.
@@ -64,20 +65,25 @@ impl Flight {
     }
 }
 
+/// Groups in assembly. The least recently written one makes room.
 #[derive(Debug, Default)]
 pub(crate) struct Assembly {
     slots: Vec<Slot>,
+    /// Bytes of the buffers of all slots.
     bytes: usize,
-    touches: u64,
+    /// Writes so far: the clock of [`Slot::written_at`].
+    writes: u64,
+    /// Ranges of evicted groups, by group, and the number of all these ranges.
     partial: BTreeMap<u32, RangeSet>,
     partial_ranges: usize,
+    /// Slot of the last write, which the next one most likely continues.
     last: usize,
 }
 
 #[derive(Debug)]
 struct Slot {
     flight: Flight,
-    touched: u64,
+    written_at: u64,
 }
 
 impl Assembly {
@@ -92,7 +98,7 @@ impl Assembly {
     }
 
     pub(crate) fn evict(&mut self) -> Option<Flight> {
-        let oldest = self.slots.iter().enumerate().min_by_key(|(_, slot)| slot.touched)?.0;
+        let oldest = self.slots.iter().enumerate().min_by_key(|(_, slot)| slot.written_at)?.0;
         Some(self.put_aside(oldest))
     }
 
@@ -125,9 +131,9 @@ impl Assembly {
     ) -> Option<Flight> {
         let index = self.find(group.index).unwrap_or_else(|| self.make(*group, buffer()));
         self.last = index;
-        self.touches += 1;
+        self.writes += 1;
         let slot = &mut self.slots[index];
-        slot.touched = self.touches;
+        slot.written_at = self.writes;
         let flight = &mut slot.flight;
         let start = within as usize;
         let middle = start + bytes.len();
@@ -178,7 +184,7 @@ impl Assembly {
         bytes.resize(group.len as usize, 0);
         self.bytes += bytes.len();
         let flight = Flight { group, bytes, ranges: RangeSet::default(), complete: false };
-        self.slots.push(Slot { flight, touched: 0 });
+        self.slots.push(Slot { flight, written_at: 0 });
         self.slots.len() - 1
     }
 

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use crate::folder::LeftOut;
 use crate::manifest::Manifest;
 
+/// Progress of a store, shared with its observers. Facts are set once.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) manifest: OnceLock<Arc<Manifest>>,

@@ -10,7 +10,7 @@ use fixedbitset::FixedBitSet;
 
 use super::assembly::{Assembly, Flight};
 use super::counts::StoreHandle;
-use super::intake::{Intake, told, too_early};
+use super::intake::{Intake, object_error, too_early};
 use super::thread::{Job, Medium, Request, Shared, Worker, Written as _};
 use crate::error::{FilesError, Result};
 use crate::layout::{GROUP_BYTES, Layout, Piece, push_joined};
@@ -19,20 +19,28 @@ use crate::layout::{GROUP_BYTES, Layout, Piece, push_joined};
 #[derive(Debug)]
 pub struct GroupStore<M: Medium> {
     shared: Arc<Shared<M>>,
+    /// Thread that writes; `None` before the manifest is complete.
     thread: Option<JoinHandle<()>>,
     intake: Intake,
     stage: Stage,
+    /// Layout of the announced content; `None` until the medium is open.
     layout: Option<Arc<Layout>>,
     assembly: Assembly,
+    /// Groups that need no more bytes: found, or complete in assembly and submitted.
     complete: FixedBitSet,
+    /// True if nothing of the object is to stay.
     discarded: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
+    /// The manifest is incomplete.
     Manifest,
+    /// The thread opens the medium.
     Opening,
+    /// Content is accepted.
     Open,
+    /// The thread compares content with its digests.
     Verifying,
     Intact,
 }
@@ -97,7 +105,7 @@ impl<M: Medium> GroupStore<M> {
     }
 
     fn layout(&self) -> ObjectResult<&Arc<Layout>> {
-        self.layout.as_ref().ok_or_else(|| told(too_early()))
+        self.layout.as_ref().ok_or_else(|| object_error(too_early()))
     }
 
     fn write_content(&mut self, offset: u64, bytes: &[u8], zeros: u32) -> ObjectResult<()> {
@@ -141,7 +149,7 @@ impl<M: Medium> GroupStore<M> {
                 let covers = |flight: &Arc<Flight>| flight.covers(start, end);
                 if !flights.last().is_some_and(covers) {
                     let written = self.shared.written.get().expect("opened");
-                    written.read(&group, start, piece).map_err(told)?;
+                    written.read(&group, start, piece).map_err(object_error)?;
                 }
                 flights.iter().for_each(|flight| flight.overlay(start, piece));
             }
@@ -191,18 +199,18 @@ impl<M: Medium> GroupStore<M> {
 impl<M: Medium> Store for GroupStore<M> {
     fn announce(&mut self, announcement: &Announcement) -> ObjectResult<()> {
         let folder = || M::folder(&self.shared.options);
-        self.intake.announce(announcement, M::FILES_MAX, folder).map_err(told)
+        self.intake.announce(announcement, M::FILES_MAX, folder).map_err(object_error)
     }
 
     fn grow(&mut self, announcement: &Announcement) -> ObjectResult<()> {
         if !M::GROWS {
             return Err(ObjectError::growing());
         }
-        self.intake.grow(announcement).map_err(told)?;
+        self.intake.grow(announcement).map_err(object_error)?;
         if self.layout.is_some() {
             let written = self.shared.written.get().expect("opened");
-            written.check_room(announcement).map_err(told)?;
-            let layout = written.layout(announcement).map_err(told)?;
+            written.check_room(announcement).map_err(object_error)?;
+            let layout = written.layout(announcement).map_err(object_error)?;
             self.complete.grow(layout.groups() as usize);
             self.layout = Some(layout);
         }
@@ -227,8 +235,8 @@ impl<M: Medium> Store for GroupStore<M> {
 
     fn open(&mut self) -> ObjectResult<Poll<Vec<Range<u64>>>> {
         if self.stage == Stage::Manifest {
-            let announcement = *self.intake.announced().map_err(told)?;
-            self.start().map_err(told)?;
+            let announcement = *self.intake.announced().map_err(object_error)?;
+            self.start().map_err(object_error)?;
             let manifest = self.intake.manifest().to_vec();
             self.submit(Job::Open(Request { announcement, manifest }))?;
             self.stage = Stage::Opening;
@@ -236,7 +244,7 @@ impl<M: Medium> Store for GroupStore<M> {
         self.check()?;
         let found = self.shared.inner.lock().found.take();
         match found {
-            Some(found) => self.opened(found).map(Poll::Ready).map_err(told),
+            Some(found) => self.opened(found).map(Poll::Ready).map_err(object_error),
             None => Ok(Poll::Pending),
         }
     }
@@ -250,7 +258,7 @@ impl<M: Medium> Store for GroupStore<M> {
                     self.submit(Job::Write(Arc::new(flight)))?;
                 }
                 self.assembly.forget();
-                self.submit(Job::Verify(*self.intake.announced().map_err(told)?))?;
+                self.submit(Job::Verify(*self.intake.announced().map_err(object_error)?))?;
                 self.stage = Stage::Verifying;
             }
             Stage::Manifest | Stage::Opening | Stage::Verifying => {}

@@ -13,12 +13,14 @@ use crate::layout::{DIGEST_BYTES, GROUP_BYTES};
 use crate::manifest::{CONTENT_BYTES_MAX, MANIFEST_BYTES_MAX};
 use crate::table::Table;
 
+/// Parts of an object that every store keeps itself.
 #[derive(Debug)]
 pub(crate) struct Intake {
     pub(crate) counters: Arc<Counters>,
     announcement: Option<Announcement>,
     manifest: Vec<u8>,
     pub(super) digests: Arc<Mutex<Table>>,
+    /// Folder for digests beyond the memory limit.
     folder: PathBuf,
 }
 
@@ -83,10 +85,10 @@ impl Intake {
     }
 
     pub(crate) fn end(&self, part: Part, offset: u64, len: u64) -> ObjectResult<u64> {
-        let announced = self.announced().map_err(told)?.len(part);
+        let announced = self.announced().map_err(object_error)?.len(part);
         let end = offset.checked_add(len).filter(|end| *end <= announced);
         end.ok_or_else(|| {
-            told(FilesError::Sender(format!("it sent bytes beyond the end of {part:?}")))
+            object_error(FilesError::Sender(format!("it sent bytes beyond the end of {part:?}")))
         })
     }
 
@@ -130,7 +132,7 @@ impl Intake {
     }
 
     fn lost(&self, error: std::io::Error) -> ObjectError {
-        told(FilesError::io(&self.folder, "cannot keep digests", error))
+        object_error(FilesError::io(&self.folder, "cannot keep digests", error))
     }
 }
 
@@ -154,6 +156,6 @@ pub(crate) fn too_early() -> FilesError {
     FilesError::Sender("content came before the list of files".into())
 }
 
-pub(crate) fn told(error: FilesError) -> ObjectError {
+pub(crate) fn object_error(error: FilesError) -> ObjectError {
     ObjectError { reason: error.to_string() }
 }

@@ -23,6 +23,7 @@ const RECORD_BYTES: usize = 16;
 /// Flag in a record's count: the groups are no longer complete.
 const GONE: u32 = 1 << 31;
 
+/// Open journal of an object: a head, then records of ranges of groups.
 #[derive(Debug)]
 pub(crate) struct Journal {
     file: File,
@@ -112,7 +113,9 @@ pub struct JournalWriter {
     journal: Journal,
     path: PathBuf,
     counters: Arc<Counters>,
-    every: Duration,
+    /// Longest delay of a record.
+    interval: Duration,
+    /// Complete groups that are not in the journal yet, and their bytes.
     pending: Vec<u32>,
     pending_bytes: u64,
     pending_since: Option<Instant>,
@@ -123,10 +126,10 @@ impl JournalWriter {
         journal: Journal,
         path: PathBuf,
         counters: Arc<Counters>,
-        every: Duration,
+        interval: Duration,
     ) -> Self {
         let (pending, pending_bytes, pending_since) = (Vec::new(), 0, None);
-        Self { journal, path, counters, every, pending, pending_bytes, pending_since }
+        Self { journal, path, counters, interval, pending, pending_bytes, pending_since }
     }
 
     pub(crate) fn complete(&mut self, group: &Group) {
@@ -135,13 +138,14 @@ impl JournalWriter {
         self.pending_since.get_or_insert_with(Instant::now);
     }
 
-    pub(crate) fn gone(&mut self, groups: &[u32]) -> Result<()> {
+    /// Records that groups are damaged.
+    pub(crate) fn retract(&mut self, groups: &[u32]) -> Result<()> {
         self.flush()?;
         self.append(groups.to_vec(), false)
     }
 
     pub(crate) fn due_in(&self) -> Option<Duration> {
-        let rest = self.every.saturating_sub(self.pending_since?.elapsed());
+        let rest = self.interval.saturating_sub(self.pending_since?.elapsed());
         Some(if self.pending_bytes >= CONTENT_BYTES { Duration::ZERO } else { rest })
     }
 

@@ -11,6 +11,6 @@ pub(crate) use self::assembly::Flight;
 pub(crate) use self::counts::Counters;
 pub use self::counts::{StoreCounts, StoreHandle};
 pub use self::group_store::GroupStore;
-pub(crate) use self::intake::{Intake, told, too_early};
+pub(crate) use self::intake::{Intake, object_error, too_early};
 pub(crate) use self::journal::{Journal, JournalWriter};
 pub(crate) use self::thread::{Idle, Medium, Request, Shared, Written};

@@ -24,10 +24,12 @@ use crate::table::Table;
 const QUEUE_BYTES_MAX: usize = 8 << 20;
 /// Low mark: a higher one wakes both threads for each group, a lower one starves the network.
 const QUEUE_BYTES_LOW: usize = 6 << 20;
+/// The same marks in jobs, since jobs of small groups are many.
 const QUEUE_LOW: usize = 64;
 const QUEUE_MAX: usize = 256;
 /// Most buffers to reuse: fresh memory costs as much as the work on it.
 const POOL_MAX: usize = 8;
+/// Pause between steps of hashing holes, in which other threads run.
 const HOLE_PAUSE: Duration = Duration::from_millis(1);
 /// Rounds of repair after which the source or the device is at fault.
 const ROUNDS_MAX: u32 = 8;
@@ -126,7 +128,9 @@ pub struct Shared<M: Medium> {
     /// Longest delay of a record before the journal is written.
     pub(crate) journal_every: Duration,
     pub(super) inner: Mutex<Inner>,
+    /// Wakes the thread: a job, or the end.
     work: Condvar,
+    /// Wakes the store: room in the queue, or a failure.
     done: Condvar,
     stopping: AtomicBool,
 }
@@ -135,11 +139,16 @@ pub struct Shared<M: Medium> {
 pub(super) struct Inner {
     queue: VecDeque<Job>,
     queued_bytes: usize,
+    /// Flight that is being written.
     active: Option<Arc<Flight>>,
+    /// Buffers of written groups, to be used again.
     pool: Vec<Vec<u8>>,
+    /// Groups that the opened medium has, until the store takes them.
     pub(super) found: Option<FixedBitSet>,
+    /// Result of a comparison with its damaged groups, until the store takes them.
     pub(super) verdict: Option<(Verdict, Vec<u32>)>,
     failure: Option<String>,
+    /// True to write the queue before the end.
     flush: bool,
 }
 
@@ -171,7 +180,7 @@ impl<M: Medium> Shared<M> {
         let full = inner.queued_bytes + bytes > QUEUE_BYTES_MAX || inner.queue.len() >= QUEUE_MAX;
         if full {
             let since = Instant::now();
-            while inner.failure.is_none() && !inner.low() {
+            while inner.failure.is_none() && !inner.has_room() {
                 self.done.wait(&mut inner);
             }
             self.counters.update(|counts| counts.waited += since.elapsed());
@@ -231,7 +240,7 @@ impl<M: Medium> Shared<M> {
 }
 
 impl Inner {
-    fn low(&self) -> bool {
+    fn has_room(&self) -> bool {
         self.queued_bytes <= QUEUE_BYTES_LOW && self.queue.len() <= QUEUE_LOW
     }
 }
@@ -245,9 +254,11 @@ impl Job {
     }
 }
 
+/// Work of a store's thread.
 pub(super) struct Worker<M: Medium> {
     shared: Arc<Shared<M>>,
     medium: Option<M>,
+    /// Comparisons that found damage.
     rounds: u32,
 }
 
@@ -289,7 +300,7 @@ impl<M: Medium> Worker<M> {
             let is_idle = job.is_none();
             if let Some(job) = job {
                 self.job(job)?;
-                if self.shared.inner.lock().low() {
+                if self.shared.inner.lock().has_room() {
                     self.shared.done.notify_all();
                 }
             }
@@ -364,7 +375,7 @@ impl<M: Medium> Worker<M> {
             return Err(medium.give_up(damaged[0], ROUNDS_MAX));
         }
         if let Some(journal) = medium.journal() {
-            journal.gone(&damaged)?;
+            journal.retract(&damaged)?;
         }
         medium.reopen(&damaged)?;
         if let Some(journal) = medium.journal() {

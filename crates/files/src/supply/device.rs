@@ -13,13 +13,14 @@ use crate::image::device_user;
 use crate::layout::Layout;
 use crate::manifest::{Entry, Kind, Manifest, Mtime};
 
-pub(super) struct Found {
+/// Block device as the content of an object.
+pub(super) struct DeviceImage {
     pub(super) layout: Layout,
     pub(super) sources: Sources,
     pub(super) warning: Option<Warning>,
 }
 
-pub(super) fn find(paths: &[&Path], name: &str) -> Result<Option<Found>> {
+pub(super) fn find(paths: &[&Path], name: &str) -> Result<Option<DeviceImage>> {
     let is_device = |path: &&&Path| {
         fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
     };
@@ -41,5 +42,5 @@ pub(super) fn find(paths: &[&Path], name: &str) -> Result<Option<Found>> {
         identities: vec![identity(&metadata)],
     };
     let layout = Layout::new(Manifest::new(name, vec![entry])?);
-    Ok(Some(Found { layout, sources, warning }))
+    Ok(Some(DeviceImage { layout, sources, warning }))
 }

@@ -13,9 +13,9 @@ use crate::name;
 
 /// Handle to observe a supply during a transfer.
 #[derive(Clone, Debug)]
-pub struct SupplyHandle(pub(super) Arc<dyn Watched>);
+pub struct SupplyHandle(pub(super) Arc<dyn Observed>);
 
-pub(super) trait Watched: fmt::Debug + Send + Sync {
+pub(super) trait Observed: fmt::Debug + Send + Sync {
     fn counts(&self) -> SupplyCounts;
     fn manifest(&self) -> &Manifest;
     fn file_hashes(&self) -> io::Result<Option<Vec<FileHash>>>;

@@ -23,10 +23,10 @@ use std::time::Instant;
 
 use faircast_proto::object::{ObjectError, ObjectResult, Part, Supply};
 
-use self::handle::Watched;
+use self::handle::Observed;
 pub use self::handle::{FileHash, SupplyCounts, SupplyHandle};
 pub use self::pipe::{PIPE_NAME, PipeSupply};
-use self::reader::Shared;
+use self::reader::FileReader;
 pub use self::scan::{Links, Scan, ScanOptions, ScanTotals};
 pub use self::skipped::{Skip, Skipped, Warning};
 use crate::error::{FilesError, Result};
@@ -36,10 +36,11 @@ use crate::manifest::Manifest;
 /// hashes. Memory besides manifest and locations: at most 32 MiB.
 #[derive(Debug)]
 pub struct FilesSupply {
-    shared: Arc<Shared>,
+    shared: Arc<FileReader>,
     thread: Option<JoinHandle<()>>,
     manifest: Vec<u8>,
     object: [u8; 32],
+    /// Chunk of the last read: its bytes, its offset in the content, and its number.
     current: Option<(Arc<Vec<u8>>, u64, u32)>,
     /// Ends of recent reads, and contiguous bytes read up to them; the most recent first.
     tails: [(u64, u64); TAILS],
@@ -61,7 +62,7 @@ impl FilesSupply {
         let manifest = found.layout.manifest.encode();
         let object = blake3::hash(&manifest).into();
         let temporary = std::env::temp_dir();
-        let shared = Shared::new(found.layout, found.sources)
+        let shared = FileReader::new(found.layout, found.sources)
             .map_err(|error| FilesError::io(&temporary, "cannot keep digests", error))?;
         let shared = Arc::new(shared);
         if shared.chunks.count() == 0 {
@@ -127,6 +128,7 @@ impl FilesSupply {
         Ok(())
     }
 
+    /// True if a direct read continues a sequence that is long enough to be the sweep.
     fn follow(&mut self, offset: u64, len: u64) -> bool {
         let known = self.tails.iter().position(|(end, _)| *end == offset);
         let at = known.unwrap_or(TAILS - 1);
@@ -209,7 +211,7 @@ impl Drop for FilesSupply {
     }
 }
 
-impl Watched for Shared {
+impl Observed for FileReader {
     fn counts(&self) -> SupplyCounts {
         *Self::counts(self)
     }

@@ -11,7 +11,7 @@ use blake3::Hasher;
 use faircast_proto::object::{ObjectError, ObjectResult, Part, Supply};
 use parking_lot::{Condvar, Mutex};
 
-use super::handle::{FileHash, SupplyCounts, SupplyHandle, Watched};
+use super::handle::{FileHash, Observed, SupplyCounts, SupplyHandle};
 use crate::error::{FilesError, Result};
 use crate::guard::PanicGuard;
 use crate::hash::{hash_of_groups, piece_digest};
@@ -27,27 +27,33 @@ const AHEAD_BYTES: u64 = 64 << 20;
 /// Content of a pipe as a supply. An unnamed file keeps all of it, for repairs and late receivers.
 #[derive(Debug)]
 pub struct PipeSupply {
-    shared: Arc<Shared>,
+    shared: Arc<PipeReader>,
     manifest: Vec<u8>,
     object: [u8; 32],
 }
 
+/// State shared by a supply and the thread that reads its pipe.
 #[derive(Debug)]
-struct Shared {
+struct PipeReader {
     manifest: Manifest,
+    /// Folder of the unnamed files.
     folder: PathBuf,
     content: File,
     digests: File,
     state: Mutex<State>,
-    asked: Condvar,
+    /// Wakes the thread: more content was requested, or the end.
+    requested: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
+    /// Bytes read from the pipe.
     bytes: u64,
+    /// Number of digests, and their hash, once the pipe has ended.
     ended: Option<(u64, [u8; 32])>,
     failure: Option<String>,
-    asked_to: u64,
+    /// End of the content that was requested.
+    requested_end: u64,
     stop: bool,
 }
 
@@ -62,13 +68,13 @@ impl PipeSupply {
         let manifest = Manifest::new(name, vec![entry])?;
         let encoded = manifest.encode();
         let cannot = |error| FilesError::io(spool, "cannot keep what comes", error);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(PipeReader {
             manifest,
             folder: spool.to_path_buf(),
             content: tempfile::tempfile_in(spool).map_err(cannot)?,
             digests: tempfile::tempfile_in(spool).map_err(cannot)?,
             state: Mutex::default(),
-            asked: Condvar::new(),
+            requested: Condvar::new(),
         });
         let reader = shared.clone();
         // Never joined: the thread may block in the pipe.
@@ -86,7 +92,7 @@ impl PipeSupply {
     }
 }
 
-impl Shared {
+impl PipeReader {
     fn run(&self, pipe: impl Read) {
         let _guard = PanicGuard::new("reads the pipe", |fault| {
             self.state.lock().failure.get_or_insert(fault);
@@ -110,7 +116,7 @@ impl Shared {
         let mut of_digests = Hasher::new();
         let mut alone = None;
         loop {
-            if !self.wait_until_asked(bytes) {
+            if !self.wait_for_requests(bytes) {
                 return Ok(());
             }
             let count = match pipe.read(&mut group[fill..]) {
@@ -155,10 +161,10 @@ impl Shared {
         }
     }
 
-    fn wait_until_asked(&self, bytes: u64) -> bool {
+    fn wait_for_requests(&self, bytes: u64) -> bool {
         let mut state = self.state.lock();
-        let full = |state: &mut State| !state.stop && bytes >= state.asked_to + AHEAD_BYTES;
-        self.asked.wait_while(&mut state, full);
+        let full = |state: &mut State| !state.stop && bytes >= state.requested_end + AHEAD_BYTES;
+        self.requested.wait_while(&mut state, full);
         !state.stop
     }
 
@@ -167,7 +173,7 @@ impl Shared {
     }
 }
 
-impl Watched for Shared {
+impl Observed for PipeReader {
     fn counts(&self) -> SupplyCounts {
         let bytes = self.state.lock().bytes;
         // Only content that has been read is announced, so readers never wait.
@@ -240,10 +246,10 @@ impl Supply for PipeSupply {
             return Err(ObjectError { reason: self.shared.lost(error).to_string() });
         }
         let mut state = self.shared.state.lock();
-        if part == Part::Content && end > state.asked_to {
-            state.asked_to = end;
+        if part == Part::Content && end > state.requested_end {
+            state.requested_end = end;
             drop(state);
-            self.shared.asked.notify_one();
+            self.shared.requested.notify_one();
         }
         Ok(0)
     }
@@ -252,7 +258,7 @@ impl Supply for PipeSupply {
 impl Drop for PipeSupply {
     fn drop(&mut self) {
         self.shared.state.lock().stop = true;
-        self.shared.asked.notify_one();
+        self.shared.requested.notify_one();
     }
 }
 

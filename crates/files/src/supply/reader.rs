@@ -33,26 +33,33 @@ const IDLE_FIRST: Duration = Duration::from_millis(500);
 
 const HOLE_PAUSE: Duration = Duration::from_millis(1);
 
+/// State shared by a supply and the thread that reads ahead.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct FileReader {
     pub(crate) layout: Layout,
     pub(crate) chunks: Chunks,
+    /// Hash of all digests, once all chunks are hashed.
     pub(crate) digests: OnceLock<[u8; 32]>,
     counts: Mutex<SupplyCounts>,
     sources: Sources,
     handles: Mutex<Handles>,
     state: Mutex<State>,
+    /// Wakes the thread: another position, or the end.
     moved: Condvar,
     holes: Mutex<HoleHashes>,
+    /// True once a file has changed or is missing.
     pub(crate) stale: AtomicBool,
 }
 
 #[derive(Debug)]
 struct State {
+    /// Chunks in memory, by number.
     cache: Vec<(u32, Arc<Vec<u8>>)>,
-    at: u32,
+    /// Position of the sender: chunks from here on are read ahead.
+    position: u32,
     moved_at: Option<Instant>,
-    since: Instant,
+    started_at: Instant,
+    /// Chunks with digests in `table`.
     hashed: FixedBitSet,
     /// Lower bound of chunks without a digest.
     hashed_below: u32,
@@ -61,21 +68,26 @@ struct State {
     stop: bool,
 }
 
+/// Next work of the thread.
 enum Task {
-    Fetch { chunk: u32, hash: bool },
+    /// Read a chunk into memory, and hash it if it has no digests yet.
+    Fetch {
+        chunk: u32,
+        hash: bool,
+    },
     Hash(u32),
     Wait(Option<Duration>),
     End,
 }
 
-impl Shared {
+impl FileReader {
     pub(crate) fn new(layout: Layout, sources: Sources) -> io::Result<Self> {
         let chunks = Chunks::new(&layout);
         let state = State {
             cache: Vec::new(),
-            at: 0,
+            position: 0,
             moved_at: None,
-            since: Instant::now(),
+            started_at: Instant::now(),
             hashed: FixedBitSet::with_capacity(chunks.count() as usize),
             hashed_below: 0,
             table: Table::new(layout.digest_bytes(), &std::env::temp_dir())?,
@@ -149,7 +161,7 @@ impl Shared {
 
     pub(crate) fn move_to(&self, chunk: u32) -> Option<Arc<Vec<u8>>> {
         let mut state = self.state.lock();
-        state.at = chunk;
+        state.position = chunk;
         state.moved_at = Some(Instant::now());
         let found = state.find(chunk);
         drop(state);
@@ -159,7 +171,7 @@ impl Shared {
 
     pub(crate) fn peek(&self, chunk: u32) -> (Option<Arc<Vec<u8>>>, bool) {
         let state = self.state.lock();
-        let on = chunk > state.at && chunk - state.at <= AHEAD;
+        let on = chunk > state.position && chunk - state.position <= AHEAD;
         (state.find(chunk), on)
     }
 
@@ -251,7 +263,7 @@ impl Shared {
             return Task::End;
         }
         let count = self.chunks.count();
-        let ahead = state.at..(state.at + AHEAD).min(count);
+        let ahead = state.position..(state.position + AHEAD).min(count);
         for chunk in ahead {
             if state.find(chunk).is_none() {
                 return Task::Fetch { chunk, hash: !state.hashed.contains(chunk as usize) };
@@ -260,12 +272,12 @@ impl Shared {
         let todo = (state.hashed_below < count).then_some(state.hashed_below);
         let (since, idle_min) = match state.moved_at {
             Some(at) => (at, IDLE),
-            None => (state.since, IDLE_FIRST),
+            None => (state.started_at, IDLE_FIRST),
         };
         let idle = since.elapsed();
         match todo {
             // Chunks behind the sender come at once. Chunks ahead would be read twice.
-            Some(chunk) if chunk < state.at || idle >= idle_min => Task::Hash(chunk),
+            Some(chunk) if chunk < state.position || idle >= idle_min => Task::Hash(chunk),
             Some(_) => Task::Wait(Some(idle_min - idle)),
             None => Task::Wait(None),
         }
@@ -276,7 +288,7 @@ impl Shared {
         if state.cache.len() < (AHEAD + BEHIND) as usize {
             return None;
         }
-        let window = state.at.saturating_sub(BEHIND)..state.at.saturating_add(AHEAD);
+        let window = state.position.saturating_sub(BEHIND)..state.position.saturating_add(AHEAD);
         let index = state.cache.iter().position(|(chunk, _)| !window.contains(chunk))?;
         Arc::into_inner(state.cache.swap_remove(index).1)
     }

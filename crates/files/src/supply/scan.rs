@@ -11,7 +11,7 @@ use bstr::BString;
 use super::device;
 use super::skipped::{Skip, Skipped, Skips, Warning, listed};
 use super::sources::Sources;
-use super::walk::{Found, Walk};
+use super::walk::{ScannedEntry, Walk};
 use crate::error::{FilesError, Result};
 use crate::layout::Layout;
 use crate::manifest::{self, Entry, Manifest};
@@ -86,7 +86,9 @@ impl Scan {
             Some(name) => name.clone(),
             None => name::title(&root(first)?.0),
         };
-        if let Some(device::Found { layout, sources, warning }) = device::find(&paths, &object)? {
+        if let Some(device::DeviceImage { layout, sources, warning }) =
+            device::find(&paths, &object)?
+        {
             let totals = totals(&layout, Skipped::default());
             return Ok(Self { layout, sources, warnings: Vec::from_iter(warning), totals });
         }
@@ -115,7 +117,7 @@ impl Scan {
         walk.check()?;
         let Walk { mut found, mut skips, special_bits, .. } = walk;
         found.sort_by(|a, b| name::compare(&a.entry.path, &b.entry.path));
-        Found::join_names(&mut found);
+        ScannedEntry::join_names(&mut found);
         let files = found.iter().filter(|found| found.entry.is_file());
         let identities = files.map(|found| found.identity).collect();
         let sources = Sources { roots, identities };

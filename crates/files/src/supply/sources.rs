@@ -13,8 +13,10 @@ use crate::error::FilesError;
 use crate::layout::Layout;
 use crate::manifest::Mtime;
 
+/// Files of a supply on this host.
 #[derive(Debug)]
 pub(crate) struct Sources {
+    /// Path of each outermost entry, by its name in the object.
     pub(super) roots: BTreeMap<BString, PathBuf>,
     /// Device and inode of each file, in the layout's order.
     pub(super) identities: Vec<(u64, u64)>,

@@ -25,17 +25,19 @@ use crate::name::{self, NameError};
 
 const REFUSED_SHOWN: usize = 20;
 
-pub(super) struct Found {
+/// Entry with the device and inode of its file.
+pub(super) struct ScannedEntry {
     pub(super) entry: Entry,
     pub(super) identity: (u64, u64),
-    linked: bool,
+    /// True for a file with several names.
+    has_links: bool,
 }
 
-impl Found {
+impl ScannedEntry {
     /// Turns all names of a file but the first into hard links. `all` is in manifest order.
     pub(super) fn join_names(all: &mut [Self]) {
         let mut first: BTreeMap<(u64, u64), BString> = BTreeMap::new();
-        for Self { entry, identity, .. } in all.iter_mut().filter(|found| found.linked) {
+        for Self { entry, identity, .. } in all.iter_mut().filter(|found| found.has_links) {
             match first.get(identity) {
                 Some(to) => *entry = Entry::hard_link(&*entry.path, to),
                 None => drop(first.insert(*identity, (*entry.path).to_owned())),
@@ -45,23 +47,26 @@ impl Found {
 }
 
 pub(super) struct Walk<'a> {
-    pub(super) found: Vec<Found>,
+    pub(super) found: Vec<ScannedEntry>,
     pub(super) skips: Skips,
     pub(super) special_bits: Examples,
-    unreadable: Refused,
+    unreadable: Unreadable,
     options: &'a ScanOptions,
     exclude: Gitignore,
+    /// Owners by user and group id.
     owners: BTreeMap<(u32, u32), Arc<Owner>>,
+    /// Holes of all files so far.
     holes: u64,
 }
 
+/// Unreadable files and directories: the first paths, and the number of others.
 #[derive(Default)]
-struct Refused {
+struct Unreadable {
     shown: Vec<String>,
     more: u64,
 }
 
-impl Refused {
+impl Unreadable {
     fn add(&mut self, path: impl FnOnce() -> String) {
         if self.shown.len() < REFUSED_SHOWN { self.shown.push(path()) } else { self.more += 1 }
     }
@@ -76,9 +81,11 @@ impl Refused {
     }
 }
 
+/// Device and inode of each directory above, to detect loops of followed links.
 type Trail = Vec<(u64, u64)>;
 
-struct Open {
+/// Directory whose entries are still to be taken.
+struct OpenDirectory {
     at: PathBuf,
     path: BString,
     trail: Trail,
@@ -102,7 +109,7 @@ impl<'a> Walk<'a> {
             found,
             skips,
             special_bits: Examples::default(),
-            unreadable: Refused::default(),
+            unreadable: Unreadable::default(),
             options,
             exclude,
             owners: BTreeMap::new(),
@@ -127,7 +134,7 @@ impl<'a> Walk<'a> {
     pub(super) fn root(&mut self, at: PathBuf, path: BString, metadata: &Metadata) -> Result<()> {
         let mut open = Vec::new();
         self.take(at, path, metadata, None, &mut open)?;
-        while let Some(Open { at, path, trail }) = open.pop() {
+        while let Some(OpenDirectory { at, path, trail }) = open.pop() {
             let cannot = |error| FilesError::io(&at, "cannot be read", error);
             let all = match fs::read_dir(&at) {
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -158,7 +165,7 @@ impl<'a> Walk<'a> {
         path: BString,
         metadata: &Metadata,
         above: Option<&Trail>,
-        open: &mut Vec<Open>,
+        open: &mut Vec<OpenDirectory>,
     ) -> Result<()> {
         let followed = match metadata.is_symlink() {
             true => match self.links(&at, path.as_bstr(), metadata, above)? {
@@ -183,7 +190,7 @@ impl<'a> Walk<'a> {
                 trail.extend(above.into_iter().flatten());
                 trail.push(identity(metadata));
             }
-            open.push(Open { at, path, trail });
+            open.push(OpenDirectory { at, path, trail });
         } else if metadata.is_file() {
             let denied =
                 accessat(CWD, &at, Access::READ_OK, AtFlags::EACCESS).is_err_and(|error| {
@@ -260,8 +267,8 @@ impl<'a> Walk<'a> {
         if self.options.xattrs && !is_link {
             entry.xattrs = attributes::xattrs(at)?;
         }
-        let linked = metadata.nlink() > 1 && entry.is_file();
-        self.found.push(Found { entry, identity: identity(metadata), linked });
+        let has_links = metadata.nlink() > 1 && entry.is_file();
+        self.found.push(ScannedEntry { entry, identity: identity(metadata), has_links });
         Ok(())
     }
 

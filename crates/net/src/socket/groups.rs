@@ -21,7 +21,8 @@ pub(crate) struct Group {
     /// Socket while a machine is a member; receivers are members of the session's group at once.
     pub(super) socket: Option<Socket>,
     pub(super) overflowed: u32,
-    own: Vec<SocketAddr>,
+    /// Addresses from which these sockets send to the group.
+    own_addresses: Vec<SocketAddr>,
     members: BTreeSet<SessionId>,
 }
 
@@ -73,8 +74,8 @@ impl Sockets {
     }
 
     pub(crate) fn group(&self, id: GroupId) -> Option<usize> {
-        let place = self.groups.iter().position(|group| group.id == id)?;
-        (!self.groups[place].destinations.is_empty()).then_some(place)
+        let index = self.groups.iter().position(|group| group.id == id)?;
+        (!self.groups[index].destinations.is_empty()).then_some(index)
     }
 
     pub(crate) fn is_member(&self, id: GroupId, session: SessionId) -> bool {
@@ -85,11 +86,11 @@ impl Sockets {
 
     /// True if these sockets sent a packet to the group: members here receive it too.
     pub(crate) fn is_own(&self, id: GroupId, from: SocketAddr) -> bool {
-        self.groups.iter().any(|group| group.id == id && group.own.contains(&from))
+        self.groups.iter().any(|group| group.id == id && group.own_addresses.contains(&from))
     }
 
     /// Returns the sources of packets to a group; empty if unknown or possibly another socket's.
-    fn leaves_from(&self, to: SocketAddr) -> Vec<SocketAddr> {
+    fn source_addresses(&self, to: SocketAddr) -> Vec<SocketAddr> {
         let of = |(way, (_, at)): (&Way, &(Interface, Option<Resolved>))| {
             if way.shared || !way.local.ip().is_unspecified() {
                 return (!way.shared).then_some(way.local);
@@ -110,9 +111,9 @@ impl Sockets {
         if id == GroupId::SESSION {
             return Ok(());
         }
-        let place = self.groups.iter().position(|group| group.id == id);
-        let place = place.ok_or(NetError::UnknownGroup(id))?;
-        let group = &mut self.groups[place];
+        let index = self.groups.iter().position(|group| group.id == id);
+        let index = index.ok_or(NetError::UnknownGroup(id))?;
+        let group = &mut self.groups[index];
         match change {
             Membership::Leave(_) => {
                 group.leave(of);
@@ -120,15 +121,15 @@ impl Sockets {
             }
             Membership::Join(_) => {
                 group.members.insert(of);
-                if group.socket.is_some() { Ok(()) } else { self.hear(place) }
+                if group.socket.is_some() { Ok(()) } else { self.open_group(index) }
             }
         }
     }
 
     /// Retries failed joins, and reopens sockets bound to a link-local interface that has `moved`.
-    pub(super) fn hear_again(&mut self, moved: bool) {
-        for place in 0..self.groups.len() {
-            let group = &mut self.groups[place];
+    pub(super) fn rejoin(&mut self, moved: bool) {
+        for index in 0..self.groups.len() {
+            let group = &mut self.groups[index];
             let on_one_link = |address: SocketAddr| match address.ip() {
                 IpAddr::V6(ip) => is_link_local(ip),
                 IpAddr::V4(_) => false,
@@ -140,25 +141,26 @@ impl Sockets {
             let is_wanted = is_sessions || !group.members.is_empty();
             match group.address.filter(|_| is_wanted) {
                 Some(address) if group.socket.is_some() => {
-                    self.groups[place].own = self.leaves_from(address);
+                    self.groups[index].own_addresses = self.source_addresses(address);
                 }
-                Some(_) => drop(self.hear(place)),
+                Some(_) => drop(self.open_group(index)),
                 None => {}
             }
         }
     }
 
-    pub(super) fn hear(&mut self, place: usize) -> Result<(), NetError> {
-        let address = self.groups[place].address.ok_or(NetError::NoGroup)?;
+    pub(super) fn open_group(&mut self, index: usize) -> Result<(), NetError> {
+        let address = self.groups[index].address.ok_or(NetError::NoGroup)?;
         let at = self.interfaces.iter().find_map(|(_, at)| *at).unwrap_or_default();
         let socket = open(address.ip(), &self.settings)?;
         share(&socket)?;
         bind(&socket, zoned(address.ip(), address.port(), at.index))?;
-        let own = self.leaves_from(address);
-        let group = &mut self.groups[place];
-        (group.socket, group.overflowed, group.own) = (Some(socket), 0, own);
+        let own_addresses = self.source_addresses(address);
+        let group = &mut self.groups[index];
+        (group.socket, group.overflowed) = (Some(socket), 0);
+        group.own_addresses = own_addresses;
         for at in self.interfaces.iter().filter_map(|(_, at)| *at) {
-            let joined = self.join(&self.groups[place], at);
+            let joined = self.join(&self.groups[index], at);
             joined.map_err(|error| NetError::Join { group: address, error })?;
         }
         Ok(())

@@ -30,7 +30,7 @@ use self::options::{
     interface_request,
 };
 use self::watch::AddressWatch;
-pub(crate) use self::watch::{Changes, Gone};
+pub(crate) use self::watch::{Changes, LostInterfaces};
 use crate::address::{Resolved, is_link_local, unspecified};
 use crate::{Interface, Listen, Multicast, NetError, RECEIVERS_MAX, SocketSettings, Target};
 
@@ -46,7 +46,7 @@ pub struct Sockets {
     /// Interfaces as last found, `None` if missing; at a source each has the way of its index.
     interfaces: Vec<(Interface, Option<Resolved>)>,
     /// At a source: reason why the socket does not have the target's port.
-    refused: Option<NetError>,
+    port_error: Option<NetError>,
     /// Start of the time without any sent packet, and the last error.
     down_since: Option<(Time, Option<Errno>)>,
     /// Interface that routes choose for the group, if none is named.
@@ -56,18 +56,22 @@ pub struct Sockets {
     watch: Option<AddressWatch>,
 }
 
+/// Socket that sends, and receives unicast.
 #[derive(Debug)]
 pub(crate) struct Way {
     pub(crate) socket: Socket,
     /// Socket of a source for unicast answers, which thus take no buffer from data.
     pub(crate) answers: Option<Socket>,
     pub(crate) local: SocketAddr,
+    /// True if other programs may be bound to the address.
     shared: bool,
+    /// Kernel's count of datagrams dropped at the full buffer, as last read.
     overflowed: u32,
+    /// Hop limit of multicasts, as last set.
     pub(crate) hops: u8,
     pub(crate) health: Health,
     /// True while the socket's address is lost without a replacement.
-    pub(crate) homeless: bool,
+    pub(crate) address_lost: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,8 +96,8 @@ impl Way {
     fn new(socket: Socket, settings: &SocketSettings) -> Result<Self, NetError> {
         let local = local_address(&socket)?;
         let (hops, health) = (settings.hops, Health::Up);
-        let (shared, homeless, answers) = (false, false, None);
-        Ok(Self { socket, answers, local, shared, overflowed: 0, hops, health, homeless })
+        let (shared, address_lost, answers) = (false, false, None);
+        Ok(Self { socket, answers, local, shared, overflowed: 0, hops, health, address_lost })
     }
 
     /// Makes a way whose packets are never fragmented: QUIC finds their length itself.
@@ -151,8 +155,8 @@ impl Sockets {
             };
             let socket = open(first.ip(), &sockets.settings)?;
             let zone = |port| zoned(address, port, at.index);
-            let refused = bind_source(&socket, zone, first.port(), &[], &sockets.settings)?;
-            sockets.refused = sockets.refused.take().or(refused);
+            let port_error = bind_source(&socket, zone, first.port(), &[], &sockets.settings)?;
+            sockets.port_error = sockets.port_error.take().or(port_error);
             let mut way = Way::new(socket, &sockets.settings)?;
             way.answers = beside(&way.socket, first.ip(), &sockets.settings).ok();
             way.set_multicast(at, &sockets.settings)?;
@@ -165,8 +169,8 @@ impl Sockets {
             let others = sockets.ways.iter();
             let others = others.flat_map(|way| [Some(&way.socket), way.answers.as_ref()]);
             let others: Vec<&Socket> = others.flatten().collect();
-            let refused = bind_source(&socket, any, first.port(), &others, &sockets.settings)?;
-            sockets.refused = sockets.refused.take().or(refused);
+            let port_error = bind_source(&socket, any, first.port(), &others, &sockets.settings)?;
+            sockets.port_error = sockets.port_error.take().or(port_error);
             let mut way = Way::new(socket, &sockets.settings)?;
             way.local.set_ip(route_to(*to)?);
             let index = sockets.ways.len();
@@ -181,15 +185,15 @@ impl Sockets {
     pub fn via(is_source: bool, settings: SocketSettings) -> Result<Self, NetError> {
         let mut sockets = Self::new(is_source, None, settings)?;
         let any = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
-        let mut refused = None;
+        let mut error = None;
         for address in any {
             let port = sockets.settings.port.unwrap_or(0);
             match Way::whole(SocketAddr::new(address, port), &sockets.settings) {
                 Ok(way) => sockets.ways.push(way),
-                Err(error) => refused = Some(error),
+                Err(failed) => error = Some(failed),
             }
         }
-        match refused {
+        match error {
             Some(error) if sockets.ways.is_empty() => Err(error),
             _ => Ok(sockets),
         }
@@ -231,20 +235,20 @@ impl Sockets {
         self.ways.iter().rposition(|way| way.local.is_ipv4() == to.is_ipv4())
     }
 
-    pub(crate) fn hear_relay(
+    pub(crate) fn join_relay(
         &mut self,
-        heard: Option<(SocketAddr, SocketAddr)>,
+        multicast: Option<(SocketAddr, SocketAddr)>,
     ) -> Result<(), NetError> {
         let group = &mut self.groups[0];
-        (group.socket, group.address) = (None, heard.map(|(_, at)| at));
+        (group.socket, group.address) = (None, multicast.map(|(_, at)| at));
         (self.multicast, self.interfaces) = (None, Vec::new());
-        let Some((relay, at)) = heard else { return Ok(()) };
+        let Some((relay, at)) = multicast else { return Ok(()) };
         let interfaces = [Interface::Address(route_to(relay)?)].into();
         let multicast = Multicast { group: at, source: None, interfaces };
         multicast.check()?;
         self.interfaces = multicast.resolve()?.into_iter().map(|(it, at)| (it, Some(at))).collect();
         self.multicast = Some(multicast);
-        self.hear(0)
+        self.open_group(0)
     }
 
     /// Opens the sockets of a receiver.
@@ -278,7 +282,7 @@ impl Sockets {
         way.set_multicast(at, &sockets.settings)?;
         sockets.ways.push(way);
         sockets.groups[0].destinations.push((0, to));
-        sockets.hear(0)?;
+        sockets.open_group(0)?;
         Ok(sockets)
     }
 
@@ -302,7 +306,7 @@ impl Sockets {
             settings,
             multicast,
             interfaces,
-            refused: None,
+            port_error: None,
             down_since: None,
             routed: None,
             unreachable: (None, false),
@@ -310,30 +314,33 @@ impl Sockets {
         })
     }
 
-    pub(crate) fn hearing(&self) -> impl Iterator<Item = &Socket> {
+    pub(crate) fn receiving(&self) -> impl Iterator<Item = &Socket> {
         let groups = self.groups.iter().filter_map(|group| group.socket.as_ref());
         self.ways.iter().map(|way| &way.socket).chain(groups)
     }
 
-    pub(crate) fn hearer(&mut self, index: usize) -> Option<(&Socket, &mut u32, Option<GroupId>)> {
+    pub(crate) fn receiving_at(
+        &mut self,
+        index: usize,
+    ) -> Option<(&Socket, &mut u32, Option<GroupId>)> {
         let ways = self.ways.len();
         if let Some(way) = self.ways.get_mut(index) {
             return Some((&way.socket, &mut way.overflowed, None));
         }
-        let mut heard = self.groups.iter_mut().filter_map(|group| {
+        let mut groups = self.groups.iter_mut().filter_map(|group| {
             Some((group.socket.as_ref()?, &mut group.overflowed, Some(group.id)))
         });
-        heard.nth(index - ways)
+        groups.nth(index - ways)
     }
 
-    pub(crate) fn hears(&self, from: IpAddr) -> bool {
+    pub(crate) fn accepts_source(&self, from: IpAddr) -> bool {
         let named = self.multicast.as_ref().and_then(|multicast| multicast.source);
         named.is_none_or(|source| source == from)
     }
 
     /// Returns why answers arrive at the local address's port instead of the target's, at a source.
     pub const fn port_refused(&self) -> Option<&NetError> {
-        self.refused.as_ref()
+        self.port_error.as_ref()
     }
 
     /// Returns the sending address and port; at a receiver the unspecified address.
@@ -350,11 +357,11 @@ impl Sockets {
     pub fn buffers(&self) -> Buffers {
         let size = |size: io::Result<usize>| Bytes::new(size.unwrap_or(0) as u64);
         let node = &self.ways[0].socket;
-        let hears = self.groups[0].socket.as_ref().unwrap_or(node);
-        Buffers { receive: size(hears.recv_buffer_size()), send: size(node.send_buffer_size()) }
+        let receiver = self.groups[0].socket.as_ref().unwrap_or(node);
+        Buffers { receive: size(receiver.recv_buffer_size()), send: size(node.send_buffer_size()) }
     }
 
-    /// Disables fragmentation: too long packets are lost, or refused for this host's own link.
+    /// Disables fragmentation: too long packets are lost, or port_error for this host's own link.
     pub(crate) fn send_whole(&self) -> Result<(), NetError> {
         let Way { socket, local, .. } = &self.ways[0];
         send_whole(socket, local.ip())

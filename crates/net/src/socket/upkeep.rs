@@ -10,7 +10,7 @@ use nix::sys::socket::setsockopt;
 use socket2::InterfaceIndexOrAddress;
 
 use super::options::{JoinSourceV4, JoinSourceV6, LeaveSourceV4, LeaveSourceV6, SourceRequest};
-use super::watch::{AddressWatch, Gone};
+use super::watch::{AddressWatch, LostInterfaces};
 use super::{
     Changes, Group, Health, Sockets, Way, aim, beside, bind, bind_beside, open, route_to, zoned,
 };
@@ -18,9 +18,9 @@ use crate::address::{Resolved, has_address, interface_of, is_link_local};
 use crate::{Interface, NetError};
 
 impl Sockets {
-    /// Joins again on interfaces that came back, are `gone` or lost an address, moves a source's
+    /// Joins again on interfaces that came back or are `lost`, moves a source's
     /// sockets from lost addresses, and retries failed interfaces.
-    pub(crate) fn maintain(&mut self, now: Time, gone: &Gone) {
+    pub(crate) fn maintain(&mut self, now: Time, lost: &LostInterfaces) {
         let Some(multicast) = &self.multicast else { return };
         let ip = multicast.group.ip();
         let routed = self.routed;
@@ -29,8 +29,8 @@ impl Sockets {
         }
         // Without a named interface, the one last chosen by routes counts.
         let is_lost = |at: Resolved| match at.index {
-            0 => !gone.is_empty() && routed.is_none_or(|index| gone.has(index, ip)),
-            index => gone.has(index, ip),
+            0 => !lost.is_empty() && routed.is_none_or(|index| lost.has(index, ip)),
+            index => lost.has(index, ip),
         };
         let mut any_moved = false;
         for index in 0..self.interfaces.len() {
@@ -64,7 +64,7 @@ impl Sockets {
                 way.health = Health::Tried;
             }
         }
-        self.hear_again(any_moved);
+        self.rejoin(any_moved);
     }
 
     fn follow_address(&mut self, now: Time, index: usize, moved: bool) {
@@ -86,7 +86,7 @@ impl Sockets {
         let stays = at.is_some_and(|at| has_address(at.index, local))
             && (!is_any || wanted.is_none_or(|wanted| wanted == local));
         if stays && !zone_moved {
-            way.homeless = false;
+            way.address_lost = false;
             return;
         }
         if let Some((address, at)) = wanted.zip(at)
@@ -111,14 +111,14 @@ impl Sockets {
             return;
         }
         let way = &mut self.ways[index];
-        if !std::mem::replace(&mut way.homeless, true) {
+        if !std::mem::replace(&mut way.address_lost, true) {
             let interface = &self.interfaces[index].0;
             tracing::warn!(
                 "this host has lost the address {local}, and has no other one to send from (interface {interface}): \
                  give it an address or a route; the session goes on then"
             );
         }
-        if self.ways[..self.interfaces.len()].iter().all(|way| way.homeless) {
+        if self.ways[..self.interfaces.len()].iter().all(|way| way.address_lost) {
             self.down_since.get_or_insert((now, None));
         }
     }
@@ -141,21 +141,21 @@ impl Sockets {
         Ok(())
     }
 
-    pub(crate) fn passes(&self, way: usize, error: Errno) -> bool {
-        let gone = || {
+    pub(crate) fn is_temporary(&self, way: usize, error: Errno) -> bool {
+        let address_is_gone = || {
             let local = self.ways.get(way).map(|way| way.local.ip());
             local.is_some_and(|local| !local.is_unspecified() && !has_address(0, local))
         };
-        passes(error) || error == Errno::EINVAL && gone()
+        is_temporary(error) || error == Errno::EINVAL && address_is_gone()
     }
 
     /// Notes a result of sending; at a source not for single hosts, which may be anywhere.
     pub(crate) fn note_sent(&mut self, now: Time, way: usize, error: Option<Errno>) {
         match error {
-            None if self.ways[way].homeless => {}
+            None if self.ways[way].address_lost => {}
             None => self.down_since = None,
-            Some(error) if self.passes(way, error) => {
-                let error = Some(error).filter(|_| !self.ways[way].homeless);
+            Some(error) if self.is_temporary(way, error) => {
+                let error = Some(error).filter(|_| !self.ways[way].address_lost);
                 self.down_since.get_or_insert((now, error)).1 = error;
             }
             Some(_) => {}
@@ -169,21 +169,21 @@ impl Sockets {
         (way, to): (usize, SocketAddr),
         error: Option<Errno>,
     ) {
-        let (since, told) = &mut self.unreachable;
+        let (since, is_reported) = &mut self.unreachable;
         let Some(error) = error.filter(|error| !matches!(error, Errno::EAGAIN | Errno::EINTR))
         else {
             *since = None;
             return;
         };
         let since = *since.get_or_insert(now);
-        let is_homeless = self.ways.get(way).is_some_and(|way| way.homeless);
+        let is_address_lost = self.ways.get(way).is_some_and(|way| way.address_lost);
         let is_long = |at: Time| now.since(at) >= UNREACHABLE_AFTER;
-        if !*told
-            && !is_homeless
+        if !*is_reported
+            && !is_address_lost
             && is_long(since)
             && !self.down_since.is_some_and(|(at, _)| is_long(at))
         {
-            *told = true;
+            *is_reported = true;
             tracing::warn!(
                 "nothing can be sent to {to}: {error}; packets to the group leave, but repairs and answers do not: \
                  give this host a route there, or look at its firewall"
@@ -205,13 +205,13 @@ impl Sockets {
     }
 
     /// True if this error makes the way's interface skipped, logged once. The others continue.
-    pub(crate) fn leave_out(&mut self, way: usize, error: Errno) -> bool {
-        let passes = self.passes(way, error);
+    pub(crate) fn skip_interface(&mut self, way: usize, error: Errno) -> bool {
+        let is_temporary = self.is_temporary(way, error);
         let (Some((interface, _)), Some(of)) = (self.interfaces.get(way), self.ways.get_mut(way))
         else {
             return false;
         };
-        if self.groups[0].destinations.len() < 2 || !passes {
+        if self.groups[0].destinations.len() < 2 || !is_temporary {
             return false;
         }
         if of.health == Health::Up {
@@ -276,7 +276,7 @@ impl Sockets {
 /// Time without any sent unicast packet before the warning: 2 s.
 const UNREACHABLE_AFTER: Duration = Duration::from_secs(2);
 
-const fn passes(error: Errno) -> bool {
+const fn is_temporary(error: Errno) -> bool {
     matches!(
         error,
         Errno::ENETDOWN

@@ -18,42 +18,43 @@ pub(crate) struct AddressWatch {
     socket: OwnedFd,
 }
 
+/// Changes since the last read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
     pub(crate) any: bool,
-    pub(crate) gone: Gone,
+    pub(crate) lost: LostInterfaces,
 }
 
 /// Indices of interfaces that were removed or lost an address: memberships there may be lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Gone {
+pub(crate) struct LostInterfaces {
     /// True if notices were lost, so that any interface may be affected.
     all: bool,
     v4: BTreeSet<u32>,
     v6: BTreeSet<u32>,
 }
 
-impl Gone {
+impl LostInterfaces {
     pub(crate) fn is_empty(&self) -> bool {
         !self.all && self.v4.is_empty() && self.v6.is_empty()
     }
 
     pub(crate) fn has(&self, index: u32, group: IpAddr) -> bool {
-        let gone = if group.is_ipv4() { &self.v4 } else { &self.v6 };
-        self.all || gone.contains(&index)
+        let lost = if group.is_ipv4() { &self.v4 } else { &self.v6 };
+        self.all || lost.contains(&index)
     }
 
     pub(crate) fn add(&mut self, other: Self) {
         self.all |= other.all;
         self.v4.extend(other.v4);
         self.v6.extend(other.v6);
-        if self.v4.len().max(self.v6.len()) > GONE_MAX {
+        if self.v4.len().max(self.v6.len()) > LOST_MAX {
             *self = Self { all: true, ..Self::default() };
         }
     }
 }
 
-const GONE_MAX: usize = 256;
+const LOST_MAX: usize = 256;
 
 impl AddressWatch {
     pub(crate) fn open() -> Option<Self> {
@@ -76,7 +77,10 @@ impl AddressWatch {
             match recv(self.socket.as_raw_fd(), &mut bytes, MsgFlags::empty()) {
                 Ok(len) => changes.add(read(&bytes[..len])),
                 Err(nix::Error::ENOBUFS) => {
-                    changes.add(Changes { any: true, gone: Gone { all: true, ..Gone::default() } });
+                    changes.add(Changes {
+                        any: true,
+                        lost: LostInterfaces { all: true, ..LostInterfaces::default() },
+                    });
                 }
                 Err(_) => break,
             }
@@ -88,7 +92,7 @@ impl AddressWatch {
 impl Changes {
     fn add(&mut self, other: Self) {
         self.any |= other.any;
-        self.gone.add(other.gone);
+        self.lost.add(other.lost);
     }
 }
 
@@ -101,7 +105,7 @@ fn read(mut bytes: &[u8]) -> Changes {
         let any = [RTM_DELADDR, RTM_DELLINK, RTM_NEWADDR, RTM_NEWLINK, RTM_NEWROUTE, RTM_DELROUTE];
         changes.add(Changes {
             any: any.contains(&kind),
-            gone: gone(kind, &bytes[HEADER_BYTES.min(bytes.len())..]),
+            lost: lost(kind, &bytes[HEADER_BYTES.min(bytes.len())..]),
         });
         // Messages start at multiples of four bytes.
         let Some(rest) = bytes.get(len.next_multiple_of(4).max(HEADER_BYTES)..) else { break };
@@ -110,14 +114,14 @@ fn read(mut bytes: &[u8]) -> Changes {
     changes
 }
 
-fn gone(kind: u16, body: &[u8]) -> Gone {
-    let mut gone = Gone::default();
+fn lost(kind: u16, body: &[u8]) -> LostInterfaces {
+    let mut lost = LostInterfaces::default();
     // `struct ifaddrmsg` and `struct ifinfomsg` start with the family, and have the index at 4.
     let (Some(&[family, _, flags, _]), Some(index)) =
         (body.first_chunk(), body.get(4..).and_then(<[u8]>::first_chunk))
     else {
-        gone.all = [RTM_DELADDR, RTM_DELLINK].contains(&kind);
-        return gone;
+        lost.all = [RTM_DELADDR, RTM_DELLINK].contains(&kind);
+        return lost;
     };
     let (family, index) = (i32::from(family), u32::from_ne_bytes(*index));
     // A port that leaves a bridge is a removed link of the bridge family, but remains an interface.
@@ -125,12 +129,12 @@ fn gone(kind: u16, body: &[u8]) -> Gone {
     // A secondary or temporary address is never the last one.
     let is_address = kind == RTM_DELADDR && u32::from(flags) & IFA_F_SECONDARY == 0;
     if is_link || is_address && family == AF_INET {
-        gone.v4.insert(index);
+        lost.v4.insert(index);
     }
     if is_link || is_address && family == AF_INET6 {
-        gone.v6.insert(index);
+        lost.v6.insert(index);
     }
-    gone
+    lost
 }
 
 const HEADER_BYTES: usize = 16;
@@ -154,25 +158,26 @@ mod tests {
         bytes
     }
 
-    fn gone(v4: &[u32], v6: &[u32]) -> Changes {
+    fn lost(v4: &[u32], v6: &[u32]) -> Changes {
         let [v4, v6] = [v4, v6].map(|all| all.iter().copied().collect());
-        Changes { any: true, gone: Gone { all: false, v4, v6 } }
+        Changes { any: true, lost: LostInterfaces { all: false, v4, v6 } }
     }
 
     #[test]
     fn notices_are_read_one_after_the_other() {
         let none = Changes::default();
-        let came = gone(&[], &[]);
-        let unknown = Changes { any: true, gone: Gone { all: true, ..Gone::default() } };
+        let came = lost(&[], &[]);
+        let unknown =
+            Changes { any: true, lost: LostInterfaces { all: true, ..LostInterfaces::default() } };
         let address = |family, flags, index| notice(RTM_DELADDR, (family, flags), index);
         for (bytes, want) in [
             (Vec::new(), none.clone()),
             (message(RTM_NEWADDR, 29), came.clone()),
-            ([message(99, 20), address(AF_INET, 0, 7)].concat(), gone(&[7], &[])),
-            ([address(AF_INET6, 0, 7), address(AF_INET, 0, 3)].concat(), gone(&[3], &[7])),
+            ([message(99, 20), address(AF_INET, 0, 7)].concat(), lost(&[7], &[])),
+            ([address(AF_INET6, 0, 7), address(AF_INET, 0, 3)].concat(), lost(&[3], &[7])),
             (address(AF_INET6, IFA_F_SECONDARY, 7), came.clone()),
             (notice(RTM_DELLINK, (7, 0), 5), came.clone()),
-            ([message(RTM_NEWLINK, 16), notice(RTM_DELLINK, (0, 0), 5)].concat(), gone(&[5], &[5])),
+            ([message(RTM_NEWLINK, 16), notice(RTM_DELLINK, (0, 0), 5)].concat(), lost(&[5], &[5])),
             (message(RTM_NEWROUTE, 60), came),
             (message(99, 60), none.clone()),
             (message(99, 0), none.clone()),
@@ -189,10 +194,10 @@ mod tests {
 
     #[test]
     fn more_interfaces_than_are_noted_count_as_all() {
-        let mut all = Gone::default();
-        for index in 0..=GONE_MAX as u32 {
+        let mut all = LostInterfaces::default();
+        for index in 0..=LOST_MAX as u32 {
             assert!(!all.has(1000, IpAddr::from([224, 0, 0, 1])), "{index}");
-            all.add(gone(&[index], &[]).gone);
+            all.add(lost(&[index], &[]).lost);
         }
         assert!(all.has(1000, IpAddr::from([224, 0, 0, 1])));
     }
@@ -220,12 +225,12 @@ mod tests {
             let watch = AddressWatch::open().unwrap();
             let [v4, v6] = ["224.1.1.1", "ff15::1"].map(|text| text.parse().unwrap());
             run("addr del 10.9.0.2/16 dev e0");
-            assert!(watch.take().gone.is_empty(), "a secondary address");
+            assert!(watch.take().lost.is_empty(), "a secondary address");
             run("link del other");
-            let gone = watch.take().gone;
+            let gone = watch.take().lost;
             assert!(gone.has(other, v4) && gone.has(other, v6) && !gone.has(e0, v4), "{gone:?}");
             run("addr del 10.9.0.1/16 dev e0");
-            let gone = watch.take().gone;
+            let gone = watch.take().lost;
             assert!(gone.has(e0, v4) && !gone.has(e0, v6), "{gone:?}");
         });
         alone.join().unwrap();

@@ -181,7 +181,7 @@ fn while_the_network_is_down_packets_wait_and_after_a_second_they_are_dropped() 
     fill(&mut outbox, &[100]);
     let run = outbox.runs[0];
     let at = |ms| Time::ZERO + Duration::from_millis(ms);
-    let mut retry = |ms, error| match sockets.passes(0, error) {
+    let mut retry = |ms, error| match sockets.is_temporary(0, error) {
         true => outbox.retry(at(ms), &run),
         false => None,
     };

@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 
 use faircast_base::{Duration, FlowId, NodeId, Time};
 use faircast_net::{
-    App, Counters, Driver, DriverSettings, Ended, Envelope, Heard, Listen, Live, SessionId,
+    App, Counters, Driver, DriverSettings, Ended, Envelope, Listen, Live, NewSession, SessionId,
     SessionOptions, SocketSettings, Sockets, Target, Waker,
 };
 use faircast_proto::catalog::{DEFAULT_SCHEME, Stack, stack};
@@ -70,7 +70,11 @@ pub(crate) struct Keeper {
 }
 
 impl App<BoxedMachine> for Keeper {
-    fn heard(&mut self, live: &mut Live<BoxedMachine>, heard: &Heard<'_>) -> Option<BoxedMachine> {
+    fn accept(
+        &mut self,
+        live: &mut Live<BoxedMachine>,
+        heard: &NewSession<'_>,
+    ) -> Option<BoxedMachine> {
         let flow = u32::from(heard.tsi.port & 0x7fff);
         if !self.flows.contains(&flow) {
             return None;

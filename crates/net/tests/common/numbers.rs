@@ -8,7 +8,7 @@ pub(crate) struct Numbers(Vec<(SessionId, u8)>);
 
 impl Demux for Numbers {
     type Key = u8;
-    type Heard<'a> = u8;
+    type NewSession<'a> = u8;
 
     fn add(&mut self, _: Time, id: SessionId, key: u8) {
         self.0.push((id, key));

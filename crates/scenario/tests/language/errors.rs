@@ -20,14 +20,41 @@ fn message(old: &str, new: &str) -> String {
     line
 }
 
-type Case = (&'static str, &'static str, &'static str, &'static str);
-
-fn check(cases: &[Case]) {
-    for (old, new, start, more) in cases {
-        let line = message(old, new);
-        assert!(line.starts_with(start), "{new:?}\n  want {start}\n  got  {line}");
-        assert!(line.contains(more), "{new:?}\n  want {more}\n  got  {line}");
+#[test]
+fn mistakes_get_one_line_with_what_is_allowed() {
+    let mut lines = include_str!("errors/mistakes.txt").lines().filter(|line| !line.is_empty());
+    lines.find(|line| line.starts_with("## ")).expect("a first section");
+    let mut cases = 0;
+    while let Some(change) = lines.find(|line| !line.starts_with("## ")) {
+        let (old, new) = change.split_once(" ==>").expect("a replacement");
+        let new = unescaped(new.strip_prefix(' ').unwrap_or(new));
+        let (start, more) =
+            lines.next().and_then(|line| line.split_once(" ... ")).expect("a message");
+        let (start, more) = (unescaped(&format!("t.toml:{}", start.trim_start())), unescaped(more));
+        let line = message(&unescaped(old), &new);
+        assert!(line.starts_with(&start), "{new:?}\n  want {start}\n  got  {line}");
+        assert!(line.contains(&more), "{new:?}\n  want {more}\n  got  {line}");
+        cases += 1;
     }
+    assert_eq!(cases, 172);
+}
+
+fn unescaped(text: &str) -> String {
+    let mut out = String::new();
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match (c == '\\').then(|| chars.next()).flatten() {
+            None => out.push(c),
+            Some('n') => out.push('\n'),
+            Some('s') => out.push(' '),
+            Some('u') => {
+                let digits: String = chars.by_ref().skip(1).take_while(|c| *c != '}').collect();
+                out.extend(char::from_u32(u32::from_str_radix(&digits, 16).unwrap()));
+            }
+            Some(other) => out.push(other),
+        }
+    }
+    out
 }
 
 #[test]
@@ -37,136 +64,7 @@ fn the_good_scenario_is_good() {
 }
 
 #[test]
-fn broken_toml_is_refused_at_its_line() {
-    check(&[
-        ("seed = 7", "seed = ", "t.toml:4: not valid TOML: ", "allowed"),
-        ("seed = 7", "seed = 7\nseed = 8", "t.toml:5: not valid TOML: duplicate key", "\"seed\""),
-        ("[[node]]", "[[node]", "t.toml:25: not valid TOML: ", "allowed"),
-        ("\"300 s\"", "\"300 s", "t.toml:2: not valid TOML: ", "allowed"),
-        ("delay = \"50 ms\"", "delay = \"50 ms\"\ndelay = \"1 s\"", "t.toml:10: ", "duplicate"),
-        ("seed = 7", "seed = 99999999999999999999", "t.toml:4: seed: ", "from 0 to"),
-        ("seed = 7", "seed = 2026-01-01", "t.toml:4: seed: is the date", "a whole number"),
-    ]);
-}
-
-#[test]
-fn unknown_keys_are_refused_with_the_nearest_valid_one() {
-    check(&[
-        ("warmup", "warm_up", "t.toml:3: warm_up: unknown key", "did you mean \"warmup\"?"),
-        ("rate =", "rat =", "t.toml:8: link.0.rat: unknown key", "did you mean \"rate\"?"),
-        ("packets =", "pakets =", "t.toml:10: link.0.queue.pakets: unknown key", "\"packets\"?"),
-        ("weight =", "weigth =", "t.toml:23: link.2.queue.weigth: unknown", "\"weight\"?"),
-        (
-            "{ at = \"50 s\", rate",
-            "{ at = \"50 s\", rte",
-            "t.toml:12: link.0.changes.0.rte: ",
-            "\"rate\"?",
-        ),
-        ("center", "centre", "t.toml:15: link.1.star.centre: ", "did you mean \"center\"?"),
-        ("name = \"r2\"", "nam = \"r2\"", "t.toml:26: node.0.nam: ", "did you mean \"name\"?"),
-        ("suppress", "supress", "t.toml:28: node.0.options.supress: ", "\"suppress\"?"),
-        ("protocol =", "protocoll =", "t.toml:32: flow.0.protocoll: ", "\"protocol\"?"),
-        ("uniform", "unifrom", "t.toml:37: flow.0.start.unifrom: ", "\"uniform\"?"),
-        ("leave =", "leaves =", "t.toml:40: flow.0.join.0.leaves: ", "\"leave\"?"),
-        ("acker_bias", "acker_bais", "t.toml:41: flow.0.options.acker_bais: ", "\"acker_bias\"?"),
-        ("[[node]]", "[[nodes]]", "t.toml:25: nodes: unknown key", "did you mean \"node\"?"),
-    ]);
-}
-
-#[test]
-fn quantities_need_a_unit_and_a_sensible_value() {
-    check(&[
-        ("\"300 s\"", "\"300\"", "t.toml:2: duration: \"300\" has no unit", "\"50 ms\""),
-        ("\"300 s\"", "300", "t.toml:2: duration: \"300\" has no unit", "\"50 ms\""),
-        ("\"300 s\"", "\"0 s\"", "t.toml:2: duration: is \"0 s\"", "864000 s"),
-        ("\"300 s\"", "\"8766000 h\"", "t.toml:2: duration: is \"8766000 h\"", "864000 s"),
-        ("\"300 s\"", "\"1000 years\"", "t.toml:2: duration: ", "has an unknown unit"),
-        (
-            "\"300 s\"",
-            "\"99999999999999999 h\"",
-            "t.toml:2: duration: is \"99999999999999999 h\"",
-            "to 864000 s",
-        ),
-        ("\"300 s\"", "true", "t.toml:2: duration: is true", "a duration such as"),
-        (
-            "\"10 s\"",
-            "\"300 s\"",
-            "t.toml:3: warmup: is \"300 s\"",
-            "less than the duration of 300 s",
-        ),
-        ("\"500 kbit/s\"", "\"-5 kbit/s\"", "t.toml:8: link.0.rate: ", "must not be negative"),
-        ("\"500 kbit/s\"", "\"0 bit/s\"", "t.toml:8: link.0.rate: is \"0 bit/s\"", "from 1 bit/s"),
-        ("\"500 kbit/s\"", "\"500 kbps\"", "t.toml:8: link.0.rate: ", "Mbit/s"),
-        ("\"500 kbit/s\"", "\"9999 Gbit/s\"", "t.toml:8: link.0.rate: ", "to 1000 Gbit/s"),
-        (
-            "\"500 kbit/s\"",
-            "\"99999999999999 Gbit/s\"",
-            "t.toml:8: link.0.rate: is \"99999999999999 Gbit/s\"",
-            "to 1000 Gbit/s",
-        ),
-        ("\"50 ms\"", "\"2000 s\"", "t.toml:9: link.0.delay: is \"2000 s\"", "to 1000 s"),
-        ("\"50 ms\"", "[\"50 ms\"]", "t.toml:9: link.0.delay: is a list", "a duration such as"),
-        ("\"1400 B\"", "\"0 B\"", "t.toml:35: flow.0.packet: is \"0 B\"", "from 1 B to 65 kB"),
-        ("\"1400 B\"", "\"65001 B\"", "t.toml:35: flow.0.packet: is \"65001 B\"", "to 65 kB"),
-        ("\"1400 B\"", "1400", "t.toml:35: flow.0.packet: \"1400\" has no unit", "\"1400 B\""),
-        ("\"0 B\"", "\"2 kB\"", "t.toml:36: flow.0.header: is \"2 kB\"", "from 0 B to 1 kB"),
-        ("\"30 MB\"", "\"0 MB\"", "t.toml:49: flow.1.data: is \"0 MB\"", "from 1 B"),
-        ("\"30 MB\"", "\"30\"", "t.toml:49: flow.1.data: \"30\" has no unit", "units"),
-        ("\"30 MB\"", "\"endless\"", "t.toml:49: flow.1.data: is \"endless\"", "\"unlimited\""),
-        ("seed = 7", "seed = -7", "t.toml:4: seed: is -7", "a whole number from 0"),
-        ("title = \"", "title = \"\"#", "t.toml:1: title: is \"\"", "one line"),
-        ("\"Do", "\"D\u{202e}o", "t.toml:1: title: is \"D\\u202eo", "printed characters"),
-        ("\"Do", "\"D\u{2028}o", "t.toml:1: title: is \"D\\u2028o", "printed characters"),
-        ("\"r1\"", "\"r\u{2066}1\"", "t.toml:7: link.0.between.0: is \"r\\u20661", "\"r\\u20661\""),
-    ]);
-}
-
-#[test]
 fn what_is_spelled_as_elsewhere_gets_the_right_spelling() {
-    check(&[
-        (
-            "\"500 kbit/s\"",
-            "\"500 Kbps\"",
-            "t.toml:8: link.0.rate: \"500 Kbps\" has an unknown unit (did you mean \"500 kbit/s\"?)",
-            "expected a rate such as",
-        ),
-        (
-            "\"300 s\"",
-            "\"5 minutes\"",
-            "t.toml:2: duration: \"5 minutes\" has an unknown unit (did you mean \"5 min\"?)",
-            "expected a duration such as",
-        ),
-        (
-            "timeout = \"4 s\"",
-            "timeout = \"4 seconds\"",
-            "t.toml:41: flow.0.options.timeout: \"4 seconds\" has an unknown unit",
-            "(did you mean \"4 s\"?)",
-        ),
-        (
-            "[\"mr{1..3}\", \"tr\"]",
-            "[\"mr[1-3]\", \"tr\"]",
-            "t.toml:20: link.2.star.leaves.0: is \"mr[1-3]\" (did you mean \"mr{1..3}\"?)",
-            "expected a name of",
-        ),
-        (
-            "\"mr1\", \"mr2\", \"mr3\"]",
-            "\"mr{1-3}\"]",
-            "t.toml:34: flow.0.to.0: is \"mr{1-3}\" (did you mean \"mr{1..3}\"?)",
-            "expected one range",
-        ),
-        (
-            "\"mr1\", \"mr2\", \"mr3\"]",
-            "\"mr1-3\"]",
-            "t.toml:34: flow.0.to.0: there is no node \"mr1-3\" (did you mean \"mr{1..3}\"?)",
-            "allowed",
-        ),
-        (
-            "\"mr1\", \"mr2\", \"mr3\"]",
-            "\"mr1..mr9\"]",
-            "t.toml:34: flow.0.to.0: there is no node \"mr1..mr9\"",
-            "allowed",
-        ),
-    ]);
     let set = |set: &str| parse_with(GOOD, &[set]).unwrap_err().to_string();
     let line = set("link.0.rate=1 Mbps");
     assert!(line.contains("link.0.rate: \"1 Mbps\" has an unknown unit"), "{line}");
@@ -198,293 +96,6 @@ fn an_unknown_option_of_many_gets_the_nearest_name_and_not_all_of_them() {
         let want = format!("{start}.{want}; \"faircast schemes pgmcc\" lists all 9");
         assert_eq!(line(key), want);
     }
-}
-
-#[test]
-fn links_are_checked() {
-    check(&[
-        ("loss = 0.0", "loss = 1.5", "t.toml:11: link.0.loss: is 1.5", "from 0 to 1"),
-        ("loss = 0.0", "loss = -0.1", "t.toml:11: link.0.loss: is -0.1", "from 0 to 1"),
-        ("loss = 0.0", "loss = nan", "t.toml:11: link.0.loss: is NaN", "from 0 to 1"),
-        ("loss = 0.0", "loss = \"1 %\"", "t.toml:11: link.0.loss: is \"1 %\"", "from 0 to 1"),
-        ("rate = \"500 kbit/s\"", "", "t.toml:6: link.0.rate: is missing", "10 Mbit/s"),
-        ("between = [\"r1\", \"r2\"]", "", "t.toml:6: link.0: has no ends", "between"),
-        (
-            "between = [\"r1\", \"r2\"]",
-            "to = \"r1\"",
-            "t.toml:6: link.0.from: is missing",
-            "\"r1\"",
-        ),
-        (
-            "between = [\"r1\", \"r2\"]",
-            "between = [\"r1\", \"r1\"]",
-            "t.toml:7: link.0.between: links \"r1\" to itself",
-            "different",
-        ),
-        (
-            "between = [\"r1\", \"r2\"]",
-            "between = [\"r1\"]",
-            "t.toml:7: link.0.between: ",
-            "exactly two",
-        ),
-        (
-            "between = [\"r1\", \"r2\"]",
-            "between = [\"r{1..3}\"]",
-            "t.toml:7: link.0.between: ",
-            "exactly two",
-        ),
-        (
-            "between = [\"r1\", \"r2\"]",
-            "between = [\"r1\", 2]",
-            "t.toml:7: link.0.between.1: is 2",
-            "text",
-        ),
-        (
-            "between = [\"r1\", \"r2\"]",
-            "between = [\"r1\", \"r 2\"]",
-            "t.toml:7: link.0.between.1: is \"r 2\"",
-            "letters",
-        ),
-        (
-            "star = { center = \"r1\", leaves = [\"ms\", \"ts\"] }",
-            "between = [\"r2\", \"r1\"]",
-            "t.toml:15: link.1.between: is a second link from \"r2\" to \"r1\", after that of line 7",
-            "one in each",
-        ),
-        (
-            "[\"ms\", \"ts\"]",
-            "[\"ms\", \"ms\"]",
-            "t.toml:15: link.1.star.leaves.1: is a second link from \"r1\" to \"ms\"",
-            "line 15",
-        ),
-        (
-            "[\"ms\", \"ts\"]",
-            "[\"ms\", \"r1\"]",
-            "t.toml:15: link.1.star.leaves.1: links \"r1\" to itself",
-            "different",
-        ),
-        ("[\"ms\", \"ts\"]", "[]", "t.toml:15: link.1.star.leaves: is a list", "at least one name"),
-        (
-            "[\"ms\", \"ts\"]",
-            "[\"x{1..200000}\"]",
-            "t.toml:15: link.1.star.leaves.0: makes more",
-            "at most 200000",
-        ),
-        (
-            "[\"ms\", \"ts\"]",
-            "[\"x{1..200001}\"]",
-            "t.toml:15: link.1.star.leaves.0: is \"x{1..200001}\"",
-            "200000 names",
-        ),
-        (
-            "[\"ms\", \"ts\"]",
-            "[\"x{1..200000}\", \"y\"]",
-            "t.toml:15: link.1.star.leaves.1: ",
-            "at most 200000",
-        ),
-        (
-            "star = { center = \"r1\", leaves = [\"ms\", \"ts\"] }",
-            "tree = { root = \"r1\", fanout = [1000, 1000], prefix = \"n\" }",
-            "t.toml:15: link.1.tree.fanout: makes more",
-            "at most 200000",
-        ),
-        (
-            "star = { center = \"r1\", leaves = [\"ms\", \"ts\"] }",
-            "tree = { root = \"r1\", fanout = [0], prefix = \"n\" }",
-            "t.toml:15: link.1.tree.fanout.0: is 0",
-            "from 1",
-        ),
-        (
-            "star = { center = \"r1\", leaves = [\"ms\", \"ts\"] }",
-            "tree = { root = \"n1-1\", fanout = [2], prefix = \"n\" }",
-            "t.toml:15: link.1.tree.fanout: would make a second node \"n1-1\"",
-            "allowed",
-        ),
-        (
-            "star = { center = \"r1\", leaves = [\"ms\", \"ts\"] }",
-            "star = { center = \"r1\", leaves = \"ms\" }\nfrom = \"a\"",
-            "t.toml:15: link.1.star: stands beside",
-            "exactly one of",
-        ),
-    ]);
-}
-
-#[test]
-fn queues_are_checked() {
-    check(&[
-        ("packets = 30", "packets = 0", "t.toml:10: link.0.queue.packets: is 0", "from 1"),
-        (
-            "packets = 30",
-            "packets = 30, bytes = 1",
-            "t.toml:10: link.0.queue.bytes: stands beside",
-            "one of",
-        ),
-        (", packets = 30", "", "t.toml:10: link.0.queue.packets: is missing", "bytes"),
-        ("packets = 30", "bytes = 0", "t.toml:10: link.0.queue.bytes: is 0", "from 1"),
-        (
-            "packets = 30",
-            "bytes = \"50\"",
-            "t.toml:10: link.0.queue.bytes: \"50\" has no unit",
-            "kB",
-        ),
-        (
-            "\"droptail\"",
-            "\"drptail\"",
-            "t.toml:10: link.0.queue.kind: unknown queue \"drptail\"",
-            "did you mean \"droptail\"?",
-        ),
-        ("kind = \"droptail\", ", "", "t.toml:10: link.0.queue.kind: is missing", "droptail"),
-        (
-            "{ kind = \"droptail\", packets = 30 }",
-            "30",
-            "t.toml:10: link.0.queue: is 30",
-            "a table",
-        ),
-        ("max = 15", "max = 5", "t.toml:23: link.2.queue.max: is 5", "more than min"),
-        ("min = 5", "min = 0", "t.toml:23: link.2.queue.min: is 0", "above 0"),
-        ("min = 5, ", "", "t.toml:23: link.2.queue.min: is missing", "min = 5"),
-        ("weight = 0.002", "weight = 0", "t.toml:23: link.2.queue.weight: is 0", "at most 1"),
-        ("weight = 0.002", "max_p = 1.5", "t.toml:23: link.2.queue.max_p: is 1.5", "at most 1"),
-        ("weight = 0.002", "gentle = 1", "t.toml:23: link.2.queue.gentle: is 1", "true or false"),
-        (
-            "weight = 0.002",
-            "mean_packet = \"0 B\"",
-            "t.toml:23: link.2.queue.mean_packet: ",
-            "from 1 B",
-        ),
-        (
-            "packets = 50",
-            "packets = 10",
-            "t.toml:23: link.2.queue.packets: is 10",
-            "at least max, which is 15",
-        ),
-    ]);
-}
-
-#[test]
-fn changes_are_checked() {
-    check(&[
-        (
-            "at = \"60 s\"",
-            "at = \"50 s\"",
-            "t.toml:12: link.0.changes.1.at: is 50 s, not after the change at 50 s",
-            "rising",
-        ),
-        (
-            "at = \"60 s\"",
-            "at = \"300 s\"",
-            "t.toml:12: link.0.changes.1.at: is \"300 s\"",
-            "before the end of the run at 300 s",
-        ),
-        (
-            "at = \"60 s\", loss = 0.01",
-            "at = \"60 s\"",
-            "t.toml:12: link.0.changes.1: changes nothing",
-            "rate, delay, loss",
-        ),
-        ("at = \"60 s\", loss", "loss", "t.toml:12: link.0.changes.1.at: is missing", "50 s"),
-        (
-            "rate = \"3 Mbit/s\"",
-            "rate = \"0 bit/s\"",
-            "t.toml:12: link.0.changes.0.rate: ",
-            "from 1 bit/s",
-        ),
-        ("loss = 0.01", "loss = 2", "t.toml:12: link.0.changes.1.loss: is 2", "from 0 to 1"),
-        ("loss = 0.0\n", "drop_list = [0]\n", "t.toml:11: link.0.drop_list.0: is 0", "from 1"),
-        ("loss = 0.0\n", "drop_list = [5, 5]\n", "t.toml:11: link.0.drop_list.1: is 5", "rising"),
-        ("loss = 0.0\n", "drop_list = 5\n", "t.toml:11: link.0.drop_list: is 5", "a list"),
-    ]);
-}
-
-#[test]
-fn faults_are_checked() {
-    for (keys, message, allowed) in [
-        ("duplicate = 1.5", "link.0.duplicate: is 1.5", "from 0 to 1"),
-        ("corrupt = -0.1", "link.0.corrupt: is -0.1", "from 0 to 1"),
-        ("corrupt = \"1 %\"", "link.0.corrupt: is \"1 %\"", "a number from 0 to 1"),
-        ("burst_loss = 0.1", "link.0.burst_loss: is 0.1", "a table"),
-        ("burst_loss = { loss = 0.1 }", "link.0.burst_loss.packets: is missing", "packets = 5"),
-        ("burst_loss = { packets = 3 }", "link.0.burst_loss.loss: is missing", "loss = 0.02"),
-        (
-            "burst_loss = { loss = 0.1, packets = 0.5 }",
-            "link.0.burst_loss.packets: is 0.5",
-            "of packets from 1 to 1000000",
-        ),
-        (
-            "burst_loss = { loss = 0.8, packets = 3 }",
-            "link.0.burst_loss.loss: is 0.8; with bursts of 3 packets",
-            "at most 0.7500",
-        ),
-        (
-            "burst_loss = { loss = 0.1, length = 3 }",
-            "link.0.burst_loss.length: unknown key",
-            "allowed: loss, packets",
-        ),
-        ("tick = \"2 s\"", "link.0.tick: is \"2 s\"", "from 0 s to 1 s"),
-        ("jitter = 3", "link.0.jitter: \"3\" has no unit", "expected a duration"),
-        ("reorder = { share = 0.1 }", "link.0.reorder.delay: is missing", "\"5 ms\""),
-        ("reorder = { delay = \"5 ms\" }", "link.0.reorder.share: is missing", "share = 0.02"),
-        ("reorder = { share = 2, delay = \"5 ms\" }", "link.0.reorder.share: is 2", "from 0 to 1"),
-        (
-            "reorder = { share = 0.1, delay = \"0 s\" }",
-            "link.0.reorder.delay: is \"0 s\"",
-            "from 0.000000001 s to 1000 s",
-        ),
-        ("outages = { from = \"1 s\" }", "link.0.outages: is a table", "a list such as"),
-        ("outages = [ { from = \"1 s\" } ]", "link.0.outages.0.to: is missing", "\"25 s\""),
-        (
-            "outages = [ { from = \"5 s\", to = \"5 s\" } ]",
-            "link.0.outages.0.to: is \"5 s\"",
-            "after from, which is 5 s",
-        ),
-        (
-            "outages = [ { from = \"300 s\", to = \"301 s\" } ]",
-            "link.0.outages.0.from: is \"300 s\"",
-            "before the end of the run at 300 s",
-        ),
-        (
-            "outages = [ { from = \"1 s\", to = \"5 s\" }, { from = \"4 s\", to = \"9 s\" } ]",
-            "link.0.outages.1.from: is 4 s, before the end of the outage before it at 5 s",
-            "rising",
-        ),
-        ("bust_loss = 0.1", "link.0.bust_loss: unknown key", "did you mean \"burst_loss\"?"),
-    ] {
-        let line = self::message("loss = 0.0\n", &format!("{keys}\n"));
-        assert!(line.starts_with(&format!("t.toml:11: {message}")), "{keys}: {line}");
-        assert!(line.contains(allowed), "{keys}: {line}");
-    }
-    check(&[(
-        "at = \"60 s\", loss = 0.01",
-        "at = \"60 s\", corrupt = 7",
-        "t.toml:12: link.0.changes.1.corrupt: is 7",
-        "from 0 to 1",
-    )]);
-}
-
-#[test]
-fn nodes_are_checked() {
-    check(&[
-        (
-            "name = \"r2\"",
-            "name = \"r9\"",
-            "t.toml:26: node.0.name: there is no node \"r9\"",
-            "a node that a link names",
-        ),
-        (
-            "[[node]]",
-            "[[node]]\nname = \"r2\"\nprogram = \"pgm-element\"\n[[node]]",
-            "t.toml:29: node.1.name: \"r2\" is already given",
-            "one entry for each node",
-        ),
-        (
-            "\"pgm-element\"",
-            "\"pgm-elment\"",
-            "t.toml:27: node.0.program: unknown router program \"pgm-elment\"",
-            "did you mean \"pgm-element\"?",
-        ),
-        ("program = \"pgm-element\"\n", "", "t.toml:25: node.0.program: is missing", "pgm-element"),
-        ("[[node]]", "[node]", "t.toml:25: node: is a table", "[[node]]"),
-    ]);
 }
 
 #[test]

@@ -1,0 +1,189 @@
+//! Sessions of a driver: their machines, timeouts and traces.
+
+use std::collections::BTreeMap;
+
+use faircast_base::{Cx, Duration, FlowId, NodeId, Purpose, Rng, Time, Trace};
+use faircast_proto::{Machine, Membership};
+use faircast_trace::{Sink, Subject, Tagged};
+
+use crate::SessionId;
+use crate::timeouts::Timeouts;
+
+/// Machines of a driver, by session. Every call of a machine that may change its timeout goes
+/// through [`call`](Self::call).
+pub(crate) struct Sessions<M> {
+    by_id: BTreeMap<SessionId, Session<M>>,
+    next_id: u32,
+    /// Sessions whose timeout may have changed since [`arm`](Self::arm), each once.
+    pending: Vec<SessionId>,
+    timeouts: Timeouts,
+    /// Delay of the calls of this turn: [`Cx::late`].
+    lateness: Duration,
+    node: NodeId,
+    seed: u64,
+    sink: Option<Box<dyn Sink>>,
+}
+
+struct Session<M> {
+    machine: M,
+    rng: Rng,
+    subject: Subject,
+    /// True if the machine may have packets to send: from a call until a transmission yields none.
+    may_send: bool,
+    /// True while [`Sessions::pending`] has the session.
+    is_pending: bool,
+}
+
+impl<M: Machine> Sessions<M> {
+    pub(crate) fn new(node: NodeId, seed: u64) -> Self {
+        Self {
+            by_id: BTreeMap::new(),
+            next_id: 0,
+            pending: Vec::new(),
+            timeouts: Timeouts::default(),
+            lateness: Duration::ZERO,
+            node,
+            seed,
+            sink: None,
+        }
+    }
+
+    pub(crate) fn set_sink(&mut self, sink: Box<dyn Sink>) {
+        self.sink = Some(sink);
+    }
+
+    pub(crate) fn number_from(&mut self, first: u32) {
+        self.next_id = self.next_id.max(first);
+    }
+
+    /// Adds a machine. Its default subject in the trace is an end of the flow of its number.
+    pub(crate) fn add(&mut self, machine: M, subject: Option<Subject>, sender: bool) -> SessionId {
+        let id = SessionId(self.next_id);
+        self.next_id += 1;
+        let (flow, node) = (FlowId(id.0), self.node);
+        let subject = subject.unwrap_or(Subject::Endpoint { flow, node, sender });
+        let rng = Rng::new(self.seed, node, Purpose::Machine(id.0));
+        let session = Session { machine, rng, subject, may_send: true, is_pending: true };
+        self.by_id.insert(id, session);
+        self.pending.push(id);
+        id
+    }
+
+    pub(crate) fn remove(&mut self, id: SessionId) {
+        self.by_id.remove(&id);
+        self.timeouts.set(id, None);
+    }
+
+    pub(crate) const fn node(&self) -> NodeId {
+        self.node
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    pub(crate) fn ids(&self) -> impl Iterator<Item = SessionId> + use<'_, M> {
+        self.by_id.keys().copied()
+    }
+
+    pub(crate) fn machine(&self, id: SessionId) -> Option<&M> {
+        self.by_id.get(&id).map(|session| &session.machine)
+    }
+
+    /// Returns the sessions without packets and timeouts, which will never act again.
+    pub(crate) fn ended(&self) -> Vec<SessionId> {
+        let has_ended =
+            |session: &Session<M>| !session.may_send && session.machine.next_timeout().is_none();
+        self.by_id.iter().filter(|(_, session)| has_ended(session)).map(|(id, _)| *id).collect()
+    }
+
+    pub(crate) fn call<R>(
+        &mut self,
+        id: SessionId,
+        now: Time,
+        f: impl FnOnce(&mut M, &mut Cx<'_>) -> R,
+    ) -> Option<R> {
+        let late = self.lateness;
+        let Session { machine, rng, subject, may_send, is_pending } = self.by_id.get_mut(&id)?;
+        *may_send = true;
+        if !std::mem::replace(is_pending, true) {
+            self.pending.push(id);
+        }
+        Some(match &mut self.sink {
+            None => f(machine, &mut Cx { late, ..Cx::untraced(now, rng) }),
+            Some(sink) => {
+                let mut trace = Tagged { subject: *subject, sink };
+                let trace: &mut dyn Trace = &mut trace;
+                f(machine, &mut Cx { late, ..Cx::new(now, rng, trace) })
+            }
+        })
+    }
+
+    /// Calls the timeout of a machine, which is late by at least `lateness`.
+    pub(crate) fn expire(&mut self, id: SessionId, now: Time, lateness: Duration) {
+        let of_turn = self.lateness;
+        self.lateness = of_turn.max(lateness);
+        self.call(id, now, |machine, cx| machine.handle_timeout(cx));
+        self.lateness = of_turn;
+    }
+
+    /// Appends the next packet of a machine to `packet`; `None` once the machine has no more.
+    pub(crate) fn poll_transmit(
+        &mut self,
+        id: SessionId,
+        now: Time,
+        packet: &mut Vec<u8>,
+    ) -> Option<faircast_proto::Transmit> {
+        let next = self.call(id, now, |machine, cx| machine.poll_transmit(cx, packet)).flatten();
+        if next.is_none()
+            && let Some(session) = self.by_id.get_mut(&id)
+        {
+            session.may_send = false;
+        }
+        next
+    }
+
+    pub(crate) fn poll_membership(&mut self, id: SessionId) -> Option<Membership> {
+        self.by_id.get_mut(&id)?.machine.poll_membership()
+    }
+
+    pub(crate) fn poll_event(&mut self, id: SessionId) -> Option<M::Event> {
+        self.by_id.get_mut(&id)?.machine.poll_event()
+    }
+
+    pub(crate) const fn set_lateness(&mut self, lateness: Duration) {
+        self.lateness = lateness;
+    }
+
+    pub(crate) fn add_lateness(&mut self, more: Duration) {
+        self.lateness += more;
+    }
+
+    /// Updates timeouts of called sessions; not after each packet, which is costly for a machine.
+    pub(crate) fn arm(&mut self) {
+        let Self { pending, by_id, timeouts, .. } = self;
+        pending.retain(|id| {
+            let Some(session) = by_id.get_mut(id) else { return false };
+            timeouts.set(*id, session.machine.next_timeout());
+            session.is_pending = session.may_send;
+            session.may_send
+        });
+    }
+
+    pub(crate) fn first_timeout(&self) -> Option<(Time, SessionId)> {
+        self.timeouts.first()
+    }
+
+    /// True if a session was called since the last [`arm`](Self::arm), or may send.
+    pub(crate) fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    pub(crate) fn pending(&self) -> Vec<SessionId> {
+        self.pending.clone()
+    }
+
+    pub(crate) fn may_send(&self, id: SessionId) -> bool {
+        self.by_id.get(&id).is_some_and(|session| session.may_send)
+    }
+}
