@@ -1,7 +1,8 @@
 //! `faircast bench`: suites of experiments, timings, attacks and the comparison of schemes.
 
-use faircast_experiment::files::{make_folder, write};
-use faircast_experiment::{Bench, Request, Results, choose, speed};
+use faircast_experiment::{Bench, Request, Results, backend, choose, has_verdicts, speed};
+use faircast_study::Study;
+use faircast_study::files::{make_folder, write};
 
 use crate::args::{BenchArgs, On};
 use crate::error::{Failure, print, this_program};
@@ -13,7 +14,9 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<(), Failure> {
     }
     only_in_one_suite(args)?;
     let request = request(args)?;
-    let chosen = choose(&args.suites, args.list, &request)?;
+    let terminal = Terminal::default();
+    let study = Study { backend: backend(args.on.into()), monitor: &terminal, ..Study::default() };
+    let chosen = choose(&args.suites, args.list, &request, &study)?;
     if args.list {
         let is_short = args.suites.is_empty() && args.only.is_none() && args.scheme.is_none();
         let of = |bench: &Bench| match is_short {
@@ -28,10 +31,9 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<(), Failure> {
         make_folder(out)?;
     }
     listen();
-    let terminal = Terminal::default();
     let holds = with_jobs(args.jobs, || {
         chosen.iter().try_fold(true, |holds, bench| {
-            let results = bench.run(&request, &terminal)?;
+            let results = bench.run(&request, &study)?;
             show(args, &results)?;
             Ok::<_, Failure>(holds & results.holds)
         })
@@ -43,7 +45,6 @@ fn request(args: &BenchArgs) -> Result<Request, Failure> {
     Ok(Request {
         only: args.only.clone(),
         seeds: args.seeds,
-        on: args.on.into(),
         jobs: args.jobs,
         scheme: args.scheme.clone(),
         options: args.options.clone(),
@@ -78,8 +79,7 @@ fn only_whole_suites_in_documents(args: &BenchArgs) -> Result<(), Failure> {
     if args.docs.is_none() || (is_matrix && args.suites.len() == 1) {
         return Ok(());
     }
-    let timings = ["speed", "wire", "attack", "matrix"];
-    if let Some(suite) = args.suites.iter().find(|suite| timings.contains(&suite.as_str())) {
+    if let Some(suite) = args.suites.iter().find(|suite| !has_verdicts(suite)) {
         return Err(Failure::Usage(format!(
             "--docs: {suite} has no verdicts; allowed are suites of rows, or matrix alone"
         )));

@@ -2,13 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use faircast_experiment::files::{make_folder, write};
-use faircast_experiment::sweep::{
-    Axis, Failed, Job, Program, RECEIVER_ROWS_MAX, Ran, Store, StoredRun, Tables, for_shell,
-    from_plain, once, run,
-};
-use faircast_experiment::{Sweep, table::Table};
+use faircast_experiment::backend;
 use faircast_report::{SweepAxis, sweep_page, sweep_pictures};
+use faircast_study::files::{make_folder, write};
+use faircast_study::sweep::{
+    Axis, Failed, Job, RECEIVER_ROWS_MAX, Ran, Store, StoredRun, Tables, for_shell, from_plain,
+    once, run,
+};
+use faircast_study::table::Table;
+use faircast_study::{Study, Sweep};
 use faircast_trace::Validity;
 
 use crate::args::SweepArgs;
@@ -25,7 +27,9 @@ pub(crate) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
         None => (1..=u64::from(args.seeds)).collect(),
     };
     let axes = axes.map_err(Failure::Usage)?;
-    let sweep = Sweep::new(&args.file, axes, seeds, args.on.into(), Program::current())?;
+    let terminal = Terminal::default();
+    let study = Study { backend: backend(args.on.into()), monitor: &terminal, ..Study::default() };
+    let sweep = Sweep::new(&study, &args.file, axes, seeds)?;
     let jobs = sweep.jobs()?;
     make_folder(&args.out)?;
     let store =
@@ -50,7 +54,7 @@ pub(crate) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
         true => Ran::default(),
         false => {
             listen();
-            let work = || run(&sweep, &missing, &store, args.traces, &Terminal::default());
+            let work = || run(&sweep, &missing, &store, args.traces);
             with_jobs(args.jobs, work)?
         }
     };
@@ -95,7 +99,7 @@ fn unescaped(args: &SweepArgs) -> Result<SweepArgs, Failure> {
     Ok(SweepArgs { set, file: path(&args.file)?, out: path(&args.out)?, ..args.clone() })
 }
 
-fn reasons(sweep: &Sweep, failed: &[Failed]) -> Vec<String> {
+fn reasons(sweep: &Sweep<'_>, failed: &[Failed]) -> Vec<String> {
     let mut reasons: Vec<(&Failed, usize)> = Vec::new();
     for failed in failed {
         match reasons.iter_mut().find(|(known, _)| known.why == failed.why) {
@@ -116,7 +120,7 @@ fn reasons(sweep: &Sweep, failed: &[Failed]) -> Vec<String> {
 
 fn print_commands(
     args: &SweepArgs,
-    sweep: &Sweep,
+    sweep: &Sweep<'_>,
     missing: &[&Job],
     runs: usize,
 ) -> Result<(), Failure> {
@@ -130,7 +134,12 @@ fn print_commands(
     Ok(())
 }
 
-fn results(args: &SweepArgs, sweep: &Sweep, jobs: &[Job], store: &Store) -> Result<(), Failure> {
+fn results(
+    args: &SweepArgs,
+    sweep: &Sweep<'_>,
+    jobs: &[Job],
+    store: &Store,
+) -> Result<(), Failure> {
     let mut tables = Tables::new(sweep);
     let axis = |axis: &Axis| SweepAxis {
         key: axis.key.clone(),
@@ -192,7 +201,7 @@ fn results(args: &SweepArgs, sweep: &Sweep, jobs: &[Job], store: &Store) -> Resu
             sweep.axes.iter().map(|axis| (axis.key.clone(), axis.values.clone().into())).collect();
         let document = serde_json::json!({
             "faircast": sweep.program.version, "scenario": shown.scenario, "title": shown.title,
-            "on": sweep.on, "set": set, "seeds": sweep.seeds, "missing": shown.missing,
+            "on": sweep.study.backend.on(), "set": set, "seeds": sweep.seeds, "missing": shown.missing,
             "flows": tables.flows.json(), "medians": shown.medians(),
         });
         return print(&format!("{document:#}\n"));

@@ -1,76 +1,102 @@
-//! Benchmarks by name: selection, listing and runs of suites, the matrix, timings and attacks.
+//! Benchmarks by name: suites, the comparison of schemes, and measurements on this machine.
 
 use faircast_proto::catalog;
-use faircast_trace::On;
+use faircast_study::matrix::Comparison;
+use faircast_study::suite::{BUNDLED, Suite, no_session};
+use faircast_study::{Error, Monitor, Study};
 
-use crate::monitor::Monitor;
 use crate::request::{COLUMNS, Request, Results};
-use crate::suite::BUNDLED;
-use crate::{Error, attack, matrix, overlay, speed, suite, wire};
+use crate::{attack, matrix, overlay, speed, suites, wire};
+
+/// Measurement on this machine, without a scenario for the lab.
+#[derive(Debug)]
+pub struct Live {
+    pub(crate) name: &'static str,
+    /// True if the measurement can send with any scheme.
+    takes_scheme: bool,
+    list: fn(&Request) -> Result<String, Error>,
+    run: fn(&Request, &dyn Monitor) -> Result<Results, Error>,
+}
+
+/// All measurements on this machine.
+pub(crate) static LIVE: [Live; 4] = [
+    Live { name: "speed", takes_scheme: false, list: speed::list, run: speed::run },
+    Live { name: "wire", takes_scheme: true, list: wire::list, run: wire::run },
+    Live { name: "overlay", takes_scheme: false, list: overlay::list, run: overlay::run },
+    Live { name: "attack", takes_scheme: true, list: attack::list, run: attack::run },
+];
+
+const MATRIX: &str = "matrix";
 
 /// Benchmark selected by its name.
 pub enum Bench {
-    /// Speed of the simulator: timings without expected results.
-    Speed,
-    /// Speed of file transfers on real sockets: timings without expected results.
-    Wire,
-    /// Speed of groups on real sockets.
-    Overlay,
-    /// Attacks of hostile hosts on a transfer.
-    Attack,
+    /// Measurement on this machine.
+    Live(&'static Live),
     /// Comparison of all schemes in the same cases, without expected results.
-    Matrix(Box<matrix::LoadedMatrix>),
+    Matrix(Box<Comparison>),
     /// Experiments with published figures.
-    Suite(Box<suite::LoadedSuite>),
+    Suite(Box<Suite>),
+}
+
+fn live(name: &str) -> Option<&'static Live> {
+    LIVE.iter().find(|live| live.name == name)
+}
+
+/// True if the benchmark of this name is a suite, whose rows have verdicts.
+pub fn has_verdicts(name: &str) -> bool {
+    name != MATRIX && live(name).is_none()
 }
 
 /// Reads the named benchmarks before any runs. Without names: the bundled suites; with a scheme
 /// `fairness`; to `list`, all.
-pub fn choose(names: &[String], list: bool, request: &Request) -> Result<Vec<Bench>, Error> {
+///
+/// # Errors
+/// A benchmark does not exist, its file is wrong, or the request does not fit it.
+pub fn choose(
+    names: &[String],
+    list: bool,
+    request: &Request,
+    study: &Study<'_>,
+) -> Result<Vec<Bench>, Error> {
     let names: Vec<&str> = match (names, &request.scheme) {
         // Only a suite with a session can take another scheme.
         ([], Some(_)) => vec!["fairness"],
         ([], None) if list => {
-            [BUNDLED, &["tram-scale", "speed", "wire", "overlay", "attack", "matrix"]].concat()
+            let live = LIVE.iter().map(|live| live.name);
+            BUNDLED.iter().copied().chain(["tram-scale"]).chain(live).chain([MATRIX]).collect()
         }
         ([], None) => BUNDLED.to_vec(),
         (given, _) => given.iter().map(String::as_str).collect(),
     };
-    let chosen =
-        names.into_iter().map(|name| by_name(name, request)).collect::<Result<Vec<_>, _>>()?;
+    let chosen = names.into_iter().map(|name| by_name(name, request, study));
+    let chosen = chosen.collect::<Result<Vec<_>, _>>()?;
     if list {
         return Ok(chosen);
     }
     without_empty(chosen, request)
 }
 
-fn by_name(name: &str, request: &Request) -> Result<Bench, Error> {
-    let bench = match name {
-        "matrix" | "speed" | "wire" | "overlay" | "attack" if request.on == On::Lab => {
-            return Err(Error::Usage(format!("--on lab: {name} has no experiment for the lab")));
-        }
-        "matrix" => {
-            return Ok(Bench::Matrix(Box::new(matrix::LoadedMatrix::new(request)?)));
-        }
-        "speed" => Bench::Speed,
-        "wire" => Bench::Wire,
-        "overlay" => Bench::Overlay,
-        "attack" => Bench::Attack,
-        _ => return Ok(Bench::Suite(Box::new(suite::LoadedSuite::new(name, request)?))),
+fn by_name(name: &str, request: &Request, study: &Study<'_>) -> Result<Bench, Error> {
+    if has_verdicts(name) {
+        return Ok(Bench::Suite(Box::new(suites::load(name, request, study)?)));
+    }
+    if study.is_real_time() {
+        return Err(Error::Usage(format!("--on lab: {name} has no experiment for the lab")));
+    }
+    let Some(live) = live(name) else {
+        return Ok(Bench::Matrix(Box::new(matrix::load(request, study)?)));
     };
-    match (&request.scheme, &bench) {
-        (None, _) => Ok(bench),
-        (Some(scheme), Bench::Wire | Bench::Attack)
-            if catalog::live_stacks().any(|stack| stack.name() == *scheme) =>
-        {
-            Ok(bench)
-        }
-        (Some(scheme), Bench::Wire | Bench::Attack) => {
-            let known: Vec<String> = catalog::live_stacks().map(|stack| stack.name()).collect();
-            let known = known.join(", ");
-            Err(Error::Usage(format!("--scheme {scheme}: no such scheme; there are {known}")))
-        }
-        (Some(scheme), _) => Err(suite::no_session(scheme, name)),
+    let Some(scheme) = &request.scheme else { return Ok(Bench::Live(live)) };
+    if !live.takes_scheme {
+        return Err(no_session(scheme, name));
+    }
+    let known: Vec<String> = catalog::live_stacks().map(|stack| stack.name()).collect();
+    match known.contains(scheme) {
+        true => Ok(Bench::Live(live)),
+        false => Err(Error::Usage(format!(
+            "--scheme {scheme}: no such scheme; there are {}",
+            known.join(", ")
+        ))),
     }
 }
 
@@ -78,9 +104,9 @@ fn without_empty(chosen: Vec<Bench>, request: &Request) -> Result<Vec<Bench>, Er
     let mut full = Vec::new();
     for bench in chosen {
         match &bench {
-            Bench::Suite(loaded) if loaded.is_empty(request) => {
+            Bench::Suite(suite) if suite.questions().is_empty() => {
                 if request.only.is_none() {
-                    let name = loaded.name();
+                    let name = suite.name();
                     return Err(Error::Usage(format!(
                         "{name}: has no experiment; expected [[experiment]] with rows"
                     )));
@@ -99,6 +125,9 @@ fn without_empty(chosen: Vec<Bench>, request: &Request) -> Result<Vec<Bench>, Er
 
 impl Bench {
     /// Returns the name and question of the benchmark, in one line.
+    ///
+    /// # Errors
+    /// As for [`list`](Self::list).
     pub fn title(&self, request: &Request) -> Result<String, Error> {
         let list = self.list(request)?;
         let title: Vec<&str> = list.lines().take_while(|line| !line.starts_with(' ')).collect();
@@ -112,26 +141,26 @@ impl Bench {
     }
 
     /// Lists the experiments with their questions.
+    ///
+    /// # Errors
+    /// The request selects no experiment.
     pub fn list(&self, request: &Request) -> Result<String, Error> {
         match self {
-            Self::Speed => Ok(speed::list()),
-            Self::Wire => wire::list(request),
-            Self::Overlay => overlay::list(request),
-            Self::Attack => attack::list(request),
-            Self::Matrix(matrix) => Ok(matrix.list()),
-            Self::Suite(suite) => Ok(suite.list(request)),
+            Self::Live(live) => (live.list)(request),
+            Self::Matrix(comparison) => Ok(matrix::list(comparison)),
+            Self::Suite(suite) => Ok(suites::list(suite)),
         }
     }
 
     /// Runs the benchmark.
-    pub fn run(&self, request: &Request, monitor: &dyn Monitor) -> Result<Results, Error> {
+    ///
+    /// # Errors
+    /// The work fails or is interrupted, or the machine lacks a feature.
+    pub fn run(&self, request: &Request, study: &Study<'_>) -> Result<Results, Error> {
         match self {
-            Self::Speed => speed::run(request),
-            Self::Wire => wire::run(request, monitor),
-            Self::Overlay => overlay::run(request, monitor),
-            Self::Attack => attack::run(request, monitor),
-            Self::Matrix(matrix) => matrix.run(request, monitor),
-            Self::Suite(suite) => suite.run(request, monitor),
+            Self::Live(live) => (live.run)(request, study.monitor),
+            Self::Matrix(comparison) => matrix::run(comparison, request, study),
+            Self::Suite(suite) => suites::run(suite, request, study),
         }
     }
 }

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use faircast_report::wrap;
-use faircast_trace::On;
 
 use crate::{Error, files};
 
@@ -14,8 +13,6 @@ pub struct Request {
     pub only: Option<String>,
     /// Seeds for each experiment, instead of the suite's number.
     pub seeds: Option<u32>,
-    /// Place of the runs: simulator or lab.
-    pub on: On,
     /// Most runs at the same time; `None` for the default.
     pub jobs: Option<u16>,
     /// Scheme to judge or to send with. The matrix takes several, separated by commas.
@@ -71,6 +68,21 @@ impl Results {
     /// Writes the files into an existing folder.
     pub fn write(&self, out: &Path) -> Result<(), Error> {
         self.files.iter().try_for_each(|(name, text)| files::write(&out.join(name), text))
+    }
+}
+
+pub(crate) fn read_page(path: &Path, heading: &str) -> Result<Option<String>, Error> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Error::read(path, error)),
+    };
+    match text.lines().next() {
+        Some(first) if first == heading => Ok(Some(text)),
+        _ => Err(Error::Usage(format!(
+            "--docs {}: does not begin with \"{heading}\", and would be replaced; name that page, or a new file",
+            path.display()
+        ))),
     }
 }
 

@@ -16,6 +16,18 @@ pub struct Catalog {
     pub runs_sessions_programs: bool,
 }
 
+impl Catalog {
+    /// Returns the stack with this [name](Stack::name).
+    pub fn stack(&self, name: &str) -> Option<Stack> {
+        self.protocols.iter().find(|stack| stack.name() == name).copied()
+    }
+
+    /// Iterates over the stacks that deliver all data to many receivers and limit their own rate.
+    pub fn reliable_multicast(&self) -> impl Iterator<Item = Stack> {
+        self.protocols.iter().filter(|stack| stack.is_reliable_multicast()).copied()
+    }
+}
+
 /// Program of a router.
 #[derive(Clone, Copy, Debug)]
 pub struct ProgramEntry {

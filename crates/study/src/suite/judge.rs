@@ -8,8 +8,8 @@ use super::file::{RowFile, SuiteFile};
 use super::measure::is_target;
 use super::runner::{Measured, Run};
 use super::worth;
-use crate::execute::TRIES_MAX;
 use crate::monitor::Monitor;
+use crate::run::TRIES_MAX;
 
 pub(super) fn rows(
     suite: &SuiteFile,

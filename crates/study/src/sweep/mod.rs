@@ -13,7 +13,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use faircast_scenario::{Overrides, Scenario, ScenarioError};
-use faircast_trace::On;
 
 pub use axis::Axis;
 pub use key::Program;
@@ -21,15 +20,17 @@ pub use run::{Failed, Ran, run};
 pub use store::{Kept, Store, StoredRun};
 pub use tables::{RECEIVER_ROWS_MAX, Tables};
 
-use crate::Error;
+use crate::{Error, Study};
 use key::Keys;
 
 /// Most runs of one sweep.
 pub const RUNS_MAX: u64 = 100_000;
 
 /// Scenario, values of its settings, and seeds.
-#[derive(Clone, Debug)]
-pub struct Sweep {
+#[derive(Clone)]
+pub struct Sweep<'a> {
+    /// Surroundings of the runs.
+    pub study: &'a Study<'a>,
     /// Scenario file, as named by the user.
     pub file: PathBuf,
     /// Text of the scenario, read once: later edits of the file have no effect.
@@ -38,8 +39,6 @@ pub struct Sweep {
     pub axes: Vec<Axis>,
     /// Seeds, each once.
     pub seeds: Vec<u64>,
-    /// Place of the runs: simulator or lab.
-    pub on: On,
     /// Program of the runs.
     pub program: Program,
 }
@@ -57,17 +56,16 @@ pub struct Job {
     pub weight: u64,
 }
 
-impl Sweep {
+impl<'a> Sweep<'a> {
     /// Loads the scenario, and checks it before combinations are made.
     ///
     /// # Errors
     /// The first combination is wrong, a setting is repeated, or there are too many runs.
     pub fn new(
+        study: &'a Study<'a>,
         file: &Path,
         axes: Vec<Axis>,
         seeds: Vec<u64>,
-        on: On,
-        program: Program,
     ) -> Result<Self, Error> {
         for (place, axis) in axes.iter().enumerate() {
             if axes[..place].iter().any(|other| other.key == axis.key) {
@@ -84,11 +82,12 @@ impl Sweep {
                 "{runs} runs; expected at most {RUNS_MAX}: give fewer values or seeds"
             )));
         }
-        let mut sweep =
-            Self { file: file.to_owned(), text: String::new(), axes, seeds, on, program };
+        let (file, text, program) = (file.to_owned(), String::new(), Program::current());
+        let mut sweep = Self { study, file, text, axes, seeds, program };
+        let file = &sweep.file;
         let first = vec![0; sweep.axes.len()];
         let overrides = Overrides { set: sweep.set(&first), seed: None };
-        let first = Scenario::load(file, &overrides, &faircast_sim::catalog())?;
+        let first = Scenario::load(file, &overrides, &study.catalog)?;
         // A loaded scenario's text ends in a record of the changes, which the sweep must not have.
         sweep.text = std::fs::read_to_string(file).map_err(|error| Error::read(file, error))?;
         debug_assert!(first.text.starts_with(&sweep.text), "nobody edits it just now");
@@ -103,7 +102,7 @@ impl Sweep {
 
     /// Returns all runs, checked, with the seeds of a combination one after the other.
     pub fn jobs(&self) -> Result<Vec<Job>, Error> {
-        let mut keys = Keys::new(&self.program, self.on);
+        let mut keys = Keys::new(&self.program, self.study.backend.on());
         let choices = self.axes.iter().fold(vec![Vec::new()], |choices: Vec<Vec<usize>>, axis| {
             let with = |choice: &Vec<usize>, place| [&choice[..], &[place]].concat();
             let each = choices.iter();
@@ -123,7 +122,7 @@ impl Sweep {
     /// Returns the scenario of a combination with a seed.
     pub fn scenario(&self, choice: &[usize], seed: u64) -> Result<Scenario, ScenarioError> {
         let overrides = Overrides { set: self.set(choice), seed: Some(seed) };
-        Scenario::parse(&self.file, &self.text, &overrides, &faircast_sim::catalog())
+        Scenario::parse(&self.file, &self.text, &overrides, &self.study.catalog)
     }
 
     /// Returns the settings of a combination, `KEY=VALUE`.
@@ -144,7 +143,7 @@ impl Sweep {
         for set in self.set(&job.choice) {
             words.extend(["--set".to_string(), set]);
         }
-        if self.on != On::Sim {
+        if self.study.is_real_time() {
             words.extend(["--on".to_string(), "lab".to_string()]);
         }
         let (seed, out) = (job.seed.to_string(), out.display().to_string());

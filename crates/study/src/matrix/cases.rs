@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use faircast_proto::catalog;
-use faircast_scenario::Scenario;
+use faircast_scenario::{Catalog, Scenario};
 use serde::Deserialize;
 
 use crate::suite::measure::Measure;
@@ -124,8 +123,8 @@ impl Case {
     }
 
     /// True if `protocol` can run the case: not all protocols distinguish objects and streams.
-    pub(crate) fn is_for(&self, protocol: &str) -> bool {
-        let Some(stack) = catalog::stack(protocol) else { return true };
+    pub(crate) fn is_for(&self, protocol: &str, catalog: &Catalog) -> bool {
+        let Some(stack) = catalog.stack(protocol) else { return true };
         let excluded = self.without_credits && stack.hop.is_some();
         !excluded && (!self.sends_objects || stack.has_option(DELIVERY))
     }

@@ -49,7 +49,7 @@ fn columns(table: &str) -> impl Iterator<Item = (String, ColumnType)> {
 
 impl Tables {
     /// Returns tables without rows.
-    pub fn new(sweep: &Sweep) -> Self {
+    pub fn new(sweep: &Sweep<'_>) -> Self {
         let axes: Vec<_> = sweep.axes.iter().map(super::Axis::column).collect();
         let lead = axes.iter().map(|(name, kind, _)| (name.clone(), *kind));
         let run = [("seed", ColumnType::Whole), ("run", ColumnType::Text)];
@@ -107,7 +107,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use faircast_trace::On;
+    use crate::Study;
 
     fn keys(value: &serde_json::Value) -> BTreeSet<String> {
         let object = value.as_object().unwrap().iter();
@@ -124,9 +124,8 @@ mod tests {
         let sweep = crate::sweep::tests::sweep(&[], 1);
         let job = &sweep.jobs().unwrap()[0];
         let scenario = sweep.scenario(&job.choice, 1).unwrap();
-        let done =
-            crate::execute(&scenario, On::Sim, &mut faircast_sim::Unobserved, &mut ()).unwrap();
-        let summary = serde_json::to_value(&done.summary).unwrap();
+        let run = Study::default().run(&scenario, &mut faircast_sim::Unobserved, &mut ()).unwrap();
+        let summary = serde_json::to_value(&run.summary).unwrap();
         let flow = &summary["flows"][0];
         let mut own = keys(flow);
         assert!(own.remove("name"));

@@ -3,7 +3,7 @@
 use super::file::Bundled;
 
 /// Default suites, in their order.
-pub(crate) const BUNDLED: &[&str] = &["tcp", "fairness", "fec", "tfmcc", "ormcc", "tram", "credit"];
+pub const BUNDLED: &[&str] = &["tcp", "fairness", "fec", "tfmcc", "ormcc", "tram", "credit"];
 
 macro_rules! bundled {
     ($folder:literal, $suite:literal, $($file:literal)*) => {

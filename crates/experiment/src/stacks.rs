@@ -10,7 +10,9 @@ use faircast_report::{LinkSummary, Summary};
 use faircast_scenario::{Overrides, Scenario};
 use faircast_trace::{On, Record, Sink, Subject};
 
-use crate::Error;
+use faircast_study::{Error, Study};
+
+use crate::backend;
 
 #[derive(Clone, Debug)]
 struct Case {
@@ -136,11 +138,13 @@ fn leaves(scenario: &Scenario) -> Leaves {
 
 fn run(scenario: &Scenario, on: On) -> Option<(Summary, Leaves)> {
     let mut leaves = leaves(scenario);
-    match crate::execute(scenario, on, &mut faircast_sim::Unobserved, &mut leaves) {
-        Ok(done) => Some((done.summary, leaves)),
-        Err(Error::Lab(
-            error @ (LabError::NoNamespace(_) | LabError::NoTun | LabError::NoDevice(_)),
-        )) => {
+    let study = Study { backend: backend(on), ..Study::default() };
+    let lacks = |error: &LabError| {
+        matches!(error, LabError::NoNamespace(_) | LabError::NoTun | LabError::NoDevice(_))
+    };
+    match study.run(scenario, &mut faircast_sim::Unobserved, &mut leaves) {
+        Ok(run) => Some((run.summary, leaves)),
+        Err(Error::Backend { error, .. }) if error.downcast_ref().is_some_and(lacks) => {
             eprintln!("skipped: {error}");
             None
         }
@@ -196,8 +200,7 @@ fn packets_that_a_relay_gave_up_are_lost() {
     let scenario =
         Scenario::parse(path, &text.unwrap(), &overrides, &faircast_sim::catalog()).unwrap();
     let mut fates = Fates::default();
-    let done =
-        crate::execute(&scenario, On::Sim, &mut faircast_sim::Unobserved, &mut fates).unwrap();
+    let done = Study::default().run(&scenario, &mut faircast_sim::Unobserved, &mut fates).unwrap();
     let flow = &done.summary.flows[0];
     for (receiver, node) in flow.receivers.iter().zip(&scenario.flows[0].to) {
         let Fate { delivered, lost, abandoned } = &fates.0[node];

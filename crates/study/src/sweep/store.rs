@@ -99,7 +99,7 @@ impl Store {
     }
 
     /// Stores a run. The file appears as a whole, even with other writers.
-    pub fn keep(&self, sweep: &Sweep, job: &Job, summary: &Summary) -> io::Result<()> {
+    pub fn keep(&self, sweep: &Sweep<'_>, job: &Job, summary: &Summary) -> io::Result<()> {
         let kept = Kept {
             hash: String::new(),
             key: job.key.clone(),

@@ -3,21 +3,17 @@
 
 use std::collections::BTreeMap;
 
-use faircast_trace::On;
-
-use super::LoadedSuite;
 use super::file::SuiteFile;
 use super::runner::{Measured, Runner};
-use crate::Error;
-use crate::monitor::Monitor;
-use crate::request::Request;
+use super::{Selection, Suite};
+use crate::{Error, Study};
 
 /// Number of simulator seeds whose median judges the lab; simulated runs cost little.
 const SIM_SEEDS: u32 = 9;
 
-pub(crate) fn in_lab(suite: &SuiteFile, request: &Request) -> Result<SuiteFile, Error> {
+pub(crate) fn in_lab(suite: &SuiteFile, selection: &Selection) -> Result<SuiteFile, Error> {
     let name = &suite.name;
-    if request.scheme.is_some() {
+    if selection.scheme.is_some() {
         return Err(Error::Usage("--scheme: schemes are judged in the simulator".into()));
     }
     let there = suite.in_lab();
@@ -27,18 +23,11 @@ pub(crate) fn in_lab(suite: &SuiteFile, request: &Request) -> Result<SuiteFile, 
     }
 }
 
-pub(crate) fn simulated(
-    loaded: &LoadedSuite,
-    request: &Request,
-    monitor: &dyn Monitor,
-) -> Result<BTreeMap<String, f64>, Error> {
-    let seeds = if loaded.in_lab { loaded.suite.seeds } else { SIM_SEEDS };
-    let runner = Runner {
-        on: On::Sim,
-        seeds: Some(seeds),
-        plots: false,
-        ..loaded.runner(request, None, monitor)
-    };
+pub(crate) fn simulated(suite: &Suite, study: &Study<'_>) -> Result<BTreeMap<String, f64>, Error> {
+    let seeds = Some(if suite.in_lab { suite.file.seeds } else { SIM_SEEDS });
+    let selection = Selection { seeds, plots: false, ..suite.selection.clone() };
+    let study = study.simulated();
+    let runner = Runner { selection: &selection, ..suite.runner(&study) };
     let mut values = BTreeMap::new();
     for Measured { experiment, runs, .. } in runner.run("in the simulator")?.measured {
         for row in &experiment.rows {

@@ -11,7 +11,6 @@ use super::Work;
 use super::cases::{Case, MatrixFile};
 use crate::Error;
 use crate::files::write;
-use crate::header;
 use crate::suite::runner::{Plot, Run, Runner};
 use crate::suite::score::utilisation;
 
@@ -29,7 +28,7 @@ pub(super) fn measure(
     pages: bool,
 ) -> Result<Measured, Error> {
     let session = work.case.session(file);
-    let header = header(&runner.scenario(&work.experiment, seed)?, runner.on);
+    let header = runner.study.header(&runner.scenario(&work.experiment, seed)?);
     let mut rates = Rates::new(&header);
     let (run, plot) = runner.run_one(&work.experiment, seed, pages, &mut rates)?;
     let goal_bps = match &work.alone {

@@ -6,15 +6,13 @@ use faircast_base::{Bytes, Duration, NodeId, Time};
 use faircast_link::LinkConfig;
 use faircast_overlay::{FlowControl, Service};
 use faircast_scenario::{ClientSpec, DaemonSpec, GroupStay, LinkSpec, Node, Scenario, SendSpec};
-use faircast_trace::On;
 
 use super::file::RowFile;
 use super::measure::Measure;
 use super::probe::Probe;
-use crate::Error;
-use crate::monitor::{Monitor, Watch};
+use crate::monitor::Watch;
 use crate::optimum::{Flow, Objective, best, sums_of_best};
-use crate::{execute, header};
+use crate::{Error, Study};
 
 /// Share of the throughput by which the sums of a row's clients may differ between optima.
 const AMBIGUOUS: f64 = 0.01;
@@ -193,15 +191,15 @@ fn crossed(
 
 pub(super) struct Goodputs<'a> {
     known: BTreeMap<String, f64>,
-    monitor: &'a dyn Monitor,
+    study: &'a Study<'a>,
 }
 
 /// Span in which the goodput of a link alone is counted: 100 s after 20 s.
 const COUNTED: &str = "client_got_bps@20..120 receiver";
 
 impl<'a> Goodputs<'a> {
-    pub(super) fn new(monitor: &'a dyn Monitor) -> Self {
-        Self { known: BTreeMap::new(), monitor }
+    pub(super) fn new(study: &'a Study<'a>) -> Self {
+        Self { known: BTreeMap::new(), study }
     }
 
     fn of(&mut self, scenario: &Scenario, link: usize, messages: Messages) -> Result<f64, Error> {
@@ -221,13 +219,13 @@ impl<'a> Goodputs<'a> {
     }
 
     fn measure(&self, scenario: &Scenario) -> Result<f64, Error> {
-        let mut probe = Probe::new(&header(scenario, On::Sim));
-        let done = execute(scenario, On::Sim, &mut Watch(self.monitor), &mut probe)?;
-        if done.outcome.interrupted {
+        let mut probe = Probe::new(&self.study.header(scenario));
+        let run = self.study.run(scenario, &mut Watch(self.study.monitor), &mut probe)?;
+        if run.outcome.interrupted {
             return Err(Error::Interrupted("a suite that is not finished has no rows"));
         }
         let counted = Measure::try_from(COUNTED.to_string()).map_err(Error::Work)?;
-        Ok(counted.of(&done.summary, &probe))
+        Ok(counted.of(&run.summary, &probe))
     }
 }
 
@@ -346,7 +344,8 @@ mod tests {
 
     #[test]
     fn the_optimum_of_a_row_is_that_of_its_clients_over_measured_links() {
-        let mut goodputs = Goodputs::new(&());
+        let study = Study::default();
+        let mut goodputs = Goodputs::new(&study);
         let tree = scenario(TREE, &[]);
         let mut of =
             |objective, measure: &str| of_row(&row(measure), objective, &tree, &mut goodputs);

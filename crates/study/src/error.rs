@@ -1,13 +1,12 @@
-//! Errors of experiments.
+//! Errors of studies.
 
 use std::fmt::Display;
 use std::path::Path;
 
-use faircast_lab::LabError;
 use faircast_scenario::ScenarioError;
 use faircast_sim::SimError;
 
-/// Failure of an experiment without results. The message is one line and names the remedy.
+/// Failure of a study without results. The message is one line and names the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -20,9 +19,14 @@ pub enum Error {
     /// Scenario refused by the simulator, or unreadable file that a flow is to send.
     #[error("{0}")]
     Sim(#[from] SimError),
-    /// Feature that the machine or the lab lacks.
-    #[error("{0}")]
-    Lab(#[from] LabError),
+    /// Failure of another backend than the simulator.
+    #[error("{error}")]
+    Backend {
+        /// Error of the backend.
+        error: Box<dyn std::error::Error + Send + Sync>,
+        /// True if the scenario or the machine is at fault, not the work.
+        is_usage: bool,
+    },
     /// Interruption by the user.
     #[error("interrupted; {0}")]
     Interrupted(&'static str),
@@ -37,20 +41,23 @@ impl Error {
         match self {
             Self::Work(_) | Self::Interrupted(_) => false,
             Self::Sim(error) => matches!(error, SimError::Data { .. } | SimError::LabOnly { .. }),
-            Self::Lab(error) => error.is_usage(),
+            Self::Backend { is_usage, .. } => *is_usage,
             _ => true,
         }
     }
 
-    pub(crate) fn read(path: &Path, error: impl Display) -> Self {
+    /// Returns the error for an unreadable file.
+    pub fn read(path: &Path, error: impl Display) -> Self {
         Self::Usage(format!("{}: cannot be read: {error}", path.display()))
     }
 
-    pub(crate) fn write(path: &Path, error: impl Display) -> Self {
+    /// Returns the error for a file that cannot be written.
+    pub fn write(path: &Path, error: impl Display) -> Self {
         Self::Work(format!("{}: cannot be written: {error}", path.display()))
     }
 
-    pub(crate) fn doing(what: impl Display, error: impl Display) -> Self {
+    /// Returns the error of work that `what` names.
+    pub fn doing(what: impl Display, error: impl Display) -> Self {
         Self::Work(format!("{what}: {error}"))
     }
 }

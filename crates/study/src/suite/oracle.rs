@@ -6,12 +6,11 @@ use faircast_base::{Event, Time};
 use faircast_report::Row;
 use faircast_scenario::{Overrides, Scenario};
 use faircast_sim::Unobserved;
-use faircast_trace::{On, Record, Sink};
+use faircast_trace::{Record, Sink};
 
 use super::judge::one_value;
 use super::tcp;
-use crate::Error;
-use crate::execute;
+use crate::{Error, Study};
 
 const ORACLE: &str = include_str!("../../../../scenarios/tcp/droplist.txt");
 const SCENARIO: &str = "drop-list.toml";
@@ -56,8 +55,8 @@ pub(crate) fn is_chosen(only: Option<&str>) -> bool {
     lines(only).next().is_some()
 }
 
-pub(crate) fn rows(only: Option<&str>) -> Result<Vec<Row>, Error> {
-    lines(only).map(|line| row(&line)).collect()
+pub(crate) fn rows(only: Option<&str>, study: &Study<'_>) -> Result<Vec<Row>, Error> {
+    lines(only).map(|line| row(&line, study)).collect()
 }
 
 fn lines(only: Option<&str>) -> impl Iterator<Item = Line<'static>> {
@@ -96,8 +95,8 @@ fn parse(line: &str) -> Line<'_> {
     }
 }
 
-fn row(line: &Line<'_>) -> Result<Row, Error> {
-    let log = run(line)?;
+fn row(line: &Line<'_>, study: &Study<'_>) -> Result<Row, Error> {
+    let log = run(line, study)?;
     let distance = |at: Time, us: f64| (at.as_nanos() as f64 / 1e3 - us).abs();
     let same_packets = log.retransmissions.len() == line.retransmissions.len()
         && log.retransmissions.iter().zip(&line.retransmissions).all(|(a, b)| a.0 == b.0);
@@ -122,7 +121,7 @@ fn row(line: &Line<'_>) -> Result<Row, Error> {
     Ok(Row { paper: Some(0.0), accept_low: None, holds, explained, ..row })
 }
 
-fn run(line: &Line<'_>) -> Result<Log, Error> {
+fn run(line: &Line<'_>, study: &Study<'_>) -> Result<Log, Error> {
     let protocol = tcp::protocol(line.flavour);
     let mut set = vec![
         format!("flow.tcp.protocol={protocol}"),
@@ -135,8 +134,8 @@ fn run(line: &Line<'_>) -> Result<Log, Error> {
     let text = tcp::FILES.find(SCENARIO).expect("the suite comes with its scenario");
     let path = Path::new(tcp::FILES.folder).join(SCENARIO);
     let overrides = Overrides { set, seed: Some(1) };
-    let scenario = Scenario::parse(&path, text, &overrides, &faircast_sim::catalog())?;
+    let scenario = Scenario::parse(&path, text, &overrides, &study.catalog)?;
     let mut log = Log::default();
-    execute(&scenario, On::Sim, &mut Unobserved, &mut log)?;
+    study.run(&scenario, &mut Unobserved, &mut log)?;
     Ok(log)
 }

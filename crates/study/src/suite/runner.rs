@@ -4,10 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use faircast_base::{Duration, NodeId};
-use faircast_proto::catalog;
 use faircast_report::{Series, Summary};
 use faircast_scenario::{Overrides, Scenario};
-use faircast_trace::On;
 use faircast_trace::{Header, Sink, Tee};
 use rayon::prelude::*;
 
@@ -15,10 +13,11 @@ use super::file::{Bundled, Experiment, RowFile, SuiteFile};
 use super::measure::link_names;
 use super::offline::{self, Goodputs};
 use super::probe::Probe;
-use crate::Error;
+use super::{Scheme, Selection};
 use crate::files;
-use crate::monitor::{Monitor, Runs, Watch};
-use crate::{execute, header, until_valid};
+use crate::monitor::{Runs, Watch};
+use crate::run::until_valid;
+use crate::{Error, Study};
 
 pub(crate) enum Files {
     Bundled(&'static Bundled),
@@ -26,20 +25,10 @@ pub(crate) enum Files {
 }
 
 pub(crate) struct Runner<'a> {
+    pub(crate) study: &'a Study<'a>,
     pub(crate) suite: &'a SuiteFile,
     pub(crate) files: &'a Files,
-    pub(crate) seeds: Option<u32>,
-    pub(crate) scheme: Option<&'a Scheme>,
-    pub(crate) only: Option<&'a str>,
-    pub(crate) plots: bool,
-    pub(crate) on: On,
-    pub(crate) side_by_side: bool,
-    pub(crate) monitor: &'a dyn Monitor,
-}
-
-pub(crate) struct Scheme {
-    pub(crate) name: String,
-    pub(crate) options: Vec<String>,
+    pub(crate) selection: &'a Selection,
 }
 
 pub(crate) struct Measured<'a> {
@@ -97,7 +86,11 @@ impl Files {
 
 impl<'a> Runner<'a> {
     pub(crate) fn experiments(&self) -> impl Iterator<Item = &'a Experiment> {
-        self.suite.experiments(self.only, self.scheme.is_some())
+        self.suite.experiments(self.selection.only.as_deref(), self.scheme().is_some())
+    }
+
+    fn scheme(&self) -> Option<&'a Scheme> {
+        self.selection.scheme.as_ref()
     }
 
     fn sessions<'b>(&'b self, experiment: &'b Experiment) -> impl Iterator<Item = &'b String> {
@@ -108,7 +101,7 @@ impl<'a> Runner<'a> {
     pub(crate) fn scenario(&self, experiment: &Experiment, seed: u64) -> Result<Scenario, Error> {
         let (path, text) = self.files.read(&experiment.scenario)?;
         let mut set = experiment.set.clone();
-        if let Some(scheme) = self.scheme {
+        if let Some(scheme) = self.scheme() {
             for session in self.sessions(experiment) {
                 // Another scheme gets no options of the suite's scheme, except stream or object.
                 let own = format!("flow.{session}.options");
@@ -124,11 +117,11 @@ impl<'a> Runner<'a> {
         }
         let parse = |set| {
             let overrides = Overrides { set, seed: Some(seed) };
-            Scenario::parse(&path, &text, &overrides, &faircast_sim::catalog())
+            Scenario::parse(&path, &text, &overrides, &self.study.catalog)
         };
         let scenario = parse(set.clone())?;
         // Credits need routers: all routers take part.
-        let stack = self.scheme.and_then(|scheme| catalog::stack(&scheme.name));
+        let stack = self.scheme().and_then(|scheme| self.study.catalog.stack(&scheme.name));
         let under_credits = stack.is_some_and(|stack| stack.hop.is_some());
         match under_credits.then(|| routers(&scenario)) {
             Some(routers) if !routers.is_empty() => {
@@ -175,7 +168,8 @@ impl<'a> Runner<'a> {
     /// Runs all experiments, with results in order. Ctrl-C in the lab keeps completed runs.
     pub(crate) fn run(&self, name: &str) -> Result<Ran<'a>, Error> {
         let experiments: Vec<&Experiment> = self.experiments().collect();
-        let seeds = |e: &Experiment| self.seeds.or(e.seeds).unwrap_or(self.suite.seeds);
+        let (monitor, long) = (self.study.monitor, self.study.is_real_time());
+        let seeds = |e: &Experiment| self.selection.seeds.or(e.seeds).unwrap_or(self.suite.seeds);
         let mut jobs: Vec<(usize, u64)> = Vec::new();
         let mut weights = Vec::new();
         for (index, experiment) in experiments.iter().enumerate() {
@@ -183,35 +177,31 @@ impl<'a> Runner<'a> {
             self.check(experiment, &scenario)?;
             jobs.extend((1..=u64::from(seeds(experiment))).map(|seed| (index, seed)));
             // A run in the lab takes its duration in real time.
-            weights.push(match self.on {
-                On::Sim => 1,
-                On::Lab | On::Net => 1 + scenario.duration.as_secs_f64() as u64,
-            });
+            weights.push(if long { 1 + scenario.duration.as_secs_f64() as u64 } else { 1 });
         }
-        let mut goodputs = Goodputs::new(self.monitor);
+        let mut goodputs = Goodputs::new(self.study);
         let optima: Result<Vec<_>, Error> =
             experiments.iter().map(|of| self.optima(of, &mut goodputs)).collect();
         let optima = optima?;
         let total = jobs.iter().map(|(index, _)| weights[*index]).sum();
-        let long = self.on != On::Sim;
-        self.monitor.begin(Runs { name, count: jobs.len(), weight: total, long });
+        monitor.begin(Runs { name, count: jobs.len(), weight: total, long });
         let run = |(index, seed): (usize, u64)| {
-            let plots = self.plots && seed == 1;
+            let plots = self.selection.plots && seed == 1;
             let outcome = self.run_one(experiments[index], seed, plots, &mut ())?;
-            self.monitor.ended(weights[index]);
+            monitor.ended(weights[index]);
             Ok(((index, seed), outcome))
         };
         // A stopped run in the lab does not discard other runs.
         let run = |job| match run(job) {
-            Err(_) if long && self.monitor.is_to_stop() => Ok(None),
+            Err(_) if long && monitor.is_to_stop() => Ok(None),
             outcome => outcome.map(Some),
         };
         // One run at a time by default: parallel runs may make a lab late.
-        let done: Result<Vec<Option<_>>, Error> = match long && !self.side_by_side {
+        let done: Result<Vec<Option<_>>, Error> = match long && !self.selection.side_by_side {
             true => jobs.into_iter().map(run).collect(),
             false => jobs.into_par_iter().map(run).collect(),
         };
-        self.monitor.finish();
+        monitor.finish();
         let done = done?;
         let stopped = done.iter().any(Option::is_none);
         let done: BTreeMap<_, _> = done.into_iter().flatten().collect();
@@ -266,28 +256,29 @@ impl<'a> Runner<'a> {
         also: &mut dyn Sink,
     ) -> Result<(Run, Option<Plot>), Error> {
         let stopped = || Error::Interrupted("a suite that is not finished has no rows");
-        if self.monitor.is_to_stop() {
+        if self.study.monitor.is_to_stop() {
             return Err(stopped());
         }
         let scenario = self.scenario(experiment, seed)?;
-        let header = header(&scenario, self.on);
+        let header = self.study.header(&scenario);
         let sample = self.sample(experiment, &scenario)?;
-        let (done, (probe, series)) = until_valid(|| {
+        let (run, (probe, series)) = until_valid(|| {
             let series = plots.then(|| Series::sampled(&header, sample));
             let mut listener = Tee(Tee(Probe::new(&header), series), &mut *also);
-            let mut watch = Watch(self.monitor);
-            let done = execute(&scenario, self.on, &mut watch, &mut listener)?;
+            let mut watch = Watch(self.study.monitor);
+            let run = self.study.run(&scenario, &mut watch, &mut listener)?;
             let Tee(Tee(probe, series), _) = listener;
-            Ok::<_, Error>((done, (probe, series)))
+            Ok::<_, Error>((run, (probe, series)))
         })?;
-        if done.outcome.interrupted {
+        if run.outcome.interrupted {
             return Err(stopped());
         }
-        let invalid = done.invalid();
+        let invalid = run.invalid();
         let plot = series.map(|series| Plot { header, series });
-        Ok((Run { summary: done.summary, probe, invalid }, plot))
+        Ok((Run { summary: run.summary, probe, invalid }, plot))
     }
 }
+
 fn routers(scenario: &Scenario) -> Vec<&str> {
     let ends: BTreeSet<NodeId> =
         scenario.flows.iter().flat_map(|flow| flow.from.iter().chain(&flow.to).copied()).collect();

@@ -1,10 +1,14 @@
 //! Sweeps of a small scenario: runs, keys, and stored files.
 
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use faircast_sim::Observer;
+use faircast_trace::{On, Sink};
+
 use super::*;
-use crate::Monitor;
+use crate::{Backend, BackendOutcome, Monitor};
 
 const SMALL: &str = "title = \"Is this small?\"\nduration = \"2 s\"\n[[link]]\nbetween = [\"a\", \"b\"]\n\
     rate = \"1 Mbit/s\"\ndelay = \"10 ms\"\nqueue = { kind = \"droptail\", packets = 10 }\n[[flow]]\n\
@@ -15,7 +19,33 @@ fn program() -> Program {
     Program { version: "1".into(), build: "b".into() }
 }
 
-fn try_sweep(set: &[&str], seeds: u64, on: On) -> Result<Sweep, Error> {
+/// Backend that only has the name of the lab.
+struct Lab;
+
+impl Backend for Lab {
+    fn on(&self) -> On {
+        On::Lab
+    }
+
+    fn run(
+        &self,
+        _: &Scenario,
+        _: &mut dyn Observer,
+        _: &mut dyn Sink,
+    ) -> Result<BackendOutcome, Error> {
+        unreachable!("the tests run nothing in the lab")
+    }
+}
+
+static SIMULATED: LazyLock<Study<'static>> = LazyLock::new(Study::default);
+static IN_LAB: LazyLock<Study<'static>> =
+    LazyLock::new(|| Study { backend: &Lab, ..Study::default() });
+
+fn try_sweep(
+    set: &[&str],
+    seeds: u64,
+    study: &'static Study<'static>,
+) -> Result<Sweep<'static>, Error> {
     static FOLDERS: AtomicUsize = AtomicUsize::new(0);
     let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
     let folder =
@@ -24,16 +54,16 @@ fn try_sweep(set: &[&str], seeds: u64, on: On) -> Result<Sweep, Error> {
     let file = folder.join("small.toml");
     std::fs::write(&file, SMALL).unwrap();
     let axes = set.iter().map(|set| Axis::parse(set).unwrap()).collect();
-    let sweep = Sweep::new(&file, axes, (1..=seeds).collect(), on, program());
+    let sweep = Sweep::new(study, &file, axes, (1..=seeds).collect());
     std::fs::remove_dir_all(&folder).unwrap();
-    sweep
+    sweep.map(|sweep| Sweep { program: program(), ..sweep })
 }
 
-pub(super) fn sweep(set: &[&str], seeds: u64) -> Sweep {
-    try_sweep(set, seeds, On::Sim).unwrap()
+pub(super) fn sweep(set: &[&str], seeds: u64) -> Sweep<'static> {
+    try_sweep(set, seeds, &SIMULATED).unwrap()
 }
 
-fn keys(sweep: &Sweep) -> Vec<String> {
+fn keys(sweep: &Sweep<'_>) -> Vec<String> {
     sweep.jobs().unwrap().into_iter().map(|job| job.key).collect()
 }
 
@@ -77,7 +107,7 @@ fn a_key_is_of_what_is_run_and_of_nothing_else() {
     let mut other = sweep(&[], 1);
     other.program.build = "another".into();
     assert_ne!(first[0], keys(&other)[0], "another build");
-    assert_ne!(first[0], keys(&try_sweep(&[], 1, On::Lab).unwrap())[0], "another place");
+    assert_ne!(first[0], keys(&try_sweep(&[], 1, &IN_LAB).unwrap())[0], "another place");
 }
 
 #[test]
@@ -87,7 +117,7 @@ fn the_content_of_a_file_that_is_sent_is_a_part_of_the_key() {
     std::fs::write(&file, format!("{SMALL}data = {{ file = \"data\" }}\n")).unwrap();
     let key = |content: &str| {
         std::fs::write(&data, content).unwrap();
-        keys(&Sweep::new(&file, Vec::new(), vec![1], On::Sim, program()).unwrap())
+        keys(&Sweep::new(&SIMULATED, &file, Vec::new(), vec![1]).unwrap())
     };
     let first = key("abc");
     assert_ne!(first, key("abd"));
@@ -96,7 +126,7 @@ fn the_content_of_a_file_that_is_sent_is_a_part_of_the_key() {
 
 #[test]
 fn what_cannot_be_run_is_refused_before_anything_runs() {
-    let error = |set: &[&str], seeds| match try_sweep(set, seeds, On::Sim) {
+    let error = |set: &[&str], seeds| match try_sweep(set, seeds, &SIMULATED) {
         Ok(sweep) => sweep.jobs().unwrap_err().to_string(),
         Err(error) => error.to_string(),
     };
@@ -152,7 +182,9 @@ fn a_sweep_that_was_stopped_goes_on_where_it_was() {
     let one = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     let go = |jobs: &[Job], stop_after| {
         let jobs: Vec<&Job> = jobs.iter().collect();
-        one.install(|| run(&sweep, &jobs, &store, false, &Count::new(stop_after)))
+        let study = Study { monitor: &Count::new(stop_after), ..Study::default() };
+        let sweep = Sweep { study: &study, ..sweep.clone() };
+        one.install(|| run(&sweep, &jobs, &store, false))
     };
     let first = go(&jobs, 4);
     assert!(first.stopped && first.failed.is_empty());
@@ -161,7 +193,7 @@ fn a_sweep_that_was_stopped_goes_on_where_it_was() {
     assert_eq!((rest.done, rest.stopped), (2, false));
     assert!(missing(&store).is_empty());
     let scenario = sweep.scenario(&jobs[5].choice, jobs[5].seed).unwrap();
-    let again = crate::execute(&scenario, On::Sim, &mut faircast_sim::Unobserved, &mut ()).unwrap();
+    let again = SIMULATED.run(&scenario, &mut faircast_sim::Unobserved, &mut ()).unwrap();
     assert_eq!(store.get(&jobs[5]).unwrap().trace_hash, again.summary.trace_hash);
     let text = std::fs::read_to_string(store.path(&jobs[0])).unwrap();
     for (from, to) in
@@ -183,7 +215,7 @@ fn a_run_that_fails_is_named_and_loses_no_other() {
     let sweep = sweep(&["link.0.rate=1 Mbit/s,2 Mbit/s"], 2);
     let jobs = sweep.jobs().unwrap();
     std::fs::create_dir_all(store.path(&jobs[1]).join("in the way")).unwrap();
-    let ran = run(&sweep, &jobs.iter().collect::<Vec<_>>(), &store, true, &Count::new(usize::MAX));
+    let ran = run(&sweep, &jobs.iter().collect::<Vec<_>>(), &store, true);
     assert_eq!((ran.done, ran.stopped, ran.failed.len()), (3, false, 1));
     assert_eq!(ran.failed[0].job, jobs[1]);
     assert!(ran.failed[0].why.contains("cannot be written"), "{}", ran.failed[0].why);
@@ -207,7 +239,7 @@ fn tables_have_a_row_for_each_combination_seed_and_flow() {
     let store = Store::open(out.path()).unwrap();
     let sweep = sweep(&["link.0.rate=1 Mbit/s,2 Mbit/s"], 2);
     let jobs = sweep.jobs().unwrap();
-    run(&sweep, &jobs.iter().collect::<Vec<_>>(), &store, false, &Count::new(usize::MAX));
+    run(&sweep, &jobs.iter().collect::<Vec<_>>(), &store, false);
     let mut tables = Tables::new(&sweep);
     for job in &jobs {
         tables.add(job, store.get(job).unwrap());
@@ -228,8 +260,8 @@ fn the_file_of_a_sweep_is_read_once() {
     let sweep = sweep(&[], 1);
     assert!(!sweep.file.exists() && sweep.jobs().is_ok());
     assert_eq!(sweep.title().unwrap(), "Is this small?");
-    let gone = Sweep::new(&PathBuf::from("none.toml"), Vec::new(), vec![1], On::Sim, program());
-    assert!(gone.unwrap_err().to_string().starts_with("none.toml: cannot be read"));
+    let gone = Sweep::new(&SIMULATED, &PathBuf::from("none.toml"), Vec::new(), vec![1]);
+    assert!(gone.err().unwrap().to_string().starts_with("none.toml: cannot be read"));
 }
 
 #[test]

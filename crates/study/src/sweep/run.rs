@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use faircast_report::Summary;
-use faircast_trace::{Header, On, Writer};
+use faircast_trace::Writer;
 use rayon::prelude::*;
 
 use super::{Job, Store, Sweep};
-use crate::execute::{TRIES_MAX, execute, header, until_valid};
-use crate::monitor::{Monitor, Runs, Watch};
+use crate::monitor::{Runs, Watch};
+use crate::run::{TRIES_MAX, until_valid};
 
 /// Run without a result.
 #[derive(Clone, Debug)]
@@ -41,30 +41,25 @@ enum Ended {
 }
 
 /// Does `jobs` and stores each completed run. In the lab runs are serial: parallel work delays it.
-pub fn run(
-    sweep: &Sweep,
-    jobs: &[&Job],
-    store: &Store,
-    traces: bool,
-    monitor: &dyn Monitor,
-) -> Ran {
+pub fn run(sweep: &Sweep<'_>, jobs: &[&Job], store: &Store, traces: bool) -> Ran {
+    let (monitor, long) = (sweep.study.monitor, sweep.study.is_real_time());
     let mut jobs: Vec<&Job> = jobs.to_vec();
     jobs.sort_by_key(|job| std::cmp::Reverse(job.weight));
     let weight = jobs.iter().map(|job| job.weight).sum();
-    monitor.begin(Runs { name: "sweep", count: jobs.len(), weight, long: sweep.on != On::Sim });
+    monitor.begin(Runs { name: "sweep", count: jobs.len(), weight, long });
     let one = |job: &&Job| {
         let ended = match monitor.is_to_stop() {
             true => Ended::Stopped,
-            false => guarded(sweep, job, store, traces, monitor),
+            false => guarded(sweep, job, store, traces),
         };
         if !matches!(ended, Ended::Stopped) {
             monitor.ended(job.weight);
         }
         ended
     };
-    let ended: Vec<Ended> = match sweep.on {
-        On::Sim => jobs.par_iter().with_max_len(1).map(one).collect(),
-        On::Lab | On::Net => jobs.iter().map(one).collect(),
+    let ended: Vec<Ended> = match long {
+        true => jobs.iter().map(one).collect(),
+        false => jobs.par_iter().with_max_len(1).map(one).collect(),
     };
     monitor.finish();
     let mut ran = Ran::default();
@@ -82,9 +77,9 @@ pub fn run(
     ran
 }
 
-fn guarded(sweep: &Sweep, job: &Job, store: &Store, traces: bool, monitor: &dyn Monitor) -> Ended {
+fn guarded(sweep: &Sweep<'_>, job: &Job, store: &Store, traces: bool) -> Ended {
     let failed = |why: String| Ended::Failed(Failed { job: job.clone(), why });
-    match catch_unwind(AssertUnwindSafe(|| one(sweep, job, store, traces, monitor))) {
+    match catch_unwind(AssertUnwindSafe(|| one(sweep, job, store, traces))) {
         Ok(Ok(Some(notes))) => Ended::Done(notes),
         Ok(Ok(None)) => Ended::Stopped,
         Ok(Err(why)) => failed(why),
@@ -98,25 +93,21 @@ fn said(panic: &(dyn Any + Send)) -> String {
 }
 
 fn one(
-    sweep: &Sweep,
+    sweep: &Sweep<'_>,
     job: &Job,
     store: &Store,
     traces: bool,
-    monitor: &dyn Monitor,
 ) -> Result<Option<Vec<String>>, String> {
     let scenario = sweep.scenario(&job.choice, job.seed).map_err(|error| error.to_string())?;
     let path = store.begun(job, "trace");
     let wrong = |error: std::io::Error| format!("{}: cannot be written: {error}", path.display());
     let ended = until_valid(|| {
         let mut trace = match traces {
-            true => {
-                let header: Header = header(&scenario, sweep.on);
-                Some(Writer::create(&path, &header).map_err(wrong)?)
-            }
+            true => Some(Writer::create(&path, &sweep.study.header(&scenario)).map_err(wrong)?),
             false => None,
         };
-        let mut watch = Watch(monitor);
-        let done = execute(&scenario, sweep.on, &mut watch, &mut trace);
+        let mut watch = Watch(sweep.study.monitor);
+        let done = sweep.study.run(&scenario, &mut watch, &mut trace);
         Ok::<_, String>((done.map_err(|error| error.to_string())?, trace))
     });
     let refused = match &ended {
@@ -138,7 +129,7 @@ fn one(
     Ok(Some(done.notes))
 }
 
-fn keep(sweep: &Sweep, job: &Job, store: &Store, summary: &Summary) -> Result<(), String> {
+fn keep(sweep: &Sweep<'_>, job: &Job, store: &Store, summary: &Summary) -> Result<(), String> {
     store
         .keep(sweep, job, summary)
         .map_err(|error| format!("{}: cannot be written: {error}", store.path(job).display()))

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use faircast_scenario::{Data, Scenario};
 use faircast_trace::{On, SCHEMA_VERSION};
@@ -21,13 +22,15 @@ pub struct Program {
 impl Program {
     /// Returns the running program.
     pub fn current() -> Self {
-        let hash = || {
-            let mut hasher = blake3::Hasher::new();
-            hasher.update_reader(std::fs::File::open(std::env::current_exe()?)?)?;
-            Ok::<_, std::io::Error>(short(&hasher))
-        };
-        let build = hash().unwrap_or_default();
-        Self { version: env!("CARGO_PKG_VERSION").to_string(), build }
+        static BUILD: LazyLock<String> = LazyLock::new(|| {
+            let hash = || {
+                let mut hasher = blake3::Hasher::new();
+                hasher.update_reader(std::fs::File::open(std::env::current_exe()?)?)?;
+                Ok::<_, std::io::Error>(short(&hasher))
+            };
+            hash().unwrap_or_default()
+        });
+        Self { version: env!("CARGO_PKG_VERSION").to_string(), build: BUILD.clone() }
     }
 }
 

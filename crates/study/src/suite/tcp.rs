@@ -7,6 +7,9 @@
 use super::bundled::bundled;
 use super::file::{Bundled, Experiment, RowFile, SuiteFile, from_toml};
 
+/// Name of the suite.
+pub(crate) const NAME: &str = "tcp";
+
 pub(crate) static FILES: Bundled =
     bundled!("tcp", "suite.toml", "one-flow" "two-flows" "drop-list" "chain");
 

@@ -9,17 +9,18 @@ use faircast_base::{ClientNote, Time};
 use faircast_link::QueueConfig;
 use faircast_report::{Metrics, Series, Summary, run_page};
 use faircast_scenario::Scenario;
-use faircast_sim::{Builtin, Observer, Simulation};
+use faircast_sim::Observer;
 use faircast_trace::{
     ClientHeader, FlowHeader, Hasher, Header, LinkHeader, On, Outcome, Record, SCHEMA_VERSION,
     Sink, SpeaksHeader, Tee, Writer,
 };
 
-use crate::Error;
+use crate::backend::BackendOutcome;
 use crate::files::{make_folder, write};
+use crate::{Error, Study};
 
 /// Results of a run.
-pub struct Done {
+pub struct Run {
     /// Header of the trace.
     pub header: Header,
     /// End of the run.
@@ -67,7 +68,7 @@ impl Sink for ClientLines {
 /// Most attempts of a run in the lab until one is valid.
 pub const TRIES_MAX: u32 = 3;
 
-impl Done {
+impl Run {
     /// Returns the reason why the figures must not be used; `None` if they are valid.
     pub fn invalid(&self) -> Option<String> {
         self.outcome.lateness.filter(|late| late.is_invalid()).and_then(|late| late.doubts())
@@ -75,7 +76,7 @@ impl Done {
 }
 
 /// Repeats a run until it is valid or interrupted, at most [`TRIES_MAX`] times; returns the last.
-pub fn until_valid<T, E>(mut run: impl FnMut() -> Result<(Done, T), E>) -> Result<(Done, T), E> {
+pub fn until_valid<T, E>(mut run: impl FnMut() -> Result<(Run, T), E>) -> Result<(Run, T), E> {
     let mut last = run()?;
     for _ in 1..TRIES_MAX {
         if last.0.invalid().is_none() || last.0.outcome.interrupted {
@@ -86,87 +87,70 @@ pub fn until_valid<T, E>(mut run: impl FnMut() -> Result<(Done, T), E>) -> Resul
     Ok(last)
 }
 
-/// Runs `scenario` in the simulator or the lab. Every record also goes to `listener`.
-///
-/// # Errors
-/// A file that a flow is to send cannot be read, or the machine or the lab lacks a feature.
-pub fn execute(
-    scenario: &Scenario,
-    on: On,
-    observer: &mut dyn Observer,
-    listener: &mut dyn Sink,
-) -> Result<Done, Error> {
-    let header = header(scenario, on);
-    let mut sink = Tee(Tee(Metrics::new(&header), Hasher::default()), listener);
-    let started = Instant::now();
-    let (mut outcome, packet_hops, mut notes) = match on {
-        On::Sim => {
-            let ended = Simulation::new(scenario, &Builtin, &mut sink)?.run(observer);
-            let intact = ended.deliveries.iter().map(|flow| {
-                flow.iter().map(|(got, intact)| got.has_any().then_some(*intact)).collect()
-            });
-            let outcome = Outcome {
-                at: ended.at,
-                interrupted: ended.interrupted,
-                events: ended.events,
-                intact: intact.collect(),
-                ..Outcome::default()
-            };
-            (outcome, ended.packet_hops, Vec::new())
-        }
-        // No scenario runs on a foreign network.
-        On::Lab | On::Net => {
-            let ended = faircast_lab::run(scenario, observer, &mut sink)?;
-            let outcome = Outcome {
-                at: ended.at,
-                interrupted: ended.interrupted,
-                events: ended.events,
-                intact: ended.intact,
-                lateness: Some(ended.lateness),
-                ..Outcome::default()
-            };
-            (outcome, ended.packet_hops, ended.notes)
-        }
-    };
-    let Tee(Tee(metrics, hasher), _) = sink;
-    notes.splice(..0, scenario.warnings());
-    outcome.wall_s = started.elapsed().as_secs_f64();
-    outcome.trace_hash = Some(hasher.hex());
-    let summary = metrics.finish(&outcome);
-    Ok(Done { header, outcome, summary, packet_hops, notes })
-}
-
-/// Runs `scenario`, and writes summary, trace and report to the folder `out`, made if needed.
-pub fn run_into(
-    scenario: &Scenario,
-    on: On,
-    out: &Path,
-    observer: &mut dyn Observer,
-) -> Result<Done, Error> {
-    make_folder(out)?;
-    let header = header(scenario, on);
-    let path = out.join(TRACE_FILE);
-    let unwritten = |error| Error::write(&path, error);
-    let trace = Writer::create(&path, &header).map_err(unwritten)?;
-    let clients_path = out.join(CLIENTS_FILE);
-    let clients = match header.clients[..] {
-        [] => None,
-        _ => Some(ClientLines::create(&clients_path)?),
-    };
-    let mut sink = Tee(Tee(Series::new(&header), trace), clients);
-    let done = execute(scenario, on, observer, &mut sink)?;
-    let Tee(Tee(series, trace), clients) = sink;
-    trace.finish(&done.outcome).map_err(unwritten)?;
-    if let Some(clients) = clients {
-        clients.finish().map_err(|error| Error::write(&clients_path, error))?;
+impl Study<'_> {
+    /// Runs `scenario`. Every record also goes to `listener`.
+    ///
+    /// # Errors
+    /// A file that a flow is to send cannot be read, or the backend refuses the scenario.
+    pub fn run(
+        &self,
+        scenario: &Scenario,
+        observer: &mut dyn Observer,
+        listener: &mut dyn Sink,
+    ) -> Result<Run, Error> {
+        let header = self.header(scenario);
+        let mut sink = Tee(Tee(Metrics::new(&header), Hasher::default()), listener);
+        // WebAssembly has no clock.
+        let started = (!cfg!(target_family = "wasm")).then(Instant::now);
+        let ended = self.backend.run(scenario, observer, &mut sink)?;
+        let BackendOutcome { mut outcome, packet_hops, mut notes } = ended;
+        let Tee(Tee(metrics, hasher), _) = sink;
+        notes.splice(..0, scenario.warnings());
+        outcome.wall_s = started.map_or(0.0, |started| started.elapsed().as_secs_f64());
+        outcome.trace_hash = Some(hasher.hex());
+        let summary = metrics.finish(&outcome);
+        Ok(Run { header, outcome, summary, packet_hops, notes })
     }
-    write(&out.join("report.html"), run_page(&done.header, &done.summary, &series))?;
-    write(&out.join("summary.json"), done.summary.to_json() + "\n")?;
-    Ok(done)
+
+    /// Runs `scenario`, and writes summary, trace and report to the folder `out`, made if needed.
+    ///
+    /// # Errors
+    /// As for [`run`](Self::run), or a file cannot be written.
+    pub fn run_into(
+        &self,
+        scenario: &Scenario,
+        out: &Path,
+        observer: &mut dyn Observer,
+    ) -> Result<Run, Error> {
+        make_folder(out)?;
+        let header = self.header(scenario);
+        let path = out.join(TRACE_FILE);
+        let unwritten = |error| Error::write(&path, error);
+        let trace = Writer::create(&path, &header).map_err(unwritten)?;
+        let clients_path = out.join(CLIENTS_FILE);
+        let clients = match header.clients[..] {
+            [] => None,
+            _ => Some(ClientLines::create(&clients_path)?),
+        };
+        let mut sink = Tee(Tee(Series::new(&header), trace), clients);
+        let run = self.run(scenario, observer, &mut sink)?;
+        let Tee(Tee(series, trace), clients) = sink;
+        trace.finish(&run.outcome).map_err(unwritten)?;
+        if let Some(clients) = clients {
+            clients.finish().map_err(|error| Error::write(&clients_path, error))?;
+        }
+        write(&out.join("report.html"), run_page(&run.header, &run.summary, &series))?;
+        write(&out.join("summary.json"), run.summary.to_json() + "\n")?;
+        Ok(run)
+    }
+
+    /// Returns the header of a scenario's trace.
+    pub fn header(&self, scenario: &Scenario) -> Header {
+        header(scenario, self.backend.on())
+    }
 }
 
-/// Returns the header of a scenario's trace.
-pub fn header(scenario: &Scenario, on: On) -> Header {
+fn header(scenario: &Scenario, on: On) -> Header {
     Header {
         schema: SCHEMA_VERSION,
         faircast: env!("CARGO_PKG_VERSION").to_string(),
@@ -247,11 +231,11 @@ mod tests {
             let mut tries = 0;
             let last = until_valid(|| {
                 let observer = &mut faircast_sim::Unobserved;
-                let mut done = execute(&scenario, On::Sim, observer, &mut ())?;
+                let mut run = Study::default().run(&scenario, observer, &mut ())?;
                 let late = Lateness { mean_s: late_ms[tries] / 1e3, ..Lateness::default() };
-                done.outcome.lateness = Some(late.judged(0.02, None));
+                run.outcome.lateness = Some(late.judged(0.02, None));
                 tries += 1;
-                Ok::<_, Error>((done, ()))
+                Ok::<_, Error>((run, ()))
             });
             assert_eq!(tries, runs, "{late_ms:?}");
             let invalid = last.unwrap().0.invalid();
