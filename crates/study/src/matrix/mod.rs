@@ -112,29 +112,9 @@ impl Comparison {
         };
         let runner = |selection| Runner { study, suite: &suite, files: &self.files, selection };
         let runners: Vec<Runner<'_>> = self.schemes.iter().map(runner).collect();
-        let experiments: Vec<Work<'_>> = self.file.cases.iter().map(|c| self.work(c)).collect();
-        let seeds = |case: &Case| match (seeds, self.quick) {
-            (Some(seeds), _) => seeds,
-            (None, true) => 1,
-            (None, false) => case.seeds.unwrap_or(self.file.seeds),
-        };
-        let mut jobs = Vec::new();
-        for (place, work) in experiments.iter().enumerate() {
-            for (scheme, runner) in runners.iter().enumerate() {
-                if !work.case.is_for(self.names()[scheme], &study.catalog) {
-                    continue;
-                }
-                let weight = self.check(runner, work)?;
-                let job = |seed| Job { scheme, case: place, seed, weight };
-                jobs.extend((1..=u64::from(seeds(work.case))).map(job));
-            }
-        }
-        if jobs.is_empty() {
-            let name = self.names()[0];
-            return Err(Error::Usage(format!(
-                "--scheme {name}: knows no objects, of which all cases are"
-            )));
-        }
+        let work = |case| self.work(case, seeds);
+        let experiments: Vec<Work<'_>> = self.file.cases.iter().map(work).collect();
+        let mut jobs = self.jobs(&runners, &experiments)?;
         jobs.sort_by_key(|job| std::cmp::Reverse(job.weight));
         let cells: Vec<Vec<Mutex<Cell>>> = experiments
             .iter()
@@ -160,23 +140,7 @@ impl Comparison {
         });
         monitor.finish();
         ended?;
-        let cases = experiments.iter().zip(cells).map(|(work, cells)| {
-            let cells = self.names().into_iter().zip(cells).map(|(scheme, cell)| {
-                let cell = cell.into_inner().expect("nobody panics with it");
-                let (figures, runs) = (cell.figures(), cell.pages());
-                MatrixCell { scheme: scheme.to_string(), figures, runs }
-            });
-            MatrixCase {
-                id: work.case.id.clone(),
-                group: work.case.group.clone(),
-                question: work.case.question.clone(),
-                scenario: work.case.scenario.clone(),
-                set: work.experiment.set.clone(),
-                seeds: seeds(work.case),
-                note: work.case.note.clone(),
-                cells: cells.collect(),
-            }
-        });
+        let cases = experiments.iter().zip(cells).map(|(work, cells)| self.case(work, cells));
         Ok(Matrix {
             name: self.file.name.clone(),
             title: self.file.title.clone(),
@@ -187,13 +151,54 @@ impl Comparison {
         })
     }
 
+    fn jobs(&self, runners: &[Runner<'_>], all: &[Work<'_>]) -> Result<Vec<Job>, Error> {
+        let mut jobs = Vec::new();
+        for (case, work) in all.iter().enumerate() {
+            for (scheme, runner) in runners.iter().enumerate() {
+                if !work.case.is_for(self.names()[scheme], &runner.study.catalog) {
+                    continue;
+                }
+                let weight = self.check(runner, work)?;
+                let job = |seed| Job { scheme, case, seed, weight };
+                jobs.extend((1..=u64::from(work.seeds)).map(job));
+            }
+        }
+        match jobs.is_empty() {
+            true => Err(Error::Usage(format!(
+                "--scheme {}: knows no objects, of which all cases are",
+                self.names()[0]
+            ))),
+            false => Ok(jobs),
+        }
+    }
+
+    fn case(&self, work: &Work<'_>, cells: Vec<Mutex<Cell>>) -> MatrixCase {
+        let cells = self.names().into_iter().zip(cells).map(|(scheme, cell)| {
+            let cell = cell.into_inner().expect("nobody panics with it");
+            let (figures, runs) = (cell.figures(), cell.pages());
+            MatrixCell { scheme: scheme.to_string(), figures, runs }
+        });
+        MatrixCase {
+            id: work.case.id.clone(),
+            group: work.case.group.clone(),
+            question: work.case.question.clone(),
+            scenario: work.case.scenario.clone(),
+            set: work.experiment.set.clone(),
+            seeds: work.seeds,
+            note: work.case.note.clone(),
+            cells: cells.collect(),
+        }
+    }
+
     fn names(&self) -> Vec<&str> {
         self.schemes.iter().flat_map(|of| &of.scheme).map(|scheme| &*scheme.name).collect()
     }
 
-    fn work<'a>(&self, case: &'a Case) -> Work<'a> {
+    fn work<'a>(&self, case: &'a Case, seeds: Option<u32>) -> Work<'a> {
+        let usual = if self.quick { 1 } else { case.seeds.unwrap_or(self.file.seeds) };
         Work {
             case,
+            seeds: seeds.unwrap_or(usual),
             experiment: case.experiment(&self.file, self.quick),
             alone: case.alone(&self.file, self.quick),
         }
@@ -216,6 +221,7 @@ impl Comparison {
 
 struct Work<'a> {
     case: &'a Case,
+    seeds: u32,
     experiment: Experiment,
     alone: Option<Experiment>,
 }

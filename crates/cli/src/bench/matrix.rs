@@ -1,64 +1,65 @@
 //! Results of the comparison of schemes: tables, pages, and the document.
 
-mod document;
-
 use std::path::Path;
 
+use faircast_experiment::{Results, listing};
 use faircast_report::matrix_page;
 use faircast_study::matrix::{Columns, Comparison};
 use faircast_study::{Error, Study};
 
-use crate::request::{Request, Results, listing, read_page};
+use super::choice::read_page;
+use super::document;
+use crate::args::BenchArgs;
 
-pub(crate) fn load(request: &Request, study: &Study<'_>) -> Result<Comparison, Error> {
+pub(super) fn load(args: &BenchArgs, study: &Study<'_>) -> Result<Comparison, Error> {
     let columns = Columns {
-        cases: request.cases.clone(),
-        only: request.only.clone(),
-        schemes: request.scheme.clone(),
-        options: request.options.clone(),
-        quick: request.quick,
+        cases: args.cases.clone(),
+        only: args.only.clone(),
+        schemes: args.scheme.clone(),
+        options: args.options.clone(),
+        quick: args.quick,
     };
     Comparison::load(&columns, &study.catalog)
 }
 
-pub(crate) fn list(comparison: &Comparison) -> String {
+pub(super) fn list(comparison: &Comparison) -> String {
     let rows = comparison.questions().map(|of| (of.group, of.id, of.question));
     listing(comparison.name(), comparison.title(), rows)
 }
 
-pub(crate) fn run(
+pub(super) fn run(
     comparison: &Comparison,
-    request: &Request,
+    args: &BenchArgs,
     study: &Study<'_>,
 ) -> Result<Results, Error> {
     // A scheme measured alone replaces its column in an existing page.
-    let is_plain = request.cases.is_none()
-        && request.only.is_none()
-        && request.seeds.is_none()
-        && request.options.is_empty()
-        && !request.quick;
+    let is_plain = args.cases.is_none()
+        && args.only.is_none()
+        && args.seeds.is_none()
+        && args.options.is_empty()
+        && !args.quick;
     let mut kept = None;
-    if let Some(page) = &request.document
+    if let Some(page) = &args.docs
         && let Some(text) = read_page(page, document::heading())?
     {
         if !is_plain {
             return Err(at(page, "has the whole matrix; name a new file for a part of it"));
         }
-        if request.scheme.is_some() {
+        if args.scheme.is_some() {
             kept = Some(document::tables(&text).map_err(|problem| at(page, &problem))?);
         }
     }
-    let runs = request.out.as_ref().map(|out| out.join("runs"));
-    let matrix = comparison.run(study, request.seeds, runs)?;
+    let runs = args.out.as_ref().map(|out| out.join("runs"));
+    let matrix = comparison.run(study, args.seeds, runs)?;
     let json = matrix.to_json() + "\n";
     let page = format!("{}.html", matrix.name);
     let mut files = Vec::new();
-    if request.out.is_some() {
+    if args.out.is_some() {
         files.push((format!("{}.json", matrix.name), json.clone()));
         files.push((page.clone(), matrix_page(&matrix)));
     }
-    let whole = is_plain && (request.scheme.is_none() || kept.is_some());
-    let document = request.document.as_ref().map(|_| match &kept {
+    let whole = is_plain && (args.scheme.is_none() || kept.is_some());
+    let document = args.docs.as_ref().map(|_| match &kept {
         Some(kept) => document::document(&document::with_others(&matrix, kept)?, whole),
         None => document::document(&matrix, whole),
     });

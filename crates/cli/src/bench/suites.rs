@@ -2,16 +2,16 @@
 
 use std::fmt::Write as _;
 
+use faircast_experiment::{LIVE, Lab, Results, listing};
 use faircast_report::{Verdicts, bench_page};
+use faircast_study::files::json;
 use faircast_study::suite::{BUNDLED, Judged, Scheme, Scores, Selection, Suite, is_bundled};
 use faircast_study::{Error, Study};
 
-use crate::bench::LIVE;
-use crate::files::json;
-use crate::lab::Lab;
-use crate::request::{Request, Results, listing, read_page};
+use super::choice::read_page;
+use crate::args::BenchArgs;
 
-pub(crate) fn load(name: &str, request: &Request, study: &Study<'_>) -> Result<Suite, Error> {
+pub(super) fn load(name: &str, args: &BenchArgs, study: &Study<'_>) -> Result<Suite, Error> {
     if !is_bundled(name) && !name.ends_with(".toml") {
         let live: Vec<&str> = LIVE.iter().map(|live| live.name).collect();
         return Err(Error::Usage(format!(
@@ -21,29 +21,29 @@ pub(crate) fn load(name: &str, request: &Request, study: &Study<'_>) -> Result<S
             live.join(", ")
         )));
     }
-    let scheme = |name: &String| Scheme { name: name.clone(), options: request.options.clone() };
+    let scheme = |name: &String| Scheme { name: name.clone(), options: args.options.clone() };
     let selection = Selection {
-        only: request.only.clone(),
-        seeds: request.seeds,
-        scheme: request.scheme.as_ref().map(scheme),
-        plots: request.out.is_some(),
-        side_by_side: request.jobs.is_some(),
+        only: args.only.clone(),
+        seeds: args.seeds,
+        scheme: args.scheme.as_ref().map(scheme),
+        plots: args.out.is_some(),
+        side_by_side: args.jobs.is_some(),
     };
     Suite::load(name, selection, study)
 }
 
-pub(crate) fn list(suite: &Suite) -> String {
+pub(super) fn list(suite: &Suite) -> String {
     let all = suite.questions();
     let rows = all.iter().map(|of| (of.group, of.id, of.question));
     listing(suite.name(), suite.title(), rows)
 }
 
-pub(crate) fn run(suite: &Suite, request: &Request, study: &Study<'_>) -> Result<Results, Error> {
+pub(super) fn run(suite: &Suite, args: &BenchArgs, study: &Study<'_>) -> Result<Results, Error> {
     let mut study = study.clone();
     if suite.needs_lab() {
         study.backend = &Lab;
     }
-    let document = request.document.as_ref();
+    let document = args.docs.as_ref();
     let document = document.map(|path| read_page(path, Verdicts::HEADING)).transpose()?;
     let mut verdicts = document.map(|page| Verdicts::parse(&page.unwrap_or_default()));
     if let Some(scores) = suite.score(&study)? {
@@ -61,7 +61,7 @@ pub(crate) fn run(suite: &Suite, request: &Request, study: &Study<'_>) -> Result
     }
     let page = format!("{name}.html");
     let mut files = Vec::new();
-    if request.out.is_some() {
+    if args.out.is_some() {
         files.push((page.clone(), bench_page(&result)));
         files.push((format!("{name}.json"), result.to_json()));
     }
