@@ -24,16 +24,19 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("node", &["hop", "net", "overlay", "seal"]),
     ("faircast", &["hop", "net", "node", "files", "programs", "seal"]),
     ("lab", &["net", "sim"]),
-    ("experiment", &["checker", "faircast", "lab", "node", "overlay", "report", "seal", "sim"]),
-    ("cli", &["experiment", "sim", "report", "faircast", "lab"]),
+    ("study", &["report", "sim"]),
+    ("experiment", &["checker", "faircast", "lab", "node", "overlay", "seal", "study"]),
+    ("cli", &["experiment", "faircast"]),
     ("xtask", &[]),
 ];
 
 /// Crates without access to the outside: `no_std`, and built for a platform without a system.
 pub(crate) const PURE: &[&str] = &["base", "link", "relay-sdk", "proto", "overlay"];
 
-/// Crates built for that platform: the pure ones, and `sim`, which is pure by lints.
-pub(crate) const PORTABLE: &[&str] = &["base", "link", "relay-sdk", "proto", "overlay", "sim"];
+/// Crates built for that platform: the pure ones, `sim`, which is pure by lints, and `study`, which
+/// reads and writes files but knows no operating system.
+pub(crate) const PORTABLE: &[&str] =
+    &["base", "link", "relay-sdk", "proto", "overlay", "sim", "study"];
 
 pub(crate) fn check(crates: &[Crate]) -> Result<String, String> {
     let table: BTreeMap<&str, &[&str]> = MAY_USE.iter().copied().collect();

@@ -1,24 +1,32 @@
 //! `faircast bench`: suites of experiments, timings, attacks and the comparison of schemes.
 
-use faircast_experiment::files::{make_folder, write};
-use faircast_experiment::{Bench, Request, Results, choose, speed};
+mod choice;
+mod document;
+mod matrix;
+mod suites;
+
+use faircast_experiment::{Results, backend, speed};
+use faircast_study::Study;
+use faircast_study::files::{make_folder, write};
 
 use crate::args::{BenchArgs, On};
-use crate::error::{Failure, print, this_program};
+use crate::error::{Failure, print};
 use crate::progress::{Terminal, listen, with_jobs};
+use choice::{Bench, choose, has_verdicts};
 
 pub(crate) fn bench(args: &BenchArgs) -> Result<(), Failure> {
     if let Some(case) = &args.speed_case {
         return print(&speed::run_case(case)?);
     }
     only_in_one_suite(args)?;
-    let request = request(args)?;
-    let chosen = choose(&args.suites, args.list, &request)?;
+    let terminal = Terminal::default();
+    let study = Study { backend: backend(args.on.into()), monitor: &terminal, ..Study::default() };
+    let chosen = choose(args, &study)?;
     if args.list {
         let is_short = args.suites.is_empty() && args.only.is_none() && args.scheme.is_none();
         let of = |bench: &Bench| match is_short {
-            true => bench.title(&request),
-            false => bench.list(&request),
+            true => bench.title(),
+            false => bench.list(),
         };
         let lists = chosen.iter().map(of).collect::<Result<String, _>>()?;
         let hint = "\nfaircast bench --list SUITE lists the experiments of a suite.\n";
@@ -28,34 +36,14 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<(), Failure> {
         make_folder(out)?;
     }
     listen();
-    let terminal = Terminal::default();
     let holds = with_jobs(args.jobs, || {
         chosen.iter().try_fold(true, |holds, bench| {
-            let results = bench.run(&request, &terminal)?;
+            let results = bench.run(args, &study)?;
             show(args, &results)?;
             Ok::<_, Failure>(holds & results.holds)
         })
     })??;
     if holds { Ok(()) } else { Err(Failure::AlreadyTold) }
-}
-
-fn request(args: &BenchArgs) -> Result<Request, Failure> {
-    Ok(Request {
-        only: args.only.clone(),
-        seeds: args.seeds,
-        on: args.on.into(),
-        jobs: args.jobs,
-        scheme: args.scheme.clone(),
-        options: args.options.clone(),
-        out: args.out.clone(),
-        own: this_program()?,
-        program: args.program.clone(),
-        size: args.size,
-        rounds: args.rounds,
-        quick: args.quick,
-        cases: args.cases.clone(),
-        document: args.docs.clone(),
-    })
 }
 
 fn only_in_one_suite(args: &BenchArgs) -> Result<(), Failure> {
@@ -78,8 +66,7 @@ fn only_whole_suites_in_documents(args: &BenchArgs) -> Result<(), Failure> {
     if args.docs.is_none() || (is_matrix && args.suites.len() == 1) {
         return Ok(());
     }
-    let timings = ["speed", "wire", "attack", "matrix"];
-    if let Some(suite) = args.suites.iter().find(|suite| timings.contains(&suite.as_str())) {
+    if let Some(suite) = args.suites.iter().find(|suite| !has_verdicts(suite)) {
         return Err(Failure::Usage(format!(
             "--docs: {suite} has no verdicts; allowed are suites of rows, or matrix alone"
         )));

@@ -3,10 +3,9 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use faircast_experiment::files::make_folder;
-use faircast_experiment::run_into;
 use faircast_scenario::{Overrides, Scenario};
-use faircast_trace::On;
+use faircast_study::Study;
+use faircast_study::files::make_folder;
 
 use crate::args::DemoArgs;
 use crate::error::{Failure, print, this_program};
@@ -33,9 +32,8 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
     let set =
         vec![format!("flow.file.data={{ file = {path} }}"), format!("duration={duration_s} s")];
     let overrides = Overrides { set, seed: None };
-    let catalog = faircast_sim::catalog();
-    let scenario =
-        Scenario::parse(Path::new("scenarios/demo.toml"), SCENARIO, &overrides, &catalog)?;
+    let (study, path) = (Study::default(), Path::new("scenarios/demo.toml"));
+    let scenario = Scenario::parse(path, SCENARIO, &overrides, &study.catalog)?;
     make_folder(&args.out)?;
     listen();
     print(&format!(
@@ -44,10 +42,10 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
         bytes as f64 / 1e6
     ))?;
     let mut watch = Watch::new(scenario.duration, true);
-    let done = run_into(&scenario, On::Sim, &args.out, &mut watch)?;
+    let run = study.run_into(&scenario, &args.out, &mut watch)?;
     watch.finish();
-    let mut text = done.summary.table();
-    let flow = done.summary.flows.iter().find(|flow| flow.name == "file");
+    let mut text = run.summary.table();
+    let flow = run.summary.flows.iter().find(|flow| flow.name == "file");
     let receivers = flow.map(|flow| &flow.receivers[..]).unwrap_or_default();
     let whole =
         |r: &&faircast_report::ReceiverSummary| r.intact == Some(true) && r.completed_s.is_some();
@@ -59,7 +57,7 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
         args.out.join("report.html").display()
     );
     print(&text)?;
-    if done.outcome.interrupted {
+    if run.outcome.interrupted {
         return Err(Failure::Work("interrupted before the file had arrived".into()));
     }
     if good < receivers.len() || receivers.is_empty() {

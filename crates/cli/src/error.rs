@@ -70,8 +70,8 @@ impl From<ScenarioError> for Failure {
     }
 }
 
-impl From<faircast_experiment::Error> for Failure {
-    fn from(error: faircast_experiment::Error) -> Self {
+impl From<faircast_study::Error> for Failure {
+    fn from(error: faircast_study::Error) -> Self {
         match error.is_usage() {
             true => Self::Usage(error.to_string()),
             false => Self::Work(error.to_string()),

@@ -21,6 +21,6 @@ pub(crate) fn man(out: Option<&Path>) -> Result<(), Failure> {
             .map_err(|error| Failure::Work(format!("the man page: {error}")))?;
         return print(&String::from_utf8_lossy(&page));
     };
-    faircast_experiment::files::make_folder(out)?;
+    faircast_study::files::make_folder(out)?;
     clap_mangen::generate_to(Args::command(), out).map_err(|error| Failure::write(out, &error))
 }

@@ -7,8 +7,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use faircast_base::Time;
-use faircast_experiment::{Monitor, Runs};
 use faircast_sim::Observer;
+use faircast_study::{Monitor, Runs};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::error::{Failure, note};

@@ -1,8 +1,8 @@
 //! `faircast report`: makes the summary and the report again from a trace.
 
-use faircast_experiment::TRACE_FILE;
-use faircast_experiment::files::{make_folder, write};
 use faircast_report::{Metrics, Series, csv, plots, run_page, svg};
+use faircast_study::TRACE_FILE;
+use faircast_study::files::{make_folder, write};
 use faircast_trace::{Outcome, ReadError, Reader, Record, Sink, Tee};
 
 use crate::args::ReportArgs;

@@ -1,7 +1,8 @@
 //! `faircast run`: one scenario.
 
-use faircast_experiment::{execute, run_into};
+use faircast_experiment::backend;
 use faircast_scenario::{Overrides, Scenario};
+use faircast_study::Study;
 
 use crate::args::{On, RunArgs};
 use crate::error::{Failure, note, print};
@@ -9,29 +10,29 @@ use crate::progress::{Watch, listen};
 
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let overrides = Overrides { set: args.set.clone(), seed: args.seed };
-    let scenario = Scenario::load(&args.file, &overrides, &faircast_sim::catalog())?;
+    let study = Study { backend: backend(args.on.into()), ..Study::default() };
+    let scenario = Scenario::load(&args.file, &overrides, &study.catalog)?;
     listen();
     let mut watch = Watch::new(scenario.duration, true);
-    let on = args.on.into();
-    let done = match &args.out {
-        None => execute(&scenario, on, &mut watch, &mut ())?,
-        Some(out) => run_into(&scenario, on, out, &mut watch)?,
+    let run = match &args.out {
+        None => study.run(&scenario, &mut watch, &mut ())?,
+        Some(out) => study.run_into(&scenario, out, &mut watch)?,
     };
     watch.finish();
-    for text in &done.notes {
+    for text in &run.notes {
         note(text);
     }
-    print(&if args.json { done.summary.to_json() + "\n" } else { done.summary.table() })?;
+    print(&if args.json { run.summary.to_json() + "\n" } else { run.summary.table() })?;
     if let (Some(out), false) = (&args.out, args.json) {
         print(&format!("\nreport: {}\n", out.join("report.html").display()))?;
     }
-    if let (Some(why), false) = (done.invalid(), done.outcome.interrupted) {
+    if let (Some(why), false) = (run.invalid(), run.outcome.interrupted) {
         return Err(Failure::Work(format!("{why}; the figures are not those of the scenario")));
     }
-    if done.outcome.interrupted {
+    if run.outcome.interrupted {
         return Err(Failure::Work(format!(
             "interrupted at {}; the figures are of the time until then",
-            done.outcome.at
+            run.outcome.at
         )));
     }
     Ok(())

@@ -1,19 +1,23 @@
 //! `faircast sweep`: a scenario with all combinations of given values; writes tables and plots.
 
+mod words;
+
 use std::path::{Path, PathBuf};
 
-use faircast_experiment::files::{make_folder, write};
-use faircast_experiment::sweep::{
-    Axis, Failed, Job, Program, RECEIVER_ROWS_MAX, Ran, Store, StoredRun, Tables, for_shell,
-    from_plain, once, run,
-};
-use faircast_experiment::{Sweep, table::Table};
+use faircast_experiment::backend;
 use faircast_report::{SweepAxis, sweep_page, sweep_pictures};
+use faircast_study::files::{make_folder, write};
+use faircast_study::sweep::{
+    Axis, Failed, Job, RECEIVER_ROWS_MAX, Ran, Store, StoredRun, Tables, once, run,
+};
+use faircast_study::table::Table;
+use faircast_study::{Draft, Study, Sweep};
 use faircast_trace::Validity;
 
 use crate::args::SweepArgs;
 use crate::error::{Failure, note, print};
 use crate::progress::{Terminal, listen, with_jobs};
+use words::{command, for_shell, from_plain};
 
 const REASONS_MAX: usize = 20;
 
@@ -25,7 +29,9 @@ pub(crate) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
         None => (1..=u64::from(args.seeds)).collect(),
     };
     let axes = axes.map_err(Failure::Usage)?;
-    let sweep = Sweep::new(&args.file, axes, seeds, args.on.into(), Program::current())?;
+    let terminal = Terminal::default();
+    let study = Study { backend: backend(args.on.into()), monitor: &terminal, ..Study::default() };
+    let sweep = Sweep::new(&study, Draft::load(&args.file)?, axes, seeds)?;
     let jobs = sweep.jobs()?;
     make_folder(&args.out)?;
     let store =
@@ -50,7 +56,7 @@ pub(crate) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
         true => Ran::default(),
         false => {
             listen();
-            let work = || run(&sweep, &missing, &store, args.traces, &Terminal::default());
+            let work = || run(&sweep, &missing, &store, args.traces);
             with_jobs(args.jobs, work)?
         }
     };
@@ -95,7 +101,7 @@ fn unescaped(args: &SweepArgs) -> Result<SweepArgs, Failure> {
     Ok(SweepArgs { set, file: path(&args.file)?, out: path(&args.out)?, ..args.clone() })
 }
 
-fn reasons(sweep: &Sweep, failed: &[Failed]) -> Vec<String> {
+fn reasons(sweep: &Sweep<'_>, failed: &[Failed]) -> Vec<String> {
     let mut reasons: Vec<(&Failed, usize)> = Vec::new();
     for failed in failed {
         match reasons.iter_mut().find(|(known, _)| known.why == failed.why) {
@@ -116,13 +122,13 @@ fn reasons(sweep: &Sweep, failed: &[Failed]) -> Vec<String> {
 
 fn print_commands(
     args: &SweepArgs,
-    sweep: &Sweep,
+    sweep: &Sweep<'_>,
     missing: &[&Job],
     runs: usize,
 ) -> Result<(), Failure> {
     let program = std::env::args().next().unwrap_or_else(|| "faircast".into());
     let program = for_shell(&program);
-    let line = |job: &&Job| format!("{program} {}\n", sweep.command(job, &args.out, args.traces));
+    let line = |job: &&Job| format!("{program} {}\n", command(sweep, job, &args.out, args.traces));
     print(&missing.iter().map(line).collect::<String>())?;
     if missing.len() < runs {
         note(&format!("{} of {runs} runs are done already", runs - missing.len()));
@@ -130,7 +136,12 @@ fn print_commands(
     Ok(())
 }
 
-fn results(args: &SweepArgs, sweep: &Sweep, jobs: &[Job], store: &Store) -> Result<(), Failure> {
+fn results(
+    args: &SweepArgs,
+    sweep: &Sweep<'_>,
+    jobs: &[Job],
+    store: &Store,
+) -> Result<(), Failure> {
     let mut tables = Tables::new(sweep);
     let axis = |axis: &Axis| SweepAxis {
         key: axis.key.clone(),
@@ -139,7 +150,7 @@ fn results(args: &SweepArgs, sweep: &Sweep, jobs: &[Job], store: &Store) -> Resu
     };
     let title = sweep.title()?;
     let axes = sweep.axes.iter().map(axis).collect();
-    let scenario = sweep.file.display().to_string();
+    let scenario = sweep.draft.file().display().to_string();
     let mut shown = faircast_report::Sweep::new(&scenario, &title, axes, sweep.seeds.len());
     let mut doubtful = 0;
     for job in jobs {
@@ -153,25 +164,8 @@ fn results(args: &SweepArgs, sweep: &Sweep, jobs: &[Job], store: &Store) -> Resu
             None => shown.missing += 1,
         }
     }
+    write_files(args, &shown, &tables)?;
     let out = &args.out;
-    write_table(out, "flows", &tables.flows)?;
-    write_table(out, "links", &tables.links)?;
-    match &tables.receivers {
-        Some(receivers) => write_table(out, "receivers", receivers)?,
-        None => note(&format!(
-            "receivers.csv is left out: it would have more than {RECEIVER_ROWS_MAX} rows; {} has the \
-             summaries",
-            out.join("runs").display()
-        )),
-    }
-    write(&out.join("sweep.html"), sweep_page(&shown))?;
-    if args.svg {
-        let folder = out.join("svg");
-        make_folder(&folder)?;
-        for (name, text) in sweep_pictures(&shown) {
-            write(&folder.join(name), text)?;
-        }
-    }
     if doubtful > 0 {
         note(&format!(
             "{doubtful} of {} runs in the lab are doubtful, since packets left too late: the column \
@@ -192,7 +186,7 @@ fn results(args: &SweepArgs, sweep: &Sweep, jobs: &[Job], store: &Store) -> Resu
             sweep.axes.iter().map(|axis| (axis.key.clone(), axis.values.clone().into())).collect();
         let document = serde_json::json!({
             "faircast": sweep.program.version, "scenario": shown.scenario, "title": shown.title,
-            "on": sweep.on, "set": set, "seeds": sweep.seeds, "missing": shown.missing,
+            "on": sweep.study.backend.on(), "set": set, "seeds": sweep.seeds, "missing": shown.missing,
             "flows": tables.flows.json(), "medians": shown.medians(),
         });
         return print(&format!("{document:#}\n"));
@@ -203,10 +197,37 @@ fn results(args: &SweepArgs, sweep: &Sweep, jobs: &[Job], store: &Store) -> Resu
          pandas: import pandas; flows = pandas.read_parquet({:?})\n",
         shown.table(),
         path("flows.csv"),
-        tables.flows.rows(),
+        tables.flows.row_count(),
         path("sweep.html"),
         path("flows.parquet"),
     ))
+}
+
+fn write_files(
+    args: &SweepArgs,
+    shown: &faircast_report::Sweep,
+    tables: &Tables,
+) -> Result<(), Failure> {
+    let out = &args.out;
+    write_table(out, "flows", &tables.flows)?;
+    write_table(out, "links", &tables.links)?;
+    match &tables.receivers {
+        Some(receivers) => write_table(out, "receivers", receivers)?,
+        None => note(&format!(
+            "receivers.csv is left out: it would have more than {RECEIVER_ROWS_MAX} rows; {} has the \
+             summaries",
+            out.join("runs").display()
+        )),
+    }
+    write(&out.join("sweep.html"), sweep_page(shown))?;
+    if args.svg {
+        let folder = out.join("svg");
+        make_folder(&folder)?;
+        for (name, text) in sweep_pictures(shown) {
+            write(&folder.join(name), text)?;
+        }
+    }
+    Ok(())
 }
 
 fn write_table(out: &Path, name: &str, table: &Table) -> Result<(), Failure> {

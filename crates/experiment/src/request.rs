@@ -1,43 +1,28 @@
-//! Requests and results of all benchmarks.
+//! Requests and results of measurements.
 
 use std::path::{Path, PathBuf};
 
 use faircast_report::wrap;
-use faircast_trace::On;
 
 use crate::{Error, files};
 
-/// Request for benchmarks. Most settings apply to some of them only.
+/// Request for measurements. Most settings apply to some of them only.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
-    /// Text that the ids of the selected experiments contain.
+    /// Text that the ids of the selected cases contain.
     pub only: Option<String>,
-    /// Seeds for each experiment, instead of the suite's number.
-    pub seeds: Option<u32>,
-    /// Place of the runs: simulator or lab.
-    pub on: On,
-    /// Most runs at the same time; `None` for the default.
-    pub jobs: Option<u16>,
-    /// Scheme to judge or to send with. The matrix takes several, separated by commas.
+    /// Scheme to send with.
     pub scheme: Option<String>,
     /// Options of the scheme, `KEY=VALUE`.
     pub options: Vec<String>,
-    /// Folder for the results. Costly results are made only with a folder.
-    pub out: Option<PathBuf>,
     /// The program `faircast` of this build, for work that needs a separate process.
     pub own: PathBuf,
     /// Program under attack, instead of `own`.
     pub program: Option<PathBuf>,
-    /// Bytes that the suite `wire` sends.
+    /// Bytes that `wire` sends.
     pub size: u64,
-    /// Rounds of the suite `wire`.
+    /// Rounds of `wire`.
     pub rounds: u32,
-    /// True for a matrix with fewer and shorter cases.
-    pub quick: bool,
-    /// File with the cases of the matrix, instead of the built-in cases.
-    pub cases: Option<PathBuf>,
-    /// Path for the results as a page of the documentation.
-    pub document: Option<PathBuf>,
 }
 
 impl Request {
@@ -95,9 +80,10 @@ pub(crate) fn chosen<T>(
 }
 
 /// Width of the lists, in columns; every terminal has as many.
-pub(crate) const COLUMNS: usize = 80;
+pub const COLUMNS: usize = 80;
 
-pub(crate) fn listing<'a>(
+/// Returns a list of cases: group, id and question of each, below the question of all.
+pub fn listing<'a>(
     name: &str,
     title: &str,
     rows: impl IntoIterator<Item = (&'a str, &'a str, &'a str)>,

@@ -16,10 +16,10 @@ use faircast_sim::{Builtin, Simulation, Unobserved, calibration};
 use nix::sys::resource::UsageWho;
 use serde::{Deserialize, Serialize};
 
-use crate::Error;
 use crate::files::json;
 use crate::host::{cpu_s, usage};
 use crate::request::{Request, Results, chosen, listing};
+use crate::{Error, Monitor};
 
 struct Case {
     id: Cow<'static, str>,
@@ -120,13 +120,13 @@ struct Judged {
     holds: bool,
 }
 
-pub(crate) fn list() -> String {
+pub(crate) fn list(_: &Request) -> Result<String, Error> {
     let cases = cases();
     let rows = cases.iter().map(|case| ("", &*case.id, &*case.title));
-    listing("speed", "how fast is the simulator here?", rows)
+    Ok(listing("speed", "how fast is the simulator here?", rows))
 }
 
-pub(crate) fn run(request: &Request) -> Result<Results, Error> {
+pub(crate) fn run(request: &Request, _: &dyn Monitor) -> Result<Results, Error> {
     let mut chosen = chosen("speed", "case", cases(), |case| &case.id, request.only.as_deref())?;
     if request.only.is_none() {
         chosen.retain(|case| !LONG.contains(&&*case.id));

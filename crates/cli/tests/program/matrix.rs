@@ -161,6 +161,7 @@ fn mistakes_in_a_matrix_are_one_line_and_found_before_anything_runs() {
     for (words, want) in [
         ("bench fec matrix", "matrix has no verdicts; allowed are suites of rows, or matrix alone"),
         ("bench speed", "speed has no verdicts"),
+        ("bench overlay", "overlay has no verdicts"),
         ("bench fec --only 10-", "--docs with --only"),
         ("bench fairness --scheme pgmcc", "--docs with --scheme"),
         ("bench fec --seeds 1", "--docs with --seeds"),

@@ -24,6 +24,7 @@ use super::{Fault, Request, tree};
 use crate::Error;
 use crate::files::write;
 use crate::host::{Mount, make_key, make_relay_key, text, words};
+use crate::lab::refused;
 use crate::monitor::Monitor;
 
 const PORT: u16 = 7500;
@@ -131,7 +132,7 @@ impl<'a> Round<'a> {
         let overrides = Overrides::default();
         let scenario =
             Scenario::parse(&path, &plan.scenario, &overrides, &faircast_sim::catalog())?;
-        let field = Field::new(scenario)?;
+        let field = Field::new(scenario).map_err(refused)?;
         let mut round = Self {
             plan,
             seed,
@@ -245,7 +246,7 @@ impl<'a> Round<'a> {
             }
         }
         drop(mounts);
-        let counts = field.finish()?;
+        let counts = field.finish().map_err(refused)?;
         verdict.lost_packets = counts.lost + counts.lost_in_bursts + counts.lost_in_outages;
         verdict.duplicated_packets = counts.duplicated;
         verdict.corrupted_packets = counts.corrupted;

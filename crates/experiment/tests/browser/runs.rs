@@ -4,11 +4,11 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use faircast_base::Time;
-use faircast_experiment::{execute, header};
 use faircast_report::{Series, Summary};
 use faircast_scenario::{Overrides, Scenario};
 use faircast_sim::Observer;
-use faircast_trace::{Header, On};
+use faircast_study::Study;
+use faircast_trace::Header;
 
 pub(crate) struct Run {
     pub(crate) header: Header,
@@ -49,9 +49,10 @@ pub(crate) fn run_with(
     let path = Path::new("scenarios/two-flows.toml");
     let scenario = Scenario::parse(path, &text, &overrides, &faircast_sim::catalog());
     let scenario = scenario.expect("it is a scenario");
-    let mut series = Series::new(&header(&scenario, On::Sim));
+    let study = Study::default();
+    let mut series = Series::new(&study.header(&scenario));
     let mut until = Until(Time::from_secs_f64(until_s.into()));
-    let done = execute(&scenario, On::Sim, &mut until, &mut series).expect("it runs");
+    let done = study.run(&scenario, &mut until, &mut series).expect("it runs");
     Run { header: done.header, summary: done.summary, series }
 }
 

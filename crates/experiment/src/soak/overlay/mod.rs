@@ -28,6 +28,7 @@ use super::{Fault, Request};
 use crate::Error;
 use crate::files::{make_folder, write};
 use crate::host::{make_key, make_relay_key, text, wait_until};
+use crate::lab::refused;
 use crate::monitor::Monitor;
 
 pub(super) const HEADING: &str = "5 daemons, 200 clients, 50 groups";
@@ -108,7 +109,7 @@ impl<'a> Round<'a> {
             clients: BTreeMap::new(),
             daemons,
             moved: [false; DAEMONS],
-            field: Field::new(scenario)?,
+            field: Field::new(scenario).map_err(refused)?,
             _sockets: sockets,
             verdict: RoundResult::default(),
         };
@@ -349,7 +350,7 @@ impl<'a> Round<'a> {
             }
         }
         let Self { field, mut verdict, world, .. } = self;
-        let counts = field.finish()?;
+        let counts = field.finish().map_err(refused)?;
         verdict.lost_packets = counts.lost + counts.lost_in_outages;
         verdict.messages = world.messages.load(Ordering::Relaxed);
         verdict.bytes = world.bytes.load(Ordering::Relaxed) / TALKERS as u64;

@@ -1,0 +1,182 @@
+//! Cell of the matrix, one scheme in one case: the figures of each run, and its page.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use faircast_base::Time;
+use faircast_report::{Figure, FlowSummary, Rates, RunPage, Spread, Summary, run_page};
+use faircast_trace::Header;
+
+use super::Work;
+use super::cases::{Case, MatrixFile};
+use crate::Error;
+use crate::files::write;
+use crate::suite::runner::{Plot, Run, Runner};
+use crate::suite::score::utilisation;
+
+pub(super) struct Measured {
+    figures: Vec<(Figure, f64)>,
+    page: Option<(Plot, Summary)>,
+}
+
+/// Runs one seed of a case, and if the case has such a run, again with the slowest receiver alone.
+pub(super) fn measure(
+    runner: &Runner<'_>,
+    file: &MatrixFile,
+    work: &Work<'_>,
+    seed: u64,
+    pages: bool,
+) -> Result<Measured, Error> {
+    let session = work.case.session(file);
+    let header = runner.study.header(&runner.scenario(&work.experiment, seed)?);
+    let mut rates = Rates::new(&header);
+    let (run, plot) = runner.run_one(&work.experiment, seed, pages, &mut rates)?;
+    let goal_bps = match &work.alone {
+        None => work.case.fair_bps,
+        Some(alone) => {
+            let (run, _) = runner.run_one(alone, seed, false, &mut ())?;
+            let flow = run.summary.flows.iter().find(|flow| flow.name == session);
+            flow.map(|flow| flow.rates.sent_bps)
+        }
+    };
+    let figures = figures(work.case, session, &header, &run, &rates, goal_bps);
+    Ok(Measured { figures, page: plot.map(|plot| (plot, run.summary)) })
+}
+
+fn figures(
+    case: &Case,
+    session: &str,
+    header: &Header,
+    run: &Run,
+    rates: &Rates,
+    goal_bps: Option<f64>,
+) -> Vec<(Figure, f64)> {
+    let Run { summary, probe, .. } = run;
+    let Some(place) = header.flows.iter().position(|flow| flow.name == session) else {
+        return Vec::new();
+    };
+    let flow = &summary.flows[place];
+    let start_s = header.flows[place].start_s;
+    let [from_s, to_s] = case.span_s.map(|span| span.map(f64::from)).unwrap_or([
+        start_s,
+        // A stopped session is silent afterwards, not unsteady.
+        header.flows[place].stop_s.unwrap_or(summary.ended_s).min(summary.ended_s),
+    ]);
+    let [from, warm, to] = [from_s, from_s.max(summary.warmup_s), to_s].map(Time::from_secs_f64);
+    let mut figures = Vec::new();
+    if !case.fairness.is_empty() {
+        let ratios = case.fairness.iter().map(|measure| measure.of(summary, probe));
+        figures.extend(fairness(ratios).map(|ratio| (Figure::Fairness, ratio)));
+    }
+    if !case.bottlenecks.is_empty() {
+        figures.push((Figure::Utilisation, utilisation(summary, &case.bottlenecks)));
+    }
+    let settled = rates.settled_s(place, from, to).unwrap_or(f64::INFINITY);
+    figures.push((Figure::SettledS, settled));
+    let variation = rates.variation(place, warm, to).unwrap_or(f64::INFINITY);
+    figures.push((Figure::RateVariation, variation));
+    figures.push((Figure::FeedbackPerS, flow.rates.feedback_per_s));
+    if let Some(goal_bps) = goal_bps {
+        let share = if goal_bps > 0.0 { flow.rates.sent_bps / goal_bps } else { 0.0 };
+        figures.push((Figure::SlowestShare, share));
+    }
+    figures.push((Figure::Repairs, repairs(flow)));
+    figures
+}
+
+/// Returns the ratio farthest from 1. Flows without any throughput count as 0.
+fn fairness(ratios: impl Iterator<Item = f64>) -> Option<f64> {
+    let shared = |f: f64| if f.is_nan() { 0.0 } else { f };
+    ratios.map(shared).reduce(|a, b| Figure::Fairness.worse(a, b))
+}
+
+fn repairs(flow: &FlowSummary) -> f64 {
+    if flow.counts.sent_packets > 0 {
+        flow.counts.repair_packets as f64 / flow.counts.sent_packets as f64
+    } else {
+        0.0
+    }
+}
+
+pub(super) struct Cell {
+    name: String,
+    folder: Option<PathBuf>,
+    values: BTreeMap<Figure, BTreeMap<u64, f64>>,
+}
+
+impl Cell {
+    pub(super) fn new(name: String, folder: Option<PathBuf>) -> Self {
+        Self { name, folder, values: BTreeMap::new() }
+    }
+
+    pub(super) fn take(&mut self, seed: u64, measured: Measured) -> Result<(), Error> {
+        for (figure, value) in measured.figures {
+            self.values.entry(figure).or_default().insert(seed, value);
+        }
+        let (Some(folder), Some((plot, summary))) = (&self.folder, measured.page) else {
+            return Ok(());
+        };
+        let page = run_page(&plot.header, &summary, &plot.series);
+        write(&folder.join(self.page(seed)), page)
+    }
+
+    pub(super) fn figures(&self) -> Vec<Spread> {
+        let spread = |(figure, values): (&Figure, &BTreeMap<u64, f64>)| {
+            Spread::of(*figure, values.iter().map(|(seed, value)| (*seed, *value)).collect())
+        };
+        self.values.iter().filter_map(spread).collect()
+    }
+
+    pub(super) fn pages(&self) -> Vec<RunPage> {
+        let seeds = self.values.values().flat_map(BTreeMap::keys).copied();
+        let seeds: BTreeSet<u64> = seeds.collect();
+        let page = |seed| RunPage { seed, page: format!("runs/{}", self.page(seed)) };
+        let written = seeds.into_iter().filter(|_| self.folder.is_some());
+        written.map(page).collect()
+    }
+
+    fn page(&self, seed: u64) -> String {
+        format!("{}-{seed}.html", self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fairness_is_the_ratio_farthest_from_one_either_way() {
+        for (ratios, want) in [
+            (&[1.0][..], 1.0),
+            (&[2.0, 0.8], 2.0),
+            (&[1.5, 0.5], 0.5),
+            (&[0.25], 0.25),
+            (&[0.0, 3.0], 0.0),
+            (&[f64::INFINITY, 0.5], f64::INFINITY),
+            (&[f64::NAN], 0.0),
+        ] {
+            assert_eq!(fairness(ratios.iter().copied()), Some(want), "{ratios:?}");
+        }
+    }
+
+    #[test]
+    fn a_cell_has_the_spread_of_every_figure_whatever_came_first() {
+        let run = |fairness: f64, feedback: f64| Measured {
+            figures: vec![(Figure::FeedbackPerS, feedback), (Figure::Fairness, fairness)],
+            page: None,
+        };
+        let mut cell = Cell::new("case-scheme".into(), None);
+        cell.take(2, run(0.5, 10.0)).unwrap();
+        cell.take(1, run(0.9, 30.0)).unwrap();
+        let figures = cell.figures();
+        assert_eq!(figures.len(), 2);
+        let [fairness, feedback] = [&figures[0], &figures[1]];
+        assert_eq!(
+            (fairness.figure, fairness.worst, fairness.worst_seed),
+            (Figure::Fairness, 0.5, 2)
+        );
+        assert_eq!(fairness.per_seed, [(1, 0.9), (2, 0.5)]);
+        assert_eq!((feedback.worst, feedback.worst_seed), (30.0, 1));
+        assert!(cell.pages().is_empty(), "no folder, no pages");
+    }
+}
