@@ -50,7 +50,7 @@ impl TcpSender {
         self.next = self.next.max(ack);
         if self.timer.take_timed(ack).is_some() {
             // ns-2 ends the back-off but keeps the estimate.
-            self.timer.end_back_off();
+            self.timer.rto.end_back_off();
         }
         self.output(cx, ack);
     }

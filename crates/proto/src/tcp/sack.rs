@@ -94,7 +94,7 @@ impl TcpSender {
             self.scoreboard.update(ack, blocks);
             // As in ns-2, this timer still has the old back-off.
             self.timer.restart(cx.now);
-            self.timer.end_back_off();
+            self.timer.rto.end_back_off();
         } else {
             self.leave_network(1);
             self.scoreboard.update(self.una, blocks);

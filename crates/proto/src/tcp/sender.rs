@@ -114,7 +114,7 @@ impl TcpSender {
         self.last_una = ack;
         self.next = self.next.max(ack);
         if let Some(sent_at) = self.timer.take_timed(ack) {
-            self.timer.sample(sent_at, cx.now);
+            self.timer.rto.sample(sent_at, cx.now);
             if let Some(reordering) = &mut self.reordering {
                 reordering.on_round_trip(cx.now.since(sent_at));
             }
@@ -189,7 +189,7 @@ impl TcpSender {
 
     fn begin(&mut self, cx: &mut Cx<'_>) {
         if self.settings.random_clock_phase {
-            self.timer.set_phase(self.settings.clock_granularity.mul_f64(cx.rng.unit()));
+            self.timer.rto.set_phase(self.settings.clock_granularity.mul_f64(cx.rng.unit()));
         }
         self.send_window(cx, false, usize::MAX);
     }
@@ -212,7 +212,7 @@ impl TcpSender {
                 self.window.lose_syn();
             }
             self.cut(cx, CutReason::Timeout);
-            self.timer.back_off();
+            self.timer.rto.back_off();
         }
         self.timer.restart(cx.now);
         self.next = self.una;

@@ -7,7 +7,7 @@ use super::rto::Ns2Rto;
 /// Retransmission timer, and the round trip that is being measured for its timeout.
 #[derive(Clone, Debug)]
 pub(super) struct RetransmissionTimer {
-    rto: Ns2Rto,
+    pub(super) rto: Ns2Rto,
     /// Packet of the measurement, and the time at which it was sent.
     timed: Option<(u64, Time)>,
     expires_at: Option<Time>,
@@ -33,10 +33,6 @@ impl RetransmissionTimer {
         self.expires_at
     }
 
-    pub(super) fn set_phase(&mut self, phase: Duration) {
-        self.rto.set_phase(phase);
-    }
-
     /// Measures the round trip of a new packet, unless another is measured.
     pub(super) fn time(&mut self, seq: u64, now: Time) {
         self.timed = self.timed.or(Some((seq, now)));
@@ -51,17 +47,5 @@ impl RetransmissionTimer {
     pub(super) fn take_timed(&mut self, ack: u64) -> Option<Time> {
         let (_, sent_at) = self.timed.take_if(|(seq, _)| ack > *seq)?;
         Some(sent_at)
-    }
-
-    pub(super) fn sample(&mut self, sent_at: Time, now: Time) {
-        self.rto.sample(sent_at, now);
-    }
-
-    pub(super) fn back_off(&mut self) {
-        self.rto.back_off();
-    }
-
-    pub(super) fn end_back_off(&mut self) {
-        self.rto.end_back_off();
     }
 }

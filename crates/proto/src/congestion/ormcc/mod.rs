@@ -7,8 +7,9 @@
 //! become the slowest.
 //!
 //! Receiver: `detection` finds losses, `indication` reports them (CI), `output` measures the output
-//! rate (mu). Sender: `cr` chooses the congestion representative (CR), `rate` grows and cuts the rate,
-//! `undo` reverts cuts for late packets, `delay` ends doubling, `silence` lowers an unused rate.
+//! rate (mu). Sender: `cr` chooses the congestion representative (CR), `rate` grows and cuts the
+//! rate, `undo` reverts cuts for late packets, `delay` ends doubling, `silence` lowers an unused
+//! rate.
 //!
 //! Sources: `ormcc` (Li and Kalyanaraman); `ormcc-trac`, a later version, for the choice of
 //! reporters.

@@ -5,9 +5,9 @@
 //! receiver with the lowest modelled throughput, by loss rate and round trip in its NAKs, is acker.
 //!
 //! Sender: `election` chooses the acker (with `receivers`, `model`, `candidates`, `blacklist` and
-//! `honesty`), `ledger` records sent packets, `acks` and `judge` read ACK bitmaps, `window` has W and
-//! its tokens T, `response` suspends W after a loss, `stall` is the timeout, `spread` paces packets,
-//! `late` reverts cuts. Receiver: `loss` smooths its loss rate.
+//! `honesty`), `ledger` records sent packets, `acks` and `judge` read ACK bitmaps, `window` has W
+//! and the tokens T, `response` suspends W after a loss, `stall` is the timeout, `spread` paces
+//! packets, `late` reverts cuts. Receiver: `loss` smooths the loss rate.
 //!
 //! Sources: `pgmcc-draft` (protocol), `seada-helmy` (behaviour, weaknesses), `openpgm` (formats).
 

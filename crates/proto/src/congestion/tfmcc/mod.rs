@@ -5,8 +5,8 @@
 //! follows the *current limiting receiver* (CLR), which reports once a round trip.
 //!
 //! Receiver: `arrivals` and `history` give the loss event rate, `round_trip` and `receive_rate` the
-//! rest of the equation, `feedback_timer` suppresses reports. Sender: `rate` follows the CLR, `rounds`
-//! has feedback rounds and R_max, `echoes` the timestamps to echo, `size` the packet size.
+//! rest of the equation, `feedback_timer` suppresses reports. Sender: `rate` follows the CLR,
+//! `rounds` has feedback rounds and R_max, `echoes` the timestamps to echo, `size` the packet size.
 
 mod arrivals;
 mod echoes;
