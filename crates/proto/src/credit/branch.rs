@@ -12,7 +12,7 @@ use super::wire::{Credit, ahead};
 pub(super) const TAG_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Intervals of [`REFRESH`] in which a branch without credits may send before it counts as silent.
-const TIMES_FREE_MAX: u32 = (TAG_TIMEOUT.as_nanos() / REFRESH.as_nanos()) as u32;
+const ALLOWANCES_MAX: u32 = (TAG_TIMEOUT.as_nanos() / REFRESH.as_nanos()) as u32;
 
 /// Most nodes that send credits to a branch. Many can be behind routers without flow control.
 const TAGS_MAX: usize = 4096;
@@ -21,13 +21,19 @@ const TAGS_MAX: usize = 4096;
 pub(crate) struct Branch {
     /// TC: number of capsules sent.
     count: u32,
+    /// Nodes that send credits, by tag.
     tags: BTreeMap<u64, Tag>,
-    gone: Vec<(u64, Time)>,
-    /// Balance without credits: last count that may be sent, and its expiry.
-    free: (u32, Time),
+    /// Tags of departed nodes, with their expiry.
+    departed: Vec<(u64, Time)>,
+    /// Allowance without credits: last count that may be sent, and its expiry.
+    allowance: (u32, Time),
+    /// Allowances granted since the first capsule.
+    allowances: u32,
+    /// Buffer B of the next node.
     buffer: u32,
+    /// True once only credits permit capsules.
     controlled: bool,
-    times_free: u32,
+    /// Time of the probe for a capsule that waits for credits.
     probe_at: Option<Time>,
     refresh: Refresh,
 }
@@ -37,13 +43,13 @@ struct Tag {
     /// B + FC: last count for which the node has room.
     edge: u32,
     weight: u32,
-    heard_at: Time,
+    last_credit_at: Time,
 }
 
 impl Branch {
     pub(crate) fn new(now: Time, buffer: u16) -> Self {
         let buffer = u32::from(buffer);
-        Self { free: (buffer, now + REFRESH), buffer, ..Self::default() }
+        Self { allowance: (buffer, now + REFRESH), buffer, ..Self::default() }
     }
 
     pub(crate) const fn count(&self) -> u32 {
@@ -60,7 +66,7 @@ impl Branch {
         if ahead(credit.count, self.count) > 0 || credit.buffer > self.buffer {
             return Err(BadInput::Absurd);
         }
-        if self.gone.iter().any(|(tag, until)| *tag == credit.tag && now < *until) {
+        if self.departed.iter().any(|(tag, until)| *tag == credit.tag && now < *until) {
             return Ok(false);
         }
         let full = self.tags.len() >= TAGS_MAX && !self.tags.contains_key(&credit.tag);
@@ -69,10 +75,11 @@ impl Branch {
         }
         let known = self.tags.len();
         let edge = credit.count.wrapping_add(credit.buffer);
-        let tag = self.tags.entry(credit.tag).or_insert(Tag { edge, weight: 1, heard_at: now });
+        let tag =
+            self.tags.entry(credit.tag).or_insert(Tag { edge, weight: 1, last_credit_at: now });
         let moves = ahead(edge, tag.edge) > 0;
         tag.edge = if moves { edge } else { tag.edge };
-        (tag.weight, tag.heard_at) = (credit.weight, now);
+        (tag.weight, tag.last_credit_at) = (credit.weight, now);
         self.controlled = true;
         self.probe_at = None;
         self.refresh.on_news(now);
@@ -81,9 +88,9 @@ impl Branch {
 
     pub(crate) fn forget(&mut self, now: Time, tag: u64) {
         if self.tags.remove(&tag).is_some() {
-            self.gone.retain(|(_, until)| now < *until);
-            if self.gone.len() < TAGS_MAX {
-                self.gone.push((tag, now + TAG_TIMEOUT));
+            self.departed.retain(|(_, until)| now < *until);
+            if self.departed.len() < TAGS_MAX {
+                self.departed.push((tag, now + TAG_TIMEOUT));
             }
         }
     }
@@ -95,7 +102,7 @@ impl Branch {
     pub(crate) fn may_send(&self) -> bool {
         match self.tags.values().map(|tag| ahead(tag.edge, self.count)).min() {
             Some(balance) => balance > 0,
-            None => !self.controlled && ahead(self.free.0, self.count) > 0,
+            None => !self.controlled && ahead(self.allowance.0, self.count) > 0,
         }
     }
 
@@ -111,11 +118,13 @@ impl Branch {
     }
 
     pub(crate) fn on_timeout(&mut self, now: Time) -> bool {
-        self.tags.retain(|_, tag| now.since(tag.heard_at) < TAG_TIMEOUT || tag.heard_at > now);
-        if self.tags.is_empty() && self.free.1 <= now {
-            self.free = (self.count.wrapping_add(self.buffer), now + REFRESH);
-            self.times_free += u32::from(self.count > 0);
-            self.controlled |= self.times_free >= TIMES_FREE_MAX;
+        self.tags.retain(|_, tag| {
+            now.since(tag.last_credit_at) < TAG_TIMEOUT || tag.last_credit_at > now
+        });
+        if self.tags.is_empty() && self.allowance.1 <= now {
+            self.allowance = (self.count.wrapping_add(self.buffer), now + REFRESH);
+            self.allowances += u32::from(self.count > 0);
+            self.controlled |= self.allowances >= ALLOWANCES_MAX;
         }
         let probes = self.probe_at.take_if(|at| *at <= now).is_some();
         if probes {
@@ -130,8 +139,8 @@ impl Branch {
         if !waits && self.probe_at.is_none() {
             return None;
         }
-        let expiry = self.tags.values().map(|tag| tag.heard_at + TAG_TIMEOUT).min();
-        let free = (!self.controlled && self.probe_at.is_some()).then_some(self.free.1);
-        self.probe_at.into_iter().chain(expiry.or(free)).min()
+        let expiry = self.tags.values().map(|tag| tag.last_credit_at + TAG_TIMEOUT).min();
+        let expires = (!self.controlled && self.probe_at.is_some()).then_some(self.allowance.1);
+        self.probe_at.into_iter().chain(expiry.or(expires)).min()
     }
 }

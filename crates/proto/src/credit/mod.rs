@@ -1,9 +1,9 @@
 //! Hop-by-hop credits: a node sends only packets for which the next node has room (docs/credits.md;
 //! src: credits).
 //!
-//! Reading order: `wire`, `branch` and `upstream` (state about nodes below and above), `node` (a
-//! session at a relay), `programs` (policies of sessions), `relay` (all sessions and links of a
-//! router), `source` and `receiver` (ends around machines without credits).
+//! Reading order: `wire`, `branch` and `upstream` (state about downstream and upstream nodes),
+//! `node` (a session at a relay), `programs` (policies of sessions), `relay` (all sessions and
+//! links of a router), `source` and `receiver` (ends around machines without credits).
 
 mod branch;
 mod drr;

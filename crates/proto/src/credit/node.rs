@@ -13,8 +13,8 @@ use super::wire::{Capsule, Credit};
 use crate::relay::{BranchPace, PortId};
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Waiting<Q> {
-    since: Time,
+pub(super) struct QueuedPacket<Q> {
+    queued_at: Time,
     pub(super) packet: Q,
     pub(super) bytes: u32,
     layer: u8,
@@ -24,7 +24,7 @@ pub(super) struct Waiting<Q> {
 struct Queue<Q> {
     port: PortId,
     branch: Branch,
-    waiting: VecDeque<Waiting<Q>>,
+    waiting: VecDeque<QueuedPacket<Q>>,
     /// True if the port has sent nothing for [`TAG_TIMEOUT`](super::branch::TAG_TIMEOUT).
     stuck: bool,
     /// Counts since the last [`FlowNode::paces`].
@@ -45,9 +45,11 @@ impl<Q> Queue<Q> {
     }
 }
 
+/// Session at a relay.
 pub(super) struct FlowNode<Q> {
     pub(super) upstream: Upstream,
     policy: AnyPolicy,
+    /// Header of the capsules to the branches.
     header: Capsule,
     queues: Vec<Queue<Q>>,
     /// Indexes of the branches that the policy sees: those that are not left out.
@@ -109,7 +111,7 @@ impl<Q> View for PolicyView<'_, Q> {
 
     fn waited_ms(&self, branch: u32) -> u32 {
         let first = self.queue(branch).waiting.front();
-        let waited = first.map_or(Duration::ZERO, |first| self.now.since(first.since));
+        let waited = first.map_or(Duration::ZERO, |first| self.now.since(first.queued_at));
         u32::try_from(waited.as_millis()).unwrap_or(u32::MAX)
     }
 
@@ -133,11 +135,11 @@ impl<Q: Copy> FlowNode<Q> {
             pacing_port: None,
             paces_at: now,
         };
-        node.arm(now);
+        node.arm_policy_tick(now);
         node
     }
 
-    fn arm(&mut self, now: Time) {
+    fn arm_policy_tick(&mut self, now: Time) {
         self.policy_tick_at =
             self.policy.interval_ms().map(|ms| now + Duration::from_millis(u64::from(ms)));
     }
@@ -150,7 +152,7 @@ impl<Q: Copy> FlowNode<Q> {
     fn refresh_active(&mut self) {
         let Self { queues, active, .. } = self;
         active.clear();
-        active.extend((0..queues.len()).filter(|place| !queues[*place].is_left_out()));
+        active.extend((0..queues.len()).filter(|index| !queues[*index].is_left_out()));
     }
 
     /// Sets the ports of the branches, some `stuck`. Returns packets queued for other ports.
@@ -160,11 +162,11 @@ impl<Q: Copy> FlowNode<Q> {
         ports: &[PortId],
         stuck: impl Fn(PortId) -> bool,
     ) -> Vec<Q> {
-        let mut gone = Vec::new();
+        let mut dropped = Vec::new();
         self.queues.retain_mut(|queue| {
             let stays = ports.contains(&queue.port);
             if !stays {
-                gone.extend(queue.waiting.drain(..).map(|waiting| waiting.packet));
+                dropped.extend(queue.waiting.drain(..).map(|waiting| waiting.packet));
             }
             stays
         });
@@ -176,20 +178,20 @@ impl<Q: Copy> FlowNode<Q> {
             }
         }
         self.refresh_active();
-        gone
+        dropped
     }
 
     pub(super) fn on_data(&mut self, now: Time, packet: Q, bytes: u32, layer: u8) -> u32 {
         self.last_packet_at = now;
         let mut waits = 0;
         for branch in 0..self.active.len() {
-            let place = self.active[branch];
-            let room = self.queues[place].waiting.len() < usize::from(self.header.buffer);
+            let index = self.active[branch];
+            let room = self.queues[index].waiting.len() < usize::from(self.header.buffer);
             let (policy, view) = self.policy_and_view(now);
             let accepts = !policy.drops() || room && policy.accepts(&view, branch as u32, layer);
             if room && accepts {
-                let waiting = Waiting { since: now, packet, bytes, layer };
-                self.queues[place].waiting.push_back(waiting);
+                let waiting = QueuedPacket { queued_at: now, packet, bytes, layer };
+                self.queues[index].waiting.push_back(waiting);
                 waits += 1;
             }
         }
@@ -197,7 +199,7 @@ impl<Q: Copy> FlowNode<Q> {
         waits
     }
 
-    /// Handles a probe: packets may have been lost above, which count as forwarded.
+    /// Handles a probe: packets may have been lost upstream, which count as forwarded.
     pub(super) fn on_probe(&mut self, now: Time) {
         self.last_packet_at = now;
         self.credit_due = true;
@@ -217,24 +219,24 @@ impl<Q: Copy> FlowNode<Q> {
         let queue = self.queues.iter_mut().find(|queue| queue.port == port);
         let Some(queue) = queue.filter(|queue| queue.stuck != stuck) else { return Vec::new() };
         queue.stuck = stuck;
-        let gone = if stuck { core::mem::take(&mut queue.waiting) } else { VecDeque::new() };
+        let dropped = if stuck { core::mem::take(&mut queue.waiting) } else { VecDeque::new() };
         self.refresh_active();
         self.credit_due = true;
-        gone.into_iter().map(|waiting| waiting.packet).collect()
+        dropped.into_iter().map(|waiting| waiting.packet).collect()
     }
 
     /// Forgets the node with this tag, which left this port. Returns packets queued for it only.
     pub(super) fn forget(&mut self, now: Time, port: PortId, tag: u64) -> Vec<Q> {
-        let mut gone = Vec::new();
+        let mut dropped = Vec::new();
         if let Some(queue) = self.queues.iter_mut().find(|queue| queue.port == port) {
             queue.branch.forget(now, tag);
             if queue.branch.is_silent() {
-                gone.extend(queue.waiting.drain(..).map(|waiting| waiting.packet));
+                dropped.extend(queue.waiting.drain(..).map(|waiting| waiting.packet));
             }
         }
         self.refresh_active();
         self.credit_due = true;
-        gone
+        dropped
     }
 
     pub(super) fn next_bytes(&mut self, now: Time, port: PortId) -> Option<u32> {
@@ -247,7 +249,7 @@ impl<Q: Copy> FlowNode<Q> {
         None
     }
 
-    pub(super) fn send(&mut self, port: PortId) -> Option<(Waiting<Q>, Capsule)> {
+    pub(super) fn send(&mut self, port: PortId) -> Option<(QueuedPacket<Q>, Capsule)> {
         let queue = self.queues.iter_mut().find(|queue| queue.port == port)?;
         let waiting = queue.waiting.pop_front()?;
         let count = queue.branch.send();
@@ -260,12 +262,12 @@ impl<Q: Copy> FlowNode<Q> {
     }
 
     pub(super) fn poll_credit(&mut self, now: Time, buf: &mut Vec<u8>) -> bool {
-        // A credit would make the node above wait for nodes that are gone.
+        // A credit would make the upstream node wait for departed nodes.
         if self.is_deserted() {
             return false;
         }
         if core::mem::take(&mut self.credit_due) {
-            self.ask(now);
+            self.grant(now);
         }
         self.upstream.poll(buf)
     }
@@ -274,7 +276,8 @@ impl<Q: Copy> FlowNode<Q> {
         !self.queues.is_empty() && self.active.is_empty()
     }
 
-    fn ask(&mut self, now: Time) {
+    /// Grants a credit for the branch that the policy chooses.
+    fn grant(&mut self, now: Time) {
         let (policy, view) = self.policy_and_view(now);
         let branches = view.branches();
         if branches == 0 {
@@ -291,21 +294,21 @@ impl<Q: Copy> FlowNode<Q> {
     }
 
     pub(super) fn on_timeout(&mut self, now: Time) -> (Vec<Q>, Vec<(PortId, Capsule)>) {
-        let (mut gone, mut probes) = (Vec::new(), Vec::new());
+        let (mut dropped, mut probes) = (Vec::new(), Vec::new());
         for queue in &mut self.queues {
             if queue.branch.on_timeout(now) {
                 let (count, branch) = (queue.branch.count(), queue.port.0);
                 probes.push((queue.port, Capsule { probe: true, count, branch, ..self.header }));
             }
             if queue.branch.is_silent() {
-                gone.extend(queue.waiting.drain(..).map(|waiting| waiting.packet));
+                dropped.extend(queue.waiting.drain(..).map(|waiting| waiting.packet));
                 queue.branch.wait(now);
             }
         }
         self.refresh_active();
         let is_deserted = self.is_deserted();
         self.upstream.on_timeout(now, !is_deserted);
-        self.credit_due |= !gone.is_empty();
+        self.credit_due |= !dropped.is_empty();
         if self.policy_tick_at.is_some_and(|at| at <= now) {
             for branch in 0..self.active.len() {
                 loop {
@@ -316,20 +319,20 @@ impl<Q: Copy> FlowNode<Q> {
                     if discards == 0 {
                         break;
                     }
-                    gone.extend(waiting.drain(..discards).map(|waiting| waiting.packet));
+                    dropped.extend(waiting.drain(..discards).map(|waiting| waiting.packet));
                 }
             }
-            self.arm(now);
+            self.arm_policy_tick(now);
             self.credit_due = true;
         }
-        (gone, probes)
+        (dropped, probes)
     }
 
     pub(super) fn next_timeout(&self) -> Time {
         let each = |queue: &Queue<Q>| queue.branch.next_timeout(!queue.waiting.is_empty());
         let branches = self.queues.iter().filter_map(each);
-        let look = self.policy_tick_at.into_iter().chain([self.upstream.next_timeout()]);
-        branches.chain(look).min().unwrap_or(Time::MAX)
+        let others = self.policy_tick_at.into_iter().chain([self.upstream.next_timeout()]);
+        branches.chain(others).min().unwrap_or(Time::MAX)
     }
 
     pub(super) const fn has_program(&self) -> bool {
@@ -340,7 +343,7 @@ impl<Q: Copy> FlowNode<Q> {
         self.policy.has_failed()
     }
 
-    pub(super) fn into_waiting(self) -> impl Iterator<Item = (PortId, Waiting<Q>)> {
+    pub(super) fn into_waiting(self) -> impl Iterator<Item = (PortId, QueuedPacket<Q>)> {
         let each = |queue: Queue<Q>| queue.waiting.into_iter().map(move |it| (queue.port, it));
         self.queues.into_iter().flat_map(each)
     }

@@ -19,13 +19,17 @@ pub(super) enum Turn {
 
 #[derive(Debug, Default)]
 pub(super) struct Port {
-    pub(super) busy: Option<Time>,
+    /// Time at which the present packet was handed to the port.
+    pub(super) busy_since: Option<Time>,
+    /// True if the port has sent nothing for [`TAG_TIMEOUT`].
     pub(super) stuck: bool,
     pub(super) turns: RoundRobin<Turn>,
     /// Processing time of a slow host before the next packet, and end of the current processing.
     pub(super) work: Duration,
     pub(super) works_until: Option<Time>,
+    /// End of the packets so far at the highest rate.
     paced_until: Time,
+    /// Packets of flows without credits.
     pub(super) others: BTreeMap<FlowId, VecDeque<(PacketKey, u32)>>,
 }
 
@@ -37,11 +41,11 @@ impl Port {
 
     pub(super) fn is_idle(&self) -> bool {
         let works = self.work > Duration::ZERO || self.works_until.is_some();
-        self.busy.is_none() && !works && self.turns.is_empty() && self.others.is_empty()
+        self.busy_since.is_none() && !works && self.turns.is_empty() && self.others.is_empty()
     }
 
     pub(super) fn stuck_at(&self) -> Option<Time> {
-        self.busy.filter(|_| !self.stuck).map(|since| since + TAG_TIMEOUT)
+        self.busy_since.filter(|_| !self.stuck).map(|since| since + TAG_TIMEOUT)
     }
 
     pub(super) fn next_timeout(&self) -> Time {
@@ -56,7 +60,7 @@ impl Port {
     /// Starts a slow host's processing and the pacing delay, if the port is not busy. A port that
     /// waits for its rate is not busy, thus never stuck.
     pub(super) fn begin_work(&mut self, now: Time) {
-        if self.busy.is_none() && (self.work > Duration::ZERO || self.paced_until > now) {
+        if self.busy_since.is_none() && (self.work > Duration::ZERO || self.paced_until > now) {
             let begins = self.works_until.map_or(now, |at| at.max(now));
             let done = begins + core::mem::take(&mut self.work);
             self.works_until = Some(done.max(self.paced_until));

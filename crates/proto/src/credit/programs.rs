@@ -1,4 +1,4 @@
-//! Programs of sessions: fetched from the node above, verified by hash, loaded, cached and started.
+//! Programs of sessions: fetched from the upstream node, verified by hash, loaded and started.
 
 mod running;
 #[cfg(test)]

@@ -9,21 +9,22 @@ pub(crate) const REFRESH_MAX: Duration = Duration::from_secs(1);
 /// Refresh interval: twice the mean interval of rare packets, to avoid a repetition after each.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Refresh {
-    heard_at: Option<Time>,
+    last_news_at: Option<Time>,
+    /// Mean interval of news.
     gap: Duration,
     interval: Duration,
 }
 
 impl Default for Refresh {
     fn default() -> Self {
-        Self { heard_at: None, gap: REFRESH / 2, interval: REFRESH }
+        Self { last_news_at: None, gap: REFRESH / 2, interval: REFRESH }
     }
 }
 
 impl Refresh {
     pub(super) fn on_news(&mut self, now: Time) {
-        if let Some(heard_at) = self.heard_at.replace(now) {
-            let gap = now.since(heard_at).min(REFRESH_MAX / 2);
+        if let Some(last) = self.last_news_at.replace(now) {
+            let gap = now.since(last).min(REFRESH_MAX / 2);
             self.gap = (self.gap * 3 + gap) / 4;
         }
         self.interval = (self.gap * 2).clamp(REFRESH, REFRESH_MAX);

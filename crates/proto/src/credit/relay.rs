@@ -34,20 +34,26 @@ pub(crate) struct CreditRelay {
     node: NodeId,
     settings: RelaySettings,
     sessions: BTreeMap<u64, Session>,
-    parked: BTreeMap<u64, Parked>,
+    /// Sessions that wait for their program.
+    parked: BTreeMap<u64, ParkedSession>,
+    /// Sessions that are forwarded without credits, with the time of their latest capsule.
     plain: BTreeMap<u64, Time>,
+    /// Time at which silent sessions are removed from `plain`.
     sweep_at: Option<Time>,
     programs: Programs,
+    /// Sessions whose program failed.
     failed: u64,
     ports: BTreeMap<PortId, Port>,
     /// Number of ports at which idle ones are removed.
     ports_room: usize,
-    held: BTreeMap<PacketKey, u32>,
-    out: VecDeque<(Egress, Written)>,
+    /// Copies of each packet that are still to be sent.
+    copies: BTreeMap<PacketKey, u32>,
+    out: VecDeque<(Egress, Content)>,
 }
 
+/// Bytes that the relay writes into a packet.
 #[derive(Debug)]
-enum Written {
+enum Content {
     Nothing,
     Capsule(Capsule),
     Bytes(Vec<u8>),
@@ -59,7 +65,7 @@ struct Session {
     node: FlowNode<PacketKey>,
 }
 
-struct Parked {
+struct ParkedSession {
     policy: PolicyId,
     flow: FlowId,
     source: NodeId,
@@ -103,7 +109,7 @@ impl CreditRelay {
 
     /// Adds processing time to `port`, or to all. A slow host does not process while it sends: the
     /// paper's throughputs are below the slowest link's rate.
-    fn works(&mut self, now: Time, port: Option<PortId>) {
+    fn add_work(&mut self, now: Time, port: Option<PortId>) {
         let time = self.settings.capsule_time;
         if time > Duration::ZERO {
             for (_, state) in
@@ -134,70 +140,79 @@ impl CreditRelay {
         } else {
             let known = self.sessions.len() + self.parked.len() + self.plain.len();
             let full = known >= self.settings.sessions_max as usize;
-            if let Some(heard_at) = self.plain.get_mut(&id) {
-                *heard_at = now;
+            if let Some(last_capsule_at) = self.plain.get_mut(&id) {
+                *last_capsule_at = now;
                 return Ok(self.queue_other(cx, packet));
             } else if full {
                 return Ok(self.queue_other(cx, packet));
             }
-            let policy = match AnyPolicy::of(&capsule) {
-                Some(policy) => Found::Here(policy),
-                None if self.runs_all() => Found::Never,
-                None => self.programs.find(now, &capsule, (packet.flow, packet.port)),
-            };
-            match policy {
-                Found::Here(policy) => {
-                    let session = self.session(
-                        now,
-                        policy,
-                        (packet.flow, packet.datagram.from),
-                        packet.port,
-                        &capsule,
-                    );
-                    self.sessions.insert(id, session);
-                }
-                Found::Later => {
-                    self.ask(now);
-                    return Ok(self.park(packet, capsule));
-                }
-                Found::Never => {
-                    // Forwarded without credits: the nodes below become the next of the node above.
-                    if self.programs.has_host() && !self.runs_all() {
-                        self.fails(cx, id);
-                    } else {
-                        self.passes_plainly(now, id);
-                    }
-                    return Ok(self.queue_other(cx, packet));
-                }
+            if let Some(handling) = self.begin_session(cx, packet, capsule) {
+                return Ok(handling);
             }
         }
         let Some(session) = self.sessions.get_mut(&id) else { return Ok(Handling::Drop) };
         let stuck = |port: PortId| self.ports.get(&port).is_some_and(|port| port.stuck);
-        let gone = session.node.set_ports(now, packet.ports_out, stuck);
+        let dropped = session.node.set_ports(now, packet.ports_out, stuck);
         let handling = if capsule.probe {
             session.node.on_probe(now);
             Handling::Drop
         } else {
             let waits = session.node.on_data(now, packet.key, bytes_of(packet), capsule.layer);
             if waits > 0 {
-                self.held.insert(packet.key, waits);
+                self.copies.insert(packet.key, waits);
                 Handling::Hold
             } else {
                 Handling::Drop
             }
         };
-        gone.into_iter().for_each(|key| self.let_go(key));
+        dropped.into_iter().for_each(|key| self.release_copy(key));
         self.serve_session(cx, id);
         Ok(handling)
     }
 
-    fn runs_all(&self) -> bool {
+    /// Begins a session. Returns the handling of the packet if the session cannot begin yet.
+    fn begin_session(
+        &mut self,
+        cx: &mut Cx<'_>,
+        packet: &RelayPacket<'_>,
+        capsule: Capsule,
+    ) -> Option<Handling> {
+        let (now, id) = (cx.now, capsule.session);
+        let policy = match AnyPolicy::of(&capsule) {
+            Some(policy) => Found::Here(policy),
+            None if self.has_all_programs() => Found::Never,
+            None => self.programs.find(now, &capsule, (packet.flow, packet.port)),
+        };
+        match policy {
+            Found::Here(policy) => {
+                let ends = (packet.flow, packet.datagram.from);
+                let session = self.new_session(now, policy, ends, packet.port, &capsule);
+                self.sessions.insert(id, session);
+                None
+            }
+            Found::Later => {
+                self.send_pulls(now);
+                Some(self.park(packet, capsule))
+            }
+            Found::Never => {
+                // Forwarded without credits: the downstream nodes become next to the upstream node.
+                if self.programs.has_host() && !self.has_all_programs() {
+                    self.fail(cx, id);
+                } else {
+                    self.forward_plainly(now, id);
+                }
+                Some(self.queue_other(cx, packet))
+            }
+        }
+    }
+
+    fn has_all_programs(&self) -> bool {
         let running = self.sessions.values().filter(|session| session.node.has_program());
         let all = running.count() + self.parked.len();
         self.programs.has_host() && all >= self.settings.program_sessions_max as usize
     }
 
-    fn session(
+    fn new_session(
         &self,
         now: Time,
         policy: AnyPolicy,
@@ -213,7 +228,7 @@ impl CreditRelay {
 
     fn park(&mut self, packet: &RelayPacket<'_>, capsule: Capsule) -> Handling {
         let all: usize = self.parked.values().map(|parked| parked.packets.len()).sum();
-        let parked = self.parked.entry(capsule.session).or_insert_with(|| Parked {
+        let parked = self.parked.entry(capsule.session).or_insert_with(|| ParkedSession {
             policy: capsule.policy,
             flow: packet.flow,
             source: packet.datagram.from,
@@ -227,7 +242,7 @@ impl CreditRelay {
         }
         let (key, bytes, port) = (packet.key, bytes_of(packet), packet.port);
         parked.packets.push(ParkedPacket { key, bytes, capsule, port });
-        self.held.insert(key, 1);
+        self.copies.insert(key, 1);
         Handling::Hold
     }
 
@@ -239,32 +254,32 @@ impl CreditRelay {
             let Some(first) = parked.packets.first() else { continue };
             let (now, ends) = (cx.now, (parked.flow, parked.source));
             let Found::Here(policy) = self.programs.start(now, &first.capsule) else {
-                self.fails(cx, id);
+                self.fail(cx, id);
                 for ParkedPacket { key, bytes, .. } in parked.packets {
                     let waiting: Vec<_> =
                         parked.ports.iter().map(|port| (*port, key, bytes)).collect();
-                    self.held.entry(key).and_modify(|held| *held += waiting.len() as u32);
+                    self.copies.entry(key).and_modify(|held| *held += waiting.len() as u32);
                     self.queue_again(cx, parked.flow, waiting);
-                    self.let_go(key);
+                    self.release_copy(key);
                 }
                 continue;
             };
-            let mut session = self.session(now, policy, ends, first.port, &first.capsule);
+            let mut session = self.new_session(now, policy, ends, first.port, &first.capsule);
             session.node.set_ports(now, &parked.ports, |_| false);
             for ParkedPacket { key, bytes, capsule, port } in &parked.packets {
                 session.node.upstream.on_capsule(now, capsule, *port);
                 let waits = session.node.on_data(now, *key, *bytes, capsule.layer);
-                self.held.entry(*key).and_modify(|held| *held += waits);
-                self.let_go(*key);
+                self.copies.entry(*key).and_modify(|held| *held += waits);
+                self.release_copy(*key);
             }
             self.sessions.insert(id, session);
             self.serve_session(cx, id);
         }
     }
 
-    fn check(&mut self, cx: &mut Cx<'_>, id: u64) {
+    fn check_program(&mut self, cx: &mut Cx<'_>, id: u64) {
         if self.sessions.get(&id).is_some_and(|session| session.node.has_failed()) {
-            self.fails(cx, id);
+            self.fail(cx, id);
         }
     }
 
@@ -280,10 +295,10 @@ impl CreditRelay {
         waiting.into_iter().for_each(|(port, ..)| self.serve(cx, port));
     }
 
-    fn fails(&mut self, cx: &mut Cx<'_>, id: u64) {
+    fn fail(&mut self, cx: &mut Cx<'_>, id: u64) {
         cx.emit(Event::BadInput { reason: BadInput::Program });
         self.failed += 1;
-        self.passes_plainly(cx.now, id);
+        self.forward_plainly(cx.now, id);
         if let Some(session) = self.sessions.remove(&id) {
             let waiting = session.node.into_waiting();
             let waiting = waiting.map(|(port, it)| (port, it.packet, it.bytes)).collect();
@@ -291,17 +306,17 @@ impl CreditRelay {
         }
     }
 
-    fn passes_plainly(&mut self, now: Time, id: u64) {
+    fn forward_plainly(&mut self, now: Time, id: u64) {
         self.plain.insert(id, now);
         self.sweep_at.get_or_insert(now + SESSION_TIMEOUT);
     }
 
-    fn ask(&mut self, now: Time) {
+    fn send_pulls(&mut self, now: Time) {
         while let Some((pull, flow, port, node)) = self.programs.poll(now) {
             let mut bytes = Vec::new();
             pull.encode(&mut bytes);
             let transmit = RelayTransmit::control(flow, port, Destination::Node(node), self.node);
-            self.out.push_back((Egress::Send(transmit), Written::Bytes(bytes)));
+            self.out.push_back((Egress::Send(transmit), Content::Bytes(bytes)));
         }
     }
 
@@ -311,7 +326,7 @@ impl CreditRelay {
         for part in self.programs.answer(now, pull) {
             let mut bytes = Vec::new();
             part.encode(&mut bytes);
-            self.out.push_back((Egress::Send(transmit), Written::Bytes(bytes)));
+            self.out.push_back((Egress::Send(transmit), Content::Bytes(bytes)));
         }
     }
 
@@ -335,13 +350,13 @@ impl CreditRelay {
             self.port(port).turns.join(Turn::Session(id));
             let sent = self.send(cx.now, port);
             if let Some(other) = sent.filter(|sent| *sent != id) {
-                self.tell(cx, other);
+                self.send_credit(cx, other);
             }
         }
-        self.tell(cx, id);
+        self.send_credit(cx, id);
     }
 
-    fn tell(&mut self, cx: &mut Cx<'_>, id: u64) {
+    fn send_credit(&mut self, cx: &mut Cx<'_>, id: u64) {
         let now = cx.now;
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let mut bytes = Vec::new();
@@ -349,21 +364,21 @@ impl CreditRelay {
             let upstream = &session.node.upstream;
             let to = Destination::Node(upstream.node);
             let transmit = RelayTransmit::control(session.flow, upstream.port, to, self.node);
-            self.out.push_back((Egress::Send(transmit), Written::Bytes(bytes)));
-            self.works(now, None);
+            self.out.push_back((Egress::Send(transmit), Content::Bytes(bytes)));
+            self.add_work(now, None);
         }
-        self.check(cx, id);
+        self.check_program(cx, id);
     }
 
     fn serve(&mut self, cx: &mut Cx<'_>, port: PortId) {
         if let Some(id) = self.send(cx.now, port) {
-            self.tell(cx, id);
+            self.send_credit(cx, id);
         }
     }
 
     fn send(&mut self, now: Time, port: PortId) -> Option<u64> {
         let Self { ports, sessions, out, settings, .. } = self;
-        let state = ports.get_mut(&port).filter(|port| port.busy.is_none())?;
+        let state = ports.get_mut(&port).filter(|port| port.busy_since.is_none())?;
         if state.works_until.is_some_and(|until| now < until) {
             return None;
         }
@@ -383,22 +398,22 @@ impl CreditRelay {
                 let first = waiting.and_then(VecDeque::pop_front);
                 state.others.retain(|_, waiting| !waiting.is_empty());
                 let (key, bytes) = first?;
-                state.busy = Some(now);
+                state.busy_since = Some(now);
                 state.pace(now, bytes, settings.rate_max);
-                out.push_back((Egress::Copy(key, port), Written::Nothing));
+                out.push_back((Egress::Copy(key, port), Content::Nothing));
                 key
             }
             Turn::Session(id) => {
                 let (sent, header) = sessions.get_mut(&id)?.node.send(port)?;
-                state.busy = Some(now);
+                state.busy_since = Some(now);
                 state.pace(now, sent.bytes, settings.rate_max);
-                out.push_back((Egress::Copy(sent.packet, port), Written::Capsule(header)));
-                self.works(now, Some(port));
+                out.push_back((Egress::Copy(sent.packet, port), Content::Capsule(header)));
+                self.add_work(now, Some(port));
                 sent.packet
             }
         };
-        self.out.push_back((Egress::Await(port), Written::Nothing));
-        self.let_go(key);
+        self.out.push_back((Egress::Await(port), Content::Nothing));
+        self.release_copy(key);
         session
     }
 
@@ -407,18 +422,18 @@ impl CreditRelay {
         let all = self.sessions.iter().filter(|(_, session)| there(session)).map(|(id, _)| *id);
         for id in all.collect::<Vec<u64>>() {
             let Some(session) = self.sessions.get_mut(&id) else { continue };
-            let gone = session.node.set_stuck(port, stuck);
-            gone.into_iter().for_each(|key| self.let_go(key));
+            let dropped = session.node.set_stuck(port, stuck);
+            dropped.into_iter().for_each(|key| self.release_copy(key));
             self.serve_session(cx, id);
         }
     }
 
-    fn let_go(&mut self, key: PacketKey) {
-        if let Some(waits) = self.held.get_mut(&key) {
+    fn release_copy(&mut self, key: PacketKey) {
+        if let Some(waits) = self.copies.get_mut(&key) {
             *waits -= 1;
             if *waits == 0 {
-                self.held.remove(&key);
-                self.out.push_back((Egress::Release(key), Written::Nothing));
+                self.copies.remove(&key);
+                self.out.push_back((Egress::Release(key), Content::Nothing));
             }
         }
     }
@@ -436,7 +451,7 @@ impl CreditRelay {
         if waits == 0 {
             return Handling::Drop;
         }
-        self.held.insert(packet.key, waits);
+        self.copies.insert(packet.key, waits);
         packet.ports_out.iter().for_each(|port| self.serve(cx, *port));
         Handling::Hold
     }
@@ -468,11 +483,11 @@ impl Relay for CreditRelay {
         let outcome = match wire::decode(bytes) {
             Err(reason) => Err(reason),
             Ok(Packet::Capsule(capsule)) => {
-                self.works(cx.now, None);
+                self.add_work(cx.now, None);
                 self.take_capsule(cx, packet, capsule)
             }
             Ok(Packet::Credit(credit)) if packet.datagram.to == Destination::Node(self.node) => {
-                self.works(cx.now, Some(packet.port));
+                self.add_work(cx.now, Some(packet.port));
                 self.take_credit(cx, packet.port, &credit).map(|()| Handling::Drop)
             }
             Ok(Packet::Pull(pull)) if packet.datagram.to == Destination::Node(self.node) => {
@@ -483,7 +498,7 @@ impl Relay for CreditRelay {
                 let done = self.programs.on_part(cx.now, packet.datagram.from, &part);
                 done.map(|done| {
                     done.into_iter().for_each(|policy| self.unpark(cx, policy));
-                    self.ask(cx.now);
+                    self.send_pulls(cx.now);
                     Handling::Drop
                 })
             }
@@ -497,7 +512,7 @@ impl Relay for CreditRelay {
 
     fn handle_writable(&mut self, cx: &mut Cx<'_>, port: PortId) {
         if let Some(state) = self.ports.get_mut(&port) {
-            state.busy = None;
+            state.busy_since = None;
             state.begin_work(cx.now);
             if core::mem::take(&mut state.stuck) {
                 self.set_stuck(cx, port, false);
@@ -511,8 +526,8 @@ impl Relay for CreditRelay {
         let all: Vec<u64> = of_flow.map(|(id, _)| *id).collect();
         for id in all {
             let Some(session) = self.sessions.get_mut(&id) else { continue };
-            let gone = session.node.forget(cx.now, port, tag_of(node, id));
-            gone.into_iter().for_each(|key| self.let_go(key));
+            let dropped = session.node.forget(cx.now, port, tag_of(node, id));
+            dropped.into_iter().for_each(|key| self.release_copy(key));
             self.serve_session(cx, id);
         }
     }
@@ -525,38 +540,38 @@ impl Relay for CreditRelay {
         for id in all {
             let Some(session) = self.sessions.get_mut(&id) else { continue };
             if now.since(session.node.last_packet_at()) >= SESSION_TIMEOUT {
-                let gone = session.node.set_ports(now, &[], |_| false);
+                let dropped = session.node.set_ports(now, &[], |_| false);
                 self.sessions.remove(&id);
-                gone.into_iter().for_each(|key| self.let_go(key));
+                dropped.into_iter().for_each(|key| self.release_copy(key));
                 continue;
             }
-            let (gone, probes) = session.node.on_timeout(now);
+            let (dropped, probes) = session.node.on_timeout(now);
             let (flow, from) = (session.flow, session.source);
             for (port, probe) in probes {
                 let transmit =
                     RelayTransmit::control(flow, port, Destination::Group(GroupId::SESSION), from);
-                self.out.push_back((Egress::Send(transmit), Written::Capsule(probe)));
+                self.out.push_back((Egress::Send(transmit), Content::Capsule(probe)));
             }
-            gone.into_iter().for_each(|key| self.let_go(key));
+            dropped.into_iter().for_each(|key| self.release_copy(key));
             self.serve_session(cx, id);
         }
         let is_stuck = |port: &Port| port.stuck_at().is_some_and(|at| at <= now);
         let stuck = self.ports.iter_mut().filter(|(_, port)| is_stuck(port));
-        let mark = |(id, port): (&PortId, &mut Port)| {
+        let mark_stuck = |(id, port): (&PortId, &mut Port)| {
             port.stuck = true;
             *id
         };
-        let stuck: Vec<PortId> = stuck.map(mark).collect();
+        let stuck: Vec<PortId> = stuck.map(mark_stuck).collect();
         stuck.into_iter().for_each(|port| self.set_stuck(cx, port, true));
         if self.sweep_at.take_if(|at| *at <= now).is_some() {
             let timeout = SESSION_TIMEOUT;
-            self.plain.retain(|_, heard_at| now.since(*heard_at) < timeout);
+            self.plain.retain(|_, last_capsule_at| now.since(*last_capsule_at) < timeout);
             let oldest = self.plain.values().min();
-            self.sweep_at = oldest.map(|heard_at| *heard_at + timeout);
+            self.sweep_at = oldest.map(|last_capsule_at| *last_capsule_at + timeout);
         }
-        let over = self.programs.on_timeout(now);
-        over.into_iter().for_each(|policy| self.unpark(cx, policy));
-        self.ask(now);
+        let timed_out = self.programs.on_timeout(now);
+        timed_out.into_iter().for_each(|policy| self.unpark(cx, policy));
+        self.send_pulls(now);
         let done = |port: &Port| port.works_until.is_some_and(|until| until <= now);
         let done: Vec<PortId> =
             self.ports.iter().filter(|(_, port)| done(port)).map(|(id, _)| *id).collect();
@@ -566,9 +581,9 @@ impl Relay for CreditRelay {
     fn poll_transmit(&mut self, _cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Egress> {
         let (egress, written) = self.out.pop_front()?;
         match written {
-            Written::Nothing => {}
-            Written::Capsule(capsule) => capsule.encode(buf),
-            Written::Bytes(bytes) => buf.extend_from_slice(&bytes),
+            Content::Nothing => {}
+            Content::Capsule(capsule) => capsule.encode(buf),
+            Content::Bytes(bytes) => buf.extend_from_slice(&bytes),
         }
         Some(egress)
     }

@@ -1,4 +1,4 @@
-//! Upstream side of a flow-control node: capsules from the node above, and credits for them.
+//! Upstream side of a flow-control node: capsules of the upstream node, and credits for them.
 
 use alloc::vec::Vec;
 
@@ -19,19 +19,22 @@ pub(crate) struct Upstream {
     pub(crate) node: NodeId,
     branch: u32,
     pub(crate) port: PortId,
-    /// Capsules that the node above has sent to this branch, as far as known.
+    /// Capsules that the upstream node has sent to this branch, as far as known.
     received: u32,
     /// FC of the last credit, and number of packets up to it since the first.
     reported: u32,
     total_reported: i64,
     /// Last credit: B, FC and the number of receivers below.
-    last: (u32, u32, u32),
-    due: bool,
+    last_credit: (u32, u32, u32),
+    credit_due: bool,
+    /// Time at which the last credit is repeated.
     refresh_at: Time,
     refresh: Refresh,
-    heard_at: Time,
-    behind: Dissent<u32>,
-    elsewhere: Dissent<(NodeId, u32)>,
+    last_capsule_at: Time,
+    /// Claim of lower counts than `received`.
+    restart: Dissent<u32>,
+    /// Claim of another upstream node or branch.
+    reroute: Dissent<(NodeId, u32)>,
 }
 
 impl Upstream {
@@ -47,50 +50,51 @@ impl Upstream {
             received: capsule.count,
             reported: before,
             total_reported: 0,
-            last: (capsule.buffer.into(), before, 1),
-            due: true,
+            last_credit: (capsule.buffer.into(), before, 1),
+            credit_due: true,
             refresh_at: now + Refresh::default().interval(),
             refresh: Refresh::default(),
-            heard_at: now,
-            behind: Dissent::default(),
-            elsewhere: Dissent::default(),
+            last_capsule_at: now,
+            restart: Dissent::default(),
+            reroute: Dissent::default(),
         }
     }
 
     /// Handles a capsule. Returns true if counts restart: the capsule is from another branch, or a
-    /// run of capsules contradicts `received`, as after a forged count: the node above refuses each
-    /// credit, sends the packets that it still may, and then probes.
+    /// run of capsules contradicts `received`, as after a forged count: the upstream node refuses
+    /// each credit, sends the packets that it still may, and then probes.
     pub(crate) fn on_capsule(&mut self, now: Time, capsule: &Capsule, port: PortId) -> bool {
         let count = capsule.count;
-        let above = (capsule.node, capsule.branch);
-        let other = (self.node, self.branch) != above;
+        let sender = (capsule.node, capsule.branch);
+        let other = (self.node, self.branch) != sender;
         // Otherwise one forged capsule would direct a credit to another branch, for a wait of 3 s.
-        let is_silent = now.since(self.heard_at) >= REFRESH_MAX;
+        let is_silent = now.since(self.last_capsule_at) >= REFRESH_MAX;
         if other
             && !is_silent
-            && !self.elsewhere.claim(now, above, Duration::ZERO, |it| *it == above)
+            && !self.reroute.claim(now, sender, Duration::ZERO, |it| *it == sender)
         {
             return false;
         }
-        self.elsewhere.contradict();
-        self.heard_at = now;
+        self.reroute.contradict();
+        self.last_capsule_at = now;
         let is_behind = ahead(count, self.received) < 0;
         let goes_on = |before: &u32| (0..=RUN_GAP_MAX).contains(&ahead(count, *before));
-        let anew = other || is_behind && self.behind.claim(now, count, Duration::ZERO, goes_on);
-        if anew {
+        let restarts =
+            other || is_behind && self.restart.claim(now, count, Duration::ZERO, goes_on);
+        if restarts {
             *self = Self::new(now, self.tag, capsule, port);
         } else {
             if !is_behind {
                 self.received = count;
-                self.behind.contradict();
+                self.restart.contradict();
             }
             self.port = port;
             // A probe means that the last credit was lost.
-            self.due |= capsule.probe;
+            self.credit_due |= capsule.probe;
             self.refresh.on_news(now);
             self.refresh_at = now + self.refresh.interval();
         }
-        anew
+        restarts
     }
 
     pub(crate) const fn received(&self) -> u32 {
@@ -107,19 +111,19 @@ impl Upstream {
 
     pub(crate) fn grant(&mut self, now: Time, buffer: u16, count: u32, weight: u32) {
         self.total_reported += self.since_reported(count);
-        (self.reported, self.last) = (count, (buffer.into(), count, weight));
-        (self.due, self.refresh_at) = (true, now + self.refresh.interval());
+        (self.reported, self.last_credit) = (count, (buffer.into(), count, weight));
+        (self.credit_due, self.refresh_at) = (true, now + self.refresh.interval());
     }
 
     pub(crate) fn grant_again(&mut self, now: Time, count: u32) {
-        let (buffer, _, weight) = self.last;
+        let (buffer, _, weight) = self.last_credit;
         self.grant(now, buffer as u16, count, weight);
     }
 
-    pub(crate) fn on_timeout(&mut self, now: Time, there: bool) {
-        self.due &= there;
+    pub(crate) fn on_timeout(&mut self, now: Time, has_branches: bool) {
+        self.credit_due &= has_branches;
         if self.refresh_at <= now {
-            self.due = there;
+            self.credit_due = has_branches;
             self.refresh.back_off();
             self.refresh_at = now + self.refresh.interval();
         }
@@ -130,9 +134,9 @@ impl Upstream {
     }
 
     pub(crate) fn poll(&mut self, buf: &mut Vec<u8>) -> bool {
-        let due = core::mem::take(&mut self.due);
+        let due = core::mem::take(&mut self.credit_due);
         if due {
-            let (buffer, count, weight) = self.last;
+            let (buffer, count, weight) = self.last_credit;
             let Self { session, tag, branch, .. } = *self;
             Credit { session, tag, branch, buffer, count, weight }.encode(buf);
         }

@@ -1,19 +1,13 @@
 //! TRAM: reliable multicast over a tree of repair heads, with receiver windows and a paced source
-//! (src: tram). Reading order: `wire`, [`TramSource`] and [`TramReceiver`], `head` (service to
-//! members), `parent` (search for a head), `controller` (send times; `window` and `rate` are TRAM's
-//! own).
+//! (src: tram). Three parts: `membership` (finding, keeping and being a head), `window` (reception,
+//! acknowledgements and repairs) and `rate` (send times of the source). [`TramReceiver`] composes
+//! the first two, [`TramSource`] all three. Reading order: `wire`, `membership`, `window`, `rate`,
+//! then the two machines.
 
-mod cache;
-mod controller;
-mod departures;
-mod election;
-mod head;
 mod identity;
-mod members;
-mod parent;
+mod membership;
 mod rate;
 mod receiver;
-mod reception;
 mod settings;
 mod source;
 mod steering;
@@ -75,7 +69,7 @@ pub fn tsi_of(session: u64) -> Tsi {
 
 /// Returns the most header bytes before the payload of a data packet over this stack.
 pub fn header_bytes(tree: Stack) -> u32 {
-    HEADER_BYTES + tree.scheme.map_or(0, steering::words_bytes)
+    HEADER_BYTES + tree.scheme.map_or(0, steering::announcement_bytes)
 }
 
 pub(crate) fn steering_at(tree: Stack, node: NodeId) -> Option<Steering> {
@@ -237,7 +231,7 @@ fn reports_max(options: &Options, load: &Load) -> u64 {
     let each = |interval: Duration| load.lasted.as_nanos() / interval.as_nanos().max(1) + 1;
     let scheduled = 2 * (load.data_packets / window + 2) * load.receivers;
     let timed = each(settings.ack_interval) + each(settings.hello_interval);
-    scheduled + load.losses + load.receivers * (timed + each(parent::SOLICIT_INTERVAL))
+    scheduled + load.losses + load.receivers * (timed + each(membership::SOLICIT_INTERVAL))
 }
 
 /// Decodes a packet and encodes it again with its checksum, for tests; `None` if it is refused.
@@ -256,7 +250,7 @@ mod tests {
     use crate::options::OptionValue;
     use alloc::string::ToString;
 
-    fn told(scheme: &str, settings: &[(&str, OptionValue)]) -> Vec<u8> {
+    fn announcement(scheme: &str, settings: &[(&str, OptionValue)]) -> Vec<u8> {
         let settings = settings.iter().map(|(key, value)| (key.to_string(), value.clone()));
         let (scheme, settings) = (scheme.to_string(), settings.collect());
         SchemeAnnouncement { scheme, settings }.encode().unwrap()
@@ -268,7 +262,7 @@ mod tests {
         let members = ("members_max", OptionValue::Integer(3));
         let head = ("head", OptionValue::Text("never".into()));
         for name in ["tram", "tram-pgmcc", "tram-tfmcc", "tram-ormcc"] {
-            let bytes = told(name, &[bias.clone(), members.clone(), head.clone()]);
+            let bytes = announcement(name, &[bias.clone(), members.clone(), head.clone()]);
             for insists in [None, catalog::stack(name)] {
                 let negotiation = catalog::tree_negotiation(insists);
                 let Ok(Agreed { tree, options }) = negotiation.agree(&Options::default(), &bytes)
@@ -289,7 +283,7 @@ mod tests {
             ("pgmcc", None, "tram"),
         ] {
             let negotiation = catalog::tree_negotiation(insists.and_then(catalog::stack));
-            let other = negotiation.agree(&Options::default(), &told(speaks, &[]));
+            let other = negotiation.agree(&Options::default(), &announcement(speaks, &[]));
             let Err(Disagreement::Other(mismatch)) = other else { panic!("{speaks}") };
             assert_eq!(mismatch, catalog::tree_mismatch(speaks, want));
             assert_eq!(mismatch.is_known(), speaks.starts_with("tram") && insists.is_some());

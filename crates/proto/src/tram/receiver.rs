@@ -1,14 +1,15 @@
-//! Receiver: finds a head, acknowledges packets, and is a head to others if it may.
+//! Receiver: composes membership and receive window, and is a head to others if it may.
 
-mod acks;
+mod affiliation;
 mod application;
 mod arrival;
-mod doubts;
+mod claims;
+mod delivery;
 mod ending;
-mod forgotten;
-mod membership;
+mod negotiation;
 mod output;
 mod reports;
+mod session;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -16,26 +17,20 @@ use alloc::vec::Vec;
 
 use faircast_base::{BadInput, Checked, Cx, Duration, NodeId, Time};
 
-use super::cache::Cache;
-use super::head::{Head, Known, decode};
 use super::identity::Identity;
-use super::parent::{Parent, Seeker};
-use super::reception::Reception;
+use super::membership::{Affiliation, Head, HeadStatus, PastParents, Seeker};
 use super::settings::{HeadRole, TramSettings};
-use super::window::ReceiverWindow;
-use super::wire::{Ack, Advertisement, Body, Data, Front};
-use super::{GivenHead, HEADS, TramSetup, TreeNegotiation};
+use super::window::{Cache, ReceiveWindow, Repairer};
+use super::wire::{Ack, Advertisement, Body, Packet, SourceState};
+use super::{GivenHead, HEADS, TramSetup};
 use crate::LossRecord;
-use crate::congestion::Pace;
-use crate::options::Options;
-use crate::pgm::negotiation::SchemeMismatch;
-use crate::pgm::session::reach::Reach;
-use crate::stack::Stack;
 use crate::timers::{Timers, reasons};
 use crate::{Datagram, Destination, FlowEvent, Machine, Membership, StreamEvent, Transmit};
-use acks::AckSchedule;
-use doubts::{Doubts, Told};
+use claims::Claims;
+use delivery::{Delivery, Retention};
+use negotiation::Negotiation;
 use reports::Reports;
+use session::Session;
 
 /// Upper bound of levels in a tree.
 const LEVEL_MAX: u8 = 64;
@@ -45,86 +40,40 @@ enum Phase {
     #[default]
     Waiting,
     Member,
+    /// The receiver has everything, and repairs losses of its members.
     Serving,
-    /// Has said goodbye, and repeats it on request.
-    Left,
+    /// The receiver has said goodbye, and repeats it on request until this time.
+    Left {
+        answers_until: Time,
+    },
 }
 
 reasons! {
     enum Timer {
         Start,
+        /// Longest time between two acknowledgements.
         Ack,
-        Ask,
-        Gaps,
+        /// Next request for lost packets.
+        Request,
+        /// End of the wait for reordered packets of a gap.
+        Reordering,
+        /// Next repair.
         Pace,
-        Silence,
-        /// The end of the session was not contradicted.
-        End,
+        /// Silence of the source, after which the session is over.
+        SourceSilence,
+        /// End of the session that was not contradicted.
+        EndQuiet,
     }
 }
 
-/// Longest silence of the source before a receiver takes the session to be over: 250 s.
-const SILENCE_MAX: Duration = Duration::from_secs(250);
-
-/// Longest silence after the end of a session: 10 s shows that nobody repairs missing packets.
-const ENDED_SILENCE: Duration = Duration::from_secs(10);
-
-/// Longest silence of a stream after its end without a head: time to find one after an attack.
-const HEADLESS_SILENCE: Duration = super::RECOVERY;
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Kept {
-    /// No such application: all packets are enough.
-    #[default]
-    Not,
-    /// The application still needs the receiver.
-    Until,
-    Released,
-}
-
-struct Own {
-    options: Options,
-    negotiation: TreeNegotiation,
-    /// Node of this end in reports of schemes.
-    node: NodeId,
-    head: Option<GivenHead>,
-}
-
+/// Acknowledgement that is due, and its flags.
 #[derive(Debug, Default)]
-struct Reached {
-    reception: Reception,
-    reach: Reach,
-    window: ReceiverWindow,
-    acks: AckSchedule,
-    start: u64,
-    deliver: u64,
-    /// First packet sent after this receiver joined: earlier packets say nothing about its path.
-    sent_since: u64,
-    /// True if reception begins with the first packet of the session.
-    from_start: bool,
-    lost_any: bool,
-    /// H_a of the last two acknowledgements, and the number of receivers below.
-    told_allowed: u64,
-    told_before: u64,
-    told_below: (u64, u32),
-    /// Acknowledgement window whose congestion below was passed on.
-    passed_on: u64,
-    /// Acknowledgement timers since the last repair, and the bound of requested packets.
-    fruitless: u32,
-    asked_until: u64,
-    asks: u32,
-    /// Bound of packets that may have been delivered from forgeries.
-    rewound_until: u64,
-    before: Option<(NodeId, u64)>,
-}
-
-impl Reached {
-    /// True if a lost acknowledgement would stall: packets are missing, or a raised H_a is unused.
-    fn awaits_answer(&self) -> bool {
-        let (end, before) = (self.reception.end, self.told_before);
-        let is_closed = before > 0 && end <= before + 1 && end + self.window.ack_window > before;
-        self.reception.lacks() || is_closed
-    }
+struct NextAck {
+    due: bool,
+    /// True if an acknowledgement window was congested since the last acknowledgement.
+    congested: bool,
+    /// True if the parent is to answer with a hello. An acknowledgement is due then too.
+    hello_missing: bool,
 }
 
 /// Receiver of a session.
@@ -132,47 +81,28 @@ impl Reached {
 pub struct TramReceiver {
     settings: TramSettings,
     identity: Identity,
-    source: NodeId,
+    /// Number of the receiver's name; 0 without a name.
     name: u64,
     phase: Phase,
-    parent: Parent,
+    /// True once the receiver is to leave as soon as it has no members.
+    is_closing: bool,
+    session: Session,
+    /// Negotiation of the settings; `None` if they are given.
+    negotiation: Option<Box<Negotiation>>,
+    affiliation: Affiliation,
+    past_parents: PastParents,
     head: Head,
-    reached: Option<Reached>,
-    front: Front,
-    front_at: Time,
-    source_heard_at: Time,
-    last: Option<u64>,
-    pace: Pace,
-    level_before: u8,
-    ack_due: bool,
-    congested: bool,
-    hello_missing: bool,
-    goodbyes: VecDeque<NodeId>,
-    bytes: u64,
-    completed: bool,
-    pruned: bool,
-    closing: bool,
-    lingers_until: Time,
-    joined: bool,
-    held: bool,
-    kept: Kept,
-    follows: Option<Box<Own>>,
-    told: Told,
-    doubts: Doubts,
-    /// Agreed stack of a following receiver, or the reason for having none.
-    spoken: Option<Stack>,
-    mismatch: Option<SchemeMismatch>,
+    /// True once the group of heads was joined, or is not needed.
+    joined_heads: bool,
+    repairer: Repairer,
+    /// Receive window; `None` before the first packet is known.
+    window: Option<ReceiveWindow>,
+    next_ack: NextAck,
+    delivery: Delivery,
+    claims: Claims,
     losses: LossRecord,
+    /// Reports to the scheme of the source; `None` with TRAM's own control.
     reports: Option<Box<Reports>>,
-    /// Number of repairs sent to members, and the number of the head.
-    repairs: u64,
-    head_number: u64,
-    /// Heads so far. After a loss: number of the head that may count this receiver as lost, else 0,
-    /// and the time of its last packet.
-    joins: u16,
-    missed: Option<(u64, Time)>,
-    /// Time of the last packet that was missing.
-    came_at: Time,
     timers: Timers<Timer, 7>,
     events: VecDeque<StreamEvent>,
 }
@@ -195,144 +125,162 @@ impl TramReceiver {
         timers.arm(Timer::Start, start);
         Self {
             identity,
-            source,
-            phase: Phase::Waiting,
-            parent: Parent::new(&settings, head),
-            head: Head::new(&settings, settings.head, 1),
-            lingers_until: Time::MAX,
-            joined: settings.head == HeadRole::Never,
-            kept: Kept::Not,
+            session: Session::new(source),
+            affiliation: Affiliation::new(&settings, head),
+            head: Head::new(&settings, settings.head),
+            repairer: Repairer::new(&settings, 1),
+            joined_heads: settings.head == HeadRole::Never,
             timers,
             settings,
             ..Self::default()
         }
     }
 
-    fn level(&self) -> u8 {
-        self.parent.bound.map_or(0, |bound| bound.level.saturating_add(1))
+    fn has_left(&self) -> bool {
+        matches!(self.phase, Phase::Left { .. })
     }
 
-    /// Resigns if the receiver has members but no head above, so that it may take any head.
+    fn level(&self) -> u8 {
+        self.affiliation.parent.map_or(0, |parent| parent.level.saturating_add(1))
+    }
+
+    /// Resigns if the receiver has members but no parent, so that it may take any head.
     fn check_headless(&mut self) {
         if self.level() > 0 {
-            self.level_before = self.level();
-        } else if !self.parent.is_binding() && !self.head.members.children.is_empty() {
+            self.past_parents.latest_level = self.level();
+        } else if !self.affiliation.is_binding() && !self.head.members.is_empty() {
             self.head.resign(true);
         }
     }
 
-    fn known(&self) -> Known {
+    fn head_status(&self) -> HeadStatus {
         let level = self.level();
-        let (low, id, name) = (self.head.cache.front, self.identity.known_id(), self.name);
-        let Some(reached) = &self.reached else {
-            return Known { level, fit: false, low, high: 0, done: false, id, name };
-        };
-        let high = reached.reception.end - 1;
+        let low = self.repairer.cache.first;
+        let (id, name) = (self.identity.known_id(), self.name);
+        let status = HeadStatus { level, low, first_kept: low, id, name, ..HeadStatus::default() };
+        let Some(window) = &self.window else { return status };
+        let high = window.highest();
         // A receiver that catches up lacks packets that it would promise.
-        let behind = reached.reception.first_missing() + self.settings.cache_floor() as u64 <= high;
+        let behind = window.first_missing() + self.settings.cache_floor() as u64 <= high;
         // A receiver that changes heads takes no members: two could form a loop.
-        let stays = level > 0 && !self.parent.is_binding();
-        let fit = self.settings.head != HeadRole::Never && stays && !behind;
-        Known { level, fit, low, high, done: self.last == Some(high), id, name }
+        let stays = level > 0 && !self.affiliation.is_binding();
+        let can_serve = self.settings.head != HeadRole::Never && stays && !behind;
+        HeadStatus { can_serve, high, done: self.session.last == Some(high), ..status }
     }
 
     fn silent_until(&self) -> Time {
-        match self.last.is_some() || self.front.done {
-            // The source leaves when its application says that all is over.
-            true if self.kept != Kept::Not => {
-                self.source_heard_at.max(self.came_at) + ENDED_SILENCE
-            }
-            // All has been sent, and no head is left that could repair it.
-            _ if self.last.is_some() && self.phase == Phase::Member && self.level() == 0 => {
-                let heard_at = self.source_heard_at.max(self.came_at).max(self.parent.lost_at);
-                heard_at + HEADLESS_SILENCE
-            }
-            _ => self.source_heard_at + SILENCE_MAX,
-        }
+        let is_headless = self.phase == Phase::Member && self.level() == 0;
+        let lost_head_at = is_headless.then_some(self.affiliation.lost_at);
+        self.session.silent_until(self.delivery.is_retained(), lost_head_at)
     }
 
     fn seeker(&self, now: Time) -> Seeker {
-        let wants = match &self.reached {
-            Some(reached) => reached.reception.first_missing(),
-            None => 1,
-        };
-        let may_be_head = self.settings.head != HeadRole::Never;
-        let below = (!self.head.members.children.is_empty()).then_some(self.level_before);
         let id = self.identity.known_id();
-        let waits = self.level() == 0 && self.head.waits(now, id);
-        Seeker { may_be_head, below, wants, place: (self.level(), id), waits }
+        let has_members = !self.head.members.is_empty();
+        Seeker {
+            may_be_head: self.settings.head != HeadRole::Never,
+            level_with_members: has_members.then_some(self.past_parents.latest_level),
+            first_missing: self.window.as_ref().map_or(1, ReceiveWindow::first_missing),
+            level_and_id: (self.level(), id),
+            awaits_lan_head: self.level() == 0 && self.head.awaits_elected(now, id),
+        }
     }
 
     fn take(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>) -> Checked {
-        let packet = decode(datagram, self.identity.session)?;
+        let packet = Packet::of_datagram(datagram, self.identity.session)?;
         let from = datagram.from;
-        if self.phase != Phase::Left && self.follows.is_some() {
+        if self.has_left() {
+            self.answer_after_end(cx, (from, packet.sender), &packet.body);
+            return Ok(());
+        }
+        if let Some(negotiation) = &self.negotiation {
             if let Body::Settings(bytes) = packet.body {
                 return self.on_settings(cx, from, bytes);
             }
-            if self.told.agreed.is_none() {
+            if !negotiation.has_agreed() {
                 // The source repeats its settings, and lost packets are repaired.
                 return Ok(());
             }
         }
-        if self.phase == Phase::Left {
-            self.answer_after_end(cx, (from, packet.sender), &packet.body);
-            return Ok(());
-        }
-        if let Body::Beacon(front) | Body::Data(Data { front, .. }) = &packet.body {
-            if !front.repair && from != self.source {
-                return Err(BadInput::Foreign);
-            }
-            if !self.can_have_sent(cx, &packet.body, front) {
-                return Err(BadInput::OutOfWindow);
-            }
-            if !front.repair {
-                self.contradict_end(cx.now, *front);
-                if self.doubts.beyond.get().is_some_and(|high| front.sequence > *high) {
-                    self.doubts.beyond.contradict();
-                }
-            }
-        }
         match packet.body {
-            Body::Beacon(front) => {
-                self.on_front(cx.now, front);
-                self.parent.on_heard(cx.now, from, None);
-                self.hear_of(cx, front.sequence, front.done);
-                self.forget(cx, front)?;
+            Body::Beacon(state) => {
+                self.check_state(cx, from, &packet.body, state)?;
+                self.on_source_state(cx.now, state);
+                self.affiliation.on_packet(cx.now, from, None);
+                self.on_highest_sent(cx, state.sequence, state.done);
+                self.give_up_obsolete(cx, state)
             }
             Body::Data(data) => {
-                if !data.front.repair {
-                    self.on_front(cx.now, data.front);
+                self.check_state(cx, from, &packet.body, data.state)?;
+                if !data.state.repair {
+                    self.on_source_state(cx.now, data.state);
                 }
-                self.parent.on_heard(cx.now, from, None);
-                self.on_data(cx, &data, datagram)?;
+                self.affiliation.on_packet(cx.now, from, None);
+                self.on_data(cx, &data, datagram)
             }
+            _ => self.on_control(cx, &packet, datagram),
+        }
+    }
+
+    /// Fails if the source cannot have this state: the packet is forged.
+    fn check_state(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: NodeId,
+        body: &Body<'_>,
+        state: SourceState,
+    ) -> Checked {
+        if !state.repair && from != self.session.source {
+            return Err(BadInput::Foreign);
+        }
+        if !self.can_have_sent(cx, body, &state) {
+            return Err(BadInput::OutOfWindow);
+        }
+        if !state.repair {
+            self.contradict_end(cx.now, state);
+            if self.claims.highest.get().is_some_and(|high| state.sequence > *high) {
+                self.claims.highest.contradict();
+            }
+        }
+        Ok(())
+    }
+
+    fn on_control(
+        &mut self,
+        cx: &mut Cx<'_>,
+        packet: &Packet<'_>,
+        datagram: &Datagram<'_>,
+    ) -> Checked {
+        let from = datagram.from;
+        let is_source = from == self.session.source;
+        let alone = matches!(datagram.to, Destination::Node(_));
+        match packet.body {
             // Only the source has level 1.
-            Body::Advertisement(Advertisement { level: 1, .. }) if from != self.source => {
+            Body::Advertisement(Advertisement { level: 1, .. }) if !is_source => {
                 return Err(BadInput::Foreign);
             }
             Body::Advertisement(advertisement) => {
                 self.head.advertising.on_other(packet.ttl, advertisement.state);
-                let heard = (from, packet.sender, packet.ttl);
-                self.head.on_advertisement(cx.now, heard, &advertisement);
+                let sender = (from, packet.sender, packet.ttl);
+                self.head.on_advertisement(cx.now, sender, &advertisement);
                 let seeker = self.seeker(cx.now);
-                let alone = matches!(datagram.to, Destination::Node(_));
-                self.parent.on_advertisement(cx.now, (heard, alone), &advertisement, seeker);
-                self.parent.on_heard(cx.now, from, Some(advertisement.level));
+                self.affiliation.on_advertisement(cx.now, (sender, alone), &advertisement, seeker);
+                self.affiliation.on_packet(cx.now, from, Some(advertisement.level));
             }
-            Body::Solicitation(call) if from == self.source => {
-                self.head.succeed(cx.now, None, call.name);
+            Body::Solicitation(solicitation) if is_source => {
+                self.head.supersede(cx.now, None, solicitation.name);
             }
-            Body::Solicitation(call) => {
-                let known = self.known();
-                let alone = matches!(datagram.to, Destination::Node(_));
-                self.head.on_solicitation(cx.now, (from, packet.ttl, alone), call, known);
+            Body::Solicitation(solicitation) => {
+                let status = self.head_status();
+                let sender = (from, packet.ttl, alone);
+                self.head.on_solicitation(cx.now, sender, solicitation, status);
             }
-            Body::Bind(_) if from == self.source => return Err(BadInput::Foreign),
+            Body::Bind(_) if is_source => return Err(BadInput::Foreign),
             Body::Bind(bind) => {
-                let known = self.known();
-                let known = Known { fit: known.fit && !self.parent.concerns(from), ..known };
-                self.head.on_bind(cx.now, from, packet.sender, bind, known)?;
+                let status = self.head_status();
+                let can_serve = status.can_serve && !self.affiliation.involves(from);
+                let status = HeadStatus { can_serve, ..status };
+                self.head.on_bind(cx.now, from, packet.sender, bind, status)?;
             }
             Body::Accept(accept) => self.on_accept(cx, (from, packet.sender), accept)?,
             Body::Reject(reason) => self.on_reject(cx, from, reason),
@@ -341,33 +289,33 @@ impl TramReceiver {
             Body::Report(report) => {
                 let is_member = self.head.members.is_member(from);
                 let reports = self.reports.as_mut().filter(|_| is_member);
-                let beyond = self.parent.bound.map_or(Duration::ZERO, |head| head.round_trip);
+                let parent = self.affiliation.parent;
+                let beyond = parent.map_or(Duration::ZERO, |parent| parent.round_trip);
                 reports.ok_or(BadInput::Foreign)?.take(cx, from, &report, beyond)?;
             }
-            Body::Settings(_) => {}
+            Body::Settings(_) | Body::Beacon(_) | Body::Data(_) => {}
             // Status packets are for the source, and its answers are for the application.
-            Body::Member(_) | Body::Answer(_) => return Err(BadInput::Foreign),
+            Body::Status(_) | Body::StatusReply(_) => return Err(BadInput::Foreign),
         }
         Ok(())
     }
 
     fn on_ack(&mut self, cx: &mut Cx<'_>, from: (NodeId, u64), ack: &Ack<'_>) -> Checked {
-        let Some(reached) = &self.reached else { return Err(BadInput::Foreign) };
+        let Some(window) = &self.window else { return Err(BadInput::Foreign) };
         // A member may know of later packets than its head.
-        let end = (reached.reception.end, self.settings.cache_floor() as u64);
+        let end = (window.reception.end, self.settings.cache_floor() as u64);
         let has = |cache: &Cache, sequence| cache.get(sequence).is_some();
-        let told = self.head.on_ack(cx.now, from, ack, end, has)?;
-        let window = reached.reception.end / reached.window.ack_window;
-        if told.congested
-            && let Some(reached) = &mut self.reached
-            && core::mem::replace(&mut reached.passed_on, window + 1) <= window
+        let acknowledged = self.head.on_ack(cx.now, from, ack, end, &mut self.repairer, has)?;
+        if acknowledged.congested
+            && let Some(window) = &mut self.window
+            && window.reports_congestion_below()
         {
-            self.congested = true;
-            self.ack_due = true;
+            self.next_ack.congested = true;
+            self.next_ack.due = true;
         }
-        if told.left && self.completed {
+        if acknowledged.left && self.delivery.completed {
             // The goodbye informs the head above.
-            self.ack_due = true;
+            self.next_ack.due = true;
         }
         self.after_progress(cx);
         Ok(())
@@ -392,17 +340,17 @@ impl Machine for TramReceiver {
         if self.timers.take_due(Timer::Start, now) {
             self.phase = Phase::Member;
         }
-        if matches!(self.phase, Phase::Waiting | Phase::Left) {
+        if matches!(self.phase, Phase::Waiting | Phase::Left { .. }) {
             return;
         }
-        if self.timers.take_due(Timer::Silence, now) {
+        if self.timers.take_due(Timer::SourceSilence, now) {
             let due = self.silent_until();
             if due > now {
-                self.timers.arm(Timer::Silence, due);
+                self.timers.arm(Timer::SourceSilence, due);
             } else {
                 // The session is over; heads and members detect the same silence.
                 self.leave(now);
-                self.goodbyes.clear();
+                self.past_parents.drop_goodbyes();
                 self.events.push_back(FlowEvent::Gone.into());
                 return;
             }
@@ -410,16 +358,16 @@ impl Machine for TramReceiver {
         if self.timers.take_due(Timer::Ack, now) {
             self.on_ack_timer(cx);
         }
-        if self.timers.take_due(Timer::Gaps, now) {
-            self.on_gaps_timer(cx);
+        if self.timers.take_due(Timer::Reordering, now) {
+            self.on_reordering_timer(cx);
         }
-        if self.timers.take_due(Timer::Ask, now) {
-            self.on_ask_timer(cx);
+        if self.timers.take_due(Timer::Request, now) {
+            self.on_request_timer(cx);
         }
         self.timers.take_due(Timer::Pace, now);
-        if self.timers.take_due(Timer::End, now) {
-            self.believe_end(cx);
-            if self.phase == Phase::Left {
+        if self.timers.take_due(Timer::EndQuiet, now) {
+            self.confirm_end(cx);
+            if self.has_left() {
                 return;
             }
         }
@@ -427,22 +375,22 @@ impl Machine for TramReceiver {
             reports.on_timeout(cx);
         }
         let seeker = self.seeker(cx.now);
-        let news = self.parent.on_timeout(now, seeker);
-        self.on_news(cx, news);
-        let end = self.reached.as_ref().map_or(0, |it| it.reception.end);
-        if !self.head.on_timeout(now, end).is_empty() {
+        let change = self.affiliation.on_timeout(now, seeker);
+        self.on_parent_change(cx, change);
+        let end = self.window.as_ref().map_or(0, |window| window.reception.end);
+        if !self.head.on_timeout(now, end, &self.repairer).is_empty() {
             self.after_progress(cx);
         }
         self.check_headless();
     }
 
     fn handle_close(&mut self, cx: &mut Cx<'_>) {
-        self.closing = true;
+        self.is_closing = true;
         self.check_end(cx);
     }
 
     fn poll_membership(&mut self) -> Option<Membership> {
-        (!core::mem::replace(&mut self.joined, true)).then_some(Membership::Join(HEADS))
+        (!core::mem::replace(&mut self.joined_heads, true)).then_some(Membership::Join(HEADS))
     }
 
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
@@ -452,14 +400,14 @@ impl Machine for TramReceiver {
         if let Some(transmit) = self.poll_ack(cx, buf).or_else(|| self.poll_report(cx, buf)) {
             return Some(transmit);
         }
-        let known = self.known();
-        if let Some(transmit) = self.head.poll(cx, &mut self.identity, known, false, buf) {
+        let status = self.head_status();
+        if let Some(transmit) = self.head.poll(cx, &mut self.identity, status, false, buf) {
             return Some(transmit);
         }
-        if self.phase == Phase::Left {
+        if self.has_left() {
             return None;
         }
-        self.poll_step(cx, buf)
+        self.poll_request(cx, buf)
             .or_else(|| self.poll_ack(cx, buf))
             .or_else(|| self.poll_repair(cx, buf))
     }
@@ -469,13 +417,13 @@ impl Machine for TramReceiver {
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        if self.phase == Phase::Left {
+        if self.has_left() {
             return None;
         }
         let started = self.phase != Phase::Waiting;
-        let has_head = self.parent.bound.is_some();
-        let reports = self.reports.as_ref().and_then(|it| it.next_timeout(has_head));
-        let others = [self.parent.next_timeout(), self.head.next_timeout(), reports];
+        let has_parent = self.affiliation.parent.is_some();
+        let reports = self.reports.as_ref().and_then(|it| it.next_timeout(has_parent));
+        let others = [self.affiliation.next_timeout(), self.head.next_timeout(), reports];
         let others = others.into_iter().flatten().filter(|_| started);
         self.timers.next().into_iter().chain(others).min()
     }

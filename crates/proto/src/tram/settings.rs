@@ -153,8 +153,6 @@ settings! {
     /// Most direct members of the source that may be heads; limited by members_max (paper, jrms:
     /// 4096)
     source_members_max: u32 [1, 4096] = 8;
-    /// Largest share of member-only receivers among the members of a head
-    member_only_share: f64 [0.0, 1.0] = 0.667;
     /// Packets that a head keeps for repair
     cache_packets: u32 [16, 1048576] = 1200;
     /// Radius in hops within which receivers elect one head: 1 for a LAN, 2 for hosts behind one
@@ -166,10 +164,6 @@ settings! {
     repair: RepairCast = Auto;
     /// Method by which receivers and heads find each other (paper, jrms: both)
     formation: Formation = Advertise;
-    /// Growth in hops of the scope of each advertisement
-    advertise_step: u32 [1, 255] = 2;
-    /// Growth in hops of the scope of each solicitation
-    solicit_step: u32 [1, 255] = 1;
     /// Largest scope of control packets in hops (jrms: 1)
     ttl: u32 [1, 255] = 32;
     /// Interval between beacons before and after data

@@ -1,6 +1,10 @@
-//! Source of a session: the root of the tree, which sends the packets that all members allow.
+//! Source of a session: the root of the tree. Composes membership, the repair of losses and rate
+//! control: it sends the packets that all members allow.
 
 mod application;
+mod beacons;
+mod progress;
+mod pruning;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -8,12 +12,12 @@ use alloc::vec::Vec;
 
 use faircast_base::{BadInput, Bitrate, Checked, Cx, Duration, Event, NodeId, Shortfall, Time};
 
-use super::controller::{Controller, Leaving, Progress, Steered, Window};
-use super::head::{Head, Known, Repair, decode};
 use super::identity::Identity;
-use super::rate::RateControl;
+use super::membership::{Head, HeadStatus};
+use super::rate::{self, Controller, RateControl, SentPacket, Steered, Window};
 use super::settings::{Formation, HeadRole, LateJoin, Pruning, TramSettings};
-use super::wire::{Ack, Body, Data, Front, Hello, Solicitation, Words};
+use super::window::{Repair, Repairer};
+use super::wire::{Ack, Announcement, Body, Data, Hello, Packet, Solicitation, SourceState};
 use super::{HEADS, TramSetup};
 use crate::congestion::{Bounds, Permit};
 use crate::content::Packets;
@@ -21,9 +25,9 @@ use crate::timers::{Timers, reasons};
 use crate::{
     Datagram, Destination, FlowEvent, Machine, Membership, ShortReceiver, StreamEvent, Transmit,
 };
-
-/// Silence after which a beacon says that there is no more data for now: 3 s.
-const FILLER_AFTER: Duration = Duration::from_secs(3);
+use beacons::Beacons;
+use progress::Progress;
+use pruning::PruneDecisions;
 
 /// Longest stay after the last member has gone: a member that was given up may come back.
 const STAYS: Duration = Duration::from_secs(2);
@@ -38,22 +42,14 @@ const PAUSE_AFTER: Duration = Duration::from_millis(50);
 /// Acknowledgement windows that must be sent before any member counts as too slow (src: jrms).
 const PRUNE_AFTER_WINDOWS: u64 = 5;
 
-/// Time below the minimum rate before a member is pruned: the loss of a head is no reason.
-const PRUNE_AFTER: Duration = Duration::from_secs(5);
-
-/// Duration and interval of requests to heads to prune: a single packet could be anybody's.
-const PRUNE_SAID_FOR: Duration = Duration::from_millis(1800);
-const PRUNE_SAID_EVERY: Duration = Duration::from_millis(400);
-
-/// Shortest time between two decisions to prune: the effect of one shows first.
-const PRUNE_INTERVAL: Duration = Duration::from_secs(2);
-
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
     #[default]
     Waiting,
+    /// Waits for the receivers that must have joined.
     Gathering,
     Sending,
+    /// All data was sent, and members may still lack some.
     Finishing,
     Done,
 }
@@ -77,30 +73,21 @@ pub struct TramSource<P = Box<dyn Packets + Send>> {
     to: Destination,
     start: Time,
     phase: Phase,
-    kept: bool,
-    status_interval: Duration,
-    repairs: u64,
+    /// True if the application decides when the source may leave.
+    is_retained: bool,
+    is_closing: bool,
+    progress: Progress,
     head: Head,
+    /// True once the group of heads was joined.
+    joined_heads: bool,
+    repairer: Repairer,
     controller: Box<dyn Controller + Send>,
-    announce: Vec<u8>,
-    data_turn: bool,
-    next: u64,
-    bytes: u64,
-    acknowledged: u64,
-    /// Time of the last acknowledgement, or of the last new packet if later.
-    acknowledged_at: Time,
-    told_last: u64,
-    last_sent: Time,
-    beacon_due: bool,
-    /// Announcement of settings, sent repeatedly; `None` if receivers know them. True if it is due.
-    announced: Option<Vec<u8>>,
-    announced_due: bool,
-    anew: Vec<u64>,
-    prunes_until: Time,
-    pruned_at: Option<Time>,
-    bound_at: Time,
-    closing: bool,
-    joined: bool,
+    /// Buffer of the scheme's announcement.
+    announcement: Vec<u8>,
+    /// True if new data goes before repairs, with which it alternates.
+    data_has_turn: bool,
+    beacons: Beacons,
+    prune_decisions: PruneDecisions,
     timers: Timers<Timer, 5>,
     events: VecDeque<StreamEvent>,
 }
@@ -117,7 +104,7 @@ impl<P: Packets> TramSource<P> {
         };
         let mut timers = Timers::default();
         timers.arm(Timer::Start, setup.start);
-        let mut head = Head::new(&settings, HeadRole::Eager, 1);
+        let mut head = Head::new(&settings, HeadRole::Eager);
         head.be_source(&settings);
         fresh! {
             Self {
@@ -125,39 +112,46 @@ impl<P: Packets> TramSource<P> {
                 packets,
                 to: setup.to,
                 start: setup.start,
+                progress: Progress::new(setup.start),
                 head,
+                repairer: Repairer::of_source(&settings),
                 controller,
-                next: 1,
-                last_sent: setup.start,
                 timers,
                 settings,
             }
-            phase, kept, status_interval, repairs, announce, data_turn, bytes, acknowledged,
-            acknowledged_at, told_last, beacon_due, announced, announced_due, anew, prunes_until,
-            pruned_at, bound_at, closing, joined, events
+            phase, is_retained, is_closing, joined_heads, announcement, data_has_turn, beacons,
+            prune_decisions, events
         }
     }
 
     fn window(&self) -> Window {
         // Without members no packet is allowed.
         let allowed = self.head.members.allowed_by_any().unwrap_or(0);
-        allowed.min(i64::MAX as u64) as i64 - self.next as i64
+        allowed.min(i64::MAX as u64) as i64 - self.progress.next as i64
     }
 
     fn low(&self) -> u64 {
-        if self.settings.late_join == LateJoin::Full { 1 } else { self.head.cache.front }
+        if self.settings.late_join == LateJoin::Full { 1 } else { self.repairer.cache.first }
     }
 
-    fn known(&self) -> Known {
-        let (low, high, id) = (self.low(), self.next - 1, self.identity.known_id());
-        Known { level: 1, fit: !self.is_parting(), low, high, done: self.all_sent(), id, name: 0 }
+    fn head_status(&self) -> HeadStatus {
+        HeadStatus {
+            level: 1,
+            can_serve: !self.is_parting(),
+            low: self.low(),
+            high: self.progress.next - 1,
+            first_kept: self.repairer.cache.first,
+            done: self.all_sent(),
+            id: self.identity.known_id(),
+            name: 0,
+        }
     }
 
     fn all_sent(&self) -> bool {
-        self.closing || self.packets.end().is_some_and(|end| self.next > end)
+        self.is_closing || self.packets.end().is_some_and(|end| self.progress.next > end)
     }
 
-    fn front(&self, sequence: u64) -> Front {
+    fn state(&self, sequence: u64) -> SourceState {
         let advertise_interval = match self.settings.formation {
             Formation::Solicit => Duration::ZERO,
             // Heads adapt this interval themselves.
@@ -168,33 +162,33 @@ impl<P: Packets> TramSource<P> {
                 Head::interval_for(self.settings.advertise_interval, heads)
             }
         };
-        Front {
+        SourceState {
             sequence,
             forget_before: self.settings.forget_before(sequence),
             rate: Bitrate::from_bits_per_s(self.controller.bits_per_s() as u64),
             ack_window: self.settings.ack_window as u16,
             advertise_interval,
             worst_loss: self.head.members.worst_loss(),
-            status_interval: self.status_interval,
+            status_interval: self.beacons.status_interval,
             repair: false,
-            done: self.all_sent() && sequence + 1 >= self.next,
+            done: self.all_sent() && sequence + 1 >= self.progress.next,
             prune: false,
         }
     }
 
     fn take(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>) -> Checked {
-        let packet = decode(datagram, self.identity.session)?;
+        let packet = Packet::of_datagram(datagram, self.identity.session)?;
         let from = datagram.from;
         match packet.body {
-            Body::Solicitation(call) => {
-                let known = self.known();
+            Body::Solicitation(solicitation) => {
+                let status = self.head_status();
                 let alone = matches!(datagram.to, Destination::Node(_));
-                self.head.on_solicitation(cx.now, (from, packet.ttl, alone), call, known);
+                self.head.on_solicitation(cx.now, (from, packet.ttl, alone), solicitation, status);
             }
             Body::Bind(bind) => {
-                let known = self.known();
-                self.head.on_bind(cx.now, from, packet.sender, bind, known)?;
-                self.bound_at = cx.now;
+                let status = self.head_status();
+                self.head.on_bind(cx.now, from, packet.sender, bind, status)?;
+                self.prune_decisions.bound_at = cx.now;
                 self.check_open(cx.now);
                 self.check_begin(cx);
                 if !self.is_deserted() {
@@ -207,36 +201,39 @@ impl<P: Packets> TramSource<P> {
             Body::Beacon(_)
             | Body::Data(..)
             | Body::Accept(_)
-            | Body::Member(_)
-            | Body::Answer(_)
+            | Body::Status(_)
+            | Body::StatusReply(_)
             | Body::Settings(_) => {
                 return Err(BadInput::Foreign);
             }
             Body::Reject(_) => {}
             Body::Report(report) => {
-                self.controller.take_report(cx, from, self.next, &report)?;
+                self.controller.take_report(cx, from, self.progress.next, &report)?;
             }
         }
         Ok(())
     }
 
     fn on_ack(&mut self, cx: &mut Cx<'_>, (from, id): (NodeId, u64), ack: &Ack<'_>) -> Checked {
-        let (end, low) = (self.next, self.low());
+        let (end, low) = (self.progress.next, self.low());
         let can_repair = |_: &_, sequence| sequence >= low && sequence < end;
-        let told = self.head.on_ack(cx.now, (from, id), ack, (end, 0), can_repair)?;
-        self.acknowledged_at = cx.now;
-        let bytes = self.newly_acknowledged();
+        let (now, repairer) = (cx.now, &mut self.repairer);
+        let acknowledged =
+            self.head.on_ack(now, (from, id), ack, (end, 0), repairer, can_repair)?;
+        self.progress.acknowledged_at = now;
+        let has = self.progress.last_before(self.head.members.first_missing());
+        let packets = &self.packets;
+        let bytes = self.progress.on_acknowledged(has, |index| packets.len(index));
         let seq = ack.first_missing.min(end) - 1;
         cx.emit(Event::AckReceived { seq, bytes, from });
-        let has = self.head.members.first_missing().unwrap_or(1).min(self.next) - 1;
         let allowed = self.head.members.allowed_by_any().unwrap_or(0);
-        let progress = Progress {
+        let progress = rate::Progress {
             bytes,
-            congested: told.congested,
+            congested: acknowledged.congested,
             highest: ack.highest,
             allowed: allowed.saturating_sub(has),
-            flight: u32::try_from(self.next - 1 - has).unwrap_or(u32::MAX),
-            repeated: self.head.repairs.take_repeated(),
+            flight: u32::try_from(end - 1 - has).unwrap_or(u32::MAX),
+            repeated: self.repairer.requests.take_repeated(),
         };
         self.controller.on_progress(cx, progress);
         self.consider_pruning(cx.now);
@@ -253,35 +250,23 @@ impl<P: Packets> TramSource<P> {
         }
     }
 
-    fn newly_acknowledged(&mut self) -> u32 {
-        let has = self.head.members.first_missing().unwrap_or(1).min(self.next) - 1;
-        let before = self.acknowledged;
-        self.acknowledged = has.max(before);
-        (before..has).map(|index| self.packets.len(index)).fold(0, u32::saturating_add)
-    }
-
     fn make_room(&mut self) {
-        let done = self.head.members.first_missing().unwrap_or(self.next);
-        self.head.cache.purge(done.min(self.next));
+        let done = self.head.members.first_missing().unwrap_or(self.progress.next);
+        self.repairer.cache.purge(done.min(self.progress.next));
     }
 
     fn consider_pruning(&mut self, now: Time) {
         let enough = PRUNE_AFTER_WINDOWS * u64::from(self.settings.ack_window);
-        let lately = self.pruned_at.is_some_and(|at| now.since(at) < PRUNE_INTERVAL);
+        let next = self.progress.next;
         // A low rate is the members' fault only if they keep the window small.
         let is_small = self.window() < Window::from(self.settings.ack_window);
-        let is_sending = self.phase == Phase::Sending && self.told_last != self.next;
-        let prunes = self.settings.pruning != Pruning::Off && is_sending && is_small;
-        let since = self.controller.below_min_since(now);
-        // A member that has just come back is not the cause of the low rate.
-        let since = since.map(|since| since.max(self.bound_at));
-        let settled = since.is_some_and(|since| now.since(since) >= PRUNE_AFTER);
-        if prunes && !lately && settled && self.next >= enough {
-            self.pruned_at = Some(now);
-            self.prunes_until = now + PRUNE_SAID_FOR;
-            self.timers.arm_by(Timer::Beacon, now + PRUNE_SAID_EVERY);
+        let is_sending = self.phase == Phase::Sending && !self.beacons.is_paused(next);
+        let may_prune = self.settings.pruning != Pruning::Off && is_sending && is_small;
+        let below_since = self.controller.below_min_since(now);
+        if may_prune && next >= enough && self.prune_decisions.decide(now, below_since) {
+            self.timers.arm_by(Timer::Beacon, now + pruning::REQUEST_INTERVAL);
             let worst = self.head.members.worst_loss();
-            self.head.prune(&self.settings, worst, self.next - 1);
+            self.head.prune(&self.settings, worst, next - 1);
         }
     }
 
@@ -291,10 +276,11 @@ impl<P: Packets> TramSource<P> {
             return;
         }
         let (receivers, _) = self.head.members.all();
-        let told = self.settings.wait_for == 0 || self.head.members.allowed_by_any().is_some();
-        if told && receivers >= u64::from(self.settings.wait_for) {
+        let is_confirmed =
+            self.settings.wait_for == 0 || self.head.members.allowed_by_any().is_some();
+        if is_confirmed && receivers >= u64::from(self.settings.wait_for) {
             self.phase = Phase::Sending;
-            self.last_sent = cx.now;
+            self.progress.sent_at = cx.now;
             self.check_end(cx.now);
         }
     }
@@ -302,11 +288,11 @@ impl<P: Packets> TramSource<P> {
     fn check_end(&mut self, now: Time) {
         if self.phase == Phase::Sending && self.all_sent() {
             self.phase = Phase::Finishing;
-            self.acknowledged_at = now;
-            self.beacon_due = true;
+            self.progress.acknowledged_at = now;
+            self.beacons.due = true;
             self.timers.arm_by(Timer::Beacon, now + self.beacon_interval());
         }
-        if self.phase == Phase::Finishing && self.kept {
+        if self.phase == Phase::Finishing && self.is_retained {
             // The application knows which receivers have everything, so nobody is waited for.
             let farewell = if self.is_deserted() { FAREWELL_INTERVAL } else { FAREWELL };
             self.timers.arm_by(Timer::End, now + farewell);
@@ -314,27 +300,27 @@ impl<P: Packets> TramSource<P> {
             // A receiver that only requests a place, again and again, is not waited for.
             let at = match self.is_deserted() {
                 true => now + STAYS,
-                false => self.acknowledged_at + self.settings.give_up,
+                false => self.progress.acknowledged_at + self.settings.give_up,
             };
             self.timers.arm(Timer::End, at.max(now));
         }
     }
 
     fn is_deserted(&self) -> bool {
-        self.head.members.children.is_empty() && self.head.members.allowed_by_any().is_none()
+        self.head.members.is_empty() && self.head.members.allowed_by_any().is_none()
     }
 
     fn poll_data(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         if self.phase != Phase::Sending || self.all_sent() {
             return None;
         }
-        if self.next >= self.head.cache.room_until() {
+        if self.progress.next >= self.repairer.cache.room_until() {
             self.make_room();
-            if self.next >= self.head.cache.room_until() {
+            if self.progress.next >= self.repairer.cache.room_until() {
                 return None;
             }
         }
-        let index = self.next - 1;
+        let index = self.progress.next - 1;
         let Some(len) = self.packets.ready(cx.now, index) else {
             self.controller.on_idle(cx);
             self.on_pause(cx.now);
@@ -344,16 +330,14 @@ impl<P: Packets> TramSource<P> {
         self.check_open(cx.now);
         let window = self.window();
         self.ask(cx, window, len, false)?;
-        let sequence = self.next;
-        self.next += 1;
-        self.head.cache.insert(sequence, &[], 0);
+        let sequence = self.progress.send();
+        self.repairer.cache.insert(sequence, &[], 0);
         let prune = self.prunes(cx.now, window);
-        let front = Front { prune, ..self.front(sequence) };
-        let leaving = Leaving { sequence, len, repair: false, window };
-        let transmit = self.write(cx, front, (self.to, u8::MAX), leaving, buf);
-        self.bytes += u64::from(len);
-        self.last_sent = cx.now;
-        self.head.repairs.on_data_sent();
+        let state = SourceState { prune, ..self.state(sequence) };
+        let packet = SentPacket { sequence, bytes: len, repair: false, window };
+        let transmit = self.write(cx, state, (self.to, u8::MAX), packet, buf);
+        self.progress.on_sent(cx.now, len);
+        self.repairer.requests.on_data_sent();
         // A lack of acknowledgements does not close the window, nor does a packet at a closed one.
         if window >= 0 && self.window() < 0 && self.head.members.allowed_by_any().is_some() {
             self.controller.on_closed(cx.now);
@@ -372,63 +356,77 @@ impl<P: Packets> TramSource<P> {
 
     /// True if heads are to remove slow members; once the window opens, they have gone.
     fn prunes(&self, now: Time, window: Window) -> bool {
-        now < self.prunes_until && window < 0
+        self.prune_decisions.is_requested(now) && window < 0
     }
 
     /// Arms a beacon at the start of a pause: nothing else would show the loss of the last packet.
     fn on_pause(&mut self, now: Time) {
-        if core::mem::replace(&mut self.told_last, self.next) != self.next {
+        if self.beacons.on_pause(self.progress.next) {
             self.timers.arm_by(Timer::Beacon, now + PAUSE_AFTER);
         }
     }
 
     fn is_parting(&self) -> bool {
-        self.kept && self.closing
+        self.is_retained && self.is_closing
     }
 
     fn beacon_interval(&self) -> Duration {
         if self.is_parting() { FAREWELL_INTERVAL } else { self.settings.beacon_interval }
     }
 
+    fn on_beacon_timer(&mut self, now: Time) {
+        let is_sending = self.phase == Phase::Sending;
+        self.beacons.on_timer(now, is_sending, self.progress.next, self.progress.sent_at);
+        let prunes = self.prunes(now, self.window());
+        self.beacons.due |= prunes;
+        let interval = self.beacon_interval();
+        let interval = if prunes { interval.min(pruning::REQUEST_INTERVAL) } else { interval };
+        self.timers.arm(Timer::Beacon, now + interval);
+        let state = self.state(0);
+        self.head.set_advertise_interval(now, state.advertise_interval);
+    }
+
     fn poll_repair(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        if !self.head.repairs.is_waiting() {
+        if !self.repairer.requests.is_waiting() {
             return None;
         }
         let window = self.window();
         // Packets have about equal lengths; the exact one is known only after the repair is taken.
-        let len = self.packets.len(self.head.cache.front.min(self.next - 1).max(1) - 1);
+        let len =
+            self.packets.len(self.repairer.cache.first.min(self.progress.next - 1).max(1) - 1);
         self.ask(cx, window, len, true)?;
-        let Repair { sequence, to, ttl } = self.head.next_repair(cx.now)?;
+        let Repair { sequence, to, ttl } = self.repairer.next(cx.now, self.head.members.reach())?;
+        self.head.members.on_repair(sequence, to);
         let len = self.packets.len(sequence - 1);
-        let front = Front { repair: true, ..self.front(sequence) };
-        let leaving = Leaving { sequence, len, repair: true, window };
-        let transmit = self.write(cx, front, (to, ttl), leaving, buf);
-        self.repairs += 1;
+        let state = SourceState { repair: true, ..self.state(sequence) };
+        let packet = SentPacket { sequence, bytes: len, repair: true, window };
+        let transmit = self.write(cx, state, (to, ttl), packet, buf);
+        self.repairer.sent += 1;
         Some(transmit)
     }
 
     fn write(
         &mut self,
         cx: &mut Cx<'_>,
-        front: Front,
+        state: SourceState,
         (to, ttl): (Destination, u8),
-        leaving: Leaving,
+        packet: SentPacket,
         buf: &mut Vec<u8>,
     ) -> Transmit {
-        let Leaving { sequence, len, repair, .. } = leaving;
-        self.data_turn = repair && self.controller.takes_turns();
+        let SentPacket { sequence, bytes: len, repair, .. } = packet;
+        self.data_has_turn = repair && self.controller.takes_turns();
         cx.emit(Event::DataSent { seq: sequence, bytes: len, repair });
-        self.announce.clear();
-        let option = self.controller.on_sent(cx, leaving, &mut self.announce);
-        let announce = option.map(|option| Words { option, value: &self.announce });
-        let data = Data { front, announce, payload: &[] };
+        self.announcement.clear();
+        let option = self.controller.on_sent(cx, packet, &mut self.announcement);
+        let announce = option.map(|option| Announcement { option, value: &self.announcement });
+        let data = Data { state, announce, payload: &[] };
         self.identity.write_unsealed(cx, ttl, Body::Data(data), buf);
         let zeros = self.packets.read(cx.now, sequence - 1, buf);
         super::wire::seal(buf);
         Transmit { zeros, payload_len: len, time_to_live: ttl, ..Transmit::control(to) }
     }
 
-    fn name_those_who_lack(&mut self, cx: &mut Cx<'_>) {
+    fn report_incomplete(&mut self, cx: &mut Cx<'_>) {
         let (named, unnamed) = self.head.members.shortfall();
         for ShortReceiver { node, reason, .. } in &named {
             cx.emit(Event::Incomplete { node: *node, receivers: 1, reason: *reason });
@@ -445,12 +443,12 @@ impl<P: Packets> TramSource<P> {
     fn finish(&mut self, cx: &mut Cx<'_>) {
         self.phase = Phase::Done;
         self.timers.disarm_all();
-        if self.kept {
+        if self.is_retained {
             return;
         }
-        self.name_those_who_lack(cx);
+        self.report_incomplete(cx);
         if self.is_deserted() {
-            cx.emit(Event::Completed { bytes: self.bytes });
+            cx.emit(Event::Completed { bytes: self.progress.bytes });
             self.events.push_back(FlowEvent::Completed.into());
         } else {
             self.events.push_back(FlowEvent::Gone.into());
@@ -473,7 +471,7 @@ impl<P: Packets> Machine for TramSource<P> {
         let now = cx.now;
         if self.timers.take_due(Timer::Start, now) {
             self.phase = Phase::Gathering;
-            (self.beacon_due, self.announced_due) = (true, true);
+            (self.beacons.due, self.beacons.settings_due) = (true, true);
             self.head.begin(now, self.settings.formation);
             self.timers.arm(Timer::Beacon, now + self.settings.beacon_interval);
             self.timers.arm(Timer::Gather, now + self.settings.gather);
@@ -487,19 +485,9 @@ impl<P: Packets> Machine for TramSource<P> {
         self.timers.take_due(Timer::Pace, now);
         self.controller.on_timeout(cx);
         if self.timers.take_due(Timer::Beacon, now) {
-            self.beacon_due = self.phase != Phase::Sending
-                || self.told_last == self.next
-                || now.since(self.last_sent) >= FILLER_AFTER;
-            let prunes = self.prunes(now, self.window());
-            self.beacon_due |= prunes;
-            self.announced_due = true;
-            let interval = self.beacon_interval();
-            let interval = if prunes { interval.min(PRUNE_SAID_EVERY) } else { interval };
-            self.timers.arm(Timer::Beacon, now + interval);
-            let front = self.front(0);
-            self.head.set_advertise_interval(now, front.advertise_interval);
+            self.on_beacon_timer(now);
         }
-        if !self.head.on_timeout(now, self.next).is_empty() {
+        if !self.head.on_timeout(now, self.progress.next, &self.repairer).is_empty() {
             self.make_room();
             self.check_end(now);
         }
@@ -509,9 +497,9 @@ impl<P: Packets> Machine for TramSource<P> {
     }
 
     fn handle_close(&mut self, cx: &mut Cx<'_>) {
-        self.closing = true;
+        self.is_closing = true;
         match self.phase {
-            Phase::Gathering if self.kept => {
+            Phase::Gathering if self.is_retained => {
                 // Receivers that look for a head learn that no data will come.
                 self.phase = Phase::Sending;
                 self.check_end(cx.now);
@@ -522,7 +510,7 @@ impl<P: Packets> Machine for TramSource<P> {
     }
 
     fn poll_membership(&mut self) -> Option<Membership> {
-        (!core::mem::replace(&mut self.joined, true)).then_some(Membership::Join(HEADS))
+        (!core::mem::replace(&mut self.joined_heads, true)).then_some(Membership::Join(HEADS))
     }
 
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
@@ -530,28 +518,29 @@ impl<P: Packets> Machine for TramSource<P> {
             return None;
         }
         // A receiver that does not know the settings cannot use a beacon.
-        if core::mem::take(&mut self.announced_due)
-            && let Some(announced) = &self.announced
+        if core::mem::take(&mut self.beacons.settings_due)
+            && let Some(settings) = &self.beacons.settings
         {
-            let body = Body::Settings(announced);
+            let body = Body::Settings(settings);
             return Some(self.identity.control(cx, self.to, u8::MAX, body, buf));
         }
-        if core::mem::take(&mut self.beacon_due) {
+        if core::mem::take(&mut self.beacons.due) {
             let prune = self.prunes(cx.now, self.window());
-            let front = Front { done: self.all_sent(), prune, ..self.front(self.next - 1) };
-            return Some(self.identity.control(cx, self.to, u8::MAX, Body::Beacon(front), buf));
+            let state =
+                SourceState { done: self.all_sent(), prune, ..self.state(self.progress.next - 1) };
+            return Some(self.identity.control(cx, self.to, u8::MAX, Body::Beacon(state), buf));
         }
-        if let Some(name) = self.anew.pop() {
+        if let Some(name) = self.beacons.next_restarted() {
             let body = Body::Solicitation(Solicitation { role: HeadRole::Never, name });
             let to = Destination::Group(HEADS);
             return Some(self.identity.control(cx, to, u8::MAX, body, buf));
         }
-        let known = self.known();
+        let status = self.head_status();
         // Data and beacons are signs of life enough.
-        if let Some(transmit) = self.head.poll(cx, &mut self.identity, known, true, buf) {
+        if let Some(transmit) = self.head.poll(cx, &mut self.identity, status, true, buf) {
             return Some(transmit);
         }
-        if self.data_turn
+        if self.data_has_turn
             && let Some(transmit) = self.poll_data(cx, buf)
         {
             return Some(transmit);
@@ -559,7 +548,7 @@ impl<P: Packets> Machine for TramSource<P> {
         if let Some(transmit) = self.poll_repair(cx, buf) {
             return Some(transmit);
         }
-        if self.head.repairs.is_waiting() {
+        if self.repairer.requests.is_waiting() {
             return None;
         }
         if let Some(transmit) = self.poll_data(cx, buf) {
@@ -570,7 +559,7 @@ impl<P: Packets> Machine for TramSource<P> {
         if waits && self.window() >= 0 {
             return None;
         }
-        self.head.repairs.on_data_sent();
+        self.repairer.requests.on_data_sent();
         self.poll_repair(cx, buf)
     }
 

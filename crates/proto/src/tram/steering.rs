@@ -3,7 +3,7 @@
 use faircast_base::{Duration, NodeId, Seq};
 
 use super::HEADER_BYTES;
-use super::wire::WORDS_HEADER;
+use super::wire::ANNOUNCEMENT_HEADER;
 use crate::congestion::{BoxControl, BoxFeedback, Floor, Load, SchemeEntry};
 use crate::options::Options;
 
@@ -18,7 +18,7 @@ pub(crate) struct Steering {
 
 impl Steering {
     fn header_bytes(&self) -> u32 {
-        HEADER_BYTES + words_bytes(self.scheme) + IP_UDP_BYTES
+        HEADER_BYTES + announcement_bytes(self.scheme) + IP_UDP_BYTES
     }
 
     pub(super) fn control(&self, options: &Options) -> BoxControl {
@@ -31,8 +31,8 @@ impl Steering {
 }
 
 /// Returns the most bytes that a scheme's announcement takes in a data packet.
-pub(super) fn words_bytes(scheme: &SchemeEntry) -> u32 {
-    (WORDS_HEADER + scheme.announce_bytes_max) as u32
+pub(super) fn announcement_bytes(scheme: &SchemeEntry) -> u32 {
+    (ANNOUNCEMENT_HEADER + scheme.announce_bytes_max) as u32
 }
 
 /// Returns the floor of a session whose scheme has the floor `own`: both must permit a packet.

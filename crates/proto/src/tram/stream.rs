@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 
 use faircast_base::{Cx, NodeId, Time};
 
-use super::head::Head;
-use super::settings::{HeadRole, TramSettings};
+use super::settings::TramSettings;
+use super::window::Repairer;
 use super::{TramReceiver, TramSetup, TramSource, TreeNegotiation, steering_at};
 use crate::content::Packets;
 use crate::options::Options;
@@ -18,7 +18,7 @@ use crate::{FlowEvent, Interactive, Machine, StreamEvent, StreamInput, passes_on
 /// Returns how many sent packets of a stream over `tree` to keep; older ones are never requested.
 pub fn stream_window(tree: Stack, options: &Options) -> u64 {
     let settings = TramSettings::of(options, tree.scheme.is_some());
-    Head::new(&settings, HeadRole::Eager, 0).cache.room_until()
+    Repairer::new(&settings, 0).cache.room_until()
 }
 
 /// Creates the source `node` of the stream `tsi` over `tree`, which announces its settings. Data
@@ -32,14 +32,15 @@ pub fn stream_source(
 ) -> TramSource {
     let session = TramSetup::of(tsi, node, start, options);
     let session = TramSetup { steering: steering_at(tree, node), ..session };
-    TramSource::telling(&session, tree, packets)
+    TramSource::announcing(&session, tree, packets)
 }
 
 /// Receiver of a stream: completes once everything is delivered, and serves members after that.
 pub struct TramStreamReceiver {
     tram: TramReceiver,
     source: NodeId,
-    told: bool,
+    /// True once the end, or the mismatch of schemes, was reported.
+    has_ended: bool,
 }
 
 impl TramStreamReceiver {
@@ -52,7 +53,11 @@ impl TramStreamReceiver {
         negotiation: TreeNegotiation,
     ) -> Self {
         let session = TramSetup::of(tsi, source, start, options);
-        Self { tram: TramReceiver::following(&session, node, negotiation), source, told: false }
+        Self {
+            tram: TramReceiver::following(&session, node, negotiation),
+            source,
+            has_ended: false,
+        }
     }
 
     /// True if the receiver no longer takes part.
@@ -75,8 +80,8 @@ impl Machine for TramStreamReceiver {
     fn poll_event(&mut self) -> Option<StreamEvent> {
         if let Some(SchemeMismatch { sender, receiver, .. }) = self.tram.mismatch() {
             let (node, sender, receiver) = (self.source, sender.clone(), receiver.clone());
-            let told = core::mem::replace(&mut self.told, true);
-            return (!told).then_some(StreamEvent::OtherScheme { node, sender, receiver });
+            let has_ended = core::mem::replace(&mut self.has_ended, true);
+            return (!has_ended).then_some(StreamEvent::OtherScheme { node, sender, receiver });
         }
         // `tram` completes too early: packets may wait for delivery, and late joiners complete too.
         while let Some(event) = self.tram.poll_event() {
@@ -84,8 +89,8 @@ impl Machine for TramStreamReceiver {
                 return Some(event);
             }
         }
-        let ends = self.tram.has_delivered_all() && !self.told;
-        self.told |= ends;
+        let ends = self.tram.has_delivered_all() && !self.has_ended;
+        self.has_ended |= ends;
         ends.then_some(FlowEvent::Completed.into())
     }
 

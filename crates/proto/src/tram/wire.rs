@@ -9,12 +9,13 @@ use alloc::vec::Vec;
 
 use faircast_base::{BadInput, Bitrate, Checked, Duration};
 
-pub(super) use self::departed::{BELOW_MAX, DEPARTURES_MAX, Departed, Departeds, Fate};
+pub(super) use self::departed::{BELOW_MAX, DEPARTURES_MAX, Departed, DepartureList, Fate};
 pub(super) use self::hello::Hello;
-pub(super) use self::report::{Report, Telling};
+pub(super) use self::report::{Report, ReportKind};
 pub use self::specimens::specimens;
 
 use super::settings::HeadRole;
+use crate::Datagram;
 use crate::fields::{Encoded, Fields};
 use crate::pgm::wire::checksum;
 
@@ -26,7 +27,7 @@ pub(crate) const HEADER: usize = 24;
 /// Header bytes before the payload of a data packet, without a scheme's announcement.
 pub(crate) const DATA_HEADER: usize = HEADER + 32;
 
-pub(super) const WORDS_HEADER: usize = 2;
+pub(super) const ANNOUNCEMENT_HEADER: usize = 2;
 
 /// Most bytes of the mask of an acknowledgement; each byte covers eight packets.
 pub(super) const MASK_MAX: usize = 256;
@@ -51,7 +52,7 @@ pub(super) struct Packet<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Body<'a> {
-    Beacon(Front),
+    Beacon(SourceState),
     Data(Data<'a>),
     Advertisement(Advertisement),
     Solicitation(Solicitation),
@@ -60,8 +61,9 @@ pub(super) enum Body<'a> {
     Reject(RejectReason),
     Hello(Hello<'a>),
     Ack(Ack<'a>),
-    Member(&'a [u8]),
-    Answer(&'a [u8]),
+    /// Status of a receiver to the source's application, and its answer.
+    Status(&'a [u8]),
+    StatusReply(&'a [u8]),
     /// Settings of the source that differ from the defaults, encoded as PGM's option SCHEME.
     Settings(&'a [u8]),
     /// Receiver's report to the scheme of the source, up the tree or direct to the source.
@@ -70,30 +72,32 @@ pub(super) enum Body<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Data<'a> {
-    pub(super) front: Front,
+    pub(super) state: SourceState,
     /// Announcement of the source's scheme; `None` without a scheme, and on repairs from heads.
-    pub(super) announce: Option<Words<'a>>,
+    pub(super) announce: Option<Announcement<'a>>,
     pub(super) payload: &'a [u8],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Words<'a> {
+pub(super) struct Announcement<'a> {
     pub(super) option: u8,
     pub(super) value: &'a [u8],
 }
 
 impl<'a> Data<'a> {
-    pub(super) fn plain(front: Front, payload: &'a [u8]) -> Self {
-        Self { front, announce: None, payload }
+    pub(super) fn plain(state: SourceState, payload: &'a [u8]) -> Self {
+        Self { state, announce: None, payload }
     }
 }
 
 /// Session state that the source puts into each of its packets, and heads into repairs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Front {
+pub(super) struct SourceState {
     /// Number of a data packet, from 1 on. In a beacon, the number of the last packet sent.
     pub(super) sequence: u64,
+    /// First packet that is still repaired; 0 if all are.
     pub(super) forget_before: u64,
+    /// Payload rate at which heads repair.
     pub(super) rate: Bitrate,
     pub(super) ack_window: u16,
     /// Time between two advertisements of a head; zero if heads answer solicitations only.
@@ -103,7 +107,9 @@ pub(super) struct Front {
     /// Longest time between two status packets of a receiver to the source; zero for none.
     pub(super) status_interval: Duration,
     pub(super) repair: bool,
+    /// True if the source has sent all data.
     pub(super) done: bool,
+    /// True if heads are to prune slow members.
     pub(super) prune: bool,
 }
 
@@ -169,6 +175,7 @@ pub(super) enum RejectReason {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ack<'a> {
     pub(super) first_missing: u64,
+    /// Last packet that the subtree allows, H_a, and the highest that the member knows.
     pub(super) allowed: u64,
     pub(super) highest: u64,
     /// Worst loss of the subtree, in parts of 65535.
@@ -177,17 +184,66 @@ pub(super) struct Ack<'a> {
     pub(super) members: u16,
     pub(super) indirect: u32,
     pub(super) heads: u32,
+    /// True if the loss is that of a receiver below the member.
     pub(super) of_subtree: bool,
+    /// True if an acknowledgement window was congested.
     pub(super) congested: bool,
     pub(super) leaves: bool,
     /// True if the member has everything that can still be had.
     pub(super) complete: bool,
+    /// True if the member asks for a hello.
     pub(super) hello_missing: bool,
     /// True if the member leaves early, or some packets cannot be repaired any more.
     pub(super) short: bool,
-    pub(super) departed: Departeds<'a>,
+    pub(super) departed: DepartureList<'a>,
     /// Bit mask of missing packets from `first_missing` on, most significant bit first.
     pub(super) mask: &'a [u8],
+}
+
+impl Advertisement {
+    fn decode(fields: &mut Fields<'_>) -> Option<Self> {
+        let [state, role, level, lan] = fields.array()?;
+        let (members, members_max) = fields.read()?;
+        Some(Self {
+            state: one_of(&HeadState::ALL, state)?,
+            role: one_of(HeadRole::ALL, role)?,
+            level,
+            members,
+            members_max,
+            low: sequence(fields)?,
+            lan: one_of(&[false, true], lan)?,
+            name: decode_name(fields)?,
+        })
+    }
+}
+
+impl<'a> Ack<'a> {
+    fn decode(flags: u8, fields: &mut Fields<'a>) -> Option<Self> {
+        let [of_subtree, congested, leaves, complete, hello_missing, short, has_departed] =
+            flagged(flags)?;
+        let first_missing = sequence(fields).filter(|first| *first > 0)?;
+        let (allowed, highest) = (sequence(fields)?, sequence(fields)?);
+        let (loss, members, indirect, heads) = fields.read()?;
+        let departed =
+            if has_departed { DepartureList::decode(fields)? } else { Default::default() };
+        Some(Self {
+            first_missing,
+            allowed,
+            highest,
+            loss,
+            members,
+            indirect,
+            heads,
+            of_subtree,
+            congested,
+            leaves,
+            complete,
+            hello_missing,
+            short,
+            departed,
+            mask: Some(fields.rest()).filter(|mask| mask.len() <= MASK_MAX)?,
+        })
+    }
 }
 
 impl Ack<'_> {
@@ -225,12 +281,12 @@ const ACCEPT: u8 = 6;
 const REJECT: u8 = 7;
 const HELLO: u8 = 8;
 const ACK: u8 = 9;
-const MEMBER: u8 = 10;
-const ANSWER: u8 = 11;
+const STATUS: u8 = 10;
+const STATUS_REPLY: u8 = 11;
 const REPORT: u8 = 12;
 const SETTINGS: u8 = 13;
 
-/// Flag of data with an announcement, after the flags of a front.
+/// Flag of data with an announcement, after the flags of a state.
 const ANNOUNCES: u8 = 1 << 3;
 
 impl HeadState {
@@ -307,13 +363,24 @@ impl<'a> Packet<'a> {
     }
 }
 
+impl<'a> Packet<'a> {
+    /// Decodes a datagram of this session. Fails if it is damaged, or of another session.
+    pub(super) fn of_datagram(datagram: &Datagram<'a>, session: u64) -> Checked<Self> {
+        if !datagram.authenticated && !is_sound(datagram.bytes) {
+            return Err(BadInput::Checksum);
+        }
+        let packet = Packet::decode(datagram.bytes)?;
+        if packet.session == session { Ok(packet) } else { Err(BadInput::Foreign) }
+    }
+}
+
 /// Returns the session of a packet, and true if it starts the session at a receiver: data, beacon
 /// or settings. `None` if the bytes are no packet of TRAM.
 pub fn peek(bytes: &[u8]) -> Option<(u64, bool)> {
     let mut fields = Fields(bytes);
     let [m0, m1, version, kind, flags, _, _, _] = fields.array()?;
     let session = fields.read()?;
-    // The first flag of a front marks a repair.
+    // The first flag of a state marks a repair.
     let begins = [BEACON, SETTINGS].contains(&kind) || kind == DATA && flags & 1 == 0;
     ([m0, m1] == MAGIC && version == VERSION).then_some((session, begins))
 }
@@ -324,8 +391,8 @@ pub fn sender_of(bytes: &[u8]) -> Option<u64> {
 }
 
 /// True if the kind is a status of a receiver or an answer to it. Cheaper than decoding.
-pub(super) fn is_word(bytes: &[u8]) -> bool {
-    bytes.get(3).is_some_and(|kind| [MEMBER, ANSWER].contains(kind))
+pub(super) fn is_status(bytes: &[u8]) -> bool {
+    bytes.get(3).is_some_and(|kind| [STATUS, STATUS_REPLY].contains(kind))
 }
 
 /// Writes the checksum of a packet. Appended zeros do not change the checksum.
@@ -341,9 +408,9 @@ pub(super) fn is_sound(packet: &[u8]) -> bool {
 impl<'a> Body<'a> {
     fn kind(&self) -> (u8, u8) {
         match self {
-            Self::Beacon(front) => (BEACON, front.flags()),
+            Self::Beacon(state) => (BEACON, state.flags()),
             Self::Data(data) => {
-                (DATA, data.front.flags() | if data.announce.is_some() { ANNOUNCES } else { 0 })
+                (DATA, data.state.flags() | if data.announce.is_some() { ANNOUNCES } else { 0 })
             }
             Self::Advertisement(_) => (ADVERTISEMENT, 0),
             Self::Solicitation(_) => (SOLICITATION, 0),
@@ -358,8 +425,8 @@ impl<'a> Body<'a> {
                 let set = [of_subtree, congested, leaves, complete, hello_missing, short, tells];
                 (ACK, flags(set))
             }
-            Self::Member(_) => (MEMBER, 0),
-            Self::Answer(_) => (ANSWER, 0),
+            Self::Status(_) => (STATUS, 0),
+            Self::StatusReply(_) => (STATUS_REPLY, 0),
             Self::Report(report) => (REPORT, flags([report.leaves])),
             Self::Settings(_) => (SETTINGS, 0),
         }
@@ -367,10 +434,10 @@ impl<'a> Body<'a> {
 
     fn encode(&self, out: &mut Vec<u8>) {
         match *self {
-            Self::Beacon(front) => front.encode(out),
-            Self::Data(Data { front, announce, payload }) => {
-                front.encode(out);
-                if let Some(Words { option, value }) = announce {
+            Self::Beacon(state) => state.encode(out),
+            Self::Data(Data { state, announce, payload }) => {
+                state.encode(out);
+                if let Some(Announcement { option, value }) = announce {
                     // Schemes bound the length of their announcements.
                     [option, value.len() as u8].put(out);
                     out.extend_from_slice(value);
@@ -404,7 +471,7 @@ impl<'a> Body<'a> {
                 }
                 out.extend_from_slice(ack.mask);
             }
-            Self::Member(bytes) | Self::Answer(bytes) | Self::Settings(bytes) => {
+            Self::Status(bytes) | Self::StatusReply(bytes) | Self::Settings(bytes) => {
                 out.extend_from_slice(bytes);
             }
             Self::Report(report) => report.encode(out),
@@ -415,28 +482,15 @@ impl<'a> Body<'a> {
         let plain = |body| (flags == 0).then_some(body);
         let all = &mut fields;
         let body = match kind {
-            BEACON => Self::Beacon(Front::decode(flags, all)?),
+            BEACON => Self::Beacon(SourceState::decode(flags, all)?),
             DATA => {
-                let front = Front::decode(flags & !ANNOUNCES, all)?;
+                let state = SourceState::decode(flags & !ANNOUNCES, all)?;
                 let announce =
-                    if flags & ANNOUNCES == 0 { None } else { Some(Words::decode(all)?) };
-                let data = Data { front, announce, payload: all.rest() };
-                (front.sequence > 0).then_some(Self::Data(data))?
+                    if flags & ANNOUNCES == 0 { None } else { Some(Announcement::decode(all)?) };
+                let data = Data { state, announce, payload: all.rest() };
+                (state.sequence > 0).then_some(Self::Data(data))?
             }
-            ADVERTISEMENT => {
-                let [state, role, level, lan] = all.array()?;
-                let (members, members_max) = all.read()?;
-                plain(Self::Advertisement(Advertisement {
-                    state: one_of(&HeadState::ALL, state)?,
-                    role: one_of(HeadRole::ALL, role)?,
-                    level,
-                    members,
-                    members_max,
-                    low: sequence(all)?,
-                    lan: one_of(&[false, true], lan)?,
-                    name: decode_name(all)?,
-                }))?
-            }
+            ADVERTISEMENT => plain(Self::Advertisement(Advertisement::decode(all)?))?,
             SOLICITATION => {
                 let [role, ..]: [u8; 4] = all.array()?;
                 let role = one_of(HeadRole::ALL, role)?;
@@ -465,33 +519,9 @@ impl<'a> Body<'a> {
                 let asked = all.bytes(8 * count)?;
                 Self::Hello(Hello { resigns, level, low, high, done, asked })
             }
-            ACK => {
-                let [of_subtree, congested, leaves, complete, hello_missing, short, tells] =
-                    flagged(flags)?;
-                let first_missing = sequence(all).filter(|first| *first > 0)?;
-                let (allowed, highest) = (sequence(all)?, sequence(all)?);
-                let (loss, members, indirect, heads) = all.read()?;
-                let departed = if tells { Departeds::decode(all)? } else { Departeds::default() };
-                Self::Ack(Ack {
-                    first_missing,
-                    allowed,
-                    highest,
-                    loss,
-                    members,
-                    indirect,
-                    heads,
-                    of_subtree,
-                    congested,
-                    leaves,
-                    complete,
-                    hello_missing,
-                    short,
-                    departed,
-                    mask: Some(all.rest()).filter(|mask| mask.len() <= MASK_MAX)?,
-                })
-            }
-            MEMBER => plain(Self::Member(all.rest()))?,
-            ANSWER => plain(Self::Answer(all.rest()))?,
+            ACK => Self::Ack(Ack::decode(flags, all)?),
+            STATUS => plain(Self::Status(all.rest()))?,
+            STATUS_REPLY => plain(Self::StatusReply(all.rest()))?,
             REPORT => {
                 let [leaves] = flagged(flags)?;
                 Self::Report(Report::decode(leaves, all)?)
@@ -504,14 +534,14 @@ impl<'a> Body<'a> {
     }
 }
 
-impl<'a> Words<'a> {
+impl<'a> Announcement<'a> {
     fn decode(fields: &mut Fields<'a>) -> Option<Self> {
         let [option, len] = fields.array()?;
         Some(Self { option, value: fields.bytes(usize::from(len))? })
     }
 }
 
-impl Front {
+impl SourceState {
     fn flags(&self) -> u8 {
         flags([self.repair, self.done, self.prune])
     }

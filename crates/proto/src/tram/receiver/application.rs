@@ -6,14 +6,13 @@ use alloc::vec::Vec;
 use faircast_base::{BadInput, Checked, Cx, Duration, NodeId, Time};
 
 use super::reports::Reports;
-use super::{Kept, Own, Phase, Reached, TramReceiver};
+use super::{Negotiation, Retention, TramReceiver};
 use crate::object::TreePlace;
 use crate::pgm::negotiation::SchemeMismatch;
 use crate::stack::Stack;
-use crate::tram::head::decode;
 use crate::tram::settings::{HeadRole, TramSettings};
-use crate::tram::wire::{Body, is_word};
-use crate::tram::{Agreed, Disagreement, GivenHead, TramSetup, TreeNegotiation, steering_at};
+use crate::tram::wire::{Body, Packet, is_status};
+use crate::tram::{Agreed, GivenHead, TramSetup, TreeNegotiation, steering_at};
 use crate::{Datagram, Destination, Transmit};
 
 /// For applications that decide when they take packets, and when they need no more.
@@ -24,80 +23,70 @@ impl TramReceiver {
         node: NodeId,
         negotiation: TreeNegotiation,
     ) -> Self {
-        let own = Own { options: setup.options.clone(), negotiation, node, head: setup.head };
-        let follows = Some(Box::new(own));
+        let mut receiver = Self::new(setup);
+        let negotiation = Negotiation::new(setup.options.clone(), negotiation, node, setup.head);
+        receiver.negotiation = Some(Box::new(negotiation));
         // The receiver exists because of a packet from the source.
-        let source_heard_at = setup.start;
-        Self { follows, source_heard_at, ..Self::new(setup) }
+        receiver.session.source_packet_at = setup.start;
+        receiver
     }
 
     pub(crate) fn kept(setup: &TramSetup<'_>, node: NodeId, negotiation: TreeNegotiation) -> Self {
-        Self { kept: Kept::Until, ..Self::following(setup, node, negotiation) }
+        let mut receiver = Self::following(setup, node, negotiation);
+        receiver.delivery.retention = Retention::UntilReleased;
+        receiver
     }
 
-    /// Takes the settings of the source; a change is believed only after several packets.
     pub(super) fn on_settings(&mut self, cx: &mut Cx<'_>, from: NodeId, bytes: &[u8]) -> Checked {
-        if from != self.source {
+        if from != self.session.source {
             return Err(BadInput::Foreign);
         }
-        let Some(own) = &self.follows else { return Ok(()) };
-        if self.told.agreed.as_deref() == Some(bytes) {
-            (self.told.other, self.told.mismatch) = Default::default();
-            return Ok(());
+        let Some(negotiation) = &mut self.negotiation else { return Ok(()) };
+        let (node, assigned) = (negotiation.node, negotiation.assigned);
+        if let Some(agreed) = negotiation.on_settings(cx.now, bytes)? {
+            self.begin_under(cx, &agreed, node, assigned);
         }
-        let (node, head) = (own.node, own.head);
-        match own.negotiation.agree(&own.options, bytes) {
-            Err(Disagreement::Malformed) => Err(BadInput::Malformed),
-            Err(Disagreement::Other(mismatch)) => {
-                if self.told.mismatch.claim(cx.now, (), Duration::ZERO, |()| true) {
-                    self.mismatch = Some(mismatch);
-                }
-                Err(BadInput::OtherScheme)
-            }
-            Ok(agreed) => {
-                self.told.mismatch.contradict();
-                let said = |before: &Vec<u8>| before == bytes;
-                let is_first = self.told.agreed.is_none();
-                if !is_first && !self.told.other.claim(cx.now, bytes.to_vec(), Duration::ZERO, said)
-                {
-                    return Err(BadInput::OtherScheme);
-                }
-                self.agree(cx, &agreed, node, head);
-                self.told.agreed = Some(bytes.to_vec());
-                Ok(())
-            }
-        }
+        Ok(())
     }
 
     /// Begins under the agreed settings. A receiver that has begun goes on from its present packet.
-    fn agree(&mut self, cx: &mut Cx<'_>, agreed: &Agreed, node: NodeId, head: Option<GivenHead>) {
+    fn begin_under(
+        &mut self,
+        cx: &mut Cx<'_>,
+        Agreed { tree, options }: &Agreed,
+        node: NodeId,
+        assigned: Option<GivenHead>,
+    ) {
         let now = cx.now;
-        let Agreed { tree, options } = agreed;
         let settings = TramSettings::of(options, tree.scheme.is_some());
         let steering = steering_at(*tree, node);
-        let reports = steering.map(|it| Box::new(Reports::new(it, options)));
-        let spoken = Some(*tree);
-        let begun = Self::under(settings, (self.identity, self.source), now, head);
+        let source = self.session.source;
+        let begun = Self::under(settings, (self.identity, source), now, assigned);
         let before = core::mem::replace(self, begun);
-        (self.kept, self.held, self.name) = (before.kept, before.held, before.name);
-        (self.phase, self.joined, self.closing) = (before.phase, before.joined, before.closing);
-        (self.bytes, self.joins) = (before.bytes, before.joins);
-        (self.follows, self.events) = (before.follows, before.events);
-        (self.source_heard_at, self.reports, self.spoken) = (now, reports, spoken);
-        if let Some(reached) = before.reached {
-            self.goodbyes.extend(before.parent.bound.map(|bound| bound.node));
-            self.begin_at(cx, reached.deliver);
-            if let Some(again) = &mut self.reached {
-                (again.from_start, again.lost_any) = (reached.from_start, reached.lost_any);
+        (self.name, self.negotiation) = (before.name, before.negotiation);
+        (self.phase, self.joined_heads) = (before.phase, before.joined_heads);
+        (self.is_closing, self.events) = (before.is_closing, before.events);
+        self.delivery = before.delivery.renewed();
+        self.past_parents.joins = before.past_parents.joins;
+        self.session.source_packet_at = now;
+        self.reports = steering.map(|it| Box::new(Reports::new(it, options)));
+        if let Some(window) = before.window {
+            if let Some(parent) = before.affiliation.parent {
+                self.past_parents.say_goodbye(parent.node);
+            }
+            self.begin_at(cx, before.delivery.next);
+            self.delivery.from_start = before.delivery.from_start;
+            self.delivery.lost_any = before.delivery.lost_any;
+            if let Some(again) = &mut self.window {
                 // The loss record goes on, and so does its span.
-                again.sent_since = reached.sent_since;
+                again.counted_from = window.counted_from;
             }
         }
         self.losses = before.losses;
     }
 
     pub(crate) fn hold(&mut self, cx: &mut Cx<'_>, held: bool) {
-        if core::mem::replace(&mut self.held, held) && !held {
+        if core::mem::replace(&mut self.delivery.held, held) && !held {
             self.deliver(cx);
             self.after_progress(cx);
         }
@@ -109,108 +98,111 @@ impl TramReceiver {
         self.take_next(bytes).map(|(_, zeros)| zeros)
     }
 
+    /// Passes over all packets before the first missing one.
     pub(crate) fn pass_over(&mut self, cx: &mut Cx<'_>) {
-        let Some(reached) = &mut self.reached else { return };
-        let end = reached.reception.first_missing();
-        if reached.deliver < end {
-            reached.deliver = end;
+        let Some(window) = &self.window else { return };
+        let end = window.first_missing();
+        if self.delivery.next < end {
+            self.delivery.next = end;
             if self.settings.head == HeadRole::Never {
-                self.head.cache.forget(end);
+                self.repairer.cache.forget(end);
             }
             self.after_progress(cx);
         }
     }
 
     pub(crate) fn release(&mut self, cx: &mut Cx<'_>) {
-        self.kept = Kept::Released;
+        self.delivery.retention = Retention::Released;
         self.check_end(cx);
     }
 
     pub(crate) fn has_members(&self) -> bool {
-        !self.head.members.children.is_empty()
+        !self.head.members.is_empty()
     }
 
+    /// Returns the next packet that the application takes; 0 before the first one.
     pub(crate) fn taken(&self) -> u64 {
-        self.reached.as_ref().map_or(0, |it| it.deliver)
+        if self.window.is_some() { self.delivery.next } else { 0 }
     }
 
     pub(crate) fn place(&self) -> TreePlace {
-        let bound = self.parent.bound.is_some();
+        let has_parent = self.affiliation.parent.is_some();
         // A departed receiver reports its last place.
-        let placed = bound || self.phase == Phase::Left;
-        let level = if bound { self.level() } else { self.level_before };
+        let placed = has_parent || self.has_left();
+        let level = if has_parent { self.level() } else { self.past_parents.latest_level };
         TreePlace {
             number: self.identity.known_id(),
-            head: if placed { self.head_number } else { 0 },
+            head: if placed { self.past_parents.latest_id } else { 0 },
             level: if placed { level } else { 0 },
-            members: self.head.members.children.len() as u32,
-            repairs: self.repairs,
+            members: self.head.members.len() as u32,
+            repairs: self.repairer.sent,
         }
     }
 
-    pub(crate) const fn spoken(&self) -> Option<Stack> {
-        self.spoken
+    pub(crate) fn spoken(&self) -> Option<Stack> {
+        self.negotiation.as_ref()?.stack
     }
 
-    pub(crate) const fn mismatch(&self) -> Option<&SchemeMismatch> {
-        self.mismatch.as_ref()
+    pub(crate) fn mismatch(&self) -> Option<&SchemeMismatch> {
+        self.negotiation.as_ref()?.mismatch.as_ref()
     }
 
     pub(crate) fn has_delivered_all(&self) -> bool {
-        let delivered = |it: &Reached| self.last.is_some_and(|last| it.deliver > last);
-        self.events.is_empty() && self.reached.as_ref().is_some_and(delivered)
+        let has_last = self.session.last.is_some_and(|last| self.delivery.next > last);
+        self.events.is_empty() && self.window.is_some() && has_last
     }
 
     pub(crate) fn is_over(&self) -> bool {
-        self.phase == Phase::Left
+        self.has_left()
     }
 
     pub(crate) const fn is_pruned(&self) -> bool {
-        self.pruned
+        self.affiliation.is_pruned
     }
 
     /// Returns the packets known to be sent since this receiver took part, and the lost ones.
     pub(crate) fn extent(&self) -> (u64, u64) {
-        let known = self.reached.as_ref().map_or(0, |reached| {
-            let end = reached.reception.end.max(self.losses.end());
-            end.saturating_sub(reached.sent_since)
+        let known = self.window.as_ref().map_or(0, |window| {
+            let end = window.reception.end.max(self.losses.end());
+            end.saturating_sub(window.counted_from)
         });
         (known, self.losses.lost())
     }
 
     pub(crate) fn heard_at(&self) -> Option<Time> {
-        (self.source_heard_at > Time::ZERO).then_some(self.source_heard_at)
+        Some(self.session.source_packet_at).filter(|at| *at > Time::ZERO)
     }
 
     pub(crate) fn status_interval(&self) -> Option<Duration> {
-        Some(self.front.status_interval).filter(|interval| *interval > Duration::ZERO)
+        let interval = self.session.state.status_interval;
+        (interval > Duration::ZERO).then_some(interval)
     }
 
     pub(crate) fn latest_of(&self, datagram: &Datagram<'_>) -> Option<u64> {
-        match decode(datagram, self.identity.session).ok()?.body {
-            Body::Beacon(front) => Some(front.sequence),
-            Body::Data(data) => Some(data.front.sequence).filter(|_| !data.front.repair),
+        match Packet::of_datagram(datagram, self.identity.session).ok()?.body {
+            Body::Beacon(state) => Some(state.sequence),
+            Body::Data(data) => Some(data.state.sequence).filter(|_| !data.state.repair),
             _ => None,
         }
     }
 
     pub(crate) fn answer_of<'a>(&self, datagram: &Datagram<'a>) -> Option<&'a [u8]> {
-        if !is_word(datagram.bytes) {
+        if !is_status(datagram.bytes) {
             return None;
         }
-        match decode(datagram, self.identity.session).ok()?.body {
-            Body::Answer(answer) => Some(answer),
+        match Packet::of_datagram(datagram, self.identity.session).ok()?.body {
+            Body::StatusReply(answer) => Some(answer),
             _ => None,
         }
     }
 
     pub(crate) fn lacks_packets(&self) -> bool {
-        self.reached.as_ref().is_some_and(|reached| reached.reception.lacks())
+        self.window.as_ref().is_some_and(|window| window.reception.has_losses())
     }
 
     pub(crate) fn word(&mut self, cx: &mut Cx<'_>, word: &[u8], buf: &mut Vec<u8>) -> Transmit {
-        let to = Destination::Node(self.source);
-        self.identity.control(cx, to, u8::MAX, Body::Member(word), buf)
+        let to = Destination::Node(self.session.source);
+        self.identity.control(cx, to, u8::MAX, Body::Status(word), buf)
     }
 }
 
@@ -242,7 +234,7 @@ mod tests {
         receiver.on_settings(&mut cx, SOURCE, &settings("100 ms")).unwrap();
         receiver.handle_timeout(&mut cx);
         receiver.begin_at(&mut cx, 1);
-        receiver.hear_of(&mut cx, 40, false);
+        receiver.on_highest_sent(&mut cx, 40, false);
         assert_eq!(receiver.extent(), (40, 40));
         let changed = settings("120 ms");
         let believed = (1..100).find(|second| {
@@ -252,7 +244,7 @@ mod tests {
         assert!(believed.is_some_and(|second| second > 1), "{believed:?}");
         receiver.handle_timeout(&mut cx);
         assert_eq!(receiver.extent(), (40, 40));
-        receiver.hear_of(&mut cx, 60, false);
+        receiver.on_highest_sent(&mut cx, 60, false);
         assert_eq!(receiver.extent(), (60, 60), "the first 40 are lost once");
     }
 }

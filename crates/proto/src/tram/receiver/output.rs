@@ -2,209 +2,195 @@
 
 use alloc::vec::Vec;
 
-use faircast_base::{Cx, Duration, Event, Time};
+use faircast_base::{Cx, Duration, Event, NodeId, Time};
 
-use super::{Phase, Timer, TramReceiver};
+use super::{Timer, TramReceiver};
 use crate::congestion::Permit;
 use crate::tram::HEADS;
-use crate::tram::head::Repair;
-use crate::tram::parent::Step;
+use crate::tram::membership::Request;
 use crate::tram::settings::HeadRole;
-use crate::tram::wire::{self, Ack, Bind, Body, Data, Departeds, Front, Solicitation, seal};
+use crate::tram::window::Repair;
+use crate::tram::wire::{
+    self, Ack, Bind, Body, Data, DepartureList, Solicitation, SourceState, seal,
+};
 use crate::{Destination, Transmit};
-
-/// Acknowledgement intervals without a repair before a live head is left.
-const FRUITLESS_MAX: u32 = 10;
-
-/// Requests without effect before the head is asked for its highest packet.
-const FRUITLESS_ASKS: u32 = 2;
-
-/// Most doublings of the interval between requests.
-const ASKS_MAX: u32 = 6;
 
 impl TramReceiver {
     pub(super) fn arm_ack(&mut self, now: Time) {
-        if let Some(reached) = &self.reached {
-            self.timers.arm(Timer::Ack, now + reached.acks.interval());
+        if let Some(window) = &self.window {
+            self.timers.arm(Timer::Ack, now + window.ack_schedule.interval());
         }
     }
 
-    pub(super) fn on_ask_timer(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn on_request_timer(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now;
-        let round_trip = self.parent.bound.map_or(Duration::ZERO, |bound| bound.round_trip);
-        let Some(reached) = self.reached.as_mut().filter(|it| it.awaits_answer()) else { return };
-        self.ack_due = true;
+        let parent = self.affiliation.parent;
+        let round_trip = parent.map_or(Duration::ZERO, |parent| parent.round_trip);
+        let Some(window) = self.window.as_mut().filter(|window| window.awaits_answer()) else {
+            return;
+        };
+        self.next_ack.due = true;
         // Perhaps no head has the packets: a hello says how far the source is.
-        self.hello_missing |=
-            reached.asks >= FRUITLESS_ASKS && reached.reception.lacks() && !self.front.done;
-        if let Some(reports) = self.reports.as_mut().filter(|_| self.parent.bound.is_none()) {
+        let has_losses = window.reception.has_losses();
+        self.next_ack.hello_missing |=
+            window.requests.needs_hello() && has_losses && !self.session.state.done;
+        if let Some(reports) = self.reports.as_mut().filter(|_| parent.is_none()) {
             reports.feedback.on_stuck(cx);
         }
-        let interval = (round_trip * 3 / 2 + self.settings.ask_interval) * (1 << reached.asks);
-        reached.asks = (reached.asks + 1).min(ASKS_MAX);
-        self.timers.arm(Timer::Ask, now + interval.min(reached.acks.interval()));
+        let delay = window.requests.back_off(round_trip * 3 / 2 + self.settings.ask_interval);
+        self.timers.arm(Timer::Request, now + delay.min(window.ack_schedule.interval()));
     }
 
     pub(super) fn on_ack_timer(&mut self, cx: &mut Cx<'_>) {
         self.arm_ack(cx.now);
         self.check_rejection(cx);
-        let Some(reached) = &mut self.reached else { return };
-        let closed = reached.reception.end + reached.window.ack_window > reached.told_allowed;
-        let lacks = reached.reception.lacks();
-        let changed = reached.told_below != self.head.members.all();
-        let news = self.head.members.departures.is_due();
-        self.ack_due |= lacks || closed || changed || news || self.completed;
-        if !lacks {
-            reached.fruitless = 0;
-            return;
-        }
-        reached.fruitless += 1;
-        if reached.fruitless > FRUITLESS_MAX {
-            reached.fruitless = 0;
+        let Some(window) = &mut self.window else { return };
+        let has_losses = window.reception.has_losses();
+        let members = &self.head.members;
+        let changed = window.reported.receivers != members.all() || members.departures.is_due();
+        self.next_ack.due |=
+            has_losses || window.is_closing() || changed || self.delivery.completed;
+        if window.requests.on_interval(has_losses) {
             let seeker = self.seeker(cx.now);
-            let news = self.parent.on_bad_head(cx.now, seeker, true);
-            self.on_news(cx, news);
+            let change = self.affiliation.on_head_failure(cx.now, seeker, true);
+            self.on_parent_change(cx, change);
         }
     }
 
     pub(super) fn poll_ack(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        if let Some(to) = self.goodbyes.pop_front() {
-            let first_missing = self.reached.as_ref().map_or(1, |it| it.reception.first_missing());
-            // A receiver that only changes heads is not missed, and reports to the next head.
-            let ends = self.phase == Phase::Left;
-            let mut told = Vec::new();
-            let ack = Ack {
-                leaves: true,
-                complete: self.completed,
-                first_missing,
-                short: ends && self.is_short(),
-                departed: self.departed(ends, &mut told),
-                ..Ack::default()
-            };
-            let to = Destination::Node(to);
-            return Some(self.identity.control(cx, to, u8::MAX, Body::Ack(ack), buf));
+        if let Some(to) = self.past_parents.next_goodbye() {
+            return Some(self.goodbye(cx, to, buf));
         }
-        if !self.ack_due && !self.hello_missing {
+        if !self.next_ack.due && !self.next_ack.hello_missing {
             return None;
         }
-        let bound = self.parent.bound?;
+        let parent = self.affiliation.parent?;
         let allowed = self.allowed();
-        let short = self.completed && self.is_short();
-        let mut told = Vec::new();
-        let departed = self.departed(self.head.members.departures.is_due(), &mut told);
-        let reached = self.reached.as_mut()?;
-        self.head.members.departures.on_told();
-        self.ack_due = false;
-        if allowed > reached.told_allowed {
-            reached.told_before = core::mem::replace(&mut reached.told_allowed, allowed);
-        }
-        reached.told_below = self.head.members.all();
-        reached.acks.on_sent();
-        let first_missing = reached.reception.first_missing();
+        let short = self.delivery.completed && self.delivery.is_short();
+        let mut listed = Vec::new();
+        let departed = self.departed(self.head.members.departures.is_due(), &mut listed);
+        let members = &mut self.head.members;
+        let window = self.window.as_mut()?;
+        members.departures.on_reported();
+        self.next_ack.due = false;
+        window.reported.on_ack(allowed, members.all());
+        window.ack_schedule.on_sent();
+        let first_missing = window.first_missing();
         let mut mask = Vec::new();
-        // The window bounds requests: a late joiner lacks everything.
-        reached.asked_until = first_missing + reached.window.size as u64;
-        let asked = reached.asked_until;
-        let missing = reached.reception.lost().map(|run| run.start..run.end.min(asked));
-        wire::mask(first_missing, missing.take_while(|run| run.start < asked), &mut mask);
+        wire::mask(first_missing, window.request(), &mut mask);
         if let Some(reports) = self.reports.as_mut().filter(|_| !mask.is_empty()) {
-            reports.on_ask(first_missing);
+            reports.on_request(first_missing);
         }
         let share = |loss: f64| (loss.clamp(0.0, 1.0) * f64::from(u16::MAX)) as u16;
-        let (own, below) = (share(reached.window.loss), self.head.members.worst_loss());
-        let (indirect, heads) = self.head.members.below();
-        let (members, _) = self.head.members.count();
-        let takes = self.settings.head != HeadRole::Never;
+        let (own_loss, loss_below) = (share(window.congestion.loss), members.worst_loss());
+        let (indirect, heads) = members.below();
+        let takes_members = self.settings.head != HeadRole::Never;
         let ack = Ack {
             first_missing,
             allowed,
-            highest: reached.reception.end - 1,
-            loss: own.max(below),
-            members,
+            highest: window.highest(),
+            loss: own_loss.max(loss_below),
+            members: members.count().0,
             indirect,
-            heads: heads + u32::from(takes),
-            of_subtree: below > own,
-            congested: core::mem::take(&mut self.congested),
+            heads: heads + u32::from(takes_members),
+            of_subtree: loss_below > own_loss,
+            congested: core::mem::take(&mut self.next_ack.congested),
             leaves: false,
-            complete: self.completed,
-            hello_missing: core::mem::take(&mut self.hello_missing),
+            complete: self.delivery.completed,
+            hello_missing: core::mem::take(&mut self.next_ack.hello_missing),
             short,
             departed,
             mask: &mask,
         };
-        let awaits_answer = reached.awaits_answer();
-        if let Some((before, _)) = reached.before {
-            self.goodbyes.retain(|node| *node != before);
-        }
-        let to = Destination::Node(bound.node);
+        let awaits_answer = window.awaits_answer();
+        self.past_parents.keep_previous();
+        let to = Destination::Node(parent.node);
         let transmit = self.identity.control(cx, to, u8::MAX, Body::Ack(ack), buf);
         self.arm_ack(cx.now);
-        let asks = self.settings.ask_interval;
-        if awaits_answer && asks > Duration::ZERO && !self.timers.is_armed(Timer::Ask) {
-            self.timers.arm(Timer::Ask, cx.now + asks.max(bound.round_trip * 2));
+        let delay = self.settings.ask_interval;
+        if awaits_answer && delay > Duration::ZERO && !self.timers.is_armed(Timer::Request) {
+            self.timers.arm(Timer::Request, cx.now + delay.max(parent.round_trip * 2));
         }
         Some(transmit)
     }
 
-    fn departed<'a>(&self, is_told: bool, buf: &'a mut Vec<u8>) -> Departeds<'a> {
+    fn goodbye(&mut self, cx: &mut Cx<'_>, to: NodeId, buf: &mut Vec<u8>) -> Transmit {
+        // A receiver that only changes heads is not missed, and reports to the next head.
+        let ends = self.has_left();
+        let mut listed = Vec::new();
+        let ack = Ack {
+            leaves: true,
+            complete: self.delivery.completed,
+            first_missing: self.window.as_ref().map_or(1, |window| window.first_missing()),
+            short: ends && self.delivery.is_short(),
+            departed: self.departed(ends, &mut listed),
+            ..Ack::default()
+        };
+        self.identity.control(cx, Destination::Node(to), u8::MAX, Body::Ack(ack), buf)
+    }
+
+    /// Returns the departed receivers for an acknowledgement, or none if they are not reported.
+    fn departed<'a>(&self, is_reported: bool, buf: &'a mut Vec<u8>) -> DepartureList<'a> {
         let members = &self.head.members;
-        match is_told {
-            true => Departeds::new(members.departures.iter(), members.unnamed(), buf),
-            false => Departeds::default(),
+        match is_reported {
+            true => DepartureList::new(members.departures.iter(), members.unlisted(), buf),
+            false => DepartureList::default(),
         }
     }
 
     pub(super) fn poll_report(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let head = self.parent.bound;
-        self.reports.as_mut()?.poll(cx, &mut self.identity, self.source, head, buf)
+        let (source, parent) = (self.session.source, self.affiliation.parent);
+        self.reports.as_mut()?.poll(cx, &mut self.identity, source, parent, buf)
     }
 
     pub(super) fn poll_repair(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        if !self.head.repairs.is_waiting() {
+        let Self { repairer, session, .. } = self;
+        if !repairer.requests.is_waiting() {
             return None;
         }
-        self.pace.set(cx.now, self.front.rate.bits_per_s() as f64);
-        if let Permit::At(at) = self.pace.permit(cx.now) {
+        repairer.pace.set(cx.now, session.state.rate.bits_per_s() as f64);
+        if let Permit::At(at) = repairer.pace.permit(cx.now) {
             self.timers.arm(Timer::Pace, at);
             return None;
         }
-        let Repair { sequence, to, ttl } = self.head.next_repair(cx.now)?;
-        let (payload, zeros) = self.head.cache.get(sequence)?;
-        let front = Front { sequence, repair: true, prune: false, ..self.front };
-        let done = self.last == Some(sequence);
-        let body = Body::Data(Data::plain(Front { done, ..front }, payload));
+        let Repair { sequence, to, ttl } = repairer.next(cx.now, self.head.members.reach())?;
+        self.head.members.on_repair(sequence, to);
+        let (payload, zeros) = repairer.cache.get(sequence)?;
+        let done = session.last == Some(sequence);
+        let state = SourceState { sequence, repair: true, prune: false, done, ..session.state };
+        let body = Body::Data(Data::plain(state, payload));
         self.identity.write_unsealed(cx, ttl, body, buf);
         seal(buf);
         let payload_len = payload.len() as u32 + zeros;
-        self.pace.spend(cx.now, payload_len);
-        self.repairs += 1;
+        repairer.pace.spend(cx.now, payload_len);
+        repairer.sent += 1;
         cx.emit(Event::DataSent { seq: sequence, bytes: payload_len, repair: true });
         Some(Transmit { zeros, payload_len, time_to_live: ttl, ..Transmit::control(to) })
     }
 
-    pub(super) fn poll_step(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        match self.parent.poll()? {
-            Step::Solicit { ttl, name } => {
-                let body = Body::Solicitation(Solicitation { role: self.settings.head, name });
-                Some(self.identity.control(cx, Destination::Group(HEADS), ttl, body, buf))
+    pub(super) fn poll_request(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let role = self.settings.head;
+        let (to, ttl, body) = match self.affiliation.poll()? {
+            Request::Solicit { ttl, name } => {
+                let body = Body::Solicitation(Solicitation { role, name });
+                (Destination::Group(HEADS), ttl, body)
             }
-            Step::Bind { to, distance } => {
+            Request::Bind { to, distance } => {
                 self.give_up_backlog(cx);
-                let first_missing =
-                    self.reached.as_ref().map_or(0, |it| it.reception.first_missing());
-                let (role, joins) = (self.settings.head, self.joins);
-                let bind = Bind { role, distance, joins, first_missing, name: self.name };
-                let to = Destination::Node(to);
-                Some(self.identity.control(cx, to, u8::MAX, Body::Bind(bind), buf))
+                let first_missing = self.window.as_ref().map_or(0, |it| it.first_missing());
+                let (joins, name) = (self.past_parents.joins, self.name);
+                let bind = Bind { role, distance, joins, first_missing, name };
+                (Destination::Node(to), u8::MAX, Body::Bind(bind))
             }
-            Step::Probe { to } => {
-                let body = Body::Solicitation(Solicitation { role: self.settings.head, name: 0 });
-                Some(self.identity.control(cx, Destination::Node(to), u8::MAX, body, buf))
+            Request::Probe { to } => {
+                let body = Body::Solicitation(Solicitation { role, name: 0 });
+                (Destination::Node(to), u8::MAX, body)
             }
-            Step::AskHello => {
-                self.hello_missing = true;
-                None
+            Request::Hello => {
+                self.next_ack.hello_missing = true;
+                return None;
             }
-        }
+        };
+        Some(self.identity.control(cx, to, ttl, body, buf))
     }
 }

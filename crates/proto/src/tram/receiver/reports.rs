@@ -12,9 +12,9 @@ use crate::congestion::{
 };
 use crate::options::Options;
 use crate::tram::identity::Identity;
-use crate::tram::parent::Bound;
+use crate::tram::membership::Parent;
 use crate::tram::steering::{REPORT_INTERVAL, Steering, seq};
-use crate::tram::wire::{Body, Report, Telling, Words};
+use crate::tram::wire::{Announcement, Body, Report, ReportKind};
 use crate::{Destination, Transmit};
 
 pub(super) struct Reports {
@@ -26,32 +26,35 @@ pub(super) struct Reports {
     /// Latest packet found missing, and the first one since the last report of one.
     missing: Option<u64>,
     missing_since: Option<u64>,
-    asks: Option<u64>,
+    /// First packet of a request that is not reported yet.
+    requested_from: Option<u64>,
     /// True if the receiver has acknowledged, so that it must announce its leave.
     acknowledges: bool,
+    /// True if a report of the leave is due.
     leaves: bool,
-    up: Up,
+    /// Worst report for the parent, own or of a member.
+    relayed: RelayedWorst,
     late_acks: LateAcks,
 }
 
 #[derive(Debug, Default)]
-struct Up {
+struct RelayedWorst {
     sent_at: Option<Time>,
-    worst: Option<Waiting>,
+    worst: Option<WaitingReport>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
-    telling: Telling,
+struct WaitingReport {
+    kind: ReportKind,
     sequence: u64,
     report: RelayedReport,
     reported: Reported,
 }
 
-impl Up {
-    fn offer(&mut self, waiting: Waiting) {
+impl RelayedWorst {
+    fn offer(&mut self, waiting: WaitingReport) {
         let new = waiting.reported;
-        let is_worse = |old: &Waiting| {
+        let is_worse = |old: &WaitingReport| {
             let old = old.reported;
             (new.slowness_squared, new.loss) > (old.slowness_squared, old.loss)
         };
@@ -65,7 +68,7 @@ impl Up {
         Some(self.sent_at.map_or(Time::ZERO, |at| at + REPORT_INTERVAL))
     }
 
-    fn take_due(&mut self, now: Time) -> Option<Waiting> {
+    fn take_due(&mut self, now: Time) -> Option<WaitingReport> {
         self.due().filter(|due| *due <= now)?;
         self.sent_at = Some(now);
         self.worst.take()
@@ -83,7 +86,7 @@ impl Reports {
                 feedback: steering.feedback(options),
                 view: &steering.scheme.view,
             }
-            stamps, latest, missing, missing_since, asks, acknowledges, leaves, up, late_acks
+            stamps, latest, missing, missing_since, requested_from, acknowledges, leaves, relayed, late_acks
         }
     }
 
@@ -110,7 +113,7 @@ impl Reports {
         cx: &mut Cx<'_>,
         sequence: u64,
         arrival: &Arrival,
-        announce: Option<Words<'_>>,
+        announce: Option<Announcement<'_>>,
     ) -> Checked {
         if announce.is_some_and(|words| words.option != self.view.announce_option) {
             return Err(BadInput::OtherScheme);
@@ -138,9 +141,9 @@ impl Reports {
         self.latest = Some((latest, if behind < 32 { bits | 1 << behind } else { bits }));
     }
 
-    pub(super) fn on_ask(&mut self, first_missing: u64) {
+    pub(super) fn on_request(&mut self, first_missing: u64) {
         let first = self.missing_since.take().unwrap_or(first_missing);
-        self.asks = Some(first);
+        self.requested_from = Some(first);
     }
 
     pub(super) fn on_leaving(&mut self) {
@@ -155,7 +158,7 @@ impl Reports {
         report: &Report<'_>,
         beyond: Duration,
     ) -> Checked {
-        let Report { telling, sequence, option, value, leaves } = *report;
+        let Report { kind, sequence, option, value, leaves } = *report;
         if option != self.view.report_option {
             return Err(BadInput::OtherScheme);
         }
@@ -164,13 +167,13 @@ impl Reports {
             return Err(BadInput::Foreign);
         }
         self.feedback.on_overheard(cx, from, value)?;
-        self.offer(cx.now, (telling, sequence), value, beyond)
+        self.offer(cx.now, (kind, sequence), value, beyond)
     }
 
     fn offer(
         &mut self,
         now: Time,
-        (telling, sequence): (Telling, u64),
+        (kind, sequence): (ReportKind, u64),
         value: &[u8],
         beyond: Duration,
     ) -> Checked {
@@ -178,11 +181,11 @@ impl Reports {
         // A report without a measure counts as harmless.
         let nothing = Reported { loss: 0.0, slowness_squared: 0.0 };
         let reported = report.reported(&self.stamps, beyond).unwrap_or(nothing);
-        self.up.offer(Waiting { telling, sequence, report, reported });
+        self.relayed.offer(WaitingReport { kind, sequence, report, reported });
         Ok(())
     }
 
-    fn poll_own(&mut self, cx: &mut Cx<'_>, value: &mut Vec<u8>) -> Option<(Telling, u64)> {
+    fn poll_own(&mut self, cx: &mut Cx<'_>, value: &mut Vec<u8>) -> Option<(ReportKind, u64)> {
         let Some((latest, bitmap)) = self.latest else {
             // Without an original from the source there is no packet to report about.
             while self.feedback.poll_report(cx, value).is_some() {
@@ -193,10 +196,7 @@ impl Reports {
         let highest = seq(latest);
         let acknowledges = |it: &Self, vector: AckVector| {
             let AckVector { highest: last, bitmap } = it.feedback.shape_vector(vector);
-            (
-                Telling::Acknowledges { bitmap },
-                latest - u64::from(highest.distance(last).max(0) as u32),
-            )
+            (ReportKind::Ack { bitmap }, latest - u64::from(highest.distance(last).max(0) as u32))
         };
         if let Some((vector, report)) = self.late_acks.next() {
             value.extend_from_slice(&report);
@@ -211,12 +211,12 @@ impl Reports {
                 }
                 Audience::SenderNak => {
                     let missing = self.missing.filter(|missing| *missing < latest);
-                    (Telling::Nothing, missing.unwrap_or(latest))
+                    (ReportKind::NullNak, missing.unwrap_or(latest))
                 }
             });
         }
-        let first = self.asks.take()?;
-        self.feedback.report_for_nak(cx, value).then_some((Telling::Asks, first))
+        let first = self.requested_from.take()?;
+        self.feedback.report_for_nak(cx, value).then_some((ReportKind::Nak, first))
     }
 
     pub(super) fn poll(
@@ -224,12 +224,12 @@ impl Reports {
         cx: &mut Cx<'_>,
         identity: &mut Identity,
         source: NodeId,
-        head: Option<Bound>,
+        parent: Option<Parent>,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        let mut send = |cx: &mut Cx<'_>, to, telling, sequence, leaves, value: &[u8]| {
+        let mut send = |cx: &mut Cx<'_>, to, kind, sequence, leaves, value: &[u8]| {
             let option = self.view.report_option;
-            let report = Report { telling, sequence, leaves, option, value };
+            let report = Report { kind, sequence, leaves, option, value };
             identity.control(cx, Destination::Node(to), u8::MAX, Body::Report(report), buf)
         };
         if core::mem::take(&mut self.leaves)
@@ -237,24 +237,24 @@ impl Reports {
         {
             let mut value = Vec::new();
             self.feedback.report_for_nak(cx, &mut value);
-            return Some(send(cx, source, Telling::Acknowledges { bitmap }, latest, true, &value));
+            return Some(send(cx, source, ReportKind::Ack { bitmap }, latest, true, &value));
         }
         // Unallocated at first: most calls find no report.
         let mut value = Vec::new();
-        while let Some((telling, sequence)) = self.poll_own(cx, &mut value) {
+        while let Some((kind, sequence)) = self.poll_own(cx, &mut value) {
             // A report with a request is not urgent, and every receiver sends requests.
-            if telling != Telling::Asks && self.feedback.reports_directly() {
-                return Some(send(cx, source, telling, sequence, false, &value));
+            if kind != ReportKind::Nak && self.feedback.reports_directly() {
+                return Some(send(cx, source, kind, sequence, false, &value));
             }
-            let beyond = head.map_or(Duration::ZERO, |head| head.round_trip);
+            let beyond = parent.map_or(Duration::ZERO, |parent| parent.round_trip);
             // An own report is always well-formed.
-            let _ = self.offer(cx.now, (telling, sequence), &value, beyond);
+            let _ = self.offer(cx.now, (kind, sequence), &value, beyond);
             value.clear();
         }
-        let Waiting { telling, sequence, report, .. } =
-            head.is_some().then(|| self.up.take_due(cx.now))??;
+        let WaitingReport { kind, sequence, report, .. } =
+            parent.is_some().then(|| self.relayed.take_due(cx.now))??;
         let value = report.held_until(cx.now);
-        Some(send(cx, head?.node, telling, sequence, false, &value))
+        Some(send(cx, parent?.node, kind, sequence, false, &value))
     }
 
     pub(super) fn on_timeout(&mut self, cx: &mut Cx<'_>) {
@@ -263,8 +263,8 @@ impl Reports {
         }
     }
 
-    pub(super) fn next_timeout(&self, has_head: bool) -> Option<Time> {
-        let up = self.up.due().filter(|_| has_head);
-        [self.feedback.next_timeout(), up].into_iter().flatten().min()
+    pub(super) fn next_timeout(&self, has_parent: bool) -> Option<Time> {
+        let relayed = self.relayed.due().filter(|_| has_parent);
+        [self.feedback.next_timeout(), relayed].into_iter().flatten().min()
     }
 }

@@ -8,24 +8,22 @@ use super::{Phase, TramSource};
 use crate::content::Packets;
 use crate::object::TreePlace;
 use crate::stack::Stack;
-use crate::tram::head::decode;
-use crate::tram::wire::{Body, is_word};
+use crate::tram::wire::{Body, Packet, is_status};
 use crate::tram::{TramSetup, announced, name_number};
 use crate::{Datagram, Destination, Transmit};
-
-/// Most names of restarted receivers that wait to be sent; chosen. Receivers repeat their reports.
-const ANEW_MAX: usize = 16;
 
 /// For applications that know themselves which receivers have everything.
 impl<P: Packets> TramSource<P> {
     pub(crate) fn kept(setup: &TramSetup<'_>, tree: Stack, packets: P) -> Self {
-        Self { kept: true, ..Self::telling(setup, tree, packets) }
+        Self { is_retained: true, ..Self::announcing(setup, tree, packets) }
     }
 
-    pub(crate) fn telling(setup: &TramSetup<'_>, tree: Stack, packets: P) -> Self {
+    pub(crate) fn announcing(setup: &TramSetup<'_>, tree: Stack, packets: P) -> Self {
         // Settings too long for an announcement were refused where they were chosen.
-        let announced = announced(tree, setup.options);
-        Self { announced, ..Self::new(setup, packets) }
+        let settings = announced(tree, setup.options);
+        let mut source = Self::new(setup, packets);
+        source.beacons.settings = settings;
+        source
     }
 
     pub(crate) fn start_anew(&mut self, now: Time, limit: Option<Bitrate>) {
@@ -40,10 +38,8 @@ impl<P: Packets> TramSource<P> {
     /// Takes the name of a restarted receiver: heads ask earlier members of the name.
     pub(crate) fn note_anew(&mut self, now: Time, name: &str) {
         let name = name_number(name);
-        self.head.succeed(now, None, name);
-        if self.anew.len() < ANEW_MAX && !self.anew.contains(&name) {
-            self.anew.push(name);
-        }
+        self.head.supersede(now, None, name);
+        self.beacons.note_restarted(name);
     }
 
     pub(crate) fn bits_per_s(&self) -> f64 {
@@ -51,12 +47,12 @@ impl<P: Packets> TramSource<P> {
     }
 
     pub(crate) fn place(&self) -> TreePlace {
-        let (number, members) = (self.identity.known_id(), self.head.members.children.len() as u32);
-        TreePlace { number, head: 0, level: 1, members, repairs: self.repairs }
+        let (number, members) = (self.identity.known_id(), self.head.members.len() as u32);
+        TreePlace { number, head: 0, level: 1, members, repairs: self.repairer.sent }
     }
 
     pub(crate) fn set_status_interval(&mut self, interval: Duration) {
-        self.status_interval = interval.min(Duration::from_millis(u64::from(u16::MAX)));
+        self.beacons.status_interval = interval.min(Duration::from_millis(u64::from(u16::MAX)));
     }
 
     pub(crate) fn set_limit(&mut self, now: Time, limit: Option<Bitrate>) {
@@ -64,12 +60,12 @@ impl<P: Packets> TramSource<P> {
     }
 
     pub(crate) fn word_of<'a>(&self, datagram: &Datagram<'a>) -> Option<(u64, &'a [u8])> {
-        if !is_word(datagram.bytes) {
+        if !is_status(datagram.bytes) {
             return None;
         }
-        let packet = decode(datagram, self.identity.session).ok()?;
+        let packet = Packet::of_datagram(datagram, self.identity.session).ok()?;
         match packet.body {
-            Body::Member(word) => Some((packet.sender, word)),
+            Body::Status(word) => Some((packet.sender, word)),
             _ => None,
         }
     }
@@ -81,6 +77,6 @@ impl<P: Packets> TramSource<P> {
         answer: &[u8],
         buf: &mut Vec<u8>,
     ) -> Transmit {
-        self.identity.control(cx, to, u8::MAX, Body::Answer(answer), buf)
+        self.identity.control(cx, to, u8::MAX, Body::StatusReply(answer), buf)
     }
 }

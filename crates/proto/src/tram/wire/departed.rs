@@ -84,12 +84,12 @@ impl Departed {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::tram) struct Departeds<'a> {
+pub(in crate::tram) struct DepartureList<'a> {
     pub(in crate::tram) unnamed: u32,
     entries: &'a [u8],
 }
 
-impl<'a> Departeds<'a> {
+impl<'a> DepartureList<'a> {
     /// Encodes as many of `all` as fit into `buf`.
     pub(in crate::tram) fn new<'d>(
         all: impl Iterator<Item = &'d Departed>,
@@ -118,8 +118,8 @@ impl<'a> Departeds<'a> {
     pub(super) fn decode(fields: &mut Fields<'a>) -> Option<Self> {
         let ([count, ..], unnamed): ([u8; 4], _) = fields.read()?;
         let count = Some(usize::from(count)).filter(|count| *count <= DEPARTURES_MAX)?;
-        let told = Self { unnamed, entries: fields.bytes(count * DEPARTED)? };
-        let true_count = told.iter().count() == count;
-        (true_count && !told.is_empty() && unnamed <= BELOW_MAX).then_some(told)
+        let list = Self { unnamed, entries: fields.bytes(count * DEPARTED)? };
+        let true_count = list.iter().count() == count;
+        (true_count && !list.is_empty() && unnamed <= BELOW_MAX).then_some(list)
     }
 }

@@ -6,52 +6,51 @@ use crate::congestion::RouterView;
 use crate::fields::{Encoded, Fields};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::tram) enum Telling {
+pub(in crate::tram) enum ReportKind {
     /// Acknowledges those of the last 32 packets whose bits are set; bit 0 is the packet itself.
-    Acknowledges {
-        bitmap: u32,
-    },
-    Asks,
+    Ack { bitmap: u32 },
+    /// Requests the packet.
+    Nak,
     /// Requests nothing. The packet is the latest one missing, or else the latest received.
-    Nothing,
+    NullNak,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::tram) struct Report<'a> {
-    pub(in crate::tram) telling: Telling,
+    pub(in crate::tram) kind: ReportKind,
     pub(in crate::tram) sequence: u64,
     pub(in crate::tram) leaves: bool,
     pub(in crate::tram) option: u8,
     pub(in crate::tram) value: &'a [u8],
 }
 
-const ACKNOWLEDGES: u8 = 0;
-const ASKS: u8 = 1;
-const NOTHING: u8 = 2;
+const ACK: u8 = 0;
+const NAK: u8 = 1;
+const NULL_NAK: u8 = 2;
 
 impl<'a> Report<'a> {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        let (telling, bitmap) = match self.telling {
-            Telling::Acknowledges { bitmap } => (ACKNOWLEDGES, bitmap),
-            Telling::Asks => (ASKS, 0),
-            Telling::Nothing => (NOTHING, 0),
+        let (kind, bitmap) = match self.kind {
+            ReportKind::Ack { bitmap } => (ACK, bitmap),
+            ReportKind::Nak => (NAK, 0),
+            ReportKind::NullNak => (NULL_NAK, 0),
         };
-        ([telling, self.option, 0, 0], bitmap, self.sequence).put(out);
+        ([kind, self.option, 0, 0], bitmap, self.sequence).put(out);
         out.extend_from_slice(self.value);
     }
 
     pub(super) fn decode(leaves: bool, fields: &mut Fields<'a>) -> Option<Self> {
-        let ([telling, option, ..], bitmap): ([u8; 4], _) = fields.read()?;
+        let ([kind, option, ..], bitmap): ([u8; 4], _) = fields.read()?;
         let (sequence, value) = (super::sequence(fields)?, fields.rest());
-        let telling = match telling {
-            ACKNOWLEDGES => Telling::Acknowledges { bitmap },
-            ASKS => Telling::Asks,
-            NOTHING => Telling::Nothing,
+        let kind = match kind {
+            ACK => ReportKind::Ack { bitmap },
+            NAK => ReportKind::Nak,
+            NULL_NAK => ReportKind::NullNak,
             _ => return None,
         };
         // Only the report of a leaving receiver may be empty.
         let says = leaves || !value.is_empty();
         let fits = sequence > 0 && says && value.len() <= RouterView::REPORT_BYTES_MAX;
-        fits.then_some(Self { telling, sequence, leaves, option, value })
+        fits.then_some(Self { kind, sequence, leaves, option, value })
     }
 }

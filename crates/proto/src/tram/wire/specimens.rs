@@ -3,14 +3,14 @@
 use alloc::vec::Vec;
 
 use super::{
-    Accept, Ack, Advertisement, Bind, Body, Data, Front, HeadState, Hello, Packet, RejectReason,
-    Report, Solicitation, Telling, seal,
+    Accept, Ack, Advertisement, Bind, Body, Data, HeadState, Hello, Packet, RejectReason, Report,
+    ReportKind, Solicitation, SourceState, seal,
 };
 use crate::tram::settings::HeadRole;
 
 /// Returns one packet of each kind from end `sender` in `session`, after packets up to `last`.
 pub fn specimens(session: u64, sender: u64, last: u64) -> Vec<Vec<u8>> {
-    let front = Front { sequence: last.max(1), ack_window: 32, ..Front::default() };
+    let state = SourceState { sequence: last.max(1), ack_window: 32, ..SourceState::default() };
     let (role, level) = (HeadRole::Eager, 1);
     let low = last.saturating_sub(8).max(1);
     let advertisement = Advertisement {
@@ -24,11 +24,11 @@ pub fn specimens(session: u64, sender: u64, last: u64) -> Vec<Vec<u8>> {
         name: 0,
     };
     let ack = Ack { first_missing: last + 1, allowed: last + 64, highest: last, ..Ack::default() };
-    let (telling, value) = (Telling::Nothing, &[0; 4][..]);
-    let report = Report { telling, sequence: front.sequence, leaves: false, option: 0, value };
+    let (kind, value) = (ReportKind::NullNak, &[0; 4][..]);
+    let report = Report { kind, sequence: state.sequence, leaves: false, option: 0, value };
     let all = [
-        Body::Beacon(front),
-        Body::Data(Data::plain(front, &[0; 16])),
+        Body::Beacon(state),
+        Body::Data(Data::plain(state, &[0; 16])),
         Body::Advertisement(advertisement),
         Body::Solicitation(Solicitation { role, name: 0 }),
         Body::Bind(Bind { role, distance: 1, joins: 0, first_missing: low, name: 0 }),
@@ -36,8 +36,8 @@ pub fn specimens(session: u64, sender: u64, last: u64) -> Vec<Vec<u8>> {
         Body::Reject(RejectReason::Full),
         Body::Hello(Hello::new(low, last, level)),
         Body::Ack(ack),
-        Body::Member(&[0; 48]),
-        Body::Answer(&[0; 16]),
+        Body::Status(&[0; 48]),
+        Body::StatusReply(&[0; 16]),
         Body::Report(report),
         Body::Settings(b"\x01\x07another"),
     ];

@@ -25,7 +25,7 @@ fn departed(fate: Fate) -> Departed {
 
 #[test]
 fn every_kind_comes_back_as_it_went() {
-    let front = Front {
+    let source = SourceState {
         sequence: 3,
         forget_before: 1,
         rate: Bitrate::from_bits_per_s(800_000),
@@ -47,11 +47,11 @@ fn every_kind_comes_back_as_it_went() {
     let some = Fate::ALL.map(departed);
     let mut snapshot = Snapshot::new("tram");
     for body in [
-        Body::Beacon(Front { sequence: 0, done: true, ..front }),
-        Body::Data(Data::plain(front, b"payload")),
+        Body::Beacon(SourceState { sequence: 0, done: true, ..source }),
+        Body::Data(Data::plain(source, b"payload")),
         Body::Data(Data {
-            front: Front { repair: false, ..front },
-            announce: Some(Words { option: 0x12, value: b"acker" }),
+            state: SourceState { repair: false, ..source },
+            announce: Some(Announcement { option: 0x12, value: b"acker" }),
             payload: b"payload",
         }),
         Body::Advertisement(Advertisement {
@@ -83,20 +83,24 @@ fn every_kind_comes_back_as_it_went() {
         Body::Reject(RejectReason::Pruned),
         Body::Hello(Hello::new(5, 900, 2).saying(false, true).asking(&[1, 0xffff_0000], &mut ids)),
         Body::Ack(ack),
-        Body::Ack(Ack { departed: Departeds::new([].into_iter(), 3, &mut nobody), ..ack }),
-        Body::Ack(Ack { departed: Departeds::new(some.iter(), 0, &mut told), short: true, ..ack }),
-        Body::Member(b"all of it is here"),
-        Body::Answer(b"noted"),
+        Body::Ack(Ack { departed: DepartureList::new([].into_iter(), 3, &mut nobody), ..ack }),
+        Body::Ack(Ack {
+            departed: DepartureList::new(some.iter(), 0, &mut told),
+            short: true,
+            ..ack
+        }),
+        Body::Status(b"all of it is here"),
+        Body::StatusReply(b"noted"),
         Body::Settings(b"as usual"),
         Body::Report(Report {
-            telling: Telling::Acknowledges { bitmap: 0x8000_0001 },
+            kind: ReportKind::Ack { bitmap: 0x8000_0001 },
             sequence: 1 << 40,
             leaves: true,
             option: 0x13,
             value: b"loss",
         }),
         Body::Report(Report {
-            telling: Telling::Asks,
+            kind: ReportKind::Nak,
             sequence: 7,
             leaves: true,
             option: 0x13,
@@ -132,11 +136,11 @@ fn what_is_no_packet_is_refused() {
 #[test]
 fn numbers_with_which_nothing_can_be_computed_are_refused() {
     let far = SEQUENCES;
-    let front = Front { sequence: far, ..Front::default() };
-    let telling = Telling::Nothing;
+    let source = SourceState { sequence: far, ..SourceState::default() };
+    let kind = ReportKind::NullNak;
     for body in [
-        Body::Beacon(front),
-        Body::Data(Data::plain(front, b"payload")),
+        Body::Beacon(source),
+        Body::Data(Data::plain(source, b"payload")),
         Body::Bind(Bind {
             role: HeadRole::Eager,
             distance: 4,
@@ -149,8 +153,8 @@ fn numbers_with_which_nothing_can_be_computed_are_refused() {
         Body::Hello(Hello::new(5, far, 2)),
         Body::Ack(Ack { first_missing: far, ..Ack::default() }),
         Body::Ack(Ack { first_missing: 1, allowed: far, ..Ack::default() }),
-        Body::Report(Report { telling, sequence: far, leaves: true, option: 0x13, value: b"" }),
-        Body::Report(Report { telling, sequence: 7, leaves: false, option: 0x13, value: b"" }),
+        Body::Report(Report { kind, sequence: far, leaves: true, option: 0x13, value: b"" }),
+        Body::Report(Report { kind, sequence: 7, leaves: false, option: 0x13, value: b"" }),
     ] {
         assert_eq!(Packet::decode(&encoded(&of(body))), Err(BadInput::Malformed), "{body:?}");
     }
@@ -161,7 +165,7 @@ fn those_who_went_are_few_and_make_sense() {
     let some = departed(Fate::Silent);
     let with = |departed: &Departed, unnamed| {
         let mut buf = Vec::new();
-        let departed = Departeds::new([*departed].iter(), unnamed, &mut buf);
+        let departed = DepartureList::new([*departed].iter(), unnamed, &mut buf);
         let ack = Ack { first_missing: 1, departed, mask: &[0; MASK_MAX], ..Ack::default() };
         encoded(&of(Body::Ack(ack)))
     };
@@ -194,7 +198,7 @@ fn those_who_went_are_few_and_make_sense() {
     nobody[start] = 0;
     assert_eq!(Packet::decode(&nobody), Err(BadInput::Malformed), "told of nobody");
     let (mut buf, all) = (Vec::new(), [some; 40]);
-    let departed = Departeds::new(all.iter(), u32::MAX, &mut buf);
+    let departed = DepartureList::new(all.iter(), u32::MAX, &mut buf);
     let ack = Ack { first_missing: 1, departed, mask: &[0; MASK_MAX], ..Ack::default() };
     let bytes = encoded(&of(Body::Ack(ack)));
     assert!(bytes.len() <= 1280 - 40 - 8 - 12, "{}", bytes.len());

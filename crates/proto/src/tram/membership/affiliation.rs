@@ -1,0 +1,594 @@
+//! Affiliation of a receiver with its parent, the head that repairs its losses: solicitation in
+//! rings, binding, better heads, and lost heads (src: tram s2.2).
+
+mod assigned;
+mod backoff;
+mod candidates;
+mod parent;
+mod round_trips;
+
+use faircast_base::{Duration, NodeId, Time};
+
+use super::advertising::ADVERTISE_STEP;
+use crate::timers::{Timers, reasons};
+use crate::tram::GivenHead;
+use crate::tram::settings::{Distance, Formation, LateJoin, TramSettings};
+use crate::tram::wire::Advertisement;
+use assigned::Assigned;
+use backoff::Backoff;
+use candidates::{Candidate, Candidates};
+pub(in crate::tram) use parent::Parent;
+use parent::{Silence, SilenceLimits};
+use round_trips::RoundTrips;
+
+/// Interval between solicitations, and growth of their scope in hops (src: jrms).
+pub(in crate::tram) const SOLICIT_INTERVAL: Duration = Duration::from_millis(500);
+const SOLICIT_STEP: u8 = 1;
+
+/// Timeout of a request to a head, and most requests to one head.
+pub(in crate::tram) const BIND_TIMEOUT: Duration = Duration::from_secs(2);
+const BIND_TRIES: u32 = 3;
+
+/// Advertisement intervals to listen before a choice, and the longest interval (src: jrms).
+const ROUNDS: u32 = 3;
+const ROUND_MAX: Duration = Duration::from_secs(20);
+
+/// Advertisement intervals to listen if other receivers took all places: they will be heads.
+const ROUNDS_CROWDED: u32 = 20;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Search {
+    /// No search: the receiver has a head, or does not know the session yet.
+    #[default]
+    Idle,
+    /// Listens to advertisements, or solicits heads.
+    Seeking { rounds: u32 },
+    /// Waits for the answer of a head that was asked first at `since`.
+    Binding { head: Candidate, since: Time, tries: u32 },
+}
+
+/// Request of a receiver to heads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::tram) enum Request {
+    /// Solicitation to all heads within this time to live; a `name` other than 0 limits it to one.
+    Solicit {
+        ttl: u8,
+        name: u64,
+    },
+    /// Solicitation to one head, to measure the round trip.
+    Probe {
+        to: NodeId,
+    },
+    Bind {
+        to: NodeId,
+        distance: u8,
+    },
+    /// Acknowledgement that reports missing hellos.
+    Hello,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::tram) enum ParentChange {
+    Nothing,
+    /// The receiver has a parent; `previous` is the parent until now, if that is still there.
+    Joined {
+        previous: Option<NodeId>,
+    },
+    Lost,
+}
+
+/// Receiver that looks for a head, as far as the choice depends on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::tram) struct Seeker {
+    /// True if heads that take only potential heads take this receiver.
+    pub(in crate::tram) may_be_head: bool,
+    /// Own level of a receiver with members: its head's must be less, so that no loop forms.
+    pub(in crate::tram) level_with_members: Option<u8>,
+    pub(in crate::tram) first_missing: u64,
+    /// Own level and number: a new head must have less, so that no loop forms.
+    pub(in crate::tram) level_and_id: (u8, u64),
+    /// True if another candidate of the LAN is to become this receiver's head.
+    pub(in crate::tram) awaits_lan_head: bool,
+}
+
+impl Seeker {
+    /// True if this level and number make no loop. A receiver that is never a head makes none.
+    fn may_move(self, level: u8, id: u64) -> bool {
+        !self.may_be_head || (level, id) < self.level_and_id
+    }
+
+    fn is_below(self, level: u8) -> bool {
+        self.level_with_members.is_none_or(|own| level < own)
+    }
+}
+
+reasons! {
+    enum Timer {
+        /// Next round of the search for a head.
+        SearchRound,
+        /// Silence of the head: requests hellos, and then starts re-affiliation with another head.
+        HeadSilence,
+    }
+}
+
+/// Scope of solicitations, which grows in rings, in hops.
+#[derive(Debug, Default)]
+struct Rings {
+    next: u8,
+    max: u8,
+}
+
+impl Rings {
+    fn restart(&mut self) {
+        self.next = SOLICIT_STEP;
+    }
+
+    /// Returns the scope of a solicitation, and widens that of the next one.
+    fn widen(&mut self) -> u8 {
+        let ring = self.next;
+        self.next = ring.saturating_add(SOLICIT_STEP).min(self.max);
+        ring
+    }
+}
+
+/// Outcome of earlier requests to heads.
+#[derive(Debug, Default)]
+struct RequestHistory {
+    /// Last head that refused, and the time of the request: the refusal may have been forged.
+    refused_by: Option<(Candidate, Time)>,
+    /// Time of the last request without answer, else zero. Older heads may be forged.
+    unanswered_since: Time,
+    /// True if the source was asked in the present search.
+    root_requested: bool,
+}
+
+#[derive(Debug, Default)]
+pub(in crate::tram) struct Affiliation {
+    /// True after the first packet of the session.
+    has_begun: bool,
+    /// True if the parent has pruned this receiver, which looks for no other.
+    pub(in crate::tram) is_pruned: bool,
+    /// Head that a scenario or user has assigned; `None` once it is lost.
+    assigned: Option<Assigned>,
+    pub(in crate::tram) parent: Option<Parent>,
+    /// Time of the last packet from the latest lost parent.
+    pub(in crate::tram) lost_at: Time,
+    search: Search,
+    /// True if the search is for a better head only, and the parent stays if it fails.
+    keeps_parent: bool,
+    candidates: Candidates,
+    requests: RequestHistory,
+    /// Measurement of distances; `None` if the time to live is the distance.
+    round_trips: Option<RoundTrips>,
+    backoff: Backoff,
+    /// True if the receiver waits for the source rather than take a head that lacks packets.
+    requires_all: bool,
+    rings: Rings,
+    /// True if heads advertise unasked.
+    heads_advertise: bool,
+    /// Interval of advertisements; `None` if heads only answer solicitations.
+    advertise_interval: Option<Duration>,
+    silence: SilenceLimits,
+    timers: Timers<Timer, 2>,
+    /// Request that is due, except probes.
+    due: Option<Request>,
+}
+
+impl Affiliation {
+    pub(in crate::tram) fn new(settings: &TramSettings, assigned: Option<GivenHead>) -> Self {
+        Self {
+            assigned: assigned.map(Assigned::new),
+            search: Search::Idle,
+            round_trips: (settings.distance == Distance::RoundTrip)
+                .then(|| RoundTrips::new(SOLICIT_INTERVAL)),
+            backoff: Backoff::new(settings),
+            requires_all: settings.late_join == LateJoin::Full,
+            rings: Rings {
+                next: SOLICIT_STEP,
+                max: u8::try_from(settings.ttl.max(1)).unwrap_or(u8::MAX),
+            },
+            heads_advertise: settings.formation != Formation::Solicit,
+            silence: SilenceLimits::new(settings),
+            ..Self::default()
+        }
+    }
+
+    fn drop_parent(&mut self) {
+        if let Some(parent) = self.parent.take() {
+            self.lost_at = parent.last_packet_at;
+        }
+    }
+
+    pub(in crate::tram) fn is_binding(&self) -> bool {
+        matches!(self.search, Search::Binding { .. })
+    }
+
+    pub(in crate::tram) fn involves(&self, node: NodeId) -> bool {
+        let asked = matches!(self.search, Search::Binding { head, .. } if head.node == node);
+        asked || self.parent.is_some_and(|parent| parent.node == node)
+    }
+
+    /// Takes the advertisement interval, zero for answers to solicitations only. Starts the search.
+    pub(in crate::tram) fn on_session(&mut self, now: Time, advertise_interval: Duration) {
+        if self.is_pruned {
+            return;
+        }
+        self.advertise_interval = (advertise_interval > Duration::ZERO && self.heads_advertise)
+            .then(|| advertise_interval.min(ROUND_MAX));
+        if !core::mem::replace(&mut self.has_begun, true) && !self.request_assigned(now) {
+            self.seek(now);
+        }
+    }
+
+    pub(in crate::tram) fn seek(&mut self, now: Time) {
+        self.search = Search::Seeking { rounds: 0 };
+        self.keeps_parent = false;
+        self.requests.root_requested = false;
+        if !self.has_unanswered() {
+            self.rings.restart();
+        }
+        if self.assigned.is_some() {
+            // The assigned head may have no head itself yet, and refuses until then.
+            self.timers.arm(Timer::SearchRound, now + SOLICIT_INTERVAL);
+            return;
+        }
+        self.begin_round(now);
+    }
+
+    pub(in crate::tram) fn on_pruned(&mut self) {
+        self.is_pruned = true;
+        self.stop();
+    }
+
+    pub(in crate::tram) fn stop(&mut self) {
+        (self.parent, self.search, self.due) = (None, Search::Idle, None);
+        self.timers.disarm_all();
+    }
+
+    fn begin_round(&mut self, now: Time) {
+        let rounds = if let Search::Seeking { rounds } = self.search { rounds } else { 0 };
+        let most = if self.backoff.is_crowded() { ROUNDS_CROWDED } else { ROUNDS };
+        let listening = self.advertise_interval.filter(|_| rounds < most && !self.has_unanswered());
+        if listening.is_none() {
+            let ttl = self.rings.widen();
+            self.due = Some(Request::Solicit { ttl, name: 0 });
+            if let Some(round_trips) = &mut self.round_trips {
+                round_trips.on_solicit(now, ttl);
+            }
+        }
+        self.timers.arm(Timer::SearchRound, now + listening.unwrap_or(SOLICIT_INTERVAL));
+    }
+
+    pub(in crate::tram) fn on_advertisement(
+        &mut self,
+        now: Time,
+        ((node, id, ttl), alone): ((NodeId, u64, u8), bool),
+        advertisement: &Advertisement,
+        seeker: Seeker,
+    ) {
+        self.find_assigned(now, node, advertisement.name);
+        let distance = match &mut self.round_trips {
+            None => Some(ttl),
+            Some(round_trips) if alone => round_trips.on_answer(now, node, ttl),
+            Some(_) => None,
+        };
+        let was_candidate = self.candidates.known.iter().any(|it| it.node == node);
+        if self.candidates.on_advertisement(now, (node, id, distance), advertisement, seeker) {
+            self.consider_better(now, seeker);
+        } else if was_candidate && matches!(self.search, Search::Seeking { .. }) {
+            self.backoff.on_refused();
+        }
+    }
+
+    /// Requests a nearer head with all wanted packets, after an interval for others to show up.
+    fn consider_better(&mut self, now: Time, seeker: Seeker) {
+        let waits = self.search == Search::Idle && self.assigned.is_none();
+        let Some(interval) = self.advertise_interval.filter(|_| waits) else {
+            return;
+        };
+        let Some(parent) = self.parent else { return };
+        if let Some(round_trips) = self.round_trips.as_mut().filter(|it| it.may_probe(now)) {
+            let above = |it: &Candidate| seeker.may_move(it.level, it.id) && it.node != parent.node;
+            if let Some(node) = self.candidates.take_unmeasured(above) {
+                round_trips.probe(now, node);
+            }
+        }
+        if self.candidates.known.iter().any(|it| self.is_better(it, seeker)) {
+            self.search = Search::Seeking { rounds: ROUNDS - 1 };
+            self.keeps_parent = true;
+            self.timers.arm(Timer::SearchRound, now + interval);
+        }
+    }
+
+    /// True if a candidate is better than the present head. Levels and numbers decrease: no loops.
+    fn is_better(&self, it: &Candidate, seeker: Seeker) -> bool {
+        self.parent.is_some_and(|parent| {
+            it.node != parent.node
+                && it.distance < parent.distance
+                && !it.distrusted
+                && !it.is_last
+                && it.low <= seeker.first_missing
+                && seeker.may_move(it.level, it.id)
+                && (seeker.level_with_members.is_none() || it.level < parent.level)
+        })
+    }
+
+    fn has_unanswered(&self) -> bool {
+        self.requests.unanswered_since > Time::ZERO
+    }
+
+    fn suits(&self, it: &Candidate, seeker: Seeker) -> bool {
+        let own = self.parent.map(|parent| parent.node);
+        let other = seeker.is_below(it.level) && Some(it.node) != own;
+        other && (!self.keeps_parent || self.is_better(it, seeker))
+    }
+
+    /// Returns the best other candidate. After a request without answer, older ones count last.
+    fn best(&self, seeker: Seeker) -> Option<Candidate> {
+        let called = matches!(self.search, Search::Seeking { rounds } if rounds >= ROUNDS);
+        self.candidates.best(self.requests.unanswered_since, seeker, |it| {
+            (called || it.last_packet_at >= self.requests.unanswered_since)
+                && self.suits(it, seeker)
+        })
+    }
+
+    /// True if the head asked at `since` is given up early: silent as others are not, or all are.
+    fn is_silent(&self, head: NodeId, since: Time, seeker: Seeker) -> bool {
+        let other = |it: &Candidate| it.last_packet_at > since && self.suits(it, seeker);
+        let outdone = || self.has_unanswered() || self.candidates.known.iter().any(other);
+        !self.candidates.was_received(head, since) && outdone()
+    }
+
+    fn is_nearest(&self, seeker: Seeker) -> bool {
+        let is_known = self.backoff.backs_off && self.round_trips.is_none();
+        let best = self.best(seeker).filter(|_| is_known);
+        best.is_some_and(|it| {
+            it.distance <= ADVERTISE_STEP && it.is_eager && !it.distrusted && !it.lacks(seeker)
+        })
+    }
+
+    fn wait(&mut self, has_listened: bool, seeker: Seeker) -> Option<Duration> {
+        let interval =
+            self.advertise_interval.filter(|_| has_listened && !seeker.awaits_lan_head)?;
+        self.best(seeker)?;
+        self.backoff.wait(interval, seeker)
+    }
+
+    fn choose(&mut self, now: Time, seeker: Seeker) -> bool {
+        if seeker.awaits_lan_head {
+            return false;
+        }
+        let own = self.parent.map(|parent| parent.node);
+        let Some(best) = self.best(seeker) else { return false };
+        let lacks = best.lacks(seeker);
+        let root = self.candidates.root;
+        if lacks && root.is_none() && self.rings.next < self.rings.max {
+            // A head further away may have the wanted packets: the source.
+            return false;
+        }
+        let unasked = |root: &Candidate| !self.requests.root_requested && Some(root.node) != own;
+        let root = root.filter(|root| lacks && !root.lacks(seeker) && unasked(root));
+        if root.is_none() {
+            if self.lacks(best.node, best.low, seeker) {
+                // The source has all packets, and will have room when other members have caught up.
+                return false;
+            }
+            // A head without an answer is chosen again only after it was received again.
+            self.candidates.forget(best.node);
+        }
+        self.requests.root_requested |= root.is_some();
+        let head = root.unwrap_or(best);
+        self.search = Search::Binding { head, since: now, tries: 0 };
+        self.bind(now);
+        true
+    }
+
+    pub(in crate::tram) fn lacks(&self, head: NodeId, start: u64, seeker: Seeker) -> bool {
+        let first_missing = seeker.first_missing.max(1);
+        let root = self.candidates.root.filter(|it| it.node != head && it.low <= first_missing);
+        self.requires_all && start > first_missing && root.is_some()
+    }
+
+    fn probe_all(&mut self, now: Time) -> bool {
+        let Some(round_trips) = &mut self.round_trips else { return false };
+        let mut any = false;
+        while let Some(node) = self.candidates.take_unmeasured(|_| true) {
+            round_trips.probe(now, node);
+            any = true;
+        }
+        any
+    }
+
+    fn choose_or_seek(&mut self, now: Time, seeker: Seeker) {
+        if self.assigned.is_some() || !self.choose(now, seeker) {
+            self.seek(now);
+        }
+    }
+
+    fn bind(&mut self, now: Time) {
+        if let Search::Binding { head, tries, .. } = &mut self.search {
+            *tries += 1;
+            // With round trips the distance is unknown; the largest time to live reaches all.
+            let distance = if self.round_trips.is_some() { self.rings.max } else { head.distance };
+            self.due = Some(Request::Bind { to: head.node, distance });
+            self.timers.arm(Timer::SearchRound, now + BIND_TIMEOUT);
+        }
+    }
+
+    pub(in crate::tram) fn on_accept(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        level: u8,
+    ) -> ParentChange {
+        let asked = match self.search {
+            Search::Binding { head, since, .. } if head.node == from => Some((head, since)),
+            _ => {
+                let is_recent = |it: &(Candidate, Time)| now.since(it.1) < BIND_TIMEOUT;
+                self.requests.refused_by.filter(|it| it.0.node == from && is_recent(it))
+            }
+        };
+        let Some((head, since)) = asked else { return ParentChange::Nothing };
+        (self.requests.refused_by, self.requests.unanswered_since) = (None, Time::ZERO);
+        let parent = Parent {
+            node: from,
+            distance: head.distance,
+            level,
+            round_trip: now.since(since),
+            last_packet_at: now,
+            missed_hellos: 0,
+        };
+        let previous = self.parent.replace(parent).map(|previous| previous.node);
+        (self.search, self.due) = (Search::Idle, None);
+        self.backoff.on_accepted();
+        self.timers.disarm(Timer::SearchRound);
+        self.timers.arm(Timer::HeadSilence, now + self.silence.interval);
+        ParentChange::Joined { previous }
+    }
+
+    pub(in crate::tram) fn is_binding_to(&self, node: NodeId) -> bool {
+        matches!(self.search, Search::Binding { head, .. } if head.node == node)
+    }
+
+    pub(in crate::tram) fn on_reject(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        seeker: Seeker,
+    ) -> ParentChange {
+        match (self.search, self.parent) {
+            (Search::Binding { head, since, .. }, _) if head.node == from => {
+                self.requests.refused_by = Some((head, since));
+                self.backoff.on_refused();
+                self.choose_or_keep_parent(now, seeker);
+                ParentChange::Nothing
+            }
+            (search, Some(parent)) if parent.node == from => {
+                self.drop_parent();
+                self.assigned = None;
+                self.keeps_parent = false;
+                self.timers.disarm(Timer::HeadSilence);
+                if search == Search::Idle {
+                    self.choose_or_seek(now, seeker);
+                }
+                ParentChange::Lost
+            }
+            _ => ParentChange::Nothing,
+        }
+    }
+
+    fn choose_or_keep_parent(&mut self, now: Time, seeker: Seeker) {
+        if self.parent.is_some() && self.keeps_parent {
+            self.search = Search::Idle;
+        } else {
+            self.choose_or_seek(now, seeker);
+        }
+    }
+
+    /// Looks for another head. A head that `fails` is left at once, and a last choice for a while.
+    pub(in crate::tram) fn on_head_failure(
+        &mut self,
+        now: Time,
+        seeker: Seeker,
+        fails: bool,
+    ) -> ParentChange {
+        let Some(parent) = self.parent else { return ParentChange::Nothing };
+        (self.keeps_parent, self.assigned) = (false, None);
+        self.candidates.forget(parent.node);
+        if fails {
+            self.candidates.distrust(now, parent.node);
+            self.drop_parent();
+            self.timers.disarm(Timer::HeadSilence);
+        }
+        if self.search == Search::Idle {
+            self.choose_or_seek(now, seeker);
+        }
+        if fails { ParentChange::Lost } else { ParentChange::Nothing }
+    }
+
+    pub(in crate::tram) fn on_packet(&mut self, now: Time, from: NodeId, level: Option<u8>) {
+        if let Some(parent) = self.parent.as_mut().filter(|parent| parent.node == from) {
+            parent.on_packet(now, level);
+        }
+    }
+
+    pub(in crate::tram) fn on_timeout(&mut self, now: Time, seeker: Seeker) -> ParentChange {
+        let silent = self.timers.take_due(Timer::HeadSilence, now);
+        let change = if silent { self.on_silence(now, seeker) } else { ParentChange::Nothing };
+        if self.timers.take_due(Timer::SearchRound, now) {
+            self.on_round(now, seeker);
+        }
+        change
+    }
+
+    fn on_silence(&mut self, now: Time, seeker: Seeker) -> ParentChange {
+        let Some(parent) = &mut self.parent else { return ParentChange::Nothing };
+        match parent.on_interval(now, self.silence) {
+            Silence::NotYet(until) => self.timers.arm(Timer::HeadSilence, until),
+            Silence::Request => {
+                self.due = Some(Request::Hello);
+                self.timers.arm(Timer::HeadSilence, now + self.silence.interval / 2);
+            }
+            Silence::Lost => {
+                self.candidates.forget(parent.node);
+                self.drop_parent();
+                (self.assigned, self.keeps_parent) = (None, false);
+                if self.search == Search::Idle {
+                    self.choose_or_seek(now, seeker);
+                }
+                return ParentChange::Lost;
+            }
+        }
+        ParentChange::Nothing
+    }
+
+    fn on_round(&mut self, now: Time, seeker: Seeker) {
+        match &mut self.search {
+            Search::Seeking { .. } if self.assigned.is_some() => {
+                self.request_assigned(now);
+            }
+            Search::Seeking { rounds } => {
+                *rounds += 1;
+                let enough = *rounds >= ROUNDS || self.has_unanswered();
+                let has_listened =
+                    enough || self.advertise_interval.is_none() || self.is_nearest(seeker);
+                if has_listened && self.probe_all(now) {
+                    self.timers.arm(Timer::SearchRound, now + SOLICIT_INTERVAL);
+                } else if let Some(wait) = self.wait(has_listened, seeker) {
+                    self.timers.arm(Timer::SearchRound, now + wait);
+                } else if !has_listened || !self.choose(now, seeker) {
+                    if self.keeps_parent && self.parent.is_some() {
+                        self.search = Search::Idle;
+                    } else {
+                        self.begin_round(now);
+                    }
+                }
+            }
+            Search::Binding { head, since, tries } => {
+                let (node, since, is_last) = (head.node, *since, *tries >= BIND_TRIES);
+                if !is_last && !self.is_silent(node, since, seeker) {
+                    return self.bind(now);
+                }
+                self.requests.unanswered_since = since;
+                self.lose_assigned(node);
+                if is_last {
+                    self.candidates.distrust(now, node);
+                }
+                self.choose_or_keep_parent(now, seeker);
+            }
+            Search::Idle => {}
+        }
+    }
+
+    pub(in crate::tram) fn poll(&mut self) -> Option<Request> {
+        let probe = || Some(Request::Probe { to: self.round_trips.as_mut()?.due.pop_front()? });
+        self.due.take().or_else(probe)
+    }
+
+    pub(in crate::tram) fn next_timeout(&self) -> Option<Time> {
+        self.timers.next()
+    }
+}
+
+#[cfg(test)]
+mod tests;

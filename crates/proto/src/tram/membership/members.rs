@@ -1,0 +1,371 @@
+//! Table of a head's direct members: admission, acknowledgements, and what the members need.
+
+mod bounds;
+mod leaves;
+mod member;
+mod silence;
+mod stalls;
+mod superseded;
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+use faircast_base::{BadInput, Checked, Duration, NodeId, Time};
+
+use super::affiliation::BIND_TIMEOUT;
+use super::departures::{self, Departures};
+use crate::tram::settings::{HeadRole, LateJoin, TramSettings};
+use crate::tram::wire::{Ack, BELOW_MAX, Bind, DepartureList, Fate, HeadState, RejectReason};
+use crate::{ShortReceiver, keep_last};
+use bounds::AckBounds;
+use leaves::RecentLeaves;
+use member::{Liveness, Progress};
+pub(in crate::tram) use member::{Member, PacketSpan};
+use silence::Orphans;
+use stalls::StallTimeouts;
+pub(super) use superseded::Questions;
+use superseded::Superseded;
+
+/// Most refused nodes that are remembered.
+const REFUSED_MAX: usize = 64;
+
+/// Largest share of receivers that never become heads among the members of a head (src: jrms).
+const MEMBER_ONLY_SHARE: f64 = 0.667;
+
+/// Outcome of an acknowledgement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::tram) struct Acknowledged {
+    pub(in crate::tram) congested: bool,
+    pub(in crate::tram) left: bool,
+}
+
+/// Most members, most that never become heads, and most others.
+#[derive(Debug, Default)]
+struct MemberLimits {
+    members: usize,
+    member_only: usize,
+    heads: usize,
+}
+
+#[derive(Debug, Default)]
+pub(in crate::tram) struct Members {
+    by_node: BTreeMap<NodeId, Member>,
+    limits: MemberLimits,
+    bounds: AckBounds,
+    /// Largest scope of control packets.
+    ttl: u8,
+    /// True at a source that reads all packets again for members that joined late.
+    rereads: bool,
+    orphans: Vec<Orphans>,
+    /// Time for which the needs of orphans are remembered.
+    orphans_for: Duration,
+    /// Nodes that are refused as members, with the end of the refusal.
+    refused: VecDeque<(NodeId, Time)>,
+    pub(super) leaves: RecentLeaves,
+    superseded: Superseded,
+    stall_timeouts: StallTimeouts,
+    pub(in crate::tram) departures: Departures,
+}
+
+impl Members {
+    pub(super) fn new(settings: &TramSettings) -> Self {
+        let members = settings.members_max.max(1) as usize;
+        let member_only = (MEMBER_ONLY_SHARE * members as f64) as usize;
+        Self {
+            limits: MemberLimits {
+                members,
+                member_only: member_only.clamp(1, members),
+                heads: members,
+            },
+            bounds: AckBounds::new(settings),
+            ttl: u8::try_from(settings.ttl).unwrap_or(u8::MAX),
+            // Orphans notice the loss as late as this head did, and then bind.
+            orphans_for: settings.hello_interval * 2 + BIND_TIMEOUT,
+            stall_timeouts: StallTimeouts::new(settings),
+            departures: Departures::new(),
+            ..Self::default()
+        }
+    }
+
+    /// Limits members that may be heads to `source_members_max`: the source repairs their losses.
+    pub(super) fn be_source(&mut self, settings: &TramSettings) {
+        let heads = settings.source_members_max.max(1) as usize;
+        self.limits.heads = heads.min(self.limits.members);
+        self.rereads = settings.late_join == LateJoin::Full;
+        self.departures.with_room(departures::SOURCE_MAX);
+    }
+
+    pub(in crate::tram) fn is_empty(&self) -> bool {
+        self.by_node.is_empty()
+    }
+
+    pub(in crate::tram) fn len(&self) -> usize {
+        self.by_node.len()
+    }
+
+    /// Returns the number of members, and the most that are taken, as packets report them.
+    pub(in crate::tram) fn count(&self) -> (u16, u16) {
+        [self.len(), self.limits.members].map(|n| u16::try_from(n).unwrap_or(u16::MAX)).into()
+    }
+
+    pub(in crate::tram) fn is_member(&self, node: NodeId) -> bool {
+        self.by_node.contains_key(&node)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (NodeId, &Member)> {
+        self.by_node.iter().map(|(&node, member)| (node, member))
+    }
+
+    fn confirmed(&self) -> impl Iterator<Item = &Member> {
+        self.by_node.values().filter(|member| member.is_confirmed())
+    }
+
+    pub(super) fn state(&self) -> HeadState {
+        let never_heads = |member: &&Member| member.role == HeadRole::Never;
+        let member_only = self.by_node.values().filter(never_heads).count();
+        let has_room = self.len() < self.limits.members;
+        let heads = has_room && self.len() - member_only < self.limits.heads;
+        match (heads, has_room && member_only < self.limits.member_only) {
+            (true, true) => HeadState::Accepting,
+            (true, false) => HeadState::AcceptingHeads,
+            (false, true) => HeadState::AcceptingMembers,
+            (false, false) => HeadState::NotAccepting,
+        }
+    }
+
+    /// Takes a member repaired from `start` on. A repeated request changes nothing. Members that
+    /// need packets to be read again may double the limit.
+    pub(super) fn admit(
+        &mut self,
+        now: Time,
+        node: NodeId,
+        (id, bind): (u64, Bind),
+        (start, end): (u64, u64),
+        needs_reread: bool,
+    ) -> Result<(), RejectReason> {
+        let Bind { role, joins, name, .. } = bind;
+        if let Some(member) = self.by_node.get_mut(&node).filter(|member| member.id == id) {
+            member.life.on_packet(now);
+            member.joins = member.joins.max(joins);
+            return Ok(());
+        }
+        self.refused.retain(|(_, until)| *until > now);
+        if self.refused.iter().any(|(refused, _)| *refused == node) {
+            return Err(RejectReason::Full);
+        }
+        let has_room = needs_reread && self.len() < 2 * self.limits.members;
+        if !has_room && !self.is_member(node) {
+            match self.state() {
+                state if state.takes(role != HeadRole::Never) => {}
+                HeadState::AcceptingHeads => return Err(RejectReason::HeadsOnly),
+                HeadState::Resigning => return Err(RejectReason::Resigning),
+                _ => return Err(RejectReason::Full),
+            }
+        }
+        let progress = Progress {
+            first_missing: start,
+            // Initial window: one join does not close the window.
+            allowed: start.saturating_sub(1) + 2 * self.bounds.ack_window,
+            advanced_at: now,
+            repair_queued_at: now,
+            catch_up_until: needs_reread.then_some(end),
+            needs_reread,
+            ..Progress::default()
+        };
+        let moved_away = self.departures.found_from(id);
+        let member = Member {
+            id,
+            name,
+            joins,
+            role,
+            distance: bind.distance.max(1),
+            progress,
+            subtree: member::Subtree { moved_away, ..Default::default() },
+            life: Liveness::joined(now),
+            fate: Fate::Silent,
+        };
+        // Another program may have been here. If it still is, its acknowledgement brings it back.
+        if let Some(before) = self.by_node.insert(node, member).filter(Member::is_confirmed) {
+            self.record(node, &before, before.fate);
+            self.leaves.add(now, node, before);
+        }
+        Ok(())
+    }
+
+    /// Takes an acknowledgement. Fails if the sender is no member, or the acknowledgement cannot be
+    /// true.
+    pub(super) fn acknowledge(
+        &mut self,
+        now: Time,
+        node: NodeId,
+        ack: &Ack<'_>,
+        span: PacketSpan,
+    ) -> Checked<Acknowledged> {
+        let Some(member) = self.by_node.get_mut(&node) else { return Err(BadInput::Foreign) };
+        let counts = self.bounds.check(ack, span)?;
+        let is_first = member.life.on_ack(now);
+        self.superseded.on_packet(node);
+        member.progress.acknowledge(now, counts, (span, self.bounds.ahead_max), is_first);
+        let id = member.id;
+        member.subtree.acknowledge(ack, || self.departures.found_from(id));
+        member.fate = match (ack.complete, ack.short) {
+            (true, false) => Fate::Complete,
+            (true, true) => Fate::Gaps,
+            (false, _) => Fate::Silent,
+        };
+        if !ack.departed.is_empty() {
+            self.on_departures(node, ack.departed);
+        }
+        if ack.leaves
+            && let Some(member) = self.by_node.remove(&node)
+        {
+            if ack.short {
+                self.record(node, &member, fate_of_leaver(ack));
+            } else if !ack.departed.is_empty() {
+                // A receiver that only changes heads reports to its next head.
+                self.departures.count(member.subtree.unlisted);
+            }
+            self.leaves.add(now, node, member);
+        }
+        Ok(Acknowledged { congested: ack.congested, left: ack.leaves })
+    }
+
+    /// True if an acknowledgement is of the member at `node`, which counts again if it had left.
+    pub(super) fn recognise(
+        &mut self,
+        now: Time,
+        (node, id): (NodeId, u64),
+        ack: &Ack<'_>,
+    ) -> bool {
+        if self.by_node.get(&node).is_some_and(|member| member.id == id) {
+            return true;
+        }
+        if ack.leaves {
+            return false;
+        }
+        let Some(member) = self.leaves.take_back(now, node, id) else { return false };
+        self.departures.take_back(id);
+        if let Some(other) = self.by_node.insert(node, member).filter(Member::is_confirmed) {
+            self.leaves.add(now, node, other);
+        }
+        true
+    }
+
+    pub(super) fn catches_up(&self, node: NodeId) -> bool {
+        self.by_node.get(&node).is_some_and(Member::catches_up)
+    }
+
+    pub(super) fn amend(&mut self, id: u64, ack: &Ack<'_>) {
+        self.departures.amend(id, ack.short.then(|| fate_of_leaver(ack)));
+    }
+
+    fn on_departures(&mut self, by: NodeId, reported: DepartureList<'_>) {
+        let mut unlisted = reported.unnamed;
+        for departed in reported.iter() {
+            let is_here = |it: &Member| it.id == departed.id && it.joins >= departed.joins;
+            let stale = departed.fate != Fate::Back && self.by_node.values().any(is_here);
+            if !stale && !self.departures.on_report(by, departed) {
+                unlisted = unlisted.saturating_add(departed.below.saturating_add(1));
+            }
+        }
+        if let Some(member) = self.by_node.get_mut(&by) {
+            member.subtree.unlisted = unlisted.min(BELOW_MAX);
+        }
+        self.drop_found_orphans();
+    }
+
+    /// Records a departed member. A complete one without receivers below is not worth a report.
+    fn record(&mut self, node: NodeId, member: &Member, fate: Fate) {
+        if fate != Fate::Complete || member.subtree.receivers > 0 {
+            self.departures.record(member.departed(node, fate));
+        }
+        self.departures.count(member.subtree.unlisted);
+    }
+
+    fn refuse(&mut self, node: NodeId, until: Time) {
+        keep_last(&mut self.refused, REFUSED_MAX, (node, until));
+    }
+
+    /// Returns the number of departed receivers that have no entry in a table.
+    pub(in crate::tram) fn unlisted(&self) -> u32 {
+        let reported = self.by_node.values().map(|member| member.subtree.unlisted);
+        reported.fold(self.departures.unlisted, u32::saturating_add)
+    }
+
+    /// Returns the receivers that lack something, and the number of further ones.
+    pub(in crate::tram) fn shortfall(&self) -> (Vec<ShortReceiver>, u64) {
+        let here = |id| self.confirmed().any(|member| member.id == id);
+        let mut below = 0;
+        let mut named = Vec::new();
+        for (node, member) in self.iter().filter(|(_, member)| member.is_confirmed()) {
+            below += u64::from(member.subtree.receivers) + u64::from(member.subtree.unlisted);
+            if let Some(reason) = member.fate.shortfall() {
+                let (id, node) = (member.id, Some(node));
+                named.push(ShortReceiver { id, node, was_member: true, reason });
+            }
+        }
+        let (departed, unnamed) = self.departures.shortfall(here, below);
+        named.extend(departed);
+        (named, unnamed)
+    }
+
+    /// Returns the last packet that all members allow (H_a), except those catching up.
+    pub(in crate::tram) fn allowed(&self) -> Option<u64> {
+        let orphans = self.orphans.iter().filter_map(|orphans| orphans.allowed);
+        let waited_for = self.confirmed().filter(|member| !member.catches_up());
+        waited_for.map(|member| member.progress.allowed).chain(orphans).min()
+    }
+
+    /// Returns the same for the source: if all members catch up, the furthest limits the source.
+    pub(in crate::tram) fn allowed_by_any(&self) -> Option<u64> {
+        self.allowed().or_else(|| self.confirmed().map(|member| member.progress.allowed).max())
+    }
+
+    /// Returns the first packet that must be kept for a member.
+    pub(in crate::tram) fn first_missing(&self) -> Option<u64> {
+        let orphans = self.orphans.iter().map(|orphans| orphans.first_missing);
+        let is_reread =
+            |member: &Member| member.progress.needs_reread || self.rereads && member.catches_up();
+        let needs = |member: &&Member| !is_reread(member) && !member.life.confirmation_expired;
+        let members = self.by_node.values().filter(needs);
+        members.map(|member| member.progress.first_missing).chain(orphans).min()
+    }
+
+    pub(in crate::tram) fn worst_loss(&self) -> u16 {
+        self.by_node.values().map(|member| member.subtree.loss).max().unwrap_or(0)
+    }
+
+    /// Returns the number of receivers below members, and of heads among the members and these.
+    pub(in crate::tram) fn below(&self) -> (u32, u32) {
+        self.by_node.values().fold((0, 0), |(receivers, heads), Member { subtree, .. }| {
+            (
+                u32::saturating_add(receivers, subtree.receivers),
+                u32::saturating_add(heads, subtree.heads),
+            )
+        })
+    }
+
+    /// Returns the number of all receivers below this head, and of heads among them.
+    pub(in crate::tram) fn all(&self) -> (u64, u32) {
+        let (below, heads) = self.below();
+        (self.len() as u64 + u64::from(below), heads)
+    }
+
+    /// Returns the number of receivers below this head that were there at `moment`.
+    pub(in crate::tram) fn below_since(&self, moment: Time) -> u32 {
+        let before = self.by_node.iter().filter(|(_, member)| member.life.joined_at <= moment);
+        let all = before.map(|(node, member)| {
+            // Receivers that moved here later count at their earlier head.
+            let moved_here = self.departures.found_by(*node);
+            member.subtree.receivers.saturating_sub(moved_here).saturating_add(1)
+        });
+        all.fold(0, u32::saturating_add)
+    }
+}
+
+fn fate_of_leaver(ack: &Ack<'_>) -> Fate {
+    if ack.complete { Fate::Gaps } else { Fate::Left }
+}
+
+#[cfg(test)]
+mod tests;

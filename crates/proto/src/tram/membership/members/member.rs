@@ -1,0 +1,163 @@
+//! Direct member of a head: its packets, its subtree and its signs of life.
+
+use faircast_base::{Duration, NodeId, Time};
+
+use crate::pgm::session::dissent::Dissent;
+use crate::tram::settings::HeadRole;
+use crate::tram::wire::{Ack, Departed, Fate};
+
+#[derive(Debug)]
+pub(in crate::tram) struct Member {
+    pub(in crate::tram) id: u64,
+    /// Number of the receiver's name; 0 without a name.
+    pub(super) name: u64,
+    /// Heads that the receiver has had.
+    pub(super) joins: u16,
+    pub(super) role: HeadRole,
+    /// Time to live with which the head's packets arrive.
+    pub(super) distance: u8,
+    pub(in crate::tram) progress: Progress,
+    pub(in crate::tram) subtree: Subtree,
+    pub(super) life: Liveness,
+    /// Fate of the member if it falls silent now; by its latest acknowledgement.
+    pub(super) fate: Fate,
+}
+
+impl Member {
+    pub(super) fn departed(&self, node: NodeId, fate: Fate) -> Departed {
+        let Self { id, joins, subtree: Subtree { receivers: below, .. }, .. } = *self;
+        Departed { id, node: Some(node), fate, joins, below, came_from: 0 }
+    }
+
+    pub(super) fn is_confirmed(&self) -> bool {
+        self.life.confirmed
+    }
+
+    pub(in crate::tram) fn catches_up(&self) -> bool {
+        self.progress.catch_up_until.is_some()
+    }
+}
+
+/// Packets that a member's subtree has and allows. Progress never goes back, except by
+/// [`regression`](Self::regression).
+#[derive(Debug, Default)]
+pub(in crate::tram) struct Progress {
+    pub(in crate::tram) first_missing: u64,
+    /// Last packet that the member's subtree allows (H_a).
+    pub(in crate::tram) allowed: u64,
+    /// Time of the last progress, or of having everything.
+    pub(super) advanced_at: Time,
+    /// Last time that a requested repair waited here: such a member has not stalled.
+    pub(super) repair_queued_at: Time,
+    /// Repairs of the first missing packet since the last progress.
+    pub(super) ineffective_repairs: u32,
+    /// Claim that the member lacks packets which it acknowledged before.
+    pub(super) regression: Dissent<u64>,
+    /// End of the backlog of a late member: one past the last packet sent before its join. The
+    /// source does not wait for a member that lacks such packets. `None` once that is over.
+    pub(super) catch_up_until: Option<u64>,
+    /// True if the member needs packets that are no longer kept: the source reads them again.
+    pub(super) needs_reread: bool,
+}
+
+/// Packets at a head when an acknowledgement arrives.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::tram) struct PacketSpan {
+    /// First packet that the head keeps, and one past the last packet that the head knows.
+    pub(in crate::tram) first_kept: u64,
+    pub(in crate::tram) end: u64,
+    /// Most packets after `end` that a member may know and the head does not; 0 at the source.
+    pub(in crate::tram) unknown_max: u64,
+}
+
+impl Progress {
+    pub(super) fn acknowledge(
+        &mut self,
+        now: Time,
+        (first_missing, allowed): (u64, u64),
+        (span, ahead_max): (PacketSpan, u64),
+        is_first: bool,
+    ) {
+        let PacketSpan { first_kept, end, .. } = span;
+        if first_missing > self.first_missing || first_missing >= end {
+            (self.advanced_at, self.ineffective_repairs) = (now, 0);
+        }
+        // Packets before the cache cannot be repaired here, whatever the acknowledgement says.
+        let lags = (first_kept..self.first_missing).contains(&first_missing);
+        if !lags {
+            self.regression.contradict();
+        }
+        // An overtaken acknowledgement lacks more. If a member goes on, it never had the packets.
+        let goes_on = |before: &u64| first_missing >= *before;
+        if lags && self.regression.claim(now, first_missing, Duration::ZERO, goes_on) {
+            (self.first_missing, self.allowed) = (first_missing, allowed);
+        }
+        self.first_missing = self.first_missing.max(first_missing);
+        self.allowed = self.allowed.max(allowed);
+        self.needs_reread &= self.first_missing < first_kept;
+        // Members that allow all sent packets close no window; after the backlog they count fully.
+        let backlog = if is_first { Some(end) } else { self.catch_up_until };
+        let lacks_backlog =
+            |until: &u64| self.first_missing < (*until).max(end.saturating_sub(ahead_max));
+        let still_lags = |until: &u64| lacks_backlog(until) && self.allowed + 1 < end;
+        self.catch_up_until = backlog.filter(|until| self.needs_reread || still_lags(until));
+    }
+}
+
+/// Receivers below a member, as its latest acknowledgement counts them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::tram) struct Subtree {
+    pub(super) receivers: u32,
+    /// Receivers that had moved from the member to other heads when `receivers` grew last.
+    pub(super) moved_away: u32,
+    pub(super) heads: u32,
+    /// Reported departed receivers that had no room in a table, there or here.
+    pub(super) unlisted: u32,
+    /// Worst loss, in parts of 65535, and true if it is that of a receiver below the member.
+    pub(in crate::tram) loss: u16,
+    pub(in crate::tram) loss_is_below: bool,
+}
+
+impl Subtree {
+    pub(super) fn acknowledge(&mut self, ack: &Ack<'_>, moved_away: impl FnOnce() -> u32) {
+        let receivers = ack.indirect.saturating_add(u32::from(ack.members));
+        if receivers > self.receivers {
+            self.moved_away = moved_away();
+        }
+        (self.receivers, self.heads) = (receivers, ack.heads);
+        (self.loss, self.loss_is_below) = (ack.loss, ack.of_subtree);
+    }
+}
+
+/// Signs of life of a member.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Liveness {
+    pub(super) joined_at: Time,
+    pub(super) last_packet_at: Time,
+    /// Hellos without an answer since the last packet.
+    pub(super) unanswered_hellos: u32,
+    /// True after the first acknowledgement: before it nobody waits for the member.
+    pub(super) confirmed: bool,
+    /// True between the first acknowledgement and the second. A live member goes on acknowledging.
+    pub(super) acked_once: bool,
+    /// True if the first acknowledgement is late: nothing is kept for the member.
+    pub(super) confirmation_expired: bool,
+}
+
+impl Liveness {
+    pub(super) fn joined(now: Time) -> Self {
+        Self { joined_at: now, last_packet_at: now, ..Self::default() }
+    }
+
+    pub(super) fn on_packet(&mut self, now: Time) {
+        (self.last_packet_at, self.unanswered_hellos) = (now, 0);
+    }
+
+    /// Takes an acknowledgement. Returns true if it is the first one.
+    pub(super) fn on_ack(&mut self, now: Time) -> bool {
+        self.on_packet(now);
+        self.acked_once = !self.confirmed;
+        (self.confirmed, self.confirmation_expired) = (true, false);
+        self.acked_once
+    }
+}

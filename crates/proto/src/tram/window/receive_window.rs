@@ -1,0 +1,250 @@
+//! Receive window of a receiver: received packets, the congestion window, and reports of both.
+
+use core::ops::Range;
+
+use faircast_base::{Duration, Time};
+
+use super::{AckSchedule, CongestionWindow, Reception};
+use crate::pgm::session::reach::Reach;
+use crate::tram::settings::TramSettings;
+
+/// Most doublings of the interval between requests.
+const DOUBLINGS_MAX: u32 = 6;
+
+/// Requests without effect before the head is asked for its highest packet.
+const ATTEMPTS_BEFORE_HELLO: u32 = 2;
+
+/// Acknowledgement intervals without a repair before a live head is left.
+const UNREPAIRED_MAX: u32 = 10;
+
+#[derive(Debug, Default)]
+pub(in crate::tram) struct ReceiveWindow {
+    pub(in crate::tram) reception: Reception,
+    /// Check of packet numbers, which anybody can forge.
+    pub(in crate::tram) reach: Reach,
+    pub(in crate::tram) congestion: CongestionWindow,
+    pub(in crate::tram) ack_schedule: AckSchedule,
+    pub(in crate::tram) reported: Reported,
+    pub(in crate::tram) requests: Requests,
+    /// First packet sent after this receiver joined: earlier packets say nothing about its path.
+    pub(in crate::tram) counted_from: u64,
+    /// Bound of packets that may have been delivered from forgeries.
+    pub(in crate::tram) forged_until: u64,
+    /// Acknowledgement windows up to the latest one whose congestion below was reported.
+    congestion_reported: u64,
+}
+
+/// State that the latest acknowledgements have reported.
+#[derive(Debug, Default)]
+pub(in crate::tram) struct Reported {
+    /// Highest H_a reported, and the one reported before.
+    pub(in crate::tram) allowed: u64,
+    previous_allowed: u64,
+    /// Receivers below, and heads among them.
+    pub(in crate::tram) receivers: (u64, u32),
+}
+
+impl Reported {
+    pub(in crate::tram) fn on_ack(&mut self, allowed: u64, receivers: (u64, u32)) {
+        if allowed > self.allowed {
+            self.previous_allowed = core::mem::replace(&mut self.allowed, allowed);
+        }
+        self.receivers = receivers;
+    }
+}
+
+/// Requests for lost packets.
+#[derive(Debug, Default)]
+pub(in crate::tram) struct Requests {
+    /// Requests since the last repair; each doubles the interval to the next one.
+    attempts: u32,
+    /// Acknowledgement intervals since the last repair.
+    unrepaired_intervals: u32,
+    /// Bound of the packets that the latest acknowledgement requested.
+    end: u64,
+}
+
+impl Requests {
+    pub(in crate::tram) fn on_repair(&mut self) {
+        (self.attempts, self.unrepaired_intervals) = (0, 0);
+    }
+
+    pub(in crate::tram) fn on_new_parent(&mut self) {
+        self.unrepaired_intervals = 0;
+    }
+
+    /// True if the receiver may lack packets that no head has: a hello says how far the source is.
+    pub(in crate::tram) fn needs_hello(&self) -> bool {
+        self.attempts >= ATTEMPTS_BEFORE_HELLO
+    }
+
+    /// Counts a request. Returns the delay to the next one.
+    pub(in crate::tram) fn back_off(&mut self, first: Duration) -> Duration {
+        let delay = first * (1 << self.attempts);
+        self.attempts = (self.attempts + 1).min(DOUBLINGS_MAX);
+        delay
+    }
+
+    /// Counts an acknowledgement interval. Returns true if the head has repaired nothing for long.
+    pub(in crate::tram) fn on_interval(&mut self, has_losses: bool) -> bool {
+        if !has_losses {
+            self.unrepaired_intervals = 0;
+            return false;
+        }
+        self.unrepaired_intervals += 1;
+        let fails = self.unrepaired_intervals > UNREPAIRED_MAX;
+        if fails {
+            self.unrepaired_intervals = 0;
+        }
+        fails
+    }
+}
+
+impl ReceiveWindow {
+    /// Creates the window of a receiver that begins with `start`, while `highest_sent` packets were
+    /// sent. `first_ack` ends the first acknowledgement window.
+    pub(in crate::tram) fn new(
+        settings: &TramSettings,
+        now: Time,
+        start: u64,
+        highest_sent: u64,
+        first_ack: u64,
+    ) -> Self {
+        let ack_window = u64::from(settings.ack_window);
+        let intervals = (settings.ack_interval, settings.ack_interval_max);
+        Self {
+            reception: Reception::joining(start, highest_sent),
+            reach: Reach::new(now, highest_sent.max(start.saturating_sub(1))),
+            congestion: CongestionWindow::new(settings, now, start, ack_window),
+            ack_schedule: AckSchedule::new(first_ack, ack_window, intervals),
+            // Packets sent earlier are wanted, but are no losses.
+            counted_from: start.max(highest_sent + 1),
+            ..Self::default()
+        }
+    }
+
+    pub(in crate::tram) fn first_missing(&self) -> u64 {
+        self.reception.first_missing()
+    }
+
+    pub(in crate::tram) fn highest(&self) -> u64 {
+        self.reception.end - 1
+    }
+
+    /// True if the source is about to use the last packets that this receiver has allowed.
+    pub(in crate::tram) fn is_closing(&self) -> bool {
+        self.reception.end + self.congestion.ack_window > self.reported.allowed
+    }
+
+    /// True if a lost acknowledgement would stall: packets are missing, or a raised H_a is unused.
+    pub(in crate::tram) fn awaits_answer(&self) -> bool {
+        let (end, before) = (self.reception.end, self.reported.previous_allowed);
+        let window = self.congestion.ack_window;
+        let is_closed = before > 0 && end <= before + 1 && end + window > before;
+        self.reception.has_losses() || is_closed
+    }
+
+    /// Returns the lost packets to request. The window bounds them: a late joiner lacks everything.
+    pub(in crate::tram) fn request(&mut self) -> impl Iterator<Item = Range<u64>> {
+        let end = self.first_missing() + self.congestion.size as u64;
+        self.requests.end = end;
+        let lost = self.reception.lost().map(move |run| run.start..run.end.min(end));
+        lost.take_while(move |run| run.start < end)
+    }
+
+    /// True if the last gap or the last requested packet is here, so that the window may move.
+    pub(in crate::tram) fn has_requested_packets(&self) -> bool {
+        !self.reception.has_losses() || self.first_missing() >= self.requests.end
+    }
+
+    /// True if congestion below is to be reported: once in an acknowledgement window.
+    pub(in crate::tram) fn reports_congestion_below(&mut self) -> bool {
+        let window = self.reception.end / self.congestion.ack_window;
+        core::mem::replace(&mut self.congestion_reported, window + 1) <= window
+    }
+
+    /// Ends an acknowledgement window at `highest`, without the packets before `from`. Returns true
+    /// if the window was congested.
+    pub(in crate::tram) fn end_ack_window(&mut self, now: Time, highest: u64, from: u64) -> bool {
+        let missing = self.reception.lost_packets_from(from);
+        let known = self.reception.end.saturating_sub(self.first_missing().max(from));
+        let congested = self.congestion.end_ack_window(now, missing, known);
+        self.ack_schedule.schedule(highest + self.congestion.ack_window);
+        congested
+    }
+
+    /// Moves the right edge after progress, at a receiver of this level.
+    pub(in crate::tram) fn on_progress(&mut self, level: u8) {
+        let (first_missing, base) = (self.first_missing(), self.reception.window_base());
+        self.congestion.on_progress(first_missing, base, level);
+    }
+
+    /// Returns the growth of H_a acknowledged at once. Members that allow only `below` are slower:
+    /// a new member's window must not stay closed.
+    pub(in crate::tram) fn report_step(&self, below: Option<u64>) -> u64 {
+        match below.is_some_and(|below| below < self.congestion.allowed) {
+            true => self.congestion.ack_window / 2,
+            false => self.congestion.report_step(),
+        }
+    }
+
+    /// Returns H_a of this subtree: the least of own window, own room and the members' H_a.
+    pub(in crate::tram) fn allowed(&self, room_until: u64, below: Option<u64>) -> u64 {
+        let own = self.congestion.allowed.min(room_until - 1);
+        // H_a never decreases: the source may have sent the packets by now.
+        below.map_or(own, |below| below.min(own)).max(self.reported.allowed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::at;
+
+    fn window() -> ReceiveWindow {
+        let settings = TramSettings { ack_window: 10, ..TramSettings::default() };
+        ReceiveWindow::new(&settings, at(0), 1, 0, 10)
+    }
+
+    #[test]
+    fn requests_double_their_delay_up_to_a_limit_and_a_repair_resets_it() {
+        let mut requests = Requests::default();
+        let first = Duration::from_millis(50);
+        let mut delays = || requests.back_off(first).as_millis();
+        assert_eq!([(); 8].map(|()| delays()), [50, 100, 200, 400, 800, 1600, 3200, 3200]);
+        assert!(requests.needs_hello());
+        requests.on_repair();
+        assert!(!requests.needs_hello() && requests.back_off(first) == first);
+    }
+
+    #[test]
+    fn a_head_fails_after_more_than_ten_intervals_without_a_repair() {
+        let mut requests = Requests::default();
+        assert!((0..UNREPAIRED_MAX).all(|_| !requests.on_interval(true)));
+        assert!(requests.on_interval(true) && !requests.on_interval(true));
+        assert!(!requests.on_interval(false) && requests.unrepaired_intervals == 0);
+    }
+
+    #[test]
+    fn an_answer_is_awaited_for_losses_and_for_an_unused_window() {
+        let mut window = window();
+        assert!(!window.awaits_answer());
+        window.reported.on_ack(20, (0, 0));
+        assert!(!window.awaits_answer(), "no earlier window was used up");
+        window.reception.extend_to(at(0), 20, (false, None));
+        window.reception.find_lost(at(0));
+        assert!(window.awaits_answer() && window.is_closing(), "20 packets are lost");
+        window.reception.give_up(21, |_| ());
+        assert!(!window.awaits_answer());
+        window.reported.on_ack(40, (0, 0));
+        assert!(window.awaits_answer(), "the source has used the window up to 20");
+    }
+
+    #[test]
+    fn congestion_below_is_reported_once_in_an_acknowledgement_window() {
+        let mut window = window();
+        let reports = [(); 2].map(|()| window.reports_congestion_below());
+        window.reception.extend_to(at(0), 10, (false, None));
+        assert_eq!((reports, window.reports_congestion_below()), ([true, false], true));
+    }
+}
