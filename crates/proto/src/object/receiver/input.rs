@@ -191,7 +191,7 @@ impl ObjectReceiver {
         }
         if notice.exhausted && !self.assembly.member.deferred {
             let sent = [true, notice.begun, notice.begun && new.digests.is_some()];
-            let reordering = self.session.disorder.tolerance();
+            let reordering = self.session.reordering_tolerance();
             self.requests.on_exhausted(cx, &mut self.assembly.blocks, sent, reordering);
         }
         if new.digests.is_some() && old.digests.is_none() {
@@ -252,7 +252,7 @@ impl ObjectReceiver {
             return Ok(());
         }
         if newest && !name.repair {
-            let reordering = self.session.disorder.tolerance();
+            let reordering = self.session.reordering_tolerance();
             self.requests.on_swept(cx, &mut self.assembly.blocks, name.key, reordering);
         }
         if part_of(name.key) == Part::Content && name.key >= self.assembly.content_end {
