@@ -31,6 +31,12 @@ impl RangeSet {
         self.ranges.last_key_value().map(|(_, &end)| end)
     }
 
+    /// Returns the least range that contains all numbers of the set.
+    pub(crate) fn span(&self) -> Range<u64> {
+        let start = self.ranges.first_key_value().map_or(0, |(&start, _)| start);
+        start..self.end().unwrap_or(0)
+    }
+
     /// Returns the range that contains `x`.
     pub fn around(&self, x: u64) -> Option<Range<u64>> {
         let (&start, &end) = self.ranges.range(..=x).next_back()?;

@@ -49,7 +49,7 @@ impl StreamSender {
             config.settings.spm_interval = SPM_INTERVAL;
         }
         let window = match carrier {
-            Carrier::Pgm(_) => u64::from(config.settings.transmit_window),
+            Carrier::Pgm(_) => u64::from(config.transmit_window),
             Carrier::Tram(tree) => tram::stream_window(tree, &options),
         };
         let queue = Queue::new(payload as usize, window);

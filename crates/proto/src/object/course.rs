@@ -1,13 +1,18 @@
 //! Course of a source over any transport: awaited members, begin of content, and the end.
 
+mod outcome;
+mod watch;
+
 use alloc::collections::BTreeSet;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use faircast_base::{Cx, Duration, Event, NodeId, Time};
 
+use self::outcome::Outcome;
+use self::watch::MemberWatch;
 use super::path::Probes;
-use super::source::members::{Members, Sent};
+use super::source::members::Members;
 use super::{
     Announcement, MemberState, MemberStatus, ObjectSourceSetup, ObjectStatus, Part, Stage,
 };
@@ -16,30 +21,30 @@ use crate::FlowEvent;
 #[derive(Debug)]
 pub(super) struct Course {
     pub(super) members: Members,
-    wait_for: u32,
-    /// Receivers to wait for at the end; if empty, the members present at the beginning.
-    pub(super) names: BTreeSet<String>,
-    pub(super) give_up: Duration,
-    pub(super) stall_max: Option<Duration>,
-    /// Bytes that drivers add to each packet.
-    pub(super) headers: u32,
-    looked_at: Time,
-    linger: Option<Duration>,
-    start: Time,
+    terms: Terms,
     phase: ServicePhase,
-    begun: Option<Time>,
-    held: bool,
-    /// Time at which this host was last unreachable.
-    excused_at: Time,
-    grown_at: Option<Time>,
-    reason: Option<String>,
-    /// Single event for the application; `told` is true once the event is decided.
-    event: Option<FlowEvent>,
-    told: bool,
+    begun_at: Option<Time>,
+    outcome: Outcome,
+    watch: MemberWatch,
+    /// Time of the next look at members, supply and pace; `None` once nothing is left to do.
     tick_at: Option<Time>,
     pub(super) probes: Probes,
-    /// Bytes of the longest data packet so far.
-    pub(super) longest: u32,
+}
+
+/// Terms on which the source begins and ends: see [`ObjectSourceSetup`].
+#[derive(Debug)]
+struct Terms {
+    start: Time,
+    /// Members to begin with; 0 once the application has ordered the begin.
+    wait_for: u32,
+    /// Receivers to wait for at the end; if empty, the members present at the beginning.
+    names: BTreeSet<String>,
+    give_up: Duration,
+    stall_max: Option<Duration>,
+    /// Time for late receivers after the end of all members.
+    linger: Option<Duration>,
+    /// Bytes that drivers add to each packet.
+    headers: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,15 +57,13 @@ enum ServicePhase {
     Ended,
 }
 
-/// Longest span between two looks that counts as stalled: a suspended program sends nothing.
-const LOOK_MAX: Duration = Duration::from_secs(1);
-
 /// Interval between two messages to members that lack part of a given-up object.
 const GIVEN_UP_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Interval between looks at the members, the digests and the pace.
 const TICK: Duration = Duration::from_millis(100);
 
+/// Begin and end of content that a review has decided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Turn {
     pub(super) begins: bool,
@@ -68,28 +71,30 @@ pub(super) struct Turn {
 }
 
 impl Course {
-    /// Creates the course, which fails at its start with a `reason`.
-    pub(super) fn new(setup: &ObjectSourceSetup<'_>, reason: Option<String>) -> Self {
-        fresh! {
-            Self {
+    pub(super) fn new(setup: &ObjectSourceSetup<'_>) -> Self {
+        Self {
+            members: Members::default(),
+            terms: Terms {
+                start: setup.start,
                 wait_for: setup.wait_for,
                 names: setup.names.clone(),
                 give_up: setup.give_up,
                 stall_max: setup.stall_max,
-                headers: setup.headers,
-                looked_at: setup.start,
                 linger: setup.options.duration("linger"),
-                start: setup.start,
-                held: true,
-                reason,
-                tick_at: Some(setup.start),
-            }
-            members, phase, begun, excused_at, grown_at, event, told, probes, longest
+                headers: setup.headers,
+            },
+            phase: ServicePhase::default(),
+            begun_at: None,
+            outcome: Outcome::default(),
+            watch: MemberWatch::new(setup.start),
+            tick_at: Some(setup.start),
+            probes: Probes::default(),
         }
     }
 
+    /// Sets the time for late receivers, unless an option sets it.
     pub(super) fn stay(&mut self, linger: Duration) {
-        self.linger = self.linger.or(Some(linger));
+        self.terms.linger.get_or_insert(linger);
     }
 
     pub(super) fn is_waiting(&self) -> bool {
@@ -100,16 +105,20 @@ impl Course {
         self.phase == ServicePhase::Serving
     }
 
+    fn is_open(&self) -> bool {
+        matches!(self.phase, ServicePhase::Serving | ServicePhase::Lingering(_))
+    }
+
     pub(super) fn has_ended(&self) -> bool {
         self.phase == ServicePhase::Ended
     }
 
     pub(super) fn has_begun(&self) -> bool {
-        self.begun.is_some()
+        self.begun_at.is_some()
     }
 
     pub(super) fn start(&mut self, now: Time) -> bool {
-        let starts = self.is_waiting() && self.start <= now;
+        let starts = self.is_waiting() && self.terms.start <= now;
         if starts {
             self.phase = ServicePhase::Serving;
         }
@@ -120,19 +129,19 @@ impl Course {
     pub(super) fn review(
         &mut self,
         cx: &mut Cx<'_>,
-        failed: Option<String>,
+        failed: &mut Option<String>,
         content_bytes: u64,
     ) -> Turn {
-        if !matches!(self.phase, ServicePhase::Serving | ServicePhase::Lingering(_)) {
+        if !self.is_open() {
             return Turn::default();
         }
-        if let Some(reason) = failed.or_else(|| self.reason.take()) {
+        if let Some(reason) = failed.take() {
             self.fail(reason);
             return Turn { begins: false, ends: true };
         }
         // A failed member counts as present: no other member is waited for in its place.
         let come = [MemberState::Receiving, MemberState::Done, MemberState::Failed];
-        let all_here = self.members.count(&come) >= self.wait_for as usize;
+        let all_here = self.members.count(&come) >= self.terms.wait_for as usize;
         let begins = all_here && self.begin(cx.now);
         Turn { begins, ends: self.end_if_done(cx, content_bytes) }
     }
@@ -140,20 +149,19 @@ impl Course {
     /// Begins content with the present members. Returns true if content has just begun.
     pub(super) fn begin(&mut self, now: Time) -> bool {
         if self.is_waiting() {
-            self.wait_for = 0;
+            self.terms.wait_for = 0;
         }
-        let open = matches!(self.phase, ServicePhase::Serving | ServicePhase::Lingering(_));
-        if !open || self.has_begun() {
+        if !self.is_open() || self.has_begun() {
             return false;
         }
         self.members.begin();
-        self.begun = Some(now);
+        self.begun_at = Some(now);
         true
     }
 
     /// Serves deferred members once no other wants anything. Returns true if the course ends.
     fn end_if_done(&mut self, cx: &mut Cx<'_>, content_bytes: u64) -> bool {
-        if self.members.active() > 0 && self.held {
+        if self.members.active() > 0 && self.watch.is_end_held() {
             if let ServicePhase::Lingering(_) = self.phase {
                 self.phase = ServicePhase::Serving;
             }
@@ -167,11 +175,11 @@ impl Course {
             self.phase = ServicePhase::Lingering(cx.now);
             if done > 0 {
                 cx.emit(Event::Completed { bytes: content_bytes });
-                self.say(FlowEvent::Completed);
+                self.outcome.report(FlowEvent::Completed);
             }
         }
         let ServicePhase::Lingering(since) = self.phase else { return false };
-        if cx.now.since(since) < self.linger.unwrap_or_default() {
+        if cx.now.since(since) < self.terms.linger.unwrap_or_default() {
             return false;
         }
         if done == 0 {
@@ -181,15 +189,8 @@ impl Course {
         true
     }
 
-    fn say(&mut self, event: FlowEvent) {
-        if !core::mem::replace(&mut self.told, true) {
-            self.event = Some(event);
-        }
-    }
-
     fn fail(&mut self, reason: String) {
-        self.reason = Some(reason);
-        self.say(FlowEvent::Gone);
+        self.outcome.fail(reason);
         self.phase = ServicePhase::Ended;
     }
 
@@ -201,9 +202,10 @@ impl Course {
     }
 
     pub(super) fn status_interval(&self) -> Duration {
-        self.members.status_interval(self.give_up)
+        self.members.status_interval(self.terms.give_up)
     }
 
+    /// Ends the ticks, except those that inform members of an object that is not `repeatable`.
     pub(super) fn end(&mut self, now: Time, repeatable: bool) {
         self.tick_at = None;
         if !repeatable {
@@ -228,64 +230,50 @@ impl Course {
         self.tick_at.into_iter().chain(self.probes.next_timeout()).min()
     }
 
-    pub(super) fn lose_silent(&mut self, now: Time) -> Vec<NodeId> {
-        let age = now.since(Time::ZERO);
-        if now.since(self.excused_at) < self.give_up {
-            return Vec::new();
+    /// Loses members that are silent or stalled for too long. Returns their names in reports.
+    pub(super) fn lose_members(&mut self, now: Time, announced: &Announcement) -> Vec<NodeId> {
+        let Terms { give_up, stall_max, headers, .. } = self.terms;
+        let mut lost = self.watch.lose_silent(&mut self.members, now, give_up);
+        let (limit, begun) = (stall_max.filter(|_| !self.is_waiting()), self.has_begun());
+        let stalled = self.watch.stalled_span(now);
+        if let (Some(span), Some(limit)) = (stalled, limit) {
+            let sent = watch::sent(announced, begun);
+            lost.extend(self.members.stall(now, span, limit, sent, headers));
         }
-        self.members.lose_silent(Time::ZERO + age.saturating_sub(self.give_up))
-    }
-
-    pub(super) fn lose_stalled(&mut self, now: Time, announced: &Announcement) -> Vec<NodeId> {
-        let span = now.since(self.looked_at).min(LOOK_MAX);
-        self.looked_at = now;
-        let Some(limit) = self.stall_max.filter(|_| !self.is_waiting()) else {
-            return Vec::new();
-        };
-        if now.since(self.excused_at) < LOOK_MAX {
-            return Vec::new();
-        }
-        let sent = Sent {
-            manifest: announced.len(Part::Manifest),
-            content: announced.len(Part::Content),
-            flows: self.has_begun() && !announced.growing,
-        };
-        self.members.stall(now, span, limit, sent, self.headers)
+        lost
     }
 
     pub(super) fn excuse_silence(&mut self, now: Time) {
-        self.excused_at = now;
+        self.watch.excuse_silence(now);
     }
 
     pub(super) fn note_growth(&mut self, now: Time) {
-        self.grown_at = Some(now);
+        self.watch.note_growth(now);
     }
 
-    pub(super) fn look(&mut self, now: Time, growing: bool) {
-        // Members make no progress while a pipe is silent, and need time after it resumes.
-        let lately = self.grown_at.is_some_and(|at| now.since(at) < self.give_up);
-        self.held = !self.has_begun()
-            || growing
-            || lately
-            || self.members.active() > 0
-                && self.members.hold_the_end(now, self.give_up, &self.names);
+    /// Judges whether members that lack something hold the end.
+    pub(super) fn judge_end(&mut self, now: Time, growing: bool) {
+        let Terms { give_up, names, .. } = &self.terms;
+        let open = !self.has_begun() || growing;
+        self.watch.judge_end(&self.members, now, open, *give_up, names);
     }
 
     pub(super) fn poll_event(&mut self) -> Option<FlowEvent> {
-        self.event.take()
+        self.outcome.poll_event()
     }
 
     fn statuses(&self) -> Vec<MemberStatus> {
         let mut all = self.members.statuses();
         for member in &mut all {
-            member.path = member.path.map(|path| path.with(self.headers));
+            member.path = member.path.map(|path| path.with(self.terms.headers));
         }
         all
     }
 
-    pub(super) fn status(&self, total: u64, growing: bool, exhausted: bool) -> ObjectStatus {
+    pub(super) fn status(&self, announced: &Announcement, exhausted: bool) -> ObjectStatus {
+        let (total, growing) = (announced.len(Part::Content), announced.growing);
         let stage = match self.phase {
-            _ if self.reason.is_some() => Stage::Failed,
+            _ if self.outcome.reason().is_some() => Stage::Failed,
             ServicePhase::Waiting => Stage::Gathering,
             ServicePhase::Serving if !self.has_begun() => Stage::Gathering,
             ServicePhase::Serving if exhausted && !growing => Stage::Verifying,
@@ -294,12 +282,12 @@ impl Course {
         };
         ObjectStatus {
             stage,
-            begun: self.begun,
+            begun: self.begun_at,
             bytes_total: Some(total),
             growing,
             bytes_done: self.members.least_bytes().unwrap_or(0).min(total),
             members: self.statuses(),
-            reason: self.reason.clone(),
+            reason: self.outcome.reason().map(ToString::to_string),
             whole_lost: self.members.is_whole_lost(),
             ..ObjectStatus::default()
         }

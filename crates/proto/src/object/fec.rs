@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use reed_solomon_simd::{ReedSolomonDecoder, ReedSolomonEncoder};
 
-use super::layout::{BLOCK_SYMBOLS, Key, PARITY_SYMBOLS};
+use super::layout::{BLOCK_SYMBOLS, BlockId, PARITY_SYMBOLS};
 
 /// Most blocks whose parity is kept: requests for a block recur within one or two round trips.
 const BLOCKS_KEPT: usize = 32;
@@ -17,7 +17,7 @@ const BYTES_KEPT: usize = 16 << 20;
 pub(super) struct ParitySource {
     encoder: Option<ReedSolomonEncoder>,
     /// Parity of the latest blocks, newest last. An empty vector stands for zeros.
-    kept: VecDeque<(Key, Vec<u8>)>,
+    kept: VecDeque<(BlockId, Vec<u8>)>,
     spare: Vec<u8>,
 }
 
@@ -26,13 +26,13 @@ impl ParitySource {
     /// `read` appends the padded source symbols, or returns false for zeros.
     pub(super) fn write<E>(
         &mut self,
-        key: Key,
+        block_id: BlockId,
         parity: u32,
         (symbols, symbol_bytes): (u32, u32),
         out: &mut Vec<u8>,
         read: impl FnOnce(&mut Vec<u8>) -> Result<bool, E>,
     ) -> Result<u32, E> {
-        let known = self.kept.iter().position(|(kept, _)| *kept == key);
+        let known = self.kept.iter().position(|(kept, _)| *kept == block_id);
         let place = match known {
             Some(place) => place,
             None => {
@@ -42,7 +42,7 @@ impl ParitySource {
                     let (_, oldest) = self.kept.pop_front().expect("it is not empty");
                     self.spare = oldest;
                 }
-                self.kept.push_back((key, block));
+                self.kept.push_back((block_id, block));
                 self.kept.len() - 1
             }
         };
@@ -205,8 +205,8 @@ mod tests {
     #[test]
     fn only_the_latest_blocks_are_kept() {
         let mut source = ParitySource::default();
-        for key in 0..1000 {
-            let _ = source.write(key, 0, (1, 2), &mut Vec::new(), |out| {
+        for block_id in 0..1000 {
+            let _ = source.write(block_id, 0, (1, 2), &mut Vec::new(), |out| {
                 out.extend_from_slice(&[1, 2]);
                 Ok::<_, Infallible>(true)
             });

@@ -156,20 +156,29 @@ fn rungs(low: u32, high: u32) -> impl Iterator<Item = u32> {
         .map(move |at| at.min(high))
 }
 
+/// Probes of a source: single packets of several lengths, requested by members (RFC 8899).
 #[derive(Debug, Default)]
 pub(super) struct Probes {
+    /// Lengths of the probes to send.
     sizes: VecDeque<u32>,
+    /// Lengths that were asked for, which the probes carry.
     range: (u32, u32),
     next_at: Time,
+    /// Bytes of the longest data packet so far.
+    data_bytes: u32,
     /// Time up to which the probes' share of the rate is spent.
     spent_until: Time,
 }
 
 impl Probes {
-    /// Requests probes for a member; data packets have `sent` bytes. Rejected members ask again.
-    pub(super) fn ask(&mut self, now: Time, range: (u32, u32), sent: u32, bits_per_s: Option<f64>) {
+    pub(super) fn note_data(&mut self, bytes: u32) {
+        self.data_bytes = self.data_bytes.max(bytes);
+    }
+
+    /// Requests probes for a member. Rejected members ask again.
+    pub(super) fn ask(&mut self, now: Time, range: (u32, u32), bits_per_s: Option<f64>) {
         let (low, high) = range;
-        let most = sent.min(PROBE_MAX);
+        let most = self.data_bytes.min(PROBE_MAX);
         let high = if high == 0 { most } else { high.min(most) };
         if !self.sizes.is_empty() || self.spent_until > now + CREDIT || low > high {
             return;
@@ -191,13 +200,13 @@ impl Probes {
         (!self.sizes.is_empty()).then_some(self.next_at)
     }
 
-    pub(super) fn poll(&mut self, now: Time, sent: u32) -> Option<Probe> {
+    pub(super) fn poll(&mut self, now: Time) -> Option<Probe> {
         if self.next_at > now {
             return None;
         }
         let size = self.sizes.pop_front()?;
         self.next_at = now + SPACING;
-        Some(Probe { size, sent, range: self.range })
+        Some(Probe { size, sent: self.data_bytes, range: self.range })
     }
 }
 
@@ -237,9 +246,14 @@ mod tests {
         Time::ZERO + Duration::from_millis(ms)
     }
 
+    /// Returns the probes of a source whose data packets have `data_bytes`.
+    fn probes(data_bytes: u32) -> Probes {
+        Probes { data_bytes, ..Probes::default() }
+    }
+
     /// Returns the limit measured if packets up to `limit` arrive, and the milliseconds.
     fn measured_at(limit: u32, sent: u32, rate: Option<f64>) -> (Option<PathLimit>, u64) {
-        let (mut meter, mut probes) = (PathMeter::default(), Probes::default());
+        let (mut meter, mut probes) = (PathMeter::default(), probes(sent));
         for ms in 0..20_000 {
             if ms % 1000 == 0 {
                 meter.on_ahead(at(ms));
@@ -247,9 +261,9 @@ mod tests {
             if meter.next_timeout().is_some_and(|due| due <= at(ms))
                 && let Some((low, high)) = meter.on_timeout(at(ms))
             {
-                probes.ask(at(ms), (low, high), sent, rate);
+                probes.ask(at(ms), (low, high), rate);
             }
-            if let Some(probe) = probes.poll(at(ms), sent).filter(|probe| probe.size <= limit) {
+            if let Some(probe) = probes.poll(at(ms)).filter(|probe| probe.size <= limit) {
                 meter.on_probe(at(ms), probe);
             }
             if let Some(limit) = meter.limit {
@@ -275,11 +289,11 @@ mod tests {
     #[test]
     fn probes_have_a_share_of_the_rate_however_often_any_host_asks() {
         for (rate, sent) in [(1e6, 1472), (400e3, 1472), (10e6, 8972)] {
-            let (mut probes, mut bytes) = (Probes::default(), 0u64);
+            let (mut probes, mut bytes) = (probes(sent), 0u64);
             for ms in 0..600_000u64 {
                 let range = [(0, 0), (700, 1400), (100, 120)][ms as usize % 3];
-                probes.ask(at(ms), range, sent, Some(rate));
-                bytes += probes.poll(at(ms), sent).map_or(0, |probe| u64::from(probe.size));
+                probes.ask(at(ms), range, Some(rate));
+                bytes += probes.poll(at(ms)).map_or(0, |probe| u64::from(probe.size));
             }
             let share = bytes as f64 * 8.0 / 600.0 / rate;
             assert!(share < 0.3, "{share} of {rate} bit/s");
@@ -289,9 +303,9 @@ mod tests {
     #[test]
     fn receivers_with_different_limits_measure_beside_each_other() {
         let limits = [1300, 1310, 1400, 576, 1000];
-        let (mut meters, mut probes) = (limits.map(|_| PathMeter::default()), Probes::default());
+        let (mut meters, mut probes) = (limits.map(|_| PathMeter::default()), probes(1472));
         for ms in 0..60_000 {
-            let probe = probes.poll(at(ms), 1472);
+            let probe = probes.poll(at(ms));
             for (meter, limit) in meters.iter_mut().zip(limits) {
                 if let Some(probe) = probe.filter(|probe| probe.size <= limit) {
                     meter.on_probe(at(ms), probe);
@@ -303,7 +317,7 @@ mod tests {
                     && meter.next_timeout().is_some_and(|due| due <= at(ms))
                     && let Some(range) = meter.on_timeout(at(ms))
                 {
-                    probes.ask(at(ms), range, 1472, Some(10e6));
+                    probes.ask(at(ms), range, Some(10e6));
                 }
             }
         }
@@ -326,7 +340,7 @@ mod tests {
 
     #[test]
     fn a_length_whose_probes_were_lost_by_chance_is_no_limit() {
-        let (mut meter, mut probes) = (PathMeter::default(), Probes::default());
+        let (mut meter, mut probes) = (PathMeter::default(), probes(1472));
         for ms in 0..10_000 {
             if ms % 1000 == 0 {
                 meter.on_ahead(at(ms));
@@ -334,10 +348,10 @@ mod tests {
             if meter.next_timeout().is_some_and(|due| due <= at(ms))
                 && let Some(range) = meter.on_timeout(at(ms))
             {
-                probes.ask(at(ms), range, 1472, None);
+                probes.ask(at(ms), range, None);
             }
             let lost = |size| size > 1300 && ms < 3200;
-            if let Some(probe) = probes.poll(at(ms), 1472).filter(|probe| !lost(probe.size)) {
+            if let Some(probe) = probes.poll(at(ms)).filter(|probe| !lost(probe.size)) {
                 meter.on_probe(at(ms), probe);
             }
         }

@@ -5,25 +5,21 @@ mod input;
 pub(super) mod members;
 mod packets;
 mod pauses;
+mod recent_sweep;
 mod repairs;
 mod slow;
 
 use alloc::collections::VecDeque;
-use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use faircast_base::{Bitrate, Cx, Duration, NodeId, Time};
 
 use self::packets::ObjectPackets;
-pub(super) use self::packets::{RUNS_MAX, TOO_LONG, announcement};
 use self::pauses::{Pauses, Wait};
 use self::slow::SlowMeter;
 use super::course::Course;
-use super::layout::Layout;
-use super::wire::{ENTRIES_MAX, ENTRIES_PER_OPTION, Entry, Notice};
-use super::{
-    Fec, HostLoad, ObjectSender, ObjectSourceInput, ObjectSourceSetup, ObjectStatus, Part,
-};
+use super::wire::{ENTRIES_MAX, ENTRIES_PER_OPTION, Entry};
+use super::{HostLoad, ObjectSender, ObjectSourceInput, ObjectSourceSetup, ObjectStatus};
 use crate::congestion::{BoxControl, Permit, Regime};
 use crate::pgm::SourceConfig;
 use crate::pgm::negotiation::SchemeAnnouncement;
@@ -71,30 +67,15 @@ impl ObjectSource {
             config.settings.spm_interval = SPM_INTERVAL;
         }
         config.settings.linger = FIN_TIME;
-        let announcement = announcement(setup.supply.as_ref(), setup.symbol_bytes);
-        let layout = Layout::new(&announcement);
-        let reason = layout.is_none().then(|| NO_LAYOUT.to_string());
-        let layout = layout.unwrap_or_default();
-        let course = Course::new(&setup, reason);
-        let notice = Notice {
-            announcement,
-            parity: setup.fec != Fec::Off,
-            begun: false,
-            exhausted: false,
-            status_interval: course.status_interval(),
-            position: None,
-            epoch: 0,
-        };
-        let share = match setup.fec {
-            Fec::Ratio(share) if share > 0.0 => share.min(1.0),
-            _ => 0.0,
-        };
+        let course = Course::new(&setup);
+        let status_interval = course.status_interval();
+        let ObjectSourceSetup { supply, symbol_bytes, fec, slow, .. } = setup;
         fresh! {
             Self {
                 session: SourceSession::new(config, control, false),
-                packets: ObjectPackets::new(setup.supply, layout, notice, share),
+                packets: ObjectPackets::new(supply, symbol_bytes, fec, status_interval),
                 course,
-                slow: SlowMeter::new(setup.slow),
+                slow: SlowMeter::new(slow),
                 told_exhausted: true,
             }
             pauses, host, limit, limited_by, timers, confirm, confirmed_run, requests, exhausted_at
@@ -116,7 +97,7 @@ impl ObjectSource {
     fn start(&mut self, cx: &mut Cx<'_>) {
         if self.course.start(cx.now) {
             // Random number of 24 bits: a receiver that knows another number detects the restart.
-            self.packets.notice.epoch = cx.rng.below(1 << 24) as u32;
+            self.packets.announced.epoch = cx.rng.below(1 << 24) as u32;
         }
     }
 
@@ -132,7 +113,7 @@ impl ObjectSource {
     }
 
     fn write_probe(&mut self, now: Time, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let probe = self.course.probes.poll(now, self.course.longest)?;
+        let probe = self.course.probes.poll(now)?;
         Some(self.session.write_notice(buf, |encoder| {
             encoder.pad_options(OptionType::PROBE, &probe.encode(), probe.size as usize);
         }))
@@ -143,8 +124,8 @@ impl ObjectSource {
         if control.permit_overhead(now) != Permit::Now || !self.course.members.may_probe(now, id) {
             return;
         }
-        let rate = control.gauges().allowed_bits_per_s(self.packets.layout.symbol_bytes());
-        self.course.probes.ask(now, range, self.course.longest, rate);
+        let rate = control.gauges().allowed_bits_per_s(self.packets.offer.layout.symbol_bytes());
+        self.course.probes.ask(now, range, rate);
     }
 
     fn write_answer(&mut self, buf: &mut Vec<u8>) -> Option<Transmit> {
@@ -157,11 +138,11 @@ impl ObjectSource {
 
     fn waits_for(&self) -> Wait {
         let packets = &self.packets;
-        if !self.course.is_serving() || !packets.notice.begun {
+        if !self.course.is_serving() || !packets.offer.begun {
             return Wait::Off;
         }
         if packets.chosen.is_none() {
-            let growing = packets.notice.announcement.growing;
+            let growing = packets.offer.announcement.growing;
             return if growing { Wait::Content } else { Wait::Asked };
         }
         let gauges = self.session.control.gauges();
@@ -194,7 +175,7 @@ impl ObjectSource {
             let packet = DataPacket { again: None, len, last: false, repair };
             let read = |out: &mut Vec<u8>| self.packets.write(now, index, out);
             let transmit = self.session.write_data(cx, packet, buf, read);
-            self.course.longest = self.course.longest.max(buf.len() as u32 + transmit.zeros);
+            self.course.probes.note_data(buf.len() as u32 + transmit.zeros);
             return Some(transmit);
         }
         if ready.is_none()
@@ -236,15 +217,13 @@ impl ObjectSender for ObjectSource {
     fn status(&self) -> ObjectStatus {
         let packets = &self.packets;
         let gauges = self.session.control.gauges();
-        let total = packets.layout.len(Part::Content);
-        let growing = packets.notice.announcement.growing;
-        let status = self.course.status(total, growing, packets.is_exhausted());
+        let status = self.course.status(&packets.offer.announcement, packets.is_exhausted());
         ObjectStatus {
             symbols: packets.sent.symbols,
             parity: packets.sent.parity,
             repairs: packets.sent.repairs,
             requests: self.requests,
-            rate_bits_per_s: gauges.allowed_bits_per_s(packets.layout.symbol_bytes()),
+            rate_bits_per_s: gauges.allowed_bits_per_s(packets.offer.layout.symbol_bytes()),
             rtt: gauges.rtt,
             limiting: self
                 .limited_by
@@ -331,8 +310,8 @@ impl Machine for ObjectSource {
         if self.course.is_serving() {
             let exhausted = self.packets.is_exhausted();
             // Digests may be all that is left to send. Growing content announces its length first.
-            let growing = self.packets.notice.announcement.growing;
-            if exhausted && !growing && self.packets.poll_digests() {
+            let growing = self.packets.offer.announcement.growing;
+            if exhausted && !growing && self.packets.offer.poll_digests() {
                 self.session.announce_now(cx.now);
             }
             self.tell_exhausted(cx.now);
@@ -351,9 +330,6 @@ impl Machine for ObjectSource {
         Some(own.into_iter().flatten().fold(session, Time::min))
     }
 }
-
-pub(super) const NO_LAYOUT: &str = "the object has too many blocks, or its symbols are not of an even length: \
-                         choose another";
 
 const SPM_INTERVAL: Duration = Duration::from_secs(1);
 

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use faircast_base::{Bitrate, Duration, NodeId};
 
-use super::layout::{BLOCK_SYMBOLS, Key, PARITY_SYMBOLS, block_of, key, part_of};
+use super::layout::{BLOCK_SYMBOLS, BlockId, PARITY_SYMBOLS, block_id, block_of, part_of};
 use super::{Announcement, MemberLoad, Part, PathLimit};
 use crate::fields::{Encoded, Fields};
 
@@ -19,7 +19,7 @@ pub const SYMBOL_HEADER: usize = 8;
 /// Name of a symbol: the first bytes of every payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SymbolName {
-    pub(super) key: Key,
+    pub(super) block_id: BlockId,
     /// 0 to 63 for source symbols, 64 to 127 for parity.
     pub(super) symbol: u32,
     /// True if the symbol answers a request, and is not part of the sweep.
@@ -28,8 +28,8 @@ pub(super) struct SymbolName {
 
 impl SymbolName {
     pub(super) fn encode(&self) -> [u8; SYMBOL_HEADER] {
-        let flags = part_of(self.key) as u8 | if self.repair { MARK } else { 0 };
-        let [b0, b1, b2, b3] = block_of(self.key).to_be_bytes();
+        let flags = part_of(self.block_id) as u8 | if self.repair { MARK } else { 0 };
+        let [b0, b1, b2, b3] = block_of(self.block_id).to_be_bytes();
         [VERSION, flags, 0, self.symbol as u8, b0, b1, b2, b3]
     }
 
@@ -39,8 +39,10 @@ impl SymbolName {
         let sound = version == VERSION && flags & !(MARK | PART) == 0 && high == 0;
         let symbol = u32::from(symbol);
         let block = u32::from_be_bytes([b0, b1, b2, b3]);
-        (sound && symbol < BLOCK_SYMBOLS + PARITY_SYMBOLS)
-            .then_some((Self { key: key(part, block), symbol, repair: flags & MARK != 0 }, rest))
+        (sound && symbol < BLOCK_SYMBOLS + PARITY_SYMBOLS).then_some((
+            Self { block_id: block_id(part, block), symbol, repair: flags & MARK != 0 },
+            rest,
+        ))
     }
 }
 
@@ -66,7 +68,7 @@ pub(super) struct Notice {
     /// Least interval between two status messages of a receiver.
     pub(super) status_interval: Duration,
     /// Present block of the sweep; `None` before its beginning.
-    pub(super) position: Option<Key>,
+    pub(super) position: Option<BlockId>,
     /// Random number of 24 bits that distinguishes starts of the source.
     pub(super) epoch: u32,
 }
@@ -76,7 +78,7 @@ impl Notice {
         let Announcement { lens, growing, symbol_bytes, object, digests } = self.announcement;
         let flags = [self.parity, digests.is_some(), self.begun, self.exhausted, growing];
         let flags: u8 = flags.iter().enumerate().map(|(i, &set)| u8::from(set) << i).sum();
-        let part = self.position.map_or(PART, |key| part_of(key) as u8);
+        let part = self.position.map_or(PART, |block_id| part_of(block_id) as u8);
         let [_, epoch @ ..] = self.epoch.to_be_bytes();
         let mut out = Vec::new();
         let lens: (_, _, _) = lens.into();
@@ -92,7 +94,7 @@ impl Notice {
         let status_interval = fields.millis()?;
         let ([number, e1, e2, e3], block, object, digests) = fields.read()?;
         fields.end()?;
-        let position = if number == PART { None } else { Some(key(part(number)?, block)) };
+        let position = if number == PART { None } else { Some(block_id(part(number)?, block)) };
         let flag = |i: u8| flags >> i & 1 == 1;
         let digests = flag(1).then_some(digests);
         let growing = flag(4);
@@ -122,12 +124,12 @@ fn millis(time: Duration) -> u32 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Entry {
     Run {
-        first: Key,
+        first: BlockId,
         /// Number of blocks, within the part; at least one.
         count: u32,
     },
     Block {
-        key: Key,
+        block_id: BlockId,
         missing: u64,
         /// True in a confirmation if the answer repairs any symbols, as many as `missing` has bits.
         any: bool,
@@ -144,7 +146,9 @@ impl Entry {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         let (at, flags, value) = match *self {
             Self::Run { first, count } => (first, MARK, u64::from(count) << 32),
-            Self::Block { key, missing, any } => (key, if any { ANY } else { 0 }, missing),
+            Self::Block { block_id, missing, any } => {
+                (block_id, if any { ANY } else { 0 }, missing)
+            }
         };
         (part_of(at) as u8 | flags, block_of(at), value).put(out);
     }
@@ -152,7 +156,7 @@ impl Entry {
     fn decode(bytes: &[u8; ENTRY_LEN]) -> Option<Self> {
         let mut fields = Fields(bytes);
         let (flags, block, value): (u8, u32, u64) = fields.read()?;
-        let at = key(part(flags & PART)?, block);
+        let at = block_id(part(flags & PART)?, block);
         match flags & !PART {
             MARK => {
                 let count = (value >> 32) as u32;
@@ -160,7 +164,7 @@ impl Entry {
                 sound.then_some(Self::Run { first: at, count })
             }
             flags if flags & !ANY == 0 && value != 0 => {
-                Some(Self::Block { key: at, missing: value, any: flags & ANY != 0 })
+                Some(Self::Block { block_id: at, missing: value, any: flags & ANY != 0 })
             }
             _ => None,
         }

@@ -26,6 +26,8 @@ pub struct SourceConfig {
     pub first: Seq,
     /// Settings of the flow.
     pub settings: PgmFlowSettings,
+    /// Packets that the source keeps for repair (RFC 3208: TXW_SQNS), 1 to 2^30. Default 8192.
+    pub transmit_window: u32,
     /// Longest stay after the end of data, even if NAKs arrive. Default 300 s.
     pub linger_max: Duration,
     /// Time to live of packets, in hops. Default 255; drivers of real networks set less.
@@ -53,6 +55,7 @@ impl SourceConfig {
             payload: 1400,
             first: Seq::new(0),
             settings,
+            transmit_window: WINDOW_PACKETS,
             linger_max: Duration::from_secs(300).max(settings.linger),
             time_to_live: 255,
         }
@@ -72,6 +75,9 @@ pub struct ReceiverConfig {
     pub start: Time,
     /// Settings of the flow.
     pub settings: PgmFlowSettings,
+    /// Largest span of the buffer in packets (RFC 3208: RXW_SQNS), from the first missing packet to
+    /// the last kept one, 1 to 2^20. Default 8192.
+    pub receive_window: u32,
     /// Longest back-off before an SPM request (SPMR_BO_IVL). Default 250 ms.
     pub spm_request_backoff: Duration,
     /// Time without new packets, replays excluded, before the source counts as gone. Default 300 s.
@@ -96,14 +102,15 @@ impl ReceiverConfig {
             data_port: DATA_PORT,
             start: Time::ZERO,
             settings,
+            receive_window: WINDOW_PACKETS,
             spm_request_backoff: Duration::from_millis(250),
             expiry: Duration::from_secs(300),
         }
     }
 
     pub(super) fn bounded(mut self) -> Self {
+        self.receive_window = self.receive_window.clamp(1, RECEIVE_WINDOW_PACKETS_MAX);
         let settings = &mut self.settings;
-        settings.receive_window = settings.receive_window.clamp(1, RECEIVE_WINDOW_PACKETS_MAX);
         for interval in [
             &mut settings.nak_backoff,
             &mut settings.nak_repeat,
@@ -126,6 +133,11 @@ impl Load {
         self.losses + self.missing.as_nanos() / again + 2 * self.receivers
     }
 }
+
+/// Default of both windows. A window of 1000 packets passes in about a second at 10 Mbit/s: too
+/// soon for a packet whose repair is lost as well. The source needs no memory for its window,
+/// since repairs are read from the content again.
+const WINDOW_PACKETS: u32 = 8192;
 
 const RECEIVE_WINDOW_PACKETS_MAX: u32 = 1 << 20;
 

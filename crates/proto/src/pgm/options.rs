@@ -38,13 +38,6 @@ settings! {
     pub struct PgmFlowSettings;
     /// Retransmit lost packets
     reliable: bool = true;
-    // It costs no memory, since repairs are read from the content again. A window of 1000 packets
-    // passes in about a second at 10 Mbit/s: too soon for a packet whose repair is lost as well.
-    /// Packets that the source keeps for repair
-    transmit_window: u32 [1, 1073741824] = 8192;
-    /// Largest span of a receiver's buffer in packets, from the first missing packet to the last
-    /// kept one
-    receive_window: u32 [1, 1048576] = 8192;
     // src: openpgm, ZeroMQ
     /// Interval between ambient SPMs
     spm_interval: Duration [1 ms, 3600 s] = 30 s;
@@ -57,8 +50,6 @@ settings! {
     /// Shortest interval between two repairs of one packet; with adaptive timers only while no
     /// round-trip time is known
     repair_interval: Duration [0 s, 3600 s] = 100 ms;
-    /// Earlier packets that a late receiver may request
-    late_join: u32 [0, 1073741824] = 0;
     /// Time without NAKs after the end of data before the source stops
     linger: Duration [0 s, 3600 s] = 5 s;
     // OpenPGM's sources announce packets before they may send them: 4 s is right for those.
@@ -72,8 +63,6 @@ settings! {
     nak_repeat: Duration [1 ms, 3600 s] = 200 ms;
     /// Longest wait for a confirmed repair before the NAK is repeated
     nak_repair: Duration [1 ms, 3600 s] = 200 ms;
-    /// Multicast a copy of each NAK to the neighbours, which suppresses their NAKs
-    nak_copies: bool = false;
     // A tenfold of what any network interface can do.
     /// Highest rate of the source, above which the scheme has no effect, for payload and for
     /// packets without payload; the default is no limit

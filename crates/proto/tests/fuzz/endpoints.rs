@@ -26,13 +26,13 @@ const SYMBOL_BYTES: u16 = 100;
 /// Runs a stream: the first byte selects the scheme, the others are steps.
 pub(crate) fn streams(data: &[u8]) {
     let Some((entry, steps)) = scheme(data) else { return };
-    let window = OptionValue::Integer(128);
-    let more = [("transmit_window", window.clone()), ("receive_window", window)];
-    let options = settings(entry, &more);
-    let config = SourceConfig::from_options(NodeId(1), GROUP, TSI, &options);
+    let options = settings(entry, &[]);
+    let mut config = SourceConfig::from_options(NodeId(1), GROUP, TSI, &options);
+    config.transmit_window = 128;
     let source = entry.stream_source(config, Box::new(Endless), &options);
     let receiver = |node| {
-        let config = ReceiverConfig::from_options(GROUP, &options);
+        let mut config = ReceiverConfig::from_options(GROUP, &options);
+        config.receive_window = 128;
         entry.stream_receiver(node, config, &options)
     };
     let [first, second] =

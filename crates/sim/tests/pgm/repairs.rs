@@ -2,7 +2,7 @@
 
 use faircast_base::Duration;
 
-use super::world::{Run, run};
+use super::world::run;
 
 fn bottleneck(path: &Path<'_>, receivers: u32, element: bool, options: &str) -> String {
     let Path { rate, delay, queue, duration, .. } = path;
@@ -95,29 +95,4 @@ fn a_thousand_receivers_behind_one_lossy_link_do_not_bury_the_source() {
     // Uniform back-offs would draw NAKs from nearly all; the first losses teach the group size.
     assert!(tally.naks_per_loss() < 100.0, "{}", tally.naks_per_loss());
     assert!(tally.repairs_per_loss() < 1.1, "{}", tally.repairs_per_loss());
-}
-
-fn neighbours(options: &str) -> Run {
-    let text = format!(
-        "title = \"Do neighbours ask twice?\"\nduration = \"60 s\"\n\
-         [[link]]\nbetween = [\"s\", \"a\"]\nrate = \"10 Mbit/s\"\ndelay = \"40 ms\"\nloss = 0.01\n\
-         [[link]]\nbetween = [\"a\", \"b\"]\nrate = \"100 Mbit/s\"\ndelay = \"1 ms\"\n\
-         [[flow]]\nname = \"mcc\"\nprotocol = \"pgmcc\"\nfrom = \"s\"\nto = [\"a\", \"b\"]\n\
-         packet = \"1400 B\"\noptions = {{ {options} }}\n"
-    );
-    run(&text, 1)
-}
-
-#[test]
-fn a_nak_that_a_neighbour_hears_keeps_it_from_asking_too() {
-    let [alone, copied] = ["", "nak_copies = true"].map(neighbours);
-    for run in [&alone, &copied] {
-        run.assert_intact("neighbours");
-        assert!(run.tally.missed.len() > 50, "{}", run.tally.missed.len());
-    }
-    // The receiver with the shorter of two back-offs of up to 50 ms sends the NAK. The other gets
-    // the confirmation 80 ms later, but the neighbour's copy after 1 ms.
-    let [alone, copied] = [&alone, &copied].map(|run| run.tally.naks_per_loss());
-    assert!(alone > 1.5, "{alone}");
-    assert!(copied < 1.2, "{copied}");
 }

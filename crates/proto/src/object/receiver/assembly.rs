@@ -13,7 +13,7 @@ use super::blocks::{Blocks, Taken};
 use super::load::LoadMeter;
 use super::member::Membership;
 use crate::FlowEvent;
-use crate::object::layout::{BLOCK_SYMBOLS, Key, block_of, part_of};
+use crate::object::layout::{BLOCK_SYMBOLS, BlockId, block_of, part_of};
 use crate::object::path::PathMeter;
 use crate::object::status::why_stalled;
 use crate::object::wire::{Claim, Notice, PathWord, REASON_MAX, SymbolName, end_of};
@@ -29,7 +29,7 @@ pub(in crate::object) struct Assembly {
     pub(in crate::object) blocks: Blocks,
     pub(in crate::object) member: Membership,
     /// One past the last block of content that the store takes by now.
-    pub(in crate::object) content_end: Key,
+    pub(in crate::object) content_end: BlockId,
     pub(in crate::object) load: LoadMeter,
     pub(in crate::object) limit: Option<Bitrate>,
     /// Measurement of packet lengths, and the bytes that drivers add to each packet.
@@ -81,7 +81,7 @@ pub(in crate::object) enum Want {
     Lacking {
         fresh: bool,
     },
-    More(Range<Key>),
+    More(Range<BlockId>),
     Nothing,
 }
 
@@ -279,8 +279,8 @@ impl Assembly {
         if self.phase == TransferPhase::Content {
             if !new.growing {
                 self.blocks.want_part(Part::Digests);
-                let keys = self.blocks.layout.keys(Part::Digests);
-                ask(cx, &self.blocks, Want::More(keys));
+                let block_ids = self.blocks.layout.block_ids(Part::Digests);
+                ask(cx, &self.blocks, Want::More(block_ids));
             }
             return self.advance(cx, ask);
         }
@@ -290,19 +290,19 @@ impl Assembly {
     pub(in crate::object) fn has_place(&self, name: SymbolName, bytes: u64) -> Checked<bool> {
         let Some(notice) = self.notice.filter(|_| !self.phase.is_over()) else { return Ok(false) };
         let layout = &self.blocks.layout;
-        if notice.announcement.growing && !layout.has(name.key) {
+        if notice.announcement.growing && !layout.has(name.block_id) {
             // Other receivers already know the greater length.
             return Ok(false);
         }
         let parity = name.symbol >= BLOCK_SYMBOLS;
-        if !layout.has(name.key) || !parity && name.symbol >= layout.symbols(name.key) {
+        if !layout.has(name.block_id) || !parity && name.symbol >= layout.symbols(name.block_id) {
             return Err(BadInput::Absurd);
         }
-        if bytes != u64::from(layout.symbol_len(name.key, name.symbol)) {
+        if bytes != u64::from(layout.symbol_len(name.block_id, name.symbol)) {
             return Err(BadInput::Malformed);
         }
         let placed = matches!(self.phase, TransferPhase::Content | TransferPhase::Verifying);
-        Ok(placed || part_of(name.key) == Part::Manifest)
+        Ok(placed || part_of(name.block_id) == Part::Manifest)
     }
 
     pub(in crate::object) fn take_symbol(
@@ -312,7 +312,7 @@ impl Assembly {
         (bytes, zeros): (&[u8], u32),
     ) -> ObjectResult<Taken> {
         let before = self.blocks.content_bytes;
-        let symbol = (name.key, name.symbol);
+        let symbol = (name.block_id, name.symbol);
         let taken = self.blocks.take(self.store.as_mut(), symbol, bytes, zeros)?;
         if name.symbol >= BLOCK_SYMBOLS {
             self.counts.parity += 1;
@@ -325,7 +325,7 @@ impl Assembly {
         }
         let fresh = self.blocks.content_bytes - before;
         if fresh > 0 {
-            let block = u64::from(block_of(name.key)) * u64::from(BLOCK_SYMBOLS);
+            let block = u64::from(block_of(name.block_id)) * u64::from(BLOCK_SYMBOLS);
             let seq = block + u64::from(name.symbol.min(BLOCK_SYMBOLS - 1));
             // At most the 64 symbols of a block, of less than 2^16 bytes each.
             cx.emit(Event::Delivered { seq, bytes: fresh as u32 });
@@ -355,7 +355,7 @@ impl Assembly {
         let layout = &self.blocks.layout;
         let known = self.notice.is_some_and(|notice| {
             let Announcement { growing, digests, .. } = notice.announcement;
-            let all_wanted = self.content_end == layout.keys(Part::Content).end;
+            let all_wanted = self.content_end == layout.block_ids(Part::Content).end;
             let digests = digests.is_some() || layout.len(Part::Digests) == 0;
             !growing && all_wanted && digests
         });
@@ -419,8 +419,8 @@ impl Assembly {
         self.phase = TransferPhase::Content;
         self.load.begin();
         let layout = self.blocks.layout;
-        self.content_end = layout.reach(self.store.window()?);
-        self.blocks.want(layout.keys(Part::Content).start..self.content_end);
+        self.content_end = layout.whole_blocks_end(self.store.window()?);
+        self.blocks.want(layout.block_ids(Part::Content).start..self.content_end);
         self.blocks.want_part(Part::Digests);
         let before = self.blocks.content_lacking();
         found.iter().for_each(|range| self.blocks.found(range));
@@ -434,13 +434,13 @@ impl Assembly {
 
     fn widen(&mut self, cx: &mut Cx<'_>, ask: Ask<'_>) -> ObjectResult {
         let layout = self.blocks.layout;
-        let reach = layout.reach(self.store.window()?);
-        if reach > self.content_end {
-            let more = core::mem::replace(&mut self.content_end, reach)..reach;
+        let takes_until = layout.whole_blocks_end(self.store.window()?);
+        if takes_until > self.content_end {
+            let more = core::mem::replace(&mut self.content_end, takes_until)..takes_until;
             self.blocks.want(more.clone());
             ask(cx, &self.blocks, Want::More(more));
         }
-        if reach < layout.keys(Part::Content).end && self.poll_at.is_none() {
+        if takes_until < layout.block_ids(Part::Content).end && self.poll_at.is_none() {
             self.poll_at = Some(cx.now + POLL_MAX);
         }
         Ok(())

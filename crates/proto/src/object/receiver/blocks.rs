@@ -6,7 +6,7 @@ use core::ops::Range;
 
 use crate::content::only_zeros;
 use crate::object::fec::Restorer;
-use crate::object::layout::{BLOCK_SYMBOLS, KEY_END, Key, Layout, key, part_of};
+use crate::object::layout::{BLOCK_ID_END, BLOCK_SYMBOLS, BlockId, Layout, block_id, part_of};
 use crate::object::{ObjectResult, Part, Store};
 use crate::ranges::RangeSet;
 
@@ -37,7 +37,7 @@ pub(in crate::object) enum Taken {
 pub(in crate::object) struct Blocks {
     pub(in crate::object) layout: Layout,
     pub(super) absent: RangeSet,
-    partial: BTreeMap<Key, Partial>,
+    partial: BTreeMap<BlockId, Partial>,
     parity_bytes: usize,
     left: [u64; 3],
     restorer: Restorer,
@@ -48,21 +48,21 @@ pub(in crate::object) struct Blocks {
 impl Blocks {
     pub(super) fn want_part(&mut self, part: Part) {
         self.drop_part(part);
-        self.want(self.layout.keys(part));
+        self.want(self.layout.block_ids(part));
     }
 
-    pub(super) fn want(&mut self, keys: Range<Key>) {
-        if !keys.is_empty() {
-            self.left[part_of(keys.start) as usize] += keys.end - keys.start;
-            self.absent.insert(keys);
+    pub(super) fn want(&mut self, block_ids: Range<BlockId>) {
+        if !block_ids.is_empty() {
+            self.left[part_of(block_ids.start) as usize] += block_ids.end - block_ids.start;
+            self.absent.insert(block_ids);
         }
     }
 
     fn drop_part(&mut self, part: Part) {
-        let all = key(part, 0)..key(part, 0) + (1 << 32);
+        let all = block_id(part, 0)..block_id(part, 0) + (1 << 32);
         self.absent.remove(all.clone());
-        let keys: Vec<_> = self.partial.range(all).map(|(&key, _)| key).collect();
-        keys.into_iter().for_each(|key| self.close(key));
+        let block_ids: Vec<_> = self.partial.range(all).map(|(&block_id, _)| block_id).collect();
+        block_ids.into_iter().for_each(|block_id| self.close(block_id));
         self.left[part as usize] = 0;
     }
 
@@ -73,8 +73,8 @@ impl Blocks {
         let len = self.layout.len(Part::Content);
         let end = if bytes.end >= len { len } else { bytes.end / symbol * symbol };
         let inner = bytes.start.div_ceil(symbol) * symbol..end;
-        let Some((keys, first, last)) = self.layout.touched(&inner) else { return };
-        let (from, to) = (keys.start, keys.end - 1);
+        let Some((block_ids, first, last)) = self.layout.overlapping(&inner) else { return };
+        let (from, to) = (block_ids.start, block_ids.end - 1);
         for (at, bits) in edges(from, to, first, last) {
             if self.absent.contains(at) && self.partial.len() < PARTIAL_MAX {
                 self.absent.remove(at..at + 1);
@@ -93,12 +93,12 @@ impl Blocks {
         self.left[Part::Content as usize] -= gone;
         self.absent.remove(inner.clone());
         let partly: Vec<_> = self.partial(inner).collect();
-        partly.into_iter().for_each(|key| self.complete(key));
+        partly.into_iter().for_each(|block_id| self.complete(block_id));
     }
 
     pub(super) fn damaged(&mut self, bytes: &Range<u64>) {
-        let Some((keys, first, last)) = self.layout.touched(bytes) else { return };
-        let (from, to) = (keys.start, keys.end - 1);
+        let Some((block_ids, first, last)) = self.layout.overlapping(bytes) else { return };
+        let (from, to) = (block_ids.start, block_ids.end - 1);
         for (at, bits) in edges(from, to, first, last) {
             self.lose(at, bits);
         }
@@ -107,20 +107,20 @@ impl Blocks {
         }
     }
 
-    fn lose(&mut self, key: Key, bits: u64) {
-        let bits = bits & self.layout.mask(key);
-        if self.absent.contains(key) || bits == 0 {
+    fn lose(&mut self, block_id: BlockId, bits: u64) {
+        let bits = bits & self.layout.mask(block_id);
+        if self.absent.contains(block_id) || bits == 0 {
             return;
         }
-        if let Some(partial) = self.partial.get_mut(&key) {
+        if let Some(partial) = self.partial.get_mut(&block_id) {
             partial.missing |= bits;
             return;
         }
-        self.left[part_of(key) as usize] += 1;
-        if bits == self.layout.mask(key) || self.partial.len() >= PARTIAL_MAX {
-            self.absent.insert(key..key + 1);
+        self.left[part_of(block_id) as usize] += 1;
+        if bits == self.layout.mask(block_id) || self.partial.len() >= PARTIAL_MAX {
+            self.absent.insert(block_id..block_id + 1);
         } else {
-            self.partial.insert(key, Partial { missing: bits, parity: Vec::new() });
+            self.partial.insert(block_id, Partial { missing: bits, parity: Vec::new() });
         }
     }
 
@@ -129,58 +129,59 @@ impl Blocks {
     }
 
     pub(super) fn content_lacking(&self) -> u64 {
-        let keys = self.layout.keys(Part::Content);
-        let whole = |run: Range<Key>| {
+        let block_ids = self.layout.block_ids(Part::Content);
+        let whole = |run: Range<BlockId>| {
             let end = self.layout.extent(run.end - 1, self.layout.symbols(run.end - 1) - 1);
             end.0 + u64::from(end.1) - self.layout.start(run.start)
         };
-        let absent: u64 = self.absent.within(keys.clone()).map(whole).sum();
-        let partial = self.partial.range(keys).map(|(&key, partial)| {
+        let absent: u64 = self.absent.within(block_ids.clone()).map(whole).sum();
+        let partial = self.partial.range(block_ids).map(|(&block_id, partial)| {
             let missing = (0..BLOCK_SYMBOLS).filter(|i| partial.missing >> i & 1 == 1);
-            missing.map(|symbol| u64::from(self.layout.extent(key, symbol).1)).sum::<u64>()
+            missing.map(|symbol| u64::from(self.layout.extent(block_id, symbol).1)).sum::<u64>()
         });
         absent + partial.sum::<u64>()
     }
 
     /// Returns the wanted and missing symbols, numbered with 64 per block.
     pub(in crate::object) fn lacking(&self) -> RangeSet {
-        let first = |key: Key| key * u64::from(BLOCK_SYMBOLS);
+        let first = |block_id: BlockId| block_id * u64::from(BLOCK_SYMBOLS);
         let mut lacking = RangeSet::default();
         for run in self.absent.iter() {
             lacking.insert(
                 first(run.start)..first(run.end - 1) + u64::from(self.layout.symbols(run.end - 1)),
             );
         }
-        for (&key, partial) in &self.partial {
+        for (&block_id, partial) in &self.partial {
             let missing = (0..BLOCK_SYMBOLS).filter(|symbol| partial.missing >> symbol & 1 == 1);
             missing.for_each(|symbol| {
-                let at = first(key) + u64::from(symbol);
+                let at = first(block_id) + u64::from(symbol);
                 lacking.insert(at..at + 1);
             });
         }
         lacking
     }
 
-    pub(super) fn partial(&self, range: Range<Key>) -> impl Iterator<Item = Key> {
+    pub(super) fn partial(&self, range: Range<BlockId>) -> impl Iterator<Item = BlockId> {
         let end = range.end.max(range.start);
-        self.partial.range(range.start..end).map(|(&key, _)| key)
+        self.partial.range(range.start..end).map(|(&block_id, _)| block_id)
     }
 
-    pub(super) fn open(&mut self, key: Key) -> bool {
-        if self.partial.contains_key(&key) {
+    pub(super) fn open(&mut self, block_id: BlockId) -> bool {
+        if self.partial.contains_key(&block_id) {
             return true;
         }
-        if !self.absent.contains(key) || self.partial.len() >= PARTIAL_MAX {
+        if !self.absent.contains(block_id) || self.partial.len() >= PARTIAL_MAX {
             return false;
         }
-        self.absent.remove(key..key + 1);
-        self.partial.insert(key, Partial { missing: self.layout.mask(key), parity: Vec::new() });
+        self.absent.remove(block_id..block_id + 1);
+        self.partial
+            .insert(block_id, Partial { missing: self.layout.mask(block_id), parity: Vec::new() });
         true
     }
 
     /// Returns the lowest missing source symbols, fewer by the received parity symbols.
-    pub(super) fn lacks(&self, key: Key) -> Option<u64> {
-        let partial = self.partial.get(&key)?;
+    pub(super) fn lacks(&self, block_id: BlockId) -> Option<u64> {
+        let partial = self.partial.get(&block_id)?;
         let mut missing = partial.missing;
         for _ in 0..partial.parity.len() {
             missing ^= 1 << missing.checked_ilog2()?;
@@ -191,27 +192,27 @@ impl Blocks {
     pub(super) fn take(
         &mut self,
         store: &mut dyn Store,
-        (key, symbol): (Key, u32),
+        (block_id, symbol): (BlockId, u32),
         bytes: &[u8],
         zeros: u32,
     ) -> ObjectResult<Taken> {
-        if !self.partial.contains_key(&key) {
-            if !self.absent.contains(key) {
+        if !self.partial.contains_key(&block_id) {
+            if !self.absent.contains(block_id) {
                 return Ok(Taken::Useless);
             }
-            if !self.open(key) {
+            if !self.open(block_id) {
                 return Ok(Taken::NoRoom);
             }
         }
-        let partial = self.partial.get_mut(&key).expect("it was there or has been made");
+        let partial = self.partial.get_mut(&block_id).expect("it was there or has been made");
         if symbol < BLOCK_SYMBOLS {
             if partial.missing >> symbol & 1 == 0 {
                 return Ok(Taken::Useless);
             }
-            let (offset, len) = self.layout.extent(key, symbol);
-            store.write(part_of(key), offset, bytes, zeros)?;
+            let (offset, len) = self.layout.extent(block_id, symbol);
+            store.write(part_of(block_id), offset, bytes, zeros)?;
             partial.missing ^= 1 << symbol;
-            if part_of(key) == Part::Content {
+            if part_of(block_id) == Part::Content {
                 self.content_bytes += u64::from(len);
             }
         } else {
@@ -234,30 +235,30 @@ impl Blocks {
             partial.parity.push((number, held));
         }
         if partial.missing == 0 {
-            self.complete(key);
+            self.complete(block_id);
             return Ok(Taken::Completed);
         }
         if partial.missing.count_ones() as usize <= partial.parity.len() {
-            self.restore(store, key)?;
-            self.complete(key);
+            self.restore(store, block_id)?;
+            self.complete(block_id);
             return Ok(Taken::Completed);
         }
         Ok(Taken::Fresh)
     }
 
-    fn restore(&mut self, store: &mut dyn Store, key: Key) -> ObjectResult {
-        let Some(partial) = self.partial.get(&key) else { return Ok(()) };
+    fn restore(&mut self, store: &mut dyn Store, block_id: BlockId) -> ObjectResult {
+        let Some(partial) = self.partial.get(&block_id) else { return Ok(()) };
         let (part, symbols, size) =
-            (part_of(key), self.layout.symbols(key), self.layout.symbol_bytes());
-        let present = self.layout.mask(key) & !partial.missing;
+            (part_of(block_id), self.layout.symbols(block_id), self.layout.symbol_bytes());
+        let present = self.layout.mask(block_id) & !partial.missing;
         let block = &mut self.scratch;
         block.clear();
         let mut symbol = 0;
         while symbol < symbols {
             let run = if present >> symbol & 1 == 1 {
                 let run = (present >> symbol).trailing_ones();
-                let (offset, _) = self.layout.extent(key, symbol);
-                let (last, last_len) = self.layout.extent(key, symbol + run - 1);
+                let (offset, _) = self.layout.extent(block_id, symbol);
+                let (last, last_len) = self.layout.extent(block_id, symbol + run - 1);
                 store.read(part, offset, (last - offset) as u32 + last_len, block)?;
                 run
             } else {
@@ -271,7 +272,7 @@ impl Blocks {
         let mut content = 0;
         let mut outcome = Ok(());
         let mut put = |symbol: u32, bytes: Option<&[u8]>| {
-            let (offset, len) = self.layout.extent(key, symbol);
+            let (offset, len) = self.layout.extent(block_id, symbol);
             content += u64::from(len);
             let written = match bytes {
                 Some(bytes) => store.write(part, offset, &bytes[..len as usize], 0),
@@ -296,14 +297,14 @@ impl Blocks {
         outcome
     }
 
-    fn complete(&mut self, key: Key) {
-        self.close(key);
-        debug_assert!(!self.absent.contains(key), "nothing of a complete block is absent");
-        self.left[part_of(key) as usize] -= 1;
+    fn complete(&mut self, block_id: BlockId) {
+        self.close(block_id);
+        debug_assert!(!self.absent.contains(block_id), "nothing of a complete block is absent");
+        self.left[part_of(block_id) as usize] -= 1;
     }
 
-    fn close(&mut self, key: Key) {
-        if let Some(partial) = self.partial.remove(&key) {
+    fn close(&mut self, block_id: BlockId) {
+        if let Some(partial) = self.partial.remove(&block_id) {
             let held = partial.parity.iter().map(|(_, parity)| PARITY_COST + parity.len());
             self.parity_bytes -= held.sum::<usize>();
         }
@@ -313,19 +314,24 @@ impl Blocks {
     pub(super) fn check(&self) {
         assert!(self.partial.len() <= PARTIAL_MAX && self.parity_bytes <= PARITY_BYTES_MAX);
         for part in Part::ALL {
-            let keys = self.layout.keys(part);
-            let absent: u64 = self.absent.within(keys.clone()).map(|r| r.end - r.start).sum();
-            let partial = self.partial.range(keys).count() as u64;
+            let block_ids = self.layout.block_ids(part);
+            let absent: u64 = self.absent.within(block_ids.clone()).map(|r| r.end - r.start).sum();
+            let partial = self.partial.range(block_ids).count() as u64;
             assert_eq!(absent + partial, self.left(part), "{part:?}");
         }
-        for (key, partial) in &self.partial {
-            assert!(partial.missing != 0 && partial.missing & !self.layout.mask(*key) == 0);
-            assert!(!self.absent.contains(*key) && *key < KEY_END);
+        for (block_id, partial) in &self.partial {
+            assert!(partial.missing != 0 && partial.missing & !self.layout.mask(*block_id) == 0);
+            assert!(!self.absent.contains(*block_id) && *block_id < BLOCK_ID_END);
         }
     }
 }
 
-fn edges(from: Key, to: Key, first: u64, last: u64) -> impl Iterator<Item = (Key, u64)> {
+fn edges(
+    from: BlockId,
+    to: BlockId,
+    first: u64,
+    last: u64,
+) -> impl Iterator<Item = (BlockId, u64)> {
     let one = from == to;
     let head = (from, if one { first & last } else { first });
     [head].into_iter().chain((!one).then_some((to, last)))
@@ -335,7 +341,7 @@ fn edges(from: Key, to: Key, first: u64, last: u64) -> impl Iterator<Item = (Key
 const PARITY_COST: usize = 64;
 
 // No wanted block is beyond the last part.
-const _: () = assert!(KEY_END == 3 << 32);
+const _: () = assert!(BLOCK_ID_END == 3 << 32);
 
 #[cfg(test)]
 mod tests;

@@ -162,7 +162,7 @@ impl ObjectReceiver {
             self.fail(cx, error.reason);
             return Ok(());
         }
-        self.requests.want(cx, self.assembly.blocks.layout.keys(Part::Manifest), false);
+        self.requests.want(cx, self.assembly.blocks.layout.block_ids(Part::Manifest), false);
         self.advance(cx);
         Ok(())
     }
@@ -191,7 +191,7 @@ impl ObjectReceiver {
         }
         if notice.exhausted && !self.assembly.member.deferred {
             let sent = [true, notice.begun, notice.begun && new.digests.is_some()];
-            let reordering = self.session.disorder.tolerance();
+            let reordering = self.session.reordering_tolerance();
             self.requests.on_exhausted(cx, &mut self.assembly.blocks, sent, reordering);
         }
         if new.digests.is_some() && old.digests.is_none() {
@@ -229,8 +229,8 @@ impl ObjectReceiver {
         let options = packet.options.iter().filter(|option| option.kind == OptionType::CONFIRM);
         for option in options {
             for entry in Entry::decode_all(option.value).ok_or(BadInput::Malformed)? {
-                let (Entry::Run { first: key, .. } | Entry::Block { key, .. }) = entry;
-                if !self.assembly.blocks.layout.has(key) {
+                let (Entry::Run { first: block_id, .. } | Entry::Block { block_id, .. }) = entry;
+                if !self.assembly.blocks.layout.has(block_id) {
                     if notice.announcement.growing {
                         continue;
                     }
@@ -252,10 +252,10 @@ impl ObjectReceiver {
             return Ok(());
         }
         if newest && !name.repair {
-            let reordering = self.session.disorder.tolerance();
-            self.requests.on_swept(cx, &mut self.assembly.blocks, name.key, reordering);
+            let reordering = self.session.reordering_tolerance();
+            self.requests.on_swept(cx, &mut self.assembly.blocks, name.block_id, reordering);
         }
-        if part_of(name.key) == Part::Content && name.key >= self.assembly.content_end {
+        if part_of(name.block_id) == Part::Content && name.block_id >= self.assembly.content_end {
             // The store cannot take it yet; the symbol is for other receivers.
             return Ok(());
         }
@@ -268,10 +268,10 @@ impl ObjectReceiver {
         };
         match taken {
             Taken::Completed => {
-                self.requests.on_complete(cx.now, name.key, name.repair);
+                self.requests.on_complete(cx.now, name.block_id, name.repair);
                 self.advance(cx);
             }
-            Taken::Fresh if name.repair => self.requests.on_progress(cx.now, name.key),
+            Taken::Fresh if name.repair => self.requests.on_progress(cx.now, name.block_id),
             Taken::Fresh | Taken::Useless => {}
             Taken::NoRoom => return Err(BadInput::TableFull),
         }

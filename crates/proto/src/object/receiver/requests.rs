@@ -9,7 +9,7 @@ use faircast_base::{Cx, Duration, Time};
 use super::assembly::Want;
 use super::blocks::Blocks;
 use crate::object::Part;
-use crate::object::layout::{KEY_END, Key, block_of, key, part_of};
+use crate::object::layout::{BLOCK_ID_END, BlockId, block_id, block_of, part_of};
 use crate::object::wire::{ENTRIES_MAX, ENTRIES_PER_OPTION, Entry};
 use crate::pgm::PgmFlowSettings;
 use crate::pgm::retry_timer::{Asked, RetryTimer};
@@ -25,8 +25,8 @@ const SINGLE_BLOCKS: u64 = 16;
 #[derive(Clone, Copy, Debug)]
 struct Passage {
     /// Block up to which everything missing is overdue.
-    judged: Key,
-    at: Key,
+    judged: BlockId,
+    at: BlockId,
 }
 
 #[derive(Debug, Default)]
@@ -41,9 +41,9 @@ pub(super) struct Requests {
     source_knows: bool,
     passages: [Option<Passage>; 3],
     /// Block up to which all counts as passed at [`Timer::Gaps`].
-    suspected: Option<Key>,
+    suspected: Option<BlockId>,
     /// Blocks passed by the sweep on a reordering path, with the times at which they are overdue.
-    passed: VecDeque<(Time, Range<Key>)>,
+    passed: VecDeque<(Time, Range<BlockId>)>,
     pub(super) sent: u64,
     unanswered: u32,
 }
@@ -68,21 +68,21 @@ impl Requests {
 
     pub(super) fn take(&mut self, cx: &mut Cx<'_>, blocks: &Blocks, want: Want) {
         match want {
-            Want::Part(part) => self.want(cx, blocks.layout.keys(part), false),
+            Want::Part(part) => self.want(cx, blocks.layout.block_ids(part), false),
             Want::Lacking { fresh } => self.want_lacking(cx, blocks, fresh),
-            Want::More(keys) => self.want_more(cx, keys),
+            Want::More(block_ids) => self.want_more(cx, block_ids),
             Want::Nothing => self.clear(),
         }
     }
 
     /// Requests blocks from the start; `fresh` if nothing of their part has been swept yet.
-    pub(super) fn want(&mut self, cx: &mut Cx<'_>, blocks: Range<Key>, fresh: bool) {
+    pub(super) fn want(&mut self, cx: &mut Cx<'_>, blocks: Range<BlockId>, fresh: bool) {
         if blocks.is_empty() {
             return;
         }
         let part = part_of(blocks.start);
         if fresh {
-            let first = key(part, 0);
+            let first = block_id(part, 0);
             self.passages[part as usize] = Some(Passage { judged: first, at: first });
         }
         self.source_knows = fresh;
@@ -90,7 +90,7 @@ impl Requests {
         self.plan_runs(cx);
     }
 
-    pub(super) fn want_more(&mut self, cx: &mut Cx<'_>, blocks: Range<Key>) {
+    pub(super) fn want_more(&mut self, cx: &mut Cx<'_>, blocks: Range<BlockId>) {
         if blocks.is_empty() {
             return;
         }
@@ -104,15 +104,15 @@ impl Requests {
     /// Requests everything missing: absent blocks in runs, partly received blocks as overdue ones.
     pub(super) fn want_lacking(&mut self, cx: &mut Cx<'_>, blocks: &Blocks, fresh: bool) {
         for part in [Part::Content, Part::Digests] {
-            let keys = blocks.layout.keys(part);
-            let absent: Vec<_> = blocks.absent.within(keys.clone()).collect();
+            let block_ids = blocks.layout.block_ids(part);
+            let absent: Vec<_> = blocks.absent.within(block_ids.clone()).collect();
             for run in absent {
                 self.want(cx, run, fresh);
             }
             let mut backoff = Backoff::new(cx.now);
-            for key in blocks.partial(keys) {
-                if !self.naks.has(key) {
-                    self.naks.hold_back(key, &mut backoff, cx.rng);
+            for block_id in blocks.partial(block_ids) {
+                if !self.naks.has(block_id) {
+                    self.naks.hold_back(block_id, &mut backoff, cx.rng);
                 }
             }
         }
@@ -138,7 +138,7 @@ impl Requests {
         &mut self,
         cx: &mut Cx<'_>,
         blocks: &mut Blocks,
-        at: Key,
+        at: BlockId,
         reordering: Option<Duration>,
     ) {
         let part = part_of(at);
@@ -155,9 +155,9 @@ impl Requests {
             let anew = at < before;
             let last = core::mem::replace(&mut passage.judged, at);
             if anew {
-                let end = blocks.layout.keys(part).end;
+                let end = blocks.layout.block_ids(part).end;
                 self.pass(cx, blocks, tolerance, last..end);
-                self.pass(cx, blocks, tolerance, key(part, 0)..at);
+                self.pass(cx, blocks, tolerance, block_id(part, 0)..at);
             } else {
                 self.pass(cx, blocks, tolerance, last..at);
             }
@@ -165,8 +165,8 @@ impl Requests {
         }
         if at < before {
             // The sweep has begun a new round, so nothing of the last round follows.
-            let last = core::mem::replace(&mut passage.judged, key(part, 0));
-            self.overdue(cx, blocks, last..blocks.layout.keys(part).end);
+            let last = core::mem::replace(&mut passage.judged, block_id(part, 0));
+            self.overdue(cx, blocks, last..blocks.layout.block_ids(part).end);
         } else if before > passage.judged || at == before && at > passage.judged {
             let from = core::mem::replace(&mut passage.judged, before);
             self.overdue(cx, blocks, from..before);
@@ -183,7 +183,7 @@ impl Requests {
         cx: &mut Cx<'_>,
         blocks: &mut Blocks,
         tolerance: Duration,
-        range: Range<Key>,
+        range: Range<BlockId>,
     ) {
         if range.is_empty() {
             return;
@@ -215,7 +215,7 @@ impl Requests {
         self.plan_passed();
     }
 
-    fn suspect(&mut self, now: Time, to: Key) {
+    fn suspect(&mut self, now: Time, to: BlockId) {
         self.suspected = Some(to);
         self.timers.arm(Timer::Gaps, now + REORDER_DELAY);
     }
@@ -228,12 +228,12 @@ impl Requests {
         reordering: Option<Duration>,
     ) {
         for part in Part::ALL {
-            let keys = blocks.layout.keys(part);
+            let block_ids = blocks.layout.block_ids(part);
             match reordering {
                 _ if !sent[part as usize] => {}
                 // The message may have overtaken the last packets.
-                Some(tolerance) => self.pass(cx, blocks, tolerance, keys),
-                None => self.overdue(cx, blocks, keys),
+                Some(tolerance) => self.pass(cx, blocks, tolerance, block_ids),
+                None => self.overdue(cx, blocks, block_ids),
             }
         }
         // Confirmed blocks that are missing are lost too, even if earlier answers took longer.
@@ -241,16 +241,16 @@ impl Requests {
         self.naks.repairs_sent(cx.now + delay);
     }
 
-    fn overdue(&mut self, cx: &mut Cx<'_>, blocks: &mut Blocks, range: Range<Key>) {
+    fn overdue(&mut self, cx: &mut Cx<'_>, blocks: &mut Blocks, range: Range<BlockId>) {
         if range.is_empty() {
             return;
         }
         let absent: Vec<_> = blocks.absent.within(range.clone()).collect();
         for run in absent {
             if run.end - run.start <= SINGLE_BLOCKS {
-                for key in run {
-                    if !self.runs.contains(key) && !blocks.open(key) {
-                        self.runs.insert(key..key + 1);
+                for block_id in run {
+                    if !self.runs.contains(block_id) && !blocks.open(block_id) {
+                        self.runs.insert(block_id..block_id + 1);
                     }
                 }
             } else {
@@ -258,26 +258,26 @@ impl Requests {
             }
         }
         let mut backoff = Backoff::new(cx.now);
-        for key in blocks.partial(range) {
-            if !self.naks.has(key) && !self.runs.contains(key) {
-                self.naks.hold_back(key, &mut backoff, cx.rng);
+        for block_id in blocks.partial(range) {
+            if !self.naks.has(block_id) && !self.runs.contains(block_id) {
+                self.naks.hold_back(block_id, &mut backoff, cx.rng);
             }
         }
         self.plan_runs(cx);
     }
 
-    pub(super) fn on_complete(&mut self, now: Time, key: Key, by_repair: bool) {
+    pub(super) fn on_complete(&mut self, now: Time, block_id: BlockId, by_repair: bool) {
         self.unanswered = 0;
         if self.naks.is_empty() {
             return;
         }
-        if by_repair { self.naks.repaired(key, now) } else { self.naks.end(key) }
+        if by_repair { self.naks.repaired(block_id, now) } else { self.naks.end(block_id) }
     }
 
-    pub(super) fn on_progress(&mut self, now: Time, key: Key) {
+    pub(super) fn on_progress(&mut self, now: Time, block_id: BlockId) {
         self.unanswered = 0;
         if !self.naks.is_empty() {
-            self.naks.heard(key, now);
+            self.naks.heard(block_id, now);
         }
     }
 
@@ -289,14 +289,14 @@ impl Requests {
                 if !self.runs.is_empty() {
                     self.confirm_run(now, run.clone());
                 }
-                for key in blocks.partial(run) {
-                    self.naks.confirmed(key, now);
+                for block_id in blocks.partial(run) {
+                    self.naks.confirmed(block_id, now);
                 }
             }
-            Entry::Block { key, missing, any } => {
-                let Some(lacks) = blocks.lacks(key) else {
-                    self.naks.confirmed(key, now);
-                    self.confirm_whole(now, key);
+            Entry::Block { block_id, missing, any } => {
+                let Some(lacks) = blocks.lacks(block_id) else {
+                    self.naks.confirmed(block_id, now);
+                    self.confirm_whole(now, block_id);
                     return;
                 };
                 let covered = if any {
@@ -307,23 +307,24 @@ impl Requests {
                 if !covered {
                     return;
                 }
-                let passed = self.passages[part_of(key) as usize].is_some_and(|p| key < p.at);
-                if !self.naks.has(key) && passed && self.source_knows {
-                    self.naks.begin(key, State::AwaitConfirmation, now);
+                let passed =
+                    self.passages[part_of(block_id) as usize].is_some_and(|p| block_id < p.at);
+                if !self.naks.has(block_id) && passed && self.source_knows {
+                    self.naks.begin(block_id, State::AwaitConfirmation, now);
                 }
-                self.naks.confirmed(key, now);
-                self.confirm_whole(now, key);
+                self.naks.confirmed(block_id, now);
+                self.confirm_whole(now, block_id);
             }
         }
     }
 
-    fn confirm_whole(&mut self, now: Time, key: Key) {
-        if self.runs.contains(key) {
-            self.confirm_run(now, key..key + 1);
+    fn confirm_whole(&mut self, now: Time, block_id: BlockId) {
+        if self.runs.contains(block_id) {
+            self.confirm_run(now, block_id..block_id + 1);
         }
     }
 
-    fn confirm_run(&mut self, now: Time, run: Range<Key>) {
+    fn confirm_run(&mut self, now: Time, run: Range<BlockId>) {
         self.run_asked.answered(now, &mut self.run_retry);
         self.runs.remove(run);
         self.source_knows = true;
@@ -356,7 +357,7 @@ impl Requests {
         }
     }
 
-    fn judge_until(&mut self, cx: &mut Cx<'_>, blocks: &mut Blocks, to: Key) {
+    fn judge_until(&mut self, cx: &mut Cx<'_>, blocks: &mut Blocks, to: BlockId) {
         let Some(passage) = &mut self.passages[part_of(to) as usize] else { return };
         if passage.judged < to && to <= passage.at {
             let from = core::mem::replace(&mut passage.judged, to);
@@ -397,9 +398,9 @@ impl Requests {
             }
         }
         let room = most - entries.len().min(most);
-        for key in self.naks.take_due(room) {
-            if let Some(missing) = blocks.lacks(key).filter(|missing| *missing != 0) {
-                entries.push(Entry::Block { key, missing, any: false });
+        for block_id in self.naks.take_due(room) {
+            if let Some(missing) = blocks.lacks(block_id).filter(|missing| *missing != 0) {
+                entries.push(Entry::Block { block_id, missing, any: false });
             }
         }
         self.sent += u64::from(!entries.is_empty());
@@ -420,7 +421,7 @@ impl Requests {
     pub(super) fn restart(&mut self, cx: &mut Cx<'_>, blocks: &Blocks) {
         self.clear();
         self.source_knows = false;
-        self.want(cx, blocks.layout.keys(Part::Manifest), false);
+        self.want(cx, blocks.layout.block_ids(Part::Manifest), false);
         self.want_lacking(cx, blocks, false);
     }
 
@@ -438,4 +439,4 @@ const PASSED_MAX: usize = 256;
 const RUNS_LOOKED_AT: usize = 4096;
 
 // Every block has a key, and every key a part.
-const _: () = assert!(KEY_END >> 32 == Part::ALL.len() as u64);
+const _: () = assert!(BLOCK_ID_END >> 32 == Part::ALL.len() as u64);

@@ -8,9 +8,9 @@ use crate::object::Part;
 impl ObjectSource {
     pub(super) fn review(&mut self, cx: &mut Cx<'_>) {
         let packets = &mut self.packets;
-        packets.notice.status_interval = self.course.status_interval();
-        let failed = packets.failed.take();
-        let turn = self.course.review(cx, failed, packets.layout.len(Part::Content));
+        packets.announced.status_interval = self.course.status_interval();
+        let content_bytes = packets.offer.layout.len(Part::Content);
+        let turn = self.course.review(cx, &mut packets.offer.failed, content_bytes);
         if turn.begins {
             self.begin_content(cx.now);
         }
@@ -20,46 +20,47 @@ impl ObjectSource {
     }
 
     pub(super) fn begin_content(&mut self, now: Time) {
-        self.packets.notice.begun = true;
+        self.packets.offer.begun = true;
         self.session.announce_now(now);
     }
 
     pub(super) fn end(&mut self, cx: &mut Cx<'_>) {
         self.confirm.clear();
-        self.course.end(cx.now, self.packets.supply.is_repeatable());
+        self.course.end(cx.now, self.packets.offer.supply.is_repeatable());
         self.packets.close();
         self.session.close(cx.now);
     }
 
     pub(super) fn tick(&mut self, cx: &mut Cx<'_>) {
         let packets = &mut self.packets;
-        if !self.course.take_tick(cx.now, self.session.is_over(), packets.supply.is_repeatable()) {
+        if !self.course.take_tick(
+            cx.now,
+            self.session.is_over(),
+            packets.offer.supply.is_repeatable(),
+        ) {
             return;
         }
         // Both are polled: the end of growing content comes with its digests.
-        let (grown, known) = (packets.poll_growth(), packets.poll_digests());
+        let (grown, known) = (packets.offer.poll_growth(|_| true), packets.offer.poll_digests());
         if grown || known {
             self.session.announce_now(cx.now);
         }
         if grown {
             self.course.note_growth(cx.now);
         }
-        for reporter in self.course.lose_silent(cx.now) {
-            self.session.control.on_leave(cx, reporter);
-        }
-        for reporter in self.course.lose_stalled(cx.now, &self.packets.notice.announcement) {
+        for reporter in self.course.lose_members(cx.now, &self.packets.offer.announcement) {
             self.session.control.on_leave(cx, reporter);
         }
         self.check_pace(cx);
-        self.course.look(cx.now, self.packets.notice.announcement.growing);
+        self.course.judge_end(cx.now, self.packets.offer.announcement.growing);
         self.review(cx);
     }
 
     fn check_pace(&mut self, cx: &mut Cx<'_>) {
         let (packets, members) = (&mut self.packets, &mut self.course.members);
-        let busy = packets.notice.begun && !packets.is_exhausted() && members.active() > 1;
+        let busy = packets.offer.begun && !packets.is_exhausted() && members.active() > 1;
         let limiting = self.session.control.gauges().representative;
-        let slow = self.slow.who_is_too_slow(cx.now, packets.bytes, busy, limiting);
+        let slow = self.slow.who_is_too_slow(cx.now, packets.payload_bytes, busy, limiting);
         if let Some(reporter) = slow
             && members.defer(reporter)
         {
@@ -72,7 +73,7 @@ impl ObjectSource {
         let members = &mut self.course.members;
         let mut least = members.least_limit();
         while let Some((limit, reporter)) = least
-            && self.packets.notice.begun
+            && self.packets.offer.begun
             && self.slow.is_below(limit)
             && members.active() > 1
             && members.defer(reporter)

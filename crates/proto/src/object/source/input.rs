@@ -4,7 +4,7 @@ use faircast_base::{BadInput, Bitrate, Checked, Cx, Duration, Time};
 
 use super::ObjectSource;
 use super::members::Standing;
-use crate::object::layout::{Key, part_of};
+use crate::object::layout::{BlockId, part_of};
 use crate::object::wire::{ENTRIES_MAX, Entry, MemberMessage, PathWord, decode_limit, decode_load};
 use crate::object::{MemberLoad, MemberState};
 use crate::pgm::wire::{Body, OptionType, Packet, Received};
@@ -192,33 +192,33 @@ impl ObjectSource {
         crossing: Duration,
         rtt: Option<Duration>,
     ) -> Checked {
-        let layout = self.packets.layout;
+        let layout = self.packets.offer.layout;
         let (first, blocks) = match entry {
             Entry::Run { first, count } => (first, u64::from(count)),
-            Entry::Block { key, .. } => (key, 1),
+            Entry::Block { block_id, .. } => (block_id, 1),
         };
         if !layout.has(first) || !layout.has(first + blocks - 1) {
             return Err(BadInput::Absurd);
         }
-        let sends = self.packets.may_send(part_of(first));
+        let sends = self.packets.offer.may_send(part_of(first));
         match entry {
-            Entry::Block { key, missing, .. } if sends => {
-                let missing = missing & layout.mask(key);
+            Entry::Block { block_id, missing, .. } if sends => {
+                let missing = missing & layout.mask(block_id);
                 if missing == 0 {
                     return Err(BadInput::Absurd);
                 }
-                self.ask_block(now, key, missing, crossing, rtt)
+                self.ask_block(now, block_id, missing, crossing, rtt)
             }
             Entry::Run { .. } if sends && blocks <= SHORT_RUN => {
-                for key in first..first + blocks {
-                    if !self.packets.was_swept(key, now, crossing) {
-                        self.ask_block(now, key, layout.mask(key), crossing, rtt)?;
+                for block_id in first..first + blocks {
+                    if !self.packets.was_swept(block_id, now, crossing) {
+                        self.ask_block(now, block_id, layout.mask(block_id), crossing, rtt)?;
                     }
                 }
                 Ok(())
             }
             _ => {
-                self.packets.want_run(first..first + blocks, now, crossing);
+                self.packets.request_run(first..first + blocks, now, crossing);
                 let interval = self.session.confirm_interval(now, rtt);
                 let again = self
                     .confirmed_run
@@ -235,13 +235,13 @@ impl ObjectSource {
     fn ask_block(
         &mut self,
         now: Time,
-        key: Key,
+        block_id: BlockId,
         missing: u64,
         crossing: Duration,
         rtt: Option<Duration>,
     ) -> Checked {
-        if self.packets.runs.contains(key) {
-            return self.confirm(Entry::Block { key, missing, any: false });
+        if self.packets.planner.is_requested(block_id) {
+            return self.confirm(Entry::Block { block_id, missing, any: false });
         }
         let active = self.course.members.active();
         // A single member waits for no other requests.
@@ -249,10 +249,11 @@ impl ObjectSource {
         let due = now + wait.unwrap_or(Duration::ZERO).min(COLLECT_MAX);
         let interval = self.session.confirm_interval(now, rtt);
         let repairs = &mut self.packets.repairs;
-        let asked = repairs.ask(key, missing, (now, due), (crossing, interval), active >= CROWD);
+        let asked =
+            repairs.ask(block_id, missing, (now, due), (crossing, interval), active >= CROWD);
         match asked {
             Ok(Some(promise)) => {
-                self.confirm(Entry::Block { key, missing: promise.missing, any: promise.any })
+                self.confirm(Entry::Block { block_id, missing: promise.missing, any: promise.any })
             }
             Ok(None) => Ok(()),
             Err(()) => Err(BadInput::TableFull),

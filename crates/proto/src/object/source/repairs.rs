@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use faircast_base::{Duration, Time};
 
-use crate::object::layout::{Key, PARITY_SYMBOLS};
+use crate::object::layout::{BlockId, PARITY_SYMBOLS};
 
 /// Most blocks under repair. Receivers repeat requests that do not fit.
 pub(super) const REPAIRS_MAX: usize = 1 << 16;
@@ -35,7 +35,7 @@ struct Answered {
 
 #[derive(Clone, Copy, Debug)]
 struct Serving {
-    key: Key,
+    block_id: BlockId,
     source: u64,
     parity: u32,
 }
@@ -50,12 +50,12 @@ pub(super) struct Promise {
 /// Blocks to repair, each once, in the order of their due times.
 #[derive(Debug, Default)]
 pub(super) struct Repairs {
-    waiting: BTreeMap<Key, Waiting>,
+    waiting: BTreeMap<BlockId, Waiting>,
     pub(super) waiting_symbols: u32,
-    order: BTreeSet<(Time, Key)>,
+    order: BTreeSet<(Time, BlockId)>,
     serving: Option<Serving>,
-    sent: BTreeMap<Key, Answered>,
-    sent_order: VecDeque<Key>,
+    sent: BTreeMap<BlockId, Answered>,
+    sent_order: VecDeque<BlockId>,
     parity: bool,
     /// Parity symbols that every block got in the sweep.
     swept: u32,
@@ -76,23 +76,23 @@ impl Repairs {
     /// table is full.
     pub(super) fn ask(
         &mut self,
-        key: Key,
+        block_id: BlockId,
         missing: u64,
         (now, due): (Time, Time),
         (crossing, interval): (Duration, Duration),
         crowded: bool,
     ) -> Result<Option<Promise>, ()> {
-        let missing = self.beyond_sent(key, missing, now, crossing);
+        let missing = self.beyond_sent(block_id, missing, now, crossing);
         let most = missing.count_ones();
         if most == 0 {
             return Ok(None);
         }
-        let fresh = self.sent.get(&key).map_or(self.swept, |sent| sent.fresh);
-        if self.waiting.len() >= REPAIRS_MAX && !self.waiting.contains_key(&key) {
+        let fresh = self.sent.get(&block_id).map_or(self.swept, |sent| sent.fresh);
+        if self.waiting.len() >= REPAIRS_MAX && !self.waiting.contains_key(&block_id) {
             return Err(());
         }
-        let waiting = self.waiting.entry(key).or_insert_with(|| {
-            self.order.insert((due, key));
+        let waiting = self.waiting.entry(block_id).or_insert_with(|| {
+            self.order.insert((due, block_id));
             Waiting { due, union: 0, most: 0, promised: false, confirmed: None }
         });
         let grown = missing & !waiting.union != 0 || most > waiting.most;
@@ -115,14 +115,14 @@ impl Repairs {
     }
 
     /// Returns the symbols of `missing` that are not on their way.
-    fn beyond_sent(&self, key: Key, missing: u64, now: Time, crossing: Duration) -> u64 {
+    fn beyond_sent(&self, block_id: BlockId, missing: u64, now: Time, crossing: Duration) -> u64 {
         let mut missing = missing;
         let mut parity = 0;
-        if let Some(serving) = self.serving.filter(|serving| serving.key == key) {
+        if let Some(serving) = self.serving.filter(|serving| serving.block_id == block_id) {
             missing &= !serving.source;
             parity += serving.parity;
         }
-        if let Some(sent) = self.sent.get(&key).filter(|sent| now.since(sent.at) < crossing) {
+        if let Some(sent) = self.sent.get(&block_id).filter(|sent| now.since(sent.at) < crossing) {
             missing &= !sent.source;
             parity += sent.parity;
         }
@@ -133,40 +133,42 @@ impl Repairs {
         missing
     }
 
-    pub(super) fn next(&mut self, now: Time) -> Option<(Key, u32)> {
+    pub(super) fn next(&mut self, now: Time) -> Option<(BlockId, u32)> {
         if self.serving.is_none() {
             self.begin(now);
         }
         let serving = self.serving?;
         if serving.parity > 0 {
-            let fresh = self.sent.get(&serving.key).map_or(self.swept, |sent| sent.fresh);
-            return Some((serving.key, 64 + fresh));
+            let fresh = self.sent.get(&serving.block_id).map_or(self.swept, |sent| sent.fresh);
+            return Some((serving.block_id, 64 + fresh));
         }
-        Some((serving.key, serving.source.trailing_zeros()))
+        Some((serving.block_id, serving.source.trailing_zeros()))
     }
 
     fn begin(&mut self, now: Time) {
-        let Some(&(due, key)) = self.order.first().filter(|(due, _)| *due <= now) else { return };
-        self.order.remove(&(due, key));
-        let Some(waiting) = self.waiting.remove(&key) else { return };
+        let Some(&(due, block_id)) = self.order.first().filter(|(due, _)| *due <= now) else {
+            return;
+        };
+        self.order.remove(&(due, block_id));
+        let Some(waiting) = self.waiting.remove(&block_id) else { return };
         self.waiting_symbols -= waiting.union.count_ones();
-        if !self.sent.contains_key(&key) {
+        if !self.sent.contains_key(&block_id) {
             while self.sent.len() >= HISTORY_MAX
                 && let Some(oldest) = self.sent_order.pop_front()
             {
                 self.sent.remove(&oldest);
             }
-            self.sent_order.push_back(key);
+            self.sent_order.push_back(block_id);
         }
         let fresh = Answered { fresh: self.swept, ..Answered::default() };
-        let sent = self.sent.entry(key).or_insert(fresh);
+        let sent = self.sent.entry(block_id).or_insert(fresh);
         (sent.source, sent.parity) = (0, 0);
         let room = sent.fresh + waiting.most <= PARITY_SYMBOLS;
         let fewer = waiting.most < waiting.union.count_ones() || waiting.promised;
         let serving = if self.parity && room && fewer {
-            Serving { key, source: 0, parity: waiting.most }
+            Serving { block_id, source: 0, parity: waiting.most }
         } else {
-            Serving { key, source: waiting.union, parity: 0 }
+            Serving { block_id, source: waiting.union, parity: 0 }
         };
         self.serving = Some(serving);
     }
@@ -174,7 +176,7 @@ impl Repairs {
     /// Notes that the next symbol was sent. Returns true if it answers a repeated request.
     pub(super) fn on_sent(&mut self, now: Time) -> bool {
         let Some(serving) = &mut self.serving else { return false };
-        let Some(sent) = self.sent.get_mut(&serving.key) else { return false };
+        let Some(sent) = self.sent.get_mut(&serving.block_id) else { return false };
         sent.at = now;
         let again;
         if serving.parity > 0 {
@@ -199,10 +201,10 @@ impl Repairs {
         self.order.first().map(|&(due, _)| due)
     }
 
-    pub(super) fn forget(&mut self, key: Key) {
-        if let Some(waiting) = self.waiting.remove(&key) {
+    pub(super) fn forget(&mut self, block_id: BlockId) {
+        if let Some(waiting) = self.waiting.remove(&block_id) {
             self.waiting_symbols -= waiting.union.count_ones();
-            self.order.remove(&(waiting.due, key));
+            self.order.remove(&(waiting.due, block_id));
         }
     }
 
@@ -295,8 +297,8 @@ mod tests {
         let repairs = &mut Repairs::new(true, 0);
         let moments = (at(0), at(0));
         let mut refused = 0;
-        for key in 0..REPAIRS_MAX as u64 + 10 {
-            let answer = repairs.ask(key, 1, moments, (RTT, RTT), true);
+        for block_id in 0..REPAIRS_MAX as u64 + 10 {
+            let answer = repairs.ask(block_id, 1, moments, (RTT, RTT), true);
             refused += u32::from(answer.is_err());
         }
         assert_eq!(refused, 10);

@@ -10,7 +10,7 @@ use super::world::*;
 use crate::congestion::AckVector;
 use crate::congestion::pgmcc::PgmccReport;
 use crate::object::Part;
-use crate::object::layout::key;
+use crate::object::layout::block_id;
 use crate::object::wire::Entry;
 use crate::pgm::wire::{Ack, Body, PacketType};
 
@@ -48,7 +48,7 @@ const FALSE_REPORTS: [(&str, Reports); 5] = [
         let all = (0..10).flat_map(|i| {
             [bad_nak(now, sent.saturating_sub(i)), crawling_ack(now, sent.saturating_sub(i))]
         });
-        let everything = [Entry::Run { first: key(Part::Content, 0), count: 62 }];
+        let everything = [Entry::Run { first: block_id(Part::Content, 0), count: 62 }];
         all.chain([wanting(sent, &everything)]).collect()
     }),
 ];

@@ -11,7 +11,7 @@ use crate::congestion::AckVector;
 use crate::congestion::pgmcc::PgmccReport;
 use crate::object::ObjectSender as _;
 use crate::object::ObjectTaker as _;
-use crate::object::layout::key;
+use crate::object::layout::block_id;
 use crate::object::source::write_entries;
 use crate::object::wire::{Answer, Claim, ENTRIES_MAX, Entry, MemberMessage, Status};
 use crate::object::{MemberState, Part, Stage};
@@ -43,7 +43,7 @@ pub(super) fn wanting(first: u32, entries: &[Entry]) -> Vec<u8> {
 fn false_reports(now: Time, node: NodeId) -> Vec<Vec<u8>> {
     let bad = report(now, node, u16::MAX, Duration::from_secs(9));
     let vector = AckVector { highest: Seq::new(3), bitmap: 0 };
-    let everything = vec![Entry::Run { first: key(Part::Content, 0), count: 40 }; ENTRIES_MAX];
+    let everything = vec![Entry::Run { first: block_id(Part::Content, 0), count: 40 }; ENTRIES_MAX];
     vec![
         reporting(&Body::Ack(Ack { vector }), &bad),
         reporting(&Body::Nnak(nak(3)), &bad),
@@ -244,10 +244,10 @@ fn absurd_requests_of_a_member_are_refused() {
     let member = NodeId(10);
     let blocks = 200_000 / 6400 + 1;
     let absurd = [
-        Entry::Run { first: key(Part::Content, 0), count: blocks + 2 },
-        Entry::Run { first: key(Part::Content, blocks + 5), count: 1 },
-        Entry::Block { key: key(Part::Manifest, 7), missing: 1, any: false },
-        Entry::Block { key: key(Part::Manifest, 0), missing: 1 << 60, any: false },
+        Entry::Run { first: block_id(Part::Content, 0), count: blocks + 2 },
+        Entry::Run { first: block_id(Part::Content, blocks + 5), count: 1 },
+        Entry::Block { block_id: block_id(Part::Manifest, 7), missing: 1, any: false },
+        Entry::Block { block_id: block_id(Part::Manifest, 0), missing: 1 << 60, any: false },
     ];
     for entry in absurd {
         world.unicast(member, SOURCE, &wanting(0, &[entry]));
@@ -311,8 +311,11 @@ fn requests_of_members_that_were_invented_take_a_share_of_the_rate_and_no_more()
                 let join = member_message(Claim::Receiving, u64::from(node.0), node);
                 world.unicast(node, SOURCE, &join);
             }
-            let block =
-                Entry::Block { key: key(Part::Content, step % 12), missing: !0, any: false };
+            let block = Entry::Block {
+                block_id: block_id(Part::Content, step % 12),
+                missing: !0,
+                any: false,
+            };
             world.unicast(invented(step), SOURCE, &wanting(3, &[block]));
             world.run_until(s(3) + ms(2 * u64::from(step)));
         }
@@ -337,7 +340,7 @@ fn all_that_leaves_counts_against_the_ceiling() {
         for step in 0..2000u32 {
             world.run_until(s(1) + ms(2 * u64::from(step)));
             for i in 0..4 {
-                let first = key(Part::Content, (4 * step + i) % 20);
+                let first = block_id(Part::Content, (4 * step + i) % 20);
                 let run = [Entry::Run { first, count: 40 }];
                 if asks {
                     world.unicast(NodeId(10), SOURCE, &wanting(3, &run));
@@ -376,11 +379,11 @@ proptest! {
                 1 => {
                     let part = Part::ALL[rng.below(3) as usize];
                     let entries: Vec<_> = (0..rng.below(40)).map(|_| {
-                        let at = key(part, rng.below(20) as u32);
+                        let at = block_id(part, rng.below(20) as u32);
                         if rng.below(2) == 0 {
                             Entry::Run { first: at, count: 1 + rng.below(12) as u32 }
                         } else {
-                            Entry::Block { key: at, missing: rng.bits() | 1, any: false }
+                            Entry::Block { block_id: at, missing: rng.bits() | 1, any: false }
                         }
                     }).collect();
                     wanting(rng.below(600) as u32, &entries)

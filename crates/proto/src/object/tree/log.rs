@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::Place;
+use crate::object::layout::SymbolId;
 
 /// Most recorded runs of packets. With a full record no symbol is sent again.
 const RUNS_MAX: usize = 1 << 20;
@@ -14,7 +14,7 @@ pub(super) enum Item {
     Announcement {
         exhausted: bool,
     },
-    Symbol(Place),
+    Symbol(SymbolId),
 }
 
 /// Consecutive packets with consecutive symbols, or one announcement.
@@ -37,8 +37,8 @@ impl Log {
 
     pub(super) fn push(&mut self, item: Item) {
         let follows = match (self.runs.last(), item) {
-            (Some(&Run { first, item: Item::Symbol(place) }), Item::Symbol(next)) => {
-                place + (self.end - first) == next
+            (Some(&Run { first, item: Item::Symbol(id) }), Item::Symbol(next)) => {
+                id + (self.end - first) == next
             }
             _ => false,
         };
@@ -51,20 +51,20 @@ impl Log {
     pub(super) fn get(&self, index: u64) -> Option<Item> {
         let run = self.runs[..self.runs.partition_point(|run| run.first <= index)].last()?;
         (index < self.end).then_some(match run.item {
-            Item::Symbol(place) => Item::Symbol(place + (index - run.first)),
+            Item::Symbol(id) => Item::Symbol(id + (index - run.first)),
             announcement => announcement,
         })
     }
 
-    pub(super) fn symbols(&self, after: u64) -> impl Iterator<Item = Range<Place>> {
+    pub(super) fn symbols(&self, after: u64) -> impl Iterator<Item = Range<SymbolId>> {
         // A receiver sends this number, so it may be anything.
         let after = after.min(self.end);
         let from = self.runs.partition_point(|run| run.first <= after).saturating_sub(1);
         let ends = self.runs[from..].iter().skip(1).map(|run| run.first).chain([self.end]);
         self.runs[from..].iter().zip(ends).filter_map(move |(run, end)| {
-            let Item::Symbol(place) = run.item else { return None };
+            let Item::Symbol(id) = run.item else { return None };
             let skipped = after.saturating_sub(run.first);
-            (run.first + skipped < end).then_some(place + skipped..place + (end - run.first))
+            (run.first + skipped < end).then_some(id + skipped..id + (end - run.first))
         })
     }
 }
@@ -89,7 +89,7 @@ mod tests {
         let log = log();
         let held: Vec<_> = (0..12).map(|index| log.get(index)).collect();
         let announcement = Some(Item::Announcement { exhausted: false });
-        let symbol = |place| Some(Item::Symbol(place));
+        let symbol = |id| Some(Item::Symbol(id));
         let mut want = vec![announcement];
         want.extend((5..10).map(symbol));
         want.push(announcement);

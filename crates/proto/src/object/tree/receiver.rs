@@ -5,10 +5,9 @@ use alloc::vec::Vec;
 
 use faircast_base::{BadInput, Checked, Cx, Duration, Event, NodeId, Time};
 
-use super::places;
 use super::stream::ANNOUNCEMENT;
 use super::words::{Lacks, RANGES_MAX, Word, decode_probe};
-use crate::object::layout::{BLOCK_SYMBOLS, Layout, part_of};
+use crate::object::layout::{BLOCK_SYMBOLS, Layout, first_symbol_of, part_of};
 use crate::object::receiver::assembly::{Assembly, TransferPhase, Want};
 use crate::object::receiver::blocks::{Blocks, Taken};
 use crate::object::receiver::continues;
@@ -156,9 +155,9 @@ impl TramObjectReceiver {
             Ok(false) => return Ok(false),
             Err(_) => return self.refuse(cx),
         }
-        if part_of(name.key) == Part::Content && name.key >= self.assembly.content_end {
+        if part_of(name.block_id) == Part::Content && name.block_id >= self.assembly.content_end {
             self.step(cx)?;
-            if name.key >= self.assembly.content_end {
+            if name.block_id >= self.assembly.content_end {
                 // If an earlier block is missing, this symbol is requested again instead.
                 let waits = self.assembly.blocks.left(Part::Content) == 0;
                 return Ok(waits);
@@ -215,8 +214,8 @@ impl TramObjectReceiver {
             TransferPhase::Manifest => blocks.lacking(),
             TransferPhase::Content | TransferPhase::Verifying => {
                 let mut lacking = blocks.lacking();
-                let end = places(&blocks.layout, Part::Content).end;
-                lacking.insert(super::place_of(self.assembly.content_end).min(end)..end);
+                let end = blocks.layout.symbol_ids(Part::Content).end;
+                lacking.insert(first_symbol_of(self.assembly.content_end).min(end)..end);
                 lacking
             }
             _ => return None,
@@ -224,7 +223,7 @@ impl TramObjectReceiver {
         lacking.limit(RANGES_MAX);
         Some(Lacks {
             after: self.tram.taken().saturating_sub(self.waits.into()),
-            known: places(&blocks.layout, Part::Content).end,
+            known: blocks.layout.symbol_ids(Part::Content).end,
             ranges: lacking.iter().take(RANGES_MAX).collect(),
         })
     }

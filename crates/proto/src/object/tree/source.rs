@@ -9,9 +9,7 @@ use super::stream::ObjectStream;
 use super::words::{Word, encode_probe};
 use crate::object::course::Course;
 use crate::object::wire::{Claim, PathWord};
-use crate::object::{
-    Announcement, ObjectSender, ObjectSourceInput, ObjectSourceSetup, ObjectStatus, Part,
-};
+use crate::object::{ObjectSender, ObjectSourceInput, ObjectSourceSetup, ObjectStatus, Part};
 use crate::options::OptionValue;
 use crate::stack::Stack;
 use crate::tram::{TramSetup, TramSource, steering_at};
@@ -35,7 +33,7 @@ impl TramObjectSource {
         let options = setup.options.clone().with("late_join", none);
         let session = TramSetup::of(setup.tsi, setup.node, setup.start, &options);
         let session = TramSetup { steering: steering_at(tree, setup.node), ..session };
-        let course = Course::new(&setup, None);
+        let course = Course::new(&setup);
         let stream = ObjectStream::new(setup.supply, setup.symbol_bytes);
         Self { tram: TramSource::kept(&session, tree, stream), course, words: 0, limit: None }
     }
@@ -66,7 +64,7 @@ impl TramObjectSource {
             match word {
                 PathWord::Ask { low, high } if members.may_probe(cx.now, id) => {
                     let rate = Some(self.tram.bits_per_s());
-                    self.course.probes.ask(cx.now, (low, high), self.course.longest, rate);
+                    self.course.probes.ask(cx.now, (low, high), rate);
                 }
                 PathWord::Ask { .. } => {}
                 PathWord::Limit(limit) => found = Some(limit),
@@ -90,7 +88,7 @@ impl TramObjectSource {
             // Thousands of members without progress may be invented.
             let limited = !stream.is_exhausted() && members.is_unproven(from);
             let sent = stream.symbols;
-            stream.want(&lacks, |symbols| match limited {
+            stream.request(&lacks, |symbols| match limited {
                 true => members.take_spare(sent, symbols),
                 false => symbols,
             });
@@ -101,9 +99,9 @@ impl TramObjectSource {
 
     fn review(&mut self, cx: &mut Cx<'_>) {
         self.tram.set_status_interval(self.course.status_interval());
-        let stream = &mut self.tram.packets;
-        let (failed, bytes) = (stream.failed.take(), stream.announcement.len(Part::Content));
-        let turn = self.course.review(cx, failed, bytes);
+        let offer = &mut self.tram.packets.offer;
+        let content_bytes = offer.announcement.len(Part::Content);
+        let turn = self.course.review(cx, &mut offer.failed, content_bytes);
         let limit = self.course.members.least_limit();
         if limit != self.limit {
             self.limit = limit;
@@ -118,18 +116,18 @@ impl TramObjectSource {
     }
 
     fn begin_content(&mut self, now: Time) {
-        self.tram.packets.begin();
+        self.tram.packets.offer.begun = true;
         // Packets sent while receivers joined say nothing about the path.
         self.tram.start_anew(now, self.limit.map(|(limit, _)| limit));
     }
 
     fn end(&mut self, cx: &mut Cx<'_>) {
-        self.course.end(cx.now, self.tram.packets.supply.is_repeatable());
+        self.course.end(cx.now, self.tram.packets.offer.supply.is_repeatable());
         self.tram.handle_close(cx);
     }
 
     fn tick(&mut self, cx: &mut Cx<'_>) {
-        let repeatable = self.tram.packets.supply.is_repeatable();
+        let repeatable = self.tram.packets.offer.supply.is_repeatable();
         if !self.course.take_tick(cx.now, self.tram.is_over(), repeatable) {
             return;
         }
@@ -139,14 +137,14 @@ impl TramObjectSource {
         if stream.poll_growth(cx.now) {
             self.course.note_growth(cx.now);
         }
-        self.course.lose_silent(cx.now);
-        self.course.lose_stalled(cx.now, &self.tram.packets.announcement);
-        self.course.look(cx.now, self.tram.packets.announcement.growing);
+        let announced = &self.tram.packets.offer.announcement;
+        self.course.lose_members(cx.now, announced);
+        self.course.judge_end(cx.now, announced.growing);
         self.review(cx);
     }
 
     fn poll_probe(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let bytes = encode_probe(&self.course.probes.poll(cx.now, self.course.longest)?);
+        let bytes = encode_probe(&self.course.probes.poll(cx.now)?);
         Some(self.tram.answer(cx, Destination::Group(GroupId::SESSION), &bytes, buf))
     }
 
@@ -159,8 +157,6 @@ impl TramObjectSource {
 impl ObjectSender for TramObjectSource {
     fn status(&self) -> ObjectStatus {
         let stream = &self.tram.packets;
-        let Announcement { growing, .. } = stream.announcement;
-        let total = stream.announcement.len(Part::Content);
         let place = self.tram.place();
         ObjectStatus {
             symbols: stream.symbols + place.repairs,
@@ -169,7 +165,7 @@ impl ObjectSender for TramObjectSource {
             rate_bits_per_s: Some(self.tram.bits_per_s()),
             limiting: self.limit.map(|(_, reporter)| reporter),
             place: Some(place),
-            ..self.course.status(total, growing, stream.is_exhausted())
+            ..self.course.status(&stream.offer.announcement, stream.is_exhausted())
         }
     }
 }
@@ -223,8 +219,8 @@ impl Machine for TramObjectSource {
             return Some(answer);
         }
         let transmit = self.tram.poll_transmit(cx, buf)?;
-        self.course.longest = self.course.longest.max(buf.len() as u32 + transmit.zeros);
-        if self.tram.packets.failed.is_some() {
+        self.course.probes.note_data(buf.len() as u32 + transmit.zeros);
+        if self.tram.packets.offer.failed.is_some() {
             buf.clear();
             self.review(cx);
             return self.tram.poll_transmit(cx, buf);

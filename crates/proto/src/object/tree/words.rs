@@ -5,8 +5,8 @@ use core::ops::Range;
 
 use faircast_base::Bitrate;
 
-use super::Place;
 use crate::fields::{Encoded, Fields};
+use crate::object::layout::SymbolId;
 use crate::object::wire::{
     MemberMessage, PathWord, Probe, decode_limit, decode_load, encode_limit, encode_load,
 };
@@ -32,9 +32,9 @@ pub(super) struct Lacks {
     /// First packet that the receiver has not taken. Symbols from that packet on come anyway.
     pub(super) after: u64,
     /// One past the last symbol of content known to the receiver.
-    pub(super) known: Place,
+    pub(super) known: SymbolId,
     /// Missing symbols, ascending and disjoint; the receiver may have some of them.
-    pub(super) ranges: Vec<Range<Place>>,
+    pub(super) ranges: Vec<Range<SymbolId>>,
 }
 
 const LOAD: u8 = 1;

@@ -6,23 +6,24 @@ use crate::tests::formats::Snapshot;
 use alloc::string::ToString;
 use proptest::prelude::*;
 
-fn keys() -> impl Strategy<Value = Key> {
-    (0..3u8, any::<u32>()).prop_map(|(number, block)| key(part(number).unwrap(), block))
+fn block_ids() -> impl Strategy<Value = BlockId> {
+    (0..3u8, any::<u32>()).prop_map(|(number, block)| block_id(part(number).unwrap(), block))
 }
 
 fn entries() -> impl Strategy<Value = Entry> {
-    let run = (keys(), 1..1000u32).prop_filter_map("a run stays in its part", |(first, count)| {
-        block_of(first).checked_add(count).map(|_| Entry::Run { first, count })
-    });
-    let block = (keys(), 1..=u64::MAX, any::<bool>())
-        .prop_map(|(key, missing, any)| Entry::Block { key, missing, any });
+    let run = (block_ids(), 1..1000u32)
+        .prop_filter_map("a run stays in its part", |(first, count)| {
+            block_of(first).checked_add(count).map(|_| Entry::Run { first, count })
+        });
+    let block = (block_ids(), 1..=u64::MAX, any::<bool>())
+        .prop_map(|(block_id, missing, any)| Entry::Block { block_id, missing, any });
     prop_oneof![run, block]
 }
 
 fn notices() -> impl Strategy<Value = Notice> {
     let announcement = (any::<[u64; 3]>(), any::<u16>(), any::<[u8; 32]>(), any::<[u8; 32]>());
     let flags = any::<[bool; 5]>();
-    (announcement, flags, any::<u32>(), proptest::option::of(keys()), 0..1u32 << 24).prop_map(
+    (announcement, flags, any::<u32>(), proptest::option::of(block_ids()), 0..1u32 << 24).prop_map(
         |((lens, symbol_bytes, object, digests), flags, ms, position, epoch)| Notice {
             announcement: Announcement {
                 lens,
@@ -62,11 +63,14 @@ fn messages() -> impl Strategy<Value = MemberMessage> {
 #[test]
 fn each_format_of_a_transfer_is_the_golden_one() {
     let mut snapshot = Snapshot::new("object");
-    snapshot
-        .add(&SymbolName { key: key(Part::Digests, 1 << 20), symbol: 127, repair: true }.encode());
+    snapshot.add(
+        &SymbolName { block_id: block_id(Part::Digests, 1 << 20), symbol: 127, repair: true }
+            .encode(),
+    );
     let mut list = Vec::new();
-    Entry::Run { first: key(Part::Content, 9), count: 300 }.encode(&mut list);
-    Entry::Block { key: key(Part::Manifest, 0), missing: 1 << 63 | 5, any: true }.encode(&mut list);
+    Entry::Run { first: block_id(Part::Content, 9), count: 300 }.encode(&mut list);
+    Entry::Block { block_id: block_id(Part::Manifest, 0), missing: 1 << 63 | 5, any: true }
+        .encode(&mut list);
     snapshot.add(&list);
     for flag in [false, true] {
         let announcement = Announcement {
@@ -82,7 +86,7 @@ fn each_format_of_a_transfer_is_the_golden_one() {
             begun: !flag,
             exhausted: flag,
             status_interval: Duration::from_millis(2500),
-            position: flag.then_some(key(Part::Content, 77)),
+            position: flag.then_some(block_id(Part::Content, 77)),
             epoch: 0x12_3456,
         };
         snapshot.add(&notice.encode());
@@ -135,7 +139,7 @@ fn a_limit_is_twelve_bytes() {
 proptest! {
     #[test]
     fn everything_comes_back_as_it_was(
-        key in keys(),
+        block_id in block_ids(),
         symbol in 0..128u32,
         repair in any::<bool>(),
         list in proptest::collection::vec(entries(), 0..20),
@@ -143,7 +147,7 @@ proptest! {
         message in messages(),
         answer in (0..5usize, any::<u32>(), any::<u64>()),
     ) {
-        let name = SymbolName { key, symbol, repair };
+        let name = SymbolName { block_id, symbol, repair };
         let bytes = name.encode();
         prop_assert_eq!(SymbolName::decode(&bytes), Some((name, &[][..])));
         let mut bytes = Vec::new();
@@ -175,14 +179,15 @@ proptest! {
 
 #[test]
 fn forged_fields_are_refused() {
-    let name = SymbolName { key: key(Part::Content, 5), symbol: 7, repair: true }.encode();
+    let name =
+        SymbolName { block_id: block_id(Part::Content, 5), symbol: 7, repair: true }.encode();
     for (at, value) in [(0, 0), (0, 2), (1, 3), (1, 4), (2, 1), (3, 128)] {
         let mut forged = name;
         forged[at] = value;
         assert_eq!(SymbolName::decode(&forged), None, "byte {at} = {value}");
     }
     let mut run = Vec::new();
-    Entry::Run { first: key(Part::Digests, 9), count: 3 }.encode(&mut run);
+    Entry::Run { first: block_id(Part::Digests, 9), count: 3 }.encode(&mut run);
     for (at, value) in [(0, 0x83), (0, 0xc2), (0, 0x92), (8, 0), (9, 1), (5, 0xff)] {
         let mut forged = run.clone();
         forged[at] = value;
@@ -194,7 +199,7 @@ fn forged_fields_are_refused() {
     }
     assert!(Entry::decode_all(&run[1..]).is_none());
     let mut empty = Vec::new();
-    Entry::Block { key: 4, missing: 0, any: false }.encode(&mut empty);
+    Entry::Block { block_id: 4, missing: 0, any: false }.encode(&mut empty);
     assert!(Entry::decode_all(&empty).is_none(), "a request for nothing");
 }
 

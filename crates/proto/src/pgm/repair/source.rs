@@ -160,7 +160,7 @@ impl PgmSource {
     /// Returns true if new data would move a packet out of the window that a receiver waits for.
     /// Data waits then: NAKs for the trail postpone its advance (src: RFC 3208 s16).
     fn trail_awaits_repair(&self) -> bool {
-        let (trail, window) = (self.session.trail, self.session.config.settings.transmit_window);
+        let (trail, window) = (self.session.trail, self.session.config.transmit_window);
         self.session.next - trail >= u64::from(window) && self.repairs.has(trail)
     }
 

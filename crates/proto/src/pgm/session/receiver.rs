@@ -2,32 +2,35 @@
 
 pub(crate) mod crowd;
 pub(crate) mod dissent;
+mod gaps;
 mod input;
 mod losses;
 pub(crate) mod naks;
 mod output;
 pub(crate) mod reach;
+mod scheme;
 mod spm;
 mod window;
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 
 use faircast_base::{Cx, Duration, Event, NodeId, Seq, Time, TimeoutKind};
 
 use self::dissent::Dissent;
-pub(crate) use self::input::{REORDER_DELAY, RepairLayer};
+use self::gaps::Gaps;
+pub(crate) use self::gaps::REORDER_DELAY;
+pub(crate) use self::input::RepairLayer;
 use self::losses::LoneNak;
 use self::naks::Naks;
 use self::reach::Reach;
+use self::scheme::ReceiverScheme;
 pub use self::spm::SpmOrder;
 use self::window::Window;
 pub(crate) use self::window::start_over;
 use crate::LossRecord;
-use crate::congestion::common::lateness::Disorder;
-use crate::congestion::{BoxFeedback, LateAcks, SchemeOptions};
+use crate::congestion::BoxFeedback;
 use crate::pgm::ReceiverConfig;
-use crate::pgm::negotiation::{Negotiation, SchemeMismatch};
+use crate::pgm::negotiation::Negotiation;
 use crate::pgm::wire::{Packet, Spm, Tsi};
 use crate::timers::{Timers, reasons};
 
@@ -38,42 +41,38 @@ use crate::timers::{Timers, reasons};
 #[repr(C)]
 pub(crate) struct ReceiverSession<R> {
     pub(crate) phase: ReceiverPhase,
-    scheme_options: SchemeOptions,
     data_port: u16,
-    requests_due: Requests,
-    /// True if this receiver has acknowledged, so that it must announce its departure.
-    acknowledges: bool,
-    leave_due: bool,
-    /// True if the receiver was present when the session began, or can get all earlier packets.
-    from_start: bool,
-    feedback: BoxFeedback,
-    /// Negotiated scheme; `None` for any.
-    negotiation: Option<Box<Negotiation>>,
-    mismatch: Option<Box<SchemeMismatch>>,
+    spm_requests_due: SpmRequests,
+    scheme: ReceiverScheme,
     source: Option<Source>,
-    /// One past the last packet, once announced by the source.
-    end: Option<u64>,
-    begin: u64,
-    losses: LossRecord,
-    /// Due acknowledgements for originals that came too late for others to show them.
-    late_acks: Option<Box<LateAcks>>,
-    pub(crate) disorder: Disorder,
+    extent: Extent,
+    gaps: Gaps,
     timers: Timers<Timer, 5>,
     /// Received and missing packets; `None` before the first packet is known.
     window: Option<Window>,
+    /// Numbers that the source can have sent by now; `None` before the first packet is known.
     reach: Option<Reach>,
-    nak_copy: Option<Vec<u8>>,
     doubts: Doubts,
     pub(crate) repair: R,
     lone_nak: LoneNak,
     /// Boxed, since a packet that comes in order needs none of it.
     pub(crate) config: Box<ReceiverConfig>,
-    /// Packet up to which everything missing is requested or given up.
-    declared: u64,
-    missing: Option<u64>,
-    /// Packet up to which gaps count as missing at [`Timer::Gaps`].
-    suspected: u64,
-    lost: u64,
+}
+
+/// Packets of the session that concern this receiver, and those of them that it never got.
+// Fields that every packet needs come first: see the receiver's session.
+#[derive(Default)]
+#[repr(C)]
+struct Extent {
+    /// One past the last packet, once announced by the source.
+    end: Option<u64>,
+    /// First packet that this receiver can get.
+    begin: u64,
+    losses: LossRecord,
+    /// True if the receiver was present when the session began, or can get all earlier packets.
+    is_from_start: bool,
+    /// Number of packets that were given up.
+    given_up: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -118,15 +117,14 @@ struct Doubts {
     /// Least claimed trail beyond packets that are still wanted.
     trail: Dissent<u64>,
     beyond: Dissent<()>,
-    scheme: Dissent<()>,
-    settings: Dissent<()>,
     path: Dissent<NodeId, PATH_PACKETS>,
     end: Dissent<(), RESUME_PACKETS>,
     spm_order: SpmOrder,
 }
 
+/// SPM requests that are due.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Requests {
+struct SpmRequests {
     to_group: bool,
     to_source: bool,
 }
@@ -143,25 +141,24 @@ impl<R: RepairLayer> ReceiverSession<R> {
                 data_port: config.data_port,
                 config: Box::new(config),
                 repair,
-                scheme_options: feedback.options(),
-                feedback,
+                scheme: ReceiverScheme::new(feedback),
                 timers,
             }
-            negotiation, mismatch, phase, source, window, reach, doubts, declared, missing,
-            suspected, disorder, late_acks, requests_due, nak_copy, acknowledges, leave_due, end,
-            begin, from_start, lost, losses
+            phase, spm_requests_due, source, extent, gaps, window, reach, doubts
         }
     }
 
     /// Creates a session of one scheme. It follows announced settings, and ignores other schemes.
     pub(crate) fn speaking(config: ReceiverConfig, negotiation: Negotiation, repair: R) -> Self {
         let feedback = negotiation.feedback();
-        Self { negotiation: Some(Box::new(negotiation)), ..Self::new(config, feedback, repair) }
+        let mut session = Self::new(config, feedback, repair);
+        session.scheme.negotiation = Some(Box::new(negotiation));
+        session
     }
 
     #[cfg(test)]
     pub(crate) fn feedback(&self) -> &dyn crate::congestion::Feedback {
-        self.feedback.as_ref()
+        self.scheme.feedback.as_ref()
     }
 
     pub(crate) fn source(&self) -> Option<NodeId> {
@@ -183,7 +180,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
     /// Returns the number of packets sent since this receiver joined, and of those lost.
     pub(crate) fn extent(&self) -> (u64, u64) {
         let known = self.window.as_ref().map_or(0, |window| window.known);
-        (known.saturating_sub(self.losses.from()), self.losses.lost())
+        (known.saturating_sub(self.extent.losses.from()), self.extent.losses.lost())
     }
 
     pub(crate) fn highest(&self) -> Option<Seq> {
@@ -199,12 +196,12 @@ impl<R: RepairLayer> ReceiverSession<R> {
     pub(crate) fn behind(&self) -> Option<u64> {
         let window = self.window.as_ref()?;
         let ahead = window.known
-            - window.highest.map_or(self.begin, |highest| highest + 1).min(window.known);
+            - window.highest.map_or(self.extent.begin, |highest| highest + 1).min(window.known);
         (ahead > 0 || window.next < window.known).then_some(ahead)
     }
 
     pub(crate) fn negotiation(&self) -> Option<&Negotiation> {
-        self.negotiation.as_deref()
+        self.scheme.negotiation.as_deref()
     }
 
     pub(crate) fn is_joined(&self) -> bool {
@@ -213,11 +210,11 @@ impl<R: RepairLayer> ReceiverSession<R> {
 
     pub(crate) fn is_complete(&self) -> bool {
         let next = self.window.as_ref().map(|window| window.next);
-        self.phase == ReceiverPhase::Joined && self.end.is_some_and(|end| next >= Some(end))
+        self.phase == ReceiverPhase::Joined && self.extent.end.is_some_and(|end| next >= Some(end))
     }
 
     pub(crate) fn is_whole(&self) -> bool {
-        self.lost == 0 && self.from_start
+        self.extent.given_up == 0 && self.extent.is_from_start
     }
 
     fn path(&self) -> Option<NodeId> {
@@ -235,7 +232,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
     }
 
     pub(crate) fn finish(&mut self, cx: &mut Cx<'_>) {
-        self.feedback.on_timeout(cx);
+        self.scheme.feedback.on_timeout(cx);
         self.stop(ReceiverPhase::Finished);
     }
 
@@ -246,7 +243,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         for timer in [Timer::Gaps, Timer::SpmRequest, Timer::LoneNak] {
             self.timers.disarm(timer);
         }
-        self.requests_due = Requests::default();
+        self.spm_requests_due = SpmRequests::default();
         self.lone_nak.clear();
     }
 
@@ -276,9 +273,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         self.expire_gaps(cx);
         self.expire_naks(cx);
         self.expire_request(cx);
-        if self.mismatch.is_none() && self.feedback.next_timeout().is_some_and(|at| at <= cx.now) {
-            self.feedback.on_timeout(cx);
-        }
+        self.scheme.on_timeout(cx);
     }
 
     /// Re-arms the expiry timer if a packet came since it was armed. Returns true if so.
@@ -293,7 +288,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
     /// Leaves the session. The driver handles the group membership.
     pub(crate) fn close(&mut self) {
         if self.phase == ReceiverPhase::Joined {
-            self.leave_due = self.feedback.on_leaving() || self.acknowledges;
+            self.scheme.leave();
         }
         self.stop(ReceiverPhase::Ended);
     }
@@ -303,9 +298,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
             return self.timers.next();
         }
         let mut next = self.timers.next().unwrap_or(Time::MAX);
-        if self.mismatch.is_none()
-            && let Some(at) = self.feedback.next_timeout()
-        {
+        if let Some(at) = self.scheme.next_timeout() {
             next = next.min(at);
         }
         if let Some(at) = self.repair.naks().and_then(Naks::next_timeout) {

@@ -2,21 +2,23 @@
 
 mod input;
 mod output;
+mod scheme;
 
 pub(crate) use self::output::DataPacket;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use faircast_base::{Cx, Duration, NodeId, Seq, Time};
+use faircast_base::{Cx, Duration, Seq, Time};
 
 use self::input::{Acked, Confirmations, Farthest};
 use self::output::SpmSchedule;
+use self::scheme::SourceScheme;
 use crate::StreamEvent;
 use crate::congestion::{BoxControl, GaugeTrace};
 use crate::pgm::SourceConfig;
 use crate::pgm::config::WINDOW_PACKETS_MAX;
-use crate::pgm::negotiation::{PACKET_BYTES, SchemeAnnouncement, bytes_of};
+use crate::pgm::negotiation::SchemeAnnouncement;
 use crate::pgm::wire::{Nak, Nla, Packet};
 use crate::timers::{Timers, reasons};
 
@@ -27,26 +29,22 @@ pub(crate) struct SourceSession {
     pub(crate) control: BoxControl,
     /// True if packets are repaired by their sequence numbers.
     repairs: bool,
+    /// Scheme's announcement on the packet that is being written.
     announce: Vec<u8>,
     phase: SourcePhase,
+    /// Next new packet: one past the lead of the transmit window.
     pub(crate) next: u64,
+    /// Oldest packet of the transmit window.
     pub(crate) trail: u64,
     spm: SpmSchedule,
-    spm_sequence: Seq,
     confirmations: Confirmations,
     farthest: Farthest,
     timers: SourceTimers,
-    told_idle: bool,
+    /// True if the control knows that the application has nothing to send.
+    is_idle_told: bool,
     acked: Acked,
     gauges: GaugeTrace,
-    scheme: &'static str,
-    announced: Option<Vec<u8>>,
-    /// Announced bytes of the longest data packet.
-    packet_bytes: Option<u32>,
-    /// Receivers of another scheme: the first [`MISMATCHED_MAX`].
-    mismatched: Vec<NodeId>,
-    /// Receivers that have reported that no data arrives: the first [`MISMATCHED_MAX`].
-    starved: Vec<NodeId>,
+    scheme: SourceScheme,
     events: VecDeque<StreamEvent>,
 }
 
@@ -82,8 +80,8 @@ impl SourceSession {
     /// receivers may request earlier packets by sequence number.
     pub(crate) fn new(mut config: SourceConfig, control: BoxControl, repairs: bool) -> Self {
         config.payload = config.payload.clamp(1, u32::from(u16::MAX));
+        config.transmit_window = config.transmit_window.clamp(1, WINDOW_PACKETS_MAX);
         let settings = &mut config.settings;
-        settings.transmit_window = settings.transmit_window.clamp(1, WINDOW_PACKETS_MAX);
         for interval in [
             &mut settings.spm_interval,
             &mut settings.heartbeat_min,
@@ -103,16 +101,13 @@ impl SourceSession {
                 repairs,
                 timers,
             }
-            announce, phase, next, trail, spm_sequence, confirmations, farthest, told_idle, acked,
-            gauges, scheme, announced, packet_bytes, mismatched, starved, events
+            announce, phase, next, trail, confirmations, farthest, is_idle_told, acked, gauges, scheme,
+            events
         }
     }
 
     pub(crate) fn speak(&mut self, scheme: &'static str, announced: Option<SchemeAnnouncement>) {
-        self.scheme = scheme;
-        self.packet_bytes =
-            announced.as_ref().and_then(|announced| bytes_of(&announced.settings, PACKET_BYTES));
-        self.announced = announced.and_then(|announced| announced.encode());
+        self.scheme.speak(scheme, announced);
     }
 
     fn seq(&self, index: u64) -> Seq {
@@ -235,9 +230,6 @@ impl SourceSession {
         [self.timers.next(), control].into_iter().flatten().min()
     }
 }
-
-/// Most receivers of other schemes, and most starved receivers, that are reported.
-const MISMATCHED_MAX: usize = 64;
 
 /// Factor by which a source lingers longer if NAKs have come since the end of data.
 const LINGER_BUSY: u64 = 4;

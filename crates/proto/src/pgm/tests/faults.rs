@@ -18,22 +18,20 @@ struct Faults {
     jitter_ms: u64,
     receivers: usize,
     packets: usize,
-    copies: bool,
     seed: u64,
 }
 
 fn faults() -> impl Strategy<Value = Faults> {
     let network = (0.0..0.5, 0.0..0.3, 0.0..0.3, 0u64..100);
-    let session = (1usize..5, 0usize..300, any::<bool>(), any::<u64>());
+    let session = (1usize..5, 0usize..300, any::<u64>());
     (network, session).prop_map(|((loss, duplication, damage, jitter_ms), session)| {
-        let (receivers, packets, copies, seed) = session;
-        Faults { loss, duplication, damage, jitter_ms, receivers, packets, copies, seed }
+        let (receivers, packets, seed) = session;
+        Faults { loss, duplication, damage, jitter_ms, receivers, packets, seed }
     })
 }
 
 fn world(faults: Faults) -> World {
-    let mut receiver = ReceiverConfig::new(GROUP);
-    receiver.settings.nak_copies = faults.copies;
+    let receiver = ReceiverConfig::new(GROUP);
     let mut source = source_config();
     // No receiver may miss the first SPM or data, or the session would begin later for it.
     source.settings.linger = Duration::from_secs(20);
@@ -87,7 +85,6 @@ fn the_same_seed_gives_the_same_packets_at_the_same_times() {
             jitter_ms: 30,
             receivers: 3,
             packets: 200,
-            copies: true,
             seed,
         };
         let mut world = world(faults);

@@ -38,7 +38,7 @@ fn list(seqs: impl IntoIterator<Item = u32>) -> Vec<u8> {
 fn endless(receivers: usize) -> World {
     let configs = vec![ReceiverConfig::new(GROUP); receivers];
     let mut config = source_config();
-    config.settings.transmit_window = 50;
+    config.transmit_window = 50;
     World::new(config, super::world::endless(), configs, 1)
 }
 
@@ -354,14 +354,13 @@ proptest! {
     fn no_sequence_of_forged_packets_breaks_an_endpoint(
         steps in prop::collection::vec(step(), 1..60),
         unrepaired: bool,
-        copies: bool,
         finite: bool,
         seed: u64,
     ) {
         let mut source = source_config();
-        source.settings.transmit_window = 64;
+        source.transmit_window = 64;
         let mut receiver = ReceiverConfig::new(GROUP);
-        (receiver.settings.receive_window, receiver.settings.nak_copies) = (128, copies);
+        receiver.receive_window = 128;
         (source.settings.reliable, receiver.settings.reliable) = (!unrepaired, !unrepaired);
         let content: Box<dyn crate::content::Content> = if finite {
             super::world::in_memory(20_000)

@@ -6,15 +6,16 @@ use alloc::vec::Vec;
 
 use faircast_base::{Duration, Event, NodeId};
 
-use super::control::Window;
+use super::control::{From, Window};
 use super::protocol::{delivered, is_delivered};
 use super::world::{
-    DELAY, Fate, GROUP, Hop, SOURCE, World, at, in_memory, losing, losing_data, object,
+    DELAY, Fate, GROUP, Hop, SOURCE, World, at, in_memory, losing, losing_data, object, seq,
     source_config,
 };
-use crate::congestion::boxed_control;
-use crate::pgm::wire::PacketType;
+use crate::congestion::{Wire as _, boxed_control};
+use crate::pgm::wire::{Body, Nak, Nla, PacketType};
 use crate::pgm::{PgmSource, ReceiverConfig};
+use crate::world::forge;
 use crate::{Destination, FlowEvent, StreamEvent};
 
 #[test]
@@ -99,23 +100,33 @@ fn packets_that_only_overtake_each_other_cause_no_nak() {
 }
 
 #[test]
-fn confirmations_and_copies_of_naks_silence_neighbours() {
-    for (copies, at_most) in [(false, 14), (true, 14)] {
-        let mut receiver = ReceiverConfig::new(GROUP);
-        receiver.settings.nak_copies = copies;
-        receiver.settings.nak_backoff = Duration::from_millis(500);
-        let mut world = World::new(source_config(), in_memory(5_000), vec![receiver; 100], 1)
-            .with_network(losing_data(|n| n == 20));
-        world.deliver_by(at(5_000), 5_000);
-        let naks = world.source.log.count(|e| matches!(e, Event::NakReceived { .. }));
-        // Some of 100 receivers with back-offs over 500 ms draw less than the first one and the 20
-        // ms until its confirmation: 5 on average, 14 with probability below 1e-3.
-        assert!((1..=at_most).contains(&naks), "{naks} NAKs with copies {copies}");
-        assert_eq!(world.repaired(), [20]);
-        let overheard: u32 =
-            world.receivers.iter().map(|host| host.machine.window_feedback().overheard).sum();
-        assert_eq!(overheard > 0, copies);
-    }
+fn confirmations_suppress_the_naks_of_other_receivers() {
+    let mut receiver = ReceiverConfig::new(GROUP);
+    receiver.settings.nak_backoff = Duration::from_millis(500);
+    let mut world = World::new(source_config(), in_memory(5_000), vec![receiver; 100], 1)
+        .with_network(losing_data(|n| n == 20));
+    world.deliver_by(at(5_000), 5_000);
+    let naks = world.source.log.count(|e| matches!(e, Event::NakReceived { .. }));
+    // Some of 100 receivers with back-offs over 500 ms draw less than the first one and the 20 ms
+    // until its confirmation: 5 on average, 14 with probability below 1e-3.
+    assert!((1..=14).contains(&naks), "{naks} NAKs");
+    assert_eq!(world.repaired(), [20]);
+}
+
+#[test]
+fn a_neighbour_s_multicast_nak_is_overheard_with_its_report() {
+    // Other implementations may send a copy of each NAK to their neighbours (RFC 3208 s6.3).
+    let mut world = World::simple(1, 5_000).with_network(losing_data(|n| n == 20));
+    world.run_until(at(20));
+    let nak = Nak { first: seq(20), source: Nla::from_node(SOURCE), group: GROUP };
+    let report = 77u32.to_be_bytes();
+    world.multicast(
+        NodeId(77),
+        NodeId(10),
+        &forge(&Body::Nak(nak), &[(From::OPTION, &report)], &[]),
+    );
+    world.deliver_by(at(5_000), 5_000);
+    assert_eq!(world.receivers[0].machine.window_feedback().overheard, 1);
 }
 
 #[test]
@@ -132,7 +143,7 @@ fn thousands_of_naks_for_one_packet_cost_few_confirmations() {
 #[test]
 fn what_falls_out_of_the_window_is_lost_and_the_rest_goes_on() {
     let mut config = source_config();
-    config.settings.transmit_window = 10;
+    config.transmit_window = 10;
     let receivers = vec![ReceiverConfig::new(GROUP); 2];
     let mut world = World::new(config.clone(), in_memory(50_000), receivers, 1)
         .with_network(losing(|hop| hop.to == NodeId(10) && hop.now > at(100) && hop.now < at(400)));
@@ -169,7 +180,7 @@ fn what_falls_out_of_the_window_is_lost_and_the_rest_goes_on() {
 fn a_nak_for_the_oldest_packet_holds_the_window_until_its_repair() {
     // Four receivers lose packet 0; the window of one packet would drop it with the next.
     let mut config = source_config();
-    config.settings.transmit_window = 1;
+    config.transmit_window = 1;
     config.settings.heartbeat_min = Duration::from_millis(5);
     let receivers = vec![ReceiverConfig::new(GROUP); 4];
     let mut world = World::new(config, in_memory(1_000), receivers, 1)

@@ -21,7 +21,7 @@ fn content(len: u64) -> Vec<u8> {
     (0..len).map(|i| (i * 13 + i / 640) as u8).collect()
 }
 
-fn symbol(layout: &Layout, all: &[u8], at: Key, number: u32) -> Vec<u8> {
+fn symbol(layout: &Layout, all: &[u8], at: BlockId, number: u32) -> Vec<u8> {
     let bytes = |symbol| {
         let (offset, len) = layout.extent(at, symbol);
         &all[offset as usize..(offset + u64::from(len)) as usize]
@@ -49,10 +49,10 @@ proptest! {
         store.announce(&announcement(len)).unwrap();
         blocks.want_part(Part::Content);
         let mut rng = Rng::new(seed, NodeId(1), Purpose::Fault);
-        let keys = layout.keys(Part::Content);
+        let block_ids = layout.block_ids(Part::Content);
         let mut sent = 0;
         while blocks.left(Part::Content) > 0 {
-            let at = keys.start + rng.below(keys.end - keys.start);
+            let at = block_ids.start + rng.below(block_ids.end - block_ids.start);
             let number = rng.below(128) as u32;
             if number < BLOCK_SYMBOLS && number >= layout.symbols(at) {
                 continue;
@@ -125,7 +125,7 @@ fn a_flood_of_beginnings_and_of_parity_fills_the_tables_and_no_more() {
     let layout = layout(640 * 10_000);
     let (mut blocks, mut store) = (Blocks { layout, ..Blocks::default() }, InOrder::new());
     blocks.want_part(Part::Content);
-    let first = layout.keys(Part::Content).start;
+    let first = layout.block_ids(Part::Content).start;
     let mut refused = 0;
     for at in 0..10_000 {
         let taken = blocks.take(&mut store, (first + at, 0), &[7; 10], 0).unwrap();

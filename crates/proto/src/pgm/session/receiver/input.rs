@@ -13,13 +13,6 @@ use crate::congestion::{AckVector, Arrival};
 use crate::content::Held;
 use crate::pgm::wire::{Body, Data, OptionType, Packet, Payload, RawOption, Received};
 
-/// Later packets that must arrive before a packet counts as missing (src: RFC 3208 s6.3 leaves it
-/// open and names 2 as possible).
-const REORDER_PACKETS: usize = 2;
-
-/// Time after which a gap counts as missing with fewer later packets.
-pub(crate) const REORDER_DELAY: Duration = Duration::from_millis(20);
-
 /// Layer above a receiver's session: requests missing packets, and takes payload in order. The
 /// layer `()` does neither: missing packets are given up.
 pub(crate) trait RepairLayer {
@@ -61,7 +54,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
             return Err(BadInput::Foreign);
         }
         let adopted = self.adopt(cx, packet)?;
-        if !adopted || self.mismatch.is_some() {
+        if !adopted || self.scheme.is_mismatched() {
             return Ok(());
         }
         if self.phase != ReceiverPhase::Joined && !self.goes_on(cx, packet) {
@@ -119,7 +112,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
     /// Resumes after a seeming end if several packets show that the session continues.
     fn goes_on(&mut self, cx: &mut Cx<'_>, packet: &Packet<'_>) -> bool {
         let Some(window) = &self.window else { return false };
-        let (ended, said) = (self.end, packet.options.has(OptionType::FIN));
+        let (ended, said) = (self.extent.end, packet.options.has(OptionType::FIN));
         let shows = match packet.body {
             Body::Odata(data) => {
                 let beyond = ended.or(window.highest.map(|highest| highest + 1));
@@ -135,8 +128,8 @@ impl<R: RepairLayer> ReceiverSession<R> {
         if !shows || !self.doubts.end.claim(cx.now, (), Duration::ZERO, |()| true) {
             return false;
         }
-        (self.phase, self.end) = (ReceiverPhase::Joined, None);
-        self.declared = window.next;
+        (self.phase, self.extent.end) = (ReceiverPhase::Joined, None);
+        self.gaps.declared_end = window.next;
         self.note_heard(cx.now);
         true
     }
@@ -144,20 +137,20 @@ impl<R: RepairLayer> ReceiverSession<R> {
     /// Begins at `start`, the first known packet; `trail` is the oldest repairable packet.
     pub(super) fn begin(&mut self, now: Time, packet: &Packet<'_>, start: Seq, trail: Seq) {
         self.begin_window(packet, start);
-        self.losses = LossRecord::starting_at(start.value().into());
+        self.extent.losses = LossRecord::starting_at(start.value().into());
         self.reach = Some(Reach::new(now, u64::from(start.value())));
-        self.from_start = trail == start;
+        self.extent.is_from_start = trail == start;
     }
 
     fn begin_window(&mut self, packet: &Packet<'_>, start: Seq) -> &mut Window {
         let join = packet.options.find(OptionType::JOIN).as_ref().and_then(RawOption::seq);
         // An offer of more packets than the window holds is ignored.
-        let window = self.config.settings.receive_window;
+        let window = self.config.receive_window;
         let earlier = join.filter(|from| from.before(start) && *from + window > start);
         let from = earlier.unwrap_or(start);
         let start = u64::from(from.value());
-        (self.begin, self.declared) = (start, start);
-        self.window.insert(Window::new(start, self.config.settings.receive_window))
+        (self.extent.begin, self.gaps.declared_end) = (start, start);
+        self.window.insert(Window::new(start, self.config.receive_window))
     }
 
     fn take_data(
@@ -170,7 +163,10 @@ impl<R: RepairLayer> ReceiverSession<R> {
         if data.trail.after(data.sequence) {
             return Err(BadInput::Absurd);
         }
-        self.check_data(cx, packet)?;
+        match self.scheme.judge_data(packet) {
+            Ok(checked) => checked?,
+            Err(mismatch) => return self.doubt_scheme(cx, mismatch),
+        }
         if self.window.is_none() {
             // A repair is for receivers that were present before.
             if repair {
@@ -194,9 +190,9 @@ impl<R: RepairLayer> ReceiverSession<R> {
         let fresh = matches!(place, Place::Next | Place::Ahead);
         let highest = window.highest;
         let newest = highest.is_none_or(|highest| index > highest);
-        let was_lost = !repair && self.losses.arrived(index, |event| cx.emit(event));
+        let was_lost = !repair && self.extent.losses.arrived(index, |event| cx.emit(event));
         if fresh && repair {
-            self.losses.missing(index..index + 1, |event| cx.emit(event));
+            self.extent.losses.missing(index..index + 1, |event| cx.emit(event));
         }
         self.note_order(cx.now, index, newest, repair);
         let Some(window) = &mut self.window else { return Ok(()) };
@@ -222,13 +218,13 @@ impl<R: RepairLayer> ReceiverSession<R> {
             }
         }
         let malformed = self.inform(cx, packet, place, data.sequence, repair);
-        if packet.options.has(OptionType::SYN) && index == self.begin {
-            self.from_start = true;
+        if packet.options.has(OptionType::SYN) && index == self.extent.begin {
+            self.extent.is_from_start = true;
         }
         if packet.options.has(OptionType::FIN) {
-            self.end = Some(index + 1);
-        } else if self.end.is_some_and(|end| index >= end) {
-            self.end = None;
+            self.extent.end = Some(index + 1);
+        } else if self.extent.end.is_some_and(|end| index >= end) {
+            self.extent.end = None;
         }
         // Repairs reach many receivers that do not need them.
         let repeated = place == Place::Duplicate && !repair && !was_lost;
@@ -243,34 +239,20 @@ impl<R: RepairLayer> ReceiverSession<R> {
 
     fn note_order(&mut self, now: Time, index: u64, newest: bool, repair: bool) {
         let Some(window) = &self.window else { return };
-        let next = window.highest.map_or(self.begin, |highest| highest + 1);
-        if index == next && self.late_acks.is_none() {
+        let next = window.highest.map_or(self.extent.begin, |highest| highest + 1);
+        if index == next && self.scheme.late_acks.is_none() {
             return;
         }
         if newest && index > next {
             let round_trip = self.repair.naks().and_then(|naks| naks.confirmation.expected());
-            self.disorder.notice(now, (next, index), round_trip);
+            self.gaps.disorder.notice(now, (next, index), round_trip);
         } else if !newest && !repair {
-            self.disorder.came(now, index);
+            self.gaps.disorder.came(now, index);
         }
         let behind = window.highest.map_or(0, |highest| highest.saturating_sub(index));
         let behind = if repair { 0 } else { behind };
-        if behind >= AckVector::PACKETS || self.late_acks.is_some() {
-            self.late_acks.get_or_insert_default().note(Seq::new(index as u32), behind);
-        }
-    }
-
-    fn check_data(&mut self, cx: &mut Cx<'_>, packet: &Packet<'_>) -> Checked {
-        let Some(negotiation) = &self.negotiation else { return Ok(()) };
-        if packet.options.has(self.scheme_options.announce) {
-            self.doubts.scheme.contradict();
-            return Ok(());
-        }
-        match negotiation.compare_data(packet) {
-            Err(mismatch) => self.doubt_scheme(cx, mismatch),
-            // While the scheme is in doubt, data without an announcement is rejected.
-            _ if self.doubts.scheme.get().is_some() => Err(BadInput::OtherScheme),
-            _ => Ok(()),
+        if behind >= AckVector::PACKETS || self.scheme.late_acks.is_some() {
+            self.scheme.late_acks.get_or_insert_default().note(Seq::new(index as u32), behind);
         }
     }
 
@@ -292,8 +274,8 @@ impl<R: RepairLayer> ReceiverSession<R> {
             return if can_be { Ok(index) } else { Err(BadInput::OutOfWindow) };
         }
         let fresh = if self.repair.naks().is_some() {
-            let nothing_yet = window.next == self.begin;
-            !window.received(index) || nothing_yet && index < self.begin
+            let nothing_yet = window.next == self.extent.begin;
+            !window.received(index) || nothing_yet && index < self.extent.begin
         } else {
             !window.received_lately(index)
         };
@@ -324,19 +306,18 @@ impl<R: RepairLayer> ReceiverSession<R> {
         }
         if ahead {
             window.rewind(index);
-            self.declared = self.declared.min(index);
+            self.gaps.declared_end = self.gaps.declared_end.min(index);
         } else {
-            let begin = self.begin;
+            let begin = self.extent.begin;
             self.begin_window(packet, Seq::new(first as u32));
-            self.begin = self.begin.min(begin);
+            self.extent.begin = self.extent.begin.min(begin);
         }
-        self.losses.rewind(if ahead { index } else { first }, |event| cx.emit(event));
+        self.extent.losses.rewind(if ahead { index } else { first }, |event| cx.emit(event));
         self.timers.disarm(Timer::Gaps);
-        self.disorder.gaps.rewind(index);
-        self.late_acks = None;
-        self.end = None;
-        self.missing = self.missing.filter(|&missing| missing < index);
-        self.feedback.on_rewind(cx, Seq::new(index as u32) - 1);
+        self.gaps.rewind(index);
+        self.scheme.late_acks = None;
+        self.extent.end = None;
+        self.scheme.feedback.on_rewind(cx, Seq::new(index as u32) - 1);
     }
 
     /// Passes a data packet to the scheme. Returns true if its option was malformed.
@@ -348,7 +329,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         seq: Seq,
         repair: bool,
     ) -> bool {
-        let option = packet.options.find(self.scheme_options.announce);
+        let option = packet.options.find(self.scheme.options.announce);
         let arrival = Arrival {
             seq,
             // A payload has at most 65535 bytes.
@@ -356,9 +337,9 @@ impl<R: RepairLayer> ReceiverSession<R> {
             repair,
             duplicate: place == Place::Duplicate,
             congestion_experienced: packet.congestion_experienced,
-            reordering: self.disorder.tolerance(),
+            reordering: self.gaps.disorder.tolerance(),
         };
-        !self.feedback.on_data(cx, &arrival, option.map(|option| option.value))
+        !self.scheme.feedback.on_data(cx, &arrival, option.map(|option| option.value))
     }
 
     fn deliver(&mut self, cx: &mut Cx<'_>, held: Held) {
@@ -387,48 +368,11 @@ impl<R: RepairLayer> ReceiverSession<R> {
         let Some(window) = &mut self.window else { return };
         let from = window.next;
         window.pass_lost(to);
-        self.lost += to - from;
-        self.losses.missing(from.max(self.declared).min(to)..to, |event| cx.emit(event));
+        self.extent.given_up += to - from;
+        self.extent
+            .losses
+            .missing(from.max(self.gaps.declared_end).min(to)..to, |event| cx.emit(event));
         self.repair.lose(cx, from, to);
-    }
-
-    /// Searches for gaps, which count as missing after some later packets or some time.
-    pub(super) fn find_gaps(&mut self, cx: &mut Cx<'_>) {
-        let Some(window) = &self.window else { return };
-        if window.next >= window.known {
-            self.timers.disarm(Timer::Gaps);
-            return;
-        }
-        let passed = match self.disorder.tolerance() {
-            Some(_) => self.disorder.overdue(cx.now),
-            None => window.passed_by(REORDER_PACKETS),
-        };
-        if let Some(passed) = passed {
-            self.declare(cx, passed);
-        }
-        self.suspect(cx);
-    }
-
-    pub(super) fn suspect(&mut self, cx: &mut Cx<'_>) {
-        let Some(window) = &self.window else { return };
-        if self.timers.is_armed(Timer::Gaps) {
-            return;
-        }
-        let from = self.declared.max(window.next);
-        let received = window.highest.map_or(window.next, |highest| highest + 1);
-        let least = self.disorder.tolerance().unwrap_or_default();
-        let (to, at) = if window.has_gap(from, received) {
-            // A gap unknown to `disorder` is before all received packets.
-            let unnoticed = (cx.now + REORDER_DELAY.max(least), received);
-            let (due, end) = self.disorder.next(from).unwrap_or(unnoticed);
-            (end, due)
-        } else if window.has_gap(from.max(received), window.known) {
-            (window.known, cx.now + self.config.settings.tail_delay.max(least))
-        } else {
-            return;
-        };
-        self.suspected = to;
-        self.timers.arm(Timer::Gaps, at.max(cx.now));
     }
 
     /// Handles a trail: packets before `trail` are no longer repaired.
@@ -459,7 +403,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
             }
             self.advance(cx);
         }
-        self.declared = self.declared.max(trail);
+        self.gaps.declared_end = self.gaps.declared_end.max(trail);
         self.advance(cx);
     }
 }

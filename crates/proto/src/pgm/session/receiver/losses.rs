@@ -1,64 +1,14 @@
 //! Missing packets at a receiver: declared losses, NAKs of others, and NAKs as reports.
 
-use faircast_base::{BadInput, Checked, Cx, Duration, Seq, Time};
+use faircast_base::{BadInput, Checked, Cx, Duration, Time};
 
 use super::crowd::{Backoff, Crowd};
 use super::naks::Expired;
-use super::{PATH_DOUBTED, ReceiverSession, RepairLayer, Requests, Timer};
+use super::{PATH_DOUBTED, ReceiverSession, RepairLayer, SpmRequests, Timer};
 use crate::pgm::PgmFlowSettings;
 use crate::pgm::wire::{Body, Nak, Packet, Received};
 
 impl<R: RepairLayer> ReceiverSession<R> {
-    pub(super) fn expire_gaps(&mut self, cx: &mut Cx<'_>) {
-        if self.timers.take_due(Timer::Gaps, cx.now) {
-            self.declare(cx, self.suspected);
-            self.suspect(cx);
-        }
-    }
-
-    pub(super) fn declare(&mut self, cx: &mut Cx<'_>, to: u64) {
-        let Some(window) = &self.window else { return };
-        let mut from = self.declared.max(window.next);
-        if from >= to {
-            return;
-        }
-        self.declared = to;
-        let mut backoff = Backoff::new(cx.now);
-        while from < to {
-            let Some(window) = &self.window else { return };
-            let naks = self.repair.naks();
-            let missing = |index: &u64| {
-                !window.received(*index)
-                    && !window.is_given_up(*index)
-                    && naks.is_none_or(|naks| !naks.has(*index))
-            };
-            let Some(first) = (from..to).find(missing) else { break };
-            let end = (first..to).find(|index| !missing(index)).unwrap_or(to);
-            self.declare_run(cx, &mut backoff, first, end - 1);
-            from = end;
-        }
-        self.advance(cx);
-    }
-
-    fn declare_run(&mut self, cx: &mut Cx<'_>, backoff: &mut Backoff, first: u64, last: u64) {
-        self.losses.missing(first..last + 1, |event| cx.emit(event));
-        self.disorder.lateness.lost(cx.now);
-        for index in first..=last {
-            if let Some(naks) = self.repair.naks_mut() {
-                naks.hold_back(index, backoff, cx.rng);
-            } else if let Some(window) = &mut self.window {
-                window.give_up(index);
-            }
-        }
-        self.missing = self.missing.max(Some(last));
-        if self.repair.naks().is_none()
-            && let Some(at) = self.lone_nak.plan(cx, backoff, first)
-        {
-            self.timers.arm(Timer::LoneNak, at);
-        }
-        self.feedback.on_missing(cx, Seq::new(first as u32), Seq::new(last as u32));
-    }
-
     /// Takes a confirmation, or the NAK of a neighbour, which may carry a report or be null.
     pub(super) fn take_others_nak(
         &mut self,
@@ -70,9 +20,9 @@ impl<R: RepairLayer> ReceiverSession<R> {
         if !self.config.group.is_group(nak.group) || !confirmed && !packet.is_for_group() {
             return Err(BadInput::Foreign);
         }
-        if let Some(option) = packet.options.find(self.scheme_options.report).filter(|_| !confirmed)
+        if let Some(option) = packet.options.find(self.scheme.options.report).filter(|_| !confirmed)
         {
-            self.feedback.on_overheard(cx, packet.from, option.value)?;
+            self.scheme.feedback.on_overheard(cx, packet.from, option.value)?;
         }
         if !matches!(packet.body, Body::Nnak(_)) {
             self.hear_of(cx, packet, confirmed);
@@ -133,7 +83,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
             self.want_spm(cx);
         }
         if stuck || !can_ask && self.timers.is_armed(Timer::LoneNak) {
-            self.feedback.on_stuck(cx);
+            self.scheme.feedback.on_stuck(cx);
             self.want_spm(cx);
         }
         if let Some(window) = &mut self.window
@@ -146,7 +96,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
 
     pub(super) fn expire_request(&mut self, cx: &mut Cx<'_>) {
         if self.timers.take_due(Timer::SpmRequest, cx.now) {
-            self.requests_due = Requests { to_group: true, to_source: true };
+            self.spm_requests_due = SpmRequests { to_group: true, to_source: true };
             self.request_later(cx);
         }
     }

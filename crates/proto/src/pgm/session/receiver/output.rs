@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use faircast_base::{Cx, GroupId, NodeId, Seq};
 
-use super::{ReceiverPhase, ReceiverSession, RepairLayer, Requests, Source};
+use super::{ReceiverPhase, ReceiverSession, RepairLayer, Source, SpmRequests};
 use crate::congestion::{AckVector, Audience};
 use crate::pgm::wire::{Ack, Body, Encoder, Header, NAK_LIST_MAX, Nak, Nla, OptionType};
 use crate::{Destination, Transmit};
@@ -20,21 +20,22 @@ impl<R: RepairLayer> ReceiverSession<R> {
                 return self.write_leave(cx, &source, buf);
             }
         }
-        if self.mismatch.is_some() {
+        if self.scheme.is_mismatched() {
             return None;
         }
-        if self.requests_due != Requests::default() {
+        if self.spm_requests_due != SpmRequests::default() {
             let source = *source;
             return Some(self.write_due_request(&source, buf));
         }
-        if let Some((vector, report)) = self.late_acks.as_mut().and_then(|acks| acks.next()) {
+        if let Some((vector, report)) = self.scheme.late_acks.as_mut().and_then(|acks| acks.next())
+        {
             let source = *source;
-            let body = Body::Ack(Ack { vector: self.feedback.shape_vector(vector) });
+            let body = Body::Ack(Ack { vector: self.scheme.feedback.shape_vector(vector) });
             return Some(self.write(&source, &body, &[], Some(&report), buf, |_| {}));
         }
         // Polled after every packet, mostly without a result, so the rest is not inlined.
         let mut report = Vec::new();
-        while let Some(audience) = self.feedback.poll_report(cx, &mut report) {
+        while let Some(audience) = self.scheme.feedback.poll_report(cx, &mut report) {
             let report = core::mem::take(&mut report);
             if let Some(packet) = self.write_report(audience, report, buf) {
                 return Some(packet);
@@ -42,8 +43,8 @@ impl<R: RepairLayer> ReceiverSession<R> {
         }
         // Only a receiver that never requests repairs sends a NAK to report a loss.
         let asks = match self.repair.naks() {
-            Some(naks) => naks.has_due() || self.nak_copy.is_some(),
-            None => self.lone_nak.due.is_some() || self.nak_copy.is_some(),
+            Some(naks) => naks.has_due(),
+            None => self.lone_nak.due.is_some(),
         };
         if asks { self.next_nak(cx, buf) } else { None }
     }
@@ -51,10 +52,10 @@ impl<R: RepairLayer> ReceiverSession<R> {
     #[cold]
     fn write_due_request(&mut self, source: &Source, buf: &mut Vec<u8>) -> Transmit {
         let to_source = self.write(source, &Body::Spmr, &[], None, buf, |_| {});
-        if core::mem::take(&mut self.requests_due.to_group) {
+        if core::mem::take(&mut self.spm_requests_due.to_group) {
             return to_neighbours();
         }
-        self.requests_due.to_source = false;
+        self.spm_requests_due.to_source = false;
         to_source
     }
 
@@ -65,13 +66,8 @@ impl<R: RepairLayer> ReceiverSession<R> {
     /// Returns the packet for a null NAK: the latest one missing, which names the reported loss to
     /// the source, else `highest`.
     fn latest_missing(&self, highest: Seq) -> Seq {
-        let missing = self.missing.map(|index| Seq::new(index as u32));
+        let missing = self.gaps.latest_missing.map(|index| Seq::new(index as u32));
         missing.filter(|missing| missing.before(highest)).unwrap_or(highest)
-    }
-
-    fn report_for_nak(&mut self, cx: &mut Cx<'_>) -> Option<Vec<u8>> {
-        let mut report = Vec::new();
-        self.feedback.report_for_nak(cx, &mut report).then_some(report)
     }
 
     #[inline(never)]
@@ -86,10 +82,10 @@ impl<R: RepairLayer> ReceiverSession<R> {
         let vector = self.ack_vector()?;
         let body = match audience {
             Audience::SenderAck => {
-                self.acknowledges = true;
-                let late = self.late_acks.as_mut().and_then(|acks| acks.replace(&report));
+                self.scheme.acknowledges = true;
+                let late = self.scheme.late_acks.as_mut().and_then(|acks| acks.replace(&report));
                 let vector = late.unwrap_or(vector);
-                Body::Ack(Ack { vector: self.feedback.shape_vector(vector) })
+                Body::Ack(Ack { vector: self.scheme.feedback.shape_vector(vector) })
             }
             // Elements hold back repeated NAKs: a null NAK goes to the source, and must arrive.
             Audience::SenderNak => {
@@ -101,10 +97,6 @@ impl<R: RepairLayer> ReceiverSession<R> {
 
     #[inline(never)]
     fn next_nak(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        if let Some(copy) = self.nak_copy.take() {
-            buf.extend_from_slice(&copy);
-            return Some(to_neighbours());
-        }
         let source = self.source?;
         let path = source.path?;
         let asked = match self.lone_nak.due.take() {
@@ -114,13 +106,9 @@ impl<R: RepairLayer> ReceiverSession<R> {
         debug_assert!(asked.is_sorted_by(|a, b| a < b), "lists ascend (RFC 3208 s9.3)");
         let asked: Vec<_> = asked.into_iter().map(|index| Seq::new(index as u32)).collect();
         let (&first, rest) = asked.split_first()?;
-        let report = self.report_for_nak(cx);
-        let start = buf.len();
+        let report = self.scheme.report_for_nak(cx);
         let body = Body::Nak(self.nak(&source, first));
         self.write(&source, &body, rest, report.as_deref(), buf, |_| {});
-        if self.config.settings.nak_copies {
-            self.nak_copy = Some(buf[start..].to_vec());
-        }
         Some(to_node(path))
     }
 
@@ -130,11 +118,11 @@ impl<R: RepairLayer> ReceiverSession<R> {
         source: &Source,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        if !core::mem::take(&mut self.leave_due) {
+        if !core::mem::take(&mut self.scheme.is_leave_due) {
             return None;
         }
         let body = Body::Ack(Ack { vector: self.ack_vector()? });
-        let report = self.report_for_nak(cx);
+        let report = self.scheme.report_for_nak(cx);
         Some(self.write(source, &body, &[], report.as_deref(), buf, |encoder| {
             encoder.option(OptionType::ACKER_LEAVING, &[]);
         }))
@@ -149,7 +137,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
     ) -> Option<Transmit> {
         let source = self.source?;
         let highest = self.ack_vector().map(|vector| vector.highest);
-        let report = highest.and_then(|_| self.report_for_nak(cx));
+        let report = highest.and_then(|_| self.scheme.report_for_nak(cx));
         let named = highest.map_or(Seq::new(0) - 1, |highest| self.latest_missing(highest));
         let body = Body::Nnak(self.nak(&source, named));
         Some(self.write(&source, &body, &[], report.as_deref(), buf, fill))
@@ -177,7 +165,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         let mut encoder = Encoder::new(buf, &header, body);
         encoder.nak_list(list.iter().copied());
         if let Some(report) = report {
-            encoder.option(self.scheme_options.report, report);
+            encoder.option(self.scheme.options.report, report);
         }
         fill(&mut encoder);
         encoder.finish();

@@ -1,17 +1,15 @@
 //! SPMs at a receiver: their order, the path for NAKs, the window, and the scheme.
 
-use alloc::boxed::Box;
-
 use faircast_base::{BadInput, Checked, Cx, Duration, NodeId, Seq, Time};
 
 use super::dissent::Dissent;
-use super::{ReceiverSession, RepairLayer, Requests, Timer};
+use super::{ReceiverSession, RepairLayer, SpmRequests, Timer};
 use crate::pgm::negotiation::{Announced, SchemeMismatch};
 use crate::pgm::wire::{OptionType, Packet, Received, Spm};
 
 impl<R: RepairLayer> ReceiverSession<R> {
     pub(crate) fn mismatch(&self) -> Option<&SchemeMismatch> {
-        self.mismatch.as_deref()
+        self.scheme.mismatch.as_deref()
     }
 
     /// Forgets everything about the source except the settings of the scheme.
@@ -19,7 +17,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
     where
         R: Default,
     {
-        if let Some(negotiation) = self.negotiation.take() {
+        if let Some(negotiation) = self.scheme.negotiation.take() {
             *self = Self::speaking((*self.config).clone(), *negotiation, R::default());
             self.on_timeout(cx);
         }
@@ -45,7 +43,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
             self.take_announced(cx, announced)?;
         }
         self.timers.disarm(Timer::SpmRequest);
-        self.requests_due = Requests::default();
+        self.spm_requests_due = SpmRequests::default();
         self.take_path(cx, packet.from, spm);
         let fin = packet.options.has(OptionType::FIN);
         let Some((trail, lead)) = spm.window() else { return Ok(()) };
@@ -66,10 +64,10 @@ impl<R: RepairLayer> ReceiverSession<R> {
         }
         if fin {
             self.take_fin(lead)?;
-        } else if let (Some(end), Some(window)) = (self.end, &self.window)
+        } else if let (Some(end), Some(window)) = (self.extent.end, &self.window)
             && window.index(lead + 1) >= Some(end)
         {
-            self.end = None;
+            self.extent.end = None;
         }
         Ok(())
     }
@@ -95,7 +93,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         if end < window.next {
             return Err(BadInput::Absurd);
         }
-        self.end = Some(end);
+        self.extent.end = Some(end);
         Ok(())
     }
 
@@ -119,7 +117,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         source.path = Some(path);
     }
 
-    /// Requests an SPM, to confirm the last one or to learn what was sent meanwhile.
+    /// SpmRequests an SPM, to confirm the last one or to learn what was sent meanwhile.
     pub(crate) fn want_spm(&mut self, cx: &mut Cx<'_>) {
         if !self.timers.is_armed(Timer::SpmRequest) {
             let backoff = cx.rng.up_to(self.config.spm_request_backoff);
@@ -134,37 +132,25 @@ impl<R: RepairLayer> ReceiverSession<R> {
 
     /// Decodes the scheme announcement before any change: if malformed, the whole SPM is.
     pub(crate) fn read_announced(&self, packet: &Packet<'_>) -> Checked<Option<Announced>> {
-        match packet.options.find(OptionType::SCHEME).filter(|_| self.negotiation.is_some()) {
+        match packet.options.find(OptionType::SCHEME).filter(|_| self.scheme.negotiation.is_some())
+        {
             Some(option) => Announced::decode(option.value).map(Some).ok_or(BadInput::Malformed),
             None => Ok(None),
         }
     }
 
     fn take_announced(&mut self, cx: &mut Cx<'_>, announced: Announced) -> Checked {
-        let Some(negotiation) = &mut self.negotiation else { return Ok(()) };
-        match negotiation.compare_announced(&announced) {
+        match self.scheme.follow(cx.now, announced) {
             Err(mismatch) => return self.doubt_scheme(cx, mismatch),
-            Ok(false) => self.doubts.settings.contradict(),
-            Ok(true) if negotiation.heard => {
-                if !self.doubts.settings.claim(cx.now, (), Duration::ZERO, |()| true) {
-                    self.want_spm(cx);
-                    self.doubts.scheme.contradict();
-                    return Ok(());
-                }
-            }
             Ok(true) => {}
-        }
-        self.doubts.scheme.contradict();
-        if let Some(feedback) = negotiation.hear(announced) {
-            self.feedback = feedback;
+            Ok(false) => self.want_spm(cx),
         }
         Ok(())
     }
 
     pub(super) fn doubt_scheme(&mut self, cx: &mut Cx<'_>, mismatch: SchemeMismatch) -> Checked {
-        if self.doubts.scheme.claim(cx.now, (), Duration::ZERO, |()| true) {
+        if self.scheme.doubt(cx.now, mismatch) {
             self.ask_nothing();
-            self.mismatch = Some(Box::new(mismatch));
         } else {
             self.want_spm(cx);
         }

@@ -1,17 +1,15 @@
 //! Packet input of a source: requests, reports, acknowledgements, and their confirmations.
 
 use alloc::collections::VecDeque;
-use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use faircast_base::{BadInput, Checked, Cx, Duration, Event, NodeId, Seq, Time};
 
-use super::{MISMATCHED_MAX, SourcePhase, SourceSession};
+use super::{SourcePhase, SourceSession};
+use crate::StreamEvent;
 use crate::congestion::{AckVector, Carrier, Told};
 use crate::keep_last;
-use crate::pgm::negotiation::{ARRIVES, SchemeAnnouncement, bytes_of};
 use crate::pgm::wire::{Nak, OptionType, Packet, Received};
-use crate::{BlackHole, StreamEvent};
 
 impl SourceSession {
     pub(crate) fn take_request(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>) -> Checked {
@@ -24,24 +22,10 @@ impl SourceSession {
     }
 
     fn take_refusal(&mut self, from: NodeId, value: &[u8]) -> Checked {
-        let other = SchemeAnnouncement::decode(value).ok_or(BadInput::Malformed)?;
-        let arrives = bytes_of(&other.settings, ARRIVES).filter(|_| other.scheme == self.scheme);
-        let told = if arrives.is_some() { &mut self.starved } else { &mut self.mismatched };
-        if told.contains(&from) {
-            return Err(BadInput::Duplicate);
-        }
-        if told.len() >= MISMATCHED_MAX {
-            return Err(BadInput::TableFull);
-        }
-        told.push(from);
-        if let Some(arrives) = arrives {
-            let hole = BlackHole { arrives, sent: self.packet_bytes };
-            self.events.push_back(StreamEvent::BlackHole { node: from, hole });
-            return Ok(());
-        }
-        let (sender, receiver) = (self.scheme.to_string(), other.scheme);
-        self.events.push_back(StreamEvent::OtherScheme { node: from, sender, receiver });
-        Err(BadInput::OtherScheme)
+        let event = self.scheme.take_refusal(from, value)?;
+        let mismatched = matches!(event, StreamEvent::OtherScheme { .. });
+        self.events.push_back(event);
+        if mismatched { Err(BadInput::OtherScheme) } else { Ok(()) }
     }
 
     /// Takes a NAK, which requests packets if `asks` is true. Returns the contents of its report,

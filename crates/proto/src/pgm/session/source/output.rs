@@ -81,8 +81,8 @@ impl SourceSession {
     }
 
     pub(crate) fn rest(&mut self, cx: &mut Cx<'_>, idle: bool) {
-        if idle && !self.told_idle {
-            self.told_idle = true;
+        if idle && !self.is_idle_told {
+            self.is_idle_told = true;
             self.control.on_idle(cx);
         }
         self.observe(cx);
@@ -109,7 +109,7 @@ impl SourceSession {
             self.control.on_repair_sent(cx, seq, len, &mut self.announce)
         } else {
             self.next += 1;
-            let oldest = self.next.saturating_sub(u64::from(self.config.settings.transmit_window));
+            let oldest = self.next.saturating_sub(u64::from(self.config.transmit_window));
             self.trail = self.trail.max(oldest);
             debug_assert!(self.trail < self.next, "the window has what was just sent");
             self.control.on_sent(cx, seq, len, &mut self.announce);
@@ -132,7 +132,7 @@ impl SourceSession {
         let zeros = encoder.finish();
         let repair = repair || again.is_some();
         cx.emit(Event::DataSent { seq: self.traced(index), bytes: len, repair });
-        self.told_idle = false;
+        self.is_idle_told = false;
         if again.is_none() {
             let pause = self.pause();
             self.spm.on_data(&mut self.timers, cx.now, pause);
@@ -153,19 +153,18 @@ impl SourceSession {
 
     fn write_spm(&mut self, buf: &mut Vec<u8>, announce: impl FnOnce(&mut Encoder<'_>)) {
         let spm = Spm {
-            sequence: self.spm_sequence,
+            sequence: self.spm.take_sequence(),
             trail: self.seq(self.trail),
             lead: self.seq(self.next) - 1,
             path: self.nla(),
         };
-        self.spm_sequence += 1;
         let mut encoder = self.write(buf, &Body::Spm(spm));
         self.write_late_join(&mut encoder);
         if matches!(self.phase, SourcePhase::Lingering { .. }) {
             encoder.option(OptionType::FIN, &[]);
         }
         announce(&mut encoder);
-        if let Some(value) = &self.announced {
+        if let Some(value) = &self.scheme.announced {
             encoder.raw_option(OptionType::SCHEME, 0, value);
         }
         encoder.finish();
@@ -205,15 +204,12 @@ impl SourceSession {
         self.control.gauges().rtt.map_or(Duration::ZERO, |rtt| rtt + rtt / 2)
     }
 
+    /// Writes OPT_JOIN, the oldest packet that late receivers may request (src: RFC 3208 s9.6).
     fn write_late_join(&self, encoder: &mut Encoder<'_>) {
-        let back = match self.config.settings.late_join {
-            _ if !self.repairs => return,
-            _ if self.next <= OPEN_START => self.next,
-            0 => return,
-            back => u64::from(back),
-        };
-        let from = self.seq(self.next.saturating_sub(back).max(self.trail));
-        encoder.option(OptionType::JOIN, &from.value().to_be_bytes());
+        if self.repairs && self.next <= OPEN_START {
+            let from = self.seq(self.trail);
+            encoder.option(OptionType::JOIN, &from.value().to_be_bytes());
+        }
     }
 
     /// Addresses a packet without payload to the group, visible to elements on the path.
@@ -235,9 +231,12 @@ pub(super) struct SpmSchedule {
     ambient_interval: Duration,
     heartbeat_min: Duration,
     heartbeat_max: Duration,
+    /// Interval to the next heartbeat, which doubles while no data is sent.
     heartbeat: Duration,
+    /// Time of the last SPM in answer to a request.
     answered_at: Option<Time>,
     pub(super) due: bool,
+    next_sequence: Seq,
 }
 
 impl SpmSchedule {
@@ -249,6 +248,7 @@ impl SpmSchedule {
             heartbeat: settings.heartbeat_min,
             answered_at: None,
             due: false,
+            next_sequence: Seq::new(0),
         }
     }
 
@@ -296,6 +296,13 @@ impl SpmSchedule {
             self.heartbeat = (self.heartbeat * 2).min(self.heartbeat_max);
             timers.arm(Timer::Heartbeat, now + self.heartbeat);
         }
+    }
+
+    /// Returns the sequence number of the SPM that is being written.
+    fn take_sequence(&mut self) -> Seq {
+        let sequence = self.next_sequence;
+        self.next_sequence += 1;
+        sequence
     }
 
     pub(super) fn take(&mut self) -> bool {
