@@ -10,24 +10,32 @@ use faircast_overlay::{ClientEvent, ClientId, Daemon, DaemonEvent, DaemonId, Dae
 use crate::dial::Dialer;
 use crate::endpoint::{ConnectionHandle, ConnectionStats, Endpoint, EndpointEvent, StreamId};
 
+/// Length of a piece of a control message in bytes: 32 kB.
 const PIECE_BYTES: usize = 32 << 10;
+/// Maximum length of a received control message in bytes: 16 MB.
 const CONTROL_BYTES_MAX: usize = 16 << 20;
+/// First byte of a piece: last one of its message, or one that more follow.
 const LAST: u8 = 0;
 const MORE: u8 = 1;
 
+/// Connection to another daemon.
 #[derive(Debug)]
 struct Wire {
     link: LinkId,
     control: StreamId,
     data: StreamId,
-    waiting: Vec<Bytes>,
-    begun: Vec<u8>,
+    /// Pieces of a control message that wait for room, the last one first.
+    unsent_pieces: Vec<Bytes>,
+    /// First pieces of a control message that has arrived in part.
+    partial_message: Vec<u8>,
 }
 
+/// Daemon to which this one opens a link.
 #[derive(Debug)]
 struct Peer {
     at: NodeId,
     dialer: Dialer,
+    /// Daemon at this address, once it has greeted.
     daemon: Option<DaemonId>,
 }
 
@@ -49,7 +57,9 @@ pub struct DaemonNode {
     peers: Vec<Peer>,
     wires: BTreeMap<ConnectionHandle, Wire>,
     last_link: u32,
+    /// Clients whose session has ended, for the driver.
     ended: Vec<ClientId>,
+    /// True if connections may have room for frames.
     is_dirty: bool,
 }
 
@@ -235,7 +245,8 @@ impl DaemonNode {
         self.endpoint.set_priority(connection, control, 1);
         self.last_link += 1;
         let link = LinkId(self.last_link);
-        let wire = Wire { link, control, data, waiting: Vec::new(), begun: Vec::new() };
+        let (unsent_pieces, partial_message) = (Vec::new(), Vec::new());
+        let wire = Wire { link, control, data, unsent_pieces, partial_message };
         self.wires.insert(connection, wire);
         self.daemon.link_up(cx, link, is_own);
     }
@@ -266,13 +277,15 @@ impl DaemonNode {
         match stream.index() {
             0 => {
                 let Some((kind, piece)) = bytes.split_first() else { return };
-                let is_first = wire.begun.is_empty();
+                let is_first = wire.partial_message.is_empty();
                 if *kind == LAST && is_first {
                     self.daemon.handle_control(cx, link, piece);
-                } else if *kind <= MORE && wire.begun.len() + piece.len() <= CONTROL_BYTES_MAX {
-                    wire.begun.extend_from_slice(piece);
+                } else if *kind <= MORE
+                    && wire.partial_message.len() + piece.len() <= CONTROL_BYTES_MAX
+                {
+                    wire.partial_message.extend_from_slice(piece);
                     if *kind == LAST {
-                        let message = std::mem::take(&mut wire.begun);
+                        let message = std::mem::take(&mut wire.partial_message);
                         self.daemon.handle_control(cx, link, &message);
                     }
                 } else {
@@ -292,15 +305,15 @@ impl DaemonNode {
         let Self { wires, endpoint, daemon, .. } = self;
         for (connection, wire) in wires {
             while endpoint.has_room(*connection, wire.control) {
-                if wire.waiting.is_empty()
+                if wire.unsent_pieces.is_empty()
                     && let Some(message) = daemon.poll_control(wire.link)
                 {
                     let pieces = (0..message.len().max(1)).step_by(PIECE_BYTES);
                     let piece = |at| message.slice(at..message.len().min(at + PIECE_BYTES));
-                    wire.waiting = pieces.rev().map(piece).collect();
+                    wire.unsent_pieces = pieces.rev().map(piece).collect();
                 }
-                let Some(piece) = wire.waiting.pop() else { break };
-                let kind = if wire.waiting.is_empty() { LAST } else { MORE };
+                let Some(piece) = wire.unsent_pieces.pop() else { break };
+                let kind = if wire.unsent_pieces.is_empty() { LAST } else { MORE };
                 endpoint.send(*connection, wire.control, &[kind], piece);
             }
             while endpoint.has_room(*connection, wire.data) {

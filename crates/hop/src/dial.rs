@@ -22,13 +22,18 @@ const DOUBLINGS_MAX: u32 = 6;
 #[derive(Debug)]
 pub struct Dialer {
     to: Vec<NodeId>,
+    /// Number of the next attempt; modulo the length of `to`, the node to try.
     next: usize,
+    /// Index of the node of the connection in use.
     used: usize,
     connection: Option<ConnectionHandle>,
+    /// Connection that is being established, and its start.
     attempt: Option<(ConnectionHandle, Time)>,
+    /// Least time of the next attempt.
     next_at: Time,
     /// Time of the next attempt to reach earlier nodes of the list.
     better_at: Time,
+    /// Number of returns to earlier nodes, which double the time before the next one.
     returns: u32,
 }
 
@@ -82,7 +87,7 @@ impl Dialer {
         // The old connection has recovered. After a long pause its round-trip estimate includes the
         // pause, and losses would be detected only after twice that estimate.
         let is_back = |before| {
-            let heard_at = endpoint.heard_at(before);
+            let heard_at = endpoint.received_at(before);
             heard_at.is_some_and(|at| at > since)
                 && endpoint.stats(before).is_some_and(|stats| stats.rtt < RTT_MAX)
         };
@@ -152,12 +157,13 @@ impl Dialer {
     }
 
     fn wants_at(&self, endpoint: &Endpoint) -> Option<Time> {
-        let silent_at = match self.connection.and_then(|connection| endpoint.heard_at(connection)) {
-            Some(heard_at) if self.used == 0 => heard_at + SILENCE_MAX,
-            Some(_) if self.next < self.used => self.next_at,
-            Some(heard_at) => self.better_at.min(heard_at + SILENCE_MAX),
-            None => self.next_at,
-        };
+        let silent_at =
+            match self.connection.and_then(|connection| endpoint.received_at(connection)) {
+                Some(heard_at) if self.used == 0 => heard_at + SILENCE_MAX,
+                Some(_) if self.next < self.used => self.next_at,
+                Some(heard_at) => self.better_at.min(heard_at + SILENCE_MAX),
+                None => self.next_at,
+            };
         self.has_nodes().then(|| silent_at.max(self.next_at))
     }
 

@@ -79,18 +79,24 @@ pub struct ConnectionStats {
     pub mtu_bytes: u16,
 }
 
-struct Link {
+struct ConnectionState {
     handle: QuinnHandle,
     connection: Connection,
+    /// True if this node opened the connection.
     is_own: bool,
+    /// True until the handshake ends.
     is_new: bool,
     is_up: bool,
-    heard_at: Time,
+    /// Time of the last packet from the peer.
+    received_at: Time,
+    /// True if the connection is in the list `ready`.
     is_ready: bool,
     timer: Option<Time>,
     /// Start of the current rate interval, bytes sent since, and last measured rate.
     counted: (Time, u64, u64),
+    /// Rest of a frame for each stream that accepts no more at present.
     blocked: BTreeMap<StreamId, Vec<Bytes>>,
+    /// Streams of the peer, each with a frame that has arrived in part.
     incoming: BTreeMap<StreamId, Incomplete>,
 }
 
@@ -112,22 +118,29 @@ pub struct Endpoint {
     client: ClientConfig,
     control: CongestionControl,
     identifiers: Identifiers,
+    /// Secret of this run, from which the multicast key and the run's number derive.
     secret: [u8; 32],
     clock: TokenClock,
-    links: BTreeMap<ConnectionHandle, Link>,
+    connections: BTreeMap<ConnectionHandle, ConnectionState>,
     by_handle: BTreeMap<usize, ConnectionHandle>,
-    last_link: u64,
+    last_connection: u64,
+    /// Number of unfinished handshakes.
     handshakes: usize,
     timers: BTreeSet<(Time, ConnectionHandle)>,
+    /// Connections that may have packets to send.
     ready: VecDeque<ConnectionHandle>,
+    /// Streams that may have frames to read.
     readable: BTreeSet<(ConnectionHandle, StreamId)>,
     events: VecDeque<EndpointEvent>,
+    /// Packets of no connection, with their destinations.
     responses: VecDeque<(NodeId, Vec<u8>)>,
 }
 
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Endpoint").field("links", &self.links.len()).finish_non_exhaustive()
+        f.debug_struct("Endpoint")
+            .field("connections", &self.connections.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -172,7 +185,7 @@ impl Endpoint {
                 secret: *digest.as_bytes(),
                 clock,
             }
-            links, by_handle, last_link, handshakes, timers, ready, readable, events, responses
+            connections, by_handle, last_connection, handshakes, timers, ready, readable, events, responses
         }
     }
 
@@ -193,8 +206,9 @@ impl Endpoint {
         client.initial_dst_cid_provider(Arc::new(move || first));
         // The round-trip time of a silent known peer repeats the first packet earlier.
         // src: RFC 9002 s6.2.2
-        let to_it = |link: &&Link| link.is_up && node(link.connection.remote_address()) == to;
-        let known = self.links.values().filter(to_it).map(|link| link.connection.rtt()).min();
+        let to_it =
+            |link: &&ConnectionState| link.is_up && node(link.connection.remote_address()) == to;
+        let known = self.connections.values().filter(to_it).map(|link| link.connection.rtt()).min();
         if known.is_some() {
             client.transport_config(Arc::new(transport(self.control, known)));
         }
@@ -212,21 +226,21 @@ impl Endpoint {
         connection: Connection,
         is_own: bool,
     ) -> ConnectionHandle {
-        self.last_link += 1;
-        let id = ConnectionHandle(self.last_link);
+        self.last_connection += 1;
+        let id = ConnectionHandle(self.last_connection);
         let link = fresh! {
-            Link {
+            ConnectionState {
                 handle,
                 connection,
                 is_own,
                 is_new: true,
-                heard_at: now,
+                received_at: now,
                 counted: (now, 0, 0),
             }
             is_up, is_ready, timer, blocked, incoming
         };
         self.by_handle.insert(handle.0, id);
-        self.links.insert(id, link);
+        self.connections.insert(id, link);
         self.handshakes += 1;
         self.touch(id);
         id
@@ -281,11 +295,11 @@ impl Endpoint {
 
     fn pass(&mut self, now: Time, remote: SocketAddr, handle: QuinnHandle, event: ConnectionEvent) {
         let Some(id) = self.by_handle.get(&handle.0).copied() else { return };
-        if let Some(link) = self.links.get_mut(&id) {
+        if let Some(link) = self.connections.get_mut(&id) {
             link.connection.handle_event(event);
             // `quinn-proto` discards packets from the new address of a peer that was connected to.
             if link.connection.remote_address() == remote {
-                link.heard_at = now;
+                link.received_at = now;
             }
             self.touch(id);
         }
@@ -299,7 +313,7 @@ impl Endpoint {
                 break;
             }
             self.timers.pop_first();
-            if let Some(link) = self.links.get_mut(&id) {
+            if let Some(link) = self.connections.get_mut(&id) {
                 link.timer = None;
                 link.connection.handle_timeout(instant(now));
                 self.touch(id);
@@ -308,8 +322,8 @@ impl Endpoint {
     }
 
     fn touch(&mut self, id: ConnectionHandle) {
-        let Self { quic, links, events, readable, ready, by_handle, handshakes, .. } = self;
-        let Some(link) = links.get_mut(&id) else { return };
+        let Self { quic, connections, events, readable, ready, by_handle, handshakes, .. } = self;
+        let Some(link) = connections.get_mut(&id) else { return };
         let mut is_drained = false;
         while let Some(event) = link.connection.poll_endpoint_events() {
             is_drained |= event.is_drained();
@@ -366,7 +380,7 @@ impl Endpoint {
             if let Some(at) = link.timer {
                 self.timers.remove(&(at, id));
             }
-            links.remove(&id);
+            connections.remove(&id);
             return;
         }
         // One round trip of data waits here. The rest waits where connections can share it.
@@ -384,7 +398,7 @@ impl Endpoint {
             return Some(to);
         }
         while let Some(id) = self.ready.front().copied() {
-            if let Some(link) = self.links.get_mut(&id) {
+            if let Some(link) = self.connections.get_mut(&id) {
                 if let Some(transmit) = link.connection.poll_transmit(instant(now), 1, buf) {
                     buf.truncate(transmit.size);
                     link.count(now, transmit.size);
@@ -420,7 +434,7 @@ impl Endpoint {
     }
 
     fn read(&mut self, id: ConnectionHandle, stream: StreamId) -> Option<EndpointEvent> {
-        let link = self.links.get_mut(&id)?;
+        let link = self.connections.get_mut(&id)?;
         let incomplete = link.incoming.get_mut(&stream)?;
         loop {
             if let Some(bytes) = incomplete.next() {
@@ -451,24 +465,24 @@ impl Endpoint {
 
     /// Opens a stream of frames, if the connection is up and does not have too many streams.
     pub fn open(&mut self, link: ConnectionHandle) -> Option<StreamId> {
-        self.links.get_mut(&link)?.connection.streams().open(Dir::Uni)
+        self.connections.get_mut(&link)?.connection.streams().open(Dir::Uni)
     }
 
     /// Sets the priority of a stream over streams with lower priority. Default 0.
     pub fn set_priority(&mut self, link: ConnectionHandle, stream: StreamId, priority: i32) {
-        if let Some(link) = self.links.get_mut(&link) {
+        if let Some(link) = self.connections.get_mut(&link) {
             _ = link.connection.send_stream(stream).set_priority(priority);
         }
     }
 
     /// True if a stream accepts a frame now.
     pub fn has_room(&self, link: ConnectionHandle, stream: StreamId) -> bool {
-        self.links.get(&link).is_some_and(|it| it.is_up && !it.blocked.contains_key(&stream))
+        self.connections.get(&link).is_some_and(|it| it.is_up && !it.blocked.contains_key(&stream))
     }
 
     /// True if all streams of a connection accept a frame now.
     pub fn has_room_for_all(&self, link: ConnectionHandle) -> bool {
-        self.links.get(&link).is_some_and(|it| it.is_up && it.blocked.is_empty())
+        self.connections.get(&link).is_some_and(|it| it.is_up && it.blocked.is_empty())
     }
 
     /// Sends a frame of at most 65 535 bytes. False, unsent, if the stream is full or has ended.
@@ -483,7 +497,7 @@ impl Endpoint {
             return false;
         }
         let Ok(length) = u16::try_from(head.len() + body.len()) else { return false };
-        let Some(link) = self.links.get_mut(&id) else { return false };
+        let Some(link) = self.connections.get_mut(&id) else { return false };
         let head = Bytes::from([&length.to_be_bytes(), head].concat());
         link.blocked.insert(stream, vec![head, body]);
         link.write_blocked(stream);
@@ -493,7 +507,7 @@ impl Endpoint {
 
     /// Ends a stream after the frames already sent. A blocked frame is dropped.
     pub fn finish(&mut self, id: ConnectionHandle, stream: StreamId) {
-        if let Some(link) = self.links.get_mut(&id) {
+        if let Some(link) = self.connections.get_mut(&id) {
             if link.blocked.remove(&stream).is_some() {
                 self.events.push_back(EndpointEvent::Room { connection: id, stream });
             }
@@ -504,7 +518,7 @@ impl Endpoint {
 
     /// Closes a connection with a reason. No event follows.
     pub fn close(&mut self, now: Time, id: ConnectionHandle, reason: &str) {
-        if let Some(link) = self.links.get_mut(&id) {
+        if let Some(link) = self.connections.get_mut(&id) {
             let reason = Bytes::copy_from_slice(reason.as_bytes());
             link.connection.close(instant(now), VarInt::from_u32(CLOSED), reason);
             self.touch(id);
@@ -512,23 +526,23 @@ impl Endpoint {
     }
 
     /// Returns the number of connections, including unfinished handshakes and closing connections.
-    pub fn links(&self) -> usize {
-        self.links.len()
+    pub fn connections(&self) -> usize {
+        self.connections.len()
     }
 
     /// Returns the present address of a peer, which may change.
     pub fn peer(&self, link: ConnectionHandle) -> Option<NodeId> {
-        self.links.get(&link).map(|link| node(link.connection.remote_address()))
+        self.connections.get(&link).map(|link| node(link.connection.remote_address()))
     }
 
     /// Returns the time of a connection's last received packet, or of its start.
-    pub fn heard_at(&self, link: ConnectionHandle) -> Option<Time> {
-        self.links.get(&link).map(|link| link.heard_at)
+    pub fn received_at(&self, link: ConnectionHandle) -> Option<Time> {
+        self.connections.get(&link).map(|link| link.received_at)
     }
 
     /// Returns the state of a connection.
     pub fn stats(&self, link: ConnectionHandle) -> Option<ConnectionStats> {
-        let link = self.links.get(&link)?;
+        let link = self.connections.get(&link)?;
         let stats = link.connection.stats();
         Some(ConnectionStats {
             rtt: Duration::from_nanos(stats.path.rtt.as_nanos() as u64),
@@ -543,7 +557,7 @@ impl Endpoint {
     }
 }
 
-impl Link {
+impl ConnectionState {
     fn count(&mut self, now: Time, bytes: usize) {
         let (since, counted, _) = self.counted;
         let passed = now.since(since);

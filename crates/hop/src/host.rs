@@ -7,8 +7,8 @@ use faircast_base::{Cx, NodeId, Time};
 use faircast_proto::{Datagram, Destination, Machine, Transmit};
 
 use crate::endpoint::{ConnectionStats, Endpoint};
-use crate::hearing::Hearing;
 use crate::message::{Channel, Hello, Message, PARCEL_HEAD_BYTES, ParcelHead};
+use crate::multicast_host::MulticastReceiver;
 use crate::node::HOPS_MAX;
 use crate::peers::{PeerEvent, Peers};
 use crate::status::SlowLink;
@@ -32,12 +32,15 @@ pub struct Host {
     uplink: Uplink,
     group: u64,
     receivers: u32,
-    hearing: Option<Hearing>,
+    hearing: Option<MulticastReceiver>,
     packets: VecDeque<SessionPacket>,
     is_path_new: bool,
 }
 
-fn current<'a>(hearing: &'a mut Option<Hearing>, uplink: &Uplink) -> Option<&'a mut Hearing> {
+fn current<'a>(
+    hearing: &'a mut Option<MulticastReceiver>,
+    uplink: &Uplink,
+) -> Option<&'a mut MulticastReceiver> {
     hearing.as_mut().filter(|hearing| uplink.connection() == Some(hearing.connection))
 }
 
@@ -74,7 +77,7 @@ impl Host {
         self.hearing().is_some_and(|hearing| hearing.link.is_some())
     }
 
-    fn hearing(&self) -> Option<&Hearing> {
+    fn hearing(&self) -> Option<&MulticastReceiver> {
         let connection = self.uplink.connection();
         self.hearing.as_ref().filter(|hearing| connection == Some(hearing.connection))
     }
@@ -133,7 +136,7 @@ impl Host {
                 }
                 PeerEvent::Message { connection, message } if uplink.is(connection) => {
                     if let Message::Multicast { key, at } = message {
-                        let offer = || Hearing::new(connection, &key, at);
+                        let offer = || MulticastReceiver::new(connection, &key, at);
                         *hearing = (self.receivers > 0).then(offer);
                         continue;
                     }
@@ -223,7 +226,7 @@ impl Host {
     /// Returns the time at which [`handle_timeout`](Self::handle_timeout) is due.
     pub fn next_timeout(&self) -> Option<Time> {
         let way = self.uplink.next_timeout(&self.peers);
-        let multicast = self.hearing().and_then(Hearing::next_timeout);
+        let multicast = self.hearing().and_then(MulticastReceiver::next_timeout);
         [way, multicast, self.peers.endpoint.next_timeout()].into_iter().flatten().min()
     }
 

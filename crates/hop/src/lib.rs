@@ -1,12 +1,14 @@
 //! QUIC between nodes (RFC 9000) as a state machine without sockets and clocks.
 //!
 //! Reading order: `keys`, [`Endpoint`], [`flow`] (one connection in a scenario), [`RelayNode`] and
-//! [`Host`] (sessions over relays), `link` and `hearing` (multicast to hosts), [`DaemonNode`]
+//! [`Host`] (sessions over relays), `multicast_link`,
+//! `multicast_relay` and `multicast_host` (multicast to hosts), [`DaemonNode`]
 //! (overlay). `quinn-proto` implements the protocol itself.
 
 #[macro_use(fresh)]
 extern crate faircast_base;
 
+mod buffer;
 mod cid;
 mod clock;
 mod daemon;
@@ -16,13 +18,12 @@ mod endpoint;
 pub mod flow;
 mod frames;
 mod groups;
-mod hearing;
-mod held;
 mod host;
 mod keys;
-mod lan;
-mod link;
 mod message;
+mod multicast_host;
+mod multicast_link;
+mod multicast_relay;
 mod neighbours;
 mod node;
 #[cfg(test)]

@@ -95,7 +95,7 @@ pub(crate) enum Message {
         at: Vec<u8>,
     },
     /// Report that the host receives the relay's multicast on this network.
-    Hears {
+    MulticastHeard {
         network: u16,
     },
     /// Move of the group's packets to this multicast link, from frame `next` on.
@@ -113,11 +113,12 @@ pub(crate) enum Message {
         next: u64,
         pace: u16,
     },
-    /// Acknowledgement of frames before `next`; `heard`: those by multicast since the last one.
+    /// Acknowledgement of frames before `next`. `multicast_frames` counts arrivals by multicast
+    /// since the last acknowledgement.
     LinkAck {
         link: u32,
         next: u64,
-        heard: u32,
+        multicast_frames: u32,
         runs: Vec<[u16; 2]>,
     },
     /// Link that sets the pace of the group's sessions from the receiver of this message.
@@ -195,14 +196,14 @@ impl Message {
             }
             Self::EndOfJoins => vec![7],
             Self::Multicast { key, at } => put(8, *key, at),
-            Self::Hears { network } => put(9, *network, &[]),
+            Self::MulticastHeard { network } => put(9, *network, &[]),
             Self::LinkJoin { group, link, next, pace } => {
                 put(10, (*group, *link, *next, *pace), &[])
             }
             Self::LinkLeave { link } => put(11, *link, &[]),
             Self::LinkMark { link, next, pace } => put(12, (*link, *next, *pace), &[]),
-            Self::LinkAck { link, next, heard, runs } => {
-                let mut bytes = put(13, (*link, *next, *heard), &[]);
+            Self::LinkAck { link, next, multicast_frames, runs } => {
+                let mut bytes = put(13, (*link, *next, *multicast_frames), &[]);
                 bytes.extend(runs.as_flattened().iter().flat_map(|frames| frames.to_be_bytes()));
                 bytes
             }
@@ -243,7 +244,7 @@ impl Message {
                 }
                 Self::Multicast { key, at: at.to_vec() }
             }
-            9 => Self::Hears { network: read(fields)? },
+            9 => Self::MulticastHeard { network: read(fields)? },
             10 => {
                 let (group, link, next, pace) = read(fields)?;
                 Self::LinkJoin { group, link, next, pace }
@@ -254,14 +255,14 @@ impl Message {
                 Self::LinkMark { link, next, pace }
             }
             13 => {
-                let (link, next, heard) = read(fields)?;
+                let (link, next, multicast_frames) = read(fields)?;
                 let (runs, rest) = fields.0.as_chunks::<4>();
                 if runs.len() > RUNS_MAX {
                     return Err(BadInput::Malformed);
                 }
                 fields.0 = rest;
                 let run = |&[a, b, c, d]: &[u8; 4]| [[a, b], [c, d]].map(u16::from_be_bytes);
-                Self::LinkAck { link, next, heard, runs: runs.iter().map(run).collect() }
+                Self::LinkAck { link, next, multicast_frames, runs: runs.iter().map(run).collect() }
             }
             14 => {
                 let (group, mut link) = (read(fields)?, None);
@@ -335,7 +336,7 @@ mod tests {
         let runs = proptest::collection::vec(any::<[u16; 2]>(), 0..=RUNS_MAX);
         prop_oneof![
             (any::<[u8; 32]>(), at).prop_map(|(key, at)| Message::Multicast { key, at }),
-            any::<u16>().prop_map(|network| Message::Hears { network }),
+            any::<u16>().prop_map(|network| Message::MulticastHeard { network }),
             any::<(u64, u32, u64, u16)>().prop_map(|(group, link, next, pace)| {
                 Message::LinkJoin { group, link, next, pace }
             }),
@@ -345,8 +346,8 @@ mod tests {
                 next,
                 pace
             }),
-            (any::<(u32, u64, u32)>(), runs).prop_map(|((link, next, heard), runs)| {
-                Message::LinkAck { link, next, heard, runs }
+            (any::<(u32, u64, u32)>(), runs).prop_map(|((link, next, multicast_frames), runs)| {
+                Message::LinkAck { link, next, multicast_frames, runs }
             }),
             slow_links(),
         ]

@@ -20,24 +20,28 @@ pub(crate) struct Neighbour {
     pub(crate) connection: ConnectionHandle,
     pub(crate) hello: Hello,
     pub(crate) groups: BTreeSet<u64>,
-    /// Groups of the previous connection that the neighbour has not repeated.
-    pub(crate) before: BTreeSet<u64>,
+    /// Groups of the previous connection that the neighbour has not joined again.
+    pub(crate) unconfirmed_groups: BTreeSet<u64>,
+    /// Network on which the neighbour receives multicast.
     pub(crate) network: Option<u16>,
+    /// Time at which the neighbour stalled on a multicast link.
     pub(crate) stalled_at: Option<Time>,
 }
 
 impl Neighbour {
-    pub(crate) fn is_off(&self, now: Time) -> bool {
+    pub(crate) fn is_on_unicast(&self, now: Time) -> bool {
         self.stalled_at.is_some_and(|at| now < at + UNICAST)
     }
 
-    pub(crate) fn may_hear(&self, now: Time) -> bool {
-        !self.is_off(now) && !self.hello.is_relay && self.network.is_none()
+    pub(crate) fn may_use_multicast(&self, now: Time) -> bool {
+        !self.is_on_unicast(now) && !self.hello.is_relay && self.network.is_none()
     }
 }
 
+/// Number of connections from each host.
 #[derive(Debug)]
 struct Hosts {
+    /// Function that maps an address to its host.
     of: fn(NodeId) -> u32,
     by_connection: BTreeMap<ConnectionHandle, u32>,
     counts: BTreeMap<u32, usize>,
@@ -144,7 +148,7 @@ impl Neighbours {
         let known = known.find(|(_, of)| (of.hello.node, of.hello.run) == (hello.node, hello.run));
         if let Some((port, of)) = known {
             let (port, before) = (*port, std::mem::replace(&mut of.connection, connection));
-            of.before = of.groups.clone();
+            of.unconfirmed_groups = of.groups.clone();
             self.ports.remove(&before);
             self.hosts.remove(before);
             self.ports.insert(connection, port);
@@ -156,7 +160,7 @@ impl Neighbours {
             connection,
             hello,
             groups: BTreeSet::new(),
-            before: BTreeSet::new(),
+            unconfirmed_groups: BTreeSet::new(),
             network: None,
             stalled_at: None,
         };

@@ -4,18 +4,18 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
-use faircast_base::{Cx, Duration, GroupId, NodeId, Time};
+use faircast_base::{Cx, Duration, FlowId, GroupId, NodeId, Time};
 use faircast_proto::relay::{BranchPace, Egress, Handling, PortId, Relay, RelayPacket};
 use faircast_proto::{Datagram, Destination, Machine, Transmit};
 
+use crate::buffer::{PacketBuffer, Parcel};
 use crate::dial::SILENCE_MAX;
 use crate::down::Down;
 use crate::endpoint::{ConnectionHandle, ConnectionStats, Endpoint};
 use crate::groups::Groups;
-use crate::held::{Packets, Parcel};
-use crate::lan::Lans;
-use crate::link::Link;
 use crate::message::{Channel, Hello, Message, PATH_MAX, ParcelHead};
+use crate::multicast_link::MulticastLink;
+use crate::multicast_relay::MulticastLinks;
 use crate::neighbours::{Neighbours, PARENT};
 use crate::peers::{PeerEvent, Peers};
 use crate::routes::{Claim, Routes};
@@ -24,11 +24,13 @@ use crate::uplink::{FULL, LOOP, Uplink, UplinkState};
 
 /// Maximum number of relays on the path of a packet.
 pub(crate) const HOPS_MAX: u8 = 64;
+/// Interval of reports of slow links, and of the removal of expired state: 1 s.
 const SWEEP: Duration = Duration::from_secs(1);
 /// Silence after which a neighbour with the same node number replaces the old one: 500 ms. Chosen:
 /// a session in progress has packets or acknowledgements every few milliseconds.
 const SILENCE_AGAIN: Duration = Duration::from_millis(500);
 
+/// Ports at which the program waits for room, and ports that have room again.
 #[derive(Debug, Default)]
 pub(crate) struct Awaited {
     ports: BTreeSet<PortId>,
@@ -47,13 +49,15 @@ pub struct RelayNode {
     uplink: Uplink,
     pub(crate) neighbours: Neighbours,
     pub(crate) groups: Groups,
-    pub(crate) lans: Lans,
+    pub(crate) multicast: MulticastLinks,
     routes: Routes,
-    held: Packets,
+    buffer: PacketBuffer,
     pub(crate) program: Box<dyn Relay + Send>,
     pub(crate) awaited: Awaited,
+    /// Time at which expired routes and neighbours are removed next.
     sweep_at: Time,
-    told: BTreeSet<(u64, PortId)>,
+    /// Groups and neighbours whose last report names a slow link.
+    reported_slow: BTreeSet<(u64, PortId)>,
     counts: Counts,
     events: VecDeque<NodeEvent>,
 }
@@ -81,16 +85,16 @@ impl RelayNode {
         program: Box<dyn Relay + Send>,
     ) -> Self {
         let hello = Hello::new(node, endpoint.run(), true, name);
-        let lans = Lans::new(endpoint.multicast_key());
+        let multicast = MulticastLinks::new(endpoint.multicast_key());
         fresh! {
             Self {
                 peers: Peers::new(endpoint, hello),
                 uplink: Uplink::new(parents, Time::ZERO),
                 neighbours: Neighbours::new(limits),
-                lans,
+                multicast,
                 program,
             }
-            groups, routes, held, awaited, sweep_at, told, counts, events
+            groups, routes, buffer, awaited, sweep_at, reported_slow, counts, events
         }
     }
 
@@ -107,7 +111,7 @@ impl RelayNode {
     /// Enables multicast on networks 0 to `networks` - 1 to hosts that attach from now on. `at` is
     /// the multicast address in the format of the hosts' drivers, at most 64 bytes.
     pub fn set_multicast(&mut self, at: &[u8], networks: u16) {
-        self.lans.set(at, networks);
+        self.multicast.set(at, networks);
     }
 
     /// Returns the state of the path to the parent relay.
@@ -151,7 +155,7 @@ impl RelayNode {
             neighbours: neighbours.collect(),
             received: self.counts.received,
             sent: self.counts.sent,
-            held: self.held.len(),
+            held: self.buffer.len(),
             served: self.program.served(),
             refused: self.counts.refused,
         }
@@ -232,7 +236,7 @@ impl RelayNode {
         if is_relay {
             let path = Message::Path(self.path());
             self.peers.send_message(now, connection, &path);
-        } else if let Some(offer) = self.lans.offer(now) {
+        } else if let Some(offer) = self.multicast.offer(now) {
             self.peers.send_message(now, connection, &offer);
         }
     }
@@ -251,7 +255,7 @@ impl RelayNode {
             self.peers.send_message(now, of.connection, &path);
         }
         self.events.push_back(NodeEvent::Above(self.uplink.state().clone()));
-        self.groups.ids().into_iter().for_each(|group| self.tell_members(now, group));
+        self.groups.ids().into_iter().for_each(|group| self.send_members(now, group));
     }
 
     fn on_answer(&mut self, cx: &mut Cx<'_>, connection: ConnectionHandle, message: Message) {
@@ -262,7 +266,7 @@ impl RelayNode {
             self.change_above(cx);
         }
         if let Some(group) = changed {
-            self.tell_members(cx.now, group);
+            self.send_members(cx.now, group);
         }
     }
 
@@ -277,23 +281,24 @@ impl RelayNode {
                     return self.peers.send_message(now, of.connection, &refusal);
                 }
                 of.groups.insert(group);
-                of.before.remove(&group);
+                of.unconfirmed_groups.remove(&group);
                 self.set_member(cx, port, group, Some(receivers));
             }
             Message::EndOfJoins => {
-                for group in std::mem::take(&mut of.before) {
+                for group in std::mem::take(&mut of.unconfirmed_groups) {
                     self.on_message_below(cx, port, Message::Leave { group });
                 }
             }
             Message::Leave { group } if of.groups.remove(&group) => {
                 self.set_member(cx, port, group, None);
             }
-            Message::Hears { network } => {
-                let is_right = self.on_hears(now, port, network);
+            Message::MulticastHeard { network } => {
+                let is_right = self.on_multicast_heard(now, port, network);
                 self.counts.refused.malformed += u64::from(!is_right);
             }
-            Message::LinkAck { link, next, heard, runs } => {
-                let is_right = self.on_link_ack(now, port, PortId(link), (next, heard, &runs));
+            Message::LinkAck { link, next, multicast_frames, runs } => {
+                let is_right =
+                    self.on_link_ack(now, port, PortId(link), (next, multicast_frames, &runs));
                 self.counts.refused.malformed += u64::from(!is_right);
             }
             Message::Slow { group, link } if of.hello.is_relay => {
@@ -321,19 +326,19 @@ impl RelayNode {
             self.program.handle_gone(cx, change.flow, port, of.hello.node);
         }
         if change.concerns_all {
-            self.tell_members(now, group);
+            self.send_members(now, group);
         } else if receivers.is_some() {
-            self.tell_member(now, port, group);
+            self.send_member(now, port, group);
         }
     }
 
-    fn tell_members(&mut self, now: Time, group: u64) {
+    fn send_members(&mut self, now: Time, group: u64) {
         let members = self.groups.get(group).map(|of| of.members.keys().copied());
         let members: Vec<PortId> = members.into_iter().flatten().collect();
-        members.into_iter().for_each(|port| self.tell_member(now, port, group));
+        members.into_iter().for_each(|port| self.send_member(now, port, group));
     }
 
-    fn tell_member(&mut self, now: Time, port: PortId, group: u64) {
+    fn send_member(&mut self, now: Time, port: PortId, group: u64) {
         let above = self.uplink.elsewhere(group);
         let (Some(of), Some(neighbour)) = (self.groups.get(group), self.neighbours.get(port))
         else {
@@ -366,6 +371,50 @@ impl RelayNode {
         }
     }
 
+    /// Checks that the origin of a packet is at the port where the packet has arrived. Returns the
+    /// flow of the packet, or counts the refusal.
+    fn admit(&mut self, now: Time, port: PortId, group: u64, origin: NodeId) -> Option<FlowId> {
+        let Some(flow) = self.groups.get(group).map(|of| of.flow) else {
+            self.counts.refused.unknown += 1;
+            return None;
+        };
+        let other = self.routes.port(group, origin).filter(|at| *at != port);
+        let node = |port| self.neighbours.get(port).map(|of| of.hello.node);
+        let is_same_node = other.and_then(node).is_some_and(|other| node(port) == Some(other));
+        let silence = if is_same_node { SILENCE_AGAIN } else { SILENCE_MAX };
+        let received_at = other.and_then(|at| {
+            let connection = self.connection(at)?;
+            self.peers.endpoint.received_at(connection)
+        });
+        let refused = &mut self.counts.refused;
+        let mut moves = received_at.is_some_and(|at| now.since(at) > silence);
+        if port != PARENT {
+            let neighbour = self.neighbours.get(port)?;
+            if !neighbour.groups.contains(&group) {
+                refused.unknown += 1;
+                return None;
+            }
+            // A host sends only packets with its own origin.
+            let is_own = neighbour.hello.node == origin;
+            if !neighbour.hello.is_relay && !is_own {
+                refused.misplaced += 1;
+                return None;
+            }
+            // If two neighbours claim the same node number, the one that is not silent keeps it.
+            moves |= is_own && other.and_then(node) != Some(origin);
+        }
+        if origin == self.peers.node() {
+            refused.misplaced += 1;
+            return None;
+        }
+        match self.routes.claim(now, (group, origin), port, moves) {
+            Claim::Right => return Some(flow),
+            Claim::Elsewhere => refused.misplaced += 1,
+            Claim::Full => refused.full += 1,
+        }
+        None
+    }
+
     fn on_parcel(
         &mut self,
         cx: &mut Cx<'_>,
@@ -374,38 +423,7 @@ impl RelayNode {
         head: ParcelHead,
         body: Bytes,
     ) {
-        let Some(of) = self.groups.get(group) else {
-            return self.counts.refused.unknown += 1;
-        };
-        let flow = of.flow;
-        let at = self.routes.port(group, head.origin).filter(|at| *at != port);
-        let heard_at = at.and_then(|at| self.peers.endpoint.heard_at(self.connection(at)?));
-        let node = |port| self.neighbours.get(port).map(|of| of.hello.node);
-        let is_again = at.and_then(node).is_some_and(|before| node(port) == Some(before));
-        let silence = if is_again { SILENCE_AGAIN } else { SILENCE_MAX };
-        let mut moves = heard_at.is_some_and(|heard_at| cx.now.since(heard_at) > silence);
-        if port != PARENT {
-            let Some(neighbour) = self.neighbours.get(port) else { return };
-            if !neighbour.groups.contains(&group) {
-                return self.counts.refused.unknown += 1;
-            }
-            // A host sends only packets with its own origin.
-            let is_own = neighbour.hello.node == head.origin;
-            if !neighbour.hello.is_relay && !is_own {
-                return self.counts.refused.misplaced += 1;
-            }
-            // If two neighbours claim the same node number, the one that is not silent keeps it.
-            let other = at.and_then(|at| self.neighbours.get(at));
-            moves |= is_own && other.is_none_or(|other| other.hello.node != head.origin);
-        }
-        if head.origin == self.peers.node() {
-            return self.counts.refused.misplaced += 1;
-        }
-        match self.routes.claim(cx.now, (group, head.origin), port, moves) {
-            Claim::Right => {}
-            Claim::Elsewhere => return self.counts.refused.misplaced += 1,
-            Claim::Full => return self.counts.refused.full += 1,
-        }
+        let Some(flow) = self.admit(cx.now, port, group, head.origin) else { return };
         self.counts.received += 1;
         let ports_out = self.ports_out(port, group, head.to);
         let is_mine = head.to == Destination::Node(self.peers.node());
@@ -416,7 +434,7 @@ impl RelayNode {
         // A packet from a host on a multicast link counts for the link's branch.
         let link = self.groups.get(group).and_then(|of| of.members.get(&port)?.link);
         let packet = RelayPacket {
-            key: self.held.next_key(),
+            key: self.buffer.next_key(),
             flow,
             port: link.filter(|_| is_mine).unwrap_or(port),
             ports_out: &ports_out,
@@ -427,7 +445,7 @@ impl RelayNode {
         let handling = self.program.handle_packet(cx, &packet, &mut buf);
         let head = ParcelHead { hops: head.hops - 1, ..head };
         match handling {
-            Handling::Hold => self.held.hold(Parcel { group, head, body }),
+            Handling::Hold => self.buffer.insert(Parcel { group, head, body }),
             Handling::Forward | Handling::Alter => {
                 let body = if handling == Handling::Alter { Bytes::from(buf) } else { body };
                 for port in ports_out {
@@ -444,7 +462,7 @@ impl RelayNode {
                 let up = (self.uplink.elsewhere(group) > 0 && port != PARENT).then_some(PARENT);
                 let members = self.groups.get(group).into_iter().flat_map(|of| &of.members);
                 let others = members.filter(|(other, it)| {
-                    **other != port && it.receivers > 0 && !self.is_away(**other)
+                    **other != port && it.receivers > 0 && !self.is_stalled(**other)
                 });
                 let below: BTreeSet<PortId> =
                     others.map(|(other, it)| it.link.unwrap_or(*other)).collect();
@@ -459,7 +477,7 @@ impl RelayNode {
         }
     }
 
-    fn tell_paces(&mut self, now: Time) {
+    fn report_slow_links(&mut self, now: Time) {
         let mut links = BTreeMap::new();
         for pace in self.program.paces(now) {
             let Some(group) = self.groups.of_flow(pace.flow) else { continue };
@@ -469,12 +487,13 @@ impl RelayNode {
                 links.insert((group, pace.from), link);
             }
         }
-        let told = std::mem::take(&mut self.told);
-        for (group, port) in told.into_iter().chain(links.keys().copied()).collect::<BTreeSet<_>>()
+        let reported = std::mem::take(&mut self.reported_slow);
+        for (group, port) in
+            reported.into_iter().chain(links.keys().copied()).collect::<BTreeSet<_>>()
         {
             let link = links.remove(&(group, port));
             let Some(to) = self.connection(port) else { continue };
-            self.told.extend(link.is_some().then_some((group, port)));
+            self.reported_slow.extend(link.is_some().then_some((group, port)));
             // If the node does not read, the next report replaces this one.
             if link.is_none() || self.peers.has_room(to) {
                 self.peers.send_message(now, to, &Message::Slow { group, link });
@@ -485,14 +504,14 @@ impl RelayNode {
     /// A relay on the branch reports a slower link further down.
     fn slow_link(&self, group: u64, pace: &BranchPace) -> Option<SlowLink> {
         let BranchPace { port, bits_per_s, .. } = *pace;
-        let told = match port {
+        let reported = match port {
             PARENT => self.uplink.slow(group),
             port => self.groups.get(group)?.members.get(&port).and_then(|it| it.slow.as_ref()),
         };
-        if told.is_some() || !pace.waits {
-            return told.cloned();
+        if reported.is_some() || !pace.waits {
+            return reported.cloned();
         }
-        let host = self.lans.get(port).and_then(Link::slowest);
+        let host = self.multicast.get(port).and_then(MulticastLink::slowest);
         let (is, to) = match self.uplink.state() {
             UplinkState::Attached(name) if port == PARENT => ("relay", name),
             _ => {
@@ -506,10 +525,11 @@ impl RelayNode {
     }
 
     /// True for a host that stalled on a multicast link and is silent: it would delay others.
-    fn is_away(&self, port: PortId) -> bool {
+    fn is_stalled(&self, port: PortId) -> bool {
         let of = self.neighbours.get(port);
         let stalled = of.and_then(|of| Some((of.connection, of.stalled_at?)));
-        stalled.is_some_and(|(connection, at)| self.peers.endpoint.heard_at(connection) <= Some(at))
+        stalled
+            .is_some_and(|(connection, at)| self.peers.endpoint.received_at(connection) <= Some(at))
     }
 
     fn connection(&self, port: PortId) -> Option<ConnectionHandle> {
@@ -521,7 +541,7 @@ impl RelayNode {
 
     /// A port without a neighbour always accepts packets.
     fn has_room(&self, port: PortId) -> bool {
-        match self.lans.get(port) {
+        match self.multicast.get(port) {
             Some(link) => link.has_room(),
             None => self.connection(port).is_none_or(|to| self.peers.has_room(to)),
         }
@@ -532,8 +552,8 @@ impl RelayNode {
         let Parcel { group, head, body } = parcel;
         let rest = body.slice(begun.len().min(body.len())..);
         let head = [&head.encode(), begun].concat();
-        let sent = if self.lans.get(port).is_some() {
-            self.lans.send(now, port, &[&head[..], &rest].concat())
+        let sent = if self.multicast.get(port).is_some() {
+            self.multicast.send(now, port, &[&head[..], &rest].concat())
         } else {
             let channel = Channel::Group(group);
             self.connection(port).is_some_and(|to| self.peers.send_packet(to, channel, &head, rest))
@@ -556,11 +576,11 @@ impl RelayNode {
             };
             match egress {
                 Egress::Copy(key, port) => {
-                    if let Some(held) = self.held.get(key).cloned() {
-                        self.forward(cx.now, port, held, &buf);
+                    if let Some(parcel) = self.buffer.get(key).cloned() {
+                        self.forward(cx.now, port, parcel, &buf);
                     }
                 }
-                Egress::Release(key) => self.held.release(key),
+                Egress::Release(key) => self.buffer.release(key),
                 Egress::Await(port) if self.has_room(port) => {
                     self.awaited.ready.push_back(port);
                 }
@@ -602,12 +622,12 @@ impl Machine for RelayNode {
         if self.sweep_at <= now {
             self.sweep_at = now + SWEEP;
             self.routes.expire(now);
-            self.tell_paces(now);
+            self.report_slow_links(now);
             for connection in self.neighbours.expire(now) {
                 self.peers.close(now, connection, "no presentation");
             }
         }
-        self.handle_lan_timeouts(cx);
+        self.handle_multicast_timeouts(cx);
         if self.program.next_timeout().is_some_and(|at| at <= now) {
             self.program.handle_timeout(cx);
         }
@@ -623,7 +643,7 @@ impl Machine for RelayNode {
     }
 
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        if let Some((network, datagram)) = self.lans.poll() {
+        if let Some((network, datagram)) = self.multicast.poll() {
             *buf = datagram;
             return Some(Transmit::control(Destination::Group(GroupId(network.into()))));
         }
@@ -637,8 +657,9 @@ impl Machine for RelayNode {
 
     fn next_timeout(&self) -> Option<Time> {
         let above = self.uplink.next_timeout(&self.peers);
-        let lans = self.lans.next_timeout();
-        let own = [self.peers.endpoint.next_timeout(), above, lans, self.program.next_timeout()];
+        let multicast = self.multicast.next_timeout();
+        let own =
+            [self.peers.endpoint.next_timeout(), above, multicast, self.program.next_timeout()];
         own.into_iter().flatten().chain([self.sweep_at]).min()
     }
 }

@@ -24,15 +24,19 @@ pub(crate) enum PeerEvent {
     Bad { connection: ConnectionHandle, reason: Down },
 }
 
+/// Streams of a connection.
 #[derive(Debug)]
 struct Streams {
     control: StreamId,
+    /// Control messages that wait for room, and the total of their bytes.
     waiting: VecDeque<Vec<u8>>,
     waiting_bytes: usize,
+    /// Own streams of packets.
     channels: BTreeMap<Channel, StreamId>,
     /// Open streams of the peer; `None` for the control stream.
     incoming: BTreeMap<StreamId, Option<Channel>>,
     has_hello: bool,
+    /// True if the next free capacity makes an event.
     awaits_room: bool,
 }
 

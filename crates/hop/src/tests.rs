@@ -349,7 +349,7 @@ fn a_flood_of_first_packets_keeps_no_state_and_is_answered_with_fewer_bytes() {
         }
     }
     assert!(answered < taken, "{answered} bytes for {taken}");
-    assert!(world.server.links() <= 16, "{} connections", world.server.links());
+    assert!(world.server.connections() <= 16, "{} connections", world.server.connections());
     let link = world.client.connect(world.now, SERVER);
     world.run(2);
     assert!(world.said[0].contains(&EndpointEvent::Up {

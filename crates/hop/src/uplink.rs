@@ -24,20 +24,28 @@ pub enum UplinkState {
     Full,
 }
 
+/// Membership of this node in a group.
 #[derive(Debug)]
 struct Membership {
+    /// Receivers at this node and below.
     receivers: u32,
+    /// Receivers that the parent reports elsewhere.
     elsewhere: u32,
+    /// True if a relay from the parent upwards has too many groups.
     refused: bool,
+    /// Link that sets the pace of the group's sessions, if the parent reports one.
     slow: Option<SlowLink>,
 }
 
+/// Connection to the parent relay, with the groups of this node.
 #[derive(Debug)]
 pub(crate) struct Uplink {
     dialer: Dialer,
     state: UplinkState,
+    /// Parent and the relays above it.
     path: Vec<NodeId>,
     groups: BTreeMap<u64, Membership>,
+    /// Parent in the last trace event.
     traced: Option<NodeId>,
 }
 

@@ -106,21 +106,7 @@ impl NodeConfig {
                 return Err(wrong("peers", text));
             }
         }
-        let clients = read.clients.iter().map(|text| text.parse::<ClientAddress>());
-        let clients = clients.collect::<Result<Vec<_>, _>>().map_err(|it| wrong("clients", it))?;
-        for address in &clients {
-            let expected = match address {
-                ClientAddress::Tcp(address) if !address.ip().is_loopback() => {
-                    "TCP is not encrypted; expected tls:ADDR:PORT, a loopback address, such as \
-                     tcp:127.0.0.1:4803, or unix:/PATH"
-                }
-                ClientAddress::Tls(place) if place.parse::<SocketAddr>().is_err() => {
-                    "expected an IP address of this host, such as tls:0.0.0.0:4804"
-                }
-                _ => continue,
-            };
-            return Err(wrong("clients", format!("\"{address}\": {expected}")));
-        }
+        let clients = client_addresses(&read.clients).map_err(|text| wrong("clients", text))?;
         if let Some(status) = read.status.filter(|at| !at.ip().is_loopback()) {
             let text = format!("{status}; expected a loopback address, such as 127.0.0.1:9480");
             return Err(wrong("status", text));
@@ -134,24 +120,8 @@ impl NodeConfig {
             },
         };
         let files = [read.certificate, read.certificate_key, read.client_ca, read.tokens];
-        let keys = ["certificate", "certificate_key", "client_ca", "tokens"];
-        let unused = keys.iter().zip(&files).find(|(_, file)| file.is_some());
-        let files = files.each_ref().map(|file| file.as_ref().map(|file| folder.join(file)));
-        let has_tls = clients.iter().any(|it| matches!(it, ClientAddress::Tls(_)));
-        let tls = match (files.each_ref().map(Option::as_deref), unused) {
-            (_, Some((key, _))) if !has_tls => {
-                return Err(wrong(key, "expected tls:ADDR:PORT in clients, too".to_string()));
-            }
-            (_, None) if !has_tls => None,
-            ([Some(certificate), Some(key), client_ca, tokens], _) => {
-                let read = ServerTls::read((certificate, key), client_ca, tokens);
-                Some(read.map_err(|(key, text)| wrong(key, text))?)
-            }
-            _ => {
-                let needed = "certificate, certificate_key, and client_ca or tokens";
-                return Err(wrong("clients", format!("tls:ADDR:PORT needs {needed}")));
-            }
-        };
+        let files = files.map(|file| file.map(|file| folder.join(file)));
+        let tls = server_tls(&files, &clients).map_err(|(key, text)| wrong(key, text))?;
         let listen = read.listen.unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
         if !key.authenticates() && !listen.ip().is_loopback() {
             let text = format!(
@@ -213,6 +183,49 @@ impl NodeConfig {
         text += "# Address of the live page in a browser, and of /status, /metrics and /healthz.\n\
                  status = \"127.0.0.1:9480\"\n";
         text
+    }
+}
+
+fn client_addresses(texts: &[String]) -> Result<Vec<ClientAddress>, String> {
+    let clients = texts.iter().map(|text| text.parse::<ClientAddress>());
+    let clients = clients.collect::<Result<Vec<_>, _>>()?;
+    for address in &clients {
+        let expected = match address {
+            ClientAddress::Tcp(address) if !address.ip().is_loopback() => {
+                "TCP is not encrypted; expected tls:ADDR:PORT, a loopback address, such as \
+                 tcp:127.0.0.1:4803, or unix:/PATH"
+            }
+            ClientAddress::Tls(address) if address.parse::<SocketAddr>().is_err() => {
+                "expected an IP address of this host, such as tls:0.0.0.0:4804"
+            }
+            _ => continue,
+        };
+        return Err(format!("\"{address}\": {expected}"));
+    }
+    Ok(clients)
+}
+
+/// Reads the files of TLS: certificate, its key, CA of clients, tokens. An error names its key.
+fn server_tls(
+    files: &[Option<PathBuf>; 4],
+    clients: &[ClientAddress],
+) -> Result<Option<ServerTls>, (&'static str, String)> {
+    let keys = ["certificate", "certificate_key", "client_ca", "tokens"];
+    let given = keys.iter().zip(files).find(|(_, file)| file.is_some());
+    if !clients.iter().any(|it| matches!(it, ClientAddress::Tls(_))) {
+        return match given {
+            Some((key, _)) => Err((key, "expected tls:ADDR:PORT in clients, too".to_string())),
+            None => Ok(None),
+        };
+    }
+    match files.each_ref().map(Option::as_deref) {
+        [Some(certificate), Some(key), client_ca, tokens] => {
+            ServerTls::read((certificate, key), client_ca, tokens).map(Some)
+        }
+        _ => {
+            let needed = "certificate, certificate_key, and client_ca or tokens";
+            Err(("clients", format!("tls:ADDR:PORT needs {needed}")))
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | Lamport time | var |
 //! | flags | 1: kind (low 4 bits), service (3 bits), last cell of its message (high bit) |
-//! | daemons | count of bytes (1), then the set of their places; no bytes: all daemons |
+//! | daemons | count of bytes (1), then the set of their ranks; no bytes: all daemons |
 //! | client | length (1), incarnation (8), name |
 //! | groups | count (1), then each: length (1), name |
 //! | payload | the rest |
@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use faircast_proto::fields::Fields;
 
-use crate::ids::{DAEMONS_MAX, Set};
+use crate::ids::{DAEMONS_MAX, DaemonSet};
 use crate::wire::{put_var, take_var};
 
 /// Delivery guarantee of a message: order and reliability.
@@ -64,14 +64,14 @@ impl Service {
 pub(crate) enum Kind {
     Message,
     /// Next piece of the message in the previous cell.
-    More,
+    Continuation,
     /// Announcement of a join: daemons now route the group's messages to the client's daemon.
     Join,
-    /// Join at this place in the order: all daemons have the announcement.
+    /// Join at this rank in the order: all daemons have the announcement.
     Joined,
     Leave,
     /// End of a client, which leaves all its groups.
-    Gone,
+    Disconnect,
     /// Groups of the source's clients at the start of the view. Payload: 1 if no further table cell
     /// follows, else 0; then a list of memberships. A membership is group and client, each after
     /// its length, and 1 if the client asks senders to wait for slow members, else 0.
@@ -79,44 +79,50 @@ pub(crate) enum Kind {
     /// Retransmitted cell of the previous configuration: source, number and the cell.
     Recovered,
     /// End of the source's retransmissions ([`Recovered`](Self::Recovered)).
-    Sent,
+    RecoveryEnd,
     /// Report that the source has all cells of the previous configuration.
-    Have,
+    HasAllCells,
     /// Earlier cell of the source, for daemons that keep it for others: number and the cell.
-    Kept,
+    EarlierCell,
     /// Stop of senders to groups with a slow member at this daemon that ask senders to wait.
     Hold,
     /// Release of the senders that a [`Hold`](Self::Hold) stopped.
-    Free,
+    Release,
 }
 
 const KINDS: [Kind; 13] = [
     Kind::Message,
-    Kind::More,
+    Kind::Continuation,
     Kind::Join,
     Kind::Joined,
     Kind::Leave,
-    Kind::Gone,
+    Kind::Disconnect,
     Kind::Table,
     Kind::Recovered,
-    Kind::Sent,
-    Kind::Have,
-    Kind::Kept,
+    Kind::RecoveryEnd,
+    Kind::HasAllCells,
+    Kind::EarlierCell,
     Kind::Hold,
-    Kind::Free,
+    Kind::Release,
 ];
 
 impl Kind {
     pub(crate) fn is_message(self) -> bool {
-        matches!(self, Self::Message | Self::More)
+        matches!(self, Self::Message | Self::Continuation)
+    }
+
+    pub(crate) fn is_recovery(self) -> bool {
+        matches!(self, Self::Recovered | Self::RecoveryEnd | Self::HasAllCells)
     }
 
     pub(crate) fn is_ordered(self, service: Service) -> bool {
         match self {
-            Self::Message | Self::More => service.is_ordered(),
-            Self::Joined | Self::Leave | Self::Gone => true,
-            Self::Join | Self::Table | Self::Recovered | Self::Sent | Self::Have => false,
-            Self::Kept | Self::Hold | Self::Free => false,
+            Self::Message | Self::Continuation => service.is_ordered(),
+            Self::Joined | Self::Leave | Self::Disconnect => true,
+            Self::Join | Self::Table | Self::Recovered | Self::RecoveryEnd | Self::HasAllCells => {
+                false
+            }
+            Self::EarlierCell | Self::Hold | Self::Release => false,
         }
     }
 }
@@ -198,7 +204,7 @@ pub(crate) struct Cell {
     pub(crate) kind: Kind,
     pub(crate) service: Service,
     pub(crate) last: bool,
-    pub(crate) to: Set,
+    pub(crate) to: DaemonSet,
     pub(crate) client: Bytes,
     pub(crate) groups: Names,
     pub(crate) payload: Bytes,
@@ -209,7 +215,7 @@ impl Cell {
     pub(crate) fn encode(
         time: u64,
         (kind, service, last): (Kind, Service, bool),
-        to: Set,
+        to: DaemonSet,
         client: &[u8],
         groups: &[&[u8]],
         payload: &[&[u8]],
@@ -220,10 +226,10 @@ impl Cell {
         put_var(&mut out, time);
         let kind = KINDS.iter().position(|it| *it == kind).unwrap_or_default() as u8;
         out.push(kind | (service as u8) << 4 | u8::from(last) << 7);
-        let set = if to == Set::ALL { 0 } else { to.0 };
-        let places = &set.to_be_bytes()[set.leading_zeros() as usize / 8..];
-        out.push(places.len() as u8);
-        out.extend_from_slice(places);
+        let set = if to == DaemonSet::ALL { 0 } else { to.0 };
+        let ranks = &set.to_be_bytes()[set.leading_zeros() as usize / 8..];
+        out.push(ranks.len() as u8);
+        out.extend_from_slice(ranks);
         out.push(client.len() as u8);
         out.extend_from_slice(client);
         out.push(groups.len() as u8);
@@ -241,10 +247,10 @@ impl Cell {
         let head: u8 = fields.read()?;
         let kind = *KINDS.get(usize::from(head & 15))?;
         let service = *Service::ALL.get(usize::from(head >> 4 & 7))?;
-        let places = usize::from(fields.read::<u8>()?);
-        let places = fields.bytes(places).filter(|it| it.len() <= DAEMONS_MAX / 8)?;
-        let set = places.iter().fold(0, |set, byte| set << 8 | u128::from(*byte));
-        let to = if set == 0 { Set::ALL } else { Set(set) };
+        let ranks = usize::from(fields.read::<u8>()?);
+        let ranks = fields.bytes(ranks).filter(|it| it.len() <= DAEMONS_MAX / 8)?;
+        let set = ranks.iter().fold(0, |set, byte| set << 8 | u128::from(*byte));
+        let to = if set == 0 { DaemonSet::ALL } else { DaemonSet(set) };
         let client = bytes.slice_ref(name(&mut fields)?);
         let is_name = |it: &[u8]| it.len() <= GROUP_BYTES_MAX;
         let (count, groups) = Names::take(bytes, &mut fields, is_name)?;
@@ -274,12 +280,12 @@ mod tests {
     #[test]
     fn cells_are_read_back_and_what_is_cut_is_refused() {
         let what = (Kind::Message, Service::Safe, true);
-        for (to, bytes) in [(Set::ALL, 0), (Set::of(7), 1), (Set::of(127), 16)] {
+        for (to, bytes) in [(DaemonSet::ALL, 0), (DaemonSet::of(7), 1), (DaemonSet::of(127), 16)] {
             let cell = Cell::encode(1, what, to, b"", &[], &[]);
             assert_eq!(cell.len(), 5 + bytes);
             assert_eq!(Cell::decode(&cell).unwrap().to, to);
         }
-        let to = Set::of(9).or(Set::of(2));
+        let to = DaemonSet::of(9).or(DaemonSet::of(2));
         let bytes = Cell::encode(70_000, what, to, b"c1", &[b"one", b"two"], &[b"pay", b"load"]);
         let cell = Cell::decode(&bytes).unwrap();
         assert_eq!((cell.time, cell.kind, cell.service, cell.last), (70_000, what.0, what.1, true));

@@ -11,8 +11,8 @@ use faircast_base::{Time, fresh};
 use smallvec::SmallVec;
 
 use crate::cell::{Names, Service};
-use crate::group::Mate;
-use crate::ids::{Ballot, DaemonRun, ViewId};
+use crate::group::MemberId;
+use crate::ids::{DaemonRun, ViewId};
 use crate::mutant::{Mutant, breaks};
 use crate::price::Purse;
 
@@ -76,7 +76,7 @@ pub enum ClientEvent {
     /// Message to a group of which the client is a member.
     Message {
         /// Sender.
-        from: Mate,
+        from: MemberId,
         /// Service of the message.
         service: Service,
         /// All groups of the message.
@@ -93,11 +93,11 @@ pub enum ClientEvent {
         /// Name of the group.
         group: Bytes,
         /// Members, in the same order at all of them.
-        members: Arc<[Mate]>,
+        members: Arc<[MemberId]>,
         /// Reason of the change.
         reason: Reason,
         /// Client that joined or left; `None` for a change of daemons.
-        subject: Option<Mate>,
+        subject: Option<MemberId>,
         /// Place in the common order.
         position: (u64, u64, u64),
         /// View of the change.
@@ -156,7 +156,7 @@ pub enum ClientEvent {
 }
 
 impl ClientEvent {
-    fn fifo_sender(&self) -> Option<&Mate> {
+    fn fifo_sender(&self) -> Option<&MemberId> {
         match self {
             Self::Message { from, service: Service::Fifo, .. } => Some(from),
             _ => None,
@@ -167,11 +167,11 @@ impl ClientEvent {
         matches!(self, Self::Message { service: Service::Unreliable, .. })
     }
 
-    fn state(&self) -> Option<State> {
+    fn state(&self) -> Option<StateKind> {
         match self {
-            Self::View { .. } => Some(State::View),
-            Self::Transitional { .. } => Some(State::Transitional),
-            Self::Group { group, .. } => Some(State::Members(group.clone())),
+            Self::View { .. } => Some(StateKind::View),
+            Self::Transitional { .. } => Some(StateKind::Transitional),
+            Self::Group { group, .. } => Some(StateKind::Members(group.clone())),
             _ => None,
         }
     }
@@ -185,58 +185,71 @@ impl ClientEvent {
     }
 }
 
+/// Join in progress: an announcement to all daemons, then a step in the common order.
 #[derive(Clone, Debug)]
 pub(crate) struct Joining {
     pub(crate) group: Bytes,
-    pub(crate) announced: Option<(Ballot, u64)>,
+    /// Configuration and number of the announcement's cell; `None` before and after the wait for
+    /// its stability.
+    pub(crate) announced: Option<(ViewId, u64)>,
     /// Lamport time of the join step in the common order, once the step is sent.
     pub(crate) joins_at: Option<u64>,
-    pub(crate) asks: bool,
+    /// True if the client asks the group's senders to wait for slow members.
+    pub(crate) holds_senders: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
+/// Maximum bytes of a client's waiting events, and of its history.
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Room {
     pub(crate) waiting: usize,
-    pub(crate) kept: usize,
+    pub(crate) history: usize,
 }
 
 /// Kind of state that an event sets; a later event of the same kind replaces it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum State {
+enum StateKind {
     View,
     Transitional,
     Members(Bytes),
 }
 
 #[derive(Clone, Debug)]
-enum Waiting {
+enum Queued {
     Event(Arc<ClientEvent>),
     /// Number of events lost here, and the last lost event of each state.
-    Lost(u64, BTreeMap<State, Arc<ClientEvent>>),
+    Lost(u64, BTreeMap<StateKind, Arc<ClientEvent>>),
 }
 
+/// Session of a client at its daemon.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
-    pub(crate) mate: Mate,
+    pub(crate) member: MemberId,
+    /// Encoding of `member` in cells.
     pub(crate) encoded: Bytes,
     pub(crate) purse: Purse,
     pub(crate) joining: Vec<Joining>,
+    /// Groups that the client has asked to leave, with the Lamport time of the request.
     pub(crate) leaving: Vec<(Bytes, u64)>,
     /// Messages that wait for the client's join, and FIFO messages of their senders behind them.
-    pub(crate) held: Vec<Arc<ClientEvent>>,
+    pub(crate) deferred: Vec<Arc<ClientEvent>>,
+    /// Time of the loss of the connection; `None` with one.
     pub(crate) away_since: Option<Time>,
+    /// True if the driver will poll this client.
     pub(crate) is_ready: bool,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<Queued>,
     waiting_bytes: usize,
-    /// Number of the last taken event, and the history: taken events up to that number.
+    /// Number of the last event that the driver took.
     taken: u64,
-    kept: VecDeque<Arc<ClientEvent>>,
-    kept_bytes: usize,
+    /// Taken events up to that number, for a client that resumes.
+    history: VecDeque<Arc<ClientEvent>>,
+    history_bytes: usize,
     /// Last dropped event of each state, with its number: no later event repeats the state.
-    states: BTreeMap<State, (u64, Arc<ClientEvent>)>,
+    states: BTreeMap<StateKind, (u64, Arc<ClientEvent>)>,
+    /// True if events were lost because the queue was full: the connection must close.
     pub(crate) is_cut: bool,
     /// Cell numbers of messages that want receipts, with their request numbers.
     pub(crate) receipts: VecDeque<(u64, u64)>,
+    /// Groups without members of which the client has been informed.
     pub(crate) empty: BTreeSet<Bytes>,
 }
 
@@ -247,15 +260,15 @@ impl Client {
     }
 
     pub(crate) fn is_behind(&self, event: &ClientEvent) -> bool {
-        let sender = event.fifo_sender().filter(|_| !breaks(Mutant::FifoPassesHeld));
-        sender.is_some() && self.held.iter().any(|it| it.fifo_sender() == sender)
+        let sender = event.fifo_sender().filter(|_| !breaks(Mutant::FifoPassesDeferred));
+        sender.is_some() && self.deferred.iter().any(|it| it.fifo_sender() == sender)
     }
 
-    pub(crate) fn new(mate: Mate, purse: Purse) -> Self {
-        let encoded = mate.encode();
+    pub(crate) fn new(member: MemberId, purse: Purse) -> Self {
+        let encoded = member.encode();
         fresh! {
-            Self { mate, encoded, purse, }
-            joining, leaving, held, away_since, is_ready, waiting, waiting_bytes, taken, kept, kept_bytes, states, is_cut, receipts, empty
+            Self { member, encoded, purse, }
+            joining, leaving, deferred, away_since, is_ready, waiting, waiting_bytes, taken, history, history_bytes, states, is_cut, receipts, empty
         }
     }
 
@@ -265,29 +278,29 @@ impl Client {
             return self.lose(event);
         }
         let is_unreliable =
-            |it: &Waiting| matches!(it, Waiting::Event(event) if event.is_unreliable());
+            |it: &Queued| matches!(it, Queued::Event(event) if event.is_unreliable());
         while self.waiting_bytes + event.bytes() > room.waiting {
             let Some(at) = self.waiting.iter().position(is_unreliable) else {
                 self.is_cut = true;
                 return self.lose(event);
             };
-            if let Some(Waiting::Event(event)) = self.waiting.remove(at) {
+            if let Some(Queued::Event(event)) = self.waiting.remove(at) {
                 self.waiting_bytes -= event.bytes();
             }
         }
         self.waiting_bytes += event.bytes();
-        self.waiting.push_back(Waiting::Event(event));
+        self.waiting.push_back(Queued::Event(event));
     }
 
     fn lose(&mut self, event: Arc<ClientEvent>) {
-        if !matches!(self.waiting.back(), Some(Waiting::Lost(..))) {
-            self.waiting.push_back(Waiting::Lost(0, BTreeMap::new()));
+        if !matches!(self.waiting.back(), Some(Queued::Lost(..))) {
+            self.waiting.push_back(Queued::Lost(0, BTreeMap::new()));
         }
-        if let Some(Waiting::Lost(count, states)) = self.waiting.back_mut() {
+        if let Some(Queued::Lost(count, states)) = self.waiting.back_mut() {
             *count += 1;
             if let Some(state) = event.state() {
-                if state == State::View {
-                    states.remove(&State::Transitional);
+                if state == StateKind::View {
+                    states.remove(&StateKind::Transitional);
                 }
                 states.insert(state, event);
             }
@@ -295,15 +308,15 @@ impl Client {
     }
 
     fn forget_oldest(&mut self) -> bool {
-        let number = self.taken + 1 - self.kept.len() as u64;
-        let Some(event) = self.kept.pop_front() else { return false };
-        self.kept_bytes -= event.bytes();
+        let number = self.taken + 1 - self.history.len() as u64;
+        let Some(event) = self.history.pop_front() else { return false };
+        self.history_bytes -= event.bytes();
         match &*event {
             // Without the removal clients could fill memory with groups.
             ClientEvent::Group { group, reason: Reason::Leave, subject: Some(subject), .. }
-                if *subject == self.mate =>
+                if *subject == self.member =>
             {
-                self.states.remove(&State::Members(group.clone()));
+                self.states.remove(&StateKind::Members(group.clone()));
             }
             _ => self.note_state(number, event),
         }
@@ -316,15 +329,15 @@ impl Client {
         if !is_older(self.states.get(&state)) {
             return;
         }
-        if state == State::View && is_older(self.states.get(&State::Transitional)) {
-            self.states.remove(&State::Transitional);
+        if state == StateKind::View && is_older(self.states.get(&StateKind::Transitional)) {
+            self.states.remove(&StateKind::Transitional);
         }
         self.states.insert(state, (number, event));
     }
 
     /// Takes the next event and its number; number 0 repeats a state of a lost event.
     pub(crate) fn pop(&mut self, room: Room) -> Option<(u64, Arc<ClientEvent>)> {
-        if let Some(Waiting::Lost(count, states)) = self.waiting.front_mut()
+        if let Some(Queued::Lost(count, states)) = self.waiting.front_mut()
             && let Some((_, event)) = states.pop_first()
         {
             let number = self.taken + *count;
@@ -332,15 +345,15 @@ impl Client {
             return Some((0, event));
         }
         match self.waiting.pop_front()? {
-            Waiting::Event(event) => {
+            Queued::Event(event) => {
                 self.waiting_bytes -= event.bytes();
-                self.kept_bytes += event.bytes();
-                self.kept.push_back(event.clone());
+                self.history_bytes += event.bytes();
+                self.history.push_back(event.clone());
                 self.taken += 1;
-                while self.kept_bytes > room.kept && self.forget_oldest() {}
+                while self.history_bytes > room.history && self.forget_oldest() {}
                 Some((self.taken, event))
             }
-            Waiting::Lost(count, _) => {
+            Queued::Lost(count, _) => {
                 while self.forget_oldest() {}
                 let first = self.taken + 1;
                 self.taken += count - u64::from(breaks(Mutant::ShortCut));
@@ -364,8 +377,8 @@ impl Client {
         let (early, late): (Vec<_>, Vec<_>) =
             states.filter(|(_, it)| it.0 >= next).partition(|(_, it)| it.0 <= self.taken);
         let gap = self.waiting.iter_mut().find_map(|it| match it {
-            Waiting::Lost(_, states) => Some(states),
-            Waiting::Event(_) => None,
+            Queued::Lost(_, states) => Some(states),
+            Queued::Event(_) => None,
         });
         if let Some(states) = gap {
             for (state, (_, event)) in late {
@@ -373,17 +386,17 @@ impl Client {
             }
         }
         for _ in 0..missed {
-            let Some(event) = self.kept.pop_back() else { break };
-            self.kept_bytes -= event.bytes();
+            let Some(event) = self.history.pop_back() else { break };
+            self.history_bytes -= event.bytes();
             self.waiting_bytes += event.bytes();
-            self.waiting.push_front(Waiting::Event(event));
+            self.waiting.push_front(Queued::Event(event));
             self.taken -= 1;
         }
         let lost = self.taken + 1 - next;
         if lost > 0 {
             self.taken -= lost;
             let states = early.into_iter().map(|(state, (_, event))| (state, event)).collect();
-            self.waiting.push_front(Waiting::Lost(lost, states));
+            self.waiting.push_front(Queued::Lost(lost, states));
         }
         true
     }
@@ -394,22 +407,22 @@ mod tests {
     use super::*;
     use crate::ids::DaemonId;
 
-    const ROOM: Room = Room { waiting: 1000, kept: 500 };
+    const ROOM: Room = Room { waiting: 1000, history: 500 };
 
     fn client() -> Client {
-        let mate = Mate { daemon: DaemonId(1), name: "c".into(), incarnation: 1 };
-        Client::new(mate, Purse::default())
+        let member = MemberId { daemon: DaemonId(1), name: "c".into(), incarnation: 1 };
+        Client::new(member, Purse::default())
     }
 
     fn message(service: Service, text: &'static [u8]) -> ClientEvent {
-        let from = client().mate;
+        let from = client().member;
         let parts = [Bytes::from_static(text)].into();
         let (groups, view) = (Names::default(), ViewId::default());
         ClientEvent::Message { from, service, groups, parts, view, sequence: 0 }
     }
 
     fn change(reason: Reason, group: &'static str, position: u64) -> ClientEvent {
-        let subject = Some(client().mate);
+        let subject = Some(client().member);
         let position = (position, 0, 0);
         let (group, members, view) = (Bytes::from(group), [].into(), ViewId::default());
         ClientEvent::Group { group, members, reason, subject, position, view }
@@ -520,7 +533,7 @@ mod tests {
         (0..8).for_each(|_| client.push(message(Service::Fifo, b"0123456789abcdef").into(), ROOM));
         while pop(&mut client).is_some() {}
         let states: Vec<_> = client.states.keys().cloned().collect();
-        assert_eq!(states, [State::View, State::Members("a".into())]);
+        assert_eq!(states, [StateKind::View, StateKind::Members("a".into())]);
         // 500 bytes of history have room for six events of 80 bytes.
         for _ in 0..2 {
             assert!(client.resume(4));

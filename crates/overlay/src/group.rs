@@ -1,15 +1,15 @@
 //! Groups: members in the common order, and daemons that receive a group's messages.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use crate::ids::{DaemonId, Set};
+use crate::ids::{DaemonId, DaemonRun, DaemonSet};
 
 /// Client of the overlay.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Mate {
+pub struct MemberId {
     /// Daemon that serves the client.
     pub daemon: DaemonId,
     /// Name of the client at its daemon.
@@ -18,7 +18,7 @@ pub struct Mate {
     pub incarnation: u64,
 }
 
-impl Mate {
+impl MemberId {
     /// Reads a client of `daemon` from a cell: incarnation (8 bytes) and name.
     pub(crate) fn decode(daemon: DaemonId, bytes: &Bytes) -> Self {
         let incarnation = bytes.first_chunk().map_or(0, |it| u64::from_be_bytes(*it));
@@ -32,41 +32,61 @@ impl Mate {
 
 #[derive(Clone, Debug, Default)]
 struct Group {
-    members: Vec<Mate>,
+    /// Members in the order of their joins.
+    members: Vec<MemberId>,
     /// Clients that have announced a join, with the cell number of the announcement.
-    joining: Vec<(Mate, u64)>,
-    /// Places of the daemons with members or joining clients.
-    routes: Set,
+    joining: Vec<(MemberId, u64)>,
+    /// Daemons with members or joining clients.
+    routes: DaemonSet,
     /// Members that ask senders to wait while a member is slow.
-    askers: Vec<Mate>,
-    /// Places of the daemons with slow members, for which senders wait.
-    holds: Set,
+    holding_members: Vec<MemberId>,
+    /// Daemons with slow members, for which senders wait.
+    holds: DaemonSet,
 }
 
 impl Group {
-    fn route(&mut self, mate: &Mate, place: usize) {
-        let here = |it: &Mate| it.daemon == mate.daemon;
+    fn route(&mut self, member: &MemberId, rank: usize) {
+        let here = |it: &MemberId| it.daemon == member.daemon;
         let is_wanted = self.members.iter().any(here) || self.joining.iter().any(|it| here(&it.0));
-        self.routes = self.routes.without(Set::of(place));
+        self.routes = self.routes.without(DaemonSet::of(rank));
         if is_wanted {
-            self.routes = self.routes.or(Set::of(place));
+            self.routes = self.routes.or(DaemonSet::of(rank));
         }
     }
 }
 
+/// Groups of the view, as of a place in the common order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Groups {
     table: BTreeMap<Bytes, Group>,
+    /// Groups of each member or joining client.
+    by_member: BTreeMap<MemberId, BTreeSet<Bytes>>,
+    /// Members of the largest group; `None` if not known.
     largest: Option<usize>,
 }
 
 impl Groups {
-    pub(crate) fn route(&self, groups: &[&[u8]]) -> Set {
-        let known = groups.iter().filter_map(|name| self.table.get(*name));
-        known.fold(Set::default(), |to, it| to.or(it.routes))
+    /// Makes the groups of a view of memberships: group, member, and true if it holds senders.
+    pub(crate) fn of_tables(
+        mut joined: Vec<(Bytes, MemberId, bool)>,
+        daemons: &[DaemonRun],
+    ) -> Self {
+        let mut groups = Self::default();
+        joined.sort();
+        for (group, member, holds_senders) in joined {
+            if let Some(rank) = daemons.iter().position(|it| it.id == member.daemon) {
+                groups.join(group, member, holds_senders, (rank, 0));
+            }
+        }
+        groups
     }
 
-    pub(crate) fn members(&self, group: &[u8]) -> &[Mate] {
+    pub(crate) fn route(&self, groups: &[&[u8]]) -> DaemonSet {
+        let known = groups.iter().filter_map(|name| self.table.get(*name));
+        known.fold(DaemonSet::default(), |to, it| to.or(it.routes))
+    }
+
+    pub(crate) fn members(&self, group: &[u8]) -> &[MemberId] {
         self.table.get(group).map_or(&[], |it| &it.members)
     }
 
@@ -82,86 +102,133 @@ impl Groups {
 
     pub(crate) fn is_held(&self, groups: &[&[u8]]) -> bool {
         let mut known = groups.iter().filter_map(|name| self.table.get(*name));
-        known.any(|it| it.holds != Set::default())
+        known.any(|it| it.holds != DaemonSet::default())
     }
 
-    pub(crate) fn asking(&self, mate: &Mate) -> Vec<Bytes> {
-        let asks = |it: &Group| !it.askers.is_empty() && it.members.contains(mate);
-        self.table.iter().filter(|(_, it)| asks(it)).map(|(name, _)| name.clone()).collect()
+    /// Returns the groups of a member whose senders wait for slow members.
+    pub(crate) fn with_holding_member(&self, member: &MemberId) -> Vec<Bytes> {
+        let holds = |name: &Bytes| {
+            let group = self.table.get(name);
+            group.is_some_and(|it| !it.holding_members.is_empty() && it.members.contains(member))
+        };
+        self.of(member).into_iter().filter(holds).collect()
     }
 
-    pub(crate) fn asks(&self, name: &Bytes, mate: &Mate) -> bool {
-        self.table.get(name).is_some_and(|it| it.askers.contains(mate))
+    /// True if a member asks the group's senders to wait for slow members.
+    pub(crate) fn holds_senders(&self, name: &Bytes, member: &MemberId) -> bool {
+        self.table.get(name).is_some_and(|it| it.holding_members.contains(member))
     }
 
-    pub(crate) fn hold(&mut self, name: &[u8], place: usize, is_held: bool) {
+    pub(crate) fn hold(&mut self, name: &[u8], rank: usize, is_held: bool) {
         let Some(group) = self.table.get_mut(name) else { return };
-        group.holds = group.holds.without(Set::of(place));
+        group.holds = group.holds.without(DaemonSet::of(rank));
         if is_held {
-            group.holds = group.holds.or(Set::of(place));
+            group.holds = group.holds.or(DaemonSet::of(rank));
         }
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Bytes, &[Mate])> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Bytes, &[MemberId])> {
         self.table.iter().map(|(name, it)| (name, &*it.members))
     }
 
-    pub(crate) fn announce(&mut self, group: Bytes, mate: Mate, place: usize, sequence: u64) {
+    pub(crate) fn announce(&mut self, group: Bytes, member: MemberId, rank: usize, sequence: u64) {
+        self.by_member.entry(member.clone()).or_default().insert(group.clone());
         let group = self.table.entry(group).or_default();
-        group.joining.retain(|it| it.0 != mate);
-        group.joining.push((mate, sequence));
-        group.routes = group.routes.or(Set::of(place));
+        group.joining.retain(|it| it.0 != member);
+        group.joining.push((member, sequence));
+        group.routes = group.routes.or(DaemonSet::of(rank));
     }
 
     /// Adds a client. Returns true if the client was no member before.
     pub(crate) fn join(
         &mut self,
         group: Bytes,
-        mate: Mate,
-        asks: bool,
-        (place, sequence): (usize, u64),
+        member: MemberId,
+        holds_senders: bool,
+        (rank, sequence): (usize, u64),
     ) -> bool {
+        self.by_member.entry(member.clone()).or_default().insert(group.clone());
         let group = self.table.entry(group).or_default();
-        group.askers.retain(|it| *it != mate);
-        if asks {
-            group.askers.push(mate.clone());
+        group.holding_members.retain(|it| *it != member);
+        if holds_senders {
+            group.holding_members.push(member.clone());
         }
-        group.joining.retain(|it| it.0 != mate || it.1 > sequence);
-        let is_new = !group.members.contains(&mate);
+        group.joining.retain(|it| it.0 != member || it.1 > sequence);
+        let is_new = !group.members.contains(&member);
         if is_new {
-            group.members.push(mate.clone());
+            group.members.push(member.clone());
             self.largest = self.largest.map(|it| it.max(group.members.len()));
         }
-        group.route(&mate, place);
+        group.route(&member, rank);
         is_new
     }
 
-    pub(crate) fn leave(&mut self, name: &Bytes, mate: &Mate, place: usize, sequence: u64) -> bool {
+    pub(crate) fn leave(
+        &mut self,
+        name: &Bytes,
+        member: &MemberId,
+        rank: usize,
+        sequence: u64,
+    ) -> bool {
         let Some(group) = self.table.get_mut(name) else { return false };
         let before = group.members.len();
-        group.members.retain(|it| it != mate);
-        group.askers.retain(|it| it != mate);
-        group.joining.retain(|it| it.0 != *mate || it.1 > sequence);
-        group.route(mate, place);
+        group.members.retain(|it| it != member);
+        group.holding_members.retain(|it| it != member);
+        group.joining.retain(|it| it.0 != *member || it.1 > sequence);
+        group.route(member, rank);
         let left = before > group.members.len();
         self.largest = self.largest.filter(|it| *it > before);
-        if group.routes == Set::default() {
+        let is_joining = group.joining.iter().any(|it| it.0 == *member);
+        if group.routes == DaemonSet::default() {
             self.table.remove(name);
+        }
+        if !is_joining && let Some(groups) = self.by_member.get_mut(member) {
+            groups.remove(name);
+            if groups.is_empty() {
+                self.by_member.remove(member);
+            }
         }
         left
     }
 
+    /// Forgets the numbers of announcements, which begin again in a new configuration.
     pub(crate) fn renumber(&mut self) {
         for group in self.table.values_mut() {
             group.joining.iter_mut().for_each(|it| it.1 = 0);
         }
     }
 
-    pub(crate) fn of(&self, mate: &Mate) -> Vec<Bytes> {
-        let has = |it: &Group| {
-            it.members.contains(mate) || it.joining.iter().any(|joining| joining.0 == *mate)
-        };
-        let joined = self.table.iter().filter(|(_, it)| has(it));
-        joined.map(|(name, _)| name.clone()).collect()
+    /// Returns the groups of a member or joining client.
+    pub(crate) fn of(&self, member: &MemberId) -> Vec<Bytes> {
+        self.by_member.get(member).into_iter().flatten().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_groups_of_a_member_are_those_it_has_joined_or_announced_and_not_left() {
+        let member = MemberId { daemon: DaemonId(1), name: "a".into(), incarnation: 1 };
+        let other = MemberId { daemon: DaemonId(2), ..member.clone() };
+        let mut groups = Groups::default();
+        for name in ["x", "y", "z"] {
+            groups.announce(name.into(), member.clone(), 0, 5);
+            assert!(groups.join(name.into(), other.clone(), name == "y", (1, 1)));
+        }
+        assert!(groups.join("x".into(), member.clone(), false, (0, 6)));
+        assert!(groups.join("y".into(), member.clone(), false, (0, 7)));
+        assert_eq!(groups.of(&member), ["x", "y", "z"]);
+        assert_eq!(groups.with_holding_member(&member), ["y"]);
+        // The announcement for "x" that follows the leave remains; that for "z" is cancelled.
+        groups.announce("x".into(), member.clone(), 0, 9);
+        assert!(groups.leave(&"x".into(), &member, 0, 8));
+        assert!(!groups.leave(&"z".into(), &member, 0, 8));
+        assert_eq!(groups.of(&member), ["x", "y"]);
+        assert_eq!(groups.of(&other), ["x", "y", "z"]);
+        groups.of(&member).iter().for_each(|it| _ = groups.leave(it, &member, 0, 10));
+        assert_eq!((groups.of(&member).len(), groups.by_member.len()), (0, 1));
+        assert_eq!(groups.route(&[b"x"]), DaemonSet::of(1));
     }
 }

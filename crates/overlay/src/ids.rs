@@ -26,9 +26,10 @@ pub struct LinkId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u32);
 
-/// Number of a proposed configuration. The numbers that a daemon accepts grow.
+/// Identifier of a configuration: a membership with its routes. Those that a daemon accepts grow.
+/// A view has the identifier of its first configuration, and keeps it while only routes change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ballot {
+pub struct ViewId {
     /// Round: the coordinator chooses a number above all rounds that it knows.
     pub round: u64,
     /// Daemon that proposes the configuration.
@@ -38,10 +39,7 @@ pub struct Ballot {
 /// Greatest round. The margin below 2^64 keeps additions from overflowing.
 pub(crate) const ROUND_MAX: u64 = 1 << 62;
 
-/// Identifier of a view: the ballot of the view's first configuration.
-pub type ViewId = Ballot;
-
-impl fmt::Display for Ballot {
+impl fmt::Display for ViewId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let DaemonRun { id, incarnation } = self.coordinator;
         write!(f, "{}.{:x}.{incarnation:x}", self.round, id.0)
@@ -59,8 +57,8 @@ impl Encoded for DaemonRun {
     }
 }
 
-impl Ballot {
-    /// Returns a 16-bit hash of the ballot: the exclusive or of all its 16-bit words.
+impl ViewId {
+    /// Returns a 16-bit hash: the exclusive or of all its 16-bit words.
     pub(crate) fn tag(&self) -> u16 {
         let words = [self.round, self.coordinator.id.0, self.coordinator.incarnation];
         let word = words.into_iter().fold(0, |all, word| all ^ word);
@@ -68,7 +66,7 @@ impl Ballot {
     }
 }
 
-impl Encoded for Ballot {
+impl Encoded for ViewId {
     fn put(&self, out: &mut Vec<u8>) {
         (self.round, self.coordinator).put(out);
     }
@@ -82,22 +80,22 @@ impl Encoded for Ballot {
 /// Maximum number of daemons in a view.
 pub const DAEMONS_MAX: usize = 128;
 
-/// Set of daemons. Bit `i` is member `i` of the configuration, its place.
+/// Set of daemons. Bit `i` is the member of rank `i`: its index in the configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Set(pub u128);
+pub struct DaemonSet(pub u128);
 
-impl Set {
-    /// Set of all places.
+impl DaemonSet {
+    /// DaemonSet of all ranks.
     pub const ALL: Self = Self(u128::MAX);
 
-    /// Returns the set of the daemon at `place`.
-    pub fn of(place: usize) -> Self {
-        Self(1 << place)
+    /// Returns the set of the daemon at `rank`.
+    pub fn of(rank: usize) -> Self {
+        Self(1 << rank)
     }
 
-    /// True if the daemon at `place` belongs to the set.
-    pub fn has(self, place: usize) -> bool {
-        self.0 >> place & 1 == 1
+    /// True if the daemon at `rank` belongs to the set.
+    pub fn has(self, rank: usize) -> bool {
+        self.0 >> rank & 1 == 1
     }
 
     /// Returns the union of both sets.
@@ -117,14 +115,14 @@ impl Set {
         self.0 & other.0 != 0
     }
 
-    /// Returns the places in ascending order.
+    /// Returns the ranks in ascending order.
     pub fn iter(self) -> impl Iterator<Item = usize> {
-        (0..DAEMONS_MAX).filter(move |place| self.has(*place))
+        (0..DAEMONS_MAX).filter(move |rank| self.has(*rank))
     }
 }
 
-impl FromIterator<usize> for Set {
-    fn from_iter<I: IntoIterator<Item = usize>>(places: I) -> Self {
-        places.into_iter().fold(Self::default(), |set, place| set.or(Self::of(place)))
+impl FromIterator<usize> for DaemonSet {
+    fn from_iter<I: IntoIterator<Item = usize>>(ranks: I) -> Self {
+        ranks.into_iter().fold(Self::default(), |set, rank| set.or(Self::of(rank)))
     }
 }

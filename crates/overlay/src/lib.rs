@@ -1,7 +1,15 @@
 //! Overlay of daemons as a pure state machine: views, groups, ordered delivery.
 //!
 //! Reading order: `ids`, `topology` (components and trees), `stream` (cells along trees, the common
-//! order), [`Daemon`] (configurations and views), `client`, `session` (clients over a byte stream).
+//! order), [`Daemon`] and its parts, `client`, `session` (clients over a byte stream).
+//!
+//! | part of the daemon | duty |
+//! | --- | --- |
+//! | `links`, `adverts` | frames of the control lanes; the link-state database |
+//! | `change`, `recovery`, `tables`, `view` | proposals, missing cells, begin of a view |
+//! | `clients`, `session`, `slow` | sessions, joins in progress, slow clients |
+//! | `requests`, `delivery` | messages and membership steps: into the order, and out of it |
+//! | `market` | prices of links, and clients that wait for money |
 
 #![no_std]
 
@@ -31,8 +39,8 @@ pub use daemon::{
     CLIENT_BYTES_MAX, Daemon, DaemonEvent, DaemonSettings, LinkPrice, MESSAGE_BYTES_MAX, Outgoing,
     ViewLink,
 };
-pub use group::Mate;
-pub use ids::{Ballot, ClientId, DAEMONS_MAX, DaemonId, DaemonRun, LinkId, Set, ViewId};
+pub use group::MemberId;
+pub use ids::{ClientId, DAEMONS_MAX, DaemonId, DaemonRun, DaemonSet, LinkId, ViewId};
 pub use price::{Benefit, FlowControl, PriceProfile};
 pub use session::protocol;
 pub use session::{

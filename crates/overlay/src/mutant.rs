@@ -4,11 +4,12 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mutant {
     /// Omits the earlier cells for a daemon newly added to a client's FIFO messages.
-    NoKept,
+    NoEarlierCells,
     /// Sends ordered messages only to daemons with members.
     PrunedOrder,
     /// Acknowledges safe messages before the clocks of all sources have passed them.
     HastySafe,
+    /// Delivers safe messages that not all members have.
     UnsafeSafe,
     /// Delivers ordered messages before the clocks of all sources have passed them.
     HastyOrder,
@@ -20,16 +21,27 @@ pub(crate) enum Mutant {
     NoFollow,
     /// Truncates the messages of lost sources though all of them are known.
     EndOfKnown,
-    FifoPassesHeld,
+    /// Delivers FIFO messages before deferred ones of the same sender.
+    FifoPassesDeferred,
+    /// Delivers messages of the next configuration during the recovery.
     EarlyNext,
+    /// Delivers FIFO messages before ordered ones that their sender sent earlier.
     FifoOvertakes,
+    /// Retransmits no cells of the first member.
     NoRecovery,
-    HeldAfterLeave,
-    NoGone,
+    /// Delivers deferred messages to a client that has left their groups.
+    DeferredAfterLeave,
+    /// Sends no step at the end of a client's session.
+    NoDisconnect,
+    /// Gives all views the same round.
     OneNumber,
+    /// Delivers the last messages before a change of routes twice.
     TwiceOnReroute,
+    /// Keeps the groups of the old view in a new one.
     OldTable,
+    /// Reports a gap of events that is too short.
     ShortCut,
+    /// Delivers no message to its sender.
     NotToSelf,
 }
 

@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use faircast_base::{Duration, Time};
+use faircast_base::{Duration, Time, fresh};
 
 use crate::ids::{DAEMONS_MAX, DaemonId, DaemonRun, LinkId};
 use crate::wire::Hello;
@@ -26,18 +26,21 @@ const UP_MAX: usize = DAEMONS_MAX - 1;
 /// Maximum number of daemons with a history. The oldest one without a link is dropped first.
 const HISTORIES_MAX: usize = 4 * DAEMONS_MAX;
 
+/// Connection to another daemon.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
-    opened: bool,
-    since: Time,
-    heard: Time,
+    /// True if this daemon opened the connection.
+    is_initiator: bool,
+    opened_at: Time,
+    received_at: Time,
     pub(crate) peer: Option<DaemonRun>,
     /// Number and arrival time of the newest greeting from the peer.
-    echo: (u64, Time),
-    number: u64,
-    sent_at: [Time; SENT_KEPT],
+    peer_hello: (u64, Time),
+    /// Number of the newest own greeting, and send times of the last 32 by number.
+    hello_number: u64,
+    hello_sent_at: [Time; SENT_KEPT],
     /// Newest own greeting that the peer has echoed; above 0 the link works in both directions.
-    echoed: u64,
+    echoed_hello: u64,
     pub(crate) rtt: Option<Duration>,
     pub(crate) is_up: bool,
 }
@@ -48,12 +51,16 @@ impl Link {
     }
 }
 
+/// History of the links to a daemon, kept while none is up.
 #[derive(Clone, Debug, Default)]
 struct History {
+    /// Serial number of the last link that came up, and the time.
     serial: u32,
     up_since: Time,
+    /// Last hold-down after a link that flapped, and its end.
     hold_down: Duration,
-    held_until: Time,
+    hold_down_until: Time,
+    /// One-way cost in microseconds, measured when the link came up.
     cost_us: u32,
 }
 
@@ -61,30 +68,25 @@ struct History {
 pub(crate) struct Neighbours {
     links: BTreeMap<LinkId, Link>,
     histories: BTreeMap<DaemonId, History>,
+    /// Serial number of the last link that came up.
     serial: u32,
+    /// Time of the next greetings on all links.
     hello_at: Time,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum LinkChange {
     Up(LinkId),
     /// Link that the driver must close: replaced by another one, silent or refused.
-    Replaced(LinkId),
+    Close(LinkId),
 }
 
 impl Neighbours {
-    pub(crate) fn open(&mut self, now: Time, id: LinkId, opened: bool) {
-        let link = Link {
-            opened,
-            since: now,
-            heard: now,
-            peer: None,
-            echo: (0, now),
-            number: 0,
-            sent_at: [now; SENT_KEPT],
-            echoed: 0,
-            rtt: None,
-            is_up: false,
+    pub(crate) fn open(&mut self, now: Time, id: LinkId, is_initiator: bool) {
+        let (peer_hello, hello_sent_at) = ((0, now), [now; SENT_KEPT]);
+        let link = fresh! {
+            Link { is_initiator, opened_at: now, received_at: now, peer_hello, hello_sent_at, }
+            peer, hello_number, echoed_hello, rtt, is_up
         };
         self.links.insert(id, link);
         self.hello_at = now;
@@ -102,9 +104,14 @@ impl Neighbours {
         let doubled = (history.hold_down * 2).clamp(HOLD_DOWN, HOLD_DOWN_MAX);
         history.hold_down = if flaps { doubled } else { Duration::ZERO };
         // The first interruption does not count as flapping.
-        let held = if history.hold_down > HOLD_DOWN { history.hold_down } else { Duration::ZERO };
-        history.held_until = now + held;
+        let pause = if history.hold_down > HOLD_DOWN { history.hold_down } else { Duration::ZERO };
+        history.hold_down_until = now + pause;
         true
+    }
+
+    /// Returns the daemon at the other end of a link, once it has greeted.
+    pub(crate) fn peer(&self, id: LinkId) -> Option<DaemonRun> {
+        self.links.get(&id)?.peer
     }
 
     pub(crate) fn get(&self, id: LinkId) -> Option<&Link> {
@@ -131,19 +138,19 @@ impl Neighbours {
         up
     }
 
-    pub(crate) fn note_heard(&mut self, now: Time, id: LinkId) {
+    pub(crate) fn note_received(&mut self, now: Time, id: LinkId) {
         if let Some(link) = self.links.get_mut(&id) {
-            link.heard = now;
+            link.received_at = now;
         }
     }
 
-    pub(crate) fn take(
+    pub(crate) fn take_hello(
         &mut self,
         now: Time,
         me: DaemonRun,
         id: LinkId,
         hello: &Hello,
-    ) -> Vec<Change> {
+    ) -> Vec<LinkChange> {
         let mut changes = Vec::new();
         let rivals: Vec<LinkId> = self
             .links
@@ -153,28 +160,31 @@ impl Neighbours {
             .collect();
         let Some(link) = self.links.get_mut(&id) else { return changes };
         if link.peer.is_some_and(|peer| peer != hello.member) || hello.member.id == me.id {
-            changes.push(Change::Replaced(id));
+            changes.push(LinkChange::Close(id));
             return changes;
         }
         let is_first = link.peer.is_none();
         link.peer = Some(hello.member);
-        link.echo = (hello.number, now);
-        let is_known = hello.echo <= link.number && link.number - hello.echo < SENT_KEPT as u64;
-        if hello.echo > link.echoed && is_known {
-            link.echoed = hello.echo;
-            let sent = link.sent_at[hello.echo as usize % SENT_KEPT];
-            let held = Duration::from_micros(hello.held_us.into());
-            let sample = now.since(sent).saturating_sub(held);
+        link.peer_hello = (hello.number, now);
+        let is_known =
+            hello.echo <= link.hello_number && link.hello_number - hello.echo < SENT_KEPT as u64;
+        if hello.echo > link.echoed_hello && is_known {
+            link.echoed_hello = hello.echo;
+            let sent = link.hello_sent_at[hello.echo as usize % SENT_KEPT];
+            let age = Duration::from_micros(hello.echo_age_us.into());
+            let sample = now.since(sent).saturating_sub(age);
             link.rtt = Some(link.rtt.map_or(sample, |rtt| (rtt * 7 + sample) / 8));
         }
-        let (opened, since) = (link.opened, link.since);
+        let (is_initiator, opened_at) = (link.is_initiator, link.opened_at);
         for rival in rivals.into_iter().filter(|_| is_first) {
             let Some(other) = self.links.get(&rival) else { continue };
             let older_run = other.peer.is_some_and(|it| it != hello.member);
             // Of two connections opened at once, the one of the lower identifier survives.
-            let together = since.since(other.since) < TOGETHER && other.opened != opened;
-            let keeps_other = together && !older_run && (other.opened == (me.id < hello.member.id));
-            changes.push(Change::Replaced(if keeps_other { id } else { rival }));
+            let together =
+                opened_at.since(other.opened_at) < TOGETHER && other.is_initiator != is_initiator;
+            let keeps_other =
+                together && !older_run && (other.is_initiator == (me.id < hello.member.id));
+            changes.push(LinkChange::Close(if keeps_other { id } else { rival }));
         }
         changes
     }
@@ -185,14 +195,15 @@ impl Neighbours {
         }
         self.hello_at = now + HELLO_INTERVAL;
         let greet = |(id, link): (&LinkId, &mut Link)| {
-            link.number += 1;
-            link.sent_at[link.number as usize % SENT_KEPT] = now;
+            link.hello_number += 1;
+            link.hello_sent_at[link.hello_number as usize % SENT_KEPT] = now;
             let hello = Hello {
                 member: me,
-                number: link.number,
-                echo: link.echo.0,
-                held_us: (now.since(link.echo.1).as_nanos() / 1000).min(u64::from(u32::MAX)) as u32,
-                opened: link.opened,
+                number: link.hello_number,
+                echo: link.peer_hello.0,
+                echo_age_us: (now.since(link.peer_hello.1).as_nanos() / 1000)
+                    .min(u64::from(u32::MAX)) as u32,
+                opened: link.is_initiator,
                 name: String::from(name),
             };
             (*id, hello)
@@ -201,24 +212,25 @@ impl Neighbours {
     }
 
     /// Returns the links that come up or go down. After a `late` call silences start anew.
-    pub(crate) fn judge(&mut self, now: Time, late: Duration) -> Vec<Change> {
+    pub(crate) fn check(&mut self, now: Time, late: Duration) -> Vec<LinkChange> {
         let mut changes = Vec::new();
         let mut up = self.links.values().filter(|it| it.is_up).count();
         for (id, link) in &mut self.links {
             if late > HELLO_INTERVAL {
-                link.heard = now;
+                link.received_at = now;
             }
-            let is_silent = now.since(link.heard) > SILENCE_MAX;
+            let is_silent = now.since(link.received_at) > SILENCE_MAX;
             let Some(peer) = link.peer else {
                 if is_silent {
-                    changes.push(Change::Replaced(*id));
+                    changes.push(LinkChange::Close(*id));
                 }
                 continue;
             };
-            let is_held = self.histories.get(&peer.id).is_some_and(|it| now < it.held_until);
-            let comes_up = !link.is_up && link.echoed > 0 && !is_held;
+            let is_held_down =
+                self.histories.get(&peer.id).is_some_and(|it| now < it.hold_down_until);
+            let comes_up = !link.is_up && link.echoed_hello > 0 && !is_held_down;
             if is_silent || comes_up && up >= UP_MAX {
-                changes.push(Change::Replaced(*id));
+                changes.push(LinkChange::Close(*id));
             } else if comes_up {
                 link.is_up = true;
                 up += 1;
@@ -227,13 +239,13 @@ impl Neighbours {
                 (history.serial, history.up_since) = (self.serial, now);
                 let rtt_us = link.rtt.unwrap_or_default().as_nanos() / 1000;
                 history.cost_us = (rtt_us / 2).clamp(1, 60_000_000) as u32;
-                changes.push(Change::Up(*id));
+                changes.push(LinkChange::Up(*id));
             }
         }
         while self.histories.len() > HISTORIES_MAX {
             let is_linked = |id| self.links.values().any(|it| it.is_up && it.is_to(id));
-            let gone = self.histories.iter().filter(|(id, _)| !is_linked(**id));
-            let Some((&oldest, _)) = gone.min_by_key(|(_, it)| it.up_since) else { break };
+            let unlinked = self.histories.iter().filter(|(id, _)| !is_linked(**id));
+            let Some((&oldest, _)) = unlinked.min_by_key(|(_, it)| it.up_since) else { break };
             self.histories.remove(&oldest);
         }
         changes

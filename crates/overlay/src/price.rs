@@ -107,21 +107,22 @@ impl FlowControl {
         }
     }
 
-    pub(crate) fn step(&self) -> f64 {
+    pub(crate) fn report_step(&self) -> f64 {
         self.savings_max / 100.0
     }
 
     /// Returns the price of each packet of a message, from the sum and the maximum of its links'
     /// prices. `reach`: members of the message's groups, as a share of the largest group.
-    pub(crate) fn offer(&self, benefit: Benefit, (sum, dearest): (f64, f64), reach: f64) -> Offer {
+    pub(crate) fn quote(&self, benefit: Benefit, (sum, dearest): (f64, f64), reach: f64) -> Quote {
         let price = self.fee + sum;
-        let plain = |price| Offer { price, least: price, strain: price, batch: BATCH_BYTES };
+        let plain =
+            |price| Quote { price, least: price, threshold_price: price, batch: BATCH_BYTES };
         match benefit {
             Benefit::Throughput => plain(price),
             Benefit::Receivers => plain(self.fee + sum / reach.clamp(REACH_MIN, 1.0)),
             Benefit::Concave => {
                 let least = price.min(self.savings_max);
-                Offer { least, strain: self.fee + dearest, ..plain(price) }
+                Quote { least, threshold_price: self.fee + dearest, ..plain(price) }
             }
         }
     }
@@ -152,54 +153,60 @@ impl FlowControl {
 
     /// Returns the time within which a new client gets its first salary. Clients that connect
     /// together buy at the price of an empty network for two updates; these packets fill one queue.
-    fn first_within(&self, clients: usize) -> Duration {
+    fn first_salary_within(&self, clients: usize) -> Duration {
         let packets = clients as f64 * self.salary / self.fee;
         self.update.mul_f64((2.0 * packets / self.queue_packets).max(1.0))
     }
 }
 
+/// Conditions under which a client can buy a message.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Offer {
+pub(crate) struct Quote {
+    /// Dollars per packet.
     pub(crate) price: f64,
     /// Minimum money that the client must have. The rest becomes debt.
     pub(crate) least: f64,
     /// Price for the threshold of the salary period. In the optimum of a concave benefit all
     /// clients spend alike, whatever the number of links (Kelly, Maulloo, Tan: "Rate control for
     /// communication networks", 1998).
-    pub(crate) strain: f64,
+    pub(crate) threshold_price: f64,
+    /// Bytes of a purchase (fast profile).
     pub(crate) batch: usize,
 }
 
 /// Inputs of a message's price: destination daemons, benefit, and the bits of the reach.
-pub(crate) type Way = (u128, u8, u64);
+pub(crate) type PriceKey = (u128, u8, u64);
 
 /// Amount in millionths of a dollar, the sort key of clients that lack money.
 pub(crate) type Money = i64;
 
+/// Meter of a link's queue, whose mean over an update sets the price (section 4.2).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Meter {
     /// Integral of the queue since the last update in packet seconds, and its maximum in packets.
-    area: f64,
-    most: f64,
-    pub(crate) mean: f64,
-    pub(crate) max: f64,
+    packet_seconds: f64,
+    packets_most: f64,
+    /// Mean and maximum of the queue in the interval before the last update.
+    pub(crate) packets_mean: f64,
+    pub(crate) packets_max: f64,
     /// Bytes that had left the queue by the last update, and the smoothed rate in bytes per second.
-    left: u64,
-    rate: f64,
+    left_bytes: u64,
+    rate_bytes_per_s: f64,
 }
 
 impl Meter {
     pub(crate) fn count(&mut self, packets: f64, time: Duration) {
-        self.area += packets * time.as_secs_f64();
-        self.most = self.most.max(packets);
+        self.packet_seconds += packets * time.as_secs_f64();
+        self.packets_most = self.packets_most.max(packets);
     }
 
     pub(crate) fn rate(&self) -> f64 {
-        self.rate
+        self.rate_bytes_per_s
     }
 
     fn capacity(&self, of: &FlowControl) -> f64 {
-        let flown = QUEUE_UPDATES * self.rate * of.update.as_secs_f64() / PACKET_BYTES as f64;
+        let flown =
+            QUEUE_UPDATES * self.rate_bytes_per_s * of.update.as_secs_f64() / PACKET_BYTES as f64;
         match of.kind {
             PriceProfile::Off | PriceProfile::Paper => of.queue_packets,
             PriceProfile::Fast => of.queue_packets.max(flown),
@@ -209,11 +216,13 @@ impl Meter {
     /// Ends the interval and returns its price. `left`: total bytes that have left the queue.
     pub(crate) fn update(&mut self, of: &FlowControl, time: Duration, left: u64) -> f64 {
         let seconds = time.as_secs_f64();
-        self.mean = core::mem::take(&mut self.area) / seconds;
-        self.max = core::mem::take(&mut self.most);
-        let rate = left.saturating_sub(core::mem::replace(&mut self.left, left)) as f64 / seconds;
-        self.rate += (rate - self.rate) / if rate > self.rate { 1.0 } else { 8.0 };
-        of.price(self.mean, self.capacity(of))
+        self.packets_mean = core::mem::take(&mut self.packet_seconds) / seconds;
+        self.packets_max = core::mem::take(&mut self.packets_most);
+        let rate =
+            left.saturating_sub(core::mem::replace(&mut self.left_bytes, left)) as f64 / seconds;
+        self.rate_bytes_per_s +=
+            (rate - self.rate_bytes_per_s) / if rate > self.rate_bytes_per_s { 1.0 } else { 8.0 };
+        of.price(self.packets_mean, self.capacity(of))
     }
 
     /// Returns the price, `since` the last update, of the mean queue, or of the present one if
@@ -221,33 +230,40 @@ impl Meter {
     pub(crate) fn price(&self, of: &FlowControl, packets: f64, since: Duration) -> f64 {
         let (update, capacity) = (of.update.as_secs_f64(), self.capacity(of));
         let rest = (update - since.as_secs_f64()).max(0.0);
-        let mean = (self.area + self.mean * rest) / update.max(since.as_secs_f64());
+        let mean =
+            (self.packet_seconds + self.packets_mean * rest) / update.max(since.as_secs_f64());
         of.price(if packets > capacity { packets } else { mean }, capacity)
     }
 }
 
+/// Money of a client, and its salary period (section 4.2.3).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Purse {
     /// Money in dollars; negative after a message of many packets.
     pub(crate) money: f64,
+    /// Salary period, and time of the next salary.
     period: Duration,
     salary_at: Time,
+    /// True if a message was too expensive since the last salary.
     is_blocked: bool,
-    /// Maximum strain ([`Offer::strain`]) of a message since the last salary.
-    dearest: f64,
+    /// Greatest threshold price of a message bought since the last salary; 0 for none.
+    dearest_bought: f64,
+    /// Time of the next toss after a lost one.
     retry_at: Option<Time>,
     /// Sort key among the clients that lack money; `None` if the client has enough.
-    pub(crate) place: Option<(Way, Money)>,
+    pub(crate) lacking: Option<(PriceKey, Money)>,
+    /// Bytes of the last purchase that no message has used (fast profile).
     paid_bytes: usize,
     /// Time of the client's alarm, and start of the present wait.
     pub(crate) alarm: Option<Time>,
     pub(crate) waits_since: Option<Time>,
+    /// Total of earlier waits.
     pub(crate) waited: Duration,
 }
 
 impl Purse {
     pub(crate) fn new(cx: &mut Cx<'_>, of: &FlowControl, clients: usize) -> Self {
-        let within = of.first_within(clients);
+        let within = of.first_salary_within(clients);
         // The own link's price is always current, so it stops a fast start at once.
         let period = if of.kind == PriceProfile::Fast { of.period_min } else { of.update };
         let salary_at = cx.now + cx.rng.up_to(within.min(period * clients.max(1) as u64));
@@ -256,11 +272,17 @@ impl Purse {
 
     /// Pays all salaries that are due. An unblocked client keeps its period. For a blocked client
     /// the rate grows by one salary per update, or halves if messages were dear.
-    fn pay(&mut self, now: Time, of: &FlowControl, (strain, clients): (f64, usize)) {
+    fn pay_salaries(
+        &mut self,
+        now: Time,
+        of: &FlowControl,
+        (threshold_price, clients): (f64, usize),
+    ) {
         while self.salary_at <= now {
             let mut count = 1;
             if core::mem::take(&mut self.is_blocked) {
-                let dearest = if self.dearest > 0.0 { self.dearest } else { strain };
+                let dearest =
+                    if self.dearest_bought > 0.0 { self.dearest_bought } else { threshold_price };
                 let (period, update) = (self.period.as_secs_f64(), of.update.as_secs_f64());
                 let next = match dearest < of.threshold {
                     true => period * update / (period + update),
@@ -272,7 +294,7 @@ impl Purse {
             } else {
                 count += now.since(self.salary_at).as_nanos() / self.period.as_nanos();
             }
-            self.dearest = 0.0;
+            self.dearest_bought = 0.0;
             self.money = (self.money + of.salary * count as f64).min(of.savings_max);
             self.salary_at += self.period * count;
         }
@@ -285,11 +307,11 @@ impl Purse {
         &mut self,
         cx: &mut Cx<'_>,
         of: &FlowControl,
-        (offer, clients): (Offer, usize),
+        (quote, clients): (Quote, usize),
         bytes: usize,
     ) -> Result<(), Time> {
-        let Offer { price, least, strain, batch } = offer;
-        self.pay(cx.now, of, (strain, clients));
+        let Quote { price, least, threshold_price, batch } = quote;
+        self.pay_salaries(cx.now, of, (threshold_price, clients));
         let wait = |it: &Self| it.salary_at.min(it.retry_at.unwrap_or(Time::MAX));
         if self.retry_at.is_some_and(|at| at > cx.now) {
             return Err(wait(self));
@@ -305,7 +327,7 @@ impl Purse {
                 return Err(wait(self));
             }
             // An immediate second toss would make the coin ineffective.
-            if of.coin && !cx.rng.chance(1.0 / strain.max(1.0)) {
+            if of.coin && !cx.rng.chance(1.0 / threshold_price.max(1.0)) {
                 let longest = of.update.mul_f64(2.0 / 3.0);
                 let longest = match of.kind {
                     // One update after each lost toss would limit a fast client.
@@ -316,7 +338,7 @@ impl Purse {
                 return Err(wait(self));
             }
             self.money -= price * packets as f64;
-            self.dearest = self.dearest.max(strain);
+            self.dearest_bought = self.dearest_bought.max(threshold_price);
         }
         if of.kind == PriceProfile::Fast {
             self.paid_bytes = self.paid_bytes + packets * batch - bytes;
@@ -326,7 +348,7 @@ impl Purse {
 }
 
 impl Purse {
-    pub(crate) fn is_short(&self) -> bool {
+    pub(crate) fn lacks_money(&self) -> bool {
         self.is_blocked && self.retry_at.is_none()
     }
 }
@@ -352,8 +374,8 @@ mod tests {
         benefit: Benefit::Throughput,
     };
 
-    fn at(price: f64) -> Offer {
-        Offer { price, least: price, strain: price, batch: BATCH_BYTES }
+    fn at(price: f64) -> Quote {
+        Quote { price, least: price, threshold_price: price, batch: BATCH_BYTES }
     }
 
     fn ms(ms: u64) -> Time {
@@ -389,7 +411,7 @@ mod tests {
         meter.count(50.0, Duration::from_millis(20));
         meter.count(0.0, Duration::from_millis(20));
         let price = meter.update(&PAPER, Duration::from_millis(50), 0);
-        assert!((meter.mean - 60.0).abs() < 1e-9 && meter.max == 200.0);
+        assert!((meter.packets_mean - 60.0).abs() < 1e-9 && meter.packets_max == 200.0);
         assert_eq!(price, PAPER.price(60.0, 100.0));
         assert_eq!(meter.update(&PAPER, Duration::from_millis(50), 0), 0.0, "a new interval");
     }
@@ -400,7 +422,7 @@ mod tests {
         let mut meter = Meter::default();
         for _ in 0..50 {
             meter.count(100.0, fast.update);
-            let left = meter.left + 1_460_000;
+            let left = meter.left_bytes + 1_460_000;
             meter.update(&fast, fast.update, left);
         }
         assert!((meter.capacity(&fast) - 6000.0).abs() < 1.0, "{}", meter.capacity(&fast));
@@ -416,7 +438,7 @@ mod tests {
         }
         let wait = purse.buy(&mut cx, &PAPER, (at(2.5), 1), 1000);
         assert_eq!(wait, Err(purse.salary_at), "prices may fall before");
-        assert!(purse.money == 0.0 && purse.is_short());
+        assert!(purse.money == 0.0 && purse.lacks_money());
     }
 
     /// Source: section 4.2.3. After a salary period the period stays, shrinks or doubles.
@@ -439,10 +461,10 @@ mod tests {
                 purse.buy(&mut cx, &PAPER, (at(price), 1), 1000).unwrap_err();
             }
             let price = refused.or(bought).unwrap_or(1.0);
-            purse.pay(ms(50), &PAPER, (price, 1));
+            purse.pay_salaries(ms(50), &PAPER, (price, 1));
             let found = purse.period.as_secs_f64() * 1e3;
             assert!((found - period_ms).abs() < 1e-6, "{bought:?} {refused:?}: {found}");
-            assert!(!purse.is_blocked && purse.dearest == 0.0 && purse.retry_at.is_none());
+            assert!(!purse.is_blocked && purse.dearest_bought == 0.0 && purse.retry_at.is_none());
         }
     }
 
@@ -457,7 +479,7 @@ mod tests {
     #[test]
     fn an_idle_client_saves_no_more_than_the_limit() {
         let mut purse = purse();
-        purse.pay(Time::ZERO + Duration::from_secs(3600), &PAPER, (1.0, 1));
+        purse.pay_salaries(Time::ZERO + Duration::from_secs(3600), &PAPER, (1.0, 1));
         assert!(purse.money == 20.0 && purse.salary_at > Time::ZERO + Duration::from_secs(3600));
     }
 
@@ -504,13 +526,13 @@ mod tests {
         let of = FlowControl::profile(PriceProfile::Fast);
         assert_eq!((of.batch(1e6, 1), of.batch(240e6, 400)), (BATCH_BYTES, BATCH_BYTES));
         let (rate, timer) = (240e6, Duration::from_millis(1));
-        let offer = Offer { batch: of.batch(rate, 1), ..at(1.25) };
+        let quote = Quote { batch: of.batch(rate, 1), ..at(1.25) };
         let mut rng = rng();
         let mut now = ms(0);
         let mut purse = Purse::new(&mut Cx::untraced(now, &mut rng), &of, 1);
         let (end, mut bytes) = (ms(2000), 0.0);
         while now < end {
-            match purse.buy(&mut Cx::untraced(now, &mut rng), &of, (offer, 1), 16384) {
+            match purse.buy(&mut Cx::untraced(now, &mut rng), &of, (quote, 1), 16384) {
                 Ok(()) => bytes += 16384.0,
                 Err(at) => now = at.max(now) + timer,
             }
@@ -525,10 +547,10 @@ mod tests {
             (Benefit::Receivers, 1.0, at(31.0)),
             (Benefit::Receivers, 0.5, at(61.0)),
             (Benefit::Receivers, 0.01, at(241.0)),
-            (Benefit::Concave, 0.5, Offer { least: 20.0, strain: 13.0, ..at(31.0) }),
+            (Benefit::Concave, 0.5, Quote { least: 20.0, threshold_price: 13.0, ..at(31.0) }),
         ];
         for (benefit, reach, wanted) in cases {
-            assert_eq!(PAPER.offer(benefit, (30.0, 12.0), reach), wanted, "{benefit:?} {reach}");
+            assert_eq!(PAPER.quote(benefit, (30.0, 12.0), reach), wanted, "{benefit:?} {reach}");
         }
     }
 
@@ -536,18 +558,18 @@ mod tests {
     fn a_path_dearer_than_all_savings_is_bought_on_debt_where_the_benefit_is_concave() {
         let (mut purse, mut rng) = (Purse { money: 20.0, ..purse() }, rng());
         let mut cx = Cx::untraced(ms(1), &mut rng);
-        let offer = PAPER.offer(Benefit::Concave, (30.0, 6.0), 1.0);
-        assert_eq!(purse.buy(&mut cx, &PAPER, (offer, 1), 1000), Ok(()));
+        let quote = PAPER.quote(Benefit::Concave, (30.0, 6.0), 1.0);
+        assert_eq!(purse.buy(&mut cx, &PAPER, (quote, 1), 1000), Ok(()));
         assert_eq!(purse.money, -11.0);
-        purse.buy(&mut cx, &PAPER, (offer, 1), 1000).unwrap_err();
+        purse.buy(&mut cx, &PAPER, (quote, 1), 1000).unwrap_err();
         let period = purse.period;
-        purse.pay(ms(50), &PAPER, (offer.strain, 1));
+        purse.pay_salaries(ms(50), &PAPER, (quote.threshold_price, 1));
         assert!(purse.period < period, "its dearest link is below the threshold");
         // With the benefit of throughput the same path needs more money than `savings_max`.
-        let offer = PAPER.offer(Benefit::Throughput, (30.0, 6.0), 1.0);
+        let quote = PAPER.quote(Benefit::Throughput, (30.0, 6.0), 1.0);
         purse.money = 20.0;
         cx.now = ms(2000);
-        purse.buy(&mut cx, &PAPER, (offer, 1), 1000).unwrap_err();
+        purse.buy(&mut cx, &PAPER, (quote, 1), 1000).unwrap_err();
     }
 
     proptest! {
@@ -562,9 +584,9 @@ mod tests {
             let (mut purse, mut now) = (purse(), ms(0));
             for (pause, links, bytes) in steps {
                 now += Duration::from_millis(pause);
-                let (offer, before) = (of.offer(benefit, (links, links / 2.0), 0.5), purse);
-                let Offer { price, least, .. } = offer;
-                let bought = purse.buy(&mut Cx::untraced(now, &mut rng), &of, (offer, 30), bytes);
+                let (quote, before) = (of.quote(benefit, (links, links / 2.0), 0.5), purse);
+                let Quote { price, least, .. } = quote;
+                let bought = purse.buy(&mut Cx::untraced(now, &mut rng), &of, (quote, 30), bytes);
                 prop_assert!(purse.money <= of.savings_max);
                 prop_assert!(purse.period >= of.period_min);
                 prop_assert!(purse.period <= of.period_max);

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use faircast_base::{Duration, Time};
 use faircast_proto::fields::{Encoded, Fields};
 
-use crate::ids::{DAEMONS_MAX, DaemonId, DaemonRun, Set};
+use crate::ids::{DAEMONS_MAX, DaemonId, DaemonRun, DaemonSet};
 use crate::wire::NUMBER_MAX;
 
 /// Maximum length of a daemon's name in bytes.
@@ -156,19 +156,19 @@ impl Encoded for Graph {
 }
 
 impl Graph {
-    pub(crate) fn place(&self, member: DaemonRun) -> Option<usize> {
+    pub(crate) fn rank(&self, member: DaemonRun) -> Option<usize> {
         self.members.binary_search(&member).ok()
     }
 
-    fn around(&self, place: usize) -> impl Iterator<Item = (usize, u32)> {
+    fn around(&self, rank: usize) -> impl Iterator<Item = (usize, u32)> {
         self.edges.iter().filter_map(move |&(a, b, cost, _)| {
             let (a, b) = (usize::from(a), usize::from(b));
-            if a == place { Some((b, cost)) } else { (b == place).then_some((a, cost)) }
+            if a == rank { Some((b, cost)) } else { (b == rank).then_some((a, cost)) }
         })
     }
 
     /// Returns the parent of each reachable daemon in the shortest-path tree from `root`. Of equal
-    /// paths the one through the lower place wins, so that all daemons find the same tree.
+    /// paths the one through the lower rank wins, so that all daemons find the same tree.
     pub(crate) fn tree(&self, root: usize) -> Vec<Option<usize>> {
         self.paths(root).0
     }
@@ -183,13 +183,13 @@ impl Graph {
         let count = self.members.len();
         let mut parents = alloc::vec![None; count];
         let mut costs = alloc::vec![u64::MAX; count];
-        let mut done = Set::default();
+        let mut done = DaemonSet::default();
         costs[root] = 0;
         while let Some(near) = (0..count)
             .filter(|it| !done.has(*it) && costs[*it] < u64::MAX)
             .min_by_key(|it| costs[*it])
         {
-            done = done.or(Set::of(near));
+            done = done.or(DaemonSet::of(near));
             for (next, cost) in self.around(near) {
                 // A cost of 0 would make the order of daemons undefined.
                 let through = costs[near] + u64::from(cost.max(1));

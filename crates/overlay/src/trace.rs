@@ -7,7 +7,7 @@ use core::fmt::Write as _;
 
 use crate::cell::Service;
 use crate::client::ClientEvent;
-use crate::group::Mate;
+use crate::group::MemberId;
 use crate::ids::{DaemonRun, ViewId};
 
 /// Writer of a client's trace.
@@ -43,15 +43,15 @@ pub(crate) fn daemons(runs: &[DaemonRun]) -> String {
     list(runs.iter().map(daemon))
 }
 
-pub(crate) fn mate(mate: &Mate) -> String {
-    let name = [&mate.name, &b"@d"[..], mate.daemon.0.to_string().as_bytes()].concat();
+pub(crate) fn member(member: &MemberId) -> String {
+    let name = [&member.name, &b"@d"[..], member.daemon.0.to_string().as_bytes()].concat();
     quoted(&name)
 }
 
 impl ClientTrace {
     /// Creates the trace of a client.
-    pub fn new(client: &Mate) -> Self {
-        let process = mate(client);
+    pub fn new(client: &MemberId) -> Self {
+        let process = member(client);
         Self { process, incarnation: client.incarnation, is_transitional: false }
     }
 
@@ -142,9 +142,9 @@ pub(crate) fn fields(
             )
         }
         ClientEvent::Group { group, members, reason, subject, position, view } => {
-            let (group, members) = (quoted(group), list(members.iter().map(mate)));
+            let (group, members) = (quoted(group), list(members.iter().map(member)));
             let reason = format!("{reason:?}").to_lowercase();
-            let subject = subject.as_ref().map_or_else(|| "null".into(), mate);
+            let subject = subject.as_ref().map_or_else(|| "null".into(), member);
             format!(
                 "\"group\",\"group\":{group},\"members\":{members},\"reason\":\"{reason}\",\
                  \"subject\":{subject},\"change\":\"{view} {position:?}\",\"view\":\"{view}\""

@@ -1,20 +1,21 @@
 //! Messages between daemons.
 //!
 //! A link has two lanes, each an ordered stream of frames. A frame of the control lane is one
-//! message. A frame of the data lane is the ballot of its configuration, then items to the end of
-//! the frame. Integers are in network byte order. `var` is a variable-length integer as in QUIC
-//! (RFC 9000 section 16). A source is a place (index) among the members of the configuration. An
-//! echo is the number of the newest hello received, and its age is in microseconds. Opened is 1 at
-//! the end that opened the connection. A step counts from the previous cell or clock on this link.
+//! message. A frame of the data lane is the identifier of its configuration (config), then items to
+//! the end of the frame. Integers are in network byte order. `var` is a variable-length integer as
+//! in QUIC (RFC 9000 section 16). A source is a rank (index) among the members of the
+//! configuration. An echo is the number of the newest hello received, and its age is in
+//! microseconds. Opened is 1 at the end that opened the connection. A step counts from the previous
+//! cell or clock on this link.
 //!
 //! | control message | bytes |
 //! | --- | --- |
 //! | hello | 1, version, run (16), number (8), echo (8), echo's age (4), opened (1), name |
 //! | advertisement | 2, run (16), number (8), name, count (1), links (24 each) |
-//! | propose | 3, ballot (24), graph |
-//! | state | 4, ballot (24), place (1), state |
+//! | propose | 3, config (24), graph |
+//! | state | 4, config (24), rank (1), state |
 //! | round | 5, greatest round that is known (8) |
-//! | prices | 6, tag of the ballot (2), source (1), var (number), places (1) with prices (2) |
+//! | prices | 6, tag of the config (2), source (1), var (number), ranks (1) with prices (2) |
 //!
 //! | item of data | bytes |
 //! | --- | --- |
@@ -29,7 +30,7 @@ use bytes::Bytes;
 use faircast_proto::RangeSet;
 use faircast_proto::fields::{Encoded, Fields};
 
-use crate::ids::{Ballot, DAEMONS_MAX, DaemonRun};
+use crate::ids::{DAEMONS_MAX, DaemonRun, ViewId};
 use crate::topology::{Advert, Graph, NAME_BYTES_MAX};
 
 const VERSION: u8 = 1;
@@ -65,13 +66,14 @@ pub(crate) struct Hello {
     pub(crate) number: u64,
     /// Number of the newest received greeting, 0 for none, and its age in microseconds.
     pub(crate) echo: u64,
-    pub(crate) held_us: u32,
+    pub(crate) echo_age_us: u32,
     pub(crate) opened: bool,
     pub(crate) name: String,
 }
 
+/// Cells of a source that a member has received.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct StreamState {
     /// Sequence number up to which the member has all cells addressed to it.
     pub(crate) through: u64,
     /// Lower bound of the Lamport time of the source's further cells.
@@ -82,20 +84,22 @@ pub(crate) struct Held {
 
 /// State of a member that has stopped for a new configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct State {
-    pub(crate) config: Ballot,
-    pub(crate) view: Ballot,
+pub(crate) struct MemberState {
+    pub(crate) config: ViewId,
+    pub(crate) view: ViewId,
+    /// Lamport time.
     pub(crate) time: u64,
-    pub(crate) streams: Vec<Held>,
+    /// Received cells of each source of `config`, by rank.
+    pub(crate) streams: Vec<StreamState>,
     /// Next configuration of the view that others may have entered; Lamport time, streams.
-    pub(crate) next: Option<(Ballot, u64, Vec<Held>)>,
+    pub(crate) next: Option<(ViewId, u64, Vec<StreamState>)>,
 }
 
 const RANGES_MAX: u64 = 1 << 16;
 
-fn put_streams(out: &mut Vec<u8>, streams: &[Held]) {
+fn put_streams(out: &mut Vec<u8>, streams: &[StreamState]) {
     out.push(streams.len() as u8);
-    for Held { through, clock, cells } in streams {
+    for StreamState { through, clock, cells } in streams {
         (*through, *clock).put(out);
         put_var(out, cells.len() as u64);
         let mut last = 0;
@@ -107,7 +111,7 @@ fn put_streams(out: &mut Vec<u8>, streams: &[Held]) {
     }
 }
 
-fn take_streams(fields: &mut Fields<'_>) -> Option<Vec<Held>> {
+fn take_streams(fields: &mut Fields<'_>) -> Option<Vec<StreamState>> {
     let count: u8 = fields.read()?;
     let stream = |_| {
         let (through, clock) = fields.read()?;
@@ -120,18 +124,18 @@ fn take_streams(fields: &mut Fields<'_>) -> Option<Vec<Held>> {
             last = start.checked_add(take_var(fields)?.max(1))?;
             cells.insert(start..last);
         }
-        Some(Held { through, clock, cells })
+        Some(StreamState { through, clock, cells })
     };
     (0..count).map(stream).collect()
 }
 
-impl Encoded for State {
+impl Encoded for MemberState {
     fn put(&self, out: &mut Vec<u8>) {
         (self.config, self.view, self.time).put(out);
         put_streams(out, &self.streams);
         out.push(u8::from(self.next.is_some()));
-        if let Some((ballot, time, streams)) = &self.next {
-            (*ballot, *time).put(out);
+        if let Some((config, time, streams)) = &self.next {
+            (*config, *time).put(out);
             put_streams(out, streams);
         }
     }
@@ -143,18 +147,21 @@ impl Encoded for State {
         let next = match fields.read::<u8>()? {
             0 => None,
             _ => {
-                let (ballot, time) = fields.read()?;
-                Some((ballot, Some(time).filter(fits)?, take_streams(fields)?))
+                let (config, time) = fields.read()?;
+                Some((config, Some(time).filter(fits)?, take_streams(fields)?))
             }
         };
         fits(&time).then_some(Self { config, view, time, streams, next })
     }
 }
 
+/// Report of a daemon about the prices of its own links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Prices {
+    /// Tag of the configuration, to which all ranks refer.
     pub(crate) tag: u16,
     pub(crate) source: u8,
+    /// Number of the report, which grows within a configuration.
     pub(crate) number: u64,
     /// Places of the links' other ends, with prices in hundredths of a dollar.
     pub(crate) links: Vec<(u8, u16)>,
@@ -164,8 +171,8 @@ pub(crate) struct Prices {
 pub(crate) enum Control {
     Hello(Hello),
     Advert(Advert),
-    Propose(Ballot, Graph),
-    State(Ballot, u8, State),
+    Propose(ViewId, Graph),
+    State(ViewId, u8, MemberState),
     Round(u64),
     Prices(Prices),
 }
@@ -174,20 +181,21 @@ impl Control {
     pub(crate) fn encode(&self) -> Bytes {
         let mut out = Vec::new();
         match self {
-            Self::Hello(Hello { member, number, echo, held_us, opened, name }) => {
-                (1u8, VERSION, *member, *number, *echo, *held_us, u8::from(*opened)).put(&mut out);
+            Self::Hello(Hello { member, number, echo, echo_age_us, opened, name }) => {
+                (1u8, VERSION, *member, *number, *echo, *echo_age_us, u8::from(*opened))
+                    .put(&mut out);
                 out.extend_from_slice(name.as_bytes());
             }
             Self::Advert(advert) => {
                 out.push(2);
                 advert.put(&mut out);
             }
-            Self::Propose(ballot, graph) => {
-                (3u8, *ballot).put(&mut out);
+            Self::Propose(config, graph) => {
+                (3u8, *config).put(&mut out);
                 graph.put(&mut out);
             }
-            Self::State(ballot, place, state) => {
-                (4u8, *ballot, *place).put(&mut out);
+            Self::State(config, rank, state) => {
+                (4u8, *config, *rank).put(&mut out);
                 state.put(&mut out);
             }
             Self::Round(round) => (5u8, *round).put(&mut out),
@@ -204,11 +212,12 @@ impl Control {
         let mut fields = Fields(frame);
         let control = match fields.read::<u8>()? {
             1 if fields.read::<u8>()? == VERSION => {
-                let (member, number, echo, held_us, opened): (_, _, _, _, u8) = fields.read()?;
+                let (member, number, echo, echo_age_us, opened): (_, _, _, _, u8) =
+                    fields.read()?;
                 let name = core::str::from_utf8(fields.rest()).ok()?;
                 let fits = (1..=NAME_BYTES_MAX).contains(&name.len());
                 let name = fits.then(|| name.into())?;
-                Self::Hello(Hello { member, number, echo, held_us, opened: opened == 1, name })
+                Self::Hello(Hello { member, number, echo, echo_age_us, opened: opened == 1, name })
             }
             2 => Self::Advert(fields.read()?),
             3 => Self::Propose(fields.read()?, fields.read()?),

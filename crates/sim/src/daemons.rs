@@ -5,13 +5,14 @@ use std::collections::{BTreeSet, VecDeque};
 use faircast_base::{ClientAct, ClientNote, Cx, Duration, LinkNote, NodeId, Time};
 use faircast_hop::{DaemonNode, Endpoint};
 use faircast_overlay::{
-    ClientEvent, ClientId, ClientTrace, Daemon, DaemonId, DaemonRun, DaemonSettings, Mate,
+    ClientEvent, ClientId, ClientTrace, Daemon, DaemonId, DaemonRun, DaemonSettings, MemberId,
     Outgoing, PriceProfile, SendError,
 };
 use faircast_proto::{Datagram, Destination, FlowEvent, Machine, Transmit};
 use faircast_scenario::{ClientSpec, DaemonSpec};
 
-const AGAIN: Duration = Duration::from_millis(5);
+/// Pause after a refusal that passes by itself: 5 ms.
+const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 /// Most messages of a client before a pause of [`BURST_PAUSE`]: those to empty groups never block.
 const BURST_MAX: u32 = 64;
 const BURST_PAUSE: Duration = Duration::from_millis(1);
@@ -30,16 +31,20 @@ struct Client {
     trace: ClientTrace,
     steps: VecDeque<(Time, Step)>,
     is_connected: bool,
+    /// Number of sent messages.
     sent: u64,
-    due: Option<Time>,
-    again_at: Time,
+    /// Time at which the next message is due; `None` after the last one.
+    send_at: Option<Time>,
+    /// Least time of the next attempt after a refusal.
+    retry_at: Time,
+    /// Time of the client among the program's alarms.
     alarm: Option<Time>,
 }
 
 impl Client {
     fn new(spec: &ClientSpec, me: DaemonRun, start: Time) -> Self {
-        let mate =
-            Mate { daemon: me.id, name: spec.name.clone().into(), incarnation: me.incarnation };
+        let member =
+            MemberId { daemon: me.id, name: spec.name.clone().into(), incarnation: me.incarnation };
         let mut steps = vec![(spec.start, Step::Connect)];
         steps.extend(spec.stop.map(|at| (at, Step::Stop)));
         for stay in &spec.stays {
@@ -48,19 +53,19 @@ impl Client {
         }
         steps.sort_by_key(|(at, _)| *at);
         Self {
-            trace: ClientTrace::new(&mate),
+            trace: ClientTrace::new(&member),
             steps: steps.into(),
             is_connected: false,
             sent: 0,
-            due: spec.send.as_ref().map(|it| it.start.max(spec.start).max(start)),
-            again_at: Time::ZERO,
+            send_at: spec.send.as_ref().map(|it| it.start.max(spec.start).max(start)),
+            retry_at: Time::ZERO,
             alarm: None,
             spec: spec.clone(),
         }
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        let due = self.due.filter(|_| self.is_connected).map(|due| due.max(self.again_at));
+        let due = self.send_at.filter(|_| self.is_connected).map(|due| due.max(self.retry_at));
         self.steps.front().map(|(at, _)| *at).into_iter().chain(due).min()
     }
 }
@@ -70,10 +75,13 @@ pub(crate) struct DaemonProgram {
     node: DaemonNode,
     me: DaemonRun,
     clients: Vec<Client>,
+    /// Times at which clients act, with their indexes.
     alarms: BTreeSet<(Time, u32)>,
     notes: VecDeque<ClientNote>,
-    links: VecDeque<LinkNote>,
-    look_at: Option<Time>,
+    link_notes: VecDeque<LinkNote>,
+    /// Time of the next note of links' prices; `None` without prices.
+    sample_at: Option<Time>,
+    /// Interval of price updates and notes.
     update: Duration,
 }
 
@@ -101,33 +109,33 @@ impl DaemonProgram {
             clients,
             alarms: BTreeSet::new(),
             notes: VecDeque::new(),
-            links: VecDeque::new(),
-            look_at: has_prices.then_some(start + update),
+            link_notes: VecDeque::new(),
+            sample_at: has_prices.then_some(start + update),
             update,
         };
-        (0..program.clients.len()).for_each(|place| program.set_alarm(place));
+        (0..program.clients.len()).for_each(|index| program.set_alarm(index));
         program
     }
 
     fn drive(&mut self, cx: &mut Cx<'_>) {
         loop {
-            while let Some(ClientId(place)) = self.node.poll_retry() {
-                self.clients[place as usize].again_at = cx.now;
-                self.set_alarm(place as usize);
+            while let Some(ClientId(index)) = self.node.poll_retry() {
+                self.clients[index as usize].retry_at = cx.now;
+                self.set_alarm(index as usize);
             }
-            let Some((_, place)) = self.alarms.first().copied().filter(|it| it.0 <= cx.now) else {
+            let Some((_, index)) = self.alarms.first().copied().filter(|it| it.0 <= cx.now) else {
                 break;
             };
-            self.act(cx, place as usize);
-            self.set_alarm(place as usize);
+            self.act(cx, index as usize);
+            self.set_alarm(index as usize);
         }
         while let Some(id) = self.node.poll_ready_client() {
             let Self { node, clients, notes, .. } = self;
             take_events(cx.now, node, id, &mut clients[id.0 as usize], notes);
         }
         while self.node.poll_end().is_some() {}
-        if self.look_at.is_some_and(|at| at <= cx.now) {
-            self.look_at = Some(cx.now + self.update);
+        if self.sample_at.is_some_and(|at| at <= cx.now) {
+            self.sample_at = Some(cx.now + self.update);
             let node = |run: DaemonRun| NodeId((run.id.0 - 1) as u32);
             let from = node(self.me);
             let links = self.node.daemon().link_prices().map(|(_, it)| LinkNote {
@@ -137,24 +145,24 @@ impl DaemonProgram {
                 packets_milli: (it.packets_mean * 1e3) as u32,
                 price_milli: (it.price * 1e3) as u32,
             });
-            self.links.extend(links);
+            self.link_notes.extend(links);
         }
     }
 
-    fn set_alarm(&mut self, place: usize) {
-        let client = &mut self.clients[place];
+    fn set_alarm(&mut self, index: usize) {
+        let client = &mut self.clients[index];
         let at = client.next_timeout();
         if at == client.alarm {
             return;
         }
         let before = core::mem::replace(&mut client.alarm, at);
-        before.map(|before| self.alarms.remove(&(before, place as u32)));
-        at.map(|at| self.alarms.insert((at, place as u32)));
+        before.map(|before| self.alarms.remove(&(before, index as u32)));
+        at.map(|at| self.alarms.insert((at, index as u32)));
     }
 
-    fn act(&mut self, cx: &mut Cx<'_>, place: usize) {
+    fn act(&mut self, cx: &mut Cx<'_>, index: usize) {
         let Self { node, me, clients, notes, .. } = self;
-        let (client, id) = (&mut clients[place], ClientId(place as u32));
+        let (client, id) = (&mut clients[index], ClientId(index as u32));
         while client.steps.front().is_some_and(|(at, _)| *at <= cx.now) {
             let Some((_, step)) = client.steps.pop_front() else { break };
             match node.with(cx, |daemon, cx| take_step(daemon, cx, id, client, *me, &step)) {
@@ -163,7 +171,7 @@ impl DaemonProgram {
                     notes.push_back(ClientNote { client: client.spec.index, act, line });
                 }
                 Err(SendError::Changing | SendError::Retention | SendError::Held) => {
-                    client.steps.push_front((cx.now + AGAIN, step));
+                    client.steps.push_front((cx.now + RETRY_INTERVAL, step));
                 }
                 Err(error) => unreachable!("the scenario was checked: {error}"),
             }
@@ -175,7 +183,7 @@ impl DaemonProgram {
             notes.push_back(note);
             take_events(cx.now, node, id, client, notes);
         }
-        client.again_at = cx.now + BURST_PAUSE;
+        client.retry_at = cx.now + BURST_PAUSE;
     }
 }
 
@@ -204,7 +212,7 @@ fn take_step(
         }
         Step::Stop => {
             daemon.disconnect(cx, id);
-            (client.is_connected, client.due) = (false, None);
+            (client.is_connected, client.send_at) = (false, None);
             client.steps.clear();
             Ok(client.trace.stop())
         }
@@ -218,20 +226,20 @@ fn send(
     client: &mut Client,
 ) -> Option<ClientNote> {
     let of = client.spec.send.as_ref()?;
-    let due = client.due.filter(|due| client.is_connected && *due <= cx.now)?;
-    if cx.now < client.again_at {
+    let due = client.send_at.filter(|due| client.is_connected && *due <= cx.now)?;
+    if cx.now < client.retry_at {
         return None;
     }
     if of.stop.is_some_and(|stop| due.max(cx.now) >= stop) {
-        client.due = None;
+        client.send_at = None;
         return None;
     }
     let mut payload = vec![0; of.size.count() as usize];
     let (index, number, now) = (client.spec.index, client.sent, cx.now.as_nanos());
     let (run, name) = (client.trace.incarnation(), name(index, client.trace.incarnation(), number));
     payload[..4].copy_from_slice(&index.to_be_bytes());
-    for (place, value) in payload[4..28].chunks_exact_mut(8).zip([run, number, now]) {
-        place.copy_from_slice(&value.to_be_bytes());
+    for (bytes, value) in payload[4..28].chunks_exact_mut(8).zip([run, number, now]) {
+        bytes.copy_from_slice(&value.to_be_bytes());
     }
     let groups: Vec<&[u8]> = of.groups.iter().map(|it| it.as_bytes()).collect();
     let view = daemon.view().0;
@@ -239,18 +247,18 @@ fn send(
     match daemon.send(cx, id, &Outgoing { benefit: of.benefit, ..message }) {
         Ok(()) => {
             client.sent += 1;
-            client.due = Some(of.rate.map_or(due, |rate| due + rate.time_for(of.size.count())));
+            client.send_at = Some(of.rate.map_or(due, |rate| due + rate.time_for(of.size.count())));
             let message = (of.service, &*groups, payload.len());
             let line = client.trace.send(Some(view), (&name, number), message);
             let act = ClientAct::Sent { bytes: payload.len() as u32 };
             Some(ClientNote { client: client.spec.index, act, line })
         }
         Err(SendError::Changing | SendError::Retention | SendError::Held) => {
-            client.again_at = cx.now + AGAIN;
+            client.retry_at = cx.now + RETRY_INTERVAL;
             None
         }
         Err(SendError::Price) => {
-            client.again_at = Time::MAX;
+            client.retry_at = Time::MAX;
             None
         }
         Err(error) => unreachable!("the scenario was checked: {error}"),
@@ -319,11 +327,11 @@ impl Machine for DaemonProgram {
 
     fn poll_event(&mut self) -> Option<FlowEvent> {
         let note = self.notes.pop_front().map(|note| FlowEvent::Note(Box::new(note)));
-        note.or_else(|| self.links.pop_front().map(|note| FlowEvent::Link(Box::new(note))))
+        note.or_else(|| self.link_notes.pop_front().map(|note| FlowEvent::Link(Box::new(note))))
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        let own = self.alarms.first().map(|it| it.0).into_iter().chain(self.look_at);
+        let own = self.alarms.first().map(|it| it.0).into_iter().chain(self.sample_at);
         own.chain(self.node.next_timeout()).min()
     }
 }

@@ -9,16 +9,27 @@ use crate::packets::Route;
 use crate::topology::{NONE, Topology};
 use crate::tree::Tree;
 
+/// Kind of a multicast tree.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum TreeKind {
+    /// Tree of a flow's first sender to the receivers of the session.
+    Session,
+    /// Tree down from its root, which is a sender or the router of several senders.
+    Directed,
+    /// Tree that packets of all senders take in both directions, as in bidirectional PIM.
+    Bidirectional,
+}
+
 pub(crate) struct Groups {
-    /// True if the trees in `sender_trees` are used in both directions, so that senders share them.
-    two_way: bool,
-    /// By flow the first sender's session tree, then trees made at their first packet.
+    /// Kind of the trees in `later_trees`: bidirectional in a network without loops or relays.
+    later_kind: TreeKind,
+    /// Session trees by flow, then trees made at their first packet.
     trees: Vec<Tree>,
     flows: usize,
-    /// Trees of other senders by flow, group and root: index in `trees`.
-    sender_trees: BTreeMap<(FlowId, GroupId, NodeId), u32>,
-    /// Group of each tree behind those of the flows.
-    sender_tree_groups: Vec<GroupId>,
+    /// Trees made at their first packet by flow, group and root: index in `trees`.
+    later_trees: BTreeMap<(FlowId, GroupId, NodeId), u32>,
+    /// Group of each of these trees, in the order of their indexes.
+    later_tree_groups: Vec<GroupId>,
     /// Agent of each member by flow, group and host.
     members: BTreeMap<(FlowId, GroupId, NodeId), u32>,
 }
@@ -31,14 +42,16 @@ impl Groups {
             let mut others = flow.ends().filter(|node| *node != sender);
             others.all(|node| topology.next_link(sender, node) != NONE)
         };
-        let two_way = !relayed && flows.iter().all(&mut reaches) && topology.is_forest();
+        let is_bidirectional = !relayed && flows.iter().all(&mut reaches) && topology.is_forest();
+        let later_kind =
+            if is_bidirectional { TreeKind::Bidirectional } else { TreeKind::Directed };
         let tree = |flow: &Flow| Tree::new(topology, flow.sender(), &flow.to);
         Self {
-            two_way,
+            later_kind,
             trees: flows.iter().map(tree).collect(),
             flows: flows.len(),
-            sender_trees: BTreeMap::new(),
-            sender_tree_groups: Vec::new(),
+            later_trees: BTreeMap::new(),
+            later_tree_groups: Vec::new(),
             members: BTreeMap::new(),
         }
     }
@@ -54,7 +67,7 @@ impl Groups {
             return false;
         }
         self.members.insert((flow, group, node), agent);
-        for (_, tree) in sender_trees_for(&self.sender_trees, flow, group) {
+        for (_, tree) in later_trees_for(&self.later_trees, flow, group) {
             self.trees[*tree as usize].join_anywhere(node, agent);
         }
         true
@@ -67,7 +80,7 @@ impl Groups {
         if group == GroupId::SESSION {
             self.trees[flow.index()].leave(node);
         }
-        for (_, tree) in sender_trees_for(&self.sender_trees, flow, group) {
+        for (_, tree) in later_trees_for(&self.later_trees, flow, group) {
             self.trees[*tree as usize].leave(node);
         }
         true
@@ -94,13 +107,13 @@ impl Groups {
         if time_to_live <= 1 {
             return Route::Neighbours(group);
         }
-        // All hosts behind a router share its tree; in a network without loops all hosts share one.
-        let root = match topology.ports(from) {
-            _ if self.two_way => self.trees[flow.index()].root(),
-            [only] => topology.link_end(*only),
+        // All hosts share a bidirectional tree, and all hosts behind a router a directed one.
+        let root = match (self.later_kind, topology.ports(from)) {
+            (TreeKind::Bidirectional, _) => self.trees[flow.index()].root(),
+            (_, [only]) => topology.link_end(*only),
             _ => from,
         };
-        if let Some(tree) = self.sender_trees.get(&(flow, group, root)) {
+        if let Some(tree) = self.later_trees.get(&(flow, group, root)) {
             return Route::Tree(*tree);
         }
         let others: Vec<NodeId> = ends.filter(|node| *node != root).collect();
@@ -111,23 +124,29 @@ impl Groups {
         }
         let index = self.trees.len() as u32;
         self.trees.push(tree);
-        self.sender_tree_groups.push(group);
-        self.sender_trees.insert((flow, group, root), index);
+        self.later_tree_groups.push(group);
+        self.later_trees.insert((flow, group, root), index);
         Route::Tree(index)
     }
 
     pub(crate) fn group(&self, tree: u32) -> GroupId {
         let place = (tree as usize).checked_sub(self.flows);
-        place.map_or(GroupId::SESSION, |place| self.sender_tree_groups[place])
+        place.map_or(GroupId::SESSION, |place| self.later_tree_groups[place])
     }
 
-    /// Returns the link from sender `from` to its shared tree; [`NONE`] if `from` is on the tree.
+    #[inline]
+    fn kind(&self, tree: u32) -> TreeKind {
+        if (tree as usize) < self.flows { TreeKind::Session } else { self.later_kind }
+    }
+
+    /// Returns the link from sender `from` to its tree; [`NONE`] if `from` is on the tree.
     pub(crate) fn link_to_tree(&self, topology: &Topology, tree: u32, from: NodeId) -> u32 {
-        let shares = match self.two_way {
-            true => self.is_shared(tree) && topology.ports(from).len() == 1,
-            false => self.trees[tree as usize].root() != from,
+        let is_outside = match self.kind(tree) {
+            TreeKind::Session => false,
+            TreeKind::Directed => self.trees[tree as usize].root() != from,
+            TreeKind::Bidirectional => topology.ports(from).len() == 1,
         };
-        if shares { topology.ports(from)[0] } else { NONE }
+        if is_outside { topology.ports(from)[0] } else { NONE }
     }
 
     #[inline]
@@ -135,11 +154,14 @@ impl Groups {
         self.trees[tree as usize].children(node)
     }
 
-    /// Returns the link at `node` towards the root of a two-way tree, or [`NONE`].
+    /// Returns the link at `node` towards the root, if packets take the tree in both directions;
+    /// otherwise [`NONE`].
     #[inline]
     pub(crate) fn above(&self, tree: u32, node: NodeId) -> u32 {
-        let goes_back = self.two_way && self.is_shared(tree);
-        if goes_back { self.trees[tree as usize].above(node) } else { NONE }
+        match self.kind(tree) {
+            TreeKind::Bidirectional => self.trees[tree as usize].above(node),
+            TreeKind::Session | TreeKind::Directed => NONE,
+        }
     }
 
     /// Returns the link at `node` towards the sender `from`, which its packets must not take, or
@@ -151,28 +173,22 @@ impl Groups {
         tree: u32,
         (node, from): (NodeId, NodeId),
     ) -> u32 {
-        match (self.is_shared(tree), self.two_way) {
-            (false, _) => NONE,
-            (true, true) => topology.next_link(node, from),
-            (true, false) => {
+        match self.kind(tree) {
+            TreeKind::Session => NONE,
+            TreeKind::Directed => {
                 let mut children = self.children(tree, node).iter();
                 children.find(|link| topology.link_end(**link) == from).copied().unwrap_or(NONE)
             }
+            TreeKind::Bidirectional => topology.next_link(node, from),
         }
-    }
-
-    /// True if the tree is not the session tree of a flow: several senders may share it.
-    #[inline]
-    fn is_shared(&self, tree: u32) -> bool {
-        tree as usize >= self.flows
     }
 
     /// Returns the agent at `node` that is a member, or [`NONE`], and whether the tree ends there.
     #[inline]
     pub(crate) fn member(&self, tree: u32, node: NodeId) -> (u32, bool) {
-        match self.two_way && self.is_shared(tree) {
-            true => self.trees[tree as usize].member_two_way(node),
-            false => self.trees[tree as usize].member(node),
+        match self.kind(tree) {
+            TreeKind::Bidirectional => self.trees[tree as usize].member_bidirectional(node),
+            TreeKind::Session | TreeKind::Directed => self.trees[tree as usize].member(node),
         }
     }
 
@@ -181,10 +197,10 @@ impl Groups {
     }
 }
 
-fn sender_trees_for(
-    sender_trees: &BTreeMap<(FlowId, GroupId, NodeId), u32>,
+fn later_trees_for(
+    later_trees: &BTreeMap<(FlowId, GroupId, NodeId), u32>,
     flow: FlowId,
     group: GroupId,
 ) -> impl Iterator<Item = (&(FlowId, GroupId, NodeId), &u32)> {
-    sender_trees.range((flow, group, NodeId(0))..=(flow, group, NodeId(u32::MAX)))
+    later_trees.range((flow, group, NodeId(0))..=(flow, group, NodeId(u32::MAX)))
 }

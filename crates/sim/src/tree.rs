@@ -110,7 +110,7 @@ impl Tree {
     }
 
     #[inline]
-    pub(crate) fn member_two_way(&self, node: NodeId) -> (u32, bool) {
+    pub(crate) fn member_bidirectional(&self, node: NodeId) -> (u32, bool) {
         let Some(place) = self.place(node) else { return (NONE, true) };
         (self.branches[place].member, self.branches[place].leaf)
     }

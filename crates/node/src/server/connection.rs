@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use faircast_overlay::{Ballot, Benefit, ClientId, Names, Service};
+use faircast_overlay::{Benefit, ClientId, Names, Service, ViewId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
@@ -48,7 +48,7 @@ pub(super) enum Act {
     Send {
         service: Service,
         wants_receipt: bool,
-        view: Option<Ballot>,
+        view: Option<ViewId>,
         benefit: Option<Benefit>,
         groups: Names,
         payload: Bytes,

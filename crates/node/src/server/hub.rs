@@ -1,6 +1,6 @@
 //! Task of the daemon: requests of all clients, links to other daemons, timers.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,9 +22,7 @@ use tokio::time::Instant;
 use super::connection::{Act, Hello, Requests};
 use super::outbox::{Outbox, ROOM_BYTES};
 use super::{ToHub, full_name};
-use crate::report::{
-    ClientReport, DaemonReport, GroupReport, LinkReport, NeighborReport, ServerCounters,
-};
+use crate::report::ServerCounters;
 use faircast_overlay::protocol::{Code, Frame, Welcome};
 
 const SESSIONS_MAX: usize = 65_536;
@@ -36,40 +34,56 @@ const FILLS_MAX: u32 = 8;
 /// Maximum interval between two reads of the clock: 100 ms.
 const TICK: faircast_base::Duration = faircast_base::Duration::from_millis(100);
 
+/// Session of a client, over successive connections.
 #[derive(Debug)]
-struct Session {
-    name: Bytes,
-    outbox: Option<Arc<Outbox>>,
+pub(super) struct Session {
+    pub(super) name: Bytes,
+    /// Events for the connection; `None` without one.
+    pub(super) outbox: Option<Arc<Outbox>>,
+    /// Batches of requests that the daemon has not handled.
     pending: VecDeque<Requests>,
-    taken: u64,
-    waiting: Option<WaitReason>,
+    /// Number of the last handled request.
+    pub(super) taken: u64,
+    pub(super) waiting: Option<WaitReason>,
     /// True if the client is queued for a turn, or waits for a retry or a slow member.
     is_stalled: bool,
+    /// True if the client has said goodbye: the session ends with its last request.
     is_leaving: bool,
 }
 
-pub(super) struct Hub {
-    node: DaemonNode,
-    socket: Datagrams,
-    arrivals: UdpSocket,
-    me: DaemonRun,
-    name: String,
-    peers: usize,
-    rng: Rng,
-    now: Time,
-    late: faircast_base::Duration,
-    sessions: BTreeMap<ClientId, Session>,
-    by_name: BTreeMap<Bytes, ClientId>,
-    /// Clients with waiting requests by turn; true if they wait only for the next turn.
-    stalled: VecDeque<ClientId>,
-    is_turn_over: bool,
-    /// Clients that wait for slow members of groups, and the last [`Daemon::frees`].
+/// Clients with requests, in the order of their turns.
+#[derive(Debug, Default)]
+struct Turns {
+    queue: VecDeque<ClientId>,
+    /// True if the queue waits only for the next turn of the task.
+    is_over: bool,
+    /// Clients that wait for slow members of groups, until [`Daemon::releases`] grows.
     held: Vec<ClientId>,
-    frees: u64,
+    releases: u64,
+}
+
+pub(super) struct Hub {
+    pub(super) node: DaemonNode,
+    pub(super) socket: Datagrams,
+    /// Second handle of `socket`, which tells when datagrams have arrived.
+    arrivals: UdpSocket,
+    pub(super) me: DaemonRun,
+    pub(super) name: String,
+    /// Number of peers in the configuration.
+    pub(super) peers: usize,
+    rng: Rng,
+    /// Time of this turn, and its delay after the time that was due.
+    pub(super) now: Time,
+    late: faircast_base::Duration,
+    pub(super) sessions: BTreeMap<ClientId, Session>,
+    by_name: BTreeMap<Bytes, ClientId>,
+    turns: Turns,
     last_id: u32,
+    /// Time at which the socket has room for more datagrams.
     send_at: Option<Time>,
+    /// Time of the next look at the addresses of peers.
     peers_at: Time,
-    counters: ServerCounters,
+    pub(super) counters: ServerCounters,
 }
 
 impl Hub {
@@ -91,10 +105,7 @@ impl Hub {
             late: faircast_base::Duration::ZERO,
             sessions: BTreeMap::new(),
             by_name: BTreeMap::new(),
-            stalled: VecDeque::new(),
-            is_turn_over: false,
-            held: Vec::new(),
-            frees: 0,
+            turns: Turns::default(),
             last_id: 0,
             send_at: None,
             peers_at: Time::ZERO,
@@ -118,7 +129,7 @@ impl Hub {
                 let wait = Duration::from_nanos(at.since(self.now).as_nanos());
                 sleep.as_mut().reset(Instant::now() + wait);
             }
-            let is_busy = may_read || self.is_turn_over || fills > 0;
+            let is_busy = may_read || self.turns.is_over || fills > 0;
             let filled = self.counters.events;
             // Requests and datagrams alternate, so that neither starves the other.
             tokio::select! {
@@ -273,25 +284,24 @@ impl Hub {
             return;
         }
         session.is_stalled = true;
-        self.stalled.push_back(id);
+        self.turns.queue.push_back(id);
     }
 
     fn retry(&mut self) {
-        let frees = self.node.daemon().frees();
-        if std::mem::replace(&mut self.frees, frees) != frees {
-            self.stalled.extend(self.held.drain(..));
+        let releases = self.node.daemon().releases();
+        let turns = &mut self.turns;
+        if std::mem::replace(&mut turns.releases, releases) != releases {
+            turns.queue.extend(turns.held.drain(..));
         }
-        while let Some(id) = self.node.poll_retry() {
-            self.stalled.push_back(id);
-        }
+        turns.queue.extend(std::iter::from_fn(|| self.node.poll_retry()));
+        turns.is_over = false;
         let mut room = TURN_BYTES;
-        self.is_turn_over = false;
-        while let Some(id) = self.stalled.pop_front() {
+        while let Some(id) = self.turns.queue.pop_front() {
             if self.advance(id, &mut room) {
                 return;
             }
             if room == 0 {
-                self.is_turn_over = !self.stalled.is_empty();
+                self.turns.is_over = !self.turns.queue.is_empty();
                 return;
             }
         }
@@ -302,15 +312,15 @@ impl Hub {
         let (is_done, waiting) = self.handle(id, room);
         match waiting {
             None => match self.sessions.get_mut(&id) {
-                Some(session) if !session.pending.is_empty() => self.stalled.push_back(id),
+                Some(session) if !session.pending.is_empty() => self.turns.queue.push_back(id),
                 Some(session) => session.is_stalled = false,
                 None => {}
             },
-            Some(WaitReason::Held) => self.held.push(id),
+            Some(WaitReason::Held) => self.turns.held.push(id),
             // The daemon schedules the retry.
             Some(WaitReason::Price { .. }) => {}
-            Some(_) if is_done => self.stalled.push_back(id),
-            Some(_) => self.stalled.push_front(id),
+            Some(_) if is_done => self.turns.queue.push_back(id),
+            Some(_) => self.turns.queue.push_front(id),
         }
         let is_own = matches!(waiting, Some(WaitReason::Held | WaitReason::Price { .. }));
         waiting.is_some() && !is_own && !is_done
@@ -431,87 +441,13 @@ impl Hub {
         self.node.handle_close(self.now);
         self.transmit();
     }
-
-    fn report(&self) -> DaemonReport {
-        let daemon = self.node.daemon();
-        let (view, members) = daemon.view();
-        let names = daemon.member_names();
-        let id_of = |run: DaemonRun| format!("{:016x}", run.id.0);
-        let name_of = |run: DaemonRun| {
-            let name = members.iter().zip(&names).find(|(it, _)| it.id == run.id);
-            name.map_or_else(|| id_of(run), |(_, name)| name.clone())
-        };
-        let priced = |run: Option<DaemonRun>| {
-            daemon.link_prices().find(|(_, it)| Some(it.to) == run).map(|it| it.1)
-        };
-        let links = self.node.links().map(|(at, run, stats)| NeighborReport {
-            price: priced(run).map(|it| it.price),
-            queue_packets: priced(run).map(|it| it.packets_mean),
-            address: self.socket.address(at).map(|at| at.to_string()),
-            daemon: run.map(name_of),
-            id: run.map(id_of),
-            rtt_ms: stats.rtt.as_secs_f64() * 1e3,
-            window_bytes: stats.window_bytes,
-            queued_bytes: stats.queued_bytes,
-            sent_bytes: stats.sent_bytes,
-            lost_packets: stats.lost_packets,
-        });
-        let text = |name: &Bytes| String::from_utf8_lossy(name).into_owned();
-        let view_links = daemon.view_links().map(|it| LinkReport {
-            ends: it.ends.map(id_of),
-            cost_us: it.cost_us,
-            prices: it.prices,
-        });
-        let held: BTreeSet<&Bytes> = daemon.held_groups().collect();
-        let groups = daemon.groups().map(|(name, members)| GroupReport {
-            name: text(name),
-            members: members.len(),
-            here: members.iter().filter(|it| it.daemon == self.me.id).count(),
-            held: held.contains(name),
-        });
-        let clients = self.sessions.iter().map(|(id, session)| {
-            let (event, queued_bytes) = daemon.client_queue(*id).unwrap_or_default();
-            let purse = daemon.purse(self.now, *id);
-            ClientReport {
-                name: text(&session.name),
-                connected: session.outbox.is_some(),
-                event,
-                queued_bytes,
-                request: session.taken,
-                waiting: session.waiting.map(|reason| reason.to_string()),
-                purse: purse.map(|it| it.0),
-                waited_ms: purse.map(|it| it.1.as_millis()),
-            }
-        });
-        let net = self.socket.counters();
-        DaemonReport {
-            name: self.name.clone(),
-            id: id_of(self.me),
-            view: view.to_string(),
-            members: members.iter().map(|run| name_of(*run)).collect(),
-            member_ids: members.iter().map(|run| id_of(*run)).collect(),
-            settled: daemon.is_settled(),
-            links: view_links.collect(),
-            neighbors: links.collect(),
-            peers: self.peers,
-            name_error: self.socket.name_error().map(String::from),
-            groups: groups.collect(),
-            clients: clients.collect(),
-            unstable_bytes: daemon.unstable_bytes(),
-            counters: ServerCounters {
-                received_packets: net.received.packets,
-                sent_packets: net.sent.packets,
-                ..self.counters
-            },
-        }
-    }
 }
 
 fn price_of(daemon: &mut Daemon, id: ClientId, act: &Act) -> WaitReason {
     let Act::Send { service, benefit, groups, .. } = act else { return WaitReason::Retention };
     let groups: SmallVec<[&[u8]; 4]> = groups.iter().collect();
     let message = Outgoing { benefit: *benefit, ..Outgoing::new(*service, &groups, &[]) };
-    let (price, purse) = daemon.offer(id, &message).unwrap_or_default();
+    let (price, purse) = daemon.quote(id, &message).unwrap_or_default();
     let cents = |dollars: f64| (dollars * 100.0) as i32;
     WaitReason::Price { price_cents: cents(price) as u32, purse_cents: cents(purse) }
 }

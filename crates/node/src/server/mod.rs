@@ -3,6 +3,7 @@
 mod connection;
 mod hub;
 mod outbox;
+mod report;
 mod socket;
 mod tls;
 

@@ -1,12 +1,15 @@
-//! Groups whose senders wait for slow members, at the request of a member.
+//! Slow clients, and groups whose senders wait for them at the request of a member.
 
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use bytes::Bytes;
 use faircast_base::{Duration, Time};
 
-use super::Daemon;
+use super::clients::Clients;
 use crate::cell::Kind;
+use crate::client::Client;
+use crate::group::Groups;
 use crate::ids::ClientId;
 
 /// Longest time for which a member that takes no event stops the senders of its groups: 10 s.
@@ -14,80 +17,98 @@ const STILL_MAX: Duration = Duration::from_secs(10);
 
 /// Client whose queue was half full and has not fallen below a quarter since.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Slow {
+struct SlowClient {
+    /// Last event that the client took, and the time at which this was noticed.
     taken: u64,
     since: Option<Time>,
 }
 
-impl Daemon {
-    /// Returns how often senders that waited for slow members could continue.
-    pub fn frees(&self) -> u64 {
-        self.frees
+#[derive(Clone, Debug, Default)]
+pub(super) struct SlowClients {
+    clients: BTreeMap<ClientId, SlowClient>,
+    /// Groups with a slow member here, as last announced to all daemons.
+    held: BTreeSet<Bytes>,
+    /// True if the announced groups may have changed.
+    is_news: bool,
+    /// Number of times at which senders that waited could continue.
+    pub(super) releases: u64,
+}
+
+impl SlowClients {
+    pub(super) fn is_empty(&self) -> bool {
+        self.clients.is_empty()
     }
 
-    /// Returns the groups whose senders wait for a slow member at this daemon.
-    pub fn held_groups(&self) -> impl Iterator<Item = &Bytes> {
+    pub(super) fn contains(&self, id: ClientId) -> bool {
+        self.clients.contains_key(&id)
+    }
+
+    pub(super) fn held(&self) -> impl Iterator<Item = &Bytes> {
         self.held.iter()
     }
 
-    pub(super) fn note_queue(&mut self, id: ClientId) {
-        let Some(client) = self.clients.get(&id) else { return };
+    /// Notes the length of a client's queue, of which `bytes` are the maximum.
+    pub(super) fn note_queue(&mut self, id: ClientId, client: &Client, bytes: usize) {
         let (taken, waiting) = client.queue();
         let is_served = client.away_since.is_none() && !client.is_cut;
-        let is_slow = self.slow.contains_key(&id);
-        if !is_slow && is_served && waiting > self.settings.client_bytes / 2 {
-            self.slow.insert(id, Slow { taken, since: None });
-            self.is_slow_new = true;
-        } else if is_slow && (!is_served || waiting < self.settings.client_bytes / 4) {
-            self.forget_slow(id);
+        let is_slow = self.clients.contains_key(&id);
+        if !is_slow && is_served && waiting > bytes / 2 {
+            self.clients.insert(id, SlowClient { taken, since: None });
+            self.is_news = true;
+        } else if is_slow && (!is_served || waiting < bytes / 4) {
+            self.forget(id);
         }
     }
 
-    pub(super) fn forget_slow(&mut self, id: ClientId) {
-        self.is_slow_new |= self.slow.remove(&id).is_some();
+    pub(super) fn forget(&mut self, id: ClientId) {
+        self.is_news |= self.clients.remove(&id).is_some();
     }
 
-    pub(super) fn judge_slow(&mut self, now: Time) {
-        if self.held.is_empty() {
-            return;
-        }
+    /// Notes a membership change that may change the groups to announce.
+    pub(super) fn note_change(&mut self, may_change: bool) {
+        self.is_news |= may_change;
+    }
+
+    pub(super) fn note_leave(&mut self, group: &Bytes) {
+        self.is_news |= self.held.contains(group);
+    }
+
+    /// Begins a view, in which no daemon knows the slow members of others yet.
+    pub(super) fn begin_view(&mut self) {
+        (self.held, self.is_news) = (BTreeSet::new(), true);
+        self.releases += 1;
+    }
+
+    /// Returns the clients that have taken no event for 10 s while senders wait.
+    pub(super) fn still(&mut self, now: Time, clients: &Clients) -> Vec<ClientId> {
         let mut still = Vec::new();
-        for (id, slow) in &mut self.slow {
-            let Some(client) = self.clients.get(id) else { continue };
+        if self.held.is_empty() {
+            return still;
+        }
+        for (id, slow) in &mut self.clients {
+            let Some(client) = clients.get(*id) else { continue };
             let (taken, _) = client.queue();
             if slow.since.is_none() || taken != slow.taken {
-                *slow = Slow { taken, since: Some(now) };
+                *slow = SlowClient { taken, since: Some(now) };
             } else if slow.since.is_some_and(|since| now >= since + STILL_MAX) {
                 still.push(*id);
             }
         }
-        for id in still {
-            let Some(client) = self.clients.get_mut(&id) else { continue };
-            if self.groups.asking(&client.mate).is_empty() {
-                continue;
-            }
-            client.is_cut = true;
-            if !core::mem::replace(&mut client.is_ready, true) {
-                self.ready.push_back(id);
-            }
-            self.forget_slow(id);
-        }
+        still
     }
 
-    /// Sends all daemons the groups that have slow members here.
-    pub(super) fn settle_slow(&mut self, now: Time) {
-        if !self.is_slow_new || !self.is_open() {
-            return;
+    /// Returns the groups to announce as held, and as released, since the last announcement.
+    pub(super) fn take_news(
+        &mut self,
+        clients: &Clients,
+        groups: &Groups,
+    ) -> Option<[(Kind, BTreeSet<Bytes>); 2]> {
+        if !core::mem::take(&mut self.is_news) {
+            return None;
         }
-        self.is_slow_new = false;
-        let slow = self.slow.keys().filter_map(|id| self.clients.get(id));
-        let wanted = slow.flat_map(|client| self.groups.asking(&client.mate)).collect();
+        let slow = self.clients.keys().filter_map(|id| clients.get(*id));
+        let wanted = slow.flat_map(|client| groups.with_holding_member(&client.member)).collect();
         let before = core::mem::replace(&mut self.held, wanted);
-        let steps = [(Kind::Hold, &self.held - &before), (Kind::Free, &before - &self.held)];
-        for (kind, groups) in steps {
-            for group in groups {
-                self.step(now, kind, &Bytes::new(), &[&group]);
-            }
-        }
+        Some([(Kind::Hold, &self.held - &before), (Kind::Release, &before - &self.held)])
     }
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use crate::cell::Service;
 use crate::client::{ClientEvent, Reason, SendError};
-use crate::group::Mate;
+use crate::group::MemberId;
 use crate::ids::ViewId;
 
 /// Name of a group or a client.
@@ -54,9 +54,9 @@ impl fmt::Display for GroupMember {
     }
 }
 
-impl From<Mate> for GroupMember {
-    fn from(mate: Mate) -> Self {
-        let Mate { daemon, name, incarnation } = mate;
+impl From<MemberId> for GroupMember {
+    fn from(member: MemberId) -> Self {
+        let MemberId { daemon, name, incarnation } = member;
         Self { name: GroupName(name), daemon: daemon.0, incarnation }
     }
 }

@@ -15,8 +15,8 @@ use super::remote::WaitReason;
 use crate::cell::{GROUP_BYTES_MAX, GROUPS_MAX, Names, Service};
 use crate::client::{ClientEvent, Reason, SendError};
 use crate::daemon::MESSAGE_BYTES_MAX;
-use crate::group::Mate;
-use crate::ids::{Ballot, DaemonId, DaemonRun};
+use crate::group::MemberId;
+use crate::ids::{DaemonId, DaemonRun, ViewId};
 use crate::price::Benefit;
 
 /// Version of the protocol.
@@ -76,7 +76,7 @@ pub enum Frame {
         /// True if the client wants a receipt.
         wants_receipt: bool,
         /// View to which the message is restricted; `None` for any view.
-        view: Option<Ballot>,
+        view: Option<ViewId>,
         /// Benefit under flow control; `None` for the daemon's default.
         benefit: Option<Benefit>,
         /// Groups, 1 to 100.
@@ -100,7 +100,7 @@ pub struct Welcome {
     /// Run of the daemon.
     pub daemon: DaemonRun,
     /// Current view.
-    pub view: Ballot,
+    pub view: ViewId,
     /// Number of the client's last request that the daemon has handled.
     pub taken: u64,
     /// Maximum length of a message in bytes.
@@ -242,7 +242,7 @@ impl fmt::Display for FrameError {
         match self {
             // A TLS alert: the answer of a TLS server to a plain frame.
             Self::Length { len, .. } if len >> 16 == 0x1503 => {
-                f.write_str("TLS in place of a frame; expected tls:HOST:PORT as the address")
+                f.write_str("TLS in rank of a frame; expected tls:HOST:PORT as the address")
             }
             Self::Length { len, max } => write!(f, "a frame of {len} bytes; allowed: 1 to {max}"),
             Self::Fields(kind) => {
@@ -360,8 +360,8 @@ impl Frame {
                 let wants_receipt = head & RECEIPT != 0;
                 let service =
                     *Service::ALL.get(usize::from(head & !(RECEIPT | IN_VIEW | BENEFIT)))?;
-                let place = usize::from((head & BENEFIT) >> 4).checked_sub(1);
-                let benefit = place.and_then(|place| Benefit::EACH.get(place).copied());
+                let rank = usize::from((head & BENEFIT) >> 4).checked_sub(1);
+                let benefit = rank.and_then(|rank| Benefit::EACH.get(rank).copied());
                 let view = if head & IN_VIEW != 0 { Some(fields.read()?) } else { None };
                 let (groups, payload) = (take_names(bytes, fields)?, rest(bytes, fields));
                 Self::Send { request, service, wants_receipt, view, benefit, groups, payload }
@@ -389,7 +389,7 @@ fn put_event<'a>(out: &mut Vec<u8>, number: u64, event: &'a ClientEvent) -> &'a 
     match event {
         ClientEvent::Message { from, service, groups, parts, view, sequence } => {
             (16u8, number, *service as u8, *view, *sequence).put(out);
-            put_mate(out, from);
+            put_member(out, from);
             groups.put(out);
             return parts;
         }
@@ -397,9 +397,9 @@ fn put_event<'a>(out: &mut Vec<u8>, number: u64, event: &'a ClientEvent) -> &'a 
             (17u8, number, *reason as u8, *view, *position).put(out);
             put_name(out, group);
             out.push(u8::from(subject.is_some()));
-            subject.iter().for_each(|mate| put_mate(out, mate));
+            subject.iter().for_each(|member| put_member(out, member));
             (members.len() as u32).put(out);
-            members.iter().for_each(|mate| put_mate(out, mate));
+            members.iter().for_each(|member| put_member(out, member));
         }
         ClientEvent::Transitional { closes, members } => {
             (18u8, number, *closes).put(out);
@@ -430,7 +430,7 @@ fn take_event(kind: u8, bytes: &Bytes, fields: &mut Fields<'_>) -> Option<Client
     Some(match kind {
         16 => {
             let (service, view, sequence) = (take_service(fields)?, fields.read()?, fields.read()?);
-            let (from, groups) = (take_mate(bytes, fields)?, take_names(bytes, fields)?);
+            let (from, groups) = (take_member(bytes, fields)?, take_names(bytes, fields)?);
             let parts = [rest(bytes, fields)].into();
             ClientEvent::Message { from, service, groups, parts, view, sequence }
         }
@@ -440,14 +440,14 @@ fn take_event(kind: u8, bytes: &Bytes, fields: &mut Fields<'_>) -> Option<Client
             let group = take_name(bytes, fields)?;
             let subject = match fields.read::<u8>()? {
                 0 => None,
-                1 => Some(take_mate(bytes, fields)?),
+                1 => Some(take_member(bytes, fields)?),
                 _ => return None,
             };
             let count: u32 = fields.read()?;
             // Each member has at least 18 bytes.
             let mut members = Vec::with_capacity((count as usize).min(fields.0.len() / 18));
             for _ in 0..count {
-                members.push(take_mate(bytes, fields)?);
+                members.push(take_member(bytes, fields)?);
             }
             let members = members.into();
             ClientEvent::Group { group, members, reason, subject, position, view }
@@ -460,7 +460,7 @@ fn take_event(kind: u8, bytes: &Bytes, fields: &mut Fields<'_>) -> Option<Client
             for _ in &members {
                 names.push(String::from_utf8(take_name(bytes, fields)?.into()).ok()?);
             }
-            let previous = Some(previous).filter(|it| *it != Ballot::default());
+            let previous = Some(previous).filter(|it| *it != ViewId::default());
             ClientEvent::View { id, members, names, together: take_runs(fields)?, previous }
         }
         22 => {
@@ -509,14 +509,14 @@ fn take_names(bytes: &Bytes, fields: &mut Fields<'_>) -> Option<Names> {
     Some(Names::take(bytes, fields, |name| core::str::from_utf8(name).is_ok())?.1)
 }
 
-fn put_mate(out: &mut Vec<u8>, mate: &Mate) {
-    (mate.daemon.0, mate.incarnation).put(out);
-    put_name(out, &mate.name);
+fn put_member(out: &mut Vec<u8>, member: &MemberId) {
+    (member.daemon.0, member.incarnation).put(out);
+    put_name(out, &member.name);
 }
 
-fn take_mate(bytes: &Bytes, fields: &mut Fields<'_>) -> Option<Mate> {
+fn take_member(bytes: &Bytes, fields: &mut Fields<'_>) -> Option<MemberId> {
     let (daemon, incarnation) = fields.read()?;
-    Some(Mate { daemon: DaemonId(daemon), name: take_name(bytes, fields)?, incarnation })
+    Some(MemberId { daemon: DaemonId(daemon), name: take_name(bytes, fields)?, incarnation })
 }
 
 fn put_runs(out: &mut Vec<u8>, runs: &[DaemonRun]) {

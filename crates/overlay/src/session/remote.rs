@@ -8,12 +8,13 @@ use alloc::sync::Arc;
 use core::fmt;
 
 use bytes::Bytes;
+use faircast_base::fresh;
 
 use super::event::GroupEvent;
 use super::protocol::{Code, Frame, VERSION, Welcome};
 use super::trace::SessionTrace;
 use crate::client::ClientEvent;
-use crate::group::Mate;
+use crate::group::MemberId;
 use crate::ids::ViewId;
 
 /// Maximum number of bytes in requests that the daemon has not handled: 1 MB.
@@ -105,32 +106,90 @@ pub enum SessionError {
     Closed,
 }
 
-/// Client's side of a session, over successive connections.
-#[derive(Debug)]
-pub struct RemoteSession {
-    name: Bytes,
-    full_name: String,
-    incarnation: u64,
-    /// Number of the next event; 0 before the first session.
-    next: u64,
-    last_request: u64,
+/// Requests that the daemon has not handled.
+#[derive(Debug, Default)]
+struct Requests {
+    /// Number, frame and cost in bytes of each request.
     queue: VecDeque<(u64, Frame, usize)>,
-    queue_bytes: usize,
+    bytes: usize,
+    /// Number of the last request of the application.
+    last: u64,
+    /// True from a full window until half of it is handled.
     is_full: bool,
     /// Number of requests at the front of the queue that are written to this connection.
     written: usize,
     /// Number of requests at the front of the queue that any connection may have delivered.
-    tried: usize,
+    maybe_delivered: usize,
+}
+
+impl Requests {
+    fn has_room(&mut self, bytes: usize) -> bool {
+        self.is_full &= self.bytes > REOPENED_BYTES;
+        self.is_full |= self.bytes > 0 && self.bytes + bytes > WINDOW_BYTES;
+        !self.is_full
+    }
+
+    fn push(&mut self, frame: Frame, bytes: usize) {
+        self.bytes += bytes;
+        self.queue.push_back((self.last, frame, bytes));
+    }
+
+    /// Returns the next request to write, its cost, and true if no connection may have it.
+    fn next(&mut self) -> Option<(&Frame, usize, bool)> {
+        let (_, frame, bytes) = self.queue.get(self.written)?;
+        self.written += 1;
+        let is_new = self.written > self.maybe_delivered;
+        self.maybe_delivered = self.maybe_delivered.max(self.written);
+        Some((frame, *bytes, is_new))
+    }
+
+    fn handled(&mut self, request: u64) {
+        while let Some((_, _, bytes)) = self.queue.front().filter(|it| it.0 <= request) {
+            self.bytes -= bytes;
+            self.queue.pop_front();
+            self.written = self.written.saturating_sub(1);
+            self.maybe_delivered = self.maybe_delivered.saturating_sub(1);
+        }
+    }
+
+    /// Begins a new session with `joins`. Returns the number of messages that may have been sent.
+    fn restart(&mut self, joins: impl Iterator<Item = (u64, Frame, usize)>) -> usize {
+        let is_send = |it: &(u64, Frame, usize)| matches!(it.1, Frame::Send { .. });
+        let maybe_delivered = core::mem::take(&mut self.maybe_delivered);
+        let mut rest = core::mem::take(&mut self.queue).into_iter();
+        let unsure = rest.by_ref().take(maybe_delivered).filter(is_send).count();
+        self.queue = joins.chain(rest.filter(is_send)).collect();
+        self.bytes = self.queue.iter().map(|it| it.2).sum();
+        unsure
+    }
+}
+
+/// Client's side of a session, over successive connections.
+#[derive(Debug)]
+pub struct RemoteSession {
+    name: Bytes,
+    /// Name in the overlay, which the daemon gives.
+    full_name: String,
+    incarnation: u64,
+    /// Number of the next event; 0 before the first session.
+    next: u64,
+    requests: Requests,
+    /// Groups that the application has joined; true if the client asks senders to wait.
     groups: BTreeMap<Bytes, bool>,
+    /// Reason for which the daemon handles no requests.
     waiting: Option<WaitReason>,
-    pong: Option<u64>,
+    /// Number of a ping that needs an answer.
+    ping: Option<u64>,
     /// True if messages are delivered in the view that the application knows, or refused.
     is_synchronous: bool,
+    /// View that the application knows.
     view: Option<ViewId>,
+    /// Events that wait for the application, with their cost in bytes, and the sum of the costs.
     events: VecDeque<(GroupEvent, usize)>,
     event_bytes: usize,
     is_closing: bool,
-    over: Option<SessionError>,
+    /// Reason of the session's permanent end.
+    end: Option<SessionError>,
     trace: Option<Box<SessionTrace>>,
 }
 
@@ -138,27 +197,11 @@ impl RemoteSession {
     /// Creates the session of a client. `incarnation` grows with each start. With `is_synchronous`,
     /// messages are delivered in the view that the application knew at the send, or refused.
     pub fn new(name: &str, incarnation: u64, is_synchronous: bool) -> Self {
-        Self {
-            is_synchronous,
-            view: None,
-            name: Bytes::copy_from_slice(name.as_bytes()),
-            full_name: String::new(),
-            incarnation,
-            next: 0,
-            last_request: FIRST_REQUEST,
-            queue: VecDeque::new(),
-            queue_bytes: 0,
-            is_full: false,
-            written: 0,
-            tried: 0,
-            groups: BTreeMap::new(),
-            waiting: None,
-            pong: None,
-            events: VecDeque::new(),
-            event_bytes: 0,
-            is_closing: false,
-            over: None,
-            trace: None,
+        let name = Bytes::copy_from_slice(name.as_bytes());
+        let requests = Requests { last: FIRST_REQUEST, ..Requests::default() };
+        fresh! {
+            Self { name, incarnation, is_synchronous, requests, }
+            full_name, next, groups, waiting, ping, view, events, event_bytes, is_closing, end, trace
         }
     }
 
@@ -189,32 +232,29 @@ impl RemoteSession {
             return Err(SessionError::Closed);
         }
         let bytes = bytes + HEAD_BYTES;
-        self.is_full &= self.queue_bytes > REOPENED_BYTES;
-        self.is_full |= self.queue_bytes > 0 && self.queue_bytes + bytes > WINDOW_BYTES;
-        if self.is_full {
+        if !self.requests.has_room(bytes) {
             let has_events = self.event_bytes >= EVENT_BYTES;
             let own = if has_events { WaitReason::Events } else { WaitReason::Window };
             return Err(SessionError::WouldBlock(self.waiting.unwrap_or(own)));
         }
-        self.last_request += 1;
-        let number = self.last_request;
+        self.requests.last += 1;
+        let number = self.requests.last;
         let mut frame = frame(number);
         if let Frame::Send { view, .. } = &mut frame {
             *view = self.view.filter(|_| self.is_synchronous);
         }
         match &frame {
-            Frame::Join(_, group, asks) => _ = self.groups.insert(group.clone(), *asks),
+            Frame::Join(_, group, holds) => _ = self.groups.insert(group.clone(), *holds),
             Frame::Leave(_, group) => _ = self.groups.remove(group),
             _ => {}
         }
-        self.queue_bytes += bytes;
-        self.queue.push_back((number, frame, bytes));
+        self.requests.push(frame, bytes);
         Ok(number)
     }
 
     /// True if the daemon has handled all requests; fails if the session has ended.
     pub fn is_flushed(&self) -> Result<bool, SessionError> {
-        self.check().map(|()| self.queue.is_empty())
+        self.check().map(|()| self.requests.queue.is_empty())
     }
 
     /// Returns the next event, if any; fails if all are taken and the session has ended.
@@ -231,7 +271,7 @@ impl RemoteSession {
 
     /// True if events wait for the application, or the session has ended.
     pub fn has_events(&self) -> bool {
-        !self.events.is_empty() || self.over.is_some()
+        !self.events.is_empty() || self.end.is_some()
     }
 
     /// Closes the session once all requests are handled.
@@ -246,7 +286,7 @@ impl RemoteSession {
 
     /// True after [`close`](Self::close), once all requests are handled.
     pub fn is_done(&self) -> bool {
-        self.is_closing && self.queue.is_empty()
+        self.is_closing && self.requests.queue.is_empty()
     }
 
     /// Ends the session permanently, with the daemon's refusal if any.
@@ -254,8 +294,8 @@ impl RemoteSession {
         if let Some(trace) = &mut self.trace {
             trace.stop();
         }
-        let over = refused.map(|(code, text)| SessionError::Refused(code, text));
-        self.over = Some(over.unwrap_or(SessionError::Closed));
+        let end = refused.map(|(code, text)| SessionError::Refused(code, text));
+        self.end = Some(end.unwrap_or(SessionError::Closed));
     }
 
     /// Returns the first frame of a connection, and true if it resumes a session.
@@ -269,17 +309,10 @@ impl RemoteSession {
     pub fn restart(&mut self, incarnation: u64) {
         self.incarnation = incarnation.max(self.incarnation + 1);
         self.next = 0;
-        let tried = core::mem::take(&mut self.tried);
-        let is_send = |frame: &Frame| matches!(frame, Frame::Send { .. });
-        let unsure = self.queue.iter().take(tried).filter(|it| is_send(&it.1)).count();
-        let joins = (1..).zip(&self.groups);
-        let joins = joins
-            .map(|(number, (group, asks))| (number, Frame::Join(number, group.clone(), *asks), 0));
-        let mut queue: VecDeque<_> = joins.collect();
-        let rest = core::mem::take(&mut self.queue);
-        queue.extend(rest.into_iter().skip(tried).filter(|it| is_send(&it.1)));
-        self.queue_bytes = queue.iter().map(|it| it.2).sum();
-        self.queue = queue;
+        let join = |(number, (group, holds_senders)): (u64, (&Bytes, &bool))| {
+            (number, Frame::Join(number, group.clone(), *holds_senders), 0)
+        };
+        let unsure = self.requests.restart((1..).zip(&self.groups).map(join));
         self.push(GroupEvent::Restarted { unsure }, 0);
     }
 
@@ -289,12 +322,12 @@ impl RemoteSession {
         if let Some(trace) = self.trace.as_mut().filter(|_| self.next == 0) {
             let Self { name, incarnation, .. } = self;
             let (name, incarnation) = (name.clone(), *incarnation);
-            let client = Mate { daemon: welcome.daemon.id, name, incarnation };
+            let client = MemberId { daemon: welcome.daemon.id, name, incarnation };
             trace.start(&client, &welcome.daemon, self.is_synchronous);
         }
         self.next = self.next.max(1);
-        (self.written, self.waiting) = (0, None);
-        self.handled(welcome.taken);
+        (self.requests.written, self.waiting) = (0, None);
+        self.requests.handled(welcome.taken);
     }
 
     /// Notes the loss of the connection. The application gets one event until the next connection.
@@ -307,21 +340,19 @@ impl RemoteSession {
 
     /// Passes the frames to write now to `put`.
     pub fn fill(&mut self, mut put: impl FnMut(&Frame)) {
-        if let Some(number) = self.pong.take() {
+        if let Some(number) = self.ping.take() {
             put(&Frame::Pong(number));
         }
         let mut bytes = 0;
-        while let Some((_, frame, len)) = self.queue.get(self.written)
-            && bytes < BATCH_BYTES
+        while bytes < BATCH_BYTES
+            && let Some((frame, cost, is_new)) = self.requests.next()
         {
-            if let Some(trace) = self.trace.as_mut().filter(|_| self.written >= self.tried) {
+            if let Some(trace) = self.trace.as_mut().filter(|_| is_new) {
                 trace.request(frame);
             }
             put(frame);
-            bytes += len;
-            self.written += 1;
+            bytes += cost;
         }
-        self.tried = self.tried.max(self.written);
     }
 
     /// Handles a frame. True if the queue may have room or there is [work](Self::has_work).
@@ -351,12 +382,12 @@ impl RemoteSession {
                 self.push(GroupEvent::Resumed, 0);
             }
             Frame::Sent(request) => {
-                self.handled(request);
+                self.requests.handled(request);
                 return Ok(true);
             }
             Frame::Waiting(reason) => self.waiting = reason,
             Frame::Ping(number) => {
-                self.pong = Some(number);
+                self.ping = Some(number);
                 return Ok(true);
             }
             Frame::Pong(_) => {}
@@ -368,7 +399,7 @@ impl RemoteSession {
 
     /// True if there is a frame to write other than requests: a pong or the goodbye.
     pub fn has_work(&self) -> bool {
-        self.pong.is_some() || self.is_done()
+        self.ping.is_some() || self.is_done()
     }
 
     /// True if the client may read events: the queue has room, or the application is closing.
@@ -385,17 +416,8 @@ impl RemoteSession {
         self.events.push_back((event, bytes));
     }
 
-    fn handled(&mut self, request: u64) {
-        while let Some((_, _, bytes)) = self.queue.front().filter(|it| it.0 <= request) {
-            self.queue_bytes -= bytes;
-            self.queue.pop_front();
-            self.written = self.written.saturating_sub(1);
-            self.tried = self.tried.saturating_sub(1);
-        }
-    }
-
     fn check(&self) -> Result<(), SessionError> {
-        self.over.clone().map_or(Ok(()), Err)
+        self.end.clone().map_or(Ok(()), Err)
     }
 }
 

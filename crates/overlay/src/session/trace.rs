@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::protocol::Frame;
 use crate::client::ClientEvent;
-use crate::group::Mate;
+use crate::group::MemberId;
 use crate::ids::DaemonRun;
 use crate::trace::ClientTrace;
 
@@ -34,7 +34,7 @@ impl SessionTrace {
         }
     }
 
-    pub(super) fn start(&mut self, client: &Mate, at: &DaemonRun, is_synchronous: bool) {
+    pub(super) fn start(&mut self, client: &MemberId, at: &DaemonRun, is_synchronous: bool) {
         self.stop();
         self.writer = Some(ClientTrace::new(client));
         self.add(|it| it.start(at, is_synchronous));

@@ -64,19 +64,19 @@ impl World {
                 ClientEvent::View { id, members, previous, .. } => {
                     it.is_transitional = false;
                     if client == 0 && previous.is_some() {
-                        self.views.push((when, at, *id, members.clone()));
+                        self.log.views.push((when, at, *id, members.clone()));
                     }
                 }
                 ClientEvent::Message { parts, .. } => {
                     let message = number_of(parts);
-                    self.deliveries.push(Delivery { at, client, message, when });
+                    self.log.deliveries.push(Delivery { at, client, message, when });
                 }
                 ClientEvent::Cut { lost, closes } => {
                     it.reads = !closes;
-                    self.lost.push((at, client, *lost));
+                    self.log.lost.push((at, client, *lost));
                 }
                 ClientEvent::Receipt { request, members, .. } => {
-                    self.receipts.push((*request as usize, *members as usize));
+                    self.log.receipts.push((*request as usize, *members as usize));
                 }
                 ClientEvent::Group { .. }
                 | ClientEvent::NoMembers { .. }
@@ -91,7 +91,7 @@ impl World {
                 _ => String::new(),
             };
             let (fields, run) = (fields(&event, it.is_transitional, name), it.run);
-            self.lines.push(format!(
+            self.log.lines.push(format!(
                 "{{\"process\":\"c{client}@d{at}\",\"incarnation\":{run},\"n\":{n},\
                  \"event\":{fields}}}"
             ));
@@ -130,14 +130,14 @@ impl World {
         bytes: usize,
     ) -> Result<(), SendError> {
         let Some(view) = self.hosts[at].runs().map(|it| it.view().0) else { return Ok(()) };
-        let id = format!("m{}", self.sent.len());
+        let id = format!("m{}", self.log.sent.len());
         let text = id.clone() + &".".repeat(bytes.saturating_sub(id.len()));
         let names: Vec<&[u8]> = groups.iter().map(|it| it.as_bytes()).collect();
         let sender = self.hosts[at].clients[client].id;
         // Deliveries to the sender itself must follow the line of the send.
-        let place = self.lines.len();
-        self.sent.push(self.now);
-        let (mut result, number) = (Ok(()), self.sent.len() as u64 - 1);
+        let place = self.log.lines.len();
+        self.log.sent.push(self.now);
+        let (mut result, number) = (Ok(()), self.log.sent.len() as u64 - 1);
         self.call(at, |daemon, cx| {
             let wants_receipt = service.is_ordered();
             let message = Outgoing::new(service, &names, text.as_bytes());
@@ -145,7 +145,7 @@ impl World {
             result = daemon.send(cx, sender, &message);
         });
         if result.is_err() {
-            self.sent.pop();
+            self.log.sent.pop();
             return result;
         }
         let service = format!("{service:?}").to_lowercase();
@@ -155,8 +155,8 @@ impl World {
             text.len()
         );
         self.note(at, client, 0, &fields);
-        let line = self.lines.pop().expect("it was written");
-        self.lines.insert(place, line);
+        let line = self.log.lines.pop().expect("it was written");
+        self.log.lines.insert(place, line);
         result
     }
 

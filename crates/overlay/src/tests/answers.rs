@@ -61,7 +61,7 @@ fn a_group_that_asks_has_its_senders_wait_for_a_slow_member_and_loses_nothing() 
     world.run(ms(100));
     assert!(pour(&mut world, 100) == 200, "nobody waits");
     world.finish();
-    assert_eq!(world.lost, []);
+    assert_eq!(world.log.lost, []);
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn a_member_that_takes_nothing_for_10_s_is_cut_and_its_senders_go_on() {
     assert!(world.daemon(2).is_cut(id));
     world.resume(2, 1);
     world.finish();
-    assert_eq!(world.lost.len(), 1, "the client is told once");
+    assert_eq!(world.log.lost.len(), 1, "the client is told once");
 }
 
 #[test]
@@ -132,29 +132,30 @@ fn a_receipt_has_the_number_of_members_that_the_message_has_reached() {
     world.run(secs(1));
     for (groups, members) in [(&["g0"][..], 3), (&["g0", "g1"], 6), (&["g2"], 0)] {
         for service in [Service::Causal, Service::Agreed, Service::Safe] {
-            world.receipts.clear();
+            world.log.receipts.clear();
             world.send(0, 0, service, groups, 10).unwrap();
             world.run(secs(1));
-            let request = world.sent.len() - 1;
-            assert_eq!(world.receipts, [(request, members)], "{groups:?} {service:?}");
+            let request = world.log.sent.len() - 1;
+            assert_eq!(world.log.receipts, [(request, members)], "{groups:?} {service:?}");
         }
     }
     // In a partition a message reaches the members that move together.
-    world.receipts.clear();
+    world.log.receipts.clear();
     world.cut(0, 1);
     world.cut(0, 2);
     world.send(0, 0, Service::Safe, &["g0"], 10).unwrap();
     world.send(1, 0, Service::Safe, &["g0"], 10).unwrap();
-    let last = world.sent.len() - 1;
+    let last = world.log.sent.len() - 1;
     world.run(secs(10));
-    world.receipts.sort_unstable();
-    assert_eq!(world.receipts, [(last - 1, 1), (last, 2)]);
+    world.log.receipts.sort_unstable();
+    assert_eq!(world.log.receipts, [(last - 1, 1), (last, 2)]);
 }
 
 #[test]
 fn a_sender_to_nobody_is_told_once_until_there_are_members() {
     let mut world = settled(DaemonSettings::default());
-    let told = |world: &World| world.lines.iter().filter(|it| it.contains("no-members")).count();
+    let told =
+        |world: &World| world.log.lines.iter().filter(|it| it.contains("no-members")).count();
     for expected in [1, 1] {
         world.send(0, 0, Service::Fifo, &["g0"], 10).unwrap();
         assert_eq!(told(&world), expected);

@@ -13,12 +13,7 @@ use crate::{
 };
 
 fn settled(seed: u64, settings: DaemonSettings) -> World {
-    let mut world = World::with(3, &full(3), seed, settings);
-    world.settle(secs(10));
-    world.join_all("g0");
-    world.run(secs(2));
-    world.check_settled();
-    world
+    World::joined(3, &full(3), seed, settings, "g0")
 }
 
 #[test]
@@ -80,13 +75,13 @@ fn clients_that_do_not_read_learn_what_they_lost_and_take_nothing_from_the_other
     let mut world = cut_off();
     let of_others = |world: &World| -> Vec<Delivery> {
         let is_other = |it: &&Delivery| !SLOW.contains(&(it.at, it.client)) && it.message < 500;
-        world.deliveries.iter().filter(is_other).copied().collect()
+        world.log.deliveries.iter().filter(is_other).copied().collect()
     };
     assert_eq!(of_others(&world), of_others(&run_with_slow(&[])));
-    assert_eq!(world.lost.len(), 2);
-    for (at, client, (first, last)) in world.lost.clone() {
+    assert_eq!(world.log.lost.len(), 2);
+    for (at, client, (first, last)) in world.log.lost.clone() {
         let is_own = |it: &&Delivery| (it.at, it.client) == (at, client) && it.message < 500;
-        let got = world.deliveries.iter().filter(is_own).count();
+        let got = world.log.deliveries.iter().filter(is_own).count();
         assert_eq!(got + (last - first) as usize + 1, 500);
     }
     world.finish();
@@ -148,7 +143,7 @@ fn a_client_that_floods_is_refused_alone() {
     (0..2).for_each(|at| world.call(at, |_, _| {}));
     world.settle(secs(5));
     world.finish();
-    let sent = world.sent.len();
+    let sent = world.log.sent.len();
     assert_eq!(world.delays(0..sent, &[0, 1, 2]).1, 6 * sent);
 }
 
@@ -192,18 +187,18 @@ fn new_clients_and_daemons_are_served_under_load() {
             world.connect(1, 1);
             world.join(1, 1, "g0");
             assert_eq!(world.hosts[1].clients[1].last, 1, "the view comes at once");
-            old = Some(world.deliveries.len());
+            old = Some(world.log.deliveries.len());
         }
         if i == 300 {
-            let served = &world.deliveries[old.unwrap()..];
+            let served = &world.log.deliveries[old.unwrap()..];
             assert!(served.iter().any(|it| (it.at, it.client) == (1, 1)), "not within a second");
             world.start(3);
         }
         world.run(ms(10));
     }
     assert_eq!(world.daemon(0).view().1.len(), 4);
-    let joined = world.views.iter().find(|it| it.1 == 3 && it.3.len() == 4).unwrap();
-    let took = joined.0.since(world.sent[300]);
+    let joined = world.log.views.iter().find(|it| it.1 == 3 && it.3.len() == 4).unwrap();
+    let took = joined.0.since(world.log.sent[300]);
     assert!(took < secs(4), "{took}");
     world.rates.clear();
     (0..4).for_each(|at| world.call(at, |_, _| {}));
@@ -277,14 +272,14 @@ fn fifo_messages_to_groups_that_a_client_is_about_to_join_keep_their_order() {
             world.join(0, 0, group);
             world.run(ms(5 * pause));
         }
-        let first = world.sent.len();
+        let first = world.log.sent.len();
         for i in 0..200 {
             let group = ["g0", "g1", "g2", "g1"][i % 4];
             world.send(1, 0, Service::Fifo, &[group], 0).unwrap();
             world.run(ms(5));
         }
         world.finish();
-        let got: Vec<usize> = world.deliveries.iter().map(|it| it.message).collect();
+        let got: Vec<usize> = world.log.deliveries.iter().map(|it| it.message).collect();
         assert!(got.is_sorted(), "after {pause} ms: {got:?}");
         assert!(got.len() > 50 && first == 0);
     }
@@ -344,7 +339,7 @@ fn a_client_that_leaves_gets_nothing_that_is_sent_after_it_has_left_for_others()
     world.run(secs(5));
     world.finish();
     let got = |at| -> Vec<usize> {
-        let own = world.deliveries.iter().filter(|it| (it.at, it.client) == (at, 0));
+        let own = world.log.deliveries.iter().filter(|it| (it.at, it.client) == (at, 0));
         own.map(|it| it.message).collect()
     };
     assert_eq!((got(0), got(1)), (alloc::vec![0, 1, 2], alloc::vec![0]));

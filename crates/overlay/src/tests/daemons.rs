@@ -9,12 +9,7 @@ use super::{Event, World, full, ms, secs};
 use crate::{Daemon, DaemonRun, DaemonSettings, SendError, Service};
 
 fn settled(count: usize, edges: &[(usize, usize)], seed: u64) -> World {
-    let mut world = World::new(count, edges, seed);
-    world.settle(secs(15));
-    world.join_all("g0");
-    world.run(secs(2));
-    world.check_settled();
-    world
+    World::joined(count, edges, seed, DaemonSettings::default(), "g0")
 }
 
 #[test]
@@ -40,7 +35,7 @@ fn a_daemon_restarted_every_30_s_under_load_disturbs_the_others_by_two_views_eac
         }
     }
     world.finish();
-    let (delay, count) = world.delays(0..world.sent.len(), &[0, 1, 2]);
+    let (delay, count) = world.delays(0..world.log.sent.len(), &[0, 1, 2]);
     assert!(delay < ms(1500), "{delay}");
     assert_eq!(count, 6 * sent);
     assert!(refused < secs(3), "{refused}");
@@ -142,7 +137,7 @@ fn a_sender_goes_on_after_a_view_removes_a_member_that_comes_back() {
         world.send(0, 0, Service::Fifo, &["g"], 10_000).unwrap();
         world.run(ms(100));
     }
-    let sent = world.sent.len();
+    let sent = world.log.sent.len();
     world.finish();
     assert_eq!(world.delays(sent - 200..sent, &[0, 1, 2]).1, 200 * 6);
 }

@@ -6,16 +6,16 @@ use alloc::vec::Vec;
 use faircast_base::Time;
 
 use super::{World, full, ms, secs};
-use crate::Service;
 use crate::wire::Control;
+use crate::{DaemonSettings, Service};
+
+fn joined(count: usize, edges: &[(usize, usize)], seed: u64, group: &str) -> World {
+    World::joined(count, edges, seed, DaemonSettings::default(), group)
+}
 
 #[test]
 fn a_link_cut_between_two_daemons_with_a_third_between_settles_in_one_view() {
-    let mut world = World::new(3, &full(3), 1);
-    world.run(secs(5));
-    world.check_settled();
-    world.join_all("g0");
-    world.run(secs(1));
+    let mut world = joined(3, &full(3), 1, "g0");
     let since = world.now;
     world.act_for(secs(5));
     world.cut(0, 2);
@@ -49,17 +49,14 @@ fn latency_spikes_of_three_seconds_at_one_of_four_daemons_leave_one_view() {
         let views = world.views_since(at, since);
         assert!((2..=20).contains(&views), "{views} views at d{at}");
     }
-    for (_, at, _, members) in world.views.iter().filter(|it| it.0 > since && it.1 < 3) {
+    for (_, at, _, members) in world.log.views.iter().filter(|it| it.0 > since && it.1 < 3) {
         assert!((0..3).all(|other| members.contains(&world.me(other))), "d{at}: {members:?}");
     }
 }
 
 #[test]
 fn a_spike_that_is_shorter_than_the_longest_silence_changes_no_view() {
-    let mut world = World::new(4, &full(4), 2);
-    world.run(secs(5));
-    world.check_settled();
-    world.join_all("g0");
+    let mut world = joined(4, &full(4), 2, "g0");
     let since = world.now;
     (0..3).for_each(|other| world.set_latency(other, 3, ms(2000)));
     world.act_for(secs(1));
@@ -71,11 +68,7 @@ fn a_spike_that_is_shorter_than_the_longest_silence_changes_no_view() {
 
 #[test]
 fn a_connection_that_dies_without_a_reset_loses_no_message() {
-    let mut world = World::new(3, &full(3), 3);
-    world.run(secs(5));
-    world.check_settled();
-    world.join_all("g");
-    world.run(secs(1));
+    let mut world = joined(3, &full(3), 3, "g");
     let since = world.now;
     let mut refused = 0;
     for i in 0..1200 {
@@ -86,10 +79,10 @@ fn a_connection_that_dies_without_a_reset_loses_no_message() {
         refused += usize::from(world.send(i % 3, 0, service, &["g"], 0).is_err());
         world.run(ms(10));
     }
-    let (_, count) = world.delays(0..world.sent.len(), &[0, 1, 2]);
+    let (_, count) = world.delays(0..world.log.sent.len(), &[0, 1, 2]);
     world.finish();
-    let (delay, after) = world.delays(0..world.sent.len(), &[0, 1, 2]);
-    assert_eq!(after, 6 * world.sent.len());
+    let (delay, after) = world.delays(0..world.log.sent.len(), &[0, 1, 2]);
+    assert_eq!(after, 6 * world.log.sent.len());
     assert!(count > after - 60, "{} of {after} are late", after - count);
     // Longest silence of 3 s, a greeting, and the change of routes.
     assert!(delay < ms(4500), "{delay}");
@@ -110,13 +103,13 @@ fn a_leaf_that_reconnects_elsewhere_starts_no_loop() {
         let (old, new) = if round % 2 == 0 { (0, 1) } else { (1, 0) };
         world.cut(old, 3);
         world.mend(new, 3);
-        let before = (world.total(), world.sent.len());
+        let before = (world.total(), world.log.sent.len());
         for i in 0..100 {
             _ = world.send(3 - i % 2, 0, Service::Fifo, &["g"], 1000);
             world.run(ms(100));
         }
         world.settle(secs(70));
-        let (bytes, sent) = (world.total().data_bytes, world.sent.len());
+        let (bytes, sent) = (world.total().data_bytes, world.log.sent.len());
         let each = (bytes - before.0.data_bytes) / (sent - before.1) as u64;
         // Each message crosses three links, and one more if it is recovered.
         assert!(each < 4500, "{each} bytes for a message of 1000");
@@ -132,10 +125,7 @@ fn a_leaf_that_reconnects_elsewhere_starts_no_loop() {
 
 #[test]
 fn a_daemon_that_hears_one_neighbour_alone_makes_nobody_suspect_another() {
-    let mut world = World::new(4, &full(4), 5);
-    world.run(secs(5));
-    world.check_settled();
-    world.join_all("g0");
+    let mut world = joined(4, &full(4), 5, "g0");
     let since = world.now;
     world.cut.extend([(1, 3), (2, 3)]);
     world.act_for(secs(30));
@@ -145,7 +135,7 @@ fn a_daemon_that_hears_one_neighbour_alone_makes_nobody_suspect_another() {
     world.cut.clear();
     world.settle(secs(60));
     world.finish();
-    for (_, at, _, members) in world.views.iter().filter(|it| it.0 > since && it.1 < 3) {
+    for (_, at, _, members) in world.log.views.iter().filter(|it| it.0 > since && it.1 < 3) {
         assert!((0..3).all(|other| members.contains(&world.me(other))), "d{at}: {members:?}");
     }
     for at in 0..3 {
@@ -155,11 +145,7 @@ fn a_daemon_that_hears_one_neighbour_alone_makes_nobody_suspect_another() {
 
 #[test]
 fn a_one_way_link_carries_no_endless_repetition() {
-    let mut world = World::new(2, &full(2), 6);
-    world.run(secs(5));
-    world.check_settled();
-    world.join_all("g");
-    world.run(secs(1));
+    let mut world = joined(2, &full(2), 6, "g");
     let since = world.now;
     world.cut.insert((0, 1));
     for _ in 0..50 {
@@ -182,17 +168,14 @@ fn a_one_way_link_carries_no_endless_repetition() {
 
 #[test]
 fn a_link_that_flaps_is_held_down_twice_as_long_each_time_up_to_a_minute() {
-    let mut world = World::new(2, &full(2), 7);
-    world.run(secs(5));
-    world.check_settled();
-    world.join_all("g0");
+    let mut world = joined(2, &full(2), 7, "g0");
     let (start, mut waits) = (world.now, Vec::new());
     for _ in 0..10 {
         world.act_for(secs(2));
         world.reset(0, 1);
         world.run(ms(1));
         let reset = world.now;
-        while world.views.last().is_none_or(|it| it.0 < reset || it.3.len() < 2) {
+        while world.log.views.last().is_none_or(|it| it.0 < reset || it.3.len() < 2) {
             world.run(ms(50));
             assert!(world.now.since(reset) < secs(65), "longer than a minute");
         }
@@ -282,7 +265,7 @@ fn daemons_that_all_answer_late_complete_a_change_and_repeat_it_seldom() {
     world.settle(secs(120));
     let recorded = world.recorded.take().unwrap();
     let rounds = recorded.iter().filter_map(|(_, frame)| match Control::decode(frame)? {
-        Control::Propose(ballot, _) => Some(ballot.round),
+        Control::Propose(config, _) => Some(config.round),
         _ => None,
     });
     let rounds: BTreeSet<u64> = rounds.collect();

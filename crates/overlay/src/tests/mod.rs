@@ -65,8 +65,8 @@ impl Event {
 struct Connection {
     ends: (usize, usize),
     /// By direction: arrival time of the last frame, and time at which the data lane has room.
-    last: [Time; 2],
-    busy: [Time; 2],
+    last_arrival: [Time; 2],
+    busy_until: [Time; 2],
     is_dead: bool,
 }
 
@@ -92,7 +92,7 @@ struct Host {
     incarnation: u64,
     clients: Vec<Client>,
     links: BTreeSet<LinkId>,
-    held: Option<Vec<Event>>,
+    postponed: Option<Vec<Event>>,
     /// Lead of the host's clock over the simulated time.
     ahead: Duration,
     calls: u64,
@@ -100,7 +100,7 @@ struct Host {
 
 impl Host {
     fn runs(&self) -> Option<&Daemon> {
-        self.daemon.as_ref().filter(|_| self.held.is_none())
+        self.daemon.as_ref().filter(|_| self.postponed.is_none())
     }
 }
 
@@ -120,6 +120,21 @@ struct Delivery {
     when: Time,
 }
 
+/// Requests and events of all clients.
+#[derive(Clone, Default)]
+struct Log {
+    /// Send time of each message, by number.
+    sent: Vec<Time>,
+    deliveries: Vec<Delivery>,
+    /// Views after the first one of each daemon, as received by its first client.
+    views: Vec<(Time, usize, ViewId, Vec<DaemonRun>)>,
+    lost: Vec<(usize, usize, (u64, u64))>,
+    /// Receipts: message number, and number of members that get the message.
+    receipts: Vec<(usize, usize)>,
+    /// Trace in the format of the checker.
+    lines: Vec<String>,
+}
+
 #[derive(Clone)]
 struct World {
     now: Time,
@@ -137,17 +152,10 @@ struct World {
     next_link: u32,
     next_client: u32,
     traffic: BTreeMap<(usize, usize), Traffic>,
-    sent: Vec<Time>,
-    deliveries: Vec<Delivery>,
-    /// Views after the first one of each daemon, as received by its first client.
-    views: Vec<(Time, usize, ViewId, Vec<DaemonRun>)>,
-    lost: Vec<(usize, usize, (u64, u64))>,
-    /// Receipts: message number, and number of members that get the message.
-    receipts: Vec<(usize, usize)>,
+    log: Log,
     asks: bool,
     /// Frames that daemons have sent, if recorded; true for the control lane.
     recorded: Option<Vec<(bool, Bytes)>>,
-    lines: Vec<String>,
     random: Rng,
 }
 
@@ -164,7 +172,7 @@ impl World {
             incarnation: 0,
             clients: (0..CLIENTS).map(|_| client()).collect(),
             links: BTreeSet::new(),
-            held: None,
+            postponed: None,
             ahead: Duration::ZERO,
             calls: 0,
         };
@@ -183,17 +191,28 @@ impl World {
             next_link: 0,
             next_client: 0,
             traffic: BTreeMap::new(),
-            sent: Vec::new(),
-            deliveries: Vec::new(),
-            views: Vec::new(),
-            lost: Vec::new(),
-            receipts: Vec::new(),
+            log: Log::default(),
             asks: false,
             recorded: None,
-            lines: Vec::new(),
             random: Rng::new(seed, NodeId(2), Purpose::Machine(0)),
         };
         (0..count).for_each(|at| world.start(at));
+        world
+    }
+
+    /// Returns settled daemons whose clients are all members of `group`.
+    fn joined(
+        count: usize,
+        edges: &[(usize, usize)],
+        seed: u64,
+        settings: DaemonSettings,
+        group: &str,
+    ) -> Self {
+        let mut world = Self::with(count, edges, seed, settings);
+        world.settle(secs(15));
+        world.join_all(group);
+        world.run(secs(2));
+        world.check_settled();
         world
     }
 
@@ -224,7 +243,7 @@ impl World {
     }
 
     fn kill_noticed(&mut self, at: usize, chance: f64) {
-        (self.hosts[at].daemon, self.hosts[at].held) = (None, None);
+        (self.hosts[at].daemon, self.hosts[at].postponed) = (None, None);
         for client in 0..CLIENTS {
             self.crash(at, client);
         }
@@ -244,12 +263,12 @@ impl World {
     }
 
     fn stop(&mut self, at: usize) {
-        self.hosts[at].held = Some(Vec::new());
+        self.hosts[at].postponed = Some(Vec::new());
     }
 
     fn go_on(&mut self, at: usize) {
-        let held = self.hosts[at].held.take().expect("the daemon is stopped");
-        held.into_iter().for_each(|event| self.handle(event));
+        let postponed = self.hosts[at].postponed.take().expect("the daemon is stopped");
+        postponed.into_iter().for_each(|event| self.handle(event));
     }
 
     fn reset(&mut self, a: usize, b: usize) {
@@ -285,7 +304,7 @@ impl World {
     fn call(&mut self, at: usize, what: impl FnOnce(&mut Daemon, &mut Cx<'_>)) {
         let host = &mut self.hosts[at];
         let Some(daemon) = &mut host.daemon else { return };
-        assert!(host.held.is_none(), "d{at} is stopped");
+        assert!(host.postponed.is_none(), "d{at} is stopped");
         host.calls += 1;
         let local = self.now + host.ahead;
         let late = daemon.next_timeout().map_or(Duration::ZERO, |due| local.since(due));
@@ -312,7 +331,7 @@ impl World {
                 traffic.control_bytes += bytes.len() as u64;
                 frames.push(Event::Frame { to, link: *link, control: true, bytes });
             }
-            let busy = &mut connection.busy[way];
+            let busy = &mut connection.busy_until[way];
             while rate.is_none_or(|it| it > 0 && *busy <= self.now)
                 && let Some(bytes) = daemon.poll_data(*link)
             {
@@ -350,14 +369,15 @@ impl World {
         let delay = least + Duration::from_micros(self.rng.below(15_000));
         let connection = self.connections.get_mut(&link).unwrap();
         let way = usize::from(connection.ends.0 == at);
-        let busy = connection.busy[way];
+        let busy = connection.busy_until[way];
         if connection.is_dead || self.cut.contains(&(at, to)) {
             // Frames of a connection arrive in order, so a lost frame ends the connection.
             connection.is_dead = true;
         } else {
             let left = if control { self.now } else { busy.max(self.now) };
-            let arrives = (left + delay).max(connection.last[way] + Duration::from_micros(1));
-            connection.last[way] = arrives;
+            let arrives =
+                (left + delay).max(connection.last_arrival[way] + Duration::from_micros(1));
+            connection.last_arrival[way] = arrives;
             self.push(arrives.since(self.now), frame);
         }
         if !control && busy > self.now {
@@ -366,8 +386,8 @@ impl World {
     }
 
     fn handle(&mut self, event: Event) {
-        if let Some(held) = &mut self.hosts[event.at()].held {
-            return held.push(event);
+        if let Some(postponed) = &mut self.hosts[event.at()].postponed {
+            return postponed.push(event);
         }
         match event {
             Event::Frame { to, link, control, bytes } => {
@@ -408,8 +428,9 @@ impl World {
                 }
                 self.next_link += 1;
                 let link = LinkId(self.next_link);
-                let (last, busy) = ([self.now; 2], [self.now; 2]);
-                let connection = Connection { ends: (a, b), last, busy, is_dead: false };
+                let (last_arrival, busy_until) = ([self.now; 2], [self.now; 2]);
+                let connection =
+                    Connection { ends: (a, b), last_arrival, busy_until, is_dead: false };
                 self.connections.insert(link, connection);
                 self.handle(Event::Up { to: a, link });
                 self.handle(Event::Up { to: b, link });
@@ -473,14 +494,14 @@ impl World {
     }
 
     fn views_since(&self, at: usize, since: Time) -> usize {
-        self.views.iter().filter(|it| it.1 == at && it.0 > since).count()
+        self.log.views.iter().filter(|it| it.1 == at && it.0 > since).count()
     }
 
     /// Returns the maximum delay and the number of deliveries of some messages at some daemons.
     fn delays(&self, messages: Range<usize>, at: &[usize]) -> (Duration, usize) {
         let is_one = |it: &&Delivery| messages.contains(&it.message) && at.contains(&it.at);
-        let delays = self.deliveries.iter().filter(is_one);
-        let delays = delays.map(|it| it.when.since(self.sent[it.message]));
+        let delays = self.log.deliveries.iter().filter(is_one);
+        let delays = delays.map(|it| it.when.since(self.log.sent[it.message]));
         delays.fold((Duration::ZERO, 0), |(most, count), it| (most.max(it), count + 1))
     }
 

@@ -48,7 +48,7 @@ fn messages_that_depend_on_what_is_lost_are_not_delivered() {
 fn the_checker_finds_daemons_that_break_a_rule() {
     type Run = fn() -> World;
     let cases: [(Mutant, Run, Rule); 20] = [
-        (Mutant::NoKept, || squall(15), Rule::R7),
+        (Mutant::NoEarlierCells, || squall(15), Rule::R7),
         (Mutant::PrunedOrder, || squall(21), Rule::R8),
         (Mutant::HastySafe, || squall(38), Rule::R10),
         (Mutant::UnsafeSafe, || squall(1), Rule::R10),
@@ -58,11 +58,11 @@ fn the_checker_finds_daemons_that_break_a_rule() {
         (Mutant::NoFollow, || squall(41), Rule::R4),
         (Mutant::EarlyNext, || squall(393), Rule::R2),
         (Mutant::EndOfKnown, || squall(728), Rule::R10),
-        (Mutant::FifoPassesHeld, || storm(31), Rule::R7),
+        (Mutant::FifoPassesDeferred, || storm(31), Rule::R7),
         (Mutant::FifoOvertakes, || squall(0), Rule::R7),
         (Mutant::NoRecovery, || squall(1), Rule::R5),
-        (Mutant::HeldAfterLeave, || storm(4), Rule::R11),
-        (Mutant::NoGone, || squall(0), Rule::R14),
+        (Mutant::DeferredAfterLeave, || storm(4), Rule::R11),
+        (Mutant::NoDisconnect, || squall(0), Rule::R14),
         (Mutant::OneNumber, || storm(0), Rule::R3),
         (Mutant::TwiceOnReroute, || squall(1), Rule::R1),
         (Mutant::OldTable, || storm(0), Rule::R11),

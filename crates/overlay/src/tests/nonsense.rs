@@ -7,9 +7,9 @@ use faircast_base::{Cx, NodeId, Purpose, Rng, Time};
 use proptest::prelude::*;
 
 use super::{Connection, Event, World, full, ms, secs};
-use crate::ids::Ballot;
+use crate::ids::ViewId;
 use crate::topology::{Advert, Graph};
-use crate::wire::{Control, Hello, State};
+use crate::wire::{Control, Hello, MemberState};
 use crate::{DAEMONS_MAX, Daemon, DaemonEvent, DaemonId, DaemonRun, DaemonSettings, LinkId};
 
 /// Returns three daemons of one view with their recorded frames, and a host without a daemon.
@@ -29,8 +29,9 @@ impl World {
     fn open_unknown(&mut self) -> LinkId {
         self.next_link += 1;
         let link = LinkId(self.next_link);
-        let (last, busy) = ([self.now; 2], [self.now; 2]);
-        self.connections.insert(link, Connection { ends: (0, 3), last, busy, is_dead: false });
+        let (last_arrival, busy_until) = ([self.now; 2], [self.now; 2]);
+        self.connections
+            .insert(link, Connection { ends: (0, 3), last_arrival, busy_until, is_dead: false });
         self.hosts[0].links.insert(link);
         self.call(0, |daemon, cx| daemon.link_up(cx, link, false));
         link
@@ -140,14 +141,14 @@ fn numbers_at_their_limits_end_nothing() {
         for id in [0, 1, 3] {
             let origin = me(id);
             let advert = Advert { origin, number, name: "x".into(), links: Vec::new() };
-            let ballot = Ballot { round: number, coordinator: origin };
+            let config = ViewId { round: number, coordinator: origin };
             let graph = Graph { members: [me(0)].to_vec(), edges: Vec::new() };
-            let own = Ballot { round: 1 << 40, coordinator: me(0) };
-            let state = State { time: number, ..State::default() };
+            let own = ViewId { round: 1 << 40, coordinator: me(0) };
+            let state = MemberState { time: number, ..MemberState::default() };
             let two = Graph { members: [me(0), me(1)].to_vec(), edges: [(0, 1, 1, 1)].to_vec() };
             for frames in [
                 &[Control::Advert(advert)][..],
-                &[Control::Propose(ballot, graph)],
+                &[Control::Propose(config, graph)],
                 &[Control::Round(number)],
                 &[Control::Propose(own, two), Control::State(own, 1, state)],
             ] {
@@ -169,8 +170,8 @@ fn numbers_at_their_limits_end_nothing() {
 
 fn greeting(id: u64) -> Bytes {
     let member = DaemonRun { id: DaemonId(id), incarnation: 1 };
-    let (number, echo, held_us, opened) = (1, 1, 0, true);
-    Control::Hello(Hello { member, number, echo, held_us, opened, name: "x".into() }).encode()
+    let (number, echo, echo_age_us, opened) = (1, 1, 0, true);
+    Control::Hello(Hello { member, number, echo, echo_age_us, opened, name: "x".into() }).encode()
 }
 
 #[test]

@@ -23,11 +23,11 @@ fn chain() -> World {
 
 fn prices(world: &mut World) -> [f64; 4] {
     [0, 1, 2, 3].map(|at| {
-        let (id, mut offer) = (world.hosts[at].clients[0].id, None);
+        let (id, mut quote) = (world.hosts[at].clients[0].id, None);
         world.call(at, |daemon, _| {
-            offer = daemon.offer(id, &Outgoing::new(Service::Fifo, &[b"g0"], &[]))
+            quote = daemon.quote(id, &Outgoing::new(Service::Fifo, &[b"g0"], &[]))
         });
-        offer.unwrap().0
+        quote.unwrap().0
     })
 }
 
@@ -179,9 +179,9 @@ fn a_slow_member_of_a_large_group_is_cut_and_holds_nobody_up_whatever_the_benefi
         world.finish();
         assert!(sent > 1500, "{benefit:?}: {sent} of 2000 messages were cheap enough");
         for (at, client) in (0..4).flat_map(|at| [(at, 0), (at, 1)]) {
-            let got = world.deliveries.iter().filter(|it| (it.at, it.client) == (at, client));
+            let got = world.log.deliveries.iter().filter(|it| (it.at, it.client) == (at, client));
             let (got, lost) =
-                (got.count(), world.lost.iter().any(|it| (it.0, it.1) == (at, client)));
+                (got.count(), world.log.lost.iter().any(|it| (it.0, it.1) == (at, client)));
             let is_slow = (at, client) == (3, 1);
             assert_eq!(
                 (got == sent, lost),

@@ -5,28 +5,20 @@ use alloc::vec::Vec;
 
 use super::{World, full, ms, secs};
 use crate::cell::{Cell, Kind};
-use crate::ids::{Ballot, Set};
+use crate::ids::{DaemonSet, ViewId};
 use crate::stream::Streams;
 use crate::topology::Graph;
 use crate::wire::{Clock, Item};
 use crate::{DaemonId, DaemonRun, DaemonSettings, LinkId, SendError, Service};
 
-fn small() -> DaemonSettings {
-    DaemonSettings {
+fn settled(count: usize, edges: &[(usize, usize)], seed: u64) -> World {
+    let settings = DaemonSettings {
         retention_bytes: 1_000_000,
         client_bytes: 4_000_000,
         history_bytes: 0,
         ..DaemonSettings::default()
-    }
-}
-
-fn settled(count: usize, edges: &[(usize, usize)], seed: u64) -> World {
-    let mut world = World::with(count, edges, seed, small());
-    world.settle(secs(10));
-    world.join_all("g0");
-    world.run(secs(2));
-    world.check_settled();
-    world
+    };
+    World::joined(count, edges, seed, settings, "g0")
 }
 
 #[test]
@@ -55,7 +47,7 @@ fn a_full_retention_refuses_messages_and_ends_nothing() {
     world.settle(secs(3));
     world.send(0, 0, Service::Safe, &["g0"], 5000).unwrap();
     world.finish();
-    let sent = world.sent.len();
+    let sent = world.log.sent.len();
     assert_eq!(world.delays(0..sent, &[0, 1, 2]).1, 6 * sent);
     assert_eq!(world.views_since(0, since), 0);
 }
@@ -71,7 +63,7 @@ fn a_site_that_is_down_without_a_word_holds_up_ordered_messages_alone() {
         _ = world.send(0, i % 2, service, &["g0"], 100);
         world.run(ms(4));
     }
-    let unordered = world.sent.len();
+    let unordered = world.log.sent.len();
     assert_eq!(unordered, 500, "all were taken before the site counts as gone");
     for _ in 0..50 {
         _ = world.send(1, 0, Service::Safe, &["g0"], 100);
@@ -81,8 +73,8 @@ fn a_site_that_is_down_without_a_word_holds_up_ordered_messages_alone() {
     let (delay, count) = world.delays(0..unordered, &[0, 1]);
     assert_eq!(count, 4 * unordered);
     assert!(delay < ms(100), "{delay}");
-    let (delay, count) = world.delays(unordered..world.sent.len(), &[0, 1]);
-    assert_eq!(count, 4 * (world.sent.len() - unordered));
+    let (delay, count) = world.delays(unordered..world.log.sent.len(), &[0, 1]);
+    assert_eq!(count, 4 * (world.log.sent.len() - unordered));
     assert!(delay < ms(4500), "{delay}");
 }
 
@@ -92,12 +84,12 @@ fn a_slow_link_delays_nobody_else() {
     for way in [(0, 2), (1, 2)] {
         world.rates.insert(way, 20_000);
     }
-    let first = world.sent.len();
+    let first = world.log.sent.len();
     for i in 0..200 {
         world.send(i % 2, 0, Service::Fifo, &["g0"], 4000).unwrap();
         world.run(ms(10));
     }
-    let last = world.sent.len();
+    let last = world.log.sent.len();
     let (delay, count) = world.delays(first..last - 4, &[0, 1]);
     assert_eq!(count, 4 * (last - 4 - first));
     assert!(delay < ms(40), "{delay}");
@@ -113,14 +105,14 @@ fn samples_give_way_to_newer_ones_where_a_link_is_slow_and_other_messages_pass()
     for way in [(0, 2), (1, 2)] {
         world.rates.insert(way, 100_000);
     }
-    let first = world.sent.len();
+    let first = world.log.sent.len();
     for i in 0..1000 {
         let (service, bytes) =
             if i % 10 == 0 { (Service::Fifo, 100) } else { (Service::Unreliable, 4000) };
         world.send(i % 2, 0, service, &["g0"], bytes).unwrap();
         world.run(ms(10));
     }
-    let last = world.sent.len();
+    let last = world.log.sent.len();
     world.finish();
     assert_eq!(world.delays(first..last, &[0, 1]).1, 4 * 1000);
     let come = |world: &World, is_sample: bool| {
@@ -129,8 +121,8 @@ fn samples_give_way_to_newer_ones_where_a_link_is_slow_and_other_messages_pass()
                 && it.message >= first
                 && (it.message - first).is_multiple_of(10) != is_sample
         };
-        let delays = world.deliveries.iter().filter(one);
-        delays.map(|it| it.when.since(world.sent[it.message])).collect::<Vec<_>>()
+        let delays = world.log.deliveries.iter().filter(one);
+        delays.map(|it| it.when.since(world.log.sent[it.message])).collect::<Vec<_>>()
     };
     // 128 kB of samples at 100 kB per second, over each of two links.
     let (samples, others) = (come(&world, true), come(&world, false));
@@ -149,9 +141,9 @@ fn a_view_waits_for_what_its_members_lack_and_loses_nothing() {
         }
     }
     let since = world.now;
-    let first = world.sent.len();
+    let first = world.log.sent.len();
     while world.send(0, 0, Service::Fifo, &["g0"], 15_000).is_ok() {}
-    let last = world.sent.len();
+    let last = world.log.sent.len();
     assert!(last - first > 30, "{}", last - first);
     world.kill_noticed(2, 1.0);
     world.run(ms(50));
@@ -216,12 +208,16 @@ fn first_refused(kind: Kind, bytes: usize, is_open: bool) -> Option<u64> {
     let graph = Graph { members, edges: [(0, 1, 1, 1)].to_vec() };
     let link = LinkId(1);
     let link_to = BTreeMap::from([(1, link)]);
-    let mut streams = Streams::new(Ballot::default(), graph, 0, 0, &link_to, 1_000_000);
-    streams.is_open = is_open;
+    let mut streams = Streams::new(ViewId::default(), graph, 0, 0, &link_to, 1_000_000);
+    streams.is_begun = is_open;
     (1..=4000).find(|number| {
-        let what =
-            (if *number == 1 { Kind::Message } else { kind }, Service::Fifo, kind != Kind::More);
-        let cell = Cell::encode(*number, what, Set::ALL, b"c", &[b"g"], &[&alloc::vec![0; bytes]]);
+        let what = (
+            if *number == 1 { Kind::Message } else { kind },
+            Service::Fifo,
+            kind != Kind::Continuation,
+        );
+        let cell =
+            Cell::encode(*number, what, DaemonSet::ALL, b"c", &[b"g"], &[&alloc::vec![0; bytes]]);
         let taken = streams.take(link, Item::Cell { source: 1, step: 1, cell }, &mut Vec::new());
         streams.refresh();
         while streams.poll(link).is_some() {}
@@ -235,5 +231,5 @@ fn cells_of_a_source_are_kept_up_to_a_limit_and_until_they_are_acknowledged() {
     assert_eq!(first_refused(Kind::Message, 10_000, true), None);
     // Before the view begins, nothing is acknowledged.
     assert_eq!(first_refused(Kind::Message, 10_000, false), Some(100));
-    assert_eq!(first_refused(Kind::More, 10_000, true), Some(2049));
+    assert_eq!(first_refused(Kind::Continuation, 10_000, true), Some(2049));
 }

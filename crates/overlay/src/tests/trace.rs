@@ -9,7 +9,7 @@ use bytes::Bytes;
 use faircast_checker::{Rule, Trace, check};
 
 use super::{CLIENTS, Daemon, World};
-use crate::trace::{daemons, list, mate};
+use crate::trace::{daemons, list, member};
 use crate::{DaemonId, DaemonRun};
 
 pub(super) fn number_of(parts: &[Bytes]) -> usize {
@@ -21,7 +21,7 @@ pub(super) fn number_of(parts: &[Bytes]) -> usize {
 impl World {
     pub(super) fn note(&mut self, at: usize, client: usize, n: u64, fields: &str) {
         let run = self.hosts[at].clients[client].run;
-        self.lines.push(format!(
+        self.log.lines.push(format!(
             "{{\"process\":\"c{client}@d{at}\",\"incarnation\":{run},\"n\":{n},\"event\":{fields}}}"
         ));
     }
@@ -92,7 +92,11 @@ impl World {
             let groups: Vec<String> = daemon
                 .groups()
                 .map(|(group, it)| {
-                    format!("\"{}\":{}", String::from_utf8_lossy(group), list(it.iter().map(mate)))
+                    format!(
+                        "\"{}\":{}",
+                        String::from_utf8_lossy(group),
+                        list(it.iter().map(member))
+                    )
                 })
                 .collect();
             let fields = format!(
@@ -113,7 +117,7 @@ impl World {
 
     pub(super) fn judge(&mut self) -> (Vec<(Rule, String)>, usize) {
         self.note_quiet();
-        let text = self.lines.join("\n");
+        let text = self.log.lines.join("\n");
         if let Ok(file) = std::env::var("FAIRCAST_OVERLAY_TRACE") {
             std::fs::write(file, &text).unwrap();
         }

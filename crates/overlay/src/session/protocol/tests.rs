@@ -10,16 +10,16 @@ use super::*;
 
 const ALICE: &str = "alice";
 
-fn alice() -> Mate {
-    Mate { daemon: DaemonId(0xA), name: ALICE.into(), incarnation: 7 }
+fn alice() -> MemberId {
+    MemberId { daemon: DaemonId(0xA), name: ALICE.into(), incarnation: 7 }
 }
 
 fn run(id: u64, incarnation: u64) -> DaemonRun {
     DaemonRun { id: DaemonId(id), incarnation }
 }
 
-fn view(round: u64) -> Ballot {
-    Ballot { round, coordinator: run(0xA, 1) }
+fn view(round: u64) -> ViewId {
+    ViewId { round, coordinator: run(0xA, 1) }
 }
 
 fn frames() -> Vec<(&'static str, Frame)> {

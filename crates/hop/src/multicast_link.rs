@@ -18,13 +18,14 @@ const MARK: Duration = Duration::from_millis(50);
 /// Longest time without progress of a host, or without multicast, before the host leaves: 3 s.
 const STALLED: Duration = Duration::from_secs(3);
 /// Number of frames of which a host with working multicast receives at least one.
-const UNHEARD_MAX: u64 = 10;
+const UNHEARD_FRAMES_MAX: u64 = 10;
 const PACE_MAX: usize = 128;
 
 /// Window of a host in frames: TCP congestion control (src: RFC 5681) with selective
 /// acknowledgements. Frames reported missing are in flight, since all of them are retransmitted.
 #[derive(Debug)]
 struct Window {
+    /// Number of the first frame that the host lacks, and number after the last reported one.
     next: u64,
     end: u64,
     /// Ranges of missing frames: the first of each range, and the number after its last.
@@ -82,55 +83,57 @@ impl Window {
 }
 
 #[derive(Debug)]
-struct Member {
+struct Host {
     window: Window,
-    is_news: bool,
+    /// True if the last report has gaps that no repair has answered.
+    has_new_gaps: bool,
     /// Time of the last progress, or of the first frame after the host had all frames.
-    moved_at: Time,
+    progress_at: Time,
     /// First frame sent after the host's last multicast reception, and its send time.
-    unheard: Option<(u64, Time)>,
+    unheard_since: Option<(u64, Time)>,
     rtt: Duration,
 }
 
 #[derive(Debug)]
 struct Frame {
     bytes: Bytes,
-    again_at: Option<Time>,
+    repaired_at: Option<Time>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Again {
+pub(crate) enum RepairTo {
     All,
     One(PortId),
 }
 
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct MulticastLink {
     pub(crate) group: u64,
     pub(crate) network: u16,
     /// Frames not acknowledged by all hosts, and the number of the first.
     frames: VecDeque<Frame>,
     first: u64,
-    hosts: BTreeMap<PortId, Member>,
-    told: u16,
+    hosts: BTreeMap<PortId, Host>,
+    announced_pace: u16,
     repairs_at: Option<Time>,
+    /// Time at which hosts that lack frames receive the number of the last one.
     mark_at: Option<Time>,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Due {
-    pub(crate) repairs: Vec<(u64, Bytes, Again)>,
+    pub(crate) repairs: Vec<(u64, Bytes, RepairTo)>,
     pub(crate) marks: Vec<PortId>,
     pub(crate) stalled: Vec<PortId>,
 }
 
-impl Link {
+impl MulticastLink {
     pub(crate) fn new(group: u64, network: u16) -> Self {
         fresh! {
             Self {
                 group,
                 network,
-                told: 2,
+                announced_pace: 2,
             }
             frames, first, hosts, repairs_at, mark_at
         }
@@ -146,9 +149,9 @@ impl Link {
     }
 
     pub(crate) fn changes_pace(&mut self) -> bool {
-        let (pace, told) = (self.pace(), self.told);
-        let changes = pace >= told * 2 || pace * 2 <= told;
-        self.told = if changes { pace } else { told };
+        let (pace, announced_pace) = (self.pace(), self.announced_pace);
+        let changes = pace >= announced_pace * 2 || pace * 2 <= announced_pace;
+        self.announced_pace = if changes { pace } else { announced_pace };
         changes
     }
 
@@ -162,7 +165,7 @@ impl Link {
 
     pub(crate) fn join(&mut self, now: Time, port: PortId) {
         let (window, rtt) = (Window::new(self.sent()), Duration::ZERO);
-        let host = Member { window, is_news: false, moved_at: now, unheard: None, rtt };
+        let host = Host { window, has_new_gaps: false, progress_at: now, unheard_since: None, rtt };
         self.hosts.insert(port, host);
     }
 
@@ -191,11 +194,11 @@ impl Link {
         let seq = self.sent();
         for host in self.hosts.values_mut() {
             if host.window.next == seq {
-                host.moved_at = now;
+                host.progress_at = now;
             }
-            host.unheard.get_or_insert((seq, now));
+            host.unheard_since.get_or_insert((seq, now));
         }
-        self.frames.push_back(Frame { bytes, again_at: None });
+        self.frames.push_back(Frame { bytes, repaired_at: None });
         self.mark_at = Some(now + MARK);
         seq
     }
@@ -204,7 +207,7 @@ impl Link {
         &mut self,
         now: Time,
         port: PortId,
-        (next, heard, runs): (u64, u32, &[[u16; 2]]),
+        (next, multicast_frames, runs): (u64, u32, &[[u16; 2]]),
         rtt: Duration,
     ) -> bool {
         let sent = self.sent();
@@ -212,14 +215,14 @@ impl Link {
         let before = host.window.next;
         host.window.on_ack(sent, next, runs);
         if host.window.next > before {
-            host.moved_at = now;
+            host.progress_at = now;
         }
-        if heard > 0 {
-            host.unheard = None;
+        if multicast_frames > 0 {
+            host.unheard_since = None;
         }
         host.rtt = rtt;
-        host.is_news = !host.window.missing.is_empty();
-        if host.is_news {
+        host.has_new_gaps = !host.window.missing.is_empty();
+        if host.has_new_gaps {
             self.repairs_at.get_or_insert(now + COLLECT);
         }
         if before == self.first {
@@ -239,21 +242,22 @@ impl Link {
             due.marks = lacking.map(|(port, _)| *port).collect();
             self.mark_at = (!due.marks.is_empty()).then_some(now + MARK);
         }
-        let is_deaf =
-            |&(seq, since): &(u64, Time)| sent - seq >= UNHEARD_MAX && now.since(since) >= STALLED;
+        let is_deaf = |&(seq, since): &(u64, Time)| {
+            sent - seq >= UNHEARD_FRAMES_MAX && now.since(since) >= STALLED
+        };
         let stalled = self.hosts.iter().filter(|(_, host)| {
-            let waits = host.window.next < sent && now.since(host.moved_at) >= STALLED;
-            waits || host.unheard.as_ref().is_some_and(is_deaf)
+            let waits = host.window.next < sent && now.since(host.progress_at) >= STALLED;
+            waits || host.unheard_since.as_ref().is_some_and(is_deaf)
         });
         due.stalled = stalled.map(|(port, _)| *port).collect();
         due
     }
 
-    fn repairs(&mut self, now: Time) -> Vec<(u64, Bytes, Again)> {
+    fn repairs(&mut self, now: Time) -> Vec<(u64, Bytes, RepairTo)> {
         let Self { frames, first, hosts, .. } = self;
-        let mut lacking: BTreeMap<u64, Again> = BTreeMap::new();
+        let mut lacking: BTreeMap<u64, RepairTo> = BTreeMap::new();
         for (port, host) in hosts {
-            if !std::mem::take(&mut host.is_news) {
+            if !std::mem::take(&mut host.has_new_gaps) {
                 continue;
             }
             // The report is older than the arrival of the last repair.
@@ -261,9 +265,9 @@ impl Link {
             // At most one window: otherwise a lying host could make the relay flood a network.
             let lost = host.window.missing.iter().flat_map(|(first, after)| *first..*after);
             for seq in lost.take(host.window.size as usize) {
-                if !frames[(seq - *first) as usize].again_at.is_some_and(is_old) {
+                if !frames[(seq - *first) as usize].repaired_at.is_some_and(is_old) {
                     let to = lacking.entry(seq);
-                    to.and_modify(|to| *to = Again::All).or_insert(Again::One(*port));
+                    to.and_modify(|to| *to = RepairTo::All).or_insert(RepairTo::One(*port));
                 }
             }
         }
@@ -272,7 +276,7 @@ impl Link {
         }
         let repair = |(seq, to)| {
             let frame = &mut frames[(seq - *first) as usize];
-            frame.again_at = Some(now);
+            frame.repaired_at = Some(now);
             (seq, frame.bytes.clone(), to)
         };
         lacking.into_iter().map(repair).collect()
@@ -295,14 +299,14 @@ mod tests {
         Time::ZERO + Duration::from_millis(ms)
     }
 
-    fn link(frames: u64) -> Link {
-        let mut link = Link::new(7, 0);
+    fn link(frames: u64) -> MulticastLink {
+        let mut link = MulticastLink::new(7, 0);
         [A, B].into_iter().for_each(|port| link.join(at(0), port));
         (0..frames).for_each(|seq| assert_eq!(link.send(at(0), Bytes::new()), seq));
         link
     }
 
-    fn repairs(link: &mut Link, ms: u64) -> Vec<(u64, Again)> {
+    fn repairs(link: &mut MulticastLink, ms: u64) -> Vec<(u64, RepairTo)> {
         let due = link.handle_timeout(at(ms));
         due.repairs.into_iter().map(|(seq, _, to)| (seq, to)).collect()
     }
@@ -341,11 +345,11 @@ mod tests {
         assert!(link.on_ack(at(10), A, (2, 5, &[[2, 3]]), RTT));
         assert_eq!(repairs(&mut link, 10), []);
         assert!(link.on_ack(at(14), B, (3, 5, &[[1, 3]]), RTT));
-        assert_eq!(repairs(&mut link, 15), [(2, Again::One(A)), (3, Again::All)]);
+        assert_eq!(repairs(&mut link, 15), [(2, RepairTo::One(A)), (3, RepairTo::All)]);
         assert!(link.on_ack(at(20), A, (2, 0, &[[2, 3]]), RTT));
         assert_eq!(repairs(&mut link, 25), []);
         assert!(link.on_ack(at(40), A, (3, 0, &[[1, 3]]), RTT));
-        assert_eq!(repairs(&mut link, 45), [(3, Again::One(A))]);
+        assert_eq!(repairs(&mut link, 45), [(3, RepairTo::One(A))]);
         assert!(
             link.on_ack(at(50), A, (10, 0, &[]), RTT) && link.on_ack(at(50), B, (9, 0, &[]), RTT)
         );
@@ -362,7 +366,7 @@ mod tests {
                 .for_each(|port| _ = link.on_ack(at(ms), port, (0, 0, &[[40, 0]]), RTT));
             assert_eq!(
                 repairs(&mut link, ms + 5),
-                (0..frames).map(|it| (it, Again::All)).collect::<Vec<_>>()
+                (0..frames).map(|it| (it, RepairTo::All)).collect::<Vec<_>>()
             );
         }
     }

@@ -6,11 +6,12 @@ use bytes::Bytes;
 use faircast_base::{Cx, Duration, Time};
 use faircast_proto::relay::PortId;
 
-use crate::link::{Again, Link};
 use crate::message::{Channel, MULTICAST_AT_MAX, Message};
+use crate::multicast_link::{MulticastLink, RepairTo};
 use crate::node::RelayNode;
 use crate::seal::{BEACON, Seal};
 
+/// Interval of beacons: 500 ms.
 const BEACONS: Duration = Duration::from_millis(500);
 /// Time from an offer to the next beacon, in which the host joins the multicast group: 50 ms.
 const BEACON_SOON: Duration = Duration::from_millis(50);
@@ -19,19 +20,23 @@ const PART_BYTES_MAX: usize = 1500 - 48 - 30;
 /// Maximum number of links. Packets of further groups leave by unicast.
 const LINKS_MAX: usize = 1024;
 
+/// Multicast links of a relay, one for each group and network with hosts that receive multicast.
 #[derive(Debug)]
-pub(crate) struct Lans {
+pub(crate) struct MulticastLinks {
+    /// Multicast address in the format of the hosts' drivers.
     at: Vec<u8>,
     networks: u16,
     key: [u8; 32],
     seal: Seal,
-    links: BTreeMap<PortId, Link>,
+    links: BTreeMap<PortId, MulticastLink>,
+    /// Number of the last beacon, by which hosts learn that multicast reaches them.
     beacons: u64,
     beacon_at: Option<Time>,
+    /// Datagrams to send, with their networks.
     out: VecDeque<(u16, Vec<u8>)>,
 }
 
-impl Lans {
+impl MulticastLinks {
     pub(crate) fn new(key: [u8; 32]) -> Self {
         fresh! {
             Self {
@@ -54,7 +59,7 @@ impl Lans {
         Some(Message::Multicast { key: self.key, at: self.at.clone() })
     }
 
-    pub(crate) fn get(&self, port: PortId) -> Option<&Link> {
+    pub(crate) fn get(&self, port: PortId) -> Option<&MulticastLink> {
         self.links.get(&port)
     }
 
@@ -78,17 +83,17 @@ impl Lans {
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Time> {
-        let links = self.links.values().filter_map(Link::next_timeout);
+        let links = self.links.values().filter_map(MulticastLink::next_timeout);
         links.chain(self.beacon_at).min()
     }
 }
 
 impl RelayNode {
-    pub(crate) fn on_hears(&mut self, now: Time, port: PortId, network: u16) -> bool {
-        if network >= self.lans.networks {
+    pub(crate) fn on_multicast_heard(&mut self, now: Time, port: PortId, network: u16) -> bool {
+        if network >= self.multicast.networks {
             return false;
         }
-        if let Some(of) = self.neighbours.get_mut(port).filter(|of| of.may_hear(now)) {
+        if let Some(of) = self.neighbours.get_mut(port).filter(|of| of.may_use_multicast(now)) {
             of.network = Some(network);
             let groups: Vec<u64> = of.groups.iter().copied().collect();
             groups.into_iter().for_each(|group| self.join_link(now, port, group));
@@ -97,21 +102,21 @@ impl RelayNode {
     }
 
     pub(crate) fn join_link(&mut self, now: Time, port: PortId, group: u64) {
-        let Self { lans, neighbours, groups, peers, .. } = self;
+        let Self { multicast, neighbours, groups, peers, .. } = self;
         let Some(of) = neighbours.get(port) else { return };
         let (connection, Some(network)) = (of.connection, of.network) else { return };
         let member = groups.member_mut(group, port);
         let Some(member) = member.filter(|it| it.receivers > 0 && it.link.is_none()) else {
             return;
         };
-        let mut known = lans.links.iter();
+        let mut known = multicast.links.iter();
         let known = known.find(|(_, link)| (link.group, link.network) == (group, network));
         let on = match known {
             Some((on, _)) => *on,
-            None if lans.links.len() >= LINKS_MAX => return,
+            None if multicast.links.len() >= LINKS_MAX => return,
             None => neighbours.next_port(),
         };
-        let link = lans.links.entry(on).or_insert_with(|| Link::new(group, network));
+        let link = multicast.links.entry(on).or_insert_with(|| MulticastLink::new(group, network));
         link.join(now, port);
         member.link = Some(on);
         let (link, next, pace) = (on.0, link.sent(), link.pace());
@@ -119,7 +124,7 @@ impl RelayNode {
     }
 
     pub(crate) fn leave_link(&mut self, cx: &mut Cx<'_>, port: PortId, group: u64) {
-        let Self { lans, neighbours, groups, peers, .. } = self;
+        let Self { multicast, neighbours, groups, peers, .. } = self;
         let Some(member) = groups.member_mut(group, port) else { return };
         let Some(on) = member.link.take() else { return };
         if let Some(of) = neighbours.get(port) {
@@ -130,10 +135,10 @@ impl RelayNode {
                 self.program.handle_gone(cx, of.flow, on, node);
             }
         }
-        if let Some(link) = lans.links.get_mut(&on) {
+        if let Some(link) = multicast.links.get_mut(&on) {
             link.leave(port);
             if link.hosts().next().is_none() {
-                lans.links.remove(&on);
+                multicast.links.remove(&on);
             }
         }
         self.fulfil_link(on);
@@ -147,7 +152,7 @@ impl RelayNode {
     }
 
     fn fulfil_link(&mut self, on: PortId) {
-        if self.lans.get(on).is_none_or(Link::has_room) {
+        if self.multicast.get(on).is_none_or(MulticastLink::has_room) {
             self.awaited.fulfil(on);
         }
     }
@@ -157,37 +162,39 @@ impl RelayNode {
         now: Time,
         port: PortId,
         on: PortId,
-        (next, heard, runs): (u64, u32, &[[u16; 2]]),
+        (next, multicast_frames, runs): (u64, u32, &[[u16; 2]]),
     ) -> bool {
-        let Some(link) = self.lans.links.get_mut(&on) else { return true };
+        let Some(link) = self.multicast.links.get_mut(&on) else { return true };
         let connection = self.neighbours.get(port).map(|of| of.connection);
         let stats = connection.and_then(|it| self.peers.endpoint.stats(it));
         let rtt = stats.map_or(Duration::ZERO, |stats| stats.rtt);
-        let is_right = link.on_ack(now, port, (next, heard, runs), rtt);
+        let is_right = link.on_ack(now, port, (next, multicast_frames, runs), rtt);
         self.fulfil_link(on);
         is_right
     }
 
     fn mark(&mut self, now: Time, on: PortId, hosts: Vec<PortId>) {
-        let Some(link) = self.lans.get(on) else { return };
+        let Some(link) = self.multicast.get(on) else { return };
         let mark = Message::LinkMark { link: on.0, next: link.sent(), pace: link.pace() };
         for of in hosts.into_iter().filter_map(|port| self.neighbours.get(port)) {
             self.peers.send_message(now, of.connection, &mark);
         }
     }
 
-    pub(crate) fn handle_lan_timeouts(&mut self, cx: &mut Cx<'_>) {
+    pub(crate) fn handle_multicast_timeouts(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now;
-        let is_tick = self.lans.beacon_at.take_if(|at| *at <= now).is_some();
+        let is_tick = self.multicast.beacon_at.take_if(|at| *at <= now).is_some();
         if is_tick {
             self.send_beacons(now);
         }
-        let links = self.lans.links.iter();
+        let links = self.multicast.links.iter();
         let due =
             links.filter(|(_, link)| is_tick || link.next_timeout().is_some_and(|at| at <= now));
         let due: Vec<PortId> = due.map(|(on, _)| *on).collect();
         for on in due {
-            let Self { lans: Lans { links, seal, out, .. }, neighbours, peers, .. } = self;
+            let Self {
+                multicast: MulticastLinks { links, seal, out, .. }, neighbours, peers, ..
+            } = self;
             let Some(link) = links.get_mut(&on) else { continue };
             let mut due = link.handle_timeout(now);
             if is_tick && link.changes_pace() {
@@ -195,8 +202,8 @@ impl RelayNode {
             }
             for (seq, frame, to) in due.repairs {
                 match to {
-                    Again::All => out.push_back((link.network, seal.seal(on.0, seq, &frame))),
-                    Again::One(port) => {
+                    RepairTo::All => out.push_back((link.network, seal.seal(on.0, seq, &frame))),
+                    RepairTo::One(port) => {
                         if let Some(of) = neighbours.get(port) {
                             let channel = Channel::Link(on.0);
                             peers.send_packet(of.connection, channel, &seq.to_be_bytes(), frame);
@@ -215,18 +222,18 @@ impl RelayNode {
     }
 
     fn send_beacons(&mut self, now: Time) {
-        let Self { lans, neighbours, .. } = self;
-        lans.beacon_at = Some(now + BEACONS);
-        let mut may_hear = neighbours.iter().filter(|(_, of)| of.may_hear(now));
+        let Self { multicast, neighbours, .. } = self;
+        multicast.beacon_at = Some(now + BEACONS);
+        let mut may_use_multicast = neighbours.iter().filter(|(_, of)| of.may_use_multicast(now));
         let receives = |port: PortId, group: &u64| {
             let member = self.groups.get(*group).and_then(|of| of.members.get(&port));
             member.is_some_and(|member| member.receivers > 0)
         };
-        if may_hear.any(|(port, of)| of.groups.iter().any(|group| receives(port, group))) {
-            for network in 0..lans.networks {
-                lans.beacons += 1;
-                let beacon = lans.seal.seal(BEACON, lans.beacons, &network.to_be_bytes());
-                lans.out.push_back((network, beacon));
+        if may_use_multicast.any(|(port, of)| of.groups.iter().any(|group| receives(port, group))) {
+            for network in 0..multicast.networks {
+                multicast.beacons += 1;
+                let beacon = multicast.seal.seal(BEACON, multicast.beacons, &network.to_be_bytes());
+                multicast.out.push_back((network, beacon));
             }
         }
     }

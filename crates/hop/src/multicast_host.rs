@@ -6,30 +6,34 @@ use bytes::{Buf as _, Bytes};
 use faircast_base::{Duration, Time};
 
 use crate::endpoint::ConnectionHandle;
-use crate::link::FRAMES_MAX;
 use crate::message::{Message, RUNS_MAX};
+use crate::multicast_link::FRAMES_MAX;
 use crate::seal::{BEACON, Seal, peek};
 
 const PACKET_BYTES_MAX: usize = u16::MAX as usize;
 /// Minimum interval between a host's reports of received beacons: 250 ms.
-const HEARS: Duration = Duration::from_millis(250);
+const REPORTS: Duration = Duration::from_millis(250);
 /// Time after which a gap in the frames is reported: 2 ms.
 const REORDER: Duration = Duration::from_millis(2);
 
+/// Multicast from the relay at the other end of a connection.
 #[derive(Debug)]
-pub(crate) struct Hearing {
+pub(crate) struct MulticastReceiver {
     pub(crate) connection: ConnectionHandle,
+    /// Multicast address in the format of the driver.
     pub(crate) at: Vec<u8>,
     seal: Seal,
+    /// Link of the host's group, once the relay has moved the group to one.
     pub(crate) link: Option<Arrivals>,
-    hears: Option<u16>,
-    hears_at: Time,
+    /// Network of a beacon to report, and least time of the next report.
+    beacon_network: Option<u16>,
+    report_at: Time,
 }
 
-impl Hearing {
+impl MulticastReceiver {
     pub(crate) fn new(connection: ConnectionHandle, key: &[u8; 32], at: Vec<u8>) -> Self {
         let seal = Seal::new(key);
-        Self { connection, at, seal, link: None, hears: None, hears_at: Time::ZERO }
+        Self { connection, at, seal, link: None, beacon_network: None, report_at: Time::ZERO }
     }
 
     fn arrivals(&mut self, link: u32) -> Option<&mut Arrivals> {
@@ -46,10 +50,10 @@ impl Hearing {
             arrivals.on_frame(now, seq, frame, true);
         } else if let Some(network) = frame.first_chunk()
             && self.link.is_none()
-            && self.hears_at <= now
+            && self.report_at <= now
         {
-            self.hears_at = now + HEARS;
-            self.hears = Some(u16::from_be_bytes(*network));
+            self.report_at = now + REPORTS;
+            self.beacon_network = Some(u16::from_be_bytes(*network));
         }
         true
     }
@@ -80,8 +84,8 @@ impl Hearing {
     }
 
     pub(crate) fn poll(&mut self, now: Time) -> Option<Message> {
-        let hears = self.hears.take().map(|network| Message::Hears { network });
-        hears.or_else(|| self.link.as_mut()?.poll(now))
+        let report = self.beacon_network.take().map(|network| Message::MulticastHeard { network });
+        report.or_else(|| self.link.as_mut()?.poll(now))
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Time> {
@@ -89,16 +93,19 @@ impl Hearing {
     }
 }
 
+/// Frames of a multicast link, put in order.
 #[derive(Debug)]
 pub(crate) struct Arrivals {
     link: u32,
+    /// Number of frames that the relay wants acknowledged together.
     pace: u16,
+    /// Number of the next frame in order.
     next: u64,
     /// Number after the last frame known to exist.
     end: u64,
-    held: BTreeMap<u64, Bytes>,
-    begun: Vec<u8>,
-    heard: u32,
+    frames: BTreeMap<u64, Bytes>,
+    partial_packet: Vec<u8>,
+    multicast_frames: u32,
     unacknowledged: u16,
     ack_at: Option<Time>,
 }
@@ -112,7 +119,7 @@ impl Arrivals {
                 next,
                 end: next,
             }
-            held, begun, heard, unacknowledged, ack_at
+            frames, partial_packet, multicast_frames, unacknowledged, ack_at
         }
     }
 
@@ -127,16 +134,16 @@ impl Arrivals {
 
     fn on_frame(&mut self, now: Time, seq: u64, frame: Bytes, is_multicast: bool) {
         let is_ahead = seq.checked_sub(self.next).is_some_and(|ahead| ahead < FRAMES_MAX as u64);
-        if !is_ahead || self.held.contains_key(&seq) {
+        if !is_ahead || self.frames.contains_key(&seq) {
             return;
         }
-        self.heard = self.heard.saturating_add(u32::from(is_multicast));
+        self.multicast_frames = self.multicast_frames.saturating_add(u32::from(is_multicast));
         self.end = self.end.max(seq + 1);
-        self.held.insert(seq, frame);
+        self.frames.insert(seq, frame);
         self.unacknowledged = self.unacknowledged.saturating_add(1);
         if self.unacknowledged >= self.pace {
             self.ack_by(now);
-        } else if (self.held.len() as u64) < self.end - self.next {
+        } else if (self.frames.len() as u64) < self.end - self.next {
             self.ack_by(now + self.spread(REORDER, 16));
         }
     }
@@ -152,18 +159,18 @@ impl Arrivals {
             let mut frame = self.take(now)?;
             let is_last = frame.first() == Some(&0);
             frame.advance(frame.len().min(1));
-            if is_last && self.begun.is_empty() {
+            if is_last && self.partial_packet.is_empty() {
                 return Some(frame);
             }
-            self.begun.extend_from_slice(&frame);
-            if is_last || self.begun.len() > PACKET_BYTES_MAX {
-                return Some(Bytes::from(std::mem::take(&mut self.begun)));
+            self.partial_packet.extend_from_slice(&frame);
+            if is_last || self.partial_packet.len() > PACKET_BYTES_MAX {
+                return Some(Bytes::from(std::mem::take(&mut self.partial_packet)));
             }
         }
     }
 
     fn take(&mut self, now: Time) -> Option<Bytes> {
-        let frame = self.held.remove(&self.next)?;
+        let frame = self.frames.remove(&self.next)?;
         self.next += 1;
         self.ack_by(now + self.spread(REORDER, 2));
         Some(frame)
@@ -172,10 +179,10 @@ impl Arrivals {
     fn poll(&mut self, now: Time) -> Option<Message> {
         self.ack_at.take_if(|at| *at <= now)?;
         self.unacknowledged = 0;
-        let heard = std::mem::take(&mut self.heard);
+        let multicast_frames = std::mem::take(&mut self.multicast_frames);
         let mut runs: Vec<[u16; 2]> = Vec::new();
         let mut at = self.next;
-        for seq in self.held.keys() {
+        for seq in self.frames.keys() {
             let is_full = runs.len() == RUNS_MAX;
             match runs.last_mut() {
                 Some([_, came]) if at == *seq => *came += 1,
@@ -187,7 +194,7 @@ impl Arrivals {
         if runs.len() < RUNS_MAX && at < self.end {
             runs.push([(self.end - at) as u16, 0]);
         }
-        Some(Message::LinkAck { link: self.link, next: self.next, heard, runs })
+        Some(Message::LinkAck { link: self.link, next: self.next, multicast_frames, runs })
     }
 }
 
@@ -201,7 +208,9 @@ mod tests {
 
     fn ack(arrivals: &mut Arrivals, ms: u64) -> Option<(u64, u32, Vec<[u16; 2]>)> {
         match arrivals.poll(at(ms))? {
-            Message::LinkAck { link: 3, next, heard, runs } => Some((next, heard, runs)),
+            Message::LinkAck { link: 3, next, multicast_frames, runs } => {
+                Some((next, multicast_frames, runs))
+            }
             message => panic!("{message:?}"),
         }
     }

@@ -1,0 +1,260 @@
+//! Clients of a daemon, by session and by name, with their joins in progress.
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+use faircast_base::{Duration, Time};
+use smallvec::SmallVec;
+
+use crate::client::{Client, ClientEvent, Joining, Room};
+use crate::group::{Groups, MemberId};
+use crate::ids::{ClientId, DaemonId, ViewId};
+use crate::mutant::{Mutant, breaks};
+
+/// Longest time without a connection before a client's session ends: 30 s.
+const RESUME_MAX: Duration = Duration::from_secs(30);
+
+pub(super) type Receivers = SmallVec<[ClientId; 8]>;
+
+/// Join of a client that all daemons route, and whose place in the common order is due.
+pub(super) struct DueJoin {
+    pub(super) id: ClientId,
+    pub(super) client: Bytes,
+    pub(super) group: Bytes,
+    pub(super) holds_senders: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Clients {
+    daemon: DaemonId,
+    pub(super) room: Room,
+    by_id: BTreeMap<ClientId, Client>,
+    by_name: BTreeMap<Bytes, ClientId>,
+    /// Clients with events that are new to the driver.
+    ready: VecDeque<ClientId>,
+    /// Clients with joins in progress.
+    joiners: BTreeSet<ClientId>,
+}
+
+impl Clients {
+    pub(super) fn new(daemon: DaemonId, room: Room) -> Self {
+        Self { daemon, room, ..Self::default() }
+    }
+
+    pub(super) fn get(&self, id: ClientId) -> Option<&Client> {
+        self.by_id.get(&id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: ClientId) -> Option<&mut Client> {
+        self.by_id.get_mut(&id)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    pub(super) fn ids(&self) -> Vec<ClientId> {
+        self.by_id.keys().copied().collect()
+    }
+
+    pub(super) fn named(&self, name: &Bytes) -> Option<ClientId> {
+        self.by_name.get(name).copied()
+    }
+
+    /// Returns the session of a member, if the member is a client of this daemon.
+    pub(super) fn session_of(&self, member: &MemberId) -> Option<(ClientId, &Client)> {
+        if member.daemon != self.daemon {
+            return None;
+        }
+        let id = *self.by_name.get(&member.name)?;
+        self.by_id.get(&id).filter(|it| it.member == *member).map(|client| (id, client))
+    }
+
+    pub(super) fn of_member(&mut self, member: &MemberId) -> Option<&mut Client> {
+        let id = self.session_of(member)?.0;
+        self.by_id.get_mut(&id)
+    }
+
+    pub(super) fn insert(&mut self, id: ClientId, client: Client) {
+        self.by_name.insert(client.member.name.clone(), id);
+        self.by_id.insert(id, client);
+    }
+
+    pub(super) fn remove(&mut self, id: ClientId) -> Option<Client> {
+        let client = self.by_id.remove(&id)?;
+        self.by_name.remove(&client.member.name);
+        self.joiners.remove(&id);
+        Some(client)
+    }
+
+    /// Moves a session to another connection.
+    pub(super) fn rename(&mut self, old: ClientId, id: ClientId) {
+        let Some(mut client) = self.by_id.remove(&old) else { return };
+        client.is_ready = true;
+        // The alarm belongs to the earlier connection.
+        client.purse.alarm = None;
+        self.insert(id, client);
+        self.ready.push_back(id);
+        if self.joiners.remove(&old) {
+            self.joiners.insert(id);
+        }
+    }
+
+    /// Queues an event. True if the client's queue is now more than half full.
+    pub(super) fn push(&mut self, id: ClientId, event: Arc<ClientEvent>) -> bool {
+        let Some(client) = self.by_id.get_mut(&id) else { return false };
+        client.push(event, self.room);
+        note_ready(&mut self.ready, id, client);
+        client.queue().1 > self.room.waiting / 2
+    }
+
+    /// Cuts a client off: the driver closes its connection.
+    pub(super) fn cut(&mut self, id: ClientId) {
+        let Some(client) = self.by_id.get_mut(&id) else { return };
+        client.is_cut = true;
+        note_ready(&mut self.ready, id, client);
+    }
+
+    pub(super) fn poll_ready(&mut self) -> Option<ClientId> {
+        while let Some(id) = self.ready.pop_front() {
+            if let Some(client) = self.by_id.get_mut(&id) {
+                client.is_ready = false;
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    pub(super) fn pop(&mut self, id: ClientId) -> Option<(u64, Arc<ClientEvent>)> {
+        let room = self.room;
+        self.by_id.get_mut(&id)?.pop(room)
+    }
+
+    /// Returns the sessions without a connection for longer than 30 s.
+    pub(super) fn expired(&self, now: Time) -> Vec<ClientId> {
+        let is_over = |it: &Client| it.away_since.is_some_and(|at| now >= at + RESUME_MAX);
+        self.by_id.iter().filter(|(_, it)| is_over(it)).map(|(id, _)| *id).collect()
+    }
+
+    pub(super) fn begin_join(&mut self, id: ClientId, group: Bytes, holds_senders: bool) {
+        let Some(client) = self.by_id.get_mut(&id) else { return };
+        client.joining.push(Joining { group, announced: None, joins_at: None, holds_senders });
+        self.joiners.insert(id);
+    }
+
+    /// Cancels joins whose place in the order is not requested yet.
+    pub(super) fn cancel_joins(&mut self, id: ClientId, group: &Bytes) {
+        let Some(client) = self.by_id.get_mut(&id) else { return };
+        // A client with a join step in transit is a member until its next step.
+        client.joining.retain(|it| it.group != *group || it.joins_at.is_some());
+        if client.joining.is_empty() {
+            self.joiners.remove(&id);
+        }
+    }
+
+    /// Notes the cell that announces a join to all daemons.
+    pub(super) fn note_announced(&mut self, member: &MemberId, group: &Bytes, cell: (ViewId, u64)) {
+        let Some(client) = self.of_member(member) else { return };
+        // A request with a join step in transit is done. Another step would undo a later leave.
+        let waits = |it: &&mut Joining| it.group == *group && it.joins_at.is_none();
+        client.joining.iter_mut().filter(waits).for_each(|it| it.announced = Some(cell));
+    }
+
+    /// Takes the joins that all daemons know, given the number of the last stable own cell.
+    pub(super) fn take_announced(&mut self, config: ViewId, stable: u64) -> Vec<DueJoin> {
+        let mut due = Vec::new();
+        for id in &self.joiners {
+            let Some(client) = self.by_id.get_mut(id) else { continue };
+            for it in &mut client.joining {
+                if it.announced.is_some_and(|(at, number)| at == config && number <= stable) {
+                    it.announced = None;
+                    let (client, group) = (client.encoded.clone(), it.group.clone());
+                    due.push(DueJoin { id: *id, client, group, holds_senders: it.holds_senders });
+                }
+            }
+        }
+        due
+    }
+
+    /// Notes the Lamport time of a join step.
+    pub(super) fn note_joins_at(&mut self, join: &DueJoin, time: u64) {
+        let joining = self.by_id.get_mut(&join.id).into_iter().flat_map(|it| &mut it.joining);
+        let waits = |it: &&mut Joining| it.group == join.group && it.joins_at.is_none();
+        joining.filter(waits).for_each(|it| it.joins_at = Some(time));
+    }
+
+    /// Returns all joins in progress, which a new configuration announces again.
+    pub(super) fn joins(&self) -> Vec<(MemberId, Bytes)> {
+        let joins = |it: &Client| {
+            let groups = it.joining.iter().map(|joining| joining.group.clone());
+            groups.map(|group| (it.member.clone(), group)).collect::<Vec<_>>()
+        };
+        self.by_id.values().flat_map(joins).collect()
+    }
+
+    /// Defers a message for own clients whose join steps are in transit through the common order.
+    /// FIFO messages wait behind deferred ones of the same sender, and leave `to`.
+    pub(super) fn defer(&mut self, event: &Arc<ClientEvent>, time: u64, to: &mut Receivers) {
+        let ClientEvent::Message { groups, .. } = &**event else { return };
+        for id in &self.joiners {
+            let Some(client) = self.by_id.get_mut(id) else { continue };
+            let joins_before = |it: &Joining| {
+                groups.iter().any(|name| name == it.group)
+                    && it.joins_at.is_some_and(|at| at < time)
+            };
+            let position = to.iter().position(|it| it == id);
+            let waits = match position {
+                Some(_) => client.is_behind(event),
+                None => client.joining.iter().any(joins_before),
+            };
+            if waits {
+                position.map(|position| to.remove(position));
+                client.deferred.push(event.clone());
+            }
+        }
+    }
+
+    /// Completes the join step of `time`; a later request of the client to join remains pending.
+    /// Returns the session, and its deferred messages that are now due.
+    pub(super) fn complete_join(
+        &mut self,
+        groups: &Groups,
+        (member, group): (&MemberId, &Bytes),
+        time: u64,
+    ) -> Option<(ClientId, Vec<Arc<ClientEvent>>)> {
+        let id = self.session_of(member)?.0;
+        let client = self.by_id.get_mut(&id)?;
+        client.joining.retain(|it| it.group != *group || it.joins_at != Some(time));
+        if client.joining.is_empty() {
+            self.joiners.remove(&id);
+        }
+        let mut due = Vec::new();
+        for event in core::mem::take(&mut client.deferred) {
+            let ClientEvent::Message { groups: names, .. } = &*event else { continue };
+            // The client may have left the group of a message that waited behind another one.
+            let is_member = names.iter().any(|it| groups.members(it).contains(member))
+                || breaks(Mutant::DeferredAfterLeave);
+            let joins =
+                |it: &Joining| names.iter().any(|name| name == it.group) && it.joins_at.is_some();
+            if is_member && !client.is_behind(&event) {
+                due.push(event);
+            } else if is_member || client.joining.iter().any(joins) {
+                client.deferred.push(event);
+            }
+        }
+        Some((id, due))
+    }
+
+    #[cfg(test)]
+    pub(super) fn joins_in_progress(&self) -> usize {
+        self.by_id.values().map(|it| it.joining.len()).sum()
+    }
+}
+
+fn note_ready(ready: &mut VecDeque<ClientId>, id: ClientId, client: &mut Client) {
+    if !core::mem::replace(&mut client.is_ready, true) {
+        ready.push_back(id);
+    }
+}

@@ -1,0 +1,237 @@
+//! Requests of clients: joins and leaves as steps in the common order, and messages.
+
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+use faircast_base::{Cx, Time};
+
+use super::Daemon;
+use crate::cell::{Kind, Service};
+use crate::client::{ClientEvent, SendError};
+use crate::group::MemberId;
+use crate::ids::{ClientId, DaemonSet, ViewId};
+use crate::price::Benefit;
+use crate::session::protocol::check_groups;
+
+/// Maximum number of pending requests of a client to join or leave groups.
+const REQUESTS_MAX: usize = 1000;
+/// Maximum length of a message in bytes: 16 MB.
+pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
+
+/// Message of a client to groups, as handed to its daemon.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Outgoing<'a> {
+    /// Service of the message.
+    pub service: Service,
+    /// Names of 1 to 100 groups.
+    pub groups: &'a [&'a [u8]],
+    /// Payload of at most [`MESSAGE_BYTES_MAX`].
+    pub payload: &'a [u8],
+    /// Number of the client's request, for the events about the message.
+    pub request: u64,
+    /// True if the client wants a [`ClientEvent::Receipt`]: causal, agreed and safe messages only.
+    pub wants_receipt: bool,
+    /// View to which the message is restricted (virtual synchrony); `None` for any view.
+    pub view: Option<ViewId>,
+    /// Benefit of the message; `None` for the daemon's default.
+    pub benefit: Option<Benefit>,
+}
+
+impl<'a> Outgoing<'a> {
+    /// Creates a message without a receipt, for any view.
+    pub fn new(service: Service, groups: &'a [&'a [u8]], payload: &'a [u8]) -> Self {
+        Self { service, groups, payload, ..Self::default() }
+    }
+}
+
+impl Daemon {
+    /// Requests to join a group, whose senders wait for slow members while a member asks for it by
+    /// `holds_senders`.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send).
+    pub fn join(
+        &mut self,
+        cx: &mut Cx<'_>,
+        id: ClientId,
+        group: Bytes,
+        holds_senders: bool,
+    ) -> Result<(), SendError> {
+        self.admit(id, &group)?;
+        let member = self.clients.get(id).ok_or(SendError::Name)?.member.clone();
+        self.clients.begin_join(id, group.clone(), holds_senders);
+        self.announce_join(cx.now, &member, &group);
+        self.settle(cx);
+        Ok(())
+    }
+
+    /// Requests to remove a client from a group.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send).
+    pub fn part(&mut self, cx: &mut Cx<'_>, id: ClientId, group: Bytes) -> Result<(), SendError> {
+        self.admit(id, &group)?;
+        let client = self.clients.get(id).ok_or(SendError::Name)?.encoded.clone();
+        self.clients.cancel_joins(id, &group);
+        self.step(cx.now, Kind::Leave, &client, &[&group]);
+        self.settle(cx);
+        Ok(())
+    }
+
+    fn admit(&self, id: ClientId, group: &Bytes) -> Result<(), SendError> {
+        check_groups(&[group])?;
+        let client = self.clients.get(id).ok_or(SendError::Name)?;
+        let name = &client.encoded;
+        let steps = self.waiting_steps.iter().filter(|it| it.1 == *name).count();
+        let has_room = self.current.has_room(name, self.settings.retention_bytes);
+        let fits = client.joining.len() + steps < REQUESTS_MAX;
+        if has_room && fits { Ok(()) } else { Err(SendError::Retention) }
+    }
+
+    /// True if the view has begun and no change is in progress.
+    pub(super) fn is_open(&self) -> bool {
+        self.current.is_begun && !self.change.is_in_progress()
+    }
+
+    /// Sends a message of a client to groups. A message to groups without members is dropped.
+    ///
+    /// # Errors
+    /// The message is refused: wrong in itself, too expensive, or not possible at present.
+    pub fn send(
+        &mut self,
+        cx: &mut Cx<'_>,
+        id: ClientId,
+        message: &Outgoing<'_>,
+    ) -> Result<(), SendError> {
+        let Outgoing { service, groups, payload, request, wants_receipt, view, .. } = *message;
+        check_groups(groups)?;
+        if payload.len() > MESSAGE_BYTES_MAX {
+            return Err(SendError::Length);
+        }
+        let name = self.clients.get(id).ok_or(SendError::Name)?.encoded.clone();
+        if view.is_some_and(|view| view != self.view) {
+            return Err(SendError::View);
+        }
+        if !self.is_open() {
+            return Err(SendError::Changing);
+        }
+        if !self.current.has_room(&name, self.settings.retention_bytes) {
+            return Err(SendError::Retention);
+        }
+        if self.groups.is_held(groups) {
+            return Err(SendError::Held);
+        }
+        let routes = self.groups.route(groups);
+        if self.drops(id, message, routes) {
+            return Ok(());
+        }
+        self.buy(cx, id, message, routes)?;
+        let mut complete = core::mem::take(&mut self.scratch);
+        self.current.send_message(service, &name, groups, payload, routes, &mut complete);
+        if wants_receipt && service.is_ordered() {
+            let (sequence, _) = self.current.own();
+            if let Some(client) = self.clients.get_mut(id) {
+                client.receipts.push_back((sequence, request));
+            }
+        }
+        for message in complete.drain(..) {
+            self.take_message(cx.now, message);
+        }
+        self.scratch = complete;
+        self.settle(cx);
+        Ok(())
+    }
+
+    /// True if a message has no receivers. The client learns of new groups without members.
+    fn drops(&mut self, id: ClientId, message: &Outgoing<'_>, routes: DaemonSet) -> bool {
+        let Outgoing { groups, request, wants_receipt, .. } = *message;
+        let Some(client) = self.clients.get_mut(id) else { return true };
+        if routes != DaemonSet::default() {
+            if !client.empty.is_empty() {
+                groups.iter().for_each(|group| _ = client.empty.remove(*group));
+            }
+            return false;
+        }
+        let known = client.empty.len();
+        client.empty.extend(groups.iter().map(|group| Bytes::copy_from_slice(group)));
+        let is_new = client.empty.len() > known;
+        if client.empty.len() > REQUESTS_MAX {
+            client.empty.clear();
+        }
+        if is_new {
+            let groups = groups.iter().collect();
+            self.notify(id, ClientEvent::NoMembers { request, groups });
+        }
+        if wants_receipt {
+            let (members, view) = (0, self.view);
+            self.notify(id, ClientEvent::Receipt { request, members, view });
+        }
+        true
+    }
+
+    /// Sends a membership step, or keeps it until the view is open.
+    pub(super) fn step(&mut self, now: Time, kind: Kind, client: &Bytes, groups: &[&Bytes]) {
+        if !self.is_open() {
+            let groups = groups.iter().copied().cloned().collect();
+            return self.waiting_steps.push((kind, client.clone(), groups));
+        }
+        self.send_step((now, kind), client, groups, &[]);
+    }
+
+    fn send_step(
+        &mut self,
+        (now, kind): (Time, Kind),
+        client: &Bytes,
+        groups: &[&Bytes],
+        payload: &[u8],
+    ) {
+        if kind == Kind::Leave {
+            let time = self.current.time + 1;
+            let member = MemberId::decode(self.me.id, client);
+            if let Some(client) = self.clients.of_member(&member) {
+                client.leaving.extend(groups.iter().map(|it| ((*it).clone(), time)));
+            }
+        }
+        let groups: Vec<&[u8]> = groups.iter().map(|it| &***it).collect();
+        let mut complete = Vec::new();
+        let what = (kind, Service::Reliable, true);
+        self.current.send_to_all(what, client, &groups, &[payload], &mut complete);
+        self.take_messages(now, complete);
+    }
+
+    pub(super) fn send_waiting_steps(&mut self, now: Time) {
+        if self.is_open() {
+            for (kind, client, groups) in core::mem::take(&mut self.waiting_steps) {
+                self.step(now, kind, &client, &groups.iter().collect::<Vec<_>>());
+            }
+        }
+    }
+
+    /// Announces a join to all daemons, which route the group's messages here from then on.
+    fn announce_join(&mut self, now: Time, member: &MemberId, group: &Bytes) {
+        if self.is_open() {
+            self.step(now, Kind::Join, &member.encode(), &[group]);
+            let cell = (self.current.config, self.current.own().0);
+            self.clients.note_announced(member, group, cell);
+        }
+    }
+
+    /// Announces all joins in progress in a new configuration.
+    pub(super) fn announce_joins(&mut self, now: Time) {
+        for (member, group) in self.clients.joins() {
+            self.announce_join(now, &member, &group);
+        }
+    }
+
+    /// Sends the steps of joins that all daemons know.
+    pub(super) fn finish_joins(&mut self, now: Time) {
+        if !self.is_open() {
+            return;
+        }
+        for join in self.clients.take_announced(self.current.config, self.current.own().1) {
+            self.clients.note_joins_at(&join, self.current.time + 1);
+            let payload: &[u8] = if join.holds_senders { &[1] } else { &[] };
+            self.send_step((now, Kind::Joined), &join.client, &[&join.group], payload);
+        }
+    }
+}
