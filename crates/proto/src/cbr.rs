@@ -5,6 +5,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use crate::content::Content;
+use crate::fields::{Encoded, Fields};
 use crate::options::OptionSpec;
 use crate::settings::settings;
 use crate::transport::{EndSetup, PacketFacts, Role};
@@ -164,11 +165,8 @@ impl Machine for CbrSender {
         let (offset, end) = (self.offset(seq), self.offset(self.seq));
         let bytes = (end - offset) as u32;
         let last = end == self.content_bytes;
-        let mut header = [0; HEADER_LEN];
-        header[..4].copy_from_slice(&self.flow.0.to_be_bytes());
-        header[4] = if last { LAST } else { 0 };
-        header[8..].copy_from_slice(&seq.to_be_bytes());
-        buf.extend_from_slice(&header);
+        let flags = if last { LAST } else { 0 };
+        (self.flow.0, [flags, 0, 0, 0], seq).put(buf);
         let zeros = if bytes == 0 { 0 } else { self.content.read(offset, bytes, buf) };
         cx.emit(Event::DataSent { seq, bytes, repair: false });
         if last && self.reports_completion {
@@ -222,10 +220,10 @@ impl CbrReceiver {
     }
 
     fn take(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>) -> Checked {
-        let header = datagram.bytes.get(..HEADER_LEN).ok_or(BadInput::Truncated)?;
-        let flow = u32::from_be_bytes(header[..4].try_into().expect("four bytes"));
-        let seq = u64::from_be_bytes(header[8..].try_into().expect("eight bytes"));
-        let payload = &datagram.bytes[HEADER_LEN..];
+        let mut fields = Fields(datagram.bytes);
+        let header: Option<(u32, [u8; 4], u64)> = fields.read();
+        let (flow, [flags, ..], seq) = header.ok_or(BadInput::Truncated)?;
+        let payload = fields.rest();
         if FlowId(flow) != self.flow {
             return Err(BadInput::Foreign);
         }
@@ -245,7 +243,7 @@ impl CbrReceiver {
         };
         source.has_holes |= missing > 0 || (source.next.is_none() && seq > 0);
         source.next = Some(seq + 1);
-        source.ended |= header[4] & LAST != 0;
+        source.ended |= flags & LAST != 0;
         if missing > 0 {
             source.losses.missing(next..seq, |event| cx.emit(event));
             let packets = u32::try_from(missing).unwrap_or(u32::MAX);
@@ -258,7 +256,7 @@ impl CbrReceiver {
             self.events.push_back(FlowEvent::Delivered { bytes, zeros });
         }
         let is_whole = |source: &SourceRecord| source.ended && !source.has_holes;
-        if header[4] & LAST != 0 && self.sources.values().all(is_whole) {
+        if flags & LAST != 0 && self.sources.values().all(is_whole) {
             cx.emit(Event::Completed { bytes: self.delivered_bytes });
             self.events.push_back(FlowEvent::Completed);
         }

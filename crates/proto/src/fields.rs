@@ -68,6 +68,13 @@ macro_rules! tuples {
 
 tuples!((A, B)(A, B, C)(A, B, C, D)(A, B, C, D, E)(A, B, C, D, E, F)(A, B, C, D, E, F, G));
 
+/// Returns the encoding of fields.
+pub fn encoded(fields: impl Encoded) -> Vec<u8> {
+    let mut out = Vec::new();
+    fields.put(&mut out);
+    out
+}
+
 /// Parser of the fields of a received packet. A field that is too short gives `None`.
 #[derive(Debug)]
 pub struct Fields<'a>(

@@ -5,5 +5,6 @@ pub(crate) mod bench;
 mod black_holes;
 pub(crate) mod formats;
 mod schemes;
+pub(crate) mod tables;
 mod walks;
 pub(crate) mod world;

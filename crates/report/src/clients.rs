@@ -33,8 +33,10 @@ pub struct ClientSummary {
 pub(crate) struct Client {
     sent: u64,
     delivered: u64,
+    /// Received payload.
     bytes: u64,
     views: u64,
+    /// Daemons in the last view.
     daemons: u32,
     latencies: Histogram,
 }

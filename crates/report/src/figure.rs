@@ -26,8 +26,9 @@ pub enum Figure {
     Repairs,
 }
 
+/// Texts and thresholds of a figure, from `figures.json`.
 #[derive(Deserialize)]
-struct Told {
+struct FigureTexts {
     id: String,
     title: String,
     about: String,
@@ -36,7 +37,7 @@ struct Told {
     steps: [f64; 4],
 }
 
-static TOLD: LazyLock<Vec<Told>> = LazyLock::new(|| {
+static TEXTS: LazyLock<Vec<FigureTexts>> = LazyLock::new(|| {
     serde_json::from_str(include_str!("figures.json")).expect("a test reads the figures")
 });
 
@@ -52,27 +53,27 @@ impl Figure {
         Self::Repairs,
     ];
 
-    fn told(self) -> &'static Told {
-        &TOLD[self as usize]
+    fn texts(self) -> &'static FigureTexts {
+        &TEXTS[self as usize]
     }
 
     /// Returns the figure's key in JSON and in anchors.
     pub fn id(self) -> &'static str {
-        &self.told().id
+        &self.texts().id
     }
 
     /// Returns the figure's title with its unit.
     pub fn title(self) -> &'static str {
-        &self.told().title
+        &self.texts().title
     }
 
     /// Describes the figure in one or two sentences.
     pub fn about(self) -> &'static str {
-        &self.told().about
+        &self.texts().about
     }
 
     fn merit(self, value: f64) -> f64 {
-        match self.told().best {
+        match self.texts().best {
             Good::More => value,
             Good::Less => -value,
             // A session without any rate beside others is starved; 0/0 has no merit.
@@ -101,8 +102,8 @@ impl Figure {
     }
 
     pub(crate) fn step(self, value: f64) -> usize {
-        let reached = |from: &&f64| self.merit(value) >= self.merit(**from);
-        self.told().steps.iter().filter(reached).count()
+        let is_passed = |threshold: &&f64| self.merit(value) >= self.merit(**threshold);
+        self.texts().steps.iter().filter(is_passed).count()
     }
 
     /// Formats a value for display.

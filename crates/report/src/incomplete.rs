@@ -26,7 +26,10 @@ impl Summary {
 
 impl FlowSummary {
     fn length_notes(&self) -> impl Iterator<Item = String> {
-        let short = self.receivers.iter().filter_map(|it| Some((&it.node, it.path_bytes?)));
+        let short = self
+            .receivers
+            .iter()
+            .filter_map(|receiver| Some((&receiver.node, receiver.path_bytes?)));
         short.take(NAMED_MAX).map(|(node, bytes)| {
             let flow = &self.name;
             format!("{flow}: {node} gets only packets of up to {bytes} bytes: shorten `packet`, or raise `mtu`")
@@ -34,8 +37,10 @@ impl FlowSummary {
     }
 
     fn incomplete_note(&self) -> Option<String> {
-        let named =
-            self.receivers.iter().filter_map(|it| Some((&it.node, it.incomplete.as_ref()?)));
+        let named = self
+            .receivers
+            .iter()
+            .filter_map(|receiver| Some((&receiver.node, receiver.incomplete.as_ref()?)));
         let mut words: Vec<String> =
             named.map(|(node, reason)| format!("{node} ({reason})")).collect();
         let more = words.len().saturating_sub(NAMED_MAX);
@@ -48,11 +53,11 @@ impl FlowSummary {
             words.push(format!("up to {unnamed} of whom the sender knows nothing"));
         }
         let last = words.pop()?;
-        let who = match words.is_empty() {
+        let receivers = match words.is_empty() {
             true => last,
             false => format!("{} and {last}", words.join(", ")),
         };
-        Some(format!("{}: not everything got to {who}", self.name))
+        Some(format!("{}: not everything got to {receivers}", self.name))
     }
 }
 

@@ -11,11 +11,12 @@ use faircast_trace::{Header, Outcome, Record, Sink, Subject};
 use crate::clients::Clients;
 use crate::rates::Rates;
 use crate::summary::{Common, FlowSummary, LinkSummary, RouterSummary, Summary, jain_index};
-use flow::{Counts, Flow};
+use flow::{Flow, Period};
 use link::Link;
 
 /// Accumulates a summary during a run of hundreds of millions of records, at a few nanoseconds
-/// each. Links' averages need [`LinkCounters`] samples at the end of the warm-up and of the run.
+/// each. Links' averages need samples of
+/// [`LinkCounters`](faircast_base::LinkCounters) at the end of the warm-up and of the run.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     header: Header,
@@ -122,7 +123,7 @@ impl Sink for Metrics {
             Subject::Endpoint { flow, node, sender } => {
                 let Some(flow) = self.flows.get_mut(flow.index()) else { return };
                 if record.is_senders() {
-                    flow.sender_event(record, sender, Counts { is_counted, is_common });
+                    flow.sender_event(record, sender, Period { is_counted, is_common });
                 }
                 if !sender {
                     flow.receiver_event(node, record, is_counted);

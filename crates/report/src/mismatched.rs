@@ -24,23 +24,23 @@ impl FlowSummary {
 
     fn note(&self, spoken: Option<&str>, nodes: &[&str]) -> String {
         let Self { name, protocol: sender, .. } = self;
-        let (who, were, speak) = match nodes {
+        let (receivers, were, speak) = match nodes {
             [node] => (node.to_string(), "was", "speaks"),
             [node, more @ ..] => {
                 (format!("{node} and {} more", count(more.len() as u64)), "were", "speak")
             }
             [] => unreachable!("a group begins with a node"),
         };
-        let heard =
+        let source =
             if self.faults.mismatched_receivers > 0 { ", as the sender has heard" } else { "" };
         match spoken {
             Some(receiver) => format!(
-                "{name}: the sender speaks {sender}, and {who} {were} told to speak {receiver} and \
-                 got nothing{heard}: name {sender} or no scheme there, or {receiver} at the sender"
+                "{name}: the sender speaks {sender}, and {receivers} {were} told to speak {receiver} and \
+                 got nothing{source}: name {sender} or no scheme there, or {receiver} at the sender"
             ),
             // On a real network only the ends know.
             None => format!(
-                "{name}: {who} {speak} another scheme than the sender and got nothing{heard}: name \
+                "{name}: {receivers} {speak} another scheme than the sender and got nothing{source}: name \
                  the sender's or no scheme there"
             ),
         }

@@ -16,8 +16,11 @@
 use faircast_base::{Event, Time};
 use faircast_trace::{Header, Record, Sink, Subject};
 
+/// Length of a mean.
 const MEAN_S: u64 = 10;
+/// Time in which all means must begin inside the band.
 const STAYS_S: u64 = 20;
+/// Half of the band's width, as a share of the long-run rate.
 const BAND: f64 = 0.25;
 /// Most bins over all flows; beyond them the bins become wider.
 const BINS_MAX: usize = 4_000_000;
@@ -27,6 +30,7 @@ const FLOW_BINS_MIN: usize = 128;
 #[derive(Clone, Debug)]
 pub struct Rates {
     flows: Vec<FlowBins>,
+    /// Counting interval; doubled when a flow has `bins_max` bins.
     span_s: u64,
     bins_max: usize,
 }
@@ -34,6 +38,7 @@ pub struct Rates {
 #[derive(Clone, Debug)]
 struct FlowBins {
     counts_acknowledged: bool,
+    /// Payload by interval.
     bytes: Vec<u64>,
 }
 

@@ -1,16 +1,16 @@
 //! Sweep over settings of a scenario: medians and spread over the seeds of each combination.
 
 pub(crate) mod picture;
+mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 
 use crate::interval::median_interval;
 use crate::plots::Unit;
-use crate::text::{COLUMNS_MAX, Table, rate, significant, spread, wrap};
+use crate::text::{rate, significant, spread};
 use crate::{FlowSummary, Summary};
 
-const ROWS_MAX: usize = 40;
+/// Most flows with lines of their own; more flows are one line for each protocol.
 const FLOWS_MAX: usize = 8;
 
 /// Results of a sweep.
@@ -28,7 +28,9 @@ pub struct Sweep {
     pub seeds: usize,
     /// Number of missing runs.
     pub missing: usize,
+    /// Name and protocol of each flow.
     flows: Vec<(String, String)>,
+    /// Figures of each run, by combination of settings and index in `flows`.
     values: BTreeMap<(Vec<usize>, usize), Vec<Figures>>,
 }
 
@@ -52,17 +54,15 @@ pub struct SweepFigure {
     pub id: &'static str,
     /// Title.
     pub title: &'static str,
+    /// Heading of the column in tables of text.
     pub(crate) short: &'static str,
+    /// Label of the plot's vertical axis.
     pub(crate) axis: &'static str,
     pub(crate) unit: Unit,
+    /// Format with the unit.
     pub(crate) shown: fn(f64) -> String,
     value: fn(&Summary, &FlowSummary) -> Option<f64>,
 }
-
-const SLOWEST: usize = 1;
-const ROUND_TRIP: usize = 3;
-const LOSS: usize = 4;
-const DONE: usize = 5;
 
 /// Figures of a sweep, for flows that have them.
 pub const SWEEP_FIGURES: [SweepFigure; 6] = [
@@ -122,8 +122,10 @@ pub const SWEEP_FIGURES: [SweepFigure; 6] = [
     },
 ];
 
+/// Values of one figure of a flow, or of all flows of a protocol.
 pub(crate) struct SweepLine {
     pub(crate) name: String,
+    /// Values of all runs, by combination of settings.
     pub(crate) values: BTreeMap<Vec<usize>, Vec<f64>>,
 }
 
@@ -152,10 +154,6 @@ impl Sweep {
                 .map(|figure| (figure.value)(summary, flow).filter(|value| value.is_finite()));
             self.values.entry((choice.to_vec(), place)).or_default().push(figures);
         }
-    }
-
-    fn has_spread(&self) -> bool {
-        self.values.values().any(|runs| runs.len() > 1)
     }
 
     pub(crate) fn lines(&self, figure: usize) -> Vec<SweepLine> {
@@ -222,88 +220,6 @@ impl Sweep {
         }
         rows.into()
     }
-
-    /// Returns the sweep as text, at most 100 columns wide: medians and intervals over the seeds.
-    pub fn table(&self) -> String {
-        let varied: Vec<usize> =
-            (0..self.axes.len()).filter(|axis| self.axes[*axis].values.len() > 1).collect();
-        let lines: Vec<Vec<SweepLine>> = (0..SWEEP_FIGURES.len()).map(|f| self.lines(f)).collect();
-        let of = |figure: usize, name: &str, choice: &Vec<usize>| {
-            let line = lines[figure].iter().find(|line| line.name == name)?;
-            spread(line.values.get(choice)?.iter().copied())
-        };
-        let has_spread = self.has_spread();
-        let interval_of = |choice: &Vec<usize>, line: &SweepLine| {
-            median_interval(line.values.get(choice)?.iter().copied())
-        };
-        let intervals = self.choices().into_iter().flat_map(|choice| {
-            let lines = lines[0].iter().filter(move |line| line.values.contains_key(choice));
-            lines.map(move |line| interval_of(choice, line))
-        });
-        let confidence = intervals
-            .map(|interval| interval.map(|interval| interval.confidence))
-            .reduce(|a, b| Some(a?.min(b?)))
-            .flatten();
-        let mut head: Vec<&str> = varied.iter().map(|axis| short(&self.axes[*axis].key)).collect();
-        head.push("Flow");
-        let left = head.len();
-        head.push("Throughput");
-        if has_spread {
-            head.extend(if confidence.is_some() { ["From", "To"] } else { ["Least", "Most"] });
-        }
-        let time = if lines[DONE].is_empty() { ROUND_TRIP } else { DONE };
-        let more = [SLOWEST, time, LOSS];
-        head.extend(more.iter().map(|figure| SWEEP_FIGURES[*figure].short));
-        let mut table = Table::new(left, &head);
-        let mut rows = 0;
-        for choice in self.choices() {
-            for line in lines[0].iter().filter(|line| line.values.contains_key(choice)) {
-                rows += 1;
-                if rows > ROWS_MAX {
-                    continue;
-                }
-                let mut row: Vec<String> = varied
-                    .iter()
-                    .map(|axis| self.axes[*axis].values[choice[*axis]].clone())
-                    .collect();
-                row.push(line.name.clone());
-                let [low, median, high] = of(0, &line.name, choice).expect("it has values");
-                row.push(rate(median));
-                if has_spread {
-                    let ends = interval_of(choice, line).filter(|_| confidence.is_some());
-                    let [low, high] = ends.map_or([low, high], |ends| [ends.low, ends.high]);
-                    row.extend([rate(low), rate(high)]);
-                }
-                row.extend(more.iter().map(|figure| {
-                    let shown = SWEEP_FIGURES[*figure].shown;
-                    let median = of(*figure, &line.name, choice).map(|[_, median, _]| median);
-                    median.map_or_else(|| "–".to_string(), shown)
-                }));
-                table.push(row);
-            }
-        }
-        let mut out = format!("{}\n\n", wrap(&self.title, COLUMNS_MAX).join("\n"));
-        table.write(&mut out);
-        if rows > ROWS_MAX {
-            let _ = writeln!(out, "… and {} rows more", rows - ROWS_MAX);
-        }
-        let seeds = if self.seeds == 1 { "1 seed".into() } else { format!("{} seeds", self.seeds) };
-        let what = match (has_spread, confidence) {
-            (false, _) => "of",
-            (true, None) => "medians, least and most over",
-            (true, Some(_)) => "medians over",
-        };
-        let _ =
-            writeln!(out, "\nFigures are {what} {seeds}; throughput is that while a flow was on.");
-        if let Some(confidence) = confidence {
-            let percent = (confidence * 100.0).floor();
-            let _ = writeln!(
-                out,
-                "From and To enclose the median of the throughput with {percent} % confidence."
-            );
-        }
-        out
-    }
 }
 
 pub(crate) fn short(key: &str) -> &str {
@@ -314,6 +230,7 @@ pub(crate) fn short(key: &str) -> &str {
 pub(crate) mod tests {
     use super::*;
     use crate::FlowRates;
+    use crate::text::COLUMNS_MAX;
 
     pub(crate) fn summary(flows: &[(&str, &str, f64)]) -> Summary {
         let flow = |(name, protocol, throughput): &(&str, &str, f64)| FlowSummary {

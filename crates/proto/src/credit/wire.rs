@@ -225,3 +225,15 @@ fn read<'a>(kind: u8, header: &[u8], rest: &'a [u8]) -> Option<Packet<'a>> {
 pub(crate) const fn ahead(count: u32, of: u32) -> i64 {
     count.wrapping_sub(of).cast_signed() as i64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn byte_tables_of_the_documents_have_the_lengths_of_the_format() {
+        let page = include_str!("../../../../docs/wire/credits.md");
+        let lengths = [CAPSULE_BYTES, CREDIT_BYTES, PART_HEADER_BYTES];
+        assert_eq!(crate::tests::tables::lengths(page), lengths);
+    }
+}

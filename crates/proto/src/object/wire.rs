@@ -9,7 +9,7 @@ use faircast_base::{Bitrate, Duration, NodeId};
 
 use super::layout::{BLOCK_SYMBOLS, BlockId, PARITY_SYMBOLS, block_id, block_of, part_of};
 use super::{Announcement, MemberLoad, Part, PathLimit};
-use crate::fields::{Encoded, Fields};
+use crate::fields::{Encoded, Fields, encoded};
 
 const VERSION: u8 = 1;
 
@@ -251,9 +251,8 @@ const PLAIN: [u8; 4] = [VERSION, 0, 0, 0];
 
 /// Encodes the load of a receiver: the option LOAD beside MEMBER upstream.
 pub(super) fn encode_load(load: &MemberLoad) -> Vec<u8> {
-    let times = [load.span, load.disk, load.busy].map(millis);
-    let words = times.into_iter().chain([load.overflowed, load.lost]);
-    PLAIN.into_iter().chain(words.flat_map(u32::to_be_bytes)).collect()
+    let [span, disk, busy] = [load.span, load.disk, load.busy].map(millis);
+    encoded((PLAIN, span, disk, busy, load.overflowed, load.lost))
 }
 
 pub(super) fn decode_load(bytes: &[u8]) -> Option<MemberLoad> {
@@ -267,7 +266,7 @@ pub(super) fn decode_load(bytes: &[u8]) -> Option<MemberLoad> {
 
 /// Encodes the rate limit of a receiver: the option LIMIT beside MEMBER upstream.
 pub(super) fn encode_limit(limit: Bitrate) -> Vec<u8> {
-    [&PLAIN[..], &limit.bits_per_s().to_be_bytes()].concat()
+    encoded((PLAIN, limit.bits_per_s()))
 }
 
 pub(super) fn decode_limit(bytes: &[u8]) -> Option<Bitrate> {
@@ -290,7 +289,7 @@ impl PathWord {
             Self::Ask { low, high } => (0, low, high),
             Self::Limit(PathLimit { arrives, sent }) => (1, arrives, sent),
         };
-        [&[VERSION, kind, 0, 0][..], &a.to_be_bytes(), &b.to_be_bytes()].concat()
+        encoded(([VERSION, kind, 0, 0], a, b))
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
@@ -322,8 +321,7 @@ pub(super) struct Probe {
 impl Probe {
     pub(super) fn encode(&self) -> Vec<u8> {
         let Self { size, sent, range: (low, high) } = *self;
-        let lengths = [size, sent, low, high].into_iter().flat_map(u32::to_be_bytes);
-        PLAIN.into_iter().chain(lengths).collect()
+        encoded((PLAIN, size, sent, low, high))
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
@@ -388,8 +386,7 @@ impl Answer {
 
     pub(super) fn encode(&self) -> Vec<u8> {
         let status = Self::ALL.iter().position(|status| *status == self.status).unwrap_or(0);
-        let first = [VERSION, status as u8, 0, 0];
-        [&first[..], &self.number.to_be_bytes(), &self.id.to_be_bytes()].concat()
+        encoded(([VERSION, status as u8, 0, 0], self.number, self.id))
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {

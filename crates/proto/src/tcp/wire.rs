@@ -5,6 +5,8 @@ use alloc::vec::Vec;
 
 use faircast_base::{BadInput, Checked, FlowId};
 
+use crate::fields::{Encoded, Fields};
+
 pub(super) const HEADER_LEN: u32 = 20;
 pub(super) const IP_HEADER_LEN: u32 = 20;
 /// Bytes that ns-2 counts for a SYN or an acknowledgement, and for each SACK block in it.
@@ -18,6 +20,9 @@ const SYN: u8 = 0x02;
 const ACK: u8 = 0x10;
 /// First of the reserved bits.
 const AGAIN: u8 = 0x08;
+
+/// Checksum and urgent pointer, which stay zero.
+const CHECKSUM_AND_URGENT: u32 = 0;
 
 const OPTION_END: u8 = 0;
 const OPTION_NOP: u8 = 1;
@@ -69,43 +74,34 @@ impl Segment {
             Self::Ack { flow, next, sack } => (flow, 0, *next, ACK, sack.as_slice()),
         };
         let again = matches!(self, Self::Data { again: true, .. });
-        let mut header = [0; HEADER_LEN as usize];
-        header[..4].copy_from_slice(&flow.0.to_be_bytes());
-        header[4..8].copy_from_slice(&seq.to_be_bytes());
-        header[8..12].copy_from_slice(&ack.to_be_bytes());
         let words = HEADER_LEN / 4 + if sack.is_empty() { 0 } else { 1 + 2 * sack.len() as u32 };
-        header[12] = (words as u8) << 4 | if again { AGAIN } else { 0 };
-        header[13] = flags;
+        let offset = (words as u8) << 4 | if again { AGAIN } else { 0 };
         // Maximum window field: the sender's limit is its own setting.
-        header[14..16].copy_from_slice(&u16::MAX.to_be_bytes());
-        buf.extend_from_slice(&header);
+        (flow.0, seq, ack, [offset, flags], (u16::MAX, CHECKSUM_AND_URGENT)).put(buf);
         if !sack.is_empty() {
             let len = 2 + 8 * sack.len() as u8;
-            buf.extend_from_slice(&[OPTION_NOP, OPTION_NOP, OPTION_SACK, len]);
-            for (start, end) in sack {
-                buf.extend_from_slice(&start.to_be_bytes());
-                buf.extend_from_slice(&end.to_be_bytes());
-            }
+            [OPTION_NOP, OPTION_NOP, OPTION_SACK, len].put(buf);
+            sack.iter().for_each(|block| block.put(buf));
         }
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Checked<(Self, usize)> {
-        let header = bytes.get(..HEADER_LEN as usize).ok_or(BadInput::Truncated)?;
-        let len = usize::from(header[12] >> 4) * 4;
-        if len < HEADER_LEN as usize {
-            return Err(BadInput::Malformed);
-        }
-        let options = bytes.get(HEADER_LEN as usize..len).ok_or(BadInput::Truncated)?;
-        let flow = FlowId(word(&header[..4]));
-        let segment = match header[13] {
+        let mut fields = Fields(bytes);
+        let header: Option<(_, _, _, [u8; 2], (u16, u32))> = fields.read();
+        let (flow, seq, next, [offset, flags], _) = header.ok_or(BadInput::Truncated)?;
+        let len = usize::from(offset >> 4) * 4;
+        let options = len.checked_sub(HEADER_LEN as usize).ok_or(BadInput::Malformed)?;
+        let options = fields.bytes(options).ok_or(BadInput::Truncated)?;
+        let flow = FlowId(flow);
+        let segment = match flags {
             flags if flags & !(SYN | FIN) == 0 => Self::Data {
                 flow,
-                seq: word(&header[4..8]),
+                seq,
                 syn: flags & SYN != 0,
                 fin: flags & FIN != 0,
-                again: header[12] & AGAIN != 0,
+                again: offset & AGAIN != 0,
             },
-            ACK => Self::Ack { flow, next: word(&header[8..12]), sack: decode_sack(options)? },
+            ACK => Self::Ack { flow, next, sack: decode_sack(options)? },
             _ => return Err(BadInput::Malformed),
         };
         Ok((segment, len))
@@ -124,8 +120,9 @@ fn decode_sack(mut options: &[u8]) -> Checked<SackBlocks> {
                     return Err(BadInput::Malformed);
                 }
                 if kind == OPTION_SACK {
-                    for block in options[2..len].chunks_exact(8) {
-                        sack.push(word(&block[..4]), word(&block[4..]));
+                    let mut blocks = Fields(&options[2..len]);
+                    while let Some((start, end)) = blocks.read() {
+                        sack.push(start, end);
                     }
                 }
                 options = &options[len..];
@@ -133,10 +130,6 @@ fn decode_sack(mut options: &[u8]) -> Checked<SackBlocks> {
         }
     }
     Ok(sack)
-}
-
-fn word(bytes: &[u8]) -> u32 {
-    u32::from_be_bytes(bytes.try_into().expect("callers pass four bytes"))
 }
 
 /// Returns the 64-bit number nearest to `near` with low half `low`; `None` if negative.

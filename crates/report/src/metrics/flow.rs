@@ -58,9 +58,9 @@ struct RttSum {
     samples: u64,
 }
 
-/// Times at which an event counts.
+/// Time of an event, among the times over which averages are made.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Counts {
+pub(super) struct Period {
     /// True after the warm-up.
     pub(super) is_counted: bool,
     /// True while all flows are active.
@@ -80,8 +80,8 @@ impl Flow {
 
     /// Takes an event of the flow's sending side. `is_sender` is false for a repair head.
     #[inline]
-    pub(super) fn sender_event(&mut self, record: &Record, is_sender: bool, counts: Counts) {
-        if counts.is_counted {
+    pub(super) fn sender_event(&mut self, record: &Record, is_sender: bool, period: Period) {
+        if period.is_counted {
             match record.event {
                 // Repairs by heads use their own links, not those of the sender's data.
                 Event::DataSent { bytes, repair, .. } if is_sender || !repair => {
@@ -101,14 +101,14 @@ impl Flow {
                 } else {
                     self.counts.sent_packets += 1;
                     if !self.counts_acknowledged {
-                        self.counted.add(bytes, counts);
+                        self.counted.add(bytes, period);
                     }
                 }
             }
             Event::AckReceived { bytes, .. } => {
                 self.counts.ack_packets += 1;
                 if self.counts_acknowledged {
-                    self.counted.add(bytes, counts);
+                    self.counted.add(bytes, period);
                 }
             }
             Event::NakReceived { .. } => self.counts.nak_packets += 1,
@@ -119,7 +119,7 @@ impl Flow {
                 self.counts.representative_changes += u64::from(is_other);
                 self.representative = node;
             }
-            Event::RttSample { rtt_ns, .. } if counts.is_counted => self.rtt.add(rtt_ns),
+            Event::RttSample { rtt_ns, .. } if period.is_counted => self.rtt.add(rtt_ns),
             Event::Completed { .. } => self.sender_completed_at = Some(record.at),
             Event::Incomplete { node, receivers, reason } => {
                 let slot = node.and_then(|node| self.slots.find(node));
@@ -302,10 +302,10 @@ impl Flow {
 
 impl Counted {
     #[inline]
-    fn add(&mut self, bytes: u32, counts: Counts) {
-        if counts.is_counted {
+    fn add(&mut self, bytes: u32, period: Period) {
+        if period.is_counted {
             self.bytes += u64::from(bytes);
-            self.common_bytes += if counts.is_common { u64::from(bytes) } else { 0 };
+            self.common_bytes += if period.is_common { u64::from(bytes) } else { 0 };
         }
     }
 }

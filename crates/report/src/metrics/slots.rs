@@ -2,10 +2,12 @@
 
 use faircast_base::NodeId;
 
+/// Index in a flow's list of receivers, by node.
 #[derive(Clone, Debug)]
 pub(super) enum Slots {
     /// Linear search of few receivers: a thousand TCP flows need no tables.
     Few(Vec<NodeId>),
+    /// By node: index of the receiver; `u32::MAX` for other nodes.
     Table(Vec<u32>),
 }
 

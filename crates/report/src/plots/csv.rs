@@ -42,11 +42,11 @@ fn columns(plot: &Plot) -> [&'static str; 5] {
 fn of_lines(plot: &Plot) -> Csv {
     let mut text = columns(plot).join(",") + "\n";
     for line in &plot.lines {
-        let who = format!("{},{}", csv_field(&line.owner), csv_field(&line.protocol));
+        let owner = format!("{},{}", csv_field(&line.owner), csv_field(&line.protocol));
         // A mean line has three series: the mean, and the ends of the range.
         let of = |kind: &str| match line.range {
-            Some(_) => format!("{who},{kind} of {}", line.kind),
-            None => format!("{who},{}", line.kind),
+            Some(_) => format!("{owner},{kind} of {}", line.kind),
+            None => format!("{owner},{}", line.kind),
         };
         let mut push = |series: &str, at: f64, value: Option<f64>| {
             let value = match (plot.names.is_empty(), value) {
@@ -77,10 +77,10 @@ fn of_marks(plots: &[Plot]) -> Csv {
             continue;
         }
         seen.push((&row.owner, row.kind));
-        let who = format!("{},{},{}", csv_field(&row.owner), csv_field(&row.protocol), row.kind);
+        let owner = format!("{},{},{}", csv_field(&row.owner), csv_field(&row.protocol), row.kind);
         for (at, count, height) in &row.points {
             let height = if row.upright { String::new() } else { height.to_string() };
-            let _ = writeln!(text, "{at},{who},{count},{height}");
+            let _ = writeln!(text, "{at},{owner},{count},{height}");
         }
     }
     Csv { name: "events.csv".into(), text }

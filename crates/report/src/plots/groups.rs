@@ -5,13 +5,19 @@ use faircast_base::Time;
 use super::{Line, Points};
 use crate::series::{Bins, FlowSeries, Series};
 
+/// Intervals of a mean over lines.
 const SPANS: usize = 240;
 
+/// Flows of one protocol.
 pub(super) struct Group<'a> {
     pub(super) protocol: &'a str,
+    /// Flows with curves of their own.
     pub(super) flows: Vec<&'a FlowSeries>,
+    /// Number of all flows.
     pub(super) total: usize,
+    /// Index in the palette.
     pub(super) colour: usize,
+    /// Throughput of the flows without curves.
     rest: Option<&'a Bins>,
 }
 
@@ -44,6 +50,7 @@ pub(crate) fn colour_of(series: &Series, flow: usize) -> Option<usize> {
 }
 
 impl Group<'_> {
+    /// Returns the throughput of all flows, and of each flow in `flows`, in equal bins.
     pub(super) fn bins(&self) -> (Bins, Vec<Bins>) {
         let each = self.flows.iter().map(|flow| &flow.curves.throughput);
         let width = each.clone().chain(self.rest).map(Bins::width).max().unwrap_or_default();

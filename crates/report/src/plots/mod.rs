@@ -20,7 +20,9 @@ use plot::Points;
 
 /// Most flows or links with visible lines; more are hidden behind their protocol's mean.
 const CROWD: usize = 3;
+/// Most changes of representative that are visible initially.
 const SWITCHES_SHOWN_MAX: u64 = 60;
+/// Most representatives with rows: those that were it longest.
 const REPRESENTATIVES_MAX: usize = 11;
 /// Idle link: mean queue below this share of the busiest link's.
 const IDLE_SHARE: f64 = 0.01;
@@ -64,8 +66,8 @@ pub(crate) fn sequence(series: &Series) -> Plot {
             });
         }
     }
-    type Which = fn(&FlowSeries) -> &Marks;
-    let kinds: [(&str, Which); 4] = [
+    type MarksOf = fn(&FlowSeries) -> &Marks;
+    let kinds: [(&str, MarksOf); 4] = [
         ("NAK", |flow| &flow.marks.naks),
         ("loss found", |flow| &flow.marks.losses),
         ("cut", |flow| &flow.marks.cuts),
@@ -190,23 +192,24 @@ fn representative(series: &Series, ended: Time) -> Plot {
     let mut plot = Plot::new("representative", "Representative", "Representative", Unit::Name);
     plot.about = "Whose feedback sets the pace: pgmcc’s acker, TFMCC’s CLR".into();
     let ended_s = ended.max(series.ended).as_secs_f64();
-    let mut held: Vec<(&str, f64)> = Vec::new();
+    // Time as representative, by node.
+    let mut span_s_of: Vec<(&str, f64)> = Vec::new();
     for flow in &series.flows {
         for (i, switch) in flow.switches.first.iter().enumerate() {
             let Some(name) = switch.name.as_deref() else { continue };
             let until =
                 flow.switches.first.get(i + 1).map_or(ended_s, |next| next.at.as_secs_f64());
             let span = until - switch.at.as_secs_f64();
-            match held.iter_mut().find(|(known, _)| *known == name) {
+            match span_s_of.iter_mut().find(|(known, _)| *known == name) {
                 Some((_, sum)) => *sum += span,
-                None => held.push((name, span)),
+                None => span_s_of.push((name, span)),
             }
         }
     }
-    held.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let is_many = held.len() > REPRESENTATIVES_MAX;
-    held.truncate(REPRESENTATIVES_MAX);
-    plot.names = held.iter().map(|(name, _)| (*name).to_owned()).collect();
+    span_s_of.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let is_many = span_s_of.len() > REPRESENTATIVES_MAX;
+    span_s_of.truncate(REPRESENTATIVES_MAX);
+    plot.names = span_s_of.iter().map(|(name, _)| (*name).to_owned()).collect();
     if is_many {
         plot.names.push("others".into());
     } else {

@@ -28,8 +28,10 @@ pub(crate) const COLOURS: [&str; 8] =
 pub(crate) const DASHES: [&str; 6] =
     ["", "5 2.5", "1.5 1.5", "7 2 1.5 2", "10 3", "4 1.5 1 1.5 1 1.5"];
 
+/// Colours of a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Paint {
+    /// Black on white, with the palette of light pages.
     Paper,
     /// On a page, in the reader's colours. The page saves it with those of paper.
     Page,
@@ -89,6 +91,7 @@ pub(crate) fn file(picture: Markup) -> String {
     escaped_lines(&picture.into_string()).into_owned() + "\n"
 }
 
+/// Field between the axes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame {
     pub(crate) left: f64,
@@ -148,6 +151,7 @@ impl Frame {
 }
 
 impl Unit {
+    /// Divisor of values up to `top`, and their unit after the division.
     pub(crate) fn scale(self, top: f64) -> (f64, &'static str) {
         match self {
             Self::Count if top >= 2e6 => (1e6, "millions"),
@@ -163,6 +167,7 @@ impl Unit {
         }
     }
 
+    /// Round values from 0 to `top` with their texts, and the unit of the texts.
     pub(crate) fn levels(self, top: f64) -> (Vec<(f64, String)>, &'static str) {
         let (scale, unit) = self.scale(top);
         let values = ticks(top / scale, 5.0);
@@ -174,6 +179,7 @@ pub(crate) fn named(axis: &str, unit: &str) -> String {
     if unit.is_empty() { axis.into() } else { format!("{axis}, {unit}") }
 }
 
+/// Round values from 0 to `top`: about `number` of them.
 pub(crate) fn ticks(top: f64, number: f64) -> Vec<f64> {
     let least = top / number;
     let power = 10f64.powf(least.log10().floor());
@@ -186,6 +192,7 @@ pub(crate) fn ticks(top: f64, number: f64) -> Vec<f64> {
         .collect()
 }
 
+/// Value at the upper end of an axis.
 pub(crate) fn reach(greatest: f64) -> f64 {
     if greatest > 0.0 { greatest * 1.06 } else { 1.0 }
 }
@@ -195,6 +202,7 @@ pub(crate) fn shown(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').into()
 }
 
+/// Places of a legend's entries in rows: left edge and baseline.
 pub(crate) fn legend_places<'a>(labels: impl Iterator<Item = &'a str>) -> Vec<(f64, f64)> {
     let (mut x, mut y) = (4.0, FONT);
     let place = |label: &str| {

@@ -55,9 +55,12 @@ pub fn svg(plot: &Plot, series: &Series) -> String {
     file(picture(Paint::Paper, frame.bottom() + BOTTOM, plot.title, &plot.about, &content))
 }
 
+/// Field between the axes, with the scales of both.
 struct Field {
     frame: Frame,
+    /// Time in seconds at the right edge.
     end: f64,
+    /// Values at the lower and upper edge.
     range: [f64; 2],
 }
 

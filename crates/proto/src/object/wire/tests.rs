@@ -275,3 +275,30 @@ fn words_of_lengths_come_as_they_were_told_and_nothing_else_is_one() {
         assert_eq!(Probe::decode(&bytes), None, "longer than any packet: {at}");
     }
 }
+
+#[test]
+fn byte_tables_of_the_documents_have_the_lengths_of_the_format() {
+    let lengths =
+        crate::tests::tables::lengths(include_str!("../../../../../docs/wire/transfer.md"));
+    let [notice, entry, member, answer, load, limit, path, probe] = lengths[..] else {
+        panic!("{lengths:?}");
+    };
+    assert_eq!(entry, ENTRY_LEN);
+    // Zeros are valid values of all other fields. A member's reason is a length more.
+    type Decodes = fn(&[u8]) -> bool;
+    let decoders: [(usize, Decodes); 7] = [
+        (notice, |bytes| Notice::decode(bytes).is_some()),
+        (member + 1, |bytes| MemberMessage::decode(bytes).is_some()),
+        (answer, |bytes| Answer::decode(bytes).is_some()),
+        (load, |bytes| decode_load(bytes).is_some()),
+        (limit, |bytes| decode_limit(bytes).is_some()),
+        (path, |bytes| PathWord::decode(bytes).is_some()),
+        (probe, |bytes| Probe::decode(bytes).is_some()),
+    ];
+    for (length, decodes) in decoders {
+        let mut bytes = alloc::vec![0; length];
+        bytes[0] = VERSION;
+        assert!(decodes(&bytes) && !decodes(&bytes[1..]), "{length} bytes");
+        assert!(!decodes(&bytes[..length - 1]), "{length} bytes");
+    }
+}

@@ -4,6 +4,8 @@ use core::fmt;
 
 use faircast_base::{BadInput, Checked};
 
+use crate::fields::Fields;
+
 /// Bytes of the common header.
 pub const HEADER_LEN: usize = 16;
 
@@ -149,25 +151,26 @@ pub(super) struct Fixed {
 
 impl Fixed {
     pub(super) fn decode(bytes: &[u8; HEADER_LEN]) -> Checked<Self> {
-        let word = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
-        let (version, nibble) = (bytes[4] >> 6, bytes[4] & 0x0f);
+        let fields: Option<(_, _, [u8; 2], _, _, _)> = Fields(bytes).read();
+        let (source_port, destination_port, [first, flags], checksum, gsi, payload_len) =
+            fields.ok_or(BadInput::Truncated)?;
+        let (version, nibble) = (first >> 6, first & 0x0f);
         if version != 0 {
             return Err(BadInput::Malformed);
         }
         let kind = PacketType::from_nibble(nibble).ok_or(BadInput::Malformed)?;
-        let flags = bytes[5];
         Ok(Self {
             header: Header {
-                source_port: word(0),
-                destination_port: word(2),
-                gsi: Gsi([bytes[8], bytes[9], bytes[10], bytes[11], bytes[12], bytes[13]]),
+                source_port,
+                destination_port,
+                gsi: Gsi(gsi),
                 parity: flags & FLAG_PARITY != 0,
                 variable_length: flags & FLAG_VARIABLE_LENGTH != 0,
             },
             kind,
             has_options: flags & FLAG_OPTIONS != 0,
-            checksum: word(6),
-            payload_len: word(14),
+            checksum,
+            payload_len,
         })
     }
 }

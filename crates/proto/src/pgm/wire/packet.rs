@@ -13,6 +13,7 @@ use super::header::{
 };
 use super::options::{END, NAK_LIST_MAX, NakList, OPTIONS_MAX, OptionType, Options, OptionsLayout};
 use crate::congestion::AckVector;
+use crate::fields::Encoded;
 use crate::{Datagram, Destination};
 
 /// Packet, decoded without copying.
@@ -337,13 +338,11 @@ impl<'a> Encoder<'a> {
         if header.variable_length {
             flags |= FLAG_VARIABLE_LENGTH;
         }
-        let mut fixed = [0; HEADER_LEN];
-        fixed[0..2].copy_from_slice(&header.source_port.to_be_bytes());
-        fixed[2..4].copy_from_slice(&header.destination_port.to_be_bytes());
-        fixed[4] = kind as u8;
-        fixed[5] = flags;
-        fixed[8..14].copy_from_slice(&header.gsi.0);
-        out.extend_from_slice(&fixed);
+        let Header { source_port, destination_port, gsi, .. } = *header;
+        // The checksum and the length of the payload are known at the end.
+        let (checksum, payload_len) = (0u16, 0u16);
+        let first = [kind as u8, flags];
+        (source_port, destination_port, first, checksum, gsi.0, payload_len).put(out);
         body.encode(out);
         Self { out, kind, start, options: None, ordinary: false, payload: None }
     }

@@ -12,7 +12,8 @@ pub(in crate::tram) const DEPARTURES_MAX: usize = 32;
 /// Most receivers below one member in a credible report; chosen.
 pub(in crate::tram) const BELOW_MAX: u32 = 1 << 20;
 
-const DEPARTED: usize = 28;
+/// Length of an entry.
+pub(super) const DEPARTED: usize = 28;
 
 /// First address of the range for ends' own numbers, private to each end; the last means "none".
 const OWN_NUMBERS: u32 = 0xf000_0000;

@@ -260,3 +260,9 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn byte_tables_of_the_documents_have_the_lengths_of_the_format() {
+    let page = include_str!("../../../../../docs/wire/tram.md");
+    assert_eq!(crate::tests::tables::lengths(page), [HEADER, departed::DEPARTED]);
+}

@@ -12,10 +12,13 @@ use crate::series::{FlowSeries, HeadChange, Series};
 use crate::summary::{FlowSummary, ReceiverSummary, Summary, TreeSummary};
 use crate::text::{count, seconds};
 
+/// Most receivers with rows; of more receivers the heads have rows.
 const RECEIVERS_SHOWN_MAX: usize = 40;
 const HEADS_SHOWN_MAX: usize = 60;
 const TREE_ROWS_MAX: usize = 500;
+/// Spans of time in which members of a head are counted.
 const SPANS: usize = 150;
+/// Colours of the page's palette.
 const COLOURS: usize = 8;
 
 pub(super) fn tree(summary: &Summary, series: &Series, ended: Time) -> Option<Markup> {
@@ -34,14 +37,18 @@ pub(super) fn tree(summary: &Summary, series: &Series, ended: Time) -> Option<Ma
     })
 }
 
+/// Time with one head, or with one number of members.
 struct Part {
     from: Time,
     to: Time,
     label: String,
+    /// Index in the palette.
     colour: usize,
+    /// Share of the greatest number of members, 0 to 1.
     strength: f64,
 }
 
+/// Row of a node, indented by its depth in the tree.
 struct Track {
     name: String,
     depth: usize,
@@ -69,9 +76,13 @@ fn over_time(flow: &FlowSeries, series: &Series, ended: Time) -> Markup {
     table(&caption, "Head", &tracks, ended)
 }
 
+/// Tree at the end of the run.
 struct Lineage {
+    /// Last head of each receiver.
     last: BTreeMap<NodeId, NodeId>,
+    /// Nodes that were heads at any time.
     heads: BTreeSet<NodeId>,
+    /// Nodes with their depths: each below its last head.
     order: Vec<(NodeId, usize)>,
 }
 
@@ -106,23 +117,23 @@ impl Lineage {
 }
 
 fn receivers(changes: &[HeadChange], of: &Lineage, series: &Series, ended: Time) -> Vec<Track> {
-    let mut had: BTreeMap<NodeId, Vec<(Time, Option<NodeId>)>> = BTreeMap::new();
+    let mut heads_of: BTreeMap<NodeId, Vec<(Time, Option<NodeId>)>> = BTreeMap::new();
     for change in changes {
-        had.entry(change.receiver).or_default().push((change.at, change.head));
+        heads_of.entry(change.receiver).or_default().push((change.at, change.head));
     }
     let heads = of.order.iter().filter(|(node, _)| of.heads.contains(node));
     let colours: BTreeMap<NodeId, usize> =
         heads.enumerate().map(|(place, (node, _))| (*node, place % COLOURS)).collect();
     let track = |(node, depth): &(NodeId, usize)| {
-        let had = had.get(node)?;
-        let until = had.iter().skip(1).map(|(at, _)| *at).chain([ended]);
+        let heads = heads_of.get(node)?;
+        let until = heads.iter().skip(1).map(|(at, _)| *at).chain([ended]);
         let part = |(&(from, head), to): (&(Time, Option<NodeId>), Time)| {
             let head = head?;
             let (label, colour) =
                 (series.node_name(head), colours.get(&head).copied().unwrap_or(0));
             Some(Part { from, to, label, colour, strength: 1.0 })
         };
-        let parts = had.iter().zip(until).filter_map(part).collect();
+        let parts = heads.iter().zip(until).filter_map(part).collect();
         Some(Track { name: series.node_name(*node), depth: depth.saturating_sub(1), parts })
     };
     of.order.iter().filter_map(track).collect()
@@ -133,24 +144,25 @@ fn members(changes: &[HeadChange], of: &Lineage, series: &Series, ended: Time) -
         let share = at.as_nanos() as f64 / ended.as_nanos().max(1) as f64;
         ((share * SPANS as f64) as usize).min(SPANS - 1)
     };
-    let mut came: BTreeMap<NodeId, Vec<i64>> = BTreeMap::new();
-    let mut now: BTreeMap<NodeId, NodeId> = BTreeMap::new();
+    // Change of the number of members in each span of time, by head.
+    let mut changes_of: BTreeMap<NodeId, Vec<i64>> = BTreeMap::new();
+    let mut head_of: BTreeMap<NodeId, NodeId> = BTreeMap::new();
     let mut add = |head: NodeId, span: usize, by: i64| {
-        came.entry(head).or_insert_with(|| vec![0; SPANS])[span] += by;
+        changes_of.entry(head).or_insert_with(|| vec![0; SPANS])[span] += by;
     };
     for HeadChange { at, receiver, head } in changes {
         let before = match head {
-            Some(head) => now.insert(*receiver, *head),
-            None => now.remove(receiver),
+            Some(head) => head_of.insert(*receiver, *head),
+            None => head_of.remove(receiver),
         };
         before.into_iter().for_each(|before| add(before, span_of(*at), -1));
         head.iter().for_each(|head| add(*head, span_of(*at), 1));
     }
-    let counts: BTreeMap<NodeId, Vec<i64>> = came
+    let counts: BTreeMap<NodeId, Vec<i64>> = changes_of
         .into_iter()
-        .map(|(head, came)| {
+        .map(|(head, changes)| {
             let mut sum = 0;
-            let counts = came.into_iter().map(|by| {
+            let counts = changes.into_iter().map(|by| {
                 sum += by;
                 sum
             });
@@ -187,8 +199,8 @@ fn members(changes: &[HeadChange], of: &Lineage, series: &Series, ended: Time) -
     of.order.iter().filter_map(track).collect()
 }
 
-fn table(caption: &str, who: &str, tracks: &[Track], ended: Time) -> Markup {
-    let head = [who, "Time"];
+fn table(caption: &str, title: &str, tracks: &[Track], ended: Time) -> Markup {
+    let head = [title, "Time"];
     let mut table = HtmlTable::new(caption, 2, &head);
     let end_s = ended.as_secs_f64();
     let scale = html! {
