@@ -7,6 +7,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::error::{Place, Problem, quoted};
 
+/// Value with its place in the text.
 #[derive(Clone, Debug)]
 pub(crate) struct Value {
     pub(crate) kind: Kind,
