@@ -252,6 +252,7 @@ async fn print_all(args: &SubArgs, client: &Client) -> Result<(), Failure> {
     }
 }
 
+/// Printer of events to standard output.
 struct Printer<'a> {
     out: io::BufWriter<io::Stdout>,
     args: &'a SubArgs,

@@ -94,6 +94,7 @@ impl Observer for Watch {
 #[derive(Default)]
 pub(crate) struct Terminal(Mutex<Option<Progress>>);
 
+/// Progress of many runs on the terminal: a bar, or lines at intervals.
 struct Progress {
     name: String,
     runs: usize,

@@ -98,6 +98,7 @@ impl<'a> Hops<'a> {
     }
 }
 
+/// Receiving machine of a stream.
 pub(crate) trait StreamTaker:
     Machine<Event = StreamEvent> + Interactive<Input = StreamInput>
 {

@@ -55,6 +55,7 @@ pub(crate) struct Wrapper {
     answer: Option<Vec<u8>>,
 }
 
+/// Role of this end, with the sessions that it seals for.
 enum Side {
     Source {
         salt: Salt,

@@ -43,6 +43,7 @@ enum TracedEnd {
     Node(NodeId),
 }
 
+/// Facts for the header, known at the end of a session.
 #[derive(Default)]
 pub(crate) struct About {
     pub(crate) name: String,

@@ -35,6 +35,7 @@ const ANY_OBJECT: [u8; 32] = [0xff; 32];
 #[derive(Clone, Default)]
 pub(crate) struct Holders(Arc<Mutex<BTreeMap<[u8; 32], Holder>>>);
 
+/// Session that receives an object.
 #[derive(Clone, Copy)]
 struct Holder {
     session: u64,

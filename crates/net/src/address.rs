@@ -153,6 +153,7 @@ pub enum Upstream {
     Port(u16),
 }
 
+/// Interface of the system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Resolved {
     pub(crate) index: u32,

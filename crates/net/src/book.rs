@@ -38,6 +38,7 @@ struct Hosts {
     last: u32,
 }
 
+/// Numbers of the addresses of a host or network.
 #[derive(Debug, Default)]
 struct Host {
     number: u32,
@@ -94,6 +95,7 @@ impl Hosts {
     }
 }
 
+/// Node at an address.
 #[derive(Clone, Copy, Debug)]
 struct Peer {
     node: NodeId,

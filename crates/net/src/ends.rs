@@ -12,6 +12,7 @@ use crate::ADDRESSES_MAX;
 #[derive(Debug)]
 pub(crate) struct Ends(LruCache<u64, End>);
 
+/// Address of an end, and how sure it is.
 #[derive(Clone, Copy, Debug)]
 struct End {
     address: SocketAddr,

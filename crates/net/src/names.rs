@@ -22,6 +22,7 @@ pub(crate) struct Names {
     has_returned: bool,
 }
 
+/// Result of a lookup.
 #[derive(Debug, Default)]
 struct Lookup {
     addresses: Vec<SocketAddr>,

@@ -14,17 +14,20 @@ use socket2::Socket;
 use crate::address::socket_address;
 use crate::counters::{Received, Refused};
 
+/// Buffers for a batch of datagrams, and the batch read last.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     bytes: Vec<u8>,
     batch: Vec<Arrived>,
 }
 
+/// Message in a slot of the buffers: datagrams of one source, which the kernel may have joined.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrived {
     pub(crate) from: SocketAddr,
     slot: usize,
     len: usize,
+    /// Length of each datagram in the slot but the last.
     segment: usize,
     pub(crate) marked: bool,
 }

@@ -24,6 +24,7 @@ pub(crate) struct Sessions<M> {
     sink: Option<Box<dyn Sink>>,
 }
 
+/// Machine with its state in the driver.
 struct Session<M> {
     machine: M,
     rng: Rng,

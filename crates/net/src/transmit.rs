@@ -15,6 +15,7 @@ use nix::sys::socket::{
 use crate::counters::Sent;
 use crate::socket::{Health, Sockets, Way};
 
+/// Destination of a run of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
     /// To a group, by its index in [`Sockets::groups`].
@@ -39,6 +40,7 @@ pub(crate) enum Flushed {
     At(Time),
 }
 
+/// Packets of the machines that wait to be sent in batches.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     bytes: Vec<u8>,
@@ -56,10 +58,12 @@ pub(crate) struct Outbox {
     groups: Vec<Vec<(usize, SockaddrStorage)>>,
 }
 
+/// Successive packets to one destination, which a single call can send.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     route: Route,
     hops: u8,
+    /// Position and length in [`Outbox::bytes`].
     start: usize,
     len: usize,
     /// Length of every packet but the last, in bytes.

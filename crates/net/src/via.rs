@@ -50,6 +50,7 @@ pub struct RelayAbove {
     pub slow: Option<SlowLink>,
 }
 
+/// Connection to a relay, and the names of the relays to try.
 #[derive(Debug)]
 pub(crate) struct Via {
     host: Host,

@@ -49,6 +49,7 @@ fn at_most(what: &'static str, found: u64, max: u64) -> Result<(), ProgramError>
     if found > max { Err(ProgramError::Bound { what, found, max }) } else { Ok(()) }
 }
 
+/// Counts of bounded parts, over all functions.
 #[derive(Default)]
 struct Walk {
     elements: u64,

@@ -19,6 +19,7 @@ use crate::{ClientSpec, DaemonSpec, GroupStay, RelaySpec, SendSpec};
 const MESSAGE_BYTES_MIN: u64 = 28;
 const MESSAGE_BYTES: u64 = 1000;
 
+/// Reader of the daemons of a scenario.
 pub(crate) struct Daemons<'a> {
     pub(crate) topology: &'a Topology,
     pub(crate) relays: &'a [RelaySpec],

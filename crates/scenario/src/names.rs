@@ -30,6 +30,7 @@ pub(crate) fn names(value: &SettingValue) -> Result<Vec<Named<'_>>, Problem> {
     if all.is_empty() { Err(value.wrong("at least one name")) } else { Ok(all) }
 }
 
+/// Name of a list, after its ranges are expanded.
 pub(crate) struct Named<'a> {
     pub(crate) name: String,
     pub(crate) value: &'a SettingValue,

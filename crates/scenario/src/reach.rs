@@ -7,10 +7,13 @@ use petgraph::graph::{DiGraph, NodeIndex};
 
 use crate::LinkSpec;
 
+/// Answers which nodes a node can reach.
 pub(crate) struct Reach {
     graph: DiGraph<(), (), u32>,
-    circle: Vec<u32>,
-    from: BTreeMap<NodeId, Vec<bool>>,
+    /// Number of the strongly connected component of each node.
+    component: Vec<u32>,
+    /// Nodes that a source reaches: a cache.
+    reached: BTreeMap<NodeId, Vec<bool>>,
 }
 
 impl Reach {
@@ -22,25 +25,25 @@ impl Reach {
         for link in links {
             graph.add_edge(NodeIndex::new(link.from.index()), NodeIndex::new(link.to.index()), ());
         }
-        let mut circle = vec![0; nodes];
+        let mut component = vec![0; nodes];
         // Kosaraju's algorithm is the one in petgraph without recursion.
         for (number, members) in (0..).zip(petgraph::algo::kosaraju_scc(&graph)) {
             for node in members {
-                circle[node.index()] = number;
+                component[node.index()] = number;
             }
         }
-        Self { graph, circle, from: BTreeMap::new() }
+        Self { graph, component, reached: BTreeMap::new() }
     }
 
     pub(crate) fn one_way(&mut self, a: NodeId, b: NodeId) -> bool {
         if self.both_ways(a, b) {
             return true;
         }
-        if self.from.len() == SOURCES_KEPT_MAX && !self.from.contains_key(&a) {
-            self.from.clear();
+        if self.reached.len() == SOURCES_KEPT_MAX && !self.reached.contains_key(&a) {
+            self.reached.clear();
         }
         let graph = &self.graph;
-        let reached = self.from.entry(a).or_insert_with(|| {
+        let reached = self.reached.entry(a).or_insert_with(|| {
             let mut reached = vec![false; graph.node_count()];
             let mut walk = petgraph::visit::Dfs::new(graph, NodeIndex::new(a.index()));
             while let Some(node) = walk.next(graph) {
@@ -52,7 +55,7 @@ impl Reach {
     }
 
     pub(crate) fn both_ways(&self, a: NodeId, b: NodeId) -> bool {
-        self.circle[a.index()] == self.circle[b.index()]
+        self.component[a.index()] == self.component[b.index()]
     }
 }
 

@@ -9,6 +9,7 @@ use faircast_proto::options::did_you_mean;
 use crate::error::{Place, Problem, quoted};
 use crate::value::{Kind, SettingValue};
 
+/// Table whose keys are known to be allowed.
 #[derive(Clone, Copy)]
 pub(crate) struct Table<'a> {
     map: &'a BTreeMap<String, SettingValue>,

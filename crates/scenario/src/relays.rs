@@ -21,6 +21,7 @@ const ABOVE_MAX: usize = 16;
 const RELAY_RULE: &str = "allowed: a node of a [[relay]]";
 const PATH_RULE: &str = "expected nodes that links connect both ways";
 
+/// Reader of the relays of a scenario.
 pub(crate) struct Relays<'a> {
     pub(crate) topology: &'a Topology,
     pub(crate) reach: &'a Reach,

@@ -16,11 +16,13 @@ use crate::read::Table;
 use crate::value::SettingValue;
 use crate::{LinkSpec, Node, Program};
 
+/// Nodes and links so far.
 #[derive(Default)]
 pub(crate) struct Topology {
     pub(crate) nodes: Vec<Node>,
     pub(crate) links: Vec<LinkSpec>,
     ids: BTreeMap<String, NodeId>,
+    /// Directions that have a link, with the place in the text.
     directions: BTreeMap<(NodeId, NodeId), Place>,
     changes: usize,
 }

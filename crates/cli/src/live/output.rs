@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::args::WatchOptions;
 use crate::error::{Failure, note, print};
 
+/// Printer of events in the form that the user has chosen.
 pub(crate) struct Output {
     mode: Mode,
     /// Bar of a terminal; elsewhere progress is printed in lines.

@@ -53,6 +53,7 @@ pub(super) async fn top(args: &NodeTopArgs) -> Result<(), Failure> {
     }
 }
 
+/// Counters of an earlier status, for rates.
 struct Growth<'a> {
     seconds: f64,
     before: BTreeMap<&'a str, &'a Value>,

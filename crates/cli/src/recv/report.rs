@@ -26,6 +26,7 @@ const FILES_SHOWN: usize = 12;
 /// Time without data before a transfer counts as stalled: 5 s.
 const STALLED_AFTER: WallDuration = WallDuration::from_secs(5);
 
+/// Reports of a receiver, from its status and its ended objects.
 pub(super) struct Reporter {
     pub(super) output: Output,
     above: Above,
@@ -42,6 +43,7 @@ pub(super) struct Reporter {
     totals: Totals,
 }
 
+/// Numbers for the summary and the exit code.
 #[derive(Default)]
 struct Totals {
     complete: u64,

@@ -13,6 +13,7 @@ use crate::live::words::time;
 /// Silence of a sender before it is shown: 2 s. A live sender sends once a second.
 const SILENT_AFTER: Duration = Duration::from_secs(2);
 
+/// Hints while nothing arrives: repeated, at growing intervals.
 pub(super) struct WaitHints {
     once: bool,
     first_object: Hints,

@@ -12,6 +12,7 @@ use crate::live::Output;
 /// Silence of the `--from` address before a warning: 10 s.
 const FROM_SILENT: Duration = Duration::from_secs(10);
 
+/// Warnings about senders, each given once for its cause.
 pub(super) struct Warnings {
     /// Only accepted sender: `--from`.
     from: Option<IpAddr>,

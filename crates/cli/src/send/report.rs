@@ -180,6 +180,7 @@ const LIMITS_FROM_S: f64 = 1.0;
 const LIMIT_SHARE: f64 = 0.1;
 const LIMITS_SHOWN: usize = 3;
 
+/// Result as JSON, with the hash of every file.
 #[derive(Serialize)]
 pub(super) struct Summary<'a> {
     #[serde(flatten)]
@@ -314,6 +315,7 @@ fn speed(member: &Member, took: Option<Duration>) -> Option<f64> {
     Some(got as f64 * 8.0 / took.as_secs_f64())
 }
 
+/// Names of receivers that several have, which need their addresses too.
 pub(super) struct Labels(BTreeSet<String>);
 
 impl Labels {

@@ -36,9 +36,11 @@ const TURN: Duration = Duration::from_secs(2);
 /// Silence after which an unfinished host is no longer waited for.
 const SILENCE: Duration = Duration::from_secs(4);
 
+/// Settings of a test with other hosts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TestSettings {
     pub(super) id: u64,
+    /// Longest wait for the first other host.
     pub(super) wait: Duration,
     /// Least duration of the test, to see whether memberships last.
     pub(super) long: Option<Duration>,
@@ -81,6 +83,7 @@ pub(super) struct Peer {
     first_at: [Time; TRAINS],
 }
 
+/// Packet to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Outgoing {
     /// Destination; `None` for the group.

@@ -178,6 +178,7 @@ fn with_others(
     Ok(Some(found))
 }
 
+/// Sockets of a check, with the seal of its packets.
 struct Wire {
     sockets: ProbeSockets,
     group: SocketAddr,

@@ -20,7 +20,8 @@ const ANSWER: Duration = Duration::from_secs(9);
 /// Time from the answer to the findings, in which the connection discovers its MTU.
 const MEASURES: Duration = Duration::from_secs(2);
 
-struct Look<'a> {
+/// App that waits until a relay has answered.
+struct AnswerWait<'a> {
     watch: &'a mut dyn FnMut(Event) -> ControlFlow<()>,
     ends_at: Time,
     is_attached: bool,
@@ -28,7 +29,7 @@ struct Look<'a> {
     above: Option<RelayAbove>,
 }
 
-impl App<FlowMachine> for Look<'_> {
+impl App<FlowMachine> for AnswerWait<'_> {
     fn tick(&mut self, live: &mut Live<FlowMachine>) {
         let now = live.now();
         self.above = live.relay();
@@ -60,7 +61,8 @@ pub(super) fn findings(
     let mut driver = Driver::<FlowMachine>::new(sockets, DriverSettings::default())?;
     driver.set_via(&via);
     let ends_at = driver.live().now() + ANSWER;
-    let mut look = Look { watch, ends_at, is_attached: false, is_stopped: false, above: None };
+    let mut look =
+        AnswerWait { watch, ends_at, is_attached: false, is_stopped: false, above: None };
     driver.run(&mut look)?;
     Ok((!look.is_stopped).then(|| look.above.iter().flat_map(judge).collect()))
 }

@@ -14,10 +14,12 @@ use crate::Error;
 #[derive(Clone, Debug)]
 pub(crate) struct Queue(Arc<Mutex<Inner>>);
 
+/// Packets of a stream, from the first that may be repaired to the last written.
 #[derive(Debug, Default)]
 struct Inner {
     /// Packets from `first` on: sent ones within the window, then waiting ones.
     kept: VecDeque<Vec<u8>>,
+    /// Number of the first kept packet.
     first: u64,
     /// First packet that is not sent.
     next: u64,
@@ -33,6 +35,7 @@ struct Inner {
     payload: usize,
     /// Sent packets to keep for repairs.
     window: u64,
+    /// Tasks that wait for room.
     writers: Vec<Waker>,
 }
 

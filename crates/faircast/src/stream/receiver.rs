@@ -22,6 +22,7 @@ use crate::envelope::{Watched, Wrapper};
 use crate::session::{SessionSetup, Worker, start};
 use crate::trace::{self, About, LiveTrace};
 
+/// Application's end of a received stream.
 #[derive(Debug)]
 pub(crate) struct StreamReceiver {
     waker: Waker<StreamReceiving>,

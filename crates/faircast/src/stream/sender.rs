@@ -18,6 +18,7 @@ use crate::ids::new_tsi;
 use crate::session::{SessionSetup, Worker, start};
 use crate::trace::{self, About, LiveTrace};
 
+/// Application's end of a sent stream.
 #[derive(Debug)]
 pub(crate) struct StreamSender {
     queue: Queue,

@@ -70,9 +70,11 @@ pub struct Files {
     inner: Mutex<Inner>,
 }
 
+/// State under the lock.
 #[derive(Debug)]
 struct Inner {
     handles: Handles,
+    /// Location of each file, by number.
     locations: Vec<Location>,
 }
 

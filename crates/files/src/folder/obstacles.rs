@@ -28,6 +28,7 @@ pub(super) fn check_directory(path: &Path, directory: BorrowedFd<'_>) -> Result<
     }
 }
 
+/// Existing entry at the path of an entry of the object.
 pub(super) struct Present<'a> {
     pub(super) path: &'a Path,
     pub(super) parent: BorrowedFd<'a>,

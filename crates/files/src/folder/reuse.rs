@@ -83,6 +83,7 @@ pub(super) fn beginning(there: u64, wanted: u64) -> u64 {
     bytes - bytes % GROUP_BYTES
 }
 
+/// Files of an object by properties that an existing file can share.
 struct Index<'l> {
     layout: &'l Layout,
     by_path: BTreeMap<&'l BStr, u32>,

@@ -62,6 +62,7 @@ struct FileSystem {
     mount: Option<u64>,
 }
 
+/// Comparison of an object with the existing entries of its folder.
 pub(super) struct Survey<'a> {
     scope: Scope<'a>,
     file_system: FileSystem,

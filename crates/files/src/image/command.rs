@@ -85,6 +85,7 @@ impl Slot {
     }
 }
 
+/// State that the feeding thread shares with the store.
 #[derive(Debug, Default)]
 struct FeedState {
     /// Bytes of content that the command has read.
@@ -92,6 +93,7 @@ struct FeedState {
     stopping: AtomicBool,
 }
 
+/// Job of the feeding thread.
 #[derive(Debug)]
 enum Feed {
     /// Group, with the zeros before it.
@@ -100,6 +102,7 @@ enum Feed {
     End { zeros: u64, layout: Arc<Layout> },
 }
 
+/// Input of the command and the hashes of the content so far.
 #[derive(Debug)]
 struct Fed {
     input: ChildStdin,

@@ -80,6 +80,7 @@ pub(crate) struct Assembly {
     last: usize,
 }
 
+/// Group in memory.
 #[derive(Debug)]
 struct Slot {
     flight: Flight,

@@ -32,6 +32,7 @@ pub struct GroupStore<M: Medium> {
     discarded: bool,
 }
 
+/// Stage of an object in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// The manifest is incomplete.

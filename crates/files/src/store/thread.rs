@@ -135,6 +135,7 @@ pub struct Shared<M: Medium> {
     stopping: AtomicBool,
 }
 
+/// State under the lock, between the store and its thread.
 #[derive(Debug, Default)]
 pub(super) struct Inner {
     queue: VecDeque<Job>,
@@ -152,6 +153,7 @@ pub(super) struct Inner {
     flush: bool,
 }
 
+/// Work of the thread.
 #[derive(Debug)]
 pub(super) enum Job {
     Open(Request),

@@ -6,6 +6,7 @@ use crate::layout::{GROUP_BYTES, Layout};
 
 const FILES_MAX: u32 = 256;
 
+/// Division of the content into chunks.
 #[derive(Debug)]
 pub(crate) struct Chunks {
     /// First chunk of each file. A chunk starts with the first file of its number, or inside one.

@@ -45,6 +45,7 @@ struct PipeReader {
     requested: Condvar,
 }
 
+/// State under the lock, between the reading thread and the sender.
 #[derive(Debug, Default)]
 struct State {
     /// Bytes read from the pipe.

@@ -51,6 +51,7 @@ pub(crate) struct FileReader {
     pub(crate) stale: AtomicBool,
 }
 
+/// State under the lock, between the reading threads and the sender.
 #[derive(Debug)]
 struct State {
     /// Chunks in memory, by number.

@@ -46,6 +46,7 @@ impl ScannedEntry {
     }
 }
 
+/// Walk in progress, with the entries found and those left out.
 pub(super) struct Walk<'a> {
     pub(super) found: Vec<ScannedEntry>,
     pub(super) skips: Skips,

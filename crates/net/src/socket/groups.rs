@@ -11,6 +11,7 @@ use super::{Sockets, Way, aim, bind, local_address, open, share, zoned};
 use crate::address::{Resolved, is_link_local};
 use crate::{Interface, Multicast, NetError, SessionId};
 
+/// Multicast group of a session, with its socket and members.
 #[derive(Debug, Default)]
 pub(crate) struct Group {
     pub(crate) id: GroupId,

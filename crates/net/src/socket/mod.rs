@@ -74,6 +74,7 @@ pub(crate) struct Way {
     pub(crate) address_lost: bool,
 }
 
+/// Health of a way to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Health {
     Up,
