@@ -3,23 +3,68 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use faircast::groups::{
     Client, ClientOptions, GroupError, GroupEvent, Reason, SendError, Service, WaitReason,
 };
 use faircast_checker::{Rule, Trace, check};
-use faircast_node::{Server, ServerSettings};
+use faircast_node::{NodeConfig, Server};
+use tempfile::TempDir;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-async fn start(path: &Path) -> Server {
-    let text = format!("name = \"north\"\nclients = [\"unix:{}\"]\n", path.display());
-    let file = path.with_extension("toml");
-    std::fs::write(&file, text).unwrap();
-    let settings: ServerSettings = faircast_node::NodeConfig::read(&file).unwrap().server;
-    Server::start(settings).await.unwrap()
+/// Daemon with a socket in a folder of its own.
+struct Node {
+    folder: TempDir,
+    server: Server,
+}
+
+impl Node {
+    async fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self { server: Self::serve(&folder).await, folder }
+    }
+
+    async fn serve(folder: &TempDir) -> Server {
+        let (file, socket) = (folder.path().join("node.toml"), folder.path().join("node.sock"));
+        let text = format!("name = \"north\"\nclients = [\"unix:{}\"]\n", socket.display());
+        std::fs::write(&file, text).unwrap();
+        Server::start(NodeConfig::read(&file).unwrap().server).await.unwrap()
+    }
+
+    async fn restart(self) -> Self {
+        self.server.close().await;
+        Self { server: Self::serve(&self.folder).await, folder: self.folder }
+    }
+
+    fn address(&self) -> String {
+        format!("unix:{}", self.folder.path().join("node.sock").display())
+    }
+
+    async fn connect(&self, name: &str) -> Client {
+        Client::connect(&self.address(), name).await.unwrap()
+    }
+
+    /// Returns a client that is the only member of a group.
+    async fn member(&self, name: &str, group: &str) -> Client {
+        let client = self.connect(name).await;
+        client.join(group).await.unwrap();
+        assert_eq!(members(&client, 1).await, [name]);
+        client
+    }
+}
+
+/// Waits for an event of a pattern. Returns a value made of its parts.
+macro_rules! until {
+    ($client:expr, $event:pat => $value:expr) => {
+        until(&$client, |event| match event {
+            $event => Some($value),
+            _ => None,
+        })
+        .await
+    };
 }
 
 async fn until<T>(client: &Client, mut wanted: impl FnMut(GroupEvent) -> Option<T>) -> T {
@@ -34,11 +79,7 @@ async fn until<T>(client: &Client, mut wanted: impl FnMut(GroupEvent) -> Option<
 }
 
 async fn message(client: &Client) -> Vec<u8> {
-    let payload = |event| match event {
-        GroupEvent::Message(message) => Some(message.payload.to_vec()),
-        _ => None,
-    };
-    until(client, payload).await
+    until!(*client, GroupEvent::Message(message) => message.payload.to_vec())
 }
 
 async fn members(client: &Client, count: usize) -> Vec<String> {
@@ -53,18 +94,13 @@ async fn members(client: &Client, count: usize) -> Vec<String> {
 
 #[tokio::test]
 async fn clients_join_send_receive_and_leave() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("node.sock");
-    let server = start(&path).await;
-    let address = format!("unix:{}", path.display());
-    let alice = Client::connect(&address, "alice").await.unwrap();
-    let bob = Client::connect(&address, "bob").await.unwrap();
+    let node = Node::start().await;
+    let alice = node.connect("alice").await;
+    let bob = node.connect("bob").await;
     assert_eq!(alice.full_name(), "alice@north");
-    let view = until(&alice, |event| match event {
-        GroupEvent::View { members, previous: None, .. } => Some(members[0].1.clone()),
-        _ => None,
-    });
-    assert_eq!(view.await, "north");
+    let view =
+        until!(alice, GroupEvent::View { members, previous: None, .. } => members[0].1.clone());
+    assert_eq!(view, "north");
     alice.join("chat").await.unwrap();
     assert_eq!(members(&alice, 1).await, ["alice"]);
     bob.join("chat").await.unwrap();
@@ -72,11 +108,7 @@ async fn clients_join_send_receive_and_leave() {
     assert_eq!(members(&bob, 2).await, ["alice", "bob"]);
     for service in Service::ALL {
         bob.send(service, &["chat", "elsewhere"], "hello").await.unwrap();
-        let got = until(&alice, |event| match event {
-            GroupEvent::Message(message) => Some(message),
-            _ => None,
-        });
-        let got = got.await;
+        let got = until!(alice, GroupEvent::Message(message) => message);
         assert_eq!(
             (&*got.from.name, got.service, &got.payload[..]),
             ("bob", service, &b"hello"[..])
@@ -84,11 +116,8 @@ async fn clients_join_send_receive_and_leave() {
         assert_eq!([&*got.groups[0], &*got.groups[1]], ["chat", "elsewhere"]);
     }
     alice.leave("chat").await.unwrap();
-    let left = until(&bob, |event| match event {
-        GroupEvent::Group { reason: Reason::Leave, subject, .. } => subject,
-        _ => None,
-    });
-    assert_eq!(&*left.await.name, "alice");
+    let left = until!(bob, GroupEvent::Group { reason: Reason::Leave, subject, .. } => subject);
+    assert_eq!(&*left.unwrap().name, "alice");
     for wrong in [&[][..], &[""], &["x"; 101]] {
         let error = bob.send(Service::Fifo, wrong, "").await.unwrap_err();
         assert!(matches!(error, GroupError::Usage(_)), "{error}");
@@ -97,60 +126,48 @@ async fn clients_join_send_receive_and_leave() {
     assert!(error.starts_with("unix:/no/such/path: "), "{error}");
     alice.close().await;
     assert!(matches!(alice.join("chat").await, Err(GroupError::Closed)));
-    server.close().await;
+    node.server.close().await;
 }
 
 #[tokio::test]
 async fn senders_get_receipts_learn_of_empty_groups_and_choose_their_view() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("node.sock");
-    let server = start(&path).await;
-    let address = format!("unix:{}", path.display());
+    let node = Node::start().await;
     let mut options = ClientOptions::default();
     options.virtual_synchrony = true;
-    let alice = Client::connect_with(&address, "alice", options).await.unwrap();
-    let bob = Client::connect(&address, "bob").await.unwrap();
+    let alice = Client::connect_with(&node.address(), "alice", options).await.unwrap();
+    let bob = node.connect("bob").await;
     for client in [&alice, &bob] {
         client.join_and_hold_senders("chat").await.unwrap();
     }
     members(&alice, 2).await;
-    let receipt = |event| match event {
-        GroupEvent::Receipt { request, members, .. } => Some((request, members)),
-        _ => None,
-    };
     for service in [Service::Causal, Service::Agreed, Service::Safe] {
         let request = alice.send_for_receipt(service, &["chat"], "hello").await.unwrap();
-        assert_eq!(until(&alice, receipt).await, (request, 2));
+        let receipt =
+            until!(alice, GroupEvent::Receipt { request, members, .. } => (request, members));
+        assert_eq!(receipt, (request, 2));
         assert_eq!(message(&bob).await, b"hello");
     }
     let error = alice.send_for_receipt(Service::Fifo, &["chat"], "").await.unwrap_err();
     assert!(error.to_string().contains("a fifo message has no receipt"), "{error}");
     let request = bob.send(Service::Fifo, &["nobody"], "lost").await.unwrap();
-    let empty = until(&bob, |event| match event {
-        GroupEvent::NoMembers { request, groups } => Some((request, groups[0].to_string())),
-        _ => None,
-    });
-    assert_eq!(empty.await, (request, "nobody".to_string()));
+    let empty =
+        until!(bob, GroupEvent::NoMembers { request, groups } => (request, groups[0].to_string()));
+    assert_eq!(empty, (request, "nobody".to_string()));
     // The daemon restarts. Alice sends for the old view before she takes the new one.
-    server.close().await;
-    let server = start(&path).await;
-    until(&alice, |event| matches!(event, GroupEvent::Restarted { .. }).then_some(())).await;
+    let node = node.restart().await;
+    until!(alice, GroupEvent::Restarted { .. } => ());
     let request = alice.send(Service::Agreed, &["chat"], "too late").await.unwrap();
-    let refused = until(&alice, |event| match event {
-        GroupEvent::Refused { request, reason } => Some((request, reason)),
-        _ => None,
-    });
-    assert_eq!(refused.await, (request, SendError::View));
-    server.close().await;
+    let refused = until!(alice, GroupEvent::Refused { request, reason } => (request, reason));
+    assert_eq!(refused, (request, SendError::View));
+    node.server.close().await;
 }
 
 #[tokio::test]
 async fn traces_of_clients_keep_the_rules_over_a_restart_of_the_daemon_and_show_a_lost_event() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("node.sock");
-    let server = start(&path).await;
-    let address = format!("unix:{}", path.display());
-    let traces = ["alice", "bob", "carol"].map(|name| folder.path().join(format!("{name}.jsonl")));
+    let node = Node::start().await;
+    let address = node.address();
+    let traces =
+        ["alice", "bob", "carol"].map(|name| node.folder.path().join(format!("{name}.jsonl")));
     let mut clients = Vec::new();
     for (name, trace) in ["alice", "bob", "carol"].iter().zip(&traces) {
         let mut options = ClientOptions::default();
@@ -177,10 +194,9 @@ async fn traces_of_clients_keep_the_rules_over_a_restart_of_the_daemon_and_show_
     }
     clients[0].leave("chat").await.unwrap();
     clients[0].flush().await.unwrap();
-    server.close().await;
-    let server = start(&path).await;
+    let node = node.restart().await;
     for client in &clients[1..] {
-        until(client, |event| matches!(event, GroupEvent::Restarted { .. }).then_some(())).await;
+        until!(*client, GroupEvent::Restarted { .. } => ());
         members(client, 2).await;
     }
     clients[1].send(Service::Safe, &["chat"], "message after the restart").await.unwrap();
@@ -188,15 +204,14 @@ async fn traces_of_clients_keep_the_rules_over_a_restart_of_the_daemon_and_show_
     for client in &clients {
         client.close().await;
     }
-    server.close().await;
-    let read = |path: &PathBuf| std::fs::read_to_string(path).unwrap();
+    node.server.close().await;
     let judge = |texts: &[String]| {
         let sources = texts.iter().map(|text| ("trace".to_string(), text.as_bytes()));
         let trace = Trace::read(sources).unwrap();
         let rules: Vec<Rule> = check(&trace).iter().map(|violation| violation.rule).collect();
         (trace.counts(), rules)
     };
-    let mut texts = traces.map(|path| read(&path));
+    let mut texts = traces.map(|path| std::fs::read_to_string(path).unwrap());
     let deliveries = 3 * 3 * Service::ALL.len() + 2;
     assert_eq!(judge(&texts), ([6, deliveries, 0], vec![]));
     let mut lines: Vec<&str> = texts[1].lines().collect();
@@ -206,29 +221,21 @@ async fn traces_of_clients_keep_the_rules_over_a_restart_of_the_daemon_and_show_
     texts[1] = lines.join("\n");
     assert_eq!(judge(&texts).1, [Rule::R13]);
     let mut options = ClientOptions::default();
-    options.trace = Some(folder.path().join("none").join("x.jsonl"));
+    options.trace = Some(node.folder.path().join("none/x.jsonl"));
     let error = Client::connect_with(&address, "x", options).await.unwrap_err().to_string();
     assert!(error.contains("expected a file that can be written"), "{error}");
 }
 
 #[tokio::test]
 async fn a_daemon_that_starts_again_gets_the_groups_and_the_messages_that_waited() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("node.sock");
-    let server = start(&path).await;
-    let address = format!("unix:{}", path.display());
-    let client = Client::connect(&address, "client").await.unwrap();
-    client.join("g").await.unwrap();
-    members(&client, 1).await;
+    let node = Node::start().await;
+    let client = node.member("client", "g").await;
     client.send(Service::Agreed, &["g"], "before").await.unwrap();
     assert_eq!(message(&client).await, b"before");
     client.flush().await.unwrap();
-    server.close().await;
-    let lost = until(&client, |event| match event {
-        GroupEvent::Disconnected { reason } => Some(reason),
-        _ => None,
-    });
-    assert!(lost.await.contains("the daemon stops"));
+    node.server.close().await;
+    let lost = until!(client, GroupEvent::Disconnected { reason } => reason);
+    assert!(lost.contains("the daemon stops"));
     let mut sent = 0u32;
     let refused = loop {
         match client.try_send(Service::Agreed, &["g"], vec![0; 64 << 10]) {
@@ -239,19 +246,15 @@ async fn a_daemon_that_starts_again_gets_the_groups_and_the_messages_that_waited
     };
     assert!(matches!(refused, GroupError::WouldBlock(_)), "{refused}");
     assert!(sent > 4);
-    let server = start(&path).await;
-    let unsure = until(&client, |event| match event {
-        GroupEvent::Restarted { unsure } => Some(unsure),
-        _ => None,
-    });
-    let unsure = unsure.await as u32;
+    let node = Node { server: Node::serve(&node.folder).await, ..node };
+    let unsure = until!(client, GroupEvent::Restarted { unsure } => unsure) as u32;
     assert_eq!(members(&client, 1).await, ["client"]);
     client.send(Service::Agreed, &["g"], "after").await.unwrap();
     while message(&client).await != b"after" {}
     client.flush().await.unwrap();
-    let report = server.inquiry().report().await.unwrap();
+    let report = node.server.inquiry().report().await.unwrap();
     assert_eq!(report.counters.messages, u64::from(sent - unsure + 1));
-    server.close().await;
+    node.server.close().await;
 }
 
 fn put(file: &Path, text: &str) {
@@ -273,7 +276,7 @@ async fn a_client_by_tls_outlives_its_daemon_until_its_token_is_refused() {
              certificate_key = \"node-key.pem\"\ntokens = \"tokens.txt\"\n"
         );
         put(&at("node.toml"), &text);
-        let settings = faircast_node::NodeConfig::read(&at("node.toml")).unwrap().server;
+        let settings = NodeConfig::read(&at("node.toml")).unwrap().server;
         Server::start(settings).await.unwrap()
     };
     let server = start("tls:127.0.0.1:0", "correct-battery-horse").await;
@@ -298,7 +301,7 @@ async fn a_client_by_tls_outlives_its_daemon_until_its_token_is_refused() {
     assert!(message(&client).await == large);
     server.close().await;
     let server = start(&address, "correct-battery-horse").await;
-    until(&client, |event| matches!(event, GroupEvent::Restarted { .. }).then_some(())).await;
+    until!(client, GroupEvent::Restarted { .. } => ());
     members(&client, 1).await;
     server.close().await;
     let server = start(&address, "another-battery-horse").await;
@@ -316,12 +319,8 @@ async fn a_client_by_tls_outlives_its_daemon_until_its_token_is_refused() {
 
 #[tokio::test]
 async fn a_client_that_takes_no_events_learns_why_it_waits() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("node.sock");
-    let server = start(&path).await;
-    let client = Client::connect(&format!("unix:{}", path.display()), "client").await.unwrap();
-    client.join("g").await.unwrap();
-    members(&client, 1).await;
+    let node = Node::start().await;
+    let client = node.member("client", "g").await;
     let mut sent = 0;
     let full = async {
         loop {
@@ -339,17 +338,14 @@ async fn a_client_that_takes_no_events_learns_why_it_waits() {
     }
     client.send(Service::Fifo, &["g"], "last").await.unwrap();
     assert_eq!(message(&client).await, b"last");
-    server.close().await;
+    node.server.close().await;
 }
 
 #[tokio::test]
 async fn a_later_run_ends_the_earlier_one_and_says_why() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("node.sock");
-    let server = start(&path).await;
-    let address = format!("unix:{}", path.display());
-    let first = Client::connect(&address, "client").await.unwrap();
-    let second = Client::connect(&address, "client").await.unwrap();
+    let node = Node::start().await;
+    let first = node.connect("client").await;
+    let second = node.connect("client").await;
     let error = loop {
         if let Err(error) = first.next().await {
             break error.to_string();
@@ -360,23 +356,18 @@ async fn a_later_run_ends_the_earlier_one_and_says_why() {
     assert_eq!(members(&second, 1).await, ["client"]);
     drop(second);
     let left = async {
-        while !server.inquiry().report().await.unwrap().clients.is_empty() {
+        while !node.server.inquiry().report().await.unwrap().clients.is_empty() {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
     tokio::time::timeout(LIMIT, left).await.expect("a dropped client says goodbye");
-    server.close().await;
+    node.server.close().await;
 }
 
 #[tokio::test]
 async fn cancelled_calls_lose_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("node.sock");
-    let server = start(&path).await;
-    let address = format!("unix:{}", path.display());
-    let client = Client::connect(&address, "client").await.unwrap();
-    client.join("g").await.unwrap();
-    members(&client, 1).await;
+    let node = Node::start().await;
+    let client = node.member("client", "g").await;
     let (mut sent, mut got, mut turns) = (0u32, 0u32, 0u32);
     while got < 200 {
         turns += 1;
@@ -396,7 +387,7 @@ async fn cancelled_calls_lose_nothing() {
             }
         }
     }
-    server.close().await;
+    node.server.close().await;
 }
 
 async fn yield_times(count: u32) {

@@ -102,16 +102,6 @@ pub(crate) fn run(
         .map_err(LabError::doing("wait for packets"))?;
     let mut fabric = Fabric::new(scenario, &Builtin);
     fabric.schedule_samples();
-    let mut faults = Vec::new();
-    for NodeFault { at, node, kind } in &scenario.faults {
-        let mut say = |at, kind| {
-            let event = Event::NodeFault { kind };
-            faults.push(Record { at, subject: Subject::Node(*node), event });
-        };
-        say(*at, kind.begins());
-        kind.ends().into_iter().for_each(|(span, kind)| say(*at + span, kind));
-    }
-    faults.sort_by_key(|record| record.at);
     let mut emulator = Emulator {
         fabric,
         scenario,
@@ -120,7 +110,7 @@ pub(crate) fn run(
         ports,
         actions: actions(scenario),
         acted: 0,
-        faults: faults.into(),
+        faults: fault_records(scenario).into(),
         held: Vec::new(),
         rng: Rng::new(scenario.seed, NodeId(0), Purpose::Scenario),
         network_out,
@@ -160,6 +150,21 @@ pub(crate) fn run(
         intact: Vec::new(),
         notes,
     })
+}
+
+/// Returns the records of the scenario's faults in order of time.
+fn fault_records(scenario: &Scenario) -> Vec<Record> {
+    let mut records = Vec::new();
+    for NodeFault { at, node, kind } in &scenario.faults {
+        let subject = Subject::Node(*node);
+        let mut add = |at, kind| {
+            records.push(Record { at, subject, event: Event::NodeFault { kind } });
+        };
+        add(*at, kind.begins());
+        kind.ends().into_iter().for_each(|(span, kind)| add(*at + span, kind));
+    }
+    records.sort_by_key(|record| record.at);
+    records
 }
 
 impl Emulator<'_> {

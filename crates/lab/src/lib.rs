@@ -6,7 +6,8 @@
 //! [`Fabric`](faircast_sim::Fabric). A thread advances the fabric with the clock, reads IP packets
 //! from the hosts' interfaces and writes them when due. Reading order: [`run`] (whole scenario),
 //! `emulator` (event loop), `host` (namespace), `endpoint` and `tcp` (programs of a host), `tap`
-//! (events derived from packets), [`check`] (capabilities of this machine).
+//! (events derived from packets), [`check`] (capabilities of this machine). Apart from scenarios,
+//! [`lan`] makes hosts on a bridge for real programs.
 
 mod address;
 mod check;
@@ -18,6 +19,7 @@ mod error;
 mod field;
 mod frame;
 mod host;
+pub mod lan;
 mod lateness;
 mod merge;
 mod netlink;

@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration as WallDuration, Instant};
 
 use faircast_base::{Cx, Duration, GroupId, Time};
+use faircast_lab::lan::Lan;
 use faircast_net::{
     AddressBook, App, Driver, DriverSettings, Ended, Interface, Listen, Live, Multicast, NetError,
     SessionOptions, SocketSettings, Sockets, Target,
@@ -19,7 +20,6 @@ use faircast_net::{
 use faircast_proto::{Datagram, Destination, FlowEvent, Machine, Membership, Transmit};
 
 use common::Place;
-use common::lan::Lan;
 use numbers::Numbers;
 
 const OTHER: GroupId = GroupId(7);
@@ -181,8 +181,8 @@ fn between_hosts_members_hear_a_group_while_they_are_in_it() {
     for (session, other) in
         [("239.192.77.1:30561", "239.192.77.2:30561"), ("[ff15::77:1]:30562", "[ff15::77:2]:30562")]
     {
-        let Some(lan) = Lan::new(2) else { return };
-        let places = [0, 1].map(|host| Place::in_namespace(lan.host(host)));
+        let Some(lan) = Lan::or_skip(2) else { return };
+        let places = [0, 1].map(|host| Place::on(&lan, host));
         members_hear_a_group_while_they_are_in_it(places, "e0", session, other);
     }
 }

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use common::lan::{Lan, run};
 use common::{Outcome, Place, content, receive, send};
 use faircast_base::Bytes;
+use faircast_lab::lan::Lan;
 use faircast_net::{Ended, Interface, Listen, Multicast, SocketSettings, Target};
 
 const PORT: u16 = 3056;
@@ -22,10 +22,6 @@ fn group(text: &str) -> Multicast {
 
 fn listen(group: &Multicast) -> Listen {
     Listen::Multicast(group.clone())
-}
-
-fn place(lan: &Lan, host: usize) -> Place {
-    Place::in_namespace(lan.host(host))
 }
 
 fn assert_whole(outcome: &Outcome, bytes: &[u8]) {
@@ -40,11 +36,11 @@ fn session(lan: &Lan, group: &str, source: Option<&str>, offload: bool) {
     let bytes = content(2_000_003, 7);
     let receivers: Vec<_> = (1..3)
         .map(|host| {
-            let place = Place { sockets: sockets.clone(), ..place(lan, host) };
+            let place = Place { sockets: sockets.clone(), ..Place::on(lan, host) };
             receive(place, listen(&group), &[0])
         })
         .collect();
-    let source = Place { sockets, ..place(lan, 0) };
+    let source = Place { sockets, ..Place::on(lan, 0) };
     let source = send(source, Target::Multicast(group), 0, bytes.clone());
     for receiver in receivers {
         let outcome = receiver.join().unwrap();
@@ -59,7 +55,7 @@ fn session(lan: &Lan, group: &str, source: Option<&str>, offload: bool) {
 
 #[test]
 fn a_group_of_every_kind_gets_every_byte() {
-    let Some(lan) = Lan::new(3) else { return };
+    let Some(lan) = Lan::or_skip(3) else { return };
     for (group, source, offload) in [
         ("239.192.3.1:3056", None, true),
         ("239.192.3.1:3056", None, false),
@@ -74,14 +70,14 @@ fn a_group_of_every_kind_gets_every_byte() {
 
 #[test]
 fn a_unicast_list_of_both_families_gets_every_byte() {
-    let Some(lan) = Lan::new(3) else { return };
+    let Some(lan) = Lan::or_skip(3) else { return };
     for addresses in [["10.77.0.2:4000", "10.77.0.3:4001"], ["[fd77::2]:4000", "[fd77::3]:4001"]] {
         let addresses = addresses.map(|text| text.parse().unwrap());
         let bytes = content(1_000_000, 8);
         let receivers = [1, 2]
-            .map(|host| receive(place(&lan, host), Listen::Unicast(addresses[host - 1]), &[0]));
+            .map(|host| receive(Place::on(&lan, host), Listen::Unicast(addresses[host - 1]), &[0]));
         let target = Target::Unicast(addresses.to_vec());
-        let source = send(place(&lan, 0), target, 0, bytes.clone());
+        let source = send(Place::on(&lan, 0), target, 0, bytes.clone());
         receivers.into_iter().for_each(|end| assert_whole(&end.join().unwrap(), &bytes));
         assert_eq!(source.join().unwrap().ended, Ended::Idle);
     }
@@ -89,17 +85,21 @@ fn a_unicast_list_of_both_families_gets_every_byte() {
 
 #[test]
 fn a_group_and_a_list_beside_it_get_every_byte_once() {
-    let Some(lan) = Lan::new(4) else { return };
+    let Some(lan) = Lan::or_skip(4) else { return };
     let group = group("239.192.3.7:3056");
     let by_one = |host: usize| format!("10.77.0.{}:3056", 1 + host).parse().unwrap();
     let bytes = content(1_000_000, 16);
     let receivers = [
-        receive(place(&lan, 1), listen(&group), &[0]),
-        receive(place(&lan, 2), Listen::Both(group.clone(), by_one(2)), &[0]),
-        receive(place(&lan, 3), Listen::Both(group.clone(), "0.0.0.0:3056".parse().unwrap()), &[0]),
+        receive(Place::on(&lan, 1), listen(&group), &[0]),
+        receive(Place::on(&lan, 2), Listen::Both(group.clone(), by_one(2)), &[0]),
+        receive(
+            Place::on(&lan, 3),
+            Listen::Both(group.clone(), "0.0.0.0:3056".parse().unwrap()),
+            &[0],
+        ),
     ];
     let target = Target::Both(group, vec![by_one(2), by_one(3), by_one(2)]);
-    let source = send(place(&lan, 0), target, 0, bytes.clone());
+    let source = send(Place::on(&lan, 0), target, 0, bytes.clone());
     receivers.into_iter().for_each(|end| assert_whole(&end.join().unwrap(), &bytes));
     let outcome = source.join().unwrap();
     assert_eq!(outcome.ended, Ended::Idle);
@@ -109,25 +109,25 @@ fn a_group_and_a_list_beside_it_get_every_byte_once() {
 
 #[test]
 fn a_source_and_its_receivers_can_be_on_one_host() {
-    let Some(lan) = Lan::new(2) else { return };
+    let Some(lan) = Lan::or_skip(2) else { return };
     let group = group("239.192.3.2:3056");
     let bytes = content(1_000_000, 9);
-    let receivers = [0, 0, 1].map(|host| receive(place(&lan, host), listen(&group), &[0]));
-    let source = send(place(&lan, 0), Target::Multicast(group), 0, bytes.clone());
+    let receivers = [0, 0, 1].map(|host| receive(Place::on(&lan, host), listen(&group), &[0]));
+    let source = send(Place::on(&lan, 0), Target::Multicast(group), 0, bytes.clone());
     receivers.into_iter().for_each(|end| assert_whole(&end.join().unwrap(), &bytes));
     assert_eq!(source.join().unwrap().ended, Ended::Idle);
 }
 
 #[test]
 fn two_sources_of_one_group_are_told_apart() {
-    let Some(lan) = Lan::new(4) else { return };
+    let Some(lan) = Lan::or_skip(4) else { return };
     let group = group("239.192.3.3:3056");
     let all = [content(1_500_000, 10), content(900_000, 11)];
-    let both = receive(place(&lan, 2), listen(&group), &[0, 1]);
-    let one = receive(place(&lan, 3), listen(&group), &[1]);
+    let both = receive(Place::on(&lan, 2), listen(&group), &[0, 1]);
+    let one = receive(Place::on(&lan, 3), listen(&group), &[1]);
     let sources = [0, 1].map(|flow: u32| {
         let target = Target::Multicast(group.clone());
-        send(place(&lan, flow as usize), target, flow, all[flow as usize].clone())
+        send(Place::on(&lan, flow as usize), target, flow, all[flow as usize].clone())
     });
     let outcome = both.join().unwrap();
     let mut got: Vec<usize> = outcome.delivered.iter().map(Vec::len).collect();
@@ -144,7 +144,7 @@ fn two_sources_of_one_group_are_told_apart() {
 
 #[test]
 fn a_source_specific_receiver_hears_no_other_source() {
-    let Some(lan) = Lan::new(3) else { return };
+    let Some(lan) = Lan::or_skip(3) else { return };
     let group = group("232.1.2.4:3056");
     let from = |host: usize| Multicast {
         source: Some(format!("10.77.0.{}", 1 + host).parse().unwrap()),
@@ -152,9 +152,10 @@ fn a_source_specific_receiver_hears_no_other_source() {
     };
     // One packet is sent without any answer.
     let all = [content(1000, 12), content(800_000, 13)];
-    let receiver = receive(place(&lan, 2), listen(&from(1)), &[1]);
-    let sources = [0, 1]
-        .map(|i: usize| send(place(&lan, i), Target::Multicast(from(i)), i as u32, all[i].clone()));
+    let receiver = receive(Place::on(&lan, 2), listen(&from(1)), &[1]);
+    let sources = [0, 1].map(|i: usize| {
+        send(Place::on(&lan, i), Target::Multicast(from(i)), i as u32, all[i].clone())
+    });
     let outcome = receiver.join().unwrap();
     assert_whole(&outcome, &all[1]);
     assert_eq!(outcome.counters.refused.foreign, 0, "the kernel lets only one source in");
@@ -162,16 +163,14 @@ fn a_source_specific_receiver_hears_no_other_source() {
 }
 
 fn narrow(hosts: usize) -> Option<Lan> {
-    let lan = Lan::new(hosts)?;
-    let narrow = "qdisc add dev e0 root tbf rate 40mbit burst 20kb latency 20ms";
-    let command = format!("-n {} {narrow}", lan.host(0));
-    let arguments: Vec<_> = command.split(' ').collect();
-    let shaped = std::process::Command::new("tc").args(arguments).status();
-    if shaped.is_ok_and(|status| status.success()) {
-        return Some(lan);
+    let lan = Lan::or_skip(hosts)?;
+    match lan.tc(0, "qdisc add dev e0 root tbf rate 40mbit burst 20kb latency 20ms") {
+        Ok(()) => Some(lan),
+        Err(error) => {
+            eprintln!("skipped: no tbf here: {error}");
+            None
+        }
     }
-    eprintln!("skipped: no tbf here");
-    None
 }
 
 #[test]
@@ -179,9 +178,9 @@ fn a_full_send_buffer_makes_a_source_wait_and_loses_nothing() {
     let Some(lan) = narrow(2) else { return };
     let group = group("239.192.3.6:3056");
     let bytes = content(3_000_000, 15);
-    let receiver = receive(place(&lan, 1), listen(&group), &[0]);
+    let receiver = receive(Place::on(&lan, 1), listen(&group), &[0]);
     let sockets = SocketSettings { send_buffer: Bytes::new(8192), ..SocketSettings::default() };
-    let source = Place { sockets, ..place(&lan, 0) };
+    let source = Place { sockets, ..Place::on(&lan, 0) };
     let source = send(source, Target::Multicast(group), 0, bytes.clone());
     assert_whole(&receiver.join().unwrap(), &bytes);
     let sent = source.join().unwrap().counters.sent;
@@ -193,8 +192,8 @@ fn survives(trouble: impl FnOnce(&Lan)) -> Option<[Outcome; 2]> {
     let lan = narrow(2)?;
     let group = group("239.192.3.4:3056");
     let bytes: Arc<[u8]> = content(10_000_000, 14);
-    let receiver = receive(place(&lan, 1), listen(&group), &[0]);
-    let source = send(place(&lan, 0), Target::Multicast(group), 0, bytes.clone());
+    let receiver = receive(Place::on(&lan, 1), listen(&group), &[0]);
+    let source = send(Place::on(&lan, 0), Target::Multicast(group), 0, bytes.clone());
     thread::sleep(Duration::from_millis(700));
     assert!(!receiver.is_finished(), "the trouble comes in the middle");
     trouble(&lan);
@@ -203,40 +202,39 @@ fn survives(trouble: impl FnOnce(&Lan)) -> Option<[Outcome; 2]> {
     Some([source.join().unwrap(), outcome])
 }
 
-fn cut_off(host: &str) {
-    run(host, "link set e0 down");
+fn cut_off(lan: &Lan, host: usize) {
+    lan.ip(host, "link set e0 down").unwrap();
     thread::sleep(Duration::from_secs(2));
-    run(host, "link set e0 up");
-    run(host, "route add 224.0.0.0/4 dev e0");
+    lan.ip(host, "link set e0 up").unwrap();
+    lan.ip(host, "route add 224.0.0.0/4 dev e0").unwrap();
 }
 
 #[test]
 fn a_session_survives_two_seconds_without_the_sources_interface() {
-    if let Some([source, _]) = survives(|lan| cut_off(lan.host(0))) {
+    if let Some([source, _]) = survives(|lan| cut_off(lan, 0)) {
         assert!(source.counters.sent.failures > 0, "{:?}", source.counters);
     }
 }
 
 #[test]
 fn a_session_survives_two_seconds_without_the_receivers_interface() {
-    survives(|lan| cut_off(lan.host(1)));
+    survives(|lan| cut_off(lan, 1));
 }
 
 #[test]
 fn a_receiver_joins_again_when_its_interface_was_taken_away_and_came_back() {
     survives(|lan| {
-        run(lan.host(1), "link del e0");
+        lan.ip(1, "link del e0").unwrap();
         thread::sleep(Duration::from_secs(1));
-        lan.plug(1..2);
+        lan.plug(1..2).unwrap();
     });
 }
 
 #[test]
 fn ports_are_what_was_asked_for() {
-    let Some(lan) = Lan::new(1) else { return };
-    let name = lan.host(0).to_string();
+    let Some(lan) = Lan::or_skip(1) else { return };
     thread::spawn(move || {
-        Place::in_namespace(&name).enter();
+        Place::on(&lan, 0).enter();
         let open = |port| {
             let settings = SocketSettings { port, ..SocketSettings::default() };
             let target = Target::Multicast(group("239.192.3.5:3056"));

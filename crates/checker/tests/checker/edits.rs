@@ -77,6 +77,63 @@ pub(super) fn change(
     Some(())
 }
 
+pub(super) fn change_any(
+    lines: &mut Lines,
+    rng: &mut Rng,
+    event: &str,
+    with: impl FnOnce(&mut Value),
+) -> Option<()> {
+    change(lines, rng, event, |_| true, with)
+}
+
+pub(super) fn remove_one(
+    lines: &mut Lines,
+    f: &Facts,
+    rng: &mut Rng,
+    counts: impl Fn(&Lines, &Delivery) -> bool,
+) -> Option<()> {
+    let it = pick(rng, f.deliveries.iter().filter(|it| counts(lines, it)))?;
+    remove(lines, it);
+    Some(())
+}
+
+/// Removes the first of two deliveries at one process.
+pub(super) fn remove_of_two(
+    lines: &mut Lines,
+    f: &Facts,
+    rng: &mut Rng,
+    counts: impl Fn(&Lines, &Delivery, &Delivery) -> bool,
+) -> Option<()> {
+    let (one, _) = pick(rng, f.pairs().filter(|(one, other)| counts(lines, one, other)))?;
+    remove(lines, one);
+    Some(())
+}
+
+/// Swaps two deliveries at one process.
+pub(super) fn swap_of_two(
+    lines: &mut Lines,
+    f: &Facts,
+    rng: &mut Rng,
+    counts: impl Fn(&Lines, &Delivery, &Delivery) -> bool,
+) -> Option<()> {
+    let (one, other) = pick(rng, f.pairs().filter(|(one, other)| counts(lines, one, other)))?;
+    swap(lines, one, other);
+    Some(())
+}
+
+/// Removes all deliveries of a message.
+pub(super) fn remove_everywhere(lines: &mut Lines, id: &str) -> Option<()> {
+    for (_, of) in lines.iter_mut() {
+        of.retain(|line| !is(line, "deliver") || text(line, "id") != id);
+        renumber(of);
+    }
+    Some(())
+}
+
+pub(super) fn daemon(event: &Value) -> String {
+    text(event, "process").split_once('@').unwrap().1.to_string()
+}
+
 pub(super) fn add(set: &mut Value, name: &str) {
     set.as_array_mut().unwrap().push(name.into());
 }

@@ -20,10 +20,10 @@ pub(crate) const MUTANTS: &[(&str, Rule, Mutate)] = &[
         Some(())
     }),
     ("a message is delivered that nobody sent", Rule::R1, |lines, _, rng| {
-        change(lines, rng, "deliver", |_| true, |it| it["id"] = json!("nobody/1"))
+        change_any(lines, rng, "deliver", |it| it["id"] = json!("nobody/1"))
     }),
     ("a hash differs", Rule::R1, |lines, _, rng| {
-        change(lines, rng, "deliver", |_| true, |it| it["hash"] = json!("other"))
+        change_any(lines, rng, "deliver", |it| it["hash"] = json!("other"))
     }),
     ("a delivered message is refused", Rule::R1, |lines, f, rng| {
         let it = pick(rng, f.deliveries.iter().filter(|it| it.process == it.send.0))?;
@@ -87,16 +87,10 @@ pub(crate) const MUTANTS: &[(&str, Rule, Mutate)] = &[
         delay(lines, f, it)
     }),
     ("a view is without the own daemon", Rule::R3, |lines, _, rng| {
-        change(
-            lines,
-            rng,
-            "view",
-            |_| true,
-            |it| {
-                let daemon = text(it, "process").split_once('@').unwrap().1.to_string();
-                take(&mut it["members"], &daemon);
-            },
-        )
+        change_any(lines, rng, "view", |it| {
+            let daemon = daemon(it);
+            take(&mut it["members"], &daemon);
+        })
     }),
     ("one identifier has two lists of members", Rule::R3, |lines, f, rng| {
         let shared = f.stays.iter().filter(|it| {
@@ -116,11 +110,10 @@ pub(crate) const MUTANTS: &[(&str, Rule, Mutate)] = &[
         Some(())
     }),
     ("an identifier has no number", Rule::R3, |lines, _, rng| {
-        change(lines, rng, "view", |_| true, |it| it["id"] = json!("view"))
+        change_any(lines, rng, "view", |it| it["id"] = json!("view"))
     }),
     ("a transitional set is not symmetric", Rule::R4, |lines, _, rng| {
         let views: Vec<Value> = sites(lines, "view").map(|it| it.2.clone()).collect();
-        let daemon = |it: &Value| text(it, "process").split_once('@').unwrap().1.to_string();
         let fellow = |it: &Value| {
             let same = |other: &&Value| {
                 other["id"] == it["id"]
@@ -142,7 +135,6 @@ pub(crate) const MUTANTS: &[(&str, Rule, Mutate)] = &[
     }),
     ("a transitional set has a daemon from another view", Rule::R4, |lines, _, rng| {
         let views: Vec<Value> = sites(lines, "view").map(|it| it.2.clone()).collect();
-        let daemon = |it: &Value| text(it, "process").split_once('@').unwrap().1.to_string();
         let other = |it: &Value| {
             let from = |other: &&Value| {
                 other["id"] == it["id"]
@@ -163,7 +155,7 @@ pub(crate) const MUTANTS: &[(&str, Rule, Mutate)] = &[
         )
     }),
     ("a transitional set is without the own daemon", Rule::R4, |lines, _, rng| {
-        change(lines, rng, "view", |_| true, |it| it["transitional_set"] = json!([]))
+        change_any(lines, rng, "view", |it| it["transitional_set"] = json!([]))
     }),
     ("a transitional view has other members than the move", Rule::R4, |lines, f, rng| {
         let it = pick(
@@ -181,85 +173,60 @@ pub(crate) const MUTANTS: &[(&str, Rule, Mutate)] = &[
         Some(())
     }),
     ("a process misses a message that its fellow delivers", Rule::R5, |lines, f, rng| {
-        let it = pick(
-            rng,
-            f.deliveries.iter().filter(|it| {
-                it.service == "reliable"
-                    && f.is_full(it)
-                    && it.send.0 != it.process
-                    && f.others(it).any(|other| f.together(it.stay, other.stay))
-            }),
-        )?;
-        remove(lines, it);
-        Some(())
+        remove_one(lines, f, rng, |_, it| {
+            it.service == "reliable"
+                && f.is_full(it)
+                && it.send.0 != it.process
+                && f.others(it).any(|other| f.together(it.stay, other.stay))
+        })
     }),
     ("a quiet process misses the last message", Rule::R5, |lines, f, rng| {
-        let it = pick(
-            rng,
-            f.deliveries.iter().filter(|it| {
-                it.service != "unreliable"
-                    && f.is_full(it)
-                    && it.send.0 != it.process
-                    && f.stay(it).next.as_deref() == Some("quiet")
-                    && f.others(it).any(|other| f.together(it.stay, other.stay))
-            }),
-        )?;
-        remove(lines, it);
-        Some(())
+        remove_one(lines, f, rng, |_, it| {
+            it.service != "unreliable"
+                && f.is_full(it)
+                && it.send.0 != it.process
+                && f.stay(it).next.as_deref() == Some("quiet")
+                && f.others(it).any(|other| f.together(it.stay, other.stay))
+        })
     }),
     ("a process misses its own message", Rule::R6, |lines, f, rng| {
-        let it = pick(
-            rng,
-            f.deliveries.iter().filter(|it| {
-                it.service != "unreliable"
-                    && f.is_full(it)
-                    && it.send.0 == it.process
-                    && f.stay(it).next.is_some()
-                    && is_surely_taken(lines, f, it)
-            }),
-        )?;
-        remove(lines, it);
-        Some(())
+        remove_one(lines, f, rng, |lines, it| {
+            it.service != "unreliable"
+                && f.is_full(it)
+                && it.send.0 == it.process
+                && f.stay(it).next.is_some()
+                && is_surely_taken(lines, f, it)
+        })
     }),
     ("a process that joined within the view misses its own message", Rule::R6, |lines, f, rng| {
-        let it = pick(
-            rng,
-            f.deliveries.iter().filter(|it| {
-                it.service != "unreliable"
-                    && is_joiner(lines, f, it)
-                    && it.send.0 == it.process
-                    && is_surely_taken(lines, f, it)
-            }),
-        )?;
-        remove(lines, it);
-        Some(())
+        remove_one(lines, f, rng, |lines, it| {
+            it.service != "unreliable"
+                && is_joiner(lines, f, it)
+                && it.send.0 == it.process
+                && is_surely_taken(lines, f, it)
+        })
     }),
     ("a process that joined within the view misses the last message", Rule::R5, |lines, f, rng| {
-        let it = pick(
-            rng,
-            f.deliveries.iter().filter(|it| {
-                let ordered = ["fifo", "causal", "agreed", "safe"];
-                let mut before = f.deliveries.iter().filter(|one| {
-                    let own = &lines[it.process].1;
-                    let joins = own[..it.line]
-                        .iter()
-                        .rposition(|one| is(one, "group") && is_own_join(one, &it.groups));
-                    one.stay == it.stay
-                        && one.line < it.line
-                        && one.sender == it.sender
-                        && Some(one.line) > joins
-                        && one.groups == it.groups
-                        && ordered.contains(&one.service.as_str())
-                });
-                is_joiner(lines, f, it)
-                    && it.send.0 != it.process
-                    && ordered.contains(&it.service.as_str())
-                    && before.next().is_some()
-                    && f.others(it).any(|other| f.together(it.stay, other.stay))
-            }),
-        )?;
-        remove(lines, it);
-        Some(())
+        remove_one(lines, f, rng, |lines, it| {
+            let ordered = ["fifo", "causal", "agreed", "safe"];
+            let mut before = f.deliveries.iter().filter(|one| {
+                let own = &lines[it.process].1;
+                let joins = own[..it.line]
+                    .iter()
+                    .rposition(|one| is(one, "group") && is_own_join(one, &it.groups));
+                one.stay == it.stay
+                    && one.line < it.line
+                    && one.sender == it.sender
+                    && Some(one.line) > joins
+                    && one.groups == it.groups
+                    && ordered.contains(&one.service.as_str())
+            });
+            is_joiner(lines, f, it)
+                && it.send.0 != it.process
+                && ordered.contains(&it.service.as_str())
+                && before.next().is_some()
+                && f.others(it).any(|other| f.together(it.stay, other.stay))
+        })
     }),
     ("a message of a sender outside the group is lost", Rule::R6, |lines, f, rng| {
         let it = pick(
@@ -278,12 +245,7 @@ pub(crate) const MUTANTS: &[(&str, Rule, Mutate)] = &[
                     && f.by_id[&it.id].iter().all(|other| f.deliveries[*other].process != it.send.0)
             }),
         )?;
-        let id = it.id.clone();
-        for (_, of) in lines.iter_mut() {
-            of.retain(|line| !is(line, "deliver") || text(line, "id") != id);
-            renumber(of);
-        }
-        Some(())
+        remove_everywhere(lines, &it.id)
     }),
     (
         "a message of a quiet member is lost, and nobody knows its view",
@@ -302,76 +264,44 @@ pub(crate) const MUTANTS: &[(&str, Rule, Mutate)] = &[
                 }),
             )?;
             lines[it.send.0].1[it.send.1]["view"] = json!(null);
-            let id = it.id.clone();
-            for (_, of) in lines.iter_mut() {
-                of.retain(|line| !is(line, "deliver") || text(line, "id") != id);
-                renumber(of);
-            }
-            Some(())
+            remove_everywhere(lines, &it.id)
         },
     ),
     ("two messages of a sender are swapped", Rule::R7, |lines, f, rng| {
-        let (one, other) = pick(
-            rng,
-            f.pairs().filter(|(one, other)| {
-                one.service == "fifo" && other.service == "fifo" && one.sender == other.sender
-            }),
-        )?;
-        swap(lines, one, other);
-        Some(())
+        swap_of_two(lines, f, rng, |_, one, other| {
+            one.service == "fifo" && other.service == "fifo" && one.sender == other.sender
+        })
     }),
     ("a message overtakes a stronger one of its sender", Rule::R7, |lines, f, rng| {
-        let (one, other) = pick(
-            rng,
-            f.pairs().filter(|(one, other)| {
-                is_ordered(one) && other.service == "fifo" && one.sender == other.sender
-            }),
-        )?;
-        swap(lines, one, other);
-        Some(())
+        swap_of_two(lines, f, rng, |_, one, other| {
+            is_ordered(one) && other.service == "fifo" && one.sender == other.sender
+        })
     }),
     ("a message is missing before a later one of its sender", Rule::R7, |lines, f, rng| {
-        let (one, _) = pick(
-            rng,
-            f.pairs().filter(|(one, other)| {
-                one.service == "fifo"
-                    && other.service != "unreliable"
-                    && other.service != "reliable"
-                    && one.sender == other.sender
-                    && one.groups == other.groups
-                    && f.is_full(one)
-            }),
-        )?;
-        remove(lines, one);
-        Some(())
+        remove_of_two(lines, f, rng, |_, one, other| {
+            one.service == "fifo"
+                && other.service != "unreliable"
+                && other.service != "reliable"
+                && one.sender == other.sender
+                && one.groups == other.groups
+                && f.is_full(one)
+        })
     }),
     ("a cause is delivered after its effect", Rule::R8, |lines, f, rng| {
         // A send in between could be a cause of the other message, which then precedes it.
-        let is_free = |one: &Delivery, other: &Delivery| {
-            !lines[one.process].1[one.line..other.line].iter().any(|it| is(it, "send"))
-        };
-        let causes =
-            f.pairs().filter(|(one, other)| is_cause(f, one, other) && is_free(one, other));
-        let (one, other) = pick(rng, causes)?;
-        swap(lines, one, other);
-        Some(())
+        swap_of_two(lines, f, rng, |lines, one, other| {
+            let mut between = lines[one.process].1[one.line..other.line].iter();
+            is_cause(f, one, other) && !between.any(|it| is(it, "send"))
+        })
     }),
     ("an effect is delivered without its cause", Rule::R8, |lines, f, rng| {
-        let causes = f.pairs().filter(|(one, other)| is_cause(f, one, other) && f.is_full(one));
-        let (one, _) = pick(rng, causes)?;
-        remove(lines, one);
-        Some(())
+        remove_of_two(lines, f, rng, |_, one, other| is_cause(f, one, other) && f.is_full(one))
     }),
     ("two agreed messages are swapped at one process", Rule::R9, |lines, f, rng| {
-        let (one, other) = pick(
-            rng,
-            f.pairs().filter(|(one, other)| {
-                let has = |stay: usize| f.find(&other.id, stay).is_some();
-                is_ordered(one) && is_ordered(other) && f.others(one).any(|it| has(it.stay))
-            }),
-        )?;
-        swap(lines, one, other);
-        Some(())
+        swap_of_two(lines, f, rng, |_, one, other| {
+            let has = |stay: usize| f.find(&other.id, stay).is_some();
+            is_ordered(one) && is_ordered(other) && f.others(one).any(|it| has(it.stay))
+        })
     }),
     ("three processes deliver three messages in a cycle", Rule::R9, |lines, f, rng| {
         let triples =
@@ -404,55 +334,40 @@ pub(crate) const MUTANTS: &[(&str, Rule, Mutate)] = &[
         Some(())
     }),
     ("an agreed message is missing in a regular view", Rule::R9, |lines, f, rng| {
-        let (one, _) = pick(
-            rng,
-            f.pairs().filter(|(one, other)| {
-                is_ordered(one)
-                    && is_ordered(other)
-                    && !one.transitional
-                    && f.is_full(one)
-                    && f.others(one).any(|it| f.find(&other.id, it.stay).is_some())
-            }),
-        )?;
-        remove(lines, one);
-        Some(())
+        remove_of_two(lines, f, rng, |_, one, other| {
+            is_ordered(one)
+                && is_ordered(other)
+                && !one.transitional
+                && f.is_full(one)
+                && f.others(one).any(|it| f.find(&other.id, it.stay).is_some())
+        })
     }),
     (
         "an agreed message of a fellow is missing in a transitional view",
         Rule::R9,
         |lines, f, rng| {
-            let (one, _) = pick(
-                rng,
-                f.pairs().filter(|(one, other)| {
-                    let stay = f.stay(one);
-                    let sender = lines[one.send.0].0.split_once('@').unwrap().1;
-                    let set = lines[one.process].1[stay.begin..one.line]
-                        .iter()
-                        .find(|it| is(it, "transitional"));
-                    is_ordered(one)
-                        && is_ordered(other)
-                        && one.transitional
-                        && f.is_full(one)
-                        && set.is_some_and(|it| list(&it["members"]).contains(sender))
-                        && f.others(one).any(|it| f.find(&other.id, it.stay).is_some())
-                }),
-            )?;
-            remove(lines, one);
-            Some(())
+            remove_of_two(lines, f, rng, |lines, one, other| {
+                let stay = f.stay(one);
+                let sender = lines[one.send.0].0.split_once('@').unwrap().1;
+                let set = lines[one.process].1[stay.begin..one.line]
+                    .iter()
+                    .find(|it| is(it, "transitional"));
+                is_ordered(one)
+                    && is_ordered(other)
+                    && one.transitional
+                    && f.is_full(one)
+                    && set.is_some_and(|it| list(&it["members"]).contains(sender))
+                    && f.others(one).any(|it| f.find(&other.id, it.stay).is_some())
+            })
         },
     ),
     ("a member of the view misses a safe message", Rule::R10, |lines, f, rng| {
-        let it = pick(
-            rng,
-            f.deliveries.iter().filter(|it| {
-                it.service == "safe"
-                    && f.is_full(it)
-                    && f.stay(it).next.is_some()
-                    && f.others(it).any(|other| !other.transitional)
-            }),
-        )?;
-        remove(lines, it);
-        Some(())
+        remove_one(lines, f, rng, |_, it| {
+            it.service == "safe"
+                && f.is_full(it)
+                && f.stay(it).next.is_some()
+                && f.others(it).any(|other| !other.transitional)
+        })
     }),
     ("members do not follow from those before", Rule::R11, |lines, f, rng| {
         let (process, line) = pick(
@@ -568,10 +483,10 @@ pub(crate) const MUTANTS: &[(&str, Rule, Mutate)] = &[
         delay(lines, f, it)
     }),
     ("a cut is announced too small", Rule::R13, |lines, _, rng| {
-        change(lines, rng, "cut", |_| true, |it| it["to"] = json!(it["to"].as_u64().unwrap() - 1))
+        change_any(lines, rng, "cut", |it| it["to"] = json!(it["to"].as_u64().unwrap() - 1))
     }),
     ("a cut is announced too large", Rule::R13, |lines, _, rng| {
-        change(lines, rng, "cut", |_| true, |it| it["to"] = json!(it["to"].as_u64().unwrap() + 1))
+        change_any(lines, rng, "cut", |it| it["to"] = json!(it["to"].as_u64().unwrap() + 1))
     }),
     ("cuts drop more than the numbers say", Rule::R13, |lines, f, rng| {
         let stays = f.stays.iter().enumerate().filter(|(index, stay)| {
@@ -625,13 +540,7 @@ pub(crate) const MUTANTS: &[(&str, Rule, Mutate)] = &[
         Some(())
     }),
     ("a resume begins too late", Rule::R13, |lines, _, rng| {
-        change(
-            lines,
-            rng,
-            "resume",
-            |_| true,
-            |it| it["next"] = json!(it["next"].as_u64().unwrap() + 1),
-        )
+        change_any(lines, rng, "resume", |it| it["next"] = json!(it["next"].as_u64().unwrap() + 1))
     }),
     ("a number is left out", Rule::R13, |lines, f, rng| {
         let it = pick(rng, f.deliveries.iter())?;
@@ -646,10 +555,10 @@ pub(crate) const MUTANTS: &[(&str, Rule, Mutate)] = &[
         Some(())
     }),
     ("a quiet process has a pending message", Rule::R14, |lines, _, rng| {
-        change(lines, rng, "quiet", |_| true, |it| it["pending"] = json!(1))
+        change_any(lines, rng, "quiet", |it| it["pending"] = json!(1))
     }),
     ("a quiet process has bytes in its queues", Rule::R14, |lines, _, rng| {
-        change(lines, rng, "quiet", |_| true, |it| it["queues"] = json!(100))
+        change_any(lines, rng, "quiet", |it| it["queues"] = json!(100))
     }),
     ("a quiet process is in another view than its fellows", Rule::R14, |lines, _, rng| {
         let all: Vec<Value> = sites(lines, "quiet").map(|it| it.2.clone()).collect();

@@ -2,12 +2,11 @@
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use nix::sched::{CloneFlags, setns};
+use faircast_lab::lan::Lan;
 
-use crate::lan::Lan;
 use crate::{GROUP, PORT, until};
 
 pub(crate) struct Hosts {
@@ -29,11 +28,11 @@ impl Hosts {
     pub(crate) fn new(count: u8) -> Self {
         // A poisoned lock is usable: a failed test leaves nothing behind.
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        let lan = Lan::new(count.into()).expect("root makes namespaces");
+        let lan = Lan::new(count.into()).unwrap();
         let hosts = Self { lan, folder: tempfile::tempdir().unwrap(), _turn: turn };
         for host in 1..=count {
             // Batches are segmented before they leave, so that captures show single packets.
-            let mut whole = hosts.command(host, "ethtool");
+            let mut whole = hosts.lan.command(place(host), "ethtool");
             let done = whole.args(["-K", "e0", "tx-udp-segmentation", "off"]).status().unwrap();
             assert!(done.success());
         }
@@ -41,29 +40,19 @@ impl Hosts {
     }
 
     pub(crate) fn address(&self, host: u8) -> Ipv4Addr {
-        Ipv4Addr::new(10, 77, 0, host)
-    }
-
-    fn namespace(&self, host: u8) -> &str {
-        self.lan.host(usize::from(host) - 1)
-    }
-
-    fn command(&self, host: u8, program: &str) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", self.namespace(host), program]);
-        command
+        self.lan.address(place(host))
     }
 
     pub(crate) fn gate(&self, host: u8) -> impl FnOnce() + Send + use<> {
-        let file = std::fs::File::open(Path::new("/run/netns").join(self.namespace(host))).unwrap();
-        move || setns(file, CloneFlags::CLONE_NEWNET).unwrap()
+        let gate = self.lan.gate(place(host)).unwrap();
+        move || gate.enter().unwrap()
     }
 
     pub(crate) fn until_member(&self, host: u8) {
         let group = Ipv4Addr::from(GROUP).to_string();
         let hears = || {
-            let mut command = Command::new("ip");
-            command.args(["-n", self.namespace(host), "maddr", "show", "dev", "e0"]);
+            let mut command = self.lan.command(place(host), "ip");
+            command.args(["maddr", "show", "dev", "e0"]);
             let said = String::from_utf8(command.output().unwrap().stdout).unwrap();
             said.split_whitespace().any(|word| word == group).then_some(())
         };
@@ -79,7 +68,8 @@ impl Hosts {
         let log = self.file(&format!("{name}-{host}.log"));
         let out = std::fs::File::create(&log).unwrap();
         let child = self
-            .command(host, words[0])
+            .lan
+            .command(place(host), words[0])
             .args(&words[1..])
             .stdin(Stdio::piped())
             .stdout(out.try_clone().unwrap())
@@ -143,6 +133,11 @@ impl Program {
     pub(crate) fn said(&self) -> String {
         said(&self.log)
     }
+}
+
+/// Index of a host, which tests count from 1, as in its address.
+fn place(host: u8) -> usize {
+    usize::from(host) - 1
 }
 
 fn said(log: &Path) -> String {

@@ -9,9 +9,9 @@
 mod capture;
 mod hop;
 mod hosts;
-#[path = "../../../net/tests/common/lan.rs"]
-mod lan;
 mod libpgm;
+#[path = "../../../../tests/noise.rs"]
+mod noise;
 mod objects;
 mod ours;
 mod zeromq;
@@ -92,13 +92,6 @@ fn until<T>(mut found: impl FnMut() -> Option<T>, known: impl Fn() -> String) ->
 
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-fn content(bytes: usize) -> Vec<u8> {
-    let mut state = 0x2545_f491_4f6c_dd1d_u64;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state as u8
-    };
-    (0..bytes).map(|_| next()).collect()
+fn content(len: usize) -> Vec<u8> {
+    noise::noise(len, 1)
 }

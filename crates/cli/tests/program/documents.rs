@@ -138,8 +138,7 @@ fn the_page_has_every_table_of_a_report_with_its_columns() {
 #[test]
 fn the_example_of_a_suite_is_one() {
     let page = std::fs::read_to_string(root().join("docs/research.md")).unwrap();
-    let example = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
-    let site = Site::of("my-suite.toml", example);
+    let site = Site::of("my-suite.toml", &site::blocks(&page, "toml")[0]);
     let scenario = std::fs::read_to_string(root().join("scenarios/pgmcc-beside-tcp.toml")).unwrap();
     site.put("slow.toml", scenario.replace("300 s", "20 s"));
     assert!(site.succeed("bench my-suite.toml --list").contains("Slow links"));

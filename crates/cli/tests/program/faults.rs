@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 
 use nix::sys::signal::Signal;
 
-use super::hosts::Hosts;
+use super::hosts::{Hosts, link};
 use super::site::{Site, noise};
 use super::*;
 
@@ -18,8 +18,7 @@ fn recv(name: &str) -> String {
 }
 
 fn assert_received(site: &Site, receiver: Running, name: &str) {
-    receiver.end_with(0).event("complete");
-    site.assert_same(&format!("{name}/file"), "file");
+    site.assert_received(name, receiver).event("complete");
 }
 
 #[test]
@@ -79,9 +78,7 @@ impl Drop for Disk {
 
 #[test]
 fn a_disk_that_fills_up_ends_it_for_one_and_is_told_at_both_ends() {
-    if !is_root() {
-        return;
-    }
+    need_root!();
     let site = Site::new();
     site.put("file", noise(8_000_000));
     let disk = Disk::new(site.path("full"), "size=12m");
@@ -108,14 +105,9 @@ fn a_disk_that_fills_up_ends_it_for_one_and_is_told_at_both_ends() {
 
 #[test]
 fn who_would_hold_the_group_below_the_rate_is_told_and_served_after_the_others() {
-    if !is_root() {
-        return;
-    }
+    need_root!();
     let hosts = Hosts::new(&["sender", "one", "two", "slow"], |to| {
-        let rate = if to == Some("slow") { "1 Mbit/s" } else { "20 Mbit/s" };
-        format!(
-            "rate = \"{rate}\"\ndelay = \"5 ms\"\nqueue = {{ kind = \"droptail\", packets = 30 }}"
-        )
+        link(if to == Some("slow") { 1 } else { 20 }, 5, 0.0, 30)
     });
     hosts.site.put("file", noise(3_000_000));
     let names = ["one", "two", "slow"];

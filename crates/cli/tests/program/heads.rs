@@ -1,6 +1,6 @@
 //! Kills of repair heads in real programs: their members find other heads, and no data is lost.
 
-use super::hosts::Hosts;
+use super::hosts::{Hosts, link};
 use super::site::noise;
 use super::*;
 
@@ -87,18 +87,13 @@ fn hosts(names: &[String], loss: f64) -> Hosts {
     let all: Vec<&str> = ["sender"].into_iter().chain(names.iter().map(String::as_str)).collect();
     Hosts::new(&all, |to| {
         let loss = if to.is_some_and(|to| to != "sender") { loss } else { 0.0 };
-        format!(
-            "rate = \"200 Mbit/s\"\ndelay = \"1 ms\"\nloss = {loss:.2}\n\
-             queue = {{ kind = \"droptail\", packets = 500 }}"
-        )
+        link(200, 1, loss, 500)
     })
 }
 
 #[test]
 fn a_head_that_is_killed_is_replaced_and_nothing_is_lost() {
-    if !is_root() {
-        return;
-    }
+    need_root!();
     let names = names(5);
     let hosts = hosts(&names, 0.01);
     hosts.site.put("file", noise(4_000_000));
@@ -115,9 +110,7 @@ fn a_head_that_is_killed_is_replaced_and_nothing_is_lost() {
 
 #[test]
 fn a_head_and_its_member_that_are_killed_together_are_named_and_others_have_it_all() {
-    if !is_root() {
-        return;
-    }
+    need_root!();
     let names = names(5);
     let hosts = hosts(&names, 0.01);
     hosts.site.put("file", noise(4_000_000));
@@ -133,8 +126,7 @@ fn a_head_and_its_member_that_are_killed_together_are_named_and_others_have_it_a
         receivers.remove(killed).kill();
     }
     for (receiver, name) in receivers.into_iter().zip(&names[2..]) {
-        receiver.end_within(LIMIT_S).with(0);
-        hosts.site.assert_same(&format!("{name}/file"), "file");
+        hosts.site.assert_received(name, receiver);
     }
     let ended = sender.end_with(1);
     let summary = ended.event("summary");
@@ -148,9 +140,7 @@ fn a_head_and_its_member_that_are_killed_together_are_named_and_others_have_it_a
 
 #[test]
 fn a_static_tree_is_followed_by_hosts_that_start_in_any_order() {
-    if !is_root() {
-        return;
-    }
+    need_root!();
     let names = names(4);
     let hosts = hosts(&names, 0.01);
     hosts.site.put("file", noise(2_000_000));

@@ -9,6 +9,14 @@ use faircast_scenario::{Overrides, Scenario};
 use super::site::Site;
 use super::*;
 
+/// Returns the settings of a link.
+pub(super) fn link(mbit_per_s: u32, delay_ms: u32, loss: f64, packets: u32) -> String {
+    format!(
+        "rate = \"{mbit_per_s} Mbit/s\"\ndelay = \"{delay_ms} ms\"\nloss = {loss:.2}\n\
+         queue = {{ kind = \"droptail\", packets = {packets} }}"
+    )
+}
+
 pub(super) struct Hosts {
     pub(super) field: Field,
     pub(super) site: Site,
@@ -50,6 +58,26 @@ impl Hosts {
 
     pub(super) fn start(&self, name: &str, words: &str) -> Running {
         self.run(name, self.site.command(words))
+    }
+
+    pub(super) fn relay(&self, name: &str, more: &str) -> Running {
+        let mut command = program(&format!("relay --listen 0.0.0.0:7600 {more} --json"));
+        command.current_dir(self.site.path(""));
+        let relay = self.run(name, command);
+        relay.until("listening", |_| true);
+        relay
+    }
+
+    pub(super) fn python(&self, name: &str, text: &str, more: &[String]) -> Running {
+        let mut command = Command::new("python3");
+        command.args(["-c", text]).args(more);
+        self.run(name, command)
+    }
+
+    pub(super) fn loopback_up(&self, name: &str) {
+        let mut up = Command::new("ip");
+        up.args(["link", "set", "lo", "up"]);
+        self.run(name, up).end_with(0);
     }
 
     pub(super) fn run(&self, name: &str, mut command: Command) -> Running {

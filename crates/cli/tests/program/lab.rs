@@ -21,9 +21,7 @@ fn namespaces(process: &Path) -> BTreeSet<PathBuf> {
 
 #[test]
 fn a_run_that_is_killed_leaves_nothing() {
-    if !is_root() {
-        return;
-    }
+    need_root!();
     let run = Running::start(RUN);
     let own = PathBuf::from(format!("/proc/{}", run.id()));
     running::until("the hosts are there", || namespaces(&own).len() >= 3);
@@ -40,9 +38,7 @@ fn a_run_that_is_killed_leaves_nothing() {
 
 #[test]
 fn who_may_not_is_told_what_is_missing() {
-    if !is_root() {
-        return;
-    }
+    need_root!();
     let mut command = program(RUN);
     let Ok(output) = command.uid(65_534).gid(65_534).output() else {
         eprintln!("skipped: the program is where another user cannot run it");
@@ -55,9 +51,7 @@ fn who_may_not_is_told_what_is_missing() {
 
 #[test]
 fn relay_nodes_run_in_the_lab_and_faults_happen_to_them() {
-    if !is_root() {
-        return;
-    }
+    need_root!();
     let site = Site::new();
     let link = |center: &str, leaves: &str| {
         format!(
@@ -96,9 +90,7 @@ fn the_simulator_refuses_what_only_the_lab_has() {
 
 #[test]
 fn a_run_in_the_lab_gives_the_same_three_files() {
-    if !is_root() {
-        return;
-    }
+    need_root!();
     let site = Site::with("");
     let out = site.at("out");
     let set = "--set 'duration=2 s' --set 'warmup=0 s'";
@@ -143,9 +135,7 @@ fn suite(experiments: &[(&str, &str, &str)]) -> String {
 
 #[test]
 fn a_run_that_is_not_valid_says_so_everywhere_and_fails() {
-    if !is_root() {
-        return;
-    }
+    need_root!();
     let site = Site::of("short.toml", TOO_SHORT);
     let ended = site.start("run short.toml --on lab --out out").end_with(1);
     assert!(ended.out.contains("NOT VALID: packets left "), "{}", ended.out);
@@ -164,9 +154,7 @@ fn a_run_that_is_not_valid_says_so_everywhere_and_fails() {
 
 #[test]
 fn an_interrupted_suite_in_the_lab_shows_the_rows_that_it_has() {
-    if !is_root() {
-        return;
-    }
+    need_root!();
     let link = "[[link]]\nbetween = [\"a\", \"b\"]\nrate = \"1 Mbit/s\"\ndelay = \"500 ms\"\n";
     let flow = "[[flow]]\nname = \"f\"\nprotocol = \"cbr\"\nfrom = \"a\"\nto = [\"b\"]\n\
         options = { rate = \"100 kbit/s\" }\n";

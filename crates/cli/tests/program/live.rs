@@ -6,7 +6,7 @@ use std::net::{TcpListener, UdpSocket};
 
 use nix::sys::signal::Signal;
 
-use super::site::{Site, group, noise};
+use super::site::{Site, free_tcp, group, noise};
 use super::*;
 
 #[test]
@@ -120,8 +120,7 @@ pub(super) fn openmetrics(text: &str) -> BTreeMap<String, f64> {
 fn metrics_can_be_read_by_prometheus_while_it_runs() {
     let site = Site::new();
     site.put("file", noise(6_000_000));
-    let taken = || TcpListener::bind("127.0.0.1:0").unwrap();
-    let [at_sender, at_receiver] = [(); 2].map(|()| taken().local_addr().unwrap().to_string());
+    let [at_sender, at_receiver] = [(); 2].map(|()| free_tcp().to_string());
     let receiver = site.start(&format!("recv --into in --once --metrics {at_receiver}"));
     let sender = site.start(&format!("send file --rate-max 8Mbit/s --metrics {at_sender}"));
     sender.until("progress", |event| {
@@ -155,7 +154,7 @@ fn metrics_can_be_read_by_prometheus_while_it_runs() {
     assert_eq!(summary["limits"][0]["cause"], "rate_max", "{summary}");
     let lost = summary["receivers"][0]["loss"].as_f64() > Some(0.0);
     assert!(lost || summary["repairs"] == 0, "nothing was lost: {summary}");
-    let taken = taken();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let place = taken.local_addr().unwrap();
     let ended = site.start(&format!("send file --metrics {place}")).end_with(1);
     assert_eq!(ended.out, "");

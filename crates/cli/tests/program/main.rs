@@ -2,6 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
+/// Ends a test that makes network namespaces, unless root runs it.
+macro_rules! need_root {
+    () => {
+        if !is_root() {
+            return;
+        }
+    };
+}
+
 mod bench;
 #[path = "../../../experiment/tests/browser/chrome.rs"]
 mod chrome;
@@ -21,6 +30,8 @@ mod manual;
 mod matrix;
 mod mistakes;
 mod networks;
+#[path = "../../../../tests/noise.rs"]
+mod noise;
 mod overlay;
 mod overlay_live;
 mod overlay_page;

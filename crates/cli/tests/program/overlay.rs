@@ -1,7 +1,6 @@
 //! Daemons of the overlay as programs: `node`, `pub` and `sub`.
 
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::io::Write as _;
 
 use super::*;
 
@@ -12,7 +11,7 @@ pub(super) struct Overlay {
 
 impl Overlay {
     pub(super) fn new(name: &str, more: &str) -> Self {
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = site::free_tcp().port();
         let site = site::Site::with("");
         let socket = site.path("node.sock");
         let text = format!(
@@ -35,12 +34,7 @@ impl Overlay {
     }
 
     fn page(&self, path: &str) -> (String, String) {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.status)).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap();
-        (head.lines().next().unwrap().to_string(), body.to_string())
+        live::get(&format!("127.0.0.1:{}", self.status), "GET", path)
     }
 }
 
@@ -97,24 +91,20 @@ fn lines_go_through_a_group_and_the_daemon_reports_its_state() {
     {
         assert!(metrics.lines().any(|it| it.starts_with(line)), "{line}: {metrics}");
     }
-    json.signal(nix::sys::signal::Signal::SIGINT);
-    json.end_with(0);
+    json.interrupt();
     let left = succeed(&format!("node status {at}"));
     assert!(left.contains("clients: 0"), "{left}");
     let sub = Running::start(&format!("sub chat --json {to}"));
     sub.until("group", |_| true);
     let first = sub.told().into_iter().find(|event| event["event"] == "group").unwrap();
-    node.signal(nix::sys::signal::Signal::SIGINT);
-    node.end_with(0);
+    node.interrupt();
     let node = overlay.start();
     sub.until("restarted", |event| event["unsure"] == 0);
     sub.until("group", |event| event["view"] != first["view"]);
     fed(&format!("pub chat {to}"), b"again\n").succeed();
     sub.until("message", |event| event["text"] == "again");
-    sub.signal(nix::sys::signal::Signal::SIGINT);
-    sub.end_with(0);
-    node.signal(nix::sys::signal::Signal::SIGINT);
-    node.end_with(0);
+    sub.interrupt();
+    node.interrupt();
 }
 
 #[test]
@@ -171,8 +161,7 @@ fn a_daemon_whose_log_has_no_room_goes_on() {
     sub.until("group", |_| true);
     fed(&format!("pub chat {to}"), b"hello\n").succeed();
     sub.until("message", |event| event["text"] == "hello");
-    node.signal(nix::sys::signal::Signal::SIGINT);
-    node.end_with(0);
+    node.interrupt();
 }
 
 #[test]

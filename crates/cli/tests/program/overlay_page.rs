@@ -1,8 +1,7 @@
 //! Commands, configurations and units in docs/overlay.md.
 
 use std::collections::BTreeSet;
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 
 use nix::sched::{CloneFlags, unshare};
@@ -17,9 +16,7 @@ fn page() -> String {
 }
 
 fn blocks(word: &str) -> Vec<String> {
-    let (page, start) = (page(), format!("```{word}\n"));
-    let found = page.split(&start).skip(1).map(|rest| rest.split("```\n").next().unwrap());
-    found.map(String::from).collect()
+    site::blocks(&page(), word)
 }
 
 fn block(word: &str, first: &str) -> String {
@@ -43,9 +40,7 @@ pub(super) fn shell(site: &Site, line: &str) -> Running {
 }
 
 fn in_a_namespace(test: fn()) {
-    if !is_root() {
-        return;
-    }
+    need_root!();
     let run = move || {
         unshare(CloneFlags::CLONE_NEWNET).unwrap();
         let up = Command::new("ip").args(["link", "set", "lo", "up"]).status();
@@ -88,23 +83,18 @@ fn the_first_steps_lead_to_a_message_and_the_status_of_the_page() {
         watch.until("group", |event| count(event) == Some(2));
         shell(&site, publish).succeed();
         sub.until_said("hello");
-        watch.signal(Signal::SIGINT);
-        watch.end_with(0);
+        watch.interrupt();
         let mut status = String::new();
         until("one member of the group", || {
             status = site.succeed("node status");
             status.contains("chat: members: 1, here: 1")
         });
         assert_eq!(masked(&status), masked(&block("text", "a: view")), "{status}");
-        let mut stream = TcpStream::connect("127.0.0.1:9480").unwrap();
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-        let mut metrics = String::new();
-        stream.read_to_string(&mut metrics).unwrap();
+        let (_, metrics) = live::get("127.0.0.1:9480", "GET", "/metrics");
         let names = metrics.lines().filter_map(|line| line.strip_prefix("faircast_node_"));
         let names = names.map(|rest| rest.split(['{', ' ']).next().unwrap().to_string());
         assert_eq!(first_column("figures"), names.collect());
-        sub.signal(Signal::SIGINT);
-        sub.end_with(0);
+        sub.interrupt();
         nodes.into_iter().for_each(stop);
     });
 }
@@ -180,8 +170,7 @@ fn clients_of_other_hosts_connect_by_tls() {
         shell(&site, publish).succeed();
         for sub in subs {
             sub.until_said("hello");
-            sub.signal(Signal::SIGINT);
-            sub.end_with(0);
+            sub.interrupt();
         }
         let (without, _) = publish.split_once(" --token-file").unwrap();
         let refused = shell(&site, without).end_with(1);
@@ -197,11 +186,8 @@ fn clients_of_other_hosts_connect_by_tls() {
         site.put(at, text.lines().map(alone).collect::<String>());
         let node = shell(&site, start);
         node.until_said("clients at tls:0.0.0.0:4804");
-        let mut stream = TcpStream::connect("127.0.0.1:9480").unwrap();
-        stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:9480\r\n\r\n").unwrap();
-        let mut health = String::new();
-        stream.read_to_string(&mut health).unwrap();
-        assert!(health.ends_with("\r\n\r\nok\n"), "{health}");
+        let (_, health) = live::get("127.0.0.1:9480", "GET", "/healthz");
+        assert_eq!(health, "ok\n");
         stop(node);
         site.put(at, text);
         let open = std::fs::Permissions::from_mode(0o644);
@@ -216,7 +202,7 @@ fn clients_of_other_hosts_connect_by_tls() {
 fn a_subscriber_that_is_too_slow_learns_what_it_lost_and_goes_on() {
     let site = Site::with("");
     let address = format!("unix:{}", site.at("node.sock"));
-    let status = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let status = super::site::free_tcp();
     let text = format!(
         "name = \"a\"\nclients = [\"{address}\"]\nstatus = \"{status}\"\nclient_bytes = 100000\n"
     );
@@ -241,8 +227,7 @@ fn a_subscriber_that_is_too_slow_learns_what_it_lost_and_goes_on() {
     sub.until_complained("this client was too slow: events");
     publish("later\n");
     sub.until_said("later");
-    sub.signal(Signal::SIGINT);
-    sub.end_with(0);
+    sub.interrupt();
     stop(node);
 }
 
@@ -315,9 +300,7 @@ fn the_unit_is_valid_and_its_command_serves_the_group_of_its_user() {
 
 #[test]
 fn the_steps_of_the_container_file_make_a_root_in_which_the_daemon_serves() {
-    if !is_root() {
-        return;
-    }
+    need_root!();
     eprintln!("the steps of the container file run in a changed root, without podman or docker");
     let site = configured();
     let inside = |path: &str| site.path(&format!("root{path}"));

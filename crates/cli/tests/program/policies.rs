@@ -1,17 +1,17 @@
 //! The policy of docs/your-own-policy.md, in the simulator, in the lab and over relays.
 
-use std::net::TcpListener;
 use std::sync::OnceLock;
 
 use super::live::{get, openmetrics};
 use super::relays::Relays;
-use super::site::{Site, noise};
+use super::site::{Site, free_tcp, noise};
 use super::*;
 
 fn blocks(language: &str) -> Vec<String> {
-    let page = std::fs::read_to_string(root().join("docs/your-own-policy.md")).unwrap();
-    let begin = format!("```{language}\n");
-    page.split(&begin).skip(1).map(|rest| rest.split("```").next().unwrap().to_string()).collect()
+    site::blocks(
+        &std::fs::read_to_string(root().join("docs/your-own-policy.md")).unwrap(),
+        language,
+    )
 }
 
 fn grace() -> &'static Path {
@@ -68,9 +68,7 @@ fn the_policy_of_the_page_waits_for_who_moves_in_the_simulator() {
 
 #[test]
 fn the_policy_of_the_page_waits_for_who_moves_in_the_lab() {
-    if !is_root() {
-        return;
-    }
+    need_root!();
     let short = "--on lab --set duration=14s --set warmup=4s";
     let [fast, _, slow] = goodputs(&format!("--set flow.mcast.options.parameter=100 {short}"));
     // A busy lab is inaccurate; but by the paper's policy all goodputs would be equal.
@@ -81,7 +79,6 @@ fn the_policy_of_the_page_waits_for_who_moves_in_the_lab() {
 fn relays_fetch_the_program_of_a_session_and_run_what_their_signers_signed() {
     let site = Site::with("");
     std::fs::copy(grace(), site.path("grace.wasm")).unwrap();
-    site.put("file", noise(3_000_000));
     for name in ["ours", "theirs"] {
         site.succeed(&format!("program new-key {}", site.at(name)));
     }
@@ -99,11 +96,8 @@ fn relays_fetch_the_program_of_a_session_and_run_what_their_signers_signed() {
         ("grace.wasm", format!("--signer {signer}"), false),
         ("other.wasm", format!("--signer {signer}"), false),
     ] {
-        let relays = Relays::new(true);
-        relays.site.put("file", noise(3_000_000));
-        let metrics =
-            || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-        let [at_top, at_below] = [metrics(), metrics()];
+        let relays = Relays::new(true, 3_000_000);
+        let [at_top, at_below] = [(); 2].map(|()| free_tcp().to_string());
         let (top, _top) = relays.start_with(None, &[], &format!("{more} --metrics {at_top}"));
         let (below, _below) =
             relays.start_with(None, &[top], &format!("{more} --metrics {at_below}"));

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sys::signal::Signal;
 
-use super::hosts::Hosts;
-use super::site::{Site, noise};
+use super::hosts::{Hosts, link};
+use super::site::{Site, free, free_tcp, noise};
 use super::*;
 
 const GROUP: &str = "--group 239.192.7.1:7500";
@@ -18,8 +18,9 @@ pub(super) struct Relays {
 }
 
 impl Relays {
-    pub(super) fn new(sealed: bool) -> Self {
+    pub(super) fn new(sealed: bool, file_bytes: usize) -> Self {
         let site = Site::with("--json");
+        site.put("file", noise(file_bytes));
         let key = if sealed { format!("--key {}", site.key("group.key")) } else { String::new() };
         Self { site, key }
     }
@@ -34,9 +35,7 @@ impl Relays {
         parents: &[u16],
         more: &str,
     ) -> (u16, Running) {
-        let port = at.unwrap_or_else(|| {
-            UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-        });
+        let port = at.unwrap_or_else(|| free().port());
         let parents: Vec<_> =
             parents.iter().map(|port| format!("--parent {}", via(*port))).collect();
         let words =
@@ -57,6 +56,19 @@ impl Relays {
     }
 }
 
+/// Asserts that a sender and receivers end, and that all have the file.
+fn assert_arrived<'n>(
+    relays: &Relays,
+    sender: Running,
+    receivers: impl IntoIterator<Item = (&'n str, Running)>,
+) -> Ended {
+    let sent = sender.end_with(0);
+    for (name, receiver) in receivers {
+        relays.site.assert_received(name, receiver);
+    }
+    sent
+}
+
 fn via(port: u16) -> String {
     format!("127.0.0.1:{port}")
 }
@@ -64,8 +76,7 @@ fn via(port: u16) -> String {
 #[test]
 fn a_file_goes_through_two_levels_of_relays_and_who_has_no_key_gets_nothing() {
     for sealed in [false, true] {
-        let relays = Relays::new(sealed);
-        relays.site.put("file", noise(6_000_000));
+        let relays = Relays::new(sealed, 6_000_000);
         let (top, _top) = relays.start(None, &[]);
         let below = [relays.start(None, &[top]), relays.start(None, &[top])];
         let names = ["a", "b", "c"];
@@ -73,14 +84,13 @@ fn a_file_goes_through_two_levels_of_relays_and_who_has_no_key_gets_nothing() {
             let at = if name == "c" { below[1].0 } else { below[0].0 };
             relays.recv(name, &[at])
         });
-        let unknown = Relays { site: Site::with("--json"), key: String::new() };
+        let unknown = Relays::new(false, 0);
         let unknown = sealed.then(|| unknown.recv("unknown", &[top]));
         let sent = relays.send("file", below[1].0, "--wait-for 3").end_with(0);
-        assert_eq!(sent.err, "");
         for (name, receiver) in names.into_iter().zip(receivers) {
-            assert_eq!(receiver.end_with(0).err, "");
-            relays.site.assert_same(&format!("{name}/file"), "file");
+            assert_eq!(relays.site.assert_received(name, receiver).err, "");
         }
+        assert_eq!(sent.err, "");
         // The content is sent once to each relay and host, and once by its source.
         let bytes = sent.summary()["bytes_sent"].as_u64().unwrap();
         assert!(bytes < 8_000_000, "{bytes}");
@@ -94,11 +104,10 @@ fn a_file_goes_through_two_levels_of_relays_and_who_has_no_key_gets_nothing() {
 
 #[test]
 fn a_relay_with_its_own_key_passes_content_on_and_shows_its_neighbours() {
-    let relays = Relays::new(true);
-    relays.site.put("file", noise(100_000));
+    let relays = Relays::new(true, 100_000);
     let files = [relays.site.at("group.key"), relays.site.at("relay.key")];
     succeed(&format!("key relay '{}' '{}'", files[0], files[1]));
-    let metrics = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let metrics = free_tcp();
     let own = Relays { key: "--key relay.key --name top".to_string(), site: relays.site };
     let (top, relay) = own.start_with(None, &[], &format!("--metrics {metrics}"));
     let hosts = Relays { key: "--key group.key".to_string(), site: own.site };
@@ -134,9 +143,8 @@ fn a_relay_with_its_own_key_passes_content_on_and_shows_its_neighbours() {
 #[test]
 fn a_relay_sends_once_for_all_receivers_that_hear_its_multicast() {
     for sealed in [false, true] {
-        let relays = Relays::new(sealed);
-        relays.site.put("file", noise(6_000_000));
-        let metrics = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let relays = Relays::new(sealed, 6_000_000);
+        let metrics = free_tcp();
         let group = format!("--group {} --interface lo --metrics {metrics}", site::group());
         let (top, _top) = relays.start(None, &[]);
         let (below, _below) = relays.start_with(None, &[top], &group);
@@ -150,8 +158,7 @@ fn a_relay_sends_once_for_all_receivers_that_hear_its_multicast() {
         assert_eq!(sent.err, "");
         let status = relays.site.json(&format!("relay status {metrics}"));
         for (name, receiver) in names.into_iter().zip(receivers) {
-            assert_eq!(receiver.end_with(0).err, "");
-            relays.site.assert_same(&format!("{name}/file"), "file");
+            assert_eq!(relays.site.assert_received(name, receiver).err, "");
         }
         let bytes = status["bytes_out"].as_u64().unwrap();
         assert!(bytes < 10_000_000, "{bytes}");
@@ -160,9 +167,8 @@ fn a_relay_sends_once_for_all_receivers_that_hear_its_multicast() {
 
 #[test]
 fn a_relay_keeps_to_its_highest_rate_and_the_sender_names_the_slow_link() {
-    let relays = Relays::new(true);
-    relays.site.put("file", noise(3_000_000));
-    let metrics = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let relays = Relays::new(true, 3_000_000);
+    let metrics = free_tcp();
     let (top, _top) = relays.start_with(None, &[], "--name top");
     let slow = format!("--name site-2 --rate-max 2Mbit/s --metrics {metrics}");
     let (below, _below) = relays.start_with(None, &[top], &slow);
@@ -183,22 +189,17 @@ fn a_relay_keeps_to_its_highest_rate_and_the_sender_names_the_slow_link() {
     assert!(status["parent"]["queued_bytes"].is_u64(), "{status}");
     let text = succeed(&format!("relay status {metrics}"));
     assert!(text.contains(" wait") && text.contains("bit/s"), "{text}");
-    let summary = sender.end_within(LIMIT_S).with(0).summary();
+    let summary = assert_arrived(&relays, sender, [("near", near), ("far", far)]).summary();
     let seconds = summary["seconds"].as_f64();
     assert!(seconds > Some(3_000_000.0 * 8.0 / 2_100_000.0), "{seconds:?} s");
     // Either the scheme or the relay's credits made the sender wait longer.
     let cause = summary["limits"][0]["cause"].as_str();
     assert!(matches!(cause, Some("sender_link" | "path")), "{summary}");
-    for (name, receiver) in [("near", near), ("far", far)] {
-        receiver.end_within(LIMIT_S).with(0);
-        relays.site.assert_same(&format!("{name}/file"), "file");
-    }
 }
 
 #[test]
 fn a_relay_that_is_killed_and_started_again_loses_nothing() {
-    let relays = Relays::new(true);
-    relays.site.put("file", noise(8_000_000));
+    let relays = Relays::new(true, 8_000_000);
     let (top, top_relay) = relays.start(None, &[]);
     let (below, below_relay) = relays.start(None, &[top]);
     let receivers = ["a", "b"].map(|name| (name, relays.recv(name, &[below])));
@@ -213,17 +214,12 @@ fn a_relay_that_is_killed_and_started_again_loses_nothing() {
         relay.kill();
         again.push(relays.start(Some(port), &parents));
     }
-    sender.end_within(LIMIT_S).with(0);
-    for (name, receiver) in receivers.into_iter().chain([("beside", beside)]) {
-        receiver.end_within(LIMIT_S).with(0);
-        relays.site.assert_same(&format!("{name}/file"), "file");
-    }
+    assert_arrived(&relays, sender, receivers.into_iter().chain([("beside", beside)]));
 }
 
 #[test]
 fn where_a_relay_never_comes_back_another_takes_its_place() {
-    let relays = Relays::new(false);
-    relays.site.put("file", noise(8_000_000));
+    let relays = Relays::new(false, 8_000_000);
     let (top, _top) = relays.start(None, &[]);
     let (first, first_relay) = relays.start(None, &[top]);
     let (second, _second) = relays.start(None, &[top]);
@@ -232,17 +228,12 @@ fn where_a_relay_never_comes_back_another_takes_its_place() {
     let sender = relays.send("file", top, limits);
     receivers.iter().for_each(|(_, receiver)| receiver.until_has(1 << 20));
     first_relay.kill();
-    sender.end_within(LIMIT_S).with(0);
-    for (name, receiver) in receivers {
-        receiver.end_within(LIMIT_S).with(0);
-        relays.site.assert_same(&format!("{name}/file"), "file");
-    }
+    assert_arrived(&relays, sender, receivers);
 }
 
 #[test]
 fn a_receiver_that_stops_reading_holds_others_up_for_seconds_and_has_it_all_later() {
-    let relays = Relays::new(false);
-    relays.site.put("file", noise(8_000_000));
+    let relays = Relays::new(false, 8_000_000);
     let (top, _top) = relays.start(None, &[]);
     let (slow, other) = (relays.recv("slow", &[top]), relays.recv("other", &[top]));
     let limits = "--wait-for 2 --rate-max 16Mbit/s --give-up 60s";
@@ -251,17 +242,12 @@ fn a_receiver_that_stops_reading_holds_others_up_for_seconds_and_has_it_all_late
     slow.signal(Signal::SIGSTOP);
     other.until("complete", |_| true);
     slow.signal(Signal::SIGCONT);
-    sender.end_within(LIMIT_S).with(0);
-    for (name, receiver) in [("slow", slow), ("other", other)] {
-        receiver.end_within(LIMIT_S).with(0);
-        relays.site.assert_same(&format!("{name}/file"), "file");
-    }
+    assert_arrived(&relays, sender, [("slow", slow), ("other", other)]);
 }
 
 #[test]
 fn a_relay_that_stands_still_for_8_s_goes_on_where_it_was() {
-    let relays = Relays::new(true);
-    relays.site.put("file", noise(8_000_000));
+    let relays = Relays::new(true, 8_000_000);
     let (top, _top) = relays.start(None, &[]);
     let (below, low) = relays.start(None, &[top]);
     let (near, far) = (relays.recv("near", &[top]), relays.recv("far", &[below]));
@@ -272,17 +258,12 @@ fn a_relay_that_stands_still_for_8_s_goes_on_where_it_was() {
     near.until_has(4 << 20);
     std::thread::sleep(Duration::from_secs(4));
     low.signal(Signal::SIGCONT);
-    sender.end_within(LIMIT_S).with(0);
-    for (name, receiver) in [("near", near), ("far", far)] {
-        receiver.end_within(LIMIT_S).with(0);
-        relays.site.assert_same(&format!("{name}/file"), "file");
-    }
+    assert_arrived(&relays, sender, [("near", near), ("far", far)]);
 }
 
 #[test]
 fn a_receiver_that_dies_keeps_the_sender_for_no_longer_than_it_is_waited_for() {
-    let relays = Relays::new(false);
-    relays.site.put("file", noise(4_000_000));
+    let relays = Relays::new(false, 4_000_000);
     let (top, _top) = relays.start(None, &[]);
     let (dies, other) = (relays.recv("dies", &[top]), relays.recv("other", &[top]));
     let sender = relays.send("file", top, "--wait-for 2 --rate-max 8Mbit/s --give-up 8s");
@@ -293,25 +274,19 @@ fn a_receiver_that_dies_keeps_the_sender_for_no_longer_than_it_is_waited_for() {
     let mut states: Vec<_> = states.map(|it| it["state"].as_str().unwrap()).collect();
     states.sort_unstable();
     assert_eq!(states, ["done", "lost"]);
-    other.end_within(LIMIT_S).with(0);
-    relays.site.assert_same("other/file", "file");
+    relays.site.assert_received("other", other);
 }
 
 #[test]
 fn a_receiver_that_is_killed_and_started_again_counts_as_the_same() {
-    let relays = Relays::new(true);
-    relays.site.put("file", noise(4_000_000));
+    let relays = Relays::new(true, 4_000_000);
     let (top, _top) = relays.start(None, &[]);
     let (dies, other) = (relays.recv("again", &[top]), relays.recv("other", &[top]));
     let sender = relays.send("file", top, "--wait-for 2 --rate-max 8Mbit/s --give-up 30s");
     dies.until_has(1 << 20);
     dies.kill();
     let again = relays.recv("again", &[top]);
-    sender.end_within(LIMIT_S).with(0);
-    for (name, receiver) in [("again", again), ("other", other)] {
-        receiver.end_within(LIMIT_S).with(0);
-        relays.site.assert_same(&format!("{name}/file"), "file");
-    }
+    assert_arrived(&relays, sender, [("again", again), ("other", other)]);
 }
 
 /// Passes datagrams like an address-translating router; the relay sees another port once `remaps`.
@@ -343,8 +318,7 @@ fn translated(relay: u16, remaps: &Arc<AtomicBool>) -> u16 {
 
 #[test]
 fn a_sender_whose_address_is_translated_to_another_goes_on() {
-    let relays = Relays::new(true);
-    relays.site.put("file", noise(4_000_000));
+    let relays = Relays::new(true, 4_000_000);
     let (top, _top) = relays.start(None, &[]);
     let receiver = relays.recv("a", &[top]);
     let remaps = Arc::new(AtomicBool::new(false));
@@ -353,16 +327,13 @@ fn a_sender_whose_address_is_translated_to_another_goes_on() {
         receiver.until_has(megabytes << 20);
         remaps.store(true, Ordering::Relaxed);
     }
-    let summary = sender.end_within(LIMIT_S).with(0).summary();
-    receiver.end_within(LIMIT_S).with(0);
-    relays.site.assert_same("a/file", "file");
+    let summary = assert_arrived(&relays, sender, [("a", receiver)]).summary();
     assert!(summary["bytes_sent"].as_u64() < Some(5_000_000), "{summary}");
 }
 
 #[test]
 fn where_no_relay_comes_back_both_ends_come_to_an_end() {
-    let relays = Relays::new(false);
-    relays.site.put("file", noise(8_000_000));
+    let relays = Relays::new(false, 8_000_000);
     let (top, relay) = relays.start(None, &[]);
     let receiver = {
         let to = format!("--into r --once --name r --give-up 8s --via {}", via(top));
@@ -379,9 +350,8 @@ fn where_no_relay_comes_back_both_ends_come_to_an_end() {
 
 #[test]
 fn relays_that_hang_below_each_other_say_so() {
-    let relays = Relays::new(false);
-    let port = || UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let (a, b) = (port(), port());
+    let relays = Relays::new(false, 0);
+    let (a, b) = (free().port(), free().port());
     let (_, first) = relays.start(Some(a), &[b]);
     let (_, second) = relays.start(Some(b), &[a]);
     let _hosts = [relays.recv("a", &[a]), relays.recv("b", &[b])];
@@ -409,19 +379,14 @@ pub(super) fn three_levels(policy: &str, kill: bool, sealed: bool) {
     let names: Vec<&str> = all.iter().map(String::as_str).collect();
     let hosts = Hosts::new(&names, |to| {
         let loss = if to.is_some_and(|to| to != "sender") { 0.03 } else { 0.0 };
-        format!(
-            "rate = \"200 Mbit/s\"\ndelay = \"1 ms\"\nloss = {loss:.2}\n\
-             queue = {{ kind = \"droptail\", packets = 500 }}"
-        )
+        link(200, 1, loss, 500)
     });
     hosts.site.put("file", noise(100_000_000));
     let key = if sealed { format!("--key {}", hosts.site.key("group.key")) } else { String::new() };
     let at = |name: &str| format!("{}:7600", hosts.address(name));
     let relay = |name: &str, parent: Option<&str>| {
         let parent = parent.map_or(String::new(), |parent| format!("--parent {}", at(parent)));
-        let mut command = program(&format!("relay --listen 0.0.0.0:7600 {parent} {key} --json"));
-        command.current_dir(hosts.site.path(""));
-        hosts.run(name, command)
+        hosts.relay(name, &format!("{parent} {key}"))
     };
     let _top = relay("top", None);
     let mut relays: Vec<(String, Running)> = Vec::new();
@@ -462,24 +427,14 @@ pub(super) fn three_levels(policy: &str, kill: bool, sealed: bool) {
 /// Returns the megabits of a hop and of kernel TCP (CUBIC) that share 20 Mbit/s.
 pub(super) fn a_hop_beside_tcp(seconds: u64) -> [f64; 2] {
     let hosts = Hosts::new(&["s", "a", "b", "r", "t"], |to| {
-        let rate = if to == Some("b") { 20 } else { 200 };
-        format!(
-            "rate = \"{rate} Mbit/s\"\ndelay = \"5 ms\"\nqueue = {{ kind = \"droptail\", packets = 50 }}"
-        )
+        link(if to == Some("b") { 20 } else { 200 }, 5, 0.0, 50)
     });
     hosts.site.put("file", noise(200_000_000));
     let at = |name: &str| format!("{}:7600", hosts.address(name));
-    let relay = |name: &str, parent: &str| {
-        let command = program(&format!("relay --listen 0.0.0.0:7600 {parent} --json"));
-        hosts.run(name, command)
-    };
-    let _above = relay("a", "");
-    let _below = relay("b", &format!("--parent {}", at("a")));
-    let python = |name: &str, text: &str| {
-        let mut command = Command::new("python3");
-        command.args(["-c", text, &hosts.address("b").to_string()]);
-        hosts.run(name, command)
-    };
+    let _above = hosts.relay("a", "");
+    let _below = hosts.relay("b", &format!("--parent {}", at("a")));
+    let python =
+        |name: &str, text: &str| hosts.python(name, text, &[hosts.address("b").to_string()]);
     let sink = "import socket,sys,time\n\
                 s=socket.create_server((sys.argv[1],9000));c=s.accept()[0];n=0\n\
                 while True:\n b=c.recv(1<<16);n+=len(b);print(n,flush=True)\n";
@@ -519,21 +474,12 @@ pub(super) fn a_slow_site(waits: bool) -> [f64; 2] {
             Some("slow") => 4,
             _ => 1000,
         };
-        format!(
-            "rate = \"{rate} Mbit/s\"\ndelay = \"5 ms\"\nqueue = {{ kind = \"droptail\", packets = 100 }}"
-        )
+        link(rate, 5, 0.0, 100)
     });
     hosts.site.put("file", noise(20_000_000));
     let at = format!("{}:7600", hosts.address("s"));
-    let relay = hosts.run("s", {
-        let mut command = program("relay --listen 0.0.0.0:7600 --json");
-        command.current_dir(hosts.site.path(""));
-        command
-    });
-    let mut up = Command::new("ip");
-    up.args(["link", "set", "lo", "up"]);
-    hosts.run("s", up).end_with(0);
-    relay.until("listening", |_| true);
+    hosts.loopback_up("s");
+    let _relay = hosts.relay("s", "");
     let receivers = ["fast", "slow"].map(|name| {
         hosts.start(name, &format!("recv --via {at} --into {name} --once --name {name}"))
     });
@@ -557,28 +503,15 @@ pub(super) fn three_sites(mbit: u32, multicast: bool) -> [f64; 2] {
     const SITES: [&str; 3] = ["x", "y", "z"];
     const COPIES: usize = 10;
     let hosts = Hosts::new(&["s", "x", "y", "z"], |to| {
-        let rate = if to.is_some_and(|to| to != "s") { mbit } else { 1000 };
-        format!(
-            "rate = \"{rate} Mbit/s\"\ndelay = \"5 ms\"\nqueue = {{ kind = \"droptail\", packets = 100 }}"
-        )
+        link(if to.is_some_and(|to| to != "s") { mbit } else { 1000 }, 5, 0.0, 100)
     });
     let at = |name: &str| format!("{}:7600", hosts.address(name));
     let (bytes, tcp_bytes) = (mbit as usize * 4_000_000, mbit as usize * 300_000);
     hosts.site.put("file", noise(bytes));
-    let relay = |name: &str, more: &str| {
-        let command = program(&format!("relay --listen 0.0.0.0:7600 {more} --json"));
-        let relay = hosts.run(name, command);
-        relay.until("listening", |_| true);
-        relay
-    };
-    for host in ["s"].into_iter().chain(SITES) {
-        let mut up = Command::new("ip");
-        up.args(["link", "set", "lo", "up"]);
-        hosts.run(host, up).end_with(0);
-    }
-    let _top = relay("s", "");
+    ["s"].into_iter().chain(SITES).for_each(|host| hosts.loopback_up(host));
+    let _top = hosts.relay("s", "");
     let at_sites = if multicast { "--group 239.192.7.2:7601 --interface lo" } else { "" };
-    let _below = SITES.map(|site| relay(site, &format!("--parent {} {at_sites}", at("s"))));
+    let _below = SITES.map(|site| hosts.relay(site, &format!("--parent {} {at_sites}", at("s"))));
     let receivers: Vec<(String, Running)> = SITES
         .iter()
         .flat_map(|site| (0..COPIES).map(move |copy| (*site, format!("{site}{copy}"))))
@@ -602,11 +535,6 @@ pub(super) fn three_sites(mbit: u32, multicast: bool) -> [f64; 2] {
     let relayed = bytes as f64 * 8e-6 / (begun.elapsed() - joined).as_secs_f64();
     ended.iter().for_each(|name| hosts.site.assert_same(&format!("{name}/file"), "file"));
     drop(sender);
-    let python = |name: &str, text: &str, more: &[String]| {
-        let mut command = Command::new("python3");
-        command.args(["-c", text]).args(more);
-        hosts.run(name, command)
-    };
     let sink = "import socket,sys,threading\n\
                 s=socket.create_server((sys.argv[1],9000),backlog=64)\n\
                 def take(c):\n\
@@ -621,7 +549,7 @@ pub(super) fn three_sites(mbit: u32, multicast: bool) -> [f64; 2] {
                   s.setsockopt(socket.IPPROTO_TCP,socket.TCP_CONGESTION,b'cubic')\n\
                   s.sendall(bytes(int(sys.argv[2])))\n";
     let address = |site: &str| hosts.address(site).to_string();
-    let sinks = SITES.map(|site| python(site, sink, &[address(site), COPIES.to_string()]));
+    let sinks = SITES.map(|site| hosts.python(site, sink, &[address(site), COPIES.to_string()]));
     for sink in &sinks {
         running::until("it takes connections", || sink.so_far().contains("ready"));
     }
@@ -629,7 +557,7 @@ pub(super) fn three_sites(mbit: u32, multicast: bool) -> [f64; 2] {
     let sources: Vec<Running> = SITES
         .iter()
         .flat_map(|site| (0..COPIES).map(move |_| *site))
-        .map(|site| python("s", source, &[address(site), tcp_bytes.to_string()]))
+        .map(|site| hosts.python("s", source, &[address(site), tcp_bytes.to_string()]))
         .collect();
     sinks.into_iter().for_each(|sink| _ = sink.end_within(LIMIT_S * 10).with(0));
     let tcp = tcp_bytes as f64 * 8e-6 / begun.elapsed().as_secs_f64();

@@ -96,6 +96,13 @@ impl Running {
         kill(Pid::from_raw(i32::try_from(self.id()).unwrap()), signal).unwrap();
     }
 
+    /// Ends a program by SIGINT, which must be a success.
+    #[track_caller]
+    pub(super) fn interrupt(self) -> Ended {
+        self.signal(Signal::SIGINT);
+        self.end_with(0)
+    }
+
     pub(super) fn kill(self) {
         self.signal(Signal::SIGKILL);
         self.end();

@@ -3,23 +3,17 @@
 use faircast::SCHEMES;
 use faircast_proto::options::OptionKind;
 
-use super::hosts::Hosts;
+use super::hosts::{Hosts, link};
 use super::site::{Site, noise};
 use super::*;
 
 #[test]
 fn a_file_gets_to_four_hosts_over_every_scheme_though_each_loses_one_packet_in_20() {
-    if !is_root() {
-        return;
-    }
+    need_root!();
     for scheme in SCHEMES {
         let receivers = ["a", "b", "c", "d"];
         let hosts = Hosts::new(&[&["sender"], &receivers[..]].concat(), |to| {
-            let loss = if to.is_some() { 0.05 } else { 0.0 };
-            format!(
-                "rate = \"20 Mbit/s\"\ndelay = \"2 ms\"\nloss = {loss}\n\
-                 queue = {{ kind = \"droptail\", packets = 50 }}"
-            )
+            link(20, 2, if to.is_some() { 0.05 } else { 0.0 }, 50)
         });
         hosts.site.put("file", noise(700_000));
         let running = receivers
@@ -27,9 +21,8 @@ fn a_file_gets_to_four_hosts_over_every_scheme_though_each_loses_one_packet_in_2
         let send = format!("send file --wait-for 4 --scheme {}", scheme.name);
         hosts.start("sender", &send).end_with(0);
         for (receiver, name) in running.into_iter().zip(receivers) {
-            let received = receiver.end_with(0);
+            let received = hosts.site.assert_received(name, receiver);
             assert_eq!(received.event("complete")["scheme"], scheme.name, "nobody told it");
-            hosts.site.assert_same(&format!("{name}/file"), "file");
         }
         let lost = hosts.field.counts().lost;
         assert!(lost >= 50, "{}: {lost} packets were lost", scheme.name);

@@ -1,6 +1,8 @@
 //! Folder for the sent and received files, and the programs that run in it.
 
-use super::running::{Running, until};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+
+use super::running::until;
 use super::*;
 
 /// Folder, and the arguments of all programs in it: the group, over the loopback interface.
@@ -84,6 +86,14 @@ impl Site {
         assert_eq!(digest(&self.path(arrived)), digest(&self.path(sent)), "{arrived}");
     }
 
+    /// Asserts that a receiver ends with the sent file, in the folder of its name.
+    #[track_caller]
+    pub(super) fn assert_received(&self, name: &str, receiver: Running) -> Ended {
+        let ended = receiver.end_with(0);
+        self.assert_same(&format!("{name}/file"), "file");
+        ended
+    }
+
     /// Waits until the journal at this path, or at one below it, has content for a later run.
     pub(super) fn until_kept(&self, journal: &str) {
         // The first 36 bytes are the header.
@@ -105,21 +115,29 @@ pub(super) fn words(text: &str) -> Vec<String> {
     parts.map(str::to_string).collect()
 }
 
-pub(super) fn group() -> String {
-    let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    format!("239.192.78.1:{}", free.local_addr().unwrap().port())
+/// Returns the blocks of a language in a page of the documents.
+pub(super) fn blocks(page: &str, language: &str) -> Vec<String> {
+    let begin = format!("```{language}\n");
+    page.split(&begin).skip(1).map(|rest| rest.split("```\n").next().unwrap().into()).collect()
 }
 
-/// Returns incompressible bytes, none of them zero.
+pub(super) fn group() -> String {
+    format!("239.192.78.1:{}", free().port())
+}
+
+/// Returns an address of this host with a free port of UDP.
+pub(super) fn free() -> SocketAddr {
+    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+/// Returns an address of this host with a free port of TCP.
+pub(super) fn free_tcp() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+/// Returns incompressible bytes.
 pub(super) fn noise(len: usize) -> Vec<u8> {
-    let mut x = 0x2545_f491_4f6c_dd1d_u64;
-    let mut next = || {
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        x
-    };
-    (0..len.div_ceil(8)).flat_map(|_| next().to_le_bytes()).take(len).collect()
+    noise::noise(len, 1)
 }
 
 pub(super) fn digest(path: &Path) -> String {

@@ -17,9 +17,7 @@ fn soak(words: &str) -> Vec<Value> {
 
 #[test]
 fn each_fault_alone_loses_nothing() {
-    if !is_root() {
-        return;
-    }
+    need_root!();
     // Rounds run in parallel: hosts of different rounds are separate, and mostly wait.
     let mut missed = Vec::new();
     for together in FAULTS.chunks(8) {
@@ -57,9 +55,7 @@ fn alone(fault: &str, figure: &str, (seed, megabytes): (u64, u32)) -> (bool, ser
 
 #[test]
 fn each_fault_over_relays_loses_nothing_and_has_nobody_wait_for_ever() {
-    if !is_root() {
-        return;
-    }
+    need_root!();
     std::thread::scope(|scope| {
         for (seed, faults) in RELAYED.iter().enumerate() {
             scope.spawn(move || over_relays(seed, faults));
@@ -142,9 +138,7 @@ fn a_short_soak_under_a_key_loses_nothing() {
 
 #[test]
 fn daemons_and_clients_keep_all_rules_whatever_fails() {
-    if !is_root() {
-        return;
-    }
+    need_root!();
     let faults =
         ["partition", "kill-daemon", "stop-daemon", "kill-clients", "stop-clients", "address"];
     let only = faults.map(|fault| format!("--only {fault}")).join(" ");
@@ -158,9 +152,7 @@ fn daemons_and_clients_keep_all_rules_whatever_fails() {
 
 #[test]
 fn the_rate_comes_back_after_each_fault_over_the_group_and_one_by_one() {
-    if !is_root() {
-        return;
-    }
+    need_root!();
     // Seed 1 sends to each receiver's address without a key, seed 2 to the group with a key.
     let rounds = [(1, ["full-disk", "address"]), (2, ["kill-sender", "black-hole"])].map(
         |(seed, faults)| {

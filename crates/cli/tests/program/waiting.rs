@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, UdpSocket};
 
 use super::running::until;
-use super::site::{Site, noise};
+use super::site::{Site, free, noise};
 use super::*;
 
 #[test]
@@ -78,7 +78,7 @@ fn a_receiver_takes_nothing_from_others_than_whom_it_names_by_unicast_too() {
     site.put("file", "x");
     for (from, code) in [("127.0.0.1", 0), ("192.0.2.1", 1)] {
         // A new port each time: another program may have taken the first port.
-        let free: SocketAddr = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let free = free();
         let recv = format!("recv --listen {free} --from {from} --into {from} --once --wait-max 5s");
         let receiver = site.start(&recv);
         // A sender to this host would take the port before the receiver has it.
@@ -108,8 +108,7 @@ fn a_check_finds_a_receiver_by_unicast_beside_its_work() {
     let site = Site::with("--json");
     site.put("file", noise(100_000));
     let (key, other) = (site.key("group.key"), site.key("other.key"));
-    let at = || UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let (with_key, open, nobody) = (at(), at(), at());
+    let (with_key, open, nobody) = (free(), free(), free());
     let start = |at: SocketAddr, more: &str| {
         let receiver = site.start(&format!("recv --listen {at} --into in --once {more}"));
         receiver.until("listening", |_| true);

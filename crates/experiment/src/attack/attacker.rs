@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::forge::Heard;
+use super::forge::Captured;
 
 pub(super) struct Attacker {
-    hears: UdpSocket,
+    group_socket: UdpSocket,
     raw: Socket,
     pub(super) group: SocketAddrV4,
     pub(super) here: Ipv4Addr,
@@ -32,23 +32,23 @@ impl Attacker {
         let raw = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(RAW)))?;
         raw.set_header_included_v4(true)?;
         raw.set_multicast_if_v4(&here)?;
-        Ok(Self { hears: socket.into(), raw, group, here })
+        Ok(Self { group_socket: socket.into(), raw, group, here })
     }
 
     /// Receives packets of the group until `enough` returns true; false if `stop` was set before.
-    pub(super) fn hear(
+    pub(super) fn capture(
         &self,
         stop: &AtomicBool,
-        heard: &mut Heard,
-        enough: impl Fn(&Heard) -> bool,
+        captured: &mut Captured,
+        enough: impl Fn(&Captured) -> bool,
     ) -> std::io::Result<bool> {
         let mut buffer = vec![0; 65_536];
-        while !enough(heard) {
+        while !enough(captured) {
             if stop.load(Ordering::Relaxed) {
                 return Ok(false);
             }
-            match self.hears.recv_from(&mut buffer) {
-                Ok((len, SocketAddr::V4(from))) => heard.note(from, &buffer[..len]),
+            match self.group_socket.recv_from(&mut buffer) {
+                Ok((len, SocketAddr::V4(from))) => captured.note(from, &buffer[..len]),
                 Ok(_) => {}
                 Err(error)
                     if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => {}

@@ -9,15 +9,17 @@ use faircast_proto::pgm::wire::{
 use super::tree::{Tree, is_tram};
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct Captured {
+    /// Address of the source's last packet.
     pub(super) source: Option<SocketAddrV4>,
+    /// Last packet of each kind; empty before the first.
     pub(super) spm: Vec<u8>,
     pub(super) data: Vec<u8>,
     pub(super) sealed: Vec<u8>,
     pub(super) tree: Tree,
 }
 
-impl Heard {
+impl Captured {
     pub(super) fn note(&mut self, from: SocketAddrV4, datagram: &[u8]) {
         if is_tram(datagram) {
             if self.tree.note(from, datagram) {
@@ -150,23 +152,23 @@ mod tests {
 
     const SOURCE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 77, 0, 1), 7500);
 
-    fn heard() -> Heard {
+    fn captured() -> Captured {
         let header = Header::downstream(Tsi { gsi: Gsi([7; 6]), port: 3 }, 7500);
         let numbers = [5, 100, 200].map(Seq::new);
         let [sequence, trail, lead] = numbers;
         let path = Nla::V4(SOURCE.ip().octets());
-        let mut heard = Heard::default();
+        let mut captured = Captured::default();
         let mut bytes = Vec::new();
         let mut encoder =
             Encoder::new(&mut bytes, &header, &Body::Spm(Spm { sequence, trail, lead, path }));
         encoder.raw_option(OptionType::SCHEME, 0, b"\x01\x05pgmcc");
         encoder.finish();
-        heard.note(SOURCE, &bytes);
+        captured.note(SOURCE, &bytes);
         let mut bytes = Vec::new();
         Encoder::new(&mut bytes, &header, &Body::Odata(Data { sequence: lead, trail })).finish();
-        heard.note(SOURCE, &bytes);
-        heard.note(SOURCE, b"fcs\x01\xc0\x01\x02\x03");
-        heard
+        captured.note(SOURCE, &bytes);
+        captured.note(SOURCE, b"fcs\x01\xc0\x01\x02\x03");
+        captured
     }
 
     fn spm(bytes: &[u8]) -> Spm {
@@ -178,32 +180,32 @@ mod tests {
 
     #[test]
     fn forged_packets_are_what_they_are_called_and_pass_their_checksums() {
-        let heard = heard();
-        assert_eq!(heard.source, Some(SOURCE));
-        let lead = spm(&heard.spm_with(|spm| spm.lead += 1000, None, None));
+        let captured = captured();
+        assert_eq!(captured.source, Some(SOURCE));
+        let lead = spm(&captured.spm_with(|spm| spm.lead += 1000, None, None));
         assert_eq!((lead.sequence, lead.lead), (Seq::new(6), Seq::new(1200)));
-        let bytes = heard.spm_with(|_| {}, Some(OptionType::FIN), Some(b"\x01\x07another"));
+        let bytes = captured.spm_with(|_| {}, Some(OptionType::FIN), Some(b"\x01\x07another"));
         let packet = Packet::decode(&bytes, 0).unwrap();
         assert!(packet.options.has(OptionType::FIN));
         assert_eq!(packet.options.find(OptionType::SCHEME).unwrap().value, b"\x01\x07another");
-        let bytes = heard.data_ahead(1000);
+        let bytes = captured.data_ahead(1000);
         let data = Packet::decode(&bytes, 0).unwrap();
         assert!(matches!(data.body, Body::Odata(data) if data.sequence == Seq::new(1200)));
-        let bytes = heard.other_session(9);
+        let bytes = captured.other_session(9);
         assert_ne!(Packet::decode(&bytes, 0).unwrap().tsi().gsi, Gsi([7; 6]));
-        assert_eq!(heard.sealed_damaged().len(), 8);
+        assert_eq!(captured.sealed_damaged().len(), 8);
         for number in 0..1000 {
-            assert!(!heard.damaged(number).is_empty());
+            assert!(!captured.damaged(number).is_empty());
         }
     }
 
     #[test]
     fn invented_members_speak_to_the_session() {
-        let heard = heard();
+        let captured = captured();
         for bytes in [
-            heard.member(3, Claim::Joined, 1),
-            heard.member(3, Claim::Receiving, 2),
-            heard.want(Ipv4Addr::new(239, 1, 2, 3), 4),
+            captured.member(3, Claim::Joined, 1),
+            captured.member(3, Claim::Receiving, 2),
+            captured.want(Ipv4Addr::new(239, 1, 2, 3), 4),
         ] {
             let packet = Packet::decode(&bytes, 0).unwrap();
             assert!(packet.kind().is_upstream());

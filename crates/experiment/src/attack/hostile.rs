@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use faircast_lab::lan::Lan;
 use faircast_proto::pgm::wire::OptionType;
 use serde::Deserialize;
 
 use super::attacker::Attacker;
-use super::forge::{Claim, Heard};
+use super::forge::{Captured, Claim};
 use super::transfer::{ATTACKER, GROUP, METRICS, PORT, RECEIVERS, SENDER};
 use super::{Attack, FLOOD, Over};
-use crate::host::{Network, enter};
 
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -57,33 +57,32 @@ struct Signals {
 }
 
 impl Hostile {
-    pub(super) fn start(attack: &'static Attack, network: &Network) -> Self {
+    pub(super) fn start(attack: &'static Attack, lan: &Lan) -> std::io::Result<Self> {
         let signals = Arc::<Signals>::default();
-        let told = Arc::clone(&signals);
-        let paths = [ATTACKER, RECEIVERS[0]].map(|host| network.path(host));
-        let address = |host| network.address(host).parse().expect("an address");
-        let [source, here] = [SENDER, ATTACKER].map(address);
-        let receivers = RECEIVERS.map(address);
+        let shared = Arc::clone(&signals);
+        let (gate, receiver_gate) = (lan.gate(ATTACKER)?, lan.gate(RECEIVERS[0])?);
+        let [source, here] = [SENDER, ATTACKER].map(|host| lan.address(host));
+        let receivers = RECEIVERS.map(|host| lan.address(host));
         let thread = std::thread::spawn(move || {
-            let entered =
-                |path| enter(path).map_err(|error| std::io::Error::other(error.to_string()));
-            entered(&paths[0])?;
+            gate.enter()?;
             let attacker = Attacker::new(SocketAddrV4::new(GROUP, PORT), here)?;
-            let mut heard = Heard::default();
+            let mut captured = Captured::default();
             // Reception goes on until the start signal, so that the sequence numbers are current.
-            let begins = |heard: &Heard| {
-                told.go.load(Ordering::Relaxed) && has_enough(attack, heard, source, &receivers)
+            let begins = |captured: &Captured| {
+                shared.go.load(Ordering::Relaxed)
+                    && has_enough(attack, captured, source, &receivers)
             };
-            if !attacker.hear(&told.stop, &mut heard, begins)? {
+            if !attacker.capture(&shared.stop, &mut captured, begins)? {
                 return Ok(Sent { count: 0, answered: None });
             }
             let honest = || {
-                entered(&paths[1])?;
+                receiver_gate.enter()?;
                 time_of_metrics(SocketAddrV4::new(source, METRICS))
             };
-            strike(attack.sends, &attacker, &heard, (source, receivers), &told.stop, honest)
+            let (attacker, captured, stop) = (&attacker, &captured, &shared.stop);
+            Strike { attacker, captured, source, receivers, stop }.run(attack.sends, honest)
         });
-        Self { signals, thread }
+        Ok(Self { signals, thread })
     }
 
     pub(super) fn go(&self) {
@@ -101,113 +100,155 @@ impl Hostile {
     }
 }
 
-fn has_enough(attack: &Attack, heard: &Heard, source: Ipv4Addr, receivers: &[Ipv4Addr]) -> bool {
+fn has_enough(
+    attack: &Attack,
+    captured: &Captured,
+    source: Ipv4Addr,
+    receivers: &[Ipv4Addr],
+) -> bool {
     match attack.sends {
         Sends::Nothing | Sends::Connections => true,
-        Sends::Settings => heard.tree.knows(source),
-        _ if attack.over == Some(Over::Tram) => heard.tree.has(receivers),
-        Sends::Sealed => !heard.sealed.is_empty(),
-        _ => !heard.spm.is_empty() && (attack.first || !heard.data.is_empty()),
+        Sends::Settings => captured.tree.has_node(source),
+        _ if attack.over == Some(Over::Tram) => captured.tree.has_data_and(receivers),
+        Sends::Sealed => !captured.sealed.is_empty(),
+        _ => !captured.spm.is_empty() && (attack.first || !captured.data.is_empty()),
     }
 }
 
-fn strike(
-    kind: Sends,
-    attacker: &Attacker,
-    heard: &Heard,
-    (source, receivers): (Ipv4Addr, [Ipv4Addr; 2]),
-    stop: &AtomicBool,
-    honest: impl FnOnce() -> std::io::Result<Duration> + Send,
-) -> std::io::Result<Sent> {
-    let (tree, group) = (&heard.tree, attacker.group);
-    let of = |host| tree.speaker(host).unwrap_or(SocketAddrV4::new(host, PORT));
-    let speaker = tree.speaker(source).or(heard.source).unwrap_or(of(source));
-    let own = SocketAddrV4::new(attacker.here, PORT);
-    let once = |packet: &[u8]| attacker.send(speaker, group, packet).map(|()| 1);
-    let flood = |per_second, send: &mut dyn FnMut(u32) -> std::io::Result<()>| {
-        Attacker::flood(per_second, FLOOD, stop, send)
-    };
-    let mut answered = None;
-    let count = match kind {
-        Sends::Nothing => 0,
-        Sends::Data => once(&heard.data_ahead(100_000))?,
-        Sends::Lead => once(&heard.spm_with(|spm| spm.lead += 100_000, None, None))?,
-        Sends::Spm => once(&heard.spm_with(|spm| spm.sequence += 100_000_000, None, None))?,
-        Sends::Fin => once(&heard.spm_with(|_| {}, Some(OptionType::FIN), None))?,
-        Sends::Rst => once(&heard.spm_with(|_| {}, Some(OptionType::RST), None))?,
-        Sends::Scheme => once(&heard.spm_with(|_| {}, None, Some(b"\x01\x07another")))?,
-        Sends::Sealed => once(&heard.sealed_damaged())?,
-        Sends::Damage => {
-            flood(6000.0, &mut |number| attacker.send(speaker, group, &heard.damaged(number)))?
-        }
-        Sends::Sessions => {
-            flood(3000.0, &mut |number| attacker.send(own, group, &heard.other_session(number)))?
-        }
-        Sends::Member => {
-            let socket = UdpSocket::bind((attacker.here, 0))?;
-            Attacker::flood(95.0 / 60.0, Duration::MAX, stop, |number| {
-                let packet = match number {
-                    0 => heard.member(0, Claim::Joined, 1),
-                    number if number.is_multiple_of(2) => heard.want(*group.ip(), 0),
-                    number => heard.member(0, Claim::Receiving, 1 + number),
+/// Attacker that has received enough, and its aims.
+struct Strike<'a> {
+    attacker: &'a Attacker,
+    captured: &'a Captured,
+    source: Ipv4Addr,
+    receivers: [Ipv4Addr; 2],
+    stop: &'a AtomicBool,
+}
+
+impl Strike<'_> {
+    fn run(
+        &self,
+        kind: Sends,
+        honest: impl FnOnce() -> std::io::Result<Duration> + Send,
+    ) -> std::io::Result<Sent> {
+        let (attacker, tree, speaker) =
+            (self.attacker, &self.captured.tree, self.source_endpoint());
+        let mut answered = None;
+        let count = match kind {
+            Sends::Nothing => 0,
+            Sends::Connections => {
+                let to = SocketAddr::from((self.source, METRICS));
+                let connect = |_| TcpStream::connect_timeout(&to, Duration::from_secs(5));
+                let open = (0..CONNECTIONS).map(connect).collect::<std::io::Result<Vec<_>>>()?;
+                let took = std::thread::scope(|scope| scope.spawn(honest).join());
+                answered = took.ok().and_then(Result::ok);
+                open.len() as u32
+            }
+            Sends::Removal | Sends::Goodbye => {
+                for host in self.receivers {
+                    let at = self.port_of(host);
+                    match kind {
+                        Sends::Removal => attacker.send(speaker, at, &tree.removal(self.source))?,
+                        _ => attacker.send(at, speaker, &tree.goodbye(host))?,
+                    }
+                }
+                self.receivers.len() as u32
+            }
+            _ => match self.packet(kind) {
+                Some(packet) => attacker.send(speaker, attacker.group, &packet).map(|()| 1)?,
+                None => self.flood(kind)?,
+            },
+        };
+        Ok(Sent { count, answered })
+    }
+
+    /// Returns the source's address and port.
+    fn source_endpoint(&self) -> SocketAddrV4 {
+        let tree = self.captured.tree.endpoint(self.source);
+        tree.or(self.captured.source).unwrap_or(SocketAddrV4::new(self.source, PORT))
+    }
+
+    fn port_of(&self, host: Ipv4Addr) -> SocketAddrV4 {
+        self.captured.tree.endpoint(host).unwrap_or(SocketAddrV4::new(host, PORT))
+    }
+
+    /// Returns the packet of an attack by one packet to the group, in the source's name.
+    fn packet(&self, kind: Sends) -> Option<Vec<u8>> {
+        let (captured, tree) = (self.captured, &self.captured.tree);
+        Some(match kind {
+            Sends::Data => captured.data_ahead(100_000),
+            Sends::Lead => captured.spm_with(|spm| spm.lead += 100_000, None, None),
+            Sends::Spm => captured.spm_with(|spm| spm.sequence += 100_000_000, None, None),
+            Sends::Fin => captured.spm_with(|_| {}, Some(OptionType::FIN), None),
+            Sends::Rst => captured.spm_with(|_| {}, Some(OptionType::RST), None),
+            Sends::Scheme => captured.spm_with(|_| {}, None, Some(b"\x01\x07another")),
+            Sends::Sealed => captured.sealed_damaged(),
+            Sends::End => tree.end(self.source),
+            Sends::Ahead => tree.ahead(self.source, AHEAD),
+            _ => return None,
+        })
+    }
+
+    /// Sends packets at the rate of an attack. Returns their number.
+    fn flood(&self, kind: Sends) -> std::io::Result<u32> {
+        let Self { attacker, captured, source, receivers, stop } = *self;
+        let (tree, group, speaker) = (&captured.tree, attacker.group, self.source_endpoint());
+        let own = SocketAddrV4::new(attacker.here, PORT);
+        let member_socket = || UdpSocket::bind((attacker.here, 0));
+        let flood = |per_second, send: &mut dyn FnMut(u32) -> std::io::Result<()>| {
+            Attacker::flood(per_second, FLOOD, stop, send)
+        };
+        match kind {
+            Sends::Damage => flood(6000.0, &mut |number| {
+                attacker.send(speaker, group, &captured.damaged(number))
+            }),
+            Sends::Sessions => flood(3000.0, &mut |number| {
+                attacker.send(own, group, &captured.other_session(number))
+            }),
+            Sends::Member => {
+                let socket = member_socket()?;
+                Attacker::flood(95.0 / 60.0, Duration::MAX, stop, |number| {
+                    let packet = match number {
+                        0 => captured.member(0, Claim::Joined, 1),
+                        number if number.is_multiple_of(2) => captured.want(*group.ip(), 0),
+                        number => captured.member(0, Claim::Receiving, 1 + number),
+                    };
+                    socket.send_to(&packet, speaker).map(|_| ())
+                })
+            }
+            Sends::Members => flood(8000.0, &mut |number| {
+                let member = number % MEMBERS;
+                let [high, low] = (member as u16).to_be_bytes();
+                let from = SocketAddrV4::new(Ipv4Addr::new(10, 77, 64 + high, low), PORT);
+                let packet = match number < MEMBERS {
+                    true => captured.member(member, Claim::Joined, 1),
+                    // Blocks that were sent in the first seconds.
+                    false => captured.want(*group.ip(), number * 7919 % 600),
                 };
-                socket.send_to(&packet, speaker).map(|_| ())
-            })?
+                attacker.send(from, speaker, &packet)
+            }),
+            Sends::Settings => {
+                flood(2.0, &mut |_| attacker.send(speaker, group, &tree.settings(source)))
+            }
+            Sends::Repeats => {
+                let (socket, [bind, ack]) = (member_socket()?, tree.member());
+                flood(PER_SECOND, &mut |number| {
+                    let packet = if number < 2 { &bind } else { &ack };
+                    socket.send_to(packet, speaker).map(|_| ())
+                })
+            }
+            Sends::Catalogue => {
+                let hosts = [source, receivers[0], receivers[1]];
+                flood(PER_SECOND, &mut |number| {
+                    let (host, packet) = tree.any(&hosts, number as usize);
+                    let from = host.map_or(own, |host| self.port_of(host));
+                    attacker.send(from, group, &packet)?;
+                    let mut others = hosts.iter().filter(|to| host != Some(**to));
+                    others.try_for_each(|to| attacker.send(from, self.port_of(*to), &packet))
+                })
+            }
+            _ => Ok(0),
         }
-        Sends::Members => flood(8000.0, &mut |number| {
-            let member = number % MEMBERS;
-            let [high, low] = (member as u16).to_be_bytes();
-            let from = SocketAddrV4::new(Ipv4Addr::new(10, 77, 64 + high, low), PORT);
-            let packet = match number < MEMBERS {
-                true => heard.member(member, Claim::Joined, 1),
-                // Blocks that were sent in the first seconds.
-                false => heard.want(*group.ip(), number * 7919 % 600),
-            };
-            attacker.send(from, speaker, &packet)
-        })?,
-        Sends::Connections => {
-            let to = SocketAddr::from((source, METRICS));
-            let connect = |_| TcpStream::connect_timeout(&to, Duration::from_secs(5));
-            let open = (0..CONNECTIONS).map(connect).collect::<std::io::Result<Vec<_>>>()?;
-            let took = std::thread::scope(|scope| scope.spawn(honest).join());
-            answered = took.ok().and_then(Result::ok);
-            open.len() as u32
-        }
-        Sends::End => once(&tree.end(source))?,
-        Sends::Ahead => once(&tree.ahead(source, AHEAD))?,
-        Sends::Removal => {
-            let send = |host| attacker.send(speaker, of(host), &tree.removal(source));
-            receivers.into_iter().try_for_each(send).map(|()| 2)?
-        }
-        Sends::Goodbye => {
-            let send = |host| attacker.send(of(host), speaker, &tree.goodbye(host));
-            receivers.into_iter().try_for_each(send).map(|()| 2)?
-        }
-        Sends::Settings => {
-            flood(2.0, &mut |_| attacker.send(speaker, group, &tree.settings(source)))?
-        }
-        Sends::Repeats => {
-            let socket = UdpSocket::bind((attacker.here, 0))?;
-            let [bind, ack] = tree.member();
-            flood(PER_SECOND, &mut |number| {
-                let packet = if number < 2 { &bind } else { &ack };
-                socket.send_to(packet, speaker).map(|_| ())
-            })?
-        }
-        Sends::Catalogue => {
-            let hosts = [source, receivers[0], receivers[1]];
-            flood(PER_SECOND, &mut |number| {
-                let (host, packet) = tree.any(&hosts, number as usize);
-                let from = host.map_or(own, of);
-                attacker.send(from, group, &packet)?;
-                hosts
-                    .iter()
-                    .filter(|to| host != Some(**to))
-                    .try_for_each(|to| attacker.send(from, of(*to), &packet))
-            })?
-        }
-    };
-    Ok(Sent { count, answered })
+    }
 }
 
 /// Distance of forged data from the newest packet, in packets; rate on a tree, in packets/s.

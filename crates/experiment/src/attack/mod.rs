@@ -15,28 +15,28 @@ use std::fmt::Write as _;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
+use faircast_lab::lan::Lan;
 use faircast_proto::catalog;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::files::json;
-use crate::host::{Network, need_root, remove_leftovers};
+use crate::host::need_root;
 use crate::monitor::{Monitor, Runs};
 use crate::request::{Request, Results, chosen, listing};
 use hostile::{Hostile, Sends, Sent};
-use transfer::{GIVE_UP, Order, Pace, RECEIVERS, Transfer};
+use transfer::{END_MAX, HOSTS, Order, Pace, RECEIVERS, Transfer};
 
 const TITLE: &str = "What can a host on the network do to a transfer?";
 
 /// Rate limit of the sender, low enough that a busy machine does not matter.
 const RATE_MBIT_PER_S: u64 = 100;
 
-/// Times of a transfer. `REST` follows the recovery; `END_MAX` is the longest wait for the end.
+/// Times of a transfer. `REST` follows the recovery.
 const SETTLING: Duration = Duration::from_secs(2);
 const MEASURED: Duration = Duration::from_secs(3);
 const RECOVERY: Duration = Duration::from_secs(3);
 const REST: Duration = Duration::from_secs(4);
-const END_MAX: Duration = Duration::from_secs(30);
 
 const FLOOD: Duration = Duration::from_secs(10);
 
@@ -123,14 +123,12 @@ pub(crate) fn list(request: &Request) -> Result<String, Error> {
 pub(crate) fn run(request: &Request, monitor: &dyn Monitor) -> Result<Results, Error> {
     let attacks = attacks(request)?;
     need_root("attack")?;
-    remove_leftovers();
-    let hosts = 1 + RECEIVERS.len() as u32;
-    let network = Network::make("attack", hosts)?;
+    let lan = Lan::new(HOSTS).map_err(|error| Error::doing("hosts", error))?;
     let (count, weight) = (attacks.len(), attacks.len() as u64);
     monitor.begin(Runs { name: "attack", count, weight, long: true });
     let mut outcomes = Vec::new();
     for attack in attacks {
-        outcomes.push(meet(attack, &network, request, monitor)?);
+        outcomes.push(meet(attack, &lan, request, monitor)?);
         monitor.ended(1);
     }
     monitor.finish();
@@ -144,14 +142,47 @@ pub(crate) fn run(request: &Request, monitor: &dyn Monitor) -> Result<Results, E
     })
 }
 
+/// Course of a transfer with an attack.
+struct Course {
+    before: Option<Pace>,
+    during: Option<Pace>,
+    after: Pace,
+    sent: Sent,
+    /// True if the receivers were started after the attack.
+    is_late: bool,
+    /// Time from the last whole copy to the sender's end, by itself or by the suite.
+    end_delay: Option<Duration>,
+    ended_well: bool,
+    copies_are_whole: bool,
+    /// Time after the attack in which all receivers joined.
+    join_delay: Option<Duration>,
+    joined: usize,
+    warnings: Vec<String>,
+    last_words: String,
+}
+
 fn meet(
     attack: &'static Attack,
-    network: &Network,
+    lan: &Lan,
     request: &Request,
     monitor: &dyn Monitor,
 ) -> Result<AttackResult, Error> {
+    let course = run_transfer(attack, lan, request, monitor)?;
+    let checks = checks(attack, &course);
+    let last_words = checks.iter().any(|check| !check.holds).then_some(course.last_words);
+    let Course { before, during, after, sent, .. } = course;
+    let (id, title) = (&*attack.id, &*attack.title);
+    Ok(AttackResult { id, title, sent: sent.count, before, during, after, checks, last_words })
+}
+
+fn run_transfer(
+    attack: &'static Attack,
+    lan: &Lan,
+    request: &Request,
+    monitor: &dyn Monitor,
+) -> Result<Course, Error> {
     let failed = |error: std::io::Error| Error::doing(&attack.id, error);
-    let (kind, flood, late) = (attack.sends, attack.flood, attack.first);
+    let (kind, flood, is_late) = (attack.sends, attack.flood, attack.first);
     let lasts = if flood { FLOOD } else { RECOVERY };
     let span = SETTLING + MEASURED + lasts + RECOVERY + MEASURED + REST;
     let order = Order {
@@ -163,11 +194,11 @@ fn meet(
         scheme: request.scheme_words(),
     };
     let folder = tempfile::tempdir().map_err(failed)?;
-    let mut transfer = Transfer::new(network, folder.path(), order, monitor)?;
-    let hostile = Hostile::start(attack, network);
+    let mut transfer = Transfer::new(lan, folder.path(), order, monitor)?;
+    let hostile = Hostile::start(attack, lan).map_err(failed)?;
     transfer.start_sender()?;
     let mut before = None;
-    if !late {
+    if !is_late {
         transfer.start_receivers()?;
         let deadline = Instant::now() + START_MAX;
         if !transfer.wait_until(deadline, |transfer| transfer.runs())? {
@@ -175,14 +206,12 @@ fn meet(
             return Err(Error::Work(format!("{}: does not begin: {said}", attack.id)));
         }
         transfer.rest(SETTLING)?;
-        let from = transfer.count();
-        transfer.rest(MEASURED)?;
-        before = Some((from, transfer.count()));
+        before = Some(transfer.measure(MEASURED)?);
     }
     let begun = transfer.count();
     hostile.go();
     let mut started = Instant::now();
-    if late {
+    if is_late {
         transfer.rest(Duration::from_secs(1))?;
         started = Instant::now();
         transfer.start_receivers()?;
@@ -190,48 +219,53 @@ fn meet(
     transfer.rest(lasts.saturating_sub(started.elapsed()))?;
     transfer.wait_until(Instant::now() + END_MAX, |_| hostile.is_over() || !flood)?;
     let (over, during) = (Instant::now(), transfer.count());
-    if late {
+    if is_late {
         transfer.wait_until(over + START_MAX, |transfer| transfer.runs())?;
     }
     if flood {
         transfer.rest(RECOVERY)?;
     }
-    let from = transfer.count();
-    transfer.rest(MEASURED)?;
-    let to = transfer.count();
-    let deadline = Instant::now() + END_MAX;
-    transfer.wait_until(deadline, |transfer| transfer.complete_at().is_some())?;
-    let deadline = Instant::now() + GIVE_UP + END_MAX / 3;
-    let complete = transfer.complete_at();
-    if complete.is_some() {
-        transfer.wait_until(deadline, Transfer::sender_has_ended)?;
-    }
-    let ended = complete.map(|at| at.elapsed());
-    let Sent { count, answered } = hostile.end().map_err(failed)?;
-    let before = before.map(|(from, to)| transfer.pace(from, to));
-    let after = transfer.pace(from, to);
-    let during = (!late).then(|| transfer.pace(begun, during));
-    let joined = transfer.joined_at(RECEIVERS.len());
-    let (known, warnings) = (transfer.joined(), transfer.warnings());
-    let last_words = transfer.last_words();
-    let well = transfer.end();
+    let after = transfer.measure(MEASURED)?;
+    let end_delay = transfer.wait_for_end()?;
+    let sent = hostile.end().map_err(failed)?;
+    // Without `--from`, invented sessions look real: time counts from the attack's end.
+    let since = if attack.from || kind == Sends::Settings { started } else { over };
+    let joined_at = transfer.joined_at(RECEIVERS.len());
+    Ok(Course {
+        before: before.map(|(from, to)| transfer.pace(from, to)),
+        during: (!is_late).then(|| transfer.pace(begun, during)),
+        after: transfer.pace(after.0, after.1),
+        sent,
+        is_late,
+        end_delay,
+        join_delay: joined_at.map(|at| at.saturating_duration_since(since)),
+        joined: transfer.joined(),
+        warnings: transfer.warnings(),
+        last_words: transfer.last_words(),
+        ended_well: transfer.end(),
+        copies_are_whole: transfer.copies_are_whole(),
+    })
+}
 
+fn checks(attack: &Attack, course: &Course) -> Vec<Check> {
+    let Course { before, during, after, sent, joined, warnings, .. } = course;
+    let (kind, flood) = (attack.sends, attack.flood);
     let mut checks = Vec::new();
     let mut check = |what, holds, seen: String| checks.push(Check { what, holds, seen });
     let mbit = |rate: f64| format!("{rate:.1} Mbit/s");
     let rate = RATE_MBIT_PER_S as f64;
     let usual = before.map_or(rate, |pace| pace.mbit_per_s);
-    let attacked = count > 0 || kind == Sends::Nothing;
+    let attacked = sent.count > 0 || kind == Sends::Nothing;
     check("its rate again", after.mbit_per_s >= SAME * usual, mbit(after.mbit_per_s));
-    check("was attacked", attacked, format!("{count} sent"));
-    let whole = transfer.copies_are_whole();
+    check("was attacked", attacked, format!("{} sent", sent.count));
+    let whole = course.copies_are_whole;
     check("whole copies", whole, if whole { "equal" } else { "a copy differs" }.into());
-    let seen = match ended {
-        Some(ended) => format!("{:.1} s after the last copy", ended.as_secs_f64()),
+    let seen = match course.end_delay {
+        Some(delay) => format!("{:.1} s after the last copy", delay.as_secs_f64()),
         None => "it was ended".into(),
     };
-    check("the sender's end", well, seen);
-    let wire = during.unwrap_or(after).wire_mbit_per_s.max(after.wire_mbit_per_s);
+    check("the sender's end", course.ended_well, seen);
+    let wire = during.unwrap_or(*after).wire_mbit_per_s.max(after.wire_mbit_per_s);
     check("rate on the wire", wire <= WIRE_MAX * rate, mbit(wire));
     if matches!(kind, Sends::Members | Sends::Repeats | Sends::Catalogue) {
         let pace = during.expect("receivers were there before");
@@ -241,27 +275,24 @@ fn meet(
         }
     }
     if matches!(kind, Sends::Member | Sends::Members) {
-        let seen = format!("{known} joined");
         let what = if flood { "invented ones known" } else { "invented one known" };
-        check(what, known > RECEIVERS.len(), seen);
+        check(what, *joined > RECEIVERS.len(), format!("{joined} joined"));
     }
     if kind == Sends::Sealed {
-        check("no warning", warnings.is_empty(), warnings.into_iter().next().unwrap_or_default());
+        check("no warning", warnings.is_empty(), warnings.first().cloned().unwrap_or_default());
     }
-    if late {
-        // Without `--from`, invented sessions look real: time counts from the attack's end.
-        let since = if attack.from || kind == Sends::Settings { started } else { over };
-        let took = joined.map(|at| at.saturating_duration_since(since));
-        let seen = took.map_or("never".into(), |took| format!("{:.1} s", took.as_secs_f64()));
-        check("heard soon", took.is_some_and(|took| took <= RECOVERY), seen);
+    let never_or = |took: Option<Duration>, digits: usize| {
+        took.map_or("never".into(), |took| format!("{:.digits$} s", took.as_secs_f64()))
+    };
+    if course.is_late {
+        let took = course.join_delay;
+        check("heard soon", took.is_some_and(|took| took <= RECOVERY), never_or(took, 1));
     }
     if kind == Sends::Connections {
-        let seen = answered.map_or("never".into(), |took| format!("{:.2} s", took.as_secs_f64()));
-        check("metrics soon", answered.is_some_and(|took| took <= ANSWER_MAX), seen);
+        let took = sent.answered;
+        check("metrics soon", took.is_some_and(|took| took <= ANSWER_MAX), never_or(took, 2));
     }
-    let last_words = checks.iter().any(|check| !check.holds).then_some(last_words);
-    let (id, title) = (&*attack.id, &*attack.title);
-    Ok(AttackResult { id, title, sent: count, before, during, after, checks, last_words })
+    checks
 }
 
 const WORDS_SHOWN: usize = 120;

@@ -4,39 +4,44 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use faircast_lab::lan::{INTERFACE, Lan};
 use serde_json::Value;
 
 use crate::Error;
 use crate::host::{
-    INTERFACE, Network, Running, hash_of, make_content, make_key, new_lines, sent_bytes, stat,
-    text, wait_until, words,
+    Running, hash_of, make_content, make_key, new_lines, sent_bytes, stat, text, wait_until, words,
 };
 use crate::monitor::Monitor;
 
-pub(super) const SENDER: u32 = 1;
-pub(super) const RECEIVERS: [u32; 2] = [2, 3];
-pub(super) const ATTACKER: u32 = 4;
+pub(super) const SENDER: usize = 0;
+pub(super) const RECEIVERS: [usize; 2] = [1, 2];
+pub(super) const ATTACKER: usize = 3;
+pub(super) const HOSTS: usize = 4;
 
 pub(super) const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
 pub(super) const PORT: u16 = 7500;
 pub(super) const METRICS: u16 = 9464;
 
-pub(super) const GIVE_UP: Duration = Duration::from_secs(5);
+const GIVE_UP: Duration = Duration::from_secs(5);
+
+/// Longest wait for the end of a transfer.
+pub(super) const END_MAX: Duration = Duration::from_secs(30);
 
 const CONTENT: &str = "content";
 const KEY: &str = "key";
 
-struct Told {
+/// Running program, and the events in its log so far with the times of their polls.
+struct LoggedProgram {
     running: Running,
     log: PathBuf,
-    read: u64,
+    read_bytes: u64,
     events: Vec<(Instant, Value)>,
 }
 
-impl Told {
+impl LoggedProgram {
     fn poll(&mut self) {
         let now = Instant::now();
-        for line in new_lines(&self.log, &mut self.read).lines() {
+        for line in new_lines(&self.log, &mut self.read_bytes).lines() {
             self.events.extend(serde_json::from_str(line).ok().map(|event| (now, event)));
         }
     }
@@ -49,8 +54,8 @@ impl Told {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Count {
     at: Instant,
-    wire: u64,
-    cpu: f64,
+    wire_bytes: u64,
+    cpu_s: f64,
 }
 
 #[derive(Clone, Copy, Debug, serde::Serialize)]
@@ -72,17 +77,17 @@ pub(super) struct Order {
 }
 
 pub(super) struct Transfer<'a> {
-    network: &'a Network,
+    lan: &'a Lan,
     folder: &'a Path,
     order: Order,
-    sender: Option<Told>,
-    receivers: Vec<Told>,
+    sender: Option<LoggedProgram>,
+    receivers: Vec<LoggedProgram>,
     monitor: &'a dyn Monitor,
 }
 
 impl<'a> Transfer<'a> {
     pub(super) fn new(
-        network: &'a Network,
+        lan: &'a Lan,
         folder: &'a Path,
         order: Order,
         monitor: &'a dyn Monitor,
@@ -93,7 +98,7 @@ impl<'a> Transfer<'a> {
         if order.key {
             make_key(&folder.join(KEY))?;
         }
-        Ok(Self { network, folder, order, sender: None, receivers: Vec::new(), monitor })
+        Ok(Self { lan, folder, order, sender: None, receivers: Vec::new(), monitor })
     }
 
     pub(super) fn start_sender(&mut self) -> Result<(), Error> {
@@ -102,7 +107,7 @@ impl<'a> Transfer<'a> {
             RECEIVERS.len(),
             self.order.rate,
             GIVE_UP.as_secs(),
-            self.network.address(SENDER)
+            self.lan.address(SENDER)
         );
         let sender = words(&["send", &text(&self.folder.join(CONTENT))], &options);
         self.sender = Some(self.start(SENDER, [sender, self.order.scheme.clone()].concat())?);
@@ -115,7 +120,7 @@ impl<'a> Transfer<'a> {
             std::fs::create_dir_all(&into).map_err(|error| Error::write(&into, error))?;
             let mut options = format!("--once --name host-{host}");
             if self.order.from {
-                options += &format!(" --from {}", self.network.address(SENDER));
+                options += &format!(" --from {}", self.lan.address(SENDER));
             }
             let words = words(&["recv", "--into", &text(&into)], &options);
             let receiver = self.start(host, words)?;
@@ -124,19 +129,19 @@ impl<'a> Transfer<'a> {
         Ok(())
     }
 
-    fn start(&self, host: u32, more: Vec<String>) -> Result<Told, Error> {
+    fn start(&self, host: usize, more: Vec<String>) -> Result<LoggedProgram, Error> {
         let common = format!("--group {GROUP}:{PORT} --interface {INTERFACE} --json");
         let mut command = [vec![text(&self.order.program)], more, words(&[], &common)].concat();
         if self.order.key {
             command.extend(["--key".to_string(), text(&self.folder.join(KEY))]);
         }
         let log = self.folder.join(format!("{host}.log"));
-        let running = self.network.start(host, &command, log.clone())?;
-        Ok(Told { running, log, read: 0, events: Vec::new() })
+        let running = Running::start(self.lan, host, &command, log.clone())?;
+        Ok(LoggedProgram { running, log, read_bytes: 0, events: Vec::new() })
     }
 
     fn poll(&mut self) {
-        self.sender.iter_mut().chain(&mut self.receivers).for_each(Told::poll);
+        self.sender.iter_mut().chain(&mut self.receivers).for_each(LoggedProgram::poll);
     }
 
     pub(super) fn wait_until(
@@ -154,17 +159,36 @@ impl<'a> Transfer<'a> {
         self.wait_until(Instant::now() + span, |_| false).map(|_| ())
     }
 
+    /// Returns the counts at the begin and the end of a span.
+    pub(super) fn measure(&mut self, span: Duration) -> Result<(Count, Count), Error> {
+        let from = self.count();
+        self.rest(span)?;
+        Ok((from, self.count()))
+    }
+
+    /// Waits for all copies and then for the sender. Returns the time since the last copy.
+    pub(super) fn wait_for_end(&mut self) -> Result<Option<Duration>, Error> {
+        let deadline = Instant::now() + END_MAX;
+        self.wait_until(deadline, |transfer| transfer.complete_at().is_some())?;
+        let deadline = Instant::now() + GIVE_UP + END_MAX / 3;
+        let complete = self.complete_at();
+        if complete.is_some() {
+            self.wait_until(deadline, Self::sender_has_ended)?;
+        }
+        Ok(complete.map(|at| at.elapsed()))
+    }
+
     pub(super) fn runs(&self) -> bool {
         self.receivers.len() == RECEIVERS.len()
-            && self.receivers.iter().all(|told| points(told).any(|(_, bytes)| bytes > 0))
+            && self.receivers.iter().all(|program| points(program).any(|(_, bytes)| bytes > 0))
     }
 
-    fn has_all(told: &Told) -> bool {
-        told.named("complete").next().is_some()
+    fn has_all(program: &LoggedProgram) -> bool {
+        program.named("complete").next().is_some()
     }
 
-    pub(super) fn complete_at(&self) -> Option<Instant> {
-        let last = |told: &Told| told.named("complete").map(|(at, _)| *at).next();
+    fn complete_at(&self) -> Option<Instant> {
+        let last = |program: &LoggedProgram| program.named("complete").map(|(at, _)| *at).next();
         self.receivers.iter().map(last).collect::<Option<Vec<_>>>()?.into_iter().max()
     }
 
@@ -174,64 +198,64 @@ impl<'a> Transfer<'a> {
     }
 
     pub(super) fn joined(&self) -> usize {
-        self.sender.as_ref().map_or(0, |told| told.named("joined").count())
+        self.sender.as_ref().map_or(0, |program| program.named("joined").count())
     }
 
     pub(super) fn warnings(&self) -> Vec<String> {
-        let warnings = self.receivers.iter().flat_map(|told| told.named("warning"));
+        let warnings = self.receivers.iter().flat_map(|program| program.named("warning"));
         warnings.map(|(_, event)| event["text"].as_str().unwrap_or_default().to_string()).collect()
     }
 
-    pub(super) fn sender_has_ended(&mut self) -> bool {
-        self.sender.as_mut().is_some_and(|told| told.running.ended().is_some())
+    fn sender_has_ended(&mut self) -> bool {
+        self.sender.as_mut().is_some_and(|program| program.running.ended().is_some())
     }
 
     pub(super) fn end(&mut self) -> bool {
-        for told in self.receivers.drain(..) {
-            told.running.end(Instant::now());
+        for program in self.receivers.drain(..) {
+            program.running.end(Instant::now());
         }
-        let ended = self.sender.take().and_then(|told| told.running.end(Instant::now()));
+        let ended = self.sender.take().and_then(|program| program.running.end(Instant::now()));
         ended.is_some_and(|ended| ended.well)
     }
 
     pub(super) fn last_words(&self) -> String {
-        let open = self.receivers.iter().find(|told| !Self::has_all(told));
-        let told = open.or(self.sender.as_ref());
-        told.map(|told| told.running.last_words()).unwrap_or_default()
+        let open = self.receivers.iter().find(|program| !Self::has_all(program));
+        let program = open.or(self.sender.as_ref());
+        program.map(|program| program.running.last_words()).unwrap_or_default()
     }
 
     pub(super) fn copies_are_whole(&self) -> bool {
         let sent = hash_of(&self.folder.join(CONTENT));
-        let copy = |host: &u32| self.folder.join(host.to_string()).join(CONTENT);
+        let copy = |host: &usize| self.folder.join(host.to_string()).join(CONTENT);
         RECEIVERS.iter().all(|host| hash_of(&copy(host)) == sent)
     }
 
     pub(super) fn count(&self) -> Count {
-        let process = self.sender.as_ref().map(|told| told.running.id());
+        let process = self.sender.as_ref().map(|program| program.running.id());
         Count {
             at: Instant::now(),
-            wire: process.and_then(sent_bytes).unwrap_or(0),
-            cpu: process.and_then(cpu_s).unwrap_or(0.0),
+            wire_bytes: process.and_then(sent_bytes).unwrap_or(0),
+            cpu_s: process.and_then(cpu_s).unwrap_or(0.0),
         }
     }
 
     pub(super) fn pace(&self, from: Count, to: Count) -> Pace {
         let span = to.at.saturating_duration_since(from.at).as_secs_f64();
-        let got = self.receivers.iter().map(|told| {
-            let points: Vec<(Instant, u64)> = points(told).collect();
+        let got = self.receivers.iter().map(|program| {
+            let points: Vec<(Instant, u64)> = points(program).collect();
             bytes_by(&points, to.at) - bytes_by(&points, from.at)
         });
         let least = got.fold(f64::INFINITY, f64::min);
         Pace {
             mbit_per_s: least * 8e-6 / span,
-            wire_mbit_per_s: to.wire.saturating_sub(from.wire) as f64 * 8e-6 / span,
-            cpu: (to.cpu - from.cpu).max(0.0) / span,
+            wire_mbit_per_s: to.wire_bytes.saturating_sub(from.wire_bytes) as f64 * 8e-6 / span,
+            cpu: (to.cpu_s - from.cpu_s).max(0.0) / span,
         }
     }
 }
 
-fn points(told: &Told) -> impl Iterator<Item = (Instant, u64)> {
-    told.events.iter().filter_map(|(at, event)| {
+fn points(program: &LoggedProgram) -> impl Iterator<Item = (Instant, u64)> {
+    program.events.iter().filter_map(|(at, event)| {
         let done = |object: &Value| object["bytes_done"].as_u64();
         let bytes = match event["event"].as_str()? {
             "progress" => event["objects"].as_array()?.iter().filter_map(done).max()?,
@@ -243,7 +267,7 @@ fn points(told: &Told) -> impl Iterator<Item = (Instant, u64)> {
 }
 
 fn bytes_by(points: &[(Instant, u64)], at: Instant) -> f64 {
-    let next = points.iter().position(|(told, _)| *told >= at);
+    let next = points.iter().position(|(point_at, _)| *point_at >= at);
     match next {
         None => points.last().map_or(0.0, |(_, bytes)| *bytes as f64),
         Some(0) => 0.0,
@@ -271,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn between_two_words_a_receiver_went_on_evenly() {
+    fn between_two_events_a_receiver_goes_on_evenly() {
         let begun = Instant::now();
         let at = |ms| begun + Duration::from_millis(ms);
         let points = [(at(1000), 100), (at(2000), 300)];
@@ -282,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn cpu_time_is_told() {
+    fn cpu_time_is_known() {
         assert!(cpu_s(std::process::id()).is_some());
         assert_eq!(cpu_s(u32::MAX), None);
     }

@@ -33,9 +33,11 @@ const STRIDE: usize = 7919;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tree {
+    /// Last new data of the source, and last packet; empty before the first.
     data: Vec<u8>,
     any: Vec<u8>,
-    speakers: BTreeMap<Ipv4Addr, (SocketAddrV4, [u8; 8])>,
+    /// Address with port, and node identifier, by host.
+    nodes: BTreeMap<Ipv4Addr, (SocketAddrV4, [u8; 8])>,
 }
 
 impl Tree {
@@ -44,7 +46,7 @@ impl Tree {
         let Some(id) = TRAM.sender().and_then(|at| datagram.get(at)?.try_into().ok()) else {
             return false;
         };
-        self.speakers.insert(*from.ip(), (from, id));
+        self.nodes.insert(*from.ip(), (from, id));
         self.any = datagram.to_vec();
         let is_data = TRAM.kind(datagram) == DATA && datagram[FLAGS] & REPAIR == 0;
         if is_data {
@@ -53,16 +55,16 @@ impl Tree {
         is_data
     }
 
-    pub(super) fn has(&self, hosts: &[Ipv4Addr]) -> bool {
-        !self.data.is_empty() && hosts.iter().all(|host| self.speakers.contains_key(host))
+    pub(super) fn has_data_and(&self, hosts: &[Ipv4Addr]) -> bool {
+        !self.data.is_empty() && hosts.iter().all(|host| self.nodes.contains_key(host))
     }
 
-    pub(super) fn knows(&self, host: Ipv4Addr) -> bool {
-        self.speakers.contains_key(&host)
+    pub(super) fn has_node(&self, host: Ipv4Addr) -> bool {
+        self.nodes.contains_key(&host)
     }
 
-    pub(super) fn speaker(&self, host: Ipv4Addr) -> Option<SocketAddrV4> {
-        self.speakers.get(&host).map(|(at, _)| *at)
+    pub(super) fn endpoint(&self, host: Ipv4Addr) -> Option<SocketAddrV4> {
+        self.nodes.get(&host).map(|(at, _)| *at)
     }
 
     fn forge(&self, kind: u8, host: Option<Ipv4Addr>, change: Change) -> Vec<u8> {
@@ -75,7 +77,7 @@ impl Tree {
     }
 
     fn sign(&self, host: Option<Ipv4Addr>, packet: &mut [u8]) {
-        let id = host.and_then(|host| self.speakers.get(&host)).map_or(INVENTED, |it| it.1);
+        let id = host.and_then(|host| self.nodes.get(&host)).map_or(INVENTED, |it| it.1);
         if let Some(place) = TRAM.sender().and_then(|at| packet.get_mut(at)) {
             place.copy_from_slice(&id);
         }
@@ -166,9 +168,9 @@ mod tests {
             .expect("there is one of each kind");
         let mut tree = Tree::default();
         tree.note(SocketAddrV4::new(RECEIVER, 7500), &beacon);
-        assert!(!tree.knows(SOURCE));
+        assert!(!tree.has_node(SOURCE));
         tree.note(SocketAddrV4::new(SOURCE, 7500), &beacon);
-        assert!(tree.knows(SOURCE) && !tree.has(&[]));
+        assert!(tree.has_node(SOURCE) && !tree.has_data_and(&[]));
         let settings = tree.settings(SOURCE);
         assert_eq!(TRAM.kind(&settings), SETTINGS);
         assert_eq!(settings[8..24], beacon[8..24], "session and sender");
@@ -177,8 +179,10 @@ mod tests {
     #[test]
     fn forged_packets_are_what_they_are_called_and_in_the_right_name() {
         let tree = tree();
-        assert!(tree.has(&[SOURCE, RECEIVER]) && !tree.has(&[Ipv4Addr::LOCALHOST]));
-        assert_eq!(tree.speaker(RECEIVER).map(|at| at.port()), Some(999));
+        assert!(
+            tree.has_data_and(&[SOURCE, RECEIVER]) && !tree.has_data_and(&[Ipv4Addr::LOCALHOST])
+        );
+        assert_eq!(tree.endpoint(RECEIVER).map(|at| at.port()), Some(999));
         let id = |packet: &[u8]| packet[23];
         let end = tree.end(SOURCE);
         assert_eq!((TRAM.kind(&end), end[FLAGS], id(&end)), (BEACON, DONE, 6));

@@ -1,6 +1,5 @@
-//! Hosts of experiments on real sockets: namespaces, programs in them, and their CPU time.
+//! Hosts of experiments on real sockets: programs on them, and their CPU time.
 
-mod network;
 mod process;
 
 use std::fs::{File, OpenOptions};
@@ -11,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use faircast_base::NodeId;
 use faircast_lab::Field;
+use faircast_lab::lan::INTERFACE;
 use faircast_seal::{Exposure, GroupKey};
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
 use nix::unistd::Uid;
 
-pub(crate) use network::{INTERFACE, MEMORY, Network, PREFIX, enter, remove_leftovers, sent_bytes};
 pub(crate) use process::Running;
 
 use crate::Error;
@@ -144,6 +143,13 @@ pub(crate) fn new_lines(log: &Path, read: &mut u64) -> String {
 pub(crate) fn last_words(log: &Path) -> String {
     let said = said(log);
     said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("nothing").trim().to_string()
+}
+
+/// Returns the bytes that left the process's host by its interface to the bridge.
+pub(crate) fn sent_bytes(process: u32) -> Option<u64> {
+    let table = std::fs::read_to_string(format!("/proc/{process}/net/dev")).ok()?;
+    let line = table.lines().find_map(|line| line.trim().strip_prefix(INTERFACE))?;
+    line.strip_prefix(':')?.split_whitespace().nth(8)?.parse().ok()
 }
 
 pub(crate) fn usage(who: UsageWho) -> Result<Usage, Error> {

@@ -1,11 +1,12 @@
-//! Programs in namespaces, with their CPU time.
+//! Programs on hosts, with their CPU time.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use faircast_lab::lan::Lan;
 use nix::sys::resource::UsageWho;
 
 use super::{cpu_s, last_words, usage};
@@ -28,14 +29,18 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts a program that dies with the starting thread: no program outlives a suite.
-    pub(super) fn start(namespace: &Path, command: &[String], log: PathBuf) -> Result<Self, Error> {
+    /// Starts a program by its path and arguments.
+    pub(crate) fn start(
+        lan: &Lan,
+        host: usize,
+        words: &[String],
+        log: PathBuf,
+    ) -> Result<Self, Error> {
         let failed = |error: std::io::Error| Error::doing("setpriv of util-linux", error);
         let file = File::create(&log).map_err(|error| Error::write(&log, error))?;
-        let child = Command::new("setpriv")
-            .args(["--pdeathsig", "KILL", "nsenter"])
-            .arg(format!("--net={}", namespace.display()))
-            .args(command)
+        let child = lan
+            .command(host, &words[0])
+            .args(&words[1..])
             // A group of its own: Ctrl-C reaches the suite alone, which ends all programs in order.
             .process_group(0)
             .stdin(Stdio::null())

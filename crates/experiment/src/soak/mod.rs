@@ -3,11 +3,13 @@
 //! Each round draws a plan from its seed, runs `faircast` on a [field](faircast_lab::Field) of
 //! hosts, injects the faults, and at the end compares every receiver's copy with the sent files.
 
+mod arguments;
 mod noise;
 mod overlay;
 mod plan;
 mod program;
 mod relays;
+mod result;
 mod round;
 mod sequence;
 mod tree;
@@ -24,7 +26,8 @@ use crate::Error;
 use crate::files::{json, make_folder};
 use crate::monitor::Monitor;
 use plan::Plan;
-use round::{MEMORY_MAX, Round, RoundResult};
+use result::RoundResult;
+use round::{MEMORY_MAX, Round};
 
 macro_rules! faults {
     ($($id:ident $name:literal $modes:literal $about:literal)*) => {
@@ -148,7 +151,7 @@ struct Row {
     sealed: bool,
     holds: bool,
     #[serde(flatten)]
-    verdict: RoundResult,
+    result: RoundResult,
     again: String,
     kept: Option<PathBuf>,
 }
@@ -266,8 +269,8 @@ impl Soak {
 fn round(request: &Request, seed: u64, monitor: &dyn Monitor) -> Result<Row, Error> {
     if request.overlay {
         let folder = Folder::new(request.out.as_deref(), seed)?;
-        let (faults, verdict) = overlay::run(seed, folder.path(), request, monitor)?;
-        return Ok(row(request, (seed, faults), (false, true), verdict, folder));
+        let (faults, result) = overlay::run(seed, folder.path(), request, monitor)?;
+        return Ok(row(request, (seed, faults), (false, true), result, folder));
     }
     let bytes = request.size.map(Bytes::count);
     let heads = request.scheme == WITH_HEADS;
@@ -278,18 +281,18 @@ fn round(request: &Request, seed: u64, monitor: &dyn Monitor) -> Result<Row, Err
         (false, false) => Plan::new(seed, receivers, heads, key, only, bytes),
     };
     let folder = Folder::new(request.out.as_deref(), seed)?;
-    let verdict = Round::new(&plan, seed, folder.path(), request, monitor)?.run()?;
-    Ok(row(request, (seed, plan.faults), (plan.unicast, plan.sealed), verdict, folder))
+    let result = Round::new(&plan, seed, folder.path(), request, monitor)?.run()?;
+    Ok(row(request, (seed, plan.faults), (plan.unicast, plan.sealed), result, folder))
 }
 
 fn row(
     request: &Request,
     (seed, faults): (u64, Vec<Fault>),
     (unicast, sealed): (bool, bool),
-    verdict: RoundResult,
+    result: RoundResult,
     folder: Folder,
 ) -> Row {
-    let holds = verdict.problems.is_empty();
+    let holds = result.problems.is_empty();
     Row {
         seed,
         faults: faults.into_iter().map(Fault::name).collect(),
@@ -298,7 +301,7 @@ fn row(
         overlay: request.overlay,
         sealed,
         holds,
-        verdict,
+        result,
         again: again(request, seed),
         kept: folder.finish(holds),
     }
@@ -374,7 +377,7 @@ fn again(request: &Request, seed: u64) -> String {
 }
 
 fn line(row: &Row, index: usize) -> String {
-    let RoundResult { seconds, bytes, memory_bytes, starts, .. } = row.verdict;
+    let RoundResult { seconds, bytes, memory_bytes, starts, .. } = row.result;
     let mut line = format!(
         "{:>4}  seed {:<8} {:<5} {:<7} {:<6} {seconds:>6.1} s {:>7.1} MB {:>5} MiB {starts:>3} starts  {}\n",
         index + 1,
@@ -391,7 +394,7 @@ fn line(row: &Row, index: usize) -> String {
         memory_bytes >> 20,
         row.faults.join(" ")
     );
-    for said in row.verdict.notes.iter().chain(&row.verdict.problems) {
+    for said in row.result.notes.iter().chain(&row.result.problems) {
         let _ = writeln!(line, "      {said}");
     }
     if !row.holds {
@@ -405,22 +408,22 @@ fn line(row: &Row, index: usize) -> String {
 
 fn table(rows: &[Row]) -> String {
     let sum =
-        |count: fn(&RoundResult) -> u64| rows.iter().map(|row| count(&row.verdict)).sum::<u64>();
+        |count: fn(&RoundResult) -> u64| rows.iter().map(|row| count(&row.result)).sum::<u64>();
     let held = rows.iter().filter(|row| row.holds).count();
-    let memory = rows.iter().map(|row| row.verdict.memory_bytes).max().unwrap_or(0);
+    let memory = rows.iter().map(|row| row.result.memory_bytes).max().unwrap_or(0);
     let mut text = format!("\n{held} of {} rounds hold\n", rows.len());
     let mut add = |what: &str, value: String| {
         let _ = writeln!(text, "  {what:<34} {value:>12}");
     };
-    add("megabytes to each receiver", format!("{:.1}", sum(|v| v.bytes) as f64 / 1e6));
-    add("messages to clients of daemons", sum(|v| v.messages).to_string());
-    add("starts of programs", sum(|v| v.starts.into()).to_string());
-    add("packets lost by links", sum(|v| v.lost_packets).to_string());
-    add("packets doubled", sum(|v| v.duplicated_packets).to_string());
-    add("packets corrupted", sum(|v| v.corrupted_packets).to_string());
-    add("packets delayed", sum(|v| v.delayed_packets).to_string());
-    add("packets dropped for their length", sum(|v| v.too_long_packets).to_string());
-    add("packets of the outsider", sum(|v| v.noise_packets).to_string());
+    add("megabytes to each receiver", format!("{:.1}", sum(|result| result.bytes) as f64 / 1e6));
+    add("messages to clients of daemons", sum(|result| result.messages).to_string());
+    add("starts of programs", sum(|result| result.starts.into()).to_string());
+    add("packets lost by links", sum(|result| result.packets.lost).to_string());
+    add("packets doubled", sum(|result| result.packets.duplicated).to_string());
+    add("packets corrupted", sum(|result| result.packets.corrupted).to_string());
+    add("packets delayed", sum(|result| result.packets.delayed).to_string());
+    add("packets dropped for their length", sum(|result| result.packets.too_long).to_string());
+    add("packets of the outsider", sum(|result| result.packets.noise).to_string());
     let most = memory_max(rows.iter().any(|row| row.overlay));
     let limit = format!("{} of {} MiB", memory >> 20, most >> 20);
     add("most memory of a program", limit);

@@ -4,11 +4,12 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use faircast_base::{NodeId, Purpose, Rng};
 
-const HEARD_MAX: usize = 2_000;
+const CAPTURED_MAX: usize = 2_000;
 const BURST: u64 = 20;
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -37,22 +38,21 @@ impl Noise {
         Ok(socket.into())
     }
 
-    pub(super) fn flood(&self, socket: &UdpSocket, stop: &Arc<AtomicBool>, sent: &AtomicU64) {
+    fn flood(&self, socket: &UdpSocket, stop: &AtomicBool, sent: &AtomicU64) {
         let mut rng = Rng::new(self.seed, NodeId(2), Purpose::Fault);
-        let mut heard: Vec<Vec<u8>> = Vec::new();
+        let mut captured: Vec<Vec<u8>> = Vec::new();
         let mut buffer = [0; 2048];
         while !stop.load(Ordering::Relaxed) {
             while let Ok(len) = socket.recv(&mut buffer) {
                 let packet = buffer[..len].to_vec();
-                if heard.len() < HEARD_MAX {
-                    heard.push(packet);
+                if captured.len() < CAPTURED_MAX {
+                    captured.push(packet);
                 } else {
-                    let place = rng.below(HEARD_MAX as u64) as usize;
-                    heard[place] = packet;
+                    captured[rng.below(CAPTURED_MAX as u64) as usize] = packet;
                 }
             }
             for _ in 0..BURST {
-                let packet = packet(&heard, self.forges, &mut rng);
+                let packet = packet(&captured, self.forges, &mut rng);
                 let to = if rng.chance(0.5) { self.group } else { self.sender };
                 sent.fetch_add(u64::from(socket.send_to(&packet, to).is_ok()), Ordering::Relaxed);
             }
@@ -61,11 +61,42 @@ impl Noise {
     }
 }
 
-fn packet(heard: &[Vec<u8>], forges: bool, rng: &mut Rng) -> Vec<u8> {
-    if heard.is_empty() || rng.chance(0.3) {
+/// Outsider at work, until dropped.
+pub(super) struct Flood {
+    stop: Arc<AtomicBool>,
+    sent: Arc<AtomicU64>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Flood {
+    pub(super) fn start(noise: Noise, socket: UdpSocket) -> io::Result<Self> {
+        let (stop, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (stopped, count) = (Arc::clone(&stop), Arc::clone(&sent));
+        let thread = std::thread::Builder::new()
+            .name("outsider".into())
+            .spawn(move || noise.flood(&socket, &stopped, &count))?;
+        Ok(Self { stop, sent, thread: Some(thread) })
+    }
+
+    /// Returns the number of sent packets; `None` if the thread has panicked.
+    pub(super) fn end(mut self) -> Option<u64> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take()?.join().ok()?;
+        Some(self.sent.load(Ordering::Relaxed))
+    }
+}
+
+impl Drop for Flood {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+fn packet(captured: &[Vec<u8>], forges: bool, rng: &mut Rng) -> Vec<u8> {
+    if captured.is_empty() || rng.chance(0.3) {
         return (0..rng.below(1400)).map(|_| rng.bits() as u8).collect();
     }
-    let mut packet = heard[rng.below(heard.len() as u64) as usize].clone();
+    let mut packet = captured[rng.below(captured.len() as u64) as usize].clone();
     if !forges {
         if rng.chance(0.5) {
             return packet;

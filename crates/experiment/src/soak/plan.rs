@@ -75,8 +75,8 @@ impl Who {
             Self::Outsider => "outsider".into(),
             Self::ReadOnly => "read-only".into(),
             Self::FullDisk => "full-disk".into(),
-            Self::Receiver(place) => format!("r{}", place + 1),
-            Self::Relay(place) => format!("relay{}", place + 1),
+            Self::Receiver(index) => format!("r{}", index + 1),
+            Self::Relay(index) => format!("relay{}", index + 1),
         }
     }
 
@@ -87,8 +87,8 @@ impl Who {
             Self::Outsider => 3,
             Self::ReadOnly => 4,
             Self::FullDisk => 5,
-            Self::Receiver(place) => 6 + place,
-            Self::Relay(place) => 6 + RECEIVERS_MAX + place,
+            Self::Receiver(index) => 6 + index,
+            Self::Relay(index) => 6 + RECEIVERS_MAX + index,
         })
     }
 }
@@ -203,7 +203,7 @@ fn scenario(faults: &[Fault], receivers: u32, rng: &mut Rng) -> String {
             // The path between two hosts has two links.
             delay = 125;
         }
-        let cut = matches!(who, Who::Receiver(place) if 2 * place >= receivers)
+        let cut = matches!(who, Who::Receiver(index) if 2 * index >= receivers)
             && faults.contains(&Fault::Partition);
         push_links(&mut text, *who, || {
             format!(
@@ -294,87 +294,17 @@ fn wrong(faults: &[Fault], end: u64, cut: bool, rng: &mut Rng) -> String {
 
 fn actions(faults: &[Fault], receivers: u32, rng: &mut Rng) -> Vec<(WallDuration, Action)> {
     let mut actions = vec![(WallDuration::ZERO, Action::Start(Who::Sender))];
-    let receiver = |rng: &mut Rng| Who::Receiver(rng.below(u64::from(receivers)) as u32);
-    let late = faults.contains(&Fault::JoinLeave).then(|| receiver(rng));
+    let late = faults.contains(&Fault::JoinLeave).then(|| receiver(receivers, rng));
     let apart = u64::from(faults.contains(&Fault::JoinEverySecond));
-    for place in 0..receivers {
-        let who = Who::Receiver(place);
+    for index in 0..receivers {
+        let who = Who::Receiver(index);
         if Some(who) != late {
-            let comes = WallDuration::from_secs(apart * u64::from(place));
+            let comes = WallDuration::from_secs(apart * u64::from(index));
             actions.push((comes, Action::Start(who)));
         }
     }
     for fault in faults {
-        let (early, away) = (moment(rng, 1_500, 7_000), moment(rng, 200, 4_000));
-        let mut then = |at, action| actions.push((at, action));
-        match fault {
-            Fault::KillReceiver | Fault::Clock => {
-                let who = receiver(rng);
-                then(early, Action::Kill(who));
-                let ahead = *fault == Fault::Clock;
-                let start = if ahead { Action::StartAhead } else { Action::Start };
-                then(early + away, start(who));
-            }
-            Fault::KillSender => {
-                then(early, Action::Kill(Who::Sender));
-                then(early + away, Action::Start(Who::Sender));
-            }
-            Fault::StopReceiver => {
-                let who = receiver(rng);
-                then(early, Action::Stop(who, true));
-                // Mostly short, sometimes as long as a sender waits for a silent receiver.
-                let longest = if rng.chance(0.25) { 30_000 } else { 6_000 };
-                then(early + moment(rng, 1_000, longest), Action::Stop(who, false));
-            }
-            Fault::JoinLeave => {
-                let who = late.expect("drawn above");
-                let comes = moment(rng, 500, 2_000);
-                then(comes, Action::Start(who));
-                let leaves = comes + moment(rng, 1_000, 5_000);
-                then(leaves, Action::Leave(who));
-                then(leaves + away, Action::Start(who));
-            }
-            Fault::Interface => {
-                let who = if rng.chance(0.25) { Who::Sender } else { receiver(rng) };
-                then(early, Action::Interface(who, false));
-                then(early + WallDuration::from_secs(5), Action::Interface(who, true));
-            }
-            Fault::KillHead => {
-                let head = Who::Receiver(rng.below(u64::from(heads_of(receivers))) as u32);
-                then(early, Action::Kill(head));
-            }
-            Fault::KillHeads => {
-                let heads = heads_of(receivers);
-                (0..heads.div_ceil(2))
-                    .for_each(|head| then(early, Action::Kill(Who::Receiver(head))));
-            }
-            Fault::StopHead => {
-                let head = Who::Receiver(rng.below(u64::from(heads_of(receivers))) as u32);
-                then(early, Action::Stop(head, true));
-                then(early + HEAD_STOPPED, Action::Stop(head, false));
-            }
-            Fault::StopSender => {
-                then(early, Action::Stop(Who::Sender, true));
-                then(early + moment(rng, 1_000, 6_000), Action::Stop(Who::Sender, false));
-            }
-            Fault::Address => {
-                let who = if rng.chance(0.25) { Who::Sender } else { receiver(rng) };
-                then(early, Action::Move(who, true));
-            }
-            Fault::BlackHole => {
-                let who = receiver(rng);
-                then(early, Action::Narrow(who, Some(NARROW_BYTES)));
-                then(early + away, Action::Narrow(who, None));
-            }
-            Fault::SecondSender => then(early / 2, Action::Start(Who::Second)),
-            Fault::ReadOnly => then(WallDuration::ZERO, Action::Start(Who::ReadOnly)),
-            Fault::FullDisk => then(WallDuration::ZERO, Action::Start(Who::FullDisk)),
-            Fault::Noise => {
-                then(early / 2, Action::Noise(true));
-                then(FAULTY, Action::Noise(false));
-            }
-            _ => {}
-        }
+        actions.extend(fault_actions(*fault, receivers, late, rng));
     }
     // At the end all receivers run. The stable sort keeps the order of equal times.
     let last = actions.iter().map(|(at, _)| *at).max().unwrap_or_default().max(FAULTY);
@@ -384,6 +314,80 @@ fn actions(faults: &[Fault], receivers: u32, rng: &mut Rng) -> Vec<(WallDuration
     }
     actions.sort_by_key(|(at, _)| *at);
     actions
+}
+
+fn receiver(receivers: u32, rng: &mut Rng) -> Who {
+    Who::Receiver(rng.below(receivers.into()) as u32)
+}
+
+fn receiver_or_sender(receivers: u32, rng: &mut Rng) -> Who {
+    if rng.chance(0.25) { Who::Sender } else { receiver(receivers, rng) }
+}
+
+/// Draws the actions of a fault. `late` is the receiver that joins late and leaves.
+fn fault_actions(
+    fault: Fault,
+    receivers: u32,
+    late: Option<Who>,
+    rng: &mut Rng,
+) -> Vec<(WallDuration, Action)> {
+    let (early, away) = (moment(rng, 1_500, 7_000), moment(rng, 200, 4_000));
+    match fault {
+        Fault::KillReceiver | Fault::Clock => {
+            let who = receiver(receivers, rng);
+            let start = if fault == Fault::Clock { Action::StartAhead } else { Action::Start };
+            vec![(early, Action::Kill(who)), (early + away, start(who))]
+        }
+        Fault::KillSender => {
+            vec![(early, Action::Kill(Who::Sender)), (early + away, Action::Start(Who::Sender))]
+        }
+        Fault::StopReceiver => {
+            let who = receiver(receivers, rng);
+            // Mostly short, sometimes as long as a sender waits for a silent receiver.
+            let longest = if rng.chance(0.25) { 30_000 } else { 6_000 };
+            let end = early + moment(rng, 1_000, longest);
+            vec![(early, Action::Stop(who, true)), (end, Action::Stop(who, false))]
+        }
+        Fault::JoinLeave => {
+            let who = late.expect("drawn before");
+            let comes = moment(rng, 500, 2_000);
+            let leaves = comes + moment(rng, 1_000, 5_000);
+            vec![
+                (comes, Action::Start(who)),
+                (leaves, Action::Leave(who)),
+                (leaves + away, Action::Start(who)),
+            ]
+        }
+        Fault::Interface => {
+            let who = receiver_or_sender(receivers, rng);
+            let end = early + WallDuration::from_secs(5);
+            vec![(early, Action::Interface(who, false)), (end, Action::Interface(who, true))]
+        }
+        Fault::KillHead => vec![(early, Action::Kill(receiver(heads_of(receivers), rng)))],
+        Fault::KillHeads => {
+            let killed = (0..heads_of(receivers).div_ceil(2)).map(Who::Receiver);
+            killed.map(|head| (early, Action::Kill(head))).collect()
+        }
+        Fault::StopHead => {
+            let (head, end) = (receiver(heads_of(receivers), rng), early + HEAD_STOPPED);
+            vec![(early, Action::Stop(head, true)), (end, Action::Stop(head, false))]
+        }
+        Fault::StopSender => {
+            let end = early + moment(rng, 1_000, 6_000);
+            vec![(early, Action::Stop(Who::Sender, true)), (end, Action::Stop(Who::Sender, false))]
+        }
+        Fault::Address => vec![(early, Action::Move(receiver_or_sender(receivers, rng), true))],
+        Fault::BlackHole => {
+            let who = receiver(receivers, rng);
+            let (begin, end) = (Action::Narrow(who, Some(NARROW_BYTES)), Action::Narrow(who, None));
+            vec![(early, begin), (early + away, end)]
+        }
+        Fault::SecondSender => vec![(early / 2, Action::Start(Who::Second))],
+        Fault::ReadOnly => vec![(WallDuration::ZERO, Action::Start(Who::ReadOnly))],
+        Fault::FullDisk => vec![(WallDuration::ZERO, Action::Start(Who::FullDisk))],
+        Fault::Noise => vec![(early / 2, Action::Noise(true)), (FAULTY, Action::Noise(false))],
+        _ => Vec::new(),
+    }
 }
 
 #[cfg(test)]

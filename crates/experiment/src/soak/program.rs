@@ -17,14 +17,20 @@ use crate::host::{children, new_lines, said, spawn, stat};
 const AHEAD_S: u32 = 1_036_800;
 
 pub(super) struct Program {
+    /// The program `faircast` of this build.
     own: PathBuf,
     node: NodeId,
     log: PathBuf,
+    /// Bytes of the log that [`Program::new_output`] has returned.
+    read_bytes: u64,
+    /// True if each run writes a trace.
     trace: bool,
+    /// File that the program finds at /etc/hosts.
     names: Option<PathBuf>,
     child: Option<Child>,
     pub(super) starts: u32,
-    pub(super) memory: u64,
+    /// Most memory that was seen.
+    pub(super) memory_bytes: u64,
 }
 
 impl Program {
@@ -36,7 +42,17 @@ impl Program {
         names: Option<PathBuf>,
     ) -> Self {
         let own = own.to_owned();
-        Self { own, node, log, trace, names, child: None, starts: 0, memory: 0 }
+        Self {
+            own,
+            node,
+            log,
+            read_bytes: 0,
+            trace,
+            names,
+            child: None,
+            starts: 0,
+            memory_bytes: 0,
+        }
     }
 
     pub(super) fn start(
@@ -89,7 +105,7 @@ impl Program {
     }
 
     pub(super) fn kill(&mut self) {
-        self.look();
+        self.note_memory();
         self.signal(Signal::SIGKILL);
         if let Some(mut child) = self.child.take() {
             let _ = child.wait();
@@ -102,22 +118,23 @@ impl Program {
 
     /// Returns the exit status once after the program has ended; 128 for a signal.
     pub(super) fn ended(&mut self) -> Option<i32> {
-        self.look();
+        self.note_memory();
         let status = self.child.as_mut()?.try_wait().ok().flatten()?;
         self.child = None;
         Some(status.code().unwrap_or(128))
     }
 
-    fn look(&mut self) {
+    fn note_memory(&mut self) {
         let Some(child) = &self.child else { return };
         for id in family(child.id()) {
             let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
             let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
             let peak = peak.and_then(|text| text.trim().strip_suffix(" kB")?.trim().parse().ok());
-            self.memory = self.memory.max(peak.unwrap_or(0u64) * 1024);
+            self.memory_bytes = self.memory_bytes.max(peak.unwrap_or(0u64) * 1024);
         }
     }
 
+    /// Returns the longest time for which a process of the program waited for a processor.
     pub(super) fn starved(&self) -> Duration {
         let Some(child) = &self.child else { return Duration::ZERO };
         let waited = |id: u32| -> Option<u64> {
@@ -132,8 +149,8 @@ impl Program {
         said(&self.log)
     }
 
-    pub(super) fn news(&self, heard: &mut u64) -> String {
-        new_lines(&self.log, heard)
+    pub(super) fn new_output(&mut self) -> String {
+        new_lines(&self.log, &mut self.read_bytes)
     }
 
     pub(super) fn panics(&self) -> Vec<String> {

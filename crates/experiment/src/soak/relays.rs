@@ -6,23 +6,30 @@ use super::Fault;
 use super::plan::{Plan, Who};
 use super::sequence::shuffle;
 
-/// First relay of each level and the number of relays there.
-const LEVELS: [(u32, u32); 3] = [(0, 1), (1, 2), (3, 4)];
-pub(super) const RELAYS: u32 = 7;
-/// Number of rounds, from a seed divisible by it, that together have all faults at all places.
+/// Parent of each relay: a top, two relays below it, and two relays below each of these.
+const PARENTS: [Option<u32>; 7] = [None, Some(0), Some(0), Some(1), Some(1), Some(2), Some(2)];
+pub(super) const RELAYS: u32 = PARENTS.len() as u32;
+const LEVELS: usize = 3;
+/// Relays of the lowest level, to which receivers are attached in turn.
+const LEAVES: [u32; 4] = [3, 4, 5, 6];
+/// Relays of the sender: the top, and the relay that it falls back to.
+const SENDER_RELAYS: [u32; 2] = [0, 1];
+/// Number of rounds, from a seed divisible by it, that together have all faults at all hosts.
 const ROUNDS: u64 = 3;
 pub(super) const RECEIVERS_MAX: u32 = 32;
 
+/// Returns a relay and all relays above it, the top last.
+fn path(relay: u32) -> impl Iterator<Item = u32> {
+    std::iter::successors(Some(relay), |relay| PARENTS[*relay as usize])
+}
+
 impl Who {
+    /// Returns the relays that a program is started with, the nearest first.
     pub(super) fn relays_above(self) -> Vec<Self> {
-        let leaf = |place: u32| [3 + place % 4, 1 + place % 4 / 2, 0].to_vec();
-        let above = match self {
-            Self::Receiver(place) => leaf(place),
-            Self::Relay(0) => Vec::new(),
-            Self::Relay(1 | 2) => vec![0],
-            Self::Relay(place) => leaf(place - 3).split_off(1),
-            // The sender is attached to relay 1.
-            _ => vec![0, 1],
+        let above: Vec<u32> = match self {
+            Self::Receiver(index) => path(LEAVES[index as usize % LEAVES.len()]).collect(),
+            Self::Relay(index) => path(index).skip(1).collect(),
+            _ => SENDER_RELAYS.to_vec(),
         };
         above.into_iter().map(Self::Relay).collect()
     }
@@ -35,7 +42,7 @@ pub(super) fn everybody(receivers: u32) -> Vec<Who> {
 
 impl Plan {
     /// Draws the plan of a sequence: [`ROUNDS`] seeds, from a multiple on, have all faults at all
-    /// places.
+    /// hosts.
     pub(super) fn over_relays(
         seed: u64,
         receivers: u32,
@@ -45,20 +52,20 @@ impl Plan {
     ) -> Self {
         let mut rng = Rng::new(seed / ROUNDS, NodeId(4), Purpose::Fault);
         let faults = if only.is_empty() { &Fault::of('r') } else { only };
-        let places = faults.iter().flat_map(|fault| {
+        let targets = faults.iter().flat_map(|fault| {
             let hosts = hosts(*fault, receivers, &mut rng);
             hosts.into_iter().map(|who| (*fault, who))
         });
-        let mut places: Vec<(Fault, Who)> = places.collect();
-        shuffle(&mut places, &mut rng);
+        let mut targets: Vec<(Fault, Who)> = targets.collect();
+        shuffle(&mut targets, &mut rng);
         if only.is_empty() {
-            let (round, len) = ((seed % ROUNDS) as usize, places.len().div_ceil(ROUNDS as usize));
-            places = places.drain(round * len..places.len().min((round + 1) * len)).collect();
+            let (round, len) = ((seed % ROUNDS) as usize, targets.len().div_ceil(ROUNDS as usize));
+            targets = targets.drain(round * len..targets.len().min((round + 1) * len)).collect();
         }
         // A sender that starts again waits for all receivers that it knows.
-        places.sort_by_key(|(fault, _)| *fault == Fault::LoseReceiver);
+        targets.sort_by_key(|(fault, _)| *fault == Fault::LoseReceiver);
         let mut rng = Rng::new(seed, NodeId(5), Purpose::Fault);
-        let mut plan = Self::sequence(&places, receivers, true, bytes, &mut rng);
+        let mut plan = Self::sequence(&targets, receivers, true, bytes, &mut rng);
         // Without a key, with the group's key at relays, or with a relay key there.
         let kind = (seed + seed / ROUNDS) % 3;
         (plan.sealed, plan.relay_key) = (key || kind > 0, kind == 2);
@@ -68,8 +75,11 @@ impl Plan {
 
 /// Returns the hosts of a fault, one after the other. Only the last receiver may be lost.
 fn hosts(fault: Fault, receivers: u32, rng: &mut Rng) -> Vec<Who> {
-    let mut relay = |(first, count): (u32, u32)| Who::Relay(first + rng.below(count.into()) as u32);
-    let [top, middle, low] = LEVELS.map(&mut relay);
+    let [top, middle, low]: [Who; LEVELS] = std::array::from_fn(|level| {
+        let mut relays = (0..RELAYS).filter(|relay| path(*relay).count() == 1 + level);
+        let drawn = rng.below(relays.clone().count() as u64) as usize;
+        Who::Relay(relays.nth(drawn).expect("the level has relays"))
+    });
     let receiver = Who::Receiver(rng.below(u64::from(receivers - 1)) as u32);
     match fault {
         Fault::KillRelay | Fault::StopRelay | Fault::Rename => vec![top, middle, low],
@@ -92,11 +102,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_seeds_have_every_fault_at_every_place_and_all_kinds_of_keys() {
+    fn three_seeds_have_every_fault_at_every_host_and_all_kinds_of_keys() {
         let mut keys = BTreeSet::new();
         for first in [0, 3, 30] {
             let plans = [0, 1, 2].map(|i| Plan::over_relays(first + i, 12, false, &[], None));
-            let mut places = BTreeSet::new();
+            let mut targets = BTreeSet::new();
             for plan in &plans {
                 let (path, none) = (Path::new("soak.toml"), Overrides::default());
                 let catalog = faircast_sim::catalog();
@@ -109,11 +119,11 @@ mod tests {
                 assert!(plan.trials.len() >= 6, "{:?}", plan.trials);
                 let lost = plan.trials.iter().position(|it| it.fault == Fault::LoseReceiver);
                 assert!(lost.is_none_or(|lost| lost + 1 == plan.trials.len()));
-                places.extend(plan.trials.iter().map(|trial| (trial.fault, trial.who)));
+                targets.extend(plan.trials.iter().map(|trial| (trial.fault, trial.who)));
                 keys.insert((plan.sealed, plan.relay_key));
             }
-            assert_eq!(places.len(), 22, "{places:?}");
-            let of_relays = places.iter().filter(|(fault, _)| *fault == Fault::KillRelay);
+            assert_eq!(targets.len(), 22, "{targets:?}");
+            let of_relays = targets.iter().filter(|(fault, _)| *fault == Fault::KillRelay);
             let above = of_relays.map(|(_, who)| who.relays_above().len());
             assert!(above.eq([0, 1, 2]), "a relay of each level");
         }

@@ -1,37 +1,36 @@
 //! Single round: hosts, programs, faults, quiet phase, comparison.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::net::SocketAddrV4;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::path::Path;
 use std::time::{Duration as WallDuration, Instant};
 
 use faircast_lab::Field;
 use faircast_scenario::{Overrides, Scenario};
 use nix::sys::signal::Signal;
-use serde::Serialize;
 use serde_json::Value;
 
-use super::noise::Noise;
+use super::arguments::Arguments;
+use super::noise::{Flood, Noise};
 use super::plan::{Action, FAULTY, Plan, Who};
 use super::program::Program;
 use super::relays::RELAYS;
-use super::sequence::{Rates, Recovery};
+use super::result::RoundResult;
+use super::sequence::Rates;
 use super::{Fault, Request, tree};
 use crate::Error;
 use crate::files::write;
-use crate::host::{Mount, make_key, make_relay_key, text, words};
+use crate::host::{Mount, make_key, make_relay_key};
 use crate::lab::refused;
 use crate::monitor::Monitor;
 
-const PORT: u16 = 7500;
+pub(super) const PORT: u16 = 7500;
 /// Longest time to converge after the last fault.
-const PEACE_MAX: WallDuration = WallDuration::from_secs(180);
+const QUIET_MAX: WallDuration = WallDuration::from_secs(180);
 pub(super) const FAREWELL_MAX: WallDuration = WallDuration::from_secs(15);
-const AGAIN: WallDuration = WallDuration::from_millis(500);
+/// Pause before a program that has ended is started again.
+const RESTART_DELAY: WallDuration = WallDuration::from_millis(500);
 pub(super) const TICK: WallDuration = WallDuration::from_millis(50);
 pub(super) const MEMORY_MAX: u64 = 256 << 20;
 /// Free space of a disk beyond the content, before the fault fills it.
@@ -39,40 +38,14 @@ const ROOM_BYTES: u64 = 4 << 20;
 /// Size of the disk that is always too small, in bytes: less than any round sends.
 const FULL_DISK_BYTES: u64 = 2 << 20;
 
+/// Name of the file that fills a disk.
 const FILLER: &str = "filler";
+/// Name of the file of host names, which programs find at /etc/hosts.
 pub(super) const NAMES: &str = "hosts";
-const KEY: &str = "group.key";
-const RELAY_KEY: &str = "relay.key";
-
-#[derive(Clone, Debug, Default, Serialize)]
-pub(super) struct RoundResult {
-    pub(super) problems: Vec<String>,
-    pub(super) notes: Vec<String>,
-    /// Seconds from the start of the programs until all receivers were complete.
-    pub(super) seconds: f64,
-    pub(super) bytes: u64,
-    pub(super) memory_bytes: u64,
-    pub(super) starts: u32,
-    /// Events before the end of the transfer. Refusals are those of receivers without space.
-    pub(super) kills: u32,
-    pub(super) stops: u32,
-    pub(super) farewells: u32,
-    pub(super) interfaces_down: u32,
-    pub(super) starts_ahead: u32,
-    pub(super) refusals: u32,
-    pub(super) joins: u32,
-    pub(super) noise_packets: u64,
-    pub(super) lost_packets: u64,
-    pub(super) duplicated_packets: u64,
-    pub(super) corrupted_packets: u64,
-    pub(super) delayed_packets: u64,
-    pub(super) too_long_packets: u64,
-    pub(super) moves: u32,
-    pub(super) fills: u32,
-    pub(super) remaps: u32,
-    pub(super) messages: u64,
-    pub(super) recoveries: Vec<Recovery>,
-}
+/// Name of the file with the receivers that the senders wait for.
+pub(super) const RECEIVER_NAMES: &str = "names.txt";
+pub(super) const KEY: &str = "group.key";
+pub(super) const RELAY_KEY: &str = "relay.key";
 
 pub(super) struct Round<'a> {
     plan: &'a Plan,
@@ -80,28 +53,30 @@ pub(super) struct Round<'a> {
     request: &'a Request,
     monitor: &'a dyn Monitor,
     folder: &'a Path,
-    key: Option<PathBuf>,
     /// Declared before the field, since programs must be dropped first.
-    programs: BTreeMap<Who, Program>,
+    hosts: BTreeMap<Who, Host>,
     flood: Option<Flood>,
     field: Field,
     mounts: Vec<Mount>,
-    verdict: RoundResult,
-    again: Vec<(Instant, Who)>,
-    done: Vec<Who>,
-    cut_off: Vec<Who>,
+    result: RoundResult,
+    /// True after the actions of the begin.
     has_begun: bool,
     rates: Rates,
-    heard: BTreeMap<Who, u64>,
-    /// Receivers with a full disk, which end with status 1, and the count of their faults.
-    filled: BTreeMap<Who, u32>,
-    lost: Vec<Who>,
 }
 
-struct Flood {
-    stop: Arc<AtomicBool>,
-    sent: Arc<AtomicU64>,
-    thread: Option<std::thread::JoinHandle<()>>,
+/// Host with a program.
+struct Host {
+    program: Program,
+    /// Time at which the program, which has ended, is started again.
+    restart_at: Option<Instant>,
+    /// True for a sender that has ended its transfer.
+    is_done: bool,
+    /// True while the interface is down.
+    is_cut_off: bool,
+    /// True for a receiver that was killed during the transfer and stays away.
+    is_lost: bool,
+    /// Set while a disk is full, which ends a receiver with status 1: the count of the fault.
+    disk_full: Option<u32>,
 }
 
 impl<'a> Round<'a> {
@@ -112,82 +87,77 @@ impl<'a> Round<'a> {
         request: &'a Request,
         monitor: &'a dyn Monitor,
     ) -> Result<Self, Error> {
-        let receivers = request.receivers;
-        write(&folder.join("links.toml"), &plan.scenario)?;
-        let names: Vec<String> =
-            (0..receivers).map(|place| Who::Receiver(place).name() + "\n").collect();
-        write(&folder.join("names.txt"), names.concat())?;
-        let (first, second) = (folder.join("first"), folder.join("second"));
-        tree::make(&first, plan.bytes, seed).map_err(|error| Error::doing("make files", error))?;
+        let links = folder.join("links.toml");
+        write(&links, &plan.scenario)?;
+        let receivers = (0..request.receivers).map(Who::Receiver);
+        let names: String = receivers.map(|who| who.name() + "\n").collect();
+        write(&folder.join(RECEIVER_NAMES), names)?;
+        let make = |name, bytes, seed| {
+            let made = tree::make(&folder.join(name), bytes, seed);
+            made.map_err(|error| Error::doing("make files", error))
+        };
+        make("first", plan.bytes, seed)?;
         if plan.faults.contains(&Fault::SecondSender) {
-            tree::make(&second, plan.bytes / 4, !seed)
-                .map_err(|error| Error::doing("make files", error))?;
+            make("second", plan.bytes / 4, !seed)?;
         }
-        let key = plan.sealed.then(|| folder.join(KEY));
-        key.as_deref().map_or(Ok(()), make_key)?;
+        if plan.sealed {
+            make_key(&folder.join(KEY))?;
+        }
         if plan.relay_key {
             make_relay_key(&folder.join(KEY), &folder.join(RELAY_KEY))?;
         }
-        let path = folder.join("links.toml");
-        let overrides = Overrides::default();
-        let scenario =
-            Scenario::parse(&path, &plan.scenario, &overrides, &faircast_sim::catalog())?;
-        let field = Field::new(scenario).map_err(refused)?;
-        let mut round = Self {
+        let (none, catalog) = (Overrides::default(), faircast_sim::catalog());
+        let scenario = Scenario::parse(&links, &plan.scenario, &none, &catalog)?;
+        let round = Self {
             plan,
             seed,
             request,
             monitor,
             folder,
-            key,
-            programs: BTreeMap::new(),
+            hosts: hosts(plan, folder, request),
             flood: None,
-            field,
-            mounts: Vec::new(),
-            verdict: RoundResult { bytes: plan.bytes, ..RoundResult::default() },
-            again: Vec::new(),
-            done: Vec::new(),
-            cut_off: Vec::new(),
+            field: Field::new(scenario)?,
+            mounts: small_disks(plan, folder)?,
+            result: RoundResult { bytes: plan.bytes, ..RoundResult::default() },
             has_begun: false,
             rates: Rates::default(),
-            heard: BTreeMap::new(),
-            filled: BTreeMap::new(),
-            lost: Vec::new(),
         };
         if plan.relays {
             round.write_names()?;
-        }
-        for who in plan.programs(receivers) {
-            let log = folder.join(format!("{}.log", who.name()));
-            let trace = request.trace && !matches!(who, Who::Relay(_));
-            let names = plan.relays.then(|| folder.join(NAMES));
-            let program = Program::new(&request.own, who.node(), log, trace, names);
-            round.programs.insert(who, program);
-        }
-        let room = format!("size={}", plan.bytes + ROOM_BYTES);
-        let filled = plan.trials.iter().filter(|trial| trial.fault == Fault::FullDisk);
-        let mut small: Vec<_> = filled.map(|trial| (trial.who, room.clone())).collect();
-        if plan.trials.is_empty() {
-            let read_only = (Fault::ReadOnly, Who::ReadOnly, "ro".to_string());
-            let full = (Fault::FullDisk, Who::FullDisk, format!("size={FULL_DISK_BYTES}"));
-            let both = [read_only, full].into_iter().filter(|it| plan.faults.contains(&it.0));
-            small.extend(both.map(|(_, who, options)| (who, options)));
-        }
-        for (who, options) in small {
-            let mount = Mount::new(&folder.join(who.name()), &options);
-            round.mounts.push(mount.map_err(|error| Error::doing("mount a small disk", error))?);
         }
         Ok(round)
     }
 
     pub(super) fn run(mut self) -> Result<RoundResult, Error> {
         let begin = Instant::now();
+        self.run_transfer(begin)?;
+        let (trials, receivers) = (&self.plan.trials, self.request.receivers);
+        self.result.recoveries = self.rates.judge(trials, receivers, self.plan.relays);
+        for recovery in &self.result.recoveries {
+            self.result.notes.push(recovery.note());
+            self.result.problems.extend(recovery.problem());
+        }
+        self.result.seconds = begin.elapsed().as_secs_f64();
+        self.end_programs();
+        self.check_refusals();
+        self.compare()?;
+        let Self { mut hosts, field, mut result, mounts, .. } = self;
+        for (who, host) in &mut hosts {
+            result.end_program(&who.name(), &mut host.program, MEMORY_MAX);
+        }
+        drop(mounts);
+        result.add_packets(&field.finish()?);
+        Ok(result)
+    }
+
+    /// Runs the programs and the plan's actions until all transfers are done.
+    fn run_transfer(&mut self, begin: Instant) -> Result<(), Error> {
         let mut actions = self.plan.actions.iter().peekable();
-        let peace = self.plan.actions.last().map_or(FAULTY, |(at, _)| *at);
+        let last_action = self.plan.actions.last().map_or(FAULTY, |(at, _)| *at);
         // A sequence sends so much that a scheme of half the rate needs as much time again.
-        let sequence = if self.plan.trials.is_empty() { WallDuration::ZERO } else { peace };
-        let peace_max = PEACE_MAX + sequence;
-        let mut woke = WallDuration::ZERO;
+        let sequence = if self.plan.trials.is_empty() { WallDuration::ZERO } else { last_action };
+        let quiet_max = QUIET_MAX + sequence;
+        let mut slept_at = WallDuration::ZERO;
         while !self.is_complete() || actions.peek().is_some() {
             if self.monitor.is_to_stop() {
                 return Err(Error::Interrupted("the round is not finished"));
@@ -197,307 +167,231 @@ impl<'a> Round<'a> {
                 self.act(*action)?;
             }
             self.has_begun = true;
-            self.look_after()?;
-            self.rates.note_late(now, (now - woke).saturating_sub(TICK));
-            for (who, program) in &self.programs {
-                let news = program.news(self.heard.entry(*who).or_default());
-                self.rates.hear(*who, begin.elapsed(), &news);
+            self.restart_ended()?;
+            self.rates.note_late(now, (now - slept_at).saturating_sub(TICK));
+            for (who, host) in &mut self.hosts {
+                self.rates.read(*who, begin.elapsed(), &host.program.new_output());
             }
-            if now > peace + peace_max {
-                let waited = peace_max.as_secs();
-                let ended: Vec<String> = self.done.iter().map(|who| who.name()).collect();
-                let waiting = self.programs.iter().filter(|(who, program)| match who {
-                    Who::Sender | Who::Second => program.runs(),
-                    _ => program.runs() && !program.said().contains("\"event\":\"complete\""),
-                });
-                let waiting: Vec<String> = waiting.map(|(who, _)| who.name()).collect();
-                let problem = format!(
-                    "not done after {waited} s in peace; done are: [{}], waiting are: [{}]",
-                    ended.join(" "),
-                    waiting.join(" ")
-                );
-                self.verdict.problems.push(problem);
+            if now > last_action + quiet_max {
+                self.report_incomplete(quiet_max);
                 break;
             }
             // The wait for a program's end is the round's own time, not the machine's lateness.
-            woke = begin.elapsed();
+            slept_at = begin.elapsed();
             std::thread::sleep(TICK);
         }
-        self.verdict.recoveries =
-            self.rates.judge(&self.plan.trials, self.request.receivers, self.plan.relays);
-        for recovery in &self.verdict.recoveries {
-            self.verdict.notes.push(recovery.note());
-            self.verdict.problems.extend(recovery.problem());
-        }
-        self.verdict.seconds = begin.elapsed().as_secs_f64();
-        self.say_farewell();
-        self.check_refusals();
-        self.compare()?;
-        let Self { mut programs, field, mut verdict, mounts, .. } = self;
-        for (who, program) in &mut programs {
-            program.kill();
-            verdict.starts += program.starts;
-            verdict.memory_bytes = verdict.memory_bytes.max(program.memory);
-            let name = who.name();
-            verdict.problems.extend(program.panics().iter().map(|line| format!("{name}: {line}")));
-            if program.memory > MEMORY_MAX {
-                let problem = format!("{name} had {} MiB of memory", program.memory >> 20);
-                verdict.problems.push(problem);
-            }
-        }
-        drop(mounts);
-        let counts = field.finish().map_err(refused)?;
-        verdict.lost_packets = counts.lost + counts.lost_in_bursts + counts.lost_in_outages;
-        verdict.duplicated_packets = counts.duplicated;
-        verdict.corrupted_packets = counts.corrupted;
-        verdict.delayed_packets = counts.delayed;
-        verdict.too_long_packets = counts.too_long;
-        Ok(verdict)
+        Ok(())
     }
 
-    fn arguments(&self, who: Who) -> Vec<String> {
-        let path = |name: &str| text(&self.folder.join(name));
-        let (to, on) = match (self.plan.relays, self.plan.unicast) {
-            (true, _) => {
-                let above = who.relays_above().into_iter();
-                let above: Vec<_> = above.map(|who| format!("{}:{PORT}", who.name())).collect();
-                if let Who::Relay(_) = who {
-                    let parent = if above.is_empty() { "" } else { " --parent " };
-                    let more = format!("{PORT} --name {}{parent}{}", who.name(), above.join(","));
-                    let key = if self.plan.relay_key { RELAY_KEY } else { KEY };
-                    let key = self.key.as_ref().map(|_| ["--key".to_string(), path(key)]);
-                    let mut all = words(&["relay", "--json"], &format!("--listen 0.0.0.0:{more}"));
-                    all.extend(key.into_iter().flatten());
-                    return all;
-                }
-                let via = format!("--via {} --meeting soak", above.join(","));
-                (via.clone(), via)
-            }
-            (false, true) => {
-                let receivers = (0..self.request.receivers).map(Who::Receiver);
-                let address = |who: Who| self.field.current_address(who.node());
-                let to = receivers.map(|who| format!("{}:{PORT}", address(who)));
-                (
-                    format!("--to {}", to.collect::<Vec<_>>().join(",")),
-                    format!("--listen 0.0.0.0:{PORT}"),
-                )
-            }
-            (false, false) => {
-                let group = format!("--group {}:{PORT}", Field::group());
-                (group.clone(), group)
-            }
-        };
-        let mut arguments = match who {
-            Who::Sender | Who::Second => {
-                let what = path(if who == Who::Sender { "first" } else { "second" });
-                let scheme = &self.request.scheme;
-                let give_up = self.plan.give_up.as_secs();
-                let mut options = format!("{to} --give-up {give_up}s --scheme {scheme}");
-                if self.plan.faults.contains(&Fault::JoinEverySecond) {
-                    options += " --start-after 1s";
-                }
-                if let Some(heads) = self.plan.heads {
-                    let _ = write!(options, " --option members_max={heads}");
-                }
-                let files = ["send", "--json", &what, "--receivers", &path("names.txt")];
-                words(&files, &options)
-            }
-            _ => {
-                let name = who.name();
-                let head = match (self.plan.heads, who) {
-                    (Some(heads), Who::Receiver(place)) if place < heads => " --head eager",
-                    (Some(_), _) => " --head never",
-                    (None, _) => "",
-                };
-                words(
-                    &["recv", "--json", "--into", &path(&name)],
-                    &format!("{on} --name {name}{head}"),
-                )
-            }
-        };
-        if let Some(key) = &self.key {
-            arguments.extend(["--key".to_string(), text(key)]);
-        }
-        arguments
+    fn report_incomplete(&mut self, waited: WallDuration) {
+        let ended: Vec<String> = self.names(|_, host| host.is_done);
+        let waiting = self.names(|who, host| match who {
+            Who::Sender | Who::Second => host.program.runs(),
+            _ => host.program.runs() && !host.program.said().contains("\"event\":\"complete\""),
+        });
+        self.result.problems.push(format!(
+            "not done after {} s in peace; done are: [{}], waiting are: [{}]",
+            waited.as_secs(),
+            ended.join(" "),
+            waiting.join(" ")
+        ));
+    }
+
+    fn names(&self, is_wanted: impl Fn(Who, &Host) -> bool) -> Vec<String> {
+        let hosts = self.hosts.iter().filter(|(who, host)| is_wanted(**who, host));
+        hosts.map(|(who, _)| who.name()).collect()
+    }
+
+    fn host(&mut self, who: Who) -> &mut Host {
+        self.hosts.get_mut(&who).expect("each host that acts has a program")
     }
 
     fn act(&mut self, action: Action) -> Result<(), Error> {
-        let counts = u32::from(!self.done.contains(&Who::Sender));
-        let field = &self.field;
+        let counts = u32::from(!self.hosts[&Who::Sender].is_done);
         let failed = |error: io::Error| Error::Work(format!("{action:?}: {error}"));
         match action {
-            Action::Start(who) if self.done.contains(&who) => {}
-            Action::Start(who) => {
-                if !self.folder.join(who.name()).join(FILLER).exists() {
-                    self.filled.remove(&who);
-                }
-                let arguments = self.arguments(who);
-                let program = program(&mut self.programs, who);
-                let joins = self.has_begun && program.starts == 0;
-                self.verdict.joins += counts * u32::from(joins);
-                program.start(field, &arguments, false).map_err(failed)?
-            }
+            Action::Start(who) => self.start(who, counts).map_err(failed)?,
             Action::StartAhead(who) => {
-                let arguments = self.arguments(who);
-                let program = program(&mut self.programs, who);
-                program.start(field, &arguments, true).map_err(failed)?;
-                self.verdict.starts_ahead += counts;
+                self.start_program(who, true).map_err(failed)?;
+                self.result.faults.starts_ahead += counts;
             }
             Action::Kill(who) => {
-                let program = program(&mut self.programs, who);
-                self.verdict.kills += counts * u32::from(program.runs());
-                program.kill();
-                self.again.retain(|(_, other)| *other != who);
+                let host = self.host(who);
+                let runs = host.program.runs();
+                host.program.kill();
+                host.restart_at = None;
+                self.result.faults.kills += counts * u32::from(runs);
             }
             Action::Lose(who) => {
-                self.lost.extend((counts > 0).then_some(who));
+                self.host(who).is_lost |= counts > 0;
                 self.act(Action::Kill(who))?;
             }
-            Action::Leave(who) => {
-                let program = program(&mut self.programs, who);
-                let runs = program.runs() && !program.is_stopped();
-                program.signal(Signal::SIGINT);
-                let status = self.await_end(who, FAREWELL_MAX);
-                // Status 1: incomplete or failed transfer. A stopped program was killed instead.
-                let failed = self.filled.contains_key(&who);
-                if runs && !matches!((status, failed), (Some(0), false) | (Some(1), _)) {
-                    let problem = format!("{} leaves with {status:?}", who.name());
-                    self.verdict.problems.push(problem);
-                }
-                self.verdict.farewells += counts * u32::from(runs);
-            }
+            Action::Leave(who) => self.leave(who, counts),
             Action::Stop(who, true) => {
-                let program = program(&mut self.programs, who);
+                let program = &self.host(who).program;
                 program.signal(Signal::SIGSTOP);
                 std::thread::sleep(TICK);
-                self.verdict.stops += counts * u32::from(program.is_stopped());
+                let is_stopped = program.is_stopped();
+                self.result.faults.stops += counts * u32::from(is_stopped);
             }
-            Action::Stop(who, false) => program(&mut self.programs, who).signal(Signal::SIGCONT),
+            Action::Stop(who, false) => self.host(who).program.signal(Signal::SIGCONT),
             Action::Interface(who, up) => {
-                field.set_interface(who.node(), up).map_err(failed)?;
-                match up {
-                    true => self.cut_off.retain(|other| *other != who),
-                    false => {
-                        self.cut_off.push(who);
-                        self.verdict.interfaces_down += counts;
-                    }
-                }
+                self.field.set_interface(who.node(), up).map_err(failed)?;
+                self.host(who).is_cut_off = !up;
+                self.result.faults.interfaces_down += if up { 0 } else { counts };
             }
             Action::Move(who, moved) => {
-                field.set_moved(who.node(), moved).map_err(failed)?;
-                self.verdict.moves += counts;
+                self.field.set_moved(who.node(), moved).map_err(failed)?;
+                self.result.faults.moves += counts;
                 if let Who::Relay(_) = who {
                     self.write_names()?;
                 }
             }
             Action::Remap(who) => {
-                field.remap_ports(who.node());
-                self.verdict.remaps += counts;
+                self.field.remap_ports(who.node());
+                self.result.faults.remaps += counts;
             }
-            Action::Narrow(who, longest) => field.set_longest(who.node(), longest),
+            Action::Narrow(who, longest) => self.field.set_longest(who.node(), longest),
             Action::Fill(who, true) => {
                 fill(&self.folder.join(who.name())).map_err(failed)?;
-                self.filled.insert(who, counts);
+                self.host(who).disk_full = Some(counts);
             }
-            Action::Fill(who, false) => {
-                std::fs::remove_file(self.folder.join(who.name()).join(FILLER)).map_err(failed)?;
-                // The receiver asks for space, unless it reserved all its space at the beginning.
-                match self.filled.get(&who) {
-                    Some(counts) if self.programs[&who].said().contains("make room") => {
-                        self.verdict.fills += counts;
-                    }
-                    _ => {
-                        self.filled.remove(&who);
-                        let note = format!("{} had its room when its disk was filled", who.name());
-                        self.verdict.notes.push(note);
-                    }
-                }
-            }
+            Action::Fill(who, false) => self.free_disk(who).map_err(failed)?,
             Action::Noise(true) => self.flood = Some(self.start_flood().map_err(failed)?),
             Action::Noise(false) => self.end_flood(),
         }
         Ok(())
     }
 
-    fn look_after(&mut self) -> Result<(), Error> {
-        let now = Instant::now();
-        // Each sender may give up receivers that left or were stopped for too long, and no others.
-        let departures = self.plan.departures();
-        let excused: Vec<String> = departures.iter().map(|who| who.name()).collect();
-        for (who, program) in &mut self.programs {
-            let Some(status) = program.ended() else { continue };
-            let (who, name) = (*who, who.name());
-            match who {
-                Who::Sender | Who::Second if status == 0 && self.lost.is_empty() => {
-                    self.done.push(who);
-                }
-                // No program can start without an interface, so a later attempt follows.
-                _ if self.cut_off.contains(&who) => self.again.push((now + AGAIN, who)),
-                // A sender that waited too long ends with status 1; its owner would start it again.
-                Who::Sender | Who::Second => {
-                    let without = without(&program.said());
-                    let said = format!(
-                        "{name} ended with status {status}, without [{}], and was started again",
-                        without.join(" ")
-                    );
-                    let told = &mut self.verdict;
-                    let right = !without.is_empty() && without.iter().all(|w| excused.contains(w));
-                    let right = right && self.lost.iter().all(|who| without.contains(&who.name()));
-                    if status == 1 && self.plan.relays && right {
-                        told.notes.push(format!("{name} ended without [{}]", without.join(" ")));
-                        self.done.push(who);
-                        continue;
-                    }
-                    if status == 1 && right && told.notes.len() < 2 * departures.len() {
-                        told.notes.push(said);
-                    } else {
-                        told.problems.push(said);
-                    }
-                    self.again.push((now + AGAIN, who));
-                }
-                Who::Receiver(_) if status == 1 && self.filled.contains_key(&who) => {}
-                Who::ReadOnly | Who::FullDisk => {}
-                _ => {
-                    let problem = format!("{name} ended by itself with status {status}");
-                    self.verdict.problems.push(problem);
-                    self.again.push((now + AGAIN, who));
-                }
+    fn start(&mut self, who: Who, counts: u32) -> io::Result<()> {
+        if self.host(who).is_done {
+            return Ok(());
+        }
+        if !self.folder.join(who.name()).join(FILLER).exists() {
+            self.host(who).disk_full = None;
+        }
+        let joins = self.has_begun && self.host(who).program.starts == 0;
+        self.result.faults.joins += counts * u32::from(joins);
+        self.start_program(who, false)
+    }
+
+    fn start_program(&mut self, who: Who, is_ahead: bool) -> io::Result<()> {
+        let Self { plan, folder, request, field, .. } = self;
+        let Request { scheme, receivers, .. } = request;
+        let arguments = Arguments { plan, folder, field, scheme, receivers: *receivers }.of(who);
+        let host = self.hosts.get_mut(&who).expect("each host that acts has a program");
+        host.program.start(&self.field, &arguments, is_ahead)
+    }
+
+    fn leave(&mut self, who: Who, counts: u32) {
+        let host = self.host(who);
+        let runs = host.program.runs() && !host.program.is_stopped();
+        host.program.signal(Signal::SIGINT);
+        let status = await_end(&mut host.program, FAREWELL_MAX);
+        // Status 1: incomplete or failed transfer. A stopped program was killed instead.
+        let may_succeed = host.disk_full.is_none();
+        if runs && !matches!((status, may_succeed), (Some(0), true) | (Some(1), _)) {
+            let problem = format!("{} leaves with {status:?}", who.name());
+            self.result.problems.push(problem);
+        }
+        self.result.faults.farewells += counts * u32::from(runs);
+    }
+
+    fn free_disk(&mut self, who: Who) -> io::Result<()> {
+        std::fs::remove_file(self.folder.join(who.name()).join(FILLER))?;
+        let host = self.host(who);
+        // The receiver asks for space, unless it reserved all its space at the beginning.
+        let asked = host.program.said().contains("make room");
+        match host.disk_full.filter(|_| asked) {
+            Some(counts) => self.result.faults.fills += counts,
+            None => {
+                host.disk_full = None;
+                let note = format!("{} had its room when its disk was filled", who.name());
+                self.result.notes.push(note);
             }
         }
-        let due: Vec<Who> =
-            self.again.iter().filter(|(at, _)| *at <= now).map(|(_, who)| *who).collect();
-        self.again.retain(|(at, _)| *at > now);
+        Ok(())
+    }
+
+    /// Judges programs that have ended, and starts them again after a pause.
+    fn restart_ended(&mut self) -> Result<(), Error> {
+        let now = Instant::now();
+        let departures = self.plan.departures();
+        let excused: Vec<String> = departures.iter().map(|who| who.name()).collect();
+        let lost = self.names(|_, host| host.is_lost);
+        for (who, host) in &mut self.hosts {
+            let Some(status) = host.program.ended() else { continue };
+            let (name, result) = (who.name(), &mut self.result);
+            match who {
+                Who::Sender | Who::Second if status == 0 && lost.is_empty() => {
+                    host.is_done = true;
+                    continue;
+                }
+                // No program can start without an interface, so a later attempt follows.
+                _ if host.is_cut_off => {}
+                // A sender that waited too long ends with status 1; its owner would start it again.
+                Who::Sender | Who::Second => {
+                    let without = without(&host.program.said());
+                    let listed = without.join(" ");
+                    // A sender may give up receivers that left or were stopped, and no others.
+                    let may_end = status == 1
+                        && !without.is_empty()
+                        && without.iter().all(|name| excused.contains(name))
+                        && lost.iter().all(|name| without.contains(name));
+                    if may_end && self.plan.relays {
+                        result.notes.push(format!("{name} ended without [{listed}]"));
+                        host.is_done = true;
+                        continue;
+                    }
+                    let line = format!(
+                        "{name} ended with status {status}, without [{listed}], and was started again"
+                    );
+                    match may_end && result.notes.len() < 2 * departures.len() {
+                        true => result.notes.push(line),
+                        false => result.problems.push(line),
+                    }
+                }
+                Who::Receiver(_) if status == 1 && host.disk_full.is_some() => continue,
+                Who::ReadOnly | Who::FullDisk => continue,
+                _ => result.problems.push(format!("{name} ended by itself with status {status}")),
+            }
+            host.restart_at = Some(now + RESTART_DELAY);
+        }
+        let mut due = Vec::new();
+        for (who, host) in &mut self.hosts {
+            due.extend(host.restart_at.take_if(|at| *at <= now).map(|_| *who));
+        }
         due.into_iter().try_for_each(|who| self.act(Action::Start(who)))
     }
 
     fn is_complete(&self) -> bool {
         let second = self.plan.faults.contains(&Fault::SecondSender);
-        self.done.contains(&Who::Sender) && (!second || self.done.contains(&Who::Second))
+        self.hosts[&Who::Sender].is_done && (!second || self.hosts[&Who::Second].is_done)
     }
 
-    fn say_farewell(&mut self) {
-        if let Some(idle) = self.programs.get_mut(&Who::Receiver(self.request.receivers)) {
-            idle.kill();
+    fn end_programs(&mut self) {
+        if let Some(idle) = self.hosts.get_mut(&Who::Receiver(self.request.receivers)) {
+            idle.program.kill();
         }
         let is_relay = |who: &Who| matches!(who, Who::Relay(_));
-        let runs = |who: &Who| self.programs[who].runs();
-        let running: Vec<Who> = self.programs.keys().copied().filter(runs).collect();
+        let running = self.hosts.iter().filter(|(_, host)| host.program.runs());
         // Hosts end first, since relays forward their departures.
-        let (relays, hosts): (Vec<Who>, Vec<Who>) = running.into_iter().partition(is_relay);
-        self.ask_to_end(&hosts);
-        self.ask_to_end(&relays);
+        let (relays, hosts): (Vec<Who>, Vec<Who>) =
+            running.map(|(who, _)| *who).partition(is_relay);
+        self.interrupt(&hosts);
+        self.interrupt(&relays);
     }
 
-    fn ask_to_end(&mut self, running: &[Who]) {
+    fn interrupt(&mut self, running: &[Who]) {
         for who in running {
-            self.programs[who].signal(Signal::SIGINT);
+            self.hosts[who].program.signal(Signal::SIGINT);
         }
         for &who in running {
-            let status = self.await_end(who, FAREWELL_MAX);
+            let status = await_end(&mut self.host(who).program, FAREWELL_MAX);
             let may_fail = matches!(who, Who::ReadOnly | Who::FullDisk);
             if status != Some(0) && !(may_fail && status == Some(1)) {
                 let problem = format!("{} ends with {status:?} when asked to end", who.name());
-                self.verdict.problems.push(problem);
+                self.result.problems.push(problem);
             }
         }
     }
@@ -510,14 +404,14 @@ impl<'a> Round<'a> {
             if !self.plan.trials.is_empty() || !self.plan.faults.contains(&fault) {
                 continue;
             }
-            if self.programs[&who].said().contains(words) {
-                self.verdict.refusals += 1;
+            if self.hosts[&who].program.said().contains(words) {
+                self.result.faults.refusals += 1;
             } else if who == Who::FullDisk && !self.is_beyond_joining(who) {
                 let note = format!("{} never heard how much there is to receive", who.name());
-                self.verdict.notes.push(note);
+                self.result.notes.push(note);
             } else {
                 let problem = format!("{} did not say what is wrong with its folder", who.name());
-                self.verdict.problems.push(problem);
+                self.result.problems.push(problem);
             }
         }
     }
@@ -527,41 +421,25 @@ impl<'a> Round<'a> {
             let mut events = said.lines().filter_map(|l| serde_json::from_str::<Value>(l).ok());
             events.any(|event| event["name"] == who.name() && event["state"] != "joined")
         };
-        self.programs.values().any(|program| further(&program.said()))
-    }
-
-    fn await_end(&mut self, who: Who, longest: WallDuration) -> Option<i32> {
-        let program = self.programs.get_mut(&who)?;
-        let begin = Instant::now();
-        while begin.elapsed() < longest {
-            if let Some(status) = program.ended() {
-                return Some(status);
-            }
-            if !program.runs() {
-                return None;
-            }
-            std::thread::sleep(TICK);
-        }
-        program.kill();
-        None
+        self.hosts.values().any(|host| further(&host.program.said()))
     }
 
     fn compare(&mut self) -> Result<(), Error> {
         let second = self.plan.faults.contains(&Fault::SecondSender);
         let sent = ["first", "second"];
         let receivers = (0..self.request.receivers).map(Who::Receiver);
-        for who in receivers.filter(|who| !self.lost.contains(who)) {
+        for who in receivers.filter(|who| !self.hosts[who].is_lost) {
             let name = who.name();
             for sent in &sent[..if second { 2 } else { 1 }] {
                 let got = self.folder.join(&name).join(sent);
                 let differences = tree::differences(&self.folder.join(sent), &got)
                     .map_err(|error| Error::Work(format!("{}: {error}", got.display())))?;
                 let problem = |difference| format!("{name}: {sent}/{difference}");
-                self.verdict.problems.extend(differences.into_iter().map(problem));
+                self.result.problems.extend(differences.into_iter().map(problem));
             }
             let left = tree::names(&self.folder.join(&name)).into_iter();
             let left = left.filter(|left| left != "first" && !(second && left == "second"));
-            self.verdict.problems.extend(left.map(|left| format!("{name}: {left} was left there")));
+            self.result.problems.extend(left.map(|left| format!("{name}: {left} was left there")));
         }
         Ok(())
     }
@@ -574,41 +452,84 @@ impl<'a> Round<'a> {
     }
 
     fn start_flood(&self) -> io::Result<Flood> {
+        let address = |who: Who| self.field.current_address(who.node());
         let noise = Noise {
             seed: self.seed,
-            forges: self.key.is_some(),
-            own: self.field.current_address(Who::Outsider.node()),
+            forges: self.plan.sealed,
+            own: address(Who::Outsider),
             group: SocketAddrV4::new(Field::group(), PORT),
-            sender: SocketAddrV4::new(self.field.current_address(Who::Sender.node()), PORT),
+            sender: SocketAddrV4::new(address(Who::Sender), PORT),
         };
-        let (stop, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        // A socket stays in the namespace in which it was made.
         let (noise, socket) = self.field.on(Who::Outsider.node(), move || {
             let socket = noise.socket();
             (noise, socket)
         })?;
-        // A socket stays in the namespace in which it was made.
-        let socket = socket?;
-        let (stopped, count) = (Arc::clone(&stop), Arc::clone(&sent));
-        let thread = std::thread::Builder::new()
-            .name("outsider".into())
-            .spawn(move || noise.flood(&socket, &stopped, &count))?;
-        Ok(Flood { stop, sent, thread: Some(thread) })
+        Flood::start(noise, socket?)
     }
 
     fn end_flood(&mut self) {
-        let Some(mut flood) = self.flood.take() else { return };
-        flood.stop.store(true, Ordering::Relaxed);
-        if flood.thread.take().is_some_and(|thread| thread.join().is_err()) {
-            self.verdict.problems.push("the outsider died".into());
+        let Some(flood) = self.flood.take() else { return };
+        match flood.end() {
+            Some(packets) => self.result.packets.noise = packets,
+            None => self.result.problems.push("the outsider died".into()),
         }
-        self.verdict.noise_packets = flood.sent.load(Ordering::Relaxed);
     }
 }
 
-impl Drop for Flood {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+fn hosts(plan: &Plan, folder: &Path, request: &Request) -> BTreeMap<Who, Host> {
+    let hosts = plan.programs(request.receivers).into_iter().map(|who| {
+        let log = folder.join(format!("{}.log", who.name()));
+        let trace = request.trace && !matches!(who, Who::Relay(_));
+        let names = plan.relays.then(|| folder.join(NAMES));
+        let program = Program::new(&request.own, who.node(), log, trace, names);
+        let host = Host {
+            program,
+            restart_at: None,
+            is_done: false,
+            is_cut_off: false,
+            is_lost: false,
+            disk_full: None,
+        };
+        (who, host)
+    });
+    hosts.collect()
+}
+
+/// Mounts the disks that become full, are always too small, or are read-only.
+fn small_disks(plan: &Plan, folder: &Path) -> Result<Vec<Mount>, Error> {
+    let disks: Vec<(Who, String)> = match plan.trials.is_empty() {
+        false => {
+            let filled = plan.trials.iter().filter(|trial| trial.fault == Fault::FullDisk);
+            filled.map(|trial| (trial.who, format!("size={}", plan.bytes + ROOM_BYTES))).collect()
+        }
+        true => {
+            let read_only = (Fault::ReadOnly, Who::ReadOnly, "ro".to_string());
+            let full = (Fault::FullDisk, Who::FullDisk, format!("size={FULL_DISK_BYTES}"));
+            let both = [read_only, full].into_iter().filter(|it| plan.faults.contains(&it.0));
+            both.map(|(_, who, options)| (who, options)).collect()
+        }
+    };
+    let mounts = disks.into_iter().map(|(who, options)| {
+        let mount = Mount::new(&folder.join(who.name()), &options);
+        mount.map_err(|error| Error::doing("mount a small disk", error))
+    });
+    mounts.collect()
+}
+
+fn await_end(program: &mut Program, longest: WallDuration) -> Option<i32> {
+    let begin = Instant::now();
+    while begin.elapsed() < longest {
+        if let Some(status) = program.ended() {
+            return Some(status);
+        }
+        if !program.runs() {
+            return None;
+        }
+        std::thread::sleep(TICK);
     }
+    program.kill();
+    None
 }
 
 fn without(said: &str) -> Vec<String> {
@@ -640,8 +561,4 @@ fn fill(folder: &Path) -> io::Result<()> {
             Err(error) => return Err(error),
         }
     }
-}
-
-fn program(programs: &mut BTreeMap<Who, Program>, who: Who) -> &mut Program {
-    programs.get_mut(&who).expect("everybody that acts has a program")
 }

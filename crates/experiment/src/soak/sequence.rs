@@ -51,28 +51,28 @@ impl Plan {
     ) -> Self {
         let mut rng = Rng::new(seed, NodeId(3), Purpose::Fault);
         let faults = if only.is_empty() { &Fault::of('s') } else { only };
-        let mut places: Vec<(Fault, Who)> = Vec::new();
+        let mut targets: Vec<(Fault, Who)> = Vec::new();
         for fault in faults {
-            let places_of = hosts(*fault, receivers, &mut rng).into_iter();
-            places.extend(places_of.map(|who| (*fault, who)));
+            let hosts = hosts(*fault, receivers, &mut rng).into_iter();
+            targets.extend(hosts.map(|who| (*fault, who)));
         }
-        shuffle(&mut places, &mut rng);
+        shuffle(&mut targets, &mut rng);
         Self {
             unicast: seed % 2 == 1,
             sealed: key || seed % 4 >= 2,
-            ..Self::sequence(&places, receivers, false, bytes, &mut rng)
+            ..Self::sequence(&targets, receivers, false, bytes, &mut rng)
         }
     }
 
     pub(super) fn sequence(
-        places: &[(Fault, Who)],
+        targets: &[(Fault, Who)],
         receivers: u32,
         relays: bool,
         bytes: Option<u64>,
         rng: &mut Rng,
     ) -> Self {
         let (mut trials, mut at) = (Vec::new(), WARM_UP);
-        for &(fault, who) in places {
+        for &(fault, who) in targets {
             let to = at + length(fault, rng);
             trials.push(Trial { fault, who, from: at, to });
             at = to + BACK_WITHIN + CALM;
@@ -81,7 +81,7 @@ impl Plan {
         let everybody = if relays { relays::everybody(receivers) } else { Who::all(receivers) };
         let scenario = scenario(&trials, &everybody, rng);
         let actions = actions(&trials, receivers, relays, at);
-        let mut faults: Vec<Fault> = places.iter().map(|(fault, _)| *fault).collect();
+        let mut faults: Vec<Fault> = targets.iter().map(|(fault, _)| *fault).collect();
         faults.sort_unstable();
         faults.dedup();
         Self {
@@ -98,9 +98,9 @@ impl Plan {
     }
 }
 
-pub(super) fn shuffle<T>(places: &mut [T], rng: &mut Rng) {
-    for last in (1..places.len()).rev() {
-        places.swap(last, rng.below(last as u64 + 1) as usize);
+pub(super) fn shuffle<T>(items: &mut [T], rng: &mut Rng) {
+    for last in (1..items.len()).rev() {
+        items.swap(last, rng.below(last as u64 + 1) as usize);
     }
 }
 
@@ -294,7 +294,7 @@ impl Recovery {
 const WINDOW: usize = 3;
 
 impl Rates {
-    pub(super) fn hear(&mut self, who: Who, now: WallDuration, said: &str) {
+    pub(super) fn read(&mut self, who: Who, now: WallDuration, said: &str) {
         let events = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         for event in events.filter(|event| event["event"] == "progress") {
             let bytes = match who {
@@ -466,12 +466,12 @@ mod tests {
                 };
                 late_bytes += rate / 8.0;
                 bytes += if one { 1e6 } else { rate / 8.0 };
-                rates.hear(Who::Sender, s(second), &progress("sent", second + 1, bytes));
-                rates.hear(Who::Receiver(0), s(second), &progress("received", second + 1, bytes));
+                rates.read(Who::Sender, s(second), &progress("sent", second + 1, bytes));
+                rates.read(Who::Receiver(0), s(second), &progress("received", second + 1, bytes));
                 let line = progress("received", second + 1, late_bytes);
-                rates.hear(Who::Receiver(1), s(second), &line);
+                rates.read(Who::Receiver(1), s(second), &line);
             }
-            rates.hear(Who::Sender, s(30), "no event\n{\"event\":\"summary\"}\n");
+            rates.read(Who::Sender, s(30), "no event\n{\"event\":\"summary\"}\n");
             rates.note_late(s(20), s(late));
             let judged = rates.judge(&trials, 2, false);
             assert_eq!(judged[0].back_s, after, "{back} {share} {late} {one}");
@@ -480,7 +480,7 @@ mod tests {
         }
         let mut rates = Rates::default();
         for (second, line) in [(1, (5, 5e6)), (2, (6, 6e6)), (4, (1, 1e6)), (5, (2, 2e6))] {
-            rates.hear(Who::Sender, s(second), &progress("sent", line.0, line.1));
+            rates.read(Who::Sender, s(second), &progress("sent", line.0, line.1));
         }
         let all = rates.of(Who::Sender, s(0)..s(9));
         assert!(all.iter().all(|(_, rate)| *rate == 8e6) && all.len() == 4, "{all:?}");

@@ -7,15 +7,30 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Read as _, Write as _};
 use std::path::Path;
+use std::process::Command;
 
-use crate::host::{MEMORY, Mount, PREFIX};
+use faircast_lab::lan::{PREFIX, is_leftover};
+
+use crate::host::Mount;
+
+const MEMORY: &str = "/dev/shm";
 
 /// Returns the greatest length in bytes of a file whose copies fit into half of the free memory.
-pub(super) fn room_for(copies: u32) -> u64 {
+pub(super) fn room_for(copies: usize) -> u64 {
     let told = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let free = told.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
     let free = free.and_then(|text| text.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
-    free.map_or(u64::MAX, |kib| kib * 1024 / 2 / u64::from(copies))
+    free.map_or(u64::MAX, |kib| kib * 1024 / 2 / copies as u64)
+}
+
+/// Removes the folders of killed processes.
+pub(super) fn remove_leftovers() {
+    for entry in std::fs::read_dir(MEMORY).into_iter().flatten().flatten() {
+        if is_leftover(&entry.file_name().to_string_lossy()) {
+            let _ = Command::new("umount").arg("--lazy").arg(entry.path()).output();
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
 }
 
 pub(super) struct Memory {

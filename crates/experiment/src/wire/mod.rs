@@ -8,13 +8,11 @@ mod memory;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use faircast_lab::lan::{INTERFACE, Lan};
 use faircast_report::{Row, Suite, Values, bench_page, spread};
 
 use crate::Error;
-use crate::host::{
-    INTERFACE, Network, Running, hash_of, make_content, make_key, need_root, remove_leftovers,
-    sent_bytes, text, words,
-};
+use crate::host::{Running, hash_of, make_content, make_key, need_root, sent_bytes, text, words};
 use crate::monitor::{Monitor, Runs};
 use crate::request::{Request, Results, chosen, listing};
 use memory::{Ballast, Memory};
@@ -25,7 +23,7 @@ const TITLE: &str = "How fast are files on real sockets, with a key and over a t
 struct Case {
     id: &'static str,
     title: &'static str,
-    receivers: u32,
+    receivers: usize,
     key: bool,
     /// True for TRAM, whatever the requested scheme.
     tree: bool,
@@ -63,6 +61,9 @@ const GOALS: [([&str; 4], f64, [&str; 2]); 2] = [
     ),
 ];
 
+/// Host of the sender. Receivers follow.
+const SENDER: usize = 0;
+
 const HEAD_START: Duration = Duration::from_millis(500);
 
 const FAREWELL: Duration = Duration::from_secs(10);
@@ -97,7 +98,7 @@ pub(crate) fn list(request: &Request) -> Result<String, Error> {
 pub(crate) fn run(request: &Request, monitor: &dyn Monitor) -> Result<Results, Error> {
     let cases = cases(request)?;
     need_root("wire")?;
-    remove_leftovers();
+    memory::remove_leftovers();
     let count = cases.len() * request.rounds as usize;
     monitor.begin(Runs { name: "wire", count, weight: count as u64, long: false });
     let mut measured = Vec::new();
@@ -129,7 +130,8 @@ pub(crate) fn run(request: &Request, monitor: &dyn Monitor) -> Result<Results, E
 }
 
 struct Sitting<'a> {
-    network: Network,
+    lan: Lan,
+    receivers: usize,
     folder: Memory,
     bytes: u64,
     hash: blake3::Hash,
@@ -138,45 +140,49 @@ struct Sitting<'a> {
 }
 
 impl<'a> Sitting<'a> {
-    fn new(receivers: u32, request: &'a Request, monitor: &'a dyn Monitor) -> Result<Self, Error> {
+    fn new(
+        receivers: usize,
+        request: &'a Request,
+        monitor: &'a dyn Monitor,
+    ) -> Result<Self, Error> {
         let failed = |error: std::io::Error| Error::doing("the file to send", error);
         let bytes = request.size.min(memory::room_for(receivers + 1));
-        let network = Network::make(&format!("wire{receivers}"), receivers)?;
+        let lan = Lan::new(1 + receivers).map_err(|error| Error::doing("hosts", error))?;
         let folder = Memory::new().map_err(failed)?;
         let content = folder.path().join("content");
         let hash = make_content(&content, "faircast bench wire", bytes).map_err(failed)?;
         make_key(&folder.path().join("key"))?;
-        Ok(Self { network, folder, bytes, hash, request, monitor })
+        Ok(Self { lan, receivers, folder, bytes, hash, request, monitor })
     }
 
-    fn copy(&self, host: u32) -> PathBuf {
+    fn copy(&self, host: usize) -> PathBuf {
         self.folder.path().join(format!("run/{host}/content"))
     }
 
     fn run(&self, case: &Case) -> Result<Figures, Error> {
         let failed = |error: std::io::Error| Error::doing(case.id, error);
-        for host in self.network.hosts() {
+        for host in SENDER..=self.receivers {
             std::fs::create_dir_all(self.copy(host).with_file_name("")).map_err(failed)?;
         }
         let run = self.folder.path().join("run");
-        let ballast = Ballast::new(&run.join("ballast"), self.bytes, case.receivers.into());
+        let ballast = Ballast::new(&run.join("ballast"), self.bytes, case.receivers as u64);
         let figures = self.transfer(case, &ballast.map_err(failed)?);
         std::fs::remove_dir_all(run).map_err(failed)?;
         figures
     }
 
-    fn start(&self, case: &Case, host: u32, mut more: Vec<String>) -> Result<Running, Error> {
+    fn start(&self, case: &Case, host: usize, mut more: Vec<String>) -> Result<Running, Error> {
         more.insert(0, text(&self.request.own));
         more.extend(words(&["--group", "239.1.2.3:7500"], &format!("--interface {INTERFACE}")));
         if case.key {
             more.extend(["--key".into(), text(&self.folder.path().join("key"))]);
         }
-        self.network.start(host, &more, self.copy(host).with_file_name("log"))
+        Running::start(&self.lan, host, &more, self.copy(host).with_file_name("log"))
     }
 
     fn transfer(&self, case: &Case, ballast: &Ballast) -> Result<Figures, Error> {
         let mut receivers = Vec::new();
-        for host in self.network.receivers() {
+        for host in 1..=self.receivers {
             let into = text(&self.copy(host).with_file_name(""));
             let receive = words(&["recv", "--into", &into], &format!("--once --name host-{host}"));
             receivers.push(self.start(case, host, receive)?);
@@ -187,8 +193,8 @@ impl<'a> Sitting<'a> {
         let send = words(&["send", &content, "--wait-for"], &case.receivers.to_string());
         let scheme =
             if case.tree { words(&[], "--scheme tram") } else { self.request.scheme_words() };
-        let mut sender = self.start(case, 1, [send, scheme].concat())?;
-        let limit_s = 20.0 + self.bytes as f64 * 8e-6 * f64::from(case.receivers) / 160.0;
+        let mut sender = self.start(case, SENDER, [send, scheme].concat())?;
+        let limit_s = 20.0 + self.bytes as f64 * 8e-6 * case.receivers as f64 / 160.0;
         let mut deadline = started + Duration::from_secs_f64(limit_s);
         let (mut zero, mut first, mut bytes) = (None, None, 0);
         while receivers.iter_mut().any(|one| one.ended().is_none()) && Instant::now() < deadline {
@@ -217,7 +223,7 @@ impl<'a> Sitting<'a> {
             receivers.into_iter().filter_map(|one| one.end(Instant::now())).collect();
         let last = received.iter().map(|ended| ended.at).max().filter(|_| open.is_none());
         let is_whole = |host| hash_of(&self.copy(host)) == Some(self.hash);
-        let whole = self.network.receivers().all(is_whole);
+        let whole = (1..=self.receivers).all(is_whole);
         let gigabytes = self.bytes as f64 / 1e9;
         let cpu: f64 = received.iter().map(|ended| ended.cpu_s).sum();
         let span = |from: Option<Instant>| Some((last? - from?).as_secs_f64());
@@ -227,7 +233,7 @@ impl<'a> Sitting<'a> {
                 span(first).map_or(0.0, |s| self.bytes as f64 * 8e-6 / s),
                 span(Some(started)).unwrap_or(limit_s),
                 sent.map_or(0.0, |ended| ended.cpu_s) / gigabytes,
-                cpu / f64::from(case.receivers) / gigabytes,
+                cpu / case.receivers as f64 / gigabytes,
                 bytes as f64 / self.bytes as f64,
             ],
             trouble: open.or_else(|| (!whole).then(|| "a copy differs".into())),

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use faircast::GroupKey;
-use tempfile::tempdir;
 
 use super::*;
 
@@ -82,13 +81,13 @@ async fn a_false_head_is_left_and_with_a_key_not_heard() {
         let file = put(from.path(), "file", &bytes);
         let false_head = FalseHead::new(&group);
         let receivers = ["r1", "r2"].map(|name| {
-            let folder = tempdir().unwrap();
-            let builder = Receiver::builder(at(&group), folder.path()).name(name).once(true);
-            let builder = match &key {
-                Some(key) => builder.key(key.clone()),
-                None => builder,
-            };
-            (builder.receive().unwrap(), folder)
+            receive(at(&group), |builder| {
+                let builder = builder.name(name).once(true);
+                match &key {
+                    Some(key) => builder.key(key.clone()),
+                    None => builder,
+                }
+            })
         });
         let builder = Sender::builder(to(&group)).scheme("tram").wait_for(2);
         let builder = match &key {
@@ -97,10 +96,7 @@ async fn a_false_head_is_left_and_with_a_key_not_heard() {
         };
         let mut sender = builder.send(&[&file]).unwrap();
         succeeds(&mut sender).await;
-        for (mut receiver, folder) in receivers {
-            whole(&mut receiver).await;
-            assert_eq!(std::fs::read(folder.path().join("file")).unwrap(), bytes);
-        }
+        assert_copies(receivers, "tram", &bytes).await;
         let (advertised, asked) = false_head.end();
         assert!(advertised > 10, "it has advertised itself {advertised} times");
         assert_eq!(asked > 0, key.is_none(), "it was asked {asked} times");

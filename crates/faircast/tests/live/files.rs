@@ -1,44 +1,53 @@
 //! Transfers of files.
 
-use faircast::MemberState;
-use tempfile::tempdir;
+use faircast::{GroupKey, MemberState};
 
 use super::*;
 
+const ROLES: [&str; 3] = ["eager", "reluctant", "never"];
+
 #[tokio::test]
 async fn a_tree_of_files_gets_to_three_receivers() {
-    let (from, group) = (tempdir().unwrap(), group(1));
-    let tree = from.path().join("tree");
-    let large = noise(3_000_001, 1);
-    put(&tree, "large.bin", &large);
-    put(&tree, "a/b/small.txt", b"hello");
-    put(&tree, "a/empty", b"");
-    let folders: Vec<_> = (0..3).map(|_| tempdir().unwrap()).collect();
-    let mut receivers: Vec<_> = folders
-        .iter()
-        .enumerate()
-        .map(|(i, folder)| {
-            let builder = Receiver::builder(at(&group), folder.path());
-            builder.name(format!("r{i}")).once(true).receive().unwrap()
-        })
-        .collect();
-    let mut sender = Sender::builder(to(&group)).wait_for(3).send(&[&tree]).unwrap();
-    let last = succeeds(&mut sender).await;
-    let mut names: Vec<_> = last.members.iter().map(|member| member.name.as_str()).collect();
-    names.sort_unstable();
-    assert_eq!(names, ["r0", "r1", "r2"]);
-    assert!(last.members.iter().all(|member| member.state == MemberState::Done));
-    for (receiver, folder) in receivers.iter_mut().zip(&folders) {
-        let files = whole(receiver).await;
-        assert_eq!(files.len(), 3);
-        let known = |name: &str| files.iter().find(|file| file.path.ends_with(name)).unwrap();
-        assert_eq!(known("large.bin").blake3, Some(*blake3::hash(&large).as_bytes()));
-        assert_eq!(known("large.bin").bytes, large.len() as u64);
-        let tree = folder.path().join("tree");
-        assert_eq!(std::fs::read(tree.join("large.bin")).unwrap(), large);
-        assert_eq!(std::fs::read(tree.join("a/b/small.txt")).unwrap(), b"hello");
-        assert_eq!(std::fs::read(tree.join("a/empty")).unwrap(), b"");
-        assert!(soon(receiver.next()).await.is_none());
+    let key = GroupKey::from_bytes([7; 32]);
+    for (number, scheme, key) in [(1, "pgmcc", None), (61, "tram", None), (62, "tram", Some(key))] {
+        let (from, group) = (tempdir().unwrap(), group(number));
+        let tree = from.path().join("tree");
+        let large = noise(3_000_001, 1);
+        put(&tree, "large.bin", &large);
+        put(&tree, "a/b/small.txt", b"hello");
+        put(&tree, "a/empty", b"");
+        let receivers = [0, 1, 2].map(|i| {
+            receive(at(&group), |mut builder| {
+                if let Some(key) = &key {
+                    builder = builder.key(key.clone());
+                }
+                if scheme == "tram" {
+                    builder = builder.option("head", text(ROLES[i]));
+                }
+                builder.name(format!("r{i}")).once(true)
+            })
+        });
+        let mut builder = Sender::builder(to(&group)).scheme(scheme).wait_for(3);
+        if let Some(key) = key {
+            builder = builder.key(key);
+        }
+        let last = succeeds(&mut builder.send(&[&tree]).unwrap()).await;
+        let mut names: Vec<_> = last.members.iter().map(|member| member.name.as_str()).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["r0", "r1", "r2"], "{scheme}");
+        assert!(last.members.iter().all(|member| member.state == MemberState::Done), "{last:?}");
+        for (mut receiver, folder) in receivers {
+            let files = whole(&mut receiver).await;
+            assert_eq!(files.len(), 3);
+            let known = |name: &str| files.iter().find(|file| file.path.ends_with(name)).unwrap();
+            assert_eq!(known("large.bin").blake3, Some(*blake3::hash(&large).as_bytes()));
+            assert_eq!(known("large.bin").bytes, large.len() as u64);
+            let tree = folder.path().join("tree");
+            assert_eq!(std::fs::read(tree.join("large.bin")).unwrap(), large);
+            assert_eq!(std::fs::read(tree.join("a/b/small.txt")).unwrap(), b"hello");
+            assert_eq!(std::fs::read(tree.join("a/empty")).unwrap(), b"");
+            assert!(soon(receiver.next()).await.is_none());
+        }
     }
 }
 
@@ -85,53 +94,40 @@ async fn what_is_there_already_is_not_sent_again() {
 
 #[tokio::test]
 async fn without_multicast_each_receiver_is_sent_to() {
-    let (from, bytes) = (tempdir().unwrap(), noise(500_000, 3));
-    let file = put(from.path(), "file", &bytes);
-    let folders: Vec<_> = (0..2).map(|_| tempdir().unwrap()).collect();
-    let addresses: Vec<SocketAddr> = (0..2)
-        .map(|_| UdpSocket::bind("127.0.0.1:0").unwrap())
-        .collect::<Vec<_>>()
-        .iter()
-        .map(|socket| socket.local_addr().unwrap())
-        .collect();
-    let mut receivers: Vec<_> = folders
-        .iter()
-        .zip(&addresses)
-        .map(|(folder, address)| {
-            let listen = Listen::Unicast(*address);
-            Receiver::builder(listen, folder.path()).once(true).receive().unwrap()
-        })
-        .collect();
-    let target = Target::Unicast(addresses);
-    let mut sender = Sender::builder(target).wait_for(2).send(&[&file]).unwrap();
-    succeeds(&mut sender).await;
-    for (receiver, folder) in receivers.iter_mut().zip(&folders) {
-        whole(receiver).await;
-        assert_eq!(std::fs::read(folder.path().join("file")).unwrap(), bytes);
+    for scheme in ["pgmcc", "tram"] {
+        let (from, bytes) = (tempdir().unwrap(), noise(500_000, 3));
+        let file = put(from.path(), "file", &bytes);
+        let sockets = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        let addresses = sockets.map(|socket| socket.local_addr().unwrap());
+        let receivers = addresses
+            .map(|address| receive(Listen::Unicast(address), |builder| builder.once(true)));
+        let target = Target::Unicast(addresses.to_vec());
+        let builder = Sender::builder(target).scheme(scheme).wait_for(2);
+        succeeds(&mut builder.send(&[&file]).unwrap()).await;
+        assert_copies(receivers, scheme, &bytes).await;
     }
 }
 
 #[tokio::test]
 async fn a_sender_that_is_closed_tells_its_receivers() {
-    let (from, into, group) = (tempdir().unwrap(), tempdir().unwrap(), group(4));
-    let file = put(from.path(), "file", &noise(6_000_000, 4));
-    let mut receiver = Receiver::builder(at(&group), into.path()).receive().unwrap();
-    let slow = faircast::Bitrate::from_bits_per_s(10_000_000);
-    let mut sender = Sender::builder(to(&group)).rate_max(slow).send(&[&file]).unwrap();
-    let mut status = receiver.status();
-    soon(status.wait_for(|status| status.incoming.iter().any(|i| i.object.bytes_done > 3_000_000)))
-        .await
-        .unwrap();
-    sender.close();
-    let last = soon(sender.finish()).await.unwrap();
-    assert!(!last.succeeded() && last.ended, "{last:?}");
-    let received = next(&mut receiver).await;
-    assert_eq!(received.outcome, ReceiveOutcome::SenderGone);
-    let mut sender = Sender::builder(to(&group)).send(&[&file]).unwrap();
-    succeeds(&mut sender).await;
-    let received = next(&mut receiver).await;
-    assert!(received.last.object.bytes_found > 0, "{received:?}");
-    assert!(matches!(received.outcome, ReceiveOutcome::Complete { .. }), "{received:?}");
+    for (number, scheme) in [(4, "pgmcc"), (63, "tram")] {
+        let (from, group) = (tempdir().unwrap(), group(number));
+        let file = put(from.path(), "file", &noise(6_000_000, 4));
+        let (mut receiver, _into) = receive(at(&group), |builder| builder);
+        let slow = faircast::Bitrate::from_bits_per_s(10_000_000);
+        let builder = || Sender::builder(to(&group)).scheme(scheme);
+        let mut sender = builder().rate_max(slow).send(&[&file]).unwrap();
+        until_has(&receiver, 3_000_000).await;
+        sender.close();
+        let last = soon(sender.finish()).await.unwrap();
+        assert!(!last.succeeded() && last.ended, "{last:?}");
+        let received = next(&mut receiver).await;
+        assert_eq!(received.outcome, ReceiveOutcome::SenderGone);
+        succeeds(&mut builder().send(&[&file]).unwrap()).await;
+        let received = next(&mut receiver).await;
+        assert!(received.last.object.bytes_found > 0, "{received:?}");
+        assert!(matches!(received.outcome, ReceiveOutcome::Complete { .. }), "{received:?}");
+    }
 }
 
 #[tokio::test]

@@ -1,7 +1,6 @@
 //! Sessions with keys.
 
 use faircast::GroupKey;
-use tempfile::tempdir;
 
 use super::*;
 

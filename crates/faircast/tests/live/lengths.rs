@@ -30,10 +30,6 @@ fn way_to(receiver: SocketAddr, limit: Arc<AtomicUsize>) -> SocketAddr {
     address
 }
 
-fn free() -> SocketAddr {
-    UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap()
-}
-
 #[tokio::test]
 async fn both_ends_of_a_stream_are_told_that_long_packets_do_not_arrive() {
     let at = free();

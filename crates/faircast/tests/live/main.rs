@@ -6,6 +6,8 @@ mod false_heads;
 mod files;
 mod keys;
 mod lengths;
+#[path = "../../../../tests/noise.rs"]
+mod noise;
 mod repeats;
 mod schemes;
 mod streams;
@@ -16,13 +18,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use faircast::{
-    Interface, Listen, Multicast, ReceiveOutcome, Received, ReceivedFile, Receiver, SendStatus,
-    Sender, Target,
+    ByteReceiver, Interface, Listen, Multicast, OptionValue, ReceiveOutcome, Received,
+    ReceivedFile, Receiver, ReceiverBuilder, SendStatus, Sender, Target,
 };
+use noise::noise;
+use tempfile::{TempDir, tempdir};
+use tokio::io::AsyncReadExt as _;
 
 fn group(number: u8) -> Multicast {
-    let free = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
-    let group = SocketAddr::from((Ipv4Addr::new(239, 192, 77, number), free));
+    let group = SocketAddr::from((Ipv4Addr::new(239, 192, 77, number), free().port()));
     let interfaces = vec![Interface::Name("lo".to_string())];
     Multicast { interfaces, ..Multicast::new(group) }
 }
@@ -33,6 +37,49 @@ fn to(group: &Multicast) -> Target {
 
 fn at(group: &Multicast) -> Listen {
     Listen::Multicast(group.clone())
+}
+
+/// Starts a receiver with a folder of its own, as `set` sets it up.
+fn receive(
+    listen: Listen,
+    set: impl FnOnce(ReceiverBuilder) -> ReceiverBuilder,
+) -> (Receiver, TempDir) {
+    let folder = tempdir().unwrap();
+    (set(Receiver::builder(listen, folder.path())).receive().unwrap(), folder)
+}
+
+async fn assert_copies(
+    receivers: impl IntoIterator<Item = (Receiver, TempDir)>,
+    scheme: &str,
+    bytes: &[u8],
+) {
+    for (mut receiver, folder) in receivers {
+        let received = next(&mut receiver).await;
+        let complete = matches!(received.outcome, ReceiveOutcome::Complete { .. });
+        assert!(complete, "{scheme}: {:?}", received.outcome);
+        assert_eq!(received.last.scheme, scheme);
+        assert!(std::fs::read(folder.path().join("file")).unwrap() == bytes, "{scheme}");
+    }
+}
+
+async fn assert_reads(receiver: &mut ByteReceiver, bytes: &[u8], case: &str) {
+    let mut got = Vec::new();
+    receiver.read_to_end(&mut got).await.unwrap();
+    assert!(got == bytes, "{case}: {} of {} bytes", got.len(), bytes.len());
+}
+
+async fn until_has(receiver: &Receiver, bytes: u64) {
+    let mut status = receiver.status();
+    let has = status.wait_for(|it| it.incoming.iter().any(|it| it.object.bytes_done > bytes));
+    soon(has).await.unwrap();
+}
+
+fn free() -> SocketAddr {
+    UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap()
+}
+
+fn text(value: &str) -> OptionValue {
+    OptionValue::Text(value.into())
 }
 
 fn hearing(group: &Multicast) -> UdpSocket {
@@ -65,17 +112,6 @@ async fn succeeds(sender: &mut Sender) -> SendStatus {
     let last = soon(sender.finish()).await.unwrap();
     assert!(last.succeeded(), "{last:?}");
     last
-}
-
-fn noise(len: usize, seed: u32) -> Vec<u8> {
-    let mut x = seed.wrapping_mul(2) | 1;
-    let mut next = || {
-        x ^= x << 13;
-        x ^= x >> 17;
-        x ^= x << 5;
-        x
-    };
-    (0..len.div_ceil(4)).flat_map(|_| next().to_le_bytes()).take(len).collect()
 }
 
 fn put(folder: &Path, name: &str, bytes: &[u8]) -> std::path::PathBuf {

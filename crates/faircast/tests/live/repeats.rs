@@ -1,15 +1,12 @@
 //! Sessions of one object: restarted and concurrent senders, and replayed packets.
 
 use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use faircast::Bitrate;
 use faircast_proto::pgm::wire::{Body, Encoder, Header, OptionType, Packet, Tsi};
-use tempfile::tempdir;
 
 use super::*;
 
@@ -94,13 +91,6 @@ fn slow(group: &Multicast) -> faircast::SenderBuilder {
     Sender::builder(to(group)).rate_max(Bitrate::from_bits_per_s(5_000_000))
 }
 
-async fn until_under_way(receiver: &Receiver, bytes: u64) {
-    let mut status = receiver.status();
-    let under_way =
-        status.wait_for(|status| status.incoming.iter().any(|i| i.object.bytes_done > bytes));
-    soon(under_way).await.unwrap();
-}
-
 #[tokio::test]
 async fn a_sender_that_was_killed_goes_on_though_somebody_repeats_what_it_said() {
     let (from, into, group) = (tempdir().unwrap(), tempdir().unwrap(), group(11));
@@ -109,7 +99,7 @@ async fn a_sender_that_was_killed_goes_on_though_somebody_repeats_what_it_said()
     let repeater = Repeater::new(&group);
     let mut receiver = Receiver::builder(at(&group), into.path()).receive().unwrap();
     let killed = slow(&group).send(&[&file]).unwrap();
-    until_under_way(&receiver, 1_500_000).await;
+    until_has(&receiver, 1_500_000).await;
     killed.abort();
     repeater.repeat();
     let mut again = slow(&group).send(&[&file]).unwrap();
@@ -130,7 +120,7 @@ async fn nobody_takes_an_object_from_a_session_that_goes_on() {
     let file = put(from.path(), "file", &bytes);
     let mut receiver = Receiver::builder(at(&group), into.path()).receive().unwrap();
     let mut first = slow(&group).send(&[&file]).unwrap();
-    until_under_way(&receiver, 500_000).await;
+    until_has(&receiver, 500_000).await;
     let mut second = Sender::builder(to(&group)).send(&[&file]).unwrap();
     let received = [next(&mut receiver).await, next(&mut receiver).await];
     for (number, found, received) in [(1, 0, &received[0]), (2, 6_000_000, &received[1])] {

@@ -2,17 +2,14 @@
 
 use std::net::UdpSocket;
 
-use faircast::{
-    ByteReceiver, ByteSender, Error, MemberState, MessageReceiver, SCHEMES, SchemeMismatch,
-};
+use faircast::{ByteSender, Error, MemberState, MessageReceiver, SCHEMES, SchemeMismatch};
 use faircast_base::Seq;
 use faircast_proto::catalog;
 use faircast_proto::pgm::negotiation::SchemeAnnouncement;
 use faircast_proto::pgm::wire::{
     Body, Encoder, Gsi, Header, Nla, OptionType, Packet, PacketType, Spm, Tsi,
 };
-use tempfile::tempdir;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::AsyncWriteExt as _;
 
 use super::*;
 
@@ -27,20 +24,16 @@ fn pairs() -> Vec<(&'static str, &'static str)> {
 async fn a_receiver_without_a_scheme_follows_and_one_with_the_right_one_agrees() {
     for (scheme, number) in SCHEMES.iter().zip(0..) {
         let (from, group) = (tempdir().unwrap(), group(40 + number));
-        let file = put(from.path(), "file", &noise(700_000, 40));
-        let folders = [tempdir().unwrap(), tempdir().unwrap()];
-        let start = |i: usize| Receiver::builder(at(&group), folders[i].path()).once(true);
-        let mut receivers =
-            [start(0).receive().unwrap(), start(1).scheme(scheme.name).receive().unwrap()];
+        let bytes = noise(700_000, 40);
+        let file = put(from.path(), "file", &bytes);
+        let receivers = [
+            receive(at(&group), |builder| builder.once(true)),
+            receive(at(&group), |builder| builder.once(true).scheme(scheme.name)),
+        ];
         let builder = Sender::builder(to(&group)).scheme(scheme.name).wait_for(2);
         let last = soon(builder.send(&[&file]).unwrap().finish()).await.unwrap();
         assert!(last.succeeded(), "{}: {last:?}", scheme.name);
-        for receiver in &mut receivers {
-            let received = next(receiver).await;
-            let complete = matches!(received.outcome, ReceiveOutcome::Complete { .. });
-            assert!(complete, "{}: {:?}", scheme.name, received.outcome);
-            assert_eq!(received.last.scheme, scheme.name);
-        }
+        assert_copies(receivers, scheme.name, &bytes).await;
     }
 }
 
@@ -55,10 +48,9 @@ async fn who_insists_on_another_scheme_gets_no_file_and_holds_up_nobody() {
 pub(crate) async fn one_insists((speaks, other): (&str, &str), number: u8, want: SchemeMismatch) {
     let (from, group) = (tempdir().unwrap(), group(number));
     let file = put(from.path(), "file", &noise(300_000, 50));
-    let folders = [tempdir().unwrap(), tempdir().unwrap()];
-    let start = |i: usize| Receiver::builder(at(&group), folders[i].path()).once(true);
-    let mut one = start(0).name("one").receive().unwrap();
-    let mut two = start(1).name("two").scheme(other).receive().unwrap();
+    let (mut one, _folder) = receive(at(&group), |builder| builder.once(true).name("one"));
+    let (mut two, folder) =
+        receive(at(&group), |builder| builder.once(true).name("two").scheme(other));
     let builder = Sender::builder(to(&group)).scheme(speaks).wait_for(2);
     let last = soon(builder.send(&[&file]).unwrap().finish()).await.unwrap();
     assert!(!last.succeeded() && last.done() == 1, "{speaks} {other}: {last:?}");
@@ -67,7 +59,7 @@ pub(crate) async fn one_insists((speaks, other): (&str, &str), number: u8, want:
     assert!(failed.reason.contains(speaks) && failed.reason.contains(other), "{failed:?}");
     whole(&mut one).await;
     assert_eq!(next(&mut two).await.outcome, ReceiveOutcome::OtherScheme(want));
-    assert!(!folders[1].path().join("file").exists());
+    assert!(!folder.path().join("file").exists());
 }
 
 #[tokio::test]
@@ -90,9 +82,7 @@ async fn streams_say_so_at_both_ends_too() {
         let told = soon(status.wait_for(|status| status.mismatched > 0)).await.unwrap().clone();
         assert_eq!((told.mismatched, told.scheme_mismatch), (1, Some(want)));
         sender.shutdown().await.unwrap();
-        let mut got = Vec::new();
-        soon(one.read_to_end(&mut got)).await.unwrap();
-        assert!(got == bytes, "who follows has it all");
+        soon(assert_reads(&mut one, &bytes, "who follows")).await;
     }
 }
 

@@ -1,11 +1,8 @@
 //! Streams of bytes and messages.
 
-use faircast::{
-    ByteReceiver, ByteSender, Error, GroupKey, MessageReceiver, MessageSender, RelayServer,
-};
+use faircast::{ByteSender, Error, GroupKey, MessageReceiver, MessageSender, RelayServer};
 use faircast_proto::catalog::{Stack, live_stacks};
-use faircast_proto::options::OptionValue;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::AsyncWriteExt as _;
 
 use super::*;
 
@@ -48,9 +45,7 @@ async fn bytes_arrive_in_order(stack: Stack, number: u32, relay: Option<RelaySer
     };
     let reading = async {
         for mut receiver in receivers {
-            let mut got = Vec::new();
-            receiver.read_to_end(&mut got).await.unwrap();
-            assert!(got == bytes, "{scheme} via {via:?}: {} of {} bytes", got.len(), bytes.len());
+            assert_reads(&mut receiver, &bytes, &format!("{scheme} via {via:?}")).await;
         }
     };
     soon(async { tokio::join!(writing, reading) }).await;
@@ -108,14 +103,8 @@ async fn through_relays_a_sender_waits_for_who_reads_slowly() {
             before = now;
         }
         assert!(before < 6 << 20, "{before} bytes came to who reads nothing");
-        let mut got = Vec::new();
-        slow.read_to_end(&mut got).await.unwrap();
-        assert!(got == bytes, "{} bytes", got.len());
+        assert_reads(&mut slow, &bytes, "slow").await;
     };
-    let beside = async {
-        let mut got = Vec::new();
-        quick.read_to_end(&mut got).await.unwrap();
-        assert!(got == bytes, "{} bytes", got.len());
-    };
+    let beside = assert_reads(&mut quick, &bytes, "quick");
     soon(async { tokio::join!(writing, reading, beside) }).await;
 }

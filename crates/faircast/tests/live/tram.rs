@@ -1,103 +1,9 @@
 //! Files and streams over TRAM.
 
-use faircast::{
-    ByteReceiver, ByteSender, Error, GroupKey, MemberState, MessageReceiver, MessageSender,
-    Shortfall,
-};
-use faircast_proto::options::OptionValue;
-use tempfile::{TempDir, tempdir};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use faircast::{ByteSender, Error, GroupKey, MessageReceiver, MessageSender, Shortfall};
+use tokio::io::AsyncWriteExt as _;
 
 use super::*;
-
-fn receivers(group: &Multicast, key: Option<&GroupKey>) -> Vec<(Receiver, TempDir)> {
-    let receiver = |(i, role): (usize, &str)| {
-        let folder = tempdir().unwrap();
-        let mut builder = Receiver::builder(at(group), folder.path())
-            .name(format!("r{i}"))
-            .once(true)
-            .option("head", OptionValue::Text(role.into()));
-        if let Some(key) = key {
-            builder = builder.key(key.clone());
-        }
-        (builder.receive().unwrap(), folder)
-    };
-    ["eager", "reluctant", "never"].into_iter().enumerate().map(receiver).collect()
-}
-
-#[tokio::test]
-async fn a_tree_of_files_gets_to_three_receivers() {
-    for (number, key) in [(1, None), (2, Some(GroupKey::from_bytes([7; 32])))] {
-        let (from, group) = (tempdir().unwrap(), group(60 + number));
-        let tree = from.path().join("tree");
-        let large = noise(1_000_001, 1);
-        put(&tree, "large.bin", &large);
-        put(&tree, "a/b/small.txt", b"hello");
-        put(&tree, "a/empty", b"");
-        let mut receivers = receivers(&group, key.as_ref());
-        let mut builder = Sender::builder(to(&group)).scheme("tram").wait_for(3);
-        if let Some(key) = key {
-            builder = builder.key(key);
-        }
-        let mut sender = builder.send(&[&tree]).unwrap();
-        let last = succeeds(&mut sender).await;
-        assert!(last.members.iter().all(|member| member.state == MemberState::Done), "{last:?}");
-        assert_eq!(last.members.len(), 3);
-        for (receiver, folder) in &mut receivers {
-            assert_eq!(whole(receiver).await.len(), 3);
-            let tree = folder.path().join("tree");
-            assert_eq!(std::fs::read(tree.join("large.bin")).unwrap(), large);
-            assert_eq!(std::fs::read(tree.join("a/b/small.txt")).unwrap(), b"hello");
-            assert_eq!(std::fs::read(tree.join("a/empty")).unwrap(), b"");
-        }
-    }
-}
-
-#[tokio::test]
-async fn without_multicast_all_are_members_of_the_source() {
-    let (from, bytes) = (tempdir().unwrap(), noise(200_000, 3));
-    let file = put(from.path(), "file", &bytes);
-    let free = || UdpSocket::bind("127.0.0.1:0").unwrap();
-    let sockets = [free(), free()];
-    let addresses = sockets.each_ref().map(|socket| socket.local_addr().unwrap());
-    drop(sockets);
-    let mut receivers = addresses.map(|address| {
-        let folder = tempdir().unwrap();
-        let builder = Receiver::builder(Listen::Unicast(address), folder.path());
-        (builder.once(true).receive().unwrap(), folder)
-    });
-    let target = Target::Unicast(addresses.to_vec());
-    let mut sender = Sender::builder(target).scheme("tram").wait_for(2).send(&[&file]).unwrap();
-    succeeds(&mut sender).await;
-    for (receiver, folder) in &mut receivers {
-        whole(receiver).await;
-        assert_eq!(std::fs::read(folder.path().join("file")).unwrap(), bytes);
-    }
-}
-
-#[tokio::test]
-async fn a_sender_that_is_closed_tells_its_receivers() {
-    let (from, into, group) = (tempdir().unwrap(), tempdir().unwrap(), group(63));
-    let file = put(from.path(), "file", &noise(6_000_000, 4));
-    let mut receiver = Receiver::builder(at(&group), into.path()).receive().unwrap();
-    let slow = faircast::Bitrate::from_bits_per_s(10_000_000);
-    let builder = Sender::builder(to(&group)).scheme("tram").rate_max(slow);
-    let mut sender = builder.send(&[&file]).unwrap();
-    let mut status = receiver.status();
-    soon(status.wait_for(|status| status.incoming.iter().any(|i| i.object.bytes_done > 3_000_000)))
-        .await
-        .unwrap();
-    sender.close();
-    let last = soon(sender.finish()).await.unwrap();
-    assert!(!last.succeeded() && last.ended, "{last:?}");
-    let received = next(&mut receiver).await;
-    assert_eq!(received.outcome, ReceiveOutcome::SenderGone);
-    let mut sender = Sender::builder(to(&group)).scheme("tram").send(&[&file]).unwrap();
-    succeeds(&mut sender).await;
-    let received = next(&mut receiver).await;
-    assert!(received.last.object.bytes_found > 0, "{received:?}");
-    assert!(matches!(received.outcome, ReceiveOutcome::Complete { .. }), "{received:?}");
-}
 
 #[tokio::test]
 async fn a_static_tree_is_what_the_sender_sees() {
@@ -106,9 +12,7 @@ async fn a_static_tree_is_what_the_sender_sees() {
     let tree = "a sender\nb a\nc b # two below it\nd c\ne c\n";
     let tree = faircast::RepairTree::read(put(from.path(), "tree", tree.as_bytes())).unwrap();
     let receivers = ["e", "d", "c", "b", "a", "f"].map(|name| {
-        let folder = tempdir().unwrap();
-        let builder = Receiver::builder(at(&group), folder.path()).name(name).once(true);
-        (builder.tree(tree.clone()).receive().unwrap(), folder)
+        receive(at(&group), |builder| builder.name(name).once(true).tree(tree.clone()))
     });
     let builder = Sender::builder(to(&group)).scheme("tram").wait_for(6);
     let last = succeeds(&mut builder.send(&[&file]).unwrap()).await;
@@ -118,10 +22,7 @@ async fn a_static_tree_is_what_the_sender_sees() {
         let seat = last.members.iter().find(|it| it.name == name).unwrap().seat.clone().unwrap();
         assert_eq!((seat.head.as_deref(), seat.level), (Some(head), level), "{name}: {seat:?}");
     }
-    for (mut receiver, folder) in receivers {
-        whole(&mut receiver).await;
-        assert_eq!(std::fs::read(folder.path().join("file")).unwrap(), bytes);
-    }
+    assert_copies(receivers, "tram", &bytes).await;
 }
 
 #[tokio::test]
@@ -165,9 +66,8 @@ async fn what_all_have_is_not_sent_again_and_settings_of_the_sender_hold() {
     let mut sent = Vec::new();
     for _ in 0..2 {
         let receivers = folders.each_ref().map(|folder| {
-            let eager = OptionValue::Text("eager".into());
             let builder = Receiver::builder(at(&group), folder.path()).once(true);
-            builder.option("head", eager).receive().unwrap()
+            builder.option("head", text("eager")).receive().unwrap()
         });
         let builder = Sender::builder(to(&group)).scheme("tram").wait_for(3);
         let one = OptionValue::Integer(1);
@@ -185,10 +85,6 @@ async fn what_all_have_is_not_sent_again_and_settings_of_the_sender_hold() {
     for folder in &folders {
         assert_eq!(std::fs::read(folder.path().join("file")).unwrap(), bytes);
     }
-}
-
-fn text(value: &str) -> OptionValue {
-    OptionValue::Text(value.into())
 }
 
 #[tokio::test]
@@ -278,9 +174,7 @@ async fn a_stream_names_whoever_left_before_its_end() {
         let ending = async { sender.finish().await.unwrap() };
         let reading = async {
             for receiver in &mut receivers {
-                let mut rest = Vec::new();
-                receiver.read_to_end(&mut rest).await.unwrap();
-                assert!(rest == bytes[500_000..], "{} bytes", rest.len());
+                assert_reads(receiver, &bytes[500_000..], "the rest").await;
             }
         };
         let (last, ()) = soon(async { tokio::join!(ending, reading) }).await;
@@ -304,9 +198,7 @@ async fn a_stream_waits_for_who_reads_late() {
     };
     let reading = async {
         status.wait_for(|status| status.bytes > 3_900_000).await.unwrap();
-        let mut got = Vec::new();
-        receiver.read_to_end(&mut got).await.unwrap();
-        assert!(got == bytes, "{} of {} bytes", got.len(), bytes.len());
+        assert_reads(&mut receiver, &bytes, "late").await;
     };
     soon(async { tokio::join!(writing, reading) }).await;
 }
@@ -335,14 +227,13 @@ async fn other_controllers_steer_the_tree_and_receivers_follow() {
         let (from, group, bytes) = (tempdir().unwrap(), group(number), noise(1_500_001, 71));
         let file = put(from.path(), "file", &bytes);
         let receiver = |name: &str, scheme: Option<&str>| {
-            let folder = tempdir().unwrap();
-            let builder = Receiver::builder(at(&group), folder.path()).once(true).name(name);
-            let builder = builder.option("head", text("eager"));
-            let builder = match scheme {
-                Some(scheme) => builder.scheme(scheme),
-                None => builder,
-            };
-            (builder.receive().unwrap(), folder)
+            receive(at(&group), |builder| {
+                let builder = builder.once(true).name(name).option("head", text("eager"));
+                match scheme {
+                    Some(scheme) => builder.scheme(scheme),
+                    None => builder,
+                }
+            })
         };
         let receivers = [receiver("a", None), receiver("b", Some(scheme)), receiver("c", None)];
         let builder = Sender::builder(to(&group)).scheme(scheme).wait_for(3);
@@ -353,13 +244,7 @@ async fn other_controllers_steer_the_tree_and_receivers_follow() {
             last.members.iter().map(|member| member.seat.as_ref().unwrap().level).collect();
         levels.sort_unstable();
         assert_eq!(levels, [2, 3, 4], "{scheme}");
-        for (mut receiver, folder) in receivers {
-            let received = next(&mut receiver).await;
-            let complete = matches!(received.outcome, ReceiveOutcome::Complete { .. });
-            assert!(complete, "{scheme}: {:?}", received.outcome);
-            assert_eq!(received.last.scheme, scheme);
-            assert_eq!(std::fs::read(folder.path().join("file")).unwrap(), bytes, "{scheme}");
-        }
+        assert_copies(receivers, scheme, &bytes).await;
     }
 }
 
@@ -386,9 +271,7 @@ async fn other_controllers_steer_streams_too_and_receivers_follow_or_say_what_th
         };
         let reading = async {
             for receiver in &mut receivers {
-                let mut got = Vec::new();
-                receiver.read_to_end(&mut got).await.unwrap();
-                assert!(got == bytes, "{scheme}: {} of {} bytes", got.len(), bytes.len());
+                assert_reads(receiver, &bytes, scheme).await;
             }
         };
         let (last, ()) = soon(async { tokio::join!(sending, reading) }).await;

@@ -3,12 +3,14 @@
 #![allow(dead_code, reason = "each test binary uses its own part")]
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-pub(crate) mod lan;
+#[path = "../../../../tests/noise.rs"]
+mod noise;
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use faircast_base::{Duration, FlowId, NodeId, Time};
+use faircast_lab::lan::{Gate, Lan};
 use faircast_net::{
     App, Counters, Driver, DriverSettings, Ended, Envelope, Listen, Live, NewSession, SessionId,
     SessionOptions, SocketSettings, Sockets, Target, Waker,
@@ -35,14 +37,7 @@ pub(crate) fn quick_options() -> Options {
 }
 
 pub(crate) fn content(len: usize, seed: u32) -> Arc<[u8]> {
-    let mut state = seed.wrapping_mul(2_654_435_761) | 1;
-    let next = || {
-        state ^= state << 13;
-        state ^= state >> 17;
-        state ^= state << 5;
-        state as u8
-    };
-    std::iter::repeat_with(next).take(len).collect()
+    noise::noise(len, seed).into()
 }
 
 pub(crate) fn quick_driver() -> DriverSettings {
@@ -115,21 +110,20 @@ impl App<BoxedMachine> for Keeper {
 
 #[derive(Default)]
 pub(crate) struct Place {
-    pub(crate) namespace: Option<String>,
+    pub(crate) gate: Option<Gate>,
     pub(crate) envelope: Option<Box<dyn Envelope>>,
     pub(crate) sockets: SocketSettings,
     pub(crate) stack: Option<Stack>,
 }
 
 impl Place {
-    pub(crate) fn in_namespace(name: &str) -> Self {
-        Self { namespace: Some(name.to_string()), ..Self::default() }
+    pub(crate) fn on(lan: &Lan, host: usize) -> Self {
+        Self { gate: Some(lan.gate(host).unwrap()), ..Self::default() }
     }
 
     pub(crate) fn enter(&self) {
-        if let Some(name) = &self.namespace {
-            let file = std::fs::File::open(format!("/run/netns/{name}")).unwrap();
-            nix::sched::setns(file, nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
+        if let Some(gate) = &self.gate {
+            gate.enter().unwrap();
         }
     }
 }

@@ -38,6 +38,17 @@ async fn start(name: &str, limits: DaemonSettings) -> Server {
     Server::start(settings(name, Vec::new(), limits)).await.unwrap()
 }
 
+async fn north(limits: DaemonSettings) -> (Server, ClientAddress) {
+    let server = start("north", limits).await;
+    let at = server.addresses()[0].clone();
+    (server, at)
+}
+
+async fn start_below(peer: &Server, name: &str, limits: DaemonSettings) -> Server {
+    let peers = vec![peer.local_address().to_string()];
+    Server::start(settings(name, peers, limits)).await.unwrap()
+}
+
 async fn until(server: &Server, is_wanted: impl Fn(&DaemonReport) -> bool) -> DaemonReport {
     let wait = async {
         loop {
@@ -52,6 +63,12 @@ async fn until(server: &Server, is_wanted: impl Fn(&DaemonReport) -> bool) -> Da
         Ok(report) => report,
         Err(_) => panic!("{:#?}", server.inquiry().report().await),
     }
+}
+
+fn send(request: u64, service: Service, group: &'static str, payload: impl Into<Bytes>) -> Frame {
+    let (groups, payload) = ([group].into_iter().collect(), payload.into());
+    let (wants_receipt, view, benefit) = (false, None, None);
+    Frame::Send { request, service, wants_receipt, view, benefit, groups, payload }
 }
 
 struct Peer {
@@ -103,6 +120,13 @@ impl Peer {
         batch.write(&self.socket).await.unwrap();
     }
 
+    async fn resume(at: &ClientAddress, name: &str, next: u64) -> Self {
+        let mut peer = Self::hello(at, name, 1, next).await;
+        peer.welcome().await;
+        assert_eq!(peer.frame().await, Some(Frame::Resumed));
+        peer
+    }
+
     async fn join(&mut self, group: &'static str) {
         self.request += 1;
         self.put(Frame::Join(self.request, group.into(), false)).await;
@@ -110,19 +134,7 @@ impl Peer {
 
     async fn send(&mut self, service: Service, group: &'static str, payload: impl Into<Bytes>) {
         self.request += 1;
-        let groups = [group].into_iter().collect();
-        let (request, payload) = (self.request, payload.into());
-        let (wants_receipt, view) = (false, None);
-        self.put(Frame::Send {
-            request,
-            service,
-            wants_receipt,
-            view,
-            benefit: None,
-            groups,
-            payload,
-        })
-        .await;
+        self.put(send(self.request, service, group, payload)).await;
     }
 
     async fn frame(&mut self) -> Option<Frame> {
@@ -209,8 +221,7 @@ async fn two_clients_chat_by_unix_socket_and_by_tcp() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_client_is_cut_at_its_limit_and_learns_what_it_lost() {
     let limits = DaemonSettings { client_bytes: 1 << 20, ..DaemonSettings::default() };
-    let server = start("north", limits).await;
-    let at = server.addresses()[0].clone();
+    let (server, at) = north(limits).await;
     let mut slow = Peer::member(&at, "slow", "g").await;
     let mut fast = Peer::member(&at, "fast", "g").await;
     let mut source = Peer::connect(&at, "source").await;
@@ -242,9 +253,7 @@ async fn a_slow_client_is_cut_at_its_limit_and_learns_what_it_lost() {
         }
     }
     assert!(error.is_none_or(|code| code == Code::Slow), "{error:?}");
-    let mut slow = Peer::hello(&at, "slow", 1, next).await;
-    slow.welcome().await;
-    assert_eq!(slow.frame().await, Some(Frame::Resumed));
+    let mut slow = Peer::resume(&at, "slow", next).await;
     let mut missing = 0;
     sent += 1;
     source.send(Service::Fifo, "g", sent.to_be_bytes().to_vec()).await;
@@ -311,8 +320,7 @@ async fn a_report_has_the_links_of_the_view_with_the_prices_of_both_directions()
         let flow_control = FlowControl::profile(kind);
         let limits = DaemonSettings { flow_control, ..DaemonSettings::default() };
         let north = start("north", limits).await;
-        let peers = vec![north.local_address().to_string()];
-        let south = Server::start(settings("south", peers, limits)).await.unwrap();
+        let south = start_below(&north, "south", limits).await;
         for server in [&north, &south] {
             let is_told = |it: &LinkReport| it.prices == [price; 2] && it.cost_us > 0;
             let is_known = |it: &DaemonReport| it.links.iter().any(is_told);
@@ -332,8 +340,7 @@ async fn a_report_has_the_links_of_the_view_with_the_prices_of_both_directions()
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_resumes_gets_every_event_once() {
-    let server = start("north", DaemonSettings::default()).await;
-    let at = server.addresses()[0].clone();
+    let (server, at) = north(DaemonSettings::default()).await;
     let mut client = Peer::member(&at, "client", "g").await;
     let mut source = Peer::connect(&at, "source").await;
     let (mut next, mut got) = (3, 0u32);
@@ -355,9 +362,7 @@ async fn a_client_that_resumes_gets_every_event_once() {
             };
             until(&server, gone).await;
         }
-        client = Peer::hello(&at, "client", 1, next).await;
-        client.welcome().await;
-        assert_eq!(client.frame().await, Some(Frame::Resumed));
+        client = Peer::resume(&at, "client", next).await;
     }
     while got < 1000 {
         let (number, event) = client.event().await;
@@ -374,8 +379,7 @@ async fn a_client_that_resumes_gets_every_event_once() {
 
 #[tokio::test]
 async fn requests_that_are_sent_again_after_a_resume_are_handled_once() {
-    let server = start("north", DaemonSettings::default()).await;
-    let at = server.addresses()[0].clone();
+    let (server, at) = north(DaemonSettings::default()).await;
     let mut client = Peer::member(&at, "client", "g").await;
     for text in ["a", "b"] {
         client.send(Service::Fifo, "g", text).await;
@@ -395,8 +399,7 @@ async fn requests_that_are_sent_again_after_a_resume_are_handled_once() {
 
 #[tokio::test]
 async fn a_refusal_is_not_lost_with_its_connection() {
-    let server = start("north", DaemonSettings::default()).await;
-    let at = server.addresses()[0].clone();
+    let (server, at) = north(DaemonSettings::default()).await;
     let mut client = Peer::connect(&at, "client").await;
     let name = Bytes::from_static(&[b'x'; 65]);
     client.put(Frame::Join(1, name, false)).await;
@@ -412,8 +415,7 @@ async fn a_refusal_is_not_lost_with_its_connection() {
 
 #[tokio::test]
 async fn a_later_run_of_a_client_replaces_the_earlier_one() {
-    let server = start("north", DaemonSettings::default()).await;
-    let at = server.addresses()[0].clone();
+    let (server, at) = north(DaemonSettings::default()).await;
     let mut first = Peer::member(&at, "client", "g").await;
     let mut other = Peer::member(&at, "other", "g").await;
     let mut same = Peer::hello(&at, "client", 1, 0).await;
@@ -434,8 +436,7 @@ async fn a_later_run_of_a_client_replaces_the_earlier_one() {
 
 #[tokio::test]
 async fn nonsense_ends_its_connection_alone() {
-    let server = start("north", DaemonSettings::default()).await;
-    let at = server.addresses()[0].clone();
+    let (server, at) = north(DaemonSettings::default()).await;
     let mut honest = Peer::member(&at, "honest", "g").await;
     let (name, token) = ("x".into(), Bytes::new());
     let mut hello = Frame::Hello { version: 9, incarnation: 1, next: 0, name, token }.encode();
@@ -515,8 +516,7 @@ async fn a_flood_of_datagrams_keeps_no_client_waiting() {
 #[tokio::test]
 async fn a_client_that_floods_without_reading_refusals_is_closed() {
     let settings = DaemonSettings { client_bytes: 1 << 20, ..DaemonSettings::default() };
-    let server = start("north", settings).await;
-    let at = server.addresses()[0].clone();
+    let (server, at) = north(settings).await;
     let mut client = Peer::connect(&at, "client").await;
     let mut batch = Batch::default();
     for request in 1..300_000 {
@@ -539,8 +539,7 @@ const GROUPS: [&str; 10] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
 
 #[tokio::test]
 async fn no_task_and_no_session_is_left_of_a_thousand_connections() {
-    let server = start("north", DaemonSettings::default()).await;
-    let at = server.addresses()[0].clone();
+    let (server, at) = north(DaemonSettings::default()).await;
     until(&server, |_| true).await;
     let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let before = alive();
@@ -573,10 +572,8 @@ async fn no_task_and_no_session_is_left_of_a_thousand_connections() {
 async fn messages_cross_three_daemons_in_order_while_the_source_waits_for_room() {
     let limits = DaemonSettings { retention_bytes: 64 << 10, ..DaemonSettings::default() };
     let a = start("a", limits).await;
-    let b =
-        Server::start(settings("b", vec![a.local_address().to_string()], limits)).await.unwrap();
-    let c =
-        Server::start(settings("c", vec![b.local_address().to_string()], limits)).await.unwrap();
+    let b = start_below(&a, "b", limits).await;
+    let c = start_below(&b, "c", limits).await;
     for server in [&a, &b, &c] {
         let report = until(server, |it| it.members.len() == 3 && it.settled).await;
         let members: std::collections::BTreeSet<_> = report.members.iter().collect();

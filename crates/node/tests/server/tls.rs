@@ -83,6 +83,14 @@ impl Files {
     }
 }
 
+/// Starts a daemon that admits clients by token. Returns its files, its address and a client's CA.
+async fn with_tokens() -> (Files, Server, ClientAddress, ClientTls) {
+    let files = Files::new();
+    let server = files.serve("ours-valid.pem", None, true).await;
+    let (at, tls) = (tls_address(&server), files.client("ours-ca.pem", None));
+    (files, server, at, tls)
+}
+
 fn tls_address(server: &Server) -> ClientAddress {
     server.addresses()[1].clone()
 }
@@ -135,9 +143,7 @@ async fn member(at: &ClientAddress, tls: &ClientTls, name: &'static str) -> Peer
 
 #[tokio::test]
 async fn tokens_admit_the_clients_of_their_names() {
-    let files = Files::new();
-    let server = files.serve("ours-valid.pem", None, true).await;
-    let (at, tls) = (tls_address(&server), files.client("ours-ca.pem", None));
+    let (_files, server, at, tls) = with_tokens().await;
     let refused = Err(Some(Code::Auth));
     assert_eq!(answer(&at, &tls, "alice", "alice-has-this-token").await, Ok(()));
     assert_eq!(answer(&at, &tls, "alice", "all-have-this-token").await, Ok(()));
@@ -212,9 +218,7 @@ async fn clients_refuse_daemons_of_another_ca_another_host_or_another_time() {
 
 #[tokio::test]
 async fn bytes_without_tls_end_their_connection_alone() {
-    let files = Files::new();
-    let server = files.serve("ours-valid.pem", None, true).await;
-    let (at, tls) = (tls_address(&server), files.client("ours-ca.pem", None));
+    let (_files, server, at, tls) = with_tokens().await;
     let mut honest = member(&at, &tls, "honest").await;
     let (name, token) = ("x".into(), "all-have-this-token".into());
     let hello = Frame::Hello { version: 1, incarnation: 1, next: 0, name, token }.encode();
@@ -241,9 +245,7 @@ async fn bytes_without_tls_end_their_connection_alone() {
 
 #[tokio::test]
 async fn peers_that_stall_in_the_handshake_hold_nothing_else() {
-    let files = Files::new();
-    let server = files.serve("ours-valid.pem", None, true).await;
-    let (at, tls) = (tls_address(&server), files.client("ours-ca.pem", None));
+    let (_files, server, at, tls) = with_tokens().await;
     let mut stalled = Vec::new();
     for bytes in [&b""[..], &[0x16], &[0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3]] {
         let mut stream = TcpStream::connect(socket_address(&at)).await.unwrap();
@@ -279,9 +281,7 @@ async fn peers_that_stall_in_the_handshake_hold_nothing_else() {
 
 #[tokio::test]
 async fn clients_are_served_while_more_peers_are_silent_than_are_allowed() {
-    let files = Files::new();
-    let server = files.serve("ours-valid.pem", None, true).await;
-    let (at, tls) = (tls_address(&server), files.client("ours-ca.pem", None));
+    let (_files, server, at, tls) = with_tokens().await;
     let mut silent = Vec::new();
     for _ in 0..1100 {
         silent.push(TcpStream::connect(socket_address(&at)).await.unwrap());
@@ -300,9 +300,7 @@ async fn clients_are_served_while_more_peers_are_silent_than_are_allowed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_messages_go_through_tls_both_ways_at_once() {
-    let files = Files::new();
-    let server = files.serve("ours-valid.pem", None, true).await;
-    let (at, tls) = (tls_address(&server), files.client("ours-ca.pem", None));
+    let (_files, server, at, tls) = with_tokens().await;
     let mut alice = member(&at, &tls, "alice").await;
     let mut bob = member(&at, &tls, "bob").await;
     let large = |salt: usize| -> Bytes {
@@ -356,9 +354,7 @@ async fn forward(to: SocketAddr, (up, down): (usize, usize), is_damaged: bool) -
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_whose_records_are_cut_or_damaged_resumes_and_gets_every_event_once() {
-    let files = Files::new();
-    let server = files.serve("ours-valid.pem", None, true).await;
-    let (at, tls) = (tls_address(&server), files.client("ours-ca.pem", None));
+    let (_files, server, at, tls) = with_tokens().await;
     drop(member(&at, &tls, "alice").await);
     let mut source = greet(&at, &tls, ("source", 1, 0), "all-have-this-token").await.unwrap();
     source.welcome().await;
@@ -399,9 +395,7 @@ async fn a_client_whose_records_are_cut_or_damaged_resumes_and_gets_every_event_
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_whose_records_are_cut_or_damaged_comes_once_after_the_resume() {
-    let files = Files::new();
-    let server = files.serve("ours-valid.pem", None, true).await;
-    let (at, tls) = (tls_address(&server), files.client("ours-ca.pem", None));
+    let (_files, server, at, tls) = with_tokens().await;
     let mut bob = member(&at, &tls, "bob").await;
     let (sender, mut messages) = tokio::sync::mpsc::unbounded_channel();
     let reader = tokio::spawn(async move { while sender.send(bob.message().await).is_ok() {} });
@@ -414,11 +408,7 @@ async fn a_message_whose_records_are_cut_or_damaged_comes_once_after_the_resume(
         let up = 1000 + usize::from(round) * 50_000;
         let through = forward(socket_address(&at), (up, usize::MAX), round % 2 == 0).await;
         let mut batch = Batch::default();
-        let (request, payload) = (u64::from(round) + 1, large.clone());
-        let groups = ["g"].into_iter().collect();
-        let (service, wants_receipt, view) = (Service::Agreed, false, None);
-        let send =
-            Frame::Send { request, service, wants_receipt, view, benefit: None, groups, payload };
+        let send = send(u64::from(round) + 1, Service::Agreed, "g", large.clone());
         batch.push(&send);
         let token = "all-have-this-token";
         let mut broken = greet(&through, &tls, ("source", 1, 2), token).await.unwrap();
@@ -466,9 +456,7 @@ async fn hold(to: SocketAddr, release: oneshot::Receiver<()>) -> ClientAddress {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_byte_stays_behind_a_full_socket_or_the_handshake() {
-    let files = Files::new();
-    let server = files.serve("ours-valid.pem", None, true).await;
-    let (at, tls) = (tls_address(&server), files.client("ours-ca.pem", None));
+    let (_files, server, at, tls) = with_tokens().await;
     let mut bob = member(&at, &tls, "bob").await;
     let (release, released) = oneshot::channel();
     let through = hold(socket_address(&at), released).await;
@@ -482,18 +470,8 @@ async fn no_byte_stays_behind_a_full_socket_or_the_handshake() {
     let (mut batch, mut sent) = (Batch::default(), 0u64);
     loop {
         sent += 1;
-        let payload = [&sent.to_be_bytes()[..], &[0; 60_000]].concat().into();
-        let (service, wants_receipt, view) = (Service::Fifo, false, None);
-        let groups = ["g"].into_iter().collect();
-        batch.push(&Frame::Send {
-            request: sent,
-            service,
-            wants_receipt,
-            view,
-            benefit: None,
-            groups,
-            payload,
-        });
+        let payload = [&sent.to_be_bytes()[..], &[0; 60_000]].concat();
+        batch.push(&send(sent, Service::Fifo, "g", payload));
         if !batch.try_write(&source.socket).unwrap() {
             break;
         }

@@ -8,37 +8,36 @@ use nix::sys::signal::Signal;
 use super::*;
 
 /// Gives a host an interface with a constant hardware address, against stale neighbour entries.
-fn link(host: &str, bridge: &str, net: u8) {
-    let peer = format!("peer name e{net} address 02:00:00:00:00:{net} netns {host}");
-    lan::run(bridge, &format!("link add q{net} type veth {peer}"));
-    lan::run(bridge, &format!("link set q{net} master br0 up"));
+fn link(lan: &Lan, other: &Lan, net: u8) {
+    let peer = format!("peer name e{net} address 02:00:00:00:00:{net} netns {}", lan.host(0));
+    let add = format!("link add q{net} type veth {peer}\nlink set q{net} master br0 up");
+    lan::run("ip", other.bridge(), &add).unwrap();
 }
 
 /// Plugs host 0 of `lan` in as 10.<net>.0.1 and fd<net>::1; the hosts of `other` count from 2.
 pub(super) fn plug(lan: &Lan, other: &Lan, net: u8, hosts: usize) {
-    let (host, bridge) = (lan.host(0), other.bridge());
-    link(host, bridge, net);
+    link(lan, other, net);
     for i in 0..=hosts {
-        let (at, name) = match i {
-            0 => (host, format!("e{net}")),
-            i => (other.host(i - 1), "e0".to_string()),
+        let (lan, host, name) = match i {
+            0 => (lan, 0, format!("e{net}")),
+            i => (other, i - 1, "e0".to_string()),
         };
         let own = 1 + i;
-        lan::run(at, &format!("addr add 10.{net}.0.{own}/24 dev {name}"));
-        lan::run(at, &format!("addr add fd{net}::{own:x}/64 dev {name} nodad"));
-        lan::run(at, &format!("link set {name} up"));
+        lan.ip(host, &format!("addr add 10.{net}.0.{own}/24 dev {name}")).unwrap();
+        lan.ip(host, &format!("addr add fd{net}::{own:x}/64 dev {name} nodad")).unwrap();
+        lan.ip(host, &format!("link set {name} up")).unwrap();
         if i > 0 {
-            lan::run(at, &format!("addr del 10.77.0.{i}/24 dev e0"));
-            lan::run(at, &format!("addr del fd77::{i:x}/64 dev e0"));
+            lan.ip(host, &format!("addr del 10.77.0.{i}/16 dev e0")).unwrap();
+            lan.ip(host, &format!("addr del fd77::{i:x}/64 dev e0")).unwrap();
         }
     }
 }
 
 /// Forwards packets to `own` to `receiver` except for one in twenty, and answers back.
 fn lossy_box(lan: &Lan, host: usize, own: SocketAddr, receiver: SocketAddr) {
-    let namespace = std::fs::File::open(format!("/run/netns/{}", lan.host(host))).unwrap();
+    let gate = lan.gate(host).unwrap();
     thread::spawn(move || {
-        nix::sched::setns(namespace, nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
+        gate.enter().unwrap();
         let socket = UdpSocket::bind(own).unwrap();
         // 20 s without a packet mean that the test has ended.
         socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -58,7 +57,8 @@ fn lossy_box(lan: &Lan, host: usize, own: SocketAddr, receiver: SocketAddr) {
 
 #[test]
 fn one_session_serves_two_networks_and_a_list_behind_a_third_link() {
-    let (Some(near), Some(other), Some(far)) = (Lan::new(3), Lan::new(2), Lan::new(4)) else {
+    let (Some(near), Some(other), Some(far)) = (Lan::or_skip(3), Lan::or_skip(2), Lan::or_skip(4))
+    else {
         return;
     };
     plug(&near, &other, 78, 2);
@@ -113,15 +113,14 @@ fn one_session_serves_two_networks_and_a_list_behind_a_third_link() {
 
 #[test]
 fn who_is_listed_twice_and_hears_the_group_too_is_one_receiver() {
-    let Some(lan) = Lan::new(2) else { return };
-    let site = with_a_tree(1_000_000);
+    let Some(world) = World::new(2, 1_000_000) else { return };
     let group = "--group 239.192.7.10:7500";
     for listen in ["10.77.0.2:7500", "0.0.0.0:7500"] {
-        let receiver = recv(&site, &lan, 1, "r", &format!("{group} --listen {listen}"));
+        let receiver = recv(&world.site, &world.lan, 1, "r", &format!("{group} --listen {listen}"));
         let to = "--to 10.77.0.2:7500,10.77.0.2:7500 --to 10.77.0.2:7500";
-        let sent = on(&site, &lan, 0, &format!("send tree {group} {to}")).end_with(0);
+        let sent = world.send(&format!("{group} {to}")).end_with(0);
         assert_eq!(sent.err, "");
-        assert_received(&site, receiver, "r");
+        assert_received(&world.site, receiver, "r");
         let summary = sent.summary();
         assert_eq!(summary["receivers"].as_array().unwrap().len(), 1, "{summary}");
         assert_ways(&summary, 2, 1_000_000);
@@ -130,7 +129,7 @@ fn who_is_listed_twice_and_hears_the_group_too_is_one_receiver() {
 
 #[test]
 fn an_interface_that_vanishes_holds_up_nobody_and_is_used_again() {
-    let (Some(near), Some(other)) = (Lan::new(2), Lan::new(1)) else { return };
+    let (Some(near), Some(other)) = (Lan::or_skip(2), Lan::or_skip(1)) else { return };
     plug(&near, &other, 78, 1);
     let site = with_a_tree(4_000_000);
     let group = "--group 239.192.7.11:7500";
@@ -143,18 +142,17 @@ fn an_interface_that_vanishes_holds_up_nobody_and_is_used_again() {
         cut_off.until_has(1);
         // The stopped receiver takes no packets, so the sender stays until the interface is back.
         cut_off.signal(Signal::SIGSTOP);
-        let host = near.host(0);
         if by_deletion {
-            lan::run(host, "link del e78");
+            near.ip(0, "link del e78").unwrap();
             sender.until_complained("nothing leaves by the interface \"e78\"");
             stays.until_has(2_000_000);
-            link(host, other.bridge(), 78);
-            lan::run(host, "addr add 10.78.0.1/24 dev e78");
+            link(&near, &other, 78);
+            near.ip(0, "addr add 10.78.0.1/24 dev e78").unwrap();
         } else {
-            lan::run(host, "link set e78 down");
+            near.ip(0, "link set e78 down").unwrap();
             sender.until_complained("nothing leaves by the interface \"e78\"");
         }
-        lan::run(host, "link set e78 up");
+        near.ip(0, "link set e78 up").unwrap();
         sender.until_complained("\"e78\" is used again");
         cut_off.signal(Signal::SIGCONT);
         let sent = sender.end_with(0);
@@ -166,20 +164,19 @@ fn an_interface_that_vanishes_holds_up_nobody_and_is_used_again() {
 
 #[test]
 fn a_receiver_says_how_fast_it_wants_it_and_the_floor_of_the_sender_holds() {
-    let Some(lan) = Lan::new(3) else { return };
-    let site = with_a_tree(1_000_000);
+    let Some(world) = World::new(3, 1_000_000) else { return };
     let group = "--group 239.192.7.12:7500";
     for (limit, bounds, cause, warned) in [
         ("4Mbit/s", "", "receiver_limit", false),
         ("1kbit/s", "--rate-min 4Mbit/s --rate-max 4Mbit/s", "rate_max", true),
     ] {
-        let slow = recv(&site, &lan, 1, "slow", &format!("{group} --rate-max {limit}"));
-        let fast = recv(&site, &lan, 2, "fast", group);
+        let slow = recv(&world.site, &world.lan, 1, "slow", &format!("{group} --rate-max {limit}"));
+        let fast = recv(&world.site, &world.lan, 2, "fast", group);
         let send = format!("send tree --wait-for 2 {group} {bounds}");
-        let sent = on(&site, &lan, 0, &send).end_with(0);
+        let sent = world.on(0, &send).end_with(0);
         assert_eq!(sent.err, "");
-        assert_received(&site, slow, "slow");
-        assert_received(&site, fast, "fast");
+        assert_received(&world.site, slow, "slow");
+        assert_received(&world.site, fast, "fast");
         let summary = sent.summary();
         assert!(summary["seconds"].as_f64().unwrap() >= 2.0, "1 MB at 4 Mbit/s: {summary}");
         assert_eq!(summary["limits"][0]["cause"], cause);

@@ -39,16 +39,14 @@ fn found(document: &Value, check: &str) -> String {
     found.unwrap_or_else(|| panic!("no {check}: {document}"))["found"].as_str().unwrap().to_string()
 }
 
-fn another_interface(host: &str) {
-    lan::run(host, "link add d0 type veth peer name d1");
-    lan::run(host, "addr add 10.78.0.1/24 dev d0");
-    lan::run(host, "link set d1 up");
-    lan::run(host, "link set d0 up");
+fn another_interface(lan: &Lan, host: usize) {
+    let add = "link add d0 type veth peer name d1\naddr add 10.78.0.1/24 dev d0";
+    lan.ip(host, &format!("{add}\nlink set d1 up\nlink set d0 up")).unwrap();
 }
 
 #[test]
 fn between_two_hosts_of_a_good_network_nothing_is_wrong() {
-    let Some(lan) = Lan::new(2) else { return };
+    let Some(lan) = Lan::or_skip(2) else { return };
     let site = Site::with("");
     site.key("group.key");
     let ways = [("239.192.7.9:7500", ""), ("239.192.7.10:7501", "--key group.key")];
@@ -66,7 +64,7 @@ fn between_two_hosts_of_a_good_network_nothing_is_wrong() {
 
 #[test]
 fn groups_of_ipv6_are_checked_too() {
-    let Some(lan) = Lan::new(2) else { return };
+    let Some(lan) = Lan::or_skip(2) else { return };
     let site = Site::with("");
     let cases =
         [("[ff15::7:1]:7500", "", "fd77::"), ("[ff12::7:1]:7500", "--interface e0", "fe80::")];
@@ -90,8 +88,8 @@ fn groups_of_ipv6_are_checked_too() {
 
 #[test]
 fn a_link_that_takes_less_in_the_middle_is_found_from_both_ends() {
-    let Some(lan) = Lan::new(2) else { return };
-    lan::run(lan.bridge(), "link set p1 mtu 1400");
+    let Some(lan) = Lan::or_skip(2) else { return };
+    lan::run("ip", lan.bridge(), "link set p1 mtu 1400").unwrap();
     for (document, wrong) in both(&lan, ["", ""]) {
         assert_eq!(wrong, ["MTU of the way"], "{document}");
         let mtu = found(&document, "MTU of the way");
@@ -102,10 +100,11 @@ fn a_link_that_takes_less_in_the_middle_is_found_from_both_ends() {
 /// The bridge snoops members without queries: memberships expire after 15 s instead of 260 s.
 #[test]
 fn a_switch_that_forgets_its_members_is_found_by_who_looks_long_enough() {
-    let Some(lan) = Lan::new(2) else { return };
+    let Some(lan) = Lan::or_skip(2) else { return };
     let snooping = "mcast_snooping 1 mcast_querier 1 mcast_query_response_interval 100";
     let forgets = "mcast_membership_interval 1500 mcast_query_interval 100000";
-    lan::run(lan.bridge(), &format!("link set br0 type bridge {snooping} {forgets}"));
+    lan::run("ip", lan.bridge(), &format!("link set br0 type bridge {snooping} {forgets}"))
+        .unwrap();
     for (document, wrong) in both(&lan, ["--long 29s"; 2]) {
         assert_eq!(wrong, ["memberships"], "{document}");
     }
@@ -113,14 +112,13 @@ fn a_switch_that_forgets_its_members_is_found_by_who_looks_long_enough() {
 
 #[test]
 fn a_strict_reverse_path_filter_is_found_where_it_is_and_seen_from_the_other_host() {
-    let Some(lan) = Lan::new(2) else { return };
+    let Some(lan) = Lan::or_skip(2) else { return };
     // Host 1 routes to host 0 by another interface than the one on which packets of host 0 arrive.
-    let host = lan.host(1);
-    another_interface(host);
-    lan::run(host, "route add 10.77.0.1/32 dev d0");
-    lan::run(host, "route flush cache");
-    let strict = ["netns", "exec", host, "sysctl", "-q", "-w", "net.ipv4.conf.all.rp_filter=1"];
-    assert!(Command::new("ip").args(strict).status().unwrap().success());
+    another_interface(&lan, 1);
+    lan.ip(1, "route add 10.77.0.1/32 dev d0").unwrap();
+    lan.ip(1, "route flush cache").unwrap();
+    let strict = ["-q", "-w", "net.ipv4.conf.all.rp_filter=1"];
+    assert!(lan.command(1, "sysctl").args(strict).status().unwrap().success());
     let [(there, seen), (here, at_fault)] = both(&lan, ["--wait 6s"; 2]);
     assert_eq!(at_fault, ["reverse-path filter", "other hosts"], "{here}");
     assert!(seen.contains(&"is heard there".to_string()), "{there}");
@@ -128,9 +126,9 @@ fn a_strict_reverse_path_filter_is_found_where_it_is_and_seen_from_the_other_hos
 
 #[test]
 fn a_check_by_the_wrong_interface_or_without_a_route_says_so() {
-    let Some(lan) = Lan::new(2) else { return };
-    let (site, host) = (Site::with(""), lan.host(0));
-    another_interface(host);
+    let Some(lan) = Lan::or_skip(2) else { return };
+    let site = Site::with("");
+    another_interface(&lan, 0);
     let [(first, alone), (_, other)] = both(&lan, ["--wait 2s --interface d0", "--wait 2s"]);
     assert_eq!((&alone, &other), (&vec!["other hosts".to_string()], &alone), "{first}");
     assert!(found(&first, "interface").starts_with("d0, 10.78.0.1, up"), "{first}");
@@ -138,8 +136,8 @@ fn a_check_by_the_wrong_interface_or_without_a_route_says_so() {
     let group = "check --group 239.192.7.9:7500";
     let missing = on(&site, &lan, 0, &format!("{group} --interface e7")).end_with(2).err;
     assert!(missing.contains("e7") && missing.contains("e0 (10.77.0.1)"), "{missing}");
-    lan::run(host, "link del d0");
-    lan::run(host, "route del 224.0.0.0/4 dev e0");
+    lan.ip(0, "link del d0").unwrap();
+    lan.ip(0, "route del 224.0.0.0/4 dev e0").unwrap();
     let routeless = on(&site, &lan, 0, &format!("{group} --wait 0s")).end_with(1);
     assert!(routeless.out.contains("WRONG route"), "{}", routeless.out);
     assert!(routeless.out.contains("do: name the network with --interface"), "{}", routeless.out);
@@ -147,7 +145,7 @@ fn a_check_by_the_wrong_interface_or_without_a_route_says_so() {
 
 #[test]
 fn other_keys_are_noticed() {
-    let Some(lan) = Lan::new(2) else { return };
+    let Some(lan) = Lan::or_skip(2) else { return };
     let site = Site::with("");
     site.key("group.key");
     let more = ["--wait 3s --key group.key", "--wait 3s"];

@@ -14,23 +14,12 @@ fn drop_longer_at(lan: &Lan, host: usize, direction: &str, limit: u32) -> bool {
         "9,40 0 0 12,21 0 2 2048,40 0 0 16,37 3 4 {limit},21 0 3 34525,40 0 0 18,37 0 1 {},6 0 0 2,6 0 0 0",
         limit - 40
     );
-    let add = ["filter", "add", "dev", "e0", direction, "bpf", "da", "bytecode", &program];
-    let done = tc(lan, host, &["qdisc", "add", "dev", "e0", "clsact"]) && tc(lan, host, &add);
-    if !done {
-        eprintln!("skipped: no classifier for packets here");
-    }
-    lan::run(lan.host(0), "link set e0 gso_max_segs 1");
-    done
-}
-
-fn drop_none(lan: &Lan, host: usize) {
-    assert!(tc(lan, host, &["qdisc", "del", "dev", "e0", "clsact"]));
-}
-
-fn tc(lan: &Lan, host: usize, words: &[&str]) -> bool {
-    let mut command = Command::new("tc");
-    command.args(["-n", lan.host(host)]).args(words);
-    command.status().is_ok_and(|status| status.success())
+    let add = format!("filter add dev e0 {direction} bpf da bytecode '{program}'");
+    let done = lan
+        .tc(host, &format!("qdisc add dev e0 clsact\n{add}"))
+        .inspect_err(|error| eprintln!("skipped: no classifier for packets here: {error}"));
+    lan.ip(0, "link set e0 gso_max_segs 1").unwrap();
+    done.is_ok()
 }
 
 fn names(limit: u32) -> impl Fn(&Value) -> bool {
@@ -40,18 +29,16 @@ fn names(limit: u32) -> impl Fn(&Value) -> bool {
 
 /// Tests one black hole: both ends name the limit, and only the first receiver completes.
 fn hole_at_one(at: &str, to: &str, limit: u32) {
-    let Some(lan) = Lan::new(3) else { return };
-    if !drop_longer(&lan, 2, limit) {
+    let Some(world) = World::new(3, 1_500_000) else { return };
+    if !drop_longer(&world.lan, 2, limit) {
         return;
     }
-    let site = with_a_tree(1_500_000);
-    site.key("group.key");
-    let [whole, holed] = [1, 2].map(|host| recv(&site, &lan, host, &format!("r{host}"), at));
-    let sender = on(&site, &lan, 0, &format!("send tree --wait-for 2 --stall-max 5s {to}"));
+    let [whole, holed] = world.two(at);
+    let sender = world.send(&format!("--wait-for 2 --stall-max 5s {to}"));
     sender.until("warning", names(limit));
     holed.until("warning", names(limit));
     let summary = sender.end_with(1).summary();
-    assert_received(&site, whole, "r1");
+    world.assert_received([whole]);
     let ended = holed.end_with(1);
     assert!(!ended.out.contains("long packets arrive again"), "{}", ended.out);
     let failed = ended.event("failed");
@@ -82,14 +69,13 @@ fn over_ipv6_it_is_said_too() {
 
 #[test]
 fn a_hole_at_the_senders_own_interface_is_one_for_all() {
-    let Some(lan) = Lan::new(3) else { return };
-    if !drop_longer_at(&lan, 0, "egress", 1280) {
+    let Some(world) = World::new(3, 400_000) else { return };
+    if !drop_longer_at(&world.lan, 0, "egress", 1280) {
         return;
     }
-    let site = with_a_tree(400_000);
     let group = "--group 239.192.7.46:7500";
-    let receivers = [1, 2].map(|host| recv(&site, &lan, host, &format!("r{host}"), group));
-    let sender = on(&site, &lan, 0, &format!("send tree --wait-for 2 --stall-max 5s {group}"));
+    let receivers = world.two(group);
+    let sender = world.send(&format!("--wait-for 2 --stall-max 5s {group}"));
     sender.until("warning", |event| {
         let text = event["text"].as_str().unwrap();
         names(1280)(event)
@@ -105,75 +91,71 @@ fn a_hole_at_the_senders_own_interface_is_one_for_all() {
 
 #[test]
 fn who_does_not_get_the_list_of_files_for_its_length_holds_up_nobody_for_ever() {
-    let Some(lan) = Lan::new(3) else { return };
-    if !drop_longer(&lan, 2, 1280) {
+    let Some(world) = World::new(3, 0) else { return };
+    if !drop_longer(&world.lan, 2, 1280) {
         return;
     }
-    let site = Site::with("--json");
     for i in 0..300 {
-        site.put(&format!("tree/a-name-that-takes-some-room-{i}"), "x");
+        world.site.put(&format!("tree/a-name-that-takes-some-room-{i}"), "x");
     }
     let group = "--group 239.192.7.47:7500";
-    let [whole, holed] = [1, 2].map(|host| recv(&site, &lan, host, &format!("r{host}"), group));
-    let sender = on(&site, &lan, 0, &format!("send tree --wait-for 2 --stall-max 5s {group}"));
+    let [whole, holed] = world.two(group);
+    let sender = world.send(&format!("--wait-for 2 --stall-max 5s {group}"));
     sender.until("warning", names(1280));
     sender.end_with(1);
     whole.end_with(0);
-    assert!(site.path("r1/tree/a-name-that-takes-some-room-299").exists());
+    assert!(world.site.path("r1/tree/a-name-that-takes-some-room-299").exists());
     let failed = holed.end_with(1).event("failed");
     assert!(failed["reason"].as_str().unwrap().contains("--mtu 1280"), "{failed}");
 }
 
 #[test]
 fn a_hole_that_is_mended_costs_nobody_the_transfer() {
-    let Some(lan) = Lan::new(2) else { return };
-    let site = with_a_tree(3_000_000);
+    let Some(world) = World::new(2, 3_000_000) else { return };
     let group = "--group 239.192.7.44:7500";
-    let receiver = recv(&site, &lan, 1, "r1", group);
-    let sender = on(&site, &lan, 0, &format!("send tree {group} --rate-max 8Mbit/s"));
+    let receiver = world.recv(1, group);
+    let sender = world.send(&format!("{group} --rate-max 8Mbit/s"));
     receiver.until_has(1);
-    if !drop_longer(&lan, 1, 1300) {
+    if !drop_longer(&world.lan, 1, 1300) {
         return;
     }
     sender.until("warning", names(1300));
-    drop_none(&lan, 1);
+    world.lan.tc(1, "qdisc del dev e0 clsact").unwrap();
     sender.until("warning", |event| event["text"].as_str().unwrap().contains("long packets again"));
     sender.end_with(0);
-    assert_received(&site, receiver, "r1");
+    world.assert_received([receiver]);
 }
 
 #[test]
 fn packets_as_short_as_was_advised_get_through() {
-    let Some(lan) = Lan::new(2) else { return };
-    if !drop_longer(&lan, 1, 1280) {
+    let Some(world) = World::new(2, 400_000) else { return };
+    if !drop_longer(&world.lan, 1, 1280) {
         return;
     }
-    let site = with_a_tree(400_000);
     let group = "--group 239.192.7.45:7500";
-    let receiver = recv(&site, &lan, 1, "r1", group);
-    on(&site, &lan, 0, &format!("send tree {group} --mtu 1280")).end_with(0);
-    assert_received(&site, receiver, "r1");
+    let receiver = world.recv(1, group);
+    world.send(&format!("{group} --mtu 1280")).end_with(0);
+    world.assert_received([receiver]);
 }
 
 /// Tests a site behind a link that drops packets above 1280 bytes; no host sends fragments.
 fn between_relays(at: [&str; 2], meeting: &str) {
-    let Some(lan) = Lan::new(3) else { return };
-    if !drop_longer(&lan, 0, 1280) || !drop_longer(&lan, 1, 1280) {
+    let Some(world) = World::new(3, 5_000_000) else { return };
+    if !drop_longer(&world.lan, 0, 1280) || !drop_longer(&world.lan, 1, 1280) {
         return;
     }
     for host in [1, 2] {
-        lan::run(lan.host(host), "link set e0 gso_max_segs 1");
+        world.lan.ip(host, "link set e0 gso_max_segs 1").unwrap();
     }
-    let site = with_a_tree(5_000_000);
     let metrics = "--metrics 127.0.0.1:9464";
-    let _top = on(&site, &lan, 0, &format!("relay --listen {} {metrics}", at[0]));
+    let _top = world.on(0, &format!("relay --listen {} {metrics}", at[0]));
     let below = format!("relay --listen {} --parent {} {metrics}", at[1], at[0]);
-    let _below = on(&site, &lan, 1, &below);
-    let receiver = recv(&site, &lan, 2, "r", &format!("{meeting} --via {}", at[1]));
+    let _below = world.on(1, &below);
+    let receiver = world.recv(2, &format!("{meeting} --via {}", at[1]));
     let send = format!("send tree --wait-for 1 --rate-max 8Mbit/s {meeting} --via {}", at[0]);
-    let sender = on(&site, &lan, 0, &send);
+    let sender = world.on(0, &send);
     receiver.until_has(2_000_000);
-    let status = |host| on(&site, &lan, host, "relay status 127.0.0.1:9464").document();
+    let status = |host| world.on(host, "relay status 127.0.0.1:9464").document();
     let (above, below) = (status(0), status(1));
     let neighbours = above["neighbours"].as_array().unwrap();
     let mtu = |is: &str| {
@@ -183,11 +165,10 @@ fn between_relays(at: [&str; 2], meeting: &str) {
     assert!(mtu("relay") < 1280 && mtu("host") > 1280, "{above}");
     assert!(below["parent"]["mtu_bytes"].as_u64().unwrap() < 1280, "{below}");
     sender.end_with(0);
-    assert_received(&site, receiver, "r");
+    assert_received(&world.site, receiver, "r2");
     for host in 0..3 {
-        let mut command = Command::new("ip");
-        let files = ["/proc/net/snmp", "/proc/net/snmp6"];
-        command.args(["netns", "exec", lan.host(host), "cat"]).args(files);
+        let mut command = world.lan.command(host, "cat");
+        command.args(["/proc/net/snmp", "/proc/net/snmp6"]);
         let counters = Running::spawn(command).succeed();
         let mut ip = counters.lines().filter(|line| line.starts_with("Ip: "));
         let (names, values) = (ip.next().unwrap().split(' '), ip.next().unwrap().split(' '));

@@ -2,8 +2,6 @@
 
 mod beside;
 mod check;
-#[path = "../../../../net/tests/common/lan.rs"]
-mod lan;
 mod lengths;
 mod moves;
 mod receivers;
@@ -12,13 +10,13 @@ mod ways;
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
 
+use faircast_lab::lan::{self, Lan};
+
 use super::site::{Site, noise};
 use super::*;
-use lan::Lan;
 
 fn on(site: &Site, lan: &Lan, host: usize, words: &str) -> Running {
-    let mut command = Command::new("ip");
-    command.args(["netns", "exec", lan.host(host), env!("CARGO_BIN_EXE_faircast")]);
+    let mut command = lan.command(host, env!("CARGO_BIN_EXE_faircast"));
     command.args(site.arguments(words)).current_dir(site.path("")).stdin(Stdio::null());
     Running::spawn(command)
 }
@@ -26,6 +24,55 @@ fn on(site: &Site, lan: &Lan, host: usize, words: &str) -> Running {
 fn recv(site: &Site, lan: &Lan, host: usize, name: &str, more: &str) -> Running {
     let _ = std::fs::remove_dir_all(site.path(name));
     on(site, lan, host, &format!("recv --into {name} --name {name} --once {more}"))
+}
+
+/// Hosts, and a folder with a tree of files and a key that all of them share. Host 0 sends.
+struct World {
+    lan: Lan,
+    site: Site,
+}
+
+impl World {
+    /// Without root, prints that the test is skipped.
+    fn new(hosts: usize, tree_bytes: usize) -> Option<Self> {
+        let (lan, site) = (Lan::or_skip(hosts)?, with_a_tree(tree_bytes));
+        site.key("group.key");
+        Some(Self { lan, site })
+    }
+
+    fn on(&self, host: usize, words: &str) -> Running {
+        on(&self.site, &self.lan, host, words)
+    }
+
+    /// Starts a receiver of name r1 on host 1, and so on.
+    fn recv(&self, host: usize, more: &str) -> Running {
+        recv(&self.site, &self.lan, host, &format!("r{host}"), more)
+    }
+
+    /// Starts receivers on hosts 1 and 2.
+    fn two(&self, more: &str) -> [Running; 2] {
+        [1, 2].map(|host| self.recv(host, more))
+    }
+
+    fn send(&self, more: &str) -> Running {
+        self.on(0, &format!("send tree {more}"))
+    }
+
+    /// Asserts that the receivers on hosts 1, 2 and so on end with the whole tree.
+    fn assert_received(&self, receivers: impl IntoIterator<Item = Running>) {
+        for (receiver, host) in receivers.into_iter().zip(1..) {
+            assert_received(&self.site, receiver, &format!("r{host}"));
+        }
+    }
+
+    /// Sends the tree to receivers on these hosts, and compares all copies.
+    fn transfer(&self, hosts: std::ops::RangeInclusive<usize>, at: &str, to: &str) -> Ended {
+        let count = hosts.clone().count();
+        let receivers: Vec<_> = hosts.map(|host| self.recv(host, at)).collect();
+        let sent = self.send(&format!("--wait-for {count} {to}")).end_with(0);
+        self.assert_received(receivers);
+        sent
+    }
 }
 
 fn with_a_tree(bytes: usize) -> Site {
@@ -79,18 +126,6 @@ fn listing(folder: &Path) -> BTreeMap<String, String> {
     all
 }
 
-/// Sends the tree from host 0 to others, and compares all copies.
-fn transfer(site: &Site, lan: &Lan, hosts: &[usize], at: &str, to: &str) -> Ended {
-    let name = |host: &usize| format!("r{host}");
-    let receivers: Vec<_> =
-        hosts.iter().map(|host| recv(site, lan, *host, &name(host), at)).collect();
-    let sent = on(site, lan, 0, &format!("send tree --wait-for {} {to}", hosts.len())).end_with(0);
-    for (receiver, host) in receivers.into_iter().zip(hosts) {
-        assert_received(site, receiver, &name(host));
-    }
-    sent
-}
-
 /// Asserts that all was sent over `ways` paths: at least `bytes` on each.
 #[track_caller]
 fn assert_ways(summary: &Value, ways: u64, bytes: u64) {
@@ -102,16 +137,13 @@ fn assert_ways(summary: &Value, ways: u64, bytes: u64) {
 
 #[test]
 fn a_tree_gets_to_all_hosts_of_a_network_whole() {
-    let Some(lan) = Lan::new(21) else { return };
-    let site = with_a_tree(1_500_000);
-    site.key("group.key");
+    let Some(world) = World::new(21, 1_500_000) else { return };
     for (count, with) in [
         (4, "--group 239.192.7.1:7501"),
         (4, "--group 239.192.7.1:7502 --key group.key"),
         (20, "--group 239.192.7.1:7503 --key group.key"),
     ] {
-        let hosts: Vec<usize> = (1..=count).collect();
-        let summary = transfer(&site, &lan, &hosts, with, with).summary();
+        let summary = world.transfer(1..=count, with, with).summary();
         assert_eq!(summary["ok"], true);
         assert_eq!(summary["receivers"].as_array().unwrap().len(), count);
         assert_ways(&summary, 1, 1_500_000);

@@ -23,7 +23,8 @@ use serde_json::{Value, json};
 use self::clients::{GROUPS, Phase, Program as Clients, TALKERS, World};
 use self::plan::{DAEMONS, EDGES, PROGRAMS, Plan, name};
 use super::program::Program;
-use super::round::{FAREWELL_MAX, NAMES, RoundResult, TICK};
+use super::result::RoundResult;
+use super::round::{FAREWELL_MAX, NAMES, TICK};
 use super::{Fault, Request};
 use crate::Error;
 use crate::files::{make_folder, write};
@@ -49,8 +50,8 @@ pub(super) fn run(
     monitor: &dyn Monitor,
 ) -> Result<(Vec<Fault>, RoundResult), Error> {
     let plan = Plan::new(seed, request.duration, &request.only);
-    let verdict = Round::new(&plan, seed, folder, request, monitor)?.run()?;
-    Ok((plan.faults(), verdict))
+    let result = Round::new(&plan, seed, folder, request, monitor)?.run()?;
+    Ok((plan.faults(), result))
 }
 
 struct Round<'a> {
@@ -65,7 +66,7 @@ struct Round<'a> {
     field: Field,
     /// Short paths for sockets, independent of the requested folder.
     _sockets: tempfile::TempDir,
-    verdict: RoundResult,
+    result: RoundResult,
 }
 
 impl<'a> Round<'a> {
@@ -111,7 +112,7 @@ impl<'a> Round<'a> {
             moved: [false; DAEMONS],
             field: Field::new(scenario).map_err(refused)?,
             _sockets: sockets,
-            verdict: RoundResult::default(),
+            result: RoundResult::default(),
         };
         round.write_names()?;
         Ok(round)
@@ -143,7 +144,7 @@ impl<'a> Round<'a> {
             std::thread::sleep(TICK);
         }
         self.settle()?;
-        self.verdict.seconds = begin.elapsed().as_secs_f64();
+        self.result.seconds = begin.elapsed().as_secs_f64();
         self.end()
     }
 
@@ -171,9 +172,9 @@ impl<'a> Round<'a> {
             _ => {}
         }
         match fault {
-            Fault::KillDaemon | Fault::KillClients => self.verdict.kills += counts,
-            Fault::StopDaemon | Fault::StopClients => self.verdict.stops += counts,
-            Fault::Address => self.verdict.moves += counts,
+            Fault::KillDaemon | Fault::KillClients => self.result.faults.kills += counts,
+            Fault::StopDaemon | Fault::StopClients => self.result.faults.stops += counts,
+            Fault::Address => self.result.faults.moves += counts,
             _ => {}
         }
         Ok(())
@@ -190,7 +191,7 @@ impl<'a> Round<'a> {
         for daemon in 0..DAEMONS {
             if let Some(status) = self.daemons[daemon].ended() {
                 let problem = format!("{} ended by itself with status {status}", name(daemon));
-                self.verdict.problems.push(problem);
+                self.result.problems.push(problem);
                 self.start(daemon)?;
             }
         }
@@ -210,7 +211,7 @@ impl<'a> Round<'a> {
             return Ok(());
         }
         let seconds = begin.elapsed().as_secs_f64();
-        self.verdict.notes.push(format!("one view {seconds:.1} s after the last fault"));
+        self.result.notes.push(format!("one view {seconds:.1} s after the last fault"));
         world.begin(Phase::Healed);
         self.wait("a message to each client", |_| world.notes().served.len() == TALKERS)?;
         world.begin(Phase::Quiet);
@@ -255,7 +256,7 @@ impl<'a> Round<'a> {
             write(&self.folder.join("states.jsonl"), lines.join("\n"))?;
             let seconds = begin.elapsed().as_secs();
             let problem = format!("no {what} within {seconds} s; states.jsonl has the states");
-            self.verdict.problems.push(problem);
+            self.result.problems.push(problem);
             let in_short = |(daemon, state): (usize, &Value)| {
                 let links = state["neighbors"].as_array().into_iter().flatten();
                 let links: Vec<_> = links.filter_map(|it| it["daemon"].as_str()).collect();
@@ -268,7 +269,7 @@ impl<'a> Round<'a> {
                     queued(state)
                 )
             };
-            self.verdict.problems.extend(states.iter().enumerate().map(in_short));
+            self.result.problems.extend(states.iter().enumerate().map(in_short));
         }
         Ok(came)
     }
@@ -317,7 +318,7 @@ impl<'a> Round<'a> {
             let seen = table.iter().map(|(group, members)| (group.clone(), members.len() as u64));
             if counts(&states[daemon]) != seen.collect() {
                 let problem = format!("{} counts other members than its clients", name(daemon));
-                self.verdict.problems.push(problem);
+                self.result.problems.push(problem);
             }
         }
         drop(notes);
@@ -336,32 +337,25 @@ impl<'a> Round<'a> {
                 status.is_some()
             };
             wait_until(deadline, self.monitor, ends)?;
-            let verdict = &mut self.verdict;
+            let result = &mut self.result;
             if status != Some(0) {
-                verdict.problems.push(format!("{name} ends with {status:?} when asked to end"));
+                result.problems.push(format!("{name} ends with {status:?} when asked to end"));
             }
-            program.kill();
-            verdict.starts += program.starts;
-            verdict.memory_bytes = verdict.memory_bytes.max(program.memory);
-            verdict.problems.extend(program.panics().iter().map(|line| format!("{name}: {line}")));
-            if program.memory > MEMORY_MAX {
-                let problem = format!("{name} had {} MiB of memory", program.memory >> 20);
-                verdict.problems.push(problem);
-            }
+            result.end_program(&name, program, MEMORY_MAX);
         }
-        let Self { field, mut verdict, world, .. } = self;
+        let Self { field, mut result, world, .. } = self;
         let counts = field.finish().map_err(refused)?;
-        verdict.lost_packets = counts.lost + counts.lost_in_outages;
-        verdict.messages = world.messages.load(Ordering::Relaxed);
-        verdict.bytes = world.bytes.load(Ordering::Relaxed) / TALKERS as u64;
+        result.add_packets(&counts);
+        result.messages = world.messages.load(Ordering::Relaxed);
+        result.bytes = world.bytes.load(Ordering::Relaxed) / TALKERS as u64;
         let mut notes = world.notes();
-        verdict.problems.append(&mut notes.problems);
+        result.problems.append(&mut notes.problems);
         let (receipts, refusals) = (notes.receipts, notes.refusals);
         drop(notes);
         let line = format!("{receipts} receipts, {refusals} messages refused as of a view before");
-        verdict.notes.push(line);
-        judge(&world.traces, &mut verdict)?;
-        Ok(verdict)
+        result.notes.push(line);
+        judge(&world.traces, &mut result)?;
+        Ok(result)
     }
 
     fn write_names(&self) -> Result<(), Error> {
@@ -391,7 +385,7 @@ fn status() -> io::Result<Value> {
     Ok(serde_json::from_str(body)?)
 }
 
-fn judge(folder: &Path, verdict: &mut RoundResult) -> Result<(), Error> {
+fn judge(folder: &Path, result: &mut RoundResult) -> Result<(), Error> {
     let failed = |error: io::Error| Error::read(folder, error);
     let mut sources = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(failed)?.flatten() {
@@ -404,7 +398,7 @@ fn judge(folder: &Path, verdict: &mut RoundResult) -> Result<(), Error> {
     let found = check(&trace);
     let count = found.len();
     let summary = format!("{lives} runs of clients, {quiet} quiet, {deliveries} deliveries");
-    verdict.notes.push(format!("{summary}, {count} violations"));
-    verdict.problems.extend(found.iter().take(SHOWN_MAX).map(ToString::to_string));
+    result.notes.push(format!("{summary}, {count} violations"));
+    result.problems.extend(found.iter().take(SHOWN_MAX).map(ToString::to_string));
     Ok(())
 }
