@@ -135,7 +135,7 @@ fn the_halves_of_a_scheme_may_carry_values_of_the_program() {
     study.catalog.add_scheme(entry).unwrap();
     let scenario = draft("given").check(&study.catalog).unwrap();
     let run = study.run(&scenario, &mut faircast_sim::Unobserved, &mut ()).unwrap();
-    let rate = run.summary.flows[0].throughput_bps;
+    let rate = run.summary.flows[0].rates.throughput_bps;
     assert!((60e3..90e3).contains(&rate), "{rate} bit/s");
 }
 

@@ -116,7 +116,7 @@ impl<'a> Round<'a> {
             folder,
             hosts: hosts(plan, folder, request),
             flood: None,
-            field: Field::new(scenario)?,
+            field: Field::new(scenario).map_err(refused)?,
             mounts: small_disks(plan, folder)?,
             result: RoundResult { bytes: plan.bytes, ..RoundResult::default() },
             has_begun: false,
@@ -146,7 +146,7 @@ impl<'a> Round<'a> {
             result.end_program(&who.name(), &mut host.program, MEMORY_MAX);
         }
         drop(mounts);
-        result.add_packets(&field.finish()?);
+        result.add_packets(&field.finish().map_err(refused)?);
         Ok(result)
     }
 

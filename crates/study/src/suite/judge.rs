@@ -32,7 +32,8 @@ pub(super) fn rows(
             series = Some(plot.series);
         }
         for (file, optimum) in experiment.rows.iter().zip(optima) {
-            let value = |run: &MeasuredRun| (run.summary.seed, file.measure.of(&run.summary, &run.probe));
+            let value =
+                |run: &MeasuredRun| (run.summary.seed, file.measure.of(&run.summary, &run.probe));
             let optimum = file.optimum.zip(optimum);
             let optimum =
                 optimum.map(|(objective, value)| Optimum { objective: objective.name(), value });
