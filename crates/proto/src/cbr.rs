@@ -39,7 +39,7 @@ pub fn end(role: Role, setup: EndSetup<'_>) -> FlowMachine {
         Role::Source(content) => Box::new(CbrSender::new(setup, content)),
         Role::Receiver => Box::new(CbrReceiver::new(setup)),
         Role::Both(content) => Box::new(CbrPeer {
-            sender: CbrSender { says_when_done: false, ..CbrSender::new(setup, content) },
+            sender: CbrSender { reports_end: false, ..CbrSender::new(setup, content) },
             receiver: CbrReceiver::new(setup),
         }),
     }
@@ -49,52 +49,51 @@ pub fn end(role: Role, setup: EndSetup<'_>) -> FlowMachine {
 pub struct CbrSender {
     flow: FlowId,
     to: Destination,
+    /// Payload bytes of each packet but the last.
     payload: u32,
     content: Box<dyn Content>,
-    object_len: u64,
+    /// Bytes of the content; [`u64::MAX`] if endless.
+    content_len: u64,
+    pace: Pace,
+    /// Number of the next packet.
+    seq: u64,
+    /// True if a packet may leave.
+    is_released: bool,
+    /// True until the application has the event of the last packet.
+    is_finished: bool,
+    reports_end: bool,
+}
+
+/// Times at which packets leave: one in each interval, with a random delay within it.
+#[derive(Debug)]
+struct Pace {
+    /// Longest random delay as a share of the interval.
     jitter: f64,
     rate_bits_per_s: u64,
     /// Interval between packets, rounded down to ns, and its rounding error in 1 / rate ns.
     interval_ns: u64,
     interval_remainder: u64,
+    /// Sum of the rounding errors below 1 ns, in 1 / rate ns.
     remainder: u64,
+    /// Time of the next packet without its random delay.
     due: Time,
-    leaves: Option<Time>,
-    seq: u64,
-    pending: bool,
-    finished: bool,
-    says_when_done: bool,
+    /// Time at which the next packet leaves; `None` after the last.
+    leaves_at: Option<Time>,
 }
 
-impl CbrSender {
-    /// Creates a sender of `content`.
-    pub fn new(setup: EndSetup<'_>, content: Box<dyn Content>) -> Self {
-        let settings = Settings::from_options(setup.options);
-        let rate = settings.rate.bits_per_s();
-        let payload = setup.payload.max(1);
+impl Pace {
+    fn new(settings: &Settings, payload: u32, start: Time) -> Self {
+        let rate_bits_per_s = settings.rate.bits_per_s();
         let bit_ns = u64::from(payload) * 8_000_000_000;
         Self {
-            flow: setup.flow,
-            to: setup.to,
-            payload,
-            object_len: content.len().unwrap_or(u64::MAX),
-            content,
             jitter: settings.jitter,
-            rate_bits_per_s: rate,
-            interval_ns: bit_ns / rate,
-            interval_remainder: bit_ns % rate,
+            rate_bits_per_s,
+            interval_ns: bit_ns / rate_bits_per_s,
+            interval_remainder: bit_ns % rate_bits_per_s,
             remainder: 0,
-            due: setup.start,
-            leaves: Some(setup.start),
-            seq: 0,
-            pending: false,
-            finished: false,
-            says_when_done: true,
+            due: start,
+            leaves_at: Some(start),
         }
-    }
-
-    fn offset(&self, seq: u64) -> u64 {
-        seq.saturating_mul(u64::from(self.payload)).min(self.object_len)
     }
 
     /// Schedules the next packet. Carries the remainder, so that the long-run rate is exact.
@@ -107,7 +106,32 @@ impl CbrSender {
         }
         self.due = Time::from_nanos(self.due.as_nanos().saturating_add(ns));
         let late = if self.jitter > 0.0 { self.jitter * cx.rng.unit() * ns as f64 } else { 0.0 };
-        self.leaves = Some(Time::from_nanos(self.due.as_nanos().saturating_add(late as u64)));
+        self.leaves_at = Some(Time::from_nanos(self.due.as_nanos().saturating_add(late as u64)));
+    }
+}
+
+impl CbrSender {
+    /// Creates a sender of `content`.
+    pub fn new(setup: EndSetup<'_>, content: Box<dyn Content>) -> Self {
+        let settings = Settings::from_options(setup.options);
+        let payload = setup.payload.max(1);
+        Self {
+            flow: setup.flow,
+            to: setup.to,
+            payload,
+            content_len: content.len().unwrap_or(u64::MAX),
+            content,
+            pace: Pace::new(&settings, payload, setup.start),
+            seq: 0,
+            is_released: false,
+            is_finished: false,
+            reports_end: true,
+        }
+    }
+
+    /// Returns the offset of a packet in the content.
+    fn offset(&self, seq: u64) -> u64 {
+        seq.saturating_mul(u64::from(self.payload)).min(self.content_len)
     }
 }
 
@@ -120,28 +144,28 @@ impl Machine for CbrSender {
 
     /// Releases one packet. A late driver calls again at once, because the next timeout is due.
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
-        if self.leaves.take_if(|at| *at <= cx.now).is_some() {
-            self.pending = true;
-            if self.offset(self.seq + 1) < self.object_len {
-                self.schedule_next(cx);
+        if self.pace.leaves_at.take_if(|at| *at <= cx.now).is_some() {
+            self.is_released = true;
+            if self.offset(self.seq + 1) < self.content_len {
+                self.pace.schedule_next(cx);
             }
         }
     }
 
     fn handle_close(&mut self, _cx: &mut Cx<'_>) {
-        self.leaves = None;
-        self.pending = false;
+        self.pace.leaves_at = None;
+        self.is_released = false;
     }
 
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        if !core::mem::take(&mut self.pending) {
+        if !core::mem::take(&mut self.is_released) {
             return None;
         }
         let seq = self.seq;
         self.seq += 1;
         let (offset, end) = (self.offset(seq), self.offset(self.seq));
         let bytes = (end - offset) as u32;
-        let last = end == self.object_len;
+        let last = end == self.content_len;
         let mut header = [0; HEADER_LEN];
         header[..4].copy_from_slice(&self.flow.0.to_be_bytes());
         header[4] = if last { LAST } else { 0 };
@@ -149,19 +173,19 @@ impl Machine for CbrSender {
         buf.extend_from_slice(&header);
         let zeros = if bytes == 0 { 0 } else { self.content.read(offset, bytes, buf) };
         cx.emit(Event::DataSent { seq, bytes, repair: false });
-        if last && self.says_when_done {
-            self.finished = true;
+        if last && self.reports_end {
+            self.is_finished = true;
             cx.emit(Event::Completed { bytes: end });
         }
         Some(Transmit { zeros, payload_len: bytes, ..Transmit::control(self.to) })
     }
 
     fn poll_event(&mut self) -> Option<FlowEvent> {
-        core::mem::take(&mut self.finished).then_some(FlowEvent::Completed)
+        core::mem::take(&mut self.is_finished).then_some(FlowEvent::Completed)
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        self.leaves
+        self.pace.leaves_at
     }
 }
 
@@ -169,16 +193,18 @@ impl Machine for CbrSender {
 pub struct CbrReceiver {
     flow: FlowId,
     payload: u32,
-    sources: BTreeMap<NodeId, Heard>,
+    sources: BTreeMap<NodeId, SourceRecord>,
     delivered_bytes: u64,
     events: VecDeque<FlowEvent>,
 }
 
+/// Packets of one source.
 #[derive(Default)]
-struct Heard {
+struct SourceRecord {
+    /// One past the latest packet; `None` before the first.
     next: Option<u64>,
     has_holes: bool,
-    ended: bool,
+    is_ended: bool,
     losses: LossRecord,
 }
 
@@ -189,7 +215,7 @@ impl CbrReceiver {
         Self {
             flow: setup.flow,
             payload: setup.payload.max(1),
-            sources: others.map(|source| (*source, Heard::default())).collect(),
+            sources: others.map(|source| (*source, SourceRecord::default())).collect(),
             delivered_bytes: 0,
             events: VecDeque::new(),
         }
@@ -203,25 +229,25 @@ impl CbrReceiver {
         if FlowId(flow) != self.flow {
             return Err(BadInput::Foreign);
         }
-        let heard = self.sources.get_mut(&datagram.from).ok_or(BadInput::Foreign)?;
+        let source = self.sources.get_mut(&datagram.from).ok_or(BadInput::Foreign)?;
         let bytes = payload.len() as u64 + u64::from(datagram.zeros);
         if bytes > u64::from(self.payload) || seq == u64::MAX {
             return Err(BadInput::Malformed);
         }
-        let next = heard.next.unwrap_or(seq);
-        if heard.next.is_none() {
-            heard.losses = LossRecord::starting_at(seq);
+        let next = source.next.unwrap_or(seq);
+        if source.next.is_none() {
+            source.losses = LossRecord::starting_at(seq);
         }
         let Some(missing) = seq.checked_sub(next) else {
             // A late packet is not delivered, but it is not lost either.
-            let was_lost = heard.losses.arrived(seq, |event| cx.emit(event));
+            let was_lost = source.losses.arrived(seq, |event| cx.emit(event));
             return if was_lost { Ok(()) } else { Err(BadInput::Duplicate) };
         };
-        heard.has_holes |= missing > 0 || (heard.next.is_none() && seq > 0);
-        heard.next = Some(seq + 1);
-        heard.ended |= header[4] & LAST != 0;
+        source.has_holes |= missing > 0 || (source.next.is_none() && seq > 0);
+        source.next = Some(seq + 1);
+        source.is_ended |= header[4] & LAST != 0;
         if missing > 0 {
-            heard.losses.missing(next..seq, |event| cx.emit(event));
+            source.losses.missing(next..seq, |event| cx.emit(event));
             let packets = u32::try_from(missing).unwrap_or(u32::MAX);
             self.events.push_back(FlowEvent::Lost { packets });
         }
@@ -231,7 +257,7 @@ impl CbrReceiver {
             let (bytes, zeros) = (payload.to_vec(), datagram.zeros);
             self.events.push_back(FlowEvent::Delivered { bytes, zeros });
         }
-        let is_whole = |heard: &Heard| heard.ended && !heard.has_holes;
+        let is_whole = |source: &SourceRecord| source.is_ended && !source.has_holes;
         if header[4] & LAST != 0 && self.sources.values().all(is_whole) {
             cx.emit(Event::Completed { bytes: self.delivered_bytes });
             self.events.push_back(FlowEvent::Completed);

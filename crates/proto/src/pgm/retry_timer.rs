@@ -19,13 +19,15 @@ pub(crate) fn smoothed(known: Option<(f64, f64)>, sample: f64, gain: f64) -> (f6
     (smoothed + (sample - smoothed) * gain, variation + (deviation - variation) / 4.0)
 }
 
+/// Wait for the answer to a request, by the smoothed time of earlier answers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RetryTimer {
-    pub(crate) least: Duration,
+    /// Shortest wait.
+    pub(crate) wait_min: Duration,
     /// True if answers may be held back by congestion control: the shortest times measure the path.
-    held: bool,
+    has_held_answers: bool,
     /// Least margin of a wait: answers to requests of other receivers make samples look short.
-    slack: Duration,
+    margin_min: Duration,
     /// Smoothed time to the answer, and its variation, in seconds.
     estimate: Option<(f64, f64)>,
     /// Doublings of waits; they stay while answers are ambiguous (Karn's rule).
@@ -34,13 +36,20 @@ pub(crate) struct RetryTimer {
 }
 
 impl RetryTimer {
-    pub(crate) fn new(least: Duration, slack: Duration) -> Self {
+    pub(crate) fn new(wait_min: Duration, margin_min: Duration) -> Self {
         let backed_off_at = Time::ZERO;
-        Self { least, held: false, slack, estimate: None, doublings: 0, backed_off_at }
+        Self {
+            wait_min,
+            has_held_answers: false,
+            margin_min,
+            estimate: None,
+            doublings: 0,
+            backed_off_at,
+        }
     }
 
-    pub(crate) fn of_held_answers(self) -> Self {
-        Self { held: true, ..self }
+    pub(crate) fn with_held_answers(self) -> Self {
+        Self { has_held_answers: true, ..self }
     }
 
     pub(crate) fn has_estimate(&self) -> bool {
@@ -53,10 +62,10 @@ impl RetryTimer {
         }
         let r = took.as_secs_f64();
         let (r, gain) = match self.estimate {
-            Some((smoothed, _)) if self.held && r > smoothed => {
+            Some((smoothed, _)) if self.has_held_answers && r > smoothed => {
                 (if r > 2.0 * smoothed { 2.0 * smoothed } else { r }, 1.0 / 16.0)
             }
-            Some(_) if self.held => (r, 0.5),
+            Some(_) if self.has_held_answers => (r, 0.5),
             _ => (r, 1.0 / 8.0),
         };
         self.estimate = Some(smoothed(self.estimate, r, gain));
@@ -67,22 +76,24 @@ impl RetryTimer {
         self.estimate.map(|(smoothed, _)| Duration::from_secs_f64(smoothed))
     }
 
+    /// Returns the time within which an answer is expected; `None` before the first answer.
     pub(crate) fn expected(&self) -> Option<Duration> {
         let (smoothed, variation) = self.estimate?;
         Some(
             Duration::from_secs_f64(smoothed)
-                + Duration::from_secs_f64(4.0 * variation).max(self.slack),
+                + Duration::from_secs_f64(4.0 * variation).max(self.margin_min),
         )
     }
 
+    /// Returns the wait after a request that was repeated `repeats` times.
     pub(crate) fn wait(&self, repeats: u32) -> Duration {
-        let base = self.expected().map_or(self.least, |expected| expected.max(self.least));
+        let base = self.expected().map_or(self.wait_min, |expected| expected.max(self.wait_min));
         let doublings = repeats.max(self.doublings).min(DOUBLINGS_MAX);
         (base * (1 << doublings)).min(base.max(BACKED_OFF_MAX))
     }
 
     /// Doubles the waits after a missing answer. Timers that expire together count once.
-    pub(crate) fn run_out(&mut self, now: Time) {
+    pub(crate) fn on_timeout(&mut self, now: Time) {
         if now.since(self.backed_off_at) >= self.wait(0).min(now.since(Time::ZERO)) {
             self.backed_off_at = now;
             self.doublings = (self.doublings + 1).min(DOUBLINGS_MAX);
@@ -90,34 +101,36 @@ impl RetryTimer {
     }
 }
 
+/// Times of the requests for one thing.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Asked {
-    pub(crate) times: u32,
-    first: Time,
-    last: Time,
+pub(crate) struct RequestTimes {
+    /// Number of requests.
+    pub(crate) count: u32,
+    first_at: Time,
+    last_at: Time,
 }
 
 /// Most requests after which an answer gives a first sample.
 const FIRST_SAMPLE_TIMES_MAX: u32 = 6;
 
-impl Asked {
-    pub(crate) fn note(&mut self, now: Time) {
-        if self.times == 0 {
-            self.first = now;
+impl RequestTimes {
+    pub(crate) fn on_request(&mut self, now: Time) {
+        if self.count == 0 {
+            self.first_at = now;
         }
-        (self.times, self.last) = (self.times + 1, now);
+        (self.count, self.last_at) = (self.count + 1, now);
     }
 
     pub(crate) fn last(&self) -> Option<Time> {
-        (self.times > 0).then_some(self.last)
+        (self.count > 0).then_some(self.last_at)
     }
 
     /// Takes an answer as a sample for `retry`, if unambiguous (Karn's rule). Before any sample the
     /// first of few requests counts: a long path has each first request repeated too soon.
-    pub(crate) fn answered(&self, now: Time, retry: &mut RetryTimer) {
+    pub(crate) fn on_answer(&self, now: Time, retry: &mut RetryTimer) {
         let most = if retry.has_estimate() { 1 } else { FIRST_SAMPLE_TIMES_MAX };
-        if (1..=most).contains(&self.times) {
-            retry.sample(now.since(self.first));
+        if (1..=most).contains(&self.count) {
+            retry.sample(now.since(self.first_at));
         }
     }
 }
@@ -153,11 +166,11 @@ mod tests {
         let mut retry = timer();
         let waits: [_; 5] = core::array::from_fn(|repeats| retry.wait(repeats as u32));
         assert_eq!(waits, [ms(200), ms(400), ms(800), ms(1600), ms(1600)]);
-        retry.run_out(at(1000));
-        retry.run_out(at(1000));
-        retry.run_out(at(1100));
+        retry.on_timeout(at(1000));
+        retry.on_timeout(at(1000));
+        retry.on_timeout(at(1100));
         assert_eq!(retry.wait(0), ms(400), "what runs out together counts once");
-        retry.run_out(at(1500));
+        retry.on_timeout(at(1500));
         assert_eq!(retry.wait(0), ms(800));
         retry.sample(ms(20));
         assert_eq!(retry.wait(0), ms(200));
@@ -166,24 +179,24 @@ mod tests {
     #[test]
     fn only_a_question_asked_once_gives_a_sample_unless_it_is_the_first() {
         let mut retry = timer();
-        let mut asked = Asked::default();
-        asked.answered(at(5), &mut retry);
+        let mut asked = RequestTimes::default();
+        asked.on_answer(at(5), &mut retry);
         assert!(!retry.has_estimate(), "it was never asked");
-        asked.note(at(10));
-        asked.note(at(210));
-        asked.answered(at(510), &mut retry);
+        asked.on_request(at(10));
+        asked.on_request(at(210));
+        asked.on_answer(at(510), &mut retry);
         assert_eq!(retry.expected(), Some(ms(500 + 4 * 250)), "from the first time");
-        asked.answered(at(90_000), &mut retry);
+        asked.on_answer(at(90_000), &mut retry);
         assert_eq!(retry.expected(), Some(ms(500 + 4 * 250)), "and never again");
-        let mut once = Asked::default();
-        once.note(at(1000));
-        once.answered(at(1500), &mut retry);
+        let mut once = RequestTimes::default();
+        once.on_request(at(1000));
+        once.on_answer(at(1500), &mut retry);
         assert_eq!(retry.expected(), Some(Duration::from_micros(500_000 + 4 * 187_500)));
     }
 
     #[test]
     fn answers_that_were_held_back_make_nobody_wait_long() {
-        let mut retry = timer().of_held_answers();
+        let mut retry = timer().with_held_answers();
         retry.sample(Duration::from_secs(3));
         for i in 0..90 {
             retry.sample(if i % 3 == 0 { Duration::from_secs(3) } else { ms(30) });
