@@ -76,7 +76,8 @@ pub use faircast_proto::BlackHole;
 pub use faircast_proto::catalog::{DEFAULT_SCHEME, SCHEMES, SchemeEntry, scheme};
 pub use faircast_proto::credit::{PROGRAM_BYTES_MAX, ProgramHost};
 pub use faircast_proto::object::{
-    Cause, Fec, Limit, MemberState, ObjectStatus, PathLimit, SlowPolicy, Stage,
+    Cause, Fec, Limit, MemberState, ObjectStatus, PacketCounts, PathLimit, ReceiverFailure,
+    SlowPolicy, Stage,
 };
 pub use faircast_proto::options::OptionValue;
 pub use faircast_proto::pgm::negotiation::SchemeMismatch;

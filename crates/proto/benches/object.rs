@@ -111,12 +111,12 @@ impl Pair {
 
     fn block(&self) -> u64 {
         let status = self.source.status();
-        64 + (status.parity * 64).div_ceil(status.symbols)
+        64 + (status.packets.parity * 64).div_ceil(status.packets.symbols)
     }
 
     fn sent(&self) -> u64 {
         let status = self.source.status();
-        status.symbols + status.parity
+        status.packets.symbols + status.packets.parity
     }
 
     fn receiver_has_progressed(&self) -> bool {

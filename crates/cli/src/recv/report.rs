@@ -308,8 +308,8 @@ pub(super) fn incoming_json(incoming: &Incoming) -> Value {
         "growing": incoming.object.growing,
         "bytes_done": incoming.object.bytes_done,
         "bytes_found": incoming.object.bytes_found,
-        "requests": incoming.object.requests,
-        "useless_packets": incoming.object.repairs,
+        "requests": incoming.object.packets.requests,
+        "useless_packets": incoming.object.packets.repairs,
         "tree": incoming.seat.as_ref().map(seat_json),
     })
 }

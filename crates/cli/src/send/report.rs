@@ -52,8 +52,8 @@ pub(super) fn summary_text(status: &SendStatus) -> String {
         if status.done() == 1 || all == 1 { "has" } else { "have" },
         bytes(status.bytes_total()),
         bytes(status.traffic.sent.bytes),
-        count(status.object.repairs, "repair packet"),
-        count(status.object.parity, "parity packet"),
+        count(status.object.packets.repairs, "repair packet"),
+        count(status.object.packets.parity, "parity packet"),
     );
     if let Some(limits) = limits_text(status, &labels) {
         let _ = writeln!(text, "{limits}");
@@ -230,9 +230,9 @@ fn summary_json(status: &SendStatus, good: bool) -> Value {
         "bytes_total": status.bytes_total(),
         "bytes_sent": status.traffic.sent.bytes,
         "packets_sent": status.traffic.sent.packets,
-        "repairs": status.object.repairs,
-        "parity": status.object.parity,
-        "requests": status.object.requests,
+        "repairs": status.object.packets.repairs,
+        "parity": status.object.packets.parity,
+        "requests": status.object.packets.requests,
         "limits": status.object.limits.iter().map(|limit| json!({
             "cause": cause_word(limit.cause),
             "id": limit.member.map(|id| format!("{id:016x}")),
@@ -290,14 +290,14 @@ pub(super) fn metrics(registry: &mut Registry, status: &SendStatus) {
     ];
     gauges(registry, all);
     let all = [
-        ("symbol_packets", "Packets with content that were sent", object.symbols),
-        ("parity_packets", "Packets with parity that were sent", object.parity),
+        ("symbol_packets", "Packets with content that were sent", object.packets.symbols),
+        ("parity_packets", "Packets with parity that were sent", object.packets.parity),
         (
             "repair_packets",
             "Packets that were sent again, and parity in their place",
-            object.repairs,
+            object.packets.repairs,
         ),
-        ("requests", "Requests for repair that came", object.requests),
+        ("requests", "Requests for repair that came", object.packets.requests),
     ];
     counters(registry, all);
     traffic(registry, &status.traffic, &status.refusals);

@@ -68,7 +68,7 @@ impl Transfer {
     }
 
     pub(super) fn observe(&mut self, now: Time, status: &ObjectStatus) {
-        let packets = status.symbols + status.parity;
+        let packets = status.packets.symbols + status.packets.parity;
         if packets != self.packets {
             (self.packets, self.packet_at) = (packets, now);
         }

@@ -403,11 +403,11 @@ impl App<Receiving> for Work {
             }
             FlowEvent::Gone => {
                 let Some(status) = live.machine(id).map(|machine| machine.status()) else { return };
-                if let Some(mismatch) = status.mismatch {
+                if let Some(mismatch) = status.failure.mismatch {
                     self.end(live, id, ReceiveOutcome::OtherScheme(mismatch));
                     return;
                 }
-                let stalled = status.reason.filter(|_| status.stalled);
+                let stalled = status.reason.filter(|_| status.failure.stalled);
                 let notes = self.sessions.get(&id).map(|session| session.notes.clone());
                 let left_out = notes.as_ref().and_then(|notes| notes.left_out.get().cloned());
                 let reason = notes.as_ref().and_then(|notes| notes.failure.get().cloned());
@@ -418,7 +418,7 @@ impl App<Receiving> for Work {
                     }
                     (Some(reason), None) => self.end(live, id, ReceiveOutcome::Failed(reason)),
                     (None, _) => {
-                        let gone = match status.given_up {
+                        let gone = match status.failure.given_up {
                             true => ReceiveOutcome::GivenUp,
                             false => ReceiveOutcome::SenderGone,
                         };

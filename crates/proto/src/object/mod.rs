@@ -30,7 +30,8 @@ pub use receiver::ObjectReceiver;
 pub use setup::{Fec, ObjectReceiverSetup, ObjectSourceSetup, SlowPolicy};
 pub use source::ObjectSource;
 pub use status::{
-    Cause, HostLoad, Limit, MemberLoad, MemberState, MemberStatus, ObjectStatus, Stage, TreePlace,
+    Cause, HostLoad, Limit, MemberLoad, MemberState, MemberStatus, ObjectStatus, PacketCounts,
+    ReceiverFailure, Stage, TreePlace,
 };
 pub use store::{ObjectError, ObjectResult, Store, Verdict};
 pub use supply::Supply;

@@ -5,6 +5,7 @@ pub(super) mod blocks;
 mod input;
 mod load;
 pub(super) mod member;
+pub(super) mod path_reports;
 mod requests;
 
 use alloc::string::String;
@@ -18,7 +19,10 @@ pub(super) use self::input::continues;
 use self::requests::Requests;
 use super::source::write_entries;
 use super::wire::{encode_limit, encode_load};
-use super::{ObjectReceiverInput, ObjectReceiverSetup, ObjectStatus, ObjectTaker};
+use super::{
+    ObjectReceiverInput, ObjectReceiverSetup, ObjectStatus, ObjectTaker, PacketCounts,
+    ReceiverFailure,
+};
 use crate::pgm::ReceiverConfig;
 use crate::pgm::negotiation::Negotiation;
 use crate::pgm::session::ReceiverSession;
@@ -89,7 +93,7 @@ impl ObjectReceiver {
     }
 
     fn lose_source(&mut self, cx: &mut Cx<'_>, reason: &str) {
-        let heard = self.session.heard();
+        let heard = self.session.heard_at();
         if self.assembly.lose_source(cx, reason, heard) {
             self.requests.clear();
         }
@@ -132,14 +136,14 @@ impl ObjectReceiver {
     }
 
     fn write_message(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let (bytes, (packets, lost)) = (self.assembly.told_bytes(), self.extent());
+        let (bytes, (packets, lost)) = (self.assembly.reported_bytes(), self.extent());
         let message = self.assembly.member.take_due(bytes, (packets, lost))?;
         cx.emit(Event::SessionExtent { packets });
         let mut value = Vec::new();
         message.encode(&mut value);
         let load = self.assembly.load.load(cx.now, lost).map(|load| encode_load(&load));
         let limit = self.assembly.limit.map(encode_limit);
-        let path = self.assembly.take_path_words();
+        let path = self.assembly.path.take_messages();
         self.session.write_request(buf, |encoder| {
             encoder.raw_option(OptionType::MEMBER, 0, &value);
             if let Some(load) = load {
@@ -176,12 +180,14 @@ impl ObjectReceiver {
 
 impl ObjectTaker for ObjectReceiver {
     fn status(&self) -> ObjectStatus {
+        let status = self.assembly.status();
+        let mismatch = self.session.mismatch().cloned();
         ObjectStatus {
-            requests: self.requests.sent,
+            packets: PacketCounts { requests: self.requests.sent, ..status.packets },
+            failure: ReceiverFailure { mismatch, ..status.failure },
             rtt: self.requests.run_retry.smoothed(),
-            heard: self.session.heard(),
-            mismatch: self.session.mismatch().cloned(),
-            ..self.assembly.status()
+            heard: self.session.heard_at(),
+            ..status
         }
     }
 

@@ -19,7 +19,9 @@ use self::pauses::{Pauses, Wait};
 use self::slow::SlowMeter;
 use super::course::Course;
 use super::wire::{ENTRIES_MAX, ENTRIES_PER_OPTION, Entry};
-use super::{HostLoad, ObjectSender, ObjectSourceInput, ObjectSourceSetup, ObjectStatus};
+use super::{
+    HostLoad, ObjectSender, ObjectSourceInput, ObjectSourceSetup, ObjectStatus, PacketCounts,
+};
 use crate::congestion::{BoxControl, Permit, Regime};
 use crate::pgm::SourceConfig;
 use crate::pgm::negotiation::SchemeAnnouncement;
@@ -45,7 +47,7 @@ pub struct ObjectSource {
     confirmed_run: Option<(Time, Entry)>,
     requests: u64,
     /// True if receivers know that nothing is left, and time of the last such announcement.
-    told_exhausted: bool,
+    is_exhaustion_sent: bool,
     exhausted_at: Time,
 }
 
@@ -76,7 +78,7 @@ impl ObjectSource {
                 packets: ObjectPackets::new(supply, symbol_bytes, fec, status_interval),
                 course,
                 slow: SlowMeter::new(slow),
-                told_exhausted: true,
+                is_exhaustion_sent: true,
             }
             pauses, host, limit, limited_by, timers, confirm, confirmed_run, requests, exhausted_at
         }
@@ -143,7 +145,7 @@ impl ObjectSource {
         }
         if packets.chosen.is_none() {
             let growing = packets.offer.announcement.growing;
-            return if growing { Wait::Content } else { Wait::Asked };
+            return if growing { Wait::Content } else { Wait::RequestTimes };
         }
         let gauges = self.session.control.gauges();
         let capped = gauges.regime == Regime::Cap;
@@ -189,16 +191,16 @@ impl ObjectSource {
     }
 
     /// Announces once that nothing is left, at a limited rate.
-    fn tell_exhausted(&mut self, now: Time) {
+    fn announce_exhaustion(&mut self, now: Time) {
         if !self.packets.is_exhausted() {
-            self.told_exhausted = false;
-        } else if !self.told_exhausted {
+            self.is_exhaustion_sent = false;
+        } else if !self.is_exhaustion_sent {
             let soonest = self.exhausted_at + EXHAUSTED_INTERVAL;
             if now < soonest {
                 self.session.wake_by(soonest);
                 return;
             }
-            (self.told_exhausted, self.exhausted_at) = (true, now);
+            (self.is_exhaustion_sent, self.exhausted_at) = (true, now);
             self.session.announce_now(now);
         }
     }
@@ -219,10 +221,7 @@ impl ObjectSender for ObjectSource {
         let gauges = self.session.control.gauges();
         let status = self.course.status(&packets.offer.announcement, packets.is_exhausted());
         ObjectStatus {
-            symbols: packets.sent.symbols,
-            parity: packets.sent.parity,
-            repairs: packets.sent.repairs,
-            requests: self.requests,
+            packets: PacketCounts { requests: self.requests, ..packets.sent },
             rate_bits_per_s: gauges.allowed_bits_per_s(packets.offer.layout.symbol_bytes()),
             rtt: gauges.rtt,
             limiting: self
@@ -314,7 +313,7 @@ impl Machine for ObjectSource {
             if exhausted && !growing && self.packets.offer.poll_digests() {
                 self.session.announce_now(cx.now);
             }
-            self.tell_exhausted(cx.now);
+            self.announce_exhaustion(cx.now);
             return self.poll_session(cx, buf);
         }
         None

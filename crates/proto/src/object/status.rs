@@ -223,6 +223,30 @@ pub struct Limit {
     pub time: Duration,
 }
 
+/// Packets of a transfer at one end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PacketCounts {
+    /// Number of packets with source symbols that were sent or received.
+    pub symbols: u64,
+    /// Number of packets with parity that were sent or received.
+    pub parity: u64,
+    /// Number of useless packets (receiver), or of repeated or replaced symbols (source).
+    pub repairs: u64,
+    /// Number of repair requests that were sent or received.
+    pub requests: u64,
+}
+
+/// Failure of a receiver that its source, or the source's scheme, caused.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ReceiverFailure {
+    /// True if the receiver failed because the source gave the object up; no state was kept.
+    pub given_up: bool,
+    /// True if the source gave this receiver up for lack of progress.
+    pub stalled: bool,
+    /// Scheme mismatch with the source, which made the receiver fail.
+    pub mismatch: Option<SchemeMismatch>,
+}
+
 /// Status of a transfer at one end, at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ObjectStatus {
@@ -238,14 +262,8 @@ pub struct ObjectStatus {
     pub bytes_done: u64,
     /// Bytes of content that were present at the start.
     pub bytes_found: u64,
-    /// Number of packets with source symbols that were sent or received.
-    pub symbols: u64,
-    /// Number of packets with parity that were sent or received.
-    pub parity: u64,
-    /// Number of useless packets (receiver), or of repeated or replaced symbols (source).
-    pub repairs: u64,
-    /// Number of repair requests that were sent or received.
-    pub requests: u64,
+    /// Packets so far.
+    pub packets: PacketCounts,
     /// Payload rate that the congestion control allows now, in bit/s, if known.
     pub rate_bits_per_s: Option<f64>,
     /// Smoothed round-trip time: at a source to the representative, at a receiver to the source.
@@ -256,14 +274,10 @@ pub struct ObjectStatus {
     pub heard: Option<Time>,
     /// At a receiver: number of answers from the source.
     pub answers: u64,
-    /// True if the receiver failed because the source gave the object up; no state was kept.
-    pub given_up: bool,
-    /// At a receiver: scheme mismatch with the source, which made the receiver fail.
-    pub mismatch: Option<SchemeMismatch>,
+    /// At a receiver: cause of a failure, if the source or its scheme is the cause.
+    pub failure: ReceiverFailure,
     /// At a receiver: path limit, if longer packets do not arrive.
     pub path: Option<PathLimit>,
-    /// True if the source gave this receiver up for lack of progress.
-    pub stalled: bool,
     /// At a source: true if a receiver gets single full-length packets, but no data.
     pub whole_lost: bool,
     /// At a source: all known receivers. At a receiver: empty.

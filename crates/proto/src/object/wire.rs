@@ -278,12 +278,12 @@ pub(super) fn decode_limit(bytes: &[u8]) -> Option<Bitrate> {
 
 /// Packet lengths at a receiver: option PATH upstream. A `high` of 0 means as long as data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PathWord {
+pub(super) enum PathMessage {
     Ask { low: u32, high: u32 },
     Limit(PathLimit),
 }
 
-impl PathWord {
+impl PathMessage {
     pub(super) fn encode(&self) -> Vec<u8> {
         let (kind, a, b) = match *self {
             Self::Ask { low, high } => (0, low, high),
@@ -314,7 +314,7 @@ pub(super) struct Probe {
     pub(super) size: u32,
     /// Bytes of the source's data packets.
     pub(super) sent: u32,
-    /// Requested range of lengths, as in [`PathWord::Ask`].
+    /// Requested range of lengths, as in [`PathMessage::Ask`].
     pub(super) range: (u32, u32),
 }
 

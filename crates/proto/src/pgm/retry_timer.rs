@@ -14,13 +14,15 @@ const BACKED_OFF_MAX: Duration = Duration::from_secs(16);
 /// Longest plausible round trip (TFMCC's longest: RFC 4654 s2.2.1).
 const SAMPLE_MAX: Duration = Duration::from_secs(64);
 
+/// Wait for the answer to a request, by the smoothed time of earlier answers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RetryTimer {
-    pub(crate) least: Duration,
+    /// Shortest wait.
+    pub(crate) wait_min: Duration,
     /// True if answers may be held back by congestion control: the shortest times measure the path.
-    held: bool,
+    has_held_answers: bool,
     /// Least margin of a wait: answers to requests of other receivers make samples look short.
-    slack: Duration,
+    margin_min: Duration,
     /// Time from a request to its answer.
     rtt: RttEstimator,
     /// Doublings of waits; they stay while answers are ambiguous (Karn's rule).
@@ -29,20 +31,20 @@ pub(crate) struct RetryTimer {
 }
 
 impl RetryTimer {
-    pub(crate) fn new(least: Duration, slack: Duration) -> Self {
+    pub(crate) fn new(wait_min: Duration, margin_min: Duration) -> Self {
         let backed_off_at = Time::ZERO;
         Self {
-            least,
-            held: false,
-            slack,
+            wait_min,
+            has_held_answers: false,
+            margin_min,
             rtt: RttEstimator::default(),
             doublings: 0,
             backed_off_at,
         }
     }
 
-    pub(crate) fn of_held_answers(self) -> Self {
-        Self { held: true, ..self }
+    pub(crate) fn with_held_answers(self) -> Self {
+        Self { has_held_answers: true, ..self }
     }
 
     pub(crate) fn has_estimate(&self) -> bool {
@@ -54,7 +56,7 @@ impl RetryTimer {
             return;
         }
         let took_s = took.as_secs_f64();
-        match self.rtt.srtt_s().filter(|_| self.held) {
+        match self.rtt.srtt_s().filter(|_| self.has_held_answers) {
             None => self.rtt.sample(took),
             Some(srtt_s) if took_s > srtt_s => {
                 let limited = if took_s > 2.0 * srtt_s { 2.0 * srtt_s } else { took_s };
@@ -69,18 +71,20 @@ impl RetryTimer {
         self.rtt.srtt()
     }
 
+    /// Returns the time within which an answer is expected; `None` before the first answer.
     pub(crate) fn expected(&self) -> Option<Duration> {
-        Some(self.rtt.srtt()? + self.rtt.margin()?.max(self.slack))
+        Some(self.rtt.srtt()? + self.rtt.margin()?.max(self.margin_min))
     }
 
+    /// Returns the wait after a request that was repeated `repeats` times.
     pub(crate) fn wait(&self, repeats: u32) -> Duration {
-        let base = self.expected().map_or(self.least, |expected| expected.max(self.least));
+        let base = self.expected().map_or(self.wait_min, |expected| expected.max(self.wait_min));
         let doublings = repeats.max(self.doublings).min(DOUBLINGS_MAX);
         (base * (1 << doublings)).min(base.max(BACKED_OFF_MAX))
     }
 
     /// Doubles the waits after a missing answer. Timers that expire together count once.
-    pub(crate) fn run_out(&mut self, now: Time) {
+    pub(crate) fn on_timeout(&mut self, now: Time) {
         if now.since(self.backed_off_at) >= self.wait(0).min(now.since(Time::ZERO)) {
             self.backed_off_at = now;
             self.doublings = (self.doublings + 1).min(DOUBLINGS_MAX);
@@ -88,34 +92,36 @@ impl RetryTimer {
     }
 }
 
+/// Times of the requests for one thing.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Asked {
-    pub(crate) times: u32,
-    first: Time,
-    last: Time,
+pub(crate) struct RequestTimes {
+    /// Number of requests.
+    pub(crate) count: u32,
+    first_at: Time,
+    last_at: Time,
 }
 
 /// Most requests after which an answer gives a first sample.
 const FIRST_SAMPLE_TIMES_MAX: u32 = 6;
 
-impl Asked {
-    pub(crate) fn note(&mut self, now: Time) {
-        if self.times == 0 {
-            self.first = now;
+impl RequestTimes {
+    pub(crate) fn on_request(&mut self, now: Time) {
+        if self.count == 0 {
+            self.first_at = now;
         }
-        (self.times, self.last) = (self.times + 1, now);
+        (self.count, self.last_at) = (self.count + 1, now);
     }
 
     pub(crate) fn last(&self) -> Option<Time> {
-        (self.times > 0).then_some(self.last)
+        (self.count > 0).then_some(self.last_at)
     }
 
     /// Takes an answer as a sample for `retry`, if unambiguous (Karn's rule). Before any sample the
     /// first of few requests counts: a long path has each first request repeated too soon.
-    pub(crate) fn answered(&self, now: Time, retry: &mut RetryTimer) {
+    pub(crate) fn on_answer(&self, now: Time, retry: &mut RetryTimer) {
         let most = if retry.has_estimate() { 1 } else { FIRST_SAMPLE_TIMES_MAX };
-        if (1..=most).contains(&self.times) {
-            retry.sample(now.since(self.first));
+        if (1..=most).contains(&self.count) {
+            retry.sample(now.since(self.first_at));
         }
     }
 }
@@ -151,11 +157,11 @@ mod tests {
         let mut retry = timer();
         let waits: [_; 5] = core::array::from_fn(|repeats| retry.wait(repeats as u32));
         assert_eq!(waits, [ms(200), ms(400), ms(800), ms(1600), ms(1600)]);
-        retry.run_out(at(1000));
-        retry.run_out(at(1000));
-        retry.run_out(at(1100));
+        retry.on_timeout(at(1000));
+        retry.on_timeout(at(1000));
+        retry.on_timeout(at(1100));
         assert_eq!(retry.wait(0), ms(400), "what runs out together counts once");
-        retry.run_out(at(1500));
+        retry.on_timeout(at(1500));
         assert_eq!(retry.wait(0), ms(800));
         retry.sample(ms(20));
         assert_eq!(retry.wait(0), ms(200));
@@ -164,24 +170,24 @@ mod tests {
     #[test]
     fn only_a_question_asked_once_gives_a_sample_unless_it_is_the_first() {
         let mut retry = timer();
-        let mut asked = Asked::default();
-        asked.answered(at(5), &mut retry);
+        let mut asked = RequestTimes::default();
+        asked.on_answer(at(5), &mut retry);
         assert!(!retry.has_estimate(), "it was never asked");
-        asked.note(at(10));
-        asked.note(at(210));
-        asked.answered(at(510), &mut retry);
+        asked.on_request(at(10));
+        asked.on_request(at(210));
+        asked.on_answer(at(510), &mut retry);
         assert_eq!(retry.expected(), Some(ms(500 + 4 * 250)), "from the first time");
-        asked.answered(at(90_000), &mut retry);
+        asked.on_answer(at(90_000), &mut retry);
         assert_eq!(retry.expected(), Some(ms(500 + 4 * 250)), "and never again");
-        let mut once = Asked::default();
-        once.note(at(1000));
-        once.answered(at(1500), &mut retry);
+        let mut once = RequestTimes::default();
+        once.on_request(at(1000));
+        once.on_answer(at(1500), &mut retry);
         assert_eq!(retry.expected(), Some(Duration::from_micros(500_000 + 4 * 187_500)));
     }
 
     #[test]
     fn answers_that_were_held_back_make_nobody_wait_long() {
-        let mut retry = timer().of_held_answers();
+        let mut retry = timer().with_held_answers();
         retry.sample(Duration::from_secs(3));
         for i in 0..90 {
             retry.sample(if i % 3 == 0 { Duration::from_secs(3) } else { ms(30) });

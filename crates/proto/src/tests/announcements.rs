@@ -121,7 +121,7 @@ fn a_sender_that_is_newer_ends_a_transfer_and_hears_why() {
         }
         let status = host.host.machine.status();
         assert_eq!(status.stage, Stage::Failed, "{}", entry.name);
-        assert!(status.mismatch.is_some_and(|mismatch| mismatch.is_newer()));
+        assert!(status.failure.mismatch.is_some_and(|mismatch| mismatch.is_newer()));
         assert!(status.reason.unwrap().contains("use a newer faircast"));
         host.act(4, |machine, cx| machine.handle_timeout(cx));
         let words = host.sent.concat();

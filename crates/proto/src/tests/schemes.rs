@@ -349,7 +349,7 @@ fn transfers_of_every_scheme_complete_at_four_receivers() {
         for host in &world.receivers {
             assert!(host.said(&FlowEvent::Completed), "{}", entry.name);
             assert!(host.payload == content, "{}", entry.name);
-            assert_eq!(host.machine.status().mismatch, None);
+            assert_eq!(host.machine.status().failure.mismatch, None);
         }
         let status = world.source.machine.status();
         assert_eq!(status.stage, Stage::Finished, "{}", entry.name);
@@ -367,10 +367,10 @@ fn a_receiver_of_another_scheme_counts_as_failed_and_nobody_waits_for_it() {
             assert!(world.receivers[0].payload == content, "{case}");
             let status = world.receivers[1].machine.status();
             assert_eq!(status.stage, Stage::Failed, "{case}");
-            let mismatch = status.mismatch.unwrap();
+            let mismatch = status.failure.mismatch.unwrap();
             assert_eq!((&*mismatch.sender, &*mismatch.receiver), (sender.name, other.name));
             assert_eq!(status.reason, Some(mismatch.to_string()), "{case}");
-            assert_eq!(status.symbols + status.parity, 0, "{case}");
+            assert_eq!(status.packets.symbols + status.packets.parity, 0, "{case}");
             let status = world.source.machine.status();
             assert_eq!(status.stage, Stage::Finished, "{case}");
             let states: Vec<_> = status.members.iter().map(|member| member.state).collect();

@@ -11,49 +11,78 @@ use faircast_base::{BadInput, Bitrate, Checked, Cx, Duration, Event, Time};
 
 use super::blocks::{Blocks, Taken};
 use super::load::LoadMeter;
-use super::member::Membership;
+use super::member::{Membership, News};
+use super::path_reports::{PathNews, PathReports};
 use crate::FlowEvent;
 use crate::object::layout::{BLOCK_SYMBOLS, BlockId, block_of, part_of};
-use crate::object::path::PathMeter;
 use crate::object::status::why_stalled;
-use crate::object::wire::{Claim, Notice, PathWord, REASON_MAX, SymbolName, end_of};
+use crate::object::wire::{Answer, Claim, Notice, REASON_MAX, SymbolName, end_of};
 use crate::object::{
     Announcement, ObjectError, ObjectReceiverInput, ObjectReceiverSetup, ObjectResult,
-    ObjectStatus, Part, PathLimit, Stage, Store, Verdict,
+    ObjectStatus, PacketCounts, Part, PathLimit, ReceiverFailure, Stage, Store, Verdict,
 };
+use crate::pgm::negotiation::SchemeMismatch;
 
+/// Object at a receiver, from the first announcement to the end. The transport's end delivers
+/// announcements and symbols, and requests what is [wanted](Want) next.
 pub(in crate::object) struct Assembly {
     pub(in crate::object) store: Box<dyn Store>,
     pub(in crate::object) phase: TransferPhase,
+    /// Newest announcement of the source.
     pub(in crate::object) notice: Option<Notice>,
     pub(in crate::object) blocks: Blocks,
     pub(in crate::object) member: Membership,
     /// One past the last block of content that the store takes by now.
     pub(in crate::object) content_end: BlockId,
     pub(in crate::object) load: LoadMeter,
+    /// Greatest rate that this receiver asks its source for.
     pub(in crate::object) limit: Option<Bitrate>,
-    /// Measurement of packet lengths, and the bytes that drivers add to each packet.
-    pub(in crate::object) path: PathMeter,
-    pub(in crate::object) headers: u32,
-    probes: Option<(u32, u32)>,
-    pub(in crate::object) counts: Counts,
-    /// Time of the next poll of the store, and the wait after it.
-    poll_at: Option<Time>,
-    poll_wait: Duration,
+    pub(in crate::object) path: PathReports,
+    counts: Counts,
+    store_poll: StorePoll,
+    /// Number of times that a complete part differed from its announcement.
     mismatches: u32,
+    /// Bytes of content that were in the store at the start.
     bytes_found: u64,
-    /// Time of the source's last message that it gave the object up.
-    given_up: Option<Time>,
-    pub(in crate::object) reason: Option<String>,
-    stalled: bool,
-    pub(in crate::object) events: VecDeque<FlowEvent>,
+    failure: Failure,
+    events: VecDeque<FlowEvent>,
 }
 
+/// Packets with symbols that have arrived.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::object) struct Counts {
-    pub(in crate::object) symbols: u64,
-    pub(in crate::object) parity: u64,
-    pub(in crate::object) useless: u64,
+struct Counts {
+    symbols: u64,
+    parity: u64,
+    useless: u64,
+}
+
+/// Polls of a store that searches for earlier content or verifies: soon at first, then seldom.
+#[derive(Debug)]
+struct StorePoll {
+    at: Option<Time>,
+    /// Wait after the next poll.
+    wait: Duration,
+}
+
+impl StorePoll {
+    fn begin(&mut self) {
+        self.wait = POLL_MIN;
+    }
+
+    fn plan(&mut self, now: Time) {
+        self.at = Some(now + self.wait);
+        self.wait = (self.wait * 2).min(POLL_MAX);
+    }
+}
+
+/// Reason of a failure, for this receiver's application and for its source.
+#[derive(Debug, Default)]
+struct Failure {
+    reason: Option<String>,
+    /// Time of the source's last message that it gave the object up.
+    given_up_at: Option<Time>,
+    /// True if the source gave this receiver up for lack of progress.
+    is_stalled: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,47 +121,38 @@ impl Assembly {
                 store: setup.store,
                 member: Membership::new(setup.id, setup.node, setup.name),
                 limit: setup.limit,
-                headers: setup.headers,
-                poll_wait: POLL_MIN,
+                path: PathReports::new(setup.headers),
+                store_poll: StorePoll { at: None, wait: POLL_MIN },
             }
-            phase, notice, blocks, content_end, load, path, probes, counts, poll_at, mismatches,
-            bytes_found, given_up, reason, stalled, events
+            phase, notice, blocks, content_end, load, counts, mismatches, bytes_found, failure,
+            events
         }
     }
 
-    pub(in crate::object) fn path_limit(&self) -> Option<PathLimit> {
-        let short = self.path.limit.filter(PathLimit::is_short);
-        short.filter(|_| !self.phase.is_over()).map(|limit| limit.with(self.headers))
+    fn path_limit(&self) -> Option<PathLimit> {
+        self.path.short_limit().filter(|_| !self.phase.is_over())
     }
 
     pub(in crate::object) fn look_at_path(&mut self, cx: &mut Cx<'_>) {
         if self.path.next_timeout().is_none_or(|at| at > cx.now) {
             return;
         }
-        let before = self.path.limit;
-        self.probes = self.path.on_timeout(cx.now);
-        let after = self.path.limit;
-        if self.probes.is_some() || after != before {
-            self.member.say();
+        let PathNews { has_message, has_new_limit } = self.path.on_timeout(cx.now);
+        if has_message {
+            self.member.speak_soon();
         }
-        if after != before
-            && let Some(PathLimit { arrives, sent }) = self.path_limit()
-        {
+        if has_new_limit && let Some(PathLimit { arrives, sent }) = self.path_limit() {
             cx.emit(Event::PathLimit { arrives, sent });
         }
-    }
-
-    pub(in crate::object) fn take_path_words(&mut self) -> [Option<PathWord>; 2] {
-        let asked = self.probes.take().map(|(low, high)| PathWord::Ask { low, high });
-        [asked, self.path.limit.map(PathWord::Limit)]
     }
 
     pub(in crate::object) fn wants_packets(&self) -> bool {
         matches!(self.phase, TransferPhase::Manifest | TransferPhase::Content) && !self.has_all()
     }
 
-    pub(in crate::object) fn note_stalled(&mut self, now: Time) -> String {
-        self.stalled = true;
+    /// Notes that the source gave this receiver up, and returns the likely reason.
+    fn note_stalled(&mut self, now: Time) -> String {
+        self.failure.is_stalled = true;
         why_stalled(self.path_limit(), &self.load.load(now, 0).unwrap_or_default())
     }
 
@@ -141,7 +161,7 @@ impl Assembly {
     }
 
     /// Returns the bytes to report: bytes of content, and before content bytes of the manifest.
-    pub(in crate::object) fn told_bytes(&self) -> u64 {
+    pub(in crate::object) fn reported_bytes(&self) -> u64 {
         let manifest = self.blocks.layout.len(Part::Manifest);
         match self.phase {
             TransferPhase::Listening => 0,
@@ -161,16 +181,47 @@ impl Assembly {
             return false;
         }
         self.phase = TransferPhase::Failed;
-        self.poll_at = None;
+        self.store_poll.at = None;
         self.member.claim(cx, Claim::Failed, end_of(&reason, REASON_MAX));
-        self.reason = Some(reason);
+        self.failure.reason = Some(reason);
         self.events.push_back(FlowEvent::Gone);
         true
     }
 
-    /// Notes a message, perhaps forged, that the source gave up: valid only if silence follows.
-    pub(in crate::object) fn note_given_up(&mut self, now: Time) {
-        self.given_up = Some(now);
+    /// Fails, since the source has another scheme. Returns true on failure.
+    pub(in crate::object) fn fail_mismatched(
+        &mut self,
+        cx: &mut Cx<'_>,
+        mismatch: &SchemeMismatch,
+    ) -> bool {
+        let failed = self.fail(cx, mismatch.reason());
+        if failed {
+            self.failure.reason = Some(mismatch.to_string());
+        }
+        failed
+    }
+
+    /// Takes an answer of the source. Returns its news, and true if the receiver fails by it.
+    pub(in crate::object) fn take_answer(
+        &mut self,
+        cx: &mut Cx<'_>,
+        answer: Answer,
+    ) -> (News, bool) {
+        let news = self.member.take_answer(cx, answer);
+        let failed = match news {
+            News::Refused => self.fail(cx, "the source has no room for more receivers".to_string()),
+            News::Stalled => {
+                let reason = self.note_stalled(cx.now);
+                self.fail(cx, reason)
+            }
+            News::GivenUp => {
+                // Perhaps forged: valid only if silence follows.
+                self.failure.given_up_at = Some(cx.now);
+                false
+            }
+            News::Nothing | News::Recalled | News::Noted => false,
+        };
+        (news, failed)
     }
 
     /// Handles the loss of the source, last received at `heard`. Returns true on failure.
@@ -181,16 +232,16 @@ impl Assembly {
         heard: Option<Time>,
     ) -> bool {
         let said = |at: Time| heard.is_none_or(|heard| heard <= at + GIVEN_UP_QUIET);
-        let given_up = self.given_up.filter(|at| said(*at));
+        let given_up = self.failure.given_up_at.filter(|at| said(*at));
         let reason = match given_up {
             Some(_) => GIVEN_UP.to_string(),
-            None if self.member.told_stalled.is_some() && !self.phase.is_over() => {
+            None if self.member.stalled_answer_at.is_some() && !self.phase.is_over() => {
                 self.note_stalled(cx.now)
             }
             None => reason.to_string(),
         };
         let news = self.fail(cx, reason);
-        self.given_up = given_up;
+        self.failure.given_up_at = given_up;
         news
     }
 
@@ -198,8 +249,8 @@ impl Assembly {
         let early = !self.phase.is_over();
         if early {
             self.phase = TransferPhase::Failed;
-            self.poll_at = None;
-            self.reason = Some("it was told to leave".to_string());
+            self.store_poll.at = None;
+            self.failure.reason = Some("it was told to leave".to_string());
             if self.member.has_joined() {
                 self.member.leave(cx);
             }
@@ -209,11 +260,11 @@ impl Assembly {
     }
 
     pub(in crate::object) fn take_due(&mut self, now: Time) -> bool {
-        self.poll_at.take_if(|at| *at <= now).is_some()
+        self.store_poll.at.take_if(|at| *at <= now).is_some()
     }
 
     pub(in crate::object) fn next_timeout(&self) -> Option<Time> {
-        self.poll_at
+        self.store_poll.at
     }
 
     pub(in crate::object) fn poll_event(&mut self) -> Option<FlowEvent> {
@@ -246,14 +297,20 @@ impl Assembly {
             growing: self.notice.is_some_and(|notice| notice.announcement.growing),
             bytes_done: self.content_bytes(),
             bytes_found: self.bytes_found,
-            symbols: self.counts.symbols,
-            parity: self.counts.parity,
-            repairs: self.counts.useless,
+            packets: PacketCounts {
+                symbols: self.counts.symbols,
+                parity: self.counts.parity,
+                repairs: self.counts.useless,
+                requests: 0,
+            },
             answers: self.member.answers,
-            given_up: self.phase == TransferPhase::Failed && self.given_up.is_some(),
-            reason: self.reason.clone(),
+            failure: ReceiverFailure {
+                given_up: self.phase == TransferPhase::Failed && self.failure.given_up_at.is_some(),
+                stalled: self.failure.is_stalled,
+                mismatch: None,
+            },
+            reason: self.failure.reason.clone(),
             path: self.path_limit(),
-            stalled: self.stalled,
             ..ObjectStatus::default()
         }
     }
@@ -287,7 +344,7 @@ impl Assembly {
         Ok(())
     }
 
-    pub(in crate::object) fn has_place(&self, name: SymbolName, bytes: u64) -> Checked<bool> {
+    pub(in crate::object) fn accepts(&self, name: SymbolName, bytes: u64) -> Checked<bool> {
         let Some(notice) = self.notice.filter(|_| !self.phase.is_over()) else { return Ok(false) };
         let layout = &self.blocks.layout;
         if notice.announcement.growing && !layout.has(name.block_id) {
@@ -402,20 +459,20 @@ impl Assembly {
             return self.mismatch(cx, Part::Manifest, ask);
         }
         self.phase = TransferPhase::Opening;
-        self.poll_wait = POLL_MIN;
+        self.store_poll.begin();
         self.poll_open(cx, ask)
     }
 
     fn poll_open(&mut self, cx: &mut Cx<'_>, ask: Ask<'_>) -> ObjectResult {
         let found = match self.store.open()? {
             Poll::Pending => {
-                self.poll_later(cx.now);
+                self.store_poll.plan(cx.now);
                 return Ok(());
             }
             Poll::Ready(found) => found,
         };
         let Some(notice) = self.notice else { return Ok(()) };
-        self.poll_at = None;
+        self.store_poll.at = None;
         self.phase = TransferPhase::Content;
         self.load.begin();
         let layout = self.blocks.layout;
@@ -440,15 +497,10 @@ impl Assembly {
             self.blocks.want(more.clone());
             ask(cx, &self.blocks, Want::More(more));
         }
-        if takes_until < layout.block_ids(Part::Content).end && self.poll_at.is_none() {
-            self.poll_at = Some(cx.now + POLL_MAX);
+        if takes_until < layout.block_ids(Part::Content).end && self.store_poll.at.is_none() {
+            self.store_poll.at = Some(cx.now + POLL_MAX);
         }
         Ok(())
-    }
-
-    fn poll_later(&mut self, now: Time) {
-        self.poll_at = Some(now + self.poll_wait);
-        self.poll_wait = (self.poll_wait * 2).min(POLL_MAX);
     }
 
     fn check_digests(&mut self, cx: &mut Cx<'_>, ask: Ask<'_>) -> ObjectResult {
@@ -460,7 +512,7 @@ impl Assembly {
             return self.mismatch(cx, Part::Digests, ask);
         }
         self.phase = TransferPhase::Verifying;
-        self.poll_wait = POLL_MIN;
+        self.store_poll.begin();
         ask(cx, &self.blocks, Want::Nothing);
         self.poll_verify(cx, ask)
     }
@@ -469,9 +521,9 @@ impl Assembly {
         let verdict = self.store.verify()?;
         self.load.compare(cx.now, verdict == Poll::Pending);
         match verdict {
-            Poll::Pending => self.poll_later(cx.now),
+            Poll::Pending => self.store_poll.plan(cx.now),
             Poll::Ready(Verdict::Intact) => {
-                self.poll_at = None;
+                self.store_poll.at = None;
                 self.phase = TransferPhase::Done;
                 let bytes = self.content_bytes();
                 cx.emit(Event::Completed { bytes });
@@ -479,7 +531,7 @@ impl Assembly {
                 self.member.claim(cx, Claim::Done, String::new());
             }
             Poll::Ready(Verdict::Damaged(ranges)) => {
-                self.poll_at = None;
+                self.store_poll.at = None;
                 self.phase = TransferPhase::Content;
                 let before = self.blocks.content_lacking();
                 ranges.iter().for_each(|range| self.blocks.damaged(range));

@@ -29,7 +29,7 @@ impl ObjectReceiver {
                 let full =
                     self.assembly.notice.map_or(0, |notice| notice.announcement.symbol_bytes);
                 if len >= SYMBOL_HEADER + usize::from(full) {
-                    self.assembly.path.on_long();
+                    self.assembly.path.meter.on_long();
                     self.long = Some(data.sequence);
                 }
                 if newest {
@@ -49,7 +49,7 @@ impl ObjectReceiver {
             Body::Ncf(_) if packet.options.has(OptionType::PROBE) => {
                 let probe = packet.options.find(OptionType::PROBE);
                 let probe = probe.and_then(|option| Probe::decode(option.value));
-                self.assembly.path.on_probe(cx.now, probe.ok_or(BadInput::Malformed)?);
+                self.assembly.path.meter.on_probe(cx.now, probe.ok_or(BadInput::Malformed)?);
                 Ok(())
             }
             Body::Ncf(nak) if packet.options.has(OptionType::CONFIRM) => {
@@ -67,11 +67,9 @@ impl ObjectReceiver {
 
     fn watch_scheme(&mut self, cx: &mut Cx<'_>) {
         if let Some(mismatch) = self.session.mismatch()
-            && !self.assembly.phase.is_over()
+            && self.assembly.fail_mismatched(cx, mismatch)
         {
-            let (to_source, here) = (mismatch.reason(), mismatch.to_string());
-            self.fail(cx, to_source);
-            self.assembly.reason = Some(here);
+            self.requests.clear();
         }
     }
 
@@ -108,7 +106,7 @@ impl ObjectReceiver {
         if fresh && self.assembly.wants_packets() {
             let long = *self.long.get_or_insert(spm.lead);
             if spm.lead.after(long) {
-                self.assembly.path.on_ahead(cx.now);
+                self.assembly.path.meter.on_ahead(cx.now);
             }
         }
         let outcome = match self.assembly.notice {
@@ -202,7 +200,7 @@ impl ObjectReceiver {
 
     fn take_answer(&mut self, cx: &mut Cx<'_>, answer: Answer) {
         let before = self.may_ask();
-        let news = self.assembly.member.take(cx, answer);
+        let (news, failed) = self.assembly.take_answer(cx, answer);
         if self.may_ask() && !before {
             self.requests.on_welcome(cx.now);
         }
@@ -214,12 +212,8 @@ impl ObjectReceiver {
                     self.requests.restart(cx, &self.assembly.blocks);
                 }
             }
-            News::Refused => self.fail(cx, "the source has no room for more receivers".to_string()),
-            News::GivenUp => self.assembly.note_given_up(cx.now),
-            News::Stalled => {
-                let reason = self.assembly.note_stalled(cx.now);
-                self.fail(cx, reason);
-            }
+            News::Refused | News::Stalled if failed => self.requests.clear(),
+            News::Refused | News::Stalled | News::GivenUp => {}
             News::Noted => self.rest(),
         }
     }
@@ -248,7 +242,7 @@ impl ObjectReceiver {
         };
         let (name, bytes) = SymbolName::decode(packet.payload.bytes).ok_or(BadInput::Malformed)?;
         let zeros = packet.payload.zeros;
-        if !self.assembly.has_place(name, bytes.len() as u64 + u64::from(zeros))? {
+        if !self.assembly.accepts(name, bytes.len() as u64 + u64::from(zeros))? {
             return Ok(());
         }
         if newest && !name.repair {

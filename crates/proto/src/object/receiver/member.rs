@@ -25,26 +25,42 @@ const STATUS_ALONE: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(in crate::object) struct Membership {
     id: u64,
+    /// Name of this receiver in the scheme's reports.
     reporter: NodeId,
     name: String,
+    pub(in crate::object) identity: Option<u64>,
+    /// State that the messages claim, with the reason of a failure.
     claim: Claim,
     reason: String,
+    /// Number of the present claim, which grows with each change; 0 before the first message.
     number: u32,
-    answered: bool,
-    said: u32,
-    next_at: Option<Time>,
-    due: bool,
-    interval: Duration,
-    /// True if the source has ever welcomed this receiver, and true while it is deferred.
+    schedule: MessageSchedule,
+    /// True if the source has ever welcomed this receiver.
     pub(in crate::object) welcome: bool,
+    /// True while the source serves other members first.
     pub(in crate::object) deferred: bool,
+    /// Number of answers from the source.
     pub(in crate::object) answers: u64,
     /// Time of the first message that the source gave this receiver up, unless contradicted since.
-    pub(in crate::object) told_stalled: Option<Time>,
+    pub(in crate::object) stalled_answer_at: Option<Time>,
     refusals: Dissent<Status, BY_DURATION>,
-    pub(in crate::object) identity: Option<u64>,
 }
 
+/// Times of messages: repeated until answered, then one in each status interval.
+#[derive(Debug, Default)]
+struct MessageSchedule {
+    /// True if the source has answered the present claim.
+    is_answered: bool,
+    /// Number of messages with the present claim.
+    repetitions: u32,
+    /// Time at which the next message becomes due.
+    next_at: Option<Time>,
+    is_due: bool,
+    /// Status interval that the source asks for.
+    interval: Duration,
+}
+
+/// News in an answer of the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::object) enum News {
     Nothing,
@@ -57,7 +73,8 @@ pub(in crate::object) enum News {
 
 impl Membership {
     pub(in crate::object) fn new(id: u64, reporter: NodeId, name: String) -> Self {
-        Self { id, reporter, name, interval: STATUS_ALONE, ..Self::default() }
+        let schedule = MessageSchedule { interval: STATUS_ALONE, ..MessageSchedule::default() };
+        Self { id, reporter, name, schedule, ..Self::default() }
     }
 
     pub(in crate::object) fn join(&mut self, cx: &mut Cx<'_>) {
@@ -78,25 +95,25 @@ impl Membership {
     pub(in crate::object) fn claim(&mut self, cx: &mut Cx<'_>, claim: Claim, reason: String) {
         (self.claim, self.reason) = (claim, reason);
         // A longer interval means a larger group, in which more members report the same now.
-        let spread = self.interval.saturating_sub(STATUS_ALONE) / 5;
+        let spread = self.schedule.interval.saturating_sub(STATUS_ALONE) / 5;
         self.change(cx, claim, spread);
     }
 
     fn change(&mut self, cx: &mut Cx<'_>, claim: Claim, spread: Duration) {
         self.claim = claim;
         self.number = self.number.wrapping_add(1);
-        (self.answered, self.said) = (false, 0);
-        self.next_at = Some(cx.now + cx.rng.up_to(spread));
+        (self.schedule.is_answered, self.schedule.repetitions) = (false, 0);
+        self.schedule.next_at = Some(cx.now + cx.rng.up_to(spread));
     }
 
     pub(in crate::object) fn set_interval(&mut self, interval: Duration) {
-        self.interval = interval.clamp(STATUS_ALONE, INTERVAL_MAX);
+        self.schedule.interval = interval.clamp(STATUS_ALONE, INTERVAL_MAX);
     }
 
     pub(in crate::object) fn shorten_interval(&mut self, cx: &mut Cx<'_>, interval: Duration) {
         self.set_interval(interval);
-        let late = self.next_at.is_some_and(|at| at > cx.now + self.interval);
-        if self.answered && late {
+        let late = self.schedule.next_at.is_some_and(|at| at > cx.now + self.schedule.interval);
+        if self.schedule.is_answered && late {
             self.plan_status(cx);
         }
     }
@@ -105,7 +122,7 @@ impl Membership {
         matches!(self.claim, Claim::Done | Claim::Failed | Claim::Leaving)
     }
 
-    pub(in crate::object) fn take(&mut self, cx: &mut Cx<'_>, answer: Answer) -> News {
+    pub(in crate::object) fn take_answer(&mut self, cx: &mut Cx<'_>, answer: Answer) -> News {
         // Numbers wrap.
         let ahead = answer.number.wrapping_sub(self.number).cast_signed();
         // With a greater lead, the receiver's own number would be the old one.
@@ -128,8 +145,8 @@ impl Membership {
                 let recalled = self.deferred && !deferred;
                 (self.deferred, self.welcome) = (deferred, true);
                 self.note_progress();
-                if current && !self.answered {
-                    self.answered = true;
+                if current && !self.schedule.is_answered {
+                    self.schedule.is_answered = true;
                     self.plan_status(cx);
                 }
                 if recalled { News::Recalled } else { News::Nothing }
@@ -150,15 +167,15 @@ impl Membership {
     /// Doubts a final answer, which may be forged: asks, and believes it after 1 s of silence.
     fn doubt(&mut self, cx: &mut Cx<'_>, status: Status, current: bool) -> News {
         if status == Status::Stalled {
-            self.told_stalled.get_or_insert(cx.now);
+            self.stalled_answer_at.get_or_insert(cx.now);
         }
-        if self.answered {
+        if self.schedule.is_answered {
             self.change(cx, self.claim, Duration::ZERO);
             // Forged answers cause at most two messages a second.
-            self.next_at = Some(cx.now + REPEAT_MIN);
+            self.schedule.next_at = Some(cx.now + REPEAT_MIN);
             return News::Nothing;
         }
-        let counts = current && self.said > 0;
+        let counts = current && self.schedule.repetitions > 0;
         let agrees = |before: &Status| *before == status;
         match counts && self.refusals.claim(cx.now, status, Duration::ZERO, agrees) {
             false => News::Nothing,
@@ -168,14 +185,15 @@ impl Membership {
     }
 
     pub(in crate::object) fn note_progress(&mut self) {
-        self.told_stalled = None;
+        self.stalled_answer_at = None;
         self.refusals.contradict();
     }
 
     /// Ends the repetition of the last message, and answers the confirmation once.
     fn finish(&mut self) -> News {
-        (self.next_at, self.due) = (None, self.due || !self.answered);
-        self.answered = true;
+        (self.schedule.next_at, self.schedule.is_due) =
+            (None, self.schedule.is_due || !self.schedule.is_answered);
+        self.schedule.is_answered = true;
         News::Noted
     }
 
@@ -187,59 +205,62 @@ impl Membership {
     }
 
     fn plan_status(&mut self, cx: &mut Cx<'_>) {
-        let half = self.interval / 2;
-        self.next_at = Some(cx.now + self.interval - half / 2 + cx.rng.up_to(half));
+        let half = self.schedule.interval / 2;
+        self.schedule.next_at =
+            Some(cx.now + self.schedule.interval - half / 2 + cx.rng.up_to(half));
     }
 
     /// Sends what is due. Returns true if the last message stays without an answer for good.
     pub(in crate::object) fn on_timeout(&mut self, cx: &mut Cx<'_>) -> bool {
-        if self.next_at.is_none_or(|at| at > cx.now) {
+        if self.schedule.next_at.is_none_or(|at| at > cx.now) {
             return false;
         }
-        if self.is_last_word() && self.said >= LAST_WORDS_MAX {
-            self.next_at = None;
+        if self.is_last_word() && self.schedule.repetitions >= LAST_WORDS_MAX {
+            self.schedule.next_at = None;
             return true;
         }
-        self.due = true;
-        if self.answered {
+        self.schedule.is_due = true;
+        if self.schedule.is_answered {
             self.plan_status(cx);
         } else {
             // In a large group many answers are pending, so the wait grows with the group.
-            let least = REPEAT_MIN.max(self.interval.saturating_sub(STATUS_ALONE) / 4);
-            let wait = least * (1 << self.said.min(4));
+            let least = REPEAT_MIN.max(self.schedule.interval.saturating_sub(STATUS_ALONE) / 4);
+            let wait = least * (1 << self.schedule.repetitions.min(4));
             let wait = wait.min(REPEAT_MAX.max(least));
-            self.next_at = Some(cx.now + wait + cx.rng.up_to(wait / 4));
+            self.schedule.next_at = Some(cx.now + wait + cx.rng.up_to(wait / 4));
         }
-        self.said = self.said.saturating_add(1);
+        self.schedule.repetitions = self.schedule.repetitions.saturating_add(1);
         false
     }
 
     pub(in crate::object) fn hurry(&mut self, cx: &mut Cx<'_>) {
-        if self.is_last_word() && self.said == 0 && self.next_at.is_some() {
-            self.next_at = Some(cx.now);
+        if self.is_last_word() && self.schedule.repetitions == 0 && self.schedule.next_at.is_some()
+        {
+            self.schedule.next_at = Some(cx.now);
             self.on_timeout(cx);
         }
     }
 
-    pub(in crate::object) fn say(&mut self) {
-        self.due |= self.welcome && !self.is_last_word();
+    /// Makes a message due, if the source still expects some.
+    pub(in crate::object) fn speak_soon(&mut self) {
+        self.schedule.is_due |= self.welcome && !self.is_last_word();
     }
 
     pub(in crate::object) fn leave(&mut self, cx: &mut Cx<'_>) {
         self.change(cx, Claim::Leaving, Duration::ZERO);
-        (self.next_at, self.due) = (None, true);
+        (self.schedule.next_at, self.schedule.is_due) = (None, true);
     }
 
     pub(in crate::object) fn has_left(&self) -> bool {
-        self.claim == Claim::Leaving && !self.due
+        self.claim == Claim::Leaving && !self.schedule.is_due
     }
 
     pub(in crate::object) fn awaits_note(&self) -> bool {
-        self.is_last_word() && self.next_at.is_some()
+        self.is_last_word() && self.schedule.next_at.is_some()
     }
 
     pub(in crate::object) fn has_due(&self) -> bool {
-        self.due
+        self.schedule.is_due
     }
 
     /// Returns a due message with the `bytes` of content here and the share of lost packets.
@@ -249,10 +270,10 @@ impl Membership {
         (packets, lost): (u64, u64),
     ) -> Option<MemberMessage> {
         let loss = lost.min(packets) as f64 / packets.max(1) as f64;
-        core::mem::take(&mut self.due).then(|| MemberMessage {
+        core::mem::take(&mut self.schedule.is_due).then(|| MemberMessage {
             claim: self.claim,
             // A deferred receiver waits for the answer that it is served again.
-            ask: !self.answered || self.deferred,
+            ask: !self.schedule.is_answered || self.deferred,
             loss: (loss * 65535.0 + 0.5) as u16,
             number: self.number,
             id: self.id,
@@ -265,7 +286,7 @@ impl Membership {
     }
 
     pub(in crate::object) fn next_timeout(&self) -> Option<Time> {
-        self.next_at
+        self.schedule.next_at
     }
 }
 
@@ -294,7 +315,7 @@ mod tests {
             member.claim(&mut cx, Claim::Receiving, String::new());
             let number = 2u32.wrapping_add(ahead);
             let forged = Answer { status: Status::Done, number, id: 1 };
-            assert_eq!(member.take(&mut cx, forged), News::Nothing);
+            assert_eq!(member.take_answer(&mut cx, forged), News::Nothing);
             cx.now = member.next_timeout().expect("it speaks again");
             member.on_timeout(&mut cx);
             let message = member.take_due(10, (0, 0)).expect("it is due");
@@ -318,7 +339,7 @@ mod tests {
             let mut cx = Cx::untraced(at(ms), &mut rng);
             if ms == 0 {
                 member.join(&mut cx);
-                member.take(&mut cx, Answer { status: Status::Welcome, number: 1, id: 1 });
+                member.take_answer(&mut cx, Answer { status: Status::Welcome, number: 1, id: 1 });
             }
             if member.next_timeout().is_some_and(|due| due <= at(ms)) {
                 member.on_timeout(&mut cx);
@@ -333,7 +354,7 @@ mod tests {
             let forged = forged.into_iter().filter(|it| it.0);
             let forged = forged.map(|it| Answer { status: Status::Stalled, number: it.1, id: 1 });
             for answer in forged.chain(answer) {
-                if member.take(&mut cx, answer) == News::Stalled {
+                if member.take_answer(&mut cx, answer) == News::Stalled {
                     return (Some(ms), messages);
                 }
             }
@@ -375,7 +396,7 @@ mod tests {
                 }
                 let status = if welcome_ms == Some(ms) { Status::Welcome } else { Status::Refused };
                 let answer = Answer { status, number: 1, id: 1 };
-                if member.take(&mut cx, answer) == News::Refused && ended.is_none() {
+                if member.take_answer(&mut cx, answer) == News::Refused && ended.is_none() {
                     ended = Some(ms);
                 }
             }

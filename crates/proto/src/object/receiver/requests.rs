@@ -12,39 +12,48 @@ use crate::object::Part;
 use crate::object::layout::{BLOCK_ID_END, BlockId, block_id, block_of, part_of};
 use crate::object::wire::{ENTRIES_MAX, ENTRIES_PER_OPTION, Entry};
 use crate::pgm::PgmFlowSettings;
-use crate::pgm::retry_timer::{Asked, RetryTimer};
+use crate::pgm::retry_timer::{RequestTimes, RetryTimer};
 use crate::pgm::session::REORDER_DELAY;
 use crate::pgm::session::crowd::Backoff;
-use crate::pgm::session::naks::{Naks, State};
+use crate::pgm::session::naks::{NakState, Naks};
 use crate::ranges::RangeSet;
 use crate::timers::{Timers, reasons};
 
 /// Longest run requested block by block, so that requests coincide with those for partial blocks.
 const SINGLE_BLOCKS: u64 = 16;
 
+/// Position of the source's sweep in one part, as far as it concerns this receiver.
 #[derive(Clone, Copy, Debug)]
-struct Passage {
+struct SweepPosition {
     /// Block up to which everything missing is overdue.
-    judged: BlockId,
+    judged_end: BlockId,
+    /// Block of the newest packet of the sweep.
     at: BlockId,
 }
 
+/// Requests for runs of blocks, until confirmed, and for single blocks, until repaired.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
+    /// State of single blocks, as of missing packets of a stream.
     naks: Naks,
+    /// Wanted blocks that the source has not confirmed.
     runs: RangeSet,
     timers: Timers<Timer, 2>,
-    run_asked: Asked,
-    run_due: bool,
+    /// Times of the requests for the present runs.
+    run_requests: RequestTimes,
+    is_run_due: bool,
     pub(super) run_retry: RetryTimer,
-    /// True if the source knows all initial wants, so that its sweep includes them.
-    source_knows: bool,
-    passages: [Option<Passage>; 3],
+    /// True if the source has confirmed the runs, so that its sweep includes them.
+    source_has_runs: bool,
+    /// Sweep of each part; `None` before its first packet.
+    sweeps: [Option<SweepPosition>; 3],
     /// Block up to which all counts as passed at [`Timer::Gaps`].
     suspected: Option<BlockId>,
     /// Blocks passed by the sweep on a reordering path, with the times at which they are overdue.
     passed: VecDeque<(Time, Range<BlockId>)>,
+    /// Number of requests that were sent.
     pub(super) sent: u64,
+    /// Number of requests since the last confirmation or symbol.
     unanswered: u32,
 }
 
@@ -61,7 +70,7 @@ impl Requests {
         Self {
             naks: Naks::without_end(settings),
             run_retry: RetryTimer::new(settings.nak_repeat, settings.nak_backoff),
-            passages: [None; 3],
+            sweeps: [None; 3],
             ..Self::default()
         }
     }
@@ -83,9 +92,9 @@ impl Requests {
         let part = part_of(blocks.start);
         if fresh {
             let first = block_id(part, 0);
-            self.passages[part as usize] = Some(Passage { judged: first, at: first });
+            self.sweeps[part as usize] = Some(SweepPosition { judged_end: first, at: first });
         }
-        self.source_knows = fresh;
+        self.source_has_runs = fresh;
         self.runs.insert(blocks);
         self.plan_runs(cx);
     }
@@ -95,8 +104,8 @@ impl Requests {
             return;
         }
         // In a part without seen symbols, the whole sweep from here on concerns this receiver.
-        let begin = Passage { judged: blocks.start, at: blocks.start };
-        self.passages[part_of(blocks.start) as usize].get_or_insert(begin);
+        let begin = SweepPosition { judged_end: blocks.start, at: blocks.start };
+        self.sweeps[part_of(blocks.start) as usize].get_or_insert(begin);
         self.runs.insert(blocks);
         self.plan_runs(cx);
     }
@@ -112,7 +121,7 @@ impl Requests {
             let mut backoff = Backoff::new(cx.now);
             for block_id in blocks.partial(block_ids) {
                 if !self.naks.has(block_id) {
-                    self.naks.hold_back(block_id, &mut backoff, cx.rng);
+                    self.naks.back_off(block_id, &mut backoff, cx.rng);
                 }
             }
         }
@@ -120,14 +129,14 @@ impl Requests {
 
     fn plan_runs(&mut self, cx: &mut Cx<'_>) {
         if !self.timers.is_armed(Timer::Runs) && !self.runs.is_empty() {
-            self.run_asked = Asked::default();
+            self.run_requests = RequestTimes::default();
             let mut backoff = Backoff::new(cx.now);
-            self.timers.arm(Timer::Runs, self.naks.draw(&mut backoff, cx.rng));
+            self.timers.arm(Timer::Runs, self.naks.draw_backoff(&mut backoff, cx.rng));
         }
     }
 
     pub(super) fn on_welcome(&mut self, now: Time) {
-        if self.run_asked.times == 0 && self.timers.is_armed(Timer::Runs) {
+        if self.run_requests.count == 0 && self.timers.is_armed(Timer::Runs) {
             self.timers.arm(Timer::Runs, now);
         }
     }
@@ -142,18 +151,18 @@ impl Requests {
         reordering: Option<Duration>,
     ) {
         let part = part_of(at);
-        let Some(passage) = &mut self.passages[part as usize] else {
-            self.passages[part as usize] = Some(Passage { judged: at, at });
+        let Some(sweep) = &mut self.sweeps[part as usize] else {
+            self.sweeps[part as usize] = Some(SweepPosition { judged_end: at, at });
             return;
         };
-        if !self.source_knows {
-            *passage = Passage { judged: at, at };
+        if !self.source_has_runs {
+            *sweep = SweepPosition { judged_end: at, at };
             return;
         }
-        let before = core::mem::replace(&mut passage.at, at);
+        let before = core::mem::replace(&mut sweep.at, at);
         if let Some(tolerance) = reordering {
             let anew = at < before;
-            let last = core::mem::replace(&mut passage.judged, at);
+            let last = core::mem::replace(&mut sweep.judged_end, at);
             if anew {
                 let end = blocks.layout.block_ids(part).end;
                 self.pass(cx, blocks, tolerance, last..end);
@@ -165,13 +174,13 @@ impl Requests {
         }
         if at < before {
             // The sweep has begun a new round, so nothing of the last round follows.
-            let last = core::mem::replace(&mut passage.judged, block_id(part, 0));
+            let last = core::mem::replace(&mut sweep.judged_end, block_id(part, 0));
             self.overdue(cx, blocks, last..blocks.layout.block_ids(part).end);
-        } else if before > passage.judged || at == before && at > passage.judged {
-            let from = core::mem::replace(&mut passage.judged, before);
+        } else if before > sweep.judged_end || at == before && at > sweep.judged_end {
+            let from = core::mem::replace(&mut sweep.judged_end, before);
             self.overdue(cx, blocks, from..before);
         }
-        let open = self.passages[part as usize].is_some_and(|passage| passage.judged < at);
+        let open = self.sweeps[part as usize].is_some_and(|sweep| sweep.judged_end < at);
         if open && !self.timers.is_armed(Timer::Gaps) {
             self.suspect(cx.now, at);
         }
@@ -238,7 +247,7 @@ impl Requests {
         }
         // Confirmed blocks that are missing are lost too, even if earlier answers took longer.
         let delay = REORDER_DELAY.max(reordering.unwrap_or_default());
-        self.naks.repairs_sent(cx.now + delay);
+        self.naks.on_all_repairs_sent(cx.now + delay);
     }
 
     fn overdue(&mut self, cx: &mut Cx<'_>, blocks: &mut Blocks, range: Range<BlockId>) {
@@ -260,7 +269,7 @@ impl Requests {
         let mut backoff = Backoff::new(cx.now);
         for block_id in blocks.partial(range) {
             if !self.naks.has(block_id) && !self.runs.contains(block_id) {
-                self.naks.hold_back(block_id, &mut backoff, cx.rng);
+                self.naks.back_off(block_id, &mut backoff, cx.rng);
             }
         }
         self.plan_runs(cx);
@@ -277,7 +286,7 @@ impl Requests {
     pub(super) fn on_progress(&mut self, now: Time, block_id: BlockId) {
         self.unanswered = 0;
         if !self.naks.is_empty() {
-            self.naks.heard(block_id, now);
+            self.naks.suppress(block_id, now);
         }
     }
 
@@ -308,9 +317,9 @@ impl Requests {
                     return;
                 }
                 let passed =
-                    self.passages[part_of(block_id) as usize].is_some_and(|p| block_id < p.at);
-                if !self.naks.has(block_id) && passed && self.source_knows {
-                    self.naks.begin(block_id, State::AwaitConfirmation, now);
+                    self.sweeps[part_of(block_id) as usize].is_some_and(|p| block_id < p.at);
+                if !self.naks.has(block_id) && passed && self.source_has_runs {
+                    self.naks.insert(block_id, NakState::AwaitConfirmation, now);
                 }
                 self.naks.confirmed(block_id, now);
                 self.confirm_whole(now, block_id);
@@ -325,12 +334,12 @@ impl Requests {
     }
 
     fn confirm_run(&mut self, now: Time, run: Range<BlockId>) {
-        self.run_asked.answered(now, &mut self.run_retry);
+        self.run_requests.on_answer(now, &mut self.run_retry);
         self.runs.remove(run);
-        self.source_knows = true;
+        self.source_has_runs = true;
         if self.runs.is_empty() {
             self.timers.disarm(Timer::Runs);
-            self.run_due = false;
+            self.is_run_due = false;
         }
     }
 
@@ -343,34 +352,34 @@ impl Requests {
         }
         self.naks.expire(cx, can_ask);
         if self.timers.take_due(Timer::Runs, cx.now) {
-            let tries = self.run_asked.times;
-            if tries > 0 && !self.run_due {
-                self.run_retry.run_out(cx.now);
+            let tries = self.run_requests.count;
+            if tries > 0 && !self.is_run_due {
+                self.run_retry.on_timeout(cx.now);
                 // Request or confirmation was lost; passing data may already concern this receiver.
-                self.source_knows = true;
+                self.source_has_runs = true;
             }
             if can_ask {
-                self.run_due = true;
-                self.run_asked.note(cx.now);
+                self.is_run_due = true;
+                self.run_requests.on_request(cx.now);
             }
             self.timers.arm(Timer::Runs, cx.now + self.run_retry.wait(tries));
         }
     }
 
     fn judge_until(&mut self, cx: &mut Cx<'_>, blocks: &mut Blocks, to: BlockId) {
-        let Some(passage) = &mut self.passages[part_of(to) as usize] else { return };
-        if passage.judged < to && to <= passage.at {
-            let from = core::mem::replace(&mut passage.judged, to);
+        let Some(sweep) = &mut self.sweeps[part_of(to) as usize] else { return };
+        if sweep.judged_end < to && to <= sweep.at {
+            let from = core::mem::replace(&mut sweep.judged_end, to);
             self.overdue(cx, blocks, from..to);
         }
-        let at = self.passages[part_of(to) as usize].map_or(to, |passage| passage.at);
+        let at = self.sweeps[part_of(to) as usize].map_or(to, |sweep| sweep.at);
         if at > to {
             self.suspect(cx.now, at);
         }
     }
 
     pub(super) fn has_due(&self) -> bool {
-        self.run_due || self.naks.has_due()
+        self.is_run_due || self.naks.has_due()
     }
 
     pub(super) fn take_due(&mut self, blocks: &Blocks) -> Vec<Entry> {
@@ -378,7 +387,7 @@ impl Requests {
         // The return path may lose long packets.
         let narrow = self.unanswered >= UNANSWERED_MAX;
         let most = if narrow { ENTRIES_PER_OPTION } else { ENTRIES_MAX };
-        if core::mem::take(&mut self.run_due) {
+        if core::mem::take(&mut self.is_run_due) {
             let mut wanted = RangeSet::default();
             for run in self.runs.iter().take(RUNS_LOOKED_AT) {
                 // Partly received blocks are judged after the sweep has passed them.
@@ -412,15 +421,15 @@ impl Requests {
         self.naks.clear();
         self.runs = RangeSet::default();
         self.timers.disarm_all();
-        self.run_due = false;
-        self.passages = [None; 3];
+        self.is_run_due = false;
+        self.sweeps = [None; 3];
         (self.suspected, self.passed) = (None, VecDeque::new());
     }
 
     /// Discards conclusions from the sweep after a restart of the source, and requests everything.
     pub(super) fn restart(&mut self, cx: &mut Cx<'_>, blocks: &Blocks) {
         self.clear();
-        self.source_knows = false;
+        self.source_has_runs = false;
         self.want(cx, blocks.layout.block_ids(Part::Manifest), false);
         self.want_lacking(cx, blocks, false);
     }
@@ -438,5 +447,5 @@ const PASSED_MAX: usize = 256;
 
 const RUNS_LOOKED_AT: usize = 4096;
 
-// Every block has a key, and every key a part.
+// Every block has an id, and every id a part.
 const _: () = assert!(BLOCK_ID_END >> 32 == Part::ALL.len() as u64);

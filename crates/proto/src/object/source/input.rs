@@ -5,7 +5,9 @@ use faircast_base::{BadInput, Bitrate, Checked, Cx, Duration, Time};
 use super::ObjectSource;
 use super::members::Standing;
 use crate::object::layout::{BlockId, part_of};
-use crate::object::wire::{ENTRIES_MAX, Entry, MemberMessage, PathWord, decode_limit, decode_load};
+use crate::object::wire::{
+    ENTRIES_MAX, Entry, MemberMessage, PathMessage, decode_limit, decode_load,
+};
 use crate::object::{MemberLoad, MemberState};
 use crate::pgm::wire::{Body, OptionType, Packet, Received};
 
@@ -58,7 +60,7 @@ impl ObjectSource {
         let told = self.session.read_report(cx.now, packet)?;
         let reporter = told.and_then(|told| told.reporter);
         let through_elements = matches!(packet.body, Body::Nak(_));
-        match self.course.members.hear(cx.now, packet.from, reporter, through_elements) {
+        match self.course.members.standing_of(cx.now, packet.from, reporter, through_elements) {
             Standing::Unknown => return Err(BadInput::Foreign),
             // The member knows its standing from the answer to each of its messages.
             Standing::Unserved => return Ok(()),
@@ -124,8 +126,8 @@ impl ObjectSource {
         let message = MemberMessage::decode(value).ok_or(BadInput::Malformed)?;
         let (id, reporter) = (message.id, message.reporter);
         let changed =
-            self.course.members.take(cx.now, packet.from, packet.authenticated, message)?;
-        self.course.members.note(id, load, limit);
+            self.course.members.take_message(cx.now, packet.from, packet.authenticated, message)?;
+        self.course.members.note_load(id, load, limit);
         let least =
             limit.map(|limit| (limit, reporter)).filter(|_| self.course.members.is_served(id));
         if let Some(own) = least.filter(|own| self.limit.is_none_or(|least| *own < least)) {
@@ -149,9 +151,9 @@ impl ObjectSource {
     fn take_path(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>, id: u64) -> Checked {
         let mut limit = None;
         for option in packet.options.iter().filter(|option| option.kind == OptionType::PATH) {
-            match PathWord::decode(option.value).ok_or(BadInput::Malformed)? {
-                PathWord::Ask { low, high } => self.ask_probes(cx.now, id, (low, high)),
-                PathWord::Limit(found) => limit = Some(found),
+            match PathMessage::decode(option.value).ok_or(BadInput::Malformed)? {
+                PathMessage::Ask { low, high } => self.ask_probes(cx.now, id, (low, high)),
+                PathMessage::Limit(found) => limit = Some(found),
             }
         }
         // Losses due to packet length are no sign of congestion.

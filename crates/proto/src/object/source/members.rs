@@ -21,23 +21,42 @@ pub(in crate::object) const ANSWERS_MAX: usize = 1 << 12;
 #[derive(Debug, Default)]
 struct Member {
     status: MemberStatus,
+    /// Number of the newest accepted message, and time of the last accepted one.
     number: u32,
     taken_at: Time,
-    settled: bool,
-    awaited: bool,
+    /// True if the member needs no further answer: its last message has been noted.
+    is_settled: bool,
+    /// True if the member was present at the beginning of content.
+    is_awaited: bool,
+    /// True if the source has given the member up for lack of progress.
+    is_given_up: bool,
+    progress: Progress,
+    path: MemberPath,
+}
+
+/// Progress of a member, as its reports show it.
+#[derive(Debug, Default)]
+struct Progress {
     /// Bytes of the manifest in the member's last report.
-    manifest: u64,
-    progressed: Option<Time>,
+    manifest_bytes: u64,
+    /// Time of the last report of more content.
+    at: Option<Time>,
     /// Time without progress that the member could have made.
-    stalled: Duration,
-    /// True if the last report covers all packets sent at the previous report; `packets` is the
-    /// number sent at the last report.
+    stalled_for: Duration,
+    /// True if the last report covers all packets that were sent at the report before.
     has_taken_all: bool,
-    packets: u64,
-    given_up: bool,
+    /// Number of packets that were sent at the last report.
+    sent_packets: u64,
+}
+
+/// Packet lengths on the path to a member.
+#[derive(Debug, Default)]
+struct MemberPath {
     /// Time and number of consecutive messages that only single full-length packets arrive.
     whole: Option<(Time, u32)>,
-    whole_lost: bool,
+    /// True once these messages are believed.
+    is_whole_lost: bool,
+    /// Time of the last request for probes that was accepted.
     probed_at: Option<Time>,
 }
 
@@ -48,6 +67,65 @@ impl Member {
 
     fn is_reached(&self) -> bool {
         self.is(&SERVED) && self.status.path.is_none()
+    }
+
+    /// Notes the sender of a message. Any host can repeat an old message, so only one that `proves`
+    /// its sender shows that the member has moved.
+    fn note_sender(&mut self, now: Time, from: NodeId, proves: bool) {
+        let status = &mut self.status;
+        status.heard = now;
+        if proves {
+            status.home = from;
+        }
+        if from == status.home {
+            status.home_heard = now;
+        }
+    }
+
+    /// Notes the reported bytes. Returns true if there is more content than before.
+    fn note_progress(&mut self, now: Time, claim: Claim, bytes: u64) -> bool {
+        let (status, progress) = (&mut self.status, &mut self.progress);
+        if claim == Claim::Joined {
+            if bytes > progress.manifest_bytes {
+                progress.stalled_for = Duration::ZERO;
+            }
+            (progress.manifest_bytes, status.bytes) = (bytes, 0);
+            return false;
+        }
+        let progresses = bytes > status.bytes && status.state != MemberState::Joined;
+        if progresses {
+            (progress.at, progress.stalled_for) = (Some(now), Duration::ZERO);
+        }
+        status.bytes = bytes;
+        progresses
+    }
+
+    /// Notes the claimed state, and returns the state that follows from it.
+    fn note_claim(&mut self, now: Time, claim: Claim, asks: bool) -> MemberState {
+        let status = &mut self.status;
+        let before = status.state;
+        let after = match (claim, before) {
+            (Claim::Done, _) => MemberState::Done,
+            (Claim::Failed, _) => MemberState::Failed,
+            (Claim::Leaving, MemberState::Done) => MemberState::Done,
+            (Claim::Leaving, _) => MemberState::Left,
+            (_, MemberState::Deferred) => MemberState::Deferred,
+            (Claim::Joined, _) => MemberState::Joined,
+            (Claim::Receiving, _) => MemberState::Receiving,
+        };
+        if before == MemberState::Joined {
+            status.found = status.bytes;
+        }
+        if before != after {
+            // The time for the manifest is no sign of content progress.
+            self.progress.stalled_for = Duration::ZERO;
+        }
+        if after == MemberState::Done {
+            status.done.get_or_insert(now);
+        }
+        let last = matches!(claim, Claim::Done | Claim::Failed);
+        self.is_settled = claim == Claim::Leaving || last && !asks;
+        after
     }
 }
 
@@ -87,18 +165,23 @@ pub(in crate::object) enum Standing {
 #[derive(Debug, Default)]
 pub(in crate::object) struct Members {
     members: BTreeMap<u64, Member>,
+    /// Members by the node that they are at, and by their names in the scheme's reports.
     by_node: BTreeMap<NodeId, u64>,
     by_reporter: BTreeMap<NodeId, u64>,
+    /// Answers to send.
     answers: VecDeque<(NodeId, Answer)>,
+    /// Number of members in each [`MemberState`].
     counts: [usize; 7],
-    proven: bool,
-    progressed: Option<Time>,
+    /// Time of the last progress of any member; `None` before the first.
+    progressed_at: Option<Time>,
+    /// Number of served members without a path limit.
     reached: usize,
-    limited: bool,
+    /// True if any member has ever asked for a rate limit.
+    has_limits: bool,
     /// True if the object is given up: every answer says so, except to complete members.
     given_up: bool,
     /// Last member that was informed of the given-up object without a request.
-    told_given_up: Option<u64>,
+    last_given_up_answer: Option<u64>,
     /// Symbols saved up for members without progress, and symbols sent at the last update.
     spare: (f64, u64),
 }
@@ -113,7 +196,7 @@ impl Members {
     }
 
     pub(in crate::object) fn are_settled(&self) -> bool {
-        self.members.values().all(|member| member.settled)
+        self.members.values().all(|member| member.is_settled)
     }
 
     pub(in crate::object) fn count(&self, states: &[MemberState]) -> usize {
@@ -125,7 +208,7 @@ impl Members {
     }
 
     pub(in crate::object) fn begin(&mut self) {
-        self.members.values_mut().for_each(|member| member.awaited = true);
+        self.members.values_mut().for_each(|member| member.is_awaited = true);
     }
 
     /// Takes a receiver's message about itself, and returns the new state if it changed.
@@ -133,7 +216,7 @@ impl Members {
     /// A message from another address is [`Foreign`](BadInput::Foreign) unless the member was
     /// silent or is authenticated. Old or far-ahead numbers are answered with the newest number,
     /// which a member whose name was misused contradicts.
-    pub(in crate::object) fn take(
+    pub(in crate::object) fn take_message(
         &mut self,
         now: Time,
         from: NodeId,
@@ -141,87 +224,30 @@ impl Members {
         message: MemberMessage,
     ) -> Checked<Option<MemberState>> {
         let id = message.id;
-        if let Some(member) = self.members.get(&id) {
-            if let Err(reason) = self.check(now, member, (from, authenticated), message.number) {
-                if reason == BadInput::Duplicate {
-                    let (number, status) =
-                        (member.number, answer_to(member.status.state, self.given_up));
-                    self.answer(from, number, id, status);
-                }
-                return Err(reason);
-            }
-        } else {
-            if message.claim == Claim::Leaving {
-                self.answer(from, message.number, id, Status::Gone);
-                return Ok(None);
-            }
-            if self.members.len() >= MEMBERS_MAX && !self.make_room() {
-                self.answer(from, message.number, id, Status::Refused);
-                return Err(BadInput::TableFull);
-            }
-            self.admit(now, from, &message);
+        if !self.accept(now, (from, authenticated), &message)? {
+            return Ok(None);
         }
         self.bind(now, id, from, message.reporter);
         let Some(member) = self.members.get_mut(&id) else { return Ok(None) };
-        let status = &mut member.status;
-        status.heard = now;
-        // Any host can repeat an old message, so only a new number shows that the member has moved.
-        if authenticated || message.number != member.number {
-            status.home = from;
-        }
-        if from == status.home {
-            status.home_heard = now;
-        }
+        member.note_sender(now, from, authenticated || message.number != member.number);
         // A moved receiver proves the move with a new message; this answer asks for one.
-        let elsewhere = from != status.home;
+        let elsewhere = from != member.status.home;
         (member.number, member.taken_at) = (message.number, now);
-        if message.claim == Claim::Joined {
-            if message.bytes > member.manifest {
-                member.stalled = Duration::ZERO;
-            }
-            (member.manifest, status.bytes) = (message.bytes, 0);
-        } else {
-            if message.bytes > status.bytes && status.state != MemberState::Joined {
-                (member.progressed, member.stalled) = (Some(now), Duration::ZERO);
-                (self.proven, self.progressed) = (true, Some(now));
-            }
-            status.bytes = message.bytes;
+        if member.note_progress(now, message.claim, message.bytes) {
+            self.progressed_at = Some(now);
         }
+        let status = &mut member.status;
         status.loss = f64::from(message.loss) / 65535.0;
         status.name = message.name;
         status.identity = message.identity.or(status.identity);
-        let speaks_on = matches!(message.claim, Claim::Joined | Claim::Receiving);
-        if member.given_up && speaks_on {
+        if member.is_given_up && matches!(message.claim, Claim::Joined | Claim::Receiving) {
             for _ in 0..STALLED_SAID {
                 self.answer(from, message.number, id, Status::Stalled);
             }
             return Ok(None);
         }
-        let Some(member) = self.members.get_mut(&id) else { return Ok(None) };
-        let status = &mut member.status;
         status.reason = message.reason;
-        let before = status.state;
-        let after = match (message.claim, before) {
-            (Claim::Done, _) => MemberState::Done,
-            (Claim::Failed, _) => MemberState::Failed,
-            (Claim::Leaving, MemberState::Done) => MemberState::Done,
-            (Claim::Leaving, _) => MemberState::Left,
-            (_, MemberState::Deferred) => MemberState::Deferred,
-            (Claim::Joined, _) => MemberState::Joined,
-            (Claim::Receiving, _) => MemberState::Receiving,
-        };
-        if before == MemberState::Joined {
-            status.found = status.bytes;
-        }
-        if before != after {
-            // The time for the manifest is no sign of content progress.
-            member.stalled = Duration::ZERO;
-        }
-        if after == MemberState::Done {
-            status.done.get_or_insert(now);
-        }
-        let last = matches!(message.claim, Claim::Done | Claim::Failed);
-        member.settled = message.claim == Claim::Leaving || last && !message.ask;
+        let (before, after) = (status.state, member.note_claim(now, message.claim, message.ask));
         self.set(id, after);
         if elsewhere {
             self.answer(from, message.number.wrapping_add(1), id, answer_to(after, self.given_up));
@@ -231,10 +257,46 @@ impl Members {
         Ok((before != after).then_some(after))
     }
 
-    pub(in crate::object) fn note(&mut self, id: u64, load: MemberLoad, limit: Option<Bitrate>) {
+    /// Checks a message of a known member, or admits a new one. Returns false for a receiver that
+    /// leaves without having joined.
+    fn accept(
+        &mut self,
+        now: Time,
+        (from, authenticated): (NodeId, bool),
+        message: &MemberMessage,
+    ) -> Checked<bool> {
+        let id = message.id;
+        if let Some(member) = self.members.get(&id) {
+            if let Err(reason) = self.check(now, member, (from, authenticated), message.number) {
+                if reason == BadInput::Duplicate {
+                    let (number, state) = (member.number, member.status.state);
+                    self.answer(from, number, id, answer_to(state, self.given_up));
+                }
+                return Err(reason);
+            }
+            return Ok(true);
+        }
+        if message.claim == Claim::Leaving {
+            self.answer(from, message.number, id, Status::Gone);
+            return Ok(false);
+        }
+        if self.members.len() >= MEMBERS_MAX && !self.make_room() {
+            self.answer(from, message.number, id, Status::Refused);
+            return Err(BadInput::TableFull);
+        }
+        self.admit(now, from, message);
+        Ok(true)
+    }
+
+    pub(in crate::object) fn note_load(
+        &mut self,
+        id: u64,
+        load: MemberLoad,
+        limit: Option<Bitrate>,
+    ) {
         if let Some(member) = self.members.get_mut(&id) {
             (member.status.load, member.status.limit) = (load, limit);
-            self.limited |= limit.is_some();
+            self.has_limits |= limit.is_some();
         }
     }
 
@@ -242,12 +304,12 @@ impl Members {
     /// the last packets, so it is compared with the number sent before the previous report.
     pub(in crate::object) fn note_taken(&mut self, id: u64, taken: u64, sent: u64) {
         if let Some(member) = self.members.get_mut(&id) {
-            member.has_taken_all = taken >= member.packets;
-            member.packets = sent;
+            member.progress.has_taken_all = taken >= member.progress.sent_packets;
+            member.progress.sent_packets = sent;
         }
     }
 
-    pub(in crate::object) fn place(&mut self, id: u64, place: TreePlace) {
+    pub(in crate::object) fn note_place(&mut self, id: u64, place: TreePlace) {
         if let Some(member) = self.members.get_mut(&id) {
             member.status.place = Some(place);
         }
@@ -258,7 +320,7 @@ impl Members {
     }
 
     pub(in crate::object) fn least_limit(&self) -> Option<(Bitrate, NodeId)> {
-        if !self.limited {
+        if !self.has_limits {
             return None;
         }
         let all = self.members.values().filter(|member| member.is(&SERVED));
@@ -333,16 +395,17 @@ impl Members {
         if self.owes_answers() {
             return;
         }
-        let after = self.told_given_up.map_or(Bound::Unbounded, Bound::Excluded);
+        let after = self.last_given_up_answer.map_or(Bound::Unbounded, Bound::Excluded);
         let rest = self.members.range((after, Bound::Unbounded));
-        let told = self.told_given_up.into_iter().flat_map(|last| self.members.range(..=last));
+        let told =
+            self.last_given_up_answer.into_iter().flat_map(|last| self.members.range(..=last));
         let lacking = |member: &&Member| !member.is(&[MemberState::Done, MemberState::Left]);
         let members = rest.chain(told).map(|(_, member)| member).filter(lacking).take(ANSWERS_MAX);
         let answers = members.map(|Member { status, .. }| {
             (status.node, Answer { status: Status::GivenUp, number: 0, id: status.id })
         });
         self.answers = answers.collect();
-        self.told_given_up = self.answers.back().map(|(_, answer)| answer.id);
+        self.last_given_up_answer = self.answers.back().map(|(_, answer)| answer.id);
     }
 
     pub(in crate::object) fn owes_answers(&self) -> bool {

@@ -15,7 +15,7 @@ use crate::object::layout::{self, BLOCK_ID_END, BLOCK_SYMBOLS, BlockId, part_of}
 use crate::object::offer::Offer;
 use crate::object::planner::Planner;
 use crate::object::wire::{Notice, SYMBOL_HEADER, SymbolName};
-use crate::object::{Fec, ObjectResult, Part, Supply};
+use crate::object::{Fec, ObjectResult, PacketCounts, Part, Supply};
 use crate::pgm::wire::{Encoder, OptionType};
 
 /// Packets below full length whose lengths are remembered for acknowledgements.
@@ -41,7 +41,8 @@ pub(super) struct ObjectPackets {
     /// Packets below full length with their payload lengths, latest last.
     short_packets: VecDeque<(u64, u32)>,
     pub(super) payload_bytes: u64,
-    pub(super) sent: Counts,
+    /// Packets sent so far, without requests.
+    pub(super) sent: PacketCounts,
 }
 
 /// State of the source that SPMs announce beside the object.
@@ -54,14 +55,6 @@ pub(super) struct AnnouncedState {
     position: Option<BlockId>,
     /// Random number of 24 bits that distinguishes starts of the source.
     pub(super) epoch: u32,
-}
-
-/// Symbols sent so far: source symbols, parity, and those of both that repeat or replace others.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counts {
-    pub(super) symbols: u64,
-    pub(super) parity: u64,
-    pub(super) repairs: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -100,7 +93,7 @@ impl ObjectPackets {
             is_repair_turn: true,
             short_packets: VecDeque::new(),
             payload_bytes: 0,
-            sent: Counts::default(),
+            sent: PacketCounts::default(),
         }
     }
 

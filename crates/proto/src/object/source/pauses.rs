@@ -20,7 +20,7 @@ pub(super) enum Wait {
     Off,
     Free,
     Content,
-    Asked,
+    RequestTimes,
     Permit(Regime, Option<NodeId>),
 }
 
@@ -45,7 +45,7 @@ impl Pauses {
             Wait::Off => {}
             Wait::Free => self.free += span,
             Wait::Content => self.content += span,
-            Wait::Asked => self.asked += span,
+            Wait::RequestTimes => self.asked += span,
             Wait::Permit(regime, reporter) => {
                 let key = (regime, reporter);
                 let full = self.permit.len() >= REPORTERS_MAX && !self.permit.contains_key(&key);
@@ -153,7 +153,7 @@ mod tests {
             (230, Wait::Permit(Regime::Cap, None)),
             (380, Wait::Permit(Regime::Cap, Some(R))),
             (430, Wait::Permit(Regime::Start, None)),
-            (433, Wait::Asked),
+            (433, Wait::RequestTimes),
             (440, Wait::Content),
             (453, Wait::Off),
             (900, Wait::Off),

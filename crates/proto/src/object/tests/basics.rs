@@ -43,7 +43,7 @@ fn an_object_gets_to_one_and_to_ten() {
         assert!(world.source.said(&FlowEvent::Completed), "{receivers} x {content}");
         let status = world.source.machine.status();
         assert_eq!(status.stage, Stage::Finished);
-        assert_eq!(status.repairs, 0, "{receivers} x {content}: nothing was lost");
+        assert_eq!(status.packets.repairs, 0, "{receivers} x {content}: nothing was lost");
         let overhead = world.overhead();
         assert!(overhead < 1.02 || content < 10_000, "{receivers} x {content}: {overhead}");
         let ends = world.source.machine.next_timeout();

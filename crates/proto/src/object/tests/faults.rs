@@ -85,7 +85,7 @@ fn who_comes_late_gets_all() {
         }
         world.run_until(s(4));
         let status = world.source.machine.status();
-        assert!(status.symbols > 1000, "it is under way: {status:?}");
+        assert!(status.packets.symbols > 1000, "it is under way: {status:?}");
         world.complete_by(s(300));
         let overhead = world.overhead();
         assert!(overhead < 2.1, "the sweep goes round once more, not {overhead} times");
@@ -192,7 +192,7 @@ fn receivers_that_join_every_second_all_get_all() {
     }
     world.run_until(s(10));
     let status = world.source.machine.status();
-    assert!(status.symbols > 2000 && status.members.len() > 8, "{status:?}");
+    assert!(status.packets.symbols > 2000 && status.members.len() > 8, "{status:?}");
     world.complete_by(s(300));
     assert!(world.source.said(&FlowEvent::Completed));
 }

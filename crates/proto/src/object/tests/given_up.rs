@@ -82,7 +82,7 @@ fn what_has_changed_is_given_up_and_what_may_come_again_is_kept() {
         for host in &world.receivers {
             let status = host.machine.status();
             assert!(host.said(&FlowEvent::Gone), "{what:?} {share}: {status:?}");
-            assert_eq!((status.stage, status.given_up), (Stage::Failed, want), "{what:?}");
+            assert_eq!((status.stage, status.failure.given_up), (Stage::Failed, want), "{what:?}");
             assert_eq!(host.machine.next_timeout(), None, "nobody waits for anything");
         }
         assert_eq!(world.source.machine.next_timeout(), None);
@@ -105,7 +105,7 @@ fn a_source_that_is_told_to_end_or_killed_gives_nothing_up() {
         }
         world.run_until(s(400));
         assert!(world.receivers.iter().all(|host| host.said(&FlowEvent::Gone)), "killed: {killed}");
-        assert!(world.receivers.iter().all(|host| !host.machine.status().given_up));
+        assert!(world.receivers.iter().all(|host| !host.machine.status().failure.given_up));
     }
 }
 
@@ -147,7 +147,7 @@ fn a_forged_word_is_taken_back_by_the_packets_that_follow() {
             *content.lock().unwrap() = Content::Unreadable;
             world.run_until(s(60));
             assert!(world.receivers.iter().all(|host| host.said(&FlowEvent::Gone)));
-            assert!(world.receivers.iter().all(|host| !host.machine.status().given_up));
+            assert!(world.receivers.iter().all(|host| !host.machine.status().failure.given_up));
         } else {
             world.complete_by(s(120));
         }

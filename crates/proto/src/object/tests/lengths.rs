@@ -50,7 +50,7 @@ fn both_ends_know_what_arrives_and_the_others_go_on() {
         let first = status.members.iter().find(|member| member.node == FIRST).unwrap();
         assert_eq!((first.state, &first.reason), (MemberState::Failed, &found.advice()));
         let status = world.receivers[0].machine.status();
-        assert!(status.stalled && status.reason == Some(found.advice()), "{status:?}");
+        assert!(status.failure.stalled && status.reason == Some(found.advice()), "{status:?}");
         assert!(world.source.said(&FlowEvent::Completed), "one has it all");
     }
 }

@@ -276,7 +276,7 @@ fn a_lossy_group_gets_everything_and_the_source_ends() {
         tree.run_until(s(120));
         tree.assert_over();
         let status = tree.source.machine.status();
-        let manifests = status.symbols - status.repairs - symbols(CONTENT) - 21;
+        let manifests = status.packets.symbols - status.packets.repairs - symbols(CONTENT) - 21;
         assert!(manifests <= 2 * MANIFESTS, "{manifests} symbols of it");
     }
 }
@@ -291,7 +291,7 @@ fn what_all_have_is_not_sent() {
     tree.run_until(s(30));
     tree.assert_over();
     let status = tree.source.machine.status();
-    let sent = status.symbols - status.repairs;
+    let sent = status.packets.symbols - status.packets.repairs;
     assert_eq!(sent, MANIFESTS + 21, "manifest and digests, and nothing else");
     assert!(tree.source.bytes_sent < 30_000, "{}", tree.source.bytes_sent);
     assert!(tree.receivers.iter().all(|it| it.machine.status().bytes_found == CONTENT as u64));
@@ -309,7 +309,7 @@ fn what_somebody_lacks_is_sent_and_nothing_more() {
     tree.assert_over();
     let status = tree.source.machine.status();
     let sent = symbols(50_000) + symbols(CONTENT - half as usize);
-    assert_eq!(status.symbols - status.repairs, MANIFESTS + 21 + sent);
+    assert_eq!(status.packets.symbols - status.packets.repairs, MANIFESTS + 21 + sent);
     assert_eq!(tree.member("r1").found, CONTENT as u64 - 50_000);
 }
 
@@ -318,7 +318,7 @@ fn who_comes_late_and_has_it_is_sent_next_to_nothing() {
     let mut tree = Tree::new(CONTENT, 2, &[("rate_max", "200 kbit/s")]);
     tree.add_all(2, &[]);
     tree.run_until(s(7));
-    let most = tree.receivers[0].machine.status().symbols;
+    let most = tree.receivers[0].machine.status().packets.symbols;
     assert!(most > symbols(CONTENT) / 3 && most < symbols(CONTENT), "{most}");
     let disk = tree.disk_with(Some(0..CONTENT as u64));
     tree.add(disk, &[]);
@@ -326,9 +326,9 @@ fn who_comes_late_and_has_it_is_sent_next_to_nothing() {
     tree.assert_over();
     let status = tree.source.machine.status();
     let manifests = MANIFESTS + symbols(250);
-    assert_eq!(status.symbols - status.repairs, manifests + symbols(CONTENT) + 21);
+    assert_eq!(status.packets.symbols - status.packets.repairs, manifests + symbols(CONTENT) + 21);
     let late = tree.receivers[2].machine.status();
-    assert!(late.symbols < symbols(CONTENT) - most + 50, "{late:?} after {most}");
+    assert!(late.packets.symbols < symbols(CONTENT) - most + 50, "{late:?} after {most}");
 }
 
 #[test]
@@ -336,7 +336,7 @@ fn a_receiver_that_was_started_again_in_a_long_session_goes_on_at_once() {
     let content = 10_000_000;
     let mut tree = Tree::new(content, 1, &[("rate_max", "4 Mbit/s")]);
     tree.add(Disk::default(), &[]);
-    let sent = |tree: &Tree| tree.source.machine.status().symbols;
+    let sent = |tree: &Tree| tree.source.machine.status().packets.symbols;
     // More than a receiver believes of a single packet.
     while sent(&tree) < 70_000 {
         tree.run_for(ms(10));
@@ -439,7 +439,7 @@ fn what_a_disk_has_damaged_is_asked_for_again() {
     tree.assert_over();
     let status = tree.source.machine.status();
     let (first, again) = (MANIFESTS + symbols(CONTENT) + 21, 3);
-    assert_eq!(status.symbols - status.repairs, first + again);
+    assert_eq!(status.packets.symbols - status.packets.repairs, first + again);
     assert_eq!(tree.disks[bad].lock().unwrap().damaged, []);
 }
 
@@ -618,7 +618,11 @@ fn what_has_changed_is_given_up_over_a_tree_too() {
         for (i, host) in tree.receivers.iter().enumerate() {
             let status = host.machine.status();
             assert!(host.said(&FlowEvent::Gone), "{what:?} {i}: {status:?}");
-            assert_eq!((status.stage, status.given_up), (Stage::Failed, want), "{what:?} {i}");
+            assert_eq!(
+                (status.stage, status.failure.given_up),
+                (Stage::Failed, want),
+                "{what:?} {i}"
+            );
         }
         assert_eq!(tree.source.machine.next_timeout(), None, "{what:?}");
     }

@@ -191,7 +191,7 @@ impl World {
 
     pub(crate) fn overhead(&self) -> f64 {
         let status = self.source.machine.status();
-        let symbols = status.symbols + status.parity;
+        let symbols = status.packets.symbols + status.packets.parity;
         symbols as f64 * f64::from(SYMBOL) / self.object.len() as f64
     }
 }

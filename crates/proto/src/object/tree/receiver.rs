@@ -11,11 +11,10 @@ use crate::object::layout::{BLOCK_SYMBOLS, Layout, first_symbol_of, part_of};
 use crate::object::receiver::assembly::{Assembly, TransferPhase, Want};
 use crate::object::receiver::blocks::{Blocks, Taken};
 use crate::object::receiver::continues;
-use crate::object::receiver::member::News;
 use crate::object::wire::{Answer, Claim, Notice, SymbolName};
 use crate::object::{
     ObjectError, ObjectReceiverInput, ObjectReceiverSetup, ObjectResult, ObjectStatus, ObjectTaker,
-    Part,
+    Part, ReceiverFailure,
 };
 use crate::pgm::session::dissent::Dissent;
 use crate::stack::Stack;
@@ -30,8 +29,10 @@ pub struct TramObjectReceiver {
     /// Last packet taken from the session, and zeros that follow it.
     packet: Vec<u8>,
     zeros: u32,
-    waits: bool,
-    asks: bool,
+    /// True if that packet waits, since the store cannot take it yet.
+    is_packet_waiting: bool,
+    /// True if a message must tell the source what is missing.
+    is_request_due: bool,
     /// Packets without this object, with the last number. Floods are cheap: only duration counts.
     refused: Dissent<u64, { u32::MAX }>,
 }
@@ -53,7 +54,7 @@ impl TramObjectReceiver {
                 source,
                 assembly: Assembly::new(setup),
             }
-            packet, zeros, waits, asks, refused
+            packet, zeros, is_packet_waiting, is_request_due, refused
         }
     }
 
@@ -72,7 +73,7 @@ impl TramObjectReceiver {
             self.tram.pass_over(cx);
             while self.tram.poll_event().is_some() {}
         }
-        if core::mem::take(&mut self.asks) && !self.assembly.phase.is_over() {
+        if core::mem::take(&mut self.is_request_due) && !self.assembly.phase.is_over() {
             let claim = match self.assembly.phase {
                 TransferPhase::Listening | TransferPhase::Manifest => Claim::Joined,
                 _ => Claim::Receiving,
@@ -82,10 +83,10 @@ impl TramObjectReceiver {
     }
 
     fn step(&mut self, cx: &mut Cx<'_>) -> ObjectResult {
-        let asks = &mut self.asks;
+        let is_request_due = &mut self.is_request_due;
         self.assembly.advance(cx, &mut |_: &mut Cx<'_>, _: &Blocks, want| {
             // The message that content is wanted already lists what is missing.
-            *asks |= matches!(want, Want::Part(_) | Want::Lacking { fresh: false });
+            *is_request_due |= matches!(want, Want::Part(_) | Want::Lacking { fresh: false });
         })?;
         if self.assembly.phase == TransferPhase::Done {
             self.tram.release(cx);
@@ -97,15 +98,15 @@ impl TramObjectReceiver {
         let mut taken = false;
         // Content is dropped during a search: waiting would close the window of all receivers.
         while !self.assembly.phase.is_over() {
-            if !core::mem::take(&mut self.waits) {
+            if !core::mem::take(&mut self.is_packet_waiting) {
                 let Some(zeros) = self.tram.take_packet(&mut self.packet) else { break };
                 (self.zeros, taken) = (zeros, true);
             }
             let packet = core::mem::take(&mut self.packet);
             let waits = self.take_packet(cx, &packet, self.zeros);
             self.packet = packet;
-            self.waits = waits.map_err(End::Failed)?;
-            if self.waits {
+            self.is_packet_waiting = waits.map_err(End::Failed)?;
+            if self.is_packet_waiting {
                 break;
             }
         }
@@ -116,13 +117,13 @@ impl TramObjectReceiver {
             self.assembly.phase,
             TransferPhase::Listening | TransferPhase::Manifest | TransferPhase::Content
         );
-        if !wants || self.waits {
+        if !wants || self.is_packet_waiting {
             return Ok(());
         }
         while let Some(event) = self.tram.poll_event() {
             match event {
                 // These packets are no longer repaired: the source sends their symbols in new ones.
-                StreamEvent::Flow(FlowEvent::Lost { .. }) => self.asks = true,
+                StreamEvent::Flow(FlowEvent::Lost { .. }) => self.is_request_due = true,
                 StreamEvent::Flow(FlowEvent::Gone) if self.tram.is_pruned() => {
                     return Err(End::Failed(error(PRUNED)));
                 }
@@ -150,7 +151,7 @@ impl TramObjectReceiver {
         let symbol = SymbolName::decode(bytes).filter(|it| it.0.symbol < BLOCK_SYMBOLS);
         let Some((name, rest)) = symbol else { return self.refuse(cx) };
         let len = rest.len() as u64 + u64::from(zeros);
-        match self.assembly.has_place(name, len) {
+        match self.assembly.accepts(name, len) {
             Ok(true) => {}
             Ok(false) => return Ok(false),
             Err(_) => return self.refuse(cx),
@@ -204,7 +205,7 @@ impl TramObjectReceiver {
         self.assembly.grow(cx, (&old, &new), &mut |_: &mut Cx<'_>, _: &Blocks, _| {})?;
         self.step(cx)?;
         // Missing symbols were sent before this receiver lacked them, or could take them.
-        self.asks |= notice.exhausted && self.assembly.phase == TransferPhase::Content;
+        self.is_request_due |= notice.exhausted && self.assembly.phase == TransferPhase::Content;
         Ok(())
     }
 
@@ -222,7 +223,7 @@ impl TramObjectReceiver {
         };
         lacking.limit(RANGES_MAX);
         Some(Lacks {
-            after: self.tram.taken().saturating_sub(self.waits.into()),
+            after: self.tram.taken().saturating_sub(self.is_packet_waiting.into()),
             known: blocks.layout.symbol_ids(Part::Content).end,
             ranges: lacking.iter().take(RANGES_MAX).collect(),
         })
@@ -230,16 +231,15 @@ impl TramObjectReceiver {
 
     fn watch_scheme(&mut self, cx: &mut Cx<'_>) {
         if let Some(mismatch) = self.tram.mismatch()
-            && !self.assembly.phase.is_over()
+            && self.assembly.fail_mismatched(cx, mismatch)
         {
-            let (to_source, here) = (mismatch.reason(), mismatch.to_string());
-            self.fail(cx, to_source);
-            self.assembly.reason = Some(here);
+            self.end(cx);
         }
     }
 
     fn given_up_until(&self) -> Option<Time> {
-        let told = self.assembly.member.told_stalled.filter(|_| !self.assembly.phase.is_over());
+        let told =
+            self.assembly.member.stalled_answer_at.filter(|_| !self.assembly.phase.is_over());
         told.map(|told| self.tram.heard_at().unwrap_or_default().max(told) + GIVEN_UP_SILENCE)
     }
 
@@ -259,7 +259,7 @@ impl TramObjectReceiver {
     }
 
     fn end(&mut self, cx: &mut Cx<'_>) {
-        self.waits = false;
+        self.is_packet_waiting = false;
         self.tram.handle_close(cx);
     }
 
@@ -271,39 +271,31 @@ impl TramObjectReceiver {
         let symbol = self.assembly.notice.map(|notice| u64::from(notice.announcement.symbol_bytes));
         let full = symbol.map_or(UNKNOWN_LONG, |symbol| DATA_HEADER as u64 + symbol);
         if len >= full {
-            self.assembly.path.on_long();
+            self.assembly.path.meter.on_long();
         } else if self.wants_packets() && self.tram.lacks_packets() {
-            self.assembly.path.on_ahead(now);
+            self.assembly.path.meter.on_ahead(now);
         }
     }
 
     fn take_answer(&mut self, cx: &mut Cx<'_>, bytes: &[u8]) -> Checked {
         if let Some(probe) = decode_probe(bytes) {
-            self.assembly.path.on_probe(cx.now, probe);
+            self.assembly.path.meter.on_probe(cx.now, probe);
             return Ok(());
         }
         let answer = Answer::decode(bytes).ok_or(BadInput::Malformed)?;
-        let news = self.assembly.member.take(cx, answer);
-        match news {
-            News::GivenUp => self.assembly.note_given_up(cx.now),
-            News::Stalled => {
-                let reason = self.assembly.note_stalled(cx.now);
-                self.fail(cx, reason);
-            }
-            _ => {}
-        }
-        if news == News::Refused {
-            self.fail(cx, "the source has no room for more receivers".to_string());
+        let (_, failed) = self.assembly.take_answer(cx, answer);
+        if failed {
+            self.end(cx);
         }
         Ok(())
     }
 
     fn poll_word(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let (bytes, (packets, lost)) = (self.assembly.told_bytes(), self.tram.extent());
+        let (bytes, (packets, lost)) = (self.assembly.reported_bytes(), self.tram.extent());
         let message = self.assembly.member.take_due(bytes, (packets, lost))?;
         cx.emit(Event::SessionExtent { packets });
         let word = Word {
-            path: self.assembly.take_path_words(),
+            path: self.assembly.path.take_messages(),
             message,
             load: self.assembly.load.load(cx.now, lost),
             limit: self.assembly.limit,
@@ -338,11 +330,13 @@ const WRONG: &str =
 
 impl ObjectTaker for TramObjectReceiver {
     fn status(&self) -> ObjectStatus {
+        let status = self.assembly.status();
+        let mismatch = self.tram.mismatch().cloned();
         ObjectStatus {
             heard: self.tram.heard_at(),
-            mismatch: self.tram.mismatch().cloned(),
+            failure: ReceiverFailure { mismatch, ..status.failure },
             place: Some(self.tram.place()),
-            ..self.assembly.status()
+            ..status
         }
     }
 

@@ -8,8 +8,10 @@ use faircast_base::{BadInput, Bitrate, Checked, Cx, Duration, GroupId, NodeId, T
 use super::stream::ObjectStream;
 use super::words::{Word, encode_probe};
 use crate::object::course::Course;
-use crate::object::wire::{Claim, PathWord};
-use crate::object::{ObjectSender, ObjectSourceInput, ObjectSourceSetup, ObjectStatus, Part};
+use crate::object::wire::{Claim, PathMessage};
+use crate::object::{
+    ObjectSender, ObjectSourceInput, ObjectSourceSetup, ObjectStatus, PacketCounts, Part,
+};
 use crate::options::OptionValue;
 use crate::stack::Stack;
 use crate::tram::{TramSetup, TramSource, steering_at};
@@ -57,21 +59,21 @@ impl TramObjectSource {
             return Ok(());
         }
         let members = &mut self.course.members;
-        members.take(cx.now, from, authenticated, message)?;
-        members.place(id, place);
+        members.take_message(cx.now, from, authenticated, message)?;
+        members.note_place(id, place);
         let mut found = None;
         for word in path.into_iter().flatten() {
             match word {
-                PathWord::Ask { low, high } if members.may_probe(cx.now, id) => {
+                PathMessage::Ask { low, high } if members.may_probe(cx.now, id) => {
                     let rate = Some(self.tram.bits_per_s());
                     self.course.probes.ask(cx.now, (low, high), rate);
                 }
-                PathWord::Ask { .. } => {}
-                PathWord::Limit(limit) => found = Some(limit),
+                PathMessage::Ask { .. } => {}
+                PathMessage::Limit(limit) => found = Some(limit),
             }
         }
         members.note_path(cx.now, id, found);
-        members.note(id, load.unwrap_or_default(), limit);
+        members.note_load(id, load.unwrap_or_default(), limit);
         if claim == Claim::Joined && lacks.is_none() {
             self.tram.packets.announce_again(cx.now);
         }
@@ -159,9 +161,12 @@ impl ObjectSender for TramObjectSource {
         let stream = &self.tram.packets;
         let place = self.tram.place();
         ObjectStatus {
-            symbols: stream.symbols + place.repairs,
-            repairs: place.repairs,
-            requests: self.words,
+            packets: PacketCounts {
+                symbols: stream.symbols + place.repairs,
+                parity: 0,
+                repairs: place.repairs,
+                requests: self.words,
+            },
             rate_bits_per_s: Some(self.tram.bits_per_s()),
             limiting: self.limit.map(|(_, reporter)| reporter),
             place: Some(place),

@@ -8,7 +8,7 @@ use faircast_base::Bitrate;
 use crate::fields::{Encoded, Fields};
 use crate::object::layout::SymbolId;
 use crate::object::wire::{
-    MemberMessage, PathWord, Probe, decode_limit, decode_load, encode_limit, encode_load,
+    MemberMessage, PathMessage, Probe, decode_limit, decode_load, encode_limit, encode_load,
 };
 use crate::object::{MemberLoad, TreePlace};
 use crate::tram::PACKET_HEADER;
@@ -22,7 +22,7 @@ pub(super) struct Word {
     pub(super) limit: Option<Bitrate>,
     pub(super) lacks: Option<Lacks>,
     /// Path options: a request for probes, and the measured limit.
-    pub(super) path: [Option<PathWord>; 2],
+    pub(super) path: [Option<PathMessage>; 2],
     /// Place in the tree; the packet carries the receiver's own number.
     pub(super) place: TreePlace,
 }
@@ -67,7 +67,7 @@ impl Word {
                 (range.start, range.end - range.start).put(&mut out);
             }
         }
-        out.extend(self.path.iter().flatten().flat_map(PathWord::encode));
+        out.extend(self.path.iter().flatten().flat_map(PathMessage::encode));
         self.message.encode(&mut out);
         out
     }
@@ -96,7 +96,7 @@ impl Word {
         let mut path = [None; 2];
         for (word, flag) in path.iter_mut().zip(PATH) {
             if flags & flag != 0 {
-                *word = Some(PathWord::decode(fields.bytes(PATH_BYTES)?)?);
+                *word = Some(PathMessage::decode(fields.bytes(PATH_BYTES)?)?);
             }
         }
         let message = MemberMessage::decode(fields.0)?;
@@ -163,8 +163,8 @@ mod tests {
         let place = TreePlace { number: 5, head: 6, level: 3, members: 4, repairs: 1000 };
         let limit = Some(Bitrate::from_bits_per_s(1_000_000));
         let lacks = Some(Lacks { after: 12, known: 1 << 38, ranges });
-        let limit_word = PathWord::Limit(PathLimit { arrives: 1252, sent: 1472 });
-        let path = [Some(PathWord::Ask { low: 600, high: 0 }), Some(limit_word)];
+        let limit_word = PathMessage::Limit(PathLimit { arrives: 1252, sent: 1472 });
+        let path = [Some(PathMessage::Ask { low: 600, high: 0 }), Some(limit_word)];
         Word { message, load: Some(MemberLoad::default()), limit, lacks, path, place }
     }
 

@@ -114,8 +114,8 @@ fn each_format_of_a_transfer_is_the_golden_one() {
     snapshot.add(&encode_load(&MemberLoad::default()));
     snapshot.add(&encode_limit(Bitrate::from_bits_per_s(10_000_000)));
     for word in [
-        PathWord::Ask { low: 576, high: 1472 },
-        PathWord::Limit(PathLimit { arrives: 1252, sent: 1472 }),
+        PathMessage::Ask { low: 576, high: 1472 },
+        PathMessage::Limit(PathLimit { arrives: 1252, sent: 1472 }),
     ] {
         snapshot.add(&word.encode());
     }
@@ -257,15 +257,15 @@ fn names_cannot_play_with_terminals() {
 #[test]
 fn words_of_lengths_come_as_they_were_told_and_nothing_else_is_one() {
     let limit = PathLimit { arrives: 1252, sent: 1472 };
-    for word in [PathWord::Ask { low: 0, high: 0 }, PathWord::Limit(limit)] {
+    for word in [PathMessage::Ask { low: 0, high: 0 }, PathMessage::Limit(limit)] {
         let bytes = word.encode();
-        assert_eq!(PathWord::decode(&bytes), Some(word));
+        assert_eq!(PathMessage::decode(&bytes), Some(word));
         for at in [0, 1, 2, 4, 8] {
             let mut wrong = bytes.clone();
             wrong[at] = 0xff;
-            assert_eq!(PathWord::decode(&wrong), None, "{at}");
+            assert_eq!(PathMessage::decode(&wrong), None, "{at}");
         }
-        assert_eq!(PathWord::decode(&bytes[1..]), None);
+        assert_eq!(PathMessage::decode(&bytes[1..]), None);
     }
     let probe = Probe { size: 1280, sent: 1472, range: (576, 0) };
     assert_eq!(Probe::decode(&probe.encode()), Some(probe));

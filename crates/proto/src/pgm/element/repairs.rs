@@ -8,7 +8,7 @@ use faircast_base::{Cx, Duration, Seq, Time};
 use super::suppression::Passed;
 use super::{ELIMINATION, ElementConfig, NAK_INTERVAL, NAK_REPEAT, REPAIR_WAIT};
 use crate::congestion::{RelayedReport, Reported};
-use crate::pgm::retry_timer::{Asked, RetryTimer};
+use crate::pgm::retry_timer::{RequestTimes, RetryTimer};
 use crate::pgm::wire::Nak;
 use crate::relay::PortId;
 
@@ -37,7 +37,7 @@ pub(super) struct Ask {
 #[derive(Debug)]
 struct State {
     nak_state: NakState,
-    asked: Asked,
+    requests: RequestTimes,
     ports: Vec<PortId>,
     nak: Nak,
     report: Option<RelayedReport>,
@@ -81,7 +81,7 @@ impl Repairs {
         let retry = RetryTimer::new(NAK_INTERVAL, NAK_INTERVAL);
         Self {
             confirmation: retry,
-            repair: retry.of_held_answers(),
+            repair: retry.with_held_answers(),
             states: BTreeMap::new(),
             timers: BTreeSet::new(),
         }
@@ -132,7 +132,7 @@ impl Repairs {
             state.passed.note(ask.reported);
             state.nak = ask.nak;
             state.report = ask.report.or(state.report);
-            state.asked.note(now);
+            state.requests.on_request(now);
         }
         if !eliminated {
             self.set(seq, self.pending(now));
@@ -144,7 +144,7 @@ impl Repairs {
         let nak_state = self.pending(now);
         let state = self.insert(seq, nak_state, ask.nak)?;
         state.passed.note(ask.reported);
-        state.asked.note(now);
+        state.requests.on_request(now);
         state.ports.push(ask.port);
         state.report = ask.report;
         Some(true)
@@ -155,8 +155,8 @@ impl Repairs {
             return None;
         }
         self.timers.insert((nak_state.due(), seq.value()));
-        let (asked, passed) = (Asked::default(), Passed::default());
-        let state = State { nak_state, asked, ports: Vec::new(), nak, report: None, passed };
+        let (requests, passed) = (RequestTimes::default(), Passed::default());
+        let state = State { nak_state, requests, ports: Vec::new(), nak, report: None, passed };
         Some(self.states.entry(seq.value()).or_insert(state))
     }
 
@@ -167,9 +167,9 @@ impl Repairs {
                 return true;
             }
             if matches!(state.nak_state, NakState::Pending { .. }) {
-                state.asked.answered(now, &mut self.confirmation);
+                state.requests.on_answer(now, &mut self.confirmation);
             }
-            let asked_at = state.asked.last().unwrap_or(now);
+            let asked_at = state.requests.last().unwrap_or(now);
             let eliminates_until = self.eliminates_until(asked_at);
             self.set(seq, NakState::Outstanding { eliminates_until, until });
             return true;
@@ -185,9 +185,9 @@ impl Repairs {
     /// repair.
     pub(super) fn repaired(&mut self, now: Time, seq: Seq) -> Option<Vec<PortId>> {
         let state = self.states.get_mut(&seq.value())?;
-        state.asked.answered(now, &mut self.repair);
+        state.requests.on_answer(now, &mut self.repair);
         let ports = core::mem::take(&mut state.ports);
-        state.asked = Asked::default();
+        state.requests = RequestTimes::default();
         if !matches!(state.nak_state, NakState::Repaired { .. }) {
             self.set(seq, NakState::Repaired { until: now + NAK_INTERVAL });
         }
@@ -213,16 +213,20 @@ impl Repairs {
             match self.states.get(&value).expect("every timer is a state's").nak_state {
                 NakState::Pending { until, .. } if now < until => {
                     expired.repeat.push(seq);
-                    self.confirmation.run_out(now);
+                    self.confirmation.on_timeout(now);
                     let state = self.states.get_mut(&value).expect("it was found above");
-                    let repeat_at = now + self.confirmation.wait(state.asked.times);
-                    state.asked.note(now);
+                    let repeat_at = now + self.confirmation.wait(state.requests.count);
+                    state.requests.on_request(now);
                     self.set(seq, NakState::Pending { repeat_at, until });
                 }
                 NakState::Collecting { .. } => {
                     expired.repeat.push(seq);
                     let pending = self.pending(now);
-                    self.states.get_mut(&value).expect("it was found above").asked.note(now);
+                    self.states
+                        .get_mut(&value)
+                        .expect("it was found above")
+                        .requests
+                        .on_request(now);
                     self.set(seq, pending);
                 }
                 NakState::Repaired { .. } => self.finish(seq),

@@ -190,7 +190,7 @@ impl Machine for PgmReceiver {
     type Event = StreamEvent;
 
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
-        if !self.session.hears() {
+        if !self.session.takes_packets() {
             return;
         }
         match &Received::decode(&datagram) {

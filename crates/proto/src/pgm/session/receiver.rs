@@ -4,12 +4,12 @@ pub(crate) mod crowd;
 pub(crate) mod dissent;
 mod gaps;
 mod input;
-mod losses;
 pub(crate) mod naks;
 mod output;
 pub(crate) mod reach;
 mod scheme;
 mod spm;
+mod suppression;
 mod window;
 
 use alloc::boxed::Box;
@@ -20,11 +20,11 @@ use self::dissent::Dissent;
 use self::gaps::Gaps;
 pub(crate) use self::gaps::REORDER_DELAY;
 pub(crate) use self::input::RepairLayer;
-use self::losses::LoneNak;
 use self::naks::Naks;
 use self::reach::Reach;
 use self::scheme::ReceiverScheme;
 pub use self::spm::SpmOrder;
+use self::suppression::LoneNak;
 use self::window::Window;
 pub(crate) use self::window::start_over;
 use crate::LossRecord;
@@ -75,26 +75,43 @@ struct Extent {
     given_up: u64,
 }
 
+impl Extent {
+    /// Notes packet `index`, which may be marked as the first (`syn`) or the last (`fin`).
+    fn note_data(&mut self, index: u64, syn: bool, fin: bool) {
+        if syn && index == self.begin {
+            self.is_from_start = true;
+        }
+        if fin {
+            self.end = Some(index + 1);
+        } else if self.end.is_some_and(|end| index >= end) {
+            self.end = None;
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Source {
     tsi: Tsi,
     /// Node of the source: destination of ACKs, and source address in NAKs.
     node: NodeId,
     /// Last PGM hop, destination of NAKs; known from the first SPM.
-    path: Option<NodeId>,
-    path_changed: Option<Time>,
+    last_hop: Option<NodeId>,
+    last_hop_changed_at: Option<Time>,
     /// Time of the last new packet; replays do not count.
-    heard: Time,
+    heard_at: Time,
     /// Time of the last data packet that was newer than all before.
-    advanced: Time,
+    advanced_at: Time,
 }
 
 reasons! {
     enum Timer {
         Start,
+        /// Gaps up to a packet count as missing.
         Gaps,
         SpmRequest,
+        /// A NAK as a report may be sent.
         LoneNak,
+        /// The source counts as gone.
         Expiry,
     }
 }
@@ -106,18 +123,24 @@ pub(crate) enum ReceiverPhase {
     Joined,
     /// Complete; pending reports may still be sent.
     Finished,
+    /// The source is gone.
     Lost,
+    /// The application has closed the receiver, or the scheme is another one.
     Ended,
 }
 
+/// Claims that contradict what this receiver believes of the source.
 // Fields that every packet needs come first: see the receiver's session.
 #[derive(Debug, Default)]
 #[repr(C)]
 struct Doubts {
     /// Least claimed trail beyond packets that are still wanted.
     trail: Dissent<u64>,
+    /// Claim of SPMs that the latest received packets were never sent.
     beyond: Dissent<()>,
-    path: Dissent<NodeId, PATH_PACKETS>,
+    /// Claim of SPMs with another last hop.
+    last_hop: Dissent<NodeId, LAST_HOP_PACKETS>,
+    /// Claim of packets that an ended session continues.
     end: Dissent<(), RESUME_PACKETS>,
     spm_order: SpmOrder,
 }
@@ -165,8 +188,8 @@ impl<R: RepairLayer> ReceiverSession<R> {
         Some(self.source.as_ref()?.node)
     }
 
-    pub(crate) fn heard(&self) -> Option<Time> {
-        Some(self.source.as_ref()?.heard)
+    pub(crate) fn heard_at(&self) -> Option<Time> {
+        Some(self.source.as_ref()?.heard_at)
     }
 
     /// Returns true if a new SPM names a latest packet older than one that came a while ago.
@@ -174,7 +197,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         let (Some(source), Some((_, lead))) = (&self.source, spm.window()) else { return false };
         self.doubts.spm_order.is_newer(now, spm.sequence)
             && self.highest().is_some_and(|highest| highest.after(lead))
-            && now.since(source.advanced) >= OVERTAKING_MAX
+            && now.since(source.advanced_at) >= OVERTAKING_MAX
     }
 
     /// Returns the number of packets sent since this receiver joined, and of those lost.
@@ -217,11 +240,11 @@ impl<R: RepairLayer> ReceiverSession<R> {
         self.extent.given_up == 0 && self.extent.is_from_start
     }
 
-    fn path(&self) -> Option<NodeId> {
-        self.source.as_ref()?.path
+    fn last_hop(&self) -> Option<NodeId> {
+        self.source.as_ref()?.last_hop
     }
 
-    pub(crate) fn hears(&self) -> bool {
+    pub(crate) fn takes_packets(&self) -> bool {
         matches!(self.phase, ReceiverPhase::Joined | ReceiverPhase::Finished | ReceiverPhase::Lost)
     }
 
@@ -247,10 +270,10 @@ impl<R: RepairLayer> ReceiverSession<R> {
         self.lone_nak.clear();
     }
 
-    fn note_heard(&mut self, now: Time) {
+    fn note_new_packet(&mut self, now: Time) {
         if let Some(source) = &mut self.source {
-            source.heard = now;
-            // On expiry the timer is compared with `heard`, so that packets need not move it.
+            source.heard_at = now;
+            // On expiry the timer is compared with `heard_at`, so that packets need not move it.
             if !self.timers.is_armed(Timer::Expiry) {
                 self.timers.arm(Timer::Expiry, now + self.config.expiry);
             }
@@ -278,7 +301,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
 
     /// Re-arms the expiry timer if a packet came since it was armed. Returns true if so.
     fn expires_later(&mut self, now: Time) -> bool {
-        let at = self.heard().map_or(now, |heard| heard + self.config.expiry);
+        let at = self.heard_at().map_or(now, |heard| heard + self.config.expiry);
         if at > now {
             self.timers.arm(Timer::Expiry, at);
         }
@@ -309,11 +332,11 @@ impl<R: RepairLayer> ReceiverSession<R> {
 }
 
 /// SPMs that must name another last hop, and packets that must show that a session continues.
-const PATH_PACKETS: u32 = 2;
+const LAST_HOP_PACKETS: u32 = 2;
 const RESUME_PACKETS: u32 = 3;
 
 /// Time after a change of the last hop in which an unconfirmed NAK casts doubt on it; chosen.
-const PATH_DOUBTED: Duration = Duration::from_secs(30);
+const LAST_HOP_DOUBTED: Duration = Duration::from_secs(30);
 
 /// Longest delay of an SPM behind data that was sent after it.
 const OVERTAKING_MAX: Duration = Duration::from_secs(2);

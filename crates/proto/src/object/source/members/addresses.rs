@@ -64,7 +64,7 @@ impl Members {
 
     /// Returns the standing of `node`, or for NAKs of `reporter` alone: elements forward NAKs under
     /// their own address.
-    pub(in crate::object) fn hear(
+    pub(in crate::object) fn standing_of(
         &mut self,
         now: Time,
         node: NodeId,

@@ -25,7 +25,7 @@ impl Members {
         let lately = |at: Time| now.since(at) < give_up;
         if names.is_empty() {
             return self.members.values().filter(|member| member.is(&SERVED)).any(|member| {
-                member.awaited || lately(member.progressed.unwrap_or(member.status.since))
+                member.is_awaited || lately(member.progress.at.unwrap_or(member.status.since))
             });
         }
         // Thousands of members may have one name, so each member is examined once.
@@ -38,7 +38,7 @@ impl Members {
         named(&SERVED).any(|member| {
             // A restarted member falls silent soon after its last progress, and is lost.
             let (heard, progressed) =
-                (member.status.heard, member.progressed.unwrap_or(member.status.since));
+                (member.status.heard, member.progress.at.unwrap_or(member.status.since));
             let fell_silent = heard.since(progressed) < give_up / 2;
             let lately = lately(if fell_silent { heard } else { progressed });
             !done.contains(&*member.status.name) || lately
@@ -48,7 +48,7 @@ impl Members {
     /// Returns true if the member makes no progress while others do; thousands may be invented.
     pub(in crate::object) fn is_unproven(&self, node: NodeId) -> bool {
         let member = self.by_node.get(&node).and_then(|id| self.members.get(id));
-        self.proven && member.is_some_and(|member| member.progressed.is_none())
+        self.progressed_at.is_some() && member.is_some_and(|member| member.progress.at.is_none())
     }
 
     /// Returns true if a symbol may be repaired for members without progress.
@@ -83,11 +83,12 @@ impl Members {
         let whole_for = self.status_interval(Duration::MAX) * 2;
         let member = self.members.get_mut(&id)?;
         if path.is_some_and(|path| !path.is_short()) {
-            let (since, messages) = member.whole.get_or_insert((now, 0));
+            let (since, messages) = member.path.whole.get_or_insert((now, 0));
             *messages += 1;
-            member.whole_lost |= *messages >= WHOLE_MESSAGES && now.since(*since) >= whole_for;
+            member.path.is_whole_lost |=
+                *messages >= WHOLE_MESSAGES && now.since(*since) >= whole_for;
         } else {
-            member.whole = None;
+            member.path.whole = None;
         }
         let path = path.filter(PathLimit::is_short);
         let reached = member.is_reached();
@@ -99,7 +100,7 @@ impl Members {
     /// Returns true if a served member gets full-length packets one by one, but no data. Several
     /// messages are needed, since one may be forged. The result holds while the member is served.
     pub(in crate::object) fn is_whole_lost(&self) -> bool {
-        self.members.values().any(|member| member.whole_lost && member.is(&SERVED))
+        self.members.values().any(|member| member.path.is_whole_lost && member.is(&SERVED))
     }
 
     /// Returns true if a member may request probes now: while served, once in half a round.
@@ -107,9 +108,9 @@ impl Members {
         let Some(member) = self.members.get_mut(&id).filter(|member| member.is(&SERVED)) else {
             return false;
         };
-        let may = member.probed_at.is_none_or(|at| now.since(at) >= ROUND / 2);
+        let may = member.path.probed_at.is_none_or(|at| now.since(at) >= ROUND / 2);
         if may {
-            member.probed_at = Some(now);
+            member.path.probed_at = Some(now);
         }
         may
     }
@@ -128,26 +129,28 @@ impl Members {
         sent: Sent,
         headers: u32,
     ) -> Vec<NodeId> {
-        let moving = self.progressed.is_some_and(|at| now.since(at) < MOVING);
+        let moving = self.progressed_at.is_some_and(|at| now.since(at) < MOVING);
         let limit = limit.max(self.status_interval(Duration::MAX) * 3);
         let mut over = Vec::new();
-        let all_taken =
-            self.members.values().all(|member| !member.is(&SERVED) || member.has_taken_all);
+        let all_taken = self
+            .members
+            .values()
+            .all(|member| !member.is(&SERVED) || member.progress.has_taken_all);
         for (&id, member) in &mut self.members {
             // A complete member compares its content, or searches for earlier content.
             let (lacks, comes) = match member.status.state {
-                MemberState::Joined => (member.manifest < sent.manifest, true),
+                MemberState::Joined => (member.progress.manifest_bytes < sent.manifest, true),
                 MemberState::Receiving => (member.status.bytes < sent.content, sent.flows),
                 _ => continue,
             };
-            let waits = moving || !comes || member.has_taken_all && !all_taken;
+            let waits = moving || !comes || member.progress.has_taken_all && !all_taken;
             if !lacks || member.status.path.is_none() && waits {
                 continue;
             }
-            member.stalled += span;
+            member.progress.stalled_for += span;
             let measures = member.status.path.is_none()
-                && member.probed_at.is_some_and(|at| now.since(at) < MEASURING);
-            if member.stalled > if measures { limit * 2 } else { limit } {
+                && member.path.probed_at.is_some_and(|at| now.since(at) < MEASURING);
+            if member.progress.stalled_for > if measures { limit * 2 } else { limit } {
                 over.push(id);
             }
         }
@@ -158,7 +161,7 @@ impl Members {
             let path = status.path.map(|path| path.with(headers));
             status.reason = why_stalled(path, &status.load);
             let (node, reporter) = (status.node, status.reporter);
-            member.given_up = true;
+            member.is_given_up = true;
             self.set(id, MemberState::Failed);
             for _ in 0..STALLED_SAID {
                 self.answer(node, 0, id, Status::Stalled);

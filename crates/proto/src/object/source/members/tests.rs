@@ -28,9 +28,10 @@ fn message(id: u64, claim: Claim) -> MemberMessage {
 fn only_who_joined_is_heard_and_only_in_its_own_name() {
     let mut members = Members::default();
     let (node, reporter) = (NodeId(1), Some(NodeId(101)));
-    assert_eq!(members.hear(at(0), node, reporter, false), Standing::Unknown);
+    assert_eq!(members.standing_of(at(0), node, reporter, false), Standing::Unknown);
     for id in [1, 2] {
-        let joined = members.take(at(0), NodeId(id as u32), false, message(id, Claim::Joined));
+        let joined =
+            members.take_message(at(0), NodeId(id as u32), false, message(id, Claim::Joined));
         assert_eq!(joined, Ok(None), "joined is where it begins");
     }
     for (case, from, reporter, element, want) in [
@@ -42,14 +43,14 @@ fn only_who_joined_is_heard_and_only_in_its_own_name() {
         ("through an element", 7, Some(101), true, Standing::Member),
         ("an unknown node", 7, None, true, Standing::Unknown),
     ] {
-        let got = members.hear(at(1), NodeId(from), reporter.map(NodeId), element);
+        let got = members.standing_of(at(1), NodeId(from), reporter.map(NodeId), element);
         assert_eq!(got, want, "{case}");
     }
     members.defer(NodeId(101));
-    assert_eq!(members.hear(at(1), node, reporter, false), Standing::Unserved);
+    assert_eq!(members.standing_of(at(1), node, reporter, false), Standing::Unserved);
     assert!(members.recall());
-    members.take(at(2), node, false, message(1, Claim::Leaving)).unwrap();
-    assert_eq!(members.hear(at(2), node, reporter, false), Standing::Unknown);
+    members.take_message(at(2), node, false, message(1, Claim::Leaving)).unwrap();
+    assert_eq!(members.standing_of(at(2), node, reporter, false), Standing::Unknown);
 }
 
 #[test]
@@ -70,8 +71,8 @@ fn a_member_is_where_it_joined_until_it_is_silent() {
         ("done, moved, new", Claim::Done, numbered(Claim::Joined, 3), other, 50, Ok(())),
     ] {
         let mut members = Members::default();
-        members.take(at(0), home, false, numbered(last, 2)).unwrap();
-        let taken = members.take(at(after_s), from, false, said);
+        members.take_message(at(0), home, false, numbered(last, 2)).unwrap();
+        let taken = members.take_message(at(after_s), from, false, said);
         assert_eq!(taken.map(|_| ()), want, "{case}");
         let node = members.statuses()[0].node;
         assert_eq!(node, if want.is_ok() { from } else { home }, "{case}");
@@ -82,7 +83,7 @@ fn a_member_is_where_it_joined_until_it_is_silent() {
         if case == "repeated by another" {
             let answer = core::iter::from_fn(|| members.poll_answer()).last().unwrap();
             assert_eq!((answer.0, answer.1.number), (other, 3));
-            members.take(at(after_s), other, false, numbered(Claim::Receiving, 4)).unwrap();
+            members.take_message(at(after_s), other, false, numbered(Claim::Receiving, 4)).unwrap();
             assert_eq!(members.statuses()[0].home, other);
         }
     }
@@ -93,16 +94,16 @@ fn nobody_takes_the_name_of_another_in_reports() {
     let mut members = Members::default();
     let mut claims = |id, s| {
         let thief = MemberMessage { reporter: NodeId(101), ..message(id, Claim::Joined) };
-        members.take(at(s), NodeId(id as u32), false, thief).unwrap();
-        members.hear(at(s), NodeId(1), Some(NodeId(101)), false)
+        members.take_message(at(s), NodeId(id as u32), false, thief).unwrap();
+        members.standing_of(at(s), NodeId(1), Some(NodeId(101)), false)
     };
     assert_eq!(claims(1, 0), Standing::Member);
     assert_eq!(claims(2, 1), Standing::Member);
     assert_eq!(members.remove(1), Some(NodeId(101)));
     assert_eq!((members.len(), members.counts.iter().sum::<usize>()), (1, 1));
     let again = MemberMessage { reporter: NodeId(101), ..message(2, Claim::Joined) };
-    members.take(at(2), NodeId(2), false, again).unwrap();
-    let standing = members.hear(at(2), NodeId(2), Some(NodeId(101)), false);
+    members.take_message(at(2), NodeId(2), false, again).unwrap();
+    let standing = members.standing_of(at(2), NodeId(2), Some(NodeId(101)), false);
     assert_eq!(standing, Standing::Member);
 }
 
@@ -110,9 +111,9 @@ fn nobody_takes_the_name_of_another_in_reports() {
 fn who_is_silent_is_lost_and_who_is_done_may_be_silent() {
     let mut members = Members::default();
     for (id, claim) in [(1, Claim::Joined), (2, Claim::Done), (3, Claim::Receiving)] {
-        members.take(at(0), NodeId(id as u32), false, message(id, claim)).unwrap();
+        members.take_message(at(0), NodeId(id as u32), false, message(id, claim)).unwrap();
     }
-    members.hear(at(9), NodeId(3), None, false);
+    members.standing_of(at(9), NodeId(3), None, false);
     assert_eq!(members.lose_silent(at(5)), [NodeId(101)]);
     assert_eq!(members.count(&[MemberState::Lost, MemberState::Done]), 2);
     assert_eq!(members.active(), 1);
@@ -125,14 +126,14 @@ fn who_came_later_holds_the_end_while_it_gets_on_and_with_names_nobody_else_does
     let say = |members: &mut Members, s: u64, id: u64, bytes: u64| {
         let name = if id == 1 { "one" } else { "other" }.to_string();
         let said = MemberMessage { bytes, name, ..message(id, Claim::Receiving) };
-        members.take(at(s), NodeId(id as u32), false, said).unwrap();
+        members.take_message(at(s), NodeId(id as u32), false, said).unwrap();
     };
     say(&mut members, 0, 1, 0);
     members.begin();
     let (named, nobody) = (BTreeSet::from(["one".to_string()]), BTreeSet::new());
     assert!(members.hold_the_end(at(500), give_up, &nobody), "it was there");
     assert!(members.hold_the_end(at(500), give_up, &named));
-    members.take(at(1), NodeId(1), false, message(1, Claim::Done)).unwrap();
+    members.take_message(at(1), NodeId(1), false, message(1, Claim::Done)).unwrap();
     for s in 1..100 {
         say(&mut members, s, 2, 0);
         assert_eq!(members.hold_the_end(at(s), give_up, &nobody), s < 31, "{s}");
@@ -151,12 +152,12 @@ fn who_was_killed_and_has_come_back_under_its_name_holds_the_end_until_it_is_los
         |id, claim, bytes| MemberMessage { bytes, name: "one".to_string(), ..message(id, claim) };
     for (last_word_s, held_until_s) in [(2, 6), (3, 5)] {
         let mut members = Members::default();
-        members.take(at(0), NodeId(1), false, said(1, Claim::Receiving, 0)).unwrap();
-        members.take(at(1), NodeId(1), false, said(1, Claim::Receiving, 9)).unwrap();
+        members.take_message(at(0), NodeId(1), false, said(1, Claim::Receiving, 0)).unwrap();
+        members.take_message(at(1), NodeId(1), false, said(1, Claim::Receiving, 9)).unwrap();
         for s in 2..=last_word_s {
-            members.hear(at(s), NodeId(1), None, false);
+            members.standing_of(at(s), NodeId(1), None, false);
         }
-        members.take(at(4), NodeId(2), false, said(2, Claim::Done, 9)).unwrap();
+        members.take_message(at(4), NodeId(2), false, said(2, Claim::Done, 9)).unwrap();
         assert!(members.hold_the_end(at(held_until_s - 1), give_up, &names));
         assert!(!members.hold_the_end(at(held_until_s), give_up, &names));
         let lost = members.lose_silent(at(held_until_s - 4));
@@ -172,7 +173,7 @@ fn all_may_bear_one_name_of_which_one_is_done() {
     for id in 0..=last {
         let claim = if id == last { Claim::Done } else { Claim::Receiving };
         let said = MemberMessage { name: "one".to_string(), ..message(id, claim) };
-        members.take(at(0), NodeId(id as u32), false, said).unwrap();
+        members.take_message(at(0), NodeId(id as u32), false, said).unwrap();
     }
     let [one, both] = [&["one"][..], &["one", "two"]]
         .map(|names| names.iter().map(ToString::to_string).collect::<BTreeSet<_>>());
@@ -189,11 +190,13 @@ fn all_may_bear_one_name_of_which_one_is_done() {
 fn members_that_were_invented_get_a_share_of_what_is_sent() {
     let mut members = Members::default();
     for id in 0..10_000 {
-        members.take(at(0), NodeId(id as u32), false, message(id, Claim::Receiving)).unwrap();
+        members
+            .take_message(at(0), NodeId(id as u32), false, message(id, Claim::Receiving))
+            .unwrap();
     }
     assert!(!members.is_unproven(NodeId(7)), "nobody has got on yet");
     let got = MemberMessage { bytes: 1000, ..message(7, Claim::Receiving) };
-    members.take(at(1), NodeId(7), false, got).unwrap();
+    members.take_message(at(1), NodeId(7), false, got).unwrap();
     assert!(!members.is_unproven(NodeId(7)) && members.is_unproven(NodeId(8)));
     let mut sent = 10_000;
     let mut repaired = |members: &mut Members, more: u64| {
@@ -217,14 +220,17 @@ fn members_that_were_invented_get_a_share_of_what_is_sent() {
 fn a_flood_of_joins_is_refused_when_the_table_is_full() {
     let mut members = Members::default();
     for id in 0..MEMBERS_MAX as u64 {
-        members.take(at(0), NodeId(id as u32), false, message(id, Claim::Joined)).unwrap();
+        members.take_message(at(0), NodeId(id as u32), false, message(id, Claim::Joined)).unwrap();
     }
     let late = message(1 << 40, Claim::Joined);
-    assert_eq!(members.take(at(0), NodeId(1 << 20), false, late.clone()), Err(BadInput::TableFull));
+    assert_eq!(
+        members.take_message(at(0), NodeId(1 << 20), false, late.clone()),
+        Err(BadInput::TableFull)
+    );
     assert_eq!((members.len(), members.answers.len()), (MEMBERS_MAX, ANSWERS_MAX));
-    members.take(at(1), NodeId(5), false, message(5, Claim::Leaving)).unwrap();
+    members.take_message(at(1), NodeId(5), false, message(5, Claim::Leaving)).unwrap();
     assert!(
-        members.take(at(1), NodeId(1 << 20), false, late).is_ok(),
+        members.take_message(at(1), NodeId(1 << 20), false, late).is_ok(),
         "in the place of one who left"
     );
     assert_eq!(members.len(), MEMBERS_MAX);
@@ -235,10 +241,10 @@ fn a_flood_of_joins_is_refused_when_the_table_is_full() {
 fn an_authentic_message_says_at_once_where_a_member_is() {
     let mut members = Members::default();
     let numbered = |number| MemberMessage { number, ..message(1, Claim::Receiving) };
-    members.take(at(0), NodeId(1), true, numbered(3)).unwrap();
-    let old = members.take(at(1), NodeId(7), true, numbered(2));
+    members.take_message(at(0), NodeId(1), true, numbered(3)).unwrap();
+    let old = members.take_message(at(1), NodeId(7), true, numbered(2));
     assert_eq!(old, Err(BadInput::Foreign), "an old one that was held back");
-    members.take(at(1), NodeId(7), true, numbered(4)).unwrap();
+    members.take_message(at(1), NodeId(7), true, numbered(4)).unwrap();
     assert!(members.is_at(NodeId(7)) && !members.is_at(NodeId(1)));
 }
 
@@ -272,14 +278,14 @@ fn who_gets_no_further_is_given_up_with_the_reason() {
     ] {
         let mut members = Members::default();
         let first = |bytes| MemberMessage { bytes, ..message(1, claim) };
-        members.take(at(0), NodeId(1), false, first(0)).unwrap();
-        members.take(at(0), NodeId(1), false, first(bytes)).unwrap();
-        members.take(at(0), NodeId(2), false, got(2, 0)).unwrap();
-        members.note(1, load, None);
+        members.take_message(at(0), NodeId(1), false, first(0)).unwrap();
+        members.take_message(at(0), NodeId(1), false, first(bytes)).unwrap();
+        members.take_message(at(0), NodeId(2), false, got(2, 0)).unwrap();
+        members.note_load(1, load, None);
         members.note_path(at(0), 1, path);
         for s in 1..60 {
             if moving {
-                members.take(at(s), NodeId(2), false, got(2, s)).unwrap();
+                members.take_message(at(s), NodeId(2), false, got(2, s)).unwrap();
             }
             let sent = Sent { manifest: 200, content: 1000, flows };
             members.stall(at(s), Duration::from_secs(1), limit, sent, 28);
@@ -291,12 +297,12 @@ fn who_gets_no_further_is_given_up_with_the_reason() {
         assert!(want.is_none_or(|want| reason.unwrap().contains(want)), "{reason:?}");
         if want.is_some() {
             while members.poll_answer().is_some() {}
-            assert!(!members.members[&1].settled, "it may ask whether that is true");
-            members.take(at(61), NodeId(1), false, got(1, 0)).unwrap();
+            assert!(!members.members[&1].is_settled, "it may ask whether that is true");
+            members.take_message(at(61), NodeId(1), false, got(1, 0)).unwrap();
             assert_eq!(members.poll_answer().unwrap().1.status, Status::Stalled);
             let failed = MemberMessage { ask: false, ..message(1, Claim::Failed) };
-            members.take(at(62), NodeId(1), false, failed).unwrap();
-            assert!(members.members[&1].settled);
+            members.take_message(at(62), NodeId(1), false, failed).unwrap();
+            assert!(members.members[&1].is_settled);
         }
     }
 }
@@ -309,7 +315,7 @@ fn who_has_taken_all_that_was_sent_waits_for_who_lacks_some() {
         let mut ends = Vec::new();
         for s in 0..200 {
             for (id, bytes, taken) in [(1, 500, 64), (2, 0, 1)] {
-                members.take(at(s), NodeId(id), false, got(id.into(), bytes)).unwrap();
+                members.take_message(at(s), NodeId(id), false, got(id.into(), bytes)).unwrap();
                 members.note_taken(id.into(), taken, 64);
             }
             if probing {
@@ -333,7 +339,7 @@ fn time_without_a_manifest_is_no_time_without_content() {
     let mut failed_at = None;
     for s in 0..100 {
         let claim = if s < 25 { Claim::Joined } else { Claim::Receiving };
-        members.take(at(s), NodeId(1), false, message(1, claim)).unwrap();
+        members.take_message(at(s), NodeId(1), false, message(1, claim)).unwrap();
         let sent = Sent { manifest: 10, content: 1000, flows: s >= 25 };
         let limit = Duration::from_secs(30);
         let failed = members.stall(at(s), Duration::from_secs(1), limit, sent, 28);
@@ -349,7 +355,7 @@ fn a_manifest_that_comes_slowly_is_waited_for() {
     for s in 0..200 {
         let bytes = (s / 20).min(5);
         let joined = MemberMessage { bytes, ..message(1, Claim::Joined) };
-        members.take(at(s), NodeId(1), false, joined).unwrap();
+        members.take_message(at(s), NodeId(1), false, joined).unwrap();
         let sent = Sent { manifest: 10, content: 1000, flows: false };
         let given_up = !members.stall(at(s), Duration::from_secs(1), limit, sent, 28).is_empty();
         assert_eq!(given_up, s == 130, "{s} s");
@@ -363,23 +369,23 @@ fn a_number_that_another_host_made_up_mutes_no_member() {
     let numbered = |number| MemberMessage { number, ..message(1, Claim::Receiving) };
     for ahead in [LEAD_MAX as u32 + 1, 1 << 30, i32::MAX as u32, 1 << 31] {
         let mut members = Members::default();
-        members.take(at(0), home, false, numbered(2)).unwrap();
-        let forged = members.take(at(1), home, false, numbered(2 + ahead));
+        members.take_message(at(0), home, false, numbered(2)).unwrap();
+        let forged = members.take_message(at(1), home, false, numbered(2 + ahead));
         assert_eq!(forged, Err(BadInput::Duplicate), "{ahead}");
-        assert!(members.take(at(1), home, false, numbered(3)).is_ok(), "{ahead}");
+        assert!(members.take_message(at(1), home, false, numbered(3)).is_ok(), "{ahead}");
     }
     let mut members = Members::default();
-    members.take(at(0), home, false, numbered(2)).unwrap();
-    members.take(at(1), home, false, numbered(2 + LEAD_MAX as u32)).unwrap();
+    members.take_message(at(0), home, false, numbered(2)).unwrap();
+    members.take_message(at(1), home, false, numbered(2 + LEAD_MAX as u32)).unwrap();
     while members.poll_answer().is_some() {}
-    assert_eq!(members.take(at(1), home, false, numbered(3)), Err(BadInput::Duplicate));
+    assert_eq!(members.take_message(at(1), home, false, numbered(3)), Err(BadInput::Duplicate));
     assert_eq!(members.poll_answer().unwrap().1.number, 2 + LEAD_MAX as u32);
     for s in 2..6 {
-        members.hear(at(s), home, None, false);
-        assert!(members.take(at(s), home, false, numbered(3)).is_err(), "{s} s");
+        members.standing_of(at(s), home, None, false);
+        assert!(members.take_message(at(s), home, false, numbered(3)).is_err(), "{s} s");
     }
-    members.hear(at(6), home, None, false);
-    assert!(members.take(at(6), home, false, numbered(3)).is_ok());
+    members.standing_of(at(6), home, None, false);
+    assert!(members.take_message(at(6), home, false, numbered(3)).is_ok());
 }
 
 #[test]
@@ -388,14 +394,16 @@ fn a_member_that_long_packets_do_not_reach_is_served_when_the_others_are_done() 
     for end in [Claim::Done, Claim::Leaving, Claim::Failed] {
         let mut members = Members::default();
         for id in [1, 2] {
-            members.take(at(0), NodeId(id as u32), false, message(id, Claim::Receiving)).unwrap();
+            members
+                .take_message(at(0), NodeId(id as u32), false, message(id, Claim::Receiving))
+                .unwrap();
         }
         members.note_path(at(1), 1, short);
-        let standing = |members: &mut Members| members.hear(at(1), NodeId(1), None, false);
+        let standing = |members: &mut Members| members.standing_of(at(1), NodeId(1), None, false);
         assert_eq!(standing(&mut members), Standing::Unserved);
-        members.take(at(1), NodeId(2), false, message(2, end)).unwrap();
+        members.take_message(at(1), NodeId(2), false, message(2, end)).unwrap();
         assert_eq!(standing(&mut members), Standing::Member, "{end:?}");
-        members.take(at(1), NodeId(3), false, message(3, Claim::Joined)).unwrap();
+        members.take_message(at(1), NodeId(3), false, message(3, Claim::Joined)).unwrap();
         assert_eq!(standing(&mut members), Standing::Unserved);
         members.defer(NodeId(103));
         assert_eq!(standing(&mut members), Standing::Member);
@@ -413,7 +421,7 @@ fn packets_that_leave_together_are_lost_where_a_member_says_so_for_some_time() {
     let whole = Some(PathLimit { arrives: 1472, sent: 1472 });
     let joined = || {
         let mut members = Members::default();
-        members.take(at(0), NodeId(1), false, message(1, Claim::Receiving)).unwrap();
+        members.take_message(at(0), NodeId(1), false, message(1, Claim::Receiving)).unwrap();
         members
     };
     // Many messages at one moment come from one host.
@@ -436,7 +444,7 @@ fn packets_that_leave_together_are_lost_where_a_member_says_so_for_some_time() {
         }
         members.note_path(at(4), 1, None);
         assert!(members.is_whole_lost());
-        members.take(at(5), NodeId(1), false, message(1, end)).unwrap();
+        members.take_message(at(5), NodeId(1), false, message(1, end)).unwrap();
         assert!(!members.is_whole_lost(), "{end:?}");
     }
 }
@@ -446,8 +454,10 @@ fn each_of_many_members_is_told_that_the_object_is_given_up() {
     let mut members = Members::default();
     let count = 2 * ANSWERS_MAX as u64 + 500;
     for id in 0..count {
-        members.take(at(0), NodeId(id as u32), false, message(id, Claim::Leaving)).unwrap();
-        members.take(at(0), NodeId(id as u32), false, message(id, Claim::Receiving)).unwrap();
+        members.take_message(at(0), NodeId(id as u32), false, message(id, Claim::Leaving)).unwrap();
+        members
+            .take_message(at(0), NodeId(id as u32), false, message(id, Claim::Receiving))
+            .unwrap();
     }
     while members.poll_answer().is_some() {}
     let mut told = BTreeMap::new();
@@ -466,10 +476,10 @@ fn each_of_many_members_is_told_that_the_object_is_given_up() {
 fn a_member_asks_for_probes_once_in_half_a_round_while_it_is_served() {
     let mut members = Members::default();
     assert!(!members.may_probe(at(0), 1), "nobody knows it");
-    members.take(at(0), NodeId(1), false, message(1, Claim::Receiving)).unwrap();
+    members.take_message(at(0), NodeId(1), false, message(1, Claim::Receiving)).unwrap();
     let ms = |ms| at(0) + Duration::from_millis(ms);
     let accepted = (0..7000).filter(|at| members.may_probe(ms(*at), 1)).count();
     assert_eq!(accepted, 20);
-    members.take(at(8), NodeId(1), false, message(1, Claim::Done)).unwrap();
+    members.take_message(at(8), NodeId(1), false, message(1, Claim::Done)).unwrap();
     assert!(!members.may_probe(at(9), 1));
 }

@@ -43,7 +43,7 @@ fn who_was_given_up_ends_soon_after_its_source_has() {
     *gone.lock().unwrap() = true;
     tree.run_for(Duration::from_secs(8));
     let status = |tree: &Tree| tree.receivers[1].machine.status();
-    assert!(!status(&tree).stalled, "anybody can have said so");
+    assert!(!status(&tree).failure.stalled, "anybody can have said so");
     tree.run_for(Duration::from_secs(4));
-    assert!(status(&tree).stalled && tree.receivers[1].said(&FlowEvent::Gone));
+    assert!(status(&tree).failure.stalled && tree.receivers[1].said(&FlowEvent::Gone));
 }

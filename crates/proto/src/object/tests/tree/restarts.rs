@@ -8,7 +8,7 @@ use crate::object::ObjectTaker as _;
 fn receivers_that_start_again_one_after_the_other_go_on_at_once() {
     let mut tree = Tree::new(10_000_000, 1, &[("rate_max", "4 Mbit/s")]);
     tree.add(Disk::default(), &[]);
-    while tree.source.machine.status().symbols < 60_000 {
+    while tree.source.machine.status().packets.symbols < 60_000 {
         tree.run_for(ms(10));
     }
     for found in [0, 1_000_000] {
@@ -41,7 +41,7 @@ fn a_receiver_that_looks_for_long_what_it_has_keeps_nobody_waiting() {
 
 /// Returns the symbols sent in each half second of the next `seconds`.
 fn pace(tree: &mut Tree, seconds: u64) -> Vec<u64> {
-    let sent = |tree: &Tree| tree.source.machine.status().symbols;
+    let sent = |tree: &Tree| tree.source.machine.status().packets.symbols;
     let halves = (0..2 * seconds).map(|_| {
         let before = sent(tree);
         tree.run_for(ms(500));

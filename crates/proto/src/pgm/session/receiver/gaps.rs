@@ -124,7 +124,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         self.gaps.disorder.lateness.lost(cx.now);
         for index in first..=last {
             if let Some(naks) = self.repair.naks_mut() {
-                naks.hold_back(index, backoff, cx.rng);
+                naks.back_off(index, backoff, cx.rng);
             } else if let Some(window) = &mut self.window {
                 window.give_up(index);
             }

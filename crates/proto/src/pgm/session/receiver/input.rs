@@ -6,7 +6,7 @@ use faircast_base::{BadInput, Checked, Cx, Duration, Seq, Time};
 
 use super::naks::Naks;
 use super::reach::{Belief, Reach};
-use super::window::{Place, Window};
+use super::window::{Window, WindowPosition};
 use super::{ReceiverPhase, ReceiverSession, Source, Timer};
 use crate::LossRecord;
 use crate::congestion::{AckVector, Arrival};
@@ -41,7 +41,7 @@ impl RepairLayer for () {}
 impl<R: RepairLayer> ReceiverSession<R> {
     /// Takes a decoded packet. Returns true if the packet is accepted.
     pub(crate) fn handle_packet(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>) -> bool {
-        if !self.hears() {
+        if !self.takes_packets() {
             return false;
         }
         let outcome = self.take_packet(cx, packet);
@@ -57,7 +57,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         if !adopted || self.scheme.is_mismatched() {
             return Ok(());
         }
-        if self.phase != ReceiverPhase::Joined && !self.goes_on(cx, packet) {
+        if self.phase != ReceiverPhase::Joined && !self.resumes(cx, packet) {
             return Ok(());
         }
         match packet.body {
@@ -93,16 +93,15 @@ impl<R: RepairLayer> ReceiverSession<R> {
                 if matches!(packet.body, Body::Spm(_)) {
                     self.read_announced(packet)?;
                 }
-                let (heard, advanced) = (cx.now, cx.now);
                 self.source = Some(Source {
                     tsi,
                     node: packet.from,
-                    path: None,
-                    path_changed: None,
-                    heard,
-                    advanced,
+                    last_hop: None,
+                    last_hop_changed_at: None,
+                    heard_at: cx.now,
+                    advanced_at: cx.now,
                 });
-                self.note_heard(cx.now);
+                self.note_new_packet(cx.now);
                 Ok(true)
             }
             None => Ok(false),
@@ -110,7 +109,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
     }
 
     /// Resumes after a seeming end if several packets show that the session continues.
-    fn goes_on(&mut self, cx: &mut Cx<'_>, packet: &Packet<'_>) -> bool {
+    fn resumes(&mut self, cx: &mut Cx<'_>, packet: &Packet<'_>) -> bool {
         let Some(window) = &self.window else { return false };
         let (ended, said) = (self.extent.end, packet.options.has(OptionType::FIN));
         let shows = match packet.body {
@@ -130,7 +129,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         }
         (self.phase, self.extent.end) = (ReceiverPhase::Joined, None);
         self.gaps.declared_end = window.next;
-        self.note_heard(cx.now);
+        self.note_new_packet(cx.now);
         true
     }
 
@@ -176,18 +175,18 @@ impl<R: RepairLayer> ReceiverSession<R> {
         }
         let index = self.believe(cx, packet, data.sequence, repair)?;
         // NAKs need the path from an SPM, and the next SPM may be 30 s away.
-        if self.path().is_none() {
+        if self.last_hop().is_none() {
             self.want_spm(cx);
         }
         self.advance_trail(cx, data.trail);
         let Some(window) = &mut self.window else { return Ok(()) };
-        let place = window.place(index);
-        if place == Place::Beyond {
+        let position = window.position(index);
+        if position == WindowPosition::Beyond {
             window.learn(index);
             self.find_gaps(cx);
             return Err(BadInput::OutOfWindow);
         }
-        let fresh = matches!(place, Place::Next | Place::Ahead);
+        let fresh = matches!(position, WindowPosition::Next | WindowPosition::Ahead);
         let highest = window.highest;
         let newest = highest.is_none_or(|highest| index > highest);
         let was_lost = !repair && self.extent.losses.arrived(index, |event| cx.emit(event));
@@ -196,38 +195,20 @@ impl<R: RepairLayer> ReceiverSession<R> {
         }
         self.note_order(cx.now, index, newest, repair);
         let Some(window) = &mut self.window else { return Ok(()) };
-        if place == Place::TooLate && self.repair.naks().is_none() {
+        if position == WindowPosition::TooLate && self.repair.naks().is_none() {
             window.note_late(index);
         }
         if fresh {
-            window.note(index);
-            let held = self.repair.keep(&packet.payload);
-            if let Some(naks) = self.repair.naks_mut().filter(|naks| !naks.is_empty()) {
-                if repair { naks.repaired(index, cx.now) } else { naks.end(index) }
-            }
-            if place == Place::Next {
-                self.deliver(cx, held);
-                self.advance(cx);
-            } else {
-                window.hold(index, held);
-            }
-            self.find_gaps(cx);
-            self.note_heard(cx.now);
+            self.take_fresh(cx, &packet.payload, index, repair);
             if let Some(source) = self.source.as_mut().filter(|_| newest) {
-                source.advanced = cx.now;
+                source.advanced_at = cx.now;
             }
         }
-        let malformed = self.inform(cx, packet, place, data.sequence, repair);
-        if packet.options.has(OptionType::SYN) && index == self.extent.begin {
-            self.extent.is_from_start = true;
-        }
-        if packet.options.has(OptionType::FIN) {
-            self.extent.end = Some(index + 1);
-        } else if self.extent.end.is_some_and(|end| index >= end) {
-            self.extent.end = None;
-        }
+        let malformed = self.inform_scheme(cx, packet, position, data.sequence, repair);
+        let (syn, fin) = (OptionType::SYN, OptionType::FIN);
+        self.extent.note_data(index, packet.options.has(syn), packet.options.has(fin));
         // Repairs reach many receivers that do not need them.
-        let repeated = place == Place::Duplicate && !repair && !was_lost;
+        let repeated = position == WindowPosition::Duplicate && !repair && !was_lost;
         if malformed {
             Err(BadInput::Malformed)
         } else if repeated {
@@ -235,6 +216,25 @@ impl<R: RepairLayer> ReceiverSession<R> {
         } else {
             Ok(())
         }
+    }
+
+    /// Delivers or keeps a packet that was missing.
+    fn take_fresh(&mut self, cx: &mut Cx<'_>, payload: &Payload<'_>, index: u64, repair: bool) {
+        let Some(window) = &mut self.window else { return };
+        let is_next = index == window.next;
+        window.note(index);
+        let held = self.repair.keep(payload);
+        if let Some(naks) = self.repair.naks_mut().filter(|naks| !naks.is_empty()) {
+            if repair { naks.repaired(index, cx.now) } else { naks.end(index) }
+        }
+        if is_next {
+            self.deliver(cx, held);
+            self.advance(cx);
+        } else {
+            window.hold(index, held);
+        }
+        self.find_gaps(cx);
+        self.note_new_packet(cx.now);
     }
 
     fn note_order(&mut self, now: Time, index: u64, newest: bool, repair: bool) {
@@ -321,11 +321,11 @@ impl<R: RepairLayer> ReceiverSession<R> {
     }
 
     /// Passes a data packet to the scheme. Returns true if its option was malformed.
-    fn inform(
+    fn inform_scheme(
         &mut self,
         cx: &mut Cx<'_>,
         packet: &Received<'_>,
-        place: Place,
+        position: WindowPosition,
         seq: Seq,
         repair: bool,
     ) -> bool {
@@ -335,7 +335,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
             // A payload has at most 65535 bytes.
             len: packet.payload.len() as u32,
             repair,
-            duplicate: place == Place::Duplicate,
+            duplicate: position == WindowPosition::Duplicate,
             congestion_experienced: packet.congestion_experienced,
             reordering: self.gaps.disorder.tolerance(),
         };

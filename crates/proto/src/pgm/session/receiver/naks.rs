@@ -1,4 +1,4 @@
-//! NAK timers of the receiver, and state of each missing packet (RFC 3208 s6.3).
+//! NAK timers of the receiver, state of each missing packet, and NAK suppression (RFC 3208 s6.3).
 
 use alloc::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use alloc::vec::Vec;
@@ -9,37 +9,45 @@ use faircast_base::{Cx, Duration, Event, Rng, Time, TimeoutKind};
 use super::crowd::{Backoff, Crowd};
 use crate::keep_last;
 use crate::pgm::PgmFlowSettings;
-use crate::pgm::retry_timer::{Asked, RetryTimer};
+use crate::pgm::retry_timer::{RequestTimes, RetryTimer};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum NakState {
+    /// BACK-OFF_STATE: a NAK follows at the deadline, unless it is suppressed.
     BackOff,
+    /// WAIT-NCF_STATE: a NAK was sent, here or by another receiver.
     AwaitConfirmation,
+    /// WAIT-DATA_STATE: an NCF has come.
     AwaitRepair,
 }
 
+/// Missing packet.
 #[derive(Debug)]
 struct Missing {
-    state: State,
+    state: NakState,
+    /// Time at which the state ends.
     deadline: Time,
-    asked: Asked,
+    /// Times of this receiver's own NAKs.
+    requests: RequestTimes,
     /// Confirmations received before any repetition.
     confirmations: u32,
+    /// Number of waits that have ended without a confirmation, and without a repair.
     unconfirmed: u32,
     unrepaired: u32,
 }
 
 impl Missing {
     /// Sets state and deadline. Returns true if the deadline has changed.
-    fn set(&mut self, state: State, deadline: Time) -> bool {
+    fn set(&mut self, state: NakState, deadline: Time) -> bool {
         let moves = self.deadline != deadline;
         (self.state, self.deadline) = (state, deadline);
         moves
     }
 }
 
+/// Packet repaired within the last round trip, of which more confirmations may come.
 #[derive(Debug)]
-struct Recent {
+struct RecentRepair {
     at: Time,
     index: u64,
     confirmations: u32,
@@ -51,11 +59,14 @@ const RETRIES: u32 = 50;
 /// Most recently repaired packets on record; in a longer burst the last ones are enough.
 const RECENT_MAX: usize = 32;
 
+/// Result of expired timers.
 #[derive(Debug, Default)]
 pub(crate) struct Expired {
+    /// Packets without a repair after all repetitions.
     pub(crate) give_up: Vec<u64>,
     /// True if NAKs are due that cannot be sent.
     pub(crate) stuck: bool,
+    /// True if a NAK was not confirmed in time.
     pub(crate) unconfirmed: bool,
 }
 
@@ -68,11 +79,14 @@ pub(crate) struct Naks {
     /// Deadlines of missing packets, and stale entries of moved deadlines, never at the top.
     /// Deadlines move often, and a heap is one piece of memory.
     timers: BinaryHeap<Reverse<(Time, u64)>>,
-    due: BTreeSet<u64>,
-    recent: VecDeque<Recent>,
+    /// Packets that the next NAKs name.
+    due_naks: BTreeSet<u64>,
+    /// Repaired packets, latest last.
+    recent_repairs: VecDeque<RecentRepair>,
     /// Times from a NAK to its confirmation, and to its repair.
     pub(crate) confirmation: RetryTimer,
     repair: RetryTimer,
+    /// Estimate of the receivers that miss the same packets, for the back-off.
     crowd: Crowd,
     /// NAKs without a confirmation, or confirmations without a repair, before a packet is given up.
     retries: u32,
@@ -83,7 +97,7 @@ impl Naks {
         let retry = |least| RetryTimer::new(least, settings.nak_backoff);
         Self {
             confirmation: retry(settings.nak_repeat),
-            repair: retry(settings.nak_repair).of_held_answers(),
+            repair: retry(settings.nak_repair).with_held_answers(),
             crowd: Crowd::new(settings),
             retries: RETRIES,
             ..Self::default()
@@ -97,11 +111,11 @@ impl Naks {
     pub(crate) fn clear(&mut self) {
         self.missing.clear();
         self.timers.clear();
-        self.due.clear();
+        self.due_naks.clear();
     }
 
     /// Returns the time at which a NAK for packets found missing now may be sent.
-    pub(crate) fn draw(&self, backoff: &mut Backoff, rng: &mut Rng) -> Time {
+    pub(crate) fn draw_backoff(&self, backoff: &mut Backoff, rng: &mut Rng) -> Time {
         backoff.draw(&self.crowd, rng)
     }
 
@@ -118,15 +132,15 @@ impl Naks {
         self.missing.contains_key(&index)
     }
 
-    pub(crate) fn hold_back(&mut self, index: u64, backoff: &mut Backoff, rng: &mut Rng) {
-        let deadline = self.draw(backoff, rng);
-        self.begin(index, State::BackOff, deadline);
+    pub(crate) fn back_off(&mut self, index: u64, backoff: &mut Backoff, rng: &mut Rng) {
+        let deadline = self.draw_backoff(backoff, rng);
+        self.insert(index, NakState::BackOff, deadline);
     }
 
-    pub(crate) fn begin(&mut self, index: u64, state: State, deadline: Time) {
-        let asked = Asked::default();
+    pub(crate) fn insert(&mut self, index: u64, state: NakState, deadline: Time) {
+        let requests = RequestTimes::default();
         let fresh =
-            Missing { state, deadline, asked, confirmations: 0, unconfirmed: 0, unrepaired: 0 };
+            Missing { state, deadline, requests, confirmations: 0, unconfirmed: 0, unrepaired: 0 };
         self.missing.insert(index, fresh);
         self.arm(index, deadline);
     }
@@ -136,10 +150,10 @@ impl Naks {
             if self.missing.is_empty() {
                 self.timers = BinaryHeap::new();
             } else {
-                self.tidy_timers(index);
+                self.drop_stale_timers(index);
             }
-            if !self.due.is_empty() {
-                self.due.remove(&index);
+            if !self.due_naks.is_empty() {
+                self.due_naks.remove(&index);
             }
         }
     }
@@ -163,42 +177,48 @@ impl Naks {
 
     pub(crate) fn repaired(&mut self, index: u64, now: Time) {
         if let Some(missing) = self.missing.get(&index) {
-            missing.asked.answered(now, &mut self.repair);
+            missing.requests.on_answer(now, &mut self.repair);
             let confirmations = missing.confirmations;
-            self.settle(now);
-            keep_last(&mut self.recent, RECENT_MAX, Recent { at: now, index, confirmations });
+            self.count_confirmations(now);
+            keep_last(
+                &mut self.recent_repairs,
+                RECENT_MAX,
+                RecentRepair { at: now, index, confirmations },
+            );
         }
         self.end(index);
     }
 
     /// Counts the confirmations of packets repaired a round trip ago, which get no more of them.
-    fn settle(&mut self, now: Time) {
+    fn count_confirmations(&mut self, now: Time) {
         let rtt = self.confirmation.expected();
-        while let Some(recent) = self.recent.front()
+        while let Some(recent) = self.recent_repairs.front()
             && now.since(recent.at) >= rtt.unwrap_or(Duration::ZERO)
         {
             self.crowd.note(now, recent.confirmations, self.confirmation.smoothed());
-            self.recent.pop_front();
+            self.recent_repairs.pop_front();
         }
     }
 
     pub(crate) fn confirmed(&mut self, index: u64, now: Time) -> bool {
         let Some(missing) = self.missing.get_mut(&index) else {
             // Other receivers may still request a packet that is here.
-            if let Some(recent) = self.recent.iter_mut().find(|recent| recent.index == index) {
+            if let Some(recent) =
+                self.recent_repairs.iter_mut().find(|recent| recent.index == index)
+            {
                 recent.confirmations += 1;
             }
             return false;
         };
-        if missing.state == State::AwaitConfirmation {
-            missing.asked.answered(now, &mut self.confirmation);
+        if missing.state == NakState::AwaitConfirmation {
+            missing.requests.on_answer(now, &mut self.confirmation);
         }
         // Later confirmations may answer repetitions.
-        if missing.asked.times <= 1 && missing.unrepaired == 0 {
+        if missing.requests.count <= 1 && missing.unrepaired == 0 {
             missing.confirmations += 1;
         }
         let deadline = repair_deadline(&self.repair, &self.confirmation, missing, now);
-        if missing.set(State::AwaitRepair, deadline) {
+        if missing.set(NakState::AwaitRepair, deadline) {
             self.arm(index, deadline);
         }
         true
@@ -207,15 +227,15 @@ impl Naks {
     /// NAK suppression: the NAK of another receiver suppresses ours, ends the back-off, or restarts
     /// any other wait (src: RFC 3208 s6.3, diagram, not prose). Returns false if the packet is not
     /// missing.
-    pub(crate) fn heard(&mut self, index: u64, now: Time) -> bool {
+    pub(crate) fn suppress(&mut self, index: u64, now: Time) -> bool {
         let Some(missing) = self.missing.get_mut(&index) else { return false };
         let (state, deadline) = match missing.state {
-            State::BackOff | State::AwaitConfirmation => {
-                (State::AwaitConfirmation, now + self.confirmation.wait(missing.unconfirmed))
+            NakState::BackOff | NakState::AwaitConfirmation => {
+                (NakState::AwaitConfirmation, now + self.confirmation.wait(missing.unconfirmed))
             }
-            State::AwaitRepair => {
+            NakState::AwaitRepair => {
                 let deadline = repair_deadline(&self.repair, &self.confirmation, missing, now);
-                (State::AwaitRepair, deadline)
+                (NakState::AwaitRepair, deadline)
             }
         };
         if missing.set(state, deadline) {
@@ -226,17 +246,17 @@ impl Naks {
 
     /// Handles the report of the source that everything was sent: packets missing at `deadline` are
     /// requested again, since a repair, or a NAK or confirmation, is lost.
-    pub(crate) fn repairs_sent(&mut self, deadline: Time) {
+    pub(crate) fn on_all_repairs_sent(&mut self, deadline: Time) {
         let round_trip = self.confirmation.expected();
         let mut moved = Vec::new();
         for (&index, missing) in &mut self.missing {
-            let answered_by = match (missing.state, missing.asked.last()) {
-                (State::BackOff, _) | (State::AwaitConfirmation, None) => continue,
-                (State::AwaitConfirmation, Some(asked)) => {
-                    asked + round_trip.unwrap_or_default().max(self.confirmation.least)
+            let answered_by = match (missing.state, missing.requests.last()) {
+                (NakState::BackOff, _) | (NakState::AwaitConfirmation, None) => continue,
+                (NakState::AwaitConfirmation, Some(asked)) => {
+                    asked + round_trip.unwrap_or_default().max(self.confirmation.wait_min)
                 }
-                (State::AwaitRepair, Some(asked)) => asked + self.repair.least,
-                (State::AwaitRepair, None) => deadline,
+                (NakState::AwaitRepair, Some(asked)) => asked + self.repair.wait_min,
+                (NakState::AwaitRepair, None) => deadline,
             };
             let soonest = deadline.max(answered_by);
             if missing.deadline > soonest {
@@ -251,7 +271,7 @@ impl Naks {
 
     fn arm(&mut self, index: u64, deadline: Time) {
         self.timers.push(Reverse((deadline, index)));
-        self.tidy_timers(index);
+        self.drop_stale_timers(index);
         // The heap holds at most about as many stale entries as missing packets.
         if self.timers.len() > 2 * self.missing.len() + TIMERS_SPARE {
             let timer = |(&index, missing): (&u64, &Missing)| Reverse((missing.deadline, index));
@@ -260,7 +280,7 @@ impl Naks {
     }
 
     /// Removes stale entries from the top, after a change of only the timer of `index`.
-    fn tidy_timers(&mut self, index: u64) {
+    fn drop_stale_timers(&mut self, index: u64) {
         if self.timers.peek().is_none_or(|Reverse((_, top))| *top != index) {
             return;
         }
@@ -282,26 +302,26 @@ impl Naks {
         {
             let missing = self.missing.get_mut(&index).expect("every timer is a missing packet's");
             let (state, given_up) = match missing.state {
-                State::BackOff if can_ask => {
-                    self.due.insert(index);
-                    (State::AwaitConfirmation, false)
+                NakState::BackOff if can_ask => {
+                    self.due_naks.insert(index);
+                    (NakState::AwaitConfirmation, false)
                 }
-                State::BackOff => {
+                NakState::BackOff => {
                     expired.stuck = true;
-                    (State::BackOff, false)
+                    (NakState::BackOff, false)
                 }
-                State::AwaitConfirmation => {
+                NakState::AwaitConfirmation => {
                     unconfirmed = Some(self.confirmation.wait(missing.unconfirmed));
                     expired.unconfirmed = true;
-                    self.confirmation.run_out(now);
+                    self.confirmation.on_timeout(now);
                     missing.unconfirmed += 1;
-                    (State::BackOff, missing.unconfirmed > self.retries)
+                    (NakState::BackOff, missing.unconfirmed > self.retries)
                 }
-                State::AwaitRepair => {
+                NakState::AwaitRepair => {
                     unrepaired = Some(self.repair.wait(missing.unrepaired));
-                    self.repair.run_out(now);
+                    self.repair.on_timeout(now);
                     missing.unrepaired += 1;
-                    (State::BackOff, missing.unrepaired > self.retries)
+                    (NakState::BackOff, missing.unrepaired > self.retries)
                 }
             };
             if given_up {
@@ -309,8 +329,8 @@ impl Naks {
                 expired.give_up.push(index);
                 continue;
             }
-            let deadline = if state == State::AwaitConfirmation {
-                missing.asked.note(now);
+            let deadline = if state == NakState::AwaitConfirmation {
+                missing.requests.on_request(now);
                 now + self.confirmation.wait(missing.unconfirmed)
             } else {
                 backoff.draw(&self.crowd, cx.rng)
@@ -330,14 +350,14 @@ impl Naks {
     }
 
     pub(crate) fn has_due(&self) -> bool {
-        !self.due.is_empty()
+        !self.due_naks.is_empty()
     }
 
     /// Returns the packets for the next NAK, at most `max` and ascending; empty if no NAK is due.
     pub(crate) fn take_due(&mut self, max: usize) -> Vec<u64> {
         let mut asked = Vec::new();
         while asked.len() < max
-            && let Some(index) = self.due.pop_first()
+            && let Some(index) = self.due_naks.pop_first()
         {
             asked.push(index);
         }
@@ -358,8 +378,8 @@ fn repair_deadline(
 ) -> Time {
     // Before the first repair, confirmations measure the path.
     let whole = if repair.has_estimate() { repair } else { confirmation };
-    let asked = missing.asked.last().unwrap_or(now);
-    (asked + whole.wait(missing.unrepaired)).max(now + repair.least)
+    let asked = missing.requests.last().unwrap_or(now);
+    (asked + whole.wait(missing.unrepaired)).max(now + repair.wait_min)
 }
 
 /// Stale timer entries that are always allowed.

@@ -42,11 +42,11 @@ impl<R: RepairLayer> ReceiverSession<R> {
             }
         }
         // Only a receiver that never requests repairs sends a NAK to report a loss.
-        let asks = match self.repair.naks() {
+        let is_nak_due = match self.repair.naks() {
             Some(naks) => naks.has_due(),
             None => self.lone_nak.due.is_some(),
         };
-        if asks { self.next_nak(cx, buf) } else { None }
+        if is_nak_due { self.next_nak(cx, buf) } else { None }
     }
 
     #[cold]
@@ -98,7 +98,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
     #[inline(never)]
     fn next_nak(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         let source = self.source?;
-        let path = source.path?;
+        let last_hop = source.last_hop?;
         let asked = match self.lone_nak.due.take() {
             Some(index) => [index].to_vec(),
             None => self.repair.naks_mut()?.take_due(1 + NAK_LIST_MAX),
@@ -109,7 +109,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         let report = self.scheme.report_for_nak(cx);
         let body = Body::Nak(self.nak(&source, first));
         self.write(&source, &body, rest, report.as_deref(), buf, |_| {});
-        Some(to_node(path))
+        Some(to_node(last_hop))
     }
 
     fn write_leave(

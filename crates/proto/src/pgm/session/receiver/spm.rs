@@ -38,13 +38,13 @@ impl<R: RepairLayer> ReceiverSession<R> {
         if !self.doubts.spm_order.take(cx.now, spm.sequence) {
             return Err(BadInput::Duplicate);
         }
-        self.note_heard(cx.now);
+        self.note_new_packet(cx.now);
         if let Some(announced) = announced {
             self.take_announced(cx, announced)?;
         }
         self.timers.disarm(Timer::SpmRequest);
         self.spm_requests_due = SpmRequests::default();
-        self.take_path(cx, packet.from, spm);
+        self.take_last_hop(cx, packet.from, spm);
         let fin = packet.options.has(OptionType::FIN);
         let Some((trail, lead)) = spm.window() else { return Ok(()) };
         if self.window.is_none() {
@@ -98,23 +98,27 @@ impl<R: RepairLayer> ReceiverSession<R> {
     }
 
     /// Sets the last hop. Another hop than before is believed once several SPMs name it.
-    fn take_path(&mut self, cx: &mut Cx<'_>, from: NodeId, spm: Spm) {
+    fn take_last_hop(&mut self, cx: &mut Cx<'_>, from: NodeId, spm: Spm) {
         let Some(source) = &mut self.source else { return };
-        let path = spm.path.node().unwrap_or(from);
-        if source.path.is_some_and(|known| known != path) {
-            if !self.doubts.path.claim(cx.now, path, Duration::ZERO, |other| *other == path) {
+        let last_hop = spm.path.node().unwrap_or(from);
+        if source.last_hop.is_some_and(|known| known != last_hop) {
+            if !self
+                .doubts
+                .last_hop
+                .claim(cx.now, last_hop, Duration::ZERO, |other| *other == last_hop)
+            {
                 self.want_spm(cx);
                 return;
             }
-            source.path_changed = Some(cx.now);
+            source.last_hop_changed_at = Some(cx.now);
         } else {
-            self.doubts.path.contradict();
+            self.doubts.last_hop.contradict();
         }
         // Without an element the source sends SPMs itself; the first packet may be a host's replay.
-        if path.0 == 0 || path == from {
+        if last_hop.0 == 0 || last_hop == from {
             source.node = from;
         }
-        source.path = Some(path);
+        source.last_hop = Some(last_hop);
     }
 
     /// SpmRequests an SPM, to confirm the last one or to learn what was sent meanwhile.

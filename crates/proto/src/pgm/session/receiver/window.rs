@@ -8,9 +8,12 @@ use faircast_base::Seq;
 
 use crate::congestion::AckVector;
 
+/// Position of a packet in relation to the receive window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum WindowPosition {
+    /// First missing packet.
     Next,
+    /// Missing packet behind the first one.
     Ahead,
     Duplicate,
     /// Packet that was given up.
@@ -26,9 +29,11 @@ pub(super) enum Place {
 pub(super) struct Window {
     /// Most packets from the next to deliver to the last that is kept.
     limit: u64,
+    /// Next packet to deliver.
     pub(super) next: u64,
     /// One past the last packet known to exist, at most [`end`](Self::end).
     pub(super) known: u64,
+    /// Latest packet that has come.
     pub(super) highest: Option<u64>,
     /// Packets out of order: element i is 0 if packet `next + i` has not come, else one more than
     /// the zeros of its payload. An array keeps the dozens named by a confirmation adjacent in
@@ -38,6 +43,7 @@ pub(super) struct Window {
     history: u64,
     /// Packets that will never come, all at `next` or later.
     given_up: BTreeSet<u64>,
+    /// Payload of held packets without the zeros after it.
     bytes: BTreeMap<u64, Vec<u8>>,
 }
 
@@ -61,17 +67,17 @@ impl Window {
         self.next + self.limit
     }
 
-    pub(super) fn place(&self, index: u64) -> Place {
+    pub(super) fn position(&self, index: u64) -> WindowPosition {
         if index == self.next {
-            Place::Next
+            WindowPosition::Next
         } else if index < self.next {
-            if self.received(index) { Place::Duplicate } else { Place::TooLate }
+            if self.received(index) { WindowPosition::Duplicate } else { WindowPosition::TooLate }
         } else if index >= self.end() {
-            Place::Beyond
+            WindowPosition::Beyond
         } else if self.holds(index) {
-            Place::Duplicate
+            WindowPosition::Duplicate
         } else {
-            Place::Ahead
+            WindowPosition::Ahead
         }
     }
 
@@ -129,11 +135,11 @@ impl Window {
     }
 
     pub(super) fn hold(&mut self, index: u64, held: Held) {
-        let place = (index - self.next) as usize;
-        if place >= self.held.len() {
-            self.held.resize(place + 1, ABSENT);
+        let slot = (index - self.next) as usize;
+        if slot >= self.held.len() {
+            self.held.resize(slot + 1, ABSENT);
         }
-        self.held[place] = 1 + held.zeros;
+        self.held[slot] = 1 + held.zeros;
         if !held.bytes.is_empty() {
             self.bytes.insert(index, held.bytes);
         }
@@ -186,8 +192,8 @@ impl Window {
         let count = to - self.next;
         self.history = if count < 64 { self.history << count } else { 0 };
         self.next = to;
-        let places = usize::try_from(count).unwrap_or(usize::MAX);
-        self.held.drain(..places.min(self.held.len()));
+        let slots = usize::try_from(count).unwrap_or(usize::MAX);
+        self.held.drain(..slots.min(self.held.len()));
         self.known = self.known.max(to);
         if !self.given_up.is_empty() {
             self.given_up = self.given_up.split_off(&to);
@@ -196,14 +202,14 @@ impl Window {
     }
 
     pub(super) fn first_held(&self) -> Option<u64> {
-        self.held.iter().position(|&held| held != ABSENT).map(|place| self.next + place as u64)
+        self.held.iter().position(|&held| held != ABSENT).map(|slot| self.next + slot as u64)
     }
 
     /// Returns the packet before which all gaps have been passed by at least `count` (>= 1).
     pub(super) fn passed_by(&self, count: usize) -> Option<u64> {
-        let places = self.held.iter().enumerate().rev();
-        let (place, _) = places.filter(|(_, held)| **held != ABSENT).nth(count - 1)?;
-        Some(self.next + place as u64)
+        let slots = self.held.iter().enumerate().rev();
+        let (slot, _) = slots.filter(|(_, held)| **held != ABSENT).nth(count - 1)?;
+        Some(self.next + slot as u64)
     }
 
     pub(super) fn has_gap(&self, from: u64, to: u64) -> bool {
@@ -252,7 +258,7 @@ mod tests {
 
     fn receive(window: &mut Window, index: u64) {
         window.note(index);
-        if window.place(index) == Place::Next {
+        if window.position(index) == WindowPosition::Next {
             window.pass_delivered();
             while window.take_next().is_some() {
                 window.pass_delivered();
@@ -304,8 +310,8 @@ mod tests {
         assert!(window.take_next().is_some());
         window.pass_delivered();
         assert_eq!(window.ack_vector().unwrap().bitmap, 0xffff_fffd);
-        assert_eq!(window.place(1), Place::TooLate);
-        assert_eq!(window.place(2), Place::Duplicate);
+        assert_eq!(window.position(1), WindowPosition::TooLate);
+        assert_eq!(window.position(2), WindowPosition::Duplicate);
         window.pass_lost(10);
         assert_eq!(window.ack_vector().unwrap().bitmap, 0xffff_fffd);
         assert_eq!(window.ack_vector().unwrap().highest, Seq::new(2));
@@ -318,7 +324,7 @@ mod tests {
         receive(&mut window, u64::from(u32::MAX) - 1);
         receive(&mut window, u64::from(u32::MAX));
         assert_eq!(window.index(Seq::new(0)), Some(1 << 32));
-        assert_eq!(window.place((1 << 32) + 10), Place::Beyond);
+        assert_eq!(window.position((1 << 32) + 10), WindowPosition::Beyond);
         assert_eq!(Window::new(3, 10).index(Seq::new(u32::MAX)), None);
     }
 
@@ -335,11 +341,11 @@ mod tests {
                     let first = came.range(window.next..).next().copied();
                     proptest::prop_assert_eq!(window.first_held(), first);
                     window.pass_lost(first.unwrap_or(index));
-                } else if window.place(index) == Place::Ahead {
+                } else if window.position(index) == WindowPosition::Ahead {
                     window.note(index);
                     came.insert(index);
                     window.hold(index, Held { bytes: alloc::vec![7; len], zeros: index as u32 });
-                } else if window.place(index) == Place::Next {
+                } else if window.position(index) == WindowPosition::Next {
                     window.note(index);
                     came.insert(index);
                     window.pass_delivered();

@@ -20,7 +20,7 @@ impl Bench {
         self.naks.expire(&mut cx, can_ask)
     }
 
-    fn state(&self) -> (State, Time) {
+    fn state(&self) -> (NakState, Time) {
         let missing = &self.naks.missing[&7];
         assert_eq!(self.naks.next_timeout(), Some(missing.deadline));
         (missing.state, missing.deadline)
@@ -29,21 +29,21 @@ impl Bench {
 
 #[test]
 fn each_event_in_each_state_leads_where_the_rfc_says() {
-    use State::{AwaitConfirmation, AwaitRepair, BackOff};
+    use NakState::{AwaitConfirmation, AwaitRepair, BackOff};
     type Event = fn(&mut Bench);
     let confirmed: Event = |b| assert!(b.naks.confirmed(7, at(10)));
-    let heard: Event = |b| assert!(b.naks.heard(7, at(10)));
+    let other_nak: Event = |b| assert!(b.naks.suppress(7, at(10)));
     let cases = [
         (BackOff, confirmed, AwaitRepair, 210),
-        (BackOff, heard, AwaitConfirmation, 210),
+        (BackOff, other_nak, AwaitConfirmation, 210),
         (AwaitConfirmation, confirmed, AwaitRepair, 210),
-        (AwaitConfirmation, heard, AwaitConfirmation, 210),
+        (AwaitConfirmation, other_nak, AwaitConfirmation, 210),
         (AwaitRepair, confirmed, AwaitRepair, 210),
-        (AwaitRepair, heard, AwaitRepair, 210),
+        (AwaitRepair, other_nak, AwaitRepair, 210),
     ];
     for (from, event, to, deadline) in cases {
         let mut bench = Bench::new();
-        bench.naks.begin(7, from, at(40));
+        bench.naks.insert(7, from, at(40));
         event(&mut bench);
         assert_eq!(bench.state(), (to, at(deadline)), "from {from:?}");
     }
@@ -51,17 +51,17 @@ fn each_event_in_each_state_leads_where_the_rfc_says() {
 
 #[test]
 fn what_has_not_come_is_asked_for_again_once_the_source_has_sent_all() {
-    use State::{AwaitConfirmation, AwaitRepair, BackOff};
+    use NakState::{AwaitConfirmation, AwaitRepair, BackOff};
     // Earlier answers took seconds, so the waits for this one are long.
     let slow = || {
         let mut bench = Bench::new();
         for seq in [1, 2] {
-            bench.naks.begin(seq, BackOff, at(0));
+            bench.naks.insert(seq, BackOff, at(0));
             bench.expire(0, true);
             bench.naks.confirmed(seq, at(seq));
             bench.naks.repaired(seq, at(3000));
         }
-        bench.naks.begin(7, BackOff, at(4000));
+        bench.naks.insert(7, BackOff, at(4000));
         bench
     };
     let cases = [
@@ -77,19 +77,19 @@ fn what_has_not_come_is_asked_for_again_once_the_source_has_sent_all() {
             bench.naks.confirmed(7, at(4002));
             assert!(bench.state().1 > at(6000), "{:?}", bench.state());
         }
-        bench.naks.repairs_sent(at(said + 20));
+        bench.naks.on_all_repairs_sent(at(said + 20));
         let (now, deadline) = bench.state();
         assert!(now == state && deadline.since(at(again)) < ms(11), "{why}: {deadline:?}");
     }
     let mut bench = slow();
-    bench.naks.repairs_sent(at(100));
+    bench.naks.on_all_repairs_sent(at(100));
     assert_eq!(bench.state(), (BackOff, at(4000)), "it has not been asked for yet");
 }
 
 #[test]
 fn a_silent_network_is_asked_until_retries_run_out() {
     let mut bench = Bench::new();
-    bench.naks.begin(7, State::BackOff, at(40));
+    bench.naks.insert(7, NakState::BackOff, at(40));
     let mut asked = 0;
     let mut now = 0;
     loop {
@@ -99,7 +99,10 @@ fn a_silent_network_is_asked_until_retries_run_out() {
         let due = bench.naks.take_due(63);
         asked += due.len();
         if !due.is_empty() {
-            assert_eq!(bench.state(), (State::AwaitConfirmation, at(now + (200 << (asked - 1)))));
+            assert_eq!(
+                bench.state(),
+                (NakState::AwaitConfirmation, at(now + (200 << (asked - 1))))
+            );
         }
         if expired.give_up == [7] {
             break;
@@ -113,7 +116,7 @@ fn a_silent_network_is_asked_until_retries_run_out() {
 #[test]
 fn confirmed_but_unrepaired_packets_are_asked_for_again_and_given_up() {
     let mut bench = Bench::new();
-    bench.naks.begin(7, State::AwaitRepair, at(0));
+    bench.naks.insert(7, NakState::AwaitRepair, at(0));
     let mut now = 0;
     let mut asked = 0;
     while !bench.naks.is_empty() {
@@ -130,10 +133,10 @@ fn confirmed_but_unrepaired_packets_are_asked_for_again_and_given_up() {
 #[test]
 fn without_a_path_back_off_goes_on_and_counts_nothing() {
     let mut bench = Bench::new();
-    bench.naks.begin(7, State::BackOff, at(1));
+    bench.naks.insert(7, NakState::BackOff, at(1));
     for ms in 1..1000 {
         bench.expire(ms, false);
-        assert_eq!(bench.state().0, State::BackOff);
+        assert_eq!(bench.state().0, NakState::BackOff);
         assert!(bench.naks.take_due(63).is_empty());
     }
     bench.expire(1100, true);
@@ -145,8 +148,8 @@ fn thousands_of_missing_packets_are_asked_for_in_full_lists() {
     let mut bench = Bench::new();
     let mut backoff = Backoff::new(at(0));
     for index in 0..6300 {
-        let deadline = bench.naks.draw(&mut backoff, &mut bench.rng);
-        bench.naks.begin(index, State::BackOff, deadline);
+        let deadline = bench.naks.draw_backoff(&mut backoff, &mut bench.rng);
+        bench.naks.insert(index, NakState::BackOff, deadline);
     }
     bench.naks.end(5);
     bench.expire(60, true);
@@ -169,11 +172,11 @@ proptest::proptest! {
         let mut now = 1;
         for (what, index, ms) in steps {
             match what {
-                0 => bench.naks.begin(index, State::BackOff, at(now + ms)),
+                0 => bench.naks.insert(index, NakState::BackOff, at(now + ms)),
                 1 => bench.naks.end(index),
                 2 => bench.naks.repaired(index, at(now)),
                 3 => drop(bench.naks.confirmed(index, at(now))),
-                4 => drop(bench.naks.heard(index, at(now))),
+                4 => drop(bench.naks.suppress(index, at(now))),
                 _ => {
                     now += ms;
                     bench.expire(now, true);

@@ -1,10 +1,10 @@
-//! Missing packets at a receiver: declared losses, NAKs of others, and NAKs as reports.
+//! NAK suppression at a receiver: NAKs and confirmations of others, NAK timers, NAKs as reports.
 
 use faircast_base::{BadInput, Checked, Cx, Duration, Time};
 
 use super::crowd::{Backoff, Crowd};
 use super::naks::Expired;
-use super::{PATH_DOUBTED, ReceiverSession, RepairLayer, SpmRequests, Timer};
+use super::{LAST_HOP_DOUBTED, ReceiverSession, RepairLayer, SpmRequests, Timer};
 use crate::pgm::PgmFlowSettings;
 use crate::pgm::wire::{Body, Nak, Packet, Received};
 
@@ -25,27 +25,27 @@ impl<R: RepairLayer> ReceiverSession<R> {
             self.scheme.feedback.on_overheard(cx, packet.from, option.value)?;
         }
         if !matches!(packet.body, Body::Nnak(_)) {
-            self.hear_of(cx, packet, confirmed);
+            self.note_nak_or_ncf(cx, packet, confirmed);
         }
         Ok(())
     }
 
     /// Notes that packets, which therefore exist, were requested by others or are `confirmed`.
-    fn hear_of(&mut self, cx: &mut Cx<'_>, packet: &Packet<'_>, confirmed: bool) {
+    fn note_nak_or_ncf(&mut self, cx: &mut Cx<'_>, packet: &Packet<'_>, confirmed: bool) {
         for seq in packet.nak_sequence() {
             let Some(window) = &mut self.window else { return };
             let Some(index) = window.index(seq) else { continue };
             if index >= window.end() || window.received(index) {
-                self.hear(cx, index, confirmed);
+                self.suppress_or_confirm(cx, index, confirmed);
                 continue;
             }
             let can_be = self.reach.as_ref().is_some_and(|reach| reach.can_be(cx.now, index));
             if index >= window.next && !window.is_given_up(index) && can_be {
                 window.learn(index);
-                if !self.hear(cx, index, confirmed) {
+                if !self.suppress_or_confirm(cx, index, confirmed) {
                     let mut backoff = Backoff::new(cx.now);
                     self.declare_run(cx, &mut backoff, index, index);
-                    self.hear(cx, index, confirmed);
+                    self.suppress_or_confirm(cx, index, confirmed);
                 }
             }
             self.lone_nak.suppress(cx.now);
@@ -56,29 +56,29 @@ impl<R: RepairLayer> ReceiverSession<R> {
     }
 
     /// Notes a request or confirmation of packet `index`. Returns true if it is requested here.
-    fn hear(&mut self, cx: &Cx<'_>, index: u64, confirmed: bool) -> bool {
+    fn suppress_or_confirm(&mut self, cx: &Cx<'_>, index: u64, confirmed: bool) -> bool {
         self.repair.naks_mut().is_some_and(|naks| match confirmed {
             true => naks.confirmed(index, cx.now),
-            false => naks.heard(index, cx.now),
+            false => naks.suppress(index, cx.now),
         })
     }
 
     pub(super) fn expire_naks(&mut self, cx: &mut Cx<'_>) {
-        let can_ask = self.path().is_some();
+        let can_ask = self.last_hop().is_some();
         let naks = self.repair.naks_mut();
         let Expired { stuck, unconfirmed, give_up } =
             naks.map(|it| it.expire(cx, can_ask)).unwrap_or_default();
         if self.timers.take_due(Timer::LoneNak, cx.now) {
             if can_ask {
-                self.lone_nak.run_out(cx.now);
+                self.lone_nak.on_timeout(cx.now);
             } else {
                 // Without an SPM there is no path for the NAK.
                 let backoff = cx.rng.up_to(self.config.settings.nak_backoff);
                 self.timers.arm(Timer::LoneNak, cx.now + backoff);
             }
         }
-        let changed = self.source.and_then(|source| source.path_changed);
-        if unconfirmed && changed.is_some_and(|at| cx.now.since(at) < PATH_DOUBTED) {
+        let changed = self.source.and_then(|source| source.last_hop_changed_at);
+        if unconfirmed && changed.is_some_and(|at| cx.now.since(at) < LAST_HOP_DOUBTED) {
             // The named last hop may be forged, with no element there.
             self.want_spm(cx);
         }
@@ -106,11 +106,13 @@ impl<R: RepairLayer> ReceiverSession<R> {
 #[derive(Debug, Default)]
 pub(super) struct LoneNak {
     crowd: Crowd,
+    /// Least interval between two NAKs.
     interval: Duration,
     /// Packet that the planned NAK names, and packet that the due NAK names.
     planned: Option<u64>,
     pub(super) due: Option<u64>,
-    last: Option<Time>,
+    /// Time of the last NAK, of this receiver or of one that suppressed it.
+    last_at: Option<Time>,
 }
 
 impl LoneNak {
@@ -125,7 +127,7 @@ impl LoneNak {
         backoff: &mut Backoff,
         index: u64,
     ) -> Option<Time> {
-        let recent = self.last.is_some_and(|at| cx.now.since(at) < self.interval);
+        let recent = self.last_at.is_some_and(|at| cx.now.since(at) < self.interval);
         if self.planned.is_some() || recent {
             return None;
         }
@@ -133,15 +135,17 @@ impl LoneNak {
         Some(backoff.draw(&self.crowd, cx.rng))
     }
 
+    /// NAK suppression: the NAK or confirmation of any loss replaces the planned NAK.
     pub(super) fn suppress(&mut self, now: Time) {
-        (self.planned, self.last) = (None, Some(now));
+        (self.planned, self.last_at) = (None, Some(now));
     }
 
     pub(super) fn clear(&mut self) {
         (self.planned, self.due) = (None, None);
     }
 
-    pub(super) fn run_out(&mut self, now: Time) {
-        (self.due, self.last) = (self.planned.take(), Some(now));
+    /// Makes the planned NAK due.
+    pub(super) fn on_timeout(&mut self, now: Time) {
+        (self.due, self.last_at) = (self.planned.take(), Some(now));
     }
 }
