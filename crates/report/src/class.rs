@@ -132,7 +132,7 @@ impl Serialize for Counts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::suite::{Acceptance, Cause};
+    use crate::suite::{Acceptance, MissCause};
 
     #[test]
     fn a_row_has_the_class_that_claims_least() {
@@ -142,19 +142,20 @@ mod tests {
             ..Row::default()
         };
         let holds = |cause| row(true, false, cause);
-        let missed = |cause| row(false, false, Cause { explained: Some("since".into()), ..cause });
-        let cause = Cause::default;
+        let missed =
+            |cause| row(false, false, MissCause { explained: Some("since".into()), ..cause });
+        let cause = MissCause::default;
         let proved_by = vec!["other".to_string()];
         let fitted = Some("the delay".to_string());
         for (row, want) in [
             (holds(cause()), Class::Holds),
-            (holds(Cause { baseline: true, ..cause() }), Class::Baseline),
-            (holds(Cause { fitted: fitted.clone(), ..cause() }), Class::Fitted),
-            (holds(Cause { fitted: fitted.clone(), baseline: true, ..cause() }), Class::Fitted),
+            (holds(MissCause { baseline: true, ..cause() }), Class::Baseline),
+            (holds(MissCause { fitted: fitted.clone(), ..cause() }), Class::Fitted),
+            (holds(MissCause { fitted: fitted.clone(), baseline: true, ..cause() }), Class::Fitted),
             // An explanation without proof does not count.
             (missed(cause()), Class::NotReproduced),
-            (missed(Cause { proved_by, ..cause() }), Class::Explained),
-            (missed(Cause { fitted, baseline: true, ..cause() }), Class::NotReproduced),
+            (missed(MissCause { proved_by, ..cause() }), Class::Explained),
+            (missed(MissCause { fitted, baseline: true, ..cause() }), Class::NotReproduced),
             (row(true, true, cause()), Class::Measured),
         ] {
             assert_eq!(Class::of(&row), want, "{row:?}");

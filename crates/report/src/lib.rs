@@ -36,7 +36,7 @@ pub use series::{
     HeadChange, LINKS_MAX, LinkSeries, MARKS_MAX, Mark, Marks, RestSeries, SWITCHES_MAX, Series,
     Switch, Switches, TreeSeries,
 };
-pub use suite::{Acceptance, Cause, Expected, Optimum, Plots, Row, Source, Suite, Values};
+pub use suite::{Acceptance, Expected, MissCause, Optimum, Plots, Row, Source, Suite, Values};
 pub use summary::{
     Common, Drops, FaultCounts, FlowCounts, FlowFaults, FlowRates, FlowSummary, LinkSummary,
     ReceiverSummary, RouterSummary, Summary, jain_index,

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::class::{Class, Counts};
 use crate::interval::Interval;
 use crate::text::{COLUMNS_MAX, Table, count, significant, wrap};
-pub use row::{Acceptance, Cause, Expected, Optimum, Plots, Row, Source, Values};
+pub use row::{Acceptance, Expected, MissCause, Optimum, Plots, Row, Source, Values};
 
 /// Suite of experiments that reproduce the figures of a paper.
 #[derive(Clone, Debug)]
@@ -165,9 +165,9 @@ mod tests {
             expected: Expected::default(),
             values: Values { ours: -241_000.4, ..row.values.clone() },
             accepted: Acceptance { holds: false, ..row.accepted.clone() },
-            cause: Cause {
+            cause: MissCause {
                 explained: Some("The paper leaves the queue's limit open. ".repeat(5)),
-                ..Cause::default()
+                ..MissCause::default()
             },
             title: "t".repeat(120),
             ..row.clone()

@@ -6,6 +6,7 @@ use crate::{Record, Sink};
 /// Order-sensitive 128-bit hash of all records, equal on all platforms. Not cryptographic.
 #[derive(Clone, Copy, Debug)]
 pub struct Hasher {
+    /// Two states, to which words are added in turn.
     lanes: [u64; 2],
     records: u64,
 }

@@ -181,8 +181,7 @@ impl Header {
     /// Escapes format characters in all texts, as needed to print a trace of unknown origin.
     pub(crate) fn escape(&mut self) {
         let Self { faircast, scenario, title, text, nodes, links, flows, .. } = self;
-        for it in flows.iter_mut() {
-            let FlowHeader { name, protocol, speaks, .. } = it;
+        for FlowHeader { name, protocol, speaks, .. } in flows.iter_mut() {
             [name, protocol].into_iter().for_each(escape);
             speaks.iter_mut().for_each(|speaks| escape(&mut speaks.protocol));
         }

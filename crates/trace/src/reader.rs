@@ -19,7 +19,9 @@ pub const LINE_BYTES_MAX: usize = 64 << 20;
 pub struct Reader<'a> {
     lines: Lines<'a>,
     header: Header,
+    /// `None` before the last line, and for a run without an end.
     outcome: Option<Outcome>,
+    /// True after the last record, or an error.
     is_over: bool,
 }
 
@@ -214,10 +216,14 @@ impl<'de> Visitor<'de> for ValueVisitor {
     }
 }
 
+/// Lines of a file, each in the same buffer.
 struct Lines<'a> {
+    /// Name of the file in errors.
     name: String,
     from: Box<dyn BufRead + 'a>,
+    /// Present line without its end.
     line: Vec<u8>,
+    /// Number of the present line, from 1 on.
     number: u64,
 }
 

@@ -13,9 +13,12 @@ use crate::{Header, Outcome, Record, Sink};
 
 /// Writer of a trace file in bounded memory. [`finish`](Self::finish) writes the last line.
 pub struct Writer<W: Write> {
+    /// `None` once the writer is finished.
     to: Option<GzEncoder<W>>,
+    /// Lines that are not compressed yet.
     lines: Vec<u8>,
-    broken: Option<io::Error>,
+    /// First error of the file. Records after an error are dropped.
+    first_error: Option<io::Error>,
 }
 
 /// Size of the pieces passed to the compressor, in bytes.
@@ -38,13 +41,13 @@ impl<W: Write> Writer<W> {
         let mut to = GzEncoder::new(to, Compression::fast());
         serde_json::to_writer(&mut to, header)?;
         to.write_all(b"\n")?;
-        Ok(Self { to: Some(to), lines: Vec::with_capacity(PIECE_BYTES + 1024), broken: None })
+        Ok(Self { to: Some(to), lines: Vec::with_capacity(PIECE_BYTES + 1024), first_error: None })
     }
 
     /// Creates a writer whose bytes follow the [`part`](Self::part) of a writer with the header.
     pub fn headless(to: W) -> Self {
         let to = GzEncoder::new(to, Compression::fast());
-        Self { to: Some(to), lines: Vec::with_capacity(PIECE_BYTES + 1024), broken: None }
+        Self { to: Some(to), lines: Vec::with_capacity(PIECE_BYTES + 1024), first_error: None }
     }
 
     /// Ends a part of a file, without an outcome. The error is the first one of any record.
@@ -65,12 +68,12 @@ impl<W: Write> Writer<W> {
     fn take(&mut self) -> io::Result<GzEncoder<W>> {
         self.flush_lines();
         let to = self.to.take().expect("whoever takes it consumes the writer");
-        self.broken.take().map_or(Ok(to), Err)
+        self.first_error.take().map_or(Ok(to), Err)
     }
 
     fn flush_lines(&mut self) {
-        if let (None, Some(to)) = (&self.broken, &mut self.to) {
-            self.broken = to.write_all(&self.lines).err();
+        if let (None, Some(to)) = (&self.first_error, &mut self.to) {
+            self.first_error = to.write_all(&self.lines).err();
         }
         self.lines.clear();
     }

@@ -9,7 +9,7 @@ mod runs;
 use chrome::{Chrome, browser, picture};
 use faircast_base::Time;
 use faircast_report::{
-    Acceptance, Cause, Expected, Figure, Matrix, MatrixCase, MatrixCell, Plots, Row, RunPage,
+    Acceptance, Expected, Figure, Matrix, MatrixCase, MatrixCell, MissCause, Plots, Row, RunPage,
     Source, Spread, Suite, Sweep, SweepAxis, Values, bench_page, matrix_page, plots as plots_of,
     run_page, svg, sweep_page, sweep_pictures,
 };
@@ -333,7 +333,7 @@ fn suite() -> Suite {
             reason: "Shares are read off a printed figure.".into(),
             ..Acceptance::default()
         },
-        cause: Cause { explained: explained.map(Into::into), ..Cause::default() },
+        cause: MissCause { explained: explained.map(Into::into), ..MissCause::default() },
         source: Source {
             group: "Set 1: window and timeouts".into(),
             question: "Does a pgmcc session leave a TCP flow its share on a slow link with a \

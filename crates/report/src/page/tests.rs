@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    Acceptance, Cause, Expected, Metrics, Plots, Row, Series, Source, Suite, Summary, Values,
+    Acceptance, Expected, Metrics, MissCause, Plots, Row, Series, Source, Suite, Summary, Values,
 };
 
 const EVIL: &str =
@@ -138,7 +138,7 @@ fn no_name_of_a_suite_can_break_out_of_its_place() {
             reason: EVIL.into(),
             ..Acceptance::default()
         },
-        cause: Cause {
+        cause: MissCause {
             explained: Some(EVIL.into()),
             proved_by: vec![EVIL.into()],
             fitted: Some(EVIL.into()),

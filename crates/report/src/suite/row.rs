@@ -34,9 +34,9 @@ pub struct Row {
     /// Accepted values, and the verdict.
     #[serde(flatten)]
     pub accepted: Acceptance,
-    /// Cause of a miss, and what limits the verdict.
+    /// MissCause of a miss, and what limits the verdict.
     #[serde(flatten)]
-    pub cause: Cause,
+    pub cause: MissCause,
     /// Experiment of the row.
     #[serde(flatten)]
     pub source: Source,
@@ -104,10 +104,10 @@ pub struct Acceptance {
     pub reason: String,
 }
 
-/// Cause of a row's miss, and what limits its verdict.
+/// MissCause of a row's miss, and what limits its verdict.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Cause {
-    /// Cause of the miss; a conjecture if `proved_by` is empty.
+pub struct MissCause {
+    /// MissCause of the miss; a conjecture if `proved_by` is empty.
     pub explained: Option<String>,
     /// Rows of the same run, all of which hold, that prove the cause of the miss.
     pub proved_by: Vec<String>,

@@ -2,7 +2,9 @@
 
 use std::ops::RangeInclusive;
 
-use faircast_report::{Acceptance, Cause, Expected, Optimum, Row, Source, Values, median_interval};
+use faircast_report::{
+    Acceptance, Expected, MissCause, Optimum, Row, Source, Values, median_interval,
+};
 
 use super::file::{RowFile, SuiteFile};
 use super::measure::is_target;
@@ -226,7 +228,7 @@ fn judge(file: &RowFile, per_seed: Vec<(u64, f64)>, words: Row) -> Row {
             fairer_than: file.fairer_than.clone(),
             reason: file.reason.clone(),
         },
-        cause: Cause {
+        cause: MissCause {
             explained: file.explained.clone().or(file.conjecture.clone()).filter(|_| !holds),
             proved_by: if holds { Vec::new() } else { file.proved_by.clone() },
             fitted: file.fitted.clone(),
@@ -337,7 +339,7 @@ mod tests {
             SuiteFile::parse("s.toml", &text.replace("]\n                {", "] {")).unwrap();
         let not_judged = Row {
             id: "cure".into(),
-            cause: Cause { explained: Some("not judged".into()), ..Cause::default() },
+            cause: MissCause { explained: Some("not judged".into()), ..MissCause::default() },
             values: Values { ours: f64::NAN, ..Values::default() },
             ..Row::default()
         };
