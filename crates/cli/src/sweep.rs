@@ -1,21 +1,23 @@
 //! `faircast sweep`: a scenario with all combinations of given values; writes tables and plots.
 
+mod words;
+
 use std::path::{Path, PathBuf};
 
 use faircast_experiment::backend;
 use faircast_report::{SweepAxis, sweep_page, sweep_pictures};
 use faircast_study::files::{make_folder, write};
 use faircast_study::sweep::{
-    Axis, Failed, Job, RECEIVER_ROWS_MAX, Ran, Store, StoredRun, Tables, for_shell, from_plain,
-    once, run,
+    Axis, Failed, Job, RECEIVER_ROWS_MAX, Ran, Store, StoredRun, Tables, once, run,
 };
 use faircast_study::table::Table;
-use faircast_study::{Study, Sweep};
+use faircast_study::{Draft, Study, Sweep};
 use faircast_trace::Validity;
 
 use crate::args::SweepArgs;
 use crate::error::{Failure, note, print};
 use crate::progress::{Terminal, listen, with_jobs};
+use words::{command, for_shell, from_plain};
 
 const REASONS_MAX: usize = 20;
 
@@ -29,7 +31,7 @@ pub(crate) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
     let axes = axes.map_err(Failure::Usage)?;
     let terminal = Terminal::default();
     let study = Study { backend: backend(args.on.into()), monitor: &terminal, ..Study::default() };
-    let sweep = Sweep::new(&study, &args.file, axes, seeds)?;
+    let sweep = Sweep::new(&study, Draft::load(&args.file)?, axes, seeds)?;
     let jobs = sweep.jobs()?;
     make_folder(&args.out)?;
     let store =
@@ -126,7 +128,7 @@ fn print_commands(
 ) -> Result<(), Failure> {
     let program = std::env::args().next().unwrap_or_else(|| "faircast".into());
     let program = for_shell(&program);
-    let line = |job: &&Job| format!("{program} {}\n", sweep.command(job, &args.out, args.traces));
+    let line = |job: &&Job| format!("{program} {}\n", command(sweep, job, &args.out, args.traces));
     print(&missing.iter().map(line).collect::<String>())?;
     if missing.len() < runs {
         note(&format!("{} of {runs} runs are done already", runs - missing.len()));
@@ -148,7 +150,7 @@ fn results(
     };
     let title = sweep.title()?;
     let axes = sweep.axes.iter().map(axis).collect();
-    let scenario = sweep.file.display().to_string();
+    let scenario = sweep.draft.file().display().to_string();
     let mut shown = faircast_report::Sweep::new(&scenario, &title, axes, sweep.seeds.len());
     let mut doubtful = 0;
     for job in jobs {
@@ -162,25 +164,8 @@ fn results(
             None => shown.missing += 1,
         }
     }
+    write_files(args, &shown, &tables)?;
     let out = &args.out;
-    write_table(out, "flows", &tables.flows)?;
-    write_table(out, "links", &tables.links)?;
-    match &tables.receivers {
-        Some(receivers) => write_table(out, "receivers", receivers)?,
-        None => note(&format!(
-            "receivers.csv is left out: it would have more than {RECEIVER_ROWS_MAX} rows; {} has the \
-             summaries",
-            out.join("runs").display()
-        )),
-    }
-    write(&out.join("sweep.html"), sweep_page(&shown))?;
-    if args.svg {
-        let folder = out.join("svg");
-        make_folder(&folder)?;
-        for (name, text) in sweep_pictures(&shown) {
-            write(&folder.join(name), text)?;
-        }
-    }
     if doubtful > 0 {
         note(&format!(
             "{doubtful} of {} runs in the lab are doubtful, since packets left too late: the column \
@@ -212,10 +197,37 @@ fn results(
          pandas: import pandas; flows = pandas.read_parquet({:?})\n",
         shown.table(),
         path("flows.csv"),
-        tables.flows.rows(),
+        tables.flows.row_count(),
         path("sweep.html"),
         path("flows.parquet"),
     ))
+}
+
+fn write_files(
+    args: &SweepArgs,
+    shown: &faircast_report::Sweep,
+    tables: &Tables,
+) -> Result<(), Failure> {
+    let out = &args.out;
+    write_table(out, "flows", &tables.flows)?;
+    write_table(out, "links", &tables.links)?;
+    match &tables.receivers {
+        Some(receivers) => write_table(out, "receivers", receivers)?,
+        None => note(&format!(
+            "receivers.csv is left out: it would have more than {RECEIVER_ROWS_MAX} rows; {} has the \
+             summaries",
+            out.join("runs").display()
+        )),
+    }
+    write(&out.join("sweep.html"), sweep_page(shown))?;
+    if args.svg {
+        let folder = out.join("svg");
+        make_folder(&folder)?;
+        for (name, text) in sweep_pictures(shown) {
+            write(&folder.join(name), text)?;
+        }
+    }
+    Ok(())
 }
 
 fn write_table(out: &Path, name: &str, table: &Table) -> Result<(), Failure> {

@@ -19,7 +19,7 @@ pub struct ScenarioError {
 /// Place of a mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ErrorPlace {
-    /// Whole file.
+    /// Whole file, or settings from code.
     File,
     /// Line of the file, from 1 on.
     Line(u32),
@@ -46,14 +46,15 @@ impl fmt::Display for ScenarioError {
 
 impl std::error::Error for ScenarioError {}
 
-/// Place of a value: a line of the file, or the position of a `--set` argument.
+/// Place of a value: a line of the file, the position of a `--set` argument, or the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Line(u32),
     Set(u32),
+    Code,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Problem {
     place: Place,
     path: Vec<String>,
@@ -74,6 +75,7 @@ impl Problem {
         let place = match self.place {
             Place::Line(number) => ErrorPlace::Line(number),
             Place::Set(index) => ErrorPlace::Set(set[index as usize].clone()),
+            Place::Code => ErrorPlace::File,
         };
         let keys: Vec<&str> = self.path.iter().rev().map(String::as_str).collect();
         let key = keys.join(".");

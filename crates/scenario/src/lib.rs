@@ -1,11 +1,13 @@
 //! Scenario language: a topology, its flows and programs, and a duration.
 //!
-//! [`Scenario::load`] turns a TOML file (`docs/scenario.md`) into a checked [`Scenario`]. A
-//! [`Catalog`] supplies protocols and router programs, which other crates implement.
+//! [`Scenario::load`] turns a TOML file (`docs/scenario.md`) into a checked [`Scenario`]; a
+//! [`Draft`] is made in code, or read from a file and changed. A [`Catalog`] supplies protocols and
+//! router programs, which other crates implement.
 
 mod catalog;
 mod credits;
 mod daemons;
+mod draft;
 mod error;
 mod flows;
 pub mod limits;
@@ -23,9 +25,11 @@ mod topology;
 mod value;
 
 pub use catalog::{Catalog, ProgramEntry};
+pub use draft::{Draft, Entry};
 pub use error::{ErrorPlace, ScenarioError};
 pub use model::{
     ClientSpec, DaemonSpec, Data, FaultKind, Flow, GroupStay, Join, LinkSpec, Node, NodeFault,
     NodeProgram, Program, RelaySpec, Scenario, SendSpec, Speaks,
 };
 pub use overrides::Overrides;
+pub use value::Value;

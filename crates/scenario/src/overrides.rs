@@ -51,7 +51,7 @@ impl Overrides {
     }
 }
 
-fn set(at: &mut Value, keys: &[&str], value: Value) -> Result<(), Problem> {
+pub(crate) fn set(at: &mut Value, keys: &[&str], value: Value) -> Result<(), Problem> {
     let Some((key, rest)) = keys.split_first() else {
         *at = value;
         return Ok(());

@@ -1,17 +1,16 @@
-//! Parser from the text of a file to a checked scenario.
+//! Check of settings: from a tree of values to a scenario.
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use faircast_base::Duration;
 
 use crate::catalog::Catalog;
 use crate::daemons::Daemons;
-use crate::error::{ErrorPlace, Problem};
+use crate::draft::Draft;
+use crate::error::Problem;
 use crate::flows::Flows;
-use crate::limits::{DURATION_NS_MAX, FILE_BYTES_MAX, TITLE_CHARS_MAX};
+use crate::limits::{DURATION_NS_MAX, TITLE_CHARS_MAX};
 use crate::options::Files;
 use crate::overrides::Overrides;
 use crate::reach::Reach;
@@ -25,37 +24,13 @@ impl Scenario {
     /// Reads and checks the file `path`, with the changes of the command line.
     ///
     /// # Errors
-    /// The first mistake; also a file that is unreadable, above [`FILE_BYTES_MAX`], or not UTF-8.
+    /// The file cannot be read, or the first mistake.
     pub fn load(
         path: &Path,
         overrides: &Overrides,
         catalog: &Catalog,
     ) -> Result<Self, ScenarioError> {
-        let refused = |place, message: String| ScenarioError {
-            file: path.to_owned(),
-            place,
-            key: String::new(),
-            message,
-        };
-        let mut bytes = Vec::new();
-        File::open(path)
-            .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
-            .map_err(|error| {
-                let message = format!("cannot be read: {error}; expected a scenario file");
-                refused(ErrorPlace::File, message)
-            })?;
-        if bytes.len() as u64 > FILE_BYTES_MAX {
-            let message =
-                format!("is larger than a scenario may be; at most {FILE_BYTES_MAX} bytes");
-            return Err(refused(ErrorPlace::File, message));
-        }
-        let text = String::from_utf8(bytes).map_err(|error| {
-            let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-            let line = 1 + good.iter().filter(|byte| **byte == b'\n').count();
-            let place = ErrorPlace::Line(u32::try_from(line).unwrap_or(u32::MAX));
-            refused(place, "is not UTF-8 text; a scenario is TOML in UTF-8".to_string())
-        })?;
-        Self::parse(path, &text, overrides, catalog)
+        Draft::load(path)?.check_with(overrides, catalog)
     }
 
     /// Checks `text`, the content of `file`; relative paths start at the folder of `file`.
@@ -68,26 +43,14 @@ impl Scenario {
         overrides: &Overrides,
         catalog: &Catalog,
     ) -> Result<Self, ScenarioError> {
-        let checked = || {
-            if text.len() as u64 > FILE_BYTES_MAX {
-                let message = format!("has too much text; at most {FILE_BYTES_MAX} bytes");
-                return Err(Problem::at(crate::error::Place::Line(1), message));
-            }
-            let mut root = Value::from_file(text)?;
-            overrides.apply(&mut root)?;
-            scenario(&root, file, overrides, catalog)
-        };
-        let mut scenario = checked().map_err(|problem| problem.into_error(file, &overrides.set))?;
-        scenario.size_credit_buffers();
-        scenario.text = overrides.noted(text);
-        Ok(scenario)
+        Draft::read(file, text)?.check_with(overrides, catalog)
     }
 }
 
 /// Bytes of a packet between daemons, for queues that count packets.
 const DAEMON_PACKET_BYTES: u64 = 1452;
 
-fn scenario(
+pub(crate) fn scenario(
     root: &Value,
     file: &Path,
     overrides: &Overrides,

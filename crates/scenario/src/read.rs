@@ -54,6 +54,7 @@ impl<'a> Table<'a> {
         entries.sort_by_key(|(_, value)| match value.place {
             Place::Line(number) => (0, number),
             Place::Set(index) => (1, index),
+            Place::Code => (2, 0),
         });
         entries
     }

@@ -225,6 +225,7 @@ impl Topology {
             let whence = match earlier {
                 Place::Line(line) => format!("line {line}"),
                 Place::Set(_) => "--set".to_string(),
+                Place::Code => "an earlier entry".to_string(),
             };
             let message = format!(
                 "is a second link from {a} to {b}, after that of {whence}; allowed: one in each \

@@ -7,8 +7,9 @@ use toml::de::{DeTable, DeValue};
 
 use crate::error::{Place, Problem, quoted};
 
+/// Value of a setting, made from texts, numbers, quantities, lists of them, and entries.
 #[derive(Clone, Debug)]
-pub(crate) struct Value {
+pub struct Value {
     pub(crate) kind: Kind,
     pub(crate) place: Place,
 }

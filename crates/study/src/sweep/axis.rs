@@ -24,7 +24,20 @@ impl Axis {
         let Some((key, values)) = text.split_once('=') else {
             return wrong("has no \"=\"; expected KEY=VALUE,VALUE such as duration='60 s,120 s'");
         };
-        let (key, values) = (key.trim().to_string(), split(values));
+        Self::checked(text, key.trim(), split(values))
+    }
+
+    /// Makes an axis of the texts of values.
+    ///
+    /// # Errors
+    /// As for [`parse`](Self::parse).
+    pub fn new(key: &str, values: impl IntoIterator<Item = impl ToString>) -> Result<Self, String> {
+        let values: Vec<String> = values.into_iter().map(|value| value.to_string()).collect();
+        Self::checked(&format!("{key}={}", values.join(",")), key, values)
+    }
+
+    fn checked(text: &str, key: &str, values: Vec<String>) -> Result<Self, String> {
+        let wrong = |problem: &str| Err(format!("--set {text}: {problem}"));
         if key == "seed" {
             return wrong("seeds are given by --seeds");
         }
@@ -33,10 +46,10 @@ impl Axis {
                 return wrong("has an empty value; expected values with single commas between");
             }
             if values[..place].contains(value) {
-                return Err(format!("--set {text}: has the value {value} twice"));
+                return wrong(&format!("has the value {value} twice"));
             }
         }
-        Ok(Self { key, values })
+        Ok(Self { key: key.to_string(), values })
     }
 
     /// Returns the values as a column: name with the unit, type, and cells.

@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use faircast_report::Summary;
-use faircast_trace::Writer;
+use faircast_scenario::Scenario;
+use faircast_trace::{Sink, Writer};
 use rayon::prelude::*;
 
 use super::{Job, Store, Sweep};
 use crate::monitor::{Runs, Watch};
-use crate::run::{TRIES_MAX, until_valid};
+use crate::run::{Run, TRIES_MAX, until_valid};
 
 /// Run without a result.
 #[derive(Clone, Debug)]
@@ -34,57 +35,55 @@ pub struct Ran {
     pub notes: BTreeSet<String>,
 }
 
-enum Ended {
-    Done(Vec<String>),
-    Failed(Failed),
-    Stopped,
-}
+/// Result of a run: `None` if the sweep was stopped before the run had ended.
+type Ended<R> = Result<Option<R>, String>;
 
 /// Does `jobs` and stores each completed run. In the lab runs are serial: parallel work delays it.
 pub fn run(sweep: &Sweep<'_>, jobs: &[&Job], store: &Store, traces: bool) -> Ran {
-    let (monitor, long) = (sweep.study.monitor, sweep.study.is_real_time());
-    let mut jobs: Vec<&Job> = jobs.to_vec();
-    jobs.sort_by_key(|job| std::cmp::Reverse(job.weight));
-    let weight = jobs.iter().map(|job| job.weight).sum();
-    monitor.begin(Runs { name: "sweep", count: jobs.len(), weight, long });
-    let one = |job: &&Job| {
-        let ended = match monitor.is_to_stop() {
-            true => Ended::Stopped,
-            false => guarded(sweep, job, store, traces),
-        };
-        if !matches!(ended, Ended::Stopped) {
-            monitor.ended(job.weight);
-        }
-        ended
-    };
-    let ended: Vec<Ended> = match long {
-        true => jobs.iter().map(one).collect(),
-        false => jobs.par_iter().with_max_len(1).map(one).collect(),
-    };
-    monitor.finish();
     let mut ran = Ran::default();
-    for ended in ended {
+    for (job, ended) in all(sweep, jobs, |job| stored(sweep, job, store, traces)) {
         match ended {
-            Ended::Done(notes) => {
+            Ok(Some(notes)) => {
                 ran.done += 1;
                 ran.notes.extend(notes);
             }
-            Ended::Failed(failed) => ran.failed.push(failed),
-            Ended::Stopped => ran.stopped = true,
+            Ok(None) => ran.stopped = true,
+            Err(why) => ran.failed.push(Failed { job: job.clone(), why }),
         }
     }
     ran.failed.sort_by(|a, b| (&a.job.choice, a.job.seed).cmp(&(&b.job.choice, b.job.seed)));
     ran
 }
 
-fn guarded(sweep: &Sweep<'_>, job: &Job, store: &Store, traces: bool) -> Ended {
-    let failed = |why: String| Ended::Failed(Failed { job: job.clone(), why });
-    match catch_unwind(AssertUnwindSafe(|| one(sweep, job, store, traces))) {
-        Ok(Ok(Some(notes))) => Ended::Done(notes),
-        Ok(Ok(None)) => Ended::Stopped,
-        Ok(Err(why)) => failed(why),
-        Err(panic) => failed(format!("the program failed: {}", said(&*panic))),
-    }
+/// Does `jobs`, the longest first, several at a time unless they take real time. A job that panics
+/// has failed.
+pub(super) fn all<'j, R: Send>(
+    sweep: &Sweep<'_>,
+    jobs: &[&'j Job],
+    one: impl Fn(&Job) -> Ended<R> + Sync,
+) -> Vec<(&'j Job, Ended<R>)> {
+    let (monitor, long) = (sweep.study.monitor, sweep.study.is_real_time());
+    let mut jobs: Vec<&Job> = jobs.to_vec();
+    jobs.sort_by_key(|job| std::cmp::Reverse(job.weight));
+    let weight = jobs.iter().map(|job| job.weight).sum();
+    monitor.begin(Runs { name: "sweep", count: jobs.len(), weight, long });
+    let one = |job: &&'j Job| {
+        let ended = match monitor.is_to_stop() {
+            true => Ok(None),
+            false => catch_unwind(AssertUnwindSafe(|| one(job)))
+                .unwrap_or_else(|panic| Err(format!("the program failed: {}", said(&*panic)))),
+        };
+        if !matches!(ended, Ok(None)) {
+            monitor.ended(job.weight);
+        }
+        (*job, ended)
+    };
+    let ended = match long {
+        true => jobs.iter().map(one).collect(),
+        false => jobs.par_iter().with_max_len(1).map(one).collect(),
+    };
+    monitor.finish();
+    ended
 }
 
 fn said(panic: &(dyn Any + Send)) -> String {
@@ -92,41 +91,47 @@ fn said(panic: &(dyn Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
-fn one(
+/// Runs `job` with a new listener for each attempt, until a run is valid.
+pub(super) fn attempt<T: Sink>(
     sweep: &Sweep<'_>,
     job: &Job,
-    store: &Store,
-    traces: bool,
-) -> Result<Option<Vec<String>>, String> {
-    let scenario = sweep.scenario(&job.choice, job.seed).map_err(|error| error.to_string())?;
+    listener: impl Fn(&Scenario) -> Result<T, String>,
+) -> Ended<(Run, T)> {
+    let text = |error: &dyn std::fmt::Display| error.to_string();
+    let scenario = sweep.scenario(&job.choice, Some(job.seed)).map_err(|error| text(&error))?;
+    let (run, listener) = until_valid(|| {
+        let mut listener = listener(&scenario)?;
+        let mut watch = Watch(sweep.study.monitor);
+        let run = sweep.study.run(&scenario, &mut watch, &mut listener);
+        Ok::<_, String>((run.map_err(|error| text(&error))?, listener))
+    })?;
+    match run.invalid() {
+        _ if run.outcome.interrupted => Ok(None),
+        Some(why) => Err(format!("{TRIES_MAX} times in a row {why}")),
+        None => Ok(Some((run, listener))),
+    }
+}
+
+fn stored(sweep: &Sweep<'_>, job: &Job, store: &Store, traces: bool) -> Ended<Vec<String>> {
     let path = store.begun(job, "trace");
     let wrong = |error: std::io::Error| format!("{}: cannot be written: {error}", path.display());
-    let ended = until_valid(|| {
-        let mut trace = match traces {
-            true => Some(Writer::create(&path, &sweep.study.header(&scenario)).map_err(wrong)?),
-            false => None,
-        };
-        let mut watch = Watch(sweep.study.monitor);
-        let done = sweep.study.run(&scenario, &mut watch, &mut trace);
-        Ok::<_, String>((done.map_err(|error| error.to_string())?, trace))
-    });
-    let refused = match &ended {
-        Err(why) => Some(Err(why.clone())),
-        Ok((done, _)) if done.outcome.interrupted => Some(Ok(None)),
-        Ok((done, _)) => done.invalid().map(|why| Err(format!("{TRIES_MAX} times in a row {why}"))),
+    let writer = |scenario: &Scenario| match traces {
+        true => Writer::create(&path, &sweep.study.header(scenario)).map(Some).map_err(wrong),
+        false => Ok(None),
     };
-    if let Some(refused) = refused {
-        drop(ended);
-        let _ = std::fs::remove_file(&path);
-        return refused;
-    }
-    let (done, trace) = ended?;
-    if let Some(writer) = trace {
-        writer.finish(&done.outcome).map_err(wrong)?;
+    let (run, trace) = match attempt(sweep, job, writer) {
+        Ok(Some(ended)) => ended,
+        ended => {
+            let _ = std::fs::remove_file(&path);
+            return ended.map(|_| None);
+        }
+    };
+    if let Some(trace) = trace {
+        trace.finish(&run.outcome).map_err(wrong)?;
         std::fs::rename(&path, store.trace(job)).map_err(wrong)?;
     }
-    keep(sweep, job, store, &done.summary)?;
-    Ok(Some(done.notes))
+    keep(sweep, job, store, &run.summary)?;
+    Ok(Some(run.notes))
 }
 
 fn keep(sweep: &Sweep<'_>, job: &Job, store: &Store, summary: &Summary) -> Result<(), String> {

@@ -85,7 +85,7 @@ impl Tables {
             let lead = [&lead[..], &[flow.name.into(), flow.protocol.into()]].concat();
             for receiver in receivers {
                 let Some(table) = &mut self.receivers else { break };
-                if table.rows() == RECEIVER_ROWS_MAX {
+                if table.row_count() == RECEIVER_ROWS_MAX {
                     self.receivers = None;
                     break;
                 }
@@ -123,7 +123,7 @@ mod tests {
     fn the_tables_have_every_figure_of_the_summary() {
         let sweep = crate::sweep::tests::sweep(&[], 1);
         let job = &sweep.jobs().unwrap()[0];
-        let scenario = sweep.scenario(&job.choice, 1).unwrap();
+        let scenario = sweep.scenario(&job.choice, Some(1)).unwrap();
         let run = Study::default().run(&scenario, &mut faircast_sim::Unobserved, &mut ()).unwrap();
         let summary = serde_json::to_value(&run.summary).unwrap();
         let flow = &summary["flows"][0];

@@ -1,6 +1,6 @@
 //! Sweeps of a small scenario: runs, keys, and stored files.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,6 +8,7 @@ use faircast_sim::Observer;
 use faircast_trace::{On, Sink};
 
 use super::*;
+use crate::table::Table;
 use crate::{Backend, BackendOutcome, Monitor};
 
 const SMALL: &str = "title = \"Is this small?\"\nduration = \"2 s\"\n[[link]]\nbetween = [\"a\", \"b\"]\n\
@@ -46,17 +47,9 @@ fn try_sweep(
     seeds: u64,
     study: &'static Study<'static>,
 ) -> Result<Sweep<'static>, Error> {
-    static FOLDERS: AtomicUsize = AtomicUsize::new(0);
-    let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
-    let folder =
-        std::env::temp_dir().join(format!("faircast-sweep-{}-{number}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let file = folder.join("small.toml");
-    std::fs::write(&file, SMALL).unwrap();
+    let draft = Draft::read(Path::new("small.toml"), SMALL).unwrap();
     let axes = set.iter().map(|set| Axis::parse(set).unwrap()).collect();
-    let sweep = Sweep::new(study, &file, axes, (1..=seeds).collect());
-    std::fs::remove_dir_all(&folder).unwrap();
-    sweep.map(|sweep| Sweep { program: program(), ..sweep })
+    Sweep::new(study, draft, axes, 1..=seeds).map(|sweep| Sweep { program: program(), ..sweep })
 }
 
 pub(super) fn sweep(set: &[&str], seeds: u64) -> Sweep<'static> {
@@ -77,20 +70,13 @@ fn every_combination_is_run_with_every_seed() {
         want.into_iter().flat_map(|choice| [(choice.clone(), 1), (choice, 2)]).collect();
     assert_eq!(choices, want);
     assert_eq!(sweep.named(&jobs[3]), "link.0.rate=1 Mbit/s, flow.0.protocol=tcp-sack, seed 2");
-    assert_eq!(
-        sweep
-            .command(&jobs[0], Path::new("my out"), true)
-            .replace(&sweep.file.display().to_string(), "F"),
-        "sweep F --set url:link.0.rate=1%20Mbit/s --set flow.0.protocol=tcp-reno --seed 1 --out \
-         url:my%20out --traces --part"
-    );
 }
 
 #[test]
 fn a_key_is_of_what_is_run_and_of_nothing_else() {
     let first = &keys(&sweep(&[], 2));
     assert_ne!(first[0], first[1], "the seed");
-    assert_eq!(*first, keys(&sweep(&[], 2)), "another folder");
+    assert_eq!(*first, keys(&sweep(&[], 2)), "again");
     // Equal values in other notations, and settings without effect on a run.
     for same in ["duration=2 s", "duration=2000 ms", "link.0.rate=1000 kbit/s", "title=Another?"] {
         assert_eq!(*first, keys(&sweep(&[same], 2)), "{same}");
@@ -117,7 +103,7 @@ fn the_content_of_a_file_that_is_sent_is_a_part_of_the_key() {
     std::fs::write(&file, format!("{SMALL}data = {{ file = \"data\" }}\n")).unwrap();
     let key = |content: &str| {
         std::fs::write(&data, content).unwrap();
-        keys(&Sweep::new(&SIMULATED, &file, Vec::new(), vec![1]).unwrap())
+        keys(&Sweep::new(&SIMULATED, Draft::load(&file).unwrap(), Vec::new(), [1]).unwrap())
     };
     let first = key("abc");
     assert_ne!(first, key("abd"));
@@ -138,15 +124,6 @@ fn what_cannot_be_run_is_refused_before_anything_runs() {
     );
     assert!(error(&["a=1", "a=2"], 1).contains("--set a: is there twice"));
     assert!(error(&["duration=1 s,2 s"], RUNS_MAX).contains("200000 runs; expected at most"));
-}
-
-#[test]
-fn words_are_read_back_by_a_shell_as_they_were() {
-    for word in ["plain", "a b", "it's", "$HOME", "", "a=[\"x\",\"y\"]", "é"] {
-        let line = format!("printf %s {}", for_shell(word));
-        let out = std::process::Command::new("sh").args(["-c", &line]).output().unwrap();
-        assert_eq!(String::from_utf8(out.stdout).unwrap(), word);
-    }
 }
 
 struct Count {
@@ -192,7 +169,7 @@ fn a_sweep_that_was_stopped_goes_on_where_it_was() {
     let rest = go(&missing(&store), usize::MAX);
     assert_eq!((rest.done, rest.stopped), (2, false));
     assert!(missing(&store).is_empty());
-    let scenario = sweep.scenario(&jobs[5].choice, jobs[5].seed).unwrap();
+    let scenario = sweep.scenario(&jobs[5].choice, Some(jobs[5].seed)).unwrap();
     let again = SIMULATED.run(&scenario, &mut faircast_sim::Unobserved, &mut ()).unwrap();
     assert_eq!(store.get(&jobs[5]).unwrap().trace_hash, again.summary.trace_hash);
     let text = std::fs::read_to_string(store.path(&jobs[0])).unwrap();
@@ -245,7 +222,7 @@ fn tables_have_a_row_for_each_combination_seed_and_flow() {
         tables.add(job, store.get(job).unwrap());
     }
     let receivers = tables.receivers.unwrap();
-    assert_eq!((tables.flows.rows(), receivers.rows(), tables.links.rows()), (8, 8, 8));
+    assert_eq!([&tables.flows, &receivers, &tables.links].map(Table::row_count), [8, 8, 8]);
     let csv = tables.flows.csv();
     assert!(csv.starts_with("link.0.rate_bps,seed,run,flow,protocol,"), "{csv}");
     let rows: Vec<Vec<&str>> = csv.lines().skip(1).map(|line| line.split(',').collect()).collect();
@@ -256,32 +233,21 @@ fn tables_have_a_row_for_each_combination_seed_and_flow() {
 }
 
 #[test]
-fn the_file_of_a_sweep_is_read_once() {
-    let sweep = sweep(&[], 1);
-    assert!(!sweep.file.exists() && sweep.jobs().is_ok());
+fn rows_of_a_sweep_are_those_of_its_stored_runs() {
+    let out = tempfile::tempdir().unwrap();
+    let store = Store::open(out.path()).unwrap();
+    let sweep = sweep(&["link.0.rate=1 Mbit/s,1000 kbit/s"], 2);
     assert_eq!(sweep.title().unwrap(), "Is this small?");
-    let gone = Sweep::new(&SIMULATED, &PathBuf::from("none.toml"), Vec::new(), vec![1]);
-    assert!(gone.err().unwrap().to_string().starts_with("none.toml: cannot be read"));
-}
-
-#[test]
-fn plain_words_are_read_back_and_have_nothing_that_a_shell_or_xargs_reads() {
-    for word in [
-        "",
-        "a b",
-        "link.0.rate=\"1 Mbit/s\"",
-        "it's {}[]*~$`\\|;&<>!?#()",
-        "%",
-        "url:x",
-        "grüße\n",
-        "a=b,c",
-    ] {
-        let plain = super::plain(word);
-        assert!(plain.bytes().all(super::is_plain), "{plain}");
-        assert_eq!(super::from_plain(&plain).as_deref(), Ok(word), "{plain}");
-    }
-    assert_eq!(super::plain("duration=100 s"), "url:duration=100%20s");
-    for wrong in ["url:%", "url:%2", "url:%zz", "url:%ff", "url:%+1"] {
-        assert!(super::from_plain(wrong).is_err(), "{wrong}");
-    }
+    let jobs = sweep.jobs().unwrap();
+    run(&sweep, &once(&jobs), &store, false);
+    let mut tables = Tables::new(&sweep);
+    jobs.iter().for_each(|job| tables.add(job, store.get(job).unwrap()));
+    let unstored = sweep.tables().unwrap();
+    assert_eq!(tables.flows.csv(), unstored.flows.csv());
+    let row = unstored.flows.rows().nth(3).unwrap();
+    assert_eq!((row.text("flow"), row.number("seed")), (Some("tcp-2"), Some(2.0)));
+    assert!(row.number("throughput_bps") > Some(0.0) && row.number("flow").is_none());
+    let study = Study { monitor: &Count::new(0), ..Study::default() };
+    let stopped = Sweep { study: &study, ..sweep.clone() }.tables();
+    assert!(matches!(stopped, Err(Error::Interrupted(_))));
 }

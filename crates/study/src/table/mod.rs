@@ -25,6 +25,31 @@ pub struct Table {
     rows: Vec<Vec<Value>>,
 }
 
+/// Row of a table.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'a> {
+    columns: &'a [(String, ColumnType)],
+    cells: &'a [Value],
+}
+
+impl<'a> Row<'a> {
+    /// Returns the value in the column of this name; `None` without such a column.
+    pub fn get(&self, column: &str) -> Option<&'a Value> {
+        let place = self.columns.iter().position(|(name, _)| name == column)?;
+        Some(&self.cells[place])
+    }
+
+    /// Returns the number in the column of this name; `None` for nulls and other types.
+    pub fn number(&self, column: &str) -> Option<f64> {
+        self.get(column)?.as_f64()
+    }
+
+    /// Returns the text in the column of this name; `None` for nulls and other types.
+    pub fn text(&self, column: &str) -> Option<&'a str> {
+        self.get(column)?.as_str()
+    }
+}
+
 impl Table {
     /// Returns a table without rows.
     pub fn new(columns: Vec<(String, ColumnType)>) -> Self {
@@ -44,8 +69,13 @@ impl Table {
     }
 
     /// Returns the number of rows.
-    pub fn rows(&self) -> usize {
+    pub fn row_count(&self) -> usize {
         self.rows.len()
+    }
+
+    /// Returns the rows in their order.
+    pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
+        self.rows.iter().map(|cells| Row { columns: &self.columns, cells })
     }
 
     /// Returns the names of the columns.
