@@ -1,5 +1,7 @@
 //! Table row of a scheme: name, settings, and constructors of both halves.
 
+use core::fmt;
+
 use faircast_base::NodeId;
 
 use super::scheme::AnnounceOf;
@@ -9,8 +11,13 @@ use super::{
 };
 use crate::options::{OptionSpec, Options};
 
+/// Constructor of the sender half within the settings' bounds, for data headers of some bytes.
+pub type ControlOf = dyn Fn(&Options, u32) -> BoxControl + Send + Sync;
+/// Constructor of the receiver half at a node, for data headers of some bytes.
+pub type FeedbackOf = dyn Fn(&Options, NodeId, u32) -> BoxFeedback + Send + Sync;
+
 /// Congestion-control scheme of a multicast flow.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct SchemeEntry {
     /// Name in scenario files.
     pub name: &'static str,
@@ -24,10 +31,16 @@ pub struct SchemeEntry {
     pub announce_bytes_max: usize,
     /// Parts of the scheme that routers can read.
     pub view: RouterView,
-    /// Makes the sender half within the settings' bounds, for data headers of this many bytes.
-    pub control: fn(&Options, u32) -> BoxControl,
-    /// Makes the receiver half at a node, for data headers of this many bytes.
-    pub feedback: fn(&Options, NodeId, u32) -> BoxFeedback,
+    /// Constructor of the sender half.
+    pub control: &'static ControlOf,
+    /// Constructor of the receiver half.
+    pub feedback: &'static FeedbackOf,
+}
+
+impl fmt::Debug for SchemeEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
 }
 
 impl SchemeEntry {
@@ -47,12 +60,12 @@ impl SchemeEntry {
             guarantees: S::GUARANTEES,
             announce_bytes_max: AnnounceOf::<S>::BYTES_MAX,
             view: RouterView::of::<S>(),
-            control: |options, header_bytes| {
+            control: &|options, header_bytes| {
                 let mut control = S::control(options);
                 control.set_header(header_bytes);
                 bounded_control(control, Bounds::from_options(options))
             },
-            feedback: |options, node, header_bytes| {
+            feedback: &|options, node, header_bytes| {
                 let mut feedback = S::feedback(options, node);
                 feedback.set_header(header_bytes);
                 boxed_feedback(feedback)

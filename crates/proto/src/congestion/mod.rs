@@ -23,7 +23,7 @@ pub use control::{
     AckVector, Arrival, Audience, Carrier, Gauges, Permit, ReceiverFeedback, Regime, SenderControl,
     Wire,
 };
-pub use entry::SchemeEntry;
+pub use entry::{ControlOf, FeedbackOf, SchemeEntry};
 pub(crate) use gauge_trace::GaugeTrace;
 pub use guarantees::{Floor, Guarantees, Load};
 pub(crate) use late_acks::LateAcks;

@@ -122,7 +122,8 @@ impl TreeNegotiation {
             Announced::Scheme(announced) => announced,
             Announced::Newer => return Err(other(String::new())),
         };
-        let tree = known.iter().find(|tree| tree.name() == announced.scheme);
+        let all = known.iter().chain(&self.insists);
+        let tree = all.into_iter().find(|tree| tree.name() == announced.scheme);
         let tree = tree.filter(|tree| self.insists.is_none_or(|insists| insists == **tree));
         let Some(&tree) = tree else { return Err(other(announced.scheme)) };
         let all = tree.options();
