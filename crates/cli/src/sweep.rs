@@ -8,7 +8,7 @@ use faircast_experiment::backend;
 use faircast_report::{SweepAxis, sweep_page, sweep_pictures};
 use faircast_study::files::{make_folder, write};
 use faircast_study::sweep::{
-    Axis, Failed, Job, RECEIVER_ROWS_MAX, Ran, Store, StoredRun, Tables, once, run,
+    Axis, FailedRun, Job, RECEIVER_ROWS_MAX, Store, StoredRun, SweepOutcome, Tables, run, unique,
 };
 use faircast_study::table::Table;
 use faircast_study::{Draft, Study, Sweep};
@@ -37,7 +37,7 @@ pub(crate) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
     let store =
         Store::open(&args.out).map_err(|error| Failure::write(&args.out.join("runs"), &error))?;
     // Several combinations may describe one run in different ways.
-    let runs = once(&jobs);
+    let runs = unique(&jobs);
     let missing: Vec<&Job> =
         runs.iter().copied().filter(|job| !store.has(job, args.traces)).collect();
     for job in &missing {
@@ -52,18 +52,18 @@ pub(crate) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
     if args.print {
         return print_commands(args, &sweep, &missing, runs.len());
     }
-    let ran = match args.collect {
-        true => Ran::default(),
+    let outcome = match args.collect {
+        true => SweepOutcome::default(),
         false => {
             listen();
             let work = || run(&sweep, &missing, &store, args.traces);
             with_jobs(args.jobs, work)?
         }
     };
-    ran.notes.iter().for_each(|text| note(text));
-    reasons(&sweep, &ran.failed).iter().for_each(|text| note(text));
-    let kept = runs.len() - missing.len() + ran.done;
-    if ran.stopped {
+    outcome.notes.iter().for_each(|text| note(text));
+    reasons(&sweep, &outcome.failed).iter().for_each(|text| note(text));
+    let kept = runs.len() - missing.len() + outcome.done;
+    if outcome.stopped {
         return Err(Failure::Work(format!(
             "interrupted; {kept} of {} runs are done and kept in {}: the same command goes on with the \
              rest",
@@ -74,7 +74,7 @@ pub(crate) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
     if !args.part && (kept > 0 || args.collect) {
         results(args, &sweep, &jobs, &store)?;
     }
-    let lacking = if args.collect { missing.len() } else { ran.failed.len() };
+    let lacking = if args.collect { missing.len() } else { outcome.failed.len() };
     match lacking {
         0 => Ok(()),
         _ if args.collect => Err(Failure::Work(format!(
@@ -101,21 +101,21 @@ fn unescaped(args: &SweepArgs) -> Result<SweepArgs, Failure> {
     Ok(SweepArgs { set, file: path(&args.file)?, out: path(&args.out)?, ..args.clone() })
 }
 
-fn reasons(sweep: &Sweep<'_>, failed: &[Failed]) -> Vec<String> {
-    let mut reasons: Vec<(&Failed, usize)> = Vec::new();
+fn reasons(sweep: &Sweep<'_>, failed: &[FailedRun]) -> Vec<String> {
+    let mut reasons: Vec<(&FailedRun, usize)> = Vec::new();
     for failed in failed {
-        match reasons.iter_mut().find(|(known, _)| known.why == failed.why) {
+        match reasons.iter_mut().find(|(known, _)| known.reason == failed.reason) {
             Some((_, times)) => *times += 1,
             None => reasons.push((failed, 1)),
         }
     }
-    let line = |(failed, times): &(&Failed, usize)| {
+    let line = |(failed, times): &(&FailedRun, usize)| {
         let others = match times - 1 {
             0 => String::new(),
             1 => " and one run more".into(),
             more => format!(" and {more} runs more"),
         };
-        format!("failed: {}{others}: {}", sweep.named(&failed.job), failed.why)
+        format!("failed: {}{others}: {}", sweep.named(&failed.job), failed.reason)
     };
     reasons.iter().take(REASONS_MAX).map(line).collect()
 }

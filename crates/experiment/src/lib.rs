@@ -1,9 +1,9 @@
 //! Experiments on this machine: studies in the lab, measurements on real sockets, attacks, and
 //! rounds of faults.
 //!
-//! Scenarios, sweeps and suites are in `faircast-study`, which knows no operating system; [`Lab`] is
-//! its backend here. A [`Live`] measurement has a name, takes a [`Request`] and returns
-//! [`Results`]. A [`Soak`](soak::Soak) is a sequence of rounds of faults over real programs.
+//! Scenarios, sweeps and suites are in `faircast-study`, which knows no operating system; [`Lab`]
+//! is its backend here. A [`LiveBench`] has a name, takes a [`Request`] and returns [`Results`]. A
+//! [`Soak`](soak::Soak) is a sequence of rounds of faults over real programs.
 //!
 //! Reading order: `lab`, `request`, `live`, then `host` and the modules that use it.
 
@@ -23,5 +23,5 @@ mod wire;
 use faircast_study::{Error, Monitor, files, monitor};
 
 pub use lab::{Lab, backend};
-pub use live::{LIVE, Live};
+pub use live::{LIVE, LiveBench};
 pub use request::{COLUMNS, Request, Results, listing};

@@ -8,7 +8,7 @@ use crate::{attack, overlay, speed, wire};
 
 /// Measurement on this machine.
 #[derive(Debug)]
-pub struct Live {
+pub struct LiveBench {
     /// Name on the command line.
     pub name: &'static str,
     /// True if the measurement can send with any scheme.
@@ -18,14 +18,14 @@ pub struct Live {
 }
 
 /// All measurements on this machine.
-pub static LIVE: [Live; 4] = [
-    Live { name: "speed", takes_scheme: false, list: speed::list, run: speed::run },
-    Live { name: "wire", takes_scheme: true, list: wire::list, run: wire::run },
-    Live { name: "overlay", takes_scheme: false, list: overlay::list, run: overlay::run },
-    Live { name: "attack", takes_scheme: true, list: attack::list, run: attack::run },
+pub static LIVE: [LiveBench; 4] = [
+    LiveBench { name: "speed", takes_scheme: false, list: speed::list, run: speed::run },
+    LiveBench { name: "wire", takes_scheme: true, list: wire::list, run: wire::run },
+    LiveBench { name: "overlay", takes_scheme: false, list: overlay::list, run: overlay::run },
+    LiveBench { name: "attack", takes_scheme: true, list: attack::list, run: attack::run },
 ];
 
-impl Live {
+impl LiveBench {
     /// Checks that the measurement can send with the requested scheme.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use crate::names::{name, names};
 use crate::options::{Files, options, registered};
 use crate::read::Table;
 use crate::topology::Topology;
-use crate::value::{Kind, Value};
+use crate::value::{Kind, SettingValue};
 use crate::{ClientSpec, DaemonSpec, GroupStay, RelaySpec, SendSpec};
 
 /// Least bytes of a message, which carries its sender, number and time.
@@ -28,7 +28,11 @@ pub(crate) struct Daemons<'a> {
 }
 
 impl Daemons<'_> {
-    pub(crate) fn daemon(&mut self, entry: &Value, files: &Files<'_>) -> Result<(), Problem> {
+    pub(crate) fn daemon(
+        &mut self,
+        entry: &SettingValue,
+        files: &Files<'_>,
+    ) -> Result<(), Problem> {
         let table = entry.table(&["node", "peers", "options"])?;
         let (chosen, _) = options(&table, ("daemon", FlowControl::OPTIONS), files)?;
         let flow_control = FlowControl::from_options(&chosen);
@@ -61,7 +65,7 @@ impl Daemons<'_> {
         self.daemons.iter().position(|it| it.node == node)
     }
 
-    fn found(&self, value: &Value) -> Result<Vec<usize>, Problem> {
+    fn found(&self, value: &SettingValue) -> Result<Vec<usize>, Problem> {
         let find = |named: crate::names::Named<'_>| {
             let node = self.topology.find_named(&named)?;
             self.daemon_at(node).ok_or_else(|| {
@@ -72,7 +76,7 @@ impl Daemons<'_> {
         names(value)?.into_iter().map(find).collect()
     }
 
-    pub(crate) fn peers(&mut self, entry: &Value) -> Result<(), Problem> {
+    pub(crate) fn peers(&mut self, entry: &SettingValue) -> Result<(), Problem> {
         let table = entry.any_table()?;
         let own = table.required("node", "\"d1\"", |value| self.found(value))?;
         let peers = table.optional("peers", |value| self.found(value))?.unwrap_or_default();
@@ -83,7 +87,7 @@ impl Daemons<'_> {
         Ok(())
     }
 
-    pub(crate) fn client(&mut self, entry: &Value) -> Result<(), Problem> {
+    pub(crate) fn client(&mut self, entry: &SettingValue) -> Result<(), Problem> {
         let table =
             entry.table(&["name", "node", "groups", "join", "send", "start", "stop", "count"])?;
         let of = table.required("name", "\"publisher\"", name)?;
@@ -93,7 +97,7 @@ impl Daemons<'_> {
             stop if stop > start => Ok(stop),
             _ => Err(value.wrong("a moment after the start")),
         })?;
-        let stay = |group: &Value| {
+        let stay = |group: &SettingValue| {
             Ok(GroupStay { group: name(group)?.to_string(), at: start, leave: None })
         };
         let mut stays = table
@@ -155,11 +159,11 @@ impl Daemons<'_> {
         Err(table.problem("name", problem))
     }
 
-    fn moment(&self, value: &Value) -> Result<Time, Problem> {
+    fn moment(&self, value: &SettingValue) -> Result<Time, Problem> {
         moment(value, self.duration.as_nanos())
     }
 
-    fn stay(&self, entry: &Value) -> Result<GroupStay, Problem> {
+    fn stay(&self, entry: &SettingValue) -> Result<GroupStay, Problem> {
         let table = entry.table(&["group", "at", "leave"])?;
         let group = table.required("group", "\"prices\"", name)?.to_string();
         let at = table.required("at", "\"5 s\"", |value| self.moment(value))?;
@@ -170,7 +174,7 @@ impl Daemons<'_> {
         Ok(GroupStay { group, at, leave })
     }
 
-    fn send(&self, value: &Value, begins: Time) -> Result<SendSpec, Problem> {
+    fn send(&self, value: &SettingValue, begins: Time) -> Result<SendSpec, Problem> {
         let keys = ["groups", "service", "benefit", "size", "rate", "start", "stop"];
         let table = value.table(&keys)?;
         let groups = table.required("groups", "[\"prices\"]", |value| match &value.kind {

@@ -11,7 +11,7 @@ use crate::catalog::Catalog;
 use crate::error::{ErrorPlace, Place, Problem};
 use crate::limits::FILE_BYTES_MAX;
 use crate::overrides::{Overrides, set};
-use crate::value::{Kind, Value};
+use crate::value::{Kind, SettingValue};
 use crate::{Scenario, ScenarioError, parse};
 
 /// Scenario before its check: the settings of a file (`docs/scenario.md`), read from one or made in
@@ -22,13 +22,13 @@ use crate::{Scenario, ScenarioError, parse};
 ///
 /// ```
 /// use faircast_base::{Bitrate, Duration};
-/// use faircast_scenario::{Catalog, Draft, Entry};
+/// use faircast_scenario::{Catalog, Draft, ListEntry};
 ///
 /// let (rate, delay) = (Bitrate::from_bits_per_s(500_000), Duration::from_millis(50));
 /// let draft = Draft::new("two-nodes")
 ///     .set("duration", Duration::from_secs(60))
-///     .add("link", Entry::link("a", "b", rate, delay).set("queue.kind", "droptail"))
-///     .add("flow", Entry::flow("tcp", "tcp-sacc", "a", ["b"]));
+///     .add("link", ListEntry::link("a", "b", rate, delay).set("queue.kind", "droptail"))
+///     .add("flow", ListEntry::flow("tcp", "tcp-sacc", "a", ["b"]));
 /// let error = draft.check(&Catalog::default()).unwrap_err();
 /// assert!(error.to_string().starts_with("two-nodes: link.0.queue.packets: is missing"));
 /// ```
@@ -37,20 +37,20 @@ pub struct Draft {
     file: PathBuf,
     /// Text of the file; `None` for settings from code.
     text: Option<String>,
-    root: Value,
+    root: SettingValue,
     /// First change of a path that the settings do not have.
     problem: Option<Problem>,
 }
 
 /// Entry of a list of a scenario, such as a link or a flow: keys with values.
 #[derive(Clone, Debug)]
-pub struct Entry(BTreeMap<String, Value>);
+pub struct ListEntry(BTreeMap<String, SettingValue>);
 
 impl Draft {
     /// Begins a scenario without settings. `name` stands for the file in errors and traces: files
     /// to send are relative to its folder.
     pub fn new(name: impl Into<PathBuf>) -> Self {
-        let root = Entry::new().into();
+        let root = ListEntry::new().into();
         Self { file: name.into(), text: None, root, problem: None }
     }
 
@@ -96,7 +96,7 @@ impl Draft {
                 let message = format!("has too much text; at most {FILE_BYTES_MAX} bytes");
                 Err(Problem::at(Place::Line(1), message))
             }
-            false => Value::from_file(text),
+            false => SettingValue::from_file(text),
         };
         let root = root.map_err(|problem| problem.into_error(file, &[]))?;
         Ok(Self { file: file.to_owned(), text: Some(text.to_string()), root, problem: None })
@@ -108,7 +108,7 @@ impl Draft {
     }
 
     /// Changes the setting at this path, as `--set` does.
-    pub fn set(mut self, path: &str, value: impl Into<Value>) -> Self {
+    pub fn set(mut self, path: &str, value: impl Into<SettingValue>) -> Self {
         let keys: Vec<&str> = path.split('.').collect();
         let failed = set(&mut self.root, &keys, value.into()).err();
         self.problem = self.problem.or(failed);
@@ -116,9 +116,10 @@ impl Draft {
     }
 
     /// Adds an entry to a list: `link`, `node`, `flow`, `relay`, `daemon`, `client` or `fault`.
-    pub fn add(mut self, list: &str, entry: Entry) -> Self {
+    pub fn add(mut self, list: &str, entry: ListEntry) -> Self {
         let Kind::Table(root) = &mut self.root.kind else { unreachable!("the root is a table") };
-        let entries = root.entry(list.to_string()).or_insert_with(|| Vec::<Value>::new().into());
+        let entries =
+            root.entry(list.to_string()).or_insert_with(|| Vec::<SettingValue>::new().into());
         match &mut entries.kind {
             Kind::List(entries) => entries.push(entry.into()),
             _ => {
@@ -166,7 +167,7 @@ impl Draft {
     }
 }
 
-impl Entry {
+impl ListEntry {
     /// Begins an entry without settings.
     pub fn new() -> Self {
         Self(BTreeMap::new())
@@ -190,8 +191,8 @@ impl Entry {
     }
 
     /// Changes the setting at this path within the entry: `queue.packets`, `options.min_rto`.
-    pub fn set(self, path: &str, value: impl Into<Value>) -> Self {
-        let (mut table, value) = (Value::from(self), value.into());
+    pub fn set(self, path: &str, value: impl Into<SettingValue>) -> Self {
+        let (mut table, value) = (SettingValue::from(self), value.into());
         let keys: Vec<&str> = path.split('.').collect();
         let failed = set(&mut table, &keys, value.clone()).is_err();
         let Kind::Table(mut map) = table.kind else { unreachable!("a table stays a table") };
@@ -203,13 +204,13 @@ impl Entry {
     }
 }
 
-impl Default for Entry {
+impl Default for ListEntry {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Value {
+impl SettingValue {
     fn of(kind: Kind) -> Self {
         Self { kind, place: Place::Code }
     }
@@ -217,7 +218,7 @@ impl Value {
     /// Returns a table as the text of a file: single settings first, then the entries of lists.
     fn to_toml(&self) -> String {
         let Kind::Table(root) = &self.kind else { return self.inline() };
-        let is_entries = |value: &Value| match &value.kind {
+        let is_entries = |value: &SettingValue| match &value.kind {
             Kind::List(items) => items.iter().all(|it| matches!(it.kind, Kind::Table(_))),
             _ => false,
         };
@@ -264,7 +265,7 @@ impl Value {
 
 macro_rules! value_from {
     ($($from:ty: $value:ident => $kind:expr;)*) => {$(
-        impl From<$from> for Value {
+        impl From<$from> for SettingValue {
             fn from($value: $from) -> Self {
                 Self::of($kind)
             }
@@ -283,16 +284,16 @@ value_from! {
     Duration: span => Kind::Text(span.to_string());
     Bitrate: rate => Kind::Text(rate.to_string());
     Bytes: size => Kind::Text(size.to_string());
-    Entry: entry => Kind::Table(entry.0);
+    ListEntry: entry => Kind::Table(entry.0);
 }
 
-impl<T: Into<Value>> From<Vec<T>> for Value {
+impl<T: Into<SettingValue>> From<Vec<T>> for SettingValue {
     fn from(items: Vec<T>) -> Self {
         Self::of(Kind::List(items.into_iter().map(Into::into).collect()))
     }
 }
 
-impl<T: Into<Value>, const N: usize> From<[T; N]> for Value {
+impl<T: Into<SettingValue>, const N: usize> From<[T; N]> for SettingValue {
     fn from(items: [T; N]) -> Self {
         Vec::from(items).into()
     }
@@ -308,12 +309,12 @@ mod tests {
         Catalog { protocols: catalog::stacks().collect(), ..Catalog::default() }
     }
 
-    fn link(a: &str, b: &str) -> Entry {
-        Entry::link(a, b, Bitrate::from_bits_per_s(1_500_000), Duration::from_millis(10))
+    fn link(a: &str, b: &str) -> ListEntry {
+        ListEntry::link(a, b, Bitrate::from_bits_per_s(1_500_000), Duration::from_millis(10))
     }
 
     fn draft() -> Draft {
-        let tcp = Entry::flow("tcp", "tcp-sack", "s", ["a"]).set("options.min_rto", "1 s");
+        let tcp = ListEntry::flow("tcp", "tcp-sack", "s", ["a"]).set("options.min_rto", "1 s");
         Draft::new("code")
             .set("title", "Is a \"draft\" a\\file?")
             .set("duration", Duration::from_secs(60))
@@ -350,7 +351,7 @@ mod tests {
                 "is a second link from \"s\" to \"r\", after that of",
             ),
             (
-                draft().add("flow", Entry::new().set("name", "x").set("name.y", 1)),
+                draft().add("flow", ListEntry::new().set("name", "x").set("name.y", 1)),
                 "code: flow.1.name.y: unknown key \"name.y\"",
             ),
         ] {

@@ -21,7 +21,7 @@ use crate::options::{Files, options, registered};
 use crate::reach::Reach;
 use crate::read::Table;
 use crate::topology::Topology;
-use crate::value::{Kind, Value};
+use crate::value::{Kind, SettingValue};
 use crate::{DaemonSpec, Data, Flow, Join, RelaySpec, Speaks};
 
 pub(crate) struct Flows<'a> {
@@ -38,13 +38,17 @@ pub(crate) struct Flows<'a> {
     pub(crate) receivers: usize,
 }
 
-fn stack(value: &Value, what: &str, all: impl Iterator<Item = Stack>) -> Result<Stack, Problem> {
+fn stack(
+    value: &SettingValue,
+    what: &str,
+    all: impl Iterator<Item = Stack>,
+) -> Result<Stack, Problem> {
     let all: Vec<(String, Stack)> = all.map(|stack| (stack.name(), stack)).collect();
     registered(value, what, all.iter().map(|(name, stack)| (name.as_str(), *stack)))
 }
 
 impl Flows<'_> {
-    pub(crate) fn flow(&mut self, entry: &Value) -> Result<(), Problem> {
+    pub(crate) fn flow(&mut self, entry: &SettingValue) -> Result<(), Problem> {
         let table = entry.table(FLOW_KEYS).map_err(|problem| self.or_an_option(entry, problem))?;
         let flow_name = table.required("name", "\"mcc\"", name)?;
         let stack = table.required("protocol", "\"pgmcc\"", |value| {
@@ -105,7 +109,7 @@ impl Flows<'_> {
     }
 
     /// Explains an unknown key that is an option of the protocol, which has a table of its own.
-    fn or_an_option(&self, entry: &Value, problem: Problem) -> Problem {
+    fn or_an_option(&self, entry: &SettingValue, problem: Problem) -> Problem {
         let misplaced = || {
             let table = entry.any_table().ok()?;
             let entries = table.entries();
@@ -124,7 +128,7 @@ impl Flows<'_> {
         misplaced().unwrap_or(problem)
     }
 
-    fn senders(&self, value: &Value, stack: Stack) -> Result<Vec<NodeId>, Problem> {
+    fn senders(&self, value: &SettingValue, stack: Stack) -> Result<Vec<NodeId>, Problem> {
         let mut from = Vec::new();
         for named in names(value)? {
             let node = self.topology.find_named(&named)?;
@@ -148,7 +152,7 @@ impl Flows<'_> {
 
     fn receivers(
         &mut self,
-        value: &Value,
+        value: &SettingValue,
         from: &[NodeId],
         stack: Stack,
     ) -> Result<Vec<NodeId>, Problem> {
@@ -193,7 +197,7 @@ impl Flows<'_> {
         Ok(to)
     }
 
-    fn moment(&self, value: &Value) -> Result<Moment, Problem> {
+    fn moment(&self, value: &SettingValue) -> Result<Moment, Problem> {
         let end_ns = self.duration.as_nanos();
         if !matches!(value.kind, Kind::Table(_)) {
             return moment(value, end_ns).map(|at| Moment { first: at, last: at });
@@ -208,7 +212,7 @@ impl Flows<'_> {
         })
     }
 
-    fn stop(&self, value: &Value, start: Moment) -> Result<Time, Problem> {
+    fn stop(&self, value: &SettingValue, start: Moment) -> Result<Time, Problem> {
         let stop = Time::ZERO + value.duration(0..=u64::MAX)?;
         match stop > start.last {
             true => Ok(stop),
@@ -246,7 +250,7 @@ impl Flows<'_> {
 
     fn join(
         &self,
-        entry: &Value,
+        entry: &SettingValue,
         from: &[NodeId],
         members: &BTreeSet<NodeId>,
         left: &mut BTreeMap<NodeId, Option<Time>>,
@@ -458,7 +462,7 @@ impl JoinRange {
     }
 }
 
-fn data(value: &Value, folder: &Path) -> Result<Data, Problem> {
+fn data(value: &SettingValue, folder: &Path) -> Result<Data, Problem> {
     match &value.kind {
         Kind::Text(text) if text == "unlimited" => Ok(Data::Unlimited),
         Kind::Table(_) => {
@@ -472,7 +476,7 @@ fn data(value: &Value, folder: &Path) -> Result<Data, Problem> {
     }
 }
 
-fn file(value: &Value, folder: &Path) -> Result<std::path::PathBuf, Problem> {
+fn file(value: &SettingValue, folder: &Path) -> Result<std::path::PathBuf, Problem> {
     let path = folder.join(value.text()?);
     let found = std::fs::metadata(&path);
     let problem = match &found {

@@ -25,11 +25,11 @@ mod topology;
 mod value;
 
 pub use catalog::{Catalog, ProgramEntry};
-pub use draft::{Draft, Entry};
+pub use draft::{Draft, ListEntry};
 pub use error::{ErrorPlace, ScenarioError};
 pub use model::{
     ClientSpec, DaemonSpec, Data, FaultKind, Flow, GroupStay, Join, LinkSpec, Node, NodeFault,
     NodeProgram, Program, RelaySpec, Scenario, SendSpec, Speaks,
 };
 pub use overrides::Overrides;
-pub use value::Value;
+pub use value::SettingValue;

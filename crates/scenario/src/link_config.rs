@@ -11,7 +11,7 @@ use crate::link_faults;
 use crate::names::name;
 use crate::options::registered;
 use crate::read::Table;
-use crate::value::{Kind, Value};
+use crate::value::{Kind, SettingValue};
 
 pub(crate) const CONFIG_KEYS: &[&str] = &[
     "rate",
@@ -48,24 +48,24 @@ pub(crate) fn read(table: &Table<'_>, duration_ns: u64) -> Result<LinkConfig, Pr
     })
 }
 
-fn timing(value: &Value) -> Result<Duration, Problem> {
+fn timing(value: &SettingValue) -> Result<Duration, Problem> {
     value.duration(0..=TIMING_NS_MAX)
 }
 
-fn rate(value: &Value) -> Result<Bitrate, Problem> {
+fn rate(value: &SettingValue) -> Result<Bitrate, Problem> {
     let shown = |rate: Bitrate| rate.to_string();
     value.quantity(1..=RATE_BITS_PER_S_MAX, Bitrate::bits_per_s, shown)
 }
 
-pub(crate) fn delay(value: &Value) -> Result<Duration, Problem> {
+pub(crate) fn delay(value: &SettingValue) -> Result<Duration, Problem> {
     value.duration(0..=DELAY_NS_MAX)
 }
 
-pub(crate) fn probability(value: &Value) -> Result<f64, Problem> {
+pub(crate) fn probability(value: &SettingValue) -> Result<f64, Problem> {
     value.number("from 0 to 1", |p| (0.0..=1.0).contains(&p))
 }
 
-fn changes(value: &Value, duration_ns: u64) -> Result<Vec<LinkChange>, Problem> {
+fn changes(value: &SettingValue, duration_ns: u64) -> Result<Vec<LinkChange>, Problem> {
     let mut earlier: Option<Time> = None;
     value.each("a list such as [ { at = \"50 s\", rate = \"3 Mbit/s\" } ]", |_, entry| {
         let table = entry.table(CHANGE_KEYS)?;
@@ -92,7 +92,7 @@ fn changes(value: &Value, duration_ns: u64) -> Result<Vec<LinkChange>, Problem> 
     })
 }
 
-pub(crate) fn moment(value: &Value, duration_ns: u64) -> Result<Time, Problem> {
+pub(crate) fn moment(value: &SettingValue, duration_ns: u64) -> Result<Time, Problem> {
     let at = Time::ZERO + value.duration(0..=u64::MAX)?;
     if at.as_nanos() < duration_ns {
         return Ok(at);
@@ -101,7 +101,7 @@ pub(crate) fn moment(value: &Value, duration_ns: u64) -> Result<Time, Problem> {
     Err(value.wrong(format!("a moment before the end of the run at {end}")))
 }
 
-fn drop_list(value: &Value) -> Result<Vec<u64>, Problem> {
+fn drop_list(value: &SettingValue) -> Result<Vec<u64>, Problem> {
     let mut earlier = 0;
     value.each("a list of packet numbers such as [28, 29]", |_, item| {
         let number = item.integer(1..=i64::MAX as u64)?;
@@ -114,7 +114,7 @@ fn drop_list(value: &Value) -> Result<Vec<u64>, Problem> {
     })
 }
 
-fn queue(value: &Value) -> Result<QueueConfig, Problem> {
+fn queue(value: &SettingValue) -> Result<QueueConfig, Problem> {
     let example = "\"droptail\"";
     let kind = value.any_table()?.required("kind", example, |kind| {
         name(kind)?;
@@ -154,8 +154,9 @@ fn droptail(table: &Table<'_>) -> Result<QueueConfig, Problem> {
 }
 
 fn red(table: &Table<'_>) -> Result<QueueConfig, Problem> {
-    let above_zero = |value: &Value| value.number("above 0, at most 1", |x| x > 0.0 && x <= 1.0);
-    let threshold = |value: &Value| {
+    let above_zero =
+        |value: &SettingValue| value.number("above 0, at most 1", |x| x > 0.0 && x <= 1.0);
+    let threshold = |value: &SettingValue| {
         value.number("of packets above 0, at most 10000000", |x| {
             x > 0.0 && x <= f64::from(QUEUE_PACKETS_MAX)
         })
@@ -165,7 +166,7 @@ fn red(table: &Table<'_>) -> Result<QueueConfig, Problem> {
         max: table.required("max", "15", threshold)?,
         weight: table.optional("weight", above_zero)?.unwrap_or(RED_WEIGHT),
         max_p: table.optional("max_p", above_zero)?.unwrap_or(RED_MAX_P),
-        gentle: table.optional("gentle", Value::flag)?.unwrap_or(true),
+        gentle: table.optional("gentle", SettingValue::flag)?.unwrap_or(true),
         packets_max: table.required("packets", "50", packets)?,
         mean_packet_bytes: table
             .optional("mean_packet", |value| size(value, PACKET_BYTES_MAX))?
@@ -185,12 +186,12 @@ fn red(table: &Table<'_>) -> Result<QueueConfig, Problem> {
     Ok(QueueConfig::Red(red))
 }
 
-fn packets(value: &Value) -> Result<u32, Problem> {
+fn packets(value: &SettingValue) -> Result<u32, Problem> {
     let packets = value.integer(1..=u64::from(QUEUE_PACKETS_MAX))?;
     Ok(u32::try_from(packets).expect("QUEUE_PACKETS_MAX fits"))
 }
 
-pub(crate) fn size(value: &Value, max: u64) -> Result<Bytes, Problem> {
+pub(crate) fn size(value: &SettingValue, max: u64) -> Result<Bytes, Problem> {
     value.quantity(1..=max, Bytes::count, |bytes| bytes.to_string())
 }
 

@@ -7,7 +7,7 @@ use crate::error::Problem;
 use crate::limits::{BURST_PACKETS_MAX, DELAY_NS_MAX};
 use crate::link_config::{moment, probability};
 use crate::read::Table;
-use crate::value::Value;
+use crate::value::SettingValue;
 
 pub(crate) fn read(table: &Table<'_>, duration_ns: u64) -> Result<Faults, Problem> {
     let FaultChange { burst_loss, reorder, duplicate, corrupt, mtu } =
@@ -35,7 +35,7 @@ pub(crate) fn read_change(table: &Table<'_>) -> Result<Option<FaultChange>, Prob
     Ok((change != FaultChange::default()).then_some(change))
 }
 
-fn burst_loss(value: &Value) -> Result<BurstLoss, Problem> {
+fn burst_loss(value: &SettingValue) -> Result<BurstLoss, Problem> {
     let table = value.table(&["loss", "packets"])?;
     let loss = table.required("loss", "0.02", probability)?;
     let packets = table.required("packets", "5", |value| {
@@ -54,7 +54,7 @@ fn burst_loss(value: &Value) -> Result<BurstLoss, Problem> {
     Ok(BurstLoss { loss, packets })
 }
 
-fn mtu(value: &Value) -> Result<u32, Problem> {
+fn mtu(value: &SettingValue) -> Result<u32, Problem> {
     let bytes =
         value.quantity(MTU_MIN..=MTU_MAX, Bytes::count, |bytes: Bytes| bytes.to_string())?;
     Ok(u32::try_from(bytes.count()).expect("MTU_MAX fits"))
@@ -64,7 +64,7 @@ fn mtu(value: &Value) -> Result<u32, Problem> {
 const MTU_MIN: u64 = 68;
 const MTU_MAX: u64 = 65_535;
 
-fn reorder(value: &Value) -> Result<Reorder, Problem> {
+fn reorder(value: &SettingValue) -> Result<Reorder, Problem> {
     let table = value.table(&["share", "delay"])?;
     Ok(Reorder {
         share: table.required("share", "0.02", probability)?,
@@ -72,7 +72,7 @@ fn reorder(value: &Value) -> Result<Reorder, Problem> {
     })
 }
 
-fn outages(value: &Value, duration_ns: u64) -> Result<Vec<Outage>, Problem> {
+fn outages(value: &SettingValue, duration_ns: u64) -> Result<Vec<Outage>, Problem> {
     let mut earlier = Time::ZERO;
     value.each("a list such as [ { from = \"20 s\", to = \"25 s\" } ]", |index, entry| {
         let table = entry.table(&["from", "to"])?;

@@ -2,14 +2,14 @@
 
 use crate::error::{Problem, quoted};
 use crate::limits::{NAME_CHARS_MAX, NODES_MAX};
-use crate::value::{Kind, Value};
+use crate::value::{Kind, SettingValue};
 
-pub(crate) fn name(value: &Value) -> Result<&str, Problem> {
+pub(crate) fn name(value: &SettingValue) -> Result<&str, Problem> {
     let text = value.text()?;
     if is_name(text) { Ok(text) } else { Err(wrong(value, text, NAME_RULE)) }
 }
 
-pub(crate) fn names(value: &Value) -> Result<Vec<Named<'_>>, Problem> {
+pub(crate) fn names(value: &SettingValue) -> Result<Vec<Named<'_>>, Problem> {
     let mut all = Vec::new();
     let mut add = |value, position| -> Result<(), Problem> {
         all.extend(expanded(value)?.into_iter().map(|name| Named { name, value, position }));
@@ -32,7 +32,7 @@ pub(crate) fn names(value: &Value) -> Result<Vec<Named<'_>>, Problem> {
 
 pub(crate) struct Named<'a> {
     pub(crate) name: String,
-    pub(crate) value: &'a Value,
+    pub(crate) value: &'a SettingValue,
     position: Option<usize>,
 }
 
@@ -54,7 +54,7 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.len() <= NAME_CHARS_MAX && text.chars().all(allowed)
 }
 
-fn expanded(value: &Value) -> Result<Vec<String>, Problem> {
+fn expanded(value: &SettingValue) -> Result<Vec<String>, Problem> {
     let text = value.text()?;
     let Some((before, rest)) = text.split_once('{') else {
         return Ok(vec![name(value)?.to_string()]);
@@ -80,7 +80,7 @@ fn expanded(value: &Value) -> Result<Vec<String>, Problem> {
     Ok((first..=last).map(|i| format!("{before}{i:0width$}{after}")).collect())
 }
 
-fn wrong(value: &Value, text: &str, rule: &str) -> Problem {
+fn wrong(value: &SettingValue, text: &str, rule: &str) -> Problem {
     match range_meant(text) {
         Some((range, _)) => Problem::at(
             value.place,
@@ -137,7 +137,7 @@ mod tests {
     use crate::error::Place;
 
     fn read(text: &str) -> Result<Vec<String>, Problem> {
-        expanded(&Value { kind: Kind::Text(text.to_string()), place: Place::Line(1) })
+        expanded(&SettingValue { kind: Kind::Text(text.to_string()), place: Place::Line(1) })
     }
 
     #[test]

@@ -7,10 +7,10 @@ use faircast_proto::options::{OptionKind, OptionSpec, OptionValue, Options, did_
 
 use crate::error::{Problem, quoted};
 use crate::read::Table;
-use crate::value::{Kind, Value};
+use crate::value::{Kind, SettingValue};
 
 pub(crate) fn registered<'n, T>(
-    value: &Value,
+    value: &SettingValue,
     what: &str,
     all: impl Iterator<Item = (&'n str, T)> + Clone,
 ) -> Result<T, Problem> {
@@ -66,7 +66,7 @@ pub(crate) struct Files<'a> {
 }
 
 impl Files<'_> {
-    fn read(&self, value: &Value, max_bytes: u32) -> Result<OptionValue, Problem> {
+    fn read(&self, value: &SettingValue, max_bytes: u32) -> Result<OptionValue, Problem> {
         let path = self.folder.join(value.text()?);
         if !self.runs_programs {
             let message = "cannot be run: this faircast was built without programs of sessions; \
@@ -106,7 +106,7 @@ fn allowed(name: &str, specs: &[OptionSpec]) -> String {
     }
 }
 
-fn option(value: &Value) -> Result<OptionValue, Problem> {
+fn option(value: &SettingValue) -> Result<OptionValue, Problem> {
     match &value.kind {
         Kind::Bool(flag) => Ok(OptionValue::Bool(*flag)),
         Kind::Integer(number) => Ok(OptionValue::Integer(*number)),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use faircast_proto::options::did_you_mean;
 
 use crate::error::{Place, Problem};
-use crate::value::{Kind, Value};
+use crate::value::{Kind, SettingValue};
 
 /// Changes of a scenario by the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,14 +19,14 @@ pub struct Overrides {
 }
 
 impl Overrides {
-    pub(crate) fn apply(&self, root: &mut Value) -> Result<(), Problem> {
+    pub(crate) fn apply(&self, root: &mut SettingValue) -> Result<(), Problem> {
         for (index, text) in self.set.iter().enumerate() {
             let place = Place::Set(u32::try_from(index).unwrap_or(u32::MAX));
             let Some((path, value)) = text.split_once('=') else {
                 let message = "has no \"=\"; expected KEY=VALUE such as link.0.rate=\"1 Mbit/s\"";
                 return Err(Problem::at(place, message));
             };
-            let value = Value::from_set(value.trim(), place);
+            let value = SettingValue::from_set(value.trim(), place);
             let keys: Vec<&str> = path.trim().split('.').collect();
             set(root, &keys, value)?;
         }
@@ -51,7 +51,11 @@ impl Overrides {
     }
 }
 
-pub(crate) fn set(at: &mut Value, keys: &[&str], value: Value) -> Result<(), Problem> {
+pub(crate) fn set(
+    at: &mut SettingValue,
+    keys: &[&str],
+    value: SettingValue,
+) -> Result<(), Problem> {
     let Some((key, rest)) = keys.split_first() else {
         *at = value;
         return Ok(());
@@ -64,7 +68,7 @@ pub(crate) fn set(at: &mut Value, keys: &[&str], value: Value) -> Result<(), Pro
         }
         Kind::Table(map) => map
             .entry(key.to_string())
-            .or_insert_with(|| Value { kind: Kind::Table(BTreeMap::new()), place }),
+            .or_insert_with(|| SettingValue { kind: Kind::Table(BTreeMap::new()), place }),
         Kind::List(items) => {
             let found = position(items, key);
             let found = found.map_err(|message| Problem::at(place, message).within(key))?;
@@ -80,8 +84,8 @@ pub(crate) fn set(at: &mut Value, keys: &[&str], value: Value) -> Result<(), Pro
     set(inner, rest, value).map_err(|problem| problem.within(key))
 }
 
-fn position(items: &[Value], key: &str) -> Result<usize, String> {
-    let name = |item: &Value| match &item.kind {
+fn position(items: &[SettingValue], key: &str) -> Result<usize, String> {
+    let name = |item: &SettingValue| match &item.kind {
         Kind::Table(map) => match &map.get("name")?.kind {
             Kind::Text(name) => Some(name.clone()),
             _ => None,

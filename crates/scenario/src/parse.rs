@@ -17,7 +17,7 @@ use crate::reach::Reach;
 use crate::read::Table;
 use crate::relays::{Relays, faults};
 use crate::topology::Topology;
-use crate::value::{Kind, Value};
+use crate::value::{Kind, SettingValue};
 use crate::{NodeFault, Scenario, ScenarioError};
 
 impl Scenario {
@@ -51,7 +51,7 @@ impl Scenario {
 const DAEMON_PACKET_BYTES: u64 = 1452;
 
 pub(crate) fn scenario(
-    root: &Value,
+    root: &SettingValue,
     file: &Path,
     overrides: &Overrides,
     catalog: &Catalog,
@@ -148,7 +148,7 @@ pub(crate) fn scenario(
     })
 }
 
-fn title(value: &Value) -> Result<String, Problem> {
+fn title(value: &SettingValue) -> Result<String, Problem> {
     let text = value.text()?.trim();
     match text.chars().count() {
         1..=TITLE_CHARS_MAX if !text.contains(faircast_base::is_format) => Ok(text.to_string()),
@@ -156,7 +156,7 @@ fn title(value: &Value) -> Result<String, Problem> {
     }
 }
 
-fn warmup(value: &Value, duration: Duration) -> Result<Duration, Problem> {
+fn warmup(value: &SettingValue, duration: Duration) -> Result<Duration, Problem> {
     match value.duration(0..=u64::MAX)? {
         warmup if warmup < duration => Ok(warmup),
         _ => Err(value.wrong(format!("less than the duration of {duration}"))),
@@ -166,7 +166,7 @@ fn warmup(value: &Value, duration: Duration) -> Result<Duration, Problem> {
 fn entries(
     table: &Table<'_>,
     key: &str,
-    mut read: impl FnMut(&Value) -> Result<(), Problem>,
+    mut read: impl FnMut(&SettingValue) -> Result<(), Problem>,
 ) -> Result<(), Problem> {
     let none = || format!("is missing; expected one or more entries that begin with [[{key}]]");
     let what = format!("entries that each begin with [[{key}]]");

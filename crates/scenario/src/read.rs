@@ -7,11 +7,11 @@ use faircast_base::{Duration, Quantity};
 use faircast_proto::options::did_you_mean;
 
 use crate::error::{Place, Problem, quoted};
-use crate::value::{Kind, Value};
+use crate::value::{Kind, SettingValue};
 
 #[derive(Clone, Copy)]
 pub(crate) struct Table<'a> {
-    map: &'a BTreeMap<String, Value>,
+    map: &'a BTreeMap<String, SettingValue>,
     pub(crate) place: Place,
 }
 
@@ -19,7 +19,7 @@ impl<'a> Table<'a> {
     pub(crate) fn optional<T>(
         &self,
         key: &str,
-        read: impl FnOnce(&'a Value) -> Result<T, Problem>,
+        read: impl FnOnce(&'a SettingValue) -> Result<T, Problem>,
     ) -> Result<Option<T>, Problem> {
         self.map
             .get(key)
@@ -32,7 +32,7 @@ impl<'a> Table<'a> {
         &self,
         key: &str,
         example: &str,
-        read: impl FnOnce(&'a Value) -> Result<T, Problem>,
+        read: impl FnOnce(&'a SettingValue) -> Result<T, Problem>,
     ) -> Result<T, Problem> {
         self.optional(key, read)?.ok_or_else(|| {
             let message = format!("is missing; expected for example {key} = {example}");
@@ -49,7 +49,7 @@ impl<'a> Table<'a> {
         Problem::at(place, message).within(key)
     }
 
-    pub(crate) fn entries(&self) -> Vec<(&'a String, &'a Value)> {
+    pub(crate) fn entries(&self) -> Vec<(&'a String, &'a SettingValue)> {
         let mut entries: Vec<_> = self.map.iter().collect();
         entries.sort_by_key(|(_, value)| match value.place {
             Place::Line(number) => (0, number),
@@ -60,7 +60,7 @@ impl<'a> Table<'a> {
     }
 }
 
-impl Value {
+impl SettingValue {
     pub(crate) fn table(&self, keys: &[&str]) -> Result<Table<'_>, Problem> {
         let table = self.any_table()?;
         match table.entries().into_iter().find(|(key, _)| !keys.contains(&key.as_str())) {
@@ -148,7 +148,7 @@ impl Value {
     pub(crate) fn each<T>(
         &'_ self,
         what: &str,
-        mut read: impl FnMut(usize, &Value) -> Result<T, Problem>,
+        mut read: impl FnMut(usize, &SettingValue) -> Result<T, Problem>,
     ) -> Result<Vec<T>, Problem> {
         let Kind::List(items) = &self.kind else { return Err(self.wrong(what)) };
         let item = |(i, value)| read(i, value).map_err(|problem| problem.within(i));

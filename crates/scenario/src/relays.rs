@@ -14,7 +14,7 @@ use crate::options::{Files, options};
 use crate::reach::Reach;
 use crate::read::Table;
 use crate::topology::Topology;
-use crate::value::Value;
+use crate::value::SettingValue;
 use crate::{FaultKind, NodeFault, RelaySpec};
 
 const ABOVE_MAX: usize = 16;
@@ -30,7 +30,7 @@ pub(crate) struct Relays<'a> {
 impl Relays<'_> {
     pub(crate) fn relay(
         &mut self,
-        entry: &Value,
+        entry: &SettingValue,
         catalog: &Catalog,
         files: &Files<'_>,
     ) -> Result<(), Problem> {
@@ -55,7 +55,7 @@ impl Relays<'_> {
         })
     }
 
-    pub(crate) fn parents(&mut self, entry: &Value) -> Result<(), Problem> {
+    pub(crate) fn parents(&mut self, entry: &SettingValue) -> Result<(), Problem> {
         let table = entry.any_table()?;
         let nodes = table.required("node", "\"r1\"", |value| {
             let nodes = names(value)?.into_iter().map(|named| self.topology.find_named(&named));
@@ -72,7 +72,7 @@ impl Relays<'_> {
 }
 
 fn above(
-    value: &Value,
+    value: &SettingValue,
     nodes: &[NodeId],
     (topology, reach): (&Topology, &Reach),
     relays: &[RelaySpec],
@@ -143,7 +143,7 @@ impl Flows<'_> {
 
     fn via_entry(
         &self,
-        entry: &Value,
+        entry: &SettingValue,
         ends: &[NodeId],
         via: &mut BTreeMap<NodeId, Vec<NodeId>>,
     ) -> Result<(), Problem> {
@@ -179,14 +179,14 @@ impl Flows<'_> {
 }
 
 pub(crate) fn faults(
-    entry: &Value,
+    entry: &SettingValue,
     flows: &Flows<'_>,
     duration: Duration,
 ) -> Result<Vec<NodeFault>, Problem> {
     let table = entry.table(&["node", "at", "stop", "restart", "kill", "move"])?;
     let at = table.required("at", "\"20 s\"", |value| moment(value, duration.as_nanos()))?;
-    let span = |value: &Value| value.duration(1..=duration.as_nanos());
-    let sure = |value: &Value| match value.flag()? {
+    let span = |value: &SettingValue| value.duration(1..=duration.as_nanos());
+    let sure = |value: &SettingValue| match value.flag()? {
         true => Ok(()),
         false => Err(value.wrong("true")),
     };

@@ -13,7 +13,7 @@ use crate::link_config::{self, CONFIG_KEYS};
 use crate::names::{Named, name, names, range_meant};
 use crate::options::{Files, options, registered};
 use crate::read::Table;
-use crate::value::Value;
+use crate::value::SettingValue;
 use crate::{LinkSpec, Node, Program};
 
 #[derive(Default)]
@@ -26,7 +26,7 @@ pub(crate) struct Topology {
 }
 
 impl Topology {
-    pub(crate) fn link(&mut self, entry: &Value, duration_ns: u64) -> Result<(), Problem> {
+    pub(crate) fn link(&mut self, entry: &SettingValue, duration_ns: u64) -> Result<(), Problem> {
         let keys: Vec<&str> = FORM_KEYS.iter().chain(CONFIG_KEYS).copied().collect();
         let table = entry.table(&keys)?;
         let config = link_config::read(&table, duration_ns)?;
@@ -51,7 +51,7 @@ impl Topology {
 
     pub(crate) fn node(
         &mut self,
-        entry: &Value,
+        entry: &SettingValue,
         catalog: &Catalog,
         files: &Files<'_>,
     ) -> Result<(), Problem> {
@@ -79,7 +79,7 @@ impl Topology {
         })
     }
 
-    pub(crate) fn find(&self, value: &Value, name: &str) -> Result<NodeId, Problem> {
+    pub(crate) fn find(&self, value: &SettingValue, name: &str) -> Result<NodeId, Problem> {
         self.ids.get(name).copied().ok_or_else(|| {
             let known = |name: &str| self.ids.contains_key(name);
             let hint = match range_meant(name) {
@@ -100,7 +100,7 @@ impl Topology {
         self.find(named.value, &named.name).map_err(|problem| named.blamed(problem))
     }
 
-    fn between(&mut self, value: &Value, config: &LinkConfig) -> Result<(), Problem> {
+    fn between(&mut self, value: &SettingValue, config: &LinkConfig) -> Result<(), Problem> {
         let ends = names(value)?;
         let [a, b] = ends.as_slice() else {
             return Err(value.wrong("exactly two nodes such as [\"r1\", \"r2\"]"));
@@ -117,7 +117,7 @@ impl Topology {
         })
     }
 
-    fn star(&mut self, value: &Value, config: &LinkConfig) -> Result<(), Problem> {
+    fn star(&mut self, value: &SettingValue, config: &LinkConfig) -> Result<(), Problem> {
         let table = value.table(&["center", "leaves"])?;
         let center = table.required("center", "\"r1\"", |value| self.named(value, name(value)?))?;
         table.required("leaves", "[\"s1\", \"s2\"]", |value| {
@@ -131,7 +131,7 @@ impl Topology {
     }
 
     /// Creates a tree whose level k has the nodes `PREFIXk-1`, `PREFIXk-2` and so on.
-    fn tree(&mut self, value: &Value, config: &LinkConfig) -> Result<(), Problem> {
+    fn tree(&mut self, value: &SettingValue, config: &LinkConfig) -> Result<(), Problem> {
         let table = value.table(&["root", "fanout", "prefix"])?;
         let root = table.required("root", "\"s\"", |value| self.named(value, name(value)?))?;
         let prefix = table.required("prefix", "\"n\"", |value| match name(value)? {
@@ -171,7 +171,7 @@ impl Topology {
         })
     }
 
-    fn named(&mut self, value: &Value, name: &str) -> Result<NodeId, Problem> {
+    fn named(&mut self, value: &SettingValue, name: &str) -> Result<NodeId, Problem> {
         if let Some(id) = self.ids.get(name) {
             return Ok(*id);
         }
@@ -187,7 +187,7 @@ impl Topology {
 
     fn both_directions(
         &mut self,
-        value: &Value,
+        value: &SettingValue,
         a: NodeId,
         b: NodeId,
         config: &LinkConfig,
@@ -198,7 +198,7 @@ impl Topology {
 
     fn direction(
         &mut self,
-        value: &Value,
+        value: &SettingValue,
         from: NodeId,
         to: NodeId,
         config: &LinkConfig,

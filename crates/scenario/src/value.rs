@@ -9,7 +9,7 @@ use crate::error::{Place, Problem, quoted};
 
 /// Value of a setting, made from texts, numbers, quantities, lists of them, and entries.
 #[derive(Clone, Debug)]
-pub struct Value {
+pub struct SettingValue {
     pub(crate) kind: Kind,
     pub(crate) place: Place,
 }
@@ -20,13 +20,13 @@ pub(crate) enum Kind {
     Integer(i64),
     Float(f64),
     Bool(bool),
-    Table(BTreeMap<String, Value>),
-    List(Vec<Value>),
+    Table(BTreeMap<String, SettingValue>),
+    List(Vec<SettingValue>),
     /// Unused kinds: dates, and numbers beyond 64 bits.
     Other(&'static str, String),
 }
 
-impl Value {
+impl SettingValue {
     pub(crate) fn from_file(text: &str) -> Result<Self, Problem> {
         let lines = Lines::of(text);
         let table = DeTable::parse(text).map_err(|error| {
@@ -75,7 +75,7 @@ impl Value {
     }
 }
 
-fn from_toml(value: Spanned<DeValue<'_>>, lines: &Lines) -> Value {
+fn from_toml(value: Spanned<DeValue<'_>>, lines: &Lines) -> SettingValue {
     let place = lines.place(value.span().start);
     let kind = match value.into_inner() {
         DeValue::String(text) => Kind::Text(text.into_owned()),
@@ -94,7 +94,7 @@ fn from_toml(value: Spanned<DeValue<'_>>, lines: &Lines) -> Value {
         }
         DeValue::Table(table) => kind_of_table(table, lines),
     };
-    Value { kind, place }
+    SettingValue { kind, place }
 }
 
 fn kind_of_table(table: DeTable<'_>, lines: &Lines) -> Kind {

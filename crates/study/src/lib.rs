@@ -2,9 +2,9 @@
 //! comparison of schemes.
 //!
 //! A [`Study`] holds the catalog of protocols, the engine of the runs and a monitor. A run is a
-//! [`Scenario`](faircast_scenario::Scenario), with listeners to its trace ([`Study::run`]). A
-//! [`Sweep`] is the product of values of settings and of seeds. A [`Suite`](suite::Suite) judges
-//! rows by expected values. Results are rows; other crates make pages and texts of them.
+//! [`Scenario`], with listeners to its trace ([`Study::run`]). A [`Sweep`] is the product of values
+//! of settings and of seeds. A [`LoadedSuite`](suite::LoadedSuite) judges rows by expected values.
+//! Results are rows; other crates make pages and texts of them.
 //!
 //! The crate knows no operating system. Engines on real networks are a [`Backend`] of another
 //! crate.
@@ -14,17 +14,17 @@
 //! ```
 //! use faircast_base::{Bitrate, Duration};
 //! use faircast_study::sweep::Axis;
-//! use faircast_study::{Draft, Entry, Study, Sweep};
+//! use faircast_study::{Draft, ListEntry, Study, Sweep};
 //!
 //! let (rate, delay) = (Bitrate::from_bits_per_s(10_000_000), Duration::from_millis(10));
 //! let draft = Draft::new("pgmcc-beside-tcp")
 //!     .set("title", "Does pgmcc leave TCP its share?")
 //!     .set("duration", Duration::from_secs(20))
-//!     .add("link", Entry::link("s", "r", rate, delay))
-//!     .add("link", Entry::link("r", "a", rate, delay))
-//!     .add("link", Entry::link("r", "b", rate, delay))
-//!     .add("flow", Entry::flow("mcc", "pgmcc", "s", ["a", "b"]))
-//!     .add("flow", Entry::flow("tcp", "tcp-sack", "s", ["a"]));
+//!     .add("link", ListEntry::link("s", "r", rate, delay))
+//!     .add("link", ListEntry::link("r", "a", rate, delay))
+//!     .add("link", ListEntry::link("r", "b", rate, delay))
+//!     .add("flow", ListEntry::flow("mcc", "pgmcc", "s", ["a", "b"]))
+//!     .add("flow", ListEntry::flow("tcp", "tcp-sack", "s", ["a"]));
 //!
 //! let study = Study::default();
 //! let rates = Axis::new("link.1.rate", ["500 kbit/s", "1 Mbit/s"]).unwrap();
@@ -54,7 +54,7 @@ mod study;
 
 pub use backend::{Backend, BackendOutcome, Simulator};
 pub use error::Error;
-pub use faircast_scenario::{Catalog, Draft, Entry, Scenario};
+pub use faircast_scenario::{Catalog, Draft, ListEntry, Scenario};
 pub use monitor::{Monitor, Runs};
 pub use run::{Run, TRACE_FILE, TRIES_MAX, until_valid};
 pub use study::Study;

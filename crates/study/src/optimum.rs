@@ -211,7 +211,7 @@ fn linear(
     let of: Vec<_> =
         variables.iter().map(|(factor, within)| problem.add_var(*factor, *within)).collect();
     for (terms, is, bound) in constraints {
-        let terms: Vec<_> = terms.iter().map(|(place, factor)| (of[*place], *factor)).collect();
+        let terms: Vec<_> = terms.iter().map(|(index, factor)| (of[*index], *factor)).collect();
         problem.add_constraint(&terms[..], *is, *bound);
     }
     let failed = |why: String| format!("the linear programme has no solution: {why}");
@@ -224,9 +224,9 @@ fn linear(
 fn over_links(flows: &[Flow], capacities: &[f64]) -> Vec<Constraint> {
     let mut constraints: Vec<Constraint> =
         capacities.iter().map(|_| (Vec::new(), ComparisonOp::Le, 1.0)).collect();
-    for (place, flow) in flows.iter().enumerate() {
+    for (index, flow) in flows.iter().enumerate() {
         let load = flow.count() * flow.alone(capacities);
-        flow.links.iter().for_each(|it| constraints[*it].0.push((place, load / capacities[*it])));
+        flow.links.iter().for_each(|it| constraints[*it].0.push((index, load / capacities[*it])));
     }
     constraints
 }
@@ -288,9 +288,9 @@ fn max_min(flows: &[Flow], capacities: &[f64]) -> Vec<f64> {
             .map(|it| it.links.iter().any(is_full) || it.rate_max <= level * (1.0 + ROUNDING))
             .collect();
         left.iter_mut().zip(&rising).for_each(|(left, rising)| *left -= step * rising);
-        for (place, stops) in stops.into_iter().enumerate() {
-            if !held[place] {
-                (rates[place], held[place]) = (level, stops);
+        for (index, stops) in stops.into_iter().enumerate() {
+            if !held[index] {
+                (rates[index], held[index]) = (level, stops);
             }
         }
     }
@@ -319,8 +319,8 @@ fn most_logarithms(flows: &[Flow], capacities: &[f64]) -> Result<Optimum, String
     let mut found = point.clone();
     let mean = |shares: &[f64]| logarithms(flows, shares) / clients;
     for _ in 0..TANGENTS_MAX {
-        for (place, at) in point.iter().enumerate() {
-            let terms = vec![(count + place, 1.0), (place, -1.0 / at)];
+        for (index, at) in point.iter().enumerate() {
+            let terms = vec![(count + index, 1.0), (index, -1.0 / at)];
             constraints.push((terms, ComparisonOp::Le, at.ln() - 1.0));
         }
         let solved = linear(OptimizationDirection::Maximize, &variables, &constraints)?;

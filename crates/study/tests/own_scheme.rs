@@ -6,7 +6,7 @@ use faircast_proto::congestion::{
     SchemeEntry, SenderControl, Wire, boxed_control, pgmcc::Pgmcc,
 };
 use faircast_proto::options::{OptionKind, OptionSpec, Options};
-use faircast_study::{Draft, Entry, Study};
+use faircast_study::{Draft, ListEntry, Study};
 
 /// Rate of 10 packets of 1000 bytes a second, without reports.
 struct Metronome;
@@ -97,13 +97,13 @@ impl ReceiverFeedback for Mute {
 
 fn draft(protocol: &str) -> Draft {
     let (rate, delay) = (Bitrate::from_bits_per_s(1_000_000), Duration::from_millis(10));
-    let flow = Entry::flow("own", protocol, "s", ["a", "b"]).set("options.kbit_per_s", 160);
+    let flow = ListEntry::flow("own", protocol, "s", ["a", "b"]).set("options.kbit_per_s", 160);
     Draft::new("own")
         .set("duration", Duration::from_secs(20))
         .set("warmup", Duration::from_secs(10))
-        .add("link", Entry::link("s", "r", rate, delay))
-        .add("link", Entry::link("r", "a", rate, delay).set("loss", 0.01))
-        .add("link", Entry::link("r", "b", rate, delay))
+        .add("link", ListEntry::link("s", "r", rate, delay))
+        .add("link", ListEntry::link("r", "a", rate, delay).set("loss", 0.01))
+        .add("link", ListEntry::link("r", "b", rate, delay))
         .add("flow", flow)
 }
 

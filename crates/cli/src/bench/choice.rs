@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use faircast_experiment::{COLUMNS, LIVE, Live, Request, Results};
+use faircast_experiment::{COLUMNS, LIVE, LiveBench, Request, Results};
 use faircast_study::matrix::Comparison;
-use faircast_study::suite::{BUNDLED, Suite, no_session};
+use faircast_study::suite::{BUNDLED, LoadedSuite, no_session};
 use faircast_study::{Error, Study};
 
 use super::{matrix, suites};
@@ -16,14 +16,14 @@ const MATRIX: &str = "matrix";
 /// Benchmark selected by its name.
 pub(super) enum Bench {
     /// Measurement on this machine.
-    Live(&'static Live, Request),
+    Live(&'static LiveBench, Request),
     /// Comparison of all schemes in the same cases, without expected results.
     Matrix(Box<Comparison>),
     /// Experiments with published figures.
-    Suite(Box<Suite>),
+    Suite(Box<LoadedSuite>),
 }
 
-fn live(name: &str) -> Option<&'static Live> {
+fn live(name: &str) -> Option<&'static LiveBench> {
     LIVE.iter().find(|live| live.name == name)
 }
 

@@ -5,13 +5,15 @@ use std::fmt::Write as _;
 use faircast_experiment::{LIVE, Lab, Results, listing};
 use faircast_report::{Verdicts, bench_page};
 use faircast_study::files::json;
-use faircast_study::suite::{BUNDLED, Judged, Scheme, Scores, Selection, Suite, is_bundled};
+use faircast_study::suite::{
+    BUNDLED, Judged, LoadedSuite, Scores, Selection, TestedScheme, is_bundled,
+};
 use faircast_study::{Error, Study};
 
 use super::choice::read_page;
 use crate::args::BenchArgs;
 
-pub(super) fn load(name: &str, args: &BenchArgs, study: &Study<'_>) -> Result<Suite, Error> {
+pub(super) fn load(name: &str, args: &BenchArgs, study: &Study<'_>) -> Result<LoadedSuite, Error> {
     if !is_bundled(name) && !name.ends_with(".toml") {
         let live: Vec<&str> = LIVE.iter().map(|live| live.name).collect();
         return Err(Error::Usage(format!(
@@ -21,7 +23,7 @@ pub(super) fn load(name: &str, args: &BenchArgs, study: &Study<'_>) -> Result<Su
             live.join(", ")
         )));
     }
-    let scheme = |name: &String| Scheme { name: name.clone(), options: args.options.clone() };
+    let scheme = |name: &String| TestedScheme { name: name.clone(), options: args.options.clone() };
     let selection = Selection {
         only: args.only.clone(),
         seeds: args.seeds,
@@ -29,16 +31,20 @@ pub(super) fn load(name: &str, args: &BenchArgs, study: &Study<'_>) -> Result<Su
         plots: args.out.is_some(),
         side_by_side: args.jobs.is_some(),
     };
-    Suite::load(name, selection, study)
+    LoadedSuite::load(name, selection, study)
 }
 
-pub(super) fn list(suite: &Suite) -> String {
+pub(super) fn list(suite: &LoadedSuite) -> String {
     let all = suite.questions();
     let rows = all.iter().map(|of| (of.group, of.id, of.question));
     listing(suite.name(), suite.title(), rows)
 }
 
-pub(super) fn run(suite: &Suite, args: &BenchArgs, study: &Study<'_>) -> Result<Results, Error> {
+pub(super) fn run(
+    suite: &LoadedSuite,
+    args: &BenchArgs,
+    study: &Study<'_>,
+) -> Result<Results, Error> {
     let mut study = study.clone();
     if suite.needs_lab() {
         study.backend = &Lab;

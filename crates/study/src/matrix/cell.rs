@@ -11,7 +11,7 @@ use super::Work;
 use super::cases::{Case, MatrixFile};
 use crate::Error;
 use crate::files::write;
-use crate::suite::runner::{Plot, Run, Runner};
+use crate::suite::runner::{MeasuredRun, Plot, Runner};
 use crate::suite::score::utilisation;
 
 pub(super) struct Measured {
@@ -47,20 +47,20 @@ fn figures(
     case: &Case,
     session: &str,
     header: &Header,
-    run: &Run,
+    run: &MeasuredRun,
     rates: &Rates,
     goal_bps: Option<f64>,
 ) -> Vec<(Figure, f64)> {
-    let Run { summary, probe, .. } = run;
-    let Some(place) = header.flows.iter().position(|flow| flow.name == session) else {
+    let MeasuredRun { summary, probe, .. } = run;
+    let Some(index) = header.flows.iter().position(|flow| flow.name == session) else {
         return Vec::new();
     };
-    let flow = &summary.flows[place];
-    let start_s = header.flows[place].start_s;
+    let flow = &summary.flows[index];
+    let start_s = header.flows[index].start_s;
     let [from_s, to_s] = case.span_s.map(|span| span.map(f64::from)).unwrap_or([
         start_s,
         // A stopped session is silent afterwards, not unsteady.
-        header.flows[place].stop_s.unwrap_or(summary.ended_s).min(summary.ended_s),
+        header.flows[index].stop_s.unwrap_or(summary.ended_s).min(summary.ended_s),
     ]);
     let [from, warm, to] = [from_s, from_s.max(summary.warmup_s), to_s].map(Time::from_secs_f64);
     let mut figures = Vec::new();
@@ -71,9 +71,9 @@ fn figures(
     if !case.bottlenecks.is_empty() {
         figures.push((Figure::Utilisation, utilisation(summary, &case.bottlenecks)));
     }
-    let settled = rates.settled_s(place, from, to).unwrap_or(f64::INFINITY);
+    let settled = rates.settled_s(index, from, to).unwrap_or(f64::INFINITY);
     figures.push((Figure::SettledS, settled));
-    let variation = rates.variation(place, warm, to).unwrap_or(f64::INFINITY);
+    let variation = rates.variation(index, warm, to).unwrap_or(f64::INFINITY);
     figures.push((Figure::RateVariation, variation));
     figures.push((Figure::FeedbackPerS, flow.feedback_per_s));
     if let Some(goal_bps) = goal_bps {

@@ -15,7 +15,7 @@ use self::cell::Cell;
 use crate::files::make_folder;
 use crate::monitor::Runs;
 use crate::suite::runner::{Files, Runner};
-use crate::suite::{Bundled, Experiment, Question, Scheme, Selection, SuiteFile, bundled};
+use crate::suite::{Bundled, Experiment, Question, Selection, SuiteFile, TestedScheme, bundled};
 use crate::{Error, Study};
 
 /// File of the matrix, and the scenarios of its cases, some shared with other suites.
@@ -265,10 +265,10 @@ fn choose_cases(file: &mut MatrixFile, columns: &Columns) -> Result<(), Error> {
     }
 }
 
-fn schemes(columns: &Columns, catalog: &Catalog) -> Result<Vec<Scheme>, Error> {
+fn schemes(columns: &Columns, catalog: &Catalog) -> Result<Vec<TestedScheme>, Error> {
     let known = || catalog.reliable_multicast().map(|stack| stack.name());
     let Some(given) = &columns.schemes else {
-        return Ok(known().map(|name| Scheme { name, options: Vec::new() }).collect());
+        return Ok(known().map(|name| TestedScheme { name, options: Vec::new() }).collect());
     };
     let names: Vec<&str> = given.split(',').collect();
     if names.len() > 1 && !columns.options.is_empty() {
@@ -277,7 +277,7 @@ fn schemes(columns: &Columns, catalog: &Catalog) -> Result<Vec<Scheme>, Error> {
             columns.options[0]
         )));
     }
-    for (place, name) in names.iter().enumerate() {
+    for (index, name) in names.iter().enumerate() {
         if !known().any(|known| known == *name) {
             let known: Vec<String> = known().collect();
             return Err(Error::Usage(format!(
@@ -285,10 +285,10 @@ fn schemes(columns: &Columns, catalog: &Catalog) -> Result<Vec<Scheme>, Error> {
                 known.join(", ")
             )));
         }
-        if names[..place].contains(name) {
+        if names[..index].contains(name) {
             return Err(Error::Usage(format!("--scheme {given}: {name} is there twice")));
         }
     }
-    let scheme = |name: &str| Scheme { name: name.into(), options: columns.options.clone() };
+    let scheme = |name: &str| TestedScheme { name: name.into(), options: columns.options.clone() };
     Ok(names.into_iter().map(scheme).collect())
 }

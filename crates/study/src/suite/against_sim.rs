@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::file::SuiteFile;
 use super::runner::{Measured, Runner};
-use super::{Selection, Suite};
+use super::{LoadedSuite, Selection};
 use crate::{Error, Study};
 
 /// Number of simulator seeds whose median judges the lab; simulated runs cost little.
@@ -23,7 +23,10 @@ pub(crate) fn in_lab(suite: &SuiteFile, selection: &Selection) -> Result<SuiteFi
     }
 }
 
-pub(crate) fn simulated(suite: &Suite, study: &Study<'_>) -> Result<BTreeMap<String, f64>, Error> {
+pub(crate) fn simulated(
+    suite: &LoadedSuite,
+    study: &Study<'_>,
+) -> Result<BTreeMap<String, f64>, Error> {
     let seeds = Some(if suite.in_lab { suite.file.seeds } else { SIM_SEEDS });
     let selection = Selection { seeds, plots: false, ..suite.selection.clone() };
     let study = study.simulated();

@@ -6,7 +6,7 @@ use faircast_report::{Optimum, Row, median_interval};
 
 use super::file::{RowFile, SuiteFile};
 use super::measure::is_target;
-use super::runner::{Measured, Run};
+use super::runner::{Measured, MeasuredRun};
 use super::worth;
 use crate::monitor::Monitor;
 use crate::run::TRIES_MAX;
@@ -32,7 +32,8 @@ pub(super) fn rows(
             series = Some(plot.series);
         }
         for (file, optimum) in experiment.rows.iter().zip(optima) {
-            let value = |run: &Run| (run.summary.seed, file.measure.of(&run.summary, &run.probe));
+            let value =
+                |run: &MeasuredRun| (run.summary.seed, file.measure.of(&run.summary, &run.probe));
             let words = Row {
                 id: file.id.clone().unwrap_or_else(|| experiment.id.clone()),
                 group: experiment.group.clone(),
@@ -68,7 +69,7 @@ fn judge_rows_of_rows(suite: &SuiteFile, rows: &mut [Row]) {
         for file in &experiment.rows {
             let Some(targets) = file.measure.rows() else { continue };
             let id = file.id.as_ref().unwrap_or(&experiment.id);
-            let Some(place) = rows.iter().position(|row| row.id == *id) else { continue };
+            let Some(index) = rows.iter().position(|row| row.id == *id) else { continue };
             let all = suite
                 .experiments
                 .iter()
@@ -83,8 +84,8 @@ fn judge_rows_of_rows(suite: &SuiteFile, rows: &mut [Row]) {
                 true => seed_by_seed(file, &wanted, rows),
                 false => Vec::new(),
             };
-            let words = std::mem::take(&mut rows[place]);
-            let row = &mut rows[place];
+            let words = std::mem::take(&mut rows[index]);
+            let row = &mut rows[index];
             *row = judge(file, values, words);
             if !missing.is_empty() {
                 leave(row, &format!("these rows were not run: {}", missing.join(", ")));

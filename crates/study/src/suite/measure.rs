@@ -58,7 +58,7 @@ enum Quantity {
 
 #[derive(Clone, Copy)]
 struct Flow<'a> {
-    place: usize,
+    index: usize,
     summary: &'a FlowSummary,
     run: &'a Probe,
     probe: &'a FlowProbe,
@@ -72,7 +72,7 @@ type FlowSpan = fn(Flow<'_>, u32, u32) -> f64;
 type LinkQuantity = fn(&LinkSummary) -> f64;
 
 const SPANNED: &[(&str, FlowSpan)] = &[
-    ("throughput_bps@", |flow, from_s, to_s| flow.run.throughput_bps(flow.place, from_s, to_s)),
+    ("throughput_bps@", |flow, from_s, to_s| flow.run.throughput_bps(flow.index, from_s, to_s)),
     ("switches@", |flow, from_s, to_s| flow.probe.switches_between(from_s, to_s)),
     ("first_switch_s@", |flow, from_s, to_s| flow.probe.first_switch_s(from_s, to_s)),
 ];
@@ -81,7 +81,7 @@ const FLOW_QUANTITIES: &[(&str, FlowQuantity)] = &[
     ("throughput_bps", |flow| flow.summary.throughput_bps),
     ("throughput_kbps", |flow| flow.summary.throughput_bps / 1e3),
     ("sent_bps", |flow| flow.summary.sent_bps),
-    ("throughput_variation", |flow| flow.run.variation(flow.place)),
+    ("throughput_variation", |flow| flow.run.variation(flow.index)),
     ("packets_per_s", |flow| flow.packets_per_s()),
     ("packets", |flow| flow.packets_per_s() * flow.counted_s),
     ("timeouts", |flow| flow.probe.timeouts as f64),
@@ -257,7 +257,7 @@ impl Term {
         let counted_s = summary.ended_s - summary.warmup_s;
         let flows = summary.flows.iter().zip(&run.flows).enumerate();
         let flows = flows
-            .map(|(place, (summary, probe))| Flow { place, summary, run, probe, counted_s })
+            .map(|(index, (summary, probe))| Flow { index, summary, run, probe, counted_s })
             .filter(|flow| self.matches(&flow.summary.name));
         match self.quantity {
             Quantity::Flow(quantity) => self.fold.of(flows.map(quantity)),

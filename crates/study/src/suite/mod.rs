@@ -28,10 +28,10 @@ pub use score::{Ratio, Score, Scores};
 pub(crate) use file::{Bundled, Experiment, SuiteFile, from_toml, plain};
 
 use crate::{Error, Study};
-use runner::{Files, Ran, Runner};
+use runner::{Files, Measurements, Runner};
 
 /// Suite with the files beside it, and the selection of its experiments.
-pub struct Suite {
+pub struct LoadedSuite {
     file: SuiteFile,
     files: Files,
     selection: Selection,
@@ -47,7 +47,7 @@ pub struct Selection {
     /// Seeds for each experiment, instead of the suite's number.
     pub seeds: Option<u32>,
     /// Scheme that replaces the suite's sessions.
-    pub scheme: Option<Scheme>,
+    pub scheme: Option<TestedScheme>,
     /// True to keep the series of the first seed of each experiment, for plots.
     pub plots: bool,
     /// True if runs in real time may run at the same time.
@@ -56,7 +56,7 @@ pub struct Selection {
 
 /// Scheme under test.
 #[derive(Clone, Debug)]
-pub struct Scheme {
+pub struct TestedScheme {
     /// Name of the protocol.
     pub name: String,
     /// Options, `KEY=VALUE`.
@@ -124,7 +124,7 @@ pub fn is_bundled(name: &str) -> bool {
     name == tcp::NAME || bundled::find(name).is_some()
 }
 
-impl Suite {
+impl LoadedSuite {
     /// Loads a bundled suite, or the suite of a file that ends in `.toml`.
     ///
     /// # Errors
@@ -215,7 +215,7 @@ impl Suite {
             Some(simulated) if suite.against_sim => Some(against_sim::expected(suite, simulated)),
             _ => None,
         };
-        let Ran { measured, stopped } = self.runner(study).run(&suite.name)?;
+        let Measurements { measured, stopped } = self.runner(study).run(&suite.name)?;
         let stopped = stopped.then(|| (measured.len(), self.experiments().count()));
         let mut rows = judge::rows(expected.as_ref().unwrap_or(suite), measured, study.monitor);
         for row in &mut rows {

@@ -53,6 +53,51 @@ pub(super) fn of_row(
 
 type Messages = (Service, Bytes);
 
+/// Time in which a row's measure counts.
+struct Span {
+    from: Time,
+    to: Time,
+}
+
+impl Span {
+    fn new(row: &RowFile, scenario: &Scenario) -> Self {
+        let given = row.measure.counts_sent().flatten();
+        let given = given.map(|(from, to)| [from, to].map(|s| Time::from_secs_f64(f64::from(s))));
+        let counted = [scenario.warmup, scenario.duration].map(|it| Time::ZERO + it);
+        let [from, to] = given.unwrap_or(counted);
+        Self { from, to }
+    }
+
+    /// True if the time from `start` to `stop` covers the span, false if it lies outside.
+    fn is_covered(&self, what: &str, start: Time, stop: Option<Time>) -> Result<bool, String> {
+        let stop = stop.unwrap_or(Time::MAX);
+        match (start <= self.from && self.to <= stop, start < self.to && self.from < stop) {
+            (false, true) => {
+                Err(format!("{what} in a part of the span only; allowed: all of it or none"))
+            }
+            (whole, _) => Ok(whole),
+        }
+    }
+}
+
+/// Returns the groups of the span with the nodes of their members.
+fn members<'a>(
+    clients: &[(NodeId, &'a ClientSpec)],
+    span: &Span,
+) -> Result<BTreeSet<(&'a str, NodeId)>, String> {
+    let mut members = BTreeSet::new();
+    for (node, client) in clients {
+        for stay in &client.stays {
+            let what = format!("{} is in {}", client.name, stay.group);
+            let leaves = [stay.leave, client.stop].into_iter().flatten().min();
+            if span.is_covered(&what, stay.at.max(client.start), leaves)? {
+                members.insert((&*stay.group, *node));
+            }
+        }
+    }
+    Ok(members)
+}
+
 struct Network<'a> {
     flows: Vec<(Flow, Vec<&'a str>)>,
     silent: Vec<&'a str>,
@@ -68,36 +113,16 @@ impl<'a> Network<'a> {
                 "the scenario has flows, relays or faults; allowed: daemons and clients".into()
             );
         }
-        let span = row.measure.counts_sent().flatten();
-        let span = span.map(|(from, to)| [from, to].map(|s| Time::from_secs_f64(f64::from(s))));
-        let [from, to] =
-            span.unwrap_or([scenario.warmup, scenario.duration].map(|it| Time::ZERO + it));
-        let lasts = |what: &str, start: Time, stop: Option<Time>| {
-            let stop = stop.unwrap_or(Time::MAX);
-            match (start <= from && to <= stop, start < to && from < stop) {
-                (false, true) => {
-                    Err(format!("{what} in a part of the span only; allowed: all of it or none"))
-                }
-                (whole, _) => Ok(whole),
-            }
-        };
+        let span = Span::new(row, scenario);
         let clients = scenario.clients();
-        let mut members = BTreeSet::new();
-        for (node, client) in &clients {
-            for stay in &client.stays {
-                let what = format!("{} is in {}", client.name, stay.group);
-                let leaves = [stay.leave, client.stop].into_iter().flatten().min();
-                if lasts(&what, stay.at.max(client.start), leaves)? {
-                    members.insert((&*stay.group, *node));
-                }
-            }
-        }
+        let members = members(&clients, &span)?;
         let (mut silent, mut messages) = (Vec::new(), None);
         let mut alike: BTreeMap<(Vec<usize>, u64, bool), Vec<&str>> = BTreeMap::new();
         for (node, client) in &clients {
             let stops = |send: &SendSpec| [send.stop, client.stop].into_iter().flatten().min();
             let sends = |send: &SendSpec| {
-                lasts(&format!("{} sends", client.name), send.start.max(client.start), stops(send))
+                let what = format!("{} sends", client.name);
+                span.is_covered(&what, send.start.max(client.start), stops(send))
             };
             let sending = client.send.as_ref().map(|send| Ok::<_, String>((send, sends(send)?)));
             let Some((send, true)) = sending.transpose()? else {
@@ -126,8 +151,8 @@ impl<'a> Network<'a> {
         let links: Vec<usize> = links.into_iter().collect();
         let flow = |((crossed, rate, _), names): ((Vec<usize>, u64, bool), Vec<&'a str>)| {
             let rate_max = if rate == u64::MAX { f64::INFINITY } else { rate as f64 };
-            let places = crossed.iter().filter_map(|link| links.binary_search(link).ok());
-            (Flow { links: places.collect(), clients: names.len() as u32, rate_max }, names)
+            let indices = crossed.iter().filter_map(|link| links.binary_search(link).ok());
+            (Flow { links: indices.collect(), clients: names.len() as u32, rate_max }, names)
         };
         let flows = alike.into_iter().map(flow).collect();
         Ok(Self { flows, silent, links, messages })
@@ -302,8 +327,8 @@ mod tests {
     fn flows(measure: &str, scenario: &Scenario) -> Result<Vec<(String, u32)>, String> {
         let network = Network::new(&row(measure), scenario)?;
         let node = |id: NodeId| &scenario.nodes[id.index()].name;
-        let name = |place: &usize| {
-            let link = &scenario.links[network.links[*place]];
+        let name = |index: &usize| {
+            let link = &scenario.links[network.links[*index]];
             format!("{}>{}", node(link.from), node(link.to))
         };
         let of = network.flows.iter().map(|(flow, _)| {

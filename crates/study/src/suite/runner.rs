@@ -13,7 +13,7 @@ use super::file::{Bundled, Experiment, RowFile, SuiteFile};
 use super::measure::link_names;
 use super::offline::{self, Goodputs};
 use super::probe::Probe;
-use super::{Scheme, Selection};
+use super::{Selection, TestedScheme};
 use crate::files;
 use crate::monitor::{Runs, Watch};
 use crate::run::until_valid;
@@ -33,19 +33,19 @@ pub(crate) struct Runner<'a> {
 
 pub(crate) struct Measured<'a> {
     pub(crate) experiment: &'a Experiment,
-    pub(crate) runs: Vec<Run>,
+    pub(crate) runs: Vec<MeasuredRun>,
     pub(crate) invalid: Vec<(u64, String)>,
     pub(crate) plot: Option<Plot>,
     pub(crate) optima: Vec<Option<f64>>,
 }
 
-pub(crate) struct Ran<'a> {
+pub(crate) struct Measurements<'a> {
     pub(crate) measured: Vec<Measured<'a>>,
     /// True if the runs were stopped early; `measured` is then incomplete.
     pub(crate) stopped: bool,
 }
 
-pub(crate) struct Run {
+pub(crate) struct MeasuredRun {
     pub(crate) summary: Summary,
     pub(crate) probe: Probe,
     /// Reason why the figures must not be used: every attempt in the lab was too late.
@@ -89,7 +89,7 @@ impl<'a> Runner<'a> {
         self.suite.experiments(self.selection.only.as_deref(), self.scheme().is_some())
     }
 
-    fn scheme(&self) -> Option<&'a Scheme> {
+    fn scheme(&self) -> Option<&'a TestedScheme> {
         self.selection.scheme.as_ref()
     }
 
@@ -166,7 +166,7 @@ impl<'a> Runner<'a> {
     }
 
     /// Runs all experiments, with results in order. Ctrl-C in the lab keeps completed runs.
-    pub(crate) fn run(&self, name: &str) -> Result<Ran<'a>, Error> {
+    pub(crate) fn run(&self, name: &str) -> Result<Measurements<'a>, Error> {
         let experiments: Vec<&Experiment> = self.experiments().collect();
         let (monitor, long) = (self.study.monitor, self.study.is_real_time());
         let seeds = |e: &Experiment| self.selection.seeds.or(e.seeds).unwrap_or(self.suite.seeds);
@@ -229,7 +229,7 @@ impl<'a> Runner<'a> {
         if stopped {
             measured.retain(|of| !of.runs.is_empty() || !of.invalid.is_empty());
         }
-        Ok(Ran { measured, stopped })
+        Ok(Measurements { measured, stopped })
     }
 
     fn optima(
@@ -254,7 +254,7 @@ impl<'a> Runner<'a> {
         seed: u64,
         plots: bool,
         also: &mut dyn Sink,
-    ) -> Result<(Run, Option<Plot>), Error> {
+    ) -> Result<(MeasuredRun, Option<Plot>), Error> {
         let stopped = || Error::Interrupted("a suite that is not finished has no rows");
         if self.study.monitor.is_to_stop() {
             return Err(stopped());
@@ -275,7 +275,7 @@ impl<'a> Runner<'a> {
         }
         let invalid = run.invalid();
         let plot = series.map(|series| Plot { header, series });
-        Ok((Run { summary: run.summary, probe, invalid }, plot))
+        Ok((MeasuredRun { summary: run.summary, probe, invalid }, plot))
     }
 }
 

@@ -3,7 +3,7 @@
 use faircast_report::{LinkSummary, Summary};
 use serde::Serialize;
 
-use super::Scheme;
+use super::TestedScheme;
 use super::file::{Statistic, SuiteFile};
 use super::runner::Measured;
 
@@ -58,7 +58,11 @@ pub struct Ratio {
     pub high: f64,
 }
 
-pub(super) fn scores(suite: &SuiteFile, scheme: &Scheme, measured: &[Measured<'_>]) -> Scores {
+pub(super) fn scores(
+    suite: &SuiteFile,
+    scheme: &TestedScheme,
+    measured: &[Measured<'_>],
+) -> Scores {
     let session = suite.session.as_deref().unwrap_or_default();
     let experiments: Vec<Score> =
         measured.iter().map(|measured| score(measured, session)).collect();
@@ -97,7 +101,7 @@ fn score(measured: &Measured<'_>, session: &str) -> Score {
             }
         })
         .collect();
-    let over_runs = |value: &dyn Fn(&super::runner::Run) -> f64| {
+    let over_runs = |value: &dyn Fn(&super::runner::MeasuredRun) -> f64| {
         Statistic::Median.of(&runs.iter().map(value).collect::<Vec<_>>())
     };
     Score {

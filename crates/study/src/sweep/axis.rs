@@ -41,11 +41,11 @@ impl Axis {
         if key == "seed" {
             return wrong("seeds are given by --seeds");
         }
-        for (place, value) in values.iter().enumerate() {
+        for (index, value) in values.iter().enumerate() {
             if value.is_empty() {
                 return wrong("has an empty value; expected values with single commas between");
             }
-            if values[..place].contains(value) {
+            if values[..index].contains(value) {
                 return wrong(&format!("has the value {value} twice"));
             }
         }

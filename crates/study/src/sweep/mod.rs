@@ -15,8 +15,8 @@ use faircast_scenario::{Draft, Overrides, Scenario, ScenarioError};
 
 pub use axis::Axis;
 pub use key::Program;
-pub use run::{Failed, Ran, run};
-pub use store::{Kept, Store, StoredRun};
+pub use run::{FailedRun, SweepOutcome, run};
+pub use store::{Store, StoredRun, StoredSummary};
 pub use tables::{RECEIVER_ROWS_MAX, Tables};
 
 use crate::{Error, Study};
@@ -65,8 +65,8 @@ impl<'a> Sweep<'a> {
         seeds: impl IntoIterator<Item = u64>,
     ) -> Result<Self, Error> {
         let seeds: Vec<u64> = seeds.into_iter().collect();
-        for (place, axis) in axes.iter().enumerate() {
-            if axes[..place].iter().any(|other| other.key == axis.key) {
+        for (index, axis) in axes.iter().enumerate() {
+            if axes[..index].iter().any(|other| other.key == axis.key) {
                 return Err(Error::Usage(format!(
                     "--set {}: is there twice; give all its values at once, with commas between",
                     axis.key
@@ -94,7 +94,7 @@ impl<'a> Sweep<'a> {
     pub fn jobs(&self) -> Result<Vec<Job>, Error> {
         let mut keys = Keys::new(&self.program, self.study.backend.on());
         let choices = self.axes.iter().fold(vec![Vec::new()], |choices: Vec<Vec<usize>>, axis| {
-            let with = |choice: &Vec<usize>, place| [&choice[..], &[place]].concat();
+            let with = |choice: &Vec<usize>, index| [&choice[..], &[index]].concat();
             let each = choices.iter();
             each.flat_map(|choice| (0..axis.values.len()).map(move |i| with(choice, i))).collect()
         });
@@ -126,13 +126,13 @@ impl<'a> Sweep<'a> {
         let jobs = self.jobs()?;
         let run = |job: &Job| Ok(run::attempt(self, job, |_| Ok(()))?.map(|(run, ())| run.summary));
         let mut summaries = BTreeMap::new();
-        for (job, ended) in run::all(self, &once(&jobs), run) {
+        for (job, ended) in run::all(self, &unique(&jobs), run) {
             match ended {
                 Ok(Some(summary)) => _ = summaries.insert(&*job.key, summary),
                 Ok(None) => {
                     return Err(Error::Interrupted("a sweep that is not finished has no rows"));
                 }
-                Err(why) => return Err(Error::Work(format!("{}: {why}", self.named(job)))),
+                Err(reason) => return Err(Error::Work(format!("{}: {reason}", self.named(job)))),
             }
         }
         let mut tables = Tables::new(self);
@@ -143,7 +143,7 @@ impl<'a> Sweep<'a> {
     /// Returns the settings of a combination, `KEY=VALUE`.
     pub fn set(&self, choice: &[usize]) -> Vec<String> {
         let chosen = self.axes.iter().zip(choice);
-        chosen.map(|(axis, place)| format!("{}={}", axis.key, axis.values[*place])).collect()
+        chosen.map(|(axis, index)| format!("{}={}", axis.key, axis.values[*index])).collect()
     }
 
     /// Returns the name of a run for people: its settings and its seed.
@@ -160,7 +160,7 @@ pub(crate) fn weight(scenario: &Scenario) -> u64 {
 }
 
 /// Returns the runs without duplicates.
-pub fn once(jobs: &[Job]) -> Vec<&Job> {
+pub fn unique(jobs: &[Job]) -> Vec<&Job> {
     let unique: BTreeMap<&str, &Job> = jobs.iter().rev().map(|job| (&*job.key, job)).collect();
     let first = |job: &&Job| std::ptr::eq(unique[&*job.key], *job);
     jobs.iter().filter(first).collect()

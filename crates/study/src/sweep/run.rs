@@ -15,20 +15,20 @@ use crate::run::{Run, TRIES_MAX, until_valid};
 
 /// Run without a result.
 #[derive(Clone, Debug)]
-pub struct Failed {
+pub struct FailedRun {
     /// The failed run.
     pub job: Job,
     /// Reason of the failure.
-    pub why: String,
+    pub reason: String,
 }
 
 /// Results of a sweep's runs.
 #[derive(Clone, Debug, Default)]
-pub struct Ran {
+pub struct SweepOutcome {
     /// Number of runs that completed and were stored.
     pub done: usize,
     /// Runs that failed, in the order of the sweep.
-    pub failed: Vec<Failed>,
+    pub failed: Vec<FailedRun>,
     /// True if the sweep was stopped early.
     pub stopped: bool,
     /// Notes for readers of the figures, in sentences.
@@ -39,8 +39,8 @@ pub struct Ran {
 type Ended<R> = Result<Option<R>, String>;
 
 /// Does `jobs` and stores each completed run. In the lab runs are serial: parallel work delays it.
-pub fn run(sweep: &Sweep<'_>, jobs: &[&Job], store: &Store, traces: bool) -> Ran {
-    let mut ran = Ran::default();
+pub fn run(sweep: &Sweep<'_>, jobs: &[&Job], store: &Store, traces: bool) -> SweepOutcome {
+    let mut ran = SweepOutcome::default();
     for (job, ended) in all(sweep, jobs, |job| stored(sweep, job, store, traces)) {
         match ended {
             Ok(Some(notes)) => {
@@ -48,7 +48,7 @@ pub fn run(sweep: &Sweep<'_>, jobs: &[&Job], store: &Store, traces: bool) -> Ran
                 ran.notes.extend(notes);
             }
             Ok(None) => ran.stopped = true,
-            Err(why) => ran.failed.push(Failed { job: job.clone(), why }),
+            Err(reason) => ran.failed.push(FailedRun { job: job.clone(), reason }),
         }
     }
     ran.failed.sort_by(|a, b| (&a.job.choice, a.job.seed).cmp(&(&b.job.choice, b.job.seed)));
@@ -70,8 +70,9 @@ pub(super) fn all<'j, R: Send>(
     let one = |job: &&'j Job| {
         let ended = match monitor.is_to_stop() {
             true => Ok(None),
-            false => catch_unwind(AssertUnwindSafe(|| one(job)))
-                .unwrap_or_else(|panic| Err(format!("the program failed: {}", said(&*panic)))),
+            false => catch_unwind(AssertUnwindSafe(|| one(job))).unwrap_or_else(|panic| {
+                Err(format!("the program failed: {}", panic_text(&*panic)))
+            }),
         };
         if !matches!(ended, Ok(None)) {
             monitor.ended(job.weight);
@@ -86,7 +87,7 @@ pub(super) fn all<'j, R: Send>(
     ended
 }
 
-fn said(panic: &(dyn Any + Send)) -> String {
+fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
@@ -107,13 +108,13 @@ pub(super) fn attempt<T: Sink>(
     })?;
     match run.invalid() {
         _ if run.outcome.interrupted => Ok(None),
-        Some(why) => Err(format!("{TRIES_MAX} times in a row {why}")),
+        Some(reason) => Err(format!("{TRIES_MAX} times in a row {reason}")),
         None => Ok(Some((run, listener))),
     }
 }
 
 fn stored(sweep: &Sweep<'_>, job: &Job, store: &Store, traces: bool) -> Ended<Vec<String>> {
-    let path = store.begun(job, "trace");
+    let path = store.part_path(job, "trace");
     let wrong = |error: std::io::Error| format!("{}: cannot be written: {error}", path.display());
     let writer = |scenario: &Scenario| match traces {
         true => Writer::create(&path, &sweep.study.header(scenario)).map(Some).map_err(wrong),
@@ -130,12 +131,17 @@ fn stored(sweep: &Sweep<'_>, job: &Job, store: &Store, traces: bool) -> Ended<Ve
         trace.finish(&run.outcome).map_err(wrong)?;
         std::fs::rename(&path, store.trace(job)).map_err(wrong)?;
     }
-    keep(sweep, job, store, &run.summary)?;
+    store_summary(sweep, job, store, &run.summary)?;
     Ok(Some(run.notes))
 }
 
-fn keep(sweep: &Sweep<'_>, job: &Job, store: &Store, summary: &Summary) -> Result<(), String> {
+fn store_summary(
+    sweep: &Sweep<'_>,
+    job: &Job,
+    store: &Store,
+    summary: &Summary,
+) -> Result<(), String> {
     store
-        .keep(sweep, job, summary)
+        .store_summary(sweep, job, summary)
         .map_err(|error| format!("{}: cannot be written: {error}", store.path(job).display()))
 }

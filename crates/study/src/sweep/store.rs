@@ -10,7 +10,7 @@ use super::{Job, Sweep};
 
 /// Stored run, as in its file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Kept {
+pub struct StoredSummary {
     /// Hash of the file's text with this field empty.
     pub hash: String,
     /// Key of the run.
@@ -27,7 +27,7 @@ pub struct Kept {
 #[derive(Clone, Debug)]
 pub enum StoredRun {
     /// Unchanged file.
-    Kept(Box<Kept>),
+    Intact(Box<StoredSummary>),
     /// Missing file.
     Missing,
     /// File at this path that was edited or damaged after a run had written it.
@@ -37,14 +37,16 @@ pub enum StoredRun {
 const BEGIN: &str = "{\"hash\":\"";
 
 /// Returns the text of a file with its hash, from the text with an empty hash.
-fn sealed(text: &str) -> String {
+fn with_hash(text: &str) -> String {
     let hash = blake3::hash(text.as_bytes()).to_hex();
     text.replacen(BEGIN, &format!("{BEGIN}{}", &hash[..32]), 1)
 }
 
-fn is_sealed(text: &str, hash: &str) -> bool {
+fn has_its_hash(text: &str, hash: &str) -> bool {
     let begin = format!("{BEGIN}{hash}");
-    !hash.is_empty() && text.starts_with(&begin) && sealed(&text.replacen(&begin, BEGIN, 1)) == text
+    !hash.is_empty()
+        && text.starts_with(&begin)
+        && with_hash(&text.replacen(&begin, BEGIN, 1)) == text
 }
 
 /// Folder of a sweep's runs.
@@ -79,7 +81,7 @@ impl Store {
     /// Returns the summary of a run; `None` if it is missing or its file was altered.
     pub fn get(&self, job: &Job) -> Option<Summary> {
         match self.find(job) {
-            StoredRun::Kept(kept) => Some(kept.summary),
+            StoredRun::Intact(kept) => Some(kept.summary),
             StoredRun::Missing | StoredRun::Altered(_) => None,
         }
     }
@@ -90,31 +92,31 @@ impl Store {
         let Ok(text) = std::fs::read_to_string(&path) else {
             return if path.exists() { StoredRun::Altered(path) } else { StoredRun::Missing };
         };
-        match serde_json::from_str::<Kept>(&text) {
-            Ok(kept) if kept.key == job.key && is_sealed(&text, &kept.hash) => {
-                StoredRun::Kept(Box::new(kept))
+        match serde_json::from_str::<StoredSummary>(&text) {
+            Ok(kept) if kept.key == job.key && has_its_hash(&text, &kept.hash) => {
+                StoredRun::Intact(Box::new(kept))
             }
             _ => StoredRun::Altered(path),
         }
     }
 
     /// Stores a run. The file appears as a whole, even with other writers.
-    pub fn keep(&self, sweep: &Sweep<'_>, job: &Job, summary: &Summary) -> io::Result<()> {
-        let kept = Kept {
+    pub fn store_summary(&self, sweep: &Sweep<'_>, job: &Job, summary: &Summary) -> io::Result<()> {
+        let kept = StoredSummary {
             hash: String::new(),
             key: job.key.clone(),
             build: sweep.program.build.clone(),
             set: sweep.set(&job.choice),
             summary: summary.clone(),
         };
-        let begun = self.begun(job, "json");
-        std::fs::write(&begun, sealed(&serde_json::to_string(&kept)?))?;
-        std::fs::rename(&begun, self.path(job)).inspect_err(|_| {
-            let _ = std::fs::remove_file(&begun);
+        let part_path = self.part_path(job, "json");
+        std::fs::write(&part_path, with_hash(&serde_json::to_string(&kept)?))?;
+        std::fs::rename(&part_path, self.path(job)).inspect_err(|_| {
+            let _ = std::fs::remove_file(&part_path);
         })
     }
 
-    pub(super) fn begun(&self, job: &Job, kind: &str) -> PathBuf {
+    pub(super) fn part_path(&self, job: &Job, kind: &str) -> PathBuf {
         self.folder.join(format!("{}.{}.{kind}.part", job.key, std::process::id()))
     }
 

@@ -69,7 +69,7 @@ impl Tables {
 
     /// Adds the rows of one run.
     pub fn add(&mut self, job: &Job, summary: Summary) {
-        let values = self.axes.iter().zip(&job.choice).map(|(cells, place)| cells[*place].clone());
+        let values = self.axes.iter().zip(&job.choice).map(|(cells, index)| cells[*index].clone());
         let lead: Vec<Value> = values.chain([job.seed.into(), job.key.clone().into()]).collect();
         for mut flow in summary.flows {
             let receivers = std::mem::take(&mut flow.receivers);

@@ -195,7 +195,7 @@ fn a_run_that_fails_is_named_and_loses_no_other() {
     let ran = run(&sweep, &jobs.iter().collect::<Vec<_>>(), &store, true);
     assert_eq!((ran.done, ran.stopped, ran.failed.len()), (3, false, 1));
     assert_eq!(ran.failed[0].job, jobs[1]);
-    assert!(ran.failed[0].why.contains("cannot be written"), "{}", ran.failed[0].why);
+    assert!(ran.failed[0].reason.contains("cannot be written"), "{}", ran.failed[0].reason);
     assert!(jobs.iter().all(|job| store.trace(job).is_file()), "traces were asked for");
     let left = std::fs::read_dir(out.path().join("runs")).unwrap().flatten();
     let parts = left.filter(|file| file.path().extension().is_some_and(|kind| kind == "part"));
@@ -207,7 +207,7 @@ fn runs_that_are_the_same_are_run_once_and_have_all_their_rows() {
     let sweep = sweep(&["link.0.rate=1 Mbit/s,1000 kbit/s"], 1);
     let jobs = sweep.jobs().unwrap();
     assert_eq!(jobs.len(), 2);
-    assert_eq!(once(&jobs), [&jobs[0]]);
+    assert_eq!(unique(&jobs), [&jobs[0]]);
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn rows_of_a_sweep_are_those_of_its_stored_runs() {
     let sweep = sweep(&["link.0.rate=1 Mbit/s,1000 kbit/s"], 2);
     assert_eq!(sweep.title().unwrap(), "Is this small?");
     let jobs = sweep.jobs().unwrap();
-    run(&sweep, &once(&jobs), &store, false);
+    run(&sweep, &unique(&jobs), &store, false);
     let mut tables = Tables::new(&sweep);
     jobs.iter().for_each(|job| tables.add(job, store.get(job).unwrap()));
     let unstored = sweep.tables().unwrap();

@@ -27,12 +27,12 @@ pub struct Table {
 
 /// Row of a table.
 #[derive(Clone, Copy, Debug)]
-pub struct Row<'a> {
+pub struct TableRow<'a> {
     columns: &'a [(String, ColumnType)],
     cells: &'a [Value],
 }
 
-impl<'a> Row<'a> {
+impl<'a> TableRow<'a> {
     /// Returns the value in the column of this name; `None` without such a column.
     pub fn get(&self, column: &str) -> Option<&'a Value> {
         let place = self.columns.iter().position(|(name, _)| name == column)?;
@@ -74,8 +74,8 @@ impl Table {
     }
 
     /// Returns the rows in their order.
-    pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
-        self.rows.iter().map(|cells| Row { columns: &self.columns, cells })
+    pub fn rows(&self) -> impl Iterator<Item = TableRow<'_>> {
+        self.rows.iter().map(|cells| TableRow { columns: &self.columns, cells })
     }
 
     /// Returns the names of the columns.
