@@ -30,7 +30,7 @@
 //! let rates = Axis::new("link.1.rate", ["500 kbit/s", "1 Mbit/s"]).unwrap();
 //! let tables = Sweep::new(&study, draft, vec![rates], 1..=2)?.tables()?;
 //! for row in tables.flows.rows().filter(|row| row.text("flow") == Some("mcc")) {
-//!     let (rate, got) = (row.number("link.1.rate_bps"), row.number("throughput_bps"));
+//!     let (rate, got) = (row.number("link.1.rate_bps"), row.number("goodput_min_bps"));
 //!     assert!(got > Some(0.0) && got < rate);
 //! }
 //! assert_eq!(tables.flows.row_count(), 8);
