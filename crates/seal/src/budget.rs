@@ -30,8 +30,8 @@ impl Budget {
 }
 
 /// Average derivations per second: a group of 65 536 parties is known after four seconds.
-const PER_SECOND: f64 = 16_384.0;
-const BURST: f64 = 4096.0;
+pub(crate) const PER_SECOND: f64 = 16_384.0;
+pub(crate) const BURST: f64 = 4096.0;
 const FULL_AFTER: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
