@@ -184,16 +184,8 @@ fn run_transfer(
     let failed = |error: std::io::Error| Error::doing(&attack.id, error);
     let (kind, flood, is_late) = (attack.sends, attack.flood, attack.first);
     let lasts = if flood { FLOOD } else { RECOVERY };
-    let span = SETTLING + MEASURED + lasts + RECOVERY + MEASURED + REST;
-    let order = Order {
-        program: request.program.as_ref().unwrap_or(&request.own).clone(),
-        bytes: RATE_MBIT_PER_S * 125_000 * span.as_secs(),
-        rate: format!("{RATE_MBIT_PER_S}Mbit/s"),
-        key: attack.key,
-        from: attack.from,
-        scheme: request.scheme_words(),
-    };
     let folder = tempfile::tempdir().map_err(failed)?;
+    let order = order(attack, request, lasts);
     let mut transfer = Transfer::new(lan, folder.path(), order, monitor)?;
     let hostile = Hostile::start(attack, lan).map_err(failed)?;
     transfer.start_sender()?;
@@ -245,6 +237,19 @@ fn run_transfer(
         ended_well: transfer.end(),
         copies_are_whole: transfer.copies_are_whole(),
     })
+}
+
+/// Returns the transfer for an attack of this length.
+fn order(attack: &Attack, request: &Request, lasts: Duration) -> Order {
+    let span = SETTLING + MEASURED + lasts + RECOVERY + MEASURED + REST;
+    Order {
+        program: request.program.as_ref().unwrap_or(&request.own).clone(),
+        bytes: RATE_MBIT_PER_S * 125_000 * span.as_secs(),
+        rate: format!("{RATE_MBIT_PER_S}Mbit/s"),
+        key: attack.key,
+        from: attack.from,
+        scheme: request.scheme_words(),
+    }
 }
 
 fn checks(attack: &Attack, course: &Course) -> Vec<Check> {
