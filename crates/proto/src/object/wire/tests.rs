@@ -292,7 +292,7 @@ fn byte_tables_of_the_documents_have_the_lengths_of_the_format() {
         (answer, |bytes| Answer::decode(bytes).is_some()),
         (load, |bytes| decode_load(bytes).is_some()),
         (limit, |bytes| decode_limit(bytes).is_some()),
-        (path, |bytes| PathWord::decode(bytes).is_some()),
+        (path, |bytes| PathMessage::decode(bytes).is_some()),
         (probe, |bytes| Probe::decode(bytes).is_some()),
     ];
     for (length, decodes) in decoders {
