@@ -35,7 +35,7 @@ impl Clock {
         self.latest
     }
 
-    /// Returns the elapsed time, which may be before a time set by [`advance_to`](Self::advance_to).
+    /// Returns the elapsed time; [`advance_to`](Self::advance_to) may have set a later one.
     pub(crate) fn real(&mut self) -> Time {
         self.step_to(Instant::now())
     }

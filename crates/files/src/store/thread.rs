@@ -24,7 +24,7 @@ use crate::table::Table;
 const QUEUE_BYTES_MAX: usize = 8 << 20;
 /// Low mark: a higher one wakes both threads for each group, a lower one starves the network.
 const QUEUE_BYTES_LOW: usize = 6 << 20;
-/// The same marks in jobs, since jobs of small groups are many.
+/// Marks of the queue in jobs, since jobs of small groups are many.
 const QUEUE_LOW: usize = 64;
 const QUEUE_MAX: usize = 256;
 /// Most buffers to reuse: fresh memory costs as much as the work on it.
