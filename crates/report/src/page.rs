@@ -75,7 +75,7 @@ impl Page<'_> {
             }
         };
         // A name may hide or turn text by format characters; the page's own text has none.
-        escaped_lines(&page.into_string()).into_owned()
+        escaped_lines(&page.into_string()).into_owned() + "\n"
     }
 
     fn bar(&self) -> Markup {

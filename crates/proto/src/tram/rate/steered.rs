@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use faircast_base::{BadInput, Bitrate, Checked, Cx, Event, NodeId, Time};
 
 use super::controller::{CLOSED_INTERVAL, Controller, Progress, SentPacket, Window};
-use crate::congestion::{AckVector, BoxControl, Carrier, GaugeTrace, Pace, Permit};
+use crate::congestion::{AckVector, Bounds, BoxControl, Carrier, GaugeTrace, Pace, Permit};
 use crate::tram::settings::TramSettings;
 use crate::tram::steering::seq;
 use crate::tram::window::JUMP_MAX;
@@ -45,6 +45,10 @@ impl RepairPace {
     }
 }
 
+fn bits_per_s(bound: Option<Bitrate>) -> f64 {
+    bound.map_or(f64::INFINITY, |bound| bound.bits_per_s() as f64)
+}
+
 /// Sender's half of a scheme. With a closed window one packet a second keeps forgotten members.
 pub(in crate::tram) struct Steered {
     control: BoxControl,
@@ -55,8 +59,9 @@ pub(in crate::tram) struct Steered {
     bits_per_s: f64,
     /// Average rate that the scheme allowed for new data, in bits per second.
     allowed: f64,
-    /// Bounds of the operator, in bits per second.
+    /// Rate bounds of the operator, and the limit of receivers, in bits per second.
     least: f64,
+    most: f64,
     limit: f64,
     repairs_in_row: u32,
     repair_pace: Option<RepairPace>,
@@ -66,7 +71,7 @@ impl Steered {
     pub(in crate::tram) fn new(
         control: BoxControl,
         settings: &TramSettings,
-        least: Option<Bitrate>,
+        bounds: Bounds,
     ) -> Self {
         let rate = settings.rate_initial.bits_per_s() + settings.rate_min.bits_per_s();
         fresh! {
@@ -74,7 +79,8 @@ impl Steered {
                 control,
                 bits_per_s: rate as f64,
                 allowed: rate as f64,
-                least: least.map_or(0.0, |least| least.bits_per_s() as f64),
+                least: bounds.min.map_or(0.0, |least| least.bits_per_s() as f64),
+                most: bits_per_s(bounds.max),
                 limit: f64::INFINITY,
             }
             gauges, is_idle, data_sent_at, len, repairs_in_row, repair_pace
@@ -84,8 +90,9 @@ impl Steered {
     /// Returns the least (closed window) and greatest rate of repairs alone, in bits per second.
     fn repair_bounds(&self, len: u32) -> (f64, f64) {
         let closed = f64::from(len) * 8.0 / CLOSED_INTERVAL.as_secs_f64();
-        let least = self.least.max(closed).min(self.limit);
-        (least, (self.allowed / 2.0).min(self.limit).max(least))
+        let cap = self.limit.min(self.most);
+        let least = self.least.max(closed).min(cap);
+        (least, (self.allowed / 2.0).min(cap).max(least))
     }
 
     fn observe(&mut self, cx: &mut Cx<'_>) {
@@ -176,7 +183,7 @@ impl Controller for Steered {
     }
 
     fn set_limit(&mut self, now: Time, limit: Option<Bitrate>) {
-        self.limit = limit.map_or(f64::INFINITY, |limit| limit.bits_per_s() as f64);
+        self.limit = bits_per_s(limit);
         self.control.set_limit(now, limit);
     }
 
@@ -265,13 +272,16 @@ mod tests {
 
     const LEN: u32 = 1000;
 
-    fn steered(least: u64, limit: Option<u64>) -> Steered {
+    fn steered(least: u64, max: Option<u64>, limit: Option<u64>) -> Steered {
         let options = Options::default();
         let setup = TramSetup::of(TSI, SOURCE, at(0), &options);
         let scheme = crate::catalog::scheme("tfmcc").expect("it is registered");
         let control = Steering { scheme, node: SOURCE }.control(&options);
-        let least = Some(Bitrate::from_bits_per_s(least));
-        let mut steered = Steered::new(control, &setup.settings(), least);
+        let bounds = Bounds {
+            min: Some(Bitrate::from_bits_per_s(least)),
+            max: max.map(Bitrate::from_bits_per_s),
+        };
+        let mut steered = Steered::new(control, &setup.settings(), bounds);
         steered.set_limit(at(0), limit.map(Bitrate::from_bits_per_s));
         (steered.allowed, steered.repairs_in_row) = (1_600_000.0, REPAIRS_WITHOUT_FEEDBACK);
         steered
@@ -300,34 +310,37 @@ mod tests {
 
     #[test]
     fn repairs_begin_at_half_the_rate_and_a_quarter_lost_halves_it() {
-        let rates = |limit, looks: &[u32]| -> Vec<u64> {
-            let steered = &mut steered(0, limit);
+        let rates = |max, limit, looks: &[u32]| -> Vec<u64> {
+            let steered = &mut steered(0, max, limit);
             with_cx(|cx| looks.iter().map(|again| measure(cx, steered, *again)).collect())
         };
-        assert_eq!(rates(None, &[0, 8, 8, 7]), [800_000, 400_000, 200_000, 220_000]);
-        assert_eq!(rates(Some(500_000), &[0, 8, 0]), [500_000, 250_000, 275_000]);
+        assert_eq!(rates(None, None, &[0, 8, 8, 7]), [800_000, 400_000, 200_000, 220_000]);
+        assert_eq!(rates(None, Some(500_000), &[0, 8, 0]), [500_000, 250_000, 275_000]);
+        assert_eq!(rates(Some(500_000), None, &[0, 8, 0]), [500_000, 250_000, 275_000]);
+        assert_eq!(rates(Some(500_000), Some(900_000), &[0]), [500_000]);
     }
 
     #[test]
     fn repairs_that_are_asked_for_again_for_ever_keep_the_least_rate() {
         let closed = 8 * u64::from(LEN);
-        for (least, limit, want) in [
-            (0, None, closed),
-            (200_000, None, 200_000),
-            (200_000, Some(100_000), 100_000),
-            (9_000_000, None, 9_000_000),
+        for (least, max, limit, want) in [
+            (0, None, None, closed),
+            (200_000, None, None, 200_000),
+            (200_000, None, Some(100_000), 100_000),
+            (200_000, Some(100_000), None, 100_000),
+            (9_000_000, None, None, 9_000_000),
         ] {
-            let steered = &mut steered(least, limit);
+            let steered = &mut steered(least, max, limit);
             let slowest = with_cx(|cx| {
                 (0..100).map(|_| measure(cx, steered, REPAIRS_PER_MEASUREMENT)).last()
             });
-            assert_eq!(slowest, Some(want), "{least}, {limit:?}");
+            assert_eq!(slowest, Some(want), "{least}, {max:?}, {limit:?}");
         }
     }
 
     #[test]
     fn new_data_gives_the_rate_back_to_the_scheme() {
-        let steered = &mut steered(0, None);
+        let steered = &mut steered(0, None, None);
         with_cx(|cx| {
             (0..9).for_each(|_| _ = measure(cx, steered, REPAIRS_PER_MEASUREMENT));
             assert!(steered.bits_per_s() < 20_000.0);
