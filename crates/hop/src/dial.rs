@@ -105,7 +105,8 @@ impl Dialer {
         true
     }
 
-    /// Handles a connection's end; true if it was in use: its node is then tried first, at once.
+    /// Handles a connection's end, as when a parent dies; true if it was in use: its node is then
+    /// tried first, at once.
     pub fn on_down(&mut self, now: Time, endpoint: &mut Endpoint, down: ConnectionHandle) -> bool {
         if self.attempt.take_if(|(attempt, _)| *attempt == down).is_some() {
             self.next += 1;

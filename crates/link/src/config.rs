@@ -122,7 +122,7 @@ pub struct FaultChange {
     pub mtu: Option<u32>,
 }
 
-/// Queue in front of a link's serialiser.
+/// Queue in front of a link's serialiser, by queue discipline.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum QueueConfig {
     /// Drop-tail queue limited in packets, including the packet in transmission as in ns-2.

@@ -1,4 +1,5 @@
-//! Common order of messages: by Lamport time, then by the rank of the source daemon.
+//! Common order of messages, the total order of agreed messages: by Lamport time, then by the rank
+//! of the source daemon.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
