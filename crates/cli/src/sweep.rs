@@ -17,7 +17,7 @@ use faircast_trace::Validity;
 use crate::args::SweepArgs;
 use crate::error::{Failure, note, print};
 use crate::progress::{Terminal, listen, with_jobs};
-use words::{command, for_shell, from_plain};
+use words::{command, for_shell, unescape};
 
 const REASONS_MAX: usize = 20;
 
@@ -90,7 +90,7 @@ pub(crate) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
 }
 
 fn unescaped(args: &SweepArgs) -> Result<SweepArgs, Failure> {
-    let word = |word: &str| from_plain(word).map_err(Failure::Usage);
+    let word = |word: &str| unescape(word).map_err(Failure::Usage);
     let path = |path: &Path| -> Result<PathBuf, Failure> {
         match path.to_str() {
             Some(text) => Ok(word(text)?.into()),

@@ -1,4 +1,7 @@
 //! Command lines of a sweep's runs, for shells and `xargs`.
+//!
+//! Arguments are escaped, because shells and `xargs` have different rules for quotes; `faircast
+//! sweep` reads them back. The name of the program is quoted for a shell, which must find it.
 
 use std::path::Path;
 
@@ -20,30 +23,32 @@ pub(super) fn command(sweep: &Sweep<'_>, job: &Job, out: &Path, traces: bool) ->
         words.push("--traces".to_string());
     }
     words.push("--part".to_string());
-    words.iter().map(|word| plain(word)).collect::<Vec<_>>().join(" ")
+    words.iter().map(|word| escape(word)).collect::<Vec<_>>().join(" ")
 }
 
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_./=:,+@%".contains(&byte)
 }
 
-const ESCAPED: &str = "url:";
+/// Beginning of an escaped word.
+const PREFIX: &str = "url:";
 
 /// Returns a word in plain characters: unchanged, or after `url:` with percent escapes.
-pub(super) fn plain(word: &str) -> String {
-    if !word.is_empty() && word.bytes().all(is_plain) && !word.starts_with(ESCAPED) {
+pub(super) fn escape(word: &str) -> String {
+    if !word.is_empty() && word.bytes().all(is_plain) && !word.starts_with(PREFIX) {
         return word.to_string();
     }
+    // Unescaping reads % only after the prefix, so it may stand in plain words alone.
     let escaped = word.bytes().map(|byte| match is_plain(byte) && byte != b'%' {
         true => char::from(byte).to_string(),
         false => format!("%{byte:02X}"),
     });
-    ESCAPED.to_string() + &escaped.collect::<String>()
+    PREFIX.to_string() + &escaped.collect::<String>()
 }
 
-/// Returns the word that [`plain`] wrote, or the word itself if it does not begin with `url:`.
-pub(super) fn from_plain(word: &str) -> Result<String, String> {
-    let Some(escaped) = word.strip_prefix(ESCAPED) else { return Ok(word.to_string()) };
+/// Returns the word that [`escape`] wrote, or the word itself if it does not begin with `url:`.
+pub(super) fn unescape(word: &str) -> Result<String, String> {
+    let Some(escaped) = word.strip_prefix(PREFIX) else { return Ok(word.to_string()) };
     let mut parts = escaped.split('%');
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
     for part in parts {
@@ -116,13 +121,13 @@ mod tests {
             "grüße\n",
             "a=b,c",
         ] {
-            let plain = plain(word);
+            let plain = escape(word);
             assert!(plain.bytes().all(is_plain), "{plain}");
-            assert_eq!(from_plain(&plain).as_deref(), Ok(word), "{plain}");
+            assert_eq!(unescape(&plain).as_deref(), Ok(word), "{plain}");
         }
-        assert_eq!(plain("duration=100 s"), "url:duration=100%20s");
+        assert_eq!(escape("duration=100 s"), "url:duration=100%20s");
         for wrong in ["url:%", "url:%2", "url:%zz", "url:%ff", "url:%+1"] {
-            assert!(from_plain(wrong).is_err(), "{wrong}");
+            assert!(unescape(wrong).is_err(), "{wrong}");
         }
     }
 }
