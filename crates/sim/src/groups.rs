@@ -183,7 +183,7 @@ impl Groups {
         }
     }
 
-    /// Returns the agent at `node` that is a member, or [`NO_AGENT`], and whether the tree ends there.
+    /// Returns the agent at `node` that is a member, or [`NO_AGENT`]; true if the tree ends there.
     #[inline]
     pub(crate) fn member(&self, tree: u32, node: NodeId) -> (u32, bool) {
         match self.kind(tree) {

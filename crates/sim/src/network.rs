@@ -13,8 +13,8 @@ use crate::packets::{Packets, Route};
 use crate::topology::{NO_LINK, Topology};
 use crate::wheel::Wheel;
 
-/// Packet counts of a link direction. Offered and duplicated packets together are as many as dropped
-/// packets, arrived packets and packets under way.
+/// Packet counts of a link direction. Offered and duplicated packets together are as many as
+/// dropped packets, arrived packets and packets under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkBalance {
     /// Packets that reached the end of the link.
@@ -148,7 +148,7 @@ impl Network {
         end.node
     }
 
-    /// Sends a packet on from `node` by its route, after `hops` links. Takes the caller's reference.
+    /// Sends a packet on from `node` by its route after `hops` links. Takes the reference.
     #[inline]
     pub(crate) fn forward(
         &mut self,
@@ -255,8 +255,8 @@ impl Network {
         }
     }
 
-    /// Offers a packet to `link`. Returns the time of its arrival, which the caller schedules with a
-    /// reference; `None` if the packet is dropped, or if faults altered it and its copies are
+    /// Offers a packet to `link`. Returns the time of its arrival, which the caller schedules with
+    /// a reference; `None` if the packet is dropped, or if faults altered it and its copies are
     /// scheduled. The reference to the packet stays with the caller.
     #[inline]
     fn offer(

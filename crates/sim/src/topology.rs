@@ -104,8 +104,8 @@ impl Topology {
         self.port_of[link as usize]
     }
 
-    /// Returns the link from `node` on the shortest path to `destination`; [`NO_LINK`] if there is no
-    /// path or the two are one node.
+    /// Returns the link from `node` on the shortest path to `destination`; [`NO_LINK`] without a
+    /// path, or if the two are one node.
     #[inline]
     pub(crate) fn next_link(&mut self, node: NodeId, destination: NodeId) -> u32 {
         if node == destination {
@@ -135,8 +135,8 @@ impl Topology {
         self.tables[destination.index()].as_deref().expect("just made")
     }
 
-    /// Computes the routing table of `destination`: Dijkstra over the reversed links. Among paths of
-    /// equal delay, fewer hops win, then the link that the scenario names first.
+    /// Computes the routing table of `destination`: Dijkstra over the reversed links. Among paths
+    /// of equal delay, fewer hops win, then the link that the scenario names first.
     fn new_table(&self, destination: NodeId) -> Box<[u32]> {
         let backward = |link: &u32| (self.edges[*link as usize].from, *link);
         self.shortest_paths(destination, |node| self.links_in[node as usize].iter().map(backward))

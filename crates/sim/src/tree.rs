@@ -104,7 +104,7 @@ impl Tree {
         (branch.member, branch.children.is_empty())
     }
 
-    /// Returns the link from `node` towards the root if members are in that direction, or [`NO_LINK`].
+    /// Returns the link from `node` towards the root if members are there, or [`NO_LINK`].
     #[inline]
     pub(crate) fn above(&self, node: NodeId) -> u32 {
         let Some(place) = self.place(node) else { return NO_LINK };

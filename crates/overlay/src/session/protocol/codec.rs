@@ -314,8 +314,8 @@ fn take_event(kind: u8, bytes: &Bytes, fields: &mut Fields<'_>) -> Option<Client
     })
 }
 
-/// Reasons with which a request may be refused. [`SendError::Price`] is absent: a request that is too
-/// expensive waits, and the frame of the wait has the price.
+/// Reasons with which a request may be refused. [`SendError::Price`] is absent: an expensive
+/// request waits, and the frame of the wait has the price.
 const REFUSALS: [SendError; 7] = [
     SendError::Name,
     SendError::Group,
