@@ -2,7 +2,7 @@
 
 mod words;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use faircast_experiment::backend;
 use faircast_report::{SweepAxis, sweep_page, sweep_pictures};
@@ -17,7 +17,7 @@ use faircast_trace::Validity;
 use crate::args::SweepArgs;
 use crate::error::{Failure, note, print};
 use crate::progress::{Terminal, listen, with_jobs};
-use words::{command, for_shell, from_plain};
+use words::{command, for_shell, unescape, unescape_path};
 
 const REASONS_MAX: usize = 20;
 
@@ -90,13 +90,8 @@ pub(crate) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
 }
 
 fn unescaped(args: &SweepArgs) -> Result<SweepArgs, Failure> {
-    let word = |word: &str| from_plain(word).map_err(Failure::Usage);
-    let path = |path: &Path| -> Result<PathBuf, Failure> {
-        match path.to_str() {
-            Some(text) => Ok(word(text)?.into()),
-            None => Ok(path.to_owned()),
-        }
-    };
+    let word = |word: &str| unescape(word).map_err(Failure::Usage);
+    let path = |path: &Path| unescape_path(path).map_err(Failure::Usage);
     let set = args.set.iter().map(|set| word(set)).collect::<Result<Vec<String>, Failure>>()?;
     Ok(SweepArgs { set, file: path(&args.file)?, out: path(&args.out)?, ..args.clone() })
 }

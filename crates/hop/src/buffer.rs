@@ -1,4 +1,4 @@
-//! PacketBuffer that a relay buffers, each stored once for all branches that wait for it.
+//! Packets that a relay buffers, each stored once for all branches that wait for it.
 
 use bytes::Bytes;
 use faircast_proto::relay::PacketKey;

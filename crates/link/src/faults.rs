@@ -19,7 +19,7 @@ pub struct Streams {
 
 /// Packet at the end of a wire with faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Copy {
+pub struct FaultyCopy {
     /// Arrival time.
     pub at: Time,
     /// Extra delay; zero for most packets.
@@ -28,7 +28,7 @@ pub struct Copy {
     pub flip: Option<u64>,
 }
 
-impl Copy {
+impl FaultyCopy {
     /// Returns the flipped bit of a packet of `bytes` bytes; bit 0 is the first byte's highest.
     pub fn bit(&self, bytes: u32) -> Option<u64> {
         let bits = u128::from(bytes) * 8;
@@ -108,7 +108,7 @@ impl FaultyWire {
         if self.burst.loss > 0.0 && self.bursts() { Err(DropReason::Burst) } else { Ok(()) }
     }
 
-    pub(crate) fn cross(&mut self, at: Time) -> (Copy, Option<Copy>) {
+    pub(crate) fn cross(&mut self, at: Time) -> (FaultyCopy, Option<FaultyCopy>) {
         let first = self.copy(at);
         let twice = self.duplicate > 0.0 && self.duplicate_rng.chance(self.duplicate);
         (first, twice.then(|| self.copy(at)))
@@ -132,12 +132,12 @@ impl FaultyWire {
         bad
     }
 
-    fn copy(&mut self, at: Time) -> Copy {
+    fn copy(&mut self, at: Time) -> FaultyCopy {
         let late = self.reorder.share > 0.0 && self.reorder_rng.chance(self.reorder.share);
         let extra = if late { self.reorder.delay } else { Duration::ZERO };
         let flip = self.corrupt > 0.0 && self.corrupt_rng.chance(self.corrupt);
         let flip = flip.then(|| self.corrupt_rng.bits());
-        Copy { at: at + extra, extra, flip }
+        FaultyCopy { at: at + extra, extra, flip }
     }
 }
 

@@ -19,5 +19,5 @@ pub use config::{
     BurstLoss, FaultChange, Faults, LinkChange, LinkConfig, Outage, QueueConfig, RedConfig,
     Reorder, Timing,
 };
-pub use faults::{Copy, Streams};
+pub use faults::{FaultyCopy, Streams};
 pub use link::{Link, Outcome};

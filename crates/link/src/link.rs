@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 
 use faircast_base::{DropReason, Duration, LinkCounters, Rng, Time};
 
-use crate::faults::{Copy, FaultyWire, Streams};
+use crate::faults::{FaultyCopy, FaultyWire, Streams};
 use crate::red::Red;
 use crate::serialiser::Serialiser;
 use crate::{LinkChange, LinkConfig, QueueConfig, Timing};
@@ -18,9 +18,9 @@ pub enum Outcome {
     /// Arrives with faults: delayed, corrupted or duplicated.
     Altered {
         /// The packet.
-        first: Copy,
+        first: FaultyCopy,
         /// Its duplicate, if any.
-        second: Option<Copy>,
+        second: Option<FaultyCopy>,
     },
     /// Dropped.
     Dropped(DropReason),
@@ -125,7 +125,9 @@ impl Link {
         match self.special.as_mut().and_then(|special| special.faults.as_mut()) {
             None => Outcome::Arrives(at),
             Some(faults) => match faults.cross(at) {
-                (Copy { at, extra: Duration::ZERO, flip: None }, None) => Outcome::Arrives(at),
+                (FaultyCopy { at, extra: Duration::ZERO, flip: None }, None) => {
+                    Outcome::Arrives(at)
+                }
                 (first, second) => Outcome::Altered { first, second },
             },
         }

@@ -85,7 +85,7 @@ pub const DAEMONS_MAX: usize = 128;
 pub struct DaemonSet(pub u128);
 
 impl DaemonSet {
-    /// DaemonSet of all ranks.
+    /// Set of all ranks.
     pub const ALL: Self = Self(u128::MAX);
 
     /// Returns the set of the daemon at `rank`.

@@ -13,7 +13,7 @@ use crate::delivery::{Delivery, SentContent, SimError};
 use crate::fabric::{Fabric, Protocols};
 use crate::faults::Stopped;
 use crate::network::{EventKind, LinkBalance, ScheduledEvent};
-use crate::topology::NONE;
+use crate::topology::NO_AGENT;
 
 const OBSERVE_EVERY: u64 = 1 << 14;
 
@@ -154,14 +154,14 @@ impl<'a> Simulation<'a> {
             EventKind::Arrival { stride } => {
                 let mut link = event.link;
                 for _ in 0..event.count {
-                    self.arrive(event.subject, link, event.hops);
+                    self.arrive(event.index, link, event.hops);
                     link += u32::from(stride);
                 }
             }
-            EventKind::Timer => self.run_timer(event.subject),
-            EventKind::RelayTimer => self.fabric.run_relay_timer(event.subject, self.sink),
-            EventKind::Writable => self.fabric.tell_writable(event.subject, event.link, self.sink),
-            EventKind::Action => self.act(self.actions[event.subject as usize]),
+            EventKind::Timer => self.run_timer(event.index),
+            EventKind::RelayTimer => self.fabric.run_relay_timer(event.index, self.sink),
+            EventKind::Writable => self.fabric.tell_writable(event.index, event.link, self.sink),
+            EventKind::Action => self.act(self.actions[event.index as usize]),
             EventKind::Sample => self.fabric.sample(self.sink),
         }
     }
@@ -169,7 +169,7 @@ impl<'a> Simulation<'a> {
     #[inline]
     fn arrive(&mut self, packet: u32, link: u32, hops: u8) {
         let Some(arrival) = self.fabric.arrive(packet, link, hops, self.sink) else { return };
-        if arrival.agent != NONE {
+        if arrival.agent != NO_AGENT {
             self.deliver(arrival.agent, arrival.packet);
         }
         self.fabric.send_on(arrival, self.sink);
@@ -290,7 +290,6 @@ impl<'a> Simulation<'a> {
 
 #[inline]
 fn fold(hash: u64, at: Time, event: ScheduledEvent) -> u64 {
-    let what =
-        u64::from(event.subject) << 32 | u64::from(event.link) ^ u64::from(event.count) << 20;
+    let what = u64::from(event.index) << 32 | u64::from(event.link) ^ u64::from(event.count) << 20;
     (hash.rotate_left(5) ^ at.as_nanos() ^ what.rotate_left(17)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

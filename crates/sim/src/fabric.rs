@@ -16,7 +16,7 @@ use crate::builtin;
 use crate::network::{EventKind, Network, ScheduledEvent};
 use crate::packets::{About, Route};
 use crate::relays::Relays;
-use crate::topology::NONE;
+use crate::topology::NO_AGENT;
 
 /// IPv4 and UDP headers in bytes: default for every packet of a multicast scheme.
 const UDP_IP_BYTES: u32 = 28;
@@ -228,9 +228,9 @@ impl<'a> Fabric<'a> {
                 EventKind::Arrival { stride } => {
                     let mut link = event.link;
                     for _ in 0..event.count {
-                        let arrival = self.arrive(event.subject, link, event.hops, sink);
+                        let arrival = self.arrive(event.index, link, event.hops, sink);
                         if let Some(arrival) = arrival {
-                            if arrival.agent != NONE {
+                            if arrival.agent != NO_AGENT {
                                 deliver(self.parcel(&arrival));
                             }
                             self.send_on(arrival, sink);
@@ -238,8 +238,8 @@ impl<'a> Fabric<'a> {
                         link += u32::from(stride);
                     }
                 }
-                EventKind::RelayTimer => self.run_relay_timer(event.subject, sink),
-                EventKind::Writable => self.tell_writable(event.subject, event.link, sink),
+                EventKind::RelayTimer => self.run_relay_timer(event.index, sink),
+                EventKind::Writable => self.tell_writable(event.index, event.link, sink),
                 EventKind::Sample => self.sample(sink),
                 EventKind::Timer | EventKind::Action => {}
             }
@@ -292,7 +292,7 @@ impl<'a> Fabric<'a> {
             true => self.relay(node, packet, link, hops, sink)?,
             false => packet,
         };
-        let arrival = Arrival { packet, node, hops, agent: NONE, ends: true };
+        let arrival = Arrival { packet, node, hops, agent: NO_AGENT, ends: true };
         let info = self.network.packets.get(packet);
         let flipped = info.flipped;
         let arrival = match info.route {
@@ -305,7 +305,7 @@ impl<'a> Fabric<'a> {
                 Arrival { agent, ..arrival }
             }
             Route::Node { node: destination, agent } if destination == node => {
-                Arrival { agent: agent.unwrap_or(NONE), ..arrival }
+                Arrival { agent: agent.unwrap_or(NO_AGENT), ..arrival }
             }
             Route::Node { .. } => Arrival { ends: false, ..arrival },
         };
@@ -316,7 +316,7 @@ impl<'a> Fabric<'a> {
     fn refuse(&self, arrival: Arrival, sink: &mut dyn Sink) -> Arrival {
         let Arrival { packet, node, agent, .. } = arrival;
         let flow = self.network.packets.get(packet).flow;
-        if agent == NONE || self.sees_corruption.get(flow.index()) != Some(&false) {
+        if agent == NO_AGENT || self.sees_corruption.get(flow.index()) != Some(&false) {
             return arrival;
         }
         let sender = self.senders(flow).contains(&agent)
@@ -324,7 +324,7 @@ impl<'a> Fabric<'a> {
         let subject = Subject::Endpoint { flow, node, sender };
         let event = Event::BadInput { reason: BadInput::Checksum };
         sink.record(&Record { at: self.now, subject, event });
-        Arrival { agent: NONE, ..arrival }
+        Arrival { agent: NO_AGENT, ..arrival }
     }
 
     #[inline]

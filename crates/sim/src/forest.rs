@@ -5,7 +5,10 @@ use std::ops::Range;
 
 use faircast_base::NodeId;
 
-use crate::topology::NONE;
+use crate::topology::{Edge, NO_LINK};
+
+/// Stands for the number of a node that has none yet.
+const NO_NUMBER: u32 = u32::MAX;
 
 /// Network without loops; nodes are numbered in depth-first order.
 pub(crate) struct Forest {
@@ -13,28 +16,30 @@ pub(crate) struct Forest {
     spans: Vec<Range<u32>>,
     /// By node: number of the root of its component.
     parts: Vec<u32>,
-    /// By node: link towards the root, [`NONE`] at the root.
+    /// By node: link towards the root, [`NO_LINK`] at the root.
     up: Vec<u32>,
+    /// Links away from the root, by node and port.
     down: Vec<u32>,
+    /// By node: its part of `down`.
     down_of: Vec<Range<u32>>,
 }
 
 impl Forest {
-    /// Returns `None` with loops or one-way links. `links` are (from, to, delay), `ports` by node.
-    pub(crate) fn new(links: &[(u32, u32, u64)], ports: &[Vec<u32>]) -> Option<Self> {
+    /// Returns `None` with loops or one-way links. `ports` has the links out of each node.
+    pub(crate) fn new(edges: &[Edge], ports: &[Vec<u32>]) -> Option<Self> {
         let nodes = ports.len();
         let mut forest = Self {
-            spans: vec![NONE..NONE; nodes],
-            parts: vec![NONE; nodes],
-            up: vec![NONE; nodes],
-            down: Vec::with_capacity(links.len() / 2),
+            spans: vec![NO_NUMBER..NO_NUMBER; nodes],
+            parts: vec![NO_NUMBER; nodes],
+            up: vec![NO_LINK; nodes],
+            down: Vec::with_capacity(edges.len() / 2),
             down_of: vec![0..0; nodes],
         };
         let mut next = 0;
         let mut open: Vec<(u32, usize)> = Vec::new();
         let mut back = 0;
         for root in 0..nodes {
-            if forest.parts[root] != NONE {
+            if forest.parts[root] != NO_NUMBER {
                 continue;
             }
             let part = next;
@@ -51,34 +56,35 @@ impl Forest {
                     continue;
                 };
                 open.push((node, port + 1));
-                let to = links[*link as usize].1;
+                let to = edges[*link as usize].to;
                 let above = open.len().checked_sub(2).map(|above| open[above].0);
                 if above == Some(to) {
                     // A second link back would be a loop.
-                    if std::mem::replace(&mut forest.up[at], *link) != NONE {
+                    if std::mem::replace(&mut forest.up[at], *link) != NO_LINK {
                         return None;
                     }
                     back += 1;
-                } else if forest.parts[to as usize] == NONE {
+                } else if forest.parts[to as usize] == NO_NUMBER {
                     open.push((to, 0));
                 } else {
                     return None;
                 }
             }
         }
-        if 2 * back != links.len() {
+        if 2 * back != edges.len() {
             return None;
         }
         for (node, ports) in ports.iter().enumerate() {
             let first = forest.down.len() as u32;
             forest.down.extend(ports.iter().filter(|link| **link != forest.up[node]));
             forest.down_of[node] = first..forest.down.len() as u32;
-            let number = |link: &u32| forest.spans[links[*link as usize].1 as usize].start;
+            let number = |link: &u32| forest.spans[edges[*link as usize].to as usize].start;
             debug_assert!(forest.down[first as usize..].is_sorted_by_key(number));
         }
         Some(forest)
     }
 
+    /// Returns the link from `node` towards `destination`, another node, or [`NO_LINK`].
     #[inline]
     pub(crate) fn next_link(
         &self,
@@ -92,13 +98,13 @@ impl Forest {
             let down = &self.down[down.start as usize..down.end as usize];
             let begins = |link: &u32| self.spans[end_of(*link).index()].start <= number;
             return match down.partition_point(begins) {
-                0 => NONE,
+                0 => NO_LINK,
                 after => down[after - 1],
             };
         }
         match self.parts[node.index()] == self.parts[destination.index()] {
             true => self.up[node.index()],
-            false => NONE,
+            false => NO_LINK,
         }
     }
 }

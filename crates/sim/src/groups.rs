@@ -6,7 +6,7 @@ use faircast_base::{FlowId, GroupId, NodeId};
 use faircast_scenario::Flow;
 
 use crate::packets::Route;
-use crate::topology::{NONE, Topology};
+use crate::topology::{NO_AGENT, NO_LINK, Topology};
 use crate::tree::Tree;
 
 /// Kind of a multicast tree.
@@ -40,7 +40,7 @@ impl Groups {
         let mut reaches = |flow: &Flow| {
             let sender = flow.sender();
             let mut others = flow.ends().filter(|node| *node != sender);
-            others.all(|node| topology.next_link(sender, node) != NONE)
+            others.all(|node| topology.next_link(sender, node) != NO_LINK)
         };
         let is_bidirectional = !relayed && flows.iter().all(&mut reaches) && topology.is_forest();
         let later_kind =
@@ -139,14 +139,14 @@ impl Groups {
         if (tree as usize) < self.flows { TreeKind::Session } else { self.later_kind }
     }
 
-    /// Returns the link from sender `from` to its tree; [`NONE`] if `from` is on the tree.
+    /// Returns the link from sender `from` to its tree; [`NO_LINK`] if `from` is on the tree.
     pub(crate) fn link_to_tree(&self, topology: &Topology, tree: u32, from: NodeId) -> u32 {
         let is_outside = match self.kind(tree) {
             TreeKind::Session => false,
             TreeKind::Directed => self.trees[tree as usize].root() != from,
             TreeKind::Bidirectional => topology.ports(from).len() == 1,
         };
-        if is_outside { topology.ports(from)[0] } else { NONE }
+        if is_outside { topology.ports(from)[0] } else { NO_LINK }
     }
 
     #[inline]
@@ -155,17 +155,17 @@ impl Groups {
     }
 
     /// Returns the link at `node` towards the root, if packets take the tree in both directions;
-    /// otherwise [`NONE`].
+    /// otherwise [`NO_LINK`].
     #[inline]
     pub(crate) fn above(&self, tree: u32, node: NodeId) -> u32 {
         match self.kind(tree) {
             TreeKind::Bidirectional => self.trees[tree as usize].above(node),
-            TreeKind::Session | TreeKind::Directed => NONE,
+            TreeKind::Session | TreeKind::Directed => NO_LINK,
         }
     }
 
     /// Returns the link at `node` towards the sender `from`, which its packets must not take, or
-    /// [`NONE`].
+    /// [`NO_LINK`].
     #[inline]
     pub(crate) fn back(
         &self,
@@ -174,16 +174,16 @@ impl Groups {
         (node, from): (NodeId, NodeId),
     ) -> u32 {
         match self.kind(tree) {
-            TreeKind::Session => NONE,
+            TreeKind::Session => NO_LINK,
             TreeKind::Directed => {
                 let mut children = self.children(tree, node).iter();
-                children.find(|link| topology.link_end(**link) == from).copied().unwrap_or(NONE)
+                children.find(|link| topology.link_end(**link) == from).copied().unwrap_or(NO_LINK)
             }
             TreeKind::Bidirectional => topology.next_link(node, from),
         }
     }
 
-    /// Returns the agent at `node` that is a member, or [`NONE`], and whether the tree ends there.
+    /// Returns the agent at `node` that is a member, or [`NO_AGENT`]; true if the tree ends there.
     #[inline]
     pub(crate) fn member(&self, tree: u32, node: NodeId) -> (u32, bool) {
         match self.kind(tree) {
@@ -193,7 +193,7 @@ impl Groups {
     }
 
     pub(crate) fn member_of(&self, flow: FlowId, group: GroupId, node: NodeId) -> u32 {
-        self.members.get(&(flow, group, node)).copied().unwrap_or(NONE)
+        self.members.get(&(flow, group, node)).copied().unwrap_or(NO_AGENT)
     }
 }
 

@@ -3,7 +3,7 @@
 use faircast_base::{Duration, NodeId};
 use faircast_scenario::Scenario;
 
-use crate::topology::{NONE, Topology};
+use crate::topology::{NO_LINK, Topology};
 
 /// Returns the shortest round-trip time of any flow with empty queues: all delays, and a data
 /// packet's transmission times on the forward links. A missing reverse path counts as the forward
@@ -33,7 +33,7 @@ fn path(
     let (mut at, mut ns) = (from, 0u64);
     while at != to {
         let link = topology.next_link(at, to);
-        if link == NONE {
+        if link == NO_LINK {
             return None;
         }
         let config = &scenario.links[link as usize].config;

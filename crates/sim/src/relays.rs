@@ -13,7 +13,10 @@ use crate::alarm::Alarm;
 use crate::fabric::Fabric;
 use crate::network::{EventKind, ScheduledEvent};
 use crate::packets::{About, Route};
-use crate::topology::NONE;
+use crate::topology::NO_LINK;
+
+/// Stands for the index of a relay where there is none.
+const NO_RELAY: u32 = u32::MAX;
 
 struct Entry {
     node: NodeId,
@@ -28,7 +31,7 @@ struct Entry {
 #[derive(Default)]
 pub(crate) struct Relays {
     entries: Vec<Entry>,
-    /// By node: index of its relay, made at its first packet, or [`NONE`].
+    /// By node: index of its relay, made at its first packet, or [`NO_RELAY`].
     index: Vec<u32>,
     ports_out: Vec<PortId>,
     buf: Vec<u8>,
@@ -125,10 +128,10 @@ impl Fabric<'_> {
     fn relay_index(&mut self, node: NodeId) -> u32 {
         let Relays { entries, index, .. } = &mut self.relays;
         if index.is_empty() {
-            index.resize(self.scenario.nodes.len(), NONE);
+            index.resize(self.scenario.nodes.len(), NO_RELAY);
         }
         let place = &mut index[node.index()];
-        if *place == NONE {
+        if *place == NO_RELAY {
             *place = entries.len() as u32;
             let spec = self.scenario.nodes[node.index()].program.as_ref();
             let spec = spec.expect("only routers with a relay are asked");
@@ -156,7 +159,7 @@ impl Fabric<'_> {
             Route::Node { node: to, .. } if to == node => &[],
             Route::Node { node: to, .. } => {
                 single = [self.network.topology.next_link(node, to)];
-                if single[0] == NONE { &[] } else { &single[..] }
+                if single[0] == NO_LINK { &[] } else { &single[..] }
             }
         };
         // Links and ports are numbered in the same order, so the ports ascend too.
@@ -220,7 +223,7 @@ impl Fabric<'_> {
     ) {
         if hops >= self.network.packets.get(packet).time_to_live {
             let reason = DropReason::TimeToLive;
-            return self.network.drop(self.now, packet, Subject::Node(node), reason, sink);
+            return self.network.record_drop(self.now, packet, Subject::Node(node), reason, sink);
         }
         let packet = match beginning {
             [] => {

@@ -8,44 +8,65 @@ use faircast_scenario::LinkSpec;
 
 use crate::forest::Forest;
 
-pub(crate) const NONE: u32 = u32::MAX;
+/// Stands for the index of a link where there is none.
+pub(crate) const NO_LINK: u32 = u32::MAX;
+/// Stands for the index of an agent where there is none.
+pub(crate) const NO_AGENT: u32 = u32::MAX;
+const NO_PORT: u32 = u32::MAX;
 
+/// Direction of a link.
+pub(crate) struct Edge {
+    pub(crate) from: u32,
+    pub(crate) to: u32,
+    /// Delay at the start of the run.
+    delay_ns: u64,
+}
+
+/// Nodes and links. A port is the number of a link among those that leave its node, in the order of
+/// the scenario.
 pub(crate) struct Topology {
-    /// By link: from, to, delay in nanoseconds at the start of the run.
-    links: Vec<(u32, u32, u64)>,
+    /// By link.
+    edges: Vec<Edge>,
+    /// By node: links that leave it, by port.
     ports: Vec<Vec<u32>>,
+    /// By node: links that enter it.
     links_in: Vec<Vec<u32>>,
+    /// By link: its port at the node that it leaves.
     port_of: Vec<u32>,
-    /// By link: port at its end that leads back, or [`NONE`].
-    back: Vec<u32>,
-    /// By node with a single incoming link: the neighbour and that link; else itself and [`NONE`].
+    /// By link: port at its end that leads back to its start, or [`NO_PORT`].
+    port_back: Vec<u32>,
+    /// By node with a single incoming link: the neighbour and that link; else itself and
+    /// [`NO_LINK`].
     gateways: Vec<(NodeId, u32)>,
+    /// Routes of a network without loops, which needs no tables.
     forest: Option<Forest>,
-    /// By destination that was asked for: next link from every node.
-    routes: Vec<Option<Box<[u32]>>>,
+    /// By destination: its routing table, the next link from every node; made at its first use.
+    tables: Vec<Option<Box<[u32]>>>,
 }
 
 impl Topology {
     pub(crate) fn new(nodes: usize, links: &[LinkSpec]) -> Self {
-        let links: Vec<_> = links
-            .iter()
-            .map(|link| (link.from.0, link.to.0, link.config.delay.as_nanos()))
-            .collect();
+        let edge = |link: &LinkSpec| Edge {
+            from: link.from.0,
+            to: link.to.0,
+            delay_ns: link.config.delay.as_nanos(),
+        };
+        let edges: Vec<Edge> = links.iter().map(edge).collect();
         let (mut ports, mut links_in) = (vec![Vec::new(); nodes], vec![Vec::new(); nodes]);
-        for (index, (from, to, _)) in links.iter().enumerate() {
-            ports[*from as usize].push(index as u32);
-            links_in[*to as usize].push(index as u32);
+        for (index, edge) in edges.iter().enumerate() {
+            ports[edge.from as usize].push(index as u32);
+            links_in[edge.to as usize].push(index as u32);
         }
-        let port_of = places(&ports, links.len());
-        let back = ports_back(&links, &port_of);
+        let port_of = ports_of(&ports, edges.len());
+        let port_back = ports_back(&edges, &port_of);
         let gateway = |(node, links_in): (usize, &Vec<u32>)| match links_in[..] {
-            [only] => (NodeId(links[only as usize].0), only),
-            _ => (NodeId(node as u32), NONE),
+            [only] => (NodeId(edges[only as usize].from), only),
+            _ => (NodeId(node as u32), NO_LINK),
         };
         let gateways = links_in.iter().enumerate().map(gateway).collect();
-        let forest = Forest::new(&links, &ports);
-        let routes = vec![None; nodes];
-        Self { links, ports, links_in, port_of, back, gateways, forest, routes }
+        let forest = Forest::new(&edges, &ports);
+        let tables = vec![None; nodes];
+        Self { edges, ports, links_in, port_of, port_back, gateways, forest, tables }
     }
 
     pub(crate) fn nodes(&self) -> usize {
@@ -53,36 +74,42 @@ impl Topology {
     }
 
     pub(crate) fn link_start(&self, link: u32) -> NodeId {
-        NodeId(self.links[link as usize].0)
+        NodeId(self.edges[link as usize].from)
     }
 
     pub(crate) fn link_end(&self, link: u32) -> NodeId {
-        NodeId(self.links[link as usize].1)
+        NodeId(self.edges[link as usize].to)
     }
 
+    /// Returns the links that leave `node`, by port.
     pub(crate) fn ports(&self, node: NodeId) -> &[u32] {
         &self.ports[node.index()]
     }
 
+    /// Returns the port at the end of `link` that leads back to its start, if any.
     #[inline]
     pub(crate) fn port_back(&self, link: u32) -> Option<u32> {
-        let port = self.back[link as usize];
-        (port != NONE).then_some(port)
+        let port = self.port_back[link as usize];
+        (port != NO_PORT).then_some(port)
     }
 
+    /// Returns the link that leads back from the end of `link`, or [`NO_LINK`].
     pub(crate) fn link_back(&self, link: u32) -> u32 {
-        self.port_back(link).map_or(NONE, |port| self.ports(self.link_end(link))[port as usize])
+        self.port_back(link).map_or(NO_LINK, |port| self.ports(self.link_end(link))[port as usize])
     }
 
+    /// Returns the port of `link` at the node that it leaves.
     #[inline]
     pub(crate) fn port_of(&self, link: u32) -> u32 {
         self.port_of[link as usize]
     }
 
+    /// Returns the link from `node` on the shortest path to `destination`; [`NO_LINK`] without a
+    /// path, or if the two are one node.
     #[inline]
     pub(crate) fn next_link(&mut self, node: NodeId, destination: NodeId) -> u32 {
         if node == destination {
-            return NONE;
+            return NO_LINK;
         }
         // A host with one link is reached through its neighbour and needs no table.
         let (gateway, last) = self.gateways[destination.index()];
@@ -99,29 +126,26 @@ impl Topology {
         self.forest.is_some()
     }
 
+    /// Returns the routing table of `destination`.
     #[inline]
     fn table(&mut self, destination: NodeId) -> &[u32] {
-        if self.routes[destination.index()].is_none() {
-            self.routes[destination.index()] = Some(self.paths_to(destination));
+        if self.tables[destination.index()].is_none() {
+            self.tables[destination.index()] = Some(self.new_table(destination));
         }
-        self.routes[destination.index()].as_deref().expect("just made")
+        self.tables[destination.index()].as_deref().expect("just made")
     }
 
-    /// Returns the next links of all nodes towards `destination`: Dijkstra over the reversed links.
-    /// Among paths of equal delay, fewer hops win, then the link that the scenario names first.
-    fn paths_to(&self, destination: NodeId) -> Box<[u32]> {
-        let forward = |link: u32| (self.links[link as usize].0, link);
-        self.shortest_paths(destination, |node| {
-            self.links_in[node as usize].iter().map(|link| forward(*link))
-        })
+    /// Computes the routing table of `destination`: Dijkstra over the reversed links. Among paths
+    /// of equal delay, fewer hops win, then the link that the scenario names first.
+    fn new_table(&self, destination: NodeId) -> Box<[u32]> {
+        let backward = |link: &u32| (self.edges[*link as usize].from, *link);
+        self.shortest_paths(destination, |node| self.links_in[node as usize].iter().map(backward))
     }
 
     /// Returns by node the link over which a source-rooted shortest-path tree enters it.
     pub(crate) fn tree_from(&self, source: NodeId) -> Box<[u32]> {
-        let forward = |link: u32| (self.links[link as usize].1, link);
-        self.shortest_paths(source, |node| {
-            self.ports[node as usize].iter().map(|link| forward(*link))
-        })
+        let forward = |link: &u32| (self.edges[*link as usize].to, *link);
+        self.shortest_paths(source, |node| self.ports[node as usize].iter().map(forward))
     }
 
     /// Returns by node the last link of its path from `root`, given (neighbour, link) edges.
@@ -130,9 +154,10 @@ impl Topology {
         root: NodeId,
         edges: impl Fn(u32) -> I,
     ) -> Box<[u32]> {
-        let mut best = vec![(u64::MAX, u32::MAX, NONE); self.ports.len()];
+        // By node: delay in nanoseconds, hops and last link of the best path.
+        let mut best = vec![(u64::MAX, u32::MAX, NO_LINK); self.ports.len()];
         let mut heap = BinaryHeap::new();
-        best[root.index()] = (0, 0, NONE);
+        best[root.index()] = (0, 0, NO_LINK);
         heap.push(Reverse((0u64, 0u32, root.0)));
         while let Some(Reverse((delay, hops, node))) = heap.pop() {
             let (known_delay, known_hops, _) = best[node as usize];
@@ -140,7 +165,7 @@ impl Topology {
                 continue;
             }
             for (neighbour, link) in edges(node) {
-                let longer = delay.saturating_add(self.links[link as usize].2);
+                let longer = delay.saturating_add(self.edges[link as usize].delay_ns);
                 let candidate = (longer, hops + 1, link);
                 let known = &mut best[neighbour as usize];
                 if candidate < *known {
@@ -156,33 +181,35 @@ impl Topology {
     }
 }
 
-fn places(ports: &[Vec<u32>], links: usize) -> Vec<u32> {
-    let mut places = vec![NONE; links];
-    for of_node in ports {
-        for (place, link) in of_node.iter().enumerate() {
-            places[*link as usize] = place as u32;
+/// Returns by link its port at the node that it leaves.
+fn ports_of(ports: &[Vec<u32>], links: usize) -> Vec<u32> {
+    let mut port_of = vec![NO_PORT; links];
+    for links_out in ports {
+        for (port, link) in links_out.iter().enumerate() {
+            port_of[*link as usize] = port as u32;
         }
     }
-    places
+    port_of
 }
 
 /// Returns by link the port at its end that leads back. Parallel links pair up in order.
-fn ports_back(links: &[(u32, u32, u64)], port_of: &[u32]) -> Vec<u32> {
-    let mut sorted: Vec<_> = links.iter().zip(0u32..).map(|(l, index)| (l.0, l.1, index)).collect();
+fn ports_back(edges: &[Edge], port_of: &[u32]) -> Vec<u32> {
+    let ends_of = |(edge, link): (&Edge, u32)| (edge.from, edge.to, link);
+    let mut sorted: Vec<_> = edges.iter().zip(0u32..).map(ends_of).collect();
     sorted.sort_unstable();
     let parallel = |from: u32, to: u32| {
-        let start = sorted.partition_point(|link| (link.0, link.1) < (from, to));
-        let end = sorted.partition_point(|link| (link.0, link.1) <= (from, to));
+        let start = sorted.partition_point(|edge| (edge.0, edge.1) < (from, to));
+        let end = sorted.partition_point(|edge| (edge.0, edge.1) <= (from, to));
         &sorted[start..end]
     };
-    let back = |(index, link): (usize, &(u32, u32, u64))| {
-        let alike = parallel(link.0, link.1);
-        let place = alike.partition_point(|other| (other.2 as usize) < index);
-        let reverse = parallel(link.1, link.0);
-        let chosen = reverse.get(place).or(reverse.last());
-        chosen.map_or(NONE, |other| port_of[other.2 as usize])
+    let back = |(edge, link): (&Edge, u32)| {
+        let alike = parallel(edge.from, edge.to);
+        let rank = alike.partition_point(|other| other.2 < link);
+        let reverse = parallel(edge.to, edge.from);
+        let chosen = reverse.get(rank).or(reverse.last());
+        chosen.map_or(NO_PORT, |other| port_of[other.2 as usize])
     };
-    links.iter().enumerate().map(back).collect()
+    edges.iter().zip(0u32..).map(back).collect()
 }
 
 #[cfg(test)]
@@ -207,7 +234,7 @@ pub(crate) mod tests {
     #[test]
     fn no_link_leads_from_a_node_to_itself() {
         let mut topology = topology(2, &[(0, 1), (1, 0)]);
-        assert_eq!(topology.next_link(NodeId(1), NodeId(1)), NONE);
+        assert_eq!(topology.next_link(NodeId(1), NodeId(1)), NO_LINK);
         assert_eq!(topology.next_link(NodeId(0), NodeId(1)), 0);
     }
 
@@ -230,7 +257,7 @@ pub(crate) mod tests {
                 for to in (0..nodes as u32).filter(|to| *to != from) {
                     let (from, to) = (NodeId(from), NodeId(to));
                     let next = topology.next_link(from, to);
-                    proptest::prop_assert_eq!(next, topology.paths_to(to)[from.index()]);
+                    proptest::prop_assert_eq!(next, topology.new_table(to)[from.index()]);
                 }
             }
         }
@@ -251,6 +278,6 @@ pub(crate) mod tests {
     #[test]
     fn where_no_route_leads_there_is_none() {
         let mut topology = topology(3, &[(0, 1), (1, 0)]);
-        assert_eq!(topology.next_link(NodeId(0), NodeId(2)), NONE);
+        assert_eq!(topology.next_link(NodeId(0), NodeId(2)), NO_LINK);
     }
 }

@@ -2,7 +2,10 @@
 
 use faircast_base::NodeId;
 
-use crate::topology::{NONE, Topology};
+use crate::topology::{NO_AGENT, NO_LINK, Topology};
+
+/// Stands for the place of a branch where there is none.
+const NO_PLACE: u32 = u32::MAX;
 
 /// Multicast tree: shortest paths from its root, pruned to the members. Membership takes effect at
 /// once, without delays of IGMP and routing. Holds only the nodes between the root and possible
@@ -27,7 +30,7 @@ struct Branch {
     member: u32,
     /// Number of members at this node and below.
     below: u32,
-    /// Link over which packets enter, or [`NONE`] at the source and off the tree.
+    /// Link over which packets enter, or [`NO_LINK`] at the source and off the tree.
     entry: u32,
     parent: u32,
     back: u32,
@@ -51,11 +54,11 @@ impl Tree {
         nodes.sort_unstable();
         let off = Branch {
             children: Vec::new(),
-            member: NONE,
+            member: NO_AGENT,
             below: 0,
-            entry: NONE,
-            parent: NONE,
-            back: NONE,
+            entry: NO_LINK,
+            parent: NO_PLACE,
+            back: NO_LINK,
             leaf: true,
         };
         let (branches, places) = if nodes.len() * SORTED_SHARE > topology.nodes() {
@@ -96,28 +99,28 @@ impl Tree {
 
     #[inline]
     pub(crate) fn member(&self, node: NodeId) -> (u32, bool) {
-        let Some(place) = self.place(node) else { return (NONE, true) };
+        let Some(place) = self.place(node) else { return (NO_AGENT, true) };
         let branch = &self.branches[place];
         (branch.member, branch.children.is_empty())
     }
 
-    /// Returns the link from `node` towards the root if members are in that direction, or [`NONE`].
+    /// Returns the link from `node` towards the root if members are there, or [`NO_LINK`].
     #[inline]
     pub(crate) fn above(&self, node: NodeId) -> u32 {
-        let Some(place) = self.place(node) else { return NONE };
+        let Some(place) = self.place(node) else { return NO_LINK };
         let branch = &self.branches[place];
-        if self.members > branch.below { branch.back } else { NONE }
+        if self.members > branch.below { branch.back } else { NO_LINK }
     }
 
     #[inline]
     pub(crate) fn member_bidirectional(&self, node: NodeId) -> (u32, bool) {
-        let Some(place) = self.place(node) else { return (NONE, true) };
+        let Some(place) = self.place(node) else { return (NO_AGENT, true) };
         (self.branches[place].member, self.branches[place].leaf)
     }
 
     pub(crate) fn join(&mut self, node: NodeId, agent: u32) -> bool {
         let Some(mut at) = self.place(node) else { return false };
-        if self.branches[at].member != NONE || self.branches[at].entry == NONE {
+        if self.branches[at].member != NO_AGENT || self.branches[at].entry == NO_LINK {
             return false;
         }
         self.branches[at].member = agent;
@@ -125,7 +128,7 @@ impl Tree {
         loop {
             let branch = &mut self.branches[at];
             let Branch { entry, parent, .. } = *branch;
-            if entry == NONE {
+            if entry == NO_LINK {
                 return true;
             }
             branch.below += 1;
@@ -144,22 +147,22 @@ impl Tree {
         if node != self.root {
             self.join(node, agent);
         } else if let Some(place) = self.place(node) {
-            self.members += u32::from(self.branches[place].member == NONE);
+            self.members += u32::from(self.branches[place].member == NO_AGENT);
             self.branches[place].member = agent;
         }
     }
 
     pub(crate) fn leave(&mut self, node: NodeId) -> bool {
         let Some(mut at) = self.place(node) else { return false };
-        if self.branches[at].member == NONE {
+        if self.branches[at].member == NO_AGENT {
             return false;
         }
-        self.branches[at].member = NONE;
+        self.branches[at].member = NO_AGENT;
         self.members -= 1;
         loop {
             let branch = &mut self.branches[at];
             let Branch { entry, parent, .. } = *branch;
-            if entry == NONE {
+            if entry == NO_LINK {
                 return true;
             }
             branch.below -= 1;
@@ -181,7 +184,7 @@ fn path(topology: &mut Topology, source: NodeId, receiver: NodeId) -> Vec<(u32, 
     let mut at = source;
     while at != receiver {
         let link = topology.next_link(at, receiver);
-        if link == NONE {
+        if link == NO_LINK {
             return Vec::new();
         }
         at = topology.link_end(link);
@@ -195,8 +198,8 @@ fn paths(topology: &Topology, source: NodeId, receivers: &[NodeId]) -> Vec<(u32,
     let mut entries = Vec::new();
     for receiver in receivers {
         let mut at = *receiver;
-        while entry[at.index()] != NONE {
-            let link = std::mem::replace(&mut entry[at.index()], NONE);
+        while entry[at.index()] != NO_LINK {
+            let link = std::mem::replace(&mut entry[at.index()], NO_LINK);
             entries.push((at.0, link));
             at = topology.link_start(link);
         }
@@ -226,7 +229,7 @@ mod tests {
         let (mut open, mut found) = (vec![NodeId(0)], Vec::new());
         while let Some(node) = open.pop() {
             assert_eq!(tree.member(node).1, tree.children(node).is_empty(), "it ends there");
-            if tree.member(node).0 != NONE {
+            if tree.member(node).0 != NO_AGENT {
                 found.push(node.0);
             }
             let children = tree.children(node);

@@ -17,30 +17,30 @@ pub(super) fn summary_text(status: &SendStatus) -> String {
     let mut rows = vec![HEADINGS.map(String::from)];
     let labels = Labels::new(&status.members);
     for member in &status.members {
-        let took = took(status, member);
+        let took = duration(status, member);
         rows.push([
             labels.of(member),
-            word(member.state).to_string(),
+            state_name(member.state).to_string(),
             bytes(member.bytes),
             took.map(time).unwrap_or_default(),
-            speed(member, took).map(rate).unwrap_or_default(),
+            receive_rate(member, took).map(rate).unwrap_or_default(),
             percent(member.loss),
-            member.seat.as_ref().map(under).unwrap_or_default(),
-            member.seat.as_ref().map(repaired).unwrap_or_default(),
+            member.seat.as_ref().map(head_text).unwrap_or_default(),
+            member.seat.as_ref().map(repairs_text).unwrap_or_default(),
             member.reason.clone(),
         ]);
     }
     for name in &status.missing {
         let mut row = [const { String::new() }; HEADINGS.len()];
-        (row[0], row[1]) = (name.clone(), "never came".to_string());
+        (row[NAME_COLUMN], row[STATE_COLUMN]) = (name.clone(), "never joined".to_string());
         rows.push(row);
     }
     if rows.len() == 1 {
-        return "nobody came\n".to_string();
+        return "no receiver joined\n".to_string();
     }
     if status.members.iter().all(|member| member.seat.is_none()) {
-        rows[0][6].clear();
-        rows[0][7].clear();
+        rows[0][HEAD_COLUMN].clear();
+        rows[0][REPAIRS_COLUMN].clear();
     }
     let mut text = table(&rows);
     let all = status.members.len() + status.missing.len();
@@ -61,15 +61,19 @@ pub(super) fn summary_text(status: &SendStatus) -> String {
     text
 }
 
+const NAME_COLUMN: usize = 0;
+const STATE_COLUMN: usize = 1;
+const HEAD_COLUMN: usize = 6;
+const REPAIRS_COLUMN: usize = 7;
 const HEADINGS: [&str; 9] =
     ["receiver", "", "has", "time", "rate", "loss", "repaired by", "for others", ""];
 
-fn under(seat: &Seat) -> String {
+fn head_text(seat: &Seat) -> String {
     let head = seat.head.as_deref().unwrap_or("nobody");
     if seat.level > 2 { format!("{head}, level {}", seat.level) } else { head.to_string() }
 }
 
-fn repaired(seat: &Seat) -> String {
+fn repairs_text(seat: &Seat) -> String {
     match (seat.members, seat.repairs) {
         (0, 0) => String::new(),
         (members, packets) => format!("{} to {members}", count(packets, "packet")),
@@ -114,8 +118,8 @@ fn limit_words(
             let limit = limit.map_or(String::new(), |limit| format!(" {limit}"));
             format!("{who}, which asks for no more than{limit}")
         }
-        Cause::Start => "its start: it had not met a limit yet".to_string(),
-        Cause::Floor => format!("{who}, whose answers did not come"),
+        Cause::Start => "its start: no limit had been reached yet".to_string(),
+        Cause::Floor => format!("{who}, whose reports did not arrive"),
         Cause::Path => {
             let loss = member.map(|member| format!("loss {}", percent(member.loss)));
             let ms = |rtt: Duration| format!("round trip {:.1} ms", rtt.as_secs_f64() * 1000.0);
@@ -131,8 +135,8 @@ fn limit_words(
         Cause::ReceiverBuffer => {
             format!("the socket buffer of {who}: raise net.core.rmem_max there")
         }
-        Cause::Receivers => "receivers that looked what they have, or compared it".to_string(),
-        Cause::SenderDisk => "the disk, or what gives the content, here".to_string(),
+        Cause::Receivers => "receivers that were checking what they already had".to_string(),
+        Cause::SenderDisk => "the disk of this host, or the source of the content".to_string(),
         Cause::SenderProcessor => "the processor here".to_string(),
         Cause::SenderLink => "the link of this host".to_string(),
     }
@@ -156,7 +160,8 @@ pub(super) fn limited_by(before: &[Limit], now: &[Limit]) -> Option<&'static str
     }
 }
 
-fn cause_word(cause: Cause) -> &'static str {
+/// Name of a cause in JSON: programs read it.
+fn cause_name(cause: Cause) -> &'static str {
     match cause {
         Cause::RateMax => "rate_max",
         Cause::ReceiverLimit => "receiver_limit",
@@ -218,9 +223,9 @@ fn write_files<S: Serializer>(files: &&[FileHash], out: S) -> Result<S::Ok, S::E
 fn summary_json(status: &SendStatus, good: bool) -> Value {
     let members = status.members.iter().map(|member| {
         let mut value = member_json(member);
-        let took = took(status, member);
+        let took = duration(status, member);
         value["took_seconds"] = json!(took.map(Duration::as_secs_f64));
-        value["rate_bits_per_s"] = json!(speed(member, took));
+        value["rate_bits_per_s"] = json!(receive_rate(member, took));
         value
     });
     json!({
@@ -234,7 +239,7 @@ fn summary_json(status: &SendStatus, good: bool) -> Value {
         "parity": status.object.packets.parity,
         "requests": status.object.packets.requests,
         "limits": status.object.limits.iter().map(|limit| json!({
-            "cause": cause_word(limit.cause),
+            "cause": cause_name(limit.cause),
             "id": limit.member.map(|id| format!("{id:016x}")),
             "seconds": limit.time.as_secs_f64(),
         })).collect::<Vec<_>>(),
@@ -248,7 +253,7 @@ pub(super) fn member_json(member: &Member) -> Value {
         "id": format!("{:016x}", member.id),
         "name": member.name,
         "address": member.address.map(|address| address.to_string()),
-        "state": word(member.state),
+        "state": state_name(member.state),
         "bytes": member.bytes,
         "bytes_found": member.found,
         "loss": member.loss,
@@ -303,13 +308,14 @@ pub(super) fn metrics(registry: &mut Registry, status: &SendStatus) {
     traffic(registry, &status.traffic, &status.refusals);
 }
 
-fn took(status: &SendStatus, member: &Member) -> Option<Duration> {
+/// Returns the time from the first content for the receiver until it had everything.
+fn duration(status: &SendStatus, member: &Member) -> Option<Duration> {
     let begun = status.begun?.max(member.since);
     Some(member.done?.saturating_sub(begun))
 }
 
 /// Returns the rate of the received bytes in bit/s, without bytes found.
-fn speed(member: &Member, took: Option<Duration>) -> Option<f64> {
+fn receive_rate(member: &Member, took: Option<Duration>) -> Option<f64> {
     let got = member.bytes.saturating_sub(member.found);
     let took = took.filter(|took| got > 0 && *took > Duration::ZERO)?;
     Some(got as f64 * 8.0 / took.as_secs_f64())
@@ -333,7 +339,8 @@ impl Labels {
     }
 }
 
-fn word(state: MemberState) -> &'static str {
+/// Name of a state, in the table and in JSON: programs read it.
+fn state_name(state: MemberState) -> &'static str {
     match state {
         MemberState::Joined => "joined",
         MemberState::Receiving => "receiving",

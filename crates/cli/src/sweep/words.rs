@@ -1,49 +1,76 @@
 //! Command lines of a sweep's runs, for shells and `xargs`.
+//!
+//! Arguments are escaped, because shells and `xargs` have different rules for quotes; `faircast
+//! sweep` reads them back. The name of the program is quoted for a shell, which must find it.
 
-use std::path::Path;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
 
 use faircast_study::Sweep;
 use faircast_study::sweep::Job;
 
 /// Returns the arguments that run `job` and store it in `out`, plain for shells and `xargs`.
 pub(super) fn command(sweep: &Sweep<'_>, job: &Job, out: &Path, traces: bool) -> String {
-    let mut words = vec!["sweep".to_string(), sweep.draft.file().display().to_string()];
+    let mut words = vec![escape(b"sweep"), escape_path(sweep.draft.file())];
     for set in sweep.set(&job.choice) {
-        words.extend(["--set".to_string(), set]);
+        words.extend(["--set".to_string(), escape(set.as_bytes())]);
     }
     if sweep.study.is_real_time() {
         words.extend(["--on".to_string(), "lab".to_string()]);
     }
-    let (seed, out) = (job.seed.to_string(), out.display().to_string());
+    let (seed, out) = (job.seed.to_string(), escape_path(out));
     words.extend(["--seed".to_string(), seed, "--out".to_string(), out]);
     if traces {
         words.push("--traces".to_string());
     }
     words.push("--part".to_string());
-    words.iter().map(|word| plain(word)).collect::<Vec<_>>().join(" ")
+    words.join(" ")
 }
 
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_./=:,+@%".contains(&byte)
 }
 
-const ESCAPED: &str = "url:";
+/// Beginning of an escaped word.
+const PREFIX: &str = "url:";
 
 /// Returns a word in plain characters: unchanged, or after `url:` with percent escapes.
-pub(super) fn plain(word: &str) -> String {
-    if !word.is_empty() && word.bytes().all(is_plain) && !word.starts_with(ESCAPED) {
-        return word.to_string();
+fn escape(word: &[u8]) -> String {
+    if let Ok(text) = std::str::from_utf8(word)
+        && !text.is_empty()
+        && text.bytes().all(is_plain)
+        && !text.starts_with(PREFIX)
+    {
+        return text.to_string();
     }
-    let escaped = word.bytes().map(|byte| match is_plain(byte) && byte != b'%' {
+    // Unescaping reads % only after the prefix, so it may stand in plain words alone.
+    let escaped = word.iter().map(|&byte| match is_plain(byte) && byte != b'%' {
         true => char::from(byte).to_string(),
         false => format!("%{byte:02X}"),
     });
-    ESCAPED.to_string() + &escaped.collect::<String>()
+    PREFIX.to_string() + &escaped.collect::<String>()
 }
 
-/// Returns the word that [`plain`] wrote, or the word itself if it does not begin with `url:`.
-pub(super) fn from_plain(word: &str) -> Result<String, String> {
-    let Some(escaped) = word.strip_prefix(ESCAPED) else { return Ok(word.to_string()) };
+fn escape_path(path: &Path) -> String {
+    escape(path.as_os_str().as_bytes())
+}
+
+/// Returns the word that [`escape`] wrote, or the word itself if it does not begin with `url:`.
+pub(super) fn unescape(word: &str) -> Result<String, String> {
+    String::from_utf8(unescaped(word)?).map_err(|_| format!("{word}: the escapes are not UTF-8"))
+}
+
+/// Does the same for a path, which need not be UTF-8.
+pub(super) fn unescape_path(path: &Path) -> Result<PathBuf, String> {
+    match path.to_str() {
+        Some(word) => Ok(OsString::from_vec(unescaped(word)?).into()),
+        None => Ok(path.to_owned()),
+    }
+}
+
+fn unescaped(word: &str) -> Result<Vec<u8>, String> {
+    let Some(escaped) = word.strip_prefix(PREFIX) else { return Ok(word.into()) };
     let mut parts = escaped.split('%');
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
     for part in parts {
@@ -59,7 +86,7 @@ pub(super) fn from_plain(word: &str) -> Result<String, String> {
         bytes.push(byte);
         bytes.extend_from_slice(rest.as_bytes());
     }
-    String::from_utf8(bytes).map_err(|_| format!("{word}: the escapes are not UTF-8"))
+    Ok(bytes)
 }
 
 /// Quotes a word for a shell.
@@ -116,13 +143,17 @@ mod tests {
             "grüße\n",
             "a=b,c",
         ] {
-            let plain = plain(word);
+            let plain = escape(word.as_bytes());
             assert!(plain.bytes().all(is_plain), "{plain}");
-            assert_eq!(from_plain(&plain).as_deref(), Ok(word), "{plain}");
+            assert_eq!(unescape(&plain).as_deref(), Ok(word), "{plain}");
         }
-        assert_eq!(plain("duration=100 s"), "url:duration=100%20s");
+        assert_eq!(escape(b"duration=100 s"), "url:duration=100%20s");
         for wrong in ["url:%", "url:%2", "url:%zz", "url:%ff", "url:%+1"] {
-            assert!(from_plain(wrong).is_err(), "{wrong}");
+            assert!(unescape(wrong).is_err(), "{wrong}");
         }
+        let path = PathBuf::from(OsString::from_vec(b"a\xff b".to_vec()));
+        let escaped = escape_path(&path);
+        assert_eq!(escaped, "url:a%FF%20b");
+        assert_eq!(unescape_path(Path::new(&escaped)), Ok(path));
     }
 }

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use faircast_node::{Batch, ClientAddress, ClientSocket, ClientTls};
-use faircast_overlay::protocol::{Code, Decoder, EVENT_BYTES_MAX, Frame, TOKEN_BYTES_MAX, Welcome};
+use faircast_overlay::protocol::{
+    Decoder, EVENT_BYTES_MAX, Frame, ReasonCode, TOKEN_BYTES_MAX, Welcome,
+};
 use tokio::time::{Instant, timeout};
 
 use super::session::Shared;
@@ -56,7 +58,7 @@ impl Target {
 #[derive(Debug)]
 pub(super) enum Disconnect {
     Io(io::Error),
-    Refused(Code, String),
+    Refused(ReasonCode, String),
 }
 
 impl From<io::Error> for Disconnect {
@@ -65,8 +67,8 @@ impl From<io::Error> for Disconnect {
     }
 }
 
-impl From<(Code, String)> for Disconnect {
-    fn from((code, text): (Code, String)) -> Self {
+impl From<(ReasonCode, String)> for Disconnect {
+    fn from((code, text): (ReasonCode, String)) -> Self {
         Self::Refused(code, text)
     }
 }
@@ -90,7 +92,13 @@ impl Disconnect {
 
     /// True if another attempt would fail as well.
     fn is_final(&self) -> bool {
-        let codes = [Code::Name, Code::Version, Code::Malformed, Code::Replaced, Code::Auth];
+        let codes = [
+            ReasonCode::NameUnavailable,
+            ReasonCode::VersionMismatch,
+            ReasonCode::Malformed,
+            ReasonCode::Replaced,
+            ReasonCode::NotAuthenticated,
+        ];
         matches!(self, Self::Refused(code, _) if codes.contains(code))
     }
 }
@@ -111,7 +119,7 @@ pub(super) async fn open(target: &Target, shared: &Shared) -> Result<Connection,
                 shared.begin(&welcome);
                 return Ok(open);
             }
-            Err(Disconnect::Refused(Code::Session, _)) if resumes => shared.restart(),
+            Err(Disconnect::Refused(ReasonCode::SessionOver, _)) if resumes => shared.restart(),
             Err(lost) => return Err(lost),
         }
     }
@@ -127,7 +135,9 @@ async fn greet(target: &Target, hello: &Frame) -> Result<(Connection, Welcome), 
     match open.frame().await? {
         Frame::Welcome(welcome) => Ok((open, welcome)),
         Frame::Error(code, text) => Err(Disconnect::Refused(code, text)),
-        _ => Err(Disconnect::Refused(Code::Malformed, "the first frame is no welcome".into())),
+        _ => {
+            Err(Disconnect::Refused(ReasonCode::Malformed, "the first frame is no welcome".into()))
+        }
     }
 }
 
@@ -173,8 +183,9 @@ pub(super) async fn run(target: Target, shared: Arc<Shared>, first: Connection) 
 impl Connection {
     async fn frame(&mut self) -> Result<Frame, Disconnect> {
         loop {
-            let malformed = |error: &dyn std::fmt::Display| (Code::Malformed, error.to_string());
-            if let Some(frame) = self.decoder.poll().map_err(|error| malformed(&error))? {
+            let malformed =
+                |error: &dyn std::fmt::Display| (ReasonCode::Malformed, error.to_string());
+            if let Some(frame) = self.decoder.next_frame().map_err(|error| malformed(&error))? {
                 return Ok(frame);
             }
             self.socket.readable().await?;
@@ -194,14 +205,14 @@ impl Connection {
 async fn read(socket: &ClientSocket, decoder: &mut Decoder, shared: &Shared) -> Disconnect {
     loop {
         loop {
-            match decoder.poll() {
+            match decoder.next_frame() {
                 Ok(None) => break,
                 Ok(Some(frame)) => {
                     if let Err(over) = shared.take(frame) {
                         return over.into();
                     }
                 }
-                Err(error) => return Disconnect::Refused(Code::Malformed, error.to_string()),
+                Err(error) => return Disconnect::Refused(ReasonCode::Malformed, error.to_string()),
             }
         }
         decoder.shrink();

@@ -167,7 +167,11 @@ impl Client {
 
     async fn join_as(&self, group: &str, holds: bool) -> Result<u64, GroupError> {
         let name = checked(group)?;
-        self.request(|number| Frame::Join(number, name.clone(), holds), 0).await
+        self.request(
+            |request| Frame::Join { request, group: name.clone(), holds_senders: holds },
+            0,
+        )
+        .await
     }
 
     /// Requests to leave a group. The group's event with this client follows.
@@ -176,7 +180,7 @@ impl Client {
     /// As for [`join`](Self::join).
     pub async fn leave(&self, group: &str) -> Result<u64, GroupError> {
         let name = checked(group)?;
-        self.request(|number| Frame::Leave(number, name.clone()), 0).await
+        self.request(|request| Frame::Leave { request, group: name.clone() }, 0).await
     }
 
     /// Sends a message to groups once there is room. Clients that only send must take their events

@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 
 use faircast_node::{Batch, incarnation};
-use faircast_overlay::protocol::{Code, Frame, Welcome};
+use faircast_overlay::protocol::{Frame, ReasonCode, Welcome};
 use faircast_overlay::{GroupEvent, RemoteSession};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
@@ -92,7 +92,7 @@ impl Shared {
         self.closing.notify_one();
     }
 
-    pub(super) fn end(&self, refused: Option<(Code, String)>) {
+    pub(super) fn end(&self, refused: Option<(ReasonCode, String)>) {
         self.session().end(refused);
         self.write_trace();
         self.notify_application();
@@ -129,7 +129,7 @@ impl Shared {
     }
 
     /// Handles a frame of the daemon.
-    pub(super) fn take(&self, frame: Frame) -> Result<(), (Code, String)> {
+    pub(super) fn take(&self, frame: Frame) -> Result<(), (ReasonCode, String)> {
         let mut session = self.session();
         if session.take(frame)? {
             let has_work = session.has_work();

@@ -13,11 +13,15 @@ use crate::dir::{self, Cursor};
 use crate::error::{FilesError, Result};
 use crate::name;
 
+/// Name of a new link in the state folder, before it is moved to its place.
 const NEW: &str = "link.new";
 
 pub(super) const IN_THE_WAY: &str =
     "a link is to be received, and something else is there; move it away";
 
+/// Creates the symbolic links. Returns the directories with changed entries.
+///
+/// A link with another target is replaced, if `options.overwrite` is set; otherwise it is an error.
 pub(super) fn make<'a>(
     options: &StoreOptions,
     files: &'a Files,
@@ -31,14 +35,16 @@ pub(super) fn make<'a>(
         let path = files.root.path(&entry.path);
         let cannot = |error: Errno| FilesError::io(&path, "cannot be put into its place", error);
         let fd = cursor.enter(parent)?.ok_or(Errno::NOENT).map_err(cannot)?;
-        if let Some(there) = dir::stat(fd, name).map_err(cannot)? {
-            if is_same(fd, name, &there, target).map_err(cannot)? {
+        let unreadable = |error: Errno| FilesError::io(&path, "cannot be read", error);
+        if let Some(there) = dir::stat(fd, name).map_err(unreadable)? {
+            if is_same(fd, name, &there, target).map_err(unreadable)? {
                 continue;
             }
             if !is_link(&there) {
                 return Err(FilesError::refused(&path, IN_THE_WAY));
             }
         }
+        // An interrupted run may have left it.
         files.state.remove_file(NEW)?;
         let state = files.state.fd();
         files
@@ -53,6 +59,7 @@ pub(super) fn make<'a>(
     Ok(touched)
 }
 
+/// True if `there` is a symbolic link to `target`.
 pub(super) fn is_same(
     parent: BorrowedFd<'_>,
     name: &BStr,

@@ -101,7 +101,7 @@ fn shares_of_packets_are_delayed_doubled_and_corrupted() {
     for (i, outcome) in (0..).zip(outcomes(&config(faults), 1, COUNT)) {
         let due = ms(2 * i + 51);
         let (first, second) = match outcome {
-            Outcome::Arrives(at) => (Copy { at, extra: Duration::ZERO, flip: None }, None),
+            Outcome::Arrives(at) => (FaultyCopy { at, extra: Duration::ZERO, flip: None }, None),
             Outcome::Altered { first, second } => (first, second),
             Outcome::Dropped(_) => panic!("nothing is lost"),
         };
@@ -244,7 +244,7 @@ proptest! {
             let copies = match outcome {
                 Outcome::Dropped(_) => { dropped += 1; Vec::new() }
                 Outcome::Arrives(at) => {
-                    alloc::vec![Copy { at, extra: Duration::ZERO, flip: None }]
+                    alloc::vec![FaultyCopy { at, extra: Duration::ZERO, flip: None }]
                 }
                 Outcome::Altered { first, second } => {
                     doubled += u64::from(second.is_some());

@@ -14,15 +14,14 @@ use super::outbox::{HEAD_BYTES, Outbox};
 use super::{ClientSocket, ToHub, ToTask};
 use crate::batch::Batch;
 use faircast_overlay::protocol::{
-    Code, Decoder, Frame, HELLO_BYTES_MAX, REQUEST_BYTES_MAX, VERSION,
+    Decoder, Frame, HANDSHAKE_TIMEOUT, HELLO_BYTES_MAX, IDLE_TIMEOUT, REQUEST_BYTES_MAX,
+    ReasonCode, VERSION,
 };
 
-/// Longest time until the hello of a client, including the TLS handshake: 5 s.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Minimum delay of the answer to a wrong token: 1 s.
 const REFUSAL_PAUSE: Duration = Duration::from_secs(1);
 /// Silence of a client after which the daemon sends a ping: 10 s.
-const PING_INTERVAL: Duration = Duration::from_secs(10);
+const PING_INTERVAL: Duration = Duration::from_secs(IDLE_TIMEOUT.as_secs() / (PINGS_MAX + 1));
 /// Maximum number of unanswered pings before the connection counts as lost.
 const PINGS_MAX: u64 = 2;
 /// Longest time to write the last frame, and then to wait for the end of the client's stream: 1 s.
@@ -77,7 +76,7 @@ enum End {
     Gone,
     Malformed(String),
     Idle,
-    Closed(Code, String),
+    Closed(ReasonCode, String),
 }
 
 impl From<io::Error> for End {
@@ -101,27 +100,27 @@ pub(super) async fn serve(
     let hello = match greeted {
         Ok(Ok(hello)) => hello,
         Ok(Err((code, text))) => return finish(&mut socket, batch, code, &text).await,
-        Err(_) => return finish(&mut socket, batch, Code::Handshake, "").await,
+        Err(_) => return finish(&mut socket, batch, ReasonCode::HandshakeTimeout, "").await,
     };
     if let ClientSocket::Tls(tls) = &socket
         && !tls.admits(&hello.name, &hello.token)
     {
         let name = String::from_utf8_lossy(&hello.name);
         let peer = tls.peer();
-        tracing::warn!(target: "faircast::session", %peer, %name, "a client is not admitted: {}", Code::Auth);
+        tracing::warn!(target: "faircast::session", %peer, %name, "a client is not admitted: {}", ReasonCode::NotAuthenticated);
         tokio::time::sleep(REFUSAL_PAUSE).await;
-        return finish(&mut socket, batch, Code::Auth, "").await;
+        return finish(&mut socket, batch, ReasonCode::NotAuthenticated, "").await;
     }
     drop(displaced);
     decoder.set_max(REQUEST_BYTES_MAX);
     let (outbox, (reply, answer)) = (Arc::new(Outbox::default()), oneshot::channel());
     if hub.send(ToHub::Open { hello, outbox: outbox.clone(), reply }).await.is_err() {
-        return finish(&mut socket, batch, Code::Shutdown, "").await;
+        return finish(&mut socket, batch, ReasonCode::Shutdown, "").await;
     }
     let id = match answer.await {
         Ok(Ok(id)) => id,
         Ok(Err((code, text))) => return finish(&mut socket, batch, code, &text).await,
-        Err(_) => return finish(&mut socket, batch, Code::Shutdown, "").await,
+        Err(_) => return finish(&mut socket, batch, ReasonCode::Shutdown, "").await,
     };
     let link = Link { socket: &socket, outbox: &outbox, hub: &hub, rooms: &rooms, id };
     // A stopping daemon sends its reason before it closes its channels.
@@ -138,14 +137,17 @@ pub(super) async fn serve(
     };
     match end {
         End::Lost | End::Gone => {}
-        End::Idle => finish(&mut socket, batch, Code::Idle, "").await,
-        End::Malformed(text) => finish(&mut socket, batch, Code::Malformed, &text).await,
+        End::Idle => finish(&mut socket, batch, ReasonCode::IdleTimeout, "").await,
+        End::Malformed(text) => finish(&mut socket, batch, ReasonCode::Malformed, &text).await,
         End::Closed(code, text) => finish(&mut socket, batch, code, &text).await,
     }
 }
 
-async fn hello(socket: &ClientSocket, decoder: &mut Decoder) -> Result<Hello, (Code, String)> {
-    let malformed = |text: String| (Code::Malformed, text);
+async fn hello(
+    socket: &ClientSocket,
+    decoder: &mut Decoder,
+) -> Result<Hello, (ReasonCode, String)> {
+    let malformed = |text: String| (ReasonCode::Malformed, text);
     if let ClientSocket::Tls(tls) = socket {
         tls.handshake().await.map_err(|error| {
             tracing::info!(target: "faircast::session", peer = %tls.peer(), %error, "no handshake");
@@ -153,10 +155,10 @@ async fn hello(socket: &ClientSocket, decoder: &mut Decoder) -> Result<Hello, (C
         })?;
     }
     loop {
-        match decoder.poll() {
+        match decoder.next_frame() {
             Ok(None) => {}
             Ok(Some(Frame::Hello { version, .. })) if version != VERSION => {
-                return Err((Code::Version, String::new()));
+                return Err((ReasonCode::VersionMismatch, String::new()));
             }
             Ok(Some(Frame::Hello { incarnation, next, name, token, .. })) => {
                 // A slice would keep the buffer of the frame in memory.
@@ -173,7 +175,7 @@ async fn hello(socket: &ClientSocket, decoder: &mut Decoder) -> Result<Hello, (C
 }
 
 /// Reads the client's remaining bytes: with unread bytes a reset would discard the last frame.
-async fn finish(socket: &mut ClientSocket, mut batch: Batch, code: Code, text: &str) {
+async fn finish(socket: &mut ClientSocket, mut batch: Batch, code: ReasonCode, text: &str) {
     let text = if text.is_empty() { code.to_string() } else { format!("{code}: {text}") };
     batch.push(&Frame::Error(code, text));
     if !matches!(timeout(CLOSE_TIMEOUT, batch.write(socket)).await, Ok(Ok(()))) {
@@ -238,12 +240,12 @@ impl Link<'_> {
     fn decode(self, decoder: &mut Decoder) -> (VecDeque<(u64, Act)>, bool, Option<End>) {
         let (mut queue, mut bytes) = (VecDeque::new(), 0);
         while bytes < BATCH_BYTES {
-            match decoder.poll() {
+            match decoder.next_frame() {
                 Ok(None) => return (queue, true, None),
-                Ok(Some(Frame::Join(number, group, asks))) => {
-                    queue.push_back((number, Act::Join(group, asks)));
+                Ok(Some(Frame::Join { request: number, group, holds_senders })) => {
+                    queue.push_back((number, Act::Join(group, holds_senders)));
                 }
-                Ok(Some(Frame::Leave(number, group))) => {
+                Ok(Some(Frame::Leave { request: number, group })) => {
                     queue.push_back((number, Act::Leave(group)));
                 }
                 Ok(Some(Frame::Send {

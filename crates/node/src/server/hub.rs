@@ -23,7 +23,7 @@ use super::connection::{Act, Hello, Requests};
 use super::outbox::{Outbox, ROOM_BYTES};
 use super::{ToHub, full_name};
 use crate::report::ServerCounters;
-use faircast_overlay::protocol::{Code, Frame, Welcome};
+use faircast_overlay::protocol::{Frame, ReasonCode, Welcome};
 
 const SESSIONS_MAX: usize = 65_536;
 const TURN_MAX: usize = 64;
@@ -222,29 +222,35 @@ impl Hub {
         self.send_at = socket.send(*now, |packet| node.poll_transmit(*now, packet));
     }
 
-    fn open(&mut self, hello: Hello, outbox: Arc<Outbox>) -> Result<ClientId, (Code, String)> {
+    fn open(
+        &mut self,
+        hello: Hello,
+        outbox: Arc<Outbox>,
+    ) -> Result<ClientId, (ReasonCode, String)> {
         let Hello { name, incarnation, next, .. } = hello;
         let old = self.by_name.get(&name).copied();
         if old.is_none() && self.sessions.len() >= SESSIONS_MAX {
-            return Err((Code::Flood, format!("at most {SESSIONS_MAX} sessions")));
+            return Err((ReasonCode::TooManyClients, format!("at most {SESSIONS_MAX} sessions")));
         }
         self.last_id += 1;
         let id = ClientId(self.last_id);
         let resumes = next > 0;
         if resumes {
             let resumed = self.with(|daemon, _| daemon.resume(id, (&name, incarnation), next));
-            resumed.map_err(|_| (Code::Session, format!("no event {next}")))?;
+            resumed.map_err(|_| (ReasonCode::SessionOver, format!("no event {next}")))?;
             self.counters.resumed += 1;
         } else {
             let connected =
                 self.with(|daemon, cx| daemon.connect(cx, id, name.clone(), incarnation));
             let text = String::from_utf8_lossy(&name);
-            connected.map_err(|_| (Code::Name, format!("\"{text}\", run {incarnation}")))?;
+            connected.map_err(|_| {
+                (ReasonCode::NameUnavailable, format!("\"{text}\", run {incarnation}"))
+            })?;
             self.counters.sessions += 1;
         }
         let old = old.and_then(|old| self.sessions.remove(&old));
         if let Some(outbox) = old.as_ref().and_then(|old| old.outbox.as_ref()) {
-            outbox.close(Code::Replaced, String::new());
+            outbox.close(ReasonCode::Replaced, String::new());
         }
         let taken = old.filter(|_| resumes).map_or(0, |old| old.taken);
         outbox.push(Frame::Welcome(Welcome {
@@ -350,7 +356,7 @@ impl Hub {
                         Err(SendError::Price) => return Some(price_of(daemon, id, act)),
                         Err(
                             error @ (SendError::Changing | SendError::Retention | SendError::Held),
-                        ) => return Some(Code::from(error).into()),
+                        ) => return Some(ReasonCode::from(error).into()),
                         Err(error) => {
                             counters.refused += 1;
                             daemon.refuse_request(id, *number, error);
@@ -368,7 +374,7 @@ impl Hub {
             if is_done {
                 outbox.set_sent(session.taken);
             }
-            if session.waiting.map(Code::from) != waiting.map(Code::from) {
+            if session.waiting.map(ReasonCode::from) != waiting.map(ReasonCode::from) {
                 outbox.set_waiting(waiting);
             }
         }
@@ -394,7 +400,7 @@ impl Hub {
                 "a client is too slow and has lost events; its connection is closed"
             );
             let text = format!("{waiting} bytes wait after event {event}; the client can resume");
-            outbox.close(Code::Slow, text);
+            outbox.close(ReasonCode::ClientTooSlow, text);
             return self.suspend(id);
         }
         self.counters.events += outbox.fill(|| self.node.poll_client(id));
@@ -430,13 +436,13 @@ impl Hub {
             self.by_name.remove(&session.name);
         }
         if let Some(outbox) = session.outbox {
-            outbox.close(Code::Replaced, String::new());
+            outbox.close(ReasonCode::Replaced, String::new());
         }
     }
 
     fn stop(mut self) {
         for outbox in self.sessions.values().filter_map(|session| session.outbox.as_ref()) {
-            outbox.close(Code::Shutdown, String::new());
+            outbox.close(ReasonCode::Shutdown, String::new());
         }
         self.node.handle_close(self.now);
         self.transmit();

@@ -30,7 +30,7 @@ use self::socket::Listener;
 pub use self::socket::{ClientAddress, ClientSocket};
 pub use self::tls::{ClientTls, ServerTls, TlsSocket};
 use crate::report::DaemonReport;
-use faircast_overlay::protocol::Code;
+use faircast_overlay::protocol::ReasonCode;
 
 /// Most unadmitted connections of an address. A further one ends the oldest, as peers may stall.
 const UNADMITTED_MAX: usize = 1024;
@@ -86,7 +86,7 @@ enum ToHub {
     Open {
         hello: Hello,
         outbox: Arc<Outbox>,
-        reply: oneshot::Sender<Result<ClientId, (Code, String)>>,
+        reply: oneshot::Sender<Result<ClientId, (ReasonCode, String)>>,
     },
     Requests(ClientId, Requests),
     Lost(ClientId),

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::batch::Batch;
-use faircast_overlay::protocol::{Code, Frame};
+use faircast_overlay::protocol::{Frame, ReasonCode};
 
 /// Size in bytes above which events wait in the daemon, whose limits count them.
 pub(super) const ROOM_BYTES: usize = 256 * 1024;
@@ -30,7 +30,7 @@ struct State {
     waiting: Option<Option<WaitReason>>,
     ping: Option<u64>,
     pong: Option<u64>,
-    close: Option<(Code, String)>,
+    close: Option<(ReasonCode, String)>,
 }
 
 impl Outbox {
@@ -80,7 +80,7 @@ impl Outbox {
     }
 
     /// Requests to close the connection. The first reason counts.
-    pub(super) fn close(&self, code: Code, text: String) {
+    pub(super) fn close(&self, code: ReasonCode, text: String) {
         self.state.lock().close.get_or_insert((code, text));
         self.closing.notify_one();
     }
@@ -89,7 +89,7 @@ impl Outbox {
         self.wake.notified().await;
     }
 
-    pub(super) async fn closed(&self) -> (Code, String) {
+    pub(super) async fn closed(&self) -> (ReasonCode, String) {
         loop {
             if let Some(close) = self.state.lock().close.clone() {
                 return close;

@@ -14,7 +14,7 @@ use faircast_hop::RelayKey;
 use faircast_node::{
     Batch, ClientAddress, ClientSocket, ClientTls, DaemonReport, LinkReport, Server, ServerSettings,
 };
-use faircast_overlay::protocol::{Code, Decoder, EVENT_BYTES_MAX, Frame, Welcome};
+use faircast_overlay::protocol::{Decoder, EVENT_BYTES_MAX, Frame, ReasonCode, Welcome};
 use faircast_overlay::{
     ClientEvent, DaemonSettings, FlowControl, PriceProfile, Reason, SendError, Service, WaitReason,
 };
@@ -129,7 +129,8 @@ impl Peer {
 
     async fn join(&mut self, group: &'static str) {
         self.request += 1;
-        self.put(Frame::Join(self.request, group.into(), false)).await;
+        self.put(Frame::Join { request: self.request, group: group.into(), holds_senders: false })
+            .await;
     }
 
     async fn send(&mut self, service: Service, group: &'static str, payload: impl Into<Bytes>) {
@@ -140,7 +141,7 @@ impl Peer {
     async fn frame(&mut self) -> Option<Frame> {
         let read = async {
             loop {
-                if let Some(frame) = self.decoder.poll().unwrap() {
+                if let Some(frame) = self.decoder.next_frame().unwrap() {
                     return Some(frame);
                 }
                 self.socket.readable().await.ok()?;
@@ -176,7 +177,7 @@ impl Peer {
         }
     }
 
-    async fn error(&mut self) -> (Code, String) {
+    async fn error(&mut self) -> (ReasonCode, String) {
         loop {
             match self.frame().await {
                 Some(Frame::Error(code, text)) => return (code, text),
@@ -214,7 +215,7 @@ async fn two_clients_chat_by_unix_socket_and_by_tcp() {
     let (_, event) = alice.event().await;
     assert!(matches!(event, ClientEvent::Group { reason: Reason::Disconnect, .. }), "{event:?}");
     server.close().await;
-    assert_eq!(alice.error().await.0, Code::Shutdown);
+    assert_eq!(alice.error().await.0, ReasonCode::Shutdown);
     assert!(alice.frame().await.is_none() && !path.exists());
 }
 
@@ -252,7 +253,7 @@ async fn a_slow_client_is_cut_at_its_limit_and_learns_what_it_lost() {
             _ => {}
         }
     }
-    assert!(error.is_none_or(|code| code == Code::Slow), "{error:?}");
+    assert!(error.is_none_or(|code| code == ReasonCode::ClientTooSlow), "{error:?}");
     let mut slow = Peer::resume(&at, "slow", next).await;
     let mut missing = 0;
     sent += 1;
@@ -285,7 +286,7 @@ async fn senders_wait_for_a_slow_member_where_the_group_asks_and_other_clients_g
     let server = start("north", limits).await;
     let at = &server.addresses()[0];
     let mut slow = Peer::connect(at, "slow").await;
-    slow.put(Frame::Join(1, "g".into(), true)).await;
+    slow.put(Frame::Join { request: 1, group: "g".into(), holds_senders: true }).await;
     while !matches!(slow.event().await, (_, ClientEvent::Group { .. })) {}
     let mut sender = Peer::connect(at, "sender").await;
     let sent = tokio::spawn(async move {
@@ -371,9 +372,9 @@ async fn a_client_that_resumes_gets_every_event_once() {
         (next, got) = (next + 1, got + 1);
     }
     let mut unknown = Peer::hello(&at, "nobody", 1, 5).await;
-    assert_eq!(unknown.error().await.0, Code::Session);
+    assert_eq!(unknown.error().await.0, ReasonCode::SessionOver);
     let mut future = Peer::hello(&at, "client", 1, next + 1).await;
-    assert_eq!(future.error().await.0, Code::Session);
+    assert_eq!(future.error().await.0, ReasonCode::SessionOver);
     server.close().await;
 }
 
@@ -402,7 +403,7 @@ async fn a_refusal_is_not_lost_with_its_connection() {
     let (server, at) = north(DaemonSettings::default()).await;
     let mut client = Peer::connect(&at, "client").await;
     let name = Bytes::from_static(&[b'x'; 65]);
-    client.put(Frame::Join(1, name, false)).await;
+    client.put(Frame::Join { request: 1, group: name, holds_senders: false }).await;
     until(&server, |it| it.counters.refused == 1).await;
     drop(client);
     let mut client = Peer::hello(&at, "client", 1, 2).await;
@@ -420,15 +421,15 @@ async fn a_later_run_of_a_client_replaces_the_earlier_one() {
     let mut other = Peer::member(&at, "other", "g").await;
     let mut same = Peer::hello(&at, "client", 1, 0).await;
     let (code, text) = same.error().await;
-    assert!(code == Code::Name && text.contains("\"client\", run 1"), "{text}");
+    assert!(code == ReasonCode::NameUnavailable && text.contains("\"client\", run 1"), "{text}");
     let mut second = Peer::hello(&at, "client", 2, 0).await;
     second.welcome().await;
-    assert_eq!(first.error().await.0, Code::Replaced);
+    assert_eq!(first.error().await.0, ReasonCode::Replaced);
     let (_, event) = other.event().await;
     assert!(matches!(event, ClientEvent::Group { reason: Reason::Disconnect, .. }), "{event:?}");
     let mut third = Peer::hello(&at, "client", 2, 2).await;
     third.welcome().await;
-    assert_eq!(second.error().await.0, Code::Replaced);
+    assert_eq!(second.error().await.0, ReasonCode::Replaced);
     let report = server.inquiry().report().await.unwrap();
     assert_eq!(report.clients.len(), 2);
     server.close().await;
@@ -440,12 +441,12 @@ async fn nonsense_ends_its_connection_alone() {
     let mut honest = Peer::member(&at, "honest", "g").await;
     let (name, token) = ("x".into(), Bytes::new());
     let mut hello = Frame::Hello { version: 9, incarnation: 1, next: 0, name, token }.encode();
-    let wrong: [(&[u8], Code); 5] = [
-        (b"GET / HTTP/1.1\r\n\r\n", Code::Malformed),
-        (&[0, 0, 0, 0], Code::Malformed),
-        (&[0, 0, 0, 1, 99], Code::Malformed),
-        (&Frame::Ping(1).encode(), Code::Malformed),
-        (&std::mem::take(&mut hello), Code::Version),
+    let wrong: [(&[u8], ReasonCode); 5] = [
+        (b"GET / HTTP/1.1\r\n\r\n", ReasonCode::Malformed),
+        (&[0, 0, 0, 0], ReasonCode::Malformed),
+        (&[0, 0, 0, 1, 99], ReasonCode::Malformed),
+        (&Frame::Ping(1).encode(), ReasonCode::Malformed),
+        (&std::mem::take(&mut hello), ReasonCode::VersionMismatch),
     ];
     for (bytes, code) in wrong {
         let mut peer = Peer::open(&at).await;
@@ -458,7 +459,7 @@ async fn nonsense_ends_its_connection_alone() {
         let mut peer = Peer::member(&at, "liar", "g").await;
         peer.put(frame.clone()).await;
         if frame != Frame::Goodbye {
-            assert_eq!(peer.error().await.0, Code::Malformed);
+            assert_eq!(peer.error().await.0, ReasonCode::Malformed);
         }
         for _ in 0..2 {
             assert!(matches!(honest.event().await.1, ClientEvent::Group { .. }));
@@ -466,7 +467,9 @@ async fn nonsense_ends_its_connection_alone() {
     }
     let name = vec![b'x'; 65];
     honest.request += 1;
-    honest.put(Frame::Join(honest.request, name.into(), false)).await;
+    honest
+        .put(Frame::Join { request: honest.request, group: name.into(), holds_senders: false })
+        .await;
     let refused = loop {
         match honest.frame().await.unwrap() {
             Frame::Event(_, event) => break event,
@@ -520,7 +523,7 @@ async fn a_client_that_floods_without_reading_refusals_is_closed() {
     let mut client = Peer::connect(&at, "client").await;
     let mut batch = Batch::default();
     for request in 1..300_000 {
-        batch.push(&Frame::Join(request, Bytes::new(), false));
+        batch.push(&Frame::Join { request, group: Bytes::new(), holds_senders: false });
     }
     // The daemon closes the connection before it has read all bytes.
     let _ = batch.write(&client.socket).await;

@@ -119,7 +119,7 @@ async fn answer(
     tls: &ClientTls,
     name: &'static str,
     token: &'static str,
-) -> Result<(), Option<Code>> {
+) -> Result<(), Option<ReasonCode>> {
     match greet(at, tls, (name, incarnation(), 0), token).await.map_err(|_| None)?.frame().await {
         Some(Frame::Welcome(_)) => Ok(()),
         Some(Frame::Error(code, _)) => Err(Some(code)),
@@ -144,7 +144,7 @@ async fn member(at: &ClientAddress, tls: &ClientTls, name: &'static str) -> Peer
 #[tokio::test]
 async fn tokens_admit_the_clients_of_their_names() {
     let (_files, server, at, tls) = with_tokens().await;
-    let refused = Err(Some(Code::Auth));
+    let refused = Err(Some(ReasonCode::NotAuthenticated));
     assert_eq!(answer(&at, &tls, "alice", "alice-has-this-token").await, Ok(()));
     assert_eq!(answer(&at, &tls, "alice", "all-have-this-token").await, Ok(()));
     assert_eq!(answer(&at, &tls, "bob", "all-have-this-token").await, Ok(()));
@@ -229,7 +229,7 @@ async fn bytes_without_tls_end_their_connection_alone() {
         timeout(LIMIT, stream.read_to_end(&mut answer)).await.unwrap().unwrap();
         let mut decoder = Decoder::new(EVENT_BYTES_MAX);
         decoder.room().extend_from_slice(&answer);
-        let error = decoder.poll().unwrap_err().to_string();
+        let error = decoder.next_frame().unwrap_err().to_string();
         assert!(error.ends_with("expected tls:HOST:PORT as the address"), "{bytes:?}: {error}");
     }
     honest.send(Service::Safe, "g", "still here").await;
@@ -274,7 +274,7 @@ async fn peers_that_stall_in_the_handshake_hold_nothing_else() {
             break code.unwrap();
         }
     };
-    assert_eq!(code, Code::Handshake);
+    assert_eq!(code, ReasonCode::HandshakeTimeout);
     assert!(count > 1);
     server.close().await;
 }

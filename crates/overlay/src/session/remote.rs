@@ -11,7 +11,7 @@ use bytes::Bytes;
 use faircast_base::fresh;
 
 use super::event::GroupEvent;
-use super::protocol::{Code, Frame, VERSION, Welcome};
+use super::protocol::{Frame, ReasonCode, VERSION, Welcome};
 use super::trace::SessionTrace;
 use crate::client::ClientEvent;
 use crate::group::MemberId;
@@ -74,22 +74,22 @@ impl fmt::Display for WaitReason {
     }
 }
 
-impl From<WaitReason> for Code {
+impl From<WaitReason> for ReasonCode {
     fn from(reason: WaitReason) -> Self {
         match reason {
-            WaitReason::Changing => Self::Changing,
-            WaitReason::Held => Self::Held,
-            WaitReason::Price { .. } => Self::Price,
-            _ => Self::Retention,
+            WaitReason::Changing => Self::ViewChanging,
+            WaitReason::Held => Self::MemberSlow,
+            WaitReason::Price { .. } => Self::TooExpensive,
+            _ => Self::EarlierMissing,
         }
     }
 }
 
-impl From<Code> for WaitReason {
-    fn from(code: Code) -> Self {
+impl From<ReasonCode> for WaitReason {
+    fn from(code: ReasonCode) -> Self {
         match code {
-            Code::Changing => Self::Changing,
-            Code::Held => Self::Held,
+            ReasonCode::ViewChanging => Self::Changing,
+            ReasonCode::MemberSlow => Self::Held,
             _ => Self::Retention,
         }
     }
@@ -101,7 +101,7 @@ pub enum SessionError {
     /// The request must wait.
     WouldBlock(WaitReason),
     /// The daemon refused the session.
-    Refused(Code, String),
+    Refused(ReasonCode, String),
     /// The client was closed.
     Closed,
 }
@@ -244,8 +244,10 @@ impl RemoteSession {
             *view = self.view.filter(|_| self.is_synchronous);
         }
         match &frame {
-            Frame::Join(_, group, holds) => _ = self.groups.insert(group.clone(), *holds),
-            Frame::Leave(_, group) => _ = self.groups.remove(group),
+            Frame::Join { group, holds_senders, .. } => {
+                _ = self.groups.insert(group.clone(), *holds_senders)
+            }
+            Frame::Leave { group, .. } => _ = self.groups.remove(group),
             _ => {}
         }
         self.requests.push(frame, bytes);
@@ -290,7 +292,7 @@ impl RemoteSession {
     }
 
     /// Ends the session permanently, with the daemon's refusal if any.
-    pub fn end(&mut self, refused: Option<(Code, String)>) {
+    pub fn end(&mut self, refused: Option<(ReasonCode, String)>) {
         if let Some(trace) = &mut self.trace {
             trace.stop();
         }
@@ -310,7 +312,15 @@ impl RemoteSession {
         self.incarnation = incarnation.max(self.incarnation + 1);
         self.next = 0;
         let join = |(number, (group, holds_senders)): (u64, (&Bytes, &bool))| {
-            (number, Frame::Join(number, group.clone(), *holds_senders), 0)
+            (
+                number,
+                Frame::Join {
+                    request: number,
+                    group: group.clone(),
+                    holds_senders: *holds_senders,
+                },
+                0,
+            )
         };
         let unsure = self.requests.restart((1..).zip(&self.groups).map(join));
         self.push(GroupEvent::Restarted { unsure }, 0);
@@ -359,7 +369,7 @@ impl RemoteSession {
     ///
     /// # Errors
     /// The daemon closes the connection, or the frame is not allowed.
-    pub fn take(&mut self, frame: Frame) -> Result<bool, (Code, String)> {
+    pub fn take(&mut self, frame: Frame) -> Result<bool, (ReasonCode, String)> {
         match frame {
             Frame::Event(number, event) => {
                 // Number 0 repeats a state; the next cut counts the original event.
@@ -392,7 +402,7 @@ impl RemoteSession {
             }
             Frame::Pong(_) => {}
             Frame::Error(code, text) => return Err((code, text)),
-            _ => return Err((Code::Malformed, "a frame that clients send".to_string())),
+            _ => return Err((ReasonCode::Malformed, "a frame that clients send".to_string())),
         }
         Ok(false)
     }
@@ -429,7 +439,10 @@ mod tests {
     fn a_full_window_takes_requests_again_once_half_of_it_is_handled() {
         let mut session = RemoteSession::new("a", 1, false);
         let send = |session: &mut RemoteSession| {
-            session.request(|number| Frame::Join(number, "g".into(), false), 1024 - HEAD_BYTES)
+            session.request(
+                |number| Frame::Join { request: number, group: "g".into(), holds_senders: false },
+                1024 - HEAD_BYTES,
+            )
         };
         let first = send(&mut session).unwrap();
         let fitting = (WINDOW_BYTES / 1024) as u64;

@@ -47,8 +47,8 @@ impl SessionTrace {
 
     pub(super) fn request(&mut self, frame: &Frame) {
         match frame {
-            Frame::Join(_, group, _) => self.add(|it| it.join(group)),
-            Frame::Leave(_, group) => self.add(|it| it.leave(group)),
+            Frame::Join { group, .. } => self.add(|it| it.join(group)),
+            Frame::Leave { group, .. } => self.add(|it| it.leave(group)),
             Frame::Send { request, service, view, groups, payload, .. } => {
                 let id = id(core::slice::from_ref(payload));
                 let groups: Vec<&[u8]> = groups.iter().collect();

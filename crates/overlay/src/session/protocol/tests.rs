@@ -4,9 +4,17 @@ use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use bytes::Bytes;
 use proptest::prelude::*;
 
+use super::codec::REASONS;
 use super::*;
+use crate::cell::Service;
+use crate::client::{ClientEvent, Reason};
+use crate::group::MemberId;
+use crate::ids::{DaemonId, DaemonRun, ViewId};
+use crate::price::Benefit;
+use crate::session::remote::WaitReason;
 
 const ALICE: &str = "alice";
 
@@ -94,10 +102,10 @@ fn frames() -> Vec<(&'static str, Frame)> {
         ("ping", Frame::Ping(1)),
         ("pong", Frame::Pong(1)),
         ("goodbye", Frame::Goodbye),
-        ("error", Frame::Error(Code::Shutdown, "the daemon stops".into())),
-        ("join", Frame::Join(1, chat(), false)),
-        ("join-holding", Frame::Join(1, chat(), true)),
-        ("leave", Frame::Leave(2, chat())),
+        ("error", Frame::Error(ReasonCode::Shutdown, "the daemon stops".into())),
+        ("join", Frame::Join { request: 1, group: chat(), holds_senders: false }),
+        ("join-holding", Frame::Join { request: 1, group: chat(), holds_senders: true }),
+        ("leave", Frame::Leave { request: 2, group: chat() }),
         ("send", send),
         ("send-in-view", send_in),
         ("sent", Frame::Sent(3)),
@@ -140,21 +148,21 @@ fn the_codec_has_the_test_vectors_of_the_page() {
     for ((name, frame), (_, bytes)) in frames.iter().zip(&vectors) {
         assert_eq!(frame.encode(), *bytes, "{name}");
         stream.room().extend_from_slice(bytes);
-        assert_eq!(stream.poll().unwrap().as_ref(), Some(frame), "{name}");
+        assert_eq!(stream.next_frame().unwrap().as_ref(), Some(frame), "{name}");
         for len in 4..bytes.len() {
             let cut = Frame::decode(&Bytes::copy_from_slice(&bytes[4..len]));
             // Texts and payloads extend to the end of the frame.
             assert_ne!(cut.as_ref(), Ok(frame), "{name}, {len} bytes");
         }
     }
-    assert_eq!(stream.poll(), Ok(None));
+    assert_eq!(stream.next_frame(), Ok(None));
 }
 
 #[test]
 fn every_code_and_service_has_its_number_on_the_page() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/wire/overlay-clients.md");
     let page = std::fs::read_to_string(page).unwrap();
-    for (number, code) in (1u8..).zip(Code::ALL) {
+    for (number, code) in (1u8..).zip(ReasonCode::ALL) {
         assert_eq!(code as u8, number);
         assert!(page.contains(&format!("\n| {number} | ")), "{code}");
     }
@@ -168,7 +176,7 @@ fn lengths_are_bounded() {
     for (len, max) in [(0, 128), (129, 128), (u32::MAX as usize, REQUEST_BYTES_MAX)] {
         let mut decoder = Decoder::new(max);
         decoder.room().extend_from_slice(&(len as u32).to_be_bytes());
-        assert_eq!(decoder.poll(), Err(FrameError::Length { len, max }));
+        assert_eq!(decoder.next_frame(), Err(FrameError::Length { len, max }));
     }
 }
 
@@ -186,12 +194,12 @@ proptest! {
         let mut decoder = Decoder::new(1 << 16);
         for part in bytes.chunks(cut) {
             decoder.room().extend_from_slice(part);
-            while let Ok(Some(_)) = decoder.poll() {}
+            while let Ok(Some(_)) = decoder.next_frame() {}
         }
     }
 
     #[test]
-    fn damaged_frames_are_frames_or_an_error(which in 0usize..24, at in any::<prop::sample::Index>(),
+    fn damaged_frames_are_frames_or_an_error(which in 0..frames().len(), at in any::<prop::sample::Index>(),
                                              value in any::<u8>()) {
         let (_, frame) = &frames()[which];
         let mut bytes = frame.encode();
@@ -211,7 +219,7 @@ proptest! {
         for cut in cuts.iter().cycle() {
             let (part, after) = rest.split_at((*cut).min(rest.len()));
             decoder.room().extend_from_slice(part);
-            while let Some(frame) = decoder.poll().unwrap() {
+            while let Some(frame) = decoder.next_frame().unwrap() {
                 got.push(frame);
             }
             rest = after;

@@ -227,7 +227,7 @@ mod tests {
         assert!(!election.yields(at(1), bound));
         assert!(
             !election.awaits_elected(at(1), HeadRole::Eager, 50),
-            "it does not become_candidate itself"
+            "it does not become a candidate itself"
         );
         assert!(election.become_candidate(at(0)));
         assert!(election.awaits_elected(at(1), HeadRole::Eager, 50));
