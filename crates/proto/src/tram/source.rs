@@ -97,8 +97,8 @@ impl<P: Packets> TramSource<P> {
         let settings = setup.settings();
         let controller: Box<dyn Controller + Send> = match setup.steering {
             Some(steering) => {
-                let least = Bounds::from_options(setup.options).min;
-                Box::new(Steered::new(steering.control(setup.options), &settings, least))
+                let floor = Bounds::from_options(setup.options).floor;
+                Box::new(Steered::new(steering.control(setup.options), &settings, floor))
             }
             None => Box::new(RateControl::new(&settings)),
         };

@@ -154,7 +154,7 @@ impl Controller for Steered {
         if let Some(repair_pace) = &mut self.repair_pace {
             repair_pace.repeated = repair_pace.repeated.saturating_add(progress.repeated);
         }
-        self.control.on_heard(cx);
+        self.control.on_unreached_receiver(cx);
     }
 
     fn takes_turns(&self) -> bool {
