@@ -15,7 +15,7 @@ use crate::interrupt::interrupted;
 
 /// Shortest interval between lines without a terminal: 20 s.
 const LINE_EVERY: Duration = Duration::from_secs(20);
-/// The same for long runs: each run that ends gets a line.
+/// Shortest interval for long runs: each run that ends gets a line.
 const LINE_EVERY_LONG: Duration = Duration::ZERO;
 /// Variable that replaces both, in whole seconds.
 const LINE_EVERY_VARIABLE: &str = "FAIRCAST_PROGRESS_S";

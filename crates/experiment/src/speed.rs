@@ -52,8 +52,8 @@ struct Limits {
     receivers_max: u32,
     /// Most peak memory: six times the measured value.
     memory_max_mb: f64,
-    /// Most processor time to read and lay out a scenario, as events of the reference loop. Measured
-    /// with up to 10 000 receivers: 2.1 million.
+    /// Most processor time to read and lay out a scenario, as events of the reference loop.
+    /// Measured with up to 10 000 receivers: 2.1 million.
     setup_loop_events_max: f64,
 }
 
