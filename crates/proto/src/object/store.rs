@@ -22,9 +22,9 @@ pub type ObjectResult<T = ()> = Result<T, ObjectError>;
 /// 4. [`write`](Self::write) of content and digests in any order, up to `window_end`.
 /// 5. [`verify`](Self::verify) until ready. After damage, step 4 again.
 ///
-/// [`read`](Self::read) comes between writes, for repair by parity. [`grow`](Self::grow) comes any
-/// time after step 1. [`poll_delivered`](Self::poll_delivered) and [`discard`](Self::discard) come at
-/// any time. After an error only these two are called.
+/// [`read`](Self::read) comes between writes, for repair by parity, and [`grow`](Self::grow) any
+/// time after step 1. [`poll_delivered`](Self::poll_delivered) and [`discard`](Self::discard) come
+/// at any time. After an error only these two are called.
 pub trait Store: Send {
     /// Begins an announced object. The store may find parts of it from an earlier run.
     ///
