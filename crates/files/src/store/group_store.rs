@@ -98,7 +98,7 @@ impl<M: Medium> GroupStore<M> {
     }
 
     fn submit(&self, job: Job) -> ObjectResult<()> {
-        self.shared.submit(job).map_err(|reason| ObjectError::new(reason))
+        self.shared.submit(job).map_err(ObjectError::new)
     }
 
     fn check(&self) -> ObjectResult<()> {
