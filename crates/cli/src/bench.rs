@@ -11,7 +11,9 @@ use faircast_study::files::{make_folder, write};
 
 use crate::args::{BenchArgs, On};
 use crate::error::{Failure, print};
-use crate::progress::{Terminal, listen, with_jobs};
+use crate::interrupt::listen;
+use crate::progress::RunsMonitor;
+use crate::threads::with_jobs;
 use choice::{Bench, choose, has_verdicts};
 
 pub(crate) fn bench(args: &BenchArgs) -> Result<(), Failure> {
@@ -19,8 +21,8 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<(), Failure> {
         return print(&speed::run_case(case)?);
     }
     only_in_one_suite(args)?;
-    let terminal = Terminal::default();
-    let study = Study { backend: backend(args.on.into()), monitor: &terminal, ..Study::default() };
+    let monitor = RunsMonitor::default();
+    let study = Study { backend: backend(args.on.into()), monitor: &monitor, ..Study::default() };
     let chosen = choose(args, &study)?;
     if args.list {
         let is_short = args.suites.is_empty() && args.only.is_none() && args.scheme.is_none();

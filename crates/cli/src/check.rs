@@ -7,9 +7,9 @@ use serde_json::json;
 
 use crate::args::CheckArgs;
 use crate::error::{Failure, note, print};
+use crate::interrupt::{interrupted, listen};
 use crate::live;
 use crate::live::words::wrapped;
-use crate::progress::{interrupted, listen};
 
 pub(crate) fn check(args: &CheckArgs) -> Result<(), Failure> {
     let settings = Settings {

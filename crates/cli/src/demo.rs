@@ -9,7 +9,8 @@ use faircast_study::files::make_folder;
 
 use crate::args::DemoArgs;
 use crate::error::{Failure, print, this_program};
-use crate::progress::{Watch, listen};
+use crate::interrupt::listen;
+use crate::progress::Watch;
 
 const SCENARIO: &str = include_str!("../../../scenarios/demo.toml");
 

@@ -20,9 +20,9 @@ use tokio::time::MissedTickBehavior;
 
 use crate::args::{ConnectOptions, PubArgs, SubArgs};
 use crate::error::{Failure, note, print};
+use crate::interrupt::{interrupted, listen};
 use crate::live;
 use crate::live::words::hex;
-use crate::progress::{interrupted, listen};
 
 /// Most messages of the standard input that are read before they are sent.
 const READ_AHEAD_MAX: usize = 64;

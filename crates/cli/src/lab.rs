@@ -4,7 +4,8 @@ use faircast_base::Duration;
 
 use crate::args::LabCheckArgs;
 use crate::error::{Failure, print};
-use crate::progress::{Watch, interrupted, listen};
+use crate::interrupt::{interrupted, listen};
+use crate::progress::Watch;
 
 const ABOUT: Duration = Duration::from_secs(13);
 

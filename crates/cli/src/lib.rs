@@ -9,6 +9,7 @@ mod clean;
 mod demo;
 mod error;
 mod groups;
+mod interrupt;
 mod key;
 mod lab;
 mod live;
@@ -24,6 +25,7 @@ mod schemes;
 mod send;
 mod soak;
 mod sweep;
+mod threads;
 
 use std::process::ExitCode;
 

@@ -28,12 +28,12 @@ use tokio::net::TcpListener;
 
 use crate::args::{NodeArgs, NodeInitArgs, NodeStatusArgs, NodeVerb, WatchOptions};
 use crate::error::{Failure, print};
+use crate::interrupt::{interrupted, listen};
 use crate::live;
 use crate::live::metrics::{
     Figure, JSON, OPEN_METRICS, PLAIN, Page, counters, gauges, labelled_gauges, serve_pages, text,
 };
 use crate::live::words::{bytes, hex};
-use crate::progress::{interrupted, listen};
 
 /// Time between two looks for Ctrl-C: 50 ms.
 const INTERRUPT_INTERVAL: Duration = Duration::from_millis(50);

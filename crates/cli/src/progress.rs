@@ -1,8 +1,7 @@
-//! Ctrl-C, and the progress of runs: a bar on a terminal, elsewhere lines for several runs.
+//! Progress of runs: a bar on a terminal, elsewhere lines for several runs.
 
 use std::io::IsTerminal as _;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,39 +10,23 @@ use faircast_sim::Observer;
 use faircast_study::{Monitor, Runs};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::error::{Failure, note};
+use crate::error::note;
+use crate::interrupt::interrupted;
 
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
-
-/// Interval between lines without a terminal: 20 s.
+/// Shortest interval between lines without a terminal: 20 s.
 const LINE_EVERY: Duration = Duration::from_secs(20);
-/// Variable that replaces [`LINE_EVERY`], in seconds; with 0 each run that ends gets a line.
+/// Shortest interval for long runs: each run that ends gets a line.
+const LINE_EVERY_LONG: Duration = Duration::ZERO;
+/// Variable that replaces both, in whole seconds.
 const LINE_EVERY_VARIABLE: &str = "FAIRCAST_PROGRESS_S";
 
-/// Installs the handler: the first Ctrl-C ends the work at its next event, a second kills.
-pub(crate) fn listen() {
-    let on_signal = || {
-        if INTERRUPTED.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
-        }
-    };
-    let _ = ctrlc::set_handler(on_signal);
-}
+/// Longest time that a single run is not shown: 1 s, because most runs are shorter.
+const HIDDEN_AT_FIRST: Duration = Duration::from_secs(1);
+/// Length of a single run's bar, in thousandths of the simulated time.
+const RUN_BAR_LENGTH: u64 = 1000;
 
-pub(crate) fn interrupted() -> bool {
-    INTERRUPTED.load(Ordering::Relaxed)
-}
-
-pub(crate) fn with_jobs<T: Send>(
-    jobs: Option<u16>,
-    work: impl FnOnce() -> T + Send,
-) -> Result<T, Failure> {
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs.map_or(0, usize::from));
-    let pool = pool.build().map_err(|error| Failure::Work(format!("--jobs: {error}")))?;
-    Ok(pool.install(work))
-}
-
-fn bar(style: &str, length: u64) -> Option<ProgressBar> {
+/// Returns a bar that is not drawn yet, because a draw target shows the empty bar at once.
+fn hidden_bar(style: &str, length: u64) -> Option<ProgressBar> {
     std::io::stderr().is_terminal().then(|| {
         let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::hidden());
         bar.with_style(ProgressStyle::with_template(style).expect("the template is valid"))
@@ -53,16 +36,17 @@ fn bar(style: &str, length: u64) -> Option<ProgressBar> {
 /// Watch of a single run: ends it on Ctrl-C, and shows its progress on a terminal after 1 s.
 pub(crate) struct Watch {
     started: Instant,
+    /// Simulated time at which the run ends.
     end: Time,
     bar: Option<ProgressBar>,
-    shown: bool,
+    is_shown: bool,
 }
 
 impl Watch {
     pub(crate) fn new(duration: faircast_base::Duration, show: bool) -> Self {
         let style = "{bar:40} {percent:>3} %  {msg}  {elapsed} gone, {eta} left";
-        let bar = if show { bar(style, 1000) } else { None };
-        Self { started: Instant::now(), end: Time::ZERO + duration, bar, shown: false }
+        let bar = if show { hidden_bar(style, RUN_BAR_LENGTH) } else { None };
+        Self { started: Instant::now(), end: Time::ZERO + duration, bar, is_shown: false }
     }
 
     pub(crate) fn finish(&self) {
@@ -78,74 +62,90 @@ impl Observer for Watch {
             return ControlFlow::Break(());
         }
         if let Some(bar) = &self.bar {
-            if !self.shown && self.started.elapsed() > Duration::from_secs(1) {
+            if !self.is_shown && self.started.elapsed() > HIDDEN_AT_FIRST {
                 bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(5));
-                self.shown = true;
+                self.is_shown = true;
             }
             let share = now.as_secs_f64() / self.end.as_secs_f64();
-            bar.set_position((share * 1000.0) as u64);
+            bar.set_position((share * RUN_BAR_LENGTH as f64) as u64);
             bar.set_message(format!("{:.1} s of the run", now.as_secs_f64()));
         }
         ControlFlow::Continue(())
     }
 }
 
-/// Progress of several runs, weighted by their costs. Ctrl-C stops them.
+/// Monitor of several runs, which shows their progress and stops them on Ctrl-C. Contains the
+/// present runs, between [`begin`](Monitor::begin) and [`finish`](Monitor::finish).
 #[derive(Default)]
-pub(crate) struct Terminal(Mutex<Option<Progress>>);
+pub(crate) struct RunsMonitor(Mutex<Option<RunsState>>);
 
-/// Progress of many runs on the terminal: a bar, or lines at intervals.
-struct Progress {
+/// Progress of the present runs. Weights are costs in the unit of [`Runs::weight`].
+struct RunsState {
     name: String,
-    runs: usize,
-    weight: u64,
-    total: u64,
-    done: usize,
+    run_count: usize,
+    ended_count: usize,
+    total_weight: u64,
+    ended_weight: u64,
     started: Instant,
+    /// Shortest interval between lines.
     line_every: Duration,
+    /// Earliest time of the next line.
     line_at: Instant,
+    /// Bar on a terminal; `None` elsewhere, where lines are written.
     bar: Option<ProgressBar>,
 }
 
-impl Terminal {
-    fn change(&self, change: impl FnOnce(&mut Option<Progress>)) {
+impl RunsMonitor {
+    fn change(&self, change: impl FnOnce(&mut Option<RunsState>)) {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
-impl Monitor for Terminal {
+impl Monitor for RunsMonitor {
     fn begin(&self, runs: Runs<'_>) {
-        let Runs { name, count, weight: total, long } = runs;
-        let style = format!("{name} {{bar:40}} {{msg}} runs  {{elapsed}} gone, {{eta}} left");
-        let bar = bar(&style, total.max(1));
+        let style =
+            format!("{} {{bar:40}} {{msg}} runs  {{elapsed}} gone, {{eta}} left", runs.name);
+        let bar = hidden_bar(&style, runs.weight.max(1));
         if let Some(bar) = &bar {
             bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(2));
-            bar.set_message(format!("0 of {count}"));
+            bar.set_message(format!("0 of {}", runs.count));
         }
-        let wanted = std::env::var(LINE_EVERY_VARIABLE).ok().and_then(|text| text.parse().ok());
-        let line_every = match long {
-            true => Duration::ZERO,
-            false => wanted.map_or(LINE_EVERY, Duration::from_secs),
+        let default = if runs.long { LINE_EVERY_LONG } else { LINE_EVERY };
+        let line_every = match std::env::var(LINE_EVERY_VARIABLE) {
+            Err(std::env::VarError::NotPresent) => default,
+            value => line_interval(&value.unwrap_or_default()).unwrap_or_else(|| {
+                note(&format!(
+                    "{LINE_EVERY_VARIABLE} is not a whole number of seconds, and is ignored"
+                ));
+                default
+            }),
         };
-        let (name, started) = (name.to_string(), Instant::now());
-        let line_at = started + line_every;
-        let (runs, weight, done) = (count, 0, 0);
-        let progress =
-            Progress { name, runs, weight, total, done, started, line_every, line_at, bar };
-        self.change(|state| *state = Some(progress));
+        let started = Instant::now();
+        let state = RunsState {
+            name: runs.name.to_string(),
+            run_count: runs.count,
+            ended_count: 0,
+            total_weight: runs.weight,
+            ended_weight: 0,
+            started,
+            line_every,
+            line_at: started + line_every,
+            bar,
+        };
+        self.change(|present| *present = Some(state));
     }
 
     fn ended(&self, weight: u64) {
-        self.change(|state| {
-            if let Some(progress) = state {
-                progress.ended(weight);
+        self.change(|present| {
+            if let Some(state) = present {
+                state.run_ended(weight);
             }
         });
     }
 
     fn finish(&self) {
-        self.change(|state| {
-            if let Some(bar) = state.take().and_then(|progress| progress.bar) {
+        self.change(|present| {
+            if let Some(bar) = present.take().and_then(|state| state.bar) {
                 bar.finish_and_clear();
             }
         });
@@ -160,11 +160,11 @@ impl Monitor for Terminal {
     }
 }
 
-impl Progress {
-    fn ended(&mut self, weight: u64) {
-        self.done += 1;
-        self.weight += weight;
-        let message = format!("{} of {}", self.done, self.runs);
+impl RunsState {
+    fn run_ended(&mut self, weight: u64) {
+        self.ended_count += 1;
+        self.ended_weight += weight;
+        let message = format!("{} of {}", self.ended_count, self.run_count);
         match &self.bar {
             Some(bar) => {
                 bar.set_message(message);
@@ -172,19 +172,26 @@ impl Progress {
             }
             None if Instant::now() >= self.line_at => {
                 self.line_at = Instant::now() + self.line_every;
-                let gone = self.started.elapsed();
-                let left = left(gone, self.weight, self.total);
-                let [gone, left] = [gone, left].map(|span| span.as_secs());
-                note(&format!("{}: {message} runs, {gone} s gone, about {left} s left", self.name));
+                let elapsed = self.started.elapsed();
+                let remaining = remaining(elapsed, self.ended_weight, self.total_weight);
+                let [gone_s, left_s] = [elapsed, remaining].map(|span| span.as_secs());
+                let name = &self.name;
+                note(&format!("{name}: {message} runs, {gone_s} s gone, about {left_s} s left"));
             }
             None => {}
         }
     }
 }
 
-fn left(gone: Duration, done: u64, total: u64) -> Duration {
-    let share = total.saturating_sub(done) as f64 / done.max(1) as f64;
-    Duration::from_secs_f64((gone.as_secs_f64() * share).min(1e9))
+/// Returns the interval in [`LINE_EVERY_VARIABLE`], `None` if it is malformed.
+fn line_interval(text: &str) -> Option<Duration> {
+    text.parse().ok().map(|seconds: u32| Duration::from_secs(u64::from(seconds)))
+}
+
+/// Returns the expected time to the end of all runs, at the present time for each unit of weight.
+fn remaining(elapsed: Duration, ended_weight: u64, total_weight: u64) -> Duration {
+    let share = total_weight.saturating_sub(ended_weight) as f64 / ended_weight.max(1) as f64;
+    Duration::from_secs_f64((elapsed.as_secs_f64() * share).min(1e9))
 }
 
 #[cfg(test)]
@@ -193,10 +200,21 @@ mod tests {
 
     #[test]
     fn what_is_left_follows_from_what_is_done() {
-        let of = |gone, done, total| left(Duration::from_secs(gone), done, total).as_secs();
+        let of = |elapsed_s, ended, total| {
+            remaining(Duration::from_secs(elapsed_s), ended, total).as_secs()
+        };
         assert_eq!(of(10, 25, 100), 30);
         assert_eq!(of(10, 100, 100), 0);
         assert_eq!(of(10, 0, 100), 1000);
         assert_eq!(of(u64::MAX / 2, 1, u64::MAX), 1_000_000_000, "no overflow");
+    }
+
+    #[test]
+    fn intervals_of_lines_are_whole_seconds() {
+        assert_eq!(line_interval("0"), Some(Duration::ZERO));
+        assert_eq!(line_interval("90"), Some(Duration::from_secs(90)));
+        for malformed in ["", "20 s", "-1", "0.5"] {
+            assert_eq!(line_interval(malformed), None, "{malformed}");
+        }
     }
 }

@@ -20,8 +20,8 @@ use serde_json::json;
 use self::report::{Reporter, metrics};
 use crate::args::RecvArgs;
 use crate::error::Failure;
+use crate::interrupt::{interrupted, listen};
 use crate::live::{self, Output, with};
-use crate::progress::{interrupted, listen};
 
 pub(crate) fn recv(args: &RecvArgs) -> Result<(), Failure> {
     live::begin_log(&args.watch)?;

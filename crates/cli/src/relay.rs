@@ -16,10 +16,10 @@ use serde_json::{Value, json};
 
 use crate::args::{RelayArgs, RelayStatusArgs, RelayVerb};
 use crate::error::{Failure, print};
+use crate::interrupt::{interrupted, listen};
 use crate::live::metrics::{Figure, Labels, counters, gauges, labelled_gauges, traffic};
 use crate::live::words::{bytes, rate};
 use crate::live::{self, Above, Output};
-use crate::progress::{interrupted, listen};
 
 pub(crate) fn relay(args: &RelayArgs) -> Result<(), Failure> {
     let listen_at = match (&args.verb, args.listen) {

@@ -6,7 +6,8 @@ use faircast_study::Study;
 
 use crate::args::{On, RunArgs};
 use crate::error::{Failure, note, print};
-use crate::progress::{Watch, listen};
+use crate::interrupt::listen;
+use crate::progress::Watch;
 
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let overrides = Overrides { set: args.set.clone(), seed: args.seed };

@@ -21,10 +21,10 @@ use tokio::time::{sleep, timeout};
 use self::report::{Labels, Summary, limited_by, member_json, metrics, summary_text};
 use crate::args::{SendArgs, fec};
 use crate::error::Failure;
+use crate::interrupt::{interrupted, listen};
 use crate::live::display::{Hints, Left, Meter};
 use crate::live::words::{bytes, count, rate};
 use crate::live::{self, Above, Output, with};
-use crate::progress::{interrupted, listen};
 
 pub(crate) fn send(args: &SendArgs) -> Result<(), Failure> {
     live::begin_log(&args.watch)?;

@@ -6,7 +6,8 @@ use faircast_experiment::soak::{Request, Soak};
 
 use crate::args::SoakArgs;
 use crate::error::{Failure, note, print, this_program};
-use crate::progress::{Terminal, interrupted, listen};
+use crate::interrupt::{interrupted, listen};
+use crate::progress::RunsMonitor;
 
 pub(crate) fn soak(args: &SoakArgs) -> Result<(), Failure> {
     listen();
@@ -28,8 +29,8 @@ pub(crate) fn soak(args: &SoakArgs) -> Result<(), Failure> {
     })?;
     let told = |text: &str| if args.json { Ok(()) } else { print(text) };
     told(&soak.heading())?;
-    let terminal = Terminal::default();
-    while let Some(lines) = soak.next_round(&terminal)? {
+    let monitor = RunsMonitor::default();
+    while let Some(lines) = soak.next_round(&monitor)? {
         told(&lines)?;
     }
     print(&if args.json { soak.to_json() } else { soak.table() })?;

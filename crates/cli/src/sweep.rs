@@ -16,7 +16,9 @@ use faircast_trace::Validity;
 
 use crate::args::SweepArgs;
 use crate::error::{Failure, note, print};
-use crate::progress::{Terminal, listen, with_jobs};
+use crate::interrupt::listen;
+use crate::progress::RunsMonitor;
+use crate::threads::with_jobs;
 use words::{command, for_shell, unescape, unescape_path};
 
 const REASONS_MAX: usize = 20;
@@ -29,8 +31,8 @@ pub(crate) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
         None => (1..=u64::from(args.seeds)).collect(),
     };
     let axes = axes.map_err(Failure::Usage)?;
-    let terminal = Terminal::default();
-    let study = Study { backend: backend(args.on.into()), monitor: &terminal, ..Study::default() };
+    let monitor = RunsMonitor::default();
+    let study = Study { backend: backend(args.on.into()), monitor: &monitor, ..Study::default() };
     let sweep = Sweep::new(&study, Draft::load(&args.file)?, axes, seeds)?;
     let jobs = sweep.jobs()?;
     make_folder(&args.out)?;

@@ -146,7 +146,7 @@ impl WatchedStore {
             Some(store) => act(store.as_mut()),
             None => {
                 let reason = self.notes.failure.get().cloned().unwrap_or_default();
-                Err(ObjectError { reason })
+                Err(ObjectError::new(reason))
             }
         };
         if let Err(error) = &result {
@@ -175,18 +175,18 @@ impl Store for WatchedStore {
         self.release();
     }
 
-    fn announce(&mut self, announcement: &Announcement) -> ObjectResult<()> {
+    fn begin(&mut self, announcement: &Announcement) -> ObjectResult<()> {
         self.notes.object.get_or_init(|| announcement.object);
         self.manifest_bytes = announcement.len(Part::Manifest);
-        self.with(|store| store.announce(announcement))
+        self.with(|store| store.begin(announcement))
     }
 
     fn grow(&mut self, announcement: &Announcement) -> ObjectResult<()> {
         self.with(|store| store.grow(announcement))
     }
 
-    fn window(&mut self) -> ObjectResult<u64> {
-        self.with(|store| store.window())
+    fn window_end(&mut self) -> ObjectResult<u64> {
+        self.with(|store| store.window_end())
     }
 
     fn write(&mut self, part: Part, offset: u64, bytes: &[u8], zeros: u32) -> ObjectResult<()> {
@@ -222,7 +222,7 @@ impl Store for WatchedStore {
             self.holders.release(self.session);
             if let Some((lines, reason)) = self.handle.left_out() {
                 let _ = self.notes.left_out.set(lines);
-                return self.with(|_| Err(ObjectError { reason }));
+                return self.with(|_| Err(ObjectError::new(reason)));
             }
         }
         Ok(verdict)

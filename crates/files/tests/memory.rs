@@ -48,7 +48,7 @@ fn both_ends_together_stay_within_the_memory_that_they_promise() {
     };
     let to = place.path().join("to");
     let mut store = FilesStore::new(StoreOptions { sync: false, ..StoreOptions::new(&to) });
-    store.announce(&announcement).expect("announced");
+    store.begin(&announcement).expect("announced");
     let mut symbol = Vec::new();
     let mut give = |supply: &mut FilesSupply, store: &mut FilesStore, part, offset, len: u64| {
         symbol.clear();
@@ -68,7 +68,7 @@ fn both_ends_together_stay_within_the_memory_that_they_promise() {
         }
     }
     let digests = digests(&mut supply);
-    store.announce(&Announcement { digests: Some(digests), ..announcement }).expect("the same");
+    store.begin(&Announcement { digests: Some(digests), ..announcement }).expect("the same");
     give(&mut supply, &mut store, Part::Digests, 0, lens[2]);
     assert_eq!(wait(|| store.verify()), Ok(Verdict::Intact));
     let grown = peak() - before;

@@ -8,7 +8,7 @@ use std::task::Poll;
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use faircast_base::{Cx, Duration, NodeId, NullTrace, Purpose, Rng, Time};
-use faircast_proto::congestion::{Feedback, boxed_control, boxed_feedback};
+use faircast_proto::congestion::{ErasedFeedback, boxed_control, boxed_feedback};
 use faircast_proto::object::ObjectSender as _;
 use faircast_proto::object::ObjectTaker as _;
 use faircast_proto::object::{
@@ -170,7 +170,7 @@ impl Pair {
     }
 }
 
-fn silent(_: &[(String, OptionValue)]) -> Box<dyn Feedback + Send> {
+fn silent(_: &[(String, OptionValue)]) -> Box<dyn ErasedFeedback + Send> {
     boxed_feedback(Silent)
 }
 
@@ -218,7 +218,7 @@ impl Supply for Pattern {
 }
 
 impl Store for Pattern {
-    fn announce(&mut self, _: &Announcement) -> Result<(), ObjectError> {
+    fn begin(&mut self, _: &Announcement) -> Result<(), ObjectError> {
         Ok(())
     }
 

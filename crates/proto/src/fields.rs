@@ -10,7 +10,7 @@ pub trait Encoded: Sized {
     /// Appends the encoding to `out`.
     fn put(&self, out: &mut Vec<u8>);
 
-    /// Parses the value; `None` if bytes are missing.
+    /// Parses the value; `None` if bytes are missing or the value is invalid.
     fn take(fields: &mut Fields<'_>) -> Option<Self>;
 }
 
@@ -22,7 +22,7 @@ macro_rules! numbers {
             }
 
             fn take(fields: &mut Fields<'_>) -> Option<Self> {
-                fields.array().map(Self::from_be_bytes)
+                fields.read().map(Self::from_be_bytes)
             }
         }
     )+};
@@ -36,7 +36,7 @@ impl<const N: usize> Encoded for [u8; N] {
     }
 
     fn take(fields: &mut Fields<'_>) -> Option<Self> {
-        fields.array()
+        fields.bytes(N)?.try_into().ok()
     }
 }
 
@@ -75,41 +75,41 @@ pub fn encoded(fields: impl Encoded) -> Vec<u8> {
     out
 }
 
-/// Parser of the fields of a received packet. A field that is too short gives `None`.
+/// Parser of the fields of a received packet. Missing bytes and invalid values give `None`.
 #[derive(Debug)]
 pub struct Fields<'a>(
     /// Bytes not parsed yet.
     pub &'a [u8],
 );
 
-#[expect(missing_docs, reason = "they read what they are named after")]
 impl<'a> Fields<'a> {
-    pub fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        self.0.split_off(..N)?.try_into().ok()
-    }
-
+    /// Parses a value.
     pub fn read<T: Encoded>(&mut self) -> Option<T> {
         T::take(self)
     }
 
+    /// Parses a duration of 32 bits, in milliseconds.
     pub fn millis(&mut self) -> Option<Duration> {
         self.read().map(|ms: u32| Duration::from_millis(u64::from(ms)))
     }
 
-    /// Parses a text after its length byte. Replaces [format characters](is_format) by `?`.
-    pub fn text(&mut self, max: usize) -> Option<String> {
-        let [len] = self.array()?;
-        let text = self.0.split_off(..usize::from(len)).filter(|text| text.len() <= max)?;
-        let text = core::str::from_utf8(text).ok()?;
+    /// Parses a text in UTF-8 after its length byte, at most `bytes_max` bytes without that one.
+    /// Replaces [format characters](is_format) by `?`.
+    pub fn text(&mut self, bytes_max: usize) -> Option<String> {
+        let len: u8 = self.read()?;
+        let bytes = self.bytes(usize::from(len)).filter(|bytes| bytes.len() <= bytes_max)?;
+        let text = core::str::from_utf8(bytes).ok()?;
         // A question mark is never longer than the character that it replaces.
         let printable = |c: char| if is_format(c) { '?' } else { c };
         Some(text.chars().map(printable).collect())
     }
 
+    /// Takes all bytes that remain, perhaps none.
     pub fn rest(&mut self) -> &'a [u8] {
         core::mem::take(&mut self.0)
     }
 
+    /// Takes the next `len` bytes.
     pub fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
         self.0.split_off(..len)
     }

@@ -57,9 +57,12 @@ impl Above {
             (UplinkState::Asking(None), _) if name_error.is_some() => {
                 "no relay is known yet".to_string()
             }
-            (UplinkState::Asking(_), _) => format!(
+            (UplinkState::Asking(None | Some(Down::Silent)), _) => format!(
                 "the relay {at} does not answer: is `faircast relay` running there, and may UDP pass? \
                  This program asks the relay again and again"
+            ),
+            (UplinkState::Asking(Some(down)), _) => format!(
+                "no connection to the relay {at}: {down}. This program asks the relay again and again"
             ),
             (UplinkState::Loop, _) => {
                 format!("the relay {at} hangs below this one: a loop; give another --parent")

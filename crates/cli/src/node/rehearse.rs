@@ -9,7 +9,7 @@ use faircast::groups::Rehearsal;
 
 use crate::args::NodeRehearseArgs;
 use crate::error::{Failure, note};
-use crate::progress::{interrupted, listen};
+use crate::interrupt::{interrupted, listen};
 
 const INTERRUPT_INTERVAL: Duration = Duration::from_millis(50);
 

@@ -10,8 +10,8 @@ use serde_json::Value;
 use super::fetch;
 use crate::args::NodeTopArgs;
 use crate::error::{Failure, print};
+use crate::interrupt::{interrupted, listen};
 use crate::live::words::bytes;
-use crate::progress::{interrupted, listen};
 
 const INTERRUPT_INTERVAL: Duration = Duration::from_millis(50);
 const INTERVAL_MIN: faircast_base::Duration = faircast_base::Duration::from_millis(100);

@@ -106,7 +106,7 @@ pub fn check(
     facts.read_settings();
     let mut found = facts.findings();
     if !settings.via.is_empty() {
-        let Some(more) = relay::findings(settings, watch)? else { return Ok(None) };
+        let Some(more) = relay::check_relay(settings, watch)? else { return Ok(None) };
         found.extend(more);
     }
     for to in &settings.to {

@@ -189,7 +189,7 @@ impl CommandStore {
                 self.options.command
             );
         }
-        Err(ObjectError { reason })
+        Err(ObjectError::new(reason))
     }
 
     fn write_content(&mut self, offset: u64, bytes: &[u8], zeros: u32) -> ObjectResult<()> {
@@ -244,7 +244,7 @@ impl CommandStore {
         let end = self.intake.end(Part::Content, offset, len.into())?;
         for Piece { group, start, end } in layout.pieces(offset..end, None) {
             let Some(slot) = self.groups.get(&group.index) else {
-                return Err(ObjectError { reason: "it is not here any more".to_string() });
+                return Err(ObjectError::new("it is not here any more"));
             };
             out.extend_from_slice(&slot.bytes[start as usize..end as usize]);
         }
@@ -295,8 +295,8 @@ impl CommandStore {
 }
 
 impl Store for CommandStore {
-    fn announce(&mut self, announcement: &Announcement) -> ObjectResult<()> {
-        self.intake.announce(announcement, 1, || Ok(std::env::temp_dir())).map_err(object_error)
+    fn begin(&mut self, announcement: &Announcement) -> ObjectResult<()> {
+        self.intake.begin(announcement, 1, || Ok(std::env::temp_dir())).map_err(object_error)
     }
 
     fn grow(&mut self, announcement: &Announcement) -> ObjectResult<()> {
@@ -310,7 +310,7 @@ impl Store for CommandStore {
         Ok(())
     }
 
-    fn window(&mut self) -> ObjectResult<u64> {
+    fn window_end(&mut self) -> ObjectResult<u64> {
         self.check()?;
         Ok(self.shared.taken.load(Ordering::Relaxed) + WINDOW_BYTES)
     }
@@ -361,7 +361,7 @@ impl Store for CommandStore {
         }
         let Some(process) = &mut self.process else {
             let reason = format!("the command `{}` was not begun", self.options.command);
-            return Err(ObjectError { reason });
+            return Err(ObjectError::new(reason));
         };
         match process.status() {
             None => Ok(Poll::Pending),
@@ -372,7 +372,7 @@ impl Store for CommandStore {
             }
             Some(status) => {
                 let reason = format!("the command `{}` failed: {status}", self.options.command);
-                Err(ObjectError { reason })
+                Err(ObjectError::new(reason))
             }
         }
     }

@@ -89,7 +89,7 @@ fn a_file_in_place_is_refused_what_its_disk_has_no_room_for() {
     let place = Place::new(b"x");
     let (manifest, announcement) = place.pipe(1 << 45);
     let mut store = place.device();
-    store.announce(&announcement).unwrap();
+    store.begin(&announcement).unwrap();
     store.write(Part::Manifest, 0, &manifest, 0).unwrap();
     let error = wait(|| store.open()).unwrap_err();
     assert!(error.reason.contains("/out: is to get 35184372088832 bytes, and there is room for "));
@@ -216,7 +216,7 @@ fn a_slow_command_holds_no_more_than_a_window_of_memory_and_is_killed_in_the_mid
     let place = Place::new(&noise(1, 500_000));
     let mut store = place.command("touch OUT.begun; sleep 1000; touch OUT.done");
     place.object.open(&mut store).unwrap();
-    assert_eq!(store.window(), Ok(32 << 20));
+    assert_eq!(store.window_end(), Ok(32 << 20));
     let started = Instant::now();
     drop(store);
     assert!(started.elapsed() < Duration::from_secs(30), "it waits for the command");
@@ -271,7 +271,7 @@ fn pour(bytes: &[u8], store: &mut dyn Store, steps: u64) -> ObjectResult<Verdict
         }
         Ok(())
     };
-    store.announce(&at(0))?;
+    store.begin(&at(0))?;
     give(store, Part::Manifest, 0, lens[0])?;
     wait(|| store.open())?;
     let (mut blocks, mut given) = (0, 0);
@@ -312,7 +312,7 @@ fn what_grows_while_it_is_opened_is_counted() {
     let (manifest, announcement) = place.pipe(0);
     let lens = [manifest.len() as u64, 64 * SYMBOL, 0];
     let mut store = place.device();
-    store.announce(&announcement).unwrap();
+    store.begin(&announcement).unwrap();
     store.write(Part::Manifest, 0, &manifest, 0).unwrap();
     let opened = store.open().unwrap();
     store.grow(&Announcement { lens, ..announcement }).unwrap();
@@ -336,7 +336,7 @@ fn an_absurd_sender_is_refused() {
         let object =
             Object { announcement: Announcement { lens, ..right }, ..Place::new(b"").object };
         let mut store = place.device();
-        let outcome = store.announce(&object.announcement).and_then(|()| {
+        let outcome = store.begin(&object.announcement).and_then(|()| {
             store.write(Part::Manifest, 0, &place.object.parts[0], 0)?;
             wait(|| store.open())
         });

@@ -98,11 +98,11 @@ impl<M: Medium> GroupStore<M> {
     }
 
     fn submit(&self, job: Job) -> ObjectResult<()> {
-        self.shared.submit(job).map_err(|reason| ObjectError { reason })
+        self.shared.submit(job).map_err(ObjectError::new)
     }
 
     fn check(&self) -> ObjectResult<()> {
-        self.shared.failure().map_or(Ok(()), |reason| Err(ObjectError { reason }))
+        self.shared.failure().map_or(Ok(()), |reason| Err(ObjectError::new(reason)))
     }
 
     fn layout(&self) -> ObjectResult<&Arc<Layout>> {
@@ -198,14 +198,14 @@ impl<M: Medium> GroupStore<M> {
 }
 
 impl<M: Medium> Store for GroupStore<M> {
-    fn announce(&mut self, announcement: &Announcement) -> ObjectResult<()> {
+    fn begin(&mut self, announcement: &Announcement) -> ObjectResult<()> {
         let folder = || M::folder(&self.shared.options);
-        self.intake.announce(announcement, M::FILES_MAX, folder).map_err(object_error)
+        self.intake.begin(announcement, M::FILES_MAX, folder).map_err(object_error)
     }
 
     fn grow(&mut self, announcement: &Announcement) -> ObjectResult<()> {
         if !M::GROWS {
-            return Err(ObjectError::growing());
+            return Err(ObjectError::unknown_length());
         }
         self.intake.grow(announcement).map_err(object_error)?;
         if self.layout.is_some() {

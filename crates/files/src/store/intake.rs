@@ -36,7 +36,7 @@ impl Intake {
     }
 
     /// Handles the first announcement, or a repetition with a new hash of digests.
-    pub(crate) fn announce(
+    pub(crate) fn begin(
         &mut self,
         announcement: &Announcement,
         files_max: u32,
@@ -157,5 +157,5 @@ pub(crate) fn too_early() -> FilesError {
 }
 
 pub(crate) fn object_error(error: FilesError) -> ObjectError {
-    ObjectError { reason: error.to_string() }
+    ObjectError::new(error.to_string())
 }

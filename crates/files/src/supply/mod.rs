@@ -156,7 +156,7 @@ impl Supply for FilesSupply {
 
     fn digests(&mut self) -> ObjectResult<Option<[u8; 32]>> {
         match (self.shared.digests.get(), self.shared.failure()) {
-            (_, Some(reason)) => Err(ObjectError { reason }),
+            (_, Some(reason)) => Err(ObjectError::new(reason)),
             (known, None) => Ok(known.copied()),
         }
     }
@@ -182,7 +182,7 @@ impl Supply for FilesSupply {
             Ok(()) => Ok(0),
             Err(error) => {
                 out.truncate(before);
-                Err(ObjectError { reason: error.to_string() })
+                Err(ObjectError::new(error.to_string()))
             }
         }
     }

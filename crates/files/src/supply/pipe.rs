@@ -223,7 +223,7 @@ impl Supply for PipeSupply {
     fn digests(&mut self) -> ObjectResult<Option<[u8; 32]>> {
         let state = self.shared.state.lock();
         match &state.failure {
-            Some(reason) => Err(ObjectError { reason: reason.clone() }),
+            Some(reason) => Err(ObjectError::new(reason)),
             None => Ok(state.ended.map(|(_, hash)| hash)),
         }
     }
@@ -244,7 +244,7 @@ impl Supply for PipeSupply {
         out.resize(start + len as usize, 0);
         if let Err(error) = file.read_exact_at(&mut out[start..], offset) {
             out.truncate(start);
-            return Err(ObjectError { reason: self.shared.lost(error).to_string() });
+            return Err(ObjectError::new(self.shared.lost(error).to_string()));
         }
         let mut state = self.shared.state.lock();
         if part == Part::Content && end > state.requested_end {

@@ -48,7 +48,7 @@ impl Object {
     }
 
     pub(crate) fn open(&self, store: &mut dyn Store) -> ObjectResult<Vec<Range<u64>>> {
-        store.announce(&self.announcement)?;
+        store.begin(&self.announcement)?;
         store.write(Part::Manifest, 0, &self.parts[0], 0)?;
         wait(|| store.open())
     }

@@ -5,28 +5,30 @@ use alloc::vec::Vec;
 
 use faircast_base::{BadInput, Bitrate, Checked, Cx, Duration, NodeId, Seq, Time};
 
+use super::bounds::{BoundPacers, Bounds};
 use super::{
-    AckVector, Arrival, Audience, Carrier, Gauges, Pace, Permit, ReceiverFeedback, Regime,
-    SenderControl, Wire,
+    AckVector, Arrival, Audience, Carrier, Gauges, Permit, ReceiverFeedback, Regime, SenderControl,
+    Wire,
 };
 
 /// Sender half of any scheme.
-pub type BoxControl = Box<dyn Control + Send>;
+pub type BoxControl = Box<dyn ErasedControl + Send>;
 /// Receiver half of any scheme.
-pub type BoxFeedback = Box<dyn Feedback + Send>;
+pub type BoxFeedback = Box<dyn ErasedFeedback + Send>;
 
-/// Facts from a decoded report that [`Control::on_report`] has not processed yet.
+/// Facts from a decoded report that [`ErasedControl::on_report`] has not processed yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct ReportFacts {
     /// Node that the report names as its sender.
     pub reporter: Option<NodeId>,
     /// Round trip to that node.
     pub round_trip: Option<Duration>,
 }
 
-/// [`SenderControl`] with encoded values and rate bounds. Only differences are described.
+/// Type-erased [`SenderControl`], with encoded values and rate bounds. Only differences are
+/// described.
 #[expect(missing_docs, reason = "methods without a text are those of SenderControl")]
-pub trait Control {
+pub trait ErasedControl {
     /// Returns the option numbers of announcements and reports.
     fn options(&self) -> SchemeOptions;
     fn permit(&mut self, cx: &mut Cx<'_>, len: u32, repair: bool) -> Permit;
@@ -43,14 +45,14 @@ pub trait Control {
     ///
     /// # Errors
     /// The report is malformed.
-    fn read_report(&mut self, now: Time, report: &[u8]) -> Checked<Told>;
+    fn read_report(&mut self, now: Time, report: &[u8]) -> Checked<ReportFacts>;
     /// Processes the report that was decoded last.
     fn on_report(&mut self, cx: &mut Cx<'_>, from: NodeId, carrier: Carrier);
     fn on_leave(&mut self, cx: &mut Cx<'_>, from: NodeId);
-    fn on_heard(&mut self, cx: &mut Cx<'_>);
+    fn on_unreached_receiver(&mut self, cx: &mut Cx<'_>);
     fn on_new_path(&mut self, cx: &mut Cx<'_>);
     fn on_idle(&mut self, cx: &mut Cx<'_>);
-    /// Sets the receivers' rate limit. Returns true if it is below the operator's upper bound.
+    /// Sets the receivers' rate limit. Returns true if it is below the operator's cap.
     fn set_limit(&mut self, now: Time, limit: Option<Bitrate>) -> bool;
     fn on_timeout(&mut self, cx: &mut Cx<'_>);
     fn next_timeout(&self) -> Option<Time>;
@@ -59,16 +61,16 @@ pub trait Control {
     fn inner(&self) -> &dyn core::any::Any;
 }
 
-/// [`ReceiverFeedback`] with encoded values. Only differences are described.
+/// Type-erased [`ReceiverFeedback`], with encoded values. Only differences are described.
 #[expect(missing_docs, reason = "methods without a text are those of ReceiverFeedback")]
-pub trait Feedback {
+pub trait ErasedFeedback {
     /// Returns the option numbers of announcements and reports.
     fn options(&self) -> SchemeOptions;
     /// Returns false if the announcement is malformed, which counts as no announcement.
     fn on_data(&mut self, cx: &mut Cx<'_>, arrival: &Arrival, announce: Option<&[u8]>) -> bool;
     fn on_missing(&mut self, cx: &mut Cx<'_>, first: Seq, last: Seq);
     fn on_rewind(&mut self, cx: &mut Cx<'_>, newest: Seq);
-    fn on_stuck(&mut self, cx: &mut Cx<'_>);
+    fn on_naks_blocked(&mut self, cx: &mut Cx<'_>);
     fn shape_vector(&self, vector: AckVector) -> AckVector;
     /// # Errors
     /// The report is malformed.
@@ -94,32 +96,16 @@ pub struct SchemeOptions {
     pub report: u8,
 }
 
-/// Operator's rate bounds, none by default: `rate_max` caps the rate, `rate_min` overrides the
-/// scheme. If they contradict, the upper bound wins.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Bounds {
-    /// Highest rate of payload, repairs and packets without payload.
-    pub max: Option<Bitrate>,
-    /// Lowest rate of payload while there is data to send, even if the scheme allows less.
-    pub min: Option<Bitrate>,
-}
-
-/// Lowest limit that receivers can set: about one packet a second.
-const LIMIT_MIN: Bitrate = Bitrate::from_bits_per_s(16_000);
-
 struct CodedControl<C: SenderControl> {
     half: C,
     /// Report that was decoded and not processed yet.
     report: Option<C::Report>,
-    bounds: Bounds,
-    /// Pacers of the upper and of the lower bound, if any.
-    max: Option<Pace>,
-    min: Option<Pace>,
-    /// True if the upper bound, not the scheme, limited the latest permit.
-    capped: bool,
+    bounds: BoundPacers,
 }
 
-struct CodedFeedback<F>(F);
+struct CodedFeedback<F> {
+    half: F,
+}
 
 /// Boxes a sender half, without bounds.
 pub fn boxed_control<C>(half: C) -> BoxControl
@@ -134,18 +120,12 @@ pub fn bounded_control<C>(half: C, bounds: Bounds) -> BoxControl
 where
     C: SenderControl<Report: Send> + Send + 'static,
 {
-    let max = bounds.max.map(|rate| pace(rate, Pace::BURST));
-    let min = bounds.min.map(|rate| pace(rate, Duration::ZERO));
-    Box::new(CodedControl { half, report: None, bounds, max, min, capped: false })
-}
-
-fn pace(rate: Bitrate, burst: Duration) -> Pace {
-    Pace::new(rate.bits_per_s() as f64, burst)
+    Box::new(CodedControl { half, report: None, bounds: BoundPacers::new(bounds) })
 }
 
 /// Boxes a receiver half.
 pub fn boxed_feedback<F: ReceiverFeedback + Send + 'static>(half: F) -> BoxFeedback {
-    Box::new(CodedFeedback(half))
+    Box::new(CodedFeedback { half })
 }
 
 fn put<W: Wire>(value: &W, out: &mut Vec<u8>) {
@@ -154,36 +134,14 @@ fn put<W: Wire>(value: &W, out: &mut Vec<u8>) {
     assert!(out.len() - start <= W::BYTES_MAX, "senders leave no more room for it");
 }
 
-impl<C: SenderControl> CodedControl<C> {
-    fn charge(&mut self, now: Time, len: u32) {
-        if let Some(max) = &mut self.max {
-            max.spend(now, len);
-        }
-        if let Some(min) = &mut self.min {
-            min.restart(now, len);
-        }
-    }
-}
-
-impl<C: SenderControl + 'static> Control for CodedControl<C> {
+impl<C: SenderControl + 'static> ErasedControl for CodedControl<C> {
     fn options(&self) -> SchemeOptions {
         SchemeOptions { announce: C::Announce::OPTION, report: C::Report::OPTION }
     }
 
     fn permit(&mut self, cx: &mut Cx<'_>, len: u32, repair: bool) -> Permit {
         let scheme = self.half.permit(cx, len, repair);
-        let least = self.min.as_ref().map_or(scheme, |min| scheme.min(min.permit(cx.now)));
-        let permit = match &self.max {
-            Some(max) => {
-                let bound = max.permit(cx.now);
-                self.capped = bound > least;
-                least.max(bound)
-            }
-            None => {
-                self.capped = false;
-                least
-            }
-        };
+        let permit = self.bounds.permit(cx.now, scheme);
         if scheme == Permit::Now && permit != scheme {
             // The path was not tested at the scheme's rate, so a window must not grow unused.
             self.half.on_idle(cx);
@@ -192,12 +150,12 @@ impl<C: SenderControl + 'static> Control for CodedControl<C> {
     }
 
     fn on_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32, out: &mut Vec<u8>) {
-        self.charge(cx.now, len);
+        self.bounds.charge(cx.now, len);
         put(&self.half.on_sent(cx, seq, len), out);
     }
 
     fn on_repair_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32, out: &mut Vec<u8>) -> bool {
-        self.charge(cx.now, len);
+        self.bounds.charge(cx.now, len);
         let announce = self.half.on_repair_sent(cx, seq, len);
         announce.is_some_and(|announce| {
             put(&announce, out);
@@ -206,19 +164,17 @@ impl<C: SenderControl + 'static> Control for CodedControl<C> {
     }
 
     fn permit_overhead(&self, now: Time) -> Permit {
-        self.max.as_ref().map_or(Permit::Now, |max| max.permit(now))
+        self.bounds.permit_overhead(now)
     }
 
     fn on_overhead(&mut self, now: Time, bytes: u32) {
-        if let Some(max) = &mut self.max {
-            max.spend(now, bytes);
-        }
+        self.bounds.charge_overhead(now, bytes);
     }
 
-    fn read_report(&mut self, now: Time, report: &[u8]) -> Checked<Told> {
+    fn read_report(&mut self, now: Time, report: &[u8]) -> Checked<ReportFacts> {
         let report = self.report.insert(C::Report::decode(report).ok_or(BadInput::Malformed)?);
         let round_trip = self.half.round_trip(now, report);
-        Ok(Told { reporter: C::reporter(report), round_trip })
+        Ok(ReportFacts { reporter: C::reporter(report), round_trip })
     }
 
     fn on_report(&mut self, cx: &mut Cx<'_>, from: NodeId, carrier: Carrier) {
@@ -230,21 +186,13 @@ impl<C: SenderControl + 'static> Control for CodedControl<C> {
     }
 
     fn set_limit(&mut self, now: Time, limit: Option<Bitrate>) -> bool {
-        // Anybody can announce a limit, so no limit goes below the lower bound.
-        let least = self.bounds.min.map_or(LIMIT_MIN, |min| min.max(LIMIT_MIN));
-        let limit = limit.map(|limit| limit.max(least));
-        let rate = limit.into_iter().chain(self.bounds.max).min();
-        match (&mut self.max, rate) {
-            (Some(max), Some(rate)) => max.set(now, rate.bits_per_s() as f64),
-            (max, rate) => *max = rate.map(|rate| pace(rate, Pace::BURST)),
-        }
-        limit.is_some_and(|limit| self.bounds.max.is_none_or(|max| limit < max))
+        self.bounds.set_receiver_limit(now, limit)
     }
 
     passes! {
         half:
         fn on_leave(&mut self, cx: &mut Cx<'_>, from: NodeId);
-        fn on_heard(&mut self, cx: &mut Cx<'_>);
+        fn on_unreached_receiver(&mut self, cx: &mut Cx<'_>);
         fn on_new_path(&mut self, cx: &mut Cx<'_>);
         fn on_idle(&mut self, cx: &mut Cx<'_>);
         fn on_timeout(&mut self, cx: &mut Cx<'_>);
@@ -253,7 +201,7 @@ impl<C: SenderControl + 'static> Control for CodedControl<C> {
 
     fn gauges(&self) -> Gauges {
         let gauges = self.half.gauges();
-        if self.capped { Gauges { regime: Regime::Cap, ..gauges } } else { gauges }
+        if self.bounds.is_capped() { Gauges { regime: Regime::Cap, ..gauges } } else { gauges }
     }
 
     #[cfg(test)]
@@ -262,31 +210,31 @@ impl<C: SenderControl + 'static> Control for CodedControl<C> {
     }
 }
 
-impl<F: ReceiverFeedback + 'static> Feedback for CodedFeedback<F> {
+impl<F: ReceiverFeedback + 'static> ErasedFeedback for CodedFeedback<F> {
     fn options(&self) -> SchemeOptions {
         SchemeOptions { announce: F::Announce::OPTION, report: F::Report::OPTION }
     }
 
     fn on_data(&mut self, cx: &mut Cx<'_>, arrival: &Arrival, announce: Option<&[u8]>) -> bool {
         let read = announce.and_then(F::Announce::decode);
-        self.0.on_data(cx, arrival, read.as_ref());
+        self.half.on_data(cx, arrival, read.as_ref());
         announce.is_some() == read.is_some()
     }
 
     fn on_overheard(&mut self, cx: &mut Cx<'_>, from: NodeId, report: &[u8]) -> Checked {
         let report = F::Report::decode(report).ok_or(BadInput::Malformed)?;
-        self.0.on_overheard(cx, from, &report);
+        self.half.on_overheard(cx, from, &report);
         Ok(())
     }
 
     fn poll_report(&mut self, cx: &mut Cx<'_>, out: &mut Vec<u8>) -> Option<Audience> {
-        let (audience, report) = self.0.poll_report(cx)?;
+        let (audience, report) = self.half.poll_report(cx)?;
         put(&report, out);
         Some(audience)
     }
 
     fn report_for_nak(&mut self, cx: &mut Cx<'_>, out: &mut Vec<u8>) -> bool {
-        let report = self.0.report_for_nak(cx);
+        let report = self.half.report_for_nak(cx);
         report.is_some_and(|report| {
             put(&report, out);
             true
@@ -294,10 +242,10 @@ impl<F: ReceiverFeedback + 'static> Feedback for CodedFeedback<F> {
     }
 
     passes! {
-        0:
+        half:
         fn on_missing(&mut self, cx: &mut Cx<'_>, first: Seq, last: Seq);
         fn on_rewind(&mut self, cx: &mut Cx<'_>, newest: Seq);
-        fn on_stuck(&mut self, cx: &mut Cx<'_>);
+        fn on_naks_blocked(&mut self, cx: &mut Cx<'_>);
         fn on_leaving(&mut self) -> bool;
         fn on_timeout(&mut self, cx: &mut Cx<'_>);
         fn shape_vector(&self, vector: AckVector) -> AckVector;
@@ -307,7 +255,7 @@ impl<F: ReceiverFeedback + 'static> Feedback for CodedFeedback<F> {
 
     #[cfg(test)]
     fn inner(&self) -> &dyn core::any::Any {
-        &self.0
+        &self.half
     }
 }
 

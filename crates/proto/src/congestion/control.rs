@@ -101,7 +101,7 @@ pub enum Regime {
     Start,
     /// Lowest rate of the scheme, without feedback or capacity.
     Floor,
-    /// Operator's upper bound, which is below the scheme's rate.
+    /// Rate cap, which is below the scheme's rate.
     Cap,
 }
 
@@ -161,12 +161,12 @@ pub trait SenderControl {
     fn on_leave(&mut self, _cx: &mut Cx<'_>, _from: NodeId) {}
 
     /// Notes a receiver that cannot report yet, because no data reached it.
-    fn on_heard(&mut self, _cx: &mut Cx<'_>) {}
+    fn on_unreached_receiver(&mut self, _cx: &mut Cx<'_>) {}
 
     /// Notes that packets take a new path from now on, which did not cause the old path's losses.
     fn on_new_path(&mut self, _cx: &mut Cx<'_>) {}
 
-    /// Notes an unused permit: there is no data, or the operator's upper bound forbids it.
+    /// Notes an unused permit: there is no data, or the rate cap forbids it.
     fn on_idle(&mut self, _cx: &mut Cx<'_>) {}
 
     /// Runs the timers that are due. Spurious calls have no effect.
@@ -209,7 +209,7 @@ pub trait ReceiverFeedback {
     fn on_rewind(&mut self, _cx: &mut Cx<'_>, _newest: Seq) {}
 
     /// Notes that due NAKs cannot be sent, because no SPM showed the way. Called repeatedly.
-    fn on_stuck(&mut self, _cx: &mut Cx<'_>) {}
+    fn on_naks_blocked(&mut self, _cx: &mut Cx<'_>) {}
 
     /// Changes a positive acknowledgement before it is sent.
     fn shape_vector(&self, vector: AckVector) -> AckVector {

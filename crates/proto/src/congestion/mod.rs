@@ -1,5 +1,6 @@
 //! Congestion control: schemes, each a pair of [`SenderControl`] and [`ReceiverFeedback`].
 
+mod bounds;
 mod coded;
 pub mod common;
 mod control;
@@ -15,9 +16,10 @@ mod relayed;
 mod scheme;
 pub mod tfmcc;
 
+pub use bounds::Bounds;
 pub use coded::{
-    Bounds, BoxControl, BoxFeedback, Control, Feedback, SchemeOptions, Told, bounded_control,
-    boxed_control, boxed_feedback,
+    BoxControl, BoxFeedback, ErasedControl, ErasedFeedback, ReportFacts, SchemeOptions,
+    bounded_control, boxed_control, boxed_feedback,
 };
 pub use control::{
     AckVector, Arrival, Audience, Carrier, Gauges, Permit, ReceiverFeedback, Regime, SenderControl,

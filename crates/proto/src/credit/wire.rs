@@ -189,7 +189,7 @@ fn read<'a>(kind: u8, header: &[u8], rest: &'a [u8]) -> Option<Packet<'a>> {
         let fits = buffer <= u32::from(BUFFER_MAX) && weight > 0;
         return fits.then_some(Packet::Credit(credit));
     }
-    let policy = PolicyId(fields.array()?);
+    let policy = PolicyId(fields.read()?);
     match kind {
         PULL => return Some(Packet::Pull(Pull { session, policy, offset: fields.read()? })),
         PART => {

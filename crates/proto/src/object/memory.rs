@@ -2,7 +2,6 @@
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
-use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::ops::Range;
 use core::task::Poll;
@@ -43,7 +42,7 @@ impl Supply for ContentSupply {
 
     fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> ObjectResult<u32> {
         if part != Part::Content {
-            return Err(ObjectError { reason: "there is nothing but content".to_string() });
+            return Err(ObjectError::new("there is nothing but content"));
         }
         Ok(self.content.read(offset, len, out))
     }
@@ -113,7 +112,7 @@ impl Default for InOrder {
 }
 
 impl Store for InOrder {
-    fn announce(&mut self, announcement: &Announcement) -> ObjectResult {
+    fn begin(&mut self, announcement: &Announcement) -> ObjectResult {
         self.len = announcement.len(Part::Content);
         // A block is read back while it is incomplete, so its start may already be delivered.
         self.symbol = u64::from(announcement.symbol_bytes).max(1);
@@ -152,7 +151,7 @@ impl Store for InOrder {
                 let found = self.held.range(..=at).next_back();
                 let found = found.filter(|(start, bytes)| at < **start + bytes.len() as u64);
                 let Some((&start, bytes)) = found else {
-                    return Err(ObjectError { reason: "it is not here any more".to_string() });
+                    return Err(ObjectError::new("it is not here any more"));
                 };
                 let end = (start + bytes.len() as u64).min(wanted.end);
                 out.extend_from_slice(&bytes[(at - start) as usize..(end - start) as usize]);
@@ -191,7 +190,7 @@ mod tests {
             object: [0; 32],
             digests: None,
         };
-        store.announce(&announcement).unwrap();
+        store.begin(&announcement).unwrap();
         store.write(Part::Content, 8, &[9, 10, 11, 12], 0).unwrap();
         store.write(Part::Content, 4, &[], 4).unwrap();
         assert_eq!(store.poll_delivered(), None);
@@ -224,7 +223,7 @@ mod tests {
             object: [0; 32],
             digests: None,
         };
-        store.announce(&announcement).unwrap();
+        store.begin(&announcement).unwrap();
         store.write(Part::Content, 4 * symbols, &[], last as u32).unwrap();
         for symbol in (1..symbols).rev() {
             store.write(Part::Content, 4 * symbol, &[], 4).unwrap();

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use faircast_base::{Bitrate, Duration, NodeId};
 
 use super::layout::{BLOCK_SYMBOLS, BlockId, PARITY_SYMBOLS, block_id, block_of, part_of};
-use super::{Announcement, MemberLoad, Part, PathLimit};
+use super::{Announcement, MemberLoad, ObjectError, Part, PathLimit};
 use crate::fields::{Encoded, Fields, encoded};
 
 const VERSION: u8 = 1;
@@ -212,7 +212,7 @@ pub(super) struct MemberMessage {
 }
 
 pub(super) const NAME_MAX: usize = 64;
-pub(super) const REASON_MAX: usize = 120;
+pub(super) const REASON_MAX: usize = ObjectError::REPORTED_BYTES_MAX;
 
 impl MemberMessage {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
@@ -229,7 +229,7 @@ impl MemberMessage {
 
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut fields = Fields(bytes);
-        let [version, claim] = fields.array()?;
+        let [version, claim] = fields.read()?;
         let message = Self {
             claim: *Claim::ALL.get(usize::from(claim & !MARK))?,
             ask: claim & MARK != 0,
@@ -257,7 +257,7 @@ pub(super) fn encode_load(load: &MemberLoad) -> Vec<u8> {
 
 pub(super) fn decode_load(bytes: &[u8]) -> Option<MemberLoad> {
     let mut fields = Fields(bytes);
-    let plain = fields.array()? == PLAIN;
+    let plain = fields.read::<[u8; 4]>()? == PLAIN;
     let (span, disk, busy) = (fields.millis()?, fields.millis()?, fields.millis()?);
     let (overflowed, lost) = fields.read()?;
     fields.end()?;

@@ -106,8 +106,8 @@ impl Bounds {
         let PgmFlowSettings { rate_max, rate_min, .. } = PgmFlowSettings::from_options(options);
         let binds = rate_max < PgmFlowSettings::default().rate_max;
         Self {
-            max: binds.then_some(rate_max),
-            min: (rate_min.bits_per_s() > 0).then_some(rate_min),
+            cap: binds.then_some(rate_max),
+            floor: (rate_min.bits_per_s() > 0).then_some(rate_min),
         }
     }
 }
@@ -143,8 +143,8 @@ mod tests {
         for raw in [&[][..], &[("rate_max", "1000 Gbit/s"), ("rate_min", "0 bit/s")]] {
             assert_eq!(Bounds::from_options(&checked(raw)), Bounds::default());
         }
-        let max = Some(Bitrate::from_bits_per_s(5_000_000));
+        let cap = Some(Bitrate::from_bits_per_s(5_000_000));
         let set = checked(&[("rate_max", "5 Mbit/s")]);
-        assert_eq!(Bounds::from_options(&set), Bounds { max, min: None });
+        assert_eq!(Bounds::from_options(&set), Bounds { cap, floor: None });
     }
 }

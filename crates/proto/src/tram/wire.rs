@@ -202,7 +202,7 @@ pub(super) struct Ack<'a> {
 
 impl Advertisement {
     fn decode(fields: &mut Fields<'_>) -> Option<Self> {
-        let [state, role, level, lan] = fields.array()?;
+        let [state, role, level, lan] = fields.read()?;
         let (members, members_max) = fields.read()?;
         Some(Self {
             state: one_of(&HeadState::ALL, state)?,
@@ -378,7 +378,7 @@ impl<'a> Packet<'a> {
 /// or settings. `None` if the bytes are no packet of TRAM.
 pub fn peek(bytes: &[u8]) -> Option<(u64, bool)> {
     let mut fields = Fields(bytes);
-    let [m0, m1, version, kind, flags, _, _, _] = fields.array()?;
+    let [m0, m1, version, kind, flags, _, _, _] = fields.read()?;
     let session = fields.read()?;
     // The first flag of a state marks a repair.
     let begins = [BEACON, SETTINGS].contains(&kind) || kind == DATA && flags & 1 == 0;
@@ -492,7 +492,7 @@ impl<'a> Body<'a> {
             }
             ADVERTISEMENT => plain(Self::Advertisement(Advertisement::decode(all)?))?,
             SOLICITATION => {
-                let [role, ..]: [u8; 4] = all.array()?;
+                let [role, ..]: [u8; 4] = all.read()?;
                 let role = one_of(HeadRole::ALL, role)?;
                 plain(Self::Solicitation(Solicitation { role, name: decode_name(all)? }))?
             }
@@ -503,12 +503,12 @@ impl<'a> Body<'a> {
                 plain(Self::Bind(Bind { role, distance, joins, first_missing, name }))?
             }
             ACCEPT => {
-                let [level, ..]: [u8; 4] = all.array()?;
+                let [level, ..]: [u8; 4] = all.read()?;
                 let start = sequence(all).filter(|start| *start > 0)?;
                 plain(Self::Accept(Accept { start, level }))?
             }
             REJECT => {
-                let [reason, ..]: [u8; 4] = all.array()?;
+                let [reason, ..]: [u8; 4] = all.read()?;
                 plain(Self::Reject(one_of(&RejectReason::ALL, reason)?))?
             }
             HELLO => {
@@ -536,7 +536,7 @@ impl<'a> Body<'a> {
 
 impl<'a> Announcement<'a> {
     fn decode(fields: &mut Fields<'a>) -> Option<Self> {
-        let [option, len] = fields.array()?;
+        let [option, len] = fields.read()?;
         Some(Self { option, value: fields.bytes(usize::from(len))? })
     }
 }

@@ -286,8 +286,8 @@ fn what_a_source_announces_must_fit_together() {
     }
     let mut other = case.object.announcement;
     other.object[3] ^= 1;
-    assert!(store.announce(&other).is_err());
-    assert!(store.announce(&case.object.announcement).is_ok());
+    assert!(store.begin(&other).is_err());
+    assert!(store.begin(&case.object.announcement).is_ok());
 }
 
 #[test]

@@ -173,7 +173,7 @@ impl ReceiverFeedback for PgmccReceiver {
         self.meter.rewind(newest);
     }
 
-    fn on_stuck(&mut self, cx: &mut Cx<'_>) {
+    fn on_naks_blocked(&mut self, cx: &mut Cx<'_>) {
         // Heavy loss hits SPMs too, without which no NAK leaves. The source's address is known.
         if self.config.is_improved() && self.meter.loss() > 0.0 {
             self.plan_report(cx, URGENT_INTERVAL);

@@ -388,7 +388,7 @@ impl SenderControl for PgmccSender {
     }
 
     /// Calls a new receiver at once during a long search, at most once per undoubled timeout.
-    fn on_heard(&mut self, cx: &mut Cx<'_>) {
+    fn on_unreached_receiver(&mut self, cx: &mut Cx<'_>) {
         let initial = self.config.initial_timeout();
         let is_long = self.stall.armed_timeout().is_some_and(|timeout| timeout > initial);
         if self.election.acker.is_none() && is_long {

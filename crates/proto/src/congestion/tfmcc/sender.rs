@@ -332,7 +332,7 @@ impl SenderControl for TfmccSender {
         }
         self.rounds.measured(cx.now, from, rtt, self.gap());
         if report.on_nak {
-            return self.on_heard(cx);
+            return self.on_unreached_receiver(cx);
         }
         self.silence.of_all.clear();
         self.size.is_mean = true;
@@ -363,7 +363,7 @@ impl SenderControl for TfmccSender {
     }
 
     /// Wakes a sender slow for lack of reports: joiners need not wait for a slow feedback round.
-    fn on_heard(&mut self, cx: &mut Cx<'_>) {
+    fn on_unreached_receiver(&mut self, cx: &mut Cx<'_>) {
         let alone = self.clr.is_none() || self.vacancy.is_some();
         let rested = self.silence.woken_at.is_none_or(|at| cx.now.since(at) >= WAKE_INTERVAL);
         // The distance of a receiver that comes after all others left is unknown.

@@ -202,7 +202,7 @@ fn an_offer_grows_ends_and_fails_with_its_supply() {
         }
         fn read(&mut self, _: Part, _: u64, _: u32, out: &mut Vec<u8>) -> ObjectResult<u32> {
             out.push(1);
-            Err(crate::object::ObjectError { reason: "gone".into() })
+            Err(crate::object::ObjectError::new("gone"))
         }
     }
     let block = u64::from(BLOCK_SYMBOLS * 2);

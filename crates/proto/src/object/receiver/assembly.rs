@@ -317,7 +317,7 @@ impl Assembly {
 
     pub(in crate::object) fn begin(&mut self) -> ObjectResult {
         let Some(notice) = self.notice else { return Ok(()) };
-        self.store.announce(&notice.announcement)?;
+        self.store.begin(&notice.announcement)?;
         self.phase = TransferPhase::Manifest;
         self.blocks.want_part(Part::Manifest);
         Ok(())
@@ -443,7 +443,7 @@ impl Assembly {
         if self.mismatches > MISMATCHES_MAX {
             let what = if part == Part::Manifest { "manifest" } else { "list of digests" };
             let reason = alloc::format!("the {what} that came is not the one that was announced");
-            return Err(ObjectError { reason });
+            return Err(ObjectError::new(reason));
         }
         self.blocks.want_part(part);
         ask(cx, &self.blocks, Want::Part(part));
@@ -476,7 +476,7 @@ impl Assembly {
         self.phase = TransferPhase::Content;
         self.load.begin();
         let layout = self.blocks.layout;
-        self.content_end = layout.whole_blocks_end(self.store.window()?);
+        self.content_end = layout.whole_blocks_end(self.store.window_end()?);
         self.blocks.want(layout.block_ids(Part::Content).start..self.content_end);
         self.blocks.want_part(Part::Digests);
         let before = self.blocks.content_lacking();
@@ -491,7 +491,7 @@ impl Assembly {
 
     fn widen(&mut self, cx: &mut Cx<'_>, ask: Ask<'_>) -> ObjectResult {
         let layout = self.blocks.layout;
-        let takes_until = layout.whole_blocks_end(self.store.window()?);
+        let takes_until = layout.whole_blocks_end(self.store.window_end()?);
         if takes_until > self.content_end {
             let more = core::mem::replace(&mut self.content_end, takes_until)..takes_until;
             self.blocks.want(more.clone());
@@ -538,7 +538,7 @@ impl Assembly {
                 let lost = self.blocks.content_lacking() - before;
                 if lost == 0 {
                     let reason = "the content is damaged, and nobody knows where".to_string();
-                    return Err(ObjectError { reason });
+                    return Err(ObjectError::new(reason));
                 }
                 self.blocks.content_bytes = self.content_bytes().saturating_sub(lost);
                 self.bytes_found = 0;

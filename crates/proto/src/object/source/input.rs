@@ -72,7 +72,7 @@ impl ObjectSource {
             cx.check(outcome);
             self.session.observe(cx);
         } else {
-            self.session.control.on_heard(cx);
+            self.session.control.on_unreached_receiver(cx);
         }
         if !wants {
             return Ok(());
@@ -133,7 +133,7 @@ impl ObjectSource {
         if let Some(own) = least.filter(|own| self.limit.is_none_or(|least| *own < least)) {
             self.obey(cx.now, Some(own));
         }
-        self.session.control.on_heard(cx);
+        self.session.control.on_unreached_receiver(cx);
         let quits = [MemberState::Done, MemberState::Left, MemberState::Failed];
         if changed.is_some_and(|state| quits.contains(&state)) {
             self.session.control.on_leave(cx, reporter);

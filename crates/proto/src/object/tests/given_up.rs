@@ -1,7 +1,6 @@
 //! Objects that a source gives up: changed content, pipes, and forged messages of that kind.
 
 use alloc::boxed::Box;
-use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use std::sync::Mutex;
@@ -54,7 +53,7 @@ impl Supply for Breaking {
     fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> ObjectResult<u32> {
         match *self.content.lock().unwrap() {
             Content::Sound => self.object.read(part, offset, len, out),
-            _ => Err(ObjectError { reason: "it cannot be read".to_string() }),
+            _ => Err(ObjectError::new("it cannot be read")),
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Tests of content of unknown length, and of stores that take it in a window.
 
 use alloc::boxed::Box;
-use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use std::sync::Mutex;
@@ -47,7 +46,7 @@ impl Supply for Piped {
     fn digests(&mut self) -> ObjectResult<Option<[u8; 32]>> {
         let pipe = self.pipe.lock().unwrap();
         if pipe.broken {
-            return Err(ObjectError { reason: "the pipe broke".to_string() });
+            return Err(ObjectError::new("the pipe broke"));
         }
         if pipe.ended { self.object.digests() } else { Ok(None) }
     }

@@ -1,6 +1,6 @@
 //! Receiver of an object over TRAM: stores symbols, and reports what it has and lacks.
 
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use faircast_base::{BadInput, Checked, Cx, Duration, Event, NodeId, Time};
@@ -318,7 +318,7 @@ const GIVEN_UP_SILENCE: Duration = Duration::from_secs(10);
 const UNKNOWN_LONG: u64 = 512;
 
 fn error(reason: &str) -> ObjectError {
-    ObjectError { reason: reason.to_string() }
+    ObjectError::new(reason)
 }
 
 const PRUNED: &str = "this receiver was too slow for the group, and was removed";

@@ -74,7 +74,7 @@ impl Word {
 
     pub(super) fn decode(number: u64, bytes: &[u8]) -> Option<Self> {
         let mut fields = Fields(bytes);
-        let [flags, level, 0, 0] = fields.array()? else { return None };
+        let [flags, level, 0, 0] = fields.read::<[u8; 4]>()? else { return None };
         let (head, members, repairs) = fields.read()?;
         let place = TreePlace { number, head, level, members, repairs };
         let load = match flags & LOAD {

@@ -180,7 +180,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
     }
 
     #[cfg(test)]
-    pub(crate) fn feedback(&self) -> &dyn crate::congestion::Feedback {
+    pub(crate) fn feedback(&self) -> &dyn crate::congestion::ErasedFeedback {
         self.scheme.feedback.as_ref()
     }
 

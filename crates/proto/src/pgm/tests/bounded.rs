@@ -32,9 +32,9 @@ fn rate(window: u32, bounds: &Bounds) -> u64 {
 
 #[test]
 fn rates_stay_within_their_bounds() {
-    let bounds = |min, max: Option<u64>| Bounds {
-        min: (min > 0).then(|| Bitrate::from_bits_per_s(min)),
-        max: max.map(Bitrate::from_bits_per_s),
+    let bounds = |floor, cap: Option<u64>| Bounds {
+        floor: (floor > 0).then(|| Bitrate::from_bits_per_s(floor)),
+        cap: cap.map(Bitrate::from_bits_per_s),
     };
     for (case, window, bounds, want) in [
         ("unbounded", 100, bounds(0, None), 80_000),
@@ -50,7 +50,7 @@ fn rates_stay_within_their_bounds() {
 
 #[test]
 fn a_control_knows_that_it_is_the_ceiling_and_not_itself_that_holds_the_sender_back() {
-    let bounds = Bounds { max: Some(Bitrate::from_bits_per_s(80_000)), min: None };
+    let bounds = Bounds { cap: Some(Bitrate::from_bits_per_s(80_000)), floor: None };
     for (window, want) in [(1000, true), (0, false)] {
         let mut control = bounded_control(Window::new(window), bounds);
         let (mut rng, mut trace) = (Rng::new(1, NodeId(0), Purpose::Fault), NullTrace);
@@ -67,8 +67,8 @@ fn a_control_knows_that_it_is_the_ceiling_and_not_itself_that_holds_the_sender_b
 
 #[test]
 fn packets_without_data_count_against_the_ceiling() {
-    let max = Some(Bitrate::from_bits_per_s(1_000_000));
-    let mut control = bounded_control(Window::new(1_000_000), Bounds { min: None, max });
+    let cap = Some(Bitrate::from_bits_per_s(1_000_000));
+    let mut control = bounded_control(Window::new(1_000_000), Bounds { cap, floor: None });
     let (mut rng, mut trace) = (Rng::new(1, NodeId(0), Purpose::Fault), NullTrace);
     let (mut now, mut sent, mut bytes) = (Time::ZERO, 0, 0u64);
     let end = now + Duration::from_secs(10);
@@ -90,7 +90,7 @@ fn packets_without_data_count_against_the_ceiling() {
 #[test]
 fn the_floor_holds_whatever_the_control_says() {
     let at = |ms| Time::ZERO + Duration::from_millis(ms);
-    let bounds = Bounds { min: Some(Bitrate::from_bits_per_s(8_000_000)), max: None };
+    let bounds = Bounds { cap: None, floor: Some(Bitrate::from_bits_per_s(8_000_000)) };
     for (pace_ms, own) in [(8000, Permit::At(at(8000))), (0, Permit::Blocked)] {
         let window = || {
             let mut window = Window::new(0);

@@ -79,8 +79,8 @@ impl Steered {
                 control,
                 bits_per_s: rate as f64,
                 allowed: rate as f64,
-                least: bounds.min.map_or(0.0, |least| least.bits_per_s() as f64),
-                most: bits_per_s(bounds.max),
+                least: bounds.floor.map_or(0.0, |least| least.bits_per_s() as f64),
+                most: bits_per_s(bounds.cap),
                 limit: f64::INFINITY,
             }
             gauges, is_idle, data_sent_at, len, repairs_in_row, repair_pace
@@ -161,7 +161,7 @@ impl Controller for Steered {
         if let Some(repair_pace) = &mut self.repair_pace {
             repair_pace.repeated = repair_pace.repeated.saturating_add(progress.repeated);
         }
-        self.control.on_heard(cx);
+        self.control.on_unreached_receiver(cx);
     }
 
     fn takes_turns(&self) -> bool {
@@ -278,8 +278,8 @@ mod tests {
         let scheme = crate::catalog::scheme("tfmcc").expect("it is registered");
         let control = Steering { scheme, node: SOURCE }.control(&options);
         let bounds = Bounds {
-            min: Some(Bitrate::from_bits_per_s(least)),
-            max: max.map(Bitrate::from_bits_per_s),
+            floor: Some(Bitrate::from_bits_per_s(least)),
+            cap: max.map(Bitrate::from_bits_per_s),
         };
         let mut steered = Steered::new(control, &setup.settings(), bounds);
         steered.set_limit(at(0), limit.map(Bitrate::from_bits_per_s));

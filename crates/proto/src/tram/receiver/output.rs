@@ -35,7 +35,7 @@ impl TramReceiver {
         self.next_ack.hello_missing |=
             window.requests.needs_hello() && has_losses && !self.session.state.done;
         if let Some(reports) = self.reports.as_mut().filter(|_| parent.is_none()) {
-            reports.feedback.on_stuck(cx);
+            reports.feedback.on_naks_blocked(cx);
         }
         let delay = window.requests.back_off(round_trip * 3 / 2 + self.settings.ask_interval);
         self.timers.arm(Timer::Request, now + delay.min(window.ack_schedule.interval()));

@@ -119,7 +119,7 @@ fn who_loses_and_cannot_send_naks_reports_to_the_source_itself() {
         let mut reports = 0;
         for i in 0..200 {
             data(&mut listener, 5 * i, false);
-            listener.with(ReceiverFeedback::on_stuck);
+            listener.with(ReceiverFeedback::on_naks_blocked);
             listener.pass(ms(10));
             for (audience, report) in listener.reports() {
                 assert_eq!(audience, Audience::SenderNak);

@@ -287,9 +287,9 @@ fn whoever_is_heard_in_a_vain_search_is_called_at_once_and_not_again_soon() {
     assert_eq!(bench.pump(10), 1);
     bench.advance(ms(5000));
     assert_eq!(bench.pump(10), 0);
-    bench.with(SenderControl::on_heard);
+    bench.with(SenderControl::on_unreached_receiver);
     assert_eq!(bench.pump(10), 1);
-    bench.with(SenderControl::on_heard);
+    bench.with(SenderControl::on_unreached_receiver);
     assert_eq!(bench.pump(10), 0);
     assert_eq!(bench.due(), ms(3000));
 }

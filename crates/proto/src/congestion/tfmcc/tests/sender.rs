@@ -171,13 +171,13 @@ fn whoever_is_heard_without_a_report_wakes_a_sender_that_nobody_answered() {
     let mut bench = Bench::new();
     bench.pass(Duration::from_secs(300));
     assert!((bench.rate() - 1000.0).abs() < 1e-6, "{}", bench.rate());
-    bench.with(SenderControl::on_heard);
+    bench.with(SenderControl::on_unreached_receiver);
     assert!((bench.rate() - 16_000.0).abs() < 1e-6);
     bench.pass(ms(5500));
     let slower = bench.rate();
     assert!(slower < 16_000.0);
-    bench.with(SenderControl::on_heard);
-    bench.with(SenderControl::on_heard);
+    bench.with(SenderControl::on_unreached_receiver);
+    bench.with(SenderControl::on_unreached_receiver);
     assert!((bench.rate() - 16_000.0).abs() < 1e-6);
 }
 

@@ -46,7 +46,7 @@ proptest! {
     fn any_order_of_symbols_gives_the_content(seed in any::<u64>(), len in 1..2500u64) {
         let (layout, all) = (layout(len), content(len));
         let (mut blocks, mut store) = (Blocks { layout, ..Blocks::default() }, InOrder::new());
-        store.announce(&announcement(len)).unwrap();
+        store.begin(&announcement(len)).unwrap();
         blocks.want_part(Part::Content);
         let mut rng = Rng::new(seed, NodeId(1), Purpose::Fault);
         let block_ids = layout.block_ids(Part::Content);

@@ -1,6 +1,5 @@
 //! Objects and disks in memory, for sources and receivers of the tests.
 
-use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -66,7 +65,7 @@ pub(crate) struct Disk {
 pub(crate) struct DiskStore(pub(crate) Arc<Mutex<Disk>>);
 
 impl Store for DiskStore {
-    fn announce(&mut self, announcement: &Announcement) -> ObjectResult<()> {
+    fn begin(&mut self, announcement: &Announcement) -> ObjectResult<()> {
         let disk = &mut *self.0.lock().unwrap();
         for part in Part::ALL {
             let len = announcement.len(part) as usize;
@@ -87,7 +86,7 @@ impl Store for DiskStore {
         Ok(())
     }
 
-    fn window(&mut self) -> ObjectResult<u64> {
+    fn window_end(&mut self) -> ObjectResult<u64> {
         Ok(self.0.lock().unwrap().window.unwrap_or(u64::MAX))
     }
 
@@ -99,7 +98,7 @@ impl Store for DiskStore {
             assert!(disk.window.is_none_or(|window| end as u64 <= window), "beyond the window");
             disk.taken += place.len();
             if disk.full_after.is_some_and(|most| disk.taken > most) {
-                return Err(ObjectError { reason: "the disk is full".to_string() });
+                return Err(ObjectError::new("the disk is full"));
             }
         }
         let written = &mut disk.written[part as usize][place.clone()];

@@ -83,7 +83,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
             self.want_spm(cx);
         }
         if stuck || !can_ask && self.timers.is_armed(Timer::LoneNak) {
-            self.scheme.feedback.on_stuck(cx);
+            self.scheme.feedback.on_naks_blocked(cx);
             self.want_spm(cx);
         }
         if let Some(window) = &mut self.window

@@ -7,7 +7,7 @@ use faircast_base::{BadInput, Checked, Cx, Duration, Event, NodeId, Seq, Time};
 
 use super::{SourcePhase, SourceSession};
 use crate::StreamEvent;
-use crate::congestion::{AckVector, Carrier, Told};
+use crate::congestion::{AckVector, Carrier, ReportFacts};
 use crate::keep_last;
 use crate::pgm::wire::{Nak, OptionType, Packet, Received};
 
@@ -16,7 +16,7 @@ impl SourceSession {
         if let Some(option) = packet.options.find(OptionType::SCHEME) {
             return self.take_refusal(packet.from, option.value);
         }
-        self.control.on_heard(cx);
+        self.control.on_unreached_receiver(cx);
         self.spm.on_request(&mut self.timers, cx.now);
         Ok(())
     }
@@ -36,7 +36,7 @@ impl SourceSession {
         packet: &Received<'_>,
         nak: Nak,
         asks: bool,
-    ) -> Checked<Option<Told>> {
+    ) -> Checked<Option<ReportFacts>> {
         // A copy for the neighbours of its sender; the NAK itself also comes to this node.
         if packet.is_for_group() {
             return Ok(None);
@@ -57,7 +57,7 @@ impl SourceSession {
             };
             self.control.on_report(cx, packet.from, carrier);
         } else {
-            self.control.on_heard(cx);
+            self.control.on_unreached_receiver(cx);
         }
         let count = if asks { packet.nak_sequence().count() as u32 } else { 0 };
         cx.emit(Event::NakReceived { seq: self.traced(first), count, from: packet.from });
@@ -111,7 +111,11 @@ impl SourceSession {
         self.farthest.get(now).max(self.control.gauges().rtt)
     }
 
-    pub(crate) fn read_report(&mut self, now: Time, packet: &Packet<'_>) -> Checked<Option<Told>> {
+    pub(crate) fn read_report(
+        &mut self,
+        now: Time,
+        packet: &Packet<'_>,
+    ) -> Checked<Option<ReportFacts>> {
         let option = packet.options.find(self.control.options().report);
         option.map(|option| self.control.read_report(now, option.value)).transpose()
     }
