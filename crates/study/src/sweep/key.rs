@@ -47,18 +47,12 @@ impl<'a> Keys<'a> {
 
     pub(super) fn of(&mut self, scenario: &Scenario) -> Result<String, Error> {
         let mut text = Hashed(blake3::Hasher::new());
-        // The scenario's path, text and title do not affect a run.
-        let Scenario { file: _, text: _, title: _, duration, warmup, seed, .. } = scenario;
-        let Scenario { nodes, links, flows, relays, faults, .. } = scenario;
-        let written = write!(
-            text,
-            "{:?} {SCHEMA_VERSION} {:?} {:?}",
-            self.program,
-            self.on,
-            (duration, warmup, seed, nodes, links, flows, relays, faults)
-        );
+        // The scenario's path, text and title do not affect a run. All other fields do.
+        let (file, title) = (PathBuf::new(), String::new());
+        let run = Scenario { file, text: String::new(), title, ..scenario.clone() };
+        let written = write!(text, "{:?} {SCHEMA_VERSION} {:?} {run:?}", self.program, self.on);
         written.expect("a hash takes everything");
-        for flow in flows {
+        for flow in &scenario.flows {
             if let Data::File(path) = &flow.data {
                 let content = self.content(path)?;
                 text.0.update(content.as_bytes());

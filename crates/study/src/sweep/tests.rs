@@ -97,6 +97,24 @@ fn a_key_is_of_what_is_run_and_of_nothing_else() {
 }
 
 #[test]
+fn daemons_and_their_clients_are_parts_of_the_key() {
+    let text = "title = \"Do they talk?\"\nduration = \"2 s\"\n[[link]]\nbetween = [\"a\", \"b\"]\n\
+        rate = \"1 Mbit/s\"\ndelay = \"10 ms\"\nqueue = { kind = \"droptail\", packets = 10 }\n\
+        [[daemon]]\nnode = \"a\"\n[[daemon]]\nnode = \"b\"\npeers = \"a\"\n[[client]]\nname = \"c\"\n\
+        node = [\"a\", \"b\"]\ngroups = \"g\"\nsend = { groups = \"g\", size = \"100 B\", rate = \"2 kbit/s\" }\n";
+    let key = |set: &[&str]| {
+        let draft = Draft::read(Path::new("talk.toml"), text).unwrap();
+        let axes = set.iter().map(|set| Axis::parse(set).unwrap()).collect();
+        keys(&Sweep::new(&SIMULATED, draft, axes, [1]).unwrap())
+    };
+    for other in ["client.0.send.rate=3 kbit/s", "client.0.send.service=agreed", "client.0.count=2"]
+    {
+        assert_ne!(key(&[]), key(&[other]), "{other}");
+    }
+    assert_eq!(key(&[]), key(&["client.0.send.rate=2000 bit/s"]));
+}
+
+#[test]
 fn the_content_of_a_file_that_is_sent_is_a_part_of_the_key() {
     let folder = tempfile::tempdir().unwrap();
     let (file, data) = (folder.path().join("s.toml"), folder.path().join("data"));
