@@ -151,7 +151,7 @@ fn memberships_follow_the_scenario() {
 }
 
 #[test]
-fn whoever_sends_may_receive_too() {
+fn a_sender_may_receive_too() {
     // A machine under load needs time until all sockets are open.
     let flow = "protocol = \"cbr\"\nto = [\"a\", \"b\"]\npacket = \"1000 B\"\ndata = \"100 kB\"\n\
                 start = \"0.5 s\"\noptions = { rate = \"800 kbit/s\" }";

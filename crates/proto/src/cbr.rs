@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_sends_too_hears_all_others_and_is_complete_with_them() {
+    fn a_peer_that_sends_too_receives_from_all_others_and_is_complete_with_them() {
         let options = options("8 Mbit/s", 0.0);
         let sources = &[NodeId(1), NodeId(2), NodeId(3)];
         let of = |node| EndSetup { node, sources, ..setup(&options, 10) };

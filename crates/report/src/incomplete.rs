@@ -67,7 +67,7 @@ mod tests {
     use crate::summary::{FlowFaults, ReceiverSummary};
 
     #[test]
-    fn whoever_lacks_something_is_named_with_the_reason() {
+    fn a_receiver_that_lacks_something_is_named_with_the_reason() {
         let receiver = |node: usize, incomplete: Option<&str>| ReceiverSummary {
             node: format!("m{node}"),
             incomplete: incomplete.map(String::from),

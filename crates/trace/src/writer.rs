@@ -67,7 +67,7 @@ impl<W: Write> Writer<W> {
 
     fn take(&mut self) -> io::Result<GzEncoder<W>> {
         self.flush_lines();
-        let to = self.to.take().expect("whoever takes it consumes the writer");
+        let to = self.to.take().expect("the call that takes the file consumes the writer");
         self.first_error.take().map_or(Ok(to), Err)
     }
 

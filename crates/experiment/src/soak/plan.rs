@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_killed_stopped_or_cut_off_comes_back() {
+    fn killed_stopped_and_cut_off_hosts_come_back() {
         for seed in 0..200 {
             let plan = Plan::new(seed, 2, true, false, &[], None);
             for who in (0..2).map(Who::Receiver).chain([Who::Sender]) {

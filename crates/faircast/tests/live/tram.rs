@@ -151,7 +151,7 @@ async fn who_joins_a_stream_late_has_the_rest_and_its_end() {
 }
 
 #[tokio::test]
-async fn a_stream_names_whoever_left_before_its_end() {
+async fn a_stream_names_receivers_that_left_before_its_end() {
     for leaves in [false, true] {
         let group = group(90 + u8::from(leaves));
         let bytes = noise(1_000_000, 90);

@@ -253,7 +253,7 @@ fn streams_of_every_scheme_arrive_whole_at_four_receivers() {
 }
 
 #[test]
-fn whoever_speaks_another_scheme_gets_nothing_of_a_stream_and_both_ends_say_so() {
+fn a_receiver_of_another_scheme_gets_nothing_of_a_stream_and_both_ends_say_so() {
     for sender in all() {
         for other in all().filter(|other| other.name != sender.name) {
             let settings = options(sender, true, &[]);

@@ -356,7 +356,7 @@ fn what_the_sender_says_is_counted() {
 }
 
 #[test]
-fn whoever_the_sender_names_at_the_end_is_marked_and_all_others_are_counted() {
+fn receivers_that_the_sender_names_at_the_end_are_marked_and_all_others_are_counted() {
     let lacks = |node: Option<u32>, receivers, reason| {
         record(9.0, 0, SENDER, Event::Incomplete { node: node.map(NodeId), receivers, reason })
     };

@@ -57,7 +57,7 @@ fn everybody_hears_everybody_else() {
 }
 
 #[test]
-fn whoever_comes_late_sends_from_then_on_and_is_silent_once_it_has_left() {
+fn a_late_peer_sends_from_then_on_and_is_silent_once_it_has_left() {
     let scenario = talk(
         "from = [\"a\", \"d\"]\nto = [\"a\", \"d\"]\n\
          join = [{ node = \"d\", at = \"1 s\", leave = \"3 s\" }]",

@@ -197,7 +197,7 @@ fn pace(run: &Run, from_s: u64, to_s: u64) -> f64 {
 }
 
 #[test]
-fn a_session_outlives_whoever_comes_and_goes() {
+fn a_session_outlives_receivers_that_come_and_go() {
     let net = Net { rate: "1 Mbit/s", queue: 30, duration: "60 s", ..NET };
     let full = 1e6 / (8.0 * 1468.0);
     let member =

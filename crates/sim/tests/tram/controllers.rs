@@ -25,7 +25,7 @@ fn every_scheme_has_its_row() {
 }
 
 #[test]
-fn everything_arrives_whoever_steers() {
+fn everything_arrives_with_every_controller() {
     for (_, protocol) in pairs() {
         for (name, world) in [
             ("no loss", World::new()),
@@ -46,7 +46,7 @@ fn everything_arrives_whoever_steers() {
 }
 
 #[test]
-fn losses_at_one_site_are_repaired_there_whoever_steers() {
+fn losses_at_one_site_are_repaired_there_with_every_controller() {
     for (_, protocol) in pairs() {
         let mut world = World { protocol, data: "3 MB", seconds: 600, ..World::new() };
         world.first_site_links = "loss = 0.05".into();

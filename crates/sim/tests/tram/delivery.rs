@@ -106,7 +106,7 @@ fn losses_at_one_site_are_repaired_there() {
 }
 
 #[test]
-fn whoever_joins_late_gets_everything_or_what_is_left_as_asked() {
+fn a_late_receiver_gets_everything_or_what_is_left_as_asked() {
     let join = "join = [ { node = \"m3\", at = \"7 s\" }, { node = \"m9\", at = \"8 s\" } ]";
     let late = |options: &str| {
         let mut world = World { data: "4 MB", flow: join.into(), ..World::with_loss(0.01) };

@@ -16,7 +16,7 @@ fn at(seconds: u64) -> Time {
 }
 
 #[test]
-fn an_object_completes_everywhere_whoever_steers() {
+fn an_object_completes_everywhere_with_every_controller() {
     for protocol in ROWS {
         for loss in [0.0, 0.01, 0.05] {
             let world = object(protocol, loss);
@@ -58,7 +58,7 @@ fn an_object_arrives_though_a_head_dies() {
 }
 
 #[test]
-fn whoever_comes_late_has_all_of_an_object_whatever_heads_keep() {
+fn a_late_receiver_has_all_of_an_object_whatever_heads_keep() {
     let join = "join = [ { node = \"m3\", at = \"7 s\" }, { node = \"m9\", at = \"150 s\" }, \
                 { node = \"m14\", at = \"1 s\", leave = \"8 s\" } ]";
     for protocol in ROWS {

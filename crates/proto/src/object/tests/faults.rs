@@ -146,7 +146,7 @@ fn a_source_that_is_started_again_goes_on_where_it_was() {
 }
 
 #[test]
-fn whoever_is_killed_at_whatever_moment_and_comes_back_gets_all() {
+fn receivers_killed_at_any_moment_that_come_back_get_all() {
     let (mut resumed, mut interrupted) = (0, 0);
     for moment in 0..60 {
         for sender in [false, true] {

@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asks_for_everything_fills_no_memory() {
+    fn a_member_that_requests_everything_fills_no_memory() {
         let mut repairs = repairs(RepairCast::Auto);
         for sequence in 1..2 * REQUESTS_MAX as u64 {
             ask(&mut repairs, 0, sequence, 1, (100, false, false));

@@ -102,7 +102,7 @@ fn one_above_the_average_replaces_nobody() {
 }
 
 #[test]
-fn a_representative_that_is_silent_for_too_long_is_replaced_by_whoever_speaks() {
+fn a_representative_that_is_silent_for_too_long_is_replaced_by_a_receiver_that_reports() {
     let mut judge = Judge::after(1000.0, &STEADY);
     let overdue = Standing { is_overdue: true, ..OTHER };
     assert_eq!(judge.hear(1500.0, overdue), Choice::Silent);

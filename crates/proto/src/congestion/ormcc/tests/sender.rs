@@ -365,7 +365,7 @@ fn who_asks_again_for_a_packet_that_was_repaired_tells_of_congestion() {
 }
 
 #[test]
-fn a_representative_that_leaves_is_replaced_by_whoever_speaks_next() {
+fn a_representative_that_leaves_is_replaced_by_the_next_receiver_that_reports() {
     let mut bench = settled(&[100_000.0; 60]);
     bench.with(|sender, cx| sender.on_leave(cx, NodeId(5)));
     assert_eq!(bench.representative(), Some(1));
@@ -377,7 +377,7 @@ fn a_representative_that_leaves_is_replaced_by_whoever_speaks_next() {
 }
 
 #[test]
-fn a_cut_is_taken_back_once_and_not_for_whoever_says_so_after_each() {
+fn a_cut_is_taken_back_once_and_not_for_a_receiver_that_asks_after_each() {
     let mut bench = Bench::new(improved());
     bench.pump(1);
     bench.alive(1, None);

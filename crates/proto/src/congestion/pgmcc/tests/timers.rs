@@ -278,7 +278,7 @@ fn without_an_acker_one_packet_leaves_per_growing_timeout() {
 }
 
 #[test]
-fn whoever_is_heard_in_a_vain_search_is_called_at_once_and_not_again_soon() {
+fn a_receiver_heard_in_a_vain_search_is_called_at_once_and_not_again_soon() {
     let mut bench = Bench::new(plain());
     for _ in 0..4 {
         assert_eq!(bench.pump(10), 1);

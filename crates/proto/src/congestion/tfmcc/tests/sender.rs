@@ -88,7 +88,7 @@ fn a_clr_whose_queue_has_drained_is_not_silent_before_it_reports_again() {
 }
 
 #[test]
-fn whoever_can_take_less_than_the_rate_becomes_the_clr() {
+fn a_receiver_that_can_take_less_than_the_rate_becomes_the_clr() {
     let mut bench = Bench::running();
     bench.report(2, 2e6, 40, true);
     assert_eq!(bench.representative(), Some(1), "it can take more");
@@ -167,7 +167,7 @@ fn silence_of_all_leads_to_one_packet_in_eight_seconds_and_back() {
 }
 
 #[test]
-fn whoever_is_heard_without_a_report_wakes_a_sender_that_nobody_answered() {
+fn a_receiver_heard_without_a_report_wakes_a_sender_that_nobody_answered() {
     let mut bench = Bench::new();
     bench.pass(Duration::from_secs(300));
     assert!((bench.rate() - 1000.0).abs() < 1e-6, "{}", bench.rate());

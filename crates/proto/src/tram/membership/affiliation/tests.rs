@@ -86,7 +86,7 @@ fn a_head_than_which_none_can_be_nearer_is_asked_after_one_round() {
 }
 
 #[test]
-fn whoever_has_members_goes_by_levels_and_to_nobody_below_it() {
+fn a_receiver_with_members_goes_by_levels_and_to_nobody_below_it() {
     let mut affiliation = affiliation();
     affiliation.on_session(at(0), ms(1000));
     let busy = Seeker { level_with_members: Some(4), ..HEAD };
@@ -173,7 +173,7 @@ fn a_head_that_advertises_itself_and_does_not_answer_comes_after_all_others() {
     let silent_at = now.as_nanos().div_ceil(1_000_000);
     affiliation.on_accept(at(silent_at), NodeId(2), 2);
     advertise(&mut affiliation, silent_at + 1000, 1, 1, 2);
-    assert_eq!(affiliation.search, Search::Idle, "nor does it attract whoever has a head");
+    assert_eq!(affiliation.search, Search::Idle, "nor does it attract a receiver that has a head");
     advertise(&mut affiliation, silent_at + 60_000, 1, 1, 2);
     assert_ne!(affiliation.search, Search::Idle, "after a while it is asked again");
 }

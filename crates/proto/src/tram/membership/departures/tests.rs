@@ -25,7 +25,7 @@ fn named(table: &Departures) -> (Vec<(u64, Shortfall)>, u64) {
 }
 
 #[test]
-fn at_the_end_whoever_did_not_come_back_is_named() {
+fn receivers_that_did_not_come_back_are_named_at_the_end() {
     use Fate::{Back, Complete, Gaps, Left, Pruned, Silent};
     use Shortfall as S;
     let all = [went(1, 0, Silent), went(2, 0, Left), went(3, 0, Pruned), went(4, 0, Gaps)];
@@ -87,7 +87,7 @@ fn at_the_end_whoever_did_not_come_back_is_named() {
 }
 
 #[test]
-fn whoever_is_there_at_the_end_is_not_accused_by_others() {
+fn a_receiver_that_is_there_at_the_end_is_not_accused_by_others() {
     let mut table = Departures::new();
     table.record(below(7, went(1, 0, Fate::Silent)));
     let (named, unnamed) = table.shortfall(|id| id == 1, 2);
@@ -124,7 +124,10 @@ fn a_full_table_counts() {
     table.record(below(4, went(900, 0, Fate::Silent)));
     assert_eq!(table.unlisted, 5);
     assert!(!table.on_report(NodeId(1), went(901, 0, Fate::Left)), "who told counts it");
-    assert!(table.on_report(NodeId(1), went(902, 1, Fate::Back)), "whoever is back needs no room");
+    assert!(
+        table.on_report(NodeId(1), went(902, 1, Fate::Back)),
+        "a receiver that is back needs no room"
+    );
     table.record(went(1, 1, Fate::Back));
     table.record(went(900, 0, Fate::Silent));
     let (named, unnamed) = named(&table);

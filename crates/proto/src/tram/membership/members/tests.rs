@@ -187,7 +187,7 @@ fn the_slowest_decides_and_old_words_take_nothing_back() {
 }
 
 #[test]
-fn whoever_goes_on_speaking_has_not_said_goodbye() {
+fn a_member_that_goes_on_reporting_has_not_said_goodbye() {
     let mut members = two();
     let (it, says) = ((NodeId(1), 1), ack(100, 115));
     let leaves = Ack { leaves: true, short: true, ..ack(100, 0) };
@@ -365,7 +365,7 @@ fn has_all() -> Ack<'static> {
 }
 
 #[test]
-fn whoever_goes_without_everything_is_named() {
+fn a_member_that_leaves_without_everything_is_named() {
     use Shortfall::{Gaps, Left, Pruned, Silent};
     let leaves = |ack: Ack<'static>| Ack { leaves: true, ..ack };
     let lacks = |ack: Ack<'static>| Ack { short: true, ..ack };
