@@ -25,19 +25,19 @@ use crate::pgm::negotiation::SchemeMismatch;
 
 /// Object at a receiver, from the first announcement to the end. The transport's end delivers
 /// announcements and symbols, and requests what is [wanted](Want) next.
-pub(in crate::object) struct Assembly {
-    pub(in crate::object) store: Box<dyn Store>,
-    pub(in crate::object) phase: TransferPhase,
+pub(crate) struct Assembly {
+    pub(crate) store: Box<dyn Store>,
+    pub(crate) phase: TransferPhase,
     /// Newest announcement of the source.
-    pub(in crate::object) notice: Option<Notice>,
-    pub(in crate::object) blocks: Blocks,
-    pub(in crate::object) member: Membership,
+    pub(crate) notice: Option<Notice>,
+    pub(crate) blocks: Blocks,
+    pub(crate) member: Membership,
     /// One past the last block of content that the store takes by now.
-    pub(in crate::object) content_end: BlockId,
-    pub(in crate::object) load: LoadMeter,
+    pub(crate) content_end: BlockId,
+    pub(crate) load: LoadMeter,
     /// Greatest rate that this receiver asks its source for.
-    pub(in crate::object) limit: Option<Bitrate>,
-    pub(in crate::object) path: PathReports,
+    pub(crate) limit: Option<Bitrate>,
+    pub(crate) path: PathReports,
     counts: Counts,
     store_poll: StorePoll,
     /// Number of times that a complete part differed from its announcement.
@@ -86,7 +86,7 @@ struct Failure {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::object) enum TransferPhase {
+pub(crate) enum TransferPhase {
     #[default]
     Listening,
     Manifest,
@@ -98,13 +98,13 @@ pub(in crate::object) enum TransferPhase {
 }
 
 impl TransferPhase {
-    pub(in crate::object) fn is_over(self) -> bool {
+    pub(crate) fn is_over(self) -> bool {
         matches!(self, Self::Done | Self::Failed)
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::object) enum Want {
+pub(crate) enum Want {
     Part(Part),
     /// All missing content and digests; with `fresh`, none of it may have been sent yet.
     Lacking {
@@ -115,7 +115,7 @@ pub(in crate::object) enum Want {
 }
 
 impl Assembly {
-    pub(in crate::object) fn new(setup: ObjectReceiverSetup<'_>) -> Self {
+    pub(crate) fn new(setup: ObjectReceiverSetup<'_>) -> Self {
         fresh! {
             Self {
                 store: setup.store,
@@ -133,7 +133,7 @@ impl Assembly {
         self.path.short_limit().filter(|_| !self.phase.is_over())
     }
 
-    pub(in crate::object) fn look_at_path(&mut self, cx: &mut Cx<'_>) {
+    pub(crate) fn look_at_path(&mut self, cx: &mut Cx<'_>) {
         if self.path.next_timeout().is_none_or(|at| at > cx.now) {
             return;
         }
@@ -146,7 +146,7 @@ impl Assembly {
         }
     }
 
-    pub(in crate::object) fn wants_packets(&self) -> bool {
+    pub(crate) fn wants_packets(&self) -> bool {
         matches!(self.phase, TransferPhase::Manifest | TransferPhase::Content) && !self.has_all()
     }
 
@@ -156,12 +156,12 @@ impl Assembly {
         why_stalled(self.path_limit(), &self.load.load(now, 0).unwrap_or_default())
     }
 
-    pub(in crate::object) fn content_bytes(&self) -> u64 {
+    pub(crate) fn content_bytes(&self) -> u64 {
         self.bytes_found + self.blocks.content_bytes
     }
 
     /// Returns the bytes to report: bytes of content, and before content bytes of the manifest.
-    pub(in crate::object) fn reported_bytes(&self) -> u64 {
+    pub(crate) fn reported_bytes(&self) -> u64 {
         let manifest = self.blocks.layout.len(Part::Manifest);
         match self.phase {
             TransferPhase::Listening => 0,
@@ -176,7 +176,7 @@ impl Assembly {
         }
     }
 
-    pub(in crate::object) fn fail(&mut self, cx: &mut Cx<'_>, reason: String) -> bool {
+    pub(crate) fn fail(&mut self, cx: &mut Cx<'_>, reason: String) -> bool {
         if self.phase.is_over() {
             return false;
         }
@@ -189,11 +189,7 @@ impl Assembly {
     }
 
     /// Fails, since the source has another scheme. Returns true on failure.
-    pub(in crate::object) fn fail_mismatched(
-        &mut self,
-        cx: &mut Cx<'_>,
-        mismatch: &SchemeMismatch,
-    ) -> bool {
+    pub(crate) fn fail_mismatched(&mut self, cx: &mut Cx<'_>, mismatch: &SchemeMismatch) -> bool {
         let failed = self.fail(cx, mismatch.reason());
         if failed {
             self.failure.reason = Some(mismatch.to_string());
@@ -202,11 +198,7 @@ impl Assembly {
     }
 
     /// Takes an answer of the source. Returns its news, and true if the receiver fails by it.
-    pub(in crate::object) fn take_answer(
-        &mut self,
-        cx: &mut Cx<'_>,
-        answer: Answer,
-    ) -> (News, bool) {
+    pub(crate) fn take_answer(&mut self, cx: &mut Cx<'_>, answer: Answer) -> (News, bool) {
         let news = self.member.take_answer(cx, answer);
         let failed = match news {
             News::Refused => self.fail(cx, "the source has no room for more receivers".to_string()),
@@ -225,7 +217,7 @@ impl Assembly {
     }
 
     /// Handles the loss of the source, last received at `heard`. Returns true on failure.
-    pub(in crate::object) fn lose_source(
+    pub(crate) fn lose_source(
         &mut self,
         cx: &mut Cx<'_>,
         reason: &str,
@@ -245,7 +237,7 @@ impl Assembly {
         news
     }
 
-    pub(in crate::object) fn close(&mut self, cx: &mut Cx<'_>) -> bool {
+    pub(crate) fn close(&mut self, cx: &mut Cx<'_>) -> bool {
         let early = !self.phase.is_over();
         if early {
             self.phase = TransferPhase::Failed;
@@ -259,29 +251,29 @@ impl Assembly {
         early
     }
 
-    pub(in crate::object) fn take_due(&mut self, now: Time) -> bool {
+    pub(crate) fn take_due(&mut self, now: Time) -> bool {
         self.store_poll.at.take_if(|at| *at <= now).is_some()
     }
 
-    pub(in crate::object) fn next_timeout(&self) -> Option<Time> {
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
         self.store_poll.at
     }
 
-    pub(in crate::object) fn poll_event(&mut self) -> Option<FlowEvent> {
+    pub(crate) fn poll_event(&mut self) -> Option<FlowEvent> {
         if let Some((bytes, zeros)) = self.store.poll_delivered() {
             return Some(FlowEvent::Delivered { bytes, zeros });
         }
         self.events.pop_front()
     }
 
-    pub(in crate::object) fn handle_input(&mut self, input: ObjectReceiverInput) {
+    pub(crate) fn handle_input(&mut self, input: ObjectReceiverInput) {
         match input {
             ObjectReceiverInput::Host(load) => self.load.note(load),
             ObjectReceiverInput::Discard => self.store.discard(),
         }
     }
 
-    pub(in crate::object) fn status(&self) -> ObjectStatus {
+    pub(crate) fn status(&self) -> ObjectStatus {
         let stage = match self.phase {
             TransferPhase::Listening | TransferPhase::Manifest | TransferPhase::Opening => {
                 Stage::Gathering
@@ -315,7 +307,7 @@ impl Assembly {
         }
     }
 
-    pub(in crate::object) fn begin(&mut self) -> ObjectResult {
+    pub(crate) fn begin(&mut self) -> ObjectResult {
         let Some(notice) = self.notice else { return Ok(()) };
         self.store.begin(&notice.announcement)?;
         self.phase = TransferPhase::Manifest;
@@ -323,7 +315,7 @@ impl Assembly {
         Ok(())
     }
 
-    pub(in crate::object) fn grow(
+    pub(crate) fn grow(
         &mut self,
         cx: &mut Cx<'_>,
         (old, new): (&Announcement, &Announcement),
@@ -344,7 +336,7 @@ impl Assembly {
         Ok(())
     }
 
-    pub(in crate::object) fn accepts(&self, name: SymbolName, bytes: u64) -> Checked<bool> {
+    pub(crate) fn accepts(&self, name: SymbolName, bytes: u64) -> Checked<bool> {
         let Some(notice) = self.notice.filter(|_| !self.phase.is_over()) else { return Ok(false) };
         let layout = &self.blocks.layout;
         if notice.announcement.growing && !layout.has(name.block_id) {
@@ -362,7 +354,7 @@ impl Assembly {
         Ok(placed || part_of(name.block_id) == Part::Manifest)
     }
 
-    pub(in crate::object) fn take_symbol(
+    pub(crate) fn take_symbol(
         &mut self,
         cx: &mut Cx<'_>,
         name: SymbolName,
@@ -391,7 +383,7 @@ impl Assembly {
     }
 
     /// Continues after a completed step, and passes what is wanted next to `ask`.
-    pub(in crate::object) fn advance(&mut self, cx: &mut Cx<'_>, ask: Ask<'_>) -> ObjectResult {
+    pub(crate) fn advance(&mut self, cx: &mut Cx<'_>, ask: Ask<'_>) -> ObjectResult {
         match self.phase {
             TransferPhase::Manifest if self.has_manifest() => self.check_manifest(cx, ask),
             TransferPhase::Opening => self.poll_open(cx, ask),
@@ -408,7 +400,7 @@ impl Assembly {
         self.blocks.left(Part::Manifest) == 0 && (self.member.welcome || empty)
     }
 
-    pub(in crate::object) fn has_all(&self) -> bool {
+    pub(crate) fn has_all(&self) -> bool {
         let layout = &self.blocks.layout;
         let known = self.notice.is_some_and(|notice| {
             let Announcement { growing, digests, .. } = notice.announcement;
@@ -558,8 +550,8 @@ const GIVEN_UP_QUIET: Duration = Duration::from_secs(3);
 type Ask<'a> = &'a mut dyn FnMut(&mut Cx<'_>, &Blocks, Want);
 
 /// First and longest interval between two polls of a store that searches or verifies.
-pub(in crate::object) const POLL_MIN: Duration = Duration::from_millis(1);
-pub(in crate::object) const POLL_MAX: Duration = Duration::from_millis(20);
+pub(crate) const POLL_MIN: Duration = Duration::from_millis(1);
+pub(crate) const POLL_MAX: Duration = Duration::from_millis(20);
 
 const HASHED_AT_ONCE: u64 = 1 << 16;
 

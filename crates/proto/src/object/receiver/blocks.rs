@@ -24,7 +24,7 @@ struct Partial {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::object) enum Taken {
+pub(crate) enum Taken {
     Fresh,
     Completed,
     /// Received before, or not wanted.
@@ -34,8 +34,8 @@ pub(in crate::object) enum Taken {
 
 /// All incomplete blocks. Blocks that were never wanted count as complete.
 #[derive(Default)]
-pub(in crate::object) struct Blocks {
-    pub(in crate::object) layout: Layout,
+pub(crate) struct Blocks {
+    pub(crate) layout: Layout,
     pub(super) absent: RangeSet,
     partial: BTreeMap<BlockId, Partial>,
     parity_bytes: usize,
@@ -124,7 +124,7 @@ impl Blocks {
         }
     }
 
-    pub(in crate::object) fn left(&self, part: Part) -> u64 {
+    pub(crate) fn left(&self, part: Part) -> u64 {
         self.left[part as usize]
     }
 
@@ -143,7 +143,7 @@ impl Blocks {
     }
 
     /// Returns the wanted and missing symbols, numbered with 64 per block.
-    pub(in crate::object) fn lacking(&self) -> RangeSet {
+    pub(crate) fn lacking(&self) -> RangeSet {
         let first = |block_id: BlockId| block_id * u64::from(BLOCK_SYMBOLS);
         let mut lacking = RangeSet::default();
         for run in self.absent.iter() {

@@ -274,7 +274,7 @@ impl ObjectReceiver {
 }
 
 /// Returns true if `new` announces the same object as `old`, or the object to which it has grown.
-pub(in crate::object) fn continues(old: &Announcement, new: &Announcement) -> bool {
+pub(crate) fn continues(old: &Announcement, new: &Announcement) -> bool {
     let [manifest, content, _] = old.lens;
     let same = (old.symbol_bytes, old.object) == (new.symbol_bytes, new.object);
     let grown = old.growing && manifest == new.lens[0] && content <= new.lens[1];

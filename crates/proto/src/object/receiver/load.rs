@@ -6,7 +6,7 @@ use crate::object::{HostLoad, MemberLoad};
 
 /// Meter that starts at the beginning of content. Without reports of a driver the load is unknown.
 #[derive(Debug, Default)]
-pub(in crate::object) struct LoadMeter {
+pub(crate) struct LoadMeter {
     now: Option<HostLoad>,
     first: Option<HostLoad>,
     /// Time that verification has taken so far, and start of the present one.
@@ -15,15 +15,15 @@ pub(in crate::object) struct LoadMeter {
 }
 
 impl LoadMeter {
-    pub(in crate::object) fn note(&mut self, load: HostLoad) {
+    pub(crate) fn note(&mut self, load: HostLoad) {
         self.now = Some(load);
     }
 
-    pub(in crate::object) fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         self.first = self.first.or(self.now);
     }
 
-    pub(in crate::object) fn compare(&mut self, now: Time, comparing: bool) {
+    pub(crate) fn compare(&mut self, now: Time, comparing: bool) {
         match (self.comparing, comparing) {
             (None, true) => self.comparing = Some(now),
             (Some(since), false) => {
@@ -34,7 +34,7 @@ impl LoadMeter {
         }
     }
 
-    pub(in crate::object) fn load(&self, now: Time, lost: u64) -> Option<MemberLoad> {
+    pub(crate) fn load(&self, now: Time, lost: u64) -> Option<MemberLoad> {
         let (last, first) = (self.now?, self.first?);
         let compared = self.compared + self.comparing.map_or(Duration::ZERO, |at| now.since(at));
         let written = last.disk.saturating_sub(first.disk);

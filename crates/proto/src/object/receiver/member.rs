@@ -23,12 +23,12 @@ const BY_DURATION: u32 = u32::MAX;
 const STATUS_ALONE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
-pub(in crate::object) struct Membership {
+pub(crate) struct Membership {
     id: u64,
     /// Name of this receiver in the scheme's reports.
     reporter: NodeId,
     name: String,
-    pub(in crate::object) identity: Option<u64>,
+    pub(crate) identity: Option<u64>,
     /// State that the messages claim, with the reason of a failure.
     claim: Claim,
     reason: String,
@@ -36,13 +36,13 @@ pub(in crate::object) struct Membership {
     number: u32,
     schedule: MessageSchedule,
     /// True if the source has ever welcomed this receiver.
-    pub(in crate::object) welcome: bool,
+    pub(crate) welcome: bool,
     /// True while the source serves other members first.
-    pub(in crate::object) deferred: bool,
+    pub(crate) deferred: bool,
     /// Number of answers from the source.
-    pub(in crate::object) answers: u64,
+    pub(crate) answers: u64,
     /// Time of the first message that the source gave this receiver up, unless contradicted since.
-    pub(in crate::object) stalled_answer_at: Option<Time>,
+    pub(crate) stalled_answer_at: Option<Time>,
     refusals: Dissent<Status, BY_DURATION>,
 }
 
@@ -62,7 +62,7 @@ struct MessageSchedule {
 
 /// News in an answer of the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::object) enum News {
+pub(crate) enum News {
     Nothing,
     Recalled,
     Refused,
@@ -72,27 +72,27 @@ pub(in crate::object) enum News {
 }
 
 impl Membership {
-    pub(in crate::object) fn new(id: u64, reporter: NodeId, name: String) -> Self {
+    pub(crate) fn new(id: u64, reporter: NodeId, name: String) -> Self {
         let schedule = MessageSchedule { interval: STATUS_ALONE, ..MessageSchedule::default() };
         Self { id, reporter, name, schedule, ..Self::default() }
     }
 
-    pub(in crate::object) fn join(&mut self, cx: &mut Cx<'_>) {
+    pub(crate) fn join(&mut self, cx: &mut Cx<'_>) {
         self.change(cx, self.claim, JOIN_SPREAD);
         self.welcome = false;
     }
 
-    pub(in crate::object) fn join_once(&mut self, cx: &mut Cx<'_>) {
+    pub(crate) fn join_once(&mut self, cx: &mut Cx<'_>) {
         if self.number == 0 {
             self.join(cx);
         }
     }
 
-    pub(in crate::object) fn has_joined(&self) -> bool {
+    pub(crate) fn has_joined(&self) -> bool {
         self.number > 0
     }
 
-    pub(in crate::object) fn claim(&mut self, cx: &mut Cx<'_>, claim: Claim, reason: String) {
+    pub(crate) fn claim(&mut self, cx: &mut Cx<'_>, claim: Claim, reason: String) {
         (self.claim, self.reason) = (claim, reason);
         // A longer interval means a larger group, in which more members report the same now.
         let spread = self.schedule.interval.saturating_sub(STATUS_ALONE) / 5;
@@ -106,11 +106,11 @@ impl Membership {
         self.schedule.next_at = Some(cx.now + cx.rng.up_to(spread));
     }
 
-    pub(in crate::object) fn set_interval(&mut self, interval: Duration) {
+    pub(crate) fn set_interval(&mut self, interval: Duration) {
         self.schedule.interval = interval.clamp(STATUS_ALONE, INTERVAL_MAX);
     }
 
-    pub(in crate::object) fn shorten_interval(&mut self, cx: &mut Cx<'_>, interval: Duration) {
+    pub(crate) fn shorten_interval(&mut self, cx: &mut Cx<'_>, interval: Duration) {
         self.set_interval(interval);
         let late = self.schedule.next_at.is_some_and(|at| at > cx.now + self.schedule.interval);
         if self.schedule.is_answered && late {
@@ -122,7 +122,7 @@ impl Membership {
         matches!(self.claim, Claim::Done | Claim::Failed | Claim::Leaving)
     }
 
-    pub(in crate::object) fn take_answer(&mut self, cx: &mut Cx<'_>, answer: Answer) -> News {
+    pub(crate) fn take_answer(&mut self, cx: &mut Cx<'_>, answer: Answer) -> News {
         // Numbers wrap.
         let ahead = answer.number.wrapping_sub(self.number).cast_signed();
         // With a greater lead, the receiver's own number would be the old one.
@@ -184,7 +184,7 @@ impl Membership {
         }
     }
 
-    pub(in crate::object) fn note_progress(&mut self) {
+    pub(crate) fn note_progress(&mut self) {
         self.stalled_answer_at = None;
         self.refusals.contradict();
     }
@@ -198,7 +198,7 @@ impl Membership {
     }
 
     /// Handles the end of the source: a pending last message is sent once more and not repeated.
-    pub(in crate::object) fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         if self.awaits_note() {
             self.finish();
         }
@@ -211,7 +211,7 @@ impl Membership {
     }
 
     /// Sends what is due. Returns true if the last message stays without an answer for good.
-    pub(in crate::object) fn on_timeout(&mut self, cx: &mut Cx<'_>) -> bool {
+    pub(crate) fn on_timeout(&mut self, cx: &mut Cx<'_>) -> bool {
         if self.schedule.next_at.is_none_or(|at| at > cx.now) {
             return false;
         }
@@ -233,7 +233,7 @@ impl Membership {
         false
     }
 
-    pub(in crate::object) fn hurry(&mut self, cx: &mut Cx<'_>) {
+    pub(crate) fn hurry(&mut self, cx: &mut Cx<'_>) {
         if self.is_last_word() && self.schedule.repetitions == 0 && self.schedule.next_at.is_some()
         {
             self.schedule.next_at = Some(cx.now);
@@ -242,29 +242,29 @@ impl Membership {
     }
 
     /// Makes a message due, if the source still expects some.
-    pub(in crate::object) fn speak_soon(&mut self) {
+    pub(crate) fn speak_soon(&mut self) {
         self.schedule.is_due |= self.welcome && !self.is_last_word();
     }
 
-    pub(in crate::object) fn leave(&mut self, cx: &mut Cx<'_>) {
+    pub(crate) fn leave(&mut self, cx: &mut Cx<'_>) {
         self.change(cx, Claim::Leaving, Duration::ZERO);
         (self.schedule.next_at, self.schedule.is_due) = (None, true);
     }
 
-    pub(in crate::object) fn has_left(&self) -> bool {
+    pub(crate) fn has_left(&self) -> bool {
         self.claim == Claim::Leaving && !self.schedule.is_due
     }
 
-    pub(in crate::object) fn awaits_note(&self) -> bool {
+    pub(crate) fn awaits_note(&self) -> bool {
         self.is_last_word() && self.schedule.next_at.is_some()
     }
 
-    pub(in crate::object) fn has_due(&self) -> bool {
+    pub(crate) fn has_due(&self) -> bool {
         self.schedule.is_due
     }
 
     /// Returns a due message with the `bytes` of content here and the share of lost packets.
-    pub(in crate::object) fn take_due(
+    pub(crate) fn take_due(
         &mut self,
         bytes: u64,
         (packets, lost): (u64, u64),
@@ -285,7 +285,7 @@ impl Membership {
         })
     }
 
-    pub(in crate::object) fn next_timeout(&self) -> Option<Time> {
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
         self.schedule.next_at
     }
 }

@@ -6,8 +6,8 @@ use crate::object::PathLimit;
 use crate::object::path::PathMeter;
 use crate::object::wire::PathMessage;
 
-pub(in crate::object) struct PathReports {
-    pub(in crate::object) meter: PathMeter,
+pub(crate) struct PathReports {
+    pub(crate) meter: PathMeter,
     /// Bytes that drivers add to each packet.
     headers: u32,
     /// Range of probe lengths that the next message asks for.
@@ -39,12 +39,12 @@ impl PathReports {
         PathNews { has_message: self.wanted_probes.is_some() || has_new_limit, has_new_limit }
     }
 
-    pub(in crate::object) fn take_messages(&mut self) -> [Option<PathMessage>; 2] {
+    pub(crate) fn take_messages(&mut self) -> [Option<PathMessage>; 2] {
         let asked = self.wanted_probes.take().map(|(low, high)| PathMessage::Ask { low, high });
         [asked, self.meter.limit.map(PathMessage::Limit)]
     }
 
-    pub(in crate::object) fn next_timeout(&self) -> Option<Time> {
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
         self.meter.next_timeout()
     }
 }

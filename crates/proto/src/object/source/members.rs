@@ -13,10 +13,10 @@ use crate::object::wire::{Answer, Claim, MemberMessage, Status};
 use crate::object::{MemberLoad, MemberState, MemberStatus, TreePlace};
 
 /// Most members. Later receivers are refused.
-pub(in crate::object) const MEMBERS_MAX: usize = 1 << 16;
+pub(crate) const MEMBERS_MAX: usize = 1 << 16;
 
 /// Most pending answers. Receivers repeat messages without an answer.
-pub(in crate::object) const ANSWERS_MAX: usize = 1 << 12;
+pub(crate) const ANSWERS_MAX: usize = 1 << 12;
 
 #[derive(Debug, Default)]
 struct Member {
@@ -146,15 +146,15 @@ fn answer_to(state: MemberState, given_up: bool) -> Status {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::object) struct Sent {
-    pub(in crate::object) manifest: u64,
-    pub(in crate::object) content: u64,
+pub(crate) struct Sent {
+    pub(crate) manifest: u64,
+    pub(crate) content: u64,
     /// True if content has begun, and waits only for members.
-    pub(in crate::object) flows: bool,
+    pub(crate) flows: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::object) enum Standing {
+pub(crate) enum Standing {
     /// No member is at the node: its packets do not count.
     Unknown,
     Member,
@@ -163,7 +163,7 @@ pub(in crate::object) enum Standing {
 }
 
 #[derive(Debug, Default)]
-pub(in crate::object) struct Members {
+pub(crate) struct Members {
     members: BTreeMap<u64, Member>,
     /// Members by the node that they are at, and by their names in the scheme's reports.
     by_node: BTreeMap<NodeId, u64>,
@@ -187,27 +187,27 @@ pub(in crate::object) struct Members {
 }
 
 impl Members {
-    pub(in crate::object) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.members.len()
     }
 
-    pub(in crate::object) fn knows(&self, id: u64) -> bool {
+    pub(crate) fn knows(&self, id: u64) -> bool {
         self.members.contains_key(&id)
     }
 
-    pub(in crate::object) fn are_settled(&self) -> bool {
+    pub(crate) fn are_settled(&self) -> bool {
         self.members.values().all(|member| member.is_settled)
     }
 
-    pub(in crate::object) fn count(&self, states: &[MemberState]) -> usize {
+    pub(crate) fn count(&self, states: &[MemberState]) -> usize {
         states.iter().map(|state| self.counts[*state as usize]).sum()
     }
 
-    pub(in crate::object) fn active(&self) -> usize {
+    pub(crate) fn active(&self) -> usize {
         self.count(&SERVED)
     }
 
-    pub(in crate::object) fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         self.members.values_mut().for_each(|member| member.is_awaited = true);
     }
 
@@ -216,7 +216,7 @@ impl Members {
     /// A message from another address is [`Foreign`](BadInput::Foreign) unless the member was
     /// silent or is authenticated. Old or far-ahead numbers are answered with the newest number,
     /// which a member whose name was misused contradicts.
-    pub(in crate::object) fn take_message(
+    pub(crate) fn take_message(
         &mut self,
         now: Time,
         from: NodeId,
@@ -288,12 +288,7 @@ impl Members {
         Ok(true)
     }
 
-    pub(in crate::object) fn note_load(
-        &mut self,
-        id: u64,
-        load: MemberLoad,
-        limit: Option<Bitrate>,
-    ) {
+    pub(crate) fn note_load(&mut self, id: u64, load: MemberLoad, limit: Option<Bitrate>) {
         if let Some(member) = self.members.get_mut(&id) {
             (member.status.load, member.status.limit) = (load, limit);
             self.has_limits |= limit.is_some();
@@ -302,24 +297,24 @@ impl Members {
 
     /// Notes that a member has taken the first `taken` of `sent` packets. A report is older than
     /// the last packets, so it is compared with the number sent before the previous report.
-    pub(in crate::object) fn note_taken(&mut self, id: u64, taken: u64, sent: u64) {
+    pub(crate) fn note_taken(&mut self, id: u64, taken: u64, sent: u64) {
         if let Some(member) = self.members.get_mut(&id) {
             member.progress.has_taken_all = taken >= member.progress.sent_packets;
             member.progress.sent_packets = sent;
         }
     }
 
-    pub(in crate::object) fn note_place(&mut self, id: u64, place: TreePlace) {
+    pub(crate) fn note_place(&mut self, id: u64, place: TreePlace) {
         if let Some(member) = self.members.get_mut(&id) {
             member.status.place = Some(place);
         }
     }
 
-    pub(in crate::object) fn is_served(&self, id: u64) -> bool {
+    pub(crate) fn is_served(&self, id: u64) -> bool {
         self.members.get(&id).is_some_and(|member| member.is(&SERVED))
     }
 
-    pub(in crate::object) fn least_limit(&self) -> Option<(Bitrate, NodeId)> {
+    pub(crate) fn least_limit(&self) -> Option<(Bitrate, NodeId)> {
         if !self.has_limits {
             return None;
         }
@@ -348,13 +343,13 @@ impl Members {
     }
 
     /// Returns the member's name if another member has the same, after a restart or a move.
-    pub(in crate::object) fn shared_name(&self, id: u64) -> Option<&str> {
+    pub(crate) fn shared_name(&self, id: u64) -> Option<&str> {
         let name = self.members.get(&id)?.status.name.as_str();
         let bears = |(other, member): (&u64, &Member)| *other != id && member.status.name == name;
         (!name.is_empty() && self.members.iter().any(bears)).then_some(name)
     }
 
-    pub(in crate::object) fn remove(&mut self, id: u64) -> Option<NodeId> {
+    pub(crate) fn remove(&mut self, id: u64) -> Option<NodeId> {
         let member = self.members.remove(&id)?;
         self.reached -= usize::from(member.is_reached());
         let MemberStatus { node, reporter, state, .. } = member.status;
@@ -390,7 +385,7 @@ impl Members {
     }
 
     /// Marks the object as given up, and queues that answer for up to [`ANSWERS_MAX`] members.
-    pub(in crate::object) fn give_up(&mut self) {
+    pub(crate) fn give_up(&mut self) {
         self.given_up = true;
         if self.owes_answers() {
             return;
@@ -408,16 +403,16 @@ impl Members {
         self.last_given_up_answer = self.answers.back().map(|(_, answer)| answer.id);
     }
 
-    pub(in crate::object) fn owes_answers(&self) -> bool {
+    pub(crate) fn owes_answers(&self) -> bool {
         !self.answers.is_empty()
     }
 
-    pub(in crate::object) fn poll_answer(&mut self) -> Option<(NodeId, Answer)> {
+    pub(crate) fn poll_answer(&mut self) -> Option<(NodeId, Answer)> {
         self.answers.pop_front()
     }
 
     /// Marks incomplete members silent since `before` as lost. Returns their names in reports.
-    pub(in crate::object) fn lose_silent(&mut self, before: Time) -> Vec<NodeId> {
+    pub(crate) fn lose_silent(&mut self, before: Time) -> Vec<NodeId> {
         let waiting = [MemberState::Joined, MemberState::Receiving, MemberState::Deferred];
         if self.count(&waiting) == 0 {
             return Vec::new();
@@ -429,7 +424,7 @@ impl Members {
         lost.into_iter().map(|(_, reporter)| reporter).collect()
     }
 
-    pub(in crate::object) fn defer(&mut self, reporter: NodeId) -> bool {
+    pub(crate) fn defer(&mut self, reporter: NodeId) -> bool {
         let Some(&id) = self.by_reporter.get(&reporter) else { return false };
         let member = self.members.get(&id).filter(|member| member.is(&SERVED));
         let Some(node) = member.map(|member| member.status.node) else { return false };
@@ -438,7 +433,7 @@ impl Members {
         true
     }
 
-    pub(in crate::object) fn recall(&mut self) -> bool {
+    pub(crate) fn recall(&mut self) -> bool {
         if self.count(&[MemberState::Deferred]) == 0 {
             return false;
         }
@@ -452,18 +447,18 @@ impl Members {
     }
 
     /// Returns the interval between status messages of a member: at most 50 a second in the group.
-    pub(in crate::object) fn status_interval(&self, give_up: Duration) -> Duration {
+    pub(crate) fn status_interval(&self, give_up: Duration) -> Duration {
         let each = STATUS_SPACING * self.members.len() as u64;
         each.clamp(STATUS_MIN, STATUS_MAX).min((give_up / 4).max(STATUS_MIN))
     }
 
-    pub(in crate::object) fn least_bytes(&self) -> Option<u64> {
+    pub(crate) fn least_bytes(&self) -> Option<u64> {
         let counts = [MemberState::Joined, MemberState::Receiving, MemberState::Done];
         let served = self.members.values().filter(|member| member.is(&counts));
         served.map(|member| member.status.bytes).min()
     }
 
-    pub(in crate::object) fn statuses(&self) -> Vec<MemberStatus> {
+    pub(crate) fn statuses(&self) -> Vec<MemberStatus> {
         self.members.values().map(|member| member.status.clone()).collect()
     }
 }

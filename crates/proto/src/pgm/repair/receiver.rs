@@ -86,7 +86,7 @@ impl PgmReceiver {
     }
 
     #[cfg(test)]
-    pub(in crate::pgm) fn feedback(&self) -> &dyn crate::congestion::ErasedFeedback {
+    pub(crate) fn feedback(&self) -> &dyn crate::congestion::ErasedFeedback {
         self.session.feedback()
     }
 

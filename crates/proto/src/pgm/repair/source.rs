@@ -57,7 +57,7 @@ impl PgmSource {
     }
 
     #[cfg(test)]
-    pub(in crate::pgm) fn control(&self) -> &dyn crate::congestion::ErasedControl {
+    pub(crate) fn control(&self) -> &dyn crate::congestion::ErasedControl {
         self.session.control.as_ref()
     }
 

@@ -17,11 +17,11 @@ const OTHERS_ENOUGH: u32 = 15;
 const INTERVAL_MAX: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
-pub(in crate::tram) struct Advertising {
+pub(crate) struct Advertising {
     /// Time to live of the next advertisement.
     ring: u8,
     /// Time to live of the last advertisement: its receivers must also learn that the head is full.
-    pub(in crate::tram) last: u8,
+    pub(crate) last: u8,
     max: u8,
     /// True if the head advertises less in a crowd, and without new members.
     backs_off: bool,
@@ -32,7 +32,7 @@ pub(in crate::tram) struct Advertising {
 }
 
 impl Advertising {
-    pub(in crate::tram) fn new(settings: &TramSettings) -> Self {
+    pub(crate) fn new(settings: &TramSettings) -> Self {
         Self {
             ring: ADVERTISE_STEP,
             last: ADVERTISE_STEP,
@@ -43,25 +43,21 @@ impl Advertising {
         }
     }
 
-    pub(in crate::tram) fn never_back_off(&mut self) {
+    pub(crate) fn never_back_off(&mut self) {
         self.backs_off = false;
     }
 
-    pub(in crate::tram) fn on_other(&mut self, ttl: u8, state: HeadState) {
+    pub(crate) fn on_other(&mut self, ttl: u8, state: HeadState) {
         let has_room = matches!(state, HeadState::Accepting | HeadState::AcceptingHeads);
         self.others += u32::from(has_room && ttl <= self.ring);
     }
 
-    pub(in crate::tram) fn on_member(&mut self) {
+    pub(crate) fn on_member(&mut self) {
         self.without_members = 0;
     }
 
     /// Returns the time to live of the due advertisement, `None` to skip it, and the next delay.
-    pub(in crate::tram) fn next(
-        &mut self,
-        state: HeadState,
-        interval: Duration,
-    ) -> (Option<u8>, Duration) {
+    pub(crate) fn next(&mut self, state: HeadState, interval: Duration) -> (Option<u8>, Duration) {
         if !self.backs_off {
             self.last = self.ring;
             self.ring = self.ring.saturating_add(ADVERTISE_STEP).min(self.max);

@@ -17,16 +17,16 @@ use crate::tram::wire::Advertisement;
 use assigned::Assigned;
 use backoff::Backoff;
 use candidates::{Candidate, Candidates};
-pub(in crate::tram) use parent::Parent;
+pub(crate) use parent::Parent;
 use parent::{Silence, SilenceLimits};
 use round_trips::RoundTrips;
 
 /// Interval between solicitations, and growth of their scope in hops (src: jrms).
-pub(in crate::tram) const SOLICIT_INTERVAL: Duration = Duration::from_millis(500);
+pub(crate) const SOLICIT_INTERVAL: Duration = Duration::from_millis(500);
 const SOLICIT_STEP: u8 = 1;
 
 /// Timeout of a request to a head, and most requests to one head.
-pub(in crate::tram) const BIND_TIMEOUT: Duration = Duration::from_secs(2);
+pub(crate) const BIND_TIMEOUT: Duration = Duration::from_secs(2);
 const BIND_TRIES: u32 = 3;
 
 /// Advertisement intervals to listen before a choice, and the longest interval (src: jrms).
@@ -49,7 +49,7 @@ enum Search {
 
 /// Request of a receiver to heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::tram) enum Request {
+pub(crate) enum Request {
     /// Solicitation to all heads within this time to live; a `name` other than 0 limits it to one.
     Solicit {
         ttl: u8,
@@ -68,7 +68,7 @@ pub(in crate::tram) enum Request {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::tram) enum ParentChange {
+pub(crate) enum ParentChange {
     Nothing,
     /// The receiver has a parent; `previous` is the parent until now, if that is still there.
     Joined {
@@ -79,16 +79,16 @@ pub(in crate::tram) enum ParentChange {
 
 /// Receiver that looks for a head, as far as the choice depends on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::tram) struct Seeker {
+pub(crate) struct Seeker {
     /// True if heads that take only potential heads take this receiver.
-    pub(in crate::tram) may_be_head: bool,
+    pub(crate) may_be_head: bool,
     /// Own level of a receiver with members: its head's must be less, so that no loop forms.
-    pub(in crate::tram) level_with_members: Option<u8>,
-    pub(in crate::tram) first_missing: u64,
+    pub(crate) level_with_members: Option<u8>,
+    pub(crate) first_missing: u64,
     /// Own level and number: a new head must have less, so that no loop forms.
-    pub(in crate::tram) level_and_id: (u8, u64),
+    pub(crate) level_and_id: (u8, u64),
     /// True if another candidate of the LAN is to become this receiver's head.
-    pub(in crate::tram) awaits_lan_head: bool,
+    pub(crate) awaits_lan_head: bool,
 }
 
 impl Seeker {
@@ -143,16 +143,16 @@ struct RequestHistory {
 }
 
 #[derive(Debug, Default)]
-pub(in crate::tram) struct Affiliation {
+pub(crate) struct Affiliation {
     /// True after the first packet of the session.
     has_begun: bool,
     /// True if the parent has pruned this receiver, which looks for no other.
-    pub(in crate::tram) is_pruned: bool,
+    pub(crate) is_pruned: bool,
     /// Head that a scenario or user has assigned; `None` once it is lost.
     assigned: Option<Assigned>,
-    pub(in crate::tram) parent: Option<Parent>,
+    pub(crate) parent: Option<Parent>,
     /// Time of the last packet from the latest lost parent.
-    pub(in crate::tram) lost_at: Time,
+    pub(crate) lost_at: Time,
     search: Search,
     /// True if the search is for a better head only, and the parent stays if it fails.
     keeps_parent: bool,
@@ -175,7 +175,7 @@ pub(in crate::tram) struct Affiliation {
 }
 
 impl Affiliation {
-    pub(in crate::tram) fn new(settings: &TramSettings, assigned: Option<GivenHead>) -> Self {
+    pub(crate) fn new(settings: &TramSettings, assigned: Option<GivenHead>) -> Self {
         Self {
             assigned: assigned.map(Assigned::new),
             search: Search::Idle,
@@ -199,17 +199,17 @@ impl Affiliation {
         }
     }
 
-    pub(in crate::tram) fn is_binding(&self) -> bool {
+    pub(crate) fn is_binding(&self) -> bool {
         matches!(self.search, Search::Binding { .. })
     }
 
-    pub(in crate::tram) fn involves(&self, node: NodeId) -> bool {
+    pub(crate) fn involves(&self, node: NodeId) -> bool {
         let asked = matches!(self.search, Search::Binding { head, .. } if head.node == node);
         asked || self.parent.is_some_and(|parent| parent.node == node)
     }
 
     /// Takes the advertisement interval, zero for answers to solicitations only. Starts the search.
-    pub(in crate::tram) fn on_session(&mut self, now: Time, advertise_interval: Duration) {
+    pub(crate) fn on_session(&mut self, now: Time, advertise_interval: Duration) {
         if self.is_pruned {
             return;
         }
@@ -220,7 +220,7 @@ impl Affiliation {
         }
     }
 
-    pub(in crate::tram) fn seek(&mut self, now: Time) {
+    pub(crate) fn seek(&mut self, now: Time) {
         self.search = Search::Seeking { rounds: 0 };
         self.keeps_parent = false;
         self.requests.root_requested = false;
@@ -235,12 +235,12 @@ impl Affiliation {
         self.begin_round(now);
     }
 
-    pub(in crate::tram) fn on_pruned(&mut self) {
+    pub(crate) fn on_pruned(&mut self) {
         self.is_pruned = true;
         self.stop();
     }
 
-    pub(in crate::tram) fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         (self.parent, self.search, self.due) = (None, Search::Idle, None);
         self.timers.disarm_all();
     }
@@ -259,7 +259,7 @@ impl Affiliation {
         self.timers.arm(Timer::SearchRound, now + listening.unwrap_or(SOLICIT_INTERVAL));
     }
 
-    pub(in crate::tram) fn on_advertisement(
+    pub(crate) fn on_advertisement(
         &mut self,
         now: Time,
         ((node, id, ttl), alone): ((NodeId, u64, u8), bool),
@@ -383,7 +383,7 @@ impl Affiliation {
         true
     }
 
-    pub(in crate::tram) fn lacks(&self, head: NodeId, start: u64, seeker: Seeker) -> bool {
+    pub(crate) fn lacks(&self, head: NodeId, start: u64, seeker: Seeker) -> bool {
         let first_missing = seeker.first_missing.max(1);
         let root = self.candidates.root.filter(|it| it.node != head && it.low <= first_missing);
         self.requires_all && start > first_missing && root.is_some()
@@ -415,12 +415,7 @@ impl Affiliation {
         }
     }
 
-    pub(in crate::tram) fn on_accept(
-        &mut self,
-        now: Time,
-        from: NodeId,
-        level: u8,
-    ) -> ParentChange {
+    pub(crate) fn on_accept(&mut self, now: Time, from: NodeId, level: u8) -> ParentChange {
         let asked = match self.search {
             Search::Binding { head, since, .. } if head.node == from => Some((head, since)),
             _ => {
@@ -446,16 +441,11 @@ impl Affiliation {
         ParentChange::Joined { previous }
     }
 
-    pub(in crate::tram) fn is_binding_to(&self, node: NodeId) -> bool {
+    pub(crate) fn is_binding_to(&self, node: NodeId) -> bool {
         matches!(self.search, Search::Binding { head, .. } if head.node == node)
     }
 
-    pub(in crate::tram) fn on_reject(
-        &mut self,
-        now: Time,
-        from: NodeId,
-        seeker: Seeker,
-    ) -> ParentChange {
+    pub(crate) fn on_reject(&mut self, now: Time, from: NodeId, seeker: Seeker) -> ParentChange {
         match (self.search, self.parent) {
             (Search::Binding { head, since, .. }, _) if head.node == from => {
                 self.requests.refused_by = Some((head, since));
@@ -486,7 +476,7 @@ impl Affiliation {
     }
 
     /// Looks for another head. A head that `fails` is left at once, and a last choice for a while.
-    pub(in crate::tram) fn on_head_failure(
+    pub(crate) fn on_head_failure(
         &mut self,
         now: Time,
         seeker: Seeker,
@@ -506,13 +496,13 @@ impl Affiliation {
         if fails { ParentChange::Lost } else { ParentChange::Nothing }
     }
 
-    pub(in crate::tram) fn on_packet(&mut self, now: Time, from: NodeId, level: Option<u8>) {
+    pub(crate) fn on_packet(&mut self, now: Time, from: NodeId, level: Option<u8>) {
         if let Some(parent) = self.parent.as_mut().filter(|parent| parent.node == from) {
             parent.on_packet(now, level);
         }
     }
 
-    pub(in crate::tram) fn on_timeout(&mut self, now: Time, seeker: Seeker) -> ParentChange {
+    pub(crate) fn on_timeout(&mut self, now: Time, seeker: Seeker) -> ParentChange {
         let silent = self.timers.take_due(Timer::HeadSilence, now);
         let change = if silent { self.on_silence(now, seeker) } else { ParentChange::Nothing };
         if self.timers.take_due(Timer::SearchRound, now) {
@@ -580,12 +570,12 @@ impl Affiliation {
         }
     }
 
-    pub(in crate::tram) fn poll(&mut self) -> Option<Request> {
+    pub(crate) fn poll(&mut self) -> Option<Request> {
         let probe = || Some(Request::Probe { to: self.round_trips.as_mut()?.due.pop_front()? });
         self.due.take().or_else(probe)
     }
 
-    pub(in crate::tram) fn next_timeout(&self) -> Option<Time> {
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
         self.timers.next()
     }
 }

@@ -11,7 +11,7 @@ use crate::ShortReceiver;
 use crate::tram::wire::{DEPARTURES_MAX, Departed, Fate};
 
 /// Most entries at the source; chosen.
-pub(in crate::tram) const SOURCE_MAX: usize = 1024;
+pub(crate) const SOURCE_MAX: usize = 1024;
 
 /// Most entries that one member may report: its own table, as it changes.
 const OF_ONE_MAX: usize = 2 * DEPARTURES_MAX;
@@ -27,37 +27,37 @@ struct Entry {
 }
 
 #[derive(Debug, Default)]
-pub(in crate::tram) struct Departures {
+pub(crate) struct Departures {
     /// Entries by the number of the receiver.
     entries: BTreeMap<u64, Entry>,
     entries_max: usize,
     /// Departed receivers without an entry, for lack of room.
-    pub(in crate::tram) unlisted: u32,
+    pub(crate) unlisted: u32,
     /// Acknowledgements that are still to carry the latest change.
     reports_left: u8,
 }
 
 impl Departures {
-    pub(in crate::tram) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { entries: BTreeMap::new(), entries_max: DEPARTURES_MAX, unlisted: 0, reports_left: 0 }
     }
 
-    pub(in crate::tram) fn with_room(&mut self, max: usize) {
+    pub(crate) fn with_room(&mut self, max: usize) {
         self.entries_max = max;
     }
 
-    pub(in crate::tram) fn record(&mut self, departed: Departed) {
+    pub(crate) fn record(&mut self, departed: Departed) {
         if !self.insert(departed, None) {
             self.count(departed.below.saturating_add(1));
         }
         self.reports_left = REPORTS;
     }
 
-    pub(in crate::tram) fn count(&mut self, receivers: u32) {
+    pub(crate) fn count(&mut self, receivers: u32) {
         self.unlisted = self.unlisted.saturating_add(receivers);
     }
 
-    pub(in crate::tram) fn amend(&mut self, id: u64, lacks: Option<Fate>) {
+    pub(crate) fn amend(&mut self, id: u64, lacks: Option<Fate>) {
         let own = self.entries.get(&id).filter(|it| it.by.is_none());
         let Some(Entry { departed: before, .. }) = own.copied() else { return };
         let (fate, joins) = match lacks {
@@ -69,7 +69,7 @@ impl Departures {
         }
     }
 
-    pub(in crate::tram) fn take_back(&mut self, id: u64) {
+    pub(crate) fn take_back(&mut self, id: u64) {
         let own = self.entries.get(&id).filter(|it| it.by.is_none());
         if let Some(Entry { departed, .. }) = own.copied() {
             let joins = departed.joins.saturating_add(1);
@@ -78,7 +78,7 @@ impl Departures {
     }
 
     /// Takes an entry from a member. Returns true if there was room, or none was needed.
-    pub(in crate::tram) fn on_report(&mut self, by: NodeId, departed: Departed) -> bool {
+    pub(crate) fn on_report(&mut self, by: NodeId, departed: Departed) -> bool {
         if let Some(entry) = self.entries.get(&departed.id)
             && !is_later(&departed, &entry.departed)
         {
@@ -117,52 +117,52 @@ impl Departures {
         fits
     }
 
-    pub(in crate::tram) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.unlisted == 0
     }
 
-    pub(in crate::tram) fn is_due(&self) -> bool {
+    pub(crate) fn is_due(&self) -> bool {
         self.reports_left > 0
     }
 
-    pub(in crate::tram) fn on_reported(&mut self) {
+    pub(crate) fn on_reported(&mut self) {
         self.reports_left = self.reports_left.saturating_sub(1);
     }
 
-    pub(in crate::tram) fn report_again(&mut self) {
+    pub(crate) fn report_again(&mut self) {
         if !self.is_empty() {
             self.reports_left = REPORTS;
         }
     }
 
-    pub(in crate::tram) fn silent(&self) -> impl Iterator<Item = (NodeId, u64)> {
+    pub(crate) fn silent(&self) -> impl Iterator<Item = (NodeId, u64)> {
         let own = self.entries.values().filter(|it| it.by.is_none());
         let own = own.map(|it| it.departed).filter(|it| it.fate == Fate::Silent);
         own.filter_map(|it| Some((it.node?, it.id)))
     }
 
-    pub(in crate::tram) fn found_by(&self, member: NodeId) -> u32 {
+    pub(crate) fn found_by(&self, member: NodeId) -> u32 {
         let all = self.entries.values().filter(|it| it.by == Some(member));
         let found = all.map(|it| it.departed).filter(|it| it.came_from != 0);
         found.map(|it| it.below.saturating_add(1)).fold(0, u32::saturating_add)
     }
 
-    pub(in crate::tram) fn found_from(&self, head: u64) -> u32 {
+    pub(crate) fn found_from(&self, head: u64) -> u32 {
         let back = self.iter().filter(|it| it.came_from == head && it.fate == Fate::Back);
         back.map(|it| it.below.saturating_add(1)).fold(0, u32::saturating_add)
     }
 
-    pub(in crate::tram) fn is_back(&self, id: u64) -> bool {
+    pub(crate) fn is_back(&self, id: u64) -> bool {
         self.entries.get(&id).is_some_and(|entry| entry.departed.fate == Fate::Back)
     }
 
-    pub(in crate::tram) fn iter(&self) -> impl Iterator<Item = &Departed> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Departed> {
         self.entries.values().map(|it| &it.departed)
     }
 
     /// Returns the incomplete receivers, except those `here`, and the number of further ones.
     /// `below` counts receivers below members at the end, and unnamed ones.
-    pub(in crate::tram) fn shortfall(
+    pub(crate) fn shortfall(
         &self,
         here: impl Fn(u64) -> bool,
         below: u64,

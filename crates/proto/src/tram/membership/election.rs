@@ -14,7 +14,7 @@ const AWAIT_INTERVALS: u64 = 8;
 /// Rank in an election; the least wins. The source comes first, then eager heads, then lower
 /// levels, then lower numbers (src: jrms).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::tram) struct Rank {
+pub(crate) struct Rank {
     is_receiver: bool,
     is_reluctant: bool,
     level: u8,
@@ -23,7 +23,7 @@ pub(in crate::tram) struct Rank {
 
 impl Rank {
     /// Returns the rank of a head. A head without a level (0) comes after all with a level.
-    pub(in crate::tram) fn new(role: HeadRole, level: u8, id: u64) -> Self {
+    pub(crate) fn new(role: HeadRole, level: u8, id: u64) -> Self {
         let level = level.wrapping_sub(1);
         Self { is_receiver: level != 0, is_reluctant: role != HeadRole::Eager, level, id }
     }
@@ -38,20 +38,20 @@ struct Rival {
 }
 
 #[derive(Debug, Default)]
-pub(in crate::tram) struct Election {
+pub(crate) struct Election {
     /// Hops of a LAN, within which one head is enough; 0 for no elections.
     lan: u8,
     /// Best rival of the LAN, and the nearest eager head.
     best: Option<Rival>,
     eager: Option<Rival>,
-    pub(in crate::tram) interval: Duration,
+    pub(crate) interval: Duration,
     interval_min: Duration,
     /// Time at which this receiver became a candidate.
     candidate_since: Option<Time>,
 }
 
 impl Election {
-    pub(in crate::tram) fn new(settings: &TramSettings) -> Self {
+    pub(crate) fn new(settings: &TramSettings) -> Self {
         let lan = u8::try_from(settings.lan).unwrap_or(u8::MAX);
         let interval_min = settings.advertise_interval;
         Self {
@@ -64,15 +64,15 @@ impl Election {
         }
     }
 
-    pub(in crate::tram) fn lan(&self) -> Option<u8> {
+    pub(crate) fn lan(&self) -> Option<u8> {
         (self.lan > 0).then_some(self.lan)
     }
 
-    pub(in crate::tram) fn set_interval(&mut self, interval: Duration) {
+    pub(crate) fn set_interval(&mut self, interval: Duration) {
         self.interval = interval.max(self.interval_min);
     }
 
-    pub(in crate::tram) fn on_advertisement(
+    pub(crate) fn on_advertisement(
         &mut self,
         now: Time,
         (node, id, ttl): (NodeId, u64, u8),
@@ -116,12 +116,12 @@ impl Election {
         now.since(other.last_packet_at) <= self.interval * (MISSED_MAX + 1)
     }
 
-    pub(in crate::tram) fn yields(&self, now: Time, own: Rank) -> bool {
+    pub(crate) fn yields(&self, now: Time, own: Rank) -> bool {
         self.best.is_some_and(|other| other.rank < own && self.is_fresh(now, &other))
     }
 
     /// True if another candidate of the LAN must get a head first, to become this receiver's head.
-    pub(in crate::tram) fn awaits_elected(&self, now: Time, role: HeadRole, id: u64) -> bool {
+    pub(crate) fn awaits_elected(&self, now: Time, role: HeadRole, id: u64) -> bool {
         let own = Rank::new(role, 0, id);
         let first = self.best.filter(|other| other.rank.level == own.level && other.rank < own);
         let wait_max = self.interval * AWAIT_INTERVALS;
@@ -129,7 +129,7 @@ impl Election {
         waits && first.is_some_and(|other| self.is_fresh(now, &other))
     }
 
-    pub(in crate::tram) fn become_candidate(&mut self, now: Time) -> bool {
+    pub(crate) fn become_candidate(&mut self, now: Time) -> bool {
         if self.lan > 0 {
             self.candidate_since.get_or_insert(now);
         }
@@ -138,7 +138,7 @@ impl Election {
 
     /// Returns the time to live of advertisements, at most `ttl`; `None` if there are none. A
     /// reluctant head reaches only receivers nearer to it than any eager head with room.
-    pub(in crate::tram) fn reach(&self, now: Time, role: HeadRole, ttl: u8) -> Option<u8> {
+    pub(crate) fn reach(&self, now: Time, role: HeadRole, ttl: u8) -> Option<u8> {
         let eager = self.eager.filter(|it| role != HeadRole::Eager && self.is_fresh(now, it));
         let reach = eager.map_or(ttl, |eager| ttl.min(eager.distance.saturating_sub(1)));
         (reach > 0).then_some(reach)

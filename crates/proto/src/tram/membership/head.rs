@@ -52,25 +52,25 @@ reasons! {
 
 /// State of a receiver or source as a head, which its packets report.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::tram) struct HeadStatus {
+pub(crate) struct HeadStatus {
     /// Level of the head; 0 while it has no head itself.
-    pub(in crate::tram) level: u8,
+    pub(crate) level: u8,
     /// True if the head can have members: it has a head, and is not far behind itself.
-    pub(in crate::tram) can_serve: bool,
+    pub(crate) can_serve: bool,
     /// First packet that the head can repair, and highest packet number that it knows.
-    pub(in crate::tram) low: u64,
-    pub(in crate::tram) high: u64,
+    pub(crate) low: u64,
+    pub(crate) high: u64,
     /// First packet in the cache. The source can repair earlier packets too.
-    pub(in crate::tram) first_kept: u64,
-    pub(in crate::tram) done: bool,
-    pub(in crate::tram) id: u64,
+    pub(crate) first_kept: u64,
+    pub(crate) done: bool,
+    pub(crate) id: u64,
     /// Number of the head's name; 0 without a name.
-    pub(in crate::tram) name: u64,
+    pub(crate) name: u64,
 }
 
 #[derive(Debug, Default)]
-pub(in crate::tram) struct Head {
-    pub(in crate::tram) members: Members,
+pub(crate) struct Head {
+    pub(crate) members: Members,
     role: HeadRole,
     late_join: LateJoin,
     /// True while members are to look for another head.
@@ -86,7 +86,7 @@ pub(in crate::tram) struct Head {
     election: Election,
     /// True if an advertisement to the LAN is due.
     lan_due: bool,
-    pub(in crate::tram) advertising: Advertising,
+    pub(crate) advertising: Advertising,
     advertise_interval: Duration,
     /// Time to live of the advertisement that is due.
     advertisement_due: Option<u8>,
@@ -94,7 +94,7 @@ pub(in crate::tram) struct Head {
 }
 
 impl Head {
-    pub(in crate::tram) fn new(settings: &TramSettings, role: HeadRole) -> Self {
+    pub(crate) fn new(settings: &TramSettings, role: HeadRole) -> Self {
         Self {
             members: Members::new(settings),
             role,
@@ -108,7 +108,7 @@ impl Head {
         }
     }
 
-    pub(in crate::tram) fn begin(&mut self, now: Time, formation: Formation) {
+    pub(crate) fn begin(&mut self, now: Time, formation: Formation) {
         if formation != Formation::Solicit {
             self.timers.arm_by(Timer::Advertise, now);
         }
@@ -117,7 +117,7 @@ impl Head {
     }
 
     /// Starts the candidacy for the LAN. A candidate may lack a head: others wait for it.
-    pub(in crate::tram) fn become_candidate(&mut self, now: Time) {
+    pub(crate) fn become_candidate(&mut self, now: Time) {
         let is_new = self.role != HeadRole::Never && !self.timers.is_armed(Timer::Lan);
         if is_new && self.election.become_candidate(now) {
             self.timers.arm(Timer::Lan, now);
@@ -125,12 +125,12 @@ impl Head {
     }
 
     /// Begins anew without members. The election of the LAN goes on.
-    pub(in crate::tram) fn restart(&mut self, settings: &TramSettings) {
+    pub(crate) fn restart(&mut self, settings: &TramSettings) {
         let election = core::mem::replace(&mut self.election, Election::new(settings));
         *self = Self { election, ..Self::new(settings, self.role) };
     }
 
-    pub(in crate::tram) fn on_advertisement(
+    pub(crate) fn on_advertisement(
         &mut self,
         now: Time,
         sender: (NodeId, u64, u8),
@@ -144,7 +144,7 @@ impl Head {
         self.election.yields(now, Rank::new(self.role, level, status.id))
     }
 
-    pub(in crate::tram) fn awaits_elected(&self, now: Time, id: u64) -> bool {
+    pub(crate) fn awaits_elected(&self, now: Time, id: u64) -> bool {
         self.election.awaits_elected(now, self.role, id)
     }
 
@@ -153,12 +153,12 @@ impl Head {
         reach.filter(|_| status.can_serve && !self.yields(now, status))
     }
 
-    pub(in crate::tram) fn be_source(&mut self, settings: &TramSettings) {
+    pub(crate) fn be_source(&mut self, settings: &TramSettings) {
         self.advertising.never_back_off();
         self.members.be_source(settings);
     }
 
-    pub(in crate::tram) fn set_advertise_interval(&mut self, now: Time, interval: Duration) {
+    pub(crate) fn set_advertise_interval(&mut self, now: Time, interval: Duration) {
         if interval == self.advertise_interval {
             return;
         }
@@ -174,24 +174,24 @@ impl Head {
     }
 
     /// Returns the interval at which `heads` heads together advertise at a steady rate (src: jrms).
-    pub(in crate::tram) fn interval_for(least: Duration, heads: u32) -> Duration {
+    pub(crate) fn interval_for(least: Duration, heads: u32) -> Duration {
         least
             .max(Duration::from_millis(u64::from(heads) * 1000 / HEADS_PER_SECOND))
             .min(Duration::from_secs(60))
     }
 
-    pub(in crate::tram) fn state(&self) -> HeadState {
+    pub(crate) fn state(&self) -> HeadState {
         if self.resigning { HeadState::Resigning } else { self.members.state() }
     }
 
-    pub(in crate::tram) fn resign(&mut self, resigns: bool) {
+    pub(crate) fn resign(&mut self, resigns: bool) {
         if self.resigning != resigns {
             self.resigning = resigns;
             self.hello_due = resigns && !self.members.is_empty();
         }
     }
 
-    pub(in crate::tram) fn on_solicitation(
+    pub(crate) fn on_solicitation(
         &mut self,
         now: Time,
         (from, ttl, alone): (NodeId, u8, bool),
@@ -216,7 +216,7 @@ impl Head {
     }
 
     /// Fails if the receiver claims packets that cannot have been sent.
-    pub(in crate::tram) fn on_bind(
+    pub(crate) fn on_bind(
         &mut self,
         now: Time,
         from: NodeId,
@@ -261,7 +261,7 @@ impl Head {
         Ok(())
     }
 
-    pub(in crate::tram) fn supersede(&mut self, now: Time, node: Option<NodeId>, name: u64) {
+    pub(crate) fn supersede(&mut self, now: Time, node: Option<NodeId>, name: u64) {
         if self.members.supersede(now, node, name) {
             self.timers.arm_by(Timer::Superseded, now);
         }
@@ -275,7 +275,7 @@ impl Head {
 
     /// Takes an acknowledgement, and hands the repairs that it requests to `repairer`. Fails if the
     /// sender is no member, which is then rejected, or the acknowledgement is absurd.
-    pub(in crate::tram) fn on_ack(
+    pub(crate) fn on_ack(
         &mut self,
         now: Time,
         (from, id): (NodeId, u64),
@@ -331,7 +331,7 @@ impl Head {
     }
 
     /// Asks members that fell silent if they are there: this head itself may have been cut off.
-    pub(in crate::tram) fn ask_silent(&mut self) {
+    pub(crate) fn ask_silent(&mut self) {
         let silent = self.members.departures.silent().collect();
         self.ask(silent);
     }
@@ -346,12 +346,7 @@ impl Head {
     }
 
     /// Handles due timers, with packets before `end`. Returns the members that were removed.
-    pub(in crate::tram) fn on_timeout(
-        &mut self,
-        now: Time,
-        end: u64,
-        repairer: &Repairer,
-    ) -> Vec<NodeId> {
+    pub(crate) fn on_timeout(&mut self, now: Time, end: u64, repairer: &Repairer) -> Vec<NodeId> {
         let mut lost = Vec::new();
         if self.timers.take_due(Timer::Hello, now) {
             lost = self.on_hello_timer(now, end, repairer);
@@ -400,7 +395,7 @@ impl Head {
         lost
     }
 
-    pub(in crate::tram) fn poll(
+    pub(crate) fn poll(
         &mut self,
         cx: &mut Cx<'_>,
         identity: &mut Identity,
@@ -476,7 +471,7 @@ impl Head {
         Advertisement { state, role, level, members, members_max, low, lan, name }
     }
 
-    pub(in crate::tram) fn next_timeout(&self) -> Option<Time> {
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
         self.timers.next()
     }
 }

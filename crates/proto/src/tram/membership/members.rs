@@ -20,7 +20,7 @@ use crate::{ShortReceiver, keep_last};
 use bounds::AckBounds;
 use leaves::RecentLeaves;
 use member::{Liveness, Progress};
-pub(in crate::tram) use member::{Member, PacketSpan};
+pub(crate) use member::{Member, PacketSpan};
 use silence::Orphans;
 use stalls::StallTimeouts;
 pub(super) use superseded::Questions;
@@ -34,9 +34,9 @@ const MEMBER_ONLY_SHARE: f64 = 0.667;
 
 /// Outcome of an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::tram) struct Acknowledged {
-    pub(in crate::tram) congested: bool,
-    pub(in crate::tram) left: bool,
+pub(crate) struct Acknowledged {
+    pub(crate) congested: bool,
+    pub(crate) left: bool,
 }
 
 /// Most members, most that never become heads, and most others.
@@ -48,7 +48,7 @@ struct MemberLimits {
 }
 
 #[derive(Debug, Default)]
-pub(in crate::tram) struct Members {
+pub(crate) struct Members {
     by_node: BTreeMap<NodeId, Member>,
     limits: MemberLimits,
     bounds: AckBounds,
@@ -64,7 +64,7 @@ pub(in crate::tram) struct Members {
     pub(super) leaves: RecentLeaves,
     superseded: Superseded,
     stall_timeouts: StallTimeouts,
-    pub(in crate::tram) departures: Departures,
+    pub(crate) departures: Departures,
 }
 
 impl Members {
@@ -95,20 +95,20 @@ impl Members {
         self.departures.with_room(departures::SOURCE_MAX);
     }
 
-    pub(in crate::tram) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.by_node.is_empty()
     }
 
-    pub(in crate::tram) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.by_node.len()
     }
 
     /// Returns the number of members, and the most that are taken, as packets report them.
-    pub(in crate::tram) fn count(&self) -> (u16, u16) {
+    pub(crate) fn count(&self) -> (u16, u16) {
         [self.len(), self.limits.members].map(|n| u16::try_from(n).unwrap_or(u16::MAX)).into()
     }
 
-    pub(in crate::tram) fn is_member(&self, node: NodeId) -> bool {
+    pub(crate) fn is_member(&self, node: NodeId) -> bool {
         self.by_node.contains_key(&node)
     }
 
@@ -287,13 +287,13 @@ impl Members {
     }
 
     /// Returns the number of departed receivers that have no entry in a table.
-    pub(in crate::tram) fn unlisted(&self) -> u32 {
+    pub(crate) fn unlisted(&self) -> u32 {
         let reported = self.by_node.values().map(|member| member.subtree.unlisted);
         reported.fold(self.departures.unlisted, u32::saturating_add)
     }
 
     /// Returns the receivers that lack something, and the number of further ones.
-    pub(in crate::tram) fn shortfall(&self) -> (Vec<ShortReceiver>, u64) {
+    pub(crate) fn shortfall(&self) -> (Vec<ShortReceiver>, u64) {
         let here = |id| self.confirmed().any(|member| member.id == id);
         let mut below = 0;
         let mut named = Vec::new();
@@ -310,19 +310,19 @@ impl Members {
     }
 
     /// Returns the last packet that all members allow (H_a), except those catching up.
-    pub(in crate::tram) fn allowed(&self) -> Option<u64> {
+    pub(crate) fn allowed(&self) -> Option<u64> {
         let orphans = self.orphans.iter().filter_map(|orphans| orphans.allowed);
         let waited_for = self.confirmed().filter(|member| !member.catches_up());
         waited_for.map(|member| member.progress.allowed).chain(orphans).min()
     }
 
     /// Returns the same for the source: if all members catch up, the furthest limits the source.
-    pub(in crate::tram) fn allowed_by_any(&self) -> Option<u64> {
+    pub(crate) fn allowed_by_any(&self) -> Option<u64> {
         self.allowed().or_else(|| self.confirmed().map(|member| member.progress.allowed).max())
     }
 
     /// Returns the first packet that must be kept for a member.
-    pub(in crate::tram) fn first_missing(&self) -> Option<u64> {
+    pub(crate) fn first_missing(&self) -> Option<u64> {
         let orphans = self.orphans.iter().map(|orphans| orphans.first_missing);
         let is_reread =
             |member: &Member| member.progress.needs_reread || self.rereads && member.catches_up();
@@ -331,12 +331,12 @@ impl Members {
         members.map(|member| member.progress.first_missing).chain(orphans).min()
     }
 
-    pub(in crate::tram) fn worst_loss(&self) -> u16 {
+    pub(crate) fn worst_loss(&self) -> u16 {
         self.by_node.values().map(|member| member.subtree.loss).max().unwrap_or(0)
     }
 
     /// Returns the number of receivers below members, and of heads among the members and these.
-    pub(in crate::tram) fn below(&self) -> (u32, u32) {
+    pub(crate) fn below(&self) -> (u32, u32) {
         self.by_node.values().fold((0, 0), |(receivers, heads), Member { subtree, .. }| {
             (
                 u32::saturating_add(receivers, subtree.receivers),
@@ -346,13 +346,13 @@ impl Members {
     }
 
     /// Returns the number of all receivers below this head, and of heads among them.
-    pub(in crate::tram) fn all(&self) -> (u64, u32) {
+    pub(crate) fn all(&self) -> (u64, u32) {
         let (below, heads) = self.below();
         (self.len() as u64 + u64::from(below), heads)
     }
 
     /// Returns the number of receivers below this head that were there at `moment`.
-    pub(in crate::tram) fn below_since(&self, moment: Time) -> u32 {
+    pub(crate) fn below_since(&self, moment: Time) -> u32 {
         let before = self.by_node.iter().filter(|(_, member)| member.life.joined_at <= moment);
         let all = before.map(|(node, member)| {
             // Receivers that moved here later count at their earlier head.

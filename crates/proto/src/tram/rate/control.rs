@@ -28,7 +28,7 @@ const CLOSED_SHARE: f64 = 0.7;
 
 /// Schedule of a source's packets (src: tram s3.4, s3.5). Rates are in payload bytes per second.
 #[derive(Debug, Default)]
-pub(in crate::tram) struct RateControl {
+pub(crate) struct RateControl {
     /// Rate R, and its next increment dR.
     rate: f64,
     increment: f64,
@@ -122,7 +122,7 @@ impl Recovery {
 }
 
 impl RateControl {
-    pub(in crate::tram) fn new(settings: &TramSettings) -> Self {
+    pub(crate) fn new(settings: &TramSettings) -> Self {
         let bytes = |bits: Bitrate| bits.bits_per_s() as f64 / 8.0;
         let (min, max) = (bytes(settings.rate_min), bytes(settings.rate_max));
         let max = max.max(min);

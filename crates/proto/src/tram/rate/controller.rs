@@ -9,31 +9,31 @@ use crate::tram::settings::TramSettings;
 use crate::tram::wire::Report;
 
 /// Window at the source, H_a - N: negative if packet N is not allowed.
-pub(in crate::tram) type Window = i64;
+pub(crate) type Window = i64;
 
 /// Time between two packets while the window is closed (src: tram s3.5).
-pub(in crate::tram) const CLOSED_INTERVAL: Duration = Duration::from_secs(1);
+pub(crate) const CLOSED_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug)]
-pub(in crate::tram) struct SentPacket {
-    pub(in crate::tram) sequence: u64,
-    pub(in crate::tram) bytes: u32,
-    pub(in crate::tram) repair: bool,
-    pub(in crate::tram) window: Window,
+pub(crate) struct SentPacket {
+    pub(crate) sequence: u64,
+    pub(crate) bytes: u32,
+    pub(crate) repair: bool,
+    pub(crate) window: Window,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(in crate::tram) struct Progress {
-    pub(in crate::tram) bytes: u32,
-    pub(in crate::tram) congested: bool,
-    pub(in crate::tram) highest: u64,
+pub(crate) struct Progress {
+    pub(crate) bytes: u32,
+    pub(crate) congested: bool,
+    pub(crate) highest: u64,
     /// Packets that members allow beyond those that all have, and the number of these already sent.
-    pub(in crate::tram) allowed: u64,
-    pub(in crate::tram) flight: u32,
-    pub(in crate::tram) repeated: u32,
+    pub(crate) allowed: u64,
+    pub(crate) flight: u32,
+    pub(crate) repeated: u32,
 }
 
-pub(in crate::tram) trait Controller {
+pub(crate) trait Controller {
     fn permit(&mut self, cx: &mut Cx<'_>, window: Window, len: u32, repair: bool) -> Permit;
 
     /// Counts a leaving packet. Appends its announcement and returns the option number, if any.

@@ -50,7 +50,7 @@ fn bits_per_s(bound: Option<Bitrate>) -> f64 {
 }
 
 /// Sender's half of a scheme. With a closed window one packet a second keeps forgotten members.
-pub(in crate::tram) struct Steered {
+pub(crate) struct Steered {
     control: BoxControl,
     gauges: GaugeTrace,
     is_idle: bool,
@@ -68,11 +68,7 @@ pub(in crate::tram) struct Steered {
 }
 
 impl Steered {
-    pub(in crate::tram) fn new(
-        control: BoxControl,
-        settings: &TramSettings,
-        bounds: Bounds,
-    ) -> Self {
+    pub(crate) fn new(control: BoxControl, settings: &TramSettings, bounds: Bounds) -> Self {
         let rate = settings.rate_initial.bits_per_s() + settings.rate_min.bits_per_s();
         fresh! {
             Self {

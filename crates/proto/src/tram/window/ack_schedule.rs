@@ -3,12 +3,12 @@
 use faircast_base::{Duration, Time};
 
 #[derive(Debug, Default)]
-pub(in crate::tram) struct AckSchedule {
+pub(crate) struct AckSchedule {
     /// Packet at which the next acknowledgement window ends.
     next_ack: u64,
     ack_window: u64,
     /// New packets since the last acknowledgement.
-    pub(in crate::tram) packets: u64,
+    pub(crate) packets: u64,
     /// Time of the first of these packets.
     first_packet_at: Time,
     /// Time in which an acknowledgement window arrives.
@@ -19,7 +19,7 @@ pub(in crate::tram) struct AckSchedule {
 
 impl AckSchedule {
     /// Creates a schedule. `first` ends the first window; it is random, to spread acknowledgements.
-    pub(in crate::tram) fn new(
+    pub(crate) fn new(
         first: u64,
         ack_window: u64,
         (interval_min, interval_max): (Duration, Duration),
@@ -37,7 +37,7 @@ impl AckSchedule {
         }
     }
 
-    pub(in crate::tram) fn on_packet(&mut self, now: Time, sequence: u64) -> bool {
+    pub(crate) fn on_packet(&mut self, now: Time, sequence: u64) -> bool {
         if self.packets == 0 {
             self.first_packet_at = now;
         }
@@ -49,16 +49,16 @@ impl AckSchedule {
         sequence >= self.next_ack
     }
 
-    pub(in crate::tram) fn schedule(&mut self, sequence: u64) {
+    pub(crate) fn schedule(&mut self, sequence: u64) {
         self.next_ack = sequence;
     }
 
-    pub(in crate::tram) fn on_sent(&mut self) {
+    pub(crate) fn on_sent(&mut self) {
         self.packets = 0;
     }
 
     /// Returns the longest time between two acknowledgements: two windows (src: jrms).
-    pub(in crate::tram) fn interval(&self) -> Duration {
+    pub(crate) fn interval(&self) -> Duration {
         (self.window_time * 2).min(self.interval_max).max(self.interval_min)
     }
 }

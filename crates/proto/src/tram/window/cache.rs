@@ -13,9 +13,9 @@ const LOW: f64 = 0.333;
 
 /// Packets in the order of their sequence numbers, with gaps. A packet of zeros takes four bytes.
 #[derive(Debug, Default)]
-pub(in crate::tram) struct Cache {
+pub(crate) struct Cache {
     /// First packet that is kept, unless it is a gap.
-    pub(in crate::tram) first: u64,
+    pub(crate) first: u64,
     /// Zeros at the end of each packet, from `first` on; [`GAP`] for a missing packet.
     slots: VecDeque<u32>,
     /// Bytes of each packet before the zeros. Packets at the end without such bytes have no entry.
@@ -30,7 +30,7 @@ pub(in crate::tram) struct Cache {
 
 impl Cache {
     /// Keeps every water mark at `floor` or above, and twice as many slots at least.
-    pub(in crate::tram) fn new(first: u64, packets_max: usize, floor: usize) -> Self {
+    pub(crate) fn new(first: u64, packets_max: usize, floor: usize) -> Self {
         let packets_max = packets_max.max(2 * floor).max(1);
         let mark = |share: f64| ((share * packets_max as f64) as usize).clamp(floor, packets_max);
         let high = mark(HIGH).max(1);
@@ -39,23 +39,23 @@ impl Cache {
         Self { first, slots, bytes, spare, packets_max, high, low }
     }
 
-    pub(in crate::tram) fn room_until(&self) -> u64 {
+    pub(crate) fn room_until(&self) -> u64 {
         self.first + self.packets_max as u64
     }
 
-    pub(in crate::tram) fn get(&self, sequence: u64) -> Option<(&[u8], u32)> {
+    pub(crate) fn get(&self, sequence: u64) -> Option<(&[u8], u32)> {
         let position = usize::try_from(sequence.checked_sub(self.first)?).ok()?;
         let zeros = self.slots.get(position).copied().filter(|zeros| *zeros != GAP)?;
         Some((self.bytes.get(position).map_or(&[], |bytes| bytes), zeros))
     }
 
-    pub(in crate::tram) fn next_from(&self, sequence: u64) -> Option<u64> {
+    pub(crate) fn next_from(&self, sequence: u64) -> Option<u64> {
         let from = usize::try_from(sequence.saturating_sub(self.first)).ok()?;
         let position = self.slots.iter().skip(from).position(|zeros| *zeros != GAP)?;
         Some(self.first + (from + position) as u64)
     }
 
-    pub(in crate::tram) fn insert(&mut self, sequence: u64, bytes: &[u8], zeros: u32) -> bool {
+    pub(crate) fn insert(&mut self, sequence: u64, bytes: &[u8], zeros: u32) -> bool {
         if sequence < self.first || sequence >= self.room_until() {
             return false;
         }
@@ -82,7 +82,7 @@ impl Cache {
     }
 
     /// Drops packets before `done` if the high water mark is reached. Returns false if it still is.
-    pub(in crate::tram) fn purge(&mut self, done: u64) -> bool {
+    pub(crate) fn purge(&mut self, done: u64) -> bool {
         if !self.is_filling() {
             return true;
         }
@@ -91,16 +91,16 @@ impl Cache {
         !self.is_filling()
     }
 
-    pub(in crate::tram) fn make_room(&mut self, sequence: u64, done: u64) {
+    pub(crate) fn make_room(&mut self, sequence: u64, done: u64) {
         let end = (sequence + 1).saturating_sub(self.packets_max as u64);
         self.forget(end.min(done));
     }
 
-    pub(in crate::tram) fn is_filling(&self) -> bool {
+    pub(crate) fn is_filling(&self) -> bool {
         self.slots.len() >= self.high
     }
 
-    pub(in crate::tram) fn forget(&mut self, end: u64) {
+    pub(crate) fn forget(&mut self, end: u64) {
         let dropped = end.saturating_sub(self.first).min(self.slots.len() as u64) as usize;
         self.slots.drain(..dropped);
         let bytes = self.bytes.drain(..dropped.min(self.bytes.len()));
@@ -109,7 +109,7 @@ impl Cache {
         self.first = self.first.max(end);
     }
 
-    pub(in crate::tram) fn rewind(&mut self, start: u64) {
+    pub(crate) fn rewind(&mut self, start: u64) {
         let kept = start.saturating_sub(self.first).min(self.slots.len() as u64) as usize;
         self.slots.truncate(kept);
         self.bytes.truncate(kept);

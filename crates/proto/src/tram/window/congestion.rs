@@ -5,7 +5,7 @@ use faircast_base::Time;
 use crate::tram::settings::{CongestionRule, RightEdge, TramSettings};
 
 /// Most heads between a receiver and the source for which the receiver may allow more.
-pub(in crate::tram) const LEVELS_MAX: u64 = 16;
+pub(crate) const LEVELS_MAX: u64 = 16;
 
 /// Factor by which a congested window multiplies the congestion window (src: tram s3.2).
 const DECREASE: f64 = 0.75;
@@ -22,39 +22,34 @@ const LOSSLESS_AFTER: u32 = 32;
 
 /// W_c of a receiver, adjusted once in an acknowledgement window (src: tram s3.2).
 #[derive(Debug, Default)]
-pub(in crate::tram) struct CongestionWindow {
+pub(crate) struct CongestionWindow {
     rule: CongestionRule,
     right_edge: RightEdge,
-    pub(in crate::tram) ack_window: u64,
+    pub(crate) ack_window: u64,
     /// Growth after an acknowledgement window without congestion, in packets.
     growth: f64,
     /// Lost packets from which on an acknowledgement window counts as congested.
     threshold: f64,
     /// Congestion window W_c, in packets.
-    pub(in crate::tram) size: f64,
+    pub(crate) size: f64,
     /// Largest window: M W_a, and the bound while no packet is lost. Both in packets.
     size_max: f64,
     lossless_max: f64,
     /// Acknowledgement windows without a loss in a row.
     lossless_windows: u32,
     /// Highest allowed packet (H_a) of this receiver alone. Never decreases.
-    pub(in crate::tram) allowed: u64,
+    pub(crate) allowed: u64,
     /// Packets lost in this acknowledgement window, or missing at its end, and in the one before.
     lost_packets: u64,
     lost_packets_before: u64,
     /// End of the time after the join in which no window counts as congested.
     grace_until: Time,
     /// Moving average of the share of missing packets, 0 to 1.
-    pub(in crate::tram) loss: f64,
+    pub(crate) loss: f64,
 }
 
 impl CongestionWindow {
-    pub(in crate::tram) fn new(
-        settings: &TramSettings,
-        now: Time,
-        start: u64,
-        ack_window: u64,
-    ) -> Self {
+    pub(crate) fn new(settings: &TramSettings, now: Time, start: u64, ack_window: u64) -> Self {
         let ack_window = ack_window.max(1);
         let size = 2.0 * ack_window as f64;
         Self {
@@ -73,20 +68,20 @@ impl CongestionWindow {
     }
 
     /// Returns the growth of H_a to report at once, in packets: W_a / 2, or a quarter beyond M W_a.
-    pub(in crate::tram) fn report_step(&self) -> u64 {
+    pub(crate) fn report_step(&self) -> u64 {
         if self.size > self.size_max { self.size as u64 / 4 } else { self.ack_window / 2 }
     }
 
-    pub(in crate::tram) fn on_lost(&mut self, packets: u64) {
+    pub(crate) fn on_lost(&mut self, packets: u64) {
         self.lost_packets += packets;
     }
 
-    pub(in crate::tram) fn on_late_arrival(&mut self) {
+    pub(crate) fn on_late_arrival(&mut self) {
         self.lost_packets = self.lost_packets.saturating_sub(1);
     }
 
     /// Ends an acknowledgement window, with `missing` of `known` packets. True if it was congested.
-    pub(in crate::tram) fn end_ack_window(&mut self, now: Time, missing: u64, known: u64) -> bool {
+    pub(crate) fn end_ack_window(&mut self, now: Time, missing: u64, known: u64) -> bool {
         let share = if known == 0 { 0.0 } else { missing as f64 / known as f64 };
         self.loss += LOSS_GAIN * (share - self.loss);
         let lossless = self.lost_packets == 0 && missing == 0;
@@ -112,7 +107,7 @@ impl CongestionWindow {
 
     /// Moves the right edge, at a receiver of this level. Rounding to the next acknowledgement
     /// keeps staggered acknowledgements from limiting the source (src: jrms).
-    pub(in crate::tram) fn on_progress(&mut self, first_missing: u64, window_base: u64, level: u8) {
+    pub(crate) fn on_progress(&mut self, first_missing: u64, window_base: u64, level: u8) {
         // Heads accept no window larger than the largest.
         let room = self.lossless_max.max(self.size_max) - self.size;
         let has =

@@ -19,7 +19,7 @@ use crate::pgm::session::dissent::{MANY, PACKETS_SLOW, SLOW};
 const DISTRUST: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
-pub(in crate::tram) struct ObsoleteLimit {
+pub(crate) struct ObsoleteLimit {
     /// Limits of the latest packets, with their times.
     recent: VecDeque<(Time, u64)>,
     /// Start of the present measurement, and the pace of the confirmed limit in packets per second.
@@ -30,7 +30,7 @@ pub(in crate::tram) struct ObsoleteLimit {
 }
 
 impl ObsoleteLimit {
-    pub(in crate::tram) fn take(&mut self, now: Time, limit: u64) -> u64 {
+    pub(crate) fn take(&mut self, now: Time, limit: u64) -> u64 {
         keep_last(&mut self.recent, MANY as usize, (now, limit));
         let confirmed = self.confirmed(now);
         self.measure(now, confirmed);

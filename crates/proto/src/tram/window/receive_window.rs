@@ -18,34 +18,34 @@ const ATTEMPTS_BEFORE_HELLO: u32 = 2;
 const UNREPAIRED_MAX: u32 = 10;
 
 #[derive(Debug, Default)]
-pub(in crate::tram) struct ReceiveWindow {
-    pub(in crate::tram) reception: Reception,
+pub(crate) struct ReceiveWindow {
+    pub(crate) reception: Reception,
     /// Check of packet numbers, which anybody can forge.
-    pub(in crate::tram) reach: Reach,
-    pub(in crate::tram) congestion: CongestionWindow,
-    pub(in crate::tram) ack_schedule: AckSchedule,
-    pub(in crate::tram) reported: Reported,
-    pub(in crate::tram) requests: Requests,
+    pub(crate) reach: Reach,
+    pub(crate) congestion: CongestionWindow,
+    pub(crate) ack_schedule: AckSchedule,
+    pub(crate) reported: Reported,
+    pub(crate) requests: Requests,
     /// First packet sent after this receiver joined: earlier packets say nothing about its path.
-    pub(in crate::tram) counted_from: u64,
+    pub(crate) counted_from: u64,
     /// Bound of packets that may have been delivered from forgeries.
-    pub(in crate::tram) forged_until: u64,
+    pub(crate) forged_until: u64,
     /// Acknowledgement windows up to the latest one whose congestion below was reported.
     congestion_reported: u64,
 }
 
 /// State that the latest acknowledgements have reported.
 #[derive(Debug, Default)]
-pub(in crate::tram) struct Reported {
+pub(crate) struct Reported {
     /// Highest H_a reported, and the one reported before.
-    pub(in crate::tram) allowed: u64,
+    pub(crate) allowed: u64,
     previous_allowed: u64,
     /// Receivers below, and heads among them.
-    pub(in crate::tram) receivers: (u64, u32),
+    pub(crate) receivers: (u64, u32),
 }
 
 impl Reported {
-    pub(in crate::tram) fn on_ack(&mut self, allowed: u64, receivers: (u64, u32)) {
+    pub(crate) fn on_ack(&mut self, allowed: u64, receivers: (u64, u32)) {
         if allowed > self.allowed {
             self.previous_allowed = core::mem::replace(&mut self.allowed, allowed);
         }
@@ -55,7 +55,7 @@ impl Reported {
 
 /// Requests for lost packets.
 #[derive(Debug, Default)]
-pub(in crate::tram) struct Requests {
+pub(crate) struct Requests {
     /// Requests since the last repair; each doubles the interval to the next one.
     attempts: u32,
     /// Acknowledgement intervals since the last repair.
@@ -65,28 +65,28 @@ pub(in crate::tram) struct Requests {
 }
 
 impl Requests {
-    pub(in crate::tram) fn on_repair(&mut self) {
+    pub(crate) fn on_repair(&mut self) {
         (self.attempts, self.unrepaired_intervals) = (0, 0);
     }
 
-    pub(in crate::tram) fn on_new_parent(&mut self) {
+    pub(crate) fn on_new_parent(&mut self) {
         self.unrepaired_intervals = 0;
     }
 
     /// True if the receiver may lack packets that no head has: a hello says how far the source is.
-    pub(in crate::tram) fn needs_hello(&self) -> bool {
+    pub(crate) fn needs_hello(&self) -> bool {
         self.attempts >= ATTEMPTS_BEFORE_HELLO
     }
 
     /// Counts a request. Returns the delay to the next one.
-    pub(in crate::tram) fn back_off(&mut self, first: Duration) -> Duration {
+    pub(crate) fn back_off(&mut self, first: Duration) -> Duration {
         let delay = first * (1 << self.attempts);
         self.attempts = (self.attempts + 1).min(DOUBLINGS_MAX);
         delay
     }
 
     /// Counts an acknowledgement interval. Returns true if the head has repaired nothing for long.
-    pub(in crate::tram) fn on_interval(&mut self, has_losses: bool) -> bool {
+    pub(crate) fn on_interval(&mut self, has_losses: bool) -> bool {
         if !has_losses {
             self.unrepaired_intervals = 0;
             return false;
@@ -103,7 +103,7 @@ impl Requests {
 impl ReceiveWindow {
     /// Creates the window of a receiver that begins with `start`, while `highest_sent` packets were
     /// sent. `first_ack` ends the first acknowledgement window.
-    pub(in crate::tram) fn new(
+    pub(crate) fn new(
         settings: &TramSettings,
         now: Time,
         start: u64,
@@ -123,21 +123,21 @@ impl ReceiveWindow {
         }
     }
 
-    pub(in crate::tram) fn first_missing(&self) -> u64 {
+    pub(crate) fn first_missing(&self) -> u64 {
         self.reception.first_missing()
     }
 
-    pub(in crate::tram) fn highest(&self) -> u64 {
+    pub(crate) fn highest(&self) -> u64 {
         self.reception.end - 1
     }
 
     /// True if the source is about to use the last packets that this receiver has allowed.
-    pub(in crate::tram) fn is_closing(&self) -> bool {
+    pub(crate) fn is_closing(&self) -> bool {
         self.reception.end + self.congestion.ack_window > self.reported.allowed
     }
 
     /// True if a lost acknowledgement would stall: packets are missing, or a raised H_a is unused.
-    pub(in crate::tram) fn awaits_answer(&self) -> bool {
+    pub(crate) fn awaits_answer(&self) -> bool {
         let (end, before) = (self.reception.end, self.reported.previous_allowed);
         let window = self.congestion.ack_window;
         let is_closed = before > 0 && end <= before + 1 && end + window > before;
@@ -145,7 +145,7 @@ impl ReceiveWindow {
     }
 
     /// Returns the lost packets to request. The window bounds them: a late joiner lacks everything.
-    pub(in crate::tram) fn request(&mut self) -> impl Iterator<Item = Range<u64>> {
+    pub(crate) fn request(&mut self) -> impl Iterator<Item = Range<u64>> {
         let end = self.first_missing() + self.congestion.size as u64;
         self.requests.end = end;
         let lost = self.reception.lost().map(move |run| run.start..run.end.min(end));
@@ -153,19 +153,19 @@ impl ReceiveWindow {
     }
 
     /// True if the last gap or the last requested packet is here, so that the window may move.
-    pub(in crate::tram) fn has_requested_packets(&self) -> bool {
+    pub(crate) fn has_requested_packets(&self) -> bool {
         !self.reception.has_losses() || self.first_missing() >= self.requests.end
     }
 
     /// True if congestion below is to be reported: once in an acknowledgement window.
-    pub(in crate::tram) fn reports_congestion_below(&mut self) -> bool {
+    pub(crate) fn reports_congestion_below(&mut self) -> bool {
         let window = self.reception.end / self.congestion.ack_window;
         core::mem::replace(&mut self.congestion_reported, window + 1) <= window
     }
 
     /// Ends an acknowledgement window at `highest`, without the packets before `from`. Returns true
     /// if the window was congested.
-    pub(in crate::tram) fn end_ack_window(&mut self, now: Time, highest: u64, from: u64) -> bool {
+    pub(crate) fn end_ack_window(&mut self, now: Time, highest: u64, from: u64) -> bool {
         let missing = self.reception.lost_packets_from(from);
         let known = self.reception.end.saturating_sub(self.first_missing().max(from));
         let congested = self.congestion.end_ack_window(now, missing, known);
@@ -174,14 +174,14 @@ impl ReceiveWindow {
     }
 
     /// Moves the right edge after progress, at a receiver of this level.
-    pub(in crate::tram) fn on_progress(&mut self, level: u8) {
+    pub(crate) fn on_progress(&mut self, level: u8) {
         let (first_missing, base) = (self.first_missing(), self.reception.window_base());
         self.congestion.on_progress(first_missing, base, level);
     }
 
     /// Returns the growth of H_a acknowledged at once. Members that allow only `below` are slower:
     /// a new member's window must not stay closed.
-    pub(in crate::tram) fn report_step(&self, below: Option<u64>) -> u64 {
+    pub(crate) fn report_step(&self, below: Option<u64>) -> u64 {
         match below.is_some_and(|below| below < self.congestion.allowed) {
             true => self.congestion.ack_window / 2,
             false => self.congestion.report_step(),
@@ -189,7 +189,7 @@ impl ReceiveWindow {
     }
 
     /// Returns H_a of this subtree: the least of own window, own room and the members' H_a.
-    pub(in crate::tram) fn allowed(&self, room_until: u64, below: Option<u64>) -> u64 {
+    pub(crate) fn allowed(&self, room_until: u64, below: Option<u64>) -> u64 {
         let own = self.congestion.allowed.min(room_until - 1);
         // H_a never decreases: the source may have sent the packets by now.
         below.map_or(own, |below| below.min(own)).max(self.reported.allowed)

@@ -8,10 +8,10 @@ use crate::congestion::common::lateness::Disorder;
 use crate::ranges::RangeSet;
 
 /// Largest credible jump of packet numbers, which bounds forged gaps; windows are much smaller.
-pub(in crate::tram) const JUMP_MAX: u64 = 1 << 16;
+pub(crate) const JUMP_MAX: u64 = 1 << 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::tram) enum Arrived {
+pub(crate) enum Arrived {
     New,
     /// Packet of a gap that may have been mere disorder.
     Late,
@@ -26,23 +26,23 @@ pub(in crate::tram) enum Arrived {
 
 /// Received packets of a session: all before the first missing one, and some after it.
 #[derive(Debug, Default)]
-pub(in crate::tram) struct Reception {
+pub(crate) struct Reception {
     /// One past the highest packet that is known to be sent.
-    pub(in crate::tram) end: u64,
+    pub(crate) end: u64,
     /// Missing packets before `end`.
     missing: RangeSet,
     /// Bound of lost packets: missing ones before it count as lost, later ones may come late.
-    pub(in crate::tram) lost_before: u64,
-    pub(in crate::tram) disorder: Disorder,
+    pub(crate) lost_before: u64,
+    pub(crate) disorder: Disorder,
 }
 
 impl Reception {
-    pub(in crate::tram) fn new(first: u64) -> Self {
+    pub(crate) fn new(first: u64) -> Self {
         let (missing, disorder) = (RangeSet::default(), Disorder::default());
         Self { end: first, missing, lost_before: first, disorder }
     }
 
-    pub(in crate::tram) fn joining(first: u64, last: u64) -> Self {
+    pub(crate) fn joining(first: u64, last: u64) -> Self {
         let mut reception = Self::new(first);
         reception.end = first.max(last + 1);
         reception.missing.insert(first..reception.end);
@@ -50,17 +50,17 @@ impl Reception {
     }
 
     /// Returns the first missing packet: all before it are here or given up (H_r + 1 in the paper).
-    pub(in crate::tram) fn first_missing(&self) -> u64 {
+    pub(crate) fn first_missing(&self) -> u64 {
         self.missing.iter().next().map_or(self.end, |run| run.start)
     }
 
-    pub(in crate::tram) fn lost(&self) -> impl Iterator<Item = Range<u64>> {
+    pub(crate) fn lost(&self) -> impl Iterator<Item = Range<u64>> {
         let runs = self.missing.iter().take_while(|run| run.start < self.lost_before);
         runs.map(|run| run.start..run.end.min(self.lost_before))
     }
 
     /// Returns the packet up to which the window moves, the first lost one: disorder closes none.
-    pub(in crate::tram) fn window_base(&self) -> u64 {
+    pub(crate) fn window_base(&self) -> u64 {
         let waited_for = self.missing.within(self.lost_before..self.end);
         match self.lost().next() {
             Some(lost) => lost.start,
@@ -68,16 +68,16 @@ impl Reception {
         }
     }
 
-    pub(in crate::tram) fn has_losses(&self) -> bool {
+    pub(crate) fn has_losses(&self) -> bool {
         self.lost().next().is_some()
     }
 
-    pub(in crate::tram) fn lost_packets_from(&self, from: u64) -> u64 {
+    pub(crate) fn lost_packets_from(&self, from: u64) -> u64 {
         self.lost().map(|run| run.end.saturating_sub(run.start.max(from))).sum()
     }
 
     /// Records a packet, with the path's round trip. With `learns`, late originals set the wait.
-    pub(in crate::tram) fn arrive(
+    pub(crate) fn arrive(
         &mut self,
         now: Time,
         (sequence, repair): (u64, bool),
@@ -114,12 +114,7 @@ impl Reception {
     }
 
     /// Learns that the packets up to `last` were sent.
-    pub(in crate::tram) fn extend_to(
-        &mut self,
-        now: Time,
-        last: u64,
-        learns: (bool, Option<Duration>),
-    ) {
+    pub(crate) fn extend_to(&mut self, now: Time, last: u64, learns: (bool, Option<Duration>)) {
         if last >= self.end && last - self.end < JUMP_MAX {
             self.open_gap(now, last + 1, learns);
             self.end = last + 1;
@@ -127,7 +122,7 @@ impl Reception {
     }
 
     /// Decides which missing packets count as lost. Returns the decided range if it has losses.
-    pub(in crate::tram) fn find_lost(&mut self, now: Time) -> Option<Range<u64>> {
+    pub(crate) fn find_lost(&mut self, now: Time) -> Option<Range<u64>> {
         let to = match self.next_loss() {
             Some(_) => self.disorder.overdue(now)?,
             // No open gap may still close, so every missing packet is lost.
@@ -142,20 +137,17 @@ impl Reception {
         lost.then_some(from..to)
     }
 
-    pub(in crate::tram) fn missing_within(
-        &self,
-        range: Range<u64>,
-    ) -> impl Iterator<Item = Range<u64>> {
+    pub(crate) fn missing_within(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         self.missing.within(range)
     }
 
     /// Returns the time at which the next gap counts as lost.
-    pub(in crate::tram) fn next_loss(&self) -> Option<Time> {
+    pub(crate) fn next_loss(&self) -> Option<Time> {
         self.disorder.next(self.lost_before).map(|(due, _)| due)
     }
 
     /// Forgets the packets after `last`, which were never sent.
-    pub(in crate::tram) fn rewind(&mut self, last: u64) {
+    pub(crate) fn rewind(&mut self, last: u64) {
         if last + 1 < self.end {
             self.missing.remove(last + 1..self.end);
             self.end = last + 1;
@@ -165,7 +157,7 @@ impl Reception {
     }
 
     /// Gives up the missing packets before `end`, and reports each run of them.
-    pub(in crate::tram) fn give_up(&mut self, end: u64, mut lost: impl FnMut(Range<u64>)) {
+    pub(crate) fn give_up(&mut self, end: u64, mut lost: impl FnMut(Range<u64>)) {
         if end > self.end {
             self.missing.insert(self.end..end);
             self.end = end;

@@ -9,30 +9,30 @@ use crate::tram::settings::TramSettings;
 
 /// Member that requests repairs.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::tram) struct RepairRequest {
-    pub(in crate::tram) from: NodeId,
+pub(crate) struct RepairRequest {
+    pub(crate) from: NodeId,
     /// True if repairs for the member may alternate with new data.
-    pub(in crate::tram) may_alternate: bool,
+    pub(crate) may_alternate: bool,
     /// True if repairs to all do not reach the member.
-    pub(in crate::tram) unreached: bool,
+    pub(crate) unreached: bool,
 }
 
 #[derive(Debug, Default)]
-pub(in crate::tram) struct Repairer {
-    pub(in crate::tram) cache: Cache,
-    pub(in crate::tram) requests: Repairs,
+pub(crate) struct Repairer {
+    pub(crate) cache: Cache,
+    pub(crate) requests: Repairs,
     /// True if a head passes a repair on as soon as the head itself gets the packet.
     passes_on: bool,
     /// True at the source: repairs for members without progress alternate with new data.
     alternates: bool,
     /// Pace of a receiver's repairs. The source has a rate control.
-    pub(in crate::tram) pace: Pace,
+    pub(crate) pace: Pace,
     /// Repairs sent.
-    pub(in crate::tram) sent: u64,
+    pub(crate) sent: u64,
 }
 
 impl Repairer {
-    pub(in crate::tram) fn new(settings: &TramSettings, start: u64) -> Self {
+    pub(crate) fn new(settings: &TramSettings, start: u64) -> Self {
         let packets_max = settings.cache_packets as usize;
         Self {
             cache: Cache::new(start, packets_max, settings.cache_floor()),
@@ -42,18 +42,18 @@ impl Repairer {
         }
     }
 
-    pub(in crate::tram) fn of_source(settings: &TramSettings) -> Self {
+    pub(crate) fn of_source(settings: &TramSettings) -> Self {
         Self { alternates: true, ..Self::new(settings, 1) }
     }
 
     /// Drops all packets and requests, and keeps packets from `start` on.
-    pub(in crate::tram) fn restart(&mut self, settings: &TramSettings, start: u64) {
+    pub(crate) fn restart(&mut self, settings: &TramSettings, start: u64) {
         let Self { pace, sent, alternates, .. } = core::mem::take(self);
         *self = Self { pace, sent, alternates, ..Self::new(settings, start) };
     }
 
     /// Takes a member's request for `missing` packets.
-    pub(in crate::tram) fn on_request(
+    pub(crate) fn on_request(
         &mut self,
         now: Time,
         missing: impl Iterator<Item = u64>,
@@ -72,12 +72,12 @@ impl Repairer {
         }
     }
 
-    pub(in crate::tram) fn is_queued(&self, sequence: u64, node: NodeId) -> bool {
+    pub(crate) fn is_queued(&self, sequence: u64, node: NodeId) -> bool {
         self.requests.is_queued(sequence, node)
     }
 
     /// Returns the next repair. Repairs to all have the time to live `reach`.
-    pub(in crate::tram) fn next(&mut self, now: Time, reach: u8) -> Option<Repair> {
+    pub(crate) fn next(&mut self, now: Time, reach: u8) -> Option<Repair> {
         self.requests.next(now, reach)
     }
 }

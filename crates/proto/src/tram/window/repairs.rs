@@ -9,7 +9,7 @@ use crate::Destination;
 use crate::tram::settings::{RepairCast, TramSettings};
 
 /// Shortest time between two repairs of a packet: 100 ms.
-pub(in crate::tram) const REPAIR_INTERVAL: Duration = Duration::from_millis(100);
+pub(crate) const REPAIR_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Most requested packets; others must be requested again. An honest member requests one window.
 const REQUESTS_MAX: usize = 1 << 16;
@@ -47,14 +47,14 @@ impl Requested {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::tram) struct Repair {
-    pub(in crate::tram) sequence: u64,
-    pub(in crate::tram) to: Destination,
-    pub(in crate::tram) ttl: u8,
+pub(crate) struct Repair {
+    pub(crate) sequence: u64,
+    pub(crate) to: Destination,
+    pub(crate) ttl: u8,
 }
 
 #[derive(Debug, Default)]
-pub(in crate::tram) struct Repairs {
+pub(crate) struct Repairs {
     cast: RepairCast,
     queue: VecDeque<u64>,
     /// Repairs for late members, and the number sent since the last new data: both alternate.
@@ -106,7 +106,7 @@ impl Repairs {
         }
     }
 
-    pub(in crate::tram) fn take_repeated(&mut self) -> u32 {
+    pub(crate) fn take_repeated(&mut self) -> u32 {
         core::mem::take(&mut self.repeated)
     }
 
@@ -129,7 +129,7 @@ impl Repairs {
         }
     }
 
-    pub(in crate::tram) fn on_packet(&mut self, sequence: u64, was_sent_to_all: bool) {
+    pub(crate) fn on_packet(&mut self, sequence: u64, was_sent_to_all: bool) {
         let Some(entry) = self.requested.get_mut(&sequence).filter(|entry| entry.awaited) else {
             return;
         };
@@ -141,12 +141,12 @@ impl Repairs {
         }
     }
 
-    pub(in crate::tram) fn is_waiting(&self) -> bool {
+    pub(crate) fn is_waiting(&self) -> bool {
         let late = !self.alternating.is_empty() && self.alternating_sent < ALTERNATING_TURNS;
         self.second_copy.is_some() || !self.queue.is_empty() || late
     }
 
-    pub(in crate::tram) fn on_data_sent(&mut self) {
+    pub(crate) fn on_data_sent(&mut self) {
         self.alternating_sent = 0;
     }
 

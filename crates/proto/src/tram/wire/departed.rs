@@ -7,10 +7,10 @@ use faircast_base::{NodeId, Shortfall};
 use crate::fields::{Encoded, Fields};
 
 /// Most departed receivers in one acknowledgement, so that it has at most 1280 bytes with its mask.
-pub(in crate::tram) const DEPARTURES_MAX: usize = 32;
+pub(crate) const DEPARTURES_MAX: usize = 32;
 
 /// Most receivers below one member in a credible report; chosen.
-pub(in crate::tram) const BELOW_MAX: u32 = 1 << 20;
+pub(crate) const BELOW_MAX: u32 = 1 << 20;
 
 /// Length of an entry.
 pub(super) const DEPARTED: usize = 28;
@@ -21,7 +21,7 @@ const NO_ADDRESS: u32 = u32::MAX;
 
 /// Fate of a receiver. Of two fates at about the same time the later one in this list counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::tram) enum Fate {
+pub(crate) enum Fate {
     /// The receiver is there: another message about it is older.
     Back,
     /// The receiver had everything before its silence. Receivers below it may not.
@@ -36,10 +36,10 @@ pub(in crate::tram) enum Fate {
 }
 
 impl Fate {
-    pub(in crate::tram) const ALL: [Self; 6] =
+    pub(crate) const ALL: [Self; 6] =
         [Self::Back, Self::Complete, Self::Silent, Self::Left, Self::Pruned, Self::Gaps];
 
-    pub(in crate::tram) fn shortfall(self) -> Option<Shortfall> {
+    pub(crate) fn shortfall(self) -> Option<Shortfall> {
         match self {
             Self::Back | Self::Complete => None,
             Self::Silent => Some(Shortfall::Silent),
@@ -50,21 +50,21 @@ impl Fate {
     }
 
     /// True if receivers below have no head from then on; a resigning head lets them go first.
-    pub(in crate::tram) fn abandons(self) -> bool {
+    pub(crate) fn abandons(self) -> bool {
         matches!(self, Self::Complete | Self::Silent | Self::Gaps)
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::tram) struct Departed {
-    pub(in crate::tram) id: u64,
+pub(crate) struct Departed {
+    pub(crate) id: u64,
     /// Address of the receiver; `None` if it is a number that only another end knows.
-    pub(in crate::tram) node: Option<NodeId>,
-    pub(in crate::tram) fate: Fate,
-    pub(in crate::tram) joins: u16,
-    pub(in crate::tram) below: u32,
+    pub(crate) node: Option<NodeId>,
+    pub(crate) fate: Fate,
+    pub(crate) joins: u16,
+    pub(crate) below: u32,
     /// For fate `Back`: number of the head that fell silent; else 0.
-    pub(in crate::tram) came_from: u64,
+    pub(crate) came_from: u64,
 }
 
 impl Departed {
@@ -85,14 +85,14 @@ impl Departed {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::tram) struct DepartureList<'a> {
-    pub(in crate::tram) unnamed: u32,
+pub(crate) struct DepartureList<'a> {
+    pub(crate) unnamed: u32,
     entries: &'a [u8],
 }
 
 impl<'a> DepartureList<'a> {
     /// Encodes as many of `all` as fit into `buf`.
-    pub(in crate::tram) fn new<'d>(
+    pub(crate) fn new<'d>(
         all: impl Iterator<Item = &'d Departed>,
         unnamed: u32,
         buf: &'a mut Vec<u8>,
@@ -101,11 +101,11 @@ impl<'a> DepartureList<'a> {
         Self { unnamed: unnamed.min(BELOW_MAX), entries: buf }
     }
 
-    pub(in crate::tram) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.unnamed == 0
     }
 
-    pub(in crate::tram) fn iter(&self) -> impl Iterator<Item = Departed> + use<'a> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Departed> + use<'a> {
         let (all, _) = self.entries.as_chunks::<DEPARTED>();
         all.iter().filter_map(|bytes| Departed::decode(Fields(bytes)))
     }

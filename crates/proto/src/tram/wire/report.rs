@@ -6,7 +6,7 @@ use crate::congestion::RouterView;
 use crate::fields::{Encoded, Fields};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::tram) enum ReportKind {
+pub(crate) enum ReportKind {
     /// Acknowledges those of the last 32 packets whose bits are set; bit 0 is the packet itself.
     Ack { bitmap: u32 },
     /// Requests the packet.
@@ -16,12 +16,12 @@ pub(in crate::tram) enum ReportKind {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::tram) struct Report<'a> {
-    pub(in crate::tram) kind: ReportKind,
-    pub(in crate::tram) sequence: u64,
-    pub(in crate::tram) leaves: bool,
-    pub(in crate::tram) option: u8,
-    pub(in crate::tram) value: &'a [u8],
+pub(crate) struct Report<'a> {
+    pub(crate) kind: ReportKind,
+    pub(crate) sequence: u64,
+    pub(crate) leaves: bool,
+    pub(crate) option: u8,
+    pub(crate) value: &'a [u8],
 }
 
 const ACK: u8 = 0;

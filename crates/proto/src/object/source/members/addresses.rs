@@ -7,7 +7,7 @@ use crate::object::MemberState;
 use crate::object::wire::LEAD_MAX;
 
 impl Members {
-    pub(in crate::object) fn is_at(&self, node: NodeId) -> bool {
+    pub(crate) fn is_at(&self, node: NodeId) -> bool {
         self.by_node.contains_key(&node)
     }
 
@@ -64,7 +64,7 @@ impl Members {
 
     /// Returns the standing of `node`, or for NAKs of `reporter` alone: elements forward NAKs under
     /// their own address.
-    pub(in crate::object) fn standing_of(
+    pub(crate) fn standing_of(
         &mut self,
         now: Time,
         node: NodeId,

@@ -16,7 +16,7 @@ impl Members {
     /// Returns true if a member that lacks something holds the end: awaited members (by name or
     /// presence at the beginning), later members with progress within `give_up`, and members with
     /// the name of a complete one. Any host can join and claim to lack everything.
-    pub(in crate::object) fn hold_the_end(
+    pub(crate) fn hold_the_end(
         &self,
         now: Time,
         give_up: Duration,
@@ -46,13 +46,13 @@ impl Members {
     }
 
     /// Returns true if the member makes no progress while others do; thousands may be invented.
-    pub(in crate::object) fn is_unproven(&self, node: NodeId) -> bool {
+    pub(crate) fn is_unproven(&self, node: NodeId) -> bool {
         let member = self.by_node.get(&node).and_then(|id| self.members.get(id));
         self.progressed_at.is_some() && member.is_some_and(|member| member.progress.at.is_none())
     }
 
     /// Returns true if a symbol may be repaired for members without progress.
-    pub(in crate::object) fn has_spare(&mut self, sent: u64) -> bool {
+    pub(crate) fn has_spare(&mut self, sent: u64) -> bool {
         let (left, before) = self.spare;
         let left = left + sent.saturating_sub(before) as f64 * SPARE_SHARE;
         self.spare = (left.min(SPARE_MAX), sent);
@@ -60,7 +60,7 @@ impl Members {
     }
 
     /// Takes up to `symbols` repairs from the share of members without progress, without debt.
-    pub(in crate::object) fn take_spare(&mut self, sent: u64, symbols: u64) -> u64 {
+    pub(crate) fn take_spare(&mut self, sent: u64, symbols: u64) -> u64 {
         let taken = match self.has_spare(sent) {
             true => symbols.min(self.spare.0 as u64),
             false => 0,
@@ -69,12 +69,12 @@ impl Members {
         taken
     }
 
-    pub(in crate::object) fn spend_spare(&mut self, symbols: u32) {
+    pub(crate) fn spend_spare(&mut self, symbols: u32) {
         self.spare.0 -= f64::from(symbols);
     }
 
     /// Notes the path limit of a member. Returns its name in reports if it had no limit before.
-    pub(in crate::object) fn note_path(
+    pub(crate) fn note_path(
         &mut self,
         now: Time,
         id: u64,
@@ -99,12 +99,12 @@ impl Members {
 
     /// Returns true if a served member gets full-length packets one by one, but no data. Several
     /// messages are needed, since one may be forged. The result holds while the member is served.
-    pub(in crate::object) fn is_whole_lost(&self) -> bool {
+    pub(crate) fn is_whole_lost(&self) -> bool {
         self.members.values().any(|member| member.path.is_whole_lost && member.is(&SERVED))
     }
 
     /// Returns true if a member may request probes now: while served, once in half a round.
-    pub(in crate::object) fn may_probe(&mut self, now: Time, id: u64) -> bool {
+    pub(crate) fn may_probe(&mut self, now: Time, id: u64) -> bool {
         let Some(member) = self.members.get_mut(&id).filter(|member| member.is(&SERVED)) else {
             return false;
         };
@@ -121,7 +121,7 @@ impl Members {
     /// If all members stall all count, except those that wait for another one. Otherwise only
     /// members count that long packets do not reach. Members that measure their path have twice the
     /// time.
-    pub(in crate::object) fn stall(
+    pub(crate) fn stall(
         &mut self,
         now: Time,
         span: Duration,

@@ -71,7 +71,7 @@ impl Affiliation {
     }
 
     /// Drops the assigned head, which lacks wanted packets that another head has.
-    pub(in crate::tram) fn drop_assigned(&mut self) {
+    pub(crate) fn drop_assigned(&mut self) {
         self.assigned = None;
     }
 }

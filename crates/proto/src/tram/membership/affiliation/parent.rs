@@ -5,13 +5,13 @@ use faircast_base::{Duration, NodeId, Time};
 use crate::tram::settings::TramSettings;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::tram) struct Parent {
-    pub(in crate::tram) node: NodeId,
+pub(crate) struct Parent {
+    pub(crate) node: NodeId,
     /// Time to live of the parent's packets, or the class of the round trip.
-    pub(in crate::tram) distance: u8,
-    pub(in crate::tram) level: u8,
+    pub(crate) distance: u8,
+    pub(crate) level: u8,
     /// Time from the bind request to its answer.
-    pub(in crate::tram) round_trip: Duration,
+    pub(crate) round_trip: Duration,
     pub(super) last_packet_at: Time,
     /// Hello intervals without a packet from the head.
     pub(super) missed_hellos: u32,

@@ -25,7 +25,7 @@ impl Head {
     }
 
     /// Removes members too slow for the group; `worst` is the worst loss of all (src: jrms).
-    pub(in crate::tram) fn prune(&mut self, settings: &TramSettings, worst: u16, highest: u64) {
+    pub(crate) fn prune(&mut self, settings: &TramSettings, worst: u16, highest: u64) {
         // A member that catches up lacks packets sent before it joined, whatever its path.
         let may_be_slow = |member: &Member| !member.subtree.loss_is_below && !member.catches_up();
         let slow: Vec<NodeId> = match settings.pruning {

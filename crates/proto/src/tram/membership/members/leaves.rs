@@ -35,7 +35,7 @@ impl Leave {
 }
 
 #[derive(Debug, Default)]
-pub(in crate::tram) struct RecentLeaves {
+pub(crate) struct RecentLeaves {
     leaves: Vec<Leave>,
 }
 
@@ -53,7 +53,7 @@ impl RecentLeaves {
         self.leaves.iter().position(|leave| leave.is_of(node, id) && !leave.is_over(now))
     }
 
-    pub(in crate::tram) fn contains(&self, now: Time, node: NodeId, id: u64) -> bool {
+    pub(crate) fn contains(&self, now: Time, node: NodeId, id: u64) -> bool {
         self.position(now, node, id).is_some()
     }
 
@@ -71,7 +71,7 @@ impl RecentLeaves {
     }
 
     /// Returns the members to ask now, and the time of the next question.
-    pub(in crate::tram) fn ask(&mut self, now: Time) -> (Option<Time>, Vec<(NodeId, u64)>) {
+    pub(crate) fn ask(&mut self, now: Time) -> (Option<Time>, Vec<(NodeId, u64)>) {
         self.leaves.retain(|leave| !leave.is_over(now));
         let due = |leave: &&mut Leave| !leave.asked && leave.left_at + ASKED_AFTER <= now;
         let asked = self.leaves.iter_mut().filter(due).map(|leave| {

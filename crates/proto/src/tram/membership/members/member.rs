@@ -7,8 +7,8 @@ use crate::tram::settings::HeadRole;
 use crate::tram::wire::{Ack, Departed, Fate};
 
 #[derive(Debug)]
-pub(in crate::tram) struct Member {
-    pub(in crate::tram) id: u64,
+pub(crate) struct Member {
+    pub(crate) id: u64,
     /// Number of the receiver's name; 0 without a name.
     pub(super) name: u64,
     /// Heads that the receiver has had.
@@ -16,8 +16,8 @@ pub(in crate::tram) struct Member {
     pub(super) role: HeadRole,
     /// Time to live with which the head's packets arrive.
     pub(super) distance: u8,
-    pub(in crate::tram) progress: Progress,
-    pub(in crate::tram) subtree: Subtree,
+    pub(crate) progress: Progress,
+    pub(crate) subtree: Subtree,
     pub(super) life: Liveness,
     /// Fate of the member if it falls silent now; by its latest acknowledgement.
     pub(super) fate: Fate,
@@ -33,7 +33,7 @@ impl Member {
         self.life.confirmed
     }
 
-    pub(in crate::tram) fn catches_up(&self) -> bool {
+    pub(crate) fn catches_up(&self) -> bool {
         self.progress.catch_up_until.is_some()
     }
 }
@@ -41,10 +41,10 @@ impl Member {
 /// Packets that a member's subtree has and allows. Progress never goes back, except by
 /// [`regression`](Self::regression).
 #[derive(Debug, Default)]
-pub(in crate::tram) struct Progress {
-    pub(in crate::tram) first_missing: u64,
+pub(crate) struct Progress {
+    pub(crate) first_missing: u64,
     /// Last packet that the member's subtree allows (H_a).
-    pub(in crate::tram) allowed: u64,
+    pub(crate) allowed: u64,
     /// Time of the last progress, or of having everything.
     pub(super) advanced_at: Time,
     /// Last time that a requested repair waited here: such a member has not stalled.
@@ -62,12 +62,12 @@ pub(in crate::tram) struct Progress {
 
 /// Packets at a head when an acknowledgement arrives.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::tram) struct PacketSpan {
+pub(crate) struct PacketSpan {
     /// First packet that the head keeps, and one past the last packet that the head knows.
-    pub(in crate::tram) first_kept: u64,
-    pub(in crate::tram) end: u64,
+    pub(crate) first_kept: u64,
+    pub(crate) end: u64,
     /// Most packets after `end` that a member may know and the head does not; 0 at the source.
-    pub(in crate::tram) unknown_max: u64,
+    pub(crate) unknown_max: u64,
 }
 
 impl Progress {
@@ -106,7 +106,7 @@ impl Progress {
 
 /// Receivers below a member, as its latest acknowledgement counts them.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::tram) struct Subtree {
+pub(crate) struct Subtree {
     pub(super) receivers: u32,
     /// Receivers that had moved from the member to other heads when `receivers` grew last.
     pub(super) moved_away: u32,
@@ -114,8 +114,8 @@ pub(in crate::tram) struct Subtree {
     /// Reported departed receivers that had no room in a table, there or here.
     pub(super) unlisted: u32,
     /// Worst loss, in parts of 65535, and true if it is that of a receiver below the member.
-    pub(in crate::tram) loss: u16,
-    pub(in crate::tram) loss_is_below: bool,
+    pub(crate) loss: u16,
+    pub(crate) loss_is_below: bool,
 }
 
 impl Subtree {

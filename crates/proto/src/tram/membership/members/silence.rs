@@ -50,7 +50,7 @@ impl Orphans {
 
 impl Members {
     /// Counts hellos to members silent for `silence`. Returns numbers to ask and removed nodes.
-    pub(in crate::tram) fn check_silence(
+    pub(crate) fn check_silence(
         &mut self,
         now: Time,
         silence: Duration,

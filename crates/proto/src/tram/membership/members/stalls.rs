@@ -54,7 +54,7 @@ impl StallTimeouts {
 }
 
 impl Members {
-    pub(in crate::tram) fn on_repair(&mut self, sequence: u64, to: Destination) {
+    pub(crate) fn on_repair(&mut self, sequence: u64, to: Destination) {
         let gets = |node: &NodeId| !matches!(to, Destination::Node(only) if only != *node);
         for (node, member) in &mut self.by_node {
             let Member { progress, .. } = member;
@@ -65,19 +65,19 @@ impl Members {
     }
 
     /// True if repairs have no effect on a member that is not catching up.
-    pub(in crate::tram) fn is_stalling(&self, node: NodeId) -> bool {
+    pub(crate) fn is_stalling(&self, node: NodeId) -> bool {
         self.is_unreached(node) && !self.catches_up(node)
     }
 
     /// True if repairs did not reach the member: its reported time to live may be too small.
-    pub(in crate::tram) fn is_unreached(&self, node: NodeId) -> bool {
+    pub(crate) fn is_unreached(&self, node: NodeId) -> bool {
         let member = self.by_node.get(&node);
         member.is_some_and(|it| it.progress.ineffective_repairs >= INEFFECTIVE_FEW)
     }
 
     /// Removes and refuses stalled members that block packets after `end`, or a `filling` cache.
     /// `waits` is true for a repair that is queued for a member.
-    pub(in crate::tram) fn remove_stalled(
+    pub(crate) fn remove_stalled(
         &mut self,
         now: Time,
         (first_kept, end): (u64, u64),
@@ -107,7 +107,7 @@ impl Members {
     }
 
     /// Returns the time to live of repairs to all members.
-    pub(in crate::tram) fn reach(&self) -> u8 {
+    pub(crate) fn reach(&self) -> u8 {
         let of = |member: &Member| match member.progress.ineffective_repairs >= INEFFECTIVE_MAX {
             true => self.ttl,
             false => member.distance,
@@ -115,7 +115,7 @@ impl Members {
         self.by_node.values().map(of).max().unwrap_or(1)
     }
 
-    pub(in crate::tram) fn prune(&mut self, node: NodeId) -> Option<u64> {
+    pub(crate) fn prune(&mut self, node: NodeId) -> Option<u64> {
         let member = self.by_node.remove(&node)?;
         self.record(node, &member, Fate::Pruned);
         Some(member.id)

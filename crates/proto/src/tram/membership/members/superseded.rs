@@ -32,22 +32,17 @@ impl Superseded {
 }
 
 /// Questions to superseded members.
-pub(in crate::tram) struct Questions {
-    pub(in crate::tram) next_at: Option<Time>,
-    pub(in crate::tram) asked: Vec<(NodeId, u64)>,
+pub(crate) struct Questions {
+    pub(crate) next_at: Option<Time>,
+    pub(crate) asked: Vec<(NodeId, u64)>,
     /// Members without an answer, which were removed.
-    pub(in crate::tram) lost: Vec<NodeId>,
+    pub(crate) lost: Vec<NodeId>,
 }
 
 impl Members {
     /// Notes that a receiver with this name is now at `node`. Returns true if members are to be
     /// asked.
-    pub(in crate::tram) fn supersede(
-        &mut self,
-        now: Time,
-        node: Option<NodeId>,
-        name: u64,
-    ) -> bool {
+    pub(crate) fn supersede(&mut self, now: Time, node: Option<NodeId>, name: u64) -> bool {
         let is_earlier = |(other, member): &(&NodeId, &Member)| {
             name != 0 && member.name == name && Some(**other) != node && member.is_confirmed()
         };
@@ -60,7 +55,7 @@ impl Members {
         !self.superseded.earlier.is_empty()
     }
 
-    pub(in crate::tram) fn ask_superseded(&mut self, now: Time) -> Questions {
+    pub(crate) fn ask_superseded(&mut self, now: Time) -> Questions {
         let (mut asked, mut lost) = (Vec::new(), Vec::new());
         let by_node = &self.by_node;
         let is_here = |it: &Earlier| by_node.get(&it.node).is_some_and(|member| member.id == it.id);
