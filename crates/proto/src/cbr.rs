@@ -15,7 +15,6 @@ use crate::{
 use faircast_base::{BadInput, Bitrate, Checked, Cx, Event, FlowId, NodeId, Time};
 
 settings! {
-    /// The settings of a CBR flow.
     struct Settings;
     /// Payload rate in bits per second.
     rate: Bitrate [1 bit, 1000 Gbit] = 1 Mbit;
@@ -26,7 +25,6 @@ settings! {
 /// Settings of a CBR flow, as a table.
 pub const OPTIONS: &[OptionSpec] = Settings::OPTIONS;
 
-/// Length of the header: flow, flags and sequence number.
 const HEADER_LEN: usize = 16;
 const LAST: u8 = 1;
 
@@ -46,8 +44,7 @@ pub fn end(role: Role, setup: EndSetup<'_>) -> FlowMachine {
     }
 }
 
-/// Sender of a packet at each interval.
-pub struct CbrSender {
+struct CbrSender {
     flow: FlowId,
     to: Destination,
     payload_bytes: u32,
@@ -55,21 +52,16 @@ pub struct CbrSender {
     /// Length of the content; `u64::MAX` for an endless stream.
     content_bytes: u64,
     schedule: Schedule,
-    /// Departure of the next packet; `None` after the last one.
     send_at: Option<Time>,
-    /// Number of the next packet.
     seq: u64,
-    /// True if a packet waits for the driver.
     is_pending: bool,
-    /// True from the last packet to its event.
     is_completed: bool,
     /// False if only a receiver of the same host reports completion.
     reports_completion: bool,
 }
 
-/// Departures at even intervals, each with a random delay.
 struct Schedule {
-    /// Longest delay of a packet, as a share of the interval.
+    /// Longest delay, as a share of the interval.
     jitter: f64,
     rate_bits_per_s: u64,
     /// Interval between packets, rounded down to ns, and its rounding error in 1 / rate ns.
@@ -85,14 +77,10 @@ impl Schedule {
     fn new(settings: &Settings, payload_bytes: u32, start: Time) -> Self {
         let rate_bits_per_s = settings.rate.bits_per_s();
         let bit_ns = u64::from(payload_bytes) * 8_000_000_000;
-        Self {
-            jitter: settings.jitter,
-            rate_bits_per_s,
-            interval_ns: bit_ns / rate_bits_per_s,
-            interval_remainder: bit_ns % rate_bits_per_s,
-            remainder: 0,
-            due: start,
-        }
+        let (interval_ns, interval_remainder) =
+            (bit_ns / rate_bits_per_s, bit_ns % rate_bits_per_s);
+        let (jitter, remainder, due) = (settings.jitter, 0, start);
+        Self { jitter, rate_bits_per_s, interval_ns, interval_remainder, remainder, due }
     }
 
     /// Returns the next departure. Carries the remainder, so that the long-run rate is exact.
@@ -110,8 +98,7 @@ impl Schedule {
 }
 
 impl CbrSender {
-    /// Creates a sender of `content`.
-    pub fn new(setup: EndSetup<'_>, content: Box<dyn Content>) -> Self {
+    fn new(setup: EndSetup<'_>, content: Box<dyn Content>) -> Self {
         let settings = Settings::from_options(setup.options);
         let payload_bytes = setup.payload.max(1);
         Self {
@@ -185,8 +172,7 @@ impl Machine for CbrSender {
     }
 }
 
-/// Receiver that delivers the packets of each source in order and counts the missing ones.
-pub struct CbrReceiver {
+struct CbrReceiver {
     flow: FlowId,
     payload: u32,
     sources: BTreeMap<NodeId, SourceRecord>,
@@ -194,21 +180,16 @@ pub struct CbrReceiver {
     events: VecDeque<FlowEvent>,
 }
 
-/// Reception from one source.
 #[derive(Default)]
 struct SourceRecord {
-    /// Packet after the latest one; `None` before any.
     next: Option<u64>,
-    /// True if a packet was missing.
     has_holes: bool,
-    /// True once the last packet has come.
     ended: bool,
     losses: LossRecord,
 }
 
 impl CbrReceiver {
-    /// Creates a receiver. For a late joiner, the first packet received is the source's first.
-    pub fn new(setup: EndSetup<'_>) -> Self {
+    fn new(setup: EndSetup<'_>) -> Self {
         let others = setup.sources.iter().filter(|source| **source != setup.node);
         Self {
             flow: setup.flow,

@@ -29,17 +29,6 @@ fn credit(tag: u64, count: u32) -> Credit {
     Credit { session: 7, tag, branch: 0, buffer: 5, count, weight: 1 }
 }
 
-fn encoded(packet: &Packet<'_>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    match packet {
-        Packet::Capsule(capsule) => capsule.encode(&mut bytes),
-        Packet::Credit(credit) => credit.encode(&mut bytes),
-        Packet::Pull(pull) => pull.encode(&mut bytes),
-        Packet::Part(part) => part.encode(&mut bytes),
-    }
-    bytes
-}
-
 #[test]
 fn packets_come_back_as_they_went_and_damage_is_found() {
     let capsule = Capsule { count: u32::MAX, branch: 3, ..header(&[("policy", "quantile")]) };
@@ -52,7 +41,7 @@ fn packets_come_back_as_they_went_and_damage_is_found() {
         Packet::Pull(pull),
     ];
     for packet in all {
-        let mut bytes = encoded(&packet);
+        let mut bytes = packet.encoded();
         assert!(wire::is_ours(&bytes));
         assert_eq!(wire::decode(&bytes), Ok(packet));
         let len = match packet {
@@ -77,14 +66,14 @@ fn packets_come_back_as_they_went_and_damage_is_found() {
         let bytes = &[5; 2000][..len];
         let part = Part { session: 7, policy: PolicyId::of(b"program"), total, offset, bytes };
         let want = if sound { Ok(Packet::Part(part)) } else { Err(BadInput::Malformed) };
-        let encoded = encoded(&Packet::Part(part));
+        let encoded = Packet::Part(part).encoded();
         assert_eq!(wire::decode(&encoded), want, "{len} bytes at {offset} of {total}");
         assert_eq!(wire::own_bytes(&encoded), encoded.len());
     }
     let absurd = Capsule { unit: 9, buffer: 5, ..capsule };
-    assert_eq!(wire::decode(&encoded(&Packet::Capsule(absurd))), Err(BadInput::Malformed));
+    assert_eq!(wire::decode(&Packet::Capsule(absurd).encoded()), Err(BadInput::Malformed));
     let none = Credit { weight: 0, ..credit(9, 4) };
-    assert_eq!(wire::decode(&encoded(&Packet::Credit(none))), Err(BadInput::Malformed));
+    assert_eq!(wire::decode(&Packet::Credit(none).encoded()), Err(BadInput::Malformed));
 }
 
 #[test]
@@ -140,7 +129,7 @@ fn a_credit_is_said_again_and_more_and_more_rarely() {
     }
     assert_eq!(said, [0, 100, 300, 700, 1500, 2500, 3500]);
     upstream.on_capsule(at(4000), &Capsule { count: 6, ..capsule }, PortId(0));
-    assert_eq!((upstream.received(), upstream.since_reported(6)), (6, 6));
+    assert_eq!((upstream.received, upstream.since_reported(6)), (6, 6));
 }
 
 #[test]
@@ -152,7 +141,7 @@ fn counts_that_nobody_has_sent_are_taken_back_once_the_node_above_goes_on_or_ask
         for (ms, count) in counts {
             upstream.on_capsule(at(*ms), &Capsule { count: *count, ..capsule }, PortId(0));
         }
-        upstream.received()
+        upstream.received
     };
     let run: Vec<(u64, u32)> = (0..12).map(|i| (2 + u64::from(i), 11 + i)).collect();
     assert_eq!(reached(&run[..11]), 100_000);
@@ -205,7 +194,7 @@ impl Relay {
         let now = at(ms);
         let probes = self.source.on_timeout(now);
         if probes && !loses() {
-            let probe = Capsule { probe: true, count: self.source.count(), ..self.header };
+            let probe = Capsule { probe: true, count: self.source.count, ..self.header };
             self.node.upstream.on_capsule(now, &probe, PortId(99));
             self.node.on_probe(now);
         }
@@ -242,9 +231,9 @@ impl Relay {
             }
             let upstream = place.as_mut().unwrap();
             self.arrived[port.0 as usize] += u64::from(!capsule.probe);
-            if upstream.since_reported(upstream.received()) >= i64::from(capsule.unit) {
+            if upstream.since_reported(upstream.received) >= i64::from(capsule.unit) {
                 let weight = self.weights[port.0 as usize];
-                upstream.grant(now, capsule.buffer, upstream.received(), weight);
+                upstream.grant(now, capsule.buffer, upstream.received, weight);
             }
         }
         for upstream in self.below.iter_mut().flatten() {
@@ -303,8 +292,7 @@ fn a_flood_of_sessions_without_a_program_is_forgotten_and_others_are_served() {
         if relay.next_timeout().is_some_and(|at| at <= now) {
             relay.handle_timeout(&mut cx);
         }
-        let mut bytes = Vec::new();
-        capsule.encode(&mut bytes);
+        let mut bytes = Packet::Capsule(capsule).encoded();
         bytes.extend_from_slice(b"payload");
         let packet = RelayPacket {
             key: PacketKey(capsule.session),
@@ -376,8 +364,8 @@ fn while_an_application_takes_nothing_no_more_comes_than_may_wait() {
             let mut cx = Cx::untraced(now, &mut rng);
             if branch.may_send() {
                 sent += 1;
-                let mut bytes = Vec::new();
-                Capsule { count: branch.send(), ..header(&[]) }.encode(&mut bytes);
+                let capsule = Capsule { count: branch.send(), ..header(&[]) };
+                let bytes = Packet::Capsule(capsule).encoded();
                 let to = Destination::Group(GroupId::SESSION);
                 receiver.handle_datagram(&mut cx, Datagram::new(NodeId(1), to, &bytes));
             }

@@ -141,14 +141,13 @@ fn so_many_programs_of_sessions_run_and_more_sessions_pass_as_by_any_router() {
         asked
     };
     for session in 0..5 {
-        let mut bytes = Vec::new();
-        Capsule { session, count: 1, ..capsule(&program) }.encode(&mut bytes);
+        let first = Capsule { session, count: 1, ..capsule(&program) };
+        let mut bytes = Packet::Capsule(first).encoded();
         bytes.extend_from_slice(b"payload");
         let mut asked = handle(&mut relay, Destination::Group(GroupId::SESSION), &bytes);
         while let Some(pull) = asked.pop() {
             for part in parts(&program, pull) {
-                let mut bytes = Vec::new();
-                part.encode(&mut bytes);
+                let bytes = Packet::Part(part).encoded();
                 asked.extend(handle(&mut relay, Destination::Node(NodeId(2)), &bytes));
             }
         }

@@ -11,8 +11,8 @@ const MISSED_MAX: u64 = 3;
 /// Advertisement intervals that receivers wait for the head of their LAN: 3 to choose it; chosen.
 const AWAIT_INTERVALS: u64 = 8;
 
-/// Rank in an election; the least wins. The source comes first, then eager heads, then lower
-/// levels, then lower numbers (src: jrms).
+/// Rank in an election; the least wins: the source, eager heads, lower levels, lower numbers (src:
+/// jrms).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rank {
     is_receiver: bool,
@@ -40,36 +40,20 @@ struct Rival {
 #[derive(Debug, Default)]
 pub(crate) struct Election {
     /// Hops of a LAN, within which one head is enough; 0 for no elections.
-    lan: u8,
+    pub(crate) lan: u8,
     /// Best rival of the LAN, and the nearest eager head.
     best: Option<Rival>,
     eager: Option<Rival>,
     pub(crate) interval: Duration,
-    interval_min: Duration,
-    /// Time at which this receiver became a candidate.
+    pub(crate) interval_min: Duration,
     candidate_since: Option<Time>,
 }
 
 impl Election {
     pub(crate) fn new(settings: &TramSettings) -> Self {
         let lan = u8::try_from(settings.lan).unwrap_or(u8::MAX);
-        let interval_min = settings.advertise_interval;
-        Self {
-            lan,
-            best: None,
-            eager: None,
-            interval: interval_min,
-            interval_min,
-            candidate_since: None,
-        }
-    }
-
-    pub(crate) fn lan(&self) -> Option<u8> {
-        (self.lan > 0).then_some(self.lan)
-    }
-
-    pub(crate) fn set_interval(&mut self, interval: Duration) {
-        self.interval = interval.max(self.interval_min);
+        let interval = settings.advertise_interval;
+        Self { lan, interval, interval_min: interval, ..Self::default() }
     }
 
     pub(crate) fn on_advertisement(

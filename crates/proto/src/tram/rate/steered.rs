@@ -4,10 +4,10 @@ use alloc::vec::Vec;
 
 use faircast_base::{BadInput, Bitrate, Checked, Cx, Event, NodeId, Time};
 
-use super::controller::{CLOSED_INTERVAL, Controller, Progress, SentPacket, Window};
+use super::{CLOSED_INTERVAL, Controller, Progress, SentPacket, Window};
 use crate::congestion::{AckVector, Bounds, BoxControl, Carrier, GaugeTrace, Pace, Permit};
+use crate::tram::seq;
 use crate::tram::settings::TramSettings;
-use crate::tram::steering::seq;
 use crate::tram::window::JUMP_MAX;
 use crate::tram::wire::{Report, ReportKind};
 
@@ -261,8 +261,8 @@ fn limit_to_sent(kind: ReportKind, sequence: u64, last: u64) -> Option<(ReportKi
 mod tests {
     use super::*;
     use crate::options::Options;
+    use crate::tram::Steering;
     use crate::tram::TramSetup;
-    use crate::tram::steering::Steering;
     use crate::world::{SOURCE, TSI, at};
     use faircast_base::{NullTrace, Purpose, Rng};
 

@@ -26,21 +26,18 @@ pub(crate) struct CongestionWindow {
     rule: CongestionRule,
     right_edge: RightEdge,
     pub(crate) ack_window: u64,
-    /// Growth after an acknowledgement window without congestion, in packets.
     growth: f64,
     /// Lost packets from which on an acknowledgement window counts as congested.
     threshold: f64,
-    /// Congestion window W_c, in packets.
     pub(crate) size: f64,
     /// Largest window: M W_a, and the bound while no packet is lost. Both in packets.
     size_max: f64,
     lossless_max: f64,
-    /// Acknowledgement windows without a loss in a row.
     lossless_windows: u32,
     /// Highest allowed packet (H_a) of this receiver alone. Never decreases.
     pub(crate) allowed: u64,
     /// Packets lost in this acknowledgement window, or missing at its end, and in the one before.
-    lost_packets: u64,
+    pub(crate) lost_packets: u64,
     lost_packets_before: u64,
     /// End of the time after the join in which no window counts as congested.
     grace_until: Time,
@@ -72,25 +69,16 @@ impl CongestionWindow {
         if self.size > self.size_max { self.size as u64 / 4 } else { self.ack_window / 2 }
     }
 
-    pub(crate) fn on_lost(&mut self, packets: u64) {
-        self.lost_packets += packets;
-    }
-
-    pub(crate) fn on_late_arrival(&mut self) {
-        self.lost_packets = self.lost_packets.saturating_sub(1);
-    }
-
     /// Ends an acknowledgement window, with `missing` of `known` packets. True if it was congested.
     pub(crate) fn end_ack_window(&mut self, now: Time, missing: u64, known: u64) -> bool {
         let share = if known == 0 { 0.0 } else { missing as f64 / known as f64 };
         self.loss += LOSS_GAIN * (share - self.loss);
         let lossless = self.lost_packets == 0 && missing == 0;
         self.lossless_windows = if lossless { self.lossless_windows.saturating_add(1) } else { 0 };
+        let before = self.lost_packets_before;
         let (lost, grew) = match self.rule {
-            CongestionRule::Window => {
-                (self.lost_packets, self.lost_packets >= self.lost_packets_before)
-            }
-            CongestionRule::Missing => (missing, missing > self.lost_packets_before),
+            CongestionRule::Window => (self.lost_packets, self.lost_packets >= before),
+            CongestionRule::Missing => (missing, missing > before),
         };
         // A window without losses is not congested, even with a threshold of 0.
         let congested =
@@ -142,7 +130,7 @@ mod tests {
 
     fn steps(window: &mut CongestionWindow, steps: &[(u64, bool, f64)]) {
         for &(lost, congested, size) in steps {
-            window.on_lost(lost);
+            window.lost_packets += lost;
             assert_eq!(
                 window.end_ack_window(s(20), lost, 64),
                 congested,
@@ -175,9 +163,9 @@ mod tests {
             assert!(!all.end_ack_window(s(1), 0, 64));
         }
         assert_eq!(all.size, 320.0);
-        all.on_lost(40);
+        all.lost_packets += 40;
         assert!(!all.end_ack_window(s(29), 40, 64));
-        all.on_lost(41);
+        all.lost_packets += 41;
         assert!(all.end_ack_window(s(30), 41, 64));
     }
 

@@ -137,7 +137,7 @@ fn a_full_table_counts() {
 #[test]
 fn one_member_fills_no_table_of_the_source() {
     let mut table = Departures::new();
-    table.with_room(SOURCE_MAX);
+    table.entries_max = SOURCE_MAX;
     for id in 1..=5000 {
         assert!(table.on_report(NodeId(1), went(id, 0, Fate::Silent)));
     }

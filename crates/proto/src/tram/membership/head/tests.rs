@@ -120,7 +120,7 @@ fn a_newcomer_is_promised_what_the_policy_says() {
     }
     let (mut head, _) = head(|_| ());
     assert_eq!(bind(&mut head, 1, 200 + JUMP_MAX), Err(BadInput::Absurd));
-    assert!(sent(&mut head, 0, FIT).is_empty() && head.members.is_empty());
+    assert!(sent(&mut head, 0, FIT).is_empty() && head.members.by_node.is_empty());
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn who_is_no_member_is_told_so_and_changes_nothing() {
     let (mut head, _) = head(|_| ());
     let told = Ack { mask: &[0x80], ..has(5) };
     assert_eq!(acknowledges(&mut head, 1, &told), Err(BadInput::Foreign));
-    assert!(!head.repairer.requests.is_waiting());
+    assert!(!head.repairer.is_waiting());
     assert_eq!(bodies(&sent(&mut head, 0, FIT)), [Body::Reject(RejectReason::NoMember)]);
     let goodbye = Ack { leaves: true, ..has(5) };
     assert!(acknowledges(&mut head, 1, &goodbye).is_err());
@@ -209,7 +209,7 @@ fn what_a_member_lacks_is_repaired_or_waited_for() {
     let repair = head.next_repair(at(1)).unwrap();
     assert_eq!((repair.sequence, repair.to), (5, Destination::Node(NodeId(1))));
     assert_eq!(head.next_repair(at(1)), None, "6 is not here");
-    head.repairer.requests.on_packet(6, false);
+    head.repairer.on_packet(6, false);
     assert_eq!(head.next_repair(at(2)).map(|it| it.sequence), Some(6));
 }
 
@@ -301,13 +301,13 @@ fn a_head_stands_for_its_lan_and_is_quiet_where_another_does() {
     let (members, members_max, low, lan) = (0, 5, 1, true);
     let (state, role, level) = (HeadState::Accepting, HeadRole::Reluctant, 2);
     let other = Advertisement { state, role, level, members, members_max, low, lan, name: 0 };
-    head.on_advertisement(at(1), (NodeId(3), FIT.id - 1, 1), &other);
+    head.election.on_advertisement(at(1), (NodeId(3), FIT.id - 1, 1), &other);
     let next = settings.advertise_interval.as_nanos() / 1_000_000;
     head.on_timeout(at(next), 1);
     head.on_solicitation(at(next), (NodeId(8), 4, false), call(HeadRole::Never), FIT);
     assert!(sent(&mut head, next, FIT).is_empty(), "another one is its LAN's head");
     let full = Advertisement { state: HeadState::NotAccepting, ..other };
-    head.on_advertisement(at(next + 1), (NodeId(3), FIT.id - 1, 1), &full);
+    head.election.on_advertisement(at(next + 1), (NodeId(3), FIT.id - 1, 1), &full);
     head.on_timeout(at(3 * next), 1);
     assert_eq!(flags(&sent(&mut head, 3 * next, FIT)), [(1, true), (6, false)]);
 }

@@ -5,7 +5,7 @@ use alloc::vec;
 use faircast_base::{GroupId, Shortfall};
 use proptest::prelude::*;
 
-use super::stalls::{EARLY_STALL, INEFFECTIVE_MAX, STALL_INTERVALS};
+use super::removal::INEFFECTIVE_MAX;
 use super::*;
 use crate::Destination;
 use crate::tram::settings::RightEdge;
@@ -95,7 +95,7 @@ fn members_are_taken_until_the_head_is_full_of_their_kind() {
     ] {
         assert_eq!(admit(&mut members, node, role, 1), want, "{node}");
     }
-    assert_eq!((members.len(), members.state()), (4, HeadState::NotAccepting));
+    assert_eq!((members.by_node.len(), members.state()), (4, HeadState::NotAccepting));
     // Members that need the source alone have as many places again.
     let rescue = |members: &mut Members, node| {
         members.admit(at(0), NodeId(node), request(node.into(), Reluctant, 1), (1, 500), true)
@@ -198,7 +198,7 @@ fn a_member_that_goes_on_reporting_has_not_said_goodbye() {
     assert_eq!(members.leaves.ask(at(1100)), (None, vec![it]));
     assert!(!members.recognise(at(1200), (it.0, 9), &says), "another number");
     assert!(!members.recognise(at(1200), it, &leaves), "it does say so");
-    assert!(members.recognise(at(1200), it, &says) && members.is_member(it.0));
+    assert!(members.recognise(at(1200), it, &says) && members.by_node.contains_key(&it.0));
     assert_eq!(members.allowed(), Some(110));
     let named = members.shortfall().0;
     assert!(named.iter().all(|it| it.reason == Shortfall::Silent), "{named:?}");
@@ -671,7 +671,7 @@ proptest! {
                 }
                 Step::Send { packets } => next += packets,
             }
-            prop_assert!(members.len() <= 8 && members.orphans.len() <= 4);
+            prop_assert!(members.by_node.len() <= 8 && members.orphans.len() <= 4);
             prop_assert!(members.refused.len() <= REFUSED_MAX);
             let mut went_back = false;
             for (node, member) in members.iter() {

@@ -190,7 +190,7 @@ fn the_rate_rises_at_once_from_where_slow_start_has_brought_it_back() {
     now = send(&mut control, now, 0, 300);
     assert!(control.rate < proven / 4.0);
     control.closed_at = Some(now);
-    control.on_opened(now);
+    control.on_open(now);
     assert!(control.slow_start.active, "half of {proven} is tried, not {}", control.rate);
     while control.slow_start.active {
         now = send(&mut control, now, 128, 1);
@@ -203,7 +203,7 @@ fn the_rate_rises_at_once_from_where_slow_start_has_brought_it_back() {
     let took = now.since(reached_at).as_secs_f64();
     assert!(took < 5.0, "{took} s, and with what was sent before in the average 6 s");
     control.on_new_sent(now, -1, P);
-    control.on_opened(now);
+    control.on_open(now);
     assert!(control.rate < proven);
 }
 
@@ -216,7 +216,7 @@ fn after_a_second_without_a_window_slow_start_goes_further_than_after_congestion
         let proven = control.recovery.proven_rate;
         now = send(&mut control, now, 0, 300);
         control.closed_at = Some(now);
-        control.on_opened(now + Duration::from_millis(closed_ms));
+        control.on_open(now + Duration::from_millis(closed_ms));
         assert!(control.slow_start.active);
         assert_eq!(control.slow_start.ceiling, share * proven, "closed for {closed_ms} ms");
     }
@@ -230,14 +230,14 @@ fn losses_from_before_a_restart_do_not_end_it() {
         control.end_slow_start(now);
         now = send(&mut control, now, 0, 300);
         (control.recovery.highest_sent, control.closed_at) = (900, Some(now));
-        control.on_opened(now);
+        control.on_open(now);
         assert!(control.slow_start.active, "W_a is 64");
         let (mut rng, mut trace) = (Rng::new(1, NodeId(1), Purpose::Machine(0)), NullTrace);
         let mut cx = Cx::new(now, &mut rng, &mut trace);
         let (highest, congested) = (900 + later, true);
         let progress =
             Progress { bytes: 0, congested, highest, allowed: 128, flight: 1, repeated: 0 };
-        Controller::on_progress(&mut control, &mut cx, progress);
+        control.on_progress(&mut cx, progress);
         assert_eq!(control.slow_start.active, !ends, "{later} packets later");
     }
 }
@@ -250,8 +250,8 @@ fn a_rate_that_a_closed_window_has_left_at_a_packet_a_second_comes_back() {
         control.end_slow_start(now);
         let proven = control.recovery.proven_rate;
         now = send(&mut control, now, -1, 100);
-        control.on_opened(now);
-        control.on_congestion(now);
+        control.on_open(now);
+        control.on_congestion(now, u64::MAX);
         assert!(control.rate <= f64::from(2 * P), "{}", control.rate);
         let opened = now;
         while control.rate < proven / 8.0 && now.since(opened) < Duration::from_secs(30) {
@@ -274,8 +274,8 @@ fn repairs_keep_half_of_what_the_path_took_until_it_is_congested() {
         assert!(control.rate < took / 4.0);
         let want = if restart { took / 2.0 } else { control.rate };
         assert_eq!(control.scheduled(-1, true), want, "restart = {restart}");
-        control.on_congestion(now);
-        control.on_congestion(now);
+        control.on_congestion(now, u64::MAX);
+        control.on_congestion(now, u64::MAX);
         let want = (want / 4.0).max(control.rate);
         assert!(!restart || control.scheduled(-1, true) <= want, "{want}");
     }
@@ -297,7 +297,7 @@ fn a_pause_says_nothing_of_how_fast_members_acknowledge() {
         assert!(measured.is_some());
         control.closed_at = pauses.then_some(now);
         now += Duration::from_secs(60);
-        control.on_opened(now);
+        control.on_open(now);
         control.on_acknowledged(now, window);
         let after = control.slow_start.probe.as_ref().unwrap().latest;
         assert_eq!(after == measured, pauses, "{after:?}");
