@@ -8,12 +8,10 @@ use std::task::Poll;
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use faircast_base::{Cx, Duration, NodeId, NullTrace, Purpose, Rng, Time};
-use faircast_proto::congestion::{ErasedFeedback, boxed_control, boxed_feedback};
-use faircast_proto::object::ObjectSender as _;
-use faircast_proto::object::ObjectTaker as _;
+use faircast_proto::congestion::{boxed_control, boxed_feedback};
 use faircast_proto::object::{
-    Announcement, Fec, ObjectError, ObjectReceiver, ObjectReceiverSetup, ObjectSource,
-    ObjectSourceSetup, Part, Store, Supply, Verdict,
+    Announcement, Fec, ObjectError, ObjectReceiver, ObjectReceiverSetup, ObjectSender as _,
+    ObjectSource, ObjectSourceSetup, ObjectTaker as _, Part, Store, Supply, Verdict,
 };
 use faircast_proto::options::{OptionValue, Options};
 use faircast_proto::pgm::negotiation::Negotiation;
@@ -87,12 +85,11 @@ impl Pair {
         let source = ObjectSourceSetup { fec, give_up: Duration::from_secs(1 << 20), ..source };
         let store = Box::new(Pattern::new(bytes));
         let receiver = ObjectReceiverSetup::new(RECEIVER, group, tsi, store, &options);
+        let silent = |_: &[(String, OptionValue)]| boxed_feedback(Silent);
+        let negotiation = Negotiation::of("silent", &[], Box::new(silent));
         let mut pair = Self {
             source: ObjectSource::new(source, boxed_control(Free)),
-            receiver: ObjectReceiver::new(
-                receiver,
-                Negotiation::of("silent", &[], Box::new(silent)),
-            ),
+            receiver: ObjectReceiver::new(receiver, negotiation),
             now: Time::ZERO,
             rng: Rng::new(1, SOURCE, Purpose::Machine(0)),
             buf: Vec::new(),
@@ -168,10 +165,6 @@ impl Pair {
         while self.receiver.poll_event().is_some() {}
         self.receiver.next_timeout()
     }
-}
-
-fn silent(_: &[(String, OptionValue)]) -> Box<dyn ErasedFeedback + Send> {
-    boxed_feedback(Silent)
 }
 
 struct Pattern(Bytes, Vec<u8>);

@@ -286,11 +286,10 @@ impl Machine for CbrPeer {
 mod tests {
     use super::*;
     use crate::content::{InMemory, Zeros};
-    use crate::options::OptionValue;
-    use crate::options::Options;
+    use crate::options::{OptionValue, Options};
     use alloc::string::ToString;
     use alloc::vec;
-    use faircast_base::{GroupId, NullTrace, Purpose, Rng};
+    use faircast_base::{GroupId, Purpose, Rng};
     use proptest::prelude::*;
 
     fn options(rate: &str, jitter: f64) -> Options {
@@ -302,17 +301,13 @@ mod tests {
     }
 
     fn setup(options: &Options, payload: u32) -> EndSetup<'_> {
-        EndSetup {
-            flow: FlowId(3),
-            node: NodeId(2),
-            sources: &[NodeId(1)],
-            to: Destination::Group(GroupId::SESSION),
-            start: Time::from_nanos(500),
-            payload,
-            header: None,
-            options,
-            head: None,
-        }
+        let setup = EndSetup::new(FlowId(3), NodeId(2), &[NodeId(1)], options);
+        EndSetup { start: Time::from_nanos(500), payload, ..setup }
+    }
+
+    /// Sender of packets of 10 bytes.
+    fn sender(options: &Options, len: Option<u64>) -> CbrSender {
+        CbrSender::new(setup(options, 10), Box::new(Zeros { len }))
     }
 
     fn sent(sender: &mut CbrSender, count: usize) -> Vec<(u64, Vec<u8>, u32)> {
@@ -371,25 +366,21 @@ mod tests {
         assert_eq!(packets.len(), 3);
         assert_eq!(sender.poll_event(), Some(FlowEvent::Completed));
         let mut receiver = CbrReceiver::new(setup(&options, 1000));
-        let events: Vec<_> = packets
-            .iter()
-            .flat_map(|(_, bytes, zeros)| received(&mut receiver, bytes, *zeros))
-            .collect();
-        let got: Vec<u8> = events
-            .iter()
-            .flat_map(|event| match event {
-                FlowEvent::Delivered { bytes, .. } => bytes.clone(),
-                _ => Vec::new(),
-            })
-            .collect();
-        assert_eq!(got, object);
+        let receive =
+            |(_, bytes, zeros): &(u64, Vec<u8>, u32)| received(&mut receiver, bytes, *zeros);
+        let events: Vec<_> = packets.iter().flat_map(receive).collect();
+        let bytes = |event: &FlowEvent| match event {
+            FlowEvent::Delivered { bytes, .. } => bytes.clone(),
+            _ => Vec::new(),
+        };
+        assert_eq!(events.iter().flat_map(bytes).collect::<Vec<_>>(), object);
         assert_eq!(events.last(), Some(&FlowEvent::Completed));
     }
 
     #[test]
     fn gaps_are_counted_and_what_comes_late_is_refused() {
         let options = options("8 Mbit/s", 0.0);
-        let mut sender = CbrSender::new(setup(&options, 10), Box::new(Zeros { len: Some(60) }));
+        let mut sender = sender(&options, Some(60));
         let packets = sent(&mut sender, 10);
         let mut receiver = CbrReceiver::new(setup(&options, 10));
         let delivered = FlowEvent::Delivered { bytes: Vec::new(), zeros: 10 };
@@ -411,9 +402,8 @@ mod tests {
         let sources = &[NodeId(1), NodeId(2), NodeId(3)];
         let of = |node| EndSetup { node, sources, ..setup(&options, 10) };
         let mut peer = end(Role::Both(Box::new(Zeros { len: Some(10) })), of(NodeId(2)));
-        let (mut rng, mut trace) = (Rng::new(1, NodeId(2), Purpose::Machine(0)), NullTrace);
-        let start = Time::from_nanos(500);
-        let cx = &mut Cx::new(start, &mut rng, &mut trace);
+        let (mut rng, start) = (Rng::new(1, NodeId(2), Purpose::Machine(0)), Time::from_nanos(500));
+        let cx = &mut Cx::untraced(start, &mut rng);
         assert_eq!(peer.next_timeout(), Some(start));
         peer.handle_timeout(cx);
         let mut own = Vec::new();
@@ -440,7 +430,7 @@ mod tests {
     #[test]
     fn a_closed_sender_is_silent() {
         let options = options("8 Mbit/s", 0.0);
-        let mut sender = CbrSender::new(setup(&options, 10), Box::new(Zeros { len: None }));
+        let mut sender = sender(&options, None);
         assert_eq!(sent(&mut sender, 5).len(), 5);
         let mut rng = Rng::new(1, NodeId(1), Purpose::Machine(0));
         sender.handle_close(&mut Cx::untraced(Time::ZERO, &mut rng));

@@ -213,11 +213,8 @@ mod tests {
     use crate::options::{OptionKind, OptionValue};
 
     choices! {
-        /// Starting points.
         enum Profile {
-            /// One profile.
             One = "one",
-            /// Another profile.
             OtherOne = "other-one",
         }
     }

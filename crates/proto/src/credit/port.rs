@@ -41,7 +41,7 @@ impl Port {
 
     pub(super) fn is_idle(&self) -> bool {
         let works = self.work > Duration::ZERO || self.works_until.is_some();
-        self.busy_since.is_none() && !works && self.turns.is_empty() && self.others.is_empty()
+        self.busy_since.is_none() && !works && self.turns.ring.is_empty() && self.others.is_empty()
     }
 
     pub(super) fn stuck_at(&self) -> Option<Time> {
@@ -88,10 +88,6 @@ impl<K: Copy + PartialEq> RoundRobin<K> {
         if !self.ring.iter().any(|(known, _)| *known == flow) {
             self.ring.push_back((flow, 0));
         }
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.ring.is_empty()
     }
 
     /// Returns the flow that sends now. `bytes` gives a flow's next length; without one, it leaves.

@@ -46,14 +46,8 @@ pub(crate) struct CreditRelay {
     ports_room: usize,
     /// Copies of each packet that are still to be sent.
     copies: BTreeMap<PacketKey, u32>,
-    out: VecDeque<(Egress, Content)>,
-}
-
-#[derive(Debug)]
-enum Content {
-    Nothing,
-    Capsule(Capsule),
-    Bytes(Vec<u8>),
+    /// Requests to the router, with the bytes to write.
+    out: VecDeque<(Egress, Vec<u8>)>,
 }
 
 struct Session {
@@ -203,7 +197,8 @@ impl CreditRelay {
     }
 
     fn has_all_programs(&self) -> bool {
-        let running = self.sessions.values().filter(|session| session.node.policy.is_program());
+        let runs = |session: &&Session| matches!(session.node.policy, AnyPolicy::Program(_));
+        let running = self.sessions.values().filter(runs);
         let all = running.count() + self.parked.len();
         self.programs.host.is_some() && all >= self.settings.program_sessions_max as usize
     }
@@ -304,7 +299,7 @@ impl CreditRelay {
         while let Some((pull, flow, port, node)) = self.programs.poll(now) {
             let transmit = RelayTransmit::control(flow, port, Destination::Node(node), self.node);
             let bytes = Packet::Pull(pull).encoded();
-            self.out.push_back((Egress::Send(transmit), Content::Bytes(bytes)));
+            self.out.push_back((Egress::Send(transmit), bytes));
         }
     }
 
@@ -313,7 +308,7 @@ impl CreditRelay {
         let transmit = RelayTransmit::control(packet.flow, packet.port, to, self.node);
         for part in self.programs.answer(now, pull) {
             let bytes = Packet::Part(part).encoded();
-            self.out.push_back((Egress::Send(transmit), Content::Bytes(bytes)));
+            self.out.push_back((Egress::Send(transmit), bytes));
         }
     }
 
@@ -350,10 +345,11 @@ impl CreditRelay {
             let upstream = &session.node.upstream;
             let to = Destination::Node(upstream.node);
             let transmit = RelayTransmit::control(session.flow, upstream.port, to, self.node);
-            self.out.push_back((Egress::Send(transmit), Content::Bytes(bytes)));
+            self.out.push_back((Egress::Send(transmit), bytes));
             self.add_work(now, None);
         }
-        if self.sessions.get(&id).is_some_and(|session| session.node.policy.has_failed()) {
+        let policy = self.sessions.get(&id).map(|session| &session.node.policy);
+        if matches!(policy, Some(AnyPolicy::Program(program)) if program.failed) {
             self.fail(cx, id);
         }
     }
@@ -381,11 +377,11 @@ impl CreditRelay {
                 let first = state.others.get_mut(&flow).and_then(VecDeque::pop_front);
                 state.others.retain(|_, waiting| !waiting.is_empty());
                 let (key, bytes) = first?;
-                (None, key, bytes, Content::Nothing)
+                (None, key, bytes, Vec::new())
             }
             Turn::Session(id) => {
                 let (sent, header) = sessions.get_mut(&id)?.node.send(port)?;
-                (Some(id), sent.packet, sent.bytes, Content::Capsule(header))
+                (Some(id), sent.packet, sent.bytes, Packet::Capsule(header).encoded())
             }
         };
         state.busy_since = Some(now);
@@ -394,7 +390,7 @@ impl CreditRelay {
         if session.is_some() {
             self.add_work(now, Some(port));
         }
-        self.out.push_back((Egress::Await(port), Content::Nothing));
+        self.out.push_back((Egress::Await(port), Vec::new()));
         self.release_copy(key);
         session
     }
@@ -417,7 +413,7 @@ impl CreditRelay {
             *waits -= 1;
             if *waits == 0 {
                 self.copies.remove(&key);
-                self.out.push_back((Egress::Release(key), Content::Nothing));
+                self.out.push_back((Egress::Release(key), Vec::new()));
             }
         }
     }
@@ -528,7 +524,7 @@ impl Relay for CreditRelay {
             for (port, probe) in probes {
                 let transmit =
                     RelayTransmit::control(flow, port, Destination::Group(GroupId::SESSION), from);
-                self.out.push_back((Egress::Send(transmit), Content::Capsule(probe)));
+                self.out.push_back((Egress::Send(transmit), Packet::Capsule(probe).encoded()));
             }
             dropped.into_iter().for_each(|key| self.release_copy(key));
             self.serve_session(cx, id);
@@ -557,12 +553,8 @@ impl Relay for CreditRelay {
     }
 
     fn poll_transmit(&mut self, _cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Egress> {
-        let (egress, written) = self.out.pop_front()?;
-        match written {
-            Content::Nothing => {}
-            Content::Capsule(capsule) => Packet::Capsule(capsule).encode(buf),
-            Content::Bytes(bytes) => buf.extend_from_slice(&bytes),
-        }
+        let (egress, bytes) = self.out.pop_front()?;
+        buf.extend_from_slice(&bytes);
         Some(egress)
     }
 

@@ -149,14 +149,6 @@ impl AnyPolicy {
         }
     }
 
-    pub(crate) const fn is_program(&self) -> bool {
-        matches!(self, Self::Program(_))
-    }
-
-    pub(crate) const fn has_failed(&self) -> bool {
-        matches!(self, Self::Program(program) if program.failed)
-    }
-
     pub(crate) fn of(capsule: &Capsule) -> Option<Self> {
         let parameter = capsule.parameter;
         let is_it = |name: &&PolicyName| PolicyId::of(name.written().as_bytes()) == capsule.policy;

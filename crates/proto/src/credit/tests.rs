@@ -4,22 +4,22 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Cx, FlowId, GroupId, NodeId, Purpose, Rng, Time};
+use faircast_base::{BadInput, Cx, GroupId, NodeId, Purpose, Rng};
 use proptest::prelude::*;
 
 use super::branch::Branch;
 use super::node::FlowNode;
-use super::settings::PolicyId;
-use super::settings::{AnyPolicy, CreditSettings};
+use super::settings::{AnyPolicy, CreditSettings, PolicyId};
 use super::upstream::Upstream;
 use super::wire::{
     self, CAPSULE_BYTES, CREDIT_BYTES, Capsule, Credit, PULL_BYTES, Packet, Part, Pull,
 };
 use super::{CreditReceiver, OPTIONS, tag_of};
-use crate::options::OptionValue;
-use crate::relay::{PacketKey, PortId, RelayPacket};
-use crate::world::{at, options};
-use crate::{Datagram, Destination, FlowEvent, Interactive, Machine, StreamInput, Transmit};
+use crate::options::{OptionValue, Options};
+use crate::pgm::ReceiverConfig;
+use crate::relay::PortId;
+use crate::world::{GROUP, at, options, relayed};
+use crate::{Datagram, Destination, Interactive, Machine, StreamInput, catalog};
 
 fn header(raw: &[(&str, &str)]) -> Capsule {
     CreditSettings::from_options(&options(raw, OPTIONS)).capsule(7, NodeId(1), None)
@@ -31,6 +31,8 @@ fn credit(tag: u64, count: u32) -> Credit {
 
 #[test]
 fn packets_come_back_as_they_went_and_damage_is_found() {
+    assert_ne!(tag_of(NodeId(1), 7), tag_of(NodeId(2), 7));
+    assert_ne!(tag_of(NodeId(1), 7), tag_of(NodeId(1), 8));
     let capsule = Capsule { count: u32::MAX, branch: 3, ..header(&[("policy", "quantile")]) };
     let probe = Capsule { probe: true, ..capsule };
     let pull = Pull { session: 7, policy: PolicyId::of(b"program"), offset: 3 };
@@ -177,17 +179,9 @@ impl Relay {
         source.send();
         node.on_data(at(0), 0, 500, 0);
         let below = every.iter().map(|_| None).collect();
-        let arrived = vec![0; every.len()];
-        Self {
-            node,
-            source,
-            below,
-            every: every.to_vec(),
-            arrived,
-            weights: vec![1; every.len()],
-            credited: false,
-            header,
-        }
+        let (arrived, weights) = (vec![0; every.len()], vec![1; every.len()]);
+        let every = every.to_vec();
+        Self { node, source, below, every, arrived, weights, credited: false, header }
     }
 
     fn step(&mut self, ms: u64, mut loses: impl FnMut() -> bool) {
@@ -206,10 +200,8 @@ impl Relay {
                 let waits = self.node.on_data(now, count, 500, 0);
                 let worst = matches!(AnyPolicy::of(&self.header), Some(AnyPolicy::WorstPath(_)));
                 // Before its first credit, the source does not know how much it may send.
-                assert!(
-                    !worst || !self.credited || waits as usize == self.every.len(),
-                    "all had room"
-                );
+                let all_wait = waits as usize == self.every.len();
+                assert!(!worst || !self.credited || all_wait, "all had room");
             }
         } else {
             self.source.wait(now);
@@ -284,7 +276,7 @@ fn each_policy_has_its_branch_set_the_pace_and_gives_others_what_they_can_take()
 #[test]
 fn a_flood_of_sessions_without_a_program_is_forgotten_and_others_are_served() {
     let few = [("sessions_max".into(), OptionValue::Integer(10))];
-    let options = crate::options::Options::default().under(&few, super::RELAY_OPTIONS);
+    let options = Options::default().under(&few, super::RELAY_OPTIONS);
     let mut relay = super::relay(NodeId(1), &options, None);
     let mut rng = Rng::new(1, NodeId(1), Purpose::Relay);
     let mut handle = |relay: &mut Box<dyn crate::relay::Relay + Send>, now, capsule: Capsule| {
@@ -294,14 +286,8 @@ fn a_flood_of_sessions_without_a_program_is_forgotten_and_others_are_served() {
         }
         let mut bytes = Packet::Capsule(capsule).encoded();
         bytes.extend_from_slice(b"payload");
-        let packet = RelayPacket {
-            key: PacketKey(capsule.session),
-            flow: FlowId(0),
-            port: PortId(0),
-            ports_out: &[PortId(1)],
-            datagram: Datagram::new(NodeId(9), Destination::Group(GroupId::SESSION), &bytes),
-            time_to_live: 9,
-        };
+        let datagram = Datagram::new(NodeId(9), Destination::Group(GroupId::SESSION), &bytes);
+        let packet = relayed(capsule.session, &[PortId(1)], datagram);
         relay.handle_packet(&mut cx, &packet, &mut Vec::new());
         let mut buf = Vec::new();
         while relay.poll_transmit(&mut cx, &mut buf).is_some() {
@@ -321,35 +307,14 @@ fn a_flood_of_sessions_without_a_program_is_forgotten_and_others_are_served() {
     assert_eq!((served.plain, served.sessions), (0, 1), "they were forgotten");
 }
 
-struct Silent;
-
-impl Interactive for Silent {
-    type Input = StreamInput;
-
-    fn handle_input(&mut self, _cx: &mut Cx<'_>, _input: StreamInput) {}
-}
-
-impl Machine for Silent {
-    type Event = FlowEvent;
-
-    fn handle_datagram(&mut self, _cx: &mut Cx<'_>, _datagram: Datagram<'_>) {}
-    fn handle_timeout(&mut self, _cx: &mut Cx<'_>) {}
-    fn handle_close(&mut self, _cx: &mut Cx<'_>) {}
-    fn poll_transmit(&mut self, _cx: &mut Cx<'_>, _buf: &mut Vec<u8>) -> Option<Transmit> {
-        None
-    }
-    fn poll_event(&mut self) -> Option<FlowEvent> {
-        None
-    }
-    fn next_timeout(&self) -> Option<Time> {
-        None
-    }
-}
-
 #[test]
 fn while_an_application_takes_nothing_no_more_comes_than_may_wait() {
     let mut rng = Rng::new(1, NodeId(2), Purpose::Relay);
-    let mut receiver = CreditReceiver::new(Silent, 7, NodeId(2));
+    let (node, options) = (NodeId(2), Options::default());
+    let config = ReceiverConfig::from_options(GROUP, &options);
+    let scheme = catalog::scheme("pgmcc").unwrap();
+    // To the inner machine, the capsules are malformed packets.
+    let mut receiver = CreditReceiver::new(scheme.stream_receiver(node, config, &options), 7, node);
     let mut branch = Branch::new(at(0), 5);
     let mut sent = 0;
     // (end in ms, true while the application stops deliveries, most and least packets)
@@ -406,10 +371,4 @@ proptest! {
             let _ = wire::decode(&bytes);
         }
     }
-}
-
-#[test]
-fn a_tag_is_of_one_node() {
-    assert_ne!(tag_of(NodeId(1), 7), tag_of(NodeId(2), 7));
-    assert_ne!(tag_of(NodeId(1), 7), tag_of(NodeId(1), 8));
 }

@@ -31,7 +31,6 @@ impl Identity {
         Packet { session: self.session, sender: self.id(cx), ttl, body }
     }
 
-    /// Writes a control packet without limit of its time to live.
     pub(super) fn send(
         &mut self,
         cx: &mut Cx<'_>,

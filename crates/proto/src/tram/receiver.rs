@@ -26,7 +26,7 @@ use crate::LossRecord;
 use crate::timers::{Timers, reasons};
 use crate::{Datagram, Destination, FlowEvent, Machine, Membership, StreamEvent, Transmit};
 use affiliation::PastParents;
-use claims::Claims;
+use claims::{Claims, OVERTAKEN_MAX};
 use delivery::{Delivery, Retention};
 use ending::Session;
 use negotiation::Negotiation;
@@ -216,11 +216,20 @@ impl TramReceiver {
         if !self.can_have_sent(cx, body, &state) {
             return Err(BadInput::OutOfWindow);
         }
-        if !state.repair {
-            self.contradict_end(cx.now, state);
-            if self.claims.highest.get().is_some_and(|high| state.sequence > *high) {
-                self.claims.highest.contradict();
-            }
+        if state.repair {
+            return Ok(());
+        }
+        let SourceState { sequence, done, .. } = state;
+        let goes_on =
+            |(last, since)| sequence > last || !done && cx.now.since(since) >= OVERTAKEN_MAX;
+        if self.session.end_claim.is_some_and(goes_on) {
+            self.deny_end();
+        }
+        if self.phase == Phase::Member {
+            self.session.last.take_if(|last| sequence > *last);
+        }
+        if self.claims.highest.get().is_some_and(|high| sequence > *high) {
+            self.claims.highest.contradict();
         }
         Ok(())
     }
@@ -285,14 +294,15 @@ impl TramReceiver {
         // A member may know of later packets than its head.
         let end = (window.reception.end, self.settings.cache_floor() as u64);
         let has = |cache: &Cache, sequence| cache.get(sequence).is_some();
-        let acknowledged = self.head.on_ack(cx.now, from, ack, end, &mut self.repairer, has)?;
-        if acknowledged.congested
+        let is_of_member = self.head.on_ack(cx.now, from, ack, end, &mut self.repairer, has)?;
+        if is_of_member
+            && ack.congested
             && let Some(window) = &mut self.window
             && window.reports_congestion_below()
         {
             (self.next_ack.congested, self.next_ack.due) = (true, true);
         }
-        if acknowledged.left && self.delivery.completed {
+        if is_of_member && ack.leaves && self.delivery.completed {
             // The goodbye informs the head above.
             self.next_ack.due = true;
         }
@@ -350,8 +360,10 @@ impl Machine for TramReceiver {
                 return;
             }
         }
-        if let Some(reports) = &mut self.reports {
-            reports.on_timeout(cx);
+        if let Some(Reports { feedback, .. }) = self.reports.as_deref_mut()
+            && feedback.next_timeout().is_some_and(|at| at <= now)
+        {
+            feedback.on_timeout(cx);
         }
         let seeker = self.seeker(cx.now);
         let change = self.affiliation.on_timeout(now, seeker);

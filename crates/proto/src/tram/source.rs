@@ -75,7 +75,7 @@ reasons! {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Progress {
     next: u64,
     bytes: u64,
@@ -167,13 +167,7 @@ impl<P: Packets> TramSource<P> {
                 packets,
                 to: setup.to,
                 start: setup.start,
-                progress: Progress {
-                    next: 1,
-                    bytes: 0,
-                    sent_at: setup.start,
-                    acknowledged: 0,
-                    acknowledged_at: Time::ZERO,
-                },
+                progress: Progress { next: 1, sent_at: setup.start, ..Progress::default() },
                 head,
                 repairer,
                 controller,
@@ -277,7 +271,7 @@ impl<P: Packets> TramSource<P> {
         let (end, low) = (self.progress.next, self.low());
         let can_repair = |_: &_, sequence| sequence >= low && sequence < end;
         let (now, repairer) = (cx.now, &mut self.repairer);
-        let acknowledged =
+        let is_of_member =
             self.head.on_ack(now, (from, id), ack, (end, 0), repairer, can_repair)?;
         self.progress.acknowledged_at = now;
         let has = self.head.members.first_missing().unwrap_or(1).min(end) - 1;
@@ -290,7 +284,7 @@ impl<P: Packets> TramSource<P> {
         let allowed = self.head.members.allowed_by_any().unwrap_or(0);
         let progress = rate::Progress {
             bytes,
-            congested: acknowledged.congested,
+            congested: is_of_member && ack.congested,
             highest: ack.highest,
             allowed: allowed.saturating_sub(has),
             flight: u32::try_from(end - 1 - has).unwrap_or(u32::MAX),
@@ -432,19 +426,6 @@ impl<P: Packets> TramSource<P> {
         if self.is_parting() { FAREWELL_INTERVAL } else { self.settings.beacon_interval }
     }
 
-    fn on_beacon_timer(&mut self, now: Time) {
-        let Progress { next, sent_at, .. } = self.progress;
-        let is_sending = self.phase == Phase::Sending && self.beacons.paused_at != next;
-        let prunes = self.prunes(now, self.window());
-        self.beacons.due = prunes || !is_sending || now.since(sent_at) >= FILLER_AFTER;
-        self.beacons.settings_due = true;
-        let interval = self.beacon_interval();
-        let interval = if prunes { interval.min(PRUNE_REQUEST_INTERVAL) } else { interval };
-        self.timers.arm(Timer::Beacon, now + interval);
-        let state = self.state(0);
-        self.head.set_advertise_interval(now, state.advertise_interval);
-    }
-
     fn poll_repair(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         if !self.repairer.is_waiting() {
             return None;
@@ -540,7 +521,16 @@ impl<P: Packets> Machine for TramSource<P> {
         self.timers.take_due(Timer::Pace, now);
         self.controller.on_timeout(cx);
         if self.timers.take_due(Timer::Beacon, now) {
-            self.on_beacon_timer(now);
+            let Progress { next, sent_at, .. } = self.progress;
+            let is_sending = self.phase == Phase::Sending && self.beacons.paused_at != next;
+            let prunes = self.prunes(now, self.window());
+            self.beacons.due = prunes || !is_sending || now.since(sent_at) >= FILLER_AFTER;
+            self.beacons.settings_due = true;
+            let interval = self.beacon_interval();
+            let interval = if prunes { interval.min(PRUNE_REQUEST_INTERVAL) } else { interval };
+            self.timers.arm(Timer::Beacon, now + interval);
+            let state = self.state(0);
+            self.head.set_advertise_interval(now, state.advertise_interval);
         }
         if !self.head.on_timeout(now, self.progress.next, &self.repairer).is_empty() {
             self.make_room();

@@ -208,8 +208,9 @@ pub(super) struct Report<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReportKind {
     /// Acknowledges those of the last 32 packets whose bits are set; bit 0 is the packet itself.
-    Ack { bitmap: u32 },
-    /// Requests the packet.
+    Ack {
+        bitmap: u32,
+    },
     Nak,
     /// Requests nothing. The packet is the latest one missing, or else the latest received.
     NullNak,

@@ -5,7 +5,7 @@ use faircast_base::{Purpose, Rng};
 use super::super::settings::CreditSettings;
 use super::*;
 use crate::Datagram;
-use crate::world::at;
+use crate::world::{at, relayed};
 
 const NODE: NodeId = NodeId(1);
 
@@ -21,15 +21,8 @@ fn capsule(count: u32) -> Capsule {
 
 fn hear_data(relay: &mut CreditRelay, cx: &mut Cx<'_>, number: u32, ports: &[u32], bytes: &[u8]) {
     let ports_out: Vec<PortId> = ports.iter().map(|port| PortId(*port)).collect();
-    let packet = RelayPacket {
-        key: PacketKey(u64::from(number)),
-        flow: FlowId(0),
-        port: PortId(0),
-        ports_out: &ports_out,
-        datagram: Datagram::new(NodeId(9), Destination::Group(GroupId::SESSION), bytes),
-        time_to_live: 9,
-    };
-    relay.handle_packet(cx, &packet, &mut Vec::new());
+    let datagram = Datagram::new(NodeId(9), Destination::Group(GroupId::SESSION), bytes);
+    relay.handle_packet(cx, &relayed(number.into(), &ports_out, datagram), &mut Vec::new());
 }
 
 fn hear_credit(
@@ -41,14 +34,8 @@ fn hear_credit(
     let (session, tag) = (7, tag_of(NodeId(node), 7));
     let credit = Credit { session, tag, branch, buffer: 5, count, weight: 1 };
     let bytes = Packet::Credit(credit).encoded();
-    let packet = RelayPacket {
-        key: PacketKey(0),
-        flow: FlowId(0),
-        port: PortId(port),
-        ports_out: &[],
-        datagram: Datagram::new(NodeId(node), Destination::Node(NODE), &bytes),
-        time_to_live: 9,
-    };
+    let datagram = Datagram::new(NodeId(node), Destination::Node(NODE), &bytes);
+    let packet = RelayPacket { port: PortId(port), ..relayed(0, &[], datagram) };
     relay.handle_packet(cx, &packet, &mut Vec::new());
 }
 

@@ -40,19 +40,31 @@ enum Search {
     #[default]
     Idle,
     /// Listens to advertisements, or solicits heads.
-    Seeking { rounds: u32 },
-    /// Waits for the answer of a head that was asked first at `since`.
-    Binding { head: Candidate, since: Time, tries: u32 },
+    Seeking {
+        rounds: u32,
+    },
+    Binding {
+        head: Candidate,
+        since: Time,
+        tries: u32,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     /// Solicitation to all heads within this time to live; a `name` other than 0 limits it to one.
-    Solicit { ttl: u8, name: u64 },
+    Solicit {
+        ttl: u8,
+        name: u64,
+    },
     /// Solicitation to one head, to measure the round trip.
-    Probe { to: NodeId },
-    /// Request to become a member.
-    Bind { to: NodeId, distance: u8 },
+    Probe {
+        to: NodeId,
+    },
+    Bind {
+        to: NodeId,
+        distance: u8,
+    },
     /// Acknowledgement that reports missing hellos.
     Hello,
 }
@@ -177,7 +189,6 @@ impl Affiliation {
         }
     }
 
-    /// Returns the head that was asked to take this receiver.
     pub(crate) fn binds_to(&self) -> Option<NodeId> {
         let Search::Binding { head, .. } = self.search else { return None };
         Some(head.node)
@@ -342,14 +353,6 @@ impl Affiliation {
         let is_received = |it: &Candidate| it.node == head && it.last_packet_at > since;
         let Candidates { known, root, .. } = &self.candidates;
         !known.iter().chain(root).any(is_received) && outdone()
-    }
-
-    fn is_nearest(&self, seeker: Seeker) -> bool {
-        let is_known = self.backoff.backs_off && self.round_trips.is_none();
-        let best = self.best(seeker).filter(|_| is_known);
-        best.is_some_and(|it| {
-            it.distance <= ADVERTISE_STEP && it.is_eager && !it.distrusted && !it.lacks(seeker)
-        })
     }
 
     fn wait(&mut self, has_listened: bool, seeker: Seeker) -> Option<Duration> {
@@ -541,8 +544,15 @@ impl Affiliation {
             Search::Seeking { rounds } => {
                 *rounds += 1;
                 let enough = *rounds >= ROUNDS || self.has_unanswered();
-                let has_listened =
-                    enough || self.advertise_interval.is_none() || self.is_nearest(seeker);
+                // No head can be nearer.
+                let is_nearest = |it: Candidate| {
+                    let is_known = self.backoff.backs_off && self.round_trips.is_none();
+                    let is_near = it.distance <= ADVERTISE_STEP && it.is_eager && !it.distrusted;
+                    is_known && is_near && !it.lacks(seeker)
+                };
+                let has_listened = enough
+                    || self.advertise_interval.is_none()
+                    || self.best(seeker).is_some_and(is_nearest);
                 if has_listened && self.probe_all(now) {
                     self.timers.arm(Timer::SearchRound, now + SOLICIT_INTERVAL);
                 } else if let Some(wait) = self.wait(has_listened, seeker) {

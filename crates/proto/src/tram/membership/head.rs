@@ -7,7 +7,7 @@ use faircast_base::{BadInput, Checked, Cx, Duration, GroupId, NodeId, Time};
 
 use super::advertising::Advertising;
 use super::election::{Election, Rank};
-use super::members::{Acknowledged, Member, Members, PacketSpan, Progress};
+use super::members::{Member, Members, PacketSpan, Progress};
 use crate::timers::{Timers, reasons};
 use crate::tram::identity::Identity;
 use crate::tram::settings::{Formation, HeadRole, LateJoin, Pruning, RightEdge, TramSettings};
@@ -238,8 +238,8 @@ impl Head {
         }
     }
 
-    /// Takes an acknowledgement, and hands the repairs that it requests to `repairer`. Fails if the
-    /// sender is no member, which is then rejected, or the acknowledgement is absurd.
+    /// Takes an acknowledgement, and hands the repairs that it requests to `repairer`. Returns true
+    /// for a member. Fails if the sender is none, which is rejected then, or claims absurd numbers.
     pub(crate) fn on_ack(
         &mut self,
         now: Time,
@@ -248,13 +248,13 @@ impl Head {
         (end, unknown_max): (u64, u64),
         repairer: &mut Repairer,
         can_repair: impl Fn(&Cache, u64) -> bool,
-    ) -> Checked<Acknowledged> {
+    ) -> Checked<bool> {
         if !self.members.recognise(now, (from, id), ack) {
             return self.on_ack_of_other(now, (from, id), ack);
         }
         let span = PacketSpan { first_kept: repairer.cache.first, end, unknown_max };
-        let acknowledged = self.members.acknowledge(now, from, ack, span)?;
-        if acknowledged.left {
+        self.members.acknowledge(now, from, ack, span)?;
+        if ack.leaves {
             let (next, _) = self.members.leaves.ask(now);
             next.into_iter().for_each(|at| self.timers.arm(Timer::Leaves, at));
         }
@@ -268,7 +268,7 @@ impl Head {
         if ack.hello_missing {
             self.reply(from, Reply::Hello);
         }
-        Ok(acknowledged)
+        Ok(true)
     }
 
     fn on_ack_of_other(
@@ -276,13 +276,13 @@ impl Head {
         now: Time,
         (from, id): (NodeId, u64),
         ack: &Ack<'_>,
-    ) -> Checked<Acknowledged> {
+    ) -> Checked<bool> {
         let has_left = self.members.leaves.position(now, from, id).is_some();
         if ack.leaves {
             self.members.departures.amend(id, ack.short.then(|| ack.fate_of_leaver()));
             if has_left {
                 // The answer of a member that was asked whether it has left.
-                return Ok(Acknowledged { congested: false, left: false });
+                return Ok(false);
             }
         } else if !has_left {
             // Another member may have joined in the sender's name: only this head knows.

@@ -24,12 +24,6 @@ const REFUSED_MAX: usize = 64;
 /// Largest share of receivers that never become heads among the members of a head (src: jrms).
 const MEMBER_ONLY_SHARE: f64 = 0.667;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Acknowledged {
-    pub(crate) congested: bool,
-    pub(crate) left: bool,
-}
-
 #[derive(Debug, Default)]
 pub(crate) struct Members {
     pub(crate) by_node: BTreeMap<NodeId, Member>,
@@ -172,7 +166,7 @@ impl Members {
         node: NodeId,
         ack: &Ack<'_>,
         span: PacketSpan,
-    ) -> Checked<Acknowledged> {
+    ) -> Checked {
         let Some(member) = self.by_node.get_mut(&node) else { return Err(BadInput::Foreign) };
         let counts = self.bounds.check(ack, span)?;
         let is_first = member.life.on_ack(now);
@@ -199,7 +193,7 @@ impl Members {
             }
             self.leaves.add(now, node, member);
         }
-        Ok(Acknowledged { congested: ack.congested, left: ack.leaves })
+        Ok(())
     }
 
     /// True if an acknowledgement is of the member at `node`, which counts again if it had left.

@@ -280,7 +280,8 @@ impl RateControl {
         self.slow_start.reached = None;
         if core::mem::take(&mut self.slow_start.active) {
             let average = self.average(now);
-            self.rate = average.max(self.slow_start.acknowledged_rate()).min(self.rate_max);
+            let acknowledged = self.slow_start.probe.as_ref().and_then(|probe| probe.latest);
+            self.rate = average.max(acknowledged.unwrap_or(0.0)).min(self.rate_max);
             // Half at each failed trial, so that a worse path is believed in the end.
             self.recovery.proven_rate = self.rate.max(self.recovery.proven_rate / 2.0);
             self.increment = self.bounded(RATE_INCREASE * average);

@@ -42,11 +42,6 @@ impl SlowStart {
             probe.measurement = None;
         }
     }
-
-    /// Returns the acknowledged bytes per second, or 0 without a measurement.
-    pub(super) fn acknowledged_rate(&self) -> f64 {
-        self.probe.as_ref().and_then(|probe| probe.latest).unwrap_or(0.0)
-    }
 }
 
 /// Rate of acknowledgements; slow start goes to at most twice that, else it fills any queue.

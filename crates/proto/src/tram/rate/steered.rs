@@ -30,10 +30,6 @@ struct RepairPace {
 }
 
 impl RepairPace {
-    fn new((_, most): (f64, f64)) -> Self {
-        Self { pace: Pace::new(most, Pace::BURST), sent: 0, repeated: 0 }
-    }
-
     fn on_sent(&mut self, now: Time, len: u32, (least, most): (f64, f64)) {
         self.pace.spend(now, len);
         self.sent += 1;
@@ -102,12 +98,9 @@ impl Controller for Steered {
         let has_rate = self.control.gauges().allowed_bits_per_s(len).is_some();
         if repair && has_rate && self.repairs_in_row >= REPAIRS_WITHOUT_FEEDBACK {
             self.on_idle(cx);
-            let bounds = self.repair_bounds(len);
-            return self
-                .repair_pace
-                .get_or_insert_with(|| RepairPace::new(bounds))
-                .pace
-                .permit(cx.now);
+            let pace = Pace::new(self.repair_bounds(len).1, Pace::BURST);
+            let repair_pace = RepairPace { pace, sent: 0, repeated: 0 };
+            return self.repair_pace.get_or_insert(repair_pace).pace.permit(cx.now);
         }
         let own = self.control.permit(cx, len, repair);
         self.observe(cx);

@@ -152,11 +152,14 @@ impl TramReceiver {
         let mut pruned = reason == RejectReason::Pruned;
         if is_parent && self.affiliation.binds_to() != Some(from) {
             // Any host can forge a rejection, so the head is asked to confirm it.
-            let Some(believed) = self.claims.rejection.claim(cx.now, pruned) else {
+            let Claims { rejection, rejected_at, .. } = &mut self.claims;
+            pruned &= rejection.get().copied().unwrap_or(true);
+            if !rejection.claim(cx.now, pruned, Duration::ZERO, |_| true) {
+                rejected_at.get_or_insert(cx.now);
                 self.next_ack.hello_missing = true;
                 return;
-            };
-            pruned = believed;
+            }
+            *rejected_at = None;
         }
         if is_parent && pruned {
             // A pruned receiver gets no more reliability (src: tram s3.6, note 10).
@@ -214,7 +217,7 @@ impl TramReceiver {
         self.next_ack.due |= hello.asks(self.identity.id(cx));
         let is_source = from == self.session.source;
         if is_parent {
-            self.claims.rejection.contradict();
+            (self.claims.rejection, self.claims.rejected_at) = Default::default();
             self.check_parent(cx, hello);
             if is_source && !self.session.state.done {
                 self.on_highest_claimed(cx, hello.high);

@@ -60,7 +60,7 @@ impl TramReceiver {
     }
 
     /// Drops packets after `index`, which were not the source's: that has sent `first` to `index`.
-    fn rewind(&mut self, cx: &mut Cx<'_>, first: u64, index: u64) {
+    pub(super) fn rewind(&mut self, cx: &mut Cx<'_>, first: u64, index: u64) {
         let Some(window) = &mut self.window else { return };
         self.session.state.sequence = index;
         if index < self.delivery.start {
@@ -84,18 +84,6 @@ impl TramReceiver {
         if let Some(reports) = &mut self.reports {
             reports.on_rewind(cx, index);
         }
-    }
-
-    pub(super) fn discard_after(&mut self, cx: &mut Cx<'_>, high: u64) {
-        let Some(window) = &mut self.window else { return };
-        let last = high.max(self.delivery.next.saturating_sub(1));
-        if last + 1 >= window.reception.end {
-            return;
-        }
-        window.reach.go_back(cx.now, last);
-        self.rewind(cx, last + 1, last + 1);
-        self.session.state.sequence = last;
-        self.after_progress(cx);
     }
 
     pub(super) fn begin_at(&mut self, cx: &mut Cx<'_>, start: u64) {
@@ -225,7 +213,9 @@ impl TramReceiver {
             Arrived::Late => self.repairer.on_packet(sequence, true),
             Arrived::Repaired { .. } => {
                 window.requests.on_repair();
-                self.next_ack.due |= window.has_requested_packets();
+                // The window may move.
+                let is_requested = window.reception.first_missing() < window.requests.end;
+                self.next_ack.due |= !is_requested || !window.reception.has_losses();
                 let to_all = matches!(datagram.to, Destination::Group(_));
                 self.repairer.on_packet(sequence, to_all);
             }

@@ -6,7 +6,6 @@ use faircast_base::{Cx, Duration, Time};
 use super::{Phase, Timer, TramReceiver};
 use crate::pgm::session::dissent::Dissent;
 use crate::tram::window::ObsoleteLimit;
-use crate::tram::wire::SourceState;
 
 /// Silence after which an end is believed: of a stream, and of an object, which waits anyway.
 const END_QUIET: Duration = Duration::from_millis(500);
@@ -16,7 +15,7 @@ const END_QUIET_RETAINED: Duration = Duration::from_secs(3);
 const RESIGNATIONS: u32 = 2;
 
 /// Longest time by which an old packet is overtaken: later packets contradict an end.
-const OVERTAKEN_MAX: Duration = Duration::from_millis(100);
+pub(super) const OVERTAKEN_MAX: Duration = Duration::from_millis(100);
 
 /// Longest time in which the head answers a question; a rejection is believed after it.
 const ANSWER_MAX: Duration = Duration::from_millis(1500);
@@ -26,38 +25,15 @@ const ANSWER_MAX: Duration = Duration::from_millis(1500);
 pub(super) struct Claims {
     pub(super) prune: Dissent<()>,
     pub(super) obsolete: ObsoleteLimit,
-    pub(super) rejection: Rejection,
+    /// Rejections, true if all of them say that this receiver was pruned, and time of the first.
+    pub(super) rejection: Dissent<bool>,
+    pub(super) rejected_at: Option<Time>,
     pub(super) loop_level: Dissent<()>,
     pub(super) resignation: Dissent<(), RESIGNATIONS>,
     /// No packet was sent after this one.
     pub(super) highest: Dissent<u64>,
     /// A new parent repairs from this packet on.
     pub(super) start: Option<u64>,
-}
-
-#[derive(Debug, Default)]
-pub(super) struct Rejection {
-    /// Rejections; true if all of them say that this receiver was pruned.
-    claim: Dissent<bool>,
-    first_at: Option<Time>,
-}
-
-impl Rejection {
-    pub(super) fn contradict(&mut self) {
-        self.claim.contradict();
-        self.first_at = None;
-    }
-
-    /// Takes a rejection. Returns its reason if it is believed.
-    pub(super) fn claim(&mut self, now: Time, pruned: bool) -> Option<bool> {
-        let pruned = pruned && self.claim.get().copied().unwrap_or(true);
-        if !self.claim.claim(now, pruned, Duration::ZERO, |_| true) {
-            self.first_at.get_or_insert(now);
-            return None;
-        }
-        self.first_at = None;
-        Some(pruned)
-    }
 }
 
 impl TramReceiver {
@@ -72,17 +48,6 @@ impl TramReceiver {
         self.timers.arm(Timer::EndQuiet, now + quiet);
         // A head that is the source confirms or denies the end in its hello.
         self.next_ack.hello_missing = true;
-    }
-
-    pub(super) fn contradict_end(&mut self, now: Time, state: SourceState) {
-        let SourceState { sequence, done, .. } = state;
-        let goes_on = |(last, since)| sequence > last || !done && now.since(since) >= OVERTAKEN_MAX;
-        if self.session.end_claim.is_some_and(goes_on) {
-            self.deny_end();
-        }
-        if self.phase == Phase::Member {
-            self.session.last.take_if(|last| sequence > *last);
-        }
     }
 
     pub(super) fn deny_end(&mut self) {
@@ -107,23 +72,30 @@ impl TramReceiver {
 
     /// Takes the parent's claim that no packet follows `high`: later packets were forged.
     pub(super) fn on_highest_claimed(&mut self, cx: &mut Cx<'_>, high: u64) {
-        let Some(window) = &self.window else { return };
+        let Some(window) = &mut self.window else { return };
         let reception = &window.reception;
         if self.phase != Phase::Member || high + 1 >= reception.end || !reception.has_losses() {
             self.claims.highest.contradict();
-        } else if self.claims.highest.claim(cx.now, high, Duration::ZERO, |_| true) {
-            self.discard_after(cx, high);
+            return;
+        }
+        let last = high.max(self.delivery.next.saturating_sub(1));
+        let is_believed = self.claims.highest.claim(cx.now, high, Duration::ZERO, |_| true);
+        if is_believed && last + 1 < reception.end {
+            window.reach.go_back(cx.now, last);
+            self.rewind(cx, last + 1, last + 1);
+            self.session.state.sequence = last;
+            self.after_progress(cx);
         }
     }
 
     /// Believes a rejection that the parent has not contradicted in time.
     pub(super) fn check_rejection(&mut self, cx: &mut Cx<'_>) {
-        let Some(since) = self.claims.rejection.first_at else { return };
+        let Some(since) = self.claims.rejected_at else { return };
         if cx.now.since(since) < ANSWER_MAX {
             self.next_ack.hello_missing = true;
             return;
         }
-        self.claims.rejection.contradict();
+        (self.claims.rejection, self.claims.rejected_at) = Default::default();
         if let Some(parent) = self.affiliation.parent {
             self.lose_parent(cx, parent.node);
         }

@@ -238,12 +238,6 @@ impl Reports {
         Some(send(cx, parent.node, kind, sequence, false, &value))
     }
 
-    pub(super) fn on_timeout(&mut self, cx: &mut Cx<'_>) {
-        if self.feedback.next_timeout().is_some_and(|at| at <= cx.now) {
-            self.feedback.on_timeout(cx);
-        }
-    }
-
     pub(super) fn next_timeout(&self, has_parent: bool) -> Option<Time> {
         let relayed = self.relay_due().filter(|_| has_parent);
         [self.feedback.next_timeout(), relayed].into_iter().flatten().min()

@@ -57,7 +57,7 @@ pub(crate) struct Requests {
     /// Acknowledgement intervals since the last repair, or the latest new parent.
     pub(crate) unrepaired_intervals: u32,
     /// Bound of the packets that the latest acknowledgement requested.
-    end: u64,
+    pub(crate) end: u64,
 }
 
 impl Requests {
@@ -92,7 +92,6 @@ pub(crate) struct AckSchedule {
     ack_window: u64,
     pub(crate) packets: u64,
     first_packet_at: Time,
-    /// Time in which an acknowledgement window arrives.
     window_time: Duration,
     interval_min: Duration,
     interval_max: Duration,
@@ -168,11 +167,6 @@ impl ReceiveWindow {
         self.requests.end = end;
         let lost = self.reception.lost().map(move |run| run.start..run.end.min(end));
         lost.take_while(move |run| run.start < end)
-    }
-
-    /// True if the last gap or the last requested packet is here, so that the window may move.
-    pub(crate) fn has_requested_packets(&self) -> bool {
-        !self.reception.has_losses() || self.reception.first_missing() >= self.requests.end
     }
 
     /// True if congestion below is to be reported: once in an acknowledgement window.

@@ -127,12 +127,10 @@ impl Reception {
         lost.then_some(from..to)
     }
 
-    /// Returns the time at which the next gap counts as lost.
     pub(crate) fn next_loss(&self) -> Option<Time> {
         self.disorder.next(self.lost_before).map(|(due, _)| due)
     }
 
-    /// Forgets the packets after `last`, which were never sent.
     pub(crate) fn rewind(&mut self, last: u64) {
         if last + 1 < self.end {
             self.missing.remove(last + 1..self.end);

@@ -98,7 +98,6 @@ impl Repairer {
         }
     }
 
-    /// Drops all packets and requests, and keeps packets from `start` on.
     pub(crate) fn restart(&mut self, settings: &TramSettings, start: u64) {
         let Self { pace, sent, .. } = core::mem::take(self);
         *self = Self { pace, sent, ..Self::new(settings, start) };
@@ -153,7 +152,6 @@ impl Repairer {
         entry.is_some_and(|entry| entry.many || entry.requesters.contains(&Some(node)))
     }
 
-    /// Records a request for a packet that this head lacks itself.
     fn await_packet(&mut self, now: Time, sequence: u64, from: NodeId) {
         if !self.has_room(now, sequence) {
             return;
@@ -218,13 +216,8 @@ impl Repairer {
         }
     }
 
+    /// Returns true if a request has room. Of many entries, the useless ones are dropped.
     fn has_room(&mut self, now: Time, sequence: u64) -> bool {
-        self.expire(now);
-        self.requested.len() < REQUESTS_MAX || self.requested.contains_key(&sequence)
-    }
-
-    /// Drops old repairs, and requests for packets that will not be kept, before they become many.
-    fn expire(&mut self, now: Time) {
         if self.requested.len() >= self.expire_at_len && now >= self.expire_next_at {
             let first_kept = self.cache.first;
             self.requested.retain(|sequence, entry| {
@@ -237,6 +230,7 @@ impl Repairer {
             self.expire_next_at =
                 if self.requested.len() < REQUESTS_MAX { now } else { now + REPAIR_INTERVAL };
         }
+        self.requested.len() < REQUESTS_MAX || self.requested.contains_key(&sequence)
     }
 }
 

@@ -88,7 +88,6 @@ pub(crate) struct DepartureList<'a> {
 }
 
 impl<'a> DepartureList<'a> {
-    /// Encodes as many of `all` as fit into `buf`.
     pub(crate) fn new<'d>(
         all: impl Iterator<Item = &'d Departed>,
         unnamed: u32,

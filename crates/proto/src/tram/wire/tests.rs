@@ -39,6 +39,8 @@ fn every_kind_comes_back_as_it_went() {
     let (state, role) = (HeadState::AcceptingHeads, HeadRole::Eager);
     let (level, members, members_max, low, lan, name) = (2, 3, 5, 8, true, 0);
     let advertisement = Advertisement { state, role, level, members, members_max, low, lan, name };
+    let (level, members, low, lan, name) = (0, 0, 1, false, 1 << 63);
+    let other = Advertisement { level, members, low, lan, name, ..advertisement };
     let ids = [1u64, 0xffff_0000].map(u64::to_be_bytes).concat();
     let missing = mask(10, [10..12, 20..21].into_iter());
     let ack =
@@ -57,14 +59,7 @@ fn every_kind_comes_back_as_it_went() {
             payload: b"payload",
         }),
         Body::Advertisement(advertisement),
-        Body::Advertisement(Advertisement {
-            level: 0,
-            members: 0,
-            low: 1,
-            lan: false,
-            name: 1 << 63,
-            ..advertisement
-        }),
+        Body::Advertisement(other),
         Body::Solicitation(Solicitation { role: HeadRole::Never, name: 0 }),
         Body::Solicitation(Solicitation { role, name: 5 }),
         Body::Solicitation(Solicitation { role, name: 5 }),
@@ -116,17 +111,11 @@ fn what_is_no_packet_is_refused() {
 fn numbers_with_which_nothing_can_be_computed_are_refused() {
     let far = SEQUENCES;
     let source = SourceState { sequence: far, ..SourceState::default() };
-    let kind = ReportKind::NullNak;
+    let (kind, role) = (ReportKind::NullNak, HeadRole::Eager);
     for body in [
         Body::Beacon(source),
         Body::Data(Data { state: source, announce: None, payload: b"payload" }),
-        Body::Bind(Bind {
-            role: HeadRole::Eager,
-            distance: 4,
-            joins: 0,
-            first_missing: far,
-            name: 0,
-        }),
+        Body::Bind(Bind { role, distance: 4, joins: 0, first_missing: far, name: 0 }),
         Body::Accept(Accept { start: far, level: 1 }),
         Body::Hello(Hello { low: far, ..Hello::default() }),
         Body::Hello(Hello { high: far, ..Hello::default() }),

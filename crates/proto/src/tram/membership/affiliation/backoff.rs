@@ -17,7 +17,6 @@ pub(super) struct Backoff {
     pub(super) backs_off: bool,
     /// True for an eager head: it must have a head before others choose theirs.
     is_eager: bool,
-    /// True after the back-off of the present choice.
     pub(super) waited: bool,
     /// Back-offs so far, which give each a random number of its own.
     waits: u64,

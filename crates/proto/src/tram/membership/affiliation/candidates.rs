@@ -61,7 +61,6 @@ pub(super) struct Candidates {
     pub(super) known: Vec<Candidate>,
     /// The source, full or not: it takes receivers that need packets which only it has.
     pub(super) root: Option<Candidate>,
-    /// Heads that have failed, with the end of the distrust.
     distrusted: VecDeque<(NodeId, Time)>,
 }
 

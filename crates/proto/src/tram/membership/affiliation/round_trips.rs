@@ -15,9 +15,7 @@ const FIRST_CLASS: Duration = Duration::from_micros(500);
 #[derive(Debug, Default)]
 pub(super) struct RoundTrips {
     requests: VecDeque<(Target, Time)>,
-    /// Heads to which a probe is due.
     pub(super) due: VecDeque<NodeId>,
-    /// Earliest time of the next probe while there is a parent.
     pub(super) next_probe_at: Time,
 }
 
