@@ -99,21 +99,18 @@ impl Pair {
         for _ in 0..100_000 {
             pair.packet(true);
         }
-        let block = if fec == Fec::Auto { 64 } else { pair.block() };
-        while !pair.sent().is_multiple_of(block) {
+        let (symbols, parity) = pair.sent();
+        let block = if fec == Fec::Auto { 64 } else { 64 + (parity * 64).div_ceil(symbols) };
+        while !(pair.sent().0 + pair.sent().1).is_multiple_of(block) {
             pair.packet(true);
         }
         pair
     }
 
-    fn block(&self) -> u64 {
-        let status = self.source.status();
-        64 + (status.packets.parity * 64).div_ceil(status.packets.symbols)
-    }
-
-    fn sent(&self) -> u64 {
-        let status = self.source.status();
-        status.packets.symbols + status.packets.parity
+    /// Returns the number of packets that carry symbols, and that carry parity.
+    fn sent(&self) -> (u64, u64) {
+        let packets = self.source.status().packets;
+        (packets.symbols, packets.parity)
     }
 
     fn receiver_has_progressed(&self) -> bool {

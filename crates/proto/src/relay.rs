@@ -8,7 +8,7 @@ use faircast_base::{Cx, FlowId, NodeId, Time};
 use crate::{Datagram, Destination};
 
 /// Port of a router: one of its links, numbered from 0 in the router's order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortId(pub u32);
 
 /// Key of a packet, valid while the relay holds the packet.

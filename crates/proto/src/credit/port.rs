@@ -23,7 +23,7 @@ pub(super) struct Port {
     pub(super) busy_since: Option<Time>,
     /// True if the port has sent nothing for [`TAG_TIMEOUT`].
     pub(super) stuck: bool,
-    pub(super) turns: RoundRobin<Turn>,
+    pub(super) turns: RoundRobin,
     /// Processing time of a slow host before the next packet, and end of the current processing.
     pub(super) work: Duration,
     pub(super) works_until: Option<Time>,
@@ -71,27 +71,21 @@ impl Port {
 /// Quantum of a flow per round, in bytes: a packet of usual size.
 const QUANTUM: u32 = 1500;
 
-#[derive(Debug)]
-pub(super) struct RoundRobin<K> {
-    ring: VecDeque<(K, u32)>,
+#[derive(Debug, Default)]
+pub(super) struct RoundRobin {
+    ring: VecDeque<(Turn, u32)>,
     begun: bool,
 }
 
-impl<K> Default for RoundRobin<K> {
-    fn default() -> Self {
-        Self { ring: VecDeque::new(), begun: false }
-    }
-}
-
-impl<K: Copy + PartialEq> RoundRobin<K> {
-    pub(super) fn join(&mut self, flow: K) {
+impl RoundRobin {
+    pub(super) fn join(&mut self, flow: Turn) {
         if !self.ring.iter().any(|(known, _)| *known == flow) {
             self.ring.push_back((flow, 0));
         }
     }
 
     /// Returns the flow that sends now. `bytes` gives a flow's next length; without one, it leaves.
-    pub(super) fn next(&mut self, mut bytes: impl FnMut(K) -> Option<u32>) -> Option<K> {
+    pub(super) fn next(&mut self, mut bytes: impl FnMut(Turn) -> Option<u32>) -> Option<Turn> {
         while let Some((flow, left)) = self.ring.front_mut() {
             let flow = *flow;
             let Some(bytes) = bytes(flow) else {
@@ -116,16 +110,17 @@ impl<K: Copy + PartialEq> RoundRobin<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec::Vec;
 
     #[test]
     fn flows_that_wait_send_as_many_bytes_whatever_their_packets_are() {
         let mut turns = RoundRobin::default();
         let lens = [1500, 500, 9000];
-        (0..3).for_each(|flow| turns.join(flow));
+        let flows = [0, 1, 2].map(Turn::Session);
+        flows.into_iter().for_each(|flow| turns.join(flow));
+        let place = |turn| flows.iter().position(|flow| *flow == turn).unwrap();
         let mut sent = [0u32; 3];
         for _ in 0..6000 {
-            let flow: usize = turns.next(|flow: usize| Some(lens[flow])).unwrap();
+            let flow = turns.next(|turn| Some(lens[place(turn)])).map(place).unwrap();
             sent[flow] += lens[flow];
         }
         let [least, most] = [sent.iter().min().unwrap(), sent.iter().max().unwrap()];
@@ -135,12 +130,12 @@ mod tests {
     #[test]
     fn who_has_nothing_to_send_leaves() {
         let mut turns = RoundRobin::default();
-        [1, 2, 1].into_iter().for_each(|flow| turns.join(flow));
-        let order: Vec<_> = core::iter::from_fn(|| turns.next(|flow| (flow == 2).then_some(1500)))
-            .take(3)
-            .collect();
-        assert_eq!(order, [2, 2, 2]);
+        let [idle, sends] = [1, 2].map(Turn::Session);
+        [idle, sends, idle].into_iter().for_each(|flow| turns.join(flow));
+        for _ in 0..3 {
+            assert_eq!(turns.next(|flow| (flow == sends).then_some(1500)), Some(sends));
+        }
         assert_eq!(turns.next(|_| None), None);
-        assert_eq!(turns.next(|_: i32| Some(1)), None, "both have left");
+        assert_eq!(turns.next(|_| Some(1)), None, "both have left");
     }
 }

@@ -55,7 +55,7 @@ impl<M: Machine> CreditReceiver<M> {
             }
         }
         if let Some(upstream) = &mut self.upstream {
-            let done = self.held.unwrap_or_else(|| upstream.received);
+            let done = self.held.unwrap_or(upstream.received);
             if upstream.since_reported(done) >= i64::from(capsule.unit) {
                 upstream.grant(now, capsule.buffer, done, 1);
             }

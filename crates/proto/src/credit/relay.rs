@@ -298,8 +298,7 @@ impl CreditRelay {
     fn send_pulls(&mut self, now: Time) {
         while let Some((pull, flow, port, node)) = self.programs.poll(now) {
             let transmit = RelayTransmit::control(flow, port, Destination::Node(node), self.node);
-            let bytes = Packet::Pull(pull).encoded();
-            self.out.push_back((Egress::Send(transmit), bytes));
+            self.out.push_back((Egress::Send(transmit), Packet::Pull(pull).encoded()));
         }
     }
 
@@ -307,8 +306,7 @@ impl CreditRelay {
         let to = Destination::Node(packet.datagram.from);
         let transmit = RelayTransmit::control(packet.flow, packet.port, to, self.node);
         for part in self.programs.answer(now, pull) {
-            let bytes = Packet::Part(part).encoded();
-            self.out.push_back((Egress::Send(transmit), bytes));
+            self.out.push_back((Egress::Send(transmit), Packet::Part(part).encoded()));
         }
     }
 

@@ -206,8 +206,7 @@ impl Relay {
         } else {
             self.source.wait(now);
         }
-        let (_, probes) = self.node.on_timeout(now);
-        let mut came: Vec<(PortId, Capsule)> = probes;
+        let (_, mut came) = self.node.on_timeout(now);
         for (port, every) in self.every.iter().enumerate() {
             let port = PortId(port as u32);
             if ms.is_multiple_of(*every) && self.node.next_bytes(now, port).is_some() {

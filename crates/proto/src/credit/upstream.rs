@@ -43,7 +43,7 @@ impl Refresh {
 /// Greatest distance between successive capsules of a run; chosen.
 const RUN_GAP_MAX: i64 = 64;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Upstream {
     session: u64,
     tag: u64,
@@ -78,14 +78,11 @@ impl Upstream {
             port,
             received: capsule.count,
             reported: before,
-            total_reported: 0,
             last_credit: (capsule.buffer.into(), before, 1),
             credit_due: true,
             refresh_at: now + Refresh::default().interval,
-            refresh: Refresh::default(),
             last_capsule_at: now,
-            restart: Dissent::default(),
-            reroute: Dissent::default(),
+            ..Self::default()
         }
     }
 

@@ -1,5 +1,5 @@
 //! Rate control of the source: when the next packet leaves, and the rate of repairs by heads (src:
-//! tram s3.4, s3.5). TRAM's own control is [`RateControl`]. A scheme can take its place: [`Steered`].
+//! tram s3.4, s3.5). TRAM's own control is [`RateControl`], that by a scheme [`Steered`].
 
 mod control;
 mod pacer;

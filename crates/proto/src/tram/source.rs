@@ -291,7 +291,17 @@ impl<P: Packets> TramSource<P> {
             repeated: core::mem::take(&mut self.repairer.repeated),
         };
         self.controller.on_progress(cx, progress);
-        self.consider_pruning(cx.now);
+        let enough = PRUNE_AFTER_WINDOWS * u64::from(self.settings.ack_window);
+        // A low rate is the members' fault only if they keep the window small.
+        let is_small = self.window() < Window::from(self.settings.ack_window);
+        let is_sending = self.phase == Phase::Sending && self.beacons.paused_at != end;
+        let may_prune = self.settings.pruning != Pruning::Off && is_sending && is_small;
+        let below_since = self.controller.below_min_since(now);
+        if may_prune && end >= enough && self.prune_decisions.decide(now, below_since) {
+            self.timers.arm_by(Timer::Beacon, now + PRUNE_REQUEST_INTERVAL);
+            let worst = self.head.members.worst_loss();
+            self.head.prune(&self.settings, worst, end - 1);
+        }
         self.make_room();
         self.check_open(cx.now);
         self.check_begin(cx);
@@ -308,21 +318,6 @@ impl<P: Packets> TramSource<P> {
     fn make_room(&mut self) {
         let done = self.head.members.first_missing().unwrap_or(self.progress.next);
         self.repairer.cache.purge(done.min(self.progress.next));
-    }
-
-    fn consider_pruning(&mut self, now: Time) {
-        let enough = PRUNE_AFTER_WINDOWS * u64::from(self.settings.ack_window);
-        let next = self.progress.next;
-        // A low rate is the members' fault only if they keep the window small.
-        let is_small = self.window() < Window::from(self.settings.ack_window);
-        let is_sending = self.phase == Phase::Sending && self.beacons.paused_at != next;
-        let may_prune = self.settings.pruning != Pruning::Off && is_sending && is_small;
-        let below_since = self.controller.below_min_since(now);
-        if may_prune && next >= enough && self.prune_decisions.decide(now, below_since) {
-            self.timers.arm_by(Timer::Beacon, now + PRUNE_REQUEST_INTERVAL);
-            let worst = self.head.members.worst_loss();
-            self.head.prune(&self.settings, worst, next - 1);
-        }
     }
 
     fn check_begin(&mut self, cx: &mut Cx<'_>) {

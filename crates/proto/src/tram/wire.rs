@@ -239,6 +239,17 @@ impl<'a> Report<'a> {
     }
 }
 
+impl Advertisement {
+    fn decode(fields: &mut Fields<'_>) -> Option<Self> {
+        let [state, role, level, lan] = fields.read()?;
+        let (members, members_max) = fields.read()?;
+        let (state, role) = (one_of(&HeadState::ALL, state)?, one_of(HeadRole::ALL, role)?);
+        let (low, lan) = (sequence(fields)?, one_of(&[false, true], lan)?);
+        let name = decode_name(fields)?;
+        Some(Self { state, role, level, members, members_max, low, lan, name })
+    }
+}
+
 impl<'a> Ack<'a> {
     fn decode(flags: u8, fields: &mut Fields<'a>) -> Option<Self> {
         let [of_subtree, congested, leaves, complete, hello_missing, short, has_departed] =
@@ -516,23 +527,7 @@ impl<'a> Body<'a> {
                 let data = Data { state, announce, payload: all.rest() };
                 (state.sequence > 0).then_some(Self::Data(data))?
             }
-            ADVERTISEMENT => {
-                let [state, role, level, lan] = all.read()?;
-                let (members, members_max) = all.read()?;
-                let (state, role) = (one_of(&HeadState::ALL, state)?, one_of(HeadRole::ALL, role)?);
-                let (low, lan) = (sequence(all)?, one_of(&[false, true], lan)?);
-                let name = decode_name(all)?;
-                plain(Self::Advertisement(Advertisement {
-                    state,
-                    role,
-                    level,
-                    members,
-                    members_max,
-                    low,
-                    lan,
-                    name,
-                }))?
-            }
+            ADVERTISEMENT => plain(Self::Advertisement(Advertisement::decode(all)?))?,
             SOLICITATION => {
                 let [role, ..]: [u8; 4] = all.read()?;
                 let role = one_of(HeadRole::ALL, role)?;

@@ -11,9 +11,9 @@ use faircast_base::{BadInput, Checked, Duration, NodeId, Time};
 
 use super::affiliation::BIND_TIMEOUT;
 use super::departures::{self, Departures};
+use crate::ShortReceiver;
 use crate::tram::settings::{HeadRole, LateJoin, TramSettings};
 use crate::tram::wire::{Ack, BELOW_MAX, Bind, DepartureList, Fate, HeadState, RejectReason};
-use crate::{ShortReceiver, keep_last};
 use member::{AckBounds, Liveness, Subtree};
 pub(crate) use member::{Member, PacketSpan, Progress};
 use questions::{Earlier, RecentLeaves};
@@ -238,10 +238,6 @@ impl Members {
             self.departures.record(member.departed(node, fate));
         }
         self.departures.count(member.subtree.unlisted);
-    }
-
-    fn refuse(&mut self, node: NodeId, until: Time) {
-        keep_last(&mut self.refused, REFUSED_MAX, (node, until));
     }
 
     /// Returns the number of departed receivers that have no entry in a table.

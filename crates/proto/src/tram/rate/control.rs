@@ -260,7 +260,7 @@ impl RateControl {
     }
 
     /// Restarts slow start if the rate fell for lack of a window: half of the former rate is tried,
-    /// as after TCP's timeout. Half of W_a counts as open: after old losses the window grows slowly.
+    /// as after TCP's timeout. Half of W_a counts as open: after old losses windows grow slowly.
     fn consider_restart(&mut self) {
         let Recovery { enabled, highest_sent, proven_rate, .. } = self.recovery;
         if !enabled || self.rate >= proven_rate / 2.0 {

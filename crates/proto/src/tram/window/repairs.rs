@@ -353,17 +353,12 @@ mod tests {
         for sequence in [3, 4, 5, 200] {
             ask(&mut repairs, 0, sequence, 1, (100, false, false));
         }
-        let mut next = |wants: Option<u64>| {
-            assert_eq!(repairs.is_waiting(), wants.is_some());
-            if let Some(sequence) = wants {
-                assert_eq!(repairs.next(at(0), REACH).map(|it| it.sequence), Some(sequence));
-            }
-            if wants.is_none() {
-                repairs.alternating_sent = 0;
-            }
-        };
         for wants in [Some(200), Some(3), Some(4), None, Some(5), None] {
-            next(wants);
+            assert_eq!(repairs.is_waiting(), wants.is_some());
+            match wants {
+                Some(_) => assert_eq!(repairs.next(at(0), REACH).map(|it| it.sequence), wants),
+                None => repairs.alternating_sent = 0,
+            }
         }
         assert!(!repairs.is_waiting());
     }

@@ -36,9 +36,11 @@ fn every_kind_comes_back_as_it_went() {
         done: false,
         prune: true,
     };
+    let announce = Some(Announcement { option: 0x12, value: b"acker" });
     let (state, role) = (HeadState::AcceptingHeads, HeadRole::Eager);
     let (level, members, members_max, low, lan, name) = (2, 3, 5, 8, true, 0);
     let advertisement = Advertisement { state, role, level, members, members_max, low, lan, name };
+    let state = SourceState { repair: false, ..source };
     let (level, members, low, lan, name) = (0, 0, 1, false, 1 << 63);
     let other = Advertisement { level, members, low, lan, name, ..advertisement };
     let ids = [1u64, 0xffff_0000].map(u64::to_be_bytes).concat();
@@ -49,15 +51,12 @@ fn every_kind_comes_back_as_it_went() {
     let report = Report { kind, sequence, leaves: true, option: 0x13, value: b"loss" };
     let (mut nobody, mut told) = (Vec::new(), Vec::new());
     let some = Fate::ALL.map(departed);
+    let departed = DepartureList::new(some.iter(), 0, &mut told);
     let mut snapshot = Snapshot::new("tram");
     for body in [
         Body::Beacon(SourceState { sequence: 0, done: true, ..source }),
         Body::Data(Data { state: source, announce: None, payload: b"payload" }),
-        Body::Data(Data {
-            state: SourceState { repair: false, ..source },
-            announce: Some(Announcement { option: 0x12, value: b"acker" }),
-            payload: b"payload",
-        }),
+        Body::Data(Data { state, announce, payload: b"payload" }),
         Body::Advertisement(advertisement),
         Body::Advertisement(other),
         Body::Solicitation(Solicitation { role: HeadRole::Never, name: 0 }),
@@ -70,11 +69,7 @@ fn every_kind_comes_back_as_it_went() {
         Body::Hello(Hello { level: 2, low: 5, high: 900, done: true, asked: &ids, resigns: false }),
         Body::Ack(ack),
         Body::Ack(Ack { departed: DepartureList::new([].into_iter(), 3, &mut nobody), ..ack }),
-        Body::Ack(Ack {
-            departed: DepartureList::new(some.iter(), 0, &mut told),
-            short: true,
-            ..ack
-        }),
+        Body::Ack(Ack { departed, short: true, ..ack }),
         Body::Status(b"all of it is here"),
         Body::StatusReply(b"noted"),
         Body::Settings(b"as usual"),

@@ -1,7 +1,7 @@
 //! Questions to members that may be gone: those that have left by a goodbye, which anybody can
 //! forge, and earlier members of a name whose receiver was restarted or has moved. Any receiver can
-//! claim a name, so the earlier member is asked, and stays if it answers. Until it counts as silent,
-//! it closes the window for all.
+//! claim a name, so the earlier member is asked, and stays if it answers. Until that member counts
+//! as silent, it closes the window for all.
 
 use alloc::vec::Vec;
 

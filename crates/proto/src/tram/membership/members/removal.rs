@@ -4,10 +4,9 @@ use alloc::vec::Vec;
 
 use faircast_base::{Duration, NodeId, Time};
 
-use super::{Member, Members};
-use crate::Destination;
-use crate::tram::membership::departures::Departures;
+use super::{Member, Members, REFUSED_MAX};
 use crate::tram::wire::Fate;
+use crate::{Destination, keep_last};
 
 /// Time for which a head refuses a member that never acknowledged.
 const UNCONFIRMED_REFUSED_FOR: Duration = Duration::from_secs(4);
@@ -38,14 +37,6 @@ pub(super) struct Orphans {
     /// Last allowed packet; `None` if the lost head was catching up.
     pub(super) allowed: Option<u64>,
     expire_at: Time,
-}
-
-impl Orphans {
-    /// True if fewer receivers have found another head than were below the lost one.
-    fn remain(&self, departures: &Departures) -> bool {
-        let found = departures.found_from(self.head).saturating_sub(self.moved_away);
-        found < self.receivers && !departures.is_back(self.head)
-    }
 }
 
 impl Members {
@@ -82,7 +73,8 @@ impl Members {
             if member.is_confirmed() {
                 self.record(*node, &member, member.fate);
             } else {
-                self.refuse(*node, now + UNCONFIRMED_REFUSED_FOR);
+                let until = now + UNCONFIRMED_REFUSED_FOR;
+                keep_last(&mut self.refused, REFUSED_MAX, (*node, until));
             }
             if member.subtree.receivers == 0 || member.progress.needs_reread {
                 continue;
@@ -104,7 +96,11 @@ impl Members {
     }
 
     pub(super) fn drop_found_orphans(&mut self) {
-        self.orphans.retain(|orphans| orphans.remain(&self.departures));
+        // Fewer receivers have found another head than were below the lost one.
+        self.orphans.retain(|Orphans { head, receivers, moved_away, .. }| {
+            let found = self.departures.found_from(*head).saturating_sub(*moved_away);
+            found < *receivers && !self.departures.is_back(*head)
+        });
     }
 
     pub(crate) fn on_repair(&mut self, sequence: u64, to: Destination) {
@@ -147,7 +143,7 @@ impl Members {
         }
         for node in &stalled {
             self.prune(*node);
-            self.refuse(*node, now + REFUSED_FOR);
+            keep_last(&mut self.refused, REFUSED_MAX, (*node, now + REFUSED_FOR));
         }
         stalled
     }
