@@ -5,12 +5,12 @@
 mod background;
 #[path = "../../crates/proto/tests/fuzz/credits.rs"]
 mod credits;
-#[path = "../../crates/proto/tests/fuzz/damage.rs"]
-mod damage;
 #[path = "../../crates/proto/tests/fuzz/element.rs"]
 mod element;
 #[path = "../../crates/proto/tests/fuzz/endpoints.rs"]
 mod endpoints;
+#[path = "../../crates/proto/tests/fuzz/ends.rs"]
+mod ends;
 #[path = "../../crates/files/tests/fuzz/manifest.rs"]
 mod manifest;
 #[path = "../../crates/proto/tests/fuzz/packet.rs"]

@@ -29,10 +29,7 @@ fn per_report<S: Scheme>(bencher: Bencher<'_, '_>, receivers: u32, make: Make<S>
     control.set_header(data_overhead(Announce::<S>::BYTES_MAX));
     let (mut trace, mut rng) = (NullTrace, Rng::new(1, NodeId(1), Purpose::Machine(0)));
     let (mut now, mut seq, mut count) = (Time::ZERO, Seq::new(0), 0u64);
-    let mut latest = {
-        let mut cx = Cx::new(now, &mut rng, &mut trace);
-        control.on_sent(&mut cx, seq, 1400)
-    };
+    let mut latest = control.on_sent(&mut Cx::new(now, &mut rng, &mut trace), seq, 1400);
     now += Duration::from_millis(40);
     bencher.counter(ItemsCount::new(1u32)).bench_local(|| {
         count += 1;

@@ -8,12 +8,10 @@ use std::task::Poll;
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use faircast_base::{Cx, Duration, NodeId, NullTrace, Purpose, Rng, Time};
-use faircast_proto::congestion::{ErasedFeedback, boxed_control, boxed_feedback};
-use faircast_proto::object::ObjectSender as _;
-use faircast_proto::object::ObjectTaker as _;
+use faircast_proto::congestion::{boxed_control, boxed_feedback};
 use faircast_proto::object::{
-    Announcement, Fec, ObjectError, ObjectReceiver, ObjectReceiverSetup, ObjectSource,
-    ObjectSourceSetup, Part, Store, Supply, Verdict,
+    Announcement, Fec, ObjectError, ObjectReceiver, ObjectReceiverSetup, ObjectSender as _,
+    ObjectSource, ObjectSourceSetup, ObjectTaker as _, Part, Store, Supply, Verdict,
 };
 use faircast_proto::options::{OptionValue, Options};
 use faircast_proto::pgm::negotiation::Negotiation;
@@ -87,12 +85,11 @@ impl Pair {
         let source = ObjectSourceSetup { fec, give_up: Duration::from_secs(1 << 20), ..source };
         let store = Box::new(Pattern::new(bytes));
         let receiver = ObjectReceiverSetup::new(RECEIVER, group, tsi, store, &options);
+        let silent = |_: &[(String, OptionValue)]| boxed_feedback(Silent);
+        let negotiation = Negotiation::of("silent", &[], Box::new(silent));
         let mut pair = Self {
             source: ObjectSource::new(source, boxed_control(Free)),
-            receiver: ObjectReceiver::new(
-                receiver,
-                Negotiation::of("silent", &[], Box::new(silent)),
-            ),
+            receiver: ObjectReceiver::new(receiver, negotiation),
             now: Time::ZERO,
             rng: Rng::new(1, SOURCE, Purpose::Machine(0)),
             buf: Vec::new(),
@@ -102,21 +99,18 @@ impl Pair {
         for _ in 0..100_000 {
             pair.packet(true);
         }
-        let block = if fec == Fec::Auto { 64 } else { pair.block() };
-        while !pair.sent().is_multiple_of(block) {
+        let (symbols, parity) = pair.sent();
+        let block = if fec == Fec::Auto { 64 } else { 64 + (parity * 64).div_ceil(symbols) };
+        while !(pair.sent().0 + pair.sent().1).is_multiple_of(block) {
             pair.packet(true);
         }
         pair
     }
 
-    fn block(&self) -> u64 {
-        let status = self.source.status();
-        64 + (status.packets.parity * 64).div_ceil(status.packets.symbols)
-    }
-
-    fn sent(&self) -> u64 {
-        let status = self.source.status();
-        status.packets.symbols + status.packets.parity
+    /// Returns the number of packets that carry symbols, and that carry parity.
+    fn sent(&self) -> (u64, u64) {
+        let packets = self.source.status().packets;
+        (packets.symbols, packets.parity)
     }
 
     fn receiver_has_progressed(&self) -> bool {
@@ -168,10 +162,6 @@ impl Pair {
         while self.receiver.poll_event().is_some() {}
         self.receiver.next_timeout()
     }
-}
-
-fn silent(_: &[(String, OptionValue)]) -> Box<dyn ErasedFeedback + Send> {
-    boxed_feedback(Silent)
 }
 
 struct Pattern(Bytes, Vec<u8>);

@@ -12,8 +12,9 @@ use faircast_proto::congestion::{
     boxed_feedback,
 };
 use faircast_proto::content::Zeros;
-use faircast_proto::pgm::wire::Nla;
-use faircast_proto::pgm::wire::{Body, Data, Encoder, Header, OptionType, Packet, Tsi, checksum};
+use faircast_proto::pgm::wire::{
+    Body, Data, Encoder, Header, Nla, OptionType, Packet, Tsi, checksum,
+};
 use faircast_proto::pgm::{PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
 
 use common::{Free, Silent, datagram};
@@ -118,7 +119,7 @@ fn pgmcc_packet_and_report(bencher: Bencher<'_, '_>, lost_every: u32) {
     let (mut now, mut seq, mut bitmap) = (Time::ZERO, Seq::new(0), 0u32);
     each(bencher, || {
         now += Duration::from_millis(10);
-        let permitted = loop {
+        let mut cx = loop {
             let mut cx = Cx::new(now, &mut rng, &mut trace);
             sender.on_timeout(&mut cx);
             if sender.permit(&mut cx, 1400, false) == Permit::Now {
@@ -126,7 +127,6 @@ fn pgmcc_packet_and_report(bencher: Bencher<'_, '_>, lost_every: u32) {
             }
             now = sender.next_timeout().expect("a timer is armed").max(now);
         };
-        let mut cx = permitted;
         let announce = sender.on_sent(&mut cx, seq, 1400);
         let lost = seq.value() % lost_every == 1;
         bitmap = bitmap << 1 | u32::from(!lost);
@@ -134,14 +134,11 @@ fn pgmcc_packet_and_report(bencher: Bencher<'_, '_>, lost_every: u32) {
         if lost {
             receiver.on_missing(&mut cx, seq, seq);
         } else {
-            let arrival = Arrival {
-                seq,
-                len: 1400,
-                repair: false,
-                duplicate: false,
-                congestion_experienced: false,
-                reordering: None,
-            };
+            let (repair, duplicate, congestion_experienced, reordering) =
+                (false, false, false, None);
+            let len = 1400;
+            let arrival =
+                Arrival { seq, len, repair, duplicate, congestion_experienced, reordering };
             receiver.on_data(&mut cx, &arrival, Some(&announce));
             receiver.on_timeout(&mut cx);
             while let Some((_, report)) = receiver.poll_report(&mut cx) {

@@ -7,9 +7,9 @@ use faircast_base::{Duration, Seq, Time};
 /// Path MTU black hole that a stream's receiver detected. Lengths include headers of drivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlackHole {
-    /// Length of the longest packet that arrived, in bytes. The packet carried no data.
+    /// Longest packet that arrived, in bytes. The packet carried no data.
     pub arrives: u32,
-    /// Length of the longest data packets, in bytes; none arrives. `None` if not announced.
+    /// Longest data packets, in bytes; none arrives. `None` if not announced.
     pub sent: Option<u32>,
 }
 

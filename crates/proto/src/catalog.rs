@@ -24,10 +24,10 @@ use crate::pgm::negotiation::{SchemeAnnouncement, SchemeMismatch, scheme_on};
 use crate::pgm::wire::{OptionType, Packet};
 use crate::relay::Relay;
 pub use crate::stack::Stack;
-use crate::stack::{self, Alone, EndOf, HopEntry, Steered, TransportEntry};
+use crate::stack::{self, Alone, HopEntry, Steered, TransportEntry};
 use crate::tcp::{self, Flavour};
 use crate::tram;
-use crate::transport::{KernelTcp, PacketFacts, PacketFormat};
+use crate::transport::{KernelTcp, PacketFormat};
 
 use ends::{pgm_element, pgm_end, tree_end, under_credits};
 
@@ -36,15 +36,11 @@ pub type RelayOf = fn(NodeId, &Options, Option<Arc<dyn ProgramHost>>) -> Box<dyn
 
 /// Entry of a relay: a program that a router runs beside forwarding.
 #[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct RelayEntry {
-    /// Name in scenario files.
     pub name: &'static str,
-    /// Description in one line.
     pub about: &'static str,
-    /// Settings.
     pub options: &'static [OptionSpec],
-    /// Constructor of the relay of a router, with settings checked against
-    /// [`options`](Self::options).
     pub relay: RelayOf,
 }
 
@@ -61,39 +57,46 @@ static OPEN: SchemeEntry = SchemeEntry::of::<Open>();
 /// All transports.
 pub static TRANSPORTS: &[TransportEntry] = &[
     PGM,
-    tcp(
-        "tcp-reno",
-        "TCP Reno: fast recovery ends with the first new acknowledgement",
-        KernelTcp { congestion_control: "reno", sack: false, alike: false },
-        |_, role, setup| tcp::end(Flavour::Reno, role, setup),
-    ),
-    tcp(
-        "tcp-newreno",
-        "TCP NewReno: fast recovery repairs all losses of a window",
-        KernelTcp { congestion_control: "reno", sack: false, alike: true },
-        |_, role, setup| tcp::end(Flavour::NewReno, role, setup),
-    ),
-    tcp(
-        "tcp-sack",
-        "TCP with selective acknowledgements",
-        KernelTcp { congestion_control: "reno", sack: true, alike: true },
-        |_, role, setup| tcp::end(Flavour::Sack, role, setup),
-    ),
     TransportEntry {
+        end: Some(|_, role, setup| tcp::end(Flavour::Reno, role, setup)),
+        ..tcp(
+            "tcp-reno",
+            "TCP Reno: fast recovery ends with the first new acknowledgement",
+            KernelTcp { congestion_control: "reno", sack: false, alike: false },
+        )
+    },
+    TransportEntry {
+        end: Some(|_, role, setup| tcp::end(Flavour::NewReno, role, setup)),
+        ..tcp(
+            "tcp-newreno",
+            "TCP NewReno: fast recovery repairs all losses of a window",
+            KernelTcp { congestion_control: "reno", sack: false, alike: true },
+        )
+    },
+    TransportEntry {
+        end: Some(|_, role, setup| tcp::end(Flavour::Sack, role, setup)),
+        ..tcp(
+            "tcp-sack",
+            "TCP with selective acknowledgements",
+            KernelTcp { congestion_control: "reno", sack: true, alike: true },
+        )
+    },
+    TransportEntry {
+        name: "cbr",
+        about: "packets at a constant rate, without control or repair",
+        alone: Some(Alone { options: cbr::OPTIONS, guarantees: Guarantees::SILENT }),
+        steered: None,
         multicast: true,
         many_to_many: true,
         answers: false,
+        own_checksum: false,
+        repair_heads: false,
+        packets: PacketFormat::Datagrams(cbr::facts),
         end: Some(|_, role, setup| cbr::end(role, setup)),
-        ..datagrams(
-            "cbr",
-            "packets at a constant rate, without control or repair",
-            Alone { options: cbr::OPTIONS, guarantees: Guarantees::SILENT },
-            cbr::facts,
-        )
     },
     TRAM,
-    kernel_tcp("tcp-cubic", "cubic", "the kernel's TCP with CUBIC; in the lab only"),
-    kernel_tcp("tcp-bbr", "bbr", "the kernel's TCP with BBR; in the lab only"),
+    kernel_tcp("tcp-cubic", "the kernel's TCP with CUBIC; in the lab only", "cubic"),
+    kernel_tcp("tcp-bbr", "the kernel's TCP with BBR; in the lab only", "bbr"),
 ];
 
 const PGM: TransportEntry = TransportEntry {
@@ -154,53 +157,33 @@ pub static HOPS: &[HopEntry] = &[HopEntry {
     reports_max: credit::credits_max,
 }];
 
-/// Returns a unicast transport: one sender sends datagrams to one receiver, which answers.
-const fn datagrams(
-    name: &'static str,
-    about: &'static str,
-    alone: Alone,
-    facts: fn(&[u8]) -> PacketFacts,
-) -> TransportEntry {
+/// Returns a TCP transport: one sender and one receiver.
+const fn tcp(name: &'static str, about: &'static str, kernel: KernelTcp) -> TransportEntry {
     TransportEntry {
         name,
         about,
-        alone: Some(alone),
+        alone: Some(Alone { options: tcp::OPTIONS, guarantees: tcp::GUARANTEES }),
         steered: None,
         multicast: false,
         many_to_many: false,
         answers: true,
         own_checksum: false,
         repair_heads: false,
-        packets: PacketFormat::Datagrams(facts),
+        packets: PacketFormat::Kernel(kernel),
         end: None,
     }
 }
 
-const fn no_facts(_packet: &[u8]) -> PacketFacts {
-    PacketFacts::data(0)
-}
-
-const fn tcp(
-    name: &'static str,
-    about: &'static str,
-    kernel: KernelTcp,
-    end: EndOf,
-) -> TransportEntry {
-    let alone = Alone { options: tcp::OPTIONS, guarantees: tcp::GUARANTEES };
-    let packets = PacketFormat::Kernel(kernel);
-    TransportEntry { packets, end: Some(end), ..datagrams(name, about, alone, no_facts) }
-}
-
 const fn kernel_tcp(
     name: &'static str,
-    congestion_control: &'static str,
     about: &'static str,
+    congestion_control: &'static str,
 ) -> TransportEntry {
-    let kernel = KernelTcp { congestion_control, sack: true, alike: true };
-    let alone = Alone { options: tcp::KernelSettings::OPTIONS, guarantees: tcp::GUARANTEES };
+    let options = tcp::KernelSettings::OPTIONS;
+    let alone = Some(Alone { options, guarantees: tcp::GUARANTEES });
     TransportEntry {
-        packets: PacketFormat::Kernel(kernel),
-        ..datagrams(name, about, alone, no_facts)
+        alone,
+        ..tcp(name, about, KernelTcp { congestion_control, sack: true, alike: true })
     }
 }
 

@@ -15,7 +15,6 @@ use crate::{
 use faircast_base::{BadInput, Bitrate, Checked, Cx, Event, FlowId, NodeId, Time};
 
 settings! {
-    /// The settings of a CBR flow.
     struct Settings;
     /// Payload rate in bits per second.
     rate: Bitrate [1 bit, 1000 Gbit] = 1 Mbit;
@@ -26,7 +25,6 @@ settings! {
 /// Settings of a CBR flow, as a table.
 pub const OPTIONS: &[OptionSpec] = Settings::OPTIONS;
 
-/// Length of the header: flow, flags and sequence number.
 const HEADER_LEN: usize = 16;
 const LAST: u8 = 1;
 
@@ -46,8 +44,7 @@ pub fn end(role: Role, setup: EndSetup<'_>) -> FlowMachine {
     }
 }
 
-/// Sender of a packet at each interval.
-pub struct CbrSender {
+struct CbrSender {
     flow: FlowId,
     to: Destination,
     payload_bytes: u32,
@@ -55,21 +52,16 @@ pub struct CbrSender {
     /// Length of the content; `u64::MAX` for an endless stream.
     content_bytes: u64,
     schedule: Schedule,
-    /// Departure of the next packet; `None` after the last one.
     send_at: Option<Time>,
-    /// Number of the next packet.
     seq: u64,
-    /// True if a packet waits for the driver.
     is_pending: bool,
-    /// True from the last packet to its event.
     is_completed: bool,
     /// False if only a receiver of the same host reports completion.
     reports_completion: bool,
 }
 
-/// Departures at even intervals, each with a random delay.
 struct Schedule {
-    /// Longest delay of a packet, as a share of the interval.
+    /// Longest delay, as a share of the interval.
     jitter: f64,
     rate_bits_per_s: u64,
     /// Interval between packets, rounded down to ns, and its rounding error in 1 / rate ns.
@@ -85,14 +77,10 @@ impl Schedule {
     fn new(settings: &Settings, payload_bytes: u32, start: Time) -> Self {
         let rate_bits_per_s = settings.rate.bits_per_s();
         let bit_ns = u64::from(payload_bytes) * 8_000_000_000;
-        Self {
-            jitter: settings.jitter,
-            rate_bits_per_s,
-            interval_ns: bit_ns / rate_bits_per_s,
-            interval_remainder: bit_ns % rate_bits_per_s,
-            remainder: 0,
-            due: start,
-        }
+        let (interval_ns, interval_remainder) =
+            (bit_ns / rate_bits_per_s, bit_ns % rate_bits_per_s);
+        let (jitter, remainder, due) = (settings.jitter, 0, start);
+        Self { jitter, rate_bits_per_s, interval_ns, interval_remainder, remainder, due }
     }
 
     /// Returns the next departure. Carries the remainder, so that the long-run rate is exact.
@@ -110,8 +98,7 @@ impl Schedule {
 }
 
 impl CbrSender {
-    /// Creates a sender of `content`.
-    pub fn new(setup: EndSetup<'_>, content: Box<dyn Content>) -> Self {
+    fn new(setup: EndSetup<'_>, content: Box<dyn Content>) -> Self {
         let settings = Settings::from_options(setup.options);
         let payload_bytes = setup.payload.max(1);
         Self {
@@ -185,8 +172,7 @@ impl Machine for CbrSender {
     }
 }
 
-/// Receiver that delivers the packets of each source in order and counts the missing ones.
-pub struct CbrReceiver {
+struct CbrReceiver {
     flow: FlowId,
     payload: u32,
     sources: BTreeMap<NodeId, SourceRecord>,
@@ -194,21 +180,16 @@ pub struct CbrReceiver {
     events: VecDeque<FlowEvent>,
 }
 
-/// Reception from one source.
 #[derive(Default)]
 struct SourceRecord {
-    /// Packet after the latest one; `None` before any.
     next: Option<u64>,
-    /// True if a packet was missing.
     has_holes: bool,
-    /// True once the last packet has come.
     ended: bool,
     losses: LossRecord,
 }
 
 impl CbrReceiver {
-    /// Creates a receiver. For a late joiner, the first packet received is the source's first.
-    pub fn new(setup: EndSetup<'_>) -> Self {
+    fn new(setup: EndSetup<'_>) -> Self {
         let others = setup.sources.iter().filter(|source| **source != setup.node);
         Self {
             flow: setup.flow,
@@ -305,11 +286,10 @@ impl Machine for CbrPeer {
 mod tests {
     use super::*;
     use crate::content::{InMemory, Zeros};
-    use crate::options::OptionValue;
-    use crate::options::Options;
+    use crate::options::{OptionValue, Options};
     use alloc::string::ToString;
     use alloc::vec;
-    use faircast_base::{GroupId, NullTrace, Purpose, Rng};
+    use faircast_base::{GroupId, Purpose, Rng};
     use proptest::prelude::*;
 
     fn options(rate: &str, jitter: f64) -> Options {
@@ -321,17 +301,13 @@ mod tests {
     }
 
     fn setup(options: &Options, payload: u32) -> EndSetup<'_> {
-        EndSetup {
-            flow: FlowId(3),
-            node: NodeId(2),
-            sources: &[NodeId(1)],
-            to: Destination::Group(GroupId::SESSION),
-            start: Time::from_nanos(500),
-            payload,
-            header: None,
-            options,
-            head: None,
-        }
+        let setup = EndSetup::new(FlowId(3), NodeId(2), &[NodeId(1)], options);
+        EndSetup { start: Time::from_nanos(500), payload, ..setup }
+    }
+
+    /// Sender of packets of 10 bytes.
+    fn sender(options: &Options, len: Option<u64>) -> CbrSender {
+        CbrSender::new(setup(options, 10), Box::new(Zeros { len }))
     }
 
     fn sent(sender: &mut CbrSender, count: usize) -> Vec<(u64, Vec<u8>, u32)> {
@@ -390,25 +366,21 @@ mod tests {
         assert_eq!(packets.len(), 3);
         assert_eq!(sender.poll_event(), Some(FlowEvent::Completed));
         let mut receiver = CbrReceiver::new(setup(&options, 1000));
-        let events: Vec<_> = packets
-            .iter()
-            .flat_map(|(_, bytes, zeros)| received(&mut receiver, bytes, *zeros))
-            .collect();
-        let got: Vec<u8> = events
-            .iter()
-            .flat_map(|event| match event {
-                FlowEvent::Delivered { bytes, .. } => bytes.clone(),
-                _ => Vec::new(),
-            })
-            .collect();
-        assert_eq!(got, object);
+        let receive =
+            |(_, bytes, zeros): &(u64, Vec<u8>, u32)| received(&mut receiver, bytes, *zeros);
+        let events: Vec<_> = packets.iter().flat_map(receive).collect();
+        let bytes = |event: &FlowEvent| match event {
+            FlowEvent::Delivered { bytes, .. } => bytes.clone(),
+            _ => Vec::new(),
+        };
+        assert_eq!(events.iter().flat_map(bytes).collect::<Vec<_>>(), object);
         assert_eq!(events.last(), Some(&FlowEvent::Completed));
     }
 
     #[test]
     fn gaps_are_counted_and_what_comes_late_is_refused() {
         let options = options("8 Mbit/s", 0.0);
-        let mut sender = CbrSender::new(setup(&options, 10), Box::new(Zeros { len: Some(60) }));
+        let mut sender = sender(&options, Some(60));
         let packets = sent(&mut sender, 10);
         let mut receiver = CbrReceiver::new(setup(&options, 10));
         let delivered = FlowEvent::Delivered { bytes: Vec::new(), zeros: 10 };
@@ -430,9 +402,8 @@ mod tests {
         let sources = &[NodeId(1), NodeId(2), NodeId(3)];
         let of = |node| EndSetup { node, sources, ..setup(&options, 10) };
         let mut peer = end(Role::Both(Box::new(Zeros { len: Some(10) })), of(NodeId(2)));
-        let (mut rng, mut trace) = (Rng::new(1, NodeId(2), Purpose::Machine(0)), NullTrace);
-        let start = Time::from_nanos(500);
-        let cx = &mut Cx::new(start, &mut rng, &mut trace);
+        let (mut rng, start) = (Rng::new(1, NodeId(2), Purpose::Machine(0)), Time::from_nanos(500));
+        let cx = &mut Cx::untraced(start, &mut rng);
         assert_eq!(peer.next_timeout(), Some(start));
         peer.handle_timeout(cx);
         let mut own = Vec::new();
@@ -459,7 +430,7 @@ mod tests {
     #[test]
     fn a_closed_sender_is_silent() {
         let options = options("8 Mbit/s", 0.0);
-        let mut sender = CbrSender::new(setup(&options, 10), Box::new(Zeros { len: None }));
+        let mut sender = sender(&options, None);
         assert_eq!(sent(&mut sender, 5).len(), 5);
         let mut rng = Rng::new(1, NodeId(1), Purpose::Machine(0));
         sender.handle_close(&mut Cx::untraced(Time::ZERO, &mut rng));

@@ -20,7 +20,6 @@ pub trait Content: Send {
     fn read(&mut self, offset: u64, len: u32, out: &mut Vec<u8>) -> u32;
 }
 
-/// Payload that is buffered until it can be delivered in order, or for retransmission.
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) bytes: Vec<u8>,
@@ -70,7 +69,7 @@ impl Content for InMemory {
 
 /// Packets of a PGM source, from 0 in send order. Their number may be open, lengths may differ.
 pub trait Packets {
-    /// Total number of packets; `None` if open.
+    /// Number of packets; `None` if open.
     fn end(&self) -> Option<u64>;
 
     /// Payload length of the new packet `index`, at most 65535 bytes; `None` if not available yet.

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::congestion::AckVector;
+use crate::fields::Fields;
 use crate::pgm::wire::{Ack, Body, Data, Encoder, Header, Nak, Nla, Packet, Spm, checksum};
 use crate::{credit, tram};
 
@@ -32,47 +33,24 @@ pub struct Format {
     flags: usize,
     fields: usize,
     word: usize,
-    /// Position of the sender's number, which has 8 bytes.
     sender: Option<usize>,
-    seal: Seal,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Seal {
-    Whole,
-    Credits,
 }
 
 /// Format of TRAM.
-pub const TRAM: Format = Format {
-    magic: b"ft",
-    kind: 3,
-    flags: 4,
-    fields: 24,
-    word: 8,
-    sender: Some(16),
-    seal: Seal::Whole,
-};
+pub const TRAM: Format =
+    Format { magic: b"ft", kind: 3, flags: 4, fields: 24, word: 8, sender: Some(16) };
 
 /// Format of PGM.
-pub const PGM: Format =
-    Format { magic: &[], kind: 4, flags: 5, fields: 16, word: 4, sender: None, seal: Seal::Whole };
+pub const PGM: Format = Format { magic: &[], kind: 4, flags: 5, fields: 16, word: 4, sender: None };
 
 /// Format of credits: capsules without their payload, and the packets that answer them.
-pub const CREDIT: Format = Format {
-    magic: b"fr",
-    kind: 3,
-    flags: 4,
-    fields: 8,
-    word: 4,
-    sender: None,
-    seal: Seal::Credits,
-};
+pub const CREDIT: Format =
+    Format { magic: b"fr", kind: 3, flags: 4, fields: 8, word: 4, sender: None };
 
 /// Harmful value of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "variants without a text are what their names say")]
 pub enum Value {
-    /// Zero.
     Zero,
     /// All bits set.
     Most,
@@ -143,11 +121,8 @@ impl Format {
         if self == CREDIT {
             return credit::specimens(data);
         }
-        let number = |at: usize| {
-            let bytes = data.get(at..).and_then(|rest| rest.first_chunk());
-            bytes.map_or(1, |bytes| u64::from_be_bytes(*bytes))
-        };
-        let [session, sender, last] = [8, 16, 24].map(number);
+        let mut fields = Fields(data.get(8..).unwrap_or_default());
+        let [session, sender, last] = [(); 3].map(|()| fields.read().unwrap_or(1));
         tram::specimens(session, sender, last)
     }
 
@@ -186,10 +161,8 @@ impl Format {
     /// Applies a change, if the packet has that position, and corrects the checksum.
     pub fn apply(self, change: Change, packet: &mut [u8]) {
         self.put(change, packet);
-        let covered = match self.seal {
-            Seal::Whole => packet.len(),
-            Seal::Credits => credit::header_bytes(packet).min(packet.len()),
-        };
+        let header = if self == CREDIT { credit::header_bytes(packet) } else { usize::MAX };
+        let covered = header.min(packet.len());
         let packet = &mut packet[..covered];
         if let Some(place) = packet.get_mut(6..8) {
             place.fill(0);

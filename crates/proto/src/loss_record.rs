@@ -12,11 +12,8 @@ const BLOCKS: usize = 64;
 /// Loss record. A packet may be reported as missing only before its first transmission arrives.
 #[derive(Debug, Default)]
 pub struct LossRecord {
-    /// Number of packets that count as lost.
     lost: u64,
-    /// First packet that counts.
     from: u64,
-    /// One past the greatest number that ever counted as lost.
     end: u64,
     recent: Option<Box<Recent>>,
 }
@@ -26,7 +23,6 @@ pub struct LossRecord {
 struct Recent {
     /// Bits of block b in word b modulo [`BLOCKS`].
     words: [u64; BLOCKS],
-    /// Latest block.
     newest_block: u64,
     /// First number with a valid bit; earlier bits are unknown.
     known_from: u64,
@@ -159,28 +155,28 @@ impl Recent {
         self.words.iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
-    fn get(&self, seq: u64) -> bool {
+    /// Returns the index of a known number's word, and its bit.
+    fn bit(&self, seq: u64) -> Option<(usize, u64)> {
         let is_known = seq >= self.first() && seq / 64 <= self.newest_block;
-        is_known && self.words[(seq / 64 % BLOCKS as u64) as usize] >> (seq % 64) & 1 == 1
+        is_known.then_some(((seq / 64 % BLOCKS as u64) as usize, 1 << (seq % 64)))
     }
 
-    fn bit(&mut self, seq: u64) -> Option<(&mut u64, u64)> {
-        let is_known = seq >= self.first() && seq / 64 <= self.newest_block;
-        let word = &mut self.words[(seq / 64 % BLOCKS as u64) as usize];
-        is_known.then_some((word, 1 << (seq % 64)))
+    fn get(&self, seq: u64) -> bool {
+        self.bit(seq).is_some_and(|(word, bit)| self.words[word] & bit != 0)
     }
 
     fn set(&mut self, seq: u64) -> bool {
         let Some((word, bit)) = self.bit(seq) else { return false };
-        let is_new = *word & bit == 0;
-        *word |= bit;
+        let is_new = self.words[word] & bit == 0;
+        self.words[word] |= bit;
         is_new
     }
 
     fn clear(&mut self, seq: u64) -> bool {
-        let Some((word, bit)) = self.bit(seq) else { return false };
-        let was_set = *word & bit != 0;
-        *word &= !bit;
+        let was_set = self.get(seq);
+        if let Some((word, bit)) = self.bit(seq) {
+            self.words[word] &= !bit;
+        }
         was_set
     }
 

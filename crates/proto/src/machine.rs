@@ -12,24 +12,22 @@ use crate::BlackHole;
 
 /// Destination of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "variants without a text are what their names say")]
 pub enum Destination {
     /// Every other member of a group of the flow.
     Group(GroupId),
-    /// One node.
     Node(NodeId),
 }
 
 /// Received datagram: `bytes`, then `zeros` bytes of value zero. These stand for payload that no
 /// code reads, so simulated data needs no memory. Always 0 on real networks.
 #[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct Datagram<'a> {
-    /// Sender, as reported by the network. As trustworthy as the network.
+    /// Sender, as trustworthy as the network.
     pub from: NodeId,
-    /// Destination: the group, or this node alone.
     pub to: Destination,
-    /// The bytes of the packet.
     pub bytes: &'a [u8],
-    /// Number of zero bytes that follow `bytes`.
     pub zeros: u32,
     /// True if the network marked the packet as Congestion Experienced (ECN CE).
     pub congestion_experienced: bool,
@@ -69,10 +67,9 @@ impl Parsed {
 
 /// Datagram to send: the bytes from [`Machine::poll_transmit`], then `zeros` bytes of value zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct Transmit {
-    /// Destination.
     pub to: Destination,
-    /// Number of zero bytes that follow the bytes in the buffer.
     pub zeros: u32,
     /// Payload of the application in bytes; 0 for control packets.
     pub payload_len: u32,
@@ -94,10 +91,9 @@ impl Transmit {
 
 /// Change of group memberships. A receiver is in [`GroupId::SESSION`] without a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "variants without a text are what their names say")]
 pub enum Membership {
-    /// Joins this group of the flow.
     Join(GroupId),
-    /// Leaves this group of the flow.
     Leave(GroupId),
 }
 
@@ -189,14 +185,13 @@ impl AppEvent for StreamEvent {
 
 /// Receiver without the complete data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct ShortReceiver {
     /// Number of the receiver in the session.
     pub id: u64,
-    /// Node of the receiver; `None` if unknown.
     pub node: Option<NodeId>,
     /// True if the sender received packets of this receiver; false if others reported it.
     pub was_member: bool,
-    /// Reason of the incompleteness.
     pub reason: Shortfall,
 }
 
@@ -247,7 +242,6 @@ pub trait Machine {
 pub trait Interactive: Machine {
     /// Request type.
     type Input;
-
     /// Handles a request.
     fn handle_input(&mut self, cx: &mut Cx<'_>, input: Self::Input);
 }
@@ -260,46 +254,12 @@ impl<M: Interactive + ?Sized> Interactive for Box<M> {
 
 /// Implements the named [`Machine`](crate::Machine) methods by calls to the machine in field
 /// `$inner`. The outer machine implements the other methods itself.
-///
-/// ```
-/// use faircast_base::{Cx, Time};
-/// use faircast_proto::{Datagram, Machine, Membership, Transmit, passes_on};
-///
-/// /// Counts what it hears.
-/// struct Counting<M> {
-///     inner: M,
-///     heard: u64,
-/// }
-///
-/// impl<M: Machine> Machine for Counting<M> {
-///     type Event = M::Event;
-///
-///     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
-///         self.heard += 1;
-///         self.inner.handle_datagram(cx, datagram);
-///     }
-///
-///     passes_on!(
-///         inner: handle_timeout, handle_close, handle_new_path, poll_membership, poll_transmit,
-///         poll_event, next_timeout
-///     );
-/// }
-/// ```
 #[macro_export]
 macro_rules! passes_on {
     ($inner:tt: $($call:ident),+) => { $($crate::passes_on!(@$call $inner);)+ };
     (@handle_datagram $inner:tt) => { $crate::passes! {
         $inner: fn handle_datagram(&mut self, cx: &mut ::faircast_base::Cx<'_>, datagram: $crate::Datagram<'_>);
     } };
-    (@handle_timeout $inner:tt) => {
-        $crate::passes! { $inner: fn handle_timeout(&mut self, cx: &mut ::faircast_base::Cx<'_>); }
-    };
-    (@handle_close $inner:tt) => {
-        $crate::passes! { $inner: fn handle_close(&mut self, cx: &mut ::faircast_base::Cx<'_>); }
-    };
-    (@handle_new_path $inner:tt) => {
-        $crate::passes! { $inner: fn handle_new_path(&mut self, cx: &mut ::faircast_base::Cx<'_>); }
-    };
     (@poll_membership $inner:tt) => {
         $crate::passes! { $inner: fn poll_membership(&mut self) -> Option<$crate::Membership>; }
     };
@@ -313,6 +273,9 @@ macro_rules! passes_on {
     };
     (@next_timeout $inner:tt) => {
         $crate::passes! { $inner: fn next_timeout(&self) -> Option<::faircast_base::Time>; }
+    };
+    (@$handle:ident $inner:tt) => {
+        $crate::passes! { $inner: fn $handle(&mut self, cx: &mut ::faircast_base::Cx<'_>); }
     };
 }
 

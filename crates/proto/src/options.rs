@@ -16,7 +16,6 @@ pub enum OptionValue {
     Bool(bool),
     Integer(i64),
     Float(f64),
-    /// Text, which may be a quantity.
     Text(String),
     Bytes(Arc<[u8]>),
 }
@@ -38,38 +37,19 @@ impl fmt::Display for OptionValue {
 #[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub enum OptionKind {
     Bool,
-    Integer {
-        min: i64,
-        max: i64,
-    },
-    Float {
-        min: f64,
-        max: f64,
-    },
-    /// A duration such as `"4 s"`.
-    Duration {
-        min_ns: u64,
-        max_ns: u64,
-    },
-    /// A rate such as `"500 kbit/s"`.
-    Rate {
-        min_bits_per_s: u64,
-        max_bits_per_s: u64,
-    },
-    /// One of these names.
+    Integer { min: i64, max: i64 },
+    Float { min: f64, max: f64 },
+    Duration { min_ns: u64, max_ns: u64 },
+    Rate { min_bits_per_s: u64, max_bits_per_s: u64 },
     Choice(&'static [&'static str]),
-    /// Content of a file, given by its path.
-    File {
-        max_bytes: u32,
-    },
+    File { max_bytes: u32 },
 }
 
 /// Setting of a protocol.
 #[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct OptionSpec {
-    /// Key.
     pub name: &'static str,
-    /// Type and range of the value.
     pub kind: OptionKind,
     /// Default, as written in a scenario file.
     pub default: &'static str,
@@ -77,8 +57,7 @@ pub struct OptionSpec {
     pub doc: &'static str,
 }
 
-/// Returns the `N` settings of `all` with these names; or without, if not `among`. Panics if their
-/// number is not `N`: in a constant, a compile error.
+/// Returns the settings of `all` with these names, or without. Panics if their number is not `N`.
 pub(crate) const fn selected<const N: usize>(
     all: &[OptionSpec],
     names: &[&str],
@@ -97,7 +76,7 @@ pub(crate) const fn selected<const N: usize>(
     selected
 }
 
-/// Joins two tables. Panics if `N` is not the sum of their lengths: in a constant, a compile error.
+/// Joins two tables. Panics if `N` is not the sum of their lengths.
 pub(crate) const fn joined<const N: usize>(
     first: &[OptionSpec],
     second: &[OptionSpec],
@@ -133,10 +112,9 @@ const fn is_same(a: &[u8], b: &[u8]) -> bool {
 
 /// Error of a refused setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "fields are what their names say")]
 pub struct OptionError {
-    /// Key of the refused setting.
     pub key: String,
-    /// Description of the error and the allowed values.
     pub message: String,
 }
 
@@ -161,17 +139,15 @@ impl Options {
         raw: impl IntoIterator<Item = (String, OptionValue)>,
         specs: &[OptionSpec],
     ) -> Result<Self, OptionError> {
-        let mut checked = BTreeMap::new();
-        for (key, value) in raw {
-            let Some(spec) = specs.iter().find(|spec| spec.name == key) else {
-                return Err(OptionError { message: unknown_key(&key, specs), key });
-            };
-            if let Err(message) = check(&value, spec.kind) {
-                return Err(OptionError { key, message });
+        let checked = raw.into_iter().map(|(key, value)| {
+            let spec = specs.iter().find(|spec| spec.name == key);
+            let outcome = spec.ok_or_else(|| unknown_key(&key, specs));
+            match outcome.and_then(|spec| check(&value, spec.kind)) {
+                Ok(()) => Ok((key, value)),
+                Err(message) => Err(OptionError { key, message }),
             }
-            checked.insert(key, value);
-        }
-        Ok(Self(checked))
+        });
+        checked.collect::<Result<_, _>>().map(Self)
     }
 
     /// Returns the settings that were set and that `specs` contains, sorted by key.
@@ -207,18 +183,14 @@ impl Options {
 
     /// Returns a boolean, if set.
     pub fn bool(&self, key: &str) -> Option<bool> {
-        match self.0.get(key)? {
-            OptionValue::Bool(x) => Some(*x),
-            _ => None,
-        }
+        let OptionValue::Bool(x) = self.0.get(key)? else { return None };
+        Some(*x)
     }
 
     /// Returns an integer, if set.
     pub fn integer(&self, key: &str) -> Option<i64> {
-        match self.0.get(key)? {
-            OptionValue::Integer(x) => Some(*x),
-            _ => None,
-        }
+        let OptionValue::Integer(x) = self.0.get(key)? else { return None };
+        Some(*x)
     }
 
     /// Returns a number, if set.
@@ -232,18 +204,14 @@ impl Options {
 
     /// Returns a text, if set.
     pub fn text(&self, key: &str) -> Option<&str> {
-        match self.0.get(key)? {
-            OptionValue::Text(x) => Some(x),
-            _ => None,
-        }
+        let OptionValue::Text(x) = self.0.get(key)? else { return None };
+        Some(x)
     }
 
     /// Returns the content of a file, if set.
     pub fn bytes(&self, key: &str) -> Option<&Arc<[u8]>> {
-        match self.0.get(key)? {
-            OptionValue::Bytes(x) => Some(x),
-            _ => None,
-        }
+        let OptionValue::Bytes(x) = self.0.get(key)? else { return None };
+        Some(x)
     }
 
     /// Returns a duration, if set.
@@ -261,12 +229,11 @@ fn unknown_key(key: &str, specs: &[OptionSpec]) -> String {
     if specs.is_empty() {
         return "is unknown; this protocol has no options".to_string();
     }
-    match did_you_mean(key, specs.iter().map(|spec| spec.name)) {
-        hint if hint.is_empty() => {
-            format!("is unknown, and like none of the {} that there are", specs.len())
-        }
-        hint => format!("is unknown{hint}"),
+    let hint = did_you_mean(key, specs.iter().map(|spec| spec.name));
+    if hint.is_empty() {
+        return format!("is unknown, and like none of the {} that there are", specs.len());
     }
+    format!("is unknown{hint}")
 }
 
 /// Returns a hint with the most similar name, such as ` (did you mean "rate"?)`, or nothing.
@@ -315,61 +282,50 @@ const PART_BYTES_MIN: usize = 4;
 const WORD_SHARE: usize = 4;
 
 fn check(value: &OptionValue, kind: OptionKind) -> Result<(), String> {
-    let wrong = |allowed: String| Err(format!("is {value}; expected {allowed}"));
-    match (kind, value) {
-        (OptionKind::Bool, OptionValue::Bool(_)) => Ok(()),
-        (OptionKind::Bool, _) => wrong("true or false".to_string()),
-        (OptionKind::Integer { min, max }, OptionValue::Integer(x)) if (min..=max).contains(x) => {
-            Ok(())
+    let (is_allowed, allowed) = match (kind, value) {
+        (OptionKind::Bool, _) => (matches!(value, OptionValue::Bool(_)), "true or false".into()),
+        (OptionKind::Integer { min, max }, _) => (
+            matches!(value, OptionValue::Integer(x) if (min..=max).contains(x)),
+            format!("a whole number from {min} to {max}"),
+        ),
+        (OptionKind::Float { min, max }, _) => {
+            let number = match value {
+                OptionValue::Float(x) => *x,
+                OptionValue::Integer(x) => *x as f64,
+                _ => f64::NAN,
+            };
+            ((min..=max).contains(&number), format!("a number from {min} to {max}"))
         }
-        (OptionKind::Integer { min, max }, _) => {
-            wrong(format!("a whole number from {min} to {max}"))
-        }
-        (OptionKind::Float { min, max }, OptionValue::Float(x)) if (min..=max).contains(x) => {
-            Ok(())
-        }
-        (OptionKind::Float { min, max }, OptionValue::Integer(x))
-            if (min..=max).contains(&(*x as f64)) =>
-        {
-            Ok(())
-        }
-        (OptionKind::Float { min, max }, _) => wrong(format!("a number from {min} to {max}")),
         (OptionKind::Duration { min_ns, max_ns }, OptionValue::Text(text)) => {
-            let [min, max] = [min_ns, max_ns].map(Duration::from_nanos);
-            let within = Duration::parse(text).map(|it| (min..=max).contains(&it));
-            match within.map_err(|error| error.to_string())? {
-                true => Ok(()),
-                false => wrong(format!("a duration from {min} to {max}")),
-            }
+            let range = [min_ns, max_ns].map(Duration::from_nanos);
+            (is_within(text, range)?, format!("a duration from {} to {}", range[0], range[1]))
         }
-        (OptionKind::Duration { .. }, _) => wrong("a duration such as \"4 s\"".to_string()),
+        (OptionKind::Duration { .. }, _) => (false, "a duration such as \"4 s\"".into()),
         (OptionKind::Rate { min_bits_per_s, max_bits_per_s }, OptionValue::Text(text)) => {
-            let [min, max] = [min_bits_per_s, max_bits_per_s].map(Bitrate::from_bits_per_s);
-            let within = Bitrate::parse(text).map(|it| (min..=max).contains(&it));
-            match within.map_err(|error| error.to_string())? {
-                true => Ok(()),
-                false => wrong(format!("a rate from {min} to {max}")),
-            }
+            let range = [min_bits_per_s, max_bits_per_s].map(Bitrate::from_bits_per_s);
+            (is_within(text, range)?, format!("a rate from {} to {}", range[0], range[1]))
         }
-        (OptionKind::Rate { .. }, _) => wrong("a rate such as \"500 kbit/s\"".to_string()),
-        (OptionKind::Choice(words), OptionValue::Text(text)) if words.contains(&text.as_str()) => {
-            Ok(())
-        }
-        (OptionKind::Choice(words), _) => wrong(format!("one of {}", words.join(", "))),
-        (OptionKind::File { max_bytes }, OptionValue::Bytes(x))
-            if (1..=max_bytes as usize).contains(&x.len()) =>
-        {
-            Ok(())
-        }
-        (OptionKind::File { max_bytes }, _) => {
-            wrong(format!("the name of a file of 1 to {max_bytes} bytes"))
-        }
-    }
+        (OptionKind::Rate { .. }, _) => (false, "a rate such as \"500 kbit/s\"".into()),
+        (OptionKind::Choice(words), _) => (
+            matches!(value, OptionValue::Text(text) if words.contains(&text.as_str())),
+            format!("one of {}", words.join(", ")),
+        ),
+        (OptionKind::File { max_bytes }, _) => (
+            matches!(value, OptionValue::Bytes(x) if (1..=max_bytes as usize).contains(&x.len())),
+            format!("the name of a file of 1 to {max_bytes} bytes"),
+        ),
+    };
+    if is_allowed { Ok(()) } else { Err(format!("is {value}; expected {allowed}")) }
+}
+
+fn is_within<Q: Quantity + PartialOrd>(text: &str, [min, max]: [Q; 2]) -> Result<bool, String> {
+    let quantity = Q::parse(text).map_err(|error| error.to_string())?;
+    Ok((min..=max).contains(&quantity))
 }
 
 fn edit_distance(a: &str, b: &str) -> usize {
     let b = b.as_bytes();
-    let mut row: alloc::vec::Vec<usize> = (0..=b.len()).collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.bytes().enumerate() {
         let mut diagonal = row[0];
         row[0] = i + 1;

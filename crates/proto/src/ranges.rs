@@ -53,10 +53,8 @@ impl RangeSet {
     }
 
     pub(crate) fn first_from(&self, x: u64) -> Option<u64> {
-        if self.contains(x) {
-            return Some(x);
-        }
-        self.ranges.range(x..).next().map(|(&start, _)| start)
+        let next = || self.ranges.range(x..).next().map(|(&start, _)| start);
+        if self.contains(x) { Some(x) } else { next() }
     }
 
     /// Inserts `range`. Returns true if any of its numbers is new.
@@ -120,9 +118,10 @@ impl RangeSet {
 
     /// Joins ranges with the smallest gaps until `max` remain, but never across a multiple of 2^32.
     pub(crate) fn limit(&mut self, max: usize) {
-        let Some(extra) = self.ranges.len().checked_sub(max).filter(|extra| *extra > 0) else {
+        let extra = self.len().saturating_sub(max);
+        if extra == 0 {
             return;
-        };
+        }
         let next = self.ranges.iter().skip(1);
         let mut gaps: Vec<(u64, u64, u64)> = (self.ranges.iter().zip(next))
             .filter(|((before, _), (start, _))| **before >> 32 == **start >> 32)

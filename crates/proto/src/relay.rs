@@ -8,7 +8,7 @@ use faircast_base::{Cx, FlowId, NodeId, Time};
 use crate::{Datagram, Destination};
 
 /// Port of a router: one of its links, numbered from 0 in the router's order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortId(pub u32);
 
 /// Key of a packet, valid while the relay holds the packet.
@@ -17,51 +17,46 @@ pub struct PacketKey(pub u64);
 
 /// Packets that a relay receives, beside those addressed to its router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "variants without a text are what their names say")]
 pub enum Interest {
     /// Packets with the router alert option.
     Alerted,
-    /// All packets.
     Everything,
 }
 
 /// Packet that passes a router, with its origin and its forwarding ports.
 #[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct RelayPacket<'a> {
-    /// Key by which the relay sends the packet later, if it [holds](Handling::Hold) the packet.
     pub key: PacketKey,
     /// Flow whose groups the destination belongs to.
     pub flow: FlowId,
-    /// Port that the packet arrived on.
     pub port: PortId,
     /// Ports to which ordinary forwarding would copy the packet.
     pub ports_out: &'a [PortId],
-    /// The packet.
     pub datagram: Datagram<'a>,
-    /// Remaining time to live (TTL), in hops.
     pub time_to_live: u8,
 }
 
 /// Decision about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "variants without a text are what their names say")]
 pub enum Handling {
-    /// Forward unchanged.
     Forward,
     /// Forward with the bytes that the relay has written in place of the packet's own.
     Alter,
     /// Keep the packet until the relay [releases](Egress::Release) it.
     Hold,
-    /// Drop.
     Drop,
 }
 
 /// Request of a relay to its router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "variants without a text are what their names say")]
 pub enum Egress {
     /// Sends a copy of a held packet through this port, with the written bytes at the start.
     Copy(PacketKey, PortId),
-    /// Releases a held packet.
     Release(PacketKey),
-    /// Sends a packet of the relay's own with the bytes that the relay has written.
     Send(RelayTransmit),
     /// Requests one call of [`Relay::handle_writable`] when this port has no backlog. The relay
     /// awaits the port again only after it has sent a packet there.
@@ -70,22 +65,18 @@ pub enum Egress {
 
 /// Packet of a relay's own. [`Relay::poll_transmit`] writes its bytes into the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct RelayTransmit {
     /// Flow whose groups the destination belongs to.
     pub flow: FlowId,
     /// Port to send through; `None` for routing by destination.
     pub port: Option<PortId>,
-    /// Destination.
     pub to: Destination,
     /// Source address of the packet: for confirmations, the source of the session.
     pub from: NodeId,
-    /// Number of zero bytes that follow the bytes in the buffer.
     pub zeros: u32,
-    /// Payload of the application in bytes; 0 for control packets.
     pub payload_len: u32,
-    /// Time to live (TTL), in hops.
     pub time_to_live: u8,
-    /// True if routers on the way must examine the packet (IP router alert option).
     pub router_alert: bool,
 }
 
@@ -98,12 +89,11 @@ impl RelayTransmit {
 
 /// Number of sessions and programs that a relay serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct Served {
-    /// Sessions under a policy or a program.
     pub sessions: usize,
     /// Sessions that are forwarded without the relay, because it lacks their program.
     pub plain: usize,
-    /// Programs in the cache.
     pub programs: usize,
     /// Programs refused and sessions with a failed program since the relay started.
     pub failed: u64,
@@ -111,14 +101,12 @@ pub struct Served {
 
 /// Branch that may set the pace of a session, at this relay or downstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct BranchPace {
-    /// Flow of the session.
     pub flow: FlowId,
     /// Port on which packets of the session arrive.
     pub from: PortId,
-    /// Port of the branch.
     pub port: PortId,
-    /// Rate of the session on the branch, in bits per second.
     pub bits_per_s: u64,
     /// True if packets wait for the branch: it sets the pace.
     pub waits: bool,

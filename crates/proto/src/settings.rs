@@ -6,7 +6,7 @@ use crate::options::Options;
 
 /// Type of a setting's value.
 pub trait Setting: Sized {
-    /// Reads an option that has been checked; `None` if it is not set.
+    /// Reads a checked option, if set.
     fn read(options: &Options, key: &str) -> Option<Self>;
 }
 
@@ -28,26 +28,16 @@ impl Setting for u32 {
     }
 }
 
-/// Defines enums whose variants have names in configuration files:
-///
-/// ```text
-/// choices! {
-///     /// How the timeout is computed.
-///     pub enum TimeoutMode {
-///         /// It never changes.
-///         Fixed = "fixed",
-///     }
-/// }
-/// ```
+/// Defines enums whose variants have names in configuration files.
 #[macro_export]
 macro_rules! choices {
     ($(
-        $(#[doc = $about:literal])+
-        $vis:vis enum $name:ident { $($(#[doc = $doc:literal])+ $variant:ident = $word:literal,)+ }
+        $(#[doc = $about:literal])*
+        $vis:vis enum $name:ident { $($(#[doc = $doc:literal])* $variant:ident = $word:literal,)+ }
     )+) => {$(
-        $(#[doc = $about])+
+        $(#[doc = $about])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        $vis enum $name { $($(#[doc = $doc])+ $variant,)+ }
+        $vis enum $name { $($(#[doc = $doc])* $variant,)+ }
 
         impl $name {
             pub(crate) const ALL: &'static [Self] = &[$(Self::$variant),+];
@@ -59,7 +49,6 @@ macro_rules! choices {
             }
         }
 
-        /// First variant, for parts that are created before their settings are known.
         impl Default for $name {
             fn default() -> Self {
                 Self::ALL[0]
@@ -91,12 +80,11 @@ macro_rules! choices {
 /// ```
 ///
 /// The line of the profile is optional. With it, the type needs a function `profile`. Only that
-/// function sets fields after `by profile:`. Rates are in bits per second, with units as in `1
-/// Mbit`.
+/// function sets fields after `by profile:`. Rates have units as in `1 Mbit`.
 #[macro_export]
 macro_rules! settings {
     (
-        $(#[doc = $about:literal])+
+        $(#[doc = $about:literal])*
         $vis:vis struct $config:ident;
         $(from $profile_key:ident: $profile:ident = $first:ident, $profile_doc:literal;)?
         $(
@@ -105,15 +93,15 @@ macro_rules! settings {
                 = $default:tt $($unit:ident)?;
         )+
         $(by profile: $(
-            $(#[doc = $set_doc:literal])+
+            $(#[doc = $set_doc:literal])*
             $set:ident: $set_kind:ident = $set_default:tt $($set_unit:ident)?;
         )+)?
     ) => {
-        $(#[doc = $about])+
+        $(#[doc = $about])*
         #[derive(Clone, Copy, Debug, PartialEq)]
         $vis struct $config {
             $($(#[doc = $doc])+ $vis $key: $kind,)+
-            $($($(#[doc = $set_doc])+ $vis $set: $set_kind,)+)?
+            $($($(#[doc = $set_doc])* $vis $set: $set_kind,)+)?
         }
 
         impl Default for $config {
@@ -144,7 +132,6 @@ macro_rules! settings {
                 },)+
             ];
 
-            /// Creates the configuration from `options` that were checked against the table.
             /// Settings of checked options.
             $vis fn from_options(options: &$crate::options::Options) -> Self {
                 let mut config = Self::default();
@@ -226,11 +213,8 @@ mod tests {
     use crate::options::{OptionKind, OptionValue};
 
     choices! {
-        /// Starting points.
         enum Profile {
-            /// One profile.
             One = "one",
-            /// Another profile.
             OtherOne = "other-one",
         }
     }

@@ -14,37 +14,31 @@ use crate::{Destination, FlowMachine};
 
 /// Protocol stack of a flow.
 #[derive(Clone, Copy)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct Stack {
-    /// Transport.
     pub transport: &'static TransportEntry,
     /// Congestion control scheme of the source; `None` if the transport has its own.
     pub scheme: Option<&'static SchemeEntry>,
-    /// Control of each hop below the transport; `None` without one.
     pub hop: Option<&'static HopEntry>,
 }
 
 /// Entry of a transport.
 #[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct TransportEntry {
-    /// Name in scenario files.
     pub name: &'static str,
-    /// Description in one line.
     pub about: &'static str,
     /// Settings and guarantees without a scheme. `None` if the stack bears a scheme's name.
     pub alone: Option<Alone>,
     /// Settings and guarantees with a scheme; `None` if no scheme can steer the transport.
     pub steered: Option<Steered>,
-    /// True if a flow may have more than one receiver.
     pub multicast: bool,
     /// True if a flow may have several sources, and ends that are source and receiver at once.
     pub many_to_many: bool,
-    /// True if receivers send packets.
     pub answers: bool,
     /// True if packets carry a checksum of their own. TCP and UDP checksums are the kernel's.
     pub own_checksum: bool,
-    /// True if receivers can be repair heads.
     pub repair_heads: bool,
-    /// Format of packets on real networks.
     pub packets: PacketFormat,
     /// Constructor of an end; `None` if only the lab runs the transport, by the kernel.
     pub end: Option<EndOf>,
@@ -57,19 +51,18 @@ pub type FactsOf = fn(&[u8]) -> PacketFacts;
 
 /// Settings and guarantees of a transport with its own congestion control.
 #[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "fields are what their names and types say")]
 pub struct Alone {
-    /// Settings.
     pub options: &'static [OptionSpec],
-    /// Guarantees to the network.
     pub guarantees: Guarantees,
 }
 
 /// Settings and guarantees of a transport that a scheme steers.
 #[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct Steered {
     /// Description of the transport without its congestion control.
     pub about: &'static str,
-    /// Settings of the transport.
     pub options: &'static [OptionSpec],
     /// Recovery time after forged packets; a longer time of the scheme prevails.
     pub recovery: Duration,
@@ -77,20 +70,17 @@ pub struct Steered {
     pub floor: fn(Option<Floor>, &Options) -> Option<Floor>,
     /// Function from the most receiver packets of the scheme over PGM to those of the stack.
     pub reports_max: fn(u64, &Options, &Load) -> u64,
-    /// Most packets to the group under a load.
     pub group_packets: fn(&Load) -> u64,
 }
 
 /// Entry of a hop control.
 #[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct HopEntry {
-    /// Name in scenario files.
     pub name: &'static str,
-    /// Description in one line of the stack that is named after the hop control alone.
     pub about: &'static str,
     /// Description of the hop control below a scheme, as the end of a sentence.
     pub below: &'static str,
-    /// Settings of a session.
     pub options: &'static [OptionSpec],
     /// Settings of transports with repair heads that have no effect above the hop control.
     pub without: &'static [&'static str],

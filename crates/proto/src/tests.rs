@@ -6,5 +6,4 @@ mod black_holes;
 pub(crate) mod formats;
 mod schemes;
 pub(crate) mod tables;
-mod walks;
 pub(crate) mod world;

@@ -1,12 +1,10 @@
 //! Tables of named timers: the reasons for which a machine wakes up, with their times.
 
-use core::fmt;
 use core::marker::PhantomData;
 
 use faircast_base::Time;
 
-/// Reason for which a machine wakes up.
-pub(crate) trait Reason: Copy + fmt::Debug + 'static {
+pub(crate) trait Reason: Copy + 'static {
     const ALL: &'static [Self];
 
     fn number(self) -> usize;
@@ -34,10 +32,10 @@ macro_rules! reasons {
 pub(crate) use reasons;
 
 /// Timers of a machine, one for each of its `N` reasons. Caches the earliest for speed.
+#[derive(Debug)]
 pub(crate) struct Timers<R, const N: usize> {
     /// Expiry of each timer; [`Time::MAX`] if not armed.
     at: [Time; N],
-    /// Earliest expiry; [`Time::MAX`] if no timer is armed.
     next: Time,
     reasons: PhantomData<R>,
 }
@@ -86,13 +84,6 @@ impl<R: Reason, const N: usize> Timers<R, N> {
 
     pub(crate) fn next(&self) -> Option<Time> {
         Some(self.next).filter(|at| *at < Time::MAX)
-    }
-}
-
-impl<R: Reason, const N: usize> fmt::Debug for Timers<R, N> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let armed = R::ALL.iter().zip(self.at).filter(|(_, at)| *at < Time::MAX);
-        f.debug_map().entries(armed).finish()
     }
 }
 

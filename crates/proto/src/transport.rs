@@ -10,10 +10,9 @@ use crate::options::Options;
 
 /// Facts of a packet by its bytes, for drivers; a [`Transmit`](crate::Transmit) has them too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "fields are those of a `Transmit`")]
 pub struct PacketFacts {
-    /// Payload of the application in bytes; 0 for control packets.
     pub payload_len: u32,
-    /// True if routers that run a program must examine the packet.
     pub router_alert: bool,
 }
 
@@ -26,10 +25,9 @@ impl PacketFacts {
 
 /// Settings of the kernel's TCP for a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct KernelTcp {
-    /// Name of the congestion control in the kernel.
     pub congestion_control: &'static str,
-    /// True if SACK is on.
     pub sack: bool,
     /// True if the kernel's loss recovery equals that of the simulator's machine of the same name.
     pub alike: bool,
@@ -45,10 +43,9 @@ pub enum PacketFormat {
 }
 
 /// Role of an end in its flow.
+#[expect(missing_docs, reason = "variants without a text are what their names say")]
 pub enum Role {
-    /// Sends this content.
     Source(Box<dyn Content>),
-    /// Receives the content of the sources.
     Receiver,
     /// Sends this content and receives that of the other sources, if the transport supports it.
     Both(Box<dyn Content>),
@@ -56,14 +53,12 @@ pub enum Role {
 
 /// Parameters of an end of a flow, beside its role.
 #[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct EndSetup<'a> {
-    /// Flow.
     pub flow: FlowId,
-    /// Node that the end runs on.
     pub node: NodeId,
     /// Nodes of the flow's sources; exactly one, unless the transport supports more.
     pub sources: &'a [NodeId],
-    /// Destination of the flow.
     pub to: Destination,
     /// Start time of a source, or join time of a receiver.
     pub start: Time,
@@ -71,7 +66,6 @@ pub struct EndSetup<'a> {
     pub payload: u32,
     /// Header length of a data packet on the wire in bytes, if it differs from the real headers.
     pub header: Option<u32>,
-    /// Settings, checked against the tables of scheme and transport.
     pub options: &'a Options,
     /// Repair head of a receiver from the start; `None` if the receiver finds one itself.
     pub head: Option<NodeId>,
@@ -80,17 +74,8 @@ pub struct EndSetup<'a> {
 impl<'a> EndSetup<'a> {
     /// Creates the setup of a multicast end: start at time zero, payload of 1400 bytes a packet.
     pub fn new(flow: FlowId, node: NodeId, sources: &'a [NodeId], options: &'a Options) -> Self {
-        Self {
-            flow,
-            node,
-            sources,
-            to: Destination::Group(GroupId::SESSION),
-            start: Time::ZERO,
-            payload: 1400,
-            header: None,
-            options,
-            head: None,
-        }
+        let (to, start) = (Destination::Group(GroupId::SESSION), Time::ZERO);
+        Self { flow, node, sources, to, start, payload: 1400, header: None, options, head: None }
     }
 
     /// Returns the node of the only source.

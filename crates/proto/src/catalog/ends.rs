@@ -8,7 +8,7 @@ use faircast_base::{Duration, FlowId, NodeId};
 
 use super::{SCHEMES, tree_negotiation};
 use crate::congestion::{BoxControl, SchemeEntry};
-use crate::content::{Content, Packets};
+use crate::content::{ByOffset, Content, Packets};
 use crate::credit::{CreditReceiver, CreditSource};
 use crate::object::{
     ContentSupply, InOrder, ObjectReceiver, ObjectReceiverSetup, ObjectSource, ObjectSourceSetup,
@@ -51,8 +51,8 @@ impl SchemeEntry {
 
     /// Creates the source of an object.
     pub fn object_source(&self, setup: ObjectSourceSetup<'_>) -> ObjectSource {
-        let (control, announced) =
-            (self.pgm_control(setup.options), self.announced(setup.options, None));
+        let announced = self.announced(setup.options, None);
+        let control = self.pgm_control(setup.options);
         ObjectSource::new(setup, control).speaking(self.name, announced)
     }
 
@@ -77,8 +77,8 @@ impl SchemeEntry {
         }
         let announcing = |settings| SchemeAnnouncement { scheme: self.name.to_string(), settings };
         let own = options.of(self.own_options);
-        let bytes = packet_bytes
-            .map(|bytes| (PACKET_BYTES.to_string(), OptionValue::Integer(bytes.into())));
+        let value = packet_bytes.map(|bytes| OptionValue::Integer(bytes.into()));
+        let bytes = value.map(|value| (PACKET_BYTES.to_string(), value));
         let all = [own.iter().cloned().chain(bytes).collect(), own];
         let fits = all.into_iter().map(announcing).find(|all| all.encode().is_some());
         Some(fits.unwrap_or_else(|| announcing(Vec::new())))
@@ -104,54 +104,39 @@ const STREAM_OPTIONS: u32 = 8 + 4 + 4;
 /// Creates an end of a flow over PGM. Panics if the stack has no scheme, or the role is both.
 pub(super) fn pgm_end(stack: Stack, role: Role, setup: EndSetup<'_>) -> FlowMachine {
     let Some(scheme) = stack.scheme else { unreachable!("a scheme steers PGM") };
-    match PgmFlowSettings::from_options(setup.options).delivery {
-        DeliveryMode::Object => object_end(scheme, role, setup),
-        DeliveryMode::Stream => stream_end(scheme, role, setup),
-    }
-}
-
-fn stream_end(scheme: &SchemeEntry, role: Role, setup: EndSetup<'_>) -> FlowMachine {
     let EndSetup { flow, node, start, payload, options, .. } = setup;
     let (group, tsi) = (group(flow), session(flow, setup.source()));
-    match role {
-        Role::Source(content) => {
+    let settings = PgmFlowSettings::from_options(options);
+    match (settings.delivery, role) {
+        (_, Role::Both(_)) => unreachable!("{ONE_SOURCE}"),
+        (DeliveryMode::Stream, Role::Source(content)) => {
             let config = SourceConfig::from_options(node, group, tsi, options);
             let config = SourceConfig { start, payload, ..config };
-            let source = PgmSource::new(config, content, scheme.pgm_control(options));
-            let announced = scheme.announced(options, Some(scheme.packet_bytes(payload)));
-            Box::new(FlowEnd(source.speaking(scheme.name, announced)))
+            let packets = Box::new(ByOffset::new(content, payload));
+            Box::new(FlowEnd(scheme.stream_source(config, packets, options)))
         }
-        Role::Receiver => {
+        (DeliveryMode::Stream, Role::Receiver) => {
             let config = ReceiverConfig::from_options(group, options);
             let config = ReceiverConfig { start, tsi: Some(tsi), ..config };
             Box::new(FlowEnd(scheme.stream_receiver(node, config, options)))
         }
-        Role::Both(_) => unreachable!("{ONE_SOURCE}"),
-    }
-}
-
-fn object_end(scheme: &SchemeEntry, role: Role, setup: EndSetup<'_>) -> FlowMachine {
-    match role {
-        Role::Source(content) => {
-            let fec = PgmFlowSettings::from_options(setup.options).fec();
-            let source = ObjectSourceSetup { fec, ..object_source_setup(content, &setup) };
+        (DeliveryMode::Object, Role::Source(content)) => {
+            let source = object_source_setup(content, &setup);
+            let source = ObjectSourceSetup { fec: settings.fec(), ..source };
             Box::new(scheme.object_source(source).staying(FLOW_STAYS))
         }
-        Role::Receiver => Box::new(scheme.object_receiver(object_receiver_setup(&setup))),
-        Role::Both(_) => unreachable!("{ONE_SOURCE}"),
+        (DeliveryMode::Object, Role::Receiver) => {
+            Box::new(scheme.object_receiver(object_receiver_setup(&setup)))
+        }
     }
 }
 
-pub(super) fn under_credits(
-    inner: FlowMachine,
-    is_source: bool,
-    setup: EndSetup<'_>,
-) -> FlowMachine {
+pub(super) fn under_credits(end: FlowMachine, is_source: bool, setup: EndSetup<'_>) -> FlowMachine {
     let EndSetup { flow, node, start, options, .. } = setup;
     let session = tram::session_of(session(flow, setup.source()));
     match is_source {
-        true => Box::new(CreditSource::new(inner, session, node, start, options)),
-        false => Box::new(CreditReceiver::new(inner, session, node)),
+        true => Box::new(CreditSource::new(end, session, node, start, options)),
+        false => Box::new(CreditReceiver::new(end, session, node)),
     }
 }
 
@@ -196,7 +181,9 @@ fn object_source_setup<'a>(
     setup: &EndSetup<'a>,
 ) -> ObjectSourceSetup<'a> {
     let EndSetup { flow, node, start, options, .. } = *setup;
-    let symbol_bytes = symbol_bytes(setup.payload);
+    // Even, and within limits: a payload has at most 65535 bytes.
+    let symbol_bytes = setup.payload.saturating_sub(SYMBOL_HEADER as u32);
+    let symbol_bytes = (symbol_bytes.clamp(2, SYMBOL_BYTES_MAX) & !1) as u16;
     let supply = Box::new(ContentSupply::new(content, symbol_bytes));
     let (group, tsi) = (group(flow), session(flow, setup.source()));
     let object = ObjectSourceSetup::new(node, group, tsi, supply, symbol_bytes, options);
@@ -208,21 +195,14 @@ fn object_source_setup<'a>(
 
 fn object_receiver_setup<'a>(setup: &EndSetup<'a>) -> ObjectReceiverSetup<'a> {
     let EndSetup { flow, node, start, options, .. } = *setup;
-    let (group, tsi, store) =
-        (group(flow), session(flow, setup.source()), Box::new(InOrder::new()));
-    let object = ObjectReceiverSetup::new(node, group, tsi, store, options);
+    let (group, tsi) = (group(flow), session(flow, setup.source()));
+    let object = ObjectReceiverSetup::new(node, group, tsi, Box::new(InOrder::new()), options);
     ObjectReceiverSetup { start, headers: headers_below(setup), ..object }
 }
 
 const ONE_SOURCE: &str = "a session has one source, which receives nothing";
 
-fn symbol_bytes(payload: u32) -> u16 {
-    // Even, and within limits: a payload has at most 65535 bytes.
-    let symbol = payload.saturating_sub(SYMBOL_HEADER as u32).clamp(2, SYMBOL_BYTES_MAX) & !1;
-    symbol as u16
-}
-
-/// Silence after which a receiver counts as lost, unless it rejoins: 120 s. Default of `give_up`.
+/// Default of `give_up`, the silence after which a receiver counts as lost: 120 s.
 const FLOW_GIVE_UP: Duration = Duration::from_secs(120);
 
 /// Time that a source waits for late receivers: longer than any run. Default of `linger`.

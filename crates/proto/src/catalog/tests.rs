@@ -31,10 +31,7 @@ fn names_and_keys_are_unique_and_every_row_builds() {
         let options = Options::default();
         let setup = EndSetup::new(FlowId(0), NodeId(0), &[NodeId(0)], &options);
         for role in [Role::Source(Box::new(Zeros { len: None })), Role::Receiver] {
-            let to = match of.transport.multicast {
-                true => setup.to,
-                false => Destination::Node(NodeId(1)),
-            };
+            let to = if of.transport.multicast { setup.to } else { Destination::Node(NodeId(1)) };
             let end = of.end(role, EndSetup { start, to, ..setup });
             assert_eq!(end.is_some(), of.is_simulated(), "{of}");
             let steered = of.scheme.is_some() && of.hop.is_none();
@@ -117,10 +114,8 @@ fn facts_of_a_packet_are_what_its_machine_says_of_it() {
             let set = [("delivery".to_string(), OptionValue::Text(delivery.to_string()))];
             let set = set.into_iter().filter(|(key, _)| known.iter().any(|it| it.name == key));
             let options = Options::checked(set, &known).unwrap();
-            let setup = EndSetup {
-                payload: 600,
-                ..EndSetup::new(FlowId(1), NodeId(0), &[NodeId(0)], &options)
-            };
+            let setup = EndSetup::new(FlowId(1), NodeId(0), &[NodeId(0)], &options);
+            let setup = EndSetup { payload: 600, ..setup };
             let content = Box::new(Zeros { len: Some(100_000) });
             let mut source = stack.end(Role::Source(content), setup).unwrap();
             let mut rng = Rng::new(1, NodeId(0), Purpose::Machine(0));

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use faircast_base::{BadInput, Checked, Duration, Time};
 
-use super::refresh::{REFRESH, Refresh};
+use super::upstream::{REFRESH, Refresh};
 use super::wire::{Credit, ahead};
 
 /// Silence after which a node counts as gone: 3 s. Chosen: three of the longest refresh intervals.
@@ -20,8 +20,7 @@ const TAGS_MAX: usize = 4096;
 #[derive(Debug, Default)]
 pub(crate) struct Branch {
     /// TC: number of capsules sent.
-    count: u32,
-    /// Nodes that send credits, by tag.
+    pub(crate) count: u32,
     tags: BTreeMap<u64, Tag>,
     /// Tags of departed nodes, with their expiry.
     departed: Vec<(u64, Time)>,
@@ -29,7 +28,6 @@ pub(crate) struct Branch {
     allowance: (u32, Time),
     /// Allowances granted since the first capsule.
     allowances: u32,
-    /// Buffer B of the next node.
     buffer: u32,
     /// True once only credits permit capsules.
     controlled: bool,
@@ -50,10 +48,6 @@ impl Branch {
     pub(crate) fn new(now: Time, buffer: u16) -> Self {
         let buffer = u32::from(buffer);
         Self { allowance: (buffer, now + REFRESH), buffer, ..Self::default() }
-    }
-
-    pub(crate) const fn count(&self) -> u32 {
-        self.count
     }
 
     pub(crate) fn weight(&self) -> u32 {
@@ -114,7 +108,7 @@ impl Branch {
 
     /// Notes that a capsule waits for credits. Schedules a probe, as earlier capsules may be lost.
     pub(crate) fn wait(&mut self, now: Time) {
-        self.probe_at.get_or_insert(now + self.refresh.interval());
+        self.probe_at.get_or_insert(now + self.refresh.interval);
     }
 
     pub(crate) fn on_timeout(&mut self, now: Time) -> bool {
@@ -128,7 +122,7 @@ impl Branch {
         }
         let probes = self.probe_at.take_if(|at| *at <= now).is_some();
         if probes {
-            self.probe_at = Some(now + self.refresh.interval());
+            self.probe_at = Some(now + self.refresh.interval);
             self.refresh.back_off();
         }
         probes

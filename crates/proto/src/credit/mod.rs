@@ -1,17 +1,14 @@
 //! Hop-by-hop credits: a node sends only packets for which the next node has room (docs/credits.md;
 //! src: credits).
 //!
-//! Reading order: `wire`, `branch` and `upstream` (state about downstream and upstream nodes),
-//! `node` (a session at a relay), `programs` (policies of sessions), `relay` (all sessions and
-//! links of a router), `source` and `receiver` (ends around machines without credits).
+//! Reading order: `wire`, `branch`, `upstream`, `node` (a session at a relay), `programs`, `relay`,
+//! `source` and `receiver`.
 
 mod branch;
-mod drr;
 mod node;
 mod port;
 mod programs;
 mod receiver;
-mod refresh;
 mod relay;
 mod settings;
 mod source;
@@ -55,10 +52,7 @@ pub const RELAYED: [(&str, i64); 3] = [("credit_buffer", 96), ("credit_unit", 12
 
 /// Bytes of a packet that relays read: a capsule's header, or all of a credit; 0 for other packets.
 pub fn clear_bytes(packet: &[u8]) -> usize {
-    if !wire::is_ours(packet) {
-        return 0;
-    }
-    wire::own_bytes(packet)
+    if wire::is_ours(packet) { wire::own_bytes(packet) } else { 0 }
 }
 
 pub(crate) fn facts(packet: &[u8], inner: fn(&[u8]) -> PacketFacts) -> PacketFacts {
@@ -73,14 +67,7 @@ pub(crate) fn facts(packet: &[u8], inner: fn(&[u8]) -> PacketFacts) -> PacketFac
 
 /// Decodes a packet of credits and encodes it again; `None` if invalid. For tests of the format.
 pub fn written_again(packet: &[u8]) -> Option<Vec<u8>> {
-    let mut out = Vec::new();
-    match wire::decode(packet).ok().filter(|_| wire::is_ours(packet))? {
-        wire::Packet::Capsule(it) => it.encode(&mut out),
-        wire::Packet::Credit(it) => it.encode(&mut out),
-        wire::Packet::Pull(it) => it.encode(&mut out),
-        wire::Packet::Part(it) => it.encode(&mut out),
-    }
-    Some(out)
+    wire::decode(packet).ok().filter(|_| wire::is_ours(packet)).map(|packet| packet.encoded())
 }
 
 /// Length of a capsule's header.
@@ -104,7 +91,7 @@ pub fn program_name(code: &[u8]) -> String {
 pub(crate) fn credits_max(options: &Options, load: &Load, capsules: u64) -> u64 {
     let settings = CreditSettings::from_options(options);
     let unit = u64::from(settings.credit_unit.min(settings.credit_buffer));
-    let refreshed = load.lasted.as_nanos() / refresh::REFRESH.as_nanos() + 1;
+    let refreshed = load.lasted.as_nanos() / upstream::REFRESH.as_nanos() + 1;
     // Receivers answer probes as often as they repeat their credits: twice the refreshes.
     load.receivers * (capsules / unit + 2 * refreshed + 1)
 }

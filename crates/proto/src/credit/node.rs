@@ -45,22 +45,17 @@ impl<Q> Queue<Q> {
     }
 }
 
-/// Session at a relay.
 pub(super) struct FlowNode<Q> {
     pub(super) upstream: Upstream,
-    policy: AnyPolicy,
-    /// Header of the capsules to the branches.
+    pub(super) policy: AnyPolicy,
     header: Capsule,
     queues: Vec<Queue<Q>>,
     /// Indexes of the branches that the policy sees: those that are not left out.
     active: Vec<usize>,
-    last_packet_at: Time,
+    pub(super) last_packet_at: Time,
     policy_tick_at: Option<Time>,
-    /// True if the state has changed since the last credit.
     credit_due: bool,
-    /// Port of the branch that set the last credit.
     pacing_port: Option<PortId>,
-    /// Last call of [`FlowNode::paces`].
     paces_at: Time,
 }
 
@@ -80,7 +75,7 @@ impl<Q> PolicyView<'_, Q> {
     /// Returns FC of a branch: packets received, less packets queued. Lost and discarded packets
     /// count as forwarded.
     fn done(&self, branch: u32) -> u32 {
-        self.upstream.received().wrapping_sub(self.queue(branch).waiting.len() as u32)
+        self.upstream.received.wrapping_sub(self.queue(branch).waiting.len() as u32)
     }
 }
 
@@ -90,11 +85,11 @@ impl<Q> View for PolicyView<'_, Q> {
     }
 
     fn forwarded(&self, branch: u32) -> i64 {
-        self.upstream.total_reported() + self.upstream.since_reported(self.done(branch))
+        self.upstream.total_reported + self.upstream.since_reported(self.done(branch))
     }
 
     fn reported(&self) -> i64 {
-        self.upstream.total_reported()
+        self.upstream.total_reported
     }
 
     fn queued(&self, branch: u32) -> u32 {
@@ -122,26 +117,18 @@ impl<Q> View for PolicyView<'_, Q> {
 
 impl<Q: Copy> FlowNode<Q> {
     pub(super) fn new(now: Time, upstream: Upstream, policy: AnyPolicy, header: Capsule) -> Self {
-        let (queues, active) = (Vec::new(), Vec::new());
-        let mut node = Self {
-            upstream,
-            policy,
-            header,
-            queues,
-            active,
-            last_packet_at: now,
-            policy_tick_at: None,
-            credit_due: true,
-            pacing_port: None,
-            paces_at: now,
+        let (last_packet_at, paces_at, credit_due) = (now, now, true);
+        let mut node = fresh! {
+            Self { upstream, policy, header, last_packet_at, paces_at, credit_due, }
+            queues, active, policy_tick_at, pacing_port
         };
         node.arm_policy_tick(now);
         node
     }
 
     fn arm_policy_tick(&mut self, now: Time) {
-        self.policy_tick_at =
-            self.policy.interval_ms().map(|ms| now + Duration::from_millis(u64::from(ms)));
+        let interval = self.policy.interval_ms().map(|ms| Duration::from_millis(ms.into()));
+        self.policy_tick_at = interval.map(|interval| now + interval);
     }
 
     fn policy_and_view(&mut self, now: Time) -> (&mut AnyPolicy, PolicyView<'_, Q>) {
@@ -162,14 +149,8 @@ impl<Q: Copy> FlowNode<Q> {
         ports: &[PortId],
         stuck: impl Fn(PortId) -> bool,
     ) -> Vec<Q> {
-        let mut dropped = Vec::new();
-        self.queues.retain_mut(|queue| {
-            let stays = ports.contains(&queue.port);
-            if !stays {
-                dropped.extend(queue.waiting.drain(..).map(|waiting| waiting.packet));
-            }
-            stays
-        });
+        let gone = self.queues.extract_if(.., |queue| !ports.contains(&queue.port));
+        let dropped = gone.flat_map(|queue| queue.waiting).map(|waiting| waiting.packet).collect();
         for &port in ports {
             if !self.queues.iter().any(|queue| queue.port == port) {
                 let branch = Branch::new(now, self.header.buffer);
@@ -276,7 +257,6 @@ impl<Q: Copy> FlowNode<Q> {
         !self.queues.is_empty() && self.active.is_empty()
     }
 
-    /// Grants a credit for the branch that the policy chooses.
     fn grant(&mut self, now: Time) {
         let (policy, view) = self.policy_and_view(now);
         let branches = view.branches();
@@ -297,7 +277,7 @@ impl<Q: Copy> FlowNode<Q> {
         let (mut dropped, mut probes) = (Vec::new(), Vec::new());
         for queue in &mut self.queues {
             if queue.branch.on_timeout(now) {
-                let (count, branch) = (queue.branch.count(), queue.port.0);
+                let (count, branch) = (queue.branch.count, queue.port.0);
                 probes.push((queue.port, Capsule { probe: true, count, branch, ..self.header }));
             }
             if queue.branch.is_silent() {
@@ -331,16 +311,8 @@ impl<Q: Copy> FlowNode<Q> {
     pub(super) fn next_timeout(&self) -> Time {
         let each = |queue: &Queue<Q>| queue.branch.next_timeout(!queue.waiting.is_empty());
         let branches = self.queues.iter().filter_map(each);
-        let others = self.policy_tick_at.into_iter().chain([self.upstream.next_timeout()]);
+        let others = self.policy_tick_at.into_iter().chain([self.upstream.refresh_at]);
         branches.chain(others).min().unwrap_or(Time::MAX)
-    }
-
-    pub(super) const fn has_program(&self) -> bool {
-        self.policy.is_program()
-    }
-
-    pub(super) const fn has_failed(&self) -> bool {
-        self.policy.has_failed()
     }
 
     pub(super) fn into_waiting(self) -> impl Iterator<Item = (PortId, QueuedPacket<Q>)> {
@@ -364,13 +336,8 @@ impl<Q: Copy> FlowNode<Q> {
     }
 
     pub(super) fn queued(&self) -> impl Iterator<Item = (PortId, u64)> {
-        self.queues.iter().map(|queue| {
-            (queue.port, queue.waiting.iter().map(|waiting| u64::from(waiting.bytes)).sum())
-        })
-    }
-
-    pub(super) const fn last_packet_at(&self) -> Time {
-        self.last_packet_at
+        let bytes = |queue: &Queue<Q>| queue.waiting.iter().map(|it| u64::from(it.bytes)).sum();
+        self.queues.iter().map(move |queue| (queue.port, bytes(queue)))
     }
 
     pub(super) fn ports(&self) -> impl Iterator<Item = PortId> {

@@ -23,7 +23,6 @@ pub const PROGRAM_BYTES_MAX: u32 = 64 << 10;
 const PARTS_AT_ONCE: u32 = 8;
 /// Most fetches at a time; sessions with further programs are forwarded without credits.
 const FETCHES_MAX: usize = 8;
-/// First and longest interval between requests.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
 const ASK_AGAIN_MAX: Duration = Duration::from_secs(1);
 /// Requests without an answer before a fetch ends, after 3.4 s, and longest fetch.
@@ -113,7 +112,7 @@ const KEPT_FOR: Duration = Duration::from_secs(600);
 
 #[derive(Default)]
 pub(super) struct Programs {
-    host: Option<Arc<dyn ProgramHost>>,
+    pub(super) host: Option<Arc<dyn ProgramHost>>,
     bytes_max: usize,
     kept: BTreeMap<PolicyId, Kept>,
     fetches: BTreeMap<PolicyId, Fetch>,
@@ -131,10 +130,6 @@ impl Programs {
         self.kept.values().filter(|kept| kept.program.is_some()).count()
     }
 
-    pub(super) const fn has_host(&self) -> bool {
-        self.host.is_some()
-    }
-
     pub(super) fn start(&mut self, now: Time, capsule: &Capsule) -> Found {
         let Some(kept) = self.kept.get_mut(&capsule.policy) else { return Found::Later };
         let Some(program) = &kept.program else { return Found::Never };
@@ -149,7 +144,7 @@ impl Programs {
         capsule: &Capsule,
         (flow, port): (FlowId, PortId),
     ) -> Found {
-        if !self.has_host() {
+        if self.host.is_none() {
             return Found::Never;
         }
         let is_over = |kept: &Kept| kept.program.is_none() && now.since(kept.used_at) >= KEPT_FOR;
@@ -166,19 +161,12 @@ impl Programs {
         if fetches.len() + loading.len() >= FETCHES_MAX {
             return Found::Never;
         }
-        let fetch = Fetch {
-            node: capsule.node,
-            port,
-            flow,
-            session: capsule.session,
-            code: Vec::new(),
-            total: None,
-            began_at: now,
-            ask_at: now,
-            ask_again: ASK_AGAIN,
-            asks: 0,
-        };
-        self.fetches.insert(capsule.policy, fetch);
+        let Capsule { node, session, policy, .. } = *capsule;
+        let (code, total, asks, ask_again) = (Vec::new(), None, 0, ASK_AGAIN);
+        let (began_at, ask_at) = (now, now);
+        let fetch =
+            Fetch { node, port, flow, session, code, total, began_at, ask_at, ask_again, asks };
+        self.fetches.insert(policy, fetch);
         Found::Later
     }
 
@@ -219,9 +207,9 @@ impl Programs {
     fn load(&mut self, now: Time) -> Vec<PolicyId> {
         let mut over = Vec::new();
         let Some(host) = self.host.clone() else { return over };
-        while let Some((policy, load)) =
-            next_load(&mut self.loading).filter(|it| it.1.ask_at <= now)
-        {
+        loop {
+            let next = self.loading.iter_mut().min_by_key(|(_, load)| load.order());
+            let Some((policy, load)) = next.filter(|it| it.1.ask_at <= now) else { break };
             load.ask_at = now + LOAD_ASKED;
             if load.pending.is_none() && !self.loads.allows(now, LOADS_PER_S) {
                 break;
@@ -305,10 +293,6 @@ impl Programs {
         let load = next.map(|load| load.ask_at);
         self.fetches.values().map(end).chain(load).min()
     }
-}
-
-fn next_load(loading: &mut BTreeMap<PolicyId, Load>) -> Option<(&PolicyId, &mut Load)> {
-    loading.iter_mut().min_by_key(|(_, load)| load.order())
 }
 
 pub(super) fn parts(code: &[u8], pull: Pull) -> impl Iterator<Item = Part<'_>> {

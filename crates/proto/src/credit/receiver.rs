@@ -34,16 +34,10 @@ impl<M: Machine> CreditReceiver<M> {
 
     /// Stops or resumes deliveries. While stopped, at most B packets arrive.
     fn hold(&mut self, now: Time, held: bool) {
-        let upstream = self.upstream.as_mut();
-        match (held, upstream) {
-            (true, Some(upstream)) => _ = self.held.get_or_insert(upstream.received()),
-            (true, None) => {}
-            (false, upstream) => {
-                let before = self.held.take();
-                if let Some(upstream) = upstream.filter(|_| before.is_some()) {
-                    upstream.grant_again(now, upstream.received());
-                }
-            }
+        match &mut self.upstream {
+            Some(upstream) if held => _ = self.held.get_or_insert(upstream.received),
+            Some(upstream) if self.held.take().is_some() => upstream.grant_again(now),
+            _ => {}
         }
     }
 
@@ -52,7 +46,7 @@ impl<M: Machine> CreditReceiver<M> {
             Some(upstream) => {
                 // The count of packets before the stop restarts with the branch's counts.
                 if upstream.on_capsule(now, capsule, PortId(0)) && self.held.is_some() {
-                    self.held = Some(upstream.received());
+                    self.held = Some(upstream.received);
                 }
             }
             None => {
@@ -61,7 +55,7 @@ impl<M: Machine> CreditReceiver<M> {
             }
         }
         if let Some(upstream) = &mut self.upstream {
-            let done = self.held.unwrap_or_else(|| upstream.received());
+            let done = self.held.unwrap_or(upstream.received);
             if upstream.since_reported(done) >= i64::from(capsule.unit) {
                 upstream.grant(now, capsule.buffer, done, 1);
             }
@@ -121,7 +115,7 @@ impl<M: Machine> Machine for CreditReceiver<M> {
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        let own = self.upstream.as_ref().map(Upstream::next_timeout);
+        let own = self.upstream.as_ref().map(|upstream| upstream.refresh_at);
         self.inner.next_timeout().into_iter().chain(own).min()
     }
 

@@ -34,29 +34,20 @@ pub(crate) struct CreditRelay {
     node: NodeId,
     settings: RelaySettings,
     sessions: BTreeMap<u64, Session>,
-    /// Sessions that wait for their program.
     parked: BTreeMap<u64, ParkedSession>,
     /// Sessions that are forwarded without credits, with the time of their latest capsule.
     plain: BTreeMap<u64, Time>,
     /// Time at which silent sessions are removed from `plain`.
     sweep_at: Option<Time>,
     programs: Programs,
-    /// Sessions whose program failed.
     failed: u64,
     ports: BTreeMap<PortId, Port>,
     /// Number of ports at which idle ones are removed.
     ports_room: usize,
     /// Copies of each packet that are still to be sent.
     copies: BTreeMap<PacketKey, u32>,
-    out: VecDeque<(Egress, Content)>,
-}
-
-/// Bytes that the relay writes into a packet.
-#[derive(Debug)]
-enum Content {
-    Nothing,
-    Capsule(Capsule),
-    Bytes(Vec<u8>),
+    /// Requests to the router, with the bytes to write.
+    out: VecDeque<(Egress, Vec<u8>)>,
 }
 
 struct Session {
@@ -84,7 +75,6 @@ struct ParkedPacket {
 /// Most packets held for programs; further ones are dropped.
 const PARKED_MAX: usize = 4096;
 
-/// Ports that are kept before idle ones are removed.
 const PORTS_ROOM_MIN: usize = 1024;
 
 impl CreditRelay {
@@ -112,9 +102,8 @@ impl CreditRelay {
     fn add_work(&mut self, now: Time, port: Option<PortId>) {
         let time = self.settings.capsule_time;
         if time > Duration::ZERO {
-            for (_, state) in
-                self.ports.iter_mut().filter(|(id, _)| port.is_none_or(|it| it == **id))
-            {
+            let is_meant = |(id, _): &(&PortId, &mut Port)| port.is_none_or(|port| port == **id);
+            for (_, state) in self.ports.iter_mut().filter(is_meant) {
                 state.work += time;
                 state.begin_work(now);
             }
@@ -139,11 +128,9 @@ impl CreditRelay {
             return Ok(self.park(packet, capsule));
         } else {
             let known = self.sessions.len() + self.parked.len() + self.plain.len();
-            let full = known >= self.settings.sessions_max as usize;
-            if let Some(last_capsule_at) = self.plain.get_mut(&id) {
-                *last_capsule_at = now;
-                return Ok(self.queue_other(cx, packet));
-            } else if full {
+            let is_full = known >= self.settings.sessions_max as usize;
+            let plain = self.plain.get_mut(&id).map(|last_capsule_at| *last_capsule_at = now);
+            if plain.is_some() || is_full {
                 return Ok(self.queue_other(cx, packet));
             }
             if let Some(handling) = self.begin_session(cx, packet, capsule) {
@@ -158,16 +145,19 @@ impl CreditRelay {
             Handling::Drop
         } else {
             let waits = session.node.on_data(now, packet.key, bytes_of(packet), capsule.layer);
-            if waits > 0 {
-                self.copies.insert(packet.key, waits);
-                Handling::Hold
-            } else {
-                Handling::Drop
-            }
+            self.hold(packet.key, waits)
         };
         dropped.into_iter().for_each(|key| self.release_copy(key));
         self.serve_session(cx, id);
         Ok(handling)
+    }
+
+    fn hold(&mut self, key: PacketKey, copies: u32) -> Handling {
+        if copies == 0 {
+            return Handling::Drop;
+        }
+        self.copies.insert(key, copies);
+        Handling::Hold
     }
 
     /// Begins a session. Returns the handling of the packet if the session cannot begin yet.
@@ -196,7 +186,7 @@ impl CreditRelay {
             }
             Found::Never => {
                 // Forwarded without credits: the downstream nodes become next to the upstream node.
-                if self.programs.has_host() && !self.has_all_programs() {
+                if self.programs.host.is_some() && !self.has_all_programs() {
                     self.fail(cx, id);
                 } else {
                     self.forward_plainly(now, id);
@@ -207,9 +197,10 @@ impl CreditRelay {
     }
 
     fn has_all_programs(&self) -> bool {
-        let running = self.sessions.values().filter(|session| session.node.has_program());
+        let runs = |session: &&Session| matches!(session.node.policy, AnyPolicy::Program(_));
+        let running = self.sessions.values().filter(runs);
         let all = running.count() + self.parked.len();
-        self.programs.has_host() && all >= self.settings.program_sessions_max as usize
+        self.programs.host.is_some() && all >= self.settings.program_sessions_max as usize
     }
 
     fn new_session(
@@ -242,8 +233,7 @@ impl CreditRelay {
         }
         let (key, bytes, port) = (packet.key, bytes_of(packet), packet.port);
         parked.packets.push(ParkedPacket { key, bytes, capsule, port });
-        self.copies.insert(key, 1);
-        Handling::Hold
+        self.hold(key, 1)
     }
 
     fn unpark(&mut self, cx: &mut Cx<'_>, policy: PolicyId) {
@@ -277,12 +267,6 @@ impl CreditRelay {
         }
     }
 
-    fn check_program(&mut self, cx: &mut Cx<'_>, id: u64) {
-        if self.sessions.get(&id).is_some_and(|session| session.node.has_failed()) {
-            self.fail(cx, id);
-        }
-    }
-
     fn queue_again(
         &mut self,
         cx: &mut Cx<'_>,
@@ -313,10 +297,8 @@ impl CreditRelay {
 
     fn send_pulls(&mut self, now: Time) {
         while let Some((pull, flow, port, node)) = self.programs.poll(now) {
-            let mut bytes = Vec::new();
-            pull.encode(&mut bytes);
             let transmit = RelayTransmit::control(flow, port, Destination::Node(node), self.node);
-            self.out.push_back((Egress::Send(transmit), Content::Bytes(bytes)));
+            self.out.push_back((Egress::Send(transmit), Packet::Pull(pull).encoded()));
         }
     }
 
@@ -324,13 +306,10 @@ impl CreditRelay {
         let to = Destination::Node(packet.datagram.from);
         let transmit = RelayTransmit::control(packet.flow, packet.port, to, self.node);
         for part in self.programs.answer(now, pull) {
-            let mut bytes = Vec::new();
-            part.encode(&mut bytes);
-            self.out.push_back((Egress::Send(transmit), Content::Bytes(bytes)));
+            self.out.push_back((Egress::Send(transmit), Packet::Part(part).encoded()));
         }
     }
 
-    /// Handles a credit. It must arrive on the port of its branch.
     fn take_credit(&mut self, cx: &mut Cx<'_>, port: PortId, credit: &Credit) -> Checked {
         if credit.branch != port.0 {
             return Err(BadInput::Foreign);
@@ -364,10 +343,13 @@ impl CreditRelay {
             let upstream = &session.node.upstream;
             let to = Destination::Node(upstream.node);
             let transmit = RelayTransmit::control(session.flow, upstream.port, to, self.node);
-            self.out.push_back((Egress::Send(transmit), Content::Bytes(bytes)));
+            self.out.push_back((Egress::Send(transmit), bytes));
             self.add_work(now, None);
         }
-        self.check_program(cx, id);
+        let policy = self.sessions.get(&id).map(|session| &session.node.policy);
+        if matches!(policy, Some(AnyPolicy::Program(program)) if program.failed) {
+            self.fail(cx, id);
+        }
     }
 
     fn serve(&mut self, cx: &mut Cx<'_>, port: PortId) {
@@ -387,40 +369,36 @@ impl CreditRelay {
         let turn = state.turns.next(|turn| match turn {
             Turn::Session(id) => sessions.get_mut(&id)?.node.next_bytes(now, port),
             Turn::Other(flow) => Some(others.get(&flow)?.front()?.1),
-        });
-        let session = match turn {
-            Some(Turn::Session(id)) => Some(id),
-            _ => None,
-        };
-        let key = match turn? {
+        })?;
+        let (session, key, bytes, content) = match turn {
             Turn::Other(flow) => {
-                let waiting = state.others.get_mut(&flow);
-                let first = waiting.and_then(VecDeque::pop_front);
+                let first = state.others.get_mut(&flow).and_then(VecDeque::pop_front);
                 state.others.retain(|_, waiting| !waiting.is_empty());
                 let (key, bytes) = first?;
-                state.busy_since = Some(now);
-                state.pace(now, bytes, settings.rate_max);
-                out.push_back((Egress::Copy(key, port), Content::Nothing));
-                key
+                (None, key, bytes, Vec::new())
             }
             Turn::Session(id) => {
                 let (sent, header) = sessions.get_mut(&id)?.node.send(port)?;
-                state.busy_since = Some(now);
-                state.pace(now, sent.bytes, settings.rate_max);
-                out.push_back((Egress::Copy(sent.packet, port), Content::Capsule(header)));
-                self.add_work(now, Some(port));
-                sent.packet
+                (Some(id), sent.packet, sent.bytes, Packet::Capsule(header).encoded())
             }
         };
-        self.out.push_back((Egress::Await(port), Content::Nothing));
+        state.busy_since = Some(now);
+        state.pace(now, bytes, settings.rate_max);
+        out.push_back((Egress::Copy(key, port), content));
+        if session.is_some() {
+            self.add_work(now, Some(port));
+        }
+        self.out.push_back((Egress::Await(port), Vec::new()));
         self.release_copy(key);
         session
     }
 
+    fn sessions_that(&self, matches: impl Fn(&Session) -> bool) -> Vec<u64> {
+        self.sessions.iter().filter(|(_, session)| matches(session)).map(|(id, _)| *id).collect()
+    }
+
     fn set_stuck(&mut self, cx: &mut Cx<'_>, port: PortId, stuck: bool) {
-        let there = |session: &Session| session.node.ports().any(|other| other == port);
-        let all = self.sessions.iter().filter(|(_, session)| there(session)).map(|(id, _)| *id);
-        for id in all.collect::<Vec<u64>>() {
+        for id in self.sessions_that(|session| session.node.ports().any(|other| other == port)) {
             let Some(session) = self.sessions.get_mut(&id) else { continue };
             let dropped = session.node.set_stuck(port, stuck);
             dropped.into_iter().for_each(|key| self.release_copy(key));
@@ -433,7 +411,7 @@ impl CreditRelay {
             *waits -= 1;
             if *waits == 0 {
                 self.copies.remove(&key);
-                self.out.push_back((Egress::Release(key), Content::Nothing));
+                self.out.push_back((Egress::Release(key), Vec::new()));
             }
         }
     }
@@ -448,12 +426,11 @@ impl CreditRelay {
                 waits += 1;
             }
         }
-        if waits == 0 {
-            return Handling::Drop;
+        let handling = self.hold(packet.key, waits);
+        if waits > 0 {
+            packet.ports_out.iter().for_each(|port| self.serve(cx, *port));
         }
-        self.copies.insert(packet.key, waits);
-        packet.ports_out.iter().for_each(|port| self.serve(cx, *port));
-        Handling::Hold
+        handling
     }
 }
 
@@ -486,15 +463,16 @@ impl Relay for CreditRelay {
                 self.add_work(cx.now, None);
                 self.take_capsule(cx, packet, capsule)
             }
-            Ok(Packet::Credit(credit)) if packet.datagram.to == Destination::Node(self.node) => {
+            Ok(_) if packet.datagram.to != Destination::Node(self.node) => Ok(Handling::Forward),
+            Ok(Packet::Credit(credit)) => {
                 self.add_work(cx.now, Some(packet.port));
                 self.take_credit(cx, packet.port, &credit).map(|()| Handling::Drop)
             }
-            Ok(Packet::Pull(pull)) if packet.datagram.to == Destination::Node(self.node) => {
+            Ok(Packet::Pull(pull)) => {
                 self.answer(cx.now, packet, &pull);
                 Ok(Handling::Drop)
             }
-            Ok(Packet::Part(part)) if packet.datagram.to == Destination::Node(self.node) => {
+            Ok(Packet::Part(part)) => {
                 let done = self.programs.on_part(cx.now, packet.datagram.from, &part);
                 done.map(|done| {
                     done.into_iter().for_each(|policy| self.unpark(cx, policy));
@@ -502,7 +480,6 @@ impl Relay for CreditRelay {
                     Handling::Drop
                 })
             }
-            Ok(_) => Ok(Handling::Forward),
         };
         outcome.unwrap_or_else(|reason| {
             cx.emit(Event::BadInput { reason });
@@ -522,9 +499,7 @@ impl Relay for CreditRelay {
     }
 
     fn handle_gone(&mut self, cx: &mut Cx<'_>, flow: FlowId, port: PortId, node: NodeId) {
-        let of_flow = self.sessions.iter().filter(|(_, session)| session.flow == flow);
-        let all: Vec<u64> = of_flow.map(|(id, _)| *id).collect();
-        for id in all {
+        for id in self.sessions_that(|session| session.flow == flow) {
             let Some(session) = self.sessions.get_mut(&id) else { continue };
             let dropped = session.node.forget(cx.now, port, tag_of(node, id));
             dropped.into_iter().for_each(|key| self.release_copy(key));
@@ -534,12 +509,9 @@ impl Relay for CreditRelay {
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now;
-        let due = |session: &Session| session.node.next_timeout() <= now;
-        let all: Vec<u64> =
-            self.sessions.iter().filter(|(_, it)| due(it)).map(|(id, _)| *id).collect();
-        for id in all {
+        for id in self.sessions_that(|session| session.node.next_timeout() <= now) {
             let Some(session) = self.sessions.get_mut(&id) else { continue };
-            if now.since(session.node.last_packet_at()) >= SESSION_TIMEOUT {
+            if now.since(session.node.last_packet_at) >= SESSION_TIMEOUT {
                 let dropped = session.node.set_ports(now, &[], |_| false);
                 self.sessions.remove(&id);
                 dropped.into_iter().for_each(|key| self.release_copy(key));
@@ -550,7 +522,7 @@ impl Relay for CreditRelay {
             for (port, probe) in probes {
                 let transmit =
                     RelayTransmit::control(flow, port, Destination::Group(GroupId::SESSION), from);
-                self.out.push_back((Egress::Send(transmit), Content::Capsule(probe)));
+                self.out.push_back((Egress::Send(transmit), Packet::Capsule(probe).encoded()));
             }
             dropped.into_iter().for_each(|key| self.release_copy(key));
             self.serve_session(cx, id);
@@ -579,12 +551,8 @@ impl Relay for CreditRelay {
     }
 
     fn poll_transmit(&mut self, _cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Egress> {
-        let (egress, written) = self.out.pop_front()?;
-        match written {
-            Content::Nothing => {}
-            Content::Capsule(capsule) => capsule.encode(buf),
-            Content::Bytes(bytes) => buf.extend_from_slice(&bytes),
-        }
+        let (egress, bytes) = self.out.pop_front()?;
+        buf.extend_from_slice(&bytes);
         Some(egress)
     }
 

@@ -13,11 +13,8 @@ use crate::settings::{choices, settings};
 choices! {
     /// Branch of the tree that sets the pace (src: credits s3.2 for the slowest; others are ours).
     pub(crate) enum PolicyName {
-        /// Slowest branch.
         WorstPath = "worst-path",
-        /// Fastest branch.
         BestPath = "best-path",
-        /// Branch of a rank.
         Quantile = "quantile",
         /// Slowest branch that is not too far behind.
         BoundedLag = "bounded-lag",
@@ -31,7 +28,6 @@ choices! {
 }
 
 settings! {
-    /// The settings of a session under credits.
     pub(crate) struct CreditSettings;
     /// Branch of the tree that sets the pace at a relay
     policy: PolicyName = WorstPath;
@@ -55,7 +51,6 @@ settings! {
 }
 
 settings! {
-    /// The settings of the relay program `credit`.
     pub(crate) struct RelaySettings;
     /// Most concurrent sessions; further ones are forwarded as by any router
     sessions_max: u32 [1, 65536] = 1024;
@@ -88,12 +83,6 @@ impl PolicyId {
     }
 }
 
-impl PolicyName {
-    fn id(self) -> PolicyId {
-        PolicyId::of(self.written().as_bytes())
-    }
-}
-
 impl CreditSettings {
     pub(crate) fn capsule(&self, session: u64, node: NodeId, program: Option<&[u8]>) -> Capsule {
         let parameter = match self.policy {
@@ -103,20 +92,22 @@ impl CreditSettings {
             PolicyName::Deadline => self.deadline.as_millis() as u32,
             _ => 0,
         };
-        let (buffer, unit) =
-            (self.credit_buffer as u16, self.credit_unit.min(self.credit_buffer) as u16);
+        let policy = PolicyId::of(program.unwrap_or(self.policy.written().as_bytes()));
+        let unit = self.credit_unit.min(self.credit_buffer) as u16;
+        let buffer = self.credit_buffer as u16;
+        let (probe, hops, layer, count, branch) = (false, HOPS_MAX, 0, 0, 0);
         Capsule {
-            probe: false,
-            hops: HOPS_MAX,
-            layer: 0,
+            probe,
+            hops,
+            layer,
             session,
-            policy: program.map_or_else(|| self.policy.id(), PolicyId::of),
+            policy,
             parameter,
             buffer,
             unit,
-            count: 0,
+            count,
             node,
-            branch: 0,
+            branch,
         }
     }
 }
@@ -158,17 +149,10 @@ impl AnyPolicy {
         }
     }
 
-    pub(crate) const fn is_program(&self) -> bool {
-        matches!(self, Self::Program(_))
-    }
-
-    pub(crate) const fn has_failed(&self) -> bool {
-        matches!(self, Self::Program(program) if program.failed)
-    }
-
     pub(crate) fn of(capsule: &Capsule) -> Option<Self> {
         let parameter = capsule.parameter;
-        let name = PolicyName::ALL.iter().find(|name| name.id() == capsule.policy)?;
+        let is_it = |name: &&PolicyName| PolicyId::of(name.written().as_bytes()) == capsule.policy;
+        let name = PolicyName::ALL.iter().find(is_it)?;
         Some(match name {
             PolicyName::WorstPath => Self::WorstPath(WorstPath),
             PolicyName::BestPath => Self::BestPath(BestPath),

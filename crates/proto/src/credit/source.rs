@@ -46,13 +46,7 @@ impl<M: Machine> CreditSource<M> {
         let layers = settings.layers;
         let branch = Branch::new(start, header.buffer);
         fresh! {
-            Self {
-                inner,
-                header,
-                layers,
-                branch,
-                program,
-            }
+            Self { inner, header, layers, branch, program, }
             probes, chance, is_idle, woken_at, packet, parts
         }
     }
@@ -62,12 +56,23 @@ impl<M: Machine> CreditSource<M> {
         let is_it = pull.session == header.session && pull.policy == header.policy;
         let program = program.as_ref().filter(|_| is_it).ok_or(BadInput::Foreign)?;
         let all = parts(program, pull).take(PARTS_MAX.saturating_sub(waiting.len()));
-        waiting.extend(all.map(|part| {
-            let mut bytes = Vec::new();
-            part.encode(&mut bytes);
-            (from, bytes)
-        }));
+        waiting.extend(all.map(|part| (from, Packet::Part(part).encoded())));
         Ok(())
+    }
+
+    fn poll_inner(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        self.packet.clear();
+        let transmit = self.inner.poll_transmit(cx, &mut self.packet)?;
+        if transmit.to == Destination::Group(GroupId::SESSION) {
+            let count = self.branch.send();
+            let layer = (count % self.layers) as u8;
+            Packet::Capsule(Capsule { count, layer, ..self.header }).encode(buf);
+            if self.branch.is_silent() {
+                self.branch.wait(cx.now);
+            }
+        }
+        buf.extend_from_slice(&self.packet);
+        Some(transmit)
     }
 }
 
@@ -123,8 +128,8 @@ impl<M: Machine> Machine for CreditSource<M> {
             self.branch.wait(cx.now);
         }
         probes.then(|| {
-            let probe = Capsule { probe: true, count: self.branch.count(), ..self.header };
-            probe.encode(buf);
+            let probe = Capsule { probe: true, count: self.branch.count, ..self.header };
+            Packet::Capsule(probe).encode(buf);
             Transmit::control(Destination::Group(GroupId::SESSION))
         })
     }
@@ -135,30 +140,9 @@ impl<M: Machine> Machine for CreditSource<M> {
         }
         // A timeout that passed already waits for a credit, not for time.
         let waits = |at: &Time| self.branch.may_send() || *at > self.woken_at;
-        self.inner
-            .next_timeout()
-            .filter(waits)
-            .into_iter()
-            .chain(self.branch.next_timeout(false))
-            .min()
+        let inner = self.inner.next_timeout().filter(waits);
+        inner.into_iter().chain(self.branch.next_timeout(false)).min()
     }
 
     passes_on!(inner: handle_close, handle_new_path, poll_membership, poll_event);
-}
-
-impl<M: Machine> CreditSource<M> {
-    fn poll_inner(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        self.packet.clear();
-        let transmit = self.inner.poll_transmit(cx, &mut self.packet)?;
-        if transmit.to == Destination::Group(GroupId::SESSION) {
-            let count = self.branch.send();
-            let layer = (count % self.layers) as u8;
-            Capsule { count, layer, ..self.header }.encode(buf);
-            if self.branch.is_silent() {
-                self.branch.wait(cx.now);
-            }
-        }
-        buf.extend_from_slice(&self.packet);
-        Some(transmit)
-    }
 }

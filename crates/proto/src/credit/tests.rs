@@ -4,22 +4,22 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Cx, FlowId, GroupId, NodeId, Purpose, Rng, Time};
+use faircast_base::{BadInput, Cx, GroupId, NodeId, Purpose, Rng};
 use proptest::prelude::*;
 
 use super::branch::Branch;
 use super::node::FlowNode;
-use super::settings::PolicyId;
-use super::settings::{AnyPolicy, CreditSettings};
+use super::settings::{AnyPolicy, CreditSettings, PolicyId};
 use super::upstream::Upstream;
 use super::wire::{
     self, CAPSULE_BYTES, CREDIT_BYTES, Capsule, Credit, PULL_BYTES, Packet, Part, Pull,
 };
 use super::{CreditReceiver, OPTIONS, tag_of};
-use crate::options::OptionValue;
-use crate::relay::{PacketKey, PortId, RelayPacket};
-use crate::world::{at, options};
-use crate::{Datagram, Destination, FlowEvent, Interactive, Machine, StreamInput, Transmit};
+use crate::options::{OptionValue, Options};
+use crate::pgm::ReceiverConfig;
+use crate::relay::PortId;
+use crate::world::{GROUP, at, options, relayed};
+use crate::{Datagram, Destination, Interactive, Machine, StreamInput, catalog};
 
 fn header(raw: &[(&str, &str)]) -> Capsule {
     CreditSettings::from_options(&options(raw, OPTIONS)).capsule(7, NodeId(1), None)
@@ -29,19 +29,10 @@ fn credit(tag: u64, count: u32) -> Credit {
     Credit { session: 7, tag, branch: 0, buffer: 5, count, weight: 1 }
 }
 
-fn encoded(packet: &Packet<'_>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    match packet {
-        Packet::Capsule(capsule) => capsule.encode(&mut bytes),
-        Packet::Credit(credit) => credit.encode(&mut bytes),
-        Packet::Pull(pull) => pull.encode(&mut bytes),
-        Packet::Part(part) => part.encode(&mut bytes),
-    }
-    bytes
-}
-
 #[test]
 fn packets_come_back_as_they_went_and_damage_is_found() {
+    assert_ne!(tag_of(NodeId(1), 7), tag_of(NodeId(2), 7));
+    assert_ne!(tag_of(NodeId(1), 7), tag_of(NodeId(1), 8));
     let capsule = Capsule { count: u32::MAX, branch: 3, ..header(&[("policy", "quantile")]) };
     let probe = Capsule { probe: true, ..capsule };
     let pull = Pull { session: 7, policy: PolicyId::of(b"program"), offset: 3 };
@@ -52,7 +43,7 @@ fn packets_come_back_as_they_went_and_damage_is_found() {
         Packet::Pull(pull),
     ];
     for packet in all {
-        let mut bytes = encoded(&packet);
+        let mut bytes = packet.encoded();
         assert!(wire::is_ours(&bytes));
         assert_eq!(wire::decode(&bytes), Ok(packet));
         let len = match packet {
@@ -77,14 +68,14 @@ fn packets_come_back_as_they_went_and_damage_is_found() {
         let bytes = &[5; 2000][..len];
         let part = Part { session: 7, policy: PolicyId::of(b"program"), total, offset, bytes };
         let want = if sound { Ok(Packet::Part(part)) } else { Err(BadInput::Malformed) };
-        let encoded = encoded(&Packet::Part(part));
+        let encoded = Packet::Part(part).encoded();
         assert_eq!(wire::decode(&encoded), want, "{len} bytes at {offset} of {total}");
         assert_eq!(wire::own_bytes(&encoded), encoded.len());
     }
     let absurd = Capsule { unit: 9, buffer: 5, ..capsule };
-    assert_eq!(wire::decode(&encoded(&Packet::Capsule(absurd))), Err(BadInput::Malformed));
+    assert_eq!(wire::decode(&Packet::Capsule(absurd).encoded()), Err(BadInput::Malformed));
     let none = Credit { weight: 0, ..credit(9, 4) };
-    assert_eq!(wire::decode(&encoded(&Packet::Credit(none))), Err(BadInput::Malformed));
+    assert_eq!(wire::decode(&Packet::Credit(none).encoded()), Err(BadInput::Malformed));
 }
 
 #[test]
@@ -140,7 +131,7 @@ fn a_credit_is_said_again_and_more_and_more_rarely() {
     }
     assert_eq!(said, [0, 100, 300, 700, 1500, 2500, 3500]);
     upstream.on_capsule(at(4000), &Capsule { count: 6, ..capsule }, PortId(0));
-    assert_eq!((upstream.received(), upstream.since_reported(6)), (6, 6));
+    assert_eq!((upstream.received, upstream.since_reported(6)), (6, 6));
 }
 
 #[test]
@@ -152,7 +143,7 @@ fn counts_that_nobody_has_sent_are_taken_back_once_the_node_above_goes_on_or_ask
         for (ms, count) in counts {
             upstream.on_capsule(at(*ms), &Capsule { count: *count, ..capsule }, PortId(0));
         }
-        upstream.received()
+        upstream.received
     };
     let run: Vec<(u64, u32)> = (0..12).map(|i| (2 + u64::from(i), 11 + i)).collect();
     assert_eq!(reached(&run[..11]), 100_000);
@@ -188,24 +179,16 @@ impl Relay {
         source.send();
         node.on_data(at(0), 0, 500, 0);
         let below = every.iter().map(|_| None).collect();
-        let arrived = vec![0; every.len()];
-        Self {
-            node,
-            source,
-            below,
-            every: every.to_vec(),
-            arrived,
-            weights: vec![1; every.len()],
-            credited: false,
-            header,
-        }
+        let (arrived, weights) = (vec![0; every.len()], vec![1; every.len()]);
+        let every = every.to_vec();
+        Self { node, source, below, every, arrived, weights, credited: false, header }
     }
 
     fn step(&mut self, ms: u64, mut loses: impl FnMut() -> bool) {
         let now = at(ms);
         let probes = self.source.on_timeout(now);
         if probes && !loses() {
-            let probe = Capsule { probe: true, count: self.source.count(), ..self.header };
+            let probe = Capsule { probe: true, count: self.source.count, ..self.header };
             self.node.upstream.on_capsule(now, &probe, PortId(99));
             self.node.on_probe(now);
         }
@@ -217,16 +200,13 @@ impl Relay {
                 let waits = self.node.on_data(now, count, 500, 0);
                 let worst = matches!(AnyPolicy::of(&self.header), Some(AnyPolicy::WorstPath(_)));
                 // Before its first credit, the source does not know how much it may send.
-                assert!(
-                    !worst || !self.credited || waits as usize == self.every.len(),
-                    "all had room"
-                );
+                let all_wait = waits as usize == self.every.len();
+                assert!(!worst || !self.credited || all_wait, "all had room");
             }
         } else {
             self.source.wait(now);
         }
-        let (_, probes) = self.node.on_timeout(now);
-        let mut came: Vec<(PortId, Capsule)> = probes;
+        let (_, mut came) = self.node.on_timeout(now);
         for (port, every) in self.every.iter().enumerate() {
             let port = PortId(port as u32);
             if ms.is_multiple_of(*every) && self.node.next_bytes(now, port).is_some() {
@@ -242,9 +222,9 @@ impl Relay {
             }
             let upstream = place.as_mut().unwrap();
             self.arrived[port.0 as usize] += u64::from(!capsule.probe);
-            if upstream.since_reported(upstream.received()) >= i64::from(capsule.unit) {
+            if upstream.since_reported(upstream.received) >= i64::from(capsule.unit) {
                 let weight = self.weights[port.0 as usize];
-                upstream.grant(now, capsule.buffer, upstream.received(), weight);
+                upstream.grant(now, capsule.buffer, upstream.received, weight);
             }
         }
         for upstream in self.below.iter_mut().flatten() {
@@ -295,7 +275,7 @@ fn each_policy_has_its_branch_set_the_pace_and_gives_others_what_they_can_take()
 #[test]
 fn a_flood_of_sessions_without_a_program_is_forgotten_and_others_are_served() {
     let few = [("sessions_max".into(), OptionValue::Integer(10))];
-    let options = crate::options::Options::default().under(&few, super::RELAY_OPTIONS);
+    let options = Options::default().under(&few, super::RELAY_OPTIONS);
     let mut relay = super::relay(NodeId(1), &options, None);
     let mut rng = Rng::new(1, NodeId(1), Purpose::Relay);
     let mut handle = |relay: &mut Box<dyn crate::relay::Relay + Send>, now, capsule: Capsule| {
@@ -303,17 +283,10 @@ fn a_flood_of_sessions_without_a_program_is_forgotten_and_others_are_served() {
         if relay.next_timeout().is_some_and(|at| at <= now) {
             relay.handle_timeout(&mut cx);
         }
-        let mut bytes = Vec::new();
-        capsule.encode(&mut bytes);
+        let mut bytes = Packet::Capsule(capsule).encoded();
         bytes.extend_from_slice(b"payload");
-        let packet = RelayPacket {
-            key: PacketKey(capsule.session),
-            flow: FlowId(0),
-            port: PortId(0),
-            ports_out: &[PortId(1)],
-            datagram: Datagram::new(NodeId(9), Destination::Group(GroupId::SESSION), &bytes),
-            time_to_live: 9,
-        };
+        let datagram = Datagram::new(NodeId(9), Destination::Group(GroupId::SESSION), &bytes);
+        let packet = relayed(capsule.session, &[PortId(1)], datagram);
         relay.handle_packet(&mut cx, &packet, &mut Vec::new());
         let mut buf = Vec::new();
         while relay.poll_transmit(&mut cx, &mut buf).is_some() {
@@ -333,35 +306,14 @@ fn a_flood_of_sessions_without_a_program_is_forgotten_and_others_are_served() {
     assert_eq!((served.plain, served.sessions), (0, 1), "they were forgotten");
 }
 
-struct Silent;
-
-impl Interactive for Silent {
-    type Input = StreamInput;
-
-    fn handle_input(&mut self, _cx: &mut Cx<'_>, _input: StreamInput) {}
-}
-
-impl Machine for Silent {
-    type Event = FlowEvent;
-
-    fn handle_datagram(&mut self, _cx: &mut Cx<'_>, _datagram: Datagram<'_>) {}
-    fn handle_timeout(&mut self, _cx: &mut Cx<'_>) {}
-    fn handle_close(&mut self, _cx: &mut Cx<'_>) {}
-    fn poll_transmit(&mut self, _cx: &mut Cx<'_>, _buf: &mut Vec<u8>) -> Option<Transmit> {
-        None
-    }
-    fn poll_event(&mut self) -> Option<FlowEvent> {
-        None
-    }
-    fn next_timeout(&self) -> Option<Time> {
-        None
-    }
-}
-
 #[test]
 fn while_an_application_takes_nothing_no_more_comes_than_may_wait() {
     let mut rng = Rng::new(1, NodeId(2), Purpose::Relay);
-    let mut receiver = CreditReceiver::new(Silent, 7, NodeId(2));
+    let (node, options) = (NodeId(2), Options::default());
+    let config = ReceiverConfig::from_options(GROUP, &options);
+    let scheme = catalog::scheme("pgmcc").unwrap();
+    // To the inner machine, the capsules are malformed packets.
+    let mut receiver = CreditReceiver::new(scheme.stream_receiver(node, config, &options), 7, node);
     let mut branch = Branch::new(at(0), 5);
     let mut sent = 0;
     // (end in ms, true while the application stops deliveries, most and least packets)
@@ -376,8 +328,8 @@ fn while_an_application_takes_nothing_no_more_comes_than_may_wait() {
             let mut cx = Cx::untraced(now, &mut rng);
             if branch.may_send() {
                 sent += 1;
-                let mut bytes = Vec::new();
-                Capsule { count: branch.send(), ..header(&[]) }.encode(&mut bytes);
+                let capsule = Capsule { count: branch.send(), ..header(&[]) };
+                let bytes = Packet::Capsule(capsule).encoded();
                 let to = Destination::Group(GroupId::SESSION);
                 receiver.handle_datagram(&mut cx, Datagram::new(NodeId(1), to, &bytes));
             }
@@ -418,10 +370,4 @@ proptest! {
             let _ = wire::decode(&bytes);
         }
     }
-}
-
-#[test]
-fn a_tag_is_of_one_node() {
-    assert_ne!(tag_of(NodeId(1), 7), tag_of(NodeId(2), 7));
-    assert_ne!(tag_of(NodeId(1), 7), tag_of(NodeId(1), 8));
 }

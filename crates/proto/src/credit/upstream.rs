@@ -4,15 +4,46 @@ use alloc::vec::Vec;
 
 use faircast_base::{Duration, NodeId, Time};
 
-use super::refresh::{REFRESH_MAX, Refresh};
-use super::wire::{Capsule, Credit, ahead};
+use super::wire::{Capsule, Credit, Packet, ahead};
 use crate::pgm::session::dissent::Dissent;
 use crate::relay::PortId;
+
+/// Shortest and longest interval. Chosen: in the paper, a lost credit stops a session.
+pub(crate) const REFRESH: Duration = Duration::from_millis(100);
+pub(crate) const REFRESH_MAX: Duration = Duration::from_secs(1);
+
+/// Refresh interval: twice the mean interval of rare packets, to avoid a repetition after each.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Refresh {
+    last_news_at: Option<Time>,
+    gap: Duration,
+    pub(super) interval: Duration,
+}
+
+impl Default for Refresh {
+    fn default() -> Self {
+        Self { last_news_at: None, gap: REFRESH / 2, interval: REFRESH }
+    }
+}
+
+impl Refresh {
+    pub(super) fn on_news(&mut self, now: Time) {
+        if let Some(last) = self.last_news_at.replace(now) {
+            let gap = now.since(last).min(REFRESH_MAX / 2);
+            self.gap = (self.gap * 3 + gap) / 4;
+        }
+        self.interval = (self.gap * 2).clamp(REFRESH, REFRESH_MAX);
+    }
+
+    pub(super) fn back_off(&mut self) {
+        self.interval = (self.interval * 2).min(REFRESH_MAX);
+    }
+}
 
 /// Greatest distance between successive capsules of a run; chosen.
 const RUN_GAP_MAX: i64 = 64;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Upstream {
     session: u64,
     tag: u64,
@@ -20,20 +51,18 @@ pub(crate) struct Upstream {
     branch: u32,
     pub(crate) port: PortId,
     /// Capsules that the upstream node has sent to this branch, as far as known.
-    received: u32,
+    pub(crate) received: u32,
     /// FC of the last credit, and number of packets up to it since the first.
     reported: u32,
-    total_reported: i64,
+    pub(crate) total_reported: i64,
     /// Last credit: B, FC and the number of receivers below.
     last_credit: (u32, u32, u32),
     credit_due: bool,
-    /// Time at which the last credit is repeated.
-    refresh_at: Time,
+    pub(crate) refresh_at: Time,
     refresh: Refresh,
     last_capsule_at: Time,
     /// Claim of lower counts than `received`.
     restart: Dissent<u32>,
-    /// Claim of another upstream node or branch.
     reroute: Dissent<(NodeId, u32)>,
 }
 
@@ -49,14 +78,11 @@ impl Upstream {
             port,
             received: capsule.count,
             reported: before,
-            total_reported: 0,
             last_credit: (capsule.buffer.into(), before, 1),
             credit_due: true,
-            refresh_at: now + Refresh::default().interval(),
-            refresh: Refresh::default(),
+            refresh_at: now + Refresh::default().interval,
             last_capsule_at: now,
-            restart: Dissent::default(),
-            reroute: Dissent::default(),
+            ..Self::default()
         }
     }
 
@@ -69,10 +95,8 @@ impl Upstream {
         let other = (self.node, self.branch) != sender;
         // Otherwise one forged capsule would direct a credit to another branch, for a wait of 3 s.
         let is_silent = now.since(self.last_capsule_at) >= REFRESH_MAX;
-        if other
-            && !is_silent
-            && !self.reroute.claim(now, sender, Duration::ZERO, |it| *it == sender)
-        {
+        let is_same = |it: &(NodeId, u32)| *it == sender;
+        if other && !is_silent && !self.reroute.claim(now, sender, Duration::ZERO, is_same) {
             return false;
         }
         self.reroute.contradict();
@@ -92,32 +116,24 @@ impl Upstream {
             // A probe means that the last credit was lost.
             self.credit_due |= capsule.probe;
             self.refresh.on_news(now);
-            self.refresh_at = now + self.refresh.interval();
+            self.refresh_at = now + self.refresh.interval;
         }
         restarts
-    }
-
-    pub(crate) const fn received(&self) -> u32 {
-        self.received
     }
 
     pub(crate) const fn since_reported(&self, done: u32) -> i64 {
         ahead(done, self.reported)
     }
 
-    pub(crate) const fn total_reported(&self) -> i64 {
-        self.total_reported
-    }
-
     pub(crate) fn grant(&mut self, now: Time, buffer: u16, count: u32, weight: u32) {
         self.total_reported += self.since_reported(count);
         (self.reported, self.last_credit) = (count, (buffer.into(), count, weight));
-        (self.credit_due, self.refresh_at) = (true, now + self.refresh.interval());
+        (self.credit_due, self.refresh_at) = (true, now + self.refresh.interval);
     }
 
-    pub(crate) fn grant_again(&mut self, now: Time, count: u32) {
+    pub(crate) fn grant_again(&mut self, now: Time) {
         let (buffer, _, weight) = self.last_credit;
-        self.grant(now, buffer as u16, count, weight);
+        self.grant(now, buffer as u16, self.received, weight);
     }
 
     pub(crate) fn on_timeout(&mut self, now: Time, has_branches: bool) {
@@ -125,12 +141,8 @@ impl Upstream {
         if self.refresh_at <= now {
             self.credit_due = has_branches;
             self.refresh.back_off();
-            self.refresh_at = now + self.refresh.interval();
+            self.refresh_at = now + self.refresh.interval;
         }
-    }
-
-    pub(crate) const fn next_timeout(&self) -> Time {
-        self.refresh_at
     }
 
     pub(crate) fn poll(&mut self, buf: &mut Vec<u8>) -> bool {
@@ -138,8 +150,29 @@ impl Upstream {
         if due {
             let (buffer, count, weight) = self.last_credit;
             let Self { session, tag, branch, .. } = *self;
-            Credit { session, tag, branch, buffer, count, weight }.encode(buf);
+            Packet::Credit(Credit { session, tag, branch, buffer, count, weight }).encode(buf);
         }
         due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_packets_are_rare_nothing_is_said_again_between_them() {
+        for (gap_ms, want_ms) in
+            [(1, 100..=100), (90, 170..=180), (400, 700..=800), (5000, 900..=1000)]
+        {
+            let mut refresh = Refresh::default();
+            for i in 0..20 {
+                refresh.on_news(Time::ZERO + Duration::from_millis(gap_ms) * i);
+            }
+            let interval_ms = refresh.interval.as_millis();
+            assert!(want_ms.contains(&interval_ms), "{gap_ms} ms: {interval_ms} ms");
+            (0..9).for_each(|_| refresh.back_off());
+            assert_eq!(refresh.interval, REFRESH_MAX);
+        }
     }
 }

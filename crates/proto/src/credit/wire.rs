@@ -51,9 +51,7 @@ pub(crate) struct Credit {
     pub(crate) session: u64,
     pub(crate) tag: u64,
     pub(crate) branch: u32,
-    /// B_k.
     pub(crate) buffer: u32,
-    /// FC_k, in the counts of that branch.
     pub(crate) count: u32,
     pub(crate) weight: u32,
 }
@@ -105,55 +103,45 @@ pub(crate) fn specimens(data: &[u8]) -> Vec<Vec<u8>> {
     let Capsule { session, policy, branch, buffer, count, .. } = capsule;
     let credit = Credit { session, tag: 7, branch, buffer: buffer.into(), count, weight: 1 };
     let part = Part { session, policy, total: 64, offset: 0, bytes: &[0; 16] };
-    let write = |encode: &dyn Fn(&mut Vec<u8>)| {
-        let mut bytes = Vec::new();
-        encode(&mut bytes);
-        bytes
-    };
-    [
-        write(&|out| {
-            capsule.encode(out);
-            out.extend_from_slice(&[0; 16]);
-        }),
-        write(&|out| Capsule { probe: true, ..capsule }.encode(out)),
-        write(&|out| credit.encode(out)),
-        write(&|out| Pull { session, policy, offset: 0 }.encode(out)),
-        write(&|out| part.encode(out)),
-    ]
-    .into()
+    let probe = Packet::Capsule(Capsule { probe: true, ..capsule });
+    let pull = Packet::Pull(Pull { session, policy, offset: 0 });
+    let others = [probe, Packet::Credit(credit), pull, Packet::Part(part)];
+    let data = [&Packet::Capsule(capsule).encoded()[..], &[0; 16]].concat();
+    core::iter::once(data).chain(others.iter().map(Packet::encoded)).collect()
 }
 
 pub(crate) fn is_ours(bytes: &[u8]) -> bool {
     bytes.get(..3) == Some(&[MAGIC[0], MAGIC[1], VERSION])
 }
 
-impl Capsule {
+impl Packet<'_> {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        let kind = if self.probe { PROBE } else { DATA };
-        let Self { policy, parameter, buffer, unit, count, node, branch, .. } = *self;
-        let rest = (policy.0, parameter, buffer, unit, count, node, branch);
-        write(out, [kind, self.hops, self.layer], self.session, rest);
+        match *self {
+            Packet::Capsule(capsule) => {
+                let Capsule { hops, layer, session, policy, parameter, buffer, .. } = capsule;
+                let Capsule { unit, count, node, branch, .. } = capsule;
+                let kind = if capsule.probe { PROBE } else { DATA };
+                let rest = (policy.0, parameter, buffer, unit, count, node, branch);
+                write(out, [kind, hops, layer], session, rest);
+            }
+            Packet::Credit(Credit { session, tag, branch, buffer, count, weight }) => {
+                write(out, [CREDIT, 0, 0], session, (tag, branch, buffer, count, weight));
+            }
+            Packet::Pull(Pull { session, policy, offset }) => {
+                write(out, [PULL, 0, 0], session, (policy.0, offset));
+            }
+            Packet::Part(Part { session, policy, total, offset, bytes }) => {
+                // The checksum excludes the content, which has a hash.
+                write(out, [PART, 0, 0], session, (policy.0, total, offset));
+                out.extend_from_slice(bytes);
+            }
+        }
     }
-}
 
-impl Credit {
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        let Self { session, tag, branch, buffer, count, weight } = *self;
-        write(out, [CREDIT, 0, 0], session, (tag, branch, buffer, count, weight));
-    }
-}
-
-impl Pull {
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        write(out, [PULL, 0, 0], self.session, (self.policy.0, self.offset));
-    }
-}
-
-impl Part<'_> {
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        // The checksum excludes the content, which has a hash.
-        write(out, [PART, 0, 0], self.session, (self.policy.0, self.total, self.offset));
-        out.extend_from_slice(self.bytes);
+    pub(crate) fn encoded(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.encode(&mut bytes);
+        bytes
     }
 }
 
@@ -161,10 +149,7 @@ fn write(out: &mut Vec<u8>, [kind, hops, layer]: [u8; 3], session: u64, rest: im
     let start = out.len();
     out.reserve(CAPSULE_BYTES);
     (MAGIC, [VERSION, kind, hops, layer, 0, 0], session, rest).put(out);
-    seal(&mut out[start..]);
-}
-
-fn seal(header: &mut [u8]) {
+    let header = &mut out[start..];
     let sum = checksum(header);
     header[CHECKSUM].copy_from_slice(&sum.to_be_bytes());
 }

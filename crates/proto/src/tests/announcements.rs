@@ -5,22 +5,23 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Cx, Duration, Event, GroupId, NodeId, Seq, Time};
+use faircast_base::{BadInput, Cx, Event, GroupId, NodeId, Seq, Time};
 
 use crate::catalog::{self, SCHEMES, SchemeEntry};
 use crate::content::InMemory;
-use crate::object::ObjectTaker as _;
 use crate::object::{
-    ContentSupply, InOrder, ObjectReceiver, ObjectReceiverSetup, ObjectSourceSetup, Stage,
+    ContentSupply, InOrder, ObjectReceiver, ObjectReceiverSetup, ObjectSourceSetup,
+    ObjectTaker as _, Stage,
 };
 use crate::options::Options;
 use crate::pgm::negotiation::{SchemeAnnouncement, SchemeMismatch};
 use crate::pgm::wire::{Body, Nla, OptionType, Packet, PacketType, Spm};
 use crate::pgm::{PgmReceiver, ReceiverConfig};
-use crate::world::{GROUP, Host, SOURCE, TSI, forge};
+use crate::world::{GROUP, Host, SOURCE, TSI, forge, s};
 use crate::{Datagram, Destination, FlowEvent, Machine, StreamEvent};
 
 const MALFORMED: &[u8] = &[1, 0];
+const NEWER: &[u8] = &[2, 0xff, 0, 0xfe];
 
 struct Heard<M> {
     host: Host<M>,
@@ -36,9 +37,8 @@ impl<M: Machine<Event: Into<StreamEvent>>> Heard<M> {
     }
 
     fn act(&mut self, second: u64, act: impl FnOnce(&mut M, &mut Cx<'_>)) {
-        let now = Time::ZERO + Duration::from_secs(second);
-        self.host.act(now, act);
-        self.sent.extend(self.host.drain(now).into_iter().map(|(_, bytes)| bytes));
+        self.host.act(s(second), act);
+        self.sent.extend(self.host.drain(s(second)).into_iter().map(|(_, bytes)| bytes));
     }
 
     fn hear(&mut self, second: u64, packet: &[u8]) {
@@ -86,17 +86,13 @@ fn notice(entry: &SchemeEntry) -> Vec<u8> {
     packet.options.find(OptionType::OBJECT).unwrap().value.to_vec()
 }
 
-fn newer() -> Vec<u8> {
-    vec![2, 0xff, 0, 0xfe]
-}
-
 #[test]
 fn a_sender_that_is_newer_ends_a_stream_with_the_advice_to_use_a_newer_faircast() {
     for entry in SCHEMES {
         let mut host = stream(entry);
         for second in 1..=3 {
             assert!(host.app().is_empty(), "a single packet may be anybody's");
-            host.hear(second, &spm(second as u32, &[(OptionType::SCHEME, &newer())]));
+            host.hear(second, &spm(second as u32, &[(OptionType::SCHEME, NEWER)]));
         }
         let mismatch = catalog::mismatch("", entry.name);
         assert!(mismatch.to_string().contains("use a newer faircast"), "{mismatch}");
@@ -117,7 +113,7 @@ fn a_sender_that_is_newer_ends_a_transfer_and_hears_why() {
     for entry in SCHEMES {
         let mut host = transfer(entry);
         for second in 1..=3 {
-            host.hear(second, &spm(second as u32, &[(OptionType::SCHEME, &newer())]));
+            host.hear(second, &spm(second as u32, &[(OptionType::SCHEME, NEWER)]));
         }
         let status = host.host.machine.status();
         assert_eq!(status.stage, Stage::Failed, "{}", entry.name);

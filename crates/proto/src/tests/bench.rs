@@ -14,8 +14,7 @@ use crate::world::Log;
 pub(crate) use crate::world::{at, ms};
 
 pub(crate) fn original(seq: u32, len: u32) -> Arrival {
-    let (seq, congestion_experienced) = (Seq::new(seq), false);
-    let reordering = None;
+    let (seq, congestion_experienced, reordering) = (Seq::new(seq), false, None);
     Arrival { seq, len, repair: false, duplicate: false, congestion_experienced, reordering }
 }
 
@@ -98,9 +97,7 @@ impl<C: SenderControl<Announce: Clone>> SenderBench<C> {
 
     pub(crate) fn pass(&mut self, span: Duration) -> u32 {
         let before = self.next();
-        self.pass_with(span, false, |bench| {
-            bench.send();
-        });
+        self.pass_with(span, false, |bench| _ = bench.send());
         self.next() - before
     }
 

@@ -1,4 +1,4 @@
-//! Tests of streams on paths that drop long packets.
+//! Tests of streams on paths that drop long packets, and with forged data ahead of the source.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -11,14 +11,16 @@ use crate::black_hole::Watch;
 use crate::catalog::{SCHEMES, SchemeEntry, over_pgm};
 use crate::content::Packets;
 use crate::options::{OptionValue, Options};
-use crate::pgm::wire::Body;
+use crate::pgm::wire::{Body, Data};
 use crate::pgm::{PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
-use crate::world::{DELAY, FIRST_RECEIVER, Fate, GROUP, Hop, Host, SOURCE, TSI, World, s};
+use crate::world::{
+    DELAY, FIRST_RECEIVER, Fate, GROUP, Hop, Host, SOURCE, TSI, World, at, forge, s,
+};
 use crate::{BlackHole, StreamEvent};
 
-pub(super) struct Endless(pub(super) Option<u64>);
+struct Endless(Option<u64>);
 
-pub(super) const BYTES: u32 = 1000;
+const BYTES: u32 = 1000;
 
 impl Packets for Endless {
     fn end(&self) -> Option<u64> {
@@ -44,7 +46,7 @@ impl Packets for Endless {
 
 const FIRST: NodeId = NodeId(FIRST_RECEIVER);
 
-pub(super) fn stream(
+fn stream(
     entry: &'static SchemeEntry,
     (count, seed): (Option<u64>, u64),
     mut network: impl FnMut(&Hop<'_>, &mut Rng) -> Fate + 'static,
@@ -156,6 +158,26 @@ fn a_few_long_messages_that_do_not_arrive_are_named_within_ten_seconds() {
         }
     }
     assert!(late.is_empty(), "{late:?}");
+}
+
+#[test]
+fn packets_that_a_pausing_source_has_not_sent_are_forgotten() {
+    const SENT: u32 = 50;
+    for entry in SCHEMES {
+        let mut world = stream(entry, (Some(SENT.into()), 1), |_, _| Fate::pass());
+        world.run_until(s(10));
+        assert_eq!(world.receivers[0].payload.len(), (SENT * BYTES) as usize, "{}", entry.name);
+        let data = Data { sequence: Seq::new(SENT + 5), trail: Seq::new(0) };
+        let forged = forge(&Body::Odata(data), &[], &[1; BYTES as usize]);
+        world.multicast(NodeId(66), FIRST, &forged);
+        for (ms, missing) in [(10_500, 5), (14_000, 0)] {
+            world.run_until(at(ms));
+            let counted = world.receivers[0].machine.missing_packets();
+            assert_eq!(counted, missing, "{}", entry.name);
+        }
+        world.run_until(s(60));
+        assert_eq!(world.receivers[0].lost(), 0, "{}", entry.name);
+    }
 }
 
 #[test]

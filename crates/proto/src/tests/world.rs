@@ -7,10 +7,13 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Cx, Duration, Event, GroupId, NodeId, Purpose, Rng, Time, Trace};
+use faircast_base::{
+    BadInput, Cx, Duration, Event, FlowId, GroupId, NodeId, Purpose, Rng, Time, Trace,
+};
 
 use crate::options::{OptionSpec, OptionValue, Options};
 use crate::pgm::wire::{Body, Encoder, Gsi, Header, Nla, Packet, PacketType, Tsi};
+use crate::relay::{PacketKey, PortId, RelayPacket};
 use crate::{Datagram, Destination, FlowEvent, Machine, StreamEvent, Transmit};
 
 pub(crate) const GROUP: Nla = Nla::V4([239, 192, 0, 1]);
@@ -58,6 +61,16 @@ pub(crate) fn forge(body: &Body, options: &[(u8, &[u8])], payload: &[u8]) -> Vec
 pub(crate) fn options(raw: &[(&str, &str)], table: &[OptionSpec]) -> Options {
     let text = |text: &str| OptionValue::Text(text.to_string());
     Options::checked(raw.iter().map(|&(key, value)| (key.to_string(), text(value))), table).unwrap()
+}
+
+/// Packet of flow 0 that comes to a router by port 0.
+pub(crate) fn relayed<'a>(
+    key: u64,
+    ports_out: &'a [PortId],
+    datagram: Datagram<'a>,
+) -> RelayPacket<'a> {
+    let (key, flow, port) = (PacketKey(key), FlowId(0), PortId(0));
+    RelayPacket { key, flow, port, ports_out, datagram, time_to_live: 9 }
 }
 
 pub(crate) struct Hop<'a> {

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use faircast_base::Cx;
 
-use super::wire::{Body, Packet, seal};
+use super::wire::{Body, Packet};
 use crate::{Destination, Transmit};
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,31 +27,18 @@ impl Identity {
         self.id.unwrap_or(u64::MAX)
     }
 
-    pub(super) fn write(&mut self, cx: &mut Cx<'_>, ttl: u8, body: Body<'_>, buf: &mut Vec<u8>) {
-        self.write_unsealed(cx, ttl, body, buf);
-        seal(buf);
+    pub(super) fn packet<'a>(&mut self, cx: &mut Cx<'_>, ttl: u8, body: Body<'a>) -> Packet<'a> {
+        Packet { session: self.session, sender: self.id(cx), ttl, body }
     }
 
-    pub(super) fn write_unsealed(
-        &mut self,
-        cx: &mut Cx<'_>,
-        ttl: u8,
-        body: Body<'_>,
-        buf: &mut Vec<u8>,
-    ) {
-        let (session, sender) = (self.session, self.id(cx));
-        Packet { session, sender, ttl, body }.encode(buf);
-    }
-
-    pub(super) fn control(
+    pub(super) fn send(
         &mut self,
         cx: &mut Cx<'_>,
         to: Destination,
-        ttl: u8,
         body: Body<'_>,
         buf: &mut Vec<u8>,
     ) -> Transmit {
-        self.write(cx, ttl, body, buf);
-        Transmit { time_to_live: ttl, ..Transmit::control(to) }
+        self.packet(cx, u8::MAX, body).write(buf);
+        Transmit::control(to)
     }
 }

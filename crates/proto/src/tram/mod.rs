@@ -1,8 +1,6 @@
 //! TRAM: reliable multicast over a tree of repair heads, with receiver windows and a paced source
-//! (src: tram). Three parts: `membership` (finding, keeping and being a head), `window` (reception,
-//! acknowledgements and repairs) and `rate` (send times of the source). [`TramReceiver`] composes
-//! the first two, [`TramSource`] all three. Reading order: `wire`, `membership`, `window`, `rate`,
-//! then the two machines.
+//! (src: tram). Reading order: `wire`, `membership`, `window`, `rate`, then the two machines:
+//! [`TramReceiver`] has the first two parts, [`TramSource`] all three.
 
 mod identity;
 mod membership;
@@ -10,7 +8,6 @@ mod rate;
 mod receiver;
 mod settings;
 mod source;
-mod steering;
 mod stream;
 mod window;
 mod wire;
@@ -19,9 +16,9 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use faircast_base::{Duration, GroupId, NodeId, Time};
+use faircast_base::{Duration, GroupId, NodeId, Seq, Time};
 
-use crate::congestion::{Floor, Guarantees, Load};
+use crate::congestion::{BoxControl, BoxFeedback, Floor, Guarantees, Load, SchemeEntry};
 use crate::content::ByOffset;
 use crate::options::{OptionSpec, Options};
 use crate::pgm::negotiation::{Announced, SchemeAnnouncement, SchemeMismatch};
@@ -34,13 +31,12 @@ use crate::{Destination, FlowEnd, FlowMachine};
 pub use receiver::TramReceiver;
 pub use settings::{OPTIONS, STEERED_OPTIONS};
 pub use source::TramSource;
-pub use steering::{steered_floor, steered_reports_max};
 pub use stream::{TramStreamReceiver, stream_source, stream_window};
+use wire::ANNOUNCEMENT_HEADER;
 pub(crate) use wire::{DATA_HEADER, HEADER as PACKET_HEADER};
 pub use wire::{peek, sender_of, specimens};
 
 use settings::TramSettings;
-pub(crate) use steering::Steering;
 
 /// Group of the source and of all potential heads, where receivers solicit a head.
 pub const HEADS: GroupId = GroupId(1);
@@ -53,6 +49,17 @@ const RECOVERY: Duration = Duration::from_secs(30);
 
 /// Header bytes before the payload of a data packet, without a scheme.
 pub const HEADER_BYTES: u32 = DATA_HEADER as u32;
+
+/// Headers of IPv4 and UDP.
+const IP_UDP_BYTES: u32 = 28;
+
+/// Shortest time between two reports of a receiver up the tree, as PGM's for unrequested reports:
+/// 200 ms. No representative needs replacement sooner.
+const REPORT_INTERVAL: Duration = Duration::from_millis(200);
+
+fn seq(sequence: u64) -> Seq {
+    Seq::new(sequence as u32)
+}
 
 /// Returns the session number that stands for `tsi`.
 pub fn session_of(tsi: Tsi) -> u64 {
@@ -69,7 +76,32 @@ pub fn tsi_of(session: u64) -> Tsi {
 
 /// Returns the most header bytes before the payload of a data packet over this stack.
 pub fn header_bytes(tree: Stack) -> u32 {
-    HEADER_BYTES + tree.scheme.map_or(0, steering::announcement_bytes)
+    HEADER_BYTES + tree.scheme.map_or(0, announcement_bytes)
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Steering {
+    pub(crate) scheme: &'static SchemeEntry,
+    pub(crate) node: NodeId,
+}
+
+impl Steering {
+    fn header_bytes(&self) -> u32 {
+        HEADER_BYTES + announcement_bytes(self.scheme) + IP_UDP_BYTES
+    }
+
+    fn control(&self, options: &Options) -> BoxControl {
+        (self.scheme.control)(options, self.header_bytes())
+    }
+
+    fn feedback(&self, options: &Options) -> BoxFeedback {
+        (self.scheme.feedback)(options, self.node, self.header_bytes())
+    }
+}
+
+/// Returns the most bytes that a scheme's announcement takes in a data packet.
+fn announcement_bytes(scheme: &SchemeEntry) -> u32 {
+    (ANNOUNCEMENT_HEADER + scheme.announce_bytes_max) as u32
 }
 
 pub(crate) fn steering_at(tree: Stack, node: NodeId) -> Option<Steering> {
@@ -92,27 +124,22 @@ pub struct TreeNegotiation {
     pub known: fn() -> Vec<Stack>,
 }
 
-struct Agreed {
-    tree: Stack,
-    options: Options,
-}
-
-enum Disagreement {
-    Malformed,
-    Other(SchemeMismatch),
-}
-
 impl TreeNegotiation {
-    fn agree(&self, options: &Options, announced: &[u8]) -> Result<Agreed, Disagreement> {
+    /// Returns the stack and settings that a source announces. The error is `None` if malformed.
+    fn agree(
+        &self,
+        options: &Options,
+        announced: &[u8],
+    ) -> Result<(Stack, Options), Option<SchemeMismatch>> {
         let known = (self.known)();
         // A receiver without a stack of its own accepts all; the first known one is plain TRAM.
         let own = self.insists.or(known.first().copied());
         let receiver = own.map_or(String::new(), |tree| tree.name());
         let other = |sender| {
             let known = known.iter().map(Stack::name).collect();
-            Disagreement::Other(SchemeMismatch { sender, receiver, known })
+            Some(SchemeMismatch { sender, receiver, known })
         };
-        let announced = match Announced::decode(announced).ok_or(Disagreement::Malformed)? {
+        let announced = match Announced::decode(announced).ok_or(None)? {
             Announced::Scheme(announced) => announced,
             Announced::Newer => return Err(other(String::new())),
         };
@@ -124,11 +151,10 @@ impl TreeNegotiation {
         let specs = all.iter().filter(|spec| !settings::OWN.contains(&spec.name));
         let specs: Vec<OptionSpec> = specs.copied().collect();
         // Both ends must count alike, so the source's common settings replace the receiver's.
-        let own = options.of(&all).into_iter();
-        let own: Vec<_> =
-            own.filter(|(key, _)| !settings::COMMON.contains(&key.as_str())).collect();
+        let mut own = options.of(&all);
+        own.retain(|(key, _)| !settings::COMMON.contains(&key.as_str()));
         let options = Options::default().under(&own, &all);
-        Ok(Agreed { tree, options: options.under(&announced.settings, &specs) })
+        Ok((tree, options.under(&announced.settings, &specs)))
     }
 }
 
@@ -154,26 +180,16 @@ pub(crate) struct TramSetup<'a> {
     pub(crate) to: Destination,
     pub(crate) start: Time,
     pub(crate) head: Option<GivenHead>,
-    /// Number of a receiver's name, by which others may be assigned to it; 0 without a name.
     pub(crate) name: u64,
     pub(crate) options: &'a Options,
-    /// Scheme that controls the rate; `None` for TRAM's own control.
     pub(crate) steering: Option<Steering>,
 }
 
 impl<'a> TramSetup<'a> {
     pub(crate) fn of(tsi: Tsi, source: NodeId, start: Time, options: &'a Options) -> Self {
-        let to = Destination::Group(GroupId::SESSION);
-        Self {
-            session: session_of(tsi),
-            source,
-            to,
-            start,
-            head: None,
-            name: 0,
-            options,
-            steering: None,
-        }
+        let (session, to) = (session_of(tsi), Destination::Group(GroupId::SESSION));
+        let (head, name, steering) = (None, 0, None);
+        Self { session, source, to, start, head, name, options, steering }
     }
 
     fn settings(&self) -> TramSettings {
@@ -205,10 +221,8 @@ pub fn end(tree: Stack, tsi: Tsi, role: Role, setup: EndSetup<'_>) -> FlowMachin
 }
 
 pub(crate) fn facts(packet: &[u8]) -> PacketFacts {
-    match wire::Packet::decode(packet) {
-        Ok(wire::Packet { body: wire::Body::Data(data), .. }) => {
-            PacketFacts::data(data.payload.len() as u32)
-        }
+    match wire::Packet::decode(packet).map(|packet| packet.body) {
+        Ok(wire::Body::Data(data)) => PacketFacts::data(data.payload.len() as u32),
         _ => PacketFacts::default(),
     }
 }
@@ -217,11 +231,8 @@ pub(crate) fn facts(packet: &[u8]) -> PacketFacts {
 fn floor(options: &Options) -> Option<Floor> {
     let settings = TramSettings::from_options(options);
     let silence = settings.hello_interval * u64::from(2 + settings.hellos_missed_max);
-    Some(Floor {
-        after: silence + Duration::from_secs(10),
-        every: Duration::from_secs(1),
-        burst: 1,
-    })
+    let after = silence + Duration::from_secs(10);
+    Some(Floor { after, every: Duration::from_secs(1), burst: 1 })
 }
 
 /// Returns the most control packets: acknowledgements (schedule, repaired losses) and timers.
@@ -234,12 +245,27 @@ fn reports_max(options: &Options, load: &Load) -> u64 {
     scheduled + load.losses + load.receivers * (timed + each(membership::SOLICIT_INTERVAL))
 }
 
+/// Returns the floor of a session whose scheme has the floor `own`: both must permit a packet.
+pub fn steered_floor(own: Option<Floor>, options: &Options) -> Option<Floor> {
+    let tree = floor(options)?;
+    let own = own.unwrap_or(tree);
+    let (after, every) = (own.after.max(tree.after), own.every.max(tree.every));
+    Some(Floor { after, every, burst: own.burst })
+}
+
+/// Returns the most packets from receivers with a scheme: those of the tree, one of the
+/// representative per data packet, and one report per receiver and interval.
+pub fn steered_reports_max(options: &Options, load: &Load) -> u64 {
+    let intervals = load.lasted.as_nanos() / REPORT_INTERVAL.as_nanos() + 1;
+    let reports = load.receivers * intervals.min(load.losses);
+    reports_max(options, load) + load.data_packets + reports
+}
+
 /// Decodes a packet and encodes it again with its checksum, for tests; `None` if it is refused.
 pub fn written_again(packet: &[u8]) -> Option<Vec<u8>> {
     let packet = wire::Packet::decode(packet).ok().filter(|_| wire::is_sound(packet))?;
     let mut out = Vec::new();
-    packet.encode(&mut out);
-    wire::seal(&mut out);
+    packet.write(&mut out);
     Some(out)
 }
 
@@ -265,8 +291,7 @@ mod tests {
             let bytes = announcement(name, &[bias.clone(), members.clone(), head.clone()]);
             for insists in [None, catalog::stack(name)] {
                 let negotiation = catalog::tree_negotiation(insists);
-                let Ok(Agreed { tree, options }) = negotiation.agree(&Options::default(), &bytes)
-                else {
+                let Ok((tree, options)) = negotiation.agree(&Options::default(), &bytes) else {
                     panic!("{name}")
                 };
                 assert_eq!(tree.name(), name);
@@ -284,17 +309,17 @@ mod tests {
         ] {
             let negotiation = catalog::tree_negotiation(insists.and_then(catalog::stack));
             let other = negotiation.agree(&Options::default(), &announcement(speaks, &[]));
-            let Err(Disagreement::Other(mismatch)) = other else { panic!("{speaks}") };
+            let Err(Some(mismatch)) = other else { panic!("{speaks}") };
             assert_eq!(mismatch, catalog::tree_mismatch(speaks, want));
             assert_eq!(mismatch.is_known(), speaks.starts_with("tram") && insists.is_some());
         }
         let negotiation = catalog::tree_negotiation(None);
         let newer = [2, 1, b'x'];
         let other = negotiation.agree(&Options::default(), &newer);
-        assert!(matches!(other, Err(Disagreement::Other(it)) if it.is_newer()));
+        assert!(matches!(other, Err(Some(it)) if it.is_newer()));
         for bytes in [&[][..], &[1], &[1, 9, b't']] {
             let nothing = negotiation.agree(&Options::default(), bytes);
-            assert!(matches!(nothing, Err(Disagreement::Malformed)), "{bytes:?}");
+            assert!(matches!(nothing, Err(None)), "{bytes:?}");
         }
     }
 }

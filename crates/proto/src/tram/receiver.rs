@@ -9,7 +9,6 @@ mod ending;
 mod negotiation;
 mod output;
 mod reports;
-mod session;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -18,7 +17,7 @@ use alloc::vec::Vec;
 use faircast_base::{BadInput, Checked, Cx, Duration, NodeId, Time};
 
 use super::identity::Identity;
-use super::membership::{Affiliation, Head, HeadStatus, PastParents, Seeker};
+use super::membership::{Affiliation, Head, HeadStatus, Seeker};
 use super::settings::{HeadRole, TramSettings};
 use super::window::{Cache, ReceiveWindow, Repairer};
 use super::wire::{Ack, Advertisement, Body, Packet, SourceState};
@@ -26,11 +25,12 @@ use super::{GivenHead, HEADS, TramSetup};
 use crate::LossRecord;
 use crate::timers::{Timers, reasons};
 use crate::{Datagram, Destination, FlowEvent, Machine, Membership, StreamEvent, Transmit};
-use claims::Claims;
+use affiliation::PastParents;
+use claims::{Claims, OVERTAKEN_MAX};
 use delivery::{Delivery, Retention};
+use ending::Session;
 use negotiation::Negotiation;
 use reports::Reports;
-use session::Session;
 
 /// Upper bound of levels in a tree.
 const LEVEL_MAX: u8 = 64;
@@ -43,34 +43,25 @@ enum Phase {
     /// The receiver has everything, and repairs losses of its members.
     Serving,
     /// The receiver has said goodbye, and repeats it on request until this time.
-    Left {
-        answers_until: Time,
-    },
+    Left(Time),
 }
 
 reasons! {
     enum Timer {
         Start,
-        /// Longest time between two acknowledgements.
         Ack,
-        /// Next request for lost packets.
         Request,
         /// End of the wait for reordered packets of a gap.
         Reordering,
-        /// Next repair.
         Pace,
-        /// Silence of the source, after which the session is over.
         SourceSilence,
-        /// End of the session that was not contradicted.
         EndQuiet,
     }
 }
 
-/// Acknowledgement that is due, and its flags.
 #[derive(Debug, Default)]
 struct NextAck {
     due: bool,
-    /// True if an acknowledgement window was congested since the last acknowledgement.
     congested: bool,
     /// True if the parent is to answer with a hello. An acknowledgement is due then too.
     hello_missing: bool,
@@ -81,13 +72,12 @@ struct NextAck {
 pub struct TramReceiver {
     settings: TramSettings,
     identity: Identity,
-    /// Number of the receiver's name; 0 without a name.
     name: u64,
     phase: Phase,
     /// True once the receiver is to leave as soon as it has no members.
     is_closing: bool,
     session: Session,
-    /// Negotiation of the settings; `None` if they are given.
+    /// `None` if the settings are given.
     negotiation: Option<Box<Negotiation>>,
     affiliation: Affiliation,
     past_parents: PastParents,
@@ -95,13 +85,13 @@ pub struct TramReceiver {
     /// True once the group of heads was joined, or is not needed.
     joined_heads: bool,
     repairer: Repairer,
-    /// Receive window; `None` before the first packet is known.
+    /// `None` before the first packet is known.
     window: Option<ReceiveWindow>,
     next_ack: NextAck,
     delivery: Delivery,
     claims: Claims,
     losses: LossRecord,
-    /// Reports to the scheme of the source; `None` with TRAM's own control.
+    /// `None` with TRAM's own control.
     reports: Option<Box<Reports>>,
     timers: Timers<Timer, 7>,
     events: VecDeque<StreamEvent>,
@@ -125,7 +115,7 @@ impl TramReceiver {
         timers.arm(Timer::Start, start);
         Self {
             identity,
-            session: Session::new(source),
+            session: Session { source, ..Session::default() },
             affiliation: Affiliation::new(&settings, head),
             head: Head::new(&settings, settings.head),
             repairer: Repairer::new(&settings, 1),
@@ -136,10 +126,6 @@ impl TramReceiver {
         }
     }
 
-    fn has_left(&self) -> bool {
-        matches!(self.phase, Phase::Left { .. })
-    }
-
     fn level(&self) -> u8 {
         self.affiliation.parent.map_or(0, |parent| parent.level.saturating_add(1))
     }
@@ -148,7 +134,7 @@ impl TramReceiver {
     fn check_headless(&mut self) {
         if self.level() > 0 {
             self.past_parents.latest_level = self.level();
-        } else if !self.affiliation.is_binding() && !self.head.members.is_empty() {
+        } else if self.affiliation.binds_to().is_none() && self.has_members() {
             self.head.resign(true);
         }
     }
@@ -159,37 +145,31 @@ impl TramReceiver {
         let (id, name) = (self.identity.known_id(), self.name);
         let status = HeadStatus { level, low, first_kept: low, id, name, ..HeadStatus::default() };
         let Some(window) = &self.window else { return status };
-        let high = window.highest();
+        let high = window.reception.end - 1;
         // A receiver that catches up lacks packets that it would promise.
-        let behind = window.first_missing() + self.settings.cache_floor() as u64 <= high;
+        let behind = window.reception.first_missing() + self.settings.cache_floor() as u64 <= high;
         // A receiver that changes heads takes no members: two could form a loop.
-        let stays = level > 0 && !self.affiliation.is_binding();
+        let stays = level > 0 && self.affiliation.binds_to().is_none();
         let can_serve = self.settings.head != HeadRole::Never && stays && !behind;
         HeadStatus { can_serve, high, done: self.session.last == Some(high), ..status }
     }
 
-    fn silent_until(&self) -> Time {
-        let is_headless = self.phase == Phase::Member && self.level() == 0;
-        let lost_head_at = is_headless.then_some(self.affiliation.lost_at);
-        self.session.silent_until(self.delivery.is_retained(), lost_head_at)
-    }
-
     fn seeker(&self, now: Time) -> Seeker {
         let id = self.identity.known_id();
-        let has_members = !self.head.members.is_empty();
+        let role = self.settings.head;
         Seeker {
-            may_be_head: self.settings.head != HeadRole::Never,
-            level_with_members: has_members.then_some(self.past_parents.latest_level),
-            first_missing: self.window.as_ref().map_or(1, ReceiveWindow::first_missing),
+            may_be_head: role != HeadRole::Never,
+            level_with_members: self.has_members().then_some(self.past_parents.latest_level),
+            first_missing: self.window.as_ref().map_or(1, |it| it.reception.first_missing()),
             level_and_id: (self.level(), id),
-            awaits_lan_head: self.level() == 0 && self.head.awaits_elected(now, id),
+            awaits_lan_head: self.level() == 0 && self.head.election.awaits_elected(now, role, id),
         }
     }
 
     fn take(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>) -> Checked {
         let packet = Packet::of_datagram(datagram, self.identity.session)?;
         let from = datagram.from;
-        if self.has_left() {
+        if self.is_over() {
             self.answer_after_end(cx, (from, packet.sender), &packet.body);
             return Ok(());
         }
@@ -197,7 +177,7 @@ impl TramReceiver {
             if let Body::Settings(bytes) = packet.body {
                 return self.on_settings(cx, from, bytes);
             }
-            if !negotiation.has_agreed() {
+            if negotiation.agreed.is_none() {
                 // The source repeats its settings, and lost packets are repaired.
                 return Ok(());
             }
@@ -236,11 +216,20 @@ impl TramReceiver {
         if !self.can_have_sent(cx, body, &state) {
             return Err(BadInput::OutOfWindow);
         }
-        if !state.repair {
-            self.contradict_end(cx.now, state);
-            if self.claims.highest.get().is_some_and(|high| state.sequence > *high) {
-                self.claims.highest.contradict();
-            }
+        if state.repair {
+            return Ok(());
+        }
+        let SourceState { sequence, done, .. } = state;
+        let goes_on =
+            |(last, since)| sequence > last || !done && cx.now.since(since) >= OVERTAKEN_MAX;
+        if self.session.end_claim.is_some_and(goes_on) {
+            self.deny_end();
+        }
+        if self.phase == Phase::Member {
+            self.session.last.take_if(|last| sequence > *last);
+        }
+        if self.claims.highest.get().is_some_and(|high| sequence > *high) {
+            self.claims.highest.contradict();
         }
         Ok(())
     }
@@ -262,7 +251,7 @@ impl TramReceiver {
             Body::Advertisement(advertisement) => {
                 self.head.advertising.on_other(packet.ttl, advertisement.state);
                 let sender = (from, packet.sender, packet.ttl);
-                self.head.on_advertisement(cx.now, sender, &advertisement);
+                self.head.election.on_advertisement(cx.now, sender, &advertisement);
                 let seeker = self.seeker(cx.now);
                 self.affiliation.on_advertisement(cx.now, (sender, alone), &advertisement, seeker);
                 self.affiliation.on_packet(cx.now, from, Some(advertisement.level));
@@ -278,7 +267,7 @@ impl TramReceiver {
             Body::Bind(_) if is_source => return Err(BadInput::Foreign),
             Body::Bind(bind) => {
                 let status = self.head_status();
-                let can_serve = status.can_serve && !self.affiliation.involves(from);
+                let can_serve = status.can_serve && !self.is_head(from);
                 let status = HeadStatus { can_serve, ..status };
                 self.head.on_bind(cx.now, from, packet.sender, bind, status)?;
             }
@@ -287,7 +276,7 @@ impl TramReceiver {
             Body::Hello(hello) => self.on_hello(cx, from, &hello),
             Body::Ack(ack) => self.on_ack(cx, (from, packet.sender), &ack)?,
             Body::Report(report) => {
-                let is_member = self.head.members.is_member(from);
+                let is_member = self.head.members.by_node.contains_key(&from);
                 let reports = self.reports.as_mut().filter(|_| is_member);
                 let parent = self.affiliation.parent;
                 let beyond = parent.map_or(Duration::ZERO, |parent| parent.round_trip);
@@ -305,15 +294,15 @@ impl TramReceiver {
         // A member may know of later packets than its head.
         let end = (window.reception.end, self.settings.cache_floor() as u64);
         let has = |cache: &Cache, sequence| cache.get(sequence).is_some();
-        let acknowledged = self.head.on_ack(cx.now, from, ack, end, &mut self.repairer, has)?;
-        if acknowledged.congested
+        let is_of_member = self.head.on_ack(cx.now, from, ack, end, &mut self.repairer, has)?;
+        if is_of_member
+            && ack.congested
             && let Some(window) = &mut self.window
             && window.reports_congestion_below()
         {
-            self.next_ack.congested = true;
-            self.next_ack.due = true;
+            (self.next_ack.congested, self.next_ack.due) = (true, true);
         }
-        if acknowledged.left && self.delivery.completed {
+        if is_of_member && ack.leaves && self.delivery.completed {
             // The goodbye informs the head above.
             self.next_ack.due = true;
         }
@@ -340,7 +329,7 @@ impl Machine for TramReceiver {
         if self.timers.take_due(Timer::Start, now) {
             self.phase = Phase::Member;
         }
-        if matches!(self.phase, Phase::Waiting | Phase::Left { .. }) {
+        if matches!(self.phase, Phase::Waiting | Phase::Left(_)) {
             return;
         }
         if self.timers.take_due(Timer::SourceSilence, now) {
@@ -350,7 +339,7 @@ impl Machine for TramReceiver {
             } else {
                 // The session is over; heads and members detect the same silence.
                 self.leave(now);
-                self.past_parents.drop_goodbyes();
+                self.past_parents.goodbyes.clear();
                 self.events.push_back(FlowEvent::Gone.into());
                 return;
             }
@@ -359,7 +348,7 @@ impl Machine for TramReceiver {
             self.on_ack_timer(cx);
         }
         if self.timers.take_due(Timer::Reordering, now) {
-            self.on_reordering_timer(cx);
+            self.request_lost(cx);
         }
         if self.timers.take_due(Timer::Request, now) {
             self.on_request_timer(cx);
@@ -367,12 +356,14 @@ impl Machine for TramReceiver {
         self.timers.take_due(Timer::Pace, now);
         if self.timers.take_due(Timer::EndQuiet, now) {
             self.confirm_end(cx);
-            if self.has_left() {
+            if self.is_over() {
                 return;
             }
         }
-        if let Some(reports) = &mut self.reports {
-            reports.on_timeout(cx);
+        if let Some(Reports { feedback, .. }) = self.reports.as_deref_mut()
+            && feedback.next_timeout().is_some_and(|at| at <= now)
+        {
+            feedback.on_timeout(cx);
         }
         let seeker = self.seeker(cx.now);
         let change = self.affiliation.on_timeout(now, seeker);
@@ -404,7 +395,7 @@ impl Machine for TramReceiver {
         if let Some(transmit) = self.head.poll(cx, &mut self.identity, status, false, buf) {
             return Some(transmit);
         }
-        if self.has_left() {
+        if self.is_over() {
             return None;
         }
         self.poll_request(cx, buf)
@@ -417,7 +408,7 @@ impl Machine for TramReceiver {
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        if self.has_left() {
+        if self.is_over() {
             return None;
         }
         let started = self.phase != Phase::Waiting;
@@ -428,3 +419,6 @@ impl Machine for TramReceiver {
         self.timers.next().into_iter().chain(others).min()
     }
 }
+
+#[cfg(test)]
+mod tests;

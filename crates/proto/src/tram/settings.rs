@@ -19,7 +19,6 @@ choices! {
         Rmtp = "rmtp",
     }
 
-    /// Condition of a congested window.
     pub(super) enum CongestionRule {
         /// No fewer losses than in the window before, and at least the threshold (src: tram s3.2).
         Window = "window",
@@ -38,7 +37,6 @@ choices! {
         Levels = "levels",
     }
 
-    /// Base of the next rate while the window opens.
     pub(super) enum RateRule {
         /// Achieved average (src: tram s3.4).
         Average = "average",
@@ -46,17 +44,13 @@ choices! {
         Current = "current",
     }
 
-    /// Resolution of the sleep between two packets.
     pub(super) enum Clock {
-        /// Resolution of the driver.
         Fine = "fine",
         /// Milliseconds, slept in tens, with compensation (src: tram s3.5).
         Coarse = "coarse",
     }
 
-    /// Earlier data that a late member gets.
     pub(super) enum LateJoin {
-        /// No earlier data.
         None = "none",
         /// Packets that its head still keeps.
         Limited = "limited",
@@ -64,37 +58,29 @@ choices! {
         Full = "full",
     }
 
-    /// Role of a receiver in repair.
     pub(super) enum HeadRole {
-        /// Member only.
         Never = "never",
         /// Head where no eager head takes members.
         Reluctant = "reluctant",
-        /// Head everywhere.
         Eager = "eager",
     }
 
-    /// Discovery of heads by receivers.
     pub(super) enum Formation {
         /// Advertisements before data, solicitations afterwards (HAMTHA).
         Both = "both",
-        /// Advertisements all the time.
         Advertise = "advertise",
         /// Solicitations only (MTHA).
         Solicit = "solicit",
     }
 
-    /// Addresses of repairs.
     pub(super) enum RepairCast {
         /// Unicast to one or two requesting members; scoped multicast for more.
         Auto = "auto",
-        /// Unicast to each requesting member.
         Unicast = "unicast",
         /// Multicast within the reach of the members (src: jrms).
         Scope = "scope",
     }
 
-    /// Measure of the distance to a head.
     pub(super) enum Distance {
         /// Time to live with which the head's packets arrive.
         Ttl = "ttl",
@@ -102,13 +88,11 @@ choices! {
         RoundTrip = "round_trip",
     }
 
-    /// Removal of members that are too slow.
     pub(super) enum Pruning {
         /// No removal: the source waits for all.
         Off = "off",
         /// Removal of members whose loss is the worst of all, which the sender reports.
         Centralised = "centralised",
-        /// Removal of members that are behind.
         Decentralised = "decentralised",
     }
 }
@@ -188,12 +172,9 @@ settings! {
     /// Longest wait of the source for the last receivers after all data is sent
     give_up: Duration [1 s, 3600 s] = 30 s;
     by profile:
-    /// Acknowledgement windows to which the congestion window grows, by a quarter of one each time,
-    /// once nothing at all was lost in the last 32; no further than half of `cache_packets`, and
-    /// back to M when something is lost.
+    /// Acknowledgement windows to which the congestion window grows while nothing is lost.
     lossless_multiple: u32 = 16;
-    /// Wait for the packets of a gap as long as late packets have shown: at most a round trip,
-    /// within 50 to 250 ms.
+    /// Wait for a gap as long as late packets have shown, within 50 to 250 ms.
     reorder_learn: bool = true;
     /// Time after its join in which a receiver reports no congestion.
     join_grace: Duration = 0 s;
@@ -201,18 +182,13 @@ settings! {
     rate_initial: Bitrate = 400 kbit;
     /// Slow start goes to no more than twice the rate at which all members acknowledge.
     slow_start_acknowledged: bool = true;
-    /// After a closed window has brought the rate down, slow start begins anew up to half of the
-    /// former rate, or 0.7 of it after a window that was closed for T. Repairs keep half of the
-    /// greatest rate that was acknowledged, which each congestion report halves.
+    /// Slow start begins anew after a closed window; repairs keep half of the acknowledged rate.
     restart: bool = true;
     /// Time over which the average rate is taken, T.
     averaging_time: Duration = 2 s;
-    /// True if a head sends a repair on at once to members who have asked for it in vain, before
-    /// they ask again.
+    /// True if a head sends a repair on as soon as it has the packet itself.
     pass_on: bool = true;
-    /// Time between advertisements of heads.
     advertise_interval: Duration = 500 ms;
-    /// Hellos without an answer after which the other side counts as lost.
     hellos_missed_max: u32 = 3;
     /// Least time from one acknowledgement to the next of a receiver that lacks something.
     ack_interval: Duration = 500 ms;

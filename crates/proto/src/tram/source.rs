@@ -2,9 +2,6 @@
 //! control: it sends the packets that all members allow.
 
 mod application;
-mod beacons;
-mod progress;
-mod pruning;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -17,7 +14,7 @@ use super::membership::{Head, HeadStatus};
 use super::rate::{self, Controller, RateControl, SentPacket, Steered, Window};
 use super::settings::{Formation, HeadRole, LateJoin, Pruning, TramSettings};
 use super::window::{Repair, Repairer};
-use super::wire::{Ack, Announcement, Body, Data, Hello, Packet, Solicitation, SourceState};
+use super::wire::{Ack, Announcement, Body, Data, Packet, Solicitation, SourceState};
 use super::{HEADS, TramSetup};
 use crate::congestion::{Bounds, Permit};
 use crate::content::Packets;
@@ -25,9 +22,6 @@ use crate::timers::{Timers, reasons};
 use crate::{
     Datagram, Destination, FlowEvent, Machine, Membership, ShortReceiver, StreamEvent, Transmit,
 };
-use beacons::Beacons;
-use progress::Progress;
-use pruning::PruneDecisions;
 
 /// Longest stay after the last member has gone: a member that was given up may come back.
 const STAYS: Duration = Duration::from_secs(2);
@@ -39,14 +33,30 @@ const FAREWELL_INTERVAL: Duration = Duration::from_millis(200);
 /// Delay from the last packet for now to a beacon, in case the packet was lost.
 const PAUSE_AFTER: Duration = Duration::from_millis(50);
 
+/// Silence after which a beacon says that there is no more data for now: 3 s.
+const FILLER_AFTER: Duration = Duration::from_secs(3);
+
+/// Neighbouring heads that all advertise within one second, and the longest interval (src: jrms).
+const HEADS_PER_SECOND: u64 = 30;
+const ADVERTISE_INTERVAL_MAX: Duration = Duration::from_secs(60);
+
 /// Acknowledgement windows that must be sent before any member counts as too slow (src: jrms).
 const PRUNE_AFTER_WINDOWS: u64 = 5;
+
+/// Time below the minimum rate before a member is pruned: the loss of a head is no reason.
+const PRUNE_AFTER: Duration = Duration::from_secs(5);
+
+/// Shortest time between two decisions to prune: the effect of one shows first.
+const PRUNE_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Duration and interval of requests to heads to prune: a single packet could be anybody's.
+const PRUNE_REQUESTED_FOR: Duration = Duration::from_millis(1800);
+const PRUNE_REQUEST_INTERVAL: Duration = Duration::from_millis(400);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
     #[default]
     Waiting,
-    /// Waits for the receivers that must have joined.
     Gathering,
     Sending,
     /// All data was sent, and members may still lack some.
@@ -65,6 +75,51 @@ reasons! {
     }
 }
 
+#[derive(Debug, Default)]
+struct Progress {
+    next: u64,
+    bytes: u64,
+    sent_at: Time,
+    acknowledged: u64,
+    /// Time of the last acknowledgement, or of the last new packet if later.
+    acknowledged_at: Time,
+}
+
+/// Packets without data: beacons, settings, and names of restarted receivers.
+#[derive(Debug, Default)]
+struct Beacons {
+    due: bool,
+    /// Announcement of settings, sent repeatedly; `None` if receivers know them.
+    settings: Option<Vec<u8>>,
+    settings_due: bool,
+    /// Longest time between two status packets of a receiver; zero for none.
+    status_interval: Duration,
+    paused_at: u64,
+    restarted: Vec<u64>,
+}
+
+#[derive(Debug, Default)]
+struct PruneDecisions {
+    requested_until: Time,
+    decided_at: Option<Time>,
+    /// Time of the latest bind request: a member that has just come back did not lower the rate.
+    bound_at: Time,
+}
+
+impl PruneDecisions {
+    /// Returns true if a member is to be pruned, with a rate below the minimum since `below_since`.
+    fn decide(&mut self, now: Time, below_since: Option<Time>) -> bool {
+        let lately = self.decided_at.is_some_and(|at| now.since(at) < PRUNE_INTERVAL);
+        let since = below_since.map(|since| since.max(self.bound_at));
+        let decides = !lately && since.is_some_and(|since| now.since(since) >= PRUNE_AFTER);
+        if decides {
+            self.decided_at = Some(now);
+            self.requested_until = now + PRUNE_REQUESTED_FOR;
+        }
+        decides
+    }
+}
+
 /// Source of a session.
 pub struct TramSource<P = Box<dyn Packets + Send>> {
     settings: TramSettings,
@@ -78,11 +133,9 @@ pub struct TramSource<P = Box<dyn Packets + Send>> {
     is_closing: bool,
     progress: Progress,
     head: Head,
-    /// True once the group of heads was joined.
     joined_heads: bool,
     repairer: Repairer,
     controller: Box<dyn Controller + Send>,
-    /// Buffer of the scheme's announcement.
     announcement: Vec<u8>,
     /// True if new data goes before repairs, with which it alternates.
     data_has_turn: bool,
@@ -106,15 +159,17 @@ impl<P: Packets> TramSource<P> {
         timers.arm(Timer::Start, setup.start);
         let mut head = Head::new(&settings, HeadRole::Eager);
         head.be_source(&settings);
+        let mut repairer = Repairer::new(&settings, 1);
+        repairer.alternates = true;
         fresh! {
             Self {
                 identity: Identity::new(setup.session),
                 packets,
                 to: setup.to,
                 start: setup.start,
-                progress: Progress::new(setup.start),
+                progress: Progress { next: 1, sent_at: setup.start, ..Progress::default() },
                 head,
-                repairer: Repairer::of_source(&settings),
+                repairer,
                 controller,
                 timers,
                 settings,
@@ -158,8 +213,9 @@ impl<P: Packets> TramSource<P> {
             Formation::Advertise => self.settings.advertise_interval,
             Formation::Both if self.phase != Phase::Gathering => Duration::ZERO,
             Formation::Both => {
-                let heads = self.head.members.below().1;
-                Head::interval_for(self.settings.advertise_interval, heads)
+                let heads = u64::from(self.head.members.below().1);
+                let shared = Duration::from_millis(heads * 1000 / HEADS_PER_SECOND);
+                shared.max(self.settings.advertise_interval).min(ADVERTISE_INTERVAL_MAX)
             }
         };
         SourceState {
@@ -196,17 +252,14 @@ impl<P: Packets> TramSource<P> {
                 }
             }
             Body::Ack(ack) => self.on_ack(cx, (from, packet.sender), &ack)?,
-            Body::Advertisement(_) | Body::Hello(Hello { .. }) => {}
+            Body::Advertisement(_) | Body::Hello(_) | Body::Reject(_) => {}
             // The source is the only one, and has no head. Status packets go through `word_of`.
             Body::Beacon(_)
             | Body::Data(..)
             | Body::Accept(_)
             | Body::Status(_)
             | Body::StatusReply(_)
-            | Body::Settings(_) => {
-                return Err(BadInput::Foreign);
-            }
-            Body::Reject(_) => {}
+            | Body::Settings(_) => return Err(BadInput::Foreign),
             Body::Report(report) => {
                 self.controller.take_report(cx, from, self.progress.next, &report)?;
             }
@@ -218,25 +271,37 @@ impl<P: Packets> TramSource<P> {
         let (end, low) = (self.progress.next, self.low());
         let can_repair = |_: &_, sequence| sequence >= low && sequence < end;
         let (now, repairer) = (cx.now, &mut self.repairer);
-        let acknowledged =
+        let is_of_member =
             self.head.on_ack(now, (from, id), ack, (end, 0), repairer, can_repair)?;
         self.progress.acknowledged_at = now;
-        let has = self.progress.last_before(self.head.members.first_missing());
-        let packets = &self.packets;
-        let bytes = self.progress.on_acknowledged(has, |index| packets.len(index));
+        let has = self.head.members.first_missing().unwrap_or(1).min(end) - 1;
+        let before = self.progress.acknowledged;
+        self.progress.acknowledged = has.max(before);
+        let bytes = (before..has).map(|index| self.packets.len(index));
+        let bytes = bytes.fold(0, u32::saturating_add);
         let seq = ack.first_missing.min(end) - 1;
         cx.emit(Event::AckReceived { seq, bytes, from });
         let allowed = self.head.members.allowed_by_any().unwrap_or(0);
         let progress = rate::Progress {
             bytes,
-            congested: acknowledged.congested,
+            congested: is_of_member && ack.congested,
             highest: ack.highest,
             allowed: allowed.saturating_sub(has),
             flight: u32::try_from(end - 1 - has).unwrap_or(u32::MAX),
-            repeated: self.repairer.requests.take_repeated(),
+            repeated: core::mem::take(&mut self.repairer.repeated),
         };
         self.controller.on_progress(cx, progress);
-        self.consider_pruning(cx.now);
+        let enough = PRUNE_AFTER_WINDOWS * u64::from(self.settings.ack_window);
+        // A low rate is the members' fault only if they keep the window small.
+        let is_small = self.window() < Window::from(self.settings.ack_window);
+        let is_sending = self.phase == Phase::Sending && self.beacons.paused_at != end;
+        let may_prune = self.settings.pruning != Pruning::Off && is_sending && is_small;
+        let below_since = self.controller.below_min_since(now);
+        if may_prune && end >= enough && self.prune_decisions.decide(now, below_since) {
+            self.timers.arm_by(Timer::Beacon, now + PRUNE_REQUEST_INTERVAL);
+            let worst = self.head.members.worst_loss();
+            self.head.prune(&self.settings, worst, end - 1);
+        }
         self.make_room();
         self.check_open(cx.now);
         self.check_begin(cx);
@@ -253,21 +318,6 @@ impl<P: Packets> TramSource<P> {
     fn make_room(&mut self) {
         let done = self.head.members.first_missing().unwrap_or(self.progress.next);
         self.repairer.cache.purge(done.min(self.progress.next));
-    }
-
-    fn consider_pruning(&mut self, now: Time) {
-        let enough = PRUNE_AFTER_WINDOWS * u64::from(self.settings.ack_window);
-        let next = self.progress.next;
-        // A low rate is the members' fault only if they keep the window small.
-        let is_small = self.window() < Window::from(self.settings.ack_window);
-        let is_sending = self.phase == Phase::Sending && !self.beacons.is_paused(next);
-        let may_prune = self.settings.pruning != Pruning::Off && is_sending && is_small;
-        let below_since = self.controller.below_min_since(now);
-        if may_prune && next >= enough && self.prune_decisions.decide(now, below_since) {
-            self.timers.arm_by(Timer::Beacon, now + pruning::REQUEST_INTERVAL);
-            let worst = self.head.members.worst_loss();
-            self.head.prune(&self.settings, worst, next - 1);
-        }
     }
 
     fn check_begin(&mut self, cx: &mut Cx<'_>) {
@@ -307,37 +357,41 @@ impl<P: Packets> TramSource<P> {
     }
 
     fn is_deserted(&self) -> bool {
-        self.head.members.is_empty() && self.head.members.allowed_by_any().is_none()
+        self.head.members.by_node.is_empty() && self.head.members.allowed_by_any().is_none()
     }
 
     fn poll_data(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         if self.phase != Phase::Sending || self.all_sent() {
             return None;
         }
-        if self.progress.next >= self.repairer.cache.room_until() {
+        let sequence = self.progress.next;
+        if sequence >= self.repairer.cache.room_until() {
             self.make_room();
-            if self.progress.next >= self.repairer.cache.room_until() {
+            if sequence >= self.repairer.cache.room_until() {
                 return None;
             }
         }
-        let index = self.progress.next - 1;
-        let Some(len) = self.packets.ready(cx.now, index) else {
+        let Some(len) = self.packets.ready(cx.now, sequence - 1) else {
             self.controller.on_idle(cx);
-            self.on_pause(cx.now);
+            if core::mem::replace(&mut self.beacons.paused_at, sequence) != sequence {
+                // Nothing else would show the loss of the last packet before the pause.
+                self.timers.arm_by(Timer::Beacon, cx.now + PAUSE_AFTER);
+            }
             return None;
         };
         // Removed members or expired orphans may have opened the window.
         self.check_open(cx.now);
         let window = self.window();
         self.ask(cx, window, len, false)?;
-        let sequence = self.progress.send();
+        self.progress.next += 1;
         self.repairer.cache.insert(sequence, &[], 0);
         let prune = self.prunes(cx.now, window);
         let state = SourceState { prune, ..self.state(sequence) };
         let packet = SentPacket { sequence, bytes: len, repair: false, window };
         let transmit = self.write(cx, state, (self.to, u8::MAX), packet, buf);
-        self.progress.on_sent(cx.now, len);
-        self.repairer.requests.on_data_sent();
+        self.progress.bytes += u64::from(len);
+        self.progress.sent_at = cx.now;
+        self.repairer.alternating_sent = 0;
         // A lack of acknowledgements does not close the window, nor does a packet at a closed one.
         if window >= 0 && self.window() < 0 && self.head.members.allowed_by_any().is_some() {
             self.controller.on_closed(cx.now);
@@ -356,14 +410,7 @@ impl<P: Packets> TramSource<P> {
 
     /// True if heads are to remove slow members; once the window opens, they have gone.
     fn prunes(&self, now: Time, window: Window) -> bool {
-        self.prune_decisions.is_requested(now) && window < 0
-    }
-
-    /// Arms a beacon at the start of a pause: nothing else would show the loss of the last packet.
-    fn on_pause(&mut self, now: Time) {
-        if self.beacons.on_pause(self.progress.next) {
-            self.timers.arm_by(Timer::Beacon, now + PAUSE_AFTER);
-        }
+        now < self.prune_decisions.requested_until && window < 0
     }
 
     fn is_parting(&self) -> bool {
@@ -374,20 +421,8 @@ impl<P: Packets> TramSource<P> {
         if self.is_parting() { FAREWELL_INTERVAL } else { self.settings.beacon_interval }
     }
 
-    fn on_beacon_timer(&mut self, now: Time) {
-        let is_sending = self.phase == Phase::Sending;
-        self.beacons.on_timer(now, is_sending, self.progress.next, self.progress.sent_at);
-        let prunes = self.prunes(now, self.window());
-        self.beacons.due |= prunes;
-        let interval = self.beacon_interval();
-        let interval = if prunes { interval.min(pruning::REQUEST_INTERVAL) } else { interval };
-        self.timers.arm(Timer::Beacon, now + interval);
-        let state = self.state(0);
-        self.head.set_advertise_interval(now, state.advertise_interval);
-    }
-
     fn poll_repair(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        if !self.repairer.requests.is_waiting() {
+        if !self.repairer.is_waiting() {
             return None;
         }
         let window = self.window();
@@ -420,13 +455,18 @@ impl<P: Packets> TramSource<P> {
         let option = self.controller.on_sent(cx, packet, &mut self.announcement);
         let announce = option.map(|option| Announcement { option, value: &self.announcement });
         let data = Data { state, announce, payload: &[] };
-        self.identity.write_unsealed(cx, ttl, Body::Data(data), buf);
+        self.identity.packet(cx, ttl, Body::Data(data)).encode(buf);
         let zeros = self.packets.read(cx.now, sequence - 1, buf);
         super::wire::seal(buf);
         Transmit { zeros, payload_len: len, time_to_live: ttl, ..Transmit::control(to) }
     }
 
-    fn report_incomplete(&mut self, cx: &mut Cx<'_>) {
+    fn finish(&mut self, cx: &mut Cx<'_>) {
+        self.phase = Phase::Done;
+        self.timers.disarm_all();
+        if self.is_retained {
+            return;
+        }
         let (named, unnamed) = self.head.members.shortfall();
         for ShortReceiver { node, reason, .. } in &named {
             cx.emit(Event::Incomplete { node: *node, receivers: 1, reason: *reason });
@@ -438,15 +478,6 @@ impl<P: Packets> TramSource<P> {
         if unnamed > 0 || !named.is_empty() {
             self.events.push_back(StreamEvent::Incomplete { named, unnamed });
         }
-    }
-
-    fn finish(&mut self, cx: &mut Cx<'_>) {
-        self.phase = Phase::Done;
-        self.timers.disarm_all();
-        if self.is_retained {
-            return;
-        }
-        self.report_incomplete(cx);
         if self.is_deserted() {
             cx.emit(Event::Completed { bytes: self.progress.bytes });
             self.events.push_back(FlowEvent::Completed.into());
@@ -485,7 +516,16 @@ impl<P: Packets> Machine for TramSource<P> {
         self.timers.take_due(Timer::Pace, now);
         self.controller.on_timeout(cx);
         if self.timers.take_due(Timer::Beacon, now) {
-            self.on_beacon_timer(now);
+            let Progress { next, sent_at, .. } = self.progress;
+            let is_sending = self.phase == Phase::Sending && self.beacons.paused_at != next;
+            let prunes = self.prunes(now, self.window());
+            self.beacons.due = prunes || !is_sending || now.since(sent_at) >= FILLER_AFTER;
+            self.beacons.settings_due = true;
+            let interval = self.beacon_interval();
+            let interval = if prunes { interval.min(PRUNE_REQUEST_INTERVAL) } else { interval };
+            self.timers.arm(Timer::Beacon, now + interval);
+            let state = self.state(0);
+            self.head.set_advertise_interval(now, state.advertise_interval);
         }
         if !self.head.on_timeout(now, self.progress.next, &self.repairer).is_empty() {
             self.make_room();
@@ -522,18 +562,18 @@ impl<P: Packets> Machine for TramSource<P> {
             && let Some(settings) = &self.beacons.settings
         {
             let body = Body::Settings(settings);
-            return Some(self.identity.control(cx, self.to, u8::MAX, body, buf));
+            return Some(self.identity.send(cx, self.to, body, buf));
         }
         if core::mem::take(&mut self.beacons.due) {
             let prune = self.prunes(cx.now, self.window());
             let state =
                 SourceState { done: self.all_sent(), prune, ..self.state(self.progress.next - 1) };
-            return Some(self.identity.control(cx, self.to, u8::MAX, Body::Beacon(state), buf));
+            return Some(self.identity.send(cx, self.to, Body::Beacon(state), buf));
         }
-        if let Some(name) = self.beacons.next_restarted() {
+        if let Some(name) = self.beacons.restarted.pop() {
             let body = Body::Solicitation(Solicitation { role: HeadRole::Never, name });
             let to = Destination::Group(HEADS);
-            return Some(self.identity.control(cx, to, u8::MAX, body, buf));
+            return Some(self.identity.send(cx, to, body, buf));
         }
         let status = self.head_status();
         // Data and beacons are signs of life enough.
@@ -548,7 +588,7 @@ impl<P: Packets> Machine for TramSource<P> {
         if let Some(transmit) = self.poll_repair(cx, buf) {
             return Some(transmit);
         }
-        if self.repairer.requests.is_waiting() {
+        if self.repairer.is_waiting() {
             return None;
         }
         if let Some(transmit) = self.poll_data(cx, buf) {
@@ -559,7 +599,7 @@ impl<P: Packets> Machine for TramSource<P> {
         if waits && self.window() >= 0 {
             return None;
         }
-        self.repairer.requests.on_data_sent();
+        self.repairer.alternating_sent = 0;
         self.poll_repair(cx, buf)
     }
 
@@ -574,5 +614,20 @@ impl<P: Packets> Machine for TramSource<P> {
         let others = [self.head.next_timeout(), self.controller.next_timeout()];
         let others = others.into_iter().flatten().filter(|_| self.phase != Phase::Waiting);
         self.timers.next().into_iter().chain(others).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::{at, s};
+
+    #[test]
+    fn a_low_rate_of_five_seconds_decides_every_two_seconds() {
+        let mut decisions = PruneDecisions { bound_at: s(1), ..PruneDecisions::default() };
+        let mut decide = |second| decisions.decide(s(second), Some(at(0)));
+        assert_eq!([5, 6, 7, 8, 9].map(&mut decide), [false, true, false, true, false]);
+        assert!(!decisions.decide(s(20), None));
+        assert!(s(9) < decisions.requested_until && decisions.requested_until <= s(10));
     }
 }

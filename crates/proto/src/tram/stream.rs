@@ -53,11 +53,8 @@ impl TramStreamReceiver {
         negotiation: TreeNegotiation,
     ) -> Self {
         let session = TramSetup::of(tsi, source, start, options);
-        Self {
-            tram: TramReceiver::following(&session, node, negotiation),
-            source,
-            has_ended: false,
-        }
+        let tram = TramReceiver::following(&session, node, negotiation);
+        Self { tram, source, has_ended: false }
     }
 
     /// True if the receiver no longer takes part.

@@ -1,21 +1,19 @@
 //! Wire format of TRAM (`docs/tram.md` has every byte). No input makes this module panic.
 
 mod departed;
-mod hello;
-mod report;
 mod specimens;
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use faircast_base::{BadInput, Bitrate, Checked, Duration};
 
 pub(super) use self::departed::{BELOW_MAX, DEPARTURES_MAX, Departed, DepartureList, Fate};
-pub(super) use self::hello::Hello;
-pub(super) use self::report::{Report, ReportKind};
 pub use self::specimens::specimens;
 
 use super::settings::HeadRole;
 use crate::Datagram;
+use crate::congestion::RouterView;
 use crate::fields::{Encoded, Fields};
 use crate::pgm::wire::checksum;
 
@@ -38,14 +36,13 @@ pub(super) const ASKED_MAX: usize = 128;
 /// Upper bound of packet numbers, so that arithmetic on them fits into 64 bits.
 const SEQUENCES: u64 = 1 << 62;
 
-const CHECKSUM: core::ops::Range<usize> = 6..8;
-const SENDER: core::ops::Range<usize> = 16..24;
+const CHECKSUM: Range<usize> = 6..8;
+const SENDER: Range<usize> = 16..24;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Packet<'a> {
     pub(super) session: u64,
     pub(super) sender: u64,
-    /// Time to live with which the packet was sent.
     pub(super) ttl: u8,
     pub(super) body: Body<'a>,
 }
@@ -66,14 +63,13 @@ pub(super) enum Body<'a> {
     StatusReply(&'a [u8]),
     /// Settings of the source that differ from the defaults, encoded as PGM's option SCHEME.
     Settings(&'a [u8]),
-    /// Receiver's report to the scheme of the source, up the tree or direct to the source.
     Report(Report<'a>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Data<'a> {
     pub(super) state: SourceState,
-    /// Announcement of the source's scheme; `None` without a scheme, and on repairs from heads.
+    /// `None` without a scheme, and on repairs from heads.
     pub(super) announce: Option<Announcement<'a>>,
     pub(super) payload: &'a [u8],
 }
@@ -84,12 +80,6 @@ pub(super) struct Announcement<'a> {
     pub(super) value: &'a [u8],
 }
 
-impl<'a> Data<'a> {
-    pub(super) fn plain(state: SourceState, payload: &'a [u8]) -> Self {
-        Self { state, announce: None, payload }
-    }
-}
-
 /// Session state that the source puts into each of its packets, and heads into repairs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct SourceState {
@@ -97,19 +87,13 @@ pub(super) struct SourceState {
     pub(super) sequence: u64,
     /// First packet that is still repaired; 0 if all are.
     pub(super) forget_before: u64,
-    /// Payload rate at which heads repair.
     pub(super) rate: Bitrate,
     pub(super) ack_window: u16,
-    /// Time between two advertisements of a head; zero if heads answer solicitations only.
     pub(super) advertise_interval: Duration,
-    /// Worst loss of all receivers, in parts of 65535.
     pub(super) worst_loss: u16,
-    /// Longest time between two status packets of a receiver to the source; zero for none.
     pub(super) status_interval: Duration,
     pub(super) repair: bool,
-    /// True if the source has sent all data.
     pub(super) done: bool,
-    /// True if heads are to prune slow members.
     pub(super) prune: bool,
 }
 
@@ -133,7 +117,6 @@ pub(super) struct Advertisement {
     pub(super) members_max: u16,
     pub(super) low: u64,
     pub(super) lan: bool,
-    /// Number of the sender's name; 0 without a name.
     pub(super) name: u64,
 }
 
@@ -149,9 +132,7 @@ pub(super) struct Bind {
     pub(super) role: HeadRole,
     /// Time to live with which the head's packets arrive.
     pub(super) distance: u8,
-    /// Number of heads that the receiver has had.
     pub(super) joins: u16,
-    /// First packet that the receiver lacks; 0 before its first packet.
     pub(super) first_missing: u64,
     pub(super) name: u64,
 }
@@ -184,14 +165,11 @@ pub(super) struct Ack<'a> {
     pub(super) members: u16,
     pub(super) indirect: u32,
     pub(super) heads: u32,
-    /// True if the loss is that of a receiver below the member.
     pub(super) of_subtree: bool,
-    /// True if an acknowledgement window was congested.
     pub(super) congested: bool,
     pub(super) leaves: bool,
     /// True if the member has everything that can still be had.
     pub(super) complete: bool,
-    /// True if the member asks for a hello.
     pub(super) hello_missing: bool,
     /// True if the member leaves early, or some packets cannot be repaired any more.
     pub(super) short: bool,
@@ -200,20 +178,75 @@ pub(super) struct Ack<'a> {
     pub(super) mask: &'a [u8],
 }
 
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Hello<'a> {
+    pub(super) resigns: bool,
+    pub(super) level: u8,
+    /// First packet that the head can repair, and highest packet number that it knows.
+    pub(super) low: u64,
+    pub(super) high: u64,
+    pub(super) done: bool,
+    /// Numbers of the members that must acknowledge, eight bytes each.
+    pub(super) asked: &'a [u8],
+}
+
+impl Hello<'_> {
+    pub(super) fn asks(&self, id: u64) -> bool {
+        self.asked.as_chunks().0.iter().any(|asked| u64::from_be_bytes(*asked) == id)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Report<'a> {
+    pub(super) kind: ReportKind,
+    pub(super) sequence: u64,
+    pub(super) leaves: bool,
+    pub(super) option: u8,
+    pub(super) value: &'a [u8],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReportKind {
+    /// Acknowledges those of the last 32 packets whose bits are set; bit 0 is the packet itself.
+    Ack {
+        bitmap: u32,
+    },
+    Nak,
+    /// Requests nothing. The packet is the latest one missing, or else the latest received.
+    NullNak,
+}
+
+impl<'a> Report<'a> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let (kind, bitmap) = match self.kind {
+            ReportKind::Ack { bitmap } => (0, bitmap),
+            ReportKind::Nak => (1, 0),
+            ReportKind::NullNak => (2, 0),
+        };
+        ([kind, self.option, 0, 0], bitmap, self.sequence).put(out);
+        out.extend_from_slice(self.value);
+    }
+
+    fn decode(leaves: bool, fields: &mut Fields<'a>) -> Option<Self> {
+        let ([kind, option, ..], bitmap): ([u8; 4], _) = fields.read()?;
+        let (sequence, value) = (sequence(fields)?, fields.rest());
+        let kind =
+            one_of(&[ReportKind::Ack { bitmap }, ReportKind::Nak, ReportKind::NullNak], kind)?;
+        // Only the report of a leaving receiver may be empty.
+        let says = leaves || !value.is_empty();
+        let fits = sequence > 0 && says && value.len() <= RouterView::REPORT_BYTES_MAX;
+        fits.then_some(Self { kind, sequence, leaves, option, value })
+    }
+}
+
 impl Advertisement {
     fn decode(fields: &mut Fields<'_>) -> Option<Self> {
         let [state, role, level, lan] = fields.read()?;
         let (members, members_max) = fields.read()?;
-        Some(Self {
-            state: one_of(&HeadState::ALL, state)?,
-            role: one_of(HeadRole::ALL, role)?,
-            level,
-            members,
-            members_max,
-            low: sequence(fields)?,
-            lan: one_of(&[false, true], lan)?,
-            name: decode_name(fields)?,
-        })
+        let (state, role) = (one_of(&HeadState::ALL, state)?, one_of(HeadRole::ALL, role)?);
+        let (low, lan) = (sequence(fields)?, one_of(&[false, true], lan)?);
+        let name = decode_name(fields)?;
+        Some(Self { state, role, level, members, members_max, low, lan, name })
     }
 }
 
@@ -244,9 +277,12 @@ impl<'a> Ack<'a> {
             mask: Some(fields.rest()).filter(|mask| mask.len() <= MASK_MAX)?,
         })
     }
-}
 
-impl Ack<'_> {
+    /// Returns the fate of a leaving member that lacks packets.
+    pub(super) fn fate_of_leaver(&self) -> Fate {
+        if self.complete { Fate::Gaps } else { Fate::Left }
+    }
+
     pub(super) fn missing(&self) -> impl Iterator<Item = u64> {
         let first = self.first_missing;
         let bits = self.mask.iter().enumerate().flat_map(|(i, byte)| {
@@ -256,20 +292,15 @@ impl Ack<'_> {
     }
 }
 
-pub(super) fn mask(
-    first: u64,
-    missing: impl Iterator<Item = core::ops::Range<u64>>,
-    out: &mut Vec<u8>,
-) {
-    let start = out.len();
-    let end = first + 8 * MASK_MAX as u64;
-    for sequence in
-        missing.take_while(|run| run.start < end).flat_map(|run| run.start..run.end.min(end))
-    {
+pub(super) fn mask(first: u64, missing: impl Iterator<Item = Range<u64>>) -> Vec<u8> {
+    let (mut mask, end) = (Vec::new(), first + 8 * MASK_MAX as u64);
+    let missing = missing.take_while(|run| run.start < end);
+    for sequence in missing.flat_map(|run| run.start..run.end.min(end)) {
         let place = (sequence - first) as usize;
-        out.resize(out.len().max(start + place / 8 + 1), 0);
-        out[start + place / 8] |= 0x80 >> (place % 8);
+        mask.resize(mask.len().max(place / 8 + 1), 0);
+        mask[place / 8] |= 0x80 >> (place % 8);
     }
+    mask
 }
 
 const BEACON: u8 = 1;
@@ -361,9 +392,12 @@ impl<'a> Packet<'a> {
         let body = Body::decode(kind, flags, fields).ok_or(BadInput::Malformed)?;
         Ok(Self { session, sender, ttl, body })
     }
-}
 
-impl<'a> Packet<'a> {
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        self.encode(out);
+        seal(out);
+    }
+
     /// Decodes a datagram of this session. Fails if it is damaged, or of another session.
     pub(super) fn of_datagram(datagram: &Datagram<'a>, session: u64) -> Checked<Self> {
         if !datagram.authenticated && !is_sound(datagram.bytes) {
@@ -409,8 +443,8 @@ impl<'a> Body<'a> {
     fn kind(&self) -> (u8, u8) {
         match self {
             Self::Beacon(state) => (BEACON, state.flags()),
-            Self::Data(data) => {
-                (DATA, data.state.flags() | if data.announce.is_some() { ANNOUNCES } else { 0 })
+            Self::Data(Data { state, announce, .. }) => {
+                (DATA, state.flags() | if announce.is_some() { ANNOUNCES } else { 0 })
             }
             Self::Advertisement(_) => (ADVERTISEMENT, 0),
             Self::Solicitation(_) => (SOLICITATION, 0),
@@ -485,8 +519,11 @@ impl<'a> Body<'a> {
             BEACON => Self::Beacon(SourceState::decode(flags, all)?),
             DATA => {
                 let state = SourceState::decode(flags & !ANNOUNCES, all)?;
-                let announce =
-                    if flags & ANNOUNCES == 0 { None } else { Some(Announcement::decode(all)?) };
+                let mut announce = None;
+                if flags & ANNOUNCES != 0 {
+                    let [option, len] = all.read()?;
+                    announce = Some(Announcement { option, value: all.bytes(usize::from(len))? });
+                }
                 let data = Data { state, announce, payload: all.rest() };
                 (state.sequence > 0).then_some(Self::Data(data))?
             }
@@ -531,13 +568,6 @@ impl<'a> Body<'a> {
         };
         fields.end()?;
         Some(body)
-    }
-}
-
-impl<'a> Announcement<'a> {
-    fn decode(fields: &mut Fields<'a>) -> Option<Self> {
-        let [option, len] = fields.read()?;
-        Some(Self { option, value: fields.bytes(usize::from(len))? })
     }
 }
 

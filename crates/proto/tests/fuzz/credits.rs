@@ -10,20 +10,15 @@ use faircast_proto::credit::{
     self, PendingLoad, ProgramFault, ProgramHost, RunningProgram, SessionProgram,
 };
 use faircast_proto::options::{OptionValue, Options};
-use faircast_proto::pgm::wire::checksum;
 use faircast_proto::relay::{Egress, Handling, PacketKey, PortId, Relay, RelayPacket};
 use faircast_proto::transport::{EndSetup, Role};
-use faircast_proto::{Datagram, Destination, FlowMachine, Machine};
+use faircast_proto::{Datagram, Destination, Transmit};
 use faircast_relay_sdk::View;
 
-use crate::damage::damage;
+use crate::endpoints::seal;
+use crate::ends::{End, FLYING_MAX, MANY, REST, damage};
 
 const ME: NodeId = NodeId(10);
-/// Limit of packets or steps of one kind that no valid machine reaches.
-const MANY: u32 = 100_000;
-const FLYING_MAX: usize = 100;
-/// Time in which the relay becomes idle after the source is closed.
-const REST: Duration = Duration::from_secs(2000);
 const POLICIES: [&str; 7] = [
     "worst-path",
     "best-path",
@@ -98,12 +93,6 @@ impl RunningProgram for Answers {
     }
 }
 
-struct End {
-    node: NodeId,
-    machine: FlowMachine,
-    rng: Rng,
-}
-
 #[derive(Clone)]
 struct Flying {
     port: usize,
@@ -147,9 +136,7 @@ impl World {
             };
             let setup = EndSetup::new(FlowId(0), NodeId(node), &sources, &options);
             let machine = stack.end(role, EndSetup { payload: 100, ..setup });
-            let machine = machine.expect("credits have sources and receivers");
-            let rng = Rng::new(1, NodeId(node), Purpose::Machine(0));
-            End { node: NodeId(node), machine, rng }
+            End::new(node, machine.expect("credits have sources and receivers"))
         });
         let relay = RELAYS.iter().find(|entry| entry.name == "credit").expect("it is registered");
         Self {
@@ -220,23 +207,15 @@ impl World {
     }
 
     fn close(&mut self, port: usize) {
-        let End { machine, rng, .. } = &mut self.ends[port];
-        machine.handle_close(&mut Cx::untraced(self.now, rng));
-        self.drain_end(port, self.now);
+        let sent = self.ends[port].act(self.now, |machine, cx| machine.handle_close(cx));
+        self.launch(port, sent);
     }
 
     fn pass(&mut self, span: Duration) {
         let end = self.now + span;
         for port in 0..self.ends.len() {
-            let (mut now, mut calls) = (self.now, 0);
-            while let Some(at) = self.ends[port].machine.next_timeout().filter(|at| *at <= end) {
-                calls = if at > now { 0 } else { calls + 1 };
-                assert!(calls < MANY, "time stands still for {port}");
-                now = now.max(at);
-                let End { machine, rng, .. } = &mut self.ends[port];
-                machine.handle_timeout(&mut Cx::untraced(now, rng));
-                self.drain_end(port, now);
-            }
+            let sent = self.ends[port].pass(self.now, end);
+            self.launch(port, sent);
         }
         let mut calls = 0;
         while let Some(at) = self.relay.next_timeout().filter(|at| *at <= end) {
@@ -256,19 +235,11 @@ impl World {
         }
     }
 
-    fn drain_end(&mut self, port: usize, now: Time) {
-        let (mut sent, mut buf) = (0, Vec::new());
-        loop {
-            let End { machine, rng, node } = &mut self.ends[port];
-            let mut cx = Cx::untraced(now, rng);
-            let Some(transmit) = machine.poll_transmit(&mut cx, &mut buf) else { break };
-            sent += 1;
-            assert!(sent < MANY, "a drain does not end");
-            let (bytes, from) = (core::mem::take(&mut buf), *node);
-            let (to, zeros) = (transmit.to, transmit.zeros);
-            self.push(Flying { port, up: true, to, from, bytes, zeros });
+    fn launch(&mut self, port: usize, sent: Vec<(Transmit, Vec<u8>)>) {
+        let (up, from) = (true, self.ends[port].node);
+        for (Transmit { to, zeros, .. }, bytes) in sent {
+            self.push(Flying { port, up, to, from, bytes, zeros });
         }
-        while self.ends[port].machine.poll_event().is_some() {}
     }
 
     fn drain_relay(&mut self) {
@@ -310,22 +281,20 @@ impl World {
         let Flying { port, up, to, from, bytes, zeros } = &flying;
         let datagram = Datagram { zeros: *zeros, ..Datagram::new(*from, *to, bytes) };
         if !up {
-            let Some(End { machine, rng, node }) = self.ends.get_mut(*port) else { return };
-            if matches!(to, Destination::Node(other) if other != node) {
+            let Some(end) = self.ends.get_mut(*port) else { return };
+            if matches!(to, Destination::Node(other) if *other != end.node) {
                 return;
             }
-            let mut cx = Cx::untraced(self.now, rng);
-            machine.handle_datagram(&mut cx, datagram);
-            return self.drain_end(*port, self.now);
+            let sent = end.act(self.now, |machine, cx| machine.handle_datagram(cx, datagram));
+            return self.launch(*port, sent);
         }
         let is_out = |place: usize, node: NodeId| match to {
             Destination::Group(_) => place != *port,
             Destination::Node(other) => node == *other,
         };
-        let places = self.ends.iter().enumerate();
-        let ports_out: Vec<PortId> = places
-            .filter(|(place, end)| is_out(*place, end.node))
-            .map(|(place, _)| PortId(place as u32))
+        let ports_out: Vec<PortId> = (0..self.ends.len())
+            .filter(|place| is_out(*place, self.ends[*place].node))
+            .map(|place| PortId(place as u32))
             .collect();
         self.key += 1;
         let (key, flow, port) = (PacketKey(self.key), FlowId(0), PortId(*port as u32));
@@ -370,10 +339,6 @@ fn dress(mut bytes: Vec<u8>) -> Vec<u8> {
         4 => 36,
         _ => 52,
     };
-    if let Some(header) = bytes.get_mut(..header) {
-        header[6..8].fill(0);
-        let sum = checksum(header);
-        header[6..8].copy_from_slice(&sum.to_be_bytes());
-    }
+    bytes.get_mut(..header).map(seal);
     bytes
 }

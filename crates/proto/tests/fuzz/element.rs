@@ -31,7 +31,7 @@ pub(crate) fn element(mut data: &[u8]) {
         let mut relay = (entry.relay)(ME, &Options::default(), None);
         let mut rng = Rng::new(1, ME, Purpose::Machine(0));
         let mut now = Time::ZERO;
-        let (mut key, mut held) = (0, 0);
+        let (mut packets, mut held) = (0, 0);
         while let Some((&[wait, port, len], rest)) = data.split_first_chunk() {
             let (bytes, rest) = rest.split_at(usize::from(len).min(rest.len()));
             data = rest;
@@ -53,17 +53,13 @@ pub(crate) fn element(mut data: &[u8]) {
             let ports_out: Vec<PortId> =
                 PORTS.iter().copied().filter(|port| port.0 as usize != port_in).collect();
             let datagram = Datagram::new(NodeId(u32::from(port >> 3)), to, &bytes);
-            let packet = RelayPacket {
-                key: PacketKey(key),
-                flow: FlowId(0),
-                port: PORTS[port_in],
-                ports_out: &ports_out,
-                datagram,
-                time_to_live: 16,
-            };
+            packets += 1;
+            let (key, flow, port) = (PacketKey(packets), FlowId(0), PORTS[port_in]);
+            let packet =
+                RelayPacket { key, flow, port, ports_out: &ports_out, datagram, time_to_live: 16 };
             let cx = &mut Cx::untraced(now, &mut rng);
             let handling = relay.handle_packet(cx, &packet, &mut Vec::new());
-            (key, held) = (key + 1, held + usize::from(handling == Handling::Hold));
+            held += usize::from(handling == Handling::Hold);
             let (caused, released) = drain(relay.as_mut(), cx);
             held -= released;
             assert!(caused <= CAUSED_MAX, "{caused} packets for one");

@@ -1,26 +1,21 @@
 //! Fuzz targets of both ends: PGM streams and objects under every scheme, and TRAM trees. Inserted
 //! packets get a valid session, ports and checksum, to pass the first checks.
 
-use faircast_base::{Cx, Duration, FlowId, GroupId, NodeId, NullTrace, Purpose, Rng, Time};
+use faircast_base::{Duration, FlowId, GroupId, NodeId, Time};
 use faircast_proto::catalog::{SCHEMES, SchemeEntry, Stack, over_pgm, trees};
-use faircast_proto::content::{InMemory, Packets};
+use faircast_proto::content::{ByOffset, InMemory, Zeros};
 use faircast_proto::object::{ContentSupply, InOrder, ObjectReceiverSetup, ObjectSourceSetup};
 use faircast_proto::options::{OptionValue, Options};
 use faircast_proto::pgm::wire::{Gsi, HEADER_LEN, Nla, Tsi, checksum};
 use faircast_proto::pgm::{ReceiverConfig, SourceConfig};
 use faircast_proto::transport::{EndSetup, Role};
-use faircast_proto::{Datagram, Destination, FlowEnd, FlowEvent, FlowMachine, Machine};
+use faircast_proto::{Datagram, Destination, FlowEnd, FlowMachine, Transmit};
 
-use crate::damage::damage;
+use crate::ends::{End, FLYING_MAX, REST, damage};
 
 pub(crate) const GROUP: Nla = Nla::V4([239, 192, 0, 1]);
 pub(crate) const TSI: Tsi = Tsi { gsi: Gsi([1, 2, 3, 4, 5, 6]), port: 5000 };
 
-/// Limit of packets in one drain, or timeouts at one time, that no valid machine reaches.
-const MANY: u32 = 100_000;
-const FLYING_MAX: usize = 100;
-/// Time in which all ends become idle after the source is closed.
-const REST: Duration = Duration::from_secs(2000);
 const SYMBOL_BYTES: u16 = 100;
 
 /// Runs a stream: the first byte selects the scheme, the others are steps.
@@ -29,7 +24,8 @@ pub(crate) fn streams(data: &[u8]) {
     let options = settings(entry, &[]);
     let mut config = SourceConfig::from_options(NodeId(1), GROUP, TSI, &options);
     config.transmit_window = 128;
-    let source = entry.stream_source(config, Box::new(Endless), &options);
+    let endless = ByOffset::new(Box::new(Zeros { len: None }), 100);
+    let source = entry.stream_source(config, Box::new(endless), &options);
     let receiver = |node| {
         let mut config = ReceiverConfig::from_options(GROUP, &options);
         config.receive_window = 128;
@@ -91,37 +87,7 @@ fn settings(entry: &'static SchemeEntry, more: &[(&str, OptionValue)]) -> Option
     Options::checked(more, &over_pgm(entry).options()).expect("these are settings of every scheme")
 }
 
-struct Endless;
-
-impl Packets for Endless {
-    fn end(&self) -> Option<u64> {
-        None
-    }
-
-    fn ready(&mut self, _: Time, _: u64) -> Option<u32> {
-        Some(100)
-    }
-
-    fn len(&self, _: u64) -> u32 {
-        100
-    }
-
-    fn read(&mut self, _: Time, _: u64, _: &mut Vec<u8>) -> u32 {
-        100
-    }
-
-    fn completed(&self, count: u64) -> Option<u64> {
-        Some(100 * count)
-    }
-}
-
 const DATA_PORT: u16 = 7500;
-
-struct Host {
-    node: NodeId,
-    machine: FlowMachine,
-    rng: Rng,
-}
 
 #[derive(Clone)]
 struct Flying {
@@ -135,17 +101,14 @@ struct Flying {
 struct Session {
     dress: fn(Vec<u8>) -> Vec<u8>,
     now: Time,
-    hosts: Vec<Host>,
+    ends: Vec<End>,
     flying: Vec<Flying>,
 }
 
 impl Session {
     fn new(machines: [FlowMachine; 3], dress: fn(Vec<u8>) -> Vec<u8>) -> Self {
-        let hosts = machines.into_iter().zip(1..).map(|(machine, node)| {
-            let rng = Rng::new(1, NodeId(node), Purpose::Machine(0));
-            Host { node: NodeId(node), machine, rng }
-        });
-        Self { dress, now: Time::ZERO, hosts: hosts.collect(), flying: Vec::new() }
+        let ends = machines.into_iter().zip(1..).map(|(machine, node)| End::new(node, machine));
+        Self { dress, now: Time::ZERO, ends: ends.collect(), flying: Vec::new() }
     }
 
     /// Runs the steps of `data`: an operation, an argument, perhaps more bytes.
@@ -157,8 +120,7 @@ impl Session {
                 0 => self.pass(Duration::from_micros(u64::from(argument) * 400)),
                 1 => self.exchange(),
                 2 => self.pass(Duration::from_millis(u64::from(argument) * 40)),
-                3 => self.damage(false, argument, &mut data),
-                4 => self.damage(true, argument, &mut data),
+                3 | 4 => self.damage(operation % 8 == 4, argument, &mut data),
                 5 => match usize::from(argument) {
                     closed @ 250.. => self.close(closed % 3),
                     lost if lost < self.flying.len() => drop(self.flying.remove(lost)),
@@ -169,7 +131,7 @@ impl Session {
                     data = rest;
                     let destination = match operation {
                         6 => Destination::Group(GroupId::SESSION),
-                        _ => Destination::Node(self.hosts[usize::from(argument) % 3].node),
+                        _ => Destination::Node(self.ends[usize::from(argument) % 3].node),
                     };
                     let to = usize::from(argument) % 3;
                     let from = (to + 1) % 3;
@@ -180,9 +142,9 @@ impl Session {
         }
         self.close(0);
         self.pass(REST);
-        for host in &self.hosts {
-            let next = host.machine.next_timeout();
-            assert!(next.is_none(), "node {} waits for {next:?}", host.node.0);
+        for end in &self.ends {
+            let next = end.machine.next_timeout();
+            assert!(next.is_none(), "node {} waits for {next:?}", end.node.0);
         }
     }
 
@@ -193,76 +155,48 @@ impl Session {
         }
     }
 
-    fn close(&mut self, host: usize) {
-        let now = self.now;
-        self.hosts[host].with(now, |machine, cx| machine.handle_close(cx));
-        self.drain(host, now);
+    fn close(&mut self, end: usize) {
+        let sent = self.ends[end].act(self.now, |machine, cx| machine.handle_close(cx));
+        self.launch(end, sent);
     }
 
     fn pass(&mut self, span: Duration) {
         let end = self.now + span;
-        for i in 0..self.hosts.len() {
-            let (mut now, mut calls) = (self.now, 0);
-            while let Some(at) = self.hosts[i].machine.next_timeout().filter(|at| *at <= end) {
-                calls = if at > now { 0 } else { calls + 1 };
-                assert!(calls < MANY, "time stands still for {i}");
-                now = now.max(at);
-                self.hosts[i].with(now, |machine, cx| machine.handle_timeout(cx));
-                self.drain(i, now);
-            }
+        for i in 0..self.ends.len() {
+            let sent = self.ends[i].pass(self.now, end);
+            self.launch(i, sent);
         }
         self.now = end;
     }
 
-    fn drain(&mut self, i: usize, now: Time) {
-        let mut sent = 0;
-        let mut buf = Vec::new();
-        while let Some(transmit) =
-            self.hosts[i].with(now, |machine, cx| machine.poll_transmit(cx, &mut buf))
-        {
-            sent += 1;
-            assert!(sent < MANY, "a drain does not end");
-            let bytes = core::mem::take(&mut buf);
-            for to in (0..self.hosts.len()).filter(|to| *to != i) {
-                let meant = match transmit.to {
+    fn launch(&mut self, from: usize, sent: Vec<(Transmit, Vec<u8>)>) {
+        for (Transmit { to: destination, zeros, .. }, bytes) in sent {
+            for to in (0..self.ends.len()).filter(|to| *to != from) {
+                let meant = match destination {
                     Destination::Group(_) => true,
-                    Destination::Node(node) => node == self.hosts[to].node,
+                    Destination::Node(node) => node == self.ends[to].node,
                 };
                 if meant && self.flying.len() < FLYING_MAX {
                     let bytes = bytes.clone();
-                    let (destination, zeros) = (transmit.to, transmit.zeros);
-                    self.flying.push(Flying { from: i, to, destination, bytes, zeros });
+                    self.flying.push(Flying { from, to, destination, bytes, zeros });
                 }
             }
         }
-        while self.hosts[i].machine.poll_event().is_some() {}
     }
 
     fn deliver(&mut self, packet: &Flying) {
-        let from = self.hosts[packet.from].node;
-        let datagram = Datagram::new(from, packet.destination, &packet.bytes);
-        let datagram = Datagram { zeros: packet.zeros, ..datagram };
-        let now = self.now;
-        self.hosts[packet.to].with(now, |machine, cx| machine.handle_datagram(cx, datagram));
-        self.drain(packet.to, now);
+        let Flying { from, to, destination, bytes, zeros } = packet;
+        let datagram = Datagram::new(self.ends[*from].node, *destination, bytes);
+        let datagram = Datagram { zeros: *zeros, ..datagram };
+        let sent =
+            self.ends[*to].act(self.now, |machine, cx| machine.handle_datagram(cx, datagram));
+        self.launch(*to, sent);
     }
 
     fn exchange(&mut self) {
         for packet in core::mem::take(&mut self.flying) {
             self.deliver(&packet);
         }
-    }
-}
-
-impl Host {
-    fn with<T>(
-        &mut self,
-        now: Time,
-        act: impl FnOnce(&mut dyn Machine<Event = FlowEvent>, &mut Cx<'_>) -> T,
-    ) -> T {
-        let mut trace = NullTrace;
-        let mut cx = Cx::new(now, &mut self.rng, &mut trace);
-        act(&mut *self.machine, &mut cx)
     }
 }
 
@@ -273,9 +207,7 @@ pub(crate) fn dress(mut bytes: Vec<u8>) -> Vec<u8> {
         bytes[0..2].copy_from_slice(&ports.0.to_be_bytes());
         bytes[2..4].copy_from_slice(&ports.1.to_be_bytes());
         bytes[8..14].copy_from_slice(&TSI.gsi.0);
-        bytes[6..8].fill(0);
-        let sum = checksum(&bytes);
-        bytes[6..8].copy_from_slice(&sum.to_be_bytes());
+        seal(&mut bytes);
     }
     bytes
 }
@@ -284,9 +216,14 @@ pub(crate) fn dress_for_tree(mut bytes: Vec<u8>) -> Vec<u8> {
     if bytes.len() >= 24 {
         bytes[..3].copy_from_slice(b"ft\x01");
         bytes[8..16].copy_from_slice(&1_u64.to_be_bytes());
-        bytes[6..8].fill(0);
-        let sum = checksum(&bytes);
-        bytes[6..8].copy_from_slice(&sum.to_be_bytes());
+        seal(&mut bytes);
     }
     bytes
+}
+
+/// Writes the checksum, which all packets have at the same bytes.
+pub(crate) fn seal(bytes: &mut [u8]) {
+    bytes[6..8].fill(0);
+    let sum = checksum(bytes);
+    bytes[6..8].copy_from_slice(&sum.to_be_bytes());
 }

@@ -28,36 +28,21 @@ pub trait SessionProgram: Send + Sync {
     fn start(&self, parameter: u32) -> Result<Box<dyn RunningProgram>, ProgramFault>;
 }
 
-/// Running program: a [`Policy`] that can fail.
+/// Running program: a [`Policy`] that can fail. Each function fails if the program does.
 pub trait RunningProgram: Send {
     /// See [`Policy::credit`].
-    ///
-    /// # Errors
-    /// The program fails.
     fn credit(&mut self, view: &dyn View) -> Result<Option<u32>, ProgramFault>;
 
     /// See [`Policy::accepts`].
-    ///
-    /// # Errors
-    /// The program fails.
     fn accepts(&mut self, view: &dyn View, branch: u32, layer: u8) -> Result<bool, ProgramFault>;
 
     /// See [`Policy::discards`].
-    ///
-    /// # Errors
-    /// The program fails.
     fn discards(&mut self, view: &dyn View, branch: u32) -> Result<u32, ProgramFault>;
 
     /// See [`Policy::interval_ms`]; called once.
-    ///
-    /// # Errors
-    /// The program fails.
     fn interval_ms(&mut self) -> Result<Option<u32>, ProgramFault>;
 
     /// See [`Policy::DROPS`]; called once.
-    ///
-    /// # Errors
-    /// The program fails.
     fn drops(&mut self) -> Result<bool, ProgramFault>;
 }
 

@@ -11,8 +11,8 @@ use super::*;
 use crate::credit::settings::CreditSettings;
 use crate::credit::wire::{self, Packet};
 use crate::options::{OptionValue, Options};
-use crate::relay::{PacketKey, Relay, RelayPacket};
-use crate::world::at;
+use crate::relay::Relay;
+use crate::world::{at, relayed};
 use crate::{Datagram, Destination};
 
 struct Host;
@@ -103,6 +103,11 @@ fn find(programs: &mut Programs, now: Time, code: &[u8]) -> Found {
     programs.find(now, &capsule(code), (FlowId(0), PortId(0)))
 }
 
+fn load(programs: &mut Programs, now: Time, code: &[u8]) -> Option<PolicyId> {
+    find(programs, now, code);
+    fetch(programs, now, code)
+}
+
 fn fetch(programs: &mut Programs, now: Time, code: &[u8]) -> Option<PolicyId> {
     let mut done = None;
     while let Some((pull, ..)) = programs.poll(now) {
@@ -122,14 +127,7 @@ fn so_many_programs_of_sessions_run_and_more_sessions_pass_as_by_any_router() {
     let program = code(3000, 9);
     let mut cx = Cx::untraced(at(1), &mut rng);
     let mut handle = |relay: &mut Box<dyn Relay + Send>, to: Destination, bytes: &[u8]| {
-        let packet = RelayPacket {
-            key: PacketKey(u64::from(bytes[15])),
-            flow: FlowId(0),
-            port: PortId(0),
-            ports_out: &[PortId(1)],
-            datagram: Datagram::new(ABOVE, to, bytes),
-            time_to_live: 9,
-        };
+        let packet = relayed(bytes[15].into(), &[PortId(1)], Datagram::new(ABOVE, to, bytes));
         relay.handle_packet(&mut cx, &packet, &mut Vec::new());
         let (mut buf, mut asked) = (Vec::new(), Vec::new());
         while relay.poll_transmit(&mut cx, &mut buf).is_some() {
@@ -141,14 +139,13 @@ fn so_many_programs_of_sessions_run_and_more_sessions_pass_as_by_any_router() {
         asked
     };
     for session in 0..5 {
-        let mut bytes = Vec::new();
-        Capsule { session, count: 1, ..capsule(&program) }.encode(&mut bytes);
+        let first = Capsule { session, count: 1, ..capsule(&program) };
+        let mut bytes = Packet::Capsule(first).encoded();
         bytes.extend_from_slice(b"payload");
         let mut asked = handle(&mut relay, Destination::Group(GroupId::SESSION), &bytes);
         while let Some(pull) = asked.pop() {
             for part in parts(&program, pull) {
-                let mut bytes = Vec::new();
-                part.encode(&mut bytes);
+                let bytes = Packet::Part(part).encoded();
                 asked.extend(handle(&mut relay, Destination::Node(NodeId(2)), &bytes));
             }
         }
@@ -186,12 +183,9 @@ fn what_is_wrong_or_refused_or_does_not_come_is_no_program() {
     assert_eq!(fetch(&mut programs, at(0), &code(3000, 6)), Some(PolicyId::of(&asked)));
     assert_eq!(programs.kept(), 0, "its hash is another");
     let refused = [2; 100];
-    find(&mut programs, at(0), &refused);
-    assert!(fetch(&mut programs, at(0), &refused).is_some());
-    assert!(
-        matches!(find(&mut programs, at(1), &refused), Found::Never),
-        "it is not fetched again"
-    );
+    assert!(load(&mut programs, at(0), &refused).is_some());
+    let again = find(&mut programs, at(1), &refused);
+    assert!(matches!(again, Found::Never), "it is not fetched again");
     // No node answers; then one answers with a byte a second.
     find(&mut programs, at(0), &asked);
     for asked_at in [0, 200, 600, 1400, 2400] {
@@ -234,8 +228,7 @@ fn wait(programs: &mut Programs, end: Time) -> Vec<(Time, PolicyId)> {
 fn sessions_wait_while_a_program_is_loaded() {
     let host = Slow::new(Duration::from_millis(100));
     let (mut programs, code) = (Programs::new(Some(host.clone())), code(3000, 5));
-    find(&mut programs, at(0), &code);
-    assert_eq!(fetch(&mut programs, at(0), &code), None, "its result is not there");
+    assert_eq!(load(&mut programs, at(0), &code), None, "its result is not there");
     assert!(matches!(find(&mut programs, at(50), &code), Found::Later));
     assert_eq!(wait(&mut programs, at(1000)), [(at(100), PolicyId::of(&code))]);
     assert!(matches!(find(&mut programs, at(1000), &code), Found::Here(_)));
@@ -247,8 +240,7 @@ fn a_load_that_never_ends_is_given_up_and_the_program_not_loaded_again() {
     let host = Slow::new(Duration::from_secs(1000));
     let (mut programs, code) = (Programs::new(Some(host.clone())), code(3000, 5));
     let name = PolicyId::of(&code);
-    find(&mut programs, at(0), &code);
-    fetch(&mut programs, at(0), &code);
+    load(&mut programs, at(0), &code);
     // Ten seconds in which the relay was stopped count as one poll.
     assert!(programs.on_timeout(at(10_000)).is_empty());
     assert_eq!(wait(&mut programs, at(20_000)), [(at(10_000 + 198 * 10), name)]);
@@ -267,8 +259,7 @@ fn programs_that_wait_for_the_compiler_are_not_refused_for_it() {
     let mut programs = Programs::new(Some(host.clone()));
     let all: Vec<_> = (0..8).map(|number| code(3000, number)).collect();
     for (place, code) in (0..).zip(&all) {
-        find(&mut programs, at(place), code);
-        fetch(&mut programs, at(place), code);
+        load(&mut programs, at(place), code);
         assert_eq!(host.begun.load(Ordering::Relaxed), 1, "one at a time");
     }
     let done = wait(&mut programs, at(60_000));
@@ -287,8 +278,7 @@ fn loads_beyond_those_of_a_second_wait_for_the_next() {
     // Two seconds' worth of programs, eight fetches at a time.
     for number in 0..16 {
         let code = code(100 + number, 8);
-        find(&mut programs, at(0), &code);
-        done.extend(fetch(&mut programs, at(0), &code));
+        done.extend(load(&mut programs, at(0), &code));
     }
     assert_eq!((done.len(), programs.loading.len()), (8, 8));
     let rest = wait(&mut programs, at(5000));
@@ -299,11 +289,9 @@ fn loads_beyond_those_of_a_second_wait_for_the_next() {
 #[test]
 fn a_refused_program_takes_the_room_of_no_other() {
     let (mut programs, sound) = (programs(), code(9_900, 1));
-    find(&mut programs, at(0), &sound);
-    fetch(&mut programs, at(0), &sound);
+    load(&mut programs, at(0), &sound);
     let refused = [2; 9_000];
-    find(&mut programs, at(1), &refused);
-    fetch(&mut programs, at(1), &refused);
+    load(&mut programs, at(1), &refused);
     assert!(matches!(find(&mut programs, at(2), &sound), Found::Here(_)));
     assert!(matches!(find(&mut programs, at(2), &refused), Found::Never));
 }
@@ -315,8 +303,7 @@ fn those_used_longest_ago_make_room_and_a_flood_of_programs_is_bounded() {
     let mut used = None;
     for (number, code) in (1..).zip(&all) {
         let now = at(number * 2000);
-        find(&mut programs, now, code);
-        fetch(&mut programs, now, code);
+        load(&mut programs, now, code);
         if number == 1 {
             used = Some(find(&mut programs, now, code));
         }
@@ -327,8 +314,7 @@ fn those_used_longest_ago_make_room_and_a_flood_of_programs_is_bounded() {
     drop(used);
     let at_work: Vec<Found> = all.iter().map(|code| find(&mut programs, at(9000), code)).collect();
     let other = code(3000, 9);
-    find(&mut programs, at(9000), &other);
-    fetch(&mut programs, at(9000), &other);
+    load(&mut programs, at(9000), &other);
     assert!(!programs.kept.contains_key(&PolicyId::of(&other)));
     drop(at_work);
     let mut later = 0;

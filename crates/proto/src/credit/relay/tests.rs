@@ -5,60 +5,38 @@ use faircast_base::{Purpose, Rng};
 use super::super::settings::CreditSettings;
 use super::*;
 use crate::Datagram;
-use crate::world::at;
+use crate::world::{at, relayed};
 
-fn take(relay: &mut CreditRelay, to: Destination, bytes: &[u8], number: u32) -> usize {
-    let port = PortId(u32::from(to == Destination::Node(NodeId(1))));
-    let mut rng = Rng::new(1, NodeId(1), Purpose::Relay);
-    let mut cx = Cx::untraced(at(1), &mut rng);
-    let packet = RelayPacket {
-        key: PacketKey(u64::from(number)),
-        flow: FlowId(0),
-        port,
-        ports_out: &[PortId(1)],
-        datagram: Datagram::new(NodeId(9), to, bytes),
-        time_to_live: 9,
-    };
-    relay.handle_packet(&mut cx, &packet, &mut Vec::new());
-    copies(relay, &mut cx)
+const NODE: NodeId = NodeId(1);
+
+fn relay() -> (CreditRelay, Rng) {
+    let relay = CreditRelay::new(NODE, &Options::default(), None);
+    (relay, Rng::new(1, NODE, Purpose::Relay))
 }
 
-fn take_credit(relay: &mut CreditRelay, port: PortId, count: u32) -> usize {
-    let mut rng = Rng::new(1, NodeId(1), Purpose::Relay);
-    let mut cx = Cx::untraced(at(1), &mut rng);
-    hear_credit(relay, &mut cx, 1, port, count);
-    copies(relay, &mut cx)
-}
-
-fn hear_credit(relay: &mut CreditRelay, cx: &mut Cx<'_>, branch: u32, port: PortId, count: u32) {
-    let (session, tag) = (7, tag_of(NodeId(20), 7));
-    let mut bytes = Vec::new();
-    Credit { session, tag, branch, buffer: 5, count, weight: 1 }.encode(&mut bytes);
-    let packet = RelayPacket {
-        key: PacketKey(0),
-        flow: FlowId(0),
-        port,
-        ports_out: &[],
-        datagram: Datagram::new(NodeId(20), Destination::Node(NodeId(1)), &bytes),
-        time_to_live: 9,
-    };
-    relay.handle_packet(cx, &packet, &mut Vec::new());
-}
-
-#[test]
-fn a_credit_for_the_branch_of_another_port_is_refused() {
-    let mut relay = CreditRelay::new(NodeId(1), &Options::default(), None);
+fn capsule(count: u32) -> Capsule {
     let first = CreditSettings::from_options(&Options::default()).capsule(7, NodeId(9), None);
-    for count in 1..12 {
-        let mut bytes = Vec::new();
-        Capsule { count, ..first }.encode(&mut bytes);
-        take(&mut relay, Destination::Group(GroupId::SESSION), &bytes, count);
-        if count == 1 {
-            take_credit(&mut relay, PortId(1), 1);
-        }
-    }
-    assert_eq!(take_credit(&mut relay, PortId(2), 6), 0);
-    assert_eq!(take_credit(&mut relay, PortId(1), 6), 5);
+    Capsule { count, ..first }
+}
+
+fn hear_data(relay: &mut CreditRelay, cx: &mut Cx<'_>, number: u32, ports: &[u32], bytes: &[u8]) {
+    let ports_out: Vec<PortId> = ports.iter().map(|port| PortId(*port)).collect();
+    let datagram = Datagram::new(NodeId(9), Destination::Group(GroupId::SESSION), bytes);
+    relay.handle_packet(cx, &relayed(number.into(), &ports_out, datagram), &mut Vec::new());
+}
+
+fn hear_credit(
+    relay: &mut CreditRelay,
+    cx: &mut Cx<'_>,
+    (node, branch, port): (u32, u32, u32),
+    count: u32,
+) {
+    let (session, tag) = (7, tag_of(NodeId(node), 7));
+    let credit = Credit { session, tag, branch, buffer: 5, count, weight: 1 };
+    let bytes = Packet::Credit(credit).encoded();
+    let datagram = Datagram::new(NodeId(node), Destination::Node(NODE), &bytes);
+    let packet = RelayPacket { port: PortId(port), ..relayed(0, &[], datagram) };
+    relay.handle_packet(cx, &packet, &mut Vec::new());
 }
 
 fn copies(relay: &mut CreditRelay, cx: &mut Cx<'_>) -> usize {
@@ -74,69 +52,70 @@ fn copies(relay: &mut CreditRelay, cx: &mut Cx<'_>) -> usize {
 }
 
 #[test]
+fn a_credit_for_the_branch_of_another_port_is_refused() {
+    let (mut relay, mut rng) = relay();
+    let cx = &mut Cx::untraced(at(1), &mut rng);
+    for count in 1..12 {
+        let bytes = Packet::Capsule(capsule(count)).encoded();
+        hear_data(&mut relay, cx, count, &[1], &bytes);
+        copies(&mut relay, cx);
+        if count == 1 {
+            hear_credit(&mut relay, cx, (20, 1, 1), 1);
+        }
+    }
+    for (port, want) in [(2, 0), (1, 5)] {
+        hear_credit(&mut relay, cx, (20, 1, port), 6);
+        assert_eq!(copies(&mut relay, cx), want);
+    }
+}
+
+#[test]
 fn nobody_waits_for_a_host_behind_a_port_that_is_reached_there_no_more() {
-    let mut relay = CreditRelay::new(NodeId(1), &Options::default(), None);
-    let first = CreditSettings::from_options(&Options::default()).capsule(7, NodeId(9), None);
-    let to = Destination::Group(GroupId::SESSION);
-    let data = |relay: &mut CreditRelay, count: u32| {
-        let mut bytes = Vec::new();
-        Capsule { count, ..first }.encode(&mut bytes);
-        bytes.extend_from_slice(b"payload");
-        take(relay, to, &bytes, count)
+    let (mut relay, mut rng) = relay();
+    let cx = &mut Cx::untraced(at(1), &mut rng);
+    let data = |relay: &mut CreditRelay, cx: &mut Cx<'_>, count: u32| {
+        let bytes = [&Packet::Capsule(capsule(count)).encoded()[..], b"payload"].concat();
+        hear_data(relay, cx, count, &[1], &bytes);
+        copies(relay, cx)
     };
-    let credit = |relay: &mut CreditRelay, node: u32, count: u32| {
-        let (session, tag) = (7, tag_of(NodeId(node), 7));
-        let credit = Credit { session, tag, branch: 1, buffer: 5, count, weight: 1 };
-        let mut bytes = Vec::new();
-        credit.encode(&mut bytes);
-        take(relay, Destination::Node(NodeId(1)), &bytes, 0)
+    let credit = |relay: &mut CreditRelay, cx: &mut Cx<'_>, node: u32, count: u32| {
+        hear_credit(relay, cx, (node, 1, 1), count);
+        copies(relay, cx)
     };
-    assert_eq!(data(&mut relay, 1), 1);
-    credit(&mut relay, 20, 1);
-    credit(&mut relay, 21, 1);
+    assert_eq!(data(&mut relay, cx, 1), 1);
+    credit(&mut relay, cx, 20, 1);
+    credit(&mut relay, cx, 21, 1);
     // Both nodes have room for five more packets; then only one sends further credits.
-    let sent: usize = (2..12).map(|count| data(&mut relay, count)).sum();
+    let sent: usize = (2..12).map(|count| data(&mut relay, cx, count)).sum();
     assert_eq!(sent, 5);
-    assert_eq!(credit(&mut relay, 20, 6), 0);
-    let mut rng = Rng::new(1, NodeId(1), Purpose::Relay);
-    let mut cx = Cx::untraced(at(1), &mut rng);
-    relay.handle_gone(&mut cx, FlowId(0), PortId(1), NodeId(21));
-    assert_eq!(copies(&mut relay, &mut cx), 5);
-    credit(&mut relay, 21, 1);
-    credit(&mut relay, 20, 11);
-    assert!(data(&mut relay, 12) > 0);
+    assert_eq!(credit(&mut relay, cx, 20, 6), 0);
+    relay.handle_gone(cx, FlowId(0), PortId(1), NodeId(21));
+    assert_eq!(copies(&mut relay, cx), 5);
+    credit(&mut relay, cx, 21, 1);
+    credit(&mut relay, cx, 20, 11);
+    assert!(data(&mut relay, cx, 12) > 0);
 }
 
 #[test]
 fn ports_of_neighbours_that_are_gone_are_forgotten() {
-    let mut relay = CreditRelay::new(NodeId(1), &Options::default(), None);
-    let mut rng = Rng::new(1, NodeId(1), Purpose::Relay);
-    let mut cx = Cx::untraced(at(1), &mut rng);
+    let (mut relay, mut rng) = relay();
+    let cx = &mut Cx::untraced(at(1), &mut rng);
     for port in 1..10_000 {
-        let packet = RelayPacket {
-            key: PacketKey(u64::from(port)),
-            flow: FlowId(0),
-            port: PortId(0),
-            ports_out: &[PortId(port)],
-            datagram: Datagram::new(NodeId(9), Destination::Group(GroupId::SESSION), b"any"),
-            time_to_live: 9,
-        };
-        relay.handle_packet(&mut cx, &packet, &mut Vec::new());
+        hear_data(&mut relay, cx, port, &[port], b"any");
         let mut ready = Vec::new();
-        while let Some(egress) = relay.poll_transmit(&mut cx, &mut Vec::new()) {
+        while let Some(egress) = relay.poll_transmit(cx, &mut Vec::new()) {
             ready.extend(matches!(egress, Egress::Await(_)).then_some(PortId(port)));
         }
         assert_eq!(ready.len(), 1);
-        relay.handle_writable(&mut cx, ready[0]);
+        relay.handle_writable(cx, ready[0]);
     }
     assert!(relay.ports.len() <= PORTS_ROOM_MIN, "{}", relay.ports.len());
 }
 
 #[test]
 fn a_branch_whose_port_takes_nothing_for_3_s_sets_no_pace() {
-    let mut relay = CreditRelay::new(NodeId(1), &Options::default(), None);
-    let first = CreditSettings::from_options(&Options::default()).capsule(7, NodeId(9), None);
-    let (buffer, mut rng) = (u32::from(first.buffer), Rng::new(1, NodeId(1), Purpose::Relay));
+    let (mut relay, mut rng) = relay();
+    let buffer = u32::from(capsule(1).buffer);
     let (mut may_send, mut sent) = (buffer, 0);
     let (mut sent_at, mut copies) = ([0; 8], [0; 3]);
     for ms in 1..8000 {
@@ -146,17 +125,8 @@ fn a_branch_whose_port_takes_nothing_for_3_s_sets_no_pace() {
         }
         if sent < may_send {
             sent += 1;
-            let mut bytes = Vec::new();
-            Capsule { count: sent, ..first }.encode(&mut bytes);
-            let packet = RelayPacket {
-                key: PacketKey(u64::from(sent)),
-                flow: FlowId(0),
-                port: PortId(0),
-                ports_out: &[PortId(1), PortId(2)],
-                datagram: Datagram::new(NodeId(9), Destination::Group(GroupId::SESSION), &bytes),
-                time_to_live: 9,
-            };
-            relay.handle_packet(&mut cx, &packet, &mut Vec::new());
+            let bytes = Packet::Capsule(capsule(sent)).encoded();
+            hear_data(&mut relay, &mut cx, sent, &[1, 2], &bytes);
         }
         let mut buf = Vec::new();
         while let Some(egress) = relay.poll_transmit(&mut cx, &mut buf) {
@@ -175,7 +145,8 @@ fn a_branch_whose_port_takes_nothing_for_3_s_sets_no_pace() {
         }
         if ms % 100 == 0 {
             for branch in [1, 2] {
-                hear_credit(&mut relay, &mut cx, branch, PortId(branch), copies[branch as usize]);
+                let count = copies[branch as usize];
+                hear_credit(&mut relay, &mut cx, (20, branch, branch), count);
             }
         }
         sent_at[ms as usize / 1000] = sent;
@@ -190,9 +161,8 @@ fn a_branch_whose_port_takes_nothing_for_3_s_sets_no_pace() {
 fn a_port_that_waits_for_its_highest_rate_is_not_stuck() {
     let rate = ("rate_max".into(), crate::options::OptionValue::Text("16 kbit/s".into()));
     let options = Options::checked([rate], super::super::RELAY_OPTIONS).expect("it is right");
-    let mut relay = CreditRelay::new(NodeId(1), &options, None);
-    let first = CreditSettings::from_options(&Options::default()).capsule(7, NodeId(9), None);
-    let mut rng = Rng::new(1, NodeId(1), Purpose::Relay);
+    let mut relay = CreditRelay::new(NODE, &options, None);
+    let mut rng = Rng::new(1, NODE, Purpose::Relay);
     let (mut sent, mut copies) = (0, [Vec::new(), Vec::new()]);
     for ms in 1..60_000 {
         let mut cx = Cx::untraced(at(ms), &mut rng);
@@ -202,18 +172,9 @@ fn a_port_that_waits_for_its_highest_rate_is_not_stuck() {
         // With headers, a packet takes 4.1 s to send. A port without progress for 3 s is stuck.
         if relay.copies.len() < 2 {
             sent += 1;
-            let mut bytes = Vec::new();
-            Capsule { count: sent, ..first }.encode(&mut bytes);
+            let mut bytes = Packet::Capsule(capsule(sent)).encoded();
             bytes.resize(8200 - IP_UDP_BYTES as usize, 0);
-            let packet = RelayPacket {
-                key: PacketKey(u64::from(sent)),
-                flow: FlowId(0),
-                port: PortId(0),
-                ports_out: &[PortId(1), PortId(2)],
-                datagram: Datagram::new(NodeId(9), Destination::Group(GroupId::SESSION), &bytes),
-                time_to_live: 9,
-            };
-            relay.handle_packet(&mut cx, &packet, &mut Vec::new());
+            hear_data(&mut relay, &mut cx, sent, &[1, 2], &bytes);
         }
         while let Some(egress) = relay.poll_transmit(&mut cx, &mut Vec::new()) {
             match egress {
@@ -224,7 +185,7 @@ fn a_port_that_waits_for_its_highest_rate_is_not_stuck() {
         }
         for branch in [1, 2] {
             let count = copies[branch as usize - 1].len() as u32;
-            hear_credit(&mut relay, &mut cx, branch, PortId(branch), count);
+            hear_credit(&mut relay, &mut cx, (20, branch, branch), count);
         }
         assert!(relay.ports.values().all(|port| !port.stuck), "after {ms} ms");
     }

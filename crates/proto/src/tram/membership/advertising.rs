@@ -1,6 +1,6 @@
-//! Advertisements of a head: their rings, their times, and when the head leaves them to others. In
-//! a crowd all advertisements would exceed the data. So a head advertises in growing rings, halves
-//! the frequency each time that no member comes, and stops if enough others are as near.
+//! Advertisements of a head. In a crowd all advertisements would exceed the data. So a head
+//! advertises in growing rings, halves the frequency each time that no member comes, and stops if
+//! enough others are as near.
 
 use faircast_base::Duration;
 
@@ -18,17 +18,16 @@ const INTERVAL_MAX: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
 pub(crate) struct Advertising {
-    /// Time to live of the next advertisement.
     ring: u8,
     /// Time to live of the last advertisement: its receivers must also learn that the head is full.
     pub(crate) last: u8,
     max: u8,
     /// True if the head advertises less in a crowd, and without new members.
-    backs_off: bool,
+    pub(crate) backs_off: bool,
     /// Advertisements of other heads with room, within the ring, since the own one was last due.
     others: u32,
     /// Advertisements since the last new member, which double the interval.
-    without_members: u32,
+    pub(crate) without_members: u32,
 }
 
 impl Advertising {
@@ -38,13 +37,8 @@ impl Advertising {
             last: ADVERTISE_STEP,
             max: u8::try_from(settings.ttl.max(1)).unwrap_or(u8::MAX),
             backs_off: settings.formation == Formation::Advertise,
-            others: 0,
-            without_members: 0,
+            ..Self::default()
         }
-    }
-
-    pub(crate) fn never_back_off(&mut self) {
-        self.backs_off = false;
     }
 
     pub(crate) fn on_other(&mut self, ttl: u8, state: HeadState) {
@@ -52,15 +46,11 @@ impl Advertising {
         self.others += u32::from(has_room && ttl <= self.ring);
     }
 
-    pub(crate) fn on_member(&mut self) {
-        self.without_members = 0;
-    }
-
     /// Returns the time to live of the due advertisement, `None` to skip it, and the next delay.
     pub(crate) fn next(&mut self, state: HeadState, interval: Duration) -> (Option<u8>, Duration) {
+        let wider = self.ring.saturating_add(ADVERTISE_STEP).min(self.max);
         if !self.backs_off {
-            self.last = self.ring;
-            self.ring = self.ring.saturating_add(ADVERTISE_STEP).min(self.max);
+            (self.last, self.ring) = (self.ring, wider);
             return (Some(self.last), interval);
         }
         let enough = core::mem::take(&mut self.others) >= OTHERS_ENOUGH;
@@ -72,11 +62,8 @@ impl Advertising {
         if enough || is_full {
             return (None, again.min(INTERVAL_MAX));
         }
-        self.last = self.ring;
-        self.ring = match self.ring {
-            ring if ring >= self.max => ADVERTISE_STEP,
-            ring => ring.saturating_add(ADVERTISE_STEP).min(self.max),
-        };
+        let next = if self.ring >= self.max { ADVERTISE_STEP } else { wider };
+        (self.last, self.ring) = (self.ring, next);
         (Some(self.last), again.min(INTERVAL_MAX))
     }
 }
@@ -100,7 +87,7 @@ mod tests {
         let mut advertising = Advertising::new(&TramSettings { ttl: 5, ..TramSettings::default() });
         let first = [(Some(2), 500), (Some(4), 1000), (Some(5), 2000), (Some(2), 4000)];
         assert_eq!(rings(&mut advertising, 4), first);
-        advertising.on_member();
+        advertising.without_members = 0;
         assert_eq!(rings(&mut advertising, 1), [(Some(4), 500)]);
         let last = rings(&mut advertising, 300).pop();
         assert_eq!(last.map(|last| last.1), Some(60_000));
@@ -123,7 +110,7 @@ mod tests {
     #[test]
     fn the_source_shows_itself_always() {
         let mut advertising = Advertising::new(&TramSettings { ttl: 5, ..TramSettings::default() });
-        advertising.never_back_off();
+        advertising.backs_off = false;
         (0..OTHERS_ENOUGH).for_each(|_| advertising.on_other(2, HeadState::Accepting));
         let all = [(Some(2), 500), (Some(4), 500), (Some(5), 500), (Some(5), 500)];
         assert_eq!(rings(&mut advertising, 4), all);

@@ -1,10 +1,8 @@
 //! Affiliation of a receiver with its parent, the head that repairs its losses: solicitation in
 //! rings, binding, better heads, and lost heads (src: tram s2.2).
 
-mod assigned;
 mod backoff;
 mod candidates;
-mod parent;
 mod round_trips;
 
 use faircast_base::{Duration, NodeId, Time};
@@ -14,11 +12,8 @@ use crate::timers::{Timers, reasons};
 use crate::tram::GivenHead;
 use crate::tram::settings::{Distance, Formation, LateJoin, TramSettings};
 use crate::tram::wire::Advertisement;
-use assigned::Assigned;
 use backoff::Backoff;
 use candidates::{Candidate, Candidates};
-pub(crate) use parent::Parent;
-use parent::{Silence, SilenceLimits};
 use round_trips::RoundTrips;
 
 /// Interval between solicitations, and growth of their scope in hops (src: jrms).
@@ -28,6 +23,9 @@ const SOLICIT_STEP: u8 = 1;
 /// Timeout of a request to a head, and most requests to one head.
 pub(crate) const BIND_TIMEOUT: Duration = Duration::from_secs(2);
 const BIND_TRIES: u32 = 3;
+
+/// Requests to an assigned head before others are asked, a solicitation interval apart.
+const ASSIGNED_TRIES: u32 = 60;
 
 /// Advertisement intervals to listen before a choice, and the longest interval (src: jrms).
 const ROUNDS: u32 = 3;
@@ -42,12 +40,16 @@ enum Search {
     #[default]
     Idle,
     /// Listens to advertisements, or solicits heads.
-    Seeking { rounds: u32 },
-    /// Waits for the answer of a head that was asked first at `since`.
-    Binding { head: Candidate, since: Time, tries: u32 },
+    Seeking {
+        rounds: u32,
+    },
+    Binding {
+        head: Candidate,
+        since: Time,
+        tries: u32,
+    },
 }
 
-/// Request of a receiver to heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     /// Solicitation to all heads within this time to live; a `name` other than 0 limits it to one.
@@ -70,17 +72,12 @@ pub(crate) enum Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ParentChange {
     Nothing,
-    /// The receiver has a parent; `previous` is the parent until now, if that is still there.
-    Joined {
-        previous: Option<NodeId>,
-    },
+    Joined { previous: Option<NodeId> },
     Lost,
 }
 
-/// Receiver that looks for a head, as far as the choice depends on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seeker {
-    /// True if heads that take only potential heads take this receiver.
     pub(crate) may_be_head: bool,
     /// Own level of a receiver with members: its head's must be less, so that no loop forms.
     pub(crate) level_with_members: Option<u8>,
@@ -104,54 +101,49 @@ impl Seeker {
 
 reasons! {
     enum Timer {
-        /// Next round of the search for a head.
         SearchRound,
         /// Silence of the head: requests hellos, and then starts re-affiliation with another head.
         HeadSilence,
     }
 }
 
-/// Scope of solicitations, which grows in rings, in hops.
-#[derive(Debug, Default)]
-struct Rings {
-    next: u8,
-    max: u8,
+/// Head that a scenario or user has assigned, by its node or its name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Assigned {
+    /// Number of the head's name; `None` for a head that was assigned by its node.
+    name: Option<u64>,
+    node: Option<NodeId>,
+    tries: u32,
 }
 
-impl Rings {
-    fn restart(&mut self) {
-        self.next = SOLICIT_STEP;
-    }
-
-    /// Returns the scope of a solicitation, and widens that of the next one.
-    fn widen(&mut self) -> u8 {
-        let ring = self.next;
-        self.next = ring.saturating_add(SOLICIT_STEP).min(self.max);
-        ring
-    }
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Parent {
+    pub(crate) node: NodeId,
+    /// Time to live of the parent's packets, or the class of the round trip.
+    pub(crate) distance: u8,
+    pub(crate) level: u8,
+    pub(crate) round_trip: Duration,
+    last_packet_at: Time,
+    missed_hellos: u32,
 }
 
-/// Outcome of earlier requests to heads.
 #[derive(Debug, Default)]
 struct RequestHistory {
     /// Last head that refused, and the time of the request: the refusal may have been forged.
     refused_by: Option<(Candidate, Time)>,
     /// Time of the last request without answer, else zero. Older heads may be forged.
     unanswered_since: Time,
-    /// True if the source was asked in the present search.
     root_requested: bool,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Affiliation {
-    /// True after the first packet of the session.
     has_begun: bool,
     /// True if the parent has pruned this receiver, which looks for no other.
     pub(crate) is_pruned: bool,
-    /// Head that a scenario or user has assigned; `None` once it is lost.
-    assigned: Option<Assigned>,
+    /// `None` once the assigned head is lost, or lacks wanted packets that another head has.
+    pub(crate) assigned: Option<Assigned>,
     pub(crate) parent: Option<Parent>,
-    /// Time of the last packet from the latest lost parent.
     pub(crate) lost_at: Time,
     search: Search,
     /// True if the search is for a better head only, and the parent stays if it fails.
@@ -163,49 +155,47 @@ pub(crate) struct Affiliation {
     backoff: Backoff,
     /// True if the receiver waits for the source rather than take a head that lacks packets.
     requires_all: bool,
-    rings: Rings,
-    /// True if heads advertise unasked.
+    /// Scope of the next solicitation in hops, which grows in rings, and its maximum.
+    next_ring: u8,
+    ring_max: u8,
     heads_advertise: bool,
-    /// Interval of advertisements; `None` if heads only answer solicitations.
     advertise_interval: Option<Duration>,
-    silence: SilenceLimits,
+    /// Silence after which a parent is asked for a hello, and questions before it counts as lost.
+    silence_max: Duration,
+    missed_hellos_max: u32,
     timers: Timers<Timer, 2>,
-    /// Request that is due, except probes.
     due: Option<Request>,
 }
 
 impl Affiliation {
     pub(crate) fn new(settings: &TramSettings, assigned: Option<GivenHead>) -> Self {
+        let (name, node) = match assigned {
+            Some(GivenHead::Named(name)) => (Some(name), None),
+            Some(GivenHead::Node(node)) => (None, Some(node)),
+            None => (None, None),
+        };
+        let by_round_trip = settings.distance == Distance::RoundTrip;
         Self {
-            assigned: assigned.map(Assigned::new),
-            search: Search::Idle,
-            round_trips: (settings.distance == Distance::RoundTrip)
-                .then(|| RoundTrips::new(SOLICIT_INTERVAL)),
+            assigned: assigned.map(|_| Assigned { name, node, tries: ASSIGNED_TRIES }),
+            round_trips: by_round_trip.then(RoundTrips::default),
             backoff: Backoff::new(settings),
             requires_all: settings.late_join == LateJoin::Full,
-            rings: Rings {
-                next: SOLICIT_STEP,
-                max: u8::try_from(settings.ttl.max(1)).unwrap_or(u8::MAX),
-            },
+            next_ring: SOLICIT_STEP,
+            ring_max: u8::try_from(settings.ttl.max(1)).unwrap_or(u8::MAX),
             heads_advertise: settings.formation != Formation::Solicit,
-            silence: SilenceLimits::new(settings),
+            silence_max: settings.hello_interval * 2,
+            missed_hellos_max: settings.hellos_missed_max,
             ..Self::default()
         }
     }
 
-    fn drop_parent(&mut self) {
-        if let Some(parent) = self.parent.take() {
-            self.lost_at = parent.last_packet_at;
-        }
+    pub(crate) fn binds_to(&self) -> Option<NodeId> {
+        let Search::Binding { head, .. } = self.search else { return None };
+        Some(head.node)
     }
 
-    pub(crate) fn is_binding(&self) -> bool {
-        matches!(self.search, Search::Binding { .. })
-    }
-
-    pub(crate) fn involves(&self, node: NodeId) -> bool {
-        let asked = matches!(self.search, Search::Binding { head, .. } if head.node == node);
-        asked || self.parent.is_some_and(|parent| parent.node == node)
+    pub(crate) fn is_parent(&self, node: NodeId) -> bool {
+        self.parent.is_some_and(|parent| parent.node == node)
     }
 
     /// Takes the advertisement interval, zero for answers to solicitations only. Starts the search.
@@ -225,7 +215,7 @@ impl Affiliation {
         self.keeps_parent = false;
         self.requests.root_requested = false;
         if !self.has_unanswered() {
-            self.rings.restart();
+            self.next_ring = SOLICIT_STEP;
         }
         if self.assigned.is_some() {
             // The assigned head may have no head itself yet, and refuses until then.
@@ -235,9 +225,24 @@ impl Affiliation {
         self.begin_round(now);
     }
 
-    pub(crate) fn on_pruned(&mut self) {
-        self.is_pruned = true;
-        self.stop();
+    fn request_assigned(&mut self, now: Time) -> bool {
+        let Some(assigned) = &mut self.assigned else { return false };
+        assigned.tries = assigned.tries.saturating_sub(1);
+        let Assigned { name, node, tries } = *assigned;
+        if tries == 0 {
+            self.assigned = None;
+        }
+        if let Some(to) = node {
+            let head = Candidate::assigned(now, to, self.ring_max);
+            self.search = Search::Binding { head, since: now, tries: BIND_TRIES };
+            self.due = Some(Request::Bind { to, distance: self.ring_max });
+            self.timers.arm(Timer::SearchRound, now + BIND_TIMEOUT);
+        } else {
+            self.search = Search::Seeking { rounds: 0 };
+            self.due = Some(Request::Solicit { ttl: self.ring_max, name: name.unwrap_or(0) });
+            self.timers.arm(Timer::SearchRound, now + SOLICIT_INTERVAL);
+        }
+        true
     }
 
     pub(crate) fn stop(&mut self) {
@@ -250,7 +255,8 @@ impl Affiliation {
         let most = if self.backoff.is_crowded() { ROUNDS_CROWDED } else { ROUNDS };
         let listening = self.advertise_interval.filter(|_| rounds < most && !self.has_unanswered());
         if listening.is_none() {
-            let ttl = self.rings.widen();
+            let ttl = self.next_ring;
+            self.next_ring = ttl.saturating_add(SOLICIT_STEP).min(self.ring_max);
             self.due = Some(Request::Solicit { ttl, name: 0 });
             if let Some(round_trips) = &mut self.round_trips {
                 round_trips.on_solicit(now, ttl);
@@ -266,7 +272,15 @@ impl Affiliation {
         advertisement: &Advertisement,
         seeker: Seeker,
     ) {
-        self.find_assigned(now, node, advertisement.name);
+        // A later node of the assigned name is ignored while the first one answers.
+        let name = Some(advertisement.name);
+        let assigned = self.assigned.as_mut().filter(|it| it.node.is_none() && it.name == name);
+        if let Some(assigned) = assigned {
+            assigned.node = Some(node);
+            if matches!(self.search, Search::Seeking { .. }) {
+                self.timers.arm(Timer::SearchRound, now);
+            }
+        }
         let distance = match &mut self.round_trips {
             None => Some(ttl),
             Some(round_trips) if alone => round_trips.on_answer(now, node, ttl),
@@ -276,7 +290,7 @@ impl Affiliation {
         if self.candidates.on_advertisement(now, (node, id, distance), advertisement, seeker) {
             self.consider_better(now, seeker);
         } else if was_candidate && matches!(self.search, Search::Seeking { .. }) {
-            self.backoff.on_refused();
+            self.backoff.crowded = true;
         }
     }
 
@@ -287,7 +301,7 @@ impl Affiliation {
             return;
         };
         let Some(parent) = self.parent else { return };
-        if let Some(round_trips) = self.round_trips.as_mut().filter(|it| it.may_probe(now)) {
+        if let Some(round_trips) = self.round_trips.as_mut().filter(|it| now >= it.next_probe_at) {
             let above = |it: &Candidate| seeker.may_move(it.level, it.id) && it.node != parent.node;
             if let Some(node) = self.candidates.take_unmeasured(above) {
                 round_trips.probe(now, node);
@@ -336,15 +350,9 @@ impl Affiliation {
     fn is_silent(&self, head: NodeId, since: Time, seeker: Seeker) -> bool {
         let other = |it: &Candidate| it.last_packet_at > since && self.suits(it, seeker);
         let outdone = || self.has_unanswered() || self.candidates.known.iter().any(other);
-        !self.candidates.was_received(head, since) && outdone()
-    }
-
-    fn is_nearest(&self, seeker: Seeker) -> bool {
-        let is_known = self.backoff.backs_off && self.round_trips.is_none();
-        let best = self.best(seeker).filter(|_| is_known);
-        best.is_some_and(|it| {
-            it.distance <= ADVERTISE_STEP && it.is_eager && !it.distrusted && !it.lacks(seeker)
-        })
+        let is_received = |it: &Candidate| it.node == head && it.last_packet_at > since;
+        let Candidates { known, root, .. } = &self.candidates;
+        !known.iter().chain(root).any(is_received) && outdone()
     }
 
     fn wait(&mut self, has_listened: bool, seeker: Seeker) -> Option<Duration> {
@@ -362,7 +370,7 @@ impl Affiliation {
         let Some(best) = self.best(seeker) else { return false };
         let lacks = best.lacks(seeker);
         let root = self.candidates.root;
-        if lacks && root.is_none() && self.rings.next < self.rings.max {
+        if lacks && root.is_none() && self.next_ring < self.ring_max {
             // A head further away may have the wanted packets: the source.
             return false;
         }
@@ -409,7 +417,7 @@ impl Affiliation {
         if let Search::Binding { head, tries, .. } = &mut self.search {
             *tries += 1;
             // With round trips the distance is unknown; the largest time to live reaches all.
-            let distance = if self.round_trips.is_some() { self.rings.max } else { head.distance };
+            let distance = if self.round_trips.is_some() { self.ring_max } else { head.distance };
             self.due = Some(Request::Bind { to: head.node, distance });
             self.timers.arm(Timer::SearchRound, now + BIND_TIMEOUT);
         }
@@ -435,35 +443,38 @@ impl Affiliation {
         };
         let previous = self.parent.replace(parent).map(|previous| previous.node);
         (self.search, self.due) = (Search::Idle, None);
-        self.backoff.on_accepted();
+        (self.backoff.crowded, self.backoff.waited) = (false, false);
         self.timers.disarm(Timer::SearchRound);
-        self.timers.arm(Timer::HeadSilence, now + self.silence.interval);
+        self.timers.arm(Timer::HeadSilence, now + self.silence_max);
         ParentChange::Joined { previous }
     }
 
-    pub(crate) fn is_binding_to(&self, node: NodeId) -> bool {
-        matches!(self.search, Search::Binding { head, .. } if head.node == node)
-    }
-
     pub(crate) fn on_reject(&mut self, now: Time, from: NodeId, seeker: Seeker) -> ParentChange {
-        match (self.search, self.parent) {
-            (Search::Binding { head, since, .. }, _) if head.node == from => {
+        match self.search {
+            Search::Binding { head, since, .. } if head.node == from => {
                 self.requests.refused_by = Some((head, since));
-                self.backoff.on_refused();
+                self.backoff.crowded = true;
                 self.choose_or_keep_parent(now, seeker);
                 ParentChange::Nothing
             }
-            (search, Some(parent)) if parent.node == from => {
-                self.drop_parent();
-                self.assigned = None;
-                self.keeps_parent = false;
-                self.timers.disarm(Timer::HeadSilence);
-                if search == Search::Idle {
-                    self.choose_or_seek(now, seeker);
-                }
-                ParentChange::Lost
-            }
+            _ if self.is_parent(from) => self.leave_parent(now, seeker),
             _ => ParentChange::Nothing,
+        }
+    }
+
+    fn leave_parent(&mut self, now: Time, seeker: Seeker) -> ParentChange {
+        if let Some(parent) = self.parent.take() {
+            self.lost_at = parent.last_packet_at;
+        }
+        self.timers.disarm(Timer::HeadSilence);
+        self.look_elsewhere(now, seeker);
+        ParentChange::Lost
+    }
+
+    fn look_elsewhere(&mut self, now: Time, seeker: Seeker) {
+        (self.assigned, self.keeps_parent) = (None, false);
+        if self.search == Search::Idle {
+            self.choose_or_seek(now, seeker);
         }
     }
 
@@ -483,22 +494,20 @@ impl Affiliation {
         fails: bool,
     ) -> ParentChange {
         let Some(parent) = self.parent else { return ParentChange::Nothing };
-        (self.keeps_parent, self.assigned) = (false, None);
         self.candidates.forget(parent.node);
         if fails {
             self.candidates.distrust(now, parent.node);
-            self.drop_parent();
-            self.timers.disarm(Timer::HeadSilence);
+            return self.leave_parent(now, seeker);
         }
-        if self.search == Search::Idle {
-            self.choose_or_seek(now, seeker);
-        }
-        if fails { ParentChange::Lost } else { ParentChange::Nothing }
+        self.look_elsewhere(now, seeker);
+        ParentChange::Nothing
     }
 
     pub(crate) fn on_packet(&mut self, now: Time, from: NodeId, level: Option<u8>) {
         if let Some(parent) = self.parent.as_mut().filter(|parent| parent.node == from) {
-            parent.on_packet(now, level);
+            (parent.last_packet_at, parent.missed_hellos) = (now, 0);
+            // A head that lost its own head has no level; its members keep theirs.
+            parent.level = level.filter(|level| *level > 0).unwrap_or(parent.level);
         }
     }
 
@@ -513,21 +522,16 @@ impl Affiliation {
 
     fn on_silence(&mut self, now: Time, seeker: Seeker) -> ParentChange {
         let Some(parent) = &mut self.parent else { return ParentChange::Nothing };
-        match parent.on_interval(now, self.silence) {
-            Silence::NotYet(until) => self.timers.arm(Timer::HeadSilence, until),
-            Silence::Request => {
-                self.due = Some(Request::Hello);
-                self.timers.arm(Timer::HeadSilence, now + self.silence.interval / 2);
-            }
-            Silence::Lost => {
-                self.candidates.forget(parent.node);
-                self.drop_parent();
-                (self.assigned, self.keeps_parent) = (None, false);
-                if self.search == Search::Idle {
-                    self.choose_or_seek(now, seeker);
-                }
-                return ParentChange::Lost;
-            }
+        let due = parent.last_packet_at + self.silence_max;
+        if due > now {
+            self.timers.arm(Timer::HeadSilence, due);
+        } else if parent.missed_hellos < self.missed_hellos_max {
+            parent.missed_hellos += 1;
+            self.due = Some(Request::Hello);
+            self.timers.arm(Timer::HeadSilence, now + self.silence_max / 2);
+        } else {
+            self.candidates.forget(parent.node);
+            return self.leave_parent(now, seeker);
         }
         ParentChange::Nothing
     }
@@ -540,8 +544,15 @@ impl Affiliation {
             Search::Seeking { rounds } => {
                 *rounds += 1;
                 let enough = *rounds >= ROUNDS || self.has_unanswered();
-                let has_listened =
-                    enough || self.advertise_interval.is_none() || self.is_nearest(seeker);
+                // No head can be nearer.
+                let is_nearest = |it: Candidate| {
+                    let is_known = self.backoff.backs_off && self.round_trips.is_none();
+                    let is_near = it.distance <= ADVERTISE_STEP && it.is_eager && !it.distrusted;
+                    is_known && is_near && !it.lacks(seeker)
+                };
+                let has_listened = enough
+                    || self.advertise_interval.is_none()
+                    || self.best(seeker).is_some_and(is_nearest);
                 if has_listened && self.probe_all(now) {
                     self.timers.arm(Timer::SearchRound, now + SOLICIT_INTERVAL);
                 } else if let Some(wait) = self.wait(has_listened, seeker) {
@@ -560,7 +571,10 @@ impl Affiliation {
                     return self.bind(now);
                 }
                 self.requests.unanswered_since = since;
-                self.lose_assigned(node);
+                let assigned = self.assigned.as_mut().filter(|it| it.name.is_some());
+                if let Some(assigned) = assigned.filter(|it| it.node == Some(node)) {
+                    assigned.node = None;
+                }
                 if is_last {
                     self.candidates.distrust(now, node);
                 }

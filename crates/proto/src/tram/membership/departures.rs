@@ -28,9 +28,8 @@ struct Entry {
 
 #[derive(Debug, Default)]
 pub(crate) struct Departures {
-    /// Entries by the number of the receiver.
     entries: BTreeMap<u64, Entry>,
-    entries_max: usize,
+    pub(super) entries_max: usize,
     /// Departed receivers without an entry, for lack of room.
     pub(crate) unlisted: u32,
     /// Acknowledgements that are still to carry the latest change.
@@ -40,10 +39,6 @@ pub(crate) struct Departures {
 impl Departures {
     pub(crate) fn new() -> Self {
         Self { entries: BTreeMap::new(), entries_max: DEPARTURES_MAX, unlisted: 0, reports_left: 0 }
-    }
-
-    pub(crate) fn with_room(&mut self, max: usize) {
-        self.entries_max = max;
     }
 
     pub(crate) fn record(&mut self, departed: Departed) {
@@ -57,37 +52,34 @@ impl Departures {
         self.unlisted = self.unlisted.saturating_add(receivers);
     }
 
+    fn own(&self, id: u64) -> Option<Departed> {
+        self.entries.get(&id).filter(|it| it.by.is_none()).map(|it| it.departed)
+    }
+
     pub(crate) fn amend(&mut self, id: u64, lacks: Option<Fate>) {
-        let own = self.entries.get(&id).filter(|it| it.by.is_none());
-        let Some(Entry { departed: before, .. }) = own.copied() else { return };
-        let (fate, joins) = match lacks {
-            Some(fate) => (fate, before.joins),
-            None => (Fate::Back, before.joins.saturating_add(1)),
-        };
-        if matches!(before.fate, Fate::Silent | Fate::Complete) {
-            self.record(Departed { fate, joins, below: 0, ..before });
+        let own = self.own(id).filter(|it| matches!(it.fate, Fate::Silent | Fate::Complete));
+        match (own, lacks) {
+            (Some(before), Some(fate)) => self.record(Departed { fate, below: 0, ..before }),
+            (Some(_), None) => self.take_back(id),
+            (None, _) => {}
         }
     }
 
     pub(crate) fn take_back(&mut self, id: u64) {
-        let own = self.entries.get(&id).filter(|it| it.by.is_none());
-        if let Some(Entry { departed, .. }) = own.copied() {
-            let joins = departed.joins.saturating_add(1);
-            self.record(Departed { fate: Fate::Back, joins, below: 0, ..departed });
+        if let Some(before) = self.own(id) {
+            let joins = before.joins.saturating_add(1);
+            self.record(Departed { fate: Fate::Back, joins, below: 0, ..before });
         }
     }
 
     /// Takes an entry from a member. Returns true if there was room, or none was needed.
     pub(crate) fn on_report(&mut self, by: NodeId, departed: Departed) -> bool {
-        if let Some(entry) = self.entries.get(&departed.id)
-            && !is_later(&departed, &entry.departed)
-        {
-            return true;
-        }
-        let is_new = !self.entries.contains_key(&departed.id);
-        if is_new && self.entries.values().filter(|it| it.by == Some(by)).count() >= OF_ONE_MAX {
+        let of_member = || self.entries.values().filter(|it| it.by == Some(by)).count();
+        match self.entries.get(&departed.id) {
+            Some(entry) if !is_later(&departed, &entry.departed) => return true,
             // No honest member reports that many.
-            return true;
+            None if of_member() >= OF_ONE_MAX => return true,
+            _ => {}
         }
         let fits = self.insert(departed, Some(by));
         if fits {
@@ -105,8 +97,8 @@ impl Departures {
         }
         if self.entries.len() >= self.entries_max && departed.fate != Fate::Back {
             // Entries of returned receivers matter least.
-            let back = self.entries.iter().find(|(_, it)| it.departed.fate == Fate::Back);
-            if let Some(id) = back.map(|(id, _)| *id) {
+            let back = self.iter().find(|it| it.fate == Fate::Back).map(|it| it.id);
+            if let Some(id) = back {
                 self.entries.remove(&id);
             }
         }
@@ -136,9 +128,8 @@ impl Departures {
     }
 
     pub(crate) fn silent(&self) -> impl Iterator<Item = (NodeId, u64)> {
-        let own = self.entries.values().filter(|it| it.by.is_none());
-        let own = own.map(|it| it.departed).filter(|it| it.fate == Fate::Silent);
-        own.filter_map(|it| Some((it.node?, it.id)))
+        let own = self.entries.values().filter(|it| it.by.is_none()).map(|it| it.departed);
+        own.filter(|it| it.fate == Fate::Silent).filter_map(|it| Some((it.node?, it.id)))
     }
 
     pub(crate) fn found_by(&self, member: NodeId) -> u32 {

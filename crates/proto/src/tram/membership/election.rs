@@ -11,8 +11,8 @@ const MISSED_MAX: u64 = 3;
 /// Advertisement intervals that receivers wait for the head of their LAN: 3 to choose it; chosen.
 const AWAIT_INTERVALS: u64 = 8;
 
-/// Rank in an election; the least wins. The source comes first, then eager heads, then lower
-/// levels, then lower numbers (src: jrms).
+/// Rank in an election; the least wins: the source, eager heads, lower levels, lower numbers (src:
+/// jrms).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rank {
     is_receiver: bool,
@@ -40,36 +40,19 @@ struct Rival {
 #[derive(Debug, Default)]
 pub(crate) struct Election {
     /// Hops of a LAN, within which one head is enough; 0 for no elections.
-    lan: u8,
-    /// Best rival of the LAN, and the nearest eager head.
+    pub(crate) lan: u8,
     best: Option<Rival>,
     eager: Option<Rival>,
     pub(crate) interval: Duration,
-    interval_min: Duration,
-    /// Time at which this receiver became a candidate.
+    pub(crate) interval_min: Duration,
     candidate_since: Option<Time>,
 }
 
 impl Election {
     pub(crate) fn new(settings: &TramSettings) -> Self {
         let lan = u8::try_from(settings.lan).unwrap_or(u8::MAX);
-        let interval_min = settings.advertise_interval;
-        Self {
-            lan,
-            best: None,
-            eager: None,
-            interval: interval_min,
-            interval_min,
-            candidate_since: None,
-        }
-    }
-
-    pub(crate) fn lan(&self) -> Option<u8> {
-        (self.lan > 0).then_some(self.lan)
-    }
-
-    pub(crate) fn set_interval(&mut self, interval: Duration) {
-        self.interval = interval.max(self.interval_min);
+        let interval = settings.advertise_interval;
+        Self { lan, interval, interval_min: interval, ..Self::default() }
     }
 
     pub(crate) fn on_advertisement(
@@ -167,16 +150,11 @@ mod tests {
     fn the_source_is_before_eager_heads_then_levels_then_numbers_decide() {
         use HeadRole::{Eager, Reluctant};
         let in_order = [
-            (Eager, 1, 900),
-            (Eager, 2, 5),
-            (Eager, 3, 4),
-            (Eager, 0, 1),
-            (Reluctant, 2, 7),
-            (Reluctant, 2, 8),
-            (Reluctant, 0, 2),
+            [(Eager, 1, 900), (Eager, 2, 5), (Eager, 3, 4), (Eager, 0, 1)].to_vec(),
+            [(Reluctant, 2, 7), (Reluctant, 2, 8), (Reluctant, 0, 2)].to_vec(),
         ];
-        let ranks: Vec<Rank> =
-            in_order.iter().map(|(role, level, id)| Rank::new(*role, *level, *id)).collect();
+        let rank = |(role, level, id)| Rank::new(role, level, id);
+        let ranks: Vec<Rank> = in_order.concat().into_iter().map(rank).collect();
         assert!(ranks.is_sorted(), "{ranks:?}");
     }
 
@@ -225,20 +203,19 @@ mod tests {
         }
         let bound = Rank::new(HeadRole::Eager, 4, 50);
         assert!(!election.yields(at(1), bound));
-        assert!(
-            !election.awaits_elected(at(1), HeadRole::Eager, 50),
-            "it does not become a candidate itself"
-        );
+        let awaits =
+            |election: &Election, now, id| election.awaits_elected(now, HeadRole::Eager, id);
+        assert!(!awaits(&election, at(1), 50), "it does not become a candidate itself");
         assert!(election.become_candidate(at(0)));
-        assert!(election.awaits_elected(at(1), HeadRole::Eager, 50));
-        assert!(!election.awaits_elected(at(1), HeadRole::Eager, 30), "it is the first itself");
+        assert!(awaits(&election, at(1), 50));
+        assert!(!awaits(&election, at(1), 30), "it is the first itself");
         election.candidate_since = Some(at(0));
-        let said = says(HeadState::NotAccepting, HeadRole::Eager, 0, true);
-        election.on_advertisement(at(INTERVAL * AWAIT_INTERVALS), (NodeId(40), 40, 2), &said);
-        assert!(
-            !election.awaits_elected(at(INTERVAL * AWAIT_INTERVALS), HeadRole::Eager, 50),
-            "not for ever"
+        let (late, said) = (
+            at(INTERVAL * AWAIT_INTERVALS),
+            says(HeadState::NotAccepting, HeadRole::Eager, 0, true),
         );
+        election.on_advertisement(late, (NodeId(40), 40, 2), &said);
+        assert!(!awaits(&election, late, 50), "not for ever");
     }
 
     #[test]

@@ -1,6 +1,4 @@
-//! Head: takes members, replies their requests and advertises. The source is a head too.
-
-mod pruning;
+//! Head: takes members, answers their requests and advertises. The source is a head too.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -9,15 +7,15 @@ use faircast_base::{BadInput, Checked, Cx, Duration, GroupId, NodeId, Time};
 
 use super::advertising::Advertising;
 use super::election::{Election, Rank};
-use super::members::{Acknowledged, Members, PacketSpan, Questions};
+use super::members::{Member, Members, PacketSpan, Progress};
 use crate::timers::{Timers, reasons};
 use crate::tram::identity::Identity;
-use crate::tram::settings::{Formation, HeadRole, LateJoin, TramSettings};
+use crate::tram::settings::{Formation, HeadRole, LateJoin, Pruning, RightEdge, TramSettings};
 use crate::tram::window::{Cache, JUMP_MAX, RepairRequest, Repairer};
 use crate::tram::wire::{
-    Accept, Ack, Advertisement, Bind, Body, HeadState, Hello, RejectReason, Solicitation,
+    ASKED_MAX, Accept, Ack, Advertisement, Bind, Body, HeadState, Hello, RejectReason, Solicitation,
 };
-use crate::{Destination, Transmit};
+use crate::{Destination, Transmit, keep_last};
 
 /// Most waiting replies: more requests at once get no reply, and are repeated.
 const REPLIES_MAX: usize = 256;
@@ -25,14 +23,16 @@ const REPLIES_MAX: usize = 256;
 /// Most repairs for one acknowledgement of a member without progress; chosen.
 const STALLING_REPAIRS_MAX: usize = 8;
 
-/// Neighbouring heads that all advertise within one second (src: jrms).
-const HEADS_PER_SECOND: u64 = 30;
+/// Windows that a member may be behind before decentralised pruning (src: tram s3.3).
+const PRUNE_WINDOW: f64 = 1.5;
+
+/// Most removed members that get the reason again; chosen.
+const PRUNED_MAX: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reply {
     Accept(Accept),
     Reject(RejectReason),
-    /// Advertisement with this time to live.
     Advertisement(u8),
     Hello,
 }
@@ -41,11 +41,8 @@ reasons! {
     enum Timer {
         Advertise,
         Hello,
-        /// Advertisement to the LAN, for its election.
         Lan,
-        /// Question to members that have said goodbye.
         Leaves,
-        /// Question to earlier members of a name.
         Superseded,
     }
 }
@@ -53,18 +50,16 @@ reasons! {
 /// State of a receiver or source as a head, which its packets report.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HeadStatus {
-    /// Level of the head; 0 while it has no head itself.
+    /// 0 while the head has no head itself.
     pub(crate) level: u8,
     /// True if the head can have members: it has a head, and is not far behind itself.
     pub(crate) can_serve: bool,
-    /// First packet that the head can repair, and highest packet number that it knows.
     pub(crate) low: u64,
     pub(crate) high: u64,
     /// First packet in the cache. The source can repair earlier packets too.
     pub(crate) first_kept: u64,
     pub(crate) done: bool,
     pub(crate) id: u64,
-    /// Number of the head's name; 0 without a name.
     pub(crate) name: u64,
 }
 
@@ -73,7 +68,6 @@ pub(crate) struct Head {
     pub(crate) members: Members,
     role: HeadRole,
     late_join: LateJoin,
-    /// True while members are to look for another head.
     resigning: bool,
     replies: VecDeque<(NodeId, Reply)>,
     hello_due: bool,
@@ -83,12 +77,10 @@ pub(crate) struct Head {
     asked: Vec<u64>,
     /// Members that were pruned, with their numbers, to repeat the reason.
     pruned: VecDeque<(NodeId, u64)>,
-    election: Election,
-    /// True if an advertisement to the LAN is due.
+    pub(crate) election: Election,
     lan_due: bool,
     pub(crate) advertising: Advertising,
     advertise_interval: Duration,
-    /// Time to live of the advertisement that is due.
     advertisement_due: Option<u8>,
     timers: Timers<Timer, 5>,
 }
@@ -130,22 +122,9 @@ impl Head {
         *self = Self { election, ..Self::new(settings, self.role) };
     }
 
-    pub(crate) fn on_advertisement(
-        &mut self,
-        now: Time,
-        sender: (NodeId, u64, u8),
-        advertisement: &Advertisement,
-    ) {
-        self.election.on_advertisement(now, sender, advertisement);
-    }
-
     fn yields(&self, now: Time, status: HeadStatus) -> bool {
         let level = if status.can_serve { status.level } else { 0 };
         self.election.yields(now, Rank::new(self.role, level, status.id))
-    }
-
-    pub(crate) fn awaits_elected(&self, now: Time, id: u64) -> bool {
-        self.election.awaits_elected(now, self.role, id)
     }
 
     fn advertises_within(&self, now: Time, status: HeadStatus, ttl: u8) -> Option<u8> {
@@ -154,7 +133,7 @@ impl Head {
     }
 
     pub(crate) fn be_source(&mut self, settings: &TramSettings) {
-        self.advertising.never_back_off();
+        self.advertising.backs_off = false;
         self.members.be_source(settings);
     }
 
@@ -163,21 +142,12 @@ impl Head {
             return;
         }
         self.advertise_interval = interval;
-        self.election.set_interval(interval);
+        self.election.interval = interval.max(self.election.interval_min);
         if interval == Duration::ZERO {
             self.timers.disarm(Timer::Advertise);
-        } else if self.timers.is_armed(Timer::Advertise) {
-            self.timers.arm_by(Timer::Advertise, now + interval);
         } else {
-            self.timers.arm(Timer::Advertise, now + interval);
+            self.timers.arm_by(Timer::Advertise, now + interval);
         }
-    }
-
-    /// Returns the interval at which `heads` heads together advertise at a steady rate (src: jrms).
-    pub(crate) fn interval_for(least: Duration, heads: u32) -> Duration {
-        least
-            .max(Duration::from_millis(u64::from(heads) * 1000 / HEADS_PER_SECOND))
-            .min(Duration::from_secs(60))
     }
 
     pub(crate) fn state(&self) -> HeadState {
@@ -187,7 +157,7 @@ impl Head {
     pub(crate) fn resign(&mut self, resigns: bool) {
         if self.resigning != resigns {
             self.resigning = resigns;
-            self.hello_due = resigns && !self.members.is_empty();
+            self.hello_due = resigns && !self.members.by_node.is_empty();
         }
     }
 
@@ -245,19 +215,14 @@ impl Head {
         if outcome.is_ok() {
             self.timers.arm_by(Timer::Hello, now + self.hello_interval);
             self.supersede(now, Some(from), bind.name);
-            self.advertising.on_member();
+            self.advertising.without_members = 0;
             if self.timers.is_armed(Timer::Advertise) && self.state() != before {
                 // Unless receivers learn that fewer are taken, many more ask.
                 self.advertisement_due = Some(self.advertising.last);
             }
         }
-        self.reply(
-            from,
-            match outcome {
-                Ok(()) => Reply::Accept(Accept { start, level: status.level }),
-                Err(reason) => Reply::Reject(reason),
-            },
-        );
+        let accept = Reply::Accept(Accept { start, level: status.level });
+        self.reply(from, outcome.map_or_else(Reply::Reject, |()| accept));
         Ok(())
     }
 
@@ -273,8 +238,8 @@ impl Head {
         }
     }
 
-    /// Takes an acknowledgement, and hands the repairs that it requests to `repairer`. Fails if the
-    /// sender is no member, which is then rejected, or the acknowledgement is absurd.
+    /// Takes an acknowledgement, and hands the repairs that it requests to `repairer`. Returns true
+    /// for a member. Fails if the sender is none, which is rejected then, or claims absurd numbers.
     pub(crate) fn on_ack(
         &mut self,
         now: Time,
@@ -283,29 +248,27 @@ impl Head {
         (end, unknown_max): (u64, u64),
         repairer: &mut Repairer,
         can_repair: impl Fn(&Cache, u64) -> bool,
-    ) -> Checked<Acknowledged> {
+    ) -> Checked<bool> {
         if !self.members.recognise(now, (from, id), ack) {
             return self.on_ack_of_other(now, (from, id), ack);
         }
         let span = PacketSpan { first_kept: repairer.cache.first, end, unknown_max };
-        let acknowledged = self.members.acknowledge(now, from, ack, span)?;
-        if acknowledged.left {
+        self.members.acknowledge(now, from, ack, span)?;
+        if ack.leaves {
             let (next, _) = self.members.leaves.ask(now);
             next.into_iter().for_each(|at| self.timers.arm(Timer::Leaves, at));
         }
-        let stalling = self.members.is_stalling(from);
-        let request = RepairRequest {
-            from,
-            may_alternate: stalling || self.members.catches_up(from),
-            unreached: self.members.is_unreached(from),
-        };
-        let most = if stalling { STALLING_REPAIRS_MAX } else { usize::MAX };
+        let member = self.members.by_node.get(&from);
+        let unreached = member.is_some_and(Member::is_unreached);
+        let catches_up = member.is_some_and(Member::catches_up);
+        let request = RepairRequest { from, may_alternate: unreached || catches_up, unreached };
+        let most = if unreached && !catches_up { STALLING_REPAIRS_MAX } else { usize::MAX };
         let missing = ack.missing().take_while(|sequence| *sequence < end + unknown_max);
         repairer.on_request(now, missing.take(most), request, can_repair);
         if ack.hello_missing {
             self.reply(from, Reply::Hello);
         }
-        Ok(acknowledged)
+        Ok(true)
     }
 
     fn on_ack_of_other(
@@ -313,13 +276,13 @@ impl Head {
         now: Time,
         (from, id): (NodeId, u64),
         ack: &Ack<'_>,
-    ) -> Checked<Acknowledged> {
-        let has_left = self.members.leaves.contains(now, from, id);
+    ) -> Checked<bool> {
+        let has_left = self.members.leaves.position(now, from, id).is_some();
         if ack.leaves {
-            self.members.amend(id, ack);
+            self.members.departures.amend(id, ack.short.then(|| ack.fate_of_leaver()));
             if has_left {
                 // The answer of a member that was asked whether it has left.
-                return Ok(Acknowledged { congested: false, left: false });
+                return Ok(false);
             }
         } else if !has_left {
             // Another member may have joined in the sender's name: only this head knows.
@@ -330,13 +293,7 @@ impl Head {
         Err(BadInput::Foreign)
     }
 
-    /// Asks members that fell silent if they are there: this head itself may have been cut off.
-    pub(crate) fn ask_silent(&mut self) {
-        let silent = self.members.departures.silent().collect();
-        self.ask(silent);
-    }
-
-    fn ask(&mut self, all: Vec<(NodeId, u64)>) {
+    pub(crate) fn ask(&mut self, all: Vec<(NodeId, u64)>) {
         for (node, id) in all {
             if !self.asked.contains(&id) {
                 self.asked.push(id);
@@ -349,7 +306,16 @@ impl Head {
     pub(crate) fn on_timeout(&mut self, now: Time, end: u64, repairer: &Repairer) -> Vec<NodeId> {
         let mut lost = Vec::new();
         if self.timers.take_due(Timer::Hello, now) {
-            lost = self.on_hello_timer(now, end, repairer);
+            let silence = self.hello_interval * 2;
+            (self.asked, lost) = self.members.check_silence(now, silence, self.hellos_missed_max);
+            let span = (repairer.cache.first, end);
+            let waits = |node, sequence| repairer.is_queued(sequence, node);
+            lost.extend(self.members.remove_stalled(now, span, repairer.cache.is_filling(), waits));
+            for node in &lost {
+                self.reply(*node, Reply::Reject(RejectReason::NoMember));
+            }
+            self.hello_due = !self.members.by_node.is_empty();
+            self.timers.arm(Timer::Hello, now + self.hello_interval);
         }
         if self.timers.take_due(Timer::Leaves, now) {
             let (next, asked) = self.members.leaves.ask(now);
@@ -357,8 +323,7 @@ impl Head {
             self.ask(asked);
         }
         if self.timers.take_due(Timer::Superseded, now) {
-            let questions = self.members.ask_superseded(now);
-            let Questions { next_at, asked, lost: unanswered } = questions;
+            let (next_at, asked, unanswered) = self.members.ask_superseded(now);
             next_at.into_iter().for_each(|at| self.timers.arm(Timer::Superseded, at));
             self.ask(asked);
             for node in unanswered {
@@ -380,21 +345,6 @@ impl Head {
         lost
     }
 
-    fn on_hello_timer(&mut self, now: Time, end: u64, repairer: &Repairer) -> Vec<NodeId> {
-        let silence = self.hello_interval * 2;
-        let (asked, mut lost) = self.members.check_silence(now, silence, self.hellos_missed_max);
-        self.asked = asked;
-        let span = (repairer.cache.first, end);
-        let waits = |node, sequence| repairer.is_queued(sequence, node);
-        lost.extend(self.members.remove_stalled(now, span, repairer.cache.is_filling(), waits));
-        for node in &lost {
-            self.reply(*node, Reply::Reject(RejectReason::NoMember));
-        }
-        self.hello_due = !self.members.is_empty();
-        self.timers.arm(Timer::Hello, now + self.hello_interval);
-        lost
-    }
-
     pub(crate) fn poll(
         &mut self,
         cx: &mut Cx<'_>,
@@ -404,59 +354,42 @@ impl Head {
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
         if core::mem::take(&mut self.hello_due) {
-            self.queue_hellos(quiet);
+            // With `quiet`, only members that have a reason to get a hello get one.
+            let needs_hello = |id| !quiet || self.resigning || self.asked.contains(&id);
+            let members = self.members.iter().filter(|(_, member)| needs_hello(member.id));
+            let due: Vec<NodeId> = members.map(|(node, _)| node).collect();
+            due.into_iter().for_each(|node| self.reply(node, Reply::Hello));
         }
         if let Some((to, reply)) = self.replies.pop_front() {
-            let to = Destination::Node(to);
-            return Some(match reply {
-                Reply::Accept(accept) => {
-                    identity.control(cx, to, u8::MAX, Body::Accept(accept), buf)
-                }
-                Reply::Reject(reason) => {
-                    identity.control(cx, to, u8::MAX, Body::Reject(reason), buf)
-                }
+            let asked: Vec<u8>;
+            let (ttl, body) = match reply {
+                Reply::Accept(accept) => (u8::MAX, Body::Accept(accept)),
+                Reply::Reject(reason) => (u8::MAX, Body::Reject(reason)),
                 Reply::Advertisement(ttl) => {
-                    let body = Body::Advertisement(self.advertisement(status, false));
-                    identity.write(cx, ttl, body, buf);
-                    Transmit::control(to)
+                    (ttl, Body::Advertisement(self.advertisement(status, false)))
                 }
-                Reply::Hello => self.hello(cx, identity, to, u8::MAX, status, buf),
-            });
+                Reply::Hello => {
+                    let ids = self.asked.iter().take(ASKED_MAX);
+                    asked = ids.flat_map(|id| id.to_be_bytes()).collect();
+                    let HeadStatus { level, low, high, done, .. } = status;
+                    let resigns = self.resigning;
+                    (u8::MAX, Body::Hello(Hello { resigns, level, low, high, done, asked: &asked }))
+                }
+            };
+            identity.packet(cx, ttl, body).write(buf);
+            return Some(Transmit::control(Destination::Node(to)));
         }
-        let lan = core::mem::take(&mut self.lan_due).then(|| self.election.lan()).flatten();
-        let lan = lan.filter(|_| !self.yields(cx.now, status)).map(|ttl| (ttl, true));
+        let lan_due = core::mem::take(&mut self.lan_due) && !self.yields(cx.now, status);
+        let lan = lan_due.then_some((self.election.lan, true)).filter(|(ttl, _)| *ttl > 0);
         let ring = || {
             let ttl = self.advertisement_due.take()?;
             Some((self.advertises_within(cx.now, status, ttl)?, false))
         };
         let (ttl, lan) = lan.or_else(ring)?;
         let body = Body::Advertisement(self.advertisement(status, lan));
+        identity.packet(cx, ttl, body).write(buf);
         let to = Destination::Group(GroupId::SESSION);
-        Some(identity.control(cx, to, ttl, body, buf))
-    }
-
-    /// Queues a hello to each member; with `quiet` only to those that have a reason to get one.
-    fn queue_hellos(&mut self, quiet: bool) {
-        let needs_hello = |id| !quiet || self.resigning || self.asked.contains(&id);
-        let members = self.members.iter().filter(|(_, member)| needs_hello(member.id));
-        let due: Vec<NodeId> = members.map(|(node, _)| node).collect();
-        due.into_iter().for_each(|node| self.reply(node, Reply::Hello));
-    }
-
-    fn hello(
-        &self,
-        cx: &mut Cx<'_>,
-        identity: &mut Identity,
-        to: Destination,
-        ttl: u8,
-        status: HeadStatus,
-        buf: &mut Vec<u8>,
-    ) -> Transmit {
-        let mut ids = Vec::new();
-        let hello = Hello::new(status.low, status.high, status.level);
-        let hello = hello.saying(self.resigning, status.done);
-        let body = Body::Hello(hello.asking(&self.asked, &mut ids));
-        identity.control(cx, to, ttl, body, buf)
+        Some(Transmit { time_to_live: ttl, ..Transmit::control(to) })
     }
 
     fn advertisement(&self, status: HeadStatus, lan: bool) -> Advertisement {
@@ -469,6 +402,46 @@ impl Head {
             false => (HeadState::NotAccepting, 0),
         };
         Advertisement { state, role, level, members, members_max, low, lan, name }
+    }
+
+    /// Removes members too slow for the group; `worst` is the worst loss of all (src: jrms).
+    pub(crate) fn prune(&mut self, settings: &TramSettings, worst: u16, highest: u64) {
+        let window = u64::from(settings.ack_window);
+        let is_rounded = settings.right_edge == RightEdge::Rounded;
+        // A member that catches up lacks packets sent before it joined, whatever its path.
+        let may_be_slow = |member: &Member| !member.subtree.loss_is_below && !member.catches_up();
+        let members = self.members.iter().filter(|(_, member)| may_be_slow(member));
+        // A member that allows less than a window is delayed by its own members, perhaps forged.
+        let has_window = |it: &Progress| it.allowed + 1 >= it.first_missing + window;
+        let slow: Vec<NodeId> = match settings.pruning {
+            Pruning::Off => return,
+            Pruning::Centralised => {
+                let is_worst =
+                    |loss: u16| loss > 0 && 21 * u32::from(loss) >= 20 * u32::from(worst);
+                // A member that allows a window more does not delay the source.
+                let holds = |it: &Progress| it.allowed < highest + window && has_window(it);
+                let slow =
+                    members.filter(|(_, it)| holds(&it.progress) && is_worst(it.subtree.loss));
+                slow.map(|(node, _)| node).collect()
+            }
+            Pruning::Decentralised => {
+                // A plain right edge is nearer to the received packets by up to a window.
+                let windows = if is_rounded { PRUNE_WINDOW } else { PRUNE_WINDOW - 1.0 };
+                let limit = highest.saturating_sub((windows * window as f64) as u64);
+                // An acknowledgement is up to a window old: slow members also keep it closed.
+                let holds = |it: &Progress| is_rounded || it.allowed <= highest && has_window(it);
+                let late = members
+                    .filter(|(_, it)| it.progress.first_missing < limit && holds(&it.progress));
+                let last = late.min_by_key(|(_, it)| it.progress.first_missing);
+                last.map(|(node, _)| node).into_iter().collect()
+            }
+        };
+        for node in slow {
+            if let Some(id) = self.members.prune(node) {
+                keep_last(&mut self.pruned, PRUNED_MAX, (node, id));
+                self.reply(node, Reply::Reject(RejectReason::Pruned));
+            }
+        }
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Time> {

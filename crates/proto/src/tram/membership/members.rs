@@ -1,11 +1,8 @@
 //! Table of a head's direct members: admission, acknowledgements, and what the members need.
 
-mod bounds;
-mod leaves;
 mod member;
-mod silence;
-mod stalls;
-mod superseded;
+mod questions;
+mod removal;
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -14,74 +11,56 @@ use faircast_base::{BadInput, Checked, Duration, NodeId, Time};
 
 use super::affiliation::BIND_TIMEOUT;
 use super::departures::{self, Departures};
+use crate::ShortReceiver;
 use crate::tram::settings::{HeadRole, LateJoin, TramSettings};
 use crate::tram::wire::{Ack, BELOW_MAX, Bind, DepartureList, Fate, HeadState, RejectReason};
-use crate::{ShortReceiver, keep_last};
-use bounds::AckBounds;
-use leaves::RecentLeaves;
-use member::{Liveness, Progress};
-pub(crate) use member::{Member, PacketSpan};
-use silence::Orphans;
-use stalls::StallTimeouts;
-pub(super) use superseded::Questions;
-use superseded::Superseded;
+use member::{AckBounds, Liveness, Subtree};
+pub(crate) use member::{Member, PacketSpan, Progress};
+use questions::{Earlier, RecentLeaves};
+use removal::{EARLY_STALL, EARLY_STALL_INTERVALS, Orphans, STALL_INTERVALS};
 
-/// Most refused nodes that are remembered.
 const REFUSED_MAX: usize = 64;
 
 /// Largest share of receivers that never become heads among the members of a head (src: jrms).
 const MEMBER_ONLY_SHARE: f64 = 0.667;
 
-/// Outcome of an acknowledgement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Acknowledged {
-    pub(crate) congested: bool,
-    pub(crate) left: bool,
-}
-
-/// Most members, most that never become heads, and most others.
-#[derive(Debug, Default)]
-struct MemberLimits {
-    members: usize,
-    member_only: usize,
-    heads: usize,
-}
-
 #[derive(Debug, Default)]
 pub(crate) struct Members {
-    by_node: BTreeMap<NodeId, Member>,
-    limits: MemberLimits,
+    pub(crate) by_node: BTreeMap<NodeId, Member>,
+    members_max: usize,
+    member_only_max: usize,
+    heads_max: usize,
     bounds: AckBounds,
-    /// Largest scope of control packets.
     ttl: u8,
     /// True at a source that reads all packets again for members that joined late.
     rereads: bool,
     orphans: Vec<Orphans>,
-    /// Time for which the needs of orphans are remembered.
     orphans_for: Duration,
-    /// Nodes that are refused as members, with the end of the refusal.
     refused: VecDeque<(NodeId, Time)>,
     pub(super) leaves: RecentLeaves,
-    superseded: Superseded,
-    stall_timeouts: StallTimeouts,
+    superseded: Vec<Earlier>,
+    stall_timeout: Duration,
+    /// Timeout of a member that was repaired in vain, or acknowledged only once.
+    early_stall_timeout: Duration,
     pub(crate) departures: Departures,
 }
 
 impl Members {
     pub(super) fn new(settings: &TramSettings) -> Self {
-        let members = settings.members_max.max(1) as usize;
-        let member_only = (MEMBER_ONLY_SHARE * members as f64) as usize;
+        let members_max = settings.members_max.max(1) as usize;
+        let member_only = (MEMBER_ONLY_SHARE * members_max as f64) as usize;
+        // Longer than delays of acknowledgements and hellos.
+        let interval = settings.ack_interval.max(settings.hello_interval);
         Self {
-            limits: MemberLimits {
-                members,
-                member_only: member_only.clamp(1, members),
-                heads: members,
-            },
+            members_max,
+            member_only_max: member_only.clamp(1, members_max),
+            heads_max: members_max,
             bounds: AckBounds::new(settings),
             ttl: u8::try_from(settings.ttl).unwrap_or(u8::MAX),
             // Orphans notice the loss as late as this head did, and then bind.
             orphans_for: settings.hello_interval * 2 + BIND_TIMEOUT,
-            stall_timeouts: StallTimeouts::new(settings),
+            stall_timeout: settings.ack_interval_max * STALL_INTERVALS,
+            early_stall_timeout: EARLY_STALL.max(interval * EARLY_STALL_INTERVALS),
             departures: Departures::new(),
             ..Self::default()
         }
@@ -90,26 +69,14 @@ impl Members {
     /// Limits members that may be heads to `source_members_max`: the source repairs their losses.
     pub(super) fn be_source(&mut self, settings: &TramSettings) {
         let heads = settings.source_members_max.max(1) as usize;
-        self.limits.heads = heads.min(self.limits.members);
+        self.heads_max = heads.min(self.members_max);
         self.rereads = settings.late_join == LateJoin::Full;
-        self.departures.with_room(departures::SOURCE_MAX);
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.by_node.is_empty()
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.by_node.len()
+        self.departures.entries_max = departures::SOURCE_MAX;
     }
 
     /// Returns the number of members, and the most that are taken, as packets report them.
     pub(crate) fn count(&self) -> (u16, u16) {
-        [self.len(), self.limits.members].map(|n| u16::try_from(n).unwrap_or(u16::MAX)).into()
-    }
-
-    pub(crate) fn is_member(&self, node: NodeId) -> bool {
-        self.by_node.contains_key(&node)
+        [self.by_node.len(), self.members_max].map(|n| u16::try_from(n).unwrap_or(u16::MAX)).into()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (NodeId, &Member)> {
@@ -123,9 +90,9 @@ impl Members {
     pub(super) fn state(&self) -> HeadState {
         let never_heads = |member: &&Member| member.role == HeadRole::Never;
         let member_only = self.by_node.values().filter(never_heads).count();
-        let has_room = self.len() < self.limits.members;
-        let heads = has_room && self.len() - member_only < self.limits.heads;
-        match (heads, has_room && member_only < self.limits.member_only) {
+        let has_room = self.by_node.len() < self.members_max;
+        let heads = has_room && self.by_node.len() - member_only < self.heads_max;
+        match (heads, has_room && member_only < self.member_only_max) {
             (true, true) => HeadState::Accepting,
             (true, false) => HeadState::AcceptingHeads,
             (false, true) => HeadState::AcceptingMembers,
@@ -153,8 +120,8 @@ impl Members {
         if self.refused.iter().any(|(refused, _)| *refused == node) {
             return Err(RejectReason::Full);
         }
-        let has_room = needs_reread && self.len() < 2 * self.limits.members;
-        if !has_room && !self.is_member(node) {
+        let has_room = needs_reread && self.by_node.len() < 2 * self.members_max;
+        if !has_room && !self.by_node.contains_key(&node) {
             match self.state() {
                 state if state.takes(role != HeadRole::Never) => {}
                 HeadState::AcceptingHeads => return Err(RejectReason::HeadsOnly),
@@ -180,8 +147,8 @@ impl Members {
             role,
             distance: bind.distance.max(1),
             progress,
-            subtree: member::Subtree { moved_away, ..Default::default() },
-            life: Liveness::joined(now),
+            subtree: Subtree { moved_away, ..Subtree::default() },
+            life: Liveness { joined_at: now, last_packet_at: now, ..Liveness::default() },
             fate: Fate::Silent,
         };
         // Another program may have been here. If it still is, its acknowledgement brings it back.
@@ -192,19 +159,18 @@ impl Members {
         Ok(())
     }
 
-    /// Takes an acknowledgement. Fails if the sender is no member, or the acknowledgement cannot be
-    /// true.
+    /// Fails if the sender is no member, or the acknowledgement cannot be true.
     pub(super) fn acknowledge(
         &mut self,
         now: Time,
         node: NodeId,
         ack: &Ack<'_>,
         span: PacketSpan,
-    ) -> Checked<Acknowledged> {
+    ) -> Checked {
         let Some(member) = self.by_node.get_mut(&node) else { return Err(BadInput::Foreign) };
         let counts = self.bounds.check(ack, span)?;
         let is_first = member.life.on_ack(now);
-        self.superseded.on_packet(node);
+        self.superseded.retain(|earlier| earlier.node != node);
         member.progress.acknowledge(now, counts, (span, self.bounds.ahead_max), is_first);
         let id = member.id;
         member.subtree.acknowledge(ack, || self.departures.found_from(id));
@@ -220,14 +186,14 @@ impl Members {
             && let Some(member) = self.by_node.remove(&node)
         {
             if ack.short {
-                self.record(node, &member, fate_of_leaver(ack));
+                self.record(node, &member, ack.fate_of_leaver());
             } else if !ack.departed.is_empty() {
                 // A receiver that only changes heads reports to its next head.
                 self.departures.count(member.subtree.unlisted);
             }
             self.leaves.add(now, node, member);
         }
-        Ok(Acknowledged { congested: ack.congested, left: ack.leaves })
+        Ok(())
     }
 
     /// True if an acknowledgement is of the member at `node`, which counts again if it had left.
@@ -251,14 +217,6 @@ impl Members {
         true
     }
 
-    pub(super) fn catches_up(&self, node: NodeId) -> bool {
-        self.by_node.get(&node).is_some_and(Member::catches_up)
-    }
-
-    pub(super) fn amend(&mut self, id: u64, ack: &Ack<'_>) {
-        self.departures.amend(id, ack.short.then(|| fate_of_leaver(ack)));
-    }
-
     fn on_departures(&mut self, by: NodeId, reported: DepartureList<'_>) {
         let mut unlisted = reported.unnamed;
         for departed in reported.iter() {
@@ -280,10 +238,6 @@ impl Members {
             self.departures.record(member.departed(node, fate));
         }
         self.departures.count(member.subtree.unlisted);
-    }
-
-    fn refuse(&mut self, node: NodeId, until: Time) {
-        keep_last(&mut self.refused, REFUSED_MAX, (node, until));
     }
 
     /// Returns the number of departed receivers that have no entry in a table.
@@ -337,18 +291,16 @@ impl Members {
 
     /// Returns the number of receivers below members, and of heads among the members and these.
     pub(crate) fn below(&self) -> (u32, u32) {
-        self.by_node.values().fold((0, 0), |(receivers, heads), Member { subtree, .. }| {
-            (
-                u32::saturating_add(receivers, subtree.receivers),
-                u32::saturating_add(heads, subtree.heads),
-            )
-        })
+        let subtrees = || self.by_node.values().map(|member| member.subtree);
+        let receivers = subtrees().map(|subtree| subtree.receivers);
+        let heads = subtrees().map(|subtree| subtree.heads);
+        (receivers.fold(0, u32::saturating_add), heads.fold(0, u32::saturating_add))
     }
 
     /// Returns the number of all receivers below this head, and of heads among them.
     pub(crate) fn all(&self) -> (u64, u32) {
         let (below, heads) = self.below();
-        (self.len() as u64 + u64::from(below), heads)
+        (self.by_node.len() as u64 + u64::from(below), heads)
     }
 
     /// Returns the number of receivers below this head that were there at `moment`.
@@ -361,10 +313,6 @@ impl Members {
         });
         all.fold(0, u32::saturating_add)
     }
-}
-
-fn fate_of_leaver(ack: &Ack<'_>) -> Fate {
-    if ack.complete { Fate::Gaps } else { Fate::Left }
 }
 
 #[cfg(test)]

@@ -4,10 +4,10 @@ use alloc::vec::Vec;
 
 use faircast_base::{Bitrate, CutReason, Cx, Event, Time};
 
-use super::controller::{CLOSED_INTERVAL, Controller, Progress, SentPacket, Window};
 use super::pacer::Pacer;
 use super::slow_start::SlowStart;
 use super::throughput::Throughput;
+use super::{CLOSED_INTERVAL, Controller, Progress, SentPacket, Window};
 use crate::congestion::Permit;
 use crate::tram::settings::{RateRule, TramSettings};
 
@@ -32,39 +32,23 @@ pub(crate) struct RateControl {
     /// Rate R, and its next increment dR.
     rate: f64,
     increment: f64,
-    limits: RateLimits,
+    rate_min: f64,
+    /// Greatest rate now: by the settings, and by a limit of the application.
+    rate_max: f64,
+    settings_max: f64,
     rule: RateRule,
     slow_start: SlowStart,
     throughput: Throughput,
     windows: WindowMean,
     recovery: Recovery,
-    /// Start of the present closure of the window.
     closed_at: Option<Time>,
-    /// Packets allowed beyond those that all have: more than `lossless_from` only long after a
-    /// loss.
+    /// Packets allowed beyond those that all have: above `lossless_from` only long after a loss.
     allowed_packets: u64,
     lossless_from: u64,
     pacer: Pacer,
-    /// Start of the time at or below the minimum rate.
     below_min_since: Option<Time>,
     /// Window of the latest trace event, in thousandths of a packet.
     traced_window: u64,
-}
-
-/// Bounds of the rate.
-#[derive(Debug, Default)]
-struct RateLimits {
-    min: f64,
-    /// Greatest rate now: by the settings, and by a limit of the application.
-    max: f64,
-    settings_max: f64,
-    increment_max: f64,
-}
-
-impl RateLimits {
-    fn increment(&self, increment: f64) -> f64 {
-        increment.min(self.increment_max).max(RATE_INCREMENT)
-    }
 }
 
 /// Mean window of the last W_a packets, by which the window counts as opening or closing.
@@ -105,20 +89,12 @@ impl WindowMean {
 struct Recovery {
     enabled: bool,
     highest_sent: u64,
-    /// End of the W_a packets after a restart: earlier losses have ended the old rate
-    /// (src: RFC 6582 s3.2).
+    /// Earlier losses than this end of W_a packets have ended the old rate (src: RFC 6582 s3.2).
     recovery_point: u64,
     /// Greatest average rate with an open window. Each failed slow start halves it.
     proven_rate: f64,
-    /// Greatest acknowledged rate, averaged over T. Each congestion report halves it. Slow start
-    /// overshoots the sent rate.
+    /// Greatest acknowledged rate, averaged over T. Each congestion report halves it.
     acknowledged_peak: f64,
-}
-
-impl Recovery {
-    fn on_congestion(&mut self, rate: f64) {
-        self.acknowledged_peak = rate.max(self.acknowledged_peak / 2.0);
-    }
 }
 
 impl RateControl {
@@ -132,7 +108,9 @@ impl RateControl {
         Self {
             rate,
             increment: RATE_INCREMENT,
-            limits: RateLimits { min, max, settings_max: max, increment_max: (max - min) / 4.0 },
+            rate_min: min,
+            rate_max: max,
+            settings_max: max,
             rule: settings.rate_rule,
             slow_start: SlowStart::new(max, settings.slow_start_acknowledged),
             throughput: Throughput::new(settings.averaging_time),
@@ -151,6 +129,10 @@ impl RateControl {
         }
     }
 
+    fn bounded(&self, increment: f64) -> f64 {
+        increment.min((self.settings_max - self.rate_min) / 4.0).max(RATE_INCREMENT)
+    }
+
     fn permit_at(&mut self, now: Time, window: Window, repair: bool) -> Permit {
         self.pacer.permit(now, self.scheduled(window, repair))
     }
@@ -161,7 +143,7 @@ impl RateControl {
         if window < 0 && !repair {
             return one_per_interval;
         }
-        let (window, min) = (window as f64, self.limits.min);
+        let (window, min) = (window as f64, self.rate_min);
         let rate = if repair {
             self.repair_rate()
         } else if window >= self.windows.ack_window {
@@ -176,7 +158,7 @@ impl RateControl {
     /// packets keep the window closed, and R at a packet a second.
     fn repair_rate(&self) -> f64 {
         if self.recovery.enabled {
-            self.rate.max(self.recovery.acknowledged_peak / 2.0).min(self.limits.max)
+            self.rate.max(self.recovery.acknowledged_peak / 2.0).min(self.rate_max)
         } else {
             self.rate
         }
@@ -207,12 +189,12 @@ impl RateControl {
             return;
         }
         self.rate += self.increment;
-        self.increment = self.limits.increment(self.increment + RATE_INCREMENT_GROWTH);
+        self.increment = self.bounded(self.increment + RATE_INCREMENT_GROWTH);
         let ceiling = self.slow_start.ceiling;
         if self.rate >= ceiling {
             self.rate = ceiling;
             self.slow_start.active = false;
-            if ceiling < self.limits.max {
+            if ceiling < self.rate_max {
                 self.slow_start.reached = Some((self.throughput.bucket_of(now), ceiling));
             }
         }
@@ -224,7 +206,7 @@ impl RateControl {
         let Some(probe) = &mut self.slow_start.probe else { return };
         probe.on_acknowledged(now, bytes.into());
         if self.slow_start.active {
-            self.rate = self.rate.min(probe.limit().max(self.limits.min));
+            self.rate = self.rate.min(probe.limit().max(self.rate_min));
         }
     }
 
@@ -247,7 +229,6 @@ impl RateControl {
         ends
     }
 
-    /// Sets the rate at the end of W_a packets.
     fn end_window(&mut self, now: Time, is_open: bool) {
         let (window, opens) = self.windows.finish();
         let average = self.average(now);
@@ -267,9 +248,9 @@ impl RateControl {
             RateRule::Current => self.rate + increment,
         };
         let reached = self.slow_start.reached.map_or(0.0, |(_, rate)| rate);
-        self.rate = self.rate.max(reached).min(self.limits.max);
+        self.rate = self.rate.max(reached).min(self.rate_max);
         self.windows.was_closed &= !is_open || window < self.windows.ack_window;
-        self.increment = self.limits.increment(RATE_INCREASE * average);
+        self.increment = self.bounded(RATE_INCREASE * average);
         if window >= self.windows.ack_window {
             self.recovery.proven_rate = self.recovery.proven_rate.max(average);
         }
@@ -278,9 +259,8 @@ impl RateControl {
         }
     }
 
-    /// Restarts slow start if the rate fell for lack of a window, as after the loss of a head: half
-    /// of the former rate is tried, as after TCP's timeout. At a low rate half of W_a counts as
-    /// open: after old losses the window grows by only two packets in each W_a.
+    /// Restarts slow start if the rate fell for lack of a window: half of the former rate is tried,
+    /// as after TCP's timeout. Half of W_a counts as open: after old losses windows grow slowly.
     fn consider_restart(&mut self) {
         let Recovery { enabled, highest_sent, proven_rate, .. } = self.recovery;
         if !enabled || self.rate >= proven_rate / 2.0 {
@@ -291,7 +271,7 @@ impl RateControl {
             self.recovery.recovery_point = highest_sent + self.windows.ack_window as u64;
         }
         self.slow_start.active = true;
-        self.slow_start.ceiling = (proven_rate / 2.0).max(self.limits.min);
+        self.slow_start.ceiling = (proven_rate / 2.0).max(self.rate_min);
         self.slow_start.probe = None;
     }
 
@@ -300,38 +280,25 @@ impl RateControl {
         self.slow_start.reached = None;
         if core::mem::take(&mut self.slow_start.active) {
             let average = self.average(now);
-            self.rate = average.max(self.slow_start.acknowledged_rate()).min(self.limits.max);
+            let acknowledged = self.slow_start.probe.as_ref().and_then(|probe| probe.latest);
+            self.rate = average.max(acknowledged.unwrap_or(0.0)).min(self.rate_max);
             // Half at each failed trial, so that a worse path is believed in the end.
             self.recovery.proven_rate = self.rate.max(self.recovery.proven_rate / 2.0);
-            self.increment = self.limits.increment(RATE_INCREASE * average);
+            self.increment = self.bounded(RATE_INCREASE * average);
         }
     }
 
-    fn on_congestion(&mut self, now: Time) {
-        self.end_slow_start(now);
-        self.recovery.on_congestion(self.rate);
-    }
-
-    /// Sets the rate after a closed window to the achieved average (src: jrms).
-    fn on_opened(&mut self, now: Time) {
-        let Some(since) = self.closed_at.take() else { return };
-        if self.slow_start.active {
-            self.slow_start.discard_measurement();
-        } else {
-            self.throughput.expire(now);
-            self.rate = self.average(now).min(self.limits.max);
-            self.consider_restart();
+    fn on_congestion(&mut self, now: Time, highest: u64) {
+        if highest >= self.recovery.recovery_point {
+            self.end_slow_start(now);
         }
-        if self.slow_start.active && now.since(since) >= CLOSED_INTERVAL {
-            let ceiling = CLOSED_SHARE * self.recovery.proven_rate;
-            self.slow_start.ceiling = self.slow_start.ceiling.max(ceiling);
-        }
+        self.recovery.acknowledged_peak = self.rate.max(self.recovery.acknowledged_peak / 2.0);
     }
 
     /// Returns the achieved rate over T, or since slow start reached its ceiling.
     fn average(&self, now: Time) -> f64 {
         let first = self.slow_start.reached.map_or(0, |(bucket, _)| bucket);
-        self.throughput.sent_since(now, first).unwrap_or(self.limits.min)
+        self.throughput.sent_since(now, first).unwrap_or(self.rate_min)
     }
 }
 
@@ -369,10 +336,7 @@ impl Controller for RateControl {
             cx.emit(Event::Window { window_milli, flight });
         }
         if congested {
-            match highest >= self.recovery.recovery_point {
-                true => self.on_congestion(cx.now),
-                false => self.recovery.on_congestion(self.rate),
-            }
+            self.on_congestion(cx.now, highest);
             cx.emit(Event::Cut { reason: CutReason::Loss, window_milli: 0 });
         }
     }
@@ -383,8 +347,20 @@ impl Controller for RateControl {
         }
     }
 
+    /// Sets the rate after a closed window to the achieved average (src: jrms).
     fn on_open(&mut self, now: Time) {
-        self.on_opened(now);
+        let Some(since) = self.closed_at.take() else { return };
+        if self.slow_start.active {
+            self.slow_start.discard_measurement();
+        } else {
+            self.throughput.expire(now);
+            self.rate = self.average(now).min(self.rate_max);
+            self.consider_restart();
+        }
+        if self.slow_start.active && now.since(since) >= CLOSED_INTERVAL {
+            let ceiling = CLOSED_SHARE * self.recovery.proven_rate;
+            self.slow_start.ceiling = self.slow_start.ceiling.max(ceiling);
+        }
     }
 
     fn on_idle(&mut self, _cx: &mut Cx<'_>) {
@@ -397,14 +373,14 @@ impl Controller for RateControl {
 
     fn set_limit(&mut self, _now: Time, limit: Option<Bitrate>) {
         let limit = limit.map_or(f64::INFINITY, |limit| limit.bits_per_s() as f64 / 8.0);
-        self.limits.max = self.limits.settings_max.min(limit).max(self.limits.min);
-        self.rate = self.rate.min(self.limits.max);
+        self.rate_max = self.settings_max.min(limit).max(self.rate_min);
+        self.rate = self.rate.min(self.rate_max);
     }
 
     fn below_min_since(&mut self, now: Time) -> Option<Time> {
         self.throughput.expire(now);
         // Repairs do not count: for a hopeless member they may exceed the minimum rate.
-        let is_below = self.throughput.new_data(now).is_some_and(|rate| rate <= self.limits.min);
+        let is_below = self.throughput.new_data(now).is_some_and(|rate| rate <= self.rate_min);
         self.below_min_since = is_below.then(|| self.below_min_since.unwrap_or(now));
         self.below_min_since
     }

@@ -2,7 +2,7 @@
 
 use faircast_base::{Duration, Time};
 
-use super::controller::CLOSED_INTERVAL;
+use super::CLOSED_INTERVAL;
 use crate::congestion::{Pace, Permit};
 use crate::tram::settings::{Clock, TramSettings};
 

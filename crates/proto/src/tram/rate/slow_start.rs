@@ -13,9 +13,8 @@ const MEASUREMENT_MIN: Duration = Duration::from_millis(10);
 #[derive(Debug, Default)]
 pub(super) struct SlowStart {
     pub(super) active: bool,
-    /// Measurement of acknowledgements, which bounds the rate; `None` without that bound.
+    /// Bound of the rate by acknowledgements.
     pub(super) probe: Option<AckRateProbe>,
-    /// Rate at which slow start ends, in bytes per second.
     pub(super) ceiling: f64,
     /// Bucket in which slow start reached a ceiling below the maximum, and that rate. Dropped when
     /// the window closes, or slow start ends for another reason.
@@ -43,11 +42,6 @@ impl SlowStart {
             probe.measurement = None;
         }
     }
-
-    /// Returns the acknowledged bytes per second, or 0 without a measurement.
-    pub(super) fn acknowledged_rate(&self) -> f64 {
-        self.probe.as_ref().and_then(|probe| probe.latest).unwrap_or(0.0)
-    }
 }
 
 /// Rate of acknowledgements; slow start goes to at most twice that, else it fills any queue.
@@ -57,9 +51,7 @@ pub(super) struct AckRateProbe {
     measurement: Option<(Time, u64)>,
     /// Bytes of an acknowledgement window, which a measurement needs.
     window_bytes: u64,
-    /// Bytes sent since the last acknowledgement.
     unacknowledged_bytes: u64,
-    /// Latest and best measurement, in bytes per second.
     pub(super) latest: Option<f64>,
     best: f64,
     /// Best measurement when the window closed last with growth, and the closures since.

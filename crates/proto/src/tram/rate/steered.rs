@@ -4,10 +4,10 @@ use alloc::vec::Vec;
 
 use faircast_base::{BadInput, Bitrate, Checked, Cx, Event, NodeId, Time};
 
-use super::controller::{CLOSED_INTERVAL, Controller, Progress, SentPacket, Window};
+use super::{CLOSED_INTERVAL, Controller, Progress, SentPacket, Window};
 use crate::congestion::{AckVector, Bounds, BoxControl, Carrier, GaugeTrace, Pace, Permit};
+use crate::tram::seq;
 use crate::tram::settings::TramSettings;
-use crate::tram::steering::seq;
 use crate::tram::window::JUMP_MAX;
 use crate::tram::wire::{Report, ReportKind};
 
@@ -30,10 +30,6 @@ struct RepairPace {
 }
 
 impl RepairPace {
-    fn new((_, most): (f64, f64)) -> Self {
-        Self { pace: Pace::new(most, Pace::BURST), sent: 0, repeated: 0 }
-    }
-
     fn on_sent(&mut self, now: Time, len: u32, (least, most): (f64, f64)) {
         self.pace.spend(now, len);
         self.sent += 1;
@@ -102,12 +98,9 @@ impl Controller for Steered {
         let has_rate = self.control.gauges().allowed_bits_per_s(len).is_some();
         if repair && has_rate && self.repairs_in_row >= REPAIRS_WITHOUT_FEEDBACK {
             self.on_idle(cx);
-            let bounds = self.repair_bounds(len);
-            return self
-                .repair_pace
-                .get_or_insert_with(|| RepairPace::new(bounds))
-                .pace
-                .permit(cx.now);
+            let pace = Pace::new(self.repair_bounds(len).1, Pace::BURST);
+            let repair_pace = RepairPace { pace, sent: 0, repeated: 0 };
+            return self.repair_pace.get_or_insert(repair_pace).pace.permit(cx.now);
         }
         let own = self.control.permit(cx, len, repair);
         self.observe(cx);
@@ -261,8 +254,8 @@ fn limit_to_sent(kind: ReportKind, sequence: u64, last: u64) -> Option<(ReportKi
 mod tests {
     use super::*;
     use crate::options::Options;
+    use crate::tram::Steering;
     use crate::tram::TramSetup;
-    use crate::tram::steering::Steering;
     use crate::world::{SOURCE, TSI, at};
     use faircast_base::{NullTrace, Purpose, Rng};
 

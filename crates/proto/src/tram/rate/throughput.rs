@@ -9,11 +9,8 @@ const BUCKETS: u32 = 50;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Bytes {
-    /// Bytes of all packets, repairs included.
     sent: u64,
-    /// Bytes of new packets only.
     new: u64,
-    /// Bytes that all members have acknowledged.
     acknowledged: u64,
 }
 
@@ -24,7 +21,6 @@ pub(super) struct Throughput {
     /// Number of each bucket since time zero, and its bytes.
     buckets: VecDeque<(u64, Bytes)>,
     total: Bytes,
-    /// Time of the first packet.
     began_at: Option<Time>,
 }
 
@@ -69,7 +65,6 @@ impl Throughput {
         self.expire(now);
     }
 
-    /// Drops buckets older than T.
     pub(super) fn expire(&mut self, now: Time) {
         let number = self.bucket_of(now);
         let old = |first: &&(u64, Bytes)| first.0 + u64::from(BUCKETS) <= number;

@@ -1,16 +1,36 @@
 //! Affiliation of a receiver: answers and hellos of heads.
 
-use faircast_base::{BadInput, Checked, Cx, Duration, Event, NodeId};
+use alloc::collections::VecDeque;
+
+use faircast_base::{BadInput, Checked, Cx, Duration, Event, NodeId, Time};
 
 use super::claims::Claims;
 use super::{LEVEL_MAX, Timer, TramReceiver};
 use crate::FlowEvent;
-use crate::tram::membership::{ParentChange, PreviousParent};
+use crate::tram::membership::ParentChange;
 use crate::tram::settings::LateJoin;
 use crate::tram::window::JUMP_MAX;
 use crate::tram::wire::{Accept, BELOW_MAX, Departed, Fate, Hello, RejectReason};
 
+#[derive(Debug, Default)]
+pub(super) struct PastParents {
+    /// Number of the present or latest parent, and the level of the receiver below it.
+    pub(super) latest_id: u64,
+    pub(super) latest_level: u8,
+    pub(super) joins: u16,
+    /// Head that may count this receiver as lost, else 0, and the time of its last packet.
+    pub(super) lost: Option<(u64, Time)>,
+    /// Previous parent, and the end of the packets that it still repairs.
+    pub(super) previous: Option<(NodeId, u64)>,
+    pub(super) goodbyes: VecDeque<NodeId>,
+}
+
 impl TramReceiver {
+    /// True for the parent, and a head that was asked to be.
+    pub(super) fn is_head(&self, node: NodeId) -> bool {
+        self.affiliation.is_parent(node) || self.affiliation.binds_to() == Some(node)
+    }
+
     pub(super) fn on_accept(
         &mut self,
         cx: &mut Cx<'_>,
@@ -41,7 +61,7 @@ impl TramReceiver {
         if let Some(window) = &mut self.window {
             window.reception.extend_to(cx.now, last, (false, None));
             if let Some(range) = window.reception.find_lost(cx.now) {
-                for run in window.reception.missing_within(range) {
+                for run in window.reception.missing.within(range) {
                     self.losses.missing(run, |event| cx.emit(event));
                 }
             }
@@ -54,8 +74,7 @@ impl TramReceiver {
         Ok(())
     }
 
-    /// Returns true if the head that accepts may become the parent; else that head is left. Fails
-    /// if the answer cannot be true.
+    /// Returns true if the head may become the parent; else that head is left.
     fn may_take_parent(
         &mut self,
         cx: &mut Cx<'_>,
@@ -83,9 +102,9 @@ impl TramReceiver {
         if !lacks && seeker.level_with_members.is_none_or(|own| level < own) {
             return Ok(true);
         }
-        self.past_parents.say_goodbye(from);
+        self.past_parents.goodbyes.push_back(from);
         if lacks {
-            self.affiliation.drop_assigned();
+            self.affiliation.assigned = None;
         }
         let change = self.affiliation.on_reject(cx.now, from, seeker);
         self.on_parent_change(cx, change);
@@ -94,13 +113,13 @@ impl TramReceiver {
 
     fn begin_with_parent(&mut self, cx: &mut Cx<'_>, start: u64, previous: Option<NodeId>) {
         let Some(window) = &mut self.window else { return self.begin_at(cx, start) };
-        window.requests.on_new_parent();
-        let lacks = window.first_missing() < start;
+        window.requests.unrepaired_intervals = 0;
+        let lacks = window.reception.first_missing() < start;
         match previous {
             Some(node) if lacks => {
-                self.past_parents.previous = Some(PreviousParent { node, until: start });
+                self.past_parents.previous = Some((node, start));
             }
-            Some(node) => self.past_parents.say_goodbye(node),
+            Some(node) => self.past_parents.goodbyes.push_back(node),
             // The new head must confirm its start before packets are given up.
             None if lacks => {
                 self.claims.start = Some(start);
@@ -121,25 +140,31 @@ impl TramReceiver {
             let below = members.below_since(since).min(BELOW_MAX);
             let itself = Departed { id, node: None, fate, joins, below, came_from };
             members.departures.record(itself);
-            self.head.ask_silent();
+            // Members that fell silent may be there: this head itself may have been cut off.
+            let silent = members.departures.silent().collect();
+            self.head.ask(silent);
         }
         self.past_parents.joins = self.past_parents.joins.saturating_add(1);
     }
 
     pub(super) fn on_reject(&mut self, cx: &mut Cx<'_>, from: NodeId, reason: RejectReason) {
-        let is_parent = self.affiliation.parent.is_some_and(|parent| parent.node == from);
+        let is_parent = self.affiliation.is_parent(from);
         let mut pruned = reason == RejectReason::Pruned;
-        if is_parent && !self.affiliation.is_binding_to(from) {
+        if is_parent && self.affiliation.binds_to() != Some(from) {
             // Any host can forge a rejection, so the head is asked to confirm it.
-            let Some(believed) = self.claims.rejection.claim(cx.now, pruned) else {
+            let Claims { rejection, rejected_at, .. } = &mut self.claims;
+            pruned &= rejection.get().copied().unwrap_or(true);
+            if !rejection.claim(cx.now, pruned, Duration::ZERO, |_| true) {
+                rejected_at.get_or_insert(cx.now);
                 self.next_ack.hello_missing = true;
                 return;
-            };
-            pruned = believed;
+            }
+            *rejected_at = None;
         }
         if is_parent && pruned {
             // A pruned receiver gets no more reliability (src: tram s3.6, note 10).
-            self.affiliation.on_pruned();
+            self.affiliation.is_pruned = true;
+            self.affiliation.stop();
             cx.emit(Event::RepairHead { node: None, level: 0 });
             self.events.push_back(FlowEvent::Gone.into());
             self.is_closing = true;
@@ -147,7 +172,8 @@ impl TramReceiver {
             return;
         }
         self.lose_parent(cx, from);
-        if self.window.is_some() && self.past_parents.drop_previous(from) {
+        let previous = &mut self.past_parents.previous;
+        if self.window.is_some() && previous.take_if(|(node, _)| *node == from).is_some() {
             // The new parent lacks packets that only the previous one had.
             let seeker = self.seeker(cx.now);
             let change = self.affiliation.on_head_failure(cx.now, seeker, false);
@@ -176,11 +202,14 @@ impl TramReceiver {
 
     pub(super) fn on_hello(&mut self, cx: &mut Cx<'_>, from: NodeId, hello: &Hello<'_>) {
         self.affiliation.on_packet(cx.now, from, Some(hello.level));
-        let is_parent = self.affiliation.parent.is_some_and(|parent| parent.node == from);
-        if !is_parent && !self.past_parents.is_previous(from) {
+        let is_parent = self.affiliation.is_parent(from);
+        let is_previous = self.past_parents.previous.is_some_and(|(node, _)| node == from);
+        if !is_parent && !is_previous {
             // This head still counts the receiver as a member, and would report it as lost.
-            if hello.asks(self.identity.id(cx)) && !self.affiliation.involves(from) {
-                self.past_parents.say_goodbye_once(from);
+            let goodbyes = &self.past_parents.goodbyes;
+            let is_new = !goodbyes.contains(&from) && !self.is_head(from);
+            if hello.asks(self.identity.id(cx)) && is_new {
+                self.past_parents.goodbyes.push_back(from);
             }
             return;
         }
@@ -188,7 +217,7 @@ impl TramReceiver {
         self.next_ack.due |= hello.asks(self.identity.id(cx));
         let is_source = from == self.session.source;
         if is_parent {
-            self.claims.rejection.contradict();
+            (self.claims.rejection, self.claims.rejected_at) = Default::default();
             self.check_parent(cx, hello);
             if is_source && !self.session.state.done {
                 self.on_highest_claimed(cx, hello.high);
@@ -226,7 +255,10 @@ impl TramReceiver {
             self.next_ack.hello_missing = true;
         }
         if let Some(start) = self.claims.start.take()
-            && self.window.as_ref().is_some_and(|window| hello.low > window.first_missing())
+            && self
+                .window
+                .as_ref()
+                .is_some_and(|window| hello.low > window.reception.first_missing())
         {
             self.give_up_before(cx, start.min(hello.low));
         }

@@ -6,13 +6,14 @@ use alloc::vec::Vec;
 use faircast_base::{BadInput, Checked, Cx, Duration, NodeId, Time};
 
 use super::reports::Reports;
-use super::{Negotiation, Retention, TramReceiver};
+use super::{Delivery, Negotiation, Phase, Retention, TramReceiver};
 use crate::object::TreePlace;
+use crate::options::Options;
 use crate::pgm::negotiation::SchemeMismatch;
 use crate::stack::Stack;
 use crate::tram::settings::{HeadRole, TramSettings};
 use crate::tram::wire::{Body, Packet, is_status};
-use crate::tram::{Agreed, GivenHead, TramSetup, TreeNegotiation, steering_at};
+use crate::tram::{GivenHead, TramSetup, TreeNegotiation, steering_at};
 use crate::{Datagram, Destination, Transmit};
 
 /// For applications that decide when they take packets, and when they need no more.
@@ -43,8 +44,8 @@ impl TramReceiver {
         }
         let Some(negotiation) = &mut self.negotiation else { return Ok(()) };
         let (node, assigned) = (negotiation.node, negotiation.assigned);
-        if let Some(agreed) = negotiation.on_settings(cx.now, bytes)? {
-            self.begin_under(cx, &agreed, node, assigned);
+        if let Some((tree, options)) = negotiation.on_settings(cx.now, bytes)? {
+            self.begin_under(cx, (tree, &options), node, assigned);
         }
         Ok(())
     }
@@ -53,26 +54,27 @@ impl TramReceiver {
     fn begin_under(
         &mut self,
         cx: &mut Cx<'_>,
-        Agreed { tree, options }: &Agreed,
+        (tree, options): (Stack, &Options),
         node: NodeId,
         assigned: Option<GivenHead>,
     ) {
         let now = cx.now;
         let settings = TramSettings::of(options, tree.scheme.is_some());
-        let steering = steering_at(*tree, node);
+        let steering = steering_at(tree, node);
         let source = self.session.source;
         let begun = Self::under(settings, (self.identity, source), now, assigned);
         let before = core::mem::replace(self, begun);
         (self.name, self.negotiation) = (before.name, before.negotiation);
         (self.phase, self.joined_heads) = (before.phase, before.joined_heads);
         (self.is_closing, self.events) = (before.is_closing, before.events);
-        self.delivery = before.delivery.renewed();
+        let Delivery { bytes, held, retention, .. } = before.delivery;
+        self.delivery = Delivery { bytes, held, retention, ..Delivery::default() };
         self.past_parents.joins = before.past_parents.joins;
         self.session.source_packet_at = now;
         self.reports = steering.map(|it| Box::new(Reports::new(it, options)));
         if let Some(window) = before.window {
             if let Some(parent) = before.affiliation.parent {
-                self.past_parents.say_goodbye(parent.node);
+                self.past_parents.goodbyes.push_back(parent.node);
             }
             self.begin_at(cx, before.delivery.next);
             self.delivery.from_start = before.delivery.from_start;
@@ -101,7 +103,7 @@ impl TramReceiver {
     /// Passes over all packets before the first missing one.
     pub(crate) fn pass_over(&mut self, cx: &mut Cx<'_>) {
         let Some(window) = &self.window else { return };
-        let end = window.first_missing();
+        let end = window.reception.first_missing();
         if self.delivery.next < end {
             self.delivery.next = end;
             if self.settings.head == HeadRole::Never {
@@ -117,7 +119,7 @@ impl TramReceiver {
     }
 
     pub(crate) fn has_members(&self) -> bool {
-        !self.head.members.is_empty()
+        !self.head.members.by_node.is_empty()
     }
 
     /// Returns the next packet that the application takes; 0 before the first one.
@@ -128,13 +130,13 @@ impl TramReceiver {
     pub(crate) fn place(&self) -> TreePlace {
         let has_parent = self.affiliation.parent.is_some();
         // A departed receiver reports its last place.
-        let placed = has_parent || self.has_left();
+        let placed = has_parent || self.is_over();
         let level = if has_parent { self.level() } else { self.past_parents.latest_level };
         TreePlace {
             number: self.identity.known_id(),
             head: if placed { self.past_parents.latest_id } else { 0 },
             level: if placed { level } else { 0 },
-            members: self.head.members.len() as u32,
+            members: self.head.members.by_node.len() as u32,
             repairs: self.repairer.sent,
         }
     }
@@ -153,7 +155,7 @@ impl TramReceiver {
     }
 
     pub(crate) fn is_over(&self) -> bool {
-        self.has_left()
+        matches!(self.phase, Phase::Left(_))
     }
 
     pub(crate) const fn is_pruned(&self) -> bool {
@@ -202,49 +204,6 @@ impl TramReceiver {
 
     pub(crate) fn word(&mut self, cx: &mut Cx<'_>, word: &[u8], buf: &mut Vec<u8>) -> Transmit {
         let to = Destination::Node(self.session.source);
-        self.identity.control(cx, to, u8::MAX, Body::Status(word), buf)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use faircast_base::{NullTrace, Purpose, Rng};
-
-    use super::*;
-    use crate::Machine;
-    use crate::options::Options;
-    use crate::tram::{OPTIONS, announced};
-    use crate::world::{SOURCE, TSI, at, options};
-
-    #[test]
-    fn losses_and_packets_are_of_one_span_after_the_source_has_changed_its_settings() {
-        let tree = crate::catalog::stack("tram").expect("it is registered");
-        let settings = |interval| {
-            let options = options(&[("hello_interval", interval)], OPTIONS);
-            announced(tree, &options).expect("short enough")
-        };
-        let own = Options::default();
-        let setup = TramSetup::of(TSI, SOURCE, at(0), &own);
-        let mut receiver =
-            TramReceiver::following(&setup, NodeId(9), crate::catalog::tree_negotiation(None));
-        let mut rng = Rng::new(1, NodeId(9), Purpose::Machine(0));
-        let mut trace = NullTrace;
-        let mut cx = Cx::new(at(0), &mut rng, &mut trace);
-        receiver.handle_timeout(&mut cx);
-        receiver.on_settings(&mut cx, SOURCE, &settings("100 ms")).unwrap();
-        receiver.handle_timeout(&mut cx);
-        receiver.begin_at(&mut cx, 1);
-        receiver.on_highest_sent(&mut cx, 40, false);
-        assert_eq!(receiver.extent(), (40, 40));
-        let changed = settings("120 ms");
-        let believed = (1..100).find(|second| {
-            cx.now = at(1000 * second);
-            receiver.on_settings(&mut cx, SOURCE, &changed).is_ok()
-        });
-        assert!(believed.is_some_and(|second| second > 1), "{believed:?}");
-        receiver.handle_timeout(&mut cx);
-        assert_eq!(receiver.extent(), (40, 40));
-        receiver.on_highest_sent(&mut cx, 60, false);
-        assert_eq!(receiver.extent(), (60, 60), "the first 40 are lost once");
+        self.identity.send(cx, to, Body::Status(word), buf)
     }
 }

@@ -8,11 +8,14 @@ use faircast_base::{BadInput, Checked, CutReason, Cx, Duration, Event, Time};
 use super::{Retention, Timer, TramReceiver};
 use crate::congestion::Arrival;
 use crate::pgm::session::reach::Belief;
+use crate::tram::seq;
 use crate::tram::settings::HeadRole;
-use crate::tram::steering::seq;
 use crate::tram::window::{Arrived, ReceiveWindow};
 use crate::tram::wire::{Body, Data, SourceState};
 use crate::{Datagram, Destination, FlowEvent, LossRecord};
+
+/// Longest time by which a packet with an older session state is overtaken: 200 ms.
+const OLD_STATE_MAX: Duration = Duration::from_millis(200);
 
 impl TramReceiver {
     /// True if the source can have sent this with `state`. A jump ahead takes several packets;
@@ -50,14 +53,14 @@ impl TramReceiver {
         let Some(window) = &self.window else { return false };
         let limit = match self.settings.obsolete_after {
             0 => window.forged_until,
-            _ => window.first_missing(),
+            _ => window.reception.first_missing(),
         };
         // No record shows if packets that do not count have come.
         sequence < limit && (self.losses.counts(sequence) || sequence < self.losses.from())
     }
 
     /// Drops packets after `index`, which were not the source's: that has sent `first` to `index`.
-    fn rewind(&mut self, cx: &mut Cx<'_>, first: u64, index: u64) {
+    pub(super) fn rewind(&mut self, cx: &mut Cx<'_>, first: u64, index: u64) {
         let Some(window) = &mut self.window else { return };
         self.session.state.sequence = index;
         if index < self.delivery.start {
@@ -83,25 +86,14 @@ impl TramReceiver {
         }
     }
 
-    pub(super) fn discard_after(&mut self, cx: &mut Cx<'_>, high: u64) {
-        let Some(window) = &mut self.window else { return };
-        let last = high.max(self.delivery.next.saturating_sub(1));
-        if last + 1 >= window.reception.end {
-            return;
-        }
-        window.reach.go_back(cx.now, last);
-        self.rewind(cx, last + 1, last + 1);
-        self.session.state.sequence = last;
-        self.after_progress(cx);
-    }
-
     pub(super) fn begin_at(&mut self, cx: &mut Cx<'_>, start: u64) {
         let first_ack = start + cx.rng.below(u64::from(self.settings.ack_window));
         let SourceState { sequence: highest, advertise_interval, .. } = self.session.state;
         let window = ReceiveWindow::new(&self.settings, cx.now, start, highest, first_ack);
         self.losses = LossRecord::starting_at(window.counted_from);
         self.window = Some(window);
-        self.delivery.begin(start);
+        (self.delivery.start, self.delivery.next) = (start, start);
+        (self.delivery.from_start, self.delivery.lost_any) = (start == 1, false);
         self.past_parents.previous = None;
         self.repairer.restart(&self.settings, start);
         self.head.restart(&self.settings);
@@ -112,7 +104,8 @@ impl TramReceiver {
     }
 
     pub(super) fn on_source_state(&mut self, now: Time, state: SourceState) {
-        if self.window.is_some() && self.session.is_outdated(now, &state) {
+        let is_older = state.sequence < self.session.state.sequence;
+        if self.window.is_some() && is_older && now.since(self.session.state_at) < OLD_STATE_MAX {
             return;
         }
         if !state.prune {
@@ -120,7 +113,8 @@ impl TramReceiver {
         } else if self.claims.prune.claim(now, (), Duration::ZERO, |()| true) {
             self.head.prune(&self.settings, state.worst_loss, state.sequence);
         }
-        self.session.on_state(now, state);
+        let session = &mut self.session;
+        (session.state, session.state_at, session.source_packet_at) = (state, now, now);
         self.timers.arm_by(Timer::SourceSilence, self.silent_until());
         self.head.set_advertise_interval(now, state.advertise_interval);
         if self.window.is_none() {
@@ -131,7 +125,7 @@ impl TramReceiver {
 
     /// Learns that the packets up to `last` were sent, and that no packet follows if `done`.
     pub(super) fn on_highest_sent(&mut self, cx: &mut Cx<'_>, last: u64, done: bool) {
-        let learns = (self.settings.reorder_learn, self.round_trip());
+        let learns = self.learns();
         let Some(window) = &mut self.window else { return };
         window.reception.extend_to(cx.now, last, learns);
         if done {
@@ -142,18 +136,17 @@ impl TramReceiver {
         self.after_progress(cx);
     }
 
-    fn round_trip(&self) -> Option<Duration> {
-        self.affiliation.parent.map(|parent| parent.round_trip)
+    /// Returns true if late packets set the wait for gaps, and the round trip to the parent.
+    fn learns(&self) -> (bool, Option<Duration>) {
+        let parent = self.affiliation.parent;
+        (self.settings.reorder_learn, parent.map(|parent| parent.round_trip))
     }
 
-    pub(super) fn on_reordering_timer(&mut self, cx: &mut Cx<'_>) {
-        let lost = self.find_lost(cx);
-        self.plan_request(cx.now, lost);
-    }
-
-    fn plan_request(&mut self, now: Time, lost: u64) {
-        if lost > 0 && self.settings.ask_interval > Duration::ZERO {
-            self.timers.arm_by(Timer::Request, now + self.settings.ask_interval);
+    /// Counts overdue packets as lost, and plans a request for them.
+    pub(super) fn request_lost(&mut self, cx: &mut Cx<'_>) {
+        let ask_interval = self.settings.ask_interval;
+        if self.find_lost(cx) > 0 && ask_interval > Duration::ZERO {
+            self.timers.arm_by(Timer::Request, cx.now + ask_interval);
         }
     }
 
@@ -165,7 +158,7 @@ impl TramReceiver {
             self.timers.arm_by(Timer::Reordering, at);
         }
         let Some(range) = found else { return 0 };
-        let runs: Vec<_> = window.reception.missing_within(range).collect();
+        let runs: Vec<_> = window.reception.missing.within(range).collect();
         let lost = runs.iter().map(|run| run.end - run.start).sum();
         self.count_losses(cx, runs);
         lost
@@ -177,7 +170,7 @@ impl TramReceiver {
         let (since, from) = (window.counted_from, self.losses.from());
         for Range { start, end } in runs.into_iter().filter(|run| run.end > since) {
             let first = start.max(since);
-            window.congestion.on_lost(end.saturating_sub(first.max(from)));
+            window.congestion.lost_packets += end.saturating_sub(first.max(from));
             self.losses.missing(first..end, |event| cx.emit(event));
             if let Some(reports) = &mut self.reports {
                 reports.on_missing(cx, first, end - first);
@@ -203,8 +196,7 @@ impl TramReceiver {
         let was_passed = !repair && self.was_passed(sequence);
         let arrived = self.record_arrival(cx, sequence, repair);
         let duplicate = arrived == Arrived::Useless && !was_passed;
-        let lost = self.find_lost(cx);
-        self.plan_request(cx.now, lost);
+        self.request_lost(cx);
         // The payload is taken even if the announcement is wrong.
         let informed = self.inform_scheme(cx, data, datagram, (arrived, duplicate));
         let Some(window) = &mut self.window else { return Ok(()) };
@@ -218,12 +210,14 @@ impl TramReceiver {
                     self.end_ack_window(cx, sequence);
                 }
             }
-            Arrived::Late => self.repairer.requests.on_packet(sequence, true),
+            Arrived::Late => self.repairer.on_packet(sequence, true),
             Arrived::Repaired { .. } => {
                 window.requests.on_repair();
-                self.next_ack.due |= window.has_requested_packets();
+                // The window may move.
+                let is_requested = window.reception.first_missing() < window.requests.end;
+                self.next_ack.due |= !is_requested || !window.reception.has_losses();
                 let to_all = matches!(datagram.to, Destination::Group(_));
-                self.repairer.requests.on_packet(sequence, to_all);
+                self.repairer.on_packet(sequence, to_all);
             }
         }
         self.session.data_at = cx.now;
@@ -236,8 +230,7 @@ impl TramReceiver {
         informed
     }
 
-    /// Makes room for a packet. Fails without room: all packets with room were sent before, and are
-    /// requested.
+    /// Fails without room: all packets with room were sent before, and are requested.
     fn make_room(&mut self, cx: &mut Cx<'_>, state: &SourceState) -> Checked {
         let sequence = state.sequence;
         let done = self.needed_from();
@@ -258,21 +251,21 @@ impl TramReceiver {
                 self.losses.count_from(sequence + 1);
             }
         }
-        let lost = self.find_lost(cx);
-        self.plan_request(cx.now, lost);
+        self.request_lost(cx);
         Err(BadInput::OutOfWindow)
     }
 
     fn record_arrival(&mut self, cx: &mut Cx<'_>, sequence: u64, repair: bool) -> Arrived {
-        let learns = (self.settings.reorder_learn, self.round_trip());
+        let learns = self.learns();
         let Some(window) = &mut self.window else { return Arrived::Useless };
         let arrived = window.reception.arrive(cx.now, (sequence, repair), learns);
         if arrived == (Arrived::Repaired { original: true }) && sequence >= self.losses.from() {
-            window.congestion.on_late_arrival();
+            let lost_packets = &mut window.congestion.lost_packets;
+            *lost_packets = lost_packets.saturating_sub(1);
         }
         if !repair {
             self.losses.arrived(sequence, |event| cx.emit(event));
-        } else if matches!(arrived, Arrived::New | Arrived::Late | Arrived::Repaired { .. }) {
+        } else if !matches!(arrived, Arrived::Useless | Arrived::TooFar) {
             self.losses.missing(sequence..sequence + 1, |event| cx.emit(event));
         }
         arrived
@@ -300,7 +293,6 @@ impl TramReceiver {
         reports.on_data(cx, state.sequence, &arrival, announce)
     }
 
-    /// Gives up packets that the source no longer repairs. Fails if the state names a wrong limit.
     pub(super) fn give_up_obsolete(&mut self, cx: &mut Cx<'_>, state: SourceState) -> Checked {
         let limit = state.forget_before;
         if limit != self.settings.forget_before(state.sequence) {
@@ -308,7 +300,7 @@ impl TramReceiver {
         }
         if limit > 0 {
             let limit = self.claims.obsolete.take(cx.now, limit);
-            if self.window.as_ref().is_some_and(|window| limit > window.first_missing()) {
+            if self.window.as_ref().is_some_and(|window| limit > window.reception.first_missing()) {
                 self.give_up_before(cx, limit);
             }
         }
@@ -329,9 +321,8 @@ impl TramReceiver {
         self.next_ack.due |= congested || late || window.reception.has_losses();
     }
 
-    /// Delivers packets in order, unless the application takes them itself.
     pub(super) fn deliver(&mut self, cx: &mut Cx<'_>) {
-        if !self.delivery.is_automatic() {
+        if self.delivery.held || self.delivery.is_retained() {
             return;
         }
         let mut bytes = Vec::new();
@@ -343,7 +334,7 @@ impl TramReceiver {
     }
 
     pub(super) fn take_next(&mut self, bytes: &mut Vec<u8>) -> Option<(u64, u32)> {
-        let end = self.window.as_ref()?.first_missing();
+        let end = self.window.as_ref()?.reception.first_missing();
         let (found, jumped) = self.delivery.take(&self.repairer.cache, end, bytes);
         if self.settings.head == HeadRole::Never {
             self.repairer.cache.forget(self.delivery.next);
@@ -386,7 +377,7 @@ impl TramReceiver {
         let Some(window) = &self.window else { return };
         // Forged beacons must not raise this limit, which is irreversible.
         let end = window.reach.newest + 1;
-        let is_long = end > window.first_missing() + self.settings.cache_floor() as u64;
+        let is_long = end > window.reception.first_missing() + self.settings.cache_floor() as u64;
         if self.can_ask_otherwise() && self.affiliation.parent.is_none() && is_long {
             self.give_up_before(cx, end);
         }
@@ -402,7 +393,8 @@ impl TramReceiver {
         let level = self.level();
         let Some(window) = &mut self.window else { return };
         window.on_progress(level);
-        let (first_missing, allowed) = (window.first_missing(), window.congestion.allowed);
+        let (first_missing, allowed) =
+            (window.reception.first_missing(), window.congestion.allowed);
         let reported = window.reported.allowed;
         let done = self.needed_from();
         self.repairer.cache.purge(done);
@@ -410,7 +402,10 @@ impl TramReceiver {
         if self.allowed() > reported + self.report_step() {
             self.next_ack.due = true;
         }
-        self.past_parents.on_progress(first_missing);
+        let previous = &mut self.past_parents.previous;
+        if let Some((node, _)) = previous.take_if(|(_, end)| first_missing >= *end) {
+            self.past_parents.goodbyes.push_back(node);
+        }
         self.check_end(cx);
     }
 
@@ -419,7 +414,6 @@ impl TramReceiver {
         self.window.as_ref().map_or(0, |window| window.report_step(below))
     }
 
-    /// Returns H_a of this subtree.
     pub(super) fn allowed(&self) -> u64 {
         let (room_until, below) = (self.repairer.cache.room_until(), self.head.members.allowed());
         self.window.as_ref().map_or(0, |window| window.allowed(room_until, below))

@@ -4,13 +4,11 @@ use alloc::vec::Vec;
 
 use crate::tram::window::Cache;
 
-/// Need of the application for the receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Retention {
     /// None: all packets are enough.
     #[default]
     UntilComplete,
-    /// The application still needs the receiver.
     UntilReleased,
     Released,
 }
@@ -20,9 +18,7 @@ pub(super) struct Delivery {
     /// First packet of this receiver, and the next packet to deliver.
     pub(super) start: u64,
     pub(super) next: u64,
-    /// True if reception begins with the first packet of the session.
     pub(super) from_start: bool,
-    /// True if packets were given up.
     pub(super) lost_any: bool,
     /// True once every packet was received or given up.
     pub(super) completed: bool,
@@ -33,28 +29,8 @@ pub(super) struct Delivery {
 }
 
 impl Delivery {
-    pub(super) fn begin(&mut self, start: u64) {
-        (self.start, self.next) = (start, start);
-        (self.from_start, self.lost_any) = (start == 1, false);
-    }
-
-    /// Returns the delivery of a receiver that begins anew for the same application.
-    pub(super) fn renewed(&self) -> Self {
-        let Self { bytes, held, retention, .. } = *self;
-        Self { bytes, held, retention, ..Self::default() }
-    }
-
     pub(super) fn is_retained(&self) -> bool {
         self.retention != Retention::UntilComplete
-    }
-
-    /// True if packets are delivered as they come; else the application takes them.
-    pub(super) fn is_automatic(&self) -> bool {
-        !self.held && !self.is_retained()
-    }
-
-    pub(super) fn is_whole(&self) -> bool {
-        self.from_start && !self.lost_any
     }
 
     /// True if the receiver would leave incomplete. An application that keeps it judges by itself.
@@ -62,7 +38,6 @@ impl Delivery {
         !self.is_retained() && (self.lost_any || !self.completed)
     }
 
-    /// True if the receiver has done its work.
     pub(super) fn is_done(&self) -> bool {
         match self.retention {
             Retention::UntilComplete => self.completed,

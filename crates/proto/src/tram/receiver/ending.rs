@@ -1,46 +1,84 @@
-//! End of a receiver: it has everything, serves its members until they have, and says goodbye.
+//! End of a receiver: it has everything, serves its members until they have, and says goodbye. Or
+//! the source is silent for so long that the session counts as over.
 
 use faircast_base::{Cx, Duration, Event, NodeId, Time};
 
 use super::{Phase, TramReceiver};
 use crate::FlowEvent;
+use crate::tram::RECOVERY;
 use crate::tram::membership::HeadStatus;
 use crate::tram::window::Cache;
-use crate::tram::wire::{Bind, Body};
+use crate::tram::wire::{Bind, Body, SourceState};
+
+/// Longest silence of the source before a receiver takes the session to be over: 250 s.
+const SILENCE_MAX: Duration = Duration::from_secs(250);
+
+/// Longest silence after the end of a session: 10 s shows that nobody repairs missing packets.
+const ENDED_SILENCE: Duration = Duration::from_secs(10);
 
 /// Time for which a departed receiver answers hellos of a head that missed the goodbye: 10 s.
 const ANSWERS_FOR: Duration = Duration::from_secs(10);
 
+#[derive(Debug, Default)]
+pub(super) struct Session {
+    pub(super) source: NodeId,
+    /// Latest state of the source, and the time of the packet that had it.
+    pub(super) state: SourceState,
+    pub(super) state_at: Time,
+    /// Time of the latest packet from the source; zero if none has come.
+    pub(super) source_packet_at: Time,
+    pub(super) data_at: Time,
+    /// Last packet of the session, once that is confirmed.
+    pub(super) last: Option<u64>,
+    /// Claimed last packet, and the time of the claim.
+    pub(super) end_claim: Option<(u64, Time)>,
+}
+
 impl TramReceiver {
-    fn has_all(&self) -> bool {
-        let Some(window) = &self.window else { return false };
-        self.session.last.is_some_and(|last| window.first_missing() > last)
+    /// Returns the time at which silence ends the session. The source of an application that
+    /// releases its receivers leaves when all is over.
+    pub(super) fn silent_until(&self) -> Time {
+        let Self { session, affiliation, .. } = self;
+        let latest = session.source_packet_at.max(session.data_at);
+        if self.delivery.is_retained() && (session.last.is_some() || session.state.done) {
+            return latest + ENDED_SILENCE;
+        }
+        if self.phase == Phase::Member && self.level() == 0 && session.last.is_some() {
+            // All has been sent, and the receiver has time to find another head after an attack.
+            return latest.max(affiliation.lost_at) + RECOVERY;
+        }
+        session.source_packet_at + SILENCE_MAX
     }
 
     pub(super) fn check_end(&mut self, cx: &mut Cx<'_>) {
-        if self.has_all() && !self.delivery.completed {
+        let end = self.window.as_ref().map_or(0, |window| window.reception.first_missing());
+        let has_all = self.session.last.is_some_and(|last| end > last);
+        if has_all && !self.delivery.completed {
             self.delivery.completed = true;
             self.next_ack.due = true;
             self.phase = Phase::Serving;
-            if self.delivery.is_whole() && !self.delivery.is_retained() {
+            let is_whole = self.delivery.from_start && !self.delivery.lost_any;
+            if is_whole && !self.delivery.is_retained() {
                 cx.emit(Event::Completed { bytes: self.delivery.bytes });
                 self.events.push_back(FlowEvent::Completed.into());
             }
         }
-        if (self.delivery.is_done() || self.is_closing) && !self.has_left() {
+        if (self.delivery.is_done() || self.is_closing) && !self.is_over() {
             if self.is_closing {
                 self.head.resign(true);
             }
-            if self.head.members.is_empty() {
+            if !self.has_members() {
                 self.leave(cx.now);
             }
         }
     }
 
     pub(super) fn leave(&mut self, now: Time) {
-        self.past_parents.leave(self.affiliation.parent.map(|parent| parent.node));
+        let parent = self.affiliation.parent.map(|parent| parent.node);
+        let previous = self.past_parents.previous.take().map(|(node, _)| node);
+        self.past_parents.goodbyes.extend(parent.into_iter().chain(previous));
         self.affiliation.stop();
-        self.phase = Phase::Left { answers_until: now + ANSWERS_FOR };
+        self.phase = Phase::Left(now + ANSWERS_FOR);
         if let Some(reports) = &mut self.reports {
             reports.on_leaving();
         }
@@ -53,11 +91,11 @@ impl TramReceiver {
         (from, id): (NodeId, u64),
         body: &Body<'_>,
     ) {
-        let Phase::Left { answers_until } = self.phase else { return };
+        let Phase::Left(answers_until) = self.phase else { return };
         let answers = cx.now < answers_until;
         match body {
             Body::Hello(hello) if answers && hello.asks(self.identity.id(cx)) => {
-                self.past_parents.say_goodbye(from);
+                self.past_parents.goodbyes.push_back(from);
             }
             Body::Bind(bind) => {
                 let bind = Bind { first_missing: 0, ..*bind };
@@ -71,44 +109,5 @@ impl TramReceiver {
             }
             _ => {}
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use faircast_base::{NullTrace, Purpose, Rng};
-
-    use super::*;
-    use crate::Machine;
-    use crate::options::Options;
-    use crate::tram::TramSetup;
-    use crate::tram::wire::SourceState;
-    use crate::world::{SOURCE, TSI, at};
-
-    fn given_up_at(done: bool) -> u64 {
-        let options = Options::default();
-        let mut receiver = TramReceiver::new(&TramSetup::of(TSI, SOURCE, at(0), &options));
-        let mut rng = Rng::new(1, NodeId(9), Purpose::Machine(0));
-        let mut trace = NullTrace;
-        let mut cx = Cx::new(at(0), &mut rng, &mut trace);
-        receiver.handle_timeout(&mut cx);
-        receiver.begin_at(&mut cx, 1);
-        cx.now = at(1000);
-        receiver
-            .on_source_state(cx.now, SourceState { sequence: 40, done, ..SourceState::default() });
-        receiver.on_highest_sent(&mut cx, 40, done);
-        while let Some(next) = receiver.next_timeout() {
-            cx.now = next;
-            receiver.handle_timeout(&mut cx);
-        }
-        let gone =
-            core::iter::from_fn(|| receiver.poll_event()).any(|it| it == FlowEvent::Gone.into());
-        assert!(receiver.has_left() && gone);
-        cx.now.as_nanos() / 1_000_000_000
-    }
-
-    #[test]
-    fn a_stream_whose_source_ended_and_that_no_head_repairs_is_given_up_soon() {
-        assert_eq!((given_up_at(true), given_up_at(false)), (31, 251));
     }
 }

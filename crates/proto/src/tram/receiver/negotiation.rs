@@ -8,17 +8,15 @@ use crate::options::Options;
 use crate::pgm::negotiation::SchemeMismatch;
 use crate::pgm::session::dissent::Dissent;
 use crate::stack::Stack;
-use crate::tram::{Agreed, Disagreement, GivenHead, TreeNegotiation};
+use crate::tram::{GivenHead, TreeNegotiation};
 
 pub(super) struct Negotiation {
-    /// Own options, where the source leaves a choice.
     options: Options,
     policy: TreeNegotiation,
     /// Node of this end in reports of schemes.
     pub(super) node: NodeId,
     pub(super) assigned: Option<GivenHead>,
-    /// Announcement that was agreed to.
-    agreed: Option<Vec<u8>>,
+    pub(super) agreed: Option<Vec<u8>>,
     pub(super) stack: Option<Stack>,
     /// Unconfirmed claims: another announcement, and one of an unknown stack.
     change: Dissent<Vec<u8>>,
@@ -39,20 +37,20 @@ impl Negotiation {
         }
     }
 
-    pub(super) fn has_agreed(&self) -> bool {
-        self.agreed.is_some()
-    }
-
     /// Takes the settings of the source; a change is believed only after several packets. Returns
     /// new settings. Fails if the settings are malformed or not accepted.
-    pub(super) fn on_settings(&mut self, now: Time, bytes: &[u8]) -> Checked<Option<Agreed>> {
+    pub(super) fn on_settings(
+        &mut self,
+        now: Time,
+        bytes: &[u8],
+    ) -> Checked<Option<(Stack, Options)>> {
         if self.agreed.as_deref() == Some(bytes) {
             (self.change, self.mismatch_claim) = Default::default();
             return Ok(None);
         }
         match self.policy.agree(&self.options, bytes) {
-            Err(Disagreement::Malformed) => Err(BadInput::Malformed),
-            Err(Disagreement::Other(mismatch)) => {
+            Err(None) => Err(BadInput::Malformed),
+            Err(Some(mismatch)) => {
                 if self.mismatch_claim.claim(now, (), Duration::ZERO, |()| true) {
                     self.mismatch = Some(mismatch);
                 }
@@ -61,13 +59,12 @@ impl Negotiation {
             Ok(agreed) => {
                 self.mismatch_claim.contradict();
                 let is_same = |before: &Vec<u8>| before == bytes;
-                if self.has_agreed()
-                    && !self.change.claim(now, bytes.to_vec(), Duration::ZERO, is_same)
-                {
+                let is_change = self.agreed.is_some();
+                if is_change && !self.change.claim(now, bytes.to_vec(), Duration::ZERO, is_same) {
                     return Err(BadInput::OtherScheme);
                 }
                 (self.change, self.mismatch_claim, self.mismatch) = Default::default();
-                (self.agreed, self.stack) = (Some(bytes.to_vec()), Some(agreed.tree));
+                (self.agreed, self.stack) = (Some(bytes.to_vec()), Some(agreed.0));
                 Ok(Some(agreed))
             }
         }

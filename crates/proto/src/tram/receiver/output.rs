@@ -10,9 +10,7 @@ use crate::tram::HEADS;
 use crate::tram::membership::Request;
 use crate::tram::settings::HeadRole;
 use crate::tram::window::Repair;
-use crate::tram::wire::{
-    self, Ack, Bind, Body, Data, DepartureList, Solicitation, SourceState, seal,
-};
+use crate::tram::wire::{self, Ack, Bind, Body, Data, DepartureList, Solicitation, SourceState};
 use crate::{Destination, Transmit};
 
 impl TramReceiver {
@@ -58,7 +56,7 @@ impl TramReceiver {
     }
 
     pub(super) fn poll_ack(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        if let Some(to) = self.past_parents.next_goodbye() {
+        if let Some(to) = self.past_parents.goodbyes.pop_front() {
             return Some(self.goodbye(cx, to, buf));
         }
         if !self.next_ack.due && !self.next_ack.hello_missing {
@@ -74,10 +72,9 @@ impl TramReceiver {
         members.departures.on_reported();
         self.next_ack.due = false;
         window.reported.on_ack(allowed, members.all());
-        window.ack_schedule.on_sent();
-        let first_missing = window.first_missing();
-        let mut mask = Vec::new();
-        wire::mask(first_missing, window.request(), &mut mask);
+        window.ack_schedule.packets = 0;
+        let first_missing = window.reception.first_missing();
+        let mask = wire::mask(first_missing, window.request());
         if let Some(reports) = self.reports.as_mut().filter(|_| !mask.is_empty()) {
             reports.on_request(first_missing);
         }
@@ -88,7 +85,7 @@ impl TramReceiver {
         let ack = Ack {
             first_missing,
             allowed,
-            highest: window.highest(),
+            highest: window.reception.end - 1,
             loss: own_loss.max(loss_below),
             members: members.count().0,
             indirect,
@@ -103,9 +100,11 @@ impl TramReceiver {
             mask: &mask,
         };
         let awaits_answer = window.awaits_answer();
-        self.past_parents.keep_previous();
+        // The previous parent still repairs.
+        let previous = self.past_parents.previous.map(|(node, _)| node);
+        self.past_parents.goodbyes.retain(|node| Some(*node) != previous);
         let to = Destination::Node(parent.node);
-        let transmit = self.identity.control(cx, to, u8::MAX, Body::Ack(ack), buf);
+        let transmit = self.identity.send(cx, to, Body::Ack(ack), buf);
         self.arm_ack(cx.now);
         let delay = self.settings.ask_interval;
         if awaits_answer && delay > Duration::ZERO && !self.timers.is_armed(Timer::Request) {
@@ -116,17 +115,20 @@ impl TramReceiver {
 
     fn goodbye(&mut self, cx: &mut Cx<'_>, to: NodeId, buf: &mut Vec<u8>) -> Transmit {
         // A receiver that only changes heads is not missed, and reports to the next head.
-        let ends = self.has_left();
+        let ends = self.is_over();
         let mut listed = Vec::new();
         let ack = Ack {
             leaves: true,
             complete: self.delivery.completed,
-            first_missing: self.window.as_ref().map_or(1, |window| window.first_missing()),
+            first_missing: self
+                .window
+                .as_ref()
+                .map_or(1, |window| window.reception.first_missing()),
             short: ends && self.delivery.is_short(),
             departed: self.departed(ends, &mut listed),
             ..Ack::default()
         };
-        self.identity.control(cx, Destination::Node(to), u8::MAX, Body::Ack(ack), buf)
+        self.identity.send(cx, Destination::Node(to), Body::Ack(ack), buf)
     }
 
     /// Returns the departed receivers for an acknowledgement, or none if they are not reported.
@@ -145,7 +147,7 @@ impl TramReceiver {
 
     pub(super) fn poll_repair(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         let Self { repairer, session, .. } = self;
-        if !repairer.requests.is_waiting() {
+        if !repairer.is_waiting() {
             return None;
         }
         repairer.pace.set(cx.now, session.state.rate.bits_per_s() as f64);
@@ -158,9 +160,8 @@ impl TramReceiver {
         let (payload, zeros) = repairer.cache.get(sequence)?;
         let done = session.last == Some(sequence);
         let state = SourceState { sequence, repair: true, prune: false, done, ..session.state };
-        let body = Body::Data(Data::plain(state, payload));
-        self.identity.write_unsealed(cx, ttl, body, buf);
-        seal(buf);
+        let body = Body::Data(Data { state, announce: None, payload });
+        self.identity.packet(cx, ttl, body).write(buf);
         let payload_len = payload.len() as u32 + zeros;
         repairer.pace.spend(cx.now, payload_len);
         repairer.sent += 1;
@@ -172,12 +173,12 @@ impl TramReceiver {
         let role = self.settings.head;
         let (to, ttl, body) = match self.affiliation.poll()? {
             Request::Solicit { ttl, name } => {
-                let body = Body::Solicitation(Solicitation { role, name });
-                (Destination::Group(HEADS), ttl, body)
+                (Destination::Group(HEADS), ttl, Body::Solicitation(Solicitation { role, name }))
             }
             Request::Bind { to, distance } => {
                 self.give_up_backlog(cx);
-                let first_missing = self.window.as_ref().map_or(0, |it| it.first_missing());
+                let first_missing =
+                    self.window.as_ref().map_or(0, |it| it.reception.first_missing());
                 let (joins, name) = (self.past_parents.joins, self.name);
                 let bind = Bind { role, distance, joins, first_missing, name };
                 (Destination::Node(to), u8::MAX, Body::Bind(bind))
@@ -191,6 +192,7 @@ impl TramReceiver {
                 return None;
             }
         };
-        Some(self.identity.control(cx, to, ttl, body, buf))
+        self.identity.packet(cx, ttl, body).write(buf);
+        Some(Transmit { time_to_live: ttl, ..Transmit::control(to) })
     }
 }

@@ -13,8 +13,8 @@ use crate::congestion::{
 use crate::options::Options;
 use crate::tram::identity::Identity;
 use crate::tram::membership::Parent;
-use crate::tram::steering::{REPORT_INTERVAL, Steering, seq};
 use crate::tram::wire::{Announcement, Body, Report, ReportKind};
+use crate::tram::{REPORT_INTERVAL, Steering, seq};
 use crate::{Destination, Transmit};
 
 pub(super) struct Reports {
@@ -26,21 +26,14 @@ pub(super) struct Reports {
     /// Latest packet found missing, and the first one since the last report of one.
     missing: Option<u64>,
     missing_since: Option<u64>,
-    /// First packet of a request that is not reported yet.
     requested_from: Option<u64>,
     /// True if the receiver has acknowledged, so that it must announce its leave.
     acknowledges: bool,
-    /// True if a report of the leave is due.
     leaves: bool,
-    /// Worst report for the parent, own or of a member.
-    relayed: RelayedWorst,
-    late_acks: LateAcks,
-}
-
-#[derive(Debug, Default)]
-struct RelayedWorst {
-    sent_at: Option<Time>,
+    /// Worst report for the parent, own or of a member, and the time of the latest one sent.
     worst: Option<WaitingReport>,
+    relayed_at: Option<Time>,
+    late_acks: LateAcks,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -49,30 +42,6 @@ struct WaitingReport {
     sequence: u64,
     report: RelayedReport,
     reported: Reported,
-}
-
-impl RelayedWorst {
-    fn offer(&mut self, waiting: WaitingReport) {
-        let new = waiting.reported;
-        let is_worse = |old: &WaitingReport| {
-            let old = old.reported;
-            (new.slowness_squared, new.loss) > (old.slowness_squared, old.loss)
-        };
-        if self.worst.as_ref().is_none_or(is_worse) {
-            self.worst = Some(waiting);
-        }
-    }
-
-    fn due(&self) -> Option<Time> {
-        self.worst.as_ref()?;
-        Some(self.sent_at.map_or(Time::ZERO, |at| at + REPORT_INTERVAL))
-    }
-
-    fn take_due(&mut self, now: Time) -> Option<WaitingReport> {
-        self.due().filter(|due| *due <= now)?;
-        self.sent_at = Some(now);
-        self.worst.take()
-    }
 }
 
 /// Most packets by which an original is overtaken without known disorder; chosen. Beyond that the
@@ -86,7 +55,8 @@ impl Reports {
                 feedback: steering.feedback(options),
                 view: &steering.scheme.view,
             }
-            stamps, latest, missing, missing_since, requested_from, acknowledges, leaves, relayed, late_acks
+            stamps, latest, missing, missing_since, requested_from, acknowledges, leaves, worst,
+            relayed_at, late_acks
         }
     }
 
@@ -125,8 +95,7 @@ impl Reports {
                 self.stamps.note(cx.now, stamp);
             }
         }
-        let sound = self.feedback.on_data(cx, arrival, announce);
-        if sound { Ok(()) } else { Err(BadInput::Malformed) }
+        self.feedback.on_data(cx, arrival, announce).then_some(()).ok_or(BadInput::Malformed)
     }
 
     fn note(&mut self, sequence: u64, reordering: Option<Duration>) {
@@ -142,8 +111,7 @@ impl Reports {
     }
 
     pub(super) fn on_request(&mut self, first_missing: u64) {
-        let first = self.missing_since.take().unwrap_or(first_missing);
-        self.requested_from = Some(first);
+        self.requested_from = Some(self.missing_since.take().unwrap_or(first_missing));
     }
 
     pub(super) fn on_leaving(&mut self) {
@@ -181,8 +149,19 @@ impl Reports {
         // A report without a measure counts as harmless.
         let nothing = Reported { loss: 0.0, slowness_squared: 0.0 };
         let reported = report.reported(&self.stamps, beyond).unwrap_or(nothing);
-        self.relayed.offer(WaitingReport { kind, sequence, report, reported });
+        let is_worse = |old: &WaitingReport| {
+            let old = old.reported;
+            (reported.slowness_squared, reported.loss) > (old.slowness_squared, old.loss)
+        };
+        if self.worst.as_ref().is_none_or(is_worse) {
+            self.worst = Some(WaitingReport { kind, sequence, report, reported });
+        }
         Ok(())
+    }
+
+    fn relay_due(&self) -> Option<Time> {
+        self.worst.as_ref()?;
+        Some(self.relayed_at.map_or(Time::ZERO, |at| at + REPORT_INTERVAL))
     }
 
     fn poll_own(&mut self, cx: &mut Cx<'_>, value: &mut Vec<u8>) -> Option<(ReportKind, u64)> {
@@ -227,10 +206,10 @@ impl Reports {
         parent: Option<Parent>,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
+        let option = self.view.report_option;
         let mut send = |cx: &mut Cx<'_>, to, kind, sequence, leaves, value: &[u8]| {
-            let option = self.view.report_option;
             let report = Report { kind, sequence, leaves, option, value };
-            identity.control(cx, Destination::Node(to), u8::MAX, Body::Report(report), buf)
+            identity.send(cx, Destination::Node(to), Body::Report(report), buf)
         };
         if core::mem::take(&mut self.leaves)
             && let Some((latest, bitmap)) = self.latest
@@ -251,20 +230,16 @@ impl Reports {
             let _ = self.offer(cx.now, (kind, sequence), &value, beyond);
             value.clear();
         }
-        let WaitingReport { kind, sequence, report, .. } =
-            parent.is_some().then(|| self.relayed.take_due(cx.now))??;
+        let parent = parent?;
+        self.relay_due().filter(|due| *due <= cx.now)?;
+        self.relayed_at = Some(cx.now);
+        let WaitingReport { kind, sequence, report, .. } = self.worst.take()?;
         let value = report.held_until(cx.now);
-        Some(send(cx, parent?.node, kind, sequence, false, &value))
-    }
-
-    pub(super) fn on_timeout(&mut self, cx: &mut Cx<'_>) {
-        if self.feedback.next_timeout().is_some_and(|at| at <= cx.now) {
-            self.feedback.on_timeout(cx);
-        }
+        Some(send(cx, parent.node, kind, sequence, false, &value))
     }
 
     pub(super) fn next_timeout(&self, has_parent: bool) -> Option<Time> {
-        let relayed = self.relayed.due().filter(|_| has_parent);
+        let relayed = self.relay_due().filter(|_| has_parent);
         [self.feedback.next_timeout(), relayed].into_iter().flatten().min()
     }
 }

@@ -12,6 +12,9 @@ use crate::tram::wire::{Body, Packet, is_status};
 use crate::tram::{TramSetup, announced, name_number};
 use crate::{Datagram, Destination, Transmit};
 
+/// Most names of restarted receivers that wait to be sent; chosen. Receivers repeat their reports.
+const RESTARTED_MAX: usize = 16;
+
 /// For applications that know themselves which receivers have everything.
 impl<P: Packets> TramSource<P> {
     pub(crate) fn kept(setup: &TramSetup<'_>, tree: Stack, packets: P) -> Self {
@@ -37,9 +40,11 @@ impl<P: Packets> TramSource<P> {
 
     /// Takes the name of a restarted receiver: heads ask earlier members of the name.
     pub(crate) fn note_anew(&mut self, now: Time, name: &str) {
-        let name = name_number(name);
+        let (name, restarted) = (name_number(name), &mut self.beacons.restarted);
         self.head.supersede(now, None, name);
-        self.beacons.note_restarted(name);
+        if restarted.len() < RESTARTED_MAX && !restarted.contains(&name) {
+            restarted.push(name);
+        }
     }
 
     pub(crate) fn bits_per_s(&self) -> f64 {
@@ -47,7 +52,7 @@ impl<P: Packets> TramSource<P> {
     }
 
     pub(crate) fn place(&self) -> TreePlace {
-        let (number, members) = (self.identity.known_id(), self.head.members.len() as u32);
+        let (number, members) = (self.identity.known_id(), self.head.members.by_node.len() as u32);
         TreePlace { number, head: 0, level: 1, members, repairs: self.repairer.sent }
     }
 
@@ -77,6 +82,6 @@ impl<P: Packets> TramSource<P> {
         answer: &[u8],
         buf: &mut Vec<u8>,
     ) -> Transmit {
-        self.identity.control(cx, to, u8::MAX, Body::StatusReply(answer), buf)
+        self.identity.send(cx, to, Body::StatusReply(answer), buf)
     }
 }

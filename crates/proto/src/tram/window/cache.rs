@@ -4,7 +4,6 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// Slot of a packet that is not kept.
 const GAP: u32 = u32::MAX;
 
 /// Water marks, as shares of the capacity: above the high one, packets that all have are dropped.
@@ -20,7 +19,6 @@ pub(crate) struct Cache {
     slots: VecDeque<u32>,
     /// Bytes of each packet before the zeros. Packets at the end without such bytes have no entry.
     bytes: VecDeque<Box<[u8]>>,
-    /// Buffers of dropped packets, for reuse.
     spare: Vec<Box<[u8]>>,
     /// Most slots, and the high and low water marks, in packets.
     packets_max: usize,
@@ -35,8 +33,7 @@ impl Cache {
         let mark = |share: f64| ((share * packets_max as f64) as usize).clamp(floor, packets_max);
         let high = mark(HIGH).max(1);
         let low = mark(LOW).min(high);
-        let (slots, bytes, spare) = (VecDeque::new(), VecDeque::new(), Vec::new());
-        Self { first, slots, bytes, spare, packets_max, high, low }
+        Self { first, packets_max, high, low, ..Self::default() }
     }
 
     pub(crate) fn room_until(&self) -> u64 {
@@ -63,31 +60,31 @@ impl Cache {
         if position >= self.slots.len() {
             self.slots.resize(position + 1, GAP);
         }
-        if self.slots[position] == GAP {
-            self.slots[position] = zeros.min(GAP - 1);
-            if !bytes.is_empty() {
-                if position >= self.bytes.len() {
-                    self.bytes.resize_with(position + 1, Box::default);
-                }
-                self.bytes[position] = match self.spare.pop() {
-                    Some(mut spare) if spare.len() == bytes.len() => {
-                        spare.copy_from_slice(bytes);
-                        spare
-                    }
-                    _ => bytes.into(),
-                };
+        if self.slots[position] != GAP {
+            return true;
+        }
+        self.slots[position] = zeros.min(GAP - 1);
+        if !bytes.is_empty() {
+            if position >= self.bytes.len() {
+                self.bytes.resize_with(position + 1, Box::default);
             }
+            self.bytes[position] = match self.spare.pop() {
+                Some(mut spare) if spare.len() == bytes.len() => {
+                    spare.copy_from_slice(bytes);
+                    spare
+                }
+                _ => bytes.into(),
+            };
         }
         true
     }
 
     /// Drops packets before `done` if the high water mark is reached. Returns false if it still is.
     pub(crate) fn purge(&mut self, done: u64) -> bool {
-        if !self.is_filling() {
-            return true;
+        if self.is_filling() {
+            let most = self.slots.len().saturating_sub(self.low) as u64;
+            self.forget(done.min(self.first + most));
         }
-        let most = self.slots.len().saturating_sub(self.low) as u64;
-        self.forget(done.min(self.first + most));
         !self.is_filling()
     }
 

@@ -20,7 +20,6 @@ const DISTRUST: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
 pub(crate) struct ObsoleteLimit {
-    /// Limits of the latest packets, with their times.
     recent: VecDeque<(Time, u64)>,
     /// Start of the present measurement, and the pace of the confirmed limit in packets per second.
     measurement: Option<(Time, u64)>,
@@ -48,15 +47,10 @@ impl ObsoleteLimit {
         for (packets, (at, limit)) in (1..).zip(self.recent.iter().rev()) {
             least = least.min(*limit);
             if packets >= PACKETS_SLOW && now.since(*at) >= SLOW {
-                slow = least;
-                break;
+                slow = slow.max(least);
             }
         }
-        if self.recent.len() == MANY as usize { slow.max(self.least()) } else { slow }
-    }
-
-    fn least(&self) -> u64 {
-        self.recent.iter().map(|(_, limit)| *limit).min().unwrap_or(0)
+        if self.recent.len() == MANY as usize { slow.max(least) } else { slow }
     }
 
     /// Measures the pace over a second or more; a silence counts with the packets after it.

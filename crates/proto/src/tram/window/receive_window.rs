@@ -1,14 +1,14 @@
-//! Receive window of a receiver: received packets, the congestion window, and reports of both.
+//! Receive window: received packets, the congestion window, and reports of both.
 
 use core::ops::Range;
 
 use faircast_base::{Duration, Time};
 
-use super::{AckSchedule, CongestionWindow, Reception};
+use super::congestion::CongestionWindow;
+use super::reception::Reception;
 use crate::pgm::session::reach::Reach;
 use crate::tram::settings::TramSettings;
 
-/// Most doublings of the interval between requests.
 const DOUBLINGS_MAX: u32 = 6;
 
 /// Requests without effect before the head is asked for its highest packet.
@@ -20,7 +20,6 @@ const UNREPAIRED_MAX: u32 = 10;
 #[derive(Debug, Default)]
 pub(crate) struct ReceiveWindow {
     pub(crate) reception: Reception,
-    /// Check of packet numbers, which anybody can forge.
     pub(crate) reach: Reach,
     pub(crate) congestion: CongestionWindow,
     pub(crate) ack_schedule: AckSchedule,
@@ -34,13 +33,11 @@ pub(crate) struct ReceiveWindow {
     congestion_reported: u64,
 }
 
-/// State that the latest acknowledgements have reported.
 #[derive(Debug, Default)]
 pub(crate) struct Reported {
     /// Highest H_a reported, and the one reported before.
     pub(crate) allowed: u64,
     previous_allowed: u64,
-    /// Receivers below, and heads among them.
     pub(crate) receivers: (u64, u32),
 }
 
@@ -53,15 +50,14 @@ impl Reported {
     }
 }
 
-/// Requests for lost packets.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     /// Requests since the last repair; each doubles the interval to the next one.
     attempts: u32,
-    /// Acknowledgement intervals since the last repair.
-    unrepaired_intervals: u32,
+    /// Acknowledgement intervals since the last repair, or the latest new parent.
+    pub(crate) unrepaired_intervals: u32,
     /// Bound of the packets that the latest acknowledgement requested.
-    end: u64,
+    pub(crate) end: u64,
 }
 
 impl Requests {
@@ -69,16 +65,11 @@ impl Requests {
         (self.attempts, self.unrepaired_intervals) = (0, 0);
     }
 
-    pub(crate) fn on_new_parent(&mut self) {
-        self.unrepaired_intervals = 0;
-    }
-
     /// True if the receiver may lack packets that no head has: a hello says how far the source is.
     pub(crate) fn needs_hello(&self) -> bool {
         self.attempts >= ATTEMPTS_BEFORE_HELLO
     }
 
-    /// Counts a request. Returns the delay to the next one.
     pub(crate) fn back_off(&mut self, first: Duration) -> Duration {
         let delay = first * (1 << self.attempts);
         self.attempts = (self.attempts + 1).min(DOUBLINGS_MAX);
@@ -87,22 +78,56 @@ impl Requests {
 
     /// Counts an acknowledgement interval. Returns true if the head has repaired nothing for long.
     pub(crate) fn on_interval(&mut self, has_losses: bool) -> bool {
-        if !has_losses {
-            self.unrepaired_intervals = 0;
-            return false;
-        }
-        self.unrepaired_intervals += 1;
-        let fails = self.unrepaired_intervals > UNREPAIRED_MAX;
-        if fails {
-            self.unrepaired_intervals = 0;
-        }
+        let intervals = if has_losses { self.unrepaired_intervals + 1 } else { 0 };
+        let fails = intervals > UNREPAIRED_MAX;
+        self.unrepaired_intervals = if fails { 0 } else { intervals };
         fails
     }
 }
 
+/// Schedule of acknowledgements: at packets spread over the group, and by time.
+#[derive(Debug, Default)]
+pub(crate) struct AckSchedule {
+    pub(crate) next_ack: u64,
+    ack_window: u64,
+    pub(crate) packets: u64,
+    first_packet_at: Time,
+    window_time: Duration,
+    interval_min: Duration,
+    interval_max: Duration,
+}
+
+impl AckSchedule {
+    /// Creates a schedule. `next_ack` is random, to spread acknowledgements.
+    pub(crate) fn new(
+        next_ack: u64,
+        ack_window: u64,
+        (interval_min, interval_max): (Duration, Duration),
+    ) -> Self {
+        Self { next_ack, ack_window, interval_min, interval_max, ..Self::default() }
+    }
+
+    pub(crate) fn on_packet(&mut self, now: Time, sequence: u64) -> bool {
+        if self.packets == 0 {
+            self.first_packet_at = now;
+        }
+        self.packets += 1;
+        if self.packets >= (self.ack_window / 2).max(2) {
+            let each = now.since(self.first_packet_at).as_nanos() / (self.packets - 1);
+            self.window_time = Duration::from_nanos(each.saturating_mul(self.ack_window));
+        }
+        sequence >= self.next_ack
+    }
+
+    /// Returns the longest time between two acknowledgements: two windows (src: jrms).
+    pub(crate) fn interval(&self) -> Duration {
+        (self.window_time * 2).min(self.interval_max).max(self.interval_min)
+    }
+}
+
 impl ReceiveWindow {
-    /// Creates the window of a receiver that begins with `start`, while `highest_sent` packets were
-    /// sent. `first_ack` ends the first acknowledgement window.
+    /// Creates the window of a receiver that begins with `start` after `highest_sent` packets.
+    /// `first_ack` ends the first acknowledgement window.
     pub(crate) fn new(
         settings: &TramSettings,
         now: Time,
@@ -123,14 +148,6 @@ impl ReceiveWindow {
         }
     }
 
-    pub(crate) fn first_missing(&self) -> u64 {
-        self.reception.first_missing()
-    }
-
-    pub(crate) fn highest(&self) -> u64 {
-        self.reception.end - 1
-    }
-
     /// True if the source is about to use the last packets that this receiver has allowed.
     pub(crate) fn is_closing(&self) -> bool {
         self.reception.end + self.congestion.ack_window > self.reported.allowed
@@ -146,15 +163,10 @@ impl ReceiveWindow {
 
     /// Returns the lost packets to request. The window bounds them: a late joiner lacks everything.
     pub(crate) fn request(&mut self) -> impl Iterator<Item = Range<u64>> {
-        let end = self.first_missing() + self.congestion.size as u64;
+        let end = self.reception.first_missing() + self.congestion.size as u64;
         self.requests.end = end;
         let lost = self.reception.lost().map(move |run| run.start..run.end.min(end));
         lost.take_while(move |run| run.start < end)
-    }
-
-    /// True if the last gap or the last requested packet is here, so that the window may move.
-    pub(crate) fn has_requested_packets(&self) -> bool {
-        !self.reception.has_losses() || self.first_missing() >= self.requests.end
     }
 
     /// True if congestion below is to be reported: once in an acknowledgement window.
@@ -167,15 +179,14 @@ impl ReceiveWindow {
     /// if the window was congested.
     pub(crate) fn end_ack_window(&mut self, now: Time, highest: u64, from: u64) -> bool {
         let missing = self.reception.lost_packets_from(from);
-        let known = self.reception.end.saturating_sub(self.first_missing().max(from));
+        let known = self.reception.end.saturating_sub(self.reception.first_missing().max(from));
         let congested = self.congestion.end_ack_window(now, missing, known);
-        self.ack_schedule.schedule(highest + self.congestion.ack_window);
+        self.ack_schedule.next_ack = highest + self.congestion.ack_window;
         congested
     }
 
-    /// Moves the right edge after progress, at a receiver of this level.
     pub(crate) fn on_progress(&mut self, level: u8) {
-        let (first_missing, base) = (self.first_missing(), self.reception.window_base());
+        let (first_missing, base) = (self.reception.first_missing(), self.reception.window_base());
         self.congestion.on_progress(first_missing, base, level);
     }
 
@@ -199,7 +210,7 @@ impl ReceiveWindow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::world::at;
+    use crate::world::{at, ms, s};
 
     fn window() -> ReceiveWindow {
         let settings = TramSettings { ack_window: 10, ..TramSettings::default() };
@@ -246,5 +257,24 @@ mod tests {
         let reports = [(); 2].map(|()| window.reports_congestion_below());
         window.reception.extend_to(at(0), 10, (false, None));
         assert_eq!((reports, window.reports_congestion_below()), ([true, false], true));
+    }
+
+    #[test]
+    fn windows_end_with_packets_and_timers_follow_their_pace() {
+        let mut acks = AckSchedule::new(10, 32, (ms(500), s(60).since(at(0))));
+        assert_eq!(acks.interval(), ms(500));
+        for sequence in 1..10 {
+            assert!(!acks.on_packet(at(40 * sequence), sequence));
+        }
+        assert!(acks.on_packet(at(400), 12), "the tenth is lost, the next one ends the window");
+        acks.next_ack = 42;
+        assert_eq!(acks.interval(), ms(500), "too few to tell");
+        for sequence in 13..20 {
+            acks.on_packet(at(40 * sequence), sequence);
+        }
+        let interval = acks.interval();
+        assert!(interval > ms(2500) && interval < ms(3000), "{interval:?}");
+        acks.packets = 0;
+        assert_eq!(acks.interval(), interval);
     }
 }

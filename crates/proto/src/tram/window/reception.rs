@@ -13,7 +13,6 @@ pub(crate) const JUMP_MAX: u64 = 1 << 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrived {
     New,
-    /// Packet of a gap that may have been mere disorder.
     Late,
     /// Packet of a gap that counted as lost, as the original or as a repair.
     Repaired {
@@ -29,24 +28,18 @@ pub(crate) enum Arrived {
 pub(crate) struct Reception {
     /// One past the highest packet that is known to be sent.
     pub(crate) end: u64,
-    /// Missing packets before `end`.
-    missing: RangeSet,
+    pub(crate) missing: RangeSet,
     /// Bound of lost packets: missing ones before it count as lost, later ones may come late.
     pub(crate) lost_before: u64,
     pub(crate) disorder: Disorder,
 }
 
 impl Reception {
-    pub(crate) fn new(first: u64) -> Self {
-        let (missing, disorder) = (RangeSet::default(), Disorder::default());
-        Self { end: first, missing, lost_before: first, disorder }
-    }
-
+    /// Creates the record of a receiver that begins with `first`, while all up to `last` were sent.
     pub(crate) fn joining(first: u64, last: u64) -> Self {
-        let mut reception = Self::new(first);
-        reception.end = first.max(last + 1);
-        reception.missing.insert(first..reception.end);
-        reception
+        let (end, mut missing) = (first.max(last + 1), RangeSet::default());
+        missing.insert(first..end);
+        Self { end, missing, lost_before: first, disorder: Disorder::default() }
     }
 
     /// Returns the first missing packet: all before it are here or given up (H_r + 1 in the paper).
@@ -62,10 +55,8 @@ impl Reception {
     /// Returns the packet up to which the window moves, the first lost one: disorder closes none.
     pub(crate) fn window_base(&self) -> u64 {
         let waited_for = self.missing.within(self.lost_before..self.end);
-        match self.lost().next() {
-            Some(lost) => lost.start,
-            None => self.end - waited_for.map(|run| run.end - run.start).sum::<u64>(),
-        }
+        let waited_for = waited_for.map(|run| run.end - run.start);
+        self.lost().next().map_or_else(|| self.end - waited_for.sum::<u64>(), |lost| lost.start)
     }
 
     pub(crate) fn has_losses(&self) -> bool {
@@ -113,7 +104,6 @@ impl Reception {
         }
     }
 
-    /// Learns that the packets up to `last` were sent.
     pub(crate) fn extend_to(&mut self, now: Time, last: u64, learns: (bool, Option<Duration>)) {
         if last >= self.end && last - self.end < JUMP_MAX {
             self.open_gap(now, last + 1, learns);
@@ -137,16 +127,10 @@ impl Reception {
         lost.then_some(from..to)
     }
 
-    pub(crate) fn missing_within(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
-        self.missing.within(range)
-    }
-
-    /// Returns the time at which the next gap counts as lost.
     pub(crate) fn next_loss(&self) -> Option<Time> {
         self.disorder.next(self.lost_before).map(|(due, _)| due)
     }
 
-    /// Forgets the packets after `last`, which were never sent.
     pub(crate) fn rewind(&mut self, last: u64) {
         if last + 1 < self.end {
             self.missing.remove(last + 1..self.end);
@@ -188,7 +172,7 @@ mod tests {
 
     #[test]
     fn gaps_open_and_close() {
-        let mut reception = Reception::new(5);
+        let mut reception = Reception::joining(5, 0);
         let repaired = Arrived::Repaired { original: true };
         let steps = [
             (4, Arrived::Useless, 5, None),
@@ -221,7 +205,7 @@ mod tests {
 
     #[test]
     fn once_packets_were_late_a_gap_is_a_loss_after_its_time() {
-        let mut reception = Reception::new(1);
+        let mut reception = Reception::joining(1, 0);
         (1..=3).for_each(|sequence| _ = arrive(&mut reception, 0, 2 * sequence));
         assert_eq!(reception.find_lost(at(0)), Some(1..7), "later packets tell");
         // The first packet is 10 ms late; the wait is half as much again.
@@ -241,7 +225,7 @@ mod tests {
 
     #[test]
     fn what_was_only_told_of_is_missing_and_can_be_given_up() {
-        let mut reception = Reception::new(1);
+        let mut reception = Reception::joining(1, 0);
         let extend_to = |reception: &mut Reception, last: u64| {
             let before = reception.lost_packets_from(0);
             reception.extend_to(at(0), last, LEARNS);
@@ -261,7 +245,7 @@ mod tests {
 
     #[test]
     fn what_was_said_of_packets_to_come_can_be_taken_back() {
-        let mut reception = Reception::new(1);
+        let mut reception = Reception::joining(1, 0);
         arrive(&mut reception, 0, 1);
         reception.extend_to(at(0), 60, LEARNS);
         assert_eq!(reception.find_lost(at(0)), Some(1..61));
@@ -276,7 +260,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn it_is_the_set_of_what_has_come(arrivals: Vec<(u8, u8)>) {
-            let (mut reception, mut here) = (Reception::new(1), BTreeSet::new());
+            let (mut reception, mut here) = (Reception::joining(1, 0), BTreeSet::new());
             let mut now = 0;
             for (sequence, wait) in arrivals {
                 let sequence = 1 + u64::from(sequence);
@@ -286,7 +270,7 @@ mod tests {
                 proptest::prop_assert_eq!(useless, !here.insert(sequence));
                 let first = (1..).find(|x| !here.contains(x)).unwrap();
                 proptest::prop_assert_eq!(reception.first_missing(), first);
-                let mut later = Reception { disorder: reception.disorder.clone(), ..Reception::new(1) };
+                let mut later = Reception { disorder: reception.disorder.clone(), ..Reception::joining(1, 0) };
                 later.lost_before = reception.lost_before;
                 (later.end, later.missing) = (reception.end, reception.missing.clone());
                 later.find_lost(at(now + 1000));

@@ -1,11 +1,12 @@
-//! Repairs that members wait for: requests, repairs sent lately, and the next repair to send.
+//! Repairs of a head: requests of members, repairs sent lately, and the next repair to send.
 
 use alloc::collections::{BTreeMap, VecDeque};
 
 use faircast_base::{Duration, GroupId, NodeId, Time};
 
-use super::repairer::RepairRequest;
+use super::cache::Cache;
 use crate::Destination;
+use crate::congestion::Pace;
 use crate::tram::settings::{RepairCast, TramSettings};
 
 /// Shortest time between two repairs of a packet: 100 ms.
@@ -46,6 +47,14 @@ impl Requested {
     }
 }
 
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RepairRequest {
+    pub(crate) from: NodeId,
+    /// True if repairs for the member may alternate with new data.
+    pub(crate) may_alternate: bool,
+    pub(crate) unreached: bool,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Repair {
     pub(crate) sequence: u64,
@@ -53,38 +62,70 @@ pub(crate) struct Repair {
     pub(crate) ttl: u8,
 }
 
+/// Repair service of a head: packets kept for repair, requests for them, and the pace of repairs.
 #[derive(Debug, Default)]
-pub(crate) struct Repairs {
+pub(crate) struct Repairer {
+    pub(crate) cache: Cache,
     cast: RepairCast,
     queue: VecDeque<u64>,
     /// Repairs for late members, and the number sent since the last new data: both alternate.
     alternating: VecDeque<u64>,
-    alternating_sent: u32,
+    pub(crate) alternating_sent: u32,
     requested: BTreeMap<u64, Requested>,
     /// Requests of members for packets that they were sent before.
-    repeated: u32,
+    pub(crate) repeated: u32,
     /// Entries at which old ones are dropped, and the earliest time of that.
     expire_at_len: usize,
     expire_next_at: Time,
-    /// Copy of the latest repair for a second member.
     second_copy: Option<Repair>,
+    /// True if a head passes a repair on as soon as the head itself gets the packet.
+    pub(crate) passes_on: bool,
+    /// True at the source: repairs for members without progress alternate with new data.
+    pub(crate) alternates: bool,
+    pub(crate) pace: Pace,
+    pub(crate) sent: u64,
 }
 
-impl Repairs {
-    pub(super) fn new(settings: &TramSettings) -> Self {
-        Self { cast: settings.repair, expire_at_len: EXPIRE_AT, ..Self::default() }
+impl Repairer {
+    pub(crate) fn new(settings: &TramSettings, start: u64) -> Self {
+        let packets_max = settings.cache_packets as usize;
+        Self {
+            cache: Cache::new(start, packets_max, settings.cache_floor()),
+            cast: settings.repair,
+            expire_at_len: EXPIRE_AT,
+            passes_on: settings.pass_on,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn restart(&mut self, settings: &TramSettings, start: u64) {
+        let Self { pace, sent, .. } = core::mem::take(self);
+        *self = Self { pace, sent, ..Self::new(settings, start) };
+    }
+
+    pub(crate) fn on_request(
+        &mut self,
+        now: Time,
+        missing: impl Iterator<Item = u64>,
+        request: RepairRequest,
+        can_repair: impl Fn(&Cache, u64) -> bool,
+    ) {
+        let may_alternate = self.alternates && request.may_alternate;
+        let request = RepairRequest { may_alternate, ..request };
+        for sequence in missing {
+            if can_repair(&self.cache, sequence) {
+                self.request(now, sequence, request);
+            } else if self.passes_on && sequence >= self.cache.first {
+                self.await_packet(now, sequence, request.from);
+            }
+        }
     }
 
     /// Records a request. Packets before the cache, and those of a member that may alternate,
     /// alternate with new data. Of one or two members, an unreached one gets its own copy.
-    pub(super) fn request(
-        &mut self,
-        now: Time,
-        sequence: u64,
-        first_kept: u64,
-        RepairRequest { from, may_alternate, unreached }: RepairRequest,
-    ) {
-        if !self.has_room(now, sequence, first_kept) {
+    fn request(&mut self, now: Time, sequence: u64, request: RepairRequest) {
+        let RepairRequest { from, may_alternate, unreached } = request;
+        if !self.has_room(now, sequence) {
             return;
         }
         let entry = self.requested.entry(sequence).or_default();
@@ -101,23 +142,18 @@ impl Repairs {
         entry.unicast_only |= unreached;
         entry.add(from, self.cast == RepairCast::Unicast);
         if !core::mem::replace(&mut entry.queued, true) {
-            let alternates = sequence < first_kept || may_alternate;
+            let alternates = sequence < self.cache.first || may_alternate;
             if alternates { &mut self.alternating } else { &mut self.queue }.push_back(sequence);
         }
     }
 
-    pub(crate) fn take_repeated(&mut self) -> u32 {
-        core::mem::take(&mut self.repeated)
-    }
-
-    pub(super) fn is_queued(&self, sequence: u64, node: NodeId) -> bool {
+    pub(crate) fn is_queued(&self, sequence: u64, node: NodeId) -> bool {
         let entry = self.requested.get(&sequence).filter(|entry| entry.queued);
         entry.is_some_and(|entry| entry.many || entry.requesters.contains(&Some(node)))
     }
 
-    /// Records a request for a packet that this head lacks itself.
-    pub(super) fn await_packet(&mut self, now: Time, sequence: u64, first_kept: u64, from: NodeId) {
-        if !self.has_room(now, sequence, first_kept) {
+    fn await_packet(&mut self, now: Time, sequence: u64, from: NodeId) {
+        if !self.has_room(now, sequence) {
             return;
         }
         let entry = self.requested.entry(sequence).or_default();
@@ -146,11 +182,8 @@ impl Repairs {
         self.second_copy.is_some() || !self.queue.is_empty() || late
     }
 
-    pub(crate) fn on_data_sent(&mut self) {
-        self.alternating_sent = 0;
-    }
-
-    pub(super) fn next(&mut self, now: Time, reach: u8) -> Option<Repair> {
+    /// Returns the next repair. Repairs to all have the time to live `reach`.
+    pub(crate) fn next(&mut self, now: Time, reach: u8) -> Option<Repair> {
         if let Some(second) = self.second_copy.take() {
             return Some(second);
         }
@@ -183,14 +216,10 @@ impl Repairs {
         }
     }
 
-    fn has_room(&mut self, now: Time, sequence: u64, first_kept: u64) -> bool {
-        self.expire(now, first_kept);
-        self.requested.len() < REQUESTS_MAX || self.requested.contains_key(&sequence)
-    }
-
-    /// Drops old repairs, and requests for packets that will not be kept, before they become many.
-    fn expire(&mut self, now: Time, first_kept: u64) {
+    /// Returns true if a request has room. Of many entries, the useless ones are dropped.
+    fn has_room(&mut self, now: Time, sequence: u64) -> bool {
         if self.requested.len() >= self.expire_at_len && now >= self.expire_next_at {
+            let first_kept = self.cache.first;
             self.requested.retain(|sequence, entry| {
                 entry.queued
                     || entry.awaited && *sequence >= first_kept
@@ -201,6 +230,7 @@ impl Repairs {
             self.expire_next_at =
                 if self.requested.len() < REQUESTS_MAX { now } else { now + REPAIR_INTERVAL };
         }
+        self.requested.len() < REQUESTS_MAX || self.requested.contains_key(&sequence)
     }
 }
 
@@ -217,23 +247,24 @@ mod tests {
     const MS: u64 = 100;
     const REACH: u8 = 7;
 
-    fn repairs(cast: RepairCast) -> Repairs {
-        Repairs::new(&TramSettings { repair: cast, ..TramSettings::default() })
+    fn repairs(cast: RepairCast) -> Repairer {
+        Repairer::new(&TramSettings { repair: cast, ..TramSettings::default() }, 1)
     }
 
     /// Requests a packet; the flags say that the member may alternate, and that it is unreached.
     fn ask(
-        repairs: &mut Repairs,
+        repairs: &mut Repairer,
         now: u64,
         sequence: u64,
         node: u32,
         (first_kept, may_alternate, unreached): (u64, bool, bool),
     ) {
         let request = RepairRequest { from: NodeId(node), may_alternate, unreached };
-        repairs.request(at(now), sequence, first_kept, request);
+        repairs.cache.first = first_kept;
+        repairs.request(at(now), sequence, request);
     }
 
-    fn sent(repairs: &mut Repairs, now: u64) -> Vec<(u64, Option<u32>)> {
+    fn sent(repairs: &mut Repairer, now: u64) -> Vec<(u64, Option<u32>)> {
         let all = core::iter::from_fn(|| repairs.next(at(now), REACH));
         all.map(|Repair { sequence, to, ttl }| match to {
             Destination::Node(node) => (sequence, Some(node.0)),
@@ -304,7 +335,7 @@ mod tests {
         for (to_all, want) in [(false, &[(5, Some(1)), (5, Some(2))][..]), (true, &[])] {
             let mut repairs = repairs(RepairCast::Auto);
             for node in [1, 2, 1] {
-                repairs.await_packet(at(0), 5, 1, NodeId(node));
+                repairs.await_packet(at(0), 5, NodeId(node));
             }
             assert!(!repairs.is_waiting());
             repairs.on_packet(6, to_all);
@@ -322,17 +353,12 @@ mod tests {
         for sequence in [3, 4, 5, 200] {
             ask(&mut repairs, 0, sequence, 1, (100, false, false));
         }
-        let mut next = |wants: Option<u64>| {
-            assert_eq!(repairs.is_waiting(), wants.is_some());
-            if let Some(sequence) = wants {
-                assert_eq!(repairs.next(at(0), REACH).map(|it| it.sequence), Some(sequence));
-            }
-            if wants.is_none() {
-                repairs.on_data_sent();
-            }
-        };
         for wants in [Some(200), Some(3), Some(4), None, Some(5), None] {
-            next(wants);
+            assert_eq!(repairs.is_waiting(), wants.is_some());
+            match wants {
+                Some(_) => assert_eq!(repairs.next(at(0), REACH).map(|it| it.sequence), wants),
+                None => repairs.alternating_sent = 0,
+            }
         }
         assert!(!repairs.is_waiting());
     }
@@ -343,10 +369,10 @@ mod tests {
         for (sequence, stuck) in [(200, true), (201, true), (203, true), (202, false)] {
             ask(&mut repairs, 0, sequence, 1, (100, stuck, false));
         }
-        let next = |repairs: &mut Repairs| repairs.next(at(0), REACH).map(|it| it.sequence);
+        let next = |repairs: &mut Repairer| repairs.next(at(0), REACH).map(|it| it.sequence);
         assert_eq!([(); 3].map(|()| next(&mut repairs)), [202, 200, 201].map(Some));
         assert!(!repairs.is_waiting());
-        repairs.on_data_sent();
+        repairs.alternating_sent = 0;
         assert!(repairs.is_waiting());
     }
 
@@ -380,7 +406,7 @@ mod tests {
                         here.insert(sequence);
                     }
                     _ if !here.contains(&sequence) => {
-                        repairs.await_packet(at(now), sequence, 1, NodeId(node));
+                        repairs.await_packet(at(now), sequence, NodeId(node));
                         asked.insert((sequence, node));
                     }
                     _ => {

@@ -12,7 +12,6 @@ pub(crate) const DEPARTURES_MAX: usize = 32;
 /// Most receivers below one member in a credible report; chosen.
 pub(crate) const BELOW_MAX: u32 = 1 << 20;
 
-/// Length of an entry.
 pub(super) const DEPARTED: usize = 28;
 
 /// First address of the range for ends' own numbers, private to each end; the last means "none".
@@ -27,9 +26,7 @@ pub(crate) enum Fate {
     /// The receiver had everything before its silence. Receivers below it may not.
     Complete,
     Silent,
-    /// Leave before everything had arrived.
     Left,
-    /// Removal by the head, since the receiver was too slow or made no progress.
     Pruned,
     /// Packets are missing at the end that nobody could repair any more.
     Gaps,
@@ -58,7 +55,7 @@ impl Fate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Departed {
     pub(crate) id: u64,
-    /// Address of the receiver; `None` if it is a number that only another end knows.
+    /// `None` if the address is a number that only another end knows.
     pub(crate) node: Option<NodeId>,
     pub(crate) fate: Fate,
     pub(crate) joins: u16,
@@ -91,7 +88,6 @@ pub(crate) struct DepartureList<'a> {
 }
 
 impl<'a> DepartureList<'a> {
-    /// Encodes as many of `all` as fit into `buf`.
     pub(crate) fn new<'d>(
         all: impl Iterator<Item = &'d Departed>,
         unnamed: u32,

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::{
     Accept, Ack, Advertisement, Bind, Body, Data, HeadState, Hello, Packet, RejectReason, Report,
-    ReportKind, Solicitation, SourceState, seal,
+    ReportKind, Solicitation, SourceState,
 };
 use crate::tram::settings::HeadRole;
 
@@ -13,28 +13,22 @@ pub fn specimens(session: u64, sender: u64, last: u64) -> Vec<Vec<u8>> {
     let state = SourceState { sequence: last.max(1), ack_window: 32, ..SourceState::default() };
     let (role, level) = (HeadRole::Eager, 1);
     let low = last.saturating_sub(8).max(1);
-    let advertisement = Advertisement {
-        state: HeadState::Accepting,
-        role,
-        level,
-        members: 0,
-        members_max: 32,
-        low,
-        lan: false,
-        name: 0,
-    };
+    let (head_state, members, members_max) = (HeadState::Accepting, 0, 32);
+    let (lan, name) = (false, 0);
+    let advertisement =
+        Advertisement { state: head_state, role, level, members, members_max, low, lan, name };
     let ack = Ack { first_missing: last + 1, allowed: last + 64, highest: last, ..Ack::default() };
     let (kind, value) = (ReportKind::NullNak, &[0; 4][..]);
     let report = Report { kind, sequence: state.sequence, leaves: false, option: 0, value };
     let all = [
         Body::Beacon(state),
-        Body::Data(Data::plain(state, &[0; 16])),
+        Body::Data(Data { state, announce: None, payload: &[0; 16] }),
         Body::Advertisement(advertisement),
         Body::Solicitation(Solicitation { role, name: 0 }),
         Body::Bind(Bind { role, distance: 1, joins: 0, first_missing: low, name: 0 }),
         Body::Accept(Accept { start: low, level }),
         Body::Reject(RejectReason::Full),
-        Body::Hello(Hello::new(low, last, level)),
+        Body::Hello(Hello { low, high: last, level, ..Hello::default() }),
         Body::Ack(ack),
         Body::Status(&[0; 48]),
         Body::StatusReply(&[0; 16]),
@@ -43,8 +37,7 @@ pub fn specimens(session: u64, sender: u64, last: u64) -> Vec<Vec<u8>> {
     ];
     let write = |body: &Body<'_>| {
         let mut bytes = Vec::new();
-        Packet { session, sender, ttl: u8::MAX, body: *body }.encode(&mut bytes);
-        seal(&mut bytes);
+        Packet { session, sender, ttl: u8::MAX, body: *body }.write(&mut bytes);
         bytes
     };
     all.iter().map(write).collect()

@@ -17,31 +17,22 @@ pub(super) struct Backoff {
     pub(super) backs_off: bool,
     /// True for an eager head: it must have a head before others choose theirs.
     is_eager: bool,
-    /// True after the back-off of the present choice.
-    waited: bool,
+    pub(super) waited: bool,
     /// Back-offs so far, which give each a random number of its own.
     waits: u64,
     /// True if other receivers took the places of a head since this receiver lost its head.
-    crowded: bool,
+    pub(super) crowded: bool,
 }
 
 impl Backoff {
     pub(super) fn new(settings: &TramSettings) -> Self {
         let backs_off = settings.formation == Formation::Advertise;
         let is_eager = settings.head == HeadRole::Eager;
-        Self { backs_off, is_eager, waited: false, waits: 0, crowded: false }
+        Self { backs_off, is_eager, ..Self::default() }
     }
 
     pub(super) fn is_crowded(&self) -> bool {
         self.backs_off && self.crowded
-    }
-
-    pub(super) fn on_refused(&mut self) {
-        self.crowded = true;
-    }
-
-    pub(super) fn on_accepted(&mut self) {
-        (self.crowded, self.waited) = (false, false);
     }
 
     /// Returns the back-off, at most 1.5 times `interval`, for eager receivers 0.5; `None` if it is
@@ -101,7 +92,7 @@ mod tests {
     fn where_heads_answer_only_nobody_waits() {
         let mut backoff = backoff(HeadRole::Reluctant, Formation::Both);
         assert_eq!(backoff.wait(INTERVAL, Seeker::default()), None);
-        backoff.on_refused();
+        backoff.crowded = true;
         assert!(!backoff.is_crowded());
     }
 }

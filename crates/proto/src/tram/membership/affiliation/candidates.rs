@@ -26,12 +26,10 @@ pub(super) struct Candidate {
     pub(super) id: u64,
     /// Least time to live of the head's packets, or the class of the round trip.
     pub(super) distance: u8,
-    /// True if the round trip to the head was not measured yet.
     pub(super) unmeasured: bool,
     /// True if the head repairs even where others do.
     pub(super) is_eager: bool,
     pub(super) level: u8,
-    /// First packet that the head can repair.
     pub(super) low: u64,
     pub(super) last_packet_at: Time,
     /// True if the head has failed this receiver lately, and advertises all the same.
@@ -59,33 +57,14 @@ impl Candidate {
 }
 
 #[derive(Debug, Default)]
-struct Distrusted(VecDeque<(NodeId, Time)>);
-
-impl Distrusted {
-    fn add(&mut self, now: Time, node: NodeId) {
-        self.0.retain(|(known, until)| *known != node && *until > now);
-        keep_last(&mut self.0, DISTRUSTED_MAX, (node, now + DISTRUSTED_FOR));
-    }
-
-    fn contains(&self, now: Time, node: NodeId) -> bool {
-        self.0.iter().any(|(known, until)| *known == node && *until > now)
-    }
-}
-
-#[derive(Debug, Default)]
 pub(super) struct Candidates {
     pub(super) known: Vec<Candidate>,
     /// The source, full or not: it takes receivers that need packets which only it has.
     pub(super) root: Option<Candidate>,
-    distrusted: Distrusted,
+    distrusted: VecDeque<(NodeId, Time)>,
 }
 
 impl Candidates {
-    pub(super) fn was_received(&self, node: NodeId, since: Time) -> bool {
-        let matches = |it: &Candidate| it.node == node && it.last_packet_at > since;
-        self.known.iter().chain(&self.root).any(matches)
-    }
-
     /// Takes an advertisement; the distance may be unknown. Returns true for a candidate.
     pub(super) fn on_advertisement(
         &mut self,
@@ -96,6 +75,7 @@ impl Candidates {
     ) -> bool {
         let takes = advertisement.state.takes(seeker.may_be_head);
         let Advertisement { level, low, role, .. } = *advertisement;
+        let is_distrusted = |it: &(NodeId, Time)| it.0 == node && it.1 > now;
         let mut fresh = Candidate {
             node,
             id,
@@ -105,7 +85,7 @@ impl Candidates {
             level,
             low,
             last_packet_at: now,
-            distrusted: self.distrusted.contains(now, node),
+            distrusted: self.distrusted.iter().any(is_distrusted),
             is_last: advertisement.state == HeadState::AcceptingMembers,
         };
         if level == 1 {
@@ -120,24 +100,20 @@ impl Candidates {
             fresh.distance = known.distance.min(fresh.distance);
             fresh.unmeasured &= known.unmeasured;
             *known = fresh;
-        } else {
-            self.remember(now, fresh, seeker);
-        }
-        true
-    }
-
-    fn remember(&mut self, now: Time, fresh: Candidate, seeker: Seeker) {
-        if self.known.len() < CANDIDATES_MAX {
-            self.known.push(fresh);
-            return;
+            return true;
         }
         let known = &self.known;
+        if known.len() < CANDIDATES_MAX {
+            self.known.push(fresh);
+            return true;
+        }
         let stale = known.iter().position(|it| now.since(it.last_packet_at) > CANDIDATE_SILENCE);
         let worst = (0..known.len()).max_by_key(|&i| known[i].rank(seeker));
         let worse = worst.filter(|&i| fresh.rank(seeker) < known[i].rank(seeker));
         if let Some(rank) = stale.or(worse) {
             self.known[rank] = fresh;
         }
+        true
     }
 
     pub(super) fn best(
@@ -163,6 +139,7 @@ impl Candidates {
     /// Drops a failed head until it is received again, and ranks others before it for a while.
     pub(super) fn distrust(&mut self, now: Time, node: NodeId) {
         self.forget(node);
-        self.distrusted.add(now, node);
+        self.distrusted.retain(|(known, until)| *known != node && *until > now);
+        keep_last(&mut self.distrusted, DISTRUSTED_MAX, (node, now + DISTRUSTED_FOR));
     }
 }

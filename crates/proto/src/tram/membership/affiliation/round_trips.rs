@@ -4,6 +4,7 @@ use alloc::collections::VecDeque;
 
 use faircast_base::{Duration, NodeId, Time};
 
+use super::SOLICIT_INTERVAL;
 use crate::keep_last;
 
 const REMEMBERED_MAX: usize = 32;
@@ -11,15 +12,11 @@ const REMEMBERED_MAX: usize = 32;
 /// Upper bound of the first class; each further class is twice as long. Chosen: a LAN is one class.
 const FIRST_CLASS: Duration = Duration::from_micros(500);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct RoundTrips {
-    /// Latest requests, with their times.
     requests: VecDeque<(Target, Time)>,
-    /// Heads to which a probe is due.
     pub(super) due: VecDeque<NodeId>,
-    /// Shortest time between two probes while there is a parent.
-    interval: Duration,
-    next_probe_at: Time,
+    pub(super) next_probe_at: Time,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,26 +26,12 @@ enum Target {
 }
 
 impl RoundTrips {
-    /// Creates measurements with at most one probe per `interval` while there is a head.
-    pub(super) fn new(interval: Duration) -> Self {
-        Self {
-            requests: VecDeque::new(),
-            due: VecDeque::new(),
-            interval,
-            next_probe_at: Time::ZERO,
-        }
-    }
-
     pub(super) fn on_solicit(&mut self, now: Time, ttl: u8) {
         self.remember(now, Target::Ring(ttl));
     }
 
-    pub(super) fn may_probe(&self, now: Time) -> bool {
-        now >= self.next_probe_at
-    }
-
     pub(super) fn probe(&mut self, now: Time, node: NodeId) {
-        self.next_probe_at = now + self.interval;
+        self.next_probe_at = now + SOLICIT_INTERVAL;
         self.remember(now, Target::Node(node));
         if self.due.len() < REMEMBERED_MAX {
             self.due.push_back(node);
@@ -93,15 +76,14 @@ mod tests {
 
     #[test]
     fn an_answer_is_measured_from_the_question_that_it_repeats() {
-        let mut trips = RoundTrips::new(ms(500));
+        let mut trips = RoundTrips::default();
         trips.on_solicit(at(0), 1);
         trips.on_solicit(at(500), 2);
         assert_eq!(trips.on_answer(at(503), NodeId(1), 2), Some(class(ms(3))));
         assert_eq!(trips.on_answer(at(503), NodeId(1), 1), Some(class(ms(503))));
         assert_eq!(trips.on_answer(at(503), NodeId(1), 3), None, "nobody was asked so");
-        assert!(trips.may_probe(at(0)));
         trips.probe(at(600), NodeId(7));
-        assert!(!trips.may_probe(at(1099)) && trips.may_probe(at(1100)));
+        assert_eq!(trips.next_probe_at, at(1100));
         assert_eq!((trips.due.pop_front(), trips.due.pop_front()), (Some(NodeId(7)), None));
         assert_eq!(trips.on_answer(at(640), NodeId(7), u8::MAX), Some(class(ms(40))));
         assert_eq!(trips.on_answer(at(640), NodeId(8), u8::MAX), None, "it was not asked");
@@ -109,7 +91,7 @@ mod tests {
 
     #[test]
     fn what_is_remembered_is_bounded() {
-        let mut trips = RoundTrips::new(ms(500));
+        let mut trips = RoundTrips::default();
         (0..1000).for_each(|node| trips.probe(at(1), NodeId(node)));
         assert_eq!((trips.requests.len(), trips.due.len()), (REMEMBERED_MAX, REMEMBERED_MAX));
     }

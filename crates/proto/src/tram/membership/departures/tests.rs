@@ -30,45 +30,24 @@ fn receivers_that_did_not_come_back_are_named_at_the_end() {
     use Shortfall as S;
     let all = [went(1, 0, Silent), went(2, 0, Left), went(3, 0, Pruned), went(4, 0, Gaps)];
     let reasons = vec![(1, S::Silent), (2, S::Left), (3, S::Pruned), (4, S::Gaps)];
-    let lost = || below(10, went(1, 0, Silent));
+    let (lost, silent, back) = (below(10, all[0]), vec![(1, S::Silent)], went(1, 1, Back));
     let found = |id, count| below(count, came_from(1, went(id, 1, Back)));
+    let again = vec![all[0], back, went(1, 1, Silent)];
+    let other = vec![back, found(2, 9), below(3, went(5, 0, Silent))];
+    let unknown = vec![lost, came_from(99, went(7, 1, Back))];
+    let pruned = below(3, went(1, 0, Pruned));
     for (case, told, want, unnamed) in [
-        ("nobody", vec![], vec![], 0),
-        ("each with its reason", all.to_vec(), reasons, 0),
-        ("it came back", vec![went(1, 0, Silent), went(1, 1, Back)], vec![], 0),
-        (
-            "and was lost again",
-            vec![went(1, 0, Silent), went(1, 1, Back), went(1, 1, Silent)],
-            vec![(1, S::Silent)],
-            0,
-        ),
-        ("a head and all below it", vec![lost()], vec![(1, S::Silent)], 10),
-        (
-            "of whom some were found",
-            vec![lost(), found(2, 0), found(3, 4)],
-            vec![(1, S::Silent)],
-            4,
-        ),
-        ("of whom all were found", vec![lost(), found(2, 5), found(3, 6)], vec![(1, S::Silent)], 0),
-        (
-            "found, but it is back",
-            vec![went(1, 1, Back), found(2, 9), below(3, went(5, 0, Silent))],
-            vec![(5, S::Silent)],
-            3,
-        ),
-        (
-            "a head of whom nobody tells was below it",
-            vec![lost(), came_from(99, went(7, 1, Back))],
-            vec![(1, S::Silent)],
-            9,
-        ),
-        ("it had all, those below it may not", vec![below(3, went(1, 0, Complete))], vec![], 3),
-        (
-            "a pruned head lets go of its members",
-            vec![below(3, went(1, 0, Pruned))],
-            vec![(1, S::Pruned)],
-            0,
-        ),
+        ("nobody", vec![], &[][..], 0),
+        ("each with its reason", all.to_vec(), &reasons, 0),
+        ("it came back", vec![all[0], back], &[], 0),
+        ("and was lost again", again, &silent, 0),
+        ("a head and all below it", vec![lost], &silent, 10),
+        ("of whom some were found", vec![lost, found(2, 0), found(3, 4)], &silent, 4),
+        ("of whom all were found", vec![lost, found(2, 5), found(3, 6)], &silent, 0),
+        ("found, but it is back", other, &[(5, S::Silent)], 3),
+        ("a head of whom nobody tells was below it", unknown, &silent, 9),
+        ("it had all, those below it may not", vec![below(3, went(1, 0, Complete))], &[], 3),
+        ("a pruned head lets go of its members", vec![pruned], &[(1, S::Pruned)], 0),
     ] {
         for backwards in [false, true] {
             let mut table = Departures::new();
@@ -81,7 +60,7 @@ fn receivers_that_did_not_come_back_are_named_at_the_end() {
                     assert!(table.on_report(NodeId(90 + round), departed), "{case}");
                 }
             }
-            assert_eq!(named(&table), (want.clone(), unnamed), "{case}, {backwards}");
+            assert_eq!(named(&table), (want.to_vec(), unnamed), "{case}, {backwards}");
         }
     }
 }
@@ -124,10 +103,8 @@ fn a_full_table_counts() {
     table.record(below(4, went(900, 0, Fate::Silent)));
     assert_eq!(table.unlisted, 5);
     assert!(!table.on_report(NodeId(1), went(901, 0, Fate::Left)), "who told counts it");
-    assert!(
-        table.on_report(NodeId(1), went(902, 1, Fate::Back)),
-        "a receiver that is back needs no room"
-    );
+    let back = went(902, 1, Fate::Back);
+    assert!(table.on_report(NodeId(1), back), "a receiver that is back needs no room");
     table.record(went(1, 1, Fate::Back));
     table.record(went(900, 0, Fate::Silent));
     let (named, unnamed) = named(&table);
@@ -137,7 +114,7 @@ fn a_full_table_counts() {
 #[test]
 fn one_member_fills_no_table_of_the_source() {
     let mut table = Departures::new();
-    table.with_room(SOURCE_MAX);
+    table.entries_max = SOURCE_MAX;
     for id in 1..=5000 {
         assert!(table.on_report(NodeId(1), went(id, 0, Fate::Silent)));
     }

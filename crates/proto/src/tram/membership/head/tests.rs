@@ -47,7 +47,7 @@ impl Service {
         ack: &Ack<'_>,
         end: (u64, u64),
         can_repair: impl Fn(&Cache, u64) -> bool,
-    ) -> Checked<Acknowledged> {
+    ) -> Checked<bool> {
         self.head.on_ack(now, from, ack, end, &mut self.repairer, can_repair)
     }
 
@@ -90,13 +90,16 @@ fn bodies(all: &[(Transmit, Vec<u8>)]) -> Vec<Body<'_>> {
     all.iter().map(|(_, bytes)| Packet::decode(bytes).unwrap().body).collect()
 }
 
-fn bind(head: &mut Service, node: u32, first_missing: u64) -> Result<(), BadInput> {
-    let bind = Bind { role: HeadRole::Reluctant, distance: 3, joins: 0, first_missing, name: 0 };
-    let status = HeadStatus { first_kept: head.repairer.cache.first, ..FIT };
-    head.on_bind(at(0), NodeId(node), node.into(), bind, status)
+fn asks(first_missing: u64, name: u64) -> Bind {
+    Bind { role: HeadRole::Reluctant, distance: 3, joins: 0, first_missing, name }
 }
 
-fn acknowledges(head: &mut Service, node: u32, ack: &Ack<'_>) -> Result<Acknowledged, BadInput> {
+fn bind(head: &mut Service, node: u32, first_missing: u64) -> Result<(), BadInput> {
+    let status = HeadStatus { first_kept: head.repairer.cache.first, ..FIT };
+    head.on_bind(at(0), NodeId(node), node.into(), asks(first_missing, 0), status)
+}
+
+fn acknowledges(head: &mut Service, node: u32, ack: &Ack<'_>) -> Checked<bool> {
     let has = |cache: &Cache, sequence| cache.get(sequence).is_some();
     head.on_ack(at(1), (NodeId(node), node.into()), ack, (100, 0), has)
 }
@@ -120,7 +123,7 @@ fn a_newcomer_is_promised_what_the_policy_says() {
     }
     let (mut head, _) = head(|_| ());
     assert_eq!(bind(&mut head, 1, 200 + JUMP_MAX), Err(BadInput::Absurd));
-    assert!(sent(&mut head, 0, FIT).is_empty() && head.members.is_empty());
+    assert!(sent(&mut head, 0, FIT).is_empty() && head.members.by_node.is_empty());
 }
 
 #[test]
@@ -138,12 +141,7 @@ fn who_is_called_by_name_says_where_it_is_even_without_a_head() {
     let all = sent(&mut head, 0, no);
     let [Body::Advertisement(said)] = bodies(&all)[..] else { panic!("{all:?}") };
     assert_eq!((said.name, said.level, said.state), (6, 0, HeadState::NotAccepting));
-    head.on_solicitation(
-        at(0),
-        heard,
-        Solicitation { name: 6, ..call },
-        HeadStatus { name: 0, ..FIT },
-    );
+    head.on_solicitation(at(0), heard, call, HeadStatus { name: 0, ..FIT });
     assert!(sent(&mut head, 0, FIT).is_empty());
 }
 
@@ -151,8 +149,7 @@ fn who_is_called_by_name_says_where_it_is_even_without_a_head() {
 fn who_has_no_head_or_resigns_takes_nobody() {
     let (mut head, _) = head(|_| ());
     let no = HeadStatus { can_serve: false, ..FIT };
-    let wants = Bind { role: HeadRole::Eager, distance: 3, joins: 0, first_missing: 0, name: 0 };
-    head.on_bind(at(0), NodeId(1), 1, wants, no).unwrap();
+    head.on_bind(at(0), NodeId(1), 1, Bind { role: HeadRole::Eager, ..asks(0, 0) }, no).unwrap();
     assert_eq!(bodies(&sent(&mut head, 0, no)), [Body::Reject(RejectReason::Resigning)]);
     head.resign(true);
     bind(&mut head, 1, 0).unwrap();
@@ -166,7 +163,7 @@ fn who_is_no_member_is_told_so_and_changes_nothing() {
     let (mut head, _) = head(|_| ());
     let told = Ack { mask: &[0x80], ..has(5) };
     assert_eq!(acknowledges(&mut head, 1, &told), Err(BadInput::Foreign));
-    assert!(!head.repairer.requests.is_waiting());
+    assert!(!head.repairer.is_waiting());
     assert_eq!(bodies(&sent(&mut head, 0, FIT)), [Body::Reject(RejectReason::NoMember)]);
     let goodbye = Ack { leaves: true, ..has(5) };
     assert!(acknowledges(&mut head, 1, &goodbye).is_err());
@@ -178,7 +175,7 @@ fn a_member_in_whose_place_another_has_joined_is_told_that_it_is_none() {
     let (mut head, _) = head(|_| ());
     bind(&mut head, 1, 5).unwrap();
     // Any host can forge a request in the name of this node.
-    let forged = Bind { role: HeadRole::Never, distance: 3, joins: 0, first_missing: 5, name: 0 };
+    let forged = Bind { role: HeadRole::Never, ..asks(5, 0) };
     head.on_bind(at(0), NodeId(1), 77, forged, FIT).unwrap();
     sent(&mut head, 0, FIT);
     assert_eq!(acknowledges(&mut head, 1, &has(5)), Err(BadInput::Foreign));
@@ -195,9 +192,8 @@ fn answers_that_wait_are_bounded_and_each_is_given_once() {
     }
     let all = sent(&mut head, 0, FIT);
     assert_eq!(all.len(), REPLIES_MAX);
-    let once =
-        |(it, _): &(Transmit, _)| all.iter().filter(|other| other.0.to == it.to).count() == 1;
-    assert!(all.iter().all(once));
+    let once = |to| all.iter().filter(|(other, _)| other.to == to).count() == 1;
+    assert!(all.iter().all(|(it, _)| once(it.to)));
 }
 
 #[test]
@@ -209,7 +205,7 @@ fn what_a_member_lacks_is_repaired_or_waited_for() {
     let repair = head.next_repair(at(1)).unwrap();
     assert_eq!((repair.sequence, repair.to), (5, Destination::Node(NodeId(1))));
     assert_eq!(head.next_repair(at(1)), None, "6 is not here");
-    head.repairer.requests.on_packet(6, false);
+    head.repairer.on_packet(6, false);
     assert_eq!(head.next_repair(at(2)).map(|it| it.sequence), Some(6));
 }
 
@@ -301,13 +297,13 @@ fn a_head_stands_for_its_lan_and_is_quiet_where_another_does() {
     let (members, members_max, low, lan) = (0, 5, 1, true);
     let (state, role, level) = (HeadState::Accepting, HeadRole::Reluctant, 2);
     let other = Advertisement { state, role, level, members, members_max, low, lan, name: 0 };
-    head.on_advertisement(at(1), (NodeId(3), FIT.id - 1, 1), &other);
+    head.election.on_advertisement(at(1), (NodeId(3), FIT.id - 1, 1), &other);
     let next = settings.advertise_interval.as_nanos() / 1_000_000;
     head.on_timeout(at(next), 1);
     head.on_solicitation(at(next), (NodeId(8), 4, false), call(HeadRole::Never), FIT);
     assert!(sent(&mut head, next, FIT).is_empty(), "another one is its LAN's head");
     let full = Advertisement { state: HeadState::NotAccepting, ..other };
-    head.on_advertisement(at(next + 1), (NodeId(3), FIT.id - 1, 1), &full);
+    head.election.on_advertisement(at(next + 1), (NodeId(3), FIT.id - 1, 1), &full);
     head.on_timeout(at(3 * next), 1);
     assert_eq!(flags(&sent(&mut head, 3 * next, FIT)), [(1, true), (6, false)]);
 }
@@ -317,20 +313,19 @@ fn repairs_in_vain(members: u32, catches_up: bool) -> [usize; 3] {
     let lacks = if catches_up { 5 } else { 100 };
     assert!(head.repairer.cache.insert(5, &[1], 0) && head.repairer.cache.insert(100, &[1], 0));
     for node in 1..=members {
-        let bind =
-            Bind { role: HeadRole::Reluctant, distance: 1, joins: 0, first_missing: 5, name: 0 };
-        head.on_bind(at(0), NodeId(node), node.into(), bind, FIT).unwrap();
+        let asks = Bind { distance: 1, ..asks(5, 0) };
+        head.on_bind(at(0), NodeId(node), node.into(), asks, FIT).unwrap();
         for _ in 0..if catches_up { 0 } else { 2 } {
             acknowledges(&mut head, node, &has(100)).unwrap();
         }
     }
-    let asks = Ack { mask: &[0x80], ..has(lacks) };
+    let ack = Ack { mask: &[0x80], ..has(lacks) };
     let mut kinds = [0; 3];
     for round in 1..=15 {
         let now = at(1 + round * REPAIR_INTERVAL.as_nanos() / 1_000_000);
         let has = |cache: &Cache, sequence| cache.get(sequence).is_some();
         for node in 1..=members {
-            head.on_ack(now, (NodeId(node), node.into()), &asks, (101, 0), has).unwrap();
+            head.on_ack(now, (NodeId(node), node.into()), &ack, (101, 0), has).unwrap();
         }
         while let Some(repair) = head.next_repair(now) {
             let kind = match (repair.to, repair.ttl) {
@@ -365,17 +360,13 @@ fn the_earlier_member_of_a_name_is_asked_and_leaves_where_it_does_not_answer() {
     ] {
         let (mut head, _) = head(|_| ());
         for (node, name) in [(1, 7), (2, 5), (3, 0)] {
-            let role = HeadRole::Reluctant;
-            let bind = Bind { role, distance: 3, joins: 0, first_missing: 90, name };
-            head.on_bind(at(0), NodeId(node), node.into(), bind, FIT).unwrap();
+            head.on_bind(at(0), NodeId(node), node.into(), asks(90, name), FIT).unwrap();
             acknowledges(&mut head, node, &has(95)).unwrap();
         }
-        let newcomer =
-            Bind { role: HeadRole::Reluctant, distance: 3, joins: 0, first_missing: 90, name };
         let mut asked = 0;
         for ms in (0..1500).step_by(50) {
             if ms % 500 == 0 && binds {
-                head.on_bind(at(ms), NodeId(4), 4, newcomer, FIT).unwrap();
+                head.on_bind(at(ms), NodeId(4), 4, asks(90, name), FIT).unwrap();
             } else if ms % 500 == 0 {
                 head.supersede(at(ms), None, name);
             }

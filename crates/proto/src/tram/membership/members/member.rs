@@ -1,20 +1,21 @@
-//! Direct member of a head: its packets, its subtree and its signs of life.
+//! Direct member of a head: its packets, its subtree, its signs of life, and what it can claim.
 
-use faircast_base::{Duration, NodeId, Time};
+use faircast_base::{BadInput, Checked, Duration, NodeId, Time};
 
 use crate::pgm::session::dissent::Dissent;
-use crate::tram::settings::HeadRole;
-use crate::tram::wire::{Ack, Departed, Fate};
+use crate::tram::settings::{HeadRole, RightEdge, TramSettings};
+use crate::tram::window::{JUMP_MAX, LEVELS_MAX};
+use crate::tram::wire::{Ack, BELOW_MAX, Departed, Fate};
+
+/// Repairs without effect after which a member gets fewer repairs, by unicast; chosen.
+const INEFFECTIVE_FEW: u32 = 3;
 
 #[derive(Debug)]
 pub(crate) struct Member {
     pub(crate) id: u64,
-    /// Number of the receiver's name; 0 without a name.
     pub(super) name: u64,
-    /// Heads that the receiver has had.
     pub(super) joins: u16,
     pub(super) role: HeadRole,
-    /// Time to live with which the head's packets arrive.
     pub(super) distance: u8,
     pub(crate) progress: Progress,
     pub(crate) subtree: Subtree,
@@ -36,10 +37,14 @@ impl Member {
     pub(crate) fn catches_up(&self) -> bool {
         self.progress.catch_up_until.is_some()
     }
+
+    /// True if repairs did not reach the member: its reported time to live may be too small.
+    pub(crate) fn is_unreached(&self) -> bool {
+        self.progress.ineffective_repairs >= INEFFECTIVE_FEW
+    }
 }
 
-/// Packets that a member's subtree has and allows. Progress never goes back, except by
-/// [`regression`](Self::regression).
+/// Packets that a member's subtree has and allows. Progress goes back only by `regression`.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     pub(crate) first_missing: u64,
@@ -49,7 +54,6 @@ pub(crate) struct Progress {
     pub(super) advanced_at: Time,
     /// Last time that a requested repair waited here: such a member has not stalled.
     pub(super) repair_queued_at: Time,
-    /// Repairs of the first missing packet since the last progress.
     pub(super) ineffective_repairs: u32,
     /// Claim that the member lacks packets which it acknowledged before.
     pub(super) regression: Dissent<u64>,
@@ -60,7 +64,6 @@ pub(crate) struct Progress {
     pub(super) needs_reread: bool,
 }
 
-/// Packets at a head when an acknowledgement arrives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PacketSpan {
     /// First packet that the head keeps, and one past the last packet that the head knows.
@@ -104,7 +107,6 @@ impl Progress {
     }
 }
 
-/// Receivers below a member, as its latest acknowledgement counts them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Subtree {
     pub(super) receivers: u32,
@@ -129,12 +131,10 @@ impl Subtree {
     }
 }
 
-/// Signs of life of a member.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Liveness {
     pub(super) joined_at: Time,
     pub(super) last_packet_at: Time,
-    /// Hellos without an answer since the last packet.
     pub(super) unanswered_hellos: u32,
     /// True after the first acknowledgement: before it nobody waits for the member.
     pub(super) confirmed: bool,
@@ -145,10 +145,6 @@ pub(super) struct Liveness {
 }
 
 impl Liveness {
-    pub(super) fn joined(now: Time) -> Self {
-        Self { joined_at: now, last_packet_at: now, ..Self::default() }
-    }
-
     pub(super) fn on_packet(&mut self, now: Time) {
         (self.last_packet_at, self.unanswered_hellos) = (now, 0);
     }
@@ -159,5 +155,48 @@ impl Liveness {
         self.acked_once = !self.confirmed;
         (self.confirmed, self.confirmation_expired) = (true, false);
         self.acked_once
+    }
+}
+
+/// Bounds of credible acknowledgements: anybody can forge one.
+#[derive(Debug, Default)]
+pub(super) struct AckBounds {
+    pub(super) ack_window: u64,
+    /// Packets that a receiver can allow beyond those that it has: the end of the window that is
+    /// being acknowledged, and the largest window after it.
+    pub(super) ahead_max: u64,
+    /// Packets that a receiver deep in the tree can allow in addition.
+    deeper_max: u64,
+}
+
+impl AckBounds {
+    pub(super) fn new(settings: &TramSettings) -> Self {
+        let ack_window = u64::from(settings.ack_window);
+        let is_deeper = settings.right_edge == RightEdge::Levels;
+        let deeper_max = if is_deeper { LEVELS_MAX * ack_window / 2 } else { 0 };
+        Self { ack_window, ahead_max: ack_window + settings.window_max(ack_window), deeper_max }
+    }
+
+    /// Returns the first missing and the last allowed packet that count. Fails if the
+    /// acknowledgement cannot be true.
+    pub(super) fn check(&self, ack: &Ack<'_>, span: PacketSpan) -> Checked<(u64, u64)> {
+        let end = span.end + span.unknown_max;
+        let most = |missing: u64| {
+            let windows = missing.saturating_sub(1) / self.ack_window;
+            windows * self.ack_window + self.ahead_max + self.deeper_max
+        };
+        // No member allows more than a window, and only existing packets count: others are forged.
+        let highest_missing = ack.missing().last().unwrap_or(0);
+        let absurd = ack.first_missing.max(highest_missing) > end + JUMP_MAX;
+        // A member without receivers below allows at least the packets that it has.
+        let alone = ack.members == 0;
+        let below = ack.indirect.saturating_add(u32::from(ack.members));
+        let holds = alone && !ack.leaves && ack.allowed + 1 < ack.first_missing;
+        let miscounts = alone && below > 0 || below > BELOW_MAX || ack.heads > below + 1;
+        if absurd || ack.allowed > most(ack.first_missing) || holds || miscounts {
+            return Err(BadInput::Absurd);
+        }
+        let first_missing = ack.first_missing.min(end);
+        Ok((first_missing, ack.allowed.min(most(first_missing))))
     }
 }

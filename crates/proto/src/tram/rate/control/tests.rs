@@ -1,6 +1,6 @@
 //! Tests of the source's rate.
 
-use faircast_base::{Duration, NodeId, NullTrace, Purpose, Rng};
+use faircast_base::{Duration, NodeId, Purpose, Rng};
 
 use super::*;
 use crate::world::at;
@@ -34,6 +34,14 @@ fn send(control: &mut RateControl, mut now: Time, window: Window, packets: u32) 
     now
 }
 
+/// Control after slow start with so many packets.
+fn started(change: impl FnOnce(&mut TramSettings), packets: u32) -> (RateControl, Time) {
+    let mut control = control(change);
+    let now = send(&mut control, at(0), 128, packets);
+    control.end_slow_start(now);
+    (control, now)
+}
+
 #[test]
 fn slow_start_adds_more_and_more_with_each_packet() {
     let mut control = control(|settings| settings.rate_initial = kbit(0));
@@ -54,20 +62,15 @@ fn slow_start_goes_no_further_than_twice_what_is_acknowledged() {
     let mut now = send(&mut control, at(0), 128, 64);
     let unacknowledged = control.rate;
     now = send(&mut control, now, 128, 64);
-    assert!(
-        control.rate < unacknowledged + 2.0 * control.increment,
-        "nobody has acknowledged anything"
-    );
+    let slow = control.rate < unacknowledged + 2.0 * control.increment;
+    assert!(slow, "nobody has acknowledged anything");
     let begun = now;
     control.on_acknowledged(now, 64 * P);
     now = begun + Duration::from_secs(1);
     control.on_acknowledged(now, 64 * P);
     send(&mut control, now, 128, 64);
-    assert!(
-        control.slow_start.active && control.rate <= 4.0 * 64.0 * f64::from(P),
-        "{}",
-        control.rate
-    );
+    assert!(control.slow_start.active);
+    assert!(control.rate <= 4.0 * 64.0 * f64::from(P), "{}", control.rate);
 }
 
 #[test]
@@ -113,12 +116,8 @@ fn the_rate_follows_what_was_achieved_and_more_where_the_window_opens() {
         control.windows.packets = 0.0;
         (control, now)
     };
-    for (rule, window, factor) in [
-        (RateRule::Average, 201, 1.15),
-        (RateRule::Average, 200, 1.0),
-        (RateRule::Average, 256, 1.15),
-    ] {
-        let (mut control, now) = steady(rule);
+    for (window, factor) in [(201, 1.15), (200, 1.0), (256, 1.15)] {
+        let (mut control, now) = steady(RateRule::Average);
         (control.windows.previous, control.windows.packets, control.windows.sum) =
             (200.0, 63.0, 63.0 * window as f64);
         let average = control.average(now);
@@ -183,14 +182,12 @@ fn what_is_below_the_least_rate_is_found_after_the_averaging_time() {
 
 #[test]
 fn the_rate_rises_at_once_from_where_slow_start_has_brought_it_back() {
-    let mut control = control(|_| ());
-    let mut now = send(&mut control, at(0), 128, 640);
-    control.end_slow_start(now);
+    let (mut control, mut now) = started(|_| (), 640);
     let proven = control.recovery.proven_rate;
     now = send(&mut control, now, 0, 300);
     assert!(control.rate < proven / 4.0);
     control.closed_at = Some(now);
-    control.on_opened(now);
+    control.on_open(now);
     assert!(control.slow_start.active, "half of {proven} is tried, not {}", control.rate);
     while control.slow_start.active {
         now = send(&mut control, now, 128, 1);
@@ -203,20 +200,18 @@ fn the_rate_rises_at_once_from_where_slow_start_has_brought_it_back() {
     let took = now.since(reached_at).as_secs_f64();
     assert!(took < 5.0, "{took} s, and with what was sent before in the average 6 s");
     control.on_new_sent(now, -1, P);
-    control.on_opened(now);
+    control.on_open(now);
     assert!(control.rate < proven);
 }
 
 #[test]
 fn after_a_second_without_a_window_slow_start_goes_further_than_after_congestion() {
     for (closed_ms, share) in [(900, 0.5), (1000, 0.7), (1500, 0.7), (3000, 0.7)] {
-        let mut control = control(|_| ());
-        let mut now = send(&mut control, at(0), 128, 640);
-        control.end_slow_start(now);
+        let (mut control, mut now) = started(|_| (), 640);
         let proven = control.recovery.proven_rate;
         now = send(&mut control, now, 0, 300);
         control.closed_at = Some(now);
-        control.on_opened(now + Duration::from_millis(closed_ms));
+        control.on_open(now + Duration::from_millis(closed_ms));
         assert!(control.slow_start.active);
         assert_eq!(control.slow_start.ceiling, share * proven, "closed for {closed_ms} ms");
     }
@@ -225,19 +220,16 @@ fn after_a_second_without_a_window_slow_start_goes_further_than_after_congestion
 #[test]
 fn losses_from_before_a_restart_do_not_end_it() {
     for (later, ends) in [(0, false), (63, false), (64, true)] {
-        let mut control = control(|_| ());
-        let mut now = send(&mut control, at(0), 128, 600);
-        control.end_slow_start(now);
+        let (mut control, mut now) = started(|_| (), 600);
         now = send(&mut control, now, 0, 300);
         (control.recovery.highest_sent, control.closed_at) = (900, Some(now));
-        control.on_opened(now);
+        control.on_open(now);
         assert!(control.slow_start.active, "W_a is 64");
-        let (mut rng, mut trace) = (Rng::new(1, NodeId(1), Purpose::Machine(0)), NullTrace);
-        let mut cx = Cx::new(now, &mut rng, &mut trace);
+        let mut rng = Rng::new(1, NodeId(1), Purpose::Machine(0));
         let (highest, congested) = (900 + later, true);
         let progress =
             Progress { bytes: 0, congested, highest, allowed: 128, flight: 1, repeated: 0 };
-        Controller::on_progress(&mut control, &mut cx, progress);
+        control.on_progress(&mut Cx::untraced(now, &mut rng), progress);
         assert_eq!(control.slow_start.active, !ends, "{later} packets later");
     }
 }
@@ -245,13 +237,11 @@ fn losses_from_before_a_restart_do_not_end_it() {
 #[test]
 fn a_rate_that_a_closed_window_has_left_at_a_packet_a_second_comes_back() {
     for restart in [true, false] {
-        let mut control = control(|settings| settings.restart = restart);
-        let mut now = send(&mut control, at(0), 128, 600);
-        control.end_slow_start(now);
+        let (mut control, mut now) = started(|settings| settings.restart = restart, 600);
         let proven = control.recovery.proven_rate;
         now = send(&mut control, now, -1, 100);
-        control.on_opened(now);
-        control.on_congestion(now);
+        control.on_open(now);
+        control.on_congestion(now, u64::MAX);
         assert!(control.rate <= f64::from(2 * P), "{}", control.rate);
         let opened = now;
         while control.rate < proven / 8.0 && now.since(opened) < Duration::from_secs(30) {
@@ -265,17 +255,15 @@ fn a_rate_that_a_closed_window_has_left_at_a_packet_a_second_comes_back() {
 #[test]
 fn repairs_keep_half_of_what_the_path_took_until_it_is_congested() {
     for restart in [true, false] {
-        let mut control = control(|settings| settings.restart = restart);
-        let mut now = send(&mut control, at(0), 128, 640);
-        control.end_slow_start(now);
+        let (mut control, mut now) = started(|settings| settings.restart = restart, 640);
         control.on_acknowledged(now, 600 * P);
         let took = control.recovery.acknowledged_peak;
         now = send(&mut control, now, 0, 300);
         assert!(control.rate < took / 4.0);
         let want = if restart { took / 2.0 } else { control.rate };
         assert_eq!(control.scheduled(-1, true), want, "restart = {restart}");
-        control.on_congestion(now);
-        control.on_congestion(now);
+        control.on_congestion(now, u64::MAX);
+        control.on_congestion(now, u64::MAX);
         let want = (want / 4.0).max(control.rate);
         assert!(!restart || control.scheduled(-1, true) <= want, "{want}");
     }
@@ -297,7 +285,7 @@ fn a_pause_says_nothing_of_how_fast_members_acknowledge() {
         assert!(measured.is_some());
         control.closed_at = pauses.then_some(now);
         now += Duration::from_secs(60);
-        control.on_opened(now);
+        control.on_open(now);
         control.on_acknowledged(now, window);
         let after = control.slow_start.probe.as_ref().unwrap().latest;
         assert_eq!(after == measured, pauses, "{after:?}");
@@ -307,13 +295,12 @@ fn a_pause_says_nothing_of_how_fast_members_acknowledge() {
 #[test]
 fn the_rate_rises_faster_while_windows_are_larger_than_any_of_the_paper() {
     let grown = |allowed: u64, lossless_multiple: u32| {
-        let mut control = control(|settings| {
+        let settings = |settings: &mut TramSettings| {
             settings.rate_max = kbit(1_000_000);
             settings.lossless_multiple = lossless_multiple;
             settings.cache_packets = 4096;
-        });
-        let mut now = send(&mut control, at(0), 128, 640);
-        control.end_slow_start(now);
+        };
+        let (mut control, mut now) = started(settings, 640);
         let before = control.rate;
         control.allowed_packets = allowed;
         for _ in 0..10 {
