@@ -209,7 +209,7 @@ fn object_source_setup<'a>(
 fn object_receiver_setup<'a>(setup: &EndSetup<'a>) -> ObjectReceiverSetup<'a> {
     let EndSetup { flow, node, start, options, .. } = *setup;
     let (group, tsi, store) =
-        (group(flow), session(flow, setup.source()), Box::new(InOrder::new()));
+        (group(flow), session(flow, setup.source()), Box::new(InOrder::default()));
     let object = ObjectReceiverSetup::new(node, group, tsi, store, options);
     ObjectReceiverSetup { start, headers: headers_below(setup), ..object }
 }
