@@ -9,13 +9,11 @@ use bstr::{BStr, ByteSlice as _};
 use faircast_base::{escaped, is_format};
 
 /// Name of a receiver's folder for incomplete objects.
-pub const STATE_FOLDER: &str = ".faircast";
+pub(crate) const STATE_FOLDER: &str = ".faircast";
 /// Most bytes of a component, as in all common file systems.
-pub const COMPONENT_BYTES_MAX: usize = 255;
-/// Most bytes of a path.
-pub const PATH_BYTES_MAX: usize = 4095;
-/// Most components of a path.
-pub const DEPTH_MAX: usize = 128;
+pub(crate) const COMPONENT_BYTES_MAX: usize = 255;
+pub(crate) const PATH_BYTES_MAX: usize = 4095;
+pub(crate) const DEPTH_MAX: usize = 128;
 
 /// Fault of a path or of a component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -24,7 +22,6 @@ pub enum NameError {
     /// A component is empty: the path is empty, has `//`, or begins or ends with `/`.
     #[error("it has an empty part")]
     Empty,
-    /// A component is `.` or `..`.
     #[error("it has a part `.` or `..`")]
     Dots,
     /// A name has a NUL byte, which no system allows.
@@ -33,22 +30,17 @@ pub enum NameError {
     /// A title has a [character of format](is_format).
     #[error("it has a character that is not printed or that changes the text around it")]
     Format,
-    /// A component is the name of a receiver's state folder.
     #[error("a part of it is `.faircast`, which receivers use themselves")]
     State,
     /// A component is longer than [`COMPONENT_BYTES_MAX`], or the path than [`PATH_BYTES_MAX`].
     #[error("it is too long")]
     Long,
-    /// The path has more than [`DEPTH_MAX`] components.
     #[error("it is too deep")]
     Deep,
 }
 
 /// Checks a component of a path: any bytes that Linux allows as a name.
-///
-/// # Errors
-/// The component is not a valid name, or would lead out of its directory.
-pub fn check_component(name: &[u8]) -> Result<(), NameError> {
+pub(crate) fn check_component(name: &[u8]) -> Result<(), NameError> {
     match name {
         b"" => return Err(NameError::Empty),
         b"." | b".." => return Err(NameError::Dots),
@@ -70,7 +62,7 @@ pub fn check_component(name: &[u8]) -> Result<(), NameError> {
 }
 
 /// Checks the title of an object: a text component without [characters of format](is_format).
-pub fn check_title(title: &str) -> Result<(), NameError> {
+pub(crate) fn check_title(title: &str) -> Result<(), NameError> {
     check_component(title.as_bytes())?;
     if title.contains(is_format) {
         return Err(NameError::Format);
@@ -82,8 +74,7 @@ pub(crate) fn title(name: &[u8]) -> String {
     String::from_utf8_lossy(name).replace(is_format, "\u{fffd}")
 }
 
-/// Checks a path, with components separated by `/`.
-pub fn check_path(path: &[u8]) -> Result<(), NameError> {
+pub(crate) fn check_path(path: &[u8]) -> Result<(), NameError> {
     if path.len() > PATH_BYTES_MAX {
         return Err(NameError::Long);
     }

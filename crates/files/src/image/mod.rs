@@ -9,4 +9,5 @@ mod tests;
 
 pub use self::command::{CommandOptions, CommandStore};
 pub use self::device::{DeviceOptions, DeviceStore};
-pub use self::refuse::{check_target, device_user, is_below_dev};
+pub use self::refuse::is_below_dev;
+pub(crate) use self::refuse::{check_target, device_user};

@@ -10,16 +10,13 @@ pub enum LinkError {
     /// The target is empty or longer than 4095 bytes.
     #[error("it is empty or too long")]
     Length,
-    /// The target begins with `/`.
     #[error("it is absolute")]
     Absolute,
-    /// The target is outside of the object.
     #[error("it leads out of what is sent")]
     Outside,
     /// The target has `..` after something other than a directory of the object.
     #[error("it goes back from something that is no directory here")]
     Back,
-    /// The target has a component that is not allowed in names.
     #[error("{0}")]
     Name(NameError),
 }

@@ -23,7 +23,6 @@ const RANGE_BYTES: u32 = 512;
 /// Ranges that any group may have, however short.
 const RANGES_MIN: usize = 16;
 
-/// Bytes of a group to be written to a file.
 #[derive(Debug)]
 pub struct Flight {
     pub(crate) group: Group,
@@ -69,7 +68,6 @@ impl Flight {
 #[derive(Debug, Default)]
 pub(crate) struct Assembly {
     slots: Vec<Slot>,
-    /// Bytes of the buffers of all slots.
     bytes: usize,
     /// Writes so far: the clock of [`Slot::written_at`].
     writes: u64,
@@ -80,7 +78,6 @@ pub(crate) struct Assembly {
     last: usize,
 }
 
-/// Group in memory.
 #[derive(Debug)]
 struct Slot {
     flight: Flight,

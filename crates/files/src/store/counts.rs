@@ -44,13 +44,12 @@ impl StoreHandle {
 
     /// Returns paths that the file system cannot store, the first with reasons, and a summary.
     pub fn left_out(&self) -> Option<(Vec<String>, String)> {
-        let left_out = self.counters.left_out.get().filter(|left_out| !left_out.is_empty())?;
-        Some((left_out.lines(), left_out.summary()))
+        self.counters.left_out.get()?.lines()
     }
 
     /// True if the manifest's entry `entry` is left out.
     pub fn leaves_out(&self, entry: usize) -> bool {
-        self.counters.left_out.get().is_some_and(|left_out| left_out.contains(entry))
+        self.counters.left_out.get().is_some_and(|left_out| left_out.entries.contains(entry))
     }
 
     /// Returns harmless differences to the object, such as lost modes; known at the end.
@@ -64,24 +63,18 @@ impl StoreHandle {
     }
 }
 
-/// Progress of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreCounts {
     /// Files of the object; 0 before its manifest.
     pub files: u32,
-    /// Files in their places.
     pub files_done: u32,
     /// Bytes of content of the object; 0 before its manifest.
     pub bytes: u64,
-    /// Bytes of content found at the start.
     pub bytes_found: u64,
     /// Bytes of content written to files; zeros need no writes.
     pub bytes_written: u64,
-    /// Bytes of content found damaged so far.
     pub bytes_damaged: u64,
-    /// Writes of the journal.
     pub journal_writes: u64,
-    /// Bytes written to the journal.
     pub journal_bytes: u64,
     /// Time that writers of content waited for the disk.
     pub waited: Duration,

@@ -9,8 +9,8 @@ mod thread;
 
 pub(crate) use self::assembly::Flight;
 pub(crate) use self::counts::Counters;
-pub use self::counts::{StoreCounts, StoreHandle};
-pub use self::group_store::GroupStore;
-pub(crate) use self::intake::{Intake, object_error, too_early};
-pub(crate) use self::journal::{Journal, JournalWriter};
+pub use self::counts::StoreHandle;
+pub(crate) use self::group_store::GroupStore;
+pub(crate) use self::intake::{Intake, too_early};
+pub(crate) use self::journal::Journal;
 pub(crate) use self::thread::{Idle, Medium, Request, Shared, Written};

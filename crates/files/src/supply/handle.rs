@@ -57,14 +57,10 @@ impl FileHash {
     }
 }
 
-/// Progress of a supply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SupplyCounts {
-    /// Files of the object.
     pub files: u32,
-    /// Bytes of content.
     pub bytes: u64,
-    /// Bytes of content with known digests.
     pub bytes_hashed: u64,
     /// Bytes read from files so far, with repetitions.
     pub bytes_read: u64,

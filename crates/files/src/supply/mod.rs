@@ -1,10 +1,6 @@
 //! Files of a sender.
 
-mod attributes;
-mod chunks;
-mod device;
 mod handle;
-mod holes;
 mod pipe;
 mod reader;
 mod scan;
@@ -14,7 +10,6 @@ mod sources;
 mod tests;
 mod walk;
 
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,14 +18,14 @@ use std::time::Instant;
 
 use faircast_proto::object::{ObjectError, ObjectResult, Part, Supply};
 
-use self::handle::Observed;
-pub use self::handle::{FileHash, SupplyCounts, SupplyHandle};
+pub use self::handle::{FileHash, SupplyHandle};
 pub use self::pipe::{PIPE_NAME, PipeSupply};
 use self::reader::FileReader;
 pub use self::scan::{Links, Scan, ScanOptions, ScanTotals};
 pub use self::skipped::{Skip, Skipped, Warning};
-use crate::error::{FilesError, Result};
+use crate::error::{At as _, Result};
 use crate::manifest::Manifest;
+use crate::table::LOST;
 
 /// Files and directories as a supply. The scan uses `stat` alone; a thread then reads ahead and
 /// hashes. Memory besides manifest and locations: at most 32 MiB.
@@ -62,17 +57,16 @@ impl FilesSupply {
         let manifest = found.layout.manifest.encode();
         let object = blake3::hash(&manifest).into();
         let temporary = std::env::temp_dir();
-        let shared = FileReader::new(found.layout, found.sources)
-            .map_err(|error| FilesError::io(&temporary, "cannot keep digests", error))?;
-        let shared = Arc::new(shared);
-        if shared.chunks.count() == 0 {
+        let shared = FileReader::new(found.layout, found.sources);
+        let shared = Arc::new(shared.at(&temporary, "cannot keep digests")?);
+        if shared.chunks.count == 0 {
             shared.digests.get_or_init(|| blake3::hash(&[]).into());
         }
         let reader = shared.clone();
         let thread = std::thread::Builder::new()
             .name("faircast-read".into())
             .spawn(move || reader.run())
-            .map_err(|error| FilesError::io(Path::new("faircast"), "cannot start", error))?;
+            .at("faircast", "cannot start")?;
         let thread = Some(thread);
         Ok(Self { shared, thread, manifest, object, current: None, tails: [(0, 0); TAILS] })
     }
@@ -116,7 +110,7 @@ impl FilesSupply {
                     let piece = usize::try_from(end.min(stop) - offset).expect("at most len");
                     let since = Instant::now();
                     let read = self.shared.read_direct(offset, piece, out);
-                    self.shared.counts().waited += since.elapsed();
+                    self.shared.counts.lock().waited += since.elapsed();
                     read?;
                     if self.follow(offset, piece as u64) {
                         self.shared.move_to(chunk);
@@ -155,9 +149,9 @@ impl Supply for FilesSupply {
     }
 
     fn digests(&mut self) -> ObjectResult<Option<[u8; 32]>> {
-        match (self.shared.digests.get(), self.shared.failure()) {
-            (_, Some(reason)) => Err(ObjectError::new(reason)),
-            (known, None) => Ok(known.copied()),
+        match &self.shared.state.lock().failure {
+            Some(reason) => Err(ObjectError::new(reason)),
+            None => Ok(self.shared.digests.get().copied()),
         }
     }
 
@@ -173,18 +167,13 @@ impl Supply for FilesSupply {
                 Ok(())
             }
             Part::Content => self.read_content(offset, len, out),
-            Part::Digests => self
-                .shared
-                .read_digests(offset, size, out)
-                .map_err(|error| FilesError::io(&std::env::temp_dir(), "lost digests", error)),
-        };
-        match result {
-            Ok(()) => Ok(0),
-            Err(error) => {
-                out.truncate(before);
-                Err(ObjectError::new(error.to_string()))
+            Part::Digests => {
+                let read = self.shared.state.lock().table.read(offset, size, out);
+                read.at(std::env::temp_dir(), LOST)
             }
-        }
+        };
+        result.inspect_err(|_| out.truncate(before))?;
+        Ok(0)
     }
 
     fn is_repeatable(&self) -> bool {
@@ -208,28 +197,5 @@ impl Drop for FilesSupply {
             let _ = thread.join();
         }
         self.shared.close();
-    }
-}
-
-impl Observed for FileReader {
-    fn counts(&self) -> SupplyCounts {
-        *Self::counts(self)
-    }
-
-    fn manifest(&self) -> &Manifest {
-        &self.layout.manifest
-    }
-
-    fn file_hashes(&self) -> io::Result<Option<Vec<FileHash>>> {
-        if self.digests.get().is_none() {
-            return Ok(None);
-        }
-        let layout = &self.layout;
-        self.hash_holes()?;
-        let hash = |file: u32| {
-            let path = layout.entry(file).path.clone();
-            Ok(FileHash { path, hash: self.file_hash(file)? })
-        };
-        (0..layout.files()).map(hash).collect::<io::Result<_>>().map(Some)
     }
 }

@@ -13,7 +13,6 @@ use crate::error::FilesError;
 use crate::layout::Layout;
 use crate::manifest::Mtime;
 
-/// Files of a supply on this host.
 #[derive(Debug)]
 pub(crate) struct Sources {
     /// Path of each outermost entry, by its name in the object.

@@ -192,11 +192,11 @@ fn a_tree_of_many_small_files_opens_each_a_few_times() {
     let mut store = FilesStore::new(StoreOptions { sync: false, ..StoreOptions::new(&to) });
     object.receive(&mut store).unwrap();
     assert_eq!(tree(&to.join("from")), tree(&from));
-    let opened = store.written().opened();
+    let opened = store.written().inner.lock().handles.opened;
     assert!((count..=2 * count).contains(&opened), "{opened}");
     let mut store = FilesStore::new(StoreOptions { sync: false, ..StoreOptions::new(&to) });
     object.receive(&mut store).unwrap();
-    let opened = store.written().opened();
+    let opened = store.written().inner.lock().handles.opened;
     assert_eq!(opened, count);
     assert_eq!(Manifest::decode(&object.parts[0]).unwrap().entries().len(), count as usize + 51);
 }

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::process::Command;
 
-use super::super::calls::Calls;
+use super::super::abilities::Calls;
 use super::*;
 use crate::store::StoreHandle;
 use crate::testing::{as_user, chmod, touch, tree};
