@@ -15,7 +15,6 @@ pub(super) type BlockId = u64;
 /// Symbol of any part as one number: the id of its block times 64, plus its number in the block.
 pub(super) type SymbolId = u64;
 
-/// One past the last block of the last part.
 pub(super) const BLOCK_ID_END: BlockId = 3 << 32;
 
 pub(super) const fn block_id(part: Part, block: u32) -> BlockId {

@@ -15,7 +15,6 @@ pub(super) struct Offer {
     pub(super) supply: Box<dyn Supply>,
     pub(super) announcement: Announcement,
     pub(super) layout: Layout,
-    /// True once content may be sent: enough receivers have come.
     pub(super) begun: bool,
     /// Reason for which nothing more can be sent, until the course of the source takes it.
     pub(super) failed: Option<String>,

@@ -160,7 +160,6 @@ fn rungs(low: u32, high: u32) -> impl Iterator<Item = u32> {
 #[derive(Debug, Default)]
 pub(super) struct Probes {
     sizes: VecDeque<u32>,
-    /// Lengths that were asked for, which the probes carry.
     range: (u32, u32),
     next_at: Time,
     data_bytes: u32,

@@ -233,15 +233,6 @@ impl ObjectReceiver {
         }
     }
 
-    fn is_new_start(&mut self, now: Time, notice: &Notice) -> bool {
-        let epoch = notice.epoch;
-        if self.assembly.notice.is_none_or(|known| known.epoch == epoch) {
-            self.other_epoch.contradict();
-            return false;
-        }
-        self.other_epoch.claim(now, epoch, Duration::ZERO, |other| *other == epoch)
-    }
-
     fn take_spm(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>, spm: Spm) -> Checked {
         self.session.read_announced(packet)?;
         let notice = match packet.options.find(OptionType::OBJECT) {
@@ -252,14 +243,22 @@ impl ObjectReceiver {
                 return Ok(());
             }
         };
-        let again = self.is_new_start(cx.now, &notice);
-        if again {
-            self.begin_again(cx);
-        } else if self.assembly.notice.is_some_and(|known| known.epoch != notice.epoch) {
-            return Err(BadInput::Foreign);
-        } else if self.session.is_contradicted_by(cx.now, &spm) {
-            // A packet of an earlier start came after the restart was believed.
+        let epoch = notice.epoch;
+        if self.assembly.notice.is_none_or(|known| known.epoch == epoch) {
+            self.other_epoch.contradict();
+            if self.session.is_contradicted_by(cx.now, &spm) {
+                // A packet of an earlier start came after the restart was believed.
+                self.listen_anew(cx);
+            }
+        } else if self.other_epoch.claim(cx.now, epoch, Duration::ZERO, |other| *other == epoch) {
+            // The source has restarted: packet numbers are new, received content stays.
             self.listen_anew(cx);
+            if !self.assembly.phase.is_over() {
+                self.requests.restart(cx, &self.assembly.blocks);
+                self.assembly.member.join(cx);
+            }
+        } else {
+            return Err(BadInput::Foreign);
         }
         let fresh = self.session.handle_packet(cx, packet);
         self.watch_scheme(cx);
@@ -291,15 +290,6 @@ impl ObjectReceiver {
     fn go_on(&mut self) {
         self.ending = Ending::Open;
         self.timers.disarm(Timer::SourceEnd);
-    }
-
-    /// Handles a restart of the source: packet numbers are new, received content stays.
-    fn begin_again(&mut self, cx: &mut Cx<'_>) {
-        self.listen_anew(cx);
-        if self.assembly.notice.is_some() && !self.assembly.phase.is_over() {
-            self.requests.restart(cx, &self.assembly.blocks);
-            self.assembly.member.join(cx);
-        }
     }
 
     /// Forgets packet numbers, but not the number of losses.

@@ -41,7 +41,6 @@ pub(crate) struct Assembly {
     counts: PacketCounts,
     pub(crate) store_poll: StorePoll,
     mismatches: u32,
-    /// Bytes of content that were in the store at the start.
     bytes_found: u64,
     failure: Failure,
     events: VecDeque<FlowEvent>,
@@ -68,7 +67,6 @@ impl StorePoll {
 #[derive(Debug, Default)]
 struct Failure {
     reason: Option<String>,
-    /// Time of the source's last message that it gave the object up.
     given_up_at: Option<Time>,
     is_stalled: bool,
 }

@@ -41,7 +41,6 @@ pub(crate) struct Membership {
     refusals: Dissent<Status, BY_DURATION>,
 }
 
-/// Times of messages: repeated until answered, then one in each status interval.
 #[derive(Debug, Default)]
 pub(crate) struct MessageSchedule {
     is_answered: bool,

@@ -25,7 +25,6 @@ const SINGLE_BLOCKS: u64 = 16;
 /// Position of the source's sweep in one part, as far as it concerns this receiver.
 #[derive(Clone, Copy, Debug)]
 struct SweepPosition {
-    /// Block up to which everything missing is overdue.
     judged_end: BlockId,
     at: BlockId,
 }
@@ -39,7 +38,6 @@ impl SweepPosition {
 /// Requests for runs of blocks, until confirmed, and for single blocks, until repaired.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
-    /// State of single blocks, as of missing packets of a stream.
     naks: Naks,
     /// Wanted blocks that the source has not confirmed.
     runs: RangeSet,
@@ -55,7 +53,6 @@ pub(super) struct Requests {
     /// Blocks passed by the sweep on a reordering path, with the times at which they are overdue.
     passed: VecDeque<(Time, Range<BlockId>)>,
     pub(super) sent: u64,
-    /// Number of requests since the last confirmation or symbol.
     unanswered: u32,
 }
 
@@ -83,7 +80,7 @@ impl Requests {
             Want::Lacking { fresh } => self.want_lacking(cx, blocks, fresh),
             Want::More(block_ids) if block_ids.is_empty() => {}
             Want::More(block_ids) => {
-                // In a part without seen symbols, the whole sweep from here on concerns this receiver.
+                // Without a seen symbol of a part, its sweep from here on is for this receiver.
                 let begin = SweepPosition::new(block_ids.start);
                 self.sweeps[part_of(block_ids.start) as usize].get_or_insert(begin);
                 self.runs.insert(block_ids);

@@ -224,14 +224,12 @@ impl ObjectSource {
             _ => {
                 self.packets.request_run(first..first + blocks, now, crossing);
                 let interval = self.session.confirm_interval(now, rtt);
-                let again = self
-                    .confirmed_run
-                    .is_some_and(|(at, last)| last == entry && now.since(at) < interval);
-                if !again {
-                    self.confirmed_run = Some((now, entry));
-                    self.confirm(entry)?;
+                let is_again = |(at, last)| last == entry && now.since(at) < interval;
+                if self.confirmed_run.is_some_and(is_again) {
+                    return Ok(());
                 }
-                Ok(())
+                self.confirmed_run = Some((now, entry));
+                self.confirm(entry)
             }
         }
     }

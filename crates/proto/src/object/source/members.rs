@@ -11,7 +11,6 @@ use faircast_base::{BadInput, Bitrate, Checked, Duration, NodeId, Time};
 use crate::object::wire::{Answer, Claim, LEAD_MAX, MemberMessage, Status};
 use crate::object::{MemberLoad, MemberState, MemberStatus, TreePlace};
 
-/// Most members. Later receivers are refused.
 pub(crate) const MEMBERS_MAX: usize = 1 << 16;
 
 /// Most pending answers. Receivers repeat messages without an answer.
@@ -47,7 +46,6 @@ struct Progress {
 struct MemberPath {
     /// Time and number of consecutive messages that only single full-length packets arrive.
     whole: Option<(Time, u32)>,
-    /// True once these messages are believed.
     is_whole_lost: bool,
     probed_at: Option<Time>,
 }
@@ -92,7 +90,6 @@ impl Member {
         progresses
     }
 
-    /// Notes the claimed state, and returns the state that follows from it.
     fn note_claim(&mut self, now: Time, claim: Claim, asks: bool) -> MemberState {
         let status = &mut self.status;
         let before = status.state;
@@ -168,7 +165,6 @@ pub(crate) struct Members {
     has_limits: bool,
     /// True if the object is given up: every answer says so, except to complete members.
     given_up: bool,
-    /// Last member that was informed of the given-up object without a request.
     last_given_up_answer: Option<u64>,
     /// Symbols saved up for members without progress, and symbols sent at the last update.
     spare: (f64, u64),

@@ -22,16 +22,11 @@ const SHORT_PACKETS_MAX: usize = 64;
 
 pub(super) struct ObjectPackets {
     pub(super) offer: Offer,
-    /// Blocks of the sweep, which are sent whole.
     pub(super) planner: Planner,
     pub(super) repairs: Repairs,
-    /// State that SPMs announce beside the object.
     parity_allowed: bool,
-    /// Least interval between two status messages of a receiver.
     pub(super) status_interval: Duration,
-    /// Last block of content or digests whose sweep has begun.
     position: Option<BlockId>,
-    /// Random number of 24 bits that distinguishes starts of the source.
     pub(super) epoch: u32,
     block_in_sweep: Option<BlockInSweep>,
     pub(super) recent_sweep: RecentSweep,
@@ -41,10 +36,8 @@ pub(super) struct ObjectPackets {
     /// Symbol of the next packet, kept until its permit.
     pub(super) chosen: Option<SymbolName>,
     is_repair_turn: bool,
-    /// Packets below full length with their payload lengths, latest last.
     short_packets: VecDeque<(u64, u32)>,
     pub(super) payload_bytes: u64,
-    /// Packets sent so far, without requests.
     pub(super) sent: PacketCounts,
 }
 
@@ -103,7 +96,6 @@ impl ObjectPackets {
         }
     }
 
-    /// Returns true if nothing that may be sent by now is left.
     pub(super) fn is_exhausted(&self) -> bool {
         self.chosen.is_none()
             && self.block_in_sweep.is_none()
@@ -234,7 +226,6 @@ const SWEEP_ENTRIES_MAX: usize = 8192;
 
 const SWEPT_TOGETHER: Duration = Duration::from_millis(1);
 
-/// Runs of swept blocks with the times at which their sweep began, latest last.
 #[derive(Debug, Default)]
 pub(super) struct RecentSweep {
     runs: VecDeque<(Time, Range<BlockId>)>,

@@ -188,15 +188,6 @@ impl TramObjectReceiver {
         }
     }
 
-    /// Voids refusals if the source names an earlier packet as the latest: they were forged.
-    fn check_refused(&mut self, datagram: &Datagram<'_>) {
-        if let Some(&refused) = self.refused.get()
-            && self.tram.latest_of(datagram).is_some_and(|latest| latest < refused)
-        {
-            self.refused.contradict();
-        }
-    }
-
     fn announced(&mut self, cx: &mut Cx<'_>, notice: Notice, layout: Layout) -> ObjectResult {
         let before = self.assembly.notice.replace(notice);
         self.assembly.blocks.layout = layout;
@@ -357,7 +348,12 @@ impl Machine for TramObjectReceiver {
             };
             cx.check(outcome);
         } else {
-            self.check_refused(&datagram);
+            // The source names an earlier packet as the latest: refused later ones were forged.
+            if let Some(&refused) = self.refused.get()
+                && self.tram.latest_of(&datagram).is_some_and(|latest| latest < refused)
+            {
+                self.refused.contradict();
+            }
             self.tram.handle_datagram(cx, datagram);
             self.watch_scheme(cx);
             self.note_length(cx.now, len);
