@@ -135,7 +135,6 @@ pub(crate) fn open_file(
     rustix::fs::openat(parent, name.as_ref(), flags, Mode::RUSR | Mode::WUSR).map(File::from)
 }
 
-/// Removes a file, if there is one.
 pub(crate) fn remove_file(parent: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
     match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
         Err(Errno::NOENT) => Ok(()),

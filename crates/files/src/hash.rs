@@ -1,6 +1,6 @@
 //! BLAKE3 of files by groups: digests of groups, and the file's hash computed from them.
 //!
-//! The digest of a hole depends on its position, so holes are hashed as zeros, in the largest BLAKE3
+//! The digest of a hole depends on its position. Holes are thus hashed as zeros, in the largest
 //! nodes of their file: thousands of groups need a few digests. Hashing terabytes would take long.
 
 use std::convert::Infallible;
@@ -30,11 +30,9 @@ pub(crate) fn piece_digest(alone: bool, offset: u64, bytes: &[u8]) -> [u8; 32] {
 /// Node of a file's BLAKE3 tree, given by its range of groups.
 pub(crate) enum Node {
     Digest([u8; 32]),
-    /// The digest follows from both [`sides`].
     Sides,
 }
 
-/// Computes the hash of a file from its nodes.
 pub(crate) fn file_hash<E>(
     groups: u32,
     mut node: impl FnMut(Range<u32>) -> Result<Node, E>,
@@ -92,7 +90,6 @@ pub(crate) struct HoleHashes {
     hashed: u32,
     /// Position of the hash: index in `files`, and first group of the part.
     at: (usize, u32),
-    /// Hasher of the current part, and its remaining bytes.
     current: Option<(Hasher, u64)>,
 }
 
@@ -193,7 +190,6 @@ pub(crate) fn file_hashes<E>(
     hashes.collect::<io::Result<_>>().map(Ok)
 }
 
-/// BLAKE3 tree of a file, whose leaves are groups.
 struct Tree<'a> {
     groups: u32,
     holes: &'a [Hole],

@@ -21,7 +21,6 @@ pub struct Layout {
 struct FileStart {
     /// Bytes of content before the file.
     offset: u64,
-    /// Index of the file in the manifest.
     entry: u32,
     /// First group, and first jump, at or after the start.
     group: u32,
@@ -30,7 +29,6 @@ struct FileStart {
 
 #[derive(Clone, Copy, Debug)]
 struct Jump {
-    /// First group after the hole.
     group: u32,
     /// Groups of all holes of the file so far, this one included.
     holes: u32,

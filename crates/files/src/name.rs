@@ -8,14 +8,13 @@ use std::path::{Path, PathBuf};
 use bstr::{BStr, ByteSlice as _};
 use faircast_base::{escaped, is_format};
 
-/// Name of a receiver's folder for incomplete objects.
 pub(crate) const STATE_FOLDER: &str = ".faircast";
 /// Most bytes of a component, as in all common file systems.
 pub(crate) const COMPONENT_BYTES_MAX: usize = 255;
 pub(crate) const PATH_BYTES_MAX: usize = 4095;
 pub(crate) const DEPTH_MAX: usize = 128;
 
-/// Fault of a path or of a component.
+/// Fault of a path, of a component, or of the target of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameError {
@@ -24,7 +23,6 @@ pub enum NameError {
     Empty,
     #[error("it has a part `.` or `..`")]
     Dots,
-    /// A name has a NUL byte, which no system allows.
     #[error("it has a NUL byte")]
     Nul,
     /// A title has a [character of format](is_format).
@@ -37,28 +35,29 @@ pub enum NameError {
     Long,
     #[error("it is too deep")]
     Deep,
+    /// The target is empty or longer than 4095 bytes.
+    #[error("it is empty or too long")]
+    TargetLength,
+    #[error("it is absolute")]
+    Absolute,
+    #[error("it leads out of what is sent")]
+    Outside,
+    /// The target has `..` after something other than a directory of the object.
+    #[error("it goes back from something that is no directory here")]
+    Back,
 }
 
 /// Checks a component of a path: any bytes that Linux allows as a name.
 pub(crate) fn check_component(name: &[u8]) -> Result<(), NameError> {
     match name {
-        b"" => return Err(NameError::Empty),
-        b"." | b".." => return Err(NameError::Dots),
-        _ => {}
+        b"" => Err(NameError::Empty),
+        b"." | b".." => Err(NameError::Dots),
+        _ if name.len() > COMPONENT_BYTES_MAX => Err(NameError::Long),
+        _ if name.contains(&0) => Err(NameError::Nul),
+        _ if name.contains(&b'/') => Err(NameError::Empty),
+        _ if name.eq_ignore_ascii_case(STATE_FOLDER.as_bytes()) => Err(NameError::State),
+        _ => Ok(()),
     }
-    if name.len() > COMPONENT_BYTES_MAX {
-        return Err(NameError::Long);
-    }
-    if name.contains(&0) {
-        return Err(NameError::Nul);
-    }
-    if name.contains(&b'/') {
-        return Err(NameError::Empty);
-    }
-    if name.eq_ignore_ascii_case(STATE_FOLDER.as_bytes()) {
-        return Err(NameError::State);
-    }
-    Ok(())
 }
 
 /// Checks the title of an object: a text component without [characters of format](is_format).

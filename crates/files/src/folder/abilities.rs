@@ -46,7 +46,6 @@ pub(super) struct Abilities {
     pub(super) sparse: bool,
     pub(super) ignores_case: bool,
     name_bytes_max: u64,
-    /// Names of the object that are refused or changed.
     bad_names: BTreeSet<Box<[u8]>>,
 }
 
@@ -298,7 +297,6 @@ impl Calls {
         false
     }
 
-    /// Refuses modes and links on FAT.
     fn check(self) -> Result<(), Errno> {
         if self.is_fat() { Err(Errno::PERM) } else { Ok(()) }
     }

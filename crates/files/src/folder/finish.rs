@@ -137,7 +137,6 @@ pub(super) struct Finish<'a> {
     pub(super) files: &'a Files,
     pub(super) attributes: Attributes<'a>,
     made: Vec<&'a Entry>,
-    /// Directories with changed entries, to be synced.
     pub(super) touched: BTreeSet<&'a BStr>,
 }
 

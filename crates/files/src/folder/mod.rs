@@ -94,7 +94,6 @@ pub struct Folder {
     /// Complete groups, before the comparison with digests.
     have: FixedBitSet,
     hashed: FixedBitSet,
-    /// Digests of the groups as they are here.
     chain: Table,
     hole_hashes: HoleHashes,
     existing: Existing,

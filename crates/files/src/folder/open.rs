@@ -20,7 +20,6 @@ use crate::name;
 use crate::store::{Journal, Request, Shared};
 use crate::table::Table;
 
-/// Object in a folder, as far as it exists.
 struct Found {
     abilities: Abilities,
     left_out: Arc<LeftOut>,

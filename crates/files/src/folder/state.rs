@@ -28,7 +28,6 @@ const RECEIVER: &str = "receiver";
 const SOURCE: &str = "source";
 const LOCK: &str = "lock";
 pub(super) const TRIAL: &str = "names";
-/// Attempts to open a folder that another process is removing.
 const TRIES: u32 = 100;
 const LOCK_WAIT: Duration = Duration::from_millis(500);
 

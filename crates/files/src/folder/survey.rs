@@ -199,7 +199,6 @@ impl<'a> Survey<'a> {
         Ok(())
     }
 
-    /// Returns the existing files, if the file system has room for the others.
     pub(super) fn finish(self) -> Result<Existing> {
         let Scope { root, shared, .. } = self.scope;
         let dir = &shared.options.dir;

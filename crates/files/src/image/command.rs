@@ -16,7 +16,6 @@ use faircast_proto::RangeSet;
 use faircast_proto::object::{Announcement, ObjectError, ObjectResult, Part, Store, Verdict};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::single;
 use crate::error::{At as _, FilesError, Result};
 use crate::guard::panicked;
 use crate::hash::{HoleHashes, file_hashes, piece_digest};
@@ -124,9 +123,9 @@ impl CommandStore {
         const CANNOT: &str = "cannot be started";
         let announced = self.intake.announced()?;
         let (manifest, counters) = (&self.intake.manifest, &self.intake.counters);
-        let object = single::open(manifest, announced, &self.options.object, counters)?;
+        let object = super::open_single(manifest, announced, &self.options.object, counters)?;
         counters.update(|counts| counts.bytes = announced.len(Part::Content));
-        self.layout = Some(single::layout(&object, announced)?);
+        self.layout = Some(super::layout(&object, announced)?);
         self.object = Some(object);
         let prints = io::stderr().as_fd().try_clone_to_owned().at(SHELL, CANNOT)?;
         let mut child = Command::new(SHELL)
@@ -275,7 +274,7 @@ impl Store for CommandStore {
     fn grow(&mut self, announcement: &Announcement) -> ObjectResult {
         self.intake.grow(announcement)?;
         let Some(object) = &self.object else { return Ok(()) };
-        let layout = single::layout(object, announcement)?;
+        let layout = super::layout(object, announcement)?;
         self.layout = Some(layout.clone());
         if !announcement.growing && self.child.is_some() {
             // Only now the length of the last group is known.
@@ -320,7 +319,7 @@ impl Store for CommandStore {
         self.check()?;
         let layout = self.layout()?;
         let announced = self.intake.announced()?;
-        let size = self.object.as_ref().map_or(0, |object| single::size(object, announced));
+        let size = self.object.as_ref().map_or(0, |object| super::size(object, announced));
         let zeros = size - end_before(layout, layout.groups);
         let end = Feed::End { zeros, layout: layout.clone() };
         if let Some(feed) = self.feed.take() {

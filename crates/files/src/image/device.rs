@@ -11,7 +11,7 @@ use faircast_proto::object::{Announcement, Part};
 use fixedbitset::FixedBitSet;
 use rustix::fs::{Advice, FallocateFlags, OFlags};
 
-use super::{check_target, single};
+use super::check_target;
 use crate::error::{At as _, FilesError, Result, refuse};
 use crate::handles::read_or_zero;
 use crate::hash::{HoleHashes, file_hashes, group_digest};
@@ -60,7 +60,6 @@ pub type DeviceStore = GroupStore<DeviceWork>;
 pub struct DeviceWork {
     shared: Arc<Shared<Self>>,
     device: Arc<Device>,
-    /// Journal of this run, locked against other runs.
     journal: Option<(Journal, Locked)>,
 }
 
@@ -68,7 +67,6 @@ pub struct DeviceWork {
 pub struct Device {
     path: PathBuf,
     file: File,
-    /// Lock of a file; a device is opened exclusively.
     _lock: Option<Locked>,
     /// Bytes of a device; `None` for a file, which grows.
     room: Option<u64>,
@@ -97,7 +95,7 @@ impl Medium for DeviceWork {
         let options = &shared.options;
         // Checked again: the device may have been mounted meanwhile.
         options.check()?;
-        let object = single::open(manifest, announcement, &options.object, &shared.counters)?;
+        let object = super::open_single(manifest, announcement, &options.object, &shared.counters)?;
         let device = Arc::new(Device::open(&options.target, object)?);
         device.check_room(announcement)?;
         let groups = device.layout(announcement)?.groups;
@@ -135,7 +133,7 @@ impl Medium for DeviceWork {
             device.zero(hole)?;
         }
         if device.room.is_none() {
-            let size = single::size(&device.object, announced);
+            let size = super::size(&device.object, announced);
             device.file.set_len(size).at(&device.path, "cannot get its length")?;
         }
         if shared.options.sync {
@@ -210,7 +208,7 @@ impl DeviceWork {
 
 impl Written for Device {
     fn layout(&self, announced: &Announcement) -> Result<Arc<Layout>> {
-        single::layout(&self.object, announced)
+        super::layout(&self.object, announced)
     }
 
     fn check_room(&self, announced: &Announcement) -> Result<()> {
@@ -227,7 +225,7 @@ impl Written for Device {
             }
             return Ok(());
         };
-        let bytes = single::size(&self.object, announced);
+        let bytes = super::size(&self.object, announced);
         if room < bytes {
             let what = format!("it has {room} bytes, and the object {bytes} or more");
             return refuse(&self.path, format!("is too small: {what}"));

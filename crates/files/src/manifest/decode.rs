@@ -6,8 +6,8 @@ use bstr::BStr;
 
 use super::encode::{HAS_HOLES, HAS_OWNER, HAS_XATTRS, UNKNOWN};
 use super::{
-    CONTENT_BYTES_MAX, ENTRIES_MAX, Entry, FIXED_BYTES, HEAD_BYTES, HOLES_MAX, Hole, Kind,
-    LinkError, MAGIC, MANIFEST_BYTES_MAX, Mtime, Owner, VERSION, Xattr,
+    CONTENT_BYTES_MAX, ENTRIES_MAX, Entry, FIXED_BYTES, HEAD_BYTES, HOLES_MAX, Hole, Kind, MAGIC,
+    MANIFEST_BYTES_MAX, Mtime, Owner, VERSION, Xattr,
 };
 use crate::name::NameError;
 
@@ -51,7 +51,7 @@ pub enum ManifestError {
     #[error("a hole of `{0}` is none")]
     Hole(Box<str>),
     #[error("the link `{path}` cannot be made: {what}")]
-    Link { path: Box<str>, what: LinkError },
+    Link { path: Box<str>, what: NameError },
     /// A hard link has no earlier file, or has attributes of its own.
     #[error("the hard link `{0}` is none")]
     HardLink(Box<str>),
@@ -65,7 +65,6 @@ pub enum ManifestError {
     Xattr(Box<str>),
     #[error("directory `{0}` has a size")]
     DirectorySize(Box<str>),
-    /// The name of the object, of an owner or of an attribute is not UTF-8.
     #[error("a name is not UTF-8: {0}")]
     NotUtf8(Box<str>),
     #[error("the name `{path}` cannot be used: {what}")]
@@ -78,7 +77,6 @@ pub enum ManifestError {
     Twice(Box<str>),
     #[error("`{0}` is not in its place in the list of files")]
     Order(Box<str>),
-    /// The directory of a path has no earlier entry, or is a file.
     #[error("the directory of `{0}` is not in the list of files")]
     NoDirectory(Box<str>),
 }

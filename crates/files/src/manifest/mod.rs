@@ -2,10 +2,10 @@
 
 mod decode;
 mod encode;
-mod links;
 #[cfg(test)]
 mod tests;
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -15,14 +15,12 @@ use bstr::BStr;
 use faircast_base::is_format;
 
 pub(crate) use decode::ManifestError;
-pub(crate) use links::LinkError;
 
-use crate::name;
+use crate::name::{self, NameError, PATH_BYTES_MAX};
 
 /// Bytes of a group, the unit of hashes, the journal and claims: 1 MiB. Groups do not span files.
 pub(crate) const GROUP_BYTES: u64 = 1 << 20;
 pub(crate) const MANIFEST_BYTES_MAX: u64 = 64 << 20;
-/// Most entries of an object: files, directories and links.
 pub(crate) const ENTRIES_MAX: u32 = 1_000_000;
 /// Most bytes of all files of an object, holes included: 64 TiB.
 pub(crate) const CONTENT_BYTES_MAX: u64 = 1 << 46;
@@ -272,13 +270,9 @@ impl Manifest {
             check_entry(entry)?;
             if let Some(before) = before {
                 match name::compare(&before.path, &entry.path) {
-                    std::cmp::Ordering::Less => {}
-                    std::cmp::Ordering::Equal => {
-                        return Err(ManifestError::Twice(said(entry)));
-                    }
-                    std::cmp::Ordering::Greater => {
-                        return Err(ManifestError::Order(said(entry)));
-                    }
+                    Ordering::Less => {}
+                    Ordering::Equal => return Err(ManifestError::Twice(said(entry))),
+                    Ordering::Greater => return Err(ManifestError::Order(said(entry))),
                 }
             }
             let parent = name::parent(&entry.path);
@@ -328,8 +322,38 @@ impl Manifest {
     }
 }
 
-pub(crate) fn check_link(entries: &[Entry], path: &[u8], target: &[u8]) -> Result<(), LinkError> {
-    links::check(path, target, |path| find(entries, path))
+/// Checks that the link at `path` does not lead out of its object. A `..` may only follow
+/// directories, so a chain of links, each inside, cannot lead out. The destination may be missing.
+pub(crate) fn check_link(entries: &[Entry], path: &[u8], target: &[u8]) -> Result<(), NameError> {
+    if target.is_empty() || target.len() > PATH_BYTES_MAX {
+        return Err(NameError::TargetLength);
+    }
+    if target.starts_with(b"/") {
+        return Err(NameError::Absolute);
+    }
+    let mut at = name::parent(path).unwrap_or_default().to_vec();
+    let mut in_directory = true;
+    for part in name::components(target) {
+        match part {
+            b"" | b"." => {}
+            b".." if !in_directory => return Err(NameError::Back),
+            b".." if at.is_empty() => return Err(NameError::Outside),
+            b".." => at.truncate(name::parent(&at).map_or(0, |parent| parent.len())),
+            part => {
+                name::check_component(part)?;
+                if !at.is_empty() {
+                    at.push(b'/');
+                }
+                at.extend_from_slice(part);
+                in_directory = in_directory && find(entries, &at).is_some_and(Entry::is_directory);
+            }
+        }
+    }
+    let first = name::components(&at).next().unwrap_or_default();
+    match find(entries, first) {
+        Some(_) if !at.is_empty() => Ok(()),
+        _ => Err(NameError::Outside),
+    }
 }
 
 fn find<'a>(entries: &'a [Entry], path: &[u8]) -> Option<&'a Entry> {
@@ -381,7 +405,6 @@ pub(crate) const XATTR_BYTES_MAX: usize = 64 << 10;
 const NAME_BYTES_MAX: usize = 255;
 /// Prefix of the attributes to send, besides [`ACLS`]. Capabilities and labels would grant rights.
 const USER: &str = "user.";
-/// POSIX access control lists, which extend permission bits.
 const ACLS: [&str; 2] = ["system.posix_acl_access", "system.posix_acl_default"];
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -5,10 +5,9 @@ use std::ops::Range;
 
 use faircast_proto::RangeSet;
 
-use super::counts::Counters;
+use super::Counters;
 use crate::layout::Group;
 
-/// Most bytes and groups in assembly.
 const BYTES_MAX: usize = 12 << 20;
 const SLOTS_MAX: usize = 256;
 /// Most evicted groups with remembered ranges. Others are hashed at the end, and never resumed.
@@ -20,7 +19,6 @@ const ALL_RANGES_MAX: usize = 200_000;
 /// Bytes of a group per range in assembly; a group with more ranges is evicted. 12 MiB here and 8
 /// MiB in the queue have 41 000 ranges (1.4 MB). Symbols of 256 bytes or more never cause this.
 const RANGE_BYTES: u32 = 512;
-/// Ranges that any group may have, however short.
 const RANGES_MIN: usize = 16;
 
 #[derive(Debug)]

@@ -8,8 +8,8 @@ use std::thread::JoinHandle;
 use faircast_proto::object::{Announcement, ObjectError, ObjectResult, Part, Store, Verdict};
 use fixedbitset::FixedBitSet;
 
+use super::StoreHandle;
 use super::assembly::{Assembly, Flight};
-use super::counts::StoreHandle;
 use super::intake::{Intake, too_early};
 use super::thread::{Job, Medium, Request, Shared, Worker, Written as _};
 use crate::error::{At as _, Result};

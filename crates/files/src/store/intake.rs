@@ -7,7 +7,7 @@ use std::sync::Arc;
 use faircast_proto::object::{Announcement, Part};
 use parking_lot::Mutex;
 
-use super::counts::Counters;
+use super::Counters;
 use crate::error::{At as _, FilesError, Result};
 use crate::layout::{DIGEST_BYTES, GROUP_BYTES};
 use crate::manifest::{CONTENT_BYTES_MAX, MANIFEST_BYTES_MAX};

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use fixedbitset::FixedBitSet;
 
-use super::counts::Counters;
+use super::Counters;
 use crate::error::{At as _, Result};
 use crate::layout::Group;
 
@@ -23,7 +23,6 @@ const RECORD_BYTES: usize = 16;
 /// Flag in a record's count: the groups are no longer complete.
 const GONE: u32 = 1 << 31;
 
-/// Open journal of an object: a head, then records of ranges of groups.
 #[derive(Debug)]
 pub struct Journal {
     file: File,

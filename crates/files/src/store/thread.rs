@@ -11,8 +11,8 @@ use faircast_proto::object::{Announcement, Verdict};
 use fixedbitset::FixedBitSet;
 use parking_lot::{Condvar, Mutex};
 
+use super::Counters;
 use super::assembly::Flight;
-use super::counts::Counters;
 use super::intake::Intake;
 use super::journal::Journal;
 use crate::error::{FilesError, Result, refuse};
@@ -182,7 +182,6 @@ impl<M: Medium> Shared<M> {
         all.filter(|flight| flight.group.index == group).cloned().collect()
     }
 
-    /// Ends the thread; with `flush`, after the queue is written.
     pub(super) fn stop(&self, flush: bool) {
         let mut inner = self.inner.lock();
         inner.flush = flush;

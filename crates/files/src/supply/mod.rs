@@ -1,30 +1,37 @@
-//! Files of a sender.
+//! Files of a sender: their supply, its observers, and checks that they are unchanged.
 
-mod handle;
 mod pipe;
 mod reader;
 mod scan;
 mod skipped;
-mod sources;
 #[cfg(test)]
 mod tests;
 mod walk;
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs::Metadata;
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use bstr::{BStr, BString, ByteSlice as _};
 use faircast_proto::object::{ObjectError, ObjectResult, Part, Supply};
 
-pub use self::handle::{FileHash, SupplyHandle};
 pub use self::pipe::{PIPE_NAME, PipeSupply};
 use self::reader::FileReader;
 pub use self::scan::{Links, Scan, ScanOptions, ScanTotals};
 pub use self::skipped::{Skip, Skipped, Warning};
-use crate::error::{At as _, Result};
-use crate::manifest::Manifest;
+use crate::error::{At as _, FilesError, Result};
+use crate::layout::Layout;
+use crate::manifest::{Manifest, Mtime};
+use crate::name;
 use crate::table::LOST;
 
 /// Files and directories as a supply. The scan uses `stat` alone; a thread then reads ahead and
@@ -100,11 +107,8 @@ impl FilesSupply {
             let groups = self.shared.chunks.groups(layout, chunk);
             let start = layout.group(groups.start).offset;
             let stop = layout.group(groups.end - 1).range().end;
-            let (mut found, on) = self.shared.peek(chunk);
-            if on {
-                found = self.shared.move_to(chunk);
-            }
-            match found {
+            let (found, on) = self.shared.peek(chunk);
+            match if on { self.shared.move_to(chunk) } else { found } {
                 Some(bytes) => self.current = Some((bytes, start, chunk)),
                 None => {
                     let piece = usize::try_from(end.min(stop) - offset).expect("at most len");
@@ -198,4 +202,103 @@ impl Drop for FilesSupply {
         }
         self.shared.close();
     }
+}
+
+/// Handle to observe a supply during a transfer.
+#[derive(Clone, Debug)]
+pub struct SupplyHandle(Arc<dyn Observed>);
+
+trait Observed: fmt::Debug + Send + Sync {
+    fn counts(&self) -> SupplyCounts;
+    fn manifest(&self) -> &Manifest;
+    fn file_hashes(&self) -> io::Result<Option<Vec<FileHash>>>;
+}
+
+impl SupplyHandle {
+    /// Returns the progress.
+    pub fn counts(&self) -> SupplyCounts {
+        self.0.counts()
+    }
+
+    /// Returns the manifest of the content.
+    pub fn manifest(&self) -> &Manifest {
+        self.0.manifest()
+    }
+
+    /// Returns the path and hash of each file, in order; `None` before all are known.
+    ///
+    /// # Errors
+    /// Digests beyond the memory limit cannot be read back.
+    pub fn file_hashes(&self) -> io::Result<Option<Vec<FileHash>>> {
+        self.0.file_hashes()
+    }
+}
+
+/// Hash of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileHash {
+    /// Path in the object.
+    pub path: Box<BStr>,
+    /// BLAKE3, as `b3sum` prints it; `None` beyond 64 GiB of holes in the object.
+    pub hash: Option<[u8; 32]>,
+}
+
+impl FileHash {
+    /// Returns the path on this system.
+    pub fn local_path(&self) -> PathBuf {
+        name::local_path(&self.path)
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SupplyCounts {
+    pub files: u32,
+    pub bytes: u64,
+    pub bytes_hashed: u64,
+    /// Bytes read from files so far, with repetitions.
+    pub bytes_read: u64,
+    /// Time that readers of content waited for the disk.
+    pub waited: Duration,
+}
+
+#[derive(Debug)]
+pub(crate) struct Sources {
+    roots: BTreeMap<BString, PathBuf>,
+    identities: Vec<(u64, u64)>,
+}
+
+impl Sources {
+    fn path(&self, layout: &Layout, file: u32) -> PathBuf {
+        self.at(&layout.entry(file).path)
+    }
+
+    fn at(&self, path: &BStr) -> PathBuf {
+        match path.split_once_str("/") {
+            Some((root, rest)) => self.roots[root.as_bstr()].join(OsStr::from_bytes(rest)),
+            None => self.roots[path].clone(),
+        }
+    }
+
+    fn same(&self, layout: &Layout, file: u32, now: &Metadata) -> bool {
+        let entry = layout.entry(file);
+        // Writes to a device do not change the times of its node.
+        let changed = entry.is_file() && (entry.size() != now.len() || entry.mtime != mtime(now));
+        self.identities[file as usize] == identity(now) && !changed
+    }
+}
+
+fn identity(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
+}
+
+fn mtime(metadata: &Metadata) -> Mtime {
+    let nanos = u32::try_from(metadata.mtime_nsec()).unwrap_or(0);
+    Mtime { seconds: metadata.mtime(), nanos }
+}
+
+fn changed(path: &Path) -> FilesError {
+    FilesError::refused(
+        path,
+        "changed while it was being sent; send again when nothing writes to it",
+    )
 }

@@ -11,7 +11,7 @@ use blake3::Hasher;
 use faircast_proto::object::{ObjectError, ObjectResult, Part, Supply};
 use parking_lot::{Condvar, Mutex};
 
-use super::handle::{FileHash, Observed, SupplyCounts, SupplyHandle};
+use super::{FileHash, Observed, SupplyCounts, SupplyHandle};
 use crate::error::{At as _, FilesError, Result};
 use crate::guard::guarded;
 use crate::hash::{hash_of_groups, piece_digest};

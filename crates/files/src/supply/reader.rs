@@ -12,8 +12,7 @@ use fixedbitset::FixedBitSet;
 use parking_lot::{Condvar, Mutex};
 use rustix::fs::OFlags;
 
-use super::handle::{FileHash, Observed, SupplyCounts};
-use super::sources::{Sources, changed};
+use super::{FileHash, Observed, Sources, SupplyCounts, changed};
 use crate::error::{At as _, FilesError, Result};
 use crate::guard::guarded;
 use crate::handles::Handles;
@@ -24,7 +23,6 @@ use crate::table::Table;
 
 /// Chunks in memory from the sender's position on.
 const AHEAD: u32 = 12;
-/// Chunks in memory behind the sender, for repairs.
 const BEHIND: u32 = 4;
 /// Pause of the sender after which hashing may use the disk.
 const IDLE: Duration = Duration::from_millis(100);
@@ -45,7 +43,6 @@ pub(crate) struct FileReader {
     pub(super) state: Mutex<State>,
     moved: Condvar,
     holes: Mutex<HoleHashes>,
-    /// True once a file has changed or is missing.
     pub(crate) stale: AtomicBool,
 }
 
@@ -56,7 +53,6 @@ pub(super) struct State {
     position: u32,
     moved_at: Option<Instant>,
     started_at: Instant,
-    /// Chunks with digests in `table`.
     hashed: FixedBitSet,
     /// Lower bound of chunks without a digest.
     hashed_below: u32,

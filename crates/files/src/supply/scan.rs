@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use bstr::BString;
 
 use super::skipped::{Examples, Skip, Skipped, Skips, Warning, listed};
-use super::sources::{Sources, identity};
 use super::walk::{ScannedEntry, Walk};
+use super::{Sources, identity};
 use crate::error::{At as _, FilesError, Result, refuse};
 use crate::image::device_user;
 use crate::layout::Layout;
@@ -182,17 +182,14 @@ fn keep_links(entries: Vec<Entry>, sources: &Sources, skips: &mut Skips) -> Vec<
         Some(target) => manifest::check_link(&entries, &entry.path, target).is_ok(),
         None => true,
     };
-    let keep: Vec<bool> = entries.iter().map(inside).collect();
-    let mut keep = keep.into_iter();
-    let mut kept = entries;
-    kept.retain(|entry| {
-        let inside = keep.next() == Some(true);
+    let inside: Vec<bool> = entries.iter().map(inside).collect();
+    let kept = entries.into_iter().zip(inside).filter(|(entry, inside)| {
         if !inside {
             skips.add(Skip::Outside, || sources.at(&entry.path));
         }
-        inside
+        *inside
     });
-    kept
+    kept.map(|(entry, _)| entry).collect()
 }
 
 fn root(path: &Path) -> Result<(BString, PathBuf)> {

@@ -18,7 +18,7 @@ use rustix::io::Errno;
 
 use super::scan::{Links, ScanOptions};
 use super::skipped::{EXAMPLES_MAX, Examples, Skip, Skips, listed};
-use super::sources::{changed, identity, mtime};
+use super::{changed, identity, mtime};
 use crate::error::{At as _, FilesError, Result};
 use crate::layout::{GROUP_BYTES, groups_in};
 use crate::manifest::{
