@@ -232,9 +232,8 @@ impl<M: Medium> Worker<M> {
 
     pub(super) fn run(mut self) {
         let work = || {
-            self.work().or_else(|error| {
+            self.work().inspect_err(|_| {
                 let _ = self.flush_journal();
-                Err(error)
             })
         };
         if let Err(fault) = guarded("writes files", work) {
