@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
-use faircast_files::manifest::{Entry, Kind};
-use faircast_files::{Manifest, StoreHandle};
+use faircast_files::{Entry, Kind, Manifest, StoreHandle};
 use faircast_proto::object::{Announcement, ObjectError, ObjectResult, Part, Store, Verdict};
 use parking_lot::Mutex;
 

@@ -1,8 +1,7 @@
 //! Paths below a directory, opened component by component without symbolic links.
-//!
 //! Unlike in `cap-std`, a link in the way is an error: components are opened with `O_NOFOLLOW`.
 
-use std::ffi::OsStr;
+use std::ffi::{CString, OsStr};
 use std::fs::{self, File};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
@@ -12,34 +11,28 @@ use bstr::{BStr, ByteSlice as _};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 
-use crate::error::{FilesError, Result};
+use crate::error::{At as _, Result, refuse};
 use crate::manifest::{Mtime, boxed};
 use crate::name;
 
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Open directory, with its path for messages.
 #[derive(Debug)]
 pub(crate) struct Root {
-    fd: OwnedFd,
-    path: PathBuf,
+    pub(crate) fd: OwnedFd,
+    pub(crate) path: PathBuf,
 }
 
 impl Root {
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        let cannot = |what| move |error| FilesError::io(path, what, error);
-        fs::create_dir_all(path).map_err(cannot("cannot be made"))?;
-        let fd = File::open(path).map_err(cannot("cannot be opened"))?;
+        fs::create_dir_all(path).at(path, "cannot be made")?;
+        let fd = File::open(path).at(path, "cannot be opened")?;
         // Another program may have put something else there meanwhile.
-        if !fd.metadata().map_err(cannot("cannot be read"))?.is_dir() {
-            return Err(FilesError::refused(path, "is not a directory"));
+        if !fd.metadata().at(path, "cannot be read")?.is_dir() {
+            return refuse(path, "is not a directory");
         }
         Ok(Self { fd: fd.into(), path: path.to_path_buf() })
-    }
-
-    pub(crate) const fn of(fd: OwnedFd, path: PathBuf) -> Self {
-        Self { fd, path }
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
@@ -101,17 +94,15 @@ impl<'r> Cursor<'r> {
         component: &BStr,
         path: &BStr,
     ) -> Result<Option<OwnedFd>> {
-        match rustix::fs::openat(parent, &**component, DIRECTORY, Mode::empty()) {
+        match open_directory(parent, component) {
             Ok(fd) => Ok(Some(fd)),
             Err(Errno::NOENT) => Ok(None),
-            Err(Errno::NOTDIR | Errno::LOOP) => Err(FilesError::refused(
-                &self.root.path(path),
-                format!(
-                    "`{}` must be a directory and is something else; move it away",
-                    name::shown(component)
-                ),
-            )),
-            Err(error) => Err(FilesError::io(&self.root.path(path), "cannot be opened", error)),
+            Err(Errno::NOTDIR | Errno::LOOP) => {
+                let name = name::shown(component);
+                let what = "must be a directory and is something else; move it away";
+                refuse(self.root.path(path), format!("`{name}` {what}"))
+            }
+            Err(error) => Err(error).at(self.root.path(path), "cannot be opened"),
         }
     }
 }
@@ -144,19 +135,25 @@ pub(crate) fn open_file(
     rustix::fs::openat(parent, name.as_ref(), flags, Mode::RUSR | Mode::WUSR).map(File::from)
 }
 
-pub(crate) fn set_mtime(fd: impl AsFd, mtime: Mtime) -> Result<(), Errno> {
-    rustix::fs::futimens(fd, &times(mtime))
+pub(crate) fn remove_file(parent: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
+    match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
+        Err(Errno::NOENT) => Ok(()),
+        done => done,
+    }
 }
 
-pub(crate) fn set_mtime_of_link(
-    parent: BorrowedFd<'_>,
-    name: &[u8],
-    mtime: Mtime,
-) -> Result<(), Errno> {
-    rustix::fs::utimensat(parent, name, &times(mtime), AtFlags::SYMLINK_NOFOLLOW)
+pub(crate) fn names_in(directory: BorrowedFd<'_>) -> Result<Vec<CString>, Errno> {
+    let mut names = Vec::new();
+    for found in rustix::fs::Dir::read_from(directory)? {
+        let name = found?.file_name().to_owned();
+        if !matches!(name.to_bytes(), b"." | b"..") {
+            names.push(name);
+        }
+    }
+    Ok(names)
 }
 
-fn times(mtime: Mtime) -> Timestamps {
+pub(crate) fn times(mtime: Mtime) -> Timestamps {
     let omit = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
     let change = Timespec { tv_sec: mtime.seconds, tv_nsec: mtime.nanos.into() };
     Timestamps { last_access: omit, last_modification: change }

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use faircast_proto::object::ObjectError;
+
 use crate::manifest::ManifestError;
 use crate::name::shown_path;
 
@@ -13,7 +15,6 @@ pub(crate) type Result<T, E = FilesError> = std::result::Result<T, E>;
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages say what fields are")]
 pub enum FilesError {
-    /// A system call failed.
     #[error("{}: {what}: {}", shown_path(path), hint(error))]
     Io { path: PathBuf, what: &'static str, error: io::Error },
     /// The given paths cannot be sent, or the received object is not accepted.
@@ -21,10 +22,8 @@ pub enum FilesError {
     Unwanted(String),
     #[error(transparent)]
     Manifest(#[from] ManifestError),
-    /// Something is in the way; with what to do.
     #[error("{}: {what}", shown_path(path))]
     Refused { path: PathBuf, what: String },
-    /// The source's announcement or content is invalid.
     #[error("the sender is at fault: {0}")]
     Sender(String),
 }
@@ -34,8 +33,29 @@ impl FilesError {
         Self::Io { path: path.to_path_buf(), what, error: error.into() }
     }
 
-    pub(crate) fn refused(path: &Path, what: impl Into<String>) -> Self {
-        Self::Refused { path: path.to_path_buf(), what: what.into() }
+    pub(crate) fn refused(path: impl AsRef<Path>, what: impl Into<String>) -> Self {
+        Self::Refused { path: path.as_ref().to_path_buf(), what: what.into() }
+    }
+}
+
+impl From<FilesError> for ObjectError {
+    fn from(error: FilesError) -> Self {
+        Self::new(error.to_string())
+    }
+}
+
+pub(crate) fn refuse<T>(path: impl AsRef<Path>, what: impl Into<String>) -> Result<T> {
+    Err(FilesError::refused(path, what))
+}
+
+/// Adds path and failed step to the error of a system call.
+pub(crate) trait At<T> {
+    fn at(self, path: impl AsRef<Path>, what: &'static str) -> Result<T>;
+}
+
+impl<T, E: Into<io::Error>> At<T> for Result<T, E> {
+    fn at(self, path: impl AsRef<Path>, what: &'static str) -> Result<T> {
+        self.map_err(|error| FilesError::io(path.as_ref(), what, error))
     }
 }
 

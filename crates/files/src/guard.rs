@@ -1,15 +1,14 @@
-//! Notice of a thread's panic to its waiters.
+//! Panics of a thread as its failure, so that no waiter hangs.
 
-/// Guard that calls `report` if its thread panics, so that no waiter hangs.
-pub(crate) struct PanicGuard<F: FnMut(String)> {
-    /// Work of the thread, as a verb: `writes files`.
-    does: &'static str,
-    report: F,
-}
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
-impl<F: FnMut(String)> PanicGuard<F> {
-    pub(crate) const fn new(does: &'static str, report: F) -> Self {
-        Self { does, report }
+use crate::error::Result;
+
+/// Runs the work of a thread, which `does` names by a verb: `writes files`.
+pub(crate) fn guarded<T>(does: &str, work: impl FnOnce() -> Result<T>) -> Result<T, String> {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(done) => done.map_err(|error| error.to_string()),
+        Err(_) => Err(panicked(does)),
     }
 }
 
@@ -17,34 +16,14 @@ pub(crate) fn panicked(does: &str) -> String {
     format!("the thread that {does} has panicked; this is a fault of faircast")
 }
 
-impl<F: FnMut(String)> Drop for PanicGuard<F> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            (self.report)(panicked(self.does));
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-
     use super::*;
 
     #[test]
-    fn only_a_panic_is_told() {
-        for panics in [false, true] {
-            let told = Mutex::new(None);
-            std::thread::scope(|scope| {
-                let work = || {
-                    let _guard =
-                        PanicGuard::new("works", |fault| *told.lock().unwrap() = Some(fault));
-                    assert!(!panics, "wanted here");
-                };
-                assert_eq!(scope.spawn(work).join().is_err(), panics);
-            });
-            let told = told.into_inner().unwrap();
-            assert_eq!(told.is_some_and(|told| told.contains("the thread that works")), panics);
-        }
+    fn a_panic_is_a_failure() {
+        assert_eq!(guarded("works", || Ok(7)), Ok(7));
+        let failure = guarded("works", || -> Result<()> { panic!("wanted here") }).unwrap_err();
+        assert!(failure.contains("the thread that works"), "{failure}");
     }
 }

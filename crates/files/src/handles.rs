@@ -13,9 +13,8 @@ const HANDLES_MAX: NonZeroUsize = NonZeroUsize::new(64).expect("it is above zero
 /// Open files by number; the least recently used one is closed.
 #[derive(Debug)]
 pub(crate) struct Handles {
-    open: LruCache<u32, Arc<File>>,
-    /// Openings so far.
-    opened: u64,
+    pub(crate) open: LruCache<u32, Arc<File>>,
+    pub(crate) opened: u64,
 }
 
 impl Default for Handles {
@@ -35,19 +34,6 @@ impl Handles {
             open().map(Arc::new)
         };
         self.open.try_get_or_insert(file, opened).cloned()
-    }
-
-    pub(crate) fn forget(&mut self, file: u32) {
-        self.open.pop(&file);
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.open.clear();
-    }
-
-    #[cfg(test)]
-    pub(crate) const fn opened(&self) -> u64 {
-        self.opened
     }
 }
 
@@ -76,7 +62,7 @@ mod tests {
         let mut handles = Handles::default();
         let mut get = |file: u32| {
             handles.get(file, || File::open("/dev/null")).unwrap();
-            (handles.opened(), handles.open.len())
+            (handles.opened, handles.open.len())
         };
         for file in 0..64 {
             get(file);

@@ -3,38 +3,32 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-pub use crate::manifest::GROUP_BYTES;
+pub(crate) use crate::manifest::GROUP_BYTES;
 use crate::manifest::{Entry, Manifest};
 
-/// Bytes of the digest of a group.
-pub const DIGEST_BYTES: u64 = 32;
+pub(crate) const DIGEST_BYTES: u64 = 32;
 
 /// Manifest with the offsets of its files. Content is the bytes of all files without holes.
 #[derive(Debug)]
 pub struct Layout {
     pub(crate) manifest: Arc<Manifest>,
     files: Vec<FileStart>,
-    groups: u32,
-    /// Holes of all files, in order.
+    pub(crate) groups: u32,
     jumps: Vec<Jump>,
 }
 
-/// Start of a file in the content.
 #[derive(Clone, Copy, Debug)]
 struct FileStart {
     /// Bytes of content before the file.
     offset: u64,
-    /// Index of the file in the manifest.
     entry: u32,
     /// First group, and first jump, at or after the start.
     group: u32,
     jump: u32,
 }
 
-/// Jump over a hole.
 #[derive(Clone, Copy, Debug)]
 struct Jump {
-    /// First group after the hole.
     group: u32,
     /// Groups of all holes of the file so far, this one included.
     holes: u32,
@@ -58,7 +52,6 @@ impl Group {
     }
 }
 
-/// Part of a group, by offsets within the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) group: Group,
@@ -107,10 +100,6 @@ impl Layout {
         u32::try_from(self.files.len()).expect("limited")
     }
 
-    pub(crate) const fn groups(&self) -> u32 {
-        self.groups
-    }
-
     pub(crate) fn digest_bytes(&self) -> u64 {
         u64::from(self.groups) * DIGEST_BYTES
     }
@@ -123,7 +112,6 @@ impl Layout {
         self.files[file as usize].entry as usize
     }
 
-    /// Returns the file of which `entry` is a hard link.
     pub(crate) fn hard_linked(&self, entry: &Entry) -> Option<&Entry> {
         entry.hard_link_to().and_then(|to| self.manifest.find(to))
     }
@@ -224,7 +212,7 @@ mod tests {
             (5, GROUP_BYTES, 5 + 2 * GROUP_BYTES, 1 << 20, false),
             (5, 2 * GROUP_BYTES, 5 + 3 * GROUP_BYTES, 1, false),
         ];
-        assert_eq!(layout.groups(), 5);
+        assert_eq!(layout.groups, 5);
         for (index, (file, file_offset, offset, len, alone)) in (0..).zip(want) {
             let want = Group { index, file, file_offset, offset, len, alone };
             assert_eq!(layout.group(index), want);
@@ -266,7 +254,7 @@ mod tests {
                 prop_assert_eq!(layout.groups_of(file), first..index);
                 prop_assert_eq!(layout.content_of(file), offset - start);
             }
-            prop_assert_eq!(layout.groups(), index);
+            prop_assert_eq!(layout.groups, index);
             prop_assert_eq!(layout.manifest.content_bytes(), offset);
         }
     }

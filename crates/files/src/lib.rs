@@ -10,12 +10,11 @@ mod folder;
 mod guard;
 mod handles;
 mod hash;
-mod hole_hashes;
 mod image;
 mod layout;
 mod lock;
-pub mod manifest;
-pub mod name;
+mod manifest;
+mod name;
 mod store;
 mod supply;
 mod table;
@@ -24,15 +23,11 @@ mod testing;
 
 pub use error::FilesError;
 pub use folder::{FilesStore, StoreOptions, clean};
-pub use image::{
-    CommandOptions, CommandStore, DeviceOptions, DeviceStore, check_target, device_user,
-    is_below_dev,
-};
-pub use layout::{DIGEST_BYTES, GROUP_BYTES};
-pub use manifest::{Manifest, ManifestError};
+pub use image::{CommandOptions, CommandStore, DeviceOptions, DeviceStore, is_below_dev};
+pub use manifest::{Entry, Kind, Manifest};
 pub use name::{shown, shown_path};
-pub use store::{GroupStore, StoreCounts, StoreHandle};
+pub use store::StoreHandle;
 pub use supply::{
     FileHash, FilesSupply, Links, PIPE_NAME, PipeSupply, Scan, ScanOptions, ScanTotals, Skip,
-    Skipped, SupplyCounts, SupplyHandle, Warning,
+    Skipped, SupplyHandle, Warning,
 };

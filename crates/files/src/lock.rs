@@ -5,7 +5,6 @@ use std::fs::File;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-/// Exclusive lock of an open file.
 #[derive(Debug)]
 pub(crate) struct Locked(pub(crate) File);
 

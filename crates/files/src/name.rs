@@ -8,69 +8,60 @@ use std::path::{Path, PathBuf};
 use bstr::{BStr, ByteSlice as _};
 use faircast_base::{escaped, is_format};
 
-/// Name of a receiver's folder for incomplete objects.
-pub const STATE_FOLDER: &str = ".faircast";
+pub(crate) const STATE_FOLDER: &str = ".faircast";
 /// Most bytes of a component, as in all common file systems.
-pub const COMPONENT_BYTES_MAX: usize = 255;
-/// Most bytes of a path.
-pub const PATH_BYTES_MAX: usize = 4095;
-/// Most components of a path.
-pub const DEPTH_MAX: usize = 128;
+pub(crate) const COMPONENT_BYTES_MAX: usize = 255;
+pub(crate) const PATH_BYTES_MAX: usize = 4095;
+pub(crate) const DEPTH_MAX: usize = 128;
 
-/// Fault of a path or of a component.
+/// Fault of a path, of a component, or of the target of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameError {
     /// A component is empty: the path is empty, has `//`, or begins or ends with `/`.
     #[error("it has an empty part")]
     Empty,
-    /// A component is `.` or `..`.
     #[error("it has a part `.` or `..`")]
     Dots,
-    /// A name has a NUL byte, which no system allows.
     #[error("it has a NUL byte")]
     Nul,
     /// A title has a [character of format](is_format).
     #[error("it has a character that is not printed or that changes the text around it")]
     Format,
-    /// A component is the name of a receiver's state folder.
     #[error("a part of it is `.faircast`, which receivers use themselves")]
     State,
     /// A component is longer than [`COMPONENT_BYTES_MAX`], or the path than [`PATH_BYTES_MAX`].
     #[error("it is too long")]
     Long,
-    /// The path has more than [`DEPTH_MAX`] components.
     #[error("it is too deep")]
     Deep,
+    /// The target is empty or longer than 4095 bytes.
+    #[error("it is empty or too long")]
+    TargetLength,
+    #[error("it is absolute")]
+    Absolute,
+    #[error("it leads out of what is sent")]
+    Outside,
+    /// The target has `..` after something other than a directory of the object.
+    #[error("it goes back from something that is no directory here")]
+    Back,
 }
 
 /// Checks a component of a path: any bytes that Linux allows as a name.
-///
-/// # Errors
-/// The component is not a valid name, or would lead out of its directory.
-pub fn check_component(name: &[u8]) -> Result<(), NameError> {
+pub(crate) fn check_component(name: &[u8]) -> Result<(), NameError> {
     match name {
-        b"" => return Err(NameError::Empty),
-        b"." | b".." => return Err(NameError::Dots),
-        _ => {}
+        b"" => Err(NameError::Empty),
+        b"." | b".." => Err(NameError::Dots),
+        _ if name.len() > COMPONENT_BYTES_MAX => Err(NameError::Long),
+        _ if name.contains(&0) => Err(NameError::Nul),
+        _ if name.contains(&b'/') => Err(NameError::Empty),
+        _ if name.eq_ignore_ascii_case(STATE_FOLDER.as_bytes()) => Err(NameError::State),
+        _ => Ok(()),
     }
-    if name.len() > COMPONENT_BYTES_MAX {
-        return Err(NameError::Long);
-    }
-    if name.contains(&0) {
-        return Err(NameError::Nul);
-    }
-    if name.contains(&b'/') {
-        return Err(NameError::Empty);
-    }
-    if name.eq_ignore_ascii_case(STATE_FOLDER.as_bytes()) {
-        return Err(NameError::State);
-    }
-    Ok(())
 }
 
 /// Checks the title of an object: a text component without [characters of format](is_format).
-pub fn check_title(title: &str) -> Result<(), NameError> {
+pub(crate) fn check_title(title: &str) -> Result<(), NameError> {
     check_component(title.as_bytes())?;
     if title.contains(is_format) {
         return Err(NameError::Format);
@@ -82,8 +73,7 @@ pub(crate) fn title(name: &[u8]) -> String {
     String::from_utf8_lossy(name).replace(is_format, "\u{fffd}")
 }
 
-/// Checks a path, with components separated by `/`.
-pub fn check_path(path: &[u8]) -> Result<(), NameError> {
+pub(crate) fn check_path(path: &[u8]) -> Result<(), NameError> {
     if path.len() > PATH_BYTES_MAX {
         return Err(NameError::Long);
     }

@@ -10,7 +10,8 @@ use crate::layout::DIGEST_BYTES;
 /// Most bytes of a table in memory: digests of 256 GiB.
 const IN_MEMORY_MAX: usize = 8 << 20;
 
-/// Digests of all groups, by number.
+pub(crate) const LOST: &str = "lost digests";
+
 #[derive(Debug)]
 pub(crate) struct Table {
     file: SpooledTempFile,

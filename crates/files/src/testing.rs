@@ -41,6 +41,12 @@ impl Object {
     }
 }
 
+#[track_caller]
+pub(crate) fn assert_fails<T, E: std::fmt::Display>(result: Result<T, E>, want: &str) {
+    let error = result.err().expect("a failure").to_string();
+    assert!(error.contains(want), "{error}");
+}
+
 pub(crate) fn entry(path: &str, kind: Kind, mode: u16) -> Entry {
     Entry::new(path, kind, mode, Mtime { seconds: 0, nanos: 0 })
 }

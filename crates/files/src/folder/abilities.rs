@@ -1,13 +1,13 @@
 //! Abilities of the target's file system, tested in the state folder before the transfer.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::os::fd::{AsFd as _, BorrowedFd};
 
 use bstr::{BStr, ByteSlice as _};
-use rustix::fs::{AtFlags, Mode, Stat};
+use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::calls::Calls;
 use super::state::{StateFolder, TRIAL};
 use crate::dir;
 use crate::error::{FilesError, Result};
@@ -23,19 +23,16 @@ const ODD: Mtime = Mtime { seconds: 1_000_000_001, nanos: 987_654_321 };
 /// Size from which the largest file is tested: FAT has no files of 4 GiB.
 const LARGE: u64 = u32::MAX as u64;
 
-/// File on which times, modes and sizes are tried.
 const PROBE: &str = "probe";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SameTime {
-    /// Equal, within the measured step.
     Yes,
     /// Equal if times have larger steps than measured; other content may have this time too.
     Rounded,
     No,
 }
 
-/// Abilities of a file system, as far as an object needs them.
 #[derive(Debug)]
 pub(super) struct Abilities {
     pub(super) calls: Calls,
@@ -43,19 +40,15 @@ pub(super) struct Abilities {
     time_step: i128,
     /// Earliest and latest time of the object, each with the nanoseconds that are kept of it.
     times: [Option<(Mtime, i128)>; 2],
-    /// Modes of the object that are not kept.
     lost_modes: BTreeSet<u16>,
     pub(super) symlinks: bool,
     pub(super) hard_links: bool,
     pub(super) sparse: bool,
     pub(super) ignores_case: bool,
-    /// Most bytes of a name.
-    name_max: u64,
-    /// Names of the object that are refused or changed.
+    name_bytes_max: u64,
     bad_names: BTreeSet<Box<[u8]>>,
 }
 
-/// Reason to leave an entry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
     Name,
@@ -78,7 +71,7 @@ impl Abilities {
             hard_links: true,
             sparse: true,
             ignores_case: false,
-            name_max: rustix::fs::fstatvfs(state.fd()).map_err(cannot)?.f_namemax,
+            name_bytes_max: rustix::fs::fstatvfs(state.fd()).map_err(cannot)?.f_namemax,
             bad_names: BTreeSet::new(),
         };
         this.times(entries, fd).map_err(cannot)?;
@@ -172,7 +165,10 @@ impl Abilities {
         if components().all(plain) {
             return Ok(());
         }
-        let trial = Trial::open(self.calls, state)?;
+        let (calls, directory) = (self.calls, state.make_directory(TRIAL)?);
+        let holds = |name: &[u8]| {
+            holds_name(calls, directory.as_fd(), name).map_err(|error| state.cannot(error))
+        };
         let long = "\u{e9}".repeat(127) + "x";
         let odd: [&[u8]; 10] = [
             b"a\\b:c*d?e\"f<g>h|i",
@@ -188,21 +184,21 @@ impl Abilities {
         ];
         let mut held = !self.ignores_case;
         for name in odd {
-            held = held && trial.holds(name)?;
+            held = held && holds(name)?;
         }
         if !held {
             for name in components().filter(|name| !plain(name)).collect::<BTreeSet<_>>() {
-                if !trial.holds(name)? {
+                if !holds(name)? {
                     self.bad_names.insert(Box::from(name.as_bytes()));
                 }
             }
         }
-        trial.close()
+        state.remove_directory(TRIAL)
     }
 
     pub(super) fn refuses(&self, entry: &Entry) -> Option<Reason> {
         let (_, name) = name::split(&entry.path);
-        if name.len() as u64 > self.name_max || self.bad_names.contains(name.as_bytes()) {
+        if name.len() as u64 > self.name_bytes_max || self.bad_names.contains(name.as_bytes()) {
             return Some(Reason::Name);
         }
         (entry.link_target().is_some() && !self.symlinks).then_some(Reason::Link)
@@ -269,44 +265,100 @@ fn is_device(name: &[u8]) -> bool {
     numbered || DEVICES.iter().any(|device| stem.eq_ignore_ascii_case(device))
 }
 
-/// Directory in which names are tried.
-struct Trial<'s> {
-    calls: Calls,
-    state: &'s StateFolder,
-    fd: std::os::fd::OwnedFd,
+/// True if a file of this name can be created, and keeps exactly this name.
+fn holds_name(calls: Calls, directory: BorrowedFd<'_>, name: &[u8]) -> Result<bool, Errno> {
+    match calls.create(directory, name) {
+        Ok(_) => {}
+        Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::IO | Errno::ROFS | Errno::MFILE)) => {
+            return Err(error);
+        }
+        Err(_) => return Ok(false),
+    }
+    let found = dir::names_in(directory)?;
+    for there in &found {
+        rustix::fs::unlinkat(directory, &**there, AtFlags::empty())?;
+    }
+    Ok(matches!(&*found, [only] if only.to_bytes() == name))
 }
 
-impl<'s> Trial<'s> {
-    fn open(calls: Calls, state: &'s StateFolder) -> Result<Self> {
-        Ok(Self { calls, state, fd: state.make_directory(TRIAL)? })
+/// System calls that depend on the file system, with a simulation of FAT for tests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Calls {
+    /// True to simulate FAT: times of 2 s from 1980; modes, links and some names refused.
+    #[cfg(test)]
+    pub(super) fat: bool,
+}
+
+impl Calls {
+    const fn is_fat(self) -> bool {
+        #[cfg(test)]
+        return self.fat;
+        #[cfg(not(test))]
+        false
     }
 
-    /// True if a file of this name can be created, and keeps exactly this name.
-    fn holds(&self, name: &[u8]) -> Result<bool> {
-        let cannot = |error: Errno| self.state.cannot(error);
-        match self.calls.create(self.fd.as_fd(), name) {
-            Ok(_) => {}
-            Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::IO | Errno::ROFS | Errno::MFILE)) => {
-                return Err(cannot(error));
-            }
-            Err(_) => return Ok(false),
-        }
-        let mut same = false;
-        let mut found = Vec::new();
-        for there in rustix::fs::Dir::read_from(&self.fd).map_err(cannot)? {
-            let there = there.map_err(cannot)?.file_name().to_bytes().to_vec();
-            if !matches!(&*there, b"." | b"..") {
-                same = there == name;
-                found.push(there);
-            }
-        }
-        for there in &found {
-            rustix::fs::unlinkat(&self.fd, &**there, AtFlags::empty()).map_err(cannot)?;
-        }
-        Ok(same && found.len() == 1)
+    fn check(self) -> Result<(), Errno> {
+        if self.is_fat() { Err(Errno::PERM) } else { Ok(()) }
     }
 
-    fn close(self) -> Result<()> {
-        self.state.remove_directory(TRIAL)
+    pub(super) fn set_mode(self, fd: BorrowedFd<'_>, mode: u16) -> Result<(), Errno> {
+        self.check()?;
+        rustix::fs::fchmod(fd, Mode::from_raw_mode(mode.into()))
     }
+
+    pub(super) fn set_mtime(self, fd: BorrowedFd<'_>, mtime: Mtime) -> Result<(), Errno> {
+        let mtime = match self.is_fat() {
+            true => Mtime { seconds: (mtime.seconds & !1).max(315_532_800), nanos: 0 },
+            false => mtime,
+        };
+        rustix::fs::futimens(fd, &dir::times(mtime))
+    }
+
+    pub(super) fn symlink(
+        self,
+        text: &[u8],
+        parent: BorrowedFd<'_>,
+        name: &str,
+    ) -> Result<(), Errno> {
+        self.check()?;
+        rustix::fs::symlinkat(text, parent, name)
+    }
+
+    pub(super) fn link(
+        self,
+        (parent, from): (BorrowedFd<'_>, &[u8]),
+        (to, name): (BorrowedFd<'_>, &[u8]),
+    ) -> Result<(), Errno> {
+        self.check()?;
+        rustix::fs::linkat(parent, from, to, name, AtFlags::empty())
+    }
+
+    pub(super) fn create(self, parent: BorrowedFd<'_>, name: &[u8]) -> Result<File, Errno> {
+        let mut name = name;
+        if self.is_fat() {
+            if name.iter().any(|byte| *byte < 32 || b"\"*:<>?|\\\xff".contains(byte)) {
+                return Err(Errno::INVAL);
+            }
+            while let [rest @ .., b'.' | b' '] = name {
+                name = rest;
+            }
+        }
+        dir::open_file(parent, name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)
+    }
+
+    /// True if a new directory of mode 0700 in `parent` has another owner, or is open to others.
+    pub(super) fn ignores_owners(self, parent: BorrowedFd<'_>) -> Result<bool, Errno> {
+        let time = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        let name = format!(".faircast-probe-{}-{:x}", std::process::id(), time.as_nanos());
+        rustix::fs::mkdirat(parent, &*name, Mode::RWXU)?;
+        let looked = dir::open_directory(parent, &name).and_then(|fd| is_foreign(fd.as_fd()));
+        rustix::fs::unlinkat(parent, &*name, AtFlags::REMOVEDIR)?;
+        looked
+    }
+}
+
+pub(super) fn is_foreign(directory: BorrowedFd<'_>) -> Result<bool, Errno> {
+    let stat = rustix::fs::fstat(directory)?;
+    let others = Mode::from_raw_mode(stat.st_mode) & (Mode::WGRP | Mode::WOTH);
+    Ok(stat.st_uid != rustix::process::geteuid().as_raw() || !others.is_empty())
 }

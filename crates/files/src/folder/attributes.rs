@@ -12,12 +12,11 @@ use super::StoreOptions;
 use super::abilities::Abilities;
 use super::state::{StateFolder, TRIAL};
 use crate::dir;
-use crate::error::{FilesError, Result};
+use crate::error::{At as _, Result, refuse};
 use crate::layout::Layout;
 use crate::manifest::{Entry, Owner, Xattr, is_acl};
 use crate::name;
 
-/// Change that an existing file needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lack {
     /// Mode, owner or access control list, which only the file's owner can change.
@@ -26,11 +25,9 @@ pub(super) enum Lack {
     Xattrs,
 }
 
-/// Attributes to set, as far as options and file system allow.
 pub(super) struct Attributes<'a> {
     options: &'a StoreOptions,
     abilities: &'a Abilities,
-    /// Local ids of owners so far.
     owners: BTreeMap<&'a Owner, (Uid, Gid)>,
 }
 
@@ -40,13 +37,13 @@ impl<'a> Attributes<'a> {
     }
 
     pub(super) fn give(&mut self, entry: &'a Entry, path: &Path, fd: BorrowedFd<'_>) -> Result<()> {
+        const CANNOT: &str = "cannot get its mode and time";
         // `chown` first, since it clears mode bits; then what a mode may forbid to set.
         self.give_owner(entry, path, fd)?;
         self.give_xattrs(entry, path, fd, false)?;
-        let cannot = |error: Errno| FilesError::io(path, "cannot get its mode and time", error);
-        self.abilities.set_mode(fd, entry.mode).map_err(cannot)?;
+        self.abilities.set_mode(fd, entry.mode).at(path, CANNOT)?;
         self.give_xattrs(entry, path, fd, true)?;
-        self.abilities.set_mtime(fd, entry.mtime).map_err(cannot)
+        self.abilities.set_mtime(fd, entry.mtime).at(path, CANNOT)
     }
 
     /// Returns the changes that an existing file may need; its time is known to match.
@@ -70,19 +67,19 @@ impl<'a> Attributes<'a> {
         fd: BorrowedFd<'_>,
         there: &Stat,
     ) -> Result<()> {
-        let cannot = |error: Errno| FilesError::io(path, "cannot get its mode", error);
+        const CANNOT: &str = "cannot get its mode";
         self.give_owner(entry, path, fd)?;
         let mode = mode_of(there);
         // Attributes in `user.` need write permission, which a mode may deny even the owner.
         let narrow = mode & 0o200 == 0 && self.options.xattrs && !has_xattrs(entry, fd);
         if narrow {
-            self.abilities.set_mode(fd, mode | 0o200).map_err(cannot)?;
+            self.abilities.set_mode(fd, mode | 0o200).at(path, CANNOT)?;
         }
         let given = self.give_xattrs(entry, path, fd, false);
         if self.lacks_mode(entry, there) {
-            self.abilities.set_mode(fd, entry.mode).map_err(cannot)?;
+            self.abilities.set_mode(fd, entry.mode).at(path, CANNOT)?;
         } else if narrow {
-            self.abilities.set_mode(fd, mode).map_err(cannot)?;
+            self.abilities.set_mode(fd, mode).at(path, CANNOT)?;
         }
         given?;
         self.give_xattrs(entry, path, fd, true)
@@ -95,18 +92,18 @@ impl<'a> Attributes<'a> {
         parent: BorrowedFd<'_>,
         name: &str,
     ) -> Result<()> {
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
         if let Some((uid, gid)) = self.owner(entry) {
-            rustix::fs::chownat(parent, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
-                .map_err(|error| FilesError::io(path, "cannot get its owner", error))?;
+            rustix::fs::chownat(parent, name, Some(uid), Some(gid), flags)
+                .at(path, "cannot get its owner")?;
         }
-        dir::set_mtime_of_link(parent, name.as_bytes(), entry.mtime)
-            .map_err(|error| FilesError::io(path, "cannot get its time", error))
+        rustix::fs::utimensat(parent, name, &dir::times(entry.mtime), flags)
+            .at(path, "cannot get its time")
     }
 
     fn give_owner(&mut self, entry: &'a Entry, path: &Path, fd: BorrowedFd<'_>) -> Result<()> {
         let Some((uid, gid)) = self.owner(entry) else { return Ok(()) };
-        rustix::fs::fchown(fd, Some(uid), Some(gid))
-            .map_err(|error| FilesError::io(path, "cannot get its owner", error))
+        rustix::fs::fchown(fd, Some(uid), Some(gid)).at(path, "cannot get its owner")
     }
 
     fn give_xattrs(
@@ -119,12 +116,10 @@ impl<'a> Attributes<'a> {
         let wanted = entry.xattrs.iter().filter(|_| self.options.xattrs);
         for xattr in wanted.filter(|xattr| is_acl(&xattr.name) == acls) {
             // An unwritable file of another user may have the attribute already.
-            if has(fd, xattr) {
-                continue;
+            if !has(fd, xattr) {
+                rustix::fs::fsetxattr(fd, &*xattr.name, &xattr.value, XattrFlags::empty())
+                    .at(path, "cannot get its extended attributes")?;
             }
-            rustix::fs::fsetxattr(fd, &*xattr.name, &xattr.value, XattrFlags::empty()).map_err(
-                |error| FilesError::io(path, "cannot get its extended attributes", error),
-            )?;
         }
         Ok(())
     }
@@ -187,16 +182,14 @@ pub(super) fn check<'a>(
             true => Ok(()),
             false => Err(Errno::NOTSUP),
         });
-        kept.map_err(|error| {
-            FilesError::refused(
-                &options.dir,
-                format!(
-                    "cannot give files to user {user} ({:?} at the sender) and group {group}: \
-                     {error}; start recv as root, or without --owner",
-                    owner.user
-                ),
-            )
-        })?;
+        if let Err(error) = kept {
+            let what = format!(
+                "cannot give files to user {user} ({:?} at the sender) and group {group}: {error}; \
+                 start recv as root, or without --owner",
+                owner.user
+            );
+            return refuse(&options.dir, what);
+        }
     }
     let directory = state.make_directory(TRIAL)?;
     // Tests the largest set and each name once, for files and for directories: a file system may
@@ -217,14 +210,14 @@ pub(super) fn check<'a>(
         let set = |xattr: &Xattr| {
             rustix::fs::fsetxattr(probe, &*xattr.name, &xattr.value, XattrFlags::empty())
         };
-        entry.xattrs.iter().try_for_each(set).map_err(|error| {
+        if let Err(error) = entry.xattrs.iter().try_for_each(set) {
             let what = format!(
                 "its file system does not take the {bytes} bytes of extended attributes that `{}` has: \
                  {error}; choose another one, or start recv without --xattrs",
                 name::shown(&entry.path)
             );
-            FilesError::refused(&options.dir, what)
-        })?;
+            return refuse(&options.dir, what);
+        }
         for xattr in &entry.xattrs {
             let _ = rustix::fs::fremovexattr(probe, &*xattr.name);
         }

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::ops::Range;
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,13 +17,14 @@ use super::LeftOut;
 use super::abilities::Abilities;
 use super::state::StateFolder;
 use crate::dir::{self, Cursor, Root};
-use crate::error::{FilesError, Result};
+use crate::error::{At as _, FilesError, Result};
 use crate::handles::{Handles, read_or_zero};
 use crate::layout::{Group, Layout};
 use crate::name;
 use crate::store::Written;
 
-/// Present location of a file's content.
+pub(super) const MISPLACED: &str = "cannot be put into its place";
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Location {
     Nowhere,
@@ -40,18 +41,14 @@ pub(crate) enum Location {
 /// File as `stat` saw it. Any later change makes another identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
-    device: u64,
-    inode: u64,
+    pub(super) device: u64,
+    pub(super) inode: u64,
     size: i64,
     /// Seconds and nanoseconds of the last change of the inode.
     changed: (i64, i64),
 }
 
 impl Identity {
-    pub(super) fn is_inode_of(&self, stat: &Stat) -> bool {
-        (self.device, self.inode) == (stat.st_dev, stat.st_ino)
-    }
-
     pub(crate) fn of(stat: &Stat) -> Self {
         let nanos = i64::try_from(stat.st_ctime_nsec).unwrap_or(0);
         let changed = (stat.st_ctime, nanos);
@@ -59,7 +56,6 @@ impl Identity {
     }
 }
 
-/// Files of an object, shared between the store and its thread.
 #[derive(Debug)]
 pub struct Files {
     pub(crate) layout: Arc<Layout>,
@@ -67,14 +63,12 @@ pub struct Files {
     pub(crate) state: StateFolder,
     pub(super) abilities: Abilities,
     pub(super) left_out: Arc<LeftOut>,
-    inner: Mutex<Inner>,
+    pub(super) inner: Mutex<Inner>,
 }
 
-/// State under the lock.
 #[derive(Debug)]
-struct Inner {
-    handles: Handles,
-    /// Location of each file, by number.
+pub(super) struct Inner {
+    pub(super) handles: Handles,
     locations: Vec<Location>,
 }
 
@@ -89,10 +83,6 @@ impl Files {
         Self { layout: Arc::new(layout), root, state, abilities, left_out, inner }
     }
 
-    pub(super) fn is_left_out(&self, file: u32) -> bool {
-        self.left_out.contains(self.layout.entry_index(file))
-    }
-
     pub(crate) fn location(&self, file: u32) -> Location {
         self.inner.lock().locations[file as usize]
     }
@@ -100,7 +90,7 @@ impl Files {
     pub(crate) fn set_location(&self, file: u32, location: Location) {
         let mut inner = self.inner.lock();
         inner.locations[file as usize] = location;
-        inner.handles.forget(file);
+        inner.handles.open.pop(&file);
     }
 
     pub(crate) fn mark_written(&self, file: u32) {
@@ -130,9 +120,8 @@ impl Files {
             out.fill(0);
             return Ok(());
         };
-        let read = read_or_zero(&handle, offset, out);
-        read.map(drop)
-            .map_err(|error| FilesError::io(&self.target_path(file), "cannot be read back", error))
+        let read = read_or_zero(&handle, offset, out).map(drop);
+        read.map_err(|error| FilesError::io(&self.target_path(file), "cannot be read back", error))
     }
 
     pub(crate) fn holes_are_zero(&self, file: u32) -> Result<bool> {
@@ -158,31 +147,24 @@ impl Files {
             Ok(data) => Ok(Some(data)),
             Err(Errno::NXIO) => Ok(None),
             Err(Errno::INVAL | Errno::NOTSUP) => Ok(Some(at)),
-            Err(error) => {
-                Err(FilesError::io(&self.target_path(file), "cannot be read back", error))
-            }
+            Err(error) => Err(error).at(self.target_path(file), "cannot be read back"),
         }
     }
 
     pub(crate) fn part(&self, file: u32) -> Result<Arc<File>> {
-        let mut inner = self.inner.lock();
-        let Inner { handles, locations } = &mut *inner;
-        match locations[file as usize] {
-            Location::Nowhere => {
-                let handle = handles.get(file, || {
-                    let new = self.state.create(&Self::part_name(file))?;
-                    let size = self.layout.entry(file).size();
-                    new.set_len(size).map_err(|error| self.state.cannot(error))?;
-                    Ok::<_, FilesError>(new)
-                })?;
-                locations[file as usize] = Location::Fresh;
-                Ok(handle)
-            }
-            Location::Fresh | Location::Part => handles.get(file, || self.open_part(file)),
-            Location::Target | Location::Done => {
-                unreachable!("what is in its place already is never written")
-            }
+        debug_assert!(!matches!(self.location(file), Location::Target | Location::Done));
+        if let Some(handle) = self.handle(file)? {
+            return Ok(handle);
         }
+        let mut inner = self.inner.lock();
+        let handle = inner.handles.get(file, || {
+            let new = self.state.create(&Self::part_name(file))?;
+            let size = self.layout.entry(file).size();
+            new.set_len(size).map_err(|error| self.state.cannot(error))?;
+            Ok::<_, FilesError>(new)
+        })?;
+        inner.locations[file as usize] = Location::Fresh;
+        Ok(handle)
     }
 
     pub(crate) fn put_into_place(
@@ -198,7 +180,7 @@ impl Files {
                 path,
                 "has appeared while it was received; move it away, or start recv with --overwrite",
             ),
-            error => FilesError::io(path, "cannot be put into its place", error),
+            error => FilesError::io(path, MISPLACED, error),
         })
     }
 
@@ -216,26 +198,18 @@ impl Files {
         }
     }
 
-    pub(crate) fn close(&self) {
-        self.inner.lock().handles.clear();
-    }
-
-    #[cfg(test)]
-    pub(crate) fn opened(&self) -> u64 {
-        self.inner.lock().handles.opened()
-    }
-
     fn open_part(&self, file: u32) -> Result<File> {
         dir::open_file(self.state.fd(), Self::part_name(file), OFlags::RDWR)
             .map_err(|error| self.state.cannot(error))
     }
 
     fn open_target(&self, file: u32) -> Result<File> {
-        let cannot = |error| FilesError::io(&self.target_path(file), "cannot be read", error);
+        const CANNOT: &str = "cannot be read";
+        let path = self.target_path(file);
         let (parent, name) = name::split(&self.layout.entry(file).path);
         let mut cursor = Cursor::new(&self.root);
-        let parent = cursor.enter(parent)?.ok_or(Errno::NOENT).map_err(cannot)?;
-        dir::open_file(parent.as_fd(), name, OFlags::RDONLY).map_err(cannot)
+        let parent = cursor.enter(parent)?.ok_or(Errno::NOENT).at(&path, CANNOT)?;
+        dir::open_file(parent, name, OFlags::RDONLY).at(&path, CANNOT)
     }
 }
 

@@ -10,13 +10,13 @@ use rustix::fs::Mode;
 use rustix::io::Errno;
 
 use super::attributes::Attributes;
-use super::files::{Files, Identity, Location};
+use super::files::{Files, Identity, Location, MISPLACED};
 use super::locked::Widened;
 use super::survey::DIFFERS;
-use super::{Folder, hard_links, links, locked, reuse};
+use super::{Folder, locked, reuse};
 use crate::dir::{self, Cursor};
-use crate::error::{FilesError, Result};
-use crate::hole_hashes::file_hashes;
+use crate::error::{At as _, FilesError, Result, refuse};
+use crate::hash::file_hashes;
 use crate::manifest::Entry;
 use crate::name;
 use crate::store::{Shared, Written as _};
@@ -25,18 +25,27 @@ use crate::store::{Shared, Written as _};
 const SYNC_ONE_BY_ONE_MAX: usize = 32;
 
 pub(super) fn compare(folder: &mut Folder, announced: Option<&[u8; 32]>) -> Result<Vec<u32>> {
-    check_digests(folder, announced)?;
-    check_holes(folder)?;
     let files = folder.files.clone();
     let cannot = |error| files.state.cannot(error);
+    if let Some(announced) = announced
+        && folder.shared.digests.lock().hash().map_err(cannot)? != *announced
+    {
+        return Err(FilesError::Sender("the digests are not the ones it announced".into()));
+    }
+    for file in 0..files.layout.files() {
+        let written = matches!(files.location(file), Location::Target | Location::Part);
+        if written && !files.layout.entry(file).holes().is_empty() && !files.holes_are_zero(file)? {
+            take_over(folder, file)?;
+        }
+    }
     let mut damaged = Vec::new();
-    for index in 0..files.layout.groups() {
+    for index in 0..files.layout.groups {
         folder.shared.go_on()?;
         let group = files.layout.group(index);
         if !folder.hashed.contains(index as usize) {
             folder.hash(&group)?;
         }
-        let want = folder.shared.digests().digest(index).map_err(cannot)?;
+        let want = folder.shared.digests.lock().digest(index).map_err(cannot)?;
         if folder.chain.digest(index).map_err(cannot)? != want {
             damaged.push(index);
         } else if !folder.have.contains(index as usize) {
@@ -47,9 +56,11 @@ pub(super) fn compare(folder: &mut Folder, announced: Option<&[u8; 32]>) -> Resu
 }
 
 pub(super) fn finish(folder: &mut Folder) -> Result<()> {
-    let hashes = hash_files(folder)?;
-    find_locked(&folder.files, &folder.replaced, &mut folder.existing.locked)?;
-    let Folder { shared, files, existing, replaced, .. } = folder;
+    let Folder { shared, files, hole_hashes, chain, existing, replaced, .. } = folder;
+    let go_on = || shared.go_on();
+    let hashes = file_hashes(hole_hashes, &files.layout, go_on, |group| chain.digest(group))
+        .map_err(|error| files.state.cannot(error))??;
+    find_locked(files, replaced, &mut existing.locked)?;
     let attributes = Attributes::new(&shared.options, &files.abilities);
     let widened = Widened::widen(&files.root, &files.state, &existing.locked)?;
     let put = Finish { shared, files, attributes, made: Vec::new(), touched: BTreeSet::new() }
@@ -77,33 +88,6 @@ pub(super) fn reopen(folder: &mut Folder, damaged: &[u32]) -> Result<()> {
     Ok(())
 }
 
-fn check_digests(folder: &Folder, announced: Option<&[u8; 32]>) -> Result<()> {
-    let Some(announced) = announced else { return Ok(()) };
-    let hash = folder.shared.digests().hash();
-    match hash.map_err(|error| folder.files.state.cannot(error))? == *announced {
-        true => Ok(()),
-        false => Err(FilesError::Sender("the digests are not the ones it announced".into())),
-    }
-}
-
-fn check_holes(folder: &mut Folder) -> Result<()> {
-    let files = folder.files.clone();
-    for file in 0..files.layout.files() {
-        let written = matches!(files.location(file), Location::Target | Location::Part);
-        if written && !files.layout.entry(file).holes().is_empty() && !files.holes_are_zero(file)? {
-            take_over(folder, file)?;
-        }
-    }
-    Ok(())
-}
-
-fn hash_files(folder: &mut Folder) -> Result<Vec<Option<[u8; 32]>>> {
-    let Folder { shared, files, hole_hashes, chain, .. } = folder;
-    let go_on = || shared.go_on();
-    file_hashes(hole_hashes, &files.layout, go_on, |group| chain.digest(group))
-        .map_err(|error| files.state.cannot(error))?
-}
-
 /// Copies a file of which a part must be received again; the old file stays until the end.
 fn take_over(folder: &mut Folder, file: u32) -> Result<()> {
     const COPY: &str = "copy";
@@ -112,21 +96,21 @@ fn take_over(folder: &mut Folder, file: u32) -> Result<()> {
     let path = files.target_path(file);
     // The time may differ within rounding, so the file may be another one rather than damaged.
     if folder.existing.doubtful.contains(&file) && !folder.shared.options.overwrite {
-        return Err(FilesError::refused(&path, DIFFERS));
+        return refuse(&path, DIFFERS);
     }
-    let cannot = |error| FilesError::io(&path, "cannot be copied", error);
+    const CANNOT: &str = "cannot be copied";
     let entry = files.layout.entry(file);
     let copy = files.state.create(COPY)?;
     copy.set_len(entry.size()).map_err(|error| files.state.cannot(error))?;
     if entry.holes().is_empty() {
-        std::io::copy(&mut (&*old).take(entry.size()), &mut (&copy)).map_err(cannot)?;
+        std::io::copy(&mut (&*old).take(entry.size()), &mut (&copy)).at(&path, CANNOT)?;
     } else {
         let mut piece = vec![0; 1 << 20];
         for index in files.layout.groups_of(file) {
             let group = files.layout.group(index);
             let piece = &mut piece[..group.len as usize];
             files.read(&group, 0, piece)?;
-            copy.write_all_at(piece, group.file_offset).map_err(cannot)?;
+            copy.write_all_at(piece, group.file_offset).at(&path, CANNOT)?;
         }
     }
     drop(copy);
@@ -148,15 +132,12 @@ fn take_over(folder: &mut Folder, file: u32) -> Result<()> {
     Ok(())
 }
 
-/// Last step: attributes, renames, directories and links.
-struct Finish<'a> {
-    shared: &'a Shared<Folder>,
-    files: &'a Files,
-    attributes: Attributes<'a>,
-    /// Directories that were made, in order of their paths.
+pub(super) struct Finish<'a> {
+    pub(super) shared: &'a Shared<Folder>,
+    pub(super) files: &'a Files,
+    pub(super) attributes: Attributes<'a>,
     made: Vec<&'a Entry>,
-    /// Directories with changed entries, to be synced.
-    touched: BTreeSet<&'a BStr>,
+    pub(super) touched: BTreeSet<&'a BStr>,
 }
 
 impl Finish<'_> {
@@ -169,14 +150,12 @@ impl Finish<'_> {
         self.prepare()?;
         self.make_directories()?;
         self.rename(replaced)?;
-        let options = &self.shared.options;
-        let hard = hard_links::make(options, self.files, &mut self.attributes, replaced)?;
-        self.touched.extend(hard.touched);
-        self.touched.extend(links::make(options, self.files, &mut self.attributes)?);
-        self.files.close();
+        let copies = self.make_hard_links(replaced)?;
+        self.make_links()?;
+        self.files.inner.lock().handles.open.clear();
         self.finish_directories()?;
         self.sync_directories()?;
-        self.remark(hard.copies);
+        self.remark(copies);
         Ok(())
     }
 
@@ -210,18 +189,15 @@ impl Finish<'_> {
         for (file, identity) in targets {
             let entry = self.files.layout.entry(*file);
             let path = self.files.target_path(*file);
-            let cannot = |error| FilesError::io(&path, "cannot be looked at", error);
             let (parent, name) = name::split(&entry.path);
-            let parent = cursor.enter(parent)?;
-            let there = match parent {
-                Some(parent) => dir::stat(parent, name).map_err(cannot)?,
+            let there = match cursor.enter(parent)? {
+                Some(parent) => dir::stat(parent, name).at(&path, "cannot be looked at")?,
                 None => None,
             };
             if there.as_ref().map(Identity::of) != Some(*identity) {
-                return Err(FilesError::refused(
-                    &path,
-                    "was changed while it was compared; receive again when nothing writes to it",
-                ));
+                let what =
+                    "was changed while it was compared; receive again when nothing writes to it";
+                return refuse(&path, what);
             }
             if let Some(there) = there.filter(|there| self.attributes.lacks(entry, there).is_some())
                 && let Some(handle) = self.files.handle(*file)?
@@ -245,8 +221,7 @@ impl Finish<'_> {
             let path = files.target_path(file);
             self.attributes.give(entry, &path, part.as_fd())?;
             if self.shared.options.sync && one_by_one {
-                part.sync_all()
-                    .map_err(|error| FilesError::io(&path, "cannot be synced", error))?;
+                part.sync_all().at(&path, "cannot be synced")?;
             }
         }
         if self.shared.options.sync && !one_by_one {
@@ -259,26 +234,24 @@ impl Finish<'_> {
         let files = self.files;
         let mut cursor = Cursor::new(&files.root);
         for entry in files.left_out.kept(&files.layout).filter(|entry| entry.is_directory()) {
+            const CANNOT: &str = "cannot be made";
             let path = files.root.path(&entry.path);
-            let cannot = |error: Errno| FilesError::io(&path, "cannot be made", error);
             let (parent, name) = name::split(&entry.path);
-            let fd = cursor.enter(parent)?.ok_or(Errno::NOENT).map_err(cannot)?;
+            let fd = cursor.enter(parent)?.ok_or(Errno::NOENT).at(&path, CANNOT)?;
             match rustix::fs::mkdirat(fd, &**name, Mode::RWXU) {
-                Ok(()) => {
+                // Entering fails unless a directory, and not a link, exists.
+                Err(Errno::EXIST) => drop(cursor.enter(Some(&entry.path))?),
+                made => {
+                    made.at(&path, CANNOT)?;
                     self.made.push(entry);
                     self.touched.insert(parent.unwrap_or_default());
                     self.touched.insert(&entry.path);
                     cursor.look_again();
                     // Set now, so that an interrupted run leaves only the time wrong.
-                    let made = cursor.enter(Some(&entry.path))?.ok_or(Errno::NOENT);
-                    let made = made.map_err(cannot)?;
-                    files.abilities.set_mode(made, entry.mode | 0o700).map_err(cannot)?;
+                    let fd = cursor.enter(Some(&entry.path))?.ok_or(Errno::NOENT);
+                    let mode = entry.mode | 0o700;
+                    fd.and_then(|fd| files.abilities.set_mode(fd, mode)).at(&path, CANNOT)?;
                 }
-                Err(Errno::EXIST) => {
-                    // Entering fails unless a directory, and not a link, exists.
-                    cursor.enter(Some(&entry.path))?;
-                }
-                Err(error) => return Err(cannot(error)),
             }
         }
         Ok(())
@@ -288,20 +261,20 @@ impl Finish<'_> {
         let files = self.files;
         let mut cursor = Cursor::new(&files.root);
         for file in 0..files.layout.files() {
-            if files.location(file) == Location::Target || files.is_left_out(file) {
+            if files.location(file) == Location::Target
+                || files.left_out.entries.contains(files.layout.entry_index(file))
+            {
                 continue;
             }
             let (parent, name) = name::split(&files.layout.entry(file).path);
             let path = files.target_path(file);
-            let cannot =
-                |error: Errno| FilesError::io(&path, "cannot be put into its place", error);
-            let fd = cursor.enter(parent)?.ok_or(Errno::NOENT).map_err(cannot)?;
+            let fd = cursor.enter(parent)?.ok_or(Errno::NOENT).at(&path, MISPLACED)?;
             let part = Files::part_name(file);
+            // A damaged file may be replaced, but no file that came since.
             let overwrite = self.shared.options.overwrite
                 || match replaced.get(&file) {
-                    // A damaged file may be replaced, but no file that came since.
                     Some(old) => {
-                        let there = dir::stat(fd, name).map_err(cannot)?;
+                        let there = dir::stat(fd, name).at(&path, "cannot be looked at")?;
                         there.as_ref().map(Identity::of) == Some(*old)
                     }
                     None => false,
@@ -318,9 +291,8 @@ impl Finish<'_> {
         let mut cursor = Cursor::new(&self.files.root);
         for entry in self.made.iter().rev() {
             let path = self.files.root.path(&entry.path);
-            let cannot = |error: Errno| FilesError::io(&path, "cannot be opened", error);
-            let fd = cursor.enter(Some(&entry.path))?.ok_or(Errno::NOENT).map_err(cannot)?;
-            self.attributes.give(entry, &path, fd)?;
+            let fd = cursor.enter(Some(&entry.path))?.ok_or(Errno::NOENT);
+            self.attributes.give(entry, &path, fd.at(&path, "cannot be opened")?)?;
         }
         Ok(())
     }
@@ -329,19 +301,15 @@ impl Finish<'_> {
         if !self.shared.options.sync {
             return Ok(());
         }
+        const CANNOT: &str = "cannot be synced";
         let root = &self.files.root;
-        let cannot = |path: &BStr| {
-            let path = root.path(path);
-            move |error: Errno| FilesError::io(&path, "cannot be synced", error)
-        };
         if self.touched.len() > SYNC_ONE_BY_ONE_MAX {
-            return rustix::fs::syncfs(root.fd()).map_err(cannot("".into()));
+            return rustix::fs::syncfs(&root.fd).at(&root.path, CANNOT);
         }
         let mut cursor = Cursor::new(root);
         for path in &self.touched {
-            let fd = cursor.enter((!path.is_empty()).then_some(*path));
-            if let Ok(Some(fd)) = fd {
-                rustix::fs::fsync(fd).map_err(cannot(path))?;
+            if let Ok(Some(fd)) = cursor.enter((!path.is_empty()).then_some(*path)) {
+                rustix::fs::fsync(fd).at(root.path(path), CANNOT)?;
             }
         }
         Ok(())
@@ -367,9 +335,7 @@ fn find_locked(
         let parent = name::parent(&entry.path);
         let Some(fd) = cursor.enter(parent)? else { continue };
         let at = parent.unwrap_or_default();
-        let path = files.root.path(at);
-        if locked::is_locked(fd)
-            .map_err(|error| FilesError::io(&path, "cannot be written to", error))?
+        if locked::is_locked(fd).at(files.root.path(at), "cannot be written to")?
             && !found.iter().any(|known| known == at)
         {
             found.push(at.to_owned());

@@ -9,14 +9,12 @@ use crate::layout::Layout;
 use crate::manifest::Entry;
 use crate::name;
 
-/// Most paths that are shown.
 const SHOWN: usize = 20;
 
-/// Entries that are left out, with counts by kind and the first paths.
 #[derive(Debug, Default)]
 pub(crate) struct LeftOut {
-    /// Indices in the manifest.
-    entries: FixedBitSet,
+    /// By index in the manifest.
+    pub(crate) entries: FixedBitSet,
     files: u64,
     links: u64,
     directories: u64,
@@ -65,31 +63,23 @@ impl LeftOut {
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_clear()
-    }
-
-    pub(crate) fn contains(&self, entry: usize) -> bool {
-        self.entries.contains(entry)
-    }
-
     pub(super) fn kept<'l>(&'l self, layout: &'l Layout) -> impl Iterator<Item = &'l Entry> {
         let all = layout.manifest.entries().iter().enumerate();
-        all.filter(|(index, _)| !self.contains(*index)).map(|(_, entry)| entry)
+        all.filter(|(index, _)| !self.entries.contains(*index)).map(|(_, entry)| entry)
     }
 
-    pub(crate) fn lines(&self) -> Vec<String> {
-        let mut lines = self.shown.clone();
+    /// Returns the first paths with reasons, and a summary: reports to a sender have 120 bytes.
+    /// `None` if nothing is left out.
+    pub(crate) fn lines(&self) -> Option<(Vec<String>, String)> {
         let all = self.files + self.links + self.directories;
+        if all == 0 {
+            return None;
+        }
+        let mut lines = self.shown.clone();
         let more = all.saturating_sub(lines.len() as u64);
         if more > 0 {
             lines.push(format!("{more} more"));
         }
-        lines
-    }
-
-    /// Returns a short summary: reports to a sender have 120 bytes.
-    pub(crate) fn summary(&self) -> String {
         let count = |count: u64, one: &str, more: &str| match count {
             0 => None,
             1 => Some(format!("1 {one}")),
@@ -101,6 +91,7 @@ impl LeftOut {
             count(self.directories, "folder", "folders"),
         ];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
-        format!("left out {}, which its file system cannot hold", parts.join(", "))
+        let parts = parts.join(", ");
+        Some((lines, format!("left out {parts}, which its file system cannot hold")))
     }
 }

@@ -1,7 +1,7 @@
 //! Read-only directories of this user, whose modes are widened for the last step.
 
 use std::io::{Read as _, Write as _};
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
 use bstr::{BString, ByteSlice as _};
 use rustix::fs::{Access, AtFlags, Mode, OFlags};
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::state::StateFolder;
 use crate::dir::{self, Cursor, Root};
-use crate::error::{FilesError, Result};
+use crate::error::{At as _, FilesError, Result};
 use crate::name;
 
 /// File with the modes to restore. Record: mode (2 bytes), length of the path (2), path.
@@ -21,13 +21,12 @@ pub(super) struct Widened(Vec<(BString, u16)>);
 
 /// Restores the modes that a killed process has left widened.
 pub(super) fn restore_left(root: &Root, state: BorrowedFd<'_>) -> Result<()> {
+    const CANNOT: &str = "cannot be read";
     let path = root.path(name::STATE_FOLDER.as_bytes());
-    let cannot = |error: std::io::Error| FilesError::io(&path, "cannot be read", error);
     let mut bytes = Vec::new();
     match dir::open_file(state, MODES, OFlags::RDONLY) {
-        Ok(mut file) => file.read_to_end(&mut bytes).map_err(cannot)?,
         Err(Errno::NOENT) => return Ok(()),
-        Err(error) => return Err(cannot(error.into())),
+        file => file.at(&path, CANNOT)?.read_to_end(&mut bytes).at(&path, CANNOT)?,
     };
     let (mut found, mut rest) = (Vec::new(), &bytes[..]);
     while let Some(([a, b, c, d], after)) = rest.split_first_chunk::<4>()
@@ -63,11 +62,11 @@ impl Widened {
         let (mut all, mut bytes) = (Vec::new(), Vec::new());
         let mut cursor = Cursor::new(root);
         for path in locked {
+            const CANNOT: &str = "cannot be looked at";
             let at = root.path(path);
-            let cannot = |error: Errno| FilesError::io(&at, "cannot be looked at", error);
             let whole = (!path.is_empty()).then_some(path.as_bstr());
-            let fd = cursor.enter(whole)?.ok_or(Errno::NOENT).map_err(cannot)?;
-            let mode = Mode::from_raw_mode(rustix::fs::fstat(fd).map_err(cannot)?.st_mode);
+            let fd = cursor.enter(whole)?.ok_or(Errno::NOENT).at(&at, CANNOT)?;
+            let mode = Mode::from_raw_mode(rustix::fs::fstat(fd).at(&at, CANNOT)?.st_mode);
             let mode = u16::try_from(mode.bits() & 0o7777).expect("twelve bits");
             bytes.extend(mode.to_be_bytes());
             bytes.extend(u16::try_from(path.len()).expect("limited").to_be_bytes());
@@ -78,13 +77,11 @@ impl Widened {
         let written = (&file).write_all(&bytes).and_then(|()| file.sync_all());
         written.map_err(|error| state.cannot(error))?;
         let widened = Self(all);
-        match widened.set(root, |mode| mode | 0o700) {
-            Ok(()) => Ok(widened),
-            Err(error) => {
-                widened.restore(root, state.fd())?;
-                Err(error)
-            }
-        }
+        widened.set(root, |mode| mode | 0o700).or_else(|error| {
+            widened.restore(root, state.fd())?;
+            Err(error)
+        })?;
+        Ok(widened)
     }
 
     pub(super) fn restore(&self, root: &Root, state: BorrowedFd<'_>) -> Result<()> {
@@ -92,16 +89,13 @@ impl Widened {
             return Ok(());
         }
         self.set(root, |mode| mode)?;
-        match rustix::fs::unlinkat(state, MODES, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(error) => Err(FilesError::io(&root.path(b""), "cannot be written", error)),
-        }
+        dir::remove_file(state, MODES).at(&root.path, "cannot be written")
     }
 
     fn set(&self, root: &Root, mode: impl Fn(u16) -> u16) -> Result<()> {
         for (path, own) in &self.0 {
+            const CANNOT: &str = "cannot get its mode";
             let at = root.path(path);
-            let cannot = |error: Errno| FilesError::io(&at, "cannot get its mode", error);
             let mut cursor = Cursor::new(root);
             let whole = (!path.is_empty()).then_some(path.as_bstr());
             let fd = match cursor.enter(whole) {
@@ -110,13 +104,10 @@ impl Widened {
                 Err(error) => return Err(error),
             };
             let user = rustix::process::geteuid();
-            let owner = rustix::fs::fstat(fd).map_err(cannot)?.st_uid;
-            if !user.is_root() && owner != user.as_raw() {
-                // The directory has another owner now, who decides on the mode.
-                continue;
+            // Another owner, if the directory has one now, decides on the mode.
+            if user.is_root() || rustix::fs::fstat(fd).at(&at, CANNOT)?.st_uid == user.as_raw() {
+                rustix::fs::fchmod(fd, Mode::from_raw_mode(mode(*own).into())).at(&at, CANNOT)?;
             }
-            let mode = Mode::from_raw_mode(mode(*own).into());
-            rustix::fs::fchmod(fd.as_fd(), mode).map_err(cannot)?;
         }
         Ok(())
     }

@@ -2,10 +2,8 @@
 
 mod abilities;
 mod attributes;
-mod calls;
 mod files;
 mod finish;
-mod hard_links;
 mod left_out;
 mod links;
 mod locked;
@@ -30,14 +28,11 @@ use self::files::{Files, Identity, Location};
 pub(crate) use self::left_out::LeftOut;
 pub use self::state::clean;
 use self::survey::Existing;
-use crate::error::{FilesError, Result};
-use crate::hash::group_digest;
-use crate::hole_hashes::HoleHashes;
+use crate::error::{At as _, FilesError, Result};
+use crate::hash::{HoleHashes, group_digest};
 use crate::layout::Group;
 use crate::manifest::ENTRIES_MAX;
-use crate::store::{
-    Flight, GroupStore, Idle, JournalWriter, Medium, Request, Shared, Written as _,
-};
+use crate::store::{Flight, GroupStore, Idle, Journal, Medium, Request, Shared, Written as _};
 use crate::table::Table;
 
 /// Store in a directory. Memory besides the manifest: 48 MiB, and three bits per MiB above 256 GiB
@@ -62,7 +57,7 @@ pub struct StoreOptions {
     /// Host that sends the object: only its objects supersede leftovers. Default: unknown.
     pub source: Option<IpAddr>,
     #[cfg(test)]
-    calls: calls::Calls,
+    calls: abilities::Calls,
 }
 
 impl StoreOptions {
@@ -79,38 +74,33 @@ impl StoreOptions {
             keep_partial: true,
             source: None,
             #[cfg(test)]
-            calls: calls::Calls::default(),
+            calls: abilities::Calls::default(),
         }
     }
 
-    const fn calls(&self) -> calls::Calls {
+    const fn calls(&self) -> abilities::Calls {
         #[cfg(test)]
         return self.calls;
         #[cfg(not(test))]
-        calls::Calls {}
+        abilities::Calls {}
     }
 }
 
-/// State of an object in the thread of its store.
 #[derive(Debug)]
 pub struct Folder {
     shared: Arc<Shared<Self>>,
     files: Arc<Files>,
-    journal: JournalWriter,
+    journal: Journal,
     /// Complete groups, before the comparison with digests.
     have: FixedBitSet,
-    /// Groups with a digest in `chain`.
     hashed: FixedBitSet,
-    /// Digests of the groups as they are here.
     chain: Table,
     hole_hashes: HoleHashes,
-    /// Files that were found in their locations, and directories to widen for the last step.
     existing: Existing,
     /// Found files that turned out to be damaged; the last step replaces them.
     replaced: BTreeMap<u32, Identity>,
     /// First group that [`idle`](Medium::idle) has not looked at.
     cursor: u32,
-    /// Buffer of a group, kept to save allocations.
     scratch: Vec<u8>,
 }
 
@@ -146,8 +136,7 @@ impl Medium for Folder {
     }
 
     fn folder(options: &StoreOptions) -> Result<PathBuf> {
-        std::fs::create_dir_all(&options.dir)
-            .map_err(|error| FilesError::io(&options.dir, "cannot be made", error))?;
+        std::fs::create_dir_all(&options.dir).at(&options.dir, "cannot be made")?;
         Ok(options.dir.clone())
     }
 
@@ -155,35 +144,10 @@ impl Medium for Folder {
         shared: &Arc<Shared<Self>>,
         request: Request,
     ) -> Result<(Self, Arc<Files>, FixedBitSet)> {
-        let (files, found) = open::open(shared, &request)?;
-        let open::Opened { journal, have, existing } = found;
-        let folder = &shared.options.dir;
-        let cannot = |error| files.state.cannot(error);
-        let identity = files.state.identity()?;
-        shared.counters.identity.get_or_init(|| identity);
-        let opened = Self {
-            shared: shared.clone(),
-            journal: JournalWriter::new(
-                journal,
-                files.state.path.clone(),
-                shared.counters.clone(),
-                shared.journal_every,
-            ),
-            hashed: FixedBitSet::with_capacity(files.layout.groups() as usize),
-            have,
-            chain: Table::new(files.layout.digest_bytes(), folder).map_err(cannot)?,
-            hole_hashes: HoleHashes::new(&files.layout, folder).map_err(cannot)?,
-            existing,
-            replaced: BTreeMap::new(),
-            cursor: 0,
-            scratch: Vec::new(),
-            files: Arc::new(files),
-        };
-        let (files, found) = (opened.files.clone(), opened.have.clone());
-        Ok((opened, files, found))
+        open::open(shared, &request)
     }
 
-    fn journal(&mut self) -> Option<&mut JournalWriter> {
+    fn journal(&mut self) -> Option<&mut Journal> {
         Some(&mut self.journal)
     }
 
@@ -210,7 +174,7 @@ impl Medium for Folder {
     }
 
     fn idle(&mut self) -> Result<Idle> {
-        while self.cursor < self.files.layout.groups() {
+        while self.cursor < self.files.layout.groups {
             let index = self.cursor;
             self.cursor += 1;
             if self.have.contains(index as usize) && !self.hashed.contains(index as usize) {
@@ -245,7 +209,7 @@ impl Medium for Folder {
 
     fn abandon(options: &StoreOptions, files: &Files, discarded: bool) {
         if discarded || !options.keep_partial {
-            files.close();
+            files.inner.lock().handles.open.clear();
             let _ = files.state.remove();
         }
     }

@@ -4,11 +4,11 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::Path;
 
 use bstr::BStr;
-use rustix::fs::{AtFlags, Mode, OFlags, Stat, Statx, StatxAttributes, StatxFlags};
+use rustix::fs::{Access, AtFlags, Mode, OFlags, Stat, Statx, StatxAttributes, StatxFlags};
 
 use super::attributes::{self, Lack};
 use crate::dir;
-use crate::error::{FilesError, Result};
+use crate::error::{Result, refuse};
 use crate::manifest::Entry;
 
 pub(super) fn mount(directory: BorrowedFd<'_>) -> Option<u64> {
@@ -20,15 +20,13 @@ pub(super) fn mount(directory: BorrowedFd<'_>) -> Option<u64> {
 
 pub(super) fn check_directory(path: &Path, directory: BorrowedFd<'_>) -> Result<()> {
     match look(directory, "".into(), AtFlags::EMPTY_PATH) {
-        Some(stat) if has(&stat, StatxAttributes::IMMUTABLE) => Err(FilesError::refused(
-            path,
-            "is immutable, so that nothing can be made in it; use chattr -i",
-        )),
+        Some(stat) if has(&stat, StatxAttributes::IMMUTABLE) => {
+            refuse(path, "is immutable, so that nothing can be made in it; use chattr -i")
+        }
         _ => Ok(()),
     }
 }
 
-/// Existing entry at the path of an entry of the object.
 pub(super) struct Present<'a> {
     pub(super) path: &'a Path,
     pub(super) parent: BorrowedFd<'a>,
@@ -40,10 +38,8 @@ impl Present<'_> {
     pub(super) fn check_replaced(&self) -> Result<()> {
         if let Some(stat) = self.attributes() {
             if has(&stat, StatxAttributes::MOUNT_ROOT) {
-                return Err(FilesError::refused(
-                    self.path,
-                    "is a mount point and cannot be replaced; unmount it, or have the sender exclude it",
-                ));
+                let what = "is a mount point and cannot be replaced; unmount it, or have the sender exclude it";
+                return refuse(self.path, what);
             }
             check_flags(self.path, &stat)?;
         }
@@ -51,7 +47,7 @@ impl Present<'_> {
             && has(&stat, StatxAttributes::APPEND)
         {
             let what = "lies in an append-only directory and cannot be replaced; use chattr -a";
-            return Err(FilesError::refused(self.path, what));
+            return refuse(self.path, what);
         }
         check_sticky(self.path, self.parent, self.stat)
     }
@@ -62,22 +58,19 @@ impl Present<'_> {
         }
         let user = rustix::process::geteuid();
         let is_ours = user.is_root() || self.stat.st_uid == user.as_raw();
-        let can_change =
-            is_ours || lack == Lack::Xattrs && (self.is_writable() || self.has_xattrs(entry));
-        if !can_change {
-            let what = format!(
-                "is there already and belongs to user {}, so that its mode, owner and attributes cannot be \
-                 changed; move it away",
-                self.stat.st_uid
-            );
-            return Err(FilesError::refused(self.path, what));
+        let is_writable = || {
+            let access = Access::WRITE_OK;
+            rustix::fs::accessat(self.parent, &**self.name, access, AtFlags::EACCESS).is_ok()
+        };
+        if is_ours || lack == Lack::Xattrs && (is_writable() || self.has_xattrs(entry)) {
+            return Ok(());
         }
-        Ok(())
-    }
-
-    fn is_writable(&self) -> bool {
-        let access = rustix::fs::Access::WRITE_OK;
-        rustix::fs::accessat(self.parent, &**self.name, access, AtFlags::EACCESS).is_ok()
+        let what = format!(
+            "is there already and belongs to user {}, so that its mode, owner and attributes cannot be \
+             changed; move it away",
+            self.stat.st_uid
+        );
+        refuse(self.path, what)
     }
 
     fn has_xattrs(&self, entry: &Entry) -> bool {
@@ -91,21 +84,17 @@ impl Present<'_> {
 }
 
 fn check_flags(path: &Path, stat: &Statx) -> Result<()> {
-    for (flag, what) in [
-        (
-            StatxAttributes::IMMUTABLE,
-            "is immutable and cannot be changed or replaced; use chattr -i",
-        ),
-        (
-            StatxAttributes::APPEND,
-            "is append-only and cannot be changed or replaced; use chattr -a",
-        ),
-    ] {
-        if has(stat, flag) {
-            return Err(FilesError::refused(path, what));
+    let flags = [
+        (StatxAttributes::IMMUTABLE, "immutable", 'i'),
+        (StatxAttributes::APPEND, "append-only", 'a'),
+    ];
+    match flags.into_iter().find(|(flag, ..)| has(stat, *flag)) {
+        Some((_, what, letter)) => {
+            let advice = format!("use chattr -{letter}");
+            refuse(path, format!("is {what} and cannot be changed or replaced; {advice}"))
         }
+        None => Ok(()),
     }
-    Ok(())
 }
 
 fn check_sticky(path: &Path, parent: BorrowedFd<'_>, there: &Stat) -> Result<()> {
@@ -119,7 +108,7 @@ fn check_sticky(path: &Path, parent: BorrowedFd<'_>, there: &Stat) -> Result<()>
              replaced; move it away",
             there.st_uid
         );
-        return Err(FilesError::refused(path, what));
+        return refuse(path, what);
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! Opening of an object in a folder: its state of an earlier run, and a survey of the folder.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use faircast_proto::object::Part;
@@ -12,39 +13,58 @@ use super::survey::{Existing, Scope, Survey};
 use super::{Folder, LeftOut, attributes, locked};
 use crate::dir::Root;
 use crate::error::{FilesError, Result};
+use crate::hash::HoleHashes;
 use crate::layout::Layout;
 use crate::manifest::{Entry, Kind, Manifest};
 use crate::name;
 use crate::store::{Journal, Request, Shared};
+use crate::table::Table;
 
-/// Object in a folder, as far as it exists.
-pub(super) struct Opened {
-    pub(super) journal: Journal,
-    /// Complete groups.
-    pub(super) have: FixedBitSet,
-    pub(super) existing: Existing,
+struct Found {
+    abilities: Abilities,
+    left_out: Arc<LeftOut>,
+    journal: Journal,
+    have: FixedBitSet,
+    existing: Existing,
 }
 
-type Parts = (Abilities, Arc<LeftOut>);
-
-pub(super) fn open(shared: &Shared<Folder>, request: &Request) -> Result<(Files, Opened)> {
+pub(super) fn open(
+    shared: &Arc<Shared<Folder>>,
+    request: &Request,
+) -> Result<(Folder, Arc<Files>, FixedBitSet)> {
     let layout = check_manifest(request)?;
-    let options = &shared.options;
-    let root = Root::open(&options.dir)?;
-    let object = &request.announcement.object;
-    let state = StateFolder::open(&root, object)?;
-    match look(shared, request, &layout, &root, &state) {
-        Ok(((abilities, left_out), mut found)) => {
-            let locations = std::mem::take(&mut found.existing.locations);
-            Ok((Files::new(layout, root, state, (abilities, left_out, locations)), found))
-        }
+    let folder = &shared.options.dir;
+    let root = Root::open(folder)?;
+    let state = StateFolder::open(&root, &request.announcement.object)?;
+    let found = match look(shared, request, &layout, &root, &state) {
+        Ok(found) => found,
         Err(error) => {
             if state.find(JOURNAL)?.is_none() {
                 let _ = state.remove();
             }
-            Err(error)
+            return Err(error);
         }
-    }
+    };
+    let Found { abilities, left_out, journal, have, mut existing } = found;
+    let locations = std::mem::take(&mut existing.locations);
+    let files = Arc::new(Files::new(layout, root, state, (abilities, left_out, locations)));
+    let cannot = |error| files.state.cannot(error);
+    let identity = files.state.identity()?;
+    shared.counters.identity.get_or_init(|| identity);
+    let opened = Folder {
+        shared: shared.clone(),
+        journal,
+        hashed: FixedBitSet::with_capacity(files.layout.groups as usize),
+        have: have.clone(),
+        chain: Table::new(files.layout.digest_bytes(), folder).map_err(cannot)?,
+        hole_hashes: HoleHashes::new(&files.layout, folder).map_err(cannot)?,
+        existing,
+        replaced: BTreeMap::new(),
+        cursor: 0,
+        scratch: Vec::new(),
+        files: files.clone(),
+    };
+    Ok((opened, files, have))
 }
 
 fn look(
@@ -53,12 +73,17 @@ fn look(
     layout: &Layout,
     root: &Root,
     state: &StateFolder,
-) -> Result<(Parts, Opened)> {
+) -> Result<Found> {
     // Otherwise a directory that an interrupted run has left widened would count as writable.
     locked::restore_left(root, state.fd())?;
-    state.neighbours().for_each(|neighbour| neighbour.restore_modes(root));
+    for neighbour in state.neighbours() {
+        if let Some(_lock) = neighbour.lock() {
+            // On an error the saved modes stay for a later attempt.
+            let _ = locked::restore_left(root, neighbour.fd());
+        }
+    }
     let object = &request.announcement.object;
-    let groups = layout.groups();
+    let groups = layout.groups;
     let mut have = match state.find(JOURNAL)? {
         Some(file) => Journal::read(file, object, groups).map_err(|error| state.cannot(error))?,
         None => FixedBitSet::with_capacity(groups as usize),
@@ -70,13 +95,13 @@ fn look(
     let mut survey = Survey::new(scope)?;
     survey.entries()?;
     if survey.reuse(&mut have)? {
-        begin_journal(state, object, &have, groups)?;
+        begin_journal((shared, state), object, &have, groups)?;
         save_manifest(state, &request.manifest)?;
     }
     survey.parts(&mut have)?;
     let existing = survey.finish()?;
     attributes::check(&shared.options, layout, state, &abilities)?;
-    let journal = begin_journal(state, object, &have, groups)?;
+    let journal = begin_journal((shared, state), object, &have, groups)?;
     save_manifest(state, &request.manifest)?;
     for (file, _) in &existing.targets {
         layout.groups_of(*file).for_each(|group| have.set(group as usize, true));
@@ -90,7 +115,7 @@ fn look(
         counts.files = layout.files();
         counts.bytes_found = found;
     });
-    Ok(((abilities, left_out), Opened { journal, have, existing }))
+    Ok(Found { abilities, left_out, journal, have, existing })
 }
 
 fn check_manifest(request: &Request) -> Result<Layout> {
@@ -122,15 +147,14 @@ fn check_manifest(request: &Request) -> Result<Layout> {
 }
 
 fn begin_journal(
-    state: &StateFolder,
+    (shared, state): (&Shared<Folder>, &StateFolder),
     object: &[u8; 32],
     have: &FixedBitSet,
     groups: u32,
 ) -> Result<Journal> {
     const NEW: &str = "journal.new";
-    let file = state.create(NEW)?;
-    let journal = Journal::begin(file, *object, have, groups);
-    let journal = journal.map_err(|error| state.cannot(error))?;
+    let mut journal = Journal::new(state.create(NEW)?, &state.path, *object, shared.journal());
+    journal.begin(have, groups).map_err(|error| state.cannot(error))?;
     state.rename(NEW, JOURNAL)?;
     Ok(journal)
 }

@@ -11,7 +11,7 @@ use rustix::fs::OFlags;
 
 use super::Folder;
 use super::files::Files;
-use super::state::{Neighbour, StateFolder};
+use super::state::{Neighbour, StateFolder, read_source};
 use crate::dir::{self, Cursor, Root};
 use crate::error::Result;
 use crate::layout::{GROUP_BYTES, Layout};
@@ -41,7 +41,7 @@ pub(super) fn from_others(
                 take(shared, (state, &neighbour), (layout, file), (&other, found), &complete)
             });
             match taken {
-                Some(groups) => groups.for_each(|group| have.insert(group as usize)),
+                Some(groups) => have.extend(groups),
                 None => rest.push(file),
             }
         }
@@ -67,7 +67,7 @@ pub(super) fn from_targets(
         let Ok(bytes) = old.metadata().map(|old| beginning(old.len(), entry.size())) else {
             continue;
         };
-        if bytes == 0 || copy(shared, &old, (state, file), entry.size(), bytes)?.is_none() {
+        if bytes == 0 || !copy(shared, &old, (state, file), entry.size(), bytes)? {
             continue;
         }
         let groups = layout.groups_of(file);
@@ -132,7 +132,7 @@ fn take(
     (layout, file): (&Layout, u32),
     (other, found): (&Layout, u32),
     complete: &FixedBitSet,
-) -> Option<std::vec::IntoIter<u32>> {
+) -> Option<Vec<usize>> {
     let (theirs, ours) = (other.entry(found), layout.entry(file));
     let part = Files::part_name(found);
     let old = dir::open_file(neighbour.fd(), &part, OFlags::RDWR).ok()?;
@@ -141,13 +141,15 @@ fn take(
         return None;
     }
     let (from, to) = (other.groups_of(found), layout.groups_of(file));
-    let groups: Vec<u32> = from
+    let same = theirs.size() == ours.size();
+    let usable = |group: &u32| {
+        complete.contains(*group as usize)
+            && (same || u64::from(other.group(*group).len) == GROUP_BYTES)
+    };
+    let groups: Vec<usize> = from
         .clone()
-        .filter(|group| complete.contains(*group as usize))
-        .filter(|group| {
-            theirs.size() == ours.size() || u64::from(other.group(*group).len) == GROUP_BYTES
-        })
-        .map(|group| to.start + (group - from.start))
+        .filter(usable)
+        .map(|group| (to.start + (group - from.start)) as usize)
         .collect();
     if groups.is_empty() {
         return None;
@@ -155,19 +157,20 @@ fn take(
     if let Some(_lock) = neighbour.lock() {
         old.set_len(ours.size()).ok()?;
         rustix::fs::renameat(neighbour.fd(), &*part, state.fd(), &*Files::part_name(file)).ok()?;
-    } else {
-        copy(shared, &old, (state, file), ours.size(), theirs.size()).ok()??;
+    } else if !copy(shared, &old, (state, file), ours.size(), theirs.size()).ok()? {
+        return None;
     }
-    Some(groups.into_iter())
+    Some(groups)
 }
 
+/// Copies the beginning of a file into the state folder. Returns false if it cannot be read.
 fn copy(
     shared: &Shared<Folder>,
     mut old: &File,
     (state, file): (&StateFolder, u32),
     size: u64,
     bytes: u64,
-) -> Result<Option<()>> {
+) -> Result<bool> {
     let name = Files::part_name(file);
     let new = state.create(&name)?;
     let mut at = 0;
@@ -179,12 +182,12 @@ fn copy(
             Ok(count) if count == piece => at += piece,
             _ => {
                 state.remove_file(&name)?;
-                return Ok(None);
+                return Ok(false);
             }
         }
     }
     new.set_len(size).map_err(|error| state.cannot(error))?;
-    Ok(Some(()))
+    Ok(true)
 }
 
 /// Removes idle leftovers of earlier versions: objects from the same host with equal title and
@@ -198,12 +201,10 @@ pub(super) fn remove_superseded(layout: &Layout, state: &StateFolder, source: Op
         let outermost = entries.filter(|entry| name::parent(&entry.path).is_none());
         outermost.map(|entry| (*entry.path).to_owned()).collect()
     };
-    for neighbour in state.neighbours().filter(|neighbour| neighbour.source() == source) {
+    for neighbour in state.neighbours().filter(|neighbour| read_source(neighbour.fd()) == source) {
         let Some((manifest, _)) = neighbour.content() else { continue };
         let other = Layout::new(manifest);
-        let same =
-            other.manifest.name() == layout.manifest.name() && roots(&other) == roots(layout);
-        if same {
+        if other.manifest.name() == layout.manifest.name() && roots(&other) == roots(layout) {
             neighbour.remove();
         }
     }

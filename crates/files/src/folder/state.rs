@@ -12,10 +12,10 @@ use fixedbitset::FixedBitSet;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::calls::{Calls, is_foreign};
+use super::abilities::{Calls, is_foreign};
 use super::locked;
 use crate::dir::{self, Root};
-use crate::error::{FilesError, Result};
+use crate::error::{At as _, FilesError, Result, refuse};
 use crate::layout::Layout;
 use crate::lock::Locked;
 use crate::manifest::{MANIFEST_BYTES_MAX, Manifest};
@@ -24,17 +24,13 @@ use crate::store::Journal;
 
 pub(crate) const JOURNAL: &str = "journal";
 pub(crate) const MANIFEST: &str = "manifest";
-/// Files with the identity of the receiver, and the address of the sender.
 const RECEIVER: &str = "receiver";
 const SOURCE: &str = "source";
 const LOCK: &str = "lock";
-/// Directory for tests of the file system.
 pub(super) const TRIAL: &str = "names";
-/// Attempts to open a folder that another process is removing.
 const TRIES: u32 = 100;
 const LOCK_WAIT: Duration = Duration::from_millis(500);
 
-/// State folder of the object that is received, locked against other processes.
 #[derive(Debug)]
 pub(crate) struct StateFolder {
     parent: OwnedFd,
@@ -60,22 +56,19 @@ impl StateFolder {
                     std::thread::sleep(LOCK_WAIT / TRIES);
                 }
                 Err(Errno::WOULDBLOCK) => {
-                    return Err(FilesError::refused(
-                        &root.path(b""),
-                        "another faircast is receiving the same object there, or removes what is \
-                         left of it; let it finish, or choose another directory",
-                    ));
+                    let what = "another faircast is receiving the same object there, or removes what \
+                                is left of it; let it finish, or choose another directory";
+                    return refuse(&root.path, what);
                 }
                 Err(Errno::NOTDIR | Errno::LOOP) => {
-                    return Err(FilesError::refused(
-                        &path,
-                        "must be a directory of your own and is something else; move it away",
-                    ));
+                    let what =
+                        "must be a directory of your own and is something else; move it away";
+                    return refuse(&path, what);
                 }
-                Err(error) => return Err(FilesError::io(&path, "cannot be used", error)),
+                Err(error) => return Err(error).at(&path, "cannot be used"),
             }
         }
-        Err(FilesError::refused(&path, "is removed again and again by somebody else"))
+        refuse(&path, "is removed again and again by somebody else")
     }
 
     fn try_open(root: &Root, name: &str) -> Result<Option<Self>, Errno> {
@@ -117,9 +110,8 @@ impl StateFolder {
 
     pub(crate) fn find(&self, name: &str) -> Result<Option<File>> {
         match dir::open_file(self.fd(), name, OFlags::RDONLY) {
-            Ok(file) => Ok(Some(file)),
             Err(Errno::NOENT) => Ok(None),
-            Err(error) => Err(self.cannot(error)),
+            file => file.map(Some).map_err(|error| self.cannot(error)),
         }
     }
 
@@ -159,10 +151,7 @@ impl StateFolder {
     }
 
     pub(crate) fn remove_file(&self, name: &str) -> Result<()> {
-        match rustix::fs::unlinkat(self.fd(), name, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(error) => Err(self.cannot(error)),
-        }
+        dir::remove_file(self.fd(), name).map_err(|error| self.cannot(error))
     }
 
     pub(crate) fn cannot(&self, error: impl Into<io::Error>) -> FilesError {
@@ -190,24 +179,18 @@ fn remove(
     folder: BorrowedFd<'_>,
     (name, path): (&str, &Path),
 ) -> Result<()> {
-    let cannot = |error: Errno| FilesError::io(path, "cannot be removed", error);
-    let root = rustix::fs::openat(parent, "..", OFlags::RDONLY, Mode::empty()).map_err(cannot)?;
-    let at = path.ancestors().nth(2).unwrap_or(path);
-    let root = Root::of(root, at.to_path_buf());
+    const CANNOT: &str = "cannot be removed";
+    let root = rustix::fs::openat(parent, "..", OFlags::RDONLY, Mode::empty()).at(path, CANNOT)?;
+    let root = Root { fd: root, path: path.ancestors().nth(2).unwrap_or(path).to_path_buf() };
     locked::restore_left(&root, folder)?;
-    remove_directory(folder, TRIAL).map_err(cannot)?;
-    for found in rustix::fs::Dir::read_from(folder).map_err(cannot)? {
-        let found = found.map_err(cannot)?;
-        let name = found.file_name();
+    remove_directory(folder, TRIAL).at(path, CANNOT)?;
+    for name in dir::names_in(folder).at(path, CANNOT)? {
         // The lock goes last: until then no other process can use the folder.
-        if !matches!(name.to_bytes(), b"." | b"..") && name.to_bytes() != LOCK.as_bytes() {
-            rustix::fs::unlinkat(folder, name, AtFlags::empty()).map_err(cannot)?;
+        if name.to_bytes() != LOCK.as_bytes() {
+            rustix::fs::unlinkat(folder, &*name, AtFlags::empty()).at(path, CANNOT)?;
         }
     }
-    match rustix::fs::unlinkat(folder, LOCK, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => {}
-        Err(error) => return Err(cannot(error)),
-    }
+    dir::remove_file(folder, LOCK).at(path, CANNOT)?;
     // Another process may use the folder by now, which is no error.
     let _ = rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR);
     let _ = rustix::fs::unlinkat(root.fd(), STATE_FOLDER, AtFlags::REMOVEDIR);
@@ -216,20 +199,15 @@ fn remove(
 
 fn remove_directory(parent: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
     let fd = match dir::open_directory(parent, name) {
-        Ok(fd) => fd,
         Err(Errno::NOENT) => return Ok(()),
-        Err(error) => return Err(error),
+        fd => fd?,
     };
-    for found in rustix::fs::Dir::read_from(&fd)? {
-        let found = found?;
-        if !matches!(found.file_name().to_bytes(), b"." | b"..") {
-            rustix::fs::unlinkat(&fd, found.file_name(), AtFlags::empty())?;
-        }
+    for found in dir::names_in(fd.as_fd())? {
+        rustix::fs::unlinkat(&fd, &*found, AtFlags::empty())?;
     }
     rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)
 }
 
-/// State folder of another object.
 pub(super) struct Neighbour {
     name: String,
     parent: OwnedFd,
@@ -242,19 +220,8 @@ impl Neighbour {
         self.fd.as_fd()
     }
 
-    pub(super) fn source(&self) -> Option<IpAddr> {
-        read_source(self.fd())
-    }
-
     pub(super) fn lock(&self) -> Option<Locked> {
         lock(self.fd()).ok().flatten()
-    }
-
-    pub(super) fn restore_modes(&self, root: &Root) {
-        if let Some(_lock) = self.lock() {
-            // On an error the saved modes stay for a later attempt.
-            let _ = locked::restore_left(root, self.fd());
-        }
     }
 
     /// Reads manifest and complete groups: takes seconds, so the caller must not hold the lock.
@@ -267,7 +234,7 @@ impl Neighbour {
             return None;
         }
         let manifest = Manifest::decode(&bytes).ok()?;
-        let groups = Layout::new(manifest.clone()).groups();
+        let groups = Layout::new(manifest.clone()).groups;
         let journal = dir::open_file(self.fd(), JOURNAL, OFlags::RDONLY).ok()?;
         let complete = Journal::read(journal, &object, groups).ok()?;
         Some((manifest, complete))
@@ -275,8 +242,7 @@ impl Neighbour {
 
     pub(super) fn remove_if_empty(&self) {
         let Ok(entries) = rustix::fs::Dir::read_from(&self.fd) else { return };
-        let mut names = entries.flatten().map(|it| it.file_name().to_bytes().ends_with(b".part"));
-        if !names.any(|part| part) {
+        if !entries.flatten().any(|it| it.file_name().to_bytes().ends_with(b".part")) {
             self.remove();
         }
     }
@@ -289,7 +255,7 @@ impl Neighbour {
     }
 }
 
-fn read_source(folder: BorrowedFd<'_>) -> Option<IpAddr> {
+pub(super) fn read_source(folder: BorrowedFd<'_>) -> Option<IpAddr> {
     let mut text = String::new();
     dir::open_file(folder, SOURCE, OFlags::RDONLY).ok()?.take(64).read_to_string(&mut text).ok()?;
     text.trim().parse().ok()
@@ -308,26 +274,18 @@ fn is_folder_name(name: &str) -> bool {
 /// # Errors
 /// The first error of the directory or a leftover, after all leftovers were tried.
 pub fn clean(dir: &Path, age: Duration, removed: &mut Vec<PathBuf>) -> Result<()> {
+    const CANNOT: &str = "cannot be cleaned";
     let mut failed = Ok(());
     let path = dir.join(STATE_FOLDER);
-    let cannot = |error: io::Error| FilesError::io(&path, "cannot be cleaned", error);
-    let root = match File::open(dir) {
-        Ok(root) => root,
-        Err(error) => return Err(FilesError::io(dir, "cannot be opened", error)),
-    };
+    let root = File::open(dir).at(dir, "cannot be opened")?;
     let parent = match dir::open_directory(root.as_fd(), STATE_FOLDER) {
-        Ok(parent) => parent,
         Err(Errno::NOENT) => return Ok(()),
-        Err(error) => return Err(cannot(error.into())),
+        parent => parent.at(&path, CANNOT)?,
     };
-    for found in rustix::fs::Dir::read_from(&parent).map_err(|error| cannot(error.into()))? {
-        let found = found.map_err(|error| cannot(error.into()))?;
-        let Ok(name) = found.file_name().to_str() else { continue };
-        if !is_folder_name(name) {
-            continue;
-        }
+    for name in dir::names_in(parent.as_fd()).at(&path, CANNOT)? {
+        let Some(name) = name.to_str().ok().filter(|name| is_folder_name(name)) else { continue };
         let Ok(fd) = dir::open_directory(parent.as_fd(), name) else { continue };
-        let touched = [Some("."), Some(JOURNAL)].into_iter().flatten().filter_map(|name| {
+        let touched = [".", JOURNAL].into_iter().filter_map(|name| {
             let stat = dir::stat(fd.as_fd(), name).ok()??;
             Some(SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(stat.st_mtime).ok()?))
         });
@@ -348,9 +306,10 @@ pub fn clean(dir: &Path, age: Duration, removed: &mut Vec<PathBuf>) -> Result<()
 
 /// Opens or creates this user's directory; true beside it if the file system keeps no owners.
 fn own_directory(parent: BorrowedFd<'_>, name: &str) -> Result<(OwnedFd, bool), Errno> {
-    match rustix::fs::mkdirat(parent, name, Mode::RWXU) {
-        Ok(()) | Err(Errno::EXIST) => {}
-        Err(error) => return Err(error),
+    if let Err(error) = rustix::fs::mkdirat(parent, name, Mode::RWXU)
+        && error != Errno::EXIST
+    {
+        return Err(error);
     }
     let fd = dir::open_directory(parent, name)?;
     // In another user's directory files could be exchanged; without owners mount options decide.

@@ -5,16 +5,16 @@ use std::os::fd::BorrowedFd;
 
 use bstr::{BStr, BString};
 use fixedbitset::FixedBitSet;
-use rustix::fs::{AtFlags, Mode, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, Stat};
 use rustix::io::Errno;
 
 use super::abilities::{Abilities, SameTime};
 use super::attributes::Attributes;
 use super::files::{Files, Identity, Location};
 use super::state::StateFolder;
-use super::{Folder, LeftOut, hard_links, links, locked, obstacles, reuse};
+use super::{Folder, LeftOut, links, locked, obstacles, reuse};
 use crate::dir::{self, Cursor, Root};
-use crate::error::{FilesError, Result};
+use crate::error::{At as _, Result, refuse};
 use crate::layout::Layout;
 use crate::manifest::Entry;
 use crate::name;
@@ -23,7 +23,6 @@ use crate::store::Shared;
 pub(super) const DIFFERS: &str =
     "is there already and differs; move it away, or start recv with --overwrite";
 
-/// Object, and folder that is to receive it.
 #[derive(Clone, Copy)]
 pub(super) struct Scope<'a> {
     pub(super) shared: &'a Shared<Folder>,
@@ -34,10 +33,8 @@ pub(super) struct Scope<'a> {
     pub(super) left_out: &'a LeftOut,
 }
 
-/// Existing files of an object.
 #[derive(Debug, Default)]
 pub(super) struct Existing {
-    /// Location of each file, by its number.
     pub(super) locations: Vec<Location>,
     /// Files at their paths with the object's size and time, ascending by number.
     pub(super) targets: Vec<(u32, Identity)>,
@@ -49,38 +46,26 @@ pub(super) struct Existing {
     pub(super) locked: Vec<BString>,
 }
 
-/// Room that the rest of an object needs.
-#[derive(Default)]
-struct Need {
-    bytes: u64,
-    inodes: u64,
-}
-
-/// File system of the state folder, from which files are moved to their locations by a rename.
-struct FileSystem {
-    device: u64,
-    mount: Option<u64>,
-}
-
-/// Comparison of an object with the existing entries of its folder.
 pub(super) struct Survey<'a> {
     scope: Scope<'a>,
-    file_system: FileSystem,
+    /// File system of the state folder, from which files are moved to their locations by a rename.
+    device: u64,
+    mount: Option<u64>,
     existing: Existing,
-    need: Need,
+    needed_bytes: u64,
+    needed_inodes: u64,
 }
 
 impl<'a> Survey<'a> {
     pub(super) fn new(scope: Scope<'a>) -> Result<Self> {
         let state = scope.state;
-        let stat = rustix::fs::fstat(state.fd()).map_err(|error| state.cannot(error))?;
-        let file_system = FileSystem { device: stat.st_dev, mount: obstacles::mount(state.fd()) };
+        let device = rustix::fs::fstat(state.fd()).map_err(|error| state.cannot(error))?.st_dev;
+        let mount = obstacles::mount(state.fd());
         let locations = vec![Location::Nowhere; scope.layout.files() as usize];
         let existing = Existing { locations, ..Existing::default() };
-        Ok(Self { scope, file_system, existing, need: Need::default() })
+        Ok(Self { scope, device, mount, existing, needed_bytes: 0, needed_inodes: 0 })
     }
 
-    /// Finds existing entries, and obstacles to those that are to be made.
     pub(super) fn entries(&mut self) -> Result<()> {
         let Scope { shared, layout, root, left_out, abilities, .. } = self.scope;
         let mut attributes = Attributes::new(&shared.options, abilities);
@@ -91,15 +76,15 @@ impl<'a> Survey<'a> {
             shared.go_on()?;
             let file = next_file;
             next_file += u32::from(entry.has_content());
-            if left_out.contains(index) {
+            if left_out.entries.contains(index) {
                 continue;
             }
             let (parent, name) = name::split(&entry.path);
             let directory = cursor.enter(parent)?;
             let there = match directory {
-                Some(fd) => dir::stat(fd, name).map_err(|error| {
-                    FilesError::io(&root.path(&entry.path), "cannot be looked at", error)
-                })?,
+                Some(fd) => {
+                    dir::stat(fd, name).at(root.path(&entry.path), "cannot be looked at")?
+                }
                 None => None,
             };
             let is_target = match (directory, &there) {
@@ -112,7 +97,7 @@ impl<'a> Survey<'a> {
                 checked = Some(parent);
             }
             if is_made {
-                self.need.add_inode(&self.scope, entry);
+                self.add_inode(entry);
             }
             let (Some(parent), Some(stat)) = (directory, &there) else { continue };
             let path = &root.path(&entry.path);
@@ -126,21 +111,45 @@ impl<'a> Survey<'a> {
             if is_target && let Some(lack) = attributes.lacks(entry, stat) {
                 present.check_changed(entry, lack)?;
             }
-            self.existing.note(&self.scope, file, (stat, is_target));
+            self.note_file(file, stat, is_target);
         }
         Ok(())
     }
 
+    /// Adds the inode of a new entry. Without hard links each name is a copy of its file.
+    fn add_inode(&mut self, entry: &Entry) {
+        let linked = self.scope.layout.hard_linked(entry);
+        if linked.is_none() || !self.scope.abilities.hard_links {
+            self.needed_inodes += 1;
+            self.needed_bytes += linked.map_or(0, Entry::size);
+        }
+    }
+
+    fn note_file(&mut self, file: u32, there: &Stat, is_target: bool) {
+        let entry = self.scope.layout.entry(file);
+        let existing = &mut self.existing;
+        if is_target {
+            existing.locations[file as usize] = Location::Target;
+            existing.targets.push((file, Identity::of(there)));
+            if self.scope.abilities.compare_time(there, entry.mtime) == SameTime::Rounded {
+                existing.doubtful.insert(file);
+            }
+        } else if u64::try_from(there.st_size).is_ok_and(|size| size < entry.size())
+            && entry.holes().is_empty()
+        {
+            existing.grown.insert(file);
+        }
+    }
+
     fn check_directory(&mut self, fd: BorrowedFd<'_>, below: Option<&BStr>) -> Result<()> {
+        const CANNOT: &str = "cannot be written to";
         let path = self.scope.root.path(below.unwrap_or_default());
-        let cannot = |error| FilesError::io(&path, "cannot be written to", error);
-        let stat = rustix::fs::fstat(fd).map_err(cannot)?;
-        let FileSystem { device, mount } = self.file_system;
-        if stat.st_dev != device || obstacles::mount(fd) != mount {
-            return Err(cannot(Errno::XDEV));
+        let device = rustix::fs::fstat(fd).at(&path, CANNOT)?.st_dev;
+        if device != self.device || obstacles::mount(fd) != self.mount {
+            return Err(Errno::XDEV).at(&path, CANNOT);
         }
         obstacles::check_directory(&path, fd)?;
-        if locked::is_locked(fd).map_err(cannot)? {
+        if locked::is_locked(fd).at(&path, CANNOT)? {
             self.existing.locked.push(below.unwrap_or_default().to_owned());
         }
         Ok(())
@@ -185,80 +194,40 @@ impl<'a> Survey<'a> {
                     None => groups.for_each(|group| have.set(group as usize, false)),
                 }
             }
-            self.need.bytes += missing;
+            self.needed_bytes += missing;
         }
         Ok(())
     }
 
-    /// Returns the existing files, if the file system has room for the others.
     pub(super) fn finish(self) -> Result<Existing> {
         let Scope { root, shared, .. } = self.scope;
         let dir = &shared.options.dir;
-        let space = rustix::fs::fstatvfs(root.fd())
-            .map_err(|error| FilesError::io(dir, "cannot be looked at", error))?;
+        let space = rustix::fs::fstatvfs(root.fd()).at(dir, "cannot be looked at")?;
         let free = space.f_bavail.saturating_mul(space.f_frsize);
-        let Need { bytes, inodes } = self.need;
+        let Self { needed_bytes: bytes, needed_inodes: inodes, .. } = self;
         if bytes > free {
-            let what = format!(
-                "{bytes} bytes are still to be received, and its file system has room for {free}; \
-                 make room"
-            );
-            return Err(FilesError::refused(dir, what));
+            let what = "bytes are still to be received, and its file system has room for";
+            return refuse(dir, format!("{bytes} {what} {free}; make room"));
         }
         // Some file systems do not report inodes.
         if space.f_files > 0 && inodes > space.f_favail {
-            let what = format!(
-                "{inodes} files are to be made, and its file system has room for {}; make room",
-                space.f_favail
-            );
-            return Err(FilesError::refused(dir, what));
+            let (what, free) =
+                ("files are to be made, and its file system has room for", space.f_favail);
+            return refuse(dir, format!("{inodes} {what} {free}; make room"));
         }
         Ok(self.existing)
     }
 }
 
-impl Existing {
-    fn note(&mut self, scope: &Scope<'_>, file: u32, (there, is_target): (&Stat, bool)) {
-        let entry = scope.layout.entry(file);
-        if is_target {
-            self.locations[file as usize] = Location::Target;
-            self.targets.push((file, Identity::of(there)));
-            if scope.abilities.compare_time(there, entry.mtime) == SameTime::Rounded {
-                self.doubtful.insert(file);
-            }
-        } else if u64::try_from(there.st_size).is_ok_and(|size| size < entry.size())
-            && entry.holes().is_empty()
-        {
-            self.grown.insert(file);
-        }
-    }
-}
-
-impl Need {
-    /// Adds the inode of a new entry. Without hard links each name is a copy of its file.
-    fn add_inode(&mut self, scope: &Scope<'_>, entry: &Entry) {
-        let linked = scope.layout.hard_linked(entry);
-        if scope.abilities.hard_links {
-            self.inodes += u64::from(linked.is_none());
-        } else {
-            self.inodes += 1;
-            self.bytes += linked.map_or(0, Entry::size);
-        }
-    }
-}
-
 impl Scope<'_> {
     /// True if the entry is in its place already, as far as size and time tell.
-    ///
-    /// # Errors
-    /// Another kind of file is there, or a file that differs and may not be replaced.
     fn is_target(&self, entry: &Entry, parent: BorrowedFd<'_>, there: &Stat) -> Result<bool> {
         let overwrite = self.shared.options.overwrite;
         let path = || self.root.path(&entry.path);
-        let refuse = |what: &str| Err(FilesError::refused(&path(), what));
+        let refuse = |what: &str| refuse(path(), what);
         if let Some(target) = entry.link_target() {
             let same = links::is_same(parent, name::split(&entry.path).1, there, target)
-                .map_err(|error| FilesError::io(&path(), "cannot be read", error))?;
+                .at(path(), "cannot be read")?;
             return match (same, links::is_link(there), overwrite) {
                 (true, ..) => Ok(true),
                 (_, false, _) => refuse(links::IN_THE_WAY),
@@ -267,15 +236,14 @@ impl Scope<'_> {
             };
         }
         if entry.is_directory() {
-            return match rustix::fs::FileType::from_raw_mode(there.st_mode) {
-                rustix::fs::FileType::Directory => Ok(false),
-                _ => refuse(
-                    "a directory is to be received, and something else is there; move it away",
-                ),
+            let what = "a directory is to be received, and something else is there; move it away";
+            return match FileType::from_raw_mode(there.st_mode) {
+                FileType::Directory => Ok(false),
+                _ => refuse(what),
             };
         }
         if !dir::is_file(there) {
-            return refuse(hard_links::IN_THE_WAY);
+            return refuse(links::FILE_IN_THE_WAY);
         }
         let size = u64::try_from(there.st_size).unwrap_or(0);
         let linked = self.layout.hard_linked(entry);
@@ -291,7 +259,7 @@ impl Scope<'_> {
                 let mut cursor = Cursor::new(self.root);
                 let file = cursor.enter(parent)?.map(|fd| dir::stat(fd, name));
                 let file = file.transpose().map_err(|error| self.state.cannot(error))?.flatten();
-                Ok(file.is_some_and(|file| hard_links::is_one(&file, there)))
+                Ok(file.is_some_and(|file| links::is_one(&file, there)))
             }
             _ => Ok(same),
         }

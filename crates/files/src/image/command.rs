@@ -5,7 +5,6 @@ use std::io::{self, Write};
 use std::ops::Range;
 use std::os::fd::AsFd as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,13 +16,13 @@ use faircast_proto::RangeSet;
 use faircast_proto::object::{Announcement, ObjectError, ObjectResult, Part, Store, Verdict};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::single::Single;
-use crate::error::{FilesError, Result};
+use crate::error::{At as _, FilesError, Result};
 use crate::guard::panicked;
-use crate::hash::piece_digest;
-use crate::hole_hashes::{HoleHashes, file_hashes};
+use crate::hash::{HoleHashes, file_hashes, piece_digest};
 use crate::layout::{GROUP_BYTES, Group, Layout, Piece};
-use crate::store::{Counters, Intake, StoreHandle, object_error, too_early};
+use crate::manifest::Entry;
+use crate::store::{Counters, Intake, StoreHandle, too_early};
+use crate::table::LOST;
 
 /// Window beyond the bytes that the command has read: most bytes to request and keep.
 const WINDOW_BYTES: u64 = 32 << 20;
@@ -44,35 +43,22 @@ pub struct CommandOptions {
 pub struct CommandStore {
     options: CommandOptions,
     intake: Intake,
-    /// Object and layout, once the manifest is complete.
-    object: Option<Single>,
+    object: Option<Entry>,
     layout: Option<Arc<Layout>>,
-    process: Option<Process>,
+    /// Shell, which leads a process group of all it starts.
+    child: Option<Child>,
     /// Thread that writes to the command, and its input until the end of the content.
     thread: Option<JoinHandle<io::Result<Fed>>>,
     feed: Option<Sender<Feed>>,
-    /// Result of the thread.
     fed: Option<Fed>,
     failure: Option<String>,
     shared: Arc<FeedState>,
     /// Groups in assembly, and the last ones that the command was given, for parity.
     groups: BTreeMap<u32, Slot>,
-    /// First group that the command was not given.
     next: u32,
-    /// True once the command has succeeded.
     intact: bool,
 }
 
-/// Running command.
-#[derive(Debug)]
-struct Process {
-    child: Child,
-    /// Process group of the shell and all it starts.
-    group: Pid,
-    status: Option<ExitStatus>,
-}
-
-/// Group in assembly.
 #[derive(Debug)]
 struct Slot {
     bytes: Arc<Vec<u8>>,
@@ -85,15 +71,12 @@ impl Slot {
     }
 }
 
-/// State that the feeding thread shares with the store.
 #[derive(Debug, Default)]
 struct FeedState {
-    /// Bytes of content that the command has read.
     taken: AtomicU64,
     stopping: AtomicBool,
 }
 
-/// Job of the feeding thread.
 #[derive(Debug)]
 enum Feed {
     /// Group, with the zeros before it.
@@ -102,7 +85,6 @@ enum Feed {
     End { zeros: u64, layout: Arc<Layout> },
 }
 
-/// Input of the command and the hashes of the content so far.
 #[derive(Debug)]
 struct Fed {
     input: ChildStdin,
@@ -119,7 +101,7 @@ impl CommandStore {
             intake: Intake::new(),
             object: None,
             layout: None,
-            process: None,
+            child: None,
             thread: None,
             feed: None,
             fed: None,
@@ -137,31 +119,31 @@ impl CommandStore {
     }
 
     fn begin(&mut self) -> Result<()> {
+        const SHELL: &str = "/bin/sh";
+        const CANNOT: &str = "cannot be started";
         let announced = self.intake.announced()?;
-        let (manifest, counters) = (self.intake.manifest(), &self.intake.counters);
-        let object = Single::open(manifest, announced, &self.options.object, counters)?;
+        let (manifest, counters) = (&self.intake.manifest, &self.intake.counters);
+        let object = super::open_single(manifest, announced, &self.options.object, counters)?;
         counters.update(|counts| counts.bytes = announced.len(Part::Content));
-        self.layout = Some(object.layout(announced)?);
+        self.layout = Some(super::layout(&object, announced)?);
         self.object = Some(object);
-        let cannot = |error| FilesError::io(Path::new("/bin/sh"), "cannot be started", error);
-        let prints = io::stderr().as_fd().try_clone_to_owned().map_err(cannot)?;
-        let mut child = Command::new("/bin/sh")
+        let prints = io::stderr().as_fd().try_clone_to_owned().at(SHELL, CANNOT)?;
+        let mut child = Command::new(SHELL)
             .args(["-c", &self.options.command])
             .stdin(Stdio::piped())
             .stdout(Stdio::from(prints))
             // A process group, so that a kill reaches all its processes.
             .process_group(0)
             .spawn()
-            .map_err(cannot)?;
-        let group = Pid::from_child(&child);
+            .at(SHELL, CANNOT)?;
         let input = child.stdin.take().expect("it was asked for");
-        self.process = Some(Process { child, group, status: None });
+        self.child = Some(child);
         let (shared, counters) = (self.shared.clone(), self.intake.counters.clone());
         let (give, take) = channel();
         let thread = std::thread::Builder::new()
             .name("faircast-pipe".into())
             .spawn(move || feed(input, &take, &shared, &counters))
-            .map_err(cannot)?;
+            .at(SHELL, CANNOT)?;
         (self.thread, self.feed) = (Some(thread), Some(give));
         Ok(())
     }
@@ -170,7 +152,11 @@ impl CommandStore {
         self.layout.as_ref().ok_or_else(too_early)
     }
 
-    fn check(&mut self) -> ObjectResult<()> {
+    fn status(&mut self) -> Option<ExitStatus> {
+        self.child.as_mut()?.try_wait().ok().flatten()
+    }
+
+    fn check(&mut self) -> ObjectResult {
         if let Some(thread) = self.thread.take_if(|thread| thread.is_finished()) {
             match thread.join() {
                 Ok(Ok(fed)) => self.fed = Some(fed),
@@ -180,23 +166,23 @@ impl CommandStore {
                 Err(_) => self.failure = Some(panicked("feeds the command")),
             }
         }
-        let Some(mut reason) = self.failure.clone() else { return Ok(()) };
-        if let Some(process) = &mut self.process
-            && let Some(status) = process.wait_shortly()
-        {
-            reason = format!(
-                "the command `{}` ended ({status}) before it had taken everything",
-                self.options.command
-            );
+        let Some(reason) = self.failure.clone() else { return Ok(()) };
+        // A command that takes no input ends soon, and its status says more.
+        for _ in 0..50 {
+            if let Some(status) = self.status() {
+                let command = &self.options.command;
+                let what = format!("ended ({status}) before it had taken everything");
+                return Err(ObjectError::new(format!("the command `{command}` {what}")));
+            }
+            std::thread::sleep(std::time::Duration::from_millis(2));
         }
         Err(ObjectError::new(reason))
     }
 
-    fn write_content(&mut self, offset: u64, bytes: &[u8], zeros: u32) -> ObjectResult<()> {
+    fn write_content(&mut self, offset: u64, mut bytes: &[u8], zeros: u32) -> ObjectResult {
         self.check()?;
-        let layout = self.layout().map_err(object_error)?.clone();
+        let layout = self.layout()?.clone();
         let end = self.intake.end(Part::Content, offset, bytes.len() as u64 + u64::from(zeros))?;
-        let mut bytes = bytes;
         for piece @ Piece { group, start, end } in layout.pieces(offset..end, None) {
             let (now, _) = piece.split(&mut bytes);
             if group.index < self.next {
@@ -215,16 +201,13 @@ impl CommandStore {
                 slot.received.insert(start.into()..end.into());
             }
         }
-        self.hand_over().map_err(object_error)
+        Ok(self.hand_over(&layout)?)
     }
 
-    fn hand_over(&mut self) -> Result<()> {
-        let layout = self.layout()?.clone();
+    fn hand_over(&mut self, layout: &Layout) -> Result<()> {
         while let Some(slot) = self.groups.get(&self.next).filter(|slot| slot.is_whole()) {
             let group = layout.group(self.next);
-            let before =
-                self.next.checked_sub(1).map_or(0, |last| end_in_file(&layout.group(last)));
-            let zeros = group.file_offset - before;
+            let zeros = group.file_offset - end_before(layout, self.next);
             if let Some(feed) = &self.feed {
                 let _ = feed.send(Feed::Group { group, bytes: slot.bytes.clone(), zeros });
             }
@@ -239,10 +222,9 @@ impl CommandStore {
         Ok(())
     }
 
-    fn read_content(&self, offset: u64, len: u32, out: &mut Vec<u8>) -> ObjectResult<()> {
-        let layout = self.layout().map_err(object_error)?;
+    fn read_content(&self, offset: u64, len: u32, out: &mut Vec<u8>) -> ObjectResult {
         let end = self.intake.end(Part::Content, offset, len.into())?;
-        for Piece { group, start, end } in layout.pieces(offset..end, None) {
+        for Piece { group, start, end } in self.layout()?.pieces(offset..end, None) {
             let Some(slot) = self.groups.get(&group.index) else {
                 return Err(ObjectError::new("it is not here any more"));
             };
@@ -251,24 +233,13 @@ impl CommandStore {
         Ok(())
     }
 
-    fn shorten(&mut self) -> Result<()> {
-        let layout = self.layout()?.clone();
-        if let Some(last) = layout.groups().checked_sub(1)
-            && let Some(slot) = self.groups.get_mut(&last)
-        {
-            Arc::make_mut(&mut slot.bytes).truncate(layout.group(last).len as usize);
-        }
-        self.hand_over()
-    }
-
     fn compare(&self, fed: &mut Fed) -> Result<()> {
-        let lost = |error| FilesError::io(&std::env::temp_dir(), "lost digests", error);
         let layout = self.layout()?;
-        let mut digests = self.intake.digests();
-        let one = layout.groups() == 1 && layout.group(0).alone;
+        let mut digests = self.intake.digests.lock();
+        let one = layout.groups == 1 && layout.group(0).alone;
         let given = &fed.digests[if one { 0 } else { fed.digests.len().min(1) }..];
-        for (index, digest) in (0..layout.groups()).zip(given) {
-            if *digest != digests.digest(index).map_err(lost)? {
+        for (index, digest) in (0..layout.groups).zip(given) {
+            if *digest != digests.digest(index).at(std::env::temp_dir(), LOST)? {
                 let at = layout.group(index).file_offset;
                 return Err(FilesError::Sender(format!(
                     "what the command `{}` was given is damaged within 1 MiB from byte {at} on, and \
@@ -279,33 +250,40 @@ impl CommandStore {
         }
         let go_on = || Ok::<_, FilesError>(());
         let given = |group: u32| Ok(given[group as usize]);
-        let hashes = file_hashes(&mut fed.holes, layout, go_on, given).map_err(lost)??;
+        let hashes = file_hashes(&mut fed.holes, layout, go_on, given);
+        let hashes = hashes.at(std::env::temp_dir(), LOST)??;
         self.intake.counters.file_hashes.get_or_init(|| hashes);
         Ok(())
     }
 
     fn kill(&mut self) {
-        if let Some(process) = &mut self.process
-            && process.status().is_none()
+        if self.status().is_none()
+            && let Some(child) = &mut self.child
         {
-            let _ = kill_process_group(process.group, Signal::KILL);
-            let _ = process.child.wait();
+            let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
+            let _ = child.wait();
         }
     }
 }
 
 impl Store for CommandStore {
-    fn begin(&mut self, announcement: &Announcement) -> ObjectResult<()> {
-        self.intake.begin(announcement, 1, || Ok(std::env::temp_dir())).map_err(object_error)
+    fn begin(&mut self, announcement: &Announcement) -> ObjectResult {
+        Ok(self.intake.begin(announcement, 1, || Ok(std::env::temp_dir()))?)
     }
 
-    fn grow(&mut self, announcement: &Announcement) -> ObjectResult<()> {
-        self.intake.grow(announcement).map_err(object_error)?;
-        if let Some(object) = &self.object {
-            self.layout = Some(object.layout(announcement).map_err(object_error)?);
-        }
-        if !announcement.growing && self.process.is_some() {
-            self.shorten().map_err(object_error)?;
+    fn grow(&mut self, announcement: &Announcement) -> ObjectResult {
+        self.intake.grow(announcement)?;
+        let Some(object) = &self.object else { return Ok(()) };
+        let layout = super::layout(object, announcement)?;
+        self.layout = Some(layout.clone());
+        if !announcement.growing && self.child.is_some() {
+            // Only now the length of the last group is known.
+            if let Some(last) = layout.groups.checked_sub(1)
+                && let Some(slot) = self.groups.get_mut(&last)
+            {
+                Arc::make_mut(&mut slot.bytes).truncate(layout.group(last).len as usize);
+            }
+            self.hand_over(&layout)?;
         }
         Ok(())
     }
@@ -315,22 +293,22 @@ impl Store for CommandStore {
         Ok(self.shared.taken.load(Ordering::Relaxed) + WINDOW_BYTES)
     }
 
-    fn write(&mut self, part: Part, offset: u64, bytes: &[u8], zeros: u32) -> ObjectResult<()> {
+    fn write(&mut self, part: Part, offset: u64, bytes: &[u8], zeros: u32) -> ObjectResult {
         match part {
             Part::Content => self.write_content(offset, bytes, zeros),
-            _ => self.intake.write(part, offset, bytes, zeros),
+            _ => Ok(self.intake.write(part, offset, bytes, zeros)?),
         }
     }
 
-    fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> ObjectResult<()> {
+    fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> ObjectResult {
         match part {
             Part::Content => self.read_content(offset, len, out),
-            _ => self.intake.read(part, offset, len, out),
+            _ => Ok(self.intake.read(part, offset, len, out)?),
         }
     }
 
     fn open(&mut self) -> ObjectResult<Poll<Vec<Range<u64>>>> {
-        self.begin().map_err(object_error)?;
+        self.begin()?;
         Ok(Poll::Ready(Vec::new()))
     }
 
@@ -339,12 +317,11 @@ impl Store for CommandStore {
             return Ok(Poll::Ready(Verdict::Intact));
         }
         self.check()?;
-        let layout = self.layout().map_err(object_error)?;
-        let announced = self.intake.announced().map_err(object_error)?;
-        let size = self.object.as_ref().map_or(0, |object| object.size(announced));
-        let last =
-            layout.groups().checked_sub(1).map_or(0, |last| end_in_file(&layout.group(last)));
-        let end = Feed::End { zeros: size - last, layout: layout.clone() };
+        let layout = self.layout()?;
+        let announced = self.intake.announced()?;
+        let size = self.object.as_ref().map_or(0, |object| super::size(object, announced));
+        let zeros = size - end_before(layout, layout.groups);
+        let end = Feed::End { zeros, layout: layout.clone() };
         if let Some(feed) = self.feed.take() {
             let _ = feed.send(end);
         }
@@ -355,15 +332,11 @@ impl Store for CommandStore {
             if let Err(error) = self.compare(&mut fed) {
                 // The kill comes before the end of input, which would look like complete content.
                 self.kill();
-                return Err(object_error(error));
+                return Err(error.into());
             }
             drop(fed.input);
         }
-        let Some(process) = &mut self.process else {
-            let reason = format!("the command `{}` was not begun", self.options.command);
-            return Err(ObjectError::new(reason));
-        };
-        match process.status() {
+        match self.status() {
             None => Ok(Poll::Pending),
             Some(status) if status.success() => {
                 self.intact = true;
@@ -384,25 +357,6 @@ impl Drop for CommandStore {
             self.kill();
         }
         self.shared.stopping.store(true, Ordering::Relaxed);
-    }
-}
-
-impl Process {
-    fn status(&mut self) -> Option<ExitStatus> {
-        if self.status.is_none() {
-            self.status = self.child.try_wait().ok().flatten();
-        }
-        self.status
-    }
-
-    fn wait_shortly(&mut self) -> Option<ExitStatus> {
-        for _ in 0..50 {
-            if let Some(status) = self.status() {
-                return Some(status);
-            }
-            std::thread::sleep(std::time::Duration::from_millis(2));
-        }
-        None
     }
 }
 
@@ -450,6 +404,9 @@ fn write_zeros(input: &mut impl Write, mut zeros: u64) -> io::Result<()> {
     Ok(())
 }
 
-fn end_in_file(group: &Group) -> u64 {
+/// Returns the offset in the file at which the group before `index` ends.
+fn end_before(layout: &Layout, index: u32) -> u64 {
+    let Some(before) = index.checked_sub(1) else { return 0 };
+    let group = layout.group(before);
     group.file_offset + u64::from(group.len)
 }

@@ -12,14 +12,14 @@ use fixedbitset::FixedBitSet;
 use rustix::fs::{Advice, FallocateFlags, OFlags};
 
 use super::check_target;
-use super::single::Single;
-use crate::error::{FilesError, Result};
+use crate::error::{At as _, FilesError, Result, refuse};
 use crate::handles::read_or_zero;
-use crate::hash::group_digest;
-use crate::hole_hashes::{HoleHashes, file_hashes};
+use crate::hash::{HoleHashes, file_hashes, group_digest};
 use crate::layout::{Group, Layout};
 use crate::lock::Locked;
-use crate::store::{Flight, GroupStore, Journal, JournalWriter, Medium, Request, Shared, Written};
+use crate::manifest::Entry;
+use crate::store::{Flight, GroupStore, Journal, Medium, Request, Shared, Written};
+use crate::table::LOST;
 
 const ZEROS_BYTES: u64 = 1 << 20;
 
@@ -56,24 +56,21 @@ impl DeviceOptions {
 /// Device or file as a store of one image, opened exclusively. Memory: at most 32 MiB.
 pub type DeviceStore = GroupStore<DeviceWork>;
 
-/// State of a device in the thread of its store.
 #[derive(Debug)]
 pub struct DeviceWork {
     shared: Arc<Shared<Self>>,
     device: Arc<Device>,
-    journal: Option<OpenJournal>,
+    journal: Option<(Journal, Locked)>,
 }
 
-/// Open target of a device store.
 #[derive(Debug)]
 pub struct Device {
     path: PathBuf,
     file: File,
-    /// Lock of a file; a device is opened exclusively.
     _lock: Option<Locked>,
     /// Bytes of a device; `None` for a file, which grows.
     room: Option<u64>,
-    object: Single,
+    object: Entry,
 }
 
 impl Medium for DeviceWork {
@@ -98,24 +95,22 @@ impl Medium for DeviceWork {
         let options = &shared.options;
         // Checked again: the device may have been mounted meanwhile.
         options.check()?;
-        let object = Single::open(manifest, announcement, &options.object, &shared.counters)?;
+        let object = super::open_single(manifest, announcement, &options.object, &shared.counters)?;
         let device = Arc::new(Device::open(&options.target, object)?);
         device.check_room(announcement)?;
-        let groups = device.layout(announcement)?.groups();
+        let groups = device.layout(announcement)?.groups;
         let mut found = FixedBitSet::with_capacity(groups as usize);
         let mut opened = Self { shared: shared.clone(), device: device.clone(), journal: None };
         if let Some(path) = &options.journal {
             let (journal, lock);
-            (journal, lock, found) = open_journal(path, announcement.object, groups)?;
-            let counters = shared.counters.clone();
-            let writer = JournalWriter::new(journal, path.clone(), counters, shared.journal_every);
-            opened.journal = Some(OpenJournal { writer, _lock: lock });
+            (journal, lock, found) = open_journal(shared, path, announcement.object, groups)?;
+            opened.journal = Some((journal, lock));
         }
         Ok((opened, device, found))
     }
 
-    fn journal(&mut self) -> Option<&mut JournalWriter> {
-        self.journal.as_mut().map(|journal| &mut journal.writer)
+    fn journal(&mut self) -> Option<&mut Journal> {
+        self.journal.as_mut().map(|(journal, _)| journal)
     }
 
     fn write(&mut self, flight: &Flight) -> Result<()> {
@@ -133,55 +128,50 @@ impl Medium for DeviceWork {
 
     fn compare(&mut self, announced: &Announcement) -> Result<Vec<u32>> {
         let (shared, device) = (&self.shared, &self.device);
-        let cannot = |what, error| FilesError::io(&device.path, what, error);
         let layout = device.layout(announced)?;
-        let size = device.object.size(announced);
-        for hole in device.object.entry.hole_ranges() {
+        for hole in device.object.hole_ranges() {
             device.zero(hole)?;
         }
         if device.room.is_none() {
-            let set = device.file.set_len(size);
-            set.map_err(|error| cannot("cannot get its length", error))?;
+            let size = super::size(&device.object, announced);
+            device.file.set_len(size).at(&device.path, "cannot get its length")?;
         }
         if shared.options.sync {
-            let synced = device.file.sync_all();
-            synced.map_err(|error| cannot("cannot be synced", error))?;
+            device.file.sync_all().at(&device.path, "cannot be synced")?;
             // Drops cached pages, to read from the device itself; optional.
             let _ = rustix::fs::fadvise(&device.file, 0, None, Advice::DontNeed);
         }
         let mut buffer = Vec::new();
         let mut damaged = Vec::new();
-        for index in 0..layout.groups() {
+        for index in 0..layout.groups {
             shared.go_on()?;
             let group = layout.group(index);
             buffer.resize(group.len as usize, 0);
             device.read_at(group.file_offset, &mut buffer)?;
-            let want = shared.digests().digest(index).map_err(lost_digests)?;
+            let want = shared.digests.lock().digest(index).at(std::env::temp_dir(), LOST)?;
             if group_digest(&group, &buffer) != want {
                 damaged.push(index);
             }
         }
-        for hole in device.object.entry.hole_ranges() {
+        for hole in device.object.hole_ranges() {
             self.check_zeros(hole, &mut buffer)?;
         }
         Ok(damaged)
     }
 
     fn finish(&mut self, announced: &Announcement) -> Result<()> {
+        let temporary = std::env::temp_dir();
         let layout = self.device.layout(announced)?;
-        let mut holes = HoleHashes::new(&layout, &std::env::temp_dir()).map_err(lost_digests)?;
-        let (go_on, mut digests) = (|| self.shared.go_on(), self.shared.digests());
-        let hashes = file_hashes(&mut holes, &layout, go_on, |group| digests.digest(group));
-        let hashes = hashes.map_err(lost_digests)??;
+        let mut holes = HoleHashes::new(&layout, &temporary).at(&temporary, LOST)?;
+        let go_on = || self.shared.go_on();
+        let digest = |group| self.shared.digests.lock().digest(group);
+        let hashes = file_hashes(&mut holes, &layout, go_on, digest).at(&temporary, LOST)??;
         let counters = &self.shared.counters;
         counters.file_hashes.get_or_init(|| hashes);
         counters.update(|counts| counts.files_done = 1);
-        if let Some(path) = self.shared.options.journal.as_ref().filter(|_| self.journal.is_some())
-        {
+        if let (Some(_), Some(path)) = (self.journal.take(), &self.shared.options.journal) {
             let _ = std::fs::remove_file(path);
         }
-        drop(digests);
-        self.journal = None;
         Ok(())
     }
 
@@ -208,7 +198,7 @@ impl DeviceWork {
             self.device.read_at(offset, buffer)?;
             if buffer.iter().any(|byte| *byte != 0) {
                 let what = "does not keep the zeros that are written to it; try another device";
-                return Err(FilesError::refused(&self.device.path, what));
+                return refuse(&self.device.path, what);
             }
             offset += piece;
         }
@@ -218,30 +208,29 @@ impl DeviceWork {
 
 impl Written for Device {
     fn layout(&self, announced: &Announcement) -> Result<Arc<Layout>> {
-        self.object.layout(announced)
+        super::layout(&self.object, announced)
     }
 
     fn check_room(&self, announced: &Announcement) -> Result<()> {
-        let what = match self.room {
-            Some(room) => {
-                let bytes = self.object.size(announced);
-                let what =
-                    format!("is too small: it has {room} bytes, and the object {bytes} or more");
-                (room < bytes).then_some(what)
+        let Some(room) = self.room else {
+            const CANNOT: &str = "cannot be looked at";
+            let bytes = announced.len(Part::Content);
+            let space = rustix::fs::fstatvfs(&self.file).at(&self.path, CANNOT)?;
+            let there = rustix::fs::fstat(&self.file).at(&self.path, CANNOT)?.st_blocks;
+            let there = u64::try_from(there).unwrap_or(0).saturating_mul(512);
+            let free = space.f_bavail.saturating_mul(space.f_frsize).saturating_add(there);
+            if free < bytes {
+                let what = "bytes, and there is room for";
+                return refuse(&self.path, format!("is to get {bytes} {what} {free}; make room"));
             }
-            None => {
-                let bytes = announced.len(Part::Content);
-                let cannot = |error| FilesError::io(&self.path, "cannot be looked at", error);
-                let space = rustix::fs::fstatvfs(&self.file).map_err(cannot)?;
-                let there = rustix::fs::fstat(&self.file).map_err(cannot)?.st_blocks;
-                let there = u64::try_from(there).unwrap_or(0).saturating_mul(512);
-                let free = space.f_bavail.saturating_mul(space.f_frsize).saturating_add(there);
-                let what =
-                    format!("is to get {bytes} bytes, and there is room for {free}; make room");
-                (free < bytes).then_some(what)
-            }
+            return Ok(());
         };
-        what.map_or(Ok(()), |what| Err(FilesError::refused(&self.path, what)))
+        let bytes = super::size(&self.object, announced);
+        if room < bytes {
+            let what = format!("it has {room} bytes, and the object {bytes} or more");
+            return refuse(&self.path, format!("is too small: {what}"));
+        }
+        Ok(())
     }
 
     fn read(&self, group: &Group, within: u32, out: &mut [u8]) -> Result<()> {
@@ -250,7 +239,7 @@ impl Written for Device {
 }
 
 impl Device {
-    fn open(path: &Path, object: Single) -> Result<Self> {
+    fn open(path: &Path, object: Entry) -> Result<Self> {
         let is_device = std::fs::metadata(path).is_ok_and(|it| it.file_type().is_block_device());
         // Exclusive: no other user of a device now or later.
         let exclusive = if is_device { OFlags::EXCL } else { OFlags::empty() };
@@ -270,18 +259,16 @@ impl Device {
                 ),
                 _ => FilesError::io(path, "cannot be opened for writing", error),
             })?;
-        let cannot = |error| FilesError::io(path, "cannot be looked at", error);
-        let lock = match is_device {
-            true => None,
-            false => Some(Locked::new(file.try_clone().map_err(cannot)?).map_err(|_| {
+        const CANNOT: &str = "cannot be looked at";
+        let (mut lock, mut room) = (None, None);
+        if is_device {
+            room = Some((&file).seek(SeekFrom::End(0)).at(path, CANNOT)?);
+        } else {
+            lock = Some(Locked::new(file.try_clone().at(path, CANNOT)?).map_err(|_| {
                 let what = "is being written by another faircast; give each a file of its own";
                 FilesError::refused(path, what)
-            })?),
-        };
-        let room = match is_device {
-            true => Some((&file).seek(SeekFrom::End(0)).map_err(cannot)?),
-            false => None,
-        };
+            })?);
+        }
         Ok(Self { path: path.to_path_buf(), file, _lock: lock, room, object })
     }
 
@@ -291,13 +278,11 @@ impl Device {
             Ok(_) => io::ErrorKind::UnexpectedEof.into(),
             Err(error) => error,
         };
-        Err(FilesError::io(&self.path, "cannot be read back", error))
+        Err(error).at(&self.path, "cannot be read back")
     }
 
     fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.file
-            .write_all_at(bytes, offset)
-            .map_err(|error| FilesError::io(&self.path, "cannot be written", error))
+        self.file.write_all_at(bytes, offset).at(&self.path, "cannot be written")
     }
 
     fn zero(&self, range: Range<u64>) -> Result<()> {
@@ -321,46 +306,36 @@ impl Device {
     }
 }
 
+const NO_JOURNAL: &str = "cannot be used as a journal";
+
 fn journal_file(path: &Path) -> Result<File> {
-    let cannot = |error: io::Error| FilesError::io(path, "cannot be used as a journal", error);
     let mut how = OpenOptions::new();
     how.read(true).write(true).create(true).truncate(false).mode(0o600);
-    let file = how.open(path).map_err(cannot)?;
-    if !file.metadata().map_err(cannot)?.is_file() || !Journal::may_be(&file).map_err(cannot)? {
-        let what = "is something else than a journal of faircast; name another file";
-        return Err(FilesError::refused(path, what));
+    let file = how.open(path).at(path, NO_JOURNAL)?;
+    let is_file = file.metadata().at(path, NO_JOURNAL)?.is_file();
+    if !is_file || !Journal::may_be(&file).at(path, NO_JOURNAL)? {
+        return refuse(path, "is something else than a journal of faircast; name another file");
     }
     Ok(file)
 }
 
 fn open_journal(
+    shared: &Shared<DeviceWork>,
     path: &Path,
     object: [u8; 32],
     groups: u32,
 ) -> Result<(Journal, Locked, FixedBitSet)> {
-    let cannot = |error: io::Error| FilesError::io(path, "cannot be used as a journal", error);
     let mut file = journal_file(path)?;
-    let lock = Locked::new(file.try_clone().map_err(cannot)?).map_err(|_| {
+    let lock = Locked::new(file.try_clone().at(path, NO_JOURNAL)?).map_err(|_| {
         let what =
             "is the journal of another faircast that is running; let it finish, or name another";
         FilesError::refused(path, what)
     })?;
-    let found =
-        Journal::read(file.try_clone().map_err(cannot)?, &object, groups).map_err(cannot)?;
+    let there = file.try_clone().at(path, NO_JOURNAL)?;
+    let found = Journal::read(there, &object, groups).at(path, NO_JOURNAL)?;
     // Rewritten in place: a loss here only repeats the transfer.
-    file.set_len(0).map_err(cannot)?;
-    file.seek(SeekFrom::Start(0)).map_err(cannot)?;
-    let journal = Journal::begin(file, object, &found, groups).map_err(cannot)?;
+    file.set_len(0).and_then(|()| file.rewind()).at(path, NO_JOURNAL)?;
+    let mut journal = Journal::new(file, path, object, shared.journal());
+    journal.begin(&found, groups).at(path, NO_JOURNAL)?;
     Ok((journal, lock, found))
-}
-
-/// Journal of this run, locked against other runs.
-#[derive(Debug)]
-struct OpenJournal {
-    writer: JournalWriter,
-    _lock: Locked,
-}
-
-fn lost_digests(error: io::Error) -> FilesError {
-    FilesError::io(&std::env::temp_dir(), "lost digests", error)
 }

@@ -8,29 +8,24 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, CWD};
 
-use crate::error::{FilesError, Result};
+use crate::error::{At as _, Result, refuse};
 
 /// Refuses directories, missing names under `/dev`, and devices in use (mount, swap, volume
 /// manager, RAID), also of a partition.
-pub fn check_target(path: &Path) -> Result<()> {
+pub(crate) fn check_target(path: &Path) -> Result<()> {
     let metadata = match fs::metadata(path) {
-        Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound && !is_below_dev(path) => {
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
             return check_writable(path, folder.unwrap_or(Path::new(".")));
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let what = "there is no such device; `lsblk` lists those that there are";
-            return Err(FilesError::refused(path, what));
+            return refuse(path, "there is no such device; `lsblk` lists those that there are");
         }
-        Err(error) => return Err(FilesError::io(path, "cannot be looked at", error)),
+        metadata => metadata.at(path, "cannot be looked at")?,
     };
     if metadata.file_type().is_block_device() {
         return match device_user(path) {
-            Some(user) => {
-                let what = format!("{user}; free it first, or choose another device");
-                Err(FilesError::refused(path, what))
-            }
+            Some(user) => refuse(path, format!("{user}; free it first, or choose another device")),
             None => check_writable(path, path),
         };
     }
@@ -39,21 +34,18 @@ pub fn check_target(path: &Path) -> Result<()> {
     }
     if metadata.file_type().is_fifo() {
         let how = "is a pipe, which cannot be written in place; use --to-command 'cat > PIPE'";
-        return Err(FilesError::refused(path, how));
+        return refuse(path, how);
     }
-    Err(FilesError::refused(
-        path,
-        "is neither a block device nor a file; it cannot be written in place",
-    ))
+    refuse(path, "is neither a block device nor a file; it cannot be written in place")
 }
 
 fn check_writable(path: &Path, place: &Path) -> Result<()> {
     rustix::fs::accessat(CWD, place, Access::WRITE_OK, AtFlags::EACCESS)
-        .map_err(|error| FilesError::io(path, "cannot be written", error))
+        .at(path, "cannot be written")
 }
 
 /// Returns the user of a device or its partitions, as text: a mount, swap or another device.
-pub fn device_user(path: &Path) -> Option<String> {
+pub(crate) fn device_user(path: &Path) -> Option<String> {
     let metadata = fs::metadata(path).ok()?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();

@@ -260,7 +260,7 @@ fn pour(bytes: &[u8], store: &mut dyn Store, steps: u64) -> ObjectResult<Verdict
         let content = (blocks * block).min(lens[1] / block * block);
         Announcement { lens: [lens[0], content, 0], growing: true, digests: None, ..all }
     };
-    let mut give = |store: &mut dyn Store, part: Part, from: u64, to: u64| {
+    let mut give = |store: &mut dyn Store, part: Part, from: u64, to: u64| -> ObjectResult {
         let mut offset = from;
         while offset < to {
             let len = SYMBOL.min(to - offset);

@@ -6,15 +6,14 @@ use bstr::BStr;
 
 use super::encode::{HAS_HOLES, HAS_OWNER, HAS_XATTRS, UNKNOWN};
 use super::{
-    CONTENT_BYTES_MAX, ENTRIES_MAX, Entry, FIXED_BYTES, HEAD_BYTES, HOLES_MAX, Hole, Kind,
-    LinkError, MAGIC, MANIFEST_BYTES_MAX, Mtime, Owner, VERSION, Xattr,
+    CONTENT_BYTES_MAX, ENTRIES_MAX, Entry, FIXED_BYTES, HEAD_BYTES, HOLES_MAX, Hole, Kind, MAGIC,
+    MANIFEST_BYTES_MAX, Mtime, Owner, VERSION, Xattr,
 };
 use crate::name::NameError;
 
 /// Error of an invalid manifest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-#[expect(missing_docs, reason = "the messages of variants without a text say what they are")]
 pub enum ManifestError {
     #[error("this is no list of files")]
     Magic,
@@ -46,14 +45,13 @@ pub enum ManifestError {
         name = faircast_base::escaped(name)
     )]
     ObjectName { name: Box<str>, what: NameError },
-    /// An entry has an unknown kind or unknown parts.
     #[error("`{0}` is of a kind that this faircast does not know")]
     Kind(Box<str>),
     /// A hole is empty, adjacent to another, or outside of its file.
     #[error("a hole of `{0}` is none")]
     Hole(Box<str>),
     #[error("the link `{path}` cannot be made: {what}")]
-    Link { path: Box<str>, what: LinkError },
+    Link { path: Box<str>, what: NameError },
     /// A hard link has no earlier file, or has attributes of its own.
     #[error("the hard link `{0}` is none")]
     HardLink(Box<str>),
@@ -67,21 +65,18 @@ pub enum ManifestError {
     Xattr(Box<str>),
     #[error("directory `{0}` has a size")]
     DirectorySize(Box<str>),
-    /// The name of the object, of an owner or of an attribute is not UTF-8.
     #[error("a name is not UTF-8: {0}")]
     NotUtf8(Box<str>),
     #[error("the name `{path}` cannot be used: {what}")]
     Name { path: Box<str>, what: NameError },
     #[error("the mode of `{0}` has more than permission bits")]
     Mode(Box<str>),
-    /// A time has 1e9 nanoseconds or more.
     #[error("the time of `{0}` is no time")]
     Time(Box<str>),
     #[error("`{0}` is there twice")]
     Twice(Box<str>),
     #[error("`{0}` is not in its place in the list of files")]
     Order(Box<str>),
-    /// The directory of a path has no earlier entry, or is a file.
     #[error("the directory of `{0}` is not in the list of files")]
     NoDirectory(Box<str>),
 }
@@ -164,13 +159,9 @@ fn entry(input: &mut Input<'_>, owners: &mut [(Arc<Owner>, bool)]) -> Result<Ent
         (0, size) => Kind::File { size, holes: Box::default() },
         (1, 0) => Kind::Directory,
         (1, _) => return Err(ManifestError::DirectorySize(super::shown(&path))),
-        (2, len) => {
-            let len = usize::try_from(len).map_err(|_| ManifestError::Short)?;
-            Kind::Link { target: input.path(len)? }
-        }
-        (4, len) => {
-            let len = usize::try_from(len).map_err(|_| ManifestError::Short)?;
-            Kind::HardLink { to: input.path(len)? }
+        (2 | 4, len) => {
+            let target = input.path(usize::try_from(len).map_err(|_| ManifestError::Short)?)?;
+            if kind == 2 { Kind::Link { target } } else { Kind::HardLink { to: target } }
         }
         (3, size) => Kind::Image { size: (size != UNKNOWN).then_some(size) },
         _ => return said(&path),
@@ -205,13 +196,12 @@ fn entry(input: &mut Input<'_>, owners: &mut [(Arc<Owner>, bool)]) -> Result<Ent
 
 fn holes(input: &mut Input<'_>) -> Result<Box<[Hole]>, ManifestError> {
     let count = u32::from_be_bytes(input.take()?);
-    let len = usize::try_from(count).ok().and_then(|count| count.checked_mul(8));
-    let (pairs, _) = input.slice(len.ok_or(ManifestError::Short)?)?.as_chunks::<8>();
-    let hole = |pair: &[u8; 8]| {
-        let [a, b, c, d, e, f, g, h] = *pair;
-        Hole { first: u32::from_be_bytes([a, b, c, d]), groups: u32::from_be_bytes([e, f, g, h]) }
-    };
-    Ok(pairs.iter().map(hole).collect())
+    let mut holes = Vec::new();
+    for _ in 0..count {
+        let first = u32::from_be_bytes(input.take()?);
+        holes.push(Hole { first, groups: u32::from_be_bytes(input.take()?) });
+    }
+    Ok(holes.into())
 }
 
 fn xattrs(input: &mut Input<'_>) -> Result<Box<[Xattr]>, ManifestError> {
@@ -241,8 +231,9 @@ impl<'a> Input<'a> {
         Ok(head)
     }
 
-    fn text(&mut self, len: usize) -> Result<Box<str>, ManifestError> {
-        let bytes = self.slice(len)?;
+    fn text8(&mut self) -> Result<Box<str>, ManifestError> {
+        let [len] = self.take()?;
+        let bytes = self.slice(len.into())?;
         match std::str::from_utf8(bytes) {
             Ok(text) => Ok(text.into()),
             Err(_) => Err(ManifestError::NotUtf8(bytes.escape_ascii().to_string().into())),
@@ -251,10 +242,5 @@ impl<'a> Input<'a> {
 
     fn path(&mut self, len: usize) -> Result<Box<BStr>, ManifestError> {
         self.slice(len).map(super::boxed)
-    }
-
-    fn text8(&mut self) -> Result<Box<str>, ManifestError> {
-        let [len] = self.take()?;
-        self.text(len.into())
     }
 }

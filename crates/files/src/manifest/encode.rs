@@ -19,7 +19,6 @@ pub(super) fn check(manifest: &Manifest) -> Result<(), ManifestError> {
     if bytes > MANIFEST_BYTES_MAX { Err(ManifestError::Bytes(bytes)) } else { Ok(()) }
 }
 
-/// Encodes a checked manifest, which cannot fail.
 pub(super) fn encode(manifest: &Manifest) -> Vec<u8> {
     let mut out = Vec::new();
     let owners = owners(manifest).unwrap_or_default();

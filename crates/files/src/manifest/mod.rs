@@ -1,36 +1,30 @@
 //! Manifest of an object: names, kinds, sizes, holes, modes, times and owners.
 
-mod attributes;
 mod decode;
 mod encode;
-mod links;
 #[cfg(test)]
 mod tests;
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use bstr::BStr;
+use faircast_base::is_format;
 
-pub use attributes::{Owner, Xattr};
-pub(crate) use attributes::{is_acl, travels};
-pub use decode::ManifestError;
-pub use links::LinkError;
+pub(crate) use decode::ManifestError;
 
-use crate::name;
+use crate::name::{self, NameError, PATH_BYTES_MAX};
 
 /// Bytes of a group, the unit of hashes, the journal and claims: 1 MiB. Groups do not span files.
-pub const GROUP_BYTES: u64 = 1 << 20;
-/// Most bytes of an encoded manifest.
-pub const MANIFEST_BYTES_MAX: u64 = 64 << 20;
-/// Most entries of an object: files, directories and links.
-pub const ENTRIES_MAX: u32 = 1_000_000;
+pub(crate) const GROUP_BYTES: u64 = 1 << 20;
+pub(crate) const MANIFEST_BYTES_MAX: u64 = 64 << 20;
+pub(crate) const ENTRIES_MAX: u32 = 1_000_000;
 /// Most bytes of all files of an object, holes included: 64 TiB.
-pub const CONTENT_BYTES_MAX: u64 = 1 << 46;
-/// Most holes of all files of an object.
-pub const HOLES_MAX: u64 = 1 << 20;
+pub(crate) const CONTENT_BYTES_MAX: u64 = 1 << 46;
+pub(crate) const HOLES_MAX: u64 = 1 << 20;
 
 pub(crate) const MAGIC: [u8; 3] = *b"FCM";
 pub(crate) const VERSION: u8 = 3;
@@ -87,8 +81,7 @@ impl Entry {
         self.hole_ranges().map(|range| range.end - range.start).sum()
     }
 
-    /// Returns the byte range of each hole of a file.
-    pub fn hole_ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+    pub(crate) fn hole_ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         self.holes().iter().map(|hole| {
             let end = (u64::from(hole.first) + u64::from(hole.groups)) * GROUP_BYTES;
             u64::from(hole.first) * GROUP_BYTES..end.min(self.size())
@@ -113,8 +106,7 @@ impl Entry {
         matches!(self.kind, Kind::File { .. } | Kind::Image { .. })
     }
 
-    /// True for a directory.
-    pub const fn is_directory(&self) -> bool {
+    pub(crate) const fn is_directory(&self) -> bool {
         matches!(self.kind, Kind::Directory)
     }
 
@@ -123,16 +115,14 @@ impl Entry {
         name::local_path(&self.path)
     }
 
-    /// Returns the target of a symbolic link.
-    pub fn link_target(&self) -> Option<&BStr> {
+    pub(crate) fn link_target(&self) -> Option<&BStr> {
         match &self.kind {
             Kind::Link { target } => Some(target),
             _ => None,
         }
     }
 
-    /// Returns the path of a hard link's file.
-    pub fn hard_link_to(&self) -> Option<&BStr> {
+    pub(crate) fn hard_link_to(&self) -> Option<&BStr> {
         match &self.kind {
             Kind::HardLink { to } => Some(to),
             _ => None,
@@ -183,9 +173,7 @@ impl Kind {
 /// Hole of a file, in groups of [`GROUP_BYTES`]; the last one of a file may be shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hole {
-    /// First group, counted from the beginning of the file.
     pub first: u32,
-    /// Number of groups.
     pub groups: u32,
 }
 
@@ -196,7 +184,6 @@ impl Hole {
     }
 }
 
-/// Modification time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mtime {
     /// Seconds since 1970, negative before.
@@ -255,7 +242,7 @@ impl Manifest {
     }
 
     /// Returns at most `limit` pairs of paths that differ in case alone.
-    pub fn case_collisions(&self, limit: usize) -> Vec<(&BStr, &BStr)> {
+    pub(crate) fn case_collisions(&self, limit: usize) -> Vec<(&BStr, &BStr)> {
         let mut seen: BTreeMap<Vec<u8>, &BStr> = BTreeMap::new();
         let mut found = Vec::new();
         for entry in &self.entries {
@@ -283,13 +270,9 @@ impl Manifest {
             check_entry(entry)?;
             if let Some(before) = before {
                 match name::compare(&before.path, &entry.path) {
-                    std::cmp::Ordering::Less => {}
-                    std::cmp::Ordering::Equal => {
-                        return Err(ManifestError::Twice(said(entry)));
-                    }
-                    std::cmp::Ordering::Greater => {
-                        return Err(ManifestError::Order(said(entry)));
-                    }
+                    Ordering::Less => {}
+                    Ordering::Equal => return Err(ManifestError::Twice(said(entry))),
+                    Ordering::Greater => return Err(ManifestError::Order(said(entry))),
                 }
             }
             let parent = name::parent(&entry.path);
@@ -339,8 +322,38 @@ impl Manifest {
     }
 }
 
-pub(crate) fn check_link(entries: &[Entry], path: &[u8], target: &[u8]) -> Result<(), LinkError> {
-    links::check(path, target, |path| find(entries, path))
+/// Checks that the link at `path` does not lead out of its object. A `..` may only follow
+/// directories, so a chain of links, each inside, cannot lead out. The destination may be missing.
+pub(crate) fn check_link(entries: &[Entry], path: &[u8], target: &[u8]) -> Result<(), NameError> {
+    if target.is_empty() || target.len() > PATH_BYTES_MAX {
+        return Err(NameError::TargetLength);
+    }
+    if target.starts_with(b"/") {
+        return Err(NameError::Absolute);
+    }
+    let mut at = name::parent(path).unwrap_or_default().to_vec();
+    let mut in_directory = true;
+    for part in name::components(target) {
+        match part {
+            b"" | b"." => {}
+            b".." if !in_directory => return Err(NameError::Back),
+            b".." if at.is_empty() => return Err(NameError::Outside),
+            b".." => at.truncate(name::parent(&at).map_or(0, |parent| parent.len())),
+            part => {
+                name::check_component(part)?;
+                if !at.is_empty() {
+                    at.push(b'/');
+                }
+                at.extend_from_slice(part);
+                in_directory = in_directory && find(entries, &at).is_some_and(Entry::is_directory);
+            }
+        }
+    }
+    let first = name::components(&at).next().unwrap_or_default();
+    match find(entries, first) {
+        Some(_) if !at.is_empty() => Ok(()),
+        _ => Err(NameError::Outside),
+    }
 }
 
 fn find<'a>(entries: &'a [Entry], path: &[u8]) -> Option<&'a Entry> {
@@ -384,5 +397,57 @@ fn check_entry(entry: &Entry) -> Result<(), ManifestError> {
     if (is_link || matches!(entry.kind, Kind::Image { .. })) && !entry.xattrs.is_empty() {
         return Err(ManifestError::Xattr(path()));
     }
-    attributes::check(entry)
+    check_attributes(entry)
+}
+
+/// Most bytes of names and values of an entry's extended attributes, as on Linux.
+pub(crate) const XATTR_BYTES_MAX: usize = 64 << 10;
+const NAME_BYTES_MAX: usize = 255;
+/// Prefix of the attributes to send, besides [`ACLS`]. Capabilities and labels would grant rights.
+const USER: &str = "user.";
+const ACLS: [&str; 2] = ["system.posix_acl_access", "system.posix_acl_default"];
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Owner {
+    pub uid: u32,
+    pub gid: u32,
+    /// User name at the sender; empty if it has none.
+    pub user: Box<str>,
+    pub group: Box<str>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Xattr {
+    pub name: Box<str>,
+    pub value: Box<[u8]>,
+}
+
+pub(crate) fn travels(name: &str) -> bool {
+    let bare = name.strip_prefix(USER).is_some_and(|bare| !bare.is_empty());
+    (bare || is_acl(name)) && name.len() <= NAME_BYTES_MAX && !name.contains(is_format)
+}
+
+pub(crate) fn is_acl(name: &str) -> bool {
+    ACLS.contains(&name)
+}
+
+fn check_attributes(entry: &Entry) -> Result<(), ManifestError> {
+    let mut bytes = 0;
+    let mut before: Option<&str> = None;
+    for xattr in &entry.xattrs {
+        bytes += xattr.name.len() + xattr.value.len();
+        let ascends = before.is_none_or(|before| before < &*xattr.name);
+        if !travels(&xattr.name) || !ascends || bytes > XATTR_BYTES_MAX {
+            return Err(ManifestError::Xattr(said(entry)));
+        }
+        before = Some(&xattr.name);
+    }
+    if let Some(owner) = &entry.owner {
+        for name in [&owner.user, &owner.group] {
+            if name.len() > NAME_BYTES_MAX || name.contains(is_format) {
+                return Err(ManifestError::Owner(said(entry)));
+            }
+        }
+    }
+    Ok(())
 }

@@ -5,10 +5,9 @@ use std::ops::Range;
 
 use faircast_proto::RangeSet;
 
-use super::counts::Counters;
+use super::Counters;
 use crate::layout::Group;
 
-/// Most bytes and groups in assembly.
 const BYTES_MAX: usize = 12 << 20;
 const SLOTS_MAX: usize = 256;
 /// Most evicted groups with remembered ranges. Others are hashed at the end, and never resumed.
@@ -20,10 +19,8 @@ const ALL_RANGES_MAX: usize = 200_000;
 /// Bytes of a group per range in assembly; a group with more ranges is evicted. 12 MiB here and 8
 /// MiB in the queue have 41 000 ranges (1.4 MB). Symbols of 256 bytes or more never cause this.
 const RANGE_BYTES: u32 = 512;
-/// Ranges that any group may have, however short.
 const RANGES_MIN: usize = 16;
 
-/// Bytes of a group to be written to a file.
 #[derive(Debug)]
 pub struct Flight {
     pub(crate) group: Group,
@@ -69,7 +66,6 @@ impl Flight {
 #[derive(Debug, Default)]
 pub(crate) struct Assembly {
     slots: Vec<Slot>,
-    /// Bytes of the buffers of all slots.
     bytes: usize,
     /// Writes so far: the clock of [`Slot::written_at`].
     writes: u64,
@@ -80,7 +76,6 @@ pub(crate) struct Assembly {
     last: usize,
 }
 
-/// Group in memory.
 #[derive(Debug)]
 struct Slot {
     flight: Flight,

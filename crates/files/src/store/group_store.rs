@@ -8,40 +8,32 @@ use std::thread::JoinHandle;
 use faircast_proto::object::{Announcement, ObjectError, ObjectResult, Part, Store, Verdict};
 use fixedbitset::FixedBitSet;
 
+use super::StoreHandle;
 use super::assembly::{Assembly, Flight};
-use super::counts::StoreHandle;
-use super::intake::{Intake, object_error, too_early};
+use super::intake::{Intake, too_early};
 use super::thread::{Job, Medium, Request, Shared, Worker, Written as _};
-use crate::error::{FilesError, Result};
+use crate::error::{At as _, Result};
 use crate::layout::{GROUP_BYTES, Layout, Piece, push_joined};
 
 /// Folder or device as a store: groups of 1 MiB, which a thread hashes and writes.
 #[derive(Debug)]
 pub struct GroupStore<M: Medium> {
     shared: Arc<Shared<M>>,
-    /// Thread that writes; `None` before the manifest is complete.
     thread: Option<JoinHandle<()>>,
     intake: Intake,
     stage: Stage,
-    /// Layout of the announced content; `None` until the medium is open.
     layout: Option<Arc<Layout>>,
     assembly: Assembly,
     /// Groups that need no more bytes: found, or complete in assembly and submitted.
     complete: FixedBitSet,
-    /// True if nothing of the object is to stay.
     discarded: bool,
 }
 
-/// Stage of an object in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// The manifest is incomplete.
     Manifest,
-    /// The thread opens the medium.
     Opening,
-    /// Content is accepted.
     Open,
-    /// The thread compares content with its digests.
     Verifying,
     Intact,
 }
@@ -67,55 +59,37 @@ impl<M: Medium> GroupStore<M> {
         StoreHandle { counters: self.shared.counters.clone() }
     }
 
-    #[cfg(test)]
-    pub(crate) fn journal_at_once(mut self) -> Self {
-        let shared = Arc::get_mut(&mut self.shared).expect("nobody else has it yet");
-        shared.journal_every = std::time::Duration::ZERO;
-        self
-    }
-
-    /// Ends without further writes, like a killed process.
-    #[cfg(test)]
-    pub(crate) fn kill(mut self) {
-        self.end(false);
-    }
-
-    #[cfg(test)]
-    pub(crate) fn written(&self) -> &M::Written {
-        self.shared.written.get().expect("opened")
-    }
-
     fn start(&mut self) -> Result<()> {
         let worker = Worker::new(self.shared.clone());
         let thread = std::thread::Builder::new()
             .name("faircast-write".into())
             .spawn(move || worker.run())
-            .map_err(|error| {
-                FilesError::io(M::path(&self.shared.options), "cannot start", error)
-            })?;
+            .at(M::path(&self.shared.options), "cannot start")?;
         self.thread = Some(thread);
         Ok(())
     }
 
-    fn submit(&self, job: Job) -> ObjectResult<()> {
+    fn submit(&self, job: Job) -> ObjectResult {
         self.shared.submit(job).map_err(ObjectError::new)
     }
 
-    fn check(&self) -> ObjectResult<()> {
-        self.shared.failure().map_or(Ok(()), |reason| Err(ObjectError::new(reason)))
+    fn check(&self) -> ObjectResult {
+        match &self.shared.inner.lock().failure {
+            Some(reason) => Err(ObjectError::new(reason)),
+            None => Ok(()),
+        }
     }
 
-    fn layout(&self) -> ObjectResult<&Arc<Layout>> {
-        self.layout.as_ref().ok_or_else(|| object_error(too_early()))
+    fn layout(&self) -> Result<&Arc<Layout>> {
+        self.layout.as_ref().ok_or_else(too_early)
     }
 
-    fn write_content(&mut self, offset: u64, bytes: &[u8], zeros: u32) -> ObjectResult<()> {
+    fn write_content(&mut self, offset: u64, mut bytes: &[u8], zeros: u32) -> ObjectResult {
         let layout = self.layout()?.clone();
         if self.stage != Stage::Open {
             return Ok(());
         }
         let end = self.intake.end(Part::Content, offset, bytes.len() as u64 + u64::from(zeros))?;
-        let mut bytes = bytes;
         for piece in layout.pieces(offset..end, self.assembly.current(offset)) {
             let group = piece.group;
             let (now, zeros) = piece.split(&mut bytes);
@@ -127,7 +101,13 @@ impl<M: Medium> GroupStore<M> {
                 self.submit(Job::Write(Arc::new(flight)))?;
             }
             let whole = u64::from(group.len) == GROUP_BYTES;
-            let buffer = || if whole { self.shared.buffer() } else { Vec::new() };
+            let buffer = || {
+                if whole {
+                    self.shared.inner.lock().pool.pop().unwrap_or_default()
+                } else {
+                    Vec::new()
+                }
+            };
             if let Some(flight) = self.assembly.insert(&group, piece.start, now, zeros, buffer) {
                 self.complete.set(group.index as usize, flight.complete);
                 self.submit(Job::Write(Arc::new(flight)))?;
@@ -136,7 +116,7 @@ impl<M: Medium> GroupStore<M> {
         Ok(())
     }
 
-    fn read_content(&self, offset: u64, len: u32, out: &mut Vec<u8>) -> ObjectResult<()> {
+    fn read_content(&self, offset: u64, len: u32, out: &mut Vec<u8>) -> ObjectResult {
         let layout = self.layout()?;
         let end = self.intake.end(Part::Content, offset, len.into())?;
         for Piece { group, start, end } in layout.pieces(offset..end, None) {
@@ -150,7 +130,7 @@ impl<M: Medium> GroupStore<M> {
                 let covers = |flight: &Arc<Flight>| flight.covers(start, end);
                 if !flights.last().is_some_and(covers) {
                     let written = self.shared.written.get().expect("opened");
-                    written.read(&group, start, piece).map_err(object_error)?;
+                    written.read(&group, start, piece)?;
                 }
                 flights.iter().for_each(|flight| flight.overlay(start, piece));
             }
@@ -170,8 +150,8 @@ impl<M: Medium> GroupStore<M> {
         let layout = written.layout(announced)?;
         let mut ranges = Vec::new();
         self.complete = found;
-        self.complete.grow(layout.groups() as usize);
-        for index in 0..layout.groups() {
+        self.complete.grow(layout.groups as usize);
+        for index in 0..layout.groups {
             let range = layout.group(index).range();
             if range.end > bytes {
                 self.complete.set(index as usize, false);
@@ -198,60 +178,60 @@ impl<M: Medium> GroupStore<M> {
 }
 
 impl<M: Medium> Store for GroupStore<M> {
-    fn begin(&mut self, announcement: &Announcement) -> ObjectResult<()> {
+    fn begin(&mut self, announcement: &Announcement) -> ObjectResult {
         let folder = || M::folder(&self.shared.options);
-        self.intake.begin(announcement, M::FILES_MAX, folder).map_err(object_error)
+        Ok(self.intake.begin(announcement, M::FILES_MAX, folder)?)
     }
 
-    fn grow(&mut self, announcement: &Announcement) -> ObjectResult<()> {
+    fn grow(&mut self, announcement: &Announcement) -> ObjectResult {
         if !M::GROWS {
             return Err(ObjectError::unknown_length());
         }
-        self.intake.grow(announcement).map_err(object_error)?;
+        self.intake.grow(announcement)?;
         if self.layout.is_some() {
             let written = self.shared.written.get().expect("opened");
-            written.check_room(announcement).map_err(object_error)?;
-            let layout = written.layout(announcement).map_err(object_error)?;
-            self.complete.grow(layout.groups() as usize);
+            written.check_room(announcement)?;
+            let layout = written.layout(announcement)?;
+            self.complete.grow(layout.groups as usize);
             self.layout = Some(layout);
         }
         Ok(())
     }
 
-    fn write(&mut self, part: Part, offset: u64, bytes: &[u8], zeros: u32) -> ObjectResult<()> {
+    fn write(&mut self, part: Part, offset: u64, bytes: &[u8], zeros: u32) -> ObjectResult {
         match part {
             Part::Content => self.write_content(offset, bytes, zeros),
             Part::Manifest if self.stage != Stage::Manifest => Ok(()),
-            _ => self.intake.write(part, offset, bytes, zeros),
+            _ => Ok(self.intake.write(part, offset, bytes, zeros)?),
         }
     }
 
-    fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> ObjectResult<()> {
+    fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> ObjectResult {
         self.check()?;
         match part {
             Part::Content => self.read_content(offset, len, out),
-            _ => self.intake.read(part, offset, len, out),
+            _ => Ok(self.intake.read(part, offset, len, out)?),
         }
     }
 
     fn open(&mut self) -> ObjectResult<Poll<Vec<Range<u64>>>> {
         if self.stage == Stage::Manifest {
-            let announcement = *self.intake.announced().map_err(object_error)?;
-            self.start().map_err(object_error)?;
-            let manifest = self.intake.manifest().to_vec();
+            let announcement = *self.intake.announced()?;
+            self.start()?;
+            let manifest = self.intake.manifest.clone();
             self.submit(Job::Open(Request { announcement, manifest }))?;
             self.stage = Stage::Opening;
         }
         self.check()?;
         let found = self.shared.inner.lock().found.take();
         match found {
-            Some(found) => self.opened(found).map(Poll::Ready).map_err(object_error),
+            Some(found) => Ok(Poll::Ready(self.opened(found)?)),
             None => Ok(Poll::Pending),
         }
     }
 
     fn verify(&mut self) -> ObjectResult<Poll<Verdict>> {
-        let groups = self.layout()?.groups();
+        let groups = self.layout()?.groups;
         match self.stage {
             Stage::Intact => return Ok(Poll::Ready(Verdict::Intact)),
             Stage::Open => {
@@ -259,7 +239,7 @@ impl<M: Medium> Store for GroupStore<M> {
                     self.submit(Job::Write(Arc::new(flight)))?;
                 }
                 self.assembly.forget();
-                self.submit(Job::Verify(*self.intake.announced().map_err(object_error)?))?;
+                self.submit(Job::Verify(*self.intake.announced()?))?;
                 self.stage = Stage::Verifying;
             }
             Stage::Manifest | Stage::Opening | Stage::Verifying => {}
@@ -291,5 +271,27 @@ impl<M: Medium> Store for GroupStore<M> {
 impl<M: Medium> Drop for GroupStore<M> {
     fn drop(&mut self) {
         self.end(true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl<M: Medium> GroupStore<M> {
+        pub(crate) fn journal_at_once(mut self) -> Self {
+            let shared = Arc::get_mut(&mut self.shared).expect("nobody else has it yet");
+            shared.journal_every = std::time::Duration::ZERO;
+            self
+        }
+
+        /// Ends without further writes, like a killed process.
+        pub(crate) fn kill(mut self) {
+            self.end(false);
+        }
+
+        pub(crate) fn written(&self) -> &M::Written {
+            self.shared.written.get().expect("opened")
+        }
     }
 }

@@ -4,22 +4,23 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use faircast_proto::object::{Announcement, ObjectError, ObjectResult, Part};
-use parking_lot::{Mutex, MutexGuard};
+use faircast_proto::object::{Announcement, Part};
+use parking_lot::Mutex;
 
-use super::counts::Counters;
-use crate::error::{FilesError, Result};
+use super::Counters;
+use crate::error::{At as _, FilesError, Result};
 use crate::layout::{DIGEST_BYTES, GROUP_BYTES};
 use crate::manifest::{CONTENT_BYTES_MAX, MANIFEST_BYTES_MAX};
 use crate::table::Table;
 
-/// Parts of an object that every store keeps itself.
+const CANNOT: &str = "cannot keep digests";
+
 #[derive(Debug)]
 pub(crate) struct Intake {
     pub(crate) counters: Arc<Counters>,
     announcement: Option<Announcement>,
-    manifest: Vec<u8>,
-    pub(super) digests: Arc<Mutex<Table>>,
+    pub(crate) manifest: Vec<u8>,
+    pub(crate) digests: Arc<Mutex<Table>>,
     /// Folder for digests beyond the memory limit.
     folder: PathBuf,
 }
@@ -71,8 +72,8 @@ impl Intake {
     }
 
     fn make_digests(&self, announcement: &Announcement) -> Result<()> {
-        *self.digests() = Table::new(announcement.len(Part::Digests), &self.folder)
-            .map_err(|error| FilesError::io(&self.folder, "cannot keep digests", error))?;
+        *self.digests.lock() =
+            Table::new(announcement.len(Part::Digests), &self.folder).at(&self.folder, CANNOT)?;
         Ok(())
     }
 
@@ -80,16 +81,10 @@ impl Intake {
         self.announcement.as_ref().ok_or_else(too_early)
     }
 
-    pub(crate) fn manifest(&self) -> &[u8] {
-        &self.manifest
-    }
-
-    pub(crate) fn end(&self, part: Part, offset: u64, len: u64) -> ObjectResult<u64> {
-        let announced = self.announced().map_err(object_error)?.len(part);
+    pub(crate) fn end(&self, part: Part, offset: u64, len: u64) -> Result<u64> {
+        let announced = self.announced()?.len(part);
         let end = offset.checked_add(len).filter(|end| *end <= announced);
-        end.ok_or_else(|| {
-            object_error(FilesError::Sender(format!("it sent bytes beyond the end of {part:?}")))
-        })
+        end.ok_or_else(|| FilesError::Sender(format!("it sent bytes beyond the end of {part:?}")))
     }
 
     pub(crate) fn write(
@@ -98,41 +93,26 @@ impl Intake {
         offset: u64,
         bytes: &[u8],
         zeros: u32,
-    ) -> ObjectResult<()> {
+    ) -> Result<()> {
         let end = self.end(part, offset, bytes.len() as u64 + u64::from(zeros))?;
         let mut all = Cow::Borrowed(bytes);
         if zeros > 0 {
             all.to_mut().resize(bytes.len() + zeros as usize, 0);
         }
         if part == Part::Digests {
-            return self.digests().write(offset, &all).map_err(|error| self.lost(error));
+            return self.digests.lock().write(offset, &all).at(&self.folder, CANNOT);
         }
         self.manifest[in_memory(offset)..in_memory(end)].copy_from_slice(&all);
         Ok(())
     }
 
-    pub(crate) fn read(
-        &self,
-        part: Part,
-        offset: u64,
-        len: u32,
-        out: &mut Vec<u8>,
-    ) -> ObjectResult<()> {
+    pub(crate) fn read(&self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> Result<()> {
         let end = self.end(part, offset, len.into())?;
         if part == Part::Digests {
-            let read = self.digests().read(offset, len as usize, out);
-            return read.map_err(|error| self.lost(error));
+            return self.digests.lock().read(offset, len as usize, out).at(&self.folder, CANNOT);
         }
         out.extend_from_slice(&self.manifest[in_memory(offset)..in_memory(end)]);
         Ok(())
-    }
-
-    pub(crate) fn digests(&self) -> MutexGuard<'_, Table> {
-        self.digests.lock()
-    }
-
-    fn lost(&self, error: std::io::Error) -> ObjectError {
-        object_error(FilesError::io(&self.folder, "cannot keep digests", error))
     }
 }
 
@@ -154,8 +134,4 @@ fn check_lens(announcement: &Announcement, files_max: u32) -> Result<()> {
 
 pub(crate) fn too_early() -> FilesError {
     FilesError::Sender("content came before the list of files".into())
-}
-
-pub(crate) fn object_error(error: FilesError) -> ObjectError {
-    ObjectError::new(error.to_string())
 }

@@ -4,14 +4,14 @@
 
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fixedbitset::FixedBitSet;
 
-use super::counts::Counters;
-use crate::error::{FilesError, Result};
+use super::Counters;
+use crate::error::{At as _, Result};
 use crate::layout::Group;
 
 /// Interval of writes, or bytes of content between them.
@@ -23,11 +23,17 @@ const RECORD_BYTES: usize = 16;
 /// Flag in a record's count: the groups are no longer complete.
 const GONE: u32 = 1 << 31;
 
-/// Open journal of an object: a head, then records of ranges of groups.
 #[derive(Debug)]
-pub(crate) struct Journal {
+pub struct Journal {
     file: File,
+    path: PathBuf,
     object: [u8; 32],
+    counters: Arc<Counters>,
+    interval: Duration,
+    /// Complete groups that are not in the file yet, and their bytes.
+    pending: Vec<u32>,
+    pending_bytes: u64,
+    pending_since: Option<Instant>,
 }
 
 impl Journal {
@@ -60,27 +66,33 @@ impl Journal {
         Ok(have)
     }
 
-    pub(crate) fn begin(
-        mut file: File,
+    pub(crate) fn new(
+        file: File,
+        path: &Path,
         object: [u8; 32],
-        have: &FixedBitSet,
-        groups: u32,
-    ) -> io::Result<Self> {
-        file.write_all(&Self::head(&object))?;
-        let mut journal = Self { file, object };
+        (counters, interval): (Arc<Counters>, Duration),
+    ) -> Self {
+        let (path, pending) = (path.to_path_buf(), Vec::new());
+        let (pending_bytes, pending_since) = (0, None);
+        Self { file, path, object, counters, interval, pending, pending_bytes, pending_since }
+    }
+
+    /// Writes the head of an empty file, and the groups that are complete already.
+    pub(crate) fn begin(&mut self, have: &FixedBitSet, groups: u32) -> io::Result<()> {
+        self.file.write_all(&Self::head(&self.object))?;
         let mut complete = Vec::new();
         for group in (0..groups).filter(|group| have.contains(*group as usize)) {
             complete.push(group);
             // Pieces limit the memory of a long list.
             if complete.len() == 1 << 16 {
-                journal.append(std::mem::take(&mut complete), true)?;
+                self.write(std::mem::take(&mut complete), true)?;
             }
         }
-        journal.append(complete, true)?;
-        Ok(journal)
+        self.write(complete, true)?;
+        Ok(())
     }
 
-    fn append(&mut self, mut groups: Vec<u32>, complete: bool) -> io::Result<u64> {
+    fn write(&mut self, mut groups: Vec<u32>, complete: bool) -> io::Result<u64> {
         groups.sort_unstable();
         groups.dedup();
         let mut out = Vec::new();
@@ -105,32 +117,6 @@ impl Journal {
         head[4..].copy_from_slice(object);
         head
     }
-}
-
-/// Writer of a journal with pending records.
-#[derive(Debug)]
-pub struct JournalWriter {
-    journal: Journal,
-    path: PathBuf,
-    counters: Arc<Counters>,
-    /// Longest delay of a record.
-    interval: Duration,
-    /// Complete groups that are not in the journal yet, and their bytes.
-    pending: Vec<u32>,
-    pending_bytes: u64,
-    pending_since: Option<Instant>,
-}
-
-impl JournalWriter {
-    pub(crate) fn new(
-        journal: Journal,
-        path: PathBuf,
-        counters: Arc<Counters>,
-        interval: Duration,
-    ) -> Self {
-        let (pending, pending_bytes, pending_since) = (Vec::new(), 0, None);
-        Self { journal, path, counters, interval, pending, pending_bytes, pending_since }
-    }
 
     pub(crate) fn complete(&mut self, group: &Group) {
         self.pending.push(group.index);
@@ -138,7 +124,6 @@ impl JournalWriter {
         self.pending_since.get_or_insert_with(Instant::now);
     }
 
-    /// Records that groups are damaged.
     pub(crate) fn retract(&mut self, groups: &[u32]) -> Result<()> {
         self.flush()?;
         self.append(groups.to_vec(), false)
@@ -159,9 +144,7 @@ impl JournalWriter {
     }
 
     fn append(&mut self, groups: Vec<u32>, complete: bool) -> Result<()> {
-        let bytes = self.journal.append(groups, complete);
-        let bytes =
-            bytes.map_err(|error| FilesError::io(&self.path, "cannot be written", error))?;
+        let bytes = self.write(groups, complete).at(&self.path, "cannot be written")?;
         self.counters.update(|counts| {
             counts.journal_writes += 1;
             counts.journal_bytes += bytes;
@@ -206,10 +189,12 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         let mut have = FixedBitSet::with_capacity(100);
         have.insert(50);
-        let mut journal = Journal::begin(file.try_clone().unwrap(), OBJECT, &have, 100).unwrap();
-        assert_eq!(journal.append(vec![3, 1, 2, 7], true).unwrap(), 32);
-        assert_eq!(journal.append(vec![2], false).unwrap(), 16);
-        assert_eq!(journal.append(Vec::new(), true).unwrap(), 0);
+        let copy = file.try_clone().unwrap();
+        let mut journal = Journal::new(copy, Path::new("j"), OBJECT, (Arc::default(), EVERY));
+        journal.begin(&have, 100).unwrap();
+        assert_eq!(journal.write(vec![3, 1, 2, 7], true).unwrap(), 32);
+        assert_eq!(journal.write(vec![2], false).unwrap(), 16);
+        assert_eq!(journal.write(Vec::new(), true).unwrap(), 0);
         file
     }
 

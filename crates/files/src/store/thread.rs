@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use faircast_proto::object::{Announcement, Verdict};
 use fixedbitset::FixedBitSet;
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 
+use super::Counters;
 use super::assembly::Flight;
-use super::counts::Counters;
 use super::intake::Intake;
-use super::journal::JournalWriter;
-use crate::error::{FilesError, Result};
-use crate::guard::PanicGuard;
+use super::journal::Journal;
+use crate::error::{FilesError, Result, refuse};
+use crate::guard::guarded;
 use crate::layout::{GROUP_BYTES, Group, Layout, push_joined};
 use crate::table::Table;
 
@@ -36,16 +36,11 @@ const ROUNDS_MAX: u32 = 8;
 
 /// Destination of groups in any order, in the thread of its store: a folder or a device.
 pub trait Medium: fmt::Debug + Sized + Send + 'static {
-    /// Settings of the medium.
     type Options: fmt::Debug + Send + Sync;
-    /// Reader of written content for the store.
     type Written: Written;
-    /// Most files of an object.
     const FILES_MAX: u32;
-    /// True if content may grow during the transfer.
     const GROWS: bool;
 
-    /// Returns the path of the medium, for people.
     fn path(options: &Self::Options) -> &Path;
 
     /// Returns the folder for digests beyond the memory limit, created if missing.
@@ -57,13 +52,10 @@ pub trait Medium: fmt::Debug + Sized + Send + 'static {
         request: Request,
     ) -> Result<(Self, Arc<Self::Written>, FixedBitSet)>;
 
-    /// Returns the journal of complete groups, if there is one.
-    fn journal(&mut self) -> Option<&mut JournalWriter>;
+    fn journal(&mut self) -> Option<&mut Journal>;
 
-    /// Writes the received ranges of a group.
     fn write(&mut self, flight: &Flight) -> Result<()>;
 
-    /// Works while there is no job.
     fn idle(&mut self) -> Result<Idle> {
         Ok(Idle::Nothing)
     }
@@ -71,7 +63,6 @@ pub trait Medium: fmt::Debug + Sized + Send + 'static {
     /// Returns the groups that differ from their digests, once all content is received.
     fn compare(&mut self, announced: &Announcement) -> Result<Vec<u32>>;
 
-    /// Moves verified content into place.
     fn finish(&mut self, announced: &Announcement) -> Result<()>;
 
     /// Prepares groups to be written again.
@@ -86,9 +77,7 @@ pub trait Medium: fmt::Debug + Sized + Send + 'static {
     fn abandon(_options: &Self::Options, _written: &Self::Written, _discarded: bool) {}
 }
 
-/// Written content of a medium, for its store.
 pub trait Written: fmt::Debug + Send + Sync + 'static {
-    /// Returns the layout of the announced content.
     fn layout(&self, announced: &Announcement) -> Result<Arc<Layout>>;
 
     /// Fails if there is no room for the announced content. Called before its arrival.
@@ -96,36 +85,29 @@ pub trait Written: fmt::Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Fills `out` from a group.
     fn read(&self, group: &Group, within: u32, out: &mut [u8]) -> Result<()>;
 }
 
-/// Request to open an object.
 #[derive(Debug)]
 pub struct Request {
     pub(crate) announcement: Announcement,
     pub(crate) manifest: Vec<u8>,
 }
 
-/// Result of idle work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Idle {
-    /// More work is ready.
     Again,
     /// More work is ready after a pause for other threads.
     Later,
-    /// There is no work.
     Nothing,
 }
 
-/// State shared by a store and its thread.
 #[derive(Debug)]
 pub struct Shared<M: Medium> {
     pub(crate) options: M::Options,
     pub(crate) counters: Arc<Counters>,
     pub(crate) written: OnceLock<Arc<M::Written>>,
-    digests: Arc<Mutex<Table>>,
-    /// Longest delay of a record before the journal is written.
+    pub(crate) digests: Arc<Mutex<Table>>,
     pub(crate) journal_every: Duration,
     pub(super) inner: Mutex<Inner>,
     /// Wakes the thread: a job, or the end.
@@ -135,25 +117,18 @@ pub struct Shared<M: Medium> {
     stopping: AtomicBool,
 }
 
-/// State under the lock, between the store and its thread.
 #[derive(Debug, Default)]
 pub(super) struct Inner {
     queue: VecDeque<Job>,
     queued_bytes: usize,
-    /// Flight that is being written.
     active: Option<Arc<Flight>>,
-    /// Buffers of written groups, to be used again.
-    pool: Vec<Vec<u8>>,
-    /// Groups that the opened medium has, until the store takes them.
+    pub(super) pool: Vec<Vec<u8>>,
     pub(super) found: Option<FixedBitSet>,
-    /// Result of a comparison with its damaged groups, until the store takes them.
     pub(super) verdict: Option<(Verdict, Vec<u32>)>,
-    failure: Option<String>,
-    /// True to write the queue before the end.
+    pub(super) failure: Option<String>,
     flush: bool,
 }
 
-/// Work of the thread.
 #[derive(Debug)]
 pub(super) enum Job {
     Open(Request),
@@ -207,15 +182,6 @@ impl<M: Medium> Shared<M> {
         all.filter(|flight| flight.group.index == group).cloned().collect()
     }
 
-    pub(super) fn buffer(&self) -> Vec<u8> {
-        self.inner.lock().pool.pop().unwrap_or_default()
-    }
-
-    pub(super) fn failure(&self) -> Option<String> {
-        self.inner.lock().failure.clone()
-    }
-
-    /// Ends the thread; with `flush`, after the queue is written.
     pub(super) fn stop(&self, flush: bool) {
         let mut inner = self.inner.lock();
         inner.flush = flush;
@@ -225,19 +191,16 @@ impl<M: Medium> Shared<M> {
         self.work.notify_one();
     }
 
+    pub(crate) fn journal(&self) -> (Arc<Counters>, Duration) {
+        (self.counters.clone(), self.journal_every)
+    }
+
     pub(crate) fn stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
     }
 
     pub(crate) fn go_on(&self) -> Result<()> {
-        match self.stopping() {
-            true => Err(FilesError::refused(M::path(&self.options), "was given up")),
-            false => Ok(()),
-        }
-    }
-
-    pub(crate) fn digests(&self) -> MutexGuard<'_, Table> {
-        self.digests.lock()
+        if self.stopping() { refuse(M::path(&self.options), "was given up") } else { Ok(()) }
     }
 }
 
@@ -256,11 +219,9 @@ impl Job {
     }
 }
 
-/// Work of a store's thread.
 pub(super) struct Worker<M: Medium> {
     shared: Arc<Shared<M>>,
     medium: Option<M>,
-    /// Comparisons that found damage.
     rounds: u32,
 }
 
@@ -270,15 +231,14 @@ impl<M: Medium> Worker<M> {
     }
 
     pub(super) fn run(mut self) {
-        let shared = self.shared.clone();
-        let _guard = PanicGuard::new("writes files", |fault| {
-            shared.inner.lock().failure.get_or_insert(fault);
-            shared.done.notify_all();
-        });
-        if let Err(error) = self.work() {
-            let _ = self.flush_journal();
+        let work = || {
+            self.work().inspect_err(|_| {
+                let _ = self.flush_journal();
+            })
+        };
+        if let Err(fault) = guarded("writes files", work) {
             let mut inner = self.shared.inner.lock();
-            inner.failure.get_or_insert(error.to_string());
+            inner.failure.get_or_insert(fault);
             inner.queue.clear();
             drop(inner);
             self.shared.done.notify_all();
@@ -288,8 +248,8 @@ impl<M: Medium> Worker<M> {
     fn work(&mut self) -> Result<()> {
         loop {
             let mut inner = self.shared.inner.lock();
-            if self.shared.stopping() && (!inner.flush || inner.queue.is_empty()) {
-                let flush = inner.flush;
+            let flush = inner.flush;
+            if self.shared.stopping() && (!flush || inner.queue.is_empty()) {
                 drop(inner);
                 return if flush { self.flush_journal() } else { Ok(()) };
             }
@@ -397,6 +357,6 @@ impl<M: Medium> Worker<M> {
     }
 
     fn flush_journal(&mut self) -> Result<()> {
-        self.medium.as_mut().and_then(M::journal).map_or(Ok(()), JournalWriter::flush)
+        self.medium.as_mut().and_then(M::journal).map_or(Ok(()), Journal::flush)
     }
 }

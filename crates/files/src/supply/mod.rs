@@ -1,36 +1,38 @@
-//! Files of a sender.
+//! Files of a sender: their supply, its observers, and checks that they are unchanged.
 
-mod attributes;
-mod chunks;
-mod device;
-mod handle;
-mod holes;
 mod pipe;
 mod reader;
 mod scan;
 mod skipped;
-mod sources;
 #[cfg(test)]
 mod tests;
 mod walk;
 
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs::Metadata;
 use std::io;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use bstr::{BStr, BString, ByteSlice as _};
 use faircast_proto::object::{ObjectError, ObjectResult, Part, Supply};
 
-use self::handle::Observed;
-pub use self::handle::{FileHash, SupplyCounts, SupplyHandle};
 pub use self::pipe::{PIPE_NAME, PipeSupply};
 use self::reader::FileReader;
 pub use self::scan::{Links, Scan, ScanOptions, ScanTotals};
 pub use self::skipped::{Skip, Skipped, Warning};
-use crate::error::{FilesError, Result};
-use crate::manifest::Manifest;
+use crate::error::{At as _, FilesError, Result};
+use crate::layout::Layout;
+use crate::manifest::{Manifest, Mtime};
+use crate::name;
+use crate::table::LOST;
 
 /// Files and directories as a supply. The scan uses `stat` alone; a thread then reads ahead and
 /// hashes. Memory besides manifest and locations: at most 32 MiB.
@@ -62,17 +64,16 @@ impl FilesSupply {
         let manifest = found.layout.manifest.encode();
         let object = blake3::hash(&manifest).into();
         let temporary = std::env::temp_dir();
-        let shared = FileReader::new(found.layout, found.sources)
-            .map_err(|error| FilesError::io(&temporary, "cannot keep digests", error))?;
-        let shared = Arc::new(shared);
-        if shared.chunks.count() == 0 {
+        let shared = FileReader::new(found.layout, found.sources);
+        let shared = Arc::new(shared.at(&temporary, "cannot keep digests")?);
+        if shared.chunks.count == 0 {
             shared.digests.get_or_init(|| blake3::hash(&[]).into());
         }
         let reader = shared.clone();
         let thread = std::thread::Builder::new()
             .name("faircast-read".into())
             .spawn(move || reader.run())
-            .map_err(|error| FilesError::io(Path::new("faircast"), "cannot start", error))?;
+            .at("faircast", "cannot start")?;
         let thread = Some(thread);
         Ok(Self { shared, thread, manifest, object, current: None, tails: [(0, 0); TAILS] })
     }
@@ -106,17 +107,14 @@ impl FilesSupply {
             let groups = self.shared.chunks.groups(layout, chunk);
             let start = layout.group(groups.start).offset;
             let stop = layout.group(groups.end - 1).range().end;
-            let (mut found, on) = self.shared.peek(chunk);
-            if on {
-                found = self.shared.move_to(chunk);
-            }
-            match found {
+            let (found, on) = self.shared.peek(chunk);
+            match if on { self.shared.move_to(chunk) } else { found } {
                 Some(bytes) => self.current = Some((bytes, start, chunk)),
                 None => {
                     let piece = usize::try_from(end.min(stop) - offset).expect("at most len");
                     let since = Instant::now();
                     let read = self.shared.read_direct(offset, piece, out);
-                    self.shared.counts().waited += since.elapsed();
+                    self.shared.counts.lock().waited += since.elapsed();
                     read?;
                     if self.follow(offset, piece as u64) {
                         self.shared.move_to(chunk);
@@ -155,9 +153,9 @@ impl Supply for FilesSupply {
     }
 
     fn digests(&mut self) -> ObjectResult<Option<[u8; 32]>> {
-        match (self.shared.digests.get(), self.shared.failure()) {
-            (_, Some(reason)) => Err(ObjectError::new(reason)),
-            (known, None) => Ok(known.copied()),
+        match &self.shared.state.lock().failure {
+            Some(reason) => Err(ObjectError::new(reason)),
+            None => Ok(self.shared.digests.get().copied()),
         }
     }
 
@@ -173,18 +171,13 @@ impl Supply for FilesSupply {
                 Ok(())
             }
             Part::Content => self.read_content(offset, len, out),
-            Part::Digests => self
-                .shared
-                .read_digests(offset, size, out)
-                .map_err(|error| FilesError::io(&std::env::temp_dir(), "lost digests", error)),
-        };
-        match result {
-            Ok(()) => Ok(0),
-            Err(error) => {
-                out.truncate(before);
-                Err(ObjectError::new(error.to_string()))
+            Part::Digests => {
+                let read = self.shared.state.lock().table.read(offset, size, out);
+                read.at(std::env::temp_dir(), LOST)
             }
-        }
+        };
+        result.inspect_err(|_| out.truncate(before))?;
+        Ok(0)
     }
 
     fn is_repeatable(&self) -> bool {
@@ -211,25 +204,101 @@ impl Drop for FilesSupply {
     }
 }
 
-impl Observed for FileReader {
-    fn counts(&self) -> SupplyCounts {
-        *Self::counts(self)
+/// Handle to observe a supply during a transfer.
+#[derive(Clone, Debug)]
+pub struct SupplyHandle(Arc<dyn Observed>);
+
+trait Observed: fmt::Debug + Send + Sync {
+    fn counts(&self) -> SupplyCounts;
+    fn manifest(&self) -> &Manifest;
+    fn file_hashes(&self) -> io::Result<Option<Vec<FileHash>>>;
+}
+
+impl SupplyHandle {
+    /// Returns the progress.
+    pub fn counts(&self) -> SupplyCounts {
+        self.0.counts()
     }
 
-    fn manifest(&self) -> &Manifest {
-        &self.layout.manifest
+    /// Returns the manifest of the content.
+    pub fn manifest(&self) -> &Manifest {
+        self.0.manifest()
     }
 
-    fn file_hashes(&self) -> io::Result<Option<Vec<FileHash>>> {
-        if self.digests.get().is_none() {
-            return Ok(None);
+    /// Returns the path and hash of each file, in order; `None` before all are known.
+    ///
+    /// # Errors
+    /// Digests beyond the memory limit cannot be read back.
+    pub fn file_hashes(&self) -> io::Result<Option<Vec<FileHash>>> {
+        self.0.file_hashes()
+    }
+}
+
+/// Hash of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileHash {
+    /// Path in the object.
+    pub path: Box<BStr>,
+    /// BLAKE3, as `b3sum` prints it; `None` beyond 64 GiB of holes in the object.
+    pub hash: Option<[u8; 32]>,
+}
+
+impl FileHash {
+    /// Returns the path on this system.
+    pub fn local_path(&self) -> PathBuf {
+        name::local_path(&self.path)
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SupplyCounts {
+    pub files: u32,
+    pub bytes: u64,
+    pub bytes_hashed: u64,
+    /// Bytes read from files so far, with repetitions.
+    pub bytes_read: u64,
+    /// Time that readers of content waited for the disk.
+    pub waited: Duration,
+}
+
+#[derive(Debug)]
+pub(crate) struct Sources {
+    roots: BTreeMap<BString, PathBuf>,
+    identities: Vec<(u64, u64)>,
+}
+
+impl Sources {
+    fn path(&self, layout: &Layout, file: u32) -> PathBuf {
+        self.at(&layout.entry(file).path)
+    }
+
+    fn at(&self, path: &BStr) -> PathBuf {
+        match path.split_once_str("/") {
+            Some((root, rest)) => self.roots[root.as_bstr()].join(OsStr::from_bytes(rest)),
+            None => self.roots[path].clone(),
         }
-        let layout = &self.layout;
-        self.hash_holes()?;
-        let hash = |file: u32| {
-            let path = layout.entry(file).path.clone();
-            Ok(FileHash { path, hash: self.file_hash(file)? })
-        };
-        (0..layout.files()).map(hash).collect::<io::Result<_>>().map(Some)
     }
+
+    fn same(&self, layout: &Layout, file: u32, now: &Metadata) -> bool {
+        let entry = layout.entry(file);
+        // Writes to a device do not change the times of its node.
+        let changed = entry.is_file() && (entry.size() != now.len() || entry.mtime != mtime(now));
+        self.identities[file as usize] == identity(now) && !changed
+    }
+}
+
+fn identity(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
+}
+
+fn mtime(metadata: &Metadata) -> Mtime {
+    let nanos = u32::try_from(metadata.mtime_nsec()).unwrap_or(0);
+    Mtime { seconds: metadata.mtime(), nanos }
+}
+
+fn changed(path: &Path) -> FilesError {
+    FilesError::refused(
+        path,
+        "changed while it was being sent; send again when nothing writes to it",
+    )
 }

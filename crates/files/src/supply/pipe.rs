@@ -11,9 +11,9 @@ use blake3::Hasher;
 use faircast_proto::object::{ObjectError, ObjectResult, Part, Supply};
 use parking_lot::{Condvar, Mutex};
 
-use super::handle::{FileHash, Observed, SupplyCounts, SupplyHandle};
-use crate::error::{FilesError, Result};
-use crate::guard::PanicGuard;
+use super::{FileHash, Observed, SupplyCounts, SupplyHandle};
+use crate::error::{At as _, FilesError, Result};
+use crate::guard::guarded;
 use crate::hash::{hash_of_groups, piece_digest};
 use crate::layout::{DIGEST_BYTES, GROUP_BYTES};
 use crate::manifest::{CONTENT_BYTES_MAX, Entry, Kind, Manifest, ManifestError, Mtime};
@@ -32,28 +32,22 @@ pub struct PipeSupply {
     object: [u8; 32],
 }
 
-/// State shared by a supply and the thread that reads its pipe.
 #[derive(Debug)]
 struct PipeReader {
     manifest: Manifest,
-    /// Folder of the unnamed files.
     folder: PathBuf,
     content: File,
     digests: File,
     state: Mutex<State>,
-    /// Wakes the thread: more content was requested, or the end.
     requested: Condvar,
 }
 
-/// State under the lock, between the reading thread and the sender.
 #[derive(Debug, Default)]
 struct State {
-    /// Bytes read from the pipe.
     bytes: u64,
     /// Number of digests, and their hash, once the pipe has ended.
     ended: Option<(u64, [u8; 32])>,
     failure: Option<String>,
-    /// End of the content that was requested.
     requested_end: u64,
     stop: bool,
 }
@@ -68,12 +62,12 @@ impl PipeSupply {
         let entry = Entry::new(name, Kind::Image { size: None }, 0o600, mtime);
         let manifest = Manifest::new(name, vec![entry])?;
         let encoded = manifest.encode();
-        let cannot = |error| FilesError::io(spool, "cannot keep what comes", error);
+        const CANNOT: &str = "cannot keep what comes";
         let shared = Arc::new(PipeReader {
             manifest,
             folder: spool.to_path_buf(),
-            content: tempfile::tempfile_in(spool).map_err(cannot)?,
-            digests: tempfile::tempfile_in(spool).map_err(cannot)?,
+            content: tempfile::tempfile_in(spool).at(spool, CANNOT)?,
+            digests: tempfile::tempfile_in(spool).at(spool, CANNOT)?,
             state: Mutex::default(),
             requested: Condvar::new(),
         });
@@ -82,7 +76,7 @@ impl PipeSupply {
         std::thread::Builder::new()
             .name("faircast-pipe".into())
             .spawn(move || reader.run(pipe))
-            .map_err(|error| FilesError::io(Path::new("faircast"), "cannot start", error))?;
+            .at("faircast", "cannot start")?;
         let object = blake3::hash(&encoded).into();
         Ok(Self { shared, manifest: encoded, object })
     }
@@ -95,11 +89,8 @@ impl PipeSupply {
 
 impl PipeReader {
     fn run(&self, pipe: impl Read) {
-        let _guard = PanicGuard::new("reads the pipe", |fault| {
+        if let Err(fault) = guarded("reads the pipe", || self.take(pipe)) {
             self.state.lock().failure.get_or_insert(fault);
-        });
-        if let Err(error) = self.take(pipe) {
-            self.state.lock().failure.get_or_insert(error.to_string());
         }
     }
 
@@ -121,11 +112,8 @@ impl PipeReader {
                 return Ok(());
             }
             let count = match pipe.read(&mut group[fill..]) {
-                Ok(count) => count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => {
-                    return Err(FilesError::io(Path::new("the pipe"), "cannot be read", error));
-                }
+                count => count.at("the pipe", "cannot be read")?,
             };
             self.content.write_all_at(&group[fill..fill + count], bytes).map_err(cannot_keep)?;
             fill += count;
@@ -167,10 +155,6 @@ impl PipeReader {
         let full = |state: &mut State| !state.stop && bytes >= state.requested_end + AHEAD_BYTES;
         self.requested.wait_while(&mut state, full);
         !state.stop
-    }
-
-    fn lost(&self, error: io::Error) -> FilesError {
-        FilesError::io(&self.folder, "lost what was kept", error)
     }
 }
 
@@ -244,7 +228,7 @@ impl Supply for PipeSupply {
         out.resize(start + len as usize, 0);
         if let Err(error) = file.read_exact_at(&mut out[start..], offset) {
             out.truncate(start);
-            return Err(ObjectError::new(self.shared.lost(error).to_string()));
+            return Ok(Err(error).at(&self.shared.folder, "lost what was kept")?);
         }
         let mut state = self.shared.state.lock();
         if part == Part::Content && end > state.requested_end {

@@ -1,30 +1,28 @@
 //! Thread that reads ahead of the sender and hashes.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use fixedbitset::FixedBitSet;
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 use rustix::fs::OFlags;
 
-use super::chunks::Chunks;
-use super::handle::SupplyCounts;
-use super::sources::{Sources, changed};
-use crate::error::{FilesError, Result};
-use crate::guard::PanicGuard;
+use super::{FileHash, Observed, Sources, SupplyCounts, changed};
+use crate::error::{At as _, FilesError, Result};
+use crate::guard::guarded;
 use crate::handles::Handles;
-use crate::hash::group_digest;
-use crate::hole_hashes::HoleHashes;
-use crate::layout::{Group, Layout};
+use crate::hash::{HoleHashes, group_digest};
+use crate::layout::{DIGEST_BYTES, GROUP_BYTES, Group, Layout};
+use crate::manifest::Manifest;
 use crate::table::Table;
 
 /// Chunks in memory from the sender's position on.
 const AHEAD: u32 = 12;
-/// Chunks in memory behind the sender, for repairs.
 const BEHIND: u32 = 4;
 /// Pause of the sender after which hashing may use the disk.
 const IDLE: Duration = Duration::from_millis(100);
@@ -33,50 +31,43 @@ const IDLE_FIRST: Duration = Duration::from_millis(500);
 
 const HOLE_PAUSE: Duration = Duration::from_millis(1);
 
-/// State shared by a supply and the thread that reads ahead.
 #[derive(Debug)]
 pub(crate) struct FileReader {
     pub(crate) layout: Layout,
     pub(crate) chunks: Chunks,
     /// Hash of all digests, once all chunks are hashed.
     pub(crate) digests: OnceLock<[u8; 32]>,
-    counts: Mutex<SupplyCounts>,
+    pub(super) counts: Mutex<SupplyCounts>,
     sources: Sources,
-    handles: Mutex<Handles>,
-    state: Mutex<State>,
-    /// Wakes the thread: another position, or the end.
+    pub(super) handles: Mutex<Handles>,
+    pub(super) state: Mutex<State>,
     moved: Condvar,
     holes: Mutex<HoleHashes>,
-    /// True once a file has changed or is missing.
     pub(crate) stale: AtomicBool,
 }
 
-/// State under the lock, between the reading threads and the sender.
 #[derive(Debug)]
-struct State {
-    /// Chunks in memory, by number.
+pub(super) struct State {
     cache: Vec<(u32, Arc<Vec<u8>>)>,
     /// Position of the sender: chunks from here on are read ahead.
     position: u32,
     moved_at: Option<Instant>,
     started_at: Instant,
-    /// Chunks with digests in `table`.
     hashed: FixedBitSet,
     /// Lower bound of chunks without a digest.
     hashed_below: u32,
-    table: Table,
-    failure: Option<String>,
+    pub(super) table: Table,
+    pub(super) failure: Option<String>,
     stop: bool,
 }
 
-/// Next work of the thread.
 enum Task {
-    /// Read a chunk into memory, and hash it if it has no digests yet.
-    Fetch {
+    /// Read a chunk, to keep it in memory, or for its digests alone.
+    Read {
         chunk: u32,
         hash: bool,
+        keep: bool,
     },
-    Hash(u32),
     Wait(Option<Duration>),
     End,
 }
@@ -89,7 +80,7 @@ impl FileReader {
             position: 0,
             moved_at: None,
             started_at: Instant::now(),
-            hashed: FixedBitSet::with_capacity(chunks.count() as usize),
+            hashed: FixedBitSet::with_capacity(chunks.count as usize),
             hashed_below: 0,
             table: Table::new(layout.digest_bytes(), &std::env::temp_dir())?,
             failure: None,
@@ -113,39 +104,38 @@ impl FileReader {
     }
 
     pub(crate) fn run(&self) {
-        let _guard = PanicGuard::new("reads files", |fault| {
+        if let Err(fault) = guarded("reads files", || self.work()) {
             self.state.lock().failure.get_or_insert(fault);
-        });
+        }
+    }
+
+    fn work(&self) -> Result<()> {
         let mut buffer = Vec::new();
         loop {
             let mut state = self.state.lock();
-            let (chunk, hash, keep) = match self.task(&state) {
-                Task::End => return,
+            match self.task(&state) {
+                Task::End => return Ok(()),
                 Task::Wait(time) => {
                     drop(state);
                     let more = self.holes.lock().step(&self.layout).unwrap_or(false);
-                    state = self.state.lock();
-                    if !matches!(self.task(&state), Task::Wait(_)) {
-                        continue;
-                    }
                     // The pause leaves the processor to the sender.
                     let time = if more { Some(HOLE_PAUSE) } else { time };
-                    match time {
-                        Some(time) => drop(self.moved.wait_for(&mut state, time)),
-                        None => self.moved.wait(&mut state),
+                    state = self.state.lock();
+                    match (self.task(&state), time) {
+                        (Task::Wait(_), Some(time)) => {
+                            self.moved.wait_for(&mut state, time);
+                        }
+                        (Task::Wait(_), None) => self.moved.wait(&mut state),
+                        _ => {}
                     }
-                    continue;
                 }
-                Task::Fetch { chunk, hash } => (chunk, hash, true),
-                Task::Hash(chunk) => (chunk, true, false),
-            };
-            if keep && let Some(freed) = self.make_room(&mut state) {
-                buffer = freed;
-            }
-            drop(state);
-            if let Err(error) = self.process(chunk, hash, keep, &mut buffer) {
-                self.state.lock().failure = Some(error.to_string());
-                return;
+                Task::Read { chunk, hash, keep } => {
+                    if keep && let Some(freed) = self.make_room(&mut state) {
+                        buffer = freed;
+                    }
+                    drop(state);
+                    self.process(chunk, hash, keep, &mut buffer)?;
+                }
             }
         }
     }
@@ -157,7 +147,7 @@ impl FileReader {
 
     pub(crate) fn close(&self) {
         self.state.lock().cache.clear();
-        self.handles.lock().clear();
+        self.handles.lock().open.clear();
     }
 
     pub(crate) fn move_to(&self, chunk: u32) -> Option<Arc<Vec<u8>>> {
@@ -176,19 +166,6 @@ impl FileReader {
         (state.find(chunk), on)
     }
 
-    pub(crate) fn failure(&self) -> Option<String> {
-        self.state.lock().failure.clone()
-    }
-
-    pub(crate) fn read_digests(
-        &self,
-        offset: u64,
-        len: usize,
-        out: &mut Vec<u8>,
-    ) -> io::Result<()> {
-        self.state.lock().table.read(offset, len, out)
-    }
-
     pub(crate) fn read_direct(&self, mut offset: u64, len: usize, out: &mut Vec<u8>) -> Result<()> {
         let mut start = out.len();
         out.resize(start + len, 0);
@@ -202,22 +179,6 @@ impl FileReader {
             offset += piece as u64;
         }
         Ok(())
-    }
-
-    pub(crate) fn hash_holes(&self) -> io::Result<()> {
-        while self.holes.lock().step(&self.layout)? {}
-        Ok(())
-    }
-
-    pub(crate) fn file_hash(&self, file: u32) -> io::Result<Option<[u8; 32]>> {
-        self.holes
-            .lock()
-            .file_hash(&self.layout, file, |group| self.state.lock().table.digest(group))
-    }
-
-    #[cfg(test)]
-    pub(crate) fn opened(&self) -> u64 {
-        self.handles.lock().opened()
     }
 
     fn process(&self, chunk: u32, hash: bool, keep: bool, buffer: &mut Vec<u8>) -> Result<()> {
@@ -239,17 +200,17 @@ impl FileReader {
         buffer.truncate(start);
         let mut state = self.state.lock();
         if hash {
-            let at = u64::from(groups.start) * crate::layout::DIGEST_BYTES;
+            const CANNOT: &str = "cannot keep digests";
+            let at = u64::from(groups.start) * DIGEST_BYTES;
             let temporary = std::env::temp_dir();
-            let cannot = |error| FilesError::io(&temporary, "cannot keep digests", error);
-            state.table.write(at, &digests).map_err(cannot)?;
+            state.table.write(at, &digests).at(&temporary, CANNOT)?;
             state.hashed.set(chunk as usize, true);
-            self.counts().bytes_hashed += start as u64;
-            let rest = state.hashed_below..self.chunks.count();
+            self.counts.lock().bytes_hashed += start as u64;
+            let rest = state.hashed_below..self.chunks.count;
             let below = rest.clone().find(|chunk| !state.hashed.contains(*chunk as usize));
             state.hashed_below = below.unwrap_or(rest.end);
             if below.is_none() {
-                let hash = state.table.hash().map_err(cannot)?;
+                let hash = state.table.hash().at(&temporary, CANNOT)?;
                 self.digests.get_or_init(|| hash);
             }
         }
@@ -263,11 +224,12 @@ impl FileReader {
         if state.stop {
             return Task::End;
         }
-        let count = self.chunks.count();
+        let count = self.chunks.count;
         let ahead = state.position..(state.position + AHEAD).min(count);
         for chunk in ahead {
             if state.find(chunk).is_none() {
-                return Task::Fetch { chunk, hash: !state.hashed.contains(chunk as usize) };
+                let hash = !state.hashed.contains(chunk as usize);
+                return Task::Read { chunk, hash, keep: true };
             }
         }
         let todo = (state.hashed_below < count).then_some(state.hashed_below);
@@ -278,7 +240,9 @@ impl FileReader {
         let idle = since.elapsed();
         match todo {
             // Chunks behind the sender come at once. Chunks ahead would be read twice.
-            Some(chunk) if chunk < state.position || idle >= idle_min => Task::Hash(chunk),
+            Some(chunk) if chunk < state.position || idle >= idle_min => {
+                Task::Read { chunk, hash: true, keep: false }
+            }
             Some(_) => Task::Wait(Some(idle_min - idle)),
             None => Task::Wait(None),
         }
@@ -309,25 +273,146 @@ impl FileReader {
         })?;
         let read = handle.read_exact_at(out, group.file_offset + within);
         // The check follows the read, so that the content is from before any change.
-        if !self.unchanged(group.file, &handle).map_err(cannot)? {
+        let now = handle.metadata().map_err(cannot)?;
+        if !self.sources.same(&self.layout, group.file, &now) {
             self.stale.store(true, Ordering::Relaxed);
             return Err(changed(&path()));
         }
-        self.counts().bytes_read += out.len() as u64;
+        self.counts.lock().bytes_read += out.len() as u64;
         read.map_err(cannot)
     }
+}
 
-    fn unchanged(&self, file: u32, handle: &File) -> io::Result<bool> {
-        Ok(self.sources.same(&self.layout, file, &handle.metadata()?))
+impl Observed for FileReader {
+    fn counts(&self) -> SupplyCounts {
+        *self.counts.lock()
     }
 
-    pub(crate) fn counts(&self) -> MutexGuard<'_, SupplyCounts> {
-        self.counts.lock()
+    fn manifest(&self) -> &Manifest {
+        &self.layout.manifest
+    }
+
+    fn file_hashes(&self) -> io::Result<Option<Vec<FileHash>>> {
+        if self.digests.get().is_none() {
+            return Ok(None);
+        }
+        let layout = &self.layout;
+        while self.holes.lock().step(layout)? {}
+        let hash = |file: u32| {
+            let path = layout.entry(file).path.clone();
+            let digest = |group| self.state.lock().table.digest(group);
+            let hash = self.holes.lock().file_hash(layout, file, digest)?;
+            Ok(FileHash { path, hash })
+        };
+        (0..layout.files()).map(hash).collect::<io::Result<_>>().map(Some)
     }
 }
 
 impl State {
     fn find(&self, chunk: u32) -> Option<Arc<Vec<u8>>> {
         self.cache.iter().find(|(of, _)| *of == chunk).map(|(_, bytes)| bytes.clone())
+    }
+}
+
+const CHUNK_FILES_MAX: u32 = 256;
+
+#[derive(Debug)]
+pub(crate) struct Chunks {
+    /// First chunk of each file. A chunk starts with the first file of its number, or inside one.
+    firsts: Vec<u32>,
+    pub(crate) count: u32,
+}
+
+impl Chunks {
+    pub(crate) fn new(layout: &Layout) -> Self {
+        let mut firsts = Vec::with_capacity(layout.files() as usize);
+        let mut next = 0;
+        let (mut bytes, mut files) = (0, 0);
+        for file in 0..layout.files() {
+            let groups = layout.groups_of(file);
+            let size = layout.content_of(file);
+            let joins = groups.len() <= 1 && bytes + size <= GROUP_BYTES && files < CHUNK_FILES_MAX;
+            if files > 0 && !joins && !groups.is_empty() {
+                next += 1;
+                (bytes, files) = (0, 0);
+            }
+            firsts.push(next);
+            match groups.len() {
+                0 => {}
+                1 => (bytes, files) = (bytes + size, files + 1),
+                _ => next += groups.end - groups.start,
+            }
+        }
+        Self { firsts, count: next + u32::from(files > 0) }
+    }
+
+    pub(crate) fn of_group(&self, layout: &Layout, group: u32, file: u32) -> u32 {
+        self.firsts[file as usize]
+            + (group - layout.groups_of(file).start) * u32::from(layout.groups_of(file).len() > 1)
+    }
+
+    pub(crate) fn at(&self, layout: &Layout, offset: u64) -> u32 {
+        let group = layout.group_at(offset);
+        self.of_group(layout, group.index, group.file)
+    }
+
+    pub(crate) fn groups(&self, layout: &Layout, chunk: u32) -> Range<u32> {
+        self.start(layout, chunk)..self.start(layout, chunk + 1)
+    }
+
+    fn start(&self, layout: &Layout, chunk: u32) -> u32 {
+        if chunk >= self.count {
+            return layout.groups;
+        }
+        let file = self.firsts.partition_point(|first| *first < chunk);
+        if self.firsts.get(file) == Some(&chunk) {
+            return layout.groups_of(u32::try_from(file).expect("limited")).start;
+        }
+        let file = file - 1;
+        let groups = layout.groups_of(u32::try_from(file).expect("limited"));
+        groups.start + (chunk - self.firsts[file])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::Hole;
+    use crate::testing::layout;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn every_group_is_in_one_chunk_of_bounded_size(
+            sizes in prop::collection::vec(
+                prop_oneof![Just(0), 1..2000u64, 300_000..5_000_000u64, Just(GROUP_BYTES)],
+                0..40,
+            ),
+            holes in any::<bool>(),
+        ) {
+            let hole = |size: u64| match holes && size > 3 * GROUP_BYTES {
+                true => vec![Hole { first: 1, groups: 2 }],
+                false => Vec::new(),
+            };
+            let files: Vec<_> = sizes.iter().map(|size| (*size, hole(*size))).collect();
+            let layout = layout(&files);
+            let chunks = Chunks::new(&layout);
+            let mut next = 0;
+            for chunk in 0..chunks.count {
+                let groups = chunks.groups(&layout, chunk);
+                prop_assert_eq!(groups.start, next);
+                prop_assert!(!groups.is_empty());
+                next = groups.end;
+                let mut bytes = 0;
+                for index in groups {
+                    let group = layout.group(index);
+                    bytes += u64::from(group.len);
+                    prop_assert_eq!(chunks.at(&layout, group.offset), chunk);
+                    prop_assert_eq!(chunks.of_group(&layout, index, group.file), chunk);
+                }
+                prop_assert!(bytes <= GROUP_BYTES);
+            }
+            prop_assert_eq!(next, layout.groups);
+        }
     }
 }

@@ -2,19 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{Seek as _, SeekFrom};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use bstr::BString;
 
-use super::device;
-use super::skipped::{Skip, Skipped, Skips, Warning, listed};
-use super::sources::Sources;
+use super::skipped::{Examples, Skip, Skipped, Skips, Warning, listed};
 use super::walk::{ScannedEntry, Walk};
-use crate::error::{FilesError, Result};
+use super::{Sources, identity};
+use crate::error::{At as _, FilesError, Result, refuse};
+use crate::image::device_user;
 use crate::layout::Layout;
-use crate::manifest::{self, Entry, Manifest};
+use crate::manifest::{self, Entry, Kind, Manifest, Mtime};
 use crate::name;
 
 /// Options of a scan.
@@ -86,11 +87,8 @@ impl Scan {
             Some(name) => name.clone(),
             None => name::title(&root(first)?.0),
         };
-        if let Some(device::DeviceImage { layout, sources, warning }) =
-            device::find(&paths, &object)?
-        {
-            let totals = totals(&layout, Skipped::default());
-            return Ok(Self { layout, sources, warnings: Vec::from_iter(warning), totals });
+        if let Some(device) = scan_device(&paths, &object)? {
+            return Ok(device);
         }
         let mut walk = Walk::new(options)?;
         let mut roots: BTreeMap<BString, PathBuf> = BTreeMap::new();
@@ -103,14 +101,13 @@ impl Scan {
                     "{first} and {second} would both arrive as `{name}`; send them one after the other"
                 )));
             }
-            let metadata = fs::metadata(&absolute)
-                .map_err(|error| FilesError::io(path, "cannot be read", error))?;
+            let metadata = fs::metadata(&absolute).at(path, "cannot be read")?;
             if metadata.file_type().is_fifo() {
                 let how = "is a pipe, which is sent alone: `faircast send - < PIPE`";
-                return Err(FilesError::refused(path, how));
+                return refuse(path, how);
             }
             if !metadata.is_file() && !metadata.is_dir() {
-                return Err(FilesError::refused(path, "is neither a file nor a directory"));
+                return refuse(path, "is neither a file nor a directory");
             }
             walk.root(absolute, name, &metadata)?;
         }
@@ -130,7 +127,10 @@ impl Scan {
             return Err(nothing_in(&paths, &skips.reasons()));
         }
         let mut warnings = skips.warnings();
-        warnings.extend(special_bits.warning());
+        let Examples(count, examples) = special_bits;
+        if count > 0 {
+            warnings.push(Warning::SpecialBits { count, examples });
+        }
         let pairs = layout.manifest.case_collisions(CASE_WARNINGS_MAX).into_iter();
         warnings.extend(pairs.map(|(a, b)| Warning::Case(name::shown(a), name::shown(b))));
         Ok(Self { layout, sources, warnings, totals })
@@ -182,31 +182,51 @@ fn keep_links(entries: Vec<Entry>, sources: &Sources, skips: &mut Skips) -> Vec<
         Some(target) => manifest::check_link(&entries, &entry.path, target).is_ok(),
         None => true,
     };
-    let keep: Vec<bool> = entries.iter().map(inside).collect();
-    let mut keep = keep.into_iter();
-    let mut kept = entries;
-    kept.retain(|entry| {
-        let inside = keep.next() == Some(true);
+    let inside: Vec<bool> = entries.iter().map(inside).collect();
+    let kept = entries.into_iter().zip(inside).filter(|(entry, inside)| {
         if !inside {
             skips.add(Skip::Outside, || sources.at(&entry.path));
         }
-        inside
+        *inside
     });
-    kept
+    kept.map(|(entry, _)| entry).collect()
 }
 
 fn root(path: &Path) -> Result<(BString, PathBuf)> {
-    let cannot = |error| FilesError::io(path, "cannot be found", error);
+    const CANNOT: &str = "cannot be found";
     let ends_in_dots =
         path.file_name().is_none() || path.as_os_str().as_encoded_bytes().ends_with(b"/.");
     let absolute = match ends_in_dots {
         // `.` and `..` have the names of their directories.
-        true => fs::canonicalize(path).map_err(cannot)?,
-        false => std::path::absolute(path).map_err(cannot)?,
+        true => fs::canonicalize(path).at(path, CANNOT)?,
+        false => std::path::absolute(path).at(path, CANNOT)?,
     };
     let Some(name) = absolute.file_name() else {
-        let what = "has no name under which it could be sent; give a directory in it";
-        return Err(FilesError::refused(path, what));
+        return refuse(path, "has no name under which it could be sent; give a directory in it");
     };
     Ok((name.as_bytes().into(), absolute))
+}
+
+/// Scans a block device as an image, if one is among `paths`.
+fn scan_device(paths: &[&Path], name: &str) -> Result<Option<Scan>> {
+    const CANNOT: &str = "cannot be read";
+    let is_device = |path: &&&Path| {
+        fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
+    };
+    let Some(path) = paths.iter().find(is_device) else { return Ok(None) };
+    if paths.len() > 1 {
+        return refuse(path, "is a device, which is sent alone; send it by itself");
+    }
+    let mut device = fs::File::open(path).at(path, CANNOT)?;
+    let size = Some(device.seek(SeekFrom::End(0)).at(path, CANNOT)?);
+    let metadata = device.metadata().at(path, CANNOT)?;
+    // Without a modification time, repeated transfers are of the same object.
+    let entry = Entry::new(name, Kind::Image { size }, 0o600, Mtime { seconds: 0, nanos: 0 });
+    let absolute = std::path::absolute(path).at(path, CANNOT)?;
+    let in_use = device_user(path).map(|user| Warning::InUse(path.to_path_buf(), user));
+    let roots = BTreeMap::from([(name.into(), absolute)]);
+    let sources = Sources { roots, identities: vec![identity(&metadata)] };
+    let layout = Layout::new(Manifest::new(name, vec![entry])?);
+    let totals = totals(&layout, Skipped::default());
+    Ok(Some(Scan { layout, sources, warnings: Vec::from_iter(in_use), totals }))
 }

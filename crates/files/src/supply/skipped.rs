@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::name::shown_path;
 
-const EXAMPLES_MAX: usize = 10;
+pub(super) const EXAMPLES_MAX: usize = 10;
 
 /// Reason to leave an entry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,11 +35,6 @@ pub enum Skip {
 impl Skip {
     const fn is_wanted(self) -> bool {
         matches!(self, Self::Unwanted | Self::Excluded)
-    }
-
-    /// True if receivers lack an entry that they should have.
-    const fn is_lacking(self) -> bool {
-        !self.is_wanted() && !matches!(self, Self::Socket | Self::State)
     }
 }
 
@@ -121,34 +116,27 @@ impl fmt::Display for Warning {
                 );
             }
         };
-        let one = count == 1;
-        let number = |one_is: &str, more_are: &str| match one {
-            true => one_is.to_string(),
-            false => format!("{count} {more_are}"),
-        };
-        let links = number("a symbolic link is", "symbolic links are");
-        let text = match why {
-            Skip::Outside => format!("{links} not sent: absolute, or out of what is sent"),
-            Skip::Unwanted => format!("{links} not sent"),
-            Skip::Dangling => format!("{links} not sent: nothing is where it should lead to"),
-            Skip::Loop => format!("{links} not followed: back to a directory that it is in"),
-            Skip::Special => {
-                format!("{} not sent: a device or a pipe", number("one is", "are"))
+        const LINK: (&str, &str) = ("a symbolic link is", "symbolic links are");
+        let ((one, more), what) = match why {
+            Skip::Outside => (LINK, "not sent: absolute, or out of what is sent"),
+            Skip::Unwanted => (LINK, "not sent"),
+            Skip::Dangling => (LINK, "not sent: nothing is where it should lead to"),
+            Skip::Loop => (LINK, "not followed: back to a directory that it is in"),
+            Skip::Special => (("one is", "are"), "not sent: a device or a pipe"),
+            Skip::Socket => (("a socket is", "sockets are"), "not sent"),
+            Skip::State => {
+                (("a folder is", "folders are"), "not sent: what faircast keeps while it receives")
             }
-            Skip::Socket => {
-                format!("{} not sent", number("a socket is", "sockets are"))
+            Skip::BadName => {
+                (("a name is", "names are"), "not sent: too long, too deep, or `.faircast`")
             }
-            Skip::State => format!(
-                "{} not sent: what faircast keeps while it receives",
-                number("a folder is", "folders are")
-            ),
-            Skip::BadName => format!(
-                "{} not sent: too long, too deep, or `.faircast`",
-                number("a name is", "names are")
-            ),
-            Skip::Excluded => format!("{} excluded", number("one is", "are")),
+            Skip::Excluded => (("one is", "are"), "excluded"),
         };
-        write!(f, "{text}: {}", listed(examples, count))?;
+        match count {
+            1 => write!(f, "{one} {what}")?,
+            _ => write!(f, "{count} {more} {what}")?,
+        }
+        write!(f, ": {}", listed(examples, count))?;
         if *why == Skip::Outside {
             write!(f, "; --links follow sends what they lead to")?;
         }
@@ -164,19 +152,14 @@ pub(super) fn listed(examples: &[impl AsRef<Path>], count: u64) -> String {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Examples(u64, Vec<PathBuf>);
+pub(super) struct Examples(pub(super) u64, pub(super) Vec<PathBuf>);
 
 impl Examples {
-    pub(super) fn add(&mut self, path: impl FnOnce() -> PathBuf) {
+    pub(super) fn add(&mut self, shown_max: usize, path: impl FnOnce() -> PathBuf) {
         self.0 += 1;
-        if self.1.len() < EXAMPLES_MAX {
+        if self.1.len() < shown_max {
             self.1.push(path());
         }
-    }
-
-    pub(super) fn warning(self) -> Option<Warning> {
-        let Self(count, examples) = self;
-        (count > 0).then_some(Warning::SpecialBits { count, examples })
     }
 }
 
@@ -185,24 +168,21 @@ pub(super) struct Skips(BTreeMap<Skip, Examples>);
 
 impl Skips {
     pub(super) fn add(&mut self, why: Skip, path: impl FnOnce() -> PathBuf) {
-        self.0.entry(why).or_default().add(path);
+        self.0.entry(why).or_default().add(EXAMPLES_MAX, path);
     }
 
     pub(super) fn counts(&self) -> Skipped {
-        let count = |whys: &[Skip]| {
-            whys.iter().filter_map(|why| self.0.get(why)).map(|found| found.0).sum()
+        let count = |is_counted: &dyn Fn(Skip) -> bool| {
+            self.0.iter().filter(|(why, _)| is_counted(**why)).map(|(_, found)| found.0).sum()
         };
         Skipped {
-            links: count(&[Skip::Outside, Skip::Unwanted, Skip::Dangling, Skip::Loop]),
-            special: count(&[Skip::Special, Skip::Socket, Skip::State]),
-            names: count(&[Skip::BadName]),
-            excluded: count(&[Skip::Excluded]),
-            lacking: self
-                .0
-                .iter()
-                .filter(|(why, _)| why.is_lacking())
-                .map(|(_, found)| found.0)
-                .sum(),
+            links: count(&|why| {
+                matches!(why, Skip::Outside | Skip::Unwanted | Skip::Dangling | Skip::Loop)
+            }),
+            special: count(&|why| matches!(why, Skip::Special | Skip::Socket | Skip::State)),
+            names: count(&|why| why == Skip::BadName),
+            excluded: count(&|why| why == Skip::Excluded),
+            lacking: count(&|why| !why.is_wanted() && !matches!(why, Skip::Socket | Skip::State)),
         }
     }
 

@@ -196,7 +196,7 @@ fn object_source_setup<'a>(
 fn object_receiver_setup<'a>(setup: &EndSetup<'a>) -> ObjectReceiverSetup<'a> {
     let EndSetup { flow, node, start, options, .. } = *setup;
     let (group, tsi) = (group(flow), session(flow, setup.source()));
-    let object = ObjectReceiverSetup::new(node, group, tsi, Box::new(InOrder::new()), options);
+    let object = ObjectReceiverSetup::new(node, group, tsi, Box::new(InOrder::default()), options);
     ObjectReceiverSetup { start, headers: headers_below(setup), ..object }
 }
 

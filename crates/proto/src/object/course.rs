@@ -1,50 +1,34 @@
 //! Course of a source over any transport: awaited members, begin of content, and the end.
 
-mod outcome;
-mod watch;
-
 use alloc::collections::BTreeSet;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use faircast_base::{Cx, Duration, Event, NodeId, Time};
 
-use self::outcome::Outcome;
-use self::watch::MemberWatch;
 use super::path::Probes;
-use super::source::members::Members;
-use super::{
-    Announcement, MemberState, MemberStatus, ObjectSourceSetup, ObjectStatus, Part, Stage,
-};
+use super::source::members::{Members, Sent};
+use super::{Announcement, MemberState, ObjectSourceSetup, ObjectStatus, Part, Stage};
 use crate::FlowEvent;
 
 #[derive(Debug)]
 pub(super) struct Course {
     pub(super) members: Members,
-    terms: Terms,
-    phase: ServicePhase,
-    begun_at: Option<Time>,
-    outcome: Outcome,
-    watch: MemberWatch,
-    /// Time of the next look at members, supply and pace; `None` once nothing is left to do.
-    tick_at: Option<Time>,
-    pub(super) probes: Probes,
-}
-
-/// Terms on which the source begins and ends: see [`ObjectSourceSetup`].
-#[derive(Debug)]
-struct Terms {
     start: Time,
     /// Members to begin with; 0 once the application has ordered the begin.
     wait_for: u32,
-    /// Receivers to wait for at the end; if empty, the members present at the beginning.
     names: BTreeSet<String>,
     give_up: Duration,
     stall_max: Option<Duration>,
-    /// Time for late receivers after the end of all members.
     linger: Option<Duration>,
-    /// Bytes that drivers add to each packet.
     headers: u32,
+    phase: ServicePhase,
+    begun_at: Option<Time>,
+    pub(super) outcome: Outcome,
+    pub(super) watch: MemberWatch,
+    /// Time of the next look at members, supply and pace; `None` once nothing is left to do.
+    tick_at: Option<Time>,
+    pub(super) probes: Probes,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,10 +44,8 @@ enum ServicePhase {
 /// Interval between two messages to members that lack part of a given-up object.
 const GIVEN_UP_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Interval between looks at the members, the digests and the pace.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Begin and end of content that a review has decided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Turn {
     pub(super) begins: bool,
@@ -74,15 +56,13 @@ impl Course {
     pub(super) fn new(setup: &ObjectSourceSetup<'_>) -> Self {
         Self {
             members: Members::default(),
-            terms: Terms {
-                start: setup.start,
-                wait_for: setup.wait_for,
-                names: setup.names.clone(),
-                give_up: setup.give_up,
-                stall_max: setup.stall_max,
-                linger: setup.options.duration("linger"),
-                headers: setup.headers,
-            },
+            start: setup.start,
+            wait_for: setup.wait_for,
+            names: setup.names.clone(),
+            give_up: setup.give_up,
+            stall_max: setup.stall_max,
+            linger: setup.options.duration("linger"),
+            headers: setup.headers,
             phase: ServicePhase::default(),
             begun_at: None,
             outcome: Outcome::default(),
@@ -94,7 +74,7 @@ impl Course {
 
     /// Sets the time for late receivers, unless an option sets it.
     pub(super) fn stay(&mut self, linger: Duration) {
-        self.terms.linger.get_or_insert(linger);
+        self.linger.get_or_insert(linger);
     }
 
     pub(super) fn is_waiting(&self) -> bool {
@@ -118,7 +98,7 @@ impl Course {
     }
 
     pub(super) fn start(&mut self, now: Time) -> bool {
-        let starts = self.is_waiting() && self.terms.start <= now;
+        let starts = self.is_waiting() && self.start <= now;
         if starts {
             self.phase = ServicePhase::Serving;
         }
@@ -141,7 +121,7 @@ impl Course {
         }
         // A failed member counts as present: no other member is waited for in its place.
         let come = [MemberState::Receiving, MemberState::Done, MemberState::Failed];
-        let all_here = self.members.count(&come) >= self.terms.wait_for as usize;
+        let all_here = self.members.count(&come) >= self.wait_for as usize;
         let begins = all_here && self.begin(cx.now);
         Turn { begins, ends: self.end_if_done(cx, content_bytes) }
     }
@@ -149,19 +129,19 @@ impl Course {
     /// Begins content with the present members. Returns true if content has just begun.
     pub(super) fn begin(&mut self, now: Time) -> bool {
         if self.is_waiting() {
-            self.terms.wait_for = 0;
+            self.wait_for = 0;
         }
         if !self.is_open() || self.has_begun() {
             return false;
         }
-        self.members.begin();
+        self.members.all.values_mut().for_each(|member| member.is_awaited = true);
         self.begun_at = Some(now);
         true
     }
 
     /// Serves deferred members once no other wants anything. Returns true if the course ends.
     fn end_if_done(&mut self, cx: &mut Cx<'_>, content_bytes: u64) -> bool {
-        if self.members.active() > 0 && self.watch.is_end_held() {
+        if self.members.active() > 0 && self.watch.is_end_held {
             if let ServicePhase::Lingering(_) = self.phase {
                 self.phase = ServicePhase::Serving;
             }
@@ -171,7 +151,7 @@ impl Course {
             return false;
         }
         let done = self.members.count(&[MemberState::Done]);
-        if self.is_serving() && self.has_begun() && self.members.len() > 0 {
+        if self.is_serving() && self.has_begun() && !self.members.all.is_empty() {
             self.phase = ServicePhase::Lingering(cx.now);
             if done > 0 {
                 cx.emit(Event::Completed { bytes: content_bytes });
@@ -179,7 +159,7 @@ impl Course {
             }
         }
         let ServicePhase::Lingering(since) = self.phase else { return false };
-        if cx.now.since(since) < self.terms.linger.unwrap_or_default() {
+        if cx.now.since(since) < self.linger.unwrap_or_default() {
             return false;
         }
         if done == 0 {
@@ -202,7 +182,7 @@ impl Course {
     }
 
     pub(super) fn status_interval(&self) -> Duration {
-        self.members.status_interval(self.terms.give_up)
+        self.members.status_interval(self.give_up)
     }
 
     /// Ends the ticks, except those that inform members of an object that is not `repeatable`.
@@ -232,64 +212,153 @@ impl Course {
 
     /// Loses members that are silent or stalled for too long. Returns their names in reports.
     pub(super) fn lose_members(&mut self, now: Time, announced: &Announcement) -> Vec<NodeId> {
-        let Terms { give_up, stall_max, headers, .. } = self.terms;
-        let mut lost = self.watch.lose_silent(&mut self.members, now, give_up);
-        let (limit, begun) = (stall_max.filter(|_| !self.is_waiting()), self.has_begun());
-        let stalled = self.watch.stalled_span(now);
-        if let (Some(span), Some(limit)) = (stalled, limit) {
-            let sent = watch::sent(announced, begun);
-            lost.extend(self.members.stall(now, span, limit, sent, headers));
+        let mut lost = Vec::new();
+        if now.since(self.watch.excused_at) >= self.give_up {
+            let silent_for = now.since(Time::ZERO).saturating_sub(self.give_up);
+            lost = self.members.lose_silent(Time::ZERO + silent_for);
+        }
+        let limit = self.stall_max.filter(|_| !self.is_waiting());
+        if let (Some(span), Some(limit)) = (self.watch.stalled_span(now), limit) {
+            let sent = Sent {
+                manifest: announced.len(Part::Manifest),
+                content: announced.len(Part::Content),
+                flows: self.has_begun() && !announced.growing,
+            };
+            lost.extend(self.members.stall(now, span, limit, sent, self.headers));
         }
         lost
     }
 
-    pub(super) fn excuse_silence(&mut self, now: Time) {
-        self.watch.excuse_silence(now);
-    }
-
-    pub(super) fn note_growth(&mut self, now: Time) {
-        self.watch.note_growth(now);
-    }
-
-    /// Judges whether members that lack something hold the end.
     pub(super) fn judge_end(&mut self, now: Time, growing: bool) {
-        let Terms { give_up, names, .. } = &self.terms;
         let open = !self.has_begun() || growing;
-        self.watch.judge_end(&self.members, now, open, *give_up, names);
-    }
-
-    pub(super) fn poll_event(&mut self) -> Option<FlowEvent> {
-        self.outcome.poll_event()
-    }
-
-    fn statuses(&self) -> Vec<MemberStatus> {
-        let mut all = self.members.statuses();
-        for member in &mut all {
-            member.path = member.path.map(|path| path.with(self.terms.headers));
-        }
-        all
+        self.watch.judge_end(&self.members, now, open, self.give_up, &self.names);
     }
 
     pub(super) fn status(&self, announced: &Announcement, exhausted: bool) -> ObjectStatus {
         let (total, growing) = (announced.len(Part::Content), announced.growing);
         let stage = match self.phase {
-            _ if self.outcome.reason().is_some() => Stage::Failed,
+            _ if self.outcome.reason.is_some() => Stage::Failed,
             ServicePhase::Waiting => Stage::Gathering,
             ServicePhase::Serving if !self.has_begun() => Stage::Gathering,
             ServicePhase::Serving if exhausted && !growing => Stage::Verifying,
             ServicePhase::Serving => Stage::Sending,
             ServicePhase::Lingering(_) | ServicePhase::Ended => Stage::Finished,
         };
+        let mut members = self.members.statuses();
+        for member in &mut members {
+            member.path = member.path.map(|path| path.with(self.headers));
+        }
         ObjectStatus {
             stage,
             begun: self.begun_at,
             bytes_total: Some(total),
             growing,
             bytes_done: self.members.least_bytes().unwrap_or(0).min(total),
-            members: self.statuses(),
-            reason: self.outcome.reason().map(ToString::to_string),
+            members,
+            reason: self.outcome.reason.clone(),
             whole_lost: self.members.is_whole_lost(),
             ..ObjectStatus::default()
         }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    pub(crate) reason: Option<String>,
+    pub(crate) event: Option<FlowEvent>,
+    /// True once the event is decided: a later one is dropped.
+    is_reported: bool,
+}
+
+impl Outcome {
+    fn report(&mut self, event: FlowEvent) {
+        if !core::mem::replace(&mut self.is_reported, true) {
+            self.event = Some(event);
+        }
+    }
+
+    fn fail(&mut self, reason: String) {
+        self.reason = Some(reason);
+        self.report(FlowEvent::Gone);
+    }
+}
+
+/// Longest span between two looks that counts as stalled: a suspended program sends nothing.
+const LOOK_MAX: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub(crate) struct MemberWatch {
+    looked_at: Time,
+    /// Time at which this host was last unreachable.
+    pub(crate) excused_at: Time,
+    pub(crate) grown_at: Option<Time>,
+    is_end_held: bool,
+}
+
+impl MemberWatch {
+    fn new(start: Time) -> Self {
+        Self { looked_at: start, excused_at: Time::ZERO, grown_at: None, is_end_held: true }
+    }
+
+    /// Returns the time since the last look that counts for stalls; `None` if it is excused.
+    fn stalled_span(&mut self, now: Time) -> Option<Duration> {
+        let span = now.since(self.looked_at).min(LOOK_MAX);
+        self.looked_at = now;
+        (now.since(self.excused_at) >= LOOK_MAX).then_some(span)
+    }
+
+    /// Judges the end, which an `open` course always holds.
+    fn judge_end(
+        &mut self,
+        members: &Members,
+        now: Time,
+        open: bool,
+        give_up: Duration,
+        names: &BTreeSet<String>,
+    ) {
+        // Members make no progress while a pipe is silent, and need time after it resumes.
+        let lately = self.grown_at.is_some_and(|at| now.since(at) < give_up);
+        self.is_end_held =
+            open || lately || members.active() > 0 && members.hold_the_end(now, give_up, names);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::{at, ms};
+
+    #[test]
+    fn only_the_first_event_is_reported_and_the_last_reason_is_shown() {
+        let mut outcome = Outcome::default();
+        outcome.report(FlowEvent::Completed);
+        outcome.fail("late".into());
+        assert_eq!(
+            (outcome.event.take(), outcome.reason.as_deref()),
+            (Some(FlowEvent::Completed), Some("late"))
+        );
+    }
+
+    #[test]
+    fn a_suspended_or_excused_program_lets_nobody_stall() {
+        let mut watch = MemberWatch::new(at(1000));
+        assert_eq!(watch.stalled_span(at(1100)), Some(ms(100)));
+        assert_eq!(watch.stalled_span(at(9000)), Some(LOOK_MAX));
+        watch.excused_at = at(9000);
+        assert_eq!(watch.stalled_span(at(9999)), None);
+        assert_eq!(watch.stalled_span(at(10_000)), Some(ms(1)));
+    }
+
+    #[test]
+    fn an_end_is_held_while_the_course_is_open_and_after_growth() {
+        let mut watch = MemberWatch::new(at(0));
+        let (members, names) = (Members::default(), BTreeSet::new());
+        let mut held = |now, open, grown: Option<u64>| {
+            grown.into_iter().for_each(|ms| watch.grown_at = Some(at(ms)));
+            watch.judge_end(&members, at(now), open, ms(500), &names);
+            watch.is_end_held
+        };
+        assert!(held(0, true, None) && !held(0, false, None));
+        assert!(held(899, false, Some(400)) && !held(900, false, None));
     }
 }

@@ -4,7 +4,6 @@ use core::ops::Range;
 
 use super::{Announcement, Part};
 
-/// Source symbols of a whole block.
 pub(super) const BLOCK_SYMBOLS: u32 = 64;
 
 /// Parity symbols of a block, numbered from [`BLOCK_SYMBOLS`] on.
@@ -16,7 +15,6 @@ pub(super) type BlockId = u64;
 /// Symbol of any part as one number: the id of its block times 64, plus its number in the block.
 pub(super) type SymbolId = u64;
 
-/// One past the last block of the last part.
 pub(super) const BLOCK_ID_END: BlockId = 3 << 32;
 
 pub(super) const fn block_id(part: Part, block: u32) -> BlockId {
@@ -31,7 +29,6 @@ pub(super) const fn part_of(block_id: BlockId) -> Part {
     }
 }
 
-/// Returns the number of a block in its part.
 pub(super) const fn block_of(block_id: BlockId) -> u32 {
     block_id as u32
 }
@@ -40,17 +37,15 @@ pub(super) const fn first_symbol_of(block_id: BlockId) -> SymbolId {
     block_id * BLOCK_SYMBOLS as u64
 }
 
-/// Returns the block of a symbol, and its number in the block.
 pub(super) const fn block_and_symbol(id: SymbolId) -> (BlockId, u32) {
     (id / BLOCK_SYMBOLS as u64, (id % BLOCK_SYMBOLS as u64) as u32)
 }
 
-/// Lengths of the parts, and of a symbol, which divide an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     part_bytes: [u64; 3],
     /// Bytes of a whole symbol; the last one of a part may be shorter.
-    symbol_bytes: u32,
+    pub(super) symbol_bytes: u32,
 }
 
 impl Default for Layout {
@@ -76,11 +71,6 @@ impl Layout {
         sound.then_some(Self { part_bytes, symbol_bytes })
     }
 
-    pub(super) fn symbol_bytes(&self) -> u32 {
-        self.symbol_bytes
-    }
-
-    /// Returns the bytes of a part.
     pub(super) fn len(&self, part: Part) -> u64 {
         self.part_bytes[part as usize]
     }
@@ -118,19 +108,16 @@ impl Layout {
         block_id < BLOCK_ID_END && self.block_ids(part_of(block_id)).contains(&block_id)
     }
 
-    /// Returns the offset of a block in its part.
     pub(super) fn start(&self, block_id: BlockId) -> u64 {
         u64::from(block_of(block_id)) * self.block_bytes()
     }
 
-    /// Returns the number of source symbols of a block.
     pub(super) fn symbols(&self, block_id: BlockId) -> u32 {
         let left = self.len(part_of(block_id)) - self.start(block_id);
         // At most 64.
         left.min(self.block_bytes()).div_ceil(u64::from(self.symbol_bytes)) as u32
     }
 
-    /// Returns a mask with one bit for each source symbol of a block.
     pub(super) fn mask(&self, block_id: BlockId) -> u64 {
         u64::MAX >> (BLOCK_SYMBOLS - self.symbols(block_id))
     }

@@ -49,7 +49,7 @@ impl Supply for ContentSupply {
 }
 
 /// Store in memory that delivers content in order, and keeps its last block for recovery.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct InOrder {
     len: u64,
     next: u64,
@@ -59,24 +59,10 @@ pub struct InOrder {
     zeros: RangeSet,
     delivered: VecDeque<(Vec<u8>, u32)>,
     symbol: u64,
-    /// Most delivered bytes that are kept.
     kept: u64,
 }
 
 impl InOrder {
-    /// Creates an empty store.
-    pub fn new() -> Self {
-        Self {
-            len: 0,
-            next: 0,
-            held: BTreeMap::new(),
-            zeros: RangeSet::default(),
-            delivered: VecDeque::new(),
-            symbol: 1,
-            kept: 0,
-        }
-    }
-
     fn deliver(&mut self) {
         let before = self.next;
         loop {
@@ -84,7 +70,8 @@ impl InOrder {
                 self.next += bytes.len() as u64;
                 self.delivered.push_back((bytes.clone(), 0));
             } else if let Some(run) = self.zeros.around(self.next) {
-                let end = run.end.min((self.next / self.symbol + 1) * self.symbol);
+                let symbol = self.symbol.max(1);
+                let end = run.end.min((self.next / symbol + 1) * symbol);
                 // A symbol has less than 2^16 bytes.
                 self.delivered.push_back((Vec::new(), (end - self.next) as u32));
                 self.next = end;
@@ -105,17 +92,11 @@ impl InOrder {
     }
 }
 
-impl Default for InOrder {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Store for InOrder {
     fn begin(&mut self, announcement: &Announcement) -> ObjectResult {
         self.len = announcement.len(Part::Content);
         // A block is read back while it is incomplete, so its start may already be delivered.
-        self.symbol = u64::from(announcement.symbol_bytes).max(1);
+        self.symbol = u64::from(announcement.symbol_bytes);
         self.kept = 64 * self.symbol;
         Ok(())
     }
@@ -182,7 +163,7 @@ mod tests {
 
     #[test]
     fn bytes_come_in_order_whatever_order_they_came_in() {
-        let mut store = InOrder::new();
+        let mut store = InOrder::default();
         let announcement = Announcement {
             lens: [0, 12, 0],
             growing: false,
@@ -206,7 +187,7 @@ mod tests {
 
     #[test]
     fn zeros_before_the_announcement_are_taken() {
-        let mut store = InOrder::new();
+        let mut store = InOrder::default();
         store.write(Part::Content, 0, &[], 2).unwrap();
         let all: Vec<_> = core::iter::from_fn(|| store.poll_delivered()).collect();
         assert_eq!(all, [(Vec::new(), 1), (Vec::new(), 1)]);
@@ -214,7 +195,7 @@ mod tests {
 
     #[test]
     fn zeros_are_held_as_ranges_and_delivered_symbol_by_symbol() {
-        let mut store = InOrder::new();
+        let mut store = InOrder::default();
         let (symbols, last) = (1000, 3);
         let announcement = Announcement {
             lens: [0, 4 * symbols + last, 0],

@@ -9,32 +9,29 @@ mod fec;
 pub(crate) mod layout;
 mod memory;
 mod offer;
-mod part;
+mod parts;
 mod path;
 mod planner;
 mod receiver;
-mod setup;
 pub(crate) mod source;
 mod status;
-mod store;
-mod supply;
 mod tree;
 pub(crate) mod wire;
 
-pub use ends::{ObjectReceiverInput, ObjectSender, ObjectSourceInput, ObjectTaker};
+pub use ends::{
+    Fec, ObjectReceiverInput, ObjectReceiverSetup, ObjectSender, ObjectSourceInput,
+    ObjectSourceSetup, ObjectTaker, SlowPolicy,
+};
 pub(crate) use layout::SYMBOL_BYTES_MAX;
 pub use memory::{ContentSupply, InOrder};
-pub use part::{Announcement, Part};
+pub use parts::{Announcement, ObjectError, ObjectResult, Part, Store, Supply, Verdict};
 pub use path::PathLimit;
 pub use receiver::ObjectReceiver;
-pub use setup::{Fec, ObjectReceiverSetup, ObjectSourceSetup, SlowPolicy};
 pub use source::ObjectSource;
 pub use status::{
     Cause, HostLoad, Limit, MemberLoad, MemberState, MemberStatus, ObjectStatus, PacketCounts,
     ReceiverFailure, Stage, TreePlace,
 };
-pub use store::{ObjectError, ObjectResult, Store, Verdict};
-pub use supply::Supply;
 pub use tree::{TramObjectReceiver, TramObjectSource};
 pub use wire::SYMBOL_HEADER;
 

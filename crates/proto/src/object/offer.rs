@@ -4,16 +4,17 @@ use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use faircast_base::Duration;
+
 use super::layout::{BlockId, Layout, part_of};
-use super::{Announcement, ObjectError, ObjectResult, Part, Supply};
+use super::wire::Notice;
+use super::{Announcement, ObjectResult, Part, Supply};
 
 /// Object that a source offers. [`planner`](super::planner) decides which of its units go next.
 pub(super) struct Offer {
     pub(super) supply: Box<dyn Supply>,
-    /// Announcement, which changes as content grows and when the digests become known.
     pub(super) announcement: Announcement,
     pub(super) layout: Layout,
-    /// True once content may be sent: enough receivers have come.
     pub(super) begun: bool,
     /// Reason for which nothing more can be sent, until the course of the source takes it.
     pub(super) failed: Option<String>,
@@ -27,6 +28,19 @@ impl Offer {
         let failed = layout.is_none().then(|| NO_LAYOUT.to_string());
         let layout = layout.unwrap_or_default();
         Self { supply, announcement, layout, begun: false, failed }
+    }
+
+    /// Returns the notice of the object, without state of the PGM source.
+    pub(super) fn notice(&self, exhausted: bool) -> Notice {
+        Notice {
+            announcement: self.announcement,
+            parity: false,
+            begun: self.begun,
+            exhausted,
+            status_interval: Duration::ZERO,
+            position: None,
+            epoch: 0,
+        }
     }
 
     pub(super) fn may_send(&self, part: Part) -> bool {
@@ -46,7 +60,7 @@ impl Offer {
             // Digests of content that ended since the last poll are announced with its length.
             Ok(_) if self.announcement.growing => {}
             Ok(digests) => self.announcement.digests = digests,
-            Err(error) => self.fail(error),
+            Err(error) => self.failed = Some(error.reason),
         }
         self.announcement.digests.is_some()
     }
@@ -71,10 +85,6 @@ impl Offer {
         true
     }
 
-    pub(super) fn fail(&mut self, error: ObjectError) {
-        self.failed.get_or_insert(error.reason);
-    }
-
     /// Appends a payload of `len` bytes by `write`, and returns the zeros that follow it. If the
     /// supply fails, the whole payload is zeros, which no receiver takes for a symbol.
     pub(super) fn write_payload(
@@ -85,7 +95,7 @@ impl Offer {
     ) -> u32 {
         let start = out.len();
         write(self, out).unwrap_or_else(|error| {
-            self.fail(error);
+            self.failed.get_or_insert(error.reason);
             out.truncate(start);
             len
         })
@@ -118,7 +128,7 @@ impl Offer {
         if zeros > 0 {
             return Ok(false);
         }
-        out.resize((symbols * layout.symbol_bytes()) as usize, 0);
+        out.resize((symbols * layout.symbol_bytes) as usize, 0);
         Ok(true)
     }
 }

@@ -159,12 +159,9 @@ fn rungs(low: u32, high: u32) -> impl Iterator<Item = u32> {
 /// Probes of a source: single packets of several lengths, requested by members (RFC 8899).
 #[derive(Debug, Default)]
 pub(super) struct Probes {
-    /// Lengths of the probes to send.
     sizes: VecDeque<u32>,
-    /// Lengths that were asked for, which the probes carry.
     range: (u32, u32),
     next_at: Time,
-    /// Bytes of the longest data packet so far.
     data_bytes: u32,
     /// Time up to which the probes' share of the rate is spent.
     spent_until: Time,

@@ -1,11 +1,9 @@
 //! Sending end of a transfer over PGM.
 
-mod course;
 mod input;
 pub(super) mod members;
 mod packets;
 mod pauses;
-mod recent_sweep;
 mod repairs;
 mod slow;
 
@@ -20,7 +18,7 @@ use self::slow::SlowMeter;
 use super::course::Course;
 use super::wire::{ENTRIES_MAX, ENTRIES_PER_OPTION, Entry};
 use super::{
-    HostLoad, ObjectSender, ObjectSourceInput, ObjectSourceSetup, ObjectStatus, PacketCounts,
+    HostLoad, ObjectSender, ObjectSourceInput, ObjectSourceSetup, ObjectStatus, PacketCounts, Part,
 };
 use crate::congestion::{BoxControl, Permit, Regime};
 use crate::pgm::SourceConfig;
@@ -96,14 +94,14 @@ impl ObjectSource {
         self
     }
 
-    fn start(&mut self, cx: &mut Cx<'_>) {
-        if self.course.start(cx.now) {
-            // Random number of 24 bits: a receiver that knows another number detects the restart.
-            self.packets.announced.epoch = cx.rng.below(1 << 24) as u32;
+    /// Writes an answer to a member, or else confirmations of requests.
+    fn write_answer(&mut self, buf: &mut Vec<u8>) -> Option<Transmit> {
+        if let Some((node, answer)) = self.course.members.answers.pop_front() {
+            return Some(self.session.write_spm_to(node, buf, |encoder| {
+                self.packets.announce(encoder);
+                encoder.raw_option(OptionType::MEMBER, 0, &answer.encode());
+            }));
         }
-    }
-
-    fn write_confirmation(&mut self, buf: &mut Vec<u8>) -> Option<Transmit> {
         if self.confirm.is_empty() {
             return None;
         }
@@ -114,28 +112,13 @@ impl ObjectSource {
         }))
     }
 
-    fn write_probe(&mut self, now: Time, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let probe = self.course.probes.poll(now)?;
-        Some(self.session.write_notice(buf, |encoder| {
-            encoder.pad_options(OptionType::PROBE, &probe.encode(), probe.size as usize);
-        }))
-    }
-
     fn ask_probes(&mut self, now: Time, id: u64, range: (u32, u32)) {
         let control = self.session.control.as_ref();
         if control.permit_overhead(now) != Permit::Now || !self.course.members.may_probe(now, id) {
             return;
         }
-        let rate = control.gauges().allowed_bits_per_s(self.packets.offer.layout.symbol_bytes());
+        let rate = control.gauges().allowed_bits_per_s(self.packets.offer.layout.symbol_bytes);
         self.course.probes.ask(now, range, rate);
-    }
-
-    fn write_answer(&mut self, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let (node, answer) = self.course.members.poll_answer()?;
-        Some(self.session.write_spm_to(node, buf, |encoder| {
-            self.packets.announce(encoder);
-            encoder.raw_option(OptionType::MEMBER, 0, &answer.encode());
-        }))
     }
 
     fn waits_for(&self) -> Wait {
@@ -204,6 +187,84 @@ impl ObjectSource {
             self.session.announce_now(now);
         }
     }
+
+    pub(super) fn review(&mut self, cx: &mut Cx<'_>) {
+        let packets = &mut self.packets;
+        packets.status_interval = self.course.status_interval();
+        let content_bytes = packets.offer.layout.len(Part::Content);
+        let turn = self.course.review(cx, &mut packets.offer.failed, content_bytes);
+        if turn.begins {
+            self.begin_content(cx.now);
+        }
+        if turn.ends {
+            self.end(cx);
+        }
+    }
+
+    fn begin_content(&mut self, now: Time) {
+        self.packets.offer.begun = true;
+        self.session.announce_now(now);
+    }
+
+    fn end(&mut self, cx: &mut Cx<'_>) {
+        self.confirm.clear();
+        self.course.end(cx.now, self.packets.offer.supply.is_repeatable());
+        self.packets.chosen = None;
+        self.session.close(cx.now);
+    }
+
+    fn tick(&mut self, cx: &mut Cx<'_>) {
+        let offer = &mut self.packets.offer;
+        let repeatable = offer.supply.is_repeatable();
+        if !self.course.take_tick(cx.now, self.session.is_over(), repeatable) {
+            return;
+        }
+        // Both are polled: the end of growing content comes with its digests.
+        let (grown, known) = (offer.poll_growth(|_| true), offer.poll_digests());
+        if grown || known {
+            self.session.announce_now(cx.now);
+        }
+        if grown {
+            self.course.watch.grown_at = Some(cx.now);
+        }
+        for reporter in self.course.lose_members(cx.now, &self.packets.offer.announcement) {
+            self.session.control.on_leave(cx, reporter);
+        }
+        self.check_pace(cx);
+        self.course.judge_end(cx.now, self.packets.offer.announcement.growing);
+        self.review(cx);
+    }
+
+    fn check_pace(&mut self, cx: &mut Cx<'_>) {
+        let (packets, members) = (&mut self.packets, &mut self.course.members);
+        let busy = packets.offer.begun && !packets.is_exhausted() && members.active() > 1;
+        let limiting = self.session.control.gauges().representative;
+        let slow = self.slow.who_is_too_slow(cx.now, packets.payload_bytes, busy, limiting);
+        if let Some(reporter) = slow
+            && members.defer(reporter)
+        {
+            self.session.control.on_leave(cx, reporter);
+        }
+        let mut least = members.least_limit();
+        while let Some((limit, reporter)) = least
+            && packets.offer.begun
+            && self.slow.is_below(limit)
+            && members.active() > 1
+            && members.defer(reporter)
+        {
+            self.session.control.on_leave(cx, reporter);
+            least = members.least_limit();
+        }
+        self.obey(cx.now, least);
+    }
+
+    pub(super) fn obey(&mut self, now: Time, least: Option<(Bitrate, NodeId)>) {
+        if least != self.limit {
+            self.limit = least;
+            let binds = self.session.control.set_limit(now, least.map(|(limit, _)| limit));
+            self.limited_by = least.filter(|_| binds).map(|(_, reporter)| reporter);
+        }
+    }
 }
 
 pub(super) fn write_entries(encoder: &mut Encoder<'_>, kind: u8, entries: &[Entry]) {
@@ -222,7 +283,7 @@ impl ObjectSender for ObjectSource {
         let status = self.course.status(&packets.offer.announcement, packets.is_exhausted());
         ObjectStatus {
             packets: PacketCounts { requests: self.requests, ..packets.sent },
-            rate_bits_per_s: gauges.allowed_bits_per_s(packets.offer.layout.symbol_bytes()),
+            rate_bits_per_s: gauges.allowed_bits_per_s(packets.offer.layout.symbol_bytes),
             rtt: gauges.rtt,
             limiting: self
                 .limited_by
@@ -241,7 +302,7 @@ impl Interactive for ObjectSource {
         match input {
             ObjectSourceInput::Begin if self.course.begin(cx.now) => self.begin_content(cx.now),
             ObjectSourceInput::Begin => {}
-            ObjectSourceInput::ExcuseSilence => self.course.excuse_silence(cx.now),
+            ObjectSourceInput::ExcuseSilence => self.course.watch.excused_at = cx.now,
             ObjectSourceInput::Dismiss { id } => {
                 if let Some(reporter) = self.course.members.remove(id) {
                     self.session.control.on_leave(cx, reporter);
@@ -265,7 +326,10 @@ impl Machine for ObjectSource {
     }
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
-        self.start(cx);
+        if self.course.start(cx.now) {
+            // Random number of 24 bits: a receiver that knows another number detects the restart.
+            self.packets.epoch = cx.rng.below(1 << 24) as u32;
+        }
         self.session.on_timeout(cx);
         if self.session.has_lingered(cx.now, false) {
             self.session.finish();
@@ -284,20 +348,23 @@ impl Machine for ObjectSource {
 
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         self.timers.disarm(Timer::Answers);
-        if let Some(probe) = self.write_probe(cx.now, buf) {
+        if let Some(probe) = self.course.probes.poll(cx.now) {
+            let transmit = self.session.write_notice(buf, |encoder| {
+                encoder.pad_options(OptionType::PROBE, &probe.encode(), probe.size as usize);
+            });
             self.session.control.on_overhead(cx.now, buf.len() as u32);
-            return Some(probe);
+            return Some(transmit);
         }
         match self.session.control.permit_overhead(cx.now) {
             Permit::Now => {
-                let answer = self.write_answer(buf).or_else(|| self.write_confirmation(buf));
-                if answer.is_some() {
+                if let Some(answer) = self.write_answer(buf) {
                     self.session.control.on_overhead(cx.now, buf.len() as u32);
-                    return answer;
+                    return Some(answer);
                 }
             }
             Permit::At(at) => {
-                if self.course.members.owes_answers() || !self.confirm.is_empty() {
+                let answers = &self.course.members.answers;
+                if !answers.is_empty() || !self.confirm.is_empty() {
                     self.timers.arm(Timer::Answers, at);
                 }
             }
@@ -320,7 +387,7 @@ impl Machine for ObjectSource {
     }
 
     fn poll_event(&mut self) -> Option<FlowEvent> {
-        self.course.poll_event()
+        self.course.outcome.event.take()
     }
 
     fn next_timeout(&self) -> Option<Time> {

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use faircast_base::{Bitrate, Duration, NodeId};
 
 use super::layout::{BLOCK_SYMBOLS, BlockId, PARITY_SYMBOLS, block_id, block_of, part_of};
-use super::{Announcement, MemberLoad, ObjectError, Part, PathLimit};
+use super::{Announcement, MemberLoad, Part, PathLimit};
 use crate::fields::{Encoded, Fields, encoded};
 
 const VERSION: u8 = 1;
@@ -187,9 +187,8 @@ pub(super) enum Claim {
     Leaving,
 }
 
-impl Claim {
-    const ALL: [Self; 5] = [Self::Joined, Self::Receiving, Self::Done, Self::Failed, Self::Leaving];
-}
+const CLAIMS: [Claim; 5] =
+    [Claim::Joined, Claim::Receiving, Claim::Done, Claim::Failed, Claim::Leaving];
 
 /// Most message numbers by which a member can be ahead: one for each change of its state.
 pub(super) const LEAD_MAX: i32 = 1024;
@@ -212,12 +211,11 @@ pub(super) struct MemberMessage {
 }
 
 pub(super) const NAME_MAX: usize = 64;
-pub(super) const REASON_MAX: usize = ObjectError::REPORTED_BYTES_MAX;
+pub(super) const REASON_MAX: usize = 120;
 
 impl MemberMessage {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        let claim = Claim::ALL.iter().position(|claim| *claim == self.claim).unwrap_or(0) as u8;
-        let first = [VERSION, claim | if self.ask { MARK } else { 0 }];
+        let first = [VERSION, self.claim as u8 | if self.ask { MARK } else { 0 }];
         (first, self.loss, self.number, self.id, self.bytes, self.reporter).put(out);
         for (text, max) in [(&self.name, NAME_MAX), (&self.reason, REASON_MAX)] {
             let text = cut(text, max);
@@ -231,7 +229,7 @@ impl MemberMessage {
         let mut fields = Fields(bytes);
         let [version, claim] = fields.read()?;
         let message = Self {
-            claim: *Claim::ALL.get(usize::from(claim & !MARK))?,
+            claim: *CLAIMS.get(usize::from(claim & !MARK))?,
             ask: claim & MARK != 0,
             loss: fields.read()?,
             number: fields.read()?,
@@ -308,11 +306,9 @@ impl PathMessage {
 
 const LENGTH_MAX: u32 = 1 << 16;
 
-/// Padded packet of a given length: the option PROBE.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Probe {
     pub(super) size: u32,
-    /// Bytes of the source's data packets.
     pub(super) sent: u32,
     /// Requested range of lengths, as in [`PathMessage::Ask`].
     pub(super) range: (u32, u32),
@@ -373,26 +369,25 @@ pub(super) struct Answer {
     pub(super) id: u64,
 }
 
-impl Answer {
-    const ALL: [Status; 7] = [
-        Status::Welcome,
-        Status::Deferred,
-        Status::Done,
-        Status::Refused,
-        Status::Gone,
-        Status::GivenUp,
-        Status::Stalled,
-    ];
+const STATUSES: [Status; 7] = [
+    Status::Welcome,
+    Status::Deferred,
+    Status::Done,
+    Status::Refused,
+    Status::Gone,
+    Status::GivenUp,
+    Status::Stalled,
+];
 
+impl Answer {
     pub(super) fn encode(&self) -> Vec<u8> {
-        let status = Self::ALL.iter().position(|status| *status == self.status).unwrap_or(0);
-        encoded(([VERSION, status as u8, 0, 0], self.number, self.id))
+        encoded(([VERSION, self.status as u8, 0, 0], self.number, self.id))
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut fields = Fields(bytes);
         let ([version, status, r0, r1], number, id): ([u8; 4], _, _) = fields.read()?;
-        let status = *Self::ALL.get(usize::from(status))?;
+        let status = *STATUSES.get(usize::from(status))?;
         fields.end()?;
         ([version, r0, r1] == [VERSION, 0, 0]).then_some(Self { status, number, id })
     }

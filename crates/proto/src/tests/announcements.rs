@@ -72,7 +72,7 @@ fn stream(entry: &SchemeEntry) -> Heard<PgmReceiver> {
 }
 
 fn transfer(entry: &SchemeEntry) -> Heard<ObjectReceiver> {
-    let (store, options) = (Box::new(InOrder::new()), Options::default());
+    let (store, options) = (Box::new(InOrder::default()), Options::default());
     let setup = ObjectReceiverSetup::new(NodeId(9), GROUP, TSI, store, &options);
     Heard::new(entry.object_receiver(setup))
 }

@@ -309,7 +309,7 @@ fn transfer(
     let setup = ObjectSourceSetup::new(SOURCE, GROUP, TSI, Box::new(supply), 1000, &settings);
     let source = entry.object_source(ObjectSourceSetup { wait_for, ..setup });
     let receivers = receivers.iter().zip(10..).map(|(entry, i)| {
-        let (node, store, options) = (NodeId(i), Box::new(InOrder::new()), Options::default());
+        let (node, store, options) = (NodeId(i), Box::new(InOrder::default()), Options::default());
         let setup = ObjectReceiverSetup::new(node, GROUP, TSI, store, &options);
         entry.object_receiver(setup)
     });

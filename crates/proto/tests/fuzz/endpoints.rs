@@ -69,7 +69,7 @@ pub(crate) fn objects(data: &[u8]) {
     let setup = ObjectSourceSetup::new(node, GROUP, TSI, supply, SYMBOL_BYTES, &options);
     let source = entry.object_source(ObjectSourceSetup { give_up, ..setup });
     let receiver = |node| {
-        let store = Box::new(InOrder::new());
+        let store = Box::new(InOrder::default());
         entry.object_receiver(ObjectReceiverSetup::new(node, GROUP, TSI, store, &options))
     };
     let [first, second] =

@@ -21,8 +21,7 @@ fn hub() -> Case {
 #[test]
 fn links_arrive_as_links() {
     let case = hub();
-    assert_eq!(case.object.receive(&mut case.store()), Ok(0));
-    case.assert_same();
+    case.assert_received();
     let through = fs::read(case.target("snapshots/latest/model.bin")).unwrap();
     assert!(through == noise(0, 3 * MIB));
     let before = fs::symlink_metadata(case.target("snapshots/latest")).unwrap().ino();
@@ -34,13 +33,11 @@ fn links_arrive_as_links() {
 #[test]
 fn links_are_there_once_everything_is() {
     let case = hub();
-    let mut store = case.store();
-    case.object.open(&mut store).unwrap();
+    let mut store = case.opened();
     case.object.give(&mut store, &case.object.missing(&[])[9..]).unwrap();
     drop(store);
     assert!(!case.to.join("from").exists());
-    assert_eq!(case.object.receive(&mut case.store()), Ok(0));
-    case.assert_same();
+    case.assert_received();
 }
 
 #[test]
@@ -48,8 +45,8 @@ fn a_link_in_the_place_of_another_is_as_a_file_is() {
     let case = hub();
     fs::create_dir_all(case.target("snapshots")).unwrap();
     symlink("old", case.target("snapshots/latest")).unwrap();
-    let error = case.object.open(&mut case.store()).unwrap_err().reason;
-    assert!(error.contains("/from/snapshots/latest: is there already and differs"), "{error}");
+    let want = "/from/snapshots/latest: is there already and differs";
+    assert_fails(case.object.open(&mut case.store()), want);
     assert!(!case.to.join(".faircast").exists(), "nothing was begun");
     let overwrite = StoreOptions { overwrite: true, ..case.options() };
     assert_eq!(case.object.receive(&mut FilesStore::new(overwrite.clone())), Ok(0));
@@ -64,8 +61,8 @@ fn a_link_in_the_place_of_another_is_as_a_file_is() {
     fs::remove_file(case.target("dangling")).unwrap();
     fs::remove_file(case.target("blobs/1def")).unwrap();
     symlink("0abc", case.target("blobs/1def")).unwrap();
-    let error = case.object.open(&mut FilesStore::new(overwrite)).unwrap_err().reason;
-    assert!(error.contains("/from/blobs/1def: a file is to be received, and something"), "{error}");
+    let want = "/from/blobs/1def: a file is to be received, and something";
+    assert_fails(case.object.open(&mut FilesStore::new(overwrite)), want);
 }
 
 #[test]
@@ -76,8 +73,8 @@ fn what_appears_in_the_place_of_a_link_stays() {
         case.object.fill(&mut store).unwrap();
         fs::create_dir_all(case.target("snapshots")).unwrap();
         put(&case.target("snapshots/latest"), b"mine");
-        let error = case.object.verify(&mut store).unwrap_err().reason;
-        assert!(error.contains("/from/snapshots/latest: a link is to be received"), "{error}");
+        let want = "/from/snapshots/latest: a link is to be received";
+        assert_fails(case.object.verify(&mut store), want);
         assert_eq!(fs::read(case.target("snapshots/latest")).unwrap(), b"mine");
         fs::remove_file(case.target("snapshots/latest")).unwrap();
         symlink("main", case.target("snapshots/latest")).unwrap();
@@ -114,8 +111,7 @@ fn nothing_is_written_through_a_link_of_a_sender() {
         (replace("a/none", "link/x"), "is not in the list of files"),
     ] {
         let object = Object::of_manifest(manifest);
-        let error = object.open(&mut FilesStore::new(StoreOptions::new(&dir))).unwrap_err().reason;
-        assert!(error.contains(want), "{error}");
+        assert_fails(object.open(&mut FilesStore::new(StoreOptions::new(&dir))), want);
         assert_eq!((tree(&elsewhere).len(), tree(&dir).len()), (0, 0));
     }
 }

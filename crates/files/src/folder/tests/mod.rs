@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use tempfile::{TempDir, tempdir};
 
 use super::{FilesStore, StoreOptions};
-use crate::testing::{Object, noise, put};
+use crate::testing::{Object, assert_fails, noise, put};
 
 struct Case {
     _root: TempDir,
@@ -44,6 +44,24 @@ impl Case {
 
     fn store(&self) -> FilesStore {
         FilesStore::new(self.options())
+    }
+
+    fn opened(&self) -> FilesStore {
+        let mut store = self.store();
+        self.object.open(&mut store).unwrap();
+        store
+    }
+
+    #[track_caller]
+    fn finish(&self, store: &mut FilesStore) {
+        assert_eq!(self.object.verify(store), Ok(0));
+        self.assert_same();
+    }
+
+    #[track_caller]
+    fn assert_received(&self) {
+        assert_eq!(self.object.receive(&mut self.store()), Ok(0));
+        self.assert_same();
     }
 
     fn target(&self, path: &str) -> PathBuf {

@@ -46,15 +46,13 @@ fn a_tree_arrives_as_it_was_sent() {
 #[test]
 fn an_object_without_content_arrives() {
     let case = Case::new(&[("a/b/c", 0)]);
-    assert_eq!(case.object.receive(&mut case.store()), Ok(0));
-    case.assert_same();
+    case.assert_received();
 }
 
 #[test]
 fn what_was_written_is_read_back_wherever_it_is() {
     let case = Case::new(&[("a", 40 * MIB), ("b", 100), ("c", 100)]);
-    let mut store = case.store();
-    case.object.open(&mut store).unwrap();
+    let mut store = case.opened();
     let symbols = case.object.missing(&[]);
     // Every third symbol comes later: groups are evicted, and read back from files.
     let given: Vec<_> = symbols.iter().enumerate().filter(|(i, _)| i % 3 != 1).collect();
@@ -71,15 +69,13 @@ fn what_was_written_is_read_back_wherever_it_is() {
     }
     let rest: Vec<_> = symbols.iter().skip(1).step_by(3).cloned().collect();
     case.object.give(&mut store, &rest).unwrap();
-    assert_eq!(case.object.verify(&mut store), Ok(0));
-    case.assert_same();
+    case.finish(&mut store);
 }
 
 #[test]
 fn other_parts_are_read_back_too() {
     let case = Case::new(&FILES);
-    let mut store = case.store();
-    case.object.open(&mut store).unwrap();
+    let mut store = case.opened();
     case.object.give_digests(&mut store).unwrap();
     for part in [Part::Manifest, Part::Digests] {
         let all = &case.object.parts[part as usize];
@@ -100,8 +96,7 @@ fn a_second_time_nothing_is_received_again() {
     let handle = store.handle();
     let len = case.object.content().len() as u64;
     assert_eq!(case.object.open(&mut store), Ok(vec![0..len]));
-    assert_eq!(case.object.verify(&mut store), Ok(0));
-    case.assert_same();
+    case.finish(&mut store);
     let after: Vec<u64> =
         ["b/small", "large"].map(|path| fs::metadata(case.target(path)).unwrap().ino()).to_vec();
     assert_eq!(before, after);
@@ -192,11 +187,11 @@ fn a_tree_of_many_small_files_opens_each_a_few_times() {
     let mut store = FilesStore::new(StoreOptions { sync: false, ..StoreOptions::new(&to) });
     object.receive(&mut store).unwrap();
     assert_eq!(tree(&to.join("from")), tree(&from));
-    let opened = store.written().opened();
+    let opened = store.written().inner.lock().handles.opened;
     assert!((count..=2 * count).contains(&opened), "{opened}");
     let mut store = FilesStore::new(StoreOptions { sync: false, ..StoreOptions::new(&to) });
     object.receive(&mut store).unwrap();
-    let opened = store.written().opened();
+    let opened = store.written().inner.lock().handles.opened;
     assert_eq!(opened, count);
     assert_eq!(Manifest::decode(&object.parts[0]).unwrap().entries().len(), count as usize + 51);
 }

@@ -120,8 +120,7 @@ fn what_another_session_receives_is_copied_and_left_to_it() {
     drop(store);
     assert!(state(&case.to, &old).exists());
     old.give(&mut running, &symbols[symbols.len() - 1..]).unwrap();
-    let error = old.verify(&mut running).unwrap_err().reason;
-    assert!(error.contains("has appeared"), "{error}");
+    assert_fails(old.verify(&mut running), "has appeared");
 }
 
 #[test]
@@ -146,8 +145,7 @@ fn of_a_file_that_is_replaced_by_a_longer_one_the_beginning_stays() {
     let found = case.object.open(&mut store).unwrap();
     assert_eq!(found, [0..3 << 20]);
     case.object.give(&mut store, &case.object.missing(&found)).unwrap();
-    assert_eq!(case.object.verify(&mut store), Ok(0));
-    case.assert_same();
+    case.finish(&mut store);
 }
 
 #[test]

@@ -29,15 +29,13 @@ fn an_interrupted_transfer_goes_on_where_it_was() {
     assert_eq!(found, [0..11 << 20]);
     assert_eq!(store.handle().counts().bytes_found, 11 << 20);
     case.object.give(&mut store, &case.object.missing(&found)).unwrap();
-    assert_eq!(case.object.verify(&mut store), Ok(0));
-    case.assert_same();
+    case.finish(&mut store);
 }
 
 #[test]
 fn content_in_pieces_of_two_bytes_with_gaps_between_them_arrives_all_the_same() {
     let case = Case::new(&[("a", 100_000)]);
-    let mut store = case.store();
-    case.object.open(&mut store).unwrap();
+    let mut store = case.opened();
     let content = case.object.content();
     for first in [0, 2] {
         for at in (first..content.len()).step_by(4) {
@@ -45,8 +43,7 @@ fn content_in_pieces_of_two_bytes_with_gaps_between_them_arrives_all_the_same() 
             store.write(Part::Content, at as u64, piece, 0).unwrap();
         }
     }
-    assert_eq!(case.object.verify(&mut store), Ok(0));
-    case.assert_same();
+    case.finish(&mut store);
 }
 
 #[test]
@@ -169,13 +166,11 @@ fn a_link_that_appears_in_between_is_not_followed() {
         case.object.fill(&mut store).unwrap();
         fs::remove_dir_all(case.to.join(link)).unwrap();
         symlink(elsewhere.path(), case.to.join(link)).unwrap();
-        let error = case.object.verify(&mut store).unwrap_err().reason;
-        assert!(error.contains("must be a directory and is something else"), "{error}");
+        assert_fails(case.object.verify(&mut store), "must be a directory and is something else");
         assert_eq!(tree(elsewhere.path()).len(), 0);
         drop(store);
         fs::remove_file(case.to.join(link)).unwrap();
-        assert_eq!(case.object.receive(&mut case.store()), Ok(0));
-        case.assert_same();
+        case.assert_received();
     }
 }
 
@@ -185,8 +180,7 @@ fn a_file_that_appears_in_between_is_not_replaced() {
     let mut store = case.store();
     case.object.fill(&mut store).unwrap();
     put(&case.target("e"), b"mine");
-    let error = case.object.verify(&mut store).unwrap_err().reason;
-    assert!(error.contains("/from/e: has appeared"), "{error}");
+    assert_fails(case.object.verify(&mut store), "/from/e: has appeared");
     assert_eq!(fs::read(case.target("e")).unwrap(), b"mine");
     drop(store);
     fs::remove_file(case.target("e")).unwrap();
@@ -199,14 +193,12 @@ fn a_file_that_appears_in_between_is_not_replaced() {
 fn a_file_that_changes_while_it_is_compared_is_an_error() {
     let case = Case::new(&[("a", 10), ("b", 5)]);
     case.object.receive(&mut case.store()).unwrap();
-    let mut store = case.store();
-    case.object.open(&mut store).unwrap();
+    let mut store = case.opened();
     // Time for the hash; then another file with the same name, size and time.
     std::thread::sleep(Duration::from_millis(100));
     fs::remove_file(case.target("a")).unwrap();
     put(&case.target("a"), &noise(9, 10));
-    let error = case.object.verify(&mut store).unwrap_err().reason;
-    assert!(error.contains("/from/a: was changed"), "{error}");
+    assert_fails(case.object.verify(&mut store), "/from/a: was changed");
 }
 
 #[test]
@@ -215,8 +207,8 @@ fn only_one_receives_an_object_into_a_directory() {
     let other = Case::new(&[("b", 20)]);
     let mut first = case.store();
     case.object.open(&mut first).unwrap();
-    let error = case.object.open(&mut case.store()).unwrap_err().reason;
-    assert!(error.contains("another faircast is receiving the same object"), "{error}");
+    let want = "another faircast is receiving the same object";
+    assert_fails(case.object.open(&mut case.store()), want);
     let mut second = FilesStore::new(case.options());
     let renamed = other.object.receive(&mut second);
     assert_eq!(renamed, Ok(0));
@@ -271,11 +263,9 @@ fn what_a_source_announces_must_fit_together() {
     }
     let mut case = Case::new(&[("a", 10)]);
     case.object.announcement.digests = Some([1; 32]);
-    let error = case.object.receive(&mut case.store()).unwrap_err().reason;
-    assert!(error.contains("the digests are not the ones"), "{error}");
+    assert_fails(case.object.receive(&mut case.store()), "the digests are not the ones");
     let case = Case::new(&[("a", 10)]);
-    let mut store = case.store();
-    case.object.open(&mut store).unwrap();
+    let mut store = case.opened();
     for part in Part::ALL {
         let end = case.object.announcement.len(part);
         let wrote = store.write(part, end, &[1], 0).is_err();
@@ -294,16 +284,14 @@ fn what_a_source_announces_must_fit_together() {
 fn a_source_whose_content_never_fits_its_digests_is_given_up() {
     let mut case = Case::new(&[("a", 10)]);
     case.object.parts[1][3] ^= 1;
-    let error = case.object.receive(&mut case.store()).unwrap_err().reason;
-    assert!(error.contains("does not become what its digests say"), "{error}");
+    assert_fails(case.object.receive(&mut case.store()), "does not become what its digests say");
     assert!(!case.target("a").exists());
 }
 
 #[test]
 fn a_symbol_that_is_damaged_is_received_again_and_no_neighbour_suffers() {
     let mut case = Case::new(&[("a", 3 * MIB)]);
-    let mut store = case.store();
-    case.object.open(&mut store).unwrap();
+    let mut store = case.opened();
     case.object.parts[1][MIB + 50_000] ^= 1;
     case.object.give(&mut store, &case.object.missing(&[])).unwrap();
     case.object.parts[1][MIB + 50_000] ^= 1;
@@ -318,8 +306,7 @@ fn a_symbol_that_is_damaged_is_received_again_and_no_neighbour_suffers() {
     case.object.parts[1][MIB - 1] ^= 1;
     case.object.give(&mut store, &symbols).unwrap();
     case.object.parts[1][MIB - 1] = inside;
-    assert_eq!(case.object.verify(&mut store), Ok(0));
-    case.assert_same();
+    case.finish(&mut store);
 }
 
 #[test]
@@ -342,8 +329,7 @@ fn a_disk_that_gets_full_stops_it_and_room_lets_it_go_on() {
     }
     let _unmount = Unmount(disk.path());
     case.to = disk.path().join("to");
-    let mut store = case.store();
-    case.object.open(&mut store).unwrap();
+    let mut store = case.opened();
     fs::write(disk.path().join("other"), vec![1; 5 * MIB]).unwrap();
     let given = case.object.give(&mut store, &case.object.missing(&[]));
     let error = given.and_then(|()| case.object.verify(&mut store)).unwrap_err().reason;
@@ -354,8 +340,7 @@ fn a_disk_that_gets_full_stops_it_and_room_lets_it_go_on() {
     let found = case.object.open(&mut store).unwrap();
     assert!(found[0].end >= 2 << 20, "{found:?}");
     case.object.give(&mut store, &case.object.missing(&found)).unwrap();
-    assert_eq!(case.object.verify(&mut store), Ok(0));
-    case.assert_same();
+    case.finish(&mut store);
 }
 
 #[test]
@@ -419,7 +404,6 @@ fn what_was_cleaned_before_an_error_is_reported() {
         fs::create_dir_all(case.to.join(".faircast").join(name).join("in the way")).unwrap();
     }
     let mut removed = Vec::new();
-    let error = crate::clean(&case.to, Duration::ZERO, &mut removed).unwrap_err().to_string();
-    assert!(error.contains("cannot be removed"), "{error}");
+    assert_fails(crate::clean(&case.to, Duration::ZERO, &mut removed), "cannot be removed");
     assert_eq!(removed, [case.state()]);
 }

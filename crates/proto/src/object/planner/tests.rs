@@ -1,7 +1,7 @@
 //! Tests of the planner, each with blocks (over PGM) and with symbols (over TRAM) as units.
 
 use super::*;
-use crate::object::layout::{Layout, block_id};
+use crate::object::layout::{BLOCK_SYMBOLS, Layout, block_id};
 use crate::object::{Announcement, ObjectResult, Supply};
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
@@ -40,7 +40,7 @@ struct Bench {
 impl Bench {
     /// Returns a bench for each kind of unit; `begun` is true if every part may be sent.
     fn both(begun: bool) -> [Self; 2] {
-        [Planner::of_blocks(), Planner::of_symbols()].map(|planner| {
+        [Planner::new(1), Planner::new(BLOCK_SYMBOLS)].map(|planner| {
             let mut offer = Offer::new(Box::new(NoBytes), SYMBOL_BYTES);
             if begun {
                 offer.begun = true;
@@ -89,7 +89,7 @@ fn the_manifest_goes_first_and_the_sweep_goes_round() {
             assert_eq!(bench.send(), Some(bench.unit(part, n)));
         }
         assert_eq!(bench.send(), None);
-        assert!(!bench.planner.has_requests());
+        assert!(bench.planner.requested.is_empty());
     }
 }
 
@@ -131,7 +131,7 @@ fn units_under_way_are_not_planned_and_repeats_are_limited() {
         let planned = first.start..first.start + 1;
         assert!(!planner.request([planned], [], none), "it is planned");
         assert!(!planner.request([first.clone()], [first.clone()], none), "it comes anyway");
-        assert!(planner.was_sent(first.start) && !planner.was_sent(first.end));
+        assert!(planner.sent.contains(first.start) && !planner.sent.contains(first.end));
     }
 }
 

@@ -12,11 +12,11 @@ use faircast_base::{BadInput, Bitrate, Checked, Cx, Duration, Event, Time};
 use super::blocks::{Blocks, Taken};
 use super::load::LoadMeter;
 use super::member::{Membership, News};
-use super::path_reports::{PathNews, PathReports};
 use crate::FlowEvent;
 use crate::object::layout::{BLOCK_SYMBOLS, BlockId, block_of, part_of};
+use crate::object::path::PathMeter;
 use crate::object::status::why_stalled;
-use crate::object::wire::{Answer, Claim, Notice, REASON_MAX, SymbolName, end_of};
+use crate::object::wire::{Answer, Claim, Notice, PathMessage, REASON_MAX, SymbolName, end_of};
 use crate::object::{
     Announcement, ObjectError, ObjectReceiverInput, ObjectReceiverSetup, ObjectResult,
     ObjectStatus, PacketCounts, Part, PathLimit, ReceiverFailure, Stage, Store, Verdict,
@@ -28,39 +28,28 @@ use crate::pgm::negotiation::SchemeMismatch;
 pub(crate) struct Assembly {
     pub(crate) store: Box<dyn Store>,
     pub(crate) phase: TransferPhase,
-    /// Newest announcement of the source.
     pub(crate) notice: Option<Notice>,
     pub(crate) blocks: Blocks,
     pub(crate) member: Membership,
     /// One past the last block of content that the store takes by now.
     pub(crate) content_end: BlockId,
     pub(crate) load: LoadMeter,
-    /// Greatest rate that this receiver asks its source for.
     pub(crate) limit: Option<Bitrate>,
-    pub(crate) path: PathReports,
-    counts: Counts,
-    store_poll: StorePoll,
-    /// Number of times that a complete part differed from its announcement.
+    pub(crate) path: PathMeter,
+    wanted_probes: Option<(u32, u32)>,
+    headers: u32,
+    counts: PacketCounts,
+    pub(crate) store_poll: StorePoll,
     mismatches: u32,
-    /// Bytes of content that were in the store at the start.
     bytes_found: u64,
     failure: Failure,
     events: VecDeque<FlowEvent>,
 }
 
-/// Packets with symbols that have arrived.
-#[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    symbols: u64,
-    parity: u64,
-    useless: u64,
-}
-
 /// Polls of a store that searches for earlier content or verifies: soon at first, then seldom.
 #[derive(Debug)]
-struct StorePoll {
-    at: Option<Time>,
-    /// Wait after the next poll.
+pub(crate) struct StorePoll {
+    pub(crate) at: Option<Time>,
     wait: Duration,
 }
 
@@ -75,13 +64,10 @@ impl StorePoll {
     }
 }
 
-/// Reason of a failure, for this receiver's application and for its source.
 #[derive(Debug, Default)]
 struct Failure {
     reason: Option<String>,
-    /// Time of the source's last message that it gave the object up.
     given_up_at: Option<Time>,
-    /// True if the source gave this receiver up for lack of progress.
     is_stalled: bool,
 }
 
@@ -121,24 +107,27 @@ impl Assembly {
                 store: setup.store,
                 member: Membership::new(setup.id, setup.node, setup.name),
                 limit: setup.limit,
-                path: PathReports::new(setup.headers),
+                headers: setup.headers,
                 store_poll: StorePoll { at: None, wait: POLL_MIN },
             }
-            phase, notice, blocks, content_end, load, counts, mismatches, bytes_found, failure,
-            events
+            phase, notice, blocks, content_end, load, path, wanted_probes, counts, mismatches,
+            bytes_found, failure, events
         }
     }
 
     fn path_limit(&self) -> Option<PathLimit> {
-        self.path.short_limit().filter(|_| !self.phase.is_over())
+        let limit = self.path.limit.filter(PathLimit::is_short)?;
+        (!self.phase.is_over()).then_some(limit.with(self.headers))
     }
 
     pub(crate) fn look_at_path(&mut self, cx: &mut Cx<'_>) {
         if self.path.next_timeout().is_none_or(|at| at > cx.now) {
             return;
         }
-        let PathNews { has_message, has_new_limit } = self.path.on_timeout(cx.now);
-        if has_message {
+        let before = self.path.limit;
+        self.wanted_probes = self.path.on_timeout(cx.now);
+        let has_new_limit = self.path.limit != before;
+        if self.wanted_probes.is_some() || has_new_limit {
             self.member.speak_soon();
         }
         if has_new_limit && let Some(PathLimit { arrives, sent }) = self.path_limit() {
@@ -146,11 +135,15 @@ impl Assembly {
         }
     }
 
+    pub(crate) fn take_path_messages(&mut self) -> [Option<PathMessage>; 2] {
+        let asked = self.wanted_probes.take().map(|(low, high)| PathMessage::Ask { low, high });
+        [asked, self.path.limit.map(PathMessage::Limit)]
+    }
+
     pub(crate) fn wants_packets(&self) -> bool {
         matches!(self.phase, TransferPhase::Manifest | TransferPhase::Content) && !self.has_all()
     }
 
-    /// Notes that the source gave this receiver up, and returns the likely reason.
     fn note_stalled(&mut self, now: Time) -> String {
         self.failure.is_stalled = true;
         why_stalled(self.path_limit(), &self.load.load(now, 0).unwrap_or_default())
@@ -166,7 +159,7 @@ impl Assembly {
         match self.phase {
             TransferPhase::Listening => 0,
             TransferPhase::Manifest if self.blocks.left(Part::Manifest) > 0 => {
-                let Counts { symbols, parity, useless } = self.counts;
+                let PacketCounts { symbols, parity, repairs: useless, .. } = self.counts;
                 let symbol = self.notice.map_or(0, |notice| notice.announcement.symbol_bytes);
                 let here = (symbols + parity).saturating_sub(useless) * u64::from(symbol);
                 here.min(manifest.saturating_sub(1))
@@ -243,9 +236,7 @@ impl Assembly {
             self.phase = TransferPhase::Failed;
             self.store_poll.at = None;
             self.failure.reason = Some("it was told to leave".to_string());
-            if self.member.has_joined() {
-                self.member.leave(cx);
-            }
+            self.member.leave(cx);
         }
         self.member.hurry(cx);
         early
@@ -253,10 +244,6 @@ impl Assembly {
 
     pub(crate) fn take_due(&mut self, now: Time) -> bool {
         self.store_poll.at.take_if(|at| *at <= now).is_some()
-    }
-
-    pub(crate) fn next_timeout(&self) -> Option<Time> {
-        self.store_poll.at
     }
 
     pub(crate) fn poll_event(&mut self) -> Option<FlowEvent> {
@@ -289,12 +276,7 @@ impl Assembly {
             growing: self.notice.is_some_and(|notice| notice.announcement.growing),
             bytes_done: self.content_bytes(),
             bytes_found: self.bytes_found,
-            packets: PacketCounts {
-                symbols: self.counts.symbols,
-                parity: self.counts.parity,
-                repairs: self.counts.useless,
-                requests: 0,
-            },
+            packets: self.counts,
             answers: self.member.answers,
             failure: ReceiverFailure {
                 given_up: self.phase == TransferPhase::Failed && self.failure.given_up_at.is_some(),
@@ -368,7 +350,7 @@ impl Assembly {
         } else {
             self.counts.symbols += 1;
         }
-        self.counts.useless += u64::from(taken == Taken::Useless);
+        self.counts.repairs += u64::from(taken == Taken::Useless);
         if taken == Taken::Completed {
             self.member.note_progress();
         }

@@ -6,7 +6,7 @@ use core::ops::Range;
 
 use crate::content::only_zeros;
 use crate::object::fec::Restorer;
-use crate::object::layout::{BLOCK_ID_END, BLOCK_SYMBOLS, BlockId, Layout, block_id, part_of};
+use crate::object::layout::{BLOCK_SYMBOLS, BlockId, Layout, block_id, first_symbol_of, part_of};
 use crate::object::{ObjectResult, Part, Store};
 use crate::ranges::RangeSet;
 
@@ -69,18 +69,14 @@ impl Blocks {
     /// Removes `bytes` of content, which the store has, from the wanted blocks.
     pub(super) fn found(&mut self, bytes: &Range<u64>) {
         // A partly missing symbol is received whole.
-        let symbol = u64::from(self.layout.symbol_bytes());
+        let symbol = u64::from(self.layout.symbol_bytes);
         let len = self.layout.len(Part::Content);
         let end = if bytes.end >= len { len } else { bytes.end / symbol * symbol };
         let inner = bytes.start.div_ceil(symbol) * symbol..end;
         let Some((block_ids, first, last)) = self.layout.overlapping(&inner) else { return };
         let (from, to) = (block_ids.start, block_ids.end - 1);
         for (at, bits) in edges(from, to, first, last) {
-            if self.absent.contains(at) && self.partial.len() < PARTIAL_MAX {
-                self.absent.remove(at..at + 1);
-                let missing = self.layout.mask(at);
-                self.partial.insert(at, Partial { missing, parity: Vec::new() });
-            }
+            self.open(at);
             if let Some(partial) = self.partial.get_mut(&at) {
                 partial.missing &= !bits;
                 if partial.missing == 0 {
@@ -136,7 +132,7 @@ impl Blocks {
         };
         let absent: u64 = self.absent.within(block_ids.clone()).map(whole).sum();
         let partial = self.partial.range(block_ids).map(|(&block_id, partial)| {
-            let missing = (0..BLOCK_SYMBOLS).filter(|i| partial.missing >> i & 1 == 1);
+            let missing = bits(partial.missing);
             missing.map(|symbol| u64::from(self.layout.extent(block_id, symbol).1)).sum::<u64>()
         });
         absent + partial.sum::<u64>()
@@ -144,19 +140,17 @@ impl Blocks {
 
     /// Returns the wanted and missing symbols, numbered with 64 per block.
     pub(crate) fn lacking(&self) -> RangeSet {
-        let first = |block_id: BlockId| block_id * u64::from(BLOCK_SYMBOLS);
         let mut lacking = RangeSet::default();
         for run in self.absent.iter() {
-            lacking.insert(
-                first(run.start)..first(run.end - 1) + u64::from(self.layout.symbols(run.end - 1)),
-            );
+            let last = run.end - 1;
+            let end = first_symbol_of(last) + u64::from(self.layout.symbols(last));
+            lacking.insert(first_symbol_of(run.start)..end);
         }
         for (&block_id, partial) in &self.partial {
-            let missing = (0..BLOCK_SYMBOLS).filter(|symbol| partial.missing >> symbol & 1 == 1);
-            missing.for_each(|symbol| {
-                let at = first(block_id) + u64::from(symbol);
+            for symbol in bits(partial.missing) {
+                let at = first_symbol_of(block_id) + u64::from(symbol);
                 lacking.insert(at..at + 1);
-            });
+            }
         }
         lacking
     }
@@ -196,13 +190,9 @@ impl Blocks {
         bytes: &[u8],
         zeros: u32,
     ) -> ObjectResult<Taken> {
-        if !self.partial.contains_key(&block_id) {
-            if !self.absent.contains(block_id) {
-                return Ok(Taken::Useless);
-            }
-            if !self.open(block_id) {
-                return Ok(Taken::NoRoom);
-            }
+        if !self.open(block_id) {
+            let wanted = self.absent.contains(block_id);
+            return Ok(if wanted { Taken::NoRoom } else { Taken::Useless });
         }
         let partial = self.partial.get_mut(&block_id).expect("it was there or has been made");
         if symbol < BLOCK_SYMBOLS {
@@ -220,14 +210,11 @@ impl Blocks {
             if partial.parity.iter().any(|(held, _)| *held == number) {
                 return Ok(Taken::Useless);
             }
-            let held = if zeros as usize == self.layout.symbol_bytes() as usize {
-                Vec::new()
-            } else {
-                let mut held = Vec::with_capacity(bytes.len() + zeros as usize);
-                held.extend_from_slice(bytes);
-                held.resize(bytes.len() + zeros as usize, 0);
-                held
-            };
+            let mut held = Vec::new();
+            if !bytes.is_empty() {
+                held.resize(self.layout.symbol_bytes as usize, 0);
+                held[..bytes.len()].copy_from_slice(bytes);
+            }
             if self.parity_bytes + PARITY_COST + held.len() > PARITY_BYTES_MAX {
                 return Ok(Taken::NoRoom);
             }
@@ -249,7 +236,7 @@ impl Blocks {
     fn restore(&mut self, store: &mut dyn Store, block_id: BlockId) -> ObjectResult {
         let Some(partial) = self.partial.get(&block_id) else { return Ok(()) };
         let (part, symbols, size) =
-            (part_of(block_id), self.layout.symbols(block_id), self.layout.symbol_bytes());
+            (part_of(block_id), self.layout.symbols(block_id), self.layout.symbol_bytes);
         let present = self.layout.mask(block_id) & !partial.missing;
         let block = &mut self.scratch;
         block.clear();
@@ -284,7 +271,7 @@ impl Blocks {
         };
         if nothing {
             // The code is linear: zeros restore to zeros.
-            (0..symbols).filter(|i| partial.missing >> i & 1 == 1).for_each(|i| put(i, None));
+            bits(partial.missing).for_each(|symbol| put(symbol, None));
         } else {
             let size = (symbols, size);
             self.restorer.restore(size, present, block, &partial.parity, |symbol, bytes| {
@@ -309,21 +296,6 @@ impl Blocks {
             self.parity_bytes -= held.sum::<usize>();
         }
     }
-
-    #[cfg(test)]
-    pub(super) fn check(&self) {
-        assert!(self.partial.len() <= PARTIAL_MAX && self.parity_bytes <= PARITY_BYTES_MAX);
-        for part in Part::ALL {
-            let block_ids = self.layout.block_ids(part);
-            let absent: u64 = self.absent.within(block_ids.clone()).map(|r| r.end - r.start).sum();
-            let partial = self.partial.range(block_ids).count() as u64;
-            assert_eq!(absent + partial, self.left(part), "{part:?}");
-        }
-        for (block_id, partial) in &self.partial {
-            assert!(partial.missing != 0 && partial.missing & !self.layout.mask(*block_id) == 0);
-            assert!(!self.absent.contains(*block_id) && *block_id < BLOCK_ID_END);
-        }
-    }
 }
 
 fn edges(
@@ -337,11 +309,12 @@ fn edges(
     [head].into_iter().chain((!one).then_some((to, last)))
 }
 
+fn bits(mask: u64) -> impl Iterator<Item = u32> {
+    (0..BLOCK_SYMBOLS).filter(move |bit| mask >> bit & 1 == 1)
+}
+
 /// Memory of a parity symbol beside its bytes.
 const PARITY_COST: usize = 64;
-
-// No wanted block is beyond the last part.
-const _: () = assert!(BLOCK_ID_END == 3 << 32);
 
 #[cfg(test)]
 mod tests;

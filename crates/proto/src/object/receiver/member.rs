@@ -14,7 +14,6 @@ const REPEAT_MAX: Duration = Duration::from_secs(8);
 /// Spread of first messages, since many receivers get the same packet of the source at once.
 const JOIN_SPREAD: Duration = Duration::from_millis(50);
 
-/// Most last messages to a source that does not answer.
 const LAST_WORDS_MAX: u32 = 10;
 
 /// Packet threshold never reached: any host can send many answers, so only duration counts.
@@ -25,42 +24,32 @@ const STATUS_ALONE: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(crate) struct Membership {
     id: u64,
-    /// Name of this receiver in the scheme's reports.
     reporter: NodeId,
     name: String,
     pub(crate) identity: Option<u64>,
-    /// State that the messages claim, with the reason of a failure.
     claim: Claim,
     reason: String,
     /// Number of the present claim, which grows with each change; 0 before the first message.
     number: u32,
-    schedule: MessageSchedule,
-    /// True if the source has ever welcomed this receiver.
+    pub(crate) schedule: MessageSchedule,
     pub(crate) welcome: bool,
     /// True while the source serves other members first.
     pub(crate) deferred: bool,
-    /// Number of answers from the source.
     pub(crate) answers: u64,
     /// Time of the first message that the source gave this receiver up, unless contradicted since.
     pub(crate) stalled_answer_at: Option<Time>,
     refusals: Dissent<Status, BY_DURATION>,
 }
 
-/// Times of messages: repeated until answered, then one in each status interval.
 #[derive(Debug, Default)]
-struct MessageSchedule {
-    /// True if the source has answered the present claim.
+pub(crate) struct MessageSchedule {
     is_answered: bool,
-    /// Number of messages with the present claim.
     repetitions: u32,
-    /// Time at which the next message becomes due.
-    next_at: Option<Time>,
-    is_due: bool,
-    /// Status interval that the source asks for.
+    pub(crate) next_at: Option<Time>,
+    pub(crate) is_due: bool,
     interval: Duration,
 }
 
-/// News in an answer of the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum News {
     Nothing,
@@ -86,10 +75,6 @@ impl Membership {
         if self.number == 0 {
             self.join(cx);
         }
-    }
-
-    pub(crate) fn has_joined(&self) -> bool {
-        self.number > 0
     }
 
     pub(crate) fn claim(&mut self, cx: &mut Cx<'_>, claim: Claim, reason: String) {
@@ -191,8 +176,8 @@ impl Membership {
 
     /// Ends the repetition of the last message, and answers the confirmation once.
     fn finish(&mut self) -> News {
-        (self.schedule.next_at, self.schedule.is_due) =
-            (None, self.schedule.is_due || !self.schedule.is_answered);
+        self.schedule.next_at = None;
+        self.schedule.is_due |= !self.schedule.is_answered;
         self.schedule.is_answered = true;
         News::Noted
     }
@@ -246,9 +231,12 @@ impl Membership {
         self.schedule.is_due |= self.welcome && !self.is_last_word();
     }
 
+    /// Leaves the source, if it may know of this receiver.
     pub(crate) fn leave(&mut self, cx: &mut Cx<'_>) {
-        self.change(cx, Claim::Leaving, Duration::ZERO);
-        (self.schedule.next_at, self.schedule.is_due) = (None, true);
+        if self.number > 0 {
+            self.change(cx, Claim::Leaving, Duration::ZERO);
+            (self.schedule.next_at, self.schedule.is_due) = (None, true);
+        }
     }
 
     pub(crate) fn has_left(&self) -> bool {
@@ -257,10 +245,6 @@ impl Membership {
 
     pub(crate) fn awaits_note(&self) -> bool {
         self.is_last_word() && self.schedule.next_at.is_some()
-    }
-
-    pub(crate) fn has_due(&self) -> bool {
-        self.schedule.is_due
     }
 
     /// Returns a due message with the `bytes` of content here and the share of lost packets.
@@ -283,10 +267,6 @@ impl Membership {
             reason: self.reason.clone(),
             identity: self.identity,
         })
-    }
-
-    pub(crate) fn next_timeout(&self) -> Option<Time> {
-        self.schedule.next_at
     }
 }
 
@@ -316,7 +296,7 @@ mod tests {
             let number = 2u32.wrapping_add(ahead);
             let forged = Answer { status: Status::Done, number, id: 1 };
             assert_eq!(member.take_answer(&mut cx, forged), News::Nothing);
-            cx.now = member.next_timeout().expect("it speaks again");
+            cx.now = member.schedule.next_at.expect("it speaks again");
             member.on_timeout(&mut cx);
             let message = member.take_due(10, (0, 0)).expect("it is due");
             assert_eq!((message.claim, message.number), (Claim::Receiving, want), "{ahead}");
@@ -341,7 +321,7 @@ mod tests {
                 member.join(&mut cx);
                 member.take_answer(&mut cx, Answer { status: Status::Welcome, number: 1, id: 1 });
             }
-            if member.next_timeout().is_some_and(|due| due <= at(ms)) {
+            if member.schedule.next_at.is_some_and(|due| due <= at(ms)) {
                 member.on_timeout(&mut cx);
             }
             let message = member.take_due(10, (0, 0));
@@ -391,7 +371,7 @@ mod tests {
                 if ms == 0 {
                     member.join(&mut cx);
                 }
-                if member.next_timeout().is_some_and(|due| due <= at(ms)) {
+                if member.schedule.next_at.is_some_and(|due| due <= at(ms)) {
                     member.on_timeout(&mut cx);
                 }
                 let status = if welcome_ms == Some(ms) { Status::Welcome } else { Status::Refused };
@@ -412,13 +392,13 @@ mod tests {
         let mut member = Membership::new(1, NodeId(4), String::new());
         member.join(&mut cx);
         member.hurry(&mut cx);
-        assert!(!member.has_due(), "only what is last is said at once");
+        assert!(!member.schedule.is_due, "only what is last is said at once");
         member.claim(&mut cx, Claim::Done, String::new());
         member.hurry(&mut cx);
         let message = member.take_due(10, (100, 1)).expect("it is due");
         assert_eq!((message.claim, message.ask), (Claim::Done, true));
-        assert!(member.next_timeout().is_some(), "and repeated until it is answered");
+        assert!(member.schedule.next_at.is_some(), "and repeated until it is answered");
         member.hurry(&mut cx);
-        assert!(!member.has_due(), "but not each time");
+        assert!(!member.schedule.is_due, "but not each time");
     }
 }

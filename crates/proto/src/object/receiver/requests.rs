@@ -25,35 +25,34 @@ const SINGLE_BLOCKS: u64 = 16;
 /// Position of the source's sweep in one part, as far as it concerns this receiver.
 #[derive(Clone, Copy, Debug)]
 struct SweepPosition {
-    /// Block up to which everything missing is overdue.
     judged_end: BlockId,
-    /// Block of the newest packet of the sweep.
     at: BlockId,
+}
+
+impl SweepPosition {
+    fn new(at: BlockId) -> Self {
+        Self { judged_end: at, at }
+    }
 }
 
 /// Requests for runs of blocks, until confirmed, and for single blocks, until repaired.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
-    /// State of single blocks, as of missing packets of a stream.
     naks: Naks,
     /// Wanted blocks that the source has not confirmed.
     runs: RangeSet,
     timers: Timers<Timer, 2>,
-    /// Times of the requests for the present runs.
     run_requests: RequestTimes,
     is_run_due: bool,
     pub(super) run_retry: RetryTimer,
     /// True if the source has confirmed the runs, so that its sweep includes them.
     source_has_runs: bool,
-    /// Sweep of each part; `None` before its first packet.
     sweeps: [Option<SweepPosition>; 3],
     /// Block up to which all counts as passed at [`Timer::Gaps`].
     suspected: Option<BlockId>,
     /// Blocks passed by the sweep on a reordering path, with the times at which they are overdue.
     passed: VecDeque<(Time, Range<BlockId>)>,
-    /// Number of requests that were sent.
     pub(super) sent: u64,
-    /// Number of requests since the last confirmation or symbol.
     unanswered: u32,
 }
 
@@ -79,7 +78,14 @@ impl Requests {
         match want {
             Want::Part(part) => self.want(cx, blocks.layout.block_ids(part), false),
             Want::Lacking { fresh } => self.want_lacking(cx, blocks, fresh),
-            Want::More(block_ids) => self.want_more(cx, block_ids),
+            Want::More(block_ids) if block_ids.is_empty() => {}
+            Want::More(block_ids) => {
+                // Without a seen symbol of a part, its sweep from here on is for this receiver.
+                let begin = SweepPosition::new(block_ids.start);
+                self.sweeps[part_of(block_ids.start) as usize].get_or_insert(begin);
+                self.runs.insert(block_ids);
+                self.plan_runs(cx);
+            }
             Want::Nothing => self.clear(),
         }
     }
@@ -91,21 +97,9 @@ impl Requests {
         }
         let part = part_of(blocks.start);
         if fresh {
-            let first = block_id(part, 0);
-            self.sweeps[part as usize] = Some(SweepPosition { judged_end: first, at: first });
+            self.sweeps[part as usize] = Some(SweepPosition::new(block_id(part, 0)));
         }
         self.source_has_runs = fresh;
-        self.runs.insert(blocks);
-        self.plan_runs(cx);
-    }
-
-    pub(super) fn want_more(&mut self, cx: &mut Cx<'_>, blocks: Range<BlockId>) {
-        if blocks.is_empty() {
-            return;
-        }
-        // In a part without seen symbols, the whole sweep from here on concerns this receiver.
-        let begin = SweepPosition { judged_end: blocks.start, at: blocks.start };
-        self.sweeps[part_of(blocks.start) as usize].get_or_insert(begin);
         self.runs.insert(blocks);
         self.plan_runs(cx);
     }
@@ -114,8 +108,7 @@ impl Requests {
     pub(super) fn want_lacking(&mut self, cx: &mut Cx<'_>, blocks: &Blocks, fresh: bool) {
         for part in [Part::Content, Part::Digests] {
             let block_ids = blocks.layout.block_ids(part);
-            let absent: Vec<_> = blocks.absent.within(block_ids.clone()).collect();
-            for run in absent {
+            for run in blocks.absent.within(block_ids.clone()) {
                 self.want(cx, run, fresh);
             }
             let mut backoff = Backoff::new(cx.now);
@@ -152,18 +145,17 @@ impl Requests {
     ) {
         let part = part_of(at);
         let Some(sweep) = &mut self.sweeps[part as usize] else {
-            self.sweeps[part as usize] = Some(SweepPosition { judged_end: at, at });
+            self.sweeps[part as usize] = Some(SweepPosition::new(at));
             return;
         };
         if !self.source_has_runs {
-            *sweep = SweepPosition { judged_end: at, at };
+            *sweep = SweepPosition::new(at);
             return;
         }
         let before = core::mem::replace(&mut sweep.at, at);
         if let Some(tolerance) = reordering {
-            let anew = at < before;
             let last = core::mem::replace(&mut sweep.judged_end, at);
-            if anew {
+            if at < before {
                 let end = blocks.layout.block_ids(part).end;
                 self.pass(cx, blocks, tolerance, last..end);
                 self.pass(cx, blocks, tolerance, block_id(part, 0)..at);
@@ -213,15 +205,6 @@ impl Requests {
         if let Some((due, _)) = self.passed.front() {
             self.timers.arm_by(Timer::Gaps, *due);
         }
-    }
-
-    fn judge_passed(&mut self, cx: &mut Cx<'_>, blocks: &mut Blocks) {
-        while self.passed.front().is_some_and(|(due, _)| *due <= cx.now)
-            && let Some((_, range)) = self.passed.pop_front()
-        {
-            self.overdue(cx, blocks, range);
-        }
-        self.plan_passed();
     }
 
     fn suspect(&mut self, now: Time, to: BlockId) {
@@ -303,33 +286,25 @@ impl Requests {
                 }
             }
             Entry::Block { block_id, missing, any } => {
-                let Some(lacks) = blocks.lacks(block_id) else {
-                    self.naks.confirmed(block_id, now);
-                    self.confirm_whole(now, block_id);
-                    return;
-                };
-                let covered = if any {
-                    lacks.count_ones() <= missing.count_ones()
-                } else {
-                    lacks & !missing == 0
-                };
-                if !covered {
-                    return;
-                }
-                let passed =
-                    self.sweeps[part_of(block_id) as usize].is_some_and(|p| block_id < p.at);
-                if !self.naks.has(block_id) && passed && self.source_has_runs {
-                    self.naks.insert(block_id, NakState::AwaitConfirmation, now);
+                if let Some(lacks) = blocks.lacks(block_id) {
+                    let covered = match any {
+                        true => lacks.count_ones() <= missing.count_ones(),
+                        false => lacks & !missing == 0,
+                    };
+                    if !covered {
+                        return;
+                    }
+                    let sweep = self.sweeps[part_of(block_id) as usize];
+                    let passed = sweep.is_some_and(|sweep| block_id < sweep.at);
+                    if !self.naks.has(block_id) && passed && self.source_has_runs {
+                        self.naks.insert(block_id, NakState::AwaitConfirmation, now);
+                    }
                 }
                 self.naks.confirmed(block_id, now);
-                self.confirm_whole(now, block_id);
+                if self.runs.contains(block_id) {
+                    self.confirm_run(now, block_id..block_id + 1);
+                }
             }
-        }
-    }
-
-    fn confirm_whole(&mut self, now: Time, block_id: BlockId) {
-        if self.runs.contains(block_id) {
-            self.confirm_run(now, block_id..block_id + 1);
         }
     }
 
@@ -345,7 +320,12 @@ impl Requests {
 
     pub(super) fn on_timeout(&mut self, cx: &mut Cx<'_>, blocks: &mut Blocks, can_ask: bool) {
         if self.timers.take_due(Timer::Gaps, cx.now) {
-            self.judge_passed(cx, blocks);
+            while self.passed.front().is_some_and(|(due, _)| *due <= cx.now)
+                && let Some((_, range)) = self.passed.pop_front()
+            {
+                self.overdue(cx, blocks, range);
+            }
+            self.plan_passed();
             if let Some(suspected) = self.suspected.take() {
                 self.judge_until(cx, blocks, suspected);
             }
@@ -391,9 +371,9 @@ impl Requests {
             let mut wanted = RangeSet::default();
             for run in self.runs.iter().take(RUNS_LOOKED_AT) {
                 // Partly received blocks are judged after the sweep has passed them.
-                blocks.absent.within(run).for_each(|run| {
+                for run in blocks.absent.within(run) {
                     wanted.insert(run);
-                });
+                }
             }
             self.runs = wanted.clone();
             wanted.limit(most);

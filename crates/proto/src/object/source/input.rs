@@ -97,8 +97,8 @@ impl ObjectSource {
         match packet.body {
             Body::Nak(nak) => {
                 // In a small group, a confirmation would only meet the queue that just overflowed.
-                let few =
-                    self.course.members.active() < CROWD && self.course.members.is_at(packet.from);
+                let members = &self.course.members;
+                let few = members.active() < CROWD && members.by_node.contains_key(&packet.from);
                 let told = self.session.take_nak(cx, packet, nak, !few)?;
                 if let Some(told) = told.filter(|_| !few)
                     && !self.session.confirm(cx.now, packet, nak, told.round_trip)?
@@ -127,7 +127,7 @@ impl ObjectSource {
         let (id, reporter) = (message.id, message.reporter);
         let changed =
             self.course.members.take_message(cx.now, packet.from, packet.authenticated, message)?;
-        self.course.members.note_load(id, load, limit);
+        self.course.members.note_reports(id, load, limit, None);
         let least =
             limit.map(|limit| (limit, reporter)).filter(|_| self.course.members.is_served(id));
         if let Some(own) = least.filter(|own| self.limit.is_none_or(|least| *own < least)) {
@@ -139,11 +139,13 @@ impl ObjectSource {
             self.session.control.on_leave(cx, reporter);
         }
         self.review(cx);
-        if self.course.has_ended() && self.course.members.are_settled() {
-            // No member is left that needs the end repeated.
-            if self.session.has_said_end() {
-                self.session.finish();
-            }
+        let members = self.course.members.all.values();
+        // No member is left that needs the end repeated.
+        if self.course.has_ended()
+            && members.clone().all(|member| member.is_settled)
+            && self.session.has_said_end()
+        {
+            self.session.finish();
         }
         Ok(id)
     }
@@ -213,7 +215,7 @@ impl ObjectSource {
             }
             Entry::Run { .. } if sends && blocks <= SHORT_RUN => {
                 for block_id in first..first + blocks {
-                    if !self.packets.was_swept(block_id, now, crossing) {
+                    if !self.packets.recent_sweep.has(block_id, now, crossing) {
                         self.ask_block(now, block_id, layout.mask(block_id), crossing, rtt)?;
                     }
                 }
@@ -222,14 +224,12 @@ impl ObjectSource {
             _ => {
                 self.packets.request_run(first..first + blocks, now, crossing);
                 let interval = self.session.confirm_interval(now, rtt);
-                let again = self
-                    .confirmed_run
-                    .is_some_and(|(at, last)| last == entry && now.since(at) < interval);
-                if !again {
-                    self.confirmed_run = Some((now, entry));
-                    self.confirm(entry)?;
+                let is_again = |(at, last)| last == entry && now.since(at) < interval;
+                if self.confirmed_run.is_some_and(is_again) {
+                    return Ok(());
                 }
-                Ok(())
+                self.confirmed_run = Some((now, entry));
+                self.confirm(entry)
             }
         }
     }
@@ -242,7 +242,7 @@ impl ObjectSource {
         crossing: Duration,
         rtt: Option<Duration>,
     ) -> Checked {
-        if self.packets.planner.is_requested(block_id) {
+        if self.packets.planner.requested.contains(block_id) {
             return self.confirm(Entry::Block { block_id, missing, any: false });
         }
         let active = self.course.members.active();
@@ -250,15 +250,11 @@ impl ObjectSource {
         let wait = if active > 1 { self.session.longest_round_trip(now) } else { None };
         let due = now + wait.unwrap_or(Duration::ZERO).min(COLLECT_MAX);
         let interval = self.session.confirm_interval(now, rtt);
+        let spans = (crossing, interval);
         let repairs = &mut self.packets.repairs;
-        let asked =
-            repairs.ask(block_id, missing, (now, due), (crossing, interval), active >= CROWD);
-        match asked {
-            Ok(Some(promise)) => {
-                self.confirm(Entry::Block { block_id, missing: promise.missing, any: promise.any })
-            }
-            Ok(None) => Ok(()),
-            Err(()) => Err(BadInput::TableFull),
+        match repairs.ask(block_id, missing, (now, due), spans, active >= CROWD)? {
+            Some(promise) => self.confirm(promise),
+            None => Ok(()),
         }
     }
 

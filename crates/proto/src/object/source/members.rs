@@ -1,6 +1,5 @@
 //! Receivers that a source knows: states, progress, and pending answers.
 
-mod addresses;
 mod progress;
 
 use alloc::collections::{BTreeMap, VecDeque};
@@ -9,35 +8,30 @@ use core::ops::Bound;
 
 use faircast_base::{BadInput, Bitrate, Checked, Duration, NodeId, Time};
 
-use crate::object::wire::{Answer, Claim, MemberMessage, Status};
+use crate::object::wire::{Answer, Claim, LEAD_MAX, MemberMessage, Status};
 use crate::object::{MemberLoad, MemberState, MemberStatus, TreePlace};
 
-/// Most members. Later receivers are refused.
 pub(crate) const MEMBERS_MAX: usize = 1 << 16;
 
 /// Most pending answers. Receivers repeat messages without an answer.
 pub(crate) const ANSWERS_MAX: usize = 1 << 12;
 
 #[derive(Debug, Default)]
-struct Member {
+pub(crate) struct Member {
     status: MemberStatus,
     /// Number of the newest accepted message, and time of the last accepted one.
     number: u32,
     taken_at: Time,
     /// True if the member needs no further answer: its last message has been noted.
-    is_settled: bool,
-    /// True if the member was present at the beginning of content.
-    is_awaited: bool,
-    /// True if the source has given the member up for lack of progress.
+    pub(crate) is_settled: bool,
+    pub(crate) is_awaited: bool,
     is_given_up: bool,
     progress: Progress,
     path: MemberPath,
 }
 
-/// Progress of a member, as its reports show it.
 #[derive(Debug, Default)]
 struct Progress {
-    /// Bytes of the manifest in the member's last report.
     manifest_bytes: u64,
     /// Time of the last report of more content.
     at: Option<Time>,
@@ -45,18 +39,14 @@ struct Progress {
     stalled_for: Duration,
     /// True if the last report covers all packets that were sent at the report before.
     has_taken_all: bool,
-    /// Number of packets that were sent at the last report.
     sent_packets: u64,
 }
 
-/// Packet lengths on the path to a member.
 #[derive(Debug, Default)]
 struct MemberPath {
     /// Time and number of consecutive messages that only single full-length packets arrive.
     whole: Option<(Time, u32)>,
-    /// True once these messages are believed.
     is_whole_lost: bool,
-    /// Time of the last request for probes that was accepted.
     probed_at: Option<Time>,
 }
 
@@ -100,7 +90,6 @@ impl Member {
         progresses
     }
 
-    /// Notes the claimed state, and returns the state that follows from it.
     fn note_claim(&mut self, now: Time, claim: Claim, asks: bool) -> MemberState {
         let status = &mut self.status;
         let before = status.state;
@@ -164,41 +153,24 @@ pub(crate) enum Standing {
 
 #[derive(Debug, Default)]
 pub(crate) struct Members {
-    members: BTreeMap<u64, Member>,
+    pub(crate) all: BTreeMap<u64, Member>,
     /// Members by the node that they are at, and by their names in the scheme's reports.
-    by_node: BTreeMap<NodeId, u64>,
+    pub(crate) by_node: BTreeMap<NodeId, u64>,
     by_reporter: BTreeMap<NodeId, u64>,
-    /// Answers to send.
-    answers: VecDeque<(NodeId, Answer)>,
-    /// Number of members in each [`MemberState`].
+    pub(crate) answers: VecDeque<(NodeId, Answer)>,
     counts: [usize; 7],
-    /// Time of the last progress of any member; `None` before the first.
     progressed_at: Option<Time>,
     /// Number of served members without a path limit.
     reached: usize,
-    /// True if any member has ever asked for a rate limit.
     has_limits: bool,
     /// True if the object is given up: every answer says so, except to complete members.
     given_up: bool,
-    /// Last member that was informed of the given-up object without a request.
     last_given_up_answer: Option<u64>,
     /// Symbols saved up for members without progress, and symbols sent at the last update.
     spare: (f64, u64),
 }
 
 impl Members {
-    pub(crate) fn len(&self) -> usize {
-        self.members.len()
-    }
-
-    pub(crate) fn knows(&self, id: u64) -> bool {
-        self.members.contains_key(&id)
-    }
-
-    pub(crate) fn are_settled(&self) -> bool {
-        self.members.values().all(|member| member.is_settled)
-    }
-
     pub(crate) fn count(&self, states: &[MemberState]) -> usize {
         states.iter().map(|state| self.counts[*state as usize]).sum()
     }
@@ -207,12 +179,7 @@ impl Members {
         self.count(&SERVED)
     }
 
-    pub(crate) fn begin(&mut self) {
-        self.members.values_mut().for_each(|member| member.is_awaited = true);
-    }
-
     /// Takes a receiver's message about itself, and returns the new state if it changed.
-    ///
     /// A message from another address is [`Foreign`](BadInput::Foreign) unless the member was
     /// silent or is authenticated. Old or far-ahead numbers are answered with the newest number,
     /// which a member whose name was misused contradicts.
@@ -228,7 +195,7 @@ impl Members {
             return Ok(None);
         }
         self.bind(now, id, from, message.reporter);
-        let Some(member) = self.members.get_mut(&id) else { return Ok(None) };
+        let Some(member) = self.all.get_mut(&id) else { return Ok(None) };
         member.note_sender(now, from, authenticated || message.number != member.number);
         // A moved receiver proves the move with a new message; this answer asks for one.
         let elsewhere = from != member.status.home;
@@ -249,10 +216,11 @@ impl Members {
         status.reason = message.reason;
         let (before, after) = (status.state, member.note_claim(now, message.claim, message.ask));
         self.set(id, after);
+        let state = answer_to(after, self.given_up);
         if elsewhere {
-            self.answer(from, message.number.wrapping_add(1), id, answer_to(after, self.given_up));
+            self.answer(from, message.number.wrapping_add(1), id, state);
         } else if message.ask || after == MemberState::Deferred {
-            self.answer(from, message.number, id, answer_to(after, self.given_up));
+            self.answer(from, message.number, id, state);
         }
         Ok((before != after).then_some(after))
     }
@@ -266,7 +234,7 @@ impl Members {
         message: &MemberMessage,
     ) -> Checked<bool> {
         let id = message.id;
-        if let Some(member) = self.members.get(&id) {
+        if let Some(member) = self.all.get(&id) {
             if let Err(reason) = self.check(now, member, (from, authenticated), message.number) {
                 if reason == BadInput::Duplicate {
                     let (number, state) = (member.number, member.status.state);
@@ -280,7 +248,7 @@ impl Members {
             self.answer(from, message.number, id, Status::Gone);
             return Ok(false);
         }
-        if self.members.len() >= MEMBERS_MAX && !self.make_room() {
+        if self.all.len() >= MEMBERS_MAX && !self.make_room() {
             self.answer(from, message.number, id, Status::Refused);
             return Err(BadInput::TableFull);
         }
@@ -288,9 +256,16 @@ impl Members {
         Ok(true)
     }
 
-    pub(crate) fn note_load(&mut self, id: u64, load: MemberLoad, limit: Option<Bitrate>) {
-        if let Some(member) = self.members.get_mut(&id) {
+    pub(crate) fn note_reports(
+        &mut self,
+        id: u64,
+        load: MemberLoad,
+        limit: Option<Bitrate>,
+        place: Option<TreePlace>,
+    ) {
+        if let Some(member) = self.all.get_mut(&id) {
             (member.status.load, member.status.limit) = (load, limit);
+            member.status.place = place;
             self.has_limits |= limit.is_some();
         }
     }
@@ -298,27 +273,21 @@ impl Members {
     /// Notes that a member has taken the first `taken` of `sent` packets. A report is older than
     /// the last packets, so it is compared with the number sent before the previous report.
     pub(crate) fn note_taken(&mut self, id: u64, taken: u64, sent: u64) {
-        if let Some(member) = self.members.get_mut(&id) {
+        if let Some(member) = self.all.get_mut(&id) {
             member.progress.has_taken_all = taken >= member.progress.sent_packets;
             member.progress.sent_packets = sent;
         }
     }
 
-    pub(crate) fn note_place(&mut self, id: u64, place: TreePlace) {
-        if let Some(member) = self.members.get_mut(&id) {
-            member.status.place = Some(place);
-        }
-    }
-
     pub(crate) fn is_served(&self, id: u64) -> bool {
-        self.members.get(&id).is_some_and(|member| member.is(&SERVED))
+        self.all.get(&id).is_some_and(|member| member.is(&SERVED))
     }
 
     pub(crate) fn least_limit(&self) -> Option<(Bitrate, NodeId)> {
         if !self.has_limits {
             return None;
         }
-        let all = self.members.values().filter(|member| member.is(&SERVED));
+        let all = self.all.values().filter(|member| member.is(&SERVED));
         all.filter_map(|member| Some((member.status.limit?, member.status.reporter))).min()
     }
 
@@ -328,29 +297,24 @@ impl Members {
         let member = Member { status, number, taken_at: now, ..Member::default() };
         self.counts[MemberState::Joined as usize] += 1;
         self.reached += 1;
-        self.members.insert(message.id, member);
+        self.all.insert(message.id, member);
     }
 
     fn make_room(&mut self) -> bool {
-        if self.count(&GONE) == 0 {
-            return false;
-        }
-        let found = self.members.iter().find(|(_, member)| member.is(&GONE)).map(|(&id, _)| id);
-        found.is_some_and(|id| {
-            self.remove(id);
-            true
-        })
+        let gone = || self.all.iter().find(|(_, member)| member.is(&GONE)).map(|(&id, _)| id);
+        let found = if self.count(&GONE) == 0 { None } else { gone() };
+        found.map(|id| self.remove(id)).is_some()
     }
 
     /// Returns the member's name if another member has the same, after a restart or a move.
     pub(crate) fn shared_name(&self, id: u64) -> Option<&str> {
-        let name = self.members.get(&id)?.status.name.as_str();
+        let name = self.all.get(&id)?.status.name.as_str();
         let bears = |(other, member): (&u64, &Member)| *other != id && member.status.name == name;
-        (!name.is_empty() && self.members.iter().any(bears)).then_some(name)
+        (!name.is_empty() && self.all.iter().any(bears)).then_some(name)
     }
 
     pub(crate) fn remove(&mut self, id: u64) -> Option<NodeId> {
-        let member = self.members.remove(&id)?;
+        let member = self.all.remove(&id)?;
         self.reached -= usize::from(member.is_reached());
         let MemberStatus { node, reporter, state, .. } = member.status;
         self.counts[state as usize] -= 1;
@@ -365,17 +329,13 @@ impl Members {
     }
 
     fn set(&mut self, id: u64, state: MemberState) {
-        let Some(member) = self.members.get_mut(&id) else { return };
+        let Some(member) = self.all.get_mut(&id) else { return };
         let reached = member.is_reached();
         let before = core::mem::replace(&mut member.status.state, state);
         self.reached = self.reached + usize::from(member.is_reached()) - usize::from(reached);
         self.counts[before as usize] -= 1;
         self.counts[state as usize] += 1;
-        debug_assert_eq!(
-            self.counts.iter().sum::<usize>(),
-            self.members.len(),
-            "each is counted once"
-        );
+        debug_assert_eq!(self.counts.iter().sum::<usize>(), self.all.len(), "counted once");
     }
 
     fn answer(&mut self, to: NodeId, number: u32, id: u64, status: Status) {
@@ -387,13 +347,12 @@ impl Members {
     /// Marks the object as given up, and queues that answer for up to [`ANSWERS_MAX`] members.
     pub(crate) fn give_up(&mut self) {
         self.given_up = true;
-        if self.owes_answers() {
+        if !self.answers.is_empty() {
             return;
         }
         let after = self.last_given_up_answer.map_or(Bound::Unbounded, Bound::Excluded);
-        let rest = self.members.range((after, Bound::Unbounded));
-        let told =
-            self.last_given_up_answer.into_iter().flat_map(|last| self.members.range(..=last));
+        let rest = self.all.range((after, Bound::Unbounded));
+        let told = self.last_given_up_answer.into_iter().flat_map(|last| self.all.range(..=last));
         let lacking = |member: &&Member| !member.is(&[MemberState::Done, MemberState::Left]);
         let members = rest.chain(told).map(|(_, member)| member).filter(lacking).take(ANSWERS_MAX);
         let answers = members.map(|Member { status, .. }| {
@@ -403,14 +362,6 @@ impl Members {
         self.last_given_up_answer = self.answers.back().map(|(_, answer)| answer.id);
     }
 
-    pub(crate) fn owes_answers(&self) -> bool {
-        !self.answers.is_empty()
-    }
-
-    pub(crate) fn poll_answer(&mut self) -> Option<(NodeId, Answer)> {
-        self.answers.pop_front()
-    }
-
     /// Marks incomplete members silent since `before` as lost. Returns their names in reports.
     pub(crate) fn lose_silent(&mut self, before: Time) -> Vec<NodeId> {
         let waiting = [MemberState::Joined, MemberState::Receiving, MemberState::Deferred];
@@ -418,7 +369,7 @@ impl Members {
             return Vec::new();
         }
         let silent = |member: &Member| member.is(&waiting) && member.status.heard <= before;
-        let found = self.members.iter().filter(|(_, member)| silent(member));
+        let found = self.all.iter().filter(|(_, member)| silent(member));
         let lost: Vec<_> = found.map(|(&id, member)| (id, member.status.reporter)).collect();
         lost.iter().for_each(|&(id, _)| self.set(id, MemberState::Lost));
         lost.into_iter().map(|(_, reporter)| reporter).collect()
@@ -426,7 +377,7 @@ impl Members {
 
     pub(crate) fn defer(&mut self, reporter: NodeId) -> bool {
         let Some(&id) = self.by_reporter.get(&reporter) else { return false };
-        let member = self.members.get(&id).filter(|member| member.is(&SERVED));
+        let member = self.all.get(&id).filter(|member| member.is(&SERVED));
         let Some(node) = member.map(|member| member.status.node) else { return false };
         self.set(id, MemberState::Deferred);
         self.answer(node, 0, id, Status::Deferred);
@@ -437,7 +388,7 @@ impl Members {
         if self.count(&[MemberState::Deferred]) == 0 {
             return false;
         }
-        let found = self.members.iter().filter(|(_, member)| member.is(&[MemberState::Deferred]));
+        let found = self.all.iter().filter(|(_, member)| member.is(&[MemberState::Deferred]));
         let ids: Vec<_> = found.map(|(&id, member)| (id, member.status.node)).collect();
         for (id, node) in ids {
             self.set(id, MemberState::Receiving);
@@ -448,18 +399,109 @@ impl Members {
 
     /// Returns the interval between status messages of a member: at most 50 a second in the group.
     pub(crate) fn status_interval(&self, give_up: Duration) -> Duration {
-        let each = STATUS_SPACING * self.members.len() as u64;
+        let each = STATUS_SPACING * self.all.len() as u64;
         each.clamp(STATUS_MIN, STATUS_MAX).min((give_up / 4).max(STATUS_MIN))
     }
 
     pub(crate) fn least_bytes(&self) -> Option<u64> {
         let counts = [MemberState::Joined, MemberState::Receiving, MemberState::Done];
-        let served = self.members.values().filter(|member| member.is(&counts));
+        let served = self.all.values().filter(|member| member.is(&counts));
         served.map(|member| member.status.bytes).min()
     }
 
     pub(crate) fn statuses(&self) -> Vec<MemberStatus> {
-        self.members.values().map(|member| member.status.clone()).collect()
+        self.all.values().map(|member| member.status.clone()).collect()
+    }
+
+    fn check(
+        &self,
+        now: Time,
+        member: &Member,
+        (from, authenticated): (NodeId, bool),
+        number: u32,
+    ) -> Checked {
+        // Numbers wrap.
+        let ahead = number.wrapping_sub(member.number).cast_signed();
+        let silent = self.is_silent(now, member);
+        if member.status.node == from {
+            // Other packets of the member may arrive while none of its messages is accepted.
+            let refused = now.since(member.taken_at) >= self.silence();
+            let follows = (0..=LEAD_MAX).contains(&ahead) || authenticated && ahead >= 0;
+            if follows || silent || refused { Ok(()) } else { Err(BadInput::Duplicate) }
+        } else if (silent || authenticated) && ahead >= i32::from(member.is(&OVER)) {
+            // A member is silent after its last message: only a new message moves it.
+            Ok(())
+        } else {
+            Err(BadInput::Foreign)
+        }
+    }
+
+    fn is_silent(&self, now: Time, member: &Member) -> bool {
+        member.is(&[MemberState::Lost]) || now.since(member.status.heard) >= self.silence()
+    }
+
+    fn silence(&self) -> Duration {
+        self.status_interval(Duration::MAX) * SILENT_MESSAGES
+    }
+
+    fn bind(&mut self, now: Time, id: u64, node: NodeId, reporter: NodeId) {
+        let other = self.by_reporter.get(&reporter).filter(|other| **other != id);
+        let taken = other
+            .and_then(|other| self.all.get(other))
+            .is_some_and(|other| !other.is(&GONE) && !self.is_silent(now, other));
+        let Some(Member { status, .. }) = self.all.get_mut(&id) else { return };
+        let (old_node, old_reporter) = (status.node, status.reporter);
+        (status.node, status.reporter) = (node, reporter);
+        if old_node != node && self.by_node.get(&old_node) == Some(&id) {
+            self.by_node.remove(&old_node);
+        }
+        if old_reporter != reporter && self.by_reporter.get(&old_reporter) == Some(&id) {
+            self.by_reporter.remove(&old_reporter);
+        }
+        self.by_node.insert(node, id);
+        if !taken {
+            self.by_reporter.insert(reporter, id);
+        }
+    }
+
+    /// Returns the standing of `node`, or for NAKs of `reporter` alone: elements forward NAKs under
+    /// their own address.
+    pub(crate) fn standing_of(
+        &mut self,
+        now: Time,
+        node: NodeId,
+        reporter: Option<NodeId>,
+        through_elements: bool,
+    ) -> Standing {
+        let by_node = self.by_node.get(&node);
+        let by_reporter = reporter.map(|reporter| self.by_reporter.get(&reporter));
+        let id = match (by_node, by_reporter) {
+            (Some(id), None) => id,
+            (Some(id), Some(Some(reported))) if id == reported || through_elements => reported,
+            (None, Some(Some(id))) if through_elements => id,
+            _ => return Standing::Unknown,
+        };
+        let Some(Member { status, .. }) = self.all.get_mut(id) else {
+            return Standing::Unknown;
+        };
+        if node == status.home {
+            status.home_heard = now;
+        }
+        let standing = match status.state {
+            // Members that data does not reach are served when no other member wants anything.
+            MemberState::Joined | MemberState::Receiving
+                if status.path.is_some() && self.reached > 0 =>
+            {
+                Standing::Unserved
+            }
+            MemberState::Joined | MemberState::Receiving => Standing::Member,
+            MemberState::Done | MemberState::Deferred => Standing::Unserved,
+            MemberState::Failed | MemberState::Left | MemberState::Lost => {
+                return Standing::Unknown;
+            }
+        };
+        status.heard = now;
+        standing
     }
 }
 
@@ -467,6 +509,9 @@ impl Members {
 const STATUS_SPACING: Duration = Duration::from_millis(20);
 const STATUS_MIN: Duration = Duration::from_secs(1);
 const STATUS_MAX: Duration = Duration::from_secs(60);
+
+/// Consecutive missing messages after which a member is silent.
+const SILENT_MESSAGES: u64 = 5;
 
 /// Copies of the message to a given-up member, since packets get lost.
 const STALLED_SAID: u32 = 2;

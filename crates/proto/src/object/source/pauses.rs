@@ -8,13 +8,13 @@ use faircast_base::{Duration, NodeId, Time};
 use crate::congestion::Regime;
 use crate::object::{Cause, HostLoad, Limit, MemberLoad, MemberStatus};
 
-/// Most representatives with separate times; all others share one entry.
-const REPORTERS_MAX: usize = 64;
+/// Most waits with separate times; those for further representatives share an entry.
+const WAITS_MAX: usize = 64;
 
 /// Busy share from which on a processor counts as the cause of a wait: some load is normal.
 const PROCESSOR_SHARE: f64 = 0.9;
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Wait {
     #[default]
     Off,
@@ -28,10 +28,7 @@ pub(super) enum Wait {
 pub(super) struct Pauses {
     now: Wait,
     since: Time,
-    free: Duration,
-    content: Duration,
-    asked: Duration,
-    permit: BTreeMap<(Regime, Option<NodeId>), Duration>,
+    times: BTreeMap<Wait, Duration>,
 }
 
 impl Pauses {
@@ -41,17 +38,15 @@ impl Pauses {
         }
         let span = now.since(self.since);
         self.since = now;
-        match core::mem::replace(&mut self.now, wait) {
-            Wait::Off => {}
-            Wait::Free => self.free += span,
-            Wait::Content => self.content += span,
-            Wait::RequestTimes => self.asked += span,
-            Wait::Permit(regime, reporter) => {
-                let key = (regime, reporter);
-                let full = self.permit.len() >= REPORTERS_MAX && !self.permit.contains_key(&key);
-                let key = if full { (regime, None) } else { key };
-                *self.permit.entry(key).or_default() += span;
-            }
+        let mut ended = core::mem::replace(&mut self.now, wait);
+        if let Wait::Permit(regime, _) = ended
+            && self.times.len() >= WAITS_MAX
+            && !self.times.contains_key(&ended)
+        {
+            ended = Wait::Permit(regime, None);
+        }
+        if ended != Wait::Off {
+            *self.times.entry(ended).or_default() += span;
         }
     }
 
@@ -62,15 +57,18 @@ impl Pauses {
                 *times.entry((cause, member)).or_default() += time;
             }
         };
-        add(host_cause(host), None, self.free);
-        add(Cause::SenderDisk, None, self.content);
-        let slow_disk = members.iter().filter(|member| member.load.waits_for_disk());
-        let slow_disk = slow_disk.max_by(|a, b| a.load.disk.cmp(&b.load.disk));
-        match slow_disk {
-            Some(member) => add(Cause::ReceiverDisk, Some(member.id), self.asked),
-            None => add(Cause::Receivers, None, self.asked),
-        }
-        for (&(regime, reporter), &time) in &self.permit {
+        for (&wait, &time) in &self.times {
+            let Wait::Permit(regime, reporter) = wait else {
+                let slow_disk = members.iter().filter(|member| member.load.waits_for_disk());
+                let slow_disk = slow_disk.max_by(|a, b| a.load.disk.cmp(&b.load.disk));
+                match (wait, slow_disk) {
+                    (Wait::Free, _) => add(host_cause(host), None, time),
+                    (Wait::Content, _) => add(Cause::SenderDisk, None, time),
+                    (_, Some(member)) => add(Cause::ReceiverDisk, Some(member.id), time),
+                    (_, None) => add(Cause::Receivers, None, time),
+                }
+                continue;
+            };
             let member = members.iter().find(|member| Some(member.reporter) == reporter);
             let id = member.map(|member| member.id);
             match regime {
@@ -209,8 +207,8 @@ mod tests {
         for i in 0..10_000 {
             pauses.enter(at(u64::from(i)), Wait::Permit(Regime::Path, Some(NodeId(i))));
         }
-        assert!(pauses.permit.len() <= REPORTERS_MAX + 1);
-        let all: u64 = pauses.permit.values().map(|time| time.as_millis()).sum();
+        assert!(pauses.times.len() <= WAITS_MAX + 1);
+        let all: u64 = pauses.times.values().map(|time| time.as_millis()).sum();
         assert_eq!(all, 9999);
     }
 }

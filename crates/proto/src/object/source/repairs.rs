@@ -2,9 +2,10 @@
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use faircast_base::{Duration, Time};
+use faircast_base::{BadInput, Checked, Duration, Time};
 
 use crate::object::layout::{BlockId, PARITY_SYMBOLS};
+use crate::object::wire::Entry;
 
 /// Most blocks under repair. Receivers repeat requests that do not fit.
 pub(super) const REPAIRS_MAX: usize = 1 << 16;
@@ -40,13 +41,6 @@ struct Serving {
     parity: u32,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Promise {
-    /// Source symbols to be sent; with `any`, one bit for each parity symbol.
-    pub(super) missing: u64,
-    pub(super) any: bool,
-}
-
 /// Blocks to repair, each once, in the order of their due times.
 #[derive(Debug, Default)]
 pub(super) struct Repairs {
@@ -72,8 +66,7 @@ impl Repairs {
 
     /// Takes a request for the source symbols `missing` of a block, due at `due` at the latest.
     /// Symbols sent less than `crossing` ago may be on their way. If `crowded`, parity repairs
-    /// other receivers too. Returns the confirmation, unless sent within `interval`; `Err` if full.
-    /// table is full.
+    /// other receivers too. Returns the confirmation, unless sent within `interval`.
     pub(super) fn ask(
         &mut self,
         block_id: BlockId,
@@ -81,7 +74,7 @@ impl Repairs {
         (now, due): (Time, Time),
         (crossing, interval): (Duration, Duration),
         crowded: bool,
-    ) -> Result<Option<Promise>, ()> {
+    ) -> Checked<Option<Entry>> {
         let missing = self.beyond_sent(block_id, missing, now, crossing);
         let most = missing.count_ones();
         if most == 0 {
@@ -89,7 +82,7 @@ impl Repairs {
         }
         let fresh = self.sent.get(&block_id).map_or(self.swept, |sent| sent.fresh);
         if self.waiting.len() >= REPAIRS_MAX && !self.waiting.contains_key(&block_id) {
-            return Err(());
+            return Err(BadInput::TableFull);
         }
         let waiting = self.waiting.entry(block_id).or_insert_with(|| {
             self.order.insert((due, block_id));
@@ -107,14 +100,13 @@ impl Repairs {
             return Ok(None);
         }
         waiting.confirmed = Some(now);
-        Ok(Some(if waiting.promised {
-            Promise { missing: u64::MAX >> (64 - waiting.most), any: true }
-        } else {
-            Promise { missing: waiting.union, any: false }
-        }))
+        let (missing, any) = match waiting.promised {
+            true => (u64::MAX >> (64 - waiting.most), true),
+            false => (waiting.union, false),
+        };
+        Ok(Some(Entry::Block { block_id, missing, any }))
     }
 
-    /// Returns the symbols of `missing` that are not on their way.
     fn beyond_sent(&self, block_id: BlockId, missing: u64, now: Time, crossing: Duration) -> u64 {
         let mut missing = missing;
         let mut parity = 0;
@@ -165,12 +157,10 @@ impl Repairs {
         (sent.source, sent.parity) = (0, 0);
         let room = sent.fresh + waiting.most <= PARITY_SYMBOLS;
         let fewer = waiting.most < waiting.union.count_ones() || waiting.promised;
-        let serving = if self.parity && room && fewer {
-            Serving { block_id, source: 0, parity: waiting.most }
-        } else {
-            Serving { block_id, source: waiting.union, parity: 0 }
-        };
-        self.serving = Some(serving);
+        self.serving = Some(match self.parity && room && fewer {
+            true => Serving { block_id, source: 0, parity: waiting.most },
+            false => Serving { block_id, source: waiting.union, parity: 0 },
+        });
     }
 
     /// Notes that the next symbol was sent. Returns true if it answers a repeated request.
@@ -207,11 +197,6 @@ impl Repairs {
             self.order.remove(&(waiting.due, block_id));
         }
     }
-
-    #[cfg(test)]
-    pub(super) fn sizes(&self) -> [usize; 4] {
-        [self.waiting.len(), self.order.len(), self.sent.len(), self.sent_order.len()]
-    }
 }
 
 #[cfg(test)]
@@ -222,9 +207,12 @@ mod tests {
 
     const RTT: Duration = Duration::from_millis(50);
 
-    fn ask(repairs: &mut Repairs, now: u64, missing: u64) -> Option<Promise> {
+    fn ask(repairs: &mut Repairs, now: u64, missing: u64) -> Option<(u64, bool)> {
         let moments = (at(now), at(now) + RTT);
-        repairs.ask(7, missing, moments, (RTT, Duration::from_millis(5)), false).unwrap()
+        let spans = (RTT, Duration::from_millis(5));
+        let entry = repairs.ask(7, missing, moments, spans, false).unwrap()?;
+        let Entry::Block { missing, any, .. } = entry else { unreachable!("{entry:?}") };
+        Some((missing, any))
     }
 
     fn served(repairs: &mut Repairs, now: u64) -> Vec<u32> {
@@ -239,11 +227,11 @@ mod tests {
     #[test]
     fn one_receiver_gets_what_it_lacks_and_several_get_parity() {
         let repairs = &mut Repairs::new(true, 0);
-        assert_eq!(ask(repairs, 0, 0b101), Some(Promise { missing: 0b101, any: false }));
+        assert_eq!(ask(repairs, 0, 0b101), Some((0b101, false)));
         assert_eq!(served(repairs, 49), []);
         assert_eq!(served(repairs, 50), [0, 2]);
-        assert_eq!(ask(repairs, 200, 0b101), Some(Promise { missing: 0b101, any: false }));
-        assert_eq!(ask(repairs, 203, 0b010), Some(Promise { missing: 0b11, any: true }));
+        assert_eq!(ask(repairs, 200, 0b101), Some((0b101, false)));
+        assert_eq!(ask(repairs, 203, 0b010), Some((0b11, true)));
         assert_eq!(served(repairs, 250), [64, 65]);
         ask(repairs, 400, 0b001);
         ask(repairs, 400, 0b010);
@@ -269,13 +257,13 @@ mod tests {
         ask(repairs, 0, 0b0011);
         served(repairs, 50);
         assert_eq!(ask(repairs, 99, 0b0011), None);
-        assert_eq!(ask(repairs, 99, 0b0111).unwrap().missing, 0b0100);
+        assert_eq!(ask(repairs, 99, 0b0111), Some((0b0100, false)));
         assert_eq!(served(repairs, 149), [2]);
         ask(repairs, 300, 0b01);
         ask(repairs, 300, 0b10);
         assert_eq!(served(repairs, 350), [64]);
         assert_eq!(ask(repairs, 360, 0b10), None, "one parity symbol is on its way");
-        assert_eq!(ask(repairs, 360, 0b11).unwrap().missing, 0b01);
+        assert_eq!(ask(repairs, 360, 0b11), Some((0b01, false)));
         assert!(ask(repairs, 500, 0b11).is_some(), "what did not come is asked for again");
     }
 
@@ -303,7 +291,8 @@ mod tests {
         }
         assert_eq!(refused, 10);
         assert_eq!(served(repairs, 1).len(), REPAIRS_MAX);
-        assert_eq!(repairs.sizes(), [0, 0, HISTORY_MAX, HISTORY_MAX]);
+        assert_eq!((repairs.waiting.len(), repairs.order.len()), (0, 0));
+        assert_eq!((repairs.sent.len(), repairs.sent_order.len()), (HISTORY_MAX, HISTORY_MAX));
         ask(repairs, 100, 1);
         repairs.forget(7);
         assert!(repairs.is_empty() && repairs.next_due().is_none());

@@ -4,10 +4,7 @@ use alloc::vec;
 
 use super::growing::{Flow, piped};
 use super::world::*;
-use crate::FlowEvent;
-use crate::Machine;
 use crate::catalog::SCHEMES;
-use crate::object::ObjectSender as _;
 use crate::object::{Fec, Stage};
 
 #[test]

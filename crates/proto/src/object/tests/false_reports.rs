@@ -55,10 +55,8 @@ const FALSE_REPORTS: [(&str, Reports); 5] = [
 
 /// Returns the seconds in which the other members get 400 kB; `None` after 100 s.
 fn time_beside_it(choices: &Choices, reports: Reports) -> Option<f64> {
-    let mut world = World::new(400_000, 3, choices, 2).with_network(|hop, _| {
-        let truth = hop.from == MEMBER && hop.kind != PacketType::Spmr;
-        if truth { Fate::drop() } else { Fate::pass() }
-    });
+    let mut world = World::new(400_000, 3, choices, 2)
+        .with_network(losing_if(|hop, _| hop.from == MEMBER && hop.kind != PacketType::Spmr));
     for step in 0..5000u64 {
         world.run_until(at(20 * step));
         let done = |i: usize| world.receivers[i].completed_at();

@@ -6,11 +6,7 @@ use alloc::vec::Vec;
 use faircast_base::Rng;
 
 use super::world::*;
-use crate::FlowEvent;
-use crate::Machine;
 use crate::object::Fec;
-use crate::object::ObjectSender as _;
-use crate::object::ObjectTaker as _;
 use crate::pgm::wire::PacketType;
 
 #[test]
@@ -65,10 +61,8 @@ fn bursts_reordering_copies_and_damage_are_borne() {
 
 #[test]
 fn faults_that_stop_leave_nothing_behind() {
-    let mut world = World::new(400_000, 3, &Choices::default(), 3).with_network(|hop, _| {
-        let silent = hop.now > s(0) + ms(300) && hop.now < s(9);
-        if silent { Fate::drop() } else { Fate::pass() }
-    });
+    let mut world = World::new(400_000, 3, &Choices::default(), 3)
+        .with_network(losing_if(|hop, _| hop.now > s(0) + ms(300) && hop.now < s(9)));
     world.run_until(s(9));
     assert!(world.receivers.iter().all(|host| host.app.is_empty()), "it was not over before");
     world.complete_by(s(300));
@@ -206,10 +200,11 @@ fn lost_requests_and_confirmations_delay_but_do_not_stop() {
         ("answers", PacketType::Spm, 0x23),
     ] {
         let choices = Choices { wait_for: 3, ..Choices::default() };
-        let mut world = World::new(120_000, 3, &choices, 8).with_network(move |hop, rng| {
-            let hit = hop.kind == kind && hop.has(option) && rng.chance(0.5);
-            if hit || hop.is_data() && rng.chance(0.05) { Fate::drop() } else { Fate::pass() }
-        });
+        let mut world =
+            World::new(120_000, 3, &choices, 8).with_network(losing_if(move |hop, rng| {
+                let hit = hop.kind == kind && hop.has(option) && rng.chance(0.5);
+                hit || hop.is_data() && rng.chance(0.05)
+            }));
         world.complete_by(s(600));
         assert!(world.overhead() < 1.6, "{case}: {}", world.overhead());
     }

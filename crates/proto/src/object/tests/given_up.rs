@@ -8,9 +8,6 @@ use std::sync::Mutex;
 use faircast_base::{Seq, Time};
 
 use super::world::*;
-use crate::FlowEvent;
-use crate::Machine;
-use crate::object::ObjectTaker as _;
 use crate::object::wire::{Answer, Status};
 use crate::object::{ObjectError, ObjectResult, Part, Stage, Supply};
 use crate::pgm::wire::{Body, NO_WINDOW_LEAD, Nla, OptionType, Spm};

@@ -8,10 +8,6 @@ use std::sync::Mutex;
 use faircast_base::{Duration, Time};
 
 use super::world::*;
-use crate::FlowEvent;
-use crate::Machine;
-use crate::object::ObjectSender as _;
-use crate::object::ObjectTaker as _;
 use crate::object::{ObjectError, ObjectResult, Part, Stage, Supply};
 
 #[derive(Default)]

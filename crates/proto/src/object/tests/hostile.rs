@@ -9,8 +9,6 @@ use proptest::prelude::*;
 use super::world::*;
 use crate::congestion::AckVector;
 use crate::congestion::pgmcc::PgmccReport;
-use crate::object::ObjectSender as _;
-use crate::object::ObjectTaker as _;
 use crate::object::layout::block_id;
 use crate::object::source::write_entries;
 use crate::object::wire::{Answer, Claim, ENTRIES_MAX, Entry, MemberMessage, Status};
@@ -219,10 +217,11 @@ fn who_was_heard_first_is_not_asked_once_the_source_itself_speaks() {
 fn who_is_never_answered_takes_hold_of_nothing() {
     // The second receiver gets the packets for the first one, as from a recording, and no answers.
     let deaf = NodeId(11);
-    let mut world = World::new(120_000, 2, &Choices::default(), 6).with_network(move |hop, _| {
-        let answer = hop.to == deaf && hop.has(OptionType::MEMBER);
-        if answer || hop.from == deaf { Fate::drop() } else { Fate::pass() }
-    });
+    let mut world =
+        World::new(120_000, 2, &Choices::default(), 6).with_network(losing_if(move |hop, _| {
+            let answer = hop.to == deaf && hop.has(OptionType::MEMBER);
+            answer || hop.from == deaf
+        }));
     world.run_until(s(4));
     let status = |world: &World, i: usize| world.receivers[i].machine.status();
     assert!(world.receivers[0].completed_at().is_some() && world.is_intact(0));

@@ -3,9 +3,6 @@
 use faircast_base::{Duration, NodeId, Rng};
 
 use super::world::*;
-use crate::FlowEvent;
-use crate::object::ObjectSender as _;
-use crate::object::ObjectTaker as _;
 use crate::object::{MemberState, PathLimit};
 use crate::world::FIRST_RECEIVER;
 

@@ -5,9 +5,6 @@ use alloc::vec::Vec;
 use faircast_base::{Bitrate, Duration, Time};
 
 use super::world::*;
-use crate::Interactive;
-use crate::Machine;
-use crate::object::ObjectSender as _;
 use crate::object::{Cause, HostLoad, Limit, SlowPolicy};
 use crate::object::{ObjectReceiverInput, ObjectSourceInput};
 

@@ -5,12 +5,7 @@ use alloc::vec::Vec;
 use faircast_base::{Duration, NodeId, Time};
 
 use super::world::*;
-use crate::FlowEvent;
-use crate::Interactive;
-use crate::Machine;
-use crate::object::ObjectSender as _;
 use crate::object::ObjectSourceInput;
-use crate::object::ObjectTaker as _;
 use crate::object::wire::Status;
 use crate::object::{MemberState, Stage};
 use crate::pgm::wire::OptionType;
@@ -67,11 +62,10 @@ fn a_source_says_since_when_it_sends_who_limits_it_and_what_was_there() {
 fn who_vanishes_is_given_up_and_who_leaves_is_not_waited_for() {
     let give_up = Duration::from_secs(8);
     let choices = Choices { give_up, ..Choices::default() };
-    let mut world = World::new(300_000, 3, &choices, 2).with_network(|hop, _| {
+    let mut world = World::new(300_000, 3, &choices, 2).with_network(losing_if(|hop, _| {
         let vanished = NodeId(11);
-        let cut = hop.now > s(1) && (hop.from == vanished || hop.to == vanished);
-        if cut { Fate::drop() } else { Fate::pass() }
-    });
+        hop.now > s(1) && (hop.from == vanished || hop.to == vanished)
+    }));
     world.spacing = ms(1);
     world.run_until(s(2));
     world.close_receiver(2);
@@ -88,11 +82,11 @@ fn who_vanishes_is_given_up_and_who_leaves_is_not_waited_for() {
 
 #[test]
 fn who_is_dismissed_is_not_waited_for_and_may_come_back() {
-    let mut world = World::new(300_000, 2, &Choices::default(), 7).with_network(|hop, _| {
-        let vanished = NodeId(11);
-        let cut = hop.now > s(1) && hop.now < s(3) && [hop.from, hop.to].contains(&vanished);
-        if cut { Fate::drop() } else { Fate::pass() }
-    });
+    let mut world =
+        World::new(300_000, 2, &Choices::default(), 7).with_network(losing_if(|hop, _| {
+            let vanished = NodeId(11);
+            hop.now > s(1) && hop.now < s(3) && [hop.from, hop.to].contains(&vanished)
+        }));
     world.spacing = ms(10);
     world.run_until(s(2));
     let dismiss = |world: &mut World| {
@@ -107,10 +101,10 @@ fn who_is_dismissed_is_not_waited_for_and_may_come_back() {
     world.run_until(s(60));
     assert_eq!(states(&world), [MemberState::Done; 2], "it was only silent");
     world.assert_all_complete();
-    let mut gone = World::new(300_000, 2, &Choices::default(), 7).with_network(|hop, _| {
-        let cut = hop.now > s(1) && [hop.from, hop.to].contains(&NodeId(11));
-        if cut { Fate::drop() } else { Fate::pass() }
-    });
+    let mut gone =
+        World::new(300_000, 2, &Choices::default(), 7).with_network(losing_if(|hop, _| {
+            hop.now > s(1) && [hop.from, hop.to].contains(&NodeId(11))
+        }));
     gone.run_until(s(2));
     dismiss(&mut gone);
     gone.run_until(s(20));
@@ -121,12 +115,13 @@ fn who_is_dismissed_is_not_waited_for_and_may_come_back() {
 #[test]
 fn who_is_closed_when_done_is_heard_though_its_last_word_is_lost() {
     let mut lost = 0;
-    let mut world = World::new(300_000, 2, &Choices::default(), 9).with_network(move |hop, _| {
-        let option = hop.packet.options.find(OptionType::MEMBER);
-        let done = hop.to == SOURCE && option.is_some_and(|option| option.value[1] & 0x7f == 2);
-        lost += u32::from(done);
-        if done && lost == 1 { Fate::drop() } else { Fate::pass() }
-    });
+    let mut world =
+        World::new(300_000, 2, &Choices::default(), 9).with_network(losing_if(move |hop, _| {
+            let option = hop.packet.options.find(OptionType::MEMBER);
+            let done = hop.to == SOURCE && option.is_some_and(|option| option.value[1] & 0x7f == 2);
+            lost += u32::from(done);
+            done && lost == 1
+        }));
     let mut closed = [false; 2];
     for step in 0..4000 {
         world.run_until(Time::ZERO + ms(step));
@@ -156,12 +151,12 @@ fn a_source_ends_when_all_know_that_it_knows() {
     let world = || World::new(300_000, 3, &Choices::default(), 9);
     assert!(farewell(world()) < ms(100));
     // A receiver without a confirmation may need the announcement of the end.
-    let deaf = world().with_network(|hop, _| {
+    let deaf = world().with_network(losing_if(|hop, _| {
         let option = hop.packet.options.find(OptionType::MEMBER);
         let noted = option.is_some_and(|option| option.value[1] == Status::Done as u8);
         let unheard = noted || hop.has(OptionType::FIN);
-        if unheard && hop.to == NodeId(11) { Fate::drop() } else { Fate::pass() }
-    });
+        unheard && hop.to == NodeId(11)
+    }));
     assert!(farewell(deaf) >= Duration::from_secs(1));
 }
 
@@ -200,7 +195,7 @@ fn closing_the_source_tells_everybody() {
 #[test]
 fn without_a_source_a_receiver_waits_and_then_gives_up_where_one_was() {
     let mut world = World::new(600_000, 1, &Choices::default(), 5)
-        .with_network(|hop, _| if hop.now > s(1) { Fate::drop() } else { Fate::pass() });
+        .with_network(losing_if(|hop, _| hop.now > s(1)));
     world.run_until(s(1000));
     assert!(world.receivers[0].said(&FlowEvent::Gone));
     assert_eq!(states(&world), [MemberState::Lost]);
@@ -208,10 +203,10 @@ fn without_a_source_a_receiver_waits_and_then_gives_up_where_one_was() {
 }
 
 fn with_a_slow_one(choices: &Choices) -> World {
-    World::new(1_500_000, 4, choices, 6).with_network(|hop, rng| {
+    World::new(1_500_000, 4, choices, 6).with_network(losing_if(|hop, rng| {
         let slow = hop.to == NodeId(13) && hop.is_data();
-        if slow && rng.chance(0.3) { Fate::drop() } else { Fate::pass() }
-    })
+        slow && rng.chance(0.3)
+    }))
 }
 
 #[test]
@@ -243,10 +238,8 @@ fn who_comes_late_behind_a_slow_link_is_heard_of_soon() {
     let mut waits = Vec::new();
     for seed in 0..30 {
         // The late receiver gets one packet in six, including SPMs and answers.
-        let mut world =
-            World::new(8_000_000, 1, &Choices::default(), seed).with_network(move |hop, rng| {
-                if hop.to == late && rng.chance(5.0 / 6.0) { Fate::drop() } else { Fate::pass() }
-            });
+        let mut world = World::new(8_000_000, 1, &Choices::default(), seed)
+            .with_network(losing_if(move |hop, rng| hop.to == late && rng.chance(5.0 / 6.0)));
         world.spacing = ms(1);
         world.add(Disk::default(), s(2));
         let elected = |world: &World| world.source.log.representatives.contains(&Some(late));

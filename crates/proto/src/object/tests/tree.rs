@@ -16,8 +16,6 @@ use super::given_up::{Content, breaking};
 use super::growing::{Flow, pipe_of};
 use super::world::*;
 use crate::catalog;
-use crate::object::ObjectSender as _;
-use crate::object::ObjectTaker as _;
 use crate::object::{
     MemberState, MemberStatus, ObjectReceiverSetup, ObjectSourceSetup, Stage, Supply,
     TramObjectReceiver, TramObjectSource,

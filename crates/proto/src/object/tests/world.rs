@@ -10,19 +10,17 @@ use std::sync::Mutex;
 
 use faircast_base::{Bitrate, Duration, NodeId, Rng, Time};
 
-use crate::FlowEvent;
-use crate::Interactive;
 use crate::catalog::{self, SchemeEntry};
-use crate::object::ObjectSender as _;
 use crate::object::ObjectSourceInput;
-use crate::object::ObjectTaker as _;
 use crate::object::{
     Fec, ObjectReceiver, ObjectReceiverSetup, ObjectSource, ObjectSourceSetup, SlowPolicy, Supply,
 };
 use crate::options::Options;
 use crate::world::FIRST_RECEIVER;
 
+pub(crate) use crate::object::{ObjectSender, ObjectTaker};
 pub(crate) use crate::world::{DELAY, Fate, GROUP, Hop, Host, SOURCE, TSI, at, ms, s};
+pub(crate) use crate::{FlowEvent, Interactive, Machine};
 pub(crate) use disk::{Disk, DiskStore, Object};
 
 pub(crate) const SYMBOL: u16 = 100;
@@ -229,12 +227,17 @@ pub(crate) fn receiver(
     scheme.object_receiver(ObjectReceiverSetup { start, id, name, limit, ..setup })
 }
 
+/// Returns a network that loses the packets for which `is_lost` is true.
+pub(crate) fn losing_if(
+    mut is_lost: impl FnMut(&Hop<'_>, &mut Rng) -> bool,
+) -> impl FnMut(&Hop<'_>, &mut Rng) -> Fate {
+    move |hop, rng| if is_lost(hop, rng) { Fate::drop() } else { Fate::pass() }
+}
+
 pub(crate) fn losing_data(share: f64) -> impl FnMut(&Hop<'_>, &mut Rng) -> Fate {
-    move |hop, rng| {
-        if hop.is_data() && rng.chance(share) { Fate::drop() } else { Fate::pass() }
-    }
+    losing_if(move |hop, rng| hop.is_data() && rng.chance(share))
 }
 
 pub(crate) fn losing(share: f64) -> impl FnMut(&Hop<'_>, &mut Rng) -> Fate {
-    move |_, rng| if rng.chance(share) { Fate::drop() } else { Fate::pass() }
+    losing_if(move |_, rng| rng.chance(share))
 }

@@ -3,7 +3,6 @@
 //! The TRAM session below delivers all packets in order. Receivers report to the source as over
 //! PGM. Wire format: `docs/tram.md`.
 
-mod log;
 mod receiver;
 mod source;
 mod stream;

@@ -31,7 +31,6 @@ pub struct TramObjectReceiver {
     zeros: u32,
     /// True if that packet waits, since the store cannot take it yet.
     is_packet_waiting: bool,
-    /// True if a message must tell the source what is missing.
     is_request_due: bool,
     /// Packets without this object, with the last number. Floods are cheap: only duration counts.
     refused: Dissent<u64, { u32::MAX }>,
@@ -59,15 +58,8 @@ impl TramObjectReceiver {
     }
 
     fn advance(&mut self, cx: &mut Cx<'_>) {
-        match self.step(cx).map_err(End::Failed).and_then(|()| self.take_packets(cx)) {
-            Ok(()) => {}
-            Err(End::Source(reason)) => {
-                let heard = self.tram.heard_at();
-                if self.assembly.lose_source(cx, reason, heard) {
-                    self.end(cx);
-                }
-            }
-            Err(End::Failed(error)) => self.fail(cx, error.reason),
+        if let Err(error) = self.step(cx).and_then(|()| self.take_packets(cx)) {
+            self.fail(cx, error.reason);
         }
         if self.assembly.phase.is_over() {
             self.tram.pass_over(cx);
@@ -79,6 +71,12 @@ impl TramObjectReceiver {
                 _ => Claim::Receiving,
             };
             self.assembly.member.claim(cx, claim, String::new());
+        }
+    }
+
+    fn lose_source(&mut self, cx: &mut Cx<'_>, reason: &str) {
+        if self.assembly.lose_source(cx, reason, self.tram.heard_at()) {
+            self.end(cx);
         }
     }
 
@@ -94,7 +92,7 @@ impl TramObjectReceiver {
         Ok(())
     }
 
-    fn take_packets(&mut self, cx: &mut Cx<'_>) -> Result<(), End> {
+    fn take_packets(&mut self, cx: &mut Cx<'_>) -> ObjectResult {
         let mut taken = false;
         // Content is dropped during a search: waiting would close the window of all receivers.
         while !self.assembly.phase.is_over() {
@@ -105,7 +103,7 @@ impl TramObjectReceiver {
             let packet = core::mem::take(&mut self.packet);
             let waits = self.take_packet(cx, &packet, self.zeros);
             self.packet = packet;
-            self.is_packet_waiting = waits.map_err(End::Failed)?;
+            self.is_packet_waiting = waits?;
             if self.is_packet_waiting {
                 break;
             }
@@ -125,13 +123,19 @@ impl TramObjectReceiver {
                 // These packets are no longer repaired: the source sends their symbols in new ones.
                 StreamEvent::Flow(FlowEvent::Lost { .. }) => self.is_request_due = true,
                 StreamEvent::Flow(FlowEvent::Gone) if self.tram.is_pruned() => {
-                    return Err(End::Failed(error(PRUNED)));
+                    return Err(ObjectError::new(PRUNED));
                 }
-                StreamEvent::Flow(FlowEvent::Gone) => return Err(End::Source(SILENT)),
+                StreamEvent::Flow(FlowEvent::Gone) => {
+                    self.lose_source(cx, SILENT);
+                    return Ok(());
+                }
                 _ => {}
             }
         }
-        if self.tram.has_delivered_all() { Err(End::Source(ENDED)) } else { Ok(()) }
+        if self.tram.has_delivered_all() {
+            self.lose_source(cx, ENDED);
+        }
+        Ok(())
     }
 
     fn take_packet(&mut self, cx: &mut Cx<'_>, bytes: &[u8], zeros: u32) -> ObjectResult<bool> {
@@ -179,17 +183,8 @@ impl TramObjectReceiver {
         let wrong = self.refused.claim(cx.now, number, Duration::ZERO, |_| true);
         match (wrong, &self.assembly.notice) {
             (false, _) => Ok(false),
-            (true, None) => Err(error(WRONG)),
-            (true, Some(_)) => Err(error(OTHER)),
-        }
-    }
-
-    /// Voids refusals if the source names an earlier packet as the latest: they were forged.
-    fn check_refused(&mut self, datagram: &Datagram<'_>) {
-        if let Some(&refused) = self.refused.get()
-            && self.tram.latest_of(datagram).is_some_and(|latest| latest < refused)
-        {
-            self.refused.contradict();
+            (true, None) => Err(ObjectError::new(WRONG)),
+            (true, Some(_)) => Err(ObjectError::new(OTHER)),
         }
     }
 
@@ -211,16 +206,16 @@ impl TramObjectReceiver {
 
     fn lacks(&self) -> Option<Lacks> {
         let blocks = &self.assembly.blocks;
-        let mut lacking = match self.assembly.phase {
-            TransferPhase::Manifest => blocks.lacking(),
+        let mut lacking = blocks.lacking();
+        match self.assembly.phase {
+            TransferPhase::Manifest => {}
             TransferPhase::Content | TransferPhase::Verifying => {
-                let mut lacking = blocks.lacking();
                 let end = blocks.layout.symbol_ids(Part::Content).end;
                 lacking.insert(first_symbol_of(self.assembly.content_end).min(end)..end);
-                lacking
             }
             _ => return None,
-        };
+        }
+
         lacking.limit(RANGES_MAX);
         Some(Lacks {
             after: self.tram.taken().saturating_sub(self.is_packet_waiting.into()),
@@ -243,15 +238,6 @@ impl TramObjectReceiver {
         told.map(|told| self.tram.heard_at().unwrap_or_default().max(told) + GIVEN_UP_SILENCE)
     }
 
-    fn check_given_up(&mut self, cx: &mut Cx<'_>) {
-        if self.given_up_until().is_some_and(|at| at <= cx.now) {
-            let heard = self.tram.heard_at();
-            if self.assembly.lose_source(cx, SILENT, heard) {
-                self.end(cx);
-            }
-        }
-    }
-
     fn fail(&mut self, cx: &mut Cx<'_>, reason: String) {
         if self.assembly.fail(cx, reason) {
             self.end(cx);
@@ -263,23 +249,21 @@ impl TramObjectReceiver {
         self.tram.handle_close(cx);
     }
 
-    fn wants_packets(&self) -> bool {
-        self.assembly.phase == TransferPhase::Listening || self.assembly.wants_packets()
-    }
-
     fn note_length(&mut self, now: Time, len: u64) {
-        let symbol = self.assembly.notice.map(|notice| u64::from(notice.announcement.symbol_bytes));
-        let full = symbol.map_or(UNKNOWN_LONG, |symbol| DATA_HEADER as u64 + symbol);
-        if len >= full {
-            self.assembly.path.meter.on_long();
-        } else if self.wants_packets() && self.tram.lacks_packets() {
-            self.assembly.path.meter.on_ahead(now);
+        let Assembly { notice, phase, path, .. } = &mut self.assembly;
+        let symbol = notice.map(|notice| u64::from(notice.announcement.symbol_bytes));
+        if len >= symbol.map_or(UNKNOWN_LONG, |symbol| DATA_HEADER as u64 + symbol) {
+            path.on_long();
+        } else if (*phase == TransferPhase::Listening || self.assembly.wants_packets())
+            && self.tram.lacks_packets()
+        {
+            self.assembly.path.on_ahead(now);
         }
     }
 
     fn take_answer(&mut self, cx: &mut Cx<'_>, bytes: &[u8]) -> Checked {
         if let Some(probe) = decode_probe(bytes) {
-            self.assembly.path.meter.on_probe(cx.now, probe);
+            self.assembly.path.on_probe(cx.now, probe);
             return Ok(());
         }
         let answer = Answer::decode(bytes).ok_or(BadInput::Malformed)?;
@@ -295,7 +279,7 @@ impl TramObjectReceiver {
         let message = self.assembly.member.take_due(bytes, (packets, lost))?;
         cx.emit(Event::SessionExtent { packets });
         let word = Word {
-            path: self.assembly.path.take_messages(),
+            path: self.assembly.take_path_messages(),
             message,
             load: self.assembly.load.load(cx.now, lost),
             limit: self.assembly.limit,
@@ -306,20 +290,11 @@ impl TramObjectReceiver {
     }
 }
 
-enum End {
-    Source(&'static str),
-    Failed(ObjectError),
-}
-
 /// Silence after which a source that gave this receiver up, perhaps in a forgery, is gone.
 const GIVEN_UP_SILENCE: Duration = Duration::from_secs(10);
 
 /// Bytes from which on a packet is long, before the symbol length is known.
 const UNKNOWN_LONG: u64 = 512;
-
-fn error(reason: &str) -> ObjectError {
-    ObjectError::new(reason)
-}
 
 const PRUNED: &str = "this receiver was too slow for the group, and was removed";
 const SILENT: &str = "the source has fallen silent";
@@ -373,7 +348,12 @@ impl Machine for TramObjectReceiver {
             };
             cx.check(outcome);
         } else {
-            self.check_refused(&datagram);
+            // The source names an earlier packet as the latest: refused later ones were forged.
+            if let Some(&refused) = self.refused.get()
+                && self.tram.latest_of(&datagram).is_some_and(|latest| latest < refused)
+            {
+                self.refused.contradict();
+            }
             self.tram.handle_datagram(cx, datagram);
             self.watch_scheme(cx);
             self.note_length(cx.now, len);
@@ -391,11 +371,10 @@ impl Machine for TramObjectReceiver {
         self.assembly.take_due(cx.now);
         self.assembly.look_at_path(cx);
         self.advance(cx);
-        self.check_given_up(cx);
-        let member = &mut self.assembly.member;
-        if member.next_timeout().is_some_and(|at| at <= cx.now) {
-            member.on_timeout(cx);
+        if self.given_up_until().is_some_and(|at| at <= cx.now) {
+            self.lose_source(cx, SILENT);
         }
+        self.assembly.member.on_timeout(cx);
     }
 
     fn handle_close(&mut self, cx: &mut Cx<'_>) {
@@ -416,9 +395,9 @@ impl Machine for TramObjectReceiver {
     fn next_timeout(&self) -> Option<Time> {
         let Self { assembly, tram, .. } = self;
         let path = assembly.path.next_timeout();
-        let given_up = self.given_up_until();
-        let own = [assembly.next_timeout(), assembly.member.next_timeout(), path, given_up];
-        let all = own.into_iter().chain([tram.next_timeout()]);
-        all.flatten().min()
+        let member = assembly.member.schedule.next_at;
+        let all =
+            [assembly.store_poll.at, member, path, self.given_up_until(), tram.next_timeout()];
+        all.into_iter().flatten().min()
     }
 }

@@ -16,7 +16,6 @@ use crate::options::OptionValue;
 use crate::stack::Stack;
 use crate::tram::{TramSetup, TramSource, steering_at};
 use crate::{Datagram, Destination, FlowEvent, Interactive, Machine, Transmit, passes_on};
-
 /// Source of an object: sends missing symbols, and ends after all awaited receivers.
 pub struct TramObjectSource {
     tram: TramSource<ObjectStream>,
@@ -27,7 +26,6 @@ pub struct TramObjectSource {
 
 impl TramObjectSource {
     /// Creates a source for `setup`, over `tree`, without parity. An object without a layout fails.
-    ///
     /// Every receiver begins with the next packet, regardless of `late_join`. Missing symbols are
     /// sent as new packets, since repairs have no congestion control and would repeat kept symbols.
     pub fn new(setup: ObjectSourceSetup<'_>, tree: Stack) -> Self {
@@ -55,12 +53,11 @@ impl TramObjectSource {
         self.words += 1;
         let Word { message, load, limit, lacks, path, place } = word;
         let (id, claim) = (message.id, message.claim);
-        if self.course.has_ended() && !self.course.members.knows(id) {
+        if self.course.has_ended() && !self.course.members.all.contains_key(&id) {
             return Ok(());
         }
         let members = &mut self.course.members;
         members.take_message(cx.now, from, authenticated, message)?;
-        members.note_place(id, place);
         let mut found = None;
         for word in path.into_iter().flatten() {
             match word {
@@ -73,7 +70,7 @@ impl TramObjectSource {
             }
         }
         members.note_path(cx.now, id, found);
-        members.note_load(id, load.unwrap_or_default(), limit);
+        members.note_reports(id, load.unwrap_or_default(), limit, Some(place));
         if claim == Claim::Joined && lacks.is_none() {
             self.tram.packets.announce_again(cx.now);
         }
@@ -86,7 +83,7 @@ impl TramObjectSource {
         let members = &mut self.course.members;
         if let Some(lacks) = lacks.filter(|_| members.is_served(id)) {
             let stream = &mut self.tram.packets;
-            members.note_taken(id, lacks.after, stream.packets());
+            members.note_taken(id, lacks.after, stream.log.end);
             // Thousands of members without progress may be invented.
             let limited = !stream.is_exhausted() && members.is_unproven(from);
             let sent = stream.symbols;
@@ -137,7 +134,7 @@ impl TramObjectSource {
         let stream = &mut self.tram.packets;
         stream.poll_digests();
         if stream.poll_growth(cx.now) {
-            self.course.note_growth(cx.now);
+            self.course.watch.grown_at = Some(cx.now);
         }
         let announced = &self.tram.packets.offer.announcement;
         self.course.lose_members(cx.now, announced);
@@ -145,14 +142,12 @@ impl TramObjectSource {
         self.review(cx);
     }
 
-    fn poll_probe(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+    fn poll_answer(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        if let Some((node, answer)) = self.course.members.answers.pop_front() {
+            return Some(self.tram.answer(cx, Destination::Node(node), &answer.encode(), buf));
+        }
         let bytes = encode_probe(&self.course.probes.poll(cx.now)?);
         Some(self.tram.answer(cx, Destination::Group(GroupId::SESSION), &bytes, buf))
-    }
-
-    fn poll_answer(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let (node, answer) = self.course.members.poll_answer()?;
-        Some(self.tram.answer(cx, Destination::Node(node), &answer.encode(), buf))
     }
 }
 
@@ -182,7 +177,7 @@ impl Interactive for TramObjectSource {
         match input {
             ObjectSourceInput::Begin if self.course.begin(cx.now) => self.begin_content(cx.now),
             ObjectSourceInput::Begin | ObjectSourceInput::Host(_) => {}
-            ObjectSourceInput::ExcuseSilence => self.course.excuse_silence(cx.now),
+            ObjectSourceInput::ExcuseSilence => self.course.watch.excused_at = cx.now,
             ObjectSourceInput::Dismiss { id } => {
                 self.course.members.remove(id);
                 self.review(cx);
@@ -220,7 +215,7 @@ impl Machine for TramObjectSource {
     passes_on!(tram: poll_membership);
 
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        if let Some(answer) = self.poll_answer(cx, buf).or_else(|| self.poll_probe(cx, buf)) {
+        if let Some(answer) = self.poll_answer(cx, buf) {
             return Some(answer);
         }
         let transmit = self.tram.poll_transmit(cx, buf)?;
@@ -235,7 +230,7 @@ impl Machine for TramObjectSource {
 
     fn poll_event(&mut self) -> Option<FlowEvent> {
         while self.tram.poll_event().is_some() {}
-        self.course.poll_event()
+        self.course.outcome.event.take()
     }
 
     fn next_timeout(&self) -> Option<Time> {

@@ -2,16 +2,16 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use faircast_base::{Duration, Time};
 
-use super::log::{Item, Log};
 use super::words::Lacks;
 use crate::content::Packets;
-use crate::object::layout::{SymbolId, block_and_symbol, part_of};
+use crate::object::layout::{BLOCK_SYMBOLS, SymbolId, block_and_symbol, part_of};
 use crate::object::offer::Offer;
 use crate::object::planner::Planner;
-use crate::object::wire::{Notice, SYMBOL_HEADER, SymbolName};
+use crate::object::wire::{SYMBOL_HEADER, SymbolName};
 use crate::object::{Announcement, ObjectResult, Part, Supply};
 
 /// First byte of an announcement. Packets with symbols begin with a name, whose first byte is 1.
@@ -28,23 +28,19 @@ const EXPECTED_SYMBOLS: u64 = 64;
 pub(super) struct ObjectStream {
     pub(super) offer: Offer,
     planner: Planner,
-    /// Items of all sent packets.
-    log: Log,
+    pub(super) log: Log,
     announcements: Announcements,
-    /// Number of packets with symbols.
     pub(super) symbols: u64,
-    /// Item of the next packet, kept until its permit.
     chosen: Option<Item>,
     /// One past the last symbol that the supply was told to expect.
     expected_end: SymbolId,
 }
 
 /// Announcements in the stream: the first, at each change, and when nothing is left to send.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Announcements {
     is_due: bool,
     grown_at: Time,
-    /// Time of the last repetition for a late receiver.
     repeated_at: Time,
     /// True if nothing was sent or requested since the announcement that nothing is left.
     is_exhaustion_sent: bool,
@@ -53,22 +49,17 @@ struct Announcements {
 impl ObjectStream {
     pub(super) fn new(supply: Box<dyn Supply>, symbol_bytes: u16) -> Self {
         let offer = Offer::new(supply, symbol_bytes);
-        let mut planner = Planner::of_symbols();
-        planner.insert(offer.layout.symbol_ids(Part::Manifest));
+        let mut planner = Planner::new(BLOCK_SYMBOLS);
+        planner.requested.insert(offer.layout.symbol_ids(Part::Manifest));
         if offer.announcement.growing {
             // No receiver can have growing content already.
-            planner.insert(offer.layout.symbol_ids(Part::Content));
+            planner.requested.insert(offer.layout.symbol_ids(Part::Content));
         }
         Self {
             offer,
             planner,
             log: Log::default(),
-            announcements: Announcements {
-                is_due: true,
-                grown_at: Time::ZERO,
-                repeated_at: Time::ZERO,
-                is_exhaustion_sent: false,
-            },
+            announcements: Announcements { is_due: true, ..Announcements::default() },
             symbols: 0,
             chosen: None,
             expected_end: 0,
@@ -77,10 +68,6 @@ impl ObjectStream {
 
     pub(super) fn is_exhausted(&self) -> bool {
         self.announcements.is_exhaustion_sent && self.chosen.is_none()
-    }
-
-    pub(super) const fn packets(&self) -> u64 {
-        self.log.end
     }
 
     pub(super) fn announce_again(&mut self, now: Time) {
@@ -92,19 +79,20 @@ impl ObjectStream {
 
     pub(super) fn poll_digests(&mut self) {
         if self.offer.poll_digests() {
-            self.planner.insert(self.offer.layout.symbol_ids(Part::Digests));
+            self.planner.requested.insert(self.offer.layout.symbol_ids(Part::Digests));
             self.announcements.is_due = true;
         }
     }
 
     pub(super) fn poll_growth(&mut self, now: Time) -> bool {
         let known_end = self.offer.layout.symbol_ids(Part::Content).end;
-        let busy = self.planner.has_requests() && self.offer.begun;
+        let busy = !self.planner.requested.is_empty() && self.offer.begun;
         let recent = now.since(self.announcements.grown_at) < ANNOUNCEMENT_INTERVAL;
         if !self.offer.poll_growth(|grown| !(busy && grown.growing && recent)) {
             return false;
         }
-        self.planner.insert(known_end..self.offer.layout.symbol_ids(Part::Content).end);
+        let content = self.offer.layout.symbol_ids(Part::Content);
+        self.planner.requested.insert(known_end..content.end);
         let announcements = &mut self.announcements;
         (announcements.is_due, announcements.grown_at) = (true, now);
         announcements.is_exhaustion_sent = false;
@@ -188,17 +176,8 @@ impl ObjectStream {
 fn write(offer: &mut Offer, item: Item, out: &mut Vec<u8>) -> ObjectResult<u32> {
     match item {
         Item::Announcement { exhausted } => {
-            let notice = Notice {
-                announcement: offer.announcement,
-                parity: false,
-                begun: offer.begun,
-                exhausted,
-                status_interval: Duration::ZERO,
-                position: None,
-                epoch: 0,
-            };
             out.push(ANNOUNCEMENT);
-            out.extend_from_slice(&notice.encode());
+            out.extend_from_slice(&offer.notice(exhausted).encode());
             Ok(0)
         }
         Item::Symbol(id) => {
@@ -243,5 +222,110 @@ impl Packets for ObjectStream {
 
     fn completed(&self, _count: u64) -> Option<u64> {
         Some(self.offer.announcement.len(Part::Content))
+    }
+}
+
+/// Most recorded runs of packets. With a full record no symbol is sent again.
+const RUNS_MAX: usize = 1 << 20;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Item {
+    /// Announcement of the object; `exhausted` is true if nothing was left to send.
+    Announcement {
+        exhausted: bool,
+    },
+    Symbol(SymbolId),
+}
+
+/// Consecutive packets with consecutive symbols, or one announcement.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    first: u64,
+    item: Item,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    runs: Vec<Run>,
+    pub(super) end: u64,
+}
+
+impl Log {
+    fn is_full(&self) -> bool {
+        self.runs.len() >= RUNS_MAX
+    }
+
+    fn push(&mut self, item: Item) {
+        let follows = match (self.runs.last(), item) {
+            (Some(&Run { first, item: Item::Symbol(id) }), Item::Symbol(next)) => {
+                id + (self.end - first) == next
+            }
+            _ => false,
+        };
+        if !follows {
+            self.runs.push(Run { first: self.end, item });
+        }
+        self.end += 1;
+    }
+
+    fn get(&self, index: u64) -> Option<Item> {
+        let run = self.runs[..self.runs.partition_point(|run| run.first <= index)].last()?;
+        (index < self.end).then_some(match run.item {
+            Item::Symbol(id) => Item::Symbol(id + (index - run.first)),
+            announcement => announcement,
+        })
+    }
+
+    fn symbols(&self, after: u64) -> impl Iterator<Item = Range<SymbolId>> {
+        // A receiver sends this number, so it may be anything.
+        let after = after.min(self.end);
+        let from = self.runs.partition_point(|run| run.first <= after).saturating_sub(1);
+        let ends = self.runs[from..].iter().skip(1).map(|run| run.first).chain([self.end]);
+        self.runs[from..].iter().zip(ends).filter_map(move |(run, end)| {
+            let Item::Symbol(id) = run.item else { return None };
+            let skipped = after.saturating_sub(run.first);
+            (run.first + skipped < end).then_some(id + skipped..id + (end - run.first))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    /// Returns a log of an announcement, symbols 5 to 9, an announcement, symbols 0 to 2 and 20.
+    fn log() -> Log {
+        let mut log = Log::default();
+        let announcement = Item::Announcement { exhausted: false };
+        let symbols = |range: Range<u64>| range.map(Item::Symbol);
+        let all = [announcement].into_iter().chain(symbols(5..10)).chain([announcement]);
+        all.chain(symbols(0..3)).chain(symbols(20..21)).for_each(|item| log.push(item));
+        log
+    }
+
+    #[test]
+    fn every_packet_holds_what_it_held() {
+        let log = log();
+        let held: Vec<_> = (0..12).map(|index| log.get(index)).collect();
+        let announcement = Some(Item::Announcement { exhausted: false });
+        let symbol = |id| Some(Item::Symbol(id));
+        let mut want = vec![announcement];
+        want.extend((5..10).map(symbol));
+        want.push(announcement);
+        want.extend([0, 1, 2, 20].map(symbol));
+        want.push(None);
+        assert_eq!(held, want);
+        assert_eq!((log.end, log.runs.len()), (11, 5));
+    }
+
+    #[test]
+    fn what_comes_after_a_packet_is_known() {
+        let log = log();
+        let symbols = |after| log.symbols(after).collect::<Vec<_>>();
+        assert_eq!(symbols(0), [5..10, 0..3, 20..21]);
+        assert_eq!(symbols(3), [7..10, 0..3, 20..21]);
+        assert_eq!(symbols(8), [1..3, 20..21]);
+        assert_eq!(symbols(11), []);
     }
 }

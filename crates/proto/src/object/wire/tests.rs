@@ -46,7 +46,7 @@ fn messages() -> impl Strategy<Value = MemberMessage> {
     let numbers = (any::<u16>(), any::<u32>(), any::<u64>(), any::<u32>(), any::<u64>());
     (0..5usize, any::<bool>(), numbers, "[ -~é]{0,32}", "[ -~é]{0,60}").prop_map(
         |(claim, ask, (loss, number, id, reporter, bytes), name, reason)| MemberMessage {
-            claim: Claim::ALL[claim],
+            claim: CLAIMS[claim],
             ask,
             loss,
             number,
@@ -91,7 +91,7 @@ fn each_format_of_a_transfer_is_the_golden_one() {
         };
         snapshot.add(&notice.encode());
     }
-    for (claim, identity) in Claim::ALL.into_iter().zip([None, Some(1 << 60)].into_iter().cycle()) {
+    for (claim, identity) in CLAIMS.into_iter().zip([None, Some(1 << 60)].into_iter().cycle()) {
         let message = MemberMessage {
             claim,
             ask: identity.is_some(),
@@ -108,7 +108,7 @@ fn each_format_of_a_transfer_is_the_golden_one() {
         message.encode(&mut bytes);
         snapshot.add(&bytes);
     }
-    for status in Answer::ALL {
+    for status in STATUSES {
         snapshot.add(&Answer { status, number: 3, id: 1 << 40 }.encode());
     }
     snapshot.add(&encode_load(&MemberLoad::default()));
@@ -158,7 +158,7 @@ proptest! {
         message.encode(&mut bytes);
         prop_assert!(bytes.len() <= 251, "it fits into an option");
         prop_assert_eq!(MemberMessage::decode(&bytes), Some(message));
-        let answer = Answer { status: Answer::ALL[answer.0], number: answer.1, id: answer.2 };
+        let answer = Answer { status: STATUSES[answer.0], number: answer.1, id: answer.2 };
         prop_assert_eq!(Answer::decode(&answer.encode()), Some(answer));
     }
 

@@ -2,11 +2,28 @@
 
 use super::*;
 use crate::object::fec::ParitySource;
+use crate::object::layout::BLOCK_ID_END;
 use crate::object::{Announcement, InOrder};
 use alloc::vec;
 use core::convert::Infallible;
 use faircast_base::{NodeId, Purpose, Rng};
 use proptest::prelude::*;
+
+impl Blocks {
+    fn check(&self) {
+        assert!(self.partial.len() <= PARTIAL_MAX && self.parity_bytes <= PARITY_BYTES_MAX);
+        for part in Part::ALL {
+            let block_ids = self.layout.block_ids(part);
+            let absent: u64 = self.absent.within(block_ids.clone()).map(|r| r.end - r.start).sum();
+            let partial = self.partial.range(block_ids).count() as u64;
+            assert_eq!(absent + partial, self.left(part), "{part:?}");
+        }
+        for (block_id, partial) in &self.partial {
+            assert!(partial.missing != 0 && partial.missing & !self.layout.mask(*block_id) == 0);
+            assert!(!self.absent.contains(*block_id) && *block_id < BLOCK_ID_END);
+        }
+    }
+}
 
 fn announcement(content: u64) -> Announcement {
     let lens = [0, content, 0];
@@ -30,7 +47,7 @@ fn symbol(layout: &Layout, all: &[u8], at: BlockId, number: u32) -> Vec<u8> {
         return bytes(number).to_vec();
     }
     let mut out = Vec::new();
-    let size = (layout.symbols(at), layout.symbol_bytes());
+    let size = (layout.symbols(at), layout.symbol_bytes);
     let written =
         ParitySource::default().write(at, number - BLOCK_SYMBOLS, size, &mut out, |out| {
             (0..layout.symbols(at)).for_each(|symbol| out.extend_from_slice(bytes(symbol)));
@@ -45,7 +62,7 @@ proptest! {
     #[test]
     fn any_order_of_symbols_gives_the_content(seed in any::<u64>(), len in 1..2500u64) {
         let (layout, all) = (layout(len), content(len));
-        let (mut blocks, mut store) = (Blocks { layout, ..Blocks::default() }, InOrder::new());
+        let (mut blocks, mut store) = (Blocks { layout, ..Blocks::default() }, InOrder::default());
         store.begin(&announcement(len)).unwrap();
         blocks.want_part(Part::Content);
         let mut rng = Rng::new(seed, NodeId(1), Purpose::Fault);
@@ -123,7 +140,7 @@ proptest! {
 #[test]
 fn a_flood_of_beginnings_and_of_parity_fills_the_tables_and_no_more() {
     let layout = layout(640 * 10_000);
-    let (mut blocks, mut store) = (Blocks { layout, ..Blocks::default() }, InOrder::new());
+    let (mut blocks, mut store) = (Blocks { layout, ..Blocks::default() }, InOrder::default());
     blocks.want_part(Part::Content);
     let first = layout.block_ids(Part::Content).start;
     let mut refused = 0;

@@ -24,13 +24,13 @@ impl Members {
     ) -> bool {
         let lately = |at: Time| now.since(at) < give_up;
         if names.is_empty() {
-            return self.members.values().filter(|member| member.is(&SERVED)).any(|member| {
+            return self.all.values().filter(|member| member.is(&SERVED)).any(|member| {
                 member.is_awaited || lately(member.progress.at.unwrap_or(member.status.since))
             });
         }
         // Thousands of members may have one name, so each member is examined once.
         let named = |states: &'static [MemberState]| {
-            let members = self.members.values().filter(|member| member.is(states));
+            let members = self.all.values().filter(|member| member.is(states));
             members.filter(|member| names.contains(&*member.status.name))
         };
         let done: BTreeSet<&str> =
@@ -47,7 +47,7 @@ impl Members {
 
     /// Returns true if the member makes no progress while others do; thousands may be invented.
     pub(crate) fn is_unproven(&self, node: NodeId) -> bool {
-        let member = self.by_node.get(&node).and_then(|id| self.members.get(id));
+        let member = self.by_node.get(&node).and_then(|id| self.all.get(id));
         self.progressed_at.is_some() && member.is_some_and(|member| member.progress.at.is_none())
     }
 
@@ -81,7 +81,7 @@ impl Members {
         path: Option<PathLimit>,
     ) -> Option<NodeId> {
         let whole_for = self.status_interval(Duration::MAX) * 2;
-        let member = self.members.get_mut(&id)?;
+        let member = self.all.get_mut(&id)?;
         if path.is_some_and(|path| !path.is_short()) {
             let (since, messages) = member.path.whole.get_or_insert((now, 0));
             *messages += 1;
@@ -100,12 +100,12 @@ impl Members {
     /// Returns true if a served member gets full-length packets one by one, but no data. Several
     /// messages are needed, since one may be forged. The result holds while the member is served.
     pub(crate) fn is_whole_lost(&self) -> bool {
-        self.members.values().any(|member| member.path.is_whole_lost && member.is(&SERVED))
+        self.all.values().any(|member| member.path.is_whole_lost && member.is(&SERVED))
     }
 
     /// Returns true if a member may request probes now: while served, once in half a round.
     pub(crate) fn may_probe(&mut self, now: Time, id: u64) -> bool {
-        let Some(member) = self.members.get_mut(&id).filter(|member| member.is(&SERVED)) else {
+        let Some(member) = self.all.get_mut(&id).filter(|member| member.is(&SERVED)) else {
             return false;
         };
         let may = member.path.probed_at.is_none_or(|at| now.since(at) >= ROUND / 2);
@@ -117,10 +117,8 @@ impl Members {
 
     /// Advances stall timers by `span`, and gives up members without progress for `limit` that lack
     /// something sent. Returns the names under which they report.
-    ///
-    /// If all members stall all count, except those that wait for another one. Otherwise only
-    /// members count that long packets do not reach. Members that measure their path have twice the
-    /// time.
+    /// If all members stall, all count but those that wait for another one; otherwise only members
+    /// that long packets do not reach. Members that measure their path have twice the time.
     pub(crate) fn stall(
         &mut self,
         now: Time,
@@ -132,11 +130,9 @@ impl Members {
         let moving = self.progressed_at.is_some_and(|at| now.since(at) < MOVING);
         let limit = limit.max(self.status_interval(Duration::MAX) * 3);
         let mut over = Vec::new();
-        let all_taken = self
-            .members
-            .values()
-            .all(|member| !member.is(&SERVED) || member.progress.has_taken_all);
-        for (&id, member) in &mut self.members {
+        let all_taken =
+            self.all.values().all(|member| !member.is(&SERVED) || member.progress.has_taken_all);
+        for (&id, member) in &mut self.all {
             // A complete member compares its content, or searches for earlier content.
             let (lacks, comes) = match member.status.state {
                 MemberState::Joined => (member.progress.manifest_bytes < sent.manifest, true),
@@ -156,7 +152,7 @@ impl Members {
         }
         let mut reporters = Vec::new();
         for id in over {
-            let Some(member) = self.members.get_mut(&id) else { continue };
+            let Some(member) = self.all.get_mut(&id) else { continue };
             let status = &mut member.status;
             let path = status.path.map(|path| path.with(headers));
             status.reason = why_stalled(path, &status.load);

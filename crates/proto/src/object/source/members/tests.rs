@@ -24,6 +24,12 @@ fn message(id: u64, claim: Claim) -> MemberMessage {
     }
 }
 
+/// Hands over a message from the node whose number is the member's id.
+fn say(members: &mut Members, now_s: u64, message: MemberMessage) {
+    let node = NodeId(message.id as u32);
+    members.take_message(at(now_s), node, false, message).unwrap();
+}
+
 #[test]
 fn only_who_joined_is_heard_and_only_in_its_own_name() {
     let mut members = Members::default();
@@ -49,7 +55,7 @@ fn only_who_joined_is_heard_and_only_in_its_own_name() {
     members.defer(NodeId(101));
     assert_eq!(members.standing_of(at(1), node, reporter, false), Standing::Unserved);
     assert!(members.recall());
-    members.take_message(at(2), node, false, message(1, Claim::Leaving)).unwrap();
+    say(&mut members, 2, message(1, Claim::Leaving));
     assert_eq!(members.standing_of(at(2), node, reporter, false), Standing::Unknown);
 }
 
@@ -81,7 +87,7 @@ fn a_member_is_where_it_joined_until_it_is_silent() {
         let heard = at(if want.is_ok() && (moved || from == home) { after_s } else { 0 });
         assert_eq!((lives_at, home_heard), (if moved { other } else { home }, heard), "{case}");
         if case == "repeated by another" {
-            let answer = core::iter::from_fn(|| members.poll_answer()).last().unwrap();
+            let answer = core::iter::from_fn(|| members.answers.pop_front()).last().unwrap();
             assert_eq!((answer.0, answer.1.number), (other, 3));
             members.take_message(at(after_s), other, false, numbered(Claim::Receiving, 4)).unwrap();
             assert_eq!(members.statuses()[0].home, other);
@@ -100,7 +106,7 @@ fn nobody_takes_the_name_of_another_in_reports() {
     assert_eq!(claims(1, 0), Standing::Member);
     assert_eq!(claims(2, 1), Standing::Member);
     assert_eq!(members.remove(1), Some(NodeId(101)));
-    assert_eq!((members.len(), members.counts.iter().sum::<usize>()), (1, 1));
+    assert_eq!((members.all.len(), members.counts.iter().sum::<usize>()), (1, 1));
     let again = MemberMessage { reporter: NodeId(101), ..message(2, Claim::Joined) };
     members.take_message(at(2), NodeId(2), false, again).unwrap();
     let standing = members.standing_of(at(2), NodeId(2), Some(NodeId(101)), false);
@@ -111,7 +117,7 @@ fn nobody_takes_the_name_of_another_in_reports() {
 fn who_is_silent_is_lost_and_who_is_done_may_be_silent() {
     let mut members = Members::default();
     for (id, claim) in [(1, Claim::Joined), (2, Claim::Done), (3, Claim::Receiving)] {
-        members.take_message(at(0), NodeId(id as u32), false, message(id, claim)).unwrap();
+        say(&mut members, 0, message(id, claim));
     }
     members.standing_of(at(9), NodeId(3), None, false);
     assert_eq!(members.lose_silent(at(5)), [NodeId(101)]);
@@ -123,23 +129,23 @@ fn who_is_silent_is_lost_and_who_is_done_may_be_silent() {
 fn who_came_later_holds_the_end_while_it_gets_on_and_with_names_nobody_else_does() {
     let give_up = Duration::from_secs(30);
     let mut members = Members::default();
-    let say = |members: &mut Members, s: u64, id: u64, bytes: u64| {
+    let progress = |members: &mut Members, s: u64, id: u64, bytes: u64| {
         let name = if id == 1 { "one" } else { "other" }.to_string();
         let said = MemberMessage { bytes, name, ..message(id, Claim::Receiving) };
-        members.take_message(at(s), NodeId(id as u32), false, said).unwrap();
+        say(members, s, said);
     };
-    say(&mut members, 0, 1, 0);
-    members.begin();
+    progress(&mut members, 0, 1, 0);
+    members.all.values_mut().for_each(|member| member.is_awaited = true);
     let (named, nobody) = (BTreeSet::from(["one".to_string()]), BTreeSet::new());
     assert!(members.hold_the_end(at(500), give_up, &nobody), "it was there");
     assert!(members.hold_the_end(at(500), give_up, &named));
-    members.take_message(at(1), NodeId(1), false, message(1, Claim::Done)).unwrap();
+    say(&mut members, 1, message(1, Claim::Done));
     for s in 1..100 {
-        say(&mut members, s, 2, 0);
+        progress(&mut members, s, 2, 0);
         assert_eq!(members.hold_the_end(at(s), give_up, &nobody), s < 31, "{s}");
         assert!(!members.hold_the_end(at(s), give_up, &named));
     }
-    say(&mut members, 100, 2, 70);
+    progress(&mut members, 100, 2, 70);
     assert!(members.hold_the_end(at(129), give_up, &nobody));
     assert!(!members.hold_the_end(at(130), give_up, &nobody));
 }
@@ -190,9 +196,7 @@ fn all_may_bear_one_name_of_which_one_is_done() {
 fn members_that_were_invented_get_a_share_of_what_is_sent() {
     let mut members = Members::default();
     for id in 0..10_000 {
-        members
-            .take_message(at(0), NodeId(id as u32), false, message(id, Claim::Receiving))
-            .unwrap();
+        say(&mut members, 0, message(id, Claim::Receiving));
     }
     assert!(!members.is_unproven(NodeId(7)), "nobody has got on yet");
     let got = MemberMessage { bytes: 1000, ..message(7, Claim::Receiving) };
@@ -220,20 +224,20 @@ fn members_that_were_invented_get_a_share_of_what_is_sent() {
 fn a_flood_of_joins_is_refused_when_the_table_is_full() {
     let mut members = Members::default();
     for id in 0..MEMBERS_MAX as u64 {
-        members.take_message(at(0), NodeId(id as u32), false, message(id, Claim::Joined)).unwrap();
+        say(&mut members, 0, message(id, Claim::Joined));
     }
     let late = message(1 << 40, Claim::Joined);
     assert_eq!(
         members.take_message(at(0), NodeId(1 << 20), false, late.clone()),
         Err(BadInput::TableFull)
     );
-    assert_eq!((members.len(), members.answers.len()), (MEMBERS_MAX, ANSWERS_MAX));
-    members.take_message(at(1), NodeId(5), false, message(5, Claim::Leaving)).unwrap();
+    assert_eq!((members.all.len(), members.answers.len()), (MEMBERS_MAX, ANSWERS_MAX));
+    say(&mut members, 1, message(5, Claim::Leaving));
     assert!(
         members.take_message(at(1), NodeId(1 << 20), false, late).is_ok(),
         "in the place of one who left"
     );
-    assert_eq!(members.len(), MEMBERS_MAX);
+    assert_eq!(members.all.len(), MEMBERS_MAX);
     assert_eq!(members.counts.iter().sum::<usize>(), MEMBERS_MAX);
 }
 
@@ -245,7 +249,7 @@ fn an_authentic_message_says_at_once_where_a_member_is() {
     let old = members.take_message(at(1), NodeId(7), true, numbered(2));
     assert_eq!(old, Err(BadInput::Foreign), "an old one that was held back");
     members.take_message(at(1), NodeId(7), true, numbered(4)).unwrap();
-    assert!(members.is_at(NodeId(7)) && !members.is_at(NodeId(1)));
+    assert!(members.by_node.contains_key(&NodeId(7)) && !members.by_node.contains_key(&NodeId(1)));
 }
 
 #[test]
@@ -280,12 +284,12 @@ fn who_gets_no_further_is_given_up_with_the_reason() {
         let first = |bytes| MemberMessage { bytes, ..message(1, claim) };
         members.take_message(at(0), NodeId(1), false, first(0)).unwrap();
         members.take_message(at(0), NodeId(1), false, first(bytes)).unwrap();
-        members.take_message(at(0), NodeId(2), false, got(2, 0)).unwrap();
-        members.note_load(1, load, None);
+        say(&mut members, 0, got(2, 0));
+        members.note_reports(1, load, None, None);
         members.note_path(at(0), 1, path);
         for s in 1..60 {
             if moving {
-                members.take_message(at(s), NodeId(2), false, got(2, s)).unwrap();
+                say(&mut members, s, got(2, s));
             }
             let sent = Sent { manifest: 200, content: 1000, flows };
             members.stall(at(s), Duration::from_secs(1), limit, sent, 28);
@@ -296,13 +300,13 @@ fn who_gets_no_further_is_given_up_with_the_reason() {
         assert_eq!(reason.is_some(), want.is_some(), "{want:?}: {all:?}");
         assert!(want.is_none_or(|want| reason.unwrap().contains(want)), "{reason:?}");
         if want.is_some() {
-            while members.poll_answer().is_some() {}
-            assert!(!members.members[&1].is_settled, "it may ask whether that is true");
-            members.take_message(at(61), NodeId(1), false, got(1, 0)).unwrap();
-            assert_eq!(members.poll_answer().unwrap().1.status, Status::Stalled);
+            while members.answers.pop_front().is_some() {}
+            assert!(!members.all[&1].is_settled, "it may ask whether that is true");
+            say(&mut members, 61, got(1, 0));
+            assert_eq!(members.answers.pop_front().unwrap().1.status, Status::Stalled);
             let failed = MemberMessage { ask: false, ..message(1, Claim::Failed) };
             members.take_message(at(62), NodeId(1), false, failed).unwrap();
-            assert!(members.members[&1].is_settled);
+            assert!(members.all[&1].is_settled);
         }
     }
 }
@@ -339,7 +343,7 @@ fn time_without_a_manifest_is_no_time_without_content() {
     let mut failed_at = None;
     for s in 0..100 {
         let claim = if s < 25 { Claim::Joined } else { Claim::Receiving };
-        members.take_message(at(s), NodeId(1), false, message(1, claim)).unwrap();
+        say(&mut members, s, message(1, claim));
         let sent = Sent { manifest: 10, content: 1000, flows: s >= 25 };
         let limit = Duration::from_secs(30);
         let failed = members.stall(at(s), Duration::from_secs(1), limit, sent, 28);
@@ -377,9 +381,9 @@ fn a_number_that_another_host_made_up_mutes_no_member() {
     let mut members = Members::default();
     members.take_message(at(0), home, false, numbered(2)).unwrap();
     members.take_message(at(1), home, false, numbered(2 + LEAD_MAX as u32)).unwrap();
-    while members.poll_answer().is_some() {}
+    while members.answers.pop_front().is_some() {}
     assert_eq!(members.take_message(at(1), home, false, numbered(3)), Err(BadInput::Duplicate));
-    assert_eq!(members.poll_answer().unwrap().1.number, 2 + LEAD_MAX as u32);
+    assert_eq!(members.answers.pop_front().unwrap().1.number, 2 + LEAD_MAX as u32);
     for s in 2..6 {
         members.standing_of(at(s), home, None, false);
         assert!(members.take_message(at(s), home, false, numbered(3)).is_err(), "{s} s");
@@ -394,16 +398,14 @@ fn a_member_that_long_packets_do_not_reach_is_served_when_the_others_are_done() 
     for end in [Claim::Done, Claim::Leaving, Claim::Failed] {
         let mut members = Members::default();
         for id in [1, 2] {
-            members
-                .take_message(at(0), NodeId(id as u32), false, message(id, Claim::Receiving))
-                .unwrap();
+            say(&mut members, 0, message(id, Claim::Receiving));
         }
         members.note_path(at(1), 1, short);
         let standing = |members: &mut Members| members.standing_of(at(1), NodeId(1), None, false);
         assert_eq!(standing(&mut members), Standing::Unserved);
-        members.take_message(at(1), NodeId(2), false, message(2, end)).unwrap();
+        say(&mut members, 1, message(2, end));
         assert_eq!(standing(&mut members), Standing::Member, "{end:?}");
-        members.take_message(at(1), NodeId(3), false, message(3, Claim::Joined)).unwrap();
+        say(&mut members, 1, message(3, Claim::Joined));
         assert_eq!(standing(&mut members), Standing::Unserved);
         members.defer(NodeId(103));
         assert_eq!(standing(&mut members), Standing::Member);
@@ -421,7 +423,7 @@ fn packets_that_leave_together_are_lost_where_a_member_says_so_for_some_time() {
     let whole = Some(PathLimit { arrives: 1472, sent: 1472 });
     let joined = || {
         let mut members = Members::default();
-        members.take_message(at(0), NodeId(1), false, message(1, Claim::Receiving)).unwrap();
+        say(&mut members, 0, message(1, Claim::Receiving));
         members
     };
     // Many messages at one moment come from one host.
@@ -444,7 +446,7 @@ fn packets_that_leave_together_are_lost_where_a_member_says_so_for_some_time() {
         }
         members.note_path(at(4), 1, None);
         assert!(members.is_whole_lost());
-        members.take_message(at(5), NodeId(1), false, message(1, end)).unwrap();
+        say(&mut members, 5, message(1, end));
         assert!(!members.is_whole_lost(), "{end:?}");
     }
 }
@@ -454,16 +456,14 @@ fn each_of_many_members_is_told_that_the_object_is_given_up() {
     let mut members = Members::default();
     let count = 2 * ANSWERS_MAX as u64 + 500;
     for id in 0..count {
-        members.take_message(at(0), NodeId(id as u32), false, message(id, Claim::Leaving)).unwrap();
-        members
-            .take_message(at(0), NodeId(id as u32), false, message(id, Claim::Receiving))
-            .unwrap();
+        say(&mut members, 0, message(id, Claim::Leaving));
+        say(&mut members, 0, message(id, Claim::Receiving));
     }
-    while members.poll_answer().is_some() {}
+    while members.answers.pop_front().is_some() {}
     let mut told = BTreeMap::new();
     for _ in 0..6 {
         members.give_up();
-        while let Some((_, answer)) = members.poll_answer() {
+        while let Some((_, answer)) = members.answers.pop_front() {
             assert_eq!(answer.status, Status::GivenUp);
             *told.entry(answer.id).or_insert(0) += 1;
         }
@@ -476,10 +476,10 @@ fn each_of_many_members_is_told_that_the_object_is_given_up() {
 fn a_member_asks_for_probes_once_in_half_a_round_while_it_is_served() {
     let mut members = Members::default();
     assert!(!members.may_probe(at(0), 1), "nobody knows it");
-    members.take_message(at(0), NodeId(1), false, message(1, Claim::Receiving)).unwrap();
+    say(&mut members, 0, message(1, Claim::Receiving));
     let ms = |ms| at(0) + Duration::from_millis(ms);
     let accepted = (0..7000).filter(|at| members.may_probe(ms(*at), 1)).count();
     assert_eq!(accepted, 20);
-    members.take_message(at(8), NodeId(1), false, message(1, Claim::Done)).unwrap();
+    say(&mut members, 8, message(1, Claim::Done));
     assert!(!members.may_probe(at(9), 1));
 }

@@ -1,8 +1,6 @@
 //! Tests of restarted receivers over TRAM, and of the session's rate meanwhile.
 
 use super::*;
-use crate::object::ObjectSender as _;
-use crate::object::ObjectTaker as _;
 
 #[test]
 fn receivers_that_start_again_one_after_the_other_go_on_at_once() {

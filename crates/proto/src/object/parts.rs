@@ -1,4 +1,4 @@
-//! Store of a receiver: the trait by which an object is written.
+//! Parts of an object, and the traits by which its ends read and write them.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -6,25 +6,100 @@ use core::fmt;
 use core::ops::Range;
 use core::task::Poll;
 
-use super::{Announcement, Part};
+/// One of the three byte strings of which an object consists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Part {
+    /// Description of the object: names, sizes, modes, times. Sent first; may be empty.
+    Manifest = 0,
+    /// Content of the object.
+    Content = 1,
+    /// Hashes of the content. Sent last, since a source computes them while reading; may be empty.
+    Digests = 2,
+}
+
+impl Part {
+    /// All parts, in sending order.
+    pub const ALL: [Self; 3] = [Self::Manifest, Self::Content, Self::Digests];
+}
+
+/// Announcement of an object, on every SPM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Announcement {
+    /// Bytes of each [`Part`], as far as known.
+    pub lens: [u64; 3],
+    /// True if content may grow: announced in whole blocks of 64 symbols, without digests.
+    pub growing: bool,
+    /// Payload bytes of a symbol, the unit in which content is sent; even, 2 to 65408.
+    pub symbol_bytes: u16,
+    /// BLAKE3 hash of the manifest: identity of the object, also across restarts.
+    pub object: [u8; 32],
+    /// BLAKE3 hash of the part [`Part::Digests`], once known to the source.
+    pub digests: Option<[u8; 32]>,
+}
+
+impl Announcement {
+    /// Returns the bytes of one part.
+    pub const fn len(&self, part: Part) -> u64 {
+        self.lens[part as usize]
+    }
+
+    /// Returns true if all parts are empty.
+    pub const fn is_empty(&self) -> bool {
+        self.lens[0] == 0 && self.lens[1] == 0 && self.lens[2] == 0
+    }
+}
+
+/// Content of an object at its source. Reads are by position and consume nothing.
+pub trait Supply: Send {
+    /// Returns the bytes of a part; constant unless the supply is [`growing`](Self::growing).
+    fn len(&self, part: Part) -> u64;
+
+    /// Returns true if content may still grow. Growing content has no digests yet;
+    /// [`digests`](Self::digests) fails if the content cannot be read any further.
+    fn growing(&self) -> bool {
+        false
+    }
+
+    /// Returns the BLAKE3 hash of the manifest.
+    fn object(&self) -> [u8; 32];
+
+    /// Returns the BLAKE3 hash of the digests, which can then be read; `None` before.
+    ///
+    /// # Errors
+    /// The content cannot be read, or has changed.
+    fn digests(&mut self) -> ObjectResult<Option<[u8; 32]>>;
+
+    /// Appends bytes `offset .. offset + len` of a part to `out` and returns 0, or appends nothing
+    /// and returns `len` for a range of zeros.
+    ///
+    /// # Errors
+    /// The content cannot be read, or has changed.
+    fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> ObjectResult<u32>;
+
+    /// Returns true if a later start could send the same object. If false, receivers keep nothing
+    /// of an incomplete object.
+    fn is_repeatable(&self) -> bool {
+        true
+    }
+
+    /// Announces reads of content from `offset` on, mostly ascending, for reading ahead.
+    fn expect(&mut self, _offset: u64) {}
+}
 
 /// Result of an operation of a supply or a store.
 pub type ObjectResult<T = ()> = Result<T, ObjectError>;
 
-/// Destination of an object at a receiver. No method blocks: a long operation is started by one
-/// call and polled by later ones.
+/// Destination of an object at a receiver. No method blocks: later calls poll a long operation.
 ///
 /// Order of calls:
-/// 1. [`begin`](Self::begin), once.
-/// 2. [`write`](Self::write) of the manifest.
-/// 3. [`open`](Self::open) until ready, then [`window_end`](Self::window_end) and
-///    [`identity`](Self::identity).
-/// 4. [`write`](Self::write) of content and digests in any order, up to `window_end`.
-/// 5. [`verify`](Self::verify) until ready. After damage, step 4 again.
+/// 1. `begin`, once, and `write` of the manifest.
+/// 2. `open` until ready, then `window_end` and `identity`.
+/// 3. `write` of content and digests in any order, up to `window_end`.
+/// 4. `verify` until ready. After damage, step 3 again.
 ///
-/// [`read`](Self::read) comes between writes, for repair by parity, and [`grow`](Self::grow) any
-/// time after step 1. [`poll_delivered`](Self::poll_delivered) and [`discard`](Self::discard) come
-/// at any time. After an error only these two are called.
+/// `read` comes between writes, and `grow` any time after step 1. `poll_delivered` and `discard`
+/// come at any time; after an error only these two are called.
 pub trait Store: Send {
     /// Begins an announced object. The store may find parts of it from an earlier run.
     ///
@@ -83,7 +158,7 @@ pub trait Store: Send {
         None
     }
 
-    /// Discards the object, which need not be kept for a later run. No other call follows.
+    /// Discards the object, which need not be kept. Only `poll_delivered` may follow.
     fn discard(&mut self) {}
 
     /// Returns the next content in order, as bytes and then a number of zeros. `None` if no more is
@@ -105,15 +180,11 @@ pub enum Verdict {
 /// Error after which a supply or a store cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectError {
-    /// Message for people: what, where, what to do. The sender gets the message's last
-    /// [`REPORTED_BYTES_MAX`](Self::REPORTED_BYTES_MAX) bytes.
+    /// Message for people: what, where, what to do. The sender gets its last 120 bytes.
     pub reason: String,
 }
 
 impl ObjectError {
-    /// Longest end of a reason that a receiver reports to the sender.
-    pub const REPORTED_BYTES_MAX: usize = 120;
-
     /// Creates an error with a message for people.
     pub fn new(reason: impl Into<String>) -> Self {
         Self { reason: reason.into() }
