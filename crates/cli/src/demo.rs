@@ -8,27 +8,27 @@ use faircast_study::Study;
 use faircast_study::files::make_folder;
 
 use crate::args::DemoArgs;
-use crate::error::{Failure, print, this_program};
+use crate::error::{Failure, Result, print, this_program};
 use crate::interrupt::listen;
 use crate::progress::Watch;
 
 const SCENARIO: &str = include_str!("../../../scenarios/demo.toml");
 
-pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
+pub(crate) fn demo(args: &DemoArgs) -> Result {
     let file = match &args.file {
         Some(path) => path.clone(),
         None => this_program()?,
     };
-    let bytes = std::fs::metadata(&file)
-        .map_err(|error| Failure::Usage(format!("--file {}: {error}", file.display())))?
-        .len();
+    let wrong =
+        |text: &dyn std::fmt::Display| Failure::Usage(format!("--file {}: {text}", file.display()));
+    let bytes = std::fs::metadata(&file).map_err(|error| wrong(&error))?.len();
     if bytes == 0 {
-        return Err(Failure::Usage(format!("--file {}: is empty", file.display())));
+        return Err(wrong(&"is empty"));
     }
-    let Some(path) = absolute(&file)?.to_str().map(toml_text) else {
-        let shown = file.display();
-        return Err(Failure::Usage(format!("--file {shown}: its path must be UTF-8")));
-    };
+    let path = std::path::absolute(&file).map_err(|error| wrong(&error))?;
+    let Some(path) = path.to_str() else { return Err(wrong(&"its path must be UTF-8")) };
+    // TOML's escapes are those of JSON.
+    let path = serde_json::Value::from(path);
     let duration_s = DURATION_S_MIN.max(bytes * 8 / RATE_BPS_MIN);
     let set =
         vec![format!("flow.file.data={{ file = {path} }}"), format!("duration={duration_s} s")];
@@ -70,13 +70,3 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
 const DURATION_S_MIN: u64 = 60;
 /// Expected rate of a session beside one TCP flow on 20 Mbit/s. Larger files get more time.
 const RATE_BPS_MIN: u64 = 5_000_000;
-
-/// Returns `text` quoted for TOML, for paths with quotes. TOML's escapes are those of JSON.
-fn toml_text(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
-}
-
-fn absolute(path: &Path) -> Result<std::path::PathBuf, Failure> {
-    std::path::absolute(path)
-        .map_err(|error| Failure::Usage(format!("--file {}: {error}", path.display())))
-}

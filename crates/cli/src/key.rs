@@ -3,9 +3,9 @@
 use faircast_seal::{Exposure, GroupKey};
 
 use crate::args::{KeyArgs, KeyVerb};
-use crate::error::{Failure, print};
+use crate::error::{Failure, Result, print};
 
-pub(crate) fn key(args: &KeyArgs) -> Result<(), Failure> {
+pub(crate) fn key(args: &KeyArgs) -> Result {
     let wrong = |error: faircast_seal::KeyError| Failure::Usage(error.to_string());
     match &args.what {
         KeyVerb::New { file } => {

@@ -3,13 +3,13 @@
 use faircast_base::Duration;
 
 use crate::args::LabCheckArgs;
-use crate::error::{Failure, print};
+use crate::error::{Failure, Result, print};
 use crate::interrupt::{interrupted, listen};
 use crate::progress::Watch;
 
 const ABOUT: Duration = Duration::from_secs(13);
 
-pub(crate) fn check(args: &LabCheckArgs) -> Result<(), Failure> {
+pub(crate) fn check(args: &LabCheckArgs) -> Result {
     listen();
     let mut watch = Watch::new(ABOUT, false);
     let check = faircast_lab::check(&mut watch);

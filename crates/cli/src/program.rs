@@ -8,10 +8,10 @@ use std::path::Path;
 use faircast::PROGRAM_BYTES_MAX;
 
 use crate::args::{ProgramArgs, ProgramVerb};
-use crate::error::{Failure, print};
+use crate::error::{Failure, Result, print};
 use crate::live::read_small;
 
-pub(crate) fn program(args: &ProgramArgs) -> Result<(), Failure> {
+pub(crate) fn program(args: &ProgramArgs) -> Result {
     match &args.what {
         ProgramVerb::Check { file } => {
             let code = read(file)?;
@@ -44,7 +44,7 @@ pub(crate) fn program(args: &ProgramArgs) -> Result<(), Failure> {
     }
 }
 
-fn read(file: &Path) -> Result<Vec<u8>, Failure> {
+fn read(file: &Path) -> Result<Vec<u8>> {
     read_small(file, PROGRAM_BYTES_MAX).map_err(|error| wrong(file, &error))
 }
 

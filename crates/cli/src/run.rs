@@ -4,14 +4,14 @@ use faircast_experiment::backend;
 use faircast_scenario::{Overrides, Scenario};
 use faircast_study::Study;
 
-use crate::args::{On, RunArgs};
-use crate::error::{Failure, note, print};
+use crate::args::RunArgs;
+use crate::error::{Failure, Result, note, print};
 use crate::interrupt::listen;
 use crate::progress::Watch;
 
-pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
+pub(crate) fn run(args: &RunArgs) -> Result {
     let overrides = Overrides { set: args.set.clone(), seed: args.seed };
-    let study = Study { backend: backend(args.on.into()), ..Study::default() };
+    let study = Study { backend: backend(args.on), ..Study::default() };
     let scenario = Scenario::load(&args.file, &overrides, &study.catalog)?;
     listen();
     let mut watch = Watch::new(scenario.duration, true);
@@ -37,13 +37,4 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         )));
     }
     Ok(())
-}
-
-impl From<On> for faircast_trace::On {
-    fn from(on: On) -> Self {
-        match on {
-            On::Sim => Self::Sim,
-            On::Lab => Self::Lab,
-        }
-    }
 }

@@ -7,7 +7,7 @@ use faircast_proto::options::{OptionKind, OptionSpec};
 use faircast_scenario::Catalog;
 
 use crate::args::SchemesArgs;
-use crate::error::{Failure, print};
+use crate::error::{Failure, Result, print};
 use crate::live::words::wrapped;
 
 struct Entry {
@@ -17,7 +17,7 @@ struct Entry {
     options: Vec<OptionSpec>,
 }
 
-pub(crate) fn schemes(args: &SchemesArgs) -> Result<(), Failure> {
+pub(crate) fn schemes(args: &SchemesArgs) -> Result {
     let all = entries(&faircast_sim::catalog());
     let chosen: Vec<&Entry> = match &args.name {
         None => all.iter().collect(),

@@ -11,13 +11,11 @@ use faircast_files::{Manifest, StoreHandle};
 use faircast_proto::object::{Announcement, ObjectError, ObjectResult, Part, Store, Verdict};
 use parking_lot::Mutex;
 
-/// Path, length and hash of a file.
 type NotedFile = (PathBuf, u64, Option<[u8; 32]>);
 
 /// Facts of a session's object, each set once.
 #[derive(Default)]
 pub(crate) struct Notes {
-    /// Hash that identifies the object.
     pub(crate) object: OnceLock<[u8; 32]>,
     pub(crate) name: OnceLock<String>,
     /// Set if the object has another name than the only accepted one.
@@ -35,7 +33,6 @@ const ANY_OBJECT: [u8; 32] = [0xff; 32];
 #[derive(Clone, Default)]
 pub(crate) struct Holders(Arc<Mutex<BTreeMap<[u8; 32], Holder>>>);
 
-/// Session that receives an object.
 #[derive(Clone, Copy)]
 struct Holder {
     session: u64,
@@ -44,7 +41,6 @@ struct Holder {
 }
 
 impl Holders {
-    /// True if the object is the session's.
     fn take(&self, object: [u8; 32], session: u64) -> bool {
         let mut all = self.0.lock();
         let holder = all.entry(object).or_insert(Holder { session, is_contested: false });
@@ -76,7 +72,6 @@ pub(crate) struct WatchedStore {
     handle: StoreHandle,
     notes: Arc<Notes>,
     holders: Holders,
-    /// Only accepted name.
     accepted: Option<String>,
     manifest_bytes: u64,
     session: u64,

@@ -12,7 +12,6 @@ use crate::ADDRESSES_MAX;
 #[derive(Debug)]
 pub(crate) struct Ends(LruCache<u64, End>);
 
-/// Address of an end, and how sure it is.
 #[derive(Clone, Copy, Debug)]
 struct End {
     address: SocketAddr,
@@ -28,13 +27,10 @@ struct End {
 /// Conclusion from a packet about the address of the end that it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Located {
-    /// The end is at the packet's address.
     There,
     /// The packet is the end's, but the end remains at this address.
     Elsewhere(SocketAddr),
-    /// The end has moved from this address.
     Moved(SocketAddr),
-    /// The packet is not the end's.
     False,
 }
 
@@ -77,7 +73,6 @@ impl Ends {
     }
 }
 
-/// Silence after which an end may move.
 const MOVES_AFTER: Duration = Duration::from_millis(1500);
 
 /// Silence after which an authenticated end may move: more than packets overtake each other.

@@ -13,16 +13,14 @@ const LOOKUP_INTERVAL: Duration = Duration::from_secs(6);
 #[derive(Debug)]
 pub(crate) struct Names {
     texts: Vec<String>,
-    /// Lookup in progress.
     pending: Option<mpsc::Receiver<Lookup>>,
-    /// Earliest time of the next lookup.
     next_at: Time,
-    error: Option<String>,
+    /// Error of the last lookup.
+    pub(crate) error: Option<String>,
     /// True once addresses among the texts were returned, which need no lookup.
     has_returned: bool,
 }
 
-/// Result of a lookup.
 #[derive(Debug, Default)]
 struct Lookup {
     addresses: Vec<SocketAddr>,
@@ -32,10 +30,6 @@ struct Lookup {
 impl Names {
     pub(crate) const fn new(texts: Vec<String>) -> Self {
         Self { texts, pending: None, next_at: Time::ZERO, error: None, has_returned: false }
-    }
-
-    pub(crate) fn error(&self) -> Option<&str> {
-        self.error.as_deref()
     }
 
     /// Returns all addresses after a lookup. Lookups repeat every 6 s while `wanted` is true.
@@ -126,7 +120,9 @@ mod tests {
             let now = Time::ZERO + LOOKUP_INTERVAL * round;
             let found = poll(&mut names, now).expect("localhost has an address");
             assert!(found.iter().all(|at| at.ip().is_loopback() && at.port() == 2), "{found:?}");
-            assert!(names.error().is_some_and(|error| error.starts_with("no such name:1: ")));
+            assert!(
+                names.error.as_ref().is_some_and(|error| error.starts_with("no such name:1: "))
+            );
             assert_eq!(names.poll(now, true), None, "not at once again");
         }
     }

@@ -46,7 +46,7 @@ impl Multicast {
                 });
             }
         }
-        found.ok_or_else(|| NetError::socket("find the interface", nix::Error::ENODEV))
+        found.ok_or(nix::Error::ENODEV).map_err(NetError::doing("find the interface"))
     }
 }
 

@@ -1,30 +1,28 @@
 //! Sessions of a driver: their machines, timeouts and traces.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use faircast_base::{Cx, Duration, FlowId, NodeId, Purpose, Rng, Time, Trace};
 use faircast_proto::{Machine, Membership};
 use faircast_trace::{Sink, Subject, Tagged};
 
 use crate::SessionId;
-use crate::timeouts::Timeouts;
 
 /// Machines of a driver, by session. Every call of a machine that may change its timeout goes
 /// through [`call`](Self::call).
 pub(crate) struct Sessions<M> {
     by_id: BTreeMap<SessionId, Session<M>>,
-    next_id: u32,
+    pub(crate) next_id: u32,
     /// Sessions whose timeout may have changed since [`arm`](Self::arm), each once.
-    pending: Vec<SessionId>,
-    timeouts: Timeouts,
+    pub(crate) pending: Vec<SessionId>,
+    pub(crate) timeouts: Timeouts,
     /// Delay of the calls of this turn: [`Cx::late`].
-    lateness: Duration,
-    node: NodeId,
+    pub(crate) lateness: Duration,
+    pub(crate) node: NodeId,
     seed: u64,
-    sink: Option<Box<dyn Sink>>,
+    pub(crate) sink: Option<Box<dyn Sink>>,
 }
 
-/// Machine with its state in the driver.
 struct Session<M> {
     machine: M,
     rng: Rng,
@@ -49,14 +47,6 @@ impl<M: Machine> Sessions<M> {
         }
     }
 
-    pub(crate) fn set_sink(&mut self, sink: Box<dyn Sink>) {
-        self.sink = Some(sink);
-    }
-
-    pub(crate) fn number_from(&mut self, first: u32) {
-        self.next_id = self.next_id.max(first);
-    }
-
     /// Adds a machine. Its default subject in the trace is an end of the flow of its number.
     pub(crate) fn add(&mut self, machine: M, subject: Option<Subject>, sender: bool) -> SessionId {
         let id = SessionId(self.next_id);
@@ -73,10 +63,6 @@ impl<M: Machine> Sessions<M> {
     pub(crate) fn remove(&mut self, id: SessionId) {
         self.by_id.remove(&id);
         self.timeouts.set(id, None);
-    }
-
-    pub(crate) const fn node(&self) -> NodeId {
-        self.node
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -152,14 +138,6 @@ impl<M: Machine> Sessions<M> {
         self.by_id.get_mut(&id)?.machine.poll_event()
     }
 
-    pub(crate) const fn set_lateness(&mut self, lateness: Duration) {
-        self.lateness = lateness;
-    }
-
-    pub(crate) fn add_lateness(&mut self, more: Duration) {
-        self.lateness += more;
-    }
-
     /// Updates timeouts of called sessions; not after each packet, which is costly for a machine.
     pub(crate) fn arm(&mut self) {
         let Self { pending, by_id, timeouts, .. } = self;
@@ -171,20 +149,59 @@ impl<M: Machine> Sessions<M> {
         });
     }
 
-    pub(crate) fn first_timeout(&self) -> Option<(Time, SessionId)> {
-        self.timeouts.first()
-    }
-
-    /// True if a session was called since the last [`arm`](Self::arm), or may send.
-    pub(crate) fn has_pending(&self) -> bool {
-        !self.pending.is_empty()
-    }
-
-    pub(crate) fn pending(&self) -> Vec<SessionId> {
-        self.pending.clone()
-    }
-
     pub(crate) fn may_send(&self, id: SessionId) -> bool {
         self.by_id.get(&id).is_some_and(|session| session.may_send)
+    }
+}
+
+/// Timeouts of all sessions, ordered by time.
+#[derive(Debug, Default)]
+pub(crate) struct Timeouts {
+    in_order: BTreeSet<(Time, SessionId)>,
+    of: BTreeMap<SessionId, Time>,
+}
+
+impl Timeouts {
+    pub(crate) fn set(&mut self, id: SessionId, at: Option<Time>) {
+        let before = match at {
+            Some(at) => self.of.insert(id, at),
+            None => self.of.remove(&id),
+        };
+        if before == at {
+            return;
+        }
+        if let Some(before) = before {
+            self.in_order.remove(&(before, id));
+        }
+        self.in_order.extend(at.map(|at| (at, id)));
+    }
+
+    pub(crate) fn first(&self) -> Option<(Time, SessionId)> {
+        self.in_order.first().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use faircast_base::{NodeId, Purpose, Rng};
+
+    use super::*;
+
+    #[test]
+    fn the_first_is_what_a_scan_over_all_finds() {
+        for seed in 0..20 {
+            let mut rng = Rng::new(seed, NodeId(0), Purpose::Scenario);
+            let (mut timeouts, mut scanned) = (Timeouts::default(), [None; 50]);
+            for _ in 0..2000 {
+                let id = rng.below(50);
+                let at = rng.chance(0.7).then(|| Time::from_nanos(rng.below(40)));
+                scanned[id as usize] = at;
+                timeouts.set(SessionId(id as u32), at);
+                let all =
+                    scanned.iter().zip(0..).filter_map(|(at, id)| Some(((*at)?, SessionId(id))));
+                assert_eq!(timeouts.first(), all.min(), "seed {seed}");
+                assert_eq!(timeouts.in_order.len(), timeouts.of.len(), "nothing stale is kept");
+            }
+        }
     }
 }

@@ -4,17 +4,13 @@ use std::time::{Duration, Instant};
 
 use super::words::time;
 
-/// Smoothed rate of a counter.
 #[derive(Debug)]
 pub(crate) struct Meter {
-    /// Time constant of the smoothing.
     window_s: f64,
-    /// Time and count of the last sample.
     last: Option<(Instant, u64)>,
     /// Time of the last sample that was larger than the one before it.
     grown_at: Option<Instant>,
     per_s: Option<f64>,
-    /// Time from the first sample to the last.
     observed_s: f64,
 }
 
@@ -115,7 +111,6 @@ impl Hints {
 const HINT_FIRST: faircast_base::Duration = faircast_base::Duration::from_secs(10);
 const HINT_INTERVAL_MAX: faircast_base::Duration = faircast_base::Duration::from_secs(600);
 
-/// Least time between two samples.
 const SAMPLE_S: f64 = 0.2;
 
 #[cfg(test)]

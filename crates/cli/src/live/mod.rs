@@ -13,9 +13,7 @@ use std::io::{self, IsTerminal as _, Read as _};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::path::Path;
 
-use faircast::{
-    Error, Exposure, GroupKey, Interface, KeyError, NetError, OptionValue, RelaySecret,
-};
+use faircast::{Error, Exposure, Interface, KeyError, NetError, OptionValue};
 use faircast_base::escaped_lines;
 use faircast_proto::credit;
 use faircast_proto::options::OptionKind;
@@ -24,10 +22,10 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::args::{KeyOptions, ViaOptions, WatchOptions, socket_address};
-use crate::error::Failure;
+use crate::error::{Failure, Result};
 use crate::key::exposure;
 
-pub(crate) fn begin_log(watch: &WatchOptions) -> Result<(), Failure> {
+pub(crate) fn begin_log(watch: &WatchOptions) -> Result {
     let wanted = std::env::var("FAIRCAST_LOG").unwrap_or_else(|_| "warn".to_string());
     let filter = log_filter(&wanted)
         .map_err(|error| Failure::Usage(format!("FAIRCAST_LOG={wanted}: {error}")))?;
@@ -98,7 +96,7 @@ fn level(text: &str) -> Result<LevelFilter, String> {
 
 const LOG_PARTS: [&str; 3] = ["session", "control", "packets"];
 
-pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+pub(crate) fn runtime() -> Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -112,18 +110,10 @@ pub(crate) fn with<B, T>(builder: B, given: Option<T>, set: impl FnOnce(B, T) ->
     }
 }
 
-pub(crate) fn read_key(options: &KeyOptions) -> Result<Option<GroupKey>, Failure> {
-    read_with(options, GroupKey::read)
-}
-
-pub(crate) fn read_relay_key(options: &KeyOptions) -> Result<Option<RelaySecret>, Failure> {
-    read_with(options, RelaySecret::read)
-}
-
-fn read_with<K>(
+pub(crate) fn read_key<K>(
     options: &KeyOptions,
     read: fn(&Path, Exposure) -> Result<K, KeyError>,
-) -> Result<Option<K>, Failure> {
+) -> Result<Option<K>> {
     let read = |path| {
         read(path, exposure(options.key_exposed)).map_err(|error| {
             let advice = match error {
@@ -141,14 +131,7 @@ fn read_with<K>(
     options.key.as_deref().map(read).transpose()
 }
 
-pub(crate) fn receivers(
-    hosts: &[String],
-    group: Option<SocketAddr>,
-) -> Result<Vec<SocketAddr>, Failure> {
-    self::hosts("--to", hosts, group.is_some_and(|group| group.is_ipv6()))
-}
-
-pub(crate) fn relays(via: &ViaOptions, group: Option<SocketAddr>) -> Result<Vec<String>, Failure> {
+pub(crate) fn relays(via: &ViaOptions, group: Option<SocketAddr>) -> Result<Vec<String>> {
     if !via.via.is_empty() && via.meeting.is_none() && group.is_none() {
         let text = "--via needs --meeting NAME, at which senders and receivers meet, such as \
                     --meeting images";
@@ -158,7 +141,7 @@ pub(crate) fn relays(via: &ViaOptions, group: Option<SocketAddr>) -> Result<Vec<
 }
 
 /// Returns the hosts that `option` lists, each as `HOST:PORT`. Names are resolved at each use.
-pub(crate) fn names(option: &str, hosts: &[String]) -> Result<Vec<String>, Failure> {
+pub(crate) fn names(option: &str, hosts: &[String]) -> Result<Vec<String>> {
     let name = |host: &String| {
         if let Some(address) = socket_address(host)? {
             return checked(address).map(|address| address.to_string());
@@ -176,7 +159,7 @@ fn each<T>(
     option: &str,
     hosts: &[String],
     read: impl Fn(&String) -> Result<T, String>,
-) -> Result<Vec<T>, Failure> {
+) -> Result<Vec<T>> {
     let (mut all, mut wrong) = (Vec::new(), Vec::new());
     for host in hosts {
         match read(host) {
@@ -187,13 +170,11 @@ fn each<T>(
     if wrong.is_empty() { Ok(all) } else { Err(Failure::Usage(wrong.join("; "))) }
 }
 
-pub(crate) fn hosts(
-    option: &str,
-    hosts: &[String],
-    ipv6: bool,
-) -> Result<Vec<SocketAddr>, Failure> {
+/// Returns the addresses that `--to` lists, each once, of the group's family if there is a group.
+pub(crate) fn receivers(hosts: &[String], group: Option<SocketAddr>) -> Result<Vec<SocketAddr>> {
+    let ipv6 = group.is_some_and(|group| group.is_ipv6());
     let mut all: Vec<SocketAddr> = Vec::new();
-    for address in each(option, hosts, |host| resolve(host, ipv6))? {
+    for address in each("--to", hosts, |host| resolve(host, ipv6))? {
         all.extend((!all.contains(&address)).then_some(address));
     }
     Ok(all)
@@ -240,7 +221,7 @@ fn resolve(host: &str, ipv6: bool) -> Result<SocketAddr, String> {
 }
 
 /// Parses settings of the scheme, `KEY=VALUE` each. A file as the value is read.
-pub(crate) fn options(given: &[String]) -> Result<Vec<(String, OptionValue)>, Failure> {
+pub(crate) fn options(given: &[String]) -> Result<Vec<(String, OptionValue)>> {
     let all = given.iter().map(|text| {
         let (key, value) = text.split_once('=').ok_or_else(|| {
             Failure::Usage(format!("--option {text}: expected KEY=VALUE, such as acker_bias=0.75"))

@@ -8,14 +8,12 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::args::WatchOptions;
-use crate::error::{Failure, note, print};
+use crate::error::{Result, note, print};
 
-/// Printer of events in the form that the user has chosen.
 pub(crate) struct Output {
     mode: Mode,
     /// Bar of a terminal; elsewhere progress is printed in lines.
     bar: Option<ProgressBar>,
-    /// Time of the last line of progress.
     progress_at: Option<std::time::Instant>,
 }
 
@@ -42,7 +40,7 @@ impl Output {
     }
 
     /// Reports an event: `text` for people, `event` with the fields of `json` for programs.
-    pub(crate) fn tell(&self, event: &'static str, text: &str, json: Value) -> Result<(), Failure> {
+    pub(crate) fn tell(&self, event: &'static str, text: &str, json: Value) -> Result {
         match (self.mode, &self.bar) {
             (Mode::Quiet, _) => Ok(()),
             (Mode::Json, _) => print(&json_line(event, &json)),
@@ -58,7 +56,7 @@ impl Output {
         }
     }
 
-    pub(crate) fn warn(&self, text: &str) -> Result<(), Failure> {
+    pub(crate) fn warn(&self, text: &str) -> Result {
         match (self.mode, &self.bar) {
             (Mode::Json, _) => {
                 print(&json_line("warning", &serde_json::json!({ "text": text })))?;
@@ -74,7 +72,7 @@ impl Output {
         share: f64,
         text: impl FnOnce() -> String,
         json: impl FnOnce() -> Value,
-    ) -> Result<(), Failure> {
+    ) -> Result {
         if let Some(bar) = &self.bar {
             let text = escaped(&text()).into_owned();
             let (_, columns) = console::Term::stderr().size();
@@ -102,7 +100,7 @@ impl Output {
         event: &'static str,
         text: &str,
         json: &impl Serialize,
-    ) -> Result<(), Failure> {
+    ) -> Result {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
         }
@@ -137,7 +135,6 @@ fn json_line(event: &'static str, json: &impl Serialize) -> String {
     }
 }
 
-/// Time between two lines of progress.
 const TEXT_INTERVAL_S: f64 = 5.0;
 const JSON_INTERVAL_S: f64 = 1.0;
 

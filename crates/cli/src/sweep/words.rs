@@ -32,7 +32,6 @@ fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_./=:,+@%".contains(&byte)
 }
 
-/// Beginning of an escaped word.
 const PREFIX: &str = "url:";
 
 /// Returns a word in plain characters: unchanged, or after `url:` with percent escapes.
@@ -89,7 +88,6 @@ fn unescaped(word: &str) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// Quotes a word for a shell.
 pub(super) fn for_shell(word: &str) -> String {
     match !word.is_empty() && word.bytes().all(is_plain) {
         true => word.to_string(),

@@ -14,9 +14,7 @@ use crate::ends::Receiving;
 use crate::status::ReceiveOutcome;
 use crate::watched_store::Notes;
 
-/// Incoming object of a session.
 pub(super) struct Transfer {
-    /// Number in order of arrival.
     pub(super) number: u64,
     pub(super) stack: Stack,
     pub(super) tsi: Tsi,
@@ -31,7 +29,6 @@ pub(super) struct Transfer {
     /// Stage and bytes of content, and the time of their last change.
     pub(super) progress: (Stage, u64),
     pub(super) progress_at: Time,
-    /// Answers of the sender so far.
     pub(super) answers: u64,
     /// True if the first packet came after the end of the last object to accept.
     pub(super) is_late: bool,

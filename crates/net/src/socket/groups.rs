@@ -11,7 +11,6 @@ use super::{Sockets, Way, aim, bind, local_address, open, share, zoned};
 use crate::address::{Resolved, is_link_local};
 use crate::{Interface, Multicast, NetError, SessionId};
 
-/// Multicast group of a session, with its socket and members.
 #[derive(Debug, Default)]
 pub(crate) struct Group {
     pub(crate) id: GroupId,
@@ -46,14 +45,18 @@ impl Sockets {
     /// # Errors
     /// The session has no group, `at` is not like it, or the address or number is taken.
     pub fn add_group(&mut self, id: GroupId, at: SocketAddr) -> Result<(), NetError> {
-        let session = self.multicast.as_ref().ok_or(NetError::NoGroup)?;
+        let session = self.multicast.as_ref().ok_or_else(|| {
+            let text = "groups beside the session's need one of the session, and it has none";
+            NetError::Addresses(text.to_string())
+        })?;
         Multicast { group: at, source: None, ..session.clone() }.check()?;
         if at.is_ipv4() != session.group.is_ipv4() {
             return Err(NetError::Family(session.group.ip(), at.ip()));
         }
         let at = SocketAddr::new(at.ip(), at.port());
         if self.groups.iter().any(|group| group.id == id || group.address == Some(at)) {
-            return Err(NetError::SameGroup(at));
+            let text = format!("{at}: there is a group with this name or this address already");
+            return Err(NetError::Addresses(text));
         }
         let mut group = Group::new(id, Some(at));
         let ways = if self.is_source { self.interfaces.len() } else { 1 };
@@ -113,7 +116,8 @@ impl Sockets {
             return Ok(());
         }
         let index = self.groups.iter().position(|group| group.id == id);
-        let index = index.ok_or(NetError::UnknownGroup(id))?;
+        let unknown = || NetError::Addresses(format!("group {} has no address here", id.0));
+        let index = index.ok_or_else(unknown)?;
         let group = &mut self.groups[index];
         match change {
             Membership::Leave(_) => {
@@ -151,7 +155,7 @@ impl Sockets {
     }
 
     pub(super) fn open_group(&mut self, index: usize) -> Result<(), NetError> {
-        let address = self.groups[index].address.ok_or(NetError::NoGroup)?;
+        let Some(address) = self.groups[index].address else { return Ok(()) };
         let at = self.interfaces.iter().find_map(|(_, at)| *at).unwrap_or_default();
         let socket = open(address.ip(), &self.settings)?;
         share(&socket)?;
