@@ -18,16 +18,14 @@ pub(crate) use check::CheckArgs;
 pub(crate) use clean::CleanArgs;
 pub(crate) use groups::{ConnectOptions, PubArgs, SubArgs};
 pub(crate) use key::{KeyArgs, KeyVerb};
-pub(crate) use live::socket_address;
-pub(crate) use live::{KeyOptions, ViaOptions, WatchOptions};
+pub(crate) use live::{KeyOptions, ViaOptions, WatchOptions, socket_address};
 pub(crate) use node::{
     NodeArgs, NodeInitArgs, NodeRehearseArgs, NodeStatusArgs, NodeTopArgs, NodeVerb,
 };
 pub(crate) use program::{ProgramArgs, ProgramVerb};
 pub(crate) use recv::RecvArgs;
 pub(crate) use relay::{RelayArgs, RelayStatusArgs, RelayVerb};
-pub(crate) use send::SendArgs;
-pub(crate) use send::fec;
+pub(crate) use send::{SendArgs, fec};
 pub(crate) use soak::SoakArgs;
 pub(crate) use sweep::SweepArgs;
 
@@ -158,11 +156,11 @@ pub(crate) struct LabCheckArgs {
 }
 
 fn on() -> impl TypedValueParser<Value = On> {
-    let lab = PossibleValue::new("lab");
     let values = [
-        PossibleValue::new("sim").help("In the simulator, in virtual time"),
-        lab.help("Between network namespaces of this machine, in real time"),
+        ("sim", "In the simulator, in virtual time"),
+        ("lab", "Between network namespaces of this machine, in real time"),
     ];
+    let values = values.map(|(name, help)| PossibleValue::new(name).help(help));
     PossibleValuesParser::new(values).map(|name| if name == "lab" { On::Lab } else { On::Sim })
 }
 

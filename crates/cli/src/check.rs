@@ -38,9 +38,7 @@ pub(crate) fn check(args: &CheckArgs) -> Result {
     };
     match look(&settings, &mut watch) {
         Ok(Some(found)) => show(args, &found),
-        Ok(None) => {
-            Err(Failure::Work("interrupted; a check that is not finished says nothing".into()))
-        }
+        Ok(None) => Err(Failure::work("interrupted; a check that is not finished says nothing")),
         Err(error) => Err(live::failure(error, true)),
     }
 }

@@ -24,18 +24,24 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    pub(crate) fn usage(error: impl ToString) -> Self {
+        Self::Usage(error.to_string())
+    }
+
+    pub(crate) fn work(error: impl ToString) -> Self {
+        Self::Work(error.to_string())
+    }
+
     pub(crate) fn write(path: &Path, error: &io::Error) -> Self {
         Self::Work(format!("{}: cannot be written: {error}", path.display()))
     }
 
-    /// Writes the message to standard error.
     pub(crate) fn print(&self) {
         if !matches!(self, Self::AlreadyTold) {
             note(&self.to_string());
         }
     }
 
-    /// Returns the exit status.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Self::Usage(_) => ExitCode::from(2),
@@ -64,15 +70,15 @@ impl From<clap::Error> for Failure {
 
 impl From<ScenarioError> for Failure {
     fn from(error: ScenarioError) -> Self {
-        Self::Usage(error.to_string())
+        Self::usage(error)
     }
 }
 
 impl From<faircast_study::Error> for Failure {
     fn from(error: faircast_study::Error) -> Self {
         match error.is_usage() {
-            true => Self::Usage(error.to_string()),
-            false => Self::Work(error.to_string()),
+            true => Self::usage(error),
+            false => Self::work(error),
         }
     }
 }

@@ -46,7 +46,7 @@ async fn connect(options: &ConnectOptions, verb: &str, benefit: Option<Benefit>)
 /// Reads the token of a file: the last field of the first line that is no comment.
 fn token(file: &Path) -> Result<String> {
     let opened = open_private(file, Exposure::Refuse);
-    let opened = opened.map_err(|error| Failure::Usage(error.to_string()))?;
+    let opened = opened.map_err(Failure::usage)?;
     let wrong = |error: &dyn Display| Failure::Usage(format!("{}: {error}", file.display()));
     let text = io::read_to_string(opened).map_err(|error| wrong(&error))?;
     let mut lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
@@ -69,7 +69,7 @@ pub(crate) fn publish(args: &PubArgs) -> Result {
             failed = watch_events(args, &client, &receipts) => Err(failed),
             done = send_all(args, &client, &receipts) => done,
             () = until_interrupted() => {
-                Err(Failure::Work("interrupted: not all messages were sent".to_string()))
+                Err(Failure::work("interrupted: not all messages were sent"))
             }
         };
         client.close().await;
@@ -117,9 +117,9 @@ async fn watch_events(args: &PubArgs, client: &Client, receipts: &watch::Sender<
                 note(&format!("nobody gets the messages: no members in {}", names.join(", ")));
             }
             Ok(GroupEvent::Restarted { .. }) if args.receipts => {
-                return Failure::Work("the daemon has started again: receipts are lost".into());
+                return Failure::work("the daemon has started again: receipts are lost");
             }
-            Ok(GroupEvent::Refused { reason, .. }) => return Failure::Work(reason.to_string()),
+            Ok(GroupEvent::Refused { reason, .. }) => return Failure::work(reason),
             Ok(GroupEvent::Disconnected { reason }) => note(&disconnected(&reason)),
             Ok(GroupEvent::Restarted { unsure }) if unsure > 0 => {
                 note(&format!("the daemon has started again: {unsure} messages may be lost"));
@@ -251,50 +251,38 @@ impl Printer<'_> {
         match event {
             GroupEvent::Message(GroupMessage { payload, .. }) => {
                 let (is_binary, is_terminal) = (self.args.binary, io::stdout().is_terminal());
-                self.write(|out| {
+                return self.write(|out| {
                     if is_binary {
                         out.write_all(&(payload.len() as u32).to_be_bytes())?;
                         return out.write_all(&payload);
                     }
                     if is_terminal {
-                        // Escaped: control characters must not move the terminal's cursor.
-                        return writeln!(
-                            out,
-                            "{}",
-                            escaped_lines(&String::from_utf8_lossy(&payload))
-                        );
+                        // Control characters must not move the terminal's cursor.
+                        let text = String::from_utf8_lossy(&payload);
+                        return writeln!(out, "{}", escaped_lines(&text));
                     }
                     out.write_all(&payload)?;
                     out.write_all(b"\n")
-                })
+                });
             }
-            GroupEvent::Refused { reason, .. } => Err(Failure::Work(reason.to_string())),
+            GroupEvent::Refused { reason, .. } => return Err(Failure::work(reason)),
             GroupEvent::Cut { lost: (first, last) } => {
                 note(&format!("this client was too slow: events {first} to {last} are lost"));
-                Ok(false)
             }
-            GroupEvent::Disconnected { reason } => {
-                note(&disconnected(&reason));
-                Ok(false)
-            }
+            GroupEvent::Disconnected { reason } => note(&disconnected(&reason)),
             GroupEvent::Restarted { .. } => {
                 note("the daemon has started again: messages may be lost");
-                Ok(false)
             }
-            _ => Ok(false),
+            _ => {}
         }
+        Ok(false)
     }
 }
 
 fn json_of(event: GroupEvent) -> Value {
-    let member = |it: &GroupMember| {
-        json!({
-            "name": &*it.name,
-            "daemon": format!("{:016x}", it.daemon),
-            "incarnation": it.incarnation,
-        })
-    };
-    let daemons = |all: &[u64]| all.iter().map(|id| format!("{id:016x}")).collect::<Vec<_>>();
+    let daemon = |id: u64| format!("{id:016x}");
+    let member = |it: &GroupMember| json!({ "name": &*it.name, "daemon": daemon(it.daemon), "incarnation": it.incarnation });
+    let daemons = |all: &[u64]| all.iter().copied().map(daemon).collect::<Vec<_>>();
     match event {
         GroupEvent::Message(message) => {
             let mut json = json!({
@@ -327,13 +315,11 @@ fn json_of(event: GroupEvent) -> Value {
             json!({ "event": "transitional", "closes": closes.to_string(), "members": daemons(&members) })
         }
         GroupEvent::View { id, members, together, previous } => {
-            let members = members
-                .iter()
-                .map(|(id, name)| json!({ "daemon": format!("{id:016x}"), "name": name }));
+            let member = |(id, name): (u64, String)| json!({ "daemon": daemon(id), "name": name });
             json!({
                 "event": "view",
                 "id": id.to_string(),
-                "members": members.collect::<Vec<_>>(),
+                "members": members.into_iter().map(member).collect::<Vec<_>>(),
                 "together": daemons(&together),
                 "previous": previous.map(|it| it.to_string()),
             })

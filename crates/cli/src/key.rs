@@ -6,7 +6,7 @@ use crate::args::{KeyArgs, KeyVerb};
 use crate::error::{Failure, Result, print};
 
 pub(crate) fn key(args: &KeyArgs) -> Result {
-    let wrong = |error: faircast_seal::KeyError| Failure::Usage(error.to_string());
+    let wrong = |error: faircast_seal::KeyError| Failure::usage(error);
     match &args.what {
         KeyVerb::New { file } => {
             let key = GroupKey::create(file).map_err(wrong)?;

@@ -14,7 +14,7 @@ pub(crate) fn check(args: &LabCheckArgs) -> Result {
     let mut watch = Watch::new(ABOUT, false);
     let check = faircast_lab::check(&mut watch);
     if interrupted() {
-        return Err(Failure::Work("interrupted; a check that is not finished says nothing".into()));
+        return Err(Failure::work("interrupted; a check that is not finished says nothing"));
     }
     if args.json {
         print(&(check.to_json() + "\n"))?;

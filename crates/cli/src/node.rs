@@ -46,12 +46,12 @@ pub(crate) fn node(args: &NodeArgs) -> Result {
         (Some(NodeVerb::Rehearse(args)), _) => live::runtime()?.block_on(rehearse::rehearse(args)),
         (Some(NodeVerb::Top(args)), _) => live::runtime()?.block_on(top::top(args)),
         (None, Some(config)) => run(args, config),
-        (None, None) => Err(Failure::Usage("--config: which file?".to_string())),
+        (None, None) => Err(Failure::usage("--config: which file?")),
     }
 }
 
 fn run(args: &NodeArgs, config: &Path) -> Result {
-    let config = NodeConfig::read(config).map_err(|error| Failure::Usage(error.to_string()))?;
+    let config = NodeConfig::read(config).map_err(Failure::usage)?;
     let log_json = args.log_json;
     live::begin_log(&WatchOptions { metrics: None, json: false, quiet: false, log_json })?;
     listen();
@@ -88,8 +88,9 @@ async fn serve(mut config: NodeConfig) -> Result {
     }
     while !interrupted() {
         if server.has_ended() {
-            let text = "the daemon has ended by a fault of faircast; the lines above have it";
-            return Err(Failure::Work(text.into()));
+            return Err(Failure::work(
+                "the daemon has ended by a fault of faircast; the lines above have it",
+            ));
         }
         tokio::time::sleep(INTERRUPT_INTERVAL).await;
     }
@@ -162,6 +163,7 @@ fn metrics(registry: &mut Registry, report: &DaemonReport) {
     let connected = report.clients.iter().filter(|it| it.connected).count();
     let queued: usize = report.clients.iter().map(|it| it.queued_bytes).sum();
     let waiting = report.clients.iter().filter(|it| it.waiting.is_some()).count();
+    let unstable = report.unstable_bytes;
     let greeted = report.neighbors.iter().filter(|it| it.daemon.is_some()).count();
     let all = [
         ("node_members", "Daemons of the view", report.members.len()),
@@ -173,11 +175,7 @@ fn metrics(registry: &mut Registry, report: &DaemonReport) {
         ("node_sessions", "Clients with a session", report.clients.len()),
         ("node_clients_waiting", "Clients whose requests wait", waiting),
         ("node_queued_bytes", "Bytes of events that wait for clients", queued),
-        (
-            "node_unstable_bytes",
-            "Bytes of messages that not all daemons have",
-            report.unstable_bytes,
-        ),
+        ("node_unstable_bytes", "Bytes of messages that not all daemons have", unstable),
     ];
     gauges(registry, all.map(|(name, help, value)| (name, help, value as f64)));
     let it = &report.counters;
@@ -292,9 +290,9 @@ fn init(args: &NodeInitArgs) -> Result {
     let example = (args.hosts.len() + 1..=sites).map(|site| format!("site{site}.example"));
     let hosts: Vec<String> = args.hosts.iter().cloned().chain(example).collect();
     std::fs::create_dir_all(folder).map_err(|error| Failure::write(folder, &error))?;
-    let random = || GroupKey::random().map_err(|error| Failure::Work(error.to_string()));
+    let random = || GroupKey::random().map_err(Failure::work);
     let file = folder.join("overlay.key");
-    random()?.relay().write(&file).map_err(|error| Failure::Work(error.to_string()))?;
+    random()?.relay().write(&file).map_err(Failure::work)?;
     let mut out = format!("{}: the key of all daemons\n", file.display());
     if args.tls {
         let written = write_certificates(folder, &hosts);

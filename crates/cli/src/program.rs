@@ -53,5 +53,5 @@ fn wrong(file: &Path, error: &std::io::Error) -> Failure {
 }
 
 fn refused(error: faircast::Error) -> Failure {
-    Failure::Work(error.to_string())
+    Failure::work(error)
 }

@@ -184,9 +184,10 @@ fn builder(args: &RecvArgs) -> Result<ReceiverBuilder> {
     let is_dash = |path: &Option<PathBuf>| path.as_ref().is_some_and(|it| it.as_os_str() == "-");
     if args.target.to_stdout || is_dash(&args.into) || is_dash(&args.target.to_device) {
         // The reader of standard output could not tell a truncated object from a complete one.
-        let text = "nothing is received to standard output; use --to-command 'COMMAND', which reads it, \
-                    and is killed where it is cut off or damaged";
-        return Err(Failure::Usage(text.to_string()));
+        return Err(Failure::usage(
+            "nothing is received to standard output; use --to-command 'COMMAND', which reads it, \
+                    and is killed where it is cut off or damaged",
+        ));
     }
     let object = args.accept.object.clone().unwrap_or_default();
     let builder = match (&args.target.to_device, &args.target.to_command, &args.into) {
@@ -217,7 +218,7 @@ fn builder(args: &RecvArgs) -> Result<ReceiverBuilder> {
         builder = builder.option("head", OptionValue::Text(role.clone()));
     }
     if let Some(path) = &args.session.tree {
-        let tree = RepairTree::read(path).map_err(|error| Failure::Usage(error.to_string()))?;
+        let tree = RepairTree::read(path).map_err(Failure::usage)?;
         builder = builder.tree(tree);
     }
     builder = with(builder, args.via.meeting.as_ref(), ReceiverBuilder::meeting);

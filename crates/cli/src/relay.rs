@@ -29,7 +29,7 @@ pub(crate) fn relay(args: &RelayArgs) -> Result {
             return live::runtime()?.block_on(print_status(status));
         }
         (None, Some(at)) => at,
-        (None, None) => return Err(Failure::Usage("--listen: at which address?".to_string())),
+        (None, None) => return Err(Failure::usage("--listen: at which address?")),
     };
     live::begin_log(&args.watch)?;
     listen();
@@ -60,7 +60,7 @@ async fn run(args: &RelayArgs, listen_at: SocketAddr) -> Result {
         builder = builder.option(key, value);
     }
     builder = live::with(builder, args.rate_max, RelayBuilder::rate_max);
-    let programs = programs(args, listen_at).map_err(|error| Failure::Usage(error.to_string()))?;
+    let programs = programs(args, listen_at).map_err(Failure::usage)?;
     if let Some(host) = programs {
         builder = builder.programs(host);
     }
@@ -103,8 +103,9 @@ async fn run(args: &RelayArgs, listen_at: SocketAddr) -> Result {
             return now.failed.map_or(Ok(()), |error| Err(Failure::Work(error)));
         }
         if is_closed {
-            let text = "the relay has ended by a fault of faircast; the lines above have it";
-            return Err(Failure::Work(text.into()));
+            return Err(Failure::work(
+                "the relay has ended by a fault of faircast; the lines above have it",
+            ));
         }
         if interrupted() && !closing {
             closing = true;

@@ -19,7 +19,7 @@ impl Sink for Last {
 
 pub(crate) fn report(args: &ReportArgs) -> Result {
     let path = if args.trace.is_dir() { args.trace.join(TRACE_FILE) } else { args.trace.clone() };
-    let unreadable = |error: ReadError| Failure::Usage(error.to_string());
+    let unreadable = |error: ReadError| Failure::usage(error);
     if !path.exists() {
         return Err(Failure::Usage(format!(
             "{}: there is no such file; expected a trace, or a folder with {TRACE_FILE}",

@@ -27,14 +27,12 @@ pub(crate) fn run(args: &RunArgs) -> Result {
     if let (Some(out), false) = (&args.out, args.json) {
         print(&format!("\nreport: {}\n", out.join("report.html").display()))?;
     }
-    if let (Some(why), false) = (run.invalid(), run.outcome.interrupted) {
-        return Err(Failure::Work(format!("{why}; the figures are not those of the scenario")));
-    }
     if run.outcome.interrupted {
-        return Err(Failure::Work(format!(
-            "interrupted at {}; the figures are of the time until then",
-            run.outcome.at
-        )));
+        let at = run.outcome.at;
+        let text = format!("interrupted at {at}; the figures are of the time until then");
+        return Err(Failure::Work(text));
     }
-    Ok(())
+    run.invalid().map_or(Ok(()), |why| {
+        Err(Failure::Work(format!("{why}; the figures are not those of the scenario")))
+    })
 }

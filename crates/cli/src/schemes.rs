@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use faircast_proto::options::{OptionKind, OptionSpec};
 use faircast_scenario::Catalog;
+use serde_json::{Value, json};
 
 use crate::args::SchemesArgs;
 use crate::error::{Failure, Result, print};
@@ -33,7 +34,7 @@ pub(crate) fn schemes(args: &SchemesArgs) -> Result {
         )));
     }
     if args.json {
-        let rows: Vec<_> = chosen.iter().map(|entry| json(entry)).collect();
+        let rows: Vec<_> = chosen.iter().map(|entry| row(entry)).collect();
         let text = serde_json::to_string_pretty(&rows).expect("plain values serialise");
         return print(&format!("{text}\n"));
     }
@@ -113,18 +114,12 @@ fn allowed(kind: OptionKind) -> String {
     }
 }
 
-fn json(entry: &Entry) -> serde_json::Value {
-    let options: Vec<_> = entry
-        .options
-        .iter()
-        .map(|option| {
-            serde_json::json!({
-                "name": option.name, "default": option.default,
-                "allowed": allowed(option.kind), "doc": option.doc,
-            })
-        })
-        .collect();
-    serde_json::json!({
-        "kind": entry.kind, "name": entry.name, "about": entry.about, "options": options,
-    })
+fn row(entry: &Entry) -> Value {
+    let option = |option: &OptionSpec| {
+        let OptionSpec { name, kind, default, doc } = option;
+        json!({ "name": name, "default": default, "allowed": allowed(*kind), "doc": doc })
+    };
+    let options: Vec<Value> = entry.options.iter().map(option).collect();
+    let Entry { kind, name, about, .. } = entry;
+    json!({ "kind": kind, "name": name, "about": about, "options": options })
 }

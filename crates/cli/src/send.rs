@@ -88,7 +88,7 @@ async fn run(args: &SendArgs) -> Result {
 }
 
 fn pipe(args: &SendArgs) -> Result<Option<File>> {
-    let wrong = |text: &str| Err(Failure::Usage(text.to_string()));
+    let wrong = |text: &str| Err(Failure::usage(text));
     match (plan::is_pipe(args), &args.files.spool) {
         (false, None) => return Ok(None),
         (false, Some(_)) => return wrong("--spool: keeps what comes from a pipe; expected send -"),
@@ -127,7 +127,7 @@ async fn watch(sender: &Sender, reporter: &mut Reporter) -> Result<SendStatus> {
         }
         match timeout(STATUS_INTERVAL, status.changed()).await {
             Ok(Err(_)) if !status.borrow().ended => {
-                return Err(Failure::Work("the sending thread has failed".to_string()));
+                return Err(Failure::work("the sending thread has failed"));
             }
             Ok(_) => sleep(STATUS_INTERVAL / 4).await,
             Err(_) => {}
@@ -160,14 +160,16 @@ fn builder(args: &SendArgs, to: Vec<SocketAddr>, wanted: &Wanted) -> Result<Send
     if let (Some(least), Some(most)) = (args.repair.rate_min, args.rate_max)
         && least > most
     {
-        let text = "--rate-min is more than --rate-max; expected no more than that";
-        return Err(Failure::Usage(text.to_string()));
+        return Err(Failure::usage(
+            "--rate-min is more than --rate-max; expected no more than that",
+        ));
     }
     if let (Some(after), Some(max)) = (args.wait.start_after, args.wait.wait_max)
         && max < after
     {
-        let text = "--wait-max is less than --start-after; expected no less than that";
-        return Err(Failure::Usage(text.to_string()));
+        return Err(Failure::usage(
+            "--wait-max is less than --start-after; expected no less than that",
+        ));
     }
     builder = builder.scan(args.files.scan()?);
     builder = with(builder, args.via.meeting.as_ref(), SenderBuilder::meeting);
@@ -194,8 +196,9 @@ fn parity(args: &SendArgs) -> Result<(Fec, Vec<String>)> {
         choices.push(choice);
     }
     if choices.iter().any(|choice| *choice != choices[0]) {
-        let text = "--fec and --option fec say different things; expected one of them";
-        return Err(Failure::Usage(text.to_string()));
+        return Err(Failure::usage(
+            "--fec and --option fec say different things; expected one of them",
+        ));
     }
     let fec = choices.first().copied().unwrap_or(Fec::Auto);
     Ok((fec, others.into_iter().cloned().collect()))

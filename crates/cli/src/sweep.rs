@@ -25,12 +25,9 @@ const REASONS_MAX: usize = 20;
 
 pub(crate) fn sweep(args: &SweepArgs) -> Result {
     let args = &unescaped(args)?;
-    let axes = args.set.iter().map(|set| Axis::parse(set)).collect::<Result<Vec<_>, _>>();
-    let seeds = match args.seed {
-        Some(seed) => vec![seed],
-        None => (1..=u64::from(args.seeds)).collect(),
-    };
-    let axes = axes.map_err(Failure::Usage)?;
+    let axes = args.set.iter().map(|set| Axis::parse(set).map_err(Failure::Usage));
+    let axes = axes.collect::<Result<Vec<_>>>()?;
+    let seeds = args.seed.map_or_else(|| (1..=args.seeds.into()).collect(), |seed| vec![seed]);
     let monitor = RunsMonitor::default();
     let study = Study { backend: backend(args.on), monitor: &monitor, ..Study::default() };
     let sweep = Sweep::new(&study, Draft::load(&args.file)?, axes, seeds)?;
@@ -54,14 +51,11 @@ pub(crate) fn sweep(args: &SweepArgs) -> Result {
     if args.print {
         return print_commands(args, &sweep, &missing, runs.len());
     }
-    let outcome = match args.collect {
-        true => SweepOutcome::default(),
-        false => {
-            listen();
-            let work = || run(&sweep, &missing, &store, args.traces);
-            with_jobs(args.jobs, work)?
-        }
-    };
+    let mut outcome = SweepOutcome::default();
+    if !args.collect {
+        listen();
+        outcome = with_jobs(args.jobs, || run(&sweep, &missing, &store, args.traces))?;
+    }
     outcome.notes.iter().for_each(|text| note(text));
     reasons(&sweep, &outcome.failed).iter().for_each(|text| note(text));
     let kept = runs.len() - missing.len() + outcome.done;

@@ -133,9 +133,10 @@ pub(crate) fn read_key<K>(
 
 pub(crate) fn relays(via: &ViaOptions, group: Option<SocketAddr>) -> Result<Vec<String>> {
     if !via.via.is_empty() && via.meeting.is_none() && group.is_none() {
-        let text = "--via needs --meeting NAME, at which senders and receivers meet, such as \
-                    --meeting images";
-        return Err(Failure::Usage(text.to_string()));
+        return Err(Failure::usage(
+            "--via needs --meeting NAME, at which senders and receivers meet, such as \
+                    --meeting images",
+        ));
     }
     names("--via", &via.via)
 }

@@ -55,7 +55,7 @@ async fn watch(program: &mut Option<Child>) -> Result {
             return Ok(());
         }
         let ended = program.as_mut().map_or(Ok(None), Child::try_wait);
-        match ended.map_err(|error| Failure::Work(error.to_string()))? {
+        match ended.map_err(Failure::work)? {
             None => tokio::time::sleep(INTERRUPT_INTERVAL).await,
             Some(status) if status.success() => return Ok(()),
             Some(status) => return Err(Failure::Work(format!("the program has failed: {status}"))),
