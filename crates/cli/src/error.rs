@@ -15,7 +15,6 @@ pub(crate) enum Failure {
     /// Wrong arguments, or a wrong file that an argument names: exit status 2.
     #[error("{0}")]
     Usage(String),
-    /// Failure of the work itself: exit status 1.
     #[error("{0}")]
     Work(String),
     /// Completed work whose printed result is a failure: exit status 1.
@@ -88,7 +87,6 @@ pub(crate) fn this_program() -> Result<PathBuf> {
         .map_err(|error| Failure::Work(format!("this program cannot find itself: {error}")))
 }
 
-/// Writes a line to standard error, with format characters escaped.
 pub(crate) fn note(text: &str) {
     use io::Write as _;
     let _ = writeln!(io::stderr(), "faircast: {}", escaped_lines(text));

@@ -43,7 +43,6 @@ async fn connect(options: &ConnectOptions, verb: &str, benefit: Option<Benefit>)
     Ok(Client::connect_with(&options.connect, &name, choices).await?)
 }
 
-/// Reads the token of a file: the last field of the first line that is no comment.
 fn token(file: &Path) -> Result<String> {
     let opened = open_private(file, Exposure::Refuse);
     let opened = opened.map_err(Failure::usage)?;
@@ -77,7 +76,6 @@ pub(crate) fn publish(args: &PubArgs) -> Result {
     })
 }
 
-/// Sends all messages; `receipts` counts the receipts so far.
 async fn send_all(args: &PubArgs, client: &Client, receipts: &watch::Sender<u64>) -> Result {
     let mut sent = 0;
     let mut messages = read_ahead(args.binary);

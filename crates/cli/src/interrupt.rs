@@ -5,7 +5,6 @@ use std::time::Duration;
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// Time between two looks for Ctrl-C.
 pub(crate) const INTERRUPT_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Exit status of a program that Ctrl-C killed, as shells report it: 128 plus SIGINT.

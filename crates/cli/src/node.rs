@@ -36,7 +36,6 @@ use crate::live::metrics::{
 };
 use crate::live::words::{bytes, hex};
 
-/// Longest wait for the daemon's own test message: 2 s.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) fn node(args: &NodeArgs) -> Result {

@@ -13,14 +13,11 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::error::note;
 use crate::interrupt::interrupted;
 
-/// Shortest interval between lines without a terminal: 20 s.
 const LINE_EVERY: Duration = Duration::from_secs(20);
-/// Variable that replaces the interval, in whole seconds.
 const LINE_EVERY_VARIABLE: &str = "FAIRCAST_PROGRESS_S";
 
 /// Longest time that a single run is not shown: 1 s, because most runs are shorter.
 const HIDDEN_AT_FIRST: Duration = Duration::from_secs(1);
-/// Length of a single run's bar, in thousandths of the simulated time.
 const RUN_BAR_LENGTH: u64 = 1000;
 
 /// Returns a bar that is not drawn yet, because a draw target shows the empty bar at once.
@@ -31,7 +28,6 @@ fn hidden_bar(style: &str, length: u64) -> Option<ProgressBar> {
     })
 }
 
-/// Watch of a single run: ends it on Ctrl-C, and shows its progress on a terminal after 1 s.
 pub(crate) struct Watch {
     started: Instant,
     end: Time,
@@ -76,7 +72,6 @@ impl Observer for Watch {
 #[derive(Default)]
 pub(crate) struct RunsMonitor(Mutex<Option<RunsState>>);
 
-/// Progress of the present runs. Weights are costs in the unit of [`Runs::weight`].
 struct RunsState {
     name: String,
     run_count: usize,
@@ -174,7 +169,6 @@ impl RunsState {
     }
 }
 
-/// Returns the interval in [`LINE_EVERY_VARIABLE`], `None` if it is malformed.
 fn line_interval(text: &str) -> Option<Duration> {
     text.parse().ok().map(|seconds: u32| Duration::from_secs(u64::from(seconds)))
 }

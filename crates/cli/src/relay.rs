@@ -230,13 +230,11 @@ async fn print_status(args: &RelayStatusArgs) -> Result {
     print(&out)
 }
 
-/// Reports of a relay: who attaches and leaves, who is refused, and the relay above.
 struct Reporter {
     output: Output,
     /// Reported neighbours: address, name, and true for a relay.
     neighbours: BTreeSet<(SocketAddr, String, bool)>,
     above: Above,
-    /// Refused connections of the last report, and its time.
     refused: (u64, Option<Instant>),
 }
 
@@ -337,5 +335,4 @@ fn neighbour_metrics(registry: &mut Registry, report: &RelayReport) {
 }
 
 const STATUS_INTERVAL: Duration = Duration::from_millis(200);
-/// Least time between two reports of refused connections: 60 s.
 const REFUSAL_INTERVAL: Duration = Duration::from_secs(60);

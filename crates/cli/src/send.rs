@@ -18,7 +18,7 @@ use faircast_base::{Bitrate, Duration};
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
-use self::report::{Labels, Summary, limited_by, member_json, metrics, summary_text};
+use self::report::{Labels, Summary, limited_by, member_json, metrics, summary_json, summary_text};
 use crate::args::{SendArgs, fec};
 use crate::error::{Failure, Result};
 use crate::interrupt::{interrupted, listen};
@@ -106,7 +106,6 @@ fn pipe(args: &SendArgs) -> Result<Option<File>> {
     Ok(Some(File::from(input)))
 }
 
-/// True if a listed receiver is on this host; it then needs the port for itself.
 fn is_for_this_host(to: &[SocketAddr]) -> bool {
     to.iter().any(|to| UdpSocket::bind((to.ip(), 0)).is_ok())
 }
@@ -228,9 +227,7 @@ struct Reporter {
     above: Above,
     sent: Meter,
     received: Meter,
-    /// Time and limits of the last comparison.
     limits: (Instant, Vec<Limit>),
-    /// Words for what limits most since then.
     limited: Option<&'static str>,
 }
 
@@ -239,7 +236,6 @@ enum Wanted {
     Names(BTreeSet<String>),
 }
 
-/// Joins the first [`NAMES_SHOWN`] names, and counts the others.
 fn listed(names: impl Iterator<Item = String>) -> String {
     let mut names: Vec<String> = names.collect();
     let more = names.len().saturating_sub(NAMES_SHOWN);
@@ -423,15 +419,11 @@ impl Reporter {
         if status.ended || !self.hints.is_due(status.elapsed) {
             return Ok(());
         }
-        let advice = match status.members.is_empty() {
-            true => {
-                "; nobody has answered: is `faircast recv` running there, with the same group, \
-                     port and key, and does multicast get through?"
-            }
-            false => "",
-        };
-        let json = json!({ "receivers": status.members.len() });
-        self.output.tell("waiting", &format!("still waiting, {text}{advice}"), json)
+        let mut text = format!("still waiting, {text}");
+        if status.members.is_empty() {
+            text.push_str(NOBODY_ANSWERS);
+        }
+        self.output.tell("waiting", &text, json!({ "receivers": status.members.len() }))
     }
 
     fn progress(&mut self, status: &SendStatus, labels: &Labels) -> Result {
@@ -506,7 +498,7 @@ impl Reporter {
             text.push_str(&format!("ended: {reason}\n"));
         }
         text.push_str(&plan::skipped_text(&skipped));
-        let summary = Summary::new(last, good, &skipped, &hashes);
+        let summary = Summary { fields: summary_json(last, good, &skipped), files: &hashes };
         self.output.result("summary", &text, &summary)?;
         if good { Ok(()) } else { Err(Failure::AlreadyTold) }
     }
@@ -517,11 +509,12 @@ const STALLED_AFTER: WallDuration = WallDuration::from_secs(5);
 const STALLED_PER_RECEIVER: WallDuration = WallDuration::from_millis(60);
 
 const NAMES_SHOWN: usize = 5;
+const NOBODY_ANSWERS: &str = "; nobody has answered: is `faircast recv` running there, with the \
+                              same group, port and key, and does multicast get through?";
 
 /// Interval between looks at the limits, long enough to average out chance: 1 s.
 const LIMITS_INTERVAL: WallDuration = WallDuration::from_secs(1);
 
-/// Time without a datagram on the network before a warning: 2 s.
 const UNSENT_AFTER: Duration = Duration::from_secs(2);
 
 const STATUS_INTERVAL: WallDuration = WallDuration::from_millis(200);

@@ -262,7 +262,6 @@ impl Speaks {
         Options::default().under(&self.tram, tram::OPTIONS)
     }
 
-    /// Returns carrier and options for a session that begins with `packet`; `None` on a mismatch.
     pub(crate) fn after(&self, packet: &[u8]) -> Option<(Carrier, Options)> {
         let over_tram = tram::peek(packet).is_some();
         let spoken = || match over_tram {

@@ -80,7 +80,6 @@ impl Carrier {
     }
 }
 
-/// Credits between hops, which wrap the end of a session through relays.
 pub(crate) struct Hops<'a> {
     session: u64,
     node: NodeId,

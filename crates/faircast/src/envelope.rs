@@ -44,9 +44,7 @@ pub(crate) struct Wrapper {
     side: Side,
     incidents: Incidents,
     watched: Watched,
-    /// Time of the last opened datagram of each peer.
     opened: LruCache<IpAddr, Time>,
-    /// Unopened datagrams of each peer without an opened one.
     suspects: LruCache<IpAddr, u32>,
     /// True if unsealed credits precede the sealed part. Relays pass no notices.
     pub(crate) relayed: bool,

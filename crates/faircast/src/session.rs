@@ -21,7 +21,6 @@ pub(crate) trait Worker<M: Machine>: App<M> {
     fn ended(self, live: &mut Live<M>, ended: Result<Ended, NetError>);
 }
 
-/// Driver of a session before its thread starts.
 pub(crate) struct SessionSetup {
     name: &'static str,
     sockets: Sockets,
@@ -63,7 +62,6 @@ impl SessionSetup {
     }
 }
 
-/// Starts the thread of a session, in which `make` adds machines and makes the application.
 pub(crate) fn start<M, W>(
     setup: SessionSetup,
     make: impl FnOnce(&mut Live<M>) -> Result<W> + Send + 'static,

@@ -27,10 +27,8 @@ struct Inner {
     last_at: Time,
 }
 
-/// Numbers of nodes in the trace, in order of appearance.
 #[derive(Default)]
 struct Nodes {
-    /// Number of each node; `None` is the source.
     known: BTreeMap<Option<NodeId>, NodeId>,
     /// True if nodes beyond the limit share a number.
     has_others: bool,
@@ -186,8 +184,7 @@ impl Inner {
             wall_s: self.last_at.as_secs_f64(),
             events: self.records,
             intact: vec![intact],
-            trace_hash: None,
-            lateness: None,
+            ..Outcome::default()
         };
         writer.finish(&outcome)?.flush()?;
         let mut whole = Writer::new(BufWriter::new(File::create(&self.path)?), &header)?.part()?;
@@ -214,7 +211,6 @@ impl Nodes {
     }
 }
 
-/// Most distinct nodes of a trace; further ones share the name "others".
 const NODES_MAX: u32 = 1024;
 
 fn unique(name: &str, taken: &[String]) -> String {

@@ -13,12 +13,10 @@ use parking_lot::Mutex;
 
 type NotedFile = (PathBuf, u64, Option<[u8; 32]>);
 
-/// Facts of a session's object, each set once.
 #[derive(Default)]
 pub(crate) struct Notes {
     pub(crate) object: OnceLock<[u8; 32]>,
     pub(crate) name: OnceLock<String>,
-    /// Set if the object has another name than the only accepted one.
     pub(crate) unwanted: OnceLock<()>,
     pub(crate) failure: OnceLock<String>,
     pub(crate) files: OnceLock<Vec<NotedFile>>,
@@ -36,7 +34,6 @@ pub(crate) struct Holders(Arc<Mutex<BTreeMap<[u8; 32], Holder>>>);
 #[derive(Clone, Copy)]
 struct Holder {
     session: u64,
-    /// True if another session has asked since the last look.
     is_contested: bool,
 }
 
@@ -53,7 +50,6 @@ impl Holders {
         all.retain(|_, holder| holder.session != session);
     }
 
-    /// Returns the sessions whose objects others have asked for since the last call.
     pub(crate) fn contested(&self) -> Vec<u64> {
         let mut all = self.0.lock();
         let contested = all.values_mut().filter(|holder| holder.is_contested);
@@ -75,7 +71,6 @@ pub(crate) struct WatchedStore {
     accepted: Option<String>,
     manifest_bytes: u64,
     session: u64,
-    /// True if one session excludes all others.
     is_exclusive: bool,
 }
 

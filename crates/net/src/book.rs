@@ -30,12 +30,10 @@ pub struct AddressBook {
 /// Numbers of hosts, of which [`HOST_ADDRESSES`] nodes each have the number as a prefix.
 #[derive(Debug, Default)]
 struct Hosts {
-    /// Number of each host or network, and the numbers of its addresses.
     by_network: BTreeMap<IpAddr, (u32, Numbers)>,
     numbers: Numbers,
 }
 
-/// Numbers in use, and the one assigned last.
 #[derive(Debug, Default)]
 struct Numbers {
     used: BTreeSet<u32>,
@@ -94,7 +92,6 @@ impl Hosts {
 #[derive(Clone, Copy, Debug)]
 struct Peer {
     node: NodeId,
-    /// Index of the socket that last received from the address.
     way: usize,
 }
 
@@ -148,14 +145,11 @@ impl AddressBook {
                 hosts.remove(at.ip(), oldest.node);
             }
         }
-        if let Some(hosts) = &mut self.hosts {
-            let node = hosts.add(address.ip())?;
-            self.insert(address, node);
-            return Some(node);
-        }
-        let node = native(address.ip())
-            .filter(|node| !self.by_node.contains_key(node) && self.own_node != Some(*node))
-            .unwrap_or_else(|| self.local());
+        let is_free = |id: &NodeId| !self.by_node.contains_key(id) && self.own_node != Some(*id);
+        let node = match &mut self.hosts {
+            Some(hosts) => hosts.add(address.ip())?,
+            None => native(address.ip()).filter(is_free).unwrap_or_else(|| self.local()),
+        };
         self.insert(address, node);
         Some(node)
     }
@@ -224,7 +218,6 @@ pub(crate) fn own_choice(random: u64) -> NodeId {
     NodeId((OWN_FIRST | random as u32 & 0x07ff_ffff).min(u32::MAX - 1))
 }
 
-/// Most addresses of a host.
 const HOST_ADDRESSES: u32 = 4096;
 /// Numbers assigned by books: 240.0.0.0 to 247.255.255.255.
 const LOCAL_FIRST: u32 = 0xf000_0000;

@@ -37,18 +37,14 @@ pub struct Driver<M, D: Demux = PgmDemux> {
     read_at: Time,
     tick_at: Time,
     maintain_at: Time,
-    /// True if the kernel has notices of addresses.
     addresses_changed: bool,
-    /// Interfaces that lost addresses since the last maintenance.
     lost: LostInterfaces,
 }
 
-/// Socket or relay by which a datagram arrived.
 #[derive(Clone, Copy)]
 enum Channel {
     Group(GroupId),
     Way(usize),
-    /// Relay, with the destination that its packet names.
     Relay(Destination),
 }
 
@@ -57,17 +53,13 @@ struct Origin {
     now: Time,
     channel: Channel,
     from: SocketAddr,
-    /// True if the packet is marked for congestion.
     marked: bool,
-    /// True once the envelope has proven the sender.
     authenticated: bool,
 }
 
 struct WakeUp {
     at: Time,
-    /// Socket that wakes the driver once it accepts packets.
     writable: Option<usize>,
-    /// True while packets gather: they do not wake the driver.
     gathers: bool,
 }
 
@@ -405,7 +397,6 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         }
     }
 
-    /// Opens a datagram's envelope, and passes the packet to its session's machine.
     fn open(&mut self, app: &mut dyn App<M, D>, mut origin: Origin, datagram: &mut [u8]) {
         let (live, Origin { now, channel, from, .. }) = (&mut self.live, origin);
         let len = datagram.len();
@@ -492,7 +483,6 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         found
     }
 
-    /// Returns the destination of a packet to a session; `None` if its machine is no member.
     fn destination(&mut self, id: SessionId, origin: Origin) -> Option<Destination> {
         let live = &mut self.live;
         match origin.channel {

@@ -8,14 +8,12 @@ use lru::LruCache;
 
 use crate::ADDRESSES_MAX;
 
-/// Address of each end, by the number that its packets carry.
 #[derive(Debug)]
 pub(crate) struct Ends(LruCache<u64, End>);
 
 #[derive(Clone, Copy, Debug)]
 struct End {
     address: SocketAddr,
-    /// Times of the first and the last packet from the address.
     since: Time,
     heard_at: Time,
     /// True if several packets came from the address, over [`FIRM_AFTER`].
@@ -24,7 +22,6 @@ struct End {
     previous: Option<SocketAddr>,
 }
 
-/// Conclusion from a packet about the address of the end that it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Located {
     There,

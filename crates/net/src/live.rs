@@ -226,7 +226,6 @@ impl<M: Machine, D: Demux> Live<M, D> {
         Some((self.now().since(since), reason))
     }
 
-    /// Applies memberships that a machine changed, and takes its packets while there is room.
     pub(crate) fn collect(&mut self, id: SessionId, mut now: Time) {
         while let Some(change) = self.sessions.poll_membership(id) {
             // Through a relay all groups of the session arrive.
@@ -249,7 +248,6 @@ impl<M: Machine, D: Demux> Live<M, D> {
         self.packet = packet;
     }
 
-    /// True if the kernel accepts packets, and the relay above, if there is one.
     pub(crate) fn may_send(&self) -> bool {
         self.flushed == Flushed::All && self.has_room_above()
     }

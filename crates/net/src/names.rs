@@ -1,12 +1,12 @@
 //! Host names and their addresses.
 
+use std::collections::BTreeSet;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::sync::mpsc;
 use std::thread;
 
 use faircast_base::{Duration, Time};
 
-/// Interval between lookups while none of the addresses answers.
 const LOOKUP_INTERVAL: Duration = Duration::from_secs(6);
 
 /// Hosts by name and port, such as `hq.example:7600`, looked up in a thread of their own.
@@ -15,7 +15,6 @@ pub(crate) struct Names {
     texts: Vec<String>,
     pending: Option<mpsc::Receiver<Lookup>>,
     next_at: Time,
-    /// Error of the last lookup.
     pub(crate) error: Option<String>,
     /// True once addresses among the texts were returned, which need no lookup.
     has_returned: bool,
@@ -71,17 +70,12 @@ fn look_up(texts: &[String]) -> Lookup {
     let mut all = Lookup::default();
     for text in texts {
         match text.to_socket_addrs() {
-            Ok(found) => {
-                let known = &mut all.addresses;
-                found.for_each(|at| {
-                    if !known.contains(&at) {
-                        known.push(at)
-                    }
-                });
-            }
+            Ok(found) => all.addresses.extend(found),
             Err(error) => _ = all.error.get_or_insert_with(|| format!("{text}: {error}")),
         }
     }
+    let mut seen = BTreeSet::new();
+    all.addresses.retain(|at| seen.insert(*at));
     all
 }
 

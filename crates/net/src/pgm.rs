@@ -63,7 +63,6 @@ pub struct PgmDemux {
     declined: Vec<(Tsi, Time)>,
 }
 
-/// Session with a machine. Its source is known from the first accepted packet on.
 #[derive(Debug, Default)]
 struct KnownSession {
     id: SessionId,
@@ -74,7 +73,6 @@ struct KnownSession {
     /// Time of the newest SPM, or of the first packet from a new address.
     newest_spm_at: Time,
     added_at: Time,
-    /// True if the source has answered, or is not expected to.
     confirmed: bool,
     /// Time of the first packet from the source's present address.
     source_since: Time,
@@ -134,6 +132,12 @@ impl KnownSession {
     }
 }
 
+/// Counts a packet as refused if nothing was found for it.
+fn or_count<T>(found: Option<T>, refused: &mut u64) -> Option<T> {
+    *refused += u64::from(found.is_none());
+    found
+}
+
 impl PgmDemux {
     /// Makes a demultiplexer without sessions.
     pub const fn new(settings: PgmSettings) -> Self {
@@ -177,18 +181,14 @@ impl PgmDemux {
             Some(Ok(Body::Spm(spm))) => Some(spm),
             _ => None,
         };
-        let Some(node) = self.source_node(spm, from, arrival.book) else {
-            arrival.refused.unknown += 1;
-            return None;
-        };
+        let node = self.source_node(spm, from, arrival.book);
+        let node = or_count(node, &mut arrival.refused.unknown)?;
         let Some(index) = self.position(tsi, begins) else {
             if !self.is_offered(&mut arrival, tsi, begins) {
                 return None;
             }
-            let Ok(decoded) = Packet::decode(packet, 0) else {
-                arrival.refused.malformed += 1;
-                return None;
-            };
+            let decoded = Packet::decode(packet, 0).ok();
+            let decoded = or_count(decoded, &mut arrival.refused.malformed)?;
             let data_port = decoded.header.data_port(kind);
             let new = NewSession { now, tsi, data_port, from, source: node, kind, packet };
             return Some(Found::New(new));
@@ -247,10 +247,7 @@ impl PgmDemux {
             }
         }
         let Arrival { now, from, .. } = arrival;
-        let Some(source) = arrival.book.node(from) else {
-            arrival.refused.unknown += 1;
-            return None;
-        };
+        let source = or_count(arrival.book.node(from), &mut arrival.refused.unknown)?;
         let Some(index) = self.position(tsi, begins) else {
             let kind = PacketType::Odata;
             let new = NewSession { now, tsi, data_port: 0, from, source, kind, packet };
@@ -309,22 +306,13 @@ impl Demux for PgmDemux {
         if let Some((session, begins)) = tram::peek(packet) {
             return self.find_tram(arrival, (tram::tsi_of(session), begins), packet);
         }
-        let Some((kind, tsi)) = peek(packet) else {
-            arrival.refused.malformed += 1;
-            return None;
-        };
+        let (kind, tsi) = or_count(peek(packet), &mut arrival.refused.malformed)?;
         let is_source = arrival.sockets.is_source;
         if !is_source && !kind.is_upstream() {
             return self.find_downstream(arrival, kind, tsi, packet);
         }
-        let Some(index) = self.position(tsi, is_source) else {
-            arrival.refused.foreign += 1;
-            return None;
-        };
-        let Some(node) = arrival.book.node(arrival.from) else {
-            arrival.refused.unknown += 1;
-            return None;
-        };
+        let index = or_count(self.position(tsi, is_source), &mut arrival.refused.foreign)?;
+        let node = or_count(arrival.book.node(arrival.from), &mut arrival.refused.unknown)?;
         Some(Found::Session(self.sessions[index].id, node))
     }
 

@@ -14,7 +14,6 @@ use socket2::Socket;
 use crate::address::socket_address;
 use crate::counters::{Received, Refused};
 
-/// Buffers for a batch of datagrams, and the batch read last.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
     bytes: Vec<u8>,
@@ -64,7 +63,6 @@ impl Inbox {
         Ok(count == SLOTS)
     }
 
-    /// Passes each datagram of the batch to `take`.
     pub(crate) fn for_each(&mut self, mut take: impl FnMut(&Arrived, &mut [u8])) {
         for arrived in &self.batch {
             let start = arrived.slot * SLOT_BYTES;

@@ -16,7 +16,6 @@ pub(crate) struct Sessions<M> {
     /// Sessions whose timeout may have changed since [`arm`](Self::arm), each once.
     pub(crate) pending: Vec<SessionId>,
     pub(crate) timeouts: Timeouts,
-    /// Delay of the calls of this turn: [`Cx::late`].
     pub(crate) lateness: Duration,
     pub(crate) node: NodeId,
     seed: u64,
@@ -29,7 +28,6 @@ struct Session<M> {
     subject: Subject,
     /// True if the machine may have packets to send: from a call until a transmission yields none.
     may_send: bool,
-    /// True while [`Sessions::pending`] has the session.
     is_pending: bool,
 }
 
@@ -77,7 +75,6 @@ impl<M: Machine> Sessions<M> {
         self.by_id.get(&id).map(|session| &session.machine)
     }
 
-    /// Returns the sessions without packets and timeouts, which will never act again.
     pub(crate) fn ended(&self) -> Vec<SessionId> {
         let has_ended =
             |session: &Session<M>| !session.may_send && session.machine.next_timeout().is_none();
@@ -106,7 +103,6 @@ impl<M: Machine> Sessions<M> {
         })
     }
 
-    /// Calls the timeout of a machine, which is late by at least `lateness`.
     pub(crate) fn expire(&mut self, id: SessionId, now: Time, lateness: Duration) {
         let of_turn = self.lateness;
         self.lateness = of_turn.max(lateness);
@@ -114,7 +110,6 @@ impl<M: Machine> Sessions<M> {
         self.lateness = of_turn;
     }
 
-    /// Appends the next packet of a machine to `packet`; `None` once the machine has no more.
     pub(crate) fn poll_transmit(
         &mut self,
         id: SessionId,
@@ -154,7 +149,6 @@ impl<M: Machine> Sessions<M> {
     }
 }
 
-/// Timeouts of all sessions, ordered by time.
 #[derive(Debug, Default)]
 pub(crate) struct Timeouts {
     in_order: BTreeSet<(Time, SessionId)>,

@@ -17,9 +17,7 @@ use crate::socket::{Health, Sockets, Way};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// To a group, by its index in [`Sockets::groups`].
     Group(usize),
-    /// To one address, by the way with this index.
     Address(usize, SocketAddr),
 }
 
@@ -48,7 +46,6 @@ pub(crate) struct Outbox {
     segment_max: usize,
     /// True to join no packets: a path loses joined ones.
     singly: bool,
-    /// Time of the first error of the present message, while errors are temporary.
     refused_since: Option<Time>,
     groups: Vec<Vec<(usize, SockaddrStorage)>>,
 }
@@ -59,7 +56,6 @@ struct Run {
     hops: u8,
     start: usize,
     len: usize,
-    /// Length of every packet but the last, in bytes.
     segment: usize,
     packets: usize,
     /// True after a shorter packet, which must be the last.
@@ -338,10 +334,8 @@ const SUPER_PACKET_MAX: usize = 65_507;
 
 const MESSAGES_MAX: usize = 64;
 
-/// Wait for room in the queue of an interface.
 const QUEUE_PAUSE: Duration = Duration::from_micros(500);
 
-/// Interval of attempts while the network is down.
 const REFUSAL_PAUSE: Duration = Duration::from_millis(50);
 
 /// Longest outage before waiting packets are dropped; receivers request what they still need.

@@ -53,9 +53,7 @@ pub(crate) struct Via {
     names: Names,
     first_relay: String,
     book: AddressBook,
-    /// Relay and group of the multicast that was last joined.
     multicast: Option<(SocketAddr, SocketAddr)>,
-    /// Time of the next attempt to join, while no multicast arrives.
     rejoin_at: Time,
 }
 
@@ -104,7 +102,6 @@ impl Via {
         Some(wanted)
     }
 
-    /// Handles a datagram, from an address or by multicast. False if it belongs to no connection.
     pub(crate) fn open(
         &mut self,
         now: Time,

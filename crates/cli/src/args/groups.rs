@@ -108,7 +108,6 @@ fn benefit(text: &str) -> Result<Benefit, String> {
     named(text, Benefit::EACH, Benefit::name)
 }
 
-/// Finds the one of `all` that has a name.
 fn named<T: Copy>(text: &str, all: &[T], name: fn(T) -> &'static str) -> Result<T, String> {
     let found = all.iter().find(|it| name(**it) == text).copied();
     let names: Vec<_> = all.iter().map(|it| name(*it)).collect();

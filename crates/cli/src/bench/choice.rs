@@ -23,7 +23,6 @@ fn live(name: &str) -> Option<&'static LiveBench> {
     LIVE.iter().find(|live| live.name == name)
 }
 
-/// True if the benchmark of this name is a suite, whose rows have verdicts.
 pub(super) fn has_verdicts(name: &str) -> bool {
     name != MATRIX && live(name).is_none()
 }

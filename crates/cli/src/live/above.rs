@@ -72,5 +72,4 @@ impl Above {
     }
 }
 
-/// Longest wait for a relay's answer before the wait is reported: 3 s.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);

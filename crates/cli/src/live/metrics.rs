@@ -170,7 +170,6 @@ pub(crate) fn text(fill: &dyn Fn(&mut Registry)) -> String {
     text
 }
 
-/// Name after the prefix, help text and value of a metric.
 pub(crate) type Metric<T> = (&'static str, &'static str, T);
 
 pub(crate) fn counters(registry: &mut Registry, all: impl IntoIterator<Item = Metric<u64>>) {
@@ -189,7 +188,6 @@ pub(crate) type Labels = Vec<(&'static str, String)>;
 
 pub(crate) type Figure<T> = Metric<fn(&T) -> f64>;
 
-/// Registers a gauge for each figure, with a value for each entry of `all`.
 pub(crate) fn labelled_gauges<T>(
     registry: &mut Registry,
     prefix: &str,

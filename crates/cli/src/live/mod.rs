@@ -9,6 +9,7 @@ pub(crate) mod words;
 pub(crate) use above::Above;
 pub(crate) use output::Output;
 
+use std::collections::BTreeSet;
 use std::io::{self, IsTerminal as _, Read as _};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::path::Path;
@@ -40,7 +41,6 @@ pub(crate) fn begin_log(watch: &WatchOptions) -> Result {
     Ok(())
 }
 
-/// Standard error of the log, escaped except for escape sequences (the subscriber's colours).
 struct Escaping {
     colours: bool,
 }
@@ -174,10 +174,9 @@ fn each<T>(
 /// Returns the addresses that `--to` lists, each once, of the group's family if there is a group.
 pub(crate) fn receivers(hosts: &[String], group: Option<SocketAddr>) -> Result<Vec<SocketAddr>> {
     let ipv6 = group.is_some_and(|group| group.is_ipv6());
-    let mut all: Vec<SocketAddr> = Vec::new();
-    for address in each("--to", hosts, |host| resolve(host, ipv6))? {
-        all.extend((!all.contains(&address)).then_some(address));
-    }
+    let mut all = each("--to", hosts, |host| resolve(host, ipv6))?;
+    let mut seen = BTreeSet::new();
+    all.retain(|address| seen.insert(*address));
     Ok(all)
 }
 
@@ -252,16 +251,11 @@ pub(crate) fn read_small(path: &Path, max_bytes: u32) -> std::io::Result<Vec<u8>
 }
 
 fn option_value(text: &str) -> OptionValue {
-    if let Ok(value) = text.parse() {
-        return OptionValue::Bool(value);
-    }
-    if let Ok(value) = text.parse() {
-        return OptionValue::Integer(value);
-    }
-    match text.parse::<f64>() {
-        Ok(value) if value.is_finite() => OptionValue::Float(value),
-        _ => OptionValue::Text(text.trim_matches('"').to_string()),
-    }
+    let float = || text.parse().ok().filter(|value: &f64| value.is_finite());
+    let boolean = text.parse().ok().map(OptionValue::Bool);
+    let number = boolean.or_else(|| text.parse().ok().map(OptionValue::Integer));
+    let number = number.or_else(|| float().map(OptionValue::Float));
+    number.unwrap_or_else(|| OptionValue::Text(text.trim_matches('"').to_string()))
 }
 
 /// Converts an error of the library and adds the remedy. `multicast`: the transfer has a group.
@@ -305,11 +299,10 @@ fn no_route(error: &io::Error) -> bool {
 
 /// True if the network is not up yet. An unknown interface does not count: it may be misspelt.
 pub(crate) fn is_away(error: &Error) -> bool {
+    let Error::Net(error) = error else { return false };
     match error {
-        Error::Net(NetError::Socket { error, .. } | NetError::Join { error, .. }) => {
-            no_route(error)
-        }
-        Error::Net(NetError::Bind { error, .. }) => {
+        NetError::Socket { error, .. } | NetError::Join { error, .. } => no_route(error),
+        NetError::Bind { error, .. } => {
             no_route(error) || error.kind() == io::ErrorKind::AddrNotAvailable
         }
         _ => false,

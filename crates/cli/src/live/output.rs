@@ -12,7 +12,6 @@ use crate::error::{Result, note, print};
 
 pub(crate) struct Output {
     mode: Mode,
-    /// Bar of a terminal; elsewhere progress is printed in lines.
     bar: Option<ProgressBar>,
     progress_at: Option<std::time::Instant>,
 }
@@ -40,7 +39,7 @@ impl Output {
     }
 
     /// Reports an event: `text` for people, `event` with the fields of `json` for programs.
-    pub(crate) fn tell(&self, event: &'static str, text: &str, json: Value) -> Result {
+    pub(crate) fn tell(&self, event: &str, text: &str, json: Value) -> Result {
         match (self.mode, &self.bar) {
             (Mode::Quiet, _) => Ok(()),
             (Mode::Json, _) => print(&json_line(event, &json)),
@@ -95,12 +94,7 @@ impl Output {
     }
 
     /// Reports the result, even with `--quiet`. Long JSON is made while it is printed.
-    pub(crate) fn result(
-        &mut self,
-        event: &'static str,
-        text: &str,
-        json: &impl Serialize,
-    ) -> Result {
+    pub(crate) fn result(&mut self, event: &str, text: &str, json: &impl Serialize) -> Result {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
         }
@@ -127,7 +121,7 @@ const PERCENT_COLUMNS: usize = 7;
 const BAR_COLUMNS_MIN: usize = 5;
 const BAR_COLUMNS_MAX: usize = 30;
 
-fn json_line(event: &'static str, json: &impl Serialize) -> String {
+fn json_line(event: &str, json: &impl Serialize) -> String {
     let fields = serde_json::to_string(json).expect("keys are texts");
     match fields.strip_prefix('{') {
         Some("}") | None => format!("{{\"event\":\"{event}\"}}\n"),

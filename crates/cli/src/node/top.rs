@@ -64,7 +64,6 @@ impl<'a> Growth<'a> {
         Self { seconds, before }
     }
 
-    /// Returns the growth of a counter per second; the whole counter for a new entry.
     fn per_s(&self, name: &str, entry: &Value, counter: &str) -> f64 {
         let old = self.before.get(name).map_or(0, |it| count(&it[counter]));
         rate(count(&entry[counter]), old, self.seconds)

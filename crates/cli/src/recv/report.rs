@@ -1,7 +1,6 @@
 //! Reports of a receiver: its objects, their progress and outcomes, and the summary.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::time::{Duration as WallDuration, Instant};
 
 use faircast::{
@@ -20,10 +19,8 @@ use crate::live::metrics::{counters, gauges, traffic};
 use crate::live::words::{bytes, count, hex, path_text, rate, seat_json, time};
 use crate::live::{Above, Output};
 
-/// Most files of an object whose hashes are printed without `--list`.
 const FILES_SHOWN: usize = 12;
 
-/// Time without data before a transfer counts as stalled: 5 s.
 const STALLED_AFTER: WallDuration = WallDuration::from_secs(5);
 
 pub(super) struct Reporter {
@@ -31,16 +28,13 @@ pub(super) struct Reporter {
     above: Above,
     waits: WaitHints,
     warnings: Warnings,
-    /// Reported objects by number; true once the size is reported too.
     known: BTreeMap<u64, bool>,
     received: Meter,
     done: Meter,
     list: bool,
-    /// True if the content of an unfinished object stays for a later run.
     keeps_partial: bool,
     complete: u64,
     failed: u64,
-    /// True if an object was unfinished at the end of the receiver.
     is_cut: bool,
     /// True if a limit of the wait for senders has ended the receiver.
     given_up: bool,
@@ -83,13 +77,13 @@ impl Reporter {
 
     fn begun(&mut self, incoming: &Incoming) -> Result {
         let from = source_text(incoming);
-        if let Entry::Vacant(new) = self.known.entry(incoming.number) {
-            new.insert(false);
+        let has_size = self.known.get(&incoming.number).copied();
+        if has_size.is_none() {
+            self.known.insert(incoming.number, false);
             let text = format!("a sender at {from}");
             self.output.tell("sender", &text, incoming_json(incoming))?;
         }
-        let has_size = self.known.get(&incoming.number) == Some(&true);
-        if let (Some(total), false) = (incoming.object.bytes_total, has_size) {
+        if let (Some(total), Some(false) | None) = (incoming.object.bytes_total, has_size) {
             self.known.insert(incoming.number, true);
             let text = match incoming.object.growing {
                 true => format!("a pipe from {from}"),

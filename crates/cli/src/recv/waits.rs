@@ -17,7 +17,6 @@ pub(super) struct WaitHints {
     once: bool,
     first_object: Hints,
     end: Hints,
-    /// Time since the start at which only the end was left to wait for.
     end_since: Option<Duration>,
 }
 

@@ -9,7 +9,6 @@ use faircast_base::Duration;
 use crate::error::Result;
 use crate::live::Output;
 
-/// Silence of the `--from` address before a warning: 10 s.
 const FROM_SILENT: Duration = Duration::from_secs(10);
 
 pub(super) struct Warnings {
@@ -42,7 +41,6 @@ impl Warnings {
         ))
     }
 
-    /// Warns when long packets of an object stop to arrive, and when they arrive again.
     pub(super) fn path(&mut self, output: &Output, incoming: &faircast::Incoming) -> Result {
         let (number, path) = (incoming.number, incoming.object.path);
         // A failed object has no path limit: its long packets are missing for another reason.

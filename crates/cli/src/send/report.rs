@@ -62,7 +62,6 @@ pub(super) fn summary_text(status: &SendStatus) -> String {
     text
 }
 
-/// Column of the repair head, before that of the repairs for others.
 const HEAD_COLUMN: usize = 6;
 const HEADINGS: [&str; 9] =
     ["receiver", "", "has", "time", "rate", "loss", "repaired by", "for others", ""];
@@ -172,32 +171,17 @@ fn cause_facts(cause: Cause) -> (&'static str, Option<&'static str>) {
     }
 }
 
-/// Shortest transfer whose limits are reported, in seconds; shorter ones need no explanation.
 const LIMITS_FROM_S: f64 = 1.0;
 
-/// Smallest share of the time for which a cause is reported, and most causes reported.
 const LIMIT_SHARE: f64 = 0.1;
 const LIMITS_SHOWN: usize = 3;
 
 #[derive(Serialize)]
 pub(super) struct Summary<'a> {
     #[serde(flatten)]
-    fields: Value,
+    pub(super) fields: Value,
     #[serde(serialize_with = "write_files")]
-    files: &'a [FileHash],
-}
-
-impl<'a> Summary<'a> {
-    pub(super) fn new(
-        status: &SendStatus,
-        good: bool,
-        skipped: &Skipped,
-        files: &'a [FileHash],
-    ) -> Self {
-        let mut fields = summary_json(status, good);
-        fields["skipped"] = skipped_json(skipped);
-        Self { fields, files }
-    }
+    pub(super) files: &'a [FileHash],
 }
 
 /// Serialises one file at a time: as JSON values they would take a kilobyte each.
@@ -213,7 +197,7 @@ fn write_files<S: Serializer>(files: &&[FileHash], out: S) -> Result<S::Ok, S::E
     }))
 }
 
-fn summary_json(status: &SendStatus, good: bool) -> Value {
+pub(super) fn summary_json(status: &SendStatus, good: bool, skipped: &Skipped) -> Value {
     let members = status.members.iter().map(|member| {
         let mut value = member_json(member);
         let took = duration(status, member);
@@ -238,6 +222,7 @@ fn summary_json(status: &SendStatus, good: bool) -> Value {
         })).collect::<Vec<_>>(),
         "receivers": members.collect::<Vec<_>>(),
         "missing": status.missing,
+        "skipped": skipped_json(skipped),
     })
 }
 
@@ -323,7 +308,6 @@ impl Labels {
     }
 }
 
-/// Name of a state, in the table and in JSON: programs read it.
 fn state_name(state: MemberState) -> &'static str {
     match state {
         MemberState::Joined => "joined",

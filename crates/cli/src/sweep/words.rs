@@ -60,7 +60,6 @@ pub(super) fn unescape(word: &str) -> Result<String, String> {
     String::from_utf8(unescaped(word)?).map_err(|_| format!("{word}: the escapes are not UTF-8"))
 }
 
-/// Does the same for a path, which need not be UTF-8.
 pub(super) fn unescape_path(path: &Path) -> Result<PathBuf, String> {
     match path.to_str() {
         Some(word) => Ok(OsString::from_vec(unescaped(word)?).into()),

@@ -24,14 +24,12 @@ pub(super) const PACKETS_PER_SIZE: u32 = 3;
 const STEADY_PACKETS: u32 = 100;
 /// IP packet length of the other trains: fits every usual path.
 const PACKET_BYTES: u32 = 1200;
-/// Interval between questions, and in a long test.
 const QUESTION_INTERVAL: Duration = Duration::from_millis(200);
 const QUESTION_INTERVAL_LONG: Duration = Duration::from_secs(1);
 const QUESTIONS_PER_TRAIN: u32 = 5;
 /// Time from the first peer to the first train, for further peers to appear.
 const GATHER: Duration = Duration::from_secs(1);
 const TURN: Duration = Duration::from_secs(2);
-/// Silence after which an unfinished host is no longer waited for.
 const SILENCE: Duration = Duration::from_secs(4);
 
 #[derive(Clone, Debug, Default)]
@@ -61,9 +59,7 @@ pub(super) struct Peer {
     pub(super) hears_us: bool,
     pub(super) answered_at: Option<Time>,
     last_at: Time,
-    pub(super) is_done: bool,
     pub(super) done_at: Option<Time>,
-    /// Results of the trains from this host to the peer, by the peer's answers.
     pub(super) out: [Option<TrainResult>; TRAINS],
     pub(super) into: [Option<TrainResult>; TRAINS],
     first_at: [Time; TRAINS],
@@ -77,7 +73,6 @@ pub(super) struct Outgoing {
     pub(super) size: Option<u32>,
 }
 
-/// Packets of a train, or questions for its results, that are sent at a steady rate.
 #[derive(Clone, Debug)]
 struct Task {
     at: Time,
@@ -85,7 +80,6 @@ struct Task {
     sent: u32,
     total: u32,
     train: u8,
-    /// True for the packets of the train, false for the questions.
     is_load: bool,
 }
 
@@ -120,7 +114,7 @@ impl Exchange {
             return self.peers.is_empty() && now >= Time::ZERO + self.settings.wait;
         };
         now >= done_at + Duration::from_secs(1)
-            && self.peers.iter().all(|peer| peer.is_done || now >= peer.last_at + SILENCE)
+            && self.peers.iter().all(|peer| peer.done_at.is_some() || now >= peer.last_at + SILENCE)
     }
 
     pub(super) fn next_at(&self) -> Time {
@@ -130,9 +124,9 @@ impl Exchange {
     pub(super) fn poll(&mut self, now: Time) -> Option<Outgoing> {
         self.advance(now);
         if now >= self.next_question_at {
-            let long =
-                self.done_at.is_none() && self.begins_at.is_some_and(|b| now > b + TURN * 10);
-            let every = if long { QUESTION_INTERVAL_LONG } else { QUESTION_INTERVAL };
+            let is_long = self.begins_at.is_some_and(|begin| now > begin + TURN * 10);
+            let is_long = is_long && self.done_at.is_none();
+            let every = if is_long { QUESTION_INTERVAL_LONG } else { QUESTION_INTERVAL };
             self.next_question_at = now + every;
             return Some(self.question(0));
         }
@@ -187,9 +181,8 @@ impl Exchange {
                     let (at, total) = (begin + after, self.total(train));
                     let every = Duration::from_nanos(second.as_nanos() / u64::from(total));
                     self.tasks.push(Task { at, every, sent: 0, total, train, is_load: true });
-                    let (at, total) =
-                        (at + second + Duration::from_millis(50), QUESTIONS_PER_TRAIN);
-                    let every = Duration::from_millis(180);
+                    let at = at + second + Duration::from_millis(50);
+                    let (every, total) = (Duration::from_millis(180), QUESTIONS_PER_TRAIN);
                     self.tasks.push(Task { at, every, sent: 0, total, train, is_load: false });
                 }
             } else if now >= begin + length && now >= long {
@@ -214,9 +207,7 @@ impl Exchange {
         if packet.from == self.settings.id {
             return None;
         }
-        if let Body::Answer { to, .. } = packet.body
-            && to != self.settings.id
-        {
+        if matches!(packet.body, Body::Answer { to, .. } if to != self.settings.id) {
             return None;
         }
         let index = match self.peers.iter().position(|peer| peer.id == packet.from) {
@@ -229,8 +220,8 @@ impl Exchange {
         };
         let peer = &mut self.peers[index];
         peer.last_at = now;
-        if packet.is_done && !peer.is_done {
-            (peer.is_done, peer.done_at) = (true, Some(now));
+        if packet.is_done {
+            peer.done_at.get_or_insert(now);
         }
         if by_group {
             peer.heard_at = Some(now);
@@ -267,11 +258,8 @@ impl Exchange {
                 let TrainResult { received, longest, span_ns, .. } =
                     self.peers[index].into[train].unwrap_or_default();
                 let body = Body::Answer { to: packet.from, received, longest, span_ns };
-                Some(Outgoing {
-                    to: Some(from),
-                    packet: self.packet(packet.train, body),
-                    size: None,
-                })
+                let packet = self.packet(packet.train, body);
+                Some(Outgoing { to: Some(from), packet, size: None })
             }
         }
     }
@@ -308,7 +296,6 @@ impl Peer {
             hears_us: false,
             answered_at: None,
             last_at: now,
-            is_done: false,
             done_at: None,
             out: [None; TRAINS],
             into: [None; TRAINS],

@@ -7,7 +7,6 @@ use faircast_net::{Buffers, InterfaceState};
 
 use super::finding::{self as f, Finding};
 
-/// Facts of this host, each `None` where it could not be read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
     pub(super) group: Option<SocketAddr>,

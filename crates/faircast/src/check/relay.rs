@@ -21,7 +21,6 @@ const ATTACH_WAIT: Duration = Duration::from_secs(9);
 /// Time from the attachment to the findings, in which the connection discovers its MTU.
 const MTU_DISCOVERY: Duration = Duration::from_secs(2);
 
-/// Lengths of the IP and UDP headers together.
 const IPV4_UDP_BYTES: u16 = 28;
 const IPV6_UDP_BYTES: u16 = 48;
 

@@ -14,14 +14,11 @@ use tokio::time::{Instant, timeout};
 use super::session::Shared;
 use super::{CLOSE_TIMEOUT, ClientOptions, GroupError};
 
-/// First and longest pause between attempts to connect.
 const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const PING_INTERVAL: Duration = Duration::from_secs(10);
-/// Silence of the daemon after which the connection counts as lost.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
-/// Daemon of a client, and the proof of the client's identity.
 #[derive(Debug)]
 pub(super) struct Target {
     address: ClientAddress,
@@ -62,7 +59,6 @@ pub(super) enum Disconnect {
 }
 
 impl Disconnect {
-    /// True if another attempt would fail as well.
     fn is_final(&self) -> bool {
         let codes = [
             ReasonCode::NameUnavailable,

@@ -41,7 +41,6 @@ pub use faircast_overlay::{
     SendError, Service, ViewId, WaitReason,
 };
 
-/// Longest time for requests that wait when a client is closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Error of a group client.

@@ -11,18 +11,14 @@ use tokio::sync::Notify;
 
 use super::{ClientOptions, GroupError};
 
-/// State of a session, with a signal for each side that may wait.
 #[derive(Debug)]
 pub(super) struct Shared {
     session: Mutex<RemoteSession>,
     pub(super) events: Notify,
-    /// Room for requests of the application.
     pub(super) room: Notify,
-    /// Frames for the writing side of the connection.
     pub(super) work: Notify,
     /// Room for events, for the reading side of the connection.
     pub(super) drained: Notify,
-    /// End of the session by the application.
     pub(super) closing: Notify,
     /// File of the trace; `None` inside after an error.
     trace: Option<Mutex<Option<File>>>,

@@ -21,9 +21,7 @@ pub(super) struct Transfer {
     pub(super) since: Time,
     pub(super) notes: Arc<Notes>,
     pub(super) disk: StoreHandle,
-    /// True once the outcome is reported, or the object declined.
     pub(super) is_reported: bool,
-    /// Packets of content so far, and the time of the last.
     pub(super) packets: u64,
     pub(super) packet_at: Time,
     /// Stage and bytes of content, and the time of their last change.
@@ -86,7 +84,6 @@ impl Transfer {
     }
 }
 
-/// Name, order and host of an object, by which a later one supersedes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
     name: Option<String>,

@@ -38,13 +38,11 @@ pub(super) struct Setup {
 pub(super) struct Work {
     started_at: Time,
     setup: Setup,
-    /// True once the object has ended for which the receiver was started.
     is_ending: bool,
     stays_for: Option<StaysFor>,
     begun_at: Option<Time>,
     holders: Holders,
     sessions: BTreeMap<SessionId, Transfer>,
-    /// Accepted session whose id the driver has not given yet.
     next_session: Option<Transfer>,
     /// Last [`PAST_MAX`] ended sessions; one set aside in silence begins again with a newer SPM.
     past: LruCache<Tsi, Option<Seq>>,
@@ -52,7 +50,6 @@ pub(super) struct Work {
     received: LruCache<[u8; 32], Origin>,
     count: u64,
     complete: u64,
-    /// Packets of all sessions, and the time of the last.
     packets: u64,
     packet_at: Option<Time>,
     scheme: String,
@@ -468,8 +465,6 @@ impl Worker<Receiving> for Work {
 const SILENT_AFTER: Duration = Duration::from_secs(5);
 /// Longest silence of the last sender, at a receiver that has the object it was started for.
 const ABANDONED_AFTER: Duration = Duration::from_secs(30);
-/// Time without progress after which a session loses its object to another session.
 const STALLED_AFTER: Duration = Duration::from_secs(30);
 const PAST_MAX: NonZeroUsize = NonZeroUsize::new(64).expect("it is above zero");
-/// Longest wait for the announcement of an object in a session.
 const FOREIGN_AFTER: Duration = Duration::from_secs(30);

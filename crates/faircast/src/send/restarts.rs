@@ -17,11 +17,9 @@ pub(super) struct Restarts<'a> {
 
 /// Members with one identity or name, reduced to those that decide.
 struct Latest<'a> {
-    /// Member that joined last.
     member: &'a MemberStatus,
     /// Member that sent last.
     heard: &'a MemberStatus,
-    /// Two members that were both live at one time.
     both: Option<(u64, u64)>,
 }
 

@@ -23,7 +23,6 @@ pub(super) struct Setup {
     pub(super) files: SupplyHandle,
     pub(super) started_at: Time,
     pub(super) names: BTreeSet<String>,
-    /// Time from which content starts with the present receivers.
     pub(super) start_after: Option<Time>,
     pub(super) wait_for: u32,
     pub(super) wait_max: Option<Duration>,
@@ -40,12 +39,10 @@ pub(super) struct Work {
     setup: Setup,
     given_up: Option<String>,
     next_look_at: Time,
-    /// Receivers whose completion means success, by id.
     expected: BTreeSet<u64>,
     /// Expected receivers that a restarted one has replaced. They may come back.
     replaced: BTreeSet<u64>,
     clones: Vec<(u64, u64)>,
-    /// Members that want the object, as far as their last states show.
     takers: BTreeSet<u64>,
     begun_at: Option<Time>,
     traced: BTreeMap<NodeId, MemberState>,
@@ -274,7 +271,6 @@ fn look_interval(receivers: usize) -> Duration {
     (LOOK_EACH * receivers as u64).min(LOOK_MAX)
 }
 
-/// Interval of looks at the receivers: for each receiver, and the maximum.
 const LOOK_EACH: Duration = Duration::from_micros(100);
 const LOOK_MAX: Duration = Duration::from_secs(3);
 

@@ -262,5 +262,4 @@ const WAITING_BYTES_LOW: usize = 1 << 20;
 /// Most waiting bytes. PGM without relays cannot make a sender wait.
 const WAITING_BYTES_MAX: usize = 64 << 20;
 
-/// Silence of SPMs after which a source may have moved to another address.
 const MOVES_AFTER: Duration = Duration::from_secs(5);

@@ -117,7 +117,6 @@ impl StreamSender {
         last.map(|status| status.clone()).map_err(|_| Error::Closed)
     }
 
-    /// Makes the driver ask the session for packets again.
     fn wake(&self) {
         self.waker.run(|live| live.for_each(|live, id| _ = live.with(id, |_, _| ())));
     }

@@ -21,7 +21,6 @@ pub(crate) struct Group {
     /// Socket while a machine is a member; receivers are members of the session's group at once.
     pub(super) socket: Option<Socket>,
     pub(super) overflowed: u32,
-    /// Addresses from which these sockets send to the group.
     own_addresses: Vec<SocketAddr>,
     members: BTreeSet<SessionId>,
 }
@@ -88,7 +87,6 @@ impl Sockets {
             || groups.any(|group| group.id == id && group.members.contains(&session))
     }
 
-    /// True if these sockets sent a packet to the group: members here receive it too.
     pub(crate) fn is_own(&self, id: GroupId, from: SocketAddr) -> bool {
         self.groups.iter().any(|group| group.id == id && group.own_addresses.contains(&from))
     }

@@ -62,13 +62,10 @@ pub(crate) struct Way {
     /// Socket of a source for unicast answers, which thus take no buffer from data.
     pub(crate) answers: Option<Socket>,
     pub(crate) local: SocketAddr,
-    /// True if other programs may be bound to the address.
     shared: bool,
-    /// Kernel's count of datagrams dropped at the full buffer, as last read.
     overflowed: u32,
     pub(crate) hops: u8,
     pub(crate) health: Health,
-    /// True while the socket's address is lost without a replacement.
     pub(crate) address_lost: bool,
 }
 
@@ -77,7 +74,6 @@ pub(crate) enum Health {
     Up,
     /// Failed and skipped, after a warning.
     Down,
-    /// Failed before; now tried again.
     Tried,
 }
 
@@ -469,7 +465,6 @@ fn bind_source(
     }
 }
 
-/// Discard service, which never answers.
 const DISCARD_PORT: u16 = 9;
 
 fn set_up(socket: &Socket, like: IpAddr, settings: &SocketSettings) -> io::Result<()> {

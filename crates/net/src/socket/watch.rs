@@ -21,7 +21,6 @@ pub(crate) struct AddressWatch {
 /// Indices of interfaces that were removed or lost an address: memberships there may be lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LostInterfaces {
-    /// True if any address, interface or route has changed.
     pub(crate) any_change: bool,
     /// True if notices were lost, so that any interface may be affected.
     all: bool,
@@ -67,7 +66,6 @@ impl AddressWatch {
         self.socket.as_fd()
     }
 
-    /// Returns the changes since the last call.
     pub(crate) fn take(&self) -> LostInterfaces {
         let (mut changes, mut bytes) = (LostInterfaces::default(), [0; 8192]);
         for _ in 0..READS_MAX {
