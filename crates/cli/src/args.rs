@@ -65,7 +65,6 @@ const PURPOSES: [(&str, &[&str]); 4] = [
 ];
 
 impl Args {
-    /// Definition of the command line. Its help lists the commands by purpose.
     pub(crate) fn definition() -> Command {
         let mut command = Self::command();
         command.build();

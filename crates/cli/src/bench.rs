@@ -46,7 +46,6 @@ pub(crate) fn bench(args: &BenchArgs) -> Result {
     if holds { Ok(()) } else { Err(Failure::AlreadyTold) }
 }
 
-/// Checks the options that belong to one suite, or that a page of the documents excludes.
 fn check_options(args: &BenchArgs) -> Result {
     let is_alone = |suite: &str| matches!(&args.suites[..], [one] if one == suite);
     for (option, suite, is_given) in [

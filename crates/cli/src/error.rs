@@ -35,17 +35,12 @@ impl Failure {
         Self::Work(format!("{}: cannot be written: {error}", path.display()))
     }
 
-    pub(crate) fn print(&self) {
+    /// Writes the message to standard error, and returns the exit status.
+    pub(crate) fn report(&self) -> ExitCode {
         if !matches!(self, Self::AlreadyTold) {
             note(&self.to_string());
         }
-    }
-
-    pub(crate) fn exit_code(&self) -> ExitCode {
-        match self {
-            Self::Usage(_) => ExitCode::from(2),
-            Self::Work(_) | Self::AlreadyTold => ExitCode::from(1),
-        }
+        ExitCode::from(if matches!(self, Self::Usage(_)) { 2 } else { 1 })
     }
 }
 

@@ -21,8 +21,5 @@ pub(crate) fn check(args: &LabCheckArgs) -> Result {
     } else if check.ready {
         print(&check.text())?;
     }
-    match check.problem {
-        Some(problem) => Err(Failure::Work(problem)),
-        None => Ok(()),
-    }
+    check.problem.map_or(Ok(()), |problem| Err(Failure::Work(problem)))
 }

@@ -1,6 +1,4 @@
 //! The program `faircast`: command line and verbs.
-//!
-//! Reading order: `args` (the command line), `run`, `bench`, `send` and `recv` (real networks).
 
 mod args;
 mod bench;
@@ -73,13 +71,7 @@ fn main() -> ExitCode {
         Verb::Completions { shell } => manual::completions(*shell),
         Verb::Man { out } => manual::man(out.as_deref()),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            failure.print();
-            failure.exit_code()
-        }
-    }
+    result.map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS)
 }
 
 fn not_parsed(error: clap::Error) -> ExitCode {
@@ -88,7 +80,5 @@ fn not_parsed(error: clap::Error) -> ExitCode {
         let _ = error.print();
         return if bare { ExitCode::from(2) } else { ExitCode::SUCCESS };
     }
-    let failure = Failure::from(error);
-    failure.print();
-    failure.exit_code()
+    Failure::from(error).report()
 }

@@ -5,10 +5,7 @@ mod rehearse;
 mod top;
 
 use std::error::Error;
-use std::fs::OpenOptions;
-use std::io::{self, Write as _};
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -29,12 +26,12 @@ use tokio::net::TcpListener;
 use crate::args::{NodeArgs, NodeInitArgs, NodeStatusArgs, NodeVerb, WatchOptions};
 use crate::error::{Failure, Result, print};
 use crate::interrupt::{INTERRUPT_INTERVAL, interrupted, listen};
-use crate::live;
 use crate::live::metrics::{
     Figure, JSON, OPEN_METRICS, PLAIN, Page, counters, gauges, labelled_gauges, other_answer,
     serve_pages, text,
 };
 use crate::live::words::{bytes, hex};
+use crate::live::{self, write_new};
 
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -313,11 +310,6 @@ fn init(args: &NodeInitArgs) -> Result {
     out += "Replace the example hosts in `peers`. Bring to each site its configuration and the files \
             that it names, and run: faircast node --config FILE\n";
     print(&out)
-}
-
-fn write_new(file: &Path, mode: u32, text: &str) -> io::Result<()> {
-    let opened = OpenOptions::new().write(true).create_new(true).mode(mode).open(file);
-    opened?.write_all(text.as_bytes())
 }
 
 /// Writes a CA without its key, and for each host a certificate of the CA with its key.

@@ -10,8 +10,10 @@ pub(crate) use above::Above;
 pub(crate) use output::Output;
 
 use std::collections::BTreeSet;
-use std::io::{self, IsTerminal as _, Read as _};
+use std::fs::OpenOptions;
+use std::io::{self, IsTerminal as _, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use faircast::{Error, Exposure, Interface, KeyError, NetError, OptionValue};
@@ -248,6 +250,11 @@ pub(crate) fn read_small(path: &Path, max_bytes: u32) -> std::io::Result<Vec<u8>
         len if (1..=max_bytes as usize).contains(&len) => Ok(bytes),
         _ => Err(std::io::Error::other(format!("expected a file of 1 to {max_bytes} bytes"))),
     }
+}
+
+pub(crate) fn write_new(file: &Path, mode: u32, text: &str) -> io::Result<()> {
+    let opened = OpenOptions::new().write(true).create_new(true).mode(mode).open(file);
+    opened?.write_all(text.as_bytes())
 }
 
 fn option_value(text: &str) -> OptionValue {
