@@ -14,25 +14,27 @@ mod send;
 mod soak;
 mod sweep;
 
-pub use check::CheckArgs;
-pub use clean::CleanArgs;
-pub use groups::{ConnectOptions, PubArgs, SubArgs};
-pub use key::{KeyArgs, KeyVerb};
-pub(crate) use live::socket_address;
-pub use live::{KeyOptions, ViaOptions, WatchOptions};
-pub use node::{NodeArgs, NodeInitArgs, NodeRehearseArgs, NodeStatusArgs, NodeTopArgs, NodeVerb};
-pub use program::{ProgramArgs, ProgramVerb};
-pub use recv::RecvArgs;
-pub use relay::{RelayArgs, RelayStatusArgs, RelayVerb};
-pub use send::SendArgs;
-pub(crate) use send::fec;
-pub use soak::SoakArgs;
-pub use sweep::SweepArgs;
+pub(crate) use check::CheckArgs;
+pub(crate) use clean::CleanArgs;
+pub(crate) use groups::{ConnectOptions, PubArgs, SubArgs};
+pub(crate) use key::{KeyArgs, KeyVerb};
+pub(crate) use live::{KeyOptions, ViaOptions, WatchOptions, socket_address};
+pub(crate) use node::{
+    NodeArgs, NodeInitArgs, NodeRehearseArgs, NodeStatusArgs, NodeTopArgs, NodeVerb,
+};
+pub(crate) use program::{ProgramArgs, ProgramVerb};
+pub(crate) use recv::RecvArgs;
+pub(crate) use relay::{RelayArgs, RelayStatusArgs, RelayVerb};
+pub(crate) use send::{SendArgs, fec};
+pub(crate) use soak::SoakArgs;
+pub(crate) use sweep::SweepArgs;
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use clap::{Command, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Command, CommandFactory as _, Parser, Subcommand};
+use faircast_trace::On;
 
 /// Reliable multicast that shares the network fairly.
 #[derive(Debug, Parser)]
@@ -49,10 +51,9 @@ First steps:
   faircast run scenarios/pgmcc-beside-tcp.toml              one experiment
   faircast help run                                         options and examples of a command"
 )]
-pub struct Args {
-    /// Verb.
+pub(crate) struct Args {
     #[command(subcommand)]
-    pub verb: Verb,
+    pub(crate) verb: Verb,
 }
 
 /// Commands by purpose, as the help lists them.
@@ -64,7 +65,6 @@ const PURPOSES: [(&str, &[&str]); 4] = [
 ];
 
 impl Args {
-    /// Definition of the command line. Its help lists the commands by purpose.
     pub(crate) fn definition() -> Command {
         let mut command = Self::command();
         command.build();
@@ -82,9 +82,8 @@ impl Args {
     }
 }
 
-/// Verb of the program.
 #[derive(Debug, Subcommand)]
-pub enum Verb {
+pub(crate) enum Verb {
     /// Send files and folders to many receivers
     Send(Box<SendArgs>),
     /// Receive files and folders of a group
@@ -113,7 +112,6 @@ pub enum Verb {
     Bench(BenchArgs),
     /// Check the lab on this machine
     Lab {
-        /// Verb
         #[command(subcommand)]
         verb: LabVerb,
     },
@@ -138,36 +136,33 @@ pub enum Verb {
     },
 }
 
-/// Verb of `faircast lab`.
 #[derive(Debug, Subcommand)]
-pub enum LabVerb {
+pub(crate) enum LabVerb {
     /// Print whether the lab runs here, what is missing, and the highest exact rate of its links
     Check(LabCheckArgs),
 }
 
-/// Arguments of `faircast lab check`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Takes about ten seconds. The lab needs Linux and root: CAP_SYS_ADMIN for network namespaces,
 CAP_NET_ADMIN and /dev/net/tun for their interfaces, CAP_SYS_NICE to be on time.
 
 Exit status: 0 the lab runs here, 1 something is missing, 2 the arguments are wrong.")]
-pub struct LabCheckArgs {
+pub(crate) struct LabCheckArgs {
     /// Print one JSON document
     #[arg(long)]
-    pub json: bool,
+    pub(crate) json: bool,
 }
 
-/// Place of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum On {
-    /// In the simulator, in virtual time
-    Sim,
-    /// Between network namespaces of this machine, in real time
-    Lab,
+fn on() -> impl TypedValueParser<Value = On> {
+    let values = [
+        ("sim", "In the simulator, in virtual time"),
+        ("lab", "Between network namespaces of this machine, in real time"),
+    ];
+    let values = values.map(|(name, help)| PossibleValue::new(name).help(help));
+    PossibleValuesParser::new(values).map(|name| if name == "lab" { On::Lab } else { On::Sim })
 }
 
-/// Arguments of `faircast run`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -178,33 +173,32 @@ Examples:
 
 Exit status: 0 done, 1 the run failed, was interrupted, or ran in the lab too late to be valid, 2 the
 file or arguments are wrong.")]
-pub struct RunArgs {
+pub(crate) struct RunArgs {
     /// Scenario file
     #[arg(value_name = "FILE")]
-    pub file: PathBuf,
+    pub(crate) file: PathBuf,
     /// Place of the run: sim, the simulator in virtual time; lab, real sockets and the kernel's TCP
     /// over links emulated in real time (Linux, as root)
-    #[arg(long, value_enum, default_value = "sim", hide_possible_values = true)]
-    pub on: On,
+    #[arg(long, value_parser = on(), default_value = "sim", hide_possible_values = true)]
+    pub(crate) on: On,
     /// Seed of all randomness [default: the file's]
     #[arg(long, value_name = "N", value_parser = seed, allow_negative_numbers = true)]
-    pub seed: Option<u64>,
+    pub(crate) seed: Option<u64>,
     /// Folder for summary.json, trace.jsonl.gz and report.html
     #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
+    pub(crate) out: Option<PathBuf>,
     /// Print the summary as one JSON document
     #[arg(long)]
-    pub json: bool,
+    pub(crate) json: bool,
     /// New value of a key of the scenario, such as flow.mcc.packet='1000 B'; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
-    pub set: Vec<String>,
+    pub(crate) set: Vec<String>,
 }
 
 fn seed(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("expected a whole number from 0 to {}", u64::MAX))
 }
 
-/// Arguments of `faircast bench`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -226,67 +220,67 @@ Examples:
 
 Exit status: 0 every judged or fitted row holds, 1 a row misses, explained or not, 2 the arguments are
 wrong.")]
-pub struct BenchArgs {
+pub(crate) struct BenchArgs {
     /// Suites: tcp, fairness, fec, tfmcc, ormcc, tram, credit, tram-scale, cost-benefit,
     /// cost-benefit-compare, cost-benefit-ablation, speed, wire, overlay, attack, matrix,
     /// sim-vs-lab, or the path of a suite file [default: the first seven]
     #[arg(value_name = "SUITE")]
-    pub suites: Vec<String>,
+    pub(crate) suites: Vec<String>,
     /// Print one JSON document for each suite
     #[arg(long)]
-    pub json: bool,
+    pub(crate) json: bool,
     /// Folder for a page of plots and the rows as JSON of each suite
     #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
+    pub(crate) out: Option<PathBuf>,
     /// Place of the runs: sim, the simulator; lab, the experiments of a suite for real sockets and
     /// the kernel's TCP in real time (Linux, as root)
-    #[arg(long, value_enum, default_value = "sim", hide_possible_values = true)]
-    pub on: On,
+    #[arg(long, value_parser = on(), default_value = "sim", hide_possible_values = true)]
+    pub(crate) on: On,
     /// Number of parallel runs [default: number of cores; in the lab 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub jobs: Option<u16>,
+    pub(crate) jobs: Option<u16>,
     /// Number of seeds for each experiment [default: the suite's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub seeds: Option<u32>,
+    pub(crate) seeds: Option<u32>,
     /// Text in the ids of the experiments to run; for the suite matrix several, separated by commas
     #[arg(long, value_name = "TEXT")]
-    pub only: Option<String>,
+    pub(crate) only: Option<String>,
     /// Scheme to judge in place of the suite's own, with a table of scores; for the suites wire and
     /// attack the scheme of the sender; for the suite matrix several, separated by commas
     #[arg(long, value_name = "NAME")]
-    pub scheme: Option<String>,
+    pub(crate) scheme: Option<String>,
     /// Setting of that scheme; may be repeated
     #[arg(long = "option", alias = "options", value_name = "KEY=VALUE", requires = "scheme")]
-    pub options: Vec<String>,
+    pub(crate) options: Vec<String>,
     /// List suites and experiments, and run nothing
     #[arg(long)]
-    pub list: bool,
+    pub(crate) list: bool,
     /// Size of the content in the suite wire, such as 256MB
     #[arg(long, help_heading = "Single suites", value_name = "SIZE", default_value = "1GB", value_parser = size)]
-    pub size: u64,
+    pub(crate) size: u64,
     /// Rounds of the suite wire, each with every case once
     #[arg(long, help_heading = "Single suites", value_name = "N", default_value = "3")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub rounds: u32,
+    pub(crate) rounds: u32,
     /// Program that the suite attack attacks, such as an older faircast [default: this program]
     #[arg(long, help_heading = "Single suites", value_name = "PATH")]
-    pub program: Option<PathBuf>,
+    pub(crate) program: Option<PathBuf>,
     /// Real sockets, which the suite overlay needs
     #[arg(long, help_heading = "Single suites")]
-    pub live: bool,
+    pub(crate) live: bool,
     /// Fewer and shorter cases of the suite matrix, with one seed unless --seeds is given
     #[arg(long, help_heading = "Single suites")]
-    pub quick: bool,
+    pub(crate) quick: bool,
     /// File with cases for the suite matrix, in place of its own
     #[arg(long, help_heading = "Single suites", value_name = "FILE")]
-    pub cases: Option<PathBuf>,
+    pub(crate) cases: Option<PathBuf>,
     /// Page of the documentation to renew: docs/comparison.md by the suite matrix, docs/verdicts.md
     /// by other suites. Columns of other schemes and sections of other suites stay
     #[arg(long, value_name = "FILE")]
-    pub docs: Option<PathBuf>,
+    pub(crate) docs: Option<PathBuf>,
     /// Case of the suite speed to run in this process
     #[arg(long, hide = true, value_name = "CASE")]
-    pub speed_case: Option<String>,
+    pub(crate) speed_case: Option<String>,
 }
 
 /// A number of bytes: `256MB`, `1 GB`, `5000000`.
@@ -305,20 +299,18 @@ fn size(text: &str) -> Result<u64, String> {
     bytes.filter(|bytes| (1_000_000..=1_000_000_000_000).contains(bytes)).ok_or_else(wrong)
 }
 
-/// Arguments of `faircast demo`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Exit status: 0 every copy is whole, 1 one is not, 2 the arguments are wrong.")]
-pub struct DemoArgs {
+pub(crate) struct DemoArgs {
     /// File to send [default: this program]
     #[arg(long, value_name = "PATH")]
-    pub file: Option<PathBuf>,
+    pub(crate) file: Option<PathBuf>,
     /// Folder for the report
     #[arg(long, value_name = "DIR", default_value = "out/demo")]
-    pub out: PathBuf,
+    pub(crate) out: PathBuf,
 }
 
-/// Arguments of `faircast report`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -328,33 +320,32 @@ Examples:
 A cut trace is read up to its end, so that a killed run has a report too.
 
 Exit status: 0 done, 1 a file cannot be written, 2 the trace or the arguments are wrong.")]
-pub struct ReportArgs {
+pub(crate) struct ReportArgs {
     /// Trace, or folder with the trace
     #[arg(value_name = "TRACE")]
-    pub trace: PathBuf,
+    pub(crate) trace: PathBuf,
     /// Folder for report.html and summary.json [default: folder of the trace]
     #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
+    pub(crate) out: Option<PathBuf>,
     /// Write a table of each plot into the subfolder `csv`
     #[arg(long)]
-    pub csv: bool,
+    pub(crate) csv: bool,
     /// Write the plots as pictures for papers into the subfolder `svg`; the page also saves PNG
     #[arg(long)]
-    pub svg: bool,
+    pub(crate) svg: bool,
     /// Print the summary as JSON
     #[arg(long)]
-    pub json: bool,
+    pub(crate) json: bool,
 }
 
-/// Arguments of `faircast schemes`.
 #[derive(Debug, clap::Args)]
-pub struct SchemesArgs {
+pub(crate) struct SchemesArgs {
     /// Name of one protocol or program [default: all]
     #[arg(value_name = "NAME")]
-    pub name: Option<String>,
+    pub(crate) name: Option<String>,
     /// Print JSON
     #[arg(long)]
-    pub json: bool,
+    pub(crate) json: bool,
 }
 
 #[cfg(test)]

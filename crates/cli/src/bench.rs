@@ -8,28 +8,26 @@ mod suites;
 use faircast_experiment::{Results, backend, speed};
 use faircast_study::Study;
 use faircast_study::files::{make_folder, write};
+use faircast_trace::On;
 
-use crate::args::{BenchArgs, On};
-use crate::error::{Failure, print};
+use crate::args::BenchArgs;
+use crate::error::{Failure, Result, print};
 use crate::interrupt::listen;
 use crate::progress::RunsMonitor;
 use crate::threads::with_jobs;
 use choice::{Bench, choose, has_verdicts};
 
-pub(crate) fn bench(args: &BenchArgs) -> Result<(), Failure> {
+pub(crate) fn bench(args: &BenchArgs) -> Result {
     if let Some(case) = &args.speed_case {
         return print(&speed::run_case(case)?);
     }
-    only_in_one_suite(args)?;
+    check_options(args)?;
     let monitor = RunsMonitor::default();
-    let study = Study { backend: backend(args.on.into()), monitor: &monitor, ..Study::default() };
+    let study = Study { backend: backend(args.on), monitor: &monitor, ..Study::default() };
     let chosen = choose(args, &study)?;
     if args.list {
         let is_short = args.suites.is_empty() && args.only.is_none() && args.scheme.is_none();
-        let of = |bench: &Bench| match is_short {
-            true => bench.title(),
-            false => bench.list(),
-        };
+        let of = |bench: &Bench| if is_short { bench.title() } else { bench.list() };
         let lists = chosen.iter().map(of).collect::<Result<String, _>>()?;
         let hint = "\nfaircast bench --list SUITE lists the experiments of a suite.\n";
         return print(&(lists + if is_short { hint } else { "" }));
@@ -48,24 +46,18 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<(), Failure> {
     if holds { Ok(()) } else { Err(Failure::AlreadyTold) }
 }
 
-fn only_in_one_suite(args: &BenchArgs) -> Result<(), Failure> {
-    let given = [
+fn check_options(args: &BenchArgs) -> Result {
+    let is_alone = |suite: &str| matches!(&args.suites[..], [one] if one == suite);
+    for (option, suite, is_given) in [
         ("--quick", "matrix", args.quick),
         ("--cases", "matrix", args.cases.is_some()),
         ("--program", "attack", args.program.is_some()),
-    ];
-    let elsewhere = |suite: &str| !matches!(&args.suites[..], [one] if one == suite);
-    if let Some((option, suite, _)) =
-        given.iter().find(|(_, suite, is_given)| *is_given && elsewhere(suite))
-    {
-        return Err(Failure::Usage(format!("{option}: belongs to the suite {suite} alone")));
+    ] {
+        if is_given && !is_alone(suite) {
+            return Err(Failure::Usage(format!("{option}: belongs to the suite {suite} alone")));
+        }
     }
-    only_whole_suites_in_documents(args)
-}
-
-fn only_whole_suites_in_documents(args: &BenchArgs) -> Result<(), Failure> {
-    let is_matrix = args.suites.iter().any(|suite| suite == "matrix");
-    if args.docs.is_none() || (is_matrix && args.suites.len() == 1) {
+    if args.docs.is_none() || is_alone("matrix") {
         return Ok(());
     }
     if let Some(suite) = args.suites.iter().find(|suite| !has_verdicts(suite)) {
@@ -79,16 +71,14 @@ fn only_whole_suites_in_documents(args: &BenchArgs) -> Result<(), Failure> {
         ("--seeds", args.seeds.is_some()),
         ("--on lab", args.on == On::Lab),
     ];
-    match parts.iter().find(|(_, is_given)| *is_given) {
-        Some((option, _)) => Err(Failure::Usage(format!(
-            "--docs with {option}: the page has all rows of a suite, with its seeds, from the simulator; leave \
-             {option} out"
-        ))),
-        None => Ok(()),
-    }
+    let Some((option, _)) = parts.iter().find(|(_, is_given)| *is_given) else { return Ok(()) };
+    Err(Failure::Usage(format!(
+        "--docs with {option}: the page has all rows of a suite, with its seeds, from the simulator; leave \
+         {option} out"
+    )))
 }
 
-fn show(args: &BenchArgs, results: &Results) -> Result<(), Failure> {
+fn show(args: &BenchArgs, results: &Results) -> Result {
     if let Some(out) = &args.out {
         results.write(out)?;
     }

@@ -2,16 +2,17 @@
 
 use std::ops::ControlFlow;
 
+use faircast::GroupKey;
 use faircast::check::{Event, Finding, Settings, State, check as look};
 use serde_json::json;
 
 use crate::args::CheckArgs;
-use crate::error::{Failure, note, print};
+use crate::error::{Failure, Result, note, print};
 use crate::interrupt::{interrupted, listen};
 use crate::live;
 use crate::live::words::wrapped;
 
-pub(crate) fn check(args: &CheckArgs) -> Result<(), Failure> {
+pub(crate) fn check(args: &CheckArgs) -> Result {
     let settings = Settings {
         group: args.group,
         via: live::names("--via", &args.via)?,
@@ -21,7 +22,7 @@ pub(crate) fn check(args: &CheckArgs) -> Result<(), Failure> {
         long: args.long,
         rate: args.rate,
         hops: args.ttl,
-        key: live::read_key(&args.key)?,
+        key: live::read_key(&args.key, GroupKey::read)?,
     };
     listen();
     let mut watch = |event| {
@@ -37,14 +38,12 @@ pub(crate) fn check(args: &CheckArgs) -> Result<(), Failure> {
     };
     match look(&settings, &mut watch) {
         Ok(Some(found)) => show(args, &found),
-        Ok(None) => {
-            Err(Failure::Work("interrupted; a check that is not finished says nothing".into()))
-        }
+        Ok(None) => Err(Failure::work("interrupted; a check that is not finished says nothing")),
         Err(error) => Err(live::failure(error, true)),
     }
 }
 
-fn show(args: &CheckArgs, found: &[Finding]) -> Result<(), Failure> {
+fn show(args: &CheckArgs, found: &[Finding]) -> Result {
     let is_ok = found.iter().all(|found| found.state != State::Wrong);
     if args.json {
         let group = args.group.map(|group| group.to_string());

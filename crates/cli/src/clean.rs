@@ -6,10 +6,10 @@ use faircast::{clean as clean_folder, shown_path};
 use serde_json::json;
 
 use crate::args::CleanArgs;
-use crate::error::{Failure, print};
+use crate::error::{Failure, Result, print};
 use crate::live::words::path_text;
 
-pub(crate) fn clean(args: &CleanArgs) -> Result<(), Failure> {
+pub(crate) fn clean(args: &CleanArgs) -> Result {
     let age = WallDuration::from_nanos(args.older_than.as_nanos());
     let (mut removed, mut errors) = (Vec::new(), Vec::new());
     for dir in &args.dirs {

@@ -7,13 +7,14 @@ use std::process::ExitCode;
 use faircast_base::escaped_lines;
 use faircast_scenario::ScenarioError;
 
+pub(crate) type Result<T = (), E = Failure> = std::result::Result<T, E>;
+
 /// Failure of a command. The message is one line and names the remedy.
 #[derive(Debug, thiserror::Error)]
-pub enum Failure {
+pub(crate) enum Failure {
     /// Wrong arguments, or a wrong file that an argument names: exit status 2.
     #[error("{0}")]
     Usage(String),
-    /// Failure of the work itself: exit status 1.
     #[error("{0}")]
     Work(String),
     /// Completed work whose printed result is a failure: exit status 1.
@@ -22,76 +23,72 @@ pub enum Failure {
 }
 
 impl Failure {
+    pub(crate) fn usage(error: impl ToString) -> Self {
+        Self::Usage(error.to_string())
+    }
+
+    pub(crate) fn work(error: impl ToString) -> Self {
+        Self::Work(error.to_string())
+    }
+
     pub(crate) fn write(path: &Path, error: &io::Error) -> Self {
         Self::Work(format!("{}: cannot be written: {error}", path.display()))
     }
 
-    /// Writes the message to standard error.
-    pub fn print(&self) {
+    /// Writes the message to standard error, and returns the exit status.
+    pub(crate) fn report(&self) -> ExitCode {
         if !matches!(self, Self::AlreadyTold) {
             note(&self.to_string());
         }
-    }
-
-    /// Returns the exit status.
-    pub fn exit_code(&self) -> ExitCode {
-        match self {
-            Self::Usage(_) => ExitCode::from(2),
-            Self::Work(_) | Self::AlreadyTold => ExitCode::from(1),
-        }
+        ExitCode::from(if matches!(self, Self::Usage(_)) { 2 } else { 1 })
     }
 }
 
-/// Converts an error of the command-line parser, shortened to one line.
+/// One line of the parser's message, without its heading, usage and reference to the help.
 impl From<clap::Error> for Failure {
     fn from(error: clap::Error) -> Self {
-        Self::Usage(one_line(&error.to_string()))
-    }
-}
-
-/// Returns the parser's message on one line, without its heading, usage and reference to the help.
-fn one_line(message: &str) -> String {
-    let mut line = String::new();
-    let said = message.lines().map(str::trim).take_while(|part| !part.starts_with("Usage:"));
-    for part in said.filter(|part| !part.is_empty() && !part.starts_with("For more information")) {
-        match line.chars().last() {
-            None => {}
-            Some(':') => line.push(' '),
-            Some(_) => line.push_str("; "),
+        let (message, mut line) = (error.to_string(), String::new());
+        let said = message.lines().map(str::trim).take_while(|part| !part.starts_with("Usage:"));
+        let is_kept = |part: &&str| !part.is_empty() && !part.starts_with("For more information");
+        for part in said.filter(is_kept) {
+            match line.chars().last() {
+                None => {}
+                Some(':') => line.push(' '),
+                Some(_) => line.push_str("; "),
+            }
+            line.push_str(part.strip_prefix("error: ").unwrap_or(part));
         }
-        line.push_str(part.strip_prefix("error: ").unwrap_or(part));
+        Self::Usage(line + "; see --help")
     }
-    line + "; see --help"
 }
 
 impl From<ScenarioError> for Failure {
     fn from(error: ScenarioError) -> Self {
-        Self::Usage(error.to_string())
+        Self::usage(error)
     }
 }
 
 impl From<faircast_study::Error> for Failure {
     fn from(error: faircast_study::Error) -> Self {
         match error.is_usage() {
-            true => Self::Usage(error.to_string()),
-            false => Self::Work(error.to_string()),
+            true => Self::usage(error),
+            false => Self::work(error),
         }
     }
 }
 
-pub(crate) fn this_program() -> Result<PathBuf, Failure> {
+pub(crate) fn this_program() -> Result<PathBuf> {
     std::env::current_exe()
         .map_err(|error| Failure::Work(format!("this program cannot find itself: {error}")))
 }
 
-/// Writes a line to standard error, with format characters escaped.
 pub(crate) fn note(text: &str) {
     use io::Write as _;
     let _ = writeln!(io::stderr(), "faircast: {}", escaped_lines(text));
 }
 
 /// Writes to standard output, escaped. A reader that closed the pipe, like `head`, is no failure.
-pub(crate) fn print(text: &str) -> Result<(), Failure> {
+pub(crate) fn print(text: &str) -> Result {
     use io::Write as _;
     match io::stdout().lock().write_all(escaped_lines(text).as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

@@ -1,9 +1,6 @@
 //! `faircast pub` and `faircast sub`: groups of the overlay for shells.
 
-use std::cell::Cell;
-use std::collections::hash_map::RandomState;
 use std::fmt::Display;
-use std::hash::{BuildHasher as _, Hasher as _};
 use std::io::{self, BufRead, IsTerminal as _, Read as _, Write};
 use std::path::Path;
 use std::time::Duration;
@@ -13,21 +10,19 @@ use faircast::groups::{
     MESSAGE_BYTES_MAX, Reason,
 };
 use faircast_base::escaped_lines;
+use faircast_net::random;
 use faircast_seal::{Exposure, open_private};
 use serde_json::{Value, json};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{mpsc, watch};
 use tokio::time::MissedTickBehavior;
 
 use crate::args::{ConnectOptions, PubArgs, SubArgs};
-use crate::error::{Failure, note, print};
-use crate::interrupt::{interrupted, listen};
+use crate::error::{Failure, Result, note, print};
+use crate::interrupt::{listen, until_interrupted};
 use crate::live;
 use crate::live::words::hex;
 
-/// Most messages of the standard input that are read before they are sent.
 const READ_AHEAD_MAX: usize = 64;
-/// Time between two looks for Ctrl-C: 50 ms.
-const INTERRUPT_INTERVAL: Duration = Duration::from_millis(50);
 
 impl From<GroupError> for Failure {
     fn from(error: GroupError) -> Self {
@@ -38,13 +33,8 @@ impl From<GroupError> for Failure {
     }
 }
 
-async fn connect(
-    options: &ConnectOptions,
-    verb: &str,
-    benefit: Option<Benefit>,
-) -> Result<Client, Failure> {
-    let random = RandomState::new().build_hasher().finish();
-    let name = options.name.clone().unwrap_or_else(|| format!("{verb}-{random:016x}"));
+async fn connect(options: &ConnectOptions, verb: &str, benefit: Option<Benefit>) -> Result<Client> {
+    let name = options.name.clone().unwrap_or_else(|| format!("{verb}-{:016x}", random()));
     let mut choices = ClientOptions::default();
     choices.benefit = benefit;
     choices.token = options.token_file.as_deref().map(token).transpose()?;
@@ -53,10 +43,9 @@ async fn connect(
     Ok(Client::connect_with(&options.connect, &name, choices).await?)
 }
 
-/// Reads the token of a file: the last field of the first line that is no comment.
-fn token(file: &Path) -> Result<String, Failure> {
+fn token(file: &Path) -> Result<String> {
     let opened = open_private(file, Exposure::Refuse);
-    let opened = opened.map_err(|error| Failure::Usage(error.to_string()))?;
+    let opened = opened.map_err(Failure::usage)?;
     let wrong = |error: &dyn Display| Failure::Usage(format!("{}: {error}", file.display()));
     let text = io::read_to_string(opened).map_err(|error| wrong(&error))?;
     let mut lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
@@ -64,13 +53,7 @@ fn token(file: &Path) -> Result<String, Failure> {
     found.map(String::from).ok_or_else(|| wrong(&"no token"))
 }
 
-async fn until_interrupted() {
-    while !interrupted() {
-        tokio::time::sleep(INTERRUPT_INTERVAL).await;
-    }
-}
-
-pub(crate) fn publish(args: &PubArgs) -> Result<(), Failure> {
+pub(crate) fn publish(args: &PubArgs) -> Result {
     if args.receipts && !args.service.is_ordered() {
         let text = "--receipts: expected --service causal, agreed or safe".to_string();
         return Err(Failure::Usage(text));
@@ -78,15 +61,14 @@ pub(crate) fn publish(args: &PubArgs) -> Result<(), Failure> {
     listen();
     live::runtime()?.block_on(async {
         let client = connect(&args.to, "pub", args.benefit).await?;
-        let (count, arrived) = (Cell::new(0), Notify::new());
-        let receipts = Receipts { asked: args.receipts, count, arrived };
+        let receipts = watch::Sender::new(0);
         // Biased: events that arrive with the last answer are reported before the end.
         let done = tokio::select! {
             biased;
-            failed = watch(&client, &receipts) => Err(failed),
+            failed = watch_events(args, &client, &receipts) => Err(failed),
             done = send_all(args, &client, &receipts) => done,
             () = until_interrupted() => {
-                Err(Failure::Work("interrupted: not all messages were sent".to_string()))
+                Err(Failure::work("interrupted: not all messages were sent"))
             }
         };
         client.close().await;
@@ -94,16 +76,7 @@ pub(crate) fn publish(args: &PubArgs) -> Result<(), Failure> {
     })
 }
 
-/// Receipts of the sent messages.
-struct Receipts {
-    /// True with `--receipts`: a lost one is an error.
-    asked: bool,
-    count: Cell<u64>,
-    /// Notified with each receipt.
-    arrived: Notify,
-}
-
-async fn send_all(args: &PubArgs, client: &Client, receipts: &Receipts) -> Result<(), Failure> {
+async fn send_all(args: &PubArgs, client: &Client, receipts: &watch::Sender<u64>) -> Result {
     let mut sent = 0;
     let mut messages = read_ahead(args.binary);
     let mut pace = args.rate.map(|rate| {
@@ -124,18 +97,15 @@ async fn send_all(args: &PubArgs, client: &Client, receipts: &Receipts) -> Resul
         }
     }
     client.flush().await?;
-    while receipts.count.get() < sent {
-        receipts.arrived.notified().await;
-    }
+    let _ = receipts.subscribe().wait_for(|count| *count >= sent).await;
     Ok(())
 }
 
-async fn watch(client: &Client, receipts: &Receipts) -> Failure {
+async fn watch_events(args: &PubArgs, client: &Client, receipts: &watch::Sender<u64>) -> Failure {
     loop {
         match client.next().await {
             Ok(GroupEvent::Receipt { members, .. }) => {
-                receipts.count.set(receipts.count.get() + 1);
-                receipts.arrived.notify_one();
+                receipts.send_modify(|count| *count += 1);
                 if let Err(failed) = print(&format!("{members}\n")) {
                     return failed;
                 }
@@ -144,10 +114,10 @@ async fn watch(client: &Client, receipts: &Receipts) -> Failure {
                 let names: Vec<&str> = groups.iter().map(|name| &**name).collect();
                 note(&format!("nobody gets the messages: no members in {}", names.join(", ")));
             }
-            Ok(GroupEvent::Restarted { .. }) if receipts.asked => {
-                return Failure::Work("the daemon has started again: receipts are lost".into());
+            Ok(GroupEvent::Restarted { .. }) if args.receipts => {
+                return Failure::work("the daemon has started again: receipts are lost");
             }
-            Ok(GroupEvent::Refused { reason, .. }) => return Failure::Work(reason.to_string()),
+            Ok(GroupEvent::Refused { reason, .. }) => return Failure::work(reason),
             Ok(GroupEvent::Disconnected { reason }) => note(&disconnected(&reason)),
             Ok(GroupEvent::Restarted { unsure }) if unsure > 0 => {
                 note(&format!("the daemon has started again: {unsure} messages may be lost"));
@@ -206,7 +176,7 @@ fn read_frame(input: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-pub(crate) fn subscribe(args: &SubArgs) -> Result<(), Failure> {
+pub(crate) fn subscribe(args: &SubArgs) -> Result {
     listen();
     live::runtime()?.block_on(async {
         let client = connect(&args.to, "sub", None).await?;
@@ -226,7 +196,7 @@ pub(crate) fn subscribe(args: &SubArgs) -> Result<(), Failure> {
     })
 }
 
-async fn print_all(args: &SubArgs, client: &Client) -> Result<(), Failure> {
+async fn print_all(args: &SubArgs, client: &Client) -> Result {
     let mut out = Printer { out: io::BufWriter::new(io::stdout()), args };
     let mut left = args.count;
     loop {
@@ -252,7 +222,6 @@ async fn print_all(args: &SubArgs, client: &Client) -> Result<(), Failure> {
     }
 }
 
-/// Printer of events to standard output.
 struct Printer<'a> {
     out: io::BufWriter<io::Stdout>,
     args: &'a SubArgs,
@@ -263,7 +232,7 @@ impl Printer<'_> {
     fn write(
         &mut self,
         write: impl FnOnce(&mut io::BufWriter<io::Stdout>) -> io::Result<()>,
-    ) -> Result<bool, Failure> {
+    ) -> Result<bool> {
         match write(&mut self.out) {
             Ok(()) => Ok(false),
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(true),
@@ -272,54 +241,46 @@ impl Printer<'_> {
     }
 
     /// Prints an event; true if the reader of the standard output has gone.
-    fn print(&mut self, event: GroupEvent) -> Result<bool, Failure> {
+    fn print(&mut self, event: GroupEvent) -> Result<bool> {
         if self.args.json {
             let line = escaped_lines(&json_of(event).to_string()).into_owned();
             return self.write(|out| writeln!(out, "{line}"));
         }
         match event {
-            GroupEvent::Message(GroupMessage { payload, .. }) if self.args.binary => {
-                self.write(|out| {
-                    out.write_all(&(payload.len() as u32).to_be_bytes())?;
-                    out.write_all(&payload)
-                })
+            GroupEvent::Message(GroupMessage { payload, .. }) => {
+                let (is_binary, is_terminal) = (self.args.binary, io::stdout().is_terminal());
+                return self.write(|out| {
+                    if is_binary {
+                        out.write_all(&(payload.len() as u32).to_be_bytes())?;
+                        return out.write_all(&payload);
+                    }
+                    if is_terminal {
+                        // Control characters must not move the terminal's cursor.
+                        let text = String::from_utf8_lossy(&payload);
+                        return writeln!(out, "{}", escaped_lines(&text));
+                    }
+                    out.write_all(&payload)?;
+                    out.write_all(b"\n")
+                });
             }
-            GroupEvent::Message(GroupMessage { payload, .. }) if io::stdout().is_terminal() => {
-                // Escaped: control characters in a message must not move the terminal's cursor.
-                let text = String::from_utf8_lossy(&payload);
-                self.write(|out| writeln!(out, "{}", escaped_lines(&text)))
-            }
-            GroupEvent::Message(GroupMessage { payload, .. }) => self.write(|out| {
-                out.write_all(&payload)?;
-                out.write_all(b"\n")
-            }),
-            GroupEvent::Refused { reason, .. } => Err(Failure::Work(reason.to_string())),
+            GroupEvent::Refused { reason, .. } => return Err(Failure::work(reason)),
             GroupEvent::Cut { lost: (first, last) } => {
                 note(&format!("this client was too slow: events {first} to {last} are lost"));
-                Ok(false)
             }
-            GroupEvent::Disconnected { reason } => {
-                note(&disconnected(&reason));
-                Ok(false)
-            }
+            GroupEvent::Disconnected { reason } => note(&disconnected(&reason)),
             GroupEvent::Restarted { .. } => {
                 note("the daemon has started again: messages may be lost");
-                Ok(false)
             }
-            _ => Ok(false),
+            _ => {}
         }
+        Ok(false)
     }
 }
 
 fn json_of(event: GroupEvent) -> Value {
-    let member = |it: &GroupMember| {
-        json!({
-            "name": &*it.name,
-            "daemon": format!("{:016x}", it.daemon),
-            "incarnation": it.incarnation,
-        })
-    };
-    let daemons = |all: &[u64]| all.iter().map(|id| format!("{id:016x}")).collect::<Vec<_>>();
+    let daemon = |id: u64| format!("{id:016x}");
+    let member = |it: &GroupMember| json!({ "name": &*it.name, "daemon": daemon(it.daemon), "incarnation": it.incarnation });
+    let daemons = |all: &[u64]| all.iter().copied().map(daemon).collect::<Vec<_>>();
     match event {
         GroupEvent::Message(message) => {
             let mut json = json!({
@@ -352,13 +313,11 @@ fn json_of(event: GroupEvent) -> Value {
             json!({ "event": "transitional", "closes": closes.to_string(), "members": daemons(&members) })
         }
         GroupEvent::View { id, members, together, previous } => {
-            let members = members
-                .iter()
-                .map(|(id, name)| json!({ "daemon": format!("{id:016x}"), "name": name }));
+            let member = |(id, name): (u64, String)| json!({ "daemon": daemon(id), "name": name });
             json!({
                 "event": "view",
                 "id": id.to_string(),
-                "members": members.collect::<Vec<_>>(),
+                "members": members.into_iter().map(member).collect::<Vec<_>>(),
                 "together": daemons(&together),
                 "previous": previous.map(|it| it.to_string()),
             })

@@ -1,8 +1,11 @@
 //! Ctrl-C: a flag that all work observes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+pub(crate) const INTERRUPT_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Exit status of a program that Ctrl-C killed, as shells report it: 128 plus SIGINT.
 const KILLED_BY_INTERRUPT: i32 = 130;
@@ -18,7 +21,12 @@ pub(crate) fn listen() {
     let _ = ctrlc::set_handler(on_signal);
 }
 
-/// Returns true after the first Ctrl-C.
 pub(crate) fn interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
+}
+
+pub(crate) async fn until_interrupted() {
+    while !interrupted() {
+        tokio::time::sleep(INTERRUPT_INTERVAL).await;
+    }
 }

@@ -3,13 +3,12 @@
 use faircast_seal::{Exposure, GroupKey};
 
 use crate::args::{KeyArgs, KeyVerb};
-use crate::error::{Failure, print};
+use crate::error::{Failure, Result, print};
 
-pub(crate) fn key(args: &KeyArgs) -> Result<(), Failure> {
-    let wrong = |error: faircast_seal::KeyError| Failure::Usage(error.to_string());
+pub(crate) fn key(args: &KeyArgs) -> Result {
     match &args.what {
         KeyVerb::New { file } => {
-            let key = GroupKey::create(file).map_err(wrong)?;
+            let key = GroupKey::create(file).map_err(Failure::usage)?;
             print(&format!(
                 "{}: a new key with the id {}\nBring the file to all members of the group by a way \
                  that you trust; whoever has it can read and send.\n",
@@ -18,8 +17,9 @@ pub(crate) fn key(args: &KeyArgs) -> Result<(), Failure> {
             ))
         }
         KeyVerb::Relay { group, file, key_exposed } => {
-            let key = GroupKey::read(group, exposure(*key_exposed)).map_err(wrong)?.relay();
-            key.write(file).map_err(wrong)?;
+            let key =
+                GroupKey::read(group, exposure(*key_exposed)).map_err(Failure::usage)?.relay();
+            key.write(file).map_err(Failure::usage)?;
             print(&format!(
                 "{}: the key with the id {} for relays of this group\nA relay with this key alone \
                  passes packets on and reads no content.\n",
@@ -28,7 +28,7 @@ pub(crate) fn key(args: &KeyArgs) -> Result<(), Failure> {
             ))
         }
         KeyVerb::Show { file, key_exposed } => {
-            let key = GroupKey::read(file, exposure(*key_exposed)).map_err(wrong)?;
+            let key = GroupKey::read(file, exposure(*key_exposed)).map_err(Failure::usage)?;
             print(&format!("{}\n", key.id()))
         }
     }

@@ -3,26 +3,23 @@
 use faircast_base::Duration;
 
 use crate::args::LabCheckArgs;
-use crate::error::{Failure, print};
+use crate::error::{Failure, Result, print};
 use crate::interrupt::{interrupted, listen};
 use crate::progress::Watch;
 
 const ABOUT: Duration = Duration::from_secs(13);
 
-pub(crate) fn check(args: &LabCheckArgs) -> Result<(), Failure> {
+pub(crate) fn check(args: &LabCheckArgs) -> Result {
     listen();
     let mut watch = Watch::new(ABOUT, false);
     let check = faircast_lab::check(&mut watch);
     if interrupted() {
-        return Err(Failure::Work("interrupted; a check that is not finished says nothing".into()));
+        return Err(Failure::work("interrupted; a check that is not finished says nothing"));
     }
     if args.json {
         print(&(check.to_json() + "\n"))?;
     } else if check.ready {
         print(&check.text())?;
     }
-    match check.problem {
-        Some(problem) => Err(Failure::Work(problem)),
-        None => Ok(()),
-    }
+    check.problem.map_or(Ok(()), |problem| Err(Failure::Work(problem)))
 }

@@ -5,15 +5,15 @@ use std::path::Path;
 use clap::CommandFactory as _;
 
 use crate::args::Args;
-use crate::error::{Failure, print};
+use crate::error::{Failure, Result, print};
 
-pub(crate) fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
+pub(crate) fn completions(shell: clap_complete::Shell) -> Result {
     let mut out = Vec::new();
     clap_complete::generate(shell, &mut Args::command(), "faircast", &mut out);
     print(&String::from_utf8_lossy(&out))
 }
 
-pub(crate) fn man(out: Option<&Path>) -> Result<(), Failure> {
+pub(crate) fn man(out: Option<&Path>) -> Result {
     let Some(out) = out else {
         let mut page = Vec::new();
         clap_mangen::Man::new(Args::command())

@@ -5,10 +5,7 @@ mod rehearse;
 mod top;
 
 use std::error::Error;
-use std::fs::OpenOptions;
-use std::io::{self, Write as _};
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -16,7 +13,7 @@ use faircast::groups::{Client, GroupEvent, Service};
 use faircast_base::escaped;
 use faircast_node::{
     ClientAddress, ClientReport, DaemonReport, Inquiry, NeighborReport, NodeConfig, Server,
-    ServerCounters, StartError, incarnation,
+    StartError, incarnation,
 };
 use faircast_seal::GroupKey;
 use hyper::StatusCode;
@@ -27,42 +24,37 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 
 use crate::args::{NodeArgs, NodeInitArgs, NodeStatusArgs, NodeVerb, WatchOptions};
-use crate::error::{Failure, print};
-use crate::interrupt::{interrupted, listen};
-use crate::live;
+use crate::error::{Failure, Result, print};
+use crate::interrupt::{INTERRUPT_INTERVAL, interrupted, listen};
 use crate::live::metrics::{
-    Figure, JSON, OPEN_METRICS, PLAIN, Page, counters, gauges, labelled_gauges, serve_pages, text,
+    Figure, JSON, OPEN_METRICS, PLAIN, Page, counters, gauges, labelled_gauges, other_answer,
+    serve_pages, text,
 };
 use crate::live::words::{bytes, hex};
+use crate::live::{self, write_new};
 
-/// Time between two looks for Ctrl-C: 50 ms.
-const INTERRUPT_INTERVAL: Duration = Duration::from_millis(50);
-/// Longest wait for the daemon's own test message: 2 s.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
 
-pub(crate) fn node(args: &NodeArgs) -> Result<(), Failure> {
+pub(crate) fn node(args: &NodeArgs) -> Result {
     match (&args.verb, &args.config) {
         (Some(NodeVerb::Init(args)), _) => init(args),
         (Some(NodeVerb::Status(args)), _) => live::runtime()?.block_on(print_status(args)),
         (Some(NodeVerb::Rehearse(args)), _) => live::runtime()?.block_on(rehearse::rehearse(args)),
         (Some(NodeVerb::Top(args)), _) => live::runtime()?.block_on(top::top(args)),
         (None, Some(config)) => run(args, config),
-        (None, None) => Err(Failure::Usage("--config: which file?".to_string())),
+        (None, None) => Err(Failure::usage("--config: which file?")),
     }
 }
 
-fn run(args: &NodeArgs, config: &Path) -> Result<(), Failure> {
-    let config = NodeConfig::read(config).map_err(|error| Failure::Usage(error.to_string()))?;
+fn run(args: &NodeArgs, config: &Path) -> Result {
+    let config = NodeConfig::read(config).map_err(Failure::usage)?;
     let log_json = args.log_json;
     live::begin_log(&WatchOptions { metrics: None, json: false, quiet: false, log_json })?;
     listen();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime =
-        runtime.map_err(|error| Failure::Work(format!("the system gives no threads: {error}")))?;
-    runtime.block_on(serve(config))
+    live::runtime()?.block_on(serve(config))
 }
 
-async fn serve(mut config: NodeConfig) -> Result<(), Failure> {
+async fn serve(mut config: NodeConfig) -> Result {
     let name = config.server.name.clone();
     let shown = config.server.clients.len();
     let private = private_address(&config)?;
@@ -92,8 +84,9 @@ async fn serve(mut config: NodeConfig) -> Result<(), Failure> {
     }
     while !interrupted() {
         if server.has_ended() {
-            let text = "the daemon has ended by a fault of faircast; the lines above have it";
-            return Err(Failure::Work(text.into()));
+            return Err(Failure::work(
+                "the daemon has ended by a fault of faircast; the lines above have it",
+            ));
         }
         tokio::time::sleep(INTERRUPT_INTERVAL).await;
     }
@@ -107,7 +100,7 @@ fn is_local(address: &ClientAddress) -> bool {
 }
 
 /// Returns an address for the daemon's own connection if all others need a token.
-fn private_address(config: &NodeConfig) -> Result<Option<(TempDir, ClientAddress)>, Failure> {
+fn private_address(config: &NodeConfig) -> Result<Option<(TempDir, ClientAddress)>> {
     if config.status.is_none() || config.server.clients.iter().any(is_local) {
         return Ok(None);
     }
@@ -166,6 +159,7 @@ fn metrics(registry: &mut Registry, report: &DaemonReport) {
     let connected = report.clients.iter().filter(|it| it.connected).count();
     let queued: usize = report.clients.iter().map(|it| it.queued_bytes).sum();
     let waiting = report.clients.iter().filter(|it| it.waiting.is_some()).count();
+    let unstable = report.unstable_bytes;
     let greeted = report.neighbors.iter().filter(|it| it.daemon.is_some()).count();
     let all = [
         ("node_members", "Daemons of the view", report.members.len()),
@@ -177,36 +171,21 @@ fn metrics(registry: &mut Registry, report: &DaemonReport) {
         ("node_sessions", "Clients with a session", report.clients.len()),
         ("node_clients_waiting", "Clients whose requests wait", waiting),
         ("node_queued_bytes", "Bytes of events that wait for clients", queued),
-        (
-            "node_unstable_bytes",
-            "Bytes of messages that not all daemons have",
-            report.unstable_bytes,
-        ),
+        ("node_unstable_bytes", "Bytes of messages that not all daemons have", unstable),
     ];
     gauges(registry, all.map(|(name, help, value)| (name, help, value as f64)));
-    let ServerCounters {
-        sessions,
-        resumed,
-        messages,
-        message_bytes,
-        events,
-        refused,
-        waits,
-        cuts,
-        received_packets,
-        sent_packets,
-    } = report.counters;
+    let it = &report.counters;
     let all = [
-        ("node_sessions_begun", "Sessions of clients that have begun", sessions),
-        ("node_sessions_resumed", "Sessions that were resumed", resumed),
-        ("node_messages", "Messages of clients of this daemon", messages),
-        ("node_message_bytes", "Bytes of these messages", message_bytes),
-        ("node_events", "Events to clients of this daemon", events),
-        ("node_refused", "Requests that were refused", refused),
-        ("node_waits", "Requests that had to wait", waits),
-        ("node_cuts", "Clients that were cut since they were too slow", cuts),
-        ("node_received_packets", "Datagrams from other daemons", received_packets),
-        ("node_sent_packets", "Datagrams to other daemons", sent_packets),
+        ("node_sessions_begun", "Sessions of clients that have begun", it.sessions),
+        ("node_sessions_resumed", "Sessions that were resumed", it.resumed),
+        ("node_messages", "Messages of clients of this daemon", it.messages),
+        ("node_message_bytes", "Bytes of these messages", it.message_bytes),
+        ("node_events", "Events to clients of this daemon", it.events),
+        ("node_refused", "Requests that were refused", it.refused),
+        ("node_waits", "Requests that had to wait", it.waits),
+        ("node_cuts", "Clients that were cut since they were too slow", it.cuts),
+        ("node_received_packets", "Datagrams from other daemons", it.received_packets),
+        ("node_sent_packets", "Datagrams to other daemons", it.sent_packets),
     ];
     counters(registry, all);
     let label = |text: &Option<String>| text.clone().unwrap_or_default();
@@ -245,21 +224,13 @@ fn purses(registry: &mut Registry, report: &DaemonReport) {
     labelled_gauges(registry, "node_client", &clients, &figures);
 }
 
-async fn fetch(at: SocketAddr) -> Result<Value, Failure> {
-    let text = live::metrics::status(at).await.map_err(|error| {
-        let expected = "expected the `status` address of a running daemon";
-        Failure::Work(format!("{at}: {error}; {expected}"))
-    })?;
-    serde_json::from_str(&text).map_err(|_| not_a_daemon(at))
+async fn fetch(at: SocketAddr) -> Result<Value> {
+    live::metrics::status(at, "; expected the `status` address of a running daemon").await
 }
 
-fn not_a_daemon(at: SocketAddr) -> Failure {
-    Failure::Work(format!("{at}: it answers with something else"))
-}
-
-async fn print_status(args: &NodeStatusArgs) -> Result<(), Failure> {
+async fn print_status(args: &NodeStatusArgs) -> Result {
     let status = fetch(args.at).await?;
-    let other = || not_a_daemon(args.at);
+    let other = || other_answer(args.at);
     if args.json {
         // Serialised again, so that no control characters reach the terminal.
         return print(&format!("{status}\n"));
@@ -306,7 +277,7 @@ async fn print_status(args: &NodeStatusArgs) -> Result<(), Failure> {
     print(&out)
 }
 
-fn init(args: &NodeInitArgs) -> Result<(), Failure> {
+fn init(args: &NodeInitArgs) -> Result {
     let (folder, sites) = (&args.folder, usize::from(args.sites));
     if args.hosts.len() > sites {
         let text = format!("--host: {} hosts; expected at most --sites {sites}", args.hosts.len());
@@ -315,9 +286,9 @@ fn init(args: &NodeInitArgs) -> Result<(), Failure> {
     let example = (args.hosts.len() + 1..=sites).map(|site| format!("site{site}.example"));
     let hosts: Vec<String> = args.hosts.iter().cloned().chain(example).collect();
     std::fs::create_dir_all(folder).map_err(|error| Failure::write(folder, &error))?;
-    let random = || GroupKey::random().map_err(|error| Failure::Work(error.to_string()));
+    let random = || GroupKey::random().map_err(Failure::work);
     let file = folder.join("overlay.key");
-    random()?.relay().write(&file).map_err(|error| Failure::Work(error.to_string()))?;
+    random()?.relay().write(&file).map_err(Failure::work)?;
     let mut out = format!("{}: the key of all daemons\n", file.display());
     if args.tls {
         let written = write_certificates(folder, &hosts);
@@ -339,11 +310,6 @@ fn init(args: &NodeInitArgs) -> Result<(), Failure> {
     out += "Replace the example hosts in `peers`. Bring to each site its configuration and the files \
             that it names, and run: faircast node --config FILE\n";
     print(&out)
-}
-
-fn write_new(file: &Path, mode: u32, text: &str) -> io::Result<()> {
-    let opened = OpenOptions::new().write(true).create_new(true).mode(mode).open(file);
-    opened?.write_all(text.as_bytes())
 }
 
 /// Writes a CA without its key, and for each host a certificate of the CA with its key.

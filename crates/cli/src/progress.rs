@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal as _;
 use std::ops::ControlFlow;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use faircast_base::Time;
@@ -13,16 +13,11 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::error::note;
 use crate::interrupt::interrupted;
 
-/// Shortest interval between lines without a terminal: 20 s.
 const LINE_EVERY: Duration = Duration::from_secs(20);
-/// Shortest interval for long runs: each run that ends gets a line.
-const LINE_EVERY_LONG: Duration = Duration::ZERO;
-/// Variable that replaces both, in whole seconds.
 const LINE_EVERY_VARIABLE: &str = "FAIRCAST_PROGRESS_S";
 
 /// Longest time that a single run is not shown: 1 s, because most runs are shorter.
 const HIDDEN_AT_FIRST: Duration = Duration::from_secs(1);
-/// Length of a single run's bar, in thousandths of the simulated time.
 const RUN_BAR_LENGTH: u64 = 1000;
 
 /// Returns a bar that is not drawn yet, because a draw target shows the empty bar at once.
@@ -33,10 +28,8 @@ fn hidden_bar(style: &str, length: u64) -> Option<ProgressBar> {
     })
 }
 
-/// Watch of a single run: ends it on Ctrl-C, and shows its progress on a terminal after 1 s.
 pub(crate) struct Watch {
     started: Instant,
-    /// Simulated time at which the run ends.
     end: Time,
     bar: Option<ProgressBar>,
     is_shown: bool,
@@ -79,7 +72,6 @@ impl Observer for Watch {
 #[derive(Default)]
 pub(crate) struct RunsMonitor(Mutex<Option<RunsState>>);
 
-/// Progress of the present runs. Weights are costs in the unit of [`Runs::weight`].
 struct RunsState {
     name: String,
     run_count: usize,
@@ -87,17 +79,14 @@ struct RunsState {
     total_weight: u64,
     ended_weight: u64,
     started: Instant,
-    /// Shortest interval between lines.
     line_every: Duration,
-    /// Earliest time of the next line.
     line_at: Instant,
-    /// Bar on a terminal; `None` elsewhere, where lines are written.
     bar: Option<ProgressBar>,
 }
 
 impl RunsMonitor {
-    fn change(&self, change: impl FnOnce(&mut Option<RunsState>)) {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    fn state(&self) -> MutexGuard<'_, Option<RunsState>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -110,7 +99,8 @@ impl Monitor for RunsMonitor {
             bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(2));
             bar.set_message(format!("0 of {}", runs.count));
         }
-        let default = if runs.long { LINE_EVERY_LONG } else { LINE_EVERY };
+        // Each long run that ends gets a line.
+        let default = if runs.long { Duration::ZERO } else { LINE_EVERY };
         let line_every = match std::env::var(LINE_EVERY_VARIABLE) {
             Err(std::env::VarError::NotPresent) => default,
             value => line_interval(&value.unwrap_or_default()).unwrap_or_else(|| {
@@ -132,23 +122,19 @@ impl Monitor for RunsMonitor {
             line_at: started + line_every,
             bar,
         };
-        self.change(|present| *present = Some(state));
+        *self.state() = Some(state);
     }
 
     fn ended(&self, weight: u64) {
-        self.change(|present| {
-            if let Some(state) = present {
-                state.run_ended(weight);
-            }
-        });
+        if let Some(state) = &mut *self.state() {
+            state.run_ended(weight);
+        }
     }
 
     fn finish(&self) {
-        self.change(|present| {
-            if let Some(bar) = present.take().and_then(|state| state.bar) {
-                bar.finish_and_clear();
-            }
-        });
+        if let Some(bar) = self.state().take().and_then(|state| state.bar) {
+            bar.finish_and_clear();
+        }
     }
 
     fn note(&self, text: &str) {
@@ -183,12 +169,10 @@ impl RunsState {
     }
 }
 
-/// Returns the interval in [`LINE_EVERY_VARIABLE`], `None` if it is malformed.
 fn line_interval(text: &str) -> Option<Duration> {
     text.parse().ok().map(|seconds: u32| Duration::from_secs(u64::from(seconds)))
 }
 
-/// Returns the expected time to the end of all runs, at the present time for each unit of weight.
 fn remaining(elapsed: Duration, ended_weight: u64, total_weight: u64) -> Duration {
     let share = total_weight.saturating_sub(ended_weight) as f64 / ended_weight.max(1) as f64;
     Duration::from_secs_f64((elapsed.as_secs_f64() * share).min(1e9))

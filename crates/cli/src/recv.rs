@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration as WallDuration, Instant};
 
 use faircast::{
-    CommandOptions, DeviceOptions, Listen, Multicast, ReceiveStatus, Receiver, ReceiverBuilder,
-    RepairTree, SocketSettings,
+    CommandOptions, DeviceOptions, GroupKey, Listen, Multicast, ReceiveStatus, Receiver,
+    ReceiverBuilder, RepairTree, SocketSettings,
 };
 use faircast_base::Duration;
 use faircast_net::interface_name;
@@ -19,22 +19,23 @@ use serde_json::json;
 
 use self::report::{Reporter, metrics};
 use crate::args::RecvArgs;
-use crate::error::Failure;
+use crate::error::{Failure, Result};
 use crate::interrupt::{interrupted, listen};
 use crate::live::{self, Output, with};
 
-pub(crate) fn recv(args: &RecvArgs) -> Result<(), Failure> {
+pub(crate) fn recv(args: &RecvArgs) -> Result {
     live::begin_log(&args.watch)?;
     listen();
     live::runtime()?.block_on(run(args))
 }
 
-async fn run(args: &RecvArgs) -> Result<(), Failure> {
+async fn run(args: &RecvArgs) -> Result {
     let listener = live::metrics::listen(&args.watch).await?;
     let Some(mut receiver) = open(args).await? else { return Ok(()) };
     if let Some(listener) = listener {
         let status = receiver.status();
-        live::metrics::serve(listener, move |registry| metrics(registry, &status.borrow()));
+        let fill = move |registry: &mut _| metrics(registry, &status.borrow());
+        live::metrics::serve(listener, fill, || None);
     }
     let output = Output::new(&args.watch);
     if let Some(group) =
@@ -49,12 +50,10 @@ async fn run(args: &RecvArgs) -> Result<(), Failure> {
     let addresses = [args.group, args.listen].into_iter().flatten().map(|at| at.to_string());
     let addresses: Vec<_> = addresses.chain(args.via.meeting.clone()).collect();
     let addresses = addresses.join(" and ");
+    let verb = if args.via.via.is_empty() { "listening on" } else { "meeting senders at" };
     output.tell(
         "listening",
-        &match args.via.via.is_empty() {
-            true => format!("listening on {addresses}, {}", target(args)),
-            false => format!("meeting senders at {addresses}, {}", target(args)),
-        },
+        &format!("{verb} {addresses}, {}", target(args)),
         json!({
             "on": addresses, "into": args.into, "device": args.target.to_device, "command": args.target.to_command,
         }),
@@ -89,7 +88,7 @@ async fn run(args: &RecvArgs) -> Result<(), Failure> {
     reporter.finish(args.once)
 }
 
-async fn open(args: &RecvArgs) -> Result<Option<Receiver>, Failure> {
+async fn open(args: &RecvArgs) -> Result<Option<Receiver>> {
     let begun = Instant::now();
     let mut is_reported = false;
     loop {
@@ -147,7 +146,7 @@ fn target(args: &RecvArgs) -> String {
 
 /// Returns the group on the interface that the zone of `--from` names. Fails if the group or
 /// `--listen` has another zone: a host on another link could have the sender's address.
-fn group_on_zone(args: &RecvArgs) -> Result<Option<SocketAddr>, Failure> {
+fn group_on_zone(args: &RecvArgs) -> Result<Option<SocketAddr>> {
     let zone_of = |address: SocketAddr| match address {
         SocketAddr::V6(address) => address.scope_id(),
         SocketAddr::V4(_) => 0,
@@ -171,7 +170,7 @@ fn group_on_zone(args: &RecvArgs) -> Result<Option<SocketAddr>, Failure> {
     Ok(group)
 }
 
-fn builder(args: &RecvArgs) -> Result<ReceiverBuilder, Failure> {
+fn builder(args: &RecvArgs) -> Result<ReceiverBuilder> {
     let interfaces = vec![live::interface(args.interface.as_deref())];
     let from = args.accept.from.map(|from| from.ip());
     let group = group_on_zone(args)?;
@@ -185,9 +184,10 @@ fn builder(args: &RecvArgs) -> Result<ReceiverBuilder, Failure> {
     let is_dash = |path: &Option<PathBuf>| path.as_ref().is_some_and(|it| it.as_os_str() == "-");
     if args.target.to_stdout || is_dash(&args.into) || is_dash(&args.target.to_device) {
         // The reader of standard output could not tell a truncated object from a complete one.
-        let text = "nothing is received to standard output; use --to-command 'COMMAND', which reads it, \
-                    and is killed where it is cut off or damaged";
-        return Err(Failure::Usage(text.to_string()));
+        return Err(Failure::usage(
+            "nothing is received to standard output; use --to-command 'COMMAND', which reads it, \
+                    and is killed where it is cut off or damaged",
+        ));
     }
     let object = args.accept.object.clone().unwrap_or_default();
     let builder = match (&args.target.to_device, &args.target.to_command, &args.into) {
@@ -218,14 +218,14 @@ fn builder(args: &RecvArgs) -> Result<ReceiverBuilder, Failure> {
         builder = builder.option("head", OptionValue::Text(role.clone()));
     }
     if let Some(path) = &args.session.tree {
-        let tree = RepairTree::read(path).map_err(|error| Failure::Usage(error.to_string()))?;
+        let tree = RepairTree::read(path).map_err(Failure::usage)?;
         builder = builder.tree(tree);
     }
     builder = with(builder, args.via.meeting.as_ref(), ReceiverBuilder::meeting);
     builder = with(builder, args.accept.rate_max, ReceiverBuilder::rate_max);
     builder = with(builder, args.accept.object.as_ref(), ReceiverBuilder::object);
     builder = with(builder, args.session.scheme.as_ref(), ReceiverBuilder::scheme);
-    builder = with(builder, live::read_key(&args.key)?, ReceiverBuilder::key);
+    builder = with(builder, live::read_key(&args.key, GroupKey::read)?, ReceiverBuilder::key);
     Ok(with(builder, args.trace.as_ref(), ReceiverBuilder::trace))
 }
 

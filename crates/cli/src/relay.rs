@@ -7,34 +7,36 @@ use std::time::{Duration, Instant};
 
 use faircast::{
     ConnectionStats, Multicast, NodeLimits, NodeStatus, ProgramHost, RUNS_PROGRAMS, Refusals,
-    RelayAbove, RelayBuilder, RelayReport, RelayServer, RelayStatus, SocketSettings, UplinkState,
-    program_host,
+    RelayAbove, RelayBuilder, RelayReport, RelaySecret, RelayServer, RelayStatus, SocketSettings,
+    UplinkState, program_host,
 };
 use faircast_base::escaped;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
 use crate::args::{RelayArgs, RelayStatusArgs, RelayVerb};
-use crate::error::{Failure, print};
+use crate::error::{Failure, Result, print};
 use crate::interrupt::{interrupted, listen};
-use crate::live::metrics::{Figure, Labels, counters, gauges, labelled_gauges, traffic};
+use crate::live::metrics::{
+    Figure, Labels, counters, gauges, labelled_gauges, other_answer, traffic,
+};
 use crate::live::words::{bytes, rate};
 use crate::live::{self, Above, Output};
 
-pub(crate) fn relay(args: &RelayArgs) -> Result<(), Failure> {
+pub(crate) fn relay(args: &RelayArgs) -> Result {
     let listen_at = match (&args.verb, args.listen) {
         (Some(RelayVerb::Status(status)), _) => {
             return live::runtime()?.block_on(print_status(status));
         }
         (None, Some(at)) => at,
-        (None, None) => return Err(Failure::Usage("--listen: at which address?".to_string())),
+        (None, None) => return Err(Failure::usage("--listen: at which address?")),
     };
     live::begin_log(&args.watch)?;
     listen();
     live::runtime()?.block_on(run(args, listen_at))
 }
 
-async fn run(args: &RelayArgs, listen_at: SocketAddr) -> Result<(), Failure> {
+async fn run(args: &RelayArgs, listen_at: SocketAddr) -> Result {
     let watch = &args.watch;
     let listener = live::metrics::listen(watch).await?;
     let parents = live::names("--parent", &args.parent)?;
@@ -51,14 +53,14 @@ async fn run(args: &RelayArgs, listen_at: SocketAddr) -> Result<(), Failure> {
         let multicast = Multicast { interfaces, ..Multicast::new(group) };
         builder = builder.multicast(multicast).sockets(sockets);
     }
-    if let Some(key) = live::read_relay_key(&args.key)? {
+    if let Some(key) = live::read_key(&args.key, RelaySecret::read)? {
         builder = builder.key(key);
     }
     for (key, value) in live::options(&args.options)? {
         builder = builder.option(key, value);
     }
     builder = live::with(builder, args.rate_max, RelayBuilder::rate_max);
-    let programs = programs(args, listen_at).map_err(|error| Failure::Usage(error.to_string()))?;
+    let programs = programs(args, listen_at).map_err(Failure::usage)?;
     if let Some(host) = programs {
         builder = builder.programs(host);
     }
@@ -68,7 +70,7 @@ async fn run(args: &RelayArgs, listen_at: SocketAddr) -> Result<(), Failure> {
         let (status, document) = (relay.status(), relay.status());
         let fill = move |registry: &mut Registry| metrics(registry, &status.borrow());
         let document = move || Some(json_of(document.borrow().report.as_ref()?).to_string());
-        live::metrics::serve_with(listener, fill, document);
+        live::metrics::serve(listener, fill, document);
     }
     let mut reporter = Reporter {
         output: Output::new(watch),
@@ -101,8 +103,9 @@ async fn run(args: &RelayArgs, listen_at: SocketAddr) -> Result<(), Failure> {
             return now.failed.map_or(Ok(()), |error| Err(Failure::Work(error)));
         }
         if is_closed {
-            let text = "the relay has ended by a fault of faircast; the lines above have it";
-            return Err(Failure::Work(text.into()));
+            return Err(Failure::work(
+                "the relay has ended by a fault of faircast; the lines above have it",
+            ));
         }
         if interrupted() && !closing {
             closing = true;
@@ -167,15 +170,13 @@ fn json_of(report: &RelayReport) -> Value {
 }
 
 fn connection_json(json: &mut Value, connection: &ConnectionStats) {
-    let ConnectionStats { rtt, window_bytes, sent_bytes, sent_packets, lost_packets, .. } =
-        connection;
-    json["rtt_ms"] = json!(rtt.as_secs_f64() * 1e3);
-    json["window_bytes"] = json!(window_bytes);
-    json["sent_bytes"] = json!(sent_bytes);
+    json["rtt_ms"] = json!(connection.rtt.as_secs_f64() * 1e3);
+    json["window_bytes"] = json!(connection.window_bytes);
+    json["sent_bytes"] = json!(connection.sent_bytes);
     json["sent_bits_per_s"] = json!(connection.sent_bits_per_s);
     json["queued_bytes"] = json!(connection.queued_bytes);
-    json["sent_packets"] = json!(sent_packets);
-    json["lost_packets"] = json!(lost_packets);
+    json["sent_packets"] = json!(connection.sent_packets);
+    json["lost_packets"] = json!(connection.lost_packets);
     json["mtu_bytes"] = json!(connection.mtu_bytes);
 }
 
@@ -183,13 +184,9 @@ const fn kind(is_relay: bool) -> &'static str {
     if is_relay { "relay" } else { "host" }
 }
 
-async fn print_status(args: &RelayStatusArgs) -> Result<(), Failure> {
-    let text = live::metrics::status(args.at)
-        .await
-        .map_err(|error| Failure::Work(format!("{}: {error}", args.at)))?;
-    let other = || Failure::Work(format!("{}: it answers with something else", args.at));
-    let status: Value = serde_json::from_str(&text).map_err(|_| other())?;
-    let neighbours = status["neighbours"].as_array().ok_or_else(other)?;
+async fn print_status(args: &RelayStatusArgs) -> Result {
+    let status = live::metrics::status(args.at, "").await?;
+    let neighbours = status["neighbours"].as_array().ok_or_else(|| other_answer(args.at))?;
     if args.json {
         // Serialised again, so that no control characters reach the terminal.
         return print(&format!("{status}\n"));
@@ -233,18 +230,16 @@ async fn print_status(args: &RelayStatusArgs) -> Result<(), Failure> {
     print(&out)
 }
 
-/// Reports of a relay: who attaches and leaves, who is refused, and the relay above.
 struct Reporter {
     output: Output,
     /// Reported neighbours: address, name, and true for a relay.
     neighbours: BTreeSet<(SocketAddr, String, bool)>,
     above: Above,
-    /// Refused connections of the last report, and its time.
     refused: (u64, Option<Instant>),
 }
 
 impl Reporter {
-    fn update(&mut self, status: &RelayStatus) -> Result<(), Failure> {
+    fn update(&mut self, status: &RelayStatus) -> Result {
         let Some(report) = &status.report else { return Ok(()) };
         let neighbours =
             report.node.neighbours.iter().filter_map(|it| {
@@ -281,48 +276,35 @@ fn metrics(registry: &mut Registry, status: &RelayStatus) {
     let relays = neighbours.iter().filter(|it| it.is_relay).count();
     let receivers: u32 = neighbours.iter().map(|it| it.receivers).sum();
     let multicast = neighbours.iter().filter(|it| it.multicast).count();
-    let is_attached = |it: &&RelayAbove| matches!(it.state, UplinkState::Attached(_));
-    let attached = above.as_ref().filter(is_attached).is_some();
+    let is_attached = |it: &RelayAbove| matches!(it.state, UplinkState::Attached(_));
+    let attached = if above.as_ref().is_some_and(is_attached) { 1.0 } else { 0.0 };
     neighbour_metrics(registry, report);
+    let plain = "Sessions that pass as by any router, without a program";
     let all = [
         ("relay_hosts", "Hosts that are attached", (neighbours.len() - relays) as f64),
         ("relay_relays", "Relays that are attached", relays as f64),
         ("relay_multicast", "Hosts that have a group by multicast", multicast as f64),
         ("relay_receivers", "Receivers at them or behind them", f64::from(receivers)),
-        (
-            "relay_attached",
-            "Whether it is attached to a relay above",
-            f64::from(u8::from(attached)),
-        ),
+        ("relay_attached", "Whether it is attached to a relay above", attached),
         ("relay_held_packets", "Packets that wait for their turn", node.held as f64),
         ("relay_sessions", "Sessions under credits", served.sessions as f64),
-        (
-            "relay_plain_sessions",
-            "Sessions that pass as by any router, without a program",
-            served.plain as f64,
-        ),
+        ("relay_plain_sessions", plain, served.plain as f64),
         ("relay_programs", "Programs of sessions that are kept", served.programs as f64),
     ];
     gauges(registry, all);
+    let unauthenticated = "Connections of hosts and relays without the key";
+    let failed = "Sessions whose programs were refused or have failed";
     let all = [
         ("relay_packets_in", "Packets of sessions that came", node.received),
         ("relay_packets_out", "Packets of sessions that left", node.sent),
         ("relay_refused_foreign", "Datagrams of no connection", refused.foreign),
         ("relay_refused_malformed", "Connections that broke the protocol", refused.malformed),
-        (
-            "relay_refused_unauthenticated",
-            "Connections of hosts and relays without the key",
-            refused.unauthenticated,
-        ),
+        ("relay_refused_unauthenticated", unauthenticated, refused.unauthenticated),
         ("relay_refused_unknown", "Packets of groups without their neighbour", refused.unknown),
         ("relay_refused_full", "Requests for which there was no room", refused.full),
         ("relay_refused_loops", "Requests of relays above this one", refused.loops),
         ("relay_refused_misplaced", "Packets of a node that is elsewhere", refused.misplaced),
-        (
-            "relay_programs_failed",
-            "Sessions whose programs were refused or have failed",
-            served.failed,
-        ),
+        ("relay_programs_failed", failed, served.failed),
         ("relay_lost", "Packets that had nowhere to go", refused.lost),
     ];
     counters(registry, all);
@@ -352,7 +334,5 @@ fn neighbour_metrics(registry: &mut Registry, report: &RelayReport) {
     labelled_gauges(registry, "relay_neighbour", &all, &figures);
 }
 
-/// Time between two looks at the status: 200 ms.
 const STATUS_INTERVAL: Duration = Duration::from_millis(200);
-/// Least time between two reports of refused connections: 60 s.
 const REFUSAL_INTERVAL: Duration = Duration::from_secs(60);

@@ -6,7 +6,7 @@ use faircast_study::files::{make_folder, write};
 use faircast_trace::{Outcome, ReadError, Reader, Record, Sink, Tee};
 
 use crate::args::ReportArgs;
-use crate::error::{Failure, note, print};
+use crate::error::{Failure, Result, note, print};
 
 #[derive(Default)]
 struct Last(faircast_base::Time);
@@ -17,9 +17,9 @@ impl Sink for Last {
     }
 }
 
-pub(crate) fn report(args: &ReportArgs) -> Result<(), Failure> {
+pub(crate) fn report(args: &ReportArgs) -> Result {
     let path = if args.trace.is_dir() { args.trace.join(TRACE_FILE) } else { args.trace.clone() };
-    let unreadable = |error: ReadError| Failure::Usage(error.to_string());
+    let unreadable = |error: ReadError| Failure::usage(error);
     if !path.exists() {
         return Err(Failure::Usage(format!(
             "{}: there is no such file; expected a trace, or a folder with {TRACE_FILE}",

@@ -4,14 +4,14 @@ use faircast_experiment::backend;
 use faircast_scenario::{Overrides, Scenario};
 use faircast_study::Study;
 
-use crate::args::{On, RunArgs};
-use crate::error::{Failure, note, print};
+use crate::args::RunArgs;
+use crate::error::{Failure, Result, note, print};
 use crate::interrupt::listen;
 use crate::progress::Watch;
 
-pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
+pub(crate) fn run(args: &RunArgs) -> Result {
     let overrides = Overrides { set: args.set.clone(), seed: args.seed };
-    let study = Study { backend: backend(args.on.into()), ..Study::default() };
+    let study = Study { backend: backend(args.on), ..Study::default() };
     let scenario = Scenario::load(&args.file, &overrides, &study.catalog)?;
     listen();
     let mut watch = Watch::new(scenario.duration, true);
@@ -27,23 +27,12 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     if let (Some(out), false) = (&args.out, args.json) {
         print(&format!("\nreport: {}\n", out.join("report.html").display()))?;
     }
-    if let (Some(why), false) = (run.invalid(), run.outcome.interrupted) {
-        return Err(Failure::Work(format!("{why}; the figures are not those of the scenario")));
-    }
     if run.outcome.interrupted {
-        return Err(Failure::Work(format!(
-            "interrupted at {}; the figures are of the time until then",
-            run.outcome.at
-        )));
+        let at = run.outcome.at;
+        let text = format!("interrupted at {at}; the figures are of the time until then");
+        return Err(Failure::Work(text));
     }
-    Ok(())
-}
-
-impl From<On> for faircast_trace::On {
-    fn from(on: On) -> Self {
-        match on {
-            On::Sim => Self::Sim,
-            On::Lab => Self::Lab,
-        }
-    }
+    run.invalid().map_or(Ok(()), |why| {
+        Err(Failure::Work(format!("{why}; the figures are not those of the scenario")))
+    })
 }

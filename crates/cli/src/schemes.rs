@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 
 use faircast_proto::options::{OptionKind, OptionSpec};
 use faircast_scenario::Catalog;
+use serde_json::{Value, json};
 
 use crate::args::SchemesArgs;
-use crate::error::{Failure, print};
+use crate::error::{Failure, Result, print};
 use crate::live::words::wrapped;
 
 struct Entry {
@@ -17,7 +18,7 @@ struct Entry {
     options: Vec<OptionSpec>,
 }
 
-pub(crate) fn schemes(args: &SchemesArgs) -> Result<(), Failure> {
+pub(crate) fn schemes(args: &SchemesArgs) -> Result {
     let all = entries(&faircast_sim::catalog());
     let chosen: Vec<&Entry> = match &args.name {
         None => all.iter().collect(),
@@ -33,7 +34,7 @@ pub(crate) fn schemes(args: &SchemesArgs) -> Result<(), Failure> {
         )));
     }
     if args.json {
-        let rows: Vec<_> = chosen.iter().map(|entry| json(entry)).collect();
+        let rows: Vec<_> = chosen.iter().map(|entry| row(entry)).collect();
         let text = serde_json::to_string_pretty(&rows).expect("plain values serialise");
         return print(&format!("{text}\n"));
     }
@@ -113,18 +114,12 @@ fn allowed(kind: OptionKind) -> String {
     }
 }
 
-fn json(entry: &Entry) -> serde_json::Value {
-    let options: Vec<_> = entry
-        .options
-        .iter()
-        .map(|option| {
-            serde_json::json!({
-                "name": option.name, "default": option.default,
-                "allowed": allowed(option.kind), "doc": option.doc,
-            })
-        })
-        .collect();
-    serde_json::json!({
-        "kind": entry.kind, "name": entry.name, "about": entry.about, "options": options,
-    })
+fn row(entry: &Entry) -> Value {
+    let option = |option: &OptionSpec| {
+        let OptionSpec { name, kind, default, doc } = option;
+        json!({ "name": name, "default": default, "allowed": allowed(*kind), "doc": doc })
+    };
+    let options: Vec<Value> = entry.options.iter().map(option).collect();
+    let Entry { kind, name, about, .. } = entry;
+    json!({ "kind": kind, "name": name, "about": about, "options": options })
 }

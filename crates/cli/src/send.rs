@@ -11,34 +11,37 @@ use std::os::fd::AsFd as _;
 use std::time::{Duration as WallDuration, Instant};
 
 use faircast::{
-    Fec, Limit, Member, MemberState, Multicast, PathLimit, SendStatus, Sender, SenderBuilder,
-    SocketSettings, Stage, Target,
+    Fec, GroupKey, Limit, Member, MemberState, Multicast, PathLimit, SendStatus, Sender,
+    SenderBuilder, SocketSettings, Stage, Target,
 };
 use faircast_base::{Bitrate, Duration};
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
-use self::report::{Labels, Summary, limited_by, member_json, metrics, summary_text};
+use self::report::{Labels, Summary, limited_by, member_json, metrics, summary_json, summary_text};
 use crate::args::{SendArgs, fec};
-use crate::error::Failure;
+use crate::error::{Failure, Result};
 use crate::interrupt::{interrupted, listen};
 use crate::live::display::{Hints, Left, Meter};
 use crate::live::words::{bytes, count, rate};
 use crate::live::{self, Above, Output, with};
 
-pub(crate) fn send(args: &SendArgs) -> Result<(), Failure> {
+pub(crate) fn send(args: &SendArgs) -> Result {
     live::begin_log(&args.watch)?;
     listen();
     live::runtime()?.block_on(run(args))
 }
 
-async fn run(args: &SendArgs) -> Result<(), Failure> {
+async fn run(args: &SendArgs) -> Result {
     let pipe = pipe(args)?;
     if args.files.dry_run {
         return plan::show(args);
     }
     let to = live::receivers(&args.to, args.group)?;
-    let wanted = wanted(args, to.len())?;
+    let wanted = match &args.wait.receivers {
+        Some(file) => Wanted::Names(names(file)?),
+        None => Wanted::Count(args.wait_for.unwrap_or(to.len().max(1) as u32)),
+    };
     let listener = live::metrics::listen(&args.watch).await?;
     let is_for_this_host = is_for_this_host(&to);
     let builder = builder(args, to, &wanted)?;
@@ -70,7 +73,8 @@ async fn run(args: &SendArgs) -> Result<(), Failure> {
     }
     if let Some(listener) = listener {
         let status = sender.status();
-        live::metrics::serve(listener, move |registry| metrics(registry, &status.borrow()));
+        let fill = move |registry: &mut _| metrics(registry, &status.borrow());
+        live::metrics::serve(listener, fill, || None);
     }
     let (what, place) = (plan::what(args, &sender.totals()), plan::place(args));
     output.tell(
@@ -83,8 +87,8 @@ async fn run(args: &SendArgs) -> Result<(), Failure> {
     reporter.finish(args, &sender, &last)
 }
 
-fn pipe(args: &SendArgs) -> Result<Option<File>, Failure> {
-    let wrong = |text: &str| Err(Failure::Usage(text.to_string()));
+fn pipe(args: &SendArgs) -> Result<Option<File>> {
+    let wrong = |text: &str| Err(Failure::usage(text));
     match (plan::is_pipe(args), &args.files.spool) {
         (false, None) => return Ok(None),
         (false, Some(_)) => return wrong("--spool: keeps what comes from a pipe; expected send -"),
@@ -102,12 +106,11 @@ fn pipe(args: &SendArgs) -> Result<Option<File>, Failure> {
     Ok(Some(File::from(input)))
 }
 
-/// True if a listed receiver is on this host; it then needs the port for itself.
 fn is_for_this_host(to: &[SocketAddr]) -> bool {
     to.iter().any(|to| UdpSocket::bind((to.ip(), 0)).is_ok())
 }
 
-async fn watch(sender: &Sender, reporter: &mut Reporter) -> Result<SendStatus, Failure> {
+async fn watch(sender: &Sender, reporter: &mut Reporter) -> Result<SendStatus> {
     let mut status = sender.status();
     let mut closing = false;
     loop {
@@ -123,7 +126,7 @@ async fn watch(sender: &Sender, reporter: &mut Reporter) -> Result<SendStatus, F
         }
         match timeout(STATUS_INTERVAL, status.changed()).await {
             Ok(Err(_)) if !status.borrow().ended => {
-                return Err(Failure::Work("the sending thread has failed".to_string()));
+                return Err(Failure::work("the sending thread has failed"));
             }
             Ok(_) => sleep(STATUS_INTERVAL / 4).await,
             Err(_) => {}
@@ -131,18 +134,7 @@ async fn watch(sender: &Sender, reporter: &mut Reporter) -> Result<SendStatus, F
     }
 }
 
-fn wanted(args: &SendArgs, listed: usize) -> Result<Wanted, Failure> {
-    Ok(match &args.wait.receivers {
-        Some(file) => Wanted::Names(names(file)?),
-        None => Wanted::Count(args.wait_for.unwrap_or(listed.max(1) as u32)),
-    })
-}
-
-fn builder(
-    args: &SendArgs,
-    to: Vec<SocketAddr>,
-    wanted: &Wanted,
-) -> Result<SenderBuilder, Failure> {
+fn builder(args: &SendArgs, to: Vec<SocketAddr>, wanted: &Wanted) -> Result<SenderBuilder> {
     let interfaces = args.interface.iter().map(|name| live::interface(Some(name))).collect();
     let group = args.group.map(|group| Multicast { interfaces, ..Multicast::new(group) });
     let target = match group {
@@ -167,20 +159,22 @@ fn builder(
     if let (Some(least), Some(most)) = (args.repair.rate_min, args.rate_max)
         && least > most
     {
-        let text = "--rate-min is more than --rate-max; expected no more than that";
-        return Err(Failure::Usage(text.to_string()));
+        return Err(Failure::usage(
+            "--rate-min is more than --rate-max; expected no more than that",
+        ));
     }
     if let (Some(after), Some(max)) = (args.wait.start_after, args.wait.wait_max)
         && max < after
     {
-        let text = "--wait-max is less than --start-after; expected no less than that";
-        return Err(Failure::Usage(text.to_string()));
+        return Err(Failure::usage(
+            "--wait-max is less than --start-after; expected no less than that",
+        ));
     }
     builder = builder.scan(args.files.scan()?);
     builder = with(builder, args.via.meeting.as_ref(), SenderBuilder::meeting);
     builder = with(builder, args.rate_max, SenderBuilder::rate_max);
     builder = with(builder, args.repair.rate_min, SenderBuilder::rate_min);
-    builder = with(builder, live::read_key(&args.key)?, SenderBuilder::key);
+    builder = with(builder, live::read_key(&args.key, GroupKey::read)?, SenderBuilder::key);
     builder = with(builder, args.wait.start_after, SenderBuilder::start_after);
     builder = with(builder, args.wait.wait_max, SenderBuilder::wait_max);
     builder = with(builder, args.trace.as_ref(), SenderBuilder::trace);
@@ -190,7 +184,7 @@ fn builder(
     })
 }
 
-fn parity(args: &SendArgs) -> Result<(Fec, Vec<String>), Failure> {
+fn parity(args: &SendArgs) -> Result<(Fec, Vec<String>)> {
     let is_parity = |text: &&String| text.split('=').next().is_some_and(|key| key.trim() == "fec");
     let (named, others): (Vec<_>, Vec<_>) = args.repair.options.iter().partition(is_parity);
     let mut choices: Vec<Fec> = args.repair.fec.into_iter().collect();
@@ -201,15 +195,15 @@ fn parity(args: &SendArgs) -> Result<(Fec, Vec<String>), Failure> {
         choices.push(choice);
     }
     if choices.iter().any(|choice| *choice != choices[0]) {
-        let text = "--fec and --option fec say different things; expected one of them";
-        return Err(Failure::Usage(text.to_string()));
+        return Err(Failure::usage(
+            "--fec and --option fec say different things; expected one of them",
+        ));
     }
     let fec = choices.first().copied().unwrap_or(Fec::Auto);
     Ok((fec, others.into_iter().cloned().collect()))
 }
 
-/// Reads the names of receivers, one a line.
-fn names(file: &std::path::Path) -> Result<BTreeSet<String>, Failure> {
+fn names(file: &std::path::Path) -> Result<BTreeSet<String>> {
     let text = std::fs::read_to_string(file)
         .map_err(|error| Failure::Usage(format!("--receivers {}: {error}", file.display())))?;
     let lines = text.lines().map(str::trim);
@@ -222,12 +216,10 @@ fn names(file: &std::path::Path) -> Result<BTreeSet<String>, Failure> {
     Ok(names)
 }
 
-/// Reports of a sender: who joins, progress, trouble, and the summary.
 struct Reporter {
     output: Output,
     wanted: Wanted,
     rate_min: Option<Bitrate>,
-    /// States of the last report, by member.
     states: BTreeMap<u64, MemberState>,
     is_begun: bool,
     warned: Warned,
@@ -235,19 +227,15 @@ struct Reporter {
     above: Above,
     sent: Meter,
     received: Meter,
-    /// Time and limits of the last comparison.
     limits: (Instant, Vec<Limit>),
-    /// Words for what limits most since then.
     limited: Option<&'static str>,
 }
 
-/// Receivers to wait for.
 enum Wanted {
     Count(u32),
     Names(BTreeSet<String>),
 }
 
-/// Joins the first [`NAMES_SHOWN`] names, and counts the others.
 fn listed(names: impl Iterator<Item = String>) -> String {
     let mut names: Vec<String> = names.collect();
     let more = names.len().saturating_sub(NAMES_SHOWN);
@@ -256,7 +244,6 @@ fn listed(names: impl Iterator<Item = String>) -> String {
     names.join(", ") + &more
 }
 
-/// Describes two members with one identity.
 fn clones(status: &SendStatus, (one, other): (u64, u64)) -> String {
     let called = |id: u64| {
         let member = status.members.iter().find(|member| member.id == id);
@@ -271,7 +258,6 @@ fn clones(status: &SendStatus, (one, other): (u64, u64)) -> String {
     )
 }
 
-/// Warnings that were given, each once.
 #[derive(Default)]
 struct Warned {
     mismatch: bool,
@@ -298,7 +284,7 @@ impl Reporter {
         }
     }
 
-    fn update(&mut self, status: &SendStatus) -> Result<(), Failure> {
+    fn update(&mut self, status: &SendStatus) -> Result {
         self.above.update(&self.output, status.relay.as_ref())?;
         let labels = Labels::new(&status.members);
         let mut changed = Vec::new();
@@ -308,7 +294,14 @@ impl Reporter {
                 let at = member.address.map_or(String::new(), |it| format!(" ({it})"));
                 let text = format!("{}{at} joined", member.label());
                 self.output.tell("joined", &text, member_json(member))?;
-                self.overrule(member)?;
+                if let (Some(limit), Some(least)) = (member.rate_max, self.rate_min)
+                    && limit < least
+                {
+                    self.output.warn(&format!(
+                        "{} asks for no more than {limit}: --rate-min {least} is more, and holds",
+                        member.label()
+                    ))?;
+                }
             }
             if before != Some(member.state) {
                 changed.push((before, member));
@@ -331,18 +324,7 @@ impl Reporter {
         if self.is_begun { self.progress(status, &labels) } else { self.gathering(status) }
     }
 
-    fn overrule(&self, member: &Member) -> Result<(), Failure> {
-        let (Some(limit), Some(least)) = (member.rate_max, self.rate_min) else { return Ok(()) };
-        if limit >= least {
-            return Ok(());
-        }
-        self.output.warn(&format!(
-            "{} asks for no more than {limit}: --rate-min {least} is more, and holds",
-            member.label()
-        ))
-    }
-
-    fn paths(&mut self, status: &SendStatus) -> Result<(), Failure> {
+    fn paths(&mut self, status: &SendStatus) -> Result {
         let is_served =
             |member: &&Member| matches!(member.state, MemberState::Joined | MemberState::Receiving);
         let is_changed =
@@ -377,12 +359,7 @@ impl Reporter {
         Ok(())
     }
 
-    fn state(
-        &self,
-        before: Option<MemberState>,
-        member: &Member,
-        labels: &Labels,
-    ) -> Result<(), Failure> {
+    fn state(&self, before: Option<MemberState>, member: &Member, labels: &Labels) -> Result {
         let label = labels.of(member);
         let (event, text) = match member.state {
             MemberState::Joined => return Ok(()),
@@ -401,7 +378,7 @@ impl Reporter {
         self.output.tell(event, &text, member_json(member))
     }
 
-    fn trouble(&mut self, status: &SendStatus) -> Result<(), Failure> {
+    fn trouble(&mut self, status: &SendStatus) -> Result {
         for pair in &status.clones {
             if self.warned.clones.insert(*pair) {
                 self.output.warn(&clones(status, *pair))?;
@@ -423,7 +400,7 @@ impl Reporter {
         Ok(())
     }
 
-    fn gathering(&mut self, status: &SendStatus) -> Result<(), Failure> {
+    fn gathering(&mut self, status: &SendStatus) -> Result {
         let present = status
             .members
             .iter()
@@ -442,18 +419,14 @@ impl Reporter {
         if status.ended || !self.hints.is_due(status.elapsed) {
             return Ok(());
         }
-        let advice = match status.members.is_empty() {
-            true => {
-                "; nobody has answered: is `faircast recv` running there, with the same group, \
-                     port and key, and does multicast get through?"
-            }
-            false => "",
-        };
-        let json = json!({ "receivers": status.members.len() });
-        self.output.tell("waiting", &format!("still waiting, {text}{advice}"), json)
+        let mut text = format!("still waiting, {text}");
+        if status.members.is_empty() {
+            text.push_str(NOBODY_ANSWERS);
+        }
+        self.output.tell("waiting", &text, json!({ "receivers": status.members.len() }))
     }
 
-    fn progress(&mut self, status: &SendStatus, labels: &Labels) -> Result<(), Failure> {
+    fn progress(&mut self, status: &SendStatus, labels: &Labels) -> Result {
         let now = Instant::now();
         self.sent.observe(now, status.traffic.sent.bytes);
         self.received.observe(now, status.object.bytes_done);
@@ -510,12 +483,7 @@ impl Reporter {
         self.output.progress(share, text, json)
     }
 
-    fn finish(
-        mut self,
-        args: &SendArgs,
-        sender: &Sender,
-        last: &SendStatus,
-    ) -> Result<(), Failure> {
+    fn finish(mut self, args: &SendArgs, sender: &Sender, last: &SendStatus) -> Result {
         let enough = match self.wanted {
             Wanted::Count(count) => {
                 args.wait.start_after.is_some() || last.done() >= count as usize
@@ -530,7 +498,7 @@ impl Reporter {
             text.push_str(&format!("ended: {reason}\n"));
         }
         text.push_str(&plan::skipped_text(&skipped));
-        let summary = Summary::new(last, good, &skipped, &hashes);
+        let summary = Summary { fields: summary_json(last, good, &skipped), files: &hashes };
         self.output.result("summary", &text, &summary)?;
         if good { Ok(()) } else { Err(Failure::AlreadyTold) }
     }
@@ -541,11 +509,12 @@ const STALLED_AFTER: WallDuration = WallDuration::from_secs(5);
 const STALLED_PER_RECEIVER: WallDuration = WallDuration::from_millis(60);
 
 const NAMES_SHOWN: usize = 5;
+const NOBODY_ANSWERS: &str = "; nobody has answered: is `faircast recv` running there, with the \
+                              same group, port and key, and does multicast get through?";
 
 /// Interval between looks at the limits, long enough to average out chance: 1 s.
 const LIMITS_INTERVAL: WallDuration = WallDuration::from_secs(1);
 
-/// Time without a datagram on the network before a warning: 2 s.
 const UNSENT_AFTER: Duration = Duration::from_secs(2);
 
 const STATUS_INTERVAL: WallDuration = WallDuration::from_millis(200);

@@ -5,11 +5,11 @@ use std::time::Duration;
 use faircast_experiment::soak::{Request, Soak};
 
 use crate::args::SoakArgs;
-use crate::error::{Failure, note, print, this_program};
+use crate::error::{Failure, Result, note, print, this_program};
 use crate::interrupt::{interrupted, listen};
 use crate::progress::RunsMonitor;
 
-pub(crate) fn soak(args: &SoakArgs) -> Result<(), Failure> {
+pub(crate) fn soak(args: &SoakArgs) -> Result {
     listen();
     let mut soak = Soak::new(Request {
         duration: Duration::from_nanos(args.duration.as_nanos()),

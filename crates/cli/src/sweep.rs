@@ -15,7 +15,7 @@ use faircast_study::{Draft, Study, Sweep};
 use faircast_trace::Validity;
 
 use crate::args::SweepArgs;
-use crate::error::{Failure, note, print};
+use crate::error::{Failure, Result, note, print};
 use crate::interrupt::listen;
 use crate::progress::RunsMonitor;
 use crate::threads::with_jobs;
@@ -23,16 +23,13 @@ use words::{command, for_shell, unescape, unescape_path};
 
 const REASONS_MAX: usize = 20;
 
-pub(crate) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
+pub(crate) fn sweep(args: &SweepArgs) -> Result {
     let args = &unescaped(args)?;
-    let axes = args.set.iter().map(|set| Axis::parse(set)).collect::<Result<Vec<_>, _>>();
-    let seeds = match args.seed {
-        Some(seed) => vec![seed],
-        None => (1..=u64::from(args.seeds)).collect(),
-    };
-    let axes = axes.map_err(Failure::Usage)?;
+    let axes = args.set.iter().map(|set| Axis::parse(set).map_err(Failure::Usage));
+    let axes = axes.collect::<Result<Vec<_>>>()?;
+    let seeds = args.seed.map_or_else(|| (1..=args.seeds.into()).collect(), |seed| vec![seed]);
     let monitor = RunsMonitor::default();
-    let study = Study { backend: backend(args.on.into()), monitor: &monitor, ..Study::default() };
+    let study = Study { backend: backend(args.on), monitor: &monitor, ..Study::default() };
     let sweep = Sweep::new(&study, Draft::load(&args.file)?, axes, seeds)?;
     let jobs = sweep.jobs()?;
     make_folder(&args.out)?;
@@ -54,14 +51,11 @@ pub(crate) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
     if args.print {
         return print_commands(args, &sweep, &missing, runs.len());
     }
-    let outcome = match args.collect {
-        true => SweepOutcome::default(),
-        false => {
-            listen();
-            let work = || run(&sweep, &missing, &store, args.traces);
-            with_jobs(args.jobs, work)?
-        }
-    };
+    let mut outcome = SweepOutcome::default();
+    if !args.collect {
+        listen();
+        outcome = with_jobs(args.jobs, || run(&sweep, &missing, &store, args.traces))?;
+    }
     outcome.notes.iter().for_each(|text| note(text));
     reasons(&sweep, &outcome.failed).iter().for_each(|text| note(text));
     let kept = runs.len() - missing.len() + outcome.done;
@@ -91,10 +85,10 @@ pub(crate) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
     }
 }
 
-fn unescaped(args: &SweepArgs) -> Result<SweepArgs, Failure> {
+fn unescaped(args: &SweepArgs) -> Result<SweepArgs> {
     let word = |word: &str| unescape(word).map_err(Failure::Usage);
     let path = |path: &Path| unescape_path(path).map_err(Failure::Usage);
-    let set = args.set.iter().map(|set| word(set)).collect::<Result<Vec<String>, Failure>>()?;
+    let set = args.set.iter().map(|set| word(set)).collect::<Result<Vec<String>>>()?;
     Ok(SweepArgs { set, file: path(&args.file)?, out: path(&args.out)?, ..args.clone() })
 }
 
@@ -117,12 +111,7 @@ fn reasons(sweep: &Sweep<'_>, failed: &[FailedRun]) -> Vec<String> {
     reasons.iter().take(REASONS_MAX).map(line).collect()
 }
 
-fn print_commands(
-    args: &SweepArgs,
-    sweep: &Sweep<'_>,
-    missing: &[&Job],
-    runs: usize,
-) -> Result<(), Failure> {
+fn print_commands(args: &SweepArgs, sweep: &Sweep<'_>, missing: &[&Job], runs: usize) -> Result {
     let program = std::env::args().next().unwrap_or_else(|| "faircast".into());
     let program = for_shell(&program);
     let line = |job: &&Job| format!("{program} {}\n", command(sweep, job, &args.out, args.traces));
@@ -133,12 +122,7 @@ fn print_commands(
     Ok(())
 }
 
-fn results(
-    args: &SweepArgs,
-    sweep: &Sweep<'_>,
-    jobs: &[Job],
-    store: &Store,
-) -> Result<(), Failure> {
+fn results(args: &SweepArgs, sweep: &Sweep<'_>, jobs: &[Job], store: &Store) -> Result {
     let mut tables = Tables::new(sweep);
     let axis = |axis: &Axis| SweepAxis {
         key: axis.key.clone(),
@@ -200,11 +184,7 @@ fn results(
     ))
 }
 
-fn write_files(
-    args: &SweepArgs,
-    shown: &faircast_report::Sweep,
-    tables: &Tables,
-) -> Result<(), Failure> {
+fn write_files(args: &SweepArgs, shown: &faircast_report::Sweep, tables: &Tables) -> Result {
     let out = &args.out;
     write_table(out, "flows", &tables.flows)?;
     write_table(out, "links", &tables.links)?;
@@ -227,7 +207,7 @@ fn write_files(
     Ok(())
 }
 
-fn write_table(out: &Path, name: &str, table: &Table) -> Result<(), Failure> {
+fn write_table(out: &Path, name: &str, table: &Table) -> Result {
     write(&out.join(format!("{name}.csv")), table.csv())?;
     Ok(write(&out.join(format!("{name}.parquet")), table.parquet())?)
 }

@@ -1,12 +1,8 @@
 //! Threads of parallel runs.
 
-use crate::error::Failure;
+use crate::error::{Failure, Result};
 
-/// Runs `work` in a pool of `jobs` threads, by default one for each processor.
-pub(crate) fn with_jobs<T: Send>(
-    jobs: Option<u16>,
-    work: impl FnOnce() -> T + Send,
-) -> Result<T, Failure> {
+pub(crate) fn with_jobs<T: Send>(jobs: Option<u16>, work: impl FnOnce() -> T + Send) -> Result<T> {
     // Zero threads select the pool's default.
     let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs.map_or(0, usize::from));
     let pool = pool.build().map_err(|error| Failure::Work(format!("--jobs: {error}")))?;

@@ -7,12 +7,11 @@ use std::path::PathBuf;
 use faircast_base::{Bytes, Duration, NodeId, Time};
 use faircast_hop::{NAME_BYTES_MAX, RelayKey};
 use faircast_net::{
-    Listen, Live, Multicast, NetError, SocketSettings, Sockets, Target, ViaSettings,
+    Listen, Live, Multicast, NetError, SocketSettings, Sockets, Target, ViaSettings, random,
 };
 use faircast_proto::Machine;
 use faircast_proto::catalog::{
-    DEFAULT_SCHEME, SCHEMES, SchemeEntry, Stack, live_stacks, over_pgm, scheme, scheme_spoken,
-    stack,
+    DEFAULT_SCHEME, SchemeEntry, live_stacks, scheme, scheme_spoken, stack,
 };
 use faircast_proto::credit;
 use faircast_proto::object::{HostLoad, SYMBOL_HEADER};
@@ -23,8 +22,7 @@ use faircast_proto::tram::{self, HEADS};
 
 use crate::ends::Carrier;
 use crate::envelope::{overhead, unspecified};
-use crate::ids::random;
-use crate::{Error, GroupKey, RelaySecret};
+use crate::{Error, GroupKey, RelaySecret, Result};
 
 /// Longest lead or delay of a packet at a paced source: the grain of Linux's TCP pacing.
 pub(crate) const PACED_GRAIN: Duration = Duration::from_millis(1);
@@ -32,38 +30,40 @@ pub(crate) const PACED_GRAIN: Duration = Duration::from_millis(1);
 /// Longest delay at a TRAM receiver: many on one host spent a quarter of their time on wake-ups.
 pub(crate) const GATHER: Duration = Duration::from_millis(2);
 
-/// Settings that every builder has.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Common {
     pub(crate) key: Option<GroupKey>,
     pub(crate) scheme: Option<String>,
     /// Options of the scheme, of PGM or TRAM, and of credits; the last of a key counts.
     pub(crate) options: Vec<(String, OptionValue)>,
-    /// Bytes of the largest IP packet.
     pub(crate) mtu: Option<Bytes>,
     pub(crate) sockets: SocketSettings,
     pub(crate) trace: Option<PathBuf>,
     /// Relays, each `HOST:PORT`, and the name of the session there.
     pub(crate) via: Vec<String>,
     pub(crate) meeting: Option<String>,
-    /// Name of this host at relays.
     pub(crate) name: String,
     /// True if neither the sender nor relays wait for slow receivers.
     pub(crate) leaves_slow: bool,
 }
 
 impl Common {
-    fn via(&self, group: Option<&Multicast>, receivers: u32) -> Result<Option<ViaSettings>, Error> {
+    fn via(&self, group: Option<&Multicast>, receivers: u32) -> Result<Option<ViaSettings>> {
         if self.via.is_empty() {
             return Ok(None);
         }
         let address = group.map(|group| group.group.to_string());
-        let meeting = self.meeting.clone().or(address).ok_or(Error::ViaWithoutMeeting)?;
+        let meeting = self.meeting.clone().or(address).ok_or_else(|| {
+            let text = "a session through relays needs a name at which senders and receivers meet";
+            Error::Setting(text.to_string())
+        })?;
+        let digest = blake3::hash(meeting.as_bytes());
+        let group = digest.as_bytes().first_chunk().expect("a digest has 32 bytes");
         Ok(Some(ViaSettings {
             node: node_of(random()),
             name: name_of(&self.name),
             relays: self.via.clone(),
-            group: meeting_number(&meeting),
+            group: u64::from_be_bytes(*group),
             receivers,
             key: relay_key(self.key.as_ref().map(GroupKey::relay)),
         }))
@@ -73,7 +73,7 @@ impl Common {
         &self,
         target: &Target,
         with_heads: bool,
-    ) -> Result<(Sockets, Option<ViaSettings>), Error> {
+    ) -> Result<(Sockets, Option<ViaSettings>)> {
         if let Some(via) = self.via(multicast_to(target), 0)? {
             return Ok((Sockets::via(true, self.sockets.clone())?, Some(via)));
         }
@@ -87,7 +87,7 @@ impl Common {
     pub(crate) fn receiver_sockets(
         &self,
         listen: &Listen,
-    ) -> Result<(Sockets, Option<ViaSettings>), Error> {
+    ) -> Result<(Sockets, Option<ViaSettings>)> {
         if let Some(via) = self.via(multicast_of(listen), 1)? {
             return Ok((Sockets::via(false, self.sockets.clone())?, Some(via)));
         }
@@ -97,7 +97,7 @@ impl Common {
     }
 
     /// Separates the options of credits, which are empty without relays, from the other settings.
-    pub(crate) fn split_credits(&self) -> Result<(Self, Options), Error> {
+    pub(crate) fn split_credits(&self) -> Result<(Self, Options)> {
         let is_credits = |key: &str| credit::OPTIONS.iter().any(|spec| spec.name == key);
         let (credits, options): (Vec<_>, Vec<_>) =
             self.options.iter().cloned().partition(|(key, _)| is_credits(key));
@@ -113,53 +113,45 @@ impl Common {
         Ok((Self { options, ..self.clone() }, credits))
     }
 
-    pub(crate) fn scheme(
-        &self,
-        more: &[(&str, OptionValue)],
-    ) -> Result<(&'static SchemeEntry, Options), Error> {
-        let entry = match self.named()? {
-            None => default_scheme(),
-            Some(Carrier::Pgm(entry)) => entry,
-            Some(Carrier::Tram(tree)) => {
-                return Err(unknown(&tree.name(), SCHEMES.iter().map(over_pgm)));
-            }
-        };
-        let own = more.iter().map(|(key, value)| ((*key).to_string(), value.clone()));
-        let announced = ("announce_scheme".to_string(), OptionValue::Bool(true));
-        let all = own.chain(self.options.iter().cloned()).chain([announced]);
-        let options = Options::checked(all, &over_pgm(entry).options())?;
-        let announced = SchemeAnnouncement {
-            scheme: entry.name.to_string(),
-            settings: options.of(entry.own_options),
-        };
-        if announced.encode().is_none() {
-            return Err(Error::Settings { max: ANNOUNCED_BYTES_MAX });
-        }
-        Ok((entry, options))
-    }
-
     pub(crate) fn carrier(
         &self,
         pgm: &[(&str, OptionValue)],
         tram: &[(&str, OptionValue)],
-    ) -> Result<(Carrier, Options), Error> {
-        if let Some(Carrier::Tram(tree)) = self.named()? {
-            let own = tram.iter().map(|(key, value)| ((*key).to_string(), value.clone()));
-            // TRAM's own control has no options if a scheme steers the tree.
-            let own = own.filter(|(key, _)| tree.has_option(key));
-            let mut all: BTreeMap<String, OptionValue> = own.collect();
-            all.extend(self.options.iter().cloned());
-            let options = Options::checked(all, &tree.options())?;
-            return match tram::announced(tree, &options) {
-                Some(_) => Ok((Carrier::Tram(tree), options)),
-                None => Err(Error::Settings { max: ANNOUNCED_BYTES_MAX }),
-            };
+    ) -> Result<(Carrier, Options)> {
+        let carrier = self.named()?.unwrap_or(Carrier::Pgm(default_scheme()));
+        let specs = carrier.stack().options();
+        let own = |own: &[(&str, OptionValue)]| {
+            own.iter().map(|(key, value)| ((*key).to_string(), value.clone())).collect::<Vec<_>>()
+        };
+        let given = self.options.iter().cloned();
+        let (options, is_announced) = match carrier {
+            Carrier::Pgm(entry) => {
+                let announces = ("announce_scheme".to_string(), OptionValue::Bool(true));
+                let options =
+                    Options::checked(own(pgm).into_iter().chain(given).chain([announces]), &specs)?;
+                let (scheme, settings) = (entry.name.to_string(), options.of(entry.own_options));
+                let is_announced = SchemeAnnouncement { scheme, settings }.encode().is_some();
+                (options, is_announced)
+            }
+            Carrier::Tram(tree) => {
+                // TRAM's own control has no options if a scheme steers the tree.
+                let own = own(tram).into_iter().filter(|(key, _)| tree.has_option(key));
+                let all: BTreeMap<String, OptionValue> = own.chain(given).collect();
+                let options = Options::checked(all, &specs)?;
+                let is_announced = tram::announced(tree, &options).is_some();
+                (options, is_announced)
+            }
+        };
+        match is_announced {
+            true => Ok((carrier, options)),
+            false => Err(Error::Setting(format!(
+                "the settings of the scheme do not fit into the {ANNOUNCED_BYTES_MAX} bytes that receivers can be told \
+                 of them: leave some of them as they are, or choose a profile"
+            ))),
         }
-        let (entry, options) = self.scheme(pgm)?;
-        Ok((Carrier::Pgm(entry), options))
     }
 
-    pub(crate) fn speaks(&self, more: &[(&str, OptionValue)]) -> Result<Speaks, Error> {
+    pub(crate) fn speaks(&self, more: &[(&str, OptionValue)]) -> Result<Speaks> {
         let named = self.named()?;
         let own = more.iter().map(|(key, value)| ((*key).to_string(), value.clone()));
         for option in &self.options {
@@ -169,47 +161,45 @@ impl Common {
         Ok(Speaks { required: named, pgm, tram: self.options.clone() })
     }
 
-    fn named(&self) -> Result<Option<Carrier>, Error> {
-        match self.scheme.as_deref() {
-            None => Ok(None),
-            Some(name) => {
-                let found = live_stacks().find(|stack| stack.name() == name);
-                found.map(Carrier::of).map(Some).ok_or_else(|| unknown(name, live_stacks()))
-            }
-        }
+    fn named(&self) -> Result<Option<Carrier>> {
+        let Some(name) = &self.scheme else { return Ok(None) };
+        let found = live_stacks().find(|stack| stack.name() == *name).map(Carrier::of);
+        found.map(Some).ok_or_else(|| {
+            let known: Vec<String> = live_stacks().map(|stack| stack.name()).collect();
+            Error::Setting(format!("there is no scheme \"{name}\"; there are {}", known.join(", ")))
+        })
     }
 
-    pub(crate) fn symbol_bytes(&self, family: SocketAddr, carrier: Carrier) -> Result<u16, Error> {
-        let payload = match carrier {
-            Carrier::Pgm(entry) => self.payload(family, entry)?,
-            Carrier::Tram(tree) => {
-                let others = self.headers(family) + tram::header_bytes(tree);
-                self.fitting(others.into(), TRAM_PAYLOAD_MIN)?
-            }
-        };
+    pub(crate) fn symbol_bytes(&self, family: SocketAddr, carrier: Carrier) -> Result<u16> {
+        let payload = self.payload(family, carrier, TRAM_PAYLOAD_MIN)?;
         Ok((payload - SYMBOL_HEADER as u32).min(SYMBOL_BYTES_MAX) as u16 & !1)
     }
 
-    pub(crate) fn stream_bytes(&self, family: SocketAddr, carrier: Carrier) -> Result<u32, Error> {
-        match carrier {
-            Carrier::Pgm(entry) => {
-                Ok(self.payload(family, entry)?.saturating_sub(STREAM_BYTES).max(1))
-            }
-            Carrier::Tram(tree) => {
-                let others = self.headers(family) + tram::header_bytes(tree);
-                self.fitting(u64::from(others), PAYLOAD_MIN)
-            }
-        }
+    pub(crate) fn stream_bytes(&self, family: SocketAddr, carrier: Carrier) -> Result<u32> {
+        let payload = self.payload(family, carrier, PAYLOAD_MIN)?;
+        Ok(match carrier {
+            Carrier::Pgm(_) => payload.saturating_sub(STREAM_BYTES).max(1),
+            Carrier::Tram(_) => payload,
+        })
     }
 
-    fn fitting(&self, others: u64, least: u64) -> Result<u32, Error> {
-        let (min, max) = (others + least, 65_507 + 28);
+    /// Returns the bytes of a packet without headers. Over TRAM at least `tram_min` must remain.
+    fn payload(&self, family: SocketAddr, carrier: Carrier, tram_min: u64) -> Result<u32> {
+        let (headers, payload_min) = match carrier {
+            Carrier::Pgm(entry) => {
+                (PGM_BYTES + OPTION_BYTES + entry.announce_bytes_max as u32, PAYLOAD_MIN)
+            }
+            Carrier::Tram(tree) => (tram::header_bytes(tree), tram_min),
+        };
+        let headers = u64::from(self.headers(family) + headers);
+        let (min, max) = (headers + payload_min, 65_507 + 28);
         let own = self.mtu.map_or(1500, Bytes::count);
         let bytes = if self.via.is_empty() { own } else { RELAYED_BYTES };
-        if !(min..=max).contains(&bytes) {
-            return Err(Error::Mtu { bytes, min, max });
+        if (min..=max).contains(&bytes) {
+            return Ok((bytes - headers) as u32);
         }
-        Ok((bytes - others) as u32)
+        let text = format!("packets of {bytes} bytes are not possible; expected {min} to {max}");
+        Err(Error::Setting(text))
     }
 
     pub(crate) fn headers(&self, family: SocketAddr) -> u32 {
@@ -220,20 +210,10 @@ impl Common {
             false => IPV6_BYTES + UDP_BYTES + sealed,
         }
     }
-
-    pub(crate) fn payload(&self, family: SocketAddr, scheme: &SchemeEntry) -> Result<u32, Error> {
-        let announcement = OPTION_BYTES + scheme.announce_bytes_max as u32;
-        self.fitting(u64::from(self.headers(family) + PGM_BYTES + announcement), PAYLOAD_MIN)
-    }
 }
 
 pub(crate) fn relay_key(secret: Option<RelaySecret>) -> RelayKey {
     secret.map_or(RelayKey::none(), |secret| RelayKey::shared(secret.bytes()))
-}
-
-fn meeting_number(name: &str) -> u64 {
-    let digest = blake3::hash(name.as_bytes());
-    u64::from_be_bytes(*digest.as_bytes().first_chunk().expect("a digest has 32 bytes"))
 }
 
 /// Returns a random node: an address without special meaning, 1.0.0.0 to 223.255.255.255.
@@ -253,34 +233,26 @@ pub(crate) fn name_of(name: &str) -> String {
         .collect()
 }
 
-fn check_for_any(named: Option<Carrier>, option: &(String, OptionValue)) -> Result<(), Error> {
+fn check_for_any(named: Option<Carrier>, option: &(String, OptionValue)) -> Result {
     let check = |specs: &[OptionSpec]| Options::checked([option.clone()], specs);
-    if let Some(carrier) = named {
-        return Ok(check(&carrier.stack().options()).map(|_| ())?);
-    }
-    let all: Vec<OptionSpec> = live_stacks().flat_map(|stack| stack.options()).collect();
-    if live_stacks().any(|stack| check(&stack.options()).is_ok()) {
-        return Ok(());
-    }
-    Ok(check(&all).map(|_| ())?)
+    let specs: Vec<OptionSpec> = match named {
+        Some(carrier) => carrier.stack().options(),
+        None if live_stacks().any(|stack| check(&stack.options()).is_ok()) => return Ok(()),
+        None => live_stacks().flat_map(|stack| stack.options()).collect(),
+    };
+    Ok(check(&specs).map(|_| ())?)
 }
 
 const TRAM: &str = "tram";
-
-fn unknown(name: &str, known: impl Iterator<Item = Stack>) -> Error {
-    let known: Vec<String> = known.map(|stack| stack.name()).collect();
-    Error::Scheme { name: name.to_string(), known: known.join(", ") }
-}
 
 fn default_scheme() -> &'static SchemeEntry {
     scheme(DEFAULT_SCHEME).expect("the default is registered")
 }
 
-/// Schemes that a receiver speaks, with the options for each carrier.
 #[derive(Clone, Debug)]
 pub(crate) struct Speaks {
     /// Only scheme to speak; `None` for the sender's.
-    required: Option<Carrier>,
+    pub(crate) required: Option<Carrier>,
     pgm: Vec<(String, OptionValue)>,
     tram: Vec<(String, OptionValue)>,
 }
@@ -290,12 +262,6 @@ impl Speaks {
         Options::default().under(&self.tram, tram::OPTIONS)
     }
 
-    /// True if the receiver refuses other schemes than its own.
-    pub(crate) const fn insists(&self) -> bool {
-        self.required.is_some()
-    }
-
-    /// Returns carrier and options for a session that begins with `packet`; `None` on a mismatch.
     pub(crate) fn after(&self, packet: &[u8]) -> Option<(Carrier, Options)> {
         let over_tram = tram::peek(packet).is_some();
         let spoken = || match over_tram {
@@ -354,11 +320,11 @@ pub(crate) fn tree_without_heads(target: &Target) -> Vec<(&'static str, OptionVa
     keys.iter().map(|key| (*key, OptionValue::Integer(4096))).collect()
 }
 
+/// Adds the group in which TRAM receivers look for heads: the session's, at the next port.
 fn add_heads(sockets: &mut Sockets, multicast: Option<&Multicast>) -> Result<(), NetError> {
-    match multicast {
-        Some(multicast) => sockets.add_group(HEADS, heads_group(multicast)),
-        None => Ok(()),
-    }
+    let Some(mut heads) = multicast.map(|multicast| multicast.group) else { return Ok(()) };
+    heads.set_port(heads.port().checked_add(1).unwrap_or(u16::MAX - 1));
+    sockets.add_group(HEADS, heads)
 }
 
 pub(crate) fn multicast_to(target: &Target) -> Option<&Multicast> {
@@ -382,18 +348,10 @@ pub(crate) fn group_to(target: &Target) -> Nla {
 
 /// Returns the group as PGM encodes it; "unspecified" for unicast, unknown at the sender.
 pub(crate) fn group_of(listen: &Listen) -> Nla {
-    match listen {
-        Listen::Multicast(multicast) | Listen::Both(multicast, _) => nla(multicast.group.ip()),
-        Listen::Unicast(address) => nla(unspecified(*address)),
-    }
-}
-
-/// Returns the group in which TRAM receivers look for heads: the session's, at the next port.
-fn heads_group(multicast: &Multicast) -> SocketAddr {
-    let mut heads = multicast.group;
-    let port = heads.port();
-    heads.set_port(if port == u16::MAX { port - 1 } else { port + 1 });
-    heads
+    nla(match listen {
+        Listen::Multicast(multicast) | Listen::Both(multicast, _) => multicast.group.ip(),
+        Listen::Unicast(address) => unspecified(*address),
+    })
 }
 
 fn nla(ip: IpAddr) -> Nla {
@@ -498,14 +456,15 @@ const PAYLOAD_MIN: u64 = 64;
 
 #[cfg(test)]
 mod tests {
+    use faircast_proto::catalog::SCHEMES;
     use faircast_proto::options::OptionKind;
 
     use super::*;
 
-    fn payload(mtu: u64, sealed: bool, family: &str) -> Result<u32, Error> {
+    fn payload(mtu: u64, sealed: bool, family: &str) -> Result<u32> {
         let key = sealed.then(|| GroupKey::from_bytes([1; 32]));
-        Common { mtu: Some(Bytes::new(mtu)), key, ..Common::default() }
-            .payload(family.parse().unwrap(), scheme("pgmcc").unwrap())
+        let common = Common { mtu: Some(Bytes::new(mtu)), key, ..Common::default() };
+        common.payload(family.parse().unwrap(), Carrier::Pgm(scheme("pgmcc").unwrap()), 0)
     }
 
     #[test]
@@ -522,10 +481,11 @@ mod tests {
     #[test]
     fn schemes_and_options_are_checked() {
         let common = Common { scheme: Some("pgmc".into()), ..Common::default() };
-        let error = common.scheme(&[]).unwrap_err().to_string();
+        let error = common.carrier(&[], &[]).unwrap_err().to_string();
         assert!(error.contains("\"pgmc\"; there are pgmcc"), "{error}");
         let options = vec![("acker_bais".to_string(), OptionValue::Float(0.5))];
-        let error = Common { options, ..Common::default() }.scheme(&[]).unwrap_err().to_string();
+        let error =
+            Common { options, ..Common::default() }.carrier(&[], &[]).unwrap_err().to_string();
         assert!(error.contains("acker_bias"), "{error}");
     }
 

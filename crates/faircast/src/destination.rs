@@ -7,10 +7,10 @@ use faircast_files::{
     CommandOptions, CommandStore, DeviceOptions, DeviceStore, FilesError, FilesStore, StoreHandle,
     StoreOptions, is_below_dev,
 };
+use faircast_net::random;
 use faircast_proto::object::Store;
 
-use crate::Error;
-use crate::ids::random;
+use crate::{Error, Result};
 
 #[derive(Clone, Debug)]
 pub(crate) enum Destination {
@@ -20,7 +20,7 @@ pub(crate) enum Destination {
 }
 
 impl Destination {
-    pub(crate) fn probe(&self) -> Result<(), Error> {
+    pub(crate) fn probe(&self) -> Result {
         match self {
             Self::Folder(options) => probe_folder(&options.dir),
             Self::Device(options) => Ok(options.check()?),
@@ -78,7 +78,7 @@ fn watched<S: Store + 'static>(
     (Box::new(store), handle)
 }
 
-fn probe_folder(dir: &Path) -> Result<(), Error> {
+fn probe_folder(dir: &Path) -> Result {
     let cannot = |what: &'static str, error| {
         Error::Files(FilesError::Io { path: dir.to_path_buf(), what, error })
     };

@@ -1,7 +1,7 @@
 //! Ends of transfers and streams: over PGM with a scheme, over TRAM, and either through relays.
 
 use faircast_base::{NodeId, Time};
-use faircast_net::Live;
+use faircast_net::{Live, random};
 use faircast_proto::catalog::{SchemeEntry, Stack, over_pgm, tree_negotiation};
 use faircast_proto::credit::{CreditReceiver, CreditSource};
 use faircast_proto::object::{
@@ -10,7 +10,7 @@ use faircast_proto::object::{
 };
 use faircast_proto::options::Options;
 use faircast_proto::pgm::PgmReceiver;
-use faircast_proto::pgm::wire::Tsi;
+use faircast_proto::pgm::wire::{Gsi, Tsi};
 use faircast_proto::tram::{self, TramStreamReceiver};
 use faircast_proto::{Interactive, Machine, StreamEvent, StreamInput};
 
@@ -29,7 +29,12 @@ macro_rules! over {
 }
 pub(crate) use over;
 
-/// Transport of a live session: PGM with a scheme, or TRAM.
+/// Returns the id of a new PGM session: 48 random bits, and a port that data never uses.
+pub(crate) fn new_tsi() -> Tsi {
+    let [a, b, c, d, e, f, high, low] = random().to_be_bytes();
+    Tsi { gsi: Gsi([a, b, c, d, e, f]), port: 0x8000 | u16::from_be_bytes([high, low]) }
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Carrier {
     Pgm(&'static SchemeEntry),
@@ -75,7 +80,6 @@ impl Carrier {
     }
 }
 
-/// Credits between hops, which wrap the end of a session through relays.
 pub(crate) struct Hops<'a> {
     session: u64,
     node: NodeId,
@@ -98,7 +102,6 @@ impl<'a> Hops<'a> {
     }
 }
 
-/// Receiving machine of a stream.
 pub(crate) trait StreamTaker:
     Machine<Event = StreamEvent> + Interactive<Input = StreamInput>
 {
@@ -116,7 +119,6 @@ pub(crate) trait StreamTaker:
 impl StreamTaker for PgmReceiver {}
 
 impl StreamTaker for TramStreamReceiver {
-    /// True if the receiver can make its sender wait.
     fn holds(&self) -> bool {
         true
     }
@@ -127,7 +129,6 @@ impl StreamTaker for TramStreamReceiver {
 }
 
 impl<M: StreamTaker> StreamTaker for CreditReceiver<M> {
-    /// True if the receiver can make its sender wait.
     fn holds(&self) -> bool {
         true
     }

@@ -30,7 +30,6 @@ pub struct KeyMismatch {
     pub ours: Option<KeyHint>,
 }
 
-/// Refused datagrams and disagreeing keys, for the status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Incidents {
     pub(crate) refusals: Refusals,
@@ -45,26 +44,16 @@ pub(crate) struct Wrapper {
     side: Side,
     incidents: Incidents,
     watched: Watched,
-    /// Time of the last opened datagram of each peer.
     opened: LruCache<IpAddr, Time>,
-    /// Unopened datagrams of each peer without an opened one.
     suspects: LruCache<IpAddr, u32>,
-    /// True if unsealed credits precede the sealed part.
-    relayed: bool,
-    /// Answer to the last datagram, if that was a probe.
+    /// True if unsealed credits precede the sealed part. Relays pass no notices.
+    pub(crate) relayed: bool,
     answer: Option<Vec<u8>>,
 }
 
-/// Role of this end, with the sessions that it seals for.
 enum Side {
-    Source {
-        salt: Salt,
-    },
-    /// Salt of each session that was opened.
-    Receiver {
-        sessions: LruCache<Tsi, Salt>,
-        notices: Notices,
-    },
+    Source { salt: Salt },
+    Receiver { sessions: LruCache<Tsi, Salt>, notices: Notices },
 }
 
 impl Wrapper {
@@ -85,13 +74,6 @@ impl Wrapper {
         let incidents = Incidents::default();
         let (opened, suspects) = (LruCache::new(PEERS_MAX), LruCache::new(PEERS_MAX));
         Self { seal, side, incidents, watched, opened, suspects, relayed: false, answer: None }
-    }
-
-    pub(crate) fn pass_relays(&mut self) {
-        self.relayed = true;
-        if let Side::Receiver { notices, .. } = &mut self.side {
-            notices.is_quiet = true;
-        }
     }
 
     fn note_opened(&mut self, now: Time, peer: IpAddr) {
@@ -130,7 +112,7 @@ impl Wrapper {
         if let Some(theirs) = theirs.filter(|_| self.disagrees(now, peer.ip())) {
             let ours = self.seal.as_ref().map(Seal::hint);
             self.incidents.mismatch = Some(KeyMismatch { peer, theirs, ours });
-            if let Side::Receiver { notices, .. } = &mut self.side {
+            if let (Side::Receiver { notices, .. }, false) = (&mut self.side, self.relayed) {
                 let mut notice = Vec::new();
                 match &mut self.seal {
                     Some(seal) => seal.seal(Salt([0; 16]), &[], &mut notice),
@@ -276,15 +258,12 @@ pub(crate) const fn overhead(sealed: bool) -> usize {
 struct Notices {
     socket: Option<UdpSocket>,
     sent_at: Option<Instant>,
-    /// True behind relays, through which no notice passes.
-    is_quiet: bool,
 }
 
 impl Notices {
     fn send(&mut self, to: SocketAddr, notice: &[u8]) {
         let now = Instant::now();
-        if self.is_quiet || self.sent_at.is_some_and(|at| now.duration_since(at) < NOTICE_INTERVAL)
-        {
+        if self.sent_at.is_some_and(|at| now.duration_since(at) < NOTICE_INTERVAL) {
             return;
         }
         self.sent_at = Some(now);

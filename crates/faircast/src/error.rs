@@ -10,8 +10,6 @@ use faircast_proto::options::OptionError;
 use faircast_proto::pgm::negotiation::SchemeMismatch;
 use faircast_seal::NoRandomness;
 
-use crate::RepairTreeError;
-
 /// Error of an end; each names the culprit, the value and the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -36,45 +34,12 @@ pub enum Error {
         "this faircast was built without programs of sessions: build it with --features programs"
     )]
     WithoutPrograms,
-    /// The scheme does not exist.
-    #[error("there is no scheme \"{name}\"; there are {known}")]
-    Scheme {
-        /// Name of the scheme.
-        name: String,
-        /// Names of all schemes.
-        known: String,
-    },
+    /// A setting is wrong, or does not fit others.
+    #[error("{0}")]
+    Setting(String),
     /// The two ends speak different schemes.
     #[error("{0}")]
     OtherScheme(SchemeMismatch),
-    /// The options of the scheme do not fit into an announcement to receivers.
-    #[error(
-        "the settings of the scheme do not fit into the {max} bytes that receivers can be told of \
-         them: leave some of them as they are, or choose a profile"
-    )]
-    Settings {
-        /// Bytes that fit.
-        max: usize,
-    },
-    /// A session through relays has no meeting.
-    #[error("a session through relays needs a name at which senders and receivers meet")]
-    ViaWithoutMeeting,
-    /// A late join to a whole stream is impossible: streams are not kept.
-    #[error(
-        "late_join = \"full\": a stream is not kept, so nobody can have all of it who joins late; \
-         allowed: \"none\", \"limited\""
-    )]
-    LateJoin,
-    /// The largest packet is too small, or larger than UDP allows.
-    #[error("packets of {bytes} bytes are not possible; expected {min} to {max}")]
-    Mtu {
-        /// Requested bytes.
-        bytes: u64,
-        /// Least bytes.
-        min: u64,
-        /// Most bytes.
-        max: u64,
-    },
     /// A message does not fit into one packet.
     #[error(
         "a message of {bytes} bytes; at most {max} fit into a packet: cut it, or raise the MTU"
@@ -84,29 +49,6 @@ pub enum Error {
         bytes: usize,
         /// Bytes that fit.
         max: usize,
-    },
-    /// TRAM with a scheme cannot postpone slow receivers.
-    #[error("{scheme} serves nobody later for being slow; allowed: to wait, or other schemes")]
-    SlowPolicy {
-        /// Name of the stack.
-        scheme: String,
-    },
-    /// A static tree cannot be used.
-    #[error(transparent)]
-    Tree(#[from] RepairTreeError),
-    /// A static tree needs multicast: receivers find their heads by it.
-    #[error("a tree needs a group: receivers that hear no multicast do not find their heads")]
-    TreeWithoutGroup,
-    /// A head of the static tree is configured never to repair for others.
-    #[error(
-        "the tree has `{name}` for the head of `{below}`, and it is said never to repair for \
-         others (head = \"never\"); allowed: \"eager\", \"reluctant\""
-    )]
-    NeverHead {
-        /// Name of the head.
-        name: String,
-        /// Name of a receiver below the head.
-        below: String,
     },
     /// A thread cannot be started.
     #[error("no thread can be started: {0}")]

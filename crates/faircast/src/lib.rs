@@ -45,7 +45,6 @@ mod destination;
 mod ends;
 mod envelope;
 mod error;
-mod ids;
 mod log;
 mod programs;
 mod receive;
@@ -98,4 +97,6 @@ pub use stream::{
     ByteReceiver, ByteSender, IncompleteReceiver, MessageReceiver, MessageSender,
     StreamReceiverBuilder, StreamSenderBuilder, StreamStatus,
 };
-pub use tree::{RepairTree, RepairTreeError, RepairTreeFault};
+pub use tree::RepairTree;
+
+type Result<T = (), E = Error> = std::result::Result<T, E>;

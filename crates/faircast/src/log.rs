@@ -7,12 +7,10 @@ use tracing::{Level, debug, enabled, trace};
 /// Sink that logs events; single losses and refused packets are logged as counts per second.
 #[derive(Debug, Default)]
 pub(crate) struct EventLog {
-    /// Start of the present counts.
     since: Time,
     missing_packets: u64,
     requested_packets: u64,
     refused_packets: u64,
-    /// Reason of the last refusal.
     last_refusal: Option<String>,
 }
 
@@ -93,5 +91,4 @@ fn node(record: &Record) -> Option<u32> {
     }
 }
 
-/// Interval of logged counts.
 const COUNTED_OVER: Duration = Duration::from_secs(1);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use faircast_proto::credit::ProgramHost;
 
-use crate::Error;
+use crate::{Error, Result};
 
 /// True if this build runs programs: the feature `programs`.
 pub const RUNS_PROGRAMS: bool = cfg!(feature = "programs");
@@ -64,13 +64,13 @@ mod inner {
         Error::Program(error.to_string())
     }
 
-    pub(super) fn host(signers: Option<&[String]>) -> Result<Arc<dyn ProgramHost>, Error> {
+    pub(super) fn host(signers: Option<&[String]>) -> Result<Arc<dyn ProgramHost>> {
         let keys = signers.map(|all| all.iter().map(|key| key.parse()).collect::<Result<_, _>>());
         let signers = keys.transpose().map_err(refused)?.map_or(Signers::Any, Signers::Only);
         Ok(Arc::new(LiveHost::new(Limits::default(), signers).map_err(refused)?))
     }
 
-    pub(super) fn check(code: &[u8]) -> Result<ProgramFacts, Error> {
+    pub(super) fn check(code: &[u8]) -> Result<ProgramFacts> {
         let host = WasmHost::new(Limits::default(), Signers::Any).map_err(refused)?;
         let info = host.check(code).map_err(refused)?;
         let name = faircast_proto::credit::program_name(code);
@@ -78,11 +78,11 @@ mod inner {
         Ok(ProgramFacts { bytes: info.bytes, name, signer })
     }
 
-    pub(super) fn sign(code: &[u8], key: &str) -> Result<Vec<u8>, Error> {
+    pub(super) fn sign(code: &[u8], key: &str) -> Result<Vec<u8>> {
         signed(code, &SigningKey::from_text(key).map_err(refused)?).map_err(refused)
     }
 
-    pub(super) fn new_key() -> Result<(String, String), Error> {
+    pub(super) fn new_key() -> Result<(String, String)> {
         let key = SigningKey::random().map_err(refused)?;
         Ok((key.to_text(), key.verifying().to_string()))
     }
@@ -92,23 +92,23 @@ mod inner {
 mod inner {
     use super::*;
 
-    fn none<T>() -> Result<T, Error> {
+    fn none<T>() -> Result<T> {
         Err(Error::WithoutPrograms)
     }
 
-    pub(super) fn host(_signers: Option<&[String]>) -> Result<Arc<dyn ProgramHost>, Error> {
+    pub(super) fn host(_signers: Option<&[String]>) -> Result<Arc<dyn ProgramHost>> {
         none()
     }
 
-    pub(super) fn check(_code: &[u8]) -> Result<ProgramFacts, Error> {
+    pub(super) fn check(_code: &[u8]) -> Result<ProgramFacts> {
         none()
     }
 
-    pub(super) fn sign(_code: &[u8], _key: &str) -> Result<Vec<u8>, Error> {
+    pub(super) fn sign(_code: &[u8], _key: &str) -> Result<Vec<u8>> {
         none()
     }
 
-    pub(super) fn new_key() -> Result<(String, String), Error> {
+    pub(super) fn new_key() -> Result<(String, String)> {
         none()
     }
 }

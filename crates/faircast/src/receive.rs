@@ -173,7 +173,8 @@ impl ReceiverBuilder {
     pub fn receive(mut self) -> Result<Receiver, Error> {
         if let Some(tree) = &self.tree {
             if multicast_of(&self.listen).is_none() {
-                return Err(Error::TreeWithoutGroup);
+                let text = "a tree needs a group: receivers that hear no multicast do not find their heads";
+                return Err(Error::Setting(text.to_string()));
             }
             tree.set_role(&self.name, &mut self.common.options)?;
         }
@@ -191,18 +192,10 @@ impl ReceiverBuilder {
         setup.set_via(via);
         let (watched, trace) = (setup.watched.clone(), setup.trace.clone());
         let waker = start(setup, move |live: &mut Live<Receiving>| {
-            Ok(Work::new(
-                live.now(),
-                Setup {
-                    group,
-                    speaks,
-                    builder: self,
-                    status_sender,
-                    outcome_sender,
-                    watched,
-                    trace,
-                },
-            ))
+            let builder = self;
+            let setup =
+                Setup { group, speaks, builder, status_sender, outcome_sender, watched, trace };
+            Ok(Work::new(live.now(), setup))
         })?;
         Ok(Receiver { waker, status, received })
     }

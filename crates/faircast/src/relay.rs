@@ -7,27 +7,20 @@ use std::thread;
 use faircast_base::Bitrate;
 use faircast_hop::NodeLimits;
 use faircast_net::{
-    Multicast, RelayDriver, RelayReport, RelaySettings, RelayStopper, SocketSettings,
+    Multicast, RelayDriver, RelayReport, RelaySettings, RelayStopper, SocketSettings, random,
 };
 use faircast_proto::credit::{self, ProgramHost};
 use faircast_proto::options::{OptionValue, Options};
 use tokio::sync::watch;
 
 use crate::common::{name_of, node_of, relay_key};
-use crate::ids::random;
 use crate::{Error, RelaySecret};
 
 /// Builder of a [`RelayServer`].
 #[derive(Clone)]
 #[must_use]
 pub struct RelayBuilder {
-    listen: SocketAddr,
-    name: String,
-    parents: Vec<String>,
-    multicast: Option<Multicast>,
-    key: Option<RelaySecret>,
-    limits: NodeLimits,
-    sockets: SocketSettings,
+    settings: RelaySettings,
     options: Vec<(String, OptionValue)>,
     programs: Option<Arc<dyn ProgramHost>>,
 }
@@ -55,17 +48,16 @@ pub struct RelayServer {
 impl RelayServer {
     /// Returns a builder of a relay that listens at this address.
     pub fn builder(listen: SocketAddr) -> RelayBuilder {
-        RelayBuilder {
-            listen,
+        let settings = RelaySettings {
             name: String::new(),
+            listen,
             parents: Vec::new(),
             multicast: None,
-            key: None,
+            key: relay_key(None),
             limits: NodeLimits::default(),
             sockets: SocketSettings::default(),
-            options: Vec::new(),
-            programs: None,
-        }
+        };
+        RelayBuilder { settings, options: Vec::new(), programs: None }
     }
 
     /// Returns the state of the relay, updated some times a second.
@@ -90,44 +82,34 @@ impl Drop for RelayServer {
     }
 }
 
-impl std::fmt::Debug for RelayBuilder {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { listen, parents, .. } = self;
-        f.debug_struct("RelayBuilder")
-            .field("listen", listen)
-            .field("parents", parents)
-            .finish_non_exhaustive()
-    }
-}
-
 impl RelayBuilder {
     /// Sets the name of the relay, for people: its first 64 bytes. Default: none.
     pub fn name(mut self, name: &str) -> Self {
-        self.name = name_of(name);
+        self.settings.name = name_of(name);
         self
     }
 
     /// Sets the parent relays (`HOST:PORT`): the first that answers is used. Default: none (root).
     pub fn parents(mut self, parents: Vec<String>) -> Self {
-        self.parents = parents;
+        self.settings.parents = parents;
         self
     }
 
     /// Sets the multicast group for local receivers; others get unicast. Default: none.
     pub fn multicast(mut self, multicast: Multicast) -> Self {
-        self.multicast = Some(multicast);
+        self.settings.multicast = Some(multicast);
         self
     }
 
     /// Sets the key of all nodes ([`GroupKey::relay`](crate::GroupKey::relay)). Default: none.
     pub fn key(mut self, key: RelaySecret) -> Self {
-        self.key = Some(key);
+        self.settings.key = relay_key(Some(key));
         self
     }
 
     /// Sets the most hosts and relays. Default: [`NodeLimits::default`].
     pub const fn limits(mut self, limits: NodeLimits) -> Self {
-        self.limits = limits;
+        self.settings.limits = limits;
         self
     }
 
@@ -138,7 +120,7 @@ impl RelayBuilder {
 
     /// Sets up the socket.
     pub fn sockets(mut self, settings: SocketSettings) -> Self {
-        self.sockets = settings;
+        self.settings.sockets = settings;
         self
     }
 
@@ -161,16 +143,7 @@ impl RelayBuilder {
     /// A setting is wrong, or the address cannot be bound.
     pub fn start(self) -> Result<RelayServer, Error> {
         let options = Options::checked(self.options, credit::RELAY_OPTIONS)?;
-        let settings = RelaySettings {
-            name: self.name,
-            listen: self.listen,
-            parents: self.parents,
-            multicast: self.multicast,
-            key: relay_key(self.key),
-            limits: self.limits,
-            sockets: self.sockets,
-        };
-        let programs = self.programs;
+        let (settings, programs) = (self.settings, self.programs);
         let (opened_sender, opened) = mpsc::sync_channel(1);
         let work = move || {
             let node = node_of(random());

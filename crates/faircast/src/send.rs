@@ -4,7 +4,7 @@ mod restarts;
 mod work;
 
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use faircast_base::{Bytes, Duration};
 use faircast_files::{
@@ -18,15 +18,14 @@ use faircast_proto::options::{OptionValue, Options};
 use tokio::sync::watch;
 
 use self::work::{Setup, Work};
-use crate::Error;
 use crate::common::{
     Common, PACED_GRAIN, common_settings, family, group_to, sender_settings, tree_without_heads,
 };
-use crate::ends::{Carrier, Hops, Sending};
+use crate::ends::{Carrier, Hops, Sending, new_tsi};
 use crate::envelope::Wrapper;
-use crate::ids::new_tsi;
 use crate::session::{self, SessionSetup};
 use crate::status::SendStatus;
+use crate::{Error, Result};
 
 /// Builder of a [`Sender`]. Every setting has a default for a local network.
 #[derive(Clone, Debug)]
@@ -234,7 +233,7 @@ impl SenderBuilder {
         self.start(Box::new(supply), handle, seen, title)
     }
 
-    fn carrier(&self) -> Result<(Carrier, Options), Error> {
+    fn carrier(&self) -> Result<(Carrier, Options)> {
         let text = |value: String| OptionValue::Text(value);
         let mut tram = vec![
             ("give_up", text(format!("{} ms", self.give_up.as_millis()))),
@@ -251,7 +250,10 @@ impl SenderBuilder {
         match (carrier, self.slow) {
             // Only TRAM's own control detects slow receivers.
             (Carrier::Tram(tree), SlowPolicy::DropBelow(_)) if tree.scheme.is_some() => {
-                Err(Error::SlowPolicy { scheme: tree.name() })
+                Err(Error::Setting(format!(
+                    "{} serves nobody later for being slow; allowed: to wait, or other schemes",
+                    tree.name()
+                )))
             }
             _ => Ok((carrier, options)),
         }
@@ -263,7 +265,7 @@ impl SenderBuilder {
         handle: SupplyHandle,
         (warnings, totals): (Vec<Warning>, ScanTotals),
         title: String,
-    ) -> Result<Sender, Error> {
+    ) -> Result<Sender> {
         let (address, group) = (family(&self.target), group_to(&self.target));
         let (carrier, options) = self.carrier()?;
         let symbol_bytes = self.common.symbol_bytes(address, carrier)?;
@@ -274,12 +276,10 @@ impl SenderBuilder {
         let link_mtu = sockets.link_mtu();
         let port =
             (sockets.local_address().port(), sockets.port_refused().map(ToString::to_string));
+        let bytes_total = Some(handle.counts().bytes);
         let (status_sender, status) = watch::channel(SendStatus {
             missing: self.names.clone(),
-            object: ObjectStatus {
-                bytes_total: Some(handle.counts().bytes),
-                ..ObjectStatus::default()
-            },
+            object: ObjectStatus { bytes_total, ..ObjectStatus::default() },
             ..SendStatus::default()
         });
         let mut setup = SessionSetup::new("faircast-send", sockets, &self.common, Wrapper::source)?;
@@ -337,10 +337,9 @@ impl SenderBuilder {
 }
 
 fn title<P: AsRef<Path>>(paths: &[P]) -> String {
-    let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_path_buf()).collect();
-    match &paths[..] {
-        [one] => format!("{} to many receivers", one.display()),
-        [first, others @ ..] => format!("{} and {} more", first.display(), others.len()),
+    match paths {
+        [one] => format!("{} to many receivers", one.as_ref().display()),
+        [first, others @ ..] => format!("{} and {} more", first.as_ref().display(), others.len()),
         [] => String::new(),
     }
 }

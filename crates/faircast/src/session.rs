@@ -15,16 +15,13 @@ use crate::common::Common;
 use crate::envelope::{Watched, Wrapper};
 use crate::log::EventLog;
 use crate::trace::LiveTrace;
-use crate::{Error, GroupKey};
+use crate::{Error, GroupKey, Result};
 
-/// Application of a session's driver, with its last work.
 pub(crate) trait Worker<M: Machine>: App<M> {
     fn ended(self, live: &mut Live<M>, ended: Result<Ended, NetError>);
 }
 
-/// Driver of a session before its thread starts.
 pub(crate) struct SessionSetup {
-    /// Name of the thread.
     name: &'static str,
     sockets: Sockets,
     wrapper: Wrapper,
@@ -41,7 +38,7 @@ impl SessionSetup {
         sockets: Sockets,
         common: &Common,
         wrapper: fn(Option<GroupKey>, Watched) -> Result<Wrapper, NoRandomness>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self> {
         let watched = Watched::default();
         Ok(Self {
             name,
@@ -59,17 +56,16 @@ impl SessionSetup {
         if let Some(via) = &via {
             self.settings.node = Some(via.node);
             self.pgm.relayed = true;
-            self.wrapper.pass_relays();
+            self.wrapper.relayed = true;
         }
         self.via = via;
     }
 }
 
-/// Starts the thread of a session, in which `make` adds machines and makes the application.
 pub(crate) fn start<M, W>(
     setup: SessionSetup,
-    make: impl FnOnce(&mut Live<M>) -> Result<W, Error> + Send + 'static,
-) -> Result<Waker<M>, Error>
+    make: impl FnOnce(&mut Live<M>) -> Result<W> + Send + 'static,
+) -> Result<Waker<M>>
 where
     M: Machine + 'static,
     W: Worker<M>,

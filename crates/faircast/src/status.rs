@@ -66,7 +66,7 @@ pub struct Seat {
 pub const SENDER: &str = "the sender";
 
 impl Seat {
-    fn new(place: TreePlace, call: impl Fn(u64) -> Option<String>) -> Self {
+    pub(crate) fn new(place: TreePlace, call: impl Fn(u64) -> Option<String>) -> Self {
         let TreePlace { head, level, members, repairs, .. } = place;
         let named = || call(head).unwrap_or_else(|| format!("{head:016x}"));
         Self { head: (head != 0).then(named), level, members, repairs }
@@ -149,12 +149,6 @@ pub struct Incoming {
     pub seat: Option<Seat>,
     /// Status of the object.
     pub object: ObjectStatus,
-}
-
-impl Incoming {
-    pub(crate) fn seat(status: &ObjectStatus) -> Option<Seat> {
-        status.place.map(|place| Seat::new(place, |_| None))
-    }
 }
 
 /// File of a received object.

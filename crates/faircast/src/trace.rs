@@ -12,7 +12,7 @@ use faircast_trace::{
 };
 use parking_lot::Mutex;
 
-use crate::Error;
+use crate::{Error, Result};
 
 /// Trace whose header is known only at the end; until then a file beside it keeps the records.
 #[derive(Clone)]
@@ -20,30 +20,20 @@ pub(crate) struct LiveTrace(Arc<Mutex<Inner>>);
 
 struct Inner {
     path: PathBuf,
-    /// File with the records until the end.
     part_path: PathBuf,
     writer: Option<Writer<BufWriter<File>>>,
     nodes: Nodes,
     records: u64,
-    /// Time of the last record.
     last_at: Time,
 }
 
-/// Numbers of nodes in the trace, in order of appearance.
 #[derive(Default)]
 struct Nodes {
-    known: BTreeMap<TracedEnd, NodeId>,
+    known: BTreeMap<Option<NodeId>, NodeId>,
     /// True if nodes beyond the limit share a number.
     has_others: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum TracedEnd {
-    Source,
-    Node(NodeId),
-}
-
-/// Facts for the header, known at the end of a session.
 #[derive(Default)]
 pub(crate) struct About {
     pub(crate) name: String,
@@ -57,7 +47,7 @@ pub(crate) struct About {
 }
 
 impl LiveTrace {
-    pub(crate) fn create(path: &Path) -> Result<Self, Error> {
+    pub(crate) fn create(path: &Path) -> Result<Self> {
         let failed = |error| Error::Trace { path: path.to_owned(), error };
         let mut name = path.file_name().unwrap_or_default().to_owned();
         name.push(".part");
@@ -77,7 +67,7 @@ impl LiveTrace {
         }))))
     }
 
-    pub(crate) fn finish(&self, about: &About) -> Result<(), Error> {
+    pub(crate) fn finish(&self, about: &About) -> Result {
         let mut inner = self.0.lock();
         let path = inner.path.clone();
         inner.finish(about).map_err(|error| Error::Trace { path, error })
@@ -137,19 +127,16 @@ impl Inner {
         let Some(writer) = self.writer.take() else { return Ok(()) };
         let source = self.nodes.source();
         let known = &self.nodes.known;
-        let itself = |who: TracedEnd| match who {
-            TracedEnd::Node(node) => {
-                let other = about.aliases.get(&node).map(|other| TracedEnd::Node(*other));
-                other.and_then(|other| known.get(&other).copied())
-            }
-            TracedEnd::Source => None,
+        let itself = |who: Option<NodeId>| {
+            let other = about.aliases.get(&who?)?;
+            known.get(&Some(*other)).copied()
         };
         let mut names: Vec<String> = vec![String::new(); known.len()];
         let (mut to, mut intact) = (Vec::new(), Vec::new());
         for (who, number) in known.iter().filter(|(who, _)| itself(**who).is_none()) {
             let name = match who {
-                TracedEnd::Source => "sender".to_string(),
-                TracedEnd::Node(node) => {
+                None => "sender".to_string(),
+                Some(node) => {
                     to.push(*number);
                     intact.push(about.intact.contains(node).then_some(true));
                     match about.names.get(node).filter(|name| !name.is_empty()) {
@@ -197,8 +184,7 @@ impl Inner {
             wall_s: self.last_at.as_secs_f64(),
             events: self.records,
             intact: vec![intact],
-            trace_hash: None,
-            lateness: None,
+            ..Outcome::default()
         };
         writer.finish(&outcome)?.flush()?;
         let mut whole = Writer::new(BufWriter::new(File::create(&self.path)?), &header)?.part()?;
@@ -211,21 +197,20 @@ impl Inner {
 impl Nodes {
     fn source(&mut self) -> NodeId {
         let next = NodeId(self.known.len() as u32);
-        *self.known.entry(TracedEnd::Source).or_insert(next)
+        *self.known.entry(None).or_insert(next)
     }
 
     fn number(&mut self, node: NodeId) -> NodeId {
         let next = NodeId(self.known.len() as u32);
-        if next.0 >= NODES_MAX && !self.known.contains_key(&TracedEnd::Node(node)) {
+        if next.0 >= NODES_MAX && !self.known.contains_key(&Some(node)) {
             self.has_others = true;
             // Number above all known nodes and the source.
             return NodeId(NODES_MAX + 1);
         }
-        *self.known.entry(TracedEnd::Node(node)).or_insert(next)
+        *self.known.entry(Some(node)).or_insert(next)
     }
 }
 
-/// Most distinct nodes of a trace; further ones share the name "others".
 const NODES_MAX: u32 = 1024;
 
 fn unique(name: &str, taken: &[String]) -> String {

@@ -1,15 +1,14 @@
 //! Static trees of repair heads: a file, the same at all receivers, with the head of each receiver.
 
 use std::collections::BTreeMap;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use faircast_base::{NodeId, TREE_LEVELS_MAX, TreeFault, check_heads};
 use faircast_proto::options::OptionValue;
 use faircast_proto::tram::{GivenHead, name_number};
 
-use crate::Error;
+use crate::{Error, Result};
 
 /// Static tree of repair heads for TRAM ([`ReceiverBuilder::tree`](crate::ReceiverBuilder::tree)).
 /// Each line has a receiver, a space, and its head or `sender`. A `#` begins a comment.
@@ -18,63 +17,20 @@ pub struct RepairTree {
     heads: Arc<BTreeMap<String, String>>,
 }
 
-/// Error of a static tree.
-#[derive(Debug, thiserror::Error)]
-#[error("{path}{line}: {fault}", path = path.display(), line = line.map(|it| format!(":{it}")).unwrap_or_default())]
-pub struct RepairTreeError {
-    /// Path of the file.
-    pub path: PathBuf,
-    /// Line of the error, from 1 on; `None` for the whole file.
-    pub line: Option<usize>,
-    /// Kind of the error.
-    pub fault: RepairTreeFault,
-}
-
-/// Kind of error in a static tree.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RepairTreeFault {
-    /// The file cannot be read.
-    #[error("cannot be read: {0}")]
-    Unreadable(io::Error),
-    /// The line is not a pair of names.
-    #[error("expected a receiver and its head, such as `r7 r2` or `r2 sender`, instead of `{0}`")]
-    NoPair(String),
-    /// The name is too long.
-    #[error("`{0}` has {len} bytes; names have at most {NAME_BYTES_MAX}", len = .0.len())]
-    LongName(String),
-    /// The sender has a head.
-    #[error("the sender has no head; expected a receiver and its head, such as `r2 sender`")]
-    AboveSender,
-    /// The receiver has two lines.
-    #[error("`{0}` has a head already, on line {1}")]
-    Twice(String, usize),
-    /// The receiver is above itself; with all receivers of the cycle.
-    #[error(
-        "`{at}` is its own head{round}; expected a tree with the sender at its top",
-        at = .0[0],
-        round = if .0.len() > 2 { format!(", through others: {}", .0.join(" -> ")) } else { String::new() }
-    )]
-    Cycle(Vec<String>),
-    /// The tree has too many levels.
-    #[error("`{0}` has {TREE_LEVELS_MAX} heads above it; allowed: fewer")]
-    Deep(String),
-}
-
 impl RepairTree {
     /// Reads a tree from a file.
     ///
     /// # Errors
     /// The file cannot be read, or is not a tree.
-    pub fn read(path: impl AsRef<Path>) -> Result<Self, RepairTreeError> {
+    pub fn read(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
-        let error = |line, fault| RepairTreeError { path: path.to_path_buf(), line, fault };
+        let wrong = |text: String| Error::Setting(format!("{}{text}", path.display()));
         let text = std::fs::read_to_string(path)
-            .map_err(|it| error(None, RepairTreeFault::Unreadable(it)))?;
-        Self::parse(&text).map_err(|(line, fault)| error(Some(line), fault))
+            .map_err(|error| wrong(format!(": cannot be read: {error}")))?;
+        Self::parse(&text).map_err(|(line, fault)| wrong(format!(":{line}: {fault}")))
     }
 
-    fn parse(text: &str) -> Result<Self, (usize, RepairTreeFault)> {
+    fn parse(text: &str) -> Result<Self, (usize, String)> {
         let (mut heads, mut lines) = (BTreeMap::new(), BTreeMap::new());
         for (line, text) in (1..).zip(text.lines()) {
             let text = text.split('#').next().unwrap_or_default().trim();
@@ -90,24 +46,39 @@ impl RepairTree {
         heads: &mut BTreeMap<String, String>,
         lines: &BTreeMap<String, usize>,
         text: &str,
-    ) -> Result<String, RepairTreeFault> {
+    ) -> Result<String, String> {
         let mut words = text.split_whitespace().map(str::to_string);
         let (Some(name), Some(head), None) = (words.next(), words.next(), words.next()) else {
-            return Err(RepairTreeFault::NoPair(text.to_string()));
+            let expected = "expected a receiver and its head, such as `r7 r2` or `r2 sender`";
+            return Err(format!("{expected}, instead of `{text}`"));
         };
         if let Some(long) = [&name, &head].into_iter().find(|it| it.len() > NAME_BYTES_MAX) {
-            return Err(RepairTreeFault::LongName(long.clone()));
+            let len = long.len();
+            return Err(format!("`{long}` has {len} bytes; names have at most {NAME_BYTES_MAX}"));
         }
         if name == SENDER_WORD {
-            return Err(RepairTreeFault::AboveSender);
+            let text =
+                "the sender has no head; expected a receiver and its head, such as `r2 sender`";
+            return Err(text.to_string());
         }
         if let Some(line) = lines.get(&name) {
-            return Err(RepairTreeFault::Twice(name, *line));
+            return Err(format!("`{name}` has a head already, on line {line}"));
         }
         heads.insert(name.clone(), head);
         check_heads(heads, &name).map_err(|fault| match fault {
-            TreeFault::Cycle(round) => RepairTreeFault::Cycle(round),
-            TreeFault::Deep => RepairTreeFault::Deep(name.clone()),
+            TreeFault::Cycle(round) => {
+                let others = match round.len() > 2 {
+                    true => format!(", through others: {}", round.join(" -> ")),
+                    false => String::new(),
+                };
+                let at = &round[0];
+                format!(
+                    "`{at}` is its own head{others}; expected a tree with the sender at its top"
+                )
+            }
+            TreeFault::Deep => {
+                format!("`{name}` has {TREE_LEVELS_MAX} heads above it; allowed: fewer")
+            }
         })?;
         Ok(name)
     }
@@ -119,18 +90,15 @@ impl RepairTree {
         })
     }
 
-    pub(crate) fn set_role(
-        &self,
-        name: &str,
-        options: &mut Vec<(String, OptionValue)>,
-    ) -> Result<(), Error> {
+    pub(crate) fn set_role(&self, name: &str, options: &mut Vec<(String, OptionValue)>) -> Result {
         let Some((below, _)) = self.heads.iter().find(|(_, head)| *head == name) else {
             return Ok(());
         };
         match options.iter().rev().find(|(key, _)| key == HEAD) {
-            Some((_, OptionValue::Text(role))) if role == "never" => {
-                Err(Error::NeverHead { name: name.to_string(), below: below.clone() })
-            }
+            Some((_, OptionValue::Text(role))) if role == "never" => Err(Error::Setting(format!(
+                "the tree has `{name}` for the head of `{below}`, and it is said never to repair for others \
+                     (head = \"never\"); allowed: \"eager\", \"reluctant\""
+            ))),
             Some(_) => Ok(()),
             None => {
                 options.push((HEAD.to_string(), OptionValue::Text("eager".to_string())));
@@ -188,7 +156,6 @@ mod tests {
             (&chain, TREE_LEVELS_MAX, "has 64 heads above it"),
         ] {
             let (at, fault) = RepairTree::parse(text).unwrap_err();
-            let fault = fault.to_string();
             assert!(at == line && fault.contains(want), "{text:?}: {at}: {fault}");
         }
     }

@@ -10,16 +10,12 @@ use faircast_files::{Entry, Kind, Manifest, StoreHandle};
 use faircast_proto::object::{Announcement, ObjectError, ObjectResult, Part, Store, Verdict};
 use parking_lot::Mutex;
 
-/// Path, length and hash of a file.
 type NotedFile = (PathBuf, u64, Option<[u8; 32]>);
 
-/// Facts of a session's object, each set once.
 #[derive(Default)]
 pub(crate) struct Notes {
-    /// Hash that identifies the object.
     pub(crate) object: OnceLock<[u8; 32]>,
     pub(crate) name: OnceLock<String>,
-    /// Set if the object has another name than the only accepted one.
     pub(crate) unwanted: OnceLock<()>,
     pub(crate) failure: OnceLock<String>,
     pub(crate) files: OnceLock<Vec<NotedFile>>,
@@ -34,16 +30,13 @@ const ANY_OBJECT: [u8; 32] = [0xff; 32];
 #[derive(Clone, Default)]
 pub(crate) struct Holders(Arc<Mutex<BTreeMap<[u8; 32], Holder>>>);
 
-/// Session that receives an object.
 #[derive(Clone, Copy)]
 struct Holder {
     session: u64,
-    /// True if another session has asked since the last look.
     is_contested: bool,
 }
 
 impl Holders {
-    /// True if the object is the session's.
     fn take(&self, object: [u8; 32], session: u64) -> bool {
         let mut all = self.0.lock();
         let holder = all.entry(object).or_insert(Holder { session, is_contested: false });
@@ -56,7 +49,6 @@ impl Holders {
         all.retain(|_, holder| holder.session != session);
     }
 
-    /// Returns the sessions whose objects others have asked for since the last call.
     pub(crate) fn contested(&self) -> Vec<u64> {
         let mut all = self.0.lock();
         let contested = all.values_mut().filter(|holder| holder.is_contested);
@@ -75,11 +67,9 @@ pub(crate) struct WatchedStore {
     handle: StoreHandle,
     notes: Arc<Notes>,
     holders: Holders,
-    /// Only accepted name.
     accepted: Option<String>,
     manifest_bytes: u64,
     session: u64,
-    /// True if one session excludes all others.
     is_exclusive: bool,
 }
 

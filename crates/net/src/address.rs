@@ -85,9 +85,10 @@ impl Multicast {
         };
         match found.iter().find(|(_, at)| at.index != zone) {
             None => Ok(()),
-            Some((other, _)) => {
-                Err(NetError::Zone { group: ip, zone: name, interface: other.to_string() })
-            }
+            Some((other, _)) => Err(NetError::Addresses(format!(
+                "the zone of {ip}%{name} says another interface than {other}: name one of them, in the address or with \
+                 --interface"
+            ))),
         }
     }
 
@@ -153,7 +154,6 @@ pub enum Upstream {
     Port(u16),
 }
 
-/// Interface of the system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Resolved {
     pub(crate) index: u32,

@@ -20,31 +20,37 @@ pub const ADDRESSES_MAX: usize = 1 << 16;
 pub struct AddressBook {
     by_address: LruCache<SocketAddr, Peer>,
     by_node: BTreeMap<NodeId, SocketAddr>,
-    /// Next number of the book's range.
     next_local: u32,
-    /// Node of this host.
-    own_node: Option<NodeId>,
+    /// Node of this host, whose number no other program gets.
+    pub(crate) own_node: Option<NodeId>,
     learns: bool,
-    /// Numbers by host, in a book of hosts.
     hosts: Option<Hosts>,
 }
 
 /// Numbers of hosts, of which [`HOST_ADDRESSES`] nodes each have the number as a prefix.
 #[derive(Debug, Default)]
 struct Hosts {
-    by_network: BTreeMap<IpAddr, Host>,
+    by_network: BTreeMap<IpAddr, (u32, Numbers)>,
+    numbers: Numbers,
+}
+
+#[derive(Debug, Default)]
+struct Numbers {
     used: BTreeSet<u32>,
-    /// Number assigned last.
     last: u32,
 }
 
-/// Numbers of the addresses of a host or network.
-#[derive(Debug, Default)]
-struct Host {
-    number: u32,
-    /// Numbers of the host's addresses, and the one assigned last.
-    used: BTreeSet<u32>,
-    last: u32,
+impl Numbers {
+    /// Takes the first unused number after the last, cyclic from 1 to `max` - 1.
+    fn take(&mut self, max: u32) -> Option<u32> {
+        if self.used.len() + 1 >= max as usize {
+            return None;
+        }
+        let mut numbers = (1..=max).map(|step| (self.last + step) % max);
+        self.last = numbers.find(|number| *number != 0 && !self.used.contains(number))?;
+        self.used.insert(self.last);
+        Some(self.last)
+    }
 }
 
 /// Returns the host: an IPv4 address, or an IPv6 network of 64 bits, which one host may own.
@@ -59,47 +65,33 @@ fn network(ip: IpAddr) -> IpAddr {
     }
 }
 
-/// Returns the first unused number after `last`, cyclic from 1 to `max` - 1.
-fn next_free(used: &BTreeSet<u32>, last: u32, max: u32) -> Option<u32> {
-    if used.len() + 1 >= max as usize {
-        return None;
-    }
-    (1..=max).map(|step| (last + step) % max).find(|number| *number != 0 && !used.contains(number))
-}
-
 impl Hosts {
     fn add(&mut self, ip: IpAddr) -> Option<NodeId> {
-        let Self { by_network, used, last } = self;
-        let host = match by_network.entry(network(ip)) {
+        let (host, addresses) = match self.by_network.entry(network(ip)) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
-                *last = next_free(used, *last, u32::MAX / HOST_ADDRESSES)?;
-                used.insert(*last);
-                new.insert(Host { number: *last, ..Host::default() })
+                let host = self.numbers.take(u32::MAX / HOST_ADDRESSES)?;
+                new.insert((host, Numbers::default()))
             }
         };
-        host.last = next_free(&host.used, host.last, HOST_ADDRESSES)?;
-        host.used.insert(host.last);
-        Some(NodeId(host.number * HOST_ADDRESSES + host.last))
+        Some(NodeId(*host * HOST_ADDRESSES + addresses.take(HOST_ADDRESSES)?))
     }
 
     fn remove(&mut self, ip: IpAddr, node: NodeId) {
         let network = network(ip);
-        if let Some(host) = self.by_network.get_mut(&network) {
-            host.used.remove(&(node.0 % HOST_ADDRESSES));
-            if host.used.is_empty() {
-                self.used.remove(&host.number);
+        if let Some((host, addresses)) = self.by_network.get_mut(&network) {
+            addresses.used.remove(&(node.0 % HOST_ADDRESSES));
+            if addresses.used.is_empty() {
+                self.numbers.used.remove(host);
                 self.by_network.remove(&network);
             }
         }
     }
 }
 
-/// Node at an address.
 #[derive(Clone, Copy, Debug)]
 struct Peer {
     node: NodeId,
-    /// Index of the socket that last received from the address.
     way: usize,
 }
 
@@ -131,11 +123,6 @@ impl AddressBook {
         Self { by_address, by_node, next_local, own_node: None, learns: true, hosts: None }
     }
 
-    /// Reserves the number of this host's node: another program at its address gets another number.
-    pub(crate) const fn reserve(&mut self, node: NodeId) {
-        self.own_node = Some(node);
-    }
-
     /// Returns the node at the sender's address. `None` for an unknown address in a fixed book.
     pub fn node(&mut self, address: SocketAddr) -> Option<NodeId> {
         // Fast path: the next packet is most likely from the same sender.
@@ -158,14 +145,11 @@ impl AddressBook {
                 hosts.remove(at.ip(), oldest.node);
             }
         }
-        if let Some(hosts) = &mut self.hosts {
-            let node = hosts.add(address.ip())?;
-            self.insert(address, node);
-            return Some(node);
-        }
-        let node = native(address.ip())
-            .filter(|node| !self.by_node.contains_key(node) && self.own_node != Some(*node))
-            .unwrap_or_else(|| self.local());
+        let is_free = |id: &NodeId| !self.by_node.contains_key(id) && self.own_node != Some(*id);
+        let node = match &mut self.hosts {
+            Some(hosts) => hosts.add(address.ip())?,
+            None => native(address.ip()).filter(is_free).unwrap_or_else(|| self.local()),
+        };
         self.insert(address, node);
         Some(node)
     }
@@ -187,7 +171,6 @@ impl AddressBook {
         }
     }
 
-    /// Returns the socket of the last packet from `address`, by which the peer knows this host.
     pub(crate) fn way(&self, address: SocketAddr) -> usize {
         self.by_address.peek(&address).map_or(0, |entry| entry.way)
     }
@@ -235,7 +218,6 @@ pub(crate) fn own_choice(random: u64) -> NodeId {
     NodeId((OWN_FIRST | random as u32 & 0x07ff_ffff).min(u32::MAX - 1))
 }
 
-/// Most addresses of a host.
 const HOST_ADDRESSES: u32 = 4096;
 /// Numbers assigned by books: 240.0.0.0 to 247.255.255.255.
 const LOCAL_FIRST: u32 = 0xf000_0000;
@@ -277,7 +259,7 @@ mod tests {
     #[test]
     fn who_is_heard_at_the_own_address_is_somebody_else() {
         let mut book = AddressBook::native();
-        book.reserve(NodeId(0x7f00_0001));
+        book.own_node = Some(NodeId(0x7f00_0001));
         let other = book.node(at("127.0.0.1:5000")).unwrap();
         assert_eq!(other.0 >> 27, 0b11110);
         assert_eq!(book.address(other), Some(at("127.0.0.1:5000")));

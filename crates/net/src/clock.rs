@@ -9,7 +9,6 @@ use faircast_base::Time;
 /// their timeouts. If the system's clock goes back, this clock pauses.
 #[derive(Debug)]
 pub(crate) struct Clock {
-    /// System time at the last reading.
     read_at: Instant,
     elapsed: Time,
     /// Latest time returned or set, behind which no later time falls.

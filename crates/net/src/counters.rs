@@ -101,10 +101,3 @@ pub struct Timers {
     /// Timers handled early, together with an expired one.
     pub early: u64,
 }
-
-impl Timers {
-    pub(crate) fn fired(&mut self, late: Duration) {
-        self.fired += 1;
-        self.late_over_1ms += u64::from(late > Duration::from_millis(1));
-    }
-}

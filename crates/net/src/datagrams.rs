@@ -89,7 +89,7 @@ impl Datagrams {
 
     /// Returns the error of the first peer name that the last lookup did not find.
     pub fn name_error(&self) -> Option<&str> {
-        self.names.error()
+        self.names.error.as_deref()
     }
 
     /// Returns the address of a node.
@@ -102,7 +102,7 @@ impl Datagrams {
         let Self { sockets, inbox, book, counters, .. } = self;
         let Counters { received, refused, sent, .. } = counters;
         let Some((socket, overflowed, _)) = sockets.receiving_at(0) else { return false };
-        let (count, more) = match inbox.receive(socket, overflowed, received, refused) {
+        let more = match inbox.receive(socket, overflowed, received, refused) {
             Ok(read) => read,
             Err(Errno::EAGAIN) => return false,
             Err(Errno::EINTR) => return true,
@@ -111,15 +111,12 @@ impl Datagrams {
                 return false;
             }
         };
-        for index in 0..count {
-            let entry = inbox.entry(index);
-            let Some(node) = book.node(entry.from) else { continue };
-            for datagram in inbox.datagrams(entry) {
-                received.packets += 1;
-                received.bytes += datagram.len() as u64;
-                take(node, entry.marked, datagram);
-            }
-        }
+        inbox.for_each(|arrived, datagram| {
+            let Some(node) = book.node(arrived.from) else { return };
+            received.packets += 1;
+            received.bytes += datagram.len() as u64;
+            take(node, arrived.marked, datagram);
+        });
         more
     }
 

@@ -1,6 +1,6 @@
 //! Driver: the event loop that gives machines time and packets.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
 
 use faircast_base::{Duration, GroupId, NodeId, Time};
@@ -12,12 +12,12 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::prctl;
 use nix::sys::time::TimeSpec;
 
-use crate::demux::{Demux, Found};
+use crate::demux::{Arrival, Demux, Found};
 use crate::pgm::PgmDemux;
 use crate::receive::Inbox;
-use crate::socket::LostInterfaces;
+use crate::socket::{AddressWatch, LostInterfaces};
 use crate::transmit::{Flushed, Route};
-use crate::via::{Via, address_of};
+use crate::via::Via;
 use crate::waker::Commands;
 use crate::{
     AddressBook, App, DriverSettings, Envelope, Live, NetError, SessionId, SessionOptions, Sockets,
@@ -34,41 +34,32 @@ pub struct Driver<M, D: Demux = PgmDemux> {
     waker: Waker<M, D>,
     /// Readiness of each socket at the last wake-up, in the order of [`Sockets::receiving`].
     readable: Vec<bool>,
-    /// Time of the last wake-up by a packet.
     read_at: Time,
     tick_at: Time,
     maintain_at: Time,
-    /// True if the kernel has notices of addresses.
     addresses_changed: bool,
-    /// Interfaces that lost addresses since the last maintenance.
     lost: LostInterfaces,
 }
 
-/// Socket or relay by which a datagram arrived.
 #[derive(Clone, Copy)]
 enum Channel {
     Group(GroupId),
-    /// Node's own socket with this index.
     Way(usize),
-    /// Relay, with the destination that its packet names.
     Relay(Destination),
 }
 
-/// Origin of a datagram.
 #[derive(Clone, Copy)]
 struct Origin {
+    now: Time,
     channel: Channel,
     from: SocketAddr,
-    /// True if the packet is marked for congestion.
     marked: bool,
+    authenticated: bool,
 }
 
-/// Next wake-up of a driver.
 struct WakeUp {
     at: Time,
-    /// Socket that wakes the driver once it accepts packets.
     writable: Option<usize>,
-    /// True while packets gather: they do not wake the driver.
     gathers: bool,
 }
 
@@ -120,12 +111,12 @@ impl<M: Machine, D: Demux> Driver<M, D> {
 
     /// Routes all packets through a relay. The sockets are those of [`Sockets::via`].
     pub fn set_via(&mut self, settings: &ViaSettings) {
-        self.live.set_via(settings);
+        self.live.via = Some(Via::new(self.live.clock.now(), settings));
     }
 
     /// Records the machines' traces, with the driver's time.
     pub fn set_trace(&mut self, sink: Box<dyn Sink>) {
-        self.live.sessions.set_sink(sink);
+        self.live.sessions.sink = Some(sink);
     }
 
     /// Returns a handle for other threads.
@@ -166,11 +157,12 @@ impl<M: Machine, D: Demux> Driver<M, D> {
                 app.tick(&mut self.live);
             }
             if std::mem::take(&mut self.addresses_changed) {
-                let changes = self.live.sockets.changes();
-                if changes.any {
+                let watch = self.live.sockets.watch.as_ref();
+                let changes = watch.map(AddressWatch::take).unwrap_or_default();
+                if changes.any_change {
                     self.maintain_at = self.maintain_at.min(now + SETTLING);
                 }
-                self.lost.add(changes.lost);
+                self.lost.add(changes);
             }
             if self.maintain_at <= now {
                 self.maintain_at = now + MAINTENANCE;
@@ -181,7 +173,13 @@ impl<M: Machine, D: Demux> Driver<M, D> {
             self.live.attach();
             self.take_relayed(app, now, false);
             self.live.flush();
-            self.settle_all(app);
+            let now = self.live.now();
+            for id in self.live.sessions.pending.clone() {
+                // Events of earlier sessions may have woken this one.
+                if self.live.sessions.may_send(id) {
+                    self.settle(app, id, now);
+                }
+            }
             self.run_timers(app);
             self.live.flush();
             if let Some(ended) = self.ended() {
@@ -198,8 +196,8 @@ impl<M: Machine, D: Demux> Driver<M, D> {
             return Some(Ended::Stopped);
         }
         live.sessions.arm();
-        let has_work = live.sessions.has_pending() || live.sessions.first_timeout().is_some();
-        let is_idle = live.outbox.is_empty() && !has_work;
+        let is_done = live.sessions.pending.is_empty() && live.sessions.timeouts.first().is_none();
+        let is_idle = live.outbox.is_empty() && is_done;
         let ends_when_idle = live.settings.ends_when_idle && live.sessions.len() > 0;
         if is_idle && (ends_when_idle || live.closed_at.is_some()) {
             return Some(Ended::Idle);
@@ -212,31 +210,23 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         let grain = self.live.settings.grain.min(GRAIN_MAX);
         let real = self.live.clock.real();
         let skipped = self.live.clock.take_skipped();
-        self.live.sessions.add_lateness(skipped);
+        self.live.sessions.lateness += skipped;
         for _ in 0..BURST_MAX * self.live.sessions.len() {
             self.live.sessions.arm();
-            let Some((at, id)) = self.live.sessions.first_timeout() else { break };
+            let Some((at, id)) = self.live.sessions.timeouts.first() else { break };
             if at > real + grain || !self.live.may_send() {
                 break;
             }
+            let timers = &mut self.live.counters.timers;
             if at > real {
-                self.live.counters.timers.early += 1;
+                timers.early += 1;
             } else {
-                self.live.counters.timers.fired(real.since(at));
+                timers.fired += 1;
+                timers.late_over_1ms += u64::from(real.since(at) > Duration::from_millis(1));
             }
             let now = self.live.clock.advance_to(at.max(real));
             self.live.sessions.expire(id, now, real.since(at) + skipped);
             self.settle(app, id, now);
-        }
-    }
-
-    fn settle_all(&mut self, app: &mut dyn App<M, D>) {
-        let now = self.live.now();
-        for id in self.live.sessions.pending() {
-            // Events of earlier sessions may have woken this one.
-            if self.live.sessions.may_send(id) {
-                self.settle(app, id, now);
-            }
         }
     }
 
@@ -253,15 +243,15 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         let mut at = self.tick_at.min(self.maintain_at);
         // While the relay accepts no packets, timers for sending would expire in vain.
         let has_room = live.has_room_above();
-        if let Some((timeout, _)) = live.sessions.first_timeout().filter(|_| has_room) {
+        if let Some((timeout, _)) = live.sessions.timeouts.first().filter(|_| has_room) {
             at = at.min(timeout);
         }
-        if let Some(timeout) = live.via.as_ref().and_then(|via| via.next_timeout()) {
+        if let Some(timeout) = live.via.as_ref().and_then(|via| via.host.next_timeout()) {
             at = at.min(timeout);
         }
         let mut writable = None;
         match live.flushed {
-            Flushed::All if live.sessions.has_pending() && has_room => at = now,
+            Flushed::All if !live.sessions.pending.is_empty() && has_room => at = now,
             Flushed::All => {}
             Flushed::WhenWritable(way) => {
                 writable = Some(way);
@@ -287,17 +277,17 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         let polled = if gathers { 0 } else { usize::MAX };
         let sockets = live.sockets.receiving().take(polled).enumerate();
         let sockets = sockets.map(|(index, socket)| PollFd::new(socket.as_fd(), flags(index)));
-        let watch = live.sockets.watch().map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+        let watch = live.sockets.watch.as_ref();
+        let watch = watch.map(|watch| PollFd::new(watch.fd(), PollFlags::POLLIN));
         let first = 1 + usize::from(watch.is_some());
         let mut all: Vec<_> = [wake_up].into_iter().chain(watch).chain(sockets).collect();
         let timeout = std::time::Duration::from_nanos(at.since(real).as_nanos());
         match ppoll(&mut all, Some(TimeSpec::from_duration(timeout)), None) {
             Ok(_) | Err(Errno::EINTR) => {}
-            Err(error) => return Err(NetError::socket("wait for packets", error)),
+            Err(error) => return Err(NetError::doing("wait for packets")(error)),
         }
         let woke = live.clock.real();
-        let lateness = woke.since(at.max(real)) + live.clock.take_skipped();
-        live.sessions.set_lateness(lateness);
+        live.sessions.lateness = woke.since(at.max(real)) + live.clock.take_skipped();
         let slept = woke.since(real);
         match live.may_send() {
             true => live.counters.asleep += slept,
@@ -334,12 +324,12 @@ impl<M: Machine, D: Demux> Driver<M, D> {
                 let Some((socket, overflowed, group)) = sockets.receiving_at(index) else { break };
                 let (received, refused) = (&mut counters.received, &mut counters.refused);
                 match self.inbox.receive(socket, overflowed, received, refused) {
-                    Ok((count, more)) => {
+                    Ok(more) => {
                         // An overloaded host marks packets before it loses any, like any hop.
                         let crowded = !is_source && Sockets::is_crowded(socket);
                         received.crowded += u64::from(crowded);
                         let channel = group.map_or(Channel::Way(index), Channel::Group);
-                        self.handle_batch(app, count, channel, crowded);
+                        self.handle_batch(app, channel, crowded);
                         if !more {
                             break;
                         }
@@ -357,42 +347,22 @@ impl<M: Machine, D: Demux> Driver<M, D> {
     }
 
     /// From a crowded socket the first datagram counts as marked: one for each read.
-    fn handle_batch(
-        &mut self,
-        app: &mut dyn App<M, D>,
-        count: usize,
-        channel: Channel,
-        crowded: bool,
-    ) {
-        let mut crowded = crowded;
+    fn handle_batch(&mut self, app: &mut dyn App<M, D>, channel: Channel, mut crowded: bool) {
         let now = self.live.now();
-        let mut inbox = std::mem::replace(&mut self.inbox, Inbox::none());
-        for index in 0..count {
-            let entry = inbox.entry(index);
-            for datagram in inbox.datagrams(entry) {
-                let marked = std::mem::take(&mut crowded) || entry.marked;
-                self.handle_datagram(
-                    app,
-                    now,
-                    Origin { channel, from: entry.from, marked },
-                    datagram,
-                );
-            }
-        }
+        let mut inbox = std::mem::take(&mut self.inbox);
+        inbox.for_each(|arrived, datagram| {
+            let marked = std::mem::take(&mut crowded) || arrived.marked;
+            let from = arrived.from;
+            let origin = Origin { now, channel, from, marked, authenticated: false };
+            self.handle_datagram(app, origin, datagram);
+        });
         self.inbox = inbox;
         self.live.flush();
     }
 
-    fn handle_datagram(
-        &mut self,
-        app: &mut dyn App<M, D>,
-        now: Time,
-        origin: Origin,
-        datagram: &mut [u8],
-    ) {
-        let (live, Origin { channel, from, marked }) = (&mut self.live, origin);
-        let len = datagram.len();
-        if len > live.sockets.settings.datagram_max {
+    fn handle_datagram(&mut self, app: &mut dyn App<M, D>, origin: Origin, datagram: &mut [u8]) {
+        let (live, Origin { now, channel, from, marked, .. }) = (&mut self.live, origin);
+        if datagram.len() > live.sockets.settings.datagram_max {
             live.counters.refused.oversized += 1;
             return;
         }
@@ -401,37 +371,37 @@ impl<M: Machine, D: Demux> Driver<M, D> {
             live.counters.refused.foreign += u64::from(!via.open(now, from, marked, datagram));
             return self.take_relayed(app, now, marked);
         }
-        if let Channel::Group(group) = channel
-            && live.sockets.is_own(group, from)
-        {
+        if matches!(channel, Channel::Group(group) if live.sockets.is_own(group, from)) {
             return;
         }
         if live.sockets.settings.only_from.is_some_and(|only| only != from.ip()) {
             live.counters.refused.foreign += 1;
             return;
         }
-        self.open(app, now, origin, datagram);
+        self.open(app, origin, datagram);
     }
 
     fn take_relayed(&mut self, app: &mut dyn App<M, D>, now: Time, marked: bool) {
-        while let Some(packet) = self.live.via.as_mut().and_then(|via| via.take(now)) {
+        while let Some(packet) = self.live.via.as_mut().and_then(|via| via.host.take(now)) {
             let SessionPacket { origin: node, to, bytes } = packet;
-            let origin = Origin { channel: Channel::Relay(to), from: address_of(node), marked };
-            self.open(app, now, origin, &mut Vec::from(bytes));
+            // No packet is sent to this placeholder of a node behind relays.
+            let from = SocketAddr::new(IpAddr::V4(Ipv4Addr::from(node.0)), 0);
+            let channel = Channel::Relay(to);
+            let origin = Origin { now, channel, from, marked, authenticated: false };
+            self.open(app, origin, &mut Vec::from(bytes));
         }
-        if self.live.via.as_mut().is_some_and(Via::take_new_path) {
+        if self.live.via.as_mut().is_some_and(|via| via.host.take_new_path()) {
             self.live.for_each(|live, id| {
                 live.sessions.call(id, now, |machine, cx| machine.handle_new_path(cx));
             });
         }
     }
 
-    /// Opens a datagram's envelope, and passes the packet to its session's machine.
-    fn open(&mut self, app: &mut dyn App<M, D>, now: Time, origin: Origin, datagram: &mut [u8]) {
-        let (live, Origin { channel, from, .. }) = (&mut self.live, origin);
+    fn open(&mut self, app: &mut dyn App<M, D>, mut origin: Origin, datagram: &mut [u8]) {
+        let (live, Origin { now, channel, from, .. }) = (&mut self.live, origin);
         let len = datagram.len();
         let mut envelope = live.envelope.take();
-        let authenticated = envelope.as_ref().is_some_and(|envelope| envelope.authenticates());
+        origin.authenticated = envelope.as_ref().is_some_and(|envelope| envelope.authenticates());
         let plain = match &mut envelope {
             Some(envelope) => envelope.open(now, from, datagram),
             None => Some(&*datagram),
@@ -447,9 +417,7 @@ impl<M: Machine, D: Demux> Driver<M, D> {
             }
             return;
         };
-        let Some((id, node)) = self.session_of(app, now, origin, authenticated, plain) else {
-            return;
-        };
+        let Some((id, node)) = self.session_of(app, origin, plain) else { return };
         let Some(to) = self.destination(id, origin) else {
             self.live.counters.refused.foreign += 1;
             return;
@@ -460,7 +428,7 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         received.marked += u64::from(origin.marked);
         let datagram = Datagram {
             congestion_experienced: origin.marked,
-            authenticated,
+            authenticated: origin.authenticated,
             ..Datagram::new(node, to, plain)
         };
         self.live.sessions.call(id, now, |machine, cx| machine.handle_datagram(cx, datagram));
@@ -472,33 +440,49 @@ impl<M: Machine, D: Demux> Driver<M, D> {
     fn session_of(
         &mut self,
         app: &mut dyn App<M, D>,
-        now: Time,
-        Origin { channel, from, .. }: Origin,
-        authenticated: bool,
+        origin: Origin,
         plain: &[u8],
     ) -> Option<(SessionId, NodeId)> {
-        let new = match self.live.find(now, from, authenticated, plain)? {
+        let now = origin.now;
+        let new = match self.find(origin, plain)? {
             Found::Session(id, node) => return Some((id, node)),
             Found::Any(node) => {
-                self.pass_to_all(app, now, node, plain);
+                let to = Destination::Node(self.live.node());
+                for id in self.live.sessions().collect::<Vec<_>>() {
+                    let packet = Datagram::new(node, to, plain);
+                    self.live.sessions.call(id, now, |end, cx| end.handle_datagram(cx, packet));
+                    self.settle(app, id, now);
+                }
                 return None;
             }
             Found::New(new) => new,
         };
-        if matches!(channel, Channel::Group(group) if group != GroupId::SESSION) {
+        if matches!(origin.channel, Channel::Group(group) if group != GroupId::SESSION) {
             self.live.counters.refused.foreign += 1;
             return None;
         }
         if !self.admit(app, now, &new) {
             return None;
         }
-        match self.live.find(now, from, authenticated, plain)? {
+        match self.find(origin, plain)? {
             Found::Session(id, node) => Some((id, node)),
             Found::Any(_) | Found::New(_) => None,
         }
     }
 
-    /// Returns the destination of a packet to a session; `None` if its machine is no member.
+    fn find<'a>(&mut self, origin: Origin, plain: &'a [u8]) -> Option<Found<D::NewSession<'a>>> {
+        let Origin { now, from, authenticated, .. } = origin;
+        let Live { sockets, book, counters, demux, .. } = &mut self.live;
+        let (mut moved, refused) = (None, &mut counters.refused);
+        let arrival =
+            Arrival { now, from, authenticated, sockets, book, refused, moved: &mut moved };
+        let found = demux.find(arrival, plain);
+        if let Some((old, new)) = moved {
+            self.live.retarget(old, new);
+        }
+        found
+    }
+
     fn destination(&mut self, id: SessionId, origin: Origin) -> Option<Destination> {
         let live = &mut self.live;
         match origin.channel {
@@ -514,16 +498,6 @@ impl<M: Machine, D: Demux> Driver<M, D> {
                 }
                 Some(Destination::Node(live.node()))
             }
-        }
-    }
-
-    fn pass_to_all(&mut self, app: &mut dyn App<M, D>, now: Time, node: NodeId, plain: &[u8]) {
-        let to = Destination::Node(self.live.node());
-        let all: Vec<SessionId> = self.live.sessions().collect();
-        for id in all {
-            let datagram = Datagram::new(node, to, plain);
-            self.live.sessions.call(id, now, |machine, cx| machine.handle_datagram(cx, datagram));
-            self.settle(app, id, now);
         }
     }
 
@@ -550,13 +524,6 @@ impl<M: Machine, D: Demux> Driver<M, D> {
     }
 }
 
-impl<M: Machine, D: Demux> std::fmt::Debug for Driver<M, D> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Driver").field("live", &self.live).finish_non_exhaustive()
-    }
-}
-
-/// Interval of the upkeep of sockets.
 const MAINTENANCE: Duration = Duration::from_secs(1);
 
 /// Wait after a kernel notice, since addresses are often replaced by several changes in a row.
@@ -570,11 +537,9 @@ const GRAIN_MAX: Duration = Duration::from_millis(1);
 
 const GATHER_MAX: Duration = Duration::from_millis(2);
 
-/// Most timers in a turn, for each session.
 const BURST_MAX: usize = 64;
 
 /// Least wait for room in a full socket buffer, so that several packets leave together.
 const BLOCKED_PAUSE: Duration = Duration::from_millis(1);
 
-/// Most reads of a socket in a turn.
 const RECEIVE_CALLS_MAX: u32 = 16;

@@ -8,15 +8,12 @@ use lru::LruCache;
 
 use crate::ADDRESSES_MAX;
 
-/// Address of each end, by the number that its packets carry.
 #[derive(Debug)]
 pub(crate) struct Ends(LruCache<u64, End>);
 
-/// Address of an end, and how sure it is.
 #[derive(Clone, Copy, Debug)]
 struct End {
     address: SocketAddr,
-    /// Times of the first and the last packet from the address.
     since: Time,
     heard_at: Time,
     /// True if several packets came from the address, over [`FIRM_AFTER`].
@@ -25,16 +22,12 @@ struct End {
     previous: Option<SocketAddr>,
 }
 
-/// Conclusion from a packet about the address of the end that it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Located {
-    /// The end is at the packet's address.
     There,
     /// The packet is the end's, but the end remains at this address.
     Elsewhere(SocketAddr),
-    /// The end has moved from this address.
     Moved(SocketAddr),
-    /// The packet is not the end's.
     False,
 }
 
@@ -77,7 +70,6 @@ impl Ends {
     }
 }
 
-/// Silence after which an end may move.
 const MOVES_AFTER: Duration = Duration::from_millis(1500);
 
 /// Silence after which an authenticated end may move: more than packets overtake each other.

@@ -3,8 +3,6 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use faircast_base::GroupId;
-
 /// Reason why sockets could not be opened or a driver had to stop; a network outage is neither.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -18,37 +16,12 @@ pub enum NetError {
          ff15::7:1"
     )]
     NeedsInterface(IpAddr),
-    /// The zone of a group differs from the named interface.
-    #[error(
-        "the zone of {group}%{zone} says another interface than {interface}: name one of them, in \
-         the address or with --interface"
-    )]
-    Zone {
-        /// Group address.
-        group: IpAddr,
-        /// Interface of its zone.
-        zone: String,
-        /// Named interface.
-        interface: String,
-    },
     /// Two addresses must be of one family, but are not.
     #[error("{0} and {1} are not of the same address family")]
     Family(IpAddr, IpAddr),
-    /// A target without receivers.
-    #[error("a unicast target needs at least one address")]
-    NoReceivers,
-    /// A unicast target has more receivers than [`RECEIVERS_MAX`](crate::RECEIVERS_MAX).
-    #[error("{0} receivers by unicast; at most {max}", max = crate::RECEIVERS_MAX)]
-    TooManyReceivers(usize),
-    /// The session has no group, and other groups require one.
-    #[error("groups beside the session's need one of the session, and it has none")]
-    NoGroup,
-    /// A group with this number or address exists already.
-    #[error("{0}: there is a group with this name or this address already")]
-    SameGroup(SocketAddr),
-    /// A machine joins a group that has no address.
-    #[error("group {} has no address here", .0.0)]
-    UnknownGroup(GroupId),
+    /// Addresses, zones or groups cannot be used together.
+    #[error("{0}")]
+    Addresses(String),
     /// No interface has this name, address or number.
     #[error("no usable network interface {wanted}; there are {present}")]
     Interface {
@@ -84,11 +57,7 @@ pub enum NetError {
 }
 
 impl NetError {
-    pub(crate) fn socket(what: &'static str, error: impl Into<io::Error>) -> Self {
-        Self::Socket { what, error: error.into() }
-    }
-
     pub(crate) fn doing<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> Self {
-        move |error| Self::socket(what, error)
+        move |error| Self::Socket { what, error: error.into() }
     }
 }

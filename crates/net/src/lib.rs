@@ -6,61 +6,25 @@
 //! the first datagram of a read counts as marked for congestion. Only Linux is supported.
 //!
 //! ```no_run
-//! use std::sync::Arc;
-//!
 //! use faircast_base::FlowId;
-//! use faircast_net::{
-//!     App, Driver, DriverSettings, Listen, Live, Multicast, NewSession, SessionId, SessionOptions,
-//!     SocketSettings, Sockets, Target,
-//! };
+//! use faircast_net::{Driver, DriverSettings, Multicast, SessionOptions, SocketSettings, Sockets, Target};
+//! use faircast_proto::FlowMachine;
+//! use faircast_proto::catalog::{self, DEFAULT_SCHEME};
 //! use faircast_proto::content::InMemory;
 //! use faircast_proto::options::Options;
-//! use faircast_proto::catalog::{self, DEFAULT_SCHEME};
 //! use faircast_proto::transport::{EndSetup, Role};
-//! use faircast_proto::{FlowEvent, FlowMachine};
 //!
-//! fn send(group: Multicast, bytes: Arc<[u8]>) -> Result<(), Box<dyn std::error::Error>> {
+//! fn send(group: Multicast, bytes: &[u8]) -> Result<(), Box<dyn std::error::Error>> {
 //!     let sockets = Sockets::source(Target::Multicast(group), SocketSettings::default())?;
 //!     let mut driver = Driver::<FlowMachine>::new(sockets, DriverSettings::default())?;
 //!     let live = driver.live();
 //!     let (node, options) = (live.node(), Options::default());
 //!     let setup = EndSetup::new(FlowId(0), node, std::slice::from_ref(&node), &options);
 //!     let setup = EndSetup { start: live.now(), ..setup };
-//!     let role = Role::Source(Box::new(InMemory(bytes)));
+//!     let role = Role::Source(Box::new(InMemory(bytes.into())));
 //!     let stack = catalog::stack(DEFAULT_SCHEME).ok_or("no such scheme")?;
-//!     let machine = stack.end(role, setup).ok_or("no such end")?;
-//!     live.add(machine, SessionOptions::default());
+//!     live.add(stack.end(role, setup).ok_or("no such end")?, SessionOptions::default());
 //!     driver.run(&mut ())?; // Until all is sent and nobody asks for repairs any more.
-//!     Ok(())
-//! }
-//!
-//! /// Takes part in whatever session is heard.
-//! struct Printer;
-//!
-//! impl App<FlowMachine> for Printer {
-//!     fn accept(
-//!         &mut self,
-//!         live: &mut Live<FlowMachine>,
-//!         new: &NewSession<'_>,
-//!     ) -> Option<FlowMachine> {
-//!         let options = Options::default();
-//!         let sources = std::slice::from_ref(&new.source);
-//!         let setup = EndSetup::new(FlowId(0), live.node(), sources, &options);
-//!         let setup = EndSetup { start: new.now, ..setup };
-//!         catalog::stack(DEFAULT_SCHEME)?.end(Role::Receiver, setup)
-//!     }
-//!
-//!     fn event(&mut self, _: &mut Live<FlowMachine>, session: SessionId, event: FlowEvent) {
-//!         println!("{session:?}: {event:?}");
-//!     }
-//! }
-//!
-//! fn receive(group: Multicast) -> Result<(), Box<dyn std::error::Error>> {
-//!     let sockets = Sockets::receiver(Listen::Multicast(group), SocketSettings::default())?;
-//!     let mut driver = Driver::new(sockets, DriverSettings::default())?;
-//!     let waker = driver.waker(); // `waker.close()` in another thread ends it in good order.
-//!     driver.run(&mut Printer)?;
-//!     # drop(waker);
 //!     Ok(())
 //! }
 //! ```
@@ -88,7 +52,6 @@ mod relay;
 mod sessions;
 mod settings;
 mod socket;
-mod timeouts;
 mod transmit;
 mod via;
 mod waker;
@@ -102,7 +65,7 @@ pub use demux::{Arrival, Demux, Found};
 pub use driver::{Driver, Ended};
 pub use envelope::Envelope;
 pub use error::NetError;
-pub use live::{Live, SessionOptions};
+pub use live::{Live, SessionOptions, random};
 pub use pgm::{NewSession, PgmDemux, PgmSettings};
 pub use probe::{InterfaceState, ProbeSockets, interface_addresses, probe_socket};
 pub use relay::{RelayDemux, RelayDriver, RelayReport, RelaySettings, RelayStopper};

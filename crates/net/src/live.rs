@@ -9,11 +9,11 @@ use faircast_trace::Subject;
 
 use crate::book::{native, own_choice};
 use crate::clock::Clock;
-use crate::demux::{Arrival, Demux, Found};
+use crate::demux::Demux;
 use crate::pgm::PgmDemux;
 use crate::sessions::Sessions;
 use crate::transmit::{Flushed, Outbox, Route};
-use crate::via::{RelayAbove, Via, ViaSettings};
+use crate::via::{RelayAbove, Via};
 use crate::{AddressBook, Counters, DriverSettings, Envelope, SessionId, Sockets};
 
 /// State of a driver, as seen by its application.
@@ -26,7 +26,6 @@ pub struct Live<M, D: Demux = PgmDemux> {
     pub(crate) book: AddressBook,
     pub(crate) counters: Counters,
     pub(crate) envelope: Option<Box<dyn Envelope>>,
-    /// Connection to a relay, in place of the session's group.
     pub(crate) via: Option<Via>,
     pub(crate) outbox: Outbox,
     /// Result of the last flush; machines send only after [`Flushed::All`].
@@ -53,11 +52,11 @@ impl<M: Machine, D: Demux> Live<M, D> {
         demux: D,
         settings: DriverSettings,
     ) -> Self {
-        let seed = settings.seed.unwrap_or_else(system_seed);
+        let seed = settings.seed.unwrap_or_else(random);
         let choice = own_choice(Rng::new(seed, NodeId(0), Purpose::Scenario).bits());
         let by_address = native(sockets.local_address().ip()).filter(|_| sockets.is_source);
         let node = settings.node.or(by_address).unwrap_or(choice);
-        book.reserve(node);
+        book.own_node = Some(node);
         Self {
             sessions: Sessions::new(node, seed),
             demux,
@@ -83,7 +82,7 @@ impl<M: Machine, D: Demux> Live<M, D> {
 
     /// Returns the driver's node.
     pub const fn node(&self) -> NodeId {
-        self.sessions.node()
+        self.sessions.node
     }
 
     /// Returns the driver's sockets.
@@ -124,7 +123,7 @@ impl<M: Machine, D: Demux> Live<M, D> {
 
     /// Numbers sessions from `first` on (default 0): machines draw random numbers by these numbers.
     pub fn number_from(&mut self, first: u32) {
-        self.sessions.number_from(first);
+        self.sessions.next_id = self.sessions.next_id.max(first);
     }
 
     /// Adds a machine, made with a start time of now or later.
@@ -201,24 +200,6 @@ impl<M: Machine, D: Demux> Live<M, D> {
         self.sessions.len() < max
     }
 
-    pub(crate) fn find<'a>(
-        &mut self,
-        now: Time,
-        from: SocketAddr,
-        authenticated: bool,
-        datagram: &'a [u8],
-    ) -> Option<Found<D::NewSession<'a>>> {
-        let Self { sockets, book, counters, .. } = self;
-        let (mut moved, refused) = (None, &mut counters.refused);
-        let arrival =
-            Arrival { now, from, authenticated, sockets, book, refused, moved: &mut moved };
-        let found = self.demux.find(arrival, datagram);
-        if let Some((old, new)) = moved {
-            self.retarget(old, new);
-        }
-        found
-    }
-
     /// Sends to `new` instead of the listed receiver `old`. True if `old` was listed.
     pub fn retarget(&mut self, old: SocketAddr, new: SocketAddr) -> bool {
         let listed =
@@ -237,7 +218,7 @@ impl<M: Machine, D: Demux> Live<M, D> {
 
     /// Returns how long this host has been unable to send, with the reason; `None` if it can send.
     pub fn outage(&mut self) -> Option<(Duration, String)> {
-        let (since, error) = self.sockets.down_since()?;
+        let (since, error) = self.sockets.down_since?;
         let reason = match error {
             Some(error) => error.to_string(),
             None => "its interface is down or has no address".to_string(),
@@ -245,7 +226,6 @@ impl<M: Machine, D: Demux> Live<M, D> {
         Some((self.now().since(since), reason))
     }
 
-    /// Applies memberships that a machine changed, and takes its packets while there is room.
     pub(crate) fn collect(&mut self, id: SessionId, mut now: Time) {
         while let Some(change) = self.sessions.poll_membership(id) {
             // Through a relay all groups of the session arrive.
@@ -268,7 +248,6 @@ impl<M: Machine, D: Demux> Live<M, D> {
         self.packet = packet;
     }
 
-    /// True if the kernel accepts packets, and the relay above, if there is one.
     pub(crate) fn may_send(&self) -> bool {
         self.flushed == Flushed::All && self.has_room_above()
     }
@@ -312,13 +291,13 @@ impl<M: Machine, D: Demux> Live<M, D> {
             Some(envelope) => envelope.seal(packet, &mut body),
             None => body.extend_from_slice(packet),
         }
-        if !via.send(transmit.to, transmit.time_to_live, body) {
+        if !via.host.send(transmit.to, transmit.time_to_live, body.into()) {
             counters.sent.unaddressed += 1;
         }
     }
 
     pub(crate) fn has_room_above(&self) -> bool {
-        self.via.as_ref().is_none_or(Via::has_room)
+        self.via.as_ref().is_none_or(|via| via.host.has_room())
     }
 
     /// Returns the relay above; `None` for a host without relays.
@@ -329,10 +308,6 @@ impl<M: Machine, D: Demux> Live<M, D> {
     /// True if the group is reached through relays.
     pub const fn is_behind_relay(&self) -> bool {
         self.via.is_some()
-    }
-
-    pub(crate) fn set_via(&mut self, settings: &ViaSettings) {
-        self.via = Some(Via::new(self.clock.now(), settings));
     }
 
     pub(crate) fn attach(&mut self) {
@@ -349,7 +324,7 @@ impl<M: Machine, D: Demux> Live<M, D> {
     pub(crate) fn detach(&mut self) {
         let now = self.clock.now();
         if let Some(via) = &mut self.via {
-            via.leave(now);
+            via.host.leave(now);
             self.flush();
         }
     }
@@ -394,18 +369,7 @@ impl<M: Machine, D: Demux> Live<M, D> {
     }
 }
 
-impl<M: Machine, D: Demux> std::fmt::Debug for Live<M, D> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Live")
-            .field("node", &self.sessions.node())
-            .field("sockets", &self.sockets)
-            .field("sessions", &self.sessions.len())
-            .field("counters", &self.counters)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Returns 64 unpredictable bits: the standard library seeds its hashers from the system.
-pub(crate) fn system_seed() -> u64 {
+/// Returns 64 random bits: the standard library seeds its hashers from the system.
+pub fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }

@@ -1,28 +1,25 @@
 //! Host names and their addresses.
 
+use std::collections::BTreeSet;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::sync::mpsc;
 use std::thread;
 
 use faircast_base::{Duration, Time};
 
-/// Interval between lookups while none of the addresses answers.
 const LOOKUP_INTERVAL: Duration = Duration::from_secs(6);
 
 /// Hosts by name and port, such as `hq.example:7600`, looked up in a thread of their own.
 #[derive(Debug)]
 pub(crate) struct Names {
     texts: Vec<String>,
-    /// Lookup in progress.
     pending: Option<mpsc::Receiver<Lookup>>,
-    /// Earliest time of the next lookup.
     next_at: Time,
-    error: Option<String>,
+    pub(crate) error: Option<String>,
     /// True once addresses among the texts were returned, which need no lookup.
     has_returned: bool,
 }
 
-/// Result of a lookup.
 #[derive(Debug, Default)]
 struct Lookup {
     addresses: Vec<SocketAddr>,
@@ -32,10 +29,6 @@ struct Lookup {
 impl Names {
     pub(crate) const fn new(texts: Vec<String>) -> Self {
         Self { texts, pending: None, next_at: Time::ZERO, error: None, has_returned: false }
-    }
-
-    pub(crate) fn error(&self) -> Option<&str> {
-        self.error.as_deref()
     }
 
     /// Returns all addresses after a lookup. Lookups repeat every 6 s while `wanted` is true.
@@ -77,17 +70,12 @@ fn look_up(texts: &[String]) -> Lookup {
     let mut all = Lookup::default();
     for text in texts {
         match text.to_socket_addrs() {
-            Ok(found) => {
-                let known = &mut all.addresses;
-                found.for_each(|at| {
-                    if !known.contains(&at) {
-                        known.push(at)
-                    }
-                });
-            }
+            Ok(found) => all.addresses.extend(found),
             Err(error) => _ = all.error.get_or_insert_with(|| format!("{text}: {error}")),
         }
     }
+    let mut seen = BTreeSet::new();
+    all.addresses.retain(|at| seen.insert(*at));
     all
 }
 
@@ -126,7 +114,9 @@ mod tests {
             let now = Time::ZERO + LOOKUP_INTERVAL * round;
             let found = poll(&mut names, now).expect("localhost has an address");
             assert!(found.iter().all(|at| at.ip().is_loopback() && at.port() == 2), "{found:?}");
-            assert!(names.error().is_some_and(|error| error.starts_with("no such name:1: ")));
+            assert!(
+                names.error.as_ref().is_some_and(|error| error.starts_with("no such name:1: "))
+            );
             assert_eq!(names.poll(now, true), None, "not at once again");
         }
     }

@@ -63,7 +63,6 @@ pub struct PgmDemux {
     declined: Vec<(Tsi, Time)>,
 }
 
-/// Session with a machine. Its source is known from the first accepted packet on.
 #[derive(Debug, Default)]
 struct KnownSession {
     id: SessionId,
@@ -74,7 +73,6 @@ struct KnownSession {
     /// Time of the newest SPM, or of the first packet from a new address.
     newest_spm_at: Time,
     added_at: Time,
-    /// True if the source has answered, or is not expected to.
     confirmed: bool,
     /// Time of the first packet from the source's present address.
     source_since: Time,
@@ -84,11 +82,9 @@ struct KnownSession {
     previous: Option<IpAddr>,
     /// True for TRAM, whose receivers send to each other too.
     among_receivers: bool,
-    /// Addresses of the ends of a TRAM session.
     ends: Ends,
 }
 
-/// Source of a session: address of its packets, and its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Source {
     address: SocketAddr,
@@ -136,6 +132,12 @@ impl KnownSession {
     }
 }
 
+/// Counts a packet as refused if nothing was found for it.
+fn or_count<T>(found: Option<T>, refused: &mut u64) -> Option<T> {
+    *refused += u64::from(found.is_none());
+    found
+}
+
 impl PgmDemux {
     /// Makes a demultiplexer without sessions.
     pub const fn new(settings: PgmSettings) -> Self {
@@ -150,24 +152,28 @@ impl PgmDemux {
         self.sessions.iter().position(|session| session.tsi.map_or(takes_any, |known| known == tsi))
     }
 
-    fn is_offered(&mut self, now: Time, tsi: Tsi) -> bool {
-        self.declined.retain(|(_, at)| now.since(*at) < DECLINED_FOR);
-        !self.declined.iter().any(|(other, _)| *other == tsi)
+    /// True if the application decides about a new session; otherwise its packet is foreign.
+    fn is_offered(&mut self, arrival: &mut Arrival<'_>, tsi: Tsi, begins: bool) -> bool {
+        self.declined.retain(|(_, at)| arrival.now.since(*at) < DECLINED_FOR);
+        let is_declined = self.declined.iter().any(|(other, _)| *other == tsi);
+        let is_offered =
+            begins && !is_declined && arrival.sockets.accepts_source(arrival.from.ip());
+        arrival.refused.foreign += u64::from(!is_offered);
+        is_offered
     }
 
     fn find_downstream<'a>(
         &mut self,
-        arrival: Arrival<'_>,
+        mut arrival: Arrival<'_>,
         kind: PacketType,
         tsi: Tsi,
         packet: &'a [u8],
     ) -> Option<Found<NewSession<'a>>> {
-        let Arrival { now, from, authenticated, sockets, book, refused, .. } = arrival;
+        let Arrival { now, mut from, authenticated, .. } = arrival;
         let begins = matches!(kind, PacketType::Spm | PacketType::Odata);
-        let from = match sockets.settings.upstream {
-            Upstream::FromPacket => from,
-            Upstream::Port(port) => SocketAddr::new(from.ip(), port),
-        };
+        if let Upstream::Port(port) = arrival.sockets.settings.upstream {
+            from = SocketAddr::new(from.ip(), port);
+        }
         // The machine verifies data packets, nearly all of the traffic: one checksum for each.
         let spm =
             (kind == PacketType::Spm).then(|| Packet::decode(packet, 0).map(|packet| packet.body));
@@ -175,36 +181,24 @@ impl PgmDemux {
             Some(Ok(Body::Spm(spm))) => Some(spm),
             _ => None,
         };
-        let Some(node) = self.source_node(spm, from, book) else {
-            refused.unknown += 1;
-            return None;
-        };
+        let node = self.source_node(spm, from, arrival.book);
+        let node = or_count(node, &mut arrival.refused.unknown)?;
         let Some(index) = self.position(tsi, begins) else {
-            if !begins || !self.is_offered(now, tsi) || !sockets.accepts_source(from.ip()) {
-                refused.foreign += 1;
+            if !self.is_offered(&mut arrival, tsi, begins) {
                 return None;
             }
-            let Ok(decoded) = Packet::decode(packet, 0) else {
-                refused.malformed += 1;
-                return None;
-            };
+            let decoded = Packet::decode(packet, 0).ok();
+            let decoded = or_count(decoded, &mut arrival.refused.malformed)?;
             let data_port = decoded.header.data_port(kind);
-            return Some(Found::New(NewSession {
-                now,
-                tsi,
-                data_port,
-                from,
-                source: node,
-                kind,
-                packet,
-            }));
+            let new = NewSession { now, tsi, data_port, from, source: node, kind, packet };
+            return Some(Found::New(new));
         };
         let session = &mut self.sessions[index];
         session.tsi = Some(tsi);
         let newest = spm.map(|spm| spm.sequence);
         if !session.is_from_source(now, from, newest, authenticated, &self.settings) {
             if !self.settings.elements {
-                refused.spoofed += 1;
+                arrival.refused.spoofed += 1;
                 return None;
             }
             return Some(Found::Session(session.id, node));
@@ -222,7 +216,7 @@ impl PgmDemux {
     /// TRAM receivers send to each other: only packets that `begin` a session must be a source's.
     fn find_tram<'a>(
         &mut self,
-        arrival: Arrival<'_>,
+        mut arrival: Arrival<'_>,
         (tsi, begins): (Tsi, bool),
         packet: &'a [u8],
     ) -> Option<Found<NewSession<'a>>> {
@@ -252,33 +246,19 @@ impl PgmDemux {
                 }
             }
         }
-        let Arrival { now, from, sockets, book, refused, .. } = arrival;
-        let Some(node) = book.node(from) else {
-            refused.unknown += 1;
-            return None;
-        };
+        let Arrival { now, from, .. } = arrival;
+        let source = or_count(arrival.book.node(from), &mut arrival.refused.unknown)?;
         let Some(index) = self.position(tsi, begins) else {
-            if !begins || !self.is_offered(now, tsi) || !sockets.accepts_source(from.ip()) {
-                refused.foreign += 1;
-                return None;
-            }
-            let (source, kind) = (node, PacketType::Odata);
-            return Some(Found::New(NewSession {
-                now,
-                tsi,
-                data_port: 0,
-                from,
-                source,
-                kind,
-                packet,
-            }));
+            let kind = PacketType::Odata;
+            let new = NewSession { now, tsi, data_port: 0, from, source, kind, packet };
+            return self.is_offered(&mut arrival, tsi, begins).then_some(Found::New(new));
         };
         let session = &mut self.sessions[index];
         (session.tsi, session.among_receivers) = (Some(tsi), true);
         if begins {
-            session.source.get_or_insert(Source { address: from, node });
+            session.source.get_or_insert(Source { address: from, node: source });
         }
-        Some(Found::Session(session.id, node))
+        Some(Found::Session(session.id, source))
     }
 
     /// Returns the source's node: the address in its SPMs, also behind NAT; never sent to.
@@ -326,22 +306,13 @@ impl Demux for PgmDemux {
         if let Some((session, begins)) = tram::peek(packet) {
             return self.find_tram(arrival, (tram::tsi_of(session), begins), packet);
         }
-        let Some((kind, tsi)) = peek(packet) else {
-            arrival.refused.malformed += 1;
-            return None;
-        };
+        let (kind, tsi) = or_count(peek(packet), &mut arrival.refused.malformed)?;
         let is_source = arrival.sockets.is_source;
         if !is_source && !kind.is_upstream() {
             return self.find_downstream(arrival, kind, tsi, packet);
         }
-        let Some(index) = self.position(tsi, is_source) else {
-            arrival.refused.foreign += 1;
-            return None;
-        };
-        let Some(node) = arrival.book.node(arrival.from) else {
-            arrival.refused.unknown += 1;
-            return None;
-        };
+        let index = or_count(self.position(tsi, is_source), &mut arrival.refused.foreign)?;
+        let node = or_count(arrival.book.node(arrival.from), &mut arrival.refused.unknown)?;
         Some(Found::Session(self.sessions[index].id, node))
     }
 

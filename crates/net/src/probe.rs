@@ -32,21 +32,19 @@ impl Multicast {
         if at.index == 0 {
             at = Interface::Address(crate::socket::route_to(self.group)?).resolve(ip)?;
         }
-        let mut found = None;
-        for entry in getifaddrs().map_err(NetError::doing("list interfaces"))? {
-            if if_nametoindex(entry.interface_name.as_str()).ok() == Some(at.index) {
-                let flags = entry.flags;
-                found = Some(InterfaceState {
-                    name: entry.interface_name,
-                    address: at.address,
-                    is_up: flags.contains(InterfaceFlags::IFF_UP | InterfaceFlags::IFF_RUNNING),
-                    // The loopback interface supports multicast without the flag.
-                    is_multicast: flags
-                        .intersects(InterfaceFlags::IFF_MULTICAST | InterfaceFlags::IFF_LOOPBACK),
-                });
-            }
-        }
-        found.ok_or_else(|| NetError::socket("find the interface", nix::Error::ENODEV))
+        let all = getifaddrs().map_err(NetError::doing("list interfaces"))?;
+        let mut all = all.filter(|it| if_nametoindex(&*it.interface_name) == Ok(at.index));
+        let entry = all.next().ok_or(nix::Error::ENODEV);
+        let entry = entry.map_err(NetError::doing("find the interface"))?;
+        // The loopback interface supports multicast without the flag.
+        let multicast = InterfaceFlags::IFF_MULTICAST | InterfaceFlags::IFF_LOOPBACK;
+        let up = InterfaceFlags::IFF_UP | InterfaceFlags::IFF_RUNNING;
+        Ok(InterfaceState {
+            name: entry.interface_name,
+            address: at.address,
+            is_up: entry.flags.contains(up),
+            is_multicast: entry.flags.intersects(multicast),
+        })
     }
 }
 
@@ -54,9 +52,8 @@ impl Multicast {
 pub fn interface_addresses() -> Result<Vec<(String, IpAddr)>, NetError> {
     let all = getifaddrs().map_err(NetError::doing("list interfaces"))?;
     let up = all.filter(|entry| entry.flags.contains(InterfaceFlags::IFF_UP));
-    Ok(up
-        .filter_map(|entry| Some((entry.interface_name, entry.address.and_then(ip_of)?)))
-        .collect())
+    let named = up.filter_map(|it| Some((it.interface_name, it.address.and_then(ip_of)?)));
+    Ok(named.collect())
 }
 
 /// Opens a socket that never fragments, with read timeout `wait`. Returns its longest packet, too.

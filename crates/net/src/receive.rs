@@ -14,8 +14,7 @@ use socket2::Socket;
 use crate::address::socket_address;
 use crate::counters::{Received, Refused};
 
-/// Buffers for a batch of datagrams, and the batch read last.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Inbox {
     bytes: Vec<u8>,
     batch: Vec<Arrived>,
@@ -37,18 +36,14 @@ impl Inbox {
         Self { bytes: vec![0; SLOTS * SLOT_BYTES], batch: Vec::with_capacity(SLOTS) }
     }
 
-    pub(crate) fn none() -> Self {
-        Self { bytes: Vec::new(), batch: Vec::new() }
-    }
-
-    /// Returns the number of entries, and true if more may wait. `overflowed` wraps.
+    /// Reads a batch; true if more may wait. `overflowed` wraps.
     pub(crate) fn receive(
         &mut self,
         socket: &Socket,
         overflowed: &mut u32,
         received: &mut Received,
         refused: &mut Refused,
-    ) -> Result<(usize, bool), Errno> {
+    ) -> Result<bool, Errno> {
         self.batch.clear();
         // Room for every possible control message, or the kernel would silently omit ECN marks.
         let control = cmsg_space!(i32, u8, i32, u32, [u8; 128]);
@@ -65,16 +60,15 @@ impl Inbox {
             }
         }
         received.calls += 1;
-        Ok((self.batch.len(), count == SLOTS))
+        Ok(count == SLOTS)
     }
 
-    pub(crate) fn entry(&self, index: usize) -> Arrived {
-        self.batch[index]
-    }
-
-    pub(crate) fn datagrams(&mut self, entry: Arrived) -> impl Iterator<Item = &mut [u8]> {
-        let start = entry.slot * SLOT_BYTES;
-        self.bytes[start..start + entry.len].chunks_mut(entry.segment)
+    pub(crate) fn for_each(&mut self, mut take: impl FnMut(&Arrived, &mut [u8])) {
+        for arrived in &self.batch {
+            let start = arrived.slot * SLOT_BYTES;
+            let bytes = &mut self.bytes[start..start + arrived.len];
+            bytes.chunks_mut(arrived.segment).for_each(|datagram| take(arrived, datagram));
+        }
     }
 }
 
@@ -124,5 +118,4 @@ const ECN: u8 = 0b11;
 
 const SLOTS: usize = 16;
 
-/// Bytes of a message: the kernel joins datagrams up to this length.
 const SLOT_BYTES: usize = 65_536;

@@ -12,7 +12,7 @@ use faircast_trace::{Sink, Subject};
 
 use crate::book;
 use crate::demux::{Arrival, Demux, Found};
-use crate::live::system_seed;
+use crate::live::random;
 use crate::names::Names;
 use crate::{
     AddressBook, App, Counters, Driver, DriverSettings, Live, Multicast, NetError, RelayAbove,
@@ -74,7 +74,6 @@ impl Demux for RelayDemux {
 }
 
 /// Relay with its sockets.
-#[derive(Debug)]
 pub struct RelayDriver {
     driver: Driver<RelayNode, RelayDemux>,
     work: Work,
@@ -93,12 +92,10 @@ pub struct RelayReport {
     pub counters: Counters,
 }
 
-/// Relay in its driver, with its parents.
 #[derive(Debug)]
 struct Work {
     session: SessionId,
     names: Names,
-    /// First parent, as configured; `None` for the top relay.
     first_parent: Option<String>,
 }
 
@@ -112,7 +109,7 @@ impl Work {
             state: machine.above().clone(),
             refused: false,
             multicast: false,
-            name_error: self.names.error().map(str::to_string),
+            name_error: self.names.error.clone(),
             connection: node.above_connection,
             slow: None,
         });
@@ -122,7 +119,6 @@ impl Work {
     }
 }
 
-/// Application that passes the relay's state to `report`.
 struct Reporter<'a, F> {
     work: &'a mut Work,
     report: F,
@@ -172,12 +168,12 @@ impl RelayDriver {
             return Err(NetError::Family(listen.ip(), other.ip()));
         }
         let sockets = Sockets::relay(*listen, multicast.clone(), sockets.clone())?;
-        let networks = sockets.networks() as u16;
+        let networks = (sockets.ways.len() - 1) as u16;
         let driver = DriverSettings { ends_when_idle: false, ..DriverSettings::default() };
         let (book, demux) = (AddressBook::of_hosts(), RelayDemux::default());
         let mut driver = Driver::with_demux(sockets, book, demux, driver)?;
         let own = node.0.to_be_bytes();
-        let endpoint = Endpoint::new(key, &own, system_seed(), true, CongestionControl::default());
+        let endpoint = Endpoint::new(key, &own, random(), true, CongestionControl::default());
         let mut relay = RelayNode::new(endpoint, (node, name), Vec::new(), *limits, program);
         relay.set_hosts(book::host);
         if let Some(multicast) = multicast {
@@ -208,7 +204,7 @@ impl RelayDriver {
 
     /// Returns a handle by which other threads end the relay.
     pub fn stopper(&self) -> RelayStopper {
-        RelayStopper(self.driver.waker(), self.work.session)
+        RelayStopper(self.driver.waker())
     }
 
     /// Runs until the relay is stopped. `report` gets the relay's state several times a second.
@@ -220,14 +216,13 @@ impl RelayDriver {
 
 /// Handle that ends a relay from other threads.
 #[derive(Clone, Debug)]
-pub struct RelayStopper(Waker<RelayNode, RelayDemux>, SessionId);
+pub struct RelayStopper(Waker<RelayNode, RelayDemux>);
 
 impl RelayStopper {
     /// Ends the relay. Its neighbours are notified and look for another relay at once.
     pub fn close(&self) {
-        let session = self.1;
-        self.0.run(move |live| {
-            live.close_session(session);
+        self.0.run(|live| {
+            live.for_each(Live::close_session);
             live.stop();
         });
     }

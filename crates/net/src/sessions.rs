@@ -1,37 +1,33 @@
 //! Sessions of a driver: their machines, timeouts and traces.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use faircast_base::{Cx, Duration, FlowId, NodeId, Purpose, Rng, Time, Trace};
 use faircast_proto::{Machine, Membership};
 use faircast_trace::{Sink, Subject, Tagged};
 
 use crate::SessionId;
-use crate::timeouts::Timeouts;
 
 /// Machines of a driver, by session. Every call of a machine that may change its timeout goes
 /// through [`call`](Self::call).
 pub(crate) struct Sessions<M> {
     by_id: BTreeMap<SessionId, Session<M>>,
-    next_id: u32,
+    pub(crate) next_id: u32,
     /// Sessions whose timeout may have changed since [`arm`](Self::arm), each once.
-    pending: Vec<SessionId>,
-    timeouts: Timeouts,
-    /// Delay of the calls of this turn: [`Cx::late`].
-    lateness: Duration,
-    node: NodeId,
+    pub(crate) pending: Vec<SessionId>,
+    pub(crate) timeouts: Timeouts,
+    pub(crate) lateness: Duration,
+    pub(crate) node: NodeId,
     seed: u64,
-    sink: Option<Box<dyn Sink>>,
+    pub(crate) sink: Option<Box<dyn Sink>>,
 }
 
-/// Machine with its state in the driver.
 struct Session<M> {
     machine: M,
     rng: Rng,
     subject: Subject,
     /// True if the machine may have packets to send: from a call until a transmission yields none.
     may_send: bool,
-    /// True while [`Sessions::pending`] has the session.
     is_pending: bool,
 }
 
@@ -47,14 +43,6 @@ impl<M: Machine> Sessions<M> {
             seed,
             sink: None,
         }
-    }
-
-    pub(crate) fn set_sink(&mut self, sink: Box<dyn Sink>) {
-        self.sink = Some(sink);
-    }
-
-    pub(crate) fn number_from(&mut self, first: u32) {
-        self.next_id = self.next_id.max(first);
     }
 
     /// Adds a machine. Its default subject in the trace is an end of the flow of its number.
@@ -75,10 +63,6 @@ impl<M: Machine> Sessions<M> {
         self.timeouts.set(id, None);
     }
 
-    pub(crate) const fn node(&self) -> NodeId {
-        self.node
-    }
-
     pub(crate) fn len(&self) -> usize {
         self.by_id.len()
     }
@@ -91,7 +75,6 @@ impl<M: Machine> Sessions<M> {
         self.by_id.get(&id).map(|session| &session.machine)
     }
 
-    /// Returns the sessions without packets and timeouts, which will never act again.
     pub(crate) fn ended(&self) -> Vec<SessionId> {
         let has_ended =
             |session: &Session<M>| !session.may_send && session.machine.next_timeout().is_none();
@@ -120,7 +103,6 @@ impl<M: Machine> Sessions<M> {
         })
     }
 
-    /// Calls the timeout of a machine, which is late by at least `lateness`.
     pub(crate) fn expire(&mut self, id: SessionId, now: Time, lateness: Duration) {
         let of_turn = self.lateness;
         self.lateness = of_turn.max(lateness);
@@ -128,7 +110,6 @@ impl<M: Machine> Sessions<M> {
         self.lateness = of_turn;
     }
 
-    /// Appends the next packet of a machine to `packet`; `None` once the machine has no more.
     pub(crate) fn poll_transmit(
         &mut self,
         id: SessionId,
@@ -152,14 +133,6 @@ impl<M: Machine> Sessions<M> {
         self.by_id.get_mut(&id)?.machine.poll_event()
     }
 
-    pub(crate) const fn set_lateness(&mut self, lateness: Duration) {
-        self.lateness = lateness;
-    }
-
-    pub(crate) fn add_lateness(&mut self, more: Duration) {
-        self.lateness += more;
-    }
-
     /// Updates timeouts of called sessions; not after each packet, which is costly for a machine.
     pub(crate) fn arm(&mut self) {
         let Self { pending, by_id, timeouts, .. } = self;
@@ -171,20 +144,58 @@ impl<M: Machine> Sessions<M> {
         });
     }
 
-    pub(crate) fn first_timeout(&self) -> Option<(Time, SessionId)> {
-        self.timeouts.first()
-    }
-
-    /// True if a session was called since the last [`arm`](Self::arm), or may send.
-    pub(crate) fn has_pending(&self) -> bool {
-        !self.pending.is_empty()
-    }
-
-    pub(crate) fn pending(&self) -> Vec<SessionId> {
-        self.pending.clone()
-    }
-
     pub(crate) fn may_send(&self, id: SessionId) -> bool {
         self.by_id.get(&id).is_some_and(|session| session.may_send)
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Timeouts {
+    in_order: BTreeSet<(Time, SessionId)>,
+    of: BTreeMap<SessionId, Time>,
+}
+
+impl Timeouts {
+    pub(crate) fn set(&mut self, id: SessionId, at: Option<Time>) {
+        let before = match at {
+            Some(at) => self.of.insert(id, at),
+            None => self.of.remove(&id),
+        };
+        if before == at {
+            return;
+        }
+        if let Some(before) = before {
+            self.in_order.remove(&(before, id));
+        }
+        self.in_order.extend(at.map(|at| (at, id)));
+    }
+
+    pub(crate) fn first(&self) -> Option<(Time, SessionId)> {
+        self.in_order.first().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use faircast_base::{NodeId, Purpose, Rng};
+
+    use super::*;
+
+    #[test]
+    fn the_first_is_what_a_scan_over_all_finds() {
+        for seed in 0..20 {
+            let mut rng = Rng::new(seed, NodeId(0), Purpose::Scenario);
+            let (mut timeouts, mut scanned) = (Timeouts::default(), [None; 50]);
+            for _ in 0..2000 {
+                let id = rng.below(50);
+                let at = rng.chance(0.7).then(|| Time::from_nanos(rng.below(40)));
+                scanned[id as usize] = at;
+                timeouts.set(SessionId(id as u32), at);
+                let all =
+                    scanned.iter().zip(0..).filter_map(|(at, id)| Some(((*at)?, SessionId(id))));
+                assert_eq!(timeouts.first(), all.min(), "seed {seed}");
+                assert_eq!(timeouts.in_order.len(), timeouts.of.len(), "nothing stale is kept");
+            }
+        }
     }
 }

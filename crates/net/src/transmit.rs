@@ -15,12 +15,9 @@ use nix::sys::socket::{
 use crate::counters::Sent;
 use crate::socket::{Health, Sockets, Way};
 
-/// Destination of a run of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// To a group, by its index in [`Sockets::groups`].
     Group(usize),
-    /// To one address, by the way with this index.
     Address(usize, SocketAddr),
 }
 
@@ -30,17 +27,14 @@ impl Route {
     }
 }
 
-/// Result of sending a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flushed {
     All,
     /// The rest waits until the way with this index is writable.
     WhenWritable(usize),
-    /// The rest waits until this time.
     At(Time),
 }
 
-/// Packets of the machines that wait to be sent in batches.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     bytes: Vec<u8>,
@@ -52,21 +46,16 @@ pub(crate) struct Outbox {
     segment_max: usize,
     /// True to join no packets: a path loses joined ones.
     singly: bool,
-    /// Time of the first error of the present message, while errors are temporary.
     refused_since: Option<Time>,
-    /// Destinations of each group, with the index of their socket.
     groups: Vec<Vec<(usize, SockaddrStorage)>>,
 }
 
-/// Successive packets to one destination, which a single call can send.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     route: Route,
     hops: u8,
-    /// Position and length in [`Outbox::bytes`].
     start: usize,
     len: usize,
-    /// Length of every packet but the last, in bytes.
     segment: usize,
     packets: usize,
     /// True after a shorter packet, which must be the last.
@@ -145,7 +134,7 @@ impl Outbox {
             let outcome = self.send_some(&run, sockets, sent);
             // At a source an unreachable single host says nothing about this host's network.
             let counts = waits || outcome.is_ok();
-            if counts && (sockets.down_since().is_some() || outcome.is_err()) {
+            if counts && (sockets.down_since.is_some() || outcome.is_err()) {
                 sockets.note_sent(now, way, outcome.err());
             }
             if let Route::Address(way, to) = run.route {
@@ -263,12 +252,13 @@ impl Outbox {
         let (way, address) = self.destination(run, self.message);
         let of = &mut sockets.ways[way];
         if run.hops != of.hops && run.route.is_group() {
-            of.set_hops(run.hops).map_err(errno)?;
+            let raw = |error: std::io::Error| error.raw_os_error().unwrap_or(libc::EIO);
+            of.set_hops(run.hops).map_err(|error| Errno::from_raw(raw(error)))?;
         }
         sent.calls += 1;
         let socket = |run: &Run, way: &Way| match run.route {
             Route::Group(_) => way.socket.as_raw_fd(),
-            Route::Address(..) => way.for_one().as_raw_fd(),
+            Route::Address(..) => way.answers.as_ref().unwrap_or(&way.socket).as_raw_fd(),
         };
         let fd = socket(run, of);
         if run.packets > 1 {
@@ -333,10 +323,6 @@ impl Outbox {
     }
 }
 
-fn errno(error: std::io::Error) -> Errno {
-    Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))
-}
-
 /// Bytes in a batch: enough to justify a system call, few enough for the cache.
 const BATCH_BYTES: usize = 2 * SUPER_PACKET_MAX;
 
@@ -346,13 +332,10 @@ const SEGMENTS_MAX: usize = 64;
 /// Most bytes in a large packet: the limit of an IPv4 packet.
 const SUPER_PACKET_MAX: usize = 65_507;
 
-/// Most messages in a call of `sendmmsg`.
 const MESSAGES_MAX: usize = 64;
 
-/// Wait for room in the queue of an interface.
 const QUEUE_PAUSE: Duration = Duration::from_micros(500);
 
-/// Interval of attempts while the network is down.
 const REFUSAL_PAUSE: Duration = Duration::from_millis(50);
 
 /// Longest outage before waiting packets are dropped; receivers request what they still need.

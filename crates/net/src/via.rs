@@ -1,17 +1,14 @@
 //! Connection of a host through a relay, without multicast: packets over QUIC.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 
-use bytes::Bytes;
 use faircast_base::{Duration, NodeId, Time};
 use faircast_hop::{
-    CongestionControl, ConnectionStats, Endpoint, Host, RelayKey, SessionPacket, SlowLink,
-    UplinkState,
+    CongestionControl, ConnectionStats, Endpoint, Host, RelayKey, SlowLink, UplinkState,
 };
-use faircast_proto::Destination;
 
 use crate::AddressBook;
-use crate::live::system_seed;
+use crate::live::random;
 use crate::names::Names;
 
 /// Connection of a host to its group through relays.
@@ -50,24 +47,20 @@ pub struct RelayAbove {
     pub slow: Option<SlowLink>,
 }
 
-/// Connection to a relay, and the names of the relays to try.
 #[derive(Debug)]
 pub(crate) struct Via {
-    host: Host,
+    pub(crate) host: Host,
     names: Names,
-    /// First relay, as configured.
     first_relay: String,
     book: AddressBook,
-    /// Relay and group of the multicast that was last joined.
     multicast: Option<(SocketAddr, SocketAddr)>,
-    /// Time of the next attempt to join, while no multicast arrives.
     rejoin_at: Time,
 }
 
 impl Via {
     pub(crate) fn new(now: Time, settings: &ViaSettings) -> Self {
         let ViaSettings { node, name, relays, group, receivers, key } = settings;
-        let (seed, control) = (system_seed(), CongestionControl::default());
+        let (seed, control) = (random(), CongestionControl::default());
         let endpoint = Endpoint::new(key, &node.0.to_be_bytes(), seed, false, control);
         let host = Host::new(now, endpoint, (*node, name), Vec::new(), (*group, *receivers));
         Self {
@@ -91,7 +84,7 @@ impl Via {
             state: state.clone(),
             refused,
             multicast: self.host.hears_multicast(),
-            name_error: self.names.error().map(str::to_string),
+            name_error: self.names.error.clone(),
             connection: self.host.stats(),
             slow: self.host.slow_link().cloned(),
         }
@@ -109,7 +102,6 @@ impl Via {
         Some(wanted)
     }
 
-    /// Handles a datagram, from an address or by multicast. False if it belongs to no connection.
     pub(crate) fn open(
         &mut self,
         now: Time,
@@ -124,22 +116,6 @@ impl Via {
                 node.is_some_and(|node| self.host.handle_datagram(now, node, marked, datagram))
             }
         }
-    }
-
-    pub(crate) fn take(&mut self, now: Time) -> Option<SessionPacket> {
-        self.host.take(now)
-    }
-
-    pub(crate) fn take_new_path(&mut self) -> bool {
-        self.host.take_new_path()
-    }
-
-    pub(crate) fn has_room(&self) -> bool {
-        self.host.has_room()
-    }
-
-    pub(crate) fn send(&mut self, to: Destination, hops: u8, packet: Vec<u8>) -> bool {
-        self.host.send(to, hops, Bytes::from(packet))
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Time) {
@@ -161,19 +137,6 @@ impl Via {
             buf.clear();
         }
     }
-
-    pub(crate) fn next_timeout(&self) -> Option<Time> {
-        self.host.next_timeout()
-    }
-
-    pub(crate) fn leave(&mut self, now: Time) {
-        self.host.leave(now);
-    }
 }
 
 const REJOIN_INTERVAL: Duration = Duration::from_secs(30);
-
-/// Returns the placeholder address of a node behind relays; no packet is sent there.
-pub(crate) fn address_of(node: NodeId) -> SocketAddr {
-    SocketAddr::new(IpAddr::V4(Ipv4Addr::from(node.0)), 0)
-}

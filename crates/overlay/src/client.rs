@@ -10,7 +10,8 @@ use bytes::Bytes;
 use faircast_base::{Time, fresh};
 use smallvec::SmallVec;
 
-use crate::cell::{Names, Service};
+use crate::cell::{GROUP_BYTES_MAX, GROUPS_MAX, Names, Service};
+use crate::daemon::CLIENT_BYTES_MAX;
 use crate::group::MemberId;
 use crate::ids::{DaemonRun, ViewId};
 use crate::mutant::{Mutant, breaks};
@@ -52,16 +53,29 @@ pub enum SendError {
 
 impl fmt::Display for SendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Name => "the client's name is unknown, taken, empty or longer than 64 bytes",
-            Self::Group => "a message has 1 to 100 groups, with names of 1 to 64 bytes",
+        let text = match self {
+            Self::Name => {
+                let max = CLIENT_BYTES_MAX;
+                return write!(
+                    f,
+                    "the client's name is unknown, taken, empty or longer than {max} bytes"
+                );
+            }
+            Self::Group => {
+                let (groups, bytes) = (GROUPS_MAX, GROUP_BYTES_MAX);
+                return write!(
+                    f,
+                    "a message has 1 to {groups} groups, with names of 1 to {bytes} bytes"
+                );
+            }
             Self::Length => "the message is longer than 16 MB",
             Self::Changing => "the members of the view change; try again",
             Self::Retention => "not all daemons have the earlier messages yet; try again",
             Self::Held => "a member of the group is slow, and the group asks senders to wait",
             Self::Price => "the message is too expensive now",
             Self::View => "the view in which the message was to be delivered is over",
-        })
+        };
+        f.write_str(text)
     }
 }
 

@@ -7,7 +7,6 @@ use faircast_base::{Bitrate, Duration};
 
 use super::live::{KeyOptions, duration, group, rate};
 
-/// Arguments of `faircast check`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -22,38 +21,37 @@ A check with another host takes about ten seconds and measures packet sizes, los
 at most 50 Mbit/s for one second.
 
 Exit status: 0 no fault found, 1 a fault found, 2 the arguments are wrong.")]
-pub struct CheckArgs {
+pub(crate) struct CheckArgs {
     /// Multicast group and port to check
     #[arg(long, value_name = "GROUP:PORT", value_parser = group)]
-    pub group: Option<SocketAddr>,
+    pub(crate) group: Option<SocketAddr>,
     /// Relay to check: answer, key, and path
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', num_args = 1..)]
-    pub via: Vec<String>,
+    pub(crate) via: Vec<String>,
     /// Receivers (`recv --listen`) to check one by one: answer, key, round trip, and packet sizes
     /// that arrive
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', num_args = 1..)]
-    pub to: Vec<String>,
+    pub(crate) to: Vec<String>,
     /// Interface for the group, by name or address [default: by the routes of the system]
     #[arg(long, value_name = "IF", requires = "group")]
-    pub interface: Option<String>,
+    pub(crate) interface: Option<String>,
     /// Longest wait for another host that checks the same group; 0s checks this host alone
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
-    pub wait: Duration,
+    pub(crate) wait: Duration,
     /// Duration of a long check, which shows whether memberships last: without a querier switches
     /// forget them after 260 s
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "300s")]
     #[arg(value_parser = duration, requires = "group")]
-    pub long: Option<Duration>,
+    pub(crate) long: Option<Duration>,
     /// Rate of the probe packets, sent for one second
     #[arg(long, value_name = "RATE", default_value = "50Mbit/s", value_parser = rate)]
-    pub rate: Bitrate,
+    pub(crate) rate: Bitrate,
     /// Most routers that packets pass; 1 keeps packets in this network
     #[arg(long, value_name = "N", default_value = "1")]
-    pub ttl: u8,
-    /// Key of the group.
+    pub(crate) ttl: u8,
     #[command(flatten)]
-    pub key: KeyOptions,
+    pub(crate) key: KeyOptions,
     /// Print one JSON document
     #[arg(long)]
-    pub json: bool,
+    pub(crate) json: bool,
 }

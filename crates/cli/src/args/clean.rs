@@ -6,7 +6,6 @@ use faircast_base::Duration;
 
 use super::live::duration;
 
-/// Arguments of `faircast clean`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -18,14 +17,14 @@ of an earlier version are removed once a newer version of the same name is compl
 running recv always stays.
 
 Exit status: 0 done, 1 something cannot be removed, 2 the arguments are wrong.")]
-pub struct CleanArgs {
+pub(crate) struct CleanArgs {
     /// Folders of `recv --into`
     #[arg(value_name = "DIR", required = true)]
-    pub dirs: Vec<PathBuf>,
+    pub(crate) dirs: Vec<PathBuf>,
     /// Least age of leftovers that are removed
     #[arg(long, value_name = "TIME", default_value = "720h", value_parser = duration)]
-    pub older_than: Duration,
+    pub(crate) older_than: Duration,
     /// Print one JSON document
     #[arg(long)]
-    pub json: bool,
+    pub(crate) json: bool,
 }

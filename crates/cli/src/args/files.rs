@@ -6,42 +6,41 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use faircast::{Links, ScanOptions};
 
-use crate::error::Failure;
+use crate::error::{Failure, Result};
 
-/// Choice of files and folders.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Content")]
-pub struct FileOptions {
+pub(crate) struct FileOptions {
     /// Folder for a temporary copy of standard input, which late receivers need; it needs room for
     /// all of it [default: folder for temporary files of the system]
     #[arg(long, value_name = "DIR")]
-    pub spool: Option<PathBuf>,
+    pub(crate) spool: Option<PathBuf>,
     /// Name of the content at receivers [default: last name of the first PATH; `pipe` for -]
     #[arg(long, value_name = "NAME")]
-    pub name: Option<String>,
+    pub(crate) name: Option<String>,
     /// Symbolic links inside folders: `keep` links whose target is sent too, and leave out others;
     /// `follow` links and send their targets; `skip` links
     #[arg(long, value_name = "POLICY", default_value = "keep", value_parser = links(), hide_possible_values = true)]
-    pub links: Links,
+    pub(crate) links: Links,
     /// Pattern of names to leave out, as in .gitignore: '*.tmp', 'cache/' (folders), '/photos/raw'
     /// (path at the receiver), '!keep.tmp' (exception); may be repeated, the last match counts
     #[arg(long, value_name = "PATTERN")]
-    pub exclude: Vec<String>,
+    pub(crate) exclude: Vec<String>,
     /// File with patterns of names to leave out, one a line; --exclude comes after them
     #[arg(long, value_name = "FILE")]
-    pub exclude_from: Vec<PathBuf>,
+    pub(crate) exclude_from: Vec<PathBuf>,
     /// Without effect: all names that a Linux system can hold are sent.
     #[arg(long, hide = true)]
-    pub skip_bad_names: bool,
+    pub(crate) skip_bad_names: bool,
     /// Send the owners of files, folders and links; receivers with --owner set them
     #[arg(long)]
-    pub owner: bool,
+    pub(crate) owner: bool,
     /// Send extended attributes (user.*) and access control lists; receivers with --xattrs set them
     #[arg(long)]
-    pub xattrs: bool,
+    pub(crate) xattrs: bool,
     /// Print the list of entries, and send nothing
     #[arg(long)]
-    pub dry_run: bool,
+    pub(crate) dry_run: bool,
 }
 
 fn links() -> impl TypedValueParser<Value = Links> {
@@ -53,7 +52,7 @@ fn links() -> impl TypedValueParser<Value = Links> {
 }
 
 impl FileOptions {
-    pub(crate) fn scan(&self) -> Result<ScanOptions, Failure> {
+    pub(crate) fn scan(&self) -> Result<ScanOptions> {
         let mut exclude = Vec::new();
         for file in &self.exclude_from {
             let text = std::fs::read_to_string(file).map_err(|error| {

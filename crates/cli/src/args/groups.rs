@@ -5,31 +5,29 @@ use std::path::PathBuf;
 use clap::Args;
 use faircast::groups::{Benefit, Service};
 
-/// Connection to a daemon.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Connection")]
-pub struct ConnectOptions {
+pub(crate) struct ConnectOptions {
     /// Address of the daemon, as in its `clients`: tcp:ADDR:PORT, unix:/PATH or tls:HOST:PORT
     #[arg(long, value_name = "ADDRESS", default_value = "tcp:127.0.0.1:4803")]
-    pub connect: String,
+    pub(crate) connect: String,
     /// Name of this client, 1 to 56 bytes; ends a running client of this name [default: random]
     #[arg(long, value_name = "NAME")]
-    pub name: Option<String>,
+    pub(crate) name: Option<String>,
     /// File with the token for tls:HOST:PORT, or with a line of the daemon's `tokens`
     #[arg(long, value_name = "FILE")]
-    pub token_file: Option<PathBuf>,
+    pub(crate) token_file: Option<PathBuf>,
     /// File with the CA of the daemon's certificate for tls:HOST:PORT, such as overlay-ca.pem
     #[arg(long, value_name = "FILE")]
-    pub ca: Option<PathBuf>,
+    pub(crate) ca: Option<PathBuf>,
     /// File with the certificate of this client for tls:HOST:PORT
     #[arg(long, value_name = "FILE", requires = "certificate_key")]
-    pub certificate: Option<PathBuf>,
+    pub(crate) certificate: Option<PathBuf>,
     /// File with the key of the certificate
     #[arg(long, value_name = "FILE", requires = "certificate")]
-    pub certificate_key: Option<PathBuf>,
+    pub(crate) certificate_key: Option<PathBuf>,
 }
 
-/// Arguments of `faircast pub`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -47,31 +45,29 @@ concave; docs/overlay.md has their meaning.
 A lost connection is opened again until Ctrl-C.
 
 Exit status: 0 done, 1 interrupted, there is no daemon or it refuses, 2 the arguments are wrong.")]
-pub struct PubArgs {
+pub(crate) struct PubArgs {
     /// Name of the group, 1 to 64 bytes
     #[arg(value_name = "GROUP")]
-    pub group: String,
+    pub(crate) group: String,
     /// Service of the messages
     #[arg(long, value_name = "SERVICE", default_value = "fifo", value_parser = service)]
-    pub service: Service,
+    pub(crate) service: Service,
     /// Benefit of the messages, if the daemon has flow control [default: the daemon's]
     #[arg(long, value_name = "BENEFIT", value_parser = benefit)]
-    pub benefit: Option<Benefit>,
+    pub(crate) benefit: Option<Benefit>,
     /// Highest rate in messages per second [default: no limit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub rate: Option<u32>,
+    pub(crate) rate: Option<u32>,
     /// Read messages with their length (4 bytes, most significant first) instead of lines
     #[arg(long)]
-    pub binary: bool,
+    pub(crate) binary: bool,
     /// Print the number of members that each message has reached, and wait for all receipts
     #[arg(long)]
-    pub receipts: bool,
-    /// Connection.
+    pub(crate) receipts: bool,
     #[command(flatten)]
-    pub to: ConnectOptions,
+    pub(crate) to: ConnectOptions,
 }
 
-/// Arguments of `faircast sub`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -84,25 +80,24 @@ error. Ctrl-C ends it.
 
 Exit status: 0 ended by Ctrl-C or --count, 1 there is no daemon or it refuses, 2 the arguments are
 wrong.")]
-pub struct SubArgs {
+pub(crate) struct SubArgs {
     /// Names of the groups
     #[arg(value_name = "GROUP", required = true)]
-    pub groups: Vec<String>,
+    pub(crate) groups: Vec<String>,
     /// Print all events as JSON, one a line
     #[arg(long, conflicts_with = "binary")]
-    pub json: bool,
+    pub(crate) json: bool,
     /// Write messages with their length (4 bytes, most significant first) instead of lines
     #[arg(long)]
-    pub binary: bool,
+    pub(crate) binary: bool,
     /// Hold the senders of these groups while a member is slow, instead of cutting the member off
     #[arg(long)]
-    pub hold_senders: bool,
+    pub(crate) hold_senders: bool,
     /// Number of messages after which the program ends [default: no limit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub count: Option<u64>,
-    /// Connection.
+    pub(crate) count: Option<u64>,
     #[command(flatten)]
-    pub to: ConnectOptions,
+    pub(crate) to: ConnectOptions,
 }
 
 fn service(text: &str) -> Result<Service, String> {
@@ -113,7 +108,6 @@ fn benefit(text: &str) -> Result<Benefit, String> {
     named(text, Benefit::EACH, Benefit::name)
 }
 
-/// Finds the one of `all` that has a name.
 fn named<T: Copy>(text: &str, all: &[T], name: fn(T) -> &'static str) -> Result<T, String> {
     let found = all.iter().find(|it| name(**it) == text).copied();
     let names: Vec<_> = all.iter().map(|it| name(*it)).collect();

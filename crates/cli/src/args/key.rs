@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
-/// Arguments of `faircast key`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -14,15 +13,13 @@ Examples:
   faircast key relay group.key relay.key      for relays, which must not read content
 
 Exit status: 0 done, 2 the file or the arguments are wrong.")]
-pub struct KeyArgs {
-    /// Verb
+pub(crate) struct KeyArgs {
     #[command(subcommand)]
-    pub what: KeyVerb,
+    pub(crate) what: KeyVerb,
 }
 
-/// Verb of `faircast key`.
 #[derive(Debug, Subcommand)]
-pub enum KeyVerb {
+pub(crate) enum KeyVerb {
     /// Write a new key of a group into a file that only you can read
     New {
         /// New file; an existing file is never overwritten

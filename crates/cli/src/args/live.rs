@@ -9,47 +9,44 @@ use faircast_net::interface_name;
 use faircast_proto::catalog::live_stacks;
 use nix::net::if_::if_nametoindex;
 
-/// Key of the group.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Encryption")]
-pub struct KeyOptions {
+pub(crate) struct KeyOptions {
     /// File with the key that encrypts and authenticates all packets; `faircast key new` makes one
     #[arg(long, value_name = "FILE")]
-    pub key: Option<PathBuf>,
+    pub(crate) key: Option<PathBuf>,
     /// Accept a key file that other users can read
     #[arg(long, requires = "key")]
-    pub key_exposed: bool,
+    pub(crate) key_exposed: bool,
 }
 
-/// Path to the group where there is no multicast.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Relays")]
-pub struct ViaOptions {
+pub(crate) struct ViaOptions {
     /// Relay to attach to; the first of several that answers is used; see `faircast relay`
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', num_args = 1.., conflicts_with = "interface")]
-    pub via: Vec<String>,
+    pub(crate) via: Vec<String>,
     /// Name of the session at relays, the same for senders and receivers, such as `images`; a
     /// --group address serves as a name too
     #[arg(long, value_name = "NAME", requires = "via", conflicts_with = "group")]
-    pub meeting: Option<String>,
+    pub(crate) meeting: Option<String>,
 }
 
-/// Output of a session, or of a relay.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Output")]
-pub struct WatchOptions {
+pub(crate) struct WatchOptions {
     /// Address that serves metrics for Prometheus at /metrics
     #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
-    pub metrics: Option<SocketAddr>,
+    pub(crate) metrics: Option<SocketAddr>,
     /// Print events as JSON, one a line, instead of text
     #[arg(long)]
-    pub json: bool,
+    pub(crate) json: bool,
     /// Print errors and the result of a transfer alone
     #[arg(long, short, conflicts_with = "json")]
-    pub quiet: bool,
+    pub(crate) quiet: bool,
     /// Write the log to standard error as JSON; FAIRCAST_LOG=debug sets its level
     #[arg(long)]
-    pub log_json: bool,
+    pub(crate) log_json: bool,
 }
 
 pub(super) fn group(text: &str) -> Result<SocketAddr, String> {

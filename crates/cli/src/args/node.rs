@@ -8,7 +8,6 @@ use faircast_base::Duration;
 
 use super::live::{address, quantity};
 
-/// Arguments of `faircast node`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -26,21 +25,19 @@ FAIRCAST_LOG=info chooses what is logged. Ctrl-C ends the daemon.
 
 Exit status: 0 ended by Ctrl-C, 1 it failed, 2 the arguments or the configuration are wrong.")]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-pub struct NodeArgs {
-    /// Verb instead of running a daemon
+pub(crate) struct NodeArgs {
     #[command(subcommand)]
-    pub verb: Option<NodeVerb>,
+    pub(crate) verb: Option<NodeVerb>,
     /// File with the configuration; `faircast node init` writes one
     #[arg(long, value_name = "FILE", required = true)]
-    pub config: Option<PathBuf>,
+    pub(crate) config: Option<PathBuf>,
     /// Write the log to standard error as JSON
     #[arg(long)]
-    pub log_json: bool,
+    pub(crate) log_json: bool,
 }
 
-/// Verb instead of running a daemon.
 #[derive(Debug, Subcommand)]
-pub enum NodeVerb {
+pub(crate) enum NodeVerb {
     /// Write a configuration for each site, and one key for all
     Init(NodeInitArgs),
     /// Print the links, view, groups and clients of a daemon
@@ -51,7 +48,6 @@ pub enum NodeVerb {
     Rehearse(NodeRehearseArgs),
 }
 
-/// Arguments of `faircast node init`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
@@ -65,54 +61,51 @@ With --tls clients of other hosts connect to tls:HOST:4804, by overlay-ca.pem an
 the CA is not kept.
 
 Exit status: 0 done, 1 a file cannot be written, 2 the arguments are wrong.")]
-pub struct NodeInitArgs {
+pub(crate) struct NodeInitArgs {
     /// Folder for the files
     #[arg(value_name = "DIR")]
-    pub folder: PathBuf,
+    pub(crate) folder: PathBuf,
     /// Number of sites
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=128))]
-    pub sites: u16,
+    pub(crate) sites: u16,
     /// Host name or IP address of the first site, of the second and so on [default: siteN.example]
     #[arg(long = "host", value_name = "HOST")]
-    pub hosts: Vec<String>,
+    pub(crate) hosts: Vec<String>,
     /// Serve clients of other hosts by TLS: write a CA, a certificate for each host, and a token
     #[arg(long)]
-    pub tls: bool,
+    pub(crate) tls: bool,
 }
 
-/// Arguments of `faircast node status`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Exit status: 0 done, 1 no daemon serves its status there, 2 the arguments are wrong.")]
-pub struct NodeStatusArgs {
+pub(crate) struct NodeStatusArgs {
     /// Address of `status` in the configuration of the daemon
     #[arg(value_name = "ADDR:PORT", value_parser = address, default_value = "127.0.0.1:9480")]
-    pub at: SocketAddr,
+    pub(crate) at: SocketAddr,
     /// Print one JSON document
     #[arg(long)]
-    pub json: bool,
+    pub(crate) json: bool,
 }
 
-/// Arguments of `faircast node top`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The busiest 15 of each table are shown. Ctrl-C ends it.
 
 Exit status: 0 ended by Ctrl-C or --count, 1 no daemon serves its status there, 2 the arguments are
 wrong.")]
-pub struct NodeTopArgs {
+pub(crate) struct NodeTopArgs {
     /// Address of `status` in the configuration of the daemon
     #[arg(value_name = "ADDR:PORT", value_parser = address, default_value = "127.0.0.1:9480")]
-    pub at: SocketAddr,
+    pub(crate) at: SocketAddr,
     /// Interval between two pages
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = quantity::<Duration>)]
-    pub interval: Duration,
+    pub(crate) interval: Duration,
     /// Number of pages after which the program ends [default: no limit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub count: Option<u32>,
+    pub(crate) count: Option<u32>,
 }
 
-/// Arguments of `faircast node rehearse`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -127,17 +120,17 @@ program goes on until it ends.
 
 Exit status: 0 the program has ended with 0, or Ctrl-C; 1 it failed, or the daemons did; 2 the
 arguments are wrong.")]
-pub struct NodeRehearseArgs {
+pub(crate) struct NodeRehearseArgs {
     /// Number of daemons
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=16))]
-    pub daemons: u8,
+    pub(crate) daemons: u8,
     /// Seed of the faults [default: drawn and printed]
     #[arg(long, value_name = "N")]
-    pub seed: Option<u64>,
+    pub(crate) seed: Option<u64>,
     /// Time during which faults happen
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = quantity::<Duration>)]
-    pub faults: Duration,
+    pub(crate) faults: Duration,
     /// Program and its arguments
     #[arg(last = true, value_name = "COMMAND")]
-    pub command: Vec<String>,
+    pub(crate) command: Vec<String>,
 }

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
-/// Arguments of `faircast program`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -18,15 +17,13 @@ policies. Relays fetch it with the first packets of a session. Senders and relay
 was built with --features programs. docs/your-own-policy.md explains how to write a program.
 
 Exit status: 0 done, 1 the program would be refused, 2 a file or the arguments are wrong.")]
-pub struct ProgramArgs {
-    /// Verb
+pub(crate) struct ProgramArgs {
     #[command(subcommand)]
-    pub what: ProgramVerb,
+    pub(crate) what: ProgramVerb,
 }
 
-/// Verb of `faircast program`.
 #[derive(Debug, Subcommand)]
-pub enum ProgramVerb {
+pub(crate) enum ProgramVerb {
     /// Check a program as relays do, start it once, and print its hash and its signer
     Check {
         /// Program

@@ -9,7 +9,6 @@ use faircast_base::{Bitrate, Duration};
 
 use super::live::{KeyOptions, ViaOptions, WatchOptions, address, group, rate, silence, source};
 
-/// Arguments of `faircast recv`.
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("where").required(true).multiple(true).args(["group", "listen", "via"])))]
 #[command(group(ArgGroup::new("target").required(true).args(["into", "to_device", "to_command", "to_stdout"])))]
@@ -32,131 +31,122 @@ ends it at once.
 
 Exit status: 0 done, or ended by Ctrl-C between objects; 1 an object failed, or the file system cannot
 hold all of it; 2 the arguments are wrong.")]
-pub struct RecvArgs {
+pub(crate) struct RecvArgs {
     /// Multicast group and port, IPv4 or IPv6; a zone names the interface: '[ff12::7%eth0]:7500'
     #[arg(long, value_name = "GROUP:PORT", value_parser = group)]
-    pub group: Option<SocketAddr>,
+    pub(crate) group: Option<SocketAddr>,
     /// Folder for received files; created if absent
     #[arg(long, value_name = "DIR")]
-    pub into: Option<PathBuf>,
+    pub(crate) into: Option<PathBuf>,
     /// Address and port for senders that use `send --to`; may be used beside --group
     #[arg(long, value_name = "ADDR:PORT", value_parser = address, conflicts_with = "via")]
-    pub listen: Option<SocketAddr>,
+    pub(crate) listen: Option<SocketAddr>,
     /// Interface for the group, by name or address [default: by the routes of the system]
     #[arg(long, value_name = "IF", requires = "group")]
-    pub interface: Option<String>,
+    pub(crate) interface: Option<String>,
     /// End after one object, which is all content of one `faircast send`. Objects that have begun
     /// are completed, unless their sender is silent for 30 s. Implied by --to-device, --to-command
     #[arg(long, default_value_ifs([
         ("to_device", ArgPredicate::IsPresent, "true"),
         ("to_command", ArgPredicate::IsPresent, "true"),
     ]))]
-    pub once: bool,
-    /// Accepted senders and objects.
+    pub(crate) once: bool,
     #[command(flatten)]
-    pub accept: AcceptOptions,
-    /// Destination of objects.
+    pub(crate) accept: AcceptOptions,
     #[command(flatten)]
-    pub target: TargetOptions,
-    /// Role in a session.
+    pub(crate) target: TargetOptions,
     #[command(flatten)]
-    pub session: RecvSessionOptions,
-    /// Relays.
+    pub(crate) session: RecvSessionOptions,
     #[command(flatten)]
-    pub via: ViaOptions,
-    /// Key of the group.
+    pub(crate) via: ViaOptions,
     #[command(flatten)]
-    pub key: KeyOptions,
-    /// Output.
+    pub(crate) key: KeyOptions,
     #[command(flatten)]
-    pub watch: WatchOptions,
+    pub(crate) watch: WatchOptions,
     /// Print the BLAKE3 hash of each file, however many there are; --json always has all hashes
     #[arg(long)]
-    pub list: bool,
+    pub(crate) list: bool,
     /// File for a trace of all packets; `faircast report FILE` makes a page of the trace
     #[arg(long, value_name = "FILE")]
-    pub trace: Option<PathBuf>,
+    pub(crate) trace: Option<PathBuf>,
 }
 
-/// Accepted senders and objects, the wait for them, and the requested rate.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Sender and rate")]
-pub struct AcceptOptions {
+pub(crate) struct AcceptOptions {
     /// Address of the only sender to accept; groups in 232.0.0.0/8 and ff3x::/32 need it. A zone
     /// names the interface: 'fe80::1%eth0'
     #[arg(long, value_name = "SOURCE", value_parser = source, conflicts_with = "via")]
-    pub from: Option<SocketAddr>,
+    pub(crate) from: Option<SocketAddr>,
     /// Name of the only object to accept: the --name of its sender, or the last name of its first
     /// PATH
     #[arg(long, value_name = "NAME")]
-    pub object: Option<String>,
+    pub(crate) object: Option<String>,
     /// Longest wait for the first packet before the program fails [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = silence)]
-    pub wait_max: Option<Duration>,
+    pub(crate) wait_max: Option<Duration>,
     /// Longest time without a sender or a network before the program fails [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = silence)]
-    pub give_up: Option<Duration>,
+    pub(crate) give_up: Option<Duration>,
     /// Highest rate to request from the sender, such as 10Mbit/s. The sender obeys for all of its
     /// receivers, down to its --rate-min
     #[arg(long, value_name = "RATE", value_parser = rate)]
-    pub rate_max: Option<Bitrate>,
+    pub(crate) rate_max: Option<Bitrate>,
 }
 
-/// Destination of objects beside `--into`, and what is kept of them there.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Destination")]
-pub struct TargetOptions {
+pub(crate) struct TargetOptions {
     /// Write one file or image over this block device, or over a file in place, and compare it by
     /// reading back. Needs --object; refused while the device or a partition of it is in use
     #[arg(long, value_name = "DEVICE", requires = "object", conflicts_with_all = ["overwrite", "owner", "xattrs"])]
-    pub to_device: Option<PathBuf>,
+    pub(crate) to_device: Option<PathBuf>,
     /// File that records the progress on the device, so that a later run continues
     #[arg(long, value_name = "FILE", requires = "to_device")]
-    pub journal: Option<PathBuf>,
+    pub(crate) journal: Option<PathBuf>,
     /// Pipe one file or image in order into this shell command. Needs --object; the exit status of
     /// the command decides. Its output goes to standard error
     #[arg(long, value_name = "COMMAND", requires = "object", conflicts_with_all = ["overwrite", "owner", "xattrs"])]
-    pub to_command: Option<String>,
+    pub(crate) to_command: Option<String>,
     /// Hidden, and refused with a hint to --to-command: users know the option from other programs.
     #[arg(long, hide = true)]
-    pub to_stdout: bool,
+    pub(crate) to_stdout: bool,
     /// Replace existing files that differ
     #[arg(long)]
-    pub overwrite: bool,
+    pub(crate) overwrite: bool,
     /// Set the owners that a sender with --owner sends: by name, or else by number. Needs root
     #[arg(long)]
-    pub owner: bool,
+    pub(crate) owner: bool,
     /// Set the extended attributes and access control lists that a sender with --xattrs sends
     #[arg(long)]
-    pub xattrs: bool,
+    pub(crate) xattrs: bool,
     /// Report files as complete before the disk has written them: faster, but a crash of the system
     /// may lose such files
     #[arg(long)]
-    pub no_sync: bool,
+    pub(crate) no_sync: bool,
 }
 
-/// Role of the receiver in a session.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Session")]
-pub struct RecvSessionOptions {
+pub(crate) struct RecvSessionOptions {
     /// Name of this receiver for the sender [default: name of the host]
     #[arg(long, value_name = "NAME")]
-    pub name: Option<String>,
+    pub(crate) name: Option<String>,
     /// Only scheme to accept; `faircast schemes` lists all [default: the sender's]
     #[arg(long, value_name = "NAME")]
-    pub scheme: Option<String>,
+    pub(crate) scheme: Option<String>,
     /// Setting of the scheme that replaces the sender's; may be repeated; `faircast schemes NAME`
     /// lists all settings
     #[arg(long = "option", alias = "options", value_name = "KEY=VALUE")]
-    pub options: Vec<String>,
+    pub(crate) options: Vec<String>,
     /// Readiness to be a repair head, for senders with the scheme tram: eager, reluctant (if there
     /// is no other) or never
     #[arg(long, value_name = "ROLE", value_parser = ["eager", "reluctant", "never"], hide_possible_values = true)]
-    pub head: Option<String>,
+    pub(crate) head: Option<String>,
     /// File with the repair heads of receivers, for senders with the scheme tram: lines `RECEIVER
     /// HEAD`, with names of receivers (--name) or `sender`
     #[arg(long, value_name = "FILE", requires = "group")]
-    pub tree: Option<PathBuf>,
+    pub(crate) tree: Option<PathBuf>,
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@ use faircast_base::Bitrate;
 
 use super::live::{KeyOptions, WatchOptions, address, group, rate};
 
-/// Arguments of `faircast relay`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -25,71 +24,66 @@ restarted relay serves its sessions again within seconds. Ctrl-C ends it.
 
 Exit status: 0 ended by Ctrl-C, 1 it failed, 2 the arguments are wrong.")]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-pub struct RelayArgs {
-    /// Verb instead of running a relay
+pub(crate) struct RelayArgs {
     #[command(subcommand)]
-    pub verb: Option<RelayVerb>,
+    pub(crate) verb: Option<RelayVerb>,
     /// Address and port for hosts and other relays
     #[arg(long, value_name = "ADDR:PORT", value_parser = address, required = true)]
-    pub listen: Option<SocketAddr>,
+    pub(crate) listen: Option<SocketAddr>,
     /// Parent relay; the first of several that answers is used [default: none, for the root]
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', num_args = 1..)]
-    pub parent: Vec<String>,
+    pub(crate) parent: Vec<String>,
     /// Multicast group for receivers of this network, which then get each packet once; receivers
     /// find out by themselves
     #[arg(long, value_name = "GROUP:PORT", value_parser = group)]
-    pub group: Option<SocketAddr>,
+    pub(crate) group: Option<SocketAddr>,
     /// Interface for the group, by name or address; repeat to use several [default: by the routes
     /// of the system]
     #[arg(long, value_name = "NAME", requires = "group")]
-    pub interface: Vec<String>,
+    pub(crate) interface: Vec<String>,
     /// Name of the relay in messages [default: name of the host]
     #[arg(long, value_name = "NAME")]
-    pub name: Option<String>,
+    pub(crate) name: Option<String>,
     /// Highest rate of session packets to each neighbour, the parent included, and of each session
     /// to the multicast group, such as 100Mbit/s or 100M [default: no limit]
     #[arg(long, value_name = "RATE", value_parser = rate, help_heading = "Limits")]
-    pub rate_max: Option<Bitrate>,
+    pub(crate) rate_max: Option<Bitrate>,
     /// Most routers that packets to the multicast group pass; 1 keeps them in this network
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..), requires = "group", help_heading = "Limits")]
-    pub ttl: u8,
+    pub(crate) ttl: u8,
     /// Most attached hosts and relays
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=65536), help_heading = "Limits")]
-    pub neighbours_max: u32,
+    pub(crate) neighbours_max: u32,
     /// Most attached hosts and relays of one IPv4 address (address translation) or IPv6 /64
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65536), help_heading = "Limits")]
-    pub at_host_max: u32,
+    pub(crate) at_host_max: u32,
     /// Setting of the relay program `credit`; may be repeated; `faircast schemes credit` lists all
     #[arg(long = "option", value_name = "KEY=VALUE", help_heading = "Programs of sessions")]
-    pub options: Vec<String>,
+    pub(crate) options: Vec<String>,
     /// Key whose signed programs are run, and no others; may be repeated; `faircast program` makes
     /// such keys [default: all programs with --key or at a loopback address, else none]
     #[arg(long = "signer", value_name = "KEY", help_heading = "Programs of sessions")]
-    pub signers: Vec<String>,
-    /// Key of the group.
+    pub(crate) signers: Vec<String>,
     #[command(flatten)]
-    pub key: KeyOptions,
-    /// Output.
+    pub(crate) key: KeyOptions,
     #[command(flatten)]
-    pub watch: WatchOptions,
+    pub(crate) watch: WatchOptions,
 }
 
-/// Verb instead of running a relay.
 #[derive(Debug, Subcommand)]
-pub enum RelayVerb {
+pub(crate) enum RelayVerb {
     /// Print the neighbours and sessions of a relay
     Status(RelayStatusArgs),
 }
 
-/// Arguments of `faircast relay status`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Exit status: 0 done, 1 no relay serves its status there, 2 the arguments are wrong.")]
-pub struct RelayStatusArgs {
+pub(crate) struct RelayStatusArgs {
     /// Address of the relay's --metrics
     #[arg(value_name = "ADDR:PORT", value_parser = address)]
-    pub at: SocketAddr,
+    pub(crate) at: SocketAddr,
     /// Print one JSON document
     #[arg(long)]
-    pub json: bool,
+    pub(crate) json: bool,
 }

@@ -13,7 +13,6 @@ use super::live::{
     KeyOptions, ViaOptions, WatchOptions, bytes, duration, group, rate, receivers, silence,
 };
 
-/// Arguments of `faircast send`.
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("where").args(["group", "to", "via"]).multiple(true)))]
 #[command(after_help = "\
@@ -34,102 +33,94 @@ transfer and informs the receivers; a second Ctrl-C ends the program at once.
 
 Exit status: 0 all awaited receivers have everything; 1 a receiver failed, or an entry was left out
 without --exclude (a link that leads outside, a device); 2 the arguments are wrong.")]
-pub struct SendArgs {
+pub(crate) struct SendArgs {
     /// Files and folders to send under their last names; or one block device; or - for standard
     /// input
     #[arg(value_name = "PATH", required = true)]
-    pub paths: Vec<PathBuf>,
+    pub(crate) paths: Vec<PathBuf>,
     /// Multicast group and port, IPv4 or IPv6; a zone names the interface: '[ff12::7%eth0]:7500'
     #[arg(long, value_name = "GROUP:PORT", value_parser = group, required_unless_present_any = ["to", "via", "dry_run"])]
-    pub group: Option<SocketAddr>,
+    pub(crate) group: Option<SocketAddr>,
     /// Receivers to send to one by one, where there is no multicast; may be used beside --group
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', num_args = 1.., conflicts_with = "via")]
-    pub to: Vec<String>,
+    pub(crate) to: Vec<String>,
     /// Interface for the group, by name or address; repeat to use several [default: by the routes
     /// of the system]
     #[arg(long, value_name = "IF", requires = "group")]
-    pub interface: Vec<String>,
+    pub(crate) interface: Vec<String>,
     /// Number of receivers to wait for [default: 1; with --to, all that are listed]
     #[arg(long, value_name = "N", value_parser = receivers)]
-    pub wait_for: Option<u32>,
+    pub(crate) wait_for: Option<u32>,
     /// Highest sending rate, such as 100Mbit/s or 100M [default: no limit]
     #[arg(long, value_name = "RATE", value_parser = rate)]
-    pub rate_max: Option<Bitrate>,
-    /// Receivers to wait for.
+    pub(crate) rate_max: Option<Bitrate>,
     #[command(flatten)]
-    pub wait: WaitOptions,
-    /// Rate and repair.
+    pub(crate) wait: WaitOptions,
     #[command(flatten)]
-    pub repair: RepairOptions,
-    /// Content.
+    pub(crate) repair: RepairOptions,
     #[command(flatten)]
-    pub files: FileOptions,
-    /// Relays.
+    pub(crate) files: FileOptions,
     #[command(flatten)]
-    pub via: ViaOptions,
-    /// Key of the group.
+    pub(crate) via: ViaOptions,
     #[command(flatten)]
-    pub key: KeyOptions,
-    /// Output.
+    pub(crate) key: KeyOptions,
     #[command(flatten)]
-    pub watch: WatchOptions,
+    pub(crate) watch: WatchOptions,
     /// File for a trace of all packets; `faircast report FILE` makes a page of the trace
     #[arg(long, value_name = "FILE")]
-    pub trace: Option<PathBuf>,
+    pub(crate) trace: Option<PathBuf>,
 }
 
-/// Receivers to wait for, and those that are too slow or lost.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Receivers")]
-pub struct WaitOptions {
+pub(crate) struct WaitOptions {
     /// File with the names of the receivers to wait for, one a line; all of them must finish.
     /// Others are served too
     #[arg(long, value_name = "FILE", conflicts_with = "wait_for")]
-    pub receivers: Option<PathBuf>,
+    pub(crate) receivers: Option<PathBuf>,
     /// Start after this time with the receivers that are present, or with the first one that comes
     /// later
     #[arg(long, value_name = "TIME", value_parser = duration)]
-    pub start_after: Option<Duration>,
+    pub(crate) start_after: Option<Duration>,
     /// Longest wait for receivers before the transfer fails [default: no limit; with --start-after,
     /// --start-after plus --give-up]
     #[arg(long, value_name = "TIME", value_parser = silence)]
-    pub wait_max: Option<Duration>,
+    pub(crate) wait_max: Option<Duration>,
     /// Longest silence before a receiver counts as lost
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = silence)]
-    pub give_up: Duration,
+    pub(crate) give_up: Duration,
     /// Longest time without progress before a receiver is dropped. That receiver and the sender
     /// then end with status 1; the others go on
     #[arg(long, value_name = "TIME", default_value = "2min", value_parser = silence)]
-    pub stall_max: Duration,
+    pub(crate) stall_max: Duration,
     /// Policy for slow receivers: `wait`, or `drop-below RATE`: receivers that would hold the group
     /// below this rate are served after the others
     #[arg(long, value_name = "POLICY", default_value = "wait", value_parser = slow)]
-    pub slow: SlowPolicy,
+    pub(crate) slow: SlowPolicy,
 }
 
-/// Congestion control, repair and packets.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Rate and repair")]
-pub struct RepairOptions {
+pub(crate) struct RepairOptions {
     /// Congestion control; `faircast schemes` lists all schemes
     #[arg(long, value_name = "NAME", default_value = DEFAULT_SCHEME)]
-    pub scheme: String,
+    pub(crate) scheme: String,
     /// Setting of the scheme; may be repeated; `faircast schemes NAME` lists all settings
     #[arg(long = "option", alias = "options", value_name = "KEY=VALUE")]
-    pub options: Vec<String>,
+    pub(crate) options: Vec<String>,
     /// Lowest sending rate, fair or not, for paths where loss is no sign of congestion
     #[arg(long, value_name = "RATE", value_parser = rate)]
-    pub rate_min: Option<Bitrate>,
+    pub(crate) rate_min: Option<Bitrate>,
     /// Parity packets for repair: `auto`, `off`, or the share of content that is sent as parity in
     /// advance, such as 10% or 0.1 [default: auto]
     #[arg(long, value_name = "PARITY", value_parser = fec)]
-    pub fec: Option<Fec>,
+    pub(crate) fec: Option<Fec>,
     /// Most routers that packets pass; 1 keeps packets in this network
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
-    pub ttl: u8,
+    pub(crate) ttl: u8,
     /// Size of the largest IP packet that every link of the path carries
     #[arg(long, value_name = "BYTES", default_value = "1500", value_parser = bytes)]
-    pub mtu: Bytes,
+    pub(crate) mtu: Bytes,
 }
 
 fn slow(text: &str) -> Result<SlowPolicy, String> {

@@ -9,17 +9,13 @@ use faircast_study::{Error, Study};
 
 use super::{matrix, suites};
 use crate::args::BenchArgs;
-use crate::error::{Failure, this_program};
+use crate::error::{Failure, Result, this_program};
 
 const MATRIX: &str = "matrix";
 
-/// Benchmark selected by its name.
 pub(super) enum Bench {
-    /// Measurement on this machine.
     Live(&'static LiveBench, Request),
-    /// Comparison of all schemes in the same cases, without expected results.
     Matrix(Box<Comparison>),
-    /// Experiments with published figures.
     Suite(Box<LoadedSuite>),
 }
 
@@ -27,14 +23,13 @@ fn live(name: &str) -> Option<&'static LiveBench> {
     LIVE.iter().find(|live| live.name == name)
 }
 
-/// True if the benchmark of this name is a suite, whose rows have verdicts.
 pub(super) fn has_verdicts(name: &str) -> bool {
     name != MATRIX && live(name).is_none()
 }
 
 /// Reads the named benchmarks before any runs. Without names: the bundled suites; with a scheme
 /// `fairness`; to `list`, all.
-pub(super) fn choose(args: &BenchArgs, study: &Study<'_>) -> Result<Vec<Bench>, Failure> {
+pub(super) fn choose(args: &BenchArgs, study: &Study<'_>) -> Result<Vec<Bench>> {
     let names: Vec<&str> = match (&args.suites[..], &args.scheme) {
         // Only a suite with a session can take another scheme.
         ([], Some(_)) => vec!["fairness"],
@@ -46,14 +41,28 @@ pub(super) fn choose(args: &BenchArgs, study: &Study<'_>) -> Result<Vec<Bench>, 
         (given, _) => given.iter().map(String::as_str).collect(),
     };
     let chosen = names.into_iter().map(|name| by_name(name, args, study));
-    let chosen = chosen.collect::<Result<Vec<_>, _>>()?;
+    let mut chosen = chosen.collect::<Result<Vec<_>, _>>()?;
     if args.list {
         return Ok(chosen);
     }
-    Ok(without_empty(chosen, args)?)
+    let empty = |bench: &Bench| match bench {
+        Bench::Suite(suite) if suite.questions().is_empty() => Some(suite.name().to_string()),
+        _ => None,
+    };
+    let wrong = match (&args.only, chosen.iter().find_map(empty)) {
+        (None, Some(name)) => {
+            Some(format!("{name}: has no experiment; expected [[experiment]] with rows"))
+        }
+        (Some(only), _) if chosen.iter().all(|bench| empty(bench).is_some()) => {
+            Some(format!("--only {only}: no experiment has that in its id; --list shows them"))
+        }
+        _ => None,
+    };
+    chosen.retain(|bench| empty(bench).is_none());
+    wrong.map_or(Ok(chosen), |text| Err(Failure::Usage(text)))
 }
 
-fn by_name(name: &str, args: &BenchArgs, study: &Study<'_>) -> Result<Bench, Failure> {
+fn by_name(name: &str, args: &BenchArgs, study: &Study<'_>) -> Result<Bench> {
     if has_verdicts(name) {
         return Ok(Bench::Suite(Box::new(suites::load(name, args, study)?)));
     }
@@ -66,13 +75,7 @@ fn by_name(name: &str, args: &BenchArgs, study: &Study<'_>) -> Result<Bench, Fai
     if let (Some(scheme), false) = (&args.scheme, live.takes_scheme) {
         return Err(no_session(scheme, name).into());
     }
-    let request = request(args)?;
-    live.check(&request)?;
-    Ok(Bench::Live(live, request))
-}
-
-fn request(args: &BenchArgs) -> Result<Request, Failure> {
-    Ok(Request {
+    let request = Request {
         only: args.only.clone(),
         scheme: args.scheme.clone(),
         options: args.options.clone(),
@@ -80,30 +83,9 @@ fn request(args: &BenchArgs) -> Result<Request, Failure> {
         program: args.program.clone(),
         size: args.size,
         rounds: args.rounds,
-    })
-}
-
-fn without_empty(chosen: Vec<Bench>, args: &BenchArgs) -> Result<Vec<Bench>, Error> {
-    let mut full = Vec::new();
-    for bench in chosen {
-        match &bench {
-            Bench::Suite(suite) if suite.questions().is_empty() => {
-                if args.only.is_none() {
-                    let name = suite.name();
-                    return Err(Error::Usage(format!(
-                        "{name}: has no experiment; expected [[experiment]] with rows"
-                    )));
-                }
-            }
-            _ => full.push(bench),
-        }
-    }
-    match &args.only {
-        Some(only) if full.is_empty() => Err(Error::Usage(format!(
-            "--only {only}: no experiment has that in its id; --list shows them"
-        ))),
-        _ => Ok(full),
-    }
+    };
+    live.check(&request)?;
+    Ok(Bench::Live(live, request))
 }
 
 /// Reads a page of the documentation that begins with `heading`; `None` if the file is missing.
@@ -123,7 +105,6 @@ pub(super) fn read_page(path: &Path, heading: &str) -> Result<Option<String>, Er
 }
 
 impl Bench {
-    /// Returns the name and question of the benchmark, in one line.
     pub(super) fn title(&self) -> Result<String, Error> {
         let list = self.list()?;
         let title: Vec<&str> = list.lines().take_while(|line| !line.starts_with(' ')).collect();
@@ -136,7 +117,6 @@ impl Bench {
         })
     }
 
-    /// Lists the experiments with their questions.
     pub(super) fn list(&self) -> Result<String, Error> {
         match self {
             Self::Live(live, request) => live.list(request),
@@ -145,7 +125,6 @@ impl Bench {
         }
     }
 
-    /// Runs the benchmark.
     pub(super) fn run(&self, args: &BenchArgs, study: &Study<'_>) -> Result<Results, Error> {
         match self {
             Self::Live(live, request) => live.run(request, study.monitor),

@@ -79,7 +79,6 @@ fn printed(figure: Figure, text: &str) -> Result<Option<Spread>, String> {
     Ok(Some(Spread { figure, median, worst, worst_seed: 0, per_seed }))
 }
 
-/// Adds the columns that only `others` has. Both must have the same cases.
 pub(super) fn with_others(matrix: &Matrix, others: &Matrix) -> Result<Matrix, String> {
     let mut all = matrix.clone();
     let is_new = |name: &String| matrix.schemes.contains(name);

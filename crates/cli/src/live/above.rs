@@ -6,12 +6,10 @@ use faircast::{Down, RelayAbove, UplinkState};
 use serde_json::json;
 
 use super::Output;
-use crate::error::Failure;
+use crate::error::Result;
 
-/// Report of the relay above whenever its state changes.
 pub(crate) struct Above {
     created: Instant,
-    /// State of the last report.
     reported: Option<RelayAbove>,
 }
 
@@ -20,11 +18,7 @@ impl Above {
         Self { created: Instant::now(), reported: None }
     }
 
-    pub(crate) fn update(
-        &mut self,
-        output: &Output,
-        now: Option<&RelayAbove>,
-    ) -> Result<(), Failure> {
+    pub(crate) fn update(&mut self, output: &Output, now: Option<&RelayAbove>) -> Result {
         let Some(now) = now else { return Ok(()) };
         let now = RelayAbove { connection: None, slow: None, ..now.clone() };
         let is_young = self.created.elapsed() < ANSWER_TIMEOUT;
@@ -78,5 +72,4 @@ impl Above {
     }
 }
 
-/// Longest wait for a relay's answer before the wait is reported: 3 s.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);

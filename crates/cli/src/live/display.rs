@@ -1,20 +1,17 @@
 //! Rates from counters that are sampled at irregular times.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration as WallDuration, Instant};
+
+use faircast_base::Duration;
 
 use super::words::time;
 
-/// Smoothed rate of a counter.
 #[derive(Debug)]
 pub(crate) struct Meter {
-    /// Time constant of the smoothing.
     window_s: f64,
-    /// Time and count of the last sample.
     last: Option<(Instant, u64)>,
-    /// Time of the last sample that was larger than the one before it.
     grown_at: Option<Instant>,
     per_s: Option<f64>,
-    /// Time from the first sample to the last.
     observed_s: f64,
 }
 
@@ -47,13 +44,13 @@ impl Meter {
     }
 
     /// Returns the time until `missing` more are counted. Without growth for `stall` it is stalled.
-    pub(crate) fn left(&self, now: Instant, missing: u64, stall: Duration) -> Option<Left> {
+    pub(crate) fn left(&self, now: Instant, missing: u64, stall: WallDuration) -> Option<Left> {
         let still = self.grown_at.is_some_and(|grown| now.duration_since(grown) > stall);
         if still && missing > 0 {
             return Some(Left::Stalled);
         }
         let seconds = missing as f64 / self.per_s();
-        seconds.is_finite().then(|| Left::Time(faircast_base::Duration::from_secs_f64(seconds)))
+        seconds.is_finite().then(|| Left::Time(Duration::from_secs_f64(seconds)))
     }
 
     pub(crate) fn per_s(&self) -> f64 {
@@ -63,7 +60,7 @@ impl Meter {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Left {
-    Time(faircast_base::Duration),
+    Time(Duration),
     Stalled,
 }
 
@@ -86,9 +83,8 @@ impl Left {
 /// Times of repeated hints during a wait, with growing intervals.
 #[derive(Debug)]
 pub(crate) struct Hints {
-    /// Wait after which the next hint is due.
-    at: faircast_base::Duration,
-    interval: faircast_base::Duration,
+    at: Duration,
+    interval: Duration,
 }
 
 impl Default for Hints {
@@ -99,10 +95,10 @@ impl Default for Hints {
 
 impl Hints {
     pub(crate) fn at_once() -> Self {
-        Self { at: faircast_base::Duration::ZERO, interval: HINT_FIRST / 2 }
+        Self { at: Duration::ZERO, interval: HINT_FIRST / 2 }
     }
 
-    pub(crate) fn is_due(&mut self, waited: faircast_base::Duration) -> bool {
+    pub(crate) fn is_due(&mut self, waited: Duration) -> bool {
         let due = waited >= self.at;
         if due {
             self.interval = (self.interval * 2).min(HINT_INTERVAL_MAX);
@@ -112,10 +108,9 @@ impl Hints {
     }
 }
 
-const HINT_FIRST: faircast_base::Duration = faircast_base::Duration::from_secs(10);
-const HINT_INTERVAL_MAX: faircast_base::Duration = faircast_base::Duration::from_secs(600);
+const HINT_FIRST: Duration = Duration::from_secs(10);
+const HINT_INTERVAL_MAX: Duration = Duration::from_secs(600);
 
-/// Least time between two samples.
 const SAMPLE_S: f64 = 0.2;
 
 #[cfg(test)]
@@ -127,7 +122,7 @@ mod tests {
         let start = Instant::now();
         let mut meter = Meter::short_term();
         for step in 0..100u64 {
-            meter.observe(start + Duration::from_millis(100 * step), step * 50);
+            meter.observe(start + WallDuration::from_millis(100 * step), step * 50);
         }
         assert!((meter.per_s() - 500.0).abs() < 1.0, "{}", meter.per_s());
     }
@@ -136,16 +131,15 @@ mod tests {
     fn hints_come_again_and_again_and_ever_less_often() {
         let mut hints = Hints::default();
         let seconds = 0..3600u64;
-        let due: Vec<u64> =
-            seconds.filter(|s| hints.is_due(faircast_base::Duration::from_secs(*s))).collect();
+        let due: Vec<u64> = seconds.filter(|s| hints.is_due(Duration::from_secs(*s))).collect();
         assert_eq!(due, [10, 30, 70, 150, 310, 630, 1230, 1830, 2430, 3030]);
     }
 
     #[test]
     fn what_does_not_move_is_stalled_and_has_no_absurd_end() {
-        let (start, stall) = (Instant::now(), Duration::from_secs(5));
+        let (start, stall) = (Instant::now(), WallDuration::from_secs(5));
         let mut meter = Meter::long_term();
-        let at = |s: u64| start + Duration::from_secs(s);
+        let at = |s: u64| start + WallDuration::from_secs(s);
         assert_eq!(meter.left(at(0), 1000, stall), None);
         for s in 0..=10 {
             meter.observe(at(s), s * 100);

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::error::Error;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -22,13 +23,14 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
+use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
 
 use crate::args::WatchOptions;
-use crate::error::Failure;
+use crate::error::{Failure, Result};
 
-pub(crate) async fn listen(watch: &WatchOptions) -> Result<Option<TcpListener>, Failure> {
+pub(crate) async fn listen(watch: &WatchOptions) -> Result<Option<TcpListener>> {
     let Some(address) = watch.metrics else { return Ok(None) };
     let listener = TcpListener::bind(address).await.map_err(|error| {
         let text = format!(
@@ -42,11 +44,7 @@ pub(crate) async fn listen(watch: &WatchOptions) -> Result<Option<TcpListener>, 
     Ok(Some(listener))
 }
 
-pub(crate) fn serve(listener: TcpListener, fill: impl Fn(&mut Registry) + Send + Sync + 'static) {
-    serve_with(listener, fill, || None);
-}
-
-pub(crate) fn serve_with(
+pub(crate) fn serve(
     listener: TcpListener,
     fill: impl Fn(&mut Registry) + Send + Sync + 'static,
     status: impl Fn() -> Option<String> + Send + Sync + 'static,
@@ -88,7 +86,11 @@ pub(crate) fn serve_pages<F: Future<Output = Option<Page>> + Send + 'static>(
                     let is_foreign = is_loopback && !names_this_host(&request);
                     let page = page(request.uri().path().to_string());
                     async move {
-                        let page = if is_foreign { Some(foreign()) } else { page.await };
+                        let foreign = "expected an address or localhost as the host\n";
+                        let page = match is_foreign {
+                            true => Some((StatusCode::MISDIRECTED_REQUEST, PLAIN, foreign.into())),
+                            false => page.await,
+                        };
                         Ok::<_, Infallible>(answer(request.method(), page))
                     }
                 });
@@ -115,11 +117,6 @@ fn names_this_host(request: &Request<Incoming>) -> bool {
     })
 }
 
-fn foreign() -> Page {
-    let text = "expected an address or localhost as the host\n";
-    (StatusCode::MISDIRECTED_REQUEST, PLAIN, text.to_string())
-}
-
 fn answer(method: &Method, page: Option<Page>) -> Response<Full<Bytes>> {
     let (status, kind, text) = match page {
         Some(page) if *method == Method::GET => page,
@@ -139,28 +136,30 @@ fn answer(method: &Method, page: Option<Page>) -> Response<Full<Bytes>> {
     response
 }
 
-pub(crate) async fn status(address: SocketAddr) -> Result<String, String> {
+/// Fetches the status document of a relay or daemon; a failure ends with `advice`.
+pub(crate) async fn status(address: SocketAddr, advice: &str) -> Result<Value> {
     let asked = async {
-        let stream = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
-        let made = client::http1::handshake(TokioIo::new(stream)).await;
-        let (mut sender, connection) = made.map_err(|error| error.to_string())?;
+        let stream = TcpStream::connect(address).await?;
+        let (mut sender, connection) = client::http1::handshake(TokioIo::new(stream)).await?;
         tokio::spawn(connection);
-        let host = address.to_string();
-        let request =
-            Request::get("/status").header(header::HOST, host).body(Empty::<Bytes>::new());
-        let request = request.map_err(|error| error.to_string())?;
-        let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
+        let request = Request::get("/status").header(header::HOST, address.to_string());
+        let answer = sender.send_request(request.body(Empty::<Bytes>::new())?).await?;
         if answer.status() != StatusCode::OK {
-            return Err(
-                "this is no address of a relay's --metrics or of a daemon's status".to_string()
-            );
+            let text = "this is no address of a relay's --metrics or of a daemon's status";
+            return Err(text.into());
         }
-        let body = Limited::new(answer.into_body(), STATUS_BYTES_MAX).collect().await;
-        let body = body.map_err(|error| error.to_string())?.to_bytes();
-        String::from_utf8(body.to_vec()).map_err(|_| "it answers with something else".to_string())
+        Ok(Limited::new(answer.into_body(), STATUS_BYTES_MAX).collect().await?.to_bytes())
     };
-    let answer = tokio::time::timeout(REQUEST_TIMEOUT, asked).await;
-    answer.unwrap_or_else(|_| Err("it does not answer".to_string()))
+    let answer: Result<_, Box<dyn Error + Send + Sync>> =
+        tokio::time::timeout(REQUEST_TIMEOUT, asked)
+            .await
+            .unwrap_or_else(|_| Err("it does not answer".into()));
+    let body = answer.map_err(|error| Failure::Work(format!("{address}: {error}{advice}")))?;
+    serde_json::from_slice(&body).map_err(|_| other_answer(address))
+}
+
+pub(crate) fn other_answer(address: SocketAddr) -> Failure {
+    Failure::Work(format!("{address}: it answers with something else"))
 }
 
 pub(crate) fn text(fill: &dyn Fn(&mut Registry)) -> String {
@@ -171,19 +170,15 @@ pub(crate) fn text(fill: &dyn Fn(&mut Registry)) -> String {
     text
 }
 
-pub(crate) fn counters<'a>(
-    registry: &mut Registry,
-    all: impl IntoIterator<Item = (&'a str, &'a str, u64)>,
-) {
+pub(crate) type Metric<T> = (&'static str, &'static str, T);
+
+pub(crate) fn counters(registry: &mut Registry, all: impl IntoIterator<Item = Metric<u64>>) {
     for (name, help, value) in all {
         registry.register(name, help, ConstCounter::new(value));
     }
 }
 
-pub(crate) fn gauges<'a>(
-    registry: &mut Registry,
-    all: impl IntoIterator<Item = (&'a str, &'a str, f64)>,
-) {
+pub(crate) fn gauges(registry: &mut Registry, all: impl IntoIterator<Item = Metric<f64>>) {
     for (name, help, value) in all {
         registry.register(name, help, ConstGauge::new(value));
     }
@@ -191,10 +186,8 @@ pub(crate) fn gauges<'a>(
 
 pub(crate) type Labels = Vec<(&'static str, String)>;
 
-/// Name after the prefix, help text and value of a gauge with labels.
-pub(crate) type Figure<T> = (&'static str, &'static str, fn(&T) -> f64);
+pub(crate) type Figure<T> = Metric<fn(&T) -> f64>;
 
-/// Registers a gauge for each figure, with a value for each entry of `all`.
 pub(crate) fn labelled_gauges<T>(
     registry: &mut Registry,
     prefix: &str,
@@ -212,15 +205,11 @@ pub(crate) fn labelled_gauges<T>(
 
 pub(crate) fn traffic(registry: &mut Registry, traffic: &Counters, refusals: &Refusals) {
     let Counters { received, sent, refused, timers, .. } = traffic;
-    let refused = refused.total() - refused.sealed;
+    let (refused, overflowed) = (refused.total() - refused.sealed, received.overflowed);
     let all = [
         ("received_packets", "Datagrams that came and were of use", received.packets),
         ("received_bytes", "Bytes of those, without UDP and IP headers", received.bytes),
-        (
-            "receive_overflows",
-            "Datagrams that the kernel dropped for want of room",
-            received.overflowed,
-        ),
+        ("receive_overflows", "Datagrams that the kernel dropped for want of room", overflowed),
         ("sent_packets", "Datagrams that were sent, one to a group counted once", sent.packets),
         ("sent_datagrams", "Datagrams that were given to the kernel", sent.datagrams),
         ("sent_bytes", "Bytes of those, without UDP and IP headers", sent.bytes),
@@ -279,7 +268,7 @@ mod tests {
         let answer = runtime.block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
             let address = listener.local_addr().expect("an address");
-            serve(listener, |registry| gauges(registry, [("one", "A number", 1.0)]));
+            serve(listener, |registry| gauges(registry, [("one", "A number", 1.0)]), || None);
             tokio::task::spawn_blocking(move || ask_beside_silent_ones(address)).await
         });
         let answer = answer.expect("it ends");

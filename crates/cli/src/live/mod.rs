@@ -9,13 +9,14 @@ pub(crate) mod words;
 pub(crate) use above::Above;
 pub(crate) use output::Output;
 
-use std::io::{self, IsTerminal as _, Read as _};
+use std::collections::BTreeSet;
+use std::fs::OpenOptions;
+use std::io::{self, IsTerminal as _, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use faircast::{
-    Error, Exposure, GroupKey, Interface, KeyError, NetError, OptionValue, RelaySecret,
-};
+use faircast::{Error, Exposure, Interface, KeyError, NetError, OptionValue};
 use faircast_base::escaped_lines;
 use faircast_proto::credit;
 use faircast_proto::options::OptionKind;
@@ -24,10 +25,10 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::args::{KeyOptions, ViaOptions, WatchOptions, socket_address};
-use crate::error::Failure;
+use crate::error::{Failure, Result};
 use crate::key::exposure;
 
-pub(crate) fn begin_log(watch: &WatchOptions) -> Result<(), Failure> {
+pub(crate) fn begin_log(watch: &WatchOptions) -> Result {
     let wanted = std::env::var("FAIRCAST_LOG").unwrap_or_else(|_| "warn".to_string());
     let filter = log_filter(&wanted)
         .map_err(|error| Failure::Usage(format!("FAIRCAST_LOG={wanted}: {error}")))?;
@@ -42,7 +43,6 @@ pub(crate) fn begin_log(watch: &WatchOptions) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Standard error of the log, escaped except for escape sequences (the subscriber's colours).
 struct Escaping {
     colours: bool,
 }
@@ -98,7 +98,7 @@ fn level(text: &str) -> Result<LevelFilter, String> {
 
 const LOG_PARTS: [&str; 3] = ["session", "control", "packets"];
 
-pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+pub(crate) fn runtime() -> Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -112,18 +112,10 @@ pub(crate) fn with<B, T>(builder: B, given: Option<T>, set: impl FnOnce(B, T) ->
     }
 }
 
-pub(crate) fn read_key(options: &KeyOptions) -> Result<Option<GroupKey>, Failure> {
-    read_with(options, GroupKey::read)
-}
-
-pub(crate) fn read_relay_key(options: &KeyOptions) -> Result<Option<RelaySecret>, Failure> {
-    read_with(options, RelaySecret::read)
-}
-
-fn read_with<K>(
+pub(crate) fn read_key<K>(
     options: &KeyOptions,
     read: fn(&Path, Exposure) -> Result<K, KeyError>,
-) -> Result<Option<K>, Failure> {
+) -> Result<Option<K>> {
     let read = |path| {
         read(path, exposure(options.key_exposed)).map_err(|error| {
             let advice = match error {
@@ -141,24 +133,18 @@ fn read_with<K>(
     options.key.as_deref().map(read).transpose()
 }
 
-pub(crate) fn receivers(
-    hosts: &[String],
-    group: Option<SocketAddr>,
-) -> Result<Vec<SocketAddr>, Failure> {
-    self::hosts("--to", hosts, group.is_some_and(|group| group.is_ipv6()))
-}
-
-pub(crate) fn relays(via: &ViaOptions, group: Option<SocketAddr>) -> Result<Vec<String>, Failure> {
+pub(crate) fn relays(via: &ViaOptions, group: Option<SocketAddr>) -> Result<Vec<String>> {
     if !via.via.is_empty() && via.meeting.is_none() && group.is_none() {
-        let text = "--via needs --meeting NAME, at which senders and receivers meet, such as \
-                    --meeting images";
-        return Err(Failure::Usage(text.to_string()));
+        return Err(Failure::usage(
+            "--via needs --meeting NAME, at which senders and receivers meet, such as \
+                    --meeting images",
+        ));
     }
     names("--via", &via.via)
 }
 
 /// Returns the hosts that `option` lists, each as `HOST:PORT`. Names are resolved at each use.
-pub(crate) fn names(option: &str, hosts: &[String]) -> Result<Vec<String>, Failure> {
+pub(crate) fn names(option: &str, hosts: &[String]) -> Result<Vec<String>> {
     let name = |host: &String| {
         if let Some(address) = socket_address(host)? {
             return checked(address).map(|address| address.to_string());
@@ -176,7 +162,7 @@ fn each<T>(
     option: &str,
     hosts: &[String],
     read: impl Fn(&String) -> Result<T, String>,
-) -> Result<Vec<T>, Failure> {
+) -> Result<Vec<T>> {
     let (mut all, mut wrong) = (Vec::new(), Vec::new());
     for host in hosts {
         match read(host) {
@@ -187,15 +173,12 @@ fn each<T>(
     if wrong.is_empty() { Ok(all) } else { Err(Failure::Usage(wrong.join("; "))) }
 }
 
-pub(crate) fn hosts(
-    option: &str,
-    hosts: &[String],
-    ipv6: bool,
-) -> Result<Vec<SocketAddr>, Failure> {
-    let mut all: Vec<SocketAddr> = Vec::new();
-    for address in each(option, hosts, |host| resolve(host, ipv6))? {
-        all.extend((!all.contains(&address)).then_some(address));
-    }
+/// Returns the addresses that `--to` lists, each once, of the group's family if there is a group.
+pub(crate) fn receivers(hosts: &[String], group: Option<SocketAddr>) -> Result<Vec<SocketAddr>> {
+    let ipv6 = group.is_some_and(|group| group.is_ipv6());
+    let mut all = each("--to", hosts, |host| resolve(host, ipv6))?;
+    let mut seen = BTreeSet::new();
+    all.retain(|address| seen.insert(*address));
     Ok(all)
 }
 
@@ -240,7 +223,7 @@ fn resolve(host: &str, ipv6: bool) -> Result<SocketAddr, String> {
 }
 
 /// Parses settings of the scheme, `KEY=VALUE` each. A file as the value is read.
-pub(crate) fn options(given: &[String]) -> Result<Vec<(String, OptionValue)>, Failure> {
+pub(crate) fn options(given: &[String]) -> Result<Vec<(String, OptionValue)>> {
     let all = given.iter().map(|text| {
         let (key, value) = text.split_once('=').ok_or_else(|| {
             Failure::Usage(format!("--option {text}: expected KEY=VALUE, such as acker_bias=0.75"))
@@ -269,17 +252,17 @@ pub(crate) fn read_small(path: &Path, max_bytes: u32) -> std::io::Result<Vec<u8>
     }
 }
 
+pub(crate) fn write_new(file: &Path, mode: u32, text: &str) -> io::Result<()> {
+    let opened = OpenOptions::new().write(true).create_new(true).mode(mode).open(file);
+    opened?.write_all(text.as_bytes())
+}
+
 fn option_value(text: &str) -> OptionValue {
-    if let Ok(value) = text.parse() {
-        return OptionValue::Bool(value);
-    }
-    if let Ok(value) = text.parse() {
-        return OptionValue::Integer(value);
-    }
-    match text.parse::<f64>() {
-        Ok(value) if value.is_finite() => OptionValue::Float(value),
-        _ => OptionValue::Text(text.trim_matches('"').to_string()),
-    }
+    let float = || text.parse().ok().filter(|value: &f64| value.is_finite());
+    let boolean = text.parse().ok().map(OptionValue::Bool);
+    let number = boolean.or_else(|| text.parse().ok().map(OptionValue::Integer));
+    let number = number.or_else(|| float().map(OptionValue::Float));
+    number.unwrap_or_else(|| OptionValue::Text(text.trim_matches('"').to_string()))
 }
 
 /// Converts an error of the library and adds the remedy. `multicast`: the transfer has a group.
@@ -323,11 +306,10 @@ fn no_route(error: &io::Error) -> bool {
 
 /// True if the network is not up yet. An unknown interface does not count: it may be misspelt.
 pub(crate) fn is_away(error: &Error) -> bool {
+    let Error::Net(error) = error else { return false };
     match error {
-        Error::Net(NetError::Socket { error, .. } | NetError::Join { error, .. }) => {
-            no_route(error)
-        }
-        Error::Net(NetError::Bind { error, .. }) => {
+        NetError::Socket { error, .. } | NetError::Join { error, .. } => no_route(error),
+        NetError::Bind { error, .. } => {
             no_route(error) || error.kind() == io::ErrorKind::AddrNotAvailable
         }
         _ => false,

@@ -8,14 +8,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::args::WatchOptions;
-use crate::error::{Failure, note, print};
+use crate::error::{Result, note, print};
 
-/// Printer of events in the form that the user has chosen.
 pub(crate) struct Output {
     mode: Mode,
-    /// Bar of a terminal; elsewhere progress is printed in lines.
     bar: Option<ProgressBar>,
-    /// Time of the last line of progress.
     progress_at: Option<std::time::Instant>,
 }
 
@@ -42,7 +39,7 @@ impl Output {
     }
 
     /// Reports an event: `text` for people, `event` with the fields of `json` for programs.
-    pub(crate) fn tell(&self, event: &'static str, text: &str, json: Value) -> Result<(), Failure> {
+    pub(crate) fn tell(&self, event: &str, text: &str, json: Value) -> Result {
         match (self.mode, &self.bar) {
             (Mode::Quiet, _) => Ok(()),
             (Mode::Json, _) => print(&json_line(event, &json)),
@@ -58,7 +55,7 @@ impl Output {
         }
     }
 
-    pub(crate) fn warn(&self, text: &str) -> Result<(), Failure> {
+    pub(crate) fn warn(&self, text: &str) -> Result {
         match (self.mode, &self.bar) {
             (Mode::Json, _) => {
                 print(&json_line("warning", &serde_json::json!({ "text": text })))?;
@@ -74,7 +71,7 @@ impl Output {
         share: f64,
         text: impl FnOnce() -> String,
         json: impl FnOnce() -> Value,
-    ) -> Result<(), Failure> {
+    ) -> Result {
         if let Some(bar) = &self.bar {
             let text = escaped(&text()).into_owned();
             let (_, columns) = console::Term::stderr().size();
@@ -97,12 +94,7 @@ impl Output {
     }
 
     /// Reports the result, even with `--quiet`. Long JSON is made while it is printed.
-    pub(crate) fn result(
-        &mut self,
-        event: &'static str,
-        text: &str,
-        json: &impl Serialize,
-    ) -> Result<(), Failure> {
+    pub(crate) fn result(&mut self, event: &str, text: &str, json: &impl Serialize) -> Result {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
         }
@@ -129,7 +121,7 @@ const PERCENT_COLUMNS: usize = 7;
 const BAR_COLUMNS_MIN: usize = 5;
 const BAR_COLUMNS_MAX: usize = 30;
 
-fn json_line(event: &'static str, json: &impl Serialize) -> String {
+fn json_line(event: &str, json: &impl Serialize) -> String {
     let fields = serde_json::to_string(json).expect("keys are texts");
     match fields.strip_prefix('{') {
         Some("}") | None => format!("{{\"event\":\"{event}\"}}\n"),
@@ -137,7 +129,6 @@ fn json_line(event: &'static str, json: &impl Serialize) -> String {
     }
 }
 
-/// Time between two lines of progress.
 const TEXT_INTERVAL_S: f64 = 5.0;
 const JSON_INTERVAL_S: f64 = 1.0;
 

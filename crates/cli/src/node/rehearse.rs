@@ -1,22 +1,18 @@
 //! `faircast node rehearse`: runs a program against daemons with injected faults.
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher as _, Hasher as _};
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command};
 use std::time::Duration;
 
 use faircast::groups::Rehearsal;
+use faircast_net::random;
 
 use crate::args::NodeRehearseArgs;
-use crate::error::{Failure, note};
-use crate::interrupt::{interrupted, listen};
+use crate::error::{Failure, Result, note};
+use crate::interrupt::{INTERRUPT_INTERVAL, interrupted, listen};
 
-const INTERRUPT_INTERVAL: Duration = Duration::from_millis(50);
-
-pub(super) async fn rehearse(args: &NodeRehearseArgs) -> Result<(), Failure> {
+pub(super) async fn rehearse(args: &NodeRehearseArgs) -> Result {
     listen();
-    let drawn = || RandomState::new().build_hasher().finish() % 1_000_000;
-    let seed = args.seed.unwrap_or_else(drawn);
+    let seed = args.seed.unwrap_or_else(|| random() % 1_000_000);
     let failed = |error: &dyn std::fmt::Display| Failure::Work(format!("rehearsal: {error}"));
     let started = Rehearsal::start(usize::from(args.daemons), seed).await;
     let mut rehearsal = started.map_err(|error| failed(&error))?;
@@ -53,16 +49,13 @@ pub(super) async fn rehearse(args: &NodeRehearseArgs) -> Result<(), Failure> {
     })
 }
 
-async fn watch(program: &mut Option<Child>) -> Result<(), Failure> {
+async fn watch(program: &mut Option<Child>) -> Result {
     loop {
         if interrupted() {
             return Ok(());
         }
-        let ended: Option<ExitStatus> = match program {
-            None => None,
-            Some(child) => child.try_wait().map_err(|error| Failure::Work(error.to_string()))?,
-        };
-        match ended {
+        let ended = program.as_mut().map_or(Ok(None), Child::try_wait);
+        match ended.map_err(Failure::work)? {
             None => tokio::time::sleep(INTERRUPT_INTERVAL).await,
             Some(status) if status.success() => return Ok(()),
             Some(status) => return Err(Failure::Work(format!("the program has failed: {status}"))),

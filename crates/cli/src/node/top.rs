@@ -2,24 +2,23 @@
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _, stdout};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use faircast_base::escaped;
 use serde_json::Value;
 
 use super::fetch;
 use crate::args::NodeTopArgs;
-use crate::error::{Failure, print};
-use crate::interrupt::{interrupted, listen};
+use crate::error::{Failure, Result, print};
+use crate::interrupt::{INTERRUPT_INTERVAL, interrupted, listen};
 use crate::live::words::bytes;
 
-const INTERRUPT_INTERVAL: Duration = Duration::from_millis(50);
 const INTERVAL_MIN: faircast_base::Duration = faircast_base::Duration::from_millis(100);
 const ROWS_MAX: usize = 15;
 /// Escape sequences: cursor to the upper left corner, then clear the screen.
 const CLEAR: &[u8] = b"\x1b[H\x1b[J";
 
-pub(super) async fn top(args: &NodeTopArgs) -> Result<(), Failure> {
+pub(super) async fn top(args: &NodeTopArgs) -> Result {
     if args.interval < INTERVAL_MIN {
         let text = format!("--interval {}: expected {INTERVAL_MIN} or more", args.interval);
         return Err(Failure::Usage(text));
@@ -53,7 +52,6 @@ pub(super) async fn top(args: &NodeTopArgs) -> Result<(), Failure> {
     }
 }
 
-/// Counters of an earlier status, for rates.
 struct Growth<'a> {
     seconds: f64,
     before: BTreeMap<&'a str, &'a Value>,
@@ -66,7 +64,6 @@ impl<'a> Growth<'a> {
         Self { seconds, before }
     }
 
-    /// Returns the growth of a counter per second; the whole counter for a new entry.
     fn per_s(&self, name: &str, entry: &Value, counter: &str) -> f64 {
         let old = self.before.get(name).map_or(0, |it| count(&it[counter]));
         rate(count(&entry[counter]), old, self.seconds)

@@ -1,7 +1,6 @@
 //! Reports of a receiver: its objects, their progress and outcomes, and the summary.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::time::{Duration as WallDuration, Instant};
 
 use faircast::{
@@ -14,41 +13,28 @@ use serde_json::{Value, json};
 use super::waits::WaitHints;
 use super::warnings::Warnings;
 use crate::args::RecvArgs;
-use crate::error::Failure;
+use crate::error::{Failure, Result};
 use crate::live::display::Meter;
 use crate::live::metrics::{counters, gauges, traffic};
 use crate::live::words::{bytes, count, hex, path_text, rate, seat_json, time};
 use crate::live::{Above, Output};
 
-/// Most files of an object whose hashes are printed without `--list`.
 const FILES_SHOWN: usize = 12;
 
-/// Time without data before a transfer counts as stalled: 5 s.
 const STALLED_AFTER: WallDuration = WallDuration::from_secs(5);
 
-/// Reports of a receiver, from its status and its ended objects.
 pub(super) struct Reporter {
     pub(super) output: Output,
     above: Above,
     waits: WaitHints,
     warnings: Warnings,
-    /// Reported objects by number; true once the size is reported too.
     known: BTreeMap<u64, bool>,
     received: Meter,
     done: Meter,
-    /// True to print the hash of each file: `--list`.
     list: bool,
-    /// True if the content of an unfinished object stays for a later run.
     keeps_partial: bool,
-    totals: Totals,
-}
-
-/// Numbers for the summary and the exit code.
-#[derive(Default)]
-struct Totals {
     complete: u64,
     failed: u64,
-    /// True if an object was unfinished at the end of the receiver.
     is_cut: bool,
     /// True if a limit of the wait for senders has ended the receiver.
     given_up: bool,
@@ -66,11 +52,14 @@ impl Reporter {
             done: Meter::long_term(),
             list: args.list,
             keeps_partial: args.into.is_some() || args.target.journal.is_some(),
-            totals: Totals::default(),
+            complete: 0,
+            failed: 0,
+            is_cut: false,
+            given_up: false,
         }
     }
 
-    pub(super) fn update(&mut self, status: &ReceiveStatus) -> Result<(), Failure> {
+    pub(super) fn update(&mut self, status: &ReceiveStatus) -> Result {
         self.above.update(&self.output, status.relay.as_ref())?;
         self.waits.update(&self.output, status)?;
         self.warnings.senders(&self.output, status)?;
@@ -81,21 +70,20 @@ impl Reporter {
         self.progress(status)
     }
 
-    /// Reports that the receiver ends because a limit has passed.
-    pub(super) fn give_up(&mut self, reason: &str) -> Result<(), Failure> {
-        self.totals.given_up = true;
+    pub(super) fn give_up(&mut self, reason: &str) -> Result {
+        self.given_up = true;
         self.output.warn(reason)
     }
 
-    fn begun(&mut self, incoming: &Incoming) -> Result<(), Failure> {
+    fn begun(&mut self, incoming: &Incoming) -> Result {
         let from = source_text(incoming);
-        if let Entry::Vacant(new) = self.known.entry(incoming.number) {
-            new.insert(false);
+        let has_size = self.known.get(&incoming.number).copied();
+        if has_size.is_none() {
+            self.known.insert(incoming.number, false);
             let text = format!("a sender at {from}");
             self.output.tell("sender", &text, incoming_json(incoming))?;
         }
-        let has_size = self.known.get(&incoming.number) == Some(&true);
-        if let (Some(total), false) = (incoming.object.bytes_total, has_size) {
+        if let (Some(total), Some(false) | None) = (incoming.object.bytes_total, has_size) {
             self.known.insert(incoming.number, true);
             let text = match incoming.object.growing {
                 true => format!("a pipe from {from}"),
@@ -106,7 +94,7 @@ impl Reporter {
         Ok(())
     }
 
-    fn progress(&mut self, status: &ReceiveStatus) -> Result<(), Failure> {
+    fn progress(&mut self, status: &ReceiveStatus) -> Result {
         let active =
             status.incoming.iter().filter(|incoming| incoming.object.stage > Stage::Gathering);
         let (mut total, mut done, mut verifying) = (0, 0, true);
@@ -151,7 +139,7 @@ impl Reporter {
         self.output.progress(share, text, json)
     }
 
-    pub(super) fn ended(&mut self, received: &Received) -> Result<(), Failure> {
+    pub(super) fn ended(&mut self, received: &Received) -> Result {
         let Received { last, took, outcome, remarks } = received;
         self.begun(last)?;
         let mut json = incoming_json(last);
@@ -162,7 +150,7 @@ impl Reporter {
         match outcome {
             ReceiveOutcome::Complete { files } => self.completed(received, files, json),
             ReceiveOutcome::Partial { files, left_out, reason } => {
-                self.totals.failed += 1;
+                self.failed += 1;
                 self.files(last, files)?;
                 json["reason"] = json!(reason);
                 json["left_out"] = json!(left_out);
@@ -178,26 +166,24 @@ impl Reporter {
                     true => "what is here is kept for when it comes back",
                     false => "it begins anew should it come back",
                 };
-                self.gone(
-                    &format!("the sender is gone ({reason}); {then}"),
-                    self.keeps_partial,
-                    json,
-                )
+                self.gone(&format!("the sender is gone ({reason}); {then}"), json)
             }
             ReceiveOutcome::GivenUp => {
                 let then = match self.keeps_partial {
                     true => "its next version takes over what has not changed",
                     false => "nothing of it is kept",
                 };
-                let text = format!(
-                    "the sender has given the object up: a file changed there, or content came from a \
-                     pipe; {then}"
-                );
-                self.gone(&text, self.keeps_partial, json)
+                self.gone(
+                    &format!(
+                        "the sender has given the object up: a file changed there, or content came from a pipe; {then}"
+                    ),
+                    json,
+                )
             }
             ReceiveOutcome::Superseded => {
                 let text = "a later object of this name has come from the same host; nothing of this one is kept";
-                self.gone(text, false, json)
+                json["kept"] = json!(false);
+                self.output.tell("gone", text, json)
             }
             ReceiveOutcome::Failed(reason) => self.failed(reason, json),
             ReceiveOutcome::OtherScheme(mismatch) => {
@@ -208,7 +194,7 @@ impl Reporter {
                 self.failed(&reason, json)
             }
             ReceiveOutcome::Closed => {
-                self.totals.is_cut = true;
+                self.is_cut = true;
                 let text = match self.keeps_partial {
                     true => "not complete; what is here is kept for another time",
                     false => "not complete; another time it begins anew",
@@ -218,14 +204,9 @@ impl Reporter {
         }
     }
 
-    fn completed(
-        &mut self,
-        received: &Received,
-        files: &[ReceivedFile],
-        json: Value,
-    ) -> Result<(), Failure> {
+    fn completed(&mut self, received: &Received, files: &[ReceivedFile], json: Value) -> Result {
         let (last, took) = (&received.last, received.took);
-        self.totals.complete += 1;
+        self.complete += 1;
         self.files(last, files)?;
         let fresh = last.object.bytes_done.saturating_sub(last.object.bytes_found);
         let speed = rate(fresh as f64 * 8.0 / took.as_secs_f64().max(0.001));
@@ -245,13 +226,13 @@ impl Reporter {
         self.output.tell("complete", &text, json)
     }
 
-    fn gone(&self, text: &str, kept: bool, mut json: Value) -> Result<(), Failure> {
-        json["kept"] = json!(kept);
+    fn gone(&self, text: &str, mut json: Value) -> Result {
+        json["kept"] = json!(self.keeps_partial);
         self.output.tell("gone", text, json)
     }
 
-    fn failed(&mut self, reason: &str, mut json: Value) -> Result<(), Failure> {
-        self.totals.failed += 1;
+    fn failed(&mut self, reason: &str, mut json: Value) -> Result {
+        self.failed += 1;
         json["reason"] = json!(reason);
         self.output.warn(&format!("cannot be received: {reason}"))?;
         self.output.tell("failed", "", json)
@@ -261,7 +242,7 @@ impl Reporter {
         self.list || files.len() <= FILES_SHOWN
     }
 
-    fn files(&self, last: &Incoming, files: &[ReceivedFile]) -> Result<(), Failure> {
+    fn files(&self, last: &Incoming, files: &[ReceivedFile]) -> Result {
         for file in files {
             let hash = file.blake3.as_ref().map(|hash| hex(hash));
             let path = shown_path(&file.path);
@@ -278,8 +259,8 @@ impl Reporter {
         Ok(())
     }
 
-    pub(super) fn finish(mut self, once: bool) -> Result<(), Failure> {
-        let Totals { complete, failed, is_cut, given_up } = self.totals;
+    pub(super) fn finish(mut self, once: bool) -> Result {
+        let Self { complete, failed, is_cut, given_up, .. } = self;
         let lacks_object = once && complete == 0;
         // Incomplete: objects that `--once` expected are missing.
         let gave_up_early = given_up && (once || complete == 0);

@@ -5,7 +5,7 @@ use faircast_base::Duration;
 use serde_json::{Value, json};
 
 use super::report::{incoming_json, source_text};
-use crate::error::Failure;
+use crate::error::Result;
 use crate::live::Output;
 use crate::live::display::Hints;
 use crate::live::words::time;
@@ -13,12 +13,10 @@ use crate::live::words::time;
 /// Silence of a sender before it is shown: 2 s. A live sender sends once a second.
 const SILENT_AFTER: Duration = Duration::from_secs(2);
 
-/// Hints while nothing arrives: repeated, at growing intervals.
 pub(super) struct WaitHints {
     once: bool,
     first_object: Hints,
     end: Hints,
-    /// Time since the start at which only the end was left to wait for.
     end_since: Option<Duration>,
 }
 
@@ -27,11 +25,7 @@ impl WaitHints {
         Self { once, first_object: Hints::default(), end: Hints::at_once(), end_since: None }
     }
 
-    pub(super) fn update(
-        &mut self,
-        output: &Output,
-        status: &ReceiveStatus,
-    ) -> Result<(), Failure> {
+    pub(super) fn update(&mut self, output: &Output, status: &ReceiveStatus) -> Result {
         if self.once && status.begun.is_none() && self.first_object.is_due(status.elapsed) {
             let text = match status.heard {
                 None => {

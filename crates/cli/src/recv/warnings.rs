@@ -6,21 +6,16 @@ use std::net::IpAddr;
 use faircast::{PathLimit, ReceiveStatus, Stage};
 use faircast_base::Duration;
 
-use crate::error::Failure;
+use crate::error::Result;
 use crate::live::Output;
 
-/// Silence of the `--from` address before a warning: 10 s.
 const FROM_SILENT: Duration = Duration::from_secs(10);
 
-/// Warnings about senders, each given once for its cause.
 pub(super) struct Warnings {
-    /// Only accepted sender: `--from`.
     from: Option<IpAddr>,
     /// True from the warning that `from` is silent to its next packet.
     from_is_silent: bool,
-    /// True after the warning that a sender has another key.
     mismatch_given: bool,
-    /// Path limit last reported, by object number.
     paths: BTreeMap<u64, PathLimit>,
 }
 
@@ -29,12 +24,7 @@ impl Warnings {
         Self { from, from_is_silent: false, mismatch_given: false, paths: BTreeMap::new() }
     }
 
-    /// Warns of a sender with another key, and of silence of the only accepted sender.
-    pub(super) fn senders(
-        &mut self,
-        output: &Output,
-        status: &ReceiveStatus,
-    ) -> Result<(), Failure> {
+    pub(super) fn senders(&mut self, output: &Output, status: &ReceiveStatus) -> Result {
         if let (Some(mismatch), false) = (status.mismatch, self.mismatch_given) {
             self.mismatch_given = true;
             output.warn(&format!("a sender cannot be heard: {mismatch}"))?;
@@ -51,12 +41,7 @@ impl Warnings {
         ))
     }
 
-    /// Warns when long packets of an object stop to arrive, and when they arrive again.
-    pub(super) fn path(
-        &mut self,
-        output: &Output,
-        incoming: &faircast::Incoming,
-    ) -> Result<(), Failure> {
+    pub(super) fn path(&mut self, output: &Output, incoming: &faircast::Incoming) -> Result {
         let (number, path) = (incoming.number, incoming.object.path);
         // A failed object has no path limit: its long packets are missing for another reason.
         let failed = incoming.object.stage == Stage::Failed;

@@ -7,11 +7,11 @@ use faircast::{Error, FilesError, PIPE_NAME, PipeSupply, Scan, ScanTotals, Skipp
 use serde_json::{Value, json};
 
 use crate::args::SendArgs;
-use crate::error::Failure;
+use crate::error::{Failure, Result};
 use crate::live::words::{bytes, count};
 use crate::live::{self, Output};
 
-pub(super) fn show(args: &SendArgs) -> Result<(), Failure> {
+pub(super) fn show(args: &SendArgs) -> Result {
     let failed = |error: FilesError| live::failure(Error::from(error), false);
     let mut output = Output::new(&args.watch);
     let (totals, name) = if is_pipe(args) {

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use faircast::{Cause, FileHash, Limit, Member, MemberState, Seat, SendStatus, Skipped};
+use faircast::{
+    Cause, FileHash, Limit, Member, MemberState, PacketCounts, Seat, SendStatus, Skipped,
+};
 use faircast_base::{Bitrate, Duration};
 use prometheus_client::registry::Registry;
 use serde::{Serialize, Serializer};
@@ -32,15 +34,14 @@ pub(super) fn summary_text(status: &SendStatus) -> String {
     }
     for name in &status.missing {
         let mut row = [const { String::new() }; HEADINGS.len()];
-        (row[NAME_COLUMN], row[STATE_COLUMN]) = (name.clone(), "never joined".to_string());
+        (row[0], row[1]) = (name.clone(), "never joined".to_string());
         rows.push(row);
     }
     if rows.len() == 1 {
         return "no receiver joined\n".to_string();
     }
     if status.members.iter().all(|member| member.seat.is_none()) {
-        rows[0][HEAD_COLUMN].clear();
-        rows[0][REPAIRS_COLUMN].clear();
+        rows[0][HEAD_COLUMN..HEAD_COLUMN + 2].iter_mut().for_each(String::clear);
     }
     let mut text = table(&rows);
     let all = status.members.len() + status.missing.len();
@@ -61,10 +62,7 @@ pub(super) fn summary_text(status: &SendStatus) -> String {
     text
 }
 
-const NAME_COLUMN: usize = 0;
-const STATE_COLUMN: usize = 1;
 const HEAD_COLUMN: usize = 6;
-const REPAIRS_COLUMN: usize = 7;
 const HEADINGS: [&str; 9] =
     ["receiver", "", "has", "time", "rate", "loss", "repaired by", "for others", ""];
 
@@ -96,7 +94,10 @@ fn limits_text(status: &SendStatus, labels: &Labels) -> Option<String> {
                     Some(slow) => slow.name.clone(),
                     None => "the relay above, or the link to it".to_string(),
                 },
-                (cause, _) => limit_words(cause, member, labels, status.object.rtt),
+                (cause, _) => {
+                    let label = member.map_or("a receiver".to_string(), |member| labels.of(member));
+                    limit_words(cause, member, &label, status.object.rtt)
+                }
             };
             format!("{words} ({:.0} % of the time)", share(limit) * 100.0)
         })
@@ -107,33 +108,32 @@ fn limits_text(status: &SendStatus, labels: &Labels) -> Option<String> {
 fn limit_words(
     cause: Cause,
     member: Option<&Member>,
-    labels: &Labels,
+    label: &str,
     rtt: Option<Duration>,
 ) -> String {
-    let who = member.map_or_else(|| "a receiver".to_string(), |member| labels.of(member));
     match cause {
         Cause::RateMax => "--rate-max".to_string(),
         Cause::ReceiverLimit => {
             let limit = member.and_then(|member| member.rate_max);
             let limit = limit.map_or(String::new(), |limit| format!(" {limit}"));
-            format!("{who}, which asks for no more than{limit}")
+            format!("{label}, which asks for no more than{limit}")
         }
         Cause::Start => "its start: no limit had been reached yet".to_string(),
-        Cause::Floor => format!("{who}, whose reports did not arrive"),
+        Cause::Floor => format!("{label}, whose reports did not arrive"),
         Cause::Path => {
             let loss = member.map(|member| format!("loss {}", percent(member.loss)));
             let ms = |rtt: Duration| format!("round trip {:.1} ms", rtt.as_secs_f64() * 1000.0);
             let rtt = rtt.map(ms);
             let facts: Vec<String> = loss.into_iter().chain(rtt).collect();
             match facts.is_empty() {
-                true => format!("the way to {who}"),
-                false => format!("the way to {who}: {}", facts.join(", ")),
+                true => format!("the way to {label}"),
+                false => format!("the way to {label}: {}", facts.join(", ")),
             }
         }
-        Cause::ReceiverDisk => format!("the disk of {who}"),
-        Cause::ReceiverProcessor => format!("the processor of {who}"),
+        Cause::ReceiverDisk => format!("the disk of {label}"),
+        Cause::ReceiverProcessor => format!("the processor of {label}"),
         Cause::ReceiverBuffer => {
-            format!("the socket buffer of {who}: raise net.core.rmem_max there")
+            format!("the socket buffer of {label}: raise net.core.rmem_max there")
         }
         Cause::Receivers => "receivers that were checking what they already had".to_string(),
         Cause::SenderDisk => "the disk of this host, or the source of the content".to_string(),
@@ -150,61 +150,38 @@ pub(super) fn limited_by(before: &[Limit], now: &[Limit]) -> Option<&'static str
     };
     let grown = |limit: &Limit| limit.time.saturating_sub(time(before, limit));
     let most = now.iter().max_by_key(|limit| grown(limit))?;
-    match most.cause {
-        _ if grown(most) == Duration::ZERO => None,
-        Cause::RateMax => Some("--rate-max"),
-        Cause::SenderDisk => Some("the disk here"),
-        Cause::SenderProcessor => Some("the processor here"),
-        Cause::SenderLink => Some("the link of this host"),
-        _ => None,
-    }
+    cause_facts(most.cause).1.filter(|_| grown(most) > Duration::ZERO)
 }
 
-/// Name of a cause in JSON: programs read it.
-fn cause_name(cause: Cause) -> &'static str {
+/// Name of a cause in JSON, which programs read, and the words after "limited by".
+fn cause_facts(cause: Cause) -> (&'static str, Option<&'static str>) {
     match cause {
-        Cause::RateMax => "rate_max",
-        Cause::ReceiverLimit => "receiver_limit",
-        Cause::Start => "start",
-        Cause::Floor => "floor",
-        Cause::Path => "path",
-        Cause::ReceiverDisk => "receiver_disk",
-        Cause::ReceiverProcessor => "receiver_processor",
-        Cause::ReceiverBuffer => "receiver_buffer",
-        Cause::Receivers => "receivers",
-        Cause::SenderDisk => "sender_disk",
-        Cause::SenderProcessor => "sender_processor",
-        Cause::SenderLink => "sender_link",
+        Cause::RateMax => ("rate_max", Some("--rate-max")),
+        Cause::ReceiverLimit => ("receiver_limit", None),
+        Cause::Start => ("start", None),
+        Cause::Floor => ("floor", None),
+        Cause::Path => ("path", None),
+        Cause::ReceiverDisk => ("receiver_disk", None),
+        Cause::ReceiverProcessor => ("receiver_processor", None),
+        Cause::ReceiverBuffer => ("receiver_buffer", None),
+        Cause::Receivers => ("receivers", None),
+        Cause::SenderDisk => ("sender_disk", Some("the disk here")),
+        Cause::SenderProcessor => ("sender_processor", Some("the processor here")),
+        Cause::SenderLink => ("sender_link", Some("the link of this host")),
     }
 }
 
-/// Shortest transfer whose limits are reported, in seconds; shorter ones need no explanation.
 const LIMITS_FROM_S: f64 = 1.0;
 
-/// Smallest share of the time for which a cause is reported, and most causes reported.
 const LIMIT_SHARE: f64 = 0.1;
 const LIMITS_SHOWN: usize = 3;
 
-/// Result as JSON, with the hash of every file.
 #[derive(Serialize)]
 pub(super) struct Summary<'a> {
     #[serde(flatten)]
-    fields: Value,
+    pub(super) fields: Value,
     #[serde(serialize_with = "write_files")]
-    files: &'a [FileHash],
-}
-
-impl<'a> Summary<'a> {
-    pub(super) fn new(
-        status: &SendStatus,
-        good: bool,
-        skipped: &Skipped,
-        files: &'a [FileHash],
-    ) -> Self {
-        let mut fields = summary_json(status, good);
-        fields["skipped"] = skipped_json(skipped);
-        Self { fields, files }
-    }
+    pub(super) files: &'a [FileHash],
 }
 
 /// Serialises one file at a time: as JSON values they would take a kilobyte each.
@@ -220,7 +197,7 @@ fn write_files<S: Serializer>(files: &&[FileHash], out: S) -> Result<S::Ok, S::E
     }))
 }
 
-fn summary_json(status: &SendStatus, good: bool) -> Value {
+pub(super) fn summary_json(status: &SendStatus, good: bool, skipped: &Skipped) -> Value {
     let members = status.members.iter().map(|member| {
         let mut value = member_json(member);
         let took = duration(status, member);
@@ -239,12 +216,13 @@ fn summary_json(status: &SendStatus, good: bool) -> Value {
         "parity": status.object.packets.parity,
         "requests": status.object.packets.requests,
         "limits": status.object.limits.iter().map(|limit| json!({
-            "cause": cause_name(limit.cause),
+            "cause": cause_facts(limit.cause).0,
             "id": limit.member.map(|id| format!("{id:016x}")),
             "seconds": limit.time.as_secs_f64(),
         })).collect::<Vec<_>>(),
         "receivers": members.collect::<Vec<_>>(),
         "missing": status.missing,
+        "skipped": skipped_json(skipped),
     })
 }
 
@@ -269,6 +247,9 @@ pub(super) fn metrics(registry: &mut Registry, status: &SendStatus) {
     let number = |state: MemberState| {
         status.members.iter().filter(|member| member.state == state).count() as f64
     };
+    let (rate, rtt) = (object.rate_bits_per_s, object.rtt.map(Duration::as_secs_f64));
+    let (rate, rtt) = (rate.unwrap_or_default(), rtt.unwrap_or_default());
+    let loss = status.members.iter().fold(0.0, |max, member| member.loss.max(max));
     let all = [
         ("content_bytes", "Bytes of content in all", status.bytes_total() as f64),
         ("content_least_bytes", "The least that a served receiver has", object.bytes_done as f64),
@@ -277,32 +258,21 @@ pub(super) fn metrics(registry: &mut Registry, status: &SendStatus) {
         ("receivers_failed", "Receivers that cannot go on", number(MemberState::Failed)),
         ("receivers_lost", "Receivers that fell silent", number(MemberState::Lost)),
         ("receivers_deferred", "Receivers that are served later", number(MemberState::Deferred)),
-        (
-            "rate_bits_per_second",
-            "Payload that the scheme allows",
-            object.rate_bits_per_s.unwrap_or(0.0),
-        ),
-        (
-            "rtt_seconds",
-            "Round trip to the receiver that limits",
-            object.rtt.map_or(0.0, Duration::as_secs_f64),
-        ),
+        ("rate_bits_per_second", "Payload that the scheme allows", rate),
+        ("rtt_seconds", "Round trip to the receiver that limits", rtt),
         (
             "loss_max",
             "Greatest share of the packets of the transfer that a receiver lost, 0 to 1",
-            status.members.iter().fold(0.0, |max, member| member.loss.max(max)),
+            loss,
         ),
     ];
     gauges(registry, all);
+    let PacketCounts { symbols, parity, repairs, requests, .. } = object.packets;
     let all = [
-        ("symbol_packets", "Packets with content that were sent", object.packets.symbols),
-        ("parity_packets", "Packets with parity that were sent", object.packets.parity),
-        (
-            "repair_packets",
-            "Packets that were sent again, and parity in their place",
-            object.packets.repairs,
-        ),
-        ("requests", "Requests for repair that came", object.packets.requests),
+        ("symbol_packets", "Packets with content that were sent", symbols),
+        ("parity_packets", "Packets with parity that were sent", parity),
+        ("repair_packets", "Packets that were sent again, and parity in their place", repairs),
+        ("requests", "Requests for repair that came", requests),
     ];
     counters(registry, all);
     traffic(registry, &status.traffic, &status.refusals);
@@ -314,7 +284,6 @@ fn duration(status: &SendStatus, member: &Member) -> Option<Duration> {
     Some(member.done?.saturating_sub(begun))
 }
 
-/// Returns the rate of the received bytes in bit/s, without bytes found.
 fn receive_rate(member: &Member, took: Option<Duration>) -> Option<f64> {
     let got = member.bytes.saturating_sub(member.found);
     let took = took.filter(|took| got > 0 && *took > Duration::ZERO)?;
@@ -339,7 +308,6 @@ impl Labels {
     }
 }
 
-/// Name of a state, in the table and in JSON: programs read it.
 fn state_name(state: MemberState) -> &'static str {
     match state {
         MemberState::Joined => "joined",

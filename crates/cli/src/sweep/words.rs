@@ -32,7 +32,6 @@ fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_./=:,+@%".contains(&byte)
 }
 
-/// Beginning of an escaped word.
 const PREFIX: &str = "url:";
 
 /// Returns a word in plain characters: unchanged, or after `url:` with percent escapes.
@@ -61,7 +60,6 @@ pub(super) fn unescape(word: &str) -> Result<String, String> {
     String::from_utf8(unescaped(word)?).map_err(|_| format!("{word}: the escapes are not UTF-8"))
 }
 
-/// Does the same for a path, which need not be UTF-8.
 pub(super) fn unescape_path(path: &Path) -> Result<PathBuf, String> {
     match path.to_str() {
         Some(word) => Ok(OsString::from_vec(unescaped(word)?).into()),
@@ -89,7 +87,6 @@ fn unescaped(word: &str) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// Quotes a word for a shell.
 pub(super) fn for_shell(word: &str) -> String {
     match !word.is_empty() && word.bytes().all(is_plain) {
         true => word.to_string(),

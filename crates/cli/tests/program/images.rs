@@ -87,8 +87,7 @@ fn a_command_that_fails_or_ends_early_is_no_success_for_anybody() {
         site.put("image", noise(300_000));
         let receiver = site.start(&format!("recv --object image --to-command '{command}'"));
         let sent = site.start("send image").end_with(1);
-        let received = receiver.end_with(1);
-        assert!(received.out.contains(want), "{}", received.out);
+        receiver.say(1, want);
         let reason = &sent.summary()["receivers"][0]["reason"];
         assert!(reason.as_str().unwrap().contains("exit status"), "{reason}");
     }
@@ -125,8 +124,7 @@ fn what_cannot_be_written_is_refused_before_anything_is_received() {
     ] {
         let dry: &[&str] = if words.starts_with("send") { &["", "--dry-run"] } else { &[""] };
         for dry in dry {
-            let line = site.start(&format!("{words} {dry}")).refuse();
-            assert!(line.contains(want), "{words} {dry}: {line}");
+            site.start(&format!("{words} {dry}")).refuse_with(want);
         }
     }
     assert!(!Path::new("/dev/no-such-disk").exists());
@@ -200,8 +198,7 @@ fn a_device_that_is_mounted_or_of_which_a_part_is_is_refused_and_not_touched() {
         let want = format!("is mounted at {}; free it first", site.at(place));
         assert!(line.contains(&want), "{device}: {line}");
         // A mounted device is sent with a warning: its content may change meanwhile.
-        let plan = site.start(&format!("send {device} --dry-run")).end_with(0);
-        assert!(plan.err.contains("is mounted at"), "{device}: {}", plan.err);
+        site.start(&format!("send {device} --dry-run")).complain(0, "is mounted at");
     }
 }
 
@@ -228,8 +225,7 @@ fn a_device_gets_to_devices_with_a_key_and_a_killed_receiver_goes_on() {
     killed.kill();
     let received = recv(&target, "--name target --journal journal").end_with(0);
     assert!(received.event("complete")["bytes_found"].as_u64().unwrap() >= 1 << 20);
-    let refused = too_small.end_with(1);
-    assert!(refused.out.contains("is too small: it has 1048576 bytes"), "{}", refused.out);
+    too_small.say(1, "is too small: it has 1048576 bytes");
     sender.end_with(1);
     drop((source, target, small));
     let read = |name: &str| std::fs::read(site.path(name)).unwrap();

@@ -5,18 +5,11 @@ use nix::sys::signal::Signal;
 use super::site::Site;
 use super::*;
 
-const LONG: &str = "title = \"Does Ctrl-C leave whole files behind?\"
-duration = \"864000 s\"
-[[link]]
-between = [\"a\", \"b\"]
-rate = \"10 Mbit/s\"
-delay = \"10 ms\"
-[[flow]]
-name = \"tcp\"
-protocol = \"tcp-sack\"
-from = \"a\"
-to = [\"b\"]
-";
+const LONG: &str = r#"title = "Does Ctrl-C leave whole files behind?"
+duration = "864000 s"
+link = [{ between = ["a", "b"], rate = "10 Mbit/s", delay = "10 ms" }]
+flow = [{ name = "tcp", protocol = "tcp-sack", from = "a", to = ["b"] }]
+"#;
 
 #[test]
 fn an_interrupted_run_ends_with_status_1_and_whole_files_that_say_so() {

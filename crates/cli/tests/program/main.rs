@@ -98,23 +98,23 @@ fn text_of(path: &Path) -> String {
     path.to_str().unwrap().to_string()
 }
 
-const SMALL: &str = "title = \"Does a small run have all that a large one has?\"
-duration = \"20 s\"
-warmup = \"5 s\"
+const SMALL: &str = r#"title = "Does a small run have all that a large one has?"
+duration = "20 s"
+warmup = "5 s"
 seed = 7
 [[link]]
-between = [\"a\", \"b\"]
-rate = \"1 Mbit/s\"
-delay = \"20 ms\"
-queue = { kind = \"droptail\", packets = 10 }
+between = ["a", "b"]
+rate = "1 Mbit/s"
+delay = "20 ms"
+queue = { kind = "droptail", packets = 10 }
 [[flow]]
-name = \"tcp\"
-protocol = \"tcp-sack\"
-from = \"a\"
-to = [\"b\"]
+name = "tcp"
+protocol = "tcp-sack"
+from = "a"
+to = ["b"]
 count = 2
-start = { uniform = [\"0 s\", \"2 s\"] }
-";
+start = { uniform = ["0 s", "2 s"] }
+"#;
 
 /// Seconds before a run of a few seconds counts as hung.
 const LIMIT_S: u64 = 300;

@@ -133,8 +133,6 @@ fn what_is_no_program_is_refused_before_anything_is_sent() {
         let said = site.start(&format!("{send}{}", site.at(name))).refuse();
         assert!(said.contains(words) && said.contains("--option program="), "{said}");
     }
-    let checked = site.start(&format!("program check {}", site.at("text"))).end_with(1);
-    assert!(checked.err.contains("not a program"), "{}", checked.err);
-    let key = site.start(&format!("program sign {0} --with {0}", site.at("text"))).end_with(1);
-    assert!(key.err.contains("new-key"), "{}", key.err);
+    site.start(&format!("program check {}", site.at("text"))).complain(1, "not a program");
+    site.start(&format!("program sign {0} --with {0}", site.at("text"))).complain(1, "new-key");
 }

@@ -145,6 +145,24 @@ impl Running {
         line.to_string()
     }
 
+    #[track_caller]
+    pub(super) fn refuse_with(self, words: &str) {
+        let line = self.refuse();
+        assert!(line.contains(words), "{line}");
+    }
+
+    #[track_caller]
+    pub(super) fn complain(self, code: i32, words: &str) {
+        let ended = self.end_with(code);
+        assert!(ended.err.contains(words), "{}{}", ended.out, ended.err);
+    }
+
+    #[track_caller]
+    pub(super) fn say(self, code: i32, words: &str) {
+        let ended = self.end_with(code);
+        assert!(ended.out.contains(words), "{}{}", ended.out, ended.err);
+    }
+
     pub(super) fn end_within(mut self, limit_s: u64) -> Ended {
         let mut child = self.child.take().unwrap();
         let started = Instant::now();

@@ -8,21 +8,11 @@ use super::*;
 /// Scenario: one of two receivers gets no packets of more than 700 bytes.
 const NARROW: &str = r#"title = "Who gets only short packets?"
 duration = "20 s"
-[[link]]
-star = { center = "r", leaves = ["s", "a"] }
-rate = "10 Mbit/s"
-delay = "2 ms"
-[[link]]
-from = "r"
-to = "c"
-rate = "10 Mbit/s"
-delay = "2 ms"
-mtu = "700 B"
-[[link]]
-from = "c"
-to = "r"
-rate = "10 Mbit/s"
-delay = "2 ms"
+link = [
+    { star = { center = "r", leaves = ["s", "a"] }, rate = "10 Mbit/s", delay = "2 ms" },
+    { from = "r", to = "c", rate = "10 Mbit/s", delay = "2 ms", mtu = "700 B" },
+    { from = "c", to = "r", rate = "10 Mbit/s", delay = "2 ms" },
+]
 [[flow]]
 name = "files"
 protocol = "pgmcc"
@@ -77,13 +67,7 @@ drop_list = [600, 700, 800]
 
 # A file of 125 000 B takes 1 s at 1 Mbit/s, and a little more for start and end.
 [[link]]
-from = "d"
-to = "e"
-rate = "1 Mbit/s"
-delay = "10 ms"
-[[link]]
-from = "e"
-to = "d"
+between = ["d", "e"]
 rate = "1 Mbit/s"
 delay = "10 ms"
 

@@ -77,8 +77,7 @@ fn nothing_to_send_is_refused_with_what_to_do() {
     let followed = site.start("send hub/snapshots/main --links follow --dry-run").end_with(0);
     assert!(followed.out.contains("2 files, 1.5 MB, as `main`"), "{}", followed.out);
     std::fs::create_dir(site.path("empty")).unwrap();
-    let ended = site.start("send empty --dry-run").end_with(2);
-    assert!(ended.err.contains("an empty directory"), "{}", ended.err);
+    site.start("send empty --dry-run").complain(2, "an empty directory");
 }
 
 #[test]
@@ -111,8 +110,7 @@ fn what_would_be_sent_is_told_without_sending_it() {
         let ended = site.start(&format!("{own} --exclude '{pattern}'")).end_with(code);
         assert!(ended.err.contains(want), "{}", ended.err);
     }
-    let missing = site.start("send hub --dry-run --exclude-from /none").end_with(2);
-    assert!(missing.err.contains("--exclude-from /none"), "{}", missing.err);
+    site.start("send hub --dry-run --exclude-from /none").complain(2, "--exclude-from /none");
 }
 
 /// Returns the program as another user than root; `None` if this user is not root.
@@ -165,10 +163,8 @@ fn owners_are_given_by_root_and_refused_to_others_before_anything_comes() {
     // With the same name, the second receiver would count as a restart of the first.
     let other = Running::spawn(somebody("recv --once --name poor --into poor"));
     let root = site.start("recv --once --into rich");
-    let sent = site.start("send file --wait-for 2").end_with(1);
-    assert!(sent.out.contains("start recv as root"), "{}", sent.out);
-    let other = other.end_with(1);
-    assert!(other.err.contains("cannot give files to user 4242"), "{}", other.err);
+    site.start("send file --wait-for 2").say(1, "start recv as root");
+    other.complain(1, "cannot give files to user 4242");
     assert!(!site.path("poor/file").exists());
     root.end_with(0);
     let arrived = std::fs::metadata(site.path("rich/file")).unwrap();

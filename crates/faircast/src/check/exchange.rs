@@ -12,7 +12,6 @@ use super::wire::{Body, Packet, TRAINS};
 
 /// Most other hosts; packets of further ones are ignored.
 const PEERS_MAX: usize = 64;
-/// Most answers a second.
 const ANSWERS_MAX: u32 = 200;
 /// Numbers of the trains: growing sizes, single packets, and the burst.
 pub(super) const SIZES: u8 = 1;
@@ -25,22 +24,17 @@ pub(super) const PACKETS_PER_SIZE: u32 = 3;
 const STEADY_PACKETS: u32 = 100;
 /// IP packet length of the other trains: fits every usual path.
 const PACKET_BYTES: u32 = 1200;
-/// Interval between questions, and in a long test.
 const QUESTION_INTERVAL: Duration = Duration::from_millis(200);
 const QUESTION_INTERVAL_LONG: Duration = Duration::from_secs(1);
 const QUESTIONS_PER_TRAIN: u32 = 5;
 /// Time from the first peer to the first train, for further peers to appear.
 const GATHER: Duration = Duration::from_secs(1);
-/// Time for the trains of one host.
 const TURN: Duration = Duration::from_secs(2);
-/// Silence after which an unfinished host is no longer waited for.
 const SILENCE: Duration = Duration::from_secs(4);
 
-/// Settings of a test with other hosts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TestSettings {
     pub(super) id: u64,
-    /// Longest wait for the first other host.
     pub(super) wait: Duration,
     /// Least duration of the test, to see whether memberships last.
     pub(super) long: Option<Duration>,
@@ -48,77 +42,56 @@ pub(super) struct TestSettings {
     pub(super) mtu: u32,
 }
 
-/// Result of a train between two hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TrainResult {
-    /// Packets that arrived, of `total`.
     pub(super) received: u32,
     pub(super) total: u32,
-    /// Length of the longest IP packet that arrived.
     pub(super) longest: u32,
-    /// Time from the first packet that arrived to the last.
     pub(super) span_ns: u64,
 }
 
-/// Other host of the test.
 #[derive(Clone, Debug)]
 pub(super) struct Peer {
     id: u64,
     pub(super) address: SocketAddr,
-    /// Time of the last packet by the group.
     pub(super) heard_at: Option<Time>,
     /// True if any packet of the peer shows that packets of this host reach it.
     pub(super) hears_us: bool,
-    /// Time of the last answer to this host.
     pub(super) answered_at: Option<Time>,
-    /// Time of the last packet.
     last_at: Time,
-    pub(super) is_done: bool,
     pub(super) done_at: Option<Time>,
-    /// Results of the trains from this host to the peer, by the peer's answers.
     pub(super) out: [Option<TrainResult>; TRAINS],
-    /// Results of the trains from the peer to this host.
     pub(super) into: [Option<TrainResult>; TRAINS],
-    /// Times of the first packets of the trains from the peer.
     first_at: [Time; TRAINS],
 }
 
-/// Packet to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Outgoing {
-    /// Destination; `None` for the group.
     pub(super) to: Option<SocketAddr>,
     pub(super) packet: Packet,
     /// Length of the IP packet in bytes; `None` without padding.
     pub(super) size: Option<u32>,
 }
 
-/// Packets of a train, or questions for its results, that are sent at a steady rate.
 #[derive(Clone, Debug)]
 struct Task {
-    /// Time of the next packet.
     at: Time,
     every: Duration,
     sent: u32,
     total: u32,
     train: u8,
-    /// True for the packets of the train, false for the questions.
     is_load: bool,
 }
 
-/// Test of the network between this host and its peers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Exchange {
     settings: TestSettings,
     pub(super) peers: Vec<Peer>,
-    /// Start of the tests; `None` before the first peer.
     begins_at: Option<Time>,
     has_trains: bool,
     tasks: Vec<Task>,
     next_question_at: Time,
-    /// Questions sent; each one names the next peer as heard.
     asked: usize,
-    /// End of the own trains.
     done_at: Option<Time>,
     /// Second in which answers are counted, and their number: a rate limit.
     answers: (u64, u32),
@@ -141,20 +114,19 @@ impl Exchange {
             return self.peers.is_empty() && now >= Time::ZERO + self.settings.wait;
         };
         now >= done_at + Duration::from_secs(1)
-            && self.peers.iter().all(|peer| peer.is_done || now >= peer.last_at + SILENCE)
+            && self.peers.iter().all(|peer| peer.done_at.is_some() || now >= peer.last_at + SILENCE)
     }
 
     pub(super) fn next_at(&self) -> Time {
         self.tasks.iter().map(|task| task.at).fold(self.next_question_at, Time::min)
     }
 
-    /// Returns the next packet that is due.
     pub(super) fn poll(&mut self, now: Time) -> Option<Outgoing> {
         self.advance(now);
         if now >= self.next_question_at {
-            let long =
-                self.done_at.is_none() && self.begins_at.is_some_and(|b| now > b + TURN * 10);
-            let every = if long { QUESTION_INTERVAL_LONG } else { QUESTION_INTERVAL };
+            let is_long = self.begins_at.is_some_and(|begin| now > begin + TURN * 10);
+            let is_long = is_long && self.done_at.is_none();
+            let every = if is_long { QUESTION_INTERVAL_LONG } else { QUESTION_INTERVAL };
             self.next_question_at = now + every;
             return Some(self.question(0));
         }
@@ -203,7 +175,16 @@ impl Exchange {
         if now >= begin && self.tasks.is_empty() && self.done_at.is_none() {
             let long = Time::ZERO + self.settings.long.unwrap_or(Duration::ZERO);
             if !self.has_trains {
-                self.begin_trains(begin);
+                self.has_trains = true;
+                let (burst, second) = (TURN * 2 + TURN * self.rank(), Duration::from_secs(1));
+                for (train, after) in [(SIZES, Duration::ZERO), (STEADY, TURN), (BURST, burst)] {
+                    let (at, total) = (begin + after, self.total(train));
+                    let every = Duration::from_nanos(second.as_nanos() / u64::from(total));
+                    self.tasks.push(Task { at, every, sent: 0, total, train, is_load: true });
+                    let at = at + second + Duration::from_millis(50);
+                    let (every, total) = (Duration::from_millis(180), QUESTIONS_PER_TRAIN);
+                    self.tasks.push(Task { at, every, sent: 0, total, train, is_load: false });
+                }
             } else if now >= begin + length && now >= long {
                 self.done_at = Some(now);
                 self.next_question_at = now;
@@ -211,27 +192,10 @@ impl Exchange {
         }
     }
 
-    /// Returns the position of this host in the order of bursts.
     fn rank(&self) -> u64 {
         self.peers.iter().filter(|peer| peer.id < self.settings.id).count() as u64
     }
 
-    fn begin_trains(&mut self, begin: Time) {
-        self.has_trains = true;
-        let turn = TURN * 2 + TURN * self.rank();
-        let second = Duration::from_secs(1);
-        for (train, after) in [(SIZES, Duration::ZERO), (STEADY, TURN), (BURST, turn)] {
-            let (at, total) = (begin + after, self.total(train));
-            let every = Duration::from_nanos(second.as_nanos() / u64::from(total));
-            self.tasks.push(Task { at, every, sent: 0, total, train, is_load: true });
-            let (at, every) = (at + second + Duration::from_millis(50), Duration::from_millis(180));
-            let asked =
-                Task { at, every, sent: 0, total: QUESTIONS_PER_TRAIN, train, is_load: false };
-            self.tasks.push(asked);
-        }
-    }
-
-    /// Notes a packet; returns the answer to a question.
     pub(super) fn receive(
         &mut self,
         now: Time,
@@ -243,9 +207,7 @@ impl Exchange {
         if packet.from == self.settings.id {
             return None;
         }
-        if let Body::Answer { to, .. } = packet.body
-            && to != self.settings.id
-        {
+        if matches!(packet.body, Body::Answer { to, .. } if to != self.settings.id) {
             return None;
         }
         let index = match self.peers.iter().position(|peer| peer.id == packet.from) {
@@ -258,8 +220,8 @@ impl Exchange {
         };
         let peer = &mut self.peers[index];
         peer.last_at = now;
-        if packet.is_done && !peer.is_done {
-            (peer.is_done, peer.done_at) = (true, Some(now));
+        if packet.is_done {
+            peer.done_at.get_or_insert(now);
         }
         if by_group {
             peer.heard_at = Some(now);
@@ -296,11 +258,8 @@ impl Exchange {
                 let TrainResult { received, longest, span_ns, .. } =
                     self.peers[index].into[train].unwrap_or_default();
                 let body = Body::Answer { to: packet.from, received, longest, span_ns };
-                Some(Outgoing {
-                    to: Some(from),
-                    packet: self.packet(packet.train, body),
-                    size: None,
-                })
+                let packet = self.packet(packet.train, body);
+                Some(Outgoing { to: Some(from), packet, size: None })
             }
         }
     }
@@ -326,7 +285,6 @@ impl Exchange {
     }
 }
 
-/// Most nanoseconds by which a late train may lag its schedule.
 const LAG_MAX_NS: u64 = 5_000_000;
 
 impl Peer {
@@ -338,7 +296,6 @@ impl Peer {
             hears_us: false,
             answered_at: None,
             last_at: now,
-            is_done: false,
             done_at: None,
             out: [None; TRAINS],
             into: [None; TRAINS],

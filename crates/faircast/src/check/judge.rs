@@ -8,7 +8,6 @@ use super::finding::{self as f, Finding, State};
 pub(super) const MTU_USUAL: u32 = 1500;
 const LOSS_MAX: f64 = 0.01;
 const BURST_LOSS_MAX: f64 = 0.05;
-/// Silence after the last answer after which memberships count as lost.
 const SILENCE: Duration = Duration::from_secs(10);
 
 pub(super) fn findings(exchange: &Exchange, settings: &TestSettings, ended: Time) -> Vec<Finding> {

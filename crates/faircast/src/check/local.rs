@@ -7,7 +7,6 @@ use faircast_net::{Buffers, InterfaceState};
 
 use super::finding::{self as f, Finding};
 
-/// Facts of this host, each `None` where it could not be read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
     pub(super) group: Option<SocketAddr>,
@@ -51,7 +50,19 @@ impl Facts {
         let mut findings = Vec::new();
         findings.extend(self.interface());
         findings.extend(self.group.map(address));
-        findings.extend(self.buffers_found());
+        for (check, granted, max, least) in [
+            (&f::RECEIVE_BUFFER, self.buffers.map(|it| it.receive), self.rmem_max, RECEIVE_MIN),
+            (&f::SEND_BUFFER, self.buffers.map(|it| it.send), self.wmem_max, SEND_MIN),
+        ] {
+            // The kernel grants twice the requested size, half of it for its own use.
+            findings.extend(match (granted.map(|bytes| bytes.count() / 2), max) {
+                (None, None) => None,
+                (None, Some(_)) if self.is_root => Some(check.found(true, "as root, any")),
+                (Some(bytes), _) | (None, Some(bytes)) => {
+                    Some(check.found(bytes >= least, format!("{} kB", bytes / 1000)))
+                }
+            });
+        }
         findings.extend(self.reverse_path_found());
         if let Some(mtu) = self.link_mtu {
             findings.push(f::LINK_MTU.found(mtu >= MTU_USUAL, format!("{mtu} bytes")));
@@ -92,36 +103,13 @@ impl Facts {
         findings
     }
 
-    fn buffers_found(&self) -> Vec<Finding> {
-        let of = |check: &f::Check, got: Option<u64>, max: Option<u64>, least: u64| {
-            // The kernel grants twice the requested size, half of it for its own use.
-            let bytes = match (got, max) {
-                (Some(got), _) => got / 2,
-                (None, Some(_)) if self.is_root => return Some(check.found(true, "as root, any")),
-                (None, Some(max)) => max,
-                (None, None) => return None,
-            };
-            Some(check.found(bytes >= least, format!("{} kB", bytes / 1000)))
-        };
-        let got = |which: fn(&Buffers) -> u64| self.buffers.as_ref().map(which);
-        let receive = got(|buffers| buffers.receive.count());
-        let send = got(|buffers| buffers.send.count());
-        [
-            of(&f::RECEIVE_BUFFER, receive, self.rmem_max, RECEIVE_MIN),
-            of(&f::SEND_BUFFER, send, self.wmem_max, SEND_MIN),
-        ]
-        .into_iter()
-        .flatten()
-        .collect()
-    }
-
     fn is_v6(&self) -> bool {
         self.group.is_some_and(|group| group.is_ipv6())
     }
 
     fn reverse_path_found(&self) -> Option<Finding> {
         let [all, own] = self.reverse_path;
-        let mode = if own.is_some() || all.is_some() { all.max(own)? } else { return None };
+        let mode = all.max(own)?;
         if self.is_v6() {
             return None;
         }
@@ -137,12 +125,11 @@ impl Facts {
     }
 
     fn igmp_found(&self) -> Option<Finding> {
-        let [all, own] = self.igmp;
-        if self.is_v6() || (all.is_none() && own.is_none()) {
+        let mut versions = self.igmp.into_iter().flatten().peekable();
+        if self.is_v6() || versions.peek().is_none() {
             return None;
         }
-        let forced = [all, own].into_iter().flatten().find(|version| *version != 0);
-        Some(match forced {
+        Some(match versions.find(|version| *version != 0) {
             None | Some(3) => f::IGMP.found(true, "as the network asks for"),
             Some(version) => f::IGMP.found(false, format!("forced to {version}")),
         })

@@ -16,15 +16,14 @@ use std::time::Instant;
 
 use faircast_base::{Bitrate, Duration, Time};
 use faircast_net::{
-    Interface, Multicast, NetError, ProbeSockets, SocketSettings, interface_addresses,
+    Interface, Multicast, NetError, ProbeSockets, SocketSettings, interface_addresses, random,
 };
 use faircast_seal::{GroupKey, OVERHEAD, Salt, Seal, key_hint};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 pub use finding::{Finding, State};
 
-use crate::Error;
-use crate::ids::random;
+use crate::{Error, Result};
 use exchange::{Exchange, Outgoing, TestSettings};
 use local::Facts;
 use wire::{BYTES, Packet};
@@ -140,7 +139,7 @@ fn with_others(
     group: SocketAddr,
     sockets: ProbeSockets,
     watch: &mut dyn FnMut(Event) -> ControlFlow<()>,
-) -> Result<Option<Vec<Finding>>, Error> {
+) -> Result<Option<Vec<Finding>>> {
     let mtu = sockets.link_mtu.map_or(1500, |mtu| mtu.count()).min(MTU_MAX);
     let test_settings = TestSettings {
         id: random().max(1),
@@ -178,7 +177,6 @@ fn with_others(
     Ok(Some(found))
 }
 
-/// Sockets of a check, with the seal of its packets.
 struct Wire {
     sockets: ProbeSockets,
     group: SocketAddr,
@@ -189,7 +187,7 @@ struct Wire {
 }
 
 impl Wire {
-    fn new(sockets: ProbeSockets, group: SocketAddr, key: Option<GroupKey>) -> Result<Self, Error> {
+    fn new(sockets: ProbeSockets, group: SocketAddr, key: Option<GroupKey>) -> Result<Self> {
         let seal = match key {
             None => None,
             Some(key) => {

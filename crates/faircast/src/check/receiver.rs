@@ -5,16 +5,15 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use faircast_base::Time;
-use faircast_net::{Envelope as _, SocketSettings, probe_socket};
+use faircast_net::{Envelope as _, SocketSettings, probe_socket, random};
 
 use super::exchange::{MTU_CANDIDATES, PACKETS_PER_SIZE};
 use super::finding::{self as f, Finding};
 use super::judge::MTU_USUAL;
 use super::wire::{BYTES, Body, Packet};
 use super::{Event, MTU_MAX, Settings};
-use crate::Error;
+use crate::Result;
 use crate::envelope::{Watched, Wrapper};
-use crate::ids::random;
 
 /// Longest wait for an answer: a receiver with another key reports that every 5 s.
 const ANSWER: Duration = Duration::from_secs(6);
@@ -27,7 +26,7 @@ pub(super) fn findings(
     settings: &Settings,
     to: SocketAddr,
     watch: &mut dyn FnMut(Event) -> ControlFlow<()>,
-) -> Result<Option<Vec<Finding>>, Error> {
+) -> Result<Option<Vec<Finding>>> {
     let hops = SocketSettings { hops: settings.hops, ..SocketSettings::default() };
     let (socket, link_mtu) = probe_socket(to, hops, WAIT)?;
     let link_mtu = link_mtu.map_or(MTU_USUAL, |mtu| mtu.count().min(MTU_MAX) as u32);

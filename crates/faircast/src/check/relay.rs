@@ -7,6 +7,7 @@ use faircast_base::{Duration, Time};
 use faircast_hop::{Down, UplinkState};
 use faircast_net::{
     App, Driver, DriverSettings, Live, NetError, RelayAbove, SocketSettings, Sockets, ViaSettings,
+    random,
 };
 use faircast_proto::FlowMachine;
 
@@ -14,14 +15,12 @@ use super::finding::{self as f, Finding};
 use super::{Event, Settings};
 use crate::GroupKey;
 use crate::common::{node_of, relay_key};
-use crate::ids::random;
 
 /// Longest wait for an attachment: both attempts at two relays, and one look-up of names.
 const ATTACH_WAIT: Duration = Duration::from_secs(9);
 /// Time from the attachment to the findings, in which the connection discovers its MTU.
 const MTU_DISCOVERY: Duration = Duration::from_secs(2);
 
-/// Lengths of the IP and UDP headers together.
 const IPV4_UDP_BYTES: u16 = 28;
 const IPV6_UDP_BYTES: u16 = 48;
 
@@ -31,9 +30,7 @@ struct AttachWait<'a> {
     watch: &'a mut dyn FnMut(Event) -> ControlFlow<()>,
     ends_at: Time,
     is_attached: bool,
-    /// True if `watch` ended the check.
     is_stopped: bool,
-    /// State at the latest tick.
     above: Option<RelayAbove>,
 }
 

@@ -25,7 +25,6 @@ pub(super) const TRAINS: usize = 4;
 const MAGIC: [u8; 4] = *b"fcCK";
 const VERSION: u8 = 1;
 
-/// Packet of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Packet {
     pub(super) from: u64,
@@ -34,7 +33,6 @@ pub(super) struct Packet {
     pub(super) body: Body,
 }
 
-/// Content of a packet by its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Body {
     /// Request to every receiver for an answer. Names a host that the sender has heard.

@@ -14,15 +14,11 @@ use tokio::time::{Instant, timeout};
 use super::session::Shared;
 use super::{CLOSE_TIMEOUT, ClientOptions, GroupError};
 
-/// First and longest pause between attempts to connect.
 const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Silence after which a ping is sent.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
-/// Silence of the daemon after which the connection counts as lost.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
-/// Daemon of a client, and the proof of the client's identity.
 #[derive(Debug)]
 pub(super) struct Target {
     address: ClientAddress,
@@ -54,43 +50,15 @@ impl Target {
     }
 }
 
-/// Reason for the end of a connection.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum Disconnect {
-    Io(io::Error),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("{1}")]
     Refused(ReasonCode, String),
 }
 
-impl From<io::Error> for Disconnect {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-impl From<(ReasonCode, String)> for Disconnect {
-    fn from((code, text): (ReasonCode, String)) -> Self {
-        Self::Refused(code, text)
-    }
-}
-
-impl std::fmt::Display for Disconnect {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Io(error) => error.fmt(f),
-            Self::Refused(_, text) => f.write_str(text),
-        }
-    }
-}
-
 impl Disconnect {
-    pub(super) fn into_public(self, address: &str) -> GroupError {
-        match self {
-            Self::Io(error) => GroupError::Connect { address: address.to_string(), error },
-            Self::Refused(code, text) => GroupError::Refused { code: code as u8, text },
-        }
-    }
-
-    /// True if another attempt would fail as well.
     fn is_final(&self) -> bool {
         let codes = [
             ReasonCode::NameUnavailable,
@@ -103,7 +71,6 @@ impl Disconnect {
     }
 }
 
-/// Connection with a greeted daemon.
 pub(super) struct Connection {
     socket: ClientSocket,
     decoder: Decoder,
@@ -125,7 +92,6 @@ pub(super) async fn open(target: &Target, shared: &Shared) -> Result<Connection,
     }
 }
 
-/// Connects, and waits for the daemon's welcome.
 async fn greet(target: &Target, hello: &Frame) -> Result<(Connection, Welcome), Disconnect> {
     let socket = target.address.connect(target.tls.as_ref()).await?;
     let decoder = Decoder::new(EVENT_BYTES_MAX);
@@ -135,9 +101,7 @@ async fn greet(target: &Target, hello: &Frame) -> Result<(Connection, Welcome), 
     match open.frame().await? {
         Frame::Welcome(welcome) => Ok((open, welcome)),
         Frame::Error(code, text) => Err(Disconnect::Refused(code, text)),
-        _ => {
-            Err(Disconnect::Refused(ReasonCode::Malformed, "the first frame is no welcome".into()))
-        }
+        _ => Err(malformed(&"the first frame is no welcome")),
     }
 }
 
@@ -183,10 +147,10 @@ pub(super) async fn run(target: Target, shared: Arc<Shared>, first: Connection) 
 impl Connection {
     async fn frame(&mut self) -> Result<Frame, Disconnect> {
         loop {
-            let malformed =
-                |error: &dyn std::fmt::Display| (ReasonCode::Malformed, error.to_string());
-            if let Some(frame) = self.decoder.next_frame().map_err(|error| malformed(&error))? {
-                return Ok(frame);
+            match self.decoder.next_frame() {
+                Ok(None) => {}
+                Ok(Some(frame)) => return Ok(frame),
+                Err(error) => return Err(malformed(&error)),
             }
             self.socket.readable().await?;
             self.socket.try_read(self.decoder.room())?;
@@ -202,17 +166,21 @@ impl Connection {
     }
 }
 
+fn malformed(error: &dyn std::fmt::Display) -> Disconnect {
+    Disconnect::Refused(ReasonCode::Malformed, error.to_string())
+}
+
 async fn read(socket: &ClientSocket, decoder: &mut Decoder, shared: &Shared) -> Disconnect {
     loop {
         loop {
             match decoder.next_frame() {
                 Ok(None) => break,
                 Ok(Some(frame)) => {
-                    if let Err(over) = shared.take(frame) {
-                        return over.into();
+                    if let Err((code, text)) = shared.take(frame) {
+                        return Disconnect::Refused(code, text);
                     }
                 }
-                Err(error) => return Disconnect::Refused(ReasonCode::Malformed, error.to_string()),
+                Err(error) => return malformed(&error),
             }
         }
         decoder.shrink();

@@ -33,7 +33,7 @@ use faircast_overlay::{CLIENT_BYTES_MAX, Names, SessionError};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
-use self::connection::Target;
+use self::connection::{Disconnect, Target};
 use self::session::Shared;
 pub use faircast_node::{DaemonReport, Rehearsal, RehearsalError};
 pub use faircast_overlay::{
@@ -41,7 +41,6 @@ pub use faircast_overlay::{
     SendError, Service, ViewId, WaitReason,
 };
 
-/// Longest time for requests that wait when a client is closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Error of a group client.
@@ -138,7 +137,10 @@ impl Client {
         }
         let shared = Arc::new(Shared::new(name, &options)?);
         let connected = connection::open(&target, &shared).await;
-        let open = connected.map_err(|error| error.into_public(address))?;
+        let open = connected.map_err(|error| match error {
+            Disconnect::Io(error) => GroupError::Connect { address: address.to_string(), error },
+            Disconnect::Refused(code, text) => GroupError::Refused { code: code as u8, text },
+        })?;
         let task = tokio::spawn(connection::run(target, shared.clone(), open));
         Ok(Self { shared, task: Mutex::new(Some(task)), benefit: options.benefit })
     }

@@ -1,8 +1,7 @@
 //! Session of a client, shared by its connections and its application.
 
 use std::fs::File;
-use std::io::{self, Write as _};
-use std::path::Path;
+use std::io::Write as _;
 
 use faircast_node::{Batch, incarnation};
 use faircast_overlay::protocol::{Frame, ReasonCode, Welcome};
@@ -12,24 +11,14 @@ use tokio::sync::Notify;
 
 use super::{ClientOptions, GroupError};
 
-fn trace_error(path: &Path, error: &io::Error) -> GroupError {
-    let text = format!("trace {}: {error}; expected a file that can be written", path.display());
-    GroupError::Usage(text)
-}
-
-/// State of a session, with a signal for each side that may wait.
 #[derive(Debug)]
 pub(super) struct Shared {
     session: Mutex<RemoteSession>,
-    /// Events for the application.
     pub(super) events: Notify,
-    /// Room for requests of the application.
     pub(super) room: Notify,
-    /// Frames for the writing side of the connection.
     pub(super) work: Notify,
     /// Room for events, for the reading side of the connection.
     pub(super) drained: Notify,
-    /// End of the session by the application.
     pub(super) closing: Notify,
     /// File of the trace; `None` inside after an error.
     trace: Option<Mutex<Option<File>>>,
@@ -41,8 +30,12 @@ impl Shared {
         let mut session = RemoteSession::new(name, incarnation(), options.virtual_synchrony);
         let mut trace = None;
         if let Some(path) = &options.trace {
-            let file = File::options().create(true).append(true).open(path);
-            trace = Some(Mutex::new(Some(file.map_err(|error| trace_error(path, &error))?)));
+            let file = File::options().create(true).append(true).open(path).map_err(|error| {
+                let path = path.display();
+                let text = format!("trace {path}: {error}; expected a file that can be written");
+                GroupError::Usage(text)
+            })?;
+            trace = Some(Mutex::new(Some(file)));
             session.begin_trace();
         }
         let session = Mutex::new(session);
@@ -118,7 +111,6 @@ impl Shared {
         self.room.notify_waiters();
     }
 
-    /// Adds frames to a batch; false once the session is done.
     pub(super) fn fill(&self, batch: &mut Batch) -> bool {
         let mut session = self.session();
         session.fill(|frame| batch.push(frame));
@@ -128,7 +120,6 @@ impl Shared {
         !is_done
     }
 
-    /// Handles a frame of the daemon.
     pub(super) fn take(&self, frame: Frame) -> Result<(), (ReasonCode, String)> {
         let mut session = self.session();
         if session.take(frame)? {

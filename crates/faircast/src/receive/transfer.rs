@@ -14,24 +14,19 @@ use crate::ends::Receiving;
 use crate::status::ReceiveOutcome;
 use crate::watched_store::Notes;
 
-/// Incoming object of a session.
 pub(super) struct Transfer {
-    /// Number in order of arrival.
     pub(super) number: u64,
     pub(super) stack: Stack,
     pub(super) tsi: Tsi,
     pub(super) since: Time,
     pub(super) notes: Arc<Notes>,
     pub(super) disk: StoreHandle,
-    /// True once the outcome is reported, or the object declined.
     pub(super) is_reported: bool,
-    /// Packets of content so far, and the time of the last.
     pub(super) packets: u64,
     pub(super) packet_at: Time,
     /// Stage and bytes of content, and the time of their last change.
     pub(super) progress: (Stage, u64),
     pub(super) progress_at: Time,
-    /// Answers of the sender so far.
     pub(super) answers: u64,
     /// True if the first packet came after the end of the last object to accept.
     pub(super) is_late: bool,
@@ -89,7 +84,6 @@ impl Transfer {
     }
 }
 
-/// Name, order and host of an object, by which a later one supersedes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
     name: Option<String>,

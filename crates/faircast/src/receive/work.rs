@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
 use faircast_base::{Duration, Seq, Time};
-use faircast_net::{App, Ended, Live, NetError, NewSession, SessionId};
+use faircast_net::{App, Ended, Live, NetError, NewSession, SessionId, random};
 use faircast_proto::catalog::DEFAULT_SCHEME;
 use faircast_proto::object::{ObjectReceiverInput, ObjectReceiverSetup, Stage};
 use faircast_proto::options::Options;
@@ -18,13 +18,13 @@ use super::transfer::{Origin, Transfer, outcome_text};
 use crate::common::{GATHER, Speaks, host_load};
 use crate::ends::{Carrier, Hops, Receiving};
 use crate::envelope::Watched;
-use crate::ids::random;
 use crate::session::Worker;
-use crate::status::{Incoming, ReceiveOutcome, ReceiveStatus, Received, ReceivedFile, StaysFor};
+use crate::status::{
+    Incoming, ReceiveOutcome, ReceiveStatus, Received, ReceivedFile, Seat, StaysFor,
+};
 use crate::trace::{self, About, LiveTrace};
 use crate::watched_store::{Holders, WatchedStore};
 
-/// Settings and channels of a receiver in its thread.
 pub(super) struct Setup {
     pub(super) group: Nla,
     pub(super) speaks: Speaks,
@@ -35,31 +35,23 @@ pub(super) struct Setup {
     pub(super) trace: Option<LiveTrace>,
 }
 
-/// Sessions of a receiver, and its state for the status.
 pub(super) struct Work {
     started_at: Time,
     setup: Setup,
-    /// True once the object has ended for which the receiver was started.
     is_ending: bool,
     stays_for: Option<StaysFor>,
-    /// Start of the first accepted object.
     begun_at: Option<Time>,
     holders: Holders,
     sessions: BTreeMap<SessionId, Transfer>,
-    /// Accepted session whose id the driver has not given yet.
     next_session: Option<Transfer>,
     /// Last [`PAST_MAX`] ended sessions; one set aside in silence begins again with a newer SPM.
     past: LruCache<Tsi, Option<Seq>>,
     /// Last [`PAST_MAX`] objects received whole.
     received: LruCache<[u8; 32], Origin>,
-    /// Sessions so far.
     count: u64,
-    /// Objects received whole.
     complete: u64,
-    /// Packets of all sessions, and the time of the last.
     packets: u64,
     packet_at: Option<Time>,
-    /// Scheme of the last session.
     scheme: String,
 }
 
@@ -93,7 +85,7 @@ impl Work {
         let machine = live.machine(id)?;
         let (object, spoken) = (machine.status(), machine.spoken());
         Some(Incoming {
-            seat: Incoming::seat(&object),
+            seat: object.place.map(|place| Seat::new(place, |_| None)),
             number: session.number,
             source: live.source(id),
             scheme: spoken.unwrap_or(session.stack).name(),
@@ -390,7 +382,7 @@ impl App<Receiving> for Work {
         }
         let none = Options::default();
         let hops = through_relays.then(|| Hops::new(live, new.tsi, &none));
-        let insists = self.setup.speaks.insists();
+        let insists = self.setup.speaks.required.is_some();
         Some(carrier.receiver(setup, new.source, insists, hops.as_ref()))
     }
 
@@ -473,9 +465,6 @@ impl Worker<Receiving> for Work {
 const SILENT_AFTER: Duration = Duration::from_secs(5);
 /// Longest silence of the last sender, at a receiver that has the object it was started for.
 const ABANDONED_AFTER: Duration = Duration::from_secs(30);
-/// Time without progress after which a session loses its object to another session.
 const STALLED_AFTER: Duration = Duration::from_secs(30);
-/// Most ended sessions to remember.
 const PAST_MAX: NonZeroUsize = NonZeroUsize::new(64).expect("it is above zero");
-/// Longest wait for the announcement of an object in a session.
 const FOREIGN_AFTER: Duration = Duration::from_secs(30);

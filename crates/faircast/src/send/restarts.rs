@@ -10,7 +10,6 @@ use faircast_proto::object::{MemberState, MemberStatus};
 pub(super) struct Restarts<'a> {
     members: &'a [MemberStatus],
     now: Time,
-    /// Bytes of content.
     total: u64,
     by_identity: BTreeMap<u64, Latest<'a>>,
     by_name: BTreeMap<&'a str, Latest<'a>>,
@@ -18,24 +17,18 @@ pub(super) struct Restarts<'a> {
 
 /// Members with one identity or name, reduced to those that decide.
 struct Latest<'a> {
-    /// Member that joined last.
     member: &'a MemberStatus,
     /// Member that sent last.
     heard: &'a MemberStatus,
-    /// Two members that were both live at one time.
     both: Option<(u64, u64)>,
 }
 
 impl<'a> Latest<'a> {
-    fn note(all: &mut BTreeMap<u64, Self>, key: u64, member: &'a MemberStatus) {
+    fn note<K: Ord>(all: &mut BTreeMap<K, Self>, key: K, member: &'a MemberStatus) {
         match all.get_mut(&key) {
-            None => drop(all.insert(key, Self::new(member))),
+            None => drop(all.insert(key, Self { member, heard: member, both: None })),
             Some(latest) => latest.add(member),
         }
-    }
-
-    fn new(member: &'a MemberStatus) -> Self {
-        Self { member, heard: member, both: None }
     }
 
     fn add(&mut self, member: &'a MemberStatus) {
@@ -55,7 +48,7 @@ impl<'a> Restarts<'a> {
     pub(super) fn new(members: &'a [MemberStatus], now: Time, total: u64) -> Self {
         let mut sorted: Vec<&MemberStatus> = members.iter().collect();
         sorted.sort_by_key(|member| member.since);
-        let (mut by_identity, mut by_name) = (BTreeMap::new(), BTreeMap::<&str, Latest<'_>>::new());
+        let (mut by_identity, mut by_name) = (BTreeMap::new(), BTreeMap::new());
         let known = [MemberState::Receiving, MemberState::Done, MemberState::Deferred];
         let stays = |member: &&MemberStatus| known.contains(&member.state) || is_gone(member);
         for member in sorted.into_iter().filter(stays) {
@@ -63,10 +56,7 @@ impl<'a> Restarts<'a> {
                 Latest::note(&mut by_identity, identity, member);
             }
             if !member.name.is_empty() {
-                match by_name.get_mut(&*member.name) {
-                    None => drop(by_name.insert(&member.name, Latest::new(member))),
-                    Some(latest) => latest.add(member),
-                }
+                Latest::note(&mut by_name, &*member.name, member);
             }
         }
         Self { members, now, total, by_identity, by_name }

@@ -18,16 +18,12 @@ use crate::session::Worker;
 use crate::status::{SendStatus, members};
 use crate::trace::{About, LiveTrace};
 
-/// Settings and channels of a sender in its thread.
 pub(super) struct Setup {
     pub(super) session: SessionId,
     pub(super) files: SupplyHandle,
     pub(super) started_at: Time,
-    /// Names of receivers to wait for.
     pub(super) names: BTreeSet<String>,
-    /// Time from which content starts with the present receivers.
     pub(super) start_after: Option<Time>,
-    /// Number of receivers to wait for.
     pub(super) wait_for: u32,
     pub(super) wait_max: Option<Duration>,
     pub(super) give_up: Duration,
@@ -39,26 +35,18 @@ pub(super) struct Setup {
     pub(super) packet_bytes: u64,
 }
 
-/// State of a sender between its looks at the receivers.
 pub(super) struct Work {
     setup: Setup,
-    /// Reason for which the sender has given up.
     given_up: Option<String>,
     next_look_at: Time,
-    /// Receivers whose completion means success, by id.
     expected: BTreeSet<u64>,
     /// Expected receivers that a restarted one has replaced. They may come back.
     replaced: BTreeSet<u64>,
-    /// Pairs of live receivers with one identity.
     clones: Vec<(u64, u64)>,
-    /// Members that want the object, as far as their last states show.
     takers: BTreeSet<u64>,
     begun_at: Option<Time>,
-    /// States in the trace and in the log.
     traced: BTreeMap<NodeId, MemberState>,
-    /// Receiver that limits the rate, as last logged.
     limiting: Option<NodeId>,
-    /// Address of each member, to notice moves.
     addresses: BTreeMap<u64, SocketAddr>,
 }
 
@@ -262,12 +250,9 @@ impl Work {
         let heard: BTreeSet<&str> = members.iter().map(|member| &*member.name).collect();
         let missing = self.setup.names.iter().filter(|name| !heard.contains(&***name)).cloned();
         let missing = missing.collect();
+        let reason = failure.or(status.reason.take());
         self.setup.status_sender.send_replace(SendStatus {
-            object: ObjectStatus {
-                members: Vec::new(),
-                reason: failure.or(status.reason),
-                ..status
-            },
+            object: ObjectStatus { members: Vec::new(), reason, ..status },
             elapsed: now.since(self.setup.started_at),
             begun: self.begun_at.map(|at| at.since(self.setup.started_at)),
             members,
@@ -286,7 +271,6 @@ fn look_interval(receivers: usize) -> Duration {
     (LOOK_EACH * receivers as u64).min(LOOK_MAX)
 }
 
-/// Interval of looks at the receivers: for each receiver, and the maximum.
 const LOOK_EACH: Duration = Duration::from_micros(100);
 const LOOK_MAX: Duration = Duration::from_secs(3);
 

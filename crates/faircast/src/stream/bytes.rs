@@ -34,7 +34,7 @@ impl ByteSender {
 
     /// Returns the status, updated a few times a second.
     pub fn status(&self) -> watch::Receiver<StreamStatus> {
-        self.0.status()
+        self.0.status.clone()
     }
 
     /// Ends the stream, and waits until receivers have had time to request repairs.
@@ -56,12 +56,12 @@ impl AsyncWrite for ByteSender {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.0.poll_drained(cx).map_err(into_io)
+        self.0.queue.poll_drained(cx).map_err(into_io)
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.0.shut();
-        self.0.poll_drained(cx).map_err(into_io)
+        self.0.queue.poll_drained(cx).map_err(into_io)
     }
 }
 
@@ -73,12 +73,12 @@ impl ByteReceiver {
 
     /// Returns the status, updated a few times a second.
     pub fn status(&self) -> watch::Receiver<StreamStatus> {
-        self.stream.status()
+        self.stream.status.clone()
     }
 
     /// Leaves the stream.
     pub fn close(&self) {
-        self.stream.close();
+        self.stream.waker.close();
     }
 }
 

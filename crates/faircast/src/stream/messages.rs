@@ -26,7 +26,7 @@ impl MessageSender {
 
     /// Returns the bytes of the longest message: the payload of one packet.
     pub fn message_max(&self) -> usize {
-        self.0.payload()
+        self.0.queue.payload()
     }
 
     /// Queues a message; waits while the queue is full.
@@ -42,12 +42,12 @@ impl MessageSender {
     /// # Errors
     /// The sender ended earlier.
     pub async fn flush(&mut self) -> Result<(), Error> {
-        poll_fn(|cx| self.0.poll_drained(cx)).await
+        poll_fn(|cx| self.0.queue.poll_drained(cx)).await
     }
 
     /// Returns the status, updated a few times a second.
     pub fn status(&self) -> watch::Receiver<StreamStatus> {
-        self.0.status()
+        self.0.status.clone()
     }
 
     /// Ends the stream, and waits until receivers have had time to request repairs.
@@ -72,11 +72,11 @@ impl MessageReceiver {
 
     /// Returns the status, updated a few times a second.
     pub fn status(&self) -> watch::Receiver<StreamStatus> {
-        self.0.status()
+        self.0.status.clone()
     }
 
     /// Leaves the stream.
     pub fn close(&self) {
-        self.0.close();
+        self.0.waker.close();
     }
 }

@@ -23,10 +23,10 @@ use faircast_net::{Live, Target};
 use faircast_proto::options::{OptionValue, Options};
 use faircast_proto::{BlackHole, Machine, ShortReceiver};
 
-use crate::Error;
 use crate::common::{Common, tree_without_heads};
 use crate::ends::Carrier;
 use crate::envelope::Watched;
+use crate::{Error, Result};
 
 pub use builder::{StreamReceiverBuilder, StreamSenderBuilder};
 pub use bytes::{ByteReceiver, ByteSender};
@@ -107,7 +107,7 @@ impl IncompleteReceiver {
     }
 }
 
-fn carrier(common: &Common, target: &Target) -> Result<(Carrier, Options), Error> {
+fn carrier(common: &Common, target: &Target) -> Result<(Carrier, Options)> {
     let mut own = OF_TRAM.map(|(key, value)| (key, OptionValue::Text(value.into()))).to_vec();
     own.extend(tree_without_heads(target));
     let (carrier, options) = common.split_credits()?.0.carrier(&[], &own)?;
@@ -115,8 +115,13 @@ fn carrier(common: &Common, target: &Target) -> Result<(Carrier, Options), Error
     Ok((carrier, options))
 }
 
-fn check(options: &Options) -> Result<(), Error> {
-    if options.text("late_join") == Some("full") { Err(Error::LateJoin) } else { Ok(()) }
+fn check(options: &Options) -> Result {
+    if options.text("late_join") != Some("full") {
+        return Ok(());
+    }
+    let text = "late_join = \"full\": a stream is not kept, so nobody can have all of it who joins late; allowed: \
+                \"none\", \"limited\"";
+    Err(Error::Setting(text.to_string()))
 }
 
 /// Default options of streams over TRAM: no history, and no pruning of slow receivers.

@@ -8,7 +8,7 @@ use faircast_base::Time;
 use faircast_proto::content::Packets;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::Error;
+use crate::{Error, Result};
 
 /// Queue of packets, filled by an application and emptied by a machine in another thread.
 #[derive(Clone, Debug)]
@@ -19,23 +19,16 @@ pub(crate) struct Queue(Arc<Mutex<Inner>>);
 struct Inner {
     /// Packets from `first` on: sent ones within the window, then waiting ones.
     kept: VecDeque<Vec<u8>>,
-    /// Number of the first kept packet.
     first: u64,
-    /// First packet that is not sent.
     next: u64,
     sent_bytes: u64,
     waiting_bytes: usize,
     /// True if writes may extend the last packet.
     open: bool,
-    /// True if no more packets follow.
     closed: bool,
-    /// True if no more packets are sent.
     ended: bool,
-    /// Most bytes of a packet.
     payload: usize,
-    /// Sent packets to keep for repairs.
     window: u64,
-    /// Tasks that wait for room.
     writers: Vec<Waker>,
 }
 
@@ -48,11 +41,7 @@ impl Queue {
         self.lock().payload
     }
 
-    pub(crate) fn poll_write(
-        &self,
-        cx: &mut Context<'_>,
-        mut bytes: &[u8],
-    ) -> Poll<Result<usize, Error>> {
+    pub(crate) fn poll_write(&self, cx: &mut Context<'_>, mut bytes: &[u8]) -> Poll<Result<usize>> {
         let mut inner = self.lock();
         if let Some(refused) = inner.refuse(cx) {
             return refused.map(|()| Err(Error::Closed));
@@ -78,11 +67,7 @@ impl Queue {
         Poll::Ready(Ok(written))
     }
 
-    pub(crate) fn poll_push(
-        &self,
-        cx: &mut Context<'_>,
-        message: &[u8],
-    ) -> Poll<Result<(), Error>> {
+    pub(crate) fn poll_push(&self, cx: &mut Context<'_>, message: &[u8]) -> Poll<Result> {
         let mut inner = self.lock();
         if message.len() > inner.payload {
             let (bytes, max) = (message.len(), inner.payload);
@@ -98,7 +83,7 @@ impl Queue {
         Poll::Ready(Ok(()))
     }
 
-    pub(crate) fn poll_drained(&self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+    pub(crate) fn poll_drained(&self, cx: &mut Context<'_>) -> Poll<Result> {
         let mut inner = self.lock();
         match (inner.waiting(), inner.ended) {
             (0, _) => Poll::Ready(Ok(())),
@@ -212,7 +197,6 @@ impl Packets for Queue {
     }
 }
 
-/// Waiting bytes above which writers wait.
 const WAITING_BYTES_MAX: usize = 1 << 20;
 
 #[cfg(test)]

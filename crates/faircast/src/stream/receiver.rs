@@ -15,27 +15,25 @@ use faircast_proto::{FlowEvent, StreamEvent, StreamInput};
 use tokio::sync::{mpsc, watch};
 
 use super::StreamStatus;
-use crate::Error;
 use crate::common::{Common, Speaks, group_of};
 use crate::ends::{Carrier, Hops, StreamReceiving, over};
 use crate::envelope::{Watched, Wrapper};
 use crate::session::{SessionSetup, Worker, start};
 use crate::trace::{self, About, LiveTrace};
+use crate::{Error, Result};
 
-/// Application's end of a received stream.
 #[derive(Debug)]
 pub(crate) struct StreamReceiver {
-    waker: Waker<StreamReceiving>,
-    status: watch::Receiver<StreamStatus>,
+    pub(super) waker: Waker<StreamReceiving>,
+    pub(super) status: watch::Receiver<StreamStatus>,
     items: mpsc::UnboundedReceiver<Result<Vec<u8>, Error>>,
-    /// Bytes of packets that wait for the application.
     waiting_bytes: Arc<AtomicUsize>,
     /// True while delivery pauses, so that the sender waits.
     is_held: Arc<AtomicBool>,
 }
 
 impl StreamReceiver {
-    pub(crate) fn start(listen: Listen, common: Common) -> Result<Self, Error> {
+    pub(crate) fn start(listen: Listen, common: Common) -> Result<Self> {
         let speaks = common.speaks(&[])?;
         super::check(&speaks.of_tram())?;
         let group = group_of(&listen);
@@ -72,14 +70,7 @@ impl StreamReceiver {
         Ok(Self { waker, status, items, waiting_bytes, is_held })
     }
 
-    pub(crate) fn status(&self) -> watch::Receiver<StreamStatus> {
-        self.status.clone()
-    }
-
-    pub(crate) fn poll_next(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Vec<u8>, Error>>> {
+    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Vec<u8>>>> {
         let item = std::task::ready!(self.items.poll_recv(cx));
         if let Some(Ok(packet)) = &item {
             let before = self.waiting_bytes.fetch_sub(weight(packet), Ordering::Relaxed);
@@ -90,10 +81,6 @@ impl StreamReceiver {
         }
         Poll::Ready(item)
     }
-
-    pub(crate) fn close(&self) {
-        self.waker.close();
-    }
 }
 
 impl Drop for StreamReceiver {
@@ -102,7 +89,6 @@ impl Drop for StreamReceiver {
     }
 }
 
-/// Application in the driver thread of a stream's receiver.
 struct Work {
     group: Nla,
     speaks: Speaks,
@@ -112,7 +98,7 @@ struct Work {
     status: StreamStatus,
     status_sender: watch::Sender<StreamStatus>,
     /// Channel to the application; `None` after the end of the stream.
-    item_sender: Option<mpsc::UnboundedSender<Result<Vec<u8>, Error>>>,
+    item_sender: Option<mpsc::UnboundedSender<Result<Vec<u8>>>>,
     waiting_bytes: Arc<AtomicUsize>,
     is_held: Arc<AtomicBool>,
     watched: Watched,
@@ -130,7 +116,7 @@ impl Work {
         self.status_sender.send_replace(self.status.clone());
     }
 
-    fn give(&self, item: Result<Vec<u8>, Error>) {
+    fn give(&self, item: Result<Vec<u8>>) {
         let _ = self.item_sender.as_ref().map(|sender| sender.send(item));
     }
 }
@@ -162,7 +148,8 @@ impl App<StreamReceiving> for Work {
             }
             Carrier::Tram(tree) => {
                 let (session, node) = ((new.tsi, new.source), live.node());
-                let negotiation = tree_negotiation(Some(tree).filter(|_| self.speaks.insists()));
+                let negotiation =
+                    tree_negotiation(Some(tree).filter(|_| self.speaks.required.is_some()));
                 let end = TramStreamReceiver::new(session, node, new.now, &options, negotiation);
                 over!(hops.receiver(end))
             }
@@ -262,10 +249,8 @@ impl Worker<StreamReceiving> for Work {
     }
 }
 
-/// Silence after which an ended stream is over.
 const END_QUIET: Duration = Duration::from_millis(500);
 
-/// Returns the bytes that a waiting packet counts, with its overhead.
 fn weight(packet: &[u8]) -> usize {
     packet.len() + 64
 }
@@ -277,5 +262,4 @@ const WAITING_BYTES_LOW: usize = 1 << 20;
 /// Most waiting bytes. PGM without relays cannot make a sender wait.
 const WAITING_BYTES_MAX: usize = 64 << 20;
 
-/// Silence of SPMs after which a source may have moved to another address.
 const MOVES_AFTER: Duration = Duration::from_secs(5);

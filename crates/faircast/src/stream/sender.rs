@@ -10,28 +10,25 @@ use tokio::sync::watch;
 
 use super::packets::Queue;
 use super::{IncompleteReceiver, StreamStatus};
-use crate::Error;
 use crate::common::{Common, family, group_to};
-use crate::ends::{Carrier, Hops, StreamSending, over};
+use crate::ends::{Carrier, Hops, StreamSending, new_tsi, over};
 use crate::envelope::{Watched, Wrapper};
-use crate::ids::new_tsi;
 use crate::session::{SessionSetup, Worker, start};
 use crate::trace::{self, About, LiveTrace};
+use crate::{Error, Result};
 
-/// Application's end of a sent stream.
 #[derive(Debug)]
 pub(crate) struct StreamSender {
-    queue: Queue,
+    pub(super) queue: Queue,
     waker: Waker<StreamSending>,
-    status: watch::Receiver<StreamStatus>,
-    shut: bool,
+    pub(super) status: watch::Receiver<StreamStatus>,
 }
 
 /// Default interval of SPMs, by which receivers follow a source to a new address.
 const SPM_INTERVAL: Duration = Duration::from_secs(1);
 
 impl StreamSender {
-    pub(crate) fn start(target: Target, common: Common) -> Result<Self, Error> {
+    pub(crate) fn start(target: Target, common: Common) -> Result<Self> {
         let (address, group) = (family(&target), group_to(&target));
         let (carrier, options) = super::carrier(&common, &target)?;
         let payload = common.stream_bytes(address, carrier)?;
@@ -86,43 +83,23 @@ impl StreamSender {
                 shut_at: None,
             })
         })?;
-        Ok(Self { queue, waker, status, shut: false })
+        Ok(Self { queue, waker, status })
     }
 
-    pub(crate) fn status(&self) -> watch::Receiver<StreamStatus> {
-        self.status.clone()
-    }
-
-    pub(crate) fn payload(&self) -> usize {
-        self.queue.payload()
-    }
-
-    pub(crate) fn poll_write(
-        &self,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<Result<usize, Error>> {
+    pub(crate) fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize>> {
         let written = self.queue.poll_write(cx, bytes);
         self.wake();
         written
     }
 
-    pub(crate) fn poll_push(
-        &self,
-        cx: &mut Context<'_>,
-        message: &[u8],
-    ) -> Poll<Result<(), Error>> {
+    pub(crate) fn poll_push(&self, cx: &mut Context<'_>, message: &[u8]) -> Poll<Result> {
         let pushed = self.queue.poll_push(cx, message);
         self.wake();
         pushed
     }
 
-    pub(crate) fn poll_drained(&self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        self.queue.poll_drained(cx)
-    }
-
-    pub(crate) fn shut(&mut self) {
-        if std::mem::replace(&mut self.shut, true) {
+    pub(crate) fn shut(&self) {
+        if self.queue.is_closed() {
             return;
         }
         let queue = self.queue.clone();
@@ -134,13 +111,12 @@ impl StreamSender {
         self.wake();
     }
 
-    pub(crate) async fn finish(&mut self) -> Result<StreamStatus, Error> {
+    pub(crate) async fn finish(&mut self) -> Result<StreamStatus> {
         self.shut();
         let last = self.status.wait_for(|status| status.ended).await;
         last.map(|status| status.clone()).map_err(|_| Error::Closed)
     }
 
-    /// Makes the driver ask the session for packets again.
     fn wake(&self) {
         self.waker.run(|live| live.for_each(|live, id| _ = live.with(id, |_, _| ())));
     }
@@ -152,7 +128,6 @@ impl Drop for StreamSender {
     }
 }
 
-/// Application in the driver thread of a stream's sender.
 struct Work {
     session: SessionId,
     status: StreamStatus,
@@ -163,7 +138,6 @@ struct Work {
     watched: Watched,
     trace: Option<LiveTrace>,
     scheme: String,
-    /// Bytes of a full packet's payload.
     payload: u32,
     /// Wait of an unsent stream for its first receiver after `shut_at`.
     give_up: Duration,

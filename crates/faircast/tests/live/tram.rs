@@ -1,6 +1,6 @@
 //! Files and streams over TRAM.
 
-use faircast::{ByteSender, Error, GroupKey, MessageReceiver, MessageSender, Shortfall};
+use faircast::{ByteSender, GroupKey, MessageReceiver, MessageSender, Shortfall};
 use tokio::io::AsyncWriteExt as _;
 
 use super::*;
@@ -33,10 +33,10 @@ async fn a_tree_that_a_receiver_cannot_follow_is_refused() {
     let never =
         Receiver::builder(at(&group), folder.path()).name("a").option("head", text("never"));
     let error = never.tree(tree.clone()).receive().unwrap_err();
-    assert!(matches!(error, Error::NeverHead { .. }), "{error}");
+    assert!(error.to_string().contains("`a` for the head of `b`"), "{error}");
     let alone = Listen::Unicast("127.0.0.1:0".parse().unwrap());
     let error = Receiver::builder(alone, folder.path()).tree(tree).receive().unwrap_err();
-    assert!(matches!(error, Error::TreeWithoutGroup), "{error}");
+    assert!(error.to_string().starts_with("a tree needs a group"), "{error}");
 }
 
 #[tokio::test]
@@ -209,9 +209,10 @@ async fn nobody_can_have_all_of_a_stream_late_and_a_stream_without_receivers_end
     let full = |builder: faircast::StreamSenderBuilder<ByteSender>| {
         builder.scheme("tram").option("late_join", text("full")).start().unwrap_err()
     };
-    assert!(matches!(full(ByteSender::builder(to(&group))), Error::LateJoin));
     let builder = ByteReceiver::builder(at(&group)).option("late_join", text("full"));
-    assert!(matches!(builder.start().unwrap_err(), Error::LateJoin));
+    for error in [full(ByteSender::builder(to(&group))), builder.start().unwrap_err()] {
+        assert!(error.to_string().starts_with("late_join = \"full\": a stream is not kept"));
+    }
     let builder = MessageSender::builder(to(&group)).scheme("tram");
     let mut sender = builder.option("give_up", text("1 s")).start().unwrap();
     soon(sender.send(b"nobody hears it")).await.unwrap();
@@ -301,6 +302,6 @@ async fn policies_for_the_slow_are_not_steered_by_others() {
         let builder = Sender::builder(to(&group)).scheme(scheme);
         let slow = faircast::SlowPolicy::DropBelow(floor);
         let error = builder.slow(slow).send(&[&file]).unwrap_err();
-        assert!(matches!(error, Error::SlowPolicy { .. }), "{error}");
+        assert!(error.to_string().contains("serves nobody later"), "{error}");
     }
 }

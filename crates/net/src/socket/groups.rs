@@ -11,7 +11,6 @@ use super::{Sockets, Way, aim, bind, local_address, open, share, zoned};
 use crate::address::{Resolved, is_link_local};
 use crate::{Interface, Multicast, NetError, SessionId};
 
-/// Multicast group of a session, with its socket and members.
 #[derive(Debug, Default)]
 pub(crate) struct Group {
     pub(crate) id: GroupId,
@@ -22,7 +21,6 @@ pub(crate) struct Group {
     /// Socket while a machine is a member; receivers are members of the session's group at once.
     pub(super) socket: Option<Socket>,
     pub(super) overflowed: u32,
-    /// Addresses from which these sockets send to the group.
     own_addresses: Vec<SocketAddr>,
     members: BTreeSet<SessionId>,
 }
@@ -46,14 +44,18 @@ impl Sockets {
     /// # Errors
     /// The session has no group, `at` is not like it, or the address or number is taken.
     pub fn add_group(&mut self, id: GroupId, at: SocketAddr) -> Result<(), NetError> {
-        let session = self.multicast.as_ref().ok_or(NetError::NoGroup)?;
+        let session = self.multicast.as_ref().ok_or_else(|| {
+            let text = "groups beside the session's need one of the session, and it has none";
+            NetError::Addresses(text.to_string())
+        })?;
         Multicast { group: at, source: None, ..session.clone() }.check()?;
         if at.is_ipv4() != session.group.is_ipv4() {
             return Err(NetError::Family(session.group.ip(), at.ip()));
         }
         let at = SocketAddr::new(at.ip(), at.port());
         if self.groups.iter().any(|group| group.id == id || group.address == Some(at)) {
-            return Err(NetError::SameGroup(at));
+            let text = format!("{at}: there is a group with this name or this address already");
+            return Err(NetError::Addresses(text));
         }
         let mut group = Group::new(id, Some(at));
         let ways = if self.is_source { self.interfaces.len() } else { 1 };
@@ -85,7 +87,6 @@ impl Sockets {
             || groups.any(|group| group.id == id && group.members.contains(&session))
     }
 
-    /// True if these sockets sent a packet to the group: members here receive it too.
     pub(crate) fn is_own(&self, id: GroupId, from: SocketAddr) -> bool {
         self.groups.iter().any(|group| group.id == id && group.own_addresses.contains(&from))
     }
@@ -113,7 +114,8 @@ impl Sockets {
             return Ok(());
         }
         let index = self.groups.iter().position(|group| group.id == id);
-        let index = index.ok_or(NetError::UnknownGroup(id))?;
+        let unknown = || NetError::Addresses(format!("group {} has no address here", id.0));
+        let index = index.ok_or_else(unknown)?;
         let group = &mut self.groups[index];
         match change {
             Membership::Leave(_) => {
@@ -151,7 +153,7 @@ impl Sockets {
     }
 
     pub(super) fn open_group(&mut self, index: usize) -> Result<(), NetError> {
-        let address = self.groups[index].address.ok_or(NetError::NoGroup)?;
+        let Some(address) = self.groups[index].address else { return Ok(()) };
         let at = self.interfaces.iter().find_map(|(_, at)| *at).unwrap_or_default();
         let socket = open(address.ip(), &self.settings)?;
         share(&socket)?;

@@ -29,8 +29,7 @@ use self::options::{
     Memory, MulticastInterfaceV4, PathMtuV4, PathMtuV6, RECEIVE_MAX, RECEIVE_USED, WayMtuV6,
     interface_request,
 };
-use self::watch::AddressWatch;
-pub(crate) use self::watch::{Changes, LostInterfaces};
+pub(crate) use self::watch::{AddressWatch, LostInterfaces};
 use crate::address::{Resolved, is_link_local, unspecified};
 use crate::{Interface, Listen, Multicast, NetError, RECEIVERS_MAX, SocketSettings, Target};
 
@@ -48,12 +47,12 @@ pub struct Sockets {
     /// At a source: reason why the socket does not have the target's port.
     port_error: Option<NetError>,
     /// Start of the time without any sent packet, and the last error.
-    down_since: Option<(Time, Option<Errno>)>,
+    pub(crate) down_since: Option<(Time, Option<Errno>)>,
     /// Interface that routes choose for the group, if none is named.
     routed: Option<u32>,
     /// Start of the time without any sent unicast packet; true after the warning.
     unreachable: (Option<Time>, bool),
-    watch: Option<AddressWatch>,
+    pub(crate) watch: Option<AddressWatch>,
 }
 
 /// Socket that sends, and receives unicast.
@@ -63,24 +62,18 @@ pub(crate) struct Way {
     /// Socket of a source for unicast answers, which thus take no buffer from data.
     pub(crate) answers: Option<Socket>,
     pub(crate) local: SocketAddr,
-    /// True if other programs may be bound to the address.
     shared: bool,
-    /// Kernel's count of datagrams dropped at the full buffer, as last read.
     overflowed: u32,
-    /// Hop limit of multicasts, as last set.
     pub(crate) hops: u8,
     pub(crate) health: Health,
-    /// True while the socket's address is lost without a replacement.
     pub(crate) address_lost: bool,
 }
 
-/// Health of a way to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Health {
     Up,
     /// Failed and skipped, after a warning.
     Down,
-    /// Failed before; now tried again.
     Tried,
 }
 
@@ -126,10 +119,6 @@ impl Way {
             SocketAddr::V6(_) => self.socket.set_multicast_hops_v6(hops.into()),
         }
     }
-
-    pub(crate) fn for_one(&self) -> &Socket {
-        self.answers.as_ref().unwrap_or(&self.socket)
-    }
 }
 
 impl Sockets {
@@ -139,9 +128,13 @@ impl Sockets {
         let mut seen = BTreeSet::new();
         receivers.retain(|to| seen.insert(*to));
         let group = multicast.as_ref().map(|multicast| multicast.group);
-        let first = group.or(receivers.first().copied()).ok_or(NetError::NoReceivers)?;
+        let Some(first) = group.or(receivers.first().copied()) else {
+            let text = "a unicast target needs at least one address";
+            return Err(NetError::Addresses(text.to_string()));
+        };
         if receivers.len() > RECEIVERS_MAX {
-            return Err(NetError::TooManyReceivers(receivers.len()));
+            let text = format!("{} receivers by unicast; at most {RECEIVERS_MAX}", receivers.len());
+            return Err(NetError::Addresses(text));
         }
         if let Some(other) = receivers.iter().find(|other| other.is_ipv4() != first.is_ipv4()) {
             return Err(NetError::Family(first.ip(), other.ip()));
@@ -226,10 +219,6 @@ impl Sockets {
         }
         sockets.ways.push(Way::whole(listen, &sockets.settings)?);
         Ok(sockets)
-    }
-
-    pub(crate) const fn networks(&self) -> usize {
-        self.ways.len() - 1
     }
 
     pub(crate) fn way_to(&self, to: SocketAddr) -> Option<usize> {
@@ -476,7 +465,6 @@ fn bind_source(
     }
 }
 
-/// Discard service, which never answers.
 const DISCARD_PORT: u16 = 9;
 
 fn set_up(socket: &Socket, like: IpAddr, settings: &SocketSettings) -> io::Result<()> {
@@ -536,9 +524,8 @@ fn zoned(ip: IpAddr, port: u16, zone: u32) -> SocketAddr {
 
 fn local_address(socket: &Socket) -> Result<SocketAddr, NetError> {
     let address = socket.local_addr().map_err(NetError::doing("read an address"))?;
-    address.as_socket().ok_or_else(|| {
-        NetError::socket("read an address", io::Error::other("it is no internet address"))
-    })
+    let other = || io::Error::other("it is no internet address");
+    address.as_socket().ok_or_else(other).map_err(NetError::doing("read an address"))
 }
 
 pub(crate) fn route_to(to: SocketAddr) -> Result<IpAddr, NetError> {

@@ -7,6 +7,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use libc::{IPPROTO_IP, IPPROTO_IPV6, MCAST_JOIN_SOURCE_GROUP, MCAST_LEAVE_SOURCE_GROUP};
 use nix::sys::socket::SockaddrStorage;
 use nix::{getsockopt_impl, setsockopt_impl, sockopt_impl};
 
@@ -19,52 +20,19 @@ pub struct SourceRequest {
     source: SockaddrStorage,
 }
 
-sockopt_impl!(
-    JoinSourceV4,
-    SetOnly,
-    libc::IPPROTO_IP,
-    libc::MCAST_JOIN_SOURCE_GROUP,
-    SourceRequest
-);
-sockopt_impl!(
-    JoinSourceV6,
-    SetOnly,
-    libc::IPPROTO_IPV6,
-    libc::MCAST_JOIN_SOURCE_GROUP,
-    SourceRequest
-);
-sockopt_impl!(
-    LeaveSourceV4,
-    SetOnly,
-    libc::IPPROTO_IP,
-    libc::MCAST_LEAVE_SOURCE_GROUP,
-    SourceRequest
-);
-sockopt_impl!(
-    LeaveSourceV6,
-    SetOnly,
-    libc::IPPROTO_IPV6,
-    libc::MCAST_LEAVE_SOURCE_GROUP,
-    SourceRequest
-);
-sockopt_impl!(
-    MulticastInterfaceV4,
-    SetOnly,
-    libc::IPPROTO_IP,
-    libc::IP_MULTICAST_IF,
-    libc::ip_mreqn
-);
+sockopt_impl!(JoinSourceV4, SetOnly, IPPROTO_IP, MCAST_JOIN_SOURCE_GROUP, SourceRequest);
+sockopt_impl!(JoinSourceV6, SetOnly, IPPROTO_IPV6, MCAST_JOIN_SOURCE_GROUP, SourceRequest);
+sockopt_impl!(LeaveSourceV4, SetOnly, IPPROTO_IP, MCAST_LEAVE_SOURCE_GROUP, SourceRequest);
+sockopt_impl!(LeaveSourceV6, SetOnly, IPPROTO_IPV6, MCAST_LEAVE_SOURCE_GROUP, SourceRequest);
+sockopt_impl!(MulticastInterfaceV4, SetOnly, IPPROTO_IP, libc::IP_MULTICAST_IF, libc::ip_mreqn);
 sockopt_impl!(
     /// Path MTU of a connected IPv6 socket in bytes, as far as known.
-    WayMtuV6, GetOnly, libc::IPPROTO_IPV6, libc::IPV6_MTU, libc::c_int
+    WayMtuV6, GetOnly, IPPROTO_IPV6, libc::IPV6_MTU, libc::c_int
 );
-sockopt_impl!(PathMtuV4, SetOnly, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::c_int);
-sockopt_impl!(PathMtuV6, SetOnly, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::c_int);
+sockopt_impl!(PathMtuV4, SetOnly, IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::c_int);
+sockopt_impl!(PathMtuV6, SetOnly, IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::c_int);
 
-sockopt_impl!(
-    /// Memory in use by a socket and its limits, at the indices below.
-    Memory, GetOnly, libc::SOL_SOCKET, libc::SO_MEMINFO, [u32; 9]
-);
+sockopt_impl!(Memory, GetOnly, libc::SOL_SOCKET, libc::SO_MEMINFO, [u32; 9]);
 
 /// Index in [`Memory`]: bytes of unread packets, with the kernel's overhead.
 pub(crate) const RECEIVE_USED: usize = 0;

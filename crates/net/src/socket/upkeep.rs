@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::BorrowedFd;
 
 use faircast_base::{Duration, GroupId, Time};
 use nix::errno::Errno;
@@ -10,10 +9,8 @@ use nix::sys::socket::setsockopt;
 use socket2::InterfaceIndexOrAddress;
 
 use super::options::{JoinSourceV4, JoinSourceV6, LeaveSourceV4, LeaveSourceV6, SourceRequest};
-use super::watch::{AddressWatch, LostInterfaces};
-use super::{
-    Changes, Group, Health, Sockets, Way, aim, beside, bind, bind_beside, open, route_to, zoned,
-};
+use super::watch::LostInterfaces;
+use super::{Group, Health, Sockets, Way, aim, beside, bind, bind_beside, open, route_to, zoned};
 use crate::address::{Resolved, has_address, interface_of, is_link_local};
 use crate::{Interface, NetError};
 
@@ -146,7 +143,12 @@ impl Sockets {
             let local = self.ways.get(way).map(|way| way.local.ip());
             local.is_some_and(|local| !local.is_unspecified() && !has_address(0, local))
         };
-        is_temporary(error) || error == Errno::EINVAL && address_is_gone()
+        match error {
+            Errno::ENETDOWN | Errno::ENETUNREACH | Errno::EHOSTUNREACH => true,
+            Errno::EPERM | Errno::ENODEV | Errno::EADDRNOTAVAIL => true,
+            Errno::EINVAL => address_is_gone(),
+            _ => false,
+        }
     }
 
     /// Notes a result of sending; at a source not for single hosts, which may be anywhere.
@@ -191,19 +193,6 @@ impl Sockets {
         }
     }
 
-    /// Returns an outage's start and last error: none if the interface is down or has no address.
-    pub(crate) const fn down_since(&self) -> Option<(Time, Option<Errno>)> {
-        self.down_since
-    }
-
-    pub(crate) fn watch(&self) -> Option<BorrowedFd<'_>> {
-        self.watch.as_ref().map(AddressWatch::fd)
-    }
-
-    pub(crate) fn changes(&self) -> Changes {
-        self.watch.as_ref().map_or_else(Changes::default, AddressWatch::take)
-    }
-
     /// True if this error makes the way's interface skipped, logged once. The others continue.
     pub(crate) fn skip_interface(&mut self, way: usize, error: Errno) -> bool {
         let is_temporary = self.is_temporary(way, error);
@@ -235,16 +224,10 @@ impl Sockets {
     }
 
     pub(super) fn join(&self, group: &Group, at: Resolved) -> io::Result<()> {
+        let known = [io::ErrorKind::AddrInUse, io::ErrorKind::AddrNotAvailable];
         match self.change_membership(group, at, true) {
             // The socket is a member already, of the group or of the group with this source.
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable
-                ) =>
-            {
-                Ok(())
-            }
+            Err(error) if known.contains(&error.kind()) => Ok(()),
             joined => joined,
         }
     }
@@ -273,17 +256,4 @@ impl Sockets {
     }
 }
 
-/// Time without any sent unicast packet before the warning: 2 s.
 const UNREACHABLE_AFTER: Duration = Duration::from_secs(2);
-
-const fn is_temporary(error: Errno) -> bool {
-    matches!(
-        error,
-        Errno::ENETDOWN
-            | Errno::ENETUNREACH
-            | Errno::EHOSTUNREACH
-            | Errno::EPERM
-            | Errno::ENODEV
-            | Errno::EADDRNOTAVAIL
-    )
-}

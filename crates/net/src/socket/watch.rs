@@ -18,16 +18,10 @@ pub(crate) struct AddressWatch {
     socket: OwnedFd,
 }
 
-/// Changes since the last read.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Changes {
-    pub(crate) any: bool,
-    pub(crate) lost: LostInterfaces,
-}
-
 /// Indices of interfaces that were removed or lost an address: memberships there may be lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LostInterfaces {
+    pub(crate) any_change: bool,
     /// True if notices were lost, so that any interface may be affected.
     all: bool,
     v4: BTreeSet<u32>,
@@ -45,11 +39,12 @@ impl LostInterfaces {
     }
 
     pub(crate) fn add(&mut self, other: Self) {
+        self.any_change |= other.any_change;
         self.all |= other.all;
         self.v4.extend(other.v4);
         self.v6.extend(other.v6);
         if self.v4.len().max(self.v6.len()) > LOST_MAX {
-            *self = Self { all: true, ..Self::default() };
+            *self = Self { any_change: self.any_change, all: true, ..Self::default() };
         }
     }
 }
@@ -71,16 +66,13 @@ impl AddressWatch {
         self.socket.as_fd()
     }
 
-    pub(crate) fn take(&self) -> Changes {
-        let (mut changes, mut bytes) = (Changes::default(), [0; 8192]);
+    pub(crate) fn take(&self) -> LostInterfaces {
+        let (mut changes, mut bytes) = (LostInterfaces::default(), [0; 8192]);
         for _ in 0..READS_MAX {
             match recv(self.socket.as_raw_fd(), &mut bytes, MsgFlags::empty()) {
                 Ok(len) => changes.add(read(&bytes[..len])),
                 Err(nix::Error::ENOBUFS) => {
-                    changes.add(Changes {
-                        any: true,
-                        lost: LostInterfaces { all: true, ..LostInterfaces::default() },
-                    });
+                    (changes.any_change, changes.all) = (true, true);
                 }
                 Err(_) => break,
             }
@@ -89,24 +81,15 @@ impl AddressWatch {
     }
 }
 
-impl Changes {
-    fn add(&mut self, other: Self) {
-        self.any |= other.any;
-        self.lost.add(other.lost);
-    }
-}
-
-fn read(mut bytes: &[u8]) -> Changes {
-    let mut changes = Changes::default();
+fn read(mut bytes: &[u8]) -> LostInterfaces {
+    let mut changes = LostInterfaces::default();
     while let (Some(&len), Some(&kind)) =
         (bytes.first_chunk(), bytes.get(4..).and_then(<[u8]>::first_chunk))
     {
         let (len, kind) = (u32::from_ne_bytes(len) as usize, u16::from_ne_bytes(kind));
         let any = [RTM_DELADDR, RTM_DELLINK, RTM_NEWADDR, RTM_NEWLINK, RTM_NEWROUTE, RTM_DELROUTE];
-        changes.add(Changes {
-            any: any.contains(&kind),
-            lost: lost(kind, &bytes[HEADER_BYTES.min(bytes.len())..]),
-        });
+        changes.any_change |= any.contains(&kind);
+        changes.add(lost(kind, &bytes[HEADER_BYTES.min(bytes.len())..]));
         // Messages start at multiples of four bytes.
         let Some(rest) = bytes.get(len.next_multiple_of(4).max(HEADER_BYTES)..) else { break };
         bytes = rest;
@@ -158,17 +141,16 @@ mod tests {
         bytes
     }
 
-    fn lost(v4: &[u32], v6: &[u32]) -> Changes {
+    fn lost(v4: &[u32], v6: &[u32]) -> LostInterfaces {
         let [v4, v6] = [v4, v6].map(|all| all.iter().copied().collect());
-        Changes { any: true, lost: LostInterfaces { all: false, v4, v6 } }
+        LostInterfaces { any_change: true, all: false, v4, v6 }
     }
 
     #[test]
     fn notices_are_read_one_after_the_other() {
-        let none = Changes::default();
+        let none = LostInterfaces::default();
         let came = lost(&[], &[]);
-        let unknown =
-            Changes { any: true, lost: LostInterfaces { all: true, ..LostInterfaces::default() } };
+        let unknown = LostInterfaces { all: true, ..came.clone() };
         let address = |family, flags, index| notice(RTM_DELADDR, (family, flags), index);
         for (bytes, want) in [
             (Vec::new(), none.clone()),
@@ -197,7 +179,7 @@ mod tests {
         let mut all = LostInterfaces::default();
         for index in 0..=LOST_MAX as u32 {
             assert!(!all.has(1000, IpAddr::from([224, 0, 0, 1])), "{index}");
-            all.add(lost(&[index], &[]).lost);
+            all.add(lost(&[index], &[]));
         }
         assert!(all.has(1000, IpAddr::from([224, 0, 0, 1])));
     }
@@ -225,12 +207,12 @@ mod tests {
             let watch = AddressWatch::open().unwrap();
             let [v4, v6] = ["224.1.1.1", "ff15::1"].map(|text| text.parse().unwrap());
             run("addr del 10.9.0.2/16 dev e0");
-            assert!(watch.take().lost.is_empty(), "a secondary address");
+            assert!(watch.take().is_empty(), "a secondary address");
             run("link del other");
-            let gone = watch.take().lost;
+            let gone = watch.take();
             assert!(gone.has(other, v4) && gone.has(other, v6) && !gone.has(e0, v4), "{gone:?}");
             run("addr del 10.9.0.1/16 dev e0");
-            let gone = watch.take().lost;
+            let gone = watch.take();
             assert!(gone.has(e0, v4) && !gone.has(e0, v6), "{gone:?}");
         });
         alone.join().unwrap();
