@@ -133,10 +133,7 @@ impl FlowControl {
         (share as usize).max(BATCH_BYTES)
     }
 
-    /// Checks that a purse can ever contain the fee.
-    ///
-    /// # Errors
-    /// The name of the wrong option, and the allowed range.
+    /// Checks that a purse can ever contain the fee. The error is the wrong option and its range.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         match self.fee <= self.savings_max {
             true => Ok(()),
@@ -301,8 +298,7 @@ impl Purse {
     }
 
     /// Buys a message in competition with `clients`, on debt beyond the price of one packet. The
-    /// error is the time of the next attempt, or earlier for clients that [lack
-    /// money](Self::is_short) if prices fall.
+    /// error is the time of the next attempt; clients that lack money may try earlier if prices fall.
     pub(crate) fn buy(
         &mut self,
         cx: &mut Cx<'_>,
@@ -345,9 +341,7 @@ impl Purse {
         }
         Ok(())
     }
-}
 
-impl Purse {
     pub(crate) fn lacks_money(&self) -> bool {
         self.is_blocked && self.retry_at.is_none()
     }

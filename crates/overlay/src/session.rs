@@ -3,7 +3,6 @@
 mod event;
 pub mod protocol;
 mod remote;
-mod trace;
 
 pub use event::{GroupEvent, GroupMember, GroupMessage, GroupName};
 pub use remote::{RemoteSession, SessionError, WaitReason};

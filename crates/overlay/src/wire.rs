@@ -35,7 +35,7 @@ use crate::topology::{Advert, Graph, NAME_BYTES_MAX};
 
 const VERSION: u8 = 1;
 /// Maximum length of a data frame in bytes, short so that large messages do not delay control.
-pub const FRAME_BYTES_MAX: usize = 16 * 1024;
+pub(crate) const FRAME_BYTES_MAX: usize = 16 * 1024;
 
 /// Greatest sequence number, time and advertisement number: additions to it cannot overflow.
 pub(crate) const NUMBER_MAX: u64 = 1 << 61;
@@ -58,6 +58,18 @@ pub(crate) fn take_var(fields: &mut Fields<'_>) -> Option<u64> {
         2 => u64::from(fields.read::<u32>()? & 0x3FFF_FFFF),
         _ => fields.read::<u64>()? & 0x3FFF_FFFF_FFFF_FFFF,
     })
+}
+
+/// Appends a name of at most 255 bytes after its length.
+pub(crate) fn put_name(out: &mut Vec<u8>, name: &[u8]) {
+    out.push(name.len() as u8);
+    out.extend_from_slice(name);
+}
+
+/// Takes a name after its length, as a slice of `bytes`.
+pub(crate) fn take_name(bytes: &Bytes, fields: &mut Fields<'_>) -> Option<Bytes> {
+    let len = usize::from(fields.read::<u8>()?);
+    fields.bytes(len).map(|name| bytes.slice_ref(name))
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,7 +99,6 @@ pub(crate) struct StreamState {
 pub(crate) struct MemberState {
     pub(crate) config: ViewId,
     pub(crate) view: ViewId,
-    /// Lamport time.
     pub(crate) time: u64,
     /// Received cells of each source of `config`, by rank.
     pub(crate) streams: Vec<StreamState>,
@@ -263,25 +274,20 @@ impl Item {
     pub(crate) const HEAD_BYTES_MAX: usize = 32;
 
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
-        match self {
-            Self::Cell { source, step, cell } => {
-                (0u8, *source).put(out);
-                put_var(out, *step);
-                put_var(out, cell.len() as u64);
+        let mut head = |kind: u8, source: u8, numbers: &[u64]| {
+            (kind, source).put(out);
+            numbers.iter().for_each(|number| put_var(out, *number));
+        };
+        match *self {
+            Self::Cell { source, step, ref cell } => {
+                head(0, source, &[step, cell.len() as u64]);
                 out.extend_from_slice(cell);
             }
-            Self::Clock(source, clock) => {
-                (1u8, *source).put(out);
-                put_var(out, clock.sequence);
-                put_var(out, clock.time);
-                put_var(out, clock.stable);
-                out.push(clock.wanted.into());
+            Self::Clock(source, Clock { sequence, time, stable, wanted }) => {
+                head(1, source, &[sequence, time, stable]);
+                out.push(wanted.into());
             }
-            Self::Ack { source, through, time } => {
-                (2u8, *source).put(out);
-                put_var(out, *through);
-                put_var(out, *time);
-            }
+            Self::Ack { source, through, time } => head(2, source, &[through, time]),
         }
     }
 

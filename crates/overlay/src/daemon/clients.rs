@@ -5,7 +5,6 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
-use faircast_base::{Duration, Time};
 use smallvec::SmallVec;
 
 use crate::client::{Client, ClientEvent, Joining, Room};
@@ -13,54 +12,21 @@ use crate::group::{Groups, MemberId};
 use crate::ids::{ClientId, DaemonId, ViewId};
 use crate::mutant::{Mutant, breaks};
 
-/// Longest time without a connection before a client's session ends: 30 s.
-const RESUME_MAX: Duration = Duration::from_secs(30);
-
 pub(super) type Receivers = SmallVec<[ClientId; 8]>;
-
-/// Join of a client that all daemons route, and whose place in the common order is due.
-pub(super) struct DueJoin {
-    pub(super) id: ClientId,
-    pub(super) client: Bytes,
-    pub(super) group: Bytes,
-    pub(super) holds_senders: bool,
-}
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clients {
     daemon: DaemonId,
     pub(super) room: Room,
-    by_id: BTreeMap<ClientId, Client>,
-    by_name: BTreeMap<Bytes, ClientId>,
-    /// Clients with events that are new to the driver.
-    ready: VecDeque<ClientId>,
-    /// Clients with joins in progress.
+    pub(super) by_id: BTreeMap<ClientId, Client>,
+    pub(super) by_name: BTreeMap<Bytes, ClientId>,
+    pub(super) ready: VecDeque<ClientId>,
     joiners: BTreeSet<ClientId>,
 }
 
 impl Clients {
     pub(super) fn new(daemon: DaemonId, room: Room) -> Self {
         Self { daemon, room, ..Self::default() }
-    }
-
-    pub(super) fn get(&self, id: ClientId) -> Option<&Client> {
-        self.by_id.get(&id)
-    }
-
-    pub(super) fn get_mut(&mut self, id: ClientId) -> Option<&mut Client> {
-        self.by_id.get_mut(&id)
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.by_id.len()
-    }
-
-    pub(super) fn ids(&self) -> Vec<ClientId> {
-        self.by_id.keys().copied().collect()
-    }
-
-    pub(super) fn named(&self, name: &Bytes) -> Option<ClientId> {
-        self.by_name.get(name).copied()
     }
 
     /// Returns the session of a member, if the member is a client of this daemon.
@@ -110,32 +76,10 @@ impl Clients {
         client.queue().1 > self.room.waiting / 2
     }
 
-    /// Cuts a client off: the driver closes its connection.
     pub(super) fn cut(&mut self, id: ClientId) {
         let Some(client) = self.by_id.get_mut(&id) else { return };
         client.is_cut = true;
         note_ready(&mut self.ready, id, client);
-    }
-
-    pub(super) fn poll_ready(&mut self) -> Option<ClientId> {
-        while let Some(id) = self.ready.pop_front() {
-            if let Some(client) = self.by_id.get_mut(&id) {
-                client.is_ready = false;
-                return Some(id);
-            }
-        }
-        None
-    }
-
-    pub(super) fn pop(&mut self, id: ClientId) -> Option<(u64, Arc<ClientEvent>)> {
-        let room = self.room;
-        self.by_id.get_mut(&id)?.pop(room)
-    }
-
-    /// Returns the sessions without a connection for longer than 30 s.
-    pub(super) fn expired(&self, now: Time) -> Vec<ClientId> {
-        let is_over = |it: &Client| it.away_since.is_some_and(|at| now >= at + RESUME_MAX);
-        self.by_id.iter().filter(|(_, it)| is_over(it)).map(|(id, _)| *id).collect()
     }
 
     pub(super) fn begin_join(&mut self, id: ClientId, group: Bytes, holds_senders: bool) {
@@ -154,7 +98,6 @@ impl Clients {
         }
     }
 
-    /// Notes the cell that announces a join to all daemons.
     pub(super) fn note_announced(&mut self, member: &MemberId, group: &Bytes, cell: (ViewId, u64)) {
         let Some(client) = self.of_member(member) else { return };
         // A request with a join step in transit is done. Another step would undo a later leave.
@@ -163,35 +106,29 @@ impl Clients {
     }
 
     /// Takes the joins that all daemons know, given the number of the last stable own cell.
-    pub(super) fn take_announced(&mut self, config: ViewId, stable: u64) -> Vec<DueJoin> {
+    pub(super) fn take_announced(
+        &mut self,
+        config: ViewId,
+        stable: u64,
+    ) -> Vec<(ClientId, Joining)> {
         let mut due = Vec::new();
         for id in &self.joiners {
-            let Some(client) = self.by_id.get_mut(id) else { continue };
-            for it in &mut client.joining {
+            for it in self.by_id.get_mut(id).into_iter().flat_map(|it| &mut it.joining) {
                 if it.announced.is_some_and(|(at, number)| at == config && number <= stable) {
                     it.announced = None;
-                    let (client, group) = (client.encoded.clone(), it.group.clone());
-                    due.push(DueJoin { id: *id, client, group, holds_senders: it.holds_senders });
+                    due.push((*id, it.clone()));
                 }
             }
         }
         due
     }
 
-    /// Notes the Lamport time of a join step.
-    pub(super) fn note_joins_at(&mut self, join: &DueJoin, time: u64) {
-        let joining = self.by_id.get_mut(&join.id).into_iter().flat_map(|it| &mut it.joining);
-        let waits = |it: &&mut Joining| it.group == join.group && it.joins_at.is_none();
-        joining.filter(waits).for_each(|it| it.joins_at = Some(time));
-    }
-
-    /// Returns all joins in progress, which a new configuration announces again.
     pub(super) fn joins(&self) -> Vec<(MemberId, Bytes)> {
-        let joins = |it: &Client| {
-            let groups = it.joining.iter().map(|joining| joining.group.clone());
-            groups.map(|group| (it.member.clone(), group)).collect::<Vec<_>>()
-        };
-        self.by_id.values().flat_map(joins).collect()
+        let of = |it: &Client, joining: &Joining| (it.member.clone(), joining.group.clone());
+        self.by_id
+            .values()
+            .flat_map(|it| it.joining.iter().map(|joining| of(it, joining)))
+            .collect()
     }
 
     /// Defers a message for own clients whose join steps are in transit through the common order.
@@ -245,11 +182,6 @@ impl Clients {
             }
         }
         Some((id, due))
-    }
-
-    #[cfg(test)]
-    pub(super) fn joins_in_progress(&self) -> usize {
-        self.by_id.values().map(|it| it.joining.len()).sum()
     }
 }
 

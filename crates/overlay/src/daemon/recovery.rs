@@ -4,9 +4,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
-use faircast_base::fresh;
 
-use crate::cell::Kind;
 use crate::group::MemberId;
 use crate::ids::{DaemonRun, DaemonSet, ViewId};
 use crate::mutant::{Mutant, breaks};
@@ -23,60 +21,15 @@ pub(super) struct Recovery {
     /// True if the transitional set is the old view and the new one: only routes change.
     pub(super) is_route_change: bool,
     /// Members of the transitional set that have sent all retransmissions.
-    ended: DaemonSet,
+    pub(super) ended: DaemonSet,
     /// Members of the transitional set that have reported to have every cell.
-    has_all: DaemonSet,
+    pub(super) has_all: DaemonSet,
     pub(super) has_reported_all: bool,
-    /// Members whose group tables are complete.
-    tables: DaemonSet,
+    pub(super) tables: DaemonSet,
     /// Group, member, and true if the member asks senders to wait for slow members.
     pub(super) groups: Vec<(Bytes, MemberId, bool)>,
     /// Messages of members that are already in the next configuration.
     pub(super) early: Vec<CompleteMessage>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RecoveryStep {
-    Wait,
-    /// Report that this daemon has every cell.
-    ReportAll,
-    /// End of the exchange: every member of the transitional set has every cell.
-    Finish,
-}
-
-impl Recovery {
-    pub(super) fn new(streams: Streams, plan: &RecoveryPlan) -> Self {
-        let RecoveryPlan { transitional_set, is_route_change, .. } = *plan;
-        fresh! {
-            Self { streams, transitional_set, is_route_change, }
-            ended, has_all, has_reported_all, tables, groups, early
-        }
-    }
-
-    /// Notes a cell of the exchange from a member of the transitional set.
-    pub(super) fn note(&mut self, kind: Kind, rank: usize) -> RecoveryStep {
-        match kind {
-            Kind::RecoveryEnd => self.ended = self.ended.or(DaemonSet::of(rank)),
-            Kind::HasAllCells => self.has_all = self.has_all.or(DaemonSet::of(rank)),
-            _ => {}
-        }
-        if self.ended == self.transitional_set && !self.has_reported_all {
-            self.has_reported_all = true;
-            RecoveryStep::ReportAll
-        } else if self.has_all == self.transitional_set {
-            RecoveryStep::Finish
-        } else {
-            RecoveryStep::Wait
-        }
-    }
-
-    /// Notes a member's last page of groups. True once the tables of all members are complete.
-    pub(super) fn note_table(&mut self, rank: usize, is_last: bool) -> bool {
-        if is_last {
-            self.tables = self.tables.or(DaemonSet::of(rank));
-        }
-        self.tables.iter().count() == self.streams.graph.members.len()
-    }
 }
 
 /// Consequences of the states of all members for one of them.
@@ -88,7 +41,6 @@ pub(super) struct RecoveryPlan {
     pub(super) remaining: DaemonSet,
     /// Lamport time up to which the messages of all lost sources are known.
     pub(super) order_known_until: u64,
-    /// Greatest Lamport time of any member.
     pub(super) time: u64,
     /// Source and number of each cell that this daemon retransmits, with the members lacking it.
     pub(super) retransmissions: Vec<(usize, u64, DaemonSet)>,

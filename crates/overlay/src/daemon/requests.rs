@@ -20,8 +20,8 @@ pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
 
 /// Message of a client to groups, as handed to its daemon.
 #[derive(Clone, Copy, Debug, Default)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct Outgoing<'a> {
-    /// Service of the message.
     pub service: Service,
     /// Names of 1 to 100 groups.
     pub groups: &'a [&'a [u8]],
@@ -46,10 +46,7 @@ impl<'a> Outgoing<'a> {
 
 impl Daemon {
     /// Requests to join a group, whose senders wait for slow members while a member asks for it by
-    /// `holds_senders`.
-    ///
-    /// # Errors
-    /// As for [`send`](Self::send).
+    /// `holds_senders`. Fails as [`send`](Self::send) does.
     pub fn join(
         &mut self,
         cx: &mut Cx<'_>,
@@ -58,20 +55,17 @@ impl Daemon {
         holds_senders: bool,
     ) -> Result<(), SendError> {
         self.admit(id, &group)?;
-        let member = self.clients.get(id).ok_or(SendError::Name)?.member.clone();
+        let member = self.clients.by_id.get(&id).ok_or(SendError::Name)?.member.clone();
         self.clients.begin_join(id, group.clone(), holds_senders);
         self.announce_join(cx.now, &member, &group);
         self.settle(cx);
         Ok(())
     }
 
-    /// Requests to remove a client from a group.
-    ///
-    /// # Errors
-    /// As for [`send`](Self::send).
+    /// Requests to remove a client from a group. Fails as [`send`](Self::send) does.
     pub fn part(&mut self, cx: &mut Cx<'_>, id: ClientId, group: Bytes) -> Result<(), SendError> {
         self.admit(id, &group)?;
-        let client = self.clients.get(id).ok_or(SendError::Name)?.encoded.clone();
+        let client = self.clients.by_id.get(&id).ok_or(SendError::Name)?.encoded.clone();
         self.clients.cancel_joins(id, &group);
         self.step(cx.now, Kind::Leave, &client, &[&group]);
         self.settle(cx);
@@ -80,15 +74,14 @@ impl Daemon {
 
     fn admit(&self, id: ClientId, group: &Bytes) -> Result<(), SendError> {
         check_groups(&[group])?;
-        let client = self.clients.get(id).ok_or(SendError::Name)?;
+        let client = self.clients.by_id.get(&id).ok_or(SendError::Name)?;
         let name = &client.encoded;
         let steps = self.waiting_steps.iter().filter(|it| it.1 == *name).count();
         let has_room = self.current.has_room(name, self.settings.retention_bytes);
         let fits = client.joining.len() + steps < REQUESTS_MAX;
-        if has_room && fits { Ok(()) } else { Err(SendError::Retention) }
+        (has_room && fits).then_some(()).ok_or(SendError::Retention)
     }
 
-    /// True if the view has begun and no change is in progress.
     pub(super) fn is_open(&self) -> bool {
         self.current.is_begun && !self.change.is_in_progress()
     }
@@ -108,7 +101,7 @@ impl Daemon {
         if payload.len() > MESSAGE_BYTES_MAX {
             return Err(SendError::Length);
         }
-        let name = self.clients.get(id).ok_or(SendError::Name)?.encoded.clone();
+        let name = self.clients.by_id.get(&id).ok_or(SendError::Name)?.encoded.clone();
         if view.is_some_and(|view| view != self.view) {
             return Err(SendError::View);
         }
@@ -126,18 +119,14 @@ impl Daemon {
             return Ok(());
         }
         self.buy(cx, id, message, routes)?;
-        let mut complete = core::mem::take(&mut self.scratch);
-        self.current.send_message(service, &name, groups, payload, routes, &mut complete);
+        let complete = self.current.send_message(service, &name, groups, payload, routes);
         if wants_receipt && service.is_ordered() {
             let (sequence, _) = self.current.own();
-            if let Some(client) = self.clients.get_mut(id) {
+            if let Some(client) = self.clients.by_id.get_mut(&id) {
                 client.receipts.push_back((sequence, request));
             }
         }
-        for message in complete.drain(..) {
-            self.take_message(cx.now, message);
-        }
-        self.scratch = complete;
+        self.take_messages(cx.now, complete);
         self.settle(cx);
         Ok(())
     }
@@ -145,7 +134,7 @@ impl Daemon {
     /// True if a message has no receivers. The client learns of new groups without members.
     fn drops(&mut self, id: ClientId, message: &Outgoing<'_>, routes: DaemonSet) -> bool {
         let Outgoing { groups, request, wants_receipt, .. } = *message;
-        let Some(client) = self.clients.get_mut(id) else { return true };
+        let Some(client) = self.clients.by_id.get_mut(&id) else { return true };
         if routes != DaemonSet::default() {
             if !client.empty.is_empty() {
                 groups.iter().for_each(|group| _ = client.empty.remove(*group));
@@ -159,12 +148,10 @@ impl Daemon {
             client.empty.clear();
         }
         if is_new {
-            let groups = groups.iter().collect();
-            self.notify(id, ClientEvent::NoMembers { request, groups });
+            self.notify(id, ClientEvent::NoMembers { request, groups: groups.iter().collect() });
         }
         if wants_receipt {
-            let (members, view) = (0, self.view);
-            self.notify(id, ClientEvent::Receipt { request, members, view });
+            self.notify(id, ClientEvent::Receipt { request, members: 0, view: self.view });
         }
         true
     }
@@ -193,9 +180,7 @@ impl Daemon {
             }
         }
         let groups: Vec<&[u8]> = groups.iter().map(|it| &***it).collect();
-        let mut complete = Vec::new();
-        let what = (kind, Service::Reliable, true);
-        self.current.send_to_all(what, client, &groups, &[payload], &mut complete);
+        let complete = self.current.send_step(kind, DaemonSet::ALL, (client, &groups), &[payload]);
         self.take_messages(now, complete);
     }
 
@@ -216,7 +201,6 @@ impl Daemon {
         }
     }
 
-    /// Announces all joins in progress in a new configuration.
     pub(super) fn announce_joins(&mut self, now: Time) {
         for (member, group) in self.clients.joins() {
             self.announce_join(now, &member, &group);
@@ -228,10 +212,16 @@ impl Daemon {
         if !self.is_open() {
             return;
         }
-        for join in self.clients.take_announced(self.current.config, self.current.own().1) {
-            self.clients.note_joins_at(&join, self.current.time + 1);
-            let payload: &[u8] = if join.holds_senders { &[1] } else { &[] };
-            self.send_step((now, Kind::Joined), &join.client, &[&join.group], payload);
+        for (id, due) in self.clients.take_announced(self.current.config, self.current.own().1) {
+            let Some(client) = self.clients.by_id.get_mut(&id) else { continue };
+            for joining in &mut client.joining {
+                if joining.group == due.group {
+                    joining.joins_at.get_or_insert(self.current.time + 1);
+                }
+            }
+            let (client, payload): (_, &[u8]) =
+                (client.encoded.clone(), if due.holds_senders { &[1] } else { &[] });
+            self.send_step((now, Kind::Joined), &client, &[&due.group], payload);
         }
     }
 }

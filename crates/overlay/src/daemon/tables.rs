@@ -10,6 +10,7 @@ use crate::cell::{GROUP_BYTES_MAX, Kind, PAYLOAD_BYTES_MAX};
 use crate::group::{Groups, MemberId};
 use crate::ids::DaemonId;
 use crate::stream::CompleteMessage;
+use crate::wire::{put_name, take_name};
 
 /// Length in bytes after which a page is full: the longest membership still fits.
 const PAGE_BYTES: usize = PAYLOAD_BYTES_MAX - 2 * (GROUP_BYTES_MAX + 1);
@@ -44,12 +45,13 @@ pub(super) fn pages(
         }
         let Some(page) = pages.last_mut() else { continue };
         for name in [group, member.encode()] {
-            page.push(name.len() as u8);
-            page.extend_from_slice(&name);
+            put_name(page, &name);
         }
         page.push(u8::from(holds_senders));
     }
-    pages.iter_mut().next_back().into_iter().for_each(|last| last[0] = 1);
+    if let Some(last) = pages.last_mut() {
+        last[0] = 1;
+    }
     pages
 }
 
@@ -61,10 +63,7 @@ pub(super) fn read(
 ) -> bool {
     let mut fields = Fields(page);
     let is_last = fields.read::<u8>() == Some(1);
-    let name = |fields: &mut Fields<'_>| {
-        let len = usize::from(fields.read::<u8>()?);
-        fields.bytes(len).map(|it| page.slice_ref(it))
-    };
+    let name = |fields: &mut Fields<'_>| take_name(page, fields);
     while let (Some(group), Some(client), Some(holds_senders)) =
         (name(&mut fields), name(&mut fields), fields.read::<u8>())
     {

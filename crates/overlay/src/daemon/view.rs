@@ -1,102 +1,54 @@
-//! Changes of the view: proposals, states, recovery, and the begin of a configuration or view.
+//! Recovery, and the begin of a configuration or view.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
-use faircast_base::Time;
+use faircast_base::{Time, fresh};
 use faircast_proto::fields::Fields;
 
-use super::change::{Answer, DueStep};
-use super::recovery::{Recovery, RecoveryPlan, RecoveryStep, follow_completed};
+use super::recovery::{Recovery, RecoveryPlan, follow_completed};
 use super::{Daemon, MESSAGE_BYTES_MAX, tables};
-use crate::cell::{Kind, Service};
+use crate::cell::Kind;
 use crate::client::{ClientEvent, Reason};
 use crate::group::Groups;
-use crate::ids::{DaemonRun, DaemonSet, LinkId, ViewId};
+use crate::ids::{DaemonRun, DaemonSet};
 use crate::mutant::{Mutant, breaks};
 use crate::stream::{CompleteMessage, Streams};
-use crate::topology::Graph;
-use crate::wire::{Control, MemberState, put_var, take_var};
-
-const fn internal(kind: Kind) -> (Kind, Service, bool) {
-    (kind, Service::Reliable, true)
-}
+use crate::wire::{put_var, take_var};
 
 impl Daemon {
-    pub(super) fn propose(&mut self, now: Time) {
-        let component = || self.adverts.database.component(self.me);
-        match self.change.due_step(now, self.me, &self.current.graph, component) {
-            None => {}
-            Some(DueStep::Propose(config, graph)) => self.accept(now, None, config, graph),
-            Some(DueStep::ReportRound(round)) => self.take_round(now, None, round),
-        }
-    }
-
-    /// Takes the greatest round of another daemon. A proposal of a lower round is repeated.
-    pub(super) fn take_round(&mut self, now: Time, from: Option<LinkId>, round: u64) {
-        if self.change.note_round(round) {
-            self.flood(now, from, &Control::Round(round));
-            self.change.note_topology(now);
-        }
-    }
-
-    pub(super) fn accept(&mut self, now: Time, from: Option<LinkId>, config: ViewId, graph: Graph) {
-        let Some(rank) = graph.rank(self.me) else { return };
-        match self.change.accept(now, config, &graph, rank) {
-            Answer::Known => return,
-            Answer::Refused(round) => return self.flood(now, None, &Control::Round(round)),
-            Answer::Accepted => {}
-        }
-        self.flood(now, from, &Control::Propose(config, graph));
-        let state = MemberState {
-            config: self.current.config,
-            view: self.view,
-            time: self.current.time,
-            streams: self.current.stream_states(),
-            next: self.change.abandoned_state(),
-        };
-        self.take_state(now, None, (config, rank), state);
-    }
-
-    pub(super) fn take_state(
-        &mut self,
-        now: Time,
-        from: Option<LinkId>,
-        (config, rank): (ViewId, usize),
-        state: MemberState,
-    ) {
-        if self.change.take_state(now, (config, rank), &state) {
-            self.flood(now, from, &Control::State(config, rank as u8, state));
-            self.begin_recovery(now);
-        }
-    }
-
     /// Begins the recovery once the states of all members have arrived.
-    fn begin_recovery(&mut self, now: Time) {
+    pub(super) fn begin_recovery(&mut self, now: Time) {
         let Some(proposal) = &self.change.proposal else { return };
-        let Some(mut states) = proposal.states() else { return };
+        let states: Option<Vec<_>> = proposal.states.iter().cloned().collect();
+        let Some(mut states) = states else { return };
         let Some(me) = proposal.graph.rank(self.me) else { return };
         let (config, graph) = (proposal.config, proposal.graph.clone());
         follow_completed(&mut states);
         // The member that completed the change of routes had every cell, as had this daemon.
-        self.change.resume_abandoned(states[me].config);
+        let completed = states[me].config;
+        self.change.recovery = self.change.abandoned.take_if(|it| it.streams.config == completed);
         self.change_routes(now);
         let old = &self.current.graph.members;
         let plan = RecoveryPlan::new(old, &graph, me, &states);
         // Own cells, and as many again of each old member. Others' limits may be twice this one.
         let each = self.settings.retention_bytes.saturating_add(MESSAGE_BYTES_MAX);
         let retained_max = each.saturating_mul(2 * (1 + old.len()));
-        let links = self.links_to(&graph);
+        let link =
+            |(rank, member): (usize, &DaemonRun)| Some((rank, self.neighbours.link_to(*member)?));
+        let links = graph.members.iter().enumerate().filter_map(link).collect();
         let streams = Streams::new(config, graph, me, plan.time, &links, retained_max);
         (self.current.remaining, self.current.order_known_until) =
             (plan.remaining, plan.order_known_until);
-        let mut recovery = Recovery::new(streams, &plan);
-        let mut complete = Vec::new();
-        let mut send = |kind, to, payload: &[&[u8]]| {
-            recovery.streams.send(internal(kind), to, &[], &[], payload, &mut complete);
+        let RecoveryPlan { transitional_set, is_route_change, .. } = plan;
+        let mut recovery = fresh! {
+            Recovery { streams, transitional_set, is_route_change, }
+            ended, has_all, has_reported_all, tables, groups, early
         };
+        let mut send =
+            |kind, to, payload: &[&[u8]]| recovery.streams.send_step(kind, to, (&[], &[]), payload);
         for (source, sequence, to) in plan.retransmissions {
             if let Some(cell) = self.current.cell(source, sequence) {
                 let mut head = alloc::vec![source as u8];
@@ -104,18 +56,13 @@ impl Daemon {
                 send(Kind::Recovered, to, &[&head, &cell]);
             }
         }
-        send(Kind::RecoveryEnd, DaemonSet::ALL, &[]);
-        self.change.begin_recovery(now, recovery);
-        self.take_messages(now, complete);
-        for (link, frame) in self.change.take_early() {
+        let end = send(Kind::RecoveryEnd, DaemonSet::ALL, &[]);
+        (self.change.recovery, self.change.proposal) = (Some(recovery), None);
+        self.change.progress_at = now;
+        self.take_messages(now, end);
+        for (link, frame) in core::mem::take(&mut self.change.early) {
             self.take_data(now, link, frame);
         }
-    }
-
-    fn links_to(&self, graph: &Graph) -> BTreeMap<usize, LinkId> {
-        let neighbours = &self.links.neighbours;
-        let link = |(rank, member): (usize, &DaemonRun)| Some((rank, neighbours.link_to(*member)?));
-        graph.members.iter().enumerate().filter_map(link).collect()
     }
 
     pub(super) fn take_recovery(&mut self, now: Time, message: &CompleteMessage) {
@@ -134,26 +81,31 @@ impl Daemon {
                 }
             }
         }
-        let step = recovery.note(kind, source);
-        let is_route_change = recovery.is_route_change;
-        self.change.note_progress(now);
-        match step {
-            RecoveryStep::Wait => {}
-            RecoveryStep::ReportAll => self.send_recovery(now, Kind::HasAllCells, &[[0; 0]]),
-            RecoveryStep::Finish if is_route_change => self.change_routes(now),
-            RecoveryStep::Finish => self.send_tables(now),
+        match kind {
+            Kind::RecoveryEnd => recovery.ended.set(source, true),
+            Kind::HasAllCells => recovery.has_all.set(source, true),
+            _ => {}
+        }
+        self.change.progress_at = now;
+        let all = recovery.transitional_set;
+        if recovery.ended == all && !recovery.has_reported_all {
+            recovery.has_reported_all = true;
+            self.send_recovery(now, Kind::HasAllCells, &[[0; 0]]);
+        } else if recovery.has_all == all && recovery.is_route_change {
+            self.change_routes(now);
+        } else if recovery.has_all == all {
+            self.send_tables(now);
         }
     }
 
     /// Sends all members of the next configuration a cell for each payload.
     fn send_recovery<P: AsRef<[u8]>>(&mut self, now: Time, kind: Kind, payloads: &[P]) {
-        let Some(recovery) = &mut self.change.recovery else { return };
-        let mut complete = Vec::new();
         for payload in payloads {
+            let Some(recovery) = &mut self.change.recovery else { return };
             let payload = [payload.as_ref()];
-            recovery.streams.send_to_all(internal(kind), &[], &[], &payload, &mut complete);
+            let cell = recovery.streams.send_step(kind, DaemonSet::ALL, (&[], &[]), &payload);
+            self.take_messages(now, cell);
         }
-        self.take_messages(now, complete);
     }
 
     /// Begins a configuration of the same view with other routes.
@@ -191,16 +143,18 @@ impl Daemon {
         for page in &message.parts {
             is_last = tables::read(page, daemon, &mut recovery.groups);
         }
-        let are_all_known = recovery.note_table(message.source, is_last);
-        self.change.note_progress(now);
-        if are_all_known {
+        if is_last {
+            recovery.tables.set(message.source, true);
+        }
+        self.change.progress_at = now;
+        if recovery.tables.iter().count() == recovery.streams.graph.members.len() {
             self.begin_view(now);
         }
     }
 
     /// Returns the names of the daemons of the view.
     pub fn member_names(&self) -> Vec<String> {
-        let name = |it: &DaemonRun| self.adverts.database.get(it.id).map(|it| it.name.clone());
+        let name = |it: &DaemonRun| self.database.get(it.id).map(|it| it.name.clone());
         self.current.graph.members.iter().map(|it| name(it).unwrap_or_default()).collect()
     }
 
@@ -209,7 +163,7 @@ impl Daemon {
     fn begin_view(&mut self, now: Time) {
         let Some(recovery) = self.change.recovery.take() else { return };
         let Recovery { mut streams, transitional_set, groups, early, .. } = recovery;
-        self.change.note_progress(now);
+        self.change.progress_at = now;
         self.change.complete();
         let members = streams.graph.members.clone();
         let together: Vec<DaemonRun> = transitional_set.iter().map(|it| members[it]).collect();
@@ -220,7 +174,9 @@ impl Daemon {
             self.deliver(message);
         }
         let together = core::mem::take(&mut self.transitional_set);
-        self.slow.begin_view();
+        // No daemon knows the slow members of others yet.
+        (self.slow.held, self.slow.is_news) = (BTreeSet::new(), true);
+        self.slow.releases += 1;
         if !breaks(Mutant::OldTable) {
             self.groups = Groups::of_tables(groups, &members);
         }

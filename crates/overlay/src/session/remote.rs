@@ -5,17 +5,16 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
-use core::fmt;
 
 use bytes::Bytes;
 use faircast_base::fresh;
 
 use super::event::GroupEvent;
 use super::protocol::{Frame, ReasonCode, VERSION, Welcome};
-use super::trace::SessionTrace;
 use crate::client::ClientEvent;
 use crate::group::MemberId;
 use crate::ids::ViewId;
+use crate::trace::SessionTrace;
 
 /// Maximum number of bytes in requests that the daemon has not handled: 1 MB.
 const WINDOW_BYTES: usize = 1 << 20;
@@ -32,46 +31,29 @@ const HEAD_BYTES: usize = 128;
 const FIRST_REQUEST: u64 = 1 << 32;
 
 /// Reason for which a request must wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the text of a reason describes the variant")]
 pub enum WaitReason {
-    /// The daemon has not handled 1 MB of earlier requests.
+    #[error("the daemon has not handled 1 MB of earlier requests yet")]
     Window,
-    /// 4 MB of events wait for the application. The client reads nothing until some are taken.
+    /// The client reads nothing until some events are taken.
+    #[error("4 MB of events wait to be taken")]
     Events,
-    /// The connection to the daemon is lost.
+    #[error("the connection to the daemon is lost")]
     Disconnected,
-    /// Not all daemons have the earlier messages of this daemon's clients.
+    #[error("not all daemons have the earlier messages yet")]
     Retention,
-    /// The members of the view change.
+    #[error("the members of the view change")]
     Changing,
-    /// A member of a group is slow, and the group asks senders to wait.
+    #[error("a member of the group is slow, and the group asks senders to wait")]
     Held,
-    /// The message is too expensive at present. Amounts in cents; a debt is negative.
-    Price {
-        /// Price of a packet.
-        price_cents: u32,
-        /// Money in the purse of the client.
-        purse_cents: i32,
-    },
-}
-
-impl fmt::Display for WaitReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = match self {
-            Self::Price { price_cents, purse_cents } => {
-                let (price, purse) = (f64::from(*price_cents), f64::from(*purse_cents));
-                let (price, purse) = (price / 100.0, purse / 100.0);
-                return write!(f, "too expensive now: price {price:.1}, purse {purse:.1}");
-            }
-            Self::Window => "the daemon has not handled 1 MB of earlier requests yet",
-            Self::Events => "4 MB of events wait to be taken",
-            Self::Disconnected => "the connection to the daemon is lost",
-            Self::Retention => "not all daemons have the earlier messages yet",
-            Self::Changing => "the members of the view change",
-            Self::Held => "a member of the group is slow, and the group asks senders to wait",
-        };
-        f.write_str(text)
-    }
+    /// Price of a packet, and the client's money: a debt is negative.
+    #[error(
+        "too expensive now: price {:.1}, purse {:.1}",
+        f64::from(*price_cents) / 100.0,
+        f64::from(*purse_cents) / 100.0
+    )]
+    Price { price_cents: u32, purse_cents: i32 },
 }
 
 impl From<WaitReason> for ReasonCode {
@@ -168,7 +150,6 @@ impl Requests {
 #[derive(Debug)]
 pub struct RemoteSession {
     name: Bytes,
-    /// Name in the overlay, which the daemon gives.
     full_name: String,
     incarnation: u64,
     /// Number of the next event; 0 before the first session.
@@ -176,19 +157,15 @@ pub struct RemoteSession {
     requests: Requests,
     /// Groups that the application has joined; true if the client asks senders to wait.
     groups: BTreeMap<Bytes, bool>,
-    /// Reason for which the daemon handles no requests.
     waiting: Option<WaitReason>,
-    /// Number of a ping that needs an answer.
     ping: Option<u64>,
     /// True if messages are delivered in the view that the application knows, or refused.
     is_synchronous: bool,
-    /// View that the application knows.
     view: Option<ViewId>,
     /// Events that wait for the application, with their cost in bytes, and the sum of the costs.
     events: VecDeque<(GroupEvent, usize)>,
     event_bytes: usize,
     is_closing: bool,
-    /// Reason of the session's permanent end.
     end: Option<SessionError>,
     trace: Option<Box<SessionTrace>>,
 }
@@ -220,8 +197,7 @@ impl RemoteSession {
         &self.full_name
     }
 
-    /// Queues a request with `bytes` of payload, and returns its number; fails if the queue is
-    /// full.
+    /// Queues a request with `bytes` of payload, and returns its number; fails on a full queue.
     pub fn request(
         &mut self,
         frame: impl FnOnce(u64) -> Frame,
@@ -240,10 +216,8 @@ impl RemoteSession {
         self.requests.last += 1;
         let number = self.requests.last;
         let mut frame = frame(number);
-        if let Frame::Send { view, .. } = &mut frame {
-            *view = self.view.filter(|_| self.is_synchronous);
-        }
-        match &frame {
+        match &mut frame {
+            Frame::Send { view, .. } => *view = self.view.filter(|_| self.is_synchronous),
             Frame::Join { group, holds_senders, .. } => {
                 _ = self.groups.insert(group.clone(), *holds_senders)
             }
@@ -311,16 +285,9 @@ impl RemoteSession {
     pub fn restart(&mut self, incarnation: u64) {
         self.incarnation = incarnation.max(self.incarnation + 1);
         self.next = 0;
-        let join = |(number, (group, holds_senders)): (u64, (&Bytes, &bool))| {
-            (
-                number,
-                Frame::Join {
-                    request: number,
-                    group: group.clone(),
-                    holds_senders: *holds_senders,
-                },
-                0,
-            )
+        let join = |(request, (group, holds_senders)): (u64, (&Bytes, &bool))| {
+            let (group, holds_senders) = (group.clone(), *holds_senders);
+            (request, Frame::Join { request, group, holds_senders }, 0)
         };
         let unsure = self.requests.restart((1..).zip(&self.groups).map(join));
         self.push(GroupEvent::Restarted { unsure }, 0);
@@ -365,10 +332,8 @@ impl RemoteSession {
         }
     }
 
-    /// Handles a frame. True if the queue may have room or there is [work](Self::has_work).
-    ///
-    /// # Errors
-    /// The daemon closes the connection, or the frame is not allowed.
+    /// Handles a frame. True if the queue may have room or there is [work](Self::has_work). Fails if
+    /// the daemon closes the connection, or on a frame that is not allowed.
     pub fn take(&mut self, frame: Frame) -> Result<bool, (ReasonCode, String)> {
         match frame {
             Frame::Event(number, event) => {

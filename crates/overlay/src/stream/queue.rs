@@ -13,16 +13,16 @@ use crate::wire::{Clock, FRAME_BYTES_MAX, Item};
 const UNRELIABLE_BYTES_MAX: usize = 128 * 1024;
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Queue {
+pub(crate) struct Queue {
     items: VecDeque<Item>,
     /// Number of items that have left: the position of the first waiting item.
     items_left: u64,
     /// By source: number up to which the link knows the stream, and position of its last clock.
     source_positions: BTreeMap<u8, (u64, Option<u64>)>,
-    pub(super) bytes: usize,
+    pub(crate) bytes: usize,
     /// Number of waiting cells, and total bytes of cells that have left.
     pub(super) cells: usize,
-    pub(super) left_bytes: u64,
+    pub(crate) left_bytes: u64,
     /// Position, sequence number and Lamport time of each unreliable cell; total of their bytes.
     unreliable: VecDeque<(u64, u64, u64)>,
     unreliable_bytes: usize,

@@ -58,7 +58,6 @@ pub(super) struct Source {
     pub(super) clock: u64,
     /// Sequence number up to which all members have the cells.
     pub(super) stable: u64,
-    /// Retained cells by number, and the total of their bytes.
     pub(super) cells: VecDeque<(u64, Bytes)>,
     pub(super) bytes: usize,
     pub(super) pieces: Pieces,

@@ -21,10 +21,8 @@ use core::ops::Range;
 use bytes::Bytes;
 use faircast_base::{Cx, Duration, NodeId, Purpose, Rng, Time};
 
-use crate::{
-    ClientId, Daemon, DaemonEvent, DaemonId, DaemonRun, DaemonSettings, FRAME_BYTES_MAX, LinkId,
-    ViewId,
-};
+use crate::wire::FRAME_BYTES_MAX;
+use crate::{ClientId, Daemon, DaemonEvent, DaemonId, DaemonRun, DaemonSettings, LinkId, ViewId};
 
 const CLIENTS: usize = 2;
 /// Maximum number of daemon calls at one time; above it, a daemon counts as spinning.

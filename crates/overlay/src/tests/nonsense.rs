@@ -7,10 +7,10 @@ use faircast_base::{Cx, NodeId, Purpose, Rng, Time};
 use proptest::prelude::*;
 
 use super::{Connection, Event, World, full, ms, secs};
-use crate::ids::ViewId;
+use crate::ids::{DAEMONS_MAX, ViewId};
 use crate::topology::{Advert, Graph};
 use crate::wire::{Control, Hello, MemberState};
-use crate::{DAEMONS_MAX, Daemon, DaemonEvent, DaemonId, DaemonRun, DaemonSettings, LinkId};
+use crate::{Daemon, DaemonEvent, DaemonId, DaemonRun, DaemonSettings, LinkId};
 
 /// Returns three daemons of one view with their recorded frames, and a host without a daemon.
 fn settled() -> World {

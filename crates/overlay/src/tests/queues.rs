@@ -211,18 +211,15 @@ fn first_refused(kind: Kind, bytes: usize, is_open: bool) -> Option<u64> {
     let mut streams = Streams::new(ViewId::default(), graph, 0, 0, &link_to, 1_000_000);
     streams.is_begun = is_open;
     (1..=4000).find(|number| {
-        let what = (
-            if *number == 1 { Kind::Message } else { kind },
-            Service::Fifo,
-            kind != Kind::Continuation,
-        );
-        let cell =
-            Cell::encode(*number, what, DaemonSet::ALL, b"c", &[b"g"], &[&alloc::vec![0; bytes]]);
-        let taken = streams.take(link, Item::Cell { source: 1, step: 1, cell }, &mut Vec::new());
+        let first = if *number == 1 { Kind::Message } else { kind };
+        let what = (first, Service::Fifo, kind != Kind::Continuation);
+        let payload = alloc::vec![0; bytes];
+        let cell = Cell::encode(*number, what, DaemonSet::ALL, b"c", &[b"g"], &[&payload]);
+        let taken = streams.take(link, Item::Cell { source: 1, step: 1, cell });
         streams.refresh();
         while streams.poll(link).is_some() {}
         let clock = Clock { sequence: *number, time: *number, stable: *number, wanted: false };
-        taken.and(streams.take(link, Item::Clock(1, clock), &mut Vec::new())).is_none()
+        taken.and(streams.take(link, Item::Clock(1, clock))).is_err()
     })
 }
 

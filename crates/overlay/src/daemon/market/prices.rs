@@ -29,17 +29,18 @@ struct Branch {
 #[derive(Clone, Debug, Default)]
 pub(super) struct LinkPrices {
     me: DaemonRun,
+    pub(super) flow_control: FlowControl,
     /// Configuration of the tree, and time of its first use here.
     config: ViewId,
     config_since: Time,
     tree: Vec<Branch>,
     /// Times up to which queues are counted, and of the last update and repetition of prices.
     counted_at: Time,
-    updated_at: Time,
+    pub(super) updated_at: Time,
     repeated_at: Time,
     meters: BTreeMap<LinkId, Meter>,
     /// Prices in dollars by both ends: own ones as measured, others as reported.
-    prices: BTreeMap<(DaemonRun, DaemonRun), f64>,
+    pub(super) prices: BTreeMap<(DaemonRun, DaemonRun), f64>,
     /// Number of each daemon's newest report in the configuration.
     report_numbers: BTreeMap<DaemonRun, u64>,
     /// Own prices in the last report.
@@ -49,21 +50,13 @@ pub(super) struct LinkPrices {
 }
 
 impl LinkPrices {
-    pub(super) fn new(me: DaemonRun) -> Self {
-        Self { me, ..Self::default() }
-    }
-
-    pub(super) const fn updated_at(&self) -> Time {
-        self.updated_at
-    }
-
-    pub(super) fn known(&self, from: DaemonRun, to: DaemonRun) -> Option<f64> {
-        self.prices.get(&(from, to)).copied()
+    pub(super) fn new(me: DaemonRun, flow_control: FlowControl) -> Self {
+        Self { me, flow_control, ..Self::default() }
     }
 
     pub(super) fn of_link(&self, link: LinkId, to: DaemonRun) -> LinkPrice {
         let meter = self.meters.get(&link).copied().unwrap_or_default();
-        let price = self.known(self.me, to).unwrap_or_default();
+        let price = self.prices.get(&(self.me, to)).copied().unwrap_or_default();
         LinkPrice { to, price, packets_mean: meter.packets_mean, packets_max: meter.packets_max }
     }
 
@@ -101,12 +94,8 @@ impl LinkPrices {
 
     /// Returns sum and maximum of the prices of links to `routes`. With the fast profile own links
     /// have the price of the moment, and the second result is the rate of the fastest one.
-    pub(super) fn of_routes(
-        &mut self,
-        of: &FlowControl,
-        streams: &Streams,
-        routes: DaemonSet,
-    ) -> ((f64, f64), f64) {
+    pub(super) fn of_routes(&mut self, streams: &Streams, routes: DaemonSet) -> ((f64, f64), f64) {
+        let of = &self.flow_control;
         let is_live = of.kind == PriceProfile::Fast;
         let known = self.routes.get(&routes.0).copied();
         let add = |(sum, most): (f64, f64), price: f64| (sum + price, most.max(price));
@@ -114,8 +103,8 @@ impl LinkPrices {
             let members = &streams.graph.members;
             let used = self.tree.iter().filter(|it| it.below.meets(routes));
             let reported = used.filter(|it| !is_live || it.from != streams.me);
-            let prices = reported.filter_map(|it| self.known(members[it.from], members[it.to]));
-            prices.fold((0.0, 0.0), add)
+            let ends = reported.map(|it| (members[it.from], members[it.to]));
+            ends.filter_map(|it| self.prices.get(&it).copied()).fold((0.0, 0.0), add)
         });
         if known.is_none() {
             if self.routes.len() >= ROUTES_MAX {
@@ -136,14 +125,14 @@ impl LinkPrices {
         (links, rate)
     }
 
-    pub(super) fn count_queues(&mut self, of: &FlowControl, now: Time, streams: &Streams) {
+    pub(super) fn count_queues(&mut self, now: Time, streams: &Streams) {
         let time = now.since(self.counted_at);
         if time == Duration::ZERO {
             return;
         }
         self.counted_at = now;
         for link in streams.links() {
-            let packets = of.packets(streams.queue_length(link));
+            let packets = self.flow_control.packets(streams.queue_length(link));
             self.meters.entry(link).or_default().count(packets, time);
         }
     }
@@ -152,11 +141,11 @@ impl LinkPrices {
     /// Prices that cannot be sent during a view change, if not `is_open`, are sent after it.
     pub(super) fn update(
         &mut self,
-        of: &FlowControl,
         now: Time,
         (streams, is_open): (&Streams, bool),
-        peers: &[(LinkId, DaemonRun)],
+        peers: impl Iterator<Item = (LinkId, DaemonRun)>,
     ) -> Option<Prices> {
+        let of = &self.flow_control;
         let time = now.since(core::mem::replace(&mut self.updated_at, now));
         let is_repetition = now >= self.repeated_at + REPEAT_INTERVAL;
         if is_repetition {
@@ -164,19 +153,19 @@ impl LinkPrices {
         }
         let mut links = Vec::new();
         for (link, to) in peers {
-            let Some(rank) = streams.graph.rank(*to) else { continue };
-            let left = streams.left_bytes(*link);
-            let price = self.meters.entry(*link).or_default().update(of, time, left);
-            let before = self.prices.insert((self.me, *to), price).unwrap_or_default();
+            let Some(rank) = streams.graph.rank(to) else { continue };
+            let left = streams.queues.get(&link).map_or(0, |it| it.left_bytes);
+            let price = self.meters.entry(link).or_default().update(of, time, left);
+            let before = self.prices.insert((self.me, to), price).unwrap_or_default();
             if before != price {
                 self.routes.clear();
             }
-            let is_news = self.reported.get(to).is_none_or(|reported| {
+            let is_news = self.reported.get(&to).is_none_or(|reported| {
                 (price - reported).abs() > of.report_step() || price == 0.0 && *reported > 0.0
             });
             let is_due = is_repetition && (price > 0.0 || now < self.config_since + SETTLING);
             if is_open && (is_news || is_due) {
-                self.reported.insert(*to, price);
+                self.reported.insert(to, price);
                 links.push((rank as u8, (price * 100.0) as u16));
             }
         }

@@ -1,7 +1,5 @@
 //! Numbers of the reasons for which a daemon closes, refuses or waits.
 
-use core::fmt;
-
 use faircast_proto::fields::Fields;
 
 use super::{HANDSHAKE_TIMEOUT, IDLE_TIMEOUT, VERSION};
@@ -10,43 +8,46 @@ use crate::client::SendError;
 use crate::daemon::{CLIENT_BYTES_MAX, MESSAGE_BYTES_MAX};
 
 /// Reason of an error, a refusal or a wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
+#[expect(missing_docs, reason = "the text of a reason describes the variant")]
 pub enum ReasonCode {
-    /// Bytes are no frame, or a frame is not allowed at this point.
+    #[error("the bytes are no frame of the protocol")]
     Malformed = 1,
-    /// The protocol versions differ.
+    #[error("the daemon speaks version {VERSION} of the protocol")]
     VersionMismatch,
-    /// The client's name is empty, too long or taken.
+    #[error("the client's name is taken, empty or longer than {CLIENT_BYTES_MAX} bytes")]
     NameUnavailable,
-    /// The session has ended and cannot be resumed.
+    #[error("the session is over")]
     SessionOver,
-    /// Another connection continues the session, or a later run of the program has begun.
+    #[error("another connection or a later run of the client took over")]
     Replaced,
-    /// The client was too slow and has lost events.
+    #[error("the client was too slow and has lost events")]
     ClientTooSlow,
-    /// No frame arrived for 30 s.
+    #[error("no frame has come for {} s", IDLE_TIMEOUT.as_secs())]
     IdleTimeout,
-    /// No hello arrived for 5 s.
+    #[error("no hello has come for {} s", HANDSHAKE_TIMEOUT.as_secs())]
     HandshakeTimeout,
-    /// The daemon stops.
+    #[error("the daemon stops")]
     Shutdown,
-    /// A group's name is empty or longer than 64 bytes, or the number of groups is 0 or above 100.
+    #[error(
+        "a request has 1 to {GROUPS_MAX} groups, with names of 1 to {GROUP_BYTES_MAX} bytes of UTF-8"
+    )]
     GroupsNotAllowed,
-    /// The message is longer than 16 MB.
+    #[error("the message is longer than {} MB", MESSAGE_BYTES_MAX >> 20)]
     MessageTooLong,
-    /// The members of the view change.
+    #[error("the members of the view change")]
     ViewChanging,
-    /// Not all daemons have the earlier messages of this daemon's clients.
+    #[error("not all daemons have the earlier messages yet")]
     EarlierMissing,
-    /// The daemon has too many clients.
+    #[error("there are too many clients")]
     TooManyClients,
-    /// A member of a group is slow, and the group asks senders to wait.
+    #[error("a member of the group is slow, and the group asks senders to wait")]
     MemberSlow,
-    /// The view to which the message was restricted has ended.
+    #[error("the view in which the message was to be delivered is over")]
     ViewOver,
-    /// The client has no certificate, and its token is missing or wrong.
+    #[error("the token is missing or wrong")]
     NotAuthenticated,
-    /// The message is too expensive at present.
+    #[error("the message is too expensive now")]
     TooExpensive,
 }
 
@@ -91,47 +92,5 @@ impl From<SendError> for ReasonCode {
             SendError::Price => Self::TooExpensive,
             SendError::View => Self::ViewOver,
         }
-    }
-}
-
-impl fmt::Display for ReasonCode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Malformed => "the bytes are no frame of the protocol",
-            Self::VersionMismatch => {
-                return write!(f, "the daemon speaks version {VERSION} of the protocol");
-            }
-            Self::NameUnavailable => {
-                let max = CLIENT_BYTES_MAX;
-                return write!(f, "the client's name is taken, empty or longer than {max} bytes");
-            }
-            Self::SessionOver => "the session is over",
-            Self::Replaced => "another connection or a later run of the client took over",
-            Self::ClientTooSlow => "the client was too slow and has lost events",
-            Self::IdleTimeout => {
-                return write!(f, "no frame has come for {} s", IDLE_TIMEOUT.as_secs());
-            }
-            Self::HandshakeTimeout => {
-                return write!(f, "no hello has come for {} s", HANDSHAKE_TIMEOUT.as_secs());
-            }
-            Self::Shutdown => "the daemon stops",
-            Self::GroupsNotAllowed => {
-                return write!(
-                    f,
-                    "a request has 1 to {GROUPS_MAX} groups, with names of 1 to {GROUP_BYTES_MAX} \
-                     bytes of UTF-8"
-                );
-            }
-            Self::MessageTooLong => {
-                return write!(f, "the message is longer than {} MB", MESSAGE_BYTES_MAX >> 20);
-            }
-            Self::ViewChanging => "the members of the view change",
-            Self::EarlierMissing => "not all daemons have the earlier messages yet",
-            Self::TooManyClients => "there are too many clients",
-            Self::MemberSlow => "a member of the group is slow, and the group asks senders to wait",
-            Self::ViewOver => "the view in which the message was to be delivered is over",
-            Self::NotAuthenticated => "the token is missing or wrong",
-            Self::TooExpensive => "the message is too expensive now",
-        })
     }
 }

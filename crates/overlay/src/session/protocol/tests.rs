@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use super::codec::REASONS;
+use super::frame::REASONS;
 use super::*;
 use crate::cell::Service;
 use crate::client::{ClientEvent, Reason};
