@@ -10,7 +10,6 @@ use faircast_overlay::{ClientEvent, ClientId, Daemon, DaemonEvent, DaemonId, Dae
 use crate::dial::Dialer;
 use crate::endpoint::{ConnectionHandle, ConnectionStats, Endpoint, EndpointEvent, StreamId};
 
-/// Length of a piece of a control message in bytes: 32 kB.
 const PIECE_BYTES: usize = 32 << 10;
 /// Maximum length of a received control message in bytes: 16 MB.
 const CONTROL_BYTES_MAX: usize = 16 << 20;
@@ -18,7 +17,6 @@ const CONTROL_BYTES_MAX: usize = 16 << 20;
 const LAST: u8 = 0;
 const MORE: u8 = 1;
 
-/// Connection to another daemon.
 #[derive(Debug)]
 struct Wire {
     link: LinkId,
@@ -30,12 +28,10 @@ struct Wire {
     partial_message: Vec<u8>,
 }
 
-/// Daemon to which this one opens a link.
 #[derive(Debug)]
 struct Peer {
     at: NodeId,
     dialer: Dialer,
-    /// Daemon at this address, once it has greeted.
     daemon: Option<DaemonId>,
 }
 
@@ -45,7 +41,7 @@ impl Peer {
     }
 
     fn is_served(&self, daemon: &Daemon) -> bool {
-        self.dialer.connection().is_none() && self.daemon.is_some_and(|id| daemon.has_link_to(id))
+        self.dialer.connection.is_none() && self.daemon.is_some_and(|id| daemon.has_link_to(id))
     }
 }
 
@@ -68,11 +64,7 @@ impl DaemonNode {
     pub fn new(endpoint: Endpoint, daemon: Daemon, peers: Vec<NodeId>) -> Self {
         let peers = peers.into_iter().map(Peer::new).collect();
         fresh! {
-            Self {
-                endpoint,
-                daemon,
-                peers,
-            }
+            Self { endpoint, daemon, peers, }
             wires, last_link, ended, is_dirty
         }
     }
@@ -123,7 +115,7 @@ impl DaemonNode {
                 self.peers.push(Peer::new(*at));
             }
         }
-        for connection in dropped.iter().filter_map(|it| it.dialer.connection()) {
+        for connection in dropped.iter().filter_map(|it| it.dialer.connection) {
             self.close(cx, connection, "the address of the daemon has changed");
         }
         self.settle(cx);
@@ -224,15 +216,11 @@ impl DaemonNode {
     }
 
     fn on_up(&mut self, cx: &mut Cx<'_>, connection: ConnectionHandle, is_own: bool) {
-        let Self { peers, endpoint, .. } = self;
         if is_own {
-            let mut of = peers.iter_mut();
-            let Some(peer) = of.find(|it| it.dialer.is_own(connection)) else {
-                return endpoint.close(cx.now, connection, "");
-            };
-            let before = peer.dialer.connection();
-            if !peer.dialer.on_up(cx.now, endpoint, connection) {
-                return endpoint.close(cx.now, connection, "");
+            let peer = self.peers.iter_mut().find(|it| it.dialer.is_own(connection));
+            let before = peer.as_ref().and_then(|it| it.dialer.connection);
+            if !peer.is_some_and(|it| it.dialer.on_up(cx.now, &mut self.endpoint, connection)) {
+                return self.endpoint.close(cx.now, connection, "");
             }
             if let Some(wire) = before.and_then(|before| self.wires.remove(&before)) {
                 self.daemon.link_down(cx, wire.link);
@@ -245,8 +233,7 @@ impl DaemonNode {
         self.endpoint.set_priority(connection, control, 1);
         self.last_link += 1;
         let link = LinkId(self.last_link);
-        let (unsent_pieces, partial_message) = (Vec::new(), Vec::new());
-        let wire = Wire { link, control, data, unsent_pieces, partial_message };
+        let wire = fresh! { Wire { link, control, data, } unsent_pieces, partial_message };
         self.wires.insert(connection, wire);
         self.daemon.link_up(cx, link, is_own);
     }

@@ -19,7 +19,7 @@ pub(crate) struct Member {
 pub(crate) struct Group {
     pub(crate) flow: FlowId,
     pub(crate) members: BTreeMap<PortId, Member>,
-    /// Sum over all members; 64 bits cannot overflow.
+    /// Sum over all members, which 64 bits can hold, and number of members with receivers.
     receivers: u64,
     active: usize,
 }
@@ -38,8 +38,8 @@ fn saturated(receivers: u64) -> u32 {
 
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
-    by_id: BTreeMap<u64, Group>,
-    by_flow: BTreeMap<FlowId, u64>,
+    pub(crate) by_id: BTreeMap<u64, Group>,
+    pub(crate) by_flow: BTreeMap<FlowId, u64>,
     last_flow: u32,
 }
 
@@ -51,20 +51,8 @@ pub(crate) struct Change {
 }
 
 impl Groups {
-    pub(crate) fn get(&self, group: u64) -> Option<&Group> {
-        self.by_id.get(&group)
-    }
-
     pub(crate) fn member_mut(&mut self, group: u64, port: PortId) -> Option<&mut Member> {
         self.by_id.get_mut(&group)?.members.get_mut(&port)
-    }
-
-    pub(crate) fn ids(&self) -> Vec<u64> {
-        self.by_id.keys().copied().collect()
-    }
-
-    pub(crate) fn of_flow(&self, flow: FlowId) -> Option<u64> {
-        self.by_flow.get(&flow).copied()
     }
 
     /// Sets the receivers behind a neighbour, `None` after the last; `above`: those at the parent.
@@ -113,8 +101,8 @@ mod tests {
         let (mut groups, [a, b, most]) = (Groups::default(), [1, 2, u32::MAX]);
         let mut set = |port, receivers| {
             let change = groups.set(7, PortId(port), receivers, 0);
-            let elsewhere = groups.get(7).map(|of| of.elsewhere(PortId(b), most));
-            (change.receivers, elsewhere, groups.of_flow(change.flow))
+            let elsewhere = groups.by_id.get(&7).map(|of| of.elsewhere(PortId(b), most));
+            (change.receivers, elsewhere, groups.by_flow.get(&change.flow).copied())
         };
         assert_eq!(set(a, Some(most)), (Some(most), Some(most), Some(7)));
         assert_eq!(set(b, Some(most)), (Some(most), Some(most), Some(7)));

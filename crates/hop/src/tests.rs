@@ -7,9 +7,10 @@ use faircast_base::{Cx, Duration, NodeId, Purpose, Rng, Time};
 use faircast_proto::options::Options;
 use faircast_proto::{Datagram, Destination, Machine as _, Transmit};
 
+use crate::dial::Dialer;
 use crate::{
-    CongestionControl, ConnectionHandle, Dialer, Down, Endpoint, EndpointEvent, Host, NodeLimits,
-    RelayKey, RelayNode, StreamId,
+    CongestionControl, ConnectionHandle, Down, Endpoint, EndpointEvent, Host, NodeLimits, RelayKey,
+    RelayNode, StreamId,
 };
 
 const DELAY: Duration = Duration::from_millis(10);
@@ -272,7 +273,7 @@ fn dial(world: &mut World, dialer: &mut Dialer, tenths: u64) -> (Option<NodeId>,
             }
         }
     }
-    let peer = dialer.connection().and_then(|link| world.client.peer(link));
+    let peer = dialer.connection.and_then(|link| world.client.peer(link));
     (peer, dialer.is_searching())
 }
 
@@ -301,13 +302,13 @@ fn a_dialer_tries_a_node_that_knows_the_connection_no_more_at_once() {
     // The server returns without state, and resets the connection at the next packet.
     world.server_at = NodeId(99);
     dial(&mut world, &mut dialer, 32);
-    let before = dialer.connection();
+    let before = dialer.connection;
     world.server = endpoint(&key(1), SERVER, 9);
     world.server_at = SERVER;
     let stream = world.client.open(before.unwrap()).unwrap();
     world.send(before.unwrap(), stream, 1);
     assert_eq!(dial(&mut world, &mut dialer, 2), (Some(SERVER), false));
-    assert_ne!(dialer.connection(), before);
+    assert_ne!(dialer.connection, before);
 }
 
 #[test]

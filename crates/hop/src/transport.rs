@@ -21,6 +21,7 @@ const STREAMS_MAX: u32 = 1024;
 const PACKET_THRESHOLD: u32 = 1000;
 /// Number of round trips after which a packet is lost if a later one was acknowledged.
 const TIME_THRESHOLD: f32 = 2.0;
+
 /// Congestion control of connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CongestionControl {

@@ -125,7 +125,7 @@ fn forged_multicast_changes_nothing() {
     world.run(2.0);
     let link = match &world.sites[&NodeId(1)].part {
         Part::Relay(relay) => {
-            let links = relay.groups.get(GROUP).unwrap().members.values();
+            let links = relay.groups.by_id.get(&GROUP).unwrap().members.values();
             links.filter_map(|member| member.link).next().unwrap().0
         }
         _ => panic!("the relay is dead"),
