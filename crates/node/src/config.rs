@@ -67,10 +67,8 @@ fn flow_control(table: toml::Table) -> Result<FlowControl, (String, String)> {
 }
 
 impl NodeConfig {
-    /// Reads a configuration. Relative file names in it start from its folder.
-    ///
-    /// # Errors
-    /// The file cannot be read, or a value is not allowed.
+    /// Reads a configuration, whose relative file names start from its folder; fails on a file that
+    /// cannot be read, or a value that is not allowed.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let shown = path.display();
         let text = std::fs::read_to_string(path).map_err(|error| {

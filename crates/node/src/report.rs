@@ -4,16 +4,14 @@ use serde::Serialize;
 
 /// State of a daemon.
 #[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct DaemonReport {
-    /// Name of the daemon.
     pub name: String,
-    /// Identifier of the daemon.
     pub id: String,
     /// Identifier of the view.
     pub view: String,
-    /// Names of the daemons of the view.
+    /// Names of the daemons of the view, and their identifiers in the same order.
     pub members: Vec<String>,
-    /// Identifiers of the daemons of the view, in the order of `members`.
     pub member_ids: Vec<String>,
     /// True if the view has begun and no change is in progress.
     pub settled: bool,
@@ -31,7 +29,6 @@ pub struct DaemonReport {
     pub clients: Vec<ClientReport>,
     /// Bytes of this daemon's clients' messages that not all daemons have.
     pub unstable_bytes: usize,
-    /// Counters since the start of the daemon.
     pub counters: ServerCounters,
 }
 
@@ -48,14 +45,13 @@ pub struct LinkReport {
 
 /// Link to another daemon.
 #[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct NeighborReport {
-    /// Address of the daemon.
     pub address: Option<String>,
     /// Name of the daemon once it has greeted; its identifier while the name is unknown.
     pub daemon: Option<String>,
     /// Identifier of the daemon once it has greeted.
     pub id: Option<String>,
-    /// Round-trip time in milliseconds.
     pub rtt_ms: f64,
     /// Congestion window in bytes.
     pub window_bytes: u64,
@@ -65,20 +61,17 @@ pub struct NeighborReport {
     pub price: Option<f64>,
     /// Mean queue of the link before the last update of its price, in packets.
     pub queue_packets: Option<f64>,
-    /// Number of bytes sent.
     pub sent_bytes: u64,
-    /// Number of packets lost.
     pub lost_packets: u64,
 }
 
 /// Group with members.
 #[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct GroupReport {
-    /// Name of the group.
     pub name: String,
-    /// Number of members at all daemons.
+    /// Numbers of members at all daemons, and at this one.
     pub members: usize,
-    /// Number of members at this daemon.
     pub here: usize,
     /// True if senders to the group wait for a slow member at this daemon.
     pub held: bool,
@@ -86,8 +79,8 @@ pub struct GroupReport {
 
 /// Client of the daemon.
 #[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct ClientReport {
-    /// Name of the client.
     pub name: String,
     /// True if the client has a connection; false if its session waits for a resume.
     pub connected: bool,
@@ -105,18 +98,17 @@ pub struct ClientReport {
     pub waited_ms: Option<u64>,
 }
 
-/// Counters of a daemon since its start.
+/// Counters of a daemon since its start. Packets are those from and to other daemons.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct ServerCounters {
-    /// Number of new sessions.
+    /// Numbers of new and of resumed sessions.
     pub sessions: u64,
-    /// Number of resumed sessions.
     pub resumed: u64,
-    /// Number of messages accepted from clients of this daemon.
+    /// Number of messages accepted from clients, and of bytes in their payloads.
     pub messages: u64,
-    /// Number of payload bytes in these messages.
     pub message_bytes: u64,
-    /// Number of events sent to clients of this daemon.
+    /// Number of events sent to clients.
     pub events: u64,
     /// Number of refused requests.
     pub refused: u64,
@@ -124,8 +116,6 @@ pub struct ServerCounters {
     pub waits: u64,
     /// Number of clients that were cut off as too slow.
     pub cuts: u64,
-    /// Number of datagrams received from other daemons.
     pub received_packets: u64,
-    /// Number of datagrams sent to other daemons.
     pub sent_packets: u64,
 }
