@@ -19,5 +19,3 @@ pub use key::{GroupKey, KeyError, KeyId, NoRandomness, RelaySecret};
 pub use peers::PEERS_MAX;
 pub use refusal::{Refusal, Refusals};
 pub use seal::{Opened, Seal};
-pub use traffic::PACKETS_PER_KEY;
-pub use window::WINDOW_PACKETS;

@@ -31,10 +31,9 @@ pub enum Refusal {
 
 /// Numbers of refused datagrams by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct Refusals {
-    /// Not sealed.
     pub plain: u64,
-    /// Sealed with another key.
     pub other_key: u64,
     /// Changed, forged, truncated or of another version.
     pub forged: u64,
@@ -42,7 +41,6 @@ pub struct Refusals {
     pub repeated: u64,
     /// Other session, other role, or sealed by this end.
     pub foreign: u64,
-    /// Unknown parties above the budget.
     pub busy: u64,
 }
 

@@ -20,9 +20,7 @@ pub struct Seal {
     /// First bytes of the key's id, in each header.
     hint: KeyHint,
     role: Role,
-    /// Random id of this end.
     party: u64,
-    /// Counter of the next sealed datagram.
     counter: u64,
     /// Session of a source, which takes no other.
     own: Option<Salt>,
@@ -36,26 +34,25 @@ pub struct Seal {
     refusals: Refusals,
 }
 
-/// Opened datagram.
+/// Opened datagram: decrypted content, session, and role of the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct Opened<'a> {
-    /// Decrypted content.
     pub plain: &'a [u8],
-    /// Session of the datagram.
     pub session: Salt,
-    /// Role of the sender.
     pub role: Role,
 }
 
 impl Seal {
     /// Creates the seal of a source, with a new session; fails without random bytes.
     pub fn source(key: GroupKey) -> Result<Self, NoRandomness> {
-        Ok(Self::new(key, Role::Source, Some(Salt(random()?)), u64::from_be_bytes(random()?)))
+        let session = Salt(*random()?);
+        Ok(Self::new(key, Role::Source, Some(session), u64::from_be_bytes(*random()?)))
     }
 
     /// Creates the seal of a receiver for all sessions; fails without random bytes.
     pub fn receiver(key: GroupKey) -> Result<Self, NoRandomness> {
-        Ok(Self::new(key, Role::Receiver, None, u64::from_be_bytes(random()?)))
+        Ok(Self::new(key, Role::Receiver, None, u64::from_be_bytes(*random()?)))
     }
 
     fn new(key: GroupKey, role: Role, own: Option<Salt>, party: u64) -> Self {
@@ -158,7 +155,6 @@ impl Seal {
     }
 }
 
-/// Traffic key of this end in a session.
 struct Outgoing {
     key: TrafficKey,
     /// Number of the key: the counter divided by [`PACKETS_PER_KEY`].

@@ -3,14 +3,13 @@
 use crate::refusal::Refusal;
 
 /// Largest distance of a datagram behind its peer's newest, for receive queues: 4 ms at 10 Gbit/s.
-pub const WINDOW_PACKETS: u64 = 4096;
+pub(crate) const WINDOW_PACKETS: u64 = 4096;
 
 /// Replay window: one bit for each of the last [`WINDOW_PACKETS`] counters.
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
     /// One past the greatest counter seen.
     end: u64,
-    /// Bits, indexed by `counter % WINDOW_PACKETS`.
     bits: Box<[u64; WORDS]>,
 }
 
