@@ -103,13 +103,13 @@ fn a_leaf_that_reconnects_elsewhere_starts_no_loop() {
         let (old, new) = if round % 2 == 0 { (0, 1) } else { (1, 0) };
         world.cut(old, 3);
         world.mend(new, 3);
-        let before = (world.total(), world.log.sent.len());
+        let before = (world.traffic, world.log.sent.len());
         for i in 0..100 {
             _ = world.send(3 - i % 2, 0, Service::Fifo, &["g"], 1000);
             world.run(ms(100));
         }
         world.settle(secs(70));
-        let (bytes, sent) = (world.total().data_bytes, world.log.sent.len());
+        let (bytes, sent) = (world.traffic.data_bytes, world.log.sent.len());
         let each = (bytes - before.0.data_bytes) / (sent - before.1) as u64;
         // Each message crosses three links, and one more if it is recovered.
         assert!(each < 4500, "{each} bytes for a message of 1000");
@@ -117,9 +117,9 @@ fn a_leaf_that_reconnects_elsewhere_starts_no_loop() {
     world.finish();
     // During an absence longer than the hold-down, a leaf is in another view.
     assert!(world.views_since(2, since) <= 24, "{}", world.views_since(2, since));
-    let before = world.total();
+    let before = world.traffic;
     world.run(secs(10));
-    let idle = world.total().data_bytes - before.data_bytes;
+    let idle = world.traffic.data_bytes - before.data_bytes;
     assert_eq!(idle, 0, "bytes without a message");
 }
 
@@ -154,9 +154,9 @@ fn a_one_way_link_carries_no_endless_repetition() {
     }
     world.run(secs(10));
     world.check_settled();
-    let before = world.total();
+    let before = world.traffic;
     world.run(secs(60));
-    let after = world.total();
+    let after = world.traffic;
     assert_eq!(after.data_bytes, before.data_bytes);
     assert!(after.control_frames - before.control_frames < 500);
     world.cut.clear();
@@ -279,9 +279,9 @@ fn an_advertisement_that_comes_back_over_a_faster_way_round_is_not_renewed() {
     world.set_latency(0, 2, ms(200));
     world.run(secs(10));
     world.check_settled();
-    let before = world.total();
+    let before = world.traffic;
     world.run(secs(600));
-    let frames = world.total().control_frames - before.control_frames;
+    let frames = world.traffic.control_frames - before.control_frames;
     // Three links have two ends; two greetings per second, advertisements every 5 minutes.
     assert!((6 * 1200..6 * 1200 + 100).contains(&frames), "{frames} frames of control");
 }
