@@ -1,17 +1,15 @@
 //! Daemon of the overlay over QUIC: two streams of frames per connection, control before data.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use faircast_base::{Cx, NodeId, Time};
-use faircast_overlay::{ClientEvent, ClientId, Daemon, DaemonEvent, DaemonId, DaemonRun, LinkId};
+use faircast_overlay::{ClientId, Daemon, DaemonEvent, DaemonId, DaemonRun, LinkId};
 
 use crate::dial::Dialer;
 use crate::endpoint::{ConnectionHandle, ConnectionStats, Endpoint, EndpointEvent, StreamId};
 
 const PIECE_BYTES: usize = 32 << 10;
-/// Maximum length of a received control message in bytes: 16 MB.
 const CONTROL_BYTES_MAX: usize = 16 << 20;
 /// First byte of a piece: last one of its message, or one that more follow.
 const LAST: u8 = 0;
@@ -24,7 +22,6 @@ struct Wire {
     data: StreamId,
     /// Pieces of a control message that wait for room, the last one first.
     unsent_pieces: Vec<Bytes>,
-    /// First pieces of a control message that has arrived in part.
     partial_message: Vec<u8>,
 }
 
@@ -53,7 +50,6 @@ pub struct DaemonNode {
     peers: Vec<Peer>,
     wires: BTreeMap<ConnectionHandle, Wire>,
     last_link: u32,
-    /// Clients whose session has ended, for the driver.
     ended: Vec<ClientId>,
     /// True if connections may have room for frames.
     is_dirty: bool,
@@ -74,6 +70,11 @@ impl DaemonNode {
         &self.daemon
     }
 
+    /// Returns the daemon, to poll its clients. Other calls need [`with`](Self::with).
+    pub const fn daemon_mut(&mut self) -> &mut Daemon {
+        &mut self.daemon
+    }
+
     /// Calls the daemon on behalf of a client.
     pub fn with<R>(
         &mut self,
@@ -83,21 +84,6 @@ impl DaemonNode {
         let result = act(&mut self.daemon, cx);
         self.settle(cx);
         result
-    }
-
-    /// Returns the next event for a client, with its number in the session.
-    pub fn poll_client(&mut self, id: ClientId) -> Option<(u64, Arc<ClientEvent>)> {
-        self.daemon.poll_client(id)
-    }
-
-    /// Returns the next client with events that are new since its last return.
-    pub fn poll_ready_client(&mut self) -> Option<ClientId> {
-        self.daemon.poll_ready_client()
-    }
-
-    /// Returns the next client that must retry a message that was too expensive.
-    pub fn poll_retry(&mut self) -> Option<ClientId> {
-        self.daemon.poll_retry()
     }
 
     /// Returns the next client session that has ended or continues over another connection.

@@ -25,7 +25,6 @@ pub(crate) struct Dialer {
     /// Number of the next attempt; modulo the length of `to`, the node to try.
     next: usize,
     used: usize,
-    /// Connection in use.
     pub(crate) connection: Option<ConnectionHandle>,
     /// Connection that is being established, and its start.
     attempt: Option<(ConnectionHandle, Time)>,

@@ -14,10 +14,9 @@ use quinn_proto::{
     StreamEvent, ValidationTokenConfig, VarInt,
 };
 
-use crate::cid::Identifiers;
 use crate::clock::{TokenClock, instant, time};
 use crate::keys::RelayKey;
-use crate::transport::{CongestionControl, IDLE_MAX, transport};
+use crate::transport::{CongestionControl, IDLE_MAX, Identifiers, transport};
 
 /// Minimum send window of a connection in bytes, beyond acknowledged data.
 const SEND_BYTES_MIN: u64 = 64 << 10;

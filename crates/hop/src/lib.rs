@@ -8,13 +8,11 @@
 extern crate faircast_base;
 
 mod buffer;
-mod cid;
 mod clock;
 mod daemon;
 mod dial;
 mod endpoint;
 pub mod flow;
-mod groups;
 mod host;
 mod keys;
 mod message;
@@ -26,7 +24,6 @@ mod node;
 #[cfg(test)]
 mod overlay_tests;
 mod peers;
-mod routes;
 mod seal;
 #[cfg(test)]
 mod sessions;

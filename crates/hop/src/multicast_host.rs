@@ -13,10 +13,8 @@ use crate::seal::{BEACON, Seal, peek};
 const PACKET_BYTES_MAX: usize = u16::MAX as usize;
 /// Minimum interval between a host's reports of received beacons: 250 ms.
 const REPORTS: Duration = Duration::from_millis(250);
-/// Time after which a gap in the frames is reported: 2 ms.
 const REORDER: Duration = Duration::from_millis(2);
 
-/// Multicast from the relay at the other end of a connection.
 #[derive(Debug)]
 pub(crate) struct MulticastReceiver {
     pub(crate) connection: ConnectionHandle,

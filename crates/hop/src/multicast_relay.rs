@@ -22,7 +22,6 @@ const LINKS_MAX: usize = 1024;
 /// Multicast links of a relay, one for each group and network with hosts that receive multicast.
 #[derive(Debug)]
 pub(crate) struct MulticastLinks {
-    /// Multicast address in the format of the hosts' drivers.
     at: Vec<u8>,
     networks: u16,
     key: [u8; 32],

@@ -11,13 +11,11 @@ use faircast_proto::{Datagram, Destination, Machine, Transmit};
 use crate::buffer::{PacketBuffer, Parcel};
 use crate::dial::SILENCE_MAX;
 use crate::endpoint::{ConnectionHandle, ConnectionStats, Down, Endpoint};
-use crate::groups::Groups;
 use crate::message::{Channel, Hello, Message, PATH_MAX, ParcelHead};
 use crate::multicast_link::MulticastLink;
 use crate::multicast_relay::MulticastLinks;
-use crate::neighbours::{Neighbours, PARENT};
+use crate::neighbours::{Claim, Groups, Neighbours, PARENT, Routes};
 use crate::peers::{PeerEvent, Peers};
-use crate::routes::{Claim, Routes};
 use crate::status::{NodeEvent, NodeLimits, NodeRefused, NodeStatus, PeerStatus, SlowLink};
 use crate::uplink::{FULL, LOOP, Uplink, UplinkState};
 

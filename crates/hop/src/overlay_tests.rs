@@ -72,7 +72,7 @@ impl World {
         }
         let id = node.daemon().view().1.iter().map(|it| it.id.0).max().unwrap_or_default();
         assert!(id > 0, "a daemon is in its view");
-        while let Some((_, event)) = node.poll_client(CLIENT) {
+        while let Some((_, event)) = node.daemon_mut().poll_client(CLIENT) {
             match &*event {
                 ClientEvent::Message { parts, .. } => {
                     let text = String::from_utf8(parts.concat()).unwrap();

@@ -33,7 +33,6 @@ struct Streams {
     /// Open streams of the peer; `None` for the control stream.
     incoming: BTreeMap<StreamId, Option<Channel>>,
     has_hello: bool,
-    /// True if the next free capacity makes an event.
     awaits_room: bool,
 }
 

@@ -49,11 +49,8 @@ pub struct NodeRefused {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub enum NodeEvent {
-    /// Attachment of a neighbour at an address.
     Attached { at: NodeId, name: String, is_relay: bool },
-    /// Detachment of a neighbour.
     Detached { name: String, reason: Down },
-    /// Change of the path to the parent relay.
     Above(UplinkState),
 }
 

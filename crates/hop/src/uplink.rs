@@ -39,7 +39,6 @@ struct Membership {
 pub(crate) struct Uplink {
     pub(crate) dialer: Dialer,
     pub(crate) state: UplinkState,
-    /// Parent and the relays above it.
     pub(crate) path: Vec<NodeId>,
     groups: BTreeMap<u64, Membership>,
     traced: Option<NodeId>,

@@ -16,7 +16,7 @@ use faircast_overlay::DaemonSettings;
 use tokio::net::UdpSocket;
 use tokio::task::JoinHandle;
 
-use crate::report::DaemonReport;
+use crate::server::DaemonReport;
 use crate::server::{ClientAddress, Server, ServerSettings, StartError, incarnation};
 
 const DAEMONS_MAX: usize = 16;

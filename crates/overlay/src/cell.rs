@@ -69,15 +69,12 @@ pub(crate) enum Kind {
     Table,
     /// Cell of the previous configuration: source, number and the cell.
     Recovered,
-    /// End of the source's retransmissions ([`Recovered`](Self::Recovered)).
     RecoveryEnd,
-    /// Report that the source has all cells of the previous configuration.
     HasAllCells,
     /// Earlier cell of the source, for daemons that keep it for others: number and the cell.
     EarlierCell,
     /// Stop of senders to groups with a slow member at this daemon that ask senders to wait.
     Hold,
-    /// Release of the senders that a [`Hold`](Self::Hold) stopped.
     Release,
 }
 
@@ -153,7 +150,6 @@ impl Names {
     }
 }
 
-/// Encodes names of at most 255 bytes.
 impl<T: AsRef<[u8]>> FromIterator<T> for Names {
     fn from_iter<I: IntoIterator<Item = T>>(names: I) -> Self {
         let mut out = Vec::new();

@@ -171,12 +171,10 @@ pub(crate) struct Client {
     pub(crate) leaving: Vec<(Bytes, u64)>,
     /// Messages that wait for the client's join, and FIFO messages of their senders behind them.
     pub(crate) deferred: Vec<Arc<ClientEvent>>,
-    /// Time of the loss of the connection; `None` with one.
     pub(crate) away_since: Option<Time>,
     pub(crate) is_ready: bool,
     waiting: VecDeque<Queued>,
     waiting_bytes: usize,
-    /// Number of the last event that the driver took.
     taken: u64,
     /// Taken events up to that number, for a client that resumes.
     history: VecDeque<Arc<ClientEvent>>,

@@ -11,14 +11,9 @@ mod delivery;
 mod market;
 mod recovery;
 mod requests;
-mod session;
-mod slow;
-mod tables;
-mod view;
 
 pub use market::{LinkPrice, ViewLink};
-pub use requests::{MESSAGE_BYTES_MAX, Outgoing};
-pub use session::CLIENT_BYTES_MAX;
+pub use requests::{CLIENT_BYTES_MAX, MESSAGE_BYTES_MAX, Outgoing};
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
@@ -29,9 +24,8 @@ use faircast_base::{Cx, Duration, Time};
 use faircast_proto::fields::Fields;
 
 use self::change::ViewChange;
-use self::clients::Clients;
+use self::clients::{Clients, SlowClients};
 use self::market::Market;
-use self::slow::SlowClients;
 use crate::cell::Kind;
 use crate::client::Room;
 use crate::group::{Groups, MemberId};

@@ -17,7 +17,6 @@
 //! sources are known: later ones may depend on a message that no member has.
 
 mod order;
-mod queue;
 mod source;
 
 use alloc::collections::BTreeMap;
@@ -29,8 +28,7 @@ use faircast_proto::RangeSet;
 use faircast_proto::fields::{Encoded, Fields};
 
 use self::order::CommonOrder;
-use self::queue::Queue;
-use self::source::{Child, Source};
+use self::source::{Child, Queue, Source};
 use crate::cell::{Cell, Kind, Service, payload_bytes_max};
 use crate::client::Parts;
 use crate::ids::{DaemonSet, LinkId, ViewId};

@@ -11,7 +11,7 @@ use faircast_base::{Duration, Time};
 use faircast_proto::fields::{Encoded, Fields};
 
 use crate::ids::{DAEMONS_MAX, DaemonId, DaemonRun, DaemonSet};
-use crate::wire::{NUMBER_MAX, put_name};
+use crate::wire::{NUMBER_MAX, put_list, put_name, take_list};
 
 /// Maximum length of a daemon's name in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
@@ -37,16 +37,13 @@ impl Encoded for Advert {
     fn put(&self, out: &mut Vec<u8>) {
         (self.origin, self.number).put(out);
         put_name(out, self.name.as_bytes());
-        out.push(self.links.len() as u8);
-        self.links.iter().for_each(|link| link.put(out));
+        put_list(out, &self.links);
     }
 
     fn take(fields: &mut Fields<'_>) -> Option<Self> {
         let (origin, number) = fields.read()?;
         let name = fields.text(NAME_BYTES_MAX)?;
-        let count: u8 = fields.read()?;
-        let links =
-            (0..count).map(|_| fields.read()).collect::<Option<Vec<(DaemonRun, u32, u32)>>>()?;
+        let links: Vec<(DaemonRun, u32, u32)> = take_list(fields)?;
         let sorted = links.windows(2).all(|two| two[0].0.id < two[1].0.id);
         let fits = links.len() < DAEMONS_MAX && number <= NUMBER_MAX;
         (sorted && fits).then_some(Self { origin, number, name, links })
@@ -68,7 +65,6 @@ impl Database {
         Self { renew_at: now, ..Self::default() }
     }
 
-    /// Returns the next own advertisement.
     pub(crate) fn renew(
         &mut self,
         now: Time,
@@ -178,15 +174,13 @@ pub(crate) struct Graph {
 
 impl Encoded for Graph {
     fn put(&self, out: &mut Vec<u8>) {
-        out.push(self.members.len() as u8);
-        self.members.iter().for_each(|it| it.put(out));
+        put_list(out, &self.members);
         (self.edges.len() as u16).put(out);
         self.edges.iter().for_each(|it| it.put(out));
     }
 
     fn take(fields: &mut Fields<'_>) -> Option<Self> {
-        let count: u8 = fields.read()?;
-        let members = (0..count).map(|_| fields.read()).collect::<Option<Vec<DaemonRun>>>()?;
+        let members: Vec<DaemonRun> = take_list(fields)?;
         let count: u16 = fields.read()?;
         let edges =
             (0..count).map(|_| fields.read()).collect::<Option<Vec<(u8, u8, u32, u32)>>>()?;

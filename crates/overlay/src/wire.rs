@@ -60,7 +60,6 @@ pub(crate) fn take_var(fields: &mut Fields<'_>) -> Option<u64> {
     })
 }
 
-/// Appends a name of at most 255 bytes after its length.
 pub(crate) fn put_name(out: &mut Vec<u8>, name: &[u8]) {
     out.push(name.len() as u8);
     out.extend_from_slice(name);
@@ -70,6 +69,17 @@ pub(crate) fn put_name(out: &mut Vec<u8>, name: &[u8]) {
 pub(crate) fn take_name(bytes: &Bytes, fields: &mut Fields<'_>) -> Option<Bytes> {
     let len = usize::from(fields.read::<u8>()?);
     fields.bytes(len).map(|name| bytes.slice_ref(name))
+}
+
+/// Appends at most 255 values after their count.
+pub(crate) fn put_list(out: &mut Vec<u8>, values: &[impl Encoded]) {
+    out.push(values.len() as u8);
+    values.iter().for_each(|value| value.put(out));
+}
+
+pub(crate) fn take_list<T: Encoded>(fields: &mut Fields<'_>) -> Option<Vec<T>> {
+    let count: u8 = fields.read()?;
+    (0..count).map(|_| fields.read()).collect()
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +100,6 @@ pub(crate) struct StreamState {
     pub(crate) through: u64,
     /// Lower bound of the Lamport time of the source's further cells.
     pub(crate) clock: u64,
-    /// Cells that the member can retransmit.
     pub(crate) cells: RangeSet,
 }
 
@@ -166,13 +175,11 @@ impl Encoded for MemberState {
     }
 }
 
-/// Report of a daemon about the prices of its own links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Prices {
     /// Tag of the configuration, to which all ranks refer.
     pub(crate) tag: u16,
     pub(crate) source: u8,
-    /// Number of the report, which grows within a configuration.
     pub(crate) number: u64,
     /// Places of the links' other ends, with prices in hundredths of a dollar.
     pub(crate) links: Vec<(u8, u16)>,
@@ -264,7 +271,6 @@ pub(crate) struct Clock {
     pub(crate) sequence: u64,
     /// Lower bound of the Lamport time of the source's further cells.
     pub(crate) time: u64,
-    /// Number up to which all members have the source's cells.
     pub(crate) stable: u64,
     /// True if the sender waits for the clocks of others to reach this time.
     pub(crate) wanted: bool,

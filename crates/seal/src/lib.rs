@@ -3,7 +3,6 @@
 //! Each end of a session has a [`Seal`] with the group's [`GroupKey`]. `docs/security.md` describes
 //! the wire format and the protection.
 
-mod budget;
 mod file;
 mod header;
 mod key;
@@ -11,7 +10,6 @@ mod peers;
 mod refusal;
 mod seal;
 mod traffic;
-mod window;
 
 pub use file::{Exposure, open_private};
 pub use header::{KeyHint, OVERHEAD, Role, Salt, key_hint};

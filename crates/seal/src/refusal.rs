@@ -4,24 +4,19 @@ use crate::header::KeyHint;
 
 /// Reason why a datagram was not opened. A refusal has no effect on valid datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "variants without a text are what their names say")]
 pub enum Refusal {
     /// Not sealed: the other end uses no key.
     Plain,
-    /// Sealed by another version of faircast.
     Version,
-    /// Shorter than a sealed datagram.
     Short,
-    /// Sealed with another key.
     OtherKey(KeyHint),
-    /// Session of another source.
     OtherSession,
     /// From a source to a source.
     WrongRole,
-    /// Sealed by this end.
     Own,
     /// Changed, or sealed without the key.
     Forged,
-    /// Opened before.
     Repeated,
     /// Too old for the replay window.
     Old,

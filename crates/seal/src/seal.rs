@@ -5,26 +5,22 @@ use std::time::Instant;
 
 use lru::LruCache;
 
-use crate::budget::Budget;
 use crate::header::{Header, KeyHint, Role, Salt};
 use crate::key::{GroupKey, NoRandomness, random};
-use crate::peers::{PEERS_MAX, Peer, PeerKey, Peers};
+use crate::peers::{Budget, PEERS_MAX, Peer, PeerKey, Peers, Window};
 use crate::refusal::{Refusal, Refusals};
 use crate::traffic::{PACKETS_PER_KEY, SessionSecret, TrafficKey};
-use crate::window::Window;
 
 /// Seal of one session's source, or of a receiver for all its sessions. A random id and a counter
 /// make each datagram unique: a seal must not be cloned, or saved for the next run.
 pub struct Seal {
     key: GroupKey,
-    /// First bytes of the key's id, in each header.
     hint: KeyHint,
     role: Role,
     party: u64,
     counter: u64,
     /// Session of a source, which takes no other.
     own: Option<Salt>,
-    /// Traffic keys for sealing, by session.
     outgoing: LruCache<Salt, Outgoing>,
     peers: Peers,
     /// Budget for unknown parties of known sessions.

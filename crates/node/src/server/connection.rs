@@ -18,11 +18,9 @@ use faircast_overlay::protocol::{
     ReasonCode, VERSION,
 };
 
-/// Minimum delay of the answer to a wrong token: 1 s.
 const REFUSAL_PAUSE: Duration = Duration::from_secs(1);
 /// Silence of a client after which the daemon sends a ping: 10 s.
 const PING_INTERVAL: Duration = Duration::from_secs(IDLE_TIMEOUT.as_secs() / (PINGS_MAX + 1));
-/// Maximum number of unanswered pings before the connection counts as lost.
 const PINGS_MAX: u64 = 2;
 /// Longest time to write the last frame, and then to wait for the end of the client's stream: 1 s.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use super::ToHub;
 use super::connection::{Hello, Requests};
 use super::outbox::{Outbox, ROOM_BYTES};
-use crate::report::ServerCounters;
+use super::report::ServerCounters;
 use faircast_overlay::protocol::{Frame, ReasonCode, Welcome};
 
 const SESSIONS_MAX: usize = 65_536;
@@ -34,12 +34,10 @@ const FILLS_MAX: u32 = 8;
 /// Maximum interval between two reads of the clock: 100 ms.
 const TICK: faircast_base::Duration = faircast_base::Duration::from_millis(100);
 
-/// Session of a client, over successive connections.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) name: Bytes,
     pub(super) outbox: Option<Arc<Outbox>>,
-    /// Batches of requests that the daemon has not handled.
     pending: VecDeque<Requests>,
     pub(super) taken: u64,
     pub(super) waiting: Option<WaitReason>,
@@ -49,7 +47,6 @@ pub(super) struct Session {
     is_leaving: bool,
 }
 
-/// Clients with requests, in the order of their turns.
 #[derive(Debug, Default)]
 struct Turns {
     queue: VecDeque<ClientId>,
@@ -78,7 +75,6 @@ pub(super) struct Hub {
     last_id: u32,
     /// Time at which the socket has room for more datagrams.
     send_at: Option<Time>,
-    /// Time of the next look at the addresses of peers.
     peers_at: Time,
     pub(super) counters: ServerCounters,
 }
@@ -156,7 +152,7 @@ impl Hub {
             while let Some(id) = self.node.poll_end() {
                 self.forget(id);
             }
-            while let Some(id) = self.node.poll_ready_client() {
+            while let Some(id) = self.node.daemon_mut().poll_ready_client() {
                 self.fill(id);
             }
             self.transmit();
@@ -275,7 +271,7 @@ impl Hub {
         if std::mem::replace(&mut turns.releases, releases) != releases {
             turns.queue.extend(turns.held.drain(..));
         }
-        turns.queue.extend(std::iter::from_fn(|| self.node.poll_retry()));
+        turns.queue.extend(std::iter::from_fn(|| self.node.daemon_mut().poll_retry()));
         turns.is_over = false;
         let mut room = TURN_BYTES;
         while let Some(id) = self.turns.queue.pop_front() {
@@ -379,7 +375,7 @@ impl Hub {
             outbox.close(ReasonCode::ClientTooSlow, text);
             return self.suspend(id);
         }
-        self.counters.events += outbox.fill(|| self.node.poll_client(id));
+        self.counters.events += outbox.fill(|| self.node.daemon_mut().poll_client(id));
     }
 
     fn suspend(&mut self, id: ClientId) {

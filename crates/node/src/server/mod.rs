@@ -25,10 +25,12 @@ use tokio::task::JoinHandle;
 use self::connection::{Hello, Requests};
 use self::hub::Hub;
 use self::outbox::Outbox;
+pub use self::report::{
+    ClientReport, DaemonReport, GroupReport, LinkReport, NeighborReport, ServerCounters,
+};
 use self::socket::Listener;
 pub use self::socket::{ClientAddress, ClientSocket};
 pub use self::tls::{ClientTls, ServerTls, TlsSocket};
-use crate::report::DaemonReport;
 use faircast_overlay::protocol::ReasonCode;
 
 /// Most unadmitted connections of an address. A further one ends the oldest, as peers may stall.
@@ -36,7 +38,6 @@ const UNADMITTED_MAX: usize = 1024;
 const QUEUE_MAX: usize = 1024;
 /// Pause after a connection could not be accepted, for example without free descriptors: 100 ms.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Longest time for the last frames when the daemon stops: 3 s.
 const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Settings of a daemon with its sockets.
@@ -49,11 +50,8 @@ pub struct ServerSettings {
     pub listen: SocketAddr,
     /// Daemons to which this one opens links, each `HOST:PORT`.
     pub peers: Vec<String>,
-    /// Key that all daemons share.
     pub key: RelayKey,
-    /// Addresses at which clients are served.
     pub clients: Vec<ClientAddress>,
-    /// Certificate for addresses with TLS.
     pub tls: Option<ServerTls>,
     pub limits: DaemonSettings,
 }
@@ -62,15 +60,12 @@ pub struct ServerSettings {
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the text of an error describes the variant")]
 pub enum StartError {
-    /// The address for daemons cannot be used.
     #[error(transparent)]
     Net(#[from] NetError),
-    /// An address for clients cannot be used.
     #[error("{address}: {error}")]
     Clients { address: ClientAddress, error: std::io::Error },
     #[error("listen {0}: without a key any host could join the overlay; give a key file")]
     NoKey(SocketAddr),
-    /// The system has no free descriptors.
     #[error("the daemon's sockets: {0}")]
     Sockets(std::io::Error),
 }

@@ -24,7 +24,6 @@ pub(super) struct Outbox {
 pub(super) struct State {
     pub(super) frames: Vec<Frame>,
     bytes: usize,
-    /// True if the daemon's task waits for room.
     is_awaited: bool,
     pub(super) sent: Option<u64>,
     pub(super) waiting: Option<Option<WaitReason>>,
@@ -52,7 +51,6 @@ impl Outbox {
         count
     }
 
-    /// Changes the state, and wakes the task of the connection.
     pub(super) fn update(&self, change: impl FnOnce(&mut State)) {
         change(&mut self.state.lock());
         self.wake.notify_one();

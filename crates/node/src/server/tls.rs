@@ -22,7 +22,6 @@ use rustls::{
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
-/// Number of bytes after which a read returns, even if more are available.
 const READ_BYTES: usize = 64 * 1024;
 const TOKEN_BYTES_MIN: usize = 16;
 

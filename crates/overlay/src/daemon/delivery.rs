@@ -62,8 +62,11 @@ impl Daemon {
                 }
                 self.slow.releases += 1;
             }
-            Kind::Table | Kind::Recovered | Kind::RecoveryEnd | Kind::HasAllCells => {}
-            Kind::EarlierCell => {}
+            Kind::Table
+            | Kind::Recovered
+            | Kind::RecoveryEnd
+            | Kind::HasAllCells
+            | Kind::EarlierCell => {}
         }
     }
 
@@ -184,7 +187,6 @@ impl Daemon {
         }
     }
 
-    /// Notes a changed queue of a client, which may have become slow or fast again.
     pub(super) fn note_queue(&mut self, id: ClientId) {
         if let Some(client) = self.clients.by_id.get(&id) {
             self.slow.note_queue(id, client, self.clients.room.waiting);

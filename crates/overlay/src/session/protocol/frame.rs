@@ -13,8 +13,8 @@ use crate::client::{ClientEvent, Reason, SendError};
 use crate::group::MemberId;
 use crate::ids::{DaemonId, DaemonRun, ViewId};
 use crate::price::Benefit;
-use crate::session::remote::WaitReason;
-use crate::wire::{self, put_name};
+use crate::session::WaitReason;
+use crate::wire::{self, put_list, put_name, take_list};
 
 /// Frame of the protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -252,13 +252,13 @@ fn put_event<'a>(out: &mut Vec<u8>, number: u64, event: &'a ClientEvent) -> &'a 
         }
         ClientEvent::Transitional { closes, members } => {
             (18_u8, number, *closes).put(out);
-            put_runs(out, members);
+            put_list(out, members);
         }
         ClientEvent::View { id, members, names, together, previous } => {
             (19_u8, number, *id, previous.unwrap_or_default()).put(out);
-            put_runs(out, members);
+            put_list(out, members);
             names.iter().for_each(|name| put_name(out, name.as_bytes()));
-            put_runs(out, together);
+            put_list(out, together);
         }
         ClientEvent::Cut { lost, closes } => (20_u8, number, *lost, u8::from(*closes)).put(out),
         ClientEvent::Receipt { request, members, view } => {
@@ -302,16 +302,16 @@ fn take_event(kind: u8, bytes: &Bytes, fields: &mut Fields<'_>) -> Option<Client
             let members = members.into();
             ClientEvent::Group { group, members, reason, subject, position, view }
         }
-        18 => ClientEvent::Transitional { closes: fields.read()?, members: take_runs(fields)? },
+        18 => ClientEvent::Transitional { closes: fields.read()?, members: take_list(fields)? },
         19 => {
             let (id, previous) = fields.read()?;
-            let members = take_runs(fields)?;
+            let members: Vec<DaemonRun> = take_list(fields)?;
             let mut names = Vec::with_capacity(members.len());
             for _ in &members {
                 names.push(String::from_utf8(take_name(bytes, fields)?.into()).ok()?);
             }
             let previous = Some(previous).filter(|it| *it != ViewId::default());
-            ClientEvent::View { id, members, names, together: take_runs(fields)?, previous }
+            ClientEvent::View { id, members, names, together: take_list(fields)?, previous }
         }
         22 => {
             let (request, members, view) = fields.read()?;
@@ -364,16 +364,6 @@ fn put_member(out: &mut Vec<u8>, member: &MemberId) {
 fn take_member(bytes: &Bytes, fields: &mut Fields<'_>) -> Option<MemberId> {
     let (daemon, incarnation) = fields.read()?;
     Some(MemberId { daemon: DaemonId(daemon), name: take_name(bytes, fields)?, incarnation })
-}
-
-fn put_runs(out: &mut Vec<u8>, runs: &[DaemonRun]) {
-    out.push(runs.len() as u8);
-    runs.iter().for_each(|run| run.put(out));
-}
-
-fn take_runs(fields: &mut Fields<'_>) -> Option<Vec<DaemonRun>> {
-    let count: u8 = fields.read()?;
-    (0..count).map(|_| fields.read()).collect()
 }
 
 fn rest(bytes: &Bytes, fields: &mut Fields<'_>) -> Bytes {

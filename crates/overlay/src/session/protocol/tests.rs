@@ -14,7 +14,7 @@ use crate::client::{ClientEvent, Reason};
 use crate::group::MemberId;
 use crate::ids::{DaemonId, DaemonRun, ViewId};
 use crate::price::Benefit;
-use crate::session::remote::WaitReason;
+use crate::session::WaitReason;
 
 const ALICE: &str = "alice";
 
