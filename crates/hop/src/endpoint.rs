@@ -343,10 +343,7 @@ impl Endpoint {
                 Event::Stream(StreamEvent::Finished { id: stream }) => {
                     events.push_back(EndpointEvent::Finished { connection: id, stream });
                 }
-                Event::Stream(StreamEvent::Stopped { .. } | StreamEvent::Available { .. })
-                | Event::HandshakeDataReady
-                | Event::DatagramReceived
-                | Event::DatagramsUnblocked => {}
+                _ => {}
             }
         }
         if is_drained {

@@ -156,11 +156,7 @@ impl Host {
                 PeerEvent::Down { connection, reason } | PeerEvent::Bad { connection, reason } => {
                     uplink.on_down(now, peers, connection, reason);
                 }
-                PeerEvent::Up { .. }
-                | PeerEvent::Hello { .. }
-                | PeerEvent::Message { .. }
-                | PeerEvent::Repair { .. }
-                | PeerEvent::Room { .. } => {}
+                _ => {}
             }
         }
         let Self { peers, uplink, hearing, .. } = self;

@@ -87,14 +87,11 @@ pub(crate) const MUTANTS: &[(&str, Rule, Mutate)] = &[
         delay(lines, f, it)
     }),
     ("a view is without the own daemon", Rule::R3, |lines, _, rng| {
-        change(
-            (lines, rng, "view"),
-            |_| true,
-            |it| {
-                let daemon = daemon(it);
-                take(&mut it["members"], &daemon);
-            },
-        )
+        let lacks = |it: &mut Value| {
+            let daemon = daemon(it);
+            take(&mut it["members"], &daemon);
+        };
+        change((lines, rng, "view"), |_| true, lacks)
     }),
     ("one identifier has two lists of members", Rule::R3, |lines, f, rng| {
         let shared = f.stays.iter().filter(|it| {
@@ -126,14 +123,11 @@ pub(crate) const MUTANTS: &[(&str, Rule, Mutate)] = &[
             };
             views.iter().filter(|_| !it["previous"].is_null()).find(same).map(daemon)
         };
-        change(
-            (lines, rng, "view"),
-            |it| fellow(it).is_some(),
-            |it| {
-                let gone = fellow(it).unwrap();
-                take(&mut it["transitional_set"], &gone);
-            },
-        )
+        let lacks = |it: &mut Value| {
+            let gone = fellow(it).unwrap();
+            take(&mut it["transitional_set"], &gone);
+        };
+        change((lines, rng, "view"), |it| fellow(it).is_some(), lacks)
     }),
     ("a transitional set has a daemon from another view", Rule::R4, |lines, _, rng| {
         let views: Vec<Value> = sites(lines, "view").map(|it| it.2.clone()).collect();
@@ -145,14 +139,11 @@ pub(crate) const MUTANTS: &[(&str, Rule, Mutate)] = &[
             };
             views.iter().filter(|_| !it["previous"].is_null()).find(from).map(daemon)
         };
-        change(
-            (lines, rng, "view"),
-            |it| other(it).is_some(),
-            |it| {
-                let more = other(it).unwrap();
-                add(&mut it["transitional_set"], &more);
-            },
-        )
+        let more = |it: &mut Value| {
+            let more = other(it).unwrap();
+            add(&mut it["transitional_set"], &more);
+        };
+        change((lines, rng, "view"), |it| other(it).is_some(), more)
     }),
     ("a transitional set is without the own daemon", Rule::R4, |lines, _, rng| {
         change((lines, rng, "view"), |_| true, |it| it["transitional_set"] = json!([]))
@@ -507,11 +498,8 @@ pub(crate) const MUTANTS: &[(&str, Rule, Mutate)] = &[
         Some(())
     }),
     ("a resume begins too late", Rule::R13, |lines, _, rng| {
-        change(
-            (lines, rng, "resume"),
-            |_| true,
-            |it| it["next"] = json!(it["next"].as_u64().unwrap() + 1),
-        )
+        let late = |it: &mut Value| it["next"] = json!(it["next"].as_u64().unwrap() + 1);
+        change((lines, rng, "resume"), |_| true, late)
     }),
     ("a number is left out", Rule::R13, |lines, f, rng| {
         let it = pick(rng, f.deliveries.iter())?;

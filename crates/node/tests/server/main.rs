@@ -287,7 +287,6 @@ async fn a_slow_client_is_cut_at_its_limit_and_learns_what_it_lost() {
     }
     assert!(missing > 0 && missing < sent);
     assert_eq!(next - 1, 3 + sent, "each event has one number");
-    server.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -376,12 +375,11 @@ async fn a_client_that_resumes_gets_every_event_once() {
     assert_eq!(unknown.error().await.0, ReasonCode::SessionOver);
     let mut future = Peer::hello(&at, "client", 1, next + 1).await;
     assert_eq!(future.error().await.0, ReasonCode::SessionOver);
-    server.close().await;
 }
 
 #[tokio::test]
 async fn requests_that_are_sent_again_after_a_resume_are_handled_once() {
-    let (server, at) = north(DaemonSettings::default()).await;
+    let (_server, at) = north(DaemonSettings::default()).await;
     let mut client = Peer::member(&at, "client", "g").await;
     for text in ["a", "b"] {
         client.send(Service::Fifo, "g", text).await;
@@ -396,7 +394,6 @@ async fn requests_that_are_sent_again_after_a_resume_are_handled_once() {
     }
     assert_eq!(client.frame().await, Some(Frame::Resumed));
     assert_eq!(client.message().await, "c");
-    server.close().await;
 }
 
 #[tokio::test]
@@ -411,7 +408,6 @@ async fn a_refusal_is_not_lost_with_its_connection() {
     assert_eq!(client.frame().await, Some(Frame::Resumed));
     let refused = ClientEvent::Refused { request: 1, reason: SendError::Group };
     assert_eq!(client.event().await, (2, refused));
-    server.close().await;
 }
 
 #[tokio::test]
@@ -432,12 +428,11 @@ async fn a_later_run_of_a_client_replaces_the_earlier_one() {
     assert_eq!(second.error().await.0, ReasonCode::Replaced);
     let report = server.inquiry().report().await.unwrap();
     assert_eq!(report.clients.len(), 2);
-    server.close().await;
 }
 
 #[tokio::test]
 async fn nonsense_ends_its_connection_alone() {
-    let (server, at) = north(DaemonSettings::default()).await;
+    let (_server, at) = north(DaemonSettings::default()).await;
     let mut honest = Peer::member(&at, "honest", "g").await;
     let (name, token) = ("x".into(), Bytes::new());
     let hello = Frame::Hello { version: 9, incarnation: 1, next: 0, name, token }.encode();
@@ -470,7 +465,6 @@ async fn nonsense_ends_its_connection_alone() {
     assert_eq!(honest.event().await.1, ClientEvent::Refused { request, reason });
     honest.send(Service::Safe, "g", "still here").await;
     assert_eq!(honest.message().await, "still here");
-    server.close().await;
 }
 
 /// Sends QUIC initial packets faster than the daemon, with its one thread, can derive their keys.
@@ -502,7 +496,6 @@ async fn a_flood_of_datagrams_keeps_no_client_waiting() {
     }
     drop(going);
     floods.into_iter().for_each(|flood| flood.join().unwrap());
-    server.close().await;
 }
 
 #[tokio::test]
@@ -524,7 +517,6 @@ async fn a_client_that_floods_without_reading_refusals_is_closed() {
     assert!(refusals < 299_999);
     let report = until(&server, |it| it.clients.iter().all(|it| !it.connected)).await;
     assert!(report.counters.refused > 0);
-    server.close().await;
 }
 
 const GROUPS: [&str; 10] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];

@@ -151,7 +151,6 @@ async fn tokens_admit_the_clients_of_their_names() {
     }
     // Local addresses need no token.
     Peer::connect(&server.addresses()[0], "local").await;
-    server.close().await;
 }
 
 #[tokio::test]
@@ -230,12 +229,11 @@ async fn bytes_without_tls_end_their_connection_alone() {
     assert!(error.to_string().ends_with("does not speak TLS, or not at this port"), "{error}");
     let error = Peer::open_with(&at, None).await.err().unwrap().to_string();
     assert_eq!(error, "expected the CA of the daemon's certificate");
-    server.close().await;
 }
 
 #[tokio::test]
 async fn peers_that_stall_in_the_handshake_hold_nothing_else() {
-    let (_files, server, at, tls) = with_tokens().await;
+    let (_files, _server, at, tls) = with_tokens().await;
     let mut stalled = Vec::new();
     for bytes in [&b""[..], &[0x16], &[0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3]] {
         let mut stream = TcpStream::connect(socket_address(&at)).await.unwrap();
@@ -266,7 +264,6 @@ async fn peers_that_stall_in_the_handshake_hold_nothing_else() {
     };
     assert_eq!(code, ReasonCode::HandshakeTimeout);
     assert!(count > 1);
-    server.close().await;
 }
 
 #[tokio::test]
@@ -284,12 +281,11 @@ async fn clients_are_served_while_more_peers_are_silent_than_are_allowed() {
     assert!(timeout(LIMIT, silent[0].read(&mut byte)).await.unwrap().is_ok_and(|it| it == 0));
     let last = silent[1099].try_read(&mut byte);
     assert!(last.is_err_and(|it| it.kind() == io::ErrorKind::WouldBlock));
-    server.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_messages_go_through_tls_both_ways_at_once() {
-    let (_files, server, at, tls) = with_tokens().await;
+    let (_files, _server, at, tls) = with_tokens().await;
     let mut alice = member(&at, &tls, "alice").await;
     let mut bob = member(&at, &tls, "bob").await;
     let large = |salt: usize| -> Bytes {
@@ -305,7 +301,6 @@ async fn large_messages_go_through_tls_both_ways_at_once() {
         assert!(first == [one.clone(), other.clone()] || first == [other, one]);
         assert!(first == [bob.message().await, bob.message().await]);
     }
-    server.close().await;
 }
 
 /// Returns an address with one connection to the daemon at `to`, which `pass` forwards.
@@ -353,7 +348,7 @@ async fn forward(to: SocketAddr, (up, down): (usize, usize), is_damaged: bool) -
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_whose_records_are_cut_or_damaged_resumes_and_gets_every_event_once() {
-    let (_files, server, at, tls) = with_tokens().await;
+    let (_files, _server, at, tls) = with_tokens().await;
     drop(member(&at, &tls, "alice").await);
     let mut source = greet(&at, &tls, ("source", 1, 0), "all-have-this-token").await.unwrap();
     source.welcome().await;
@@ -389,7 +384,6 @@ async fn a_client_whose_records_are_cut_or_damaged_resumes_and_gets_every_event_
             break;
         }
     }
-    server.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -426,7 +420,6 @@ async fn a_message_whose_records_are_cut_or_damaged_comes_once_after_the_resume(
     let report = server.inquiry().report().await.unwrap();
     assert_eq!(report.counters.messages, 6);
     reader.abort();
-    server.close().await;
 }
 
 /// Forwards one connection. After the client's first flight its bytes wait for `release`.
@@ -448,7 +441,7 @@ async fn hold(to: SocketAddr, release: oneshot::Receiver<()>) -> ClientAddress {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_byte_stays_behind_a_full_socket_or_the_handshake() {
-    let (_files, server, at, tls) = with_tokens().await;
+    let (_files, _server, at, tls) = with_tokens().await;
     let mut bob = member(&at, &tls, "bob").await;
     let (release, released) = oneshot::channel();
     let through = hold(socket_address(&at), released).await;
@@ -474,5 +467,4 @@ async fn no_byte_stays_behind_a_full_socket_or_the_handshake() {
     for number in 1..=sent {
         assert_eq!(bob.message().await[..8], number.to_be_bytes());
     }
-    server.close().await;
 }

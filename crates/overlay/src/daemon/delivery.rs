@@ -62,11 +62,7 @@ impl Daemon {
                 }
                 self.slow.releases += 1;
             }
-            Kind::Table
-            | Kind::Recovered
-            | Kind::RecoveryEnd
-            | Kind::HasAllCells
-            | Kind::EarlierCell => {}
+            _ => {}
         }
     }
 

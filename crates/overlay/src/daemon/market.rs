@@ -111,35 +111,6 @@ impl Market {
         Quote { batch: of.batch(rate, clients), ..quote }
     }
 
-    fn buy(
-        &mut self,
-        cx: &mut Cx<'_>,
-        (streams, clients): (&Streams, &mut Clients),
-        (id, bytes): (ClientId, usize),
-        key: PriceKey,
-    ) -> Result<(), SendError> {
-        self.count_queues(cx.now, streams);
-        self.forget(clients, id);
-        let count = clients.by_id.len();
-        let quote = self.quote(streams, count, key);
-        let Some(client) = clients.by_id.get_mut(&id) else { return Ok(()) };
-        let purse = &mut client.purse;
-        let Err(at) = purse.buy(cx, &self.flow_control, (quote, count), bytes) else {
-            if let Some(since) = purse.waits_since.take() {
-                purse.waited += cx.now.since(since);
-            }
-            return Ok(());
-        };
-        purse.waits_since.get_or_insert(cx.now);
-        if purse.lacks_money() {
-            let money = (purse.money * 1e6) as Money;
-            purse.lacking = Some((key, money));
-            self.lacking.entry(key).or_default().insert((money, id));
-        }
-        self.set_alarm(id, purse, at);
-        Err(SendError::Price)
-    }
-
     pub(super) fn forget(&mut self, clients: &mut Clients, id: ClientId) {
         let purse = clients.by_id.get_mut(&id).map(|it| &mut it.purse);
         let Some((key, money)) = purse.and_then(|it| it.lacking.take()) else { return };
@@ -399,12 +370,31 @@ impl Daemon {
         message: &Outgoing<'_>,
         routes: DaemonSet,
     ) -> Result<(), SendError> {
-        if self.market.is_off() {
+        let Self { market, current, clients, groups, .. } = self;
+        if market.is_off() {
             return Ok(());
         }
-        let key = self.market.key(&mut self.groups, message, routes);
-        let parties = (&self.current, &mut self.clients);
-        self.market.buy(cx, parties, (id, message.payload.len()), key)
+        let key = market.key(groups, message, routes);
+        market.count_queues(cx.now, current);
+        market.forget(clients, id);
+        let count = clients.by_id.len();
+        let quote = market.quote(current, count, key);
+        let Some(client) = clients.by_id.get_mut(&id) else { return Ok(()) };
+        let (purse, bytes) = (&mut client.purse, message.payload.len());
+        let Err(at) = purse.buy(cx, &market.flow_control, (quote, count), bytes) else {
+            if let Some(since) = purse.waits_since.take() {
+                purse.waited += cx.now.since(since);
+            }
+            return Ok(());
+        };
+        purse.waits_since.get_or_insert(cx.now);
+        if purse.lacks_money() {
+            let money = (purse.money * 1e6) as Money;
+            purse.lacking = Some((key, money));
+            market.lacking.entry(key).or_default().insert((money, id));
+        }
+        market.set_alarm(id, purse, at);
+        Err(SendError::Price)
     }
 
     pub(super) fn new_purse(&self, cx: &mut Cx<'_>) -> Purse {

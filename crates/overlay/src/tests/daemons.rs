@@ -39,9 +39,7 @@ fn a_daemon_restarted_every_30_s_under_load_disturbs_the_others_by_two_views_eac
     assert!(delay < ms(1500), "{delay}");
     assert_eq!(count, 6 * sent);
     assert!(refused < secs(3), "{refused}");
-    for at in 0..3 {
-        assert_eq!(world.views_since(at, since), 8, "views at d{at}");
-    }
+    world.assert_views(0..3, since, 8);
 }
 
 #[test]
@@ -205,9 +203,7 @@ fn a_clock_that_jumps_by_an_hour_changes_nothing() {
         world.act_for(secs(2));
     }
     world.finish();
-    for at in 0..3 {
-        assert_eq!(world.views_since(at, since), 0, "views at d{at}");
-    }
+    world.assert_views(0..3, since, 0);
     let frames = world.traffic.control_frames - control;
     assert!(frames < 400, "{frames} frames of control in 17 s");
 }

@@ -23,9 +23,7 @@ fn a_link_cut_between_two_daemons_with_a_third_between_settles_in_one_view() {
     world.mend(0, 2);
     world.act_for(secs(30));
     assert!(world.finish() > 5000);
-    for at in 0..3 {
-        assert_eq!(world.views_since(at, since), 0, "views at d{at}");
-    }
+    world.assert_views(0..3, since, 0);
 }
 
 #[test]
@@ -138,9 +136,7 @@ fn a_daemon_that_hears_one_neighbour_alone_makes_nobody_suspect_another() {
     for (_, at, _, members) in world.log.views.iter().filter(|it| it.0 > since && it.1 < 3) {
         assert!((0..3).all(|other| members.contains(&world.me(other))), "d{at}: {members:?}");
     }
-    for at in 0..3 {
-        assert_eq!(world.views_since(at, since), 2, "views at d{at}");
-    }
+    world.assert_views(0..3, since, 2);
 }
 
 #[test]
@@ -162,8 +158,7 @@ fn a_one_way_link_carries_no_endless_repetition() {
     world.cut.clear();
     world.settle(secs(5));
     world.finish();
-    assert_eq!(world.views_since(0, since), 2);
-    assert_eq!(world.views_since(1, since), 2);
+    world.assert_views(0..2, since, 2);
 }
 
 #[test]

@@ -462,6 +462,10 @@ impl World {
         self.log.views.iter().filter(|it| it.1 == at && it.0 > since).count()
     }
 
+    fn assert_views(&self, of: Range<usize>, since: Time, views: usize) {
+        of.for_each(|at| assert_eq!(self.views_since(at, since), views, "views at d{at}"));
+    }
+
     /// Returns the maximum delay and the number of deliveries of some messages at some daemons.
     fn delays(&self, messages: Range<usize>, at: &[usize]) -> (Duration, usize) {
         let is_one = |it: &&Delivery| messages.contains(&it.message) && at.contains(&it.at);
