@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use crate::Findings;
-use crate::trace::{Change, Event, Life, Quiet, Service, Set};
+use crate::trace::{Change, Event, Life, Quiet, SentMessage, Service, Set};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Place {
@@ -47,11 +47,8 @@ impl Item<'_> {
     }
 
     pub(crate) fn is_refused(&self) -> bool {
-        match self.refusal {
-            Refusal::None => false,
-            Refusal::Hidden => self.deliveries.is_empty(),
-            Refusal::Known => true,
-        }
+        self.refusal == Refusal::Known
+            || self.refusal == Refusal::Hidden && self.deliveries.is_empty()
     }
 
     pub(crate) fn origin(&self) -> Place {
@@ -143,7 +140,7 @@ impl<'t> Model<'t> {
                         self.items[item].refusal = Refusal::Known;
                     }
                 }
-                Event::Send { view, id, service, groups, request, .. } => {
+                Event::Send(SentMessage { view, id, service, groups, request, .. }) => {
                     number += 1;
                     let index = self.item("", id);
                     let item = &mut self.items[index];

@@ -40,66 +40,35 @@ pub(crate) struct Quiet {
     pub(crate) connected: Set,
 }
 
-fn closes() -> bool {
-    true
+#[derive(Debug, Deserialize)]
+pub(crate) struct SentMessage {
+    pub(crate) view: Option<String>,
+    pub(crate) id: String,
+    pub(crate) service: Service,
+    pub(crate) groups: Set,
+    pub(crate) hash: String,
+    #[serde(default)]
+    pub(crate) request: u64,
 }
 
+/// Event of a client. A cut without `closes: false` ends the connection.
 #[derive(Debug, Deserialize)]
-#[serde(tag = "event", rename_all = "lowercase")]
+#[serde(tag = "event", rename_all = "kebab-case")]
 pub(crate) enum Event {
-    Start {
-        daemon: String,
-        virtual_synchrony: Option<bool>,
-    },
-    Send {
-        view: Option<String>,
-        id: String,
-        service: Service,
-        groups: Set,
-        hash: String,
-        #[serde(default)]
-        request: u64,
-    },
-    Deliver {
-        view: String,
-        transitional: bool,
-        id: String,
-        hash: String,
-    },
-    Join {
-        group: String,
-    },
-    Leave {
-        group: String,
-    },
+    Start { daemon: String, virtual_synchrony: Option<bool> },
+    Send(SentMessage),
+    Deliver { view: String, transitional: bool, id: String, hash: String },
+    Join { group: String },
+    Leave { group: String },
     Group(Change),
-    View {
-        id: String,
-        members: Set,
-        transitional_set: Set,
-        previous: Option<String>,
-    },
-    Transitional {
-        closes: String,
-        members: Set,
-    },
+    View { id: String, members: Set, transitional_set: Set, previous: Option<String> },
+    Transitional { closes: String, members: Set },
     Crash,
     Stop,
-    Cut {
-        from: u64,
-        to: u64,
-        /// False if the client continues on the same connection.
-        #[serde(default = "closes")]
-        closes: bool,
-    },
-    Resume {
-        next: u64,
-    },
+    Cut { from: u64, to: u64, closes: Option<bool> },
+    Resume { next: u64 },
     Receipt,
-    Refused {
-        request: u64,
-    },
-    #[serde(rename = "no-members")]
+    Refused { request: u64 },
     NoMembers,
     Quiet(Quiet),
 }
@@ -160,10 +129,8 @@ pub struct Trace {
 
 impl Trace {
     /// Reads sources of JSON lines, each with its name. `crash`, `stop` and `quiet` end an
-    /// incarnation from any source: a test may write them into a separate file.
-    ///
-    /// # Errors
-    /// A line is no event of the format, precedes `start`, or follows the end in its file.
+    /// incarnation from any source: a test may write them into a separate file. Fails on a line that
+    /// is no event of the format, precedes `start`, or follows the end in its file.
     pub fn read<R: BufRead>(sources: impl IntoIterator<Item = (String, R)>) -> Result<Self> {
         let mut lives: BTreeMap<(String, u64), Life> = BTreeMap::new();
         for (source, (name, reader)) in sources.into_iter().enumerate() {

@@ -39,8 +39,8 @@ impl<'t> Walk<'t> {
             walk.number(line, found);
             let stay = &mut model.stays[walk.stay];
             match &line.event {
-                Event::Send { id, .. } => {
-                    let (item, place) = (model.item("", id), walk.here);
+                Event::Send(send) => {
+                    let (item, place) = (model.item("", &send.id), walk.here);
                     if model.items[item].send == Some(place) {
                         walk.acts.push(Act { place, item, stay: None, transitional: false });
                         walk.owe(model, item);
@@ -88,11 +88,9 @@ impl<'t> Walk<'t> {
     fn number(&mut self, line: &Line, found: &mut Findings<'_>) {
         let next = self.last.saturating_add(1);
         let (first, last, is_cut) = match line.event {
-            Event::Cut { from, to, closes } => (from, to, closes),
+            Event::Cut { from, to, closes } => (from, to, closes != Some(false)),
             Event::Resume { next } => (next, next.saturating_sub(1), false),
-            Event::Send { .. } | Event::Join { .. } | Event::Leave { .. } | Event::Quiet(_) => {
-                return;
-            }
+            Event::Send(_) | Event::Join { .. } | Event::Leave { .. } | Event::Quiet(_) => return,
             _ => (line.n, line.n, false),
         };
         if first != next || last.saturating_add(1) < first || (self.is_cut && line.n > 0) {
@@ -107,13 +105,8 @@ impl<'t> Walk<'t> {
         for (item, group, place) in &model.owed {
             let item = &model.items[*item];
             if item.view.is_none() {
-                wrong!(
-                    found,
-                    R6,
-                    [*place],
-                    "sends {}, which no member of {group} delivers",
-                    item.name
-                );
+                let name = item.name;
+                wrong!(found, R6, [*place], "sends {name}, which no member of {group} delivers");
             }
         }
     }
@@ -238,7 +231,7 @@ impl<'t> Walk<'t> {
             let rule = if model.lives[send.life].virtual_synchrony { Rule::R12 } else { Rule::R2 };
             found.add(rule, &[place, send], format!("delivers {id} of {accepted} in {now}"));
         }
-        if !matches!(model.event(send), Event::Send { hash: sent, .. } if sent == hash) {
+        if !matches!(model.event(send), Event::Send(sent) if sent.hash == *hash) {
             wrong!(found, R1, [place, send], "delivers {id} with another hash: {hash}");
         }
         let is_in = |it: &&str| self.open.contains_key(it) || self.hidden.contains(it);

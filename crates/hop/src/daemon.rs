@@ -1,24 +1,20 @@
 //! Daemon of the overlay over QUIC: two streams of frames per connection, control before data.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use faircast_base::{Cx, NodeId, Time};
-use faircast_overlay::{ClientEvent, ClientId, Daemon, DaemonEvent, DaemonId, DaemonRun, LinkId};
+use faircast_overlay::{ClientId, Daemon, DaemonEvent, DaemonId, DaemonRun, LinkId};
 
 use crate::dial::Dialer;
 use crate::endpoint::{ConnectionHandle, ConnectionStats, Endpoint, EndpointEvent, StreamId};
 
-/// Length of a piece of a control message in bytes: 32 kB.
 const PIECE_BYTES: usize = 32 << 10;
-/// Maximum length of a received control message in bytes: 16 MB.
 const CONTROL_BYTES_MAX: usize = 16 << 20;
 /// First byte of a piece: last one of its message, or one that more follow.
 const LAST: u8 = 0;
 const MORE: u8 = 1;
 
-/// Connection to another daemon.
 #[derive(Debug)]
 struct Wire {
     link: LinkId,
@@ -26,16 +22,13 @@ struct Wire {
     data: StreamId,
     /// Pieces of a control message that wait for room, the last one first.
     unsent_pieces: Vec<Bytes>,
-    /// First pieces of a control message that has arrived in part.
     partial_message: Vec<u8>,
 }
 
-/// Daemon to which this one opens a link.
 #[derive(Debug)]
 struct Peer {
     at: NodeId,
     dialer: Dialer,
-    /// Daemon at this address, once it has greeted.
     daemon: Option<DaemonId>,
 }
 
@@ -45,7 +38,7 @@ impl Peer {
     }
 
     fn is_served(&self, daemon: &Daemon) -> bool {
-        self.dialer.connection().is_none() && self.daemon.is_some_and(|id| daemon.has_link_to(id))
+        self.dialer.connection.is_none() && self.daemon.is_some_and(|id| daemon.has_link_to(id))
     }
 }
 
@@ -57,7 +50,6 @@ pub struct DaemonNode {
     peers: Vec<Peer>,
     wires: BTreeMap<ConnectionHandle, Wire>,
     last_link: u32,
-    /// Clients whose session has ended, for the driver.
     ended: Vec<ClientId>,
     /// True if connections may have room for frames.
     is_dirty: bool,
@@ -68,11 +60,7 @@ impl DaemonNode {
     pub fn new(endpoint: Endpoint, daemon: Daemon, peers: Vec<NodeId>) -> Self {
         let peers = peers.into_iter().map(Peer::new).collect();
         fresh! {
-            Self {
-                endpoint,
-                daemon,
-                peers,
-            }
+            Self { endpoint, daemon, peers, }
             wires, last_link, ended, is_dirty
         }
     }
@@ -80,6 +68,11 @@ impl DaemonNode {
     /// Returns the daemon.
     pub const fn daemon(&self) -> &Daemon {
         &self.daemon
+    }
+
+    /// Returns the daemon, to poll its clients. Other calls need [`with`](Self::with).
+    pub const fn daemon_mut(&mut self) -> &mut Daemon {
+        &mut self.daemon
     }
 
     /// Calls the daemon on behalf of a client.
@@ -91,21 +84,6 @@ impl DaemonNode {
         let result = act(&mut self.daemon, cx);
         self.settle(cx);
         result
-    }
-
-    /// Returns the next event for a client, with its number in the session.
-    pub fn poll_client(&mut self, id: ClientId) -> Option<(u64, Arc<ClientEvent>)> {
-        self.daemon.poll_client(id)
-    }
-
-    /// Returns the next client with events that are new since its last return.
-    pub fn poll_ready_client(&mut self) -> Option<ClientId> {
-        self.daemon.poll_ready_client()
-    }
-
-    /// Returns the next client that must retry a message that was too expensive.
-    pub fn poll_retry(&mut self) -> Option<ClientId> {
-        self.daemon.poll_retry()
     }
 
     /// Returns the next client session that has ended or continues over another connection.
@@ -123,7 +101,7 @@ impl DaemonNode {
                 self.peers.push(Peer::new(*at));
             }
         }
-        for connection in dropped.iter().filter_map(|it| it.dialer.connection()) {
+        for connection in dropped.iter().filter_map(|it| it.dialer.connection) {
             self.close(cx, connection, "the address of the daemon has changed");
         }
         self.settle(cx);
@@ -224,15 +202,11 @@ impl DaemonNode {
     }
 
     fn on_up(&mut self, cx: &mut Cx<'_>, connection: ConnectionHandle, is_own: bool) {
-        let Self { peers, endpoint, .. } = self;
         if is_own {
-            let mut of = peers.iter_mut();
-            let Some(peer) = of.find(|it| it.dialer.is_own(connection)) else {
-                return endpoint.close(cx.now, connection, "");
-            };
-            let before = peer.dialer.connection();
-            if !peer.dialer.on_up(cx.now, endpoint, connection) {
-                return endpoint.close(cx.now, connection, "");
+            let peer = self.peers.iter_mut().find(|it| it.dialer.is_own(connection));
+            let before = peer.as_ref().and_then(|it| it.dialer.connection);
+            if !peer.is_some_and(|it| it.dialer.on_up(cx.now, &mut self.endpoint, connection)) {
+                return self.endpoint.close(cx.now, connection, "");
             }
             if let Some(wire) = before.and_then(|before| self.wires.remove(&before)) {
                 self.daemon.link_down(cx, wire.link);
@@ -245,8 +219,7 @@ impl DaemonNode {
         self.endpoint.set_priority(connection, control, 1);
         self.last_link += 1;
         let link = LinkId(self.last_link);
-        let (unsent_pieces, partial_message) = (Vec::new(), Vec::new());
-        let wire = Wire { link, control, data, unsent_pieces, partial_message };
+        let wire = fresh! { Wire { link, control, data, } unsent_pieces, partial_message };
         self.wires.insert(connection, wire);
         self.daemon.link_up(cx, link, is_own);
     }

@@ -20,67 +20,56 @@ const DOUBLINGS_MAX: u32 = 6;
 
 /// Dialer that keeps one connection to the first node of a list that answers.
 #[derive(Debug)]
-pub struct Dialer {
+pub(crate) struct Dialer {
     to: Vec<NodeId>,
     /// Number of the next attempt; modulo the length of `to`, the node to try.
     next: usize,
-    /// Index of the node of the connection in use.
     used: usize,
-    connection: Option<ConnectionHandle>,
+    pub(crate) connection: Option<ConnectionHandle>,
     /// Connection that is being established, and its start.
     attempt: Option<(ConnectionHandle, Time)>,
-    /// Least time of the next attempt.
     next_at: Time,
-    /// Time of the next attempt to reach earlier nodes of the list.
     better_at: Time,
     /// Number of returns to earlier nodes, which double the time before the next one.
     returns: u32,
 }
 
 impl Dialer {
-    /// Creates a dialer of nodes that begins at `start`. Without nodes no attempts are made.
-    pub fn new(to: Vec<NodeId>, start: Time) -> Self {
+    pub(crate) fn new(to: Vec<NodeId>, start: Time) -> Self {
         fresh! {
-            Self {
-                to,
-                next_at: start,
-                better_at: start,
-            }
+            Self { to, next_at: start, better_at: start, }
             next, used, connection, attempt, returns
         }
     }
 
-    /// Replaces the nodes to try. The connection in use stays.
-    pub fn set_nodes(&mut self, to: Vec<NodeId>) {
+    pub(crate) fn set_nodes(&mut self, to: Vec<NodeId>) {
         if self.to != to {
             (self.to, self.next, self.used) = (to, 0, 0);
         }
     }
 
-    /// True if the list has nodes.
-    pub const fn has_nodes(&self) -> bool {
+    pub(crate) const fn has_nodes(&self) -> bool {
         !self.to.is_empty()
     }
 
-    /// True if a connection is the one in use, or the current attempt.
-    pub fn is_own(&self, connection: ConnectionHandle) -> bool {
+    pub(crate) fn is_own(&self, connection: ConnectionHandle) -> bool {
         let attempt = self.attempt.map(|(attempt, _)| attempt);
         [self.connection, attempt].contains(&Some(connection))
     }
 
-    /// Returns the connection in use.
-    pub const fn connection(&self) -> Option<ConnectionHandle> {
-        self.connection
-    }
-
     /// True without a connection, or during an attempt parallel to a silent connection.
-    pub const fn is_searching(&self) -> bool {
+    pub(crate) const fn is_searching(&self) -> bool {
         self.connection.is_none() || self.attempt.is_some()
     }
 
     /// Handles an established connection. True if the dialer now uses it and has closed the
     /// previous one; else the caller must close the new connection.
-    pub fn on_up(&mut self, now: Time, endpoint: &mut Endpoint, up: ConnectionHandle) -> bool {
+    pub(crate) fn on_up(
+        &mut self,
+        now: Time,
+        endpoint: &mut Endpoint,
+        up: ConnectionHandle,
+    ) -> bool {
         let Some((_, since)) = self.attempt.take_if(|(attempt, _)| *attempt == up) else {
             return false;
         };
@@ -107,7 +96,12 @@ impl Dialer {
 
     /// Handles a connection's end, as when a parent dies; true if it was in use: its node is then
     /// tried first, at once.
-    pub fn on_down(&mut self, now: Time, endpoint: &mut Endpoint, down: ConnectionHandle) -> bool {
+    pub(crate) fn on_down(
+        &mut self,
+        now: Time,
+        endpoint: &mut Endpoint,
+        down: ConnectionHandle,
+    ) -> bool {
         if self.attempt.take_if(|(attempt, _)| *attempt == down).is_some() {
             self.next += 1;
             let is_last = self.next.is_multiple_of(self.to.len());
@@ -124,15 +118,14 @@ impl Dialer {
     }
 
     /// Handles the refusal of the node in use: the next node of the list is tried.
-    pub fn on_refused(&mut self, now: Time, connection: ConnectionHandle) {
+    pub(crate) fn on_refused(&mut self, now: Time, connection: ConnectionHandle) {
         if self.connection.take_if(|it| *it == connection).is_some() {
             self.next += 1;
             self.next_at = now + ATTEMPT;
         }
     }
 
-    /// Handles the passing of time: begins and abandons attempts.
-    pub fn handle_timeout(&mut self, now: Time, endpoint: &mut Endpoint) {
+    pub(crate) fn handle_timeout(&mut self, now: Time, endpoint: &mut Endpoint) {
         let span = self.span();
         if let Some((attempt, _)) = self.attempt.take_if(|(_, since)| *since + span <= now) {
             endpoint.close(now, attempt, "");
@@ -168,8 +161,7 @@ impl Dialer {
         self.has_nodes().then(|| silent_at.max(self.next_at))
     }
 
-    /// Returns the time at which [`handle_timeout`](Self::handle_timeout) is due.
-    pub fn next_timeout(&self, endpoint: &Endpoint) -> Option<Time> {
+    pub(crate) fn next_timeout(&self, endpoint: &Endpoint) -> Option<Time> {
         self.attempt.map(|(_, since)| since + self.span()).or_else(|| self.wants_at(endpoint))
     }
 }

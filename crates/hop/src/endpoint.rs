@@ -9,17 +9,14 @@ use bytes::{Bytes, BytesMut};
 use faircast_base::{Duration, NodeId, Time};
 pub use quinn_proto::StreamId;
 use quinn_proto::{
-    ClientConfig, Connection, ConnectionEvent, ConnectionHandle as QuinnHandle, DatagramEvent, Dir,
-    EcnCodepoint, EndpointConfig, Event, Incoming, ReadError, ServerConfig, StreamEvent,
-    ValidationTokenConfig, VarInt,
+    ClientConfig, Connection, ConnectionError, ConnectionEvent, ConnectionHandle as QuinnHandle,
+    DatagramEvent, Dir, EcnCodepoint, EndpointConfig, Event, Incoming, ReadError, ServerConfig,
+    StreamEvent, ValidationTokenConfig, VarInt,
 };
 
-use crate::cid::Identifiers;
 use crate::clock::{TokenClock, instant, time};
-use crate::down::{Down, down};
-use crate::frames::Incomplete;
 use crate::keys::RelayKey;
-use crate::transport::{CongestionControl, transport};
+use crate::transport::{CongestionControl, IDLE_MAX, Identifiers, transport};
 
 /// Minimum send window of a connection in bytes, beyond acknowledged data.
 const SEND_BYTES_MIN: u64 = 64 << 10;
@@ -58,38 +55,32 @@ pub enum EndpointEvent {
     Finished { connection: ConnectionHandle, stream: StreamId },
 }
 
-/// State of a connection.
+/// State of a connection. Lengths are without IP and UDP headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct ConnectionStats {
     /// Smoothed round-trip time.
     pub rtt: Duration,
-    /// Congestion window in bytes.
+    /// Congestion window.
     pub window_bytes: u64,
-    /// Number of bytes sent, without IP and UDP headers.
     pub sent_bytes: u64,
-    /// Send rate over the last one to two seconds, in bits per second, without IP and UDP headers.
+    /// Send rate over the last one to two seconds.
     pub sent_bits_per_s: u64,
-    /// Length of the queue at a relay for the connection or for multicast, in bytes.
+    /// Length of the queue at a relay for the connection or for multicast.
     pub queued_bytes: u64,
-    /// Number of packets sent.
     pub sent_packets: u64,
-    /// Number of packets declared lost.
     pub lost_packets: u64,
-    /// Path MTU without IP and UDP headers, in bytes.
+    /// Path MTU.
     pub mtu_bytes: u16,
 }
 
 struct ConnectionState {
     handle: QuinnHandle,
     connection: Connection,
-    /// True if this node opened the connection.
     is_own: bool,
-    /// True until the handshake ends.
     is_new: bool,
     is_up: bool,
-    /// Time of the last packet from the peer.
     received_at: Time,
-    /// True if the connection is in the list `ready`.
     is_ready: bool,
     timer: Option<Time>,
     /// Start of the current rate interval, bytes sent since, and last measured rate.
@@ -124,12 +115,9 @@ pub struct Endpoint {
     connections: BTreeMap<ConnectionHandle, ConnectionState>,
     by_handle: BTreeMap<usize, ConnectionHandle>,
     last_connection: u64,
-    /// Number of unfinished handshakes.
     handshakes: usize,
     timers: BTreeSet<(Time, ConnectionHandle)>,
-    /// Connections that may have packets to send.
     ready: VecDeque<ConnectionHandle>,
-    /// Streams that may have frames to read.
     readable: BTreeSet<(ConnectionHandle, StreamId)>,
     events: VecDeque<EndpointEvent>,
     /// Packets of no connection, with their destinations.
@@ -228,15 +216,9 @@ impl Endpoint {
     ) -> ConnectionHandle {
         self.last_connection += 1;
         let id = ConnectionHandle(self.last_connection);
+        let counted = (now, 0, 0);
         let link = fresh! {
-            ConnectionState {
-                handle,
-                connection,
-                is_own,
-                is_new: true,
-                received_at: now,
-                counted: (now, 0, 0),
-            }
+            ConnectionState { handle, connection, is_own, is_new: true, received_at: now, counted, }
             is_up, is_ready, timer, blocked, incoming
         };
         self.by_handle.insert(handle.0, id);
@@ -308,11 +290,9 @@ impl Endpoint {
     /// Handles the passing of time.
     pub fn handle_timeout(&mut self, now: Time) {
         self.clock.set(now);
-        while let Some(&(at, id)) = self.timers.first() {
-            if at > now {
-                break;
-            }
-            self.timers.pop_first();
+        while self.timers.first().is_some_and(|it| it.0 <= now)
+            && let Some((_, id)) = self.timers.pop_first()
+        {
             if let Some(link) = self.connections.get_mut(&id) {
                 link.timer = None;
                 link.connection.handle_timeout(instant(now));
@@ -336,12 +316,8 @@ impl Endpoint {
                 Event::Connected => {
                     link.is_up = true;
                     *handshakes -= usize::from(std::mem::take(&mut link.is_new));
-                    let peer = node(link.connection.remote_address());
-                    events.push_back(EndpointEvent::Up {
-                        connection: id,
-                        peer,
-                        is_own: link.is_own,
-                    });
+                    let (peer, is_own) = (node(link.connection.remote_address()), link.is_own);
+                    events.push_back(EndpointEvent::Up { connection: id, peer, is_own });
                 }
                 Event::ConnectionLost { reason } => {
                     link.is_up = false;
@@ -367,10 +343,7 @@ impl Endpoint {
                 Event::Stream(StreamEvent::Finished { id: stream }) => {
                     events.push_back(EndpointEvent::Finished { connection: id, stream });
                 }
-                Event::Stream(StreamEvent::Stopped { .. } | StreamEvent::Available { .. })
-                | Event::HandshakeDataReady
-                | Event::DatagramReceived
-                | Event::DatagramsUnblocked => {}
+                _ => {}
             }
         }
         if is_drained {
@@ -585,5 +558,86 @@ impl ConnectionState {
             self.blocked.remove(&stream);
         }
         is_all
+    }
+}
+
+/// Reason for the end of a connection.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the text of a reason describes the variant")]
+pub enum Down {
+    #[error("closed by the peer{colon}{why}", colon = if .0.is_empty() { "" } else { ": " }, why = .0)]
+    Closed(String),
+    #[error("silent for {IDLE_MAX}")]
+    Silent,
+    #[error("the peer has started again")]
+    Restarted,
+    #[error("the peer has another key")]
+    Unauthenticated,
+    #[error("the peer accepts no connection now")]
+    Refused,
+    /// Violation of the protocol by the peer.
+    #[error("{0}")]
+    Failed(String),
+}
+
+fn down(error: ConnectionError) -> Option<Down> {
+    Some(match error {
+        ConnectionError::LocallyClosed => return None,
+        ConnectionError::ApplicationClosed(close) => {
+            Down::Closed(String::from_utf8_lossy(&close.reason).into_owned())
+        }
+        ConnectionError::TimedOut => Down::Silent,
+        ConnectionError::Reset => Down::Restarted,
+        ConnectionError::ConnectionClosed(close) => match u64::from(close.error_code) {
+            code if is_crypto(code) => Down::Unauthenticated,
+            CONNECTION_REFUSED => Down::Refused,
+            _ => Down::Failed(close.to_string()),
+        },
+        ConnectionError::TransportError(error) if is_crypto(error.code.into()) => {
+            Down::Unauthenticated
+        }
+        error => Down::Failed(error.to_string()),
+    })
+}
+
+/// CONNECTION_REFUSED (RFC 9000 s20.1).
+const CONNECTION_REFUSED: u64 = 2;
+
+const fn is_crypto(code: u64) -> bool {
+    code >> 8 == 1
+}
+
+/// Frames of a byte stream: a two-byte length, and the content.
+#[derive(Default)]
+struct Incomplete {
+    chunk: Bytes,
+    /// First part of a frame, with its length, that spans several chunks.
+    begun: Vec<u8>,
+}
+
+const LENGTH_BYTES: usize = 2;
+
+impl Incomplete {
+    fn next(&mut self) -> Option<Bytes> {
+        if self.begun.is_empty()
+            && let Some(length) = self.chunk.first_chunk::<LENGTH_BYTES>()
+        {
+            let end = LENGTH_BYTES + usize::from(u16::from_be_bytes(*length));
+            if self.chunk.len() >= end {
+                return Some(self.chunk.split_to(end).slice(LENGTH_BYTES..));
+            }
+        }
+        while !self.chunk.is_empty() {
+            let end = match self.begun.first_chunk::<LENGTH_BYTES>() {
+                Some(length) => LENGTH_BYTES + usize::from(u16::from_be_bytes(*length)),
+                None => LENGTH_BYTES,
+            };
+            let more = (end - self.begun.len()).min(self.chunk.len());
+            self.begun.extend_from_slice(&self.chunk.split_to(more));
+            if self.begun.len() == end && end > LENGTH_BYTES {
+                return Some(Bytes::from(std::mem::take(&mut self.begun)).slice(LENGTH_BYTES..));
+            }
+        }
+        None
     }
 }

@@ -6,14 +6,13 @@ use bytes::Bytes;
 use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Time};
 use faircast_proto::congestion::{Floor, Guarantees};
 use faircast_proto::content::Content;
-use faircast_proto::options::{OptionKind, OptionSpec, Options};
+use faircast_proto::options::{OptionKind, OptionSpec};
 use faircast_proto::stack::{Alone, Stack, TransportEntry};
 use faircast_proto::transport::{EndSetup, PacketFacts, PacketFormat, Role};
 use faircast_proto::{Datagram, Destination, FlowEvent, FlowMachine, Machine, Transmit};
 
 use crate::dial::Dialer;
-use crate::down::Down;
-use crate::endpoint::{ConnectionHandle, Endpoint, EndpointEvent, StreamId};
+use crate::endpoint::{ConnectionHandle, Down, Endpoint, EndpointEvent, StreamId};
 use crate::keys::RelayKey;
 use crate::transport::CongestionControl;
 
@@ -56,7 +55,6 @@ const FLOOR: Floor =
 
 /// Overhead per packet in bytes: header with identifier and packet number, stream frame, tag.
 const OVERHEAD_BYTES: usize = 40;
-/// Maximum length in bytes of a packet without stream data.
 const CONTROL_BYTES_MAX: usize = 128;
 /// Bit of long headers, which handshake packets have (RFC 9000 s17.2).
 const LONG_HEADER: u8 = 0x80;
@@ -74,10 +72,12 @@ fn end(_stack: Stack, role: Role, setup: EndSetup<'_>) -> FlowMachine {
     // Repeatable measurements: connection identifiers derive from flow and node.
     let seed = u64::from(setup.flow.0) << 32 | u64::from(setup.node.0);
     let key = RelayKey::none().without_secrecy();
-    let endpoint = |accepts| {
-        let name = setup.node.0.to_be_bytes();
-        Endpoint::new(&key, &name, seed, accepts, control(setup.options))
+    let control = match setup.options.text("control") {
+        Some("cubic") => CongestionControl::Cubic,
+        _ => CongestionControl::NewReno,
     };
+    let endpoint =
+        |accepts| Endpoint::new(&key, &setup.node.0.to_be_bytes(), seed, accepts, control);
     let to = match setup.to {
         Destination::Node(node) => node,
         Destination::Group(_) => unreachable!("a connection has one receiver"),
@@ -98,13 +98,6 @@ fn end(_stack: Stack, role: Role, setup: EndSetup<'_>) -> FlowMachine {
             link, packets, bytes, is_over, events
         }),
         Role::Both(_) => unreachable!("a connection has one sending end here"),
-    }
-}
-
-fn control(options: &Options) -> CongestionControl {
-    match options.text("control") {
-        Some("cubic") => CongestionControl::Cubic,
-        _ => CongestionControl::NewReno,
     }
 }
 
@@ -148,7 +141,7 @@ impl Sender {
                     self.begin(cx, link, &bytes)
                 }
                 EndpointEvent::Finished { connection: link, .. } => {
-                    if self.dialer.connection() == Some(link) && !self.is_over {
+                    if self.dialer.connection == Some(link) && !self.is_over {
                         self.is_over = true;
                         cx.emit(Event::Completed { bytes: self.offset });
                         self.events.push_back(FlowEvent::Completed);
@@ -167,7 +160,7 @@ impl Sender {
         else {
             return cx.emit(Event::BadInput { reason: BadInput::Malformed });
         };
-        if self.dialer.connection() == Some(link) && self.stream.is_none() {
+        if self.dialer.connection == Some(link) && self.stream.is_none() {
             self.stream = self.endpoint.open(link).map(|stream| (link, stream));
             (self.offset, self.is_finished) = (offset, false);
         }
@@ -216,7 +209,7 @@ impl Machine for Sender {
         let bytes = facts(buf).payload_len;
         if bytes > 0 {
             // Retransmissions leave before new data: one for each packet declared lost.
-            let stats = self.dialer.connection().and_then(|link| self.endpoint.stats(link));
+            let stats = self.dialer.connection.and_then(|link| self.endpoint.stats(link));
             let repair = stats.is_some_and(|stats| stats.lost_packets > self.repairs);
             cx.emit(Event::DataSent { seq: self.packets, bytes, repair });
             self.packets += 1;

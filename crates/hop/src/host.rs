@@ -14,14 +14,12 @@ use crate::peers::{PeerEvent, Peers};
 use crate::status::SlowLink;
 use crate::uplink::{Uplink, UplinkState};
 
-/// Packet of a session.
+/// Packet of a session, as sent by its origin.
 #[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct SessionPacket {
-    /// Node that sent the packet.
     pub origin: NodeId,
-    /// Destination of the packet.
     pub to: Destination,
-    /// Content of the packet.
     pub bytes: Bytes,
 }
 
@@ -54,8 +52,7 @@ impl Host {
         (group, receivers): (u64, u32),
     ) -> Self {
         let run = endpoint.run();
-        let hello = Hello::new(node, run, false, name);
-        let mut peers = Peers::new(endpoint, hello);
+        let mut peers = Peers::new(endpoint, Hello::new(node, run, false, name));
         let mut uplink = Uplink::new(relays, now);
         uplink.set(now, &mut peers, group, Some(receivers));
         let (hearing, packets, is_path_new) = (None, VecDeque::new(), false);
@@ -64,7 +61,7 @@ impl Host {
 
     /// Replaces the candidate relays, maybe by none. The connection in use stays.
     pub fn set_relays(&mut self, relays: Vec<NodeId>) {
-        self.uplink.set_relays(relays);
+        self.uplink.dialer.set_nodes(relays);
     }
 
     /// Returns the multicast address that the driver must join, if any; only a receiver has one.
@@ -92,7 +89,7 @@ impl Host {
 
     /// Returns the state of the path, and true if the relay refuses the group.
     pub fn state(&self) -> (&UplinkState, bool) {
-        (self.uplink.state(), self.uplink.is_refused(self.group))
+        (&self.uplink.state, self.uplink.is_refused(self.group))
     }
 
     /// Returns the link at relays that sets the pace of this host's session, if any.
@@ -102,7 +99,7 @@ impl Host {
 
     /// True during the search for a relay: none is attached, or the attached one is silent.
     pub const fn is_searching(&self) -> bool {
-        self.uplink.is_searching()
+        self.uplink.dialer.is_searching()
     }
 
     /// Returns the address of the parent relay.
@@ -159,11 +156,7 @@ impl Host {
                 PeerEvent::Down { connection, reason } | PeerEvent::Bad { connection, reason } => {
                     uplink.on_down(now, peers, connection, reason);
                 }
-                PeerEvent::Up { .. }
-                | PeerEvent::Hello { .. }
-                | PeerEvent::Message { .. }
-                | PeerEvent::Repair { .. }
-                | PeerEvent::Room { .. } => {}
+                _ => {}
             }
         }
         let Self { peers, uplink, hearing, .. } = self;
@@ -175,7 +168,7 @@ impl Host {
 
     fn receive(&mut self, head: ParcelHead, bytes: Bytes) {
         let ParcelHead { origin, to, .. } = head;
-        if origin != self.peers.node() {
+        if origin != self.peers.hello.node {
             self.packets.push_back(SessionPacket { origin, to, bytes });
         }
     }
@@ -201,20 +194,20 @@ impl Host {
 
     /// True if a packet can be sent now, and without a relay: packets are then lost.
     pub fn has_room(&self) -> bool {
-        self.uplink.connection().is_none_or(|connection| self.peers.has_room(connection))
+        self.uplink.connection().is_none_or(|it| self.peers.endpoint.has_room_for_all(it))
     }
 
     /// Sends a session packet through at most `hops` relays. Returns false if the packet is lost.
     pub fn send(&mut self, to: Destination, hops: u8, bytes: Bytes) -> bool {
         let Some(connection) = self.uplink.connection() else { return false };
-        let head = ParcelHead { hops: hops.min(HOPS_MAX), origin: self.peers.node(), to };
+        let head = ParcelHead { hops: hops.min(HOPS_MAX), origin: self.peers.hello.node, to };
         self.peers.send_packet(connection, Channel::Group(self.group), &head.encode(), bytes)
     }
 
     /// Handles the passing of time.
     pub fn handle_timeout(&mut self, now: Time) {
         self.peers.endpoint.handle_timeout(now);
-        self.uplink.handle_timeout(now, &mut self.peers);
+        self.uplink.dialer.handle_timeout(now, &mut self.peers.endpoint);
         self.settle(now);
     }
 
@@ -225,7 +218,7 @@ impl Host {
 
     /// Returns the time at which [`handle_timeout`](Self::handle_timeout) is due.
     pub fn next_timeout(&self) -> Option<Time> {
-        let way = self.uplink.next_timeout(&self.peers);
+        let way = self.uplink.dialer.next_timeout(&self.peers.endpoint);
         let multicast = self.hearing().and_then(MulticastReceiver::next_timeout);
         [way, multicast, self.peers.endpoint.next_timeout()].into_iter().flatten().min()
     }

@@ -1,23 +1,18 @@
 //! QUIC between nodes (RFC 9000) as a state machine without sockets and clocks.
 //!
 //! Reading order: `keys`, [`Endpoint`], [`flow`] (one connection in a scenario), [`RelayNode`] and
-//! [`Host`] (sessions over relays), `multicast_link`,
-//! `multicast_relay` and `multicast_host` (multicast to hosts), [`DaemonNode`]
-//! (overlay). `quinn-proto` implements the protocol itself.
+//! [`Host`] (sessions over relays), `multicast_link`, `multicast_relay` and `multicast_host`,
+//! [`DaemonNode`] (overlay). `quinn-proto` implements the protocol itself.
 
 #[macro_use(fresh)]
 extern crate faircast_base;
 
 mod buffer;
-mod cid;
 mod clock;
 mod daemon;
 mod dial;
-mod down;
 mod endpoint;
 pub mod flow;
-mod frames;
-mod groups;
 mod host;
 mod keys;
 mod message;
@@ -29,7 +24,6 @@ mod node;
 #[cfg(test)]
 mod overlay_tests;
 mod peers;
-mod routes;
 mod seal;
 #[cfg(test)]
 mod sessions;
@@ -40,9 +34,7 @@ mod transport;
 mod uplink;
 
 pub use daemon::DaemonNode;
-pub use dial::Dialer;
-pub use down::Down;
-pub use endpoint::{ConnectionHandle, ConnectionStats, Endpoint, EndpointEvent, StreamId};
+pub use endpoint::{ConnectionHandle, ConnectionStats, Down, Endpoint, EndpointEvent, StreamId};
 pub use host::{Behind, Host, SessionPacket};
 pub use keys::RelayKey;
 pub use message::NAME_BYTES_MAX;

@@ -4,7 +4,8 @@
 //! repairs of each multicast link. The first frame of a stream identifies its kind. Numbers are in
 //! network byte order. Flag 1 marks a relay. Software is preceded by its length. Names are UTF-8 up
 //! to the end of the frame. A run is a number of missing frames, then a number of received ones.
-//! Runs begin at the next frame; at most 32 are sent.
+//! Runs begin at the next frame; at most 32 are sent. A link's acknowledgement counts the frames
+//! that came by multicast since the last one. A group is refused if a relay has too many groups.
 //!
 //! | frame | bytes |
 //! | --- | --- |
@@ -70,62 +71,22 @@ impl Hello {
     }
 }
 
+/// Message of the control stream, as in the table above. `elsewhere` and `receivers` are numbers of
+/// receivers, `next` is the number of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// Number of receivers of a group at the node and below.
-    Join {
-        group: u64,
-        receivers: u32,
-    },
-    Leave {
-        group: u64,
-    },
-    /// Number of receivers elsewhere. `is_refused`: a relay from here upwards has too many groups.
-    Member {
-        group: u64,
-        elsewhere: u32,
-        is_refused: bool,
-    },
-    /// The relay and the relays above it.
+    Join { group: u64, receivers: u32 },
+    Leave { group: u64 },
+    Member { group: u64, elsewhere: u32, is_refused: bool },
     Path(Vec<NodeId>),
     EndOfJoins,
-    /// Offer of multicast at this address, in addition to unicast, encrypted with this key.
-    Multicast {
-        key: [u8; 32],
-        at: Vec<u8>,
-    },
-    /// Report that the host receives the relay's multicast on this network.
-    MulticastHeard {
-        network: u16,
-    },
-    /// Move of the group's packets to this multicast link, from frame `next` on.
-    LinkJoin {
-        group: u64,
-        link: u32,
-        next: u64,
-        pace: u16,
-    },
-    LinkLeave {
-        link: u32,
-    },
-    LinkMark {
-        link: u32,
-        next: u64,
-        pace: u16,
-    },
-    /// Acknowledgement of frames before `next`. `multicast_frames` counts arrivals by multicast
-    /// since the last acknowledgement.
-    LinkAck {
-        link: u32,
-        next: u64,
-        multicast_frames: u32,
-        runs: Vec<[u16; 2]>,
-    },
-    /// Link that sets the pace of the group's sessions from the receiver of this message.
-    Slow {
-        group: u64,
-        link: Option<SlowLink>,
-    },
+    Multicast { key: [u8; 32], at: Vec<u8> },
+    MulticastHeard { network: u16 },
+    LinkJoin { group: u64, link: u32, next: u64, pace: u16 },
+    LinkLeave { link: u32 },
+    LinkMark { link: u32, next: u64, pace: u16 },
+    LinkAck { link: u32, next: u64, multicast_frames: u32, runs: Vec<[u16; 2]> },
+    Slow { group: u64, link: Option<SlowLink> },
 }
 
 fn read<T: Encoded>(fields: &mut Fields<'_>) -> Checked<T> {
@@ -140,9 +101,9 @@ fn put(kind: u8, fields: impl Encoded, rest: &[u8]) -> Vec<u8> {
 }
 
 fn text(bytes: &[u8], max: usize) -> Checked<String> {
-    let text = std::str::from_utf8(bytes).map_err(|_| BadInput::Malformed)?;
-    let is_right = text.len() <= max && !text.contains(char::is_control);
-    if is_right { Ok(text.to_string()) } else { Err(BadInput::Malformed) }
+    let text = std::str::from_utf8(bytes).ok();
+    let text = text.filter(|it| it.len() <= max && !it.contains(char::is_control));
+    text.map(str::to_string).ok_or(BadInput::Malformed)
 }
 
 fn whole<T>(value: T, rest: &Fields<'_>) -> Checked<T> {
@@ -220,13 +181,11 @@ impl Message {
             2_u8 => Self::Join { group: read(fields)?, receivers: read(fields)? },
             3 => Self::Leave { group: read(fields)? },
             4 => {
-                let (group, elsewhere, refused) = read(fields)?;
-                let is_refused = match refused {
-                    0_u8 => false,
-                    1 => true,
-                    _ => return Err(BadInput::Malformed),
-                };
-                Self::Member { group, elsewhere, is_refused }
+                let (group, elsewhere, refused): (_, _, u8) = read(fields)?;
+                if refused > 1 {
+                    return Err(BadInput::Malformed);
+                }
+                Self::Member { group, elsewhere, is_refused: refused == 1 }
             }
             6 => {
                 let (nodes, rest) = fields.0.as_chunks::<4>();

@@ -13,14 +13,11 @@ use crate::seal::{BEACON, Seal, peek};
 const PACKET_BYTES_MAX: usize = u16::MAX as usize;
 /// Minimum interval between a host's reports of received beacons: 250 ms.
 const REPORTS: Duration = Duration::from_millis(250);
-/// Time after which a gap in the frames is reported: 2 ms.
 const REORDER: Duration = Duration::from_millis(2);
 
-/// Multicast from the relay at the other end of a connection.
 #[derive(Debug)]
 pub(crate) struct MulticastReceiver {
     pub(crate) connection: ConnectionHandle,
-    /// Multicast address in the format of the driver.
     pub(crate) at: Vec<u8>,
     seal: Seal,
     /// Link of the host's group, once the relay has moved the group to one.
@@ -93,13 +90,11 @@ impl MulticastReceiver {
     }
 }
 
-/// Frames of a multicast link, put in order.
 #[derive(Debug)]
 pub(crate) struct Arrivals {
     link: u32,
     /// Number of frames that the relay wants acknowledged together.
     pace: u16,
-    /// Number of the next frame in order.
     next: u64,
     /// Number after the last frame known to exist.
     end: u64,
@@ -113,12 +108,7 @@ pub(crate) struct Arrivals {
 impl Arrivals {
     pub(crate) fn new(link: u32, next: u64, pace: u16) -> Self {
         fresh! {
-            Self {
-                link,
-                pace,
-                next,
-                end: next,
-            }
+            Self { link, pace, next, end: next, }
             frames, partial_packet, multicast_frames, unacknowledged, ack_at
         }
     }

@@ -130,11 +130,7 @@ pub(crate) struct Due {
 impl MulticastLink {
     pub(crate) fn new(group: u64, network: u16) -> Self {
         fresh! {
-            Self {
-                group,
-                network,
-                announced_pace: 2,
-            }
+            Self { group, network, announced_pace: 2, }
             frames, first, hosts, repairs_at, mark_at
         }
     }

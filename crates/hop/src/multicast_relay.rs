@@ -11,7 +11,6 @@ use crate::multicast_link::{MulticastLink, RepairTo};
 use crate::node::RelayNode;
 use crate::seal::{BEACON, Seal};
 
-/// Interval of beacons: 500 ms.
 const BEACONS: Duration = Duration::from_millis(500);
 /// Time from an offer to the next beacon, in which the host joins the multicast group: 50 ms.
 const BEACON_SOON: Duration = Duration::from_millis(50);
@@ -23,26 +22,21 @@ const LINKS_MAX: usize = 1024;
 /// Multicast links of a relay, one for each group and network with hosts that receive multicast.
 #[derive(Debug)]
 pub(crate) struct MulticastLinks {
-    /// Multicast address in the format of the hosts' drivers.
     at: Vec<u8>,
     networks: u16,
     key: [u8; 32],
     seal: Seal,
-    links: BTreeMap<PortId, MulticastLink>,
+    pub(crate) links: BTreeMap<PortId, MulticastLink>,
     /// Number of the last beacon, by which hosts learn that multicast reaches them.
     beacons: u64,
     beacon_at: Option<Time>,
-    /// Datagrams to send, with their networks.
-    out: VecDeque<(u16, Vec<u8>)>,
+    pub(crate) out: VecDeque<(u16, Vec<u8>)>,
 }
 
 impl MulticastLinks {
     pub(crate) fn new(key: [u8; 32]) -> Self {
         fresh! {
-            Self {
-                key,
-                seal: Seal::new(&key),
-            }
+            Self { key, seal: Seal::new(&key), }
             at, networks, links, beacons, beacon_at, out
         }
     }
@@ -57,10 +51,6 @@ impl MulticastLinks {
         let beacon_at = self.beacon_at.as_mut()?;
         *beacon_at = (*beacon_at).min(now + BEACON_SOON);
         Some(Message::Multicast { key: self.key, at: self.at.clone() })
-    }
-
-    pub(crate) fn get(&self, port: PortId) -> Option<&MulticastLink> {
-        self.links.get(&port)
     }
 
     pub(crate) fn send(&mut self, now: Time, on: PortId, packet: &[u8]) -> bool {
@@ -78,10 +68,6 @@ impl MulticastLinks {
         true
     }
 
-    pub(crate) fn poll(&mut self) -> Option<(u16, Vec<u8>)> {
-        self.out.pop_front()
-    }
-
     pub(crate) fn next_timeout(&self) -> Option<Time> {
         let links = self.links.values().filter_map(MulticastLink::next_timeout);
         links.chain(self.beacon_at).min()
@@ -93,7 +79,9 @@ impl RelayNode {
         if network >= self.multicast.networks {
             return false;
         }
-        if let Some(of) = self.neighbours.get_mut(port).filter(|of| of.may_use_multicast(now)) {
+        if let Some(of) =
+            self.neighbours.by_port.get_mut(&port).filter(|of| of.may_use_multicast(now))
+        {
             of.network = Some(network);
             let groups: Vec<u64> = of.groups.iter().copied().collect();
             groups.into_iter().for_each(|group| self.join_link(now, port, group));
@@ -103,7 +91,7 @@ impl RelayNode {
 
     pub(crate) fn join_link(&mut self, now: Time, port: PortId, group: u64) {
         let Self { multicast, neighbours, groups, peers, .. } = self;
-        let Some(of) = neighbours.get(port) else { return };
+        let Some(of) = neighbours.by_port.get(&port) else { return };
         let (connection, Some(network)) = (of.connection, of.network) else { return };
         let member = groups.member_mut(group, port);
         let Some(member) = member.filter(|it| it.receivers > 0 && it.link.is_none()) else {
@@ -127,11 +115,11 @@ impl RelayNode {
         let Self { multicast, neighbours, groups, peers, .. } = self;
         let Some(member) = groups.member_mut(group, port) else { return };
         let Some(on) = member.link.take() else { return };
-        if let Some(of) = neighbours.get(port) {
+        if let Some(of) = neighbours.by_port.get(&port) {
             let (connection, node) = (of.connection, of.hello.node);
             peers.end_channel(connection, Channel::Link(on.0));
             peers.send_message(cx.now, connection, &Message::LinkLeave { link: on.0 });
-            if let Some(of) = groups.get(group) {
+            if let Some(of) = groups.by_id.get(&group) {
                 self.program.handle_gone(cx, of.flow, on, node);
             }
         }
@@ -145,15 +133,15 @@ impl RelayNode {
     }
 
     pub(crate) fn leave_links(&mut self, cx: &mut Cx<'_>, port: PortId) {
-        let Some(of) = self.neighbours.get_mut(port) else { return };
+        let Some(of) = self.neighbours.by_port.get_mut(&port) else { return };
         of.network = None;
         let groups: Vec<u64> = of.groups.iter().copied().collect();
         groups.into_iter().for_each(|group| self.leave_link(cx, port, group));
     }
 
     fn fulfil_link(&mut self, on: PortId) {
-        if self.multicast.get(on).is_none_or(MulticastLink::has_room) {
-            self.awaited.fulfil(on);
+        if self.multicast.links.get(&on).is_none_or(MulticastLink::has_room) {
+            self.fulfil(on);
         }
     }
 
@@ -165,7 +153,7 @@ impl RelayNode {
         (next, multicast_frames, runs): (u64, u32, &[[u16; 2]]),
     ) -> bool {
         let Some(link) = self.multicast.links.get_mut(&on) else { return true };
-        let connection = self.neighbours.get(port).map(|of| of.connection);
+        let connection = self.neighbours.by_port.get(&port).map(|of| of.connection);
         let stats = connection.and_then(|it| self.peers.endpoint.stats(it));
         let rtt = stats.map_or(Duration::ZERO, |stats| stats.rtt);
         let is_right = link.on_ack(now, port, (next, multicast_frames, runs), rtt);
@@ -174,9 +162,9 @@ impl RelayNode {
     }
 
     fn mark(&mut self, now: Time, on: PortId, hosts: Vec<PortId>) {
-        let Some(link) = self.multicast.get(on) else { return };
+        let Some(link) = self.multicast.links.get(&on) else { return };
         let mark = Message::LinkMark { link: on.0, next: link.sent(), pace: link.pace() };
-        for of in hosts.into_iter().filter_map(|port| self.neighbours.get(port)) {
+        for of in hosts.into_iter().filter_map(|port| self.neighbours.by_port.get(&port)) {
             self.peers.send_message(now, of.connection, &mark);
         }
     }
@@ -204,7 +192,7 @@ impl RelayNode {
                 match to {
                     RepairTo::All => out.push_back((link.network, seal.seal(on.0, seq, &frame))),
                     RepairTo::One(port) => {
-                        if let Some(of) = neighbours.get(port) {
+                        if let Some(of) = neighbours.by_port.get(&port) {
                             let channel = Channel::Link(on.0);
                             peers.send_packet(of.connection, channel, &seq.to_be_bytes(), frame);
                         }
@@ -214,7 +202,7 @@ impl RelayNode {
             self.mark(now, on, due.marks);
             for port in due.stalled {
                 self.leave_links(cx, port);
-                if let Some(of) = self.neighbours.get_mut(port) {
+                if let Some(of) = self.neighbours.by_port.get_mut(&port) {
                     of.stalled_at = Some(now);
                 }
             }
@@ -224,9 +212,10 @@ impl RelayNode {
     fn send_beacons(&mut self, now: Time) {
         let Self { multicast, neighbours, .. } = self;
         multicast.beacon_at = Some(now + BEACONS);
-        let mut may_use_multicast = neighbours.iter().filter(|(_, of)| of.may_use_multicast(now));
-        let receives = |port: PortId, group: &u64| {
-            let member = self.groups.get(*group).and_then(|of| of.members.get(&port));
+        let mut may_use_multicast =
+            neighbours.by_port.iter().filter(|(_, of)| of.may_use_multicast(now));
+        let receives = |port: &PortId, group: &u64| {
+            let member = self.groups.by_id.get(group).and_then(|of| of.members.get(port));
             member.is_some_and(|member| member.receivers > 0)
         };
         if may_use_multicast.any(|(port, of)| of.groups.iter().any(|group| receives(port, group))) {

@@ -10,38 +10,21 @@ use faircast_proto::{Datagram, Destination, Machine, Transmit};
 
 use crate::buffer::{PacketBuffer, Parcel};
 use crate::dial::SILENCE_MAX;
-use crate::down::Down;
-use crate::endpoint::{ConnectionHandle, ConnectionStats, Endpoint};
-use crate::groups::Groups;
+use crate::endpoint::{ConnectionHandle, ConnectionStats, Down, Endpoint};
 use crate::message::{Channel, Hello, Message, PATH_MAX, ParcelHead};
 use crate::multicast_link::MulticastLink;
 use crate::multicast_relay::MulticastLinks;
-use crate::neighbours::{Neighbours, PARENT};
+use crate::neighbours::{Claim, Groups, Neighbours, PARENT, Routes};
 use crate::peers::{PeerEvent, Peers};
-use crate::routes::{Claim, Routes};
 use crate::status::{NodeEvent, NodeLimits, NodeRefused, NodeStatus, PeerStatus, SlowLink};
 use crate::uplink::{FULL, LOOP, Uplink, UplinkState};
 
-/// Maximum number of relays on the path of a packet.
 pub(crate) const HOPS_MAX: u8 = 64;
 /// Interval of reports of slow links, and of the removal of expired state: 1 s.
 const SWEEP: Duration = Duration::from_secs(1);
 /// Silence after which a neighbour with the same node number replaces the old one: 500 ms. Chosen:
 /// a session in progress has packets or acknowledgements every few milliseconds.
 const SILENCE_AGAIN: Duration = Duration::from_millis(500);
-
-/// Ports at which the program waits for room, and ports that have room again.
-#[derive(Debug, Default)]
-pub(crate) struct Awaited {
-    ports: BTreeSet<PortId>,
-    ready: VecDeque<PortId>,
-}
-
-impl Awaited {
-    pub(crate) fn fulfil(&mut self, port: PortId) {
-        self.ready.extend(self.ports.take(&port));
-    }
-}
 
 /// Relay.
 pub struct RelayNode {
@@ -53,25 +36,21 @@ pub struct RelayNode {
     routes: Routes,
     buffer: PacketBuffer,
     pub(crate) program: Box<dyn Relay + Send>,
-    pub(crate) awaited: Awaited,
-    /// Time at which expired routes and neighbours are removed next.
+    /// Ports at which the program waits for room, and ports that have room again.
+    awaited: BTreeSet<PortId>,
+    writable: VecDeque<PortId>,
     sweep_at: Time,
     /// Groups and neighbours whose last report names a slow link.
     reported_slow: BTreeSet<(u64, PortId)>,
-    counts: Counts,
-    events: VecDeque<NodeEvent>,
-}
-
-#[derive(Debug, Default)]
-struct Counts {
     received: u64,
     sent: u64,
     refused: NodeRefused,
+    events: VecDeque<NodeEvent>,
 }
 
 impl std::fmt::Debug for RelayNode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RelayNode").field("node", &self.peers.node()).finish_non_exhaustive()
+        f.debug_struct("RelayNode").field("node", &self.peers.hello.node).finish_non_exhaustive()
     }
 }
 
@@ -94,18 +73,18 @@ impl RelayNode {
                 multicast,
                 program,
             }
-            groups, routes, buffer, awaited, sweep_at, reported_slow, counts, events
+            groups, routes, buffer, awaited, writable, sweep_at, reported_slow, received, sent, refused, events
         }
     }
 
     /// Replaces the candidates for the parent relay, maybe by none. The connection in use stays.
     pub fn set_parents(&mut self, parents: Vec<NodeId>) {
-        self.uplink.set_relays(parents);
+        self.uplink.dialer.set_nodes(parents);
     }
 
     /// Sets the function that maps an address to its host. By default every address is a host.
     pub const fn set_hosts(&mut self, of: fn(NodeId) -> u32) {
-        self.neighbours.set_hosts(of);
+        self.neighbours.host_of = of;
     }
 
     /// Enables multicast on networks 0 to `networks` - 1 to hosts that attach from now on. `at` is
@@ -116,12 +95,12 @@ impl RelayNode {
 
     /// Returns the state of the path to the parent relay.
     pub const fn above(&self) -> &UplinkState {
-        self.uplink.state()
+        &self.uplink.state
     }
 
     /// True during the search for a parent relay: none is attached, or the attached one is silent.
     pub const fn is_searching(&self) -> bool {
-        self.uplink.is_searching()
+        self.uplink.dialer.is_searching()
     }
 
     /// Returns the state of the relay for display.
@@ -132,9 +111,11 @@ impl RelayNode {
         let of = |connection, queued_bytes| {
             Some(ConnectionStats { queued_bytes, ..self.peers.endpoint.stats(connection)? })
         };
-        let neighbours = self.neighbours.iter().filter_map(|(port, it)| {
-            let members =
-                it.groups.iter().filter_map(|group| self.groups.get(*group)?.members.get(&port));
+        let neighbours = self.neighbours.by_port.iter().filter_map(|(port, it)| {
+            let members = it
+                .groups
+                .iter()
+                .filter_map(|group| self.groups.by_id.get(group)?.members.get(port));
             let receivers = members.clone().fold(0u32, |sum, it| sum.saturating_add(it.receivers));
             let links: BTreeSet<PortId> = members.filter_map(|member| member.link).collect();
             Some(PeerStatus {
@@ -145,20 +126,24 @@ impl RelayNode {
                 groups: it.groups.len(),
                 receivers,
                 multicast: !links.is_empty(),
-                connection: of(it.connection, links.iter().chain([&port]).map(queued).sum())?,
+                connection: of(it.connection, links.iter().chain([port]).map(queued).sum())?,
             })
         });
         NodeStatus {
-            above: self.uplink.exists().then(|| self.uplink.state().clone()),
+            above: self.uplink.exists().then(|| self.uplink.state.clone()),
             above_at: above.and_then(|above| self.peers.endpoint.peer(above)),
             above_connection: above.and_then(|above| of(above, queued(&PARENT))),
             neighbours: neighbours.collect(),
-            received: self.counts.received,
-            sent: self.counts.sent,
+            received: self.received,
+            sent: self.sent,
             held: self.buffer.len(),
             served: self.program.served(),
-            refused: self.counts.refused,
+            refused: self.refused,
         }
+    }
+
+    pub(crate) fn fulfil(&mut self, port: PortId) {
+        self.writable.extend(self.awaited.take(&port));
     }
 
     fn settle(&mut self, cx: &mut Cx<'_>) {
@@ -180,7 +165,7 @@ impl RelayNode {
             }
             PeerEvent::Up { connection, at, is_own: false } => {
                 if !self.neighbours.welcome(now, connection, at) {
-                    self.counts.refused.full += 1;
+                    self.refused.full += 1;
                     self.peers.close(now, connection, FULL);
                 }
             }
@@ -193,23 +178,25 @@ impl RelayNode {
                 }
             }
             PeerEvent::Parcel { connection, group, head, body } => {
-                let above = self.uplink.is(connection).then_some(PARENT);
-                if let Some(port) = above.or_else(|| self.neighbours.port(connection)) {
+                if let Some(port) = self.port(connection) {
                     self.on_parcel(cx, port, group, head, body);
                 }
             }
             PeerEvent::Room { connection } => {
-                let above = self.uplink.is(connection).then_some(PARENT);
-                let port = above.or_else(|| self.neighbours.port(connection));
-                port.into_iter().for_each(|port| self.awaited.fulfil(port));
+                self.port(connection).into_iter().for_each(|port| self.fulfil(port));
             }
             PeerEvent::Repair { .. } => {}
             PeerEvent::Down { connection, reason } => self.on_down(cx, connection, reason),
             PeerEvent::Bad { connection, reason } => {
-                self.counts.refused.malformed += 1;
+                self.refused.malformed += 1;
                 self.on_down(cx, connection, reason);
             }
         }
+    }
+
+    fn port(&self, connection: ConnectionHandle) -> Option<PortId> {
+        let above = self.uplink.is(connection).then_some(PARENT);
+        above.or_else(|| self.neighbours.port(connection))
     }
 
     fn on_hello(&mut self, cx: &mut Cx<'_>, connection: ConnectionHandle, hello: Hello) {
@@ -218,10 +205,10 @@ impl RelayNode {
             self.uplink.on_hello(now, &mut self.peers, connection, hello);
             return self.change_above(cx);
         }
-        let Some(at) = self.neighbours.present(connection) else { return };
-        if hello.node == self.peers.node() || self.uplink.path().contains(&hello.node) {
-            self.counts.refused.loops += 1;
-            self.neighbours.refuse(connection);
+        let Some((at, _)) = self.neighbours.unnamed.remove(&connection) else { return };
+        if hello.node == self.peers.hello.node || self.uplink.path.contains(&hello.node) {
+            self.refused.loops += 1;
+            self.neighbours.hosts.remove(&connection);
             return self.peers.close(now, connection, LOOP);
         }
         let Hello { is_relay, ref name, .. } = hello;
@@ -231,7 +218,7 @@ impl RelayNode {
             // Sessions continue at the same port, first by unicast.
             self.leave_links(cx, port);
             self.peers.close(now, before, "replaced");
-            self.awaited.fulfil(port);
+            self.fulfil(port);
         }
         if is_relay {
             let path = Message::Path(self.path());
@@ -242,27 +229,28 @@ impl RelayNode {
     }
 
     fn path(&self) -> Vec<NodeId> {
-        let own = self.peers.node();
-        [own].iter().chain(self.uplink.path()).copied().take(PATH_MAX).collect()
+        let own = self.peers.hello.node;
+        [own].iter().chain(&self.uplink.path).copied().take(PATH_MAX).collect()
     }
 
     fn change_above(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now;
         self.routes.forget_port(PARENT);
-        self.awaited.fulfil(PARENT);
+        self.fulfil(PARENT);
         let path = Message::Path(self.path());
-        for (_, of) in self.neighbours.iter() {
+        for of in self.neighbours.by_port.values() {
             self.peers.send_message(now, of.connection, &path);
         }
-        self.events.push_back(NodeEvent::Above(self.uplink.state().clone()));
-        self.groups.ids().into_iter().for_each(|group| self.send_members(now, group));
+        self.events.push_back(NodeEvent::Above(self.uplink.state.clone()));
+        let groups: Vec<u64> = self.groups.by_id.keys().copied().collect();
+        groups.into_iter().for_each(|group| self.send_members(now, group));
     }
 
     fn on_answer(&mut self, cx: &mut Cx<'_>, connection: ConnectionHandle, message: Message) {
         let uplink = &mut self.uplink;
-        let before = (uplink.state().clone(), uplink.path().to_vec());
+        let before = (uplink.state.clone(), uplink.path.clone());
         let changed = uplink.on_message(cx.now, &mut self.peers, connection, message);
-        if (uplink.state(), uplink.path()) != (&before.0, &before.1[..]) {
+        if uplink.state != before.0 || uplink.path != before.1 {
             self.change_above(cx);
         }
         if let Some(group) = changed {
@@ -272,11 +260,11 @@ impl RelayNode {
 
     fn on_message_below(&mut self, cx: &mut Cx<'_>, port: PortId, message: Message) {
         let (now, groups_max) = (cx.now, self.neighbours.limits.groups);
-        let Some(of) = self.neighbours.get_mut(port) else { return };
+        let Some(of) = self.neighbours.by_port.get_mut(&port) else { return };
         match message {
             Message::Join { group, receivers } => {
                 if !of.groups.contains(&group) && of.groups.len() >= groups_max {
-                    self.counts.refused.full += 1;
+                    self.refused.full += 1;
                     let refusal = Message::Member { group, elsewhere: 0, is_refused: true };
                     return self.peers.send_message(now, of.connection, &refusal);
                 }
@@ -294,12 +282,12 @@ impl RelayNode {
             }
             Message::MulticastHeard { network } => {
                 let is_right = self.on_multicast_heard(now, port, network);
-                self.counts.refused.malformed += u64::from(!is_right);
+                self.refused.malformed += u64::from(!is_right);
             }
             Message::LinkAck { link, next, multicast_frames, runs } => {
                 let is_right =
                     self.on_link_ack(now, port, PortId(link), (next, multicast_frames, &runs));
-                self.counts.refused.malformed += u64::from(!is_right);
+                self.refused.malformed += u64::from(!is_right);
             }
             Message::Slow { group, link } if of.hello.is_relay => {
                 if let Some(member) = self.groups.member_mut(group, port) {
@@ -320,7 +308,7 @@ impl RelayNode {
         self.uplink.set(now, &mut self.peers, group, change.receivers);
         self.join_link(now, port, group);
         if receivers.is_none()
-            && let Some(of) = self.neighbours.get(port)
+            && let Some(of) = self.neighbours.by_port.get(&port)
         {
             self.peers.end_channel(of.connection, Channel::Group(group));
             self.program.handle_gone(cx, change.flow, port, of.hello.node);
@@ -333,14 +321,15 @@ impl RelayNode {
     }
 
     fn send_members(&mut self, now: Time, group: u64) {
-        let members = self.groups.get(group).map(|of| of.members.keys().copied());
+        let members = self.groups.by_id.get(&group).map(|of| of.members.keys().copied());
         let members: Vec<PortId> = members.into_iter().flatten().collect();
         members.into_iter().for_each(|port| self.send_member(now, port, group));
     }
 
     fn send_member(&mut self, now: Time, port: PortId, group: u64) {
         let above = self.uplink.elsewhere(group);
-        let (Some(of), Some(neighbour)) = (self.groups.get(group), self.neighbours.get(port))
+        let (Some(of), Some(neighbour)) =
+            (self.groups.by_id.get(&group), self.neighbours.by_port.get(&port))
         else {
             return;
         };
@@ -351,21 +340,21 @@ impl RelayNode {
 
     fn on_down(&mut self, cx: &mut Cx<'_>, connection: ConnectionHandle, reason: Down) {
         let now = cx.now;
-        self.counts.refused.unauthenticated += u64::from(reason == Down::Unauthenticated);
+        self.refused.unauthenticated += u64::from(reason == Down::Unauthenticated);
         if let Some(port) = self.neighbours.port(connection) {
-            let Some(of) = self.neighbours.get(port) else { return };
+            let Some(of) = self.neighbours.by_port.get(&port) else { return };
             for group in of.groups.clone() {
                 self.set_member(cx, port, group, None);
             }
             self.routes.forget_port(port);
-            self.awaited.fulfil(port);
+            self.fulfil(port);
         }
         if let Some(of) = self.neighbours.remove(connection) {
             return self.events.push_back(NodeEvent::Detached { name: of.hello.name, reason });
         }
-        let before = self.uplink.state().clone();
+        let before = self.uplink.state.clone();
         if self.uplink.on_down(now, &mut self.peers, connection, reason)
-            || *self.uplink.state() != before
+            || self.uplink.state != before
         {
             self.change_above(cx);
         }
@@ -374,22 +363,22 @@ impl RelayNode {
     /// Checks that the origin of a packet is at the port where the packet has arrived. Returns the
     /// flow of the packet, or counts the refusal.
     fn admit(&mut self, now: Time, port: PortId, group: u64, origin: NodeId) -> Option<FlowId> {
-        let Some(flow) = self.groups.get(group).map(|of| of.flow) else {
-            self.counts.refused.unknown += 1;
+        let Some(flow) = self.groups.by_id.get(&group).map(|of| of.flow) else {
+            self.refused.unknown += 1;
             return None;
         };
         let other = self.routes.port(group, origin).filter(|at| *at != port);
-        let node = |port| self.neighbours.get(port).map(|of| of.hello.node);
+        let node = |port| self.neighbours.by_port.get(&port).map(|of| of.hello.node);
         let is_same_node = other.and_then(node).is_some_and(|other| node(port) == Some(other));
         let silence = if is_same_node { SILENCE_AGAIN } else { SILENCE_MAX };
         let received_at = other.and_then(|at| {
             let connection = self.connection(at)?;
             self.peers.endpoint.received_at(connection)
         });
-        let refused = &mut self.counts.refused;
+        let refused = &mut self.refused;
         let mut moves = received_at.is_some_and(|at| now.since(at) > silence);
         if port != PARENT {
-            let neighbour = self.neighbours.get(port)?;
+            let neighbour = self.neighbours.by_port.get(&port)?;
             if !neighbour.groups.contains(&group) {
                 refused.unknown += 1;
                 return None;
@@ -403,7 +392,7 @@ impl RelayNode {
             // If two neighbours claim the same node number, the one that is not silent keeps it.
             moves |= is_own && other.and_then(node) != Some(origin);
         }
-        if origin == self.peers.node() {
+        if origin == self.peers.hello.node {
             refused.misplaced += 1;
             return None;
         }
@@ -424,15 +413,15 @@ impl RelayNode {
         body: Bytes,
     ) {
         let Some(flow) = self.admit(cx.now, port, group, head.origin) else { return };
-        self.counts.received += 1;
+        self.received += 1;
         let ports_out = self.ports_out(port, group, head.to);
-        let is_mine = head.to == Destination::Node(self.peers.node());
+        let is_mine = head.to == Destination::Node(self.peers.hello.node);
         if head.hops == 0 || ports_out.is_empty() && !is_mine {
-            self.counts.refused.lost += u64::from(!matches!(head.to, Destination::Group(_)));
+            self.refused.lost += u64::from(!matches!(head.to, Destination::Group(_)));
             return;
         }
         // A packet from a host on a multicast link counts for the link's branch.
-        let link = self.groups.get(group).and_then(|of| of.members.get(&port)?.link);
+        let link = self.groups.by_id.get(&group).and_then(|of| of.members.get(&port)?.link);
         let packet = RelayPacket {
             key: self.buffer.next_key(),
             flow,
@@ -460,7 +449,7 @@ impl RelayNode {
         match to {
             Destination::Group(_) => {
                 let up = (self.uplink.elsewhere(group) > 0 && port != PARENT).then_some(PARENT);
-                let members = self.groups.get(group).into_iter().flat_map(|of| &of.members);
+                let members = self.groups.by_id.get(&group).into_iter().flat_map(|of| &of.members);
                 let others = members.filter(|(other, it)| {
                     **other != port && it.receivers > 0 && !self.is_stalled(**other)
                 });
@@ -468,7 +457,7 @@ impl RelayNode {
                     others.map(|(other, it)| it.link.unwrap_or(*other)).collect();
                 up.into_iter().chain(below).collect()
             }
-            Destination::Node(node) if node == self.peers.node() => Vec::new(),
+            Destination::Node(node) if node == self.peers.hello.node => Vec::new(),
             Destination::Node(node) => {
                 let up = self.uplink.exists().then_some(PARENT);
                 let port_of = self.routes.port(group, node).or(up);
@@ -480,7 +469,7 @@ impl RelayNode {
     fn report_slow_links(&mut self, now: Time) {
         let mut links = BTreeMap::new();
         for pace in self.program.paces(now) {
-            let Some(group) = self.groups.of_flow(pace.flow) else { continue };
+            let Some(&group) = self.groups.by_flow.get(&pace.flow) else { continue };
             let Some(link) = self.slow_link(group, &pace) else { continue };
             // A branch that waits takes precedence over branches with a slow link below.
             if pace.waits || !links.contains_key(&(group, pace.from)) {
@@ -495,7 +484,7 @@ impl RelayNode {
             let Some(to) = self.connection(port) else { continue };
             self.reported_slow.extend(link.is_some().then_some((group, port)));
             // If the node does not read, the next report replaces this one.
-            if link.is_none() || self.peers.has_room(to) {
+            if link.is_none() || self.peers.endpoint.has_room_for_all(to) {
                 self.peers.send_message(now, to, &Message::Slow { group, link });
             }
         }
@@ -506,16 +495,18 @@ impl RelayNode {
         let BranchPace { port, bits_per_s, .. } = *pace;
         let reported = match port {
             PARENT => self.uplink.slow(group),
-            port => self.groups.get(group)?.members.get(&port).and_then(|it| it.slow.as_ref()),
+            port => {
+                self.groups.by_id.get(&group)?.members.get(&port).and_then(|it| it.slow.as_ref())
+            }
         };
         if reported.is_some() || !pace.waits {
             return reported.cloned();
         }
-        let host = self.multicast.get(port).and_then(MulticastLink::slowest);
-        let (is, to) = match self.uplink.state() {
+        let host = self.multicast.links.get(&port).and_then(MulticastLink::slowest);
+        let (is, to) = match &self.uplink.state {
             UplinkState::Attached(name) if port == PARENT => ("relay", name),
             _ => {
-                let hello = &self.neighbours.get(host.unwrap_or(port))?.hello;
+                let hello = &self.neighbours.by_port.get(&host.unwrap_or(port))?.hello;
                 (if hello.is_relay { "relay" } else { "receiver" }, &hello.name)
             }
         };
@@ -526,7 +517,7 @@ impl RelayNode {
 
     /// True for a host that stalled on a multicast link and is silent: it would delay others.
     fn is_stalled(&self, port: PortId) -> bool {
-        let of = self.neighbours.get(port);
+        let of = self.neighbours.by_port.get(&port);
         let stalled = of.and_then(|of| Some((of.connection, of.stalled_at?)));
         stalled
             .is_some_and(|(connection, at)| self.peers.endpoint.received_at(connection) <= Some(at))
@@ -535,15 +526,14 @@ impl RelayNode {
     fn connection(&self, port: PortId) -> Option<ConnectionHandle> {
         match port {
             PARENT => self.uplink.connection(),
-            port => self.neighbours.get(port).map(|it| it.connection),
+            port => self.neighbours.by_port.get(&port).map(|it| it.connection),
         }
     }
 
-    /// A port without a neighbour always accepts packets.
     fn has_room(&self, port: PortId) -> bool {
-        match self.multicast.get(port) {
+        match self.multicast.links.get(&port) {
             Some(link) => link.has_room(),
-            None => self.connection(port).is_none_or(|to| self.peers.has_room(to)),
+            None => self.connection(port).is_none_or(|to| self.peers.endpoint.has_room_for_all(to)),
         }
     }
 
@@ -552,16 +542,16 @@ impl RelayNode {
         let Parcel { group, head, body } = parcel;
         let rest = body.slice(begun.len().min(body.len())..);
         let head = [&head.encode(), begun].concat();
-        let sent = if self.multicast.get(port).is_some() {
+        let sent = if self.multicast.links.get(&port).is_some() {
             self.multicast.send(now, port, &[&head[..], &rest].concat())
         } else {
             let channel = Channel::Group(group);
             self.connection(port).is_some_and(|to| self.peers.send_packet(to, channel, &head, rest))
         };
         if sent {
-            self.counts.sent += 1;
+            self.sent += 1;
         } else {
-            self.counts.refused.lost += 1;
+            self.refused.lost += 1;
         }
     }
 
@@ -570,7 +560,7 @@ impl RelayNode {
         loop {
             buf.clear();
             let Some(egress) = self.program.poll_transmit(cx, &mut buf) else {
-                let Some(port) = self.awaited.ready.pop_front() else { break };
+                let Some(port) = self.writable.pop_front() else { break };
                 self.program.handle_writable(cx, port);
                 continue;
             };
@@ -582,15 +572,15 @@ impl RelayNode {
                 }
                 Egress::Release(key) => self.buffer.release(key),
                 Egress::Await(port) if self.has_room(port) => {
-                    self.awaited.ready.push_back(port);
+                    self.writable.push_back(port);
                 }
                 Egress::Await(port) => {
                     self.connection(port).into_iter().for_each(|to| self.peers.await_room(to));
-                    self.awaited.ports.insert(port);
+                    self.awaited.insert(port);
                 }
                 Egress::Send(transmit) => {
-                    let group = self.groups.of_flow(transmit.flow);
-                    if let (Some(group), Some(port)) = (group, transmit.port) {
+                    let group = self.groups.by_flow.get(&transmit.flow);
+                    if let (Some(&group), Some(port)) = (group, transmit.port) {
                         let head =
                             ParcelHead { hops: HOPS_MAX, origin: transmit.from, to: transmit.to };
                         let body = Bytes::copy_from_slice(&buf);
@@ -610,7 +600,7 @@ impl Machine for RelayNode {
         let Datagram { from, congestion_experienced, bytes, .. } = datagram;
         let endpoint = &mut self.peers.endpoint;
         if !endpoint.handle_datagram(cx.now, from, congestion_experienced, bytes) {
-            self.counts.refused.foreign += 1;
+            self.refused.foreign += 1;
         }
         self.settle(cx);
     }
@@ -618,7 +608,7 @@ impl Machine for RelayNode {
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now;
         self.peers.endpoint.handle_timeout(now);
-        self.uplink.handle_timeout(now, &mut self.peers);
+        self.uplink.dialer.handle_timeout(now, &mut self.peers.endpoint);
         if self.sweep_at <= now {
             self.sweep_at = now + SWEEP;
             self.routes.expire(now);
@@ -635,7 +625,7 @@ impl Machine for RelayNode {
     }
 
     fn handle_close(&mut self, cx: &mut Cx<'_>) {
-        let below = self.neighbours.iter().map(|(_, of)| of.connection);
+        let below = self.neighbours.by_port.values().map(|of| of.connection);
         let all: Vec<_> = below.chain(self.uplink.connection()).collect();
         for connection in all {
             self.peers.close(cx.now, connection, "the relay ends");
@@ -643,7 +633,7 @@ impl Machine for RelayNode {
     }
 
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        if let Some((network, datagram)) = self.multicast.poll() {
+        if let Some((network, datagram)) = self.multicast.out.pop_front() {
             *buf = datagram;
             return Some(Transmit::control(Destination::Group(GroupId(network.into()))));
         }
@@ -656,7 +646,7 @@ impl Machine for RelayNode {
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        let above = self.uplink.next_timeout(&self.peers);
+        let above = self.uplink.dialer.next_timeout(&self.peers.endpoint);
         let multicast = self.multicast.next_timeout();
         let own =
             [self.peers.endpoint.next_timeout(), above, multicast, self.program.next_timeout()];

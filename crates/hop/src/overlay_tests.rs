@@ -27,13 +27,8 @@ struct World {
 
 fn node(id: u64, incarnation: u64, key: u8, peers: Vec<NodeId>, now: Time) -> DaemonNode {
     let name = format!("d{id}");
-    let endpoint = Endpoint::new(
-        &RelayKey::shared([key; 32]),
-        name.as_bytes(),
-        id * 100 + incarnation,
-        true,
-        CongestionControl::NewReno,
-    );
+    let (key, seed) = (RelayKey::shared([key; 32]), id * 100 + incarnation);
+    let endpoint = Endpoint::new(&key, name.as_bytes(), seed, true, CongestionControl::NewReno);
     let me = DaemonRun { id: DaemonId(id), incarnation };
     let daemon = Daemon::new(now, me, &name, DaemonSettings::default());
     DaemonNode::new(endpoint, daemon, peers)
@@ -41,17 +36,11 @@ fn node(id: u64, incarnation: u64, key: u8, peers: Vec<NodeId>, now: Time) -> Da
 
 impl World {
     fn chain(count: u64) -> Self {
-        let mut world = Self {
-            now: Time::ZERO + Duration::from_secs(1),
-            random: Rng::new(1, NodeId(1), Purpose::Machine(0)),
-            faults: Rng::new(1, NodeId(2), Purpose::Fault),
-            nodes: BTreeMap::new(),
-            wire: BTreeMap::new(),
-            count: 0,
-            loss: 0.0,
-            cut: BTreeSet::new(),
-            said: BTreeMap::new(),
-            views: BTreeMap::new(),
+        let random = Rng::new(1, NodeId(1), Purpose::Machine(0));
+        let faults = Rng::new(1, NodeId(2), Purpose::Fault);
+        let mut world = fresh! {
+            Self { now: Time::ZERO + Duration::from_secs(1), random, faults, }
+            nodes, wire, count, loss, cut, said, views
         };
         for id in 1..=count {
             let before = (id > 1).then(|| NodeId(id as u32 - 1));
@@ -83,7 +72,7 @@ impl World {
         }
         let id = node.daemon().view().1.iter().map(|it| it.id.0).max().unwrap_or_default();
         assert!(id > 0, "a daemon is in its view");
-        while let Some((_, event)) = node.poll_client(CLIENT) {
+        while let Some((_, event)) = node.daemon_mut().poll_client(CLIENT) {
             match &*event {
                 ClientEvent::Message { parts, .. } => {
                     let text = String::from_utf8(parts.concat()).unwrap();

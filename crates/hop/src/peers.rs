@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 use faircast_base::{BadInput, Checked, NodeId, Time};
 
-use crate::down::Down;
-use crate::endpoint::{ConnectionHandle, Endpoint, EndpointEvent, StreamId};
+use crate::endpoint::{ConnectionHandle, Down, Endpoint, EndpointEvent, StreamId};
 use crate::message::{Channel, First, Hello, Message, PARCEL_HEAD_BYTES, ParcelHead};
 
 /// Maximum bytes of control messages that wait for a peer; above, the peer is cut off.
@@ -24,19 +23,16 @@ pub(crate) enum PeerEvent {
     Bad { connection: ConnectionHandle, reason: Down },
 }
 
-/// Streams of a connection.
 #[derive(Debug)]
 struct Streams {
     control: StreamId,
     /// Control messages that wait for room, and the total of their bytes.
     waiting: VecDeque<Vec<u8>>,
     waiting_bytes: usize,
-    /// Own streams of packets.
     channels: BTreeMap<Channel, StreamId>,
     /// Open streams of the peer; `None` for the control stream.
     incoming: BTreeMap<StreamId, Option<Channel>>,
     has_hello: bool,
-    /// True if the next free capacity makes an event.
     awaits_room: bool,
 }
 
@@ -52,10 +48,6 @@ impl Peers {
         Self { endpoint, hello, streams: BTreeMap::new() }
     }
 
-    pub(crate) const fn node(&self) -> NodeId {
-        self.hello.node
-    }
-
     pub(crate) fn poll_event(&mut self, now: Time) -> Option<PeerEvent> {
         while let Some(event) = self.endpoint.poll_event() {
             match event {
@@ -69,9 +61,7 @@ impl Peers {
                     let hello = First::Control(self.hello.clone()).encode();
                     self.endpoint.send(connection, control, &hello, Bytes::new());
                     let streams = fresh! {
-                        Streams {
-                            control,
-                        }
+                        Streams { control, }
                         waiting, waiting_bytes, channels, incoming, has_hello, awaits_room
                     };
                     self.streams.insert(connection, streams);
@@ -83,8 +73,8 @@ impl Peers {
                 }
                 EndpointEvent::Frame { connection, stream, bytes } => {
                     match self.on_frame(connection, stream, bytes) {
-                        Ok(event) if event.is_some() => return event,
-                        Ok(_) => {}
+                        Ok(Some(event)) => return Some(event),
+                        Ok(None) => {}
                         Err(reason) => {
                             self.close(now, connection, "this node cannot read that");
                             let reason = Down::Failed(format!("wrong messages: {reason:?}"));
@@ -99,7 +89,7 @@ impl Peers {
                 }
                 EndpointEvent::Room { connection, .. } => {
                     self.flush(connection);
-                    let has_room = self.has_room(connection);
+                    let has_room = self.endpoint.has_room_for_all(connection);
                     let streams = self.streams.get_mut(&connection);
                     if streams.is_some_and(|of| has_room && std::mem::take(&mut of.awaits_room)) {
                         return Some(PeerEvent::Room { connection });
@@ -173,10 +163,7 @@ impl Peers {
         }
     }
 
-    pub(crate) fn has_room(&self, connection: ConnectionHandle) -> bool {
-        self.endpoint.has_room_for_all(connection)
-    }
-
+    /// Requests an event at the next free capacity.
     pub(crate) fn await_room(&mut self, connection: ConnectionHandle) {
         if let Some(streams) = self.streams.get_mut(&connection) {
             streams.awaits_room = true;

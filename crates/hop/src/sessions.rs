@@ -71,6 +71,23 @@ impl Trace for DataPackets {
 
 type Packet = (NodeId, bool, Vec<u8>);
 
+/// Calls a machine with a packet, or without one at a timeout. Returns its packets and events.
+fn drive<M: Machine>(
+    machine: &mut M,
+    cx: &mut Cx<'_>,
+    datagram: Option<Datagram<'_>>,
+) -> (Vec<(Destination, Vec<u8>)>, Vec<M::Event>) {
+    match datagram {
+        Some(datagram) => machine.handle_datagram(cx, datagram),
+        None => machine.handle_timeout(cx),
+    }
+    let (mut buf, mut out) = (Vec::new(), Vec::new());
+    while let Some(transmit) = machine.poll_transmit(cx, &mut buf) {
+        out.push((transmit.to, std::mem::take(&mut buf)));
+    }
+    (out, std::iter::from_fn(|| machine.poll_event()).collect())
+}
+
 type OnTheWay = (Time, u64, NodeId, Packet);
 
 struct World {
@@ -91,40 +108,22 @@ struct World {
 
 impl World {
     fn new(bytes: Option<u64>) -> Self {
-        Self {
-            now: Time::ZERO,
-            sites: BTreeMap::new(),
-            at: BTreeMap::new(),
-            wire: BinaryHeap::new(),
-            sent: 0,
-            key: RelayKey::shared([7; 32]).without_secrecy(),
-            source: NodeId(100),
-            bytes,
-            multicast: None,
-            losses: Rng::new(6, NodeId(0), Purpose::Scenario),
-            rates: BTreeMap::new(),
+        let key = RelayKey::shared([7; 32]).without_secrecy();
+        let losses = Rng::new(6, NodeId(0), Purpose::Scenario);
+        fresh! {
+            Self { key, source: NodeId(100), bytes, losses, }
+            now, sites, at, wire, sent, multicast, rates
         }
     }
 
     fn add(&mut self, node: u32, above: &[u32]) {
         let node = NodeId(node);
         let above = above.iter().map(|node| NodeId(*node)).collect();
-        let site = Site {
-            part: Part::Dead,
-            at: node,
-            claims: node,
-            above,
-            is_source: node == self.source,
-            starts: 0,
-            stopped_until: Time::ZERO,
-            socket: Vec::new(),
-            is_deaf: false,
-            multicasts: 0,
-            busy_until: Time::ZERO,
-            rng: Rng::new(5, node, Purpose::Machine(0)),
-            delivered: 0,
-            completed: false,
-            data_packets: 0,
+        let (is_source, rng) = (node == self.source, Rng::new(5, node, Purpose::Machine(0)));
+        let site = fresh! {
+            Site { part: Part::Dead, at: node, claims: node, above, is_source, rng, }
+            starts, stopped_until, socket, is_deaf, multicasts, busy_until, delivered, completed,
+            data_packets
         };
         self.sites.insert(node, site);
         self.at.insert(node, node);
@@ -143,10 +142,8 @@ impl World {
             Endpoint::new(&self.key, name.as_bytes(), seed, is_relay, CongestionControl::NewReno);
         let options = Options::default();
         site.part = if is_relay {
-            let rate = self
-                .rates
-                .get(&node.0)
-                .map(|rate| ("rate_max".to_string(), OptionValue::Text(format!("{rate} bit/s"))));
+            let text = |rate| OptionValue::Text(format!("{rate} bit/s"));
+            let rate = self.rates.get(&node.0).map(|rate| ("rate_max".to_string(), text(rate)));
             let options = Options::checked(rate, credit::RELAY_OPTIONS).expect("they are right");
             let program = credit::relay(node, &options, None);
             let who = (node, &name[..]);
@@ -199,43 +196,22 @@ impl World {
             true => Destination::Group(GroupId(0)),
             false => Destination::Node(site.at),
         };
-        let mut buf = Vec::new();
-        let mut out = Vec::new();
-        match &mut site.part {
-            Part::Relay(relay) => {
-                match packet {
-                    Some((from, to, bytes)) => {
-                        relay.handle_datagram(&mut cx, Datagram::new(from, own(to), &bytes));
-                    }
-                    None => relay.handle_timeout(&mut cx),
+        let datagram =
+            packet.as_ref().map(|(from, to, bytes)| Datagram::new(*from, own(*to), bytes));
+        let (out, events) = match &mut site.part {
+            Part::Relay(relay) => (drive(&mut **relay, &mut cx, datagram).0, Vec::new()),
+            Part::Host(host) => drive(&mut **host, &mut cx, datagram),
+            Part::Dead => Default::default(),
+        };
+        for event in events {
+            match event {
+                FlowEvent::Delivered { bytes, zeros } => {
+                    site.delivered += bytes.len() as u64 + u64::from(zeros);
                 }
-                while let Some(transmit) = relay.poll_transmit(&mut cx, &mut buf) {
-                    out.push((transmit.to, std::mem::take(&mut buf)));
-                }
-                while relay.poll_event().is_some() {}
+                FlowEvent::Completed => site.completed = true,
+                FlowEvent::Lost { packets } => panic!("{node:?}: {packets} packets lost"),
+                FlowEvent::Gone | FlowEvent::Note(_) | FlowEvent::Link(_) => {}
             }
-            Part::Host(host) => {
-                match packet {
-                    Some((from, to, bytes)) => {
-                        host.handle_datagram(&mut cx, Datagram::new(from, own(to), &bytes));
-                    }
-                    None => host.handle_timeout(&mut cx),
-                }
-                while let Some(transmit) = host.poll_transmit(&mut cx, &mut buf) {
-                    out.push((transmit.to, std::mem::take(&mut buf)));
-                }
-                while let Some(event) = host.poll_event() {
-                    match event {
-                        FlowEvent::Delivered { bytes, zeros } => {
-                            site.delivered += bytes.len() as u64 + u64::from(zeros);
-                        }
-                        FlowEvent::Completed => site.completed = true,
-                        FlowEvent::Lost { packets } => panic!("{node:?}: {packets} packets lost"),
-                        FlowEvent::Gone | FlowEvent::Note(_) | FlowEvent::Link(_) => {}
-                    }
-                }
-            }
-            Part::Dead => {}
         }
         site.data_packets += trace.0;
         let mut multicasts = Vec::new();
@@ -280,19 +256,14 @@ impl World {
     fn run(&mut self, seconds: f64) {
         let end = self.now + Duration::from_secs_f64(seconds);
         loop {
-            let timers = self
-                .sites
-                .iter()
-                .filter_map(|(node, site)| Some((self.next_timeout(site)?, *node)));
-            let timer = timers.min();
+            let due = |(node, site): (&NodeId, &Site)| Some((self.next_timeout(site)?, *node));
+            let timer = self.sites.iter().filter_map(due).min();
             let arrives = self.wire.peek().map(|Reverse((at, ..))| *at);
             match (timer, arrives) {
                 (Some((at, node)), next) if at <= end && next.is_none_or(|next| at <= next) => {
                     self.now = self.now.max(at);
                     let waiting = std::mem::take(&mut self.sites.get_mut(&node).unwrap().socket);
-                    for packet in waiting {
-                        self.call(node, Some(packet));
-                    }
+                    waiting.into_iter().for_each(|packet| self.call(node, Some(packet)));
                     self.call(node, None);
                 }
                 (_, Some(at)) if at <= end => {
@@ -324,6 +295,20 @@ impl World {
         site.completed && (site.is_source || site.delivered == OBJECT)
     }
 
+    fn status_of(&self, node: u32) -> NodeStatus {
+        match &self.sites[&NodeId(node)].part {
+            Part::Relay(relay) => relay.status(),
+            _ => panic!("{node} is no relay"),
+        }
+    }
+
+    fn slow_link(&self) -> Option<SlowLink> {
+        match &self.sites[&self.source].part {
+            Part::Host(host) => host.host().slow_link().cloned(),
+            _ => None,
+        }
+    }
+
     fn attachment(&self, node: u32) -> Option<UplinkState> {
         match &self.sites[&NodeId(node)].part {
             Part::Relay(relay) => relay.status().above,
@@ -335,11 +320,7 @@ impl World {
 
 /// Returns a source, an upper relay, two lower relays, and two receivers at each of these.
 fn tree(bytes: Option<u64>) -> World {
-    tree_with(bytes, None)
-}
-
-fn tree_with(bytes: Option<u64>, multicast: Option<f64>) -> World {
-    tree_of(bytes, multicast, 1, &[])
+    tree_of(bytes, None, 1, &[])
 }
 
 fn tree_of(bytes: Option<u64>, multicast: Option<f64>, at: u32, rates: &[(u32, u64)]) -> World {
@@ -364,10 +345,8 @@ fn a_session_over_relays_completes() {
     world.run(20.0);
     for receiver in RECEIVERS {
         assert!(world.is_complete(receiver), "{receiver}: {}", world.delivered(receiver));
-        assert_eq!(
-            world.attachment(receiver),
-            Some(UplinkState::Attached(if receiver < 103 { "node 2" } else { "node 3" }.into()))
-        );
+        let relay = if receiver < 103 { "node 2" } else { "node 3" };
+        assert_eq!(world.attachment(receiver), Some(UplinkState::Attached(relay.into())));
     }
 }
 
@@ -379,8 +358,7 @@ fn of_two_hosts_that_say_to_be_one_the_first_keeps_its_place() {
     world.sites.get_mut(&NodeId(105)).unwrap().claims = NodeId(101);
     world.start(NodeId(105));
     world.run(3.0);
-    let Part::Relay(relay) = &world.sites[&NodeId(2)].part else { panic!("2 is a relay") };
-    let misplaced = relay.status().refused.misplaced;
+    let misplaced = world.status_of(2).refused.misplaced;
     assert!(misplaced > 10, "{misplaced} packets of the second were refused");
     world.run(20.0);
     for receiver in RECEIVERS {
@@ -416,31 +394,29 @@ impl World {
         }
     }
 
+    fn sent_in_a_second(&mut self) -> u64 {
+        let before = self.sites[&self.source].data_packets;
+        self.run(1.0);
+        self.sites[&self.source].data_packets - before
+    }
+
     fn least_in_a_second(&mut self) -> u64 {
         let before = RECEIVERS.map(|it| self.delivered(it));
         self.run(1.0);
-        let living = RECEIVERS
-            .into_iter()
-            .zip(before)
-            .filter(|(node, _)| !matches!(self.sites[&NodeId(*node)].part, Part::Dead));
+        let lives = |node: u32| !matches!(self.sites[&NodeId(node)].part, Part::Dead);
+        let living = RECEIVERS.into_iter().zip(before).filter(|(node, _)| lives(*node));
         living.map(|(node, before)| self.delivered(node) - before).min().expect("one lives")
     }
 }
 
 fn goes_on(fault: Fault, within: u64) {
-    goes_on_at(fault, within, 0.8);
-}
-
-fn goes_on_at(fault: Fault, within: u64, share: f64) {
+    let share = if matches!(fault, Fault::Stop(101, _)) { 0.4 } else { 0.8 };
     let mut world = tree(None);
     world.run(3.0);
     let usual = world.least_in_a_second();
     assert!(usual > 300_000, "{usual} bytes in a second");
     world.suffer(fault);
-    let mut rates = Vec::new();
-    for _ in 0..within {
-        rates.push(world.least_in_a_second());
-    }
+    let rates: Vec<u64> = (0..within).map(|_| world.least_in_a_second()).collect();
     let then: Vec<u64> = (0..3).map(|_| world.least_in_a_second()).collect();
     let mean = then.iter().sum::<u64>() / then.len() as u64;
     assert!(mean as f64 > usual as f64 * share, "{fault:?}: {usual}, then {rates:?} and {then:?}");
@@ -463,7 +439,7 @@ fn a_stopped_relay_holds_nobody_when_it_is_back() {
 fn a_stopped_host_holds_nobody_when_it_is_back() {
     for seconds in [1, 8, 20] {
         goes_on(Fault::Stop(100, seconds), 4);
-        goes_on_at(Fault::Stop(101, seconds), 4, 0.4);
+        goes_on(Fault::Stop(101, seconds), 4);
     }
 }
 
@@ -505,19 +481,11 @@ fn an_address_may_change_at_every_level() {
     goes_on(Fault::Move(2), 7);
 }
 
-impl World {
-    fn sent_in_a_second(&mut self) -> u64 {
-        let before = self.sites[&self.source].data_packets;
-        self.run(1.0);
-        self.sites[&self.source].data_packets - before
-    }
-}
-
 /// The error is the faults: the source lacks 80 % of its rate, or a receiver stalled for 120 s.
 fn suffers(seed: u64) -> Result<(), Vec<Fault>> {
     let mut rng = Rng::new(seed, NodeId(0), Purpose::Scenario);
     let multicast = (seed % 2 == 1).then(|| (seed % 12) as f64 / 200.0);
-    let mut world = tree_with(None, multicast);
+    let mut world = tree_of(None, multicast, 1, &[]);
     world.run(3.0);
     let usual = world.sent_in_a_second();
     let mut faults = Vec::new();
@@ -557,22 +525,6 @@ fn sessions_go_on_after_faults_from_seeds() {
 
 fn rounds() -> u64 {
     option_env!("FAIRCAST_ROUNDS").map_or(12, |rounds| rounds.parse().expect("a number"))
-}
-
-impl World {
-    fn status_of(&self, node: u32) -> NodeStatus {
-        match &self.sites[&NodeId(node)].part {
-            Part::Relay(relay) => relay.status(),
-            _ => panic!("{node} is no relay"),
-        }
-    }
-
-    fn slow_link(&self) -> Option<SlowLink> {
-        match &self.sites[&self.source].part {
-            Part::Host(host) => host.host().slow_link().cloned(),
-            _ => None,
-        }
-    }
 }
 
 #[test]

@@ -4,8 +4,7 @@ use faircast_base::NodeId;
 use faircast_proto::relay::Served;
 use faircast_proto::{AppEvent, FlowEvent};
 
-use crate::down::Down;
-use crate::endpoint::ConnectionStats;
+use crate::endpoint::{ConnectionStats, Down};
 use crate::uplink::UplinkState;
 
 /// Limits of a relay.
@@ -50,11 +49,8 @@ pub struct NodeRefused {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub enum NodeEvent {
-    /// Attachment of a neighbour at an address.
     Attached { at: NodeId, name: String, is_relay: bool },
-    /// Detachment of a neighbour.
     Detached { name: String, reason: Down },
-    /// Change of the path to the parent relay.
     Above(UplinkState),
 }
 
@@ -75,44 +71,37 @@ pub struct SlowLink {
 
 /// State of a neighbour, for display.
 #[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct PeerStatus {
-    /// Address of the neighbour.
     pub at: NodeId,
-    /// Name that the neighbour has sent.
+    /// Name and software version that the neighbour has sent.
     pub name: String,
-    /// Version of the neighbour's software.
     pub software: String,
-    /// True if the neighbour is a relay.
     pub is_relay: bool,
-    /// Number of the neighbour's groups.
+    /// Number of the neighbour's groups, and of receivers at the neighbour and below in all groups.
     pub groups: usize,
-    /// Number of receivers at the neighbour and below, in all groups.
     pub receivers: u32,
     /// True if the neighbour gets packets of some group by multicast.
     pub multicast: bool,
-    /// State of the connection to the neighbour.
     pub connection: ConnectionStats,
 }
 
 /// State of a relay, for display.
 #[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct NodeStatus {
     /// State of the path to the parent relay; `None` if no parent's address is known.
     pub above: Option<UplinkState>,
-    /// Address of the parent relay.
+    /// Address of the parent relay, and state of the connection to it.
     pub above_at: Option<NodeId>,
-    /// State of the connection to the parent relay.
     pub above_connection: Option<ConnectionStats>,
     /// Neighbours below the relay.
     pub neighbours: Vec<PeerStatus>,
-    /// Number of session packets received.
+    /// Numbers of session packets received, sent and buffered.
     pub received: u64,
-    /// Number of session packets sent.
     pub sent: u64,
-    /// Number of buffered packets.
     pub held: usize,
     /// Sessions that the program serves.
     pub served: Served,
-    /// Counters of refused packets and messages.
     pub refused: NodeRefused,
 }

@@ -7,9 +7,10 @@ use faircast_base::{Cx, Duration, NodeId, Purpose, Rng, Time};
 use faircast_proto::options::Options;
 use faircast_proto::{Datagram, Destination, Machine as _, Transmit};
 
+use crate::dial::Dialer;
 use crate::{
-    CongestionControl, ConnectionHandle, Dialer, Down, Endpoint, EndpointEvent, Host, NodeLimits,
-    RelayKey, RelayNode, StreamId,
+    CongestionControl, ConnectionHandle, Down, Endpoint, EndpointEvent, Host, NodeLimits, RelayKey,
+    RelayNode, StreamId,
 };
 
 const DELAY: Duration = Duration::from_millis(10);
@@ -24,6 +25,11 @@ fn key(byte: u8) -> RelayKey {
 fn endpoint(key: &RelayKey, node: NodeId, seed: u64) -> Endpoint {
     let accepts = node != CLIENT;
     Endpoint::new(key, &node.0.to_be_bytes(), seed, accepts, CongestionControl::NewReno)
+}
+
+/// Returns the event of a connection that the client has opened.
+fn up(connection: ConnectionHandle) -> EndpointEvent {
+    EndpointEvent::Up { connection, peer: SERVER, is_own: true }
 }
 
 type OnTheWay = (Time, NodeId, NodeId, Vec<u8>);
@@ -42,16 +48,10 @@ struct World {
 
 impl World {
     fn new(client: &RelayKey, server: &RelayKey) -> Self {
-        Self {
-            now: Time::ZERO,
-            client: endpoint(client, CLIENT, 1),
-            server: endpoint(server, SERVER, 2),
-            client_at: CLIENT,
-            server_at: SERVER,
-            wire: VecDeque::new(),
-            recorded: Vec::new(),
-            said: Default::default(),
-            reads: true,
+        let (client, server) = (endpoint(client, CLIENT, 1), endpoint(server, SERVER, 2));
+        fresh! {
+            Self { client, server, client_at: CLIENT, server_at: SERVER, reads: true, }
+            now, wire, recorded, said
         }
     }
 
@@ -64,10 +64,7 @@ impl World {
         else {
             panic!("{server:?}")
         };
-        assert_eq!(
-            client[..],
-            [EndpointEvent::Up { connection: link, peer: SERVER, is_own: true }]
-        );
+        assert_eq!(client[..], [up(link)]);
         world.said = Default::default();
         (world, [link, theirs])
     }
@@ -108,14 +105,10 @@ impl World {
             self.client.handle_timeout(self.now);
             self.server.handle_timeout(self.now);
             while let Some((_, from, to, packet)) = self.wire.pop_front_if(|it| it.0 <= self.now) {
-                match to {
-                    to if to == self.client_at => {
-                        self.client.handle_datagram(self.now, from, false, &packet);
-                    }
-                    to if to == self.server_at => {
-                        self.server.handle_datagram(self.now, from, false, &packet);
-                    }
-                    _ => {}
+                if to == self.client_at {
+                    self.client.handle_datagram(self.now, from, false, &packet);
+                } else if to == self.server_at {
+                    self.server.handle_datagram(self.now, from, false, &packet);
                 }
             }
         }
@@ -153,9 +146,8 @@ fn frames_of_all_lengths_come_in_order_on_each_stream() {
     while sent < lengths.len() {
         let bytes = frame(lengths[sent]);
         let (head, body) = bytes.split_at(bytes.len().min(7));
-        let mut takes =
-            |stream| world.client.send(link, stream, head, Bytes::copy_from_slice(body));
-        if streams.iter().all(|stream| takes(*stream)) {
+        let body = Bytes::copy_from_slice(body);
+        if streams.iter().all(|stream| world.client.send(link, *stream, head, body.clone())) {
             sent += 1;
         } else {
             world.run(1);
@@ -234,8 +226,8 @@ fn packets_of_an_earlier_run_change_nothing() {
                 }
             }
             assert_eq!(world.got(), []);
-            let up = |event: &&EndpointEvent| matches!(event, EndpointEvent::Up { .. });
-            assert_eq!(world.said[1].iter().find(up), None);
+            let is_up = |event: &&EndpointEvent| matches!(event, EndpointEvent::Up { .. });
+            assert_eq!(world.said[1].iter().find(is_up), None);
         }
     }
 }
@@ -272,7 +264,7 @@ fn dial(world: &mut World, dialer: &mut Dialer, tenths: u64) -> (Option<NodeId>,
             }
         }
     }
-    let peer = dialer.connection().and_then(|link| world.client.peer(link));
+    let peer = dialer.connection.and_then(|link| world.client.peer(link));
     (peer, dialer.is_searching())
 }
 
@@ -301,13 +293,13 @@ fn a_dialer_tries_a_node_that_knows_the_connection_no_more_at_once() {
     // The server returns without state, and resets the connection at the next packet.
     world.server_at = NodeId(99);
     dial(&mut world, &mut dialer, 32);
-    let before = dialer.connection();
+    let before = dialer.connection;
     world.server = endpoint(&key(1), SERVER, 9);
     world.server_at = SERVER;
     let stream = world.client.open(before.unwrap()).unwrap();
     world.send(before.unwrap(), stream, 1);
     assert_eq!(dial(&mut world, &mut dialer, 2), (Some(SERVER), false));
-    assert_ne!(dialer.connection(), before);
+    assert_ne!(dialer.connection, before);
 }
 
 #[test]
@@ -320,9 +312,8 @@ fn an_attempt_beside_a_silent_connection_repeats_its_first_packet_by_the_known_r
         let end = world.now + Duration::from_millis(900);
         world.run_until(end);
         let sent = &world.recorded[before..];
-        sent.iter()
-            .filter(|(_, from, it, packet)| (*from, *it) == (CLIENT, to) && packet.len() >= 1200)
-            .count()
+        let is_first = |it: &&OnTheWay| (it.1, it.2) == (CLIENT, to) && it.3.len() >= 1200;
+        sent.iter().filter(is_first).count()
     };
     let (mut world, _) = World::connected();
     assert_eq!(firsts(&mut world, NodeId(98)), 1);
@@ -352,11 +343,7 @@ fn a_flood_of_first_packets_keeps_no_state_and_is_answered_with_fewer_bytes() {
     assert!(world.server.connections() <= 16, "{} connections", world.server.connections());
     let link = world.client.connect(world.now, SERVER);
     world.run(2);
-    assert!(world.said[0].contains(&EndpointEvent::Up {
-        connection: link,
-        peer: SERVER,
-        is_own: true
-    }));
+    assert!(world.said[0].contains(&up(link)));
 }
 
 #[test]
@@ -436,10 +423,8 @@ fn a_group_too_many_is_refused_alone_and_its_hosts_hear_that() {
         for (from, to, bytes) in sent {
             match parts.get_mut(&to) {
                 Some(Part::Relay(relay)) => {
-                    relay.handle_datagram(
-                        &mut cx,
-                        Datagram::new(from, Destination::Node(to), &bytes),
-                    );
+                    let datagram = Datagram::new(from, Destination::Node(to), &bytes);
+                    relay.handle_datagram(&mut cx, datagram);
                 }
                 Some(Part::Host(host)) => _ = host.handle_datagram(now, from, false, &bytes),
                 None => {}

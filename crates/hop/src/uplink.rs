@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use faircast_base::{Cx, Event, NodeId, Time};
 
 use crate::dial::Dialer;
-use crate::down::Down;
-use crate::endpoint::ConnectionHandle;
+use crate::endpoint::{ConnectionHandle, Down};
 use crate::message::{Channel, Hello, Message};
 use crate::peers::Peers;
 use crate::status::SlowLink;
@@ -24,12 +23,10 @@ pub enum UplinkState {
     Full,
 }
 
-/// Membership of this node in a group.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Membership {
-    /// Receivers at this node and below.
+    /// Receivers at this node and below, and elsewhere by the parent's report.
     receivers: u32,
-    /// Receivers that the parent reports elsewhere.
     elsewhere: u32,
     /// True if a relay from the parent upwards has too many groups.
     refused: bool,
@@ -40,24 +37,17 @@ struct Membership {
 /// Connection to the parent relay, with the groups of this node.
 #[derive(Debug)]
 pub(crate) struct Uplink {
-    dialer: Dialer,
-    state: UplinkState,
-    /// Parent and the relays above it.
-    path: Vec<NodeId>,
+    pub(crate) dialer: Dialer,
+    pub(crate) state: UplinkState,
+    pub(crate) path: Vec<NodeId>,
     groups: BTreeMap<u64, Membership>,
-    /// Parent in the last trace event.
     traced: Option<NodeId>,
 }
 
 impl Uplink {
     pub(crate) fn new(relays: Vec<NodeId>, start: Time) -> Self {
-        Self {
-            dialer: Dialer::new(relays, start),
-            state: UplinkState::Asking(None),
-            path: Vec::new(),
-            groups: BTreeMap::new(),
-            traced: None,
-        }
+        let (dialer, state) = (Dialer::new(relays, start), UplinkState::Asking(None));
+        Self { dialer, state, path: Vec::new(), groups: BTreeMap::new(), traced: None }
     }
 
     pub(crate) fn trace(&mut self, cx: &mut Cx<'_>, peers: &Peers) {
@@ -68,32 +58,16 @@ impl Uplink {
         }
     }
 
-    pub(crate) fn set_relays(&mut self, relays: Vec<NodeId>) {
-        self.dialer.set_nodes(relays);
-    }
-
     pub(crate) const fn exists(&self) -> bool {
-        self.dialer.has_nodes() || self.dialer.connection().is_some()
-    }
-
-    pub(crate) const fn is_searching(&self) -> bool {
-        self.dialer.is_searching()
-    }
-
-    pub(crate) const fn state(&self) -> &UplinkState {
-        &self.state
-    }
-
-    pub(crate) fn path(&self) -> &[NodeId] {
-        &self.path
+        self.dialer.has_nodes() || self.dialer.connection.is_some()
     }
 
     pub(crate) fn connection(&self) -> Option<ConnectionHandle> {
-        self.dialer.connection().filter(|_| matches!(self.state, UplinkState::Attached(_)))
+        self.dialer.connection.filter(|_| matches!(self.state, UplinkState::Attached(_)))
     }
 
     pub(crate) fn is(&self, connection: ConnectionHandle) -> bool {
-        self.dialer.connection() == Some(connection)
+        self.dialer.connection == Some(connection)
     }
 
     pub(crate) fn elsewhere(&self, group: u64) -> u32 {
@@ -111,18 +85,10 @@ impl Uplink {
     pub(crate) fn set(&mut self, now: Time, peers: &mut Peers, group: u64, receivers: Option<u32>) {
         let message = match receivers {
             Some(receivers) => {
-                let of = self.groups.get_mut(&group);
-                if of.as_ref().is_some_and(|of| of.receivers == receivers) {
+                if self.groups.get(&group).is_some_and(|of| of.receivers == receivers) {
                     return;
                 }
-                match of {
-                    Some(of) => of.receivers = receivers,
-                    None => {
-                        let new =
-                            Membership { receivers, elsewhere: 0, refused: false, slow: None };
-                        self.groups.insert(group, new);
-                    }
-                }
+                self.groups.entry(group).or_default().receivers = receivers;
                 Message::Join { group, receivers }
             }
             None => {
@@ -147,7 +113,7 @@ impl Uplink {
         peers: &mut Peers,
         connection: ConnectionHandle,
     ) -> bool {
-        let before = self.dialer.connection();
+        let before = self.dialer.connection;
         if !self.dialer.on_up(now, &mut peers.endpoint, connection) {
             peers.close(now, connection, "another connection is used");
             return false;
@@ -191,7 +157,7 @@ impl Uplink {
             }
             Message::Slow { group, link } => self.groups.get_mut(&group)?.slow = link,
             Message::Path(path) => {
-                if path.contains(&peers.node()) {
+                if path.contains(&peers.hello.node) {
                     peers.close(now, connection, "a circle of relays");
                     self.dialer.on_refused(now, connection);
                     self.forget(UplinkState::Loop);
@@ -216,7 +182,7 @@ impl Uplink {
             return false;
         }
         let was_used = self.dialer.on_down(now, &mut peers.endpoint, connection);
-        if was_used || self.dialer.connection().is_none() {
+        if was_used || self.dialer.connection.is_none() {
             let state = match &reason {
                 Down::Closed(why) if why == LOOP => UplinkState::Loop,
                 Down::Closed(why) if why == FULL => UplinkState::Full,
@@ -233,14 +199,6 @@ impl Uplink {
         for of in self.groups.values_mut() {
             (of.elsewhere, of.refused, of.slow) = (0, false, None);
         }
-    }
-
-    pub(crate) fn handle_timeout(&mut self, now: Time, peers: &mut Peers) {
-        self.dialer.handle_timeout(now, &mut peers.endpoint);
-    }
-
-    pub(crate) fn next_timeout(&self, peers: &Peers) -> Option<Time> {
-        self.dialer.next_timeout(&peers.endpoint)
     }
 }
 

@@ -67,10 +67,8 @@ fn flow_control(table: toml::Table) -> Result<FlowControl, (String, String)> {
 }
 
 impl NodeConfig {
-    /// Reads a configuration. Relative file names in it start from its folder.
-    ///
-    /// # Errors
-    /// The file cannot be read, or a value is not allowed.
+    /// Reads a configuration, whose relative file names start from its folder; fails on a file that
+    /// cannot be read, or a value that is not allowed.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let shown = path.display();
         let text = std::fs::read_to_string(path).map_err(|error| {
@@ -267,30 +265,26 @@ mod tests {
         let good = parse(GOOD).unwrap();
         assert_eq!(good.server.peers, ["b.example:4804"]);
         for (from, to, want) in [
-            ("peers", "pears", "n.toml:3: unknown field `pears`, expected one of `name`"),
-            ("\"a\"", "\"\"", "n.toml:1: name: \"\"; expected 1 to 64 bytes"),
-            ("b.example:4804", "b.example", "n.toml:3: peers: \"b.example\"; expected HOST:PORT"),
+            ("peers", "pears", "3: unknown field `pears`, expected one of `name`"),
+            ("\"a\"", "\"\"", "1: name: \"\"; expected 1 to 64 bytes"),
+            ("b.example:4804", "b.example", "3: peers: \"b.example\"; expected HOST:PORT"),
             (
                 "tcp:127.0.0.1:0",
                 "udp:1",
-                "n.toml:4: clients: \"udp:1\": expected unix:/PATH, tls:HOST:PORT or tcp",
+                "4: clients: \"udp:1\": expected unix:/PATH, tls:HOST:PORT or tcp",
             ),
-            ("tcp:127.0.0.1:0", "tcp:10.0.0.1:9", "n.toml:4: clients: \"tcp:10.0.0.1:9\": TCP is"),
-            ("tcp:127.0.0.1:0", "tls:1", "n.toml:4: clients: \"tls:1\": expected unix:/PATH"),
-            ("tcp:127.0.0.1:0", "tls:a.b:1", "n.toml:4: clients: \"tls:a.b:1\": expected an IP"),
-            (
-                "tcp:127.0.0.1:0",
-                "tls:[::]:1",
-                "n.toml:4: clients: tls:ADDR:PORT needs certificate,",
-            ),
-            ("name", "tokens = \"t\"\nname", "n.toml:1: tokens: expected tls:ADDR:PORT"),
-            ("\"127.0.0.1:0\"", "\"0.0.0.0:9\"", "n.toml:2: listen: 0.0.0.0:9: without a key"),
-            ("\"127.0.0.1:0\"", "7", "n.toml:2: invalid type"),
-            ("name", "key = \"none.key\"\nname", "n.toml:1: key: none.key: "),
-            ("name", "status = \"0.0.0.0:1\"\nname", "n.toml:1: status: 0.0.0.0:1; expected a"),
+            ("tcp:127.0.0.1:0", "tcp:10.0.0.1:9", "4: clients: \"tcp:10.0.0.1:9\": TCP is"),
+            ("tcp:127.0.0.1:0", "tls:1", "4: clients: \"tls:1\": expected unix:/PATH"),
+            ("tcp:127.0.0.1:0", "tls:a.b:1", "4: clients: \"tls:a.b:1\": expected an IP"),
+            ("tcp:127.0.0.1:0", "tls:[::]:1", "4: clients: tls:ADDR:PORT needs certificate,"),
+            ("name", "tokens = \"t\"\nname", "1: tokens: expected tls:ADDR:PORT"),
+            ("\"127.0.0.1:0\"", "\"0.0.0.0:9\"", "2: listen: 0.0.0.0:9: without a key"),
+            ("\"127.0.0.1:0\"", "7", "2: invalid type"),
+            ("name", "key = \"none.key\"\nname", "1: key: none.key: "),
+            ("name", "status = \"0.0.0.0:1\"\nname", "1: status: 0.0.0.0:1; expected a"),
         ] {
             let error = parse(&GOOD.replacen(from, to, 1)).unwrap_err().to_string();
-            assert!(error.starts_with(want), "{error}");
+            assert!(error.starts_with(&format!("n.toml:{want}")), "{error}");
         }
     }
 
@@ -321,41 +315,25 @@ mod tests {
         let wrong = |text: &str, want: &str| {
             let error = parse(text).unwrap_err().to_string();
             let error = error.replace(&format!("{}/", folder.path().display()), "");
-            assert!(error.starts_with(want), "{error}");
+            assert!(error.starts_with(&format!("n.toml:{want}")), "{error}");
         };
         for (from, to, want) in [
+            ("a.pem\"\ncertificate_key", "b.pem\"\ncertificate_key", "5: certificate: b.pem: "),
             (
-                "\"a.pem\"\ncertificate_key",
-                "\"b.pem\"\ncertificate_key",
-                "n.toml:5: certificate: b.pem: ",
+                "a.pem\"\ncertificate_key",
+                "t.txt\"\ncertificate_key",
+                "5: certificate: t.txt: no cert",
             ),
-            (
-                "\"a.pem\"\ncertificate_key",
-                "\"t.txt\"\ncertificate_key",
-                "n.toml:5: certificate: t.txt: no cert",
-            ),
-            (
-                "a-key.pem",
-                "a.pem",
-                "n.toml:6: certificate_key: a.pem: no private key; expected PEM",
-            ),
-            (
-                "a-key.pem",
-                "other-key.pem",
-                "n.toml:6: certificate_key: other-key.pem: keys may not",
-            ),
-            ("certificate_key = \"a-key.pem\"\n", "", "n.toml:4: clients: tls:ADDR:PORT needs"),
-            (
-                "client_ca = \"a.pem\"\ntokens = \"t.txt\"\n",
-                "",
-                "n.toml:5: certificate: no client could",
-            ),
+            ("a-key.pem", "a.pem", "6: certificate_key: a.pem: no private key; expected PEM"),
+            ("a-key.pem", "other-key.pem", "6: certificate_key: other-key.pem: keys may not"),
+            ("certificate_key = \"a-key.pem\"\n", "", "4: clients: tls:ADDR:PORT needs"),
+            ("client_ca = \"a.pem\"\ntokens = \"t.txt\"\n", "", "5: certificate: no client could"),
             (
                 "client_ca = \"a.pem\"",
                 "client_ca = \"a-key.pem\"",
-                "n.toml:7: client_ca: a-key.pem: no cert",
+                "7: client_ca: a-key.pem: no cert",
             ),
-            ("t.txt", "no.txt", "n.toml:8: tokens: no.txt: "),
+            ("t.txt", "no.txt", "8: tokens: no.txt: "),
         ] {
             assert!(good.contains(from), "{from}");
             wrong(&good.replacen(from, to, 1), want);
@@ -371,7 +349,7 @@ mod tests {
         ] {
             put(&at("t.txt"), text);
             let place = if want.starts_with("no") { " " } else { "" };
-            wrong(&good, &format!("n.toml:8: tokens: t.txt:{place}{want}"));
+            wrong(&good, &format!("8: tokens: t.txt:{place}{want}"));
         }
         put(&at("t.txt"), tokens);
         for (name, line) in [("t.txt", "8: tokens"), ("a-key.pem", "6: certificate_key")] {

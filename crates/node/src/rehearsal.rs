@@ -16,10 +16,9 @@ use faircast_overlay::DaemonSettings;
 use tokio::net::UdpSocket;
 use tokio::task::JoinHandle;
 
-use crate::report::DaemonReport;
+use crate::server::DaemonReport;
 use crate::server::{ClientAddress, Server, ServerSettings, StartError, incarnation};
 
-/// Maximum number of daemons, which are fully connected.
 const DAEMONS_MAX: usize = 16;
 const LOOK: Duration = Duration::from_millis(20);
 /// Longest time until one view without faults: 90 s. Hold-downs last up to one minute.
@@ -31,30 +30,25 @@ const FAULT_MS: (u64, u64) = (500, 8000);
 
 /// Error of a rehearsal.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the text of an error describes the variant")]
 pub enum RehearsalError {
-    /// The number of daemons is not allowed.
     #[error("{0} daemons; expected 1 to {DAEMONS_MAX}")]
     Count(usize),
     /// A socket or a folder cannot be created.
     #[error("sockets of the rehearsal: {0}")]
     Io(#[from] io::Error),
-    /// A daemon cannot start.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// The daemons do not reach a common view.
     #[error("the daemons are not in one view 90 s after the last fault")]
     Apart,
 }
-
-/// Cut state of a link by direction: true if datagrams are dropped.
-#[derive(Debug, Default)]
-struct Cut([AtomicBool; 2]);
 
 /// Link of two daemons. The first one connects to the switch, which forwards datagrams.
 #[derive(Debug)]
 struct Link {
     ends: (usize, usize),
-    cut: Arc<Cut>,
+    /// True if datagrams in the direction from or to the first one are dropped.
+    cut: Arc<[AtomicBool; 2]>,
     dialled: SocketAddr,
     task: JoinHandle<()>,
 }
@@ -71,10 +65,8 @@ pub struct Rehearsal {
 }
 
 impl Rehearsal {
-    /// Starts 1 to 16 daemons with faults from `seed`, and waits until they are in one view.
-    ///
-    /// # Errors
-    /// The number of daemons is out of range, or the system refuses a socket.
+    /// Starts 1 to 16 daemons with faults from `seed`, and waits until they are in one view; fails
+    /// if the system refuses a socket.
     pub async fn start(daemons: usize, seed: u64) -> Result<Self, RehearsalError> {
         if !(1..=DAEMONS_MAX).contains(&daemons) {
             return Err(RehearsalError::Count(daemons));
@@ -123,10 +115,8 @@ impl Rehearsal {
         self.servers[daemon] = None;
     }
 
-    /// Restarts a daemon, which must exist, unless it is running.
-    ///
-    /// # Errors
-    /// The system does not release the daemon's addresses.
+    /// Restarts a daemon, which must exist, unless it is running; fails if the system does not
+    /// release its addresses.
     pub async fn restart(&mut self, daemon: usize) -> Result<(), RehearsalError> {
         if self.servers[daemon].is_some() {
             return Ok(());
@@ -168,7 +158,7 @@ impl Rehearsal {
         for Link { ends: (a, b), cut, .. } in &self.links {
             for (way, (from, to)) in [(*a, *b), (*b, *a)].into_iter().enumerate() {
                 if is_meant(from, to) {
-                    cut.0[way].store(is_cut, Ordering::Relaxed);
+                    cut[way].store(is_cut, Ordering::Relaxed);
                 }
             }
         }
@@ -206,9 +196,6 @@ impl Rehearsal {
     }
 
     /// Injects faults for `span`, each described to `tell`, then [settles](Self::settle).
-    ///
-    /// # Errors
-    /// As for [`settle`](Self::settle).
     pub async fn faults(
         &mut self,
         span: Duration,
@@ -265,25 +252,25 @@ impl Link {
     async fn open(ends: (usize, usize), target: SocketAddr) -> io::Result<Self> {
         let near = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let far = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        let (cut, dialled) = (Arc::new(Cut::default()), near.local_addr()?);
+        let (cut, dialled) = (Arc::<[AtomicBool; 2]>::default(), near.local_addr()?);
         let task = tokio::spawn(pass((near, far), cut.clone(), target));
         Ok(Self { ends, cut, dialled, task })
     }
 }
 
-async fn pass((near, far): (UdpSocket, UdpSocket), cut: Arc<Cut>, target: SocketAddr) {
+async fn pass((near, far): (UdpSocket, UdpSocket), cut: Arc<[AtomicBool; 2]>, target: SocketAddr) {
     let (mut there, mut back) = (vec![0; DATAGRAM_BYTES], vec![0; DATAGRAM_BYTES]);
     let mut dialler = None;
     loop {
         tokio::select! {
             Ok((len, from)) = near.recv_from(&mut there) => {
                 dialler = Some(from);
-                if !cut.0[0].load(Ordering::Relaxed) {
+                if !cut[0].load(Ordering::Relaxed) {
                     let _ = far.send_to(&there[..len], target).await;
                 }
             }
             Ok((len, _)) = far.recv_from(&mut back) => {
-                if let Some(to) = dialler.filter(|_| !cut.0[1].load(Ordering::Relaxed)) {
+                if let Some(to) = dialler.filter(|_| !cut[1].load(Ordering::Relaxed)) {
                     let _ = near.send_to(&back[..len], to).await;
                 }
             }

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use faircast_proto::fields::Fields;
 
 use crate::ids::{DAEMONS_MAX, DaemonSet};
-use crate::wire::{put_var, take_var};
+use crate::wire::{put_name, put_var, take_name, take_var};
 
 /// Delivery guarantee of a message: order and reliability.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,14 +44,7 @@ impl Service {
 
     /// Returns the name of the service in files, options and traces.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Unreliable => "unreliable",
-            Self::Reliable => "reliable",
-            Self::Fifo => "fifo",
-            Self::Causal => "causal",
-            Self::Agreed => "agreed",
-            Self::Safe => "safe",
-        }
+        ["unreliable", "reliable", "fifo", "causal", "agreed", "safe"][self as usize]
     }
 
     /// True if messages wait for the common order, which respects causality without vector clocks.
@@ -63,33 +56,29 @@ impl Service {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Message,
-    /// Next piece of the message in the previous cell.
     Continuation,
     /// Announcement of a join: daemons now route the group's messages to the client's daemon.
     Join,
     /// Join at this rank in the order: all daemons have the announcement.
     Joined,
     Leave,
-    /// End of a client, which leaves all its groups.
     Disconnect,
     /// Groups of the source's clients at the start of the view. Payload: 1 if no further table cell
     /// follows, else 0; then a list of memberships. A membership is group and client, each after
     /// its length, and 1 if the client asks senders to wait for slow members, else 0.
     Table,
-    /// Retransmitted cell of the previous configuration: source, number and the cell.
+    /// Cell of the previous configuration: source, number and the cell.
     Recovered,
-    /// End of the source's retransmissions ([`Recovered`](Self::Recovered)).
     RecoveryEnd,
-    /// Report that the source has all cells of the previous configuration.
     HasAllCells,
     /// Earlier cell of the source, for daemons that keep it for others: number and the cell.
     EarlierCell,
     /// Stop of senders to groups with a slow member at this daemon that ask senders to wait.
     Hold,
-    /// Release of the senders that a [`Hold`](Self::Hold) stopped.
     Release,
 }
 
+/// Kinds of cells, indexed by wire number.
 const KINDS: [Kind; 13] = [
     Kind::Message,
     Kind::Continuation,
@@ -111,19 +100,9 @@ impl Kind {
         matches!(self, Self::Message | Self::Continuation)
     }
 
-    pub(crate) fn is_recovery(self) -> bool {
-        matches!(self, Self::Recovered | Self::RecoveryEnd | Self::HasAllCells)
-    }
-
     pub(crate) fn is_ordered(self, service: Service) -> bool {
-        match self {
-            Self::Message | Self::Continuation => service.is_ordered(),
-            Self::Joined | Self::Leave | Self::Disconnect => true,
-            Self::Join | Self::Table | Self::Recovered | Self::RecoveryEnd | Self::HasAllCells => {
-                false
-            }
-            Self::EarlierCell | Self::Hold | Self::Release => false,
-        }
+        self.is_message() && service.is_ordered()
+            || matches!(self, Self::Joined | Self::Leave | Self::Disconnect)
     }
 }
 
@@ -171,15 +150,10 @@ impl Names {
     }
 }
 
-/// Encodes names of at most 255 bytes.
 impl<T: AsRef<[u8]>> FromIterator<T> for Names {
     fn from_iter<I: IntoIterator<Item = T>>(names: I) -> Self {
         let mut out = Vec::new();
-        for name in names {
-            let name = name.as_ref();
-            out.push(name.len() as u8);
-            out.extend_from_slice(name);
-        }
+        names.into_iter().for_each(|name| put_name(&mut out, name.as_ref()));
         Self(out.into())
     }
 }
@@ -224,19 +198,14 @@ impl Cell {
         let bytes: usize = payload.iter().map(|it| it.len()).sum();
         let mut out = Vec::with_capacity(28 + client.len() + names + bytes);
         put_var(&mut out, time);
-        let kind = KINDS.iter().position(|it| *it == kind).unwrap_or_default() as u8;
-        out.push(kind | (service as u8) << 4 | u8::from(last) << 7);
+        out.push(kind as u8 | (service as u8) << 4 | u8::from(last) << 7);
         let set = if to == DaemonSet::ALL { 0 } else { to.0 };
         let ranks = &set.to_be_bytes()[set.leading_zeros() as usize / 8..];
         out.push(ranks.len() as u8);
         out.extend_from_slice(ranks);
-        out.push(client.len() as u8);
-        out.extend_from_slice(client);
+        put_name(&mut out, client);
         out.push(groups.len() as u8);
-        for group in groups {
-            out.push(group.len() as u8);
-            out.extend_from_slice(group);
-        }
+        groups.iter().for_each(|group| put_name(&mut out, group));
         payload.iter().for_each(|it| out.extend_from_slice(it));
         out.into()
     }
@@ -251,8 +220,8 @@ impl Cell {
         let ranks = fields.bytes(ranks).filter(|it| it.len() <= DAEMONS_MAX / 8)?;
         let set = ranks.iter().fold(0, |set, byte| set << 8 | u128::from(*byte));
         let to = if set == 0 { DaemonSet::ALL } else { DaemonSet(set) };
-        let client = bytes.slice_ref(name(&mut fields)?);
         let is_name = |it: &[u8]| it.len() <= GROUP_BYTES_MAX;
+        let client = take_name(bytes, &mut fields).filter(|it| is_name(it))?;
         let (count, groups) = Names::take(bytes, &mut fields, is_name)?;
         let payload = bytes.slice_ref(fields.rest());
         (count <= GROUPS_MAX).then_some(Self {
@@ -266,11 +235,6 @@ impl Cell {
             payload,
         })
     }
-}
-
-fn name<'a>(fields: &mut Fields<'a>) -> Option<&'a [u8]> {
-    let len = usize::from(fields.read::<u8>()?);
-    fields.bytes(len).filter(|it| it.len() <= GROUP_BYTES_MAX)
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::fmt;
 
 use bytes::Bytes;
 use faircast_base::{Time, fresh};
@@ -17,156 +16,87 @@ use crate::ids::{DaemonRun, ViewId};
 use crate::mutant::{Mutant, breaks};
 use crate::price::Purse;
 
-/// Reason of a membership change of a group.
+/// Reason of a membership change of a group: a request or the end of a client, or a view in which
+/// daemons joined or left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "variants are what their names say")]
 pub enum Reason {
-    /// A client joined.
     Join,
-    /// A client left.
     Leave,
-    /// A client's session ended.
     Disconnect,
-    /// The view changed: daemons joined or left.
     Network,
 }
 
 /// Reason for which a daemon refuses a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the text of an error describes the variant")]
 pub enum SendError {
-    /// The client is unknown, or its name is taken, empty or too long.
+    #[error("the client's name is unknown, taken, empty or longer than {CLIENT_BYTES_MAX} bytes")]
     Name,
-    /// A group's name is empty or too long, or the number of groups is 0 or too large.
+    #[error("a message has 1 to {GROUPS_MAX} groups, with names of 1 to {GROUP_BYTES_MAX} bytes")]
     Group,
-    /// The message is too long.
+    #[error("the message is longer than 16 MB")]
     Length,
-    /// The view is changing; the client can repeat the request soon.
+    #[error("the members of the view change; try again")]
     Changing,
-    /// Not all daemons have the earlier messages; the client can repeat the request soon.
+    #[error("not all daemons have the earlier messages yet; try again")]
     Retention,
-    /// A member of a group is slow, and the group asks senders to wait.
+    #[error("a member of the group is slow, and the group asks senders to wait")]
     Held,
-    /// The message is too expensive at present.
+    #[error("the message is too expensive now")]
     Price,
-    /// The view to which the message was restricted has ended.
+    #[error("the view in which the message was to be delivered is over")]
     View,
 }
-
-impl fmt::Display for SendError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = match self {
-            Self::Name => {
-                let max = CLIENT_BYTES_MAX;
-                return write!(
-                    f,
-                    "the client's name is unknown, taken, empty or longer than {max} bytes"
-                );
-            }
-            Self::Group => {
-                let (groups, bytes) = (GROUPS_MAX, GROUP_BYTES_MAX);
-                return write!(
-                    f,
-                    "a message has 1 to {groups} groups, with names of 1 to {bytes} bytes"
-                );
-            }
-            Self::Length => "the message is longer than 16 MB",
-            Self::Changing => "the members of the view change; try again",
-            Self::Retention => "not all daemons have the earlier messages yet; try again",
-            Self::Held => "a member of the group is slow, and the group asks senders to wait",
-            Self::Price => "the message is too expensive now",
-            Self::View => "the view in which the message was to be delivered is over",
-        };
-        f.write_str(text)
-    }
-}
-
-impl core::error::Error for SendError {}
 
 /// Payload of a message in parts; most messages have one part.
 pub type Parts = SmallVec<[Bytes; 1]>;
 
 /// Event for a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub enum ClientEvent {
-    /// Message to a group of which the client is a member.
+    /// Message to a group of which the client is a member; `sequence` counts at the sender's daemon.
     Message {
-        /// Sender.
         from: MemberId,
-        /// Service of the message.
         service: Service,
-        /// All groups of the message.
         groups: Names,
-        /// Payload.
         parts: Parts,
-        /// View in which the message is delivered.
         view: ViewId,
-        /// Sequence number of the message at the sender's daemon in this configuration.
         sequence: u64,
     },
-    /// Membership change of a group.
+    /// Membership change of a group, whose members all members list in the same order. `subject`:
+    /// client that joined or left, `None` for a change of daemons. `position`: place in the common
+    /// order.
     Group {
-        /// Name of the group.
         group: Bytes,
-        /// Members, in the same order at all of them.
         members: Arc<[MemberId]>,
-        /// Reason of the change.
         reason: Reason,
-        /// Client that joined or left; `None` for a change of daemons.
         subject: Option<MemberId>,
-        /// Place in the common order.
         position: (u64, u64, u64),
-        /// View of the change.
         view: ViewId,
     },
     /// Start of the end of a view: only the daemons `members` know the events up to the next view.
-    Transitional {
-        /// View that ends.
-        closes: ViewId,
-        /// Daemons that move to the next view together.
-        members: Vec<DaemonRun>,
-    },
-    /// Start of a view.
+    Transitional { closes: ViewId, members: Vec<DaemonRun> },
+    /// Start of a view. The daemons `together` come from the view `previous`, which is `None` for
+    /// the first view of a client.
     View {
-        /// Identifier of the view.
         id: ViewId,
-        /// Daemons of the view.
         members: Vec<DaemonRun>,
-        /// Names of the daemons.
         names: Vec<String>,
-        /// Daemons that come from the same view as the client's daemon.
         together: Vec<DaemonRun>,
-        /// View from which the daemons in `together` come; `None` for the first view of a client.
         previous: Option<ViewId>,
     },
-    /// Receipt: the client's message has its place in the common order and is delivered.
-    Receipt {
-        /// Number of the request.
-        request: u64,
-        /// Number of members that get the message, or whose daemons fail; a safe one has arrived.
-        members: u32,
-        /// View of the message.
-        view: ViewId,
-    },
+    /// Receipt: the client's message has its place in the common order and is delivered. `members`
+    /// counts those that get the message, or whose daemons fail; a safe one has arrived.
+    Receipt { request: u64, members: u32, view: ViewId },
     /// The groups of a message have no members. Not repeated until a message has found members.
-    NoMembers {
-        /// Number of the request.
-        request: u64,
-        /// Groups of the message.
-        groups: Names,
-    },
+    NoMembers { request: u64, groups: Names },
     /// Refusal of a request.
-    Refused {
-        /// Number of the request.
-        request: u64,
-        /// Reason of the refusal.
-        reason: SendError,
-    },
-    /// Loss of events: the client was too slow, or away for too long.
-    Cut {
-        /// Numbers of the first and the last lost event.
-        lost: (u64, u64),
-        /// True if the driver closes the connection after this event. The client can resume.
-        closes: bool,
-    },
+    Refused { request: u64, reason: SendError },
+    /// Loss of the events with these first and last numbers: the client was too slow, or away for
+    /// too long. `closes`: the driver closes the connection after this event; the client can resume.
+    Cut { lost: (u64, u64), closes: bool },
 }
 
 impl ClientEvent {
@@ -203,16 +133,14 @@ impl ClientEvent {
 #[derive(Clone, Debug)]
 pub(crate) struct Joining {
     pub(crate) group: Bytes,
-    /// Configuration and number of the announcement's cell; `None` before and after the wait for
-    /// its stability.
+    /// Configuration and number of the announcement's cell, while its stability is awaited.
     pub(crate) announced: Option<(ViewId, u64)>,
-    /// Lamport time of the join step in the common order, once the step is sent.
+    /// Lamport time of the join step, once sent.
     pub(crate) joins_at: Option<u64>,
     /// True if the client asks the group's senders to wait for slow members.
     pub(crate) holds_senders: bool,
 }
 
-/// Maximum bytes of a client's waiting events, and of its history.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Room {
     pub(crate) waiting: usize,
@@ -234,11 +162,9 @@ enum Queued {
     Lost(u64, BTreeMap<StateKind, Arc<ClientEvent>>),
 }
 
-/// Session of a client at its daemon.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     pub(crate) member: MemberId,
-    /// Encoding of `member` in cells.
     pub(crate) encoded: Bytes,
     pub(crate) purse: Purse,
     pub(crate) joining: Vec<Joining>,
@@ -246,13 +172,10 @@ pub(crate) struct Client {
     pub(crate) leaving: Vec<(Bytes, u64)>,
     /// Messages that wait for the client's join, and FIFO messages of their senders behind them.
     pub(crate) deferred: Vec<Arc<ClientEvent>>,
-    /// Time of the loss of the connection; `None` with one.
     pub(crate) away_since: Option<Time>,
-    /// True if the driver will poll this client.
     pub(crate) is_ready: bool,
     waiting: VecDeque<Queued>,
     waiting_bytes: usize,
-    /// Number of the last event that the driver took.
     taken: u64,
     /// Taken events up to that number, for a client that resumes.
     history: VecDeque<Arc<ClientEvent>>,
@@ -279,9 +202,8 @@ impl Client {
     }
 
     pub(crate) fn new(member: MemberId, purse: Purse) -> Self {
-        let encoded = member.encode();
         fresh! {
-            Self { member, encoded, purse, }
+            Self { encoded: member.encode(), member, purse, }
             joining, leaving, deferred, away_since, is_ready, waiting, waiting_bytes, taken, history, history_bytes, states, is_cut, receipts, empty
         }
     }
@@ -310,15 +232,13 @@ impl Client {
         if !matches!(self.waiting.back(), Some(Queued::Lost(..))) {
             self.waiting.push_back(Queued::Lost(0, BTreeMap::new()));
         }
-        if let Some(Queued::Lost(count, states)) = self.waiting.back_mut() {
-            *count += 1;
-            if let Some(state) = event.state() {
-                if state == StateKind::View {
-                    states.remove(&StateKind::Transitional);
-                }
-                states.insert(state, event);
-            }
+        let Some(Queued::Lost(count, states)) = self.waiting.back_mut() else { return };
+        *count += 1;
+        let Some(state) = event.state() else { return };
+        if state == StateKind::View {
+            states.remove(&StateKind::Transitional);
         }
+        states.insert(state, event);
     }
 
     fn forget_oldest(&mut self) -> bool {

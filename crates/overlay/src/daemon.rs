@@ -5,22 +5,15 @@
 //! every cell. If its members are exactly those of one old view, only the routes change. Otherwise
 //! a transitional view ends the old view (Moser, Amir, Melliar-Smith, Agarwal 1994).
 
-mod adverts;
 mod change;
 mod clients;
 mod delivery;
-mod links;
 mod market;
 mod recovery;
 mod requests;
-mod session;
-mod slow;
-mod tables;
-mod view;
 
 pub use market::{LinkPrice, ViewLink};
-pub use requests::{MESSAGE_BYTES_MAX, Outgoing};
-pub use session::CLIENT_BYTES_MAX;
+pub use requests::{CLIENT_BYTES_MAX, MESSAGE_BYTES_MAX, Outgoing};
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
@@ -30,20 +23,17 @@ use bytes::Bytes;
 use faircast_base::{Cx, Duration, Time};
 use faircast_proto::fields::Fields;
 
-use self::adverts::Adverts;
 use self::change::ViewChange;
-use self::clients::Clients;
-use self::links::Links;
+use self::clients::{Clients, SlowClients};
 use self::market::Market;
-use self::slow::SlowClients;
 use crate::cell::Kind;
 use crate::client::Room;
 use crate::group::{Groups, MemberId};
 use crate::ids::{ClientId, DaemonId, DaemonRun, LinkId, ViewId};
-use crate::neighbor::LinkChange;
+use crate::neighbor::{LinkChange, Neighbours};
 use crate::price::FlowControl;
-use crate::stream::{CompleteMessage, Streams};
-use crate::topology::{Advert, Graph};
+use crate::stream::{Streams, Violation};
+use crate::topology::{Advert, Database, Graph};
 use crate::wire::{Control, Item};
 
 /// Interval of acknowledgements that no member waits for: 50 ms.
@@ -91,10 +81,9 @@ pub struct Daemon {
     me: DaemonRun,
     name: String,
     settings: DaemonSettings,
-    links: Links,
-    adverts: Adverts,
+    neighbours: Neighbours,
+    database: Database,
     change: ViewChange,
-    /// Streams of the current configuration.
     current: Streams,
     /// Configuration with which the view began; later ones changed only its routes.
     view: ViewId,
@@ -106,11 +95,8 @@ pub struct Daemon {
     waiting_steps: Vec<(Kind, Bytes, Vec<Bytes>)>,
     slow: SlowClients,
     market: Market,
-    /// Time of the next acknowledgements that no member waits for.
     refresh_at: Time,
     events: VecDeque<DaemonEvent>,
-    /// Empty list whose memory [`send`](Self::send) reuses.
-    scratch: Vec<CompleteMessage>,
 }
 
 impl Daemon {
@@ -125,8 +111,8 @@ impl Daemon {
             me,
             name: name.into(),
             settings,
-            links: Links::default(),
-            adverts: Adverts::new(now),
+            neighbours: Neighbours::default(),
+            database: Database::new(now),
             change: ViewChange::new(now, config),
             current,
             view: config,
@@ -138,7 +124,6 @@ impl Daemon {
             market: Market::new(me, settings.flow_control),
             refresh_at: now,
             events: VecDeque::new(),
-            scratch: Vec::new(),
         };
         daemon.advertise(now);
         daemon
@@ -161,7 +146,7 @@ impl Daemon {
 
     /// Returns the number of bytes that wait for a link.
     pub fn queued_bytes(&self, link: LinkId) -> usize {
-        self.current.queued_bytes(link)
+        self.current.queues.get(&link).map_or(0, |it| it.bytes)
     }
 
     /// Returns the number of bytes of this daemon's clients' messages that not all daemons have.
@@ -171,58 +156,55 @@ impl Daemon {
 
     #[cfg(test)]
     pub(crate) fn pending(&self) -> usize {
-        self.current.pending() + self.waiting_steps.len() + self.clients.joins_in_progress()
+        let joins: usize = self.clients.by_id.values().map(|it| it.joining.len()).sum();
+        self.current.pending() + self.waiting_steps.len() + joins
     }
 
     /// Adds a connection. `opened`: true if this daemon opened it.
     pub fn link_up(&mut self, cx: &mut Cx<'_>, link: LinkId, opened: bool) {
-        self.links.open(cx.now, link, opened);
+        self.neighbours.open(cx.now, link, opened);
         self.greet(cx.now);
     }
 
     /// Removes a connection.
     pub fn link_down(&mut self, cx: &mut Cx<'_>, link: LinkId) {
-        if self.links.close(cx.now, link) {
+        if self.neighbours.close(cx.now, link) {
             self.advertise(cx.now);
         }
     }
 
     /// Returns the next frame of a link's control lane.
     pub fn poll_control(&mut self, link: LinkId) -> Option<Bytes> {
-        self.links.poll(link)
+        self.neighbours.poll(link)
     }
 
     /// Returns the next frame of a link's data lane.
     pub fn poll_data(&mut self, link: LinkId) -> Option<Bytes> {
-        match &mut self.change {
-            ViewChange { recovery: Some(recovery), .. } => recovery.streams.poll(link),
-            ViewChange { proposal: Some(_), .. } => None,
-            _ => self.current.poll(link),
-        }
+        self.streams()?.poll(link)
     }
 
     /// Returns the daemon at the other end of a link, once it has greeted.
     pub fn peer(&self, link: LinkId) -> Option<DaemonRun> {
-        self.links.neighbours.peer(link)
+        self.neighbours.peer(link)
     }
 
     /// True if a daemon has greeted over any connection.
     pub fn has_link_to(&self, id: DaemonId) -> bool {
-        self.links.neighbours.has(id)
+        self.neighbours.has(id)
     }
 
     /// Handles a frame of the control lane.
     pub fn handle_control(&mut self, cx: &mut Cx<'_>, link: LinkId, frame: &[u8]) {
         let now = cx.now;
         self.market.count_queues(now, &self.current);
-        self.links.neighbours.note_received(now, link);
+        self.neighbours.note_received(now, link);
         match Control::decode(frame) {
             None => self.refuse(link),
             Some(Control::Hello(hello)) => {
                 if self.peer(link).is_none() {
                     self.events.push_back(DaemonEvent::Greeted(link, hello.member));
                 }
-                for change in self.links.neighbours.take_hello(now, self.me, link, &hello) {
+                for change in self.neighbours.take_hello(now, self.me, link, &hello) {
                     self.apply(now, change);
                 }
                 self.check_links(cx);
@@ -241,38 +223,35 @@ impl Daemon {
     /// Handles a frame of the data lane.
     pub fn handle_data(&mut self, cx: &mut Cx<'_>, link: LinkId, frame: Bytes) {
         self.market.count_queues(cx.now, &self.current);
-        self.links.neighbours.note_received(cx.now, link);
+        self.neighbours.note_received(cx.now, link);
         self.take_data(cx.now, link, frame);
         self.settle(cx);
     }
 
-    /// Returns the streams of a configuration that takes data frames now.
-    fn streams(&mut self, config: ViewId) -> Option<&mut Streams> {
-        let streams = match &mut self.change {
-            ViewChange { recovery: Some(recovery), .. } => &mut recovery.streams,
-            ViewChange { proposal: Some(_), .. } => return None,
-            _ => &mut self.current,
-        };
-        Some(streams).filter(|it| it.config == config)
+    /// Returns the streams of data frames; `None` from a proposal to its recovery.
+    fn streams(&mut self) -> Option<&mut Streams> {
+        match &mut self.change {
+            ViewChange { recovery: Some(recovery), .. } => Some(&mut recovery.streams),
+            ViewChange { proposal: Some(_), .. } => None,
+            _ => Some(&mut self.current),
+        }
     }
 
     fn take_data(&mut self, now: Time, link: LinkId, mut frame: Bytes) {
         let mut fields = Fields(&frame);
         let Some(config) = fields.read::<ViewId>() else { return self.refuse(link) };
         let rest = frame.len() - fields.0.len();
-        if self.streams(config).is_none() {
+        if self.streams().is_none_or(|it| it.config != config) {
             return self.change.keep_early(config, link, frame);
         }
         frame = frame.slice(rest..);
         while !frame.is_empty() {
             let Some(item) = Item::take(&mut frame) else { return self.refuse(link) };
-            let mut complete = Vec::new();
-            let recovery = self.change.recovery.as_mut();
-            let streams = recovery.map_or(&mut self.current, |it| &mut it.streams);
-            if streams.take(link, item, &mut complete).is_none() {
-                return self.refuse(link);
+            let Some(streams) = self.streams() else { return };
+            match streams.take(link, item) {
+                Ok(complete) => self.take_messages(now, complete),
+                Err(Violation) => return self.refuse(link),
             }
-            self.take_messages(now, complete);
         }
     }
 
@@ -286,29 +265,28 @@ impl Daemon {
     }
 
     fn push_control(&mut self, now: Time, link: LinkId, frame: Bytes) {
-        if !self.links.push(link, frame) {
+        if !self.neighbours.push(link, frame) {
             self.apply(now, LinkChange::Close(link));
         }
     }
 
-    /// Sends a message to all neighbours but one.
     fn flood(&mut self, now: Time, except: Option<LinkId>, control: &Control) {
         let frame = control.encode();
-        for link in self.links.ids() {
-            if Some(link) != except && self.links.is_up(link) {
-                self.push_control(now, link, frame.clone());
-            }
+        let links =
+            self.neighbours.links.iter().filter(|(id, it)| it.is_up && Some(**id) != except);
+        for link in links.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.push_control(now, link, frame.clone());
         }
     }
 
     fn greet(&mut self, now: Time) {
-        for (link, hello) in self.links.neighbours.greet(now, self.me, &self.name) {
+        for (link, hello) in self.neighbours.greet(now, self.me, &self.name) {
             self.push_control(now, link, Control::Hello(hello).encode());
         }
     }
 
     fn check_links(&mut self, cx: &mut Cx<'_>) {
-        for change in self.links.neighbours.check(cx.now, cx.late) {
+        for change in self.neighbours.check(cx.now, cx.late) {
             self.apply(cx.now, change);
         }
     }
@@ -316,15 +294,14 @@ impl Daemon {
     fn apply(&mut self, now: Time, change: LinkChange) {
         match change {
             LinkChange::Up(link) => {
-                let known = self.adverts.database.iter();
-                let known: Vec<Bytes> =
-                    known.map(|it| Control::Advert(it.clone()).encode()).collect();
-                known.into_iter().for_each(|frame| self.push_control(now, link, frame));
+                for advert in self.database.iter().cloned().collect::<Vec<_>>() {
+                    self.push_control(now, link, Control::Advert(advert).encode());
+                }
                 self.advertise(now);
             }
             LinkChange::Close(link) => {
                 self.refuse(link);
-                if self.links.close(now, link) {
+                if self.neighbours.close(now, link) {
                     self.advertise(now);
                 }
             }
@@ -333,15 +310,15 @@ impl Daemon {
 
     fn advertise(&mut self, now: Time) {
         let own = (self.me, self.name.clone());
-        let advert = self.adverts.renew(now, own, self.links.neighbours.up());
+        let advert = self.database.renew(now, own, self.neighbours.up());
         self.take_advert(now, None, advert);
     }
 
     fn take_advert(&mut self, now: Time, from: Option<LinkId>, advert: Advert) {
-        if from.is_some() && self.adverts.must_answer(self.me, &advert) {
+        if from.is_some() && self.database.must_answer(self.me, &advert) {
             return self.advertise(now);
         }
-        if self.adverts.database.take(now, advert.clone()) {
+        if self.database.take(now, advert.clone()) {
             self.flood(now, from, &Control::Advert(advert));
             self.change.note_topology(now);
         }
@@ -352,9 +329,9 @@ impl Daemon {
         self.greet(cx.now);
         self.check_links(cx);
         self.handle_market(cx);
-        if cx.now >= self.adverts.renew_at {
+        if cx.now >= self.database.renew_at {
             self.advertise(cx.now);
-            self.adverts.database.expire(cx.now, &self.current.graph.members);
+            self.database.expire(cx.now, &self.current.graph.members);
         }
         if cx.now >= self.refresh_at {
             self.refresh_at = cx.now + REFRESH;
@@ -365,7 +342,6 @@ impl Daemon {
         self.settle(cx);
     }
 
-    /// Takes all steps that are possible now.
     fn settle(&mut self, cx: &mut Cx<'_>) {
         self.propose(cx.now);
         self.send_waiting_steps(cx.now);
@@ -382,7 +358,7 @@ impl Daemon {
 
     /// Returns the time at which [`handle_timeout`](Self::handle_timeout) is due.
     pub fn next_timeout(&self) -> Option<Time> {
-        let neighbours = self.links.neighbours.next_timeout();
+        let neighbours = self.neighbours.next_timeout();
         let own = [neighbours, self.change.next_timeout(), self.market.next_timeout()];
         own.into_iter().flatten().chain([self.refresh_at]).min()
     }

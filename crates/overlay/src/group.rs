@@ -32,7 +32,6 @@ impl MemberId {
 
 #[derive(Clone, Debug, Default)]
 struct Group {
-    /// Members in the order of their joins.
     members: Vec<MemberId>,
     /// Clients that have announced a join, with the cell number of the announcement.
     joining: Vec<(MemberId, u64)>,
@@ -48,10 +47,7 @@ impl Group {
     fn route(&mut self, member: &MemberId, rank: usize) {
         let here = |it: &MemberId| it.daemon == member.daemon;
         let is_wanted = self.members.iter().any(here) || self.joining.iter().any(|it| here(&it.0));
-        self.routes = self.routes.without(DaemonSet::of(rank));
-        if is_wanted {
-            self.routes = self.routes.or(DaemonSet::of(rank));
-        }
+        self.routes.set(rank, is_wanted);
     }
 }
 
@@ -114,16 +110,13 @@ impl Groups {
         self.of(member).into_iter().filter(holds).collect()
     }
 
-    /// True if a member asks the group's senders to wait for slow members.
     pub(crate) fn holds_senders(&self, name: &Bytes, member: &MemberId) -> bool {
         self.table.get(name).is_some_and(|it| it.holding_members.contains(member))
     }
 
     pub(crate) fn hold(&mut self, name: &[u8], rank: usize, is_held: bool) {
-        let Some(group) = self.table.get_mut(name) else { return };
-        group.holds = group.holds.without(DaemonSet::of(rank));
-        if is_held {
-            group.holds = group.holds.or(DaemonSet::of(rank));
+        if let Some(group) = self.table.get_mut(name) {
+            group.holds.set(rank, is_held);
         }
     }
 
@@ -136,7 +129,7 @@ impl Groups {
         let group = self.table.entry(group).or_default();
         group.joining.retain(|it| it.0 != member);
         group.joining.push((member, sequence));
-        group.routes = group.routes.or(DaemonSet::of(rank));
+        group.routes.set(rank, true);
     }
 
     /// Adds a client. Returns true if the client was no member before.
@@ -198,7 +191,6 @@ impl Groups {
         }
     }
 
-    /// Returns the groups of a member or joining client.
     pub(crate) fn of(&self, member: &MemberId) -> Vec<Bytes> {
         self.by_member.get(member).into_iter().flatten().cloned().collect()
     }

@@ -78,45 +78,44 @@ impl Encoded for ViewId {
 }
 
 /// Maximum number of daemons in a view.
-pub const DAEMONS_MAX: usize = 128;
+pub(crate) const DAEMONS_MAX: usize = 128;
 
 /// Set of daemons. Bit `i` is the member of rank `i`: its index in the configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DaemonSet(pub u128);
+pub(crate) struct DaemonSet(pub(crate) u128);
 
 impl DaemonSet {
-    /// Set of all ranks.
-    pub const ALL: Self = Self(u128::MAX);
+    pub(crate) const ALL: Self = Self(u128::MAX);
 
-    /// Returns the set of the daemon at `rank`.
-    pub fn of(rank: usize) -> Self {
+    pub(crate) fn of(rank: usize) -> Self {
         Self(1 << rank)
     }
 
-    /// True if the daemon at `rank` belongs to the set.
-    pub fn has(self, rank: usize) -> bool {
+    pub(crate) fn has(self, rank: usize) -> bool {
         self.0 >> rank & 1 == 1
     }
 
-    /// Returns the union of both sets.
+    pub(crate) fn set(&mut self, rank: usize, is_member: bool) {
+        self.0 = self.0 & !(1 << rank) | u128::from(is_member) << rank;
+    }
+
     #[must_use]
-    pub fn or(self, other: Self) -> Self {
+    pub(crate) fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Returns the members of this set that are not in `other`.
     #[must_use]
-    pub fn without(self, other: Self) -> Self {
+    pub(crate) fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
     /// True if the sets share a daemon.
-    pub fn meets(self, other: Self) -> bool {
+    pub(crate) fn meets(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
     /// Returns the ranks in ascending order.
-    pub fn iter(self) -> impl Iterator<Item = usize> {
+    pub(crate) fn iter(self) -> impl Iterator<Item = usize> {
         (0..DAEMONS_MAX).filter(move |rank| self.has(*rank))
     }
 }

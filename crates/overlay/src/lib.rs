@@ -2,14 +2,6 @@
 //!
 //! Reading order: `ids`, `topology` (components and trees), `stream` (cells along trees, the common
 //! order), [`Daemon`] and its parts, `client`, `session` (clients over a byte stream).
-//!
-//! | part of the daemon | duty |
-//! | --- | --- |
-//! | `links`, `adverts` | frames of the control lanes; the link-state database |
-//! | `change`, `recovery`, `tables`, `view` | proposals, missing cells, begin of a view |
-//! | `clients`, `session`, `slow` | sessions, joins in progress, slow clients |
-//! | `requests`, `delivery` | messages and membership steps: into the order, and out of it |
-//! | `market` | prices of links, and clients that wait for money |
 
 #![no_std]
 
@@ -40,7 +32,7 @@ pub use daemon::{
     ViewLink,
 };
 pub use group::MemberId;
-pub use ids::{ClientId, DAEMONS_MAX, DaemonId, DaemonRun, DaemonSet, LinkId, ViewId};
+pub use ids::{ClientId, DaemonId, DaemonRun, LinkId, ViewId};
 pub use price::{Benefit, FlowControl, PriceProfile};
 pub use session::protocol;
 pub use session::{
@@ -48,4 +40,3 @@ pub use session::{
 };
 pub use topology::NAME_BYTES_MAX;
 pub use trace::ClientTrace;
-pub use wire::FRAME_BYTES_MAX;

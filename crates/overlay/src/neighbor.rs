@@ -1,9 +1,10 @@
 //! Neighbours: greetings, round-trip time, failure detection, and hold-down of links that flap.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use bytes::Bytes;
 use faircast_base::{Duration, Time, fresh};
 
 use crate::ids::{DAEMONS_MAX, DaemonId, DaemonRun, LinkId};
@@ -23,17 +24,17 @@ const TOGETHER: Duration = Duration::from_secs(2);
 const SENT_KEPT: usize = 32;
 /// Maximum number of links that are up: the capacity of an advertisement.
 const UP_MAX: usize = DAEMONS_MAX - 1;
+/// Maximum control queue of a link in bytes, above a whole overlay's database; then it closes.
+const CONTROL_BYTES_MAX: usize = 16 << 20;
 /// Maximum number of daemons with a history. The oldest one without a link is dropped first.
 const HISTORIES_MAX: usize = 4 * DAEMONS_MAX;
 
-/// Connection to another daemon.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
-    /// True if this daemon opened the connection.
     is_initiator: bool,
     opened_at: Time,
     received_at: Time,
-    pub(crate) peer: Option<DaemonRun>,
+    peer: Option<DaemonRun>,
     /// Number and arrival time of the newest greeting from the peer.
     peer_hello: (u64, Time),
     /// Number of the newest own greeting, and send times of the last 32 by number.
@@ -41,8 +42,11 @@ pub(crate) struct Link {
     hello_sent_at: [Time; SENT_KEPT],
     /// Newest own greeting that the peer has echoed; above 0 the link works in both directions.
     echoed_hello: u64,
-    pub(crate) rtt: Option<Duration>,
+    rtt: Option<Duration>,
     pub(crate) is_up: bool,
+    /// Frames that wait in the control lane, and the sum of their lengths.
+    control: VecDeque<Bytes>,
+    control_bytes: usize,
 }
 
 impl Link {
@@ -66,11 +70,9 @@ struct History {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Neighbours {
-    links: BTreeMap<LinkId, Link>,
+    pub(crate) links: BTreeMap<LinkId, Link>,
     histories: BTreeMap<DaemonId, History>,
-    /// Serial number of the last link that came up.
     serial: u32,
-    /// Time of the next greetings on all links.
     hello_at: Time,
 }
 
@@ -86,19 +88,17 @@ impl Neighbours {
         let (peer_hello, hello_sent_at) = ((0, now), [now; SENT_KEPT]);
         let link = fresh! {
             Link { is_initiator, opened_at: now, received_at: now, peer_hello, hello_sent_at, }
-            peer, hello_number, echoed_hello, rtt, is_up
+            peer, hello_number, echoed_hello, rtt, is_up, control, control_bytes
         };
         self.links.insert(id, link);
         self.hello_at = now;
     }
 
+    /// Removes a link. True if the link was up.
     pub(crate) fn close(&mut self, now: Time, id: LinkId) -> bool {
-        let Some(link) = self.links.remove(&id) else { return false };
-        link.is_up && self.note_down(now, &link)
-    }
-
-    fn note_down(&mut self, now: Time, link: &Link) -> bool {
-        let Some(peer) = link.peer else { return false };
+        let Some(Link { is_up: true, peer: Some(peer), .. }) = self.links.remove(&id) else {
+            return false;
+        };
         let history = self.histories.entry(peer.id).or_default();
         let flaps = now.since(history.up_since) < FLAP;
         let doubled = (history.hold_down * 2).clamp(HOLD_DOWN, HOLD_DOWN_MAX);
@@ -109,13 +109,26 @@ impl Neighbours {
         true
     }
 
-    /// Returns the daemon at the other end of a link, once it has greeted.
-    pub(crate) fn peer(&self, id: LinkId) -> Option<DaemonRun> {
-        self.links.get(&id)?.peer
+    /// Queues a frame of the control lane. False if the peer reads too slowly.
+    pub(crate) fn push(&mut self, id: LinkId, frame: Bytes) -> bool {
+        let Some(link) = self.links.get_mut(&id) else { return true };
+        let has_room = link.control_bytes <= CONTROL_BYTES_MAX;
+        if has_room {
+            link.control_bytes += frame.len();
+            link.control.push_back(frame);
+        }
+        has_room
     }
 
-    pub(crate) fn get(&self, id: LinkId) -> Option<&Link> {
-        self.links.get(&id)
+    pub(crate) fn poll(&mut self, id: LinkId) -> Option<Bytes> {
+        let link = self.links.get_mut(&id)?;
+        let frame = link.control.pop_front()?;
+        link.control_bytes -= frame.len();
+        Some(frame)
+    }
+
+    pub(crate) fn peer(&self, id: LinkId) -> Option<DaemonRun> {
+        self.links.get(&id)?.peer
     }
 
     pub(crate) fn has(&self, id: DaemonId) -> bool {
@@ -152,16 +165,12 @@ impl Neighbours {
         hello: &Hello,
     ) -> Vec<LinkChange> {
         let mut changes = Vec::new();
-        let rivals: Vec<LinkId> = self
-            .links
-            .iter()
-            .filter(|(other, it)| **other != id && it.is_to(hello.member.id))
-            .map(|(other, _)| *other)
-            .collect();
+        let rivals =
+            self.links.iter().filter(|(it, link)| **it != id && link.is_to(hello.member.id));
+        let rivals: Vec<LinkId> = rivals.map(|(rival, _)| *rival).collect();
         let Some(link) = self.links.get_mut(&id) else { return changes };
         if link.peer.is_some_and(|peer| peer != hello.member) || hello.member.id == me.id {
-            changes.push(LinkChange::Close(id));
-            return changes;
+            return [LinkChange::Close(id)].into();
         }
         let is_first = link.peer.is_none();
         link.peer = Some(hello.member);

@@ -133,10 +133,7 @@ impl FlowControl {
         (share as usize).max(BATCH_BYTES)
     }
 
-    /// Checks that a purse can ever contain the fee.
-    ///
-    /// # Errors
-    /// The name of the wrong option, and the allowed range.
+    /// Checks that a purse can ever contain the fee. The error is the wrong option and its range.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         match self.fee <= self.savings_max {
             true => Ok(()),
@@ -145,10 +142,6 @@ impl FlowControl {
                 Err(("fee", format!("is {fee}; allowed: at most savings_max, {most}")))
             }
         }
-    }
-
-    fn period_longest(&self, clients: usize) -> Duration {
-        self.period_max.mul_f64((clients as f64 / CROWD).max(1.0))
     }
 
     /// Returns the time within which a new client gets its first salary. Clients that connect
@@ -289,7 +282,8 @@ impl Purse {
                     false => 2.0 * period,
                 };
                 let next = Duration::from_secs_f64(next);
-                self.period = next.min(of.period_longest(clients)).max(of.period_min);
+                let longest = of.period_max.mul_f64((clients as f64 / CROWD).max(1.0));
+                self.period = next.min(longest).max(of.period_min);
                 self.retry_at = None;
             } else {
                 count += now.since(self.salary_at).as_nanos() / self.period.as_nanos();
@@ -301,8 +295,7 @@ impl Purse {
     }
 
     /// Buys a message in competition with `clients`, on debt beyond the price of one packet. The
-    /// error is the time of the next attempt, or earlier for clients that [lack
-    /// money](Self::is_short) if prices fall.
+    /// error is the time of the next attempt; clients that lack money may try earlier if prices fall.
     pub(crate) fn buy(
         &mut self,
         cx: &mut Cx<'_>,
@@ -345,9 +338,7 @@ impl Purse {
         }
         Ok(())
     }
-}
 
-impl Purse {
     pub(crate) fn lacks_money(&self) -> bool {
         self.is_blocked && self.retry_at.is_none()
     }
@@ -391,6 +382,11 @@ mod tests {
         Purse { money: 10.0, period: update, salary_at: ms(0) + update, ..Purse::default() }
     }
 
+    /// Buys a message after 1 ms, without a coin.
+    fn buy(purse: &mut Purse, quote: Quote, bytes: usize) -> Result<(), Time> {
+        purse.buy(&mut Cx::untraced(ms(1), &mut rng()), &PAPER, (quote, 1), bytes)
+    }
+
     #[test]
     fn the_constants_are_those_of_the_paper() {
         assert_eq!(FlowControl { coin: false, ..FlowControl::profile(PriceProfile::Paper) }, PAPER);
@@ -431,13 +427,11 @@ mod tests {
 
     #[test]
     fn a_purse_buys_at_the_price_until_the_money_is_gone() {
-        let (mut purse, mut rng) = (purse(), rng());
-        let mut cx = Cx::untraced(ms(1), &mut rng);
+        let mut purse = purse();
         for _ in 0..4 {
-            assert_eq!(purse.buy(&mut cx, &PAPER, (at(2.5), 1), 1000), Ok(()));
+            assert_eq!(buy(&mut purse, at(2.5), 1000), Ok(()));
         }
-        let wait = purse.buy(&mut cx, &PAPER, (at(2.5), 1), 1000);
-        assert_eq!(wait, Err(purse.salary_at), "prices may fall before");
+        assert_eq!(buy(&mut purse, at(2.5), 1000), Err(purse.salary_at), "prices may fall before");
         assert!(purse.money == 0.0 && purse.lacks_money());
     }
 
@@ -452,14 +446,9 @@ mod tests {
             (None, None, 50.0),
         ];
         for (bought, refused, period_ms) in cases {
-            let (mut purse, mut rng) = (purse(), rng());
-            let mut cx = Cx::untraced(ms(1), &mut rng);
-            if let Some(price) = bought {
-                purse.buy(&mut cx, &PAPER, (at(price), 1), 1000).unwrap();
-            }
-            if let Some(price) = refused {
-                purse.buy(&mut cx, &PAPER, (at(price), 1), 1000).unwrap_err();
-            }
+            let mut purse = purse();
+            bought.iter().for_each(|price| buy(&mut purse, at(*price), 1000).unwrap());
+            refused.iter().for_each(|price| _ = buy(&mut purse, at(*price), 1000).unwrap_err());
             let price = refused.or(bought).unwrap_or(1.0);
             purse.pay_salaries(ms(50), &PAPER, (price, 1));
             let found = purse.period.as_secs_f64() * 1e3;
@@ -486,8 +475,7 @@ mod tests {
     #[test]
     fn a_long_message_leaves_a_debt() {
         let (mut purse, mut rng) = (purse(), rng());
-        let mut cx = Cx::untraced(ms(1), &mut rng);
-        purse.buy(&mut cx, &PAPER, (at(1.0), 1), 146_000).unwrap();
+        buy(&mut purse, at(1.0), 146_000).unwrap();
         assert_eq!(purse.money, -90.0);
         let mut cx = Cx::untraced(ms(449), &mut rng);
         assert!(purse.buy(&mut cx, &PAPER, (at(1.0), 1), 1).is_err());
@@ -557,19 +545,17 @@ mod tests {
     #[test]
     fn a_path_dearer_than_all_savings_is_bought_on_debt_where_the_benefit_is_concave() {
         let (mut purse, mut rng) = (Purse { money: 20.0, ..purse() }, rng());
-        let mut cx = Cx::untraced(ms(1), &mut rng);
         let quote = PAPER.quote(Benefit::Concave, (30.0, 6.0), 1.0);
-        assert_eq!(purse.buy(&mut cx, &PAPER, (quote, 1), 1000), Ok(()));
+        assert_eq!(buy(&mut purse, quote, 1000), Ok(()));
         assert_eq!(purse.money, -11.0);
-        purse.buy(&mut cx, &PAPER, (quote, 1), 1000).unwrap_err();
+        buy(&mut purse, quote, 1000).unwrap_err();
         let period = purse.period;
         purse.pay_salaries(ms(50), &PAPER, (quote.threshold_price, 1));
         assert!(purse.period < period, "its dearest link is below the threshold");
         // With the benefit of throughput the same path needs more money than `savings_max`.
         let quote = PAPER.quote(Benefit::Throughput, (30.0, 6.0), 1.0);
         purse.money = 20.0;
-        cx.now = ms(2000);
-        purse.buy(&mut cx, &PAPER, (quote, 1), 1000).unwrap_err();
+        purse.buy(&mut Cx::untraced(ms(2000), &mut rng), &PAPER, (quote, 1), 1000).unwrap_err();
     }
 
     proptest! {

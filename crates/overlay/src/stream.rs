@@ -17,7 +17,6 @@
 //! sources are known: later ones may depend on a message that no member has.
 
 mod order;
-mod queue;
 mod source;
 
 use alloc::collections::BTreeMap;
@@ -29,8 +28,7 @@ use faircast_proto::RangeSet;
 use faircast_proto::fields::{Encoded, Fields};
 
 use self::order::CommonOrder;
-use self::queue::Queue;
-use self::source::{Child, Source};
+use self::source::{Child, Queue, Source};
 use crate::cell::{Cell, Kind, Service, payload_bytes_max};
 use crate::client::Parts;
 use crate::ids::{DaemonSet, LinkId, ViewId};
@@ -43,7 +41,6 @@ const ACK_BYTES: usize = 64 * 1024;
 /// Maximum number of cells of a message. The longest message with the longest names needs 1841.
 const PIECES_MAX: usize = 2048;
 
-/// Message of which all cells have arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct CompleteMessage {
     /// Rank of the source daemon; number and Lamport time of the message's last cell.
@@ -60,21 +57,21 @@ impl CompleteMessage {
     }
 }
 
+/// Violation of the protocol by the daemon at the other end of a link.
+#[derive(Debug)]
+pub(crate) struct Violation;
+
 #[derive(Clone, Debug)]
 pub(crate) struct Streams {
     pub(crate) config: ViewId,
     pub(crate) graph: Graph,
-    /// Rank of this daemon.
     pub(crate) me: usize,
-    /// Lamport time.
     pub(crate) time: u64,
-    /// Stream of each member, by rank.
     sources: Vec<Source>,
-    queues: BTreeMap<LinkId, Queue>,
+    pub(crate) queues: BTreeMap<LinkId, Queue>,
     order: CommonOrder,
     /// Lamport time that other members wait for this daemon's clock to pass.
     clock_wanted: u64,
-    /// Lamport time of the last clock sent to all.
     clock_sent: u64,
     /// True if more own cells are stable than the last clock says.
     is_stability_news: bool,
@@ -102,7 +99,7 @@ impl Streams {
         retained_bytes_max: usize,
     ) -> Self {
         let count = graph.members.len();
-        let sources = (0..count).map(|root| {
+        let source = |root| {
             let parents = graph.tree(root);
             let mut below: BTreeMap<usize, DaemonSet> = BTreeMap::new();
             for rank in 0..count {
@@ -110,8 +107,7 @@ impl Streams {
                 let mut at = rank;
                 while let Some(parent) = parents[at] {
                     if parent == me {
-                        let set = below.entry(at).or_default();
-                        *set = set.or(DaemonSet::of(rank));
+                        below.entry(at).or_default().set(rank, true);
                     }
                     at = parent;
                 }
@@ -124,8 +120,8 @@ impl Streams {
                 children: below.iter().filter_map(child).collect(),
                 ..Source::default()
             }
-        });
-        let sources = sources.collect();
+        };
+        let sources = (0..count).map(source).collect();
         let queues = link_to.values().map(|link| (*link, Queue::default())).collect();
         fresh! {
             Self {
@@ -170,10 +166,6 @@ impl Streams {
         (own.through, own.stable)
     }
 
-    pub(crate) fn queued_bytes(&self, link: LinkId) -> usize {
-        self.queues.get(&link).map_or(0, |it| it.bytes)
-    }
-
     pub(crate) fn links(&self) -> impl Iterator<Item = LinkId> {
         self.queues.keys().copied()
     }
@@ -185,10 +177,6 @@ impl Streams {
 
     pub(crate) fn queue_length(&self, link: LinkId) -> (usize, usize) {
         self.queues.get(&link).map_or((0, 0), |it| (it.cells, it.bytes))
-    }
-
-    pub(crate) fn left_bytes(&self, link: LinkId) -> u64 {
-        self.queues.get(&link).map_or(0, |it| it.left_bytes)
     }
 
     pub(crate) fn stream_states(&self) -> Vec<StreamState> {
@@ -218,30 +206,28 @@ impl Streams {
         }
     }
 
-    pub(crate) fn send_to_all(
+    /// Sends a cell that is no message. Returns the cell if it waits for no other.
+    pub(crate) fn send_step(
         &mut self,
-        what: (Kind, Service, bool),
-        client: &[u8],
-        groups: &[&[u8]],
+        kind: Kind,
+        to: DaemonSet,
+        (client, groups): (&[u8], &[&[u8]]),
         payload: &[&[u8]],
-        complete: &mut Vec<CompleteMessage>,
-    ) {
-        self.send(what, DaemonSet::ALL, client, groups, payload, complete);
+    ) -> Option<CompleteMessage> {
+        self.send((kind, Service::Reliable, true), to, (client, groups), payload)
     }
 
-    pub(crate) fn send(
+    fn send(
         &mut self,
         what: (Kind, Service, bool),
         to: DaemonSet,
-        client: &[u8],
-        groups: &[&[u8]],
+        (client, groups): (&[u8], &[&[u8]]),
         payload: &[&[u8]],
-        complete: &mut Vec<CompleteMessage>,
-    ) {
+    ) -> Option<CompleteMessage> {
         self.time += 1;
         let bytes = Cell::encode(self.time, what, to, client, groups, payload);
         let sequence = self.sources[self.me].through + 1;
-        self.take_cell(self.me, sequence, bytes, complete);
+        self.take_cell(self.me, sequence, bytes).ok()?
     }
 
     pub(crate) fn send_message(
@@ -251,29 +237,29 @@ impl Streams {
         groups: &[&[u8]],
         payload: &[u8],
         routes: DaemonSet,
-        complete: &mut Vec<CompleteMessage>,
-    ) {
+    ) -> Option<CompleteMessage> {
         let is_pruned = !service.is_ordered() || breaks(Mutant::PrunedOrder);
-        let routes = if is_pruned { routes } else { DaemonSet::ALL };
-        let mut to = routes.or(DaemonSet::of(self.me));
+        let mut to = if is_pruned { routes } else { DaemonSet::ALL };
+        to.set(self.me, true);
         let is_tracked = service >= Service::Fifo && !self.is_alone();
         if is_tracked {
-            to = self.extend_routes(client, groups, to, complete);
+            to = self.extend_routes(client, groups, to);
         }
         let most = payload_bytes_max(groups);
         let count = payload.len().div_ceil(most).max(1);
+        let mut complete = None;
         for i in 0..count {
             let from = i * most;
             let part = &payload[from..payload.len().min(from + most)];
             let kind = if i == 0 { Kind::Message } else { Kind::Continuation };
-            self.send((kind, service, i + 1 == count), to, client, groups, &[part], complete);
+            complete = self.send((kind, service, i + 1 == count), to, (client, groups), &[part]);
         }
         if is_tracked {
             let last = self.sources[self.me].through;
             if !self.fifo_routes.contains_key(client) {
                 self.fifo_routes.insert(Bytes::copy_from_slice(client), BTreeMap::new());
             }
-            let Some(routes_by_group) = self.fifo_routes.get_mut(client) else { return };
+            let routes_by_group = self.fifo_routes.get_mut(client)?;
             for group in groups {
                 match routes_by_group.get_mut(*group) {
                     Some(it) => *it = (to, last),
@@ -281,16 +267,11 @@ impl Streams {
                 }
             }
         }
+        complete
     }
 
     /// Returns the daemons of a client's next message; sends newly added ones the earlier messages.
-    fn extend_routes(
-        &mut self,
-        client: &[u8],
-        groups: &[&[u8]],
-        mut to: DaemonSet,
-        complete: &mut Vec<CompleteMessage>,
-    ) -> DaemonSet {
+    fn extend_routes(&mut self, client: &[u8], groups: &[&[u8]], mut to: DaemonSet) -> DaemonSet {
         let Some(routes_by_group) = self.fifo_routes.get(client) else { return to };
         let own = &self.sources[self.me];
         let known = |group: &&[u8]| {
@@ -311,38 +292,35 @@ impl Streams {
             (is_earlier && lacking != DaemonSet::default())
                 .then(|| (lacking, *sequence, bytes.clone()))
         };
-        let earlier: Vec<(DaemonSet, u64, Bytes)> = own.cells.iter().filter_map(missing).collect();
-        for (lacking, sequence, cell) in
-            earlier.into_iter().filter(|_| !breaks(Mutant::NoEarlierCells))
-        {
+        let earlier = own.cells.iter().filter_map(missing);
+        let earlier: Vec<_> = earlier.filter(|_| !breaks(Mutant::NoEarlierCells)).collect();
+        for (lacking, sequence, cell) in earlier {
             let mut head = Vec::new();
             put_var(&mut head, sequence);
-            let what = (Kind::EarlierCell, Service::Reliable, true);
-            self.send(what, lacking, &[], &[], &[&head, &cell], complete);
+            self.send_step(Kind::EarlierCell, lacking, (&[], &[]), &[&head, &cell]);
         }
         to
     }
 
-    /// Takes an item from a link. Returns `None` if the item violates the protocol.
+    /// Takes an item from a link. Returns the message that it completes.
     pub(crate) fn take(
         &mut self,
         link: LinkId,
         item: Item,
-        complete: &mut Vec<CompleteMessage>,
-    ) -> Option<()> {
+    ) -> Result<Option<CompleteMessage>, Violation> {
+        let (Item::Cell { source, .. } | Item::Clock(source, _) | Item::Ack { source, .. }) = item;
+        let from = self.sources.get_mut(usize::from(source)).ok_or(Violation)?;
         match item {
-            Item::Cell { source, step, cell } => {
-                let from = self.sources.get(usize::from(source))?;
-                let sequence = from.through.checked_add(step)?;
+            Item::Cell { step, cell, .. } => {
+                let sequence = from.through.checked_add(step).ok_or(Violation)?;
                 if from.parent != Some(link) || step == 0 || sequence > NUMBER_MAX {
-                    return None;
+                    return Err(Violation);
                 }
-                self.take_cell(source.into(), sequence, cell, complete)
+                return self.take_cell(source.into(), sequence, cell);
             }
-            Item::Clock(source, clock) => {
-                let from = self.sources.get_mut(usize::from(source))?;
+            Item::Clock(_, clock) => {
                 if from.parent != Some(link) || clock.time.max(clock.sequence) > NUMBER_MAX {
-                    return None;
+                    return Err(Violation);
                 }
                 from.through = from.through.max(clock.sequence);
                 from.clock = from.clock.max(clock.time);
@@ -352,17 +330,12 @@ impl Streams {
                 if clock.wanted {
                     self.clock_wanted = self.clock_wanted.max(clock.time);
                 }
-                let children: Vec<LinkId> = from.children.iter().map(|it| it.link).collect();
-                for child in children {
-                    self.queue(child).push_clock(source, clock);
-                }
-                Some(())
+                push_clock(&mut self.queues, &from.children, source, clock);
             }
-            Item::Ack { source, through, time } => {
-                let from = self.sources.get_mut(usize::from(source))?;
-                let child = from.children.iter_mut().find(|it| it.link == link)?;
+            Item::Ack { through, time, .. } => {
+                let child = from.children.iter_mut().find(|it| it.link == link).ok_or(Violation)?;
                 if through > from.through || time > NUMBER_MAX {
-                    return None;
+                    return Err(Violation);
                 }
                 child.acked = child.acked.max(through);
                 from.time_below = from.time_below.max(time);
@@ -372,9 +345,9 @@ impl Streams {
                 } else {
                     from.ack_due |= from.acked_below() > from.acked;
                 }
-                Some(())
             }
         }
+        Ok(None)
     }
 
     fn update_stability(&mut self) {
@@ -400,15 +373,14 @@ impl Streams {
         source: usize,
         sequence: u64,
         bytes: Bytes,
-        complete: &mut Vec<CompleteMessage>,
-    ) -> Option<()> {
-        let cell = Cell::decode(&bytes)?;
+    ) -> Result<Option<CompleteMessage>, Violation> {
+        let cell = Cell::decode(&bytes).ok_or(Violation)?;
         let is_alone = self.is_alone();
         let from = &mut self.sources[source];
         let is_long = cell.kind == Kind::Continuation && from.pieces.parts.len() >= PIECES_MAX;
         let is_full = source != self.me && from.bytes + bytes.len() > self.retained_bytes_max;
         if cell.time <= from.clock || cell.time > NUMBER_MAX || is_long || is_full {
-            return None;
+            return Err(Violation);
         }
         self.time = self.time.max(cell.time);
         (from.through, from.clock) = (sequence, cell.time);
@@ -429,7 +401,7 @@ impl Streams {
             }
         } else if cell.to.has(self.me) && source != self.me {
             let mut fields = Fields(&cell.payload);
-            let earlier = take_var(&mut fields)?;
+            let earlier = take_var(&mut fields).ok_or(Violation)?;
             if earlier > from.stable && earlier < sequence && !from.has(earlier) {
                 from.retain(earlier, cell.payload.slice_ref(fields.0));
             }
@@ -456,12 +428,10 @@ impl Streams {
             }
         }
         if cell.kind == Kind::EarlierCell || !cell.to.has(self.me) {
-            return Some(());
+            return Ok(None);
         }
-        if let Some(message) = self.sources[source].pieces.add(source, sequence, cell) {
-            complete.extend(self.order.add(message));
-        }
-        Some(())
+        let message = from.pieces.add(source, sequence, cell);
+        Ok(message.and_then(|message| self.order.add(message)))
     }
 
     pub(crate) fn release_safe(&mut self) {
@@ -478,10 +448,10 @@ impl Streams {
 
     /// Takes a released FIFO message, or the next ordered one once no earlier message can arrive.
     pub(crate) fn next_ordered(&mut self) -> Option<CompleteMessage> {
-        if let Some(message) = self.order.pop_released() {
+        if let Some(message) = self.order.released.pop_front() {
             return Some(message);
         }
-        let first = self.order.first()?;
+        let (_, first) = self.order.ordered.first_key_value()?;
         let passed = |(rank, it): (usize, &Source)| {
             rank == self.me || it.clock >= first.time || breaks(Mutant::HastyOrder)
         };
@@ -520,12 +490,7 @@ impl Streams {
         own.clock = self.time;
         let clock =
             Clock { sequence: own.through, time: self.time, stable: own.stable, wanted: false };
-        let rank = self.me as u8;
-        for child in &own.children {
-            if let Some(queue) = self.queues.get_mut(&child.link) {
-                queue.push_clock(rank, clock);
-            }
-        }
+        push_clock(&mut self.queues, &own.children, self.me as u8, clock);
     }
 
     /// Schedules all acknowledgements, with clocks for subtrees without members of the groups.
@@ -539,10 +504,6 @@ impl Streams {
             groups.retain(|_, it| it.1 > own.stable);
             !groups.is_empty()
         });
-    }
-
-    fn queue(&mut self, link: LinkId) -> &mut Queue {
-        self.queues.entry(link).or_default()
     }
 
     pub(crate) fn poll(&mut self, link: LinkId) -> Option<Bytes> {
@@ -563,5 +524,13 @@ impl Streams {
         let queue = self.queues.get_mut(&link)?;
         queue.fill(self.config, &mut out);
         (!out.is_empty()).then(|| out.into())
+    }
+}
+
+fn push_clock(queues: &mut BTreeMap<LinkId, Queue>, children: &[Child], source: u8, clock: Clock) {
+    for child in children {
+        if let Some(queue) = queues.get_mut(&child.link) {
+            queue.push_clock(source, clock);
+        }
     }
 }

@@ -11,7 +11,7 @@ use faircast_base::{Duration, Time};
 use faircast_proto::fields::{Encoded, Fields};
 
 use crate::ids::{DAEMONS_MAX, DaemonId, DaemonRun, DaemonSet};
-use crate::wire::NUMBER_MAX;
+use crate::wire::{NUMBER_MAX, put_list, put_name, take_list};
 
 /// Maximum length of a daemon's name in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
@@ -36,18 +36,14 @@ impl Advert {
 impl Encoded for Advert {
     fn put(&self, out: &mut Vec<u8>) {
         (self.origin, self.number).put(out);
-        out.push(self.name.len() as u8);
-        out.extend_from_slice(self.name.as_bytes());
-        out.push(self.links.len() as u8);
-        self.links.iter().for_each(|link| link.put(out));
+        put_name(out, self.name.as_bytes());
+        put_list(out, &self.links);
     }
 
     fn take(fields: &mut Fields<'_>) -> Option<Self> {
         let (origin, number) = fields.read()?;
         let name = fields.text(NAME_BYTES_MAX)?;
-        let count: u8 = fields.read()?;
-        let links =
-            (0..count).map(|_| fields.read()).collect::<Option<Vec<(DaemonRun, u32, u32)>>>()?;
+        let links: Vec<(DaemonRun, u32, u32)> = take_list(fields)?;
         let sorted = links.windows(2).all(|two| two[0].0.id < two[1].0.id);
         let fits = links.len() < DAEMONS_MAX && number <= NUMBER_MAX;
         (sorted && fits).then_some(Self { origin, number, name, links })
@@ -57,9 +53,49 @@ impl Encoded for Advert {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Database {
     adverts: BTreeMap<DaemonId, (Advert, Time)>,
+    /// Number of the own newest advertisement, and time of the next one.
+    number: u64,
+    pub(crate) renew_at: Time,
+    /// Incarnation of a later run with this name, and number of answers to its advertisements.
+    rival: (u64, u32),
 }
 
 impl Database {
+    pub(crate) fn new(now: Time) -> Self {
+        Self { renew_at: now, ..Self::default() }
+    }
+
+    pub(crate) fn renew(
+        &mut self,
+        now: Time,
+        (origin, name): (DaemonRun, String),
+        links: Vec<(DaemonRun, u32, u32)>,
+    ) -> Advert {
+        self.number += 1;
+        self.renew_at = now + ADVERT_INTERVAL;
+        Advert { origin, number: self.number, name, links }
+    }
+
+    /// True if an advertisement of another run with the own name, maybe forged, needs an answer
+    /// with a greater number. Of two active daemons with one name the earlier run gives up.
+    pub(crate) fn must_answer(&mut self, me: DaemonRun, advert: &Advert) -> bool {
+        let known = self.get(me.id);
+        let is_new = known.is_none_or(|known| advert.age() >= known.age() && advert != known);
+        let other = advert.origin.incarnation;
+        if advert.origin.id != me.id || !is_new {
+            return false;
+        }
+        if other > me.incarnation {
+            let before = if self.rival.0 == other { self.rival.1 } else { 0 };
+            self.rival = (other, before.saturating_add(1));
+            if self.rival.1 > ANSWERS_MAX {
+                return false;
+            }
+        }
+        self.number = advert.number.min(NUMBER_MAX - 1);
+        true
+    }
+
     /// Stores an advertisement. Returns true if it is new and must be flooded.
     pub(crate) fn take(&mut self, now: Time, advert: Advert) -> bool {
         let known = self.get(advert.origin.id);
@@ -124,8 +160,10 @@ impl Database {
 /// Lifetime of an advertisement without a newer one: 900 s.
 const KEPT: Duration = Duration::from_secs(900);
 /// Interval between advertisements of a daemon, which restore lost knowledge: 300 s.
-pub(crate) const ADVERT_INTERVAL: Duration = Duration::from_secs(300);
+const ADVERT_INTERVAL: Duration = Duration::from_secs(300);
 const DATABASE_MAX: usize = 4 * DAEMONS_MAX;
+/// Maximum number of answers to another run with the own name; an earlier run leaves few adverts.
+const ANSWERS_MAX: u32 = 8;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Graph {
@@ -136,15 +174,13 @@ pub(crate) struct Graph {
 
 impl Encoded for Graph {
     fn put(&self, out: &mut Vec<u8>) {
-        out.push(self.members.len() as u8);
-        self.members.iter().for_each(|it| it.put(out));
+        put_list(out, &self.members);
         (self.edges.len() as u16).put(out);
         self.edges.iter().for_each(|it| it.put(out));
     }
 
     fn take(fields: &mut Fields<'_>) -> Option<Self> {
-        let count: u8 = fields.read()?;
-        let members = (0..count).map(|_| fields.read()).collect::<Option<Vec<DaemonRun>>>()?;
+        let members: Vec<DaemonRun> = take_list(fields)?;
         let count: u16 = fields.read()?;
         let edges =
             (0..count).map(|_| fields.read()).collect::<Option<Vec<(u8, u8, u32, u32)>>>()?;
@@ -189,7 +225,7 @@ impl Graph {
             .filter(|it| !done.has(*it) && costs[*it] < u64::MAX)
             .min_by_key(|it| costs[*it])
         {
-            done = done.or(DaemonSet::of(near));
+            done.set(near, true);
             for (next, cost) in self.around(near) {
                 // A cost of 0 would make the order of daemons undefined.
                 let through = costs[near] + u64::from(cost.max(1));
@@ -288,5 +324,23 @@ mod tests {
             Graph { edges: edges.to_vec(), ..graph.clone() }.put(&mut bytes);
             assert_eq!(Fields(&bytes).read::<Graph>(), None);
         }
+    }
+
+    #[test]
+    fn an_earlier_run_is_always_answered_and_a_later_one_eight_times() {
+        let run = |incarnation| DaemonRun { id: DaemonId(1), incarnation };
+        let mut database = Database::new(Time::ZERO);
+        let forged = |incarnation, number| Advert {
+            origin: run(incarnation),
+            number,
+            name: "d".into(),
+            links: Vec::new(),
+        };
+        let answers = |database: &mut Database, incarnation| {
+            (1..20).filter(|it| database.must_answer(run(5), &forged(incarnation, *it))).count()
+        };
+        assert_eq!([4, 6, 7].map(|it| answers(&mut database, it)), [19, 8, 8]);
+        let own = database.renew(Time::ZERO, (run(5), "d".into()), Vec::new());
+        assert_eq!(own.number, 9, "above the number of the last answered advertisement");
     }
 }

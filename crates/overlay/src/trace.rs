@@ -5,10 +5,13 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt::Write as _;
 
+use bytes::Bytes;
+
 use crate::cell::Service;
 use crate::client::ClientEvent;
 use crate::group::MemberId;
 use crate::ids::{DaemonRun, ViewId};
+use crate::session::protocol::Frame;
 
 /// Writer of a client's trace.
 #[derive(Debug)]
@@ -48,6 +51,7 @@ pub(crate) fn member(member: &MemberId) -> String {
     quoted(&name)
 }
 
+#[expect(missing_docs, reason = "methods without a text return the line of their event")]
 impl ClientTrace {
     /// Creates the trace of a client.
     pub fn new(client: &MemberId) -> Self {
@@ -73,22 +77,18 @@ impl ClientTrace {
         self.line(0, &format!("\"start\",\"daemon\":{}{synchrony}", daemon(at)))
     }
 
-    /// Returns the line of a session that resumes with event number `next`.
     pub fn resume(&self, next: u64) -> String {
         self.line(0, &format!("\"resume\",\"next\":{next}"))
     }
 
-    /// Returns the line of a client that stops.
     pub fn stop(&self) -> String {
         self.line(0, "\"stop\"")
     }
 
-    /// Returns the line of a request to join a group.
     pub fn join(&self, group: &[u8]) -> String {
         self.line(0, &format!("\"join\",\"group\":{}", quoted(group)))
     }
 
-    /// Returns the line of a request to leave a group.
     pub fn leave(&self, group: &[u8]) -> String {
         self.line(0, &format!("\"leave\",\"group\":{}", quoted(group)))
     }
@@ -134,11 +134,11 @@ pub(crate) fn fields(
 ) -> String {
     match event {
         ClientEvent::Message { parts, view, .. } => {
-            let bytes: usize = parts.iter().map(bytes::Bytes::len).sum();
-            let id = id();
+            let bytes: usize = parts.iter().map(Bytes::len).sum();
             format!(
                 "\"deliver\",\"view\":\"{view}\",\"transitional\":{is_transitional},\
-                 \"id\":\"{id}\",\"hash\":\"{bytes}\""
+                 \"id\":\"{}\",\"hash\":\"{bytes}\"",
+                id()
             )
         }
         ClientEvent::Group { group, members, reason, subject, position, view } => {
@@ -177,5 +177,70 @@ pub(crate) fn fields(
         ClientEvent::Cut { lost: (from, to), closes } => {
             format!("\"cut\",\"from\":{from},\"to\":{to},\"closes\":{closes}")
         }
+    }
+}
+
+/// Length in bytes of the payload prefix that names a message in a trace.
+const ID_BYTES: usize = 16;
+
+/// Trace of a session, written at the client.
+#[derive(Debug, Default)]
+pub(crate) struct SessionTrace {
+    writer: Option<ClientTrace>,
+    pub(crate) lines: String,
+}
+
+fn id(parts: &[Bytes]) -> String {
+    let bytes = parts.iter().flatten().take(ID_BYTES);
+    bytes.map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl SessionTrace {
+    fn add(&mut self, line: impl FnOnce(&mut ClientTrace) -> String) {
+        if let Some(writer) = &mut self.writer {
+            self.lines += &line(writer);
+            self.lines.push('\n');
+        }
+    }
+
+    pub(crate) fn start(&mut self, client: &MemberId, at: &DaemonRun, is_synchronous: bool) {
+        self.stop();
+        self.writer = Some(ClientTrace::new(client));
+        self.add(|it| it.start(at, is_synchronous));
+    }
+
+    pub(crate) fn stop(&mut self) {
+        self.add(|it| it.stop());
+        self.writer = None;
+    }
+
+    pub(crate) fn request(&mut self, frame: &Frame) {
+        match frame {
+            Frame::Join { group, .. } => self.add(|it| it.join(group)),
+            Frame::Leave { group, .. } => self.add(|it| it.leave(group)),
+            Frame::Send { request, service, view, groups, payload, .. } => {
+                let id = id(core::slice::from_ref(payload));
+                let groups: Vec<&[u8]> = groups.iter().collect();
+                let message = (*service, &*groups, payload.len());
+                self.add(|it| it.send(*view, (&id, *request), message));
+            }
+            _ => {}
+        }
+    }
+
+    /// Records an event with its number. Number 0 marks the repeated state of a lost event.
+    pub(crate) fn event(&mut self, number: u64, event: &ClientEvent) {
+        if number == 0 {
+            return self.writer.iter_mut().for_each(|it| it.repeat(event));
+        }
+        let name = || match event {
+            ClientEvent::Message { parts, .. } => id(parts),
+            _ => String::new(),
+        };
+        self.add(|it| it.event(number, event, name));
+    }
+
+    pub(crate) fn resume(&mut self, next: u64) {
+        self.add(|it| it.resume(next));
     }
 }

@@ -35,7 +35,7 @@ use crate::topology::{Advert, Graph, NAME_BYTES_MAX};
 
 const VERSION: u8 = 1;
 /// Maximum length of a data frame in bytes, short so that large messages do not delay control.
-pub const FRAME_BYTES_MAX: usize = 16 * 1024;
+pub(crate) const FRAME_BYTES_MAX: usize = 16 * 1024;
 
 /// Greatest sequence number, time and advertisement number: additions to it cannot overflow.
 pub(crate) const NUMBER_MAX: u64 = 1 << 61;
@@ -60,6 +60,28 @@ pub(crate) fn take_var(fields: &mut Fields<'_>) -> Option<u64> {
     })
 }
 
+pub(crate) fn put_name(out: &mut Vec<u8>, name: &[u8]) {
+    out.push(name.len() as u8);
+    out.extend_from_slice(name);
+}
+
+/// Takes a name after its length, as a slice of `bytes`.
+pub(crate) fn take_name(bytes: &Bytes, fields: &mut Fields<'_>) -> Option<Bytes> {
+    let len = usize::from(fields.read::<u8>()?);
+    fields.bytes(len).map(|name| bytes.slice_ref(name))
+}
+
+/// Appends at most 255 values after their count.
+pub(crate) fn put_list(out: &mut Vec<u8>, values: &[impl Encoded]) {
+    out.push(values.len() as u8);
+    values.iter().for_each(|value| value.put(out));
+}
+
+pub(crate) fn take_list<T: Encoded>(fields: &mut Fields<'_>) -> Option<Vec<T>> {
+    let count: u8 = fields.read()?;
+    (0..count).map(|_| fields.read()).collect()
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
     pub(crate) member: DaemonRun,
@@ -78,7 +100,6 @@ pub(crate) struct StreamState {
     pub(crate) through: u64,
     /// Lower bound of the Lamport time of the source's further cells.
     pub(crate) clock: u64,
-    /// Cells that the member can retransmit.
     pub(crate) cells: RangeSet,
 }
 
@@ -87,7 +108,6 @@ pub(crate) struct StreamState {
 pub(crate) struct MemberState {
     pub(crate) config: ViewId,
     pub(crate) view: ViewId,
-    /// Lamport time.
     pub(crate) time: u64,
     /// Received cells of each source of `config`, by rank.
     pub(crate) streams: Vec<StreamState>,
@@ -155,13 +175,11 @@ impl Encoded for MemberState {
     }
 }
 
-/// Report of a daemon about the prices of its own links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Prices {
     /// Tag of the configuration, to which all ranks refer.
     pub(crate) tag: u16,
     pub(crate) source: u8,
-    /// Number of the report, which grows within a configuration.
     pub(crate) number: u64,
     /// Places of the links' other ends, with prices in hundredths of a dollar.
     pub(crate) links: Vec<(u8, u16)>,
@@ -253,7 +271,6 @@ pub(crate) struct Clock {
     pub(crate) sequence: u64,
     /// Lower bound of the Lamport time of the source's further cells.
     pub(crate) time: u64,
-    /// Number up to which all members have the source's cells.
     pub(crate) stable: u64,
     /// True if the sender waits for the clocks of others to reach this time.
     pub(crate) wanted: bool,
@@ -263,25 +280,20 @@ impl Item {
     pub(crate) const HEAD_BYTES_MAX: usize = 32;
 
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
-        match self {
-            Self::Cell { source, step, cell } => {
-                (0u8, *source).put(out);
-                put_var(out, *step);
-                put_var(out, cell.len() as u64);
+        let mut head = |kind: u8, source: u8, numbers: &[u64]| {
+            (kind, source).put(out);
+            numbers.iter().for_each(|number| put_var(out, *number));
+        };
+        match *self {
+            Self::Cell { source, step, ref cell } => {
+                head(0, source, &[step, cell.len() as u64]);
                 out.extend_from_slice(cell);
             }
-            Self::Clock(source, clock) => {
-                (1u8, *source).put(out);
-                put_var(out, clock.sequence);
-                put_var(out, clock.time);
-                put_var(out, clock.stable);
-                out.push(clock.wanted.into());
+            Self::Clock(source, Clock { sequence, time, stable, wanted }) => {
+                head(1, source, &[sequence, time, stable]);
+                out.push(wanted.into());
             }
-            Self::Ack { source, through, time } => {
-                (2u8, *source).put(out);
-                put_var(out, *through);
-                put_var(out, *time);
-            }
+            Self::Ack { source, through, time } => head(2, source, &[through, time]),
         }
     }
 

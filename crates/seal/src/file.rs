@@ -65,31 +65,29 @@ fn read<K>(
     parse: fn(&str) -> Result<K, &'static str>,
 ) -> Result<K, KeyError> {
     let file = File::open(path).map_err(|error| failed(path, error))?;
-    let others = open_to_others(&file);
     let mut text = Zeroizing::new(String::new());
-    file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(|error| failed(path, error))?;
+    let start = (&file).take(FILE_BYTES_MAX).read_to_string(&mut text);
+    start.map_err(|error| failed(path, error))?;
     let key = parse(&text).map_err(|problem| KeyError::Text { path: path.to_owned(), problem })?;
-    match (others, exposure) {
-        (Some(mode), Exposure::Refuse) => Err(KeyError::Exposed { path: path.to_owned(), mode }),
-        _ => Ok(key),
-    }
+    check_mode(path, &file, exposure).map(|()| key)
 }
 
 /// Opens a file with secrets; fails if it is open to others, unless `exposure` allows it.
 pub fn open_private(path: &Path, exposure: Exposure) -> Result<File, KeyError> {
     let file = File::open(path).map_err(|error| failed(path, error))?;
-    match (open_to_others(&file), exposure) {
-        (Some(mode), Exposure::Refuse) => Err(KeyError::Exposed { path: path.to_owned(), mode }),
-        _ => Ok(file),
-    }
+    check_mode(path, &file, exposure).map(|()| file)
 }
 
-/// Returns the mode of a file that others than its owner may read or write; else `None`.
-fn open_to_others(file: &File) -> Option<u32> {
-    let metadata = file.metadata().ok()?;
+/// Fails on a file that others than its owner may read or write, unless `exposure` allows it.
+fn check_mode(path: &Path, file: &File, exposure: Exposure) -> Result<(), KeyError> {
+    let Ok(metadata) = file.metadata() else { return Ok(()) };
     let mode = metadata.permissions().mode() & 0o777;
     // A pipe, such as a shell's <(command), has no relevant owner.
-    (metadata.is_file() && mode & 0o077 != 0).then_some(mode)
+    let is_open = metadata.is_file() && mode & 0o077 != 0;
+    match is_open && exposure == Exposure::Refuse {
+        true => Err(KeyError::Exposed { path: path.to_owned(), mode }),
+        false => Ok(()),
+    }
 }
 
 fn failed(path: &Path, error: io::Error) -> KeyError {

@@ -30,7 +30,6 @@ pub fn key_hint(datagram: &[u8]) -> Option<KeyHint> {
     Header::parse(datagram).ok().map(|header| header.key)
 }
 
-/// Authenticated but unencrypted part of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) role: Role,

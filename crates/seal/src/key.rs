@@ -21,27 +21,22 @@ pub struct KeyId(pub(crate) [u8; 8]);
 #[non_exhaustive]
 #[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub enum KeyError {
-    /// The file cannot be read or written.
     #[error("{path}: {error}", path = path.display())]
     File { path: PathBuf, error: io::Error },
-    /// The file exists; keys are never overwritten.
     #[error(
         "{path}: the file exists; a key is never overwritten, since whoever has it only there \
          would lose it; expected a new name",
         path = path.display()
     )]
     Exists { path: PathBuf },
-    /// Others may read the file.
     #[error(
         "{path}: others may read this key (its mode is {mode:03o}); run `chmod 600 {path}`, and make \
          a new key if somebody may have read it",
         path = path.display()
     )]
     Exposed { path: PathBuf, mode: u32 },
-    /// The file's text is not a key.
     #[error("{path}: {problem}", path = path.display())]
     Text { path: PathBuf, problem: &'static str },
-    /// The system provides no random bytes.
     #[error(transparent)]
     Random(#[from] NoRandomness),
 }
@@ -54,9 +49,7 @@ pub struct NoRandomness;
 impl GroupKey {
     /// Creates a key from the system's random generator; fails without random bytes.
     pub fn random() -> Result<Self, NoRandomness> {
-        let mut bytes = Zeroizing::new([0; KEY_BYTES]);
-        fill_random(&mut bytes[..])?;
-        Ok(Self(bytes))
+        random().map(Self)
     }
 
     /// Creates the key with these bytes.
@@ -156,7 +149,6 @@ fn text(heading: &str, id: KeyId, key: &[u8; KEY_BYTES]) -> Zeroizing<String> {
     Zeroizing::new(text)
 }
 
-/// Returns the first line of a key file that is not empty.
 fn heading(text: &str) -> &str {
     text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default()
 }
@@ -202,13 +194,10 @@ impl hkdf::KeyType for Length {
     }
 }
 
-pub(crate) fn random<const N: usize>() -> Result<[u8; N], NoRandomness> {
-    let mut bytes = [0; N];
-    fill_random(&mut bytes).map(|()| bytes)
-}
-
-fn fill_random(bytes: &mut [u8]) -> Result<(), NoRandomness> {
-    SystemRandom::new().fill(bytes).map_err(|_| NoRandomness)
+pub(crate) fn random<const N: usize>() -> Result<Zeroizing<[u8; N]>, NoRandomness> {
+    let mut bytes = Zeroizing::new([0; N]);
+    SystemRandom::new().fill(&mut bytes[..]).map_err(|_| NoRandomness)?;
+    Ok(bytes)
 }
 
 fn checksum(key: &[u8]) -> [u8; CHECK_BYTES] {

@@ -3,7 +3,6 @@
 //! Each end of a session has a [`Seal`] with the group's [`GroupKey`]. `docs/security.md` describes
 //! the wire format and the protection.
 
-mod budget;
 mod file;
 mod header;
 mod key;
@@ -11,7 +10,6 @@ mod peers;
 mod refusal;
 mod seal;
 mod traffic;
-mod window;
 
 pub use file::{Exposure, open_private};
 pub use header::{KeyHint, OVERHEAD, Role, Salt, key_hint};
@@ -19,5 +17,3 @@ pub use key::{GroupKey, KeyError, KeyId, NoRandomness, RelaySecret};
 pub use peers::PEERS_MAX;
 pub use refusal::{Refusal, Refusals};
 pub use seal::{Opened, Seal};
-pub use traffic::PACKETS_PER_KEY;
-pub use window::WINDOW_PACKETS;

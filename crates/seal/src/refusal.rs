@@ -4,24 +4,19 @@ use crate::header::KeyHint;
 
 /// Reason why a datagram was not opened. A refusal has no effect on valid datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "variants without a text are what their names say")]
 pub enum Refusal {
     /// Not sealed: the other end uses no key.
     Plain,
-    /// Sealed by another version of faircast.
     Version,
-    /// Shorter than a sealed datagram.
     Short,
-    /// Sealed with another key.
     OtherKey(KeyHint),
-    /// Session of another source.
     OtherSession,
     /// From a source to a source.
     WrongRole,
-    /// Sealed by this end.
     Own,
     /// Changed, or sealed without the key.
     Forged,
-    /// Opened before.
     Repeated,
     /// Too old for the replay window.
     Old,
@@ -31,10 +26,9 @@ pub enum Refusal {
 
 /// Numbers of refused datagrams by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct Refusals {
-    /// Not sealed.
     pub plain: u64,
-    /// Sealed with another key.
     pub other_key: u64,
     /// Changed, forged, truncated or of another version.
     pub forged: u64,
@@ -42,7 +36,6 @@ pub struct Refusals {
     pub repeated: u64,
     /// Other session, other role, or sealed by this end.
     pub foreign: u64,
-    /// Unknown parties above the budget.
     pub busy: u64,
 }
 

@@ -5,28 +5,22 @@ use std::time::Instant;
 
 use lru::LruCache;
 
-use crate::budget::Budget;
 use crate::header::{Header, KeyHint, Role, Salt};
 use crate::key::{GroupKey, NoRandomness, random};
-use crate::peers::{PEERS_MAX, Peer, PeerKey, Peers};
+use crate::peers::{Budget, PEERS_MAX, Peer, PeerKey, Peers, Window};
 use crate::refusal::{Refusal, Refusals};
 use crate::traffic::{PACKETS_PER_KEY, SessionSecret, TrafficKey};
-use crate::window::Window;
 
 /// Seal of one session's source, or of a receiver for all its sessions. A random id and a counter
 /// make each datagram unique: a seal must not be cloned, or saved for the next run.
 pub struct Seal {
     key: GroupKey,
-    /// First bytes of the key's id, in each header.
     hint: KeyHint,
     role: Role,
-    /// Random id of this end.
     party: u64,
-    /// Counter of the next sealed datagram.
     counter: u64,
     /// Session of a source, which takes no other.
     own: Option<Salt>,
-    /// Traffic keys for sealing, by session.
     outgoing: LruCache<Salt, Outgoing>,
     peers: Peers,
     /// Budget for unknown parties of known sessions.
@@ -36,26 +30,25 @@ pub struct Seal {
     refusals: Refusals,
 }
 
-/// Opened datagram.
+/// Opened datagram: decrypted content, session, and role of the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct Opened<'a> {
-    /// Decrypted content.
     pub plain: &'a [u8],
-    /// Session of the datagram.
     pub session: Salt,
-    /// Role of the sender.
     pub role: Role,
 }
 
 impl Seal {
     /// Creates the seal of a source, with a new session; fails without random bytes.
     pub fn source(key: GroupKey) -> Result<Self, NoRandomness> {
-        Ok(Self::new(key, Role::Source, Some(Salt(random()?)), u64::from_be_bytes(random()?)))
+        let session = Salt(*random()?);
+        Ok(Self::new(key, Role::Source, Some(session), u64::from_be_bytes(*random()?)))
     }
 
     /// Creates the seal of a receiver for all sessions; fails without random bytes.
     pub fn receiver(key: GroupKey) -> Result<Self, NoRandomness> {
-        Ok(Self::new(key, Role::Receiver, None, u64::from_be_bytes(random()?)))
+        Ok(Self::new(key, Role::Receiver, None, u64::from_be_bytes(*random()?)))
     }
 
     fn new(key: GroupKey, role: Role, own: Option<Salt>, party: u64) -> Self {
@@ -158,7 +151,6 @@ impl Seal {
     }
 }
 
-/// Traffic key of this end in a session.
 struct Outgoing {
     key: TrafficKey,
     /// Number of the key: the counter divided by [`PACKETS_PER_KEY`].

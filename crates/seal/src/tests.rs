@@ -3,9 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::budget::{BURST, PER_SECOND};
 use crate::header::OVERHEAD;
-use crate::window::WINDOW_PACKETS;
+use crate::peers::{BURST, PER_SECOND, WINDOW_PACKETS};
 
 fn key(number: u8) -> GroupKey {
     GroupKey::from_bytes([number; 32])

@@ -11,7 +11,7 @@ use crate::key::{GroupKey, Length};
 
 /// Datagrams sealed with one traffic key. AES-GCM stays indistinguishable from random for as many
 /// packets of up to 2048 bytes (src: RFC 9001 sB.1.1). A party's counter selects the next key.
-pub const PACKETS_PER_KEY: u64 = 1 << 28;
+pub(crate) const PACKETS_PER_KEY: u64 = 1 << 28;
 
 /// Secret from which the keys of all parties of a session are derived.
 #[derive(Clone)]

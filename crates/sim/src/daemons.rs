@@ -119,7 +119,7 @@ impl DaemonProgram {
 
     fn drive(&mut self, cx: &mut Cx<'_>) {
         loop {
-            while let Some(ClientId(index)) = self.node.poll_retry() {
+            while let Some(ClientId(index)) = self.node.daemon_mut().poll_retry() {
                 self.clients[index as usize].retry_at = cx.now;
                 self.set_alarm(index as usize);
             }
@@ -129,7 +129,7 @@ impl DaemonProgram {
             self.act(cx, index as usize);
             self.set_alarm(index as usize);
         }
-        while let Some(id) = self.node.poll_ready_client() {
+        while let Some(id) = self.node.daemon_mut().poll_ready_client() {
             let Self { node, clients, notes, .. } = self;
             take_events(cx.now, node, id, &mut clients[id.0 as usize], notes);
         }
@@ -286,7 +286,7 @@ fn take_events(
     client: &mut Client,
     notes: &mut VecDeque<ClientNote>,
 ) {
-    while let Some((n, event)) = node.poll_client(id) {
+    while let Some((n, event)) = node.daemon_mut().poll_client(id) {
         let origin = origin(&event);
         let act = match (&*event, &origin) {
             (_, Some((_, bytes, sent))) => {

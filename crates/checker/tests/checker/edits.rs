@@ -66,9 +66,7 @@ pub(super) fn sites<'a>(
 }
 
 pub(super) fn change(
-    lines: &mut Lines,
-    rng: &mut Rng,
-    event: &str,
+    (lines, rng, event): (&mut Lines, &mut Rng, &str),
     counts: impl Fn(&Value) -> bool,
     with: impl FnOnce(&mut Value),
 ) -> Option<()> {
@@ -77,19 +75,8 @@ pub(super) fn change(
     Some(())
 }
 
-pub(super) fn change_any(
-    lines: &mut Lines,
-    rng: &mut Rng,
-    event: &str,
-    with: impl FnOnce(&mut Value),
-) -> Option<()> {
-    change(lines, rng, event, |_| true, with)
-}
-
 pub(super) fn remove_one(
-    lines: &mut Lines,
-    f: &Facts,
-    rng: &mut Rng,
+    (lines, f, rng): (&mut Lines, &Facts, &mut Rng),
     counts: impl Fn(&Lines, &Delivery) -> bool,
 ) -> Option<()> {
     let it = pick(rng, f.deliveries.iter().filter(|it| counts(lines, it)))?;
@@ -97,28 +84,19 @@ pub(super) fn remove_one(
     Some(())
 }
 
-/// Removes the first of two deliveries at one process.
-pub(super) fn remove_of_two(
-    lines: &mut Lines,
-    f: &Facts,
-    rng: &mut Rng,
-    counts: impl Fn(&Lines, &Delivery, &Delivery) -> bool,
-) -> Option<()> {
-    let (one, _) = pick(rng, f.pairs().filter(|(one, other)| counts(lines, one, other)))?;
-    remove(lines, one);
-    Some(())
-}
-
-/// Swaps two deliveries at one process.
-pub(super) fn swap_of_two(
-    lines: &mut Lines,
-    f: &Facts,
-    rng: &mut Rng,
+/// Edits two deliveries at one process, by [`remove_first`] or [`swap`].
+pub(super) fn edit_two(
+    (lines, f, rng): (&mut Lines, &Facts, &mut Rng),
+    edit: impl FnOnce(&mut Lines, &Delivery, &Delivery),
     counts: impl Fn(&Lines, &Delivery, &Delivery) -> bool,
 ) -> Option<()> {
     let (one, other) = pick(rng, f.pairs().filter(|(one, other)| counts(lines, one, other)))?;
-    swap(lines, one, other);
+    edit(lines, one, other);
     Some(())
+}
+
+pub(super) fn remove_first(lines: &mut Lines, one: &Delivery, _: &Delivery) {
+    remove(lines, one);
 }
 
 /// Removes all deliveries of a message.
@@ -154,8 +132,8 @@ pub(super) fn delay(lines: &mut Lines, f: &Facts, it: &Delivery) -> Option<()> {
 }
 
 pub(super) fn is_synchronous(lines: &Lines, (process, line): (usize, usize)) -> bool {
-    lines[process].1[..line].iter().rfind(|it| is(it, "start")).unwrap()["virtual_synchrony"]
-        == true
+    let start = lines[process].1[..line].iter().rfind(|it| is(it, "start")).unwrap();
+    start["virtual_synchrony"] == true
 }
 
 /// True if a trace without this delivery still shows that the message was not refused.
@@ -183,9 +161,8 @@ pub(super) fn is_own_join(line: &Value, groups: &BTreeSet<String>) -> bool {
 pub(super) fn is_joiner(lines: &Lines, f: &Facts, it: &Delivery) -> bool {
     let (stay, of) = (f.stay(it), &lines[it.process].1);
     let joins = of[stay.begin..it.line].iter().rposition(|line| is_own_join(line, &it.groups));
-    let leaves = of[stay.begin..stay.end]
-        .iter()
-        .any(|line| line["reason"] == "leave" && line["subject"] == line["process"]);
+    let mut rest = of[stay.begin..stay.end].iter();
+    let leaves = rest.any(|it| it["reason"] == "leave" && it["subject"] == it["process"]);
     let is_sent_later =
         it.send.0 != it.process || joins.is_some_and(|joins| it.send.1 > stay.begin + joins);
     it.groups.len() == 1

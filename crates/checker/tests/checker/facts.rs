@@ -73,16 +73,9 @@ impl Facts {
                             (stay.end, stay.next) = (line, is_next.then(|| view.clone()));
                         }
                         stays.extend(open.take());
-                        let (begin, full) = (line, members.clone());
-                        open = Some(Stay {
-                            process,
-                            begin,
-                            end: line,
-                            view,
-                            next: None,
-                            is_cut: false,
-                            full,
-                        });
+                        let (begin, end, full) = (line, line, members.clone());
+                        let (next, is_cut) = (None, false);
+                        open = Some(Stay { process, begin, end, view, next, is_cut, full });
                     }
                     "crash" | "stop" | "quiet" => {
                         if let Some(stay) = &mut open {
@@ -94,9 +87,7 @@ impl Facts {
                     }
                     "cut" => {
                         members.clear();
-                        if let Some(stay) = &mut open {
-                            stay.is_cut = true;
-                        }
+                        open.iter_mut().for_each(|stay| stay.is_cut = true);
                     }
                     "group" => {
                         let group = text(it, "group").to_string();
@@ -105,11 +96,7 @@ impl Facts {
                         if let Some(stay) = open.as_mut().filter(|_| changes) {
                             stay.full.remove(&group);
                         }
-                        if is_in {
-                            members.insert(group)
-                        } else {
-                            members.remove(&group)
-                        };
+                        _ = if is_in { members.insert(group) } else { members.remove(&group) };
                     }
                     "deliver" if open.is_some() => {
                         let id = text(it, "id").to_string();

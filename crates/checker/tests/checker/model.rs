@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use serde_json::{Value, json};
 
 /// Random numbers (SplitMix64).
+#[derive(Default)]
 pub(crate) struct Rng(pub(crate) u64);
 
 impl Rng {
@@ -73,6 +74,7 @@ struct Part {
     tail: Table,
 }
 
+#[derive(Default)]
 struct Client {
     name: String,
     daemon: usize,
@@ -89,6 +91,7 @@ struct Client {
     last_fifo: Option<usize>,
 }
 
+#[derive(Default)]
 pub(crate) struct World {
     rng: Rng,
     daemons: Vec<Daemon>,
@@ -141,40 +144,17 @@ fn names(daemons: &[usize]) -> Vec<String> {
 
 impl World {
     fn new(rng: Rng, plan: Plan) -> Self {
-        let daemons = (0..plan.daemons).map(|_| Daemon::default()).collect();
+        let daemon = |_| Daemon { is_up: true, ..Daemon::default() };
+        let daemons = (0..plan.daemons).map(daemon).collect();
         let groups = (1..=3).map(|it| format!("g{it}")).collect();
-        let mut world = Self {
-            rng,
-            daemons,
-            clients: Vec::new(),
-            parts: Vec::new(),
-            items: Vec::new(),
-            names: BTreeMap::new(),
-            groups,
-            can_fail: plan.can_fail,
-        };
+        let mut world = Self { rng, daemons, groups, can_fail: plan.can_fail, ..Self::default() };
         let all: Vec<usize> = (0..plan.daemons).collect();
-        all.iter().for_each(|it| world.daemons[*it].is_up = true);
         world.split(vec![all.clone()]);
         for daemon in all {
             for index in 0..plan.clients {
                 let name = format!("c{}@{}", index + 1, daemon_name(daemon));
                 world.names.insert(name.clone(), world.clients.len());
-                world.clients.push(Client {
-                    name,
-                    daemon,
-                    incarnation: 0,
-                    is_up: false,
-                    is_slow: false,
-                    virtual_synchrony: false,
-                    lines: Vec::new(),
-                    queue: VecDeque::new(),
-                    n: 0,
-                    sent: 0,
-                    view: String::new(),
-                    known: HashSet::new(),
-                    last_fifo: None,
-                });
+                world.clients.push(Client { name, daemon, ..Client::default() });
                 let client = world.clients.len() - 1;
                 world.start(client);
                 world.ask(client);
@@ -218,14 +198,9 @@ impl World {
             let end = begin + 1 + self.rng.below(6);
             client.is_slow = self.rng.chance(50);
             let gone: Vec<Value> = client.queue.drain(begin..end).collect();
-            let n = |event: &Value| event["n"].as_u64().unwrap();
-            let first = gone
-                .iter()
-                .map(|it| it.get("from").map_or_else(|| n(it), |it| it.as_u64().unwrap()));
-            let first = first.min().unwrap();
-            let last =
-                gone.iter().map(|it| it.get("to").map_or_else(|| n(it), |it| it.as_u64().unwrap()));
-            let last = last.max().unwrap();
+            let number = |it: &Value, field| it.get(field).unwrap_or(&it["n"]).as_u64().unwrap();
+            let first = gone.iter().map(|it| number(it, "from")).min().unwrap();
+            let last = gone.iter().map(|it| number(it, "to")).max().unwrap();
             let view = gone.iter().rev().find_map(|it| match it["event"].as_str() {
                 Some("view") => it["id"].as_str(),
                 _ => it["view_lost"].as_str(),
@@ -340,11 +315,7 @@ impl World {
         part.log.push(index);
         if let Content::Change { group, reason, subject } = &content {
             let members = part.tail.entry(group.clone()).or_default();
-            if *reason == "join" {
-                members.insert(*subject)
-            } else {
-                members.remove(subject)
-            };
+            _ = if *reason == "join" { members.insert(*subject) } else { members.remove(subject) };
         }
         let view = part.view.clone();
         self.items.push(Item { content, service, view, causes });
@@ -387,8 +358,8 @@ impl World {
         }
         let part = &self.parts[self.daemons[daemon].part];
         let received = &self.daemons[daemon].received;
-        let missing: Vec<usize> =
-            part.log.iter().filter(|it| !received.contains(it)).copied().collect();
+        let missing = part.log.iter().filter(|it| !received.contains(it));
+        let missing: Vec<usize> = missing.copied().collect();
         for _ in 0..missing.len().min(8) {
             let index = missing[self.rng.below(missing.len().min(8))];
             self.daemons[daemon].received.insert(index);
@@ -466,20 +437,15 @@ impl World {
             }
             Content::Change { group, reason, subject } => {
                 let members = self.daemons[daemon].table.entry(group.clone()).or_default();
-                if reason == "join" {
-                    members.insert(subject)
-                } else {
-                    members.remove(&subject)
-                };
+                let joins = reason == "join";
+                _ = if joins { members.insert(subject) } else { members.remove(&subject) };
                 let members = members.clone();
                 let leaver = (reason == "leave").then_some(subject);
                 let local = self.local(daemon, members.iter().copied().chain(leaver));
                 let event = json!({"event": "group", "group": group, "members": self.processes(&members),
                     "change": format!("k{index}"), "reason": reason,
                     "subject": self.clients[subject.0].name, "view": view});
-                for client in local {
-                    self.tell(client, event.clone());
-                }
+                local.into_iter().for_each(|client| self.tell(client, event.clone()));
             }
         }
     }

@@ -32,32 +32,21 @@ fn the_exit_status_tells_violations_from_bad_files() {
     fs::write(path("good/a.jsonl"), QUIET).unwrap();
     fs::write(path("good/b.jsonl"), GOOD).unwrap();
     fs::write(path("good/daemon.log"), "no trace").unwrap();
-    fs::write(
-        path("bad.jsonl"),
-        GOOD.replace("\"n\":3", "\"n\":4").replace("m1\",\"hash", "m2\",\"hash"),
-    )
-    .unwrap();
+    let bad = GOOD.replace("\"n\":3", "\"n\":4").replace("m1\",\"hash", "m2\",\"hash");
+    fs::write(path("bad.jsonl"), bad).unwrap();
     fs::write(path("broken.jsonl"), GOOD.replace("agreed", "ordered")).unwrap();
     let summary = "1 incarnations, 1 quiet, 1 deliveries, 0 violations\n";
     assert_eq!(run(&["good"], folder.path()), (0, String::new(), summary.into()));
     let (status, out, error) = run(&["bad.jsonl", "good/a.jsonl"], folder.path());
-    let lines: Vec<&str> = out.lines().collect();
-    assert_eq!(status, 1, "{error}");
-    assert_eq!(
-        lines,
-        [
-            "R1: a@d1/1: delivers m2, which nobody sent [bad.jsonl:7]",
-            "R6: a@d1/1: does not deliver m1 in 1.d1 [bad.jsonl:2, bad.jsonl:6]",
-            "R13: a@d1/1: goes on from 4 to 4; next is 3 [bad.jsonl:7]",
-        ]
-    );
+    let violations = "R1: a@d1/1: delivers m2, which nobody sent [bad.jsonl:7]\n\
+                      R6: a@d1/1: does not deliver m1 in 1.d1 [bad.jsonl:2, bad.jsonl:6]\n\
+                      R13: a@d1/1: goes on from 4 to 4; next is 3 [bad.jsonl:7]\n";
+    assert_eq!((status, &*out), (1, violations), "{error}");
     assert!(error.ends_with("1 quiet, 1 deliveries, 3 violations\n"), "{error}");
     let (status, out, _) = run(&["bad.jsonl", "--rules", "R2,R13", "--json"], folder.path());
     let line: serde_json::Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(
-        (status, &line["rule"], &line["lines"][0]),
-        (1, &"R13".into(), &"bad.jsonl:7".into())
-    );
+    let found = (status, line["rule"].as_str(), line["lines"][0].as_str());
+    assert_eq!(found, (1, Some("R13"), Some("bad.jsonl:7")));
     assert_eq!(run(&["bad.jsonl", "--rules", "R2"], folder.path()).0, 0);
     let mistakes: [(&[&str], &str); 6] = [
         (&[], "<PATHS>"),
@@ -88,21 +77,16 @@ fn lines_that_the_format_forbids_are_named() {
         (format!("{QUIET}{GOOD}"), "t:2: a@d1/1 has ended before"),
         (GOOD.replace("\"hash\":\"h1\"", "\"hash\":1"), "t:6: invalid type: integer `1`"),
         (GOOD.replace(",\"transitional\":false", ""), "t:7: missing field `transitional`"),
-        (
-            GOOD.replace("\"event\":\"deliver\"", "\"event\":\"receive\""),
-            "t:7: unknown variant `receive`",
-        ),
-        (
-            GOOD.replace("\"incarnation\":1,\"view\"", "\"view\""),
-            "t:6: missing field `incarnation`",
-        ),
+        (GOOD.replace("\"deliver\"", "\"receive\""), "t:7: unknown variant `receive`"),
+        (GOOD.replace("\"incarnation\":1,\"view\"", "\"view\""), "t:6: missing field `inc"),
     ];
-    for (text, expected) in cases {
-        let error = Trace::read([("t".to_string(), text.as_bytes())]).unwrap_err().to_string();
+    let cases = cases.map(|(text, expected)| (text.into_bytes(), expected));
+    let others = [
+        (b"{}\n\xff\n".to_vec(), "t:1: missing field"),
+        (b"\n\xff\n".to_vec(), "t:2: stream did not contain valid UTF-8"),
+    ];
+    for (text, expected) in cases.into_iter().chain(others) {
+        let error = Trace::read([("t".to_string(), &text[..])]).unwrap_err().to_string();
         assert!(error.starts_with(expected), "{error}");
     }
-    let error = Trace::read([("t".to_string(), &b"{}\n\xff\n"[..])]).unwrap_err().to_string();
-    assert!(error.starts_with("t:1: missing field"), "{error}");
-    let error = Trace::read([("t".to_string(), &b"\n\xff\n"[..])]).unwrap_err().to_string();
-    assert!(error.starts_with("t:2: stream did not contain valid UTF-8"), "{error}");
 }

@@ -16,17 +16,14 @@ fn site(bytes: Option<u64>, loss: f64) -> World {
 }
 
 impl World {
+    fn all_hear(&self) {
+        assert_eq!(RECEIVERS.map(|it| self.hears(it)), [true; 4]);
+    }
+
     fn hears(&self, node: u32) -> bool {
         match &self.sites[&NodeId(node)].part {
             Part::Host(host) => host.host().hears_multicast(),
             _ => false,
-        }
-    }
-
-    fn relay(&self) -> NodeStatus {
-        match &self.sites[&NodeId(1)].part {
-            Part::Relay(relay) => relay.status(),
-            _ => panic!("the relay is dead"),
         }
     }
 }
@@ -39,19 +36,19 @@ fn packets_leave_once_for_all_hosts_of_a_network() {
     for loss in [0.0, 0.01, 0.05] {
         let mut world = site(Some(OBJECT), loss);
         world.run(1.0);
-        let (mut all, sent) = (RECEIVERS.map(|it| world.hears(it)), world.relay().sent);
-        assert_eq!(all, [true; 4], "{loss}");
+        world.all_hear();
+        let sent = world.status_of(1).sent;
         world.run(60.0);
-        all = RECEIVERS.map(|it| world.is_complete(it));
+        let all = RECEIVERS.map(|it| world.is_complete(it));
         assert_eq!(all, [true; 4], "{loss}: {:?}", RECEIVERS.map(|it| world.delivered(it)));
         let data = world.sites[&world.source].data_packets as f64;
         let multicasts = world.sites[&NodeId(1)].multicasts as f64;
         // Frames that two hosts lack are multicast again; beacons and hosts' reports are added.
         let most = FRAMES_EACH * data * (1.05 + 2.0 * loss);
         assert!(multicasts < most, "{loss}: {multicasts} of {data}");
-        let refused = world.relay().refused;
+        let refused = world.status_of(1).refused;
         assert_eq!((refused.malformed, refused.lost), (0, 0));
-        assert!(world.relay().sent > sent);
+        assert!(world.status_of(1).sent > sent);
     }
 }
 
@@ -100,11 +97,11 @@ fn multicast_goes_on_after_a_restart_of_the_relay_or_a_host() {
     world.run(2.0);
     world.suffer(Fault::Restart(1, 1));
     world.run(5.0);
-    assert_eq!(RECEIVERS.map(|it| world.hears(it)), [true; 4]);
+    world.all_hear();
     world.suffer(Fault::Restart(104, 1));
     world.suffer(Fault::Move(101));
     world.run(2.0);
-    assert_eq!(RECEIVERS.map(|it| world.hears(it)), [true; 4]);
+    world.all_hear();
     world.holds_briefly(&[101, 102, 103]);
 }
 
@@ -115,7 +112,7 @@ fn a_host_that_joins_late_gets_everything_by_multicast() {
     world.run(4.0);
     world.start(NodeId(104));
     world.run(2.0);
-    assert_eq!(RECEIVERS.map(|it| world.hears(it)), [true; 4]);
+    world.all_hear();
     world.holds_briefly(&[101, 102, 103]);
 }
 
@@ -125,7 +122,7 @@ fn forged_multicast_changes_nothing() {
     world.run(2.0);
     let link = match &world.sites[&NodeId(1)].part {
         Part::Relay(relay) => {
-            let links = relay.groups.get(GROUP).unwrap().members.values();
+            let links = relay.groups.by_id.get(&GROUP).unwrap().members.values();
             links.filter_map(|member| member.link).next().unwrap().0
         }
         _ => panic!("the relay is dead"),
@@ -145,8 +142,8 @@ fn forged_multicast_changes_nothing() {
         }
     }
     world.holds_briefly(&RECEIVERS);
-    assert_eq!(RECEIVERS.map(|it| world.hears(it)), [true; 4]);
-    assert_eq!(world.relay().refused.malformed, 0);
+    world.all_hear();
+    assert_eq!(world.status_of(1).refused.malformed, 0);
 }
 
 #[test]

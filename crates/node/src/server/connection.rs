@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use faircast_overlay::{Benefit, ClientId, Names, Service, ViewId};
+use faircast_overlay::ClientId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
@@ -18,15 +18,12 @@ use faircast_overlay::protocol::{
     ReasonCode, VERSION,
 };
 
-/// Minimum delay of the answer to a wrong token: 1 s.
 const REFUSAL_PAUSE: Duration = Duration::from_secs(1);
 /// Silence of a client after which the daemon sends a ping: 10 s.
 const PING_INTERVAL: Duration = Duration::from_secs(IDLE_TIMEOUT.as_secs() / (PINGS_MAX + 1));
-/// Maximum number of unanswered pings before the connection counts as lost.
 const PINGS_MAX: u64 = 2;
 /// Longest time to write the last frame, and then to wait for the end of the client's stream: 1 s.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Maximum number of unhandled request batches of a client.
 const BATCHES_MAX: usize = 2;
 /// Maximum payload of a batch in bytes; the last request may exceed it.
 const BATCH_BYTES: usize = 256 * 1024;
@@ -39,34 +36,11 @@ pub(super) struct Hello {
     token: Bytes,
 }
 
-#[derive(Debug)]
-pub(super) enum Act {
-    /// Group, and true if the client asks the group's senders to wait for slow members.
-    Join(Bytes, bool),
-    Leave(Bytes),
-    Send {
-        service: Service,
-        wants_receipt: bool,
-        view: Option<ViewId>,
-        benefit: Option<Benefit>,
-        groups: Names,
-        payload: Bytes,
-    },
-}
-
-impl Act {
-    pub(super) fn bytes(&self) -> usize {
-        match self {
-            Self::Send { payload, .. } => HEAD_BYTES + payload.len(),
-            Self::Join(..) | Self::Leave(_) => HEAD_BYTES,
-        }
-    }
-}
-
 /// Batch of numbered requests. The task reads again once its permit is dropped.
 #[derive(Debug)]
 pub(super) struct Requests {
-    pub(super) queue: VecDeque<(u64, Act)>,
+    /// Number and cost in bytes of each request.
+    pub(super) queue: VecDeque<(u64, usize, Frame)>,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -105,8 +79,7 @@ pub(super) async fn serve(
     if let ClientSocket::Tls(tls) = &socket
         && !tls.admits(&hello.name, &hello.token)
     {
-        let name = String::from_utf8_lossy(&hello.name);
-        let peer = tls.peer();
+        let (name, peer) = (String::from_utf8_lossy(&hello.name), tls.peer());
         tracing::warn!(target: "faircast::session", %peer, %name, "a client is not admitted: {}", ReasonCode::NotAuthenticated);
         tokio::time::sleep(REFUSAL_PAUSE).await;
         return finish(&mut socket, batch, ReasonCode::NotAuthenticated, "").await;
@@ -226,7 +199,7 @@ impl Link<'_> {
                 Err(_) if pings == PINGS_MAX => return End::Idle,
                 Err(_) => {
                     pings += 1;
-                    self.outbox.set_ping(pings);
+                    self.outbox.update(|it| it.ping = Some(pings));
                     continue;
                 }
             }
@@ -237,40 +210,31 @@ impl Link<'_> {
     }
 
     /// Returns a batch, true if all frames are decoded, and the end that a frame causes, if any.
-    fn decode(self, decoder: &mut Decoder) -> (VecDeque<(u64, Act)>, bool, Option<End>) {
+    fn decode(self, decoder: &mut Decoder) -> (VecDeque<(u64, usize, Frame)>, bool, Option<End>) {
         let (mut queue, mut bytes) = (VecDeque::new(), 0);
         while bytes < BATCH_BYTES {
-            match decoder.next_frame() {
+            let frame = match decoder.next_frame() {
                 Ok(None) => return (queue, true, None),
-                Ok(Some(Frame::Join { request: number, group, holds_senders })) => {
-                    queue.push_back((number, Act::Join(group, holds_senders)));
+                Ok(Some(frame)) => frame,
+                Err(error) => return (queue, true, Some(End::Malformed(error.to_string()))),
+            };
+            let (number, length) = match &frame {
+                Frame::Join { request, .. } | Frame::Leave { request, .. } => (*request, 0),
+                Frame::Send { request, payload, .. } => (*request, payload.len()),
+                Frame::Ping(number) => {
+                    self.outbox.update(|it| it.pong = Some(*number));
+                    continue;
                 }
-                Ok(Some(Frame::Leave { request: number, group })) => {
-                    queue.push_back((number, Act::Leave(group)));
-                }
-                Ok(Some(Frame::Send {
-                    request,
-                    service,
-                    wants_receipt,
-                    view,
-                    benefit,
-                    groups,
-                    payload,
-                })) => {
-                    bytes += payload.len();
-                    let act = Act::Send { service, wants_receipt, view, benefit, groups, payload };
-                    queue.push_back((request, act));
-                }
-                Ok(Some(Frame::Ping(number))) => self.outbox.set_pong(number),
-                Ok(Some(Frame::Pong(_))) => {}
-                Ok(Some(Frame::Goodbye)) => return (queue, true, Some(End::Gone)),
-                Ok(Some(Frame::Error(..))) => return (queue, true, Some(End::Lost)),
-                Ok(Some(_)) => {
+                Frame::Pong(_) => continue,
+                Frame::Goodbye => return (queue, true, Some(End::Gone)),
+                Frame::Error(..) => return (queue, true, Some(End::Lost)),
+                _ => {
                     let text = "a frame that daemons send".to_string();
                     return (queue, true, Some(End::Malformed(text)));
                 }
-                Err(error) => return (queue, true, Some(End::Malformed(error.to_string()))),
-            }
+            };
+            bytes += length;
+            queue.push_back((number, HEAD_BYTES + length, frame));
         }
         (queue, false, None)
     }
@@ -281,7 +245,7 @@ impl Link<'_> {
                 return Err(io::ErrorKind::BrokenPipe.into());
             }
             if batch.is_empty() {
-                self.outbox.wait().await;
+                self.outbox.wake.notified().await;
             } else {
                 batch.write(self.socket).await?;
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use faircast_base::{Cx, NodeId, Purpose, Rng, Time};
+use faircast_base::{Cx, NodeId, Purpose, Rng, Time, fresh};
 use faircast_hop::DaemonNode;
 use faircast_net::Datagrams;
 use faircast_overlay::{
@@ -19,10 +19,10 @@ use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::connection::{Act, Hello, Requests};
+use super::ToHub;
+use super::connection::{Hello, Requests};
 use super::outbox::{Outbox, ROOM_BYTES};
-use super::{ToHub, full_name};
-use crate::report::ServerCounters;
+use super::report::ServerCounters;
 use faircast_overlay::protocol::{Frame, ReasonCode, Welcome};
 
 const SESSIONS_MAX: usize = 65_536;
@@ -34,15 +34,11 @@ const FILLS_MAX: u32 = 8;
 /// Maximum interval between two reads of the clock: 100 ms.
 const TICK: faircast_base::Duration = faircast_base::Duration::from_millis(100);
 
-/// Session of a client, over successive connections.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) name: Bytes,
-    /// Events for the connection; `None` without one.
     pub(super) outbox: Option<Arc<Outbox>>,
-    /// Batches of requests that the daemon has not handled.
     pending: VecDeque<Requests>,
-    /// Number of the last handled request.
     pub(super) taken: u64,
     pub(super) waiting: Option<WaitReason>,
     /// True if the client is queued for a turn, or waits for a retry or a slow member.
@@ -51,7 +47,6 @@ pub(super) struct Session {
     is_leaving: bool,
 }
 
-/// Clients with requests, in the order of their turns.
 #[derive(Debug, Default)]
 struct Turns {
     queue: VecDeque<ClientId>,
@@ -69,7 +64,6 @@ pub(super) struct Hub {
     arrivals: UdpSocket,
     pub(super) me: DaemonRun,
     pub(super) name: String,
-    /// Number of peers in the configuration.
     pub(super) peers: usize,
     rng: Rng,
     /// Time of this turn, and its delay after the time that was due.
@@ -81,7 +75,6 @@ pub(super) struct Hub {
     last_id: u32,
     /// Time at which the socket has room for more datagrams.
     send_at: Option<Time>,
-    /// Time of the next look at the addresses of peers.
     peers_at: Time,
     pub(super) counters: ServerCounters,
 }
@@ -93,23 +86,10 @@ impl Hub {
         (me, name, peers): (DaemonRun, String, usize),
         seed: u64,
     ) -> Self {
-        Self {
-            node,
-            socket,
-            arrivals,
-            me,
-            name,
-            peers,
-            rng: Rng::new(seed, NodeId(0), Purpose::Machine(0)),
-            now: Time::ZERO,
-            late: faircast_base::Duration::ZERO,
-            sessions: BTreeMap::new(),
-            by_name: BTreeMap::new(),
-            turns: Turns::default(),
-            last_id: 0,
-            send_at: None,
-            peers_at: Time::ZERO,
-            counters: ServerCounters::default(),
+        let rng = Rng::new(seed, NodeId(0), Purpose::Machine(0));
+        fresh! {
+            Self { node, socket, arrivals, me, name, peers, rng, }
+            now, late, sessions, by_name, turns, last_id, send_at, peers_at, counters
         }
     }
 
@@ -143,9 +123,8 @@ impl Hub {
                 () = tokio::task::yield_now(), if is_busy => {}
                 () = sleep.as_mut() => armed = Time::MAX,
             }
-            let until = at;
             (self.now, self.late) = self.socket.now();
-            self.late = self.late.max(self.now.since(until));
+            self.late = self.late.max(self.now.since(at));
             while let Ok(id) = rooms.try_recv() {
                 self.fill(id);
             }
@@ -170,8 +149,10 @@ impl Hub {
             if takes {
                 self.retry();
             }
-            self.end_sessions();
-            while let Some(id) = self.node.poll_ready_client() {
+            while let Some(id) = self.node.poll_end() {
+                self.forget(id);
+            }
+            while let Some(id) = self.node.daemon_mut().poll_ready_client() {
                 self.fill(id);
             }
             self.transmit();
@@ -253,31 +234,24 @@ impl Hub {
             outbox.close(ReasonCode::Replaced, String::new());
         }
         let taken = old.filter(|_| resumes).map_or(0, |old| old.taken);
-        outbox.push(Frame::Welcome(Welcome {
+        let welcome = Frame::Welcome(Welcome {
             daemon: self.me,
             view: self.node.daemon().view().0,
             taken,
             message_bytes: MESSAGE_BYTES_MAX as u32,
             groups: GROUPS_MAX as u8,
             group_bytes: GROUP_BYTES_MAX as u8,
-            full_name: full_name(&name, &self.name),
-        }));
-        if resumes {
-            outbox.push(Frame::Resumed);
-        }
+            full_name: [&name[..], b"@", self.name.as_bytes()].concat().into(),
+        });
+        let answer = [welcome].into_iter().chain(resumes.then_some(Frame::Resumed));
+        outbox.update(|it| it.frames.extend(answer));
         tracing::debug!(
             target: "faircast::session",
             name = %String::from_utf8_lossy(&name), incarnation, next, "a client is here"
         );
         self.by_name.insert(name.clone(), id);
-        let session = Session {
-            name,
-            outbox: Some(outbox),
-            pending: VecDeque::new(),
-            taken,
-            waiting: None,
-            is_stalled: false,
-            is_leaving: false,
+        let session = fresh! {
+            Session { name, outbox: Some(outbox), taken, } pending, waiting, is_stalled, is_leaving
         };
         self.sessions.insert(id, session);
         Ok(id)
@@ -286,11 +260,9 @@ impl Hub {
     fn take(&mut self, id: ClientId, requests: Requests) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         session.pending.push_back(requests);
-        if session.is_stalled {
-            return;
+        if !std::mem::replace(&mut session.is_stalled, true) {
+            self.turns.queue.push_back(id);
         }
-        session.is_stalled = true;
-        self.turns.queue.push_back(id);
     }
 
     fn retry(&mut self) {
@@ -299,7 +271,7 @@ impl Hub {
         if std::mem::replace(&mut turns.releases, releases) != releases {
             turns.queue.extend(turns.held.drain(..));
         }
-        turns.queue.extend(std::iter::from_fn(|| self.node.poll_retry()));
+        turns.queue.extend(std::iter::from_fn(|| self.node.daemon_mut().poll_retry()));
         turns.is_over = false;
         let mut room = TURN_BYTES;
         while let Some(id) = self.turns.queue.pop_front() {
@@ -344,16 +316,16 @@ impl Hub {
                 if *room == 0 {
                     return None;
                 }
-                while let Some((number, act)) = requests.queue.front() {
-                    *room = room.saturating_sub(act.bytes());
+                while let Some((number, bytes, request)) = requests.queue.front() {
+                    *room = room.saturating_sub(*bytes);
                     let done = match *number > session.taken {
-                        true => perform(daemon, cx, id, (*number, act), counters),
+                        true => perform(daemon, cx, id, request, counters),
                         // The client repeated the request after it was handled.
                         false => Ok(()),
                     };
                     match done {
                         Ok(()) => {}
-                        Err(SendError::Price) => return Some(price_of(daemon, id, act)),
+                        Err(SendError::Price) => return Some(price_of(daemon, id, request)),
                         Err(
                             error @ (SendError::Changing | SendError::Retention | SendError::Held),
                         ) => return Some(ReasonCode::from(error).into()),
@@ -372,10 +344,10 @@ impl Hub {
         let is_done = session.taken > before;
         if let Some(outbox) = &session.outbox {
             if is_done {
-                outbox.set_sent(session.taken);
+                outbox.update(|it| it.sent = Some(session.taken));
             }
             if session.waiting.map(ReasonCode::from) != waiting.map(ReasonCode::from) {
-                outbox.set_waiting(waiting);
+                outbox.update(|it| it.waiting = Some(waiting));
             }
         }
         if waiting.is_some() && session.waiting.is_none() {
@@ -403,7 +375,7 @@ impl Hub {
             outbox.close(ReasonCode::ClientTooSlow, text);
             return self.suspend(id);
         }
-        self.counters.events += outbox.fill(|| self.node.poll_client(id));
+        self.counters.events += outbox.fill(|| self.node.daemon_mut().poll_client(id));
     }
 
     fn suspend(&mut self, id: ClientId) {
@@ -422,12 +394,6 @@ impl Hub {
         }
         self.forget(id);
         self.with(|daemon, cx| daemon.disconnect(cx, id));
-    }
-
-    fn end_sessions(&mut self) {
-        while let Some(id) = self.node.poll_end() {
-            self.forget(id);
-        }
     }
 
     fn forget(&mut self, id: ClientId) {
@@ -449,8 +415,10 @@ impl Hub {
     }
 }
 
-fn price_of(daemon: &mut Daemon, id: ClientId, act: &Act) -> WaitReason {
-    let Act::Send { service, benefit, groups, .. } = act else { return WaitReason::Retention };
+fn price_of(daemon: &mut Daemon, id: ClientId, request: &Frame) -> WaitReason {
+    let Frame::Send { service, benefit, groups, .. } = request else {
+        return WaitReason::Retention;
+    };
     let groups: SmallVec<[&[u8]; 4]> = groups.iter().collect();
     let message = Outgoing { benefit: *benefit, ..Outgoing::new(*service, &groups, &[]) };
     let (price, purse) = daemon.quote(id, &message).unwrap_or_default();
@@ -462,20 +430,22 @@ fn perform(
     daemon: &mut Daemon,
     cx: &mut Cx<'_>,
     id: ClientId,
-    (number, act): (u64, &Act),
+    request: &Frame,
     counters: &mut ServerCounters,
 ) -> Result<(), SendError> {
-    match act {
+    match request {
         // The daemon stores the names, which must not keep the connection's buffer in memory.
-        Act::Join(group, asks) => daemon.join(cx, id, Bytes::copy_from_slice(group), *asks),
-        Act::Leave(group) => daemon.part(cx, id, Bytes::copy_from_slice(group)),
-        Act::Send { service, wants_receipt, view, benefit, groups, payload } => {
+        Frame::Join { group, holds_senders, .. } => {
+            daemon.join(cx, id, Bytes::copy_from_slice(group), *holds_senders)
+        }
+        Frame::Leave { group, .. } => daemon.part(cx, id, Bytes::copy_from_slice(group)),
+        Frame::Send { request, service, wants_receipt, view, benefit, groups, payload } => {
             let groups: SmallVec<[&[u8]; 4]> = groups.iter().collect();
             let message = Outgoing {
                 service: *service,
                 groups: &groups,
                 payload,
-                request: number,
+                request: *request,
                 wants_receipt: *wants_receipt,
                 view: *view,
                 benefit: *benefit,
@@ -485,5 +455,6 @@ fn perform(
             counters.message_bytes += payload.len() as u64;
             Ok(())
         }
+        _ => Ok(()),
     }
 }

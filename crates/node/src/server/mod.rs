@@ -14,7 +14,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use bytes::Bytes;
 use faircast_base::Time;
 use faircast_hop::{CongestionControl, DaemonNode, Endpoint, RelayKey};
 use faircast_net::{Datagrams, NetError, SocketSettings};
@@ -26,10 +25,12 @@ use tokio::task::JoinHandle;
 use self::connection::{Hello, Requests};
 use self::hub::Hub;
 use self::outbox::Outbox;
+pub use self::report::{
+    ClientReport, DaemonReport, GroupReport, LinkReport, NeighborReport, ServerCounters,
+};
 use self::socket::Listener;
 pub use self::socket::{ClientAddress, ClientSocket};
 pub use self::tls::{ClientTls, ServerTls, TlsSocket};
-use crate::report::DaemonReport;
 use faircast_overlay::protocol::ReasonCode;
 
 /// Most unadmitted connections of an address. A further one ends the oldest, as peers may stall.
@@ -37,11 +38,11 @@ const UNADMITTED_MAX: usize = 1024;
 const QUEUE_MAX: usize = 1024;
 /// Pause after a connection could not be accepted, for example without free descriptors: 100 ms.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Longest time for the last frames when the daemon stops: 3 s.
 const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Settings of a daemon with its sockets.
 #[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct ServerSettings {
     /// Name of the daemon, unique in the overlay: 1 to 64 bytes.
     pub name: String,
@@ -49,34 +50,22 @@ pub struct ServerSettings {
     pub listen: SocketAddr,
     /// Daemons to which this one opens links, each `HOST:PORT`.
     pub peers: Vec<String>,
-    /// Key that all daemons share.
     pub key: RelayKey,
-    /// Addresses at which clients are served.
     pub clients: Vec<ClientAddress>,
-    /// Certificate for addresses with TLS.
     pub tls: Option<ServerTls>,
-    /// Limits of the daemon.
     pub limits: DaemonSettings,
 }
 
 /// Error at the start of a daemon.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the text of an error describes the variant")]
 pub enum StartError {
-    /// The address for daemons cannot be used.
     #[error(transparent)]
     Net(#[from] NetError),
-    /// An address for clients cannot be used.
     #[error("{address}: {error}")]
-    Clients {
-        /// Address for clients.
-        address: ClientAddress,
-        /// Error of the operating system.
-        error: std::io::Error,
-    },
-    /// Without a key, other hosts could join the overlay.
+    Clients { address: ClientAddress, error: std::io::Error },
     #[error("listen {0}: without a key any host could join the overlay; give a key file")]
     NoKey(SocketAddr),
-    /// The system has no free descriptors.
     #[error("the daemon's sockets: {0}")]
     Sockets(std::io::Error),
 }
@@ -124,8 +113,7 @@ impl Inquiry {
 }
 
 impl Server {
-    /// Opens all sockets and starts the daemon; fails if an address cannot be bound or is not
-    /// allowed.
+    /// Opens all sockets and starts the daemon; fails on an address that it cannot bind.
     pub async fn start(settings: ServerSettings) -> Result<Self, StartError> {
         let ServerSettings { name, listen, peers, key, clients, tls, limits } = settings;
         if !key.authenticates() && !listen.ip().is_loopback() {
@@ -245,12 +233,9 @@ fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-fn full_name(client: &[u8], daemon: &str) -> Bytes {
-    [client, b"@", daemon.as_bytes()].concat().into()
-}
-
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use faircast_overlay::protocol::{Frame, VERSION};
 
     use super::*;

@@ -16,20 +16,19 @@ pub(super) const HEAD_BYTES: usize = 128;
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     state: Mutex<State>,
-    wake: Notify,
+    pub(super) wake: Notify,
     closing: Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    frames: Vec<Frame>,
+pub(super) struct State {
+    pub(super) frames: Vec<Frame>,
     bytes: usize,
-    /// True if the daemon's task waits for room.
     is_awaited: bool,
-    sent: Option<u64>,
-    waiting: Option<Option<WaitReason>>,
-    ping: Option<u64>,
-    pong: Option<u64>,
+    pub(super) sent: Option<u64>,
+    pub(super) waiting: Option<Option<WaitReason>>,
+    pub(super) ping: Option<u64>,
+    pub(super) pong: Option<u64>,
     close: Option<(ReasonCode, String)>,
 }
 
@@ -52,30 +51,8 @@ impl Outbox {
         count
     }
 
-    pub(super) fn push(&self, frame: Frame) {
-        let mut state = self.state.lock();
-        state.frames.push(frame);
-        drop(state);
-        self.wake.notify_one();
-    }
-
-    pub(super) fn set_sent(&self, request: u64) {
-        self.state.lock().sent = Some(request);
-        self.wake.notify_one();
-    }
-
-    pub(super) fn set_waiting(&self, reason: Option<WaitReason>) {
-        self.state.lock().waiting = Some(reason);
-        self.wake.notify_one();
-    }
-
-    pub(super) fn set_ping(&self, number: u64) {
-        self.state.lock().ping = Some(number);
-        self.wake.notify_one();
-    }
-
-    pub(super) fn set_pong(&self, number: u64) {
-        self.state.lock().pong = Some(number);
+    pub(super) fn update(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state.lock());
         self.wake.notify_one();
     }
 
@@ -83,10 +60,6 @@ impl Outbox {
     pub(super) fn close(&self, code: ReasonCode, text: String) {
         self.state.lock().close.get_or_insert((code, text));
         self.closing.notify_one();
-    }
-
-    pub(super) async fn wait(&self) {
-        self.wake.notified().await;
     }
 
     pub(super) async fn closed(&self) -> (ReasonCode, String) {

@@ -1,15 +1,120 @@
-//! Report of the daemon's task, for people and for monitoring.
+//! State of a daemon, for people and for monitoring.
 
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use faircast_hop::ConnectionStats;
 use faircast_overlay::DaemonRun;
+use serde::Serialize;
 
 use super::hub::Hub;
-use crate::report::{
-    ClientReport, DaemonReport, GroupReport, LinkReport, NeighborReport, ServerCounters,
-};
+
+/// State of a daemon.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
+pub struct DaemonReport {
+    pub name: String,
+    pub id: String,
+    pub view: String,
+    /// Names of the daemons of the view, and their identifiers in the same order.
+    pub members: Vec<String>,
+    pub member_ids: Vec<String>,
+    /// True if the view has begun and no change is in progress.
+    pub settled: bool,
+    /// Links between the daemons of the view.
+    pub links: Vec<LinkReport>,
+    /// Links to other daemons.
+    pub neighbors: Vec<NeighborReport>,
+    pub peers: usize,
+    /// Error of the last name lookup of a peer.
+    pub name_error: Option<String>,
+    pub groups: Vec<GroupReport>,
+    pub clients: Vec<ClientReport>,
+    /// Bytes of this daemon's clients' messages that not all daemons have.
+    pub unstable_bytes: usize,
+    pub counters: ServerCounters,
+}
+
+/// Link between two daemons of the view.
+#[derive(Clone, Debug, Serialize)]
+pub struct LinkReport {
+    /// Identifiers of the daemons at both ends.
+    pub ends: [String; 2],
+    /// One-way cost in microseconds, as of the agreement on the view's routes.
+    pub cost_us: u32,
+    /// Prices of a packet in dollars from each end; `None` without prices, or until known.
+    pub prices: [Option<f64>; 2],
+}
+
+/// Link to another daemon.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
+pub struct NeighborReport {
+    pub address: Option<String>,
+    /// Name of the daemon once it has greeted; its identifier while the name is unknown.
+    pub daemon: Option<String>,
+    pub id: Option<String>,
+    pub rtt_ms: f64,
+    pub window_bytes: u64,
+    pub queued_bytes: u64,
+    /// Price of a packet on this link in dollars; `None` if messages have no price.
+    pub price: Option<f64>,
+    /// Mean queue of the link before the last update of its price, in packets.
+    pub queue_packets: Option<f64>,
+    pub sent_bytes: u64,
+    pub lost_packets: u64,
+}
+
+/// Group with members.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
+pub struct GroupReport {
+    pub name: String,
+    /// Numbers of members at all daemons, and at this one.
+    pub members: usize,
+    pub here: usize,
+    /// True if senders to the group wait for a slow member at this daemon.
+    pub held: bool,
+}
+
+/// Client of the daemon.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
+pub struct ClientReport {
+    pub name: String,
+    /// True if the client has a connection; false if its session waits for a resume.
+    pub connected: bool,
+    /// Number of the last sent event.
+    pub event: u64,
+    pub queued_bytes: usize,
+    /// Number of the last handled request.
+    pub request: u64,
+    /// Reason for which requests of the client wait.
+    pub waiting: Option<String>,
+    /// Money of the client in dollars; `None` if messages have no price.
+    pub purse: Option<f64>,
+    /// Time in milliseconds for which messages of the client waited for money or lower prices.
+    pub waited_ms: Option<u64>,
+}
+
+/// Counters of a daemon since its start. Packets are those from and to other daemons.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
+pub struct ServerCounters {
+    /// Numbers of new and of resumed sessions.
+    pub sessions: u64,
+    pub resumed: u64,
+    /// Number of messages accepted from clients, and of bytes in their payloads.
+    pub messages: u64,
+    pub message_bytes: u64,
+    pub events: u64,
+    pub refused: u64,
+    pub waits: u64,
+    /// Number of clients that were cut off as too slow.
+    pub cuts: u64,
+    pub received_packets: u64,
+    pub sent_packets: u64,
+}
 
 fn text(name: &Bytes) -> String {
     String::from_utf8_lossy(name).into_owned()
@@ -51,7 +156,6 @@ impl Hub {
         }
     }
 
-    /// Returns the name of a daemon, or its identifier while the name is unknown.
     fn name_of(&self, run: DaemonRun) -> String {
         let daemon = self.node.daemon();
         let members = daemon.view().1.iter().zip(daemon.member_names());

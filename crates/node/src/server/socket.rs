@@ -51,10 +51,8 @@ impl fmt::Display for ClientAddress {
 }
 
 impl ClientAddress {
-    /// Opens a connection to a daemon. An address with TLS needs a CA.
-    ///
-    /// # Errors
-    /// No daemon accepts connections, or the CA did not issue its certificate.
+    /// Opens a connection to a daemon; fails if none accepts connections. An address with TLS needs
+    /// the CA that issued the daemon's certificate.
     pub async fn connect(&self, tls: Option<&ClientTls>) -> io::Result<ClientSocket> {
         match self {
             Self::Unix(path) => UnixStream::connect(path).await.map(ClientSocket::Unix),
@@ -147,14 +145,12 @@ async fn is_left(path: &Path) -> bool {
     UnixStream::connect(path).await.err().is_some_and(refused)
 }
 
-/// Connection between a client and a daemon.
+/// Connection between a client and a daemon. Its methods fail on a broken connection.
 #[derive(Debug)]
+#[expect(missing_docs, reason = "variants are what their names and types say")]
 pub enum ClientSocket {
-    /// Unix socket.
     Unix(UnixStream),
-    /// TCP connection.
     Tcp(TcpStream),
-    /// TCP connection with TLS.
     Tls(Box<TlsSocket>),
 }
 
@@ -169,13 +165,12 @@ macro_rules! each {
 }
 
 impl ClientSocket {
-    /// Waits for readable bytes or the end of the stream; fails on a broken connection.
+    /// Waits for readable bytes or the end of the stream.
     pub async fn readable(&self) -> io::Result<()> {
         each!(self, stream => stream.readable().await)
     }
 
-    /// Reads into a buffer. Returns the number of bytes; `None` if none are there. Fails at the
-    /// end.
+    /// Reads into a buffer. Returns the number of bytes; `None` if none are there. Fails at the end.
     pub fn try_read(&self, buffer: &mut BytesMut) -> io::Result<Option<usize>> {
         match each!(self, stream => stream.try_read_buf(buffer)) {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -185,15 +180,12 @@ impl ClientSocket {
         }
     }
 
-    /// Waits until the socket accepts bytes; fails on a broken connection.
+    /// Waits until the socket accepts bytes.
     pub async fn writable(&self) -> io::Result<()> {
         each!(self, stream => stream.writable().await)
     }
 
     /// Writes what the socket accepts. Returns the number of bytes; `None` if the socket is full.
-    ///
-    /// # Errors
-    /// The connection is broken.
     pub fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<Option<usize>> {
         match each!(self, stream => stream.try_write_vectored(slices)) {
             Ok(count) => Ok(Some(count)),
@@ -203,9 +195,6 @@ impl ClientSocket {
     }
 
     /// Writes what [`try_write`](Self::try_write) has buffered. Returns true if nothing is left.
-    ///
-    /// # Errors
-    /// The connection is broken.
     pub fn try_flush(&self) -> io::Result<bool> {
         if let Self::Tls(stream) = self { stream.try_flush() } else { Ok(true) }
     }

@@ -22,7 +22,6 @@ use rustls::{
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
-/// Number of bytes after which a read returns, even if more are available.
 const READ_BYTES: usize = 64 * 1024;
 const TOKEN_BYTES_MIN: usize = 16;
 
@@ -35,9 +34,7 @@ pub struct ServerTls {
 
 impl ServerTls {
     /// Reads the daemon's certificate and key, the CA of clients, and the tokens of other clients.
-    ///
-    /// # Errors
-    /// Key of the configuration whose file cannot be used or admits no client, and the reason.
+    /// The error is the key of the configuration whose file is wrong, and the reason.
     pub fn read(
         (certificate, key): (&Path, &Path),
         client_ca: Option<&Path>,
@@ -79,8 +76,7 @@ impl ServerTls {
 pub struct ClientTls(Arc<ClientConfig>);
 
 impl ClientTls {
-    /// Reads the CA of daemons, and the certificate of the client with its key; fails on a bad
-    /// file.
+    /// Reads the CA of daemons, and the certificate of the client with its key.
     pub fn read(ca: &Path, certificate: Option<(&Path, &Path)>) -> Result<Self, String> {
         let config = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13])

@@ -102,14 +102,16 @@ impl Peer {
     }
 
     async fn member(at: &ClientAddress, name: &str, group: &'static str) -> Self {
-        let mut peer = Self::connect(at, name).await;
-        peer.join(group).await;
+        Self::connect(at, name).await.into_member(name, group).await
+    }
+
+    async fn into_member(mut self, name: &str, group: &'static str) -> Self {
+        self.join(group).await;
         loop {
-            if let (_, ClientEvent::Group { reason: Reason::Join, subject, .. }) =
-                peer.event().await
+            if let ClientEvent::Group { reason: Reason::Join, subject, .. } = self.event().await.1
                 && subject.unwrap().name == name
             {
-                return peer;
+                return self;
             }
         }
     }
@@ -129,8 +131,8 @@ impl Peer {
 
     async fn join(&mut self, group: &'static str) {
         self.request += 1;
-        self.put(Frame::Join { request: self.request, group: group.into(), holds_senders: false })
-            .await;
+        let (request, group) = (self.request, group.into());
+        self.put(Frame::Join { request, group, holds_senders: false }).await;
     }
 
     async fn send(&mut self, service: Service, group: &'static str, payload: impl Into<Bytes>) {
@@ -175,6 +177,14 @@ impl Peer {
                 return parts.concat().into();
             }
         }
+    }
+
+    /// Takes event `next`, which is message `got`, and counts both.
+    async fn numbered(&mut self, next: &mut u64, got: &mut u32) {
+        let (number, event) = self.event().await;
+        let ClientEvent::Message { parts, .. } = event else { panic!("{event:?}") };
+        assert_eq!((number, &parts.concat()[..]), (*next, &got.to_be_bytes()[..]));
+        (*next, *got) = (*next + 1, *got + 1);
     }
 
     async fn error(&mut self) -> (ReasonCode, String) {
@@ -277,7 +287,6 @@ async fn a_slow_client_is_cut_at_its_limit_and_learns_what_it_lost() {
     }
     assert!(missing > 0 && missing < sent);
     assert_eq!(next - 1, 3 + sent, "each event has one number");
-    server.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -328,9 +337,8 @@ async fn a_report_has_the_links_of_the_view_with_the_prices_of_both_directions()
             let report = until(server, is_known).await;
             let mut ids = report.member_ids.clone();
             assert_eq!((report.links.len(), report.members.len(), ids.len()), (1, 2, 2));
-            assert!(
-                ids.contains(&report.id) && report.neighbors[0].id.as_ref() != Some(&report.id)
-            );
+            assert!(ids.contains(&report.id));
+            assert_ne!(report.neighbors[0].id.as_ref(), Some(&report.id));
             ids.sort();
             assert_eq!(report.links[0].ends.to_vec(), ids);
         }
@@ -350,37 +358,28 @@ async fn a_client_that_resumes_gets_every_event_once() {
             source.send(Service::Agreed, "g", (round * 50 + i).to_be_bytes().to_vec()).await;
         }
         for _ in 0..(round * 7 % 40) {
-            let (number, event) = client.event().await;
-            let ClientEvent::Message { parts, .. } = event else { panic!("{event:?}") };
-            assert_eq!((number, &parts.concat()[..]), (next, &got.to_be_bytes()[..]));
-            (next, got) = (next + 1, got + 1);
+            client.numbered(&mut next, &mut got).await;
         }
         let waits = round % 2 == 0;
         drop(client);
         if waits {
-            let gone = |it: &DaemonReport| {
-                it.clients.iter().any(|it| it.name == "client" && !it.connected)
-            };
-            until(&server, gone).await;
+            until(&server, |it| it.clients.iter().any(|it| it.name == "client" && !it.connected))
+                .await;
         }
         client = Peer::resume(&at, "client", next).await;
     }
     while got < 1000 {
-        let (number, event) = client.event().await;
-        let ClientEvent::Message { parts, .. } = event else { panic!("{event:?}") };
-        assert_eq!((number, &parts.concat()[..]), (next, &got.to_be_bytes()[..]));
-        (next, got) = (next + 1, got + 1);
+        client.numbered(&mut next, &mut got).await;
     }
     let mut unknown = Peer::hello(&at, "nobody", 1, 5).await;
     assert_eq!(unknown.error().await.0, ReasonCode::SessionOver);
     let mut future = Peer::hello(&at, "client", 1, next + 1).await;
     assert_eq!(future.error().await.0, ReasonCode::SessionOver);
-    server.close().await;
 }
 
 #[tokio::test]
 async fn requests_that_are_sent_again_after_a_resume_are_handled_once() {
-    let (server, at) = north(DaemonSettings::default()).await;
+    let (_server, at) = north(DaemonSettings::default()).await;
     let mut client = Peer::member(&at, "client", "g").await;
     for text in ["a", "b"] {
         client.send(Service::Fifo, "g", text).await;
@@ -395,15 +394,13 @@ async fn requests_that_are_sent_again_after_a_resume_are_handled_once() {
     }
     assert_eq!(client.frame().await, Some(Frame::Resumed));
     assert_eq!(client.message().await, "c");
-    server.close().await;
 }
 
 #[tokio::test]
 async fn a_refusal_is_not_lost_with_its_connection() {
     let (server, at) = north(DaemonSettings::default()).await;
     let mut client = Peer::connect(&at, "client").await;
-    let name = Bytes::from_static(&[b'x'; 65]);
-    client.put(Frame::Join { request: 1, group: name, holds_senders: false }).await;
+    client.join("x".repeat(65).leak()).await;
     until(&server, |it| it.counters.refused == 1).await;
     drop(client);
     let mut client = Peer::hello(&at, "client", 1, 2).await;
@@ -411,7 +408,6 @@ async fn a_refusal_is_not_lost_with_its_connection() {
     assert_eq!(client.frame().await, Some(Frame::Resumed));
     let refused = ClientEvent::Refused { request: 1, reason: SendError::Group };
     assert_eq!(client.event().await, (2, refused));
-    server.close().await;
 }
 
 #[tokio::test]
@@ -432,21 +428,20 @@ async fn a_later_run_of_a_client_replaces_the_earlier_one() {
     assert_eq!(second.error().await.0, ReasonCode::Replaced);
     let report = server.inquiry().report().await.unwrap();
     assert_eq!(report.clients.len(), 2);
-    server.close().await;
 }
 
 #[tokio::test]
 async fn nonsense_ends_its_connection_alone() {
-    let (server, at) = north(DaemonSettings::default()).await;
+    let (_server, at) = north(DaemonSettings::default()).await;
     let mut honest = Peer::member(&at, "honest", "g").await;
     let (name, token) = ("x".into(), Bytes::new());
-    let mut hello = Frame::Hello { version: 9, incarnation: 1, next: 0, name, token }.encode();
+    let hello = Frame::Hello { version: 9, incarnation: 1, next: 0, name, token }.encode();
     let wrong: [(&[u8], ReasonCode); 5] = [
         (b"GET / HTTP/1.1\r\n\r\n", ReasonCode::Malformed),
         (&[0, 0, 0, 0], ReasonCode::Malformed),
         (&[0, 0, 0, 1, 99], ReasonCode::Malformed),
         (&Frame::Ping(1).encode(), ReasonCode::Malformed),
-        (&std::mem::take(&mut hello), ReasonCode::VersionMismatch),
+        (&hello, ReasonCode::VersionMismatch),
     ];
     for (bytes, code) in wrong {
         let mut peer = Peer::open(&at).await;
@@ -465,23 +460,11 @@ async fn nonsense_ends_its_connection_alone() {
             assert!(matches!(honest.event().await.1, ClientEvent::Group { .. }));
         }
     }
-    let name = vec![b'x'; 65];
-    honest.request += 1;
-    honest
-        .put(Frame::Join { request: honest.request, group: name.into(), holds_senders: false })
-        .await;
-    let refused = loop {
-        match honest.frame().await.unwrap() {
-            Frame::Event(_, event) => break event,
-            Frame::Sent(_) => {}
-            other => panic!("{other:?}"),
-        }
-    };
+    honest.join("x".repeat(65).leak()).await;
     let (request, reason) = (honest.request, SendError::Group);
-    assert_eq!(*refused, ClientEvent::Refused { request, reason });
+    assert_eq!(honest.event().await.1, ClientEvent::Refused { request, reason });
     honest.send(Service::Safe, "g", "still here").await;
     assert_eq!(honest.message().await, "still here");
-    server.close().await;
 }
 
 /// Sends QUIC initial packets faster than the daemon, with its one thread, can derive their keys.
@@ -513,7 +496,6 @@ async fn a_flood_of_datagrams_keeps_no_client_waiting() {
     }
     drop(going);
     floods.into_iter().for_each(|flood| flood.join().unwrap());
-    server.close().await;
 }
 
 #[tokio::test]
@@ -535,7 +517,6 @@ async fn a_client_that_floods_without_reading_refusals_is_closed() {
     assert!(refusals < 299_999);
     let report = until(&server, |it| it.clients.iter().all(|it| !it.connected)).await;
     assert!(report.counters.refused > 0);
-    server.close().await;
 }
 
 const GROUPS: [&str; 10] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
@@ -619,15 +600,14 @@ async fn messages_cross_three_daemons_in_order_while_the_source_waits_for_room()
 #[tokio::test]
 async fn addresses_that_others_reach_are_refused() {
     let mut open = settings("a", Vec::new(), DaemonSettings::default());
-    open.clients = vec!["tcp:0.0.0.0:0".parse().unwrap()];
-    let error = Server::start(open.clone()).await.unwrap_err().to_string();
-    assert!(
-        error.starts_with("tcp:0.0.0.0:0: expected tls:ADDR:PORT, a loopback address"),
-        "{error}"
-    );
-    open.clients = vec!["tls:0.0.0.0:0".parse().unwrap()];
-    let error = Server::start(open.clone()).await.unwrap_err().to_string();
-    assert_eq!(error, "tls:0.0.0.0:0: expected a certificate");
+    for (at, problem) in [
+        ("tcp:0.0.0.0:0", "expected tls:ADDR:PORT, a loopback address"),
+        ("tls:0.0.0.0:0", "expected a certificate"),
+    ] {
+        open.clients = vec![at.parse().unwrap()];
+        let error = Server::start(open.clone()).await.unwrap_err().to_string();
+        assert!(error.starts_with(&format!("{at}: {problem}")), "{error}");
+    }
     (open.listen, open.key) = ("0.0.0.0:0".parse().unwrap(), RelayKey::none());
     let error = Server::start(open).await.unwrap_err().to_string();
     assert!(error.contains("without a key any host could join"), "{error}");

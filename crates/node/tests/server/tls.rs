@@ -40,18 +40,15 @@ impl Files {
                 files.put(&format!("{name}-{kind}-key.pem"), &key.serialize_pem());
             }
         }
-        files.put(
-            "tokens.txt",
-            "# NAME TOKEN\nalice alice-has-this-token\n\n* all-have-this-token\n",
-        );
+        let tokens = "# NAME TOKEN\nalice alice-has-this-token\n\n* all-have-this-token\n";
+        files.put("tokens.txt", tokens);
         files
     }
 
     fn put(&self, name: &str, text: &str) {
         let mut options = std::fs::OpenOptions::new();
-        let mut file =
-            options.write(true).create_new(true).mode(0o600).open(self.at(name)).unwrap();
-        io::Write::write_all(&mut file, text.as_bytes()).unwrap();
+        let file = options.write(true).create_new(true).mode(0o600).open(self.at(name));
+        io::Write::write_all(&mut file.unwrap(), text.as_bytes()).unwrap();
     }
 
     pub(crate) fn at(&self, name: &str) -> PathBuf {
@@ -131,14 +128,7 @@ async fn answer(
 async fn member(at: &ClientAddress, tls: &ClientTls, name: &'static str) -> Peer {
     let mut peer = greet(at, tls, (name, 1, 0), "all-have-this-token").await.unwrap();
     peer.welcome().await;
-    peer.join("g").await;
-    loop {
-        if let (_, ClientEvent::Group { subject, .. }) = peer.event().await
-            && subject.unwrap().name == name
-        {
-            return peer;
-        }
-    }
+    peer.into_member(name, "g").await
 }
 
 #[tokio::test]
@@ -161,7 +151,6 @@ async fn tokens_admit_the_clients_of_their_names() {
     }
     // Local addresses need no token.
     Peer::connect(&server.addresses()[0], "local").await;
-    server.close().await;
 }
 
 #[tokio::test]
@@ -240,12 +229,11 @@ async fn bytes_without_tls_end_their_connection_alone() {
     assert!(error.to_string().ends_with("does not speak TLS, or not at this port"), "{error}");
     let error = Peer::open_with(&at, None).await.err().unwrap().to_string();
     assert_eq!(error, "expected the CA of the daemon's certificate");
-    server.close().await;
 }
 
 #[tokio::test]
 async fn peers_that_stall_in_the_handshake_hold_nothing_else() {
-    let (_files, server, at, tls) = with_tokens().await;
+    let (_files, _server, at, tls) = with_tokens().await;
     let mut stalled = Vec::new();
     for bytes in [&b""[..], &[0x16], &[0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3]] {
         let mut stream = TcpStream::connect(socket_address(&at)).await.unwrap();
@@ -276,7 +264,6 @@ async fn peers_that_stall_in_the_handshake_hold_nothing_else() {
     };
     assert_eq!(code, ReasonCode::HandshakeTimeout);
     assert!(count > 1);
-    server.close().await;
 }
 
 #[tokio::test]
@@ -292,15 +279,13 @@ async fn clients_are_served_while_more_peers_are_silent_than_are_allowed() {
     Peer::connect(&server.addresses()[0], "local").await;
     let mut byte = [0];
     assert!(timeout(LIMIT, silent[0].read(&mut byte)).await.unwrap().is_ok_and(|it| it == 0));
-    assert!(
-        silent[1099].try_read(&mut byte).is_err_and(|it| it.kind() == io::ErrorKind::WouldBlock)
-    );
-    server.close().await;
+    let last = silent[1099].try_read(&mut byte);
+    assert!(last.is_err_and(|it| it.kind() == io::ErrorKind::WouldBlock));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_messages_go_through_tls_both_ways_at_once() {
-    let (_files, server, at, tls) = with_tokens().await;
+    let (_files, _server, at, tls) = with_tokens().await;
     let mut alice = member(&at, &tls, "alice").await;
     let mut bob = member(&at, &tls, "bob").await;
     let large = |salt: usize| -> Bytes {
@@ -316,16 +301,25 @@ async fn large_messages_go_through_tls_both_ways_at_once() {
         assert!(first == [one.clone(), other.clone()] || first == [other, one]);
         assert!(first == [bob.message().await, bob.message().await]);
     }
-    server.close().await;
+}
+
+/// Returns an address with one connection to the daemon at `to`, which `pass` forwards.
+async fn between<F: Future<Output = ()> + Send>(
+    to: SocketAddr,
+    pass: impl FnOnce(TcpStream, TcpStream) -> F + Send + 'static,
+) -> ClientAddress {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let client = listener.accept().await.unwrap().0;
+        pass(client, TcpStream::connect(to).await.unwrap()).await;
+    });
+    format!("tls:{at}").parse().unwrap()
 }
 
 /// Forwards one connection up to `up` or `down` bytes. If `is_damaged`, the last byte is altered.
 async fn forward(to: SocketAddr, (up, down): (usize, usize), is_damaged: bool) -> ClientAddress {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let at = listener.local_addr().unwrap();
-    tokio::spawn(async move {
-        let mut client = listener.accept().await.unwrap().0;
-        let mut daemon = TcpStream::connect(to).await.unwrap();
+    between(to, async move |mut client: TcpStream, mut daemon: TcpStream| {
         let (mut from_client, mut to_client) = client.split();
         let (mut from_daemon, mut to_daemon) = daemon.split();
         let pass = async |from: &mut (dyn tokio::io::AsyncRead + Unpin + Send),
@@ -348,13 +342,13 @@ async fn forward(to: SocketAddr, (up, down): (usize, usize), is_damaged: bool) -
             () = pass(&mut from_client, &mut to_daemon, up) => {}
             () = pass(&mut from_daemon, &mut to_client, down) => {}
         }
-    });
-    format!("tls:{at}").parse().unwrap()
+    })
+    .await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_whose_records_are_cut_or_damaged_resumes_and_gets_every_event_once() {
-    let (_files, server, at, tls) = with_tokens().await;
+    let (_files, _server, at, tls) = with_tokens().await;
     drop(member(&at, &tls, "alice").await);
     let mut source = greet(&at, &tls, ("source", 1, 0), "all-have-this-token").await.unwrap();
     source.welcome().await;
@@ -390,7 +384,6 @@ async fn a_client_whose_records_are_cut_or_damaged_resumes_and_gets_every_event_
             break;
         }
     }
-    server.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -407,10 +400,9 @@ async fn a_message_whose_records_are_cut_or_damaged_comes_once_after_the_resume(
         drop(source);
         let up = 1000 + usize::from(round) * 50_000;
         let through = forward(socket_address(&at), (up, usize::MAX), round % 2 == 0).await;
-        let mut batch = Batch::default();
+        let (mut batch, token) = (Batch::default(), "all-have-this-token");
         let send = send(u64::from(round) + 1, Service::Agreed, "g", large.clone());
         batch.push(&send);
-        let token = "all-have-this-token";
         let mut broken = greet(&through, &tls, ("source", 1, 2), token).await.unwrap();
         let written = timeout(LIMIT, batch.write(&broken.socket)).await;
         assert!(written.is_ok(), "round {round}: the connection neither takes bytes nor ends");
@@ -422,24 +414,17 @@ async fn a_message_whose_records_are_cut_or_damaged_comes_once_after_the_resume(
         timeout(LIMIT, source.put(send)).await.expect("the daemon takes the message");
         let message = timeout(LIMIT, messages.recv()).await;
         let state = server.inquiry().report().await;
-        assert!(
-            message.as_ref().is_ok_and(|it| it.as_ref() == Some(&large)),
-            "{round}: {state:#?}"
-        );
+        let is_whole = message.as_ref().is_ok_and(|it| it.as_ref() == Some(&large));
+        assert!(is_whole, "{round}: {state:#?}");
     }
     let report = server.inquiry().report().await.unwrap();
     assert_eq!(report.counters.messages, 6);
     reader.abort();
-    server.close().await;
 }
 
 /// Forwards one connection. After the client's first flight its bytes wait for `release`.
 async fn hold(to: SocketAddr, release: oneshot::Receiver<()>) -> ClientAddress {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let at = listener.local_addr().unwrap();
-    tokio::spawn(async move {
-        let mut client = listener.accept().await.unwrap().0;
-        let mut daemon = TcpStream::connect(to).await.unwrap();
+    between(to, async move |mut client: TcpStream, mut daemon: TcpStream| {
         let mut flight = vec![0; 1 << 16];
         let count = client.read(&mut flight).await.unwrap();
         daemon.write_all(&flight[..count]).await.unwrap();
@@ -450,13 +435,13 @@ async fn hold(to: SocketAddr, release: oneshot::Receiver<()>) -> ClientAddress {
             tokio::io::copy(&mut from_client, &mut to_daemon).await
         };
         let _ = tokio::join!(up, tokio::io::copy(&mut from_daemon, &mut to_client));
-    });
-    format!("tls:{at}").parse().unwrap()
+    })
+    .await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_byte_stays_behind_a_full_socket_or_the_handshake() {
-    let (_files, server, at, tls) = with_tokens().await;
+    let (_files, _server, at, tls) = with_tokens().await;
     let mut bob = member(&at, &tls, "bob").await;
     let (release, released) = oneshot::channel();
     let through = hold(socket_address(&at), released).await;
@@ -482,5 +467,4 @@ async fn no_byte_stays_behind_a_full_socket_or_the_handshake() {
     for number in 1..=sent {
         assert_eq!(bob.message().await[..8], number.to_be_bytes());
     }
-    server.close().await;
 }

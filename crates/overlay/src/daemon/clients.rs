@@ -1,4 +1,5 @@
-//! Clients of a daemon, by session and by name, with their joins in progress.
+//! Clients of a daemon by session and by name, with their joins in progress, and the slow ones, for
+//! which senders wait at the request of a member.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
@@ -8,33 +9,22 @@ use bytes::Bytes;
 use faircast_base::{Duration, Time};
 use smallvec::SmallVec;
 
+use super::Daemon;
+use crate::cell::Kind;
 use crate::client::{Client, ClientEvent, Joining, Room};
 use crate::group::{Groups, MemberId};
 use crate::ids::{ClientId, DaemonId, ViewId};
 use crate::mutant::{Mutant, breaks};
 
-/// Longest time without a connection before a client's session ends: 30 s.
-const RESUME_MAX: Duration = Duration::from_secs(30);
-
 pub(super) type Receivers = SmallVec<[ClientId; 8]>;
-
-/// Join of a client that all daemons route, and whose place in the common order is due.
-pub(super) struct DueJoin {
-    pub(super) id: ClientId,
-    pub(super) client: Bytes,
-    pub(super) group: Bytes,
-    pub(super) holds_senders: bool,
-}
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clients {
     daemon: DaemonId,
     pub(super) room: Room,
-    by_id: BTreeMap<ClientId, Client>,
-    by_name: BTreeMap<Bytes, ClientId>,
-    /// Clients with events that are new to the driver.
-    ready: VecDeque<ClientId>,
-    /// Clients with joins in progress.
+    pub(super) by_id: BTreeMap<ClientId, Client>,
+    pub(super) by_name: BTreeMap<Bytes, ClientId>,
+    pub(super) ready: VecDeque<ClientId>,
     joiners: BTreeSet<ClientId>,
 }
 
@@ -43,27 +33,6 @@ impl Clients {
         Self { daemon, room, ..Self::default() }
     }
 
-    pub(super) fn get(&self, id: ClientId) -> Option<&Client> {
-        self.by_id.get(&id)
-    }
-
-    pub(super) fn get_mut(&mut self, id: ClientId) -> Option<&mut Client> {
-        self.by_id.get_mut(&id)
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.by_id.len()
-    }
-
-    pub(super) fn ids(&self) -> Vec<ClientId> {
-        self.by_id.keys().copied().collect()
-    }
-
-    pub(super) fn named(&self, name: &Bytes) -> Option<ClientId> {
-        self.by_name.get(name).copied()
-    }
-
-    /// Returns the session of a member, if the member is a client of this daemon.
     pub(super) fn session_of(&self, member: &MemberId) -> Option<(ClientId, &Client)> {
         if member.daemon != self.daemon {
             return None;
@@ -89,7 +58,6 @@ impl Clients {
         Some(client)
     }
 
-    /// Moves a session to another connection.
     pub(super) fn rename(&mut self, old: ClientId, id: ClientId) {
         let Some(mut client) = self.by_id.remove(&old) else { return };
         client.is_ready = true;
@@ -110,32 +78,10 @@ impl Clients {
         client.queue().1 > self.room.waiting / 2
     }
 
-    /// Cuts a client off: the driver closes its connection.
     pub(super) fn cut(&mut self, id: ClientId) {
         let Some(client) = self.by_id.get_mut(&id) else { return };
         client.is_cut = true;
         note_ready(&mut self.ready, id, client);
-    }
-
-    pub(super) fn poll_ready(&mut self) -> Option<ClientId> {
-        while let Some(id) = self.ready.pop_front() {
-            if let Some(client) = self.by_id.get_mut(&id) {
-                client.is_ready = false;
-                return Some(id);
-            }
-        }
-        None
-    }
-
-    pub(super) fn pop(&mut self, id: ClientId) -> Option<(u64, Arc<ClientEvent>)> {
-        let room = self.room;
-        self.by_id.get_mut(&id)?.pop(room)
-    }
-
-    /// Returns the sessions without a connection for longer than 30 s.
-    pub(super) fn expired(&self, now: Time) -> Vec<ClientId> {
-        let is_over = |it: &Client| it.away_since.is_some_and(|at| now >= at + RESUME_MAX);
-        self.by_id.iter().filter(|(_, it)| is_over(it)).map(|(id, _)| *id).collect()
     }
 
     pub(super) fn begin_join(&mut self, id: ClientId, group: Bytes, holds_senders: bool) {
@@ -154,7 +100,6 @@ impl Clients {
         }
     }
 
-    /// Notes the cell that announces a join to all daemons.
     pub(super) fn note_announced(&mut self, member: &MemberId, group: &Bytes, cell: (ViewId, u64)) {
         let Some(client) = self.of_member(member) else { return };
         // A request with a join step in transit is done. Another step would undo a later leave.
@@ -163,35 +108,29 @@ impl Clients {
     }
 
     /// Takes the joins that all daemons know, given the number of the last stable own cell.
-    pub(super) fn take_announced(&mut self, config: ViewId, stable: u64) -> Vec<DueJoin> {
+    pub(super) fn take_announced(
+        &mut self,
+        config: ViewId,
+        stable: u64,
+    ) -> Vec<(ClientId, Joining)> {
         let mut due = Vec::new();
         for id in &self.joiners {
-            let Some(client) = self.by_id.get_mut(id) else { continue };
-            for it in &mut client.joining {
+            for it in self.by_id.get_mut(id).into_iter().flat_map(|it| &mut it.joining) {
                 if it.announced.is_some_and(|(at, number)| at == config && number <= stable) {
                     it.announced = None;
-                    let (client, group) = (client.encoded.clone(), it.group.clone());
-                    due.push(DueJoin { id: *id, client, group, holds_senders: it.holds_senders });
+                    due.push((*id, it.clone()));
                 }
             }
         }
         due
     }
 
-    /// Notes the Lamport time of a join step.
-    pub(super) fn note_joins_at(&mut self, join: &DueJoin, time: u64) {
-        let joining = self.by_id.get_mut(&join.id).into_iter().flat_map(|it| &mut it.joining);
-        let waits = |it: &&mut Joining| it.group == join.group && it.joins_at.is_none();
-        joining.filter(waits).for_each(|it| it.joins_at = Some(time));
-    }
-
-    /// Returns all joins in progress, which a new configuration announces again.
     pub(super) fn joins(&self) -> Vec<(MemberId, Bytes)> {
-        let joins = |it: &Client| {
-            let groups = it.joining.iter().map(|joining| joining.group.clone());
-            groups.map(|group| (it.member.clone(), group)).collect::<Vec<_>>()
-        };
-        self.by_id.values().flat_map(joins).collect()
+        let of = |it: &Client, joining: &Joining| (it.member.clone(), joining.group.clone());
+        self.by_id
+            .values()
+            .flat_map(|it| it.joining.iter().map(|joining| of(it, joining)))
+            .collect()
     }
 
     /// Defers a message for own clients whose join steps are in transit through the common order.
@@ -246,15 +185,88 @@ impl Clients {
         }
         Some((id, due))
     }
-
-    #[cfg(test)]
-    pub(super) fn joins_in_progress(&self) -> usize {
-        self.by_id.values().map(|it| it.joining.len()).sum()
-    }
 }
 
 fn note_ready(ready: &mut VecDeque<ClientId>, id: ClientId, client: &mut Client) {
     if !core::mem::replace(&mut client.is_ready, true) {
         ready.push_back(id);
+    }
+}
+
+/// Longest time for which a member that takes no event stops the senders of its groups: 10 s.
+const STILL_MAX: Duration = Duration::from_secs(10);
+
+/// Client whose queue was half full and has not fallen below a quarter since.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SlowClient {
+    /// Last event that the client took, and the time at which this was noticed.
+    taken: u64,
+    since: Option<Time>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct SlowClients {
+    pub(super) clients: BTreeMap<ClientId, SlowClient>,
+    /// Groups with a slow member here, as last announced to all daemons.
+    pub(super) held: BTreeSet<Bytes>,
+    pub(super) is_news: bool,
+    pub(super) releases: u64,
+}
+
+impl SlowClients {
+    /// Notes the length of a client's queue, of which `bytes` are the maximum.
+    pub(super) fn note_queue(&mut self, id: ClientId, client: &Client, bytes: usize) {
+        let (taken, waiting) = client.queue();
+        let is_served = client.away_since.is_none() && !client.is_cut;
+        let is_slow = self.clients.contains_key(&id);
+        if !is_slow && is_served && waiting > bytes / 2 {
+            self.clients.insert(id, SlowClient { taken, since: None });
+            self.is_news = true;
+        } else if is_slow && (!is_served || waiting < bytes / 4) {
+            self.forget(id);
+        }
+    }
+
+    pub(super) fn forget(&mut self, id: ClientId) {
+        self.is_news |= self.clients.remove(&id).is_some();
+    }
+}
+
+impl Daemon {
+    /// Cuts off the slow clients that have taken no event for 10 s while senders wait for them.
+    pub(super) fn cut_still_clients(&mut self, now: Time) {
+        if self.slow.held.is_empty() {
+            return;
+        }
+        let mut still = Vec::new();
+        for (id, slow) in &mut self.slow.clients {
+            let Some(client) = self.clients.by_id.get(id) else { continue };
+            let (taken, _) = client.queue();
+            if slow.since.is_none() || taken != slow.taken {
+                *slow = SlowClient { taken, since: Some(now) };
+            } else if slow.since.is_some_and(|since| now >= since + STILL_MAX)
+                && !self.groups.with_holding_member(&client.member).is_empty()
+            {
+                still.push(*id);
+            }
+        }
+        for id in still {
+            self.clients.cut(id);
+            self.slow.forget(id);
+        }
+    }
+
+    /// Sends all daemons the groups that have slow members here, if these have changed.
+    pub(super) fn announce_slow(&mut self, now: Time) {
+        if !self.is_open() || !core::mem::take(&mut self.slow.is_news) {
+            return;
+        }
+        let slow = self.slow.clients.keys().filter_map(|id| self.clients.by_id.get(id));
+        let held = slow.flat_map(|it| self.groups.with_holding_member(&it.member)).collect();
+        let before = core::mem::replace(&mut self.slow.held, held);
+        let (held, released) = (&self.slow.held - &before, &before - &self.slow.held);
+        for (kind, groups) in [(Kind::Hold, held), (Kind::Release, released)] {
+            groups.iter().for_each(|group| self.step(now, kind, &Bytes::new(), &[group]));
+        }
     }
 }

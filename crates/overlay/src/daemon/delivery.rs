@@ -16,40 +16,28 @@ use crate::ids::ClientId;
 use crate::mutant::{Mutant, breaks};
 use crate::stream::CompleteMessage;
 
-/// Place of a membership step: rank of the source daemon, number and Lamport time of the cell.
-#[derive(Clone, Copy)]
-struct Step {
-    source: usize,
-    sequence: u64,
-    time: u64,
-}
-
-impl Step {
-    const fn position(self) -> (u64, u64, u64) {
-        (self.time, self.source as u64, 0)
-    }
-}
-
 impl Daemon {
-    pub(super) fn take_message(&mut self, now: Time, message: CompleteMessage) {
-        let kind = message.cell.kind;
-        match &mut self.change.recovery {
-            Some(_) if kind.is_recovery() => self.take_recovery(now, &message),
-            Some(_) if kind == Kind::Table => self.take_table(now, &message),
-            Some(recovery) if !breaks(Mutant::EarlyNext) => recovery.early.push(message),
-            _ => self.deliver(message),
+    pub(super) fn take_messages(
+        &mut self,
+        now: Time,
+        messages: impl IntoIterator<Item = CompleteMessage>,
+    ) {
+        for message in messages {
+            match (&mut self.change.recovery, message.cell.kind) {
+                (Some(_), Kind::Recovered | Kind::RecoveryEnd | Kind::HasAllCells) => {
+                    self.take_recovery(now, &message);
+                }
+                (Some(_), Kind::Table) => self.take_table(now, &message),
+                (Some(it), _) if !breaks(Mutant::EarlyNext) => it.early.push(message),
+                _ => self.deliver(message),
+            }
         }
     }
 
-    pub(super) fn take_messages(&mut self, now: Time, messages: Vec<CompleteMessage>) {
-        messages.into_iter().for_each(|message| self.take_message(now, message));
-    }
-
     pub(super) fn deliver(&mut self, message: CompleteMessage) {
-        let CompleteMessage { source, sequence, time, ref cell, .. } = message;
+        let CompleteMessage { source, sequence, ref cell, .. } = message;
         let Some(daemon) = self.current.graph.members.get(source).map(|it| it.id) else { return };
         let member = MemberId::decode(daemon, &cell.client);
-        let step = Step { source, sequence, time };
         match cell.kind {
             Kind::Message | Kind::Continuation => self.deliver_message(member, message),
             Kind::Join => {
@@ -57,15 +45,15 @@ impl Daemon {
                     self.groups.announce(group, member.clone(), source, sequence);
                 }
             }
-            Kind::Joined => self.deliver_join(&member, cell, step),
+            Kind::Joined => self.deliver_join(&member, &message),
             Kind::Leave => {
                 for group in cell.groups.copies() {
-                    self.deliver_leave(&group, &member, step, Reason::Leave);
+                    self.deliver_leave(&group, &member, &message, Reason::Leave);
                 }
             }
             Kind::Disconnect => {
                 for group in self.groups.of(&member) {
-                    self.deliver_leave(&group, &member, step, Reason::Disconnect);
+                    self.deliver_leave(&group, &member, &message, Reason::Disconnect);
                 }
             }
             Kind::Hold | Kind::Release => {
@@ -74,8 +62,7 @@ impl Daemon {
                 }
                 self.slow.releases += 1;
             }
-            Kind::Table | Kind::Recovered | Kind::RecoveryEnd | Kind::HasAllCells => {}
-            Kind::EarlierCell => {}
+            _ => {}
         }
     }
 
@@ -112,7 +99,7 @@ impl Daemon {
 
     fn give_receipt(&mut self, member: &MemberId, sequence: u64, cell: &Cell) {
         let Some(id) = self.session_of(member) else { return };
-        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(client) = self.clients.by_id.get_mut(&id) else { return };
         let Some(at) = client.receipts.iter().position(|it| it.0 == sequence) else { return };
         let Some((_, request)) = client.receipts.remove(at) else { return };
         let runs = &self.transitional_set;
@@ -124,37 +111,45 @@ impl Daemon {
         self.notify(id, ClientEvent::Receipt { request, members, view });
     }
 
-    fn deliver_join(&mut self, member: &MemberId, cell: &Cell, step: Step) {
+    fn deliver_join(&mut self, member: &MemberId, message: &CompleteMessage) {
+        let CompleteMessage { source, sequence, time, ref cell, .. } = *message;
         let holds_senders = !cell.payload.is_empty();
-        let is_slow = self.session_of(member).is_some_and(|id| self.slow.contains(id));
-        self.slow.note_change(holds_senders || is_slow);
+        let is_slow = self.session_of(member).is_some_and(|id| self.slow.clients.contains_key(&id));
+        self.slow.is_news |= holds_senders || is_slow;
         for group in cell.groups.copies() {
-            let at = (step.source, step.sequence);
+            let at = (source, sequence);
             if self.groups.join(group.clone(), member.clone(), holds_senders, at) {
-                self.notify_group(&group, Reason::Join, Some(member.clone()), step.position());
+                let (subject, position) = (Some(member.clone()), (time, source as u64, 0));
+                self.notify_group(&group, Reason::Join, subject, position);
             }
-            let due = self.clients.complete_join(&self.groups, (member, &group), step.time);
+            let due = self.clients.complete_join(&self.groups, (member, &group), time);
             let Some((id, events)) = due else { continue };
             events.into_iter().for_each(|event| self.notify(id, event));
         }
     }
 
-    fn deliver_leave(&mut self, group: &Bytes, member: &MemberId, step: Step, reason: Reason) {
+    fn deliver_leave(
+        &mut self,
+        group: &Bytes,
+        member: &MemberId,
+        message: &CompleteMessage,
+        reason: Reason,
+    ) {
+        let CompleteMessage { source, sequence, time, .. } = *message;
         if let Some(client) = self.clients.of_member(member) {
-            client.leaving.retain(|it| it.0 != *group || it.1 > step.time);
+            client.leaving.retain(|it| it.0 != *group || it.1 > time);
         }
-        if !self.groups.leave(group, member, step.source, step.sequence) {
+        if !self.groups.leave(group, member, source, sequence) {
             return;
         }
-        self.slow.note_leave(group);
-        let (subject, position) = (Some(member.clone()), step.position());
+        self.slow.is_news |= self.slow.held.contains(group);
+        let (subject, position) = (Some(member.clone()), (time, source as u64, 0));
         let event = self.notify_group(group, reason, subject, position);
         if let Some(id) = self.session_of(member) {
             self.notify(id, event);
         }
     }
 
-    /// Returns the session of a member, if the member is a client of this daemon.
     pub(super) fn session_of(&self, member: &MemberId) -> Option<ClientId> {
         self.clients.session_of(member).map(|it| it.0)
     }
@@ -170,15 +165,16 @@ impl Daemon {
         let members: Arc<[MemberId]> = self.groups.members(group).into();
         let own: Vec<ClientId> = members.iter().filter_map(|it| self.session_of(it)).collect();
         let (group, view) = (group.clone(), self.view);
-        let event = ClientEvent::Group { group, members, reason, subject, position, view };
-        let event = Arc::new(event);
+        let event =
+            Arc::new(ClientEvent::Group { group, members, reason, subject, position, view });
         own.into_iter().for_each(|id| self.notify(id, event.clone()));
         event
     }
 
     pub(super) fn notify_all(&mut self, event: ClientEvent) {
         let event = Arc::new(event);
-        self.clients.ids().into_iter().for_each(|id| self.notify(id, event.clone()));
+        let ids: Vec<ClientId> = self.clients.by_id.keys().copied().collect();
+        ids.into_iter().for_each(|id| self.notify(id, event.clone()));
     }
 
     pub(super) fn notify(&mut self, id: ClientId, event: impl Into<Arc<ClientEvent>>) {
@@ -187,9 +183,8 @@ impl Daemon {
         }
     }
 
-    /// Notes a changed queue of a client, which may have become slow or fast again.
     pub(super) fn note_queue(&mut self, id: ClientId) {
-        if let Some(client) = self.clients.get(id) {
+        if let Some(client) = self.clients.by_id.get(&id) {
             self.slow.note_queue(id, client, self.clients.room.waiting);
         }
     }

@@ -1,18 +1,19 @@
-//! Recovery: members of one old view exchange missing cells, then all members their groups.
+//! Recovery: members of one old view exchange missing cells, then all members their groups, in
+//! pages with the memberships of their clients.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use bytes::Bytes;
-use faircast_base::fresh;
+use faircast_proto::fields::Fields;
 
-use crate::cell::Kind;
-use crate::group::MemberId;
-use crate::ids::{DaemonRun, DaemonSet, ViewId};
+use crate::cell::{GROUP_BYTES_MAX, Kind, PAYLOAD_BYTES_MAX};
+use crate::group::{Groups, MemberId};
+use crate::ids::{DaemonId, DaemonRun, DaemonSet, ViewId};
 use crate::mutant::{Mutant, breaks};
 use crate::stream::{CompleteMessage, Streams};
 use crate::topology::Graph;
-use crate::wire::MemberState;
+use crate::wire::{MemberState, put_name, take_name};
 
 /// Recovery of the old view's messages in the streams of the next configuration.
 #[derive(Clone, Debug)]
@@ -23,60 +24,15 @@ pub(super) struct Recovery {
     /// True if the transitional set is the old view and the new one: only routes change.
     pub(super) is_route_change: bool,
     /// Members of the transitional set that have sent all retransmissions.
-    ended: DaemonSet,
+    pub(super) ended: DaemonSet,
     /// Members of the transitional set that have reported to have every cell.
-    has_all: DaemonSet,
+    pub(super) has_all: DaemonSet,
     pub(super) has_reported_all: bool,
-    /// Members whose group tables are complete.
-    tables: DaemonSet,
+    pub(super) tables: DaemonSet,
     /// Group, member, and true if the member asks senders to wait for slow members.
     pub(super) groups: Vec<(Bytes, MemberId, bool)>,
     /// Messages of members that are already in the next configuration.
     pub(super) early: Vec<CompleteMessage>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RecoveryStep {
-    Wait,
-    /// Report that this daemon has every cell.
-    ReportAll,
-    /// End of the exchange: every member of the transitional set has every cell.
-    Finish,
-}
-
-impl Recovery {
-    pub(super) fn new(streams: Streams, plan: &RecoveryPlan) -> Self {
-        let RecoveryPlan { transitional_set, is_route_change, .. } = *plan;
-        fresh! {
-            Self { streams, transitional_set, is_route_change, }
-            ended, has_all, has_reported_all, tables, groups, early
-        }
-    }
-
-    /// Notes a cell of the exchange from a member of the transitional set.
-    pub(super) fn note(&mut self, kind: Kind, rank: usize) -> RecoveryStep {
-        match kind {
-            Kind::RecoveryEnd => self.ended = self.ended.or(DaemonSet::of(rank)),
-            Kind::HasAllCells => self.has_all = self.has_all.or(DaemonSet::of(rank)),
-            _ => {}
-        }
-        if self.ended == self.transitional_set && !self.has_reported_all {
-            self.has_reported_all = true;
-            RecoveryStep::ReportAll
-        } else if self.has_all == self.transitional_set {
-            RecoveryStep::Finish
-        } else {
-            RecoveryStep::Wait
-        }
-    }
-
-    /// Notes a member's last page of groups. True once the tables of all members are complete.
-    pub(super) fn note_table(&mut self, rank: usize, is_last: bool) -> bool {
-        if is_last {
-            self.tables = self.tables.or(DaemonSet::of(rank));
-        }
-        self.tables.iter().count() == self.streams.graph.members.len()
-    }
 }
 
 /// Consequences of the states of all members for one of them.
@@ -88,7 +44,6 @@ pub(super) struct RecoveryPlan {
     pub(super) remaining: DaemonSet,
     /// Lamport time up to which the messages of all lost sources are known.
     pub(super) order_known_until: u64,
-    /// Greatest Lamport time of any member.
     pub(super) time: u64,
     /// Source and number of each cell that this daemon retransmits, with the members lacking it.
     pub(super) retransmissions: Vec<(usize, u64, DaemonSet)>,
@@ -168,8 +123,70 @@ pub(super) fn follow_completed(states: &mut [MemberState]) {
     }
 }
 
+/// Length in bytes after which a page is full: the longest membership still fits.
+const PAGE_BYTES: usize = PAYLOAD_BYTES_MAX - 2 * (GROUP_BYTES_MAX + 1);
+
+/// Returns the memberships of the clients of `daemon` after the messages `rest`, which end the
+/// old view.
+pub(super) fn table_pages(
+    groups: &Groups,
+    daemon: DaemonId,
+    rest: impl Iterator<Item = CompleteMessage>,
+) -> Vec<Vec<u8>> {
+    let mut own: BTreeMap<(Bytes, MemberId), bool> = BTreeMap::new();
+    for (group, members) in groups.iter() {
+        let here = members.iter().filter(|it| it.daemon == daemon);
+        own.extend(here.map(|it| ((group.clone(), it.clone()), groups.holds_senders(group, it))));
+    }
+    for CompleteMessage { cell, .. } in rest {
+        let member = MemberId::decode(daemon, &cell.client);
+        let names = cell.groups.copies().map(|it| (it, member.clone()));
+        match cell.kind {
+            Kind::Joined => own.extend(names.map(|it| (it, !cell.payload.is_empty()))),
+            Kind::Leave => names.for_each(|it| _ = own.remove(&it)),
+            Kind::Disconnect => own.retain(|it, _| it.1 != member),
+            _ => {}
+        }
+    }
+    // The first byte of a page is 1 if no page follows.
+    let mut pages = alloc::vec![alloc::vec![0]];
+    for ((group, member), holds_senders) in own {
+        if pages.last().is_some_and(|it| it.len() > 1 + PAGE_BYTES) {
+            pages.push(alloc::vec![0]);
+        }
+        let Some(page) = pages.last_mut() else { continue };
+        for name in [group, member.encode()] {
+            put_name(page, &name);
+        }
+        page.push(u8::from(holds_senders));
+    }
+    if let Some(last) = pages.last_mut() {
+        last[0] = 1;
+    }
+    pages
+}
+
+/// Reads a page into `groups`. True if it is the last page of `daemon`.
+pub(super) fn read_page(
+    page: &Bytes,
+    daemon: DaemonId,
+    groups: &mut Vec<(Bytes, MemberId, bool)>,
+) -> bool {
+    let mut fields = Fields(page);
+    let is_last = fields.read::<u8>() == Some(1);
+    let name = |fields: &mut Fields<'_>| take_name(page, fields);
+    while let (Some(group), Some(client), Some(holds_senders)) =
+        (name(&mut fields), name(&mut fields), fields.read::<u8>())
+    {
+        groups.push((group, MemberId::decode(daemon, &client), holds_senders == 1));
+    }
+    is_last
+}
+
 #[cfg(test)]
 mod tests {
+    use alloc::format;
+
     use super::*;
     use crate::ids::DaemonId;
     use crate::wire::StreamState;
@@ -225,5 +242,30 @@ mod tests {
         let mut alone = [before.clone()];
         follow_completed(&mut alone);
         assert_eq!(alone, [before]);
+    }
+
+    #[test]
+    fn memberships_of_many_pages_are_read_back() {
+        let (daemon, mut groups) = (DaemonId(1), Groups::default());
+        let member = |id, name: &'static str| MemberId {
+            daemon: DaemonId(id),
+            name: name.into(),
+            incarnation: 7,
+        };
+        for i in 0..500 {
+            let group = Bytes::from(format!("{i:0>64}"));
+            groups.join(group.clone(), member(1, "a"), i % 2 == 0, (0, 0));
+            groups.join(group, member(2, "b"), true, (1, 0));
+        }
+        let pages = table_pages(&groups, daemon, [].into_iter());
+        assert!(pages.len() > 2 && pages.iter().all(|it| it.len() < PAYLOAD_BYTES_MAX));
+        let mut got = Vec::new();
+        for (i, page) in pages.iter().enumerate() {
+            let is_last = i + 1 == pages.len();
+            assert_eq!(read_page(&page.clone().into(), daemon, &mut got), is_last);
+        }
+        assert_eq!(got.len(), 500);
+        assert!(got.iter().all(|it| it.1 == member(1, "a")));
+        assert_eq!(got.iter().filter(|it| it.2).count(), 250);
     }
 }

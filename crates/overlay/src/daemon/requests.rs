@@ -1,17 +1,160 @@
-//! Requests of clients: joins and leaves as steps in the common order, and messages.
+//! Sessions of clients: connection, resumption, end, events for the driver to pass on; and their
+//! requests: joins and leaves as steps in the common order, and messages.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
-use faircast_base::{Cx, Time};
+use faircast_base::{Cx, Duration, Time};
 
-use super::Daemon;
-use crate::cell::{Kind, Service};
-use crate::client::{ClientEvent, SendError};
+use super::{Daemon, DaemonEvent};
+use crate::cell::{GROUP_BYTES_MAX, Kind, Service};
+use crate::client::{Client, ClientEvent, SendError};
 use crate::group::MemberId;
 use crate::ids::{ClientId, DaemonSet, ViewId};
+use crate::mutant::{Mutant, breaks};
 use crate::price::Benefit;
 use crate::session::protocol::check_groups;
+
+/// Longest time without a connection before a client's session ends: 30 s.
+const RESUME_MAX: Duration = Duration::from_secs(30);
+/// Maximum length of a client's name in bytes.
+pub const CLIENT_BYTES_MAX: usize = GROUP_BYTES_MAX - 8;
+
+impl Daemon {
+    /// Connects a client with a name of 1 to 56 bytes. An earlier or unconnected run of the program
+    /// loses its session: a clock may have been set back between runs. Fails by [`SendError::Name`]
+    /// on a name of wrong length, or of a connected run that is not earlier.
+    pub fn connect(
+        &mut self,
+        cx: &mut Cx<'_>,
+        id: ClientId,
+        name: Bytes,
+        incarnation: u64,
+    ) -> Result<(), SendError> {
+        let other = self.clients.by_name.get(&name).copied();
+        let is_newer = other.and_then(|it| self.clients.by_id.get(&it)).is_none_or(|it| {
+            let of = it.member.incarnation;
+            of < incarnation || of != incarnation && it.away_since.is_some()
+        });
+        let fits = (1..=CLIENT_BYTES_MAX).contains(&name.len());
+        if !fits || !is_newer || self.clients.by_id.get(&id).is_some() {
+            return Err(SendError::Name);
+        }
+        if let Some(other) = other {
+            self.disconnect(cx, other);
+            self.events.push_back(DaemonEvent::End(other));
+        }
+        let member = MemberId { daemon: self.me.id, name, incarnation };
+        let client = Client::new(member, self.new_purse(cx));
+        self.clients.insert(id, client);
+        let view = ClientEvent::View {
+            id: self.view,
+            members: self.current.graph.members.clone(),
+            names: self.member_names(),
+            together: [self.me].to_vec(),
+            previous: None,
+        };
+        self.notify(id, view);
+        Ok(())
+    }
+
+    /// Notes the loss of a client's connection. The session waits for the client to resume.
+    pub fn suspend(&mut self, now: Time, id: ClientId) {
+        if let Some(client) = self.clients.by_id.get_mut(&id) {
+            client.away_since = Some(now);
+            self.slow.forget(id);
+        }
+    }
+
+    /// Resumes a session from event `next`. [`ClientEvent::Cut`] counts events no longer kept. Fails
+    /// by [`SendError::Name`] if no such session or number exists.
+    pub fn resume(
+        &mut self,
+        id: ClientId,
+        (name, incarnation): (&Bytes, u64),
+        next: u64,
+    ) -> Result<(), SendError> {
+        let old = *self.clients.by_name.get(name).ok_or(SendError::Name)?;
+        let client =
+            self.clients.by_id.get_mut(&old).filter(|it| it.member.incarnation == incarnation);
+        if !client.ok_or(SendError::Name)?.resume(next) {
+            return Err(SendError::Name);
+        }
+        self.slow.forget(old);
+        self.market.forget(&mut self.clients, old);
+        self.clients.rename(old, id);
+        if old != id {
+            self.events.push_back(DaemonEvent::End(old));
+        }
+        Ok(())
+    }
+
+    /// Ends the session of a client.
+    pub fn disconnect(&mut self, cx: &mut Cx<'_>, id: ClientId) {
+        self.market.forget(&mut self.clients, id);
+        let Some(client) = self.clients.remove(id) else { return };
+        self.slow.forget(id);
+        if !breaks(Mutant::NoDisconnect) {
+            self.step(cx.now, Kind::Disconnect, &client.encoded, &[]);
+        }
+        self.settle(cx);
+    }
+
+    pub(super) fn expire_clients(&mut self, cx: &mut Cx<'_>) {
+        let is_over = |it: &Client| it.away_since.is_some_and(|at| cx.now >= at + RESUME_MAX);
+        let over = self.clients.by_id.iter().filter(|(_, it)| is_over(it));
+        for id in over.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.disconnect(cx, id);
+            self.events.push_back(DaemonEvent::End(id));
+        }
+    }
+
+    /// Returns the next client with events that are new since its last return.
+    pub fn poll_ready_client(&mut self) -> Option<ClientId> {
+        loop {
+            let id = self.clients.ready.pop_front()?;
+            if let Some(client) = self.clients.by_id.get_mut(&id) {
+                client.is_ready = false;
+                return Some(id);
+            }
+        }
+    }
+
+    /// True if a slow client has lost events: the driver must close its connection.
+    pub fn is_cut(&self, id: ClientId) -> bool {
+        self.clients.by_id.get(&id).is_some_and(|it| it.is_cut)
+    }
+
+    /// Returns the number of the client's last taken event, and the bytes that wait for the client.
+    pub fn client_queue(&self, id: ClientId) -> Option<(u64, usize)> {
+        self.clients.by_id.get(&id).map(Client::queue)
+    }
+
+    /// Returns the next event for a client, with its number in the session.
+    pub fn poll_client(&mut self, id: ClientId) -> Option<(u64, Arc<ClientEvent>)> {
+        let event = self.clients.by_id.get_mut(&id)?.pop(self.clients.room);
+        if !self.slow.clients.is_empty() {
+            self.note_queue(id);
+        }
+        event
+    }
+
+    /// Sends a client the refusal of a request.
+    pub fn refuse_request(&mut self, id: ClientId, request: u64, reason: SendError) {
+        self.notify(id, ClientEvent::Refused { request, reason });
+    }
+
+    /// Returns how often senders that waited for slow members could continue.
+    pub fn releases(&self) -> u64 {
+        self.slow.releases
+    }
+
+    /// Returns the groups whose senders wait for a slow member at this daemon.
+    pub fn held_groups(&self) -> impl Iterator<Item = &Bytes> {
+        self.slow.held.iter()
+    }
+}
 
 /// Maximum number of pending requests of a client to join or leave groups.
 const REQUESTS_MAX: usize = 1000;
@@ -20,8 +163,8 @@ pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
 
 /// Message of a client to groups, as handed to its daemon.
 #[derive(Clone, Copy, Debug, Default)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct Outgoing<'a> {
-    /// Service of the message.
     pub service: Service,
     /// Names of 1 to 100 groups.
     pub groups: &'a [&'a [u8]],
@@ -46,10 +189,7 @@ impl<'a> Outgoing<'a> {
 
 impl Daemon {
     /// Requests to join a group, whose senders wait for slow members while a member asks for it by
-    /// `holds_senders`.
-    ///
-    /// # Errors
-    /// As for [`send`](Self::send).
+    /// `holds_senders`. Fails as [`send`](Self::send) does.
     pub fn join(
         &mut self,
         cx: &mut Cx<'_>,
@@ -58,20 +198,17 @@ impl Daemon {
         holds_senders: bool,
     ) -> Result<(), SendError> {
         self.admit(id, &group)?;
-        let member = self.clients.get(id).ok_or(SendError::Name)?.member.clone();
+        let member = self.clients.by_id.get(&id).ok_or(SendError::Name)?.member.clone();
         self.clients.begin_join(id, group.clone(), holds_senders);
         self.announce_join(cx.now, &member, &group);
         self.settle(cx);
         Ok(())
     }
 
-    /// Requests to remove a client from a group.
-    ///
-    /// # Errors
-    /// As for [`send`](Self::send).
+    /// Requests to remove a client from a group. Fails as [`send`](Self::send) does.
     pub fn part(&mut self, cx: &mut Cx<'_>, id: ClientId, group: Bytes) -> Result<(), SendError> {
         self.admit(id, &group)?;
-        let client = self.clients.get(id).ok_or(SendError::Name)?.encoded.clone();
+        let client = self.clients.by_id.get(&id).ok_or(SendError::Name)?.encoded.clone();
         self.clients.cancel_joins(id, &group);
         self.step(cx.now, Kind::Leave, &client, &[&group]);
         self.settle(cx);
@@ -80,23 +217,20 @@ impl Daemon {
 
     fn admit(&self, id: ClientId, group: &Bytes) -> Result<(), SendError> {
         check_groups(&[group])?;
-        let client = self.clients.get(id).ok_or(SendError::Name)?;
+        let client = self.clients.by_id.get(&id).ok_or(SendError::Name)?;
         let name = &client.encoded;
         let steps = self.waiting_steps.iter().filter(|it| it.1 == *name).count();
         let has_room = self.current.has_room(name, self.settings.retention_bytes);
         let fits = client.joining.len() + steps < REQUESTS_MAX;
-        if has_room && fits { Ok(()) } else { Err(SendError::Retention) }
+        (has_room && fits).then_some(()).ok_or(SendError::Retention)
     }
 
-    /// True if the view has begun and no change is in progress.
     pub(super) fn is_open(&self) -> bool {
         self.current.is_begun && !self.change.is_in_progress()
     }
 
-    /// Sends a message of a client to groups. A message to groups without members is dropped.
-    ///
-    /// # Errors
-    /// The message is refused: wrong in itself, too expensive, or not possible at present.
+    /// Sends a message of a client to groups; one to groups without members is dropped. Fails if the
+    /// message is wrong in itself, too expensive, or not possible at present.
     pub fn send(
         &mut self,
         cx: &mut Cx<'_>,
@@ -108,7 +242,7 @@ impl Daemon {
         if payload.len() > MESSAGE_BYTES_MAX {
             return Err(SendError::Length);
         }
-        let name = self.clients.get(id).ok_or(SendError::Name)?.encoded.clone();
+        let name = self.clients.by_id.get(&id).ok_or(SendError::Name)?.encoded.clone();
         if view.is_some_and(|view| view != self.view) {
             return Err(SendError::View);
         }
@@ -126,18 +260,14 @@ impl Daemon {
             return Ok(());
         }
         self.buy(cx, id, message, routes)?;
-        let mut complete = core::mem::take(&mut self.scratch);
-        self.current.send_message(service, &name, groups, payload, routes, &mut complete);
+        let complete = self.current.send_message(service, &name, groups, payload, routes);
         if wants_receipt && service.is_ordered() {
             let (sequence, _) = self.current.own();
-            if let Some(client) = self.clients.get_mut(id) {
+            if let Some(client) = self.clients.by_id.get_mut(&id) {
                 client.receipts.push_back((sequence, request));
             }
         }
-        for message in complete.drain(..) {
-            self.take_message(cx.now, message);
-        }
-        self.scratch = complete;
+        self.take_messages(cx.now, complete);
         self.settle(cx);
         Ok(())
     }
@@ -145,7 +275,7 @@ impl Daemon {
     /// True if a message has no receivers. The client learns of new groups without members.
     fn drops(&mut self, id: ClientId, message: &Outgoing<'_>, routes: DaemonSet) -> bool {
         let Outgoing { groups, request, wants_receipt, .. } = *message;
-        let Some(client) = self.clients.get_mut(id) else { return true };
+        let Some(client) = self.clients.by_id.get_mut(&id) else { return true };
         if routes != DaemonSet::default() {
             if !client.empty.is_empty() {
                 groups.iter().for_each(|group| _ = client.empty.remove(*group));
@@ -159,12 +289,10 @@ impl Daemon {
             client.empty.clear();
         }
         if is_new {
-            let groups = groups.iter().collect();
-            self.notify(id, ClientEvent::NoMembers { request, groups });
+            self.notify(id, ClientEvent::NoMembers { request, groups: groups.iter().collect() });
         }
         if wants_receipt {
-            let (members, view) = (0, self.view);
-            self.notify(id, ClientEvent::Receipt { request, members, view });
+            self.notify(id, ClientEvent::Receipt { request, members: 0, view: self.view });
         }
         true
     }
@@ -193,9 +321,7 @@ impl Daemon {
             }
         }
         let groups: Vec<&[u8]> = groups.iter().map(|it| &***it).collect();
-        let mut complete = Vec::new();
-        let what = (kind, Service::Reliable, true);
-        self.current.send_to_all(what, client, &groups, &[payload], &mut complete);
+        let complete = self.current.send_step(kind, DaemonSet::ALL, (client, &groups), &[payload]);
         self.take_messages(now, complete);
     }
 
@@ -216,7 +342,6 @@ impl Daemon {
         }
     }
 
-    /// Announces all joins in progress in a new configuration.
     pub(super) fn announce_joins(&mut self, now: Time) {
         for (member, group) in self.clients.joins() {
             self.announce_join(now, &member, &group);
@@ -228,10 +353,16 @@ impl Daemon {
         if !self.is_open() {
             return;
         }
-        for join in self.clients.take_announced(self.current.config, self.current.own().1) {
-            self.clients.note_joins_at(&join, self.current.time + 1);
-            let payload: &[u8] = if join.holds_senders { &[1] } else { &[] };
-            self.send_step((now, Kind::Joined), &join.client, &[&join.group], payload);
+        for (id, due) in self.clients.take_announced(self.current.config, self.current.own().1) {
+            let Some(client) = self.clients.by_id.get_mut(&id) else { continue };
+            for joining in &mut client.joining {
+                if joining.group == due.group {
+                    joining.joins_at.get_or_insert(self.current.time + 1);
+                }
+            }
+            let (client, payload): (_, &[u8]) =
+                (client.encoded.clone(), if due.holds_senders { &[1] } else { &[] });
+            self.send_step((now, Kind::Joined), &client, &[&due.group], payload);
         }
     }
 }

@@ -39,8 +39,8 @@ impl fmt::Debug for GroupName {
 
 /// Client that is a member of a group or the sender of a message.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct GroupMember {
-    /// Name of the client at its daemon.
     pub name: GroupName,
     /// Identifier of the client's daemon.
     pub daemon: u64,
@@ -50,7 +50,7 @@ pub struct GroupMember {
 
 impl fmt::Display for GroupMember {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.name)
+        self.name.fmt(f)
     }
 }
 
@@ -63,97 +63,55 @@ impl From<MemberId> for GroupMember {
 
 /// Message to a group of which the client is a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct GroupMessage {
-    /// Sender.
     pub from: GroupMember,
-    /// Service of the message.
     pub service: Service,
-    /// Groups of the message.
     pub groups: Vec<GroupName>,
-    /// Payload.
     pub payload: Bytes,
     /// View in which the message is delivered.
     pub view: ViewId,
 }
 
-/// Event for a client of groups.
+/// Event for a client of groups. Daemons have their identifiers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub enum GroupEvent {
     /// Message to a group.
     Message(GroupMessage),
-    /// Membership change of a group.
+    /// Membership change of a group, whose members all members list in the same order. `subject`:
+    /// client that joined or left; `None` for a change of daemons.
     Group {
-        /// Name of the group.
         group: GroupName,
-        /// Members, in the same order at all of them.
         members: Vec<GroupMember>,
-        /// Reason of the change.
         reason: Reason,
-        /// Client that joined or left; `None` for a change of daemons.
         subject: Option<GroupMember>,
-        /// View of the change.
         view: ViewId,
     },
     /// Start of the end of a view: only the daemons `members` know the events up to the next view.
-    Transitional {
-        /// View that ends.
-        closes: ViewId,
-        /// Identifiers of the daemons that move to the next view together.
-        members: Vec<u64>,
-    },
-    /// Start of a view.
-    View {
-        /// Identifier of the view.
-        id: ViewId,
-        /// Identifiers and names of the daemons.
-        members: Vec<(u64, String)>,
-        /// Identifiers of the daemons that come from the same view.
-        together: Vec<u64>,
-        /// View from which the daemons in `together` come; `None` for the first view of a client.
-        previous: Option<ViewId>,
-    },
-    /// Receipt for a message: the message has its place in the common order and is delivered.
-    Receipt {
-        /// Number of the request.
-        request: u64,
-        /// Number of members that get the message, or whose daemons fail; a safe one has arrived.
-        members: u32,
-        /// View of the message.
-        view: ViewId,
-    },
+    Transitional { closes: ViewId, members: Vec<u64> },
+    /// Start of a view with these daemons and their names. The daemons `together` come from the view
+    /// `previous`, which is `None` for the first view of a client.
+    View { id: ViewId, members: Vec<(u64, String)>, together: Vec<u64>, previous: Option<ViewId> },
+    /// Receipt: the message has its place in the common order and is delivered. `members` counts
+    /// those that get the message, or whose daemons fail; a safe one has arrived.
+    Receipt { request: u64, members: u32, view: ViewId },
     /// No group of a message has members. Not repeated until a message has found members.
-    NoMembers {
-        /// Number of the request.
-        request: u64,
-        /// Groups of the message.
-        groups: Vec<GroupName>,
-    },
-    /// Loss of events: the client was slow or away. The last lost [`View`](Self::View),
-    /// [`Transitional`](Self::Transitional) and [`Group`](Self::Group)s precede this event.
-    Cut {
-        /// Numbers of the first and the last lost event.
-        lost: (u64, u64),
-    },
+    NoMembers { request: u64, groups: Vec<GroupName> },
+    /// Loss of the events with these first and last numbers: the client was slow or away. The last
+    /// lost [`View`](Self::View), [`Transitional`](Self::Transitional) and [`Group`](Self::Group)s
+    /// precede this event.
+    Cut { lost: (u64, u64) },
     /// Loss of the connection. The client tries to reconnect until it is closed.
-    Disconnected {
-        /// Reason of the loss.
-        reason: String,
-    },
+    Disconnected { reason: String },
     /// Reconnection: the session continues.
     Resumed,
-    /// New session: the daemon lost the old one. Events may be missing; groups are joined again.
-    Restarted {
-        /// Number of messages that may not have been sent.
-        unsure: usize,
-    },
+    /// New session: the daemon lost the old one, and maybe `unsure` messages. Events may be missing;
+    /// groups are joined again.
+    Restarted { unsure: usize },
     /// Refusal of a request by the daemon.
-    Refused {
-        /// Number of the request.
-        request: u64,
-        /// Reason of the refusal.
-        reason: SendError,
-    },
+    Refused { request: u64, reason: SendError },
 }
 
 impl From<ClientEvent> for GroupEvent {
@@ -188,8 +146,7 @@ impl From<ClientEvent> for GroupEvent {
                 Self::Receipt { request, members, view }
             }
             ClientEvent::NoMembers { request, groups } => {
-                let groups = groups.copies().map(GroupName).collect();
-                Self::NoMembers { request, groups }
+                Self::NoMembers { request, groups: groups.copies().map(GroupName).collect() }
             }
             ClientEvent::Refused { request, reason } => Self::Refused { request, reason },
             ClientEvent::Cut { lost, .. } => Self::Cut { lost },

@@ -16,11 +16,11 @@ type SenderQueue = VecDeque<(u64, Vec<CompleteMessage>)>;
 /// Ordered messages that wait for earlier ones, and FIFO messages that wait behind them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CommonOrder {
-    ordered: BTreeMap<(u64, u8), CompleteMessage>,
+    pub(super) ordered: BTreeMap<(u64, u8), CompleteMessage>,
     /// Queues by daemon and client. FIFO messages wait only for ordered ones before them.
     behind: BTreeMap<(u8, Bytes), SenderQueue>,
     /// FIFO messages whose ordered messages are delivered.
-    released: VecDeque<CompleteMessage>,
+    pub(super) released: VecDeque<CompleteMessage>,
 }
 
 fn sender(message: &CompleteMessage) -> (u8, Bytes) {
@@ -51,14 +51,6 @@ impl CommonOrder {
         None
     }
 
-    pub(super) fn first(&self) -> Option<&CompleteMessage> {
-        self.ordered.first_key_value().map(|it| it.1)
-    }
-
-    pub(super) fn pop_released(&mut self) -> Option<CompleteMessage> {
-        self.released.pop_front()
-    }
-
     /// Takes the first ordered message, and releases the FIFO messages behind it.
     pub(super) fn pop_first(&mut self) -> Option<CompleteMessage> {
         let (_, message) = self.ordered.pop_first()?;
@@ -81,39 +73,15 @@ impl CommonOrder {
         recovered: impl Iterator<Item = CompleteMessage>,
         is_known: impl Fn(&CompleteMessage) -> bool,
     ) -> Vec<CompleteMessage> {
-        let mut ordered = self.ordered.clone();
-        let waiting = self.behind.values().flatten().flat_map(|it| &it.1);
-        let mut others: Vec<CompleteMessage> =
-            self.released.iter().chain(waiting).cloned().collect();
-        for message in recovered {
-            if message.is_ordered() {
-                ordered.insert((message.time, message.source as u8), message);
-            } else {
-                others.push(message);
-            }
-        }
-        others.sort_by_key(|it| (it.time, it.source));
-        let mut times: BTreeMap<(u8, Bytes), Vec<u64>> = BTreeMap::new();
-        for it in ordered.values().filter(|it| it.cell.kind.is_message()) {
-            times.entry(sender(it)).or_default().push(it.time);
-        }
-        let mut behind: BTreeMap<(u64, usize), Vec<CompleteMessage>> = BTreeMap::new();
-        let mut all = Vec::new();
-        for message in others {
-            let times = times.get(&sender(&message));
-            let before = times
-                .filter(|_| message.cell.service == Service::Fifo)
-                .and_then(|it| it[..it.partition_point(|time| *time < message.time)].last());
-            match before {
-                Some(time) => behind.entry((*time, message.source)).or_default().push(message),
-                None => all.push(message),
-            }
-        }
-        for message in ordered.into_values() {
-            let fifo = behind.remove(&(message.time, message.source));
+        let mut order = self.clone();
+        let mut all: Vec<_> = recovered.filter_map(|message| order.add(message)).collect();
+        all.extend(order.released.drain(..));
+        all.sort_by_key(|it| (it.time, it.source));
+        while let Some(message) = order.pop_first() {
+            let fifo = order.released.drain(..);
             if is_known(&message) {
                 all.push(message);
-                all.extend(fifo.into_iter().flatten());
+                all.extend(fifo);
             }
         }
         all
@@ -152,7 +120,8 @@ mod tests {
     fn a_fifo_message_waits_for_the_ordered_messages_of_its_sender() {
         let (mut order, at_once) = filled();
         assert_eq!(at_once, [1, 7]);
-        let mut next = || order.pop_released().or_else(|| order.pop_first()).map(|it| it.time);
+        let mut next =
+            || order.released.pop_front().or_else(|| order.pop_first()).map(|it| it.time);
         assert_eq!([next(), next(), next(), next()], [Some(3), Some(5), Some(6), None]);
         assert_eq!(order.len(), 0);
     }

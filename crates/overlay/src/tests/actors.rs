@@ -8,7 +8,7 @@ use bytes::Bytes;
 use faircast_base::Duration;
 
 use super::trace::number_of;
-use super::{CLIENTS, Client, Delivery, World};
+use super::{CLIENTS, Client, Delivery, Host, World};
 use crate::trace::{daemon, fields};
 use crate::{ClientEvent, ClientId, Outgoing, SendError, Service};
 
@@ -52,12 +52,11 @@ impl World {
     }
 
     pub(super) fn read(&mut self, at: usize, client: usize) {
-        let host = &mut self.hosts[at];
-        let Some(daemon) = &mut host.daemon else { return };
-        while host.clients[client].reads
-            && let Some((n, event)) = daemon.poll_client(host.clients[client].id)
+        while let Host { daemon: Some(daemon), clients, .. } = &mut self.hosts[at]
+            && let it = &mut clients[client]
+            && it.reads
+            && let Some((n, event)) = daemon.poll_client(it.id)
         {
-            let it = &mut host.clients[client];
             let when = self.now;
             match &*event {
                 ClientEvent::Transitional { .. } => it.is_transitional = true,
@@ -78,38 +77,34 @@ impl World {
                 ClientEvent::Receipt { request, members, .. } => {
                     self.log.receipts.push((*request as usize, *members as usize));
                 }
-                ClientEvent::Group { .. }
-                | ClientEvent::NoMembers { .. }
-                | ClientEvent::Refused { .. } => {}
+                _ => {}
             }
             if n == 0 {
                 continue;
             }
             it.last = n;
+            let is_transitional = it.is_transitional;
             let name = || match &*event {
                 ClientEvent::Message { parts, .. } => format!("m{}", number_of(parts)),
                 _ => String::new(),
             };
-            let (fields, run) = (fields(&event, it.is_transitional, name), it.run);
-            self.log.lines.push(format!(
-                "{{\"process\":\"c{client}@d{at}\",\"incarnation\":{run},\"n\":{n},\
-                 \"event\":{fields}}}"
-            ));
+            self.note(at, client, n, &fields(&event, is_transitional, name));
         }
     }
 
+    fn ask(&mut self, at: usize, client: usize, kind: &str, group: &str) -> (ClientId, Bytes) {
+        self.note(at, client, 0, &format!("\"{kind}\",\"group\":\"{group}\""));
+        (self.hosts[at].clients[client].id, Bytes::copy_from_slice(group.as_bytes()))
+    }
+
     pub(super) fn join(&mut self, at: usize, client: usize, group: &str) {
-        let id = self.hosts[at].clients[client].id;
-        self.note(at, client, 0, &format!("\"join\",\"group\":\"{group}\""));
-        let group = Bytes::copy_from_slice(group.as_bytes());
+        let (id, group) = self.ask(at, client, "join", group);
         let asks = self.asks && self.rng.chance(0.5);
         self.call(at, |daemon, cx| daemon.join(cx, id, group, asks).unwrap());
     }
 
     pub(super) fn leave(&mut self, at: usize, client: usize, group: &str) {
-        let id = self.hosts[at].clients[client].id;
-        self.note(at, client, 0, &format!("\"leave\",\"group\":\"{group}\""));
-        let group = Bytes::copy_from_slice(group.as_bytes());
+        let (id, group) = self.ask(at, client, "leave", group);
         self.call(at, |daemon, cx| daemon.part(cx, id, group).unwrap());
     }
 
@@ -187,6 +182,15 @@ impl World {
                 Ok(()) | Err(SendError::Changing | SendError::Retention | SendError::Held) => {}
                 Err(error) => panic!("{error}"),
             },
+        }
+    }
+
+    /// Takes up to `most` actions, with pauses of up to `most_us`.
+    pub(super) fn act_often(&mut self, most: u64, most_us: u64) {
+        for _ in 0..self.rng.below(most) {
+            self.act();
+            let pause = Duration::from_micros(self.rng.below(most_us));
+            self.run(pause);
         }
     }
 

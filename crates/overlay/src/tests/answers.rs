@@ -3,8 +3,6 @@
 use alloc::vec::Vec;
 
 use super::{CLIENTS, World, each_seed, full, ms, secs};
-use faircast_base::Duration;
-
 use crate::{DaemonSettings, Outgoing, SendError, Service};
 
 fn settled(settings: DaemonSettings) -> World {
@@ -89,12 +87,8 @@ fn senders_wait_no_longer_once_the_slow_member_or_its_daemon_or_all_that_ask_are
         assert_eq!(pour(&mut world, 10), 0);
         match way {
             0 => world.lose(2, 1),
-            1 => world.kill(2),
-            _ => {
-                for at in 0..3 {
-                    (0..2).for_each(|client| world.leave(at, client, "g0"));
-                }
-            }
+            1 => world.kill_noticed(2, 0.5),
+            _ => (0..6).for_each(|it| world.leave(it / 2, it % 2, "g0")),
         }
         world.run(secs(10));
         assert_eq!(pour(&mut world, 10), 20, "way {way}");
@@ -217,11 +211,7 @@ fn lull(seed: u64) -> World {
             }
             _ => world.cut.clear(),
         }
-        for _ in 0..world.rng.below(60) {
-            world.act();
-            let pause = Duration::from_micros(world.rng.below(10_000));
-            world.run(pause);
-        }
+        world.act_often(60, 10_000);
         let pause = ms(world.rng.below(3000));
         world.run(pause);
     }

@@ -39,9 +39,7 @@ fn a_daemon_restarted_every_30_s_under_load_disturbs_the_others_by_two_views_eac
     assert!(delay < ms(1500), "{delay}");
     assert_eq!(count, 6 * sent);
     assert!(refused < secs(3), "{refused}");
-    for at in 0..3 {
-        assert_eq!(world.views_since(at, since), 8, "views at d{at}");
-    }
+    world.assert_views(0..3, since, 8);
 }
 
 #[test]
@@ -80,8 +78,7 @@ fn twenty_daemons_started_at_once_form_one_view_within_10_s() {
         let took = world.settle(secs(10));
         let views = (0..20).map(|at| world.views_since(at, Time::ZERO)).max().unwrap();
         assert!(views <= 4, "{views} views within {took}");
-        let traffic = world.total();
-        let each = traffic.control_bytes / edges.len() as u64;
+        let each = world.traffic.control_bytes / edges.len() as u64;
         assert!(each < 2_000_000, "{each} bytes of control for a link");
         world.join_all("g0");
         world.act_for(secs(1));
@@ -94,16 +91,16 @@ fn a_restart_elsewhere_costs_twenty_daemons_a_bounded_number_of_calls() {
     let edges: alloc::vec::Vec<(usize, usize)> =
         (0..20).flat_map(|at| [(at, (at + 1) % 20), (at, (at + 5) % 20)]).collect();
     let mut world = settled(20, &edges, 4);
-    let (since, before) = (world.now, (world.calls(), world.total()));
+    let (since, before) = (world.now, (world.calls(), world.traffic));
     world.run(secs(10));
-    let idle = (world.calls() - before.0, world.total().control_bytes - before.1.control_bytes);
-    let before = (world.calls(), world.total());
+    let idle = (world.calls() - before.0, world.traffic.control_bytes - before.1.control_bytes);
+    let before = (world.calls(), world.traffic);
     world.kill_noticed(7, 1.0);
     world.run(ms(100));
     world.start(7);
     world.run(ms(9_900));
     let calls = world.calls() - before.0 - idle.0;
-    let bytes = world.total().control_bytes - before.1.control_bytes - idle.1;
+    let bytes = world.traffic.control_bytes - before.1.control_bytes - idle.1;
     // Two views, each with states and advertisements of all daemons over 80 link ends.
     assert!(calls < 20_000, "{calls} calls");
     assert!(bytes < 20_000_000, "{bytes} bytes");
@@ -199,17 +196,15 @@ fn a_daemon_that_was_stopped_drops_no_neighbour_by_its_own_silence() {
 #[test]
 fn a_clock_that_jumps_by_an_hour_changes_nothing() {
     let mut world = settled(3, &full(3), 8);
-    let (since, control) = (world.now, world.total().control_frames);
+    let (since, control) = (world.now, world.traffic.control_frames);
     for at in 0..3 {
         world.act_for(secs(2));
         world.hosts[at].ahead += secs(3600);
         world.act_for(secs(2));
     }
     world.finish();
-    for at in 0..3 {
-        assert_eq!(world.views_since(at, since), 0, "views at d{at}");
-    }
-    let frames = world.total().control_frames - control;
+    world.assert_views(0..3, since, 0);
+    let frames = world.traffic.control_frames - control;
     assert!(frames < 400, "{frames} frames of control in 17 s");
 }
 
@@ -256,9 +251,9 @@ fn of_two_daemons_with_one_name_the_later_one_stays() {
     world.hosts[3].daemon = Some(Daemon::new(world.now, twin, "d0", world.settings));
     world.push(ms(10), Event::Dial { a: 2, b: 3 });
     world.run(secs(30));
-    let before = world.total().control_frames;
+    let before = world.traffic.control_frames;
     world.run(secs(60));
-    let frames = world.total().control_frames - before;
+    let frames = world.traffic.control_frames - before;
     // Each end of three links sends two greetings per second.
     assert!((600..800).contains(&frames), "{frames} frames of control in a minute");
     assert_eq!(world.daemon(2).view().1, [twin, world.me(1), world.me(2)]);

@@ -27,12 +27,7 @@ enum Step {
     Send(usize),
     Cut,
     Down(usize),
-    Frame {
-        from: usize,
-        to: usize,
-        control: bool,
-    },
-    /// Passing of time until a daemon sends a frame, or all daemons are settled.
+    Frame { from: usize, to: usize, control: bool },
     Time,
 }
 
@@ -182,6 +177,7 @@ impl Run {
         self.collect();
     }
 
+    /// Lets time pass until a daemon sends a frame, or all daemons are settled.
     fn pass(&mut self) {
         let start = self.world.now;
         while self.lanes.is_empty()

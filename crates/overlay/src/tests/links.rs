@@ -23,9 +23,7 @@ fn a_link_cut_between_two_daemons_with_a_third_between_settles_in_one_view() {
     world.mend(0, 2);
     world.act_for(secs(30));
     assert!(world.finish() > 5000);
-    for at in 0..3 {
-        assert_eq!(world.views_since(at, since), 0, "views at d{at}");
-    }
+    world.assert_views(0..3, since, 0);
 }
 
 #[test]
@@ -103,13 +101,13 @@ fn a_leaf_that_reconnects_elsewhere_starts_no_loop() {
         let (old, new) = if round % 2 == 0 { (0, 1) } else { (1, 0) };
         world.cut(old, 3);
         world.mend(new, 3);
-        let before = (world.total(), world.log.sent.len());
+        let before = (world.traffic, world.log.sent.len());
         for i in 0..100 {
             _ = world.send(3 - i % 2, 0, Service::Fifo, &["g"], 1000);
             world.run(ms(100));
         }
         world.settle(secs(70));
-        let (bytes, sent) = (world.total().data_bytes, world.log.sent.len());
+        let (bytes, sent) = (world.traffic.data_bytes, world.log.sent.len());
         let each = (bytes - before.0.data_bytes) / (sent - before.1) as u64;
         // Each message crosses three links, and one more if it is recovered.
         assert!(each < 4500, "{each} bytes for a message of 1000");
@@ -117,9 +115,9 @@ fn a_leaf_that_reconnects_elsewhere_starts_no_loop() {
     world.finish();
     // During an absence longer than the hold-down, a leaf is in another view.
     assert!(world.views_since(2, since) <= 24, "{}", world.views_since(2, since));
-    let before = world.total();
+    let before = world.traffic;
     world.run(secs(10));
-    let idle = world.total().data_bytes - before.data_bytes;
+    let idle = world.traffic.data_bytes - before.data_bytes;
     assert_eq!(idle, 0, "bytes without a message");
 }
 
@@ -138,9 +136,7 @@ fn a_daemon_that_hears_one_neighbour_alone_makes_nobody_suspect_another() {
     for (_, at, _, members) in world.log.views.iter().filter(|it| it.0 > since && it.1 < 3) {
         assert!((0..3).all(|other| members.contains(&world.me(other))), "d{at}: {members:?}");
     }
-    for at in 0..3 {
-        assert_eq!(world.views_since(at, since), 2, "views at d{at}");
-    }
+    world.assert_views(0..3, since, 2);
 }
 
 #[test]
@@ -154,16 +150,15 @@ fn a_one_way_link_carries_no_endless_repetition() {
     }
     world.run(secs(10));
     world.check_settled();
-    let before = world.total();
+    let before = world.traffic;
     world.run(secs(60));
-    let after = world.total();
+    let after = world.traffic;
     assert_eq!(after.data_bytes, before.data_bytes);
     assert!(after.control_frames - before.control_frames < 500);
     world.cut.clear();
     world.settle(secs(5));
     world.finish();
-    assert_eq!(world.views_since(0, since), 2);
-    assert_eq!(world.views_since(1, since), 2);
+    world.assert_views(0..2, since, 2);
 }
 
 #[test]
@@ -279,9 +274,9 @@ fn an_advertisement_that_comes_back_over_a_faster_way_round_is_not_renewed() {
     world.set_latency(0, 2, ms(200));
     world.run(secs(10));
     world.check_settled();
-    let before = world.total();
+    let before = world.traffic;
     world.run(secs(600));
-    let frames = world.total().control_frames - before.control_frames;
+    let frames = world.traffic.control_frames - before.control_frames;
     // Three links have two ends; two greetings per second, advertisements every 5 minutes.
     assert!((6 * 1200..6 * 1200 + 100).contains(&frames), "{frames} frames of control");
 }

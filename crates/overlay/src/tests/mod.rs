@@ -19,12 +19,10 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use bytes::Bytes;
-use faircast_base::{Cx, Duration, NodeId, Purpose, Rng, Time};
+use faircast_base::{Cx, Duration, NodeId, Purpose, Rng, Time, fresh};
 
-use crate::{
-    ClientId, Daemon, DaemonEvent, DaemonId, DaemonRun, DaemonSettings, FRAME_BYTES_MAX, LinkId,
-    ViewId,
-};
+use crate::wire::FRAME_BYTES_MAX;
+use crate::{ClientId, Daemon, DaemonEvent, DaemonId, DaemonRun, DaemonSettings, LinkId, ViewId};
 
 const CLIENTS: usize = 2;
 /// Maximum number of daemon calls at one time; above it, a daemon counts as spinning.
@@ -71,8 +69,17 @@ struct Connection {
 }
 
 impl Connection {
+    const fn new(ends: (usize, usize), now: Time) -> Self {
+        Self { ends, last_arrival: [now; 2], busy_until: [now; 2], is_dead: false }
+    }
+
     fn other(&self, at: usize) -> usize {
         if self.ends.0 == at { self.ends.1 } else { self.ends.0 }
+    }
+
+    fn close(&mut self, at: usize) -> usize {
+        self.is_dead = true;
+        self.other(at)
     }
 }
 
@@ -86,7 +93,7 @@ struct Client {
     is_transitional: bool,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct Host {
     daemon: Option<Daemon>,
     incarnation: u64,
@@ -108,7 +115,6 @@ impl Host {
 struct Traffic {
     control_frames: u64,
     control_bytes: u64,
-    data_frames: u64,
     data_bytes: u64,
 }
 
@@ -151,7 +157,7 @@ struct World {
     count: u64,
     next_link: u32,
     next_client: u32,
-    traffic: BTreeMap<(usize, usize), Traffic>,
+    traffic: Traffic,
     log: Log,
     asks: bool,
     /// Frames that daemons have sent, if recorded; true for the control lane.
@@ -166,35 +172,19 @@ impl World {
 
     fn with(count: usize, edges: &[(usize, usize)], seed: u64, settings: DaemonSettings) -> Self {
         let client =
-            || Client { id: ClientId(0), run: 0, last: 0, reads: false, is_transitional: false };
-        let host = || Host {
-            daemon: None,
-            incarnation: 0,
-            clients: (0..CLIENTS).map(|_| client()).collect(),
-            links: BTreeSet::new(),
-            postponed: None,
-            ahead: Duration::ZERO,
-            calls: 0,
-        };
-        let mut world = Self {
-            now: Time::ZERO + secs(1),
-            rng: Rng::new(seed, NodeId(1), Purpose::Fault),
-            settings,
-            hosts: (0..count).map(|_| host()).collect(),
-            edges: edges.to_vec(),
-            cut: BTreeSet::new(),
-            latency: BTreeMap::new(),
-            rates: BTreeMap::new(),
-            connections: BTreeMap::new(),
-            queue: BTreeMap::new(),
-            count: 0,
-            next_link: 0,
-            next_client: 0,
-            traffic: BTreeMap::new(),
-            log: Log::default(),
-            asks: false,
-            recorded: None,
-            random: Rng::new(seed, NodeId(2), Purpose::Machine(0)),
+            Client { id: ClientId(0), run: 0, last: 0, reads: false, is_transitional: false };
+        let host = Host { clients: [client.clone(), client].to_vec(), ..Host::default() };
+        let mut world = fresh! {
+            Self {
+                now: Time::ZERO + secs(1),
+                rng: Rng::new(seed, NodeId(1), Purpose::Fault),
+                settings,
+                hosts: alloc::vec![host; count],
+                edges: edges.to_vec(),
+                random: Rng::new(seed, NodeId(2), Purpose::Machine(0)),
+            }
+            cut, latency, rates, connections, queue, count, next_link, next_client, traffic, log,
+            asks, recorded
         };
         (0..count).for_each(|at| world.start(at));
         world
@@ -238,24 +228,13 @@ impl World {
         }
     }
 
-    fn kill(&mut self, at: usize) {
-        self.kill_noticed(at, 0.5);
-    }
-
     fn kill_noticed(&mut self, at: usize, chance: f64) {
         (self.hosts[at].daemon, self.hosts[at].postponed) = (None, None);
-        for client in 0..CLIENTS {
-            self.crash(at, client);
-        }
-        let dead: Vec<LinkId> = self.connections.keys().copied().collect();
-        for link in dead {
-            let connection = self.connections.get_mut(&link).unwrap();
-            let (a, b) = connection.ends;
-            if connection.is_dead || a != at && b != at {
-                continue;
-            }
-            connection.is_dead = true;
-            let to = connection.other(at);
+        (0..CLIENTS).for_each(|client| self.crash(at, client));
+        let is_own = |it: &Connection| !it.is_dead && [it.ends.0, it.ends.1].contains(&at);
+        let dead = self.connections.iter_mut().filter(|(_, it)| is_own(it));
+        let dead: Vec<_> = dead.map(|(link, it)| (*link, it.close(at))).collect();
+        for (link, to) in dead {
             if self.rng.chance(chance) {
                 self.push(ms(20), Event::Down { to, link });
             }
@@ -309,23 +288,17 @@ impl World {
         let local = self.now + host.ahead;
         let late = daemon.next_timeout().map_or(Duration::ZERO, |due| local.since(due));
         what(daemon, &mut Cx { late, ..Cx::untraced(local, &mut self.random) });
-        for client in 0..CLIENTS {
-            self.read(at, client);
-        }
+        (0..CLIENTS).for_each(|client| self.read(at, client));
         let Host { daemon: Some(daemon), links, .. } = &mut self.hosts[at] else { return };
         let mut frames = Vec::new();
-        let mut closed = Vec::new();
-        while let Some(event) = daemon.poll_event() {
-            match event {
-                DaemonEvent::Close(link) => closed.push(link),
-                DaemonEvent::Greeted(..) | DaemonEvent::End(_) => {}
-            }
-        }
+        let close = |event| if let DaemonEvent::Close(link) = event { Some(link) } else { None };
+        let events = core::iter::from_fn(|| daemon.poll_event());
+        let closed: Vec<LinkId> = events.filter_map(close).collect();
         for link in links.iter() {
             let connection = self.connections.get_mut(link).unwrap();
             let (to, way) = (connection.other(at), usize::from(connection.ends.0 == at));
             let rate = self.rates.get(&(at, to)).copied();
-            let traffic = self.traffic.entry((at, to)).or_default();
+            let traffic = &mut self.traffic;
             while let Some(bytes) = daemon.poll_control(*link) {
                 traffic.control_frames += 1;
                 traffic.control_bytes += bytes.len() as u64;
@@ -336,7 +309,6 @@ impl World {
                 && let Some(bytes) = daemon.poll_data(*link)
             {
                 assert!(bytes.len() <= FRAME_BYTES_MAX, "a frame of {} bytes", bytes.len());
-                traffic.data_frames += 1;
                 traffic.data_bytes += bytes.len() as u64;
                 if let Some(rate) = rate {
                     let wire = bytes.len() as u64 * 1_000_000_000 / rate;
@@ -345,13 +317,9 @@ impl World {
                 frames.push(Event::Frame { to, link: *link, control: false, bytes });
             }
         }
-        for frame in frames {
-            self.carry(at, frame);
-        }
+        frames.into_iter().for_each(|frame| self.carry(at, frame));
         for link in closed {
-            let connection = self.connections.get_mut(&link).unwrap();
-            connection.is_dead = true;
-            let to = connection.other(at);
+            let to = self.connections.get_mut(&link).unwrap().close(at);
             if !self.cut.contains(&(at, to)) {
                 self.push(ms(20), Event::Down { to, link });
             }
@@ -428,10 +396,7 @@ impl World {
                 }
                 self.next_link += 1;
                 let link = LinkId(self.next_link);
-                let (last_arrival, busy_until) = ([self.now; 2], [self.now; 2]);
-                let connection =
-                    Connection { ends: (a, b), last_arrival, busy_until, is_dead: false };
-                self.connections.insert(link, connection);
+                self.connections.insert(link, Connection::new((a, b), self.now));
                 self.handle(Event::Up { to: a, link });
                 self.handle(Event::Up { to: b, link });
             }
@@ -497,6 +462,10 @@ impl World {
         self.log.views.iter().filter(|it| it.1 == at && it.0 > since).count()
     }
 
+    fn assert_views(&self, of: Range<usize>, since: Time, views: usize) {
+        of.for_each(|at| assert_eq!(self.views_since(at, since), views, "views at d{at}"));
+    }
+
     /// Returns the maximum delay and the number of deliveries of some messages at some daemons.
     fn delays(&self, messages: Range<usize>, at: &[usize]) -> (Duration, usize) {
         let is_one = |it: &&Delivery| messages.contains(&it.message) && at.contains(&it.at);
@@ -512,16 +481,6 @@ impl World {
 
     fn calls(&self) -> u64 {
         self.hosts.iter().map(|it| it.calls).sum()
-    }
-
-    fn total(&self) -> Traffic {
-        let add = |sum: Traffic, it: &Traffic| Traffic {
-            control_frames: sum.control_frames + it.control_frames,
-            control_bytes: sum.control_bytes + it.control_bytes,
-            data_frames: sum.data_frames + it.data_frames,
-            data_bytes: sum.data_bytes + it.data_bytes,
-        };
-        self.traffic.values().fold(Traffic::default(), add)
     }
 }
 
@@ -559,18 +518,14 @@ fn storm(seed: u64) -> World {
             4 => {
                 let at = world.rng.below(5) as usize;
                 if world.hosts[at].daemon.is_some() {
-                    world.kill(at);
+                    world.kill_noticed(at, 0.5);
                 } else {
                     world.start(at);
                 }
             }
             _ => {}
         }
-        for _ in 0..world.rng.below(40) {
-            world.act();
-            let pause = Duration::from_micros(world.rng.below(20_000));
-            world.run(pause);
-        }
+        world.act_often(40, 20_000);
         let pause = ms(world.rng.below(2500));
         world.run(pause);
     }
@@ -619,18 +574,10 @@ fn squall(seed: u64) -> World {
         }
         let pause = ms(world.rng.below(1000));
         world.run(pause);
-        for _ in 0..world.rng.below(60) {
-            world.act();
-            let pause = Duration::from_micros(world.rng.below(4000));
-            world.run(pause);
-        }
+        world.act_often(60, 4000);
         match world.rng.below(3) {
-            0 => world.kill(at),
-            1 => {
-                for other in 0..5 {
-                    world.cut(at, other);
-                }
-            }
+            0 => world.kill_noticed(at, 0.5),
+            1 => (0..5).for_each(|other| world.cut(at, other)),
             _ => {
                 let (a, b) = edges[world.rng.below(edges.len() as u64) as usize];
                 world.cut(a, b);

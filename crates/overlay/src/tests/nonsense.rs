@@ -7,10 +7,10 @@ use faircast_base::{Cx, NodeId, Purpose, Rng, Time};
 use proptest::prelude::*;
 
 use super::{Connection, Event, World, full, ms, secs};
-use crate::ids::ViewId;
+use crate::ids::{DAEMONS_MAX, ViewId};
 use crate::topology::{Advert, Graph};
 use crate::wire::{Control, Hello, MemberState};
-use crate::{DAEMONS_MAX, Daemon, DaemonEvent, DaemonId, DaemonRun, DaemonSettings, LinkId};
+use crate::{Daemon, DaemonEvent, DaemonId, DaemonRun, DaemonSettings, LinkId};
 
 /// Returns three daemons of one view with their recorded frames, and a host without a daemon.
 fn settled() -> World {
@@ -29,9 +29,7 @@ impl World {
     fn open_unknown(&mut self) -> LinkId {
         self.next_link += 1;
         let link = LinkId(self.next_link);
-        let (last_arrival, busy_until) = ([self.now; 2], [self.now; 2]);
-        self.connections
-            .insert(link, Connection { ends: (0, 3), last_arrival, busy_until, is_dead: false });
+        self.connections.insert(link, Connection::new((0, 3), self.now));
         self.hosts[0].links.insert(link);
         self.call(0, |daemon, cx| daemon.link_up(cx, link, false));
         link
@@ -127,9 +125,9 @@ proptest! {
             world.run(ms(20));
         }
         world.run(secs(30));
-        let control = world.total().control_frames;
+        let control = world.traffic.control_frames;
         world.run(secs(10));
-        prop_assert!(world.total().control_frames - control < 2000, "daemons go on for ever");
+        prop_assert!(world.traffic.control_frames - control < 2000, "daemons go on for ever");
         prop_assert!(world.state() < 5_000_000, "{}", world.state());
     }
 }

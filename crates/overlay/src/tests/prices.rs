@@ -6,7 +6,7 @@ use super::{World, ms, secs};
 use crate::daemon::{DaemonSettings, Outgoing};
 use crate::price::{Benefit, FlowControl, PriceProfile};
 use crate::wire::{Control, Prices};
-use crate::{LinkId, SendError, Service};
+use crate::{ClientId, LinkId, SendError, Service};
 
 fn settings() -> DaemonSettings {
     let flow_control = FlowControl { coin: false, ..FlowControl::profile(PriceProfile::Paper) };
@@ -14,7 +14,11 @@ fn settings() -> DaemonSettings {
 }
 
 fn chain() -> World {
-    let mut world = World::with(4, &[(0, 1), (1, 2), (2, 3)], 1, settings());
+    chain_with(settings())
+}
+
+fn chain_with(settings: DaemonSettings) -> World {
+    let mut world = World::with(4, &[(0, 1), (1, 2), (2, 3)], 1, settings);
     world.run(secs(3));
     world.join_all("g0");
     world.run(secs(2));
@@ -29,6 +33,18 @@ fn prices(world: &mut World) -> [f64; 4] {
         });
         quote.unwrap().0
     })
+}
+
+/// Sends a message of the first client of daemon 1.
+fn send(world: &mut World) -> Result<(), SendError> {
+    let (id, mut result) = (world.hosts[1].clients[0].id, Ok(()));
+    let message = Outgoing::new(Service::Fifo, &[b"g0"], b"m0");
+    world.call(1, |daemon, cx| result = daemon.send(cx, id, &message));
+    result
+}
+
+fn retry(world: &mut World) -> Option<ClientId> {
+    world.hosts[1].daemon.as_mut().unwrap().poll_retry()
 }
 
 /// Sends daemon 1 prices from daemon 2, in the name of the daemon at place `source`.
@@ -116,12 +132,6 @@ fn a_client_that_cannot_pay_waits_and_hears_when_to_try_again() {
     let mut world = chain();
     tell(&mut world, 2, 1000, &[(3, 3000)]);
     let id = world.hosts[1].clients[0].id;
-    let send = |world: &mut World| {
-        let (message, mut result) = (Outgoing::new(Service::Fifo, &[b"g0"], b"m0"), Ok(()));
-        world.call(1, |daemon, cx| result = daemon.send(cx, id, &message));
-        result
-    };
-    let retry = |world: &mut World| world.hosts[1].daemon.as_mut().unwrap().poll_retry();
     assert_eq!(send(&mut world), Err(SendError::Price));
     assert_eq!(retry(&mut world), None);
     world.run(ms(100));
@@ -140,12 +150,6 @@ fn a_client_that_cannot_pay_waits_and_hears_when_to_try_again() {
 fn a_client_that_waits_for_money_and_resumes_hears_when_to_try_again() {
     let mut world = chain();
     tell(&mut world, 2, 1000, &[(3, 3000)]);
-    let send = |world: &mut World| {
-        let (id, mut result) = (world.hosts[1].clients[0].id, Ok(()));
-        let message = Outgoing::new(Service::Fifo, &[b"g0"], b"m0");
-        world.call(1, |daemon, cx| result = daemon.send(cx, id, &message));
-        result
-    };
     assert_eq!(send(&mut world), Err(SendError::Price));
     let before = world.hosts[1].clients[0].id;
     world.resume(1, 0);
@@ -153,7 +157,7 @@ fn a_client_that_waits_for_money_and_resumes_hears_when_to_try_again() {
     assert_ne!(id, before);
     assert_eq!(send(&mut world), Err(SendError::Price));
     world.run(ms(100));
-    assert_eq!(world.hosts[1].daemon.as_mut().unwrap().poll_retry(), Some(id));
+    assert_eq!(retry(&mut world), Some(id));
 }
 
 #[test]
@@ -162,10 +166,7 @@ fn a_slow_member_of_a_large_group_is_cut_and_holds_nobody_up_whatever_the_benefi
         let flow_control = FlowControl { benefit: *benefit, ..settings().flow_control };
         let settings =
             DaemonSettings { client_bytes: 64 << 10, flow_control, ..DaemonSettings::default() };
-        let mut world = World::with(4, &[(0, 1), (1, 2), (2, 3)], 1, settings);
-        world.run(secs(3));
-        world.join_all("g0");
-        world.run(secs(2));
+        let mut world = chain_with(settings);
         world.hosts[3].clients[1].reads = false;
         let mut sent = 0;
         for turn in 0..2000 {
@@ -179,15 +180,11 @@ fn a_slow_member_of_a_large_group_is_cut_and_holds_nobody_up_whatever_the_benefi
         world.finish();
         assert!(sent > 1500, "{benefit:?}: {sent} of 2000 messages were cheap enough");
         for (at, client) in (0..4).flat_map(|at| [(at, 0), (at, 1)]) {
-            let got = world.log.deliveries.iter().filter(|it| (it.at, it.client) == (at, client));
-            let (got, lost) =
-                (got.count(), world.log.lost.iter().any(|it| (it.0, it.1) == (at, client)));
-            let is_slow = (at, client) == (3, 1);
-            assert_eq!(
-                (got == sent, lost),
-                (!is_slow, is_slow),
-                "{benefit:?}: client {client} of d{at}"
-            );
+            let own = (at, client);
+            let got = world.log.deliveries.iter().filter(|it| (it.at, it.client) == own).count();
+            let lost = world.log.lost.iter().any(|it| (it.0, it.1) == own);
+            let is_slow = own == (3, 1);
+            assert_eq!((got == sent, lost), (!is_slow, is_slow), "{benefit:?}: {own:?}");
         }
     }
 }
@@ -211,10 +208,7 @@ fn two_overlays_with_different_prices_agree_once_they_merge() {
 #[test]
 fn a_daemon_that_always_says_zero_loses_no_message_and_fills_no_more_than_the_retention() {
     let settings = DaemonSettings { retention_bytes: 1 << 20, ..settings() };
-    let mut world = World::with(4, &[(0, 1), (1, 2), (2, 3)], 1, settings);
-    world.run(secs(3));
-    world.join_all("g0");
-    world.run(secs(2));
+    let mut world = chain_with(settings);
     world.rates.insert((1, 2), 50_000);
     let (mut sent, mut full) = (0, 0);
     for turn in 0..3000 {
@@ -238,13 +232,9 @@ fn a_client_that_does_not_mind_refusals_is_asked_again_once() {
     tell(&mut world, 2, 1000, &[(3, 3000)]);
     let id = world.hosts[1].clients[0].id;
     for _ in 0..10_000 {
-        let message = Outgoing::new(Service::Fifo, &[b"g0"], b"m0");
-        world.call(1, |daemon, cx| {
-            assert_eq!(daemon.send(cx, id, &message), Err(SendError::Price));
-        });
+        assert_eq!(send(&mut world), Err(SendError::Price));
     }
     tell(&mut world, 2, 1001, &[(3, 0)]);
     world.run(ms(100));
-    let daemon = world.hosts[1].daemon.as_mut().unwrap();
-    assert_eq!((daemon.poll_retry(), daemon.poll_retry()), (Some(id), None));
+    assert_eq!([retry(&mut world), retry(&mut world)], [Some(id), None]);
 }

@@ -28,16 +28,13 @@ fn a_full_retention_refuses_messages_and_ends_nothing() {
     world.rates.insert((1, 2), 0);
     let mut refused = 0;
     for i in 0..2000 {
-        match world.send(i % 2, 0, Service::ALL[1 + i % 5], &["g0"], 5000) {
-            Ok(()) => {}
-            Err(error) => {
-                assert_eq!(error, SendError::Retention);
-                refused += 1;
-            }
+        if let Err(error) = world.send(i % 2, 0, Service::ALL[1 + i % 5], &["g0"], 5000) {
+            assert_eq!(error, SendError::Retention);
+            refused += 1;
         }
         world.run(ms(10));
-        let queued: usize =
-            world.hosts[1].links.iter().map(|it| world.daemon(1).queued_bytes(*it)).sum();
+        let links = world.hosts[1].links.iter();
+        let queued: usize = links.map(|it| world.daemon(1).queued_bytes(*it)).sum();
         assert!(queued < 2_100_000, "{queued} bytes wait for links");
         assert!(world.daemon(0).unstable_bytes() < 1_010_000);
     }
@@ -115,31 +112,21 @@ fn samples_give_way_to_newer_ones_where_a_link_is_slow_and_other_messages_pass()
     let last = world.log.sent.len();
     world.finish();
     assert_eq!(world.delays(first..last, &[0, 1]).1, 4 * 1000);
-    let come = |world: &World, is_sample: bool| {
-        let one = |it: &&super::Delivery| {
-            it.at == 2
-                && it.message >= first
-                && (it.message - first).is_multiple_of(10) != is_sample
-        };
-        let delays = world.log.deliveries.iter().filter(one);
-        delays.map(|it| it.when.since(world.log.sent[it.message])).collect::<Vec<_>>()
-    };
+    let come = world.log.deliveries.iter().filter(|it| it.at == 2 && it.message >= first);
+    let delays = come.map(|it| (it.message - first, it.when.since(world.log.sent[it.message])));
+    let (samples, others): (Vec<_>, Vec<_>) =
+        delays.partition(|(message, _)| !message.is_multiple_of(10));
     // 128 kB of samples at 100 kB per second, over each of two links.
-    let (samples, others) = (come(&world, true), come(&world, false));
     assert_eq!(others.len(), 2 * 100);
     assert!((2 * 400..2 * 800).contains(&samples.len()), "{} of 1800", samples.len());
-    let most = samples.into_iter().chain(others).max();
+    let most = samples.into_iter().chain(others).map(|it| it.1).max();
     assert!(most < Some(ms(1700)), "{most:?}");
 }
 
 #[test]
 fn a_view_waits_for_what_its_members_lack_and_loses_nothing() {
     let mut world = settled(3, &full(3), 4);
-    for a in 0..3 {
-        for b in 0..3 {
-            world.rates.insert((a, b), 100_000);
-        }
-    }
+    (0..9).for_each(|way| _ = world.rates.insert((way / 3, way % 3), 100_000));
     let since = world.now;
     let first = world.log.sent.len();
     while world.send(0, 0, Service::Fifo, &["g0"], 15_000).is_ok() {}
@@ -211,18 +198,15 @@ fn first_refused(kind: Kind, bytes: usize, is_open: bool) -> Option<u64> {
     let mut streams = Streams::new(ViewId::default(), graph, 0, 0, &link_to, 1_000_000);
     streams.is_begun = is_open;
     (1..=4000).find(|number| {
-        let what = (
-            if *number == 1 { Kind::Message } else { kind },
-            Service::Fifo,
-            kind != Kind::Continuation,
-        );
-        let cell =
-            Cell::encode(*number, what, DaemonSet::ALL, b"c", &[b"g"], &[&alloc::vec![0; bytes]]);
-        let taken = streams.take(link, Item::Cell { source: 1, step: 1, cell }, &mut Vec::new());
+        let first = if *number == 1 { Kind::Message } else { kind };
+        let what = (first, Service::Fifo, kind != Kind::Continuation);
+        let payload = alloc::vec![0; bytes];
+        let cell = Cell::encode(*number, what, DaemonSet::ALL, b"c", &[b"g"], &[&payload]);
+        let taken = streams.take(link, Item::Cell { source: 1, step: 1, cell });
         streams.refresh();
         while streams.poll(link).is_some() {}
         let clock = Clock { sequence: *number, time: *number, stable: *number, wanted: false };
-        taken.and(streams.take(link, Item::Clock(1, clock), &mut Vec::new())).is_none()
+        taken.and(streams.take(link, Item::Clock(1, clock))).is_err()
     })
 }
 

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use faircast_checker::{Rule, Trace, check};
 
 use super::{CLIENTS, Daemon, World};
+use crate::DaemonRun;
 use crate::trace::{daemons, list, member};
-use crate::{DaemonId, DaemonRun};
 
 pub(super) fn number_of(parts: &[Bytes]) -> usize {
     let text = parts[0].strip_prefix(b"m").unwrap();
@@ -30,16 +30,12 @@ impl World {
         let mut reached = BTreeSet::from([at]);
         loop {
             let both = self.edges.iter().flat_map(|(a, b)| [(*a, *b), (*b, *a)]);
-            let more: Vec<usize> = both
-                .filter(|(a, b)| {
-                    let cut = self.cut.contains(&(*a, *b)) || self.cut.contains(&(*b, *a));
-                    reached.contains(a)
-                        && !reached.contains(b)
-                        && !cut
-                        && self.hosts[*b].runs().is_some()
-                })
-                .map(|(_, b)| b)
-                .collect();
+            let is_cut = |a, b| self.cut.contains(&(a, b)) || self.cut.contains(&(b, a));
+            let is_new = |(a, b): &(usize, usize)| {
+                let leads_on = reached.contains(a) && !reached.contains(b) && !is_cut(*a, *b);
+                leads_on && self.hosts[*b].runs().is_some()
+            };
+            let more: Vec<usize> = both.filter(is_new).map(|(_, b)| b).collect();
             if more.is_empty() {
                 return reached;
             }
@@ -52,11 +48,7 @@ impl World {
         for (at, host) in self.hosts.iter().enumerate() {
             let Some(daemon) = host.runs() else { continue };
             let reached = self.component(at);
-            let run = |at: &usize| DaemonRun {
-                id: DaemonId(*at as u64),
-                incarnation: self.hosts[*at].incarnation,
-            };
-            let want: Vec<DaemonRun> = reached.iter().map(run).collect();
+            let want: Vec<DaemonRun> = reached.iter().map(|it| self.me(*it)).collect();
             if !daemon.is_settled() {
                 return Some(format!("d{at} is changing"));
             }
@@ -89,16 +81,11 @@ impl World {
         for at in 0..self.hosts.len() {
             let Some(daemon) = self.hosts[at].runs() else { continue };
             let (view, members) = daemon.view();
-            let groups: Vec<String> = daemon
-                .groups()
-                .map(|(group, it)| {
-                    format!(
-                        "\"{}\":{}",
-                        String::from_utf8_lossy(group),
-                        list(it.iter().map(member))
-                    )
-                })
-                .collect();
+            let groups = daemon.groups().map(|(group, it)| {
+                let members = list(it.iter().map(member));
+                format!("\"{}\":{members}", String::from_utf8_lossy(group))
+            });
+            let groups: Vec<String> = groups.collect();
             let fields = format!(
                 "\"quiet\",\"view\":\"{view}\",\"pending\":{},\"queues\":{},\"groups\":{{{}}},\
                  \"connected\":{}",

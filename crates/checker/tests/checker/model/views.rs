@@ -69,9 +69,7 @@ impl World {
             // Stability of a safe message depends on the items that each daemon had received.
             self.daemons[daemon].received = before;
         }
-        for &daemon in moves {
-            self.daemons[daemon].received = keep.clone();
-        }
+        moves.iter().for_each(|it| self.daemons[*it].received = keep.clone());
         for &daemon in moves {
             let left = self.next(daemon, Some(&keep));
             if !left.is_empty() || self.rng.chance(50) {
@@ -79,13 +77,11 @@ impl World {
                     json!({"event": "transitional", "closes": old.view, "members": names(moves)});
                 self.tell_all(daemon, &event);
             }
-            loop {
-                let ready = self.next(daemon, Some(&keep));
-                if ready.is_empty() {
-                    break;
-                }
+            let mut ready = left;
+            while !ready.is_empty() {
                 let index = ready[self.rng.below(ready.len())];
                 self.deliver(daemon, index, true);
+                ready = self.next(daemon, Some(&keep));
             }
             assert!(keep.is_subset(&self.daemons[daemon].processed), "the model has lost items");
         }
@@ -132,10 +128,8 @@ impl World {
                         "transitional_set": names(moves), "previous": previous, "reason": "network"});
                     self.tell_all(*daemon, &event);
                     for (group, members) in &table {
-                        if self.daemons[*daemon].table.get(group) == Some(members)
-                            || (members.is_empty()
-                                && !self.daemons[*daemon].table.contains_key(group))
-                        {
+                        let known = self.daemons[*daemon].table.get(group);
+                        if known.unwrap_or(&BTreeSet::new()) == members {
                             continue;
                         }
                         let event = json!({"event": "group", "group": group,
@@ -145,11 +139,9 @@ impl World {
                             self.tell(client, event.clone());
                         }
                     }
-                    let it = &mut self.daemons[*daemon];
-                    (it.table, it.number) = (table.clone(), number);
-                    it.done = 0;
-                    it.received.clear();
-                    it.processed.clear();
+                    let table = table.clone();
+                    self.daemons[*daemon] =
+                        Daemon { is_up: true, table, number, ..Daemon::default() };
                 }
             }
             next.push(Part { view, members, log: Vec::new(), tail: table });

@@ -7,14 +7,14 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use super::codec::REASONS;
+use super::frame::REASONS;
 use super::*;
 use crate::cell::Service;
 use crate::client::{ClientEvent, Reason};
 use crate::group::MemberId;
 use crate::ids::{DaemonId, DaemonRun, ViewId};
 use crate::price::Benefit;
-use crate::session::remote::WaitReason;
+use crate::session::WaitReason;
 
 const ALICE: &str = "alice";
 
@@ -88,12 +88,9 @@ fn frames() -> Vec<(&'static str, Frame)> {
         together: vec![run(0xA, 1)],
         previous: Some(view(2)),
     };
-    let hello = |token: &'static str| Frame::Hello {
-        version: 1,
-        incarnation: 7,
-        next: 0,
-        name: ALICE.into(),
-        token: token.into(),
+    let hello = |token: &'static str| {
+        let (name, token) = (ALICE.into(), token.into());
+        Frame::Hello { version: 1, incarnation: 7, next: 0, name, token }
     };
     vec![
         ("hello", hello("")),
@@ -124,26 +121,19 @@ fn frames() -> Vec<(&'static str, Frame)> {
     ]
 }
 
+const PAGE: &str = include_str!("../../../../../docs/wire/overlay-clients.md");
+
 fn bytes_of(hex: &str) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
 }
 
 #[test]
 fn the_codec_has_the_test_vectors_of_the_page() {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/wire/overlay-clients.md");
-    let page = std::fs::read_to_string(page).unwrap();
-    let vectors = page.split("## Test vectors").nth(1).unwrap();
-    let vectors: Vec<(&str, Vec<u8>)> = vectors
-        .lines()
-        .filter_map(|line| line.split_once(": "))
-        .map(|(name, hex)| (name, bytes_of(hex)))
-        .collect();
+    let vectors = PAGE.split("## Test vectors").nth(1).unwrap();
+    let vectors = vectors.lines().filter_map(|line| line.split_once(": "));
+    let vectors: Vec<_> = vectors.map(|(name, hex)| (name, bytes_of(hex))).collect();
     let frames = frames();
-    let names = |of: Vec<&'static str>| of.join(" ");
-    assert_eq!(
-        vectors.iter().map(|it| it.0).collect::<Vec<_>>().join(" "),
-        names(frames.iter().map(|it| it.0).collect())
-    );
+    assert!(vectors.iter().map(|it| it.0).eq(frames.iter().map(|it| it.0)), "{vectors:?}");
     let mut stream = Decoder::new(EVENT_BYTES_MAX);
     for ((name, frame), (_, bytes)) in frames.iter().zip(&vectors) {
         assert_eq!(frame.encode(), *bytes, "{name}");
@@ -160,11 +150,9 @@ fn the_codec_has_the_test_vectors_of_the_page() {
 
 #[test]
 fn every_code_and_service_has_its_number_on_the_page() {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/wire/overlay-clients.md");
-    let page = std::fs::read_to_string(page).unwrap();
     for (number, code) in (1u8..).zip(ReasonCode::ALL) {
         assert_eq!(code as u8, number);
-        assert!(page.contains(&format!("\n| {number} | ")), "{code}");
+        assert!(PAGE.contains(&format!("\n| {number} | ")), "{code}");
     }
     for (number, reason) in REASONS.iter().enumerate() {
         assert_eq!(*reason as usize, number);
