@@ -8,7 +8,6 @@ use crate::{new_scheme, shell};
 
 /// The name that the guide uses.
 pub(crate) const NAME: &str = "aimd";
-/// Folders that the copy leaves out.
 const LEFT_OUT: &[&str] = &["target", ".git"];
 
 /// Start of the version of all crates in the manifest of the workspace, and in that of the copy.
@@ -19,7 +18,6 @@ const VERSION: [&str; 2] = ["\nversion = \"", "\nversion = \"0.0.0-guide+"];
 const PLAIN: &str = "profile.dev.package.faircast-proto.opt-level = 0";
 
 /// Follows the guide.
-///
 /// With `whole` the program is built too, runs the scheme's scenario, and shows its column of the
 /// matrix; stacks with the scheme run in the lab and on real sockets. Without `whole`, only the
 /// crates that the scheme and the simulator need are built.

@@ -31,8 +31,7 @@ pub(crate) fn run_and_remember(
 ) -> (Vec<String>, Result<(), String>) {
     let kept = Mutex::new(Vec::new());
     let mut command = command(program, arguments, env);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let mut child = match child {
+    let mut child = match command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn() {
         Ok(child) => child,
         Err(error) => return (Vec::new(), Err(format!("{program} cannot run: {error}"))),
     };

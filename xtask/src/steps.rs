@@ -1,7 +1,7 @@
 //! Checks in their order, each with its name, its time and its result.
 
 use std::process::ExitCode;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::OnceLock;
 use std::time::Instant;
 
 use crate::workspace::{self, Crate};
@@ -73,28 +73,21 @@ pub(crate) fn test(options: Options) -> ExitCode {
             println!("{line}");
         }
     }
-    match failed {
-        0 => {
-            println!("\nall checks passed");
-            ExitCode::SUCCESS
-        }
-        _ => {
-            let left = if options.keep_going { "" } else { "; later checks were not run" };
-            println!("\n{failed} of {} checks failed{left}", run.results.len());
-            ExitCode::from(1)
-        }
+    if failed == 0 {
+        println!("\nall checks passed");
+        return ExitCode::SUCCESS;
     }
+    let left = if options.keep_going { "" } else { "; later checks were not run" };
+    println!("\n{failed} of {} checks failed{left}", run.results.len());
+    ExitCode::from(1)
 }
 
-pub(crate) fn only_tidy() -> ExitCode {
-    report("tidy", workspace::crates().and_then(|crates| tidy::check(&crates)))
-}
-
-pub(crate) fn only_guide() -> ExitCode {
-    report("guide", workspace::target_directory().and_then(|target| guide::check(&target, true)))
-}
-
-fn report(name: &str, outcome: Result<String, String>) -> ExitCode {
+/// Runs `tidy` or `guide` alone.
+pub(crate) fn only(name: &str) -> ExitCode {
+    let outcome = match name {
+        "tidy" => workspace::crates().and_then(|crates| tidy::check(&crates)),
+        _ => workspace::target_directory().and_then(|target| guide::check(&target, true)),
+    };
     match outcome {
         Ok(words) => {
             println!("{name}: {words}");
@@ -107,7 +100,6 @@ fn report(name: &str, outcome: Result<String, String>) -> ExitCode {
     }
 }
 
-/// Run of all checks.
 struct Run {
     options: Options,
     results: Vec<StepResult>,
@@ -172,7 +164,7 @@ impl Run {
 
     /// Runs the guide during the tests, most of which wait and leave the processors idle.
     fn tests_and_guide(&mut self) -> bool {
-        let begun = StartSignal::default();
+        let begun = OnceLock::new();
         std::thread::scope(|scope| {
             let guide = scope.spawn(|| {
                 // Cargo locks the build folder until the tests start.
@@ -185,7 +177,7 @@ impl Run {
             });
             let tests = self.step("tests", |run| {
                 let outcome = run.tests(&begun);
-                begun.set();
+                begun.get_or_init(|| ());
                 outcome
             });
             let Ok(guide) = guide.join() else { return false };
@@ -197,7 +189,7 @@ impl Run {
     }
 
     /// Runs the network tests in parallel with all others: the first wait, the others compute.
-    fn tests(&mut self, begun: &StartSignal) -> Result<Outcome, String> {
+    fn tests(&mut self, begun: &OnceLock<()>) -> Result<Outcome, String> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = threads.max(TEST_THREADS_MIN).to_string();
         let mut env = vec![("RUST_TEST_THREADS", threads.as_str())];
@@ -227,7 +219,7 @@ impl Run {
                 (lines, ended.and(documented))
             });
             let waited = run(&waiting);
-            begun.set();
+            begun.get_or_init(|| ());
             let lost = || (Vec::new(), Err("a thread of the tests was lost".to_string()));
             (waited, computed.join().unwrap_or_else(|_| lost()))
         });
@@ -235,27 +227,22 @@ impl Run {
         let passed: u64 = lines.iter().filter_map(|line| passed(line)).sum();
         self.tests = lines;
         waited.1.and(computed.1)?;
-        match passed {
-            0 => Err("cargo test ran no test at all".to_string()),
-            _ => {
-                let without = match network {
-                    Ok(()) => String::new(),
-                    Err(why) => format!(", none with other implementations: {why}"),
-                };
-                Ok(Outcome::Done(format!("{passed} tests passed{without}")))
-            }
+        if passed == 0 {
+            return Err("cargo test ran no test at all".to_string());
         }
+        let without = network.err().map(|why| format!(", none with other implementations: {why}"));
+        Ok(Outcome::Done(format!("{passed} tests passed{}", without.unwrap_or_default())))
     }
 
     fn cargo_test(
         &self,
         part: &[String],
         env: &[(&str, &str)],
-        begun: &StartSignal,
+        begun: &OnceLock<()>,
     ) -> (Vec<String>, Result<(), String>) {
         let interesting = |line: &str| {
             if line.starts_with("     Running") {
-                begun.set();
+                begun.get_or_init(|| ());
             }
             ["     Running", "   Doc-tests", "test result:", "failures:", "error:", "    "]
                 .iter()
@@ -284,22 +271,6 @@ fn test_arguments(crates: &[Crate]) -> (Vec<String>, Vec<String>) {
     (named(true).collect(), computing.collect())
 }
 
-/// Signal between threads that a step has started.
-#[derive(Default)]
-struct StartSignal(Mutex<bool>, Condvar);
-
-impl StartSignal {
-    fn set(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.1.notify_all();
-    }
-
-    fn wait(&self) {
-        let begun = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(self.1.wait_while(begun, |it| !*it));
-    }
-}
-
 /// Returns the number of passed tests of a result line.
 fn passed(line: &str) -> Option<u64> {
     let rest = line.strip_prefix("test result:")?;
@@ -308,11 +279,6 @@ fn passed(line: &str) -> Option<u64> {
 
 fn cargo(arguments: &[&str], env: &[(&str, &str)], words: &str) -> Result<Outcome, String> {
     shell::run("cargo", arguments, env).map(|()| Outcome::Done(words.to_string()))
-}
-
-pub(crate) fn has_target(target: &str) -> bool {
-    let libraries = shell::output("rustc", &["--print", "target-libdir", "--target", target]);
-    libraries.is_ok_and(|folder| std::path::Path::new(folder.trim()).is_dir())
 }
 
 fn wasm32(crates: &[Crate]) -> Result<Outcome, String> {

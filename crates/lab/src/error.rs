@@ -4,6 +4,7 @@ use std::io;
 
 /// Reason why the lab cannot run. Each message names the missing thing and a remedy.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 #[non_exhaustive]
 pub enum LabError {
     /// A network namespace cannot be made.
@@ -26,14 +27,7 @@ pub enum LabError {
         "flow \"{flow}\": this kernel has no TCP congestion control \"{wanted}\", it has \
          {available}; try `modprobe tcp_{wanted}`"
     )]
-    NoCongestionControl {
-        /// Name of the flow.
-        flow: String,
-        /// Required congestion control.
-        wanted: &'static str,
-        /// Available congestion controls.
-        available: String,
-    },
+    NoCongestionControl { flow: String, wanted: &'static str, available: String },
     /// The scenario requires something that the lab lacks.
     #[error("{0}")]
     Unsuited(String),
@@ -42,12 +36,7 @@ pub enum LabError {
     Data(#[from] faircast_sim::SimError),
     /// An operation of the system failed that normally succeeds.
     #[error("the lab cannot {doing}: {source}")]
-    System {
-        /// Operation that failed.
-        doing: String,
-        /// Error of the system.
-        source: io::Error,
-    },
+    System { doing: String, source: io::Error },
 }
 
 impl LabError {

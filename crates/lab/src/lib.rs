@@ -39,16 +39,14 @@ use faircast_trace::Lateness;
 
 /// Result of a run.
 #[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct LabOutcome {
-    /// Time at which the run ended.
     pub at: Time,
     /// True if an observer ended the run early.
     pub interrupted: bool,
-    /// Events handled by the emulator.
     pub events: u64,
     /// Packets transmitted over a link, counted once for each link.
     pub packet_hops: u64,
-    /// Lateness of packets that left the emulator.
     pub lateness: Lateness,
     /// Processor time of the emulator in seconds.
     pub cpu_s: f64,

@@ -3,6 +3,7 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, SocketAddrV4, TcpStream};
 use std::os::fd::AsFd;
+use std::time::Duration as WallDuration;
 
 use faircast_base::{CutReason, Duration, Event, Time, TimeoutKind};
 use faircast_proto::content::Content;
@@ -104,15 +105,15 @@ struct Receiver {
 impl End<'_> {
     fn send(&self, socket: &Socket, sender: &mut Sender) -> io::Result<()> {
         let peer = SocketAddrV4::new(address::of_node(self.flow.to[0]), TCP_PORT);
-        match socket.connect(&SocketAddr::from(peer).into()) {
-            Err(error) if error.raw_os_error() != Some(nix::libc::EINPROGRESS) => {
-                return Err(error);
-            }
-            _ => {}
+        if let Err(error) = socket.connect(&SocketAddr::from(peer).into())
+            && error.raw_os_error() != Some(nix::libc::EINPROGRESS)
+        {
+            return Err(error);
         }
         let local = socket.local_addr()?.as_socket_ipv4();
         let local = local.ok_or_else(|| io::Error::other("the socket has no address"))?;
-        let mut monitor = Monitor::new(Diagnosis::new(local, peer)?);
+        let diagnosis = Diagnosis::new(local, peer)?;
+        let mut monitor = Monitor { diagnosis, last: TcpInfo::default() };
         let (mut next_sample, mut open) = (self.clock.now(), true);
         let mut stream: TcpStream = socket.try_clone()?.into();
         while !self.stopped() {
@@ -123,7 +124,7 @@ impl End<'_> {
                 self.out.borrow_mut().flush_if_due(now);
             }
             let wanted = if open { PollFlags::POLLOUT } else { PollFlags::empty() };
-            let ready = wait(socket, wanted, next_sample.since(now))?;
+            let ready = wait(socket, wanted, wall(next_sample.since(now)))?;
             if let Some(error) = socket.take_error()? {
                 return Err(error);
             }
@@ -160,14 +161,14 @@ impl End<'_> {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
             }
-            wait(listener, PollFlags::POLLIN, SAMPLE_SPAN)?;
+            wait(listener, PollFlags::POLLIN, wall(SAMPLE_SPAN))?;
         };
         stream.set_nonblocking(true)?;
         let mut buffer = vec![0; CHUNK];
         while !self.stopped() {
             let now = self.clock.now();
             self.out.borrow_mut().flush_if_due(now);
-            if !wait(&stream, PollFlags::POLLIN, SAMPLE_SPAN)? {
+            if !wait(&stream, PollFlags::POLLIN, wall(SAMPLE_SPAN))? {
                 continue;
             }
             match stream.read(&mut buffer) {
@@ -220,9 +221,9 @@ fn write_some(stream: &mut TcpStream, sender: &mut Sender) -> io::Result<bool> {
     }
 }
 
-fn wait(socket: &impl AsFd, wanted: PollFlags, span: Duration) -> io::Result<bool> {
-    let mut polled = [PollFd::new(socket.as_fd(), wanted)];
-    match ppoll(&mut polled, Some(TimeSpec::from_duration(wall(span))), None) {
+pub(crate) fn wait(file: &impl AsFd, wanted: PollFlags, span: WallDuration) -> io::Result<bool> {
+    let mut polled = [PollFd::new(file.as_fd(), wanted)];
+    match ppoll(&mut polled, Some(TimeSpec::from_duration(span)), None) {
         Err(nix::errno::Errno::EINTR) => Ok(false),
         result => Ok(result? > 0),
     }
@@ -238,10 +239,6 @@ const RECOVERY: u8 = 3;
 const LOSS: u8 = 4;
 
 impl Monitor {
-    fn new(diagnosis: Diagnosis) -> Self {
-        Self { diagnosis, last: TcpInfo::default() }
-    }
-
     fn sample(&mut self, end: &End<'_>, now: Time) {
         let Ok(info) = self.diagnosis.ask() else { return };
         let last = std::mem::replace(&mut self.last, info);

@@ -54,11 +54,10 @@ pub(crate) fn cpu_s() -> Result<f64, String> {
     Ok(times.iter().map(|time| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6).sum())
 }
 
-/// Longest wait for killed programs.
 const REAP_MAX: Duration = Duration::from_secs(2);
 
 /// Row of the table: sums over all runs, except for the coverage of the last run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Default)]
 struct Row {
     target: String,
     cpu_h: f64,
@@ -72,20 +71,18 @@ impl Row {
         let [target, cpu_h, executions, edges, edges_total, findings, ""] = cells[..] else {
             return None;
         };
-        let [executions, edges, edges_total] = [executions, edges, edges_total].map(str::parse);
         let counts = Counts {
-            executions: executions.ok()?,
-            edges: edges.ok()?,
-            edges_total: edges_total.ok()?,
+            executions: executions.parse().ok()?,
+            edges: edges.parse().ok()?,
+            edges_total: edges_total.parse().ok()?,
         };
-        let (target, cpu_h, findings) =
-            (target.into(), cpu_h.parse().ok()?, findings.parse().ok()?);
-        Some(Self { target, cpu_h, counts, findings })
+        let (cpu_h, findings) = (cpu_h.parse().ok()?, findings.parse().ok()?);
+        Some(Self { target: target.into(), cpu_h, counts, findings })
     }
 
     fn line(&self) -> String {
-        let Self { target, cpu_h, counts: Counts { executions, edges, edges_total }, findings } =
-            self;
+        let Self { target, cpu_h, counts, findings } = self;
+        let Counts { executions, edges, edges_total } = counts;
         format!("| {target} | {cpu_h:.2} | {executions} | {edges} | {edges_total} | {findings} |\n")
     }
 }
@@ -107,16 +104,9 @@ impl Run<'_> {
 
     fn added(&self, text: &str) -> String {
         let mut rows: Vec<Row> = text.lines().filter_map(Row::parse).collect();
-        let row = rows.iter().position(|row| row.target == self.target);
-        let mut row = row.map_or_else(
-            || Row {
-                target: self.target.into(),
-                cpu_h: 0.0,
-                counts: Counts::default(),
-                findings: 0,
-            },
-            |place| rows.remove(place),
-        );
+        let place = rows.iter().position(|row| row.target == self.target);
+        let mut row = place.map(|place| rows.remove(place)).unwrap_or_default();
+        row.target = self.target.into();
         // A resumed run continues the counters of the earlier run.
         let (before, after) = (self.before.unwrap_or_default(), self.after);
         let executions = after.executions - before.executions.min(after.executions);

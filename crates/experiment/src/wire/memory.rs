@@ -23,7 +23,6 @@ pub(super) fn room_for(copies: usize) -> u64 {
     free.map_or(u64::MAX, |kib| kib * 1024 / 2 / copies as u64)
 }
 
-/// Removes the folders of killed processes.
 pub(super) fn remove_leftovers() {
     for entry in std::fs::read_dir(MEMORY).into_iter().flatten().flatten() {
         if is_leftover(&entry.file_name().to_string_lossy()) {

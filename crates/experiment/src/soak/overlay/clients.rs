@@ -17,6 +17,8 @@ use super::plan::{DAEMONS, PROGRAMS, name};
 const CLIENTS: usize = 10;
 /// Number of clients that send messages. Higher numbers are the observers, one at each daemon.
 pub(super) const TALKERS: usize = DAEMONS * PROGRAMS * CLIENTS;
+/// Number of the observers' program, after all others.
+pub(super) const OBSERVERS: usize = DAEMONS * PROGRAMS;
 pub(super) const GROUPS: usize = 50;
 /// Number of groups, from g0 on, whose members request that senders wait for slow members.
 const HOLDING: usize = 5;
@@ -106,10 +108,10 @@ pub(super) struct Program {
 }
 
 impl Program {
-    pub(super) fn start(world: &Arc<World>, program: Option<usize>) -> io::Result<Self> {
+    pub(super) fn start(world: &Arc<World>, program: usize) -> io::Result<Self> {
         let clients = match program {
-            Some(program) => program * CLIENTS..(program + 1) * CLIENTS,
-            None => TALKERS..TALKERS + DAEMONS,
+            OBSERVERS => TALKERS..TALKERS + DAEMONS,
+            program => program * CLIENTS..(program + 1) * CLIENTS,
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (pauses, orders) = unbounded_channel();
