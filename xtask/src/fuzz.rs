@@ -74,10 +74,10 @@ fn run(options: &Options) -> Result<usize, String> {
     ];
     let found = Path::new(&out).join("default");
     let before = record::Counts::of(&found);
-    let started = record::cpu_s()?;
+    let started = Instant::now();
     shell::run("cargo", &[&arguments[..], &end].concat(), &env)?;
     report(&found)?;
-    let cpu_s = record::cpu_s()? - started;
+    let hours = started.elapsed().as_secs_f64() / 3600.0;
     let smallest = format!("{out}/smallest");
     let _ = fs::remove_dir_all(&smallest);
     let queue = path(&found.join("queue"));
@@ -91,7 +91,7 @@ fn run(options: &Options) -> Result<usize, String> {
         }
     }
     let after = record::Counts::of(&found).ok_or("AFL++ left no statistics")?;
-    record::Run { target: &options.target, cpu_s, before, after, findings }.add()?;
+    record::Run { target: &options.target, hours, before, after, findings }.add()?;
     Ok(findings)
 }
 

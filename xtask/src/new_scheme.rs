@@ -1,5 +1,4 @@
-//! `cargo xtask new-scheme NAME`: the scheme of docs/your-own-scheme.md under another name, with
-//! its folder of tests, its line in the catalog, its page and a scenario.
+//! `cargo xtask new-scheme NAME`: the scheme of docs/your-own-scheme.md under another name.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -84,7 +83,6 @@ pub(crate) fn make(root: &Path, name: &str) -> Result<String, String> {
     ))
 }
 
-/// Whether making a scheme of this name makes this file.
 pub(crate) fn makes(name: &str, path: &str) -> bool {
     PATHS.iter().any(|place| place.replace("NAME", name) == path)
 }
@@ -126,7 +124,6 @@ fn catalog(root: &Path) -> Result<BTreeSet<String>, String> {
     Ok(names)
 }
 
-/// Words of the language that consist of what a name may.
 const KEYWORDS: &[&str] = &[
     "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate",
     "do", "dyn", "else", "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl",
@@ -148,7 +145,6 @@ fn type_name(name: &str) -> String {
     name[..1].to_uppercase() + &name[1..]
 }
 
-/// With the module in its place by name.
 fn with_module(modules: &str, name: &str) -> String {
     let line = format!("pub mod {name};");
     let mut lines: Vec<&str> = modules.lines().collect();
@@ -159,7 +155,6 @@ fn with_module(modules: &str, name: &str) -> String {
     lines.join("\n") + "\n"
 }
 
-/// With a row at the end of the table.
 fn with_row(code: &str, name: &str) -> Result<String, String> {
     let row = format!("SchemeEntry::of::<crate::congestion::{name}::{}Scheme>()", type_name(name));
     let start = code.find(ROWS).ok_or(format!("{CATALOG_CODE} has no `{ROWS}`"))?;
@@ -169,7 +164,6 @@ fn with_row(code: &str, name: &str) -> Result<String, String> {
     Ok(format!("{before}{comma}{row}{after}"))
 }
 
-/// The first number that no scheme's option has.
 fn free_number(schemes: &Path) -> Result<u8, String> {
     let mut used = String::new();
     collect(schemes, &mut used).map_err(|error| format!("{}: {error}", schemes.display()))?;

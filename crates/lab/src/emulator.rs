@@ -123,13 +123,8 @@ pub(crate) fn run(
     emulator.fabric.sample(&mut emulator.network_out);
     emulator.network_out.flush(at);
     emulator.tap_out.flush(at);
-    let mut notes = Vec::new();
-    if !realtime {
-        notes.push(
-            "the emulator may not have real-time priority (CAP_SYS_NICE): packets are later"
-                .to_string(),
-        );
-    }
+    let late = "the emulator may not have real-time priority (CAP_SYS_NICE): packets are later";
+    let mut notes = Vec::from_iter((!realtime).then(|| late.to_string()));
     if emulator.refused > 0 {
         notes.push(format!("hosts refused {} packets of the emulator", emulator.refused));
     }
@@ -146,7 +141,6 @@ pub(crate) fn run(
     })
 }
 
-/// Returns the records of the scenario's faults in order of time.
 fn fault_records(scenario: &Scenario) -> Vec<Record> {
     let mut records = Vec::new();
     for NodeFault { at, node, kind } in &scenario.faults {

@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
@@ -91,13 +90,6 @@ pub(crate) struct End<'a> {
     pub(crate) id: FlowId,
 }
 
-impl<'a> Deref for End<'a> {
-    type Target = Place<'a>;
-    fn deref(&self) -> &Place<'a> {
-        &self.place
-    }
-}
-
 pub(crate) fn sockets(flow: &Flow, id: FlowId, node: NodeId) -> Result<Sockets, LabError> {
     if flow.via.contains_key(&node) {
         return relayed_sockets(node);
@@ -155,7 +147,7 @@ pub(crate) fn send(end: End<'_>, sockets: Sockets, sent: &SentContent) -> Result
 
 pub(crate) fn receive(end: End<'_>, sent: &SentContent) -> Result<Delivery, LabError> {
     be_exact(RECEIVER_PRIORITY);
-    let memberships = memberships(end.flow, end.node);
+    let memberships = memberships(end.flow, end.place.node);
     let End { place, flow, id } = end;
     let mut driven = Driven::new(place, Delivery::new(sent.is_real()));
     for (join, leave) in memberships {

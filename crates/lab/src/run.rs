@@ -60,7 +60,7 @@ pub fn run(
         for host in &hosts {
             // A thread without an answer has panicked, which the join reports.
             match host.ready.recv() {
-                Ok(device) => ports.push(host.port(device?)),
+                Ok(port) => ports.push(port?),
                 Err(_) => break,
             }
         }
@@ -74,14 +74,16 @@ pub fn run(
                 move || emulator::run(scenario, ports, clock, outs, shared)
             })
             .map_err(LabError::doing("start a thread"))?;
-        hosts.iter().for_each(|host| host.go(clock));
+        for host in &hosts {
+            // A failed thread does not receive; its join returns the error.
+            let _ = host.go.send(clock);
+        }
         drop(lab);
         let mut merge = Merge::default();
         let interrupted = watch(&clock, &records, &emulator, &shared, (observer, &mut merge), sink);
         shared.stop.store(true, Ordering::Relaxed);
-        let mut outcome =
-            emulator.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-        let ended: Result<Vec<_>, _> = hosts.into_iter().map(Host::join).collect();
+        let mut outcome = joined(emulator)?;
+        let ended: Result<Vec<_>, _> = hosts.into_iter().map(|host| joined(host.thread)).collect();
         merge.waiting.extend(records.try_iter().flatten());
         merge.finish(outcome.at, sink);
         let stolen = before.and_then(|before| ProcessorTime::now()?.stolen_since(&before));
@@ -151,28 +153,14 @@ fn watch(
     interrupted
 }
 
-struct Host<'scope> {
-    flow: FlowId,
-    node: NodeId,
-    sender: bool,
-    ready: Receiver<Result<SyncDevice, LabError>>,
-    go: Sender<Clock>,
-    thread: ScopedJoinHandle<'scope, Ended>,
+fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-impl Host<'_> {
-    fn port(&self, device: SyncDevice) -> Port {
-        Port { device, flow: self.flow, node: self.node, sender: self.sender }
-    }
-
-    fn go(&self, clock: Clock) {
-        // A failed thread does not receive; its join returns the error.
-        let _ = self.go.send(clock);
-    }
-
-    fn join(self) -> Ended {
-        self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    }
+struct Host<'scope> {
+    ready: Receiver<Result<Port, LabError>>,
+    go: Sender<Clock>,
+    thread: ScopedJoinHandle<'scope, Ended>,
 }
 
 struct Lab<'env> {
@@ -242,11 +230,11 @@ impl<'env> Lab<'env> {
             Subject::Link(_) => unreachable!("a link has no program"),
         };
         let body = move || {
-            let (device, opened) = match prepare() {
-                Ok((device, opened)) => (Ok(device), Some(opened)),
+            let (port, opened) = match prepare() {
+                Ok((device, opened)) => (Ok(Port { device, flow, node, sender }), Some(opened)),
                 Err(error) => (Err(error), None),
             };
-            let _ = ready_to.send(device);
+            let _ = ready_to.send(port);
             let (Some(opened), Ok(clock)) = (opened, wait.recv()) else { return Ok(None) };
             let out = Rc::new(RefCell::new(out));
             let ended = run(Place { scenario, node, number, subject, clock, shared, out }, opened);
@@ -261,7 +249,7 @@ impl<'env> Lab<'env> {
             .stack_size(STACK)
             .spawn_scoped(scope, body)
             .map_err(LabError::doing("start a thread"))?;
-        Ok(Host { flow, node, sender, ready, go, thread })
+        Ok(Host { ready, go, thread })
     }
 }
 

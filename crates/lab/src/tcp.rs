@@ -57,11 +57,11 @@ pub(crate) fn send(
     content: Box<dyn Content>,
 ) -> Result<(), LabError> {
     be_exact(HOST_PRIORITY);
-    end.sleep_until(end.flow.start);
+    end.place.sleep_until(end.flow.start);
     let mut sender = Sender { content, offset: 0, chunk: Vec::new(), written: 0 };
     let sent = end.send(&socket, &mut sender);
-    end.out.borrow_mut().flush(end.clock.now());
-    end.failed(sent)
+    end.place.out.borrow_mut().flush(end.place.clock.now());
+    end.place.failed(sent)
 }
 
 pub(crate) fn receive(end: End<'_>, listener: Socket, real: bool) -> Delivery {
@@ -70,7 +70,7 @@ pub(crate) fn receive(end: End<'_>, listener: Socket, real: bool) -> Delivery {
     let mut receiver = Receiver { packet: end.flow.packet.count().max(1), bytes: 0 };
     // A broken connection delivers the bytes received until then.
     let _ = end.receive(&listener, &mut receiver, &mut delivery);
-    end.out.borrow_mut().flush(end.clock.now());
+    end.place.out.borrow_mut().flush(end.place.clock.now());
     delivery
 }
 
@@ -114,14 +114,14 @@ impl End<'_> {
         let local = local.ok_or_else(|| io::Error::other("the socket has no address"))?;
         let diagnosis = Diagnosis::new(local, peer)?;
         let mut monitor = Monitor { diagnosis, last: TcpInfo::default() };
-        let (mut next_sample, mut open) = (self.clock.now(), true);
+        let (mut next_sample, mut open) = (self.place.clock.now(), true);
         let mut stream: TcpStream = socket.try_clone()?.into();
-        while !self.stopped() {
-            let now = self.clock.now();
+        while !self.place.stopped() {
+            let now = self.place.clock.now();
             if now >= next_sample {
                 monitor.sample(self, now);
                 next_sample = now + SAMPLE_SPAN;
-                self.out.borrow_mut().flush_if_due(now);
+                self.place.out.borrow_mut().flush_if_due(now);
             }
             let wanted = if open { PollFlags::POLLOUT } else { PollFlags::empty() };
             let ready = wait(socket, wanted, wall(next_sample.since(now)))?;
@@ -130,7 +130,7 @@ impl End<'_> {
             }
             if !open {
                 // A poll without requested events would return at once for a closed connection.
-                std::thread::sleep(self.clock.until(next_sample));
+                std::thread::sleep(self.place.clock.until(next_sample));
                 continue;
             }
             if !ready {
@@ -151,9 +151,9 @@ impl End<'_> {
         receiver: &mut Receiver,
         delivery: &mut Delivery,
     ) -> io::Result<()> {
-        self.say(Time::ZERO, Event::Joined);
+        self.place.say(Time::ZERO, Event::Joined);
         let mut stream: TcpStream = loop {
-            if self.stopped() {
+            if self.place.stopped() {
                 return Ok(());
             }
             match listener.accept() {
@@ -165,9 +165,9 @@ impl End<'_> {
         };
         stream.set_nonblocking(true)?;
         let mut buffer = vec![0; CHUNK];
-        while !self.stopped() {
-            let now = self.clock.now();
-            self.out.borrow_mut().flush_if_due(now);
+        while !self.place.stopped() {
+            let now = self.place.clock.now();
+            self.place.out.borrow_mut().flush_if_due(now);
             if !wait(&stream, PollFlags::POLLIN, wall(SAMPLE_SPAN))? {
                 continue;
             }
@@ -185,23 +185,23 @@ impl End<'_> {
     }
 
     fn deliver(&self, receiver: &mut Receiver, bytes: &[u8], delivery: &mut Delivery) {
-        let now = self.clock.now();
+        let now = self.place.clock.now();
         delivery.take(bytes, 0);
         let end = receiver.bytes + bytes.len() as u64;
         while receiver.bytes < end {
             let seq = receiver.bytes / receiver.packet;
             let upto = ((seq + 1) * receiver.packet).min(end);
             let bytes = (upto - receiver.bytes) as u32;
-            self.say(now, Event::Delivered { seq, bytes });
+            self.place.say(now, Event::Delivered { seq, bytes });
             receiver.bytes = upto;
         }
     }
 
     fn finish(&self, receiver: &Receiver, delivery: &mut Delivery) {
         if data_len(self.flow) == Some(receiver.bytes) {
-            let now = self.clock.now();
+            let now = self.place.clock.now();
             delivery.completed = Some(now);
-            self.say(now, Event::Completed { bytes: receiver.bytes });
+            self.place.say(now, Event::Completed { bytes: receiver.bytes });
         }
     }
 }
@@ -250,20 +250,20 @@ impl Monitor {
         for _ in 0..timeouts {
             let after_ns = u64::from(info.rto_us) * 1000;
             let kind = TimeoutKind::Retransmission;
-            end.say(now, Event::Timeout { kind, after_ns });
+            end.place.say(now, Event::Timeout { kind, after_ns });
         }
         if timeouts > 0 {
-            end.say(now, Event::Cut { reason: CutReason::Timeout, window_milli: 1000 });
+            end.place.say(now, Event::Cut { reason: CutReason::Timeout, window_milli: 1000 });
         } else if info.state == RECOVERY && last.state != RECOVERY {
-            end.say(now, Event::Cut { reason: CutReason::Loss, window_milli });
+            end.place.say(now, Event::Cut { reason: CutReason::Loss, window_milli });
         }
         if info.rtt_us > 0 && info.bytes_acked > last.bytes_acked {
             let rtt_ns = u64::from(info.rtt_us) * 1000;
-            end.say(now, Event::RttSample { node: end.flow.to[0], rtt_ns });
+            end.place.say(now, Event::RttSample { node: end.flow.to[0], rtt_ns });
         }
         if (info.window, info.flight) != (last.window, last.flight) {
             let window_milli = u64::from(info.window) * 1000;
-            end.say(now, Event::Window { window_milli, flight: info.flight });
+            end.place.say(now, Event::Window { window_milli, flight: info.flight });
         }
     }
 }

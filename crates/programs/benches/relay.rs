@@ -1,5 +1,5 @@
 //! Benchmarks of a relay that forwards 1400-byte packets to two hosts under a native policy and
-//! under a program, a bare copy, and a call: `cargo bench -p faircast-programs --bench relay`.
+//! under a program, and of a call: `cargo bench -p faircast-programs --bench relay`.
 
 #[path = "../tests/programs/built.rs"]
 #[allow(dead_code, reason = "of all programs one is enough")]
@@ -323,19 +323,6 @@ fn endpoints_alone(bencher: Bencher<'_, '_>) {
         .bench_local_refs(|batch| bare.borrow_mut().pass(batch));
     let (sent, got) = (sent.get(), bare.borrow().got);
     assert!(sent > 1000 && got > sent, "both have many: {got} of twice {sent}");
-}
-
-#[divan::bench]
-fn bare_copies(bencher: Bencher<'_, '_>) {
-    let packet = vec![7u8; BYTES + 40];
-    let mut out = [Vec::new(), Vec::new()];
-    bencher.counter(ItemsCount::new(1u32)).bench_local(|| {
-        for copy in &mut out {
-            copy.clear();
-            copy.extend_from_slice(black_box(&packet));
-        }
-        black_box(&out);
-    });
 }
 
 fn asked(name: &str) -> Box<dyn RunningProgram> {

@@ -262,7 +262,6 @@ fn begin(store: &mut Store<Relay>, limits: Limits, branches: usize) -> Result<()
 }
 
 impl Running {
-    /// Copies the state of the relay for a call.
     fn prepare(&mut self, view: &dyn View) -> Result<(), ProgramFault> {
         let copy = &mut self.store.data_mut().view_copy;
         (copy.reported, copy.buffer, copy.unit) = (view.reported(), view.buffer(), view.unit());

@@ -17,41 +17,32 @@ const SIGNATURE_BYTES: usize = 64;
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub enum ProgramError {
-    /// The machine cannot run programs.
     #[error("this machine cannot run programs: {0}")]
     Host(String),
     /// The program is not valid WebAssembly, or uses features that are not allowed.
     #[error("not a program: {0}")]
     Malformed(String),
-    /// The program exceeds a bound.
     #[error("the program has {found} {what}; it may have {max}")]
     Bound { what: &'static str, found: u64, max: u64 },
-    /// The program moves memory by one instruction, with a length that may be too large.
     #[error(
         "the program has memory.copy or memory.fill of a length that is no constant from 0 to {max}; \
          build it with RUSTFLAGS=\"-C target-feature=-bulk-memory\""
     )]
     Moves { max: i32 },
-    /// The program imports an unknown function.
     #[error(
         "the program imports \"{0}\"; it may import what faircast_relay_sdk::program! does and nothing else"
     )]
     Import(String),
-    /// The program lacks an exported function.
     #[error(
         "the program exports no function \"{0}\" of the right type: was it made with faircast_relay_sdk::program!?"
     )]
     Export(&'static str),
-    /// The program failed at the start.
     #[error("the program fails when it is started: {0}")]
     Fails(String),
-    /// The program is not signed by an allowed signer.
     #[error("the program is signed by {}; allowed signers: {allowed}", .signer.map_or("nobody".to_string(), |it| it.to_string()))]
     Signer { signer: Option<VerifyingKey>, allowed: String },
-    /// The signature is wrong.
     #[error("the signature of the program is wrong: it was changed after it was signed")]
     Signature,
-    /// The text or file is not a key.
     #[error("not a key: {0}")]
     Key(&'static str),
 }
@@ -188,7 +179,6 @@ pub fn signer(code: &[u8]) -> Result<Option<VerifyingKey>, ProgramError> {
     Ok(Some(key))
 }
 
-/// Signature at the end of a program.
 struct Signature<'a> {
     /// Bytes before the signature's section.
     signed: &'a [u8],

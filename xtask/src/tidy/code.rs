@@ -146,16 +146,11 @@ mod tests {
 
     #[test]
     fn a_pure_crate_must_say_so() {
-        let crates: Vec<Crate> = ["base", "sim", "cli"]
-            .iter()
-            .map(|name| Crate {
-                name: name.to_string(),
-                package: format!("faircast-{name}"),
-                manifest: shell::root().join(format!("crates/{name}/Cargo.toml")),
-                uses: Vec::new(),
-                tests: Vec::new(),
-            })
-            .collect();
+        let crates = ["base", "sim", "cli"].map(|name| {
+            let manifest = shell::root().join(format!("crates/{name}/Cargo.toml"));
+            let (name, uses, tests) = (name.to_string(), Vec::new(), Vec::new());
+            Crate { package: format!("faircast-{name}"), name, manifest, uses, tests }
+        });
         let impure = [
             text_file("crates/base/src/lib.rs", "//! Docs.\n"),
             text_file("crates/cli/src/lib.rs", "//! Docs.\n"),

@@ -1,4 +1,4 @@
-//! Rules for sources and documents.
+//! Rules for sources, documents and scenario files.
 
 use std::path::Path;
 
@@ -83,6 +83,32 @@ pub(super) fn commands(files: &[TextFile]) -> Vec<String> {
     complaints
 }
 
+pub(super) fn scenarios(files: &[TextFile]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    let is_scenario =
+        |file: &&TextFile| file.path.starts_with("scenarios") && file.has_extension("toml");
+    for file in files.iter().filter(is_scenario) {
+        let table = match toml::de::DeTable::parse(&file.text) {
+            Ok(table) => table.into_inner(),
+            Err(error) => {
+                complaints.push(file.complaint(1, format!("not TOML: {}", error.message())));
+                continue;
+            }
+        };
+        if !table.contains_key("link") {
+            continue;
+        }
+        let title = table.get("title").and_then(|title| title.get_ref().as_str());
+        if !title.is_some_and(|title| title.ends_with('?')) {
+            complaints.push(file.complaint(1, "has no title that ends in a question mark"));
+        }
+        if !file.lines().any(|(_, line)| line.trim_start().starts_with('#')) {
+            complaints.push(file.complaint(1, "has no comment that explains it"));
+        }
+    }
+    complaints
+}
+
 const REFERENCES: &str = "docs/references.md";
 const MARK: &str = concat!("src", ": ");
 const SCHEME_HEADINGS: [&str; 7] = [
@@ -135,5 +161,16 @@ mod tests {
             commands(&file),
             ["README.md:3: no task xtask tset", "README.md:4: no file scenarios/none.toml"]
         );
+    }
+
+    #[test]
+    fn scenarios_must_ask_and_explain() {
+        let good = text_file("scenarios/a.toml", "# Why.\ntitle = \"Is it fair?\"\n[[link]]\n");
+        let mute = text_file("scenarios/b/c.toml", "title = \"Fairness\"\n[[link]]\n");
+        let broken = text_file("scenarios/d.toml", "title =\n");
+        let suite = text_file("scenarios/suite.toml", "seeds = 10\n");
+        assert_eq!(scenarios(&[good, suite]), Vec::<String>::new());
+        assert_eq!(scenarios(&[mute]).len(), 2);
+        assert!(scenarios(&[broken])[0].starts_with("scenarios/d.toml:1: not TOML"));
     }
 }

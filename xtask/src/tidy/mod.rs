@@ -3,7 +3,6 @@
 mod code;
 mod documents;
 mod prose;
-mod scenarios;
 mod words;
 
 use std::path::{Path, PathBuf};
@@ -56,7 +55,7 @@ pub(crate) fn check(crates: &[Crate]) -> Result<String, String> {
         documents::schemes(&files),
         documents::links(&files),
         documents::commands(&files),
-        scenarios::questions(&files),
+        documents::scenarios(&files),
         words::private_words(&files),
         words::type_names(&files),
         words::first_lines(&files),

@@ -119,7 +119,7 @@ impl Strike<'_> {
         honest: impl FnOnce() -> io::Result<Duration> + Send,
     ) -> io::Result<Sent> {
         let (attacker, tree, speaker) =
-            (self.attacker, &self.captured.tree, self.source_endpoint());
+            (self.attacker, &self.captured.tree, self.endpoint(self.source));
         let mut answered = None;
         let count = match kind {
             Sends::Nothing => 0,
@@ -133,7 +133,7 @@ impl Strike<'_> {
             }
             Sends::Removal | Sends::Goodbye => {
                 for host in self.receivers {
-                    let at = self.port_of(host);
+                    let at = self.endpoint(host);
                     let (from, to, name) = match kind {
                         Sends::Removal => (speaker, at, self.source),
                         _ => (at, speaker, host),
@@ -150,13 +150,10 @@ impl Strike<'_> {
         Ok(Sent { count, answered })
     }
 
-    fn source_endpoint(&self) -> SocketAddrV4 {
-        let tree = self.captured.tree.endpoint(self.source);
-        tree.or(self.captured.source).unwrap_or(SocketAddrV4::new(self.source, PORT))
-    }
-
-    fn port_of(&self, host: Ipv4Addr) -> SocketAddrV4 {
-        self.captured.tree.endpoint(host).unwrap_or(SocketAddrV4::new(host, PORT))
+    fn endpoint(&self, host: Ipv4Addr) -> SocketAddrV4 {
+        let sender = self.captured.source.filter(|at| *at.ip() == host);
+        let known = self.captured.tree.endpoint(host).or(sender);
+        known.unwrap_or(SocketAddrV4::new(host, PORT))
     }
 
     /// Returns the packet of an attack by one packet to the group, in the source's name.
@@ -177,7 +174,7 @@ impl Strike<'_> {
 
     fn flood(&self, kind: Sends) -> io::Result<u32> {
         let Self { attacker, captured, source, receivers, stop } = *self;
-        let (tree, group, speaker) = (&captured.tree, attacker.group, self.source_endpoint());
+        let (tree, group, speaker) = (&captured.tree, attacker.group, self.endpoint(self.source));
         let own = SocketAddrV4::new(attacker.here, PORT);
         let member_socket = || UdpSocket::bind((attacker.here, 0));
         let flood = |per_second, send: &mut dyn FnMut(u32) -> io::Result<()>| {
@@ -226,10 +223,10 @@ impl Strike<'_> {
                 let hosts = [source, receivers[0], receivers[1]];
                 flood(PER_SECOND, &mut |number| {
                     let (host, packet) = tree.any(&hosts, number as usize);
-                    let from = host.map_or(own, |host| self.port_of(host));
+                    let from = host.map_or(own, |host| self.endpoint(host));
                     attacker.send(from, group, &packet)?;
                     let mut others = hosts.iter().filter(|to| host != Some(**to));
-                    others.try_for_each(|to| attacker.send(from, self.port_of(*to), &packet))
+                    others.try_for_each(|to| attacker.send(from, self.endpoint(*to), &packet))
                 })
             }
             _ => Ok(0),

@@ -1,8 +1,7 @@
 //! Attacks on a transfer over real sockets, by a host beside it.
 //!
 //! A sender, two receivers and an attacker without a key are in network namespaces on one bridge.
-//! Each attack has a transfer of its own, measured before, during and after it; the transfer must
-//! succeed.
+//! Each attack has a transfer of its own, which must succeed.
 
 mod attacker;
 mod forge;

@@ -139,7 +139,6 @@ pub(crate) fn new_lines(log: &Path, read: &mut u64) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Returns the lines of an output that are JSON.
 pub(crate) fn events(said: &str) -> impl DoubleEndedIterator<Item = Value> {
     said.lines().filter_map(|line| serde_json::from_str(line).ok())
 }

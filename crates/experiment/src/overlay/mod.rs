@@ -59,40 +59,40 @@ const ONE: Setup = Setup {
     measures: Measures::All,
 };
 const CHAIN: Setup =
-    Setup { id: "chain", title: "chain of three daemons, encrypted links", daemons: 3, ..ONE };
+    Setup { daemons: 3, ..ONE.named("chain", "chain of three daemons, encrypted links") };
+const ORDER: Setup = Setup { measures: Measures::Everywhere, ..CHAIN };
+
+impl Setup {
+    const fn named(self, id: &'static str, title: &'static str) -> Self {
+        Self { id, title, ..self }
+    }
+
+    const fn measuring(self, measures: Measures) -> Self {
+        Self { measures, ..self }
+    }
+
+    const fn with_prices(self) -> Self {
+        Self { has_prices: true, ..self }
+    }
+}
+
 const SETUPS: [Setup; 10] = [
     ONE,
-    Setup { id: "one-prices", title: "one daemon, messages have a price", has_prices: true, ..ONE },
-    Setup { id: "unix", title: "one daemon, clients by Unix socket", is_unix: true, ..ONE },
+    ONE.named("one-prices", "one daemon, messages have a price").with_prices(),
+    Setup { is_unix: true, ..ONE.named("unix", "one daemon, clients by Unix socket") },
     CHAIN,
+    CHAIN.named("chain-prices", "chain of three daemons, messages have a price").with_prices(),
     Setup {
-        id: "chain-prices",
-        title: "chain of three daemons, messages have a price",
-        has_prices: true,
-        ..CHAIN
-    },
-    Setup {
-        id: "agreed",
-        title: "agreed order, a member at each of three daemons",
         service: Service::Agreed,
-        measures: Measures::Everywhere,
-        ..CHAIN
+        ..ORDER.named("agreed", "agreed order, a member at each of three daemons")
     },
     Setup {
-        id: "safe",
-        title: "safe, a member at each of three daemons",
         service: Service::Safe,
-        measures: Measures::Everywhere,
-        ..CHAIN
+        ..ORDER.named("safe", "safe, a member at each of three daemons")
     },
-    Setup { id: "many", title: "eight publishers at once", measures: Measures::Many, ..ONE },
-    Setup {
-        id: "stuck",
-        title: "a subscriber that reads nothing",
-        measures: Measures::Stuck,
-        ..ONE
-    },
-    Setup { id: "crowd", title: "many clients", measures: Measures::Crowd, ..ONE },
+    ONE.named("many", "eight publishers at once").measuring(Measures::Many),
+    ONE.named("stuck", "a subscriber that reads nothing").measuring(Measures::Stuck),
+    ONE.named("crowd", "many clients").measuring(Measures::Crowd),
 ];
 
 const SIZES: [(&str, usize); 4] = [("16", 16), ("128", 128), ("1k", 1024), ("16k", 16 << 10)];

@@ -231,7 +231,34 @@ impl Soak {
 
     /// Returns a table of all rounds for people.
     pub fn table(&self) -> String {
-        table(&self.rows)
+        let rows = &self.rows;
+        let sum =
+            |count: fn(&RoundResult) -> u64| rows.iter().map(|row| count(&row.result)).sum::<u64>();
+        let held = rows.iter().filter(|row| row.holds).count();
+        let memory = rows.iter().map(|row| row.result.memory_bytes).max().unwrap_or(0);
+        let mut text = format!("\n{held} of {} rounds hold\n", rows.len());
+        let mut add = |what: &str, value: String| {
+            let _ = writeln!(text, "  {what:<34} {value:>12}");
+        };
+        add(
+            "megabytes to each receiver",
+            format!("{:.1}", sum(|result| result.bytes) as f64 / 1e6),
+        );
+        add("messages to clients of daemons", sum(|result| result.messages).to_string());
+        add("starts of programs", sum(|result| result.starts.into()).to_string());
+        add("packets lost by links", sum(|result| result.packets.lost_packets).to_string());
+        add("packets doubled", sum(|result| result.packets.duplicated_packets).to_string());
+        add("packets corrupted", sum(|result| result.packets.corrupted_packets).to_string());
+        add("packets delayed", sum(|result| result.packets.delayed_packets).to_string());
+        add(
+            "packets dropped for their length",
+            sum(|result| result.packets.too_long_packets).to_string(),
+        );
+        add("packets of the outsider", sum(|result| result.noise_packets).to_string());
+        let most = memory_max(self.request.overlay);
+        let limit = format!("{} of {} MiB", memory >> 20, most >> 20);
+        add("most memory of a program", limit);
+        text
     }
 
     /// Returns all rounds as JSON.
@@ -390,31 +417,4 @@ fn line(row: &Row, index: usize) -> String {
         }
     }
     line
-}
-
-fn table(rows: &[Row]) -> String {
-    let sum =
-        |count: fn(&RoundResult) -> u64| rows.iter().map(|row| count(&row.result)).sum::<u64>();
-    let held = rows.iter().filter(|row| row.holds).count();
-    let memory = rows.iter().map(|row| row.result.memory_bytes).max().unwrap_or(0);
-    let mut text = format!("\n{held} of {} rounds hold\n", rows.len());
-    let mut add = |what: &str, value: String| {
-        let _ = writeln!(text, "  {what:<34} {value:>12}");
-    };
-    add("megabytes to each receiver", format!("{:.1}", sum(|result| result.bytes) as f64 / 1e6));
-    add("messages to clients of daemons", sum(|result| result.messages).to_string());
-    add("starts of programs", sum(|result| result.starts.into()).to_string());
-    add("packets lost by links", sum(|result| result.packets.lost_packets).to_string());
-    add("packets doubled", sum(|result| result.packets.duplicated_packets).to_string());
-    add("packets corrupted", sum(|result| result.packets.corrupted_packets).to_string());
-    add("packets delayed", sum(|result| result.packets.delayed_packets).to_string());
-    add(
-        "packets dropped for their length",
-        sum(|result| result.packets.too_long_packets).to_string(),
-    );
-    add("packets of the outsider", sum(|result| result.noise_packets).to_string());
-    let most = memory_max(rows.iter().any(|row| row.overlay));
-    let limit = format!("{} of {} MiB", memory >> 20, most >> 20);
-    add("most memory of a program", limit);
-    text
 }

@@ -55,7 +55,6 @@ pub(super) enum Who {
     Outsider,
     ReadOnly,
     FullDisk,
-    /// Receiver that must complete, numbered from 0.
     Receiver(u32),
     Relay(u32),
 }
@@ -182,6 +181,7 @@ pub(super) const NARROW_BYTES: u32 = 1280;
 
 const PARTITION_MS: [u64; 2] = [2_000, 12_000];
 
+const INTERFACE_DOWN: WallDuration = WallDuration::from_secs(5);
 const HEAD_STOPPED: WallDuration = WallDuration::from_secs(10);
 
 fn moment(rng: &mut Rng, from_ms: u64, to_ms: u64) -> WallDuration {
@@ -339,61 +339,59 @@ fn fault_actions(
     late: Option<Who>,
     rng: &mut Rng,
 ) -> Vec<(WallDuration, Action)> {
-    let (early, away) = (moment(rng, 1_500, 7_000), moment(rng, 200, 4_000));
-    match fault {
+    let early = moment(rng, 1_500, 7_000);
+    let away = moment(rng, 200, 4_000);
+    let (begin, end_at, end) = match fault {
         Fault::KillReceiver | Fault::Clock => {
             let who = receiver(receivers, rng);
             let start = if fault == Fault::Clock { Action::StartAhead } else { Action::Start };
-            vec![(early, Action::Kill(who)), (early + away, start(who))]
+            (Action::Kill(who), early + away, start(who))
         }
-        Fault::KillSender => {
-            vec![(early, Action::Kill(Who::Sender)), (early + away, Action::Start(Who::Sender))]
-        }
+        Fault::KillSender => (Action::Kill(Who::Sender), early + away, Action::Start(Who::Sender)),
         Fault::StopReceiver => {
             let who = receiver(receivers, rng);
             // Mostly short, sometimes as long as a sender waits for a silent receiver.
             let longest = if rng.chance(0.25) { 30_000 } else { 6_000 };
             let end = early + moment(rng, 1_000, longest);
-            vec![(early, Action::Stop(who, true)), (end, Action::Stop(who, false))]
+            (Action::Stop(who, true), end, Action::Stop(who, false))
+        }
+        Fault::Interface => {
+            let (who, end) = (receiver_or_sender(receivers, rng), early + INTERFACE_DOWN);
+            (Action::Interface(who, false), end, Action::Interface(who, true))
+        }
+        Fault::StopHead => {
+            let (head, end) = (receiver(heads_of(receivers), rng), early + HEAD_STOPPED);
+            (Action::Stop(head, true), end, Action::Stop(head, false))
+        }
+        Fault::StopSender => {
+            let end = early + moment(rng, 1_000, 6_000);
+            (Action::Stop(Who::Sender, true), end, Action::Stop(Who::Sender, false))
+        }
+        Fault::BlackHole => {
+            let who = receiver(receivers, rng);
+            let narrow = Action::Narrow(who, Some(NARROW_BYTES));
+            (narrow, early + away, Action::Narrow(who, None))
         }
         Fault::JoinLeave => {
             let who = late.expect("drawn before");
             let comes = moment(rng, 500, 2_000);
             let leaves = comes + moment(rng, 1_000, 5_000);
-            vec![
-                (comes, Action::Start(who)),
-                (leaves, Action::Leave(who)),
-                (leaves + away, Action::Start(who)),
-            ]
+            let starts = [comes, leaves + away].map(|at| (at, Action::Start(who)));
+            return vec![starts[0], (leaves, Action::Leave(who)), starts[1]];
         }
-        Fault::Interface => {
-            let who = receiver_or_sender(receivers, rng);
-            let end = early + WallDuration::from_secs(5);
-            vec![(early, Action::Interface(who, false)), (end, Action::Interface(who, true))]
-        }
-        Fault::KillHead => vec![(early, Action::Kill(receiver(heads_of(receivers), rng)))],
+        Fault::KillHead => return vec![(early, Action::Kill(receiver(heads_of(receivers), rng)))],
         Fault::KillHeads => {
             let killed = (0..heads_of(receivers).div_ceil(2)).map(Who::Receiver);
-            killed.map(|head| (early, Action::Kill(head))).collect()
+            return killed.map(|head| (early, Action::Kill(head))).collect();
         }
-        Fault::StopHead => {
-            let (head, end) = (receiver(heads_of(receivers), rng), early + HEAD_STOPPED);
-            vec![(early, Action::Stop(head, true)), (end, Action::Stop(head, false))]
+        Fault::Address => return vec![(early, Action::Move(receiver_or_sender(receivers, rng)))],
+        Fault::Noise => {
+            return vec![(early / 2, Action::Noise(true)), (FAULTY, Action::Noise(false))];
         }
-        Fault::StopSender => {
-            let end = early + moment(rng, 1_000, 6_000);
-            vec![(early, Action::Stop(Who::Sender, true)), (end, Action::Stop(Who::Sender, false))]
-        }
-        Fault::Address => vec![(early, Action::Move(receiver_or_sender(receivers, rng)))],
-        Fault::BlackHole => {
-            let who = receiver(receivers, rng);
-            let (begin, end) = (Action::Narrow(who, Some(NARROW_BYTES)), Action::Narrow(who, None));
-            vec![(early, begin), (early + away, end)]
-        }
-        Fault::SecondSender => vec![(early / 2, Action::Start(Who::Second))],
-        Fault::ReadOnly => vec![(WallDuration::ZERO, Action::Start(Who::ReadOnly))],
-        Fault::FullDisk => vec![(WallDuration::ZERO, Action::Start(Who::FullDisk))],
-        Fault::Noise => vec![(early / 2, Action::Noise(true)), (FAULTY, Action::Noise(false))],
-        _ => Vec::new(),
-    }
+        Fault::SecondSender => return vec![(early / 2, Action::Start(Who::Second))],
+        Fault::ReadOnly => return vec![(WallDuration::ZERO, Action::Start(Who::ReadOnly))],
+        Fault::FullDisk => return vec![(WallDuration::ZERO, Action::Start(Who::FullDisk))],
+        _ => return Vec::new(),
+    };
+    vec![(early, begin), (end_at, end)]
 }

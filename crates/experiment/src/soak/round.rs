@@ -137,7 +137,6 @@ impl<'a> Round<'a> {
         Ok(result)
     }
 
-    /// Runs the programs and the plan's actions until all transfers are done.
     fn run_transfer(&mut self, begin: Instant) -> Result<(), Error> {
         let mut actions = self.plan.actions.iter().peekable();
         let last_action = self.plan.actions.last().map_or(FAULTY, |(at, _)| *at);
@@ -389,21 +388,19 @@ impl<'a> Round<'a> {
             if !self.plan.trials.is_empty() || !self.plan.faults.contains(&fault) {
                 continue;
             }
+            let name = who.name();
+            let is_further = |event: Value| event["name"] == name && event["state"] != "joined";
+            let is_joined = |host: &Host| events(&host.program.said()).any(is_further);
             if self.hosts[&who].program.said().contains(words) {
                 self.result.faults.refusals += 1;
-            } else if who == Who::FullDisk && !self.is_beyond_joining(who) {
-                let note = format!("{} never heard how much there is to receive", who.name());
+            } else if who == Who::FullDisk && !self.hosts.values().any(is_joined) {
+                let note = format!("{name} never heard how much there is to receive");
                 self.result.notes.push(note);
             } else {
-                let problem = format!("{} did not say what is wrong with its folder", who.name());
+                let problem = format!("{name} did not say what is wrong with its folder");
                 self.result.problems.push(problem);
             }
         }
-    }
-
-    fn is_beyond_joining(&self, who: Who) -> bool {
-        let is_further = |event: Value| event["name"] == who.name() && event["state"] != "joined";
-        self.hosts.values().any(|host| events(&host.program.said()).any(is_further))
     }
 
     fn compare(&mut self) -> Result<(), Error> {

@@ -23,10 +23,8 @@ pub(super) struct Trial {
 /// Time before the first fault, in which receivers join and the rate grows.
 const WARM_UP: WallDuration = WallDuration::from_secs(12);
 
-/// Time within which the rate must recover after a fault.
 pub(super) const BACK_WITHIN: WallDuration = WallDuration::from_secs(10);
 
-/// Time within which the rate must recover after a relay has started again.
 const RELAY_BACK_WITHIN: WallDuration = WallDuration::from_secs(2);
 
 /// Time between the recovery limit and the next fault, as slack and to measure the next rate.

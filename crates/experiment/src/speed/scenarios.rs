@@ -61,6 +61,5 @@ pub(super) fn two_flows() -> String {
     replaced(include_str!("../../../../scenarios/tcp/two-flows.toml"), "tcp-reno", "tcp-sack")
 }
 
-pub(super) fn fairness() -> String {
-    include_str!("../../../../scenarios/fairness/set1-one-bottleneck.toml").to_string()
-}
+pub(super) const FAIRNESS: &str =
+    include_str!("../../../../scenarios/fairness/set1-one-bottleneck.toml");

@@ -8,8 +8,7 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use faircast_base::NodeId;
@@ -18,7 +17,7 @@ use faircast_lab::Field;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use self::clients::{GROUPS, OBSERVERS, Phase, Program as Clients, TALKERS, World};
+use self::clients::{GROUPS, Notes, OBSERVERS, Phase, Program as Clients, TALKERS, World};
 use self::plan::{DAEMONS, EDGES, PROGRAMS, Plan, name};
 use super::program::Program;
 use super::result::RoundResult;
@@ -101,7 +100,12 @@ impl<'a> Round<'a> {
             plan,
             monitor,
             folder,
-            world: World::new(seed, sockets.path().to_owned(), traces),
+            world: Arc::new(World {
+                seed,
+                sockets: sockets.path().to_owned(),
+                traces,
+                notes: Mutex::default(),
+            }),
             clients: BTreeMap::new(),
             daemons,
             field: make_field(folder, &plan.scenario)?,
@@ -210,9 +214,9 @@ impl<'a> Round<'a> {
         }
         let seconds = begin.elapsed().as_secs_f64();
         self.result.notes.push(format!("one view {seconds:.1} s after the last fault"));
-        world.begin(Phase::Healed);
+        world.notes().phase = Phase::Healed;
         self.wait("a message to each client", |_| world.notes().served.len() == TALKERS)?;
-        world.begin(Phase::Quiet);
+        world.notes().phase = Phase::Quiet;
         self.start_clients(OBSERVERS)?;
         let observers: Vec<_> =
             (TALKERS..TALKERS + DAEMONS).map(|number| format!("c{number}@")).collect();
@@ -224,7 +228,7 @@ impl<'a> Round<'a> {
         };
         self.wait("tables of all groups", |_| world.notes().tables.iter().all(has_all))?;
         let all = TALKERS + DAEMONS;
-        self.wait("answers to all requests", |_| world.flushed.load(Ordering::Relaxed) == all)?;
+        self.wait("answers to all requests", |_| world.notes().flushed == all)?;
         let answered = || world.notes().unanswered.values().all(BTreeSet::is_empty);
         self.wait("receipts of all messages that asked for one", |_| answered())?;
         self.wait("empty queues", |round| {
@@ -332,12 +336,10 @@ impl<'a> Round<'a> {
         }
         let Self { field, mut result, world, .. } = self;
         result.packets = field.finish().map_err(refused)?;
-        result.messages = world.messages.load(Ordering::Relaxed);
-        result.bytes = world.bytes.load(Ordering::Relaxed) / TALKERS as u64;
-        let mut notes = world.notes();
-        result.problems.append(&mut notes.problems);
-        let (receipts, refusals) = (notes.receipts, notes.refusals);
-        drop(notes);
+        let notes = std::mem::take(&mut *world.notes());
+        let Notes { messages, bytes, problems, receipts, refusals, .. } = notes;
+        (result.messages, result.bytes) = (messages, bytes / TALKERS as u64);
+        result.problems.extend(problems);
         let line = format!("{receipts} receipts, {refusals} messages refused as of a view before");
         result.notes.push(line);
         judge(&world.traces, &mut result)?;
