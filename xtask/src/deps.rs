@@ -48,19 +48,16 @@ pub(crate) fn check(crates: &[Crate]) -> Result<String, String> {
             continue;
         }
         let allowed = closure(&found.name, &table);
-        for used in &found.uses {
-            edges += 1;
-            if !allowed.contains(used.as_str()) {
-                let allowed: Vec<&str> = allowed.iter().copied().collect();
-                let allowed = allowed.join(", ");
-                wrong.push(format!("{} uses {used}; allowed: {allowed}", found.name));
-            }
+        edges += found.uses.len();
+        for used in found.uses.iter().filter(|used| !allowed.contains(used.as_str())) {
+            let allowed = Vec::from_iter(allowed.iter().copied()).join(", ");
+            wrong.push(format!("{} uses {used}; allowed: {allowed}", found.name));
         }
     }
-    match wrong.is_empty() {
-        true => Ok(format!("{} crates, {edges} edges, all allowed", crates.len())),
-        false => Err(wrong.join("\n")),
+    if !wrong.is_empty() {
+        return Err(wrong.join("\n"));
     }
+    Ok(format!("{} crates, {edges} edges, all allowed", crates.len()))
 }
 
 fn closure<'t>(name: &str, table: &BTreeMap<&'t str, &'t [&'t str]>) -> BTreeSet<&'t str> {

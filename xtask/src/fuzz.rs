@@ -36,17 +36,15 @@ fn corpus(target: &str) -> PathBuf {
 
 /// Fuzzes a target, minimises the corpus and records the run. Fails after a crash or a hang.
 pub(crate) fn fuzz(options: &Options) -> ExitCode {
-    match run(options) {
-        Ok(0) => ExitCode::SUCCESS,
+    let message = match run(options) {
+        Ok(0) => return ExitCode::SUCCESS,
         Ok(found) => {
-            eprintln!("{found} inputs crash or hang; each is to become a file of the corpus");
-            ExitCode::FAILURE
+            format!("{found} inputs crash or hang; each is to become a file of the corpus")
         }
-        Err(message) => {
-            eprintln!("{message}");
-            ExitCode::FAILURE
-        }
-    }
+        Err(message) => message,
+    };
+    eprintln!("{message}");
+    ExitCode::FAILURE
 }
 
 fn run(options: &Options) -> Result<usize, String> {
@@ -76,10 +74,10 @@ fn run(options: &Options) -> Result<usize, String> {
     ];
     let found = Path::new(&out).join("default");
     let before = record::Counts::of(&found);
-    let started = record::cpu_s()?;
+    let started = Instant::now();
     shell::run("cargo", &[&arguments[..], &end].concat(), &env)?;
     report(&found)?;
-    let cpu_s = record::cpu_s()? - started;
+    let hours = started.elapsed().as_secs_f64() / 3600.0;
     let smallest = format!("{out}/smallest");
     let _ = fs::remove_dir_all(&smallest);
     let queue = path(&found.join("queue"));
@@ -93,7 +91,7 @@ fn run(options: &Options) -> Result<usize, String> {
         }
     }
     let after = record::Counts::of(&found).ok_or("AFL++ left no statistics")?;
-    record::Run { target: &options.target, cpu_s, before, after, findings }.add()?;
+    record::Run { target: &options.target, hours, before, after, findings }.add()?;
     Ok(findings)
 }
 
@@ -118,28 +116,25 @@ fn fails(program: &Path, target: &str, input: &Path) -> Result<bool, String> {
 fn report(found: &Path) -> Result<(), String> {
     let stats = found.join("fuzzer_stats");
     let text = fs::read_to_string(&stats).map_err(|e| format!("{}: {e}", stats.display()))?;
-    for line in text.lines() {
-        let key = line.split(':').next().unwrap_or_default().trim();
-        if SHOWN.contains(&key) {
-            println!("{line}");
-        }
-    }
+    let key = |line: &str| line.split(':').next().unwrap_or_default().trim().to_string();
+    let shown = text.lines().filter(|line| SHOWN.contains(&key(line).as_str()));
+    shown.for_each(|line| println!("{line}"));
     println!("inputs: {}", found.display());
     Ok(())
 }
 
 fn replace(corpus: &Path, smallest: &Path) -> Result<(), String> {
     let wrong = |error: std::io::Error| format!("{}: {error}", corpus.display());
-    let mut new: Vec<(u64, PathBuf)> = Vec::new();
-    for path in files(smallest)? {
-        new.push((fs::metadata(&path).map_err(wrong)?.len(), path));
-    }
+    let with_len = |path: PathBuf| Ok((fs::metadata(&path).map_err(wrong)?.len(), path));
+    let new = files(smallest)?.into_iter().map(with_len);
+    let mut new = new.collect::<Result<Vec<_>, String>>()?;
     new.sort();
     // Handwritten examples have names, found inputs have numbers.
-    for path in files(corpus)? {
-        if is_found(&path) {
-            fs::remove_file(&path).map_err(wrong)?;
-        }
+    let is_found = |path: &Path| {
+        path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"found-"))
+    };
+    for path in files(corpus)?.iter().filter(|path| is_found(path)) {
+        fs::remove_file(path).map_err(wrong)?;
     }
     let mut bytes = 0;
     for (number, (len, path)) in new.iter().take(FILES_MAX).enumerate() {
@@ -152,19 +147,12 @@ fn replace(corpus: &Path, smallest: &Path) -> Result<(), String> {
     Ok(())
 }
 
-fn is_found(path: &Path) -> bool {
-    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("found-"))
-}
-
 fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let wrong = |error| format!("{}: {error}", folder.display());
     let entries = fs::read_dir(folder).map_err(wrong)?;
-    let mut paths = Vec::new();
-    for entry in entries {
-        paths.push(entry.map_err(wrong)?.path());
-    }
-    paths
-        .retain(|path| path.is_file() && path.file_name().is_some_and(|name| name != "README.txt"));
+    let paths = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>();
+    let mut paths = paths.map_err(wrong)?;
+    paths.retain(|path| path.is_file() && !path.ends_with("README.txt"));
     Ok(paths)
 }
 
@@ -178,7 +166,7 @@ const PROGRAMS: &str = "programs";
 const TIMEOUT: Duration = Duration::from_secs(10);
 const FILES_MAX: usize = 200;
 const BYTES_MAX: u64 = 100_000;
-const SHOWN: &[&str] = &[
+const SHOWN: [&str; 9] = [
     "run_time",
     "execs_done",
     "execs_per_sec",

@@ -8,21 +8,16 @@ use crate::{new_scheme, shell};
 
 /// The name that the guide uses.
 pub(crate) const NAME: &str = "aimd";
-/// Folders that the copy leaves out.
 const LEFT_OUT: &[&str] = &["target", ".git"];
 
 /// Start of the version of all crates in the manifest of the workspace, and in that of the copy.
 /// Cargo mixes up crates of the same name and version in two copies of a workspace.
 const VERSION: [&str; 2] = ["\nversion = \"", "\nversion = \"0.0.0-guide+"];
 
-/// The setting with which cargo does not optimise the crate of the scheme.
-const PLAIN: &str = "profile.dev.package.faircast-proto.opt-level = 0";
+const PLAIN: &str = "profile.dev.package.faircast-proto.opt-level=0";
 
-/// Follows the guide.
-///
-/// With `whole` the program is built too, runs the scheme's scenario, and shows its column of the
-/// matrix; stacks with the scheme run in the lab and on real sockets. Without `whole`, only the
-/// crates that the scheme and the simulator need are built.
+/// Follows the guide: the scheme's tests and the contract. With `whole`, the program runs the
+/// scheme's scenario and its column of the matrix; all stacks run in the lab and on real sockets.
 pub(crate) fn check(target: &Path, whole: bool) -> Result<String, String> {
     let copy = target.join("guide");
     let failed = |error: std::io::Error| format!("{}: {error}", copy.display());
@@ -35,37 +30,23 @@ pub(crate) fn check(target: &Path, whole: bool) -> Result<String, String> {
     fs::write(&manifest, text.replacen(VERSION[0], VERSION[1], 1)).map_err(failed)?;
     let (manifest, target) = (manifest.display().to_string(), target.display().to_string());
     new_scheme::make(&copy, NAME)?;
-    let own = format!("congestion::{NAME}");
-    let scenario = format!("scenarios/{NAME}-beside-tcp.toml");
     let steps = [
         // These few tests run in no time, and without optimisation they build in half of it.
-        &["test", "-p", "faircast-proto", "--lib", "--config", PLAIN, &own] as &[&str],
+        format!("test -p faircast-proto --lib --config {PLAIN} congestion::{NAME}"),
         // Relay nodes know nothing of schemes.
-        &[
-            "test",
-            "-p",
-            "faircast-sim",
-            "--test",
-            "contract",
-            "--test",
-            "memory",
-            "--",
-            "--skip",
-            "relays::",
-        ],
-        &["run", "-q", "-p", "faircast-cli", "--", "run", &scenario],
-        &["run", "-q", "-p", "faircast-cli", "--", "bench", "matrix", "--scheme", NAME, "--quick"],
+        "test -p faircast-sim --test contract --test memory -- --skip relays::".to_string(),
+        format!("run -q -p faircast-cli -- run scenarios/{NAME}-beside-tcp.toml"),
+        format!("run -q -p faircast-cli -- bench matrix --scheme {NAME} --quick"),
         // Over every transport and under credits: in simulator and lab, and on real sockets.
-        &["test", "-p", "faircast-experiment", "--lib", "stacks::"],
-        &["test", "-p", "faircast", "--test", "live", "over_every_stack"],
+        "test -p faircast-experiment --lib stacks::".to_string(),
+        "test -p faircast --test live over_every_stack".to_string(),
     ];
-    let steps = if whole { &steps[..] } else { &steps[..2] };
-    for arguments in steps {
-        let (command, rest) = arguments.split_first().expect("none is empty");
+    for arguments in steps.iter().take(if whole { usize::MAX } else { 2 }) {
+        let (command, rest) = arguments.split_once(' ').expect("a command has arguments");
         // Tests that may run beside it go first.
         let mut all = vec!["-n", "10", "cargo", command];
         all.extend(["--manifest-path", &manifest, "--target-dir", &target]);
-        all.extend(rest);
+        all.extend(rest.split(' '));
         shell::run_in(&copy, "nice", &all, &[("FAIRCAST_SCHEME", NAME)])?;
     }
     let more = if whole { ", runs in simulator, lab and live, and has its column" } else { "" };

@@ -38,12 +38,11 @@ fn main() -> ExitCode {
             Ok(options) => steps::test(options),
             Err(message) => wrong(&message),
         },
-        ("tidy", []) => steps::only_tidy(),
-        ("guide", []) => steps::only_guide(),
-        ("fmt", []) => {
-            let formatted = shell::run("cargo", &["fmt", "--all"], &[]);
-            formatted.map_or_else(|message| wrong(&message), |()| ExitCode::SUCCESS)
-        }
+        ("tidy" | "guide", []) => steps::only(command),
+        ("fmt", []) => match shell::run("cargo", &["fmt", "--all"], &[]) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(message) => wrong(&message),
+        },
         ("fuzz", options) => match fuzz::Options::parse(options) {
             Some(options) => fuzz::fuzz(&options),
             None => wrong(fuzz::USAGE),

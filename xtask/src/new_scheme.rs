@@ -1,5 +1,4 @@
-//! `cargo xtask new-scheme NAME`: the scheme of docs/your-own-scheme.md under another name, with
-//! its folder of tests, its line in the catalog, its page and a scenario.
+//! `cargo xtask new-scheme NAME`: the scheme of docs/your-own-scheme.md under another name.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,13 +6,29 @@ use std::path::{Path, PathBuf};
 
 use crate::shell;
 
-/// A file of the template: its text, and where it goes, with NAME for the scheme's.
-const TEMPLATE: &[(&str, &str)] = &[
-    (include_str!("new_scheme/template/mod.rs"), "crates/proto/src/congestion/NAME/mod.rs"),
-    (include_str!("new_scheme/template/tests.rs"), "crates/proto/src/congestion/NAME/tests.rs"),
-    (include_str!("new_scheme/template/page.md"), "docs/schemes/NAME.md"),
-    (include_str!("new_scheme/template/scenario.toml"), "scenarios/NAME-beside-tcp.toml"),
+/// The page whose code becomes the scheme.
+const GUIDE: &str = include_str!("../../docs/your-own-scheme.md");
+
+/// Files of a scheme, with NAME for its name.
+const PATHS: [&str; 4] = [
+    "crates/proto/src/congestion/NAME/mod.rs",
+    "crates/proto/src/congestion/NAME/tests.rs",
+    "docs/schemes/NAME.md",
+    "scenarios/NAME-beside-tcp.toml",
 ];
+
+/// Returns the texts of the files, for the scheme of the guide.
+fn texts() -> [String; 4] {
+    let blocks = GUIDE.split("```rust\n").skip(1);
+    let code: Vec<&str> = blocks.filter_map(|block| block.split("```").next()).collect();
+    let others = [
+        include_str!("new_scheme/template/tests.rs"),
+        include_str!("new_scheme/template/page.md"),
+        include_str!("new_scheme/template/scenario.toml"),
+    ];
+    let [tests, page, scenario] = others.map(str::to_string);
+    [code.join("\n"), tests, page, scenario]
+}
 
 const MODULES: &str = "crates/proto/src/congestion/mod.rs";
 const CATALOG_CODE: &str = "crates/proto/src/catalog.rs";
@@ -27,9 +42,11 @@ const CATALOG: &[&str] = &["crates/sim/src/builtin.rs", CATALOG_CODE];
 
 /// Makes the scheme in the repository at `root`. Returns what was written, for people.
 pub(crate) fn make(root: &Path, name: &str) -> Result<String, String> {
-    check(name, &catalog(root)?)?;
+    if let Some(why) = objection(name, &catalog(root)?) {
+        return Err(format!("`{name}` {why}"));
+    }
     let place = |path: &str| root.join(path.replace("NAME", name));
-    for (_, path) in TEMPLATE {
+    for path in PATHS {
         if place(path).exists() {
             return Err(format!("{} is there already", path.replace("NAME", name)));
         }
@@ -49,71 +66,53 @@ pub(crate) fn make(root: &Path, name: &str) -> Result<String, String> {
         written.push(path);
         Ok::<(), String>(())
     };
-    for (text, path) in TEMPLATE {
+    for (text, path) in texts().iter().zip(PATHS) {
         write(path, &renamed(text, name, number))?;
     }
     write(MODULES, &modules)?;
     write(CATALOG_CODE, &code)?;
     format(&written, root)?;
-    let mut words = String::from("written:\n");
-    written.iter().for_each(|path| words.push_str(&format!("  {path}\n")));
-    words.push_str(&format!(
-        "\nIt works as it is; change it into yours.\n  \
+    let written: String = written.iter().map(|path| format!("  {path}\n")).collect();
+    Ok(format!(
+        "written:\n{written}\nIt works as it is; change it into yours.\n  \
          cargo test -p faircast-proto congestion::{name}\n  \
          cargo test -p faircast-sim --test contract --test memory\n  \
          cargo run --release -- run scenarios/{name}-beside-tcp.toml\n  \
          cargo run --release -- bench matrix --scheme {name}\n\
          docs/your-own-scheme.md explains each part.\n"
-    ));
-    Ok(words)
+    ))
 }
 
-/// Whether making a scheme of this name makes this file.
 pub(crate) fn makes(name: &str, path: &str) -> bool {
-    TEMPLATE.iter().any(|(_, place)| place.replace("NAME", name) == path)
+    PATHS.iter().any(|place| place.replace("NAME", name) == path)
 }
 
-/// Whether a scheme can be called so, where the names of `catalog` are others'.
-fn check(name: &str, catalog: &BTreeSet<String>) -> Result<(), String> {
-    let Some(why) = objection(name, catalog) else { return Ok(()) };
-    let others = [format!("{name}cc"), format!("my{name}"), format!("{name}2")];
-    let other = others.iter().find(|other| objection(other, catalog).is_none());
-    let advice = other.map(|other| format!("; `{other}` could be")).unwrap_or_default();
-    Err(format!("`{name}` {why}{advice}"))
-}
-
-/// Why a scheme cannot be called so.
 fn objection(name: &str, catalog: &BTreeSet<String>) -> Option<String> {
     let fine = name.starts_with(|first: char| first.is_ascii_lowercase())
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())
         && name.len() <= NAME_LEN_MAX;
-    if !fine {
-        return Some(format!(
+    // Also the word that a family of them begins with: traces know TCP by it.
+    let has_name = |other: &String| other.split('-').next() == Some(name) || other == name;
+    Some(match name {
+        _ if !fine => format!(
             "is no name for a scheme: a small letter, then small letters and digits, \
              {NAME_LEN_MAX} at most"
-        ));
-    }
-    if KEYWORDS.contains(&name) {
-        return Some("cannot be the name of a module".to_string());
-    }
-    // Also the word that a family of them begins with: traces know TCP by it.
-    if catalog.iter().any(|other| other.split('-').next() == Some(name) || other == name) {
-        return Some("cannot be the name, since something else has it".to_string());
-    }
-    None
+        ),
+        _ if KEYWORDS.contains(&name) => "cannot be the name of a module".to_string(),
+        _ if catalog.iter().any(has_name) => {
+            "cannot be the name, since something else has it".to_string()
+        }
+        _ => return None,
+    })
 }
 
-/// The names of all protocols and programs: every quoted word of the sources that list them, and
-/// the modules beside them.
+/// Names of all protocols and programs: quoted words of sources that list them, and modules.
 fn catalog(root: &Path) -> Result<BTreeSet<String>, String> {
-    let is_name = |word: &&str| {
-        let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        !word.is_empty() && word.chars().all(fits)
-    };
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let is_name = |word: &&str| !word.is_empty() && word.chars().all(fits);
     let modules = read(root, MODULES)?;
     let module = |line: &str| {
-        let line = line.strip_prefix("pub ").unwrap_or(line);
-        Some(line.strip_prefix("mod ")?.strip_suffix(';')?.to_string())
+        Some(line.trim_start_matches("pub ").strip_prefix("mod ")?.strip_suffix(';')?.to_string())
     };
     let mut names: BTreeSet<String> = modules.lines().filter_map(module).collect();
     for path in CATALOG {
@@ -125,7 +124,6 @@ fn catalog(root: &Path) -> Result<BTreeSet<String>, String> {
     Ok(names)
 }
 
-/// Words of the language that consist of what a name may.
 const KEYWORDS: &[&str] = &[
     "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate",
     "do", "dyn", "else", "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl",
@@ -137,22 +135,16 @@ const KEYWORDS: &[&str] = &[
 /// Prefix of the template's types, which makes their names unique.
 const TEMPLATE_TYPE: &str = "Aimd";
 
-/// The template under another name, with another number of its option.
 fn renamed(text: &str, name: &str, number: u8) -> String {
     text.replace("aimd", name)
         .replace(TEMPLATE_TYPE, &type_name(name))
-        .replace("0x40", &hex(number))
+        .replace("0x40", &format!("{number:#04x}"))
 }
 
 fn type_name(name: &str) -> String {
     name[..1].to_uppercase() + &name[1..]
 }
 
-fn hex(number: u8) -> String {
-    format!("{number:#04x}")
-}
-
-/// With the module in its place by name.
 fn with_module(modules: &str, name: &str) -> String {
     let line = format!("pub mod {name};");
     let mut lines: Vec<&str> = modules.lines().collect();
@@ -163,7 +155,6 @@ fn with_module(modules: &str, name: &str) -> String {
     lines.join("\n") + "\n"
 }
 
-/// With a row at the end of the table.
 fn with_row(code: &str, name: &str) -> Result<String, String> {
     let row = format!("SchemeEntry::of::<crate::congestion::{name}::{}Scheme>()", type_name(name));
     let start = code.find(ROWS).ok_or(format!("{CATALOG_CODE} has no `{ROWS}`"))?;
@@ -173,16 +164,14 @@ fn with_row(code: &str, name: &str) -> Result<String, String> {
     Ok(format!("{before}{comma}{row}{after}"))
 }
 
-/// The first number that no scheme's option has.
 fn free_number(schemes: &Path) -> Result<u8, String> {
     let mut used = String::new();
     collect(schemes, &mut used).map_err(|error| format!("{}: {error}", schemes.display()))?;
-    let taken = |number: &u8| used.contains(&format!("OPTION: u8 = {};", hex(*number)));
+    let taken = |number: &u8| used.contains(&format!("OPTION: u8 = {number:#04x};"));
     let mut free = NUMBERS.filter(|number| !taken(number));
     free.next().ok_or("all numbers of options are taken".to_string())
 }
 
-/// The text of all sources below a folder.
 fn collect(folder: &Path, text: &mut String) -> std::io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -201,10 +190,9 @@ fn read(root: &Path, path: &str) -> Result<String, String> {
 fn format(written: &[String], root: &Path) -> Result<(), String> {
     let sources = written.iter().filter(|path| path.ends_with(".rs"));
     let sources: Vec<PathBuf> = sources.map(|path| root.join(path)).collect();
-    let mut arguments = vec!["--edition", "2024"];
     let config = root.join("rustfmt.toml");
     let config = config.to_string_lossy();
-    arguments.extend(["--config-path", &config]);
+    let mut arguments = vec!["--edition", "2024", "--config-path", &config];
     arguments.extend(sources.iter().filter_map(|path| path.to_str()));
     shell::run("rustfmt", &arguments, &[])
 }

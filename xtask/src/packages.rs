@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::shell::{exists, run};
+use crate::shell::{exists, output, run};
 
 /// Package, and how its presence shows.
 struct Need {
@@ -24,41 +24,33 @@ enum Scope {
 
 const INTEROP: &str = "the tests with other implementations";
 
+const fn need(
+    any: &'static [&'static str],
+    package: &'static str,
+    why: &'static str,
+    scope: Scope,
+) -> Need {
+    Need { any, package, why, scope }
+}
+
 const NEEDS: &[Need] = &[
-    Need { any: &["cc"], package: "gcc", why: "the linker", scope: Scope::All },
-    Need { any: &["git"], package: "git", why: "the list of files", scope: Scope::All },
-    Need {
-        any: &["chromium", "chromium-browser", "google-chrome"],
-        package: "chromium",
-        why: "the tests of the HTML report",
-        scope: Scope::Browser,
-    },
-    Need { any: &["ip"], package: "iproute2", why: INTEROP, scope: Scope::Network },
-    Need { any: &["ethtool"], package: "ethtool", why: INTEROP, scope: Scope::Network },
-    Need { any: &["pkg-config"], package: "pkg-config", why: INTEROP, scope: Scope::Network },
-    Need { any: &["python3"], package: "python3", why: INTEROP, scope: Scope::Network },
-    Need { any: &["tshark"], package: "tshark", why: INTEROP, scope: Scope::Network },
-    Need {
-        any: &["/usr/include/pgm-5.3/pgm/pgm.h"],
-        package: "libpgm-dev",
-        why: INTEROP,
-        scope: Scope::Network,
-    },
-    Need {
-        any: &[
-            "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",
-            "/usr/lib/aarch64-linux-gnu/faketime/libfaketimeMT.so.1",
-        ],
-        package: "libfaketime",
-        why: "the test of clocks that jump",
-        scope: Scope::Network,
-    },
-    Need {
-        any: &["/usr/include/zmq.h"],
-        package: "libzmq3-dev",
-        why: INTEROP,
-        scope: Scope::Network,
-    },
+    need(&["cc"], "gcc", "the linker", Scope::All),
+    need(&["git"], "git", "the list of files", Scope::All),
+    need(BROWSERS, "chromium", "the tests of the HTML report", Scope::Browser),
+    need(&["ip"], "iproute2", INTEROP, Scope::Network),
+    need(&["ethtool"], "ethtool", INTEROP, Scope::Network),
+    need(&["pkg-config"], "pkg-config", INTEROP, Scope::Network),
+    need(&["python3"], "python3", INTEROP, Scope::Network),
+    need(&["tshark"], "tshark", INTEROP, Scope::Network),
+    need(&["/usr/include/pgm-5.3/pgm/pgm.h"], "libpgm-dev", INTEROP, Scope::Network),
+    need(FAKETIME, "libfaketime", "the test of clocks that jump", Scope::Network),
+    need(&["/usr/include/zmq.h"], "libzmq3-dev", INTEROP, Scope::Network),
+];
+
+const BROWSERS: &[&str] = &["chromium", "chromium-browser", "google-chrome"];
+const FAKETIME: &[&str] = &[
+    "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",
+    "/usr/lib/aarch64-linux-gnu/faketime/libfaketimeMT.so.1",
 ];
 
 const COMPONENTS: &[(&str, &str)] = &[("cargo-fmt", "rustfmt"), ("cargo-clippy", "clippy")];
@@ -104,11 +96,9 @@ pub(crate) fn network() -> Result<(), String> {
     if !is_root() {
         return Err("network namespaces need root".to_string());
     }
-    let absent: Vec<&str> = NEEDS
-        .iter()
-        .filter(|need| need.scope == Scope::Network && !need.is_there())
-        .map(|need| need.package)
-        .collect();
+    let needed = NEEDS.iter().filter(|need| need.scope == Scope::Network);
+    let absent = needed.filter(|need| !need.is_there()).map(|need| need.package);
+    let absent: Vec<&str> = absent.collect();
     if !absent.is_empty() {
         return Err(format!("missing: {}", absent.join(", ")));
     }
@@ -138,26 +128,30 @@ fn missing(with_browser: bool) -> Vec<&'static Need> {
 
 fn components() -> Result<Vec<String>, String> {
     let mut done = Vec::new();
-    for (program, component) in COMPONENTS {
-        if exists(program) {
-            continue;
-        }
+    let mut add = |what: &str, name: &str, lacking: String| {
         if !exists("rustup") {
-            return Err(format!("missing: {program}, which is part of the Rust toolchain"));
+            return Err(format!("missing: {lacking}"));
         }
-        run("rustup", &["component", "add", component], &[])?;
-        done.push(format!("added {component}"));
+        run("rustup", &[what, "add", name], &[])?;
+        done.push(format!("added {name}"));
+        Ok(())
+    };
+    for (program, component) in COMPONENTS.iter().filter(|(program, _)| !exists(program)) {
+        let lacking = format!("{program}, which is part of the Rust toolchain");
+        add("component", component, lacking)?;
     }
-    if !crate::steps::has_target(PROGRAMS_TARGET) {
-        if !exists("rustup") {
-            return Err(format!("missing: the standard library of Rust for {PROGRAMS_TARGET}"));
-        }
-        run("rustup", &["target", "add", PROGRAMS_TARGET], &[])?;
-        done.push(format!("added {PROGRAMS_TARGET}"));
+    if !has_target(PROGRAMS_TARGET) {
+        let lacking = format!("the standard library of Rust for {PROGRAMS_TARGET}");
+        add("target", PROGRAMS_TARGET, lacking)?;
     }
     Ok(done)
 }
 
+fn has_target(target: &str) -> bool {
+    let libraries = output("rustc", &["--print", "target-libdir", "--target", target]);
+    libraries.is_ok_and(|folder| Path::new(folder.trim()).is_dir())
+}
+
 fn is_root() -> bool {
-    crate::shell::output("id", &["-u"]).is_ok_and(|id| id.trim() == "0")
+    output("id", &["-u"]).is_ok_and(|id| id.trim() == "0")
 }

@@ -4,7 +4,6 @@ use std::path::Path;
 
 use crate::shell;
 
-/// Pages whose commands are run.
 const PAGES: [&str; 2] = ["README.md", "docs/first-experiments.md"];
 
 /// Runs every command of [`PAGES`] that begins with `faircast` or `cargo run`, with the program in
@@ -31,9 +30,7 @@ pub(crate) fn run(built: &Path) -> Result<String, String> {
 }
 
 fn commands(page: &str) -> Vec<String> {
-    let mut commands = Vec::new();
-    let mut running = false;
-    let mut begun = String::new();
+    let (mut commands, mut running, mut begun) = (Vec::new(), false, String::new());
     for line in page.lines() {
         if let Some(info) = line.trim_start().strip_prefix("```") {
             let words: Vec<&str> = info.split_whitespace().collect();
@@ -45,18 +42,16 @@ fn commands(page: &str) -> Vec<String> {
             continue;
         }
         let line = line.trim().trim_start_matches("$ ");
-        match line.strip_suffix('\\') {
-            Some(start) => begun.push_str(start),
-            None => {
-                let command = format!("{}{line}", std::mem::take(&mut begun));
-                let program = command.split_whitespace().next().unwrap_or_default();
-                if let Some((_, rest)) = command.split_once(CARGO_RUN) {
-                    commands.push(format!("faircast {rest}"));
-                } else if Path::new(program).file_name().is_some_and(|name| name == "faircast") {
-                    let rest = command.trim_start_matches(program);
-                    commands.push(format!("faircast{rest}"));
-                }
-            }
+        if let Some(start) = line.strip_suffix('\\') {
+            begun.push_str(start);
+            continue;
+        }
+        let command = format!("{}{line}", std::mem::take(&mut begun));
+        let program = command.split_whitespace().next().unwrap_or_default();
+        if let Some((_, rest)) = command.split_once(CARGO_RUN) {
+            commands.push(format!("faircast {rest}"));
+        } else if Path::new(program).file_name().is_some_and(|name| name == "faircast") {
+            commands.push(format!("faircast{}", command.trim_start_matches(program)));
         }
     }
     commands

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
 pub(crate) fn run(program: &str, arguments: &[&str], env: &[(&str, &str)]) -> Result<(), String> {
-    pass_through(&mut command(program, arguments, env), program, arguments)
+    run_in(root(), program, arguments, env)
 }
 
 pub(crate) fn run_in(
@@ -15,11 +15,8 @@ pub(crate) fn run_in(
     arguments: &[&str],
     env: &[(&str, &str)],
 ) -> Result<(), String> {
-    pass_through(command(program, arguments, env).current_dir(folder), program, arguments)
-}
-
-fn pass_through(command: &mut Command, program: &str, arguments: &[&str]) -> Result<(), String> {
-    let status = command.status().map_err(|error| format!("{program} cannot run: {error}"))?;
+    let status = command(program, arguments, env).current_dir(folder).status();
+    let status = status.map_err(|error| format!("{program} cannot run: {error}"))?;
     ended(status.success(), program, arguments, &status.to_string())
 }
 
@@ -31,8 +28,7 @@ pub(crate) fn run_and_remember(
 ) -> (Vec<String>, Result<(), String>) {
     let kept = Mutex::new(Vec::new());
     let mut command = command(program, arguments, env);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let mut child = match child {
+    let mut child = match command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn() {
         Ok(child) => child,
         Err(error) => return (Vec::new(), Err(format!("{program} cannot run: {error}"))),
     };

@@ -1,7 +1,7 @@
 //! Checks in their order, each with its name, its time and its result.
 
 use std::process::ExitCode;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::OnceLock;
 use std::time::Instant;
 
 use crate::workspace::{self, Crate};
@@ -23,39 +23,30 @@ pub(crate) const OPTIONS: &[(&str, &str)] = &[
 
 impl Options {
     pub(crate) fn parse(words: &[&str]) -> Result<Self, String> {
-        let mut options = Self::default();
-        for word in words {
-            match *word {
-                "--keep-going" => options.keep_going = true,
-                "--without-browser" => options.without_browser = true,
-                other => return Err(format!("unknown option of test: {other}")),
-            }
+        let is_unknown = |word: &&&str| !OPTIONS.iter().any(|(name, _)| name == *word);
+        if let Some(other) = words.iter().find(is_unknown) {
+            return Err(format!("unknown option of test: {other}"));
         }
-        Ok(options)
+        let [keep_going, without_browser] =
+            ["--keep-going", "--without-browser"].map(|name| words.contains(&name));
+        Ok(Self { keep_going, without_browser })
     }
-}
-
-/// Outcome of a step that has not failed, in words.
-enum Outcome {
-    Done(String),
-    /// Not run, since something for it is not installed.
-    Skipped(String),
 }
 
 struct StepResult {
     name: &'static str,
     seconds: f64,
-    outcome: Result<Outcome, String>,
+    /// Result in words, also of a step for which something is not installed.
+    outcome: Result<String, String>,
 }
 
 impl StepResult {
     fn line(&self) -> String {
         let (word, words) = match &self.outcome {
-            Ok(Outcome::Done(words)) => ("ok", words.as_str()),
-            Ok(Outcome::Skipped(words)) => ("passed over", words.as_str()),
+            Ok(words) => ("ok", words.as_str()),
             Err(words) => ("FAILED", words.lines().next().unwrap_or_default()),
         };
-        format!("{:14} {:>7.1} s  {word:11}  {words}", self.name, self.seconds)
+        format!("{:14} {:>7.1} s  {word:6}  {words}", self.name, self.seconds)
     }
 }
 
@@ -73,28 +64,21 @@ pub(crate) fn test(options: Options) -> ExitCode {
             println!("{line}");
         }
     }
-    match failed {
-        0 => {
-            println!("\nall checks passed");
-            ExitCode::SUCCESS
-        }
-        _ => {
-            let left = if options.keep_going { "" } else { "; later checks were not run" };
-            println!("\n{failed} of {} checks failed{left}", run.results.len());
-            ExitCode::from(1)
-        }
+    if failed == 0 {
+        println!("\nall checks passed");
+        return ExitCode::SUCCESS;
     }
+    let left = if options.keep_going { "" } else { "; later checks were not run" };
+    println!("\n{failed} of {} checks failed{left}", run.results.len());
+    ExitCode::from(1)
 }
 
-pub(crate) fn only_tidy() -> ExitCode {
-    report("tidy", workspace::crates().and_then(|crates| tidy::check(&crates)))
-}
-
-pub(crate) fn only_guide() -> ExitCode {
-    report("guide", workspace::target_directory().and_then(|target| guide::check(&target, true)))
-}
-
-fn report(name: &str, outcome: Result<String, String>) -> ExitCode {
+/// Runs `tidy` or `guide` alone.
+pub(crate) fn only(name: &str) -> ExitCode {
+    let outcome = match name {
+        "tidy" => workspace::crates().and_then(|crates| tidy::check(&crates)),
+        _ => workspace::target_directory().and_then(|target| guide::check(&target, true)),
+    };
     match outcome {
         Ok(words) => {
             println!("{name}: {words}");
@@ -107,7 +91,6 @@ fn report(name: &str, outcome: Result<String, String>) -> ExitCode {
     }
 }
 
-/// Run of all checks.
 struct Run {
     options: Options,
     results: Vec<StepResult>,
@@ -120,7 +103,7 @@ impl Run {
     /// Runs quick checks first, and tests last, so that the output ends with test results.
     fn all(&mut self) {
         let browser = !self.options.without_browser;
-        let ran = self.step("packages", |_| packages::install(browser).map(Outcome::Done))
+        let ran = self.step("packages", |_| packages::install(browser))
             && self.step("format", |_| {
                 cargo(&["fmt", "--all", "--check"], &[], "all code is formatted")
             })
@@ -128,9 +111,9 @@ impl Run {
                 // Completes the lock file, so that all later calls agree.
                 shell::output("cargo", &["metadata", "--format-version", "1"])?;
                 run.crates = workspace::crates()?;
-                deps::check(&run.crates).map(Outcome::Done)
+                deps::check(&run.crates)
             })
-            && self.step("tidy", |run| tidy::check(&run.crates).map(Outcome::Done))
+            && self.step("tidy", |run| tidy::check(&run.crates))
             && self.step("compare", |_| comparisons())
             && self.step("licences", |_| licences())
             && self.step("clippy", |_| {
@@ -145,9 +128,7 @@ impl Run {
             && self.step("build", |_| {
                 cargo(&["test", "--workspace", "--no-run"], &[], "the program and all tests")
             })
-            && self.step("readme", |_| {
-                readme::run(&workspace::target_directory()?.join("debug")).map(Outcome::Done)
-            })
+            && self.step("readme", |_| readme::run(&workspace::target_directory()?.join("debug")))
             && self.tests_and_guide();
         debug_assert!(ran || !self.results.is_empty());
     }
@@ -155,7 +136,7 @@ impl Run {
     fn step(
         &mut self,
         name: &'static str,
-        check: impl FnOnce(&mut Self) -> Result<Outcome, String>,
+        check: impl FnOnce(&mut Self) -> Result<String, String>,
     ) -> bool {
         println!("\n=== {name}");
         let start = Instant::now();
@@ -172,20 +153,19 @@ impl Run {
 
     /// Runs the guide during the tests, most of which wait and leave the processors idle.
     fn tests_and_guide(&mut self) -> bool {
-        let begun = StartSignal::default();
+        let begun = OnceLock::new();
         std::thread::scope(|scope| {
             let guide = scope.spawn(|| {
                 // Cargo locks the build folder until the tests start.
                 begun.wait();
                 let start = Instant::now();
-                let outcome = workspace::target_directory()
-                    .and_then(|target| guide::check(&target, false))
-                    .map(Outcome::Done);
+                let outcome =
+                    workspace::target_directory().and_then(|target| guide::check(&target, false));
                 StepResult { name: "guide", seconds: start.elapsed().as_secs_f64(), outcome }
             });
             let tests = self.step("tests", |run| {
                 let outcome = run.tests(&begun);
-                begun.set();
+                begun.get_or_init(|| ());
                 outcome
             });
             let Ok(guide) = guide.join() else { return false };
@@ -197,7 +177,7 @@ impl Run {
     }
 
     /// Runs the network tests in parallel with all others: the first wait, the others compute.
-    fn tests(&mut self, begun: &StartSignal) -> Result<Outcome, String> {
+    fn tests(&mut self, begun: &OnceLock<()>) -> Result<String, String> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = threads.max(TEST_THREADS_MIN).to_string();
         let mut env = vec![("RUST_TEST_THREADS", threads.as_str())];
@@ -227,7 +207,7 @@ impl Run {
                 (lines, ended.and(documented))
             });
             let waited = run(&waiting);
-            begun.set();
+            begun.get_or_init(|| ());
             let lost = || (Vec::new(), Err("a thread of the tests was lost".to_string()));
             (waited, computed.join().unwrap_or_else(|_| lost()))
         });
@@ -235,27 +215,22 @@ impl Run {
         let passed: u64 = lines.iter().filter_map(|line| passed(line)).sum();
         self.tests = lines;
         waited.1.and(computed.1)?;
-        match passed {
-            0 => Err("cargo test ran no test at all".to_string()),
-            _ => {
-                let without = match network {
-                    Ok(()) => String::new(),
-                    Err(why) => format!(", none with other implementations: {why}"),
-                };
-                Ok(Outcome::Done(format!("{passed} tests passed{without}")))
-            }
+        if passed == 0 {
+            return Err("cargo test ran no test at all".to_string());
         }
+        let without = network.err().map(|why| format!(", none with other implementations: {why}"));
+        Ok(format!("{passed} tests passed{}", without.unwrap_or_default()))
     }
 
     fn cargo_test(
         &self,
         part: &[String],
         env: &[(&str, &str)],
-        begun: &StartSignal,
+        begun: &OnceLock<()>,
     ) -> (Vec<String>, Result<(), String>) {
         let interesting = |line: &str| {
             if line.starts_with("     Running") {
-                begun.set();
+                begun.get_or_init(|| ());
             }
             ["     Running", "   Doc-tests", "test result:", "failures:", "error:", "    "]
                 .iter()
@@ -284,38 +259,16 @@ fn test_arguments(crates: &[Crate]) -> (Vec<String>, Vec<String>) {
     (named(true).collect(), computing.collect())
 }
 
-/// Signal between threads that a step has started.
-#[derive(Default)]
-struct StartSignal(Mutex<bool>, Condvar);
-
-impl StartSignal {
-    fn set(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.1.notify_all();
-    }
-
-    fn wait(&self) {
-        let begun = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(self.1.wait_while(begun, |it| !*it));
-    }
-}
-
-/// Returns the number of passed tests of a result line.
 fn passed(line: &str) -> Option<u64> {
     let rest = line.strip_prefix("test result:")?;
     rest.split_once(" passed")?.0.rsplit(' ').next()?.parse().ok()
 }
 
-fn cargo(arguments: &[&str], env: &[(&str, &str)], words: &str) -> Result<Outcome, String> {
-    shell::run("cargo", arguments, env).map(|()| Outcome::Done(words.to_string()))
+fn cargo(arguments: &[&str], env: &[(&str, &str)], words: &str) -> Result<String, String> {
+    shell::run("cargo", arguments, env).map(|()| words.to_string())
 }
 
-pub(crate) fn has_target(target: &str) -> bool {
-    let libraries = shell::output("rustc", &["--print", "target-libdir", "--target", target]);
-    libraries.is_ok_and(|folder| std::path::Path::new(folder.trim()).is_dir())
-}
-
-fn wasm32(crates: &[Crate]) -> Result<Outcome, String> {
+fn wasm32(crates: &[Crate]) -> Result<String, String> {
     let target = packages::PROGRAMS_TARGET;
     let portable = crates.iter().filter(|found| deps::PORTABLE.contains(&found.name.as_str()));
     let packages: Vec<&str> = portable.map(|found| found.package.as_str()).collect();
@@ -326,18 +279,18 @@ fn wasm32(crates: &[Crate]) -> Result<Outcome, String> {
     cargo(&arguments, &[], &format!("{} crates checked", packages.len()))
 }
 
-fn comparisons() -> Result<Outcome, String> {
+fn comparisons() -> Result<String, String> {
     if shell::output("python3", &["-c", "import tomllib"]).is_err() {
-        return Ok(Outcome::Skipped("there is no python3 of version 3.11 or later".to_string()));
+        return Ok("passed over: there is no python3 of version 3.11 or later".to_string());
     }
     let tests = ["-W", "error", "compare/test_compare.py"];
-    shell::run("python3", &tests, &[]).map(|()| Outcome::Done("all hold".to_string()))
+    shell::run("python3", &tests, &[]).map(|()| "all hold".to_string())
 }
 
-fn licences() -> Result<Outcome, String> {
+fn licences() -> Result<String, String> {
     if !shell::exists("cargo-deny") {
-        let words = "cargo-deny is not installed: cargo install --locked cargo-deny";
-        return Ok(Outcome::Skipped(words.to_string()));
+        let words = "passed over: cargo-deny is not installed: cargo install --locked cargo-deny";
+        return Ok(words.to_string());
     }
     cargo(&["deny", "check", "licenses", "bans", "sources"], &[], "all allowed by deny.toml")
 }

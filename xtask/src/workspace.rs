@@ -24,29 +24,19 @@ pub(crate) fn crates() -> Result<Vec<Crate>, String> {
 
 fn from_metadata(package: &Value) -> Crate {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
+    let list = |key: &str| package[key].as_array().cloned().unwrap_or_default().into_iter();
     let folder = |path: &Path| {
         path.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned())
     };
-    let dependencies = package["dependencies"].as_array().cloned().unwrap_or_default();
-    let uses = dependencies
-        .iter()
-        .filter(|dependency| dependency["kind"].as_str() != Some("dev"))
-        .filter_map(|dependency| dependency["path"].as_str())
-        .map(|path| folder(Path::new(path)))
-        .collect();
-    let targets = package["targets"].as_array().cloned().unwrap_or_default();
-    let tests = targets
-        .iter()
-        .filter(|target| target["kind"][0].as_str() == Some("test"))
-        .map(|target| text(&target["name"]))
-        .collect();
+    let dependencies = list("dependencies").filter(|dependency| dependency["kind"] != "dev");
+    let tests = list("targets").filter(|target| target["kind"][0] == "test");
     let manifest = PathBuf::from(text(&package["manifest_path"]));
     Crate {
         name: manifest.parent().map_or(String::new(), folder),
         package: text(&package["name"]),
         manifest,
-        uses,
-        tests,
+        uses: dependencies.filter_map(|it| Some(folder(Path::new(it["path"].as_str()?)))).collect(),
+        tests: tests.map(|target| text(&target["name"])).collect(),
     }
 }
 

@@ -7,10 +7,9 @@ use crate::time::Duration;
 
 /// Action of a client of the overlay.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct ClientNote {
-    /// Number of the client in the scenario.
     pub client: u32,
-    /// Kind of the action, for summaries.
     pub act: ClientAct,
     /// Action as a line of JSON, which `faircast-check` reads.
     pub line: String,
@@ -32,10 +31,9 @@ pub enum ClientAct {
 
 /// Queue of a daemon for a link of the overlay and the link's price, between two price updates.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct LinkNote {
-    /// Node of the sending daemon.
     pub from: NodeId,
-    /// Node of the receiving daemon.
     pub to: NodeId,
     /// Maximum queue length, in packets.
     pub packets_max: u32,

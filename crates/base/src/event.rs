@@ -87,12 +87,11 @@ pub enum NodeFaultKind {
 
 /// Counters of one direction of a link since the start of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct LinkCounters {
     /// Packets that arrived at the queue.
     pub offered_packets: u64,
-    /// Packets transmitted completely.
     pub sent_packets: u64,
-    /// Bytes transmitted completely.
     pub sent_bytes: u64,
     /// Packets dropped by the queue or lost on the wire.
     pub dropped_packets: u64,
@@ -118,7 +117,6 @@ pub enum DropReason {
     Loss,
     TimeToLive,
     NoRoute,
-    /// In the drop list of the scenario.
     Listed,
     /// Lost on the wire in a burst.
     Burst,
@@ -131,7 +129,6 @@ pub enum DropReason {
 #[expect(missing_docs, reason = "variants without a text are what their names say")]
 pub enum CutReason {
     Loss,
-    /// A retransmission or stall timer expired.
     Timeout,
     Ecn,
     /// The representative reported a lower rate.
@@ -141,14 +138,11 @@ pub enum CutReason {
 
 /// Timer that expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "variants without a text are what their names say")]
 pub enum TimeoutKind {
-    /// TCP retransmission timer.
     Retransmission,
-    /// Stall timer of a sender without acknowledgements.
     Stall,
-    /// Wait for the confirmation of a NAK.
     NakConfirmation,
-    /// Wait for the repair after the confirmation of a NAK.
     NakRepair,
     /// Longest silence of a source.
     SessionExpiry,

@@ -9,13 +9,12 @@ use core::ops::{Add, AddAssign, Sub};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Seq(u32);
 
+#[expect(missing_docs, reason = "functions without a text are what their names say")]
 impl Seq {
-    /// Creates the sequence number with this value.
     pub const fn new(value: u32) -> Self {
         Self(value)
     }
 
-    /// Returns the value for the wire.
     pub const fn value(self) -> u32 {
         self.0
     }
@@ -25,17 +24,14 @@ impl Seq {
         self.0.wrapping_sub(other.0) as i32
     }
 
-    /// True if `self` precedes `other`.
     pub const fn before(self, other: Self) -> bool {
         self.distance(other) < 0
     }
 
-    /// True if `self` follows `other`.
     pub const fn after(self, other: Self) -> bool {
         self.distance(other) > 0
     }
 
-    /// Returns the next number.
     pub const fn next(self) -> Self {
         Self(self.0.wrapping_add(1))
     }

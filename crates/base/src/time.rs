@@ -11,13 +11,13 @@ pub struct Time(u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Duration(u64);
 
+#[expect(missing_docs, reason = "functions without a text are what their names say")]
 impl Time {
     /// Start of the run.
     pub const ZERO: Self = Self(0);
     /// Latest time; also used for "never".
     pub const MAX: Self = Self(u64::MAX);
 
-    /// Returns the time `ns` nanoseconds after the start.
     pub const fn from_nanos(ns: u64) -> Self {
         Self(ns)
     }
@@ -27,12 +27,10 @@ impl Time {
         Self(Duration::from_secs_f64(seconds).0)
     }
 
-    /// Returns the nanoseconds since the start.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// Returns the seconds since the start.
     pub fn as_secs_f64(self) -> f64 {
         Duration(self.0).as_secs_f64()
     }
@@ -43,28 +41,23 @@ impl Time {
     }
 }
 
+#[expect(missing_docs, reason = "functions without a text are what their names say")]
 impl Duration {
-    /// Zero.
     pub const ZERO: Self = Self(0);
-    /// Longest duration.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// Returns a duration of `ns` nanoseconds.
     pub const fn from_nanos(ns: u64) -> Self {
         Self(ns)
     }
 
-    /// Returns a duration of `us` microseconds.
     pub const fn from_micros(us: u64) -> Self {
         Self(us.saturating_mul(1_000))
     }
 
-    /// Returns a duration of `ms` milliseconds.
     pub const fn from_millis(ms: u64) -> Self {
         Self(ms.saturating_mul(1_000_000))
     }
 
-    /// Returns a duration of `s` seconds.
     pub const fn from_secs(s: u64) -> Self {
         Self(s.saturating_mul(1_000_000_000))
     }
@@ -75,7 +68,6 @@ impl Duration {
         Self((seconds * 1e9 + 0.5) as u64)
     }
 
-    /// Returns the duration in nanoseconds.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
@@ -85,7 +77,6 @@ impl Duration {
         self.0 / 1_000_000
     }
 
-    /// Returns the duration in seconds.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }

@@ -15,10 +15,7 @@ pub enum TreeFault<K> {
     Deep,
 }
 
-/// Checks the position of a node in a tree; `heads` gives the head of each node that has one.
-///
-/// # Errors
-/// The node is its own ancestor, or has too many ancestors.
+/// Checks that a node is not its own ancestor and has not too many; `heads` gives nodes' heads.
 pub fn check_heads<K: Ord + Clone>(heads: &BTreeMap<K, K>, node: &K) -> Result<(), TreeFault<K>> {
     let mut path = Vec::from([node.clone()]);
     while let Some(head) = path.last().and_then(|last| heads.get(last)) {

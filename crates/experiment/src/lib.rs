@@ -4,8 +4,6 @@
 //! Scenarios, sweeps and suites are in `faircast-study`, which knows no operating system; [`Lab`]
 //! is its backend here. A [`LiveBench`] has a name, takes a [`Request`] and returns [`Results`]. A
 //! [`Soak`](soak::Soak) is a sequence of rounds of faults over real programs.
-//!
-//! Reading order: `lab`, `request`, `live`, then `host` and the modules that use it.
 
 pub mod soak;
 pub mod speed;

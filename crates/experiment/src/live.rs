@@ -8,13 +8,13 @@ use crate::{attack, overlay, speed, wire};
 
 /// Measurement on this machine.
 #[derive(Debug)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct LiveBench {
-    /// Name on the command line.
     pub name: &'static str,
     /// True if the measurement can send with any scheme.
     pub takes_scheme: bool,
-    list: fn(&Request) -> Result<String, Error>,
-    run: fn(&Request, &dyn Monitor) -> Result<Results, Error>,
+    pub list: fn(&Request) -> Result<String, Error>,
+    pub run: fn(&Request, &dyn Monitor) -> Result<Results, Error>,
 }
 
 /// All measurements on this machine.
@@ -26,35 +26,14 @@ pub static LIVE: [LiveBench; 4] = [
 ];
 
 impl LiveBench {
-    /// Checks that the measurement can send with the requested scheme.
-    ///
-    /// # Errors
-    /// There is no such scheme.
+    /// Fails if there is no scheme of the requested name.
     pub fn check(&self, request: &Request) -> Result<(), Error> {
         let Some(scheme) = &request.scheme else { return Ok(()) };
         let known: Vec<String> = catalog::live_stacks().map(|stack| stack.name()).collect();
-        match known.contains(scheme) {
-            true => Ok(()),
-            false => Err(Error::Usage(format!(
-                "--scheme {scheme}: no such scheme; there are {}",
-                known.join(", ")
-            ))),
+        if known.contains(scheme) {
+            return Ok(());
         }
-    }
-
-    /// Lists the cases with their questions.
-    ///
-    /// # Errors
-    /// The request selects no case.
-    pub fn list(&self, request: &Request) -> Result<String, Error> {
-        (self.list)(request)
-    }
-
-    /// Runs the selected cases.
-    ///
-    /// # Errors
-    /// The work fails or is interrupted, or the machine lacks a feature.
-    pub fn run(&self, request: &Request, monitor: &dyn Monitor) -> Result<Results, Error> {
-        (self.run)(request, monitor)
+        let known = known.join(", ");
+        Err(Error::Usage(format!("--scheme {scheme}: no such scheme; there are {known}")))
     }
 }

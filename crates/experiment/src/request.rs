@@ -2,20 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
-use faircast_report::wrap;
+use faircast_report::{Row, Suite, bench_page, wrap};
 
 use crate::{Error, files};
 
 /// Request for measurements. Most settings apply to some of them only.
 #[derive(Clone, Debug, Default)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct Request {
     /// Text that the ids of the selected cases contain.
     pub only: Option<String>,
-    /// Scheme to send with.
     pub scheme: Option<String>,
     /// Options of the scheme, `KEY=VALUE`.
     pub options: Vec<String>,
-    /// The program `faircast` of this build, for work that needs a separate process.
     pub own: PathBuf,
     /// Program under attack, instead of `own`.
     pub program: Option<PathBuf>,
@@ -35,10 +34,9 @@ impl Request {
 
 /// Results of a benchmark.
 #[derive(Clone, Debug, Default)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct Results {
-    /// Table for people.
     pub table: String,
-    /// JSON for programs.
     pub json: String,
     /// Files to store: name and text.
     pub files: Vec<(String, String)>,
@@ -48,11 +46,23 @@ pub struct Results {
     pub document: Option<String>,
     /// Reason for incomplete results; `None` if they are complete.
     pub stopped: Option<String>,
-    /// True if every row holds.
     pub holds: bool,
 }
 
 impl Results {
+    pub(crate) fn of(name: &str, title: &str, rows: Vec<Row>) -> Self {
+        let suite = Suite { name: name.into(), about: title.into(), rows };
+        let json = suite.to_json() + "\n";
+        let page = (format!("{name}.html"), bench_page(&suite));
+        Self {
+            table: suite.table(),
+            files: vec![page, (format!("{name}.json"), json.clone())],
+            json,
+            holds: suite.holds(),
+            ..Self::default()
+        }
+    }
+
     /// Writes the files into an existing folder.
     pub fn write(&self, out: &Path) -> Result<(), Error> {
         self.files.iter().try_for_each(|(name, text)| files::write(&out.join(name), text))
@@ -66,17 +76,15 @@ pub(crate) fn chosen<T>(
     id: impl Fn(&T) -> &str,
     only: Option<&str>,
 ) -> Result<Vec<T>, Error> {
-    let Some(only) = only else { return Ok(all.into_iter().collect()) };
+    let only = only.unwrap_or_default();
     let (chosen, others): (Vec<T>, Vec<T>) =
         all.into_iter().partition(|one| id(one).contains(only));
-    match chosen.is_empty() {
-        true => {
-            let all: Vec<&str> = others.iter().map(id).collect();
-            let all = all.join(", ");
-            Err(Error::Usage(format!("--only {only}: {suite} has no such {what}; there are {all}")))
-        }
-        false => Ok(chosen),
+    if chosen.is_empty() {
+        let all = others.iter().map(id).collect::<Vec<_>>().join(", ");
+        let message = format!("--only {only}: {suite} has no such {what}; there are {all}");
+        return Err(Error::Usage(message));
     }
+    Ok(chosen)
 }
 
 /// Width of the lists, in columns; every terminal has as many.

@@ -9,13 +9,14 @@ use faircast_sim::Observer;
 use faircast_trace::{Lateness, Record, Sink};
 use serde::Serialize;
 
-use crate::LabError;
 use crate::tcp::congestion_controls;
+use crate::{LabError, LabOutcome};
 
 const RATES: [f64; 3] = [1e6, 10e6, 100e6];
 const FLOOD_BPS: f64 = 4e9;
 const PACKET: f64 = 1400.0;
 const PACKET_ON_WIRE: f64 = PACKET + 16.0 + 28.0;
+const WARM_UP_S: f64 = 0.5;
 const TRIED_S: f64 = 2.0;
 const RATE_ERROR_MAX: f64 = 0.02;
 /// Longest lateness of 99 % of packets in seconds: a packet's time on a link of 12 Mbit/s.
@@ -25,18 +26,15 @@ const FLOOD_SHARE: f64 = 0.5;
 
 /// Capabilities of this machine.
 #[derive(Clone, Debug, Default, Serialize)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct Check {
-    /// True if the lab runs here.
     pub ready: bool,
-    /// Missing prerequisite, if any.
     pub problem: Option<String>,
     /// True if the emulator gets real-time priority.
     pub realtime: bool,
-    /// TCP congestion controls of the kernel.
     pub congestion_controls: Vec<String>,
     /// Lateness of timers: packets at 1 Mbit/s on an idle processor.
     pub timer: Option<Lateness>,
-    /// Requested and achieved rates.
     pub rates: Vec<RateCheck>,
     /// Most packets per second of the emulator, over two links each.
     pub packets_per_s_max: f64,
@@ -48,14 +46,12 @@ pub struct Check {
 
 /// Result for a link under full load.
 #[derive(Clone, Copy, Debug, Serialize)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct RateCheck {
-    /// Configured rate in bits per second.
     pub asked_bps: f64,
     /// Carried bits per second, with headers.
     pub achieved_bps: f64,
-    /// Lateness of its packets.
     pub lateness: Lateness,
-    /// True if rate and lateness are within the limits.
     pub exact: bool,
 }
 
@@ -64,10 +60,10 @@ pub fn check(observer: &mut dyn Observer) -> Check {
     let mut check = Check { congestion_controls: congestion_controls(), ..Check::default() };
     for asked_bps in RATES {
         match try_rate(asked_bps, observer) {
-            Ok(tried) => {
-                check.realtime = tried.rate.lateness.realtime;
-                check.timer = check.timer.or(Some(tried.rate.lateness));
-                check.rates.push(tried.rate);
+            Ok((rate, _)) => {
+                check.realtime = rate.lateness.realtime;
+                check.timer = check.timer.or(Some(rate.lateness));
+                check.rates.push(rate);
             }
             Err(error) => {
                 check.problem = Some(error.to_string());
@@ -86,12 +82,12 @@ pub fn check(observer: &mut dyn Observer) -> Check {
 
 impl Check {
     fn flood(&mut self, observer: &mut dyn Observer) -> Result<(), LabError> {
-        let flood = try_rate(FLOOD_BPS, observer)?;
-        self.packets_per_s_max = flood.rate.achieved_bps / PACKET_ON_WIRE / 8.0;
-        self.packet_cost_s = flood.cpu_s / flood.packets.max(1.0);
-        let more = (flood.rate.achieved_bps * FLOOD_SHARE / 1e7).floor() * 1e7;
+        let (flood, ran) = try_rate(FLOOD_BPS, observer)?;
+        self.packets_per_s_max = flood.achieved_bps / PACKET_ON_WIRE / 8.0;
+        self.packet_cost_s = ran.cpu_s / (ran.lateness.packets as f64).max(1.0);
+        let more = (flood.achieved_bps * FLOOD_SHARE / 1e7).floor() * 1e7;
         if more > RATES[RATES.len() - 1] {
-            self.rates.push(try_rate(more, observer)?.rate);
+            self.rates.push(try_rate(more, observer)?.0);
         }
         Ok(())
     }
@@ -143,46 +139,40 @@ fn late(lateness: &Lateness) -> String {
     format!("late by {mean:.0} us on average, 99 % below {p99:.0} us, at most {max:.0} us")
 }
 
-struct Tried {
-    rate: RateCheck,
-    packets: f64,
-    cpu_s: f64,
-}
+type Tried = Result<(RateCheck, LabOutcome), LabError>;
 
-fn try_rate(asked_bps: f64, observer: &mut dyn Observer) -> Result<Tried, LabError> {
+fn try_rate(asked_bps: f64, observer: &mut dyn Observer) -> Tried {
     let text = format!(
-        "title = \"How exact is a link?\"\nduration = \"{} s\"\nwarmup = \"0.5 s\"\n\
+        "title = \"How exact is a link?\"\nduration = \"{} s\"\nwarmup = \"{WARM_UP_S} s\"\n\
          [[link]]\nbetween = [\"a\", \"r\"]\nrate = \"10 Gbit/s\"\ndelay = \"0.1 ms\"\n\
          queue = {{ kind = \"droptail\", packets = 20000 }}\n\
          [[link]]\nbetween = [\"r\", \"b\"]\nrate = \"{asked_bps:.0} bit/s\"\n\
          delay = \"5 ms\"\nqueue = {{ kind = \"droptail\", packets = 50 }}\n\
          [[flow]]\nname = \"load\"\nprotocol = \"cbr\"\nfrom = \"a\"\nto = [\"b\"]\n\
          packet = \"{PACKET} B\"\noptions = {{ rate = \"{:.0} bit/s\" }}\n",
-        TRIED_S + 0.5,
+        TRIED_S + WARM_UP_S,
         asked_bps * 1.2
     );
     let overrides = Overrides::default();
     let scenario =
         Scenario::parse(Path::new("check.toml"), &text, &overrides, &faircast_sim::catalog())
             .map_err(|error| LabError::Unsuited(error.to_string()))?;
-    let mut delivered = Delivered { from_s: 0.5, packets: 0 };
+    let mut delivered = Delivered(0);
     let ran = crate::run(&scenario, observer, &mut delivered)?;
-    let packets = delivered.packets as f64;
-    let achieved_bps = packets * PACKET_ON_WIRE * 8.0 / (ran.at.as_secs_f64() - 0.5).max(0.1);
+    let span_s = (ran.at.as_secs_f64() - WARM_UP_S).max(0.1);
+    let achieved_bps = delivered.0 as f64 * PACKET_ON_WIRE * 8.0 / span_s;
     let exact = (achieved_bps / asked_bps - 1.0).abs() <= RATE_ERROR_MAX
         && ran.lateness.p99_s <= LATENESS_P99_MAX_S;
     let rate = RateCheck { asked_bps, achieved_bps, lateness: ran.lateness, exact };
-    Ok(Tried { rate, packets: ran.lateness.packets as f64, cpu_s: ran.cpu_s })
+    Ok((rate, ran))
 }
 
-struct Delivered {
-    from_s: f64,
-    packets: u64,
-}
+/// Packets delivered after the warm-up.
+struct Delivered(u64);
 
 impl Sink for Delivered {
     fn record(&mut self, record: &Record) {
         let counts = matches!(record.event, Event::Delivered { .. });
-        self.packets += u64::from(counts && record.at.as_secs_f64() >= self.from_s);
+        self.0 += u64::from(counts && record.at.as_secs_f64() >= WARM_UP_S);
     }
 }

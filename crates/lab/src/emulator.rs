@@ -12,11 +12,8 @@ use faircast_scenario::{Flow, NodeFault, Scenario};
 use faircast_sim::{Builtin, Fabric, Parcel};
 use faircast_trace::{Record, Sink, Subject};
 use hdrhistogram::Histogram;
+use nix::poll::PollFlags;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
-use nix::sys::time::TimeSpec;
-use nix::sys::timerfd::{
-    ClockId as TimerClock, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags,
-};
 use nix::time::{ClockId, clock_gettime};
 use tun_rs::SyncDevice;
 
@@ -27,16 +24,16 @@ use crate::error::LabError;
 use crate::frame::{self, Frame, Transport};
 use crate::lateness::{histogram, lateness};
 use crate::merge::Outbox;
-use crate::plan::{TcpPlan, data_len};
+use crate::plan::{TcpPlan, data_len, memberships};
 use crate::tap::Tap;
+use crate::tcp;
 
 pub(crate) const READS_MAX: usize = 16;
 const PACKET_MAX: usize = 65_535;
 /// Waits below this are busy waits, since sleep and wake-up take as long.
 const SPIN: WallDuration = WallDuration::from_micros(15);
-/// Longest sleep in milliseconds, so that the trace is written and a stop is noticed.
-const SLEEP_MAX_MS: u16 = 20;
-const TIMER: u64 = u64::MAX;
+/// Longest sleep, so that the trace is written and a stop is noticed: 20 ms.
+const SLEEP_MAX: WallDuration = WallDuration::from_millis(20);
 
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
@@ -65,8 +62,7 @@ struct Emulator<'a> {
     clock: Clock,
     ports: Vec<Port>,
     segments: Vec<Option<Segments>>,
-    actions: Vec<Action>,
-    acted: usize,
+    actions: VecDeque<Action>,
     faults: VecDeque<Record>,
     held: Vec<VecDeque<Held>>,
     rng: Rng,
@@ -107,11 +103,10 @@ pub(crate) fn run(
         scenario,
         clock,
         segments: scenario.flows.iter().enumerate().map(segments).chain([None]).collect(),
-        ports,
-        actions: actions(scenario),
-        acted: 0,
+        actions: actions(scenario).into(),
         faults: fault_records(scenario).into(),
-        held: Vec::new(),
+        held: ports.iter().map(|_| VecDeque::new()).collect(),
+        ports,
         rng: Rng::new(scenario.seed, NodeId(0), Purpose::Scenario),
         network_out,
         tap_out,
@@ -120,7 +115,6 @@ pub(crate) fn run(
         events: 0,
         scratch: Vec::new(),
     };
-    emulator.held.resize_with(emulator.ports.len(), VecDeque::new);
     let ran = emulator.run(&waiter, shared);
     // Before the hosts' interfaces disappear, which would count as a failure.
     shared.stop.store(true, Ordering::Relaxed);
@@ -129,13 +123,8 @@ pub(crate) fn run(
     emulator.fabric.sample(&mut emulator.network_out);
     emulator.network_out.flush(at);
     emulator.tap_out.flush(at);
-    let mut notes = Vec::new();
-    if !realtime {
-        notes.push(
-            "the emulator may not have real-time priority (CAP_SYS_NICE): packets are later"
-                .to_string(),
-        );
-    }
+    let late = "the emulator may not have real-time priority (CAP_SYS_NICE): packets are later";
+    let mut notes = Vec::from_iter((!realtime).then(|| late.to_string()));
     if emulator.refused > 0 {
         notes.push(format!("hosts refused {} packets of the emulator", emulator.refused));
     }
@@ -152,7 +141,6 @@ pub(crate) fn run(
     })
 }
 
-/// Returns the records of the scenario's faults in order of time.
 fn fault_records(scenario: &Scenario) -> Vec<Record> {
     let mut records = Vec::new();
     for NodeFault { at, node, kind } in &scenario.faults {
@@ -182,7 +170,7 @@ impl Emulator<'_> {
                 return Ok(());
             }
             let held = self.next_held().map(|(at, _)| at);
-            let action = self.actions.get(self.acted).map(|action| action.at);
+            let action = self.actions.front().map(|action| action.at);
             let next = [self.fabric.next_time(), action, held, Some(end)];
             let next = next.into_iter().flatten().min().unwrap_or(end);
             for port in waiter.wait(self.clock.until(next), &mut ready)? {
@@ -208,11 +196,8 @@ impl Emulator<'_> {
     }
 
     fn act(&mut self, now: Time) {
-        while let Some(action) = self.actions.get(self.acted).copied() {
-            if action.at > now {
-                break;
-            }
-            self.acted += 1;
+        while let Some(action) = self.actions.front().copied().filter(|action| action.at <= now) {
+            self.actions.pop_front();
             self.step(action.at);
             match action.join {
                 true => self.fabric.join(action.flow, GroupId::SESSION, action.node),
@@ -233,9 +218,7 @@ impl Emulator<'_> {
             let port = &ports[parcel.end as usize];
             write(port, &parcel, &mut segments[parcel.flow.index()], tap_out, scratch);
             late.saturating_record(clock.now().since(parcel.at).as_nanos());
-            if port.device.send(scratch).is_err() {
-                *refused += 1;
-            }
+            *refused += u64::from(port.device.send(scratch).is_err());
         };
         self.events += fabric.advance(now, network_out, &mut deliver);
     }
@@ -328,13 +311,14 @@ fn write(
     // The simulator counts links, IP counts the routers between them.
     let time_to_live = parcel.time_to_live.saturating_add(1);
     if let Some(Segments { tap, .. }) = segments {
-        if let Some(Transport::Tcp(segment)) =
-            Frame::read(parcel.bytes).map(|frame| frame.transport)
-        {
-            match port.sender {
-                true => tap.heard(parcel.at, &segment, tap_out),
-                false => tap.reached(parcel.at, &segment, parcel.tag != 0, tap_out),
+        match Frame::read(parcel.bytes).map(|frame| frame.transport) {
+            Some(Transport::Tcp(segment)) if port.sender => {
+                tap.heard(parcel.at, &segment, tap_out);
             }
+            Some(Transport::Tcp(segment)) => {
+                tap.reached(parcel.at, &segment, parcel.tag != 0, tap_out);
+            }
+            _ => {}
         }
         return frame::write_again(out, parcel.bytes, time_to_live);
     }
@@ -352,16 +336,10 @@ fn segments((index, flow): (usize, &Flow)) -> Option<Segments> {
 fn actions(scenario: &Scenario) -> Vec<Action> {
     let mut actions = Vec::new();
     for (flow, id) in scenario.flows.iter().zip((0..).map(FlowId)) {
-        for node in &flow.to {
-            let mut throughout = true;
-            for join in flow.join.iter().filter(|join| join.node == *node) {
-                throughout = false;
-                let action = |at, join| Action { at, flow: id, node: *node, join };
-                actions.push(action(join.at, true));
-                actions.extend(join.leave.map(|at| action(at, false)));
-            }
-            if throughout {
-                actions.push(Action { at: Time::ZERO, flow: id, node: *node, join: true });
+        for &node in &flow.to {
+            for (at, leave) in memberships(flow, node) {
+                actions.push(Action { at, flow: id, node, join: true });
+                actions.extend(leave.map(|at| Action { at, flow: id, node, join: false }));
             }
         }
     }
@@ -369,21 +347,15 @@ fn actions(scenario: &Scenario) -> Vec<Action> {
     actions
 }
 
-pub(crate) struct Waiter {
-    epoll: Epoll,
-    timer: TimerFd,
-}
+pub(crate) struct Waiter(Epoll);
 
 impl Waiter {
     pub(crate) fn new<'a>(devices: impl Iterator<Item = &'a SyncDevice>) -> std::io::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-        let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
-        let timer = TimerFd::new(TimerClock::CLOCK_MONOTONIC, flags)?;
-        epoll.add(timer.as_fd(), EpollEvent::new(EpollFlags::EPOLLIN, TIMER))?;
         for (index, device) in (0..).zip(devices) {
             epoll.add(device.as_fd(), EpollEvent::new(EpollFlags::EPOLLIN, index))?;
         }
-        Ok(Self { epoll, timer })
+        Ok(Self(epoll))
     }
 
     pub(crate) fn ready() -> [EpollEvent; 64] {
@@ -396,20 +368,14 @@ impl Waiter {
         ready: &'a mut [EpollEvent],
     ) -> Result<impl Iterator<Item = usize> + use<'a>, LabError> {
         let mut wait = || {
-            let mut sleep = 0;
             if span >= SPIN {
-                let expiration = Expiration::OneShot(TimeSpec::from_duration(span));
-                self.timer.set(expiration, TimerSetTimeFlags::empty())?;
-                sleep = SLEEP_MAX_MS;
+                // Polled, since epoll itself waits for whole milliseconds.
+                tcp::wait(&self.0.0, PollFlags::POLLIN, span.min(SLEEP_MAX))?;
             }
-            match self.epoll.wait(ready, sleep) {
-                Err(nix::errno::Errno::EINTR) => Ok(0),
-                result => result,
-            }
+            Ok(self.0.wait(ready, 0u8)?)
         };
-        let count = wait().map_err(|error| LabError::doing("wait for packets")(error.into()))?;
-        let places = ready[..count].iter().map(EpollEvent::data);
-        Ok(places.filter(|place| *place != TIMER).map(|place| place as usize))
+        let count = wait().map_err(LabError::doing("wait for packets"))?;
+        Ok(ready[..count].iter().map(|event| event.data() as usize))
     }
 }
 

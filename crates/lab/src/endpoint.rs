@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
@@ -24,6 +23,7 @@ use crate::clock::{Clock, HOST_PRIORITY, RECEIVER_PRIORITY, be_exact, wall};
 use crate::emulator::Shared;
 use crate::error::LabError;
 use crate::merge::Outbox;
+use crate::plan::memberships;
 
 const RECEIVER_PORT: u16 = UDP_PORT + 1;
 const TICK: Duration = Duration::from_millis(10);
@@ -74,15 +74,6 @@ impl Place<'_> {
         }
     }
 
-    fn is_sender(&self) -> bool {
-        matches!(self.subject, Subject::Endpoint { sender: true, .. })
-    }
-
-    fn faults(&self) -> VecDeque<NodeFault> {
-        let all = self.scenario.faults.iter().filter(|fault| fault.node == self.node);
-        all.copied().collect()
-    }
-
     fn book(&self, flow: Option<&Flow>) -> AddressBook {
         let entry = |node: NodeId| {
             let receives = flow.is_some_and(|flow| flow.receives(node));
@@ -97,25 +88,6 @@ pub(crate) struct End<'a> {
     pub(crate) place: Place<'a>,
     pub(crate) flow: &'a Flow,
     pub(crate) id: FlowId,
-}
-
-impl<'a> Deref for End<'a> {
-    type Target = Place<'a>;
-    fn deref(&self) -> &Place<'a> {
-        &self.place
-    }
-}
-
-impl End<'_> {
-    fn memberships(&self) -> Vec<(Time, Option<Time>)> {
-        let joins = self.flow.join.iter().filter(|join| join.node == self.node);
-        let mut memberships: Vec<_> = joins.map(|join| (join.at, join.leave)).collect();
-        if memberships.is_empty() {
-            memberships.push((Time::ZERO, None));
-        }
-        memberships.sort_unstable();
-        memberships
-    }
 }
 
 pub(crate) fn sockets(flow: &Flow, id: FlowId, node: NodeId) -> Result<Sockets, LabError> {
@@ -175,7 +147,7 @@ pub(crate) fn send(end: End<'_>, sockets: Sockets, sent: &SentContent) -> Result
 
 pub(crate) fn receive(end: End<'_>, sent: &SentContent) -> Result<Delivery, LabError> {
     be_exact(RECEIVER_PRIORITY);
-    let memberships = end.memberships();
+    let memberships = memberships(end.flow, end.place.node);
     let End { place, flow, id } = end;
     let mut driven = Driven::new(place, Delivery::new(sent.is_real()));
     for (join, leave) in memberships {
@@ -232,7 +204,8 @@ struct Driven<'a> {
 
 impl<'a> Driven<'a> {
     fn new(place: Place<'a>, delivery: Delivery) -> Self {
-        let faults = place.faults();
+        let all = place.scenario.faults.iter();
+        let faults = all.filter(|fault| fault.node == place.node).copied().collect();
         Self { place, delivery, close_at: None, faults, is_killed: false, restart: None }
     }
 
@@ -269,7 +242,7 @@ impl<'a> Driven<'a> {
         make: impl FnOnce(Time, NodeId) -> FlowMachine,
     ) -> Result<(), LabError> {
         let place = &self.place;
-        let sender = place.is_sender();
+        let sender = matches!(place.subject, Subject::Endpoint { sender: true, .. });
         let settings = DriverSettings {
             node: Some(place.node),
             seed: Some(place.scenario.seed),
@@ -283,8 +256,8 @@ impl<'a> Driven<'a> {
         // The clock of the run is zero until it begins.
         place.sleep_until(Time::from_nanos(1));
         self.faults.retain(|fault| fault.at >= place.clock.now());
-        let driver =
-            Driver::<FlowMachine, D>::with_demux(sockets, place.book(flow), demux, settings);
+        let book = place.book(flow);
+        let driver = Driver::<FlowMachine, D>::with_demux(sockets, book, demux, settings);
         let mut driver = driver.map_err(opening)?;
         let now = driver.live().now();
         driver.set_trace(Box::new(ToOutbox(Rc::clone(&place.out))));

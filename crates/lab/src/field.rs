@@ -17,6 +17,7 @@ use faircast_proto::{Destination, Transmit, pgm};
 use faircast_scenario::{Flow, Scenario};
 use faircast_sim::{Builtin, Fabric, Parcel};
 use faircast_trace::{Record, Sink};
+use serde::Serialize;
 use tun_rs::SyncDevice;
 
 use crate::address;
@@ -30,36 +31,42 @@ use crate::netlink::Routing;
 const MTU: u16 = 1500;
 /// Tag of packets carried whole, with their headers: no datagram has both of these ports.
 const WHOLE: u32 = u32::MAX;
+
 /// Counts of packets by the effect of links on them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct FieldCounts {
-    /// Packets that reached a host.
-    pub delivered: u64,
-    /// Independent losses.
-    pub lost: u64,
-    /// Burst losses.
-    pub lost_in_bursts: u64,
-    /// Losses while a link was down.
-    pub lost_in_outages: u64,
-    /// Packets dropped at a full queue.
-    pub overflowed: u64,
-    /// Duplicates made by links.
-    pub duplicated: u64,
-    /// Packets with a flipped bit.
-    pub corrupted: u64,
-    /// Delayed packets.
-    pub delayed: u64,
-    /// Packets dropped for their length.
-    pub too_long: u64,
+    /// Losses by chance, alone or in bursts, and while a link was down.
+    pub lost_packets: u64,
+    pub duplicated_packets: u64,
+    pub corrupted_packets: u64,
+    pub delayed_packets: u64,
+    pub too_long_packets: u64,
 }
 
 /// Hosts and the network between them. Dropping it removes everything except running programs.
 pub struct Field {
-    hosts: Vec<Host>,
-    stop: Arc<AtomicBool>,
-    counts: Arc<Mutex<FieldCounts>>,
-    state: Arc<Mutex<State>>,
+    hosts: BTreeMap<NodeId, Host>,
+    shared: Arc<Shared>,
     network: Option<JoinHandle<Result<(), LabError>>>,
+}
+
+/// State that the owner of a field and the thread of its network share.
+#[derive(Default)]
+struct Shared {
+    stop: AtomicBool,
+    counts: Mutex<FieldCounts>,
+    state: Mutex<State>,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn counts(&self) -> MutexGuard<'_, FieldCounts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -95,39 +102,28 @@ impl State {
 }
 
 struct Host {
-    node: NodeId,
-    work: Option<Sender<Box<dyn FnOnce() + Send>>>,
-    thread: Option<JoinHandle<()>>,
+    work: Sender<Box<dyn FnOnce() + Send>>,
+    thread: JoinHandle<()>,
 }
 
 impl Field {
     /// Makes a host for each sender of a flow. Packets to [`group`](Self::group) or any other group
-    /// go to the receivers of the host's own flow, packets to the [`address`](Self::address) of a
-    /// receiver go there. Other settings of the flows are ignored.
-    ///
-    /// # Errors
-    /// The machine lacks something that the lab needs, such as permission.
+    /// go to the receivers of the host's own flow, packets to the address of a receiver go there.
+    /// Other settings of the flows are ignored.
     pub fn new(scenario: Scenario) -> Result<Self, LabError> {
-        let (mut hosts, mut devices) = (Vec::new(), Vec::new());
+        let (mut hosts, mut devices) = (BTreeMap::new(), Vec::new());
         for flow in &scenario.flows {
             let (host, device) = Host::new(flow.sender())?;
-            hosts.push(host);
+            hosts.insert(flow.sender(), host);
             devices.push(device);
         }
-        let (stop, counts, state) = (Arc::default(), Arc::default(), Arc::default());
-        let network = Network {
-            scenario,
-            devices,
-            stop: Arc::clone(&stop),
-            counts: Arc::clone(&counts),
-            state: Arc::clone(&state),
-            clock: Clock::starting_in(WallDuration::ZERO),
-        };
+        let (shared, clock) = (Arc::<Shared>::default(), Clock::starting_in(WallDuration::ZERO));
+        let network = Network { scenario, devices, shared: Arc::clone(&shared), clock };
         let network = std::thread::Builder::new()
             .name("field".into())
             .spawn(move || network.run())
             .map_err(LabError::doing("start a thread"))?;
-        Ok(Self { hosts, stop, counts, state, network: Some(network) })
+        Ok(Self { hosts, shared, network: Some(network) })
     }
 
     /// Returns the group shared by all hosts.
@@ -135,17 +131,9 @@ impl Field {
         address::group(FlowId(0), GroupId::SESSION)
     }
 
-    /// Name of every host's interface.
-    pub const INTERFACE: &str = host::INTERFACE;
-
-    /// Returns the address of a host.
-    pub fn address(node: NodeId) -> Ipv4Addr {
-        address::of_node(node)
-    }
-
-    /// Returns the address of a host that may have [moved](Self::set_moved).
+    /// Returns the address of a host that may have [moved](Self::switch_address).
     pub fn current_address(&self, node: NodeId) -> Ipv4Addr {
-        self.state().address(node)
+        self.shared.state().address(node)
     }
 
     /// Runs a short closure on a host, in the host's thread.
@@ -155,10 +143,9 @@ impl Field {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<T> {
         let gone = || io::Error::other("there is no such host");
-        let host = self.hosts.iter().find(|host| host.node == node).ok_or_else(gone)?;
+        let host = self.hosts.get(&node).ok_or_else(gone)?;
         let (send, answer) = mpsc::channel();
-        let work = Box::new(move || drop(send.send(work())));
-        host.work.as_ref().ok_or_else(gone)?.send(work).map_err(|_| gone())?;
+        host.work.send(Box::new(move || drop(send.send(work())))).map_err(|_| gone())?;
         answer.recv().map_err(|_| gone())
     }
 
@@ -169,7 +156,7 @@ impl Field {
 
     /// Takes a host's interface down, or up again with its routes.
     pub fn set_interface(&self, node: NodeId, up: bool) -> io::Result<()> {
-        let address = self.state().address(node);
+        let address = self.shared.state().address(node);
         self.on(node, move || {
             let index = nix::net::if_::if_nametoindex(host::INTERFACE)?;
             let routing = Routing::new()?;
@@ -180,16 +167,15 @@ impl Field {
         })?
     }
 
-    /// Gives a host another address, or its own again. Packets to the old address are lost.
-    pub fn set_moved(&self, node: NodeId, moved: bool) -> io::Result<()> {
-        let mut state = self.state();
+    /// Gives a host its other address, or its first one again. Packets to the old address are lost.
+    pub fn switch_address(&self, node: NodeId) -> io::Result<()> {
+        let mut state = self.shared.state();
         let old = state.address(node);
-        let known = if moved { state.moved.insert(node) } else { state.moved.remove(&node) };
+        if !state.moved.remove(&node) {
+            state.moved.insert(node);
+        }
         let new = state.address(node);
         drop(state);
-        if !known {
-            return Ok(());
-        }
         self.on(node, move || {
             let index = nix::net::if_::if_nametoindex(host::INTERFACE)?;
             let routing = Routing::new()?;
@@ -201,7 +187,7 @@ impl Field {
 
     /// Drops IP packets longer than `bytes` bytes to and from a host, as an MTU black hole does.
     pub fn set_longest(&self, node: NodeId, bytes: Option<u32>) {
-        let longest = &mut self.state().longest;
+        let longest = &mut self.shared.state().longest;
         match bytes {
             Some(bytes) => drop(longest.insert(node, bytes)),
             None => drop(longest.remove(&node)),
@@ -210,16 +196,12 @@ impl Field {
 
     /// Changes a host's UDP source ports, as a restarted NAT does: old ports are lost.
     pub fn remap_ports(&self, node: NodeId) {
-        *self.state().translated.entry(node).or_default() += 1;
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.shared.state().translated.entry(node).or_default() += 1;
     }
 
     /// Returns the counts so far.
     pub fn counts(&self) -> FieldCounts {
-        *self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.shared.counts()
     }
 
     /// Ends the field, and returns the counts or its error.
@@ -229,15 +211,13 @@ impl Field {
     }
 
     fn end(&mut self) -> Result<(), LabError> {
-        self.stop.store(true, Ordering::Relaxed);
+        self.shared.stop.store(true, Ordering::Relaxed);
         let result = self.network.take().map_or(Ok(()), |network| {
             network.join().unwrap_or_else(|_| Err(LabError::Unsuited("the network died".into())))
         });
-        for host in &mut self.hosts {
-            host.work = None;
-            if let Some(thread) = host.thread.take() {
-                let _ = thread.join();
-            }
+        for Host { work, thread } in std::mem::take(&mut self.hosts).into_values() {
+            drop(work);
+            let _ = thread.join();
         }
         result
     }
@@ -266,37 +246,34 @@ impl Host {
             .spawn(serve)
             .map_err(LabError::doing("start a thread"))?;
         let device = made.recv().map_err(|_| LabError::Unsuited("a host died".into()))??;
-        Ok((Self { node, work: Some(work), thread: Some(thread) }, device))
+        Ok((Self { work, thread }, device))
     }
 }
 
 struct Network {
     scenario: Scenario,
     devices: Vec<SyncDevice>,
-    stop: Arc<AtomicBool>,
-    counts: Arc<Mutex<FieldCounts>>,
-    state: Arc<Mutex<State>>,
+    shared: Arc<Shared>,
     clock: Clock,
 }
 
 impl Network {
-    fn run(mut self) -> Result<(), LabError> {
+    fn run(self) -> Result<(), LabError> {
         be_exact(EMULATOR_PRIORITY);
-        let scenario = self.scenario.clone();
-        let mut fabric = Fabric::new(&scenario, &Builtin);
-        for (flow, id) in scenario.flows.iter().zip((0..).map(FlowId)) {
+        let flows = &self.scenario.flows;
+        let mut fabric = Fabric::new(&self.scenario, &Builtin);
+        for (flow, id) in flows.iter().zip((0..).map(FlowId)) {
             for node in &flow.to {
                 fabric.join(id, GroupId::SESSION, *node);
             }
         }
-        let place = |node| scenario.flows.iter().position(|flow| flow.sender() == node);
-        let ends = scenario.flows.iter().flat_map(Flow::ends);
-        let device_of: Vec<Option<usize>> = ends.map(place).collect();
+        let place = |node| flows.iter().position(|flow| flow.sender() == node);
+        let device_of: Vec<Option<usize>> = flows.iter().flat_map(Flow::ends).map(place).collect();
         let (mut buffer, mut out) = (vec![0; usize::from(u16::MAX)], Vec::new());
         let (mut tally, mut ready) = (FieldCounts::default(), Waiter::ready());
         let waiter =
             Waiter::new(self.devices.iter()).map_err(LabError::doing("wait for packets"))?;
-        while !self.stop.load(Ordering::Relaxed) {
+        while !self.shared.stop.load(Ordering::Relaxed) {
             self.step(&mut fabric, &device_of, &mut tally, &mut out);
             let next = fabric.next_time().unwrap_or(Time::MAX);
             for index in waiter.wait(self.clock.until(next), &mut ready)? {
@@ -304,84 +281,78 @@ impl Network {
                     let Ok(len) = self.devices[index].recv(&mut buffer) else { break };
                     self.step(&mut fabric, &device_of, &mut tally, &mut out);
                     if let Some(frame) = Frame::read(&buffer[..len]) {
-                        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-                        take(&mut fabric, &scenario, &state, index, &frame, &mut tally);
+                        self.take(&mut fabric, index, &frame, &mut tally);
                     }
                 }
             }
-            *self.counts.lock().unwrap_or_else(PoisonError::into_inner) = tally;
+            *self.shared.counts() = tally;
         }
         Ok(())
     }
 
     fn step(
-        &mut self,
+        &self,
         fabric: &mut Fabric<'_>,
         device_of: &[Option<usize>],
         tally: &mut FieldCounts,
         out: &mut Vec<u8>,
     ) {
-        let (mut delivered, mut too_long) = (0, 0);
+        let mut too_long = 0;
         fabric.advance(self.clock.now(), tally, &mut |parcel| {
             let Some(device) = device_of[parcel.end as usize] else { return };
             let node = self.scenario.flows[device].sender();
-            let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let state = self.shared.state();
             write(&parcel, &state, out);
             if !state.takes(node, out.len()) {
                 too_long += 1;
-                return;
+            } else if !out.is_empty() {
+                // Packets with a corrupted header are lost, and packets to an interface that is down.
+                let _ = self.devices[device].send(out);
             }
-            drop(state);
-            // Packets with a corrupted header are lost, and packets to an interface that is down.
-            if out.is_empty() || self.devices[device].send(out).is_err() {
-                return;
-            }
-            delivered += 1;
         });
-        tally.delivered += delivered;
-        tally.too_long += too_long;
+        tally.too_long_packets += too_long;
     }
-}
 
-fn take(
-    fabric: &mut Fabric<'_>,
-    scenario: &Scenario,
-    state: &State,
-    host: usize,
-    frame: &Frame<'_>,
-    counts: &mut FieldCounts,
-) {
-    if !state.takes(scenario.flows[host].sender(), frame.bytes.len()) {
-        counts.too_long += 1;
-        return;
-    }
-    let session = Destination::Group(GroupId::SESSION);
-    let to = match state.to(frame.to, scenario.nodes.len()) {
-        _ if frame.to.is_multicast() => session,
-        Some(to) => to,
-        None => return,
-    };
-    let other_group = to == session && frame.to != Field::group();
-    let (bytes, facts, tag) = match frame.transport {
-        Transport::Udp { ports, payload } if !other_group => {
-            let from = state.translate(scenario.flows[host].sender(), ports.from);
-            (payload, pgm::facts(payload), Ports { from, ..ports }.tag())
+    fn take(
+        &self,
+        fabric: &mut Fabric<'_>,
+        host: usize,
+        frame: &Frame<'_>,
+        counts: &mut FieldCounts,
+    ) {
+        let (scenario, state) = (&self.scenario, self.shared.state());
+        let sender = scenario.flows[host].sender();
+        if !state.takes(sender, frame.bytes.len()) {
+            counts.too_long_packets += 1;
+            return;
         }
-        Transport::Udp { .. } => (frame.bytes, PacketFacts::default(), WHOLE),
-        Transport::Tcp(segment) => (frame.bytes, PacketFacts::data(segment.payload_len), WHOLE),
-        Transport::Igmp(_) | Transport::Other => return,
-    };
-    let transmit = Transmit {
-        to,
-        zeros: 0,
-        payload_len: facts.payload_len,
-        // A packet to the host's own network takes one IP hop, but here one hop for each link.
-        time_to_live: u8::MAX,
-        router_alert: facts.router_alert,
-        wire_len: Some(frame.bytes.len() as u32),
-    };
-    let flow = FlowId(host as u32);
-    fabric.transmit((flow, scenario.flows[host].sender()), bytes, transmit, tag, counts);
+        let session = Destination::Group(GroupId::SESSION);
+        let to = match state.to(frame.to, scenario.nodes.len()) {
+            _ if frame.to.is_multicast() => session,
+            Some(to) => to,
+            None => return,
+        };
+        let other_group = to == session && frame.to != Field::group();
+        let (bytes, facts, tag) = match frame.transport {
+            Transport::Udp { ports, payload } if !other_group => {
+                let from = state.translate(sender, ports.from);
+                (payload, pgm::facts(payload), Ports { from, ..ports }.tag())
+            }
+            Transport::Udp { .. } => (frame.bytes, PacketFacts::default(), WHOLE),
+            Transport::Tcp(segment) => (frame.bytes, PacketFacts::data(segment.payload_len), WHOLE),
+            Transport::Igmp(_) | Transport::Other => return,
+        };
+        let transmit = Transmit {
+            to,
+            zeros: 0,
+            payload_len: facts.payload_len,
+            // A packet to the host's own network takes one IP hop, but here one hop for each link.
+            time_to_live: u8::MAX,
+            router_alert: facts.router_alert,
+            wire_len: Some(frame.bytes.len() as u32),
+        };
+        fabric.transmit((FlowId(host as u32), sender), bytes, transmit, tag, counts);
+    }
 }
 
 fn write(parcel: &Parcel<'_>, state: &State, out: &mut Vec<u8>) {
@@ -402,16 +373,12 @@ fn write(parcel: &Parcel<'_>, state: &State, out: &mut Vec<u8>) {
 
 impl Sink for FieldCounts {
     fn record(&mut self, record: &Record) {
+        use DropReason::{Burst, Loss, Outage};
         *match record.event {
-            Event::PacketDuplicated { .. } => &mut self.duplicated,
-            Event::PacketCorrupted { .. } => &mut self.corrupted,
-            Event::PacketDelayed { .. } => &mut self.delayed,
-            Event::PacketDropped { reason, .. } => match reason {
-                DropReason::Loss => &mut self.lost,
-                DropReason::Burst => &mut self.lost_in_bursts,
-                DropReason::Outage => &mut self.lost_in_outages,
-                _ => &mut self.overflowed,
-            },
+            Event::PacketDuplicated { .. } => &mut self.duplicated_packets,
+            Event::PacketCorrupted { .. } => &mut self.corrupted_packets,
+            Event::PacketDelayed { .. } => &mut self.delayed_packets,
+            Event::PacketDropped { reason: Loss | Burst | Outage, .. } => &mut self.lost_packets,
             _ => return,
         } += 1;
     }

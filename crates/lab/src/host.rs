@@ -26,8 +26,15 @@ pub(crate) fn make(node: NodeId, mtu: u16, tcp: Option<&TcpPlan>) -> Result<Sync
     enter()?;
     set_up_kernel(tcp)?;
     if !Path::new(TUN).exists() {
-        return Err(LabError::NoTun);
+        let message = "the lab needs /dev/net/tun, which is not there; try `modprobe tun`, or give \
+                       the container --device /dev/net/tun";
+        return Err(LabError::Machine(message.into()));
     }
+    let no_device = |error: std::io::Error| {
+        let message = "the lab cannot make a TUN device";
+        let remedy = "it needs CAP_NET_ADMIN: run it as root";
+        LabError::Machine(format!("{message} ({error}); {remedy}"))
+    };
     let device = DeviceBuilder::new()
         .name(INTERFACE)
         .layer(Layer::L3)
@@ -36,8 +43,8 @@ pub(crate) fn make(node: NodeId, mtu: u16, tcp: Option<&TcpPlan>) -> Result<Sync
             options.tx_queue_len(BACKLOG_PACKETS);
         })
         .build_sync()
-        .map_err(LabError::NoDevice)?;
-    device.set_nonblocking(true).map_err(LabError::NoDevice)?;
+        .map_err(no_device)?;
+    device.set_nonblocking(true).map_err(no_device)?;
     let configured = || {
         let index = device.if_index()?;
         let routing = Routing::new()?;
@@ -62,34 +69,44 @@ pub(crate) fn connect(
 }
 
 pub(crate) fn enter() -> Result<(), LabError> {
-    unshare(CloneFlags::CLONE_NEWNET).map_err(|error| LabError::NoNamespace(error.into()))
+    unshare(CloneFlags::CLONE_NEWNET).map_err(|error| {
+        LabError::Machine(format!(
+            "the lab may not make network namespaces (unshare: {}); it needs CAP_SYS_ADMIN: run it \
+             as root, or in a container with --privileged",
+            std::io::Error::from(error)
+        ))
+    })
 }
 
 fn set_up_kernel(tcp: Option<&TcpPlan>) -> Result<(), LabError> {
-    let set = |name: &str, value: &str| {
-        let path = format!("/proc/sys/net/{name}");
-        match Path::new(&path).exists() {
-            true => std::fs::write(&path, value).map_err(LabError::doing(format!("write {path}"))),
-            false => Ok(()),
-        }
-    };
     // Only the flows' packets should be on the links.
-    set("ipv6/conf/all/disable_ipv6", "1")?;
-    set("ipv4/conf/all/rp_filter", "0")?;
-    set("ipv4/conf/default/rp_filter", "0")?;
-    let Some(tcp) = tcp else { return Ok(()) };
-    set("ipv4/tcp_sack", if tcp.sack { "1" } else { "0" })?;
-    set("ipv4/tcp_dsack", if tcp.sack { "1" } else { "0" })?;
-    // Headers of 40 bytes, as in the simulator.
-    set("ipv4/tcp_timestamps", "0")?;
-    set("ipv4/tcp_ecn", "0")?;
-    set("ipv4/tcp_no_metrics_save", "1")?;
-    if tcp.threshold > 0 {
-        set("ipv4/tcp_no_ssthresh_metrics_save", "0")?;
+    let mut settings = vec![
+        ("ipv6/conf/all/disable_ipv6", "1"),
+        ("ipv4/conf/all/rp_filter", "0"),
+        ("ipv4/conf/default/rp_filter", "0"),
+    ];
+    if let Some(tcp) = tcp {
+        let sack = if tcp.sack { "1" } else { "0" };
+        settings.extend([
+            ("ipv4/tcp_sack", sack),
+            ("ipv4/tcp_dsack", sack),
+            // Headers of 40 bytes, as in the simulator.
+            ("ipv4/tcp_timestamps", "0"),
+            ("ipv4/tcp_ecn", "0"),
+            ("ipv4/tcp_no_metrics_save", "1"),
+            // Only congestion control limits the window, unless the scenario sets a limit.
+            ("ipv4/tcp_rmem", "4096 8388608 67108864"),
+            ("ipv4/tcp_wmem", "4096 1048576 67108864"),
+        ]);
+        settings.extend((tcp.threshold > 0).then_some(("ipv4/tcp_no_ssthresh_metrics_save", "0")));
     }
-    // Only congestion control limits the window, unless the scenario sets a limit.
-    set("ipv4/tcp_rmem", "4096 8388608 67108864")?;
-    set("ipv4/tcp_wmem", "4096 1048576 67108864")
+    for (name, value) in settings {
+        let path = format!("/proc/sys/net/{name}");
+        if Path::new(&path).exists() {
+            std::fs::write(&path, value).map_err(LabError::doing(format!("write {path}")))?;
+        }
+    }
+    Ok(())
 }
 
 fn metrics(tcp: &TcpPlan) -> Vec<RouteMetric> {

@@ -32,9 +32,6 @@ pub struct Lan {
 
 impl Lan {
     /// Makes a network of `hosts` hosts, and removes the networks of killed processes.
-    ///
-    /// # Errors
-    /// The caller is not root, or a command of iproute2 failed.
     pub fn new(hosts: usize) -> io::Result<Self> {
         remove_leftovers();
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -48,10 +45,7 @@ impl Lan {
         Ok(lan)
     }
 
-    /// Makes a network for a test. Without root, prints that the test is skipped.
-    ///
-    /// # Panics
-    /// Root cannot make the network.
+    /// Makes a network for a test, or panics. Without root, prints that the test is skipped.
     pub fn or_skip(hosts: usize) -> Option<Self> {
         if !Uid::effective().is_root() {
             eprintln!("skipped: network namespaces need root");
@@ -61,9 +55,6 @@ impl Lan {
     }
 
     /// Connects hosts without an interface to the bridge, and gives them their addresses.
-    ///
-    /// # Errors
-    /// A command of iproute2 failed.
     pub fn plug(&self, hosts: Range<usize>) -> io::Result<()> {
         let plugs = hosts.clone().flat_map(|i| {
             let host = self.host(i);
@@ -106,17 +97,11 @@ impl Lan {
     }
 
     /// Runs commands of `ip` on a host, one in each line.
-    ///
-    /// # Errors
-    /// A command failed.
     pub fn ip(&self, host: usize, commands: &str) -> io::Result<()> {
         run("ip", self.host(host), commands)
     }
 
     /// Runs commands of `tc` on a host, one in each line.
-    ///
-    /// # Errors
-    /// A command failed.
     pub fn tc(&self, host: usize, commands: &str) -> io::Result<()> {
         run("tc", self.host(host), commands)
     }
@@ -131,9 +116,6 @@ impl Lan {
     }
 
     /// Opens a host's namespace for a thread that is to enter it.
-    ///
-    /// # Errors
-    /// The namespace cannot be opened.
     pub fn gate(&self, host: usize) -> io::Result<Gate> {
         File::open(path(self.host(host))).map(Gate)
     }
@@ -150,9 +132,6 @@ pub struct Gate(File);
 
 impl Gate {
     /// Moves the calling thread into the namespace.
-    ///
-    /// # Errors
-    /// The caller is not root.
     pub fn enter(&self) -> io::Result<()> {
         Ok(setns(&self.0, CloneFlags::CLONE_NEWNET)?)
     }
@@ -166,9 +145,6 @@ pub fn is_leftover(name: &str) -> bool {
 }
 
 /// Runs commands of a tool of iproute2 in a namespace, one in each line.
-///
-/// # Errors
-/// The tool is not installed, or a command failed.
 pub fn run(tool: &str, namespace: &str, commands: &str) -> io::Result<()> {
     batch(tool, &["-n", namespace], commands.lines().map(str::to_string))
 }
@@ -206,13 +182,11 @@ fn batch(
     });
     let output =
         output.map_err(|error| io::Error::other(format!("{tool} of iproute2: {error}")))?;
-    match output.status.success() {
-        true => Ok(()),
-        false => {
-            let why = String::from_utf8_lossy(&output.stderr);
-            Err(io::Error::other(format!("{tool} {}: {}", options.join(" "), why.trim())))
-        }
+    if output.status.success() {
+        return Ok(());
     }
+    let why = String::from_utf8_lossy(&output.stderr);
+    Err(io::Error::other(format!("{tool} {}: {}", options.join(" "), why.trim())))
 }
 
 #[cfg(test)]

@@ -2,12 +2,10 @@
 //! machine. The simulator's code emulates the links in real time.
 //!
 //! Each end of each flow is a host: an unnamed network namespace, which its thread keeps and which
-//! disappears with the process. All links, routers, multicast trees and relays in routers are one
-//! [`Fabric`](faircast_sim::Fabric). A thread advances the fabric with the clock, reads IP packets
-//! from the hosts' interfaces and writes them when due. Reading order: [`run`] (whole scenario),
+//! disappears with the process. All links, routers and multicast trees are one
+//! [`Fabric`](faircast_sim::Fabric), which a thread advances with the clock. Reading order: [`run`],
 //! `emulator` (event loop), `host` (namespace), `endpoint` and `tcp` (programs of a host), `tap`
-//! (events derived from packets), [`check`] (capabilities of this machine). Apart from scenarios,
-//! [`lan`] makes hosts on a bridge for real programs.
+//! (events derived from packets). Apart from scenarios, [`Field`] and [`lan`] run real programs.
 
 mod address;
 mod check;
@@ -39,16 +37,14 @@ use faircast_trace::Lateness;
 
 /// Result of a run.
 #[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct LabOutcome {
-    /// Time at which the run ended.
     pub at: Time,
     /// True if an observer ended the run early.
     pub interrupted: bool,
-    /// Events handled by the emulator.
     pub events: u64,
     /// Packets transmitted over a link, counted once for each link.
     pub packet_hops: u64,
-    /// Lateness of packets that left the emulator.
     pub lateness: Lateness,
     /// Processor time of the emulator in seconds.
     pub cpu_s: f64,

@@ -34,16 +34,12 @@ impl Entry {
 
 #[derive(Default)]
 pub(crate) struct Merge {
-    waiting: Vec<Entry>,
+    pub(crate) waiting: Vec<Entry>,
     passed: Time,
     pub(crate) moved: u64,
 }
 
 impl Merge {
-    pub(crate) fn take(&mut self, entries: &mut Vec<Entry>) {
-        self.waiting.append(entries);
-    }
-
     pub(crate) fn pass(&mut self, now: Time, sink: &mut dyn Sink) {
         let by = Time::ZERO + now.since(Time::ZERO + HELD);
         self.pass_by(by, sink);
@@ -124,11 +120,11 @@ mod tests {
     fn times_never_decrease_and_nothing_is_lost() {
         let (mut merge, mut out) = (Merge::default(), Recording::default());
         let at = |ms| Time::ZERO + Duration::from_millis(ms);
-        merge.take(&mut vec![record(10, 1), record(50, 1), record(300, 1)]);
-        merge.take(&mut vec![record(20, 2), record(50, 2)]);
+        merge.waiting.extend([record(10, 1), record(50, 1), record(300, 1)]);
+        merge.waiting.extend([record(20, 2), record(50, 2)]);
         merge.pass(at(560), &mut out);
         assert_eq!(out.records.len(), 4);
-        merge.take(&mut vec![record(30, 3), record(400, 3)]);
+        merge.waiting.extend([record(30, 3), record(400, 3)]);
         merge.finish(at(350), &mut out);
         let ms = |record: &Record| record.at.since(Time::ZERO).as_millis();
         let ms: Vec<u64> = out.records.iter().map(ms).collect();

@@ -1,6 +1,6 @@
 //! Kernel settings of a scenario's flows, and the limits of the lab.
 
-use faircast_base::Duration;
+use faircast_base::{Duration, NodeId, Time};
 use faircast_proto::tcp::KernelSettings;
 use faircast_proto::transport::{KernelTcp, PacketFormat};
 use faircast_scenario::{Data, FaultKind, Flow, Scenario};
@@ -63,28 +63,18 @@ impl TcpPlan {
 pub fn warnings(scenario: &Scenario) -> Vec<String> {
     let mut warnings = Vec::new();
     for flow in &scenario.flows {
-        if TcpPlan::of(flow).is_none() {
-            continue;
-        }
-        let ignored: Vec<&str> = flow
-            .raw_options
-            .iter()
-            .map(|(key, _)| key.as_str())
-            .filter(|key| !APPLIED.contains(key))
-            .collect();
+        let PacketFormat::Kernel(tcp) = flow.stack.transport.packets else { continue };
+        let (name, keys) = (&flow.name, flow.raw_options.iter().map(|(key, _)| key.as_str()));
+        let ignored: Vec<&str> = keys.filter(|key| !APPLIED.contains(key)).collect();
         if !ignored.is_empty() {
+            let (ignored, applied) = (ignored.join(", "), APPLIED.join(", "));
             warnings.push(format!(
-                "flow \"{}\": the kernel's TCP has no {}; applied are {}",
-                flow.name,
-                ignored.join(", "),
-                APPLIED.join(", ")
+                "flow \"{name}\": the kernel's TCP has no {ignored}; applied are {applied}"
             ));
         }
-        let packets = flow.stack.transport.packets;
-        if matches!(packets, PacketFormat::Kernel(KernelTcp { alike: false, .. })) {
+        if !tcp.alike {
             warnings.push(format!(
-                "flow \"{}\": without SACK the kernel's Reno repairs as NewReno does",
-                flow.name
+                "flow \"{name}\": without SACK the kernel's Reno repairs as NewReno does"
             ));
         }
     }
@@ -96,9 +86,8 @@ pub(crate) fn check(scenario: &Scenario) -> Result<(), LabError> {
     let ends = ends + scenario.programs().count();
     let wrong = |problem: String| Err(LabError::Unsuited(format!("--on lab: {problem}")));
     if ends > ENDS_MAX {
-        return wrong(format!(
-            "the flows have {ends} ends; allowed: at most {ENDS_MAX}, or --on sim"
-        ));
+        let allowed = format!("at most {ENDS_MAX}, or --on sim");
+        return wrong(format!("the flows have {ends} ends; allowed: {allowed}"));
     }
     if scenario.nodes.len() > address::NODES_MAX as usize {
         return wrong("there are more nodes than addresses".to_string());
@@ -133,6 +122,17 @@ pub(crate) fn check(scenario: &Scenario) -> Result<(), LabError> {
         }
     }
     Ok(())
+}
+
+/// Returns the times at which a receiver joins and leaves, in order.
+pub(crate) fn memberships(flow: &Flow, node: NodeId) -> Vec<(Time, Option<Time>)> {
+    let joins = flow.join.iter().filter(|join| join.node == node);
+    let mut memberships: Vec<_> = joins.map(|join| (join.at, join.leave)).collect();
+    if memberships.is_empty() {
+        memberships.push((Time::ZERO, None));
+    }
+    memberships.sort_unstable();
+    memberships
 }
 
 pub(crate) fn data_len(flow: &Flow) -> Option<u64> {

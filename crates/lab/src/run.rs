@@ -34,10 +34,8 @@ const STACK: usize = 512 * 1024;
 
 type Ended = Result<Option<Delivery>, LabError>;
 
-/// Runs a scenario in the lab, in real time. Events are recorded to `sink` in time order.
-///
-/// # Errors
-/// The machine lacks something, or the scenario needs something that the lab lacks.
+/// Runs a scenario in the lab, in real time. Events are recorded to `sink` in time order. Fails if
+/// the machine lacks something, or if the scenario needs something that the lab lacks.
 pub fn run(
     scenario: &Scenario,
     observer: &mut dyn Observer,
@@ -51,8 +49,9 @@ pub fn run(
         let lab = Lab { scenario, shared: &shared, to };
         let mut hosts = Vec::new();
         for (id, sent) in (0..).map(FlowId).zip(&sent) {
-            let first = hosts.len() as u32;
-            hosts.extend(lab.start_flow(scope, first, id, sent)?);
+            for node in scenario.flows[id.index()].ends() {
+                hosts.push(lab.start_end(scope, (hosts.len() as u32, node), id, sent)?);
+            }
         }
         for program in scenario.programs() {
             hosts.push(lab.start_program(scope, hosts.len() as u32, program)?);
@@ -61,7 +60,7 @@ pub fn run(
         for host in &hosts {
             // A thread without an answer has panicked, which the join reports.
             match host.ready.recv() {
-                Ok(device) => ports.push(host.port(device?)),
+                Ok(port) => ports.push(port?),
                 Err(_) => break,
             }
         }
@@ -75,17 +74,17 @@ pub fn run(
                 move || emulator::run(scenario, ports, clock, outs, shared)
             })
             .map_err(LabError::doing("start a thread"))?;
-        hosts.iter().for_each(|host| host.go(clock));
+        for host in &hosts {
+            // A failed thread does not receive; its join returns the error.
+            let _ = host.go.send(clock);
+        }
         drop(lab);
         let mut merge = Merge::default();
         let interrupted = watch(&clock, &records, &emulator, &shared, (observer, &mut merge), sink);
         shared.stop.store(true, Ordering::Relaxed);
-        let mut outcome =
-            emulator.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-        let ended: Result<Vec<_>, _> = hosts.into_iter().map(Host::join).collect();
-        for mut batch in records.try_iter() {
-            merge.take(&mut batch);
-        }
+        let mut outcome = joined(emulator)?;
+        let ended: Result<Vec<_>, _> = hosts.into_iter().map(|host| joined(host.thread)).collect();
+        merge.waiting.extend(records.try_iter().flatten());
         merge.finish(outcome.at, sink);
         let stolen = before.and_then(|before| ProcessorTime::now()?.stolen_since(&before));
         // Without senders no packet can be late.
@@ -96,10 +95,9 @@ pub fn run(
         outcome.intact = intact(scenario, &ended?, &sent);
         outcome.notes.splice(..0, plan::warnings(scenario));
         if merge.moved > 0 {
-            let moved = merge.moved;
-            outcome
-                .notes
-                .push(format!("{moved} records came too late for their place in the trace"));
+            let note =
+                format!("{} records came too late for their place in the trace", merge.moved);
+            outcome.notes.push(note);
         }
         Ok(outcome)
     })
@@ -134,7 +132,7 @@ fn watch(
     let mut interrupted = false;
     while !emulator.is_finished() {
         match records.recv_timeout(TICK) {
-            Ok(mut batch) => merge.take(&mut batch),
+            Ok(batch) => merge.waiting.extend(batch),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
@@ -144,9 +142,7 @@ fn watch(
         next_tick = std::time::Instant::now() + TICK;
         // All records sent by now are taken before any is passed on.
         let now = clock.now();
-        for mut batch in records.try_iter() {
-            merge.take(&mut batch);
-        }
+        merge.waiting.extend(records.try_iter().flatten());
         merge.pass(now, sink);
         let events = shared.events.load(Ordering::Relaxed);
         if !interrupted && observer.observe(now, events).is_break() {
@@ -157,28 +153,14 @@ fn watch(
     interrupted
 }
 
-struct Host<'scope> {
-    flow: FlowId,
-    node: NodeId,
-    sender: bool,
-    ready: Receiver<Result<SyncDevice, LabError>>,
-    go: Sender<Clock>,
-    thread: ScopedJoinHandle<'scope, Ended>,
+fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-impl Host<'_> {
-    fn port(&self, device: SyncDevice) -> Port {
-        Port { device, flow: self.flow, node: self.node, sender: self.sender }
-    }
-
-    fn go(&self, clock: Clock) {
-        // A failed thread does not receive; its join returns the error.
-        let _ = self.go.send(clock);
-    }
-
-    fn join(self) -> Ended {
-        self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    }
+struct Host<'scope> {
+    ready: Receiver<Result<Port, LabError>>,
+    go: Sender<Clock>,
+    thread: ScopedJoinHandle<'scope, Ended>,
 }
 
 struct Lab<'env> {
@@ -188,18 +170,7 @@ struct Lab<'env> {
 }
 
 impl<'env> Lab<'env> {
-    fn start_flow<'scope>(
-        &self,
-        scope: &'scope Scope<'scope, 'env>,
-        first: u32,
-        id: FlowId,
-        sent: &'env SentContent,
-    ) -> Result<Vec<Host<'scope>>, LabError> {
-        let ends = self.scenario.flows[id.index()].ends();
-        (first..).zip(ends).map(|end| self.start(scope, end, id, sent)).collect()
-    }
-
-    fn start<'scope>(
+    fn start_end<'scope>(
         &self,
         scope: &'scope Scope<'scope, 'env>,
         (number, node): (u32, NodeId),
@@ -259,17 +230,12 @@ impl<'env> Lab<'env> {
             Subject::Link(_) => unreachable!("a link has no program"),
         };
         let body = move || {
-            let opened = match prepare() {
-                Ok((device, opened)) => {
-                    let _ = ready_to.send(Ok(device));
-                    opened
-                }
-                Err(error) => {
-                    let _ = ready_to.send(Err(error));
-                    return Ok(None);
-                }
+            let (port, opened) = match prepare() {
+                Ok((device, opened)) => (Ok(Port { device, flow, node, sender }), Some(opened)),
+                Err(error) => (Err(error), None),
             };
-            let Ok(clock) = wait.recv() else { return Ok(None) };
+            let _ = ready_to.send(port);
+            let (Some(opened), Ok(clock)) = (opened, wait.recv()) else { return Ok(None) };
             let out = Rc::new(RefCell::new(out));
             let ended = run(Place { scenario, node, number, subject, clock, shared, out }, opened);
             if ended.is_err() {
@@ -283,7 +249,7 @@ impl<'env> Lab<'env> {
             .stack_size(STACK)
             .spawn_scoped(scope, body)
             .map_err(LabError::doing("start a thread"))?;
-        Ok(Host { flow, node, sender, ready, go, thread })
+        Ok(Host { ready, go, thread })
     }
 }
 

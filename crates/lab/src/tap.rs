@@ -1,6 +1,6 @@
 //! Events of a TCP connection, derived from its packets since the kernel does not report all.
 
-use faircast_base::{Event, FlowId, NodeId, Time};
+use faircast_base::{Event, FlowId, NodeId, Time, fresh};
 use faircast_proto::LossRecord;
 use faircast_trace::{Record, Sink, Subject};
 
@@ -29,18 +29,12 @@ impl Tap {
         packet: u64,
         object_len: Option<u64>,
     ) -> Self {
-        Self {
-            subject: Subject::Endpoint { flow, node: sender, sender: true },
-            receiver,
-            receiver_subject: Subject::Endpoint { flow, node: receiver, sender: false },
-            packet: packet.max(1),
-            object_len,
-            first: None,
-            sent: 0,
-            acknowledged: 0,
-            completed: false,
-            losses: LossRecord::default(),
-            reached: 0,
+        let subject = Subject::Endpoint { flow, node: sender, sender: true };
+        let receiver_subject = Subject::Endpoint { flow, node: receiver, sender: false };
+        let packet = packet.max(1);
+        fresh! {
+            Self { subject, receiver, receiver_subject, packet, object_len, }
+            first, sent, acknowledged, completed, losses, reached
         }
     }
 

@@ -3,6 +3,7 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, SocketAddrV4, TcpStream};
 use std::os::fd::AsFd;
+use std::time::Duration as WallDuration;
 
 use faircast_base::{CutReason, Duration, Event, Time, TimeoutKind};
 use faircast_proto::content::Content;
@@ -56,11 +57,11 @@ pub(crate) fn send(
     content: Box<dyn Content>,
 ) -> Result<(), LabError> {
     be_exact(HOST_PRIORITY);
-    end.sleep_until(end.flow.start);
+    end.place.sleep_until(end.flow.start);
     let mut sender = Sender { content, offset: 0, chunk: Vec::new(), written: 0 };
     let sent = end.send(&socket, &mut sender);
-    end.out.borrow_mut().flush(end.clock.now());
-    end.failed(sent)
+    end.place.out.borrow_mut().flush(end.place.clock.now());
+    end.place.failed(sent)
 }
 
 pub(crate) fn receive(end: End<'_>, listener: Socket, real: bool) -> Delivery {
@@ -69,7 +70,7 @@ pub(crate) fn receive(end: End<'_>, listener: Socket, real: bool) -> Delivery {
     let mut receiver = Receiver { packet: end.flow.packet.count().max(1), bytes: 0 };
     // A broken connection delivers the bytes received until then.
     let _ = end.receive(&listener, &mut receiver, &mut delivery);
-    end.out.borrow_mut().flush(end.clock.now());
+    end.place.out.borrow_mut().flush(end.place.clock.now());
     delivery
 }
 
@@ -104,32 +105,32 @@ struct Receiver {
 impl End<'_> {
     fn send(&self, socket: &Socket, sender: &mut Sender) -> io::Result<()> {
         let peer = SocketAddrV4::new(address::of_node(self.flow.to[0]), TCP_PORT);
-        match socket.connect(&SocketAddr::from(peer).into()) {
-            Err(error) if error.raw_os_error() != Some(nix::libc::EINPROGRESS) => {
-                return Err(error);
-            }
-            _ => {}
+        if let Err(error) = socket.connect(&SocketAddr::from(peer).into())
+            && error.raw_os_error() != Some(nix::libc::EINPROGRESS)
+        {
+            return Err(error);
         }
         let local = socket.local_addr()?.as_socket_ipv4();
         let local = local.ok_or_else(|| io::Error::other("the socket has no address"))?;
-        let mut monitor = Monitor::new(Diagnosis::new(local, peer)?);
-        let (mut next_sample, mut open) = (self.clock.now(), true);
+        let diagnosis = Diagnosis::new(local, peer)?;
+        let mut monitor = Monitor { diagnosis, last: TcpInfo::default() };
+        let (mut next_sample, mut open) = (self.place.clock.now(), true);
         let mut stream: TcpStream = socket.try_clone()?.into();
-        while !self.stopped() {
-            let now = self.clock.now();
+        while !self.place.stopped() {
+            let now = self.place.clock.now();
             if now >= next_sample {
                 monitor.sample(self, now);
                 next_sample = now + SAMPLE_SPAN;
-                self.out.borrow_mut().flush_if_due(now);
+                self.place.out.borrow_mut().flush_if_due(now);
             }
             let wanted = if open { PollFlags::POLLOUT } else { PollFlags::empty() };
-            let ready = wait(socket, wanted, next_sample.since(now))?;
+            let ready = wait(socket, wanted, wall(next_sample.since(now)))?;
             if let Some(error) = socket.take_error()? {
                 return Err(error);
             }
             if !open {
                 // A poll without requested events would return at once for a closed connection.
-                std::thread::sleep(self.clock.until(next_sample));
+                std::thread::sleep(self.place.clock.until(next_sample));
                 continue;
             }
             if !ready {
@@ -150,9 +151,9 @@ impl End<'_> {
         receiver: &mut Receiver,
         delivery: &mut Delivery,
     ) -> io::Result<()> {
-        self.say(Time::ZERO, Event::Joined);
+        self.place.say(Time::ZERO, Event::Joined);
         let mut stream: TcpStream = loop {
-            if self.stopped() {
+            if self.place.stopped() {
                 return Ok(());
             }
             match listener.accept() {
@@ -160,14 +161,14 @@ impl End<'_> {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
             }
-            wait(listener, PollFlags::POLLIN, SAMPLE_SPAN)?;
+            wait(listener, PollFlags::POLLIN, wall(SAMPLE_SPAN))?;
         };
         stream.set_nonblocking(true)?;
         let mut buffer = vec![0; CHUNK];
-        while !self.stopped() {
-            let now = self.clock.now();
-            self.out.borrow_mut().flush_if_due(now);
-            if !wait(&stream, PollFlags::POLLIN, SAMPLE_SPAN)? {
+        while !self.place.stopped() {
+            let now = self.place.clock.now();
+            self.place.out.borrow_mut().flush_if_due(now);
+            if !wait(&stream, PollFlags::POLLIN, wall(SAMPLE_SPAN))? {
                 continue;
             }
             match stream.read(&mut buffer) {
@@ -184,23 +185,23 @@ impl End<'_> {
     }
 
     fn deliver(&self, receiver: &mut Receiver, bytes: &[u8], delivery: &mut Delivery) {
-        let now = self.clock.now();
+        let now = self.place.clock.now();
         delivery.take(bytes, 0);
         let end = receiver.bytes + bytes.len() as u64;
         while receiver.bytes < end {
             let seq = receiver.bytes / receiver.packet;
             let upto = ((seq + 1) * receiver.packet).min(end);
             let bytes = (upto - receiver.bytes) as u32;
-            self.say(now, Event::Delivered { seq, bytes });
+            self.place.say(now, Event::Delivered { seq, bytes });
             receiver.bytes = upto;
         }
     }
 
     fn finish(&self, receiver: &Receiver, delivery: &mut Delivery) {
         if data_len(self.flow) == Some(receiver.bytes) {
-            let now = self.clock.now();
+            let now = self.place.clock.now();
             delivery.completed = Some(now);
-            self.say(now, Event::Completed { bytes: receiver.bytes });
+            self.place.say(now, Event::Completed { bytes: receiver.bytes });
         }
     }
 }
@@ -220,9 +221,9 @@ fn write_some(stream: &mut TcpStream, sender: &mut Sender) -> io::Result<bool> {
     }
 }
 
-fn wait(socket: &impl AsFd, wanted: PollFlags, span: Duration) -> io::Result<bool> {
-    let mut polled = [PollFd::new(socket.as_fd(), wanted)];
-    match ppoll(&mut polled, Some(TimeSpec::from_duration(wall(span))), None) {
+pub(crate) fn wait(file: &impl AsFd, wanted: PollFlags, span: WallDuration) -> io::Result<bool> {
+    let mut polled = [PollFd::new(file.as_fd(), wanted)];
+    match ppoll(&mut polled, Some(TimeSpec::from_duration(span)), None) {
         Err(nix::errno::Errno::EINTR) => Ok(false),
         result => Ok(result? > 0),
     }
@@ -238,10 +239,6 @@ const RECOVERY: u8 = 3;
 const LOSS: u8 = 4;
 
 impl Monitor {
-    fn new(diagnosis: Diagnosis) -> Self {
-        Self { diagnosis, last: TcpInfo::default() }
-    }
-
     fn sample(&mut self, end: &End<'_>, now: Time) {
         let Ok(info) = self.diagnosis.ask() else { return };
         let last = std::mem::replace(&mut self.last, info);
@@ -253,20 +250,20 @@ impl Monitor {
         for _ in 0..timeouts {
             let after_ns = u64::from(info.rto_us) * 1000;
             let kind = TimeoutKind::Retransmission;
-            end.say(now, Event::Timeout { kind, after_ns });
+            end.place.say(now, Event::Timeout { kind, after_ns });
         }
         if timeouts > 0 {
-            end.say(now, Event::Cut { reason: CutReason::Timeout, window_milli: 1000 });
+            end.place.say(now, Event::Cut { reason: CutReason::Timeout, window_milli: 1000 });
         } else if info.state == RECOVERY && last.state != RECOVERY {
-            end.say(now, Event::Cut { reason: CutReason::Loss, window_milli });
+            end.place.say(now, Event::Cut { reason: CutReason::Loss, window_milli });
         }
         if info.rtt_us > 0 && info.bytes_acked > last.bytes_acked {
             let rtt_ns = u64::from(info.rtt_us) * 1000;
-            end.say(now, Event::RttSample { node: end.flow.to[0], rtt_ns });
+            end.place.say(now, Event::RttSample { node: end.flow.to[0], rtt_ns });
         }
         if (info.window, info.flight) != (last.window, last.flight) {
             let window_milli = u64::from(info.window) * 1000;
-            end.say(now, Event::Window { window_milli, flight: info.flight });
+            end.place.say(now, Event::Window { window_milli, flight: info.flight });
         }
     }
 }

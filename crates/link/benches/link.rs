@@ -44,44 +44,36 @@ fn offer(bencher: Bencher<'_, '_>, config: &LinkConfig, every_ns: u64) {
     });
 }
 
-#[divan::bench]
-fn drop_tail_idle(bencher: Bencher<'_, '_>) {
-    offer(bencher, &config(QueueConfig::DropTail { packets_max: 30 }), 1_100_000);
+/// Cases: queue, loss and faults of the link, and time between packets.
+fn case(name: &str) -> (LinkConfig, u64) {
+    let drop_tail = config(QueueConfig::DropTail { packets_max: 30 });
+    match name {
+        "drop-tail, idle" => (drop_tail, 1_100_000),
+        "drop-tail, overloaded" => (drop_tail, 900_000),
+        "bytes, overloaded" => (config(QueueConfig::DropTailBytes { bytes_max: 30_000 }), 900_000),
+        "RED, overloaded" => (config(QueueConfig::Red(RED)), 900_000),
+        "lossy" => (LinkConfig { loss: 0.01, ..drop_tail }, 1_100_000),
+        _ => {
+            let faults = Faults {
+                burst_loss: BurstLoss { loss: 0.02, packets: 5.0 },
+                reorder: Reorder { share: 0.02, delay: Duration::from_millis(5) },
+                duplicate: 0.01,
+                corrupt: 0.01,
+                mtu: Some(1500),
+                outages: Vec::new(),
+            };
+            (LinkConfig { faults, ..drop_tail }, 1_100_000)
+        }
+    }
 }
 
-#[divan::bench]
-fn drop_tail_overloaded(bencher: Bencher<'_, '_>) {
-    offer(bencher, &config(QueueConfig::DropTail { packets_max: 30 }), 900_000);
-}
-
-#[divan::bench]
-fn bytes_overloaded(bencher: Bencher<'_, '_>) {
-    offer(bencher, &config(QueueConfig::DropTailBytes { bytes_max: 30_000 }), 900_000);
-}
-
-#[divan::bench]
-fn red_overloaded(bencher: Bencher<'_, '_>) {
-    offer(bencher, &config(QueueConfig::Red(RED)), 900_000);
-}
-
-#[divan::bench]
-fn lossy(bencher: Bencher<'_, '_>) {
-    let config = LinkConfig { loss: 0.01, ..config(QueueConfig::DropTail { packets_max: 30 }) };
-    offer(bencher, &config, 1_100_000);
-}
-
-#[divan::bench]
-fn every_fault(bencher: Bencher<'_, '_>) {
-    let faults = Faults {
-        burst_loss: BurstLoss { loss: 0.02, packets: 5.0 },
-        reorder: Reorder { share: 0.02, delay: Duration::from_millis(5) },
-        duplicate: 0.01,
-        corrupt: 0.01,
-        mtu: Some(1500),
-        outages: Vec::new(),
-    };
-    let config = LinkConfig { faults, ..config(QueueConfig::DropTail { packets_max: 30 }) };
-    offer(bencher, &config, 1_100_000);
+#[divan::bench(args = [
+    "drop-tail, idle", "drop-tail, overloaded", "bytes, overloaded", "RED, overloaded", "lossy",
+    "every fault",
+])]
+fn link(bencher: Bencher<'_, '_>, name: &str) {
+    let (config, every_ns) = case(name);
+    offer(bencher, &config, every_ns);
 }
 
 /// Link with a rate change always ahead, so that each packet takes the slow path of the serialiser.
@@ -90,9 +82,7 @@ fn changing_rate(bencher: Bencher<'_, '_>) {
     let change = |i: u64| LinkChange {
         at: Time::from_nanos(i * 10_000_000_000),
         rate: Some(Bitrate::from_bits_per_s(7_000_000 + i % 3 * 1_000_000)),
-        delay: None,
-        loss: None,
-        faults: None,
+        ..LinkChange::default()
     };
     let mut config = config(QueueConfig::DropTail { packets_max: 30 });
     config.changes = (1..200_000).map(change).collect();

@@ -6,16 +6,14 @@ use faircast_base::{Bitrate, Duration, Time};
 
 /// Configuration of one direction of a link.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct LinkConfig {
     /// Initial transmission rate; above zero.
     pub rate: Bitrate,
-    /// Initial propagation delay.
     pub delay: Duration,
-    /// Queue in front of the serialiser.
     pub queue: QueueConfig,
     /// Initial independent loss probability, 0 to 1. A lost packet has used transmission time.
     pub loss: f64,
-    /// Changes during the run, sorted by time.
     pub changes: Vec<LinkChange>,
     /// Packets to drop, by arrival from 1 among packets with payload. For tests of loss recovery.
     pub drop_list: Vec<u64>,
@@ -39,10 +37,9 @@ pub struct Timing {
 /// outage and in a burst is tested in this order. A surviving packet may be duplicated; each copy
 /// is then delayed or corrupted independently.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct Faults {
-    /// Losses in bursts.
     pub burst_loss: BurstLoss,
-    /// Delayed packets that others overtake.
     pub reorder: Reorder,
     /// Probability, 0 to 1, that a duplicate follows a packet, without transmission time.
     pub duplicate: f64,
@@ -75,27 +72,27 @@ impl Default for BurstLoss {
 
 /// Reordering: a share of all packets gets an extra delay.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct Reorder {
     /// Probability, 0 to 1, that a packet is delayed, independent for each packet.
     pub share: f64,
-    /// Extra delay.
     pub delay: Duration,
 }
 
 /// Outage of a link. Packets offered during the outage are lost at once and take neither queue
 /// space nor time. Queued packets are lost if their transmission ends during the outage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct Outage {
-    /// Start of the outage.
     pub from: Time,
     /// End of the outage, exclusive.
     pub to: Time,
 }
 
 /// Change of a link during the run. `None` keeps the old value.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct LinkChange {
-    /// Time of the change.
     pub at: Time,
     /// New rate; above zero. Applies from `at` on, also to a packet in transmission.
     pub rate: Option<Bitrate>,
@@ -109,16 +106,12 @@ pub struct LinkChange {
 
 /// Change of faults during the run. `None` keeps the old value.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct FaultChange {
-    /// New burst losses; the chain restarts.
     pub burst_loss: Option<BurstLoss>,
-    /// New reordering.
     pub reorder: Option<Reorder>,
-    /// New probability of duplication.
     pub duplicate: Option<f64>,
-    /// New probability of a flipped bit.
     pub corrupt: Option<f64>,
-    /// New MTU in bytes.
     pub mtu: Option<u32>,
 }
 

@@ -8,19 +8,17 @@ use crate::{BurstLoss, Faults, LinkConfig, Outage, Reorder};
 
 /// Random streams of a link's faults: one for each kind, so that kinds do not affect each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct Streams {
-    /// Seed of the run.
     pub seed: u64,
-    /// Node at which the link starts.
     pub node: NodeId,
-    /// Number of the link.
     pub link: u32,
 }
 
 /// Packet at the end of a wire with faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct FaultyCopy {
-    /// Arrival time.
     pub at: Time,
     /// Extra delay; zero for most packets.
     pub extra: Duration,

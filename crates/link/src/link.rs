@@ -12,17 +12,14 @@ use crate::{LinkChange, LinkConfig, QueueConfig, Timing};
 
 /// Outcome of a packet that is offered to a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "variants without a text are what their names say")]
 pub enum Outcome {
-    /// Arrives at the other end at this time.
     Arrives(Time),
     /// Arrives with faults: delayed, corrupted or duplicated.
     Altered {
-        /// The packet.
         first: FaultyCopy,
-        /// Its duplicate, if any.
         second: Option<FaultyCopy>,
     },
-    /// Dropped.
     Dropped(DropReason),
 }
 
@@ -234,13 +231,8 @@ impl Link {
 
 impl Special {
     fn is_any(&self) -> bool {
-        let Self { red, changes, drop_list, faults, timing, .. } = self;
-        let is_timed = *timing != Timing::default();
-        red.is_some()
-            || !changes.is_empty()
-            || !drop_list.is_empty()
-            || faults.is_some()
-            || is_timed
+        let is_constant = self.changes.is_empty() && self.timing == Timing::default();
+        !is_constant || self.red.is_some() || self.faults.is_some() || !self.drop_list.is_empty()
     }
 
     #[inline]
@@ -299,13 +291,10 @@ impl Special {
             return false;
         }
         self.data_packets += 1;
-        let listed = self.drop_list.front() == Some(&self.data_packets);
-        if listed {
-            self.drop_list.pop_front();
-        }
-        listed
+        let is_listed = self.drop_list.front() == Some(&self.data_packets);
+        is_listed && self.drop_list.pop_front().is_some()
     }
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

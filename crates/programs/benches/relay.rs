@@ -1,9 +1,11 @@
 //! Benchmarks of a relay that forwards 1400-byte packets to two hosts under a native policy and
-//! under a program, a bare copy, and a call: `cargo bench -p faircast-programs --bench relay`.
+//! under a program, and of a call: `cargo bench -p faircast-programs --bench relay`.
 
 #[path = "../tests/programs/built.rs"]
 #[allow(dead_code, reason = "of all programs one is enough")]
 mod built;
+#[path = "../tests/programs/state.rs"]
+mod state;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -22,7 +24,7 @@ use faircast_programs::{Limits, Signers, WasmHost};
 use faircast_proto::credit::{self, CreditReceiver, CreditSource, RunningProgram};
 use faircast_proto::options::{OptionValue, Options};
 use faircast_proto::{Datagram, Destination, FlowEvent, Machine, Transmit};
-use faircast_relay_sdk::View;
+use state::State;
 
 fn main() {
     divan::main();
@@ -323,48 +325,6 @@ fn endpoints_alone(bencher: Bencher<'_, '_>) {
     assert!(sent > 1000 && got > sent, "both have many: {got} of twice {sent}");
 }
 
-#[divan::bench]
-fn bare_copies(bencher: Bencher<'_, '_>) {
-    let packet = vec![7u8; BYTES + 40];
-    let mut out = [Vec::new(), Vec::new()];
-    bencher.counter(ItemsCount::new(1u32)).bench_local(|| {
-        for copy in &mut out {
-            copy.clear();
-            copy.extend_from_slice(black_box(&packet));
-        }
-        black_box(&out);
-    });
-}
-
-struct Two;
-
-impl View for Two {
-    fn branches(&self) -> u32 {
-        2
-    }
-    fn forwarded(&self, branch: u32) -> i64 {
-        black_box(40 + i64::from(branch))
-    }
-    fn reported(&self) -> i64 {
-        black_box(7)
-    }
-    fn queued(&self, _branch: u32) -> u32 {
-        3
-    }
-    fn buffer(&self) -> u32 {
-        256
-    }
-    fn weight(&self, _branch: u32) -> u32 {
-        1
-    }
-    fn waited_ms(&self, _branch: u32) -> u32 {
-        0
-    }
-    fn unit(&self) -> u32 {
-        32
-    }
-}
-
 fn asked(name: &str) -> Box<dyn RunningProgram> {
     let host = WasmHost::new(Limits::default(), Signers::Any).expect("it runs here");
     let program = host.load_now(&built::program(name)).expect("it is sound");
@@ -374,7 +334,9 @@ fn asked(name: &str) -> Box<dyn RunningProgram> {
 #[divan::bench(args = ["worst_path", "quantile", "bounded_lag", "weighted_utility"])]
 fn verdict(bencher: Bencher<'_, '_>, name: &str) {
     let mut program = asked(name);
-    bencher.bench_local(|| program.credit(&Two));
+    let branches = vec![(40, 3, 1, 0), (41, 3, 1, 0)];
+    let state = State { branches, reported: 7, buffer: 256, unit: 32 };
+    bencher.bench_local(|| program.credit(black_box(&state)));
 }
 
 #[divan::bench(args = [false, true], sample_count = 10)]

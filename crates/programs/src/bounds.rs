@@ -45,7 +45,7 @@ fn malformed(error: BinaryReaderError) -> ProgramError {
     ProgramError::Malformed(error.to_string())
 }
 
-fn at_most(what: &'static str, found: u64, max: u64) -> Result<(), ProgramError> {
+pub(crate) fn at_most(what: &'static str, found: u64, max: u64) -> Result<(), ProgramError> {
     if found > max { Err(ProgramError::Bound { what, found, max }) } else { Ok(()) }
 }
 

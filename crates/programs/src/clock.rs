@@ -2,13 +2,13 @@
 //!
 //! A limit of real time would end correct programs on a stopped relay or a busy machine.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
+use std::thread::Thread;
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 use wasmtime::Engine;
 
-/// Interval between interrupts of running programs.
 const TICK: Duration = Duration::from_millis(10);
 /// Most processor time of a call: 50 ms. Chosen: 100 times the time of the allowed instructions.
 const CALL_TIME_MAX: Duration = Duration::from_millis(50);
@@ -29,63 +29,46 @@ impl Spent {
 
 /// Clock of an engine. Its thread sleeps while no program runs, and ends with the clock.
 pub(crate) struct Clock {
-    state: Arc<State>,
-}
-
-#[derive(Default)]
-struct State {
-    /// Number of running programs.
-    running: Mutex<usize>,
-    /// Signalled when a program starts, and at the end of the clock.
-    started: Condvar,
-}
-
-impl State {
-    fn running(&self) -> MutexGuard<'_, usize> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    /// One reference for each running program, and one of the clock.
+    running: Arc<()>,
+    thread: Thread,
 }
 
 /// Guard of a running program: the clock ticks while one exists.
-pub(crate) struct RunningGuard(Arc<State>);
-
-impl Drop for RunningGuard {
-    fn drop(&mut self) {
-        *self.0.running() -= 1;
-    }
-}
+pub(crate) struct RunningGuard(#[expect(dead_code, reason = "it is counted")] Arc<()>);
 
 impl Drop for Clock {
     fn drop(&mut self) {
-        self.state.started.notify_one();
+        self.thread.unpark();
     }
 }
 
 impl Clock {
     pub(crate) fn start(engine: Engine) -> std::io::Result<Arc<Self>> {
-        let clock = Arc::new(Self { state: Arc::default() });
-        let (state, alive) = (clock.state.clone(), Arc::downgrade(&clock));
-        let run = move || tick(&engine, &state, &alive);
-        std::thread::Builder::new().name("programs-clock".into()).spawn(run)?;
-        Ok(clock)
+        let running = Arc::new(());
+        let references = Arc::downgrade(&running);
+        let run = move || tick(&engine, &references);
+        let thread = std::thread::Builder::new().name("programs-clock".into()).spawn(run)?;
+        Ok(Arc::new(Self { running, thread: thread.thread().clone() }))
     }
 
     /// Starts interrupts, which continue until the result is dropped.
-    pub(crate) fn program(self: &Arc<Self>) -> RunningGuard {
-        *self.state.running() += 1;
-        self.state.started.notify_one();
-        RunningGuard(self.state.clone())
+    pub(crate) fn program(&self) -> RunningGuard {
+        let guard = RunningGuard(self.running.clone());
+        self.thread.unpark();
+        guard
     }
 }
 
-fn tick(engine: &Engine, state: &State, alive: &Weak<Clock>) {
-    while alive.strong_count() > 0 {
+fn tick(engine: &Engine, references: &Weak<()>) {
+    loop {
         engine.increment_epoch();
-        let running = state.running();
-        let idle = *running == 0;
-        let wait = if idle { IDLE } else { TICK };
-        // A spurious wake-up causes one more tick, which is harmless.
-        drop(state.started.wait_timeout(running, wait));
+        // A wake-up without a reason causes one more tick, which is harmless.
+        match references.strong_count() {
+            0 => return,
+            1 => std::thread::park_timeout(IDLE),
+            _ => std::thread::park_timeout(TICK),
+        }
     }
 }
 

@@ -25,7 +25,7 @@ pub struct Limits {
     pub fuel: u64,
     /// Additional instructions of a call for each branch.
     pub fuel_per_branch: u64,
-    /// Memory of a program, in bytes.
+    /// Memory of a program.
     pub memory_bytes: usize,
 }
 
@@ -34,15 +34,6 @@ impl Default for Limits {
     fn default() -> Self {
         Self { fuel: 10_000, fuel_per_branch: 1000, memory_bytes: 2 << 20 }
     }
-}
-
-/// Facts of a checked program.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProgramInfo {
-    /// Length of the file, in bytes.
-    pub bytes: usize,
-    /// Key of the signer, if the program is signed.
-    pub signer: Option<VerifyingKey>,
 }
 
 /// Host for the simulator and for checks: compiles at once, and limits calls by instructions only,
@@ -55,7 +46,6 @@ pub struct WasmHost {
     pub(crate) clock: Option<Arc<Clock>>,
 }
 
-/// State that the imports of a program read, and its limits.
 struct Relay {
     view_copy: ViewCopy,
     memory: StoreLimits,
@@ -92,11 +82,11 @@ impl WasmHost {
         Ok(Self { engine, linker: Arc::new(linker), limits, signers, clock: None })
     }
 
-    /// Parses and checks a program, and starts it once; fails if refused, or at the start.
-    pub fn check(&self, code: &[u8]) -> Result<ProgramInfo, ProgramError> {
+    /// Checks a program, and starts it once; fails if refused, or at the start. Returns the signer.
+    pub fn check(&self, code: &[u8]) -> Result<Option<VerifyingKey>, ProgramError> {
         let program = self.compile(code)?;
         program.run(0).map_err(|fault| ProgramError::Fails(fault.0))?;
-        Ok(ProgramInfo { bytes: code.len(), signer: signer(code)? })
+        signer(code)
     }
 
     /// Checks and compiles a program; the error gives the reason of a refusal.
@@ -106,30 +96,24 @@ impl WasmHost {
     }
 
     fn compile(&self, code: &[u8]) -> Result<WasmProgram, ProgramError> {
-        if code.len() > PROGRAM_BYTES_MAX as usize {
-            return Err(ProgramError::TooLarge { bytes: code.len() });
-        }
+        bounds::at_most("bytes", code.len() as u64, PROGRAM_BYTES_MAX.into())?;
         self.signers.allow(code)?;
         let calls_runtime = bounds::check(code)?;
         let module = Module::new(&self.engine, code)
             .map_err(|error| ProgramError::Malformed(error.to_string()))?;
-        for import in module.imports() {
-            if import.module() != IMPORTS {
-                let name = format!("{}.{}", import.module(), import.name());
-                return Err(ProgramError::Import(name));
-            }
+        if let Some(import) = module.imports().find(|import| import.module() != IMPORTS) {
+            return Err(ProgramError::Import(format!("{}.{}", import.module(), import.name())));
         }
         for (name, parameters, results) in EXPORTS {
-            let Some(ExternType::Func(found)) = module.get_export(name) else {
-                return Err(ProgramError::Export(name));
-            };
             let is_number = |it: ValType| matches!(it, ValType::I32);
-            let is_right = found.params().len() == *parameters
-                && found.results().len() == *results
-                && found.params().chain(found.results()).all(is_number);
-            if !is_right {
-                return Err(ProgramError::Export(name));
-            }
+            let is_right = |export: &ExternType| match export {
+                ExternType::Func(found) => {
+                    (found.params().len(), found.results().len()) == (*parameters, *results)
+                        && found.params().chain(found.results()).all(is_number)
+                }
+                _ => false,
+            };
+            module.get_export(name).filter(is_right).ok_or(ProgramError::Export(name))?;
         }
         let (engine, linker) = (self.engine.clone(), self.linker.clone());
         let ready = linker
@@ -172,24 +156,25 @@ fn linker(engine: &Engine) -> wasmtime::Result<Linker<Relay>> {
         caller.data().view_copy.branches.len() as u32
     })?;
     linker.func_wrap(IMPORTS, "reported", |caller: Caller<'_>| caller.data().view_copy.reported)?;
-    linker.func_wrap(IMPORTS, "buffer", |caller: Caller<'_>| caller.data().view_copy.buffer)?;
-    linker.func_wrap(IMPORTS, "unit", |caller: Caller<'_>| caller.data().view_copy.unit)?;
     linker.func_wrap(IMPORTS, "forwarded", move |caller: Caller<'_>, it: u32| {
         branch(&caller, it).map(|it| it.forwarded)
     })?;
-    linker.func_wrap(IMPORTS, "queued", move |caller: Caller<'_>, it: u32| {
-        branch(&caller, it).map(|it| it.queued)
-    })?;
-    linker.func_wrap(IMPORTS, "weight", move |caller: Caller<'_>, it: u32| {
-        branch(&caller, it).map(|it| it.weight)
-    })?;
-    linker.func_wrap(IMPORTS, "waited_ms", move |caller: Caller<'_>, it: u32| {
-        branch(&caller, it).map(|it| it.waited_ms)
-    })?;
+    let session: [(_, fn(&ViewCopy) -> u32); 2] =
+        [("buffer", |it| it.buffer), ("unit", |it| it.unit)];
+    for (name, read) in session {
+        linker
+            .func_wrap(IMPORTS, name, move |caller: Caller<'_>| read(&caller.data().view_copy))?;
+    }
+    let of_branch: [(_, fn(Branch) -> u32); 3] =
+        [("queued", |it| it.queued), ("weight", |it| it.weight), ("waited_ms", |it| it.waited_ms)];
+    for (name, read) in of_branch {
+        linker.func_wrap(IMPORTS, name, move |caller: Caller<'_>, it: u32| {
+            branch(&caller, it).map(read)
+        })?;
+    }
     Ok(linker)
 }
 
-/// Compiled program.
 struct WasmProgram {
     engine: Engine,
     ready: wasmtime::InstancePre<Relay>,
@@ -221,19 +206,17 @@ impl WasmProgram {
             let has_time = store.data_mut().spent.has_time_left();
             Ok(if has_time { UpdateDeadline::Continue(1) } else { UpdateDeadline::Interrupt })
         });
-        let running = self.clock.as_ref().map(Clock::program);
-        let mut calls = CallState { store, limits, _running: running };
-        calls.begin(0)?;
-        let store = &mut calls.store;
-        let instance = self.ready.instantiate(&mut *store).map_err(fault)?;
-        let start: TypedFunc<u32, ()> = function(store, &instance, "faircast_policy_1")?;
-        let credit = function(store, &instance, "credit")?;
-        let accepts = function(store, &instance, "accepts")?;
-        let discards = function(store, &instance, "discards")?;
-        let interval = function(store, &instance, "interval_ms")?;
-        let drops = function(store, &instance, "drops")?;
-        start.call(store, parameter).map_err(fault)?;
-        Ok(Running { calls, credit, accepts, discards, interval, drops })
+        let _running = self.clock.as_deref().map(Clock::program);
+        begin(&mut store, limits, 0)?;
+        let instance = self.ready.instantiate(&mut store).map_err(fault)?;
+        let start: TypedFunc<u32, ()> = function(&mut store, &instance, "faircast_policy_1")?;
+        let credit = function(&mut store, &instance, "credit")?;
+        let accepts = function(&mut store, &instance, "accepts")?;
+        let discards = function(&mut store, &instance, "discards")?;
+        let interval = function(&mut store, &instance, "interval_ms")?;
+        let drops = function(&mut store, &instance, "drops")?;
+        start.call(&mut store, parameter).map_err(fault)?;
+        Ok(Running { store, limits, _running, credit, accepts, discards, interval, drops })
     }
 }
 
@@ -255,45 +238,12 @@ impl SessionProgram for WasmProgram {
     }
 }
 
-/// Store of a running program, filled with state and fuel before each call.
-struct CallState {
+/// Instance of a program. Its store is filled with state and fuel before each call.
+struct Running {
     store: Store<Relay>,
     limits: Limits,
     /// Keeps the clock running while the program may be called.
     _running: Option<RunningGuard>,
-}
-
-impl CallState {
-    /// Grants the instructions and the processor time of a call.
-    fn begin(&mut self, branches: u64) -> Result<(), ProgramFault> {
-        let Limits { fuel, fuel_per_branch, .. } = self.limits;
-        let fuel = fuel_per_branch.saturating_mul(branches).saturating_add(fuel);
-        self.store.set_fuel(fuel).map_err(fault)?;
-        self.store.set_epoch_deadline(1);
-        self.store.data_mut().spent = Spent::default();
-        Ok(())
-    }
-
-    /// Copies the state of the relay for a call.
-    fn prepare(&mut self, view: &dyn View) -> Result<(), ProgramFault> {
-        let view_copy = &mut self.store.data_mut().view_copy;
-        (view_copy.reported, view_copy.buffer, view_copy.unit) =
-            (view.reported(), view.buffer(), view.unit());
-        view_copy.branches.clear();
-        view_copy.branches.extend((0..view.branches()).map(|it| Branch {
-            forwarded: view.forwarded(it),
-            queued: view.queued(it),
-            weight: view.weight(it),
-            waited_ms: view.waited_ms(it),
-        }));
-        let branches = view_copy.branches.len() as u64;
-        self.begin(branches)
-    }
-}
-
-/// Instance of a program, with its exports.
-struct Running {
-    calls: CallState,
     credit: TypedFunc<(), i32>,
     accepts: TypedFunc<(u32, u32), i32>,
     discards: TypedFunc<u32, u32>,
@@ -301,35 +251,59 @@ struct Running {
     drops: TypedFunc<(), u32>,
 }
 
+/// Grants the instructions and the processor time of a call.
+fn begin(store: &mut Store<Relay>, limits: Limits, branches: usize) -> Result<(), ProgramFault> {
+    let Limits { fuel, fuel_per_branch, .. } = limits;
+    let fuel = fuel_per_branch.saturating_mul(branches as u64).saturating_add(fuel);
+    store.set_fuel(fuel).map_err(fault)?;
+    store.set_epoch_deadline(1);
+    store.data_mut().spent = Spent::default();
+    Ok(())
+}
+
+impl Running {
+    fn prepare(&mut self, view: &dyn View) -> Result<(), ProgramFault> {
+        let copy = &mut self.store.data_mut().view_copy;
+        (copy.reported, copy.buffer, copy.unit) = (view.reported(), view.buffer(), view.unit());
+        copy.branches.clear();
+        copy.branches.extend((0..view.branches()).map(|it| Branch {
+            forwarded: view.forwarded(it),
+            queued: view.queued(it),
+            weight: view.weight(it),
+            waited_ms: view.waited_ms(it),
+        }));
+        let branches = copy.branches.len();
+        begin(&mut self.store, self.limits, branches)
+    }
+}
+
 impl RunningProgram for Running {
     fn credit(&mut self, view: &dyn View) -> Result<Option<u32>, ProgramFault> {
-        self.calls.prepare(view)?;
-        let chosen = self.credit.call(&mut self.calls.store, ()).map_err(fault)?;
+        self.prepare(view)?;
+        let chosen = self.credit.call(&mut self.store, ()).map_err(fault)?;
         Ok(u32::try_from(chosen).ok())
     }
 
     fn accepts(&mut self, view: &dyn View, branch: u32, layer: u8) -> Result<bool, ProgramFault> {
-        self.calls.prepare(view)?;
-        let question = (branch, layer.into());
-        let accepts = self.accepts.call(&mut self.calls.store, question).map_err(fault)?;
+        self.prepare(view)?;
+        let accepts = self.accepts.call(&mut self.store, (branch, layer.into())).map_err(fault)?;
         Ok(accepts != 0)
     }
 
     fn discards(&mut self, view: &dyn View, branch: u32) -> Result<u32, ProgramFault> {
-        self.calls.prepare(view)?;
-        self.discards.call(&mut self.calls.store, branch).map_err(fault)
+        self.prepare(view)?;
+        self.discards.call(&mut self.store, branch).map_err(fault)
     }
 
     fn interval_ms(&mut self) -> Result<Option<u32>, ProgramFault> {
-        self.calls.begin(0)?;
-        let ms = self.interval.call(&mut self.calls.store, ()).map_err(fault)?;
+        begin(&mut self.store, self.limits, 0)?;
+        let ms = self.interval.call(&mut self.store, ()).map_err(fault)?;
         Ok((ms > 0).then_some(ms))
     }
 
     fn drops(&mut self) -> Result<bool, ProgramFault> {
-        self.calls.begin(0)?;
-        let drops = self.drops.call(&mut self.calls.store, ()).map_err(fault)?;
-        Ok(drops != 0)
+        begin(&mut self.store, self.limits, 0)?;
+        Ok(self.drops.call(&mut self.store, ()).map_err(fault)? != 0)
     }
 }
 

@@ -11,6 +11,6 @@ mod host;
 mod live;
 mod signature;
 
-pub use host::{Limits, ProgramInfo, WasmHost};
+pub use host::{Limits, WasmHost};
 pub use live::LiveHost;
 pub use signature::{ProgramError, Signers, SigningKey, VerifyingKey, sign, signer};

@@ -1,7 +1,7 @@
 //! Host of programs for real networks: compiles in its own thread, and limits processor time.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock, Weak};
 
 use faircast_proto::credit::{Loaded, PendingLoad, ProgramHost};
@@ -20,7 +20,6 @@ pub struct LiveHost {
     jobs: SyncSender<Job>,
 }
 
-/// Program to compile.
 struct Job {
     code: Vec<u8>,
     /// Destination of the result; gone if nobody waits any more.
@@ -58,8 +57,7 @@ impl ProgramHost for LiveHost {
     fn load(&self, code: &[u8]) -> PendingLoad {
         let result = Arc::new(OnceLock::new());
         let job = Job { code: code.to_vec(), result: Arc::downgrade(&result) };
-        if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) = self.jobs.try_send(job)
-        {
+        if self.jobs.try_send(job).is_err() {
             _ = result.set(Err("too many programs wait for the compiler".to_string()));
         }
         Box::new(move |_| result.get().cloned())

@@ -15,63 +15,34 @@ const SIGNATURE_BYTES: usize = 64;
 
 /// Reason why a program is refused.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub enum ProgramError {
-    /// The machine cannot run programs.
     #[error("this machine cannot run programs: {0}")]
     Host(String),
-    /// The program is too large.
-    #[error("the program has {bytes} bytes; it may have {max}", max = faircast_proto::credit::PROGRAM_BYTES_MAX)]
-    TooLarge {
-        /// Length of the program.
-        bytes: usize,
-    },
     /// The program is not valid WebAssembly, or uses features that are not allowed.
     #[error("not a program: {0}")]
     Malformed(String),
-    /// The program exceeds a bound.
     #[error("the program has {found} {what}; it may have {max}")]
-    Bound {
-        /// Kind of the part.
-        what: &'static str,
-        /// Number of such parts.
-        found: u64,
-        /// Most such parts.
-        max: u64,
-    },
-    /// The program moves memory by one instruction, with a length that may be too large.
+    Bound { what: &'static str, found: u64, max: u64 },
     #[error(
         "the program has memory.copy or memory.fill of a length that is no constant from 0 to {max}; \
          build it with RUSTFLAGS=\"-C target-feature=-bulk-memory\""
     )]
-    Moves {
-        /// Most bytes that one instruction may move.
-        max: i32,
-    },
-    /// The program imports an unknown function.
+    Moves { max: i32 },
     #[error(
         "the program imports \"{0}\"; it may import what faircast_relay_sdk::program! does and nothing else"
     )]
     Import(String),
-    /// The program lacks an exported function.
     #[error(
         "the program exports no function \"{0}\" of the right type: was it made with faircast_relay_sdk::program!?"
     )]
     Export(&'static str),
-    /// The program failed at the start.
     #[error("the program fails when it is started: {0}")]
     Fails(String),
-    /// The program is not signed by an allowed signer.
     #[error("the program is signed by {}; allowed signers: {allowed}", .signer.map_or("nobody".to_string(), |it| it.to_string()))]
-    Signer {
-        /// Key of the signer, if any.
-        signer: Option<VerifyingKey>,
-        /// Keys of the allowed signers.
-        allowed: String,
-    },
-    /// The signature is wrong.
+    Signer { signer: Option<VerifyingKey>, allowed: String },
     #[error("the signature of the program is wrong: it was changed after it was signed")]
     Signature,
-    /// The text or file is not a key.
     #[error("not a key: {0}")]
     Key(&'static str),
 }
@@ -134,15 +105,11 @@ impl SigningKey {
         Self::from_seed(seed)
     }
 
-    /// Parses the text of a signing key's file, as [`to_text`](Self::to_text) writes it.
-    ///
-    /// # Errors
-    /// The text is no signing key.
+    /// Parses the text of a signing key's file, as [`to_text`](Self::to_text) writes it, or fails.
     pub fn from_text(text: &str) -> Result<Self, ProgramError> {
         let seed = text.trim().strip_prefix(SIGNING_KEY).and_then(unhex);
-        Self::from_seed(
-            seed.ok_or(ProgramError::Key("expected what `faircast program new-key` has written"))?,
-        )
+        let wrong = ProgramError::Key("expected what `faircast program new-key` has written");
+        Self::from_seed(seed.ok_or(wrong)?)
     }
 
     fn from_seed(seed: [u8; KEY_BYTES]) -> Result<Self, ProgramError> {
@@ -157,9 +124,8 @@ impl SigningKey {
 
     /// Returns the public key.
     pub fn verifying(&self) -> VerifyingKey {
-        let mut key = [0; KEY_BYTES];
-        key.copy_from_slice(self.pair.public_key().as_ref());
-        VerifyingKey(key)
+        let key = self.pair.public_key().as_ref().try_into();
+        VerifyingKey(key.expect("a key has 32 bytes"))
     }
 }
 
@@ -194,36 +160,25 @@ impl Signers {
     }
 }
 
-/// Returns the WebAssembly program with a signature at its end, which replaces an earlier one.
-///
-/// # Errors
-/// The program is no WebAssembly.
+/// Returns the program with a signature at its end, which replaces an earlier one; fails on others.
 pub fn sign(code: &[u8], key: &SigningKey) -> Result<Vec<u8>, ProgramError> {
     let signed = signature(code)?.map_or(code, |found| found.signed);
-    let mut content = vec![SECTION.len() as u8];
-    content.extend_from_slice(SECTION.as_bytes());
-    content.extend_from_slice(&key.verifying().0);
-    content.extend_from_slice(key.pair.sign(&message(signed)).as_ref());
-    let mut out = signed.to_vec();
-    out.push(0);
-    out.extend_from_slice(&[content.len() as u8 & 0x7f | 0x80, (content.len() >> 7) as u8]);
-    out.extend_from_slice(&content);
-    Ok(out)
+    let (verifying, signature) = (key.verifying(), key.pair.sign(&[CONTEXT, signed].concat()));
+    let name = [&[SECTION.len() as u8], SECTION.as_bytes()].concat();
+    let len = name.len() + KEY_BYTES + SIGNATURE_BYTES;
+    let head = [0, len as u8 & 0x7f | 0x80, (len >> 7) as u8];
+    Ok([signed, &head, &name, &verifying.0, signature.as_ref()].concat())
 }
 
 /// Returns the signer's key, `None` without signature; fails on a wrong one and other files.
 pub fn signer(code: &[u8]) -> Result<Option<VerifyingKey>, ProgramError> {
     let Some(Signature { signed, key, signature }) = signature(code)? else { return Ok(None) };
     let check = UnparsedPublicKey::new(&ED25519, key.0);
-    check.verify(&message(signed), signature).map_err(|_| ProgramError::Signature)?;
+    let message = [CONTEXT, signed].concat();
+    check.verify(&message, signature).map_err(|_| ProgramError::Signature)?;
     Ok(Some(key))
 }
 
-fn message(signed: &[u8]) -> Vec<u8> {
-    [CONTEXT, signed].concat()
-}
-
-/// Signature at the end of a program.
 struct Signature<'a> {
     /// Bytes before the signature's section.
     signed: &'a [u8],
@@ -245,13 +200,14 @@ fn signature(code: &[u8]) -> Result<Option<Signature<'_>>, ProgramError> {
             Payload::End(_) => found,
             _ => None,
         };
-        if let Some((_, range)) = payload.as_section() {
-            section_start = range.end;
-        } else if let Payload::Version { range, .. } = &payload {
-            section_start = range.end;
-        } else if let Payload::CodeSectionStart { range, .. } = &payload {
-            section_start = range.end;
-        }
+        let range = match &payload {
+            Payload::Version { range, .. } | Payload::CodeSectionStart { range, .. } => range,
+            payload => match payload.as_section() {
+                Some((_, range)) => &range.clone(),
+                None => continue,
+            },
+        };
+        section_start = range.end;
     }
     Ok(found.and_then(|(section_start, key, signature)| {
         Some(Signature { signed: code.get(..section_start)?, key, signature })

@@ -2,15 +2,15 @@
 //! miss (src: credits s3).
 //!
 //! A relay has a queue of equal size for each branch of a session, and its credit grants packets to
-//! the node above. Each type that implements [`Policy`] is a rule that a session can choose; it
-//! reads the state of the relay through [`View`]. Policies use no clock, randomness or floating
-//! point: results are equal on all machines. [`program!`] makes a policy a WebAssembly program,
-//! which relays fetch for a session.
+//! the node above. A [`Policy`] reads the state of the relay through [`View`]. Policies use no clock,
+//! randomness or floating point: results are equal on all machines. [`program!`] makes a policy a
+//! WebAssembly program, which relays fetch for a session.
 
 #![no_std]
 
 mod policies;
 #[cfg(target_arch = "wasm32")]
+#[doc(hidden)]
 pub mod program;
 #[cfg(test)]
 mod tests;
@@ -121,14 +121,6 @@ macro_rules! program {
             }
         };
     };
-}
-
-fn least<V: View>(
-    view: &V,
-    branches: impl Iterator<Item = u32>,
-    of: impl Fn(&V, u32) -> i64,
-) -> Option<u32> {
-    branches.min_by_key(|branch| of(view, *branch))
 }
 
 fn once_due(view: &impl View, branch: Option<u32>) -> Option<u32> {

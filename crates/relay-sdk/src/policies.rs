@@ -1,6 +1,6 @@
 //! Implementations of the seven policies.
 
-use crate::{Policy, View, least, once_due};
+use crate::{Policy, View, once_due};
 
 /// Slowest branch sets the pace: no packet is lost for lack of buffer (src: credits s3.2).
 #[derive(Clone, Copy, Debug, Default)]
@@ -10,7 +10,7 @@ impl Policy for WorstPath {
     const DROPS: bool = false;
 
     fn credit(&mut self, view: &impl View) -> Option<u32> {
-        once_due(view, least(view, 0..view.branches(), |view, branch| view.forwarded(branch)))
+        once_due(view, (0..view.branches()).min_by_key(|branch| view.forwarded(*branch)))
     }
 }
 
@@ -22,7 +22,7 @@ impl Policy for BestPath {
     const DROPS: bool = false;
 
     fn credit(&mut self, view: &impl View) -> Option<u32> {
-        once_due(view, least(view, 0..view.branches(), |view, branch| -view.forwarded(branch)))
+        once_due(view, (0..view.branches()).min_by_key(|branch| -view.forwarded(*branch)))
     }
 }
 
@@ -65,7 +65,7 @@ impl BoundedLag {
 impl Policy for BoundedLag {
     fn credit(&mut self, view: &impl View) -> Option<u32> {
         let near = (0..view.branches()).filter(|branch| self.is_near(view, *branch));
-        once_due(view, least(view, near, |view, branch| view.forwarded(branch)))
+        once_due(view, near.min_by_key(|branch| view.forwarded(*branch)))
     }
 
     fn accepts(&mut self, view: &impl View, branch: u32, _layer: u8) -> bool {
@@ -123,6 +123,6 @@ impl Policy for WeightedUtility {
             let receivers: i64 = as_far.map(|it| i64::from(view.weight(it))).sum();
             receivers * (own - view.reported() + i64::from(view.buffer())).max(0)
         };
-        once_due(view, least(view, 0..view.branches(), |_, branch| -gain(branch)))
+        once_due(view, (0..view.branches()).min_by_key(|branch| -gain(*branch)))
     }
 }

@@ -65,13 +65,11 @@ pub struct Exported<P>(RefCell<Option<P>>);
 unsafe impl<P> Sync for Exported<P> {}
 
 impl<P: Policy> Exported<P> {
-    /// Creates the state before the start.
     #[expect(clippy::new_without_default, reason = "it is made for a static alone")]
     pub const fn new() -> Self {
         Self(RefCell::new(None))
     }
 
-    /// Starts the program with this policy.
     pub fn start(&self, policy: P) {
         *self.0.borrow_mut() = Some(policy);
     }
@@ -91,7 +89,6 @@ impl<P: Policy> Exported<P> {
         u32::from(self.with(true, |policy| policy.accepts(&HostView, branch, layer as u8)))
     }
 
-    /// Calls [`Policy::discards`].
     pub fn discards(&self, branch: u32) -> u32 {
         self.with(0, |policy| policy.discards(&HostView, branch))
     }

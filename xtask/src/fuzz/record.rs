@@ -2,10 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
-
-use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 
 use crate::shell;
 
@@ -35,33 +31,11 @@ impl Counts {
     }
 }
 
-/// Returns the CPU seconds of ended children, and reaps targets that AFL++ kills without waiting.
-pub(crate) fn cpu_s() -> Result<f64, String> {
-    #[cfg(target_os = "linux")]
-    nix::sys::prctl::set_child_subreaper(true).map_err(|error| format!("prctl: {error}"))?;
-    let start = Instant::now();
-    while start.elapsed() < REAP_MAX {
-        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-            Ok(WaitStatus::StillAlive) => std::thread::sleep(REAP_MAX / 100),
-            Ok(_) => {}
-            Err(_) => break,
-        }
-    }
-    let usage =
-        getrusage(UsageWho::RUSAGE_CHILDREN).map_err(|error| format!("getrusage: {error}"))?;
-    let times = [usage.user_time(), usage.system_time()];
-    // Whole seconds are far below 2^52.
-    Ok(times.iter().map(|time| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6).sum())
-}
-
-/// Longest wait for killed programs.
-const REAP_MAX: Duration = Duration::from_secs(2);
-
 /// Row of the table: sums over all runs, except for the coverage of the last run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Default)]
 struct Row {
     target: String,
-    cpu_h: f64,
+    hours: f64,
     counts: Counts,
     findings: usize,
 }
@@ -69,30 +43,28 @@ struct Row {
 impl Row {
     fn parse(line: &str) -> Option<Self> {
         let cells: Vec<&str> = line.trim().strip_prefix('|')?.split('|').map(str::trim).collect();
-        let [target, cpu_h, executions, edges, edges_total, findings, ""] = cells[..] else {
+        let [target, hours, executions, edges, edges_total, findings, ""] = cells[..] else {
             return None;
         };
-        let [executions, edges, edges_total] = [executions, edges, edges_total].map(str::parse);
         let counts = Counts {
-            executions: executions.ok()?,
-            edges: edges.ok()?,
-            edges_total: edges_total.ok()?,
+            executions: executions.parse().ok()?,
+            edges: edges.parse().ok()?,
+            edges_total: edges_total.parse().ok()?,
         };
-        let (target, cpu_h, findings) =
-            (target.into(), cpu_h.parse().ok()?, findings.parse().ok()?);
-        Some(Self { target, cpu_h, counts, findings })
+        let (hours, findings) = (hours.parse().ok()?, findings.parse().ok()?);
+        Some(Self { target: target.into(), hours, counts, findings })
     }
 
     fn line(&self) -> String {
-        let Self { target, cpu_h, counts: Counts { executions, edges, edges_total }, findings } =
-            self;
-        format!("| {target} | {cpu_h:.2} | {executions} | {edges} | {edges_total} | {findings} |\n")
+        let Self { target, hours, counts, findings } = self;
+        let Counts { executions, edges, edges_total } = counts;
+        format!("| {target} | {hours:.2} | {executions} | {edges} | {edges_total} | {findings} |\n")
     }
 }
 
 pub(crate) struct Run<'a> {
     pub(crate) target: &'a str,
-    pub(crate) cpu_s: f64,
+    pub(crate) hours: f64,
     pub(crate) before: Option<Counts>,
     pub(crate) after: Counts,
     pub(crate) findings: usize,
@@ -107,21 +79,14 @@ impl Run<'_> {
 
     fn added(&self, text: &str) -> String {
         let mut rows: Vec<Row> = text.lines().filter_map(Row::parse).collect();
-        let row = rows.iter().position(|row| row.target == self.target);
-        let mut row = row.map_or_else(
-            || Row {
-                target: self.target.into(),
-                cpu_h: 0.0,
-                counts: Counts::default(),
-                findings: 0,
-            },
-            |place| rows.remove(place),
-        );
+        let place = rows.iter().position(|row| row.target == self.target);
+        let mut row = place.map(|place| rows.remove(place)).unwrap_or_default();
+        row.target = self.target.into();
         // A resumed run continues the counters of the earlier run.
         let (before, after) = (self.before.unwrap_or_default(), self.after);
         let executions = after.executions - before.executions.min(after.executions);
         row.counts = Counts { executions: row.counts.executions + executions, ..after };
-        row.cpu_h += self.cpu_s / 3600.0;
+        row.hours += self.hours;
         row.findings = row.findings.max(self.findings);
         rows.push(row);
         rows.sort_by(|a, b| a.target.cmp(&b.target));
@@ -132,11 +97,11 @@ impl Run<'_> {
 
 const HEAD: &str = "# How long each target was fuzzed
 
-`cargo xtask fuzz TARGET` adds to this table: processor hours and executions of all runs, the edges
+`cargo xtask fuzz TARGET` adds to this table: hours and executions of all runs, the edges
 of the target's code that were reached and how many there are in the program of all targets, and
 the inputs that crashed or hung. What was found is mended, and its inputs are in `fuzz/corpus`.
 
-| target | processor hours | executions | edges reached | edges in all | crashes and hangs |
+| target | hours | executions | edges reached | edges in all | crashes and hangs |
 | --- | --- | --- | --- | --- | --- |
 ";
 
@@ -147,12 +112,12 @@ mod tests {
     #[test]
     fn runs_of_a_target_are_summed_in_a_line_of_their_own() {
         let counts = |executions, edges| Counts { executions, edges, edges_total: 900 };
-        let run = |target, cpu_s, before, after, findings, text: &str| {
-            Run { target, cpu_s, before, after, findings }.added(text)
+        let run = |target, hours, before, after, findings, text: &str| {
+            Run { target, hours, before, after, findings }.added(text)
         };
-        let first = run("objects", 1800.0, None, counts(1000, 70), 1, "");
-        let other = run("element", 3600.0, None, counts(5, 6), 0, &first);
-        let resumed = run("objects", 3600.0, Some(counts(1000, 70)), counts(4000, 90), 0, &other);
+        let first = run("objects", 0.5, None, counts(1000, 70), 1, "");
+        let other = run("element", 1.0, None, counts(5, 6), 0, &first);
+        let resumed = run("objects", 1.0, Some(counts(1000, 70)), counts(4000, 90), 0, &other);
         let want =
             "| element | 1.00 | 5 | 6 | 900 | 0 |\n| objects | 1.50 | 4000 | 90 | 900 | 1 |\n";
         assert_eq!(resumed, format!("{HEAD}{want}"));

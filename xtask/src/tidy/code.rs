@@ -1,6 +1,6 @@
 //! Rules for code.
 
-use super::TextFile;
+use super::{TextFile, lines};
 use crate::deps::PURE;
 use crate::shell;
 use crate::workspace::Crate;
@@ -10,9 +10,9 @@ pub(super) fn lengths(files: &[TextFile]) -> Vec<String> {
     let is_source = |file: &&TextFile| ["rs", "py", "js"].iter().any(|e| file.has_extension(e));
     let is_test = |file: &&TextFile| file.is_below("tests") || file.path.ends_with("tests.rs");
     let source = files.iter().filter(is_source).filter(|file| !is_test(file));
-    let long = source.filter(|file| file.text.lines().count() > LINES_MAX);
-    long.map(|file| {
-        let count = file.text.lines().count();
+    let counted = source.map(|file| (file, file.text.lines().count()));
+    let long = counted.filter(|(_, count)| *count > LINES_MAX);
+    long.map(|(file, count)| {
         file.complaint(count, format!("{count} lines; allowed: {LINES_MAX}; split the file"))
     })
     .collect()
@@ -22,9 +22,9 @@ pub(super) fn leftovers(files: &[TextFile]) -> Vec<String> {
     let mut complaints = Vec::new();
     for file in files.iter().filter(|file| !file.path.ends_with("Cargo.lock")) {
         for (number, line) in file.lines() {
-            for word in LEFTOVERS.iter().filter(|word| has_word(line, word)) {
-                complaints.push(file.complaint(number, format!("left over: {word}")));
-            }
+            let words = LEFTOVERS.iter().filter(|word| has_word(line, word));
+            let complaint = |word| file.complaint(number, format!("left over: {word}"));
+            complaints.extend(words.map(complaint));
         }
     }
     complaints
@@ -34,85 +34,68 @@ pub(super) fn leftovers(files: &[TextFile]) -> Vec<String> {
 pub(super) fn pure_crates(files: &[TextFile], crates: &[Crate]) -> Vec<String> {
     let mut complaints = Vec::new();
     let find = |path: &str| files.iter().find(|file| file.path.as_os_str() == path);
-    for name in crates.iter().map(|found| found.name.as_str()) {
-        let path = format!("crates/{name}/src/lib.rs");
-        if PURE.contains(&name)
-            && let Some(file) = find(&path)
+    for found in crates.iter().filter(|found| PURE.contains(&found.name.as_str())) {
+        let folder = format!("crates/{}/src/", found.name);
+        if let Some(file) = find(&format!("{folder}lib.rs"))
             && !file.lines().any(|(_, line)| line.trim() == "#![no_std]")
         {
             complaints.push(file.complaint(1, "must say #![no_std]: the crate is pure"));
         }
-        if PURE.contains(&name) {
-            let folder = format!("crates/{name}/src/");
-            let own = files.iter().filter(|file| file.path.starts_with(&folder));
-            complaints.extend(own.flat_map(names_std));
-        }
-        let rules = format!("crates/{name}/clippy.toml");
-        let banned = ["std::time::Instant", "std::collections::HashMap", "std::net::UdpSocket"];
-        let lists = |file: &TextFile| banned.iter().all(|path| file.text.contains(path));
-        if name == "sim" && !find(&rules).is_some_and(lists) {
-            complaints.push(format!("{rules}:1: must disallow clocks, hash maps and sockets"));
-        }
+        let own = files.iter().filter(|file| file.path.starts_with(&folder));
+        complaints.extend(own.flat_map(names_std));
+    }
+    let rules = "crates/sim/clippy.toml";
+    let banned = ["std::time::Instant", "std::collections::HashMap", "std::net::UdpSocket"];
+    let lists = |file: &TextFile| banned.iter().all(|path| file.text.contains(path));
+    if crates.iter().any(|found| found.name == "sim") && !find(rules).is_some_and(lists) {
+        complaints.push(format!("{rules}:1: must disallow clocks, hash maps and sockets"));
     }
     complaints
 }
 
 /// `no_std` removes the standard library from the prelude, but a crate can still name it.
 fn names_std(file: &TextFile) -> Vec<String> {
-    let mut complaints = Vec::new();
-    let mut before = "";
-    for (number, line) in file.lines() {
-        let line = line.trim();
-        if line.contains("extern crate std") && before != "#[cfg(test)]" {
-            complaints.push(file.complaint(number, "a pure crate names std in its tests alone"));
-        }
-        before = line;
-    }
-    complaints
+    let before = [""].into_iter().chain(file.text.lines().map(str::trim));
+    let lines = file.lines().zip(before);
+    let named = lines.filter(|((_, line), before)| {
+        line.contains("extern crate std") && *before != "#[cfg(test)]"
+    });
+    let what = "a pure crate names std in its tests alone";
+    named.map(|((number, _), _)| file.complaint(number, what)).collect()
 }
 
 pub(super) fn addresses(files: &[TextFile]) -> Vec<String> {
-    let protocols = files.iter().filter(|file| file.path.starts_with("crates/proto/src"));
-    let lines = protocols.flat_map(|file| file.lines().map(move |line| (file, line)));
+    let protocols =
+        lines(files, "rs").filter(|(file, ..)| file.path.starts_with("crates/proto/src"));
     let named =
-        lines.filter(|(_, (_, line))| line.contains("SocketAddr") || line.contains("IpAddr"));
-    named.map(|(file, (line, _))| file.complaint(line, "a network address in a protocol")).collect()
+        protocols.filter(|(.., line)| line.contains("SocketAddr") || line.contains("IpAddr"));
+    named.map(|(file, line, _)| file.complaint(line, "a network address in a protocol")).collect()
 }
 
 pub(super) fn lints(files: &[TextFile], crates: &[Crate]) -> Vec<String> {
-    let mut complaints = Vec::new();
-    for found in crates {
+    let manifests = crates.iter().filter_map(|found| {
         let path = found.manifest.strip_prefix(shell::root()).unwrap_or(&found.manifest);
-        let Some(file) = files.iter().find(|file| file.path == path) else { continue };
-        if !file.text.contains("[lints]\nworkspace = true") {
-            complaints.push(file.complaint(1, "must have [lints] workspace = true"));
-        }
-    }
-    complaints
+        files.iter().find(|file| file.path == path)
+    });
+    let lacking = manifests.filter(|file| !file.text.contains("[lints]\nworkspace = true"));
+    lacking.map(|file| file.complaint(1, "must have [lints] workspace = true")).collect()
 }
 
 const UNSAFE: &[&str] = &["crates/relay-sdk/src/program.rs", "crates/relay-sdk/src/lib.rs"];
 
 pub(super) fn unsafety(files: &[TextFile]) -> Vec<String> {
     let allows = concat!("(unsafe", "_code");
-    let others = files.iter().filter(|file| !UNSAFE.iter().any(|it| file.path.ends_with(it)));
-    others
-        .flat_map(|file| {
-            let lines = file.lines().filter(|(_, line)| line.contains(allows));
-            lines.map(|(number, _)| {
-                file.complaint(number, "programs and their hosts alone may do that")
-            })
-        })
-        .collect()
+    let is_allowed = |file: &TextFile| UNSAFE.iter().any(|it| file.path.ends_with(it));
+    let lines =
+        lines(files, "rs").filter(|(file, _, line)| line.contains(allows) && !is_allowed(file));
+    let what = "programs and their hosts alone may do that";
+    lines.map(|(file, number, _)| file.complaint(number, what)).collect()
 }
 
 fn has_word(line: &str, word: &str) -> bool {
     let inner = |c: char| c.is_alphanumeric() || c == '_';
-    line.match_indices(word).any(|(at, _)| {
-        let before = line[..at].chars().next_back();
-        let after = line[at + word.len()..].chars().next();
-        !before.is_some_and(inner) && !after.is_some_and(inner)
-    })
+    line.match_indices(word)
+        .any(|(at, _)| !line[..at].ends_with(inner) && !line[at + word.len()..].starts_with(inner))
 }
 
 const LINES_MAX: usize = 1000;
@@ -163,16 +146,11 @@ mod tests {
 
     #[test]
     fn a_pure_crate_must_say_so() {
-        let crates: Vec<Crate> = ["base", "sim", "cli"]
-            .iter()
-            .map(|name| Crate {
-                name: name.to_string(),
-                package: format!("faircast-{name}"),
-                manifest: shell::root().join(format!("crates/{name}/Cargo.toml")),
-                uses: Vec::new(),
-                tests: Vec::new(),
-            })
-            .collect();
+        let crates = ["base", "sim", "cli"].map(|name| {
+            let manifest = shell::root().join(format!("crates/{name}/Cargo.toml"));
+            let (name, uses, tests) = (name.to_string(), Vec::new(), Vec::new());
+            Crate { package: format!("faircast-{name}"), name, manifest, uses, tests }
+        });
         let impure = [
             text_file("crates/base/src/lib.rs", "//! Docs.\n"),
             text_file("crates/cli/src/lib.rs", "//! Docs.\n"),

@@ -1,32 +1,27 @@
-//! Rules for sources and documents.
+//! Rules for sources, documents and scenario files.
 
 use std::path::Path;
 
-use super::TextFile;
+use super::{TextFile, lines};
 use crate::{COMMANDS, guide, new_scheme, shell};
 
 /// Requires that every `src:` begins with a key of docs/references.md, such as "- `RFC 3208`: …".
 pub(super) fn sources(files: &[TextFile]) -> Vec<String> {
-    let page = files.iter().find(|file| file.path == Path::new("docs/references.md"));
-    let keys: Vec<&str> = page.map_or(Vec::new(), |page| {
-        page.lines()
-            .filter_map(|(_, line)| line.strip_prefix("- `")?.split_once('`').map(|(key, _)| key))
-            .collect()
-    });
+    let references = lines(files, "md").filter(|(file, ..)| file.path == Path::new(REFERENCES));
+    let key = |line: &'_ str| Some(line.strip_prefix("- `")?.split_once('`')?.0.to_string());
+    let keys: Vec<String> = references.filter_map(|(.., line)| key(line)).collect();
     let mut complaints = Vec::new();
-    for file in files.iter().filter(|file| file.has_extension("rs")) {
-        for (number, line) in file.lines() {
-            let Some((_, comment)) = line.split_once("//") else { continue };
-            let Some((_, source)) = comment.split_once(MARK) else { continue };
-            let names = |key: &str| {
-                let rest = source.strip_prefix(key);
-                rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric()))
-            };
-            if !keys.iter().any(|key| names(key)) {
-                let source: String = source.chars().take(40).collect();
-                let what = format!("source \"{source}\" is no key of docs/references.md");
-                complaints.push(file.complaint(number, what));
-            }
+    for (file, number, line) in lines(files, "rs") {
+        let Some((_, comment)) = line.split_once("//") else { continue };
+        let Some((_, source)) = comment.split_once(MARK) else { continue };
+        let names = |key: &String| {
+            let rest = source.strip_prefix(key);
+            rest.is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
+        };
+        if !keys.iter().any(names) {
+            let source: String = source.chars().take(40).collect();
+            let what = format!("source \"{source}\" is no key of {REFERENCES}");
+            complaints.push(file.complaint(number, what));
         }
     }
     complaints
@@ -34,14 +29,11 @@ pub(super) fn sources(files: &[TextFile]) -> Vec<String> {
 
 pub(super) fn schemes(files: &[TextFile]) -> Vec<String> {
     let mut complaints = Vec::new();
-    for file in files.iter().filter(|file| {
-        file.path.parent() == Some(Path::new("docs/schemes")) && file.has_extension("md")
-    }) {
-        let headings: Vec<String> = file
-            .lines()
-            .filter(|(_, line)| line.starts_with("##"))
-            .map(|(_, line)| line.to_lowercase())
-            .collect();
+    let folder = Some(Path::new("docs/schemes"));
+    let is_page = |file: &&TextFile| file.path.parent() == folder && file.has_extension("md");
+    for file in files.iter().filter(is_page) {
+        let headings = file.lines().filter(|(_, line)| line.starts_with("##"));
+        let headings: Vec<String> = headings.map(|(_, line)| line.to_lowercase()).collect();
         for wanted in SCHEME_HEADINGS {
             let word = wanted.to_lowercase();
             if !headings.iter().any(|heading| heading.contains(&word)) {
@@ -54,16 +46,13 @@ pub(super) fn schemes(files: &[TextFile]) -> Vec<String> {
 
 pub(super) fn links(files: &[TextFile]) -> Vec<String> {
     let mut complaints = Vec::new();
-    for file in files.iter().filter(|file| file.has_extension("md")) {
+    for (file, number, line) in lines(files, "md") {
         let folder = file.path.parent().unwrap_or(Path::new(""));
-        for (number, line) in file.lines() {
-            for target in line.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-                let target = target.split('#').next().unwrap_or_default();
-                let elsewhere = target.is_empty() || target.contains(':') || target.contains(' ');
-                if !elsewhere && !shell::root().join(folder).join(target).exists() {
-                    let what = format!("link to {target}, which does not exist");
-                    complaints.push(file.complaint(number, what));
-                }
+        for target in line.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
+            let elsewhere = target.is_empty() || target.contains([':', ' ']);
+            if !elsewhere && !shell::root().join(folder).join(target).exists() {
+                let what = format!("link to {target}, which does not exist");
+                complaints.push(file.complaint(number, what));
             }
         }
     }
@@ -72,31 +61,57 @@ pub(super) fn links(files: &[TextFile]) -> Vec<String> {
 
 pub(super) fn commands(files: &[TextFile]) -> Vec<String> {
     let mut complaints = Vec::new();
-    for file in files.iter().filter(|file| file.has_extension("md")) {
-        for (number, line) in file.lines() {
-            let task = line.split("cargo xtask ").nth(1).map(|rest| {
-                rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').next().unwrap_or("")
-            });
-            // `COMMAND` and the like are placeholders.
-            if let Some(task) = task.filter(|task| task.starts_with(|c: char| c.is_lowercase()))
-                && !COMMANDS.iter().any(|(name, _)| *name == task)
-            {
-                complaints.push(file.complaint(number, format!("no task xtask {task}")));
-            }
-            for word in line.split(|c: char| c.is_whitespace() || "`\"'(),;".contains(c)) {
-                let named = word.starts_with("scenarios/") && word.ends_with(".toml");
-                let made = new_scheme::makes(guide::NAME, word);
-                if named && !made && !word.contains('*') && !shell::root().join(word).exists() {
-                    complaints.push(file.complaint(number, format!("no file {word}")));
-                }
+    for (file, number, line) in lines(files, "md") {
+        let task = line
+            .split("cargo xtask ")
+            .nth(1)
+            .and_then(|rest| rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').next());
+        // `COMMAND` and the like are placeholders.
+        if let Some(task) = task.filter(|task| task.starts_with(char::is_lowercase))
+            && !COMMANDS.iter().any(|(name, _)| *name == task)
+        {
+            complaints.push(file.complaint(number, format!("no task xtask {task}")));
+        }
+        for word in line.split(|c: char| c.is_whitespace() || "`\"'(),;".contains(c)) {
+            let named = word.starts_with("scenarios/") && word.ends_with(".toml");
+            let made = new_scheme::makes(guide::NAME, word);
+            if named && !made && !word.contains('*') && !shell::root().join(word).exists() {
+                complaints.push(file.complaint(number, format!("no file {word}")));
             }
         }
     }
     complaints
 }
 
+pub(super) fn scenarios(files: &[TextFile]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    let is_scenario =
+        |file: &&TextFile| file.path.starts_with("scenarios") && file.has_extension("toml");
+    for file in files.iter().filter(is_scenario) {
+        let table = match toml::de::DeTable::parse(&file.text) {
+            Ok(table) => table.into_inner(),
+            Err(error) => {
+                complaints.push(file.complaint(1, format!("not TOML: {}", error.message())));
+                continue;
+            }
+        };
+        if !table.contains_key("link") {
+            continue;
+        }
+        let title = table.get("title").and_then(|title| title.get_ref().as_str());
+        if !title.is_some_and(|title| title.ends_with('?')) {
+            complaints.push(file.complaint(1, "has no title that ends in a question mark"));
+        }
+        if !file.lines().any(|(_, line)| line.trim_start().starts_with('#')) {
+            complaints.push(file.complaint(1, "has no comment that explains it"));
+        }
+    }
+    complaints
+}
+
+const REFERENCES: &str = "docs/references.md";
 const MARK: &str = concat!("src", ": ");
-const SCHEME_HEADINGS: &[&str] = &[
+const SCHEME_HEADINGS: [&str; 7] = [
     "Idea",
     "State",
     "Constants",
@@ -146,5 +161,16 @@ mod tests {
             commands(&file),
             ["README.md:3: no task xtask tset", "README.md:4: no file scenarios/none.toml"]
         );
+    }
+
+    #[test]
+    fn scenarios_must_ask_and_explain() {
+        let good = text_file("scenarios/a.toml", "# Why.\ntitle = \"Is it fair?\"\n[[link]]\n");
+        let mute = text_file("scenarios/b/c.toml", "title = \"Fairness\"\n[[link]]\n");
+        let broken = text_file("scenarios/d.toml", "title =\n");
+        let suite = text_file("scenarios/suite.toml", "seeds = 10\n");
+        assert_eq!(scenarios(&[good, suite]), Vec::<String>::new());
+        assert_eq!(scenarios(&[mute]).len(), 2);
+        assert!(scenarios(&[broken])[0].starts_with("scenarios/d.toml:1: not TOML"));
     }
 }

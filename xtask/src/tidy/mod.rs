@@ -3,7 +3,6 @@
 mod code;
 mod documents;
 mod prose;
-mod scenarios;
 mod words;
 
 use std::path::{Path, PathBuf};
@@ -34,6 +33,15 @@ impl TextFile {
     }
 }
 
+/// Returns the lines of all files with an extension, with their numbers.
+fn lines<'a>(
+    files: &'a [TextFile],
+    extension: &'a str,
+) -> impl Iterator<Item = (&'a TextFile, usize, &'a str)> {
+    let files = files.iter().filter(move |file| file.has_extension(extension));
+    files.flat_map(|file| file.lines().map(move |(number, line)| (file, number, line)))
+}
+
 pub(crate) fn check(crates: &[Crate]) -> Result<String, String> {
     let files = files()?;
     let complaints: Vec<String> = [
@@ -47,7 +55,7 @@ pub(crate) fn check(crates: &[Crate]) -> Result<String, String> {
         documents::schemes(&files),
         documents::links(&files),
         documents::commands(&files),
-        scenarios::questions(&files),
+        documents::scenarios(&files),
         words::private_words(&files),
         words::type_names(&files),
         words::first_lines(&files),
@@ -63,17 +71,14 @@ pub(crate) fn check(crates: &[Crate]) -> Result<String, String> {
 fn files() -> Result<Vec<TextFile>, String> {
     let arguments = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
     let list = shell::output("git", &arguments)?;
-    let mut files = Vec::new();
-    for path in list.split('\0').filter(|path| !path.is_empty()).map(Path::new) {
-        // A tracked file may be deleted, and a file that is not UTF-8 is not text.
-        let read = std::fs::read_to_string(shell::root().join(path));
-        if let Ok(text) = read
-            && !path.iter().any(|part| part == "vendor")
-        {
-            files.push(TextFile { path: path.to_owned(), text });
-        }
-    }
-    Ok(files)
+    let paths = list.split('\0').map(Path::new);
+    let paths = paths.filter(|path| !path.iter().any(|part| part == "vendor"));
+    // A tracked file may be deleted, and a file that is not UTF-8 is not text.
+    let read = |path: &Path| {
+        let text = std::fs::read_to_string(shell::root().join(path)).ok()?;
+        Some(TextFile { path: path.to_owned(), text })
+    };
+    Ok(paths.filter_map(read).collect())
 }
 
 #[cfg(test)]

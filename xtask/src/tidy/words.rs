@@ -3,23 +3,19 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::TextFile;
+use super::{TextFile, lines};
 
 pub(super) fn private_words(files: &[TextFile]) -> Vec<String> {
     let mut complaints = Vec::new();
-    let read = |file: &&TextFile| {
-        ["rs", "md", "toml"].iter().any(|e| file.has_extension(e))
-            && !UNREAD.iter().any(|path| file.path == Path::new(path))
-    };
-    for file in files.iter().filter(read) {
-        for (number, line) in file.lines() {
-            // File name under which users look for the guarantees of group communication.
-            let parts = parts(&line.replace("promises.md", ""));
-            let said = |word: &str| parts.iter().any(|part| part == word);
-            for (word, instead) in PRIVATE.iter().filter(|(word, _)| said(word)) {
-                let what = format!("{word} is a word of our own: say {instead}");
-                complaints.push(file.complaint(number, what));
-            }
+    let lines = ["rs", "md", "toml"].into_iter().flat_map(|extension| lines(files, extension));
+    let is_read = |file: &TextFile| !UNREAD.iter().any(|path| file.path == Path::new(path));
+    for (file, number, line) in lines.filter(|(file, ..)| is_read(file)) {
+        // File name under which users look for the guarantees of group communication.
+        let parts = parts(&line.replace("promises.md", ""));
+        let said = |word: &str| parts.iter().any(|part| part == word);
+        for (word, instead) in PRIVATE.iter().filter(|(word, _)| said(word)) {
+            let what = format!("{word} is a word of our own: say {instead}");
+            complaints.push(file.complaint(number, what));
         }
     }
     complaints
@@ -27,13 +23,11 @@ pub(super) fn private_words(files: &[TextFile]) -> Vec<String> {
 
 pub(super) fn type_names(files: &[TextFile]) -> Vec<String> {
     let mut places: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    let is_code = |file: &&TextFile| file.path.starts_with("crates") && file.is_below("src");
-    for file in files.iter().filter(is_code).filter(|file| file.has_extension("rs")) {
-        for (number, line) in file.lines() {
-            if let Some(name) = public_type(line) {
-                let place = format!("{}:{number}", file.path.display());
-                places.entry(name).or_default().push(place);
-            }
+    let is_code = |file: &TextFile| file.path.starts_with("crates") && file.is_below("src");
+    for (file, number, line) in lines(files, "rs").filter(|(file, ..)| is_code(file)) {
+        if let Some(name) = public_type(line) {
+            let place = format!("{}:{number}", file.path.display());
+            places.entry(name).or_default().push(place);
         }
     }
     let mut complaints = Vec::new();
@@ -48,19 +42,15 @@ pub(super) fn type_names(files: &[TextFile]) -> Vec<String> {
 }
 
 pub(super) fn first_lines(files: &[TextFile]) -> Vec<String> {
-    let mut complaints = Vec::new();
-    for file in files.iter().filter(|file| file.has_extension("rs")) {
+    let complaint = |file: &TextFile| {
         let Some(title) = file.text.strip_prefix("//! ") else {
-            complaints.push(file.complaint(1, "a module begins with a line of //!"));
-            continue;
+            return Some(file.complaint(1, "a module begins with a line of //!"));
         };
         let first = title.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
-        if RIDDLES.contains(&first) {
-            let what = format!("the first line begins with {first}: name the thing with a noun");
-            complaints.push(file.complaint(1, what));
-        }
-    }
-    complaints
+        let what = format!("the first line begins with {first}: name the thing with a noun");
+        RIDDLES.contains(&first).then(|| file.complaint(1, what))
+    };
+    files.iter().filter(|file| file.has_extension("rs")).filter_map(complaint).collect()
 }
 
 /// Returns the words of a line in lower case, those of identifiers too: `RetryTimer` has two.

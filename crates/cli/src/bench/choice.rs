@@ -119,7 +119,7 @@ impl Bench {
 
     pub(super) fn list(&self) -> Result<String, Error> {
         match self {
-            Self::Live(live, request) => live.list(request),
+            Self::Live(live, request) => (live.list)(request),
             Self::Matrix(comparison) => Ok(matrix::list(comparison)),
             Self::Suite(suite) => Ok(suites::list(suite)),
         }
@@ -127,7 +127,7 @@ impl Bench {
 
     pub(super) fn run(&self, args: &BenchArgs, study: &Study<'_>) -> Result<Results, Error> {
         match self {
-            Self::Live(live, request) => live.run(request, study.monitor),
+            Self::Live(live, request) => (live.run)(request, study.monitor),
             Self::Matrix(comparison) => matrix::run(comparison, args, study),
             Self::Suite(suite) => suites::run(suite, args, study),
         }

@@ -53,7 +53,7 @@ impl Hosts {
     }
 
     pub(super) fn address(&self, name: &str) -> std::net::Ipv4Addr {
-        Field::address(self.node(name))
+        self.field.current_address(self.node(name))
     }
 
     pub(super) fn start(&self, name: &str, words: &str) -> Running {

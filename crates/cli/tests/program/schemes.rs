@@ -24,7 +24,7 @@ fn a_file_gets_to_four_hosts_over_every_scheme_though_each_loses_one_packet_in_2
             let received = hosts.site.assert_received(name, receiver);
             assert_eq!(received.event("complete")["scheme"], scheme.name, "nobody told it");
         }
-        let lost = hosts.field.counts().lost;
+        let lost = hosts.field.counts().lost_packets;
         assert!(lost >= 50, "{}: {lost} packets were lost", scheme.name);
     }
 }

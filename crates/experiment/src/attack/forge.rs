@@ -10,7 +10,6 @@ use super::tree::{Tree, is_tram};
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Captured {
-    /// Address of the source's last packet.
     pub(super) source: Option<SocketAddrV4>,
     /// Last packet of each kind; empty before the first.
     pub(super) spm: Vec<u8>,

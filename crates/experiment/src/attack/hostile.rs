@@ -1,9 +1,10 @@
 //! Attacker thread: waits until it has received enough packets, then sends forged ones.
 
-use std::io::{Read as _, Write as _};
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use faircast_lab::lan::Lan;
@@ -14,6 +15,7 @@ use super::attacker::Attacker;
 use super::forge::{Captured, Claim};
 use super::transfer::{ATTACKER, GROUP, METRICS, PORT, RECEIVERS, SENDER};
 use super::{Attack, FLOOD, Over};
+use crate::host::http_get;
 
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -45,21 +47,17 @@ pub(super) struct Sent {
     pub(super) answered: Option<Duration>,
 }
 
+/// Thread of the attacker. It begins after `go` is set, and ends early after `stop` is set.
 pub(super) struct Hostile {
-    signals: Arc<Signals>,
-    thread: std::thread::JoinHandle<std::io::Result<Sent>>,
-}
-
-#[derive(Default)]
-struct Signals {
-    go: AtomicBool,
-    stop: AtomicBool,
+    pub(super) go: Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
+    pub(super) thread: JoinHandle<io::Result<Sent>>,
 }
 
 impl Hostile {
-    pub(super) fn start(attack: &'static Attack, lan: &Lan) -> std::io::Result<Self> {
-        let signals = Arc::<Signals>::default();
-        let shared = Arc::clone(&signals);
+    pub(super) fn start(attack: &'static Attack, lan: &Lan) -> io::Result<Self> {
+        let (go, stop) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+        let (is_begun, is_stopped) = (Arc::clone(&go), Arc::clone(&stop));
         let (gate, receiver_gate) = (lan.gate(ATTACKER)?, lan.gate(RECEIVERS[0])?);
         let [source, here] = [SENDER, ATTACKER].map(|host| lan.address(host));
         let receivers = RECEIVERS.map(|host| lan.address(host));
@@ -69,34 +67,25 @@ impl Hostile {
             let mut captured = Captured::default();
             // Reception goes on until the start signal, so that the sequence numbers are current.
             let begins = |captured: &Captured| {
-                shared.go.load(Ordering::Relaxed)
-                    && has_enough(attack, captured, source, &receivers)
+                is_begun.load(Ordering::Relaxed) && has_enough(attack, captured, source, &receivers)
             };
-            if !attacker.capture(&shared.stop, &mut captured, begins)? {
+            if !attacker.capture(&is_stopped, &mut captured, begins)? {
                 return Ok(Sent { count: 0, answered: None });
             }
             let honest = || {
                 receiver_gate.enter()?;
                 time_of_metrics(SocketAddrV4::new(source, METRICS))
             };
-            let (attacker, captured, stop) = (&attacker, &captured, &shared.stop);
+            let (attacker, captured, stop) = (&attacker, &captured, &*is_stopped);
             Strike { attacker, captured, source, receivers, stop }.run(attack.sends, honest)
         });
-        Ok(Self { signals, thread })
+        Ok(Self { go, stop, thread })
     }
 
-    pub(super) fn go(&self) {
-        self.signals.go.store(true, Ordering::Relaxed);
-    }
-
-    pub(super) fn is_over(&self) -> bool {
-        self.thread.is_finished()
-    }
-
-    pub(super) fn end(self) -> std::io::Result<Sent> {
-        self.signals.stop.store(true, Ordering::Relaxed);
+    pub(super) fn end(self) -> io::Result<Sent> {
+        self.stop.store(true, Ordering::Relaxed);
         let ended = self.thread.join();
-        ended.unwrap_or_else(|_| Err(std::io::Error::other("the attacker's thread ended badly")))
+        ended.unwrap_or_else(|_| Err(io::Error::other("the attacker's thread ended badly")))
     }
 }
 
@@ -108,14 +97,13 @@ fn has_enough(
 ) -> bool {
     match attack.sends {
         Sends::Nothing | Sends::Connections => true,
-        Sends::Settings => captured.tree.has_node(source),
+        Sends::Settings => captured.tree.endpoint(source).is_some(),
         _ if attack.over == Some(Over::Tram) => captured.tree.has_data_and(receivers),
         Sends::Sealed => !captured.sealed.is_empty(),
         _ => !captured.spm.is_empty() && (attack.first || !captured.data.is_empty()),
     }
 }
 
-/// Attacker that has received enough, and its aims.
 struct Strike<'a> {
     attacker: &'a Attacker,
     captured: &'a Captured,
@@ -128,28 +116,29 @@ impl Strike<'_> {
     fn run(
         &self,
         kind: Sends,
-        honest: impl FnOnce() -> std::io::Result<Duration> + Send,
-    ) -> std::io::Result<Sent> {
+        honest: impl FnOnce() -> io::Result<Duration> + Send,
+    ) -> io::Result<Sent> {
         let (attacker, tree, speaker) =
-            (self.attacker, &self.captured.tree, self.source_endpoint());
+            (self.attacker, &self.captured.tree, self.endpoint(self.source));
         let mut answered = None;
         let count = match kind {
             Sends::Nothing => 0,
             Sends::Connections => {
                 let to = SocketAddr::from((self.source, METRICS));
                 let connect = |_| TcpStream::connect_timeout(&to, Duration::from_secs(5));
-                let open = (0..CONNECTIONS).map(connect).collect::<std::io::Result<Vec<_>>>()?;
+                let open = (0..CONNECTIONS).map(connect).collect::<io::Result<Vec<_>>>()?;
                 let took = std::thread::scope(|scope| scope.spawn(honest).join());
                 answered = took.ok().and_then(Result::ok);
                 open.len() as u32
             }
             Sends::Removal | Sends::Goodbye => {
                 for host in self.receivers {
-                    let at = self.port_of(host);
-                    match kind {
-                        Sends::Removal => attacker.send(speaker, at, &tree.removal(self.source))?,
-                        _ => attacker.send(at, speaker, &tree.goodbye(host))?,
-                    }
+                    let at = self.endpoint(host);
+                    let (from, to, name) = match kind {
+                        Sends::Removal => (speaker, at, self.source),
+                        _ => (at, speaker, host),
+                    };
+                    attacker.send(from, to, &tree.packet(kind, name))?;
                 }
                 self.receivers.len() as u32
             }
@@ -161,14 +150,10 @@ impl Strike<'_> {
         Ok(Sent { count, answered })
     }
 
-    /// Returns the source's address and port.
-    fn source_endpoint(&self) -> SocketAddrV4 {
-        let tree = self.captured.tree.endpoint(self.source);
-        tree.or(self.captured.source).unwrap_or(SocketAddrV4::new(self.source, PORT))
-    }
-
-    fn port_of(&self, host: Ipv4Addr) -> SocketAddrV4 {
-        self.captured.tree.endpoint(host).unwrap_or(SocketAddrV4::new(host, PORT))
+    fn endpoint(&self, host: Ipv4Addr) -> SocketAddrV4 {
+        let sender = self.captured.source.filter(|at| *at.ip() == host);
+        let known = self.captured.tree.endpoint(host).or(sender);
+        known.unwrap_or(SocketAddrV4::new(host, PORT))
     }
 
     /// Returns the packet of an attack by one packet to the group, in the source's name.
@@ -182,19 +167,17 @@ impl Strike<'_> {
             Sends::Rst => captured.spm_with(|_| {}, Some(OptionType::RST), None),
             Sends::Scheme => captured.spm_with(|_| {}, None, Some(b"\x01\x07another")),
             Sends::Sealed => captured.sealed_damaged(),
-            Sends::End => tree.end(self.source),
-            Sends::Ahead => tree.ahead(self.source, AHEAD),
+            Sends::End | Sends::Ahead => tree.packet(kind, self.source),
             _ => return None,
         })
     }
 
-    /// Sends packets at the rate of an attack. Returns their number.
-    fn flood(&self, kind: Sends) -> std::io::Result<u32> {
+    fn flood(&self, kind: Sends) -> io::Result<u32> {
         let Self { attacker, captured, source, receivers, stop } = *self;
-        let (tree, group, speaker) = (&captured.tree, attacker.group, self.source_endpoint());
+        let (tree, group, speaker) = (&captured.tree, attacker.group, self.endpoint(self.source));
         let own = SocketAddrV4::new(attacker.here, PORT);
         let member_socket = || UdpSocket::bind((attacker.here, 0));
-        let flood = |per_second, send: &mut dyn FnMut(u32) -> std::io::Result<()>| {
+        let flood = |per_second, send: &mut dyn FnMut(u32) -> io::Result<()>| {
             Attacker::flood(per_second, FLOOD, stop, send)
         };
         match kind {
@@ -227,7 +210,7 @@ impl Strike<'_> {
                 attacker.send(from, speaker, &packet)
             }),
             Sends::Settings => {
-                flood(2.0, &mut |_| attacker.send(speaker, group, &tree.settings(source)))
+                flood(2.0, &mut |_| attacker.send(speaker, group, &tree.packet(kind, source)))
             }
             Sends::Repeats => {
                 let (socket, [bind, ack]) = (member_socket()?, tree.member());
@@ -240,10 +223,10 @@ impl Strike<'_> {
                 let hosts = [source, receivers[0], receivers[1]];
                 flood(PER_SECOND, &mut |number| {
                     let (host, packet) = tree.any(&hosts, number as usize);
-                    let from = host.map_or(own, |host| self.port_of(host));
+                    let from = host.map_or(own, |host| self.endpoint(host));
                     attacker.send(from, group, &packet)?;
                     let mut others = hosts.iter().filter(|to| host != Some(**to));
-                    others.try_for_each(|to| attacker.send(from, self.port_of(*to), &packet))
+                    others.try_for_each(|to| attacker.send(from, self.endpoint(*to), &packet))
                 })
             }
             _ => Ok(0),
@@ -251,29 +234,19 @@ impl Strike<'_> {
     }
 }
 
-/// Distance of forged data from the newest packet, in packets; rate on a tree, in packets/s.
-const AHEAD: i64 = 50;
+/// Rate of forged packets on a tree, in packets/s.
 const PER_SECOND: f64 = 20.0;
 
 const MEMBERS: u32 = 10_000;
 const CONNECTIONS: u32 = 145;
 
-fn time_of_metrics(at: SocketAddrV4) -> std::io::Result<Duration> {
+fn time_of_metrics(at: SocketAddrV4) -> io::Result<Duration> {
     let begun = Instant::now();
     loop {
-        let answer = || {
-            let mut stream = TcpStream::connect_timeout(&at.into(), Duration::from_secs(1))?;
-            stream.set_read_timeout(Some(Duration::from_secs(30)))?;
-            stream.write_all(
-                b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n",
-            )?;
-            let mut text = String::new();
-            stream.read_to_string(&mut text).map(|_| text)
-        };
-        match answer() {
+        match http_get(at.into(), "metrics", Duration::from_secs(30)) {
             Ok(text) if text.starts_with("HTTP/1.1 200") => return Ok(begun.elapsed()),
             _ if begun.elapsed() > Duration::from_secs(60) => {
-                return Err(std::io::Error::other("no answer"));
+                return Err(io::Error::other("no answer"));
             }
             _ => std::thread::sleep(Duration::from_millis(100)),
         }

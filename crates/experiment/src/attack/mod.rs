@@ -1,8 +1,7 @@
 //! Attacks on a transfer over real sockets, by a host beside it.
 //!
 //! A sender, two receivers and an attacker without a key are in network namespaces on one bridge.
-//! Each attack has a transfer of its own, measured before, during and after it; the transfer must
-//! succeed.
+//! Each attack has a transfer of its own, which must succeed.
 
 mod attacker;
 mod forge;
@@ -13,6 +12,7 @@ mod tree;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::LazyLock;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use faircast_lab::lan::Lan;
@@ -25,14 +25,13 @@ use crate::host::need_root;
 use crate::monitor::{Monitor, Runs};
 use crate::request::{Request, Results, chosen, listing};
 use hostile::{Hostile, Sends, Sent};
-use transfer::{END_MAX, HOSTS, Order, Pace, RECEIVERS, Transfer};
+use transfer::{END_MAX, HOSTS, Pace, RECEIVERS, Transfer};
 
 const TITLE: &str = "What can a host on the network do to a transfer?";
 
 /// Rate limit of the sender, low enough that a busy machine does not matter.
 const RATE_MBIT_PER_S: u64 = 100;
 
-/// Times of a transfer. `REST` follows the recovery.
 const SETTLING: Duration = Duration::from_secs(2);
 const MEASURED: Duration = Duration::from_secs(3);
 const RECOVERY: Duration = Duration::from_secs(3);
@@ -128,7 +127,12 @@ pub(crate) fn run(request: &Request, monitor: &dyn Monitor) -> Result<Results, E
     monitor.begin(Runs { name: "attack", count, weight, long: true });
     let mut outcomes = Vec::new();
     for attack in attacks {
-        outcomes.push(meet(attack, &lan, request, monitor)?);
+        let course = run_transfer(attack, &lan, request, monitor)?;
+        let checks = checks(attack, &course);
+        let last_words = checks.iter().any(|check| !check.holds).then_some(course.last_words);
+        let Course { before, during, after, sent, .. } = course;
+        let (id, title, sent) = (&*attack.id, &*attack.title, sent.count);
+        outcomes.push(AttackResult { id, title, sent, before, during, after, checks, last_words });
         monitor.ended(1);
     }
     monitor.finish();
@@ -142,7 +146,6 @@ pub(crate) fn run(request: &Request, monitor: &dyn Monitor) -> Result<Results, E
     })
 }
 
-/// Course of a transfer with an attack.
 struct Course {
     before: Option<Pace>,
     during: Option<Pace>,
@@ -161,20 +164,6 @@ struct Course {
     last_words: String,
 }
 
-fn meet(
-    attack: &'static Attack,
-    lan: &Lan,
-    request: &Request,
-    monitor: &dyn Monitor,
-) -> Result<AttackResult, Error> {
-    let course = run_transfer(attack, lan, request, monitor)?;
-    let checks = checks(attack, &course);
-    let last_words = checks.iter().any(|check| !check.holds).then_some(course.last_words);
-    let Course { before, during, after, sent, .. } = course;
-    let (id, title) = (&*attack.id, &*attack.title);
-    Ok(AttackResult { id, title, sent: sent.count, before, during, after, checks, last_words })
-}
-
 fn run_transfer(
     attack: &'static Attack,
     lan: &Lan,
@@ -185,10 +174,10 @@ fn run_transfer(
     let (kind, flood, is_late) = (attack.sends, attack.flood, attack.first);
     let lasts = if flood { FLOOD } else { RECOVERY };
     let folder = tempfile::tempdir().map_err(failed)?;
-    let order = order(attack, request, lasts);
-    let mut transfer = Transfer::new(lan, folder.path(), order, monitor)?;
     let hostile = Hostile::start(attack, lan).map_err(failed)?;
-    transfer.start_sender()?;
+    let span = SETTLING + MEASURED + lasts + RECOVERY + MEASURED + REST;
+    let bytes = RATE_MBIT_PER_S * 125_000 * span.as_secs();
+    let mut transfer = Transfer::new(lan, folder.path(), attack, request, monitor, bytes)?;
     let mut before = None;
     if !is_late {
         transfer.start_receivers()?;
@@ -201,7 +190,7 @@ fn run_transfer(
         before = Some(transfer.measure(MEASURED)?);
     }
     let begun = transfer.count();
-    hostile.go();
+    hostile.go.store(true, Ordering::Relaxed);
     let mut started = Instant::now();
     if is_late {
         transfer.rest(Duration::from_secs(1))?;
@@ -209,7 +198,7 @@ fn run_transfer(
         transfer.start_receivers()?;
     }
     transfer.rest(lasts.saturating_sub(started.elapsed()))?;
-    transfer.wait_until(Instant::now() + END_MAX, |_| hostile.is_over() || !flood)?;
+    transfer.wait_until(Instant::now() + END_MAX, |_| hostile.thread.is_finished() || !flood)?;
     let (over, during) = (Instant::now(), transfer.count());
     if is_late {
         transfer.wait_until(over + START_MAX, |transfer| transfer.runs())?;
@@ -222,7 +211,8 @@ fn run_transfer(
     let sent = hostile.end().map_err(failed)?;
     // Without `--from`, invented sessions look real: time counts from the attack's end.
     let since = if attack.from || kind == Sends::Settings { started } else { over };
-    let joined_at = transfer.joined_at(RECEIVERS.len());
+    let joins = transfer.joins();
+    let joined_at = joins.get(RECEIVERS.len() - 1);
     Ok(Course {
         before: before.map(|(from, to)| transfer.pace(from, to)),
         during: (!is_late).then(|| transfer.pace(begun, during)),
@@ -231,25 +221,12 @@ fn run_transfer(
         is_late,
         end_delay,
         join_delay: joined_at.map(|at| at.saturating_duration_since(since)),
-        joined: transfer.joined(),
+        joined: joins.len(),
         warnings: transfer.warnings(),
         last_words: transfer.last_words(),
-        ended_well: transfer.end(),
         copies_are_whole: transfer.copies_are_whole(),
+        ended_well: transfer.end(),
     })
-}
-
-/// Returns the transfer for an attack of this length.
-fn order(attack: &Attack, request: &Request, lasts: Duration) -> Order {
-    let span = SETTLING + MEASURED + lasts + RECOVERY + MEASURED + REST;
-    Order {
-        program: request.program.as_ref().unwrap_or(&request.own).clone(),
-        bytes: RATE_MBIT_PER_S * 125_000 * span.as_secs(),
-        rate: format!("{RATE_MBIT_PER_S}Mbit/s"),
-        key: attack.key,
-        from: attack.from,
-        scheme: request.scheme_words(),
-    }
 }
 
 fn checks(attack: &Attack, course: &Course) -> Vec<Check> {
@@ -303,10 +280,8 @@ fn checks(attack: &Attack, course: &Course) -> Vec<Check> {
 const WORDS_SHOWN: usize = 120;
 
 fn table(outcomes: &[AttackResult]) -> String {
-    let mut text = format!(
-        "{:<15} {:>7} {:>7} {:>7} {:>7} {:>6} {:>6}  {:<5} {}\n",
-        "attack", "before", "during", "after", "wire", "CPU", "CPU", "", "checked"
-    );
+    let mut text = "attack           before  during   after    wire    CPU    CPU        checked\n"
+        .to_string();
     let shown = |pace: Option<Pace>, value: fn(&Pace) -> f64, digits: usize| {
         pace.as_ref().map_or("-".into(), |pace| format!("{:.digits$}", value(pace)))
     };

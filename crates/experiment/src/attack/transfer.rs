@@ -1,17 +1,20 @@
 //! Transfer to two receivers in namespaces, and its progress over time.
 
 use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use faircast_lab::lan::{INTERFACE, Lan};
 use serde_json::Value;
 
+use super::{Attack, RATE_MBIT_PER_S};
 use crate::Error;
 use crate::host::{
-    Running, hash_of, make_content, make_key, new_lines, sent_bytes, stat, text, wait_until, words,
+    Running, cpu_s_of, events, hash_of, make_content, make_key, new_lines, sent_bytes, text,
+    wait_until, words,
 };
 use crate::monitor::Monitor;
+use crate::request::Request;
 
 pub(super) const SENDER: usize = 0;
 pub(super) const RECEIVERS: [usize; 2] = [1, 2];
@@ -24,7 +27,6 @@ pub(super) const METRICS: u16 = 9464;
 
 const GIVE_UP: Duration = Duration::from_secs(5);
 
-/// Longest wait for the end of a transfer.
 pub(super) const END_MAX: Duration = Duration::from_secs(30);
 
 const CONTENT: &str = "content";
@@ -33,7 +35,6 @@ const KEY: &str = "key";
 /// Running program, and the events in its log so far with the times of their polls.
 struct LoggedProgram {
     running: Running,
-    log: PathBuf,
     read_bytes: u64,
     events: Vec<(Instant, Value)>,
 }
@@ -41,9 +42,8 @@ struct LoggedProgram {
 impl LoggedProgram {
     fn poll(&mut self) {
         let now = Instant::now();
-        for line in new_lines(&self.log, &mut self.read_bytes).lines() {
-            self.events.extend(serde_json::from_str(line).ok().map(|event| (now, event)));
-        }
+        let lines = new_lines(&self.running.log, &mut self.read_bytes);
+        self.events.extend(events(&lines).map(|event| (now, event)));
     }
 
     fn named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a (Instant, Value)> {
@@ -66,52 +66,43 @@ pub(super) struct Pace {
     pub(super) cpu: f64,
 }
 
-#[derive(Clone, Debug)]
-pub(super) struct Order {
-    pub(super) program: PathBuf,
-    pub(super) bytes: u64,
-    pub(super) rate: String,
-    pub(super) key: bool,
-    pub(super) from: bool,
-    pub(super) scheme: Vec<String>,
-}
-
 pub(super) struct Transfer<'a> {
     lan: &'a Lan,
     folder: &'a Path,
-    order: Order,
-    sender: Option<LoggedProgram>,
-    receivers: Vec<LoggedProgram>,
+    attack: &'a Attack,
+    request: &'a Request,
     monitor: &'a dyn Monitor,
+    /// The sender, then the receivers that have started.
+    programs: Vec<LoggedProgram>,
 }
 
 impl<'a> Transfer<'a> {
+    /// Starts the sender of `bytes` bytes.
     pub(super) fn new(
         lan: &'a Lan,
         folder: &'a Path,
-        order: Order,
+        attack: &'a Attack,
+        request: &'a Request,
         monitor: &'a dyn Monitor,
+        bytes: u64,
     ) -> Result<Self, Error> {
-        let path = folder.join(CONTENT);
-        make_content(&path, "faircast bench attack", order.bytes)
-            .map_err(|error| Error::write(&path, error))?;
-        if order.key {
+        let content = folder.join(CONTENT);
+        make_content(&content, "faircast bench attack", bytes)
+            .map_err(|error| Error::write(&content, error))?;
+        if attack.key {
             make_key(&folder.join(KEY))?;
         }
-        Ok(Self { lan, folder, order, sender: None, receivers: Vec::new(), monitor })
-    }
-
-    pub(super) fn start_sender(&mut self) -> Result<(), Error> {
         let options = format!(
-            "--wait-for {} --rate-max {} --give-up {}s --metrics {}:{METRICS}",
+            "--wait-for {} --rate-max {RATE_MBIT_PER_S}Mbit/s --give-up {}s --metrics {}:{METRICS}",
             RECEIVERS.len(),
-            self.order.rate,
             GIVE_UP.as_secs(),
-            self.lan.address(SENDER)
+            lan.address(SENDER)
         );
-        let sender = words(&["send", &text(&self.folder.join(CONTENT))], &options);
-        self.sender = Some(self.start(SENDER, [sender, self.order.scheme.clone()].concat())?);
-        Ok(())
+        let sender = words(&["send", &text(&content)], &options);
+        let programs = Vec::new();
+        let mut transfer = Self { lan, folder, attack, request, monitor, programs };
+        transfer.start(SENDER, [sender, request.scheme_words()].concat())?;
+        Ok(transfer)
     }
 
     pub(super) fn start_receivers(&mut self) -> Result<(), Error> {
@@ -119,29 +110,33 @@ impl<'a> Transfer<'a> {
             let into = self.folder.join(host.to_string());
             std::fs::create_dir_all(&into).map_err(|error| Error::write(&into, error))?;
             let mut options = format!("--once --name host-{host}");
-            if self.order.from {
+            if self.attack.from {
                 options += &format!(" --from {}", self.lan.address(SENDER));
             }
-            let words = words(&["recv", "--into", &text(&into)], &options);
-            let receiver = self.start(host, words)?;
-            self.receivers.push(receiver);
+            self.start(host, words(&["recv", "--into", &text(&into)], &options))?;
         }
         Ok(())
     }
 
-    fn start(&self, host: usize, more: Vec<String>) -> Result<LoggedProgram, Error> {
+    fn start(&mut self, host: usize, more: Vec<String>) -> Result<(), Error> {
+        let program = self.request.program.as_ref().unwrap_or(&self.request.own);
         let common = format!("--group {GROUP}:{PORT} --interface {INTERFACE} --json");
-        let mut command = [vec![text(&self.order.program)], more, words(&[], &common)].concat();
-        if self.order.key {
+        let mut command = [vec![text(program)], more, words(&[], &common)].concat();
+        if self.attack.key {
             command.extend(["--key".to_string(), text(&self.folder.join(KEY))]);
         }
         let log = self.folder.join(format!("{host}.log"));
-        let running = Running::start(self.lan, host, &command, log.clone())?;
-        Ok(LoggedProgram { running, log, read_bytes: 0, events: Vec::new() })
+        let running = Running::on(self.lan, host, &command, log)?;
+        self.programs.push(LoggedProgram { running, read_bytes: 0, events: Vec::new() });
+        Ok(())
     }
 
-    fn poll(&mut self) {
-        self.sender.iter_mut().chain(&mut self.receivers).for_each(LoggedProgram::poll);
+    fn sender(&self) -> &LoggedProgram {
+        &self.programs[0]
+    }
+
+    fn receivers(&self) -> &[LoggedProgram] {
+        &self.programs[1..]
     }
 
     pub(super) fn wait_until(
@@ -150,7 +145,7 @@ impl<'a> Transfer<'a> {
         mut is_so: impl FnMut(&mut Self) -> bool,
     ) -> Result<bool, Error> {
         wait_until(deadline, self.monitor, || {
-            self.poll();
+            self.programs.iter_mut().for_each(LoggedProgram::poll);
             is_so(self)
         })
     }
@@ -159,7 +154,6 @@ impl<'a> Transfer<'a> {
         self.wait_until(Instant::now() + span, |_| false).map(|_| ())
     }
 
-    /// Returns the counts at the begin and the end of a span.
     pub(super) fn measure(&mut self, span: Duration) -> Result<(Count, Count), Error> {
         let from = self.count();
         self.rest(span)?;
@@ -173,55 +167,44 @@ impl<'a> Transfer<'a> {
         let deadline = Instant::now() + GIVE_UP + END_MAX / 3;
         let complete = self.complete_at();
         if complete.is_some() {
-            self.wait_until(deadline, Self::sender_has_ended)?;
+            let ended = |transfer: &mut Self| transfer.programs[0].running.ended().is_some();
+            self.wait_until(deadline, ended)?;
         }
         Ok(complete.map(|at| at.elapsed()))
     }
 
     pub(super) fn runs(&self) -> bool {
-        self.receivers.len() == RECEIVERS.len()
-            && self.receivers.iter().all(|program| points(program).any(|(_, bytes)| bytes > 0))
-    }
-
-    fn has_all(program: &LoggedProgram) -> bool {
-        program.named("complete").next().is_some()
+        self.receivers().len() == RECEIVERS.len()
+            && self.receivers().iter().all(|program| points(program).any(|(_, bytes)| bytes > 0))
     }
 
     fn complete_at(&self) -> Option<Instant> {
-        let last = |program: &LoggedProgram| program.named("complete").map(|(at, _)| *at).next();
-        self.receivers.iter().map(last).collect::<Option<Vec<_>>>()?.into_iter().max()
+        let complete = |program: &LoggedProgram| Some(program.named("complete").next()?.0);
+        self.receivers().iter().map(complete).collect::<Option<Vec<_>>>()?.into_iter().max()
     }
 
-    pub(super) fn joined_at(&self, count: usize) -> Option<Instant> {
-        let joined = self.sender.as_ref()?.named("joined").nth(count - 1);
-        joined.map(|(at, _)| *at)
-    }
-
-    pub(super) fn joined(&self) -> usize {
-        self.sender.as_ref().map_or(0, |program| program.named("joined").count())
+    /// Returns the times at which receivers, real or invented, joined.
+    pub(super) fn joins(&self) -> Vec<Instant> {
+        self.sender().named("joined").map(|(at, _)| *at).collect()
     }
 
     pub(super) fn warnings(&self) -> Vec<String> {
-        let warnings = self.receivers.iter().flat_map(|program| program.named("warning"));
+        let warnings = self.receivers().iter().flat_map(|program| program.named("warning"));
         warnings.map(|(_, event)| event["text"].as_str().unwrap_or_default().to_string()).collect()
     }
 
-    fn sender_has_ended(&mut self) -> bool {
-        self.sender.as_mut().is_some_and(|program| program.running.ended().is_some())
-    }
-
-    pub(super) fn end(&mut self) -> bool {
-        for program in self.receivers.drain(..) {
-            program.running.end(Instant::now());
-        }
-        let ended = self.sender.take().and_then(|program| program.running.end(Instant::now()));
-        ended.is_some_and(|ended| ended.well)
+    /// Ends all programs. Returns true if the sender succeeded.
+    pub(super) fn end(self) -> bool {
+        let mut programs = self.programs.into_iter();
+        let sender = programs.next().expect("the sender has started");
+        programs.for_each(|program| _ = program.running.end(Instant::now()));
+        sender.running.end(Instant::now()).is_some_and(|ended| ended.well)
     }
 
     pub(super) fn last_words(&self) -> String {
-        let open = self.receivers.iter().find(|program| !Self::has_all(program));
-        let program = open.or(self.sender.as_ref());
-        program.map(|program| program.running.last_words()).unwrap_or_default()
+        let is_open = |program: &&LoggedProgram| program.named("complete").next().is_none();
+        let program = self.receivers().iter().find(is_open).unwrap_or(self.sender());
+        program.running.last_words()
     }
 
     pub(super) fn copies_are_whole(&self) -> bool {
@@ -231,17 +214,17 @@ impl<'a> Transfer<'a> {
     }
 
     pub(super) fn count(&self) -> Count {
-        let process = self.sender.as_ref().map(|program| program.running.id());
+        let process = self.sender().running.id();
         Count {
             at: Instant::now(),
-            wire_bytes: process.and_then(sent_bytes).unwrap_or(0),
-            cpu_s: process.and_then(cpu_s).unwrap_or(0.0),
+            wire_bytes: sent_bytes(process).unwrap_or(0),
+            cpu_s: cpu_s_of(process).unwrap_or(0.0),
         }
     }
 
     pub(super) fn pace(&self, from: Count, to: Count) -> Pace {
         let span = to.at.saturating_duration_since(from.at).as_secs_f64();
-        let got = self.receivers.iter().map(|program| {
+        let got = self.receivers().iter().map(|program| {
             let points: Vec<(Instant, u64)> = points(program).collect();
             bytes_by(&points, to.at) - bytes_by(&points, from.at)
         });
@@ -268,27 +251,13 @@ fn points(program: &LoggedProgram) -> impl Iterator<Item = (Instant, u64)> {
 
 fn bytes_by(points: &[(Instant, u64)], at: Instant) -> f64 {
     let next = points.iter().position(|(point_at, _)| *point_at >= at);
-    match next {
-        None => points.last().map_or(0.0, |(_, bytes)| *bytes as f64),
-        Some(0) => 0.0,
-        Some(next) => {
-            let ((before, less), (after, more)) = (points[next - 1], points[next]);
-            let span = after.duration_since(before).as_secs_f64().max(1e-9);
-            let share = at.duration_since(before).as_secs_f64() / span;
-            less as f64 + share * (more as f64 - less as f64)
-        }
-    }
+    let Some(next) = next else { return points.last().map_or(0.0, |(_, bytes)| *bytes as f64) };
+    let Some(last) = next.checked_sub(1) else { return 0.0 };
+    let ((before, less), (after, more)) = (points[last], points[next]);
+    let span = after.duration_since(before).as_secs_f64().max(1e-9);
+    let share = at.duration_since(before).as_secs_f64() / span;
+    less as f64 + share * (more as f64 - less as f64)
 }
-
-fn cpu_s(process: u32) -> Option<f64> {
-    // The times follow the state and ten more numbers.
-    let ticks = stat(process)?.into_iter().skip(11).take(2).map(|word| word.parse::<f64>());
-    let ticks: f64 = ticks.collect::<Result<Vec<_>, _>>().ok()?.iter().sum();
-    Some(ticks / TICKS_PER_S)
-}
-
-/// Clock ticks per second in the kernel's interfaces, the same on all architectures.
-const TICKS_PER_S: f64 = 100.0;
 
 #[cfg(test)]
 mod tests {
@@ -303,11 +272,5 @@ mod tests {
             assert!((bytes_by(&points, at(ms)) - want).abs() < 1e-6, "{ms}");
         }
         assert!(bytes_by(&[], begun).abs() < 1e-6);
-    }
-
-    #[test]
-    fn cpu_time_is_known() {
-        assert!(cpu_s(std::process::id()).is_some());
-        assert_eq!(cpu_s(u32::MAX), None);
     }
 }

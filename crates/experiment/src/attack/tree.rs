@@ -6,6 +6,8 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use faircast_proto::forgery::{Change, TRAM, Value};
 use faircast_proto::tram;
 
+use super::hostile::Sends;
+
 /// Packet kinds, flags and offsets, as in docs/tram.md.
 const BEACON: u8 = 1;
 const DATA: u8 = 2;
@@ -27,6 +29,9 @@ const ALLOWED_AHEAD: u64 = 400;
 const MASK_BYTES: usize = 256;
 
 const INVENTED: [u8; 8] = [7; 8];
+
+/// Distance of forged data from the newest packet, in packets.
+const AHEAD: i64 = 50;
 
 /// Step between forged packets of the catalogue, whose neighbours are of one kind.
 const STRIDE: usize = 7919;
@@ -56,11 +61,7 @@ impl Tree {
     }
 
     pub(super) fn has_data_and(&self, hosts: &[Ipv4Addr]) -> bool {
-        !self.data.is_empty() && hosts.iter().all(|host| self.nodes.contains_key(host))
-    }
-
-    pub(super) fn has_node(&self, host: Ipv4Addr) -> bool {
-        self.nodes.contains_key(&host)
+        !self.data.is_empty() && hosts.iter().all(|host| self.endpoint(*host).is_some())
     }
 
     pub(super) fn endpoint(&self, host: Ipv4Addr) -> Option<SocketAddrV4> {
@@ -83,25 +84,16 @@ impl Tree {
         }
     }
 
-    pub(super) fn end(&self, source: Ipv4Addr) -> Vec<u8> {
-        self.forge(BEACON, Some(source), Change::Flags(DONE))
-    }
-
-    pub(super) fn ahead(&self, source: Ipv4Addr, packets: i64) -> Vec<u8> {
-        let change = Change::Number(FIRST_FIELD, Value::Add(packets));
-        self.forge(DATA, Some(source), change)
-    }
-
-    pub(super) fn removal(&self, head: Ipv4Addr) -> Vec<u8> {
-        self.forge(REJECT, Some(head), Change::Byte(FIRST_FIELD, PRUNED))
-    }
-
-    pub(super) fn goodbye(&self, receiver: Ipv4Addr) -> Vec<u8> {
-        self.forge(ACK, Some(receiver), Change::Flags(LEAVES))
-    }
-
-    pub(super) fn settings(&self, source: Ipv4Addr) -> Vec<u8> {
-        self.forge(SETTINGS, Some(source), Change::Nothing)
+    /// Returns the packet of an attack by single packets, in the name of a host.
+    pub(super) fn packet(&self, sends: Sends, host: Ipv4Addr) -> Vec<u8> {
+        let (kind, change) = match sends {
+            Sends::End => (BEACON, Change::Flags(DONE)),
+            Sends::Ahead => (DATA, Change::Number(FIRST_FIELD, Value::Add(AHEAD))),
+            Sends::Removal => (REJECT, Change::Byte(FIRST_FIELD, PRUNED)),
+            Sends::Goodbye => (ACK, Change::Flags(LEAVES)),
+            _ => (SETTINGS, Change::Nothing),
+        };
+        self.forge(kind, Some(host), change)
     }
 
     /// Returns an invented member's join request, and its acknowledgement with a full mask.
@@ -168,10 +160,10 @@ mod tests {
             .expect("there is one of each kind");
         let mut tree = Tree::default();
         tree.note(SocketAddrV4::new(RECEIVER, 7500), &beacon);
-        assert!(!tree.has_node(SOURCE));
+        assert_eq!(tree.endpoint(SOURCE), None);
         tree.note(SocketAddrV4::new(SOURCE, 7500), &beacon);
-        assert!(tree.has_node(SOURCE) && !tree.has_data_and(&[]));
-        let settings = tree.settings(SOURCE);
+        assert!(tree.endpoint(SOURCE).is_some() && !tree.has_data_and(&[]));
+        let settings = tree.packet(Sends::Settings, SOURCE);
         assert_eq!(TRAM.kind(&settings), SETTINGS);
         assert_eq!(settings[8..24], beacon[8..24], "session and sender");
     }
@@ -184,16 +176,18 @@ mod tests {
         );
         assert_eq!(tree.endpoint(RECEIVER).map(|at| at.port()), Some(999));
         let id = |packet: &[u8]| packet[23];
-        let end = tree.end(SOURCE);
-        assert_eq!((TRAM.kind(&end), end[FLAGS], id(&end)), (BEACON, DONE, 6));
-        let removal = tree.removal(SOURCE);
-        assert_eq!((TRAM.kind(&removal), removal[FIRST_FIELD]), (REJECT, PRUNED));
-        let goodbye = tree.goodbye(RECEIVER);
-        assert_eq!((TRAM.kind(&goodbye), goodbye[FLAGS], id(&goodbye)), (ACK, LEAVES, 9));
-        assert_eq!(TRAM.kind(&tree.settings(SOURCE)), SETTINGS);
+        for (sends, host, kind, (at, value), name) in [
+            (Sends::End, SOURCE, BEACON, (FLAGS, DONE), 6),
+            (Sends::Removal, SOURCE, REJECT, (FIRST_FIELD, PRUNED), 6),
+            (Sends::Goodbye, RECEIVER, ACK, (FLAGS, LEAVES), 9),
+            (Sends::Settings, SOURCE, SETTINGS, (FLAGS, 0), 6),
+        ] {
+            let packet = tree.packet(sends, host);
+            assert_eq!((TRAM.kind(&packet), packet[at], id(&packet)), (kind, value, name));
+        }
         let [bind, ack] = tree.member();
         assert_eq!((TRAM.kind(&bind), id(&bind), ack.len()), (BIND, 7, MASK + MASK_BYTES));
-        assert_ne!(tree.ahead(SOURCE, 9), tree.ahead(SOURCE, 8));
+        assert_ne!(tree.packet(Sends::Ahead, SOURCE), tree.data);
         let kinds: BTreeSet<u8> =
             (0..400).map(|i| TRAM.kind(&tree.any(&[SOURCE, RECEIVER], i).1)).collect();
         assert_eq!(kinds.len(), tram::specimens(5, 6, 100).len(), "{kinds:?}");

@@ -3,7 +3,8 @@
 mod process;
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ use faircast_seal::{Exposure, GroupKey};
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
 use nix::unistd::Uid;
+use serde_json::Value;
 
 pub(crate) use process::Running;
 
@@ -32,12 +34,10 @@ impl Mount {
         let mut command = Command::new("mount");
         command.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(folder).stdin(Stdio::null());
         let done = command.output()?;
-        match done.status.success() {
-            true => Ok(Self(folder.to_owned())),
-            false => {
-                Err(io::Error::other(String::from_utf8_lossy(&done.stderr).trim().to_string()))
-            }
+        if !done.status.success() {
+            return Err(io::Error::other(String::from_utf8_lossy(&done.stderr).trim()));
         }
+        Ok(Self(folder.to_owned()))
     }
 }
 
@@ -49,12 +49,11 @@ impl Drop for Mount {
 }
 
 pub(crate) fn need_root(suite: &str) -> Result<(), Error> {
-    match Uid::effective().is_root() {
-        true => Ok(()),
-        false => Err(Error::Usage(format!(
-            "{suite} makes network namespaces, which needs root: run it with sudo"
-        ))),
+    if Uid::effective().is_root() {
+        return Ok(());
     }
+    let message = format!("{suite} makes network namespaces, which needs root: run it with sudo");
+    Err(Error::Usage(message))
 }
 
 pub(crate) fn words(first: &[&str], more: &str) -> Vec<String> {
@@ -84,7 +83,7 @@ pub(crate) fn make_content(file: &Path, name: &str, bytes: u64) -> io::Result<bl
         let some = &mut block[..left.min(1 << 20) as usize];
         random.fill(some);
         hasher.update(some);
-        io::Write::write_all(&mut out, some)?;
+        out.write_all(some)?;
         left -= some.len() as u64;
     }
     Ok(hasher.finalize())
@@ -140,16 +139,40 @@ pub(crate) fn new_lines(log: &Path, read: &mut u64) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
+pub(crate) fn events(said: &str) -> impl DoubleEndedIterator<Item = Value> {
+    said.lines().filter_map(|line| serde_json::from_str(line).ok())
+}
+
 pub(crate) fn last_words(log: &Path) -> String {
     let said = said(log);
     said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("nothing").trim().to_string()
 }
 
+fn proc(process: u32, file: &str) -> Option<String> {
+    std::fs::read_to_string(format!("/proc/{process}/{file}")).ok()
+}
+
+/// Returns the answer to an HTTP request, with its head.
+pub(crate) fn http_get(at: SocketAddr, path: &str, read_max: Duration) -> io::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&at, Duration::from_secs(1))?;
+    stream.set_read_timeout(Some(read_max))?;
+    let head = "HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    stream.write_all(format!("GET /{path} {head}").as_bytes())?;
+    io::read_to_string(stream)
+}
+
 /// Returns the bytes that left the process's host by its interface to the bridge.
 pub(crate) fn sent_bytes(process: u32) -> Option<u64> {
-    let table = std::fs::read_to_string(format!("/proc/{process}/net/dev")).ok()?;
+    let table = proc(process, "net/dev")?;
     let line = table.lines().find_map(|line| line.trim().strip_prefix(INTERFACE))?;
     line.strip_prefix(':')?.split_whitespace().nth(8)?.parse().ok()
+}
+
+/// Returns a figure of memory, such as `VmHWM:`, the peak.
+pub(crate) fn memory_bytes(process: u32, key: &str) -> Option<u64> {
+    let status = proc(process, "status")?;
+    let value = status.lines().find_map(|line| line.strip_prefix(key))?;
+    Some(value.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
 }
 
 pub(crate) fn usage(who: UsageWho) -> Result<Usage, Error> {
@@ -161,13 +184,29 @@ pub(crate) fn cpu_s(usage: &Usage) -> f64 {
 }
 
 pub(crate) fn children(process: u32) -> Vec<u32> {
-    let children = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
-    let children = children.unwrap_or_default();
+    let children = proc(process, &format!("task/{process}/children")).unwrap_or_default();
     children.split_whitespace().filter_map(|id| id.parse().ok()).collect()
 }
 
 /// Returns the fields of /proc/PID/stat after the process name, which may contain any character.
 pub(crate) fn stat(process: u32) -> Option<Vec<String>> {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    Some(stat.rsplit(')').next()?.split_whitespace().map(str::to_string).collect())
+    Some(proc(process, "stat")?.rsplit(')').next()?.split_whitespace().map(String::from).collect())
+}
+
+/// Clock ticks per second in the kernel's interfaces, the same on all architectures.
+const TICKS_PER_S: f64 = 100.0;
+
+pub(crate) fn cpu_s_of(process: u32) -> Option<f64> {
+    // The times follow the state and ten more numbers.
+    let ticks = stat(process)?.into_iter().skip(11).take(2).map(|word| word.parse::<f64>());
+    Some(ticks.sum::<Result<f64, _>>().ok()? / TICKS_PER_S)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn cpu_time_is_known() {
+        assert!(super::cpu_s_of(std::process::id()).is_some());
+        assert_eq!(super::cpu_s_of(u32::MAX), None);
+    }
 }

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use faircast_lab::lan::Lan;
@@ -22,32 +22,32 @@ pub(crate) struct Ended {
 
 const GLANCE: Duration = Duration::from_millis(3);
 
+/// Program with its output in a log, killed when dropped.
 pub(crate) struct Running {
     child: Child,
-    log: PathBuf,
+    pub(crate) log: PathBuf,
     ended: Option<Ended>,
 }
 
 impl Running {
-    /// Starts a program by its path and arguments.
-    pub(crate) fn start(
+    pub(crate) fn on(
         lan: &Lan,
         host: usize,
         words: &[String],
         log: PathBuf,
     ) -> Result<Self, Error> {
-        let failed = |error: std::io::Error| Error::doing("setpriv of util-linux", error);
+        let mut command = lan.command(host, &words[0]);
+        command.args(&words[1..]);
+        Self::start(command, "setpriv of util-linux", log)
+    }
+
+    pub(crate) fn start(mut command: Command, name: &str, log: PathBuf) -> Result<Self, Error> {
+        let failed = |error: std::io::Error| Error::doing(name, error);
         let file = File::create(&log).map_err(|error| Error::write(&log, error))?;
-        let child = lan
-            .command(host, &words[0])
-            .args(&words[1..])
-            // A group of its own: Ctrl-C reaches the suite alone, which ends all programs in order.
-            .process_group(0)
-            .stdin(Stdio::null())
-            .stdout(file.try_clone().map_err(failed)?)
-            .stderr(file)
-            .spawn()
-            .map_err(failed)?;
+        // A group of its own: Ctrl-C reaches the suite alone, which ends all programs in order.
+        command.process_group(0).stdin(Stdio::null());
+        command.stdout(file.try_clone().map_err(failed)?).stderr(file);
+        let child = command.spawn().map_err(failed)?;
         Ok(Self { child, log, ended: None })
     }
 

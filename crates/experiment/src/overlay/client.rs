@@ -52,15 +52,23 @@ pub(super) fn runtime() -> io::Result<Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
-pub(super) struct Publisher {
+pub(super) struct BlockingClient {
     runtime: Runtime,
     client: Client,
 }
 
-impl Publisher {
-    pub(super) fn connect(address: &str, name: &str) -> io::Result<Self> {
+impl BlockingClient {
+    pub(super) fn publisher(address: &str, name: &str) -> io::Result<Self> {
+        Self::new(Client::connect(address, name))
+    }
+
+    pub(super) fn subscriber(address: &str, name: &str) -> io::Result<Self> {
+        Self::new(member(address, name, GROUP))
+    }
+
+    fn new(connected: impl Future<Output = Result<Client, GroupError>>) -> io::Result<Self> {
         let runtime = runtime()?;
-        let client = within(&runtime, SILENCE, Client::connect(address, name))?;
+        let client = within(&runtime, SILENCE, connected)?;
         Ok(Self { runtime, client })
     }
 
@@ -100,19 +108,6 @@ impl Publisher {
             self.client.send(service, &[GROUP], "x").await?;
             self.client.flush().await
         })
-    }
-}
-
-pub(super) struct Subscriber {
-    runtime: Runtime,
-    client: Client,
-}
-
-impl Subscriber {
-    pub(super) fn connect(address: &str, name: &str) -> io::Result<Self> {
-        let runtime = runtime()?;
-        let client = within(&runtime, SILENCE, member(address, name, GROUP))?;
-        Ok(Self { runtime, client })
     }
 
     /// Counts messages until `is_over` or silence; latencies are relative to `since`.

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use faircast_overlay::DaemonSettings;
 use faircast_report::Row;
 
-use super::client::{Subscriber, member, runtime, within};
+use super::client::{BlockingClient, member, runtime, within};
 use super::daemons::Daemons;
-use super::{Case, judged, transfer};
-use crate::wire::row;
+use super::{Case, transfer};
+use crate::host::{Running, memory_bytes, said};
+use crate::wire::{judged, row};
 
 /// Overhead of an event in bytes, as the daemon counts it.
 const EVENT_BYTES: usize = 64;
@@ -27,12 +28,12 @@ const CROWD_MAX_MB: f64 = 500.0;
 
 pub(super) fn stuck(case: &Case, daemons: &Daemons) -> io::Result<Vec<Row>> {
     let before = transfer(case, daemons, None, false)?.rate();
-    let silent = Subscriber::connect(daemons.ends().0, "silent")?;
+    let silent = BlockingClient::subscriber(daemons.ends().0, "silent")?;
     let is_over = AtomicBool::new(false);
     let (run, cut_at) = std::thread::scope(|scope| {
         let watch = scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
-                if daemons.log(0).contains("too slow") {
+                if said(&daemons.programs[0].log).contains("too slow") {
                     return Some(Instant::now());
                 }
                 std::thread::sleep(LOOK);
@@ -51,22 +52,23 @@ pub(super) fn stuck(case: &Case, daemons: &Daemons) -> io::Result<Vec<Row>> {
     let full_s = limit as f64 / each;
     let cut_s = cut_at.map_or(f64::INFINITY, |at| (at - run.began).as_secs_f64() - full_s);
     let title = "rate beside a subscriber that reads nothing / without";
-    let share = row("stuck.share", title, vec![2.0 * run.rate() / (before + after)]);
+    let share = row("stuck.share", title, "ratio", vec![2.0 * run.rate() / (before + after)]);
     let title = "from the limit of its queue until it is cut off";
-    let cut = Row { unit: "s".into(), ..row("stuck.cut", title, vec![cut_s]) };
+    let cut = row("stuck.cut", title, "s", vec![cut_s]);
     Ok(vec![judged(share, Some(SHARE_MIN), None), judged(cut, None, Some(CUT_MAX_S))])
 }
 
 pub(super) fn crowd(daemons: &Daemons) -> io::Result<Vec<Row>> {
-    let memory_mb = within(&runtime()?, CROWD_TIME_MAX, async {
+    let memory = |daemon: &Running| memory_bytes(daemon.id(), "VmRSS:");
+    let bytes: u64 = within(&runtime()?, CROWD_TIME_MAX, async {
         let mut clients = Vec::with_capacity(CROWD);
         for number in 0..CROWD {
             let (name, group) = (format!("c{number}"), format!("g{number}"));
             clients.push(member(daemons.ends().0, &name, &group).await?);
         }
-        Ok(daemons.memory_mb())
+        Ok(daemons.programs.iter().filter_map(memory).sum())
     })?;
     let title = "memory with 10 000 clients and 10 000 groups";
-    let memory = Row { unit: "MB".into(), ..row("crowd.memory", title, vec![memory_mb]) };
+    let memory = row("crowd.memory", title, "MB", vec![bytes as f64 / 1024e3]);
     Ok(vec![judged(memory, None, Some(CROWD_MAX_MB))])
 }

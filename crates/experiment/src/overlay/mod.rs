@@ -12,14 +12,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use faircast_overlay::Service;
-use faircast_report::{Row, Suite, bench_page};
+use faircast_report::Row;
 
-use self::client::{Load, Publisher, Received, Subscriber};
+use self::client::{BlockingClient, Load, Received};
 use self::daemons::Daemons;
 use crate::Error;
 use crate::monitor::{Monitor, Runs};
 use crate::request::{Request, Results, chosen, listing};
-use crate::wire::{measured_only, row};
+use crate::wire::{judged, measured_only, row};
 
 const TITLE: &str = "How fast are groups on real sockets?";
 const PUBLISH: Duration = Duration::from_millis(1500);
@@ -59,40 +59,40 @@ const ONE: Setup = Setup {
     measures: Measures::All,
 };
 const CHAIN: Setup =
-    Setup { id: "chain", title: "chain of three daemons, encrypted links", daemons: 3, ..ONE };
+    Setup { daemons: 3, ..ONE.named("chain", "chain of three daemons, encrypted links") };
+const ORDER: Setup = Setup { measures: Measures::Everywhere, ..CHAIN };
+
+impl Setup {
+    const fn named(self, id: &'static str, title: &'static str) -> Self {
+        Self { id, title, ..self }
+    }
+
+    const fn measuring(self, measures: Measures) -> Self {
+        Self { measures, ..self }
+    }
+
+    const fn with_prices(self) -> Self {
+        Self { has_prices: true, ..self }
+    }
+}
+
 const SETUPS: [Setup; 10] = [
     ONE,
-    Setup { id: "one-prices", title: "one daemon, messages have a price", has_prices: true, ..ONE },
-    Setup { id: "unix", title: "one daemon, clients by Unix socket", is_unix: true, ..ONE },
+    ONE.named("one-prices", "one daemon, messages have a price").with_prices(),
+    Setup { is_unix: true, ..ONE.named("unix", "one daemon, clients by Unix socket") },
     CHAIN,
+    CHAIN.named("chain-prices", "chain of three daemons, messages have a price").with_prices(),
     Setup {
-        id: "chain-prices",
-        title: "chain of three daemons, messages have a price",
-        has_prices: true,
-        ..CHAIN
-    },
-    Setup {
-        id: "agreed",
-        title: "agreed order, a member at each of three daemons",
         service: Service::Agreed,
-        measures: Measures::Everywhere,
-        ..CHAIN
+        ..ORDER.named("agreed", "agreed order, a member at each of three daemons")
     },
     Setup {
-        id: "safe",
-        title: "safe, a member at each of three daemons",
         service: Service::Safe,
-        measures: Measures::Everywhere,
-        ..CHAIN
+        ..ORDER.named("safe", "safe, a member at each of three daemons")
     },
-    Setup { id: "many", title: "eight publishers at once", measures: Measures::Many, ..ONE },
-    Setup {
-        id: "stuck",
-        title: "a subscriber that reads nothing",
-        measures: Measures::Stuck,
-        ..ONE
-    },
-    Setup { id: "crowd", title: "many clients", measures: Measures::Crowd, ..ONE },
+    ONE.named("many", "eight publishers at once").measuring(Measures::Many),
+    ONE.named("stuck", "a subscriber that reads nothing").measuring(Measures::Stuck),
+    ONE.named("crowd", "many clients").measuring(Measures::Crowd),
 ];
 
 const SIZES: [(&str, usize); 4] = [("16", 16), ("128", 128), ("1k", 1024), ("16k", 16 << 10)];
@@ -109,23 +109,21 @@ struct Case {
 fn cases(request: &Request) -> Result<Vec<Case>, Error> {
     let mut all = Vec::new();
     for setup in SETUPS {
-        for (name, bytes) in SIZES {
-            for subscribers in SUBSCRIBERS {
-                let is_only = setup.measures != Measures::All;
-                let id = match is_only {
-                    true if name == "1k" && subscribers == 1 => setup.id.to_string(),
-                    true => continue,
-                    false => format!("{}.{name}.{subscribers}", setup.id),
-                };
-                let subscribers = match setup.measures {
-                    Measures::All => subscribers,
-                    Measures::Everywhere => setup.daemons,
-                    Measures::Many => 1,
-                    Measures::Stuck | Measures::Crowd => 4,
-                };
-                all.push(Case { id, setup, bytes, subscribers });
+        let subscribers = match setup.measures {
+            Measures::All => {
+                for (name, bytes) in SIZES {
+                    all.extend(SUBSCRIBERS.map(|subscribers| {
+                        let id = format!("{}.{name}.{subscribers}", setup.id);
+                        Case { id, setup, bytes, subscribers }
+                    }));
+                }
+                continue;
             }
-        }
+            Measures::Everywhere => setup.daemons,
+            Measures::Many => 1,
+            Measures::Stuck | Measures::Crowd => 4,
+        };
+        all.push(Case { id: setup.id.to_string(), setup, bytes: 1024, subscribers });
     }
     chosen("overlay", "row", all, |case| case.id.as_str(), request.only.as_deref())
 }
@@ -149,12 +147,8 @@ struct Figures {
 
 pub(crate) fn run(request: &Request, monitor: &dyn Monitor) -> Result<Results, Error> {
     let cases = cases(request)?;
-    monitor.begin(Runs {
-        name: "overlay",
-        count: cases.len(),
-        weight: cases.len() as u64,
-        long: false,
-    });
+    let (count, weight) = (cases.len(), cases.len() as u64);
+    monitor.begin(Runs { name: "overlay", count, weight, long: false });
     let (mut measured, mut limits): (Vec<(Case, Figures)>, Vec<Row>) = (Vec::new(), Vec::new());
     for case in cases {
         let folder = tempfile::tempdir().map_err(|error| Error::doing(&case.id, error))?;
@@ -176,18 +170,7 @@ pub(crate) fn run(request: &Request, monitor: &dyn Monitor) -> Result<Results, E
     monitor.finish();
     let mut rows = rows(&measured);
     rows.extend(limits);
-    let suite = Suite { name: "overlay".into(), about: TITLE.into(), rows };
-    let json = suite.to_json() + "\n";
-    Ok(Results {
-        table: suite.table(),
-        files: vec![
-            ("overlay.html".into(), bench_page(&suite)),
-            ("overlay.json".into(), json.clone()),
-        ],
-        json,
-        holds: suite.holds(),
-        ..Results::default()
-    })
+    Ok(Results::of("overlay", TITLE, rows))
 }
 
 fn measure(case: &Case, daemons: &Daemons) -> io::Result<Figures> {
@@ -202,11 +185,8 @@ fn measure(case: &Case, daemons: &Daemons) -> io::Result<Figures> {
         let half = figures.rate / case.subscribers as f64 / 2.0;
         for (rate, place) in [(LOW_RATE, &mut figures.low), (half, &mut figures.half)] {
             let run = transfer(case, daemons, Some(rate), true)?;
-            let mut all: Vec<u64> = run
-                .received
-                .into_iter()
-                .flat_map(|it| it.latencies.into_iter().skip(100))
-                .collect();
+            let all = run.received.into_iter().flat_map(|it| it.latencies.into_iter().skip(100));
+            let mut all: Vec<u64> = all.collect();
             all.sort_unstable();
             let at = |share: f64| {
                 let index = (all.len() as f64 * share) as usize;
@@ -249,13 +229,13 @@ fn transfer(
     let run = RUNS.fetch_add(1, Ordering::Relaxed);
     let subscribe = |number: usize| {
         let is_everywhere = setup.measures == Measures::Everywhere;
-        let address = if is_everywhere { &daemons.addresses()[number] } else { last };
-        Subscriber::connect(address, &format!("s{run}-{number}"))
+        let address = if is_everywhere { &daemons.addresses[number] } else { last };
+        BlockingClient::subscriber(address, &format!("s{run}-{number}"))
     };
-    let subscribers: Vec<Subscriber> = (0..*count).map(subscribe).collect::<io::Result<_>>()?;
+    let subscribers = (0..*count).map(subscribe).collect::<io::Result<Vec<_>>>()?;
     let count = if setup.measures == Measures::Many { PUBLISHERS } else { 1 };
-    let connect = |number| Publisher::connect(first, &format!("p{run}-{number}"));
-    let publishers: Vec<Publisher> = (0..count).map(connect).collect::<io::Result<_>>()?;
+    let connect = |number| BlockingClient::publisher(first, &format!("p{run}-{number}"));
+    let publishers = (0..count).map(connect).collect::<io::Result<Vec<_>>>()?;
     // The publisher's daemon learns of subscribers at other daemons.
     std::thread::sleep(Duration::from_millis(200));
     let began = Instant::now();
@@ -264,7 +244,7 @@ fn transfer(
     std::thread::scope(|scope| {
         let (total, load) = (&total, &load);
         let count =
-            |it: Subscriber| it.count(stamps, |count| count >= total.load(Ordering::Relaxed));
+            |it: BlockingClient| it.count(stamps, |count| count >= total.load(Ordering::Relaxed));
         let threads: Vec<_> =
             subscribers.into_iter().map(|it| scope.spawn(move || count(it))).collect();
         let published: Vec<_> =
@@ -279,18 +259,16 @@ fn transfer(
     })
 }
 
-const FIGURES: [[&str; 3]; 6] = [
-    ["rate", "deliveries", "1/s"],
-    ["cpu", "CPU of the daemons", "s/million"],
-    ["low-p50", "median latency at 1000/s", "us"],
-    ["low-p99", "99th percentile at 1000/s", "us"],
-    ["half-p50", "median latency at half the rate", "us"],
-    ["half-p99", "99th percentile at half the rate", "us"],
-];
-
-fn values(figures: &Figures) -> [f64; FIGURES.len()] {
+fn values(figures: &Figures) -> [(f64, [&'static str; 3]); 6] {
     let Figures { rate, cpu_s, low, half, .. } = *figures;
-    [rate, cpu_s, low[0], low[1], half[0], half[1]]
+    [
+        (rate, ["rate", "deliveries", "1/s"]),
+        (cpu_s, ["cpu", "CPU of the daemons", "s/million"]),
+        (low[0], ["low-p50", "median latency at 1000/s", "us"]),
+        (low[1], ["low-p99", "99th percentile at 1000/s", "us"]),
+        (half[0], ["half-p50", "median latency at half the rate", "us"]),
+        (half[1], ["half-p99", "99th percentile at half the rate", "us"]),
+    ]
 }
 
 /// Least rate of a setup with prices, as a share of its rate without prices.
@@ -307,15 +285,14 @@ const AGREED_P99_US: f64 = 500.0;
 fn rows(measured: &[(Case, Figures)]) -> Vec<Row> {
     let mut rows = Vec::new();
     for (case, figures) in measured {
-        for (value, [id, title, unit]) in values(figures).into_iter().zip(FIGURES) {
+        for (value, [id, title, unit]) in values(figures) {
             if value > 0.0 {
-                let row = row(&format!("{}.{id}", case.id), title, vec![value]);
-                let row = Row { unit: unit.into(), ..row };
+                let row = row(&format!("{}.{id}", case.id), title, unit, vec![value]);
                 rows.push(measured_only(row, case.setup.title));
             }
         }
         let title = "share of the messages that came";
-        let row = row(&format!("{}.whole", case.id), title, vec![figures.whole]);
+        let row = row(&format!("{}.whole", case.id), title, "ratio", vec![figures.whole]);
         rows.push(judged(row, Some(1.0), None));
     }
     let found = |id: &str| measured.iter().find(|(case, _)| case.id == id).map(|it| &it.1);
@@ -323,35 +300,23 @@ fn rows(measured: &[(Case, Figures)]) -> Vec<Row> {
         for case in JUDGED {
             let (with, without) = (format!("{setup}-prices.{case}"), format!("{setup}.{case}"));
             let (Some(with), Some(without)) = (found(&with), found(&without)) else { continue };
-            let id = format!("{setup}.{case}.prices");
-            let ratio = with.rate / without.rate;
-            rows.push(judged(
-                row(&id, "rate: with prices / without", vec![ratio]),
-                Some(PRICED),
-                None,
-            ));
+            let (id, ratio) = (format!("{setup}.{case}.prices"), with.rate / without.rate);
+            let row = row(&id, "rate: with prices / without", "ratio", vec![ratio]);
+            rows.push(judged(row, Some(PRICED), None));
         }
     }
     for (id, least) in ORDERED {
         let Some(figures) = found(id) else { continue };
         let each = figures.rate / CHAIN.daemons as f64;
         let title = "messages of a second at each member";
-        let row = Row { unit: "1/s".into(), ..row(&format!("{id}.each"), title, vec![each]) };
+        let row = row(&format!("{id}.each"), title, "1/s", vec![each]);
         rows.push(judged(row, Some(least), None));
     }
     if let Some(figures) = found("agreed") {
-        let title = "99th percentile at 1000/s";
-        let row = Row { unit: "us".into(), ..row("agreed.p99", title, vec![figures.low[1]]) };
+        let row = row("agreed.p99", "99th percentile at 1000/s", "us", vec![figures.low[1]]);
         rows.push(judged(row, None, Some(AGREED_P99_US)));
     }
     rows
-}
-
-fn judged(mut row: Row, low: Option<f64>, high: Option<f64>) -> Row {
-    let ours = row.values.ours;
-    row.accepted.holds = low.is_none_or(|low| ours >= low) && high.is_none_or(|high| ours <= high);
-    (row.accepted.low, row.accepted.high) = (low, high);
-    row
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 //! Each round draws a plan from its seed, runs `faircast` on a [field](faircast_lab::Field) of
 //! hosts, injects the faults, and at the end compares every receiver's copy with the sent files.
 
-mod arguments;
 mod noise;
 mod overlay;
 mod plan;
@@ -12,22 +11,31 @@ mod relays;
 mod result;
 mod round;
 mod sequence;
+#[cfg(test)]
+mod tests;
 mod tree;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use faircast_base::Bytes;
+use faircast_base::{Bytes, NodeId};
+use faircast_lab::Field;
 use faircast_proto::catalog::DEFAULT_SCHEME;
+use faircast_scenario::{Overrides, Scenario};
 use serde::Serialize;
+use tempfile::TempDir;
 
 use crate::Error;
-use crate::files::{json, make_folder};
+use crate::files::{json, make_folder, write};
+use crate::lab::refused;
 use crate::monitor::Monitor;
-use plan::Plan;
+use plan::{Plan, distinct};
 use result::RoundResult;
 use round::{MEMORY_MAX, Round};
+
+/// File of host names, which programs find at /etc/hosts.
+const NAMES: &str = "hosts";
 
 macro_rules! faults {
     ($($id:ident $name:literal $modes:literal $about:literal)*) => {
@@ -109,7 +117,8 @@ impl Fault {
 }
 
 /// Request for rounds.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct Request {
     /// Time in which rounds may begin.
     pub duration: Duration,
@@ -117,9 +126,7 @@ pub struct Request {
     pub rounds: Option<u32>,
     /// Seed of the first round; drawn if `None`.
     pub seed: Option<u64>,
-    /// Number of receivers that must complete.
     pub receivers: u32,
-    /// Scheme of the senders.
     pub scheme: String,
     /// True if a group key seals all packets. One by one, half of the seeds seal them in any case.
     pub key: bool,
@@ -129,15 +136,12 @@ pub struct Request {
     pub relays: bool,
     /// True for daemons and clients of the overlay, with faults for the whole duration.
     pub overlay: bool,
-    /// Faults of every round, instead of a random choice.
     pub only: Vec<Fault>,
     /// Bytes sent in a round; drawn from the seed if `None`.
     pub size: Option<Bytes>,
     /// Folder for the programs' output and files, including rounds that hold.
     pub out: Option<PathBuf>,
-    /// True if a trace of each program is written too.
     pub trace: bool,
-    /// The program `faircast` of this build.
     pub own: PathBuf,
 }
 
@@ -182,32 +186,11 @@ impl Soak {
             let message = "soak makes network namespaces and interfaces, which needs root: sudo faircast soak";
             return Err(Error::Work(message.into()));
         }
-        let heads = request.scheme == WITH_HEADS;
-        if let Some(fault) = request.only.iter().find(|fault| fault.is_of_heads() && !heads) {
-            let name = fault.name();
-            let message =
-                format!("--only {name}: there are no repair heads without --scheme {WITH_HEADS}");
-            return Err(Error::Usage(message));
-        }
-        let Request { relays, one_by_one, overlay, .. } = request;
-        let (mode, is_known): (_, fn(Fault) -> bool) = match (overlay, relays, one_by_one) {
-            (true, ..) => ("with --overlay", |fault| Fault::of('o').contains(&fault)),
-            (_, true, _) => ("with --relays", |fault| Fault::of('r').contains(&fault)),
-            (_, _, true) => ("with --one-by-one", |fault| Fault::of('s').contains(&fault)),
-            _ => ("without --relays", |fault| !fault.is_of_networks()),
-        };
-        if let Some(fault) = request.only.iter().find(|fault| !is_known(**fault)) {
-            let known = Fault::ALL.iter().filter(|(fault, ..)| is_known(*fault));
-            let known: Vec<&str> = known.map(|(_, name, _)| *name).collect();
-            let (fault, known) = (fault.name(), known.join(", "));
-            let message = format!("--only {fault}: expected {mode} some of {known}");
-            return Err(Error::Usage(message));
-        }
-        if request.relays && !(2..relays::RECEIVERS_MAX).contains(&request.receivers) {
-            let message = format!("--relays takes 2 to {} --receivers", relays::RECEIVERS_MAX - 1);
-            return Err(Error::Usage(message));
-        }
-        let seed = request.seed.unwrap_or_else(drawn_seed);
+        request.check()?;
+        // Short enough to read aloud and type.
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let drawn = since.map_or(1, |since| u64::from(since.subsec_nanos()) % 1_000_000);
+        let seed = request.seed.unwrap_or(drawn);
         Ok(Self { request, seed, begun: Instant::now(), rows: Vec::new() })
     }
 
@@ -248,7 +231,34 @@ impl Soak {
 
     /// Returns a table of all rounds for people.
     pub fn table(&self) -> String {
-        table(&self.rows)
+        let rows = &self.rows;
+        let sum =
+            |count: fn(&RoundResult) -> u64| rows.iter().map(|row| count(&row.result)).sum::<u64>();
+        let held = rows.iter().filter(|row| row.holds).count();
+        let memory = rows.iter().map(|row| row.result.memory_bytes).max().unwrap_or(0);
+        let mut text = format!("\n{held} of {} rounds hold\n", rows.len());
+        let mut add = |what: &str, value: String| {
+            let _ = writeln!(text, "  {what:<34} {value:>12}");
+        };
+        add(
+            "megabytes to each receiver",
+            format!("{:.1}", sum(|result| result.bytes) as f64 / 1e6),
+        );
+        add("messages to clients of daemons", sum(|result| result.messages).to_string());
+        add("starts of programs", sum(|result| result.starts.into()).to_string());
+        add("packets lost by links", sum(|result| result.packets.lost_packets).to_string());
+        add("packets doubled", sum(|result| result.packets.duplicated_packets).to_string());
+        add("packets corrupted", sum(|result| result.packets.corrupted_packets).to_string());
+        add("packets delayed", sum(|result| result.packets.delayed_packets).to_string());
+        add(
+            "packets dropped for their length",
+            sum(|result| result.packets.too_long_packets).to_string(),
+        );
+        add("packets of the outsider", sum(|result| result.noise_packets).to_string());
+        let most = memory_max(self.request.overlay);
+        let limit = format!("{} of {} MiB", memory >> 20, most >> 20);
+        add("most memory of a program", limit);
+        text
     }
 
     /// Returns all rounds as JSON.
@@ -266,34 +276,48 @@ impl Soak {
     }
 }
 
-fn round(request: &Request, seed: u64, monitor: &dyn Monitor) -> Result<Row, Error> {
-    if request.overlay {
-        let folder = Folder::new(request.out.as_deref(), seed)?;
-        let (faults, result) = overlay::run(seed, folder.path(), request, monitor)?;
-        return Ok(row(request, (seed, faults), (false, true), result, folder));
+impl Request {
+    fn check(&self) -> Result<(), Error> {
+        let heads = self.scheme == WITH_HEADS;
+        if let Some(fault) = self.only.iter().find(|fault| fault.is_of_heads() && !heads) {
+            let name = fault.name();
+            let message =
+                format!("--only {name}: there are no repair heads without --scheme {WITH_HEADS}");
+            return Err(Error::Usage(message));
+        }
+        let all = Fault::ALL.iter().map(|(fault, ..)| *fault);
+        let (mode, known) = match (self.overlay, self.relays, self.one_by_one) {
+            (true, ..) => ("with --overlay", Fault::of('o')),
+            (_, true, _) => ("with --relays", Fault::of('r')),
+            (_, _, true) => ("with --one-by-one", Fault::of('s')),
+            _ => ("without --relays", all.filter(|fault| !fault.is_of_networks()).collect()),
+        };
+        if let Some(fault) = self.only.iter().find(|fault| !known.contains(fault)) {
+            let known: Vec<&str> = known.into_iter().map(Fault::name).collect();
+            let (fault, known) = (fault.name(), known.join(", "));
+            let message = format!("--only {fault}: expected {mode} some of {known}");
+            return Err(Error::Usage(message));
+        }
+        if self.relays && !(2..relays::RECEIVERS_MAX).contains(&self.receivers) {
+            let message = format!("--relays takes 2 to {} --receivers", relays::RECEIVERS_MAX - 1);
+            return Err(Error::Usage(message));
+        }
+        Ok(())
     }
-    let bytes = request.size.map(Bytes::count);
-    let heads = request.scheme == WITH_HEADS;
-    let (receivers, key, only) = (request.receivers, request.key, &request.only);
-    let plan = match (request.relays, request.one_by_one) {
-        (true, _) => Plan::over_relays(seed, receivers, key, only, bytes),
-        (false, true) => Plan::one_by_one(seed, receivers, key, only, bytes),
-        (false, false) => Plan::new(seed, receivers, heads, key, only, bytes),
-    };
-    let folder = Folder::new(request.out.as_deref(), seed)?;
-    let result = Round::new(&plan, seed, folder.path(), request, monitor)?.run()?;
-    Ok(row(request, (seed, plan.faults), (plan.unicast, plan.sealed), result, folder))
 }
 
-fn row(
-    request: &Request,
-    (seed, faults): (u64, Vec<Fault>),
-    (unicast, sealed): (bool, bool),
-    result: RoundResult,
-    folder: Folder,
-) -> Row {
+fn round(request: &Request, seed: u64, monitor: &dyn Monitor) -> Result<Row, Error> {
+    let (folder, temporary) = round_folder(request.out.as_deref(), seed)?;
+    let (faults, unicast, sealed, result) = if request.overlay {
+        let (faults, result) = overlay::run(seed, &folder, request, monitor)?;
+        (faults, false, true, result)
+    } else {
+        let plan = Plan::new(seed, request);
+        let result = Round::new(&plan, seed, &folder, request, monitor)?.run()?;
+        (plan.faults, plan.unicast, plan.sealed, result)
+    };
     let holds = result.problems.is_empty();
-    Row {
+    Ok(Row {
         seed,
         faults: faults.into_iter().map(Fault::name).collect(),
         unicast,
@@ -303,60 +327,49 @@ fn row(
         holds,
         result,
         again: again(request, seed),
-        kept: folder.finish(holds),
-    }
+        kept: match temporary {
+            None => Some(folder),
+            Some(temporary) => (!holds).then(|| temporary.keep()),
+        },
+    })
 }
 
-enum Folder {
-    Kept(PathBuf),
-    Temporary(tempfile::TempDir),
+/// Makes the folder of a round, temporary unless a folder is requested.
+fn round_folder(out: Option<&Path>, seed: u64) -> Result<(PathBuf, Option<TempDir>), Error> {
+    let Some(out) = out else {
+        let folder = tempfile::Builder::new().prefix("faircast-soak-").tempdir();
+        let folder = folder.map_err(|error| Error::write(&std::env::temp_dir(), error))?;
+        return Ok((folder.path().to_owned(), Some(folder)));
+    };
+    let folder = out.join(format!("round-{seed}"));
+    // Files of an earlier run would count as received.
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder).map_err(|error| Error::write(&folder, error))?;
+    }
+    make_folder(&folder)?;
+    let absolute = folder.canonicalize();
+    Ok((absolute.map_err(|error| Error::write(&folder, error))?, None))
 }
 
-impl Folder {
-    fn new(out: Option<&Path>, seed: u64) -> Result<Self, Error> {
-        match out {
-            Some(out) => {
-                let folder = out.join(format!("round-{seed}"));
-                // Files of an earlier run would count as received.
-                if folder.exists() {
-                    std::fs::remove_dir_all(&folder)
-                        .map_err(|error| Error::write(&folder, error))?;
-                }
-                make_folder(&folder)?;
-                let absolute = folder.canonicalize();
-                absolute.map(Self::Kept).map_err(|error| Error::write(&folder, error))
-            }
-            None => tempfile::Builder::new()
-                .prefix("faircast-soak-")
-                .tempdir()
-                .map(Self::Temporary)
-                .map_err(|error| Error::write(&std::env::temp_dir(), error)),
-        }
-    }
+/// Makes hosts, connected by the links of a scenario, which is kept in the folder.
+fn make_field(folder: &Path, scenario: &str) -> Result<Field, Error> {
+    let links = folder.join("links.toml");
+    write(&links, scenario)?;
+    let (none, catalog) = (Overrides::default(), faircast_sim::catalog());
+    Field::new(Scenario::parse(&links, scenario, &none, &catalog)?).map_err(refused)
+}
 
-    fn path(&self) -> &Path {
-        match self {
-            Self::Kept(path) => path,
-            Self::Temporary(folder) => folder.path(),
-        }
-    }
-
-    fn finish(self, holds: bool) -> Option<PathBuf> {
-        match self {
-            Self::Kept(path) => Some(path),
-            Self::Temporary(folder) => (!holds).then(|| folder.keep()),
-        }
-    }
+fn write_names(
+    folder: &Path,
+    field: &Field,
+    hosts: impl Iterator<Item = (NodeId, String)>,
+) -> Result<(), Error> {
+    let names = hosts.map(|(node, name)| format!("{} {name}\n", field.current_address(node)));
+    write(&folder.join(NAMES), names.collect::<String>())
 }
 
 fn memory_max(overlay: bool) -> u64 {
     if overlay { overlay::MEMORY_MAX } else { MEMORY_MAX }
-}
-
-fn drawn_seed() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    // Short enough to read aloud and type.
-    since.map_or(1, |since| u64::from(since.subsec_nanos()) % 1_000_000)
 }
 
 fn again(request: &Request, seed: u64) -> String {
@@ -404,28 +417,4 @@ fn line(row: &Row, index: usize) -> String {
         }
     }
     line
-}
-
-fn table(rows: &[Row]) -> String {
-    let sum =
-        |count: fn(&RoundResult) -> u64| rows.iter().map(|row| count(&row.result)).sum::<u64>();
-    let held = rows.iter().filter(|row| row.holds).count();
-    let memory = rows.iter().map(|row| row.result.memory_bytes).max().unwrap_or(0);
-    let mut text = format!("\n{held} of {} rounds hold\n", rows.len());
-    let mut add = |what: &str, value: String| {
-        let _ = writeln!(text, "  {what:<34} {value:>12}");
-    };
-    add("megabytes to each receiver", format!("{:.1}", sum(|result| result.bytes) as f64 / 1e6));
-    add("messages to clients of daemons", sum(|result| result.messages).to_string());
-    add("starts of programs", sum(|result| result.starts.into()).to_string());
-    add("packets lost by links", sum(|result| result.packets.lost).to_string());
-    add("packets doubled", sum(|result| result.packets.duplicated).to_string());
-    add("packets corrupted", sum(|result| result.packets.corrupted).to_string());
-    add("packets delayed", sum(|result| result.packets.delayed).to_string());
-    add("packets dropped for their length", sum(|result| result.packets.too_long).to_string());
-    add("packets of the outsider", sum(|result| result.packets.noise).to_string());
-    let most = memory_max(rows.iter().any(|row| row.overlay));
-    let limit = format!("{} of {} MiB", memory >> 20, most >> 20);
-    add("most memory of a program", limit);
-    text
 }

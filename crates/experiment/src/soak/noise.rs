@@ -2,8 +2,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -22,8 +21,32 @@ pub(super) struct Noise {
     pub(super) sender: SocketAddrV4,
 }
 
+/// Outsider at work, until dropped.
+pub(super) struct Flood {
+    running: Arc<()>,
+    thread: JoinHandle<u64>,
+}
+
+impl Flood {
+    /// Starts the outsider at the host of the calling thread.
+    pub(super) fn start(noise: Noise) -> io::Result<Self> {
+        let running = Arc::new(());
+        let (socket, is_wanted) = (noise.socket()?, Arc::downgrade(&running));
+        let thread = std::thread::Builder::new()
+            .name("outsider".into())
+            .spawn(move || noise.flood(&socket, &is_wanted))?;
+        Ok(Self { running, thread })
+    }
+
+    /// Returns the number of sent packets; `None` if the thread has panicked.
+    pub(super) fn end(self) -> Option<u64> {
+        drop(self.running);
+        self.thread.join().ok()
+    }
+}
+
 impl Noise {
-    pub(super) fn socket(&self) -> io::Result<UdpSocket> {
+    fn socket(&self) -> io::Result<UdpSocket> {
         let socket = socket2::Socket::new(
             socket2::Domain::IPV4,
             socket2::Type::DGRAM,
@@ -38,11 +61,11 @@ impl Noise {
         Ok(socket.into())
     }
 
-    fn flood(&self, socket: &UdpSocket, stop: &AtomicBool, sent: &AtomicU64) {
+    fn flood(&self, socket: &UdpSocket, is_wanted: &Weak<()>) -> u64 {
         let mut rng = Rng::new(self.seed, NodeId(2), Purpose::Fault);
-        let mut captured: Vec<Vec<u8>> = Vec::new();
+        let (mut captured, mut sent) = (Vec::<Vec<u8>>::new(), 0);
         let mut buffer = [0; 2048];
-        while !stop.load(Ordering::Relaxed) {
+        while is_wanted.strong_count() > 0 {
             while let Ok(len) = socket.recv(&mut buffer) {
                 let packet = buffer[..len].to_vec();
                 if captured.len() < CAPTURED_MAX {
@@ -54,41 +77,11 @@ impl Noise {
             for _ in 0..BURST {
                 let packet = packet(&captured, self.forges, &mut rng);
                 let to = if rng.chance(0.5) { self.group } else { self.sender };
-                sent.fetch_add(u64::from(socket.send_to(&packet, to).is_ok()), Ordering::Relaxed);
+                sent += u64::from(socket.send_to(&packet, to).is_ok());
             }
             std::thread::sleep(PAUSE);
         }
-    }
-}
-
-/// Outsider at work, until dropped.
-pub(super) struct Flood {
-    stop: Arc<AtomicBool>,
-    sent: Arc<AtomicU64>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Flood {
-    pub(super) fn start(noise: Noise, socket: UdpSocket) -> io::Result<Self> {
-        let (stop, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let (stopped, count) = (Arc::clone(&stop), Arc::clone(&sent));
-        let thread = std::thread::Builder::new()
-            .name("outsider".into())
-            .spawn(move || noise.flood(&socket, &stopped, &count))?;
-        Ok(Self { stop, sent, thread: Some(thread) })
-    }
-
-    /// Returns the number of sent packets; `None` if the thread has panicked.
-    pub(super) fn end(mut self) -> Option<u64> {
-        self.stop.store(true, Ordering::Relaxed);
-        self.thread.take()?.join().ok()?;
-        Some(self.sent.load(Ordering::Relaxed))
-    }
-}
-
-impl Drop for Flood {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        sent
     }
 }
 
@@ -97,12 +90,13 @@ fn packet(captured: &[Vec<u8>], forges: bool, rng: &mut Rng) -> Vec<u8> {
         return (0..rng.below(1400)).map(|_| rng.bits() as u8).collect();
     }
     let mut packet = captured[rng.below(captured.len() as u64) as usize].clone();
+    let len = packet.len() as u64;
     if !forges {
         if rng.chance(0.5) {
             return packet;
         }
         // One flipped bit, which every checksum detects.
-        let bit = rng.below(packet.len().max(1) as u64 * 8);
+        let bit = rng.below(len.max(1) * 8);
         if let Some(byte) = packet.get_mut((bit / 8) as usize) {
             *byte ^= 1 << (bit % 8);
         }
@@ -110,12 +104,11 @@ fn packet(captured: &[Vec<u8>], forges: bool, rng: &mut Rng) -> Vec<u8> {
     }
     match rng.below(4) {
         0 => {}
-        1 => packet.truncate(rng.below(packet.len() as u64 + 1) as usize),
+        1 => packet.truncate(rng.below(len + 1) as usize),
         2 => packet.extend((0..rng.below(40)).map(|_| rng.bits() as u8)),
         _ => {
             for _ in 0..=rng.below(4) {
-                let len = packet.len().max(1) as u64;
-                if let Some(byte) = packet.get_mut(rng.below(len) as usize) {
+                if let Some(byte) = packet.get_mut(rng.below(len.max(1)) as usize) {
                     *byte ^= 1 << rng.below(8);
                 }
             }

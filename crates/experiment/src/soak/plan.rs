@@ -1,18 +1,17 @@
 //! Plan of a round: its faults, all drawn from the round's seed before it begins.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration as WallDuration;
 
 use faircast_base::{NodeId, Purpose, Rng};
 
-use super::Fault;
 use super::relays::{self, RECEIVERS_MAX};
 use super::sequence::Trial;
+use super::{Fault, Request, WITH_HEADS};
 
 /// Time in which links and programs are disturbed. Single faults may last longer.
 pub(super) const FAULTY: WallDuration = WallDuration::from_secs(12);
-/// End of the scenario, long after the end of a round.
 const SCENARIO: &str = "1 h";
 
 #[derive(Clone, Debug, Default)]
@@ -43,8 +42,7 @@ pub(super) enum Action {
     Noise(bool),
     Lose(Who),
     Remap(Who),
-    /// Gives the host its other address, or its first address again.
-    Move(Who, bool),
+    Move(Who),
     /// Drops packets longer than this number of bytes from and to the host; none if `None`.
     Narrow(Who, Option<u32>),
     Fill(Who, bool),
@@ -57,7 +55,6 @@ pub(super) enum Who {
     Outsider,
     ReadOnly,
     FullDisk,
-    /// Receiver that must complete, numbered from 0.
     Receiver(u32),
     Relay(u32),
 }
@@ -94,14 +91,17 @@ impl Who {
 }
 
 impl Plan {
-    pub(super) fn new(
-        seed: u64,
-        receivers: u32,
-        heads: bool,
-        sealed: bool,
-        only: &[Fault],
-        bytes: Option<u64>,
-    ) -> Self {
+    pub(super) fn new(seed: u64, request: &Request) -> Self {
+        match (request.relays, request.one_by_one) {
+            (true, _) => Self::over_relays(seed, request),
+            (false, true) => Self::one_by_one(seed, request),
+            (false, false) => Self::at_once(seed, request),
+        }
+    }
+
+    fn at_once(seed: u64, request: &Request) -> Self {
+        let Request { receivers, only, .. } = request;
+        let (receivers, heads) = (*receivers, request.scheme == WITH_HEADS);
         let mut rng = Rng::new(seed, NodeId(0), Purpose::Fault);
         // Swarm testing: each fault has probability 1/2, so that none hides all others. Faults
         // added later have draws of their own, so that old seeds keep their rounds.
@@ -115,9 +115,7 @@ impl Plan {
             }
         });
         let drawn: Vec<_> = drawn.collect();
-        let mut faults = if only.is_empty() { drawn } else { only.to_vec() };
-        faults.sort_unstable();
-        faults.dedup();
+        let faults = distinct(if only.is_empty() { &drawn } else { only });
         let size = (6 + rng.below(10)) * 1_000_000 + rng.below(1_000_000);
         let scenario = scenario(&faults, receivers, &mut rng);
         let actions = actions(&faults, receivers, &mut rng);
@@ -126,26 +124,16 @@ impl Plan {
             faults,
             scenario,
             actions,
-            bytes: bytes.unwrap_or(size),
+            bytes: request.size.map_or(size, |size| size.count()),
             heads,
-            sealed,
+            sealed: request.key,
             give_up: GIVE_UP,
             ..Self::default()
         }
     }
-}
 
-/// Longest silence of a receiver before a give-up: longer than an interface is down.
-const GIVE_UP: WallDuration = WallDuration::from_secs(20);
-
-fn heads_of(receivers: u32) -> u32 {
-    receivers.div_ceil(2)
-}
-
-impl Plan {
     /// Returns the receivers without which a sender may end: they left, or were stopped too long.
     pub(super) fn departures(&self) -> Vec<Who> {
-        let give_up = self.give_up;
         let mut stopped = BTreeMap::new();
         let mut departures = Vec::new();
         for (at, action) in &self.actions {
@@ -153,7 +141,7 @@ impl Plan {
                 Action::Stop(who, true) => drop(stopped.insert(*who, *at)),
                 Action::Stop(who, false) => {
                     let since = stopped.remove(who);
-                    if since.is_some_and(|since| *at - since + SLACK >= give_up) {
+                    if since.is_some_and(|since| *at - since + SLACK >= self.give_up) {
                         departures.push(*who);
                     }
                 }
@@ -174,6 +162,17 @@ impl Plan {
     }
 }
 
+pub(super) fn distinct(faults: &[Fault]) -> Vec<Fault> {
+    BTreeSet::from_iter(faults.iter().copied()).into_iter().collect()
+}
+
+fn heads_of(receivers: u32) -> u32 {
+    receivers.div_ceil(2)
+}
+
+/// Longest silence of a receiver before a give-up: longer than an interface is down.
+const GIVE_UP: WallDuration = WallDuration::from_secs(20);
+
 /// Allowance for silence before a stop of a program and after its continuation: 5 s.
 const SLACK: WallDuration = WallDuration::from_secs(5);
 
@@ -182,6 +181,7 @@ pub(super) const NARROW_BYTES: u32 = 1280;
 
 const PARTITION_MS: [u64; 2] = [2_000, 12_000];
 
+const INTERFACE_DOWN: WallDuration = WallDuration::from_secs(5);
 const HEAD_STOPPED: WallDuration = WallDuration::from_secs(10);
 
 fn moment(rng: &mut Rng, from_ms: u64, to_ms: u64) -> WallDuration {
@@ -213,7 +213,7 @@ fn scenario(faults: &[Fault], receivers: u32, rng: &mut Rng) -> String {
             )
         });
     }
-    push_flows(&mut text, &everybody);
+    push_flows(&mut text, everybody.into_iter().map(Who::name));
     text
 }
 
@@ -230,15 +230,23 @@ pub(super) fn push_links(text: &mut String, who: Who, mut settings: impl FnMut()
     }
 }
 
-pub(super) fn push_flows(text: &mut String, everybody: &[Who]) {
-    for who in everybody {
-        let others = everybody.iter().filter(|to| *to != who);
-        let to: Vec<String> = others.map(|to| format!("\"{}\"", to.name())).collect();
-        let (name, to) = (who.name(), to.join(", "));
+/// Adds a flow from each host to all others, which makes them hosts of the field.
+pub(super) fn push_flows(text: &mut String, hosts: impl Iterator<Item = String>) {
+    let hosts: Vec<String> = hosts.collect();
+    for name in &hosts {
+        let others = hosts.iter().filter(|to| *to != name).map(|to| format!("\"{to}\""));
+        let to = others.collect::<Vec<_>>().join(", ");
         let _ = write!(
             text,
             "[[flow]]\nname = \"{name}\"\nprotocol = \"cbr\"\nfrom = \"{name}\"\nto = [{to}]\n"
         );
+    }
+}
+
+/// Adds a list of tables to the settings of a link, unless the list is empty.
+pub(super) fn push_tables(text: &mut String, key: &str, tables: &[String]) {
+    if !tables.is_empty() {
+        let _ = writeln!(text, "{key} = [ {} ]", tables.join(", "));
     }
 }
 
@@ -331,128 +339,59 @@ fn fault_actions(
     late: Option<Who>,
     rng: &mut Rng,
 ) -> Vec<(WallDuration, Action)> {
-    let (early, away) = (moment(rng, 1_500, 7_000), moment(rng, 200, 4_000));
-    match fault {
+    let early = moment(rng, 1_500, 7_000);
+    let away = moment(rng, 200, 4_000);
+    let (begin, end_at, end) = match fault {
         Fault::KillReceiver | Fault::Clock => {
             let who = receiver(receivers, rng);
             let start = if fault == Fault::Clock { Action::StartAhead } else { Action::Start };
-            vec![(early, Action::Kill(who)), (early + away, start(who))]
+            (Action::Kill(who), early + away, start(who))
         }
-        Fault::KillSender => {
-            vec![(early, Action::Kill(Who::Sender)), (early + away, Action::Start(Who::Sender))]
-        }
+        Fault::KillSender => (Action::Kill(Who::Sender), early + away, Action::Start(Who::Sender)),
         Fault::StopReceiver => {
             let who = receiver(receivers, rng);
             // Mostly short, sometimes as long as a sender waits for a silent receiver.
             let longest = if rng.chance(0.25) { 30_000 } else { 6_000 };
             let end = early + moment(rng, 1_000, longest);
-            vec![(early, Action::Stop(who, true)), (end, Action::Stop(who, false))]
+            (Action::Stop(who, true), end, Action::Stop(who, false))
+        }
+        Fault::Interface => {
+            let (who, end) = (receiver_or_sender(receivers, rng), early + INTERFACE_DOWN);
+            (Action::Interface(who, false), end, Action::Interface(who, true))
+        }
+        Fault::StopHead => {
+            let (head, end) = (receiver(heads_of(receivers), rng), early + HEAD_STOPPED);
+            (Action::Stop(head, true), end, Action::Stop(head, false))
+        }
+        Fault::StopSender => {
+            let end = early + moment(rng, 1_000, 6_000);
+            (Action::Stop(Who::Sender, true), end, Action::Stop(Who::Sender, false))
+        }
+        Fault::BlackHole => {
+            let who = receiver(receivers, rng);
+            let narrow = Action::Narrow(who, Some(NARROW_BYTES));
+            (narrow, early + away, Action::Narrow(who, None))
         }
         Fault::JoinLeave => {
             let who = late.expect("drawn before");
             let comes = moment(rng, 500, 2_000);
             let leaves = comes + moment(rng, 1_000, 5_000);
-            vec![
-                (comes, Action::Start(who)),
-                (leaves, Action::Leave(who)),
-                (leaves + away, Action::Start(who)),
-            ]
+            let starts = [comes, leaves + away].map(|at| (at, Action::Start(who)));
+            return vec![starts[0], (leaves, Action::Leave(who)), starts[1]];
         }
-        Fault::Interface => {
-            let who = receiver_or_sender(receivers, rng);
-            let end = early + WallDuration::from_secs(5);
-            vec![(early, Action::Interface(who, false)), (end, Action::Interface(who, true))]
-        }
-        Fault::KillHead => vec![(early, Action::Kill(receiver(heads_of(receivers), rng)))],
+        Fault::KillHead => return vec![(early, Action::Kill(receiver(heads_of(receivers), rng)))],
         Fault::KillHeads => {
             let killed = (0..heads_of(receivers).div_ceil(2)).map(Who::Receiver);
-            killed.map(|head| (early, Action::Kill(head))).collect()
+            return killed.map(|head| (early, Action::Kill(head))).collect();
         }
-        Fault::StopHead => {
-            let (head, end) = (receiver(heads_of(receivers), rng), early + HEAD_STOPPED);
-            vec![(early, Action::Stop(head, true)), (end, Action::Stop(head, false))]
+        Fault::Address => return vec![(early, Action::Move(receiver_or_sender(receivers, rng)))],
+        Fault::Noise => {
+            return vec![(early / 2, Action::Noise(true)), (FAULTY, Action::Noise(false))];
         }
-        Fault::StopSender => {
-            let end = early + moment(rng, 1_000, 6_000);
-            vec![(early, Action::Stop(Who::Sender, true)), (end, Action::Stop(Who::Sender, false))]
-        }
-        Fault::Address => vec![(early, Action::Move(receiver_or_sender(receivers, rng), true))],
-        Fault::BlackHole => {
-            let who = receiver(receivers, rng);
-            let (begin, end) = (Action::Narrow(who, Some(NARROW_BYTES)), Action::Narrow(who, None));
-            vec![(early, begin), (early + away, end)]
-        }
-        Fault::SecondSender => vec![(early / 2, Action::Start(Who::Second))],
-        Fault::ReadOnly => vec![(WallDuration::ZERO, Action::Start(Who::ReadOnly))],
-        Fault::FullDisk => vec![(WallDuration::ZERO, Action::Start(Who::FullDisk))],
-        Fault::Noise => vec![(early / 2, Action::Noise(true)), (FAULTY, Action::Noise(false))],
-        _ => Vec::new(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use faircast_scenario::{Overrides, Scenario};
-
-    use super::*;
-
-    #[test]
-    fn every_plan_is_a_scenario_whose_nodes_are_the_hosts() {
-        for seed in 0..200 {
-            let plan = Plan::new(seed, 4, true, false, &[], None);
-            let scenario = Scenario::parse(
-                Path::new("soak.toml"),
-                &plan.scenario,
-                &Overrides::default(),
-                &faircast_sim::catalog(),
-            )
-            .unwrap_or_else(|error| panic!("{error}\n{}", plan.scenario));
-            for (who, flow) in Who::all(4).into_iter().zip(&scenario.flows) {
-                assert_eq!(scenario.nodes[who.node().index()].name, who.name());
-                assert_eq!(flow.sender(), who.node());
-            }
-            let last = plan.actions.last().expect("there are actions").0;
-            assert!(last >= FAULTY && last < WallDuration::from_secs(60), "{last:?}");
-            assert!(plan.actions.is_sorted_by_key(|(at, _)| *at));
-        }
-    }
-
-    #[test]
-    fn a_seed_is_a_plan_and_seeds_cover_every_fault() {
-        let text = |seed| format!("{:?}", Plan::new(seed, 3, true, false, &[], None));
-        assert_eq!(text(1), text(1));
-        assert_ne!(text(1), text(2));
-        let seen: std::collections::BTreeSet<_> =
-            (0..20).flat_map(|seed| Plan::new(seed, 3, true, false, &[], None).faults).collect();
-        let all = Fault::ALL.iter().map(|(fault, ..)| *fault);
-        assert!(seen.into_iter().eq(all.filter(|fault| !fault.is_of_networks())));
-        let without: std::collections::BTreeSet<_> =
-            (0..20).flat_map(|seed| Plan::new(seed, 3, false, false, &[], None).faults).collect();
-        assert!(without.iter().all(|fault| !fault.is_of_heads()) && without.len() > 16);
-        let only = Plan::new(1, 3, false, false, &[Fault::Corrupt], Some(7));
-        assert_eq!((only.faults, only.bytes), (vec![Fault::Corrupt], 7));
-        assert!(only.scenario.contains("corrupt = ") && !only.scenario.contains("duplicate"));
-    }
-
-    #[test]
-    fn killed_stopped_and_cut_off_hosts_come_back() {
-        for seed in 0..200 {
-            let plan = Plan::new(seed, 2, true, false, &[], None);
-            for who in (0..2).map(Who::Receiver).chain([Who::Sender]) {
-                let (mut runs, mut up, mut goes) = (false, true, true);
-                for (_, action) in &plan.actions {
-                    match *action {
-                        Action::Start(w) | Action::StartAhead(w) if w == who => runs = true,
-                        Action::Kill(w) | Action::Leave(w) if w == who => runs = false,
-                        Action::Stop(w, stopped) if w == who => goes = !stopped,
-                        Action::Interface(w, is_up) if w == who => up = is_up,
-                        _ => {}
-                    }
-                }
-                assert!(runs && up && goes, "seed {seed}: {who:?}");
-            }
-        }
-    }
+        Fault::SecondSender => return vec![(early / 2, Action::Start(Who::Second))],
+        Fault::ReadOnly => return vec![(WallDuration::ZERO, Action::Start(Who::ReadOnly))],
+        Fault::FullDisk => return vec![(WallDuration::ZERO, Action::Start(Who::FullDisk))],
+        _ => return Vec::new(),
+    };
+    vec![(early, begin), (end_at, end)]
 }

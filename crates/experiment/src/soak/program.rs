@@ -4,32 +4,30 @@ use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use faircast_base::NodeId;
+use faircast_base::{NodeId, fresh};
 use faircast_lab::Field;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-use crate::host::{children, new_lines, said, spawn, stat};
+use super::round::TICK;
+use crate::host::{children, memory_bytes, new_lines, said, spawn, stat};
 
 /// Offset of the clocks in a time namespace in seconds: twelve days.
 const AHEAD_S: u32 = 1_036_800;
 
 pub(super) struct Program {
-    /// The program `faircast` of this build.
     own: PathBuf,
     node: NodeId,
     log: PathBuf,
     /// Bytes of the log that [`Program::new_output`] has returned.
     read_bytes: u64,
-    /// True if each run writes a trace.
     trace: bool,
     /// File that the program finds at /etc/hosts.
     names: Option<PathBuf>,
     child: Option<Child>,
     pub(super) starts: u32,
-    /// Most memory that was seen.
     pub(super) memory_bytes: u64,
 }
 
@@ -42,17 +40,7 @@ impl Program {
         names: Option<PathBuf>,
     ) -> Self {
         let own = own.to_owned();
-        Self {
-            own,
-            node,
-            log,
-            read_bytes: 0,
-            trace,
-            names,
-            child: None,
-            starts: 0,
-            memory_bytes: 0,
-        }
+        fresh! { Self { own, node, log, trace, names, } read_bytes, child, starts, memory_bytes }
     }
 
     pub(super) fn start(
@@ -64,28 +52,23 @@ impl Program {
         if self.child.is_some() {
             return Ok(());
         }
-        let mut command = match (ahead, &self.names) {
-            (false, None) => Command::new(&self.own),
-            (false, Some(names)) => {
-                let mut command = Command::new("unshare");
-                let mounted = "mount --bind \"$0\" /etc/hosts && exec \"$@\"";
-                command.args(["--mount", "sh", "-c", mounted]).arg(names).arg(&self.own);
-                command
-            }
-            (true, _) => {
-                let mut command = Command::new("unshare");
-                let ahead = AHEAD_S.to_string();
-                command.args(["--time", "--monotonic", &ahead, "--boottime", &ahead, "--fork"]);
-                command.arg("--kill-child=KILL").arg(&self.own);
-                command
-            }
-        };
-        // A group of its own: signals reach a wrapper's child, and Ctrl-C reaches the soak alone.
+        let mut command = Command::new("unshare");
+        if ahead {
+            let ahead = AHEAD_S.to_string();
+            command.args(["--time", "--monotonic", &ahead, "--boottime", &ahead, "--fork"]);
+            command.arg("--kill-child=KILL").arg(&self.own);
+        } else if let Some(names) = &self.names {
+            let mounted = "mount --bind \"$0\" /etc/hosts && exec \"$@\"";
+            command.args(["--mount", "sh", "-c", mounted]).arg(names).arg(&self.own);
+        } else {
+            command = Command::new(&self.own);
+        }
         command.args(arguments);
         if self.trace {
             let name = format!("{}.jsonl.gz", self.starts + 1);
             command.arg("--trace").arg(self.log.with_extension(name));
         }
+        // A group of its own: signals reach a wrapper's child, and Ctrl-C reaches the soak alone.
         command.process_group(0);
         self.child = Some(spawn(field, self.node, command, &self.log)?);
         self.starts += 1;
@@ -124,14 +107,23 @@ impl Program {
         Some(status.code().unwrap_or(128))
     }
 
+    /// Waits for the end and returns the exit status, or kills the program and returns `None`.
+    pub(super) fn await_end(&mut self, longest: Duration) -> Option<i32> {
+        let begin = Instant::now();
+        while self.runs() && begin.elapsed() < longest {
+            if let Some(status) = self.ended() {
+                return Some(status);
+            }
+            std::thread::sleep(TICK);
+        }
+        self.kill();
+        None
+    }
+
     fn note_memory(&mut self) {
         let Some(child) = &self.child else { return };
-        for id in family(child.id()) {
-            let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
-            let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-            let peak = peak.and_then(|text| text.trim().strip_suffix(" kB")?.trim().parse().ok());
-            self.memory_bytes = self.memory_bytes.max(peak.unwrap_or(0u64) * 1024);
-        }
+        let peaks = family(child.id()).filter_map(|id| memory_bytes(id, "VmHWM:"));
+        self.memory_bytes = peaks.fold(self.memory_bytes, u64::max);
     }
 
     /// Returns the longest time for which a process of the program waited for a processor.

@@ -1,35 +1,34 @@
 //! Single round: hosts, programs, faults, quiet phase, comparison.
 
-use std::collections::BTreeMap;
+mod arguments;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write as _};
 use std::net::SocketAddrV4;
 use std::path::Path;
 use std::time::{Duration as WallDuration, Instant};
 
+use faircast_base::fresh;
 use faircast_lab::Field;
-use faircast_scenario::{Overrides, Scenario};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use super::arguments::Arguments;
 use super::noise::{Flood, Noise};
 use super::plan::{Action, FAULTY, Plan, Who};
 use super::program::Program;
 use super::relays::RELAYS;
 use super::result::RoundResult;
 use super::sequence::Rates;
-use super::{Fault, Request, tree};
+use super::{Fault, NAMES, Request, make_field, tree, write_names};
 use crate::Error;
 use crate::files::write;
-use crate::host::{Mount, make_key, make_relay_key};
+use crate::host::{Mount, events, make_key, make_relay_key};
 use crate::lab::refused;
 use crate::monitor::Monitor;
 
-pub(super) const PORT: u16 = 7500;
-/// Longest time to converge after the last fault.
+const PORT: u16 = 7500;
 const QUIET_MAX: WallDuration = WallDuration::from_secs(180);
 pub(super) const FAREWELL_MAX: WallDuration = WallDuration::from_secs(15);
-/// Pause before a program that has ended is started again.
 const RESTART_DELAY: WallDuration = WallDuration::from_millis(500);
 pub(super) const TICK: WallDuration = WallDuration::from_millis(50);
 pub(super) const MEMORY_MAX: u64 = 256 << 20;
@@ -38,14 +37,11 @@ const ROOM_BYTES: u64 = 4 << 20;
 /// Size of the disk that is always too small, in bytes: less than any round sends.
 const FULL_DISK_BYTES: u64 = 2 << 20;
 
-/// Name of the file that fills a disk.
 const FILLER: &str = "filler";
-/// Name of the file of host names, which programs find at /etc/hosts.
-pub(super) const NAMES: &str = "hosts";
-/// Name of the file with the receivers that the senders wait for.
-pub(super) const RECEIVER_NAMES: &str = "names.txt";
-pub(super) const KEY: &str = "group.key";
-pub(super) const RELAY_KEY: &str = "relay.key";
+/// File with the receivers that the senders wait for.
+const RECEIVER_NAMES: &str = "names.txt";
+const KEY: &str = "group.key";
+const RELAY_KEY: &str = "relay.key";
 
 pub(super) struct Round<'a> {
     plan: &'a Plan,
@@ -59,19 +55,14 @@ pub(super) struct Round<'a> {
     field: Field,
     mounts: Vec<Mount>,
     result: RoundResult,
-    /// True after the actions of the begin.
     has_begun: bool,
     rates: Rates,
 }
 
-/// Host with a program.
 struct Host {
     program: Program,
-    /// Time at which the program, which has ended, is started again.
     restart_at: Option<Instant>,
-    /// True for a sender that has ended its transfer.
     is_done: bool,
-    /// True while the interface is down.
     is_cut_off: bool,
     /// True for a receiver that was killed during the transfer and stays away.
     is_lost: bool,
@@ -87,8 +78,6 @@ impl<'a> Round<'a> {
         request: &'a Request,
         monitor: &'a dyn Monitor,
     ) -> Result<Self, Error> {
-        let links = folder.join("links.toml");
-        write(&links, &plan.scenario)?;
         let receivers = (0..request.receivers).map(Who::Receiver);
         let names: String = receivers.map(|who| who.name() + "\n").collect();
         write(&folder.join(RECEIVER_NAMES), names)?;
@@ -106,8 +95,6 @@ impl<'a> Round<'a> {
         if plan.relay_key {
             make_relay_key(&folder.join(KEY), &folder.join(RELAY_KEY))?;
         }
-        let (none, catalog) = (Overrides::default(), faircast_sim::catalog());
-        let scenario = Scenario::parse(&links, &plan.scenario, &none, &catalog)?;
         let round = Self {
             plan,
             seed,
@@ -116,7 +103,7 @@ impl<'a> Round<'a> {
             folder,
             hosts: hosts(plan, folder, request),
             flood: None,
-            field: Field::new(scenario).map_err(refused)?,
+            field: make_field(folder, &plan.scenario)?,
             mounts: small_disks(plan, folder)?,
             result: RoundResult { bytes: plan.bytes, ..RoundResult::default() },
             has_begun: false,
@@ -146,11 +133,10 @@ impl<'a> Round<'a> {
             result.end_program(&who.name(), &mut host.program, MEMORY_MAX);
         }
         drop(mounts);
-        result.add_packets(&field.finish().map_err(refused)?);
+        result.packets = field.finish().map_err(refused)?;
         Ok(result)
     }
 
-    /// Runs the programs and the plan's actions until all transfers are done.
     fn run_transfer(&mut self, begin: Instant) -> Result<(), Error> {
         let mut actions = self.plan.actions.iter().peekable();
         let last_action = self.plan.actions.last().map_or(FAULTY, |(at, _)| *at);
@@ -240,8 +226,8 @@ impl<'a> Round<'a> {
                 self.host(who).is_cut_off = !up;
                 self.result.faults.interfaces_down += if up { 0 } else { counts };
             }
-            Action::Move(who, moved) => {
-                self.field.set_moved(who.node(), moved).map_err(failed)?;
+            Action::Move(who) => {
+                self.field.switch_address(who.node()).map_err(failed)?;
                 self.result.faults.moves += counts;
                 if let Who::Relay(_) = who {
                     self.write_names()?;
@@ -276,9 +262,7 @@ impl<'a> Round<'a> {
     }
 
     fn start_program(&mut self, who: Who, is_ahead: bool) -> io::Result<()> {
-        let Self { plan, folder, request, field, .. } = self;
-        let Request { scheme, receivers, .. } = request;
-        let arguments = Arguments { plan, folder, field, scheme, receivers: *receivers }.of(who);
+        let arguments = self.arguments(who);
         let host = self.hosts.get_mut(&who).expect("each host that acts has a program");
         host.program.start(&self.field, &arguments, is_ahead)
     }
@@ -287,7 +271,7 @@ impl<'a> Round<'a> {
         let host = self.host(who);
         let runs = host.program.runs() && !host.program.is_stopped();
         host.program.signal(Signal::SIGINT);
-        let status = await_end(&mut host.program, FAREWELL_MAX);
+        let status = host.program.await_end(FAREWELL_MAX);
         // Status 1: incomplete or failed transfer. A stopped program was killed instead.
         let may_succeed = host.disk_full.is_none();
         if runs && !matches!((status, may_succeed), (Some(0), true) | (Some(1), _)) {
@@ -387,7 +371,7 @@ impl<'a> Round<'a> {
             self.hosts[who].program.signal(Signal::SIGINT);
         }
         for &who in running {
-            let status = await_end(&mut self.host(who).program, FAREWELL_MAX);
+            let status = self.host(who).program.await_end(FAREWELL_MAX);
             let may_fail = matches!(who, Who::ReadOnly | Who::FullDisk);
             if status != Some(0) && !(may_fail && status == Some(1)) {
                 let problem = format!("{} ends with {status:?} when asked to end", who.name());
@@ -404,33 +388,28 @@ impl<'a> Round<'a> {
             if !self.plan.trials.is_empty() || !self.plan.faults.contains(&fault) {
                 continue;
             }
+            let name = who.name();
+            let is_further = |event: Value| event["name"] == name && event["state"] != "joined";
+            let is_joined = |host: &Host| events(&host.program.said()).any(is_further);
             if self.hosts[&who].program.said().contains(words) {
                 self.result.faults.refusals += 1;
-            } else if who == Who::FullDisk && !self.is_beyond_joining(who) {
-                let note = format!("{} never heard how much there is to receive", who.name());
+            } else if who == Who::FullDisk && !self.hosts.values().any(is_joined) {
+                let note = format!("{name} never heard how much there is to receive");
                 self.result.notes.push(note);
             } else {
-                let problem = format!("{} did not say what is wrong with its folder", who.name());
+                let problem = format!("{name} did not say what is wrong with its folder");
                 self.result.problems.push(problem);
             }
         }
     }
 
-    fn is_beyond_joining(&self, who: Who) -> bool {
-        let further = |said: &str| {
-            let mut events = said.lines().filter_map(|l| serde_json::from_str::<Value>(l).ok());
-            events.any(|event| event["name"] == who.name() && event["state"] != "joined")
-        };
-        self.hosts.values().any(|host| further(&host.program.said()))
-    }
-
     fn compare(&mut self) -> Result<(), Error> {
         let second = self.plan.faults.contains(&Fault::SecondSender);
-        let sent = ["first", "second"];
+        let sent = if second { &["first", "second"][..] } else { &["first"] };
         let receivers = (0..self.request.receivers).map(Who::Receiver);
         for who in receivers.filter(|who| !self.hosts[who].is_lost) {
             let name = who.name();
-            for sent in &sent[..if second { 2 } else { 1 }] {
+            for sent in sent {
                 let got = self.folder.join(&name).join(sent);
                 let differences = tree::differences(&self.folder.join(sent), &got)
                     .map_err(|error| Error::Work(format!("{}: {error}", got.display())))?;
@@ -438,17 +417,15 @@ impl<'a> Round<'a> {
                 self.result.problems.extend(differences.into_iter().map(problem));
             }
             let left = tree::names(&self.folder.join(&name)).into_iter();
-            let left = left.filter(|left| left != "first" && !(second && left == "second"));
+            let left = left.filter(|left| !sent.contains(&left.as_str()));
             self.result.problems.extend(left.map(|left| format!("{name}: {left} was left there")));
         }
         Ok(())
     }
 
     fn write_names(&self) -> Result<(), Error> {
-        let names = (0..RELAYS)
-            .map(Who::Relay)
-            .map(|who| format!("{} {}\n", self.field.current_address(who.node()), who.name()));
-        write(&self.folder.join(NAMES), names.collect::<String>())
+        let relays = (0..RELAYS).map(Who::Relay);
+        write_names(self.folder, &self.field, relays.map(|who| (who.node(), who.name())))
     }
 
     fn start_flood(&self) -> io::Result<Flood> {
@@ -460,19 +437,14 @@ impl<'a> Round<'a> {
             group: SocketAddrV4::new(Field::group(), PORT),
             sender: SocketAddrV4::new(address(Who::Sender), PORT),
         };
-        // A socket stays in the namespace in which it was made.
-        let (noise, socket) = self.field.on(Who::Outsider.node(), move || {
-            let socket = noise.socket();
-            (noise, socket)
-        })?;
-        Flood::start(noise, socket?)
+        self.field.on(Who::Outsider.node(), move || Flood::start(noise))?
     }
 
     fn end_flood(&mut self) {
-        let Some(flood) = self.flood.take() else { return };
-        match flood.end() {
-            Some(packets) => self.result.packets.noise = packets,
-            None => self.result.problems.push("the outsider died".into()),
+        match self.flood.take().map(Flood::end) {
+            Some(Some(packets)) => self.result.noise_packets = packets,
+            Some(None) => self.result.problems.push("the outsider died".into()),
+            None => {}
         }
     }
 }
@@ -483,82 +455,48 @@ fn hosts(plan: &Plan, folder: &Path, request: &Request) -> BTreeMap<Who, Host> {
         let trace = request.trace && !matches!(who, Who::Relay(_));
         let names = plan.relays.then(|| folder.join(NAMES));
         let program = Program::new(&request.own, who.node(), log, trace, names);
-        let host = Host {
-            program,
-            restart_at: None,
-            is_done: false,
-            is_cut_off: false,
-            is_lost: false,
-            disk_full: None,
-        };
-        (who, host)
+        (who, fresh! { Host { program, } restart_at, is_done, is_cut_off, is_lost, disk_full })
     });
     hosts.collect()
 }
 
-/// Mounts the disks that become full, are always too small, or are read-only.
 fn small_disks(plan: &Plan, folder: &Path) -> Result<Vec<Mount>, Error> {
-    let disks: Vec<(Who, String)> = match plan.trials.is_empty() {
-        false => {
-            let filled = plan.trials.iter().filter(|trial| trial.fault == Fault::FullDisk);
-            filled.map(|trial| (trial.who, format!("size={}", plan.bytes + ROOM_BYTES))).collect()
-        }
-        true => {
-            let read_only = (Fault::ReadOnly, Who::ReadOnly, "ro".to_string());
-            let full = (Fault::FullDisk, Who::FullDisk, format!("size={FULL_DISK_BYTES}"));
-            let both = [read_only, full].into_iter().filter(|it| plan.faults.contains(&it.0));
-            both.map(|(_, who, options)| (who, options)).collect()
-        }
-    };
-    let mounts = disks.into_iter().map(|(who, options)| {
+    let filled = plan.trials.iter().filter(|trial| trial.fault == Fault::FullDisk);
+    let filled = filled.map(|trial| (trial.who, format!("size={}", plan.bytes + ROOM_BYTES)));
+    let read_only = (Fault::ReadOnly, Who::ReadOnly, "ro".to_string());
+    let full = (Fault::FullDisk, Who::FullDisk, format!("size={FULL_DISK_BYTES}"));
+    let is_at_once = plan.trials.is_empty();
+    let both = [read_only, full].into_iter();
+    let both = both.filter(|it| is_at_once && plan.faults.contains(&it.0));
+    let disks = filled.chain(both.map(|(_, who, options)| (who, options)));
+    let mounts = disks.map(|(who, options)| {
         let mount = Mount::new(&folder.join(who.name()), &options);
         mount.map_err(|error| Error::doing("mount a small disk", error))
     });
     mounts.collect()
 }
 
-fn await_end(program: &mut Program, longest: WallDuration) -> Option<i32> {
-    let begin = Instant::now();
-    while begin.elapsed() < longest {
-        if let Some(status) = program.ended() {
-            return Some(status);
-        }
-        if !program.runs() {
-            return None;
-        }
-        std::thread::sleep(TICK);
-    }
-    program.kill();
-    None
-}
-
 fn without(said: &str) -> Vec<String> {
-    let lines = said.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let Some(summary) = lines.into_iter().find(|line| line["event"] == "summary") else {
+    let Some(summary) = events(said).rfind(|line| line["event"] == "summary") else {
         return Vec::new();
     };
     let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
     let all = |key: &str| summary[key].as_array().cloned().unwrap_or_default();
     let receivers = all("receivers");
-    let has = |member: &Value, name: &str| member["name"] == name && member["state"] == "done";
-    let lacking = |name: &String| !receivers.iter().any(|member| has(member, name));
+    let is_done = |name: &Value| {
+        receivers.iter().any(|member| member["name"] == *name && member["state"] == "done")
+    };
     let waited = receivers.iter().filter(|member| member["waited_for"] == true);
-    let waited = waited.map(|member| text(&member["name"]));
-    let mut without: Vec<String> = waited.filter(lacking).collect();
-    without.extend(all("missing").iter().map(text));
-    without.sort_unstable();
-    without.dedup();
-    without
+    let lacking = waited.map(|member| &member["name"]).filter(|name| !is_done(name)).map(text);
+    let without: BTreeSet<String> = lacking.chain(all("missing").iter().map(text)).collect();
+    without.into_iter().collect()
 }
 
 fn fill(folder: &Path) -> io::Result<()> {
     let mut file = std::fs::File::create(folder.join(FILLER))?;
     let block = vec![1; 1 << 16];
-    loop {
-        match file.write(&block) {
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::StorageFull => return Ok(()),
-            Err(error) => return Err(error),
-        }
+    match std::iter::repeat_with(|| file.write(&block)).find_map(Result::err) {
+        Some(error) if error.kind() != io::ErrorKind::StorageFull => Err(error),
+        _ => Ok(()),
     }
 }

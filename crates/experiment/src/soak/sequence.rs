@@ -1,17 +1,16 @@
 //! Sequence of faults: its plan, and a check that the session's rate recovers after each.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::ops::Range;
 use std::time::Duration as WallDuration;
 
 use faircast_base::{NodeId, Purpose, Rng};
 use serde::Serialize;
-use serde_json::Value;
 
-use super::Fault;
-use super::plan::{Action, NARROW_BYTES, Plan, Who, push_flows, push_links};
+use super::plan::{Action, NARROW_BYTES, Plan, Who, distinct, push_flows, push_links, push_tables};
 use super::relays::{self, RECEIVERS_MAX, RELAYS};
+use super::{Fault, Request};
+use crate::host::events;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trial {
@@ -24,14 +23,12 @@ pub(super) struct Trial {
 /// Time before the first fault, in which receivers join and the rate grows.
 const WARM_UP: WallDuration = WallDuration::from_secs(12);
 
-/// Time within which the rate must recover after a fault.
 pub(super) const BACK_WITHIN: WallDuration = WallDuration::from_secs(10);
 
-/// Time within which the rate must recover after a relay has started again.
 const RELAY_BACK_WITHIN: WallDuration = WallDuration::from_secs(2);
 
 /// Time between the recovery limit and the next fault, as slack and to measure the next rate.
-const CALM: WallDuration = WallDuration::from_secs(5);
+pub(super) const CALM: WallDuration = WallDuration::from_secs(5);
 
 /// Share of the rate that counts as recovered: full links vary by a tenth each second.
 const BACK_SHARE: f64 = 0.8;
@@ -42,35 +39,36 @@ const SENDER_LINK_BITS_PER_S: u64 = 300_000_000;
 
 impl Plan {
     /// Draws the plan. Odd seeds send by unicast; of four seeds the last two are sealed.
-    pub(super) fn one_by_one(
-        seed: u64,
-        receivers: u32,
-        key: bool,
-        only: &[Fault],
-        bytes: Option<u64>,
-    ) -> Self {
+    pub(super) fn one_by_one(seed: u64, request: &Request) -> Self {
         let mut rng = Rng::new(seed, NodeId(3), Purpose::Fault);
-        let faults = if only.is_empty() { &Fault::of('s') } else { only };
-        let mut targets: Vec<(Fault, Who)> = Vec::new();
-        for fault in faults {
-            let hosts = hosts(*fault, receivers, &mut rng).into_iter();
-            targets.extend(hosts.map(|who| (*fault, who)));
-        }
-        shuffle(&mut targets, &mut rng);
+        let targets = Self::targets('s', request, hosts, &mut rng);
         Self {
             unicast: seed % 2 == 1,
-            sealed: key || seed % 4 >= 2,
-            ..Self::sequence(&targets, receivers, false, bytes, &mut rng)
+            sealed: request.key || seed % 4 >= 2,
+            ..Self::sequence(&targets, request, &mut rng)
         }
     }
 
-    pub(super) fn sequence(
-        targets: &[(Fault, Who)],
-        receivers: u32,
-        relays: bool,
-        bytes: Option<u64>,
+    /// Draws the hosts of the requested faults, or of all faults of a mode, in random order.
+    pub(super) fn targets(
+        mode: char,
+        request: &Request,
+        hosts: fn(Fault, u32, &mut Rng) -> Vec<Who>,
         rng: &mut Rng,
-    ) -> Self {
+    ) -> Vec<(Fault, Who)> {
+        let Request { only, receivers, .. } = request;
+        let faults = if only.is_empty() { &Fault::of(mode) } else { only };
+        let mut targets = Vec::new();
+        for fault in faults {
+            let hosts = hosts(*fault, *receivers, rng).into_iter();
+            targets.extend(hosts.map(|who| (*fault, who)));
+        }
+        shuffle(&mut targets, rng);
+        targets
+    }
+
+    pub(super) fn sequence(targets: &[(Fault, Who)], request: &Request, rng: &mut Rng) -> Self {
+        let Request { receivers, relays, .. } = *request;
         let (mut trials, mut at) = (Vec::new(), WARM_UP);
         for &(fault, who) in targets {
             let to = at + length(fault, rng);
@@ -79,16 +77,14 @@ impl Plan {
         }
         let most = LINK_BITS_PER_S / 8 * at.as_secs();
         let everybody = if relays { relays::everybody(receivers) } else { Who::all(receivers) };
-        let scenario = scenario(&trials, &everybody, rng);
+        let scenario = scenario(&trials, everybody, rng);
         let actions = actions(&trials, receivers, relays, at);
-        let mut faults: Vec<Fault> = targets.iter().map(|(fault, _)| *fault).collect();
-        faults.sort_unstable();
-        faults.dedup();
+        let faults: Vec<Fault> = targets.iter().map(|(fault, _)| *fault).collect();
         Self {
-            faults,
+            faults: distinct(&faults),
             scenario,
             actions,
-            bytes: bytes.unwrap_or(most),
+            bytes: request.size.map_or(most, |size| size.count()),
             trials,
             relays,
             // Longer than any program is stopped.
@@ -128,7 +124,7 @@ fn length(fault: Fault, rng: &mut Rng) -> WallDuration {
     }
 }
 
-fn scenario(trials: &[Trial], everybody: &[Who], rng: &mut Rng) -> String {
+fn scenario(trials: &[Trial], everybody: Vec<Who>, rng: &mut Rng) -> String {
     let mut text = format!(
         "title = \"Does the rate come back after each fault?\"\nduration = \"1 h\"\nseed = {}\n",
         rng.bits() >> 1
@@ -149,7 +145,7 @@ fn scenario(trials: &[Trial], everybody: &[Who], rng: &mut Rng) -> String {
             )
         });
     }
-    push_flows(&mut text, everybody);
+    push_flows(&mut text, everybody.into_iter().map(Who::name));
     text
 }
 
@@ -175,11 +171,8 @@ fn wrong<'a>(trials: impl Iterator<Item = &'a Trial>) -> String {
         changes.push(format!("{{ at = \"{to} ms\", {end} }}"));
     }
     let mut text = String::new();
-    for (key, values) in [("changes", changes), ("outages", outages)] {
-        if !values.is_empty() {
-            let _ = writeln!(text, "{key} = [ {} ]", values.join(", "));
-        }
-    }
+    push_tables(&mut text, "changes", &changes);
+    push_tables(&mut text, "outages", &outages);
     text
 }
 
@@ -205,29 +198,25 @@ fn actions(
             Fault::Interface => (Action::Interface(who, false), Action::Interface(who, true)),
             Fault::Noise => (Action::Noise(true), Action::Noise(false)),
             Fault::Idle => (Action::Start(who), Action::Stop(who, true)),
-            Fault::Address | Fault::Rename | Fault::Remap | Fault::LoseReceiver => {
-                let action = match fault {
-                    Fault::Remap => Action::Remap(who),
-                    Fault::LoseReceiver => Action::Lose(who),
-                    _ => Action::Move(who, true),
-                };
-                actions.push((*from, action));
-                continue;
-            }
             Fault::BlackHole => {
                 (Action::Narrow(who, Some(NARROW_BYTES)), Action::Narrow(who, None))
             }
-            // The owner frees the disk, ends the receiver and starts it again.
-            Fault::FullDisk => {
-                actions.push((*from, Action::Fill(who, true)));
-                actions.push((*to, Action::Fill(who, false)));
-                (Action::Leave(who), Action::Start(who))
+            Fault::FullDisk => (Action::Fill(who, true), Action::Fill(who, false)),
+            Fault::Address | Fault::Rename | Fault::Remap | Fault::LoseReceiver => {
+                actions.push(match fault {
+                    Fault::Remap => (*from, Action::Remap(who)),
+                    Fault::LoseReceiver => (*from, Action::Lose(who)),
+                    _ => (*from, Action::Move(who)),
+                });
+                continue;
             }
             _ => continue,
         };
-        let begin_at = if *fault == Fault::FullDisk { *to } else { *from };
-        actions.push((begin_at, begin));
-        actions.push((*to, finish));
+        actions.extend([(*from, begin), (*to, finish)]);
+        if *fault == Fault::FullDisk {
+            // The owner frees the disk, ends the receiver and starts it again.
+            actions.extend([(*to, Action::Leave(who)), (*to, Action::Start(who))]);
+        }
     }
     actions.push((end, Action::Stop(Who::Sender, false)));
     actions
@@ -295,8 +284,7 @@ const WINDOW: usize = 3;
 
 impl Rates {
     pub(super) fn read(&mut self, who: Who, now: WallDuration, said: &str) {
-        let events = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        for event in events.filter(|event| event["event"] == "progress") {
+        for event in events(said).filter(|event| event["event"] == "progress") {
             let bytes = match who {
                 Who::Sender => &event["bytes_sent"],
                 _ => &event["bytes_received"],
@@ -379,64 +367,10 @@ fn median(mut rates: Vec<f64>) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-    use std::path::Path;
-
-    use faircast_scenario::{Overrides, Scenario};
-
     use super::*;
+
     fn s(s: u64) -> WallDuration {
         WallDuration::from_secs(s)
-    }
-
-    #[test]
-    fn a_sequence_is_a_scenario_and_each_fault_has_its_time() {
-        let (mut hosts, mut kinds) = (BTreeSet::new(), BTreeSet::new());
-        for seed in 0..50 {
-            let plan = Plan::one_by_one(seed, 3, false, &[], None);
-            let scenario = Scenario::parse(
-                Path::new("soak.toml"),
-                &plan.scenario,
-                &Overrides::default(),
-                &faircast_sim::catalog(),
-            );
-            let scenario = scenario.unwrap_or_else(|error| panic!("{error}\n{}", plan.scenario));
-            for (who, flow) in Who::all(3).into_iter().zip(&scenario.flows) {
-                assert_eq!(
-                    (flow.sender(), &scenario.nodes[who.node().index()].name),
-                    (who.node(), &who.name())
-                );
-            }
-            let mut at_both = BTreeSet::new();
-            for fault in Fault::of('s') {
-                let at = plan.trials.iter().filter(|trial| trial.fault == fault);
-                let at: Vec<Who> = at.map(|trial| trial.who).collect();
-                if let [_, _] = at[..] {
-                    at_both.insert(fault.name());
-                    let is_receiver = |who: &&Who| matches!(who, Who::Receiver(_));
-                    assert!(at.contains(&Who::Sender) && at.iter().any(|who| is_receiver(&who)));
-                }
-                assert!(!at.is_empty(), "{}", fault.name());
-            }
-            let want = ["address", "black-hole", "corrupt", "duplicate", "interface", "loss"];
-            assert!(at_both.into_iter().eq(want.into_iter().chain(["outage", "reorder"])));
-            assert!(
-                plan.trials.windows(2).all(|two| two[0].to + BACK_WITHIN + CALM <= two[1].from)
-            );
-            assert!(plan.actions.is_sorted_by_key(|(at, _)| *at), "{:?}", plan.actions);
-            kinds.insert((plan.unicast, plan.sealed));
-            let longest = plan.trials.iter().map(|trial| trial.to - trial.from).max().unwrap();
-            assert!(longest < plan.give_up);
-            hosts.extend(plan.trials.iter().map(|trial| trial.who));
-        }
-        assert_eq!(kinds.len(), 4, "group and unicast, sealed and not");
-        assert!(Plan::one_by_one(0, 3, true, &[], None).sealed);
-        assert!(hosts.len() == 5, "the sender, the outsider and each receiver: {hosts:?}");
-        let text = |seed| format!("{:?}", Plan::one_by_one(seed, 3, false, &[], None));
-        assert_eq!(text(1), text(1));
-        assert_ne!(text(1), text(3));
-        let only = Plan::one_by_one(1, 2, false, &[Fault::Address], Some(7));
-        assert_eq!((only.faults, only.bytes), (vec![Fault::Address], 7));
     }
 
     #[test]

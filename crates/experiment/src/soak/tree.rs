@@ -9,7 +9,6 @@ use faircast_base::{NodeId, Purpose, Rng};
 
 /// Folder of incomplete content at receivers, excluded from the comparison.
 const STATE: &str = ".faircast";
-/// Number of files besides the large one, which has most of the bytes.
 const SMALL_FILES: u64 = 40;
 
 pub(super) fn make(folder: &Path, bytes: u64, seed: u64) -> io::Result<()> {

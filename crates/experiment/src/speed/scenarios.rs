@@ -9,20 +9,17 @@ fn replaced(text: &str, from: &str, to: &str) -> String {
     text.replace(from, to)
 }
 
-/// Splits `text` before its first `block`.
 fn split_before<'a>(text: &'a str, block: &str) -> (&'a str, &'a str) {
     text.split_at(text.find(block).expect("the text has such a block"))
 }
 
-/// Returns the scenario of 100 TCP flows over one bottleneck.
 pub(super) fn heavy_tcp() -> String {
     let (network, flow) = split_before(include_str!("heavy_tcp.toml"), "[[flow]]");
     let flows = (1..=100).map(|number| replaced(flow, "FLOW", &number.to_string()));
     network.to_string() + &flows.collect::<String>()
 }
 
-/// Returns the scenario of 1000 receivers behind three levels of ten links each, the last with
-/// random loss.
+/// Returns the scenario of 1000 receivers behind three levels of ten links each, the last lossy.
 pub(super) fn tree(protocol: &str, loss: &str, duration_s: u32) -> String {
     let (session, link) = split_before(include_str!("tree.toml"), "[[link]]");
     let session = replaced(session, "PROTOCOL", protocol);
@@ -39,12 +36,10 @@ pub(super) fn tree(protocol: &str, loss: &str, duration_s: u32) -> String {
     first.into_iter().chain(second).chain(third).collect()
 }
 
-/// Returns the scenario of 10 000 receivers of a scheme.
 pub(super) fn crowd(protocol: &str) -> String {
     replaced(include_str!("crowd.toml"), "PROTOCOL", protocol)
 }
 
-/// Returns the scenario of [`crowd`] behind relays of credits, ten receivers at each last relay.
 pub(super) fn relayed_crowd() -> String {
     let text = replaced(&crowd("credit-pgmcc"), "[10, 10, 100]", "[10, 10, 10, 10]");
     let text = replaced(&text, "m3-{1..10000}", "m4-{1..10000}");
@@ -55,7 +50,6 @@ pub(super) fn relayed_crowd() -> String {
     )
 }
 
-/// Returns the scenario of TRAM with 100 000 receivers.
 pub(super) fn hundred_thousand() -> String {
     let text = include_str!("../../../../scenarios/tram-scale/crowd.toml");
     let text = replaced(text, "[10, 10, 10]", "[10, 10, 10, 100]");
@@ -63,12 +57,9 @@ pub(super) fn hundred_thousand() -> String {
     replaced(&text, "wait_for = 1000", "wait_for = 100000")
 }
 
-/// Returns the scenario of two TCP SACK flows over one bottleneck.
 pub(super) fn two_flows() -> String {
     replaced(include_str!("../../../../scenarios/tcp/two-flows.toml"), "tcp-reno", "tcp-sack")
 }
 
-/// Returns the scenario of pgmcc beside TCP.
-pub(super) fn fairness() -> String {
-    include_str!("../../../../scenarios/fairness/set1-one-bottleneck.toml").to_string()
-}
+pub(super) const FAIRNESS: &str =
+    include_str!("../../../../scenarios/fairness/set1-one-bottleneck.toml");

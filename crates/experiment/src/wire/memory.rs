@@ -1,8 +1,7 @@
 //! Memory for the files of the suite.
 //!
-//! Copies are written to memory at the least cost for all transports. A virtual machine returns
-//! unused memory to its host, and gets it back more slowly than a network sends. Hence a file, the
-//! *ballast*, occupies as much memory as the copies need, and shrinks as they grow.
+//! Copies are written to memory at the least cost. A virtual machine gets unused memory back from
+//! its host more slowly than a network sends, so a file, the *ballast*, shrinks as copies grow.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read as _, Write as _};
@@ -23,7 +22,6 @@ pub(super) fn room_for(copies: usize) -> u64 {
     free.map_or(u64::MAX, |kib| kib * 1024 / 2 / copies as u64)
 }
 
-/// Removes the folders of killed processes.
 pub(super) fn remove_leftovers() {
     for entry in std::fs::read_dir(MEMORY).into_iter().flatten().flatten() {
         if is_leftover(&entry.file_name().to_string_lossy()) {
@@ -52,7 +50,6 @@ impl Memory {
     }
 }
 
-/// File that occupies memory until copies take its place.
 pub(super) struct Ballast {
     file: File,
     len: u64,

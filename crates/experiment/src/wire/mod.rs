@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use faircast_lab::lan::{INTERFACE, Lan};
-use faircast_report::{Row, Suite, Values, bench_page, spread};
+use faircast_report::{Row, Values, spread};
 
 use crate::Error;
 use crate::host::{Running, hash_of, make_content, make_key, need_root, sent_bytes, text, words};
@@ -61,7 +61,6 @@ const GOALS: [([&str; 4], f64, [&str; 2]); 2] = [
     ),
 ];
 
-/// Host of the sender. Receivers follow.
 const SENDER: usize = 0;
 
 const HEAD_START: Duration = Duration::from_millis(500);
@@ -118,15 +117,7 @@ pub(crate) fn run(request: &Request, monitor: &dyn Monitor) -> Result<Results, E
         measured.extend(here);
     }
     monitor.finish();
-    let suite = Suite { name: "wire".into(), about: TITLE.into(), rows: rows(&measured) };
-    let json = suite.to_json() + "\n";
-    Ok(Results {
-        table: suite.table(),
-        files: vec![("wire.html".into(), bench_page(&suite)), ("wire.json".into(), json.clone())],
-        json,
-        holds: suite.holds(),
-        ..Results::default()
-    })
+    Ok(Results::of("wire", TITLE, rows(&measured)))
 }
 
 struct Sitting<'a> {
@@ -177,7 +168,7 @@ impl<'a> Sitting<'a> {
         if case.key {
             more.extend(["--key".into(), text(&self.folder.path().join("key"))]);
         }
-        Running::start(&self.lan, host, &more, self.copy(host).with_file_name("log"))
+        Running::on(&self.lan, host, &more, self.copy(host).with_file_name("log"))
     }
 
     fn transfer(&self, case: &Case, ballast: &Ballast) -> Result<Figures, Error> {
@@ -247,8 +238,8 @@ fn rows(measured: &[Measured]) -> Vec<Row> {
         for (place, [id, title, unit]) in FIGURES.into_iter().enumerate() {
             let whole = runs.iter().filter(|run| run.complete);
             let all = whole.map(|run| run.values[place]).collect();
-            let row = row(&format!("{}.{id}", case.id), title, all);
-            rows.push(measured_only(Row { unit: unit.into(), ..row }, case.title));
+            let row = row(&format!("{}.{id}", case.id), title, unit, all);
+            rows.push(measured_only(row, case.title));
         }
     }
     let runs = |id: &str| measured.iter().find(|(case, _)| case.id == id).map(|(_, runs)| runs);
@@ -256,22 +247,24 @@ fn rows(measured: &[Measured]) -> Vec<Row> {
         let (Some(ours), Some(theirs)) = (runs(ours), runs(theirs)) else { continue };
         let whole = ours.iter().zip(theirs).filter(|(a, b)| a.complete && b.complete);
         let ratios = whole.map(|(a, b)| a.values[0] / b.values[0]).collect();
-        let mut row = at_least(row(id, title, ratios), least);
+        let mut row = judged(row(id, title, "ratio", ratios), Some(least), None);
         row.source.question = question.into();
         row.accepted.reason = reason.into();
         rows.push(row);
     }
     let all: Vec<&Figures> = measured.iter().flat_map(|(_, runs)| runs).collect();
     let share = all.iter().filter(|run| run.complete).count() as f64 / all.len() as f64;
-    let mut row = at_least(row("whole", "runs in which every copy is whole", vec![share]), 1.0);
+    let row = row("whole", "runs in which every copy is whole", "ratio", vec![share]);
+    let mut row = judged(row, Some(1.0), None);
     row.cause.explained = all.iter().find_map(|run| run.trouble.clone());
     rows.push(row);
     rows
 }
 
-fn at_least(mut row: Row, least: f64) -> Row {
-    row.accepted.low = Some(least);
-    row.accepted.holds = row.values.ours >= least;
+pub(crate) fn judged(mut row: Row, low: Option<f64>, high: Option<f64>) -> Row {
+    let ours = row.values.ours;
+    row.accepted.holds = low.is_none_or(|low| ours >= low) && high.is_none_or(|high| ours <= high);
+    (row.accepted.low, row.accepted.high) = (low, high);
     row
 }
 
@@ -282,12 +275,12 @@ pub(crate) fn measured_only(mut row: Row, group: &str) -> Row {
     row
 }
 
-pub(crate) fn row(id: &str, title: &str, all: Vec<f64>) -> Row {
+pub(crate) fn row(id: &str, title: &str, unit: &str, all: Vec<f64>) -> Row {
     let [low, ours, high] = spread(all.iter().copied()).unwrap_or([f64::NAN; 3]);
     Row {
         id: id.into(),
         title: title.into(),
-        unit: "ratio".into(),
+        unit: unit.into(),
         values: Values { ours, low, high, seeds: all.len() as u32, optimum: None },
         per_seed: (1..).zip(all).collect(),
         ..Row::default()

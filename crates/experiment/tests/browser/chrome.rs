@@ -12,6 +12,10 @@ use tungstenite::{Message, WebSocket};
 /// Longest wait for the browser; a loaded machine needs some seconds to start it.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
+const OPTIONS: &str = "--headless --no-sandbox --disable-gpu --no-first-run --hide-scrollbars \
+    --disable-background-networking --disable-component-update --disable-sync \
+    --disable-dev-shm-usage --remote-debugging-port=0";
+
 pub(crate) struct Chrome {
     child: Child,
     socket: WebSocket<TcpStream>,
@@ -28,18 +32,7 @@ impl Chrome {
         let program = program()?;
         let profile = tempfile::tempdir().expect("a directory for the profile");
         let child = Command::new(program)
-            .args([
-                "--headless",
-                "--no-sandbox",
-                "--disable-gpu",
-                "--no-first-run",
-                "--disable-background-networking",
-                "--disable-component-update",
-                "--disable-sync",
-                "--disable-dev-shm-usage",
-                "--hide-scrollbars",
-                "--remote-debugging-port=0",
-            ])
+            .args(OPTIONS.split(' '))
             .arg(format!("--user-data-dir={}", profile.path().display()))
             .arg("about:blank")
             .stdout(Stdio::null())
@@ -144,9 +137,8 @@ impl Chrome {
 
     fn read(&mut self) -> Value {
         let message = loop {
-            match self.socket.read().expect("the browser answers in time") {
-                Message::Text(text) => break text,
-                _ => continue,
+            if let Message::Text(text) = self.socket.read().expect("the browser answers in time") {
+                break text;
             }
         };
         let message: Value = serde_json::from_str(&message).expect("DevTools speaks JSON");

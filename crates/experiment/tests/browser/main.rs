@@ -31,12 +31,8 @@ fn a_run_report_draws_stays_quiet_and_fits_every_screen() {
 #[test]
 fn plots_zoom_together_follow_the_cursor_and_hide_lines() {
     let Some(mut chrome) = browser() else { return };
-    chrome.open(
-        &keep("moves.html", &page(&run("Does it move?", 2, 3, 120, 120))),
-        1280,
-        900,
-        false,
-    );
+    let file = keep("moves.html", &page(&run("Does it move?", 2, 3, 120, 120)));
+    chrome.open(&file, 1280, 900, false);
     let before = chrome.evaluate("checks.prints()");
     let area = chrome.evaluate(
         "(() => { const p = document.querySelector('[data-key=sequence] .u-over'); \
@@ -59,15 +55,13 @@ fn plots_zoom_together_follow_the_cursor_and_hide_lines() {
         clock.as_str().unwrap().trim_start_matches("t = ").trim_end_matches(" s").parse().unwrap();
     assert!((seconds - 60.0).abs() < 1.0, "{clock}");
 
-    chrome.mouse("mousePressed", at(0.25).0, y);
-    chrome.mouse("mouseMoved", at(0.3).0, y);
-    chrome.mouse("mouseMoved", at(0.5).0, y);
-    chrome.mouse("mouseReleased", at(0.5).0, y);
+    for (kind, share) in [("Pressed", 0.25), ("Moved", 0.3), ("Moved", 0.5), ("Released", 0.5)] {
+        chrome.mouse(&format!("mouse{kind}"), at(share).0, y);
+    }
     chrome.settle();
     let zoomed = chrome.evaluate("checks.prints()");
-    for (i, (a, b)) in before.as_array().unwrap().iter().zip(zoomed.as_array().unwrap()).enumerate()
-    {
-        assert_ne!(a, b, "plot {i} did not zoom");
+    for i in 0..before.as_array().unwrap().len() {
+        assert_ne!(before[i], zoomed[i], "plot {i} did not zoom");
     }
     chrome.screenshot(&picture("run-zoomed.png"));
     let all = "document.querySelector('.tools button:last-child')";
@@ -99,11 +93,8 @@ fn an_interrupted_run_with_ten_thousand_receivers_says_so_and_stays_readable() {
     let note = note.as_str().unwrap();
     assert!(note.contains("stopped after 3") && note.contains(" s of 100 s"), "{note}");
     assert!(note.contains("All averages are over the part that ran"), "{note}");
-    assert!(
-        run.summary.flows[0].rates.throughput_bps > 0.0,
-        "{:?}",
-        run.summary.flows[0].counts.sent_packets
-    );
+    let flow = &run.summary.flows[0];
+    assert!(flow.rates.throughput_bps > 0.0, "{:?}", flow.counts.sent_packets);
 }
 
 /// Many receivers: only heads have rows. Receivers that leave make others look for new heads.
@@ -186,23 +177,17 @@ fn axes_are_named_and_reach_what_counts_and_pictures_are_saved() {
     let top = windows.filter(|(at, _)| *at >= counted).map(|(_, value)| value).fold(0.0, f64::max);
     let mut window = faircast_report::Curve::default();
     window.push(Time::ZERO, 40.0 * top);
-    run.series.flows[0]
-        .curves
-        .window
-        .points()
-        .iter()
-        .for_each(|(at, value)| window.push(*at, *value));
-    run.series.flows[0].curves.window = window;
+    let counted = &mut run.series.flows[0].curves.window;
+    counted.points().iter().for_each(|(at, value)| window.push(*at, *value));
+    *counted = window;
     chrome.open(&keep("axes.html", &page(&run)), 1280, 900, false);
     chrome.evaluate("checks.save('[data-key=window] .save button')");
     let text = chrome.evaluate("checks.saved[0].text()");
     let text = text.as_str().expect("a picture");
     assert!(text.contains(">Time, s<") && text.contains(">Window, packets<"), "{text}");
-    let numbers: Vec<f64> = text
-        .match_indices("text-anchor=\"end\">")
-        .map(|(at, start)| text[at + start.len()..].split('<').next().expect("an end"))
-        .map(|number| number.parse().expect("a number"))
-        .collect();
+    let numbers = text.split("text-anchor=\"end\">").skip(1);
+    let numbers = numbers.map(|rest| rest.split('<').next().expect("an end").parse::<f64>());
+    let numbers = numbers.collect::<Result<Vec<_>, _>>().expect("numbers");
     let last = numbers.iter().copied().fold(0.0, f64::max);
     assert!(last > 0.4 * top && last < 1.1 * top, "{numbers:?} beside {top}");
     let lines = text.lines().filter(|line| line.contains("stroke-linejoin")).count();
@@ -280,15 +265,10 @@ fn matrix() -> Matrix {
         };
         let has = |figure: &Figure| place != 2 || *figure != Figure::Fairness;
         let figures = Figure::ALL.into_iter().filter(has).filter_map(spread).collect();
-        let page = |seed| RunPage {
-            seed,
-            page: format!("runs/case-{case}-{}-{seed}.html", schemes[place]),
-        };
-        MatrixCell {
-            scheme: schemes[place].into(),
-            figures,
-            runs: (1..=seeds(case)).map(page).collect(),
-        }
+        let scheme = schemes[place];
+        let page = |seed| format!("runs/case-{case}-{scheme}-{seed}.html");
+        let runs = (1..=seeds(case)).map(|seed| RunPage { seed, page: page(seed) }).collect();
+        MatrixCell { scheme: scheme.into(), figures, runs }
     };
     let case = |case: usize| MatrixCase {
         id: format!("case-{case}"),
@@ -427,10 +407,9 @@ fn a_sweep_shows_its_plots_and_saves_them_as_the_command_line_does() {
     });
     chrome.evaluate("checks.save('[data-key=active_throughput_bps-2] .save button:first-child')");
     let pictures = sweep_pictures(&sweep);
-    let (_, written) = pictures
-        .iter()
-        .find(|(name, _)| name == "active_throughput_bps-2.svg")
-        .expect("it is there");
+    let mut pictures = pictures.iter();
+    let found = pictures.find(|(name, _)| name == "active_throughput_bps-2.svg");
+    let (_, written) = found.expect("it is there");
     let differs = chrome.evaluate(&format!("checks.differs(0, {})", json!(written)));
     assert_eq!(differs, json!([]));
 }
@@ -455,10 +434,7 @@ fn check(chrome: &mut Chrome, width: u32, name: &str) {
     assert_eq!(chrome.complaints, Vec::<String>::new(), "{name}: the console is not silent");
     assert_eq!(chrome.requests.len(), 1, "{name}: {:?}", chrome.requests);
     let wide = chrome.evaluate("document.documentElement.scrollWidth");
-    assert!(
-        wide.as_u64().expect("a number") <= u64::from(width),
-        "{name}: the page is {wide} wide"
-    );
+    assert!(wide.as_u64() <= Some(width.into()), "{name}: the page is {wide} wide");
     for (what, want) in [("blank", "plots"), ("faults", "markup"), ("contrast", "colours")] {
         let found = chrome.evaluate(&format!("checks.{what}()"));
         assert_eq!(found, json!([]), "{name}: {want}");

@@ -3,7 +3,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use faircast_base::{Bitrate, Rng};
+use faircast_base::Rng;
 use proptest::prelude::*;
 
 use super::*;
@@ -12,16 +12,12 @@ use crate::{FaultChange, Link, LinkChange, Outcome, QueueConfig};
 const MS: u64 = 1_000_000;
 
 fn config(faults: Faults) -> LinkConfig {
-    LinkConfig {
-        rate: Bitrate::from_bits_per_s(8_000_000),
-        delay: Duration::from_millis(50),
-        queue: QueueConfig::DropTail { packets_max: 10 },
-        loss: 0.0,
-        changes: Vec::new(),
-        drop_list: Vec::new(),
-        faults,
-        timing: crate::Timing::default(),
-    }
+    let queue = QueueConfig::DropTail { packets_max: 10 };
+    LinkConfig { faults, ..crate::link::tests::config(8_000_000, queue) }
+}
+
+fn change(at: u64, faults: FaultChange) -> LinkChange {
+    LinkChange { at: ms(at), faults: Some(faults), ..LinkChange::default() }
 }
 
 fn ms(ms: u64) -> Time {
@@ -43,13 +39,7 @@ fn outcomes(config: &LinkConfig, seed: u64, count: u64) -> Vec<Outcome> {
 
 #[test]
 fn packets_longer_than_the_mtu_vanish_while_it_holds() {
-    let change = |at, mtu| LinkChange {
-        at: ms(at),
-        rate: None,
-        delay: None,
-        loss: None,
-        faults: Some(FaultChange { mtu: Some(mtu), ..FaultChange::default() }),
-    };
+    let change = |at, mtu| change(at, FaultChange { mtu: Some(mtu), ..FaultChange::default() });
     let faults = Faults { mtu: Some(999), ..Faults::default() };
     let config = LinkConfig { changes: vec![change(10, 1000), change(20, 68)], ..config(faults) };
     // Each packet's transmission ends 1 ms after it is offered.
@@ -156,13 +146,6 @@ fn an_outage_loses_what_is_offered_and_what_is_transmitted_meanwhile() {
 #[test]
 fn a_change_turns_faults_on_and_off() {
     let mut config = config(Faults { duplicate: 1.0, ..Faults::default() });
-    let change = |at, faults| LinkChange {
-        at: ms(at),
-        rate: None,
-        delay: None,
-        loss: None,
-        faults: Some(faults),
-    };
     let burst = |loss| Some(BurstLoss { loss, packets: 1.0 });
     config.changes = alloc::vec![
         change(20, FaultChange { burst_loss: burst(1.0), ..FaultChange::default() }),

@@ -5,7 +5,7 @@ use crate::{Faults, RedConfig};
 use alloc::vec::Vec;
 use faircast_base::{Bitrate, NodeId, Purpose};
 
-fn config(bits_per_s: u64, queue: QueueConfig) -> LinkConfig {
+pub(crate) fn config(bits_per_s: u64, queue: QueueConfig) -> LinkConfig {
     LinkConfig {
         rate: Bitrate::from_bits_per_s(bits_per_s),
         delay: Duration::from_millis(50),
@@ -40,11 +40,8 @@ fn a_limit_counts_the_packet_in_transmission() {
     // src: ns-2.35, the burst test: limit 30 delivers 30 of a burst, limit 2 delivers 2.
     for limit in [30, 2, 1] {
         let mut link = new_link(&config(1_000, QueueConfig::DropTail { packets_max: limit }));
-        let delivered = (0..100)
-            .filter(|_| {
-                matches!(link.offer(Time::ZERO, 1000, true, &mut rng()), Outcome::Arrives(_))
-            })
-            .count();
+        let outcomes = (0..100).map(|_| link.offer(Time::ZERO, 1000, true, &mut rng()));
+        let delivered = outcomes.filter(|it| matches!(it, Outcome::Arrives(_))).count();
         assert_eq!(delivered, limit as usize);
     }
 }
@@ -75,8 +72,7 @@ fn a_change_of_rate_holds_for_the_packet_in_transmission() {
         at: Time::from_nanos(4_000_000),
         rate: Some(Bitrate::from_bits_per_s(2_000_000)),
         delay: Some(Duration::from_millis(10)),
-        loss: None,
-        faults: None,
+        ..LinkChange::default()
     }];
     let mut link = Link::new(&config, STREAMS);
     // 1000 B at 1 Mbit/s take 8 ms; half is sent when the rate doubles: 4 + 2 = 6 ms.
@@ -113,12 +109,8 @@ fn the_wire_loses_what_it_should_and_lists_are_exact() {
     let mut lossy = config(1_000_000_000, QueueConfig::DropTail { packets_max: 10 });
     lossy.loss = 0.1;
     let (mut link, mut rng) = (Link::new(&lossy, STREAMS), rng());
-    let lost = (0..100_000u64)
-        .filter(|i| {
-            let now = Time::from_nanos(i * 100_000);
-            link.offer(now, 100, true, &mut rng) == Outcome::Dropped(DropReason::Loss)
-        })
-        .count();
+    let mut offer = |i| link.offer(Time::from_nanos(i * 100_000), 100, true, &mut rng);
+    let lost = (0..100_000u64).filter(|i| offer(*i) == Outcome::Dropped(DropReason::Loss)).count();
     // Standard deviation 95.
     assert!((9_600..10_400).contains(&lost), "{lost}");
 
@@ -131,18 +123,19 @@ fn the_wire_loses_what_it_should_and_lists_are_exact() {
     assert_eq!(dropped, [false, false, true, true, false]);
 }
 
+const RED: RedConfig = RedConfig {
+    min: 5.0,
+    max: 15.0,
+    weight: 0.002,
+    max_p: 0.1,
+    gentle: true,
+    packets_max: 50,
+    mean_packet_bytes: 1000,
+};
+
 #[test]
 fn red_leaves_short_queues_alone_and_keeps_long_ones_near_its_thresholds() {
-    let red = RedConfig {
-        min: 5.0,
-        max: 15.0,
-        weight: 0.002,
-        max_p: 0.1,
-        gentle: true,
-        packets_max: 50,
-        mean_packet_bytes: 1000,
-    };
-    let mut link = new_link(&config(8_000_000, QueueConfig::Red(red)));
+    let mut link = new_link(&config(8_000_000, QueueConfig::Red(RED)));
     let mut rng = rng();
     for i in 0..10_000 {
         let outcome = link.offer(Time::from_nanos(i * 1_052_632), 1000, true, &mut rng);
@@ -163,15 +156,8 @@ fn red_leaves_short_queues_alone_and_keeps_long_ones_near_its_thresholds() {
 
 #[test]
 fn red_counts_idle_time_by_the_rate_that_a_change_has_brought() {
-    let red = RedConfig {
-        min: 2.0,
-        max: 6.0,
-        weight: 0.02,
-        max_p: 1.0,
-        gentle: false,
-        packets_max: 100,
-        mean_packet_bytes: 1000,
-    };
+    let (min, max, weight, max_p) = (2.0, 6.0, 0.02, 1.0);
+    let red = RedConfig { min, max, weight, max_p, gentle: false, packets_max: 100, ..RED };
     let second = |s: u64| Time::from_nanos(s * 1_000_000_000);
     let mut config = config(8_000, QueueConfig::Red(red));
     let burst = |link: &mut Link, at: Time, count: u32| {
@@ -186,7 +172,7 @@ fn red_counts_idle_time_by_the_rate_that_a_change_has_brought() {
     let mut after = |change: bool| {
         let at = second(idle + 1);
         let rate = Some(Bitrate::from_bits_per_s(8_000_000));
-        let faster = LinkChange { at, rate, delay: None, loss: None, faults: None };
+        let faster = LinkChange { at, rate, ..LinkChange::default() };
         config.changes = if change { alloc::vec![faster] } else { Vec::new() };
         let mut link = Link::new(&config, STREAMS);
         assert_eq!(burst(&mut link, Time::ZERO, 60), idle as usize);
@@ -230,9 +216,7 @@ proptest::proptest! {
             config.changes.push(LinkChange {
                 at: Time::from_nanos(at),
                 rate: Some(Bitrate::from_bits_per_s(*rate)),
-                delay: None,
-                loss: None,
-                faults: None,
+                ..LinkChange::default()
             });
             steps.push((at as f64, *rate as f64));
         }

@@ -1,40 +1,14 @@
 //! Fuzz target: a program within the bounds is compiled, started and called; also a corpus test.
 
+#[path = "../programs/state.rs"]
+mod state;
+
 use std::sync::LazyLock;
 
 use faircast_programs::{Limits, Signers, WasmHost};
-use faircast_relay_sdk::View;
+use state::State;
 
 const ROUNDS: u32 = 3;
-
-struct Three(u32);
-
-impl View for Three {
-    fn branches(&self) -> u32 {
-        3
-    }
-    fn forwarded(&self, branch: u32) -> i64 {
-        i64::from(self.0 * 7 + branch * 5)
-    }
-    fn reported(&self) -> i64 {
-        i64::from(self.0)
-    }
-    fn queued(&self, branch: u32) -> u32 {
-        branch * self.0
-    }
-    fn buffer(&self) -> u32 {
-        10
-    }
-    fn weight(&self, branch: u32) -> u32 {
-        branch + 1
-    }
-    fn waited_ms(&self, branch: u32) -> u32 {
-        100 * branch
-    }
-    fn unit(&self) -> u32 {
-        1
-    }
-}
 
 pub(crate) fn program(data: &[u8]) -> bool {
     static HOST: LazyLock<WasmHost> = LazyLock::new(|| {
@@ -47,7 +21,10 @@ pub(crate) fn program(data: &[u8]) -> bool {
     let program = HOST.load_now(data).expect("it was checked");
     let Ok(mut running) = program.start(7) else { return true };
     for round in 0..ROUNDS {
-        let view = Three(round);
+        let branch =
+            |branch| (i64::from(round * 7 + branch * 5), branch * round, branch + 1, 100 * branch);
+        let branches = (0..3).map(branch).collect();
+        let view = State { branches, reported: round.into(), buffer: 10, unit: 1 };
         let fails = running.credit(&view).is_err()
             || running.accepts(&view, 1, 2).is_err()
             || running.discards(&view, 2).is_err()

@@ -26,22 +26,35 @@ impl Sink for Failures {
     }
 }
 
+/// Outcome of a session with a program beside another session.
+struct Beside {
+    /// True for each session that delivered everything.
+    whole: [bool; 2],
+    /// Time at which the other session had delivered everything.
+    other_s: f64,
+    /// Number of relays with failures.
+    failures: usize,
+}
+
+fn beside(code: &[u8], host: Option<Arc<dyn ProgramHost>>) -> Beside {
+    let mut failures = Failures::default();
+    let outcome = World { more: BESIDE, ..World::with(code) }.run(host, &mut failures);
+    let whole = [0, 1].map(|flow: usize| {
+        outcome.deliveries[flow].iter().all(|(it, intact)| *intact && it.completed.is_some())
+    });
+    let ends = outcome.deliveries[1].iter().filter_map(|(it, _)| it.completed);
+    Beside { whole, other_s: ends.max().unwrap().as_secs_f64(), failures: failures.0 }
+}
+
 /// Returns when the other session delivered everything, in seconds, and the relays with failures.
 pub(crate) fn delivered(
     case: &str,
     code: &[u8],
     host: Option<Arc<dyn ProgramHost>>,
 ) -> (f64, usize) {
-    let mut failures = Failures::default();
-    let world = World { more: BESIDE, ..World::with(code) };
-    let outcome = world.run(host, &mut failures);
-    for (flow, all) in outcome.deliveries.iter().enumerate() {
-        for (delivery, intact) in all {
-            assert!(*intact && delivery.completed.is_some(), "{case}, flow {flow}: {delivery:?}");
-        }
-    }
-    let last = outcome.deliveries[1].iter().filter_map(|(it, _)| it.completed).max().unwrap();
-    (last.as_secs_f64(), failures.0)
+    let Beside { whole, other_s, failures } = beside(code, host);
+    assert_eq!(whole, [true, true], "{case}");
+    (other_s, failures)
 }
 
 #[test]
@@ -101,18 +114,12 @@ fn a_program_that_fails_costs_its_own_session_alone() {
             *case,
             "never asks for more" | "names a branch that is not there" | "drops everything"
         );
-        let mut failures = Failures::default();
-        let world = World { more: BESIDE, ..World::with(code) };
-        let outcome = world.run(Some(host()), &mut failures);
-        let whole = |flow: usize| {
-            outcome.deliveries[flow].iter().all(|(it, intact)| *intact && it.completed.is_some())
-        };
-        assert!(whole(1), "{case}: the other session has everything");
-        assert!(!own || whole(0), "{case}: its own session, too");
-        let last = outcome.deliveries[1].iter().filter_map(|(it, _)| it.completed).max().unwrap();
-        let slower = last.as_secs_f64() / usual;
+        let Beside { whole, other_s, failures } = beside(code, Some(host()));
+        assert!(whole[1], "{case}: the other session has everything");
+        assert!(!own || whole[0], "{case}: its own session, too");
+        let slower = other_s / usual;
         assert!(slower < 1.3, "{case}: the other session takes {slower:.2} of its time");
-        assert_eq!(failures.0 > 0, *fails, "{case}: {} failures", failures.0);
+        assert_eq!(failures > 0, *fails, "{case}: {failures} failures");
     }
 }
 
@@ -163,12 +170,8 @@ fn a_program_comes_over_links_that_lose_and_each_relay_fetches_it_once() {
     let name = b"\x05bytes";
     let filler = vec![7; 60_000];
     let len = name.len() + filler.len();
-    code.extend_from_slice(&[
-        0,
-        len as u8 & 0x7f | 0x80,
-        (len >> 7) as u8 & 0x7f | 0x80,
-        (len >> 14) as u8,
-    ]);
+    let head = [0, len as u8 & 0x7f | 0x80, (len >> 7) as u8 & 0x7f | 0x80, (len >> 14) as u8];
+    code.extend_from_slice(&head);
     code.extend_from_slice(name);
     code.extend_from_slice(&filler);
     let counting = Arc::new(Counting { host: host(), loads: AtomicUsize::new(0) });

@@ -6,5 +6,6 @@ mod faults;
 mod hostile;
 mod same;
 mod signatures;
+mod state;
 mod text;
 mod world;

@@ -12,6 +12,7 @@ use faircast_relay_sdk::{
 use proptest::prelude::*;
 
 use crate::built::{ALL, program};
+use crate::state::State;
 use crate::world::{World, traced};
 
 struct Native<P>(fn(u32) -> P);
@@ -108,41 +109,6 @@ fn a_simulation_is_the_same_with_a_policy_as_webassembly_and_as_it_is() {
         assert!(one.len() > 1000, "{name}: {} records", one.len());
         assert!(!one.iter().any(|record| record.contains("reason: Program")), "{name} runs");
         assert!(one == other, "{name}");
-    }
-}
-
-#[derive(Clone, Debug)]
-struct State {
-    branches: Vec<(i64, u32, u32, u32)>,
-    reported: i64,
-    buffer: u32,
-    unit: u32,
-}
-
-impl View for State {
-    fn branches(&self) -> u32 {
-        self.branches.len() as u32
-    }
-    fn forwarded(&self, branch: u32) -> i64 {
-        self.branches[branch as usize].0
-    }
-    fn reported(&self) -> i64 {
-        self.reported
-    }
-    fn queued(&self, branch: u32) -> u32 {
-        self.branches[branch as usize].1
-    }
-    fn buffer(&self) -> u32 {
-        self.buffer
-    }
-    fn weight(&self, branch: u32) -> u32 {
-        self.branches[branch as usize].2
-    }
-    fn waited_ms(&self, branch: u32) -> u32 {
-        self.branches[branch as usize].3
-    }
-    fn unit(&self) -> u32 {
-        self.unit
     }
 }
 

@@ -80,23 +80,17 @@ fn a_rate_that_is_not_used_does_not_grow() {
 /// to them with the next packet, 10 ms later.
 fn speakers(losses: &[u32]) -> usize {
     let mut world = World::new();
-    let mut receivers: Vec<_> = (1..).map(NodeId).take(losses.len()).collect::<Vec<_>>();
+    let nodes = (1..).map(NodeId).take(losses.len());
     let mut receivers: Vec<_> =
-        receivers.drain(..).map(|node| AimdScheme::feedback(&Options::default(), node)).collect();
+        nodes.map(|node| AimdScheme::feedback(&Options::default(), node)).collect();
     for (receiver, lost) in receivers.iter_mut().zip(losses) {
         world.with(|cx| receiver.on_missing(cx, Seq::new(0), Seq::new(*lost)));
     }
     let (mut heard, mut spoken) = (Loss { of: 1, loss: 0 }, 0);
-    let congestion_experienced = false;
-    for seq in 0..50 {
-        let arrival = Arrival {
-            seq: Seq::new(seq),
-            len: 1000,
-            repair: false,
-            duplicate: false,
-            congestion_experienced,
-            reordering: None,
-        };
+    let (repair, duplicate, congestion_experienced, reordering) = (false, false, false, None);
+    for seq in (0..50).map(Seq::new) {
+        let len = 1000;
+        let arrival = Arrival { seq, len, repair, duplicate, congestion_experienced, reordering };
         let before = heard;
         for receiver in &mut receivers {
             world.with(|cx| receiver.on_data(cx, &arrival, Some(&before)));

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -17,6 +16,8 @@ use super::plan::{DAEMONS, PROGRAMS, name};
 const CLIENTS: usize = 10;
 /// Number of clients that send messages. Higher numbers are the observers, one at each daemon.
 pub(super) const TALKERS: usize = DAEMONS * PROGRAMS * CLIENTS;
+/// Number of the observers' program, after all others.
+pub(super) const OBSERVERS: usize = DAEMONS * PROGRAMS;
 pub(super) const GROUPS: usize = 50;
 /// Number of groups, from g0 on, whose members request that senders wait for slow members.
 const HOLDING: usize = 5;
@@ -34,9 +35,9 @@ const SIZES: u64 = 10;
 /// Messages of a burst: enough that the daemon cuts off paused clients.
 const BURST: usize = 40;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Phase {
+    #[default]
     Faults,
     /// All messages have the mark. A client sends until it has received one. No bursts.
     Healed,
@@ -47,16 +48,16 @@ pub(super) struct World {
     pub(super) seed: u64,
     pub(super) sockets: PathBuf,
     pub(super) traces: PathBuf,
-    phase: AtomicU8,
-    runs: AtomicU32,
-    pub(super) messages: AtomicU64,
-    pub(super) bytes: AtomicU64,
-    pub(super) flushed: AtomicUsize,
-    notes: Mutex<Notes>,
+    pub(super) notes: Mutex<Notes>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Notes {
+    pub(super) phase: Phase,
+    runs: u32,
+    pub(super) messages: u64,
+    pub(super) bytes: u64,
+    pub(super) flushed: usize,
     pub(super) problems: Vec<String>,
     pub(super) served: BTreeSet<usize>,
     pub(super) unanswered: BTreeMap<usize, BTreeSet<u64>>,
@@ -72,26 +73,8 @@ impl Notes {
 }
 
 impl World {
-    pub(super) fn new(seed: u64, sockets: PathBuf, traces: PathBuf) -> Arc<Self> {
-        Arc::new(Self {
-            seed,
-            sockets,
-            traces,
-            phase: AtomicU8::new(Phase::Faults as u8),
-            runs: AtomicU32::new(0),
-            messages: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
-            flushed: AtomicUsize::new(0),
-            notes: Mutex::default(),
-        })
-    }
-
-    pub(super) fn begin(&self, phase: Phase) {
-        self.phase.store(phase as u8, Ordering::Relaxed);
-    }
-
     fn is(&self, phase: Phase) -> bool {
-        self.phase.load(Ordering::Relaxed) == phase as u8
+        self.notes().phase == phase
     }
 
     pub(super) fn notes(&self) -> MutexGuard<'_, Notes> {
@@ -106,16 +89,17 @@ pub(super) struct Program {
 }
 
 impl Program {
-    pub(super) fn start(world: &Arc<World>, program: Option<usize>) -> io::Result<Self> {
+    pub(super) fn start(world: &Arc<World>, program: usize) -> io::Result<Self> {
         let clients = match program {
-            Some(program) => program * CLIENTS..(program + 1) * CLIENTS,
-            None => TALKERS..TALKERS + DAEMONS,
+            OBSERVERS => TALKERS..TALKERS + DAEMONS,
+            program => program * CLIENTS..(program + 1) * CLIENTS,
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (pauses, orders) = unbounded_channel();
         for client in clients {
-            let run = world.runs.fetch_add(1, Ordering::Relaxed);
-            runtime.spawn(live(world.clone(), client, run));
+            let mut notes = world.notes();
+            runtime.spawn(live(world.clone(), client, notes.runs));
+            notes.runs += 1;
         }
         let thread = std::thread::Builder::new()
             .name("clients".into())
@@ -174,9 +158,7 @@ async fn read(world: &World, client: &Client, number: usize) -> Ended {
     loop {
         match client.next().await {
             Ok(GroupEvent::Message(message)) => {
-                world.messages.fetch_add(1, Ordering::Relaxed);
-                world.bytes.fetch_add(message.payload.len() as u64, Ordering::Relaxed);
-                take(world, number, &message);
+                take(&mut world.notes(), number, &message);
             }
             Ok(GroupEvent::Group { group, members, .. }) if number >= TALKERS => {
                 let members = members.iter().map(|it| format!("{}@d{}", it.name, it.daemon));
@@ -205,16 +187,17 @@ async fn read(world: &World, client: &Client, number: usize) -> Ended {
     }
 }
 
-fn take(world: &World, number: usize, message: &GroupMessage) {
+fn take(notes: &mut Notes, number: usize, message: &GroupMessage) {
     let payload = &message.payload;
+    notes.messages += 1;
+    notes.bytes += payload.len() as u64;
     let is_whole = payload.first_chunk().is_some_and(|id| {
         payload[ID_BYTES + 1..].iter().zip(filler(id)).all(|(byte, wanted)| *byte == wanted)
     });
     if !is_whole {
-        let problem = format!("c{number} got a damaged message of {}", message.from);
-        world.notes().problems.push(problem);
+        notes.problems.push(format!("c{number} got a damaged message of {}", message.from));
     } else if payload[ID_BYTES] > 0 {
-        world.notes().served.insert(number);
+        notes.served.insert(number);
     }
 }
 
@@ -267,7 +250,7 @@ impl Writer<'_> {
             }
         }
         self.client.flush().await?;
-        self.world.flushed.fetch_add(1, Ordering::Relaxed);
+        self.world.notes().flushed += 1;
         std::future::pending().await
     }
 

@@ -1,34 +1,31 @@
 //! Round of faults with daemons of the overlay and their clients, judged by the checker.
 
 mod clients;
-mod plan;
+pub(super) mod plan;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::io::{self, BufRead as _, BufReader};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use faircast_base::NodeId;
 use faircast_checker::{Trace, check};
 use faircast_lab::Field;
-use faircast_scenario::{Overrides, Scenario};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use self::clients::{GROUPS, Phase, Program as Clients, TALKERS, World};
+use self::clients::{GROUPS, Notes, OBSERVERS, Phase, Program as Clients, TALKERS, World};
 use self::plan::{DAEMONS, EDGES, PROGRAMS, Plan, name};
 use super::program::Program;
 use super::result::RoundResult;
-use super::round::{FAREWELL_MAX, NAMES, TICK};
-use super::{Fault, Request};
+use super::round::{FAREWELL_MAX, TICK};
+use super::{Fault, NAMES, Request, distinct, make_field, write_names};
 use crate::Error;
 use crate::files::{make_folder, write};
-use crate::host::{make_key, make_relay_key, text, wait_until};
+use crate::host::{http_get, make_key, make_relay_key, text, wait_until};
 use crate::lab::refused;
 use crate::monitor::Monitor;
 
@@ -51,7 +48,8 @@ pub(super) fn run(
 ) -> Result<(Vec<Fault>, RoundResult), Error> {
     let plan = Plan::new(seed, request.duration, &request.only);
     let result = Round::new(&plan, seed, folder, request, monitor)?.run()?;
-    Ok((plan.faults(), result))
+    let faults: Vec<Fault> = plan.trials.iter().map(|trial| trial.fault).collect();
+    Ok((distinct(&faults), result))
 }
 
 struct Round<'a> {
@@ -61,7 +59,6 @@ struct Round<'a> {
     world: Arc<World>,
     clients: BTreeMap<usize, Clients>,
     daemons: Vec<Program>,
-    moved: [bool; DAEMONS],
     /// Declared after the programs, which must end first.
     field: Field,
     /// Short paths for sockets, independent of the requested folder.
@@ -77,8 +74,7 @@ impl<'a> Round<'a> {
         request: &Request,
         monitor: &'a dyn Monitor,
     ) -> Result<Self, Error> {
-        let (links, traces) = (folder.join("links.toml"), folder.join("traces"));
-        write(&links, &plan.scenario)?;
+        let traces = folder.join("traces");
         make_folder(&traces)?;
         let sockets = tempfile::tempdir().map_err(|error| Error::doing("make a folder", error))?;
         make_key(&folder.join("group.key"))?;
@@ -100,17 +96,19 @@ impl<'a> Round<'a> {
             let node = NodeId(daemon as u32);
             daemons.push(Program::new(&request.own, node, log, false, Some(names)));
         }
-        let (catalog, none) = (faircast_sim::catalog(), Overrides::default());
-        let scenario = Scenario::parse(&links, &plan.scenario, &none, &catalog)?;
         let round = Self {
             plan,
             monitor,
             folder,
-            world: World::new(seed, sockets.path().to_owned(), traces),
+            world: Arc::new(World {
+                seed,
+                sockets: sockets.path().to_owned(),
+                traces,
+                notes: Mutex::default(),
+            }),
             clients: BTreeMap::new(),
             daemons,
-            moved: [false; DAEMONS],
-            field: Field::new(scenario).map_err(refused)?,
+            field: make_field(folder, &plan.scenario)?,
             _sockets: sockets,
             result: RoundResult::default(),
         };
@@ -120,14 +118,8 @@ impl<'a> Round<'a> {
 
     fn run(mut self) -> Result<RoundResult, Error> {
         let begin = Instant::now();
-        let failed = |error: io::Error| Error::doing("start a round", error);
-        for daemon in 0..DAEMONS {
-            self.start(daemon)?;
-        }
-        for program in 0..DAEMONS * PROGRAMS {
-            self.clients
-                .insert(program, Clients::start(&self.world, Some(program)).map_err(failed)?);
-        }
+        (0..DAEMONS).try_for_each(|daemon| self.start(daemon))?;
+        (0..DAEMONS * PROGRAMS).try_for_each(|program| self.start_clients(program))?;
         let begins = self.plan.trials.iter().map(|trial| (trial.from, true, trial));
         let ends = self.plan.trials.iter().map(|trial| (trial.to, false, trial));
         let mut acts: Vec<_> = begins.chain(ends).collect();
@@ -150,33 +142,43 @@ impl<'a> Round<'a> {
 
     fn act(&mut self, fault: Fault, at: usize, begins: bool) -> Result<(), Error> {
         let (daemon, program) = (at % DAEMONS, at.wrapping_sub(DAEMONS));
-        let counts = u32::from(begins);
+        let Self { daemons, clients, result, .. } = self;
+        let counts = &mut result.faults;
         match (fault, begins) {
-            (Fault::KillDaemon, true) => self.daemons[daemon].kill(),
+            (Fault::KillDaemon, true) => {
+                daemons[daemon].kill();
+                counts.kills += 1;
+            }
             (Fault::KillDaemon, false) => self.start(daemon)?,
-            (Fault::StopDaemon, true) => self.daemons[daemon].signal(Signal::SIGSTOP),
-            (Fault::StopDaemon, false) => self.daemons[daemon].signal(Signal::SIGCONT),
+            (Fault::StopDaemon, true) => {
+                daemons[daemon].signal(Signal::SIGSTOP);
+                counts.stops += 1;
+            }
+            (Fault::StopDaemon, false) => daemons[daemon].signal(Signal::SIGCONT),
             (Fault::Address, true) => {
-                self.moved[daemon] ^= true;
-                let moved = self.field.set_moved(NodeId(daemon as u32), self.moved[daemon]);
+                counts.moves += 1;
+                let moved = self.field.switch_address(NodeId(daemon as u32));
                 moved.map_err(|error| Error::doing("move a daemon", error))?;
                 self.write_names()?;
             }
-            (Fault::KillClients, true) => drop(self.clients.remove(&program)),
-            (Fault::KillClients, false) => {
-                let clients = Clients::start(&self.world, Some(program));
-                let clients = clients.map_err(|error| Error::doing("start clients", error))?;
-                self.clients.insert(program, clients);
+            (Fault::KillClients, true) => {
+                clients.remove(&program);
+                counts.kills += 1;
             }
-            (Fault::StopClients, true) => self.clients[&program].pause(Duration::from_secs(5)),
+            (Fault::KillClients, false) => self.start_clients(program)?,
+            (Fault::StopClients, true) => {
+                clients[&program].pause(Duration::from_secs(5));
+                counts.stops += 1;
+            }
             _ => {}
         }
-        match fault {
-            Fault::KillDaemon | Fault::KillClients => self.result.faults.kills += counts,
-            Fault::StopDaemon | Fault::StopClients => self.result.faults.stops += counts,
-            Fault::Address => self.result.faults.moves += counts,
-            _ => {}
-        }
+        Ok(())
+    }
+
+    fn start_clients(&mut self, program: usize) -> Result<(), Error> {
+        let clients = Clients::start(&self.world, program);
+        self.clients
+            .insert(program, clients.map_err(|error| Error::doing("start clients", error))?);
         Ok(())
     }
 
@@ -212,24 +214,21 @@ impl<'a> Round<'a> {
         }
         let seconds = begin.elapsed().as_secs_f64();
         self.result.notes.push(format!("one view {seconds:.1} s after the last fault"));
-        world.begin(Phase::Healed);
+        world.notes().phase = Phase::Healed;
         self.wait("a message to each client", |_| world.notes().served.len() == TALKERS)?;
-        world.begin(Phase::Quiet);
-        let observers = Clients::start(&world, None);
-        let observers = observers.map_err(|error| Error::doing("start observers", error))?;
-        self.clients.insert(usize::MAX, observers);
+        world.notes().phase = Phase::Quiet;
+        self.start_clients(OBSERVERS)?;
+        let observers: Vec<_> =
+            (TALKERS..TALKERS + DAEMONS).map(|number| format!("c{number}@")).collect();
+        let has_observers = |members: &BTreeSet<String>| {
+            observers.iter().all(|name| members.iter().any(|it| it.starts_with(name)))
+        };
         let has_all = |table: &BTreeMap<String, BTreeSet<String>>| {
-            let observers = |set: &BTreeSet<String>| {
-                (TALKERS..TALKERS + DAEMONS).all(|number| {
-                    let name = format!("c{number}@");
-                    set.iter().any(|it| it.starts_with(&name))
-                })
-            };
-            table.len() == GROUPS && table.values().all(observers)
+            table.len() == GROUPS && table.values().all(has_observers)
         };
         self.wait("tables of all groups", |_| world.notes().tables.iter().all(has_all))?;
         let all = TALKERS + DAEMONS;
-        self.wait("answers to all requests", |_| world.flushed.load(Ordering::Relaxed) == all)?;
+        self.wait("answers to all requests", |_| world.notes().flushed == all)?;
         let answered = || world.notes().unanswered.values().all(BTreeSet::is_empty);
         self.wait("receipts of all messages that asked for one", |_| answered())?;
         self.wait("empty queues", |round| {
@@ -284,7 +283,7 @@ impl<'a> Round<'a> {
 
     /// Writes a `quiet` line for each client: its daemon's state, and its observer's group tables.
     fn write_quiet(&mut self, states: &[Value]) -> Result<(), Error> {
-        let (mut runs, mut starts) = (BTreeSet::new(), Vec::new());
+        let mut starts = Vec::new();
         for number in 0..TALKERS + DAEMONS {
             let path = self.world.traces.join(format!("c{number}.jsonl"));
             let file = File::open(&path).map_err(|error| Error::read(&path, error))?;
@@ -293,14 +292,12 @@ impl<'a> Round<'a> {
             let start = last.and_then(|line| serde_json::from_str::<Value>(&line).ok());
             starts.extend(start.map(|start| (number, start)));
         }
-        runs.extend(starts.iter().filter_map(|(_, start)| start["daemon"].as_str()));
+        let runs: BTreeSet<&str> =
+            starts.iter().filter_map(|(_, start)| start["daemon"].as_str()).collect();
         let notes = self.world.notes();
         let mut lines = String::new();
         for (number, start) in &starts {
-            let daemon = match number.checked_sub(TALKERS) {
-                Some(daemon) => daemon,
-                None => number * DAEMONS / TALKERS,
-            };
+            let daemon = number.checked_sub(TALKERS).unwrap_or(number * DAEMONS / TALKERS);
             let state = &states[daemon];
             let line = json!({
                 "process": start["process"], "incarnation": start["incarnation"], "event": "quiet",
@@ -330,13 +327,7 @@ impl<'a> Round<'a> {
         self.look_after()?;
         self.daemons.iter().for_each(|it| it.signal(Signal::SIGINT));
         for (daemon, program) in self.daemons.iter_mut().enumerate() {
-            let (name, deadline) = (name(daemon), Instant::now() + FAREWELL_MAX);
-            let mut status = None;
-            let ends = || {
-                status = program.ended();
-                status.is_some()
-            };
-            wait_until(deadline, self.monitor, ends)?;
+            let (name, status) = (name(daemon), program.await_end(FAREWELL_MAX));
             let result = &mut self.result;
             if status != Some(0) {
                 result.problems.push(format!("{name} ends with {status:?} when asked to end"));
@@ -344,14 +335,11 @@ impl<'a> Round<'a> {
             result.end_program(&name, program, MEMORY_MAX);
         }
         let Self { field, mut result, world, .. } = self;
-        let counts = field.finish().map_err(refused)?;
-        result.add_packets(&counts);
-        result.messages = world.messages.load(Ordering::Relaxed);
-        result.bytes = world.bytes.load(Ordering::Relaxed) / TALKERS as u64;
-        let mut notes = world.notes();
-        result.problems.append(&mut notes.problems);
-        let (receipts, refusals) = (notes.receipts, notes.refusals);
-        drop(notes);
+        result.packets = field.finish().map_err(refused)?;
+        let notes = std::mem::take(&mut *world.notes());
+        let Notes { messages, bytes, problems, receipts, refusals, .. } = notes;
+        (result.messages, result.bytes) = (messages, bytes / TALKERS as u64);
+        result.problems.extend(problems);
         let line = format!("{receipts} receipts, {refusals} messages refused as of a view before");
         result.notes.push(line);
         judge(&world.traces, &mut result)?;
@@ -359,10 +347,8 @@ impl<'a> Round<'a> {
     }
 
     fn write_names(&self) -> Result<(), Error> {
-        let names = (0..DAEMONS).map(|daemon| {
-            format!("{} {}\n", self.field.current_address(NodeId(daemon as u32)), name(daemon))
-        });
-        write(&self.folder.join(NAMES), names.collect::<String>())
+        let daemons = (0..DAEMONS).map(|daemon| (NodeId(daemon as u32), name(daemon)));
+        write_names(self.folder, &self.field, daemons)
     }
 }
 
@@ -376,11 +362,7 @@ fn queued(state: &Value) -> u64 {
 
 fn status() -> io::Result<Value> {
     let address = STATUS.parse().map_err(io::Error::other)?;
-    let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
-    stream.set_read_timeout(Some(Duration::from_secs(2)))?;
-    stream.write_all(b"GET /status HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
+    let answer = http_get(address, "status", Duration::from_secs(2))?;
     let body = answer.split_once("\r\n\r\n").map_or("", |it| it.1);
     Ok(serde_json::from_str(body)?)
 }

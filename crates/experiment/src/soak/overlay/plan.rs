@@ -1,13 +1,14 @@
 //! Plan of a round with daemons: faults over time, and the links between daemons as a scenario.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use faircast_base::{NodeId, Purpose, Rng};
 
-use super::super::Fault;
-use super::super::sequence::shuffle;
+use crate::soak::Fault;
+use crate::soak::plan::{push_flows, push_tables};
+use crate::soak::sequence::shuffle;
 
 pub(super) const DAEMONS: usize = 5;
 pub(super) const PROGRAMS: usize = 4;
@@ -20,21 +21,20 @@ const PAUSE_MAX_MS: u64 = 3_000;
 /// Delay of a link without a fault, in milliseconds.
 const DELAY_MS: u64 = 2;
 
-#[derive(Clone, Debug)]
-pub(super) struct Trial {
-    pub(super) fault: Fault,
-    pub(super) from: Duration,
-    pub(super) to: Duration,
+pub(crate) struct Trial {
+    pub(crate) fault: Fault,
+    pub(crate) from: Duration,
+    pub(crate) to: Duration,
     pub(super) at: usize,
-    links: Vec<(usize, usize)>,
+    pub(crate) links: Vec<(usize, usize)>,
 }
 
-pub(super) struct Plan {
-    pub(super) trials: Vec<Trial>,
-    pub(super) scenario: String,
+pub(crate) struct Plan {
+    pub(crate) trials: Vec<Trial>,
+    pub(crate) scenario: String,
 }
 
-pub(super) fn name(daemon: usize) -> String {
+pub(crate) fn name(daemon: usize) -> String {
     format!("d{}", daemon + 1)
 }
 
@@ -43,7 +43,7 @@ fn directed() -> impl Iterator<Item = (usize, usize)> {
 }
 
 impl Plan {
-    pub(super) fn new(seed: u64, duration: Duration, only: &[Fault]) -> Self {
+    pub(crate) fn new(seed: u64, duration: Duration, only: &[Fault]) -> Self {
         let mut rng = Rng::new(seed, NodeId(6), Purpose::Fault);
         let faults = if only.is_empty() { &Fault::of('o') } else { only };
         let (mut trials, mut end) = (Vec::<Trial>::new(), WARM_UP);
@@ -69,11 +69,6 @@ impl Plan {
         let scenario = scenario(&trials, end, &mut rng);
         Self { trials, scenario }
     }
-
-    pub(super) fn faults(&self) -> Vec<Fault> {
-        let faults: BTreeSet<Fault> = self.trials.iter().map(|trial| trial.fault).collect();
-        faults.into_iter().collect()
-    }
 }
 
 impl Trial {
@@ -82,7 +77,6 @@ impl Trial {
         let from = begin + Duration::from_millis(between(0, 1_000));
         let (shortest, longest) = match fault {
             Fault::KillDaemon => (1_000, 20_000),
-            Fault::StopDaemon => (1_000, 12_000),
             Fault::KillClients => (500, 10_000),
             Fault::StopClients => (4_999, 5_000),
             _ => (1_000, 12_000),
@@ -152,50 +146,9 @@ fn scenario(trials: &[Trial], end: Duration, rng: &mut Rng) -> String {
         let outages =
             outages.iter().map(|it| format!("{{ from = \"{} ms\", to = \"{} ms\" }}", it.0, it.1));
         let changes = changes.iter().map(|(at, what)| format!("{{ at = \"{at} ms\"{what} }}"));
-        for (key, values) in
-            [("outages", outages.collect::<Vec<_>>()), ("changes", changes.collect())]
-        {
-            if !values.is_empty() {
-                let _ = writeln!(text, "{key} = [ {} ]", values.join(", "));
-            }
-        }
+        push_tables(&mut text, "outages", &outages.collect::<Vec<_>>());
+        push_tables(&mut text, "changes", &changes.collect::<Vec<_>>());
     }
-    for daemon in 0..DAEMONS {
-        let others = (0..DAEMONS).filter(|it| *it != daemon).map(|it| format!("\"{}\"", name(it)));
-        let (name, to) = (name(daemon), others.collect::<Vec<_>>().join(", "));
-        let _ = write!(
-            text,
-            "[[flow]]\nname = \"{name}\"\nprotocol = \"cbr\"\nfrom = \"{name}\"\nto = [{to}]\n"
-        );
-    }
+    push_flows(&mut text, (0..DAEMONS).map(name));
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use faircast_scenario::{Overrides, Scenario};
-
-    use super::*;
-
-    #[test]
-    fn plans_are_scenarios_follow_from_their_seeds_and_have_every_fault() {
-        let mut seen = BTreeSet::new();
-        for seed in 0..50 {
-            let plan = Plan::new(seed, Duration::from_secs(100), &[]);
-            let (path, none) = (Path::new("soak.toml"), Overrides::default());
-            let scenario = Scenario::parse(path, &plan.scenario, &none, &faircast_sim::catalog());
-            let scenario = scenario.unwrap_or_else(|error| panic!("{error}\n{}", plan.scenario));
-            for (daemon, flow) in scenario.flows.iter().enumerate() {
-                assert_eq!((flow.sender(), &flow.name), (NodeId(daemon as u32), &name(daemon)));
-            }
-            assert!(plan.trials.iter().all(|it| it.from < it.to));
-            assert_eq!(plan.scenario, Plan::new(seed, Duration::from_secs(100), &[]).scenario);
-            seen.extend(plan.trials.iter().map(|it| it.fault));
-        }
-        assert!(seen.into_iter().eq(Fault::of('o')));
-        let only = Plan::new(1, Duration::from_secs(20), &[Fault::OneWay]);
-        assert!(only.trials.iter().all(|it| it.fault == Fault::OneWay && !it.links.is_empty()));
-    }
 }

@@ -1,60 +1,41 @@
 //! Arguments of the programs of a round.
 
 use std::fmt::Write as _;
-use std::path::Path;
 
 use faircast_lab::Field;
 
-use super::Fault;
-use super::plan::{Plan, Who};
-use super::round::{KEY, PORT, RECEIVER_NAMES, RELAY_KEY};
+use super::{KEY, PORT, RECEIVER_NAMES, RELAY_KEY, Round};
 use crate::host::{text, words};
+use crate::soak::Fault;
+use crate::soak::plan::Who;
 
-pub(super) struct Arguments<'a> {
-    pub(super) plan: &'a Plan,
-    pub(super) folder: &'a Path,
-    pub(super) field: &'a Field,
-    pub(super) scheme: &'a str,
-    pub(super) receivers: u32,
-}
-
-impl Arguments<'_> {
-    pub(super) fn of(&self, who: Who) -> Vec<String> {
+impl Round<'_> {
+    pub(super) fn arguments(&self, who: Who) -> Vec<String> {
         let (mut arguments, key) = match who {
             Who::Sender => (self.send("first", who), KEY),
             Who::Second => (self.send("second", who), KEY),
-            Who::Relay(_) => (Self::relay(who), if self.plan.relay_key { RELAY_KEY } else { KEY }),
+            Who::Relay(_) => (relay(who), if self.plan.relay_key { RELAY_KEY } else { KEY }),
             _ => (self.recv(who), KEY),
         };
         if self.plan.sealed {
-            arguments.extend(["--key".to_string(), self.path(key)]);
+            arguments.extend(["--key".to_string(), text(&self.folder.join(key))]);
         }
         arguments
     }
 
-    fn path(&self, name: &str) -> String {
-        text(&self.folder.join(name))
-    }
-
-    fn relay(who: Who) -> Vec<String> {
-        let above = relays_above(who);
-        let parent = if above.is_empty() { "" } else { " --parent " };
-        let options = format!("--listen 0.0.0.0:{PORT} --name {}{parent}{above}", who.name());
-        words(&["relay", "--json"], &options)
-    }
-
     fn send(&self, content: &str, who: Who) -> Vec<String> {
-        let (Self { scheme, receivers, .. }, give_up) = (self, self.plan.give_up.as_secs());
         let to = match (self.plan.relays, self.plan.unicast) {
             (true, _) => via(who),
             (false, true) => {
-                let address = |who: Who| self.field.current_address(who.node());
-                let to = (0..*receivers).map(Who::Receiver);
-                let to: Vec<_> = to.map(|who| format!("{}:{PORT}", address(who))).collect();
-                format!("--to {}", to.join(","))
+                let to = (0..self.request.receivers).map(|index| {
+                    let address = self.field.current_address(Who::Receiver(index).node());
+                    format!("{address}:{PORT}")
+                });
+                format!("--to {}", to.collect::<Vec<_>>().join(","))
             }
             (false, false) => group(),
         };
+        let (give_up, scheme) = (self.plan.give_up.as_secs(), &self.request.scheme);
         let mut options = format!("{to} --give-up {give_up}s --scheme {scheme}");
         if self.plan.faults.contains(&Fault::JoinEverySecond) {
             options += " --start-after 1s";
@@ -62,7 +43,7 @@ impl Arguments<'_> {
         if let Some(heads) = self.plan.heads {
             let _ = write!(options, " --option members_max={heads}");
         }
-        let (content, names) = (self.path(content), self.path(RECEIVER_NAMES));
+        let [content, names] = [content, RECEIVER_NAMES].map(|name| text(&self.folder.join(name)));
         words(&["send", "--json", &content, "--receivers", &names], &options)
     }
 
@@ -78,9 +59,16 @@ impl Arguments<'_> {
             (None, _) => "",
         };
         let name = who.name();
-        let options = format!("{from} --name {name}{head}");
-        words(&["recv", "--json", "--into", &self.path(&name)], &options)
+        let into = text(&self.folder.join(&name));
+        words(&["recv", "--json", "--into", &into], &format!("{from} --name {name}{head}"))
     }
+}
+
+fn relay(who: Who) -> Vec<String> {
+    let above = relays_above(who);
+    let parent = if above.is_empty() { "" } else { " --parent " };
+    let options = format!("--listen 0.0.0.0:{PORT} --name {}{parent}{above}", who.name());
+    words(&["relay", "--json"], &options)
 }
 
 fn group() -> String {
