@@ -83,7 +83,7 @@ pub(crate) fn object_receiver(hosts: &Hosts, host: u8, source: u8, weather: Weat
         |group| Sockets::receiver(Listen::Multicast(group), SocketSettings::default()).unwrap();
     start(hosts, host, weather, sockets, Some(tsi(source)), move |node| {
         let (group, options) = (Nla::V4(GROUP), Options::default());
-        let store = Box::new(InOrder::new());
+        let store = Box::new(InOrder::default());
         let setup = ObjectReceiverSetup::new(node, group, tsi(source), store, &options);
         scheme("pgmcc").unwrap().object_receiver(ObjectReceiverSetup {
             data_port: PORT,
