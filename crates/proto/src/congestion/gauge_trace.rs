@@ -23,11 +23,10 @@ impl GaugeTrace {
         if let Some(window) = gauges.window {
             let window_milli = (window * 1000.0 + 0.5) as u64;
             let flight = gauges.flight.unwrap_or(0);
-            let emits = self.window.is_none_or(|(at, last_milli, last_flight)| {
+            if self.window.is_none_or(|(at, last_milli, last_flight)| {
                 let changes = (window_milli, flight) != (last_milli, last_flight);
                 window_milli < last_milli || changes && is_due(at)
-            });
-            if emits {
+            }) {
                 self.window = Some((now, window_milli, flight));
                 cx.emit(Event::Window { window_milli, flight });
             }

@@ -13,7 +13,7 @@ const STAMPS_MAX: usize = 1024;
 /// Report that a router holds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RelayedReport {
-    view: &'static RouterView,
+    pub(crate) view: &'static RouterView,
     /// Option value; the first `len` bytes count.
     bytes: [u8; RouterView::REPORT_BYTES_MAX],
     len: usize,
@@ -26,10 +26,6 @@ impl RelayedReport {
         let mut bytes = [0; RouterView::REPORT_BYTES_MAX];
         bytes.get_mut(..value.len())?.copy_from_slice(value);
         Some(Self { view, bytes, len: value.len(), at: now })
-    }
-
-    pub(crate) fn option(&self) -> u8 {
-        self.view.report_option
     }
 
     fn value(&self) -> &[u8] {

@@ -355,7 +355,7 @@ impl SessionState {
         let mut encoder = Encoder::new(&mut bytes, &header, &body);
         encoder.nak_list(rest.iter().copied());
         if let Some(report) = report {
-            encoder.option(report.option(), &report.held_until(now));
+            encoder.option(report.view.report_option, &report.held_until(now));
         }
         encoder.finish();
         self.towards_source(node, bytes)

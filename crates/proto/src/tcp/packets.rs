@@ -14,18 +14,17 @@ use super::wire::{self, Segment};
 
 /// Numbered packets of a connection. Packet 0 is a SYN alone (ns-2: syn_ and delay_growth_).
 pub(super) struct Packets {
-    flow: FlowId,
+    pub(super) flow: FlowId,
     pub(super) peer: NodeId,
     payload_bytes: u32,
     /// Bytes that the simulated network counts for a data packet's headers; `None` on real ones.
     header_bytes: Option<u32>,
     content: Box<dyn Content>,
-    /// Length of the content; `u64::MAX` for an endless stream.
     content_bytes: u64,
     /// First number after the content; `u64::MAX` for an endless stream.
     pub(super) end: u64,
     /// Packets that wait for the driver, each with true for a retransmission.
-    queue: VecDeque<(u64, bool)>,
+    pub(super) queue: VecDeque<(u64, bool)>,
 }
 
 impl Packets {
@@ -57,11 +56,6 @@ impl Packets {
         (self.offset(seq + 1) - self.offset(seq)) as u32
     }
 
-    pub(super) fn enqueue(&mut self, seq: u64, again: bool) {
-        self.queue.push_back((seq, again));
-    }
-
-    /// Encodes the next packet of the queue into `buf`.
     pub(super) fn transmit(&mut self, buf: &mut Vec<u8>) -> Option<Transmit> {
         let (seq, again) = self.queue.pop_front()?;
         let syn = seq == 0;
@@ -79,9 +73,5 @@ impl Packets {
         };
         let control = Transmit::control(Destination::Node(self.peer));
         Some(Transmit { zeros, payload_len, wire_len: Some(wire_len), ..control })
-    }
-
-    pub(super) fn is_from_peer(&self, flow: FlowId, from: NodeId) -> bool {
-        flow == self.flow && from == self.peer
     }
 }

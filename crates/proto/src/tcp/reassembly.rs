@@ -1,32 +1,24 @@
 //! Reassembly of the stream at the receiver.
 
 use alloc::collections::VecDeque;
-use alloc::vec::Vec;
 
 use crate::FlowEvent;
+use crate::content::Held;
 use crate::ranges::RangeSet;
 use faircast_base::{Cx, Event};
 
-/// Packets received out of order, and delivery of those in order.
 #[derive(Default)]
 pub(super) struct Reassembly {
     /// First packet not received (RCV.NXT).
     pub(super) next: u64,
-    /// Received packets after `next`.
     pub(super) beyond: RangeSet,
     /// Payload of packets from `next` on; slot 0 is packet `next`, which is missing.
-    slots: VecDeque<Option<Payload>>,
+    slots: VecDeque<Option<Held>>,
     delivered_bytes: u64,
     /// Packet after the last one, once a FIN has come.
     end: Option<u64>,
     /// Deliveries that the application has not fetched.
     pub(super) events: VecDeque<FlowEvent>,
-}
-
-#[derive(Clone, Debug)]
-struct Payload {
-    bytes: Vec<u8>,
-    zeros: u32,
 }
 
 impl Reassembly {
@@ -45,7 +37,7 @@ impl Reassembly {
     pub(super) fn insert(&mut self, cx: &mut Cx<'_>, seq: u64, bytes: &[u8], zeros: u32) {
         if seq == self.next {
             self.slots.pop_front();
-            self.deliver(cx, Payload { bytes: bytes.to_vec(), zeros });
+            self.deliver(cx, Held { bytes: bytes.to_vec(), zeros });
             while let Some(Some(payload)) = self.slots.front_mut().map(Option::take) {
                 self.slots.pop_front();
                 self.deliver(cx, payload);
@@ -60,14 +52,14 @@ impl Reassembly {
             if slot >= self.slots.len() {
                 self.slots.resize_with(slot + 1, || None);
             }
-            self.slots[slot] = Some(Payload { bytes: bytes.to_vec(), zeros });
+            self.slots[slot] = Some(Held { bytes: bytes.to_vec(), zeros });
         }
     }
 
-    fn deliver(&mut self, cx: &mut Cx<'_>, payload: Payload) {
+    fn deliver(&mut self, cx: &mut Cx<'_>, Held { bytes, zeros }: Held) {
         let seq = self.next;
         self.next += 1;
-        let len = payload.bytes.len() as u32 + payload.zeros;
+        let len = bytes.len() as u32 + zeros;
         if len == 0 {
             return;
         }
@@ -76,13 +68,11 @@ impl Reassembly {
         match self.events.back_mut() {
             // Zeros after an event not fetched yet need no event of their own.
             Some(FlowEvent::Delivered { zeros, .. })
-                if payload.bytes.is_empty() && zeros.checked_add(len).is_some() =>
+                if bytes.is_empty() && zeros.checked_add(len).is_some() =>
             {
                 *zeros += len;
             }
-            _ => self
-                .events
-                .push_back(FlowEvent::Delivered { bytes: payload.bytes, zeros: payload.zeros }),
+            _ => self.events.push_back(FlowEvent::Delivered { bytes, zeros }),
         }
     }
 }

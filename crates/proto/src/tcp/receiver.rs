@@ -17,7 +17,6 @@ use super::wire::{self, SackBlocks, Segment};
 pub struct TcpReceiver {
     flow: FlowId,
     peer: NodeId,
-    /// Most bytes of a packet's payload.
     payload_bytes: u32,
     /// Bytes that the simulated network counts for a data packet's headers; `None` on real ones.
     header_bytes: Option<u32>,
@@ -29,7 +28,6 @@ pub struct TcpReceiver {
     reassembly: Reassembly,
     /// Due time of a delayed acknowledgement, and the packet that it is for.
     delayed_ack: Option<(Time, u64)>,
-    /// Acknowledgement that waits for the driver.
     ack: Option<SackBlocks>,
     losses: LossRecord,
 }
@@ -73,8 +71,14 @@ impl TcpReceiver {
         self.reassembly.insert(cx, seq, bytes, datagram.zeros);
         // The SYN, and packets at a gap, are acknowledged at once (src: RFC 5681 s4.2).
         let is_in_order = seq + 1 == self.reassembly.next && self.reassembly.beyond.is_empty();
-        let may_wait = seq > 0 && is_in_order;
-        self.acknowledge(cx, seq, may_wait);
+        let delay = self.ack_delay.filter(|_| seq > 0 && is_in_order);
+        match delay.filter(|_| self.delayed_ack.is_none()) {
+            Some(delay) => self.delayed_ack = Some((cx.now + delay, seq)),
+            None => {
+                self.delayed_ack = None;
+                self.make_ack(seq);
+            }
+        }
         Ok(())
     }
 
@@ -89,15 +93,6 @@ impl TcpReceiver {
         } else if seq >= known {
             self.losses.missing(seq..seq + 1, |event| cx.emit(event));
         }
-    }
-
-    fn acknowledge(&mut self, cx: &mut Cx<'_>, seq: u64, may_wait: bool) {
-        if let (Some(delay), None, true) = (self.ack_delay, self.delayed_ack, may_wait) {
-            self.delayed_ack = Some((cx.now + delay, seq));
-            return;
-        }
-        self.delayed_ack = None;
-        self.make_ack(seq);
     }
 
     fn make_ack(&mut self, seq: u64) {
@@ -150,26 +145,24 @@ const SACK_BLOCKS: usize = 3;
 
 /// Latest reported blocks, most recent first (src: RFC 2018 s4).
 #[derive(Clone, Debug, Default)]
-struct SackHistory {
-    blocks: Vec<(u64, u64)>,
-}
+struct SackHistory(Vec<(u64, u64)>);
 
 impl SackHistory {
     /// Blocks for the acknowledgement of packet `seq`: the run that contains it, then earlier ones.
     fn blocks_for(&mut self, seq: u64, next: u64, beyond: &RangeSet) -> SackBlocks {
         let mut sack = SackBlocks::default();
         if beyond.is_empty() {
-            self.blocks.clear();
+            self.0.clear();
             return sack;
         }
         let run = beyond.around(seq).map(|run| (run.start, run.end));
         let covered = run.unwrap_or((0, next));
-        self.blocks.retain(|block| !(covered.0 <= block.0 && covered.1 >= block.1));
+        self.0.retain(|block| !(covered.0 <= block.0 && covered.1 >= block.1));
         if let Some(run) = run {
-            self.blocks.insert(0, run);
+            self.0.insert(0, run);
         }
-        self.blocks.truncate(SACK_BLOCKS);
-        for &(start, end) in &self.blocks {
+        self.0.truncate(SACK_BLOCKS);
+        for &(start, end) in &self.0 {
             sack.push(start as u32, end as u32);
         }
         sack

@@ -2,7 +2,6 @@
 
 use super::settings::Settings;
 
-/// Congestion window and slow start threshold.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CongestionWindow {
     /// Window in packets (cwnd_). As in ns-2, a cut may leave less than one: then none leaves.
@@ -10,10 +9,9 @@ pub(super) struct CongestionWindow {
     pub(super) ssthresh: f64,
     /// Packets by which duplicate acknowledgements inflate the window in fast recovery (dupwnd_).
     pub(super) inflation: u64,
-    /// Largest window (window_).
     pub(super) max: u64,
-    /// Window once the SYN is acknowledged (windowInit_).
-    initial: f64,
+    /// Window once the SYN is acknowledged (windowInit_): one packet after a lost SYN.
+    pub(super) initial: f64,
     /// True if a cut halves the fraction too (precisionReduce_).
     halves_fraction: bool,
 }
@@ -44,15 +42,6 @@ impl CongestionWindow {
         self.cwnd += if self.cwnd < self.ssthresh { 1.0 } else { 1.0 / self.cwnd };
     }
 
-    pub(super) fn open_connection(&mut self) {
-        self.cwnd = self.initial;
-    }
-
-    /// Makes the initial window one packet after a lost SYN (src: RFC 5681 s3.1).
-    pub(super) fn lose_syn(&mut self) {
-        self.initial = 1.0;
-    }
-
     /// Halves the window, or after a timeout the threshold alone (ns-2: slowdown()).
     pub(super) fn cut(&mut self, by_timeout: bool) {
         let half = if self.halves_fraction {
@@ -75,7 +64,6 @@ impl CongestionWindow {
         }
     }
 
-    /// Reverts a cut.
     pub(super) fn undo_cut(&mut self, before: &Self) {
         self.cwnd = self.cwnd.max(before.cwnd);
         self.ssthresh = self.ssthresh.max(before.ssthresh);

@@ -48,18 +48,14 @@ impl OrmccConfig {
     /// Returns the settings of a profile.
     pub fn profile(profile: Profile) -> Self {
         match profile {
-            Profile::Paper => Self::paper(),
+            // src: ormcc s2.
+            Profile::Paper => Self {
+                output_bound: false,
+                feedback: Feedback::Ci,
+                profile: Profile::Paper,
+                ..Self::default()
+            },
             Profile::Improved => Self::default(),
-        }
-    }
-
-    /// src: ormcc s2.
-    fn paper() -> Self {
-        Self {
-            output_bound: false,
-            feedback: Feedback::Ci,
-            profile: Profile::Paper,
-            ..Self::default()
         }
     }
 

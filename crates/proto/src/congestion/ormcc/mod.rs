@@ -6,27 +6,18 @@
 //! rises by a packet per round trip. Averages of all reported rates show when another receiver has
 //! become the slowest.
 //!
-//! Receiver: `detection` finds losses, `indication` reports them (CI), `output` measures the output
-//! rate (mu). Sender: `cr` chooses the congestion representative (CR), `rate` grows and cuts the
-//! rate, `undo` reverts cuts for late packets, `delay` ends doubling, `silence` lowers an unused
-//! rate.
-//!
 //! Sources: `ormcc` (Li and Kalyanaraman); `ormcc-trac`, a later version, for the choice of
 //! reporters.
 
 mod config;
 mod cr;
-mod delay;
-mod detection;
-mod indication;
+mod losses;
 mod output;
 mod rate;
 mod receiver;
-mod recent;
 mod repairs;
 mod sender;
 mod silence;
-mod undo;
 mod values;
 
 #[cfg(test)]

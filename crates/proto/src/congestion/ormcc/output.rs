@@ -36,14 +36,9 @@ impl OutputMeter {
         let mark = Mark { at: now, packets: packets + 1, bytes: sum + u64::from(bytes) };
         // Merges a mark that is close to the last but one: half of the marks suffice for the span.
         let step = span / (MARKS_MAX as u64 / 2);
-        let merges = self.marks.len() >= 2 && {
-            let (last, before) =
-                (self.marks[self.marks.len() - 1], self.marks[self.marks.len() - 2]);
-            last.at == now || now.since(before.at) < step
-        };
-        if merges || self.marks.back().is_some_and(|last| last.at == now && last.packets > 1) {
-            self.marks.pop_back();
-        }
+        let before = self.marks.len().checked_sub(2).map(|index| self.marks[index]);
+        let merges = before.is_some_and(|before| now.since(before.at) < step);
+        self.marks.pop_back_if(|last| merges || last.at == now && last.packets > 1);
         self.marks.push_back(mark);
         // Keeps at most twice the span: ten thousand receivers need compact state.
         let old = |next: Option<&Mark>| {

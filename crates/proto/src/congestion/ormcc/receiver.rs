@@ -3,8 +3,7 @@
 use faircast_base::{Cx, Duration, NodeId, Seq, Time};
 
 use super::config::{Feedback, OrmccConfig};
-use super::detection::LossDetector;
-use super::indication::Indications;
+use super::losses::{Indications, LossDetector};
 use super::output::OutputMeter;
 use super::{ALPHA, OrmccAnnounce, OrmccReport, RTT0, cost};
 use crate::congestion::common::average::MovingAverage;
@@ -81,10 +80,8 @@ impl OrmccReceiver {
     }
 
     fn span(&self) -> Duration {
-        match self.config.is_improved() {
-            true => self.round_trip().clamp(SPAN_MIN, SPAN_MAX),
-            false => Duration::ZERO,
-        }
+        let span = self.round_trip().clamp(SPAN_MIN, SPAN_MAX);
+        if self.config.is_improved() { span } else { Duration::ZERO }
     }
 
     fn report(&self, now: Time, congestion: bool) -> Option<OrmccReport> {
@@ -126,13 +123,6 @@ impl OrmccReceiver {
             return;
         }
         self.indications.indicate(now);
-    }
-
-    /// True if the source paused since the latest original. All packets carry the pauses' number.
-    fn is_other_pause(&self, seq: Seq, announce: &OrmccAnnounce) -> bool {
-        self.latest.is_some_and(|latest| {
-            seq.after(latest.seq) && latest.announce.pauses != announce.pauses
-        })
     }
 
     /// Returns true if a repair came after a silence as long as a pause, whose number repairs lack.
@@ -179,7 +169,9 @@ impl ReceiverFeedback for OrmccReceiver {
         }
         let bytes = cost(arrival.len);
         let after_pause = match announce.filter(|_| !arrival.repair) {
-            Some(announce) => self.is_other_pause(arrival.seq, announce),
+            Some(announce) => self.latest.is_some_and(|latest| {
+                arrival.seq.after(latest.seq) && latest.announce.pauses != announce.pauses
+            }),
             None => arrival.repair && self.is_late(cx.now, bytes),
         };
         if after_pause {
@@ -192,14 +184,15 @@ impl ReceiverFeedback for OrmccReceiver {
         if let Some(announce) = announce {
             self.on_announce(cx, arrival.seq, announce);
         }
-        if self.detector.passes(arrival.seq) {
+        if self.detector.order.passes(arrival.seq) {
             if arrival.congestion_experienced {
                 self.congested(cx.now, None);
             }
             return;
         }
         let is_improved = self.config.is_improved();
-        if is_improved && self.detector.is_settled(arrival.seq) {
+        if is_improved && self.detector.order.next.is_some_and(|next| arrival.seq.before(next)) {
+            // The original has counted as lost, or is a duplicate.
             self.indications.came_late(cx.now);
         }
         let threshold = if is_improved { LOSS_THRESHOLD } else { 1 };
@@ -208,10 +201,6 @@ impl ReceiverFeedback for OrmccReceiver {
         if lost > 0 || arrival.congestion_experienced {
             self.congested(cx.now, (!arrival.congestion_experienced).then_some(lost));
         }
-    }
-
-    fn on_missing(&mut self, _cx: &mut Cx<'_>, _first: Seq, _last: Seq) {
-        // Losses shown by an SPM or a NAK wait, because an indication names a received packet.
     }
 
     fn on_rewind(&mut self, cx: &mut Cx<'_>, newest: Seq) {
@@ -245,17 +234,12 @@ impl ReceiverFeedback for OrmccReceiver {
         if let Some(lost) = self.detector.time_out(cx.now) {
             self.congested(cx.now, Some(lost));
         }
-        if self.answer_at.is_some_and(|at| at <= cx.now) {
-            self.answer_at = None;
-            self.alive_due = true;
-        }
+        self.alive_due |= self.answer_at.take_if(|at| *at <= cx.now).is_some();
     }
 
     #[inline]
     fn next_timeout(&self) -> Option<Time> {
-        match (self.detector.timeout(), self.answer_at) {
-            (Some(gap), Some(answer)) => Some(gap.min(answer)),
-            (gap, answer) => gap.or(answer),
-        }
+        let gap = self.detector.gap.map(|(_, at)| at);
+        gap.into_iter().chain(self.answer_at).min()
     }
 }

@@ -4,12 +4,9 @@ use faircast_base::{BadInput, CutReason, Cx, Duration, Event, NodeId, Seq, Switc
 
 use super::config::OrmccConfig;
 use super::cr::{Choice, Representative};
-use super::delay::DelayIncrease;
-use super::rate::Rate;
-use super::recent::Recent;
+use super::rate::{CutUndo, DelayIncrease, Rate, Recent};
 use super::repairs::Repairs;
 use super::silence::{Pauses, Silence};
-use super::undo::CutUndo;
 use super::{OrmccAnnounce, OrmccReport, RTT0, cost};
 use crate::congestion::Pace;
 use crate::congestion::common::average::MovingAverage;
@@ -105,11 +102,6 @@ impl OrmccSender {
         self.pace.set(now, 8.0 * self.rate.bytes_per_s());
     }
 
-    fn is_repair_lost(&self, now: Time, carrier: Carrier, rtt: Duration) -> bool {
-        let Carrier::Nak { first } = carrier else { return false };
-        self.repairs.was_lost(first, now, rtt.max(self.rtt()))
-    }
-
     fn note_rate(&mut self, now: Time) {
         self.recent.note(now, self.rate.bytes_per_s(), self.rtt());
     }
@@ -145,7 +137,9 @@ impl OrmccSender {
         self.note_pause(now);
         let bytes = cost(len);
         let is_first = self.last_sent_at.is_none();
-        let is_pause_over = self.last_sent_at.is_some_and(|at| now.since(at) > self.pause_min());
+        let two_rtts = Duration::from_secs_f64(2.0 * self.rtt_s());
+        let pause_min = two_rtts.max(self.pace.cost(self.packet_bytes as u32) * 4);
+        let is_pause_over = self.last_sent_at.is_some_and(|at| now.since(at) > pause_min);
         // The rate grows only if it is the limit and a representative is alive.
         let late = now.since(self.pace.ready_at().min(now));
         let is_limited = late <= Pace::BURST.max(self.pace.cost(bytes)) && !is_first;
@@ -170,13 +164,7 @@ impl OrmccSender {
         self.silence.all.sent(now);
         self.silence.of_cr.sent(now);
         self.last_sent_at = Some(now);
-        self.cr.on_sent();
-    }
-
-    /// Returns the time without a packet after which the next one ends a pause.
-    fn pause_min(&self) -> Duration {
-        let two_rtts = Duration::from_secs_f64(2.0 * self.rtt_s());
-        two_rtts.max(self.pace.cost(self.packet_bytes as u32) * 4)
+        self.cr.sent += 1;
     }
 
     fn grow(&mut self, now: Time, bytes: u32) {
@@ -233,25 +221,13 @@ impl OrmccSender {
         }
     }
 
-    /// Ends doubling once the queue grows.
-    fn watch_doubling(&mut self, now: Time, sample_s: f64, output: Option<f64>) {
-        if self.packet_bytes == 0.0 || self.rate.doubling.is_none() {
-            return;
-        }
-        if self.delay.sample(sample_s) {
-            // The output while the queue grew is the path's capacity.
-            self.rate.end_doubling(output.unwrap_or(self.rate.bytes_per_s()));
-            self.follow(now);
-        }
-    }
-
     /// Forgets the output rate and the least round trip, which belong to another path or time.
     pub(super) fn forget_output(&mut self) {
         (self.delay, self.output) = (DelayIncrease::default(), None);
     }
 
     pub(super) fn dismiss(&mut self, cx: &mut Cx<'_>, reason: SwitchReason) {
-        self.cr.dismiss();
+        (self.cr.id, self.cr.average) = Default::default();
         self.silence.of_cr.clear();
         cx.emit(Event::Representative { node: None, reason });
     }
@@ -269,7 +245,8 @@ impl OrmccSender {
                 None => self.rtt_s = MovingAverage::default(),
             }
         }
-        self.cr.appoint(id);
+        self.cr.id = Some(id);
+        self.cr.restart_interval();
         self.silence.of_cr.clear();
         self.forget_output();
         self.latest_rtt_s = None;
@@ -277,20 +254,11 @@ impl OrmccSender {
     }
 
     fn on_indication(&mut self, cx: &mut Cx<'_>, from: NodeId, output: f64, sample_s: Option<f64>) {
-        let has_cr = self.cr.id.is_some();
-        let rng = &mut *cx.rng;
-        let choice = self.cr.judge(from, output, self.rate.interval, || rng.chance(Q));
-        let reason = match choice {
+        let choice = self.cr.judge(from, output, self.rate.interval, || cx.rng.chance(Q));
+        match choice {
             Choice::Other => return,
-            Choice::Cr => None,
-            Choice::First if has_cr => Some(SwitchReason::Slower),
-            Choice::First => Some(SwitchReason::First),
-            Choice::Recovered => Some(SwitchReason::Recovered),
-            Choice::Slower => Some(SwitchReason::Slower),
-            Choice::Silent => Some(SwitchReason::Silent),
-        };
-        if let Some(reason) = reason {
-            self.appoint(cx, from, reason, sample_s);
+            Choice::Cr => {}
+            Choice::Switch(reason) => self.appoint(cx, from, reason, sample_s),
         }
         self.cr.restart_interval();
         self.remember_rate(cx.now);
@@ -303,29 +271,14 @@ impl OrmccSender {
     }
 
     fn remember_rate(&mut self, now: Time) {
-        self.undo.remember(now, self.rate, self.undo_span());
-    }
-
-    fn undo_span(&self) -> Duration {
-        self.rtt() + BOUND_MAX
-    }
-
-    /// Reverts the last cut: the lost packets were only late.
-    fn undo_cut(&mut self, now: Time) {
-        let before = self.undo.take(now, self.undo_span(), self.config.is_improved());
-        if let Some(before) = before
-            && before.bytes_per_s() >= self.rate.bytes_per_s()
-        {
-            self.rate = before;
-            self.follow(now);
-        }
+        self.undo.remember(now, self.rate, self.rtt() + BOUND_MAX);
     }
 
     fn announce(&self, now: Time) -> OrmccAnnounce {
         let rtt_us = |rtt_s: f64| (rtt_s * 1e6 + 0.5).clamp(1.0, 4e9) as u32;
         // An overdue representative suppresses no receiver.
         let is_overdue = self.cr.is_overdue(self.rate.interval);
-        let rate = self.cr.averages.cr().filter(|_| !is_overdue).map(|rate| rate as f32);
+        let rate = self.cr.average.get().filter(|_| !is_overdue).map(|rate| rate as f32);
         OrmccAnnounce {
             sent_us: microseconds(now),
             rtt_us: self.rtt_s.get().map_or(0, rtt_us),
@@ -346,8 +299,8 @@ impl SenderControl for OrmccSender {
         self.note_size(cx.now, len);
         self.note_pause(cx.now);
         self.watch_silence(cx);
-        let at = self.pace.ready_at();
-        if at <= cx.now { Permit::Now } else { Permit::At(at) }
+        // Silence matters only when a packet could leave: it needs no timer.
+        self.pace.permit(cx.now)
     }
 
     fn on_sent(&mut self, cx: &mut Cx<'_>, _seq: Seq, len: u32) -> OrmccAnnounce {
@@ -376,7 +329,7 @@ impl SenderControl for OrmccSender {
         if let Some(decay) = decay {
             self.resume(cx.now, decay.resume_to);
         }
-        let is_cr = self.cr.is(from);
+        let is_cr = self.cr.id == Some(from);
         if is_cr {
             self.silence.of_cr.clear();
             self.output = output.or(self.output);
@@ -387,16 +340,25 @@ impl SenderControl for OrmccSender {
             // All indications count (src: ormcc s2.1).
             false => report.congestion,
             // Growth needs the round trip of a full queue, as at a loss (src: ormcc s2.1).
-            true => is_cr && (report.congestion || self.cr.averages.cr().is_none()),
+            true => is_cr && (report.congestion || self.cr.average.get().is_none()),
         };
         if let Some(sample_s) = sample_s.filter(|_| counts) {
             self.sample_rtt(cx, from, sample_s);
         }
-        if report.withdraws && is_cr {
-            self.undo_cut(cx.now);
+        // The packets of the last cut were only late.
+        if report.withdraws
+            && is_cr
+            && let Some(before) =
+                self.undo.take(cx.now, self.rtt() + BOUND_MAX, self.config.is_improved())
+            && before.bytes_per_s() >= self.rate.bytes_per_s()
+        {
+            self.rate = before;
+            self.follow(cx.now);
         }
         // Indications cover lost originals only, but the rest of a session may be repairs.
-        if report.congestion || self.is_repair_lost(cx.now, carrier, echoed) {
+        let repair_rtt = echoed.max(self.rtt());
+        let lost = |seq: Seq| self.repairs.was_lost(seq, cx.now, repair_rtt);
+        if report.congestion || matches!(carrier, Carrier::Nak { first } if lost(first)) {
             match output {
                 Some(output) => self.on_indication(cx, from, output, sample_s),
                 // Fewer than n packets came, so there is no rate to compare or cut to.
@@ -407,22 +369,21 @@ impl SenderControl for OrmccSender {
                 }
                 None => {}
             }
-        } else if let Some(sample_s) = sample_s.filter(|_| is_cr) {
-            self.watch_doubling(cx.now, sample_s, output);
+        } else if let Some(sample_s) = sample_s.filter(|_| is_cr)
+            && self.packet_bytes > 0.0
+            && self.rate.doubling.is_some()
+            && self.delay.sample(sample_s)
+        {
+            // The output while the queue grew is the path's capacity.
+            self.rate.end_doubling(output.unwrap_or(self.rate.bytes_per_s()));
+            self.follow(cx.now);
         }
     }
 
     fn on_leave(&mut self, cx: &mut Cx<'_>, from: NodeId) {
-        if self.cr.is(from) {
+        if self.cr.id == Some(from) {
             self.dismiss(cx, SwitchReason::Left);
         }
-    }
-
-    fn on_timeout(&mut self, _cx: &mut Cx<'_>) {}
-
-    /// Silence matters only when a packet could leave, and is checked then.
-    fn next_timeout(&self) -> Option<Time> {
-        None
     }
 
     fn round_trip(&self, now: Time, report: &OrmccReport) -> Option<Duration> {

@@ -82,17 +82,14 @@ impl OrmccSender {
         if let Some(decay) = &mut self.silence.decay {
             decay.halve_at += idle;
         } else if idle > cr_silence {
-            self.age_rate(now, idle.as_nanos() / cr_silence.as_nanos());
+            // Other flows have come and gone: the rate halves, down to the initial rate. With the
+            // guard it doubles back.
+            let times = idle.as_nanos() / cr_silence.as_nanos();
+            let initial = self.config.initial_packets() * self.packet_bytes / self.rtt_s();
+            self.rate.age(times, initial, self.config.is_improved());
+            self.forget_output();
+            self.follow(now);
         }
-    }
-
-    /// Halves the rate after a pause, down to the initial rate: other flows have come and gone.
-    /// With the guard it doubles back.
-    fn age_rate(&mut self, now: Time, times: u64) {
-        let initial = self.config.initial_packets() * self.packet_bytes / self.rtt_s();
-        self.rate.age(times, initial, self.config.is_improved());
-        self.forget_output();
-        self.follow(now);
     }
 
     /// Dismisses a silent representative, and halves the rate while all receivers are silent.

@@ -4,19 +4,11 @@
 //! The acker acknowledges every data packet that names it, which drives a TCP-like window. The
 //! receiver with the lowest modelled throughput, by loss rate and round trip in its NAKs, is acker.
 //!
-//! Sender: `election` chooses the acker (with `receivers`, `model`, `candidates`, `blacklist` and
-//! `honesty`), `ledger` records sent packets, `acks` and `judge` read ACK bitmaps, `window` has W
-//! and the tokens T, `response` suspends W after a loss, `stall` is the timeout, `spread` paces
-//! packets, `late` reverts cuts. Receiver: `loss` smooths the loss rate.
-//!
 //! Sources: `pgmcc-draft` (protocol), `seada-helmy` (behaviour, weaknesses), `openpgm` (formats).
 
-mod blacklist;
 mod config;
-mod hystart;
 mod ledger;
 mod loss;
-mod model;
 mod receiver;
 mod receivers;
 mod sender;
@@ -29,9 +21,7 @@ mod tests;
 
 use faircast_base::{Duration, NodeId};
 
-pub use config::{BitmapScope, PgmccConfig, Profile, TimeoutMode};
-pub use model::Model;
-
+pub use config::{BitmapScope, Model, PgmccConfig, Profile, TimeoutMode};
 pub use receiver::PgmccReceiver;
 pub use sender::PgmccSender;
 pub use values::{PgmccAnnounce, PgmccReport};
@@ -50,7 +40,6 @@ impl Scheme for Pgmcc {
     const OPTIONS: &'static [OptionSpec] = PgmccConfig::OPTIONS;
     const GUARANTEES: Guarantees =
         Guarantees { floor, recovery: Guarantees::RECOVERY, reports_max };
-    const TICK: Duration = Duration::from_millis(1);
     type Control = PgmccSender;
     type Feedback = PgmccReceiver;
 

@@ -26,7 +26,7 @@ pub(super) struct RttSample {
     pub(super) packets: u32,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Receiver {
     id: NodeId,
     /// Smoothed round trip in seconds, and in packets sent meanwhile.
@@ -116,10 +116,7 @@ impl Receivers {
             return index;
         }
         let acker_samples = self.acker_samples;
-        let (rtt_s, rtt_packets) = Default::default();
-        let (loss, is_shown) = (0.0, false);
-        let new =
-            Receiver { id, rtt_s, rtt_packets, loss, reported_at: now, acker_samples, is_shown };
+        let new = Receiver { id, reported_at: now, acker_samples, ..Receiver::default() };
         if self.table.len() < RECEIVERS_MAX {
             self.table.push(new);
             return self.table.len() - 1;

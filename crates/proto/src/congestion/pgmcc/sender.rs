@@ -5,31 +5,22 @@ use faircast_base::{
 };
 
 use super::config::{PgmccConfig, Profile};
-use super::hystart::HyStart;
-use super::ledger::Ledger;
+use super::ledger::{Ledger, TimedFlight};
 use super::stall::StallTimer;
-use super::window::Window;
+use super::window::{HyStart, Window};
 use super::{PgmccAnnounce, PgmccReport};
 use crate::congestion::common::stamp::milliseconds;
 use crate::congestion::{Carrier, Gauges, Permit, Regime, SenderControl};
 
 mod acks;
-mod candidates;
 mod election;
-mod honesty;
-mod judge;
 mod late;
-mod response;
 mod spread;
-mod timed;
 
 use acks::echoed_round_trip;
-use election::{Acker, Election};
-use honesty::Honesty;
-use late::Late;
-use response::LossResponse;
+use election::{Acker, Election, Honesty};
+use late::{Late, LossResponse};
 use spread::Spread;
-use timed::TimedFlight;
 
 /// Exclusion of an acker that reported false loss: 600 s.
 const FALSE_REPORT_EXCLUSION: Duration = Duration::from_secs(600);
@@ -66,22 +57,12 @@ impl PgmccSender {
 
     /// Returns the packets that may leave (T, without repairs in flight).
     fn room(&self) -> f64 {
-        self.window.tokens(self.ledger.flight) - self.timed.repairs() as f64
+        self.window.tokens(self.ledger.flight) - self.timed.repairs.len() as f64
     }
 
     fn round_trip(&self) -> Duration {
         let reported = || self.election.rtt(self.election.acker_id()?);
-        self.stall.srtt().or_else(reported).unwrap_or(self.config.timeout_min)
-    }
-
-    /// Ends slow start once the round trip grows.
-    fn watch_delay(&mut self, carrier: Carrier, rtt: Duration) {
-        if matches!(carrier, Carrier::Ack(_))
-            && self.window.is_opening()
-            && self.hystart.sample(rtt)
-        {
-            self.window.leave_slow_start(self.window.size);
-        }
+        self.stall.rtt.srtt().or_else(reported).unwrap_or(self.config.timeout_min)
     }
 
     fn stall_timeout(&self) -> Duration {
@@ -120,16 +101,17 @@ impl PgmccSender {
             self.window.leave_slow_start(self.window.size / 2.0);
         }
         self.window.restart();
-        self.spread.restart();
-        self.late.settle();
+        self.spread.together = 0;
+        self.late.cut = None;
         let unknown = self.ledger.release(self.ledger.next(), |_| true);
         if let Some(acker) = &mut self.election.acker {
             // All of them may be lost, and the acker may truthfully report that later.
             acker.honesty.saw(cx.now, 0, unknown);
         }
-        self.stall.disarm();
+        self.stall.armed = None;
         self.election.is_called = false;
-        self.response.restart(self.ledger.next());
+        self.response =
+            LossResponse { suspended_until: None, answered_end: Some(self.ledger.next()) };
         self.trace_cut(cx, CutReason::Timeout);
         self.stall.expiries += 1;
         self.stall.expired_at = cx.now;
@@ -145,7 +127,7 @@ impl PgmccSender {
             }
             self.drop_acker(cx, SwitchReason::Silent);
             if is_claim {
-                self.stall.forget_path();
+                (self.stall.rtt, self.stall.doublings) = Default::default();
             }
         }
     }
@@ -157,7 +139,7 @@ impl PgmccSender {
     /// ones are no interruptions: every packet has its own number, and queues grow.
     fn is_timely(&self, now: Time, rtt: Duration) -> bool {
         let base = self.stall.timeout_without_back_off(&self.config);
-        let is_first = self.stall.srtt().is_none();
+        let is_first = self.stall.rtt.srtt().is_none();
         let least = Duration::from_secs(1);
         let is_fresh = now - rtt >= self.stall.expired_at;
         rtt <= base.max(least) || is_fresh && (is_first || rtt <= self.stall_timeout())
@@ -167,19 +149,23 @@ impl PgmccSender {
     /// timeout, counted from its start (src: RFC 6298 s5, s3). If an interruption took the whole
     /// window, only NAKs show its end.
     fn end_back_off(&mut self, now: Time) {
-        self.stall.end_back_off();
+        self.stall.doublings = 0;
         let timeout = self.stall_timeout();
         self.stall.shorten(now, timeout);
     }
 
     fn on_acker_rtt(&mut self, now: Time, carrier: Carrier, rtt: Duration) {
+        let is_ack = matches!(carrier, Carrier::Ack(_));
         if self.is_timely(now, rtt) {
-            self.stall.sample(rtt);
-            if !matches!(carrier, Carrier::Ack(_)) {
+            self.stall.rtt.sample(rtt);
+            if !is_ack {
                 self.end_back_off(now);
             }
         }
-        self.watch_delay(carrier, rtt);
+        // Slow start ends once the round trip grows.
+        if is_ack && self.window.is_opening() && self.hystart.sample(rtt) {
+            self.window.leave_slow_start(self.window.size);
+        }
     }
 
     fn drop_acker(&mut self, cx: &mut Cx<'_>, reason: SwitchReason) {
@@ -188,7 +174,7 @@ impl PgmccSender {
             self.election.is_called = false;
             self.stall.expiries = 0;
             // An election call must not wait for the old acker's acknowledgements.
-            self.stall.disarm();
+            self.stall.armed = None;
             cx.emit(Event::Representative { node: None, reason });
         }
     }
@@ -210,7 +196,7 @@ impl PgmccSender {
         });
         self.election.is_called = false;
         self.stall.begin_acker();
-        self.hystart.restart();
+        self.hystart = HyStart::default();
         cx.emit(Event::Representative { node: Some(id), reason });
         if old.is_none() {
             // src: pgmcc-draft s3: the first report brings one token.
@@ -227,7 +213,7 @@ impl PgmccSender {
                 self.release_former(end);
             }
         }
-        if self.stall.is_armed() || self.ledger.flight > 0 {
+        if self.stall.armed.is_some() || self.ledger.flight > 0 {
             self.arm_stall(cx.now);
         }
     }
@@ -243,14 +229,15 @@ impl PgmccSender {
     }
 
     fn cut(&mut self) {
-        self.late.settle();
+        self.late.cut = None;
         self.window.cut();
-        self.spread.restart();
+        self.spread.together = 0;
         self.response.suspend(self.ledger.next());
     }
 
     fn trace_cut(&self, cx: &mut Cx<'_>, reason: CutReason) {
-        cx.emit(Event::Cut { reason, window_milli: self.window.size_milli() });
+        let window_milli = (self.window.size * 1000.0 + 0.5) as u64;
+        cx.emit(Event::Cut { reason, window_milli });
     }
 }
 
@@ -265,7 +252,7 @@ impl SenderControl for PgmccSender {
         }
         let free = match (&self.election.acker, repair) {
             (None, false) => !self.election.is_called,
-            (None, true) => self.timed.repairs() == 0,
+            (None, true) => self.timed.repairs.len() == 0,
             (Some(_), _) => self.room() >= 1.0,
         };
         if free {
@@ -275,10 +262,10 @@ impl SenderControl for PgmccSender {
             return self.spread.permit(cx.now);
         }
         self.is_app_limited = false;
-        self.spread.blocked();
+        self.spread.waiting = false;
         let by_repairs_alone =
-            self.timed.repairs() > 0 && self.window.tokens(self.ledger.flight) >= 1.0;
-        if !self.stall.is_armed() && !by_repairs_alone {
+            self.timed.repairs.len() > 0 && self.window.tokens(self.ledger.flight) >= 1.0;
+        if !self.stall.armed.is_some() && !by_repairs_alone {
             // Every report may be lost. Repairs have their own timer.
             self.arm_stall(cx.now);
         }
@@ -288,12 +275,12 @@ impl SenderControl for PgmccSender {
     fn on_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, _len: u32) -> PgmccAnnounce {
         let acker = self.election.acker_id();
         self.ledger.push(seq, cx.now, acker);
-        self.window.spend();
-        if let Some(rtt) = self.stall.srtt().filter(|_| self.config.spread) {
+        self.window.tokens -= 1.0;
+        if let Some(rtt) = self.stall.rtt.srtt().filter(|_| self.config.spread) {
             self.spread.sent(cx, rtt, &self.window);
         }
         self.election.is_called = acker.is_none();
-        if !self.stall.is_armed() {
+        if !self.stall.armed.is_some() {
             self.arm_stall(cx.now);
         }
         PgmccAnnounce { sent_ms: milliseconds(cx.now), acker }
@@ -358,12 +345,12 @@ impl SenderControl for PgmccSender {
         if self.election.acker_id() == Some(from) {
             if let Some(sample) = sample {
                 self.on_acker_rtt(cx.now, carrier, sample.time);
-                if acker != Some(from) && self.stall.is_armed() {
+                if acker != Some(from) && self.stall.armed.is_some() {
                     self.arm_stall(cx.now);
                 }
             }
             if let Some(acker) = &mut self.election.acker {
-                acker.honesty.reports(loss);
+                acker.honesty.reported = loss;
             }
         }
         if let Carrier::Ack(vector) = carrier {
@@ -390,9 +377,9 @@ impl SenderControl for PgmccSender {
     /// Calls a new receiver at once during a long search, at most once per undoubled timeout.
     fn on_unreached_receiver(&mut self, cx: &mut Cx<'_>) {
         let initial = self.config.initial_timeout();
-        let is_long = self.stall.armed_timeout().is_some_and(|timeout| timeout > initial);
+        let is_long = self.stall.armed.is_some_and(|(_, timeout)| timeout > initial);
         if self.election.acker.is_none() && is_long {
-            self.stall.end_back_off();
+            self.stall.doublings = 0;
             self.election.is_called = false;
             self.arm_stall(cx.now);
         }
@@ -409,15 +396,14 @@ impl SenderControl for PgmccSender {
 
     fn on_timeout(&mut self, cx: &mut Cx<'_>) {
         self.settle_by_time(cx.now);
-        if self.stall.expires_at().is_some_and(|at| at <= cx.now)
-            && let Some(timeout) = self.stall.armed_timeout()
-        {
+        if let Some((_, timeout)) = self.stall.armed.filter(|(at, _)| *at <= cx.now) {
             self.on_stall(cx, timeout);
         }
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        self.stall.expires_at().into_iter().chain(self.timed.next_timeout()).min()
+        let stall = self.stall.armed.map(|(at, _)| at);
+        stall.into_iter().chain(self.timed.next_timeout()).min()
     }
 
     fn round_trip(&self, now: Time, report: &PgmccReport) -> Option<Duration> {
@@ -429,12 +415,12 @@ impl SenderControl for PgmccSender {
     }
 
     fn gauges(&self) -> Gauges {
-        let repairs = self.timed.repairs() as u32;
+        let repairs = self.timed.repairs.len() as u32;
         Gauges {
             window: Some(self.window.size),
             flight: Some(self.ledger.flight + repairs),
             representative: self.election.acker_id(),
-            rtt: self.stall.srtt(),
+            rtt: self.stall.rtt.srtt(),
             rate_bits_per_s: None,
             regime: match () {
                 () if self.stall.expiries > 0 => Regime::Floor,

@@ -13,10 +13,10 @@ const DOUBLINGS_MAX: u32 = 16;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct StallTimer {
     /// Round trips of the acker.
-    rtt: RttEstimator,
-    doublings: u32,
+    pub(super) rtt: RttEstimator,
+    pub(super) doublings: u32,
     /// Expiry of the armed timer, and the timeout by which it was armed.
-    armed: Option<(Time, Duration)>,
+    pub(super) armed: Option<(Time, Duration)>,
     /// Consecutive timeouts of the present acker, or of the search for one.
     pub(super) expiries: u32,
     pub(super) expired_at: Time,
@@ -25,14 +25,6 @@ pub(super) struct StallTimer {
 }
 
 impl StallTimer {
-    pub(super) fn sample(&mut self, rtt: Duration) {
-        self.rtt.sample(rtt);
-    }
-
-    pub(super) fn srtt(&self) -> Option<Duration> {
-        self.rtt.srtt()
-    }
-
     /// Returns the present timeout. With `searching` for an acker, a fixed one backs off too.
     pub(super) fn timeout(&self, config: &PgmccConfig, searching: bool) -> Duration {
         let base = self.timeout_without_back_off(config);
@@ -52,15 +44,6 @@ impl StallTimer {
         self.doublings = (self.doublings + 1).min(DOUBLINGS_MAX);
     }
 
-    pub(super) fn end_back_off(&mut self) {
-        self.doublings = 0;
-    }
-
-    /// Forgets round trips and back-off of an acker that may not exist.
-    pub(super) fn forget_path(&mut self) {
-        (self.rtt, self.doublings) = (RttEstimator::default(), 0);
-    }
-
     /// Begins with a new acker, whose path is unknown. The timer stays armed.
     pub(super) fn begin_acker(&mut self) {
         *self = Self { armed: self.armed, expired_at: self.expired_at, ..Self::default() };
@@ -68,23 +51,6 @@ impl StallTimer {
 
     pub(super) fn arm(&mut self, now: Time, timeout: Duration) {
         self.armed = Some((now + timeout, timeout));
-    }
-
-    pub(super) fn disarm(&mut self) {
-        self.armed = None;
-    }
-
-    pub(super) fn is_armed(&self) -> bool {
-        self.armed.is_some()
-    }
-
-    pub(super) fn expires_at(&self) -> Option<Time> {
-        self.armed.map(|(at, _)| at)
-    }
-
-    /// Returns the timeout by which the timer was armed.
-    pub(super) fn armed_timeout(&self) -> Option<Duration> {
-        self.armed.map(|(_, timeout)| timeout)
     }
 
     /// Shortens a wait that was backed off to `timeout`, counted from its start.
@@ -118,15 +84,15 @@ mod tests {
         let config = PgmccConfig::default();
         let mut stall = StallTimer::default();
         assert_eq!(stall.timeout(&config, false), Duration::from_secs(3));
-        stall.sample(ms(100));
+        stall.rtt.sample(ms(100));
         assert_eq!(stall.timeout(&config, false), ms(300));
         for _ in 0..200 {
-            stall.sample(ms(100));
+            stall.rtt.sample(ms(100));
         }
         for (doublings, want) in [(0, ms(200)), (2, ms(800)), (100, TIMEOUT_MAX)] {
             (0..doublings).for_each(|_| stall.back_off());
             assert_eq!(stall.timeout(&config, false), want, "{doublings} doublings");
-            stall.end_back_off();
+            stall.doublings = 0;
         }
         assert_eq!(stall.timeout(&config, false), config.timeout_min);
     }
@@ -135,7 +101,7 @@ mod tests {
     fn a_fixed_timeout_stays_fixed_except_in_search_of_an_acker() {
         let config = PgmccConfig::profile(Profile::Paper);
         let mut stall = StallTimer::default();
-        stall.sample(ms(100));
+        stall.rtt.sample(ms(100));
         stall.back_off();
         assert_eq!(stall.timeout(&config, false), Duration::from_secs(4));
         assert_eq!(stall.timeout(&config, true), Duration::from_secs(8));
@@ -147,7 +113,7 @@ mod tests {
             let mut stall = StallTimer { expiries, ..StallTimer::default() };
             stall.arm(at(1000), ms(4000));
             stall.shorten(at(now), ms(1000));
-            assert_eq!(stall.expires_at(), Some(at(want)), "{expiries} at {now} ms");
+            assert_eq!(stall.armed.map(|(at, _)| at), Some(at(want)), "{expiries} at {now} ms");
         }
     }
 }

@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 
 use faircast_base::{NodeId, Time};
 
-use super::TfmccReport;
+use super::{Echo, TfmccReport};
 
 /// Most queued timestamps. Suppression admits some tens of reports a round, which has more packets.
 pub(super) const ECHOES_MAX: usize = 64;
@@ -13,43 +13,29 @@ pub(super) const ECHOES_MAX: usize = 64;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Echoes(pub(super) VecDeque<Waiting>);
 
-/// Timestamp of a report.
+/// Timestamp to echo, with its report.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Waiting {
     pub(super) receiver: NodeId,
-    pub(super) stamp_us: u32,
     /// Arrival of the report.
     pub(super) at: Time,
-    /// True if the receiver has measured its round trip.
-    have_rtt: bool,
-    /// Feedback round of the report.
-    round: u8,
-    /// Reported rate (X_r).
-    bits_per_s: f32,
+    pub(super) report: TfmccReport,
 }
 
 impl Waiting {
-    pub(super) fn new(now: Time, receiver: NodeId, report: &TfmccReport) -> Self {
-        Self {
-            receiver,
-            stamp_us: report.sent_us,
-            at: now,
-            have_rtt: report.have_rtt,
-            round: report.round,
-            bits_per_s: report.bits_per_s,
-        }
-    }
-
     /// True if this goes first: no round trip, older rounds, lower rates (src: RFC 4654 s3.5).
     fn before(&self, other: &Self) -> bool {
-        if self.have_rtt != other.have_rtt {
-            return !self.have_rtt;
+        let (this, other) = (&self.report, &other.report);
+        if this.have_rtt != other.have_rtt {
+            return !this.have_rtt;
         }
-        let newer = self.round.wrapping_sub(other.round) as i8;
-        if newer != 0 {
-            return newer < 0;
-        }
-        self.bits_per_s < other.bits_per_s
+        let newer = this.round.wrapping_sub(other.round) as i8;
+        newer < 0 || newer == 0 && this.bits_per_s < other.bits_per_s
+    }
+
+    pub(super) fn echo(&self, now: Time, is_clr: bool) -> Echo {
+        let held_us = (now.since(self.at).as_nanos() / 1000) as u32;
+        Echo { receiver: self.receiver, is_clr, stamp_us: self.report.sent_us, held_us }
     }
 }
 
@@ -71,8 +57,8 @@ mod tests {
     use super::*;
 
     fn waiting(receiver: u32, have_rtt: bool, round: u8, bits_per_s: f32) -> Waiting {
-        let (stamp_us, at) = (receiver, Time::ZERO);
-        Waiting { receiver: NodeId(receiver), stamp_us, at, have_rtt, round, bits_per_s }
+        let report = TfmccReport { have_rtt, round, bits_per_s, ..TfmccReport::default() };
+        Waiting { receiver: NodeId(receiver), at: Time::ZERO, report }
     }
 
     #[test]

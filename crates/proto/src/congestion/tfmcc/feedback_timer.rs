@@ -4,10 +4,10 @@ use faircast_base::{Duration, Rng, Time, math};
 
 /// Timer of a feedback round. A few early reports suppress the rest (src: RFC 4654 s4.5).
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct FeedbackTimer(Option<Pending>);
+pub(super) struct FeedbackTimer(pub(super) Option<Pending>);
 
 #[derive(Clone, Copy, Debug)]
-struct Pending {
+pub(super) struct Pending {
     started: Time,
     /// Random wait in seconds, scaled to the present largest round trip.
     wait_s: f64,
@@ -16,7 +16,7 @@ struct Pending {
     /// Sender's silence beyond R_max, which does not count: no report could be suppressed then.
     silence: Duration,
     /// Receiver's rate at the start of the round (X_fbr).
-    rate: f64,
+    pub(super) rate: f64,
 }
 
 impl FeedbackTimer {
@@ -36,18 +36,10 @@ impl FeedbackTimer {
         self.0 = Some(Pending { started: now, wait_s, rtt_max_s, silence: Duration::ZERO, rate });
     }
 
-    pub(super) fn cancel(&mut self) {
-        self.0 = None;
-    }
-
-    pub(super) fn rate_at_start(&self) -> Option<f64> {
-        self.0.map(|pending| pending.rate)
-    }
-
     pub(super) fn on_data(&mut self, now: Time, previous: Time, rtt_max_s: f64) {
         let Some(pending) = &mut self.0 else { return };
         let since = previous.max(pending.started);
-        let excess = now.since(since).saturating_sub(seconds(pending.rtt_max_s));
+        let excess = now.since(since).saturating_sub(Duration::from_secs_f64(pending.rtt_max_s));
         pending.silence += excess;
         if rtt_max_s != pending.rtt_max_s {
             pending.wait_s *= rtt_max_s / pending.rtt_max_s;
@@ -57,13 +49,9 @@ impl FeedbackTimer {
 
     pub(super) fn expiry(&self, last_data: Time) -> Option<Time> {
         let pending = self.0?;
-        let at = pending.started + seconds(pending.wait_s) + pending.silence;
-        (at <= last_data + seconds(pending.rtt_max_s)).then_some(at)
+        let at = pending.started + Duration::from_secs_f64(pending.wait_s) + pending.silence;
+        (at <= last_data + Duration::from_secs_f64(pending.rtt_max_s)).then_some(at)
     }
-}
-
-fn seconds(s: f64) -> Duration {
-    Duration::from_secs_f64(s)
 }
 
 #[cfg(test)]
@@ -118,7 +106,7 @@ mod tests {
         assert_eq!(timer.expiry(at(200)), Some(at(300)));
         timer.on_data(at(180), at(0), 0.1);
         assert_eq!(timer.expiry(at(300)), Some(at(380)));
-        timer.cancel();
+        timer.0 = None;
         assert_eq!(timer.expiry(at(300)), None);
     }
 }

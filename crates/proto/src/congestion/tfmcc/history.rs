@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 
 use faircast_base::Time;
 
-use crate::congestion::common::intervals::WEIGHTS;
+use crate::congestion::common::equation::WEIGHTS;
 
 /// Loss events remembered: one more than weights, since an interval lies between two events.
 const EVENTS_MAX: usize = WEIGHTS.len() + 1;
@@ -25,13 +25,13 @@ pub(super) struct History {
     /// Newest first, at most [`EVENTS_MAX`].
     events: VecDeque<LossEvent>,
     /// Interval before the oldest event, computed from the first loss; dropped with that event.
-    synthetic: Option<Synthetic>,
+    synthetic: Option<FirstInterval>,
     /// Lost packets, ascending, at most [`LOST_MAX`].
     lost: VecDeque<u64>,
     /// End of the packets whose fate is known.
-    end: u64,
+    pub(super) end: u64,
     /// True if a long interval without losses discounts the history (src: RFC 4654 s5.5).
-    discounting: bool,
+    pub(super) discounting: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,11 +45,24 @@ struct LossEvent {
     settled: bool,
 }
 
+/// Interval before a receiver's first loss.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Synthetic {
-    packets: f64,
-    /// Guessed round trip of the computation, until the first measured one corrects it.
-    guessed_rtt_s: Option<f64>,
+pub struct FirstInterval {
+    /// Length in packets.
+    pub packets: f64,
+    /// Guessed round trip of the computation, in seconds; `None` if the round trip was measured.
+    pub guessed_rtt_s: Option<f64>,
+}
+
+impl FirstInterval {
+    /// Inverts the equation without timeouts for the rate at the first loss (src: RFC 4654 s5.6).
+    pub fn of(bits_per_s: f64, packet_bytes: f64, rtt_s: f64, guessed: bool) -> Self {
+        let packets_per_rtt = bits_per_s * rtt_s / (8.0 * packet_bytes);
+        Self {
+            packets: packets_per_rtt * packets_per_rtt / 1.5,
+            guessed_rtt_s: guessed.then_some(rtt_s),
+        }
+    }
 }
 
 impl History {
@@ -61,19 +74,13 @@ impl History {
         !self.events.is_empty()
     }
 
-    pub(super) fn received(&mut self, index: u64) {
-        self.end = self.end.max(index + 1);
-    }
-
     pub(super) fn latest_event(&self) -> Option<Time> {
         self.events.front().map(|event| event.at)
     }
 
     pub(super) fn begin_event(&mut self, index: u64, at: Time, undoable: bool) {
         let discount = self.discount();
-        for event in &mut self.events {
-            event.discount *= discount;
-        }
+        self.events.iter_mut().for_each(|event| event.discount *= discount);
         self.events.push_front(LossEvent { first: index, at, discount: 1.0, settled: !undoable });
         if self.events.len() > EVENTS_MAX {
             self.events.pop_back();
@@ -133,9 +140,9 @@ impl History {
         }
     }
 
-    pub(super) fn set_first_interval(&mut self, packets: f64, guessed_rtt_s: Option<f64>) {
-        let packets = packets.max(FIRST_INTERVAL_MIN);
-        self.synthetic = Some(Synthetic { packets, guessed_rtt_s });
+    pub(super) fn set_first_interval(&mut self, first: FirstInterval) {
+        let packets = first.packets.max(FIRST_INTERVAL_MIN);
+        self.synthetic = Some(FirstInterval { packets, ..first });
     }
 
     /// Replaces a guessed round trip by the first measured one (src: RFC 4654 s5.6).
@@ -218,7 +225,7 @@ mod tests {
             history.begin_event(first, Time::ZERO, true);
             history.lose(first);
         }
-        history.received(end - 1);
+        history.end = end;
         history
     }
 
@@ -297,7 +304,8 @@ mod tests {
     #[test]
     fn a_guessed_first_interval_is_put_right_by_the_first_round_trip() {
         let mut history = history(false, &[1000], 1001);
-        history.set_first_interval(400.0, Some(0.5));
+        let guessed_rtt_s = Some(0.5);
+        history.set_first_interval(FirstInterval { packets: 400.0, guessed_rtt_s });
         assert!((history.loss() - 1.0 / 400.0).abs() < 1e-12);
         history.correct_first_interval(0.1);
         assert!((history.loss() - 1.0 / 16.0).abs() < 1e-12, "{}", history.loss());
@@ -318,7 +326,7 @@ mod tests {
             for (what, step) in steps {
                 next += step;
                 match what {
-                    0 => history.received(next),
+                    0 => history.end = next + 1,
                     1 => {
                         history.begin_event(next, Time::ZERO, true);
                         history.lose(next);

@@ -3,10 +3,6 @@
 //!
 //! Receivers compute TCP's throughput; few of them report, most likely the slowest. The sender
 //! follows the *current limiting receiver* (CLR), which reports once a round trip.
-//!
-//! Receiver: `arrivals` and `history` give the loss event rate, `round_trip` and `receive_rate` the
-//! rest of the equation, `feedback_timer` suppresses reports. Sender: `rate` follows the CLR,
-//! `rounds` has feedback rounds and R_max, `echoes` the timestamps to echo, `size` the packet size.
 
 mod arrivals;
 mod echoes;
@@ -24,7 +20,8 @@ mod tests;
 
 use faircast_base::{Duration, NodeId};
 
-pub use arrivals::{Arrivals, FirstInterval};
+pub use arrivals::Arrivals;
+pub use history::FirstInterval;
 pub use receiver::TfmccReceiver;
 pub use sender::TfmccSender;
 pub use values::{Echo, TfmccAnnounce, TfmccReport};

@@ -2,8 +2,9 @@
 
 use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Seq, Time};
 
-use super::arrivals::{Arrivals, FirstInterval};
+use super::arrivals::Arrivals;
 use super::feedback_timer::FeedbackTimer;
+use super::history::FirstInterval;
 use super::receive_rate::ReceiveRate;
 use super::round_trip::RoundTrip;
 use super::{
@@ -77,7 +78,7 @@ impl TfmccReceiver {
     /// Returns the acceptable rate in bits per second, with headers (X_r).
     pub fn bits_per_s(&self) -> f64 {
         let size = self.packet_bytes.get().unwrap_or(USUAL_BYTES);
-        let rate = if self.arrivals.has_loss() {
+        let rate = if self.arrivals.history.has_loss() {
             throughput_bits_per_s(size, self.rtt_s(), self.arrivals.loss())
         } else {
             // src: RFC 4654 s4.4, s3.6: the rate may double in a round trip.
@@ -117,7 +118,7 @@ impl TfmccReceiver {
         if quiet > FORGET_AFTER * self.rtt_s().max(self.rtt_max_s()) {
             // src: RFC 4654 s4.3.1: old losses expire, unless packets of this silence are missing.
             if !arrival.repair {
-                self.arrivals.forget(arrival.seq, true);
+                self.arrivals.forget(arrival.seq);
             }
             self.receive_rate = ReceiveRate::default();
         }
@@ -144,7 +145,7 @@ impl TfmccReceiver {
             if ours {
                 let (sent_us, is_clr) = (announce.sent_us, echo.is_clr);
                 match self.round_trip.measure(cx.now, echo, sent_us, is_clr) {
-                    Ok(true) => self.arrivals.correct_first_interval(self.rtt_s()),
+                    Ok(true) => self.arrivals.history.correct_first_interval(self.rtt_s()),
                     Ok(false) => {}
                     Err(()) => cx.emit(Event::BadInput { reason: BadInput::Absurd }),
                 }
@@ -159,7 +160,7 @@ impl TfmccReceiver {
 
     fn plan(&mut self, cx: &mut Cx<'_>, previous_round: Option<u8>, announce: &TfmccAnnounce) {
         if self.is_clr {
-            self.timer.cancel();
+            self.timer.0 = None;
             // src: RFC 4654 s4.5: once a round trip, never suppressed.
             let every = Duration::from_secs_f64(self.rtt_s()).max(REPORT_INTERVAL_MIN);
             self.report_due |= self.reported_at.is_none_or(|at| cx.now.since(at) >= every);
@@ -173,14 +174,14 @@ impl TfmccReceiver {
             let rate = self.bits_per_s();
             self.timer.start(cx.now, cx.rng, round_s, rtt_max_s, GROUP_SIZE, rate);
         }
-        if let Some(at_start) = self.timer.rate_at_start() {
+        if let Some(at_start) = self.timer.0.map(|pending| pending.rate) {
             let limit = f64::from(announce.suppress_above);
             // A round trip above R_max must be reported (src: RFC 4654 s4.5).
             let known = self.round_trip.seconds().is_none_or(|rtt_s| rtt_s <= rtt_max_s);
             // The present rate comes last, because its computation reads the whole history.
             let silenced = || limit < at_start || (limit < RATE_MAX && limit < self.bits_per_s());
             if known && silenced() {
-                self.timer.cancel();
+                self.timer.0 = None;
             }
         }
     }
@@ -189,13 +190,13 @@ impl TfmccReceiver {
         let latest = self.latest?;
         let held_us = (now.since(latest.at).as_nanos() / 1000) as u32;
         if !on_nak {
-            self.timer.cancel();
+            self.timer.0 = None;
             (self.report_due, self.reported_at) = (false, Some(now));
         }
         Some(TfmccReport {
             receiver: Some(self.node),
             have_rtt: self.round_trip.seconds().is_some(),
-            have_loss: self.arrivals.has_loss(),
+            have_loss: self.arrivals.history.has_loss(),
             leaving: self.leaving,
             on_nak,
             round: latest.round,
@@ -238,15 +239,12 @@ impl ReceiverFeedback for TfmccReceiver {
         let first =
             || FirstInterval::of(arriving_bits_per_s(rate, size, rtt_max_s), size, rtt_s, guessed);
         // Only the CLR compares loss events: other receivers need no look at their history.
-        let marked = arrival.congestion_experienced;
-        let before = if self.is_clr { self.arrivals.latest_event() } else { None };
-        let packet = (arrival.seq, marked);
+        let before = if self.is_clr { self.arrivals.history.latest_event() } else { None };
+        let packet = (arrival.seq, arrival.congestion_experienced);
         self.arrivals.received(cx.now, packet, arrival.reordering, rtt, &first);
         // A full queue loses packets until the sender knows (src: RFC 5348 s6.1).
-        self.report_due |= self.is_clr && self.arrivals.latest_event() > before;
+        self.report_due |= self.is_clr && self.arrivals.history.latest_event() > before;
     }
-
-    fn on_missing(&mut self, _cx: &mut Cx<'_>, _first: Seq, _last: Seq) {}
 
     fn on_rewind(&mut self, cx: &mut Cx<'_>, newest: Seq) {
         self.latest = self.latest.filter(|latest| !latest.seq.after(newest));
@@ -265,11 +263,8 @@ impl ReceiverFeedback for TfmccReceiver {
 
     #[inline]
     fn poll_report(&mut self, cx: &mut Cx<'_>) -> Option<(Audience, TfmccReport)> {
-        if !self.report_due {
-            return None;
-        }
-        let report = self.report(cx.now, false)?;
-        Some((Audience::SenderNak, report))
+        let report = if self.report_due { self.report(cx.now, false) } else { None };
+        Some((Audience::SenderNak, report?))
     }
 
     fn report_for_nak(&mut self, cx: &mut Cx<'_>) -> Option<TfmccReport> {
@@ -278,7 +273,7 @@ impl ReceiverFeedback for TfmccReceiver {
 
     fn on_timeout(&mut self, cx: &mut Cx<'_>) {
         if self.next_timeout().is_some_and(|at| at <= cx.now) {
-            self.timer.cancel();
+            self.timer.0 = None;
             self.report_due = true;
         }
     }

@@ -1,4 +1,5 @@
-//! Acknowledgements at pgmcc's sender: round trips, plausibility, window and stall timer.
+//! Acknowledgements at pgmcc's sender: window and stall timer, round trips, and loss detection from
+//! bitmaps.
 
 use faircast_base::{BadInput, Checked, CutReason, Cx, Duration, NodeId, Seq, SwitchReason, Time};
 
@@ -6,7 +7,7 @@ use super::{FALSE_REPORT_EXCLUSION, PgmccSender};
 use crate::congestion::common::stamp::{RTT_MAX, elapsed, milliseconds};
 use crate::congestion::pgmcc::PgmccReport;
 use crate::congestion::pgmcc::config::{BitmapScope, Profile, TimeoutMode};
-use crate::congestion::pgmcc::ledger::Fate;
+use crate::congestion::pgmcc::ledger::{Fate, SentRecord};
 use crate::congestion::pgmcc::receivers::RttSample;
 use crate::congestion::{AckVector, Carrier};
 
@@ -20,7 +21,10 @@ impl PgmccSender {
         let idle_room = self.is_app_limited && self.room() >= 1.0;
         let marked = self.mark_received(cx.now, from, is_acker, vector);
         self.spread.acknowledged(cx.now, marked);
-        let lost = self.judge(cx.now, from, is_acker, vector);
+        let lost = match self.config.designated_loss {
+            true => self.judge_bitmap(cx.now, from, is_acker, vector),
+            false => self.judge_by_history(vector),
+        };
         if is_acker {
             self.response.on_feedback(vector.highest);
             self.check_honesty(cx, marked, lost.count + lost.unknown);
@@ -30,7 +34,7 @@ impl PgmccSender {
             let (before, opening) = (self.window.size, self.window.is_opening());
             self.window.grow(marked);
             if !opening {
-                self.spread.grown(self.window.size as u32 - before as u32);
+                self.spread.together += self.window.size as u32 - before as u32;
             }
         } else {
             self.window.refund(marked);
@@ -67,7 +71,8 @@ impl PgmccSender {
     fn mark_received(&mut self, now: Time, from: NodeId, is_acker: bool, vector: AckVector) -> u32 {
         let all = is_acker && self.config.bitmap_scope == BitmapScope::All;
         let mut marked = 0;
-        let shows_late = self.config.is_improved() && self.may_show_late(vector.highest);
+        let reaches = |lost: Seq| vector.highest.distance(lost) < 32;
+        let shows_late = self.config.is_improved() && self.late.latest_lost.is_some_and(reaches);
         let unsettled = self.ledger.unsettled;
         for offset in (0..32).filter(|offset| vector.bitmap >> offset & 1 == 1) {
             let seq = vector.highest - offset;
@@ -87,10 +92,8 @@ impl PgmccSender {
                 marked += u32::from(self.ledger.settle(seq, Fate::Acked));
             }
             if is_acker && let Some(acker) = &mut self.election.acker {
-                let earlier = acker.joined.is_none_or(|joined| seq.before(joined));
-                if earlier {
-                    acker.joined = Some(seq);
-                }
+                let joined = acker.joined.unwrap_or(seq);
+                acker.joined = Some(if seq.before(joined) { seq } else { joined });
             }
         }
         marked
@@ -108,11 +111,10 @@ impl PgmccSender {
             }
         };
         if restarts {
-            self.stall.end_back_off();
+            self.stall.doublings = 0;
+            self.stall.armed = None;
             if self.ledger.flight > 0 || self.room() < 1.0 {
                 self.arm_stall(now);
-            } else {
-                self.stall.disarm();
             }
         }
     }
@@ -128,9 +130,8 @@ impl PgmccSender {
     }
 
     fn check_honesty(&mut self, cx: &mut Cx<'_>, received: u32, lost: u32) {
-        let now = cx.now;
         let Some(acker) = &mut self.election.acker else { return };
-        acker.honesty.saw(now, received, lost);
+        acker.honesty.saw(cx.now, received, lost);
         if self.config.is_improved() && acker.honesty.is_exposed() {
             let id = acker.id;
             self.election.blacklist.add(id, cx.now + FALSE_REPORT_EXCLUSION);
@@ -199,4 +200,88 @@ pub(super) fn echoed_round_trip(now: Time, report: &PgmccReport) -> Option<Durat
     let max_ms = RTT_MAX.as_millis() as u32;
     let elapsed_ms = elapsed(milliseconds(now), report.echo_ms, CLOCK_TOLERANCE_MS, max_ms)?;
     Some(Duration::from_millis(u64::from(elapsed_ms)).min(now.since(Time::ZERO)))
+}
+
+const BITMAP_LEN: i32 = 32;
+
+/// Later packets after which a missing one counts as lost (src: pgmcc-draft s2.2).
+const LOSS_THRESHOLD: u32 = 3;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Lost {
+    /// Packets found lost.
+    count: u32,
+    /// Packets whose fate stays unknown: they left the range of bitmaps.
+    unknown: u32,
+    /// Latest packet found lost.
+    latest: Option<Seq>,
+}
+
+impl Lost {
+    fn add(&mut self, seq: Seq) {
+        (self.count, self.latest) = (self.count + 1, Some(seq));
+    }
+}
+
+impl PgmccSender {
+    /// Settles the packets that a bitmap shows to be lost.
+    fn judge_bitmap(&mut self, now: Time, from: NodeId, is_acker: bool, vector: AckVector) -> Lost {
+        let tolerance = self.tolerance().filter(|_| self.config.is_improved());
+        let rtt = self.election.rtt(from).unwrap_or_default();
+        let mut lost = Lost::default();
+        let mut seq = self.ledger.unsettled;
+        while seq.before(vector.highest) {
+            let distance = vector.highest.distance(seq);
+            let sent = self.ledger.get(seq).filter(|sent| sent.fate == Fate::InFlight);
+            // The packet named the receiver, or must have come to it.
+            let counts = |sent: &&SentRecord| {
+                sent.acker == Some(from) || is_acker && now.since(sent.at) >= rtt
+            };
+            if let Some(sent) = sent.filter(counts) {
+                let missed = sent.missed.map(|(at, _)| at);
+                if let Some((missed, tolerance)) = missed.zip(tolerance) {
+                    // An earlier bitmap lacked the packet, and no later one has shown it.
+                    if missed + tolerance <= now {
+                        self.ledger.settle(seq, Fate::Lost);
+                        lost.add(seq);
+                    }
+                } else if distance >= BITMAP_LEN {
+                    // Beyond the bitmap, its acknowledgements were lost: unknown, not lost.
+                    if self.ledger.settle(seq, Fate::Released) {
+                        self.window.refund(1);
+                        lost.unknown += 1;
+                    }
+                } else if vector.bitmap >> distance & 1 == 0 {
+                    if let Some(sent) = self.ledger.get_mut(seq) {
+                        sent.missed.get_or_insert((now, from));
+                    }
+                    let later = vector.bitmap & ((1u32 << distance) - 1);
+                    if tolerance.is_none() && later.count_ones() >= LOSS_THRESHOLD {
+                        self.ledger.settle(seq, Fate::Lost);
+                        lost.add(seq);
+                    }
+                }
+            }
+            seq = seq.next();
+        }
+        lost
+    }
+
+    /// Judges by the acknowledgements of all receivers (src: pgmcc-draft s2.2, seada-helmy s2.2).
+    /// By only the acker's own, packets of a former acker count as lost (src: seada-helmy s4.4).
+    fn judge_by_history(&mut self, vector: AckVector) -> Lost {
+        let mut lost = Lost::default();
+        let limit = self.ledger.below_acked(vector.highest, LOSS_THRESHOLD);
+        let mut seq = self.ledger.unsettled;
+        while seq.before(limit) {
+            let seen = vector.highest.distance(seq) < BITMAP_LEN
+                || self.config.bitmap_scope == BitmapScope::Own;
+            let fate = if seen { Fate::Lost } else { Fate::Released };
+            if self.ledger.settle(seq, fate) && seen {
+                lost.add(seq);
+            }
+            seq = seq.next();
+        }
+        lost
+    }
 }

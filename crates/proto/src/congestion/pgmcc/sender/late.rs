@@ -1,10 +1,9 @@
-//! Late acknowledgements: waiting times, and reversal of cuts for late packets, as TCP's by Eifel
-//! and RACK (src: RFC 4015; RFC 8985 s7.4).
+//! Response to losses, and its reversal for late packets, as TCP's by Eifel and RACK (src: RFC 4015;
+//! RFC 8985 s7.4).
 
 use faircast_base::{Duration, Seq, Time};
 
 use super::PgmccSender;
-use super::response::LossResponse;
 use crate::congestion::common::lateness::{Lateness, bound};
 use crate::congestion::pgmcc::ledger::Fate;
 use crate::congestion::pgmcc::window::Window;
@@ -13,16 +12,16 @@ use crate::congestion::pgmcc::window::Window;
 pub(super) struct Late {
     lateness: Lateness,
     /// Latest packet found lost.
-    latest_lost: Option<Seq>,
+    pub(super) latest_lost: Option<Seq>,
     /// Last cut, while it can be reverted.
-    cut: Option<Undo>,
+    pub(super) cut: Option<Undo>,
 }
 
 #[derive(Debug)]
-struct Undo {
+pub(super) struct Undo {
     /// Window before the cut.
     window: Window,
-    /// [`answered_end`](super::LossResponse::answered_end) before the cut.
+    /// End of the answered losses before the cut.
     answered_end: Option<Seq>,
     /// End of the packets sent before the cut.
     end: Seq,
@@ -30,21 +29,39 @@ struct Undo {
     lost: u32,
 }
 
-impl Late {
-    /// Makes the last cut final.
-    pub(super) fn settle(&mut self) {
-        self.cut = None;
+/// Response to losses: at most one cut of the window for the losses of a round trip.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LossResponse {
+    /// Packet whose feedback ends the suspension of W (src: pgmcc-draft s2.2).
+    pub(super) suspended_until: Option<Seq>,
+    /// End of the packets whose losses are answered: they cut no more.
+    pub(super) answered_end: Option<Seq>,
+}
+
+impl LossResponse {
+    pub(super) fn is_suspended(&self) -> bool {
+        self.suspended_until.is_some()
+    }
+
+    /// Suspends W until feedback for `next`, the next packet to send, and answers earlier losses.
+    pub(super) fn suspend(&mut self, next: Seq) {
+        (self.suspended_until, self.answered_end) = (Some(next), Some(next));
+    }
+
+    /// Ends the suspension if the acker's bitmap reaches up to its packet.
+    pub(super) fn on_feedback(&mut self, rx_max: Seq) {
+        self.suspended_until.take_if(|until| !rx_max.before(*until));
+    }
+
+    /// True if the loss of `seq` has not been answered by a cut.
+    pub(super) fn is_open(&self, seq: Seq) -> bool {
+        self.answered_end.is_none_or(|end| !seq.before(end))
     }
 }
 
 impl PgmccSender {
     pub(super) fn tolerance(&self) -> Option<Duration> {
-        self.late.lateness.tolerance(bound(self.stall.srtt()))
-    }
-
-    /// True if a bitmap that ends at `highest` may show a packet that was found lost.
-    pub(super) fn may_show_late(&self, highest: Seq) -> bool {
-        self.late.latest_lost.is_some_and(|lost| highest.distance(lost) < 32)
+        self.late.lateness.tolerance(bound(self.stall.rtt.srtt()))
     }
 
     pub(super) fn note_lost(&mut self, now: Time, count: u32, latest: Seq) {
@@ -66,7 +83,7 @@ impl PgmccSender {
 
     /// Notes a packet that an earlier bitmap lacked. Reverts the cut once all its packets came.
     pub(super) fn note_late(&mut self, now: Time, seq: Seq) {
-        let bound = bound(self.stall.srtt());
+        let bound = bound(self.stall.rtt.srtt());
         let Some(sent) = self.ledger.get_mut(seq).filter(|sent| !sent.repaired) else { return };
         let Some((missed, _)) = sent.missed.take() else { return };
         let late = now.since(missed);
@@ -84,5 +101,22 @@ impl PgmccSender {
             // No cut is made while another one suspends the window.
             self.response = LossResponse { answered_end: undo.answered_end, suspended_until: None };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_of_packets_sent_before_a_cut_are_answered() {
+        let mut response = LossResponse::default();
+        assert!(!response.is_suspended() && response.is_open(Seq::new(0)));
+        response.suspend(Seq::new(10));
+        response.on_feedback(Seq::new(9));
+        assert!(response.is_suspended());
+        response.on_feedback(Seq::new(10));
+        assert!(!response.is_suspended());
+        assert_eq!([9, 10].map(|seq| response.is_open(Seq::new(seq))), [false, true]);
     }
 }

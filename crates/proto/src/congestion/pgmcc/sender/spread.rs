@@ -36,9 +36,10 @@ pub(super) struct Spread {
     /// Due time of the last packet in the schedule of packets that only waited.
     due: Time,
     /// True while a packet waits for the time alone.
-    waiting: bool,
-    /// Packets that may follow their predecessor at once.
-    together: u32,
+    pub(super) waiting: bool,
+    /// Packets that may follow their predecessor at once. Growth of the window does: spread, it would
+    /// displace other flows' packets.
+    pub(super) together: u32,
     acked_at: Time,
 }
 
@@ -49,10 +50,6 @@ impl Spread {
         }
         self.waiting = true;
         Permit::At(self.until)
-    }
-
-    pub(super) fn blocked(&mut self) {
-        self.waiting = false;
     }
 
     pub(super) fn sent(&mut self, cx: &mut Cx<'_>, rtt: Duration, window: &Window) {
@@ -88,15 +85,6 @@ impl Spread {
             self.until = now;
             self.waiting = false;
         }
-    }
-
-    /// Lets `packets` of growth leave back to back: spread, they would displace other flows'.
-    pub(super) fn grown(&mut self, packets: u32) {
-        self.together += packets;
-    }
-
-    pub(super) fn restart(&mut self) {
-        self.together = 0;
     }
 }
 
@@ -149,7 +137,7 @@ mod tests {
     #[test]
     fn what_grows_and_what_is_acknowledged_together_goes_together() {
         let mut spread = Spread::default();
-        spread.grown(1);
+        spread.together += 1;
         sent(&mut spread, at(50_000), 1);
         assert_eq!(spread.permit(at(50_000)), Permit::Now);
         sent(&mut spread, at(50_000), 1);

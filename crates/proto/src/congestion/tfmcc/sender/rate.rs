@@ -1,9 +1,11 @@
-//! Sending rate of TFMCC: response to reports, slow start, decrease after pauses and silence.
+//! Sending rate of TFMCC: response to reports, slow start, decrease after pauses and silence, and the
+//! packet size that rates depend on.
 
 use faircast_base::{CutReason, Cx, Duration, Event, SwitchReason, Time, TimeoutKind};
 
 use super::{Clr, TfmccSender};
-use crate::congestion::tfmcc::SLOWEST_INTERVAL_S;
+use crate::congestion::common::average::MovingAverage;
+use crate::congestion::tfmcc::{SIZE_GAIN, SLOWEST_INTERVAL_S, USUAL_BYTES};
 
 /// Maximum rate in bits per second (src: RFC 4654 s2.2.1: 400 Gb/s).
 const RATE_MAX: f64 = 4e11;
@@ -31,7 +33,7 @@ pub(super) struct SlowStart {
     /// Present rise of the rate, spread over a round trip.
     pub(super) climb: Option<Climb>,
     /// Time until which receivers without losses do not lower the rate.
-    lossless_until: Time,
+    pub(super) lossless_until: Time,
 }
 
 impl SlowStart {
@@ -136,12 +138,6 @@ impl TfmccSender {
         };
     }
 
-    /// Returns the reported rate, or the present one if a receiver without losses must not lower
-    /// that.
-    pub(super) fn lossless_floor(&self, now: Time, rate: f64, have_loss: bool) -> f64 {
-        if !have_loss && now < self.slow_start.lossless_until { rate.max(self.rate) } else { rate }
-    }
-
     /// Handles a packet after `idle` time: the rate halves per ten R_max; slow start follows.
     pub(super) fn on_pause(&mut self, now: Time, idle: Duration) {
         self.silence.of_all.pause(idle);
@@ -208,5 +204,71 @@ impl TfmccSender {
         self.silence.of_all.clear();
         self.silence.is_total = true;
         self.cut(cx, self.rate / 2.0, CutReason::NoFeedback);
+    }
+}
+
+/// Packet size of the sender, with headers, in bytes.
+#[derive(Debug, Default)]
+pub(super) struct PacketSize {
+    /// Bytes of a data packet beside its payload, part of all rates (src: RFC 4654 s4.3.4).
+    pub(super) header_bytes: u32,
+    /// Packet size (s): the mean, or before any report the largest.
+    pub(super) size: MovingAverage,
+    pub(super) largest: f64,
+    /// True once a receiver has reported.
+    pub(super) is_mean: bool,
+}
+
+impl PacketSize {
+    /// Returns the packet size s.
+    pub(super) fn bytes(&self) -> f64 {
+        self.size.get().unwrap_or(USUAL_BYTES)
+    }
+
+    pub(super) fn bits(&self) -> f64 {
+        self.bytes() * 8.0
+    }
+
+    /// Returns the bits of the largest packet.
+    pub(super) fn largest_bits(&self) -> f64 {
+        8.0 * if self.largest > 0.0 { self.largest } else { USUAL_BYTES }
+    }
+
+    /// Returns true if a packet of `bytes` will replace the size. The first rate is one packet per
+    /// R_max, and a transfer may begin with a short one: the rate must follow.
+    pub(super) fn is_replaced_by(&self, bytes: f64) -> bool {
+        self.size.get().is_none_or(|largest| !self.is_mean && bytes > largest)
+    }
+
+    pub(super) fn add(&mut self, bytes: f64) {
+        if self.is_replaced_by(bytes) {
+            self.size = MovingAverage::of(bytes);
+        } else if self.is_mean {
+            self.size.add(bytes, SIZE_GAIN);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_counts_until_a_report_and_then_the_mean() {
+        let mut size = PacketSize::default();
+        assert_eq!((size.bytes(), size.largest_bits()), (USUAL_BYTES, 8.0 * USUAL_BYTES));
+        for (bytes, replaced, want) in
+            [(100.0, true, 100.0), (900.0, true, 900.0), (50.0, false, 900.0)]
+        {
+            assert_eq!(size.is_replaced_by(bytes), replaced, "{bytes}");
+            size.largest = size.largest.max(bytes);
+            size.add(bytes);
+            assert_eq!(size.bytes(), want, "{bytes}");
+        }
+        size.is_mean = true;
+        assert!(!size.is_replaced_by(1860.0));
+        size.largest = 1860.0;
+        size.add(1860.0);
+        assert_eq!((size.bytes(), size.largest_bits()), (960.0, 8.0 * 1860.0));
     }
 }
