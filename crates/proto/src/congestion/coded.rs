@@ -11,8 +11,7 @@ use super::{
     SenderControl, Wire,
 };
 
-/// Operator's rate bounds, none by default: `rate_max` caps the rate, `rate_min` overrides the
-/// scheme. If they contradict, the cap wins.
+/// Operator's rate bounds, none by default: the cap wins over the floor, the floor over the scheme.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Bounds {
     /// Rate cap: highest rate of payload, repairs and packets without payload.
@@ -38,14 +37,11 @@ pub struct ReportFacts {
     pub round_trip: Option<Duration>,
 }
 
-/// Type-erased [`SenderControl`], with encoded values and rate bounds. Only differences are
-/// described.
+/// Type-erased [`SenderControl`], with encoded values. Only differences are described.
 #[expect(missing_docs, reason = "methods without a text are those of SenderControl")]
 pub trait ErasedControl {
-    /// Returns the option numbers of announcements and reports.
     fn options(&self) -> SchemeOptions;
     fn permit(&mut self, cx: &mut Cx<'_>, len: u32, repair: bool) -> Permit;
-    /// Appends the announcement to `out`.
     fn on_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32, out: &mut Vec<u8>);
     /// Appends the announcement, if any. Returns true if there was one.
     fn on_repair_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32, out: &mut Vec<u8>) -> bool;
@@ -77,7 +73,6 @@ pub trait ErasedControl {
 /// Type-erased [`ReceiverFeedback`], with encoded values. Only differences are described.
 #[expect(missing_docs, reason = "methods without a text are those of ReceiverFeedback")]
 pub trait ErasedFeedback {
-    /// Returns the option numbers of announcements and reports.
     fn options(&self) -> SchemeOptions;
     /// Returns false if the announcement is malformed, which counts as no announcement.
     fn on_data(&mut self, cx: &mut Cx<'_>, arrival: &Arrival, announce: Option<&[u8]>) -> bool;
@@ -90,7 +85,6 @@ pub trait ErasedFeedback {
     fn on_overheard(&mut self, cx: &mut Cx<'_>, from: NodeId, report: &[u8]) -> Checked;
     fn reports_directly(&self) -> bool;
     fn on_leaving(&mut self) -> bool;
-    /// Appends the report to `out`.
     fn poll_report(&mut self, cx: &mut Cx<'_>, out: &mut Vec<u8>) -> Option<Audience>;
     /// Appends the report, if any. Returns true if there was one.
     fn report_for_nak(&mut self, cx: &mut Cx<'_>, out: &mut Vec<u8>) -> bool;
@@ -111,7 +105,6 @@ pub struct SchemeOptions {
 
 struct CodedControl<C: SenderControl> {
     half: C,
-    /// Report that was decoded and not processed yet.
     report: Option<C::Report>,
     bounds: Bounds,
     /// Pacer of the rate cap: the operator's or the receivers' limit, whichever is lower.
@@ -159,7 +152,6 @@ fn put<W: Wire>(value: &W, out: &mut Vec<u8>) {
 }
 
 impl<C: SenderControl + 'static> CodedControl<C> {
-    /// Charges a packet with `bytes` of payload.
     fn charge(&mut self, now: Time, bytes: u32) {
         self.on_overhead(now, bytes);
         if let Some(floor) = &mut self.floor {

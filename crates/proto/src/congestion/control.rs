@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use faircast_base::{Cx, Duration, NodeId, Seq, Time};
+use faircast_base::{Cx, Duration, Event, NodeId, Seq, Time};
 
 /// Permission for a packet to leave. Ordered from free to strict: controls compose by `max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -242,6 +242,42 @@ pub trait ReceiverFeedback {
     /// Returns the next time to call [`on_timeout`](Self::on_timeout).
     fn next_timeout(&self) -> Option<Time> {
         None
+    }
+}
+
+const GAUGE_INTERVAL: Duration = Duration::from_millis(10);
+
+#[derive(Debug, Default)]
+pub(crate) struct GaugeTrace {
+    /// Last event: its time, window in thousandths of a packet, and packets in flight.
+    window: Option<(Time, u64, u32)>,
+    /// Last event: its time, and rate in bits per second.
+    rate: Option<(Time, u64)>,
+}
+
+impl GaugeTrace {
+    /// Emits changed gauges: a fall at once, other changes at most every 10 ms.
+    pub(crate) fn observe(&mut self, cx: &mut Cx<'_>, gauges: &Gauges) {
+        let now = cx.now;
+        let is_due = |at: Time| now.since(at) >= GAUGE_INTERVAL;
+        if let Some(window) = gauges.window {
+            let window_milli = (window * 1000.0 + 0.5) as u64;
+            let flight = gauges.flight.unwrap_or(0);
+            if self.window.is_none_or(|(at, last_milli, last_flight)| {
+                let changes = (window_milli, flight) != (last_milli, last_flight);
+                window_milli < last_milli || changes && is_due(at)
+            }) {
+                self.window = Some((now, window_milli, flight));
+                cx.emit(Event::Window { window_milli, flight });
+            }
+        }
+        if let Some(rate) = gauges.rate_bits_per_s {
+            let rate = (rate + 0.5) as u64;
+            if self.rate.is_none_or(|(at, last)| rate < last || rate != last && is_due(at)) {
+                self.rate = Some((now, rate));
+                cx.emit(Event::Rate { bits_per_s: rate });
+            }
+        }
     }
 }
 

@@ -3,7 +3,6 @@
 mod coded;
 pub mod common;
 mod control;
-mod gauge_trace;
 mod late_acks;
 pub mod open;
 pub mod ormcc;
@@ -17,11 +16,11 @@ pub use coded::{
     Bounds, BoxControl, BoxFeedback, ErasedControl, ErasedFeedback, ReportFacts, SchemeOptions,
     bounded_control, boxed_control, boxed_feedback,
 };
+pub(crate) use control::GaugeTrace;
 pub use control::{
     AckVector, Arrival, Audience, Carrier, Gauges, Permit, ReceiverFeedback, Regime, SenderControl,
     Wire,
 };
-pub(crate) use gauge_trace::GaugeTrace;
 pub(crate) use late_acks::LateAcks;
 pub use pace::Pace;
 pub(crate) use relayed::{RelayedReport, Stamps};

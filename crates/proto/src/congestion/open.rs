@@ -11,7 +11,7 @@ use super::{
 use crate::options::{OptionSpec, Options};
 use crate::pgm::wire::OptionType;
 
-/// Scheme without control, and both its halves. The catalog omits it: the scheme alone is unsafe for a network.
+/// Scheme without control, and both its halves. The catalog omits it, since it is unsafe alone.
 #[derive(Debug)]
 pub struct Open;
 

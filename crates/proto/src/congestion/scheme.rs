@@ -185,8 +185,7 @@ impl SchemeEntry {
 pub struct Guarantees {
     /// Floor of a sender without feedback, by its settings; `None` without any feedback.
     pub floor: fn(&Options) -> Option<Floor>,
-    /// Longest time below the old rate on a 2 Mbit/s path after forgery. Target:
-    /// [`RECOVERY`](Self::RECOVERY).
+    /// Longest time below the old rate on a 2 Mbit/s path after forgery.
     pub recovery: Duration,
     /// Most packets of all receivers together under a load, by the settings, if none is lost.
     pub reports_max: fn(&Options, &Load) -> u64,

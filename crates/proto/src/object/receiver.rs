@@ -174,7 +174,7 @@ impl ObjectReceiver {
     fn may_ask(&self) -> bool {
         self.assembly.member.welcome
             && !self.assembly.member.deferred
-            && self.session.source().is_some()
+            && self.session.source.is_some()
     }
 }
 
@@ -185,7 +185,7 @@ impl ObjectTaker for ObjectReceiver {
         ObjectStatus {
             packets: PacketCounts { requests: self.requests.sent, ..status.packets },
             failure: ReceiverFailure { mismatch, ..status.failure },
-            rtt: self.requests.run_retry.smoothed(),
+            rtt: self.requests.run_retry.rtt.srtt(),
             heard: self.session.heard_at(),
             ..status
         }

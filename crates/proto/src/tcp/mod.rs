@@ -5,8 +5,6 @@
 //! with a single unanswered SYN, and only the congestion window and a fixed maximum limit the
 //! sender.
 
-mod packets;
-mod reassembly;
 mod receiver;
 mod recovery;
 mod reno;
@@ -17,7 +15,6 @@ mod settings;
 #[cfg(test)]
 mod tests;
 mod timer;
-mod window;
 mod wire;
 
 pub use receiver::TcpReceiver;

@@ -8,9 +8,8 @@ use alloc::collections::BTreeMap;
 use faircast_base::{Cx, Duration, Time};
 
 use super::Flavour;
-use super::recovery::LastCut;
+use super::recovery::{CongestionWindow, LastCut};
 use super::sender::TcpSender;
-use super::window::CongestionWindow;
 use crate::congestion::common::lateness::{Gaps, Lateness, bound};
 
 #[derive(Debug, Default)]
@@ -22,7 +21,6 @@ pub(super) struct Reordering {
     /// Retransmitted packets without an acknowledgement, with the time of the last retransmission.
     resent: BTreeMap<u64, Time>,
     rtt_min: Option<Duration>,
-    /// Last cut, until a timeout or until it is reverted.
     undo: Option<Undo>,
 }
 

@@ -6,8 +6,7 @@ use super::recovery::{LastCut, Scoreboard};
 use super::sender::{DUP_ACK_THRESHOLD, TcpSender};
 
 impl TcpSender {
-    /// src: ns-2.35, behaviour of `Agent/TCP/Sack1`; Fall and Floyd, Simulation-based Comparisons
-    /// of Tahoe, Reno, and SACK TCP, 1996.
+    /// src: ns-2.35, behaviour of `Agent/TCP/Sack1`; Fall and Floyd, 1996.
     pub(super) fn on_ack_sack(&mut self, cx: &mut Cx<'_>, ack: u64, blocks: &[(u64, u64)]) {
         if self.recovery.pipe.is_some() {
             self.on_ack_in_recovery(cx, ack, blocks);

@@ -10,7 +10,7 @@ pub(super) const MAX_RTO: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug)]
 pub(super) struct RetransmissionTimer {
     pub(super) rto: Ns2Rto,
-    /// Packet of the measurement, and the time at which it was sent; `None` for retransmissions (Karn).
+    /// Packet of the measurement, and its departure; `None` for retransmissions (Karn).
     pub(super) timed: Option<(u64, Time)>,
     pub(super) expires_at: Option<Time>,
     pub(super) interval: Duration,
@@ -51,7 +51,6 @@ pub(super) struct Ns2Rto {
     rttvar_4: i64,
     /// Timeout by the latest sample, without bounds and back-off.
     unbounded: Duration,
-    /// Factor of the timeout: doubled by each timeout.
     backoff: u64,
     /// Present timeout, cached because each acknowledgement reads it.
     pub(super) timeout: Duration,
@@ -82,8 +81,7 @@ impl Ns2Rto {
             self.srtt_8 = rtt << 3;
             self.rttvar_4 = rtt << 1;
         } else {
-            // src: RFC 6298 s2.3 as in V. Jacobson, Congestion Avoidance and Control, appendix A.
-            // Shifts round towards minus infinity, with visible effect.
+            // src: RFC 6298 s2.3 as in V. Jacobson, appendix A: shifts round to minus infinity.
             let error = rtt - (self.srtt_8 >> 3);
             self.srtt_8 = (self.srtt_8 + error).max(1);
             self.rttvar_4 = (self.rttvar_4 + error.abs() - (self.rttvar_4 >> 2)).max(1);

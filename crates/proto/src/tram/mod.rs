@@ -24,7 +24,7 @@ use faircast_base::{Duration, GroupId, NodeId, Time};
 use crate::congestion::{Floor, Guarantees, Load};
 use crate::content::ByOffset;
 use crate::options::{OptionSpec, Options};
-use crate::pgm::negotiation::{Announced, SchemeAnnouncement, SchemeMismatch};
+use crate::pgm::negotiation::{SchemeAnnouncement, SchemeMismatch};
 use crate::pgm::options::DeliveryMode;
 use crate::pgm::wire::{Gsi, Tsi};
 use crate::stack::Stack;
@@ -112,10 +112,8 @@ impl TreeNegotiation {
             let known = known.iter().map(Stack::name).collect();
             Disagreement::Other(SchemeMismatch { sender, receiver, known })
         };
-        let announced = match Announced::decode(announced).ok_or(Disagreement::Malformed)? {
-            Announced::Scheme(announced) => announced,
-            Announced::Newer => return Err(other(String::new())),
-        };
+        let announced = SchemeAnnouncement::decode_or_newer(announced);
+        let announced = announced.ok_or(Disagreement::Malformed)?;
         let all = known.iter().chain(&self.insists);
         let tree = all.into_iter().find(|tree| tree.name() == announced.scheme);
         let tree = tree.filter(|tree| self.insists.is_none_or(|insists| insists == **tree));

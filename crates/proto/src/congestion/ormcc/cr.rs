@@ -18,21 +18,16 @@ pub(super) struct Representative {
     pub(super) id: Option<NodeId>,
     /// Average of all receivers' rates (mu_avg, sigma_avg); `None` at first.
     all: Option<MeanDeviation>,
-    /// Average of the CR's rates (mu_cr).
     pub(super) average: MovingAverage,
     /// Packets sent, in all and up to the CR's latest congestion indication.
     pub(super) sent: u64,
     sent_at_indication: u64,
 }
 
-/// Verdict on a receiver that indicates congestion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
-    /// Receiver is the CR.
     Cr,
-    /// Receiver becomes the CR.
     Switch(SwitchReason),
-    /// CR stays.
     Other,
 }
 
@@ -47,8 +42,7 @@ impl Representative {
         (self.sent - self.sent_at_indication) as f64 > interval
     }
 
-    /// Judges a receiver that indicated congestion at output rate `rate`, which is added to the
-    /// averages. Comments below name the lines of the paper's algorithm.
+    /// Judges a receiver that indicated congestion at output rate `rate`, by the paper's lines.
     pub(super) fn judge(
         &mut self,
         from: NodeId,

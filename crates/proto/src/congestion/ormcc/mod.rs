@@ -11,11 +11,8 @@
 
 mod config;
 mod cr;
-mod losses;
-mod output;
 mod rate;
 mod receiver;
-mod repairs;
 mod sender;
 mod silence;
 mod values;
@@ -36,11 +33,9 @@ use crate::options::{OptionSpec, Options};
 /// Weight of a new output rate in the averages that select the representative (src: ormcc s2.2).
 const ALPHA: f64 = 0.125;
 
-/// Round trip before samples (src: ormcc s3).
 const RTT0: Duration = Duration::from_millis(200);
 
-/// Minimum charge of a packet, in bytes. Rates count payload, but real headers have some 90 bytes:
-/// empty packets would be free.
+/// Minimum charge of a packet, in bytes, since rates count payload: empty packets would be free.
 const COST_MIN: u32 = 256;
 
 fn cost(len: u32) -> u32 {
@@ -89,9 +84,8 @@ fn floor(options: &Options) -> Option<Floor> {
     config.is_improved().then_some(Floor { after: Duration::from_secs(90), every, burst: 1 })
 }
 
-/// Receivers report each loss once, and send NAKs as any PGM receiver. The representative sends at
-/// most one keep-alive per data packet. Every receiver may answer the first call, repeat it after
-/// 200 ms, and request an SPM.
+/// At most one keep-alive per data packet. Every receiver may answer the first call, repeat it
+/// after 200 ms, and request an SPM.
 fn reports_max(options: &Options, load: &Load) -> u64 {
     let config = OrmccConfig::from_options(options);
     let alive = if config.is_improved() { load.data_packets } else { 0 };

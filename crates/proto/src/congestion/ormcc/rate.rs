@@ -21,7 +21,6 @@ const INTERVAL_SIGMAS: f64 = 3.0;
 /// Minimum interval I in packets, before a representative is replaced; open in the paper.
 const INTERVAL_MIN: f64 = 100.0;
 
-/// Interval of packets at the floor: 2 s.
 pub(super) const FLOOR_INTERVAL: Duration = Duration::from_secs(2);
 
 const HALVINGS_MAX: u64 = 64;
@@ -39,7 +38,6 @@ pub(super) struct Rate {
     cut_at: Option<Time>,
     /// Rate at which doubling ends; `None` during linear growth.
     pub(super) doubling: Option<f64>,
-    /// Lowest rate: one packet per [`FLOOR_INTERVAL`].
     floor: f64,
 }
 
@@ -58,7 +56,6 @@ impl Rate {
         }
     }
 
-    /// Adapts the floor to packets of `bytes`.
     pub(super) fn resize(&mut self, bytes: f64) {
         self.floor = floor(bytes);
         self.bytes_per_s = self.bytes_per_s.max(self.floor);
@@ -73,9 +70,8 @@ impl Rate {
         self.bytes_per_s
     }
 
-    /// Grows the rate for a packet of `bytes`: by s per round trip each round trip (src: ormcc
-    /// s2.1), or doubles it each round trip. The rate stays below `most`, and at most doubles per
-    /// packet.
+    /// Grows the rate by a packet per round trip each round trip (src: ormcc s2.1), or doubles it.
+    /// The rate stays below `most`, and at most doubles per packet.
     pub(super) fn grow(&mut self, bytes: f64, rtt: f64, most: f64) {
         let linear = bytes * bytes / (self.bytes_per_s * rtt * rtt);
         let step = match self.doubling {
@@ -99,9 +95,8 @@ impl Rate {
         }
     }
 
-    /// Cuts the rate after the representative reported `output` with a loss (CutRate, src: ormcc
-    /// s2.2). True if the rate fell. deviates: the paper has no lowest share. After a silence, a
-    /// forged packet looks like a loss at near-zero output.
+    /// Cuts the rate after the representative reported `output` (CutRate, src: ormcc s2.2). True if
+    /// it fell. deviates: the paper has no lowest share, which bounds forged losses.
     pub(super) fn cut(
         &mut self,
         config: &OrmccConfig,
@@ -175,10 +170,8 @@ fn floor(bytes: f64) -> f64 {
     bytes / FLOOR_INTERVAL.as_secs_f64()
 }
 
-/// Largest rates of the latest spans, in bytes per second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Recent {
-    /// Start of the present span.
     span_start: Time,
     /// Largest rate of each span, the present one first.
     largest: [f64; SPANS],
@@ -206,8 +199,7 @@ impl Recent {
     }
 }
 
-/// Most consecutive cuts that can be reverted, and the allowance gained with each cut. Chosen: a
-/// learnt tolerance is forgotten after sixteen losses.
+/// Most consecutive cuts that can be reverted, and the allowance gained with each cut; chosen.
 const ALLOWANCE_MAX: f64 = 4.0;
 const ALLOWANCE_PER_CUT: f64 = 1.0 / 16.0;
 
@@ -252,23 +244,19 @@ impl CutUndo {
 /// Consecutive delayed round trips that end doubling.
 const DELAYED_MAX: u32 = 3;
 
-/// Permitted increase: a share of the least round trip, within bounds in seconds (src: RFC 9406
-/// s4.2).
+/// Permitted increase: a share of the least round trip, within bounds (src: RFC 9406 s4.2).
 const INCREASE_SHARE: f64 = 1.0 / 8.0;
 const INCREASE_MIN_S: f64 = 0.004;
 const INCREASE_MAX_S: f64 = 0.016;
 
-/// Detector of a growing queue, by the round trips of the representative in seconds: the queue grows
-/// before the first loss (src: RFC 9406 s4.2).
+/// Detector of a queue that grows before the first loss, by round trips (src: RFC 9406 s4.2).
 #[derive(Debug, Default)]
 pub(super) struct DelayIncrease {
     least_s: Option<f64>,
-    /// Latest samples in a row above the permitted increase.
     delayed: u32,
 }
 
 impl DelayIncrease {
-    /// Adds a sample. Returns true if the queue grows.
     pub(super) fn sample(&mut self, rtt_s: f64) -> bool {
         let least_s = self.least_s.map_or(rtt_s, |least_s| least_s.min(rtt_s));
         self.least_s = Some(least_s);

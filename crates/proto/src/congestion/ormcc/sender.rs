@@ -1,18 +1,18 @@
 //! Sender half of ORMCC.
 
+use alloc::collections::VecDeque;
+
 use faircast_base::{BadInput, CutReason, Cx, Duration, Event, NodeId, Seq, SwitchReason, Time};
 
 use super::config::OrmccConfig;
 use super::cr::{Choice, Representative};
 use super::rate::{CutUndo, DelayIncrease, Rate, Recent};
-use super::repairs::Repairs;
 use super::silence::{Pauses, Silence};
 use super::{OrmccAnnounce, OrmccReport, RTT0, cost};
-use crate::congestion::Pace;
 use crate::congestion::common::average::MovingAverage;
 use crate::congestion::common::lateness::BOUND_MAX;
 use crate::congestion::common::stamp::{RTT_MAX, echoed_us, microseconds};
-use crate::congestion::{Carrier, Gauges, Permit, Regime, SenderControl};
+use crate::congestion::{Carrier, Gauges, Pace, Permit, Regime, SenderControl};
 
 /// Tolerance for echoes from the future, in microseconds, since clocks differ in speed.
 const CLOCK_TOLERANCE_US: i32 = 1000;
@@ -43,18 +43,14 @@ pub struct OrmccSender {
     pub(super) cr: Representative,
     pub(super) rate: Rate,
     pub(super) pace: Pace,
-    /// Largest rates of the last round trips.
     recent: Recent,
     /// Size of the largest packet so far, in bytes (s).
     pub(super) packet_bytes: f64,
     /// Round trip in seconds, smoothed; none before a sample.
     pub(super) rtt_s: MovingAverage,
-    /// Latest round trip of the CR, in seconds; only with the guard.
     latest_rtt_s: Option<f64>,
     delay: DelayIncrease,
-    /// Latest output rate of the CR, in bytes per second (mu).
     output: Option<f64>,
-    /// True once any receiver has reported an output rate.
     has_output: bool,
     last_sent_at: Option<Time>,
     repairs: Repairs,
@@ -97,7 +93,6 @@ impl OrmccSender {
         self.follow(now);
     }
 
-    /// Paces packets by the present rate.
     pub(super) fn follow(&mut self, now: Time) {
         self.pace.set(now, 8.0 * self.rate.bytes_per_s());
     }
@@ -117,10 +112,10 @@ impl OrmccSender {
         })
     }
 
-    /// Notes an original, or a repair that waited for the rate.
     fn note_kind(&mut self, cx: &mut Cx<'_>, repair: bool) {
         if !repair {
-            return self.repairs.on_original();
+            (self.repairs.alone_since, self.repairs.has_lowered_rate) = (None, false);
+            return;
         }
         let falls = self.repairs.on_repair(cx.now, self.rtt());
         if let Some(output) = self.output.filter(|_| falls)
@@ -175,8 +170,7 @@ impl OrmccSender {
         self.follow(now);
     }
 
-    /// Returns the rate at which growth stops. With the guard, the rate stays close to the reported
-    /// output: while a queue fills, losses show late and the rate would overshoot.
+    /// Returns the rate at which growth stops: near the output, since losses show late.
     fn growth_limit(&self, rtt_s: f64) -> f64 {
         let doubling = self.rate.doubling.is_some();
         let packet = self.packet_bytes / self.latest_rtt_s.unwrap_or(rtt_s);
@@ -192,8 +186,7 @@ impl OrmccSender {
         }
     }
 
-    /// Returns the time since a report's echo, or `None` if it is impossible. Zero if the echo lies
-    /// in the future by no more than [`CLOCK_TOLERANCE_US`].
+    /// Returns the time since a report's echo, at least 0; `None` if it is impossible.
     fn echoed(now: Time, report: &OrmccReport) -> Option<Duration> {
         echoed_us(now, report.echo_us, CLOCK_TOLERANCE_US, RTT_MAX)
     }
@@ -407,5 +400,79 @@ impl SenderControl for OrmccSender {
             },
             ..Gauges::default()
         }
+    }
+}
+
+/// Most repairs remembered, and for at most 4 s: repeated requests come within seconds.
+const REPAIRS_MAX: usize = 1024;
+const REMEMBERED: Duration = Duration::from_secs(4);
+
+/// Recent repairs. A repeated request that cannot have crossed its repair shows the repair's loss.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Repairs {
+    sent: VecDeque<(Seq, Time)>,
+    /// Start of the time in which only repairs leave; `None` while originals leave.
+    alone_since: Option<Time>,
+    /// True once the rate was lowered because only repairs leave. It must not grow then.
+    pub(super) has_lowered_rate: bool,
+}
+
+impl Repairs {
+    /// Notes a repair that waited for the rate. Returns true if the rate must fall: once, after a
+    /// round trip in which only repairs left, because losses of repairs are reported rarely.
+    pub(super) fn on_repair(&mut self, now: Time, rtt: Duration) -> bool {
+        let since = *self.alone_since.get_or_insert(now);
+        let falls = !self.has_lowered_rate && now.since(since) >= rtt;
+        self.has_lowered_rate |= falls;
+        falls
+    }
+
+    pub(super) fn sent(&mut self, seq: Seq, now: Time) {
+        let old = |at: Time| now.since(at) >= REMEMBERED;
+        while self.sent.len() >= REPAIRS_MAX || self.sent.front().is_some_and(|&(_, at)| old(at)) {
+            self.sent.pop_front();
+        }
+        self.sent.push_back((seq, now));
+    }
+
+    pub(super) fn was_lost(&self, seq: Seq, now: Time, rtt: Duration) -> bool {
+        // The queue may have grown since the round trip was measured.
+        let crossing = rtt + rtt / 8;
+        let latest = self.sent.iter().rev().find(|(other, _)| *other == seq);
+        latest.is_some_and(|&(_, at)| (crossing..REMEMBERED).contains(&now.since(at)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::congestion::common::bench::at;
+
+    #[test]
+    fn a_repair_that_is_asked_for_again_after_a_round_trip_was_lost() {
+        let rtt = Duration::from_millis(80);
+        let mut repairs = Repairs::default();
+        repairs.sent(Seq::new(5), at(0));
+        repairs.sent(Seq::new(6), at(10));
+        for (seq, ms, want) in
+            [(5, 89, false), (5, 90, true), (6, 99, false), (6, 100, true), (7, 100, false)]
+        {
+            assert_eq!(repairs.was_lost(Seq::new(seq), at(ms), rtt), want, "{seq} at {ms} ms");
+        }
+        repairs.sent(Seq::new(5), at(100));
+        assert!(!repairs.was_lost(Seq::new(5), at(150), rtt), "the request crossed this one");
+        assert!(repairs.was_lost(Seq::new(5), at(190), rtt));
+        assert!(!repairs.was_lost(Seq::new(5), at(4100), rtt), "somebody may have come since");
+    }
+
+    #[test]
+    fn any_number_of_repairs_takes_little_memory() {
+        let mut repairs = Repairs::default();
+        for n in 0..10_000 {
+            repairs.sent(Seq::new(n), at(1));
+            assert!(repairs.sent.len() <= REPAIRS_MAX);
+        }
+        repairs.sent(Seq::new(0), at(5000));
+        assert_eq!(repairs.sent.len(), 1);
     }
 }

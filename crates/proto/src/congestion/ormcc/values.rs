@@ -10,7 +10,6 @@ use crate::congestion::common::node::{address, node, words};
 use crate::fields::Encoded;
 use crate::pgm::wire::OptionType;
 
-/// Length of the announcement's value, without the option's 4-byte header.
 const ANNOUNCE_LEN: usize = 20;
 
 const REPORT_LEN: usize = 16;
@@ -63,7 +62,7 @@ impl Wire for OrmccAnnounce {
     const BYTES_MAX: usize = ANNOUNCE_LEN;
 
     fn encode(&self, out: &mut Vec<u8>) {
-        let flags = u8::from(self.alive) * ALIVE | (self.feedback as u8) << MODE_SHIFT;
+        let flags = (u8::from(self.alive) * ALIVE) | ((self.feedback as u8) << MODE_SHIFT);
         let tail = u32::from_be_bytes([flags, self.pauses, 0, 0]);
         let (representative, rate) = (address(self.representative), bits(self.rate));
         (self.sent_us, self.rtt_us, representative, rate, tail).put(out);
@@ -92,9 +91,9 @@ impl Wire for OrmccReport {
     const BYTES_MAX: usize = REPORT_LEN;
 
     fn encode(&self, out: &mut Vec<u8>) {
-        let flags = u8::from(self.congestion) * CONGESTION
-            | u8::from(self.rate.is_some()) * MEASURED
-            | u8::from(self.withdraws) * WITHDRAWS;
+        let flags = (u8::from(self.congestion) * CONGESTION)
+            | (u8::from(self.rate.is_some()) * MEASURED)
+            | (u8::from(self.withdraws) * WITHDRAWS);
         let tail = u32::from_be_bytes([flags, 0, 0, 0]);
         (self.echo_us, bits(self.rate), address(self.receiver), tail).put(out);
     }

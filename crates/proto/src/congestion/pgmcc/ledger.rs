@@ -4,7 +4,6 @@ use alloc::collections::VecDeque;
 
 use faircast_base::{NodeId, Seq, Time};
 
-/// Most settled packets in the ledger.
 const HISTORY: usize = 1024;
 
 /// Most packets in the ledger. Beyond it the oldest is released, even if unsettled.
@@ -22,7 +21,6 @@ pub(super) enum Fate {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SentRecord {
     pub(super) at: Time,
-    /// Acker that the packet named; `None` for a call for an election.
     pub(super) acker: Option<NodeId>,
     pub(super) fate: Fate,
     /// First bitmap that lacked the packet: its time and its sender.
@@ -33,12 +31,9 @@ pub(super) struct SentRecord {
 
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    /// Oldest packet in the ledger.
     pub(super) base: Seq,
     pub(super) entries: VecDeque<SentRecord>,
-    /// Oldest packet in flight.
     pub(super) unsettled: Seq,
-    /// Number of packets in flight (F).
     pub(super) flight: u32,
 }
 
@@ -74,7 +69,6 @@ impl Ledger {
         self.entries.get_mut(index)
     }
 
-    /// Settles a packet in flight. False if the packet is not in flight.
     pub(super) fn settle(&mut self, seq: Seq, fate: Fate) -> bool {
         let entry = self.get_mut(seq).filter(|entry| entry.fate == Fate::InFlight);
         let Some(entry) = entry else { return false };
@@ -84,7 +78,6 @@ impl Ledger {
         true
     }
 
-    /// Releases packets in flight before `end`, and returns their number.
     pub(super) fn release(&mut self, end: Seq, which: impl Fn(&SentRecord) -> bool) -> u32 {
         let mut released = 0;
         let mut seq = self.unsettled;
@@ -137,7 +130,6 @@ const SWITCHES_MAX: usize = 8;
 /// Packets that leave flight by time, because no acknowledgement shows when they do.
 #[derive(Debug, Default)]
 pub(super) struct TimedFlight {
-    /// Times at which repairs leave flight, ascending.
     pub(super) repairs: VecDeque<Time>,
     /// Times at which packets of former ackers leave flight, each with the packets' end.
     former: VecDeque<(Time, Seq)>,

@@ -18,13 +18,10 @@ const RUN_MAX: u32 = 8192;
 #[derive(Clone, Debug, Default)]
 pub(super) struct LossMeter {
     pub(super) estimate: Estimate,
-    /// Later packets after which a missing one is lost.
     loss_threshold: u32,
-    /// Time to wait for a missing packet, on a path known to reorder.
     reordering: Option<Duration>,
     /// Packets whose fate is open, each with true if the network marked it.
     order: Reorder<bool>,
-    /// Latest long run of losses, which late packets may withdraw.
     long_run: Option<Box<LongRun>>,
     /// Time of the first recent loss, and the estimate before it.
     before_loss: Option<Box<(Time, Estimate)>>,
@@ -34,9 +31,7 @@ pub(super) struct LossMeter {
 struct LongRun {
     first: Seq,
     end: Seq,
-    /// Estimate before the run.
     estimate: Estimate,
-    /// Packets of the run that came late.
     late: u32,
 }
 
@@ -46,8 +41,7 @@ const LATE_MAX: u32 = 3;
 
 #[derive(Clone, Debug)]
 pub(super) enum Estimate {
-    /// `p <- p + a (x - p)` (src: pgmcc-draft s2.6, without the misprint: the constant weighs the
-    /// new sample). With 16 fractional bits p would stay at 0.1 % for ever.
+    /// `p <- p + a (x - p)`, in floating point: with 16 bits p would stay at 0.1 % for ever.
     Ewma(MovingAverage),
     Intervals(Intervals),
 }
@@ -55,19 +49,16 @@ pub(super) enum Estimate {
 /// Weight in the low-pass filter: 500/65536, without the misprint (src: pgmcc-draft s2.6).
 const LOSS_GAIN: f64 = 500.0 / 65536.0;
 
-/// Span in which losses form one event. Receivers do not know their round trip, and a long span
-/// hides losses at high packet rates; 10 ms joins bursts only.
+/// Span in which losses form one event: short, since it hides losses at high packet rates.
 const LOSS_EVENT_TIME: Duration = Duration::from_millis(10);
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Intervals {
-    /// Packets since the latest loss event.
     open: f64,
     /// Closed intervals, newest first; at most 8.
     closed: VecDeque<f64>,
     /// Stand-in for each interval that does not exist yet.
     prior: f64,
-    /// Start of the latest loss event.
     event_at: Option<Time>,
 }
 
@@ -121,7 +112,6 @@ impl LossMeter {
         }
     }
 
-    /// Counts packets up to `last` that have not arrived as lost.
     pub(super) fn give_up(&mut self, now: Time, last: Seq) {
         if self.order.next.is_none_or(|next| last.before(next)) {
             return;
@@ -187,8 +177,7 @@ impl Estimate {
         match config.loss_intervals {
             false => Self::default(),
             true => Self::Intervals(Intervals {
-                // As the low-pass filter: one lost packet of three does not predict the next
-                // thousand.
+                // As the low-pass filter: one lost packet of three predicts little.
                 prior: 1.0 / LOSS_GAIN,
                 ..Intervals::default()
             }),

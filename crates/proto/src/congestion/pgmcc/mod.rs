@@ -10,9 +10,7 @@ mod config;
 mod ledger;
 mod loss;
 mod receiver;
-mod receivers;
 mod sender;
-mod stall;
 mod values;
 mod window;
 
@@ -68,7 +66,7 @@ impl Scheme for Pgmcc {
 
 /// Returns one packet per stall timeout, which doubles up to the maximum, or stays if fixed.
 fn floor(_: &Options) -> Option<Floor> {
-    let every = stall::TIMEOUT_MAX;
+    let every = window::TIMEOUT_MAX;
     // The doublings last twice the maximum timeout, and dropping the acker restarts some.
     Some(Floor { after: every * 4, every, burst: 1 })
 }

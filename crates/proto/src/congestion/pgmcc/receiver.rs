@@ -26,30 +26,22 @@ const URGENT_INTERVAL: Duration = Duration::from_millis(200);
 const ACKS_MAX: u32 = 32;
 
 /// pgmcc receiver: measures loss, acknowledges packets that name it, and reports with each NAK.
-/// Reports without a NAK are additions of profile `improved`.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct PgmccReceiver {
     pub(super) meter: LossMeter,
     node: NodeId,
-    /// Packets that await an acknowledgement.
     acks_due: u32,
-    /// True if a null NAK with a report waits to be sent.
     null_nak_due: bool,
-    /// True if the latest announcement named this receiver.
     is_acker: bool,
-    /// Timestamp of the latest original.
     stamp: Option<Stamp>,
     data_at: Time,
     /// Time until which an acknowledgement waits for packets of the same moment.
     ack_held_until: Option<Time>,
-    /// Due time of the answer to a call for an election.
     answer_at: Option<Time>,
-    /// Due time of an unsolicited report.
     report_at: Option<Time>,
     /// Last packet known to be missing at the tail, and when it counts as lost.
     tail: Option<(Seq, Time)>,
-    /// Originals that the network marked, among the last 32.
     marks: Option<AckVector>,
     /// Time of the latest report without a packet that named this receiver.
     reported_at: Option<Time>,
@@ -123,7 +115,6 @@ impl PgmccReceiver {
         }
     }
 
-    /// Plans an unsolicited report, at least `interval` after the last one.
     fn plan_report(&mut self, cx: &mut Cx<'_>, interval: Duration) {
         if self.report_at.is_none() {
             let earliest = self.reported_at.map_or(cx.now, |at| (at + interval).max(cx.now));

@@ -6,20 +6,17 @@ use faircast_base::{
 
 use super::config::{PgmccConfig, Profile};
 use super::ledger::{Ledger, TimedFlight};
-use super::stall::StallTimer;
-use super::window::{HyStart, Window};
+use super::window::{HyStart, StallTimer, Window};
 use super::{PgmccAnnounce, PgmccReport};
 use crate::congestion::common::stamp::milliseconds;
 use crate::congestion::{Carrier, Gauges, Permit, Regime, SenderControl};
 
 mod acks;
 mod election;
-mod late;
 mod spread;
 
-use acks::echoed_round_trip;
+use acks::{Late, LossResponse, echoed_round_trip};
 use election::{Acker, Election, Honesty};
-use late::{Late, LossResponse};
 use spread::Spread;
 
 /// Exclusion of an acker that reported false loss: 600 s.
@@ -35,7 +32,6 @@ const RTT_GAIN: f64 = 0.125;
 #[derive(Debug, Default)]
 pub struct PgmccSender {
     config: PgmccConfig,
-    /// W and T.
     window: Window,
     ledger: Ledger,
     election: Election,
@@ -86,7 +82,6 @@ impl PgmccSender {
         }
     }
 
-    /// Releases packets before `end` that named a former acker.
     fn release_former(&mut self, end: Seq) {
         let acker = self.election.acker_id();
         let released = self.ledger.release(end, |sent| sent.acker != acker);
@@ -132,11 +127,9 @@ impl PgmccSender {
         }
     }
 
-    /// True for a round trip that predicts the next one. Above the timeout it contains an
-    /// interruption, unless the packet left after the last timeout, or no round trip or such a
-    /// back-off is known. src: RFC 6298 s3: TCP takes no sample from a segment acknowledged after
-    /// its timeout, and keeps the back-off until a sample. s2.4: a timeout is at least 1 s. Shorter
-    /// ones are no interruptions: every packet has its own number, and queues grow.
+    /// True for a round trip that predicts the next one. A longer one than the timeout has an
+    /// interruption, unless the packet left after the last timeout (src: RFC 6298 s3), or no round
+    /// trip or back-off of at least 1 s (s2.4) is known.
     fn is_timely(&self, now: Time, rtt: Duration) -> bool {
         let base = self.stall.timeout_without_back_off(&self.config);
         let is_first = self.stall.rtt.srtt().is_none();
@@ -145,9 +138,8 @@ impl PgmccSender {
         rtt <= base.max(least) || is_fresh && (is_first || rtt <= self.stall_timeout())
     }
 
-    /// Ends the back-off after a NAK of the acker with a round trip: the wait shrinks to the plain
-    /// timeout, counted from its start (src: RFC 6298 s5, s3). If an interruption took the whole
-    /// window, only NAKs show its end.
+    /// Shrinks a backed-off wait after the acker's NAK with a round trip (src: RFC 6298 s5, s3):
+    /// if an interruption took the whole window, only NAKs show its end.
     fn end_back_off(&mut self, now: Time) {
         self.stall.doublings = 0;
         let timeout = self.stall_timeout();
@@ -252,7 +244,7 @@ impl SenderControl for PgmccSender {
         }
         let free = match (&self.election.acker, repair) {
             (None, false) => !self.election.is_called,
-            (None, true) => self.timed.repairs.len() == 0,
+            (None, true) => self.timed.repairs.is_empty(),
             (Some(_), _) => self.room() >= 1.0,
         };
         if free {
@@ -264,8 +256,8 @@ impl SenderControl for PgmccSender {
         self.is_app_limited = false;
         self.spread.waiting = false;
         let by_repairs_alone =
-            self.timed.repairs.len() > 0 && self.window.tokens(self.ledger.flight) >= 1.0;
-        if !self.stall.armed.is_some() && !by_repairs_alone {
+            !self.timed.repairs.is_empty() && self.window.tokens(self.ledger.flight) >= 1.0;
+        if self.stall.armed.is_none() && !by_repairs_alone {
             // Every report may be lost. Repairs have their own timer.
             self.arm_stall(cx.now);
         }
@@ -280,7 +272,7 @@ impl SenderControl for PgmccSender {
             self.spread.sent(cx, rtt, &self.window);
         }
         self.election.is_called = acker.is_none();
-        if !self.stall.armed.is_some() {
+        if self.stall.armed.is_none() {
             self.arm_stall(cx.now);
         }
         PgmccAnnounce { sent_ms: milliseconds(cx.now), acker }
@@ -294,10 +286,8 @@ impl SenderControl for PgmccSender {
             // No acknowledgement shows when a repair has left the network; a round trip is assumed.
             self.timed.add_repair(cx.now + self.round_trip());
         }
-        // deviates: OpenPGM repeats the stale timestamp; a fresh one misleads no receiver.
-        // By inference, repairs name the acker in the paper: OpenPGM's repeat the option, and a
-        // timer that waits for a complete bitmap needs acknowledged repairs (src: seada-helmy
-        // s4.1).
+        // deviates: OpenPGM repeats the stale timestamp. By inference, repairs name the acker in
+        // the paper, whose timer may wait for a complete bitmap (src: seada-helmy s4.1).
         let names_acker = self.config.profile == Profile::Paper;
         let acker = self.election.acker_id().filter(|_| names_acker);
         acker.map(|id| PgmccAnnounce { sent_ms: milliseconds(cx.now), acker: Some(id) })
@@ -316,8 +306,7 @@ impl SenderControl for PgmccSender {
         {
             self.election.receivers.show(cx.now, from, self.election.acker_id());
         }
-        // An unanswered call admits even excluded receivers: under heavy loss all may be excluded,
-        // and a false reporter's pace is better than none.
+        // An unanswered call admits excluded receivers: a false pace is better than none.
         let choosy = self.election.acker.is_some() || self.stall.expiries == 0;
         let chosen = self.election.acker_id() == Some(from);
         if choosy && !chosen && self.election.blacklist.excludes(from, cx.now) {

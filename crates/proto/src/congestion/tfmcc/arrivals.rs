@@ -15,11 +15,9 @@ const FIRST_INDEX: u64 = 1 << 32;
 #[derive(Clone, Debug, Default)]
 pub struct Arrivals {
     pub(super) history: History,
-    /// Later packets after which a missing one is lost.
     threshold: u32,
     /// Packets whose fate is open, with their arrivals and true if the network marked them.
     order: Reorder<(Time, bool)>,
-    /// Number without wrap of the first packet whose fate is open.
     next: u64,
     /// Latest packet that arrived before `next`, for the interpolation of times.
     before: (u64, Time),

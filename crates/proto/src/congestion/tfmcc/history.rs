@@ -15,20 +15,16 @@ const LOST_MAX: usize = 256;
 /// Lowest discount of the history (src: RFC 4654 s5.5; RFC 5348 s5.5 has 0.25).
 const DISCOUNT_MIN: f64 = 0.5;
 
-/// Minimum interval before the first loss: the equation's result for half a packet per round trip
-/// (src: RFC 5348 s6.3.1). deviates: RFC 4654 s5.6 has no minimum. A receiver that loses one of the
-/// first, slow packets would take all as lost, and the session would never speed up.
+/// Minimum interval before the first loss, in the equation for half a packet per round trip (src:
+/// RFC 5348 s6.3.1). deviates: RFC 4654 s5.6 has none, and early losses would count for ever.
 const FIRST_INTERVAL_MIN: f64 = 4.86;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
-    /// Newest first, at most [`EVENTS_MAX`].
     events: VecDeque<LossEvent>,
     /// Interval before the oldest event, computed from the first loss; dropped with that event.
     synthetic: Option<FirstInterval>,
-    /// Lost packets, ascending, at most [`LOST_MAX`].
     lost: VecDeque<u64>,
-    /// End of the packets whose fate is known.
     pub(super) end: u64,
     /// True if a long interval without losses discounts the history (src: RFC 4654 s5.5).
     pub(super) discounting: bool,
@@ -36,7 +32,6 @@ pub(super) struct History {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct LossEvent {
-    /// First lost packet.
     first: u64,
     at: Time,
     /// Discount of the interval before this event (DF_i).
@@ -100,7 +95,6 @@ impl History {
         self.lost.push_back(index);
     }
 
-    /// Notes lost packets up to `end` that are not remembered one by one.
     pub(super) fn lose_run(&mut self, end: u64) {
         self.end = self.end.max(end);
         if let Some(event) = self.events.front_mut() {
@@ -130,7 +124,6 @@ impl History {
         }
     }
 
-    /// Withdraws losses from `end` on.
     pub(super) fn rewind(&mut self, end: u64) {
         self.events.retain(|event| event.first < end);
         self.lost.retain(|lost| *lost < end);
@@ -155,7 +148,6 @@ impl History {
         }
     }
 
-    /// Returns closed intervals with their discounts, newest first, at most eight.
     fn closed(&self) -> impl Iterator<Item = (f64, f64)> {
         let between = self
             .events
@@ -168,7 +160,6 @@ impl History {
             .take(WEIGHTS.len())
     }
 
-    /// Returns the packets since the latest event.
     fn open(&self) -> f64 {
         self.events.front().map_or(0.0, |event| (self.end - event.first) as f64)
     }
@@ -191,8 +182,7 @@ impl History {
         }
     }
 
-    /// Returns loss events per packet, 0..=1, by the larger mean with or without the open interval
-    /// (src: RFC 4654 s5.4 and s5.5). deviates: s5.5 assigns the sum of weights instead of adding.
+    /// Returns loss events per packet, 0..=1. deviates: RFC 4654 s5.5 assigns the weights' sum.
     pub(super) fn loss(&self) -> f64 {
         if self.events.is_empty() {
             return 0.0;

@@ -3,16 +3,14 @@
 
 use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Seq, SwitchReason, Time};
 
-use super::echoes::{Echoes, Waiting};
-use super::rounds::Rounds;
+use super::rounds::{Echoes, Rounds, Waiting};
 use super::{
     CLOCK_TOLERANCE_US, Echo, RTT_ABSURD, RTT_MAX_INITIAL, RTT_MIN, RTT_WEIGHT_CLR, TfmccAnnounce,
     TfmccReport, USUAL_BYTES,
 };
-use crate::congestion::Pace;
 use crate::congestion::common::silence::Unanswered;
 use crate::congestion::common::stamp::{echoed_us, microseconds};
-use crate::congestion::{Carrier, Gauges, Permit, Regime, SenderControl};
+use crate::congestion::{Carrier, Gauges, Pace, Permit, Regime, SenderControl};
 
 mod rate;
 
@@ -35,7 +33,6 @@ pub struct TfmccSender {
     size: PacketSize,
     slow_start: SlowStart,
     sent_at: Time,
-    /// Packets that left at `sent_at`.
     burst: u32,
     rounds: Rounds,
     echoes: Echoes,
@@ -52,12 +49,9 @@ pub struct TfmccSender {
     is_app_limited: bool,
 }
 
-/// Silence of receivers.
 #[derive(Debug, Default)]
 struct Silence {
-    /// Packets since the CLR's last report.
     of_clr: Unanswered,
-    /// Packets since any receiver's last report.
     of_all: Unanswered,
     /// True if all receivers were silent until the next report.
     is_total: bool,
@@ -69,13 +63,10 @@ struct Silence {
 
 #[derive(Clone, Copy, Debug)]
 struct Clr {
-    /// Latest report.
     latest: Waiting,
-    /// Latest round trip.
     rtt: Duration,
     /// Round trip, smoothed as the receiver smooths its own.
     rtt_smoothed: Duration,
-    /// Start as the CLR.
     since: Time,
     /// True if the latest timestamp was echoed, and the time of the latest echo.
     echoed: bool,

@@ -1,6 +1,5 @@
 //! Tests of each half of the scheme alone.
 
-mod receiver;
 mod sender;
 
 use faircast_base::{BadInput, CutReason, Duration, Event, NodeId, SwitchReason, Time};

@@ -107,10 +107,10 @@ impl Wire for TfmccReport {
     const BYTES_MAX: usize = REPORT_LEN;
 
     fn encode(&self, out: &mut Vec<u8>) {
-        let flags = u8::from(self.have_rtt) * HAVE_RTT
-            | u8::from(self.have_loss) * HAVE_LOSS
-            | u8::from(self.leaving) * LEAVING
-            | u8::from(self.on_nak) * ON_NAK;
+        let flags = (u8::from(self.have_rtt) * HAVE_RTT)
+            | (u8::from(self.have_loss) * HAVE_LOSS)
+            | (u8::from(self.leaving) * LEAVING)
+            | (u8::from(self.on_nak) * ON_NAK);
         let head = u32::from_be_bytes([flags, self.round, 0, 0]);
         let (rate, receiver) = (self.bits_per_s.to_bits(), address(self.receiver));
         (head, self.sent_us, self.echo_us, rate, receiver).put(out);

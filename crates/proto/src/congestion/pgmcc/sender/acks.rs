@@ -1,14 +1,17 @@
-//! Acknowledgements at pgmcc's sender: window and stall timer, round trips, and loss detection from
-//! bitmaps.
+//! Acknowledgements at pgmcc's sender: window and stall timer, round trips, loss detection from
+//! bitmaps, and the response, reverted for late packets as TCP's by Eifel and RACK (src: RFC 4015;
+//! RFC 8985 s7.4).
 
 use faircast_base::{BadInput, Checked, CutReason, Cx, Duration, NodeId, Seq, SwitchReason, Time};
 
+use super::election::RttSample;
 use super::{FALSE_REPORT_EXCLUSION, PgmccSender};
+use crate::congestion::common::lateness::{Lateness, bound};
 use crate::congestion::common::stamp::{RTT_MAX, elapsed, milliseconds};
 use crate::congestion::pgmcc::PgmccReport;
 use crate::congestion::pgmcc::config::{BitmapScope, Profile, TimeoutMode};
 use crate::congestion::pgmcc::ledger::{Fate, SentRecord};
-use crate::congestion::pgmcc::receivers::RttSample;
+use crate::congestion::pgmcc::window::Window;
 use crate::congestion::{AckVector, Carrier};
 
 impl PgmccSender {
@@ -67,7 +70,6 @@ impl PgmccSender {
         }
     }
 
-    /// Settles the packets that a bitmap acknowledges, and returns their number.
     fn mark_received(&mut self, now: Time, from: NodeId, is_acker: bool, vector: AckVector) -> u32 {
         let all = is_acker && self.config.bitmap_scope == BitmapScope::All;
         let mut marked = 0;
@@ -119,7 +121,6 @@ impl PgmccSender {
         }
     }
 
-    /// Returns the first packet since the acker joined that a bitmap lacks.
     fn first_hole(&self, vector: AckVector) -> Option<Seq> {
         let joined = self.election.acker.as_ref().and_then(|acker| acker.joined)?;
         (0..32).rev().map(|offset| (offset, vector.highest - offset)).find_map(|(offset, seq)| {
@@ -179,7 +180,6 @@ impl PgmccSender {
         if echoed <= longest + tolerance { echoed } else { longest }
     }
 
-    /// Rejects reports on packets that were never sent, or too long ago.
     pub(super) fn check_reach(&self, carrier: Carrier) -> Checked {
         let seq = match carrier {
             Carrier::Ack(vector) => vector.highest,
@@ -209,11 +209,8 @@ const LOSS_THRESHOLD: u32 = 3;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Lost {
-    /// Packets found lost.
     count: u32,
-    /// Packets whose fate stays unknown: they left the range of bitmaps.
     unknown: u32,
-    /// Latest packet found lost.
     latest: Option<Seq>,
 }
 
@@ -224,7 +221,6 @@ impl Lost {
 }
 
 impl PgmccSender {
-    /// Settles the packets that a bitmap shows to be lost.
     fn judge_bitmap(&mut self, now: Time, from: NodeId, is_acker: bool, vector: AckVector) -> Lost {
         let tolerance = self.tolerance().filter(|_| self.config.is_improved());
         let rtt = self.election.rtt(from).unwrap_or_default();
@@ -267,8 +263,7 @@ impl PgmccSender {
         lost
     }
 
-    /// Judges by the acknowledgements of all receivers (src: pgmcc-draft s2.2, seada-helmy s2.2).
-    /// By only the acker's own, packets of a former acker count as lost (src: seada-helmy s4.4).
+    /// Judges by acknowledgements of all receivers or of the acker (src: seada-helmy s4.4).
     fn judge_by_history(&mut self, vector: AckVector) -> Lost {
         let mut lost = Lost::default();
         let limit = self.ledger.below_acked(vector.highest, LOSS_THRESHOLD);
@@ -283,5 +278,111 @@ impl PgmccSender {
             seq = seq.next();
         }
         lost
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Late {
+    lateness: Lateness,
+    pub(super) latest_lost: Option<Seq>,
+    pub(super) cut: Option<Undo>,
+}
+
+#[derive(Debug)]
+pub(super) struct Undo {
+    window: Window,
+    answered_end: Option<Seq>,
+    end: Seq,
+    lost: u32,
+}
+
+/// Response to losses: at most one cut of the window for the losses of a round trip.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LossResponse {
+    /// Packet whose feedback ends the suspension of W (src: pgmcc-draft s2.2).
+    pub(super) suspended_until: Option<Seq>,
+    /// End of the packets whose losses are answered: they cut no more.
+    pub(super) answered_end: Option<Seq>,
+}
+
+impl LossResponse {
+    pub(super) fn is_suspended(&self) -> bool {
+        self.suspended_until.is_some()
+    }
+
+    /// Suspends W until feedback for `next`, the next packet to send, and answers earlier losses.
+    pub(super) fn suspend(&mut self, next: Seq) {
+        (self.suspended_until, self.answered_end) = (Some(next), Some(next));
+    }
+
+    /// Ends the suspension if the acker's bitmap reaches up to its packet.
+    pub(super) fn on_feedback(&mut self, rx_max: Seq) {
+        self.suspended_until.take_if(|until| !rx_max.before(*until));
+    }
+
+    pub(super) fn is_open(&self, seq: Seq) -> bool {
+        self.answered_end.is_none_or(|end| !seq.before(end))
+    }
+}
+
+impl PgmccSender {
+    pub(super) fn tolerance(&self) -> Option<Duration> {
+        self.late.lateness.tolerance(bound(self.stall.rtt.srtt()))
+    }
+
+    pub(super) fn note_lost(&mut self, now: Time, count: u32, latest: Seq) {
+        self.late.lateness.lost(now);
+        let before = self.late.latest_lost.unwrap_or(latest);
+        self.late.latest_lost = Some(before.max(latest));
+        if let Some(undo) = &mut self.late.cut {
+            undo.lost += count;
+        }
+    }
+
+    pub(super) fn cut_for(&mut self, lost: u32) {
+        let (window, answered_end) = (self.window, self.response.answered_end);
+        self.cut();
+        let end = self.ledger.next();
+        self.late.cut =
+            Some(Undo { window, answered_end, end, lost }).filter(|_| self.config.is_improved());
+    }
+
+    /// Notes a packet that an earlier bitmap lacked. Reverts the cut once all its packets came.
+    pub(super) fn note_late(&mut self, now: Time, seq: Seq) {
+        let bound = bound(self.stall.rtt.srtt());
+        let Some(sent) = self.ledger.get_mut(seq).filter(|sent| !sent.repaired) else { return };
+        let Some((missed, _)) = sent.missed.take() else { return };
+        let late = now.since(missed);
+        self.late.lateness.came(late, bound);
+        if sent.fate != Fate::Lost || late > bound {
+            return;
+        }
+        sent.fate = Fate::Acked;
+        let Some(undo) = self.late.cut.as_mut().filter(|undo| seq.before(undo.end)) else { return };
+        undo.lost = undo.lost.saturating_sub(1);
+        if undo.lost == 0
+            && let Some(undo) = self.late.cut.take()
+        {
+            self.window.undo_cut(&undo.window);
+            // No cut is made while another one suspends the window.
+            self.response = LossResponse { answered_end: undo.answered_end, suspended_until: None };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_of_packets_sent_before_a_cut_are_answered() {
+        let mut response = LossResponse::default();
+        assert!(!response.is_suspended() && response.is_open(Seq::new(0)));
+        response.suspend(Seq::new(10));
+        response.on_feedback(Seq::new(9));
+        assert!(response.is_suspended());
+        response.on_feedback(Seq::new(10));
+        assert!(!response.is_suspended());
+        assert_eq!([9, 10].map(|seq| response.is_open(Seq::new(seq))), [false, true]);
     }
 }

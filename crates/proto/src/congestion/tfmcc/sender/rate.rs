@@ -1,5 +1,5 @@
-//! Sending rate of TFMCC: response to reports, slow start, decrease after pauses and silence, and the
-//! packet size that rates depend on.
+//! Sending rate of TFMCC: response to reports, slow start, decrease after pauses and silence, and
+//! the packet size that rates depend on.
 
 use faircast_base::{CutReason, Cx, Duration, Event, SwitchReason, Time, TimeoutKind};
 
@@ -16,8 +16,7 @@ const LEFT_MIN: f64 = 0.25;
 /// Pause after which the sender restarts, in largest round trips (src: RFC 4654 s3.6).
 const IDLE_AFTER: u64 = 10;
 
-/// Largest round trips after a restart in which receivers without losses do not lower the rate: it
-/// stems from few packets.
+/// Largest round trips after a restart in which receivers without losses do not lower the rate.
 const NEW_IDLE: u64 = 2;
 const NEW_UNHEARD: u64 = 6;
 
@@ -46,7 +45,6 @@ impl SlowStart {
     }
 }
 
-/// Linear rise of the rate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Climb {
     pub(super) start: Time,
@@ -70,7 +68,6 @@ impl TfmccSender {
         }
     }
 
-    /// Moves the rate along its present rise.
     pub(super) fn settle(&mut self, now: Time) {
         let Some(Climb { start, span, from, to }) = self.slow_start.climb else { return };
         let share = now.since(start).as_secs_f64() / span.as_secs_f64();
@@ -87,8 +84,7 @@ impl TfmccSender {
         let since = now.since(self.adjusted_at).as_secs_f64();
         self.adjusted_at = now;
         if self.is_app_limited && self.slow_start.is_active {
-            // Rare small messages do not measure the network; full packets start as in a new
-            // session.
+            // Rare small messages do not measure the network.
             return self.set_rate(now, self.rate.max(self.first_rate()));
         }
         if rate <= self.rate {
@@ -112,8 +108,7 @@ impl TfmccSender {
         }
     }
 
-    /// Restarts at a new session's rate after a silence of all receivers. True after such a
-    /// silence. deviates: one more packet per 8 s each 8 s would take minutes.
+    /// Restarts at a new session's rate after a silence of all (deviates). True after such one.
     pub(super) fn resume(&mut self, now: Time, rate: f64, have_loss: bool) -> bool {
         let was_total = core::mem::take(&mut self.silence.is_total);
         if was_total {
@@ -126,8 +121,7 @@ impl TfmccSender {
         was_total
     }
 
-    /// Starts slow start up to `ceiling`. For `lossless_for` largest round trips receivers without
-    /// losses do not lower the rate.
+    /// Starts slow start up to `ceiling`, which lossless receivers do not end for some round trips.
     fn begin_slow_start(&mut self, now: Time, ceiling: f64, lossless_for: u64) {
         let before = self.slow_start;
         self.slow_start = SlowStart {
@@ -162,8 +156,7 @@ const GONE_AFTER: u64 = 10;
 
 impl TfmccSender {
     /// Returns the round trip for judging the CLR's silence; at slow rates the packet interval. The
-    /// RFC does not say whose. The latest sample falls at once when a queue drains, for 50 packets
-    /// to a fifteenth, while the receiver still reports once per smoothed round trip.
+    /// latest sample falls too fast when a queue drains, before reports become more frequent.
     pub(super) fn silence_rtt(&self, clr: &Clr) -> Duration {
         clr.rtt.max(clr.rtt_smoothed).max(self.gap()).max(SILENCE_MIN)
     }
@@ -215,12 +208,10 @@ pub(super) struct PacketSize {
     /// Packet size (s): the mean, or before any report the largest.
     pub(super) size: MovingAverage,
     pub(super) largest: f64,
-    /// True once a receiver has reported.
     pub(super) is_mean: bool,
 }
 
 impl PacketSize {
-    /// Returns the packet size s.
     pub(super) fn bytes(&self) -> f64 {
         self.size.get().unwrap_or(USUAL_BYTES)
     }
@@ -229,13 +220,11 @@ impl PacketSize {
         self.bytes() * 8.0
     }
 
-    /// Returns the bits of the largest packet.
     pub(super) fn largest_bits(&self) -> f64 {
         8.0 * if self.largest > 0.0 { self.largest } else { USUAL_BYTES }
     }
 
-    /// Returns true if a packet of `bytes` will replace the size. The first rate is one packet per
-    /// R_max, and a transfer may begin with a short one: the rate must follow.
+    /// Returns true if a packet of `bytes` will replace the size: the first may have been short.
     pub(super) fn is_replaced_by(&self, bytes: f64) -> bool {
         self.size.get().is_none_or(|largest| !self.is_mean && bytes > largest)
     }
