@@ -5,7 +5,7 @@ use core::ops::Range;
 
 use crate::congestion::AckVector;
 use crate::fields::Fields;
-use crate::pgm::wire::{Ack, Body, Data, Encoder, Header, Nak, Nla, Packet, Spm, checksum};
+use crate::pgm::wire::{Body, Data, Encoder, Header, Nak, Nla, Packet, Spm, checksum};
 use crate::{credit, tram};
 
 /// Bytes at the start of a packet that are searched for fields. Payload follows.
@@ -211,7 +211,7 @@ fn pgm_specimens(data: &[u8], zeros: u32) -> Vec<Vec<u8>> {
         Body::Nnak(nak),
         Body::Ncf(nak),
         Body::Spmr,
-        Body::Ack(Ack { vector }),
+        Body::Ack(vector),
     ];
     let mut packets = Vec::new();
     for body in all {

@@ -1,15 +1,27 @@
-//! Byte interface of both halves: announcements and reports become option values.
+//! Byte interface of both halves: announcements and reports become option values. The sender half
+//! has the operator's rate bounds.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use faircast_base::{BadInput, Bitrate, Checked, Cx, Duration, NodeId, Seq, Time};
 
-use super::bounds::{BoundPacers, Bounds};
 use super::{
-    AckVector, Arrival, Audience, Carrier, Gauges, Permit, ReceiverFeedback, Regime, SenderControl,
-    Wire,
+    AckVector, Arrival, Audience, Carrier, Gauges, Pace, Permit, ReceiverFeedback, Regime,
+    SenderControl, Wire,
 };
+
+/// Operator's rate bounds, none by default: the cap wins over the floor, the floor over the scheme.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Bounds {
+    /// Rate cap: highest rate of payload, repairs and packets without payload.
+    pub cap: Option<Bitrate>,
+    /// Lowest rate of payload while there is data to send, even if the scheme allows less.
+    pub floor: Option<Bitrate>,
+}
+
+/// Lowest limit that receivers can set: about one packet a second.
+const RECEIVER_LIMIT_MIN: Bitrate = Bitrate::from_bits_per_s(16_000);
 
 /// Sender half of any scheme.
 pub type BoxControl = Box<dyn ErasedControl + Send>;
@@ -25,14 +37,11 @@ pub struct ReportFacts {
     pub round_trip: Option<Duration>,
 }
 
-/// Type-erased [`SenderControl`], with encoded values and rate bounds. Only differences are
-/// described.
+/// Type-erased [`SenderControl`], with encoded values. Only differences are described.
 #[expect(missing_docs, reason = "methods without a text are those of SenderControl")]
 pub trait ErasedControl {
-    /// Returns the option numbers of announcements and reports.
     fn options(&self) -> SchemeOptions;
     fn permit(&mut self, cx: &mut Cx<'_>, len: u32, repair: bool) -> Permit;
-    /// Appends the announcement to `out`.
     fn on_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32, out: &mut Vec<u8>);
     /// Appends the announcement, if any. Returns true if there was one.
     fn on_repair_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32, out: &mut Vec<u8>) -> bool;
@@ -64,7 +73,6 @@ pub trait ErasedControl {
 /// Type-erased [`ReceiverFeedback`], with encoded values. Only differences are described.
 #[expect(missing_docs, reason = "methods without a text are those of ReceiverFeedback")]
 pub trait ErasedFeedback {
-    /// Returns the option numbers of announcements and reports.
     fn options(&self) -> SchemeOptions;
     /// Returns false if the announcement is malformed, which counts as no announcement.
     fn on_data(&mut self, cx: &mut Cx<'_>, arrival: &Arrival, announce: Option<&[u8]>) -> bool;
@@ -77,7 +85,6 @@ pub trait ErasedFeedback {
     fn on_overheard(&mut self, cx: &mut Cx<'_>, from: NodeId, report: &[u8]) -> Checked;
     fn reports_directly(&self) -> bool;
     fn on_leaving(&mut self) -> bool;
-    /// Appends the report to `out`.
     fn poll_report(&mut self, cx: &mut Cx<'_>, out: &mut Vec<u8>) -> Option<Audience>;
     /// Appends the report, if any. Returns true if there was one.
     fn report_for_nak(&mut self, cx: &mut Cx<'_>, out: &mut Vec<u8>) -> bool;
@@ -98,9 +105,13 @@ pub struct SchemeOptions {
 
 struct CodedControl<C: SenderControl> {
     half: C,
-    /// Report that was decoded and not processed yet.
     report: Option<C::Report>,
-    bounds: BoundPacers,
+    bounds: Bounds,
+    /// Pacer of the rate cap: the operator's or the receivers' limit, whichever is lower.
+    cap: Option<Pace>,
+    floor: Option<Pace>,
+    /// True if the cap, not the scheme, limited the latest permit.
+    is_capped: bool,
 }
 
 struct CodedFeedback<F> {
@@ -120,7 +131,13 @@ pub fn bounded_control<C>(half: C, bounds: Bounds) -> BoxControl
 where
     C: SenderControl<Report: Send> + Send + 'static,
 {
-    Box::new(CodedControl { half, report: None, bounds: BoundPacers::new(bounds) })
+    let cap = bounds.cap.map(|rate| pace(rate, Pace::BURST));
+    let floor = bounds.floor.map(|rate| pace(rate, Duration::ZERO));
+    Box::new(CodedControl { half, report: None, bounds, cap, floor, is_capped: false })
+}
+
+fn pace(rate: Bitrate, burst: Duration) -> Pace {
+    Pace::new(rate.bits_per_s() as f64, burst)
 }
 
 /// Boxes a receiver half.
@@ -134,6 +151,15 @@ fn put<W: Wire>(value: &W, out: &mut Vec<u8>) {
     assert!(out.len() - start <= W::BYTES_MAX, "senders leave no more room for it");
 }
 
+impl<C: SenderControl + 'static> CodedControl<C> {
+    fn charge(&mut self, now: Time, bytes: u32) {
+        self.on_overhead(now, bytes);
+        if let Some(floor) = &mut self.floor {
+            floor.restart(now, bytes);
+        }
+    }
+}
+
 impl<C: SenderControl + 'static> ErasedControl for CodedControl<C> {
     fn options(&self) -> SchemeOptions {
         SchemeOptions { announce: C::Announce::OPTION, report: C::Report::OPTION }
@@ -141,7 +167,11 @@ impl<C: SenderControl + 'static> ErasedControl for CodedControl<C> {
 
     fn permit(&mut self, cx: &mut Cx<'_>, len: u32, repair: bool) -> Permit {
         let scheme = self.half.permit(cx, len, repair);
-        let permit = self.bounds.permit(cx.now, scheme);
+        // An earlier permit sends sooner: the floor takes the earlier one, the cap the later one.
+        let floored = self.floor.as_ref().map_or(scheme, |floor| scheme.min(floor.permit(cx.now)));
+        let capped = self.permit_overhead(cx.now);
+        self.is_capped = capped > floored;
+        let permit = floored.max(capped);
         if scheme == Permit::Now && permit != scheme {
             // The path was not tested at the scheme's rate, so a window must not grow unused.
             self.half.on_idle(cx);
@@ -150,25 +180,23 @@ impl<C: SenderControl + 'static> ErasedControl for CodedControl<C> {
     }
 
     fn on_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32, out: &mut Vec<u8>) {
-        self.bounds.charge(cx.now, len);
+        self.charge(cx.now, len);
         put(&self.half.on_sent(cx, seq, len), out);
     }
 
     fn on_repair_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32, out: &mut Vec<u8>) -> bool {
-        self.bounds.charge(cx.now, len);
-        let announce = self.half.on_repair_sent(cx, seq, len);
-        announce.is_some_and(|announce| {
-            put(&announce, out);
-            true
-        })
+        self.charge(cx.now, len);
+        self.half.on_repair_sent(cx, seq, len).inspect(|announce| put(announce, out)).is_some()
     }
 
     fn permit_overhead(&self, now: Time) -> Permit {
-        self.bounds.permit_overhead(now)
+        self.cap.as_ref().map_or(Permit::Now, |cap| cap.permit(now))
     }
 
     fn on_overhead(&mut self, now: Time, bytes: u32) {
-        self.bounds.charge_overhead(now, bytes);
+        if let Some(cap) = &mut self.cap {
+            cap.spend(now, bytes);
+        }
     }
 
     fn read_report(&mut self, now: Time, report: &[u8]) -> Checked<ReportFacts> {
@@ -186,7 +214,16 @@ impl<C: SenderControl + 'static> ErasedControl for CodedControl<C> {
     }
 
     fn set_limit(&mut self, now: Time, limit: Option<Bitrate>) -> bool {
-        self.bounds.set_receiver_limit(now, limit)
+        // Anybody can announce a limit, so no limit goes below the floor.
+        let floor = self.bounds.floor;
+        let limit_min = floor.map_or(RECEIVER_LIMIT_MIN, |floor| floor.max(RECEIVER_LIMIT_MIN));
+        let limit = limit.map(|limit| limit.max(limit_min));
+        let rate = limit.into_iter().chain(self.bounds.cap).min();
+        match (&mut self.cap, rate) {
+            (Some(cap), Some(rate)) => cap.set(now, rate.bits_per_s() as f64),
+            (cap, rate) => *cap = rate.map(|rate| pace(rate, Pace::BURST)),
+        }
+        limit.is_some_and(|limit| self.bounds.cap.is_none_or(|cap| limit < cap))
     }
 
     passes! {
@@ -201,7 +238,7 @@ impl<C: SenderControl + 'static> ErasedControl for CodedControl<C> {
 
     fn gauges(&self) -> Gauges {
         let gauges = self.half.gauges();
-        if self.bounds.is_capped() { Gauges { regime: Regime::Cap, ..gauges } } else { gauges }
+        if self.is_capped { Gauges { regime: Regime::Cap, ..gauges } } else { gauges }
     }
 
     #[cfg(test)]
@@ -234,11 +271,7 @@ impl<F: ReceiverFeedback + 'static> ErasedFeedback for CodedFeedback<F> {
     }
 
     fn report_for_nak(&mut self, cx: &mut Cx<'_>, out: &mut Vec<u8>) -> bool {
-        let report = self.half.report_for_nak(cx);
-        report.is_some_and(|report| {
-            put(&report, out);
-            true
-        })
+        self.half.report_for_nak(cx).inspect(|report| put(report, out)).is_some()
     }
 
     passes! {

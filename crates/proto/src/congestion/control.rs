@@ -1,12 +1,9 @@
 //! Congestion control as a pair at both ends of a *span*: end to end (sender and group), or one
-//! hop.
-//!
-//! A sender asks its control for a [`Permit`], which suits window-, rate- and credit-based schemes.
-//! Repair belongs to the endpoint; a scheme sees a repair as [`Arrival::repair`].
+//! hop. Repair belongs to the endpoint; a scheme sees a repair as [`Arrival::repair`].
 
 use alloc::vec::Vec;
 
-use faircast_base::{Cx, Duration, NodeId, Seq, Time};
+use faircast_base::{Cx, Duration, Event, NodeId, Seq, Time};
 
 /// Permission for a packet to leave. Ordered from free to strict: controls compose by `max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -125,11 +122,10 @@ pub struct Gauges {
 impl Gauges {
     /// Returns the allowed payload bits per second: the rate, or else a window per round trip.
     pub fn allowed_bits_per_s(&self, packet_bytes: u32) -> Option<f64> {
-        let by_window = || {
+        self.rate_bits_per_s.or_else(|| {
             let round_trip = self.rtt.filter(|rtt| *rtt > Duration::ZERO)?;
             Some(self.window? * f64::from(packet_bytes) * 8.0 / round_trip.as_secs_f64())
-        };
-        self.rate_bits_per_s.or_else(by_window)
+        })
     }
 }
 
@@ -170,10 +166,12 @@ pub trait SenderControl {
     fn on_idle(&mut self, _cx: &mut Cx<'_>) {}
 
     /// Runs the timers that are due. Spurious calls have no effect.
-    fn on_timeout(&mut self, cx: &mut Cx<'_>);
+    fn on_timeout(&mut self, _cx: &mut Cx<'_>) {}
 
     /// Returns the next time to call [`on_timeout`](Self::on_timeout).
-    fn next_timeout(&self) -> Option<Time>;
+    fn next_timeout(&self) -> Option<Time> {
+        None
+    }
 
     /// Returns the round trip that `report`, received at `now`, measures; `None` if none or absurd.
     fn round_trip(&self, _now: Time, _report: &Self::Report) -> Option<Duration> {
@@ -203,7 +201,7 @@ pub trait ReceiverFeedback {
     fn on_data(&mut self, cx: &mut Cx<'_>, arrival: &Arrival, announce: Option<&Self::Announce>);
 
     /// Notes that packets `first` to `last` are missing.
-    fn on_missing(&mut self, cx: &mut Cx<'_>, first: Seq, last: Seq);
+    fn on_missing(&mut self, _cx: &mut Cx<'_>, _first: Seq, _last: Seq) {}
 
     /// Forgets originals after `newest`, which the source did not send; it continues there.
     fn on_rewind(&mut self, _cx: &mut Cx<'_>, _newest: Seq) {}
@@ -219,8 +217,7 @@ pub trait ReceiverFeedback {
     /// Processes a report of another receiver.
     fn on_overheard(&mut self, _cx: &mut Cx<'_>, _from: NodeId, _report: &Self::Report) {}
 
-    /// Returns true if present reports must reach the sender at once and unchanged. Routers forward
-    /// only the worst report, and late.
+    /// Returns true if present reports must reach the sender at once: routers delay and merge them.
     fn reports_directly(&self) -> bool {
         false
     }
@@ -240,10 +237,48 @@ pub trait ReceiverFeedback {
     }
 
     /// Runs the timers that are due. Spurious calls have no effect.
-    fn on_timeout(&mut self, cx: &mut Cx<'_>);
+    fn on_timeout(&mut self, _cx: &mut Cx<'_>) {}
 
     /// Returns the next time to call [`on_timeout`](Self::on_timeout).
-    fn next_timeout(&self) -> Option<Time>;
+    fn next_timeout(&self) -> Option<Time> {
+        None
+    }
+}
+
+const GAUGE_INTERVAL: Duration = Duration::from_millis(10);
+
+#[derive(Debug, Default)]
+pub(crate) struct GaugeTrace {
+    /// Last event: its time, window in thousandths of a packet, and packets in flight.
+    window: Option<(Time, u64, u32)>,
+    /// Last event: its time, and rate in bits per second.
+    rate: Option<(Time, u64)>,
+}
+
+impl GaugeTrace {
+    /// Emits changed gauges: a fall at once, other changes at most every 10 ms.
+    pub(crate) fn observe(&mut self, cx: &mut Cx<'_>, gauges: &Gauges) {
+        let now = cx.now;
+        let is_due = |at: Time| now.since(at) >= GAUGE_INTERVAL;
+        if let Some(window) = gauges.window {
+            let window_milli = (window * 1000.0 + 0.5) as u64;
+            let flight = gauges.flight.unwrap_or(0);
+            if self.window.is_none_or(|(at, last_milli, last_flight)| {
+                let changes = (window_milli, flight) != (last_milli, last_flight);
+                window_milli < last_milli || changes && is_due(at)
+            }) {
+                self.window = Some((now, window_milli, flight));
+                cx.emit(Event::Window { window_milli, flight });
+            }
+        }
+        if let Some(rate) = gauges.rate_bits_per_s {
+            let rate = (rate + 0.5) as u64;
+            if self.rate.is_none_or(|(at, last)| rate < last || rate != last && is_due(at)) {
+                self.rate = Some((now, rate));
+                cx.emit(Event::Rate { bits_per_s: rate });
+            }
+        }
+    }
 }
 
 #[cfg(test)]

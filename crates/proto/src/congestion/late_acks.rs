@@ -14,7 +14,6 @@ const WAITING_MAX: usize = 64;
 
 #[derive(Debug, Default)]
 pub(crate) struct LateAcks {
-    /// Late packets without an acknowledgement.
     waiting: VecDeque<Seq>,
     /// True if the latest packet received is the last of `waiting`.
     is_latest: bool,
@@ -41,7 +40,6 @@ impl LateAcks {
         late.map(alone)
     }
 
-    /// Returns the body and the report of the next acknowledgement of a late packet.
     pub(crate) fn next(&mut self) -> Option<(AckVector, Vec<u8>)> {
         if self.report.is_empty() {
             return None;

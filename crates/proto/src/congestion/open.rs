@@ -2,26 +2,18 @@
 
 use alloc::vec::Vec;
 
-use faircast_base::{Cx, Duration, NodeId, Seq, Time};
+use faircast_base::{Cx, Duration, NodeId, Seq};
 
 use super::{
-    Arrival, Audience, Carrier, Floor, Gauges, Guarantees, Load, Permit, ReceiverFeedback, Scheme,
+    Arrival, Audience, Carrier, Floor, Gauges, Guarantees, Permit, ReceiverFeedback, Scheme,
     SenderControl, Wire,
 };
 use crate::options::{OptionSpec, Options};
 use crate::pgm::wire::OptionType;
 
-/// Scheme without control. The catalog omits it: the scheme alone is unsafe for a network.
+/// Scheme without control, and both its halves. The catalog omits it, since it is unsafe alone.
 #[derive(Debug)]
 pub struct Open;
-
-/// Sender half, which permits everything.
-#[derive(Debug)]
-pub struct OpenSender;
-
-/// Receiver half, which never reports.
-#[derive(Debug)]
-pub struct OpenReceiver;
 
 /// Empty announcement or report.
 #[derive(Debug)]
@@ -45,29 +37,23 @@ impl Scheme for Open {
     const NAME: &'static str = "open";
     const ABOUT: &'static str = "no control of its own";
     const OPTIONS: &'static [OptionSpec] = &[];
-    const GUARANTEES: Guarantees =
-        Guarantees { floor, recovery: Guarantees::RECOVERY, reports_max };
-    type Control = OpenSender;
-    type Feedback = OpenReceiver;
+    const GUARANTEES: Guarantees = Guarantees {
+        floor: |_| Some(Floor { after: Duration::ZERO, every: Duration::ZERO, burst: 1 }),
+        ..Guarantees::SILENT
+    };
+    type Control = Open;
+    type Feedback = Open;
 
-    fn control(_options: &Options) -> OpenSender {
-        OpenSender
+    fn control(_options: &Options) -> Open {
+        Open
     }
 
-    fn feedback(_options: &Options, _node: NodeId) -> OpenReceiver {
-        OpenReceiver
+    fn feedback(_options: &Options, _node: NodeId) -> Open {
+        Open
     }
 }
 
-fn floor(_options: &Options) -> Option<Floor> {
-    Some(Floor { after: Duration::ZERO, every: Duration::ZERO, burst: 1 })
-}
-
-fn reports_max(_options: &Options, _load: &Load) -> u64 {
-    0
-}
-
-impl SenderControl for OpenSender {
+impl SenderControl for Open {
     type Announce = Announce;
     type Report = Report;
 
@@ -81,32 +67,18 @@ impl SenderControl for OpenSender {
 
     fn on_report(&mut self, _: &mut Cx<'_>, _from: NodeId, _carrier: Carrier, _report: &Report) {}
 
-    fn on_timeout(&mut self, _cx: &mut Cx<'_>) {}
-
-    fn next_timeout(&self) -> Option<Time> {
-        None
-    }
-
     fn gauges(&self) -> Gauges {
         Gauges::default()
     }
 }
 
-impl ReceiverFeedback for OpenReceiver {
+impl ReceiverFeedback for Open {
     type Announce = Announce;
     type Report = Report;
 
     fn on_data(&mut self, _: &mut Cx<'_>, _arrival: &Arrival, _announce: Option<&Announce>) {}
 
-    fn on_missing(&mut self, _cx: &mut Cx<'_>, _first: Seq, _last: Seq) {}
-
     fn poll_report(&mut self, _cx: &mut Cx<'_>) -> Option<(Audience, Report)> {
-        None
-    }
-
-    fn on_timeout(&mut self, _cx: &mut Cx<'_>) {}
-
-    fn next_timeout(&self) -> Option<Time> {
         None
     }
 }

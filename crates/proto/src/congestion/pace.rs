@@ -4,14 +4,11 @@ use faircast_base::{Duration, Time};
 
 use crate::congestion::Permit;
 
-/// Packet pacer with a variable rate. Departure times are nominal, so late timers keep the rate,
-/// and catching up is limited to `burst`.
+/// Packet pacer with a variable rate, by nominal departure times: late timers keep the rate.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     bits_per_s: f64,
-    /// Longest delay to catch up with.
     burst: Duration,
-    /// Nominal departure of the next packet.
     next: Time,
 }
 

@@ -10,14 +10,12 @@ use super::{Reported, RouterView};
 /// Most timestamps remembered. Older echoes are measured from the oldest one left.
 const STAMPS_MAX: usize = 1024;
 
-/// Report that a router holds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RelayedReport {
-    view: &'static RouterView,
+    pub(crate) view: &'static RouterView,
     /// Option value; the first `len` bytes count.
     bytes: [u8; RouterView::REPORT_BYTES_MAX],
     len: usize,
-    /// Arrival of the report.
     at: Time,
 }
 
@@ -28,16 +26,11 @@ impl RelayedReport {
         Some(Self { view, bytes, len: value.len(), at: now })
     }
 
-    pub(crate) fn option(&self) -> u8 {
-        self.view.report_option
-    }
-
     fn value(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 
-    /// Returns the severity of the report. The receiver's round trip is `beyond` longer than the
-    /// router's to it.
+    /// Returns the severity for a receiver whose round trip is `beyond` longer than the router's.
     pub(crate) fn reported(&self, stamps: &Stamps, beyond: Duration) -> Option<Reported> {
         let echo = (self.view.echo)(self.value())?;
         let round_trip = stamps.round_trip(self.at, echo, self.view.tick);

@@ -1,10 +1,14 @@
-//! Trait of a congestion-control scheme: name, settings, and constructors of both halves.
+//! Congestion-control scheme: name, settings, guarantees, and constructors of both halves.
 
 use alloc::vec::Vec;
+use core::fmt;
 
 use faircast_base::{Duration, NodeId};
 
-use super::{Guarantees, ReceiverFeedback, SenderControl, Wire};
+use super::{
+    Bounds, BoxControl, BoxFeedback, ReceiverFeedback, SenderControl, Wire, bounded_control,
+    boxed_feedback,
+};
 use crate::options::{OptionSpec, Options};
 
 /// Congestion-control scheme, from which all ends of all flows are made.
@@ -57,7 +61,7 @@ pub type AnnounceOf<S> = <<S as Scheme>::Control as SenderControl>::Announce;
 pub type ReportOf<S> = <<S as Scheme>::Control as SenderControl>::Report;
 
 /// Severity of a report, comparable among the receivers of one session.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Reported {
     /// Loss of the receiver.
     pub loss: f64,
@@ -70,6 +74,13 @@ impl Reported {
     pub(crate) fn of_rate(bits_per_s: f32) -> Self {
         let slowness = if bits_per_s > 0.0 { 1.0 / f64::from(bits_per_s) } else { 0.0 };
         Self { loss: slowness, slowness_squared: slowness * slowness }
+    }
+
+    pub(crate) fn max(self, other: Self) -> Self {
+        Self {
+            loss: self.loss.max(other.loss),
+            slowness_squared: self.slowness_squared.max(other.slowness_squared),
+        }
     }
 }
 
@@ -118,11 +129,107 @@ impl RouterView {
     }
 }
 
+/// Table row of a scheme.
+#[derive(Clone, Copy)]
+pub struct SchemeEntry {
+    /// Name in scenario files.
+    pub name: &'static str,
+    /// Description in one line.
+    pub about: &'static str,
+    /// Settings of the scheme, without the transport's.
+    pub own_options: &'static [OptionSpec],
+    /// Guarantees to the network, over PGM.
+    pub guarantees: Guarantees,
+    /// Most bytes of the announcement option's value.
+    pub announce_bytes_max: usize,
+    /// Parts of the scheme that routers can read.
+    pub view: RouterView,
+    /// Constructor of the sender half within the settings' bounds, for data headers of some bytes.
+    pub control: fn(&Options, u32) -> BoxControl,
+    /// Constructor of the receiver half at a node, for data headers of some bytes.
+    pub feedback: fn(&Options, NodeId, u32) -> BoxFeedback,
+}
+
+impl fmt::Debug for SchemeEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl SchemeEntry {
+    /// Returns the row of scheme `S`.
+    pub const fn of<S: Scheme>() -> Self {
+        Self {
+            name: S::NAME,
+            about: S::ABOUT,
+            own_options: S::OPTIONS,
+            guarantees: S::GUARANTEES,
+            announce_bytes_max: AnnounceOf::<S>::BYTES_MAX,
+            view: RouterView::of::<S>(),
+            control: |options, header_bytes| {
+                let mut control = S::control(options);
+                control.set_header(header_bytes);
+                bounded_control(control, Bounds::from_options(options))
+            },
+            feedback: |options, node, header_bytes| {
+                let mut feedback = S::feedback(options, node);
+                feedback.set_header(header_bytes);
+                boxed_feedback(feedback)
+            },
+        }
+    }
+}
+
+/// Guarantees of a protocol.
+#[derive(Clone, Copy, Debug)]
+pub struct Guarantees {
+    /// Floor of a sender without feedback, by its settings; `None` without any feedback.
+    pub floor: fn(&Options) -> Option<Floor>,
+    /// Longest time below the old rate on a 2 Mbit/s path after forgery.
+    pub recovery: Duration,
+    /// Most packets of all receivers together under a load, by the settings, if none is lost.
+    pub reports_max: fn(&Options, &Load) -> u64,
+}
+
+/// Floor of the rate of a sender without feedback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Floor {
+    /// Time without any report after which the floor applies.
+    pub after: Duration,
+    /// Span in which at most `burst` data packets leave, and reports take effect again.
+    pub every: Duration,
+    /// Most data packets in a span: one, unless a timeout sends more.
+    pub burst: usize,
+}
+
+/// Events on which receivers had to report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// Number of receivers.
+    pub receivers: u64,
+    /// Data packets sent, new and repeated.
+    pub data_packets: u64,
+    /// Missing packets, counted once for each receiver that missed them.
+    pub losses: u64,
+    /// Sum over `losses` of the time from loss to delivery, abandonment or the end of the run.
+    pub missing: Duration,
+    /// Duration of the session.
+    pub lasted: Duration,
+}
+
+impl Guarantees {
+    /// Guarantees of a protocol without feedback.
+    pub const SILENT: Self =
+        Self { floor: |_| None, recovery: Self::RECOVERY, reports_max: |_, _| 0 };
+
+    /// Longest recovery time of a session after forged packets: 3 s.
+    pub const RECOVERY: Duration = Duration::from_secs(3);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::catalog::SCHEMES;
-    use crate::congestion::SchemeEntry;
     use crate::congestion::common::bench::encoded;
     use crate::congestion::ormcc::{Ormcc, OrmccReport};
     use crate::congestion::pgmcc::{Pgmcc, PgmccReport};

@@ -171,7 +171,7 @@ impl ObjectReceiver {
     fn may_ask(&self) -> bool {
         self.assembly.member.welcome
             && !self.assembly.member.deferred
-            && self.session.source().is_some()
+            && self.session.source.is_some()
     }
 
     fn take_packet(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>) -> Checked {
@@ -430,7 +430,7 @@ impl ObjectTaker for ObjectReceiver {
         ObjectStatus {
             packets: PacketCounts { requests: self.requests.sent, ..status.packets },
             failure: ReceiverFailure { mismatch, ..status.failure },
-            rtt: self.requests.run_retry.smoothed(),
+            rtt: self.requests.run_retry.rtt.srtt(),
             heard: self.session.heard_at(),
             ..status
         }

@@ -85,7 +85,7 @@ impl ObjectSource {
     /// Sets the scheme, and the scheme announcement in SPMs.
     #[must_use]
     pub fn speaking(mut self, scheme: &'static str, announced: Option<SchemeAnnouncement>) -> Self {
-        self.session.speak(scheme, announced);
+        self.session.scheme.speak(scheme, announced);
         self
     }
 

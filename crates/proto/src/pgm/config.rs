@@ -37,15 +37,12 @@ pub struct SourceConfig {
 impl SourceConfig {
     /// Returns the recommended settings for a source on `node` that sends session `tsi` to `group`.
     pub fn new(node: NodeId, group: Nla, tsi: Tsi) -> Self {
-        Self::of(PgmFlowSettings::default(), node, group, tsi)
+        Self::from_options(node, group, tsi, &Options::default())
     }
 
     /// Returns the settings in `options`, checked against a table with [`OPTIONS`](super::OPTIONS).
     pub fn from_options(node: NodeId, group: Nla, tsi: Tsi, options: &Options) -> Self {
-        Self::of(PgmFlowSettings::from_options(options), node, group, tsi)
-    }
-
-    fn of(settings: PgmFlowSettings, node: NodeId, group: Nla, tsi: Tsi) -> Self {
+        let settings = PgmFlowSettings::from_options(options);
         Self {
             node,
             group,
@@ -75,8 +72,7 @@ pub struct ReceiverConfig {
     pub start: Time,
     /// Settings of the flow.
     pub settings: PgmFlowSettings,
-    /// Largest span of the buffer in packets (RFC 3208: RXW_SQNS), from the first missing packet to
-    /// the last kept one, 1 to 2^20. Default 8192.
+    /// Largest span of the buffer in packets (RXW_SQNS), 1 to 2^20. Default 8192.
     pub receive_window: u32,
     /// Longest back-off before an SPM request (SPMR_BO_IVL). Default 250 ms.
     pub spm_request_backoff: Duration,
@@ -87,21 +83,17 @@ pub struct ReceiverConfig {
 impl ReceiverConfig {
     /// Returns the recommended settings for a receiver of `group`.
     pub fn new(group: Nla) -> Self {
-        Self::of(PgmFlowSettings::default(), group)
+        Self::from_options(group, &Options::default())
     }
 
     /// Returns the settings in `options`, checked against a table with [`OPTIONS`](super::OPTIONS).
     pub fn from_options(group: Nla, options: &Options) -> Self {
-        Self::of(PgmFlowSettings::from_options(options), group)
-    }
-
-    fn of(settings: PgmFlowSettings, group: Nla) -> Self {
         Self {
             group,
             tsi: None,
             data_port: DATA_PORT,
             start: Time::ZERO,
-            settings,
+            settings: PgmFlowSettings::from_options(options),
             receive_window: WINDOW_PACKETS,
             spm_request_backoff: Duration::from_millis(250),
             expiry: Duration::from_secs(300),
@@ -125,8 +117,7 @@ impl ReceiverConfig {
 }
 
 impl Load {
-    /// Returns the most packets of receivers for PGM's repair: a NAK for each loss and each late
-    /// confirmation or repair, and two SPM requests for each receiver.
+    /// One NAK for each loss and each late confirmation or repair; two SPM requests each.
     pub fn naks_max(&self, options: &Options) -> u64 {
         let PgmFlowSettings { nak_repeat, nak_repair, .. } = PgmFlowSettings::from_options(options);
         let again = nak_repeat.min(nak_repair).as_nanos().max(1);
@@ -134,9 +125,8 @@ impl Load {
     }
 }
 
-/// Default of both windows. A window of 1000 packets passes in about a second at 10 Mbit/s: too
-/// soon for a packet whose repair is lost as well. The source needs no memory for its window,
-/// since repairs are read from the content again.
+/// Default of both windows: 1000 packets at 10 Mbit/s are too short for a lost repair. The source
+/// needs no memory for its window.
 const WINDOW_PACKETS: u32 = 8192;
 
 const RECEIVE_WINDOW_PACKETS_MAX: u32 = 1 << 20;

@@ -5,7 +5,6 @@
 //! SPM is the same on each.
 
 mod repairs;
-mod suppression;
 #[cfg(test)]
 mod tests;
 
@@ -21,10 +20,9 @@ use crate::congestion::{SchemeEntry, Stamps};
 use crate::pgm::wire::{Body, Encoder, Header, NAK_LIST_MAX, Nak, Nla, Packet, Spm, Tsi};
 use crate::relay::{Egress, Handling, Interest, PortId, Relay, RelayPacket, RelayTransmit};
 use crate::settings::settings;
-use suppression::report_on;
 
-use repairs::{Ask, Repairs};
-pub use suppression::Suppression;
+pub use repairs::Suppression;
+use repairs::{Ask, Repairs, report_on};
 
 settings! {
     /// The settings of a [`PgmElement`], and of the relay program `pgm-element`.
@@ -46,8 +44,7 @@ const NAK_REPEAT: Duration = Duration::from_secs(1);
 /// Longest wait for a confirmed repair: NAK_RDATA_IVL.
 const REPAIR_WAIT: Duration = Duration::from_secs(10);
 
-/// Longest time after a confirmation in which no further NAK for the packet is forwarded:
-/// NAK_ELIM_IVL. Bounded, since a lost repair delays all receivers below for that time.
+/// Longest time after a confirmation without a further NAK for the packet: NAK_ELIM_IVL.
 const ELIMINATION: Duration = Duration::from_secs(5);
 
 /// Most sessions of an element; others are only forwarded. See [`SESSION_EXPIRY`].
@@ -77,7 +74,6 @@ struct SessionState {
     tsi: Tsi,
     flow: FlowId,
     data_port: u16,
-    /// Address of the source, which confirmations carry as their origin.
     source: NodeId,
     spm_sequence: Seq,
     /// Next PGM hop towards the source, and the port to it.
@@ -94,10 +90,6 @@ impl PgmElement {
         Self { node, config, schemes, sessions: Vec::new(), out: VecDeque::new() }
     }
 
-    fn session(&mut self, tsi: Tsi) -> Option<&mut SessionState> {
-        find(&mut self.sessions, tsi)
-    }
-
     /// Learns the path to the source from an SPM, and forwards it with this element as last hop.
     fn take_spm(
         &mut self,
@@ -110,14 +102,13 @@ impl PgmElement {
             return Ok(Handling::Forward); // IPv6, which a node number cannot represent.
         };
         let (tsi, now) = (packet.pgm.tsi(), cx.now);
-        if let Some(session) = self.session(tsi) {
+        if let Some(session) = find(&mut self.sessions, tsi) {
             if !spm.sequence.after(session.spm_sequence) {
                 return Err(BadInput::Duplicate);
             }
             (session.upstream, session.upstream_port) = (upstream, packet.relayed.port);
             (session.spm_sequence, session.heard) = (spm.sequence, now);
         } else if self.make_room(now) {
-            let repairs = Repairs::new();
             self.sessions.push(SessionState {
                 tsi,
                 flow: packet.relayed.flow,
@@ -127,7 +118,7 @@ impl PgmElement {
                 upstream,
                 upstream_port: packet.relayed.port,
                 heard: now,
-                repairs,
+                repairs: Repairs::new(),
                 stamps: Stamps::default(),
             });
         } else {
@@ -144,11 +135,8 @@ impl PgmElement {
             return true;
         }
         let silent = |session: &SessionState| now.since(session.heard) >= SESSION_EXPIRY;
-        self.sessions
-            .iter()
-            .position(silent)
-            .map(|index| self.sessions.swap_remove(index))
-            .is_some()
+        let index = self.sessions.iter().position(silent);
+        index.map(|index| self.sessions.swap_remove(index)).is_some()
     }
 
     fn take_nak(&mut self, cx: &mut Cx<'_>, packet: &Passing<'_>, nak: Nak) -> Checked {
@@ -179,16 +167,9 @@ impl PgmElement {
         Ok(())
     }
 
-    fn take_null_nak(&mut self, packet: &Passing<'_>) -> Checked {
-        let Self { node, sessions, out, .. } = self;
-        let session = asked_of(sessions, packet)?;
-        out.push_back(session.towards_source(*node, packet.relayed.datagram.bytes.to_vec()));
-        Ok(())
-    }
-
     /// Ends the repetition of a NAK, or announces a repair (src: RFC 3208 s7.5).
     fn take_confirmation(&mut self, cx: &mut Cx<'_>, packet: &Passing<'_>, nak: Nak) -> Checked {
-        let session = self.session(packet.pgm.tsi()).ok_or(BadInput::Foreign)?;
+        let session = find(&mut self.sessions, packet.pgm.tsi()).ok_or(BadInput::Foreign)?;
         if packet.relayed.port != session.upstream_port {
             return Err(BadInput::Foreign);
         }
@@ -201,7 +182,7 @@ impl PgmElement {
     }
 
     fn take_repair(&mut self, cx: &mut Cx<'_>, packet: &Passing<'_>, seq: Seq) -> Handling {
-        let Some(session) = self.session(packet.pgm.tsi()) else {
+        let Some(session) = find(&mut self.sessions, packet.pgm.tsi()) else {
             // An element that has just started must not discard repairs.
             return Handling::Forward;
         };
@@ -224,7 +205,7 @@ impl PgmElement {
             let announce = pgm.options.find(view.announce_option)?;
             (view.stamp)(announce.value)
         });
-        if let (Some(stamp), Some(session)) = (stamp, self.session(pgm.tsi())) {
+        if let (Some(stamp), Some(session)) = (stamp, find(&mut self.sessions, pgm.tsi())) {
             session.stamps.note(now, stamp);
         }
     }
@@ -240,7 +221,12 @@ impl PgmElement {
         match packet.pgm.body {
             Body::Spm(spm) if !for_me => self.take_spm(cx, packet, spm, buf),
             Body::Nak(nak) if for_me => self.take_nak(cx, packet, nak).map(ends),
-            Body::Nnak(_) if for_me => self.take_null_nak(packet).map(ends),
+            Body::Nnak(_) if for_me => {
+                let session = asked_of(&mut self.sessions, packet)?;
+                let bytes = packet.relayed.datagram.bytes.to_vec();
+                self.out.push_back(session.towards_source(self.node, bytes));
+                Ok(Handling::Drop)
+            }
             Body::Ncf(nak) if !for_me => self.take_confirmation(cx, packet, nak).map(ends),
             Body::Rdata(data) if !for_me => Ok(self.take_repair(cx, packet, data.sequence)),
             Body::Odata(_) if !for_me => {
@@ -268,9 +254,9 @@ fn asked_of<'s>(
 
 impl Relay for PgmElement {
     fn interest(&self) -> Interest {
-        match self.config.suppression.needs_stamps() {
-            true => Interest::Everything,
-            false => Interest::Alerted,
+        match self.config.suppression {
+            Suppression::Throughput => Interest::Everything,
+            _ => Interest::Alerted,
         }
     }
 
@@ -331,7 +317,7 @@ impl SessionState {
         let header = Header { parity, ..Header::downstream(self.tsi, self.data_port) };
         let mut bytes = Vec::new();
         let mut encoder = Encoder::new(&mut bytes, &header, &Body::Ncf(nak));
-        encoder.nak_list(packet.pgm.options.nak_list().iter());
+        encoder.nak_list(packet.pgm.options.nak_list());
         encoder.finish();
         let to = Destination::Group(GroupId::SESSION);
         let control = RelayTransmit::control(self.flow, port, to, self.source);
@@ -355,7 +341,7 @@ impl SessionState {
         let mut encoder = Encoder::new(&mut bytes, &header, &body);
         encoder.nak_list(rest.iter().copied());
         if let Some(report) = report {
-            encoder.option(report.option(), &report.held_until(now));
+            encoder.option(report.view.report_option, &report.held_until(now));
         }
         encoder.finish();
         self.towards_source(node, bytes)

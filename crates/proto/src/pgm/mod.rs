@@ -24,8 +24,7 @@ pub use options::{DeliveryMode, OPTIONS, Parity, PgmFlowSettings};
 pub use repair::{PgmReceiver, PgmSource};
 pub use session::SpmOrder;
 
-/// Returns the facts of a packet (src: RFC 3208 s8; router alerts: s3.6.3, s3.7). Other protocols
-/// count as control traffic without a router alert.
+/// Returns the facts of a packet (src: RFC 3208 s8, s3.6.3, s3.7), of other protocols too.
 pub fn facts(packet: &[u8]) -> PacketFacts {
     use wire::PacketType::{Ncf, Odata, Rdata, Spm};
     let Some((kind, _)) = wire::peek(packet) else { return PacketFacts::default() };

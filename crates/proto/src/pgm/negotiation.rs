@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::congestion::{BoxFeedback, SchemeEntry};
+use crate::fields::{Encoded, Fields};
 use crate::options::OptionValue;
 use crate::pgm::wire::Packet;
 
@@ -29,21 +30,14 @@ pub struct SchemeAnnouncement {
 impl SchemeAnnouncement {
     /// Encodes the announcement; `None` above [`ANNOUNCED_BYTES_MAX`] or [`SCHEME_NAME_MAX`].
     pub fn encode(&self) -> Option<Vec<u8>> {
-        let mut out = Vec::new();
-        out.push(VERSION);
+        let mut out = [VERSION].to_vec();
         put(&mut out, &self.scheme)?;
         for (key, value) in &self.settings {
             put(&mut out, key)?;
             match value {
                 OptionValue::Bool(value) => out.push(u8::from(*value)),
-                OptionValue::Integer(value) => {
-                    out.push(INTEGER);
-                    out.extend_from_slice(&value.to_be_bytes());
-                }
-                OptionValue::Float(value) => {
-                    out.push(FLOAT);
-                    out.extend_from_slice(&value.to_bits().to_be_bytes());
-                }
+                OptionValue::Integer(value) => (INTEGER, value.to_be_bytes()).put(&mut out),
+                OptionValue::Float(value) => (FLOAT, value.to_bits()).put(&mut out),
                 OptionValue::Text(value) => {
                     out.push(TEXT);
                     put(&mut out, value)?;
@@ -57,33 +51,30 @@ impl SchemeAnnouncement {
 
     /// Decodes the output of [`encode`](Self::encode); `None` for anything else. Never panics.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let (&version, rest) = bytes.split_first()?;
-        let (scheme, mut rest) = take(rest)?;
+        let mut fields = Fields(bytes);
+        let version: u8 = fields.read()?;
+        let scheme = take(&mut fields)?;
         let mut settings = Vec::new();
-        while !rest.is_empty() {
-            let (key, tail) = take(rest)?;
-            let (&kind, tail) = tail.split_first()?;
-            let (value, tail) = match kind {
-                0 | 1 => (OptionValue::Bool(kind == 1), tail),
-                INTEGER => {
-                    let (bytes, tail) = tail.split_first_chunk()?;
-                    (OptionValue::Integer(i64::from_be_bytes(*bytes)), tail)
-                }
-                FLOAT => {
-                    let (bytes, tail) = tail.split_first_chunk()?;
-                    (OptionValue::Float(f64::from_bits(u64::from_be_bytes(*bytes))), tail)
-                }
-                TEXT => {
-                    let (text, tail) = take(tail)?;
-                    (OptionValue::Text(text.to_string()), tail)
-                }
+        while fields.end().is_none() {
+            let key = take(&mut fields)?;
+            let value = match fields.read()? {
+                bool @ (0 | 1u8) => OptionValue::Bool(bool == 1),
+                INTEGER => OptionValue::Integer(i64::from_be_bytes(fields.read()?)),
+                FLOAT => OptionValue::Float(f64::from_bits(fields.read()?)),
+                TEXT => OptionValue::Text(take(&mut fields)?),
                 _ => return None,
             };
-            settings.push((key.to_string(), value));
-            rest = tail;
+            settings.push((key, value));
         }
         let sound = version == VERSION && !scheme.is_empty() && scheme.len() <= SCHEME_NAME_MAX;
-        sound.then(|| Self { scheme: scheme.to_string(), settings })
+        sound.then_some(Self { scheme, settings })
+    }
+
+    /// Decodes as [`decode`](Self::decode); an announcement newer than this build has no name.
+    pub(crate) fn decode_or_newer(bytes: &[u8]) -> Option<Self> {
+        let newer = bytes.first().is_some_and(|version| *version > VERSION);
+        let nameless = Self { scheme: String::new(), settings: Vec::new() };
+        if newer { Some(nameless) } else { Self::decode(bytes) }
     }
 }
 
@@ -94,25 +85,9 @@ pub(crate) const PACKET_BYTES: &str = "packet_bytes";
 pub(crate) const ARRIVES: &str = "arrives";
 
 pub(crate) fn bytes_of(settings: &[(String, OptionValue)], key: &str) -> Option<u32> {
-    settings.iter().find(|(name, _)| name == key).and_then(|(_, value)| match value {
-        OptionValue::Integer(bytes) => u32::try_from(*bytes).ok().filter(|bytes| *bytes <= 0xffff),
-        _ => None,
-    })
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Announced {
-    Scheme(SchemeAnnouncement),
-    Newer,
-}
-
-impl Announced {
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        match bytes.first() {
-            Some(version) if *version > VERSION => Some(Self::Newer),
-            _ => SchemeAnnouncement::decode(bytes).map(Self::Scheme),
-        }
-    }
+    let (_, value) = settings.iter().find(|(name, _)| name == key)?;
+    let OptionValue::Integer(bytes) = value else { return None };
+    u32::try_from(*bytes).ok().filter(|bytes| *bytes <= 0xffff)
 }
 
 const VERSION: u8 = 1;
@@ -129,11 +104,10 @@ fn put(out: &mut Vec<u8>, text: &str) -> Option<()> {
 }
 
 /// Decodes a text after its length. Only printable ASCII is allowed, for terminals.
-fn take(bytes: &[u8]) -> Option<(&str, &[u8])> {
-    let (&len, rest) = bytes.split_first()?;
-    let (text, rest) = rest.split_at_checked(usize::from(len))?;
-    let text = core::str::from_utf8(text).ok()?;
-    text.bytes().all(|byte| (0x20..0x7f).contains(&byte)).then_some((text, rest))
+fn take(fields: &mut Fields<'_>) -> Option<String> {
+    let len: u8 = fields.read()?;
+    let text = core::str::from_utf8(fields.bytes(usize::from(len))?).ok()?;
+    text.bytes().all(|byte| (0x20..0x7f).contains(&byte)).then(|| text.to_string())
 }
 
 pub(crate) fn scheme_on(known: &[SchemeEntry], packet: &Packet<'_>) -> Option<&'static str> {
@@ -191,11 +165,11 @@ impl fmt::Display for SchemeMismatch {
                  {sender} or no scheme here, or {receiver} at the sender"
             );
         }
-        write!(f, "the sender speaks {sender}, which is not known here: name one of ")?;
+        let known = known.join(", ");
         write!(
             f,
-            "{} at the sender, or use a version of faircast here that knows it",
-            known.join(", ")
+            "the sender speaks {sender}, which is not known here: name one of {known} at the sender, \
+             or use a version of faircast here that knows it"
         )
     }
 }
@@ -207,7 +181,7 @@ pub struct Negotiation {
     pub(crate) scheme: &'static str,
     known: &'static [SchemeEntry],
     make: Make,
-    settings: Vec<(String, OptionValue)>,
+    pub(crate) settings: Vec<(String, OptionValue)>,
     pub(crate) heard: bool,
 }
 
@@ -225,7 +199,7 @@ impl Negotiation {
         (self.make)(&self.settings)
     }
 
-    fn compare(&self, sender: &str) -> Result<(), SchemeMismatch> {
+    pub(crate) fn compare(&self, sender: &str) -> Result<(), SchemeMismatch> {
         if self.scheme == sender {
             return Ok(());
         }
@@ -238,19 +212,8 @@ impl Negotiation {
         scheme_on(self.known, packet).map_or(Ok(()), |scheme| self.compare(scheme))
     }
 
-    /// Returns true if the announced settings are new; the mismatch for another scheme.
-    pub(crate) fn compare_announced(&self, announced: &Announced) -> Result<bool, SchemeMismatch> {
-        let Announced::Scheme(announced) = announced else {
-            self.compare("")?;
-            return Ok(false);
-        };
-        self.compare(&announced.scheme)?;
-        Ok(announced.settings != self.settings)
-    }
-
     /// Takes an announcement of this scheme. Returns a new half if the settings have changed.
-    pub(crate) fn hear(&mut self, announced: Announced) -> Option<BoxFeedback> {
-        let Announced::Scheme(announced) = announced else { return None };
+    pub(crate) fn hear(&mut self, announced: SchemeAnnouncement) -> Option<BoxFeedback> {
         self.heard = true;
         if announced.settings == self.settings {
             return None;
@@ -286,29 +249,25 @@ mod tests {
         assert_eq!(whole, [13, 17, 22, 37, 51, 64]);
         let other = [&[2][..], &bytes[1..]].concat();
         assert_eq!(SchemeAnnouncement::decode(&other), None, "of another version");
-        assert_eq!(Announced::decode(&other), Some(Announced::Newer));
-        assert_eq!(
-            Announced::decode(&[&[0][..], &bytes[1..]].concat()),
-            None,
-            "there was no version 0"
-        );
-        assert_eq!((Announced::decode(&[]), Announced::decode(&[1, 0])), (None, None));
-        assert_eq!(SchemeAnnouncement::decode(&[1, 0]), None, "no name");
-        assert_eq!(
-            SchemeAnnouncement::decode(&[1, 3, b'a', 27, b'c']),
-            None,
-            "what moves a cursor"
-        );
+        let newer = SchemeAnnouncement::decode_or_newer(&other).unwrap();
+        assert_eq!((newer.scheme.as_str(), newer.settings.len()), ("", 0));
+        for (bytes, why) in [
+            (&[&[0][..], &bytes[1..]].concat()[..], "there was no version 0"),
+            (&[], "nothing"),
+            (&[1, 0], "no name"),
+            (&[1, 3, b'a', 27, b'c'], "what moves a cursor"),
+        ] {
+            assert_eq!(SchemeAnnouncement::decode(bytes), None, "{why}");
+            assert_eq!(SchemeAnnouncement::decode_or_newer(bytes), None, "{why}");
+        }
     }
 
     #[test]
     fn what_is_too_long_is_not_written() {
         let long = |len: usize| OptionValue::Text("x".repeat(len));
         let rest = 1 + 12 + 2 + 1 + 1;
-        assert_eq!(
-            announced(&[("k", long(ANNOUNCED_BYTES_MAX - rest))]).encode().map(|b| b.len()),
-            Some(ANNOUNCED_BYTES_MAX)
-        );
+        let most = announced(&[("k", long(ANNOUNCED_BYTES_MAX - rest))]);
+        assert_eq!(most.encode().map(|bytes| bytes.len()), Some(ANNOUNCED_BYTES_MAX));
         for len in [ANNOUNCED_BYTES_MAX - rest + 1, 255, 256, 70_000] {
             assert_eq!(announced(&[("k", long(len))]).encode(), None, "{len}");
         }

@@ -17,14 +17,13 @@ const SAMPLE_MAX: Duration = Duration::from_secs(64);
 /// Wait for the answer to a request, by the smoothed time of earlier answers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RetryTimer {
-    /// Shortest wait.
     pub(crate) wait_min: Duration,
     /// True if answers may be held back by congestion control: the shortest times measure the path.
     has_held_answers: bool,
     /// Least margin of a wait: answers to requests of other receivers make samples look short.
     margin_min: Duration,
     /// Time from a request to its answer.
-    rtt: RttEstimator,
+    pub(crate) rtt: RttEstimator,
     /// Doublings of waits; they stay while answers are ambiguous (Karn's rule).
     doublings: u32,
     backed_off_at: Time,
@@ -32,23 +31,11 @@ pub(crate) struct RetryTimer {
 
 impl RetryTimer {
     pub(crate) fn new(wait_min: Duration, margin_min: Duration) -> Self {
-        let backed_off_at = Time::ZERO;
-        Self {
-            wait_min,
-            has_held_answers: false,
-            margin_min,
-            rtt: RttEstimator::default(),
-            doublings: 0,
-            backed_off_at,
-        }
+        Self { wait_min, margin_min, ..Self::default() }
     }
 
     pub(crate) fn with_held_answers(self) -> Self {
         Self { has_held_answers: true, ..self }
-    }
-
-    pub(crate) fn has_estimate(&self) -> bool {
-        self.rtt.srtt_s().is_some()
     }
 
     pub(crate) fn sample(&mut self, took: Duration) {
@@ -67,16 +54,11 @@ impl RetryTimer {
         self.doublings = 0;
     }
 
-    pub(crate) fn smoothed(&self) -> Option<Duration> {
-        self.rtt.srtt()
-    }
-
     /// Returns the time within which an answer is expected; `None` before the first answer.
     pub(crate) fn expected(&self) -> Option<Duration> {
         Some(self.rtt.srtt()? + self.rtt.margin()?.max(self.margin_min))
     }
 
-    /// Returns the wait after a request that was repeated `repeats` times.
     pub(crate) fn wait(&self, repeats: u32) -> Duration {
         let base = self.expected().map_or(self.wait_min, |expected| expected.max(self.wait_min));
         let doublings = repeats.max(self.doublings).min(DOUBLINGS_MAX);
@@ -92,10 +74,8 @@ impl RetryTimer {
     }
 }
 
-/// Times of the requests for one thing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RequestTimes {
-    /// Number of requests.
     pub(crate) count: u32,
     first_at: Time,
     last_at: Time,
@@ -116,10 +96,9 @@ impl RequestTimes {
         (self.count > 0).then_some(self.last_at)
     }
 
-    /// Takes an answer as a sample for `retry`, if unambiguous (Karn's rule). Before any sample the
-    /// first of few requests counts: a long path has each first request repeated too soon.
+    /// Takes an unambiguous answer as a sample for `retry` (Karn's rule), or an early first one.
     pub(crate) fn on_answer(&self, now: Time, retry: &mut RetryTimer) {
-        let most = if retry.has_estimate() { 1 } else { FIRST_SAMPLE_TIMES_MAX };
+        let most = if retry.rtt.srtt().is_some() { 1 } else { FIRST_SAMPLE_TIMES_MAX };
         if (1..=most).contains(&self.count) {
             retry.sample(now.since(self.first_at));
         }
@@ -172,7 +151,7 @@ mod tests {
         let mut retry = timer();
         let mut asked = RequestTimes::default();
         asked.on_answer(at(5), &mut retry);
-        assert!(!retry.has_estimate(), "it was never asked");
+        assert!(retry.rtt.srtt().is_none(), "it was never asked");
         asked.on_request(at(10));
         asked.on_request(at(210));
         asked.on_answer(at(510), &mut retry);

@@ -2,8 +2,6 @@
 
 mod bounded;
 mod control;
-mod faults;
 mod hostile;
 mod protocol;
 mod repair;
-mod world;

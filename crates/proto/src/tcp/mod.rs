@@ -4,27 +4,17 @@
 //! RFCs are noted at their place. Windows and sequence numbers count packets, a connection opens
 //! with a single unanswered SYN, and only the congestion window and a fixed maximum limit the
 //! sender.
-//!
-//! Sender: `packets` divides the content, `window` is the congestion window, `timer` and `rto` the
-//! retransmission timer, `recovery` and `scoreboard` the state of loss recovery. `reno`, `newreno`
-//! and `sack` process acknowledgements, `reordering` late packets. Receiver: `reassembly`.
 
-mod newreno;
-mod packets;
-mod reassembly;
 mod receiver;
 mod recovery;
 mod reno;
 mod reordering;
-mod rto;
 mod sack;
-mod scoreboard;
 mod sender;
 mod settings;
 #[cfg(test)]
 mod tests;
 mod timer;
-mod window;
 mod wire;
 
 pub use receiver::TcpReceiver;
@@ -52,8 +42,8 @@ pub enum Flavour {
     Sack,
 }
 
-/// Makes one end. The sender's first timeout is its start. With a header size in `setup`, SYN and
-/// acknowledgements count 40 bytes plus 8 per SACK block, as in ns-2; otherwise 40 plus options.
+/// Makes one end. With a header size in `setup`, SYN and acknowledgements count 40 bytes plus 8 per
+/// SACK block, as in ns-2; otherwise 40 plus options.
 ///
 /// # Panics
 /// The sender's destination is a group, or the role is both.
@@ -72,7 +62,7 @@ pub const GUARANTEES: Guarantees =
 /// Returns the floor: one packet per timeout, which doubles, in ticks, plus the random overhead.
 fn floor(options: &Options) -> Option<Floor> {
     let settings = settings::Settings::from_options(options);
-    let longest = rto::MAX_RTO.max(settings.initial_rto);
+    let longest = timer::MAX_RTO.max(settings.initial_rto);
     let every = longest + settings.clock_granularity * 2 + settings.overhead;
     Some(Floor { after: every * 4, every, burst: 1 })
 }

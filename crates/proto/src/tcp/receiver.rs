@@ -1,35 +1,33 @@
 //! Receiver: checks of segments, and acknowledgements.
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use faircast_base::{BadInput, Checked, Cx, Duration, Event, FlowId, NodeId, Time};
+
+use super::Flavour;
+use super::settings::Settings;
+use super::wire::{self, SackBlocks, Segment};
+use crate::content::Held;
 use crate::ranges::RangeSet;
 use crate::transport::EndSetup;
 use crate::{Datagram, Destination, FlowEvent, LossRecord, Machine, Transmit};
-use faircast_base::{BadInput, Checked, Cx, Duration, FlowId, NodeId, Time};
-
-use super::Flavour;
-use super::reassembly::Reassembly;
-use super::settings::Settings;
-use super::wire::{self, SackBlocks, Segment};
 
 /// Receiver of a TCP connection.
 #[derive(Default)]
 pub struct TcpReceiver {
     flow: FlowId,
     peer: NodeId,
-    /// Most bytes of a packet's payload.
     payload_bytes: u32,
     /// Bytes that the simulated network counts for a data packet's headers; `None` on real ones.
     header_bytes: Option<u32>,
     /// Largest window in packets. Packets beyond it are refused.
     window_max: u64,
     sack: Option<SackHistory>,
-    /// Wait of a delayed acknowledgement; `None` if none waits.
     ack_delay: Option<Duration>,
     reassembly: Reassembly,
     /// Due time of a delayed acknowledgement, and the packet that it is for.
     delayed_ack: Option<(Time, u64)>,
-    /// Acknowledgement that waits for the driver.
     ack: Option<SackBlocks>,
     losses: LossRecord,
 }
@@ -73,8 +71,14 @@ impl TcpReceiver {
         self.reassembly.insert(cx, seq, bytes, datagram.zeros);
         // The SYN, and packets at a gap, are acknowledged at once (src: RFC 5681 s4.2).
         let is_in_order = seq + 1 == self.reassembly.next && self.reassembly.beyond.is_empty();
-        let may_wait = seq > 0 && is_in_order;
-        self.acknowledge(cx, seq, may_wait);
+        let delay = self.ack_delay.filter(|_| seq > 0 && is_in_order);
+        match delay.filter(|_| self.delayed_ack.is_none()) {
+            Some(delay) => self.delayed_ack = Some((cx.now + delay, seq)),
+            None => {
+                self.delayed_ack = None;
+                self.make_ack(seq);
+            }
+        }
         Ok(())
     }
 
@@ -89,15 +93,6 @@ impl TcpReceiver {
         } else if seq >= known {
             self.losses.missing(seq..seq + 1, |event| cx.emit(event));
         }
-    }
-
-    fn acknowledge(&mut self, cx: &mut Cx<'_>, seq: u64, may_wait: bool) {
-        if let (Some(delay), None, true) = (self.ack_delay, self.delayed_ack, may_wait) {
-            self.delayed_ack = Some((cx.now + delay, seq));
-            return;
-        }
-        self.delayed_ack = None;
-        self.make_ack(seq);
     }
 
     fn make_ack(&mut self, seq: u64) {
@@ -150,29 +145,93 @@ const SACK_BLOCKS: usize = 3;
 
 /// Latest reported blocks, most recent first (src: RFC 2018 s4).
 #[derive(Clone, Debug, Default)]
-struct SackHistory {
-    blocks: Vec<(u64, u64)>,
-}
+struct SackHistory(Vec<(u64, u64)>);
 
 impl SackHistory {
     /// Blocks for the acknowledgement of packet `seq`: the run that contains it, then earlier ones.
     fn blocks_for(&mut self, seq: u64, next: u64, beyond: &RangeSet) -> SackBlocks {
         let mut sack = SackBlocks::default();
         if beyond.is_empty() {
-            self.blocks.clear();
+            self.0.clear();
             return sack;
         }
         let run = beyond.around(seq).map(|run| (run.start, run.end));
         let covered = run.unwrap_or((0, next));
-        self.blocks.retain(|block| !(covered.0 <= block.0 && covered.1 >= block.1));
+        self.0.retain(|block| !(covered.0 <= block.0 && covered.1 >= block.1));
         if let Some(run) = run {
-            self.blocks.insert(0, run);
+            self.0.insert(0, run);
         }
-        self.blocks.truncate(SACK_BLOCKS);
-        for &(start, end) in &self.blocks {
+        self.0.truncate(SACK_BLOCKS);
+        for &(start, end) in &self.0 {
             sack.push(start as u32, end as u32);
         }
         sack
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Reassembly {
+    /// First packet not received (RCV.NXT).
+    pub(super) next: u64,
+    pub(super) beyond: RangeSet,
+    /// Payload of packets from `next` on; slot 0 is packet `next`, which is missing.
+    slots: VecDeque<Option<Held>>,
+    delivered_bytes: u64,
+    end: Option<u64>,
+    pub(super) events: VecDeque<FlowEvent>,
+}
+
+impl Reassembly {
+    pub(super) fn fin(&mut self, seq: u64) {
+        if self.end.is_none() && seq >= self.next {
+            self.end = Some(seq + 1);
+        }
+    }
+
+    pub(super) fn known_end(&self) -> u64 {
+        self.beyond.end().unwrap_or(0).max(self.next)
+    }
+
+    pub(super) fn insert(&mut self, cx: &mut Cx<'_>, seq: u64, bytes: &[u8], zeros: u32) {
+        if seq == self.next {
+            self.slots.pop_front();
+            self.deliver(cx, Held { bytes: bytes.to_vec(), zeros });
+            while let Some(Some(payload)) = self.slots.front_mut().map(Option::take) {
+                self.slots.pop_front();
+                self.deliver(cx, payload);
+            }
+            self.beyond.remove(0..self.next);
+            if self.end == Some(self.next) {
+                self.events.push_back(FlowEvent::Completed);
+                cx.emit(Event::Completed { bytes: self.delivered_bytes });
+            }
+        } else if seq > self.next && self.beyond.insert(seq..seq + 1) {
+            let slot = (seq - self.next) as usize;
+            if slot >= self.slots.len() {
+                self.slots.resize_with(slot + 1, || None);
+            }
+            self.slots[slot] = Some(Held { bytes: bytes.to_vec(), zeros });
+        }
+    }
+
+    fn deliver(&mut self, cx: &mut Cx<'_>, Held { bytes, zeros }: Held) {
+        let seq = self.next;
+        self.next += 1;
+        let len = bytes.len() as u32 + zeros;
+        if len == 0 {
+            return;
+        }
+        self.delivered_bytes += u64::from(len);
+        cx.emit(Event::Delivered { seq, bytes: len });
+        match self.events.back_mut() {
+            // Zeros after an event not fetched yet need no event of their own.
+            Some(FlowEvent::Delivered { zeros, .. })
+                if bytes.is_empty() && zeros.checked_add(len).is_some() =>
+            {
+                *zeros += len;
+            }
+            _ => self.events.push_back(FlowEvent::Delivered { bytes, zeros }),
+        }
     }
 }
 

@@ -8,9 +8,8 @@ use alloc::collections::BTreeMap;
 use faircast_base::{Cx, Duration, Time};
 
 use super::Flavour;
-use super::recovery::LastCut;
+use super::recovery::{CongestionWindow, LastCut};
 use super::sender::TcpSender;
-use super::window::CongestionWindow;
 use crate::congestion::common::lateness::{Gaps, Lateness, bound};
 
 #[derive(Debug, Default)]
@@ -22,7 +21,6 @@ pub(super) struct Reordering {
     /// Retransmitted packets without an acknowledgement, with the time of the last retransmission.
     resent: BTreeMap<u64, Time>,
     rtt_min: Option<Duration>,
-    /// Last cut, until a timeout or until it is reverted.
     undo: Option<Undo>,
 }
 
@@ -71,9 +69,7 @@ impl Reordering {
         self.resent.clear();
     }
 
-    /// Notes received packets. Missing packets that come without a repair were late.
-    fn on_received(&mut self, now: Time, from: u64, to: u64) {
-        let mut from = from;
+    fn on_received(&mut self, now: Time, mut from: u64, to: u64) {
         while let Some(seq) = self.gaps.first_from(from).filter(|seq| *seq < to) {
             from = seq + 1;
             let Some(late) = self.gaps.came(now, seq) else { continue };
@@ -81,12 +77,11 @@ impl Reordering {
             // A packet within a round trip of its retransmission is the original (src: RFC 3522).
             let original =
                 resent.is_none_or(|at| self.rtt_min.is_some_and(|least| now.since(at) < least));
-            if !original {
-                continue;
-            }
-            self.lateness.came(late, bound(self.rtt_min));
-            if let Some(undo) = self.undo.as_mut().filter(|_| resent.is_some()) {
-                undo.late += 1;
+            if original {
+                self.lateness.came(late, bound(self.rtt_min));
+                if let Some(undo) = self.undo.as_mut().filter(|_| resent.is_some()) {
+                    undo.late += 1;
+                }
             }
         }
     }
@@ -97,25 +92,15 @@ impl Reordering {
             self.on_received(now, start, end);
         }
         self.covered_end = self.covered_end.max(ack);
-        let mut ascending: [(u64, u64); super::wire::SACK_BLOCKS_MAX] = Default::default();
-        let ascending = &mut ascending[..blocks.len()];
-        ascending.copy_from_slice(blocks);
+        let mut ascending = blocks.to_vec();
         ascending.sort_unstable();
-        for &(start, end) in &*ascending {
+        for (start, end) in ascending {
             if start > self.covered_end {
                 self.gaps.notice(now, self.covered_end, start);
             }
             self.covered_end = self.covered_end.max(end);
         }
-        while self.resent.first_key_value().is_some_and(|(seq, _)| *seq < ack) {
-            self.resent.pop_first();
-        }
-    }
-
-    fn on_duplicate(&mut self, now: Time, una: u64) {
-        if self.gaps.next(una).is_none() {
-            self.gaps.notice(now, una, una + 1);
-        }
+        self.resent = self.resent.split_off(&ack);
     }
 }
 
@@ -124,8 +109,9 @@ impl TcpSender {
         let (una, sent_end) = (self.una, self.sent_end);
         let Some(reordering) = &mut self.reordering else { return };
         reordering.on_ack(cx.now, una, ack, blocks);
-        if ack == una && una < sent_end && self.flavour != Flavour::Sack {
-            reordering.on_duplicate(cx.now, una);
+        let is_duplicate = ack == una && una < sent_end && self.flavour != Flavour::Sack;
+        if is_duplicate && reordering.gaps.next(una).is_none() {
+            reordering.gaps.notice(cx.now, una, una + 1);
         }
         let undone = reordering.undo.take_if(|undo| undo.resent > 0 && undo.late >= undo.resent);
         if let Some(Undo { window, .. }) = undone {
@@ -160,12 +146,6 @@ impl TcpSender {
         if self.recovery.dup_acks == 0 {
             return self.send_window(cx, false, usize::MAX);
         }
-        loop {
-            let before = self.next;
-            self.limited_transmit(cx);
-            if self.next == before {
-                break;
-            }
-        }
+        while self.limited_transmit(cx) {}
     }
 }

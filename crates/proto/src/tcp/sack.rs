@@ -2,12 +2,11 @@
 
 use faircast_base::{CutReason, Cx};
 
-use super::recovery::LastCut;
+use super::recovery::{LastCut, Scoreboard};
 use super::sender::{DUP_ACK_THRESHOLD, TcpSender};
 
 impl TcpSender {
-    /// src: ns-2.35, behaviour of `Agent/TCP/Sack1`; Fall and Floyd, Simulation-based Comparisons
-    /// of Tahoe, Reno, and SACK TCP, 1996.
+    /// src: ns-2.35, behaviour of `Agent/TCP/Sack1`; Fall and Floyd, 1996.
     pub(super) fn on_ack_sack(&mut self, cx: &mut Cx<'_>, ack: u64, blocks: &[(u64, u64)]) {
         if self.recovery.pipe.is_some() {
             self.on_ack_in_recovery(cx, ack, blocks);
@@ -15,15 +14,13 @@ impl TcpSender {
         }
         if ack > self.una {
             self.recovery.is_partial = false;
-            let packets = ack - self.una;
-            self.take_new_ack(cx, ack);
-            self.open_window(packets);
+            self.open_window(cx, ack);
             self.recovery.after_timeout = false;
             if self.hole_is_lost(cx.now).is_some() {
                 self.scoreboard.update(ack, blocks);
                 return self.on_hole_sack(cx);
             }
-            self.scoreboard.clear();
+            self.scoreboard = Scoreboard::default();
         } else if ack == self.una
             && !self.recovery.after_timeout
             && self.scoreboard.update(ack, blocks)
@@ -65,7 +62,7 @@ impl TcpSender {
         let in_network = (self.sent_end - self.una) as i64 - i64::from(self.recovery.dup_acks);
         self.recovery.pipe = Some(in_network);
         self.timer.restart(cx.now);
-        self.timer.stop_timing();
+        self.timer.timed = None;
         self.scoreboard.mark_retransmitted(self.una);
         self.recovery.last_cut = LastCut::DupAcks;
         self.cut(cx, CutReason::Loss);
@@ -78,7 +75,7 @@ impl TcpSender {
             self.recovery.pipe = None;
             self.take_new_ack(cx, ack);
             self.recovery.after_timeout = false;
-            self.scoreboard.clear();
+            self.scoreboard = Scoreboard::default();
             if self.hole_is_lost(cx.now).is_some() {
                 self.scoreboard.update(ack, blocks);
                 self.recovery.dup_acks = self.scoreboard.arrived();

@@ -1,23 +1,22 @@
 //! Sender: common part of all flavours.
 
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use crate::content::Content;
-use crate::transport::EndSetup;
-use crate::{Datagram, FlowEvent, Machine, Transmit};
-use faircast_base::{BadInput, Checked, CutReason, Cx, Duration, Event, Time, TimeoutKind};
+use faircast_base::{
+    BadInput, Checked, CutReason, Cx, Duration, Event, FlowId, NodeId, Time, TimeoutKind,
+};
 
 use super::Flavour;
-use super::packets::Packets;
-use super::recovery::Recovery;
+use super::recovery::{CongestionWindow, Recovery, Scoreboard};
 use super::reordering::Reordering;
-use super::rto::Ns2Rto;
-use super::scoreboard::Scoreboard;
 use super::settings::Settings;
-use super::timer::RetransmissionTimer;
-use super::window::CongestionWindow;
+use super::timer::{Ns2Rto, RetransmissionTimer};
 use super::wire::{self, Segment};
+use crate::content::Content;
+use crate::transport::EndSetup;
+use crate::{Datagram, Destination, FlowEvent, Machine, Transmit};
 
 /// Duplicate acknowledgements that start a fast retransmit (src: RFC 5681 s3.2; numdupacks_).
 pub(super) const DUP_ACK_THRESHOLD: u32 = 3;
@@ -49,16 +48,8 @@ pub struct TcpSender {
     pub(super) send_at: Option<Time>,
     /// Window in whole packets of the last trace event.
     traced_window: u64,
-    completion: Completion,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Completion {
-    #[default]
-    Incomplete,
-    /// Complete; the application does not know yet.
-    Unreported,
-    Reported,
+    is_complete: bool,
+    event: Option<FlowEvent>,
 }
 
 impl TcpSender {
@@ -75,13 +66,14 @@ impl TcpSender {
             stream_end: packets.end,
             packets,
             window: CongestionWindow::new(&settings),
-            recovery: Recovery::default(),
+            recovery: Recovery { recover: 1, ..Recovery::default() },
             scoreboard: Scoreboard::default(),
             reordering: settings.reordering.then(Box::default),
             timer: RetransmissionTimer::new(Ns2Rto::new(&settings)),
             send_at: None,
             traced_window: 0,
-            completion: Completion::default(),
+            is_complete: false,
+            event: None,
             settings,
         }
     }
@@ -93,16 +85,15 @@ impl TcpSender {
         }
         let nothing_in_flight = self.una == self.sent_end;
         let repair = seq < self.sent_end;
-        self.packets.enqueue(seq, repair);
+        self.packets.queue.push_back((seq, repair));
         cx.emit(Event::DataSent { seq, bytes: self.packets.payload_len(seq), repair });
-        if repair && let Some(reordering) = &mut self.reordering {
-            reordering.on_resent(cx.now, seq);
-        }
         if !repair {
             self.sent_end = seq + 1;
             self.timer.time(seq, cx.now);
+        } else if let Some(reordering) = &mut self.reordering {
+            reordering.on_resent(cx.now, seq);
         }
-        if self.timer.expires_at().is_none() || nothing_in_flight {
+        if self.timer.expires_at.is_none() || nothing_in_flight {
             self.timer.restart(cx.now);
         }
     }
@@ -118,19 +109,20 @@ impl TcpSender {
             if let Some(reordering) = &mut self.reordering {
                 reordering.on_round_trip(cx.now.since(sent_at));
             }
-            let rtt_ns = cx.now.since(sent_at).as_nanos();
-            cx.emit(Event::RttSample { node: self.packets.peer, rtt_ns });
+            let rtt = cx.now.since(sent_at);
+            cx.emit(Event::RttSample { node: self.packets.peer, rtt_ns: rtt.as_nanos() });
         }
         self.timer.restart(cx.now);
     }
 
-    /// Grows the window. With reordering tolerance each packet counts.
-    pub(super) fn open_window(&mut self, packets: u64) {
-        let times = if self.reordering.is_some() { packets } else { 1 };
+    /// Processes a new acknowledgement that grows the window.
+    pub(super) fn open_window(&mut self, cx: &mut Cx<'_>, ack: u64) {
+        let times = if self.reordering.is_some() { ack - self.una } else { 1 };
+        self.take_new_ack(cx, ack);
         (0..times).for_each(|_| self.window.open());
         if self.una == 1 {
             // ns-2 sets the initial window at the acknowledgement of packet 0.
-            self.window.open_connection();
+            self.window.cwnd = self.window.initial;
         }
     }
 
@@ -147,15 +139,16 @@ impl TcpSender {
     }
 
     /// Limited transmit: sends a new packet for an early duplicate acknowledgement (src: RFC 3042).
-    pub(super) fn limited_transmit(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn limited_transmit(&mut self, cx: &mut Cx<'_>) -> bool {
         let ahead = (self.next + 1) as f64 - self.una as f64;
-        if self.next < self.una + self.window.max
+        let permitted = self.next < self.una + self.window.max
             && self.next < self.stream_end
-            && ahead <= self.window.cwnd + f64::from(self.recovery.dup_acks)
-        {
+            && ahead <= self.window.cwnd + f64::from(self.recovery.dup_acks);
+        if permitted {
             self.output(cx, self.next);
             self.next += 1;
         }
+        permitted
     }
 
     /// Sends what the window permits, at most `burst_max` packets (ns-2: send_much()).
@@ -187,18 +180,11 @@ impl TcpSender {
         true
     }
 
-    fn begin(&mut self, cx: &mut Cx<'_>) {
-        if self.settings.random_clock_phase {
-            self.timer.rto.set_phase(self.settings.clock_granularity.mul_f64(cx.rng.unit()));
-        }
-        self.send_window(cx, false, usize::MAX);
-    }
-
     fn time_out(&mut self, cx: &mut Cx<'_>) {
         self.window.inflation = 0;
         self.recovery.time_out(self.sent_end);
         self.last_una = self.una;
-        self.scoreboard.clear();
+        self.scoreboard = Scoreboard::default();
         if let Some(reordering) = &mut self.reordering {
             reordering.on_timeout();
         }
@@ -209,21 +195,22 @@ impl TcpSender {
             let after_ns = self.timer.interval.as_nanos();
             cx.emit(Event::Timeout { kind: TimeoutKind::Retransmission, after_ns });
             if self.una == 0 {
-                self.window.lose_syn();
+                // src: RFC 5681 s3.1.
+                self.window.initial = 1.0;
             }
             self.cut(cx, CutReason::Timeout);
             self.timer.rto.back_off();
         }
         self.timer.restart(cx.now);
         self.next = self.una;
-        self.timer.stop_timing();
+        self.timer.timed = None;
         self.send_window(cx, false, usize::MAX);
     }
 
     fn handle_segment(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>) -> Checked {
         let (segment, _) = Segment::decode(datagram.bytes)?;
         let Segment::Ack { flow, next, sack } = segment else { return Err(BadInput::Malformed) };
-        if !self.packets.is_from_peer(flow, datagram.from) {
+        if flow != self.packets.flow || datagram.from != self.packets.peer {
             return Err(BadInput::Foreign);
         }
         let ack = wire::unwrap_near(self.una, next).ok_or(BadInput::OutOfWindow)?;
@@ -266,10 +253,11 @@ impl TcpSender {
         if self.una < self.stream_end {
             return;
         }
-        self.timer.stop();
+        self.timer.expires_at = None;
         self.send_at = None;
-        if self.completion == Completion::Incomplete && self.una == self.packets.end {
-            self.completion = Completion::Unreported;
+        if !self.is_complete && self.una == self.packets.end {
+            self.is_complete = true;
+            self.event = Some(FlowEvent::Completed);
             cx.emit(Event::Completed { bytes: self.packets.offset(self.una) });
         }
     }
@@ -294,7 +282,11 @@ impl Machine for TcpSender {
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         if self.start_at.take_if(|at| *at <= cx.now).is_some() {
-            self.begin(cx);
+            if self.settings.random_clock_phase {
+                let phase = self.settings.clock_granularity.mul_f64(cx.rng.unit());
+                self.timer.rto.phase_ns = phase.as_nanos();
+            }
+            self.send_window(cx, false, usize::MAX);
         }
         // A delayed send comes before a simultaneous timeout.
         if self.send_at.take_if(|at| *at <= cx.now).is_some() {
@@ -306,7 +298,7 @@ impl Machine for TcpSender {
                 Flavour::Sack => self.on_hole_sack(cx),
             }
         }
-        if self.timer.expires_at().is_some_and(|at| at <= cx.now) {
+        if self.timer.expires_at.is_some_and(|at| at <= cx.now) {
             self.time_out(cx);
         }
         self.trace_window(cx);
@@ -324,19 +316,78 @@ impl Machine for TcpSender {
     }
 
     fn poll_event(&mut self) -> Option<FlowEvent> {
-        if self.completion != Completion::Unreported {
-            return None;
-        }
-        self.completion = Completion::Reported;
-        Some(FlowEvent::Completed)
+        self.event.take()
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        let timers = [self.start_at, self.send_at, self.timer.expires_at(), self.hole_due()];
+        let timers = [self.start_at, self.send_at, self.timer.expires_at, self.hole_due()];
         timers.into_iter().flatten().min()
     }
 }
 
 fn milli(packets: f64) -> u64 {
     (packets * 1000.0 + 0.5) as u64
+}
+
+/// Numbered packets of a connection. Packet 0 is a SYN alone (ns-2: syn_ and delay_growth_).
+pub(super) struct Packets {
+    pub(super) flow: FlowId,
+    pub(super) peer: NodeId,
+    payload_bytes: u32,
+    /// Bytes that the simulated network counts for a data packet's headers; `None` on real ones.
+    header_bytes: Option<u32>,
+    content: Box<dyn Content>,
+    content_bytes: u64,
+    /// First number after the content; `u64::MAX` for an endless stream.
+    pub(super) end: u64,
+    /// Packets that wait for the driver, each with true for a retransmission.
+    pub(super) queue: VecDeque<(u64, bool)>,
+}
+
+impl Packets {
+    pub(super) fn new(setup: &EndSetup<'_>, content: Box<dyn Content>) -> Self {
+        let Destination::Node(peer) = setup.to else { panic!("TCP has one receiver") };
+        let payload_bytes = setup.payload.max(1);
+        // An empty object is one empty packet after the SYN.
+        let packets = |bytes: u64| 1 + bytes.div_ceil(u64::from(payload_bytes)).max(1);
+        Self {
+            flow: setup.flow,
+            peer,
+            payload_bytes,
+            header_bytes: setup.header,
+            content_bytes: content.len().unwrap_or(u64::MAX),
+            end: content.len().map_or(u64::MAX, packets),
+            content,
+            queue: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn offset(&self, seq: u64) -> u64 {
+        let data_packet = seq.saturating_sub(1);
+        data_packet.saturating_mul(u64::from(self.payload_bytes)).min(self.content_bytes)
+    }
+
+    pub(super) fn payload_len(&self, seq: u64) -> u32 {
+        // Packet lengths do not exceed `payload_bytes`, a u32.
+        (self.offset(seq + 1) - self.offset(seq)) as u32
+    }
+
+    pub(super) fn transmit(&mut self, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let (seq, again) = self.queue.pop_front()?;
+        let syn = seq == 0;
+        let fin = seq + 1 == self.end;
+        Segment::Data { flow: self.flow, seq: seq as u32, syn, fin, again }.encode(buf);
+        let payload_len = self.payload_len(seq);
+        let zeros = match payload_len {
+            0 => 0,
+            _ => self.content.read(self.offset(seq), payload_len, buf),
+        };
+        let wire_len = match self.header_bytes {
+            Some(_) if syn => wire::CONTROL_WIRE_LEN,
+            Some(header_bytes) => payload_len + header_bytes,
+            None => wire::IP_HEADER_LEN + wire::HEADER_LEN + payload_len,
+        };
+        let control = Transmit::control(Destination::Node(self.peer));
+        Some(Transmit { zeros, payload_len, wire_len: Some(wire_len), ..control })
+    }
 }

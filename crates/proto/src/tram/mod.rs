@@ -21,7 +21,7 @@ use faircast_base::{Duration, GroupId, NodeId, Seq, Time};
 use crate::congestion::{BoxControl, BoxFeedback, Floor, Guarantees, Load, SchemeEntry};
 use crate::content::ByOffset;
 use crate::options::{OptionSpec, Options};
-use crate::pgm::negotiation::{Announced, SchemeAnnouncement, SchemeMismatch};
+use crate::pgm::negotiation::{SchemeAnnouncement, SchemeMismatch};
 use crate::pgm::options::DeliveryMode;
 use crate::pgm::wire::{Gsi, Tsi};
 use crate::stack::Stack;
@@ -139,10 +139,7 @@ impl TreeNegotiation {
             let known = known.iter().map(Stack::name).collect();
             Some(SchemeMismatch { sender, receiver, known })
         };
-        let announced = match Announced::decode(announced).ok_or(None)? {
-            Announced::Scheme(announced) => announced,
-            Announced::Newer => return Err(other(String::new())),
-        };
+        let announced = SchemeAnnouncement::decode_or_newer(announced).ok_or(None)?;
         let all = known.iter().chain(&self.insists);
         let tree = all.into_iter().find(|tree| tree.name() == announced.scheme);
         let tree = tree.filter(|tree| self.insists.is_none_or(|insists| insists == **tree));

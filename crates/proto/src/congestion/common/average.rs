@@ -8,7 +8,6 @@ use faircast_base::Duration;
 pub(crate) struct MovingAverage(Option<f64>);
 
 impl MovingAverage {
-    /// Creates an average that has a value before its first sample.
     pub(crate) fn of(value: f64) -> Self {
         Self(Some(value))
     }
@@ -22,8 +21,7 @@ impl MovingAverage {
     }
 }
 
-/// Moving average with the moving average of distances from it, which stands for the standard
-/// deviation (src: RFC 6298 s2, ormcc s2.1).
+/// Moving average with that of distances from it (src: RFC 6298 s2, ormcc s2.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct MeanDeviation {
     pub(crate) mean: f64,
@@ -36,7 +34,6 @@ impl MeanDeviation {
         Self { mean: sample, deviation: sample / 2.0 }
     }
 
-    /// Adds a sample. The deviation takes the distance from the mean before it.
     pub(crate) fn add(&mut self, sample: f64, mean_gain: f64, deviation_gain: f64) {
         let error = sample - self.mean;
         let distance = if error < 0.0 { -error } else { error };
@@ -52,8 +49,7 @@ const BETA: f64 = 1.0 / 4.0;
 /// Deviations that the timeout exceeds the smoothed round trip by (K; src: RFC 6298 s2.2).
 const K: f64 = 4.0;
 
-/// Round-trip time estimator: SRTT and RTTVAR in seconds, and the timeout that follows from them
-/// (src: RFC 6298 s2). Bounds and back-off belong to its users.
+/// Round-trip time estimator: SRTT and RTTVAR in seconds (src: RFC 6298 s2), without back-off.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct RttEstimator(Option<MeanDeviation>);
 
@@ -78,12 +74,10 @@ impl RttEstimator {
         self.srtt_s().map(Duration::from_secs_f64)
     }
 
-    /// Returns K RTTVAR, the margin of the timeout over SRTT.
     pub(crate) fn margin(&self) -> Option<Duration> {
         self.0.map(|rtt| Duration::from_secs_f64(K * rtt.deviation))
     }
 
-    /// Returns SRTT + K RTTVAR, without bounds.
     pub(crate) fn rto(&self) -> Option<Duration> {
         self.0.map(|rtt| Duration::from_secs_f64(rtt.mean + K * rtt.deviation))
     }

@@ -1,4 +1,4 @@
-//! TCP throughput equation: the rate of TCP at a given loss and round trip (RFC 4654 s2.1).
+//! TCP throughput equation (RFC 4654 s2.1), and the mean of loss intervals for its loss.
 
 use faircast_base::math::sqrt;
 
@@ -15,6 +15,19 @@ pub fn throughput_bits_per_s(packet_bytes: f64, rtt_s: f64, loss: f64) -> f64 {
     8.0 * packet_bytes / (rtt_s * sqrt(2.0 * loss / 3.0) * timeout_factor(loss))
 }
 
+/// Weights of loss intervals, newest first (src: RFC 4654 s5.4 and RFC 5348 s5.4).
+pub const WEIGHTS: [f64; 8] = [1.0, 1.0, 1.0, 1.0, 0.8, 0.6, 0.4, 0.2];
+
+/// Returns the weighted mean of the first eight `intervals`, newest first, at least one.
+pub fn weighted_mean(intervals: impl Iterator<Item = f64>) -> f64 {
+    let (mut sum, mut weights) = (0.0, 0.0);
+    for (weight, interval) in WEIGHTS.iter().zip(intervals) {
+        sum += weight * interval;
+        weights += weight;
+    }
+    sum / weights
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -28,5 +41,16 @@ mod tests {
             assert!((got - bits_per_s).abs() < 0.5, "{loss}: {got}");
         }
         assert_eq!(throughput_bits_per_s(1000.0, 0.1, 0.0), f64::INFINITY);
+    }
+
+    #[test]
+    fn the_four_newest_intervals_weigh_alike_and_older_ones_less() {
+        assert_eq!(weighted_mean([10.0; 9].into_iter()), 10.0);
+        assert_eq!(weighted_mean([30.0, 10.0].into_iter()), 20.0);
+        let bump =
+            |at: usize| weighted_mean((0..8).map(|i| if i == at { 70.0 } else { 10.0 })) - 10.0;
+        for (at, more) in [(0, 10.0), (3, 10.0), (4, 8.0), (5, 6.0), (6, 4.0), (7, 2.0)] {
+            assert!((bump(at) - more).abs() < 1e-9, "{at}");
+        }
     }
 }

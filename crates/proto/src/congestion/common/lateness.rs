@@ -9,29 +9,23 @@ use faircast_base::{Duration, Time};
 
 /// Lateness of packets that were missed and came, by periods of losses.
 #[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
+#[repr(C)] // Hot fields first: see the receiver's session of PGM.
 pub(crate) struct Lateness {
     /// Maximum of this and the previous period; `None` if all packets came in order.
     longest: Option<Duration>,
-    /// Maximum of this period.
     recent: Option<Duration>,
-    /// Losses of this period.
     losses: u32,
-    /// Latest loss that counted.
     lost_at: Option<Time>,
 }
 
-/// Losses that end a period, whose lateness is forgotten (src: RFC 8985 s6.2: a window persists for
-/// 16 recoveries). Losses within `BOUND_MIN` count once.
+/// Losses that end a period, whose lateness is forgotten (src: RFC 8985 s6.2: 16 recoveries).
 const PERIOD_LOSSES: u32 = 16;
 
-/// Tolerance in units of the maximum lateness, and the minimum tolerance; chosen. Hosts read
-/// packets in batches, within which no packet seems late.
+/// Tolerance in maximum latenesses, and the least: within a batch no packet seems late; chosen.
 const MARGIN: f64 = 1.5;
 const TOLERANCE_MIN: Duration = Duration::from_millis(1);
 
-/// Bounds of the tolerance, at most one round trip within them; chosen. The lower bound serves
-/// short or unknown round trips.
+/// Bounds of the tolerance, at most one round trip within them; chosen.
 pub(crate) const BOUND_MIN: Duration = Duration::from_millis(50);
 pub(crate) const BOUND_MAX: Duration = Duration::from_millis(250);
 
@@ -49,7 +43,6 @@ impl Lateness {
         }
     }
 
-    /// Notes a loss. Sixteen end a period.
     pub(crate) fn lost(&mut self, now: Time) {
         if self.longest.is_none() || self.lost_at.is_some_and(|at| now.since(at) < BOUND_MIN) {
             return;
@@ -82,7 +75,6 @@ struct Gap {
 const GAPS_MAX: usize = 1024;
 
 impl Gaps {
-    /// Adds packets `first..end` as missing, if they lie after all others.
     pub(crate) fn notice(&mut self, now: Time, first: u64, end: u64) {
         while self.0.front().is_some_and(|gap| now.since(gap.noticed) > BOUND_MAX)
             || self.0.len() >= GAPS_MAX
@@ -117,7 +109,6 @@ impl Gaps {
         Some(self.0.get(due.checked_sub(1)?)?.end)
     }
 
-    /// Returns the first missing packet at or after `from`.
     pub(crate) fn first_from(&self, from: u64) -> Option<u64> {
         let gap = self.0.get(self.0.partition_point(|gap| gap.end <= from))?;
         Some(gap.first.max(from))
@@ -137,14 +128,11 @@ impl Gaps {
     }
 }
 
-/// Lateness and gaps of a path.
-// Fields that every packet needs come first: see the receiver's session of PGM.
 #[derive(Clone, Debug, Default)]
-#[repr(C)]
+#[repr(C)] // Hot fields first: see the receiver's session of PGM.
 pub(crate) struct Disorder {
     pub(crate) lateness: Lateness,
     pub(crate) gaps: Gaps,
-    /// Maximum tolerance by the latest round trip.
     bound: Duration,
 }
 

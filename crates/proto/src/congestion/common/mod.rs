@@ -4,7 +4,6 @@ pub(crate) mod average;
 #[cfg(test)]
 pub(crate) use crate::tests::bench;
 pub mod equation;
-pub mod intervals;
 pub(crate) mod lateness;
 pub(crate) mod node;
 pub(crate) mod reorder;

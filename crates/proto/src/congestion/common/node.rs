@@ -1,7 +1,5 @@
 //! Encoding of nodes and 32-bit words in option values.
 
-use alloc::vec::Vec;
-
 use faircast_base::NodeId;
 
 const NOBODY: u32 = 0;
@@ -13,10 +11,6 @@ pub(crate) fn words<const N: usize>(bytes: &[u8]) -> Option<[u32; N]> {
     let (words, []) = bytes.as_chunks() else { return None };
     let words: &[[u8; 4]; N] = words.try_into().ok()?;
     Some(words.map(u32::from_be_bytes))
-}
-
-pub(crate) fn put_words<const N: usize>(out: &mut Vec<u8>, words: [u32; N]) {
-    out.extend(words.iter().flat_map(|word| word.to_be_bytes()));
 }
 
 pub(crate) fn address(node: Option<NodeId>) -> u32 {
@@ -53,9 +47,7 @@ mod tests {
 
     #[test]
     fn words_are_big_endian() {
-        let mut bytes = alloc::vec![9];
-        put_words(&mut bytes, [0x0102_0304, 5]);
-        assert_eq!(bytes, [9, 1, 2, 3, 4, 0, 0, 0, 5]);
+        let bytes = [9, 1, 2, 3, 4, 0, 0, 0, 5];
         assert_eq!(words(&bytes[1..]), Some([0x0102_0304, 5]));
         assert_eq!((words::<2>(&bytes), words::<1>(&bytes[1..])), (None, None));
     }

@@ -17,10 +17,8 @@ pub(crate) struct Reorder<T> {
     stale: bool,
 }
 
-/// Evidence by which a missing packet counts as lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Evidence {
-    /// Number of later packets.
     Later(usize),
     /// Time since a later packet came, on a path known to reorder.
     Overdue(Duration),
@@ -43,16 +41,17 @@ impl Evidence {
 /// Most packets that wait for an overdue packet. Chosen: 50 ms at 1 Gbit/s.
 const EARLY_MAX: usize = 4096;
 
-/// Evidence of a single later packet.
 pub(crate) const AT_ONCE: Evidence = Evidence::Later(1);
 
-/// Fate of the next packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Settled<T> {
-    /// Packet arrived, with its value.
     Came(T),
     /// Packets `first..end` are lost; `end` came instead.
-    Lost { first: Seq, end: Seq, instead: T },
+    Lost {
+        first: Seq,
+        end: Seq,
+        instead: T,
+    },
 }
 
 impl<T> Default for Reorder<T> {
@@ -62,7 +61,6 @@ impl<T> Default for Reorder<T> {
 }
 
 impl<T: Copy> Reorder<T> {
-    /// Returns the first missing packet, and the arrival of the first packet after it.
     pub(crate) fn first_gap(&self) -> Option<(Seq, Time)> {
         let noticed = if self.stale { self.earliest() } else { self.noticed };
         Some((self.next.filter(|_| !self.early.is_empty())?, noticed))
@@ -72,7 +70,6 @@ impl<T: Copy> Reorder<T> {
         self.early.iter().map(|(_, at, _)| *at).fold(Time::MAX, Time::min)
     }
 
-    /// Returns one past the highest packet received.
     pub(crate) fn end(&self) -> Option<Seq> {
         self.early.back().map(|(last, ..)| last.next()).or(self.next)
     }

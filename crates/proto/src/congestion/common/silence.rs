@@ -2,7 +2,6 @@
 
 use faircast_base::{Duration, Time};
 
-/// Packets since the last report.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Unanswered {
     /// Departure of the first one, later by pauses.
@@ -20,7 +19,6 @@ impl Unanswered {
         self.packets += 1;
     }
 
-    /// Excludes a pause of `span`.
     pub(crate) fn pause(&mut self, span: Duration) {
         if let Some(since) = &mut self.since {
             *since += span;

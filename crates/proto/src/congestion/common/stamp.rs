@@ -15,8 +15,7 @@ pub(crate) fn milliseconds(now: Time) -> u32 {
     now.since(Time::ZERO).as_millis() as u32
 }
 
-/// Units from `then` to `now`, both modulo 2^32; `None` beyond `max`. Up to `tolerance` units in
-/// the future count as 0: two clocks measured.
+/// Units from `then` to `now` modulo 2^32, at most `max`; 0 up to `tolerance` in the future.
 pub(crate) fn elapsed(now: u32, then: u32, tolerance: i32, max: u32) -> Option<u32> {
     let units = now.wrapping_sub(then) as i32;
     (units >= -tolerance && i64::from(units) <= i64::from(max)).then_some(units.max(0) as u32)

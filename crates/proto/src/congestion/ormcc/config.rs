@@ -48,29 +48,23 @@ impl OrmccConfig {
     /// Returns the settings of a profile.
     pub fn profile(profile: Profile) -> Self {
         match profile {
-            Profile::Paper => Self::paper(),
+            // src: ormcc s2.
+            Profile::Paper => Self {
+                output_bound: false,
+                feedback: Feedback::Ci,
+                profile: Profile::Paper,
+                ..Self::default()
+            },
             Profile::Improved => Self::default(),
         }
     }
 
-    /// src: ormcc s2.
-    fn paper() -> Self {
-        Self {
-            output_bound: false,
-            feedback: Feedback::Ci,
-            profile: Profile::Paper,
-            ..Self::default()
-        }
-    }
-
-    /// True with the additions for real networks, among them the guard: the representative shows
-    /// that it is alive, the rate grows only while it does, and falls without any report.
+    /// True with the guard: growth needs a representative that shows itself alive; silence cuts.
     pub(super) fn is_improved(&self) -> bool {
         self.profile == Profile::Improved
     }
 
-    /// Returns the packets per round trip of the initial rate. The paper gives only the initial
-    /// round trip.
+    /// Returns the packets per round trip of the initial rate; open in the paper.
     pub(super) fn initial_packets(&self) -> f64 {
         if self.is_improved() { 4.0 } else { 1.0 }
     }

@@ -6,27 +6,15 @@
 //! rises by a packet per round trip. Averages of all reported rates show when another receiver has
 //! become the slowest.
 //!
-//! Receiver: `detection` finds losses, `indication` reports them (CI), `output` measures the output
-//! rate (mu). Sender: `cr` chooses the congestion representative (CR), `rate` grows and cuts the
-//! rate, `undo` reverts cuts for late packets, `delay` ends doubling, `silence` lowers an unused
-//! rate.
-//!
 //! Sources: `ormcc` (Li and Kalyanaraman); `ormcc-trac`, a later version, for the choice of
 //! reporters.
 
 mod config;
 mod cr;
-mod delay;
-mod detection;
-mod indication;
-mod output;
 mod rate;
 mod receiver;
-mod recent;
-mod repairs;
 mod sender;
 mod silence;
-mod undo;
 mod values;
 
 #[cfg(test)]
@@ -45,11 +33,9 @@ use crate::options::{OptionSpec, Options};
 /// Weight of a new output rate in the averages that select the representative (src: ormcc s2.2).
 const ALPHA: f64 = 0.125;
 
-/// Round trip before samples (src: ormcc s3).
 const RTT0: Duration = Duration::from_millis(200);
 
-/// Minimum charge of a packet, in bytes. Rates count payload, but real headers have some 90 bytes:
-/// empty packets would be free.
+/// Minimum charge of a packet, in bytes, since rates count payload: empty packets would be free.
 const COST_MIN: u32 = 256;
 
 fn cost(len: u32) -> u32 {
@@ -98,9 +84,8 @@ fn floor(options: &Options) -> Option<Floor> {
     config.is_improved().then_some(Floor { after: Duration::from_secs(90), every, burst: 1 })
 }
 
-/// Receivers report each loss once, and send NAKs as any PGM receiver. The representative sends at
-/// most one keep-alive per data packet. Every receiver may answer the first call, repeat it after
-/// 200 ms, and request an SPM.
+/// At most one keep-alive per data packet. Every receiver may answer the first call, repeat it
+/// after 200 ms, and request an SPM.
 fn reports_max(options: &Options, load: &Load) -> u64 {
     let config = OrmccConfig::from_options(options);
     let alive = if config.is_improved() { load.data_packets } else { 0 };

@@ -1,21 +1,18 @@
 //! Sender half of ORMCC.
 
+use alloc::collections::VecDeque;
+
 use faircast_base::{BadInput, CutReason, Cx, Duration, Event, NodeId, Seq, SwitchReason, Time};
 
 use super::config::OrmccConfig;
 use super::cr::{Choice, Representative};
-use super::delay::DelayIncrease;
-use super::rate::Rate;
-use super::recent::Recent;
-use super::repairs::Repairs;
+use super::rate::{CutUndo, DelayIncrease, Rate, Recent};
 use super::silence::{Pauses, Silence};
-use super::undo::CutUndo;
 use super::{OrmccAnnounce, OrmccReport, RTT0, cost};
-use crate::congestion::Pace;
 use crate::congestion::common::average::MovingAverage;
 use crate::congestion::common::lateness::BOUND_MAX;
 use crate::congestion::common::stamp::{RTT_MAX, echoed_us, microseconds};
-use crate::congestion::{Carrier, Gauges, Permit, Regime, SenderControl};
+use crate::congestion::{Carrier, Gauges, Pace, Permit, Regime, SenderControl};
 
 /// Tolerance for echoes from the future, in microseconds, since clocks differ in speed.
 const CLOCK_TOLERANCE_US: i32 = 1000;
@@ -46,18 +43,14 @@ pub struct OrmccSender {
     pub(super) cr: Representative,
     pub(super) rate: Rate,
     pub(super) pace: Pace,
-    /// Largest rates of the last round trips.
     recent: Recent,
     /// Size of the largest packet so far, in bytes (s).
     pub(super) packet_bytes: f64,
     /// Round trip in seconds, smoothed; none before a sample.
     pub(super) rtt_s: MovingAverage,
-    /// Latest round trip of the CR, in seconds; only with the guard.
     latest_rtt_s: Option<f64>,
     delay: DelayIncrease,
-    /// Latest output rate of the CR, in bytes per second (mu).
     output: Option<f64>,
-    /// True once any receiver has reported an output rate.
     has_output: bool,
     last_sent_at: Option<Time>,
     repairs: Repairs,
@@ -100,14 +93,8 @@ impl OrmccSender {
         self.follow(now);
     }
 
-    /// Paces packets by the present rate.
     pub(super) fn follow(&mut self, now: Time) {
         self.pace.set(now, 8.0 * self.rate.bytes_per_s());
-    }
-
-    fn is_repair_lost(&self, now: Time, carrier: Carrier, rtt: Duration) -> bool {
-        let Carrier::Nak { first } = carrier else { return false };
-        self.repairs.was_lost(first, now, rtt.max(self.rtt()))
     }
 
     fn note_rate(&mut self, now: Time) {
@@ -125,10 +112,10 @@ impl OrmccSender {
         })
     }
 
-    /// Notes an original, or a repair that waited for the rate.
     fn note_kind(&mut self, cx: &mut Cx<'_>, repair: bool) {
         if !repair {
-            return self.repairs.on_original();
+            (self.repairs.alone_since, self.repairs.has_lowered_rate) = (None, false);
+            return;
         }
         let falls = self.repairs.on_repair(cx.now, self.rtt());
         if let Some(output) = self.output.filter(|_| falls)
@@ -145,7 +132,9 @@ impl OrmccSender {
         self.note_pause(now);
         let bytes = cost(len);
         let is_first = self.last_sent_at.is_none();
-        let is_pause_over = self.last_sent_at.is_some_and(|at| now.since(at) > self.pause_min());
+        let two_rtts = Duration::from_secs_f64(2.0 * self.rtt_s());
+        let pause_min = two_rtts.max(self.pace.cost(self.packet_bytes as u32) * 4);
+        let is_pause_over = self.last_sent_at.is_some_and(|at| now.since(at) > pause_min);
         // The rate grows only if it is the limit and a representative is alive.
         let late = now.since(self.pace.ready_at().min(now));
         let is_limited = late <= Pace::BURST.max(self.pace.cost(bytes)) && !is_first;
@@ -170,13 +159,7 @@ impl OrmccSender {
         self.silence.all.sent(now);
         self.silence.of_cr.sent(now);
         self.last_sent_at = Some(now);
-        self.cr.on_sent();
-    }
-
-    /// Returns the time without a packet after which the next one ends a pause.
-    fn pause_min(&self) -> Duration {
-        let two_rtts = Duration::from_secs_f64(2.0 * self.rtt_s());
-        two_rtts.max(self.pace.cost(self.packet_bytes as u32) * 4)
+        self.cr.sent += 1;
     }
 
     fn grow(&mut self, now: Time, bytes: u32) {
@@ -187,8 +170,7 @@ impl OrmccSender {
         self.follow(now);
     }
 
-    /// Returns the rate at which growth stops. With the guard, the rate stays close to the reported
-    /// output: while a queue fills, losses show late and the rate would overshoot.
+    /// Returns the rate at which growth stops: near the output, since losses show late.
     fn growth_limit(&self, rtt_s: f64) -> f64 {
         let doubling = self.rate.doubling.is_some();
         let packet = self.packet_bytes / self.latest_rtt_s.unwrap_or(rtt_s);
@@ -204,8 +186,7 @@ impl OrmccSender {
         }
     }
 
-    /// Returns the time since a report's echo, or `None` if it is impossible. Zero if the echo lies
-    /// in the future by no more than [`CLOCK_TOLERANCE_US`].
+    /// Returns the time since a report's echo, at least 0; `None` if it is impossible.
     fn echoed(now: Time, report: &OrmccReport) -> Option<Duration> {
         echoed_us(now, report.echo_us, CLOCK_TOLERANCE_US, RTT_MAX)
     }
@@ -233,25 +214,13 @@ impl OrmccSender {
         }
     }
 
-    /// Ends doubling once the queue grows.
-    fn watch_doubling(&mut self, now: Time, sample_s: f64, output: Option<f64>) {
-        if self.packet_bytes == 0.0 || self.rate.doubling.is_none() {
-            return;
-        }
-        if self.delay.sample(sample_s) {
-            // The output while the queue grew is the path's capacity.
-            self.rate.end_doubling(output.unwrap_or(self.rate.bytes_per_s()));
-            self.follow(now);
-        }
-    }
-
     /// Forgets the output rate and the least round trip, which belong to another path or time.
     pub(super) fn forget_output(&mut self) {
         (self.delay, self.output) = (DelayIncrease::default(), None);
     }
 
     pub(super) fn dismiss(&mut self, cx: &mut Cx<'_>, reason: SwitchReason) {
-        self.cr.dismiss();
+        (self.cr.id, self.cr.average) = Default::default();
         self.silence.of_cr.clear();
         cx.emit(Event::Representative { node: None, reason });
     }
@@ -269,7 +238,8 @@ impl OrmccSender {
                 None => self.rtt_s = MovingAverage::default(),
             }
         }
-        self.cr.appoint(id);
+        self.cr.id = Some(id);
+        self.cr.restart_interval();
         self.silence.of_cr.clear();
         self.forget_output();
         self.latest_rtt_s = None;
@@ -277,20 +247,11 @@ impl OrmccSender {
     }
 
     fn on_indication(&mut self, cx: &mut Cx<'_>, from: NodeId, output: f64, sample_s: Option<f64>) {
-        let has_cr = self.cr.id.is_some();
-        let rng = &mut *cx.rng;
-        let choice = self.cr.judge(from, output, self.rate.interval, || rng.chance(Q));
-        let reason = match choice {
+        let choice = self.cr.judge(from, output, self.rate.interval, || cx.rng.chance(Q));
+        match choice {
             Choice::Other => return,
-            Choice::Cr => None,
-            Choice::First if has_cr => Some(SwitchReason::Slower),
-            Choice::First => Some(SwitchReason::First),
-            Choice::Recovered => Some(SwitchReason::Recovered),
-            Choice::Slower => Some(SwitchReason::Slower),
-            Choice::Silent => Some(SwitchReason::Silent),
-        };
-        if let Some(reason) = reason {
-            self.appoint(cx, from, reason, sample_s);
+            Choice::Cr => {}
+            Choice::Switch(reason) => self.appoint(cx, from, reason, sample_s),
         }
         self.cr.restart_interval();
         self.remember_rate(cx.now);
@@ -303,29 +264,14 @@ impl OrmccSender {
     }
 
     fn remember_rate(&mut self, now: Time) {
-        self.undo.remember(now, self.rate, self.undo_span());
-    }
-
-    fn undo_span(&self) -> Duration {
-        self.rtt() + BOUND_MAX
-    }
-
-    /// Reverts the last cut: the lost packets were only late.
-    fn undo_cut(&mut self, now: Time) {
-        let before = self.undo.take(now, self.undo_span(), self.config.is_improved());
-        if let Some(before) = before
-            && before.bytes_per_s() >= self.rate.bytes_per_s()
-        {
-            self.rate = before;
-            self.follow(now);
-        }
+        self.undo.remember(now, self.rate, self.rtt() + BOUND_MAX);
     }
 
     fn announce(&self, now: Time) -> OrmccAnnounce {
         let rtt_us = |rtt_s: f64| (rtt_s * 1e6 + 0.5).clamp(1.0, 4e9) as u32;
         // An overdue representative suppresses no receiver.
         let is_overdue = self.cr.is_overdue(self.rate.interval);
-        let rate = self.cr.averages.cr().filter(|_| !is_overdue).map(|rate| rate as f32);
+        let rate = self.cr.average.get().filter(|_| !is_overdue).map(|rate| rate as f32);
         OrmccAnnounce {
             sent_us: microseconds(now),
             rtt_us: self.rtt_s.get().map_or(0, rtt_us),
@@ -346,8 +292,8 @@ impl SenderControl for OrmccSender {
         self.note_size(cx.now, len);
         self.note_pause(cx.now);
         self.watch_silence(cx);
-        let at = self.pace.ready_at();
-        if at <= cx.now { Permit::Now } else { Permit::At(at) }
+        // Silence matters only when a packet could leave: it needs no timer.
+        self.pace.permit(cx.now)
     }
 
     fn on_sent(&mut self, cx: &mut Cx<'_>, _seq: Seq, len: u32) -> OrmccAnnounce {
@@ -376,7 +322,7 @@ impl SenderControl for OrmccSender {
         if let Some(decay) = decay {
             self.resume(cx.now, decay.resume_to);
         }
-        let is_cr = self.cr.is(from);
+        let is_cr = self.cr.id == Some(from);
         if is_cr {
             self.silence.of_cr.clear();
             self.output = output.or(self.output);
@@ -387,16 +333,25 @@ impl SenderControl for OrmccSender {
             // All indications count (src: ormcc s2.1).
             false => report.congestion,
             // Growth needs the round trip of a full queue, as at a loss (src: ormcc s2.1).
-            true => is_cr && (report.congestion || self.cr.averages.cr().is_none()),
+            true => is_cr && (report.congestion || self.cr.average.get().is_none()),
         };
         if let Some(sample_s) = sample_s.filter(|_| counts) {
             self.sample_rtt(cx, from, sample_s);
         }
-        if report.withdraws && is_cr {
-            self.undo_cut(cx.now);
+        // The packets of the last cut were only late.
+        if report.withdraws
+            && is_cr
+            && let Some(before) =
+                self.undo.take(cx.now, self.rtt() + BOUND_MAX, self.config.is_improved())
+            && before.bytes_per_s() >= self.rate.bytes_per_s()
+        {
+            self.rate = before;
+            self.follow(cx.now);
         }
         // Indications cover lost originals only, but the rest of a session may be repairs.
-        if report.congestion || self.is_repair_lost(cx.now, carrier, echoed) {
+        let repair_rtt = echoed.max(self.rtt());
+        let lost = |seq: Seq| self.repairs.was_lost(seq, cx.now, repair_rtt);
+        if report.congestion || matches!(carrier, Carrier::Nak { first } if lost(first)) {
             match output {
                 Some(output) => self.on_indication(cx, from, output, sample_s),
                 // Fewer than n packets came, so there is no rate to compare or cut to.
@@ -407,22 +362,21 @@ impl SenderControl for OrmccSender {
                 }
                 None => {}
             }
-        } else if let Some(sample_s) = sample_s.filter(|_| is_cr) {
-            self.watch_doubling(cx.now, sample_s, output);
+        } else if let Some(sample_s) = sample_s.filter(|_| is_cr)
+            && self.packet_bytes > 0.0
+            && self.rate.doubling.is_some()
+            && self.delay.sample(sample_s)
+        {
+            // The output while the queue grew is the path's capacity.
+            self.rate.end_doubling(output.unwrap_or(self.rate.bytes_per_s()));
+            self.follow(cx.now);
         }
     }
 
     fn on_leave(&mut self, cx: &mut Cx<'_>, from: NodeId) {
-        if self.cr.is(from) {
+        if self.cr.id == Some(from) {
             self.dismiss(cx, SwitchReason::Left);
         }
-    }
-
-    fn on_timeout(&mut self, _cx: &mut Cx<'_>) {}
-
-    /// Silence matters only when a packet could leave, and is checked then.
-    fn next_timeout(&self) -> Option<Time> {
-        None
     }
 
     fn round_trip(&self, now: Time, report: &OrmccReport) -> Option<Duration> {
@@ -446,5 +400,79 @@ impl SenderControl for OrmccSender {
             },
             ..Gauges::default()
         }
+    }
+}
+
+/// Most repairs remembered, and for at most 4 s: repeated requests come within seconds.
+const REPAIRS_MAX: usize = 1024;
+const REMEMBERED: Duration = Duration::from_secs(4);
+
+/// Recent repairs. A repeated request that cannot have crossed its repair shows the repair's loss.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Repairs {
+    sent: VecDeque<(Seq, Time)>,
+    /// Start of the time in which only repairs leave; `None` while originals leave.
+    alone_since: Option<Time>,
+    /// True once the rate was lowered because only repairs leave. It must not grow then.
+    pub(super) has_lowered_rate: bool,
+}
+
+impl Repairs {
+    /// Notes a repair that waited for the rate. Returns true if the rate must fall: once, after a
+    /// round trip in which only repairs left, because losses of repairs are reported rarely.
+    pub(super) fn on_repair(&mut self, now: Time, rtt: Duration) -> bool {
+        let since = *self.alone_since.get_or_insert(now);
+        let falls = !self.has_lowered_rate && now.since(since) >= rtt;
+        self.has_lowered_rate |= falls;
+        falls
+    }
+
+    pub(super) fn sent(&mut self, seq: Seq, now: Time) {
+        let old = |at: Time| now.since(at) >= REMEMBERED;
+        while self.sent.len() >= REPAIRS_MAX || self.sent.front().is_some_and(|&(_, at)| old(at)) {
+            self.sent.pop_front();
+        }
+        self.sent.push_back((seq, now));
+    }
+
+    pub(super) fn was_lost(&self, seq: Seq, now: Time, rtt: Duration) -> bool {
+        // The queue may have grown since the round trip was measured.
+        let crossing = rtt + rtt / 8;
+        let latest = self.sent.iter().rev().find(|(other, _)| *other == seq);
+        latest.is_some_and(|&(_, at)| (crossing..REMEMBERED).contains(&now.since(at)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::congestion::common::bench::at;
+
+    #[test]
+    fn a_repair_that_is_asked_for_again_after_a_round_trip_was_lost() {
+        let rtt = Duration::from_millis(80);
+        let mut repairs = Repairs::default();
+        repairs.sent(Seq::new(5), at(0));
+        repairs.sent(Seq::new(6), at(10));
+        for (seq, ms, want) in
+            [(5, 89, false), (5, 90, true), (6, 99, false), (6, 100, true), (7, 100, false)]
+        {
+            assert_eq!(repairs.was_lost(Seq::new(seq), at(ms), rtt), want, "{seq} at {ms} ms");
+        }
+        repairs.sent(Seq::new(5), at(100));
+        assert!(!repairs.was_lost(Seq::new(5), at(150), rtt), "the request crossed this one");
+        assert!(repairs.was_lost(Seq::new(5), at(190), rtt));
+        assert!(!repairs.was_lost(Seq::new(5), at(4100), rtt), "somebody may have come since");
+    }
+
+    #[test]
+    fn any_number_of_repairs_takes_little_memory() {
+        let mut repairs = Repairs::default();
+        for n in 0..10_000 {
+            repairs.sent(Seq::new(n), at(1));
+            assert!(repairs.sent.len() <= REPAIRS_MAX);
+        }
+        repairs.sent(Seq::new(0), at(5000));
+        assert_eq!(repairs.sent.len(), 1);
     }
 }

@@ -15,22 +15,17 @@ const CR_SILENCE_MIN: Duration = Duration::from_secs(1);
 const SILENCE_MIN: Duration = Duration::from_secs(5);
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
-/// Largest share of a silence limit that one pause uses up. The packet before a pause may stay
-/// unanswered; eight in a row cannot.
+/// Largest share of a silence limit that one pause uses up: the packet before it may be unanswered.
 const PAUSES: u64 = 8;
 
 /// Bounds of the interval at which the rate halves: normally one round trip.
 const HALVE_MIN: Duration = Duration::from_millis(10);
 const HALVE_MAX: Duration = Duration::from_secs(1);
 
-/// Silence of receivers.
 #[derive(Debug, Default)]
 pub(super) struct Silence {
-    /// Packets since the last report of any receiver.
     pub(super) all: Unanswered,
-    /// Packets since the last report of the representative.
     pub(super) of_cr: Unanswered,
-    /// Decay of the rate while all receivers are silent.
     pub(super) decay: Option<Decay>,
 }
 
@@ -82,17 +77,13 @@ impl OrmccSender {
         if let Some(decay) = &mut self.silence.decay {
             decay.halve_at += idle;
         } else if idle > cr_silence {
-            self.age_rate(now, idle.as_nanos() / cr_silence.as_nanos());
+            // Other flows have come and gone: the rate halves, but not below the initial rate.
+            let times = idle.as_nanos() / cr_silence.as_nanos();
+            let initial = self.config.initial_packets() * self.packet_bytes / self.rtt_s();
+            self.rate.age(times, initial, self.config.is_improved());
+            self.forget_output();
+            self.follow(now);
         }
-    }
-
-    /// Halves the rate after a pause, down to the initial rate: other flows have come and gone.
-    /// With the guard it doubles back.
-    fn age_rate(&mut self, now: Time, times: u64) {
-        let initial = self.config.initial_packets() * self.packet_bytes / self.rtt_s();
-        self.rate.age(times, initial, self.config.is_improved());
-        self.forget_output();
-        self.follow(now);
     }
 
     /// Dismisses a silent representative, and halves the rate while all receivers are silent.
@@ -124,8 +115,7 @@ impl OrmccSender {
         }
     }
 
-    /// Resumes after silence: as TCP's, the rate doubles from one packet per round trip to
-    /// `limit`.
+    /// Resumes after silence: as TCP's, the rate doubles from one packet per round trip.
     pub(super) fn resume(&mut self, now: Time, limit: f64) {
         self.forget_output();
         let one = self.packet_bytes / self.rtt_s();

@@ -6,10 +6,10 @@ use faircast_base::NodeId;
 
 use super::config::Feedback;
 use crate::congestion::Wire;
-use crate::congestion::common::node::{address, node, put_words, words};
+use crate::congestion::common::node::{address, node, words};
+use crate::fields::Encoded;
 use crate::pgm::wire::OptionType;
 
-/// Length of the announcement's value, without the option's 4-byte header.
 const ANNOUNCE_LEN: usize = 20;
 
 const REPORT_LEN: usize = 16;
@@ -43,7 +43,7 @@ pub struct OrmccAnnounce {
 }
 
 /// Report of a receiver: a congestion indication or a keep-alive.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct OrmccReport {
     /// Timestamp of the latest packet, plus its holding time in microseconds.
     pub echo_us: u32,
@@ -62,15 +62,10 @@ impl Wire for OrmccAnnounce {
     const BYTES_MAX: usize = ANNOUNCE_LEN;
 
     fn encode(&self, out: &mut Vec<u8>) {
-        let mode = match self.feedback {
-            Feedback::Ci => 0,
-            Feedback::CiPerRtt => 1,
-            Feedback::Trac => 2,
-        };
-        let alive = if self.alive { ALIVE } else { 0 };
-        let tail = u32::from_be_bytes([alive | (mode << MODE_SHIFT), self.pauses, 0, 0]);
+        let flags = (u8::from(self.alive) * ALIVE) | ((self.feedback as u8) << MODE_SHIFT);
+        let tail = u32::from_be_bytes([flags, self.pauses, 0, 0]);
         let (representative, rate) = (address(self.representative), bits(self.rate));
-        put_words(out, [self.sent_us, self.rtt_us, representative, rate, tail]);
+        (self.sent_us, self.rtt_us, representative, rate, tail).put(out);
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
@@ -79,18 +74,12 @@ impl Wire for OrmccAnnounce {
         if flags & 0x0d != 0 {
             return None;
         }
-        let feedback = match flags >> MODE_SHIFT {
-            0 => Feedback::Ci,
-            1 => Feedback::CiPerRtt,
-            2 => Feedback::Trac,
-            _ => return None,
-        };
         Some(Self {
             sent_us,
             rtt_us,
             representative: node(representative),
-            rate: if rate == 0 { None } else { Some(sound_rate(rate)?) },
-            feedback,
+            rate: decode_rate(rate)?,
+            feedback: *Feedback::ALL.get(usize::from(flags >> MODE_SHIFT))?,
             alive: flags & ALIVE != 0,
             pauses,
         })
@@ -102,28 +91,24 @@ impl Wire for OrmccReport {
     const BYTES_MAX: usize = REPORT_LEN;
 
     fn encode(&self, out: &mut Vec<u8>) {
-        let flag = |set: bool, bit: u8| if set { bit } else { 0 };
-        let flags = flag(self.congestion, CONGESTION)
-            | flag(self.rate.is_some(), MEASURED)
-            | flag(self.withdraws, WITHDRAWS);
+        let flags = (u8::from(self.congestion) * CONGESTION)
+            | (u8::from(self.rate.is_some()) * MEASURED)
+            | (u8::from(self.withdraws) * WITHDRAWS);
         let tail = u32::from_be_bytes([flags, 0, 0, 0]);
-        put_words(out, [self.echo_us, bits(self.rate), address(self.receiver), tail]);
+        (self.echo_us, bits(self.rate), address(self.receiver), tail).put(out);
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
         let [echo_us, rate, receiver, tail] = words(bytes)?;
         let [flags, ..] = tail.to_be_bytes();
-        let congestion = flags & CONGESTION != 0;
-        let withdraws = flags & WITHDRAWS != 0;
-        if flags & !(CONGESTION | MEASURED | WITHDRAWS) != 0 || congestion && withdraws {
+        let [congestion, measured, withdraws] =
+            [CONGESTION, MEASURED, WITHDRAWS].map(|flag| flags & flag != 0);
+        let unknown = flags & !(CONGESTION | MEASURED | WITHDRAWS) != 0;
+        if unknown || congestion && withdraws || measured != (rate != 0) {
             return None;
         }
-        let rate = match (flags & MEASURED != 0, rate) {
-            (false, 0) => None,
-            (false, _) => return None,
-            (true, bits) => Some(sound_rate(bits)?),
-        };
-        Some(Self { echo_us, rate, receiver: node(receiver), congestion, withdraws })
+        let (rate, receiver) = (decode_rate(rate)?, node(receiver));
+        Some(Self { echo_us, rate, receiver, congestion, withdraws })
     }
 }
 
@@ -131,9 +116,11 @@ fn bits(rate: Option<f32>) -> u32 {
     rate.unwrap_or(0.0).to_bits()
 }
 
-fn sound_rate(bits: u32) -> Option<f32> {
+/// Decodes a rate; `Some(None)` for no rate, `None` for an invalid one.
+fn decode_rate(bits: u32) -> Option<Option<f32>> {
     let rate = f32::from_bits(bits);
-    (rate.is_normal() && rate > 0.0 && f64::from(rate) <= RATE_MAX).then_some(rate)
+    let sound = rate.is_normal() && rate > 0.0 && f64::from(rate) <= RATE_MAX;
+    (sound || bits == 0).then_some(Some(rate).filter(|_| sound))
 }
 
 #[cfg(test)]
@@ -165,39 +152,22 @@ mod tests {
         };
         let want = [1, 2, 3, 4, 0x47, 0xf4, 0x24, 0, 0x0a, 0x4d, 0, 3, 3, 0, 0, 0];
         assert_eq!(encoded(&report), want);
-        let bare = OrmccReport {
-            echo_us: 7,
-            rate: None,
-            receiver: None,
-            congestion: false,
-            withdraws: false,
-        };
+        let bare = OrmccReport { echo_us: 7, ..OrmccReport::default() };
         assert_eq!(encoded(&bare), [0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     }
 
     #[test]
     fn what_is_no_rate_is_refused() {
         for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -1.0, 0.0, -0.0, 1e-40, 1e15] {
-            let report = OrmccReport {
-                echo_us: 1,
-                rate: Some(bad),
-                receiver: None,
-                congestion: true,
-                withdraws: false,
-            };
+            let report =
+                OrmccReport { rate: Some(bad), congestion: true, ..OrmccReport::default() };
             assert_eq!(OrmccReport::decode(&encoded(&report)), None, "{bad}");
             let announce = OrmccAnnounce { rate: Some(bad), ..ANNOUNCE };
             let got = OrmccAnnounce::decode(&encoded(&announce));
             let none = (bad.to_bits() == 0).then_some(OrmccAnnounce { rate: None, ..ANNOUNCE });
             assert_eq!(got, none, "{bad}");
         }
-        let mut unmeasured = encoded(&OrmccReport {
-            echo_us: 1,
-            rate: None,
-            receiver: None,
-            congestion: true,
-            withdraws: false,
-        });
+        let mut unmeasured = encoded(&OrmccReport { congestion: true, ..OrmccReport::default() });
         unmeasured[5] = 1;
         assert_eq!(OrmccReport::decode(&unmeasured), None, "a rate that was not measured");
     }
@@ -214,23 +184,13 @@ mod tests {
     #[test]
     fn values_come_back_as_they_went() {
         let nodes = [None, Some(NodeId(0)), Some(NodeId(1)), Some(NodeId(77))];
-        for (i, feedback) in [Feedback::Ci, Feedback::CiPerRtt, Feedback::Trac]
-            .into_iter()
-            .cycle()
-            .enumerate()
-            .take(48)
-        {
+        for (i, &feedback) in Feedback::ALL.iter().cycle().enumerate().take(48) {
             let (node, alive) = (nodes[i % 4], i & 4 == 0);
             let rate = [None, Some(1e-3), Some(125_000.0), Some(1e13)][i / 12];
             let announce = OrmccAnnounce { representative: node, rate, alive, ..ANNOUNCE };
             check_wire(&OrmccAnnounce { feedback, pauses: i as u8, ..announce });
-            check_wire(&OrmccReport {
-                echo_us: 7,
-                rate,
-                receiver: node,
-                congestion: alive,
-                withdraws: false,
-            });
+            let report = OrmccReport { echo_us: 7, rate, receiver: node, ..OrmccReport::default() };
+            check_wire(&OrmccReport { congestion: alive, ..report });
         }
     }
 }

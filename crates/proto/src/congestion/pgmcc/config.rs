@@ -2,7 +2,7 @@
 
 use faircast_base::Duration;
 
-use super::Model;
+use crate::congestion::common::equation::timeout_factor;
 use crate::settings::{choices, settings};
 
 choices! {
@@ -107,6 +107,29 @@ settings! {
     loss_intervals: bool = true;
 }
 
+/// Model equation, without constants: only the order of receivers matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Model {
+    /// T ~ 1 / (RTT sqrt p) (src: seada-helmy s2.2).
+    Simple,
+    /// With TCP's timeouts: T ~ 1 / (RTT sqrt p (1 + 9 p (1 + 32 p^2))) (src: pgmcc-draft s2.4).
+    Full,
+}
+
+impl Model {
+    /// Returns the square of the slowness: `rtt` in seconds or packets, `loss` in 0..=1.
+    pub(crate) fn slowness_squared(self, rtt: f64, loss: f64) -> f64 {
+        let simple = rtt * rtt * loss;
+        match self {
+            Self::Simple => simple,
+            Self::Full => {
+                let timeouts = timeout_factor(loss);
+                simple * timeouts * timeouts
+            }
+        }
+    }
+}
+
 impl Profile {
     /// Returns the later packets that must have arrived before a receiver counts one as lost.
     pub(super) fn loss_threshold(self) -> u32 {
@@ -119,40 +142,32 @@ impl PgmccConfig {
     pub fn profile(profile: Profile) -> Self {
         match profile {
             Profile::Improved => Self::default(),
-            Profile::Draft => Self::draft(),
-            Profile::Paper => Self::paper(),
-        }
-    }
-
-    fn draft() -> Self {
-        Self {
-            profile: Profile::Draft,
-            holding_time: 0,
-            compare_alike: false,
-            slow_start_threshold: 4.0, // src: pgmcc-draft s2.2
-            slow_start_open: false,
-            spread: false,
-            charge_repairs: false,
-            designated_loss: false,
-            switch_recover: false,
-            switch_ageing: false,
-            loss_intervals: false,
-            ack_every: 1,
-            ..Self::default()
-        }
-    }
-
-    fn paper() -> Self {
-        Self {
-            profile: Profile::Paper,
-            timeout_mode: TimeoutMode::Fixed,
-            // For an adaptive timeout only: TCP's own minimum (src: RFC 6298 s2.4).
-            timeout_min: Duration::from_secs(1),
-            model: Model::Simple, // src: seada-helmy s2.2
-            acker_bias: 0.6666,   // src: seada-helmy s4.4: 2/3
-            slow_start_threshold: 6.0,
-            bitmap_scope: BitmapScope::Own,
-            ..Self::draft()
+            Profile::Draft => Self {
+                profile: Profile::Draft,
+                holding_time: 0,
+                compare_alike: false,
+                slow_start_threshold: 4.0, // src: pgmcc-draft s2.2
+                slow_start_open: false,
+                spread: false,
+                charge_repairs: false,
+                designated_loss: false,
+                switch_recover: false,
+                switch_ageing: false,
+                loss_intervals: false,
+                ack_every: 1,
+                ..Self::default()
+            },
+            Profile::Paper => Self {
+                profile: Profile::Paper,
+                timeout_mode: TimeoutMode::Fixed,
+                // For an adaptive timeout only: TCP's own minimum (src: RFC 6298 s2.4).
+                timeout_min: Duration::from_secs(1),
+                model: Model::Simple, // src: seada-helmy s2.2
+                acker_bias: 0.6666,   // src: seada-helmy s4.4: 2/3
+                slow_start_threshold: 6.0,
+                bitmap_scope: BitmapScope::Own,
+                ..Self::profile(Profile::Draft)
+            },
         }
     }
 
@@ -187,5 +202,50 @@ mod tests {
         let mixed = config(&[("profile", "paper"), ("timeout_mode", "reno")]);
         assert_eq!(mixed, PgmccConfig { timeout_mode: TimeoutMode::Reno, ..paper });
         assert_eq!(config(&[("profile", "draft")]), PgmccConfig::profile(Profile::Draft));
+    }
+
+    #[test]
+    fn the_full_model_corrects_as_the_equation_says() {
+        for (loss, factor) in
+            [(0.01, 1.09), (0.02, 1.18), (0.05, 1.49), (0.08, 1.87), (0.1, 2.19), (0.2, 5.1)]
+        {
+            let squared =
+                Model::Full.slowness_squared(1.0, loss) / Model::Simple.slowness_squared(1.0, loss);
+            assert!((faircast_base::math::sqrt(squared) / factor - 1.0).abs() < 0.005, "{loss}");
+        }
+    }
+
+    #[test]
+    fn the_full_model_tells_apart_what_the_simple_one_takes_for_equal() {
+        // Receivers of the paper's figures 10 and 11, ratios of the fact sheet.
+        for (low, high, ratio) in [(0.004, 0.016, 1.105), (0.02, 0.08, 1.58)] {
+            let m = |model: Model, rtt, loss| {
+                faircast_base::math::sqrt(model.slowness_squared(rtt, loss))
+            };
+            let simple = m(Model::Simple, 0.2, high) / m(Model::Simple, 0.4, low);
+            assert!((simple - 1.0).abs() < 1e-9);
+            let full = m(Model::Full, 0.2, high) / m(Model::Full, 0.4, low);
+            assert!((full / ratio - 1.0).abs() < 0.005, "{full}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn order_is_never_inverted_and_nothing_overflows(
+            a in (1u64..64_000_000_000, 0u16..=u16::MAX),
+            grow_rtt in 0u64..64_000_000_000, grow_loss in 0u16..=u16::MAX,
+        ) {
+            let (rtt, loss) = (a.0 as f64 / 1e9, f64::from(a.1) / 65535.0);
+            let worse_rtt = (a.0 + grow_rtt) as f64 / 1e9;
+            let worse_loss = f64::from(a.1.saturating_add(grow_loss)) / 65535.0;
+            for model in [Model::Simple, Model::Full] {
+                let (less, more) = (
+                    model.slowness_squared(rtt, loss),
+                    model.slowness_squared(worse_rtt, worse_loss),
+                );
+                proptest::prop_assert!(less.is_finite() && more.is_finite());
+                proptest::prop_assert!(more >= less);
+            }
+        }
     }
 }

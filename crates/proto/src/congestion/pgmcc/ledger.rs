@@ -4,7 +4,6 @@ use alloc::collections::VecDeque;
 
 use faircast_base::{NodeId, Seq, Time};
 
-/// Most settled packets in the ledger.
 const HISTORY: usize = 1024;
 
 /// Most packets in the ledger. Beyond it the oldest is released, even if unsettled.
@@ -22,7 +21,6 @@ pub(super) enum Fate {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SentRecord {
     pub(super) at: Time,
-    /// Acker that the packet named; `None` for a call for an election.
     pub(super) acker: Option<NodeId>,
     pub(super) fate: Fate,
     /// First bitmap that lacked the packet: its time and its sender.
@@ -33,12 +31,9 @@ pub(super) struct SentRecord {
 
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    /// Oldest packet in the ledger.
     pub(super) base: Seq,
     pub(super) entries: VecDeque<SentRecord>,
-    /// Oldest packet in flight.
     pub(super) unsettled: Seq,
-    /// Number of packets in flight (F).
     pub(super) flight: u32,
 }
 
@@ -74,21 +69,15 @@ impl Ledger {
         self.entries.get_mut(index)
     }
 
-    /// Settles a packet in flight. False if the packet is not in flight.
     pub(super) fn settle(&mut self, seq: Seq, fate: Fate) -> bool {
-        let Some(entry) = self.index(seq).and_then(|index| self.entries.get_mut(index)) else {
-            return false;
-        };
-        if entry.fate != Fate::InFlight {
-            return false;
-        }
+        let entry = self.get_mut(seq).filter(|entry| entry.fate == Fate::InFlight);
+        let Some(entry) = entry else { return false };
         entry.fate = fate;
         self.flight -= 1;
         self.advance();
         true
     }
 
-    /// Releases packets in flight before `end`, and returns their number.
     pub(super) fn release(&mut self, end: Seq, which: impl Fn(&SentRecord) -> bool) -> u32 {
         let mut released = 0;
         let mut seq = self.unsettled;
@@ -129,6 +118,53 @@ impl Ledger {
         while self.get(self.unsettled).is_some_and(|sent| sent.fate != Fate::InFlight) {
             self.unsettled = self.unsettled.next();
         }
+    }
+}
+
+/// Most repairs charged to the window. Beyond it the oldest is released.
+const REPAIRS_MAX: usize = 4096;
+
+/// Most switches whose packets wait to be released. Beyond it the oldest packets go at once.
+const SWITCHES_MAX: usize = 8;
+
+/// Packets that leave flight by time, because no acknowledgement shows when they do.
+#[derive(Debug, Default)]
+pub(super) struct TimedFlight {
+    pub(super) repairs: VecDeque<Time>,
+    /// Times at which packets of former ackers leave flight, each with the packets' end.
+    former: VecDeque<(Time, Seq)>,
+}
+
+impl TimedFlight {
+    pub(super) fn add_repair(&mut self, until: Time) {
+        if self.repairs.len() == REPAIRS_MAX {
+            self.repairs.pop_front();
+        }
+        let index = self.repairs.partition_point(|&at| at <= until);
+        self.repairs.insert(index, until);
+    }
+
+    /// Adds a former acker's packets before `end`. Returns the end of packets to release at once.
+    pub(super) fn add_former(&mut self, until: Time, end: Seq) -> Option<Seq> {
+        let is_full = self.former.len() == SWITCHES_MAX;
+        let oldest = if is_full { self.former.pop_front() } else { None };
+        self.former.push_back((until, end));
+        oldest.map(|(_, end)| end)
+    }
+
+    /// Releases due repairs. Returns the end of former ackers' packets that are due, if any.
+    pub(super) fn pop_due(&mut self, now: Time) -> Option<Seq> {
+        while self.repairs.front().is_some_and(|&at| at <= now) {
+            self.repairs.pop_front();
+        }
+        let &(_, end) = self.former.front().filter(|(at, _)| *at <= now)?;
+        self.former.pop_front();
+        Some(end)
+    }
+
+    pub(super) fn next_timeout(&self) -> Option<Time> {
+        let former = self.former.front().map(|&(at, _)| at);
+        self.repairs.front().copied().into_iter().chain(former).min()
     }
 }
 
@@ -191,5 +227,32 @@ mod tests {
         let ledger = ledger(7, 10);
         assert_eq!(ledger.sent_after(at(3)), 6);
         assert_eq!(ledger.sent_after(at(9)), 0);
+    }
+
+    #[test]
+    fn packets_leave_in_the_order_of_their_times() {
+        let mut timed = TimedFlight::default();
+        for ms in [30, 10, 20] {
+            timed.add_repair(at(ms));
+        }
+        assert_eq!(timed.add_former(at(15), Seq::new(7)), None);
+        assert_eq!((timed.repairs.len(), timed.next_timeout()), (3, Some(at(10))));
+        assert_eq!((timed.pop_due(at(10)), timed.repairs.len()), (None, 2));
+        assert_eq!(timed.next_timeout(), Some(at(15)));
+        assert_eq!(timed.pop_due(at(25)), Some(Seq::new(7)));
+        assert_eq!((timed.pop_due(at(25)), timed.repairs.len()), (None, 1));
+    }
+
+    #[test]
+    fn beyond_the_limits_the_oldest_leave_at_once() {
+        let mut timed = TimedFlight::default();
+        for n in 0..2 * REPAIRS_MAX as u64 {
+            timed.add_repair(at(n));
+        }
+        assert_eq!(timed.repairs.len(), REPAIRS_MAX);
+        for n in 0..10 {
+            let released = timed.add_former(at(n.into()), Seq::new(n));
+            assert_eq!(released, n.checked_sub(SWITCHES_MAX as u32).map(Seq::new));
+        }
     }
 }

@@ -8,7 +8,7 @@ use faircast_base::{Duration, Seq, Time};
 
 use super::config::PgmccConfig;
 use crate::congestion::common::average::MovingAverage;
-use crate::congestion::common::intervals::{WEIGHTS, weighted_mean};
+use crate::congestion::common::equation::{WEIGHTS, weighted_mean};
 use crate::congestion::common::lateness::BOUND_MAX;
 use crate::congestion::common::reorder::{AT_ONCE, Evidence, Reorder, Settled};
 
@@ -17,14 +17,11 @@ const RUN_MAX: u32 = 8192;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct LossMeter {
-    estimate: Estimate,
-    /// Later packets after which a missing one is lost.
+    pub(super) estimate: Estimate,
     loss_threshold: u32,
-    /// Time to wait for a missing packet, on a path known to reorder.
     reordering: Option<Duration>,
     /// Packets whose fate is open, each with true if the network marked it.
     order: Reorder<bool>,
-    /// Latest long run of losses, which late packets may withdraw.
     long_run: Option<Box<LongRun>>,
     /// Time of the first recent loss, and the estimate before it.
     before_loss: Option<Box<(Time, Estimate)>>,
@@ -34,9 +31,7 @@ pub(super) struct LossMeter {
 struct LongRun {
     first: Seq,
     end: Seq,
-    /// Estimate before the run.
     estimate: Estimate,
-    /// Packets of the run that came late.
     late: u32,
 }
 
@@ -46,8 +41,7 @@ const LATE_MAX: u32 = 3;
 
 #[derive(Clone, Debug)]
 pub(super) enum Estimate {
-    /// `p <- p + a (x - p)` (src: pgmcc-draft s2.6, without the misprint: the constant weighs the
-    /// new sample). With 16 fractional bits p would stay at 0.1 % for ever.
+    /// `p <- p + a (x - p)`, in floating point: with 16 bits p would stay at 0.1 % for ever.
     Ewma(MovingAverage),
     Intervals(Intervals),
 }
@@ -55,19 +49,16 @@ pub(super) enum Estimate {
 /// Weight in the low-pass filter: 500/65536, without the misprint (src: pgmcc-draft s2.6).
 const LOSS_GAIN: f64 = 500.0 / 65536.0;
 
-/// Span in which losses form one event. Receivers do not know their round trip, and a long span
-/// hides losses at high packet rates; 10 ms joins bursts only.
+/// Span in which losses form one event: short, since it hides losses at high packet rates.
 const LOSS_EVENT_TIME: Duration = Duration::from_millis(10);
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Intervals {
-    /// Packets since the latest loss event.
     open: f64,
     /// Closed intervals, newest first; at most 8.
     closed: VecDeque<f64>,
     /// Stand-in for each interval that does not exist yet.
     prior: f64,
-    /// Start of the latest loss event.
     event_at: Option<Time>,
 }
 
@@ -87,27 +78,30 @@ impl LossMeter {
         (seq, marked): (Seq, bool),
         reordering: Option<Duration>,
     ) {
-        if self.reordering.is_none() && reordering.is_some() {
-            self.withdraw_losses(now);
+        if self.reordering.is_none()
+            && reordering.is_some()
+            && let Some(latest) = self.before_loss.take()
+            && now.since(latest.0) <= BOUND_MAX
+        {
+            // Recent losses on a path found to reorder are withdrawn.
+            self.estimate = latest.1;
         }
         self.reordering = reordering;
-        let settled = self.order.next.is_some_and(|next| seq.before(next));
-        if settled && self.comes_late(seq) {
-            self.rewind(seq - 1);
+        if self.order.next.is_some_and(|next| seq.before(next))
+            && let Some(run) = &mut self.long_run
+            && !seq.before(run.first)
+            && seq.before(run.end)
+        {
+            run.late += 1;
+            if run.late >= LATE_MAX {
+                self.rewind(seq - 1);
+            }
         }
         if self.order.passes(seq) {
             self.estimate.sample(now, marked);
         } else if self.order.arrived(now, seq, marked) {
             self.advance(now, Evidence::of(self.loss_threshold, reordering));
         }
-    }
-
-    /// Notes a packet of the long run. True once enough came late to withdraw the run.
-    fn comes_late(&mut self, seq: Seq) -> bool {
-        let Some(run) = &mut self.long_run else { return false };
-        let of_run = !seq.before(run.first) && seq.before(run.end);
-        run.late += u32::from(of_run);
-        of_run && run.late >= LATE_MAX
     }
 
     pub(super) fn rewind(&mut self, newest: Seq) {
@@ -118,7 +112,6 @@ impl LossMeter {
         }
     }
 
-    /// Counts packets up to `last` that have not arrived as lost.
     pub(super) fn give_up(&mut self, now: Time, last: Seq) {
         if self.order.next.is_none_or(|next| last.before(next)) {
             return;
@@ -135,10 +128,6 @@ impl LossMeter {
             self.lost(now, next, last.next());
             self.order.skip_to(last.next());
         }
-    }
-
-    pub(super) fn loss(&self) -> f64 {
-        self.estimate.loss()
     }
 
     /// Returns the loss in 0..=1 for a NAK: holes count, unless their packets may only be late.
@@ -159,15 +148,6 @@ impl LossMeter {
         match settled {
             Settled::Came(marked) => self.estimate.sample(now, marked),
             Settled::Lost { first, end, .. } => self.lost(now, first, end),
-        }
-    }
-
-    /// Withdraws recent losses on a path found to reorder.
-    fn withdraw_losses(&mut self, now: Time) {
-        if let Some(latest) =
-            self.before_loss.take().filter(|latest| now.since(latest.0) <= BOUND_MAX)
-        {
-            self.estimate = latest.1;
         }
     }
 
@@ -197,8 +177,7 @@ impl Estimate {
         match config.loss_intervals {
             false => Self::default(),
             true => Self::Intervals(Intervals {
-                // As the low-pass filter: one lost packet of three does not predict the next
-                // thousand.
+                // As the low-pass filter: one lost packet of three predicts little.
                 prior: 1.0 / LOSS_GAIN,
                 ..Intervals::default()
             }),
@@ -296,9 +275,9 @@ mod tests {
         let mut meter = meter(1);
         feed(&mut meter, (0..200_000).filter(|seq| seq % 1000 != 999));
         // At the 200th loss the filter would jump by 0.76 %, having decayed. The mean is 0.1 %.
-        assert!(meter.loss() < 0.0001, "{}", meter.loss());
+        assert!(meter.estimate.loss() < 0.0001, "{}", meter.estimate.loss());
         feed(&mut meter, 200_000..210_000);
-        assert!(meter.loss() < 1e-20);
+        assert!(meter.estimate.loss() < 1e-20);
     }
 
     #[test]
@@ -308,8 +287,8 @@ mod tests {
         for seq in (0..20_000).filter(|seq| seq % 100 != 99) {
             feed(&mut meter, [seq]);
             if seq > 10_000 {
-                low = low.min(meter.loss());
-                high = high.max(meter.loss());
+                low = low.min(meter.estimate.loss());
+                high = high.max(meter.estimate.loss());
             }
         }
         // The filter's upper bound; a loss shows one sample later.
@@ -320,21 +299,21 @@ mod tests {
     fn a_late_original_is_no_loss_within_the_tolerance_and_is_one_beyond_it() {
         let mut meter = meter(3);
         feed(&mut meter, [0, 1, 3, 4, 2, 5, 6, 7]);
-        assert_eq!(meter.loss(), 0.0);
+        assert_eq!(meter.estimate.loss(), 0.0);
         feed(&mut meter, [9, 10, 11, 8, 12]);
-        assert!(meter.loss() > 0.007, "8 came after three later ones");
-        let before = meter.loss();
+        assert!(meter.estimate.loss() > 0.007, "8 came after three later ones");
+        let before = meter.estimate.loss();
         feed(&mut meter, [8, 9, 12]);
-        assert_eq!(meter.loss(), before, "what is settled stays settled");
+        assert_eq!(meter.estimate.loss(), before, "what is settled stays settled");
     }
 
     #[test]
     fn a_nak_reports_the_loss_that_it_is_about() {
         let mut meter = meter(3);
         feed(&mut meter, [0, 1, 3]);
-        assert_eq!(meter.loss(), 0.0);
+        assert_eq!(meter.estimate.loss(), 0.0);
         assert!(meter.loss_with_holes(Time::ZERO) > 0.007);
-        assert_eq!(meter.loss(), 0.0, "asking changes nothing");
+        assert_eq!(meter.estimate.loss(), 0.0, "asking changes nothing");
     }
 
     proptest::proptest! {
@@ -354,7 +333,7 @@ mod tests {
                 meter.received(now, (Seq::new(u32::MAX - 50) + from + ahead % 12, marked), reordering);
                 let mut copy = meter.clone();
                 copy.advance(now, Evidence::of(1, copy.reordering));
-                proptest::prop_assert_eq!(meter.loss_with_holes(now), copy.loss());
+                proptest::prop_assert_eq!(meter.loss_with_holes(now), copy.estimate.loss());
             }
         }
     }
@@ -364,10 +343,10 @@ mod tests {
         let mut meter = meter(3);
         feed(&mut meter, [0, 1, 2, 4]);
         meter.give_up(Time::ZERO, Seq::new(6));
-        let three_of_seven = meter.loss();
+        let three_of_seven = meter.estimate.loss();
         assert!((three_of_seven - 3.0 * 500.0 / 65536.0).abs() < 0.0005);
         feed(&mut meter, [5, 6]);
-        assert_eq!(meter.loss(), three_of_seven);
+        assert_eq!(meter.estimate.loss(), three_of_seven);
     }
 
     #[test]
@@ -375,14 +354,14 @@ mod tests {
         let mut meter = meter(3);
         feed(&mut meter, 0..10);
         meter.give_up(Time::ZERO, Seq::new(60));
-        assert!(meter.loss() > 0.3);
+        assert!(meter.estimate.loss() > 0.3);
         feed(&mut meter, 10..30);
-        assert_eq!(meter.loss(), 0.0);
+        assert_eq!(meter.estimate.loss(), 0.0);
         feed(&mut meter, [60, 61, 62]);
-        assert!(meter.loss() > 0.2);
+        assert!(meter.estimate.loss() > 0.2);
         meter.rewind(Seq::new(29));
         feed(&mut meter, 30..63);
-        assert_eq!(meter.loss(), 0.0);
+        assert_eq!(meter.estimate.loss(), 0.0);
     }
 
     #[test]
@@ -390,14 +369,14 @@ mod tests {
         let mut meter = meter(3);
         feed(&mut meter, [0, 1]);
         meter.received(Time::ZERO, (Seq::new(2), true), None);
-        assert!((meter.loss() - 500.0 / 65536.0).abs() < 1e-12);
+        assert!((meter.estimate.loss() - 500.0 / 65536.0).abs() < 1e-12);
     }
 
     #[test]
     fn any_jump_of_sequence_numbers_is_cheap_and_means_heavy_loss() {
         let mut meter = meter(1);
         feed(&mut meter, [0, 0x7fff_ffff]);
-        assert!(meter.loss() > 0.99 && meter.loss() <= 1.0);
+        assert!(meter.estimate.loss() > 0.99 && meter.estimate.loss() <= 1.0);
     }
 
     #[test]
@@ -408,11 +387,11 @@ mod tests {
             let now = Time::ZERO + Duration::from_millis(u64::from(seq) * 10);
             meter.received(now, (Seq::new(seq), false), None);
         }
-        assert!((meter.loss() - 0.01).abs() < 1e-9, "{}", meter.loss());
+        assert!((meter.estimate.loss() - 0.01).abs() < 1e-9, "{}", meter.estimate.loss());
         let now = Time::ZERO + Duration::from_secs(60);
         for seq in [5000, 5002, 5004, 5006] {
             meter.received(now, (Seq::new(seq), false), None);
         }
-        assert!(meter.loss() < 0.0125, "{}", meter.loss());
+        assert!(meter.estimate.loss() < 0.0125, "{}", meter.estimate.loss());
     }
 }

@@ -4,23 +4,13 @@
 //! The acker acknowledges every data packet that names it, which drives a TCP-like window. The
 //! receiver with the lowest modelled throughput, by loss rate and round trip in its NAKs, is acker.
 //!
-//! Sender: `election` chooses the acker (with `receivers`, `model`, `candidates`, `blacklist` and
-//! `honesty`), `ledger` records sent packets, `acks` and `judge` read ACK bitmaps, `window` has W
-//! and the tokens T, `response` suspends W after a loss, `stall` is the timeout, `spread` paces
-//! packets, `late` reverts cuts. Receiver: `loss` smooths the loss rate.
-//!
 //! Sources: `pgmcc-draft` (protocol), `seada-helmy` (behaviour, weaknesses), `openpgm` (formats).
 
-mod blacklist;
 mod config;
-mod hystart;
 mod ledger;
 mod loss;
-mod model;
 mod receiver;
-mod receivers;
 mod sender;
-mod stall;
 mod values;
 mod window;
 
@@ -29,9 +19,7 @@ mod tests;
 
 use faircast_base::{Duration, NodeId};
 
-pub use config::{BitmapScope, PgmccConfig, Profile, TimeoutMode};
-pub use model::Model;
-
+pub use config::{BitmapScope, Model, PgmccConfig, Profile, TimeoutMode};
 pub use receiver::PgmccReceiver;
 pub use sender::PgmccSender;
 pub use values::{PgmccAnnounce, PgmccReport};
@@ -50,7 +38,6 @@ impl Scheme for Pgmcc {
     const OPTIONS: &'static [OptionSpec] = PgmccConfig::OPTIONS;
     const GUARANTEES: Guarantees =
         Guarantees { floor, recovery: Guarantees::RECOVERY, reports_max };
-    const TICK: Duration = Duration::from_millis(1);
     type Control = PgmccSender;
     type Feedback = PgmccReceiver;
 
@@ -79,7 +66,7 @@ impl Scheme for Pgmcc {
 
 /// Returns one packet per stall timeout, which doubles up to the maximum, or stays if fixed.
 fn floor(_: &Options) -> Option<Floor> {
-    let every = stall::TIMEOUT_MAX;
+    let every = window::TIMEOUT_MAX;
     // The doublings last twice the maximum timeout, and dropping the acker restarts some.
     Some(Floor { after: every * 4, every, burst: 1 })
 }

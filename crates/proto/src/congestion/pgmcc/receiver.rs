@@ -26,30 +26,22 @@ const URGENT_INTERVAL: Duration = Duration::from_millis(200);
 const ACKS_MAX: u32 = 32;
 
 /// pgmcc receiver: measures loss, acknowledges packets that name it, and reports with each NAK.
-/// Reports without a NAK are additions of profile `improved`.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct PgmccReceiver {
     pub(super) meter: LossMeter,
     node: NodeId,
-    /// Packets that await an acknowledgement.
     acks_due: u32,
-    /// True if a null NAK with a report waits to be sent.
     null_nak_due: bool,
-    /// True if the latest announcement named this receiver.
     is_acker: bool,
-    /// Timestamp of the latest original.
     stamp: Option<Stamp>,
     data_at: Time,
     /// Time until which an acknowledgement waits for packets of the same moment.
     ack_held_until: Option<Time>,
-    /// Due time of the answer to a call for an election.
     answer_at: Option<Time>,
-    /// Due time of an unsolicited report.
     report_at: Option<Time>,
     /// Last packet known to be missing at the tail, and when it counts as lost.
     tail: Option<(Seq, Time)>,
-    /// Originals that the network marked, among the last 32.
     marks: Option<AckVector>,
     /// Time of the latest report without a packet that named this receiver.
     reported_at: Option<Time>,
@@ -123,11 +115,9 @@ impl PgmccReceiver {
         }
     }
 
-    /// Plans an unsolicited report, at least `interval` after the last one.
     fn plan_report(&mut self, cx: &mut Cx<'_>, interval: Duration) {
         if self.report_at.is_none() {
-            let last = self.reported_at;
-            let earliest = last.map_or(cx.now, |at| (at + interval).max(cx.now));
+            let earliest = self.reported_at.map_or(cx.now, |at| (at + interval).max(cx.now));
             self.report_at = Some(earliest + cx.rng.up_to(ELECTION_BACKOFF));
         }
     }
@@ -160,8 +150,7 @@ impl ReceiverFeedback for PgmccReceiver {
     }
 
     fn on_missing(&mut self, cx: &mut Cx<'_>, _first: Seq, last: Seq) {
-        let later = self.tail.is_none_or(|(seq, _)| last.after(seq));
-        if later {
+        if self.tail.is_none_or(|(seq, _)| last.after(seq)) {
             self.tail = Some((last, cx.now + TAIL_TIMEOUT));
         }
     }
@@ -175,7 +164,7 @@ impl ReceiverFeedback for PgmccReceiver {
 
     fn on_naks_blocked(&mut self, cx: &mut Cx<'_>) {
         // Heavy loss hits SPMs too, without which no NAK leaves. The source's address is known.
-        if self.config.is_improved() && self.meter.loss() > 0.0 {
+        if self.config.is_improved() && self.meter.estimate.loss() > 0.0 {
             self.plan_report(cx, URGENT_INTERVAL);
         }
     }
@@ -197,7 +186,7 @@ impl ReceiverFeedback for PgmccReceiver {
         }
         // This receiver may be the slowest, with its NAKs suppressed (src: seada-helmy s4.3).
         let reported_loss = f64::from(report.loss) / 65535.0;
-        if 2.0 * reported_loss < self.meter.loss() {
+        if 2.0 * reported_loss < self.meter.estimate.loss() {
             self.plan_report(cx, SPEAK_UP_INTERVAL);
         } else {
             self.report_at = None;
@@ -214,17 +203,14 @@ impl ReceiverFeedback for PgmccReceiver {
         if (self.acks_due == 0 || held) && !self.null_nak_due {
             return None;
         }
-        let report = self.report(cx.now, self.meter.loss())?;
+        let report = self.report(cx.now, self.meter.estimate.loss())?;
         if self.acks_due > 0 && !held {
             self.acks_due = if self.config.ack_every > 1 { 0 } else { self.acks_due - 1 };
             self.ack_held_until = None;
             return Some((Audience::SenderAck, report));
         }
-        if self.null_nak_due {
-            self.null_nak_due = false;
-            return Some((Audience::SenderNak, report));
-        }
-        None
+        self.null_nak_due = false;
+        Some((Audience::SenderNak, report))
     }
 
     fn report_for_nak(&mut self, cx: &mut Cx<'_>) -> Option<PgmccReport> {
@@ -234,22 +220,15 @@ impl ReceiverFeedback for PgmccReceiver {
     }
 
     fn on_timeout(&mut self, cx: &mut Cx<'_>) {
-        if self.ack_held_until.is_some_and(|at| at <= cx.now) {
-            self.ack_held_until = None;
-        }
-        if self.answer_at.is_some_and(|at| at <= cx.now) {
-            self.answer_at = None;
+        self.ack_held_until.take_if(|at| *at <= cx.now);
+        if self.answer_at.take_if(|at| *at <= cx.now).is_some() {
             // An ACK, as in OpenPGM. deviates: the draft has a NAK that requests no repair.
             self.acks_due = (self.acks_due + 1).min(ACKS_MAX);
         }
-        if self.report_at.is_some_and(|at| at <= cx.now) {
-            (self.report_at, self.reported_at) = (None, Some(cx.now));
-            self.null_nak_due = true;
+        if self.report_at.take_if(|at| *at <= cx.now).is_some() {
+            (self.reported_at, self.null_nak_due) = (Some(cx.now), true);
         }
-        if let Some((last, at)) = self.tail
-            && at <= cx.now
-        {
-            self.tail = None;
+        if let Some((last, _)) = self.tail.take_if(|(_, at)| *at <= cx.now) {
             self.meter.give_up(cx.now, last);
             let is_interrupted = cx.now.since(self.data_at) >= INTERRUPTION
                 && self.stamp.is_some_and(|stamp| stamp.seq.before(last));
@@ -261,16 +240,7 @@ impl ReceiverFeedback for PgmccReceiver {
 
     #[inline]
     fn next_timeout(&self) -> Option<Time> {
-        let mut next = self.answer_at.unwrap_or(Time::MAX);
-        if let Some(at) = self.ack_held_until {
-            next = next.min(at);
-        }
-        if let Some(at) = self.report_at {
-            next = next.min(at);
-        }
-        if let Some((_, at)) = self.tail {
-            next = next.min(at);
-        }
-        (next < Time::MAX).then_some(next)
+        let tail = self.tail.map(|(_, at)| at);
+        [self.answer_at, self.ack_held_until, self.report_at, tail].into_iter().flatten().min()
     }
 }

@@ -5,31 +5,19 @@ use faircast_base::{
 };
 
 use super::config::{PgmccConfig, Profile};
-use super::hystart::HyStart;
-use super::ledger::Ledger;
-use super::stall::StallTimer;
-use super::window::Window;
+use super::ledger::{Ledger, TimedFlight};
+use super::window::{HyStart, StallTimer, Window};
 use super::{PgmccAnnounce, PgmccReport};
 use crate::congestion::common::stamp::milliseconds;
 use crate::congestion::{Carrier, Gauges, Permit, Regime, SenderControl};
 
 mod acks;
-mod candidates;
 mod election;
-mod honesty;
-mod judge;
-mod late;
-mod response;
 mod spread;
-mod timed;
 
-use acks::echoed_round_trip;
-use election::{Acker, Election};
-use honesty::Honesty;
-use late::Late;
-use response::LossResponse;
+use acks::{Late, LossResponse, echoed_round_trip};
+use election::{Acker, Election, Honesty};
 use spread::Spread;
-use timed::TimedFlight;
 
 /// Exclusion of an acker that reported false loss: 600 s.
 const FALSE_REPORT_EXCLUSION: Duration = Duration::from_secs(600);
@@ -44,7 +32,6 @@ const RTT_GAIN: f64 = 0.125;
 #[derive(Debug, Default)]
 pub struct PgmccSender {
     config: PgmccConfig,
-    /// W and T.
     window: Window,
     ledger: Ledger,
     election: Election,
@@ -66,22 +53,12 @@ impl PgmccSender {
 
     /// Returns the packets that may leave (T, without repairs in flight).
     fn room(&self) -> f64 {
-        self.window.tokens(self.ledger.flight) - self.timed.repairs() as f64
+        self.window.tokens(self.ledger.flight) - self.timed.repairs.len() as f64
     }
 
     fn round_trip(&self) -> Duration {
         let reported = || self.election.rtt(self.election.acker_id()?);
-        self.stall.srtt().or_else(reported).unwrap_or(self.config.timeout_min)
-    }
-
-    /// Ends slow start once the round trip grows.
-    fn watch_delay(&mut self, carrier: Carrier, rtt: Duration) {
-        if matches!(carrier, Carrier::Ack(_))
-            && self.window.is_opening()
-            && self.hystart.sample(rtt)
-        {
-            self.window.leave_slow_start(self.window.size);
-        }
+        self.stall.rtt.srtt().or_else(reported).unwrap_or(self.config.timeout_min)
     }
 
     fn stall_timeout(&self) -> Duration {
@@ -105,7 +82,6 @@ impl PgmccSender {
         }
     }
 
-    /// Releases packets before `end` that named a former acker.
     fn release_former(&mut self, end: Seq) {
         let acker = self.election.acker_id();
         let released = self.ledger.release(end, |sent| sent.acker != acker);
@@ -120,16 +96,17 @@ impl PgmccSender {
             self.window.leave_slow_start(self.window.size / 2.0);
         }
         self.window.restart();
-        self.spread.restart();
-        self.late.settle();
+        self.spread.together = 0;
+        self.late.cut = None;
         let unknown = self.ledger.release(self.ledger.next(), |_| true);
         if let Some(acker) = &mut self.election.acker {
             // All of them may be lost, and the acker may truthfully report that later.
             acker.honesty.saw(cx.now, 0, unknown);
         }
-        self.stall.disarm();
+        self.stall.armed = None;
         self.election.is_called = false;
-        self.response.restart(self.ledger.next());
+        self.response =
+            LossResponse { suspended_until: None, answered_end: Some(self.ledger.next()) };
         self.trace_cut(cx, CutReason::Timeout);
         self.stall.expiries += 1;
         self.stall.expired_at = cx.now;
@@ -145,41 +122,42 @@ impl PgmccSender {
             }
             self.drop_acker(cx, SwitchReason::Silent);
             if is_claim {
-                self.stall.forget_path();
+                (self.stall.rtt, self.stall.doublings) = Default::default();
             }
         }
     }
 
-    /// True for a round trip that predicts the next one. Above the timeout it contains an
-    /// interruption, unless the packet left after the last timeout, or no round trip or such a
-    /// back-off is known. src: RFC 6298 s3: TCP takes no sample from a segment acknowledged after
-    /// its timeout, and keeps the back-off until a sample. s2.4: a timeout is at least 1 s. Shorter
-    /// ones are no interruptions: every packet has its own number, and queues grow.
+    /// True for a round trip that predicts the next one. A longer one than the timeout has an
+    /// interruption, unless the packet left after the last timeout (src: RFC 6298 s3), or no round
+    /// trip or back-off of at least 1 s (s2.4) is known.
     fn is_timely(&self, now: Time, rtt: Duration) -> bool {
         let base = self.stall.timeout_without_back_off(&self.config);
-        let is_first = self.stall.srtt().is_none();
+        let is_first = self.stall.rtt.srtt().is_none();
         let least = Duration::from_secs(1);
         let is_fresh = now - rtt >= self.stall.expired_at;
         rtt <= base.max(least) || is_fresh && (is_first || rtt <= self.stall_timeout())
     }
 
-    /// Ends the back-off after a NAK of the acker with a round trip: the wait shrinks to the plain
-    /// timeout, counted from its start (src: RFC 6298 s5, s3). If an interruption took the whole
-    /// window, only NAKs show its end.
+    /// Shrinks a backed-off wait after the acker's NAK with a round trip (src: RFC 6298 s5, s3):
+    /// if an interruption took the whole window, only NAKs show its end.
     fn end_back_off(&mut self, now: Time) {
-        self.stall.end_back_off();
+        self.stall.doublings = 0;
         let timeout = self.stall_timeout();
         self.stall.shorten(now, timeout);
     }
 
     fn on_acker_rtt(&mut self, now: Time, carrier: Carrier, rtt: Duration) {
+        let is_ack = matches!(carrier, Carrier::Ack(_));
         if self.is_timely(now, rtt) {
-            self.stall.sample(rtt);
-            if !matches!(carrier, Carrier::Ack(_)) {
+            self.stall.rtt.sample(rtt);
+            if !is_ack {
                 self.end_back_off(now);
             }
         }
-        self.watch_delay(carrier, rtt);
+        // Slow start ends once the round trip grows.
+        if is_ack && self.window.is_opening() && self.hystart.sample(rtt) {
+            self.window.leave_slow_start(self.window.size);
+        }
     }
 
     fn drop_acker(&mut self, cx: &mut Cx<'_>, reason: SwitchReason) {
@@ -188,7 +166,7 @@ impl PgmccSender {
             self.election.is_called = false;
             self.stall.expiries = 0;
             // An election call must not wait for the old acker's acknowledgements.
-            self.stall.disarm();
+            self.stall.armed = None;
             cx.emit(Event::Representative { node: None, reason });
         }
     }
@@ -210,7 +188,7 @@ impl PgmccSender {
         });
         self.election.is_called = false;
         self.stall.begin_acker();
-        self.hystart.restart();
+        self.hystart = HyStart::default();
         cx.emit(Event::Representative { node: Some(id), reason });
         if old.is_none() {
             // src: pgmcc-draft s3: the first report brings one token.
@@ -227,7 +205,7 @@ impl PgmccSender {
                 self.release_former(end);
             }
         }
-        if self.stall.is_armed() || self.ledger.flight > 0 {
+        if self.stall.armed.is_some() || self.ledger.flight > 0 {
             self.arm_stall(cx.now);
         }
     }
@@ -243,14 +221,15 @@ impl PgmccSender {
     }
 
     fn cut(&mut self) {
-        self.late.settle();
+        self.late.cut = None;
         self.window.cut();
-        self.spread.restart();
+        self.spread.together = 0;
         self.response.suspend(self.ledger.next());
     }
 
     fn trace_cut(&self, cx: &mut Cx<'_>, reason: CutReason) {
-        cx.emit(Event::Cut { reason, window_milli: self.window.size_milli() });
+        let window_milli = (self.window.size * 1000.0 + 0.5) as u64;
+        cx.emit(Event::Cut { reason, window_milli });
     }
 }
 
@@ -265,7 +244,7 @@ impl SenderControl for PgmccSender {
         }
         let free = match (&self.election.acker, repair) {
             (None, false) => !self.election.is_called,
-            (None, true) => self.timed.repairs() == 0,
+            (None, true) => self.timed.repairs.is_empty(),
             (Some(_), _) => self.room() >= 1.0,
         };
         if free {
@@ -275,10 +254,10 @@ impl SenderControl for PgmccSender {
             return self.spread.permit(cx.now);
         }
         self.is_app_limited = false;
-        self.spread.blocked();
+        self.spread.waiting = false;
         let by_repairs_alone =
-            self.timed.repairs() > 0 && self.window.tokens(self.ledger.flight) >= 1.0;
-        if !self.stall.is_armed() && !by_repairs_alone {
+            !self.timed.repairs.is_empty() && self.window.tokens(self.ledger.flight) >= 1.0;
+        if self.stall.armed.is_none() && !by_repairs_alone {
             // Every report may be lost. Repairs have their own timer.
             self.arm_stall(cx.now);
         }
@@ -288,12 +267,12 @@ impl SenderControl for PgmccSender {
     fn on_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, _len: u32) -> PgmccAnnounce {
         let acker = self.election.acker_id();
         self.ledger.push(seq, cx.now, acker);
-        self.window.spend();
-        if let Some(rtt) = self.stall.srtt().filter(|_| self.config.spread) {
+        self.window.tokens -= 1.0;
+        if let Some(rtt) = self.stall.rtt.srtt().filter(|_| self.config.spread) {
             self.spread.sent(cx, rtt, &self.window);
         }
         self.election.is_called = acker.is_none();
-        if !self.stall.is_armed() {
+        if self.stall.armed.is_none() {
             self.arm_stall(cx.now);
         }
         PgmccAnnounce { sent_ms: milliseconds(cx.now), acker }
@@ -307,10 +286,8 @@ impl SenderControl for PgmccSender {
             // No acknowledgement shows when a repair has left the network; a round trip is assumed.
             self.timed.add_repair(cx.now + self.round_trip());
         }
-        // deviates: OpenPGM repeats the stale timestamp; a fresh one misleads no receiver.
-        // By inference, repairs name the acker in the paper: OpenPGM's repeat the option, and a
-        // timer that waits for a complete bitmap needs acknowledged repairs (src: seada-helmy
-        // s4.1).
+        // deviates: OpenPGM repeats the stale timestamp. By inference, repairs name the acker in
+        // the paper, whose timer may wait for a complete bitmap (src: seada-helmy s4.1).
         let names_acker = self.config.profile == Profile::Paper;
         let acker = self.election.acker_id().filter(|_| names_acker);
         acker.map(|id| PgmccAnnounce { sent_ms: milliseconds(cx.now), acker: Some(id) })
@@ -329,8 +306,7 @@ impl SenderControl for PgmccSender {
         {
             self.election.receivers.show(cx.now, from, self.election.acker_id());
         }
-        // An unanswered call admits even excluded receivers: under heavy loss all may be excluded,
-        // and a false reporter's pace is better than none.
+        // An unanswered call admits excluded receivers: a false pace is better than none.
         let choosy = self.election.acker.is_some() || self.stall.expiries == 0;
         let chosen = self.election.acker_id() == Some(from);
         if choosy && !chosen && self.election.blacklist.excludes(from, cx.now) {
@@ -358,12 +334,12 @@ impl SenderControl for PgmccSender {
         if self.election.acker_id() == Some(from) {
             if let Some(sample) = sample {
                 self.on_acker_rtt(cx.now, carrier, sample.time);
-                if acker != Some(from) && self.stall.is_armed() {
+                if acker != Some(from) && self.stall.armed.is_some() {
                     self.arm_stall(cx.now);
                 }
             }
             if let Some(acker) = &mut self.election.acker {
-                acker.honesty.reports(loss);
+                acker.honesty.reported = loss;
             }
         }
         if let Carrier::Ack(vector) = carrier {
@@ -390,9 +366,9 @@ impl SenderControl for PgmccSender {
     /// Calls a new receiver at once during a long search, at most once per undoubled timeout.
     fn on_unreached_receiver(&mut self, cx: &mut Cx<'_>) {
         let initial = self.config.initial_timeout();
-        let is_long = self.stall.armed_timeout().is_some_and(|timeout| timeout > initial);
+        let is_long = self.stall.armed.is_some_and(|(_, timeout)| timeout > initial);
         if self.election.acker.is_none() && is_long {
-            self.stall.end_back_off();
+            self.stall.doublings = 0;
             self.election.is_called = false;
             self.arm_stall(cx.now);
         }
@@ -409,15 +385,14 @@ impl SenderControl for PgmccSender {
 
     fn on_timeout(&mut self, cx: &mut Cx<'_>) {
         self.settle_by_time(cx.now);
-        if self.stall.expires_at().is_some_and(|at| at <= cx.now)
-            && let Some(timeout) = self.stall.armed_timeout()
-        {
+        if let Some((_, timeout)) = self.stall.armed.filter(|(at, _)| *at <= cx.now) {
             self.on_stall(cx, timeout);
         }
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        self.stall.expires_at().into_iter().chain(self.timed.next_timeout()).min()
+        let stall = self.stall.armed.map(|(at, _)| at);
+        stall.into_iter().chain(self.timed.next_timeout()).min()
     }
 
     fn round_trip(&self, now: Time, report: &PgmccReport) -> Option<Duration> {
@@ -429,12 +404,12 @@ impl SenderControl for PgmccSender {
     }
 
     fn gauges(&self) -> Gauges {
-        let repairs = self.timed.repairs() as u32;
+        let repairs = self.timed.repairs.len() as u32;
         Gauges {
             window: Some(self.window.size),
             flight: Some(self.ledger.flight + repairs),
             representative: self.election.acker_id(),
-            rtt: self.stall.srtt(),
+            rtt: self.stall.rtt.srtt(),
             rate_bits_per_s: None,
             regime: match () {
                 () if self.stall.expiries > 0 => Regime::Floor,

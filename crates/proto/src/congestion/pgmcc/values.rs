@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 use faircast_base::NodeId;
 
 use crate::congestion::Wire;
-use crate::congestion::common::node::{address, node, put_words, words};
+use crate::congestion::common::node::{address, node, words};
+use crate::fields::Encoded;
 use crate::pgm::wire::OptionType;
 
 /// Length of either value with IPv4 addresses, without the option's 4-byte header.
@@ -39,7 +40,7 @@ impl Wire for PgmccAnnounce {
     const BYTES_MAX: usize = VALUE_LEN;
 
     fn encode(&self, out: &mut Vec<u8>) {
-        put_words(out, [self.sent_ms, AFI_IPV4 << 16, address(self.acker)]);
+        (self.sent_ms, AFI_IPV4 << 16, address(self.acker)).put(out);
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
@@ -54,7 +55,7 @@ impl Wire for PgmccReport {
 
     fn encode(&self, out: &mut Vec<u8>) {
         let middle = AFI_IPV4 << 16 | u32::from(self.loss);
-        put_words(out, [self.echo_ms, middle, address(self.receiver)]);
+        (self.echo_ms, middle, address(self.receiver)).put(out);
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {

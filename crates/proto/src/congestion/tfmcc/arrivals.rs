@@ -2,7 +2,7 @@
 
 use faircast_base::{Duration, Seq, Time};
 
-use super::history::History;
+use super::history::{FirstInterval, History};
 use crate::congestion::common::reorder::{Evidence, Reorder, Settled};
 
 /// Most losses in a row processed one by one; their events fill the history many times over.
@@ -14,35 +14,13 @@ const FIRST_INDEX: u64 = 1 << 32;
 /// Loss events of one receiver, detected from originals. Memory is bounded.
 #[derive(Clone, Debug, Default)]
 pub struct Arrivals {
-    history: History,
-    /// Later packets after which a missing one is lost.
+    pub(super) history: History,
     threshold: u32,
     /// Packets whose fate is open, with their arrivals and true if the network marked them.
     order: Reorder<(Time, bool)>,
-    /// Number without wrap of the first packet whose fate is open.
     next: u64,
     /// Latest packet that arrived before `next`, for the interpolation of times.
     before: (u64, Time),
-}
-
-/// Interval before a receiver's first loss.
-#[derive(Clone, Copy, Debug)]
-pub struct FirstInterval {
-    /// Length in packets.
-    pub packets: f64,
-    /// Guessed round trip of the computation, in seconds; `None` if the round trip was measured.
-    pub guessed_rtt_s: Option<f64>,
-}
-
-impl FirstInterval {
-    /// Inverts the equation without timeouts for the rate at the first loss (src: RFC 4654 s5.6).
-    pub fn of(bits_per_s: f64, packet_bytes: f64, rtt_s: f64, guessed: bool) -> Self {
-        let packets_per_rtt = bits_per_s * rtt_s / (8.0 * packet_bytes);
-        Self {
-            packets: packets_per_rtt * packets_per_rtt / 1.5,
-            guessed_rtt_s: guessed.then_some(rtt_s),
-        }
-    }
 }
 
 impl Arrivals {
@@ -81,16 +59,6 @@ impl Arrivals {
         self.history.loss()
     }
 
-    /// Returns true after a loss.
-    pub fn has_loss(&self) -> bool {
-        self.history.has_loss()
-    }
-
-    /// Returns the start of the latest loss event.
-    pub fn latest_event(&self) -> Option<Time> {
-        self.history.latest_event()
-    }
-
     /// Withdraws losses after `newest`, the last packet that was sent.
     pub fn rewind(&mut self, now: Time, newest: Seq) {
         let Some(next) = self.order.next else { return };
@@ -104,15 +72,10 @@ impl Arrivals {
     }
 
     /// Forgets earlier losses at `seq` after a long silence, unless packets are missing.
-    pub fn forget(&mut self, seq: Seq, discounting: bool) {
+    pub(super) fn forget(&mut self, seq: Seq) {
         if self.order.end() == Some(seq) {
-            *self = Self::new(self.threshold, discounting);
+            *self = Self::new(self.threshold, self.history.discounting);
         }
-    }
-
-    /// Corrects a guessed first interval by the first measured round trip (src: RFC 4654 s5.6).
-    pub fn correct_first_interval(&mut self, rtt_s: f64) {
-        self.history.correct_first_interval(rtt_s);
     }
 
     fn settle(
@@ -126,7 +89,7 @@ impl Arrivals {
             let index = self.next;
             match settled {
                 Settled::Came((at, marked)) => {
-                    self.history.received(index);
+                    self.history.end = self.history.end.max(index + 1);
                     if marked {
                         self.lost_at(index, at, rtt, first, false);
                     }
@@ -179,8 +142,7 @@ impl Arrivals {
         match self.history.latest_event() {
             None => {
                 self.history.begin_event(index, at, undoable);
-                let FirstInterval { packets, guessed_rtt_s } = first();
-                self.history.set_first_interval(packets, guessed_rtt_s);
+                self.history.set_first_interval(first());
             }
             Some(latest) if latest + rtt < at => self.history.begin_event(index, at, undoable),
             Some(_) => {}
@@ -215,13 +177,13 @@ mod tests {
     fn three_later_packets_make_a_loss_and_two_do_not() {
         let mut arrivals = Arrivals::new(3, false);
         feed(&mut arrivals, 0, [0, 1, 3, 4]);
-        assert!(!arrivals.has_loss());
+        assert!(!arrivals.history.has_loss());
         feed(&mut arrivals, 40, [2, 5, 7, 8]);
-        assert!(!arrivals.has_loss(), "2 came before three later ones");
+        assert!(!arrivals.history.has_loss(), "2 came before three later ones");
         feed(&mut arrivals, 80, [9]);
         assert!((arrivals.loss() - 0.01).abs() < 1e-12, "{}", arrivals.loss());
         feed(&mut arrivals, 90, [6]);
-        assert!(!arrivals.has_loss(), "it came late, and fills its hole");
+        assert!(!arrivals.history.has_loss(), "it came late, and fills its hole");
     }
 
     #[test]
@@ -252,18 +214,18 @@ mod tests {
         let mut arrivals = Arrivals::new(3, false);
         feed(&mut arrivals, 0, 0..5);
         arrivals.received(at(50), (Seq::new(5), true), None, RTT, &first);
-        assert!(arrivals.has_loss());
+        assert!(arrivals.history.has_loss());
         feed(&mut arrivals, 60, [5]);
-        assert!(arrivals.has_loss(), "it cannot be undone");
+        assert!(arrivals.history.has_loss(), "it cannot be undone");
     }
 
     #[test]
     fn any_jump_is_cheap_and_numbers_may_wrap() {
         let mut arrivals = Arrivals::new(1, true);
         feed(&mut arrivals, 0, [u32::MAX - 1, u32::MAX, 0, 1]);
-        assert!(!arrivals.has_loss());
+        assert!(!arrivals.history.has_loss());
         feed(&mut arrivals, 40, [0x7fff_fff0, 0x7fff_fff1]);
-        assert!(arrivals.has_loss() && arrivals.loss() <= 1.0);
+        assert!(arrivals.history.has_loss() && arrivals.loss() <= 1.0);
     }
 
     proptest::proptest! {

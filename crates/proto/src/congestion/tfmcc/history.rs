@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 
 use faircast_base::Time;
 
-use crate::congestion::common::intervals::WEIGHTS;
+use crate::congestion::common::equation::WEIGHTS;
 
 /// Loss events remembered: one more than weights, since an interval lies between two events.
 const EVENTS_MAX: usize = WEIGHTS.len() + 1;
@@ -15,28 +15,23 @@ const LOST_MAX: usize = 256;
 /// Lowest discount of the history (src: RFC 4654 s5.5; RFC 5348 s5.5 has 0.25).
 const DISCOUNT_MIN: f64 = 0.5;
 
-/// Minimum interval before the first loss: the equation's result for half a packet per round trip
-/// (src: RFC 5348 s6.3.1). deviates: RFC 4654 s5.6 has no minimum. A receiver that loses one of the
-/// first, slow packets would take all as lost, and the session would never speed up.
+/// Minimum interval before the first loss, in the equation for half a packet per round trip (src:
+/// RFC 5348 s6.3.1). deviates: RFC 4654 s5.6 has none, and early losses would count for ever.
 const FIRST_INTERVAL_MIN: f64 = 4.86;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
-    /// Newest first, at most [`EVENTS_MAX`].
     events: VecDeque<LossEvent>,
     /// Interval before the oldest event, computed from the first loss; dropped with that event.
-    synthetic: Option<Synthetic>,
-    /// Lost packets, ascending, at most [`LOST_MAX`].
+    synthetic: Option<FirstInterval>,
     lost: VecDeque<u64>,
-    /// End of the packets whose fate is known.
-    end: u64,
+    pub(super) end: u64,
     /// True if a long interval without losses discounts the history (src: RFC 4654 s5.5).
-    discounting: bool,
+    pub(super) discounting: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct LossEvent {
-    /// First lost packet.
     first: u64,
     at: Time,
     /// Discount of the interval before this event (DF_i).
@@ -45,11 +40,24 @@ struct LossEvent {
     settled: bool,
 }
 
+/// Interval before a receiver's first loss.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Synthetic {
-    packets: f64,
-    /// Guessed round trip of the computation, until the first measured one corrects it.
-    guessed_rtt_s: Option<f64>,
+pub struct FirstInterval {
+    /// Length in packets.
+    pub packets: f64,
+    /// Guessed round trip of the computation, in seconds; `None` if the round trip was measured.
+    pub guessed_rtt_s: Option<f64>,
+}
+
+impl FirstInterval {
+    /// Inverts the equation without timeouts for the rate at the first loss (src: RFC 4654 s5.6).
+    pub fn of(bits_per_s: f64, packet_bytes: f64, rtt_s: f64, guessed: bool) -> Self {
+        let packets_per_rtt = bits_per_s * rtt_s / (8.0 * packet_bytes);
+        Self {
+            packets: packets_per_rtt * packets_per_rtt / 1.5,
+            guessed_rtt_s: guessed.then_some(rtt_s),
+        }
+    }
 }
 
 impl History {
@@ -61,19 +69,13 @@ impl History {
         !self.events.is_empty()
     }
 
-    pub(super) fn received(&mut self, index: u64) {
-        self.end = self.end.max(index + 1);
-    }
-
     pub(super) fn latest_event(&self) -> Option<Time> {
         self.events.front().map(|event| event.at)
     }
 
     pub(super) fn begin_event(&mut self, index: u64, at: Time, undoable: bool) {
         let discount = self.discount();
-        for event in &mut self.events {
-            event.discount *= discount;
-        }
+        self.events.iter_mut().for_each(|event| event.discount *= discount);
         self.events.push_front(LossEvent { first: index, at, discount: 1.0, settled: !undoable });
         if self.events.len() > EVENTS_MAX {
             self.events.pop_back();
@@ -93,7 +95,6 @@ impl History {
         self.lost.push_back(index);
     }
 
-    /// Notes lost packets up to `end` that are not remembered one by one.
     pub(super) fn lose_run(&mut self, end: u64) {
         self.end = self.end.max(end);
         if let Some(event) = self.events.front_mut() {
@@ -123,7 +124,6 @@ impl History {
         }
     }
 
-    /// Withdraws losses from `end` on.
     pub(super) fn rewind(&mut self, end: u64) {
         self.events.retain(|event| event.first < end);
         self.lost.retain(|lost| *lost < end);
@@ -133,9 +133,9 @@ impl History {
         }
     }
 
-    pub(super) fn set_first_interval(&mut self, packets: f64, guessed_rtt_s: Option<f64>) {
-        let packets = packets.max(FIRST_INTERVAL_MIN);
-        self.synthetic = Some(Synthetic { packets, guessed_rtt_s });
+    pub(super) fn set_first_interval(&mut self, first: FirstInterval) {
+        let packets = first.packets.max(FIRST_INTERVAL_MIN);
+        self.synthetic = Some(FirstInterval { packets, ..first });
     }
 
     /// Replaces a guessed round trip by the first measured one (src: RFC 4654 s5.6).
@@ -148,7 +148,6 @@ impl History {
         }
     }
 
-    /// Returns closed intervals with their discounts, newest first, at most eight.
     fn closed(&self) -> impl Iterator<Item = (f64, f64)> {
         let between = self
             .events
@@ -161,7 +160,6 @@ impl History {
             .take(WEIGHTS.len())
     }
 
-    /// Returns the packets since the latest event.
     fn open(&self) -> f64 {
         self.events.front().map_or(0.0, |event| (self.end - event.first) as f64)
     }
@@ -184,8 +182,7 @@ impl History {
         }
     }
 
-    /// Returns loss events per packet, 0..=1, by the larger mean with or without the open interval
-    /// (src: RFC 4654 s5.4 and s5.5). deviates: s5.5 assigns the sum of weights instead of adding.
+    /// Returns loss events per packet, 0..=1. deviates: RFC 4654 s5.5 assigns the weights' sum.
     pub(super) fn loss(&self) -> f64 {
         if self.events.is_empty() {
             return 0.0;
@@ -218,7 +215,7 @@ mod tests {
             history.begin_event(first, Time::ZERO, true);
             history.lose(first);
         }
-        history.received(end - 1);
+        history.end = end;
         history
     }
 
@@ -297,7 +294,8 @@ mod tests {
     #[test]
     fn a_guessed_first_interval_is_put_right_by_the_first_round_trip() {
         let mut history = history(false, &[1000], 1001);
-        history.set_first_interval(400.0, Some(0.5));
+        let guessed_rtt_s = Some(0.5);
+        history.set_first_interval(FirstInterval { packets: 400.0, guessed_rtt_s });
         assert!((history.loss() - 1.0 / 400.0).abs() < 1e-12);
         history.correct_first_interval(0.1);
         assert!((history.loss() - 1.0 / 16.0).abs() < 1e-12, "{}", history.loss());
@@ -318,7 +316,7 @@ mod tests {
             for (what, step) in steps {
                 next += step;
                 match what {
-                    0 => history.received(next),
+                    0 => history.end = next + 1,
                     1 => {
                         history.begin_event(next, Time::ZERO, true);
                         history.lose(next);

@@ -3,16 +3,9 @@
 //!
 //! Receivers compute TCP's throughput; few of them report, most likely the slowest. The sender
 //! follows the *current limiting receiver* (CLR), which reports once a round trip.
-//!
-//! Receiver: `arrivals` and `history` give the loss event rate, `round_trip` and `receive_rate` the
-//! rest of the equation, `feedback_timer` suppresses reports. Sender: `rate` follows the CLR,
-//! `rounds` has feedback rounds and R_max, `echoes` the timestamps to echo, `size` the packet size.
 
 mod arrivals;
-mod echoes;
-mod feedback_timer;
 mod history;
-mod receive_rate;
 mod receiver;
 mod round_trip;
 mod rounds;
@@ -24,7 +17,8 @@ mod tests;
 
 use faircast_base::{Duration, NodeId};
 
-pub use arrivals::{Arrivals, FirstInterval};
+pub use arrivals::Arrivals;
+pub use history::FirstInterval;
 pub use receiver::TfmccReceiver;
 pub use sender::TfmccSender;
 pub use values::{Echo, TfmccAnnounce, TfmccReport};
@@ -94,15 +88,13 @@ const RTT_WEIGHT_CLR: f64 = 0.9;
 /// Tolerance for echoes that return before they left, in microseconds: clocks differ in speed.
 const CLOCK_TOLERANCE_US: i32 = 2000;
 
-/// Returns the floor: the rate halves every ten largest round trips, down to one packet in 8 s. At
-/// low rates the packet interval counts as round trip: the last halvings take 80 s, 40 s, 20 s ...
-/// Earlier 20 halvings take ten round trips of at most half a second each.
+/// The rate halves every ten largest round trips, down to one packet in 8 s: 20 times within half a
+/// second each, then by the packet interval: 80 s, 40 s, 20 s ...
 fn floor(_: &Options) -> Option<Floor> {
     Some(Floor { after: Duration::from_secs(300), every: Duration::from_secs(8), burst: 1 })
 }
 
-/// Returns the most reports: the CLR's on each packet, others' once a feedback round of at least
-/// six packets (src: RFC 4654 s4.5). NAKs come on top.
+/// The CLR reports on each packet, others once in at least six (src: RFC 4654 s4.5), beside NAKs.
 fn reports_max(options: &Options, load: &Load) -> u64 {
     let rounds = load.data_packets / 6 + 1;
     let others = (load.receivers.saturating_sub(1)).min(ROUND_REPORTS + load.receivers / 100);

@@ -1,10 +1,11 @@
 //! Receiver half of TFMCC.
 
-use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Seq, Time};
+use alloc::collections::VecDeque;
 
-use super::arrivals::{Arrivals, FirstInterval};
-use super::feedback_timer::FeedbackTimer;
-use super::receive_rate::ReceiveRate;
+use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Rng, Seq, Time, math};
+
+use super::arrivals::Arrivals;
+use super::history::FirstInterval;
 use super::round_trip::RoundTrip;
 use super::{
     FEEDBACK_ROUND, RTT_MAX_INITIAL, SIZE_GAIN, SLOWEST_INTERVAL_S, TfmccAnnounce, TfmccReport,
@@ -14,6 +15,7 @@ use crate::congestion::common::average::MovingAverage;
 use crate::congestion::common::equation::throughput_bits_per_s;
 use crate::congestion::common::stamp::microseconds;
 use crate::congestion::{Arrival, Audience, ReceiverFeedback};
+use crate::keep_last;
 
 /// Silence that ends the history of losses, in longest round trips.
 const FORGET_AFTER: f64 = 10.0;
@@ -46,14 +48,11 @@ pub struct TfmccReceiver {
     pub(super) round_trip: RoundTrip,
     /// Mean size of originals with headers, in bytes (s).
     packet_bytes: MovingAverage,
-    /// Latest announcement.
     latest: Option<Latest>,
     pub(super) is_clr: bool,
     timer: FeedbackTimer,
-    /// True if a report waits to be sent.
     report_due: bool,
     reported_at: Option<Time>,
-    /// True once the receiver leaves: its next report says so.
     leaving: bool,
 }
 
@@ -77,7 +76,7 @@ impl TfmccReceiver {
     /// Returns the acceptable rate in bits per second, with headers (X_r).
     pub fn bits_per_s(&self) -> f64 {
         let size = self.packet_bytes.get().unwrap_or(USUAL_BYTES);
-        let rate = if self.arrivals.has_loss() {
+        let rate = if self.arrivals.history.has_loss() {
             throughput_bits_per_s(size, self.rtt_s(), self.arrivals.loss())
         } else {
             // src: RFC 4654 s4.4, s3.6: the rate may double in a round trip.
@@ -95,8 +94,7 @@ impl TfmccReceiver {
         self.latest.map_or(RTT_MAX_INITIAL.as_secs_f64(), |latest| latest.rtt_max_s)
     }
 
-    /// True if the packet left after all received ones, or with the last. Originals go by their
-    /// number, which the endpoint has checked: a timestamp may be forged.
+    /// True if the packet is not older than any received one. Timestamps may be forged.
     fn is_later(&self, now: Time, arrival: &Arrival, announce: &TfmccAnnounce) -> bool {
         self.latest.is_none_or(|latest| {
             let age = now.since(latest.at);
@@ -117,7 +115,7 @@ impl TfmccReceiver {
         if quiet > FORGET_AFTER * self.rtt_s().max(self.rtt_max_s()) {
             // src: RFC 4654 s4.3.1: old losses expire, unless packets of this silence are missing.
             if !arrival.repair {
-                self.arrivals.forget(arrival.seq, true);
+                self.arrivals.forget(arrival.seq);
             }
             self.receive_rate = ReceiveRate::default();
         }
@@ -144,7 +142,7 @@ impl TfmccReceiver {
             if ours {
                 let (sent_us, is_clr) = (announce.sent_us, echo.is_clr);
                 match self.round_trip.measure(cx.now, echo, sent_us, is_clr) {
-                    Ok(true) => self.arrivals.correct_first_interval(self.rtt_s()),
+                    Ok(true) => self.arrivals.history.correct_first_interval(self.rtt_s()),
                     Ok(false) => {}
                     Err(()) => cx.emit(Event::BadInput { reason: BadInput::Absurd }),
                 }
@@ -159,7 +157,7 @@ impl TfmccReceiver {
 
     fn plan(&mut self, cx: &mut Cx<'_>, previous_round: Option<u8>, announce: &TfmccAnnounce) {
         if self.is_clr {
-            self.timer.cancel();
+            self.timer.0 = None;
             // src: RFC 4654 s4.5: once a round trip, never suppressed.
             let every = Duration::from_secs_f64(self.rtt_s()).max(REPORT_INTERVAL_MIN);
             self.report_due |= self.reported_at.is_none_or(|at| cx.now.since(at) >= every);
@@ -173,14 +171,14 @@ impl TfmccReceiver {
             let rate = self.bits_per_s();
             self.timer.start(cx.now, cx.rng, round_s, rtt_max_s, GROUP_SIZE, rate);
         }
-        if let Some(at_start) = self.timer.rate_at_start() {
+        if let Some(at_start) = self.timer.0.map(|pending| pending.rate) {
             let limit = f64::from(announce.suppress_above);
             // A round trip above R_max must be reported (src: RFC 4654 s4.5).
             let known = self.round_trip.seconds().is_none_or(|rtt_s| rtt_s <= rtt_max_s);
             // The present rate comes last, because its computation reads the whole history.
             let silenced = || limit < at_start || (limit < RATE_MAX && limit < self.bits_per_s());
             if known && silenced() {
-                self.timer.cancel();
+                self.timer.0 = None;
             }
         }
     }
@@ -189,13 +187,13 @@ impl TfmccReceiver {
         let latest = self.latest?;
         let held_us = (now.since(latest.at).as_nanos() / 1000) as u32;
         if !on_nak {
-            self.timer.cancel();
+            self.timer.0 = None;
             (self.report_due, self.reported_at) = (false, Some(now));
         }
         Some(TfmccReport {
             receiver: Some(self.node),
             have_rtt: self.round_trip.seconds().is_some(),
-            have_loss: self.arrivals.has_loss(),
+            have_loss: self.arrivals.history.has_loss(),
             leaving: self.leaving,
             on_nak,
             round: latest.round,
@@ -238,15 +236,12 @@ impl ReceiverFeedback for TfmccReceiver {
         let first =
             || FirstInterval::of(arriving_bits_per_s(rate, size, rtt_max_s), size, rtt_s, guessed);
         // Only the CLR compares loss events: other receivers need no look at their history.
-        let marked = arrival.congestion_experienced;
-        let before = if self.is_clr { self.arrivals.latest_event() } else { None };
-        let packet = (arrival.seq, marked);
+        let before = if self.is_clr { self.arrivals.history.latest_event() } else { None };
+        let packet = (arrival.seq, arrival.congestion_experienced);
         self.arrivals.received(cx.now, packet, arrival.reordering, rtt, &first);
         // A full queue loses packets until the sender knows (src: RFC 5348 s6.1).
-        self.report_due |= self.is_clr && self.arrivals.latest_event() > before;
+        self.report_due |= self.is_clr && self.arrivals.history.latest_event() > before;
     }
-
-    fn on_missing(&mut self, _cx: &mut Cx<'_>, _first: Seq, _last: Seq) {}
 
     fn on_rewind(&mut self, cx: &mut Cx<'_>, newest: Seq) {
         self.latest = self.latest.filter(|latest| !latest.seq.after(newest));
@@ -265,11 +260,8 @@ impl ReceiverFeedback for TfmccReceiver {
 
     #[inline]
     fn poll_report(&mut self, cx: &mut Cx<'_>) -> Option<(Audience, TfmccReport)> {
-        if !self.report_due {
-            return None;
-        }
-        let report = self.report(cx.now, false)?;
-        Some((Audience::SenderNak, report))
+        let report = if self.report_due { self.report(cx.now, false) } else { None };
+        Some((Audience::SenderNak, report?))
     }
 
     fn report_for_nak(&mut self, cx: &mut Cx<'_>) -> Option<TfmccReport> {
@@ -278,7 +270,7 @@ impl ReceiverFeedback for TfmccReceiver {
 
     fn on_timeout(&mut self, cx: &mut Cx<'_>) {
         if self.next_timeout().is_some_and(|at| at <= cx.now) {
-            self.timer.cancel();
+            self.timer.0 = None;
             self.report_due = true;
         }
     }
@@ -286,5 +278,169 @@ impl ReceiverFeedback for TfmccReceiver {
     #[inline]
     fn next_timeout(&self) -> Option<Time> {
         self.timer.expiry(self.latest?.at)
+    }
+}
+
+/// Marks kept, which span at least two round trips (src: RFC 4654 s4.3.4: two to four).
+const MARKS: usize = 5;
+
+/// Received bytes over time. Marks are at least half a round trip and one packet apart.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ReceiveRate {
+    marks: VecDeque<(Time, u64)>,
+    total: u64,
+    pub(super) last: Time,
+}
+
+impl ReceiveRate {
+    pub(super) fn arrived(&mut self, now: Time, bytes: u32, rtt: Duration) {
+        self.total += u64::from(bytes);
+        self.last = now;
+        if self.marks.back().is_none_or(|(at, _)| now.since(*at) >= rtt / 2) {
+            keep_last(&mut self.marks, MARKS, (now, self.total));
+        }
+    }
+
+    pub(super) fn bits_per_s(&self) -> Option<f64> {
+        let (at, total) = *self.marks.front()?;
+        let seconds = self.last.since(at).as_secs_f64();
+        (seconds > 0.0).then(|| (self.total - total) as f64 * 8.0 / seconds)
+    }
+}
+
+/// Timer of a feedback round. A few early reports suppress the rest (src: RFC 4654 s4.5).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct FeedbackTimer(pub(super) Option<Pending>);
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pending {
+    started: Time,
+    wait_s: f64,
+    rtt_max_s: f64,
+    /// Sender's silence beyond R_max, which does not count: no report could be suppressed then.
+    silence: Duration,
+    /// Receiver's rate at the start of the round (X_fbr).
+    pub(super) rate: f64,
+}
+
+impl FeedbackTimer {
+    /// Starts a round of `round_s` seconds: t = T (1 + ln x / ln N), x uniform in (0, 1].
+    pub(super) fn start(
+        &mut self,
+        now: Time,
+        rng: &mut Rng,
+        round_s: f64,
+        rtt_max_s: f64,
+        group_size: u32,
+        rate: f64,
+    ) {
+        let x = 1.0 - rng.unit();
+        let share = 1.0 + math::ln(x) / math::ln(f64::from(group_size.max(2)));
+        let wait_s = (round_s * share).max(0.0);
+        self.0 = Some(Pending { started: now, wait_s, rtt_max_s, silence: Duration::ZERO, rate });
+    }
+
+    pub(super) fn on_data(&mut self, now: Time, previous: Time, rtt_max_s: f64) {
+        let Some(pending) = &mut self.0 else { return };
+        let since = previous.max(pending.started);
+        let excess = now.since(since).saturating_sub(Duration::from_secs_f64(pending.rtt_max_s));
+        pending.silence += excess;
+        if rtt_max_s != pending.rtt_max_s {
+            pending.wait_s *= rtt_max_s / pending.rtt_max_s;
+            pending.rtt_max_s = rtt_max_s;
+        }
+    }
+
+    pub(super) fn expiry(&self, last_data: Time) -> Option<Time> {
+        let pending = self.0?;
+        let at = pending.started + Duration::from_secs_f64(pending.wait_s) + pending.silence;
+        (at <= last_data + Duration::from_secs_f64(pending.rtt_max_s)).then_some(at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::congestion::common::bench::at;
+    use alloc::vec::Vec;
+    use faircast_base::{NodeId, Purpose};
+
+    #[test]
+    fn the_rate_is_that_of_the_last_round_trips() {
+        let mut rate = ReceiveRate::default();
+        let rtt = Duration::from_millis(40);
+        assert_eq!(rate.bits_per_s(), None);
+        let mut now = Time::ZERO;
+        for (packets, gap_ms, want) in [(50, 10, 800_000.0), (200, 1, 8_000_000.0)] {
+            for _ in 0..packets {
+                now += Duration::from_millis(gap_ms);
+                rate.arrived(now, 1000, rtt);
+            }
+            let got = rate.bits_per_s().unwrap();
+            assert!((got / want - 1.0).abs() < 1e-9, "{got} for {want}");
+        }
+    }
+
+    #[test]
+    fn packets_rarer_than_round_trips_are_measured_over_some_of_them() {
+        let mut rate = ReceiveRate::default();
+        for k in 0..8u64 {
+            rate.arrived(
+                Time::ZERO + Duration::from_millis(500 * k),
+                1000,
+                Duration::from_millis(1),
+            );
+        }
+        assert_eq!(rate.bits_per_s(), Some(16_000.0));
+        assert!(rate.marks.len() <= MARKS);
+    }
+
+    #[test]
+    fn draws_are_biased_so_that_few_of_a_large_group_are_early() {
+        let mut rng = Rng::new(1, NodeId(0), Purpose::Machine(0));
+        let draws: Vec<f64> = (0..100_000)
+            .map(|_| {
+                let mut timer = FeedbackTimer::default();
+                timer.start(at(0), &mut rng, 6.0, 1.0, 10_000, 1.0);
+                let at = timer.expiry(Time::ZERO + Duration::from_secs(100)).unwrap();
+                at.since(Time::ZERO).as_secs_f64()
+            })
+            .collect();
+        // P(t <= u T) = N^(u - 1).
+        for (share, want) in [(0.0, 1e-4), (0.5, 0.01), (0.75, 0.1), (1.0, 1.0)] {
+            let got = draws.iter().filter(|t| **t <= 6.0 * share + 1e-9).count() as f64 / 1e5;
+            assert!((got - want).abs() < 0.3 * want, "{share}: {got} for {want}");
+        }
+    }
+
+    fn half() -> FeedbackTimer {
+        let rtt_max_s = 0.1;
+        FeedbackTimer(Some(Pending {
+            started: at(0),
+            wait_s: 0.3,
+            rtt_max_s,
+            silence: Duration::ZERO,
+            rate: 1.0,
+        }))
+    }
+
+    #[test]
+    fn it_scales_with_the_largest_round_trip() {
+        let mut timer = half();
+        timer.on_data(at(50), at(0), 0.2);
+        assert_eq!(timer.expiry(at(500)), Some(at(600)));
+        timer.on_data(at(100), at(50), 0.05);
+        assert_eq!(timer.expiry(at(500)), Some(at(150)));
+    }
+
+    #[test]
+    fn silence_of_the_sender_does_not_count() {
+        let mut timer = half();
+        assert_eq!(timer.expiry(at(150)), None, "data must come before it can run out");
+        assert_eq!(timer.expiry(at(200)), Some(at(300)));
+        timer.on_data(at(180), at(0), 0.1);
+        assert_eq!(timer.expiry(at(300)), Some(at(380)));
+        timer.0 = None;
+        assert_eq!(timer.expiry(at(300)), None);
     }
 }

@@ -8,19 +8,16 @@ use crate::congestion::common::stamp::{echoed_us, microseconds};
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RoundTrip {
-    /// Smoothed measurements in seconds.
     smoothed: Option<f64>,
     /// Round trip in seconds by the delay of later data, until the next measurement.
     adjusted: Option<f64>,
-    /// Latest measurement: time, echoed timestamp, and data time minus report time (D_r), in
-    /// microseconds of two clocks that need not agree.
+    /// Latest measurement: time, echoed timestamp, and data time minus report time in us (D_r).
     measured: Option<(Time, u32, u32)>,
     /// Unconfirmed sample far above the mean, in seconds.
     outlier: Option<f64>,
 }
 
-/// Bounds of a plausible sample: `OUTLIER_FACTOR` times the mean plus `OUTLIER_S` seconds. The next
-/// sample confirms longer ones, which may be forged.
+/// Bounds of a plausible sample beside the mean; the next sample confirms longer, forgeable ones.
 const OUTLIER_FACTOR: f64 = 4.0;
 const OUTLIER_S: f64 = 0.2;
 
@@ -82,8 +79,7 @@ impl RoundTrip {
     }
 
     /// Adjusts the round trip by the change of data delay since the measurement (src: RFC 4654
-    /// s4.3.3). deviates: only after two round trips. The CLR, measured each round trip, needs no
-    /// adjustment, and the delay of a single packet would undo the smoothing.
+    /// s4.3.3). deviates: only after two round trips, since one delay would undo the smoothing.
     pub(super) fn follow(&mut self, now: Time, sent_us: u32) {
         let (Some(smoothed), Some((at, _, offset))) = (self.smoothed, self.measured) else {
             return;

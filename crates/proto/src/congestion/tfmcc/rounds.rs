@@ -1,8 +1,10 @@
-//! Feedback rounds and the largest round trip (R_max).
+//! Feedback rounds, the largest round trip (R_max), and the timestamps to echo (RFC 4654 s3.5).
+
+use alloc::collections::VecDeque;
 
 use faircast_base::{Duration, NodeId, Time};
 
-use super::{FEEDBACK_ROUND, RTT_MAX_INITIAL};
+use super::{Echo, FEEDBACK_ROUND, RTT_MAX_INITIAL, TfmccReport};
 
 /// Minimum R_max, the least that the RFC's format can express (src: RFC 4654 s2.2.1).
 const RTT_MAX_LEAST: Duration = Duration::from_millis(1);
@@ -27,7 +29,6 @@ pub(super) struct Rounds {
     start: Time,
     /// Length of the feedback round (T).
     pub(super) span: Duration,
-    /// True if a receiver other than the CLR reported in this round.
     has_report: bool,
     /// Rate in bits per second above which receivers need not report (X_supp).
     pub(super) suppress_above: f32,
@@ -37,7 +38,6 @@ pub(super) struct Rounds {
     raised: Option<Raised>,
     /// Last confirmed rise of `rtt_max`, until one of its two receivers reports again.
     rise: Option<Rise>,
-    /// Largest round trip reported in this round.
     peak: Option<Duration>,
     /// True while `rtt_max` is the initial guess.
     guessed: bool,
@@ -72,8 +72,7 @@ impl Rounds {
         self.rtt_max(packet_gap).max(raised)
     }
 
-    /// Returns the confirmed R_max at this packet interval. deviates: in the RFC, it exceeds the
-    /// interval by at least 10 ms: on a LAN ten times the round trip, a hundredth of the increase.
+    /// Returns the confirmed R_max at this packet interval. deviates: no 10 ms more, for LANs.
     pub(super) fn rtt_max(&self, packet_gap: Duration) -> Duration {
         self.measured_rtt_max().max(packet_gap + CLOCK_GRANULARITY.min(packet_gap))
     }
@@ -93,8 +92,7 @@ impl Rounds {
 
     pub(super) fn begin(&mut self, now: Time, packet_gap: Duration) {
         if let Some(peak) = self.peak.take() {
-            // src: RFC 4654 s3.2. deviates: the initial guess of 500 ms is dropped at once. With
-            // decay a session of 40 ms would grow at a hundredth of its due rate for half a minute.
+            // src: RFC 4654 s3.2. deviates: the guess of 500 ms drops at once, for fast growth.
             let rest = if self.guessed { 0.0 } else { RTT_MAX_DECAY };
             self.rtt_max = self.rtt_max.mul_f64(rest).max(peak);
             self.guessed = false;
@@ -108,12 +106,10 @@ impl Rounds {
         (self.has_report, self.suppress_above) = (false, f32::MAX);
     }
 
-    /// Processes a reported round trip. deviates: the RFC takes the largest at once. A host that
-    /// pauses for 2 s on a path of 40 ms would make R_max fifty times too long, and the rate would
-    /// rise by one packet per R_max squared for minutes. Here a rise beyond twice R_max is
-    /// announced at once, so that no short round suppresses reports. It counts only when reported
-    /// again later, and the same receiver's next report withdraws it. Data delayed for several
-    /// receivers makes several report the rise. Then the next report of one of them withdraws it.
+    /// Processes a reported round trip. deviates: the RFC takes the largest at once: a host that
+    /// pauses for 2 s on a path of 40 ms would slow growth for minutes. A rise beyond twice R_max
+    /// is announced at once, so that no short round suppresses reports, but counts only when
+    /// reported again later. The same receiver's next report withdraws it.
     pub(super) fn measured(&mut self, now: Time, by: NodeId, rtt: Duration, packet_gap: Duration) {
         let mut believed = rtt;
         if let Some(rise) = self.rise.take_if(|rise| rise.by.contains(&by))
@@ -146,7 +142,6 @@ impl Rounds {
         self.rtt_max = self.rtt_max.max(believed);
     }
 
-    /// Processes the rate of a receiver other than the CLR.
     pub(super) fn on_other_report(&mut self, bits_per_s: f32) {
         self.has_report = true;
         if bits_per_s < self.suppress_above {
@@ -154,6 +149,50 @@ impl Rounds {
             let lower = (f64::from(bits_per_s) * (1.0 - SUPPRESSION_MARGIN)) as f32;
             self.suppress_above = lower.max(f32::MIN_POSITIVE);
         }
+    }
+}
+
+/// Most queued timestamps. Suppression admits some tens of reports a round, which has more packets.
+pub(super) const ECHOES_MAX: usize = 64;
+
+/// Timestamps to echo, the most urgent first.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Echoes(pub(super) VecDeque<Waiting>);
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Waiting {
+    pub(super) receiver: NodeId,
+    pub(super) at: Time,
+    pub(super) report: TfmccReport,
+}
+
+impl Waiting {
+    /// True if this goes first: no round trip, older rounds, lower rates (src: RFC 4654 s3.5).
+    fn before(&self, other: &Self) -> bool {
+        let (this, other) = (&self.report, &other.report);
+        if this.have_rtt != other.have_rtt {
+            return !this.have_rtt;
+        }
+        let newer = this.round.wrapping_sub(other.round) as i8;
+        newer < 0 || newer == 0 && this.bits_per_s < other.bits_per_s
+    }
+
+    pub(super) fn echo(&self, now: Time, is_clr: bool) -> Echo {
+        let held_us = (now.since(self.at).as_nanos() / 1000) as u32;
+        Echo { receiver: self.receiver, is_clr, stamp_us: self.report.sent_us, held_us }
+    }
+}
+
+impl Echoes {
+    pub(super) fn push(&mut self, waiting: Waiting) {
+        self.forget(waiting.receiver);
+        let index = self.0.partition_point(|other| !waiting.before(other));
+        self.0.insert(index, waiting);
+        self.0.truncate(ECHOES_MAX);
+    }
+
+    pub(super) fn forget(&mut self, receiver: NodeId) {
+        self.0.retain(|waiting| waiting.receiver != receiver);
     }
 }
 
@@ -263,5 +302,38 @@ mod tests {
         assert_eq!(ms(&gone), (100, 800));
         gone.begin(at(15_400), GAP);
         assert_eq!(ms(&gone), (100, 100));
+    }
+
+    fn waiting(receiver: u32, have_rtt: bool, round: u8, bits_per_s: f32) -> Waiting {
+        let report = TfmccReport { have_rtt, round, bits_per_s, ..TfmccReport::default() };
+        Waiting { receiver: NodeId(receiver), at: Time::ZERO, report }
+    }
+
+    #[test]
+    fn receivers_without_a_round_trip_come_first_then_the_slow() {
+        let mut echoes = Echoes::default();
+        for w in [
+            waiting(1, true, 5, 10.0),
+            waiting(2, true, 4, 5.0),
+            waiting(3, false, 0, 30.0),
+            waiting(4, false, 255, 40.0),
+            waiting(5, false, 0, 20.0),
+            waiting(2, true, 5, 50.0),
+            waiting(6, true, 4, 60.0),
+        ] {
+            echoes.push(w);
+        }
+        let order = core::iter::from_fn(|| echoes.0.pop_front().map(|w| w.receiver.0));
+        assert!(order.eq([4, 5, 3, 6, 1, 2]));
+    }
+
+    #[test]
+    fn beyond_the_limit_the_least_urgent_is_dropped() {
+        let mut echoes = Echoes::default();
+        for k in (0..1000).rev() {
+            echoes.push(waiting(k, true, 0, k as f32));
+        }
+        assert_eq!(echoes.0.len(), ECHOES_MAX);
+        assert_eq!(echoes.0.pop_front().map(|w| w.receiver), Some(NodeId(0)));
     }
 }

@@ -3,22 +3,18 @@
 
 use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Seq, SwitchReason, Time};
 
-use super::echoes::{Echoes, Waiting};
-use super::rounds::Rounds;
+use super::rounds::{Echoes, Rounds, Waiting};
 use super::{
     CLOCK_TOLERANCE_US, Echo, RTT_ABSURD, RTT_MAX_INITIAL, RTT_MIN, RTT_WEIGHT_CLR, TfmccAnnounce,
     TfmccReport, USUAL_BYTES,
 };
-use crate::congestion::Pace;
 use crate::congestion::common::silence::Unanswered;
 use crate::congestion::common::stamp::{echoed_us, microseconds};
-use crate::congestion::{Carrier, Gauges, Permit, Regime, SenderControl};
+use crate::congestion::{Carrier, Gauges, Pace, Permit, Regime, SenderControl};
 
 mod rate;
-mod size;
 
-use rate::SlowStart;
-use size::PacketSize;
+use rate::{PacketSize, SlowStart};
 
 /// Most packets at one moment: hosts lose bursts longer than their queues, whatever the rate.
 const MOMENT_PACKETS_MAX: u32 = 256;
@@ -36,8 +32,8 @@ pub struct TfmccSender {
     pub(super) rate: f64,
     size: PacketSize,
     slow_start: SlowStart,
-    burst: Burst,
     sent_at: Time,
+    burst: u32,
     rounds: Rounds,
     echoes: Echoes,
     /// Current limiting receiver. It is kept while it is silent, unless it left.
@@ -53,30 +49,9 @@ pub struct TfmccSender {
     is_app_limited: bool,
 }
 
-/// Packets that left at one moment.
-#[derive(Clone, Copy, Debug, Default)]
-struct Burst {
-    at: Time,
-    packets: u32,
-}
-
-impl Burst {
-    fn is_full(&self, now: Time) -> bool {
-        self.at == now && self.packets >= MOMENT_PACKETS_MAX
-    }
-
-    fn add(&mut self, now: Time) {
-        let before = if self.at == now { self.packets } else { 0 };
-        *self = Self { at: now, packets: before + 1 };
-    }
-}
-
-/// Silence of receivers.
 #[derive(Debug, Default)]
 struct Silence {
-    /// Packets since the CLR's last report.
     of_clr: Unanswered,
-    /// Packets since any receiver's last report.
     of_all: Unanswered,
     /// True if all receivers were silent until the next report.
     is_total: bool,
@@ -88,19 +63,12 @@ struct Silence {
 
 #[derive(Clone, Copy, Debug)]
 struct Clr {
-    id: NodeId,
-    /// Latest round trip.
+    latest: Waiting,
     rtt: Duration,
     /// Round trip, smoothed as the receiver smooths its own.
     rtt_smoothed: Duration,
-    /// Start as the CLR.
     since: Time,
-    /// Latest timestamp of the CLR, and its arrival.
-    stamp_us: u32,
-    stamp_at: Time,
-    /// True if the CLR has measured its round trip.
-    have_rtt: bool,
-    /// True if the timestamp was echoed, and the time of the latest echo.
+    /// True if the latest timestamp was echoed, and the time of the latest echo.
     echoed: bool,
     echoed_at: Option<Time>,
     /// True if the CLR's silence has halved the rate.
@@ -132,10 +100,6 @@ impl TfmccSender {
         self.rounds.announced_rtt_max(self.gap())
     }
 
-    fn announced_rtt_max_us(&self) -> u32 {
-        (self.announced_rtt_max().as_nanos() / 1000).clamp(1, u64::from(u32::MAX)) as u32
-    }
-
     fn first_rate(&self) -> f64 {
         self.size.largest_bits() / self.rounds.measured_rtt_max().as_secs_f64()
     }
@@ -150,13 +114,10 @@ impl TfmccSender {
     ) {
         self.echoes.forget(id);
         self.clr = Some(Clr {
-            id,
+            latest: Waiting { receiver: id, at: cx.now, report: *report },
             rtt,
             rtt_smoothed: rtt,
             since: cx.now,
-            stamp_us: report.sent_us,
-            stamp_at: cx.now,
-            have_rtt: report.have_rtt,
             echoed: false,
             echoed_at: None,
             halved: false,
@@ -180,23 +141,12 @@ impl TfmccSender {
         }
     }
 
-    fn measure(&self, now: Time, report: &TfmccReport) -> Option<Duration> {
-        let elapsed = echoed_us(now, report.echo_us, CLOCK_TOLERANCE_US, RTT_ABSURD)?;
-        Some(elapsed.max(RTT_MIN))
-    }
-
-    fn is_absurd(&self, report: &TfmccReport) -> bool {
-        let rate = report.bits_per_s;
-        let from_the_future = (self.rounds.number.wrapping_sub(report.round) as i8) < 0;
-        !rate.is_finite() || rate <= 0.0 || from_the_future
-    }
-
     fn on_clr_report(&mut self, cx: &mut Cx<'_>, rate: f64, rtt: Duration, report: &TfmccReport) {
         let Some(clr) = &mut self.clr else { return };
         clr.rtt_smoothed =
             clr.rtt_smoothed.mul_f64(RTT_WEIGHT_CLR) + rtt.mul_f64(1.0 - RTT_WEIGHT_CLR);
-        (clr.rtt, clr.have_rtt, clr.halved) = (rtt, report.have_rtt, false);
-        (clr.stamp_us, clr.stamp_at, clr.echoed) = (report.sent_us, cx.now, false);
+        clr.latest = Waiting { receiver: clr.latest.receiver, at: cx.now, report: *report };
+        (clr.rtt, clr.halved, clr.echoed) = (rtt, false, false);
         self.silence.of_clr.clear();
         self.follow(cx, (rate, report.have_loss), rtt);
     }
@@ -213,23 +163,20 @@ impl TfmccSender {
         // Suppression uses the rate as reported.
         self.rounds.on_other_report(report.bits_per_s);
         if let Some(reason) = self.vacancy {
-            let back = self.clr.is_some_and(|clr| clr.id == from);
+            let back = self.clr.is_some_and(|clr| clr.latest.receiver == from);
             self.appoint(cx, from, rtt, report, reason);
             if !resumed && rate > self.rate && !back {
                 self.held_until = cx.now + self.rounds.span;
             }
-            return self.follow(cx, (rate, report.have_loss), rtt);
-        }
-        if self.clr.is_none() {
+        } else if self.clr.is_none() {
             self.adjusted_at = cx.now - self.rtt_max().min(cx.now.since(Time::ZERO));
             self.appoint(cx, from, rtt, report, SwitchReason::First);
-            return self.follow(cx, (rate, report.have_loss), rtt);
-        }
-        if rate < self.rate {
+        } else if rate < self.rate {
             self.appoint(cx, from, rtt, report, SwitchReason::Slower);
-            return self.follow(cx, (rate, report.have_loss), rtt);
+        } else {
+            return self.echoes.push(Waiting { receiver: from, at: cx.now, report: *report });
         }
-        self.echoes.push(Waiting::new(cx.now, from, report));
+        self.follow(cx, (rate, report.have_loss), rtt);
     }
 
     /// Returns the echo for the packet that leaves now (src: RFC 4654 s3.5).
@@ -237,36 +184,33 @@ impl TfmccSender {
         let round = self.rounds.span;
         let urgent = |clr: &Clr| {
             let due = clr.echoed_at.is_none_or(|at| now.since(at) >= round);
-            due || !clr.have_rtt && !clr.echoed
+            due || !clr.latest.report.have_rtt && !clr.echoed
         };
-        let other =
-            if self.clr.as_ref().is_some_and(urgent) { None } else { self.echoes.0.pop_front() };
-        if let Some(waiting) = other {
-            let held_us = (now.since(waiting.at).as_nanos() / 1000) as u32;
-            let (receiver, stamp_us) = (waiting.receiver, waiting.stamp_us);
-            return Some(Echo { receiver, is_clr: false, stamp_us, held_us });
+        if !self.clr.as_ref().is_some_and(urgent)
+            && let Some(waiting) = self.echoes.0.pop_front()
+        {
+            return Some(waiting.echo(now, false));
         }
         let clr = self.clr.as_mut()?;
         (clr.echoed, clr.echoed_at) = (true, Some(now));
-        let held_us = (now.since(clr.stamp_at).as_nanos() / 1000) as u32;
-        Some(Echo { receiver: clr.id, is_clr: true, stamp_us: clr.stamp_us, held_us })
+        Some(clr.latest.echo(now, true))
     }
 
     fn charge(&mut self, now: Time, len: u32) {
         let bytes = len + self.size.header_bytes;
         let size = f64::from(bytes);
-        self.size.note_largest(size);
+        self.size.largest = self.size.largest.max(size);
         let idle = now.since(self.pace.ready_at().max(self.sent_at));
-        if self.size.is_known() && idle > Pace::BURST {
+        if self.size.size.get().is_some() && idle > Pace::BURST {
             self.on_pause(now, idle);
         }
+        self.burst = if self.sent_at == now { self.burst + 1 } else { 1 };
         self.sent_at = now;
         if self.size.is_replaced_by(size) {
             self.set_rate(now, self.rate * size / self.size.bytes());
         }
         self.size.add(size);
         self.pace.spend(now, bytes);
-        self.burst.add(now);
     }
 }
 
@@ -282,7 +226,7 @@ impl SenderControl for TfmccSender {
         self.settle(cx.now);
         let ready = self.pace.ready_at();
         if ready <= cx.now {
-            let is_full = self.burst.is_full(cx.now);
+            let is_full = self.sent_at == cx.now && self.burst >= MOMENT_PACKETS_MAX;
             return if is_full { Permit::At(cx.now + MOMENT) } else { Permit::Now };
         }
         self.is_app_limited = false;
@@ -297,11 +241,12 @@ impl SenderControl for TfmccSender {
         self.silence.of_all.sent(cx.now);
         self.silence.of_clr.sent(cx.now);
         self.rounds.advance(cx.now, self.gap());
+        let rtt_max_us = self.announced_rtt_max().as_nanos() / 1000;
         TfmccAnnounce {
             sent_us: microseconds(cx.now),
             echo: self.next_echo(cx.now),
             round: self.rounds.number,
-            rtt_max_us: self.announced_rtt_max_us(),
+            rtt_max_us: rtt_max_us.clamp(1, u64::from(u32::MAX)) as u32,
             suppress_above: self.rounds.suppress_above,
         }
     }
@@ -317,13 +262,15 @@ impl SenderControl for TfmccSender {
     }
 
     fn on_report(&mut self, cx: &mut Cx<'_>, from: NodeId, _: Carrier, report: &TfmccReport) {
-        let measured = self.measure(cx.now, report).filter(|_| !self.is_absurd(report));
-        let Some(rtt) = measured else {
+        let from_the_future = (self.rounds.number.wrapping_sub(report.round) as i8) < 0;
+        let sound = report.bits_per_s.is_finite() && report.bits_per_s > 0.0 && !from_the_future;
+        let Some(rtt) = self.round_trip(cx.now, report).filter(|_| sound) else {
             return cx.emit(Event::BadInput { reason: BadInput::Absurd });
         };
         self.settle(cx.now);
         cx.emit(Event::RttSample { node: from, rtt_ns: rtt.as_nanos() });
-        let clr = self.clr.filter(|_| self.vacancy.is_none()).map(|clr| clr.id) == Some(from);
+        let clr = self.clr.filter(|_| self.vacancy.is_none()).map(|clr| clr.latest.receiver)
+            == Some(from);
         if report.leaving {
             if clr {
                 self.vacate(cx, SwitchReason::Left);
@@ -347,7 +294,9 @@ impl SenderControl for TfmccSender {
             self.slow_start.end();
         }
         let resumed = self.resume(cx.now, rate, report.have_loss);
-        rate = self.lossless_floor(cx.now, rate, report.have_loss);
+        if !report.have_loss && cx.now < self.slow_start.lossless_until {
+            rate = rate.max(self.rate);
+        }
         if clr {
             self.on_clr_report(cx, rate, rtt, report);
         } else {
@@ -357,7 +306,7 @@ impl SenderControl for TfmccSender {
 
     fn on_leave(&mut self, cx: &mut Cx<'_>, from: NodeId) {
         self.echoes.forget(from);
-        if self.clr.is_some_and(|clr| clr.id == from) {
+        if self.clr.is_some_and(|clr| clr.latest.receiver == from) {
             self.vacate(cx, SwitchReason::Left);
         }
     }
@@ -396,7 +345,8 @@ impl SenderControl for TfmccSender {
     }
 
     fn round_trip(&self, now: Time, report: &TfmccReport) -> Option<Duration> {
-        self.measure(now, report)
+        let elapsed = echoed_us(now, report.echo_us, CLOCK_TOLERANCE_US, RTT_ABSURD)?;
+        Some(elapsed.max(RTT_MIN))
     }
 
     fn reporter(report: &TfmccReport) -> Option<NodeId> {
@@ -408,7 +358,7 @@ impl SenderControl for TfmccSender {
         let clr = self.clr.filter(|_| self.vacancy.is_none());
         Gauges {
             rate_bits_per_s: Some(self.rate * (1.0 - header)),
-            representative: clr.map(|clr| clr.id),
+            representative: clr.map(|clr| clr.latest.receiver),
             rtt: clr.map(|clr| clr.rtt),
             regime: if self.slow_start.is_active { Regime::Start } else { Regime::Path },
             ..Gauges::default()

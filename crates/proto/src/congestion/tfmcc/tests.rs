@@ -1,6 +1,5 @@
 //! Tests of each half of the scheme alone.
 
-mod receiver;
 mod sender;
 
 use faircast_base::{BadInput, CutReason, Duration, Event, NodeId, SwitchReason, Time};
@@ -52,12 +51,11 @@ impl<C: SenderControl<Announce = TfmccAnnounce, Report = TfmccReport>> SenderBen
             receiver: Some(NodeId(node)),
             have_rtt: true,
             have_loss,
-            leaving: false,
-            on_nak: false,
             round,
             sent_us: 77,
             echo_us: microseconds(self.now).wrapping_sub(rtt_ms as u32 * 1000),
             bits_per_s: rate as f32,
+            ..TfmccReport::default()
         }
     }
 

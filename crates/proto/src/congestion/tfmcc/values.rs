@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 use faircast_base::NodeId;
 
 use crate::congestion::Wire;
-use crate::congestion::common::node::{address, node, put_words, words};
+use crate::congestion::common::node::{address, node, words};
+use crate::fields::Encoded;
 use crate::pgm::wire::OptionType;
 
 /// Length of the value on data, without the option's 4-byte header.
@@ -49,7 +50,7 @@ pub struct Echo {
 }
 
 /// Report of a receiver (src: RFC 4654 s2.2.2).
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TfmccReport {
     /// Receiver that reports; `None` if the packet's source address identifies the receiver.
     pub receiver: Option<NodeId>,
@@ -78,16 +79,16 @@ impl Wire for TfmccAnnounce {
     fn encode(&self, out: &mut Vec<u8>) {
         let echo = self.echo;
         let flags = if echo.is_some_and(|echo| echo.is_clr) { IS_CLR } else { 0 };
-        let words = [
-            u32::from_be_bytes([flags, self.round, 0, 0]),
+        let words = (
+            [flags, self.round, 0, 0],
             self.sent_us,
             address(echo.map(|echo| echo.receiver)),
             echo.map_or(0, |echo| echo.stamp_us),
             echo.map_or(0, |echo| echo.held_us),
             self.rtt_max_us,
             self.suppress_above.to_bits(),
-        ];
-        put_words(out, words);
+        );
+        words.put(out);
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
@@ -106,14 +107,13 @@ impl Wire for TfmccReport {
     const BYTES_MAX: usize = REPORT_LEN;
 
     fn encode(&self, out: &mut Vec<u8>) {
-        let flag = |set: bool, bit: u8| if set { bit } else { 0 };
-        let flags = flag(self.have_rtt, HAVE_RTT)
-            | flag(self.have_loss, HAVE_LOSS)
-            | flag(self.leaving, LEAVING)
-            | flag(self.on_nak, ON_NAK);
+        let flags = (u8::from(self.have_rtt) * HAVE_RTT)
+            | (u8::from(self.have_loss) * HAVE_LOSS)
+            | (u8::from(self.leaving) * LEAVING)
+            | (u8::from(self.on_nak) * ON_NAK);
         let head = u32::from_be_bytes([flags, self.round, 0, 0]);
         let (rate, receiver) = (self.bits_per_s.to_bits(), address(self.receiver));
-        put_words(out, [head, self.sent_us, self.echo_us, rate, receiver]);
+        (head, self.sent_us, self.echo_us, rate, receiver).put(out);
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
@@ -166,12 +166,11 @@ mod tests {
             receiver: Some(NodeId(0)),
             have_rtt: true,
             have_loss: true,
-            leaving: false,
-            on_nak: false,
             round: 255,
             sent_us: 1,
             echo_us: 2,
             bits_per_s: 1.5e6,
+            ..TfmccReport::default()
         };
         let bytes = [[3, 255, 0, 0], [0, 0, 0, 1], [0, 0, 0, 2], [0x49, 0xb7, 0x1b, 0], [255; 4]];
         assert_eq!(encoded(&report), bytes.concat());

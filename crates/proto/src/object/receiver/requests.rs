@@ -14,7 +14,7 @@ use crate::object::wire::{ENTRIES_MAX, ENTRIES_PER_OPTION, Entry};
 use crate::pgm::PgmFlowSettings;
 use crate::pgm::retry_timer::{RequestTimes, RetryTimer};
 use crate::pgm::session::REORDER_DELAY;
-use crate::pgm::session::crowd::Backoff;
+use crate::pgm::session::naks::Backoff;
 use crate::pgm::session::naks::{NakState, Naks};
 use crate::ranges::RangeSet;
 use crate::timers::{Timers, reasons};

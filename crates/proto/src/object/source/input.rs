@@ -108,9 +108,9 @@ impl ObjectSource {
                 Ok(())
             }
             Body::Nnak(nak) => self.session.take_nak(cx, packet, nak, false).map(drop),
-            Body::Ack(ack) => {
+            Body::Ack(vector) => {
                 let len = |index| self.packets.len(index);
-                self.session.take_ack(cx, packet, ack.vector, len)
+                self.session.take_ack(cx, packet, vector, len)
             }
             _ => Ok(()),
         }

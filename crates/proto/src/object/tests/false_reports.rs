@@ -12,7 +12,7 @@ use crate::congestion::pgmcc::PgmccReport;
 use crate::object::Part;
 use crate::object::layout::block_id;
 use crate::object::wire::Entry;
-use crate::pgm::wire::{Ack, Body, PacketType};
+use crate::pgm::wire::{Body, PacketType};
 
 /// Packets that such a member sends every 20 ms, given the number of packets sent so far.
 type Reports = fn(Time, u32) -> Vec<Vec<u8>>;
@@ -25,7 +25,7 @@ fn worst(now: Time) -> PgmccReport {
 
 fn crawling_ack(now: Time, highest: u32) -> Vec<u8> {
     let vector = AckVector { highest: Seq::new(highest), bitmap: 1 };
-    reporting(&Body::Ack(Ack { vector }), &worst(now))
+    reporting(&Body::Ack(vector), &worst(now))
 }
 
 fn bad_nak(now: Time, first: u32) -> Vec<u8> {

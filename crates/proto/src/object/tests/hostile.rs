@@ -13,7 +13,7 @@ use crate::object::layout::block_id;
 use crate::object::source::write_entries;
 use crate::object::wire::{Answer, Claim, ENTRIES_MAX, Entry, MemberMessage, Status};
 use crate::object::{MemberState, Part, Stage};
-use crate::pgm::wire::{Ack, Body, Data, NO_WINDOW_LEAD, Nak, Nla, OptionType, Spm};
+use crate::pgm::wire::{Body, Data, NO_WINDOW_LEAD, Nak, Nla, OptionType, Spm};
 use crate::world::{forge, packet};
 
 pub(super) fn report(now: Time, node: NodeId, loss: u16, rtt: Duration) -> PgmccReport {
@@ -43,7 +43,7 @@ fn false_reports(now: Time, node: NodeId) -> Vec<Vec<u8>> {
     let vector = AckVector { highest: Seq::new(3), bitmap: 0 };
     let everything = vec![Entry::Run { first: block_id(Part::Content, 0), count: 40 }; ENTRIES_MAX];
     vec![
-        reporting(&Body::Ack(Ack { vector }), &bad),
+        reporting(&Body::Ack(vector), &bad),
         reporting(&Body::Nnak(nak(3)), &bad),
         reporting(&Body::Nak(nak(3)), &bad),
         packet(&Body::Nnak(nak(3)), |encoder| {

@@ -3,14 +3,14 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use faircast_base::{Cx, Duration, Seq, Time};
+use faircast_base::{Cx, Duration, Rng, Seq, Time};
 
-use super::suppression::Passed;
 use super::{ELIMINATION, ElementConfig, NAK_INTERVAL, NAK_REPEAT, REPAIR_WAIT};
-use crate::congestion::{RelayedReport, Reported};
+use crate::congestion::{RelayedReport, Reported, SchemeEntry};
 use crate::pgm::retry_timer::{RequestTimes, RetryTimer};
-use crate::pgm::wire::Nak;
+use crate::pgm::wire::{Nak, Packet};
 use crate::relay::PortId;
+use crate::settings::choices;
 
 /// Most packets of one session under repair. Further NAKs are neither confirmed nor forwarded.
 const REPAIRS_MAX: usize = 8192;
@@ -41,7 +41,7 @@ struct State {
     ports: Vec<PortId>,
     nak: Nak,
     report: Option<RelayedReport>,
-    passed: Passed,
+    passed: Reported,
 }
 
 /// State of NAKs for a packet. `Collecting` forwards one for all NAKs after the repair, at `at`.
@@ -96,7 +96,8 @@ impl Repairs {
     /// Returns the time until which NAKs are held back for a packet last requested at `asked_at`.
     fn eliminates_until(&self, asked_at: Time) -> Time {
         // The length of the upstream path is unknown until a repair has measured it.
-        let overdue = if self.repair.has_estimate() { self.repair.wait(0) } else { UNKNOWN_REPAIR };
+        let overdue =
+            if self.repair.rtt.srtt().is_some() { self.repair.wait(0) } else { UNKNOWN_REPAIR };
         asked_at + overdue.min(ELIMINATION)
     }
 
@@ -119,7 +120,7 @@ impl Repairs {
             NakState::Repaired { until } => {
                 state.nak = ask.nak;
                 state.report = ask.report;
-                state.passed = Passed::default();
+                state.passed = Reported::default();
                 self.set(seq, NakState::Collecting { at: until });
                 return Some(false);
             }
@@ -129,7 +130,7 @@ impl Repairs {
         };
         let passes = !eliminated || config.lets_pass(cx.rng, &state.passed, ask.reported);
         if passes {
-            state.passed.note(ask.reported);
+            state.passed = state.passed.max(ask.reported.unwrap_or_default());
             state.nak = ask.nak;
             state.report = ask.report.or(state.report);
             state.requests.on_request(now);
@@ -143,7 +144,7 @@ impl Repairs {
     fn begin(&mut self, now: Time, seq: Seq, ask: Ask) -> Option<bool> {
         let nak_state = self.pending(now);
         let state = self.insert(seq, nak_state, ask.nak)?;
-        state.passed.note(ask.reported);
+        state.passed = ask.reported.unwrap_or_default();
         state.requests.on_request(now);
         state.ports.push(ask.port);
         state.report = ask.report;
@@ -155,7 +156,7 @@ impl Repairs {
             return None;
         }
         self.timers.insert((nak_state.due(), seq.value()));
-        let (requests, passed) = (RequestTimes::default(), Passed::default());
+        let (requests, passed) = (RequestTimes::default(), Reported::default());
         let state = State { nak_state, requests, ports: Vec::new(), nak, report: None, passed };
         Some(self.states.entry(seq.value()).or_insert(state))
     }
@@ -179,10 +180,7 @@ impl Repairs {
     }
 
     /// Handles a repair. Returns the ports that requested it; `None` for an unknown packet.
-    ///
-    /// deviates: NAKs after the repair are collected for a repetition interval before one is
-    /// forwarded. In RFC 3208 s7.3 the state ends with the repair, so that each would cause a
-    /// repair.
+    /// deviates: later NAKs are collected for a repetition interval, not each forwarded.
     pub(super) fn repaired(&mut self, now: Time, seq: Seq) -> Option<Vec<PortId>> {
         let state = self.states.get_mut(&seq.value())?;
         state.requests.on_answer(now, &mut self.repair);
@@ -194,12 +192,6 @@ impl Repairs {
         Some(ports)
     }
 
-    fn finish(&mut self, seq: Seq) {
-        if let Some(state) = self.states.remove(&seq.value()) {
-            self.timers.remove(&(state.nak_state.due(), seq.value()));
-        }
-    }
-
     pub(super) fn latest(&self, seq: Seq) -> Option<(Nak, Option<RelayedReport>)> {
         self.states.get(&seq.value()).map(|state| (state.nak, state.report))
     }
@@ -209,35 +201,28 @@ impl Repairs {
         while let Some(&(due, value)) = self.timers.first()
             && due <= now
         {
-            let seq = Seq::new(value);
-            match self.states.get(&value).expect("every timer is a state's").nak_state {
+            let pending = self.pending(now);
+            let state = self.states.get_mut(&value).expect("every timer is a state's");
+            let repeated = match state.nak_state {
                 NakState::Pending { until, .. } if now < until => {
-                    expired.repeat.push(seq);
                     self.confirmation.on_timeout(now);
-                    let state = self.states.get_mut(&value).expect("it was found above");
                     let repeat_at = now + self.confirmation.wait(state.requests.count);
-                    state.requests.on_request(now);
-                    self.set(seq, NakState::Pending { repeat_at, until });
+                    Some(NakState::Pending { repeat_at, until })
                 }
-                NakState::Collecting { .. } => {
-                    expired.repeat.push(seq);
-                    let pending = self.pending(now);
-                    self.states
-                        .get_mut(&value)
-                        .expect("it was found above")
-                        .requests
-                        .on_request(now);
-                    self.set(seq, pending);
+                NakState::Collecting { .. } => Some(pending),
+                ended => {
+                    expired.unconfirmed |= matches!(ended, NakState::Pending { .. });
+                    expired.unrepaired |= matches!(ended, NakState::Outstanding { .. });
+                    None
                 }
-                NakState::Repaired { .. } => self.finish(seq),
-                NakState::Pending { .. } => {
-                    expired.unconfirmed = true;
-                    self.finish(seq);
-                }
-                NakState::Outstanding { .. } => {
-                    expired.unrepaired = true;
-                    self.finish(seq);
-                }
+            };
+            if let Some(nak_state) = repeated {
+                state.requests.on_request(now);
+                expired.repeat.push(Seq::new(value));
+                self.set(Seq::new(value), nak_state);
+            } else {
+                self.states.remove(&value);
+                self.timers.pop_first();
             }
         }
         // Sorted by value: serial order is total only within half the number space.
@@ -254,5 +239,108 @@ impl Repairs {
         self.timers.remove(&(state.nak_state.due(), seq.value()));
         self.timers.insert((nak_state.due(), seq.value()));
         state.nak_state = nak_state;
+    }
+}
+
+choices! {
+    /// NAKs that pass for a packet that was already requested.
+    pub enum Suppression {
+        /// All NAKs.
+        None = "none",
+        /// None until the elimination interval is over (src: RFC 3208 s7.4).
+        Rfc3208 = "rfc3208",
+        /// NAKs with more loss than any that passed (src: seada-helmy s4.3, from pgmcc).
+        Loss = "loss",
+        /// NAKs with less throughput, by loss and round trip below here (src: seada-helmy s4.3).
+        Throughput = "throughput",
+        /// NAKs chosen at random (src: seada-helmy s4.3).
+        Random = "random",
+    }
+}
+
+/// Probability for each NAK with `Suppression::Random`; at one half, the load is halved.
+pub(super) const PASS_PROBABILITY: f64 = 0.5;
+
+pub(super) fn report_on(
+    now: Time,
+    schemes: &'static [SchemeEntry],
+    pgm: &Packet<'_>,
+) -> Option<RelayedReport> {
+    let (view, value) = schemes.iter().find_map(|SchemeEntry { view, .. }| {
+        Some((view, pgm.options.find(view.report_option)?.value))
+    })?;
+    RelayedReport::new(now, view, value)
+}
+
+impl ElementConfig {
+    /// Returns true if a held-back NAK passes, beside `passed`; without a report only by chance.
+    pub(super) fn lets_pass(
+        &self,
+        rng: &mut Rng,
+        passed: &Reported,
+        reported: Option<Reported>,
+    ) -> bool {
+        match (self.suppression, reported) {
+            (Suppression::None, _) => true,
+            (Suppression::Random, _) => rng.chance(PASS_PROBABILITY),
+            (Suppression::Loss, Some(reported)) => reported.loss > passed.loss,
+            (Suppression::Throughput, Some(reported)) => {
+                reported.slowness_squared > passed.slowness_squared
+            }
+            (Suppression::Rfc3208 | Suppression::Loss | Suppression::Throughput, _) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::congestion::common::bench::encoded;
+    use crate::congestion::pgmcc::{Pgmcc, PgmccReport};
+    use crate::congestion::{RouterView, Stamps};
+    use crate::world::at;
+    use faircast_base::{Duration, NodeId, Purpose};
+
+    const VIEW: RouterView = RouterView::of::<Pgmcc>();
+
+    fn reported(at: Time, echo_ms: u32, loss: f64, stamps: &Stamps) -> Reported {
+        let report =
+            PgmccReport { echo_ms, loss: (loss * 65535.0) as u16, receiver: Some(NodeId(1)) };
+        let report = RelayedReport::new(at, &VIEW, &encoded(&report)).expect("it is short enough");
+        report.reported(stamps, Duration::ZERO).expect("a loss rate is in it")
+    }
+
+    #[test]
+    fn policies_pass_what_they_say() {
+        let stamps = Stamps::example();
+        let mut rng = Rng::new(1, NodeId(0), Purpose::Relay);
+        let near = reported(at(1130), 8030, 0.01, &stamps);
+        let far = reported(at(1430), 8030, 0.01, &stamps);
+        let lossy = reported(at(1130), 8030, 0.02, &stamps);
+        for (policy, passes_far, passes_lossy) in [
+            (Suppression::None, true, true),
+            (Suppression::Rfc3208, false, false),
+            (Suppression::Loss, false, true),
+            (Suppression::Throughput, true, true),
+        ] {
+            let config = ElementConfig { suppression: policy };
+            let mut lets = |reported| config.lets_pass(&mut rng, &near, reported);
+            assert_eq!(lets(Some(far)), passes_far, "{policy:?}");
+            assert_eq!(lets(Some(lossy)), passes_lossy, "{policy:?}");
+            let blind = policy == Suppression::None;
+            assert_eq!(lets(None), blind, "{policy:?} without a report");
+            let same = lets(Some(near));
+            assert_eq!(same, blind, "{policy:?} for the same again");
+        }
+    }
+
+    #[test]
+    fn chance_passes_its_share() {
+        let mut rng = Rng::new(1, NodeId(0), Purpose::Relay);
+        let config = ElementConfig { suppression: Suppression::Random };
+        let passed = Reported::default();
+        let count = (0..10_000).filter(|_| config.lets_pass(&mut rng, &passed, None)).count();
+        // Standard deviation 50.
+        assert!((4750..5250).contains(&count), "{count}");
     }
 }

@@ -1,17 +1,18 @@
-//! Tests of a network element by scripts of events.
+//! Tests of a network element, by scripts of events and by any packets in any order.
 
 mod bench;
-mod hostile;
-mod schemes;
 
+use std::vec;
 use std::vec::Vec;
 
 use faircast_base::{BadInput, Cx, Duration, Event, GroupId, NodeId, Seq, Time, TimeoutKind};
+use proptest::prelude::*;
 
 use self::bench::*;
 use super::*;
 use crate::congestion::Wire;
 use crate::congestion::pgmcc::{PgmccAnnounce, PgmccReport};
+use crate::congestion::tfmcc::TfmccReport;
 use crate::pgm::wire::Data;
 
 #[test]
@@ -316,4 +317,121 @@ fn tables_have_limits_and_say_so() {
     assert_eq!(bench.source_sends(0, spm_of(64), 0), Handling::Forward);
     bench.now += Duration::from_secs(300);
     assert_eq!(bench.source_sends(0, spm_of(65), 0), Handling::Alter, "a silent one makes room");
+}
+
+fn nak_of(bits_per_s: f32) -> Vec<u8> {
+    let (receiver, have_rtt, have_loss) = (Some(NodeId(30)), true, true);
+    let report = TfmccReport { receiver, have_rtt, have_loss, bits_per_s, ..Default::default() };
+    packet(&Body::Nak(nak_body(7)), |encoder| {
+        encoder.scheme_option(&report);
+    })
+}
+
+#[test]
+fn by_throughput_the_nak_of_a_slower_receiver_passes_that_loses_under_tfmcc() {
+    for (suppression, slower_passes) in
+        [(Suppression::Rfc3208, false), (Suppression::Loss, true), (Suppression::Throughput, true)]
+    {
+        let mut bench = Bench::new(ElementConfig { suppression });
+        bench.packet(1, RECEIVER, Destination::Node(ME), &nak_of(1e6), 0);
+        assert_eq!(bench.sent(), [confirm(1, &[7]), ask(&[7])]);
+        bench.ncf(0, &[7]);
+        for (port, rate, passes) in
+            [(2, 1e6, false), (2, 2e6, false), (3, 5e5, slower_passes), (3, 6e5, false)]
+        {
+            bench.packet(port, RECEIVER, Destination::Node(ME), &nak_of(rate), 0);
+            let asked = bench.sent().contains(&ask(&[7]));
+            assert_eq!(asked, passes, "{suppression:?}, {rate} bit/s");
+            bench.ncf(0, &[7]);
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Receiver { port: u32, to: Destination, bytes: Vec<u8> },
+    Source { port: u32, bytes: Vec<u8>, zeros: u32 },
+    Wait(u64),
+}
+
+fn receiver(port: u32, bytes: Vec<u8>) -> Op {
+    Op::Receiver { port, to: Destination::Node(ME), bytes }
+}
+
+fn source(port: u32, bytes: Vec<u8>, zeros: u32) -> Op {
+    Op::Source { port, bytes, zeros }
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let few = 0u32..20;
+    let seqs = prop_oneof![
+        proptest::collection::btree_set(few.clone(), 1..10),
+        proptest::collection::btree_set(any::<u32>(), 1..3),
+    ]
+    .prop_map(|set| set.into_iter().collect::<Vec<u32>>());
+    let seqs = seqs.prop_map(|mut seqs| {
+        // Lists ascend in serial order, as sorted numbers do only within half the space.
+        seqs.retain(|seq| *seq < 1 << 31);
+        if seqs.is_empty() { vec![u32::MAX] } else { seqs }
+    });
+    prop_oneof![
+        5 => (0u32..4, seqs.clone(), any::<Option<(u32, u16)>>()).prop_map(|(port, seqs, told)| {
+            receiver(port, nak(&seqs, told.and_then(|(echo_ms, loss)| report(echo_ms, loss))))
+        }),
+        2 => (0u32..4, seqs).prop_map(|(port, seqs)| source(port, ncf(&seqs), 0)),
+        3 => (0u32..4, few.clone()).prop_map(|(port, seq)| source(port, data(seq, true, None), 1400)),
+        2 => (few, any::<u32>()).prop_map(|(seq, sent_ms)| {
+            source(0, data(seq, false, Some(PgmccAnnounce { sent_ms, acker: None })), 1400)
+        }),
+        1 => (0u32..4, any::<u32>()).prop_map(|(port, seq)| source(port, spm(seq, SOURCE), 0)),
+        1 => (0u32..4, proptest::collection::vec(any::<u8>(), 0..80))
+            .prop_map(|(port, bytes)| receiver(port, bytes)),
+        1 => (0u32..4, proptest::collection::vec(any::<u8>(), 0..80)).prop_map(|(port, bytes)| {
+            Op::Receiver { port, to: Destination::Group(GroupId::SESSION), bytes }
+        }),
+        1 => (0u32..4, 0usize..44, any::<u8>()).prop_map(|(port, at, value)| {
+            let mut bytes = nak(&[3, 4], report(5, 6));
+            let at = at % bytes.len();
+            bytes[at] = value;
+            (bytes[6], bytes[7]) = (0, 0); // No checksum, so that the damage gets through.
+            receiver(port, bytes)
+        }),
+        3 => (0u64..3000).prop_map(Op::Wait),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn no_sequence_of_packets_breaks_an_element(
+        policy in 0usize..5,
+        ops in proptest::collection::vec(op(), 1..200),
+    ) {
+        let config = ElementConfig { suppression: POLICIES[policy] };
+        let mut bench = Bench::new(config);
+        for op in ops {
+            match op {
+                Op::Receiver { port, to, bytes } => bench.packet(port, RECEIVER, to, &bytes, 0),
+                Op::Source { port, bytes, zeros } => bench.source_sends(port, bytes, zeros),
+                Op::Wait(span) => {
+                    bench.now += ms(span);
+                    Handling::Drop
+                }
+            };
+            for (egress, bytes) in bench.drain() {
+                if let Egress::Send(sent) = egress {
+                    prop_assert!(Packet::decode(&bytes, sent.zeros).is_ok());
+                    prop_assert!(sent.port.is_some());
+                }
+            }
+        }
+        // All state ends: no timer is left after four repetitions with a round trip of 64 s.
+        let end = bench.now + Duration::from_secs(800);
+        while let Some(at) = bench.element.next_timeout() {
+            prop_assert!(at <= end);
+            bench.now = at.max(bench.now);
+            let mut cx = Cx::new(bench.now, &mut bench.rng, &mut bench.log);
+            bench.element.handle_timeout(&mut cx);
+            bench.drain();
+        }
+    }
 }

@@ -27,9 +27,8 @@ pub struct PgmReceiver {
     watch: Option<Box<Watch>>,
 }
 
-// Fields that every packet needs come first: see the receiver's session.
 #[derive(Default)]
-#[repr(C)]
+#[repr(C)] // Hot fields first: see the receiver's session.
 struct NakRepair {
     delivered_bytes: u64,
     events: Events,
@@ -110,12 +109,13 @@ impl PgmReceiver {
             let whole = session.is_whole();
             session.repair.end(cx, whole);
         } else if session.is_joined()
-            && let (Some(node), Some(mismatch)) = (session.source(), session.mismatch())
+            && let (Some(source), Some(mismatch)) = (session.source, session.mismatch())
         {
             let SchemeMismatch { sender, receiver, .. } = mismatch.clone();
             session.stop(ReceiverPhase::Ended);
             *refusal = Some(Refusal::begin(cx, session.config.spm_request_backoff));
-            session.repair.events.push(StreamEvent::OtherScheme { node, sender, receiver });
+            let event = StreamEvent::OtherScheme { node: source.node, sender, receiver };
+            session.repair.events.push(event);
         }
     }
 
@@ -127,18 +127,19 @@ impl PgmReceiver {
     #[inline]
     fn watch(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>, taken: bool, bytes: u32) {
         match packet.body {
-            Body::Odata(_) | Body::Rdata(_) if taken && self.watch.is_some() => self.end_watch(),
+            Body::Odata(_) | Body::Rdata(_) if taken && self.watch.is_some() => {
+                (self.watch, self.refusal) = (None, None);
+            }
             // An SPM whose lead is not believed yet also shows that packets arrive.
-            Body::Spm(_) if self.session.is_of(packet) => self.suspect(cx, &packet.body, bytes),
+            Body::Spm(_)
+                if self.session.source.is_some_and(|source| source.tsi == packet.tsi()) =>
+            {
+                self.suspect(cx, &packet.body, bytes);
+            }
             // A confirmation starts no watch: most losses are repaired before the next SPM.
             Body::Ncf(_) if taken && self.watch.is_some() => self.suspect(cx, &packet.body, bytes),
             _ => {}
         }
-    }
-
-    #[cold]
-    fn end_watch(&mut self) {
-        (self.watch, self.refusal) = (None, None);
     }
 
     fn suspect(&mut self, cx: &mut Cx<'_>, body: &Body, bytes: u32) {
@@ -151,10 +152,10 @@ impl PgmReceiver {
             _ => return,
         }
         let arrives = watch.arrives;
-        let Some(node) = self.session.source() else { return };
+        let Some(source) = self.session.source else { return };
         let sent = self.session.negotiation().and_then(Negotiation::packet_bytes);
         let hole = BlackHole { arrives, sent };
-        self.session.repair.events.push(StreamEvent::BlackHole { node, hole });
+        self.session.repair.events.push(StreamEvent::BlackHole { node: source.node, hole });
         self.refusal = Some(Refusal::begin(cx, HOLE_SPREAD));
     }
 
@@ -165,10 +166,8 @@ impl PgmReceiver {
             (Some(mismatch), _) => (mismatch.receiver.to_string(), Vec::new()),
             (None, Some(watch)) => {
                 let arrives = OptionValue::Integer(watch.arrives.into());
-                (
-                    self.session.negotiation()?.scheme.to_string(),
-                    [(ARRIVES.to_string(), arrives)].to_vec(),
-                )
+                let settings = [(ARRIVES.to_string(), arrives)].to_vec();
+                (self.session.negotiation()?.scheme.to_string(), settings)
             }
             (None, None) => return None,
         };
@@ -245,14 +244,10 @@ impl Machine for PgmReceiver {
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        let refusal = self.refusal.as_ref().and_then(|refusal| refusal.next_timeout());
-        match self.session.phase {
-            ReceiverPhase::Ended => refusal,
-            _ => match self.session.next_timeout() {
-                Some(at) => Some(refusal.map_or(at, |refusal| refusal.min(at))),
-                None => refusal,
-            },
-        }
+        let refusal = self.refusal.as_ref().and_then(|refusal| refusal.next_at);
+        let ended = self.session.phase == ReceiverPhase::Ended;
+        let session = if ended { None } else { self.session.next_timeout() };
+        refusal.into_iter().chain(session).min()
     }
 }
 
@@ -325,10 +320,6 @@ impl Refusal {
             self.said += 1;
             self.next_at = (self.said < REFUSALS).then_some(cx.now + REFUSAL_INTERVAL);
         }
-    }
-
-    const fn next_timeout(&self) -> Option<Time> {
-        self.next_at
     }
 }
 

@@ -52,7 +52,7 @@ impl PgmSource {
     /// Sets the scheme, and the announcement in SPMs.
     #[must_use]
     pub fn speaking(mut self, scheme: &'static str, announced: Option<SchemeAnnouncement>) -> Self {
-        self.session.speak(scheme, announced);
+        self.session.scheme.speak(scheme, announced);
         self
     }
 
@@ -79,7 +79,7 @@ impl PgmSource {
 
     fn finish(&mut self, cx: &mut Cx<'_>) {
         self.session.finish();
-        self.repairs.clear();
+        self.repairs = Repairs::default();
         if let Some(bytes) = self.packets.completed(self.session.next) {
             cx.emit(Event::Completed { bytes });
             self.events.push_back(FlowEvent::Completed.into());
@@ -93,9 +93,9 @@ impl PgmSource {
         match packet.body {
             Body::Nak(nak) => self.take_nak(cx, packet, nak),
             Body::Nnak(nak) => self.session.take_nak(cx, packet, nak, false).map(drop),
-            Body::Ack(ack) => {
+            Body::Ack(vector) => {
                 let len = |index| self.packets.len(index);
-                self.session.take_ack(cx, packet, ack.vector, len)
+                self.session.take_ack(cx, packet, vector, len)
             }
             Body::Spmr => self.session.take_request(cx, packet),
             // Looped-back packets, confirmations by network elements, and answers to polls.
@@ -125,7 +125,7 @@ impl PgmSource {
     /// Writes data or a repair, alternately if both wait; if one may not be sent, the other may.
     fn next_payload(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         self.repairs.advance(self.session.trail);
-        let repair = match self.repairs.first() {
+        let repair = match self.repairs.order.front().copied() {
             Some((at, index)) if at <= cx.now => Some(index),
             Some((at, _)) => {
                 self.session.wake_by(at);
@@ -157,11 +157,10 @@ impl PgmSource {
         None
     }
 
-    /// Returns true if new data would move a packet out of the window that a receiver waits for.
-    /// Data waits then: NAKs for the trail postpone its advance (src: RFC 3208 s16).
+    /// True if new data would push out a packet that a receiver waits for (src: RFC 3208 s16).
     fn trail_awaits_repair(&self) -> bool {
         let (trail, window) = (self.session.trail, self.session.config.transmit_window);
-        self.session.next - trail >= u64::from(window) && self.repairs.has(trail)
+        self.session.next - trail >= u64::from(window) && self.repairs.waiting.contains(&trail)
     }
 
     fn write(
@@ -204,7 +203,7 @@ impl Machine for PgmSource {
         if self.session.on_timeout(cx) {
             self.close_if_all_sent(cx.now);
         }
-        let owes = self.repairs.first().is_some();
+        let owes = !self.repairs.order.is_empty();
         if self.session.has_lingered(cx.now, owes) {
             self.finish(cx);
         }
@@ -243,7 +242,6 @@ const REPAIRS_MAX: usize = 1 << 16;
 /// Time for which a sent repair is remembered: longest round trip in a report.
 const REMEMBERED: Duration = Duration::from_secs(64);
 
-/// Packets to repair, each once, in the order of their requests.
 #[derive(Debug, Default)]
 struct Repairs {
     order: VecDeque<(Time, u64)>,
@@ -254,8 +252,7 @@ struct Repairs {
 }
 
 impl Repairs {
-    /// Queues packet `index`, due at `ready`, which never decreases. A NAK within `crossing` after
-    /// a repair has crossed the repair. Returns false if the table is full.
+    /// Queues packet `index`, due at `ready`, which never decreases. False if the table is full.
     fn ask(&mut self, index: u64, ready: Time, now: Time, crossing: Duration) -> bool {
         let under_way = |at: &Time| now.since(*at) < crossing;
         if self.waiting.contains(&index) || self.sent.get(&index).is_some_and(under_way) {
@@ -269,14 +266,10 @@ impl Repairs {
         true
     }
 
-    fn first(&self) -> Option<(Time, u64)> {
-        self.order.front().copied()
-    }
-
-    fn pop(&mut self) -> Option<u64> {
-        let (_, index) = self.order.pop_front()?;
-        self.waiting.remove(&index);
-        Some(index)
+    fn pop(&mut self) {
+        if let Some((_, index)) = self.order.pop_front() {
+            self.waiting.remove(&index);
+        }
     }
 
     fn on_sent(&mut self, index: u64, now: Time) {
@@ -292,17 +285,9 @@ impl Repairs {
         self.sent_order.push_back((now, index));
     }
 
-    fn has(&self, index: u64) -> bool {
-        self.waiting.contains(&index)
-    }
-
     fn advance(&mut self, trail: u64) {
         while self.order.front().is_some_and(|&(_, index)| index < trail) {
             self.pop();
         }
-    }
-
-    fn clear(&mut self) {
-        *self = Self::default();
     }
 }

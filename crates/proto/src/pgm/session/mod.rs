@@ -7,7 +7,6 @@ mod source;
 
 pub use receiver::SpmOrder;
 pub(crate) use receiver::{
-    REORDER_DELAY, ReceiverPhase, ReceiverSession, RepairLayer, crowd, dissent, naks, reach,
-    start_over,
+    REORDER_DELAY, ReceiverPhase, ReceiverSession, RepairLayer, dissent, naks, reach, start_over,
 };
 pub(crate) use source::{DataPacket, SourceSession};

@@ -1,6 +1,5 @@
 //! Receiving end of a session: packets, beliefs about the source, and the scheme's reports.
 
-pub(crate) mod crowd;
 pub(crate) mod dissent;
 mod gaps;
 mod input;
@@ -31,24 +30,21 @@ use crate::LossRecord;
 use crate::congestion::BoxFeedback;
 use crate::pgm::ReceiverConfig;
 use crate::pgm::negotiation::Negotiation;
-use crate::pgm::wire::{Packet, Spm, Tsi};
+use crate::pgm::wire::{Spm, Tsi};
 use crate::timers::{Timers, reasons};
 
-/// Receiving end of a session: detects losses, and sends the reports of its half of the scheme.
-///
-/// Packets are identified by their sequence number without wrap (`index`). Fields that every packet
-/// needs come first: simulations have thousands of receivers, which fit in no cache.
+/// Receiving end of a session. Packets are identified by their number without wrap (`index`).
+/// Fields that every packet needs come first: simulations have thousands of receivers.
 #[repr(C)]
 pub(crate) struct ReceiverSession<R> {
     pub(crate) phase: ReceiverPhase,
     data_port: u16,
     spm_requests_due: SpmRequests,
     scheme: ReceiverScheme,
-    source: Option<Source>,
+    pub(crate) source: Option<Source>,
     extent: Extent,
     gaps: Gaps,
     timers: Timers<Timer, 5>,
-    /// Received and missing packets; `None` before the first packet is known.
     window: Option<Window>,
     /// Numbers that the source can have sent by now; `None` before the first packet is known.
     reach: Option<Reach>,
@@ -60,18 +56,14 @@ pub(crate) struct ReceiverSession<R> {
 }
 
 /// Packets of the session that concern this receiver, and those of them that it never got.
-// Fields that every packet needs come first: see the receiver's session.
 #[derive(Default)]
 #[repr(C)]
 struct Extent {
-    /// One past the last packet, once announced by the source.
     end: Option<u64>,
-    /// First packet that this receiver can get.
     begin: u64,
     losses: LossRecord,
     /// True if the receiver was present when the session began, or can get all earlier packets.
     is_from_start: bool,
-    /// Number of packets that were given up.
     given_up: u64,
 }
 
@@ -90,10 +82,10 @@ impl Extent {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Source {
-    tsi: Tsi,
+pub(crate) struct Source {
+    pub(crate) tsi: Tsi,
     /// Node of the source: destination of ACKs, and source address in NAKs.
-    node: NodeId,
+    pub(crate) node: NodeId,
     /// Last PGM hop, destination of NAKs; known from the first SPM.
     last_hop: Option<NodeId>,
     last_hop_changed_at: Option<Time>,
@@ -106,12 +98,9 @@ struct Source {
 reasons! {
     enum Timer {
         Start,
-        /// Gaps up to a packet count as missing.
         Gaps,
         SpmRequest,
-        /// A NAK as a report may be sent.
         LoneNak,
-        /// The source counts as gone.
         Expiry,
     }
 }
@@ -123,14 +112,11 @@ pub(crate) enum ReceiverPhase {
     Joined,
     /// Complete; pending reports may still be sent.
     Finished,
-    /// The source is gone.
     Lost,
     /// The application has closed the receiver, or the scheme is another one.
     Ended,
 }
 
-/// Claims that contradict what this receiver believes of the source.
-// Fields that every packet needs come first: see the receiver's session.
 #[derive(Debug, Default)]
 #[repr(C)]
 struct Doubts {
@@ -138,14 +124,11 @@ struct Doubts {
     trail: Dissent<u64>,
     /// Claim of SPMs that the latest received packets were never sent.
     beyond: Dissent<()>,
-    /// Claim of SPMs with another last hop.
     last_hop: Dissent<NodeId, LAST_HOP_PACKETS>,
-    /// Claim of packets that an ended session continues.
     end: Dissent<(), RESUME_PACKETS>,
     spm_order: SpmOrder,
 }
 
-/// SPM requests that are due.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct SpmRequests {
     to_group: bool,
@@ -184,10 +167,6 @@ impl<R: RepairLayer> ReceiverSession<R> {
         self.scheme.feedback.as_ref()
     }
 
-    pub(crate) fn source(&self) -> Option<NodeId> {
-        Some(self.source.as_ref()?.node)
-    }
-
     pub(crate) fn heard_at(&self) -> Option<Time> {
         Some(self.source.as_ref()?.heard_at)
     }
@@ -209,10 +188,6 @@ impl<R: RepairLayer> ReceiverSession<R> {
     pub(crate) fn highest(&self) -> Option<Seq> {
         // Truncation is the wrap of sequence numbers.
         self.window.as_ref()?.highest.map(|index| Seq::new(index as u32))
-    }
-
-    pub(crate) fn is_of(&self, packet: &Packet<'_>) -> bool {
-        self.source.is_some_and(|source| source.tsi == packet.tsi())
     }
 
     /// Returns the packets sent after the latest received one; `None` if no sent packet is missing.
@@ -267,7 +242,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
             self.timers.disarm(timer);
         }
         self.spm_requests_due = SpmRequests::default();
-        self.lone_nak.clear();
+        (self.lone_nak.planned, self.lone_nak.due) = (None, None);
     }
 
     fn note_new_packet(&mut self, now: Time) {
@@ -287,31 +262,35 @@ impl<R: RepairLayer> ReceiverSession<R> {
         if self.phase != ReceiverPhase::Joined {
             return;
         }
-        if self.timers.take_due(Timer::Expiry, cx.now) && !self.expires_later(cx.now) {
-            let after_ns = self.config.expiry.as_nanos();
-            cx.emit(Event::Timeout { kind: TimeoutKind::SessionExpiry, after_ns });
-            self.stop(ReceiverPhase::Lost);
-            return;
-        }
-        self.expire_gaps(cx);
-        self.expire_naks(cx);
-        self.expire_request(cx);
-        self.scheme.on_timeout(cx);
-    }
-
-    /// Re-arms the expiry timer if a packet came since it was armed. Returns true if so.
-    fn expires_later(&mut self, now: Time) -> bool {
-        let at = self.heard_at().map_or(now, |heard| heard + self.config.expiry);
-        if at > now {
+        if self.timers.take_due(Timer::Expiry, cx.now) {
+            let expiry = self.config.expiry;
+            let at = self.heard_at().map_or(cx.now, |heard| heard + expiry);
+            if at <= cx.now {
+                let after_ns = expiry.as_nanos();
+                cx.emit(Event::Timeout { kind: TimeoutKind::SessionExpiry, after_ns });
+                return self.stop(ReceiverPhase::Lost);
+            }
             self.timers.arm(Timer::Expiry, at);
         }
-        at > now
+        if self.timers.take_due(Timer::Gaps, cx.now) {
+            self.declare(cx, self.gaps.suspected_end);
+            self.suspect(cx);
+        }
+        self.expire_naks(cx);
+        if self.timers.take_due(Timer::SpmRequest, cx.now) {
+            self.spm_requests_due = SpmRequests { to_group: true, to_source: true };
+            self.request_later(cx);
+        }
+        if self.scheme.next_timeout().is_some_and(|at| at <= cx.now) {
+            self.scheme.feedback.on_timeout(cx);
+        }
     }
 
     /// Leaves the session. The driver handles the group membership.
     pub(crate) fn close(&mut self) {
         if self.phase == ReceiverPhase::Joined {
-            self.scheme.leave();
+            self.scheme.is_leave_due =
+                self.scheme.feedback.on_leaving() || self.scheme.acknowledges;
         }
         self.stop(ReceiverPhase::Ended);
     }

@@ -2,7 +2,6 @@
 
 mod input;
 mod output;
-mod scheme;
 
 pub(crate) use self::output::DataPacket;
 
@@ -11,19 +10,16 @@ use alloc::vec::Vec;
 
 use faircast_base::{Cx, Duration, Seq, Time};
 
-use self::input::{Acked, Confirmations, Farthest};
+use self::input::{Acked, Confirmations, Farthest, SourceScheme};
 use self::output::SpmSchedule;
-use self::scheme::SourceScheme;
 use crate::StreamEvent;
 use crate::congestion::{BoxControl, GaugeTrace};
 use crate::pgm::SourceConfig;
 use crate::pgm::config::WINDOW_PACKETS_MAX;
-use crate::pgm::negotiation::SchemeAnnouncement;
 use crate::pgm::wire::{Nak, Nla, Packet};
 use crate::timers::{Timers, reasons};
 
-/// Sending end of a session. Packets are counted from 0 (`index`); the number on the wire is the
-/// first one plus the index.
+/// Sending end of a session. Packets are counted from 0 (`index`).
 pub(crate) struct SourceSession {
     pub(crate) config: SourceConfig,
     pub(crate) control: BoxControl,
@@ -34,7 +30,6 @@ pub(crate) struct SourceSession {
     phase: SourcePhase,
     /// Next new packet: one past the lead of the transmit window.
     pub(crate) next: u64,
-    /// Oldest packet of the transmit window.
     pub(crate) trail: u64,
     spm: SpmSchedule,
     confirmations: Confirmations,
@@ -44,7 +39,7 @@ pub(crate) struct SourceSession {
     is_idle_told: bool,
     acked: Acked,
     gauges: GaugeTrace,
-    scheme: SourceScheme,
+    pub(crate) scheme: SourceScheme,
     events: VecDeque<StreamEvent>,
 }
 
@@ -76,8 +71,7 @@ enum SourcePhase {
 }
 
 impl SourceSession {
-    /// Creates a session under `control`, with clamped settings. `repairs` is true if late
-    /// receivers may request earlier packets by sequence number.
+    /// Creates a session. `repairs` is true if receivers may request earlier packets by number.
     pub(crate) fn new(mut config: SourceConfig, control: BoxControl, repairs: bool) -> Self {
         config.payload = config.payload.clamp(1, u32::from(u16::MAX));
         config.transmit_window = config.transmit_window.clamp(1, WINDOW_PACKETS_MAX);
@@ -104,10 +98,6 @@ impl SourceSession {
             announce, phase, next, trail, confirmations, farthest, is_idle_told, acked, gauges, scheme,
             events
         }
-    }
-
-    pub(crate) fn speak(&mut self, scheme: &'static str, announced: Option<SchemeAnnouncement>) {
-        self.scheme.speak(scheme, announced);
     }
 
     fn seq(&self, index: u64) -> Seq {
@@ -167,7 +157,7 @@ impl SourceSession {
             SourcePhase::Sending => {
                 self.phase = SourcePhase::Lingering { since: now, busy: now };
                 self.arm_linger();
-                self.spm.on_change(&mut self.timers, now);
+                self.announce_now(now);
             }
             SourcePhase::Lingering { .. } | SourcePhase::Done => {}
         }

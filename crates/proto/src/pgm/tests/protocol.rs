@@ -5,12 +5,11 @@ use alloc::vec::Vec;
 
 use faircast_base::{Duration, Event, GroupId, NodeId, Time, TimeoutKind};
 
-use super::control::WindowFeedback;
-use super::world::{
-    GROUP, SOURCE, World, at, endless, in_memory, losing, object, seq, source_config,
+use super::control::{
+    GROUP, SOURCE, WindowFeedback, World, at, endless, in_memory, losing, object, seq,
+    source_config,
 };
-use crate::congestion::Audience;
-use crate::congestion::boxed_feedback;
+use crate::congestion::{Audience, boxed_feedback};
 use crate::pgm::wire::{Body, OptionType, PacketType};
 use crate::pgm::{PgmReceiver, ReceiverConfig};
 use crate::world::{Host, Log};

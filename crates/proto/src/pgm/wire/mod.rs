@@ -6,17 +6,13 @@
 //! Reserved bits and OPX bits are never checked on input, since OpenPGM leaves them uninitialised,
 //! and are zero on output. Unknown options are skipped by their length.
 
-mod checksum;
 mod header;
-mod nla;
 mod options;
 mod packet;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use checksum::checksum;
-pub use header::{Gsi, HEADER_LEN, Header, PacketType, Tsi, data_overhead, peek};
-pub use nla::Nla;
-pub use options::{NAK_LIST_MAX, NakList, OPTIONS_MAX, OptionType, Options, RawOption};
+pub use header::{Gsi, HEADER_LEN, Header, Nla, PacketType, Tsi, data_overhead, peek};
+pub use options::{NAK_LIST_MAX, OPTIONS_MAX, OptionType, Options, RawOption};
 pub(crate) use packet::Received;
-pub use packet::{Ack, Body, Data, Encoder, NO_WINDOW_LEAD, Nak, Packet, Payload, Spm};
+pub use packet::{Body, Data, Encoder, NO_WINDOW_LEAD, Nak, Packet, Payload, Spm, checksum};

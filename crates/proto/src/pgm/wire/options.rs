@@ -20,40 +20,24 @@ pub(super) const END: u8 = 0x80;
 #[derive(Clone, Copy, Debug)]
 pub struct OptionType;
 
+#[expect(missing_docs, reason = "options without a text are those of RFC 3208 and OpenPGM")]
 impl OptionType {
-    /// Length of all options together; always first, written and read by the codec itself.
     pub const LENGTH: u8 = 0x00;
-    /// Mark of a fragment of a larger unit of the application.
     pub const FRAGMENT: u8 = 0x01;
-    /// Further sequence numbers of a NAK.
     pub const NAK_LIST: u8 = 0x02;
-    /// Oldest packet that late receivers may request.
     pub const JOIN: u8 = 0x03;
-    /// Back-off interval of NAKs.
     pub const NAK_BO_IVL: u8 = 0x04;
-    /// Range of that interval.
     pub const NAK_BO_RNG: u8 = 0x05;
-    /// Redirection to another repairer.
     pub const REDIRECT: u8 = 0x07;
-    /// Parity parameters.
     pub const PARITY_PRM: u8 = 0x08;
-    /// Group number of a parity packet beyond the first group.
     pub const PARITY_GRP: u8 = 0x09;
-    /// Actual size of a short transmission group.
     pub const CURR_TGSIZE: u8 = 0x0a;
-    /// Mark of an unreachable neighbour.
     pub const NBR_UNREACH: u8 = 0x0b;
-    /// Address of the confirming element.
     pub const PATH_NLA: u8 = 0x0c;
-    /// Mark of the first data of the session.
     pub const SYN: u8 = 0x0d;
-    /// End of the session at the leading sequence number.
     pub const FIN: u8 = 0x0e;
-    /// Failure of the session, with the code in its last header byte.
     pub const RST: u8 = 0x0f;
-    /// Congestion report.
     pub const CR: u8 = 0x10;
-    /// Request for congestion reports.
     pub const CRQST: u8 = 0x11;
     /// pgmcc's announcement on data: timestamp and acker.
     pub const PGMCC_DATA: u8 = 0x12;
@@ -208,12 +192,11 @@ impl<'a> Options<'a> {
         self.find(kind).is_some()
     }
 
-    /// Returns the sequence numbers of a NAK or its confirmation beyond the first.
-    pub fn nak_list(&self) -> NakList<'a> {
-        match self.find(OptionType::NAK_LIST) {
-            Some(option) => NakList { bytes: option.value },
-            None => NakList::default(),
-        }
+    /// Returns the sequence numbers of a NAK or its confirmation beyond the first. deviates: their
+    /// order (RFC 3208 s9.3) is not checked, since receivers may list by their timers.
+    pub fn nak_list(&self) -> impl Iterator<Item = Seq> + use<'a> {
+        let value = self.find(OptionType::NAK_LIST).map_or(&[][..], |option| option.value);
+        value.as_chunks().0.iter().map(|bytes| Seq::new(u32::from_be_bytes(*bytes)))
     }
 }
 
@@ -282,31 +265,3 @@ impl<'a> RawOption<'a> {
 
 /// Bytes of a congestion report before its address: the lead, three losses, and reserved bytes.
 const CR_ADDRESS: usize = 12;
-
-/// Sequence numbers of a NAK list, as in the packet.
-///
-/// deviates: the ascending and unique order of RFC 3208 s9.3 is not checked on input, since
-/// receivers may list by their timers. Encoders keep the order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NakList<'a> {
-    bytes: &'a [u8],
-}
-
-impl<'a> NakList<'a> {
-    /// Returns the number of sequence numbers.
-    pub const fn len(&self) -> usize {
-        self.bytes.len() / 4
-    }
-
-    /// Returns true if the list is empty.
-    pub const fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
-    }
-
-    /// Returns the sequence numbers in the order of the packet.
-    pub fn iter(&self) -> impl Iterator<Item = Seq> + use<'a> {
-        self.bytes.chunks_exact(4).map(|bytes| {
-            Seq::new(u32::from_be_bytes(bytes.try_into().expect("chunks of four have four bytes")))
-        })
-    }
-}

@@ -1,18 +1,15 @@
 //! Tests of the codec against captures of other implementations, against itself and against noise.
 
-pub(crate) mod strategies;
-
-use alloc::format;
 use alloc::string::String;
-use alloc::vec;
 use alloc::vec::Vec;
+use alloc::{format, vec};
 
 use faircast_base::{BadInput, NodeId, Seq};
 use proptest::prelude::*;
 
 use super::*;
-use crate::congestion::AckVector;
-use strategies::{bodies, header, nla};
+use crate::congestion::common::bench::encoded;
+use crate::congestion::{AckVector, Wire};
 
 /// Captured from OpenPGM and ZeroMQ.
 const SPM_EMPTY: &str = "ad711d4c000077f065b48019cd3400000000000000000000ffffffff000100000a4d0001";
@@ -57,12 +54,8 @@ fn captured_spm_of_an_empty_window_is_read() {
     let packet = decode(&bytes);
     assert_eq!(packet.tsi(), LIVE_TSI);
     assert_eq!(packet.header.data_port(packet.kind()), 7500);
-    let spm = Spm {
-        sequence: Seq::new(0),
-        trail: Seq::new(0),
-        lead: Seq::new(0xffff_ffff),
-        path: SOURCE,
-    };
+    let [sequence, trail, lead] = [0, 0, 0xffff_ffff].map(Seq::new);
+    let spm = Spm { sequence, trail, lead, path: SOURCE };
     assert_eq!(packet.body, Body::Spm(spm));
     assert_eq!(spm.window(), Some((Seq::new(0), Seq::new(0xffff_ffff))));
     assert!(packet.options.is_empty());
@@ -74,7 +67,7 @@ fn captured_ack_is_read_though_a_reserved_byte_is_garbage() {
     let packet = decode(&bytes);
     assert_eq!(packet.tsi(), LIVE_TSI);
     let vector = AckVector { highest: Seq::new(0), bitmap: u32::MAX };
-    assert_eq!(packet.body, Body::Ack(Ack { vector }));
+    assert_eq!(packet.body, Body::Ack(vector));
     let report = packet.options.find(OptionType::PGMCC_FEEDBACK).unwrap();
     assert_eq!(report.value, unhex("ff79ce9b000100000a4d0003"));
     let mut want = bytes.clone();
@@ -148,7 +141,7 @@ fn data_with_a_scheme_option_is_composed_byte_for_byte() {
 #[test]
 fn ack_is_composed_byte_for_byte_and_the_old_type_is_read_too() {
     let vector = AckVector { highest: Seq::new(17), bitmap: 0xffff_fffd };
-    let body = Body::Ack(Ack { vector });
+    let body = Body::Ack(vector);
     let mut out = Vec::new();
     let mut encoder = Encoder::new(&mut out, &Header::upstream(OUR_TSI, 7500), &body);
     encoder.raw_option(OptionType::PGMCC_FEEDBACK, 0, &unhex("00018c570001028f0a4d0003"));
@@ -257,7 +250,7 @@ fn limits_of_the_format_hold() {
     // An option's length of 8 bits leaves room for 62 numbers of four bytes.
     let mut list = vec![0x82, 252, 0, 0];
     list.resize(252, 1);
-    assert_eq!(decode(&packet(&list)).options.nak_list().len(), 62);
+    assert_eq!(decode(&packet(&list)).options.nak_list().count(), 62);
     assert_eq!(Packet::decode(&packet(&[0x82, 5, 0, 0, 9]), 0), Err(BadInput::Malformed));
 }
 
@@ -433,7 +426,7 @@ proptest! {
         let packet = Packet::decode(&out, tail).unwrap();
         prop_assert_eq!(packet.header, header);
         prop_assert_eq!(packet.body, body);
-        prop_assert!(packet.options.nak_list().iter().eq(list));
+        prop_assert!(packet.options.nak_list().eq(list));
         let read = packet.options.iter().filter(|option| option.kind != OptionType::NAK_LIST);
         let read: Vec<_> = read.map(|it| (it.kind, it.specific, it.value.to_vec())).collect();
         prop_assert_eq!(read, options);
@@ -464,4 +457,54 @@ fn a_checksum_is_computed_unless_the_packet_was_authenticated_and_what_is_found_
     let other = Parsed::default();
     assert_eq!(other.get_or_parse(|| 7u32), Some(&7));
     assert_eq!(read(Datagram { parsed: Some(&other), ..shared }), Ok(b"helln".to_vec()));
+}
+
+impl Encoder<'_> {
+    pub(crate) fn scheme_option<W: Wire>(&mut self, scheme: &W) {
+        self.option(W::OPTION, &encoded(scheme));
+    }
+}
+
+pub(super) fn nla() -> impl Strategy<Value = Nla> + Clone {
+    prop_oneof![any::<[u8; 4]>().prop_map(Nla::V4), any::<[u8; 16]>().prop_map(Nla::V6)]
+}
+
+pub(crate) fn bodies(
+    number: impl Strategy<Value = u32> + Clone,
+    nla: impl Strategy<Value = Nla> + Clone,
+    group: impl Strategy<Value = Nla> + Clone,
+) -> impl Strategy<Value = Body> {
+    let seq = number.prop_map(Seq::new);
+    let nak = (seq.clone(), nla.clone(), group).prop_map(|(first, source, group)| Nak {
+        first,
+        source,
+        group,
+    });
+    let data = (seq.clone(), seq.clone()).prop_map(|(sequence, trail)| Data { sequence, trail });
+    let spm = (seq.clone(), seq.clone(), seq.clone(), nla.clone())
+        .prop_map(|(sequence, trail, lead, path)| Body::Spm(Spm { sequence, trail, lead, path }));
+    let ack = (seq.clone(), any::<u32>())
+        .prop_map(|(highest, bitmap)| Body::Ack(AckVector { highest, bitmap }));
+    prop_oneof![
+        spm,
+        data.clone().prop_map(Body::Odata),
+        data.prop_map(Body::Rdata),
+        nak.clone().prop_map(Body::Nak),
+        nak.clone().prop_map(Body::Nnak),
+        nak.prop_map(Body::Ncf),
+        Just(Body::Spmr),
+        ack,
+    ]
+}
+
+pub(super) fn header() -> impl Strategy<Value = Header> {
+    any::<(u16, u16, [u8; 6], bool, bool)>().prop_map(
+        |(source_port, destination_port, gsi, parity, variable_length)| Header {
+            source_port,
+            destination_port,
+            gsi: Gsi(gsi),
+            parity,
+            variable_length,
+        },
+    )
 }

@@ -29,16 +29,13 @@ const LATENESS_MAX: Duration = Duration::from_millis(5);
 
 #[derive(Debug, Default)]
 pub(super) struct Spread {
-    /// End of the present wait.
     until: Time,
-    /// Time from which an acknowledgement ends the wait.
     from: Time,
     /// Due time of the last packet in the schedule of packets that only waited.
     due: Time,
-    /// True while a packet waits for the time alone.
-    waiting: bool,
-    /// Packets that may follow their predecessor at once.
-    together: u32,
+    pub(super) waiting: bool,
+    /// Packets that may follow at once, for growth: spread, they would displace other flows'.
+    pub(super) together: u32,
     acked_at: Time,
 }
 
@@ -51,10 +48,6 @@ impl Spread {
         Permit::At(self.until)
     }
 
-    pub(super) fn blocked(&mut self) {
-        self.waiting = false;
-    }
-
     pub(super) fn sent(&mut self, cx: &mut Cx<'_>, rtt: Duration, window: &Window) {
         if self.together > 0 {
             self.together -= 1;
@@ -64,8 +57,7 @@ impl Spread {
         let per_round_trip = window.size * if window.is_opening() { 2.0 } else { 1.0 };
         let share = rtt.mul_f64(1.0 / per_round_trip).min(SHARE_MAX);
         if share >= SHARE_MIN && rtt >= RTT_MIN {
-            // Packets that only waited keep to RTT/W on average, despite random waits and late
-            // timers.
+            // Packets that only waited keep to RTT/W on average, despite late timers.
             let behind_max = LATENESS_MAX.max(share).min(cx.now.since(Time::ZERO));
             self.due = match self.waiting {
                 true => (self.due + share).clamp(cx.now - behind_max, cx.now),
@@ -78,8 +70,7 @@ impl Spread {
         }
     }
 
-    /// Releases the next packet after an acknowledgement of `count` packets, as TCP's clock does:
-    /// at a full queue both then find as many free places.
+    /// Releases the next packet after an acknowledgement of `count` packets, as TCP's clock does.
     pub(super) fn acknowledged(&mut self, now: Time, count: u32) {
         let first = u32::from(self.acked_at != now);
         self.together = (self.together + count.saturating_sub(first)).min(TOGETHER_MAX);
@@ -88,15 +79,6 @@ impl Spread {
             self.until = now;
             self.waiting = false;
         }
-    }
-
-    /// Lets `packets` of growth leave back to back: spread, they would displace other flows'.
-    pub(super) fn grown(&mut self, packets: u32) {
-        self.together += packets;
-    }
-
-    pub(super) fn restart(&mut self) {
-        self.together = 0;
     }
 }
 
@@ -149,7 +131,7 @@ mod tests {
     #[test]
     fn what_grows_and_what_is_acknowledged_together_goes_together() {
         let mut spread = Spread::default();
-        spread.grown(1);
+        spread.together += 1;
         sent(&mut spread, at(50_000), 1);
         assert_eq!(spread.permit(at(50_000)), Permit::Now);
         sent(&mut spread, at(50_000), 1);

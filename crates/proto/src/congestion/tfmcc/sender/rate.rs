@@ -1,9 +1,11 @@
-//! Sending rate of TFMCC: response to reports, slow start, decrease after pauses and silence.
+//! Sending rate of TFMCC: response to reports, slow start, decrease after pauses and silence, and
+//! the packet size that rates depend on.
 
 use faircast_base::{CutReason, Cx, Duration, Event, SwitchReason, Time, TimeoutKind};
 
 use super::{Clr, TfmccSender};
-use crate::congestion::tfmcc::SLOWEST_INTERVAL_S;
+use crate::congestion::common::average::MovingAverage;
+use crate::congestion::tfmcc::{SIZE_GAIN, SLOWEST_INTERVAL_S, USUAL_BYTES};
 
 /// Maximum rate in bits per second (src: RFC 4654 s2.2.1: 400 Gb/s).
 const RATE_MAX: f64 = 4e11;
@@ -14,8 +16,7 @@ const LEFT_MIN: f64 = 0.25;
 /// Pause after which the sender restarts, in largest round trips (src: RFC 4654 s3.6).
 const IDLE_AFTER: u64 = 10;
 
-/// Largest round trips after a restart in which receivers without losses do not lower the rate: it
-/// stems from few packets.
+/// Largest round trips after a restart in which receivers without losses do not lower the rate.
 const NEW_IDLE: u64 = 2;
 const NEW_UNHEARD: u64 = 6;
 
@@ -31,7 +32,7 @@ pub(super) struct SlowStart {
     /// Present rise of the rate, spread over a round trip.
     pub(super) climb: Option<Climb>,
     /// Time until which receivers without losses do not lower the rate.
-    lossless_until: Time,
+    pub(super) lossless_until: Time,
 }
 
 impl SlowStart {
@@ -44,7 +45,6 @@ impl SlowStart {
     }
 }
 
-/// Linear rise of the rate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Climb {
     pub(super) start: Time,
@@ -68,7 +68,6 @@ impl TfmccSender {
         }
     }
 
-    /// Moves the rate along its present rise.
     pub(super) fn settle(&mut self, now: Time) {
         let Some(Climb { start, span, from, to }) = self.slow_start.climb else { return };
         let share = now.since(start).as_secs_f64() / span.as_secs_f64();
@@ -85,8 +84,7 @@ impl TfmccSender {
         let since = now.since(self.adjusted_at).as_secs_f64();
         self.adjusted_at = now;
         if self.is_app_limited && self.slow_start.is_active {
-            // Rare small messages do not measure the network; full packets start as in a new
-            // session.
+            // Rare small messages do not measure the network.
             return self.set_rate(now, self.rate.max(self.first_rate()));
         }
         if rate <= self.rate {
@@ -110,8 +108,7 @@ impl TfmccSender {
         }
     }
 
-    /// Restarts at a new session's rate after a silence of all receivers. True after such a
-    /// silence. deviates: one more packet per 8 s each 8 s would take minutes.
+    /// Restarts at a new session's rate after a silence of all (deviates). True after such one.
     pub(super) fn resume(&mut self, now: Time, rate: f64, have_loss: bool) -> bool {
         let was_total = core::mem::take(&mut self.silence.is_total);
         if was_total {
@@ -124,8 +121,7 @@ impl TfmccSender {
         was_total
     }
 
-    /// Starts slow start up to `ceiling`. For `lossless_for` largest round trips receivers without
-    /// losses do not lower the rate.
+    /// Starts slow start up to `ceiling`, which lossless receivers do not end for some round trips.
     fn begin_slow_start(&mut self, now: Time, ceiling: f64, lossless_for: u64) {
         let before = self.slow_start;
         self.slow_start = SlowStart {
@@ -134,12 +130,6 @@ impl TfmccSender {
             climb: None,
             lossless_until: now + self.rtt_max() * lossless_for,
         };
-    }
-
-    /// Returns the reported rate, or the present one if a receiver without losses must not lower
-    /// that.
-    pub(super) fn lossless_floor(&self, now: Time, rate: f64, have_loss: bool) -> f64 {
-        if !have_loss && now < self.slow_start.lossless_until { rate.max(self.rate) } else { rate }
     }
 
     /// Handles a packet after `idle` time: the rate halves per ten R_max; slow start follows.
@@ -166,8 +156,7 @@ const GONE_AFTER: u64 = 10;
 
 impl TfmccSender {
     /// Returns the round trip for judging the CLR's silence; at slow rates the packet interval. The
-    /// RFC does not say whose. The latest sample falls at once when a queue drains, for 50 packets
-    /// to a fifteenth, while the receiver still reports once per smoothed round trip.
+    /// latest sample falls too fast when a queue drains, before reports become more frequent.
     pub(super) fn silence_rtt(&self, clr: &Clr) -> Duration {
         clr.rtt.max(clr.rtt_smoothed).max(self.gap()).max(SILENCE_MIN)
     }
@@ -208,5 +197,67 @@ impl TfmccSender {
         self.silence.of_all.clear();
         self.silence.is_total = true;
         self.cut(cx, self.rate / 2.0, CutReason::NoFeedback);
+    }
+}
+
+/// Packet size of the sender, with headers, in bytes.
+#[derive(Debug, Default)]
+pub(super) struct PacketSize {
+    /// Bytes of a data packet beside its payload, part of all rates (src: RFC 4654 s4.3.4).
+    pub(super) header_bytes: u32,
+    /// Packet size (s): the mean, or before any report the largest.
+    pub(super) size: MovingAverage,
+    pub(super) largest: f64,
+    pub(super) is_mean: bool,
+}
+
+impl PacketSize {
+    pub(super) fn bytes(&self) -> f64 {
+        self.size.get().unwrap_or(USUAL_BYTES)
+    }
+
+    pub(super) fn bits(&self) -> f64 {
+        self.bytes() * 8.0
+    }
+
+    pub(super) fn largest_bits(&self) -> f64 {
+        8.0 * if self.largest > 0.0 { self.largest } else { USUAL_BYTES }
+    }
+
+    /// Returns true if a packet of `bytes` will replace the size: the first may have been short.
+    pub(super) fn is_replaced_by(&self, bytes: f64) -> bool {
+        self.size.get().is_none_or(|largest| !self.is_mean && bytes > largest)
+    }
+
+    pub(super) fn add(&mut self, bytes: f64) {
+        if self.is_replaced_by(bytes) {
+            self.size = MovingAverage::of(bytes);
+        } else if self.is_mean {
+            self.size.add(bytes, SIZE_GAIN);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_counts_until_a_report_and_then_the_mean() {
+        let mut size = PacketSize::default();
+        assert_eq!((size.bytes(), size.largest_bits()), (USUAL_BYTES, 8.0 * USUAL_BYTES));
+        for (bytes, replaced, want) in
+            [(100.0, true, 100.0), (900.0, true, 900.0), (50.0, false, 900.0)]
+        {
+            assert_eq!(size.is_replaced_by(bytes), replaced, "{bytes}");
+            size.largest = size.largest.max(bytes);
+            size.add(bytes);
+            assert_eq!(size.bytes(), want, "{bytes}");
+        }
+        size.is_mean = true;
+        assert!(!size.is_replaced_by(1860.0));
+        size.largest = 1860.0;
+        size.add(1860.0);
+        assert_eq!((size.bytes(), size.largest_bits()), (960.0, 8.0 * 1860.0));
     }
 }

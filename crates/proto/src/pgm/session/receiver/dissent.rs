@@ -4,10 +4,8 @@ use alloc::boxed::Box;
 
 use faircast_base::{Duration, Time};
 
-/// Claim of packets against a belief, and number of packets that made it; boxed, since rare.
-///
-/// Without a key any host can forge packets of the source. A claim is accepted after `PACKETS`
-/// packets, or [`PACKETS_SLOW`] over [`SLOW`], without a denial in between.
+/// Claim of packets against a belief, which any host can forge: accepted after `PACKETS` packets,
+/// or [`PACKETS_SLOW`] over [`SLOW`], without a denial in between. Boxed, since rare.
 #[derive(Debug)]
 pub(crate) struct Dissent<T, const PACKETS: u32 = MANY> {
     claim: Option<Box<Claim<T>>>,
@@ -28,8 +26,7 @@ impl<T, const PACKETS: u32> Default for Dissent<T, PACKETS> {
 }
 
 impl<T, const PACKETS: u32> Dissent<T, PACKETS> {
-    /// Takes a claim, which replaces a disagreeing one that was last made `wait` ago. Returns true
-    /// if `what` is accepted, which ends the claim.
+    /// Takes a claim, which replaces one older than `wait`. True if `what` is accepted, and over.
     pub(crate) fn claim(
         &mut self,
         now: Time,

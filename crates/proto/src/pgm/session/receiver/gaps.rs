@@ -2,32 +2,26 @@
 
 use faircast_base::{Cx, Duration, Seq};
 
-use super::crowd::Backoff;
+use super::naks::Backoff;
 use super::{ReceiverSession, RepairLayer, Timer};
 use crate::congestion::common::lateness::Disorder;
 
-/// Later packets that must arrive before a packet counts as missing (src: RFC 3208 s6.3 leaves it
-/// open and names 2 as possible).
+/// Later packets before a packet counts as missing (src: RFC 3208 s6.3 names 2 as possible).
 const REORDER_PACKETS: usize = 2;
 
 /// Time after which a gap counts as missing with fewer later packets.
 pub(crate) const REORDER_DELAY: Duration = Duration::from_millis(20);
 
-// Fields that every packet needs come first: see the receiver's session.
 #[derive(Default)]
-#[repr(C)]
+#[repr(C)] // Hot fields first: see the receiver's session.
 pub(super) struct Gaps {
     pub(super) disorder: Disorder,
-    /// Packet up to which everything missing is requested or given up.
     pub(super) declared_end: u64,
-    /// Latest packet that was declared missing.
     pub(super) latest_missing: Option<u64>,
-    /// Packet up to which gaps count as missing at [`Timer::Gaps`].
-    suspected_end: u64,
+    pub(super) suspected_end: u64,
 }
 
 impl Gaps {
-    /// Forgets packets from `index` on, from where the source continues.
     pub(super) fn rewind(&mut self, index: u64) {
         self.disorder.gaps.rewind(index);
         self.latest_missing = self.latest_missing.filter(|&missing| missing < index);
@@ -57,7 +51,6 @@ impl<R: RepairLayer> ReceiverSession<R> {
         self.suspect(cx);
     }
 
-    /// Arms the timer at which the next gap counts as missing.
     pub(super) fn suspect(&mut self, cx: &mut Cx<'_>) {
         let Some(window) = &self.window else { return };
         if self.timers.is_armed(Timer::Gaps) {
@@ -80,14 +73,6 @@ impl<R: RepairLayer> ReceiverSession<R> {
         self.timers.arm(Timer::Gaps, at.max(cx.now));
     }
 
-    pub(super) fn expire_gaps(&mut self, cx: &mut Cx<'_>) {
-        if self.timers.take_due(Timer::Gaps, cx.now) {
-            self.declare(cx, self.gaps.suspected_end);
-            self.suspect(cx);
-        }
-    }
-
-    /// Declares all gaps before packet `to` as missing.
     pub(super) fn declare(&mut self, cx: &mut Cx<'_>, to: u64) {
         let Some(window) = &self.window else { return };
         let mut from = self.gaps.declared_end.max(window.next);

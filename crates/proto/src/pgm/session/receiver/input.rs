@@ -13,8 +13,7 @@ use crate::congestion::{AckVector, Arrival};
 use crate::content::Held;
 use crate::pgm::wire::{Body, Data, OptionType, Packet, Payload, RawOption, Received};
 
-/// Layer above a receiver's session: requests missing packets, and takes payload in order. The
-/// layer `()` does neither: missing packets are given up.
+/// Layer above a receiver's session. The layer `()` gives up missing packets.
 pub(crate) trait RepairLayer {
     /// Returns the requests for missing packets; `None` if lost packets are not repaired.
     fn naks(&self) -> Option<&Naks> {
@@ -54,7 +53,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
             return Err(BadInput::Foreign);
         }
         let adopted = self.adopt(cx, packet)?;
-        if !adopted || self.scheme.is_mismatched() {
+        if !adopted || self.scheme.mismatch.is_some() {
             return Ok(());
         }
         if self.phase != ReceiverPhase::Joined && !self.resumes(cx, packet) {
@@ -218,7 +217,6 @@ impl<R: RepairLayer> ReceiverSession<R> {
         }
     }
 
-    /// Delivers or keeps a packet that was missing.
     fn take_fresh(&mut self, cx: &mut Cx<'_>, payload: &Payload<'_>, index: u64, repair: bool) {
         let Some(window) = &mut self.window else { return };
         let is_next = index == window.next;
@@ -320,7 +318,6 @@ impl<R: RepairLayer> ReceiverSession<R> {
         self.scheme.feedback.on_rewind(cx, Seq::new(index as u32) - 1);
     }
 
-    /// Passes a data packet to the scheme. Returns true if its option was malformed.
     fn inform_scheme(
         &mut self,
         cx: &mut Cx<'_>,
@@ -355,7 +352,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         {
             if let Some(held) = window.take_next() {
                 self.deliver(cx, held);
-            } else if window.next_is_given_up() {
+            } else if window.given_up.remove(&window.next) {
                 let next = window.next;
                 self.lose_up_to(cx, next + 1);
             } else {
@@ -375,7 +372,6 @@ impl<R: RepairLayer> ReceiverSession<R> {
         self.repair.lose(cx, from, to);
     }
 
-    /// Handles a trail: packets before `trail` are no longer repaired.
     pub(super) fn advance_trail(&mut self, cx: &mut Cx<'_>, trail: Seq) {
         let Some(window) = &self.window else { return };
         let Some(trail) = window.index(trail).filter(|&trail| trail > window.next) else {

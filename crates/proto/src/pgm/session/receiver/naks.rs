@@ -6,7 +6,6 @@ use core::cmp::Reverse;
 
 use faircast_base::{Cx, Duration, Event, Rng, Time, TimeoutKind};
 
-use super::crowd::{Backoff, Crowd};
 use crate::keep_last;
 use crate::pgm::PgmFlowSettings;
 use crate::pgm::retry_timer::{RequestTimes, RetryTimer};
@@ -21,23 +20,17 @@ pub(crate) enum NakState {
     AwaitRepair,
 }
 
-/// Missing packet.
 #[derive(Debug)]
 struct Missing {
     state: NakState,
-    /// Time at which the state ends.
     deadline: Time,
-    /// Times of this receiver's own NAKs.
     requests: RequestTimes,
-    /// Confirmations received before any repetition.
     confirmations: u32,
-    /// Number of waits that have ended without a confirmation, and without a repair.
     unconfirmed: u32,
     unrepaired: u32,
 }
 
 impl Missing {
-    /// Sets state and deadline. Returns true if the deadline has changed.
     fn set(&mut self, state: NakState, deadline: Time) -> bool {
         let moves = self.deadline != deadline;
         (self.state, self.deadline) = (state, deadline);
@@ -59,34 +52,25 @@ const RETRIES: u32 = 50;
 /// Most recently repaired packets on record; in a longer burst the last ones are enough.
 const RECENT_MAX: usize = 32;
 
-/// Result of expired timers.
 #[derive(Debug, Default)]
 pub(crate) struct Expired {
-    /// Packets without a repair after all repetitions.
     pub(crate) give_up: Vec<u64>,
-    /// True if NAKs are due that cannot be sent.
     pub(crate) stuck: bool,
-    /// True if a NAK was not confirmed in time.
     pub(crate) unconfirmed: bool,
 }
 
 /// Missing packets, each with its one timer. All operations take logarithmic time.
-// Fields that every packet needs come first: see the receiver's session.
 #[derive(Debug, Default)]
-#[repr(C)]
+#[repr(C)] // Hot fields first: see the receiver's session.
 pub(crate) struct Naks {
     missing: BTreeMap<u64, Missing>,
-    /// Deadlines of missing packets, and stale entries of moved deadlines, never at the top.
-    /// Deadlines move often, and a heap is one piece of memory.
+    /// Deadlines, and stale entries of moved ones, never at the top: a heap is one piece of memory.
     timers: BinaryHeap<Reverse<(Time, u64)>>,
-    /// Packets that the next NAKs name.
     due_naks: BTreeSet<u64>,
-    /// Repaired packets, latest last.
     recent_repairs: VecDeque<RecentRepair>,
     /// Times from a NAK to its confirmation, and to its repair.
     pub(crate) confirmation: RetryTimer,
     repair: RetryTimer,
-    /// Estimate of the receivers that miss the same packets, for the back-off.
     crowd: Crowd,
     /// NAKs without a confirmation, or confirmations without a repair, before a packet is given up.
     retries: u32,
@@ -114,7 +98,6 @@ impl Naks {
         self.due_naks.clear();
     }
 
-    /// Returns the time at which a NAK for packets found missing now may be sent.
     pub(crate) fn draw_backoff(&self, backoff: &mut Backoff, rng: &mut Rng) -> Time {
         backoff.draw(&self.crowd, rng)
     }
@@ -166,7 +149,6 @@ impl Naks {
         }
     }
 
-    /// Removes packets from `to` on, which were never sent.
     pub(crate) fn end_from(&mut self, to: u64) {
         while let Some((&index, _)) = self.missing.last_key_value()
             && index >= to
@@ -195,7 +177,7 @@ impl Naks {
         while let Some(recent) = self.recent_repairs.front()
             && now.since(recent.at) >= rtt.unwrap_or(Duration::ZERO)
         {
-            self.crowd.note(now, recent.confirmations, self.confirmation.smoothed());
+            self.crowd.note(now, recent.confirmations, self.confirmation.rtt.srtt());
             self.recent_repairs.pop_front();
         }
     }
@@ -224,9 +206,8 @@ impl Naks {
         true
     }
 
-    /// NAK suppression: the NAK of another receiver suppresses ours, ends the back-off, or restarts
-    /// any other wait (src: RFC 3208 s6.3, diagram, not prose). Returns false if the packet is not
-    /// missing.
+    /// NAK suppression: another receiver's NAK suppresses ours, or restarts a wait (src: RFC 3208
+    /// s6.3, diagram, not prose). Returns false if the packet is not missing.
     pub(crate) fn suppress(&mut self, index: u64, now: Time) -> bool {
         let Some(missing) = self.missing.get_mut(&index) else { return false };
         let (state, deadline) = match missing.state {
@@ -244,8 +225,7 @@ impl Naks {
         true
     }
 
-    /// Handles the report of the source that everything was sent: packets missing at `deadline` are
-    /// requested again, since a repair, or a NAK or confirmation, is lost.
+    /// Everything was sent: packets missing at `deadline` are requested again.
     pub(crate) fn on_all_repairs_sent(&mut self, deadline: Time) {
         let round_trip = self.confirmation.expected();
         let mut moved = Vec::new();
@@ -377,13 +357,109 @@ fn repair_deadline(
     now: Time,
 ) -> Time {
     // Before the first repair, confirmations measure the path.
-    let whole = if repair.has_estimate() { repair } else { confirmation };
+    let whole = if repair.rtt.srtt().is_some() { repair } else { confirmation };
     let asked = missing.requests.last().unwrap_or(now);
     (asked + whole.wait(missing.unrepaired)).max(now + repair.wait_min)
 }
 
 /// Stale timer entries that are always allowed.
 const TIMERS_SPARE: usize = 16;
+
+/// Bounds of confirmations of a loss beyond the first: a few NAKs cost less than avoiding them.
+const MORE_ABOVE: f64 = 3.5;
+const FAR_MORE_ABOVE: f64 = 6.0;
+const FEWER_BELOW: f64 = 3.0;
+
+const GAIN: f64 = 0.25;
+
+/// Most doublings of the crowd: some thousand receivers behind one lossy link.
+const DOUBLINGS_MAX: u32 = 13;
+
+/// Mean of the draw in round trips: about four receivers, e^(4/3), send a NAK in any crowd.
+const MEAN_ROUND_TRIPS: f64 = 0.75;
+
+/// Estimator of the number of receivers that miss the same packets, by confirmations of a loss.
+/// Back-offs drawn evenly from less than a round trip suppress no NAK; the remedy is a span of
+/// some round trips with few early draws (src: RFC 5401 s4.3).
+#[derive(Debug, Default)]
+pub(crate) struct Crowd {
+    backoff: Duration,
+    doublings: u32,
+    surplus: f64,
+    changed_at: Time,
+    rtt: Duration,
+}
+
+impl Crowd {
+    pub(crate) fn new(settings: &PgmFlowSettings) -> Self {
+        Self { backoff: settings.nak_backoff, ..Self::default() }
+    }
+
+    /// Notes a repaired packet with its confirmations; `rtt` is the time to a confirmation.
+    pub(crate) fn note(&mut self, now: Time, confirmations: u32, rtt: Option<Duration>) {
+        if confirmations == 0 {
+            return;
+        }
+        self.rtt = rtt.unwrap_or(self.rtt);
+        self.surplus += GAIN * (f64::from(confirmations - 1) - self.surplus);
+        // Packets lost together give the same information, and a change affects later losses only.
+        if now.since(self.changed_at) < Duration::from_secs_f64(self.shape().1) + self.rtt {
+            return;
+        }
+        let guess = if self.surplus > MORE_ABOVE {
+            let step = if self.surplus > FAR_MORE_ABOVE { 2 } else { 1 };
+            (self.doublings + step).min(DOUBLINGS_MAX)
+        } else if self.surplus < FEWER_BELOW {
+            self.doublings.saturating_sub(1)
+        } else {
+            return;
+        };
+        if guess != self.doublings {
+            (self.doublings, self.changed_at) = (guess, now);
+            self.surplus = (MORE_ABOVE + FEWER_BELOW) / 2.0;
+        }
+    }
+
+    fn shape(&self) -> (f64, f64) {
+        // The span is ln N + 1 means (src: RFC 5401 s4.3); ln 2 is 0.69.
+        let means = 1.0 + 0.69 * f64::from(self.doublings);
+        let shortest = self.backoff.as_secs_f64() / means;
+        let mean = MEAN_ROUND_TRIPS * self.rtt.as_secs_f64();
+        let mean = if mean > shortest { mean } else { shortest };
+        (mean, mean * means)
+    }
+
+    pub(crate) fn draw(&self, rng: &mut Rng) -> Duration {
+        if self.doublings == 0 {
+            return rng.up_to(self.backoff);
+        }
+        let (mean, span) = self.shape();
+        for _ in 0..8 {
+            let before_end = rng.exponential(mean);
+            if before_end < span {
+                return Duration::from_secs_f64(span - before_end);
+            }
+        }
+        rng.up_to(Duration::from_secs_f64(span))
+    }
+}
+
+/// Back-offs of one moment. Packets found missing together share one draw and one NAK.
+#[derive(Debug)]
+pub(crate) struct Backoff {
+    now: Time,
+    drawn: Option<Time>,
+}
+
+impl Backoff {
+    pub(crate) fn new(now: Time) -> Self {
+        Self { now, drawn: None }
+    }
+
+    pub(crate) fn draw(&mut self, crowd: &Crowd, rng: &mut Rng) -> Time {
+        *self.drawn.get_or_insert_with(|| self.now + crowd.draw(rng))
+    }
+}
 
 #[cfg(test)]
 mod tests;

@@ -4,9 +4,9 @@ use alloc::vec::Vec;
 
 use faircast_base::{Cx, GroupId, NodeId, Seq};
 
-use super::{ReceiverPhase, ReceiverSession, RepairLayer, Source, SpmRequests};
-use crate::congestion::{AckVector, Audience};
-use crate::pgm::wire::{Ack, Body, Encoder, Header, NAK_LIST_MAX, Nak, Nla, OptionType};
+use super::{ReceiverPhase, ReceiverSession, RepairLayer, Source, SpmRequests, Window};
+use crate::congestion::Audience;
+use crate::pgm::wire::{Body, Encoder, Header, NAK_LIST_MAX, Nak, Nla, OptionType};
 use crate::{Destination, Transmit};
 
 impl<R: RepairLayer> ReceiverSession<R> {
@@ -20,7 +20,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
                 return self.write_leave(cx, &source, buf);
             }
         }
-        if self.scheme.is_mismatched() {
+        if self.scheme.mismatch.is_some() {
             return None;
         }
         if self.spm_requests_due != SpmRequests::default() {
@@ -30,7 +30,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         if let Some((vector, report)) = self.scheme.late_acks.as_mut().and_then(|acks| acks.next())
         {
             let source = *source;
-            let body = Body::Ack(Ack { vector: self.scheme.feedback.shape_vector(vector) });
+            let body = Body::Ack(self.scheme.feedback.shape_vector(vector));
             return Some(self.write(&source, &body, &[], Some(&report), buf, |_| {}));
         }
         // Polled after every packet, mostly without a result, so the rest is not inlined.
@@ -53,18 +53,14 @@ impl<R: RepairLayer> ReceiverSession<R> {
     fn write_due_request(&mut self, source: &Source, buf: &mut Vec<u8>) -> Transmit {
         let to_source = self.write(source, &Body::Spmr, &[], None, buf, |_| {});
         if core::mem::take(&mut self.spm_requests_due.to_group) {
-            return to_neighbours();
+            let to = Destination::Group(GroupId::SESSION);
+            return Transmit { time_to_live: 1, ..Transmit::control(to) };
         }
         self.spm_requests_due.to_source = false;
         to_source
     }
 
-    fn ack_vector(&self) -> Option<AckVector> {
-        self.window.as_ref()?.ack_vector()
-    }
-
-    /// Returns the packet for a null NAK: the latest one missing, which names the reported loss to
-    /// the source, else `highest`.
+    /// Returns the packet for a null NAK: the latest one missing, else `highest`.
     fn latest_missing(&self, highest: Seq) -> Seq {
         let missing = self.gaps.latest_missing.map(|index| Seq::new(index as u32));
         missing.filter(|missing| missing.before(highest)).unwrap_or(highest)
@@ -79,13 +75,13 @@ impl<R: RepairLayer> ReceiverSession<R> {
     ) -> Option<Transmit> {
         let source = self.source?;
         // Before the first data there is nothing to acknowledge and no number to name.
-        let vector = self.ack_vector()?;
+        let vector = self.window.as_ref()?.ack_vector()?;
         let body = match audience {
             Audience::SenderAck => {
                 self.scheme.acknowledges = true;
                 let late = self.scheme.late_acks.as_mut().and_then(|acks| acks.replace(&report));
                 let vector = late.unwrap_or(vector);
-                Body::Ack(Ack { vector: self.scheme.feedback.shape_vector(vector) })
+                Body::Ack(self.scheme.feedback.shape_vector(vector))
             }
             // Elements hold back repeated NAKs: a null NAK goes to the source, and must arrive.
             Audience::SenderNak => {
@@ -121,7 +117,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         if !core::mem::take(&mut self.scheme.is_leave_due) {
             return None;
         }
-        let body = Body::Ack(Ack { vector: self.ack_vector()? });
+        let body = Body::Ack(self.window.as_ref()?.ack_vector()?);
         let report = self.scheme.report_for_nak(cx);
         Some(self.write(source, &body, &[], report.as_deref(), buf, |encoder| {
             encoder.option(OptionType::ACKER_LEAVING, &[]);
@@ -136,7 +132,8 @@ impl<R: RepairLayer> ReceiverSession<R> {
         fill: impl FnOnce(&mut Encoder<'_>),
     ) -> Option<Transmit> {
         let source = self.source?;
-        let highest = self.ack_vector().map(|vector| vector.highest);
+        let vector = self.window.as_ref().and_then(Window::ack_vector);
+        let highest = vector.map(|vector| vector.highest);
         let report = highest.and_then(|_| self.scheme.report_for_nak(cx));
         let named = highest.map_or(Seq::new(0) - 1, |highest| self.latest_missing(highest));
         let body = Body::Nnak(self.nak(&source, named));
@@ -179,9 +176,4 @@ impl<R: RepairLayer> ReceiverSession<R> {
 
 fn to_node(node: NodeId) -> Transmit {
     Transmit::control(Destination::Node(node))
-}
-
-fn to_neighbours() -> Transmit {
-    let to = Destination::Group(GroupId::SESSION);
-    Transmit { time_to_live: 1, ..Transmit::control(to) }
 }

@@ -4,8 +4,7 @@ use faircast_base::{Duration, Time};
 
 use super::dissent::Dissent;
 
-/// Newest believed original, and packets that contradict it. Numbers far beyond the observed rate
-/// are doubted. A newest packet was forged if the source continues with lower numbers.
+/// Newest believed original, and contradicting packets. Numbers beyond the rate are doubted.
 #[derive(Debug, Default)]
 pub(crate) struct Reach {
     pub(crate) newest: u64,
@@ -16,7 +15,6 @@ pub(crate) struct Reach {
     /// Start of the present rate measurement, and rate in packets per second.
     mark: (Time, u64),
     rate: f64,
-    /// Runs of numbers that are too far ahead, and runs behind the newest.
     ahead: Dissent<Run>,
     behind: Dissent<Run>,
     /// Leads that are too far ahead, and the last believed lead.
@@ -24,7 +22,6 @@ pub(crate) struct Reach {
     lead: Option<u64>,
 }
 
-/// Ascending numbers, with or without gaps.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     first: u64,
@@ -57,7 +54,9 @@ impl Reach {
             self.advance(now, index);
             return Belief::Believed;
         }
-        if index > self.newest && self.follows_lead(index) {
+        // Near a believed lead, doubt would delay a slow source by several packets.
+        let follows_lead = self.lead.is_some_and(|lead| index.abs_diff(lead) <= FREE_PACKETS);
+        if index > self.newest && follows_lead {
             self.jump(now, index);
             return Belief::Believed;
         }
@@ -96,11 +95,6 @@ impl Reach {
             self.lead = Some(lead);
         }
         believed
-    }
-
-    /// Returns true near a believed lead: doubt would delay a slow source by several packets.
-    fn follows_lead(&self, index: u64) -> bool {
-        self.lead.is_some_and(|lead| index.abs_diff(lead) <= FREE_PACKETS)
     }
 
     fn allowance(&self, now: Time) -> u64 {
@@ -149,7 +143,6 @@ const SOLID_STEPS: u32 = 12;
 /// Factor by which a source may exceed its measured rate while it is not received.
 const RATE_FACTOR: f64 = 4.0;
 
-/// Most packets that a source can send while it is not received.
 const JUMP_MAX: u64 = 1 << 24;
 
 /// Span of a rate measurement, shortest span, and decay with each lower measurement.

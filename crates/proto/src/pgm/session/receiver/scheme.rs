@@ -7,26 +7,22 @@ use faircast_base::{BadInput, Checked, Cx, Duration, Time};
 
 use super::dissent::Dissent;
 use crate::congestion::{BoxFeedback, LateAcks, SchemeOptions};
-use crate::pgm::negotiation::{Announced, Negotiation, SchemeMismatch};
+use crate::pgm::negotiation::{Negotiation, SchemeAnnouncement, SchemeMismatch};
 use crate::pgm::wire::Packet;
 
-// Fields that every packet needs come first: see the receiver's session.
-#[repr(C)]
+#[repr(C)] // Hot fields first: see the receiver's session.
 pub(super) struct ReceiverScheme {
     pub(super) options: SchemeOptions,
     /// True if this receiver has acknowledged, so that it must announce its departure.
     pub(super) acknowledges: bool,
     pub(super) is_leave_due: bool,
     pub(super) feedback: BoxFeedback,
-    /// Negotiated scheme; `None` for any.
     pub(super) negotiation: Option<Box<Negotiation>>,
     /// Scheme of the source, if it is not this receiver's: from then on nothing is sent.
     pub(super) mismatch: Option<Box<SchemeMismatch>>,
     /// Due acknowledgements for originals that came too late for others to show them.
     pub(super) late_acks: Option<Box<LateAcks>>,
-    /// Claim that the source has another scheme.
     doubt: Dissent<()>,
-    /// Claim that the source has other settings of the scheme.
     settings_doubt: Dissent<()>,
 }
 
@@ -45,12 +41,6 @@ impl ReceiverScheme {
         }
     }
 
-    /// Returns true if the source has another scheme.
-    pub(super) fn is_mismatched(&self) -> bool {
-        self.mismatch.is_some()
-    }
-
-    /// Judges a data packet by its announcement. `Err` is a claim of another scheme.
     pub(super) fn judge_data(&mut self, packet: &Packet<'_>) -> Result<Checked, SchemeMismatch> {
         let Some(negotiation) = &self.negotiation else { return Ok(Ok(())) };
         if packet.options.has(self.options.announce) {
@@ -63,15 +53,15 @@ impl ReceiverScheme {
         Ok(if doubted { Err(BadInput::OtherScheme) } else { Ok(()) })
     }
 
-    /// Follows the announcement of an SPM. Returns false if another SPM must confirm it; `Err` is
-    /// a claim of another scheme.
+    /// Follows the announcement of an SPM. False if another must confirm it; `Err` is a claim.
     pub(super) fn follow(
         &mut self,
         now: Time,
-        announced: Announced,
+        announced: SchemeAnnouncement,
     ) -> Result<bool, SchemeMismatch> {
         let Some(negotiation) = &mut self.negotiation else { return Ok(true) };
-        let changes = negotiation.compare_announced(&announced)?;
+        negotiation.compare(&announced.scheme)?;
+        let changes = announced.settings != negotiation.settings;
         self.doubt.contradict();
         if !changes {
             self.settings_doubt.contradict();
@@ -95,23 +85,12 @@ impl ReceiverScheme {
         believed
     }
 
-    /// Returns the report that a NAK carries, if the scheme has one.
     pub(super) fn report_for_nak(&mut self, cx: &mut Cx<'_>) -> Option<Vec<u8>> {
         let mut report = Vec::new();
         self.feedback.report_for_nak(cx, &mut report).then_some(report)
     }
 
-    pub(super) fn on_timeout(&mut self, cx: &mut Cx<'_>) {
-        if self.next_timeout().is_some_and(|at| at <= cx.now) {
-            self.feedback.on_timeout(cx);
-        }
-    }
-
     pub(super) fn next_timeout(&self) -> Option<Time> {
-        if self.is_mismatched() { None } else { self.feedback.next_timeout() }
-    }
-
-    pub(super) fn leave(&mut self) {
-        self.is_leave_due = self.feedback.on_leaving() || self.acknowledges;
+        if self.mismatch.is_some() { None } else { self.feedback.next_timeout() }
     }
 }

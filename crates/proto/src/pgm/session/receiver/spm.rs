@@ -4,7 +4,7 @@ use faircast_base::{BadInput, Checked, Cx, Duration, NodeId, Seq, Time};
 
 use super::dissent::Dissent;
 use super::{ReceiverSession, RepairLayer, SpmRequests, Timer};
-use crate::pgm::negotiation::{Announced, SchemeMismatch};
+use crate::pgm::negotiation::{SchemeAnnouncement, SchemeMismatch};
 use crate::pgm::wire::{OptionType, Packet, Received, Spm};
 
 impl<R: RepairLayer> ReceiverSession<R> {
@@ -12,7 +12,6 @@ impl<R: RepairLayer> ReceiverSession<R> {
         self.scheme.mismatch.as_deref()
     }
 
-    /// Forgets everything about the source except the settings of the scheme.
     pub(crate) fn restart(&mut self, cx: &mut Cx<'_>)
     where
         R: Default,
@@ -40,7 +39,11 @@ impl<R: RepairLayer> ReceiverSession<R> {
         }
         self.note_new_packet(cx.now);
         if let Some(announced) = announced {
-            self.take_announced(cx, announced)?;
+            match self.scheme.follow(cx.now, announced) {
+                Err(mismatch) => return self.doubt_scheme(cx, mismatch),
+                Ok(true) => {}
+                Ok(false) => self.want_spm(cx),
+            }
         }
         self.timers.disarm(Timer::SpmRequest);
         self.spm_requests_due = SpmRequests::default();
@@ -63,7 +66,13 @@ impl<R: RepairLayer> ReceiverSession<R> {
             self.find_gaps(cx);
         }
         if fin {
-            self.take_fin(lead)?;
+            let Some(window) = &self.window else { return Ok(()) };
+            // In an empty session the lead is just before the first packet, perhaps before 0.
+            let end = window.index(lead + 1).ok_or(BadInput::OutOfWindow)?;
+            if end < window.next {
+                return Err(BadInput::Absurd);
+            }
+            self.extent.end = Some(end);
         } else if let (Some(end), Some(window)) = (self.extent.end, &self.window)
             && window.index(lead + 1) >= Some(end)
         {
@@ -72,8 +81,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         Ok(())
     }
 
-    /// Handles a claim that packets from `end` on were not sent. If several SPMs agree and no
-    /// original contradicts, they were forged: acknowledgements of forged packets would be refused.
+    /// Takes a claim that packets from `end` on were not sent: they were forged if SPMs agree.
     fn doubt_beyond(&mut self, cx: &mut Cx<'_>, packet: &Packet<'_>, end: u64) {
         let (Some(window), Some(reach)) = (&self.window, &mut self.reach) else { return };
         // Delivered packets stay delivered.
@@ -86,29 +94,14 @@ impl<R: RepairLayer> ReceiverSession<R> {
         }
     }
 
-    fn take_fin(&mut self, lead: Seq) -> Checked {
-        let Some(window) = &self.window else { return Ok(()) };
-        // In an empty session the lead is just before the first packet, perhaps before number 0.
-        let end = window.index(lead + 1).ok_or(BadInput::OutOfWindow)?;
-        if end < window.next {
-            return Err(BadInput::Absurd);
-        }
-        self.extent.end = Some(end);
-        Ok(())
-    }
-
     /// Sets the last hop. Another hop than before is believed once several SPMs name it.
     fn take_last_hop(&mut self, cx: &mut Cx<'_>, from: NodeId, spm: Spm) {
         let Some(source) = &mut self.source else { return };
         let last_hop = spm.path.node().unwrap_or(from);
         if source.last_hop.is_some_and(|known| known != last_hop) {
-            if !self
-                .doubts
-                .last_hop
-                .claim(cx.now, last_hop, Duration::ZERO, |other| *other == last_hop)
-            {
-                self.want_spm(cx);
-                return;
+            let agrees = |other: &NodeId| *other == last_hop;
+            if !self.doubts.last_hop.claim(cx.now, last_hop, Duration::ZERO, agrees) {
+                return self.want_spm(cx);
             }
             source.last_hop_changed_at = Some(cx.now);
         } else {
@@ -121,7 +114,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         source.last_hop = Some(last_hop);
     }
 
-    /// SpmRequests an SPM, to confirm the last one or to learn what was sent meanwhile.
+    /// Requests an SPM, to confirm the last one or to learn what was sent meanwhile.
     pub(crate) fn want_spm(&mut self, cx: &mut Cx<'_>) {
         if !self.timers.is_armed(Timer::SpmRequest) {
             let backoff = cx.rng.up_to(self.config.spm_request_backoff);
@@ -135,21 +128,14 @@ impl<R: RepairLayer> ReceiverSession<R> {
     }
 
     /// Decodes the scheme announcement before any change: if malformed, the whole SPM is.
-    pub(crate) fn read_announced(&self, packet: &Packet<'_>) -> Checked<Option<Announced>> {
-        match packet.options.find(OptionType::SCHEME).filter(|_| self.scheme.negotiation.is_some())
-        {
-            Some(option) => Announced::decode(option.value).map(Some).ok_or(BadInput::Malformed),
-            None => Ok(None),
-        }
-    }
-
-    fn take_announced(&mut self, cx: &mut Cx<'_>, announced: Announced) -> Checked {
-        match self.scheme.follow(cx.now, announced) {
-            Err(mismatch) => return self.doubt_scheme(cx, mismatch),
-            Ok(true) => {}
-            Ok(false) => self.want_spm(cx),
-        }
-        Ok(())
+    pub(crate) fn read_announced(
+        &self,
+        packet: &Packet<'_>,
+    ) -> Checked<Option<SchemeAnnouncement>> {
+        let option = packet.options.find(OptionType::SCHEME);
+        let option = option.filter(|_| self.scheme.negotiation.is_some());
+        let decode = |value| SchemeAnnouncement::decode_or_newer(value).ok_or(BadInput::Malformed);
+        option.map(|option| decode(option.value)).transpose()
     }
 
     pub(super) fn doubt_scheme(&mut self, cx: &mut Cx<'_>, mismatch: SchemeMismatch) -> Checked {

@@ -2,9 +2,8 @@
 
 use faircast_base::{BadInput, Checked, Cx, Duration, Time};
 
-use super::crowd::{Backoff, Crowd};
-use super::naks::Expired;
-use super::{LAST_HOP_DOUBTED, ReceiverSession, RepairLayer, SpmRequests, Timer};
+use super::naks::{Backoff, Crowd, Expired};
+use super::{LAST_HOP_DOUBTED, ReceiverSession, RepairLayer, Timer};
 use crate::pgm::PgmFlowSettings;
 use crate::pgm::wire::{Body, Nak, Packet, Received};
 
@@ -67,7 +66,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         let can_ask = self.last_hop().is_some();
         let naks = self.repair.naks_mut();
         let Expired { stuck, unconfirmed, give_up } =
-            naks.map(|it| it.expire(cx, can_ask)).unwrap_or_default();
+            naks.map(|naks| naks.expire(cx, can_ask)).unwrap_or_default();
         if self.timers.take_due(Timer::LoneNak, cx.now) {
             if can_ask {
                 self.lone_nak.on_timeout(cx.now);
@@ -86,18 +85,9 @@ impl<R: RepairLayer> ReceiverSession<R> {
             self.scheme.feedback.on_naks_blocked(cx);
             self.want_spm(cx);
         }
-        if let Some(window) = &mut self.window
-            && !give_up.is_empty()
-        {
+        if let Some(window) = self.window.as_mut().filter(|_| !give_up.is_empty()) {
             give_up.iter().for_each(|&index| window.give_up(index));
             self.advance(cx);
-        }
-    }
-
-    pub(super) fn expire_request(&mut self, cx: &mut Cx<'_>) {
-        if self.timers.take_due(Timer::SpmRequest, cx.now) {
-            self.spm_requests_due = SpmRequests { to_group: true, to_source: true };
-            self.request_later(cx);
         }
     }
 }
@@ -106,10 +96,9 @@ impl<R: RepairLayer> ReceiverSession<R> {
 #[derive(Debug, Default)]
 pub(super) struct LoneNak {
     crowd: Crowd,
-    /// Least interval between two NAKs.
     interval: Duration,
     /// Packet that the planned NAK names, and packet that the due NAK names.
-    planned: Option<u64>,
+    pub(super) planned: Option<u64>,
     pub(super) due: Option<u64>,
     /// Time of the last NAK, of this receiver or of one that suppressed it.
     last_at: Option<Time>,
@@ -140,11 +129,6 @@ impl LoneNak {
         (self.planned, self.last_at) = (None, Some(now));
     }
 
-    pub(super) fn clear(&mut self) {
-        (self.planned, self.due) = (None, None);
-    }
-
-    /// Makes the planned NAK due.
     pub(super) fn on_timeout(&mut self, now: Time) {
         (self.due, self.last_at) = (self.planned.take(), Some(now));
     }

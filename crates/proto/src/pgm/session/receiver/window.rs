@@ -16,46 +16,35 @@ pub(super) enum WindowPosition {
     /// Missing packet behind the first one.
     Ahead,
     Duplicate,
-    /// Packet that was given up.
     TooLate,
     /// Packet too far ahead to be kept.
     Beyond,
 }
 
 /// Receive window. Packets are identified by their sequence number without wrap (`index`).
-// Fields that every packet needs come first: see the receiver's session.
 #[derive(Debug, Default)]
-#[repr(C)]
+#[repr(C)] // Hot fields first: see the receiver's session.
 pub(super) struct Window {
     /// Most packets from the next to deliver to the last that is kept.
     limit: u64,
-    /// Next packet to deliver.
     pub(super) next: u64,
     /// One past the last packet known to exist, at most [`end`](Self::end).
     pub(super) known: u64,
-    /// Latest packet that has come.
     pub(super) highest: Option<u64>,
     /// Packets out of order: element i is 0 if packet `next + i` has not come, else one more than
-    /// the zeros of its payload. An array keeps the dozens named by a confirmation adjacent in
-    /// memory.
+    /// the zeros of its payload. An array keeps them adjacent in memory.
     held: VecDeque<u32>,
     /// Bit i: true if packet `next - 1 - i` was received. Earlier packets count, as in OpenPGM.
     history: u64,
-    /// Packets that will never come, all at `next` or later.
-    given_up: BTreeSet<u64>,
+    pub(super) given_up: BTreeSet<u64>,
     /// Payload of held packets without the zeros after it.
     bytes: BTreeMap<u64, Vec<u8>>,
 }
 
 impl Window {
     pub(super) fn new(start: u64, limit: u32) -> Self {
-        Self {
-            limit: u64::from(limit),
-            next: start,
-            known: start,
-            history: u64::MAX,
-            ..Self::default()
-        }
+        let (limit, history) = (u64::from(limit), u64::MAX);
+        Self { limit, next: start, known: start, history, ..Self::default() }
     }
 
     /// Returns the packet with number `seq` that is nearest to the next one; `None` before index 0.
@@ -163,10 +152,6 @@ impl Window {
         Some(Held { bytes: bytes.unwrap_or_default(), zeros })
     }
 
-    pub(super) fn next_is_given_up(&mut self) -> bool {
-        self.given_up.remove(&self.next)
-    }
-
     pub(super) fn give_up(&mut self, index: u64) {
         if index >= self.next {
             self.given_up.insert(index);
@@ -216,7 +201,6 @@ impl Window {
         (from.max(self.next)..to).any(|index| !self.holds(index))
     }
 
-    /// Returns the arrivals among the last 32 packets; `None` before the first.
     pub(super) fn ack_vector(&self) -> Option<AckVector> {
         let highest = self.highest?;
         let bitmap = if highest < self.next {
@@ -241,8 +225,7 @@ const ABSENT: u32 = 0;
 
 const KEPT_MAX: usize = 16;
 
-/// Clears an empty queue. One repair may release hundreds of packets: thousands of receivers would
-/// keep memory for them, and move through it with every packet.
+/// Clears an empty queue, which one repair can fill: thousands of receivers would keep memory.
 pub(crate) fn start_over<T>(queue: &mut VecDeque<T>) {
     if queue.capacity() > KEPT_MAX {
         *queue = VecDeque::new();

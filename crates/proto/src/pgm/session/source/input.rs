@@ -1,35 +1,31 @@
 //! Packet input of a source: requests, reports, acknowledgements, and their confirmations.
 
 use alloc::collections::VecDeque;
+use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use faircast_base::{BadInput, Checked, Cx, Duration, Event, NodeId, Seq, Time};
 
 use super::{SourcePhase, SourceSession};
-use crate::StreamEvent;
 use crate::congestion::{AckVector, Carrier, ReportFacts};
-use crate::keep_last;
+use crate::pgm::negotiation::{ARRIVES, PACKET_BYTES, SchemeAnnouncement, bytes_of};
 use crate::pgm::wire::{Nak, OptionType, Packet, Received};
+use crate::{BlackHole, StreamEvent, keep_last};
 
 impl SourceSession {
     pub(crate) fn take_request(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>) -> Checked {
         if let Some(option) = packet.options.find(OptionType::SCHEME) {
-            return self.take_refusal(packet.from, option.value);
+            let event = self.scheme.take_refusal(packet.from, option.value)?;
+            let mismatched = matches!(event, StreamEvent::OtherScheme { .. });
+            self.events.push_back(event);
+            return if mismatched { Err(BadInput::OtherScheme) } else { Ok(()) };
         }
         self.control.on_unreached_receiver(cx);
         self.spm.on_request(&mut self.timers, cx.now);
         Ok(())
     }
 
-    fn take_refusal(&mut self, from: NodeId, value: &[u8]) -> Checked {
-        let event = self.scheme.take_refusal(from, value)?;
-        let mismatched = matches!(event, StreamEvent::OtherScheme { .. });
-        self.events.push_back(event);
-        if mismatched { Err(BadInput::OtherScheme) } else { Ok(()) }
-    }
-
-    /// Takes a NAK, which requests packets if `asks` is true. Returns the contents of its report,
-    /// empty without one; `None` if the NAK is not for this node.
+    /// Takes a NAK, which requests packets if `asks`. Returns its report, or an empty one.
     pub(crate) fn take_nak(
         &mut self,
         cx: &mut Cx<'_>,
@@ -83,7 +79,7 @@ impl SourceSession {
             *busy = now;
             self.arm_linger();
         }
-        let list: Vec<_> = packet.options.nak_list().iter().collect();
+        let list: Vec<_> = packet.options.nak_list().collect();
         let what = Confirmation { first: nak.first, list };
         let interval = self.confirm_interval(now, rtt);
         Ok(self.confirmations.ask(now, interval, what))
@@ -95,8 +91,7 @@ impl SourceSession {
         rtt.map_or(CONFIRM_INTERVAL, |rtt| CONFIRM_INTERVAL.min(rtt / CONFIRMATIONS_PER_ROUND_TRIP))
     }
 
-    /// Returns the time after a repair in which a NAK must have crossed the repair: the round trip
-    /// of the NAK's sender. A later NAK shows that the repair was lost.
+    /// Returns the time after a repair in which a NAK crossed it: its sender's round trip.
     pub(crate) fn crossing_time(&mut self, now: Time, rtt: Option<Duration>) -> Duration {
         if let Some(rtt) = rtt {
             self.farthest.note(now, rtt);
@@ -149,8 +144,7 @@ impl SourceSession {
     }
 }
 
-/// Least interval between equal confirmations: far below the time after which a receiver repeats a
-/// NAK, yet thousands of NAKs for one loss cost few confirmations (src: RFC 3208 s5.2).
+/// Least interval between equal confirmations, far below the interval of NAKs (src: RFC 3208 s5.2).
 const CONFIRM_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Least number of confirmations of one loss that fit into a round trip.
@@ -219,8 +213,7 @@ impl Farthest {
 /// Time for which a round trip counts: paths change in minutes.
 const FARTHEST_KEPT: Duration = Duration::from_secs(60);
 
-/// Packets below the highest acknowledged one that are remembered. Acknowledgements cover 32; late
-/// ones of a previously named receiver reach further back.
+/// Remembered packets below the highest acknowledged one, for late acknowledgements too.
 const REMEMBERED: u64 = 128;
 
 #[derive(Debug, Default)]
@@ -252,6 +245,54 @@ impl Acked {
             let bit = (fresh != 0).then(|| fresh.trailing_zeros())?;
             fresh &= fresh - 1;
             Some(end - 1 - u64::from(bit))
+        })
+    }
+}
+
+/// Most receivers of other schemes, and most starved receivers, that are reported.
+const REFUSALS_MAX: usize = 64;
+
+/// Scheme of a source: its announcement in SPMs, and receivers that refuse it.
+#[derive(Debug, Default)]
+pub(crate) struct SourceScheme {
+    name: &'static str,
+    pub(super) announced: Option<Vec<u8>>,
+    packet_bytes: Option<u32>,
+    /// Receivers of another scheme: the first [`REFUSALS_MAX`].
+    mismatched: Vec<NodeId>,
+    /// Receivers that have reported that no data arrives: the first [`REFUSALS_MAX`].
+    starved: Vec<NodeId>,
+}
+
+impl SourceScheme {
+    pub(crate) fn speak(&mut self, name: &'static str, announced: Option<SchemeAnnouncement>) {
+        self.name = name;
+        self.packet_bytes =
+            announced.as_ref().and_then(|announced| bytes_of(&announced.settings, PACKET_BYTES));
+        self.announced = announced.and_then(|announced| announced.encode());
+    }
+
+    /// Takes a receiver's message of another scheme or no data. Returns an event once for each.
+    pub(super) fn take_refusal(&mut self, from: NodeId, value: &[u8]) -> Checked<StreamEvent> {
+        let other = SchemeAnnouncement::decode(value).ok_or(BadInput::Malformed)?;
+        let arrives = bytes_of(&other.settings, ARRIVES).filter(|_| other.scheme == self.name);
+        let refused = if arrives.is_some() { &mut self.starved } else { &mut self.mismatched };
+        if refused.contains(&from) {
+            return Err(BadInput::Duplicate);
+        }
+        if refused.len() >= REFUSALS_MAX {
+            return Err(BadInput::TableFull);
+        }
+        refused.push(from);
+        Ok(match arrives {
+            Some(arrives) => {
+                let hole = BlackHole { arrives, sent: self.packet_bytes };
+                StreamEvent::BlackHole { node: from, hole }
+            }
+            None => {
+                let (sender, receiver) = (self.name.to_string(), other.scheme);
+                StreamEvent::OtherScheme { node: from, sender, receiver }
+            }
         })
     }
 }

@@ -35,7 +35,7 @@ impl SourceSession {
         }
         let transmit = if let Some(confirmation) = self.next_confirmation(now) {
             self.write_confirmation(&confirmation, buf)
-        } else if self.spm.take() {
+        } else if core::mem::take(&mut self.spm.due) {
             self.write_spm(buf, announce);
             self.to_group()
         } else {
@@ -46,17 +46,13 @@ impl SourceSession {
     }
 
     fn next_confirmation(&mut self, now: Time) -> Option<Confirmation> {
-        if self.confirmations.queue.is_empty() {
-            return None;
-        }
+        self.confirmations.queue.front()?;
         match self.control.permit_overhead(now) {
-            Permit::Now => self.confirmations.queue.pop_front(),
-            Permit::At(at) => {
-                self.wake_by(at);
-                None
-            }
-            Permit::Blocked => None,
+            Permit::Now => return self.confirmations.queue.pop_front(),
+            Permit::At(at) => self.wake_by(at),
+            Permit::Blocked => {}
         }
+        None
     }
 
     pub(crate) fn wake_by(&mut self, at: Time) {
@@ -134,7 +130,7 @@ impl SourceSession {
         cx.emit(Event::DataSent { seq: self.traced(index), bytes: len, repair });
         self.is_idle_told = false;
         if again.is_none() {
-            let pause = self.pause();
+            let pause = self.control.gauges().rtt.map_or(Duration::ZERO, |rtt| rtt + rtt / 2);
             self.spm.on_data(&mut self.timers, cx.now, pause);
             self.observe(cx);
         }
@@ -153,11 +149,12 @@ impl SourceSession {
 
     fn write_spm(&mut self, buf: &mut Vec<u8>, announce: impl FnOnce(&mut Encoder<'_>)) {
         let spm = Spm {
-            sequence: self.spm.take_sequence(),
+            sequence: self.spm.next_sequence,
             trail: self.seq(self.trail),
             lead: self.seq(self.next) - 1,
             path: self.nla(),
         };
+        self.spm.next_sequence += 1;
         let mut encoder = self.write(buf, &Body::Spm(spm));
         self.write_late_join(&mut encoder);
         if matches!(self.phase, SourcePhase::Lingering { .. }) {
@@ -200,10 +197,6 @@ impl SourceSession {
         Body::Ncf(Nak { first, source: self.nla(), group: self.config.group })
     }
 
-    fn pause(&self) -> Duration {
-        self.control.gauges().rtt.map_or(Duration::ZERO, |rtt| rtt + rtt / 2)
-    }
-
     /// Writes OPT_JOIN, the oldest packet that late receivers may request (src: RFC 3208 s9.6).
     fn write_late_join(&self, encoder: &mut Encoder<'_>) {
         if self.repairs && self.next <= OPEN_START {
@@ -233,7 +226,6 @@ pub(super) struct SpmSchedule {
     heartbeat_max: Duration,
     /// Interval to the next heartbeat, which doubles while no data is sent.
     heartbeat: Duration,
-    /// Time of the last SPM in answer to a request.
     answered_at: Option<Time>,
     pub(super) due: bool,
     next_sequence: Seq,
@@ -253,11 +245,9 @@ impl SpmSchedule {
     }
 
     /// Restarts heartbeats after new data. The first is due once `pause` shows that no data
-    /// follows. A window that waits for acknowledgements is no such pause.
-    ///
-    /// deviates: repairs do not restart heartbeats, as in RFC 3208 s5.1.5: heartbeats show the
-    /// lead, and repairs do not. Otherwise a receiver that lost the last packet would wait until
-    /// others have their repairs.
+    /// follows; a window that waits for acknowledgements is no such pause. deviates: repairs do not
+    /// restart heartbeats (RFC 3208 s5.1.5), which show the lead to receivers without the last
+    /// packet.
     pub(super) fn on_data(&mut self, timers: &mut SourceTimers, now: Time, pause: Duration) {
         self.heartbeat = self.heartbeat_min.max(pause);
         timers.arm(Timer::Heartbeat, now + self.heartbeat);
@@ -296,16 +286,5 @@ impl SpmSchedule {
             self.heartbeat = (self.heartbeat * 2).min(self.heartbeat_max);
             timers.arm(Timer::Heartbeat, now + self.heartbeat);
         }
-    }
-
-    /// Returns the sequence number of the SPM that is being written.
-    fn take_sequence(&mut self) -> Seq {
-        let sequence = self.next_sequence;
-        self.next_sequence += 1;
-        sequence
-    }
-
-    pub(super) fn take(&mut self) -> bool {
-        core::mem::take(&mut self.due)
     }
 }

@@ -1,7 +1,7 @@
 //! Tests of the receiver's NAK timers and states.
 
 use super::*;
-use crate::world::{at, ms};
+use crate::world::{at, ms, s};
 use faircast_base::{NodeId, Purpose};
 
 struct Bench {
@@ -189,4 +189,59 @@ proptest::proptest! {
             proptest::prop_assert!(naks.timers.len() <= 2 * 12 + TIMERS_SPARE);
         }
     }
+}
+
+const RTT: Duration = Duration::from_millis(400);
+
+fn crowd() -> Crowd {
+    Crowd::new(&PgmFlowSettings::default())
+}
+
+fn naks(crowd: &Crowd, members: u32, rng: &mut Rng) -> (usize, Duration) {
+    let draws: Vec<_> = (0..members).map(|_| crowd.draw(rng)).collect();
+    let first = *draws.iter().min().unwrap();
+    (draws.iter().filter(|&&draw| draw < first + RTT).count(), first)
+}
+
+#[test]
+fn a_crowd_learns_to_let_few_speak_for_all() {
+    let mut rng = Rng::new(1, NodeId(1), Purpose::Machine(0));
+    for members in [1, 3, 10, 100, 1000, 10_000] {
+        let mut crowd = crowd();
+        let (mut late, mut spoke) = (Duration::ZERO, 0);
+        for second in 0..400 {
+            let (naks, first) = naks(&crowd, members, &mut rng);
+            crowd.note(s(10 * second), (naks as u32).min(9), Some(RTT));
+            if second >= 200 {
+                spoke += naks;
+                late += first;
+            }
+        }
+        assert!(spoke <= 8 * 200, "{members}: {spoke} NAKs for 200 losses");
+        assert!(late <= RTT * 300, "{members}: {late} for 200 losses");
+        if members <= 3 {
+            assert_eq!(crowd.doublings, 0);
+        }
+    }
+}
+
+#[test]
+fn a_crowd_that_has_shrunk_is_not_taken_for_a_large_one_for_ever() {
+    let mut rng = Rng::new(1, NodeId(1), Purpose::Machine(0));
+    let mut crowd = crowd();
+    for second in 0..400 {
+        let members = if second < 100 { 3000 } else { 10 };
+        let (naks, _) = naks(&crowd, members, &mut rng);
+        crowd.note(s(10 * second), (naks as u32).min(9), Some(RTT));
+    }
+    assert!(crowd.doublings <= 4, "{}", crowd.doublings);
+}
+
+#[test]
+fn who_loses_alone_again_waits_no_longer_than_before() {
+    let mut crowd = crowd();
+    (0..60).for_each(|i| crowd.note(s(10 * i), 9, Some(RTT)));
+    assert!(crowd.doublings > 5);
+    (60..200).for_each(|i| crowd.note(s(10 * i), 1, Some(RTT)));
+    assert_eq!(crowd.doublings, 0);
 }
