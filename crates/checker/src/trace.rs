@@ -129,8 +129,8 @@ pub struct Trace {
 
 impl Trace {
     /// Reads sources of JSON lines, each with its name. `crash`, `stop` and `quiet` end an
-    /// incarnation from any source: a test may write them into a separate file. Fails on a line that
-    /// is no event of the format, precedes `start`, or follows the end in its file.
+    /// incarnation from any source: a test may write them into a separate file. Fails on a line
+    /// that is no event of the format, precedes `start`, or follows the end in its file.
     pub fn read<R: BufRead>(sources: impl IntoIterator<Item = (String, R)>) -> Result<Self> {
         let mut lives: BTreeMap<(String, u64), Life> = BTreeMap::new();
         for (source, (name, reader)) in sources.into_iter().enumerate() {

@@ -56,7 +56,7 @@ pub type Parts = SmallVec<[Bytes; 1]>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub enum ClientEvent {
-    /// Message to a group of which the client is a member; `sequence` counts at the sender's daemon.
+    /// Message to a group of which the client is a member; `sequence` counts at its source daemon.
     Message {
         from: MemberId,
         service: Service,
@@ -95,7 +95,7 @@ pub enum ClientEvent {
     /// Refusal of a request.
     Refused { request: u64, reason: SendError },
     /// Loss of the events with these first and last numbers: the client was too slow, or away for
-    /// too long. `closes`: the driver closes the connection after this event; the client can resume.
+    /// too long. `closes`: the driver closes the connection after this event. The client resumes.
     Cut { lost: (u64, u64), closes: bool },
 }
 

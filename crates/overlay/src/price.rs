@@ -295,7 +295,7 @@ impl Purse {
     }
 
     /// Buys a message in competition with `clients`, on debt beyond the price of one packet. The
-    /// error is the time of the next attempt; clients that lack money may try earlier if prices fall.
+    /// error is the time of the next attempt; clients that lack money try earlier if prices fall.
     pub(crate) fn buy(
         &mut self,
         cx: &mut Cx<'_>,

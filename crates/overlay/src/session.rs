@@ -333,8 +333,8 @@ impl RemoteSession {
         }
     }
 
-    /// Handles a frame. True if the queue may have room or there is [work](Self::has_work). Fails if
-    /// the daemon closes the connection, or on a frame that is not allowed.
+    /// Handles a frame. True if the queue may have room or there is [work](Self::has_work). Fails
+    /// if the daemon closes the connection, or on a frame that is not allowed.
     pub fn take(&mut self, frame: Frame) -> Result<bool, (ReasonCode, String)> {
         match frame {
             Frame::Event(number, event) => {

@@ -170,7 +170,7 @@ impl ClientSocket {
         each!(self, stream => stream.readable().await)
     }
 
-    /// Reads into a buffer. Returns the number of bytes; `None` if none are there. Fails at the end.
+    /// Reads into a buffer. Returns the count of bytes; `None` if there are none. Fails at the end.
     pub fn try_read(&self, buffer: &mut BytesMut) -> io::Result<Option<usize>> {
         match each!(self, stream => stream.try_read_buf(buffer)) {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),

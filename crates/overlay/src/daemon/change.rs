@@ -1,5 +1,5 @@
-//! Change of the view or its routes: proposals, states of the members, repetition, recovery, and the
-//! begin of a configuration or view.
+//! Change of the view or its routes: proposals, states of the members, repetition, recovery, and
+//! the begin of a configuration or view.
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;

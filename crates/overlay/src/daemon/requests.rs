@@ -67,8 +67,8 @@ impl Daemon {
         }
     }
 
-    /// Resumes a session from event `next`. [`ClientEvent::Cut`] counts events no longer kept. Fails
-    /// by [`SendError::Name`] if no such session or number exists.
+    /// Resumes a session from event `next`. [`ClientEvent::Cut`] counts events no longer kept.
+    /// Fails by [`SendError::Name`] if no such session or number exists.
     pub fn resume(
         &mut self,
         id: ClientId,
@@ -229,8 +229,8 @@ impl Daemon {
         self.current.is_begun && !self.change.is_in_progress()
     }
 
-    /// Sends a message of a client to groups; one to groups without members is dropped. Fails if the
-    /// message is wrong in itself, too expensive, or not possible at present.
+    /// Sends a message of a client to groups; one to groups without members is dropped. Fails if
+    /// the message is wrong in itself, too expensive, or not possible at present.
     pub fn send(
         &mut self,
         cx: &mut Cx<'_>,

@@ -91,8 +91,8 @@ pub enum GroupEvent {
     },
     /// Start of the end of a view: only the daemons `members` know the events up to the next view.
     Transitional { closes: ViewId, members: Vec<u64> },
-    /// Start of a view with these daemons and their names. The daemons `together` come from the view
-    /// `previous`, which is `None` for the first view of a client.
+    /// Start of a view with these daemons and their names. The daemons `together` come from the
+    /// view `previous`, which is `None` for the first view of a client.
     View { id: ViewId, members: Vec<(u64, String)>, together: Vec<u64>, previous: Option<ViewId> },
     /// Receipt: the message has its place in the common order and is delivered. `members` counts
     /// those that get the message, or whose daemons fail; a safe one has arrived.
@@ -107,8 +107,8 @@ pub enum GroupEvent {
     Disconnected { reason: String },
     /// Reconnection: the session continues.
     Resumed,
-    /// New session: the daemon lost the old one, and maybe `unsure` messages. Events may be missing;
-    /// groups are joined again.
+    /// New session: the daemon lost the old one, and maybe `unsure` messages. Events may be
+    /// missing; groups are joined again.
     Restarted { unsure: usize },
     /// Refusal of a request by the daemon.
     Refused { request: u64, reason: SendError },
