@@ -156,22 +156,20 @@ fn linker(engine: &Engine) -> wasmtime::Result<Linker<Relay>> {
         caller.data().view_copy.branches.len() as u32
     })?;
     linker.func_wrap(IMPORTS, "reported", |caller: Caller<'_>| caller.data().view_copy.reported)?;
+    linker.func_wrap(IMPORTS, "buffer", |caller: Caller<'_>| caller.data().view_copy.buffer)?;
+    linker.func_wrap(IMPORTS, "unit", |caller: Caller<'_>| caller.data().view_copy.unit)?;
     linker.func_wrap(IMPORTS, "forwarded", move |caller: Caller<'_>, it: u32| {
         branch(&caller, it).map(|it| it.forwarded)
     })?;
-    let session: [(_, fn(&ViewCopy) -> u32); 2] =
-        [("buffer", |it| it.buffer), ("unit", |it| it.unit)];
-    for (name, read) in session {
-        linker
-            .func_wrap(IMPORTS, name, move |caller: Caller<'_>| read(&caller.data().view_copy))?;
-    }
-    let of_branch: [(_, fn(Branch) -> u32); 3] =
-        [("queued", |it| it.queued), ("weight", |it| it.weight), ("waited_ms", |it| it.waited_ms)];
-    for (name, read) in of_branch {
-        linker.func_wrap(IMPORTS, name, move |caller: Caller<'_>, it: u32| {
-            branch(&caller, it).map(read)
-        })?;
-    }
+    linker.func_wrap(IMPORTS, "queued", move |caller: Caller<'_>, it: u32| {
+        branch(&caller, it).map(|it| it.queued)
+    })?;
+    linker.func_wrap(IMPORTS, "weight", move |caller: Caller<'_>, it: u32| {
+        branch(&caller, it).map(|it| it.weight)
+    })?;
+    linker.func_wrap(IMPORTS, "waited_ms", move |caller: Caller<'_>, it: u32| {
+        branch(&caller, it).map(|it| it.waited_ms)
+    })?;
     Ok(linker)
 }
 
