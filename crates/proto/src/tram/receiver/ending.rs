@@ -1,5 +1,5 @@
 //! End of a receiver: it has everything, serves its members until they have, and says goodbye. Or
-//! the source is silent for so long that the session counts as over.
+//! the silence of the source reaches its limit, and the session counts as over.
 
 use faircast_base::{Cx, Duration, Event, NodeId, Time};
 

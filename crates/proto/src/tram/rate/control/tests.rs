@@ -34,7 +34,7 @@ fn send(control: &mut RateControl, mut now: Time, window: Window, packets: u32) 
     now
 }
 
-/// Control after slow start with so many packets.
+/// Control whose slow start ended after `packets` packets.
 fn started(change: impl FnOnce(&mut TramSettings), packets: u32) -> (RateControl, Time) {
     let mut control = control(change);
     let now = send(&mut control, at(0), 128, packets);
