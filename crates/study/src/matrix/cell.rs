@@ -5,10 +5,9 @@ use std::path::PathBuf;
 
 use faircast_base::Time;
 use faircast_report::{Figure, FlowSummary, Rates, RunPage, Spread, Summary, run_page};
-use faircast_trace::Header;
 
 use super::Work;
-use super::cases::{Case, MatrixFile};
+use super::cases::MatrixFile;
 use crate::Error;
 use crate::files::write;
 use crate::suite::runner::{MeasuredRun, Plot, Runner};
@@ -39,49 +38,30 @@ pub(super) fn measure(
             flow.map(|flow| flow.rates.sent_bps)
         }
     };
-    let figures = figures(work.case, session, &header, &run, &rates, goal_bps);
-    Ok(Measured { figures, page: plot.map(|plot| (plot, run.summary)) })
-}
-
-fn figures(
-    case: &Case,
-    session: &str,
-    header: &Header,
-    run: &MeasuredRun,
-    rates: &Rates,
-    goal_bps: Option<f64>,
-) -> Vec<(Figure, f64)> {
     let MeasuredRun { summary, probe, .. } = run;
-    let Some(index) = header.flows.iter().position(|flow| flow.name == session) else {
-        return Vec::new();
-    };
-    let flow = &summary.flows[index];
-    let start_s = header.flows[index].start_s;
+    let index = header.flows.iter().position(|flow| flow.name == session);
+    let index = index.expect("the case was checked against its scenario");
+    let (case, flow) = (work.case, &summary.flows[index]);
     let [from_s, to_s] = case.span_s.map(|span| span.map(f64::from)).unwrap_or([
-        start_s,
+        header.flows[index].start_s,
         // A stopped session is silent afterwards, not unsteady.
         header.flows[index].stop_s.unwrap_or(summary.ended_s).min(summary.ended_s),
     ]);
     let [from, warm, to] = [from_s, from_s.max(summary.warmup_s), to_s].map(Time::from_secs_f64);
-    let mut figures = Vec::new();
-    if !case.fairness.is_empty() {
-        let ratios = case.fairness.iter().map(|measure| measure.of(summary, probe));
-        figures.extend(fairness(ratios).map(|ratio| (Figure::Fairness, ratio)));
-    }
-    if !case.bottlenecks.is_empty() {
-        figures.push((Figure::Utilisation, utilisation(summary, &case.bottlenecks)));
-    }
-    let settled = rates.settled_s(index, from, to).unwrap_or(f64::INFINITY);
-    figures.push((Figure::SettledS, settled));
-    let variation = rates.variation(index, warm, to).unwrap_or(f64::INFINITY);
-    figures.push((Figure::RateVariation, variation));
-    figures.push((Figure::FeedbackPerS, flow.rates.feedback_per_s));
-    if let Some(goal_bps) = goal_bps {
-        let share = if goal_bps > 0.0 { flow.rates.sent_bps / goal_bps } else { 0.0 };
-        figures.push((Figure::SlowestShare, share));
-    }
-    figures.push((Figure::Repairs, repairs(flow)));
-    figures
+    let ratios = case.fairness.iter().map(|measure| measure.of(&summary, &probe));
+    let used = || utilisation(&summary, &case.bottlenecks);
+    let share = |goal: f64| if goal > 0.0 { flow.rates.sent_bps / goal } else { 0.0 };
+    let figures = [
+        (Figure::Fairness, fairness(ratios)),
+        (Figure::Utilisation, (!case.bottlenecks.is_empty()).then(used)),
+        (Figure::SettledS, rates.settled_s(index, from, to).or(Some(f64::INFINITY))),
+        (Figure::RateVariation, rates.variation(index, warm, to).or(Some(f64::INFINITY))),
+        (Figure::FeedbackPerS, Some(flow.rates.feedback_per_s)),
+        (Figure::SlowestShare, goal_bps.map(share)),
+        (Figure::Repairs, Some(repairs(flow))),
+    ];
+    let figures = figures.into_iter().filter_map(|(figure, value)| Some((figure, value?)));
+    Ok(Measured { figures: figures.collect(), page: plot.map(|plot| (plot, summary)) })
 }
 
 /// Returns the ratio farthest from 1. Flows without any throughput count as 0.

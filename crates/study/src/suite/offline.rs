@@ -25,11 +25,10 @@ pub(super) fn of_row(
     scenario: &Scenario,
     goodputs: &mut Goodputs<'_>,
 ) -> Result<f64, Error> {
-    let network =
-        Network::new(row, scenario).map_err(|why| Error::Usage(format!("optimum: {why}")))?;
+    let failed = |why: String| Error::Usage(format!("optimum: {why}"));
+    let network = Network::new(row, scenario).map_err(failed)?;
     let links = network.links.iter().map(|link| goodputs.of(scenario, *link, network.messages));
     let capacities = links.collect::<Result<Vec<f64>, Error>>()?;
-    let failed = |why: String| Error::Usage(format!("optimum: {why}"));
     let flows: Vec<Flow> = network.flows.iter().map(|(flow, _)| flow.clone()).collect();
     let optimum = best(objective, &flows, &capacities).map_err(failed)?;
     let rates = network.flows.iter().zip(&optimum.rates);

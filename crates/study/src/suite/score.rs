@@ -66,20 +66,15 @@ pub(super) fn scores(
     let session = suite.session.as_deref().unwrap_or_default();
     let experiments: Vec<Score> =
         measured.iter().map(|measured| score(measured, session)).collect();
-    let mean = |values: &dyn Fn(&Score) -> f64| {
-        experiments.iter().map(values).sum::<f64>() / experiments.len() as f64
-    };
-    let logs = mean(&|score| faircast_base::math::ln(score.fairness));
+    let logs = experiments.iter().map(|score| faircast_base::math::ln(score.fairness));
+    let utilisations: Vec<f64> = experiments.iter().filter_map(|s| s.utilisation).collect();
     Scores {
         suite: suite.name.clone(),
         scheme: scheme.name.clone(),
         options: scheme.options.clone(),
-        fairness: faircast_base::math::exp(logs),
+        fairness: faircast_base::math::exp(Statistic::Mean.of(&logs.collect::<Vec<_>>())),
         fairness_worst: experiments.iter().map(|s| s.fairness).fold(f64::INFINITY, f64::min),
-        utilisation: {
-            let known: Vec<f64> = experiments.iter().filter_map(|s| s.utilisation).collect();
-            known.iter().sum::<f64>() / known.len() as f64
-        },
+        utilisation: Statistic::Mean.of(&utilisations),
         experiments,
     }
 }
@@ -122,6 +117,5 @@ fn score(measured: &Measured<'_>, session: &str) -> Score {
 pub(crate) fn utilisation(summary: &Summary, links: &[String]) -> f64 {
     let name = |link: &LinkSummary| format!("{}>{}", link.from, link.to);
     let chosen = summary.links.iter().filter(|link| links.contains(&name(link)));
-    let chosen: Vec<f64> = chosen.map(|link| link.utilisation).collect();
-    chosen.iter().sum::<f64>() / chosen.len() as f64
+    Statistic::Mean.of(&chosen.map(|link| link.utilisation).collect::<Vec<_>>())
 }
