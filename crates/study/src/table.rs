@@ -82,9 +82,7 @@ fn csv_cell(value: &Value) -> String {
         Value::Null => String::new(),
         Value::String(text) => csv_field(text),
         // Rust prints the shortest text that is parsed to the same number.
-        Value::Number(number) if number.is_f64() => {
-            number.as_f64().unwrap_or_default().to_string()
-        }
+        Value::Number(number) if number.is_f64() => number.as_f64().unwrap_or_default().to_string(),
         value => value.to_string(),
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{SWEEP_FIGURES, Sweep, SweepLine, short};
 use crate::interval::{Interval, median_interval};
-use crate::text::{COLUMNS_MAX, Table, rate, spread, wrap};
+use crate::text::{Table, or_dash, rate, spread, wrapped};
 
 const ROWS_MAX: usize = 40;
 
@@ -88,7 +88,7 @@ impl<'a> SweepTable<'a> {
         for (choice, line) in self.rows().take(ROWS_MAX) {
             table.push(self.cells(choice, line));
         }
-        let mut out = format!("{}\n\n", wrap(&self.sweep.title, COLUMNS_MAX).join("\n"));
+        let mut out = wrapped(&self.sweep.title) + "\n";
         table.write(&mut out);
         self.write_notes(&mut out);
         out
@@ -109,7 +109,7 @@ impl<'a> SweepTable<'a> {
         }
         cells.extend(self.last_figures().map(|figure| {
             let median = self.spread(figure, &line.name, choice).map(|[_, median, _]| median);
-            median.map_or_else(|| "–".to_string(), SWEEP_FIGURES[figure].shown)
+            or_dash(median.map(SWEEP_FIGURES[figure].shown))
         }));
         cells
     }

@@ -9,11 +9,11 @@ use faircast_scenario::{Overrides, Scenario};
 use faircast_trace::{Header, Sink, Tee};
 use rayon::prelude::*;
 
+use super::Selection;
 use super::file::{Bundled, Experiment, RowFile, SuiteFile};
 use super::measure::link_names;
 use super::offline::{self, Goodputs};
 use super::probe::Probe;
-use super::Selection;
 use crate::files;
 use crate::monitor::{Runs, Watch};
 use crate::run::until_valid;
