@@ -10,7 +10,7 @@ mod daemons;
 mod draft;
 mod error;
 mod flows;
-pub mod limits;
+mod limits;
 mod link_config;
 mod link_faults;
 mod model;
