@@ -159,46 +159,26 @@ impl Network {
         sink: &mut dyn Sink,
     ) {
         let info = self.packets.get(packet);
-        let from = info.from;
-        match info.route {
+        let (from, has_expired) = (info.from, hops >= info.time_to_live);
+        let dropped = match info.route {
+            Route::Tree(tree) if has_expired => {
+                self.leads_on(tree, node, from).then_some(DropReason::TimeToLive)
+            }
             Route::Tree(tree) => {
-                if hops < info.time_to_live {
-                    self.fan_out(now, node, packet, tree, hops, sink);
-                } else if self.leads_on(tree, node, from) {
-                    self.record_drop(
-                        now,
-                        packet,
-                        Subject::Node(node),
-                        DropReason::TimeToLive,
-                        sink,
-                    );
-                }
+                self.fan_out(now, node, packet, tree, hops, sink);
+                None
             }
-            Route::Neighbours(_) => {}
+            Route::Neighbours(_) => None,
+            Route::Node { .. } if has_expired => Some(DropReason::TimeToLive),
             Route::Node { node: destination, .. } => {
-                if hops >= info.time_to_live {
-                    self.record_drop(
-                        now,
-                        packet,
-                        Subject::Node(node),
-                        DropReason::TimeToLive,
-                        sink,
-                    );
-                } else {
-                    let link = self.topology.next_link(node, destination);
-                    if link == NO_LINK {
-                        self.record_drop(
-                            now,
-                            packet,
-                            Subject::Node(node),
-                            DropReason::NoRoute,
-                            sink,
-                        );
-                    } else {
-                        return self.send_over(now, link, packet, hops, sink);
-                    }
+                match self.topology.next_link(node, destination) {
+                    NO_LINK => Some(DropReason::NoRoute),
+                    link => return self.send_over(now, link, packet, hops, sink),
                 }
             }
+        };
+        if let Some(reason) = dropped {
+            self.record_drop(now, packet, Subject::Node(node), reason, sink);
         }
         self.packets.release(packet);
     }

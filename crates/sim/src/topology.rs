@@ -53,11 +53,13 @@ impl Topology {
         };
         let edges: Vec<Edge> = links.iter().map(edge).collect();
         let (mut ports, mut links_in) = (vec![Vec::new(); nodes], vec![Vec::new(); nodes]);
+        let mut port_of = Vec::with_capacity(edges.len());
         for (index, edge) in edges.iter().enumerate() {
-            ports[edge.from as usize].push(index as u32);
+            let ports = &mut ports[edge.from as usize];
+            port_of.push(ports.len() as u32);
+            ports.push(index as u32);
             links_in[edge.to as usize].push(index as u32);
         }
-        let port_of = ports_of(&ports, edges.len());
         let port_back = ports_back(&edges, &port_of);
         let gateway = |(node, links_in): (usize, &Vec<u32>)| match links_in[..] {
             [only] => (NodeId(edges[only as usize].from), only),
@@ -179,17 +181,6 @@ impl Topology {
         }
         best.into_iter().map(|(_, _, link)| link).collect()
     }
-}
-
-/// Returns by link its port at the node that it leaves.
-fn ports_of(ports: &[Vec<u32>], links: usize) -> Vec<u32> {
-    let mut port_of = vec![NO_PORT; links];
-    for links_out in ports {
-        for (port, link) in links_out.iter().enumerate() {
-            port_of[*link as usize] = port as u32;
-        }
-    }
-    port_of
 }
 
 /// Returns by link the port at its end that leads back. Parallel links pair up in order.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use faircast_base::{Duration, FlowId, LinkId, NodeId, Time, escaped, escaped_lines};
+use faircast_base::{Duration, NodeId, Time, escaped, escaped_lines};
 use serde::{Deserialize, Serialize};
 
 use crate::Lateness;
@@ -166,12 +166,11 @@ impl Header {
             }
         }
         for flow in &self.flows {
+            let name = &flow.name;
             if !flow.senders().chain(&flow.to).all(is_known) {
-                let name = &flow.name;
                 return Err(format!("flow \"{name}\" is between nodes that the header lacks"));
             }
             if !flow.speaks.iter().all(|speaks| flow.to.contains(&speaks.node)) {
-                let name = &flow.name;
                 return Err(format!("somebody speaks in flow \"{name}\" who is no receiver of it"));
             }
         }
@@ -190,18 +189,6 @@ impl Header {
         if let Cow::Owned(escaped) = escaped_lines(text) {
             *text = escaped;
         }
-    }
-
-    pub(crate) fn has_flow(&self, flow: FlowId) -> bool {
-        flow.index() < self.flows.len()
-    }
-
-    pub(crate) fn has_link(&self, link: LinkId) -> bool {
-        link.index() < self.links.len()
-    }
-
-    pub(crate) fn has_node(&self, node: NodeId) -> bool {
-        node.index() < self.nodes.len()
     }
 }
 
@@ -227,6 +214,13 @@ impl FlowHeader {
         let speaks = self.speaks.iter().find(|speaks| speaks.node == node)?;
         (speaks.protocol != self.protocol).then_some(&speaks.protocol)
     }
+}
+
+/// Last line of a trace file.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct End<T> {
+    pub(crate) end: T,
 }
 
 /// Facts of a run that are known at its end.

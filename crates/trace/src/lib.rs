@@ -16,8 +16,9 @@ pub use header::{
 };
 pub use lateness::{Lateness, Validity};
 pub use reader::{LINE_BYTES_MAX, ReadError, Reader};
+pub use schema::write_line;
 pub use schema::{EventKind, KINDS, WORDS};
-pub use writer::{Writer, write_line};
+pub use writer::Writer;
 
 use faircast_base::{ClientNote, Event, FlowId, LinkId, LinkNote, NodeId, Time, Trace};
 
