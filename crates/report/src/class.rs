@@ -88,7 +88,6 @@ impl Counts {
         self.0.iter().sum()
     }
 
-    /// Returns a sentence with every class that has rows.
     pub(crate) fn sentence(self) -> String {
         let total = self.total();
         let rows = if total == 1 { "row" } else { "rows" };

@@ -10,13 +10,9 @@ use crate::metrics::bits_per_s;
 /// Results of an overlay client, over the counted time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClientSummary {
-    /// Name of the client.
     pub name: String,
-    /// Node of the client's daemon.
     pub node: String,
-    /// Messages that the daemon accepted from the client.
     pub sent_messages: u64,
-    /// Messages that the client received.
     pub delivered_messages: u64,
     /// Received payload in bits per second.
     pub goodput_bps: f64,
@@ -24,9 +20,7 @@ pub struct ClientSummary {
     pub latency_median_s: Option<f64>,
     /// See `latency_median_s`.
     pub latency_p99_s: Option<f64>,
-    /// Views delivered to the client.
     pub views: u64,
-    /// Number of daemons in the last view.
     pub daemons: u32,
 }
 
@@ -36,7 +30,6 @@ pub(crate) struct Client {
     delivered_messages: u64,
     delivered_bytes: u64,
     views: u64,
-    /// Daemons in the last view.
     daemons: u32,
     latencies: Histogram,
 }

@@ -23,15 +23,14 @@ mod text;
 mod verdicts;
 
 pub use class::Class;
-pub use clients::ClientSummary;
 pub use figure::Figure;
-pub use interval::{Interval, median_interval};
+pub use interval::median_interval;
 pub use matrix::{Matrix, MatrixCase, MatrixCell, RunPage, Spread};
 pub use metrics::Metrics;
 pub use page::{bench_page, matrix_page, run_page, sweep_page};
-pub use plots::{Plot, csv, plots, svg};
+pub use plots::{csv, plots, svg};
 pub use rates::Rates;
-pub use series::{BINS_GIVEN_MAX, Curve, FlowSeries, Series};
+pub use series::{BINS_GIVEN_MAX, Curve, Series};
 pub use suite::{Acceptance, Expected, MissCause, Optimum, Plots, Row, Source, Suite, Values};
 pub use summary::{FlowSummary, LinkSummary, ReceiverSummary, Summary, jain_index};
 pub use sweep::picture::sweep_pictures;

@@ -10,7 +10,7 @@ mod tree;
 pub use bins::BINS_GIVEN_MAX;
 pub(crate) use bins::Bins;
 pub use curve::Curve;
-pub use flow::FlowSeries;
+pub(crate) use flow::FlowSeries;
 pub(crate) use flow::RestSeries;
 pub(crate) use links::LinkSeries;
 pub(crate) use marks::Marks;
@@ -35,7 +35,6 @@ pub struct Series {
     pub flows: Vec<FlowSeries>,
     /// All other flows, one entry per protocol.
     pub(crate) rest: Vec<RestSeries>,
-    /// By flow of the header.
     flow_slots: Vec<FlowSlot>,
     links: WatchedLinks,
     node_names: Vec<String>,

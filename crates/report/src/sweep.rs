@@ -55,9 +55,7 @@ pub(crate) struct SweepFigure {
     /// Name in anchors and of the column.
     pub(crate) id: &'static str,
     pub(crate) title: &'static str,
-    /// Heading of the column in tables of text.
     pub(crate) short: &'static str,
-    /// Label of the plot's vertical axis.
     pub(crate) axis: &'static str,
     pub(crate) unit: Unit,
     /// Format with the unit.
@@ -123,10 +121,8 @@ pub(crate) const SWEEP_FIGURES: [SweepFigure; 6] = [
     },
 ];
 
-/// Values of one figure of a flow, or of all flows of a protocol.
 pub(crate) struct SweepLine {
     pub(crate) name: String,
-    /// Values of all runs, by combination of settings.
     pub(crate) values: BTreeMap<Vec<usize>, Vec<f64>>,
 }
 
@@ -179,7 +175,6 @@ impl Sweep {
         lines
     }
 
-    /// Returns all combinations that have runs.
     pub(crate) fn choices(&self) -> Vec<&Vec<usize>> {
         let mut choices: Vec<_> = self.values.keys().map(|(choice, _)| choice).collect();
         choices.dedup();

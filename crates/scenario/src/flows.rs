@@ -16,15 +16,15 @@ use crate::limits::{
     SENDERS_MAX,
 };
 use crate::link_config::{moment, size};
+use crate::model::RelaySpec;
 use crate::names::{name, names};
 use crate::options::{Files, options, registered};
 use crate::reach::Reach;
 use crate::read::Table;
 use crate::topology::Topology;
 use crate::value::{Kind, SettingValue};
-use crate::{DaemonSpec, Data, Flow, Join, RelaySpec, Speaks};
+use crate::{DaemonSpec, Data, Flow, Join, Speaks};
 
-/// Reader of the flows of a scenario.
 pub(crate) struct Flows<'a> {
     pub(crate) topology: &'a Topology,
     pub(crate) relays: &'a [RelaySpec],
@@ -35,7 +35,6 @@ pub(crate) struct Flows<'a> {
     pub(crate) seed: u64,
     pub(crate) files: Files<'a>,
     pub(crate) flows: Vec<Flow>,
-    /// Names of all flows so far.
     pub(crate) names: BTreeSet<String>,
     /// Receivers of all flows so far, for the limit.
     pub(crate) receivers: usize,

@@ -29,7 +29,6 @@ pub use draft::{Draft, ListEntry};
 pub use error::{ErrorPlace, ScenarioError};
 pub use model::{
     ClientSpec, DaemonSpec, Data, FaultKind, Flow, GroupStay, Join, LinkSpec, Node, NodeFault,
-    NodeProgram, Program, RelaySpec, Scenario, SendSpec, Speaks,
+    NodeProgram, Program, Scenario, SendSpec, Speaks,
 };
 pub use overrides::Overrides;
-pub use value::SettingValue;

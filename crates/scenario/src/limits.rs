@@ -1,20 +1,16 @@
 //! Limits of scenarios, so that no file can exhaust memory or run forever.
 
-/// Most bytes of a scenario file.
 pub(crate) const FILE_BYTES_MAX: u64 = 10_000_000;
 /// Longest virtual time in nanoseconds: ten days.
 pub(crate) const DURATION_NS_MAX: u64 = 10 * 24 * 3_600 * 1_000_000_000;
-/// Most nodes of a scenario.
 pub(crate) const NODES_MAX: usize = 200_000;
 /// Most link directions of a scenario: a link in both directions counts twice.
 pub(crate) const LINKS_MAX: usize = 400_000;
 /// Most flows of a scenario, after expansion of `count`.
 pub(crate) const FLOWS_MAX: usize = 100_000;
-/// Most senders of a flow.
 pub(crate) const SENDERS_MAX: usize = 1_000;
 /// Most receivers and memberships of all flows; a receiver counts once for each sender.
 pub(crate) const RECEIVERS_MAX: usize = 1_000_000;
-/// Most clients of all daemons.
 pub(crate) const CLIENTS_MAX: u64 = 100_000;
 /// Longest mean burst of losses, in packets.
 pub(crate) const BURST_PACKETS_MAX: f64 = 1e6;
@@ -30,13 +26,9 @@ pub(crate) const QUEUE_PACKETS_MAX: u32 = 10_000_000;
 pub(crate) const QUEUE_BYTES_MAX: u64 = 1_000_000_000_000;
 /// Most bytes of a packet's payload: fits into an IP packet with headers to spare.
 pub(crate) const PACKET_BYTES_MAX: u64 = 65_000;
-/// Most header bytes of a packet on the wire.
 pub(crate) const HEADER_BYTES_MAX: u64 = 1_000;
 /// Most bytes of a flow's data: 1 PB.
 pub(crate) const DATA_BYTES_MAX: u64 = 1_000_000_000_000_000;
-/// Most characters of the name of a node or flow.
 pub(crate) const NAME_CHARS_MAX: usize = 64;
-/// Most characters of a title.
 pub(crate) const TITLE_CHARS_MAX: usize = 500;
-/// Most levels of a tree.
 pub(crate) const TREE_LEVELS_MAX: usize = 16;

@@ -140,14 +140,11 @@ pub struct SendSpec {
     pub stop: Option<Time>,
 }
 
-/// Relay node: a host that forwards sessions to hosts and relays below.
 #[derive(Clone, Debug)]
 pub struct RelaySpec {
-    /// Node of the relay.
     pub node: NodeId,
     /// Parent relays, of which the first that answers is used. Empty for the root.
     pub parents: Vec<NodeId>,
-    /// Checked options of the program.
     pub options: Options,
 }
 

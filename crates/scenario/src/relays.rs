@@ -9,18 +9,18 @@ use crate::catalog::Catalog;
 use crate::error::{Problem, quoted};
 use crate::flows::Flows;
 use crate::link_config::moment;
+use crate::model::RelaySpec;
 use crate::options::{Files, options};
 use crate::reach::Reach;
 use crate::read::Table;
 use crate::topology::Topology;
 use crate::value::SettingValue;
-use crate::{FaultKind, NodeFault, RelaySpec};
+use crate::{FaultKind, NodeFault};
 
 const ABOVE_MAX: usize = 16;
 const RELAY_RULE: &str = "allowed: a node of a [[relay]]";
 const PATH_RULE: &str = "expected nodes that links connect both ways";
 
-/// Reader of the relays of a scenario.
 pub(crate) struct Relays<'a> {
     pub(crate) topology: &'a Topology,
     pub(crate) reach: &'a Reach,

@@ -16,7 +16,6 @@ use crate::read::Table;
 use crate::value::SettingValue;
 use crate::{LinkSpec, Node, Program};
 
-/// Nodes and links so far.
 #[derive(Default)]
 pub(crate) struct Topology {
     pub(crate) nodes: Vec<Node>,

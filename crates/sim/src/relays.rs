@@ -15,7 +15,6 @@ use crate::network::{EventKind, ScheduledEvent};
 use crate::packets::{About, Route};
 use crate::topology::NO_LINK;
 
-/// Stands for the index of a relay where there is none.
 const NO_RELAY: u32 = u32::MAX;
 
 struct Entry {

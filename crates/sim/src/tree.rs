@@ -4,7 +4,6 @@ use faircast_base::NodeId;
 
 use crate::topology::{NO_AGENT, NO_LINK, Topology};
 
-/// Stands for the place of a branch where there is none.
 const NO_PLACE: u32 = u32::MAX;
 
 /// Multicast tree: shortest paths from its root, pruned to the members. Membership takes effect at

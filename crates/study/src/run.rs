@@ -55,7 +55,7 @@ impl Sink for ClientLines {
 }
 
 /// Most attempts of a run in the lab until one is valid.
-pub const TRIES_MAX: u32 = 3;
+pub(crate) const TRIES_MAX: u32 = 3;
 
 impl Run {
     /// Returns the reason why the figures must not be used; `None` if they are valid.
@@ -65,7 +65,9 @@ impl Run {
 }
 
 /// Repeats a run until it is valid or interrupted, at most [`TRIES_MAX`] times; returns the last.
-pub fn until_valid<T, E>(mut run: impl FnMut() -> Result<(Run, T), E>) -> Result<(Run, T), E> {
+pub(crate) fn until_valid<T, E>(
+    mut run: impl FnMut() -> Result<(Run, T), E>,
+) -> Result<(Run, T), E> {
     let mut last = run()?;
     for _ in 1..TRIES_MAX {
         if last.0.invalid().is_none() || last.0.outcome.interrupted {

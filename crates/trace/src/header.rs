@@ -7,10 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::Lateness;
 
-/// Version of the schema that this crate writes. The crate reads all up to it; older are subsets.
-/// Version 2 added the kinds `duplicated`, `corrupted` and `delayed`, the causes `burst` and
-/// `outage`, and `speaks`. Version 3 added `packets` to `loss` and `abandoned` (1 in older files),
-/// the kinds `loss_withdrawn`, `session_extent` and `path_limit`, and the cause `too_long`.
+/// Version of the schema that this crate writes. It reads all up to this one; older are subsets:
+/// `packets` of `loss` and `abandoned` is 1 where it is missing.
 pub const SCHEMA_VERSION: u32 = 3;
 
 /// Facts of a run that are known before its start.
@@ -216,7 +214,6 @@ impl FlowHeader {
     }
 }
 
-/// Last line of a trace file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct End<T> {

@@ -14,7 +14,7 @@ use crate::schema::{Fields, Value};
 use crate::{Header, Outcome, Record, SCHEMA_VERSION, Sink, Subject};
 
 /// Longest line in bytes. Headers of 100 000 nodes are far below it.
-pub const LINE_BYTES_MAX: usize = 64 << 20;
+pub(crate) const LINE_BYTES_MAX: usize = 64 << 20;
 
 /// Reader of a compressed or plain trace file, in bounded memory.
 pub struct Reader<'a> {
@@ -213,9 +213,7 @@ impl<'de> Visitor<'de> for ValueVisitor {
     }
 }
 
-/// Lines of a file, each in the same buffer.
 struct Lines<'a> {
-    /// Name of the file in errors.
     name: String,
     from: Box<dyn BufRead + 'a>,
     /// Present line without its end.

@@ -205,14 +205,11 @@ macro_rules! words {
     )*};
 }
 
-/// Kind of event in a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventKind {
     /// Number in the hash of a trace; never reused.
     pub code: u64,
-    /// Name: the value of `kind`.
     pub name: &'static str,
-    /// Keys of the fields of this kind.
     pub fields: &'static [&'static str],
 }
 

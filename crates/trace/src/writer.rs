@@ -15,7 +15,6 @@ use crate::{Header, Outcome, Record, Sink};
 pub struct Writer<W: Write> {
     /// `None` once the writer is finished.
     to: Option<GzEncoder<W>>,
-    /// Lines that are not compressed yet.
     lines: Vec<u8>,
     /// First error of the file. Records after an error are dropped.
     first_error: Option<io::Error>,

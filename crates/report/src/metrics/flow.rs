@@ -16,7 +16,6 @@ use crate::summary::{
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Flow {
-    /// Index in the header.
     index: usize,
     counts_acknowledged: bool,
     /// Throughput in the counted time: new payload, or acknowledged payload of TCP.
@@ -25,7 +24,6 @@ pub(super) struct Flow {
     common_bytes: u64,
     /// Payload on the sender's links in the counted time, with the sender's own repairs.
     sent_bytes: u64,
-    /// ACKs and NAKs at the sender in the counted time.
     feedback_packets: u64,
     /// Packets with a sequence number of their own, repairs among them.
     numbered_packets: u64,

@@ -11,19 +11,16 @@ pub(super) struct Receiver {
     last_delivered_at: Option<Time>,
     /// Delivery time of the last byte, if the receiver is complete.
     pub(super) completed_at: Option<Time>,
-    /// Lost packets, repaired or not.
     pub(super) lost_packets: u64,
     pub(super) abandoned_packets: u64,
     /// Packets of the session as known to the receiver; recorded on real networks.
     pub(super) extent_packets: Option<u64>,
     pub(super) membership: Membership,
-    /// Repair head.
     pub(super) head: Option<NodeId>,
     /// Level in the repair tree: one more than the head's; the sender's is 1.
     pub(super) level: u32,
     /// Times that the receiver chose a head.
     pub(super) head_choices: u64,
-    /// Repairs sent to other receivers.
     pub(super) repairs: u64,
     /// Longest packet in bytes that arrives; `None` again after data, whose packets are longest.
     pub(super) path_bytes: Option<u32>,

@@ -8,14 +8,11 @@ use crate::series::{Bins, FlowSeries, Series};
 /// Intervals of a mean over lines.
 const SPANS: usize = 240;
 
-/// Flows of one protocol.
 pub(super) struct Group<'a> {
     pub(super) protocol: &'a str,
     /// Flows with curves of their own.
     pub(super) flows: Vec<&'a FlowSeries>,
-    /// Number of all flows.
     pub(super) total: usize,
-    /// Index in the palette.
     pub(super) colour: usize,
     /// Throughput of the flows without curves.
     rest: Option<&'a Bins>,

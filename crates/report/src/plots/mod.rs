@@ -8,8 +8,7 @@ mod svg;
 mod tree;
 
 pub use csv::csv;
-pub use plot::Plot;
-pub(crate) use plot::{Line, MarkRow, Shape, Unit, Weight};
+pub(crate) use plot::{Line, MarkRow, Plot, Shape, Unit, Weight};
 pub use svg::svg;
 
 use faircast_base::Time;

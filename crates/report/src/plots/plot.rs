@@ -5,12 +5,10 @@ use serde::Serialize;
 /// Plot with lines over time, and rows of marks above them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plot {
-    /// Name in files and anchors.
     pub key: &'static str,
     pub(crate) title: &'static str,
     /// Description, as part of a sentence.
     pub(crate) about: String,
-    /// Label of the vertical axis.
     pub(crate) axis: &'static str,
     pub(crate) unit: Unit,
     /// Lines in drawing order; the last ones are on top.
@@ -26,13 +24,10 @@ pub struct Plot {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Unit {
-    /// Growing number of packets.
     #[default]
     Count,
     Packets,
-    /// Bits per second.
     Rate,
-    /// Seconds.
     Span,
     Receivers,
     /// Index in a list of names.
@@ -41,7 +36,6 @@ pub(crate) enum Unit {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Line {
-    /// Legend text.
     pub(crate) label: String,
     /// Flow, link or group of flows.
     pub(crate) owner: String,
@@ -58,7 +52,6 @@ pub(crate) struct Line {
     /// Index of the dashes: one for each flow of a protocol.
     pub(crate) dash: usize,
     pub(crate) weight: Weight,
-    /// True if initially hidden.
     pub(crate) hidden: bool,
 }
 
@@ -104,7 +97,6 @@ pub(crate) struct MarkRow {
     pub(crate) kind: &'static str,
     /// Times in seconds, number of events at that time, and height of the first event on its line.
     pub(crate) points: Vec<(f64, u64, f64)>,
-    /// Total number of events.
     pub(crate) total: u64,
     pub(crate) colour: usize,
     /// True if drawn as vertical lines through the whole plot, without a lane.

@@ -13,37 +13,27 @@ pub struct FlowSeries {
     pub(crate) flow: FlowId,
     pub(crate) name: String,
     pub(crate) protocol: String,
-    /// Quantities over time.
     pub curves: FlowCurves,
     pub(crate) marks: FlowMarks,
     /// First changes of representative: pgmcc's acker, TFMCC's CLR.
     pub(crate) switches: Vec<Switch>,
     pub(crate) switch_count: u64,
-    /// Repair tree.
     pub tree: TreeSeries,
     /// True if received packets count as sent: the trace of a receiver on a real network.
     pub(crate) received: bool,
     progress: Progress,
 }
 
-/// Quantities of a flow over time.
 #[derive(Clone, Debug, Default)]
 pub struct FlowCurves {
-    /// Number of new data packets sent: the papers' sequence number.
     pub(crate) sent: Curve,
-    /// Number of packets acknowledged for the first time.
     pub(crate) acked: Curve,
-    /// Bytes of the throughput.
     pub(crate) throughput: Bins,
-    /// Window in packets.
     pub window: Curve,
-    /// Rate in bits of payload per second.
     pub(crate) rate: Curve,
-    /// Round-trip times in seconds.
     pub(crate) rtt: Curve,
 }
 
-/// Losses of a flow and their effects.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FlowMarks {
     /// NAKs that reached the sender, at the requested sequence number.
@@ -56,11 +46,9 @@ pub(crate) struct FlowMarks {
     pub(crate) timeouts: Marks,
 }
 
-/// Change of representative.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Switch {
     pub(crate) at: Time,
-    /// Name of the new representative's node.
     pub(crate) name: Option<String>,
     pub(crate) reason: SwitchReason,
 }

@@ -15,7 +15,6 @@ pub(super) const LINKS_WATCHED_MAX: usize = 48;
 /// Queue of one direction of a link.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LinkSeries {
-    /// Index of the link in the header.
     pub(crate) link: usize,
     /// `from → to`.
     pub(crate) name: String,

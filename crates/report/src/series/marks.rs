@@ -12,7 +12,6 @@ pub(super) const MARKS_MAX: usize = 800;
 pub struct Marks {
     /// Kept marks in time order.
     pub(crate) points: Vec<Mark>,
-    /// Number of all events.
     pub total: u64,
     /// Width of a bucket, as a power of two in nanoseconds.
     shift: u32,
@@ -21,7 +20,6 @@ pub struct Marks {
 /// One or several events of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Mark {
-    /// Time of the first event.
     pub(crate) at: Time,
     /// Height of the first event in its plot.
     pub(crate) height: f64,

@@ -27,7 +27,6 @@ pub(crate) const LEVELS: [&str; 10] = [
 pub struct TreeSeries {
     /// First changes of receivers' repair heads.
     pub(crate) changes: Vec<HeadChange>,
-    /// Number of all changes.
     pub(crate) total: u64,
     /// Receivers that replaced their head by another.
     pub moves: Marks,

@@ -8,7 +8,6 @@ use crate::text::{Table, or_dash, rate, spread, wrapped};
 
 const ROWS_MAX: usize = 40;
 
-/// Indices in [`SWEEP_FIGURES`] of the columns.
 const THROUGHPUT: usize = 0;
 const SLOWEST: usize = 1;
 const ROUND_TRIP: usize = 3;
@@ -24,11 +23,8 @@ impl Sweep {
 
 struct SweepTable<'a> {
     sweep: &'a Sweep,
-    /// Lines of each figure.
     lines: Vec<Vec<SweepLine>>,
-    /// Indices of the axes with several values.
     varied: Vec<usize>,
-    /// True if a combination has several seeds.
     has_spread: bool,
     /// Least confidence of all intervals; `None` if a row has too few seeds for one.
     confidence: Option<f64>,

@@ -125,7 +125,6 @@ impl Case {
         self.session.as_deref().unwrap_or(&matrix.session)
     }
 
-    /// Returns the flows that a scheme replaces.
     fn replaced(&self, matrix: &MatrixFile) -> Vec<String> {
         match self.sessions.is_empty() {
             true => vec![self.session(matrix).to_string()],

@@ -152,7 +152,6 @@ impl<'a> Runner<'a> {
         sample.map_err(|problem| self.wrong(experiment, "sample", &problem))
     }
 
-    /// Runs all experiments, with results in order. Ctrl-C in the lab keeps completed runs.
     pub(crate) fn run(&self, name: &str) -> Result<Measurements<'a>, Error> {
         let Selection { only, scheme, .. } = self.selection;
         let experiments: Vec<&Experiment> =

@@ -26,14 +26,10 @@ pub struct Scores {
     pub utilisation: f64,
 }
 
-/// Score of a scheme in an experiment.
 #[derive(Clone, Debug, Serialize)]
 pub struct Score {
-    /// Id of the experiment.
     pub id: String,
-    /// Question that the experiment answers.
     pub question: String,
-    /// Number of runs.
     pub seeds: usize,
     /// Median ratio of each TCP flow's throughput to the session's; below 1 the session has more.
     pub ratios: Vec<Ratio>,
@@ -45,16 +41,11 @@ pub struct Score {
     pub session_bps: f64,
 }
 
-/// Ratio of throughputs over the seeds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Ratio {
-    /// Title of the row.
     pub title: String,
-    /// Median over the seeds.
     pub median: f64,
-    /// Least ratio.
     pub low: f64,
-    /// Greatest ratio.
     pub high: f64,
 }
 

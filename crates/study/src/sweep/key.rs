@@ -13,7 +13,6 @@ use crate::Error;
 /// Program that runs a sweep. Another build may behave differently, so it has other keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
-    /// Version of the program.
     pub version: String,
     /// Hash of the executable file; empty if the file cannot be read.
     pub build: String,

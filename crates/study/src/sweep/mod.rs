@@ -14,13 +14,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use faircast_scenario::{Draft, Overrides, Scenario, ScenarioError};
 
 pub use axis::Axis;
-pub use key::Program;
 pub use run::{FailedRun, SweepOutcome, run};
 pub use store::{Store, StoredRun};
 pub use tables::{RECEIVER_ROWS_MAX, Tables};
 
 use crate::{Error, Study};
-use key::Keys;
+use key::{Keys, Program};
 
 /// Most runs of one sweep.
 pub const RUNS_MAX: u64 = 100_000;

@@ -42,13 +42,11 @@ struct Part {
     from: Time,
     to: Time,
     label: String,
-    /// Index in the palette.
     colour: usize,
     /// Share of the greatest number of members, 0 to 1.
     strength: f64,
 }
 
-/// Row of a node, indented by its depth in the tree.
 struct Track {
     name: String,
     depth: usize,
@@ -78,9 +76,7 @@ fn over_time(flow: &FlowSeries, series: &Series, ended: Time) -> Markup {
 
 /// Tree at the end of the run.
 struct Lineage {
-    /// Last head of each receiver.
     last: BTreeMap<NodeId, NodeId>,
-    /// Nodes that were heads at any time.
     heads: BTreeSet<NodeId>,
     /// Nodes with their depths: each below its last head.
     order: Vec<(NodeId, usize)>,
