@@ -6,11 +6,10 @@
 mod class;
 mod clients;
 mod figure;
-mod incomplete;
 mod interval;
 mod matrix;
 mod metrics;
-mod mismatched;
+mod notes;
 mod page;
 mod plots;
 mod rates;

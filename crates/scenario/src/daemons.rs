@@ -8,13 +8,13 @@ use faircast_overlay::{Benefit, FlowControl, Service};
 use crate::error::{Problem, quoted};
 use crate::limits::{CLIENTS_MAX, RATE_BITS_PER_S_MAX};
 use crate::link_config::moment;
-use crate::model::RelaySpec;
+use crate::model::{GroupStay, RelaySpec, SendSpec};
 use crate::names::name;
 use crate::options::{Files, options, registered};
 use crate::read::Table;
 use crate::topology::Topology;
 use crate::value::{Kind, SettingValue};
-use crate::{ClientSpec, DaemonSpec, GroupStay, SendSpec};
+use crate::{ClientSpec, DaemonSpec};
 
 /// Least bytes of a message, which carries its sender, number and time.
 const MESSAGE_BYTES_MIN: u64 = 28;

@@ -28,7 +28,7 @@ pub use catalog::{Catalog, ProgramEntry};
 pub use draft::{Draft, ListEntry};
 pub use error::{ErrorPlace, ScenarioError};
 pub use model::{
-    ClientSpec, DaemonSpec, Data, FaultKind, Flow, GroupStay, Join, LinkSpec, Node, NodeFault,
-    NodeProgram, Program, Scenario, SendSpec, Speaks,
+    ClientSpec, DaemonSpec, Data, FaultKind, Flow, Join, LinkSpec, Node, NodeFault, NodeProgram,
+    Program, Scenario, Speaks,
 };
 pub use overrides::Overrides;

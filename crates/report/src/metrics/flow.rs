@@ -8,7 +8,7 @@ use faircast_trace::{FlowHeader, Header, On, Outcome, Record};
 use super::receiver::Receiver;
 use super::slots::Slots;
 use super::{bits_per_s, per_s, ratio};
-use crate::incomplete;
+use crate::notes;
 use crate::rates::Rates;
 use crate::summary::{
     FlowCounts, FlowFaults, FlowRates, FlowSummary, ReceiverSummary, TreeSummary,
@@ -238,7 +238,7 @@ impl Flow {
                 completed_s: receiver.completed_at.map(Time::as_secs_f64),
                 other_scheme: receiver.other_scheme,
                 speaks: speaks.map(ToString::to_string),
-                incomplete: receiver.incomplete.map(|reason| incomplete::key(reason).to_string()),
+                incomplete: receiver.incomplete.map(|reason| notes::key(reason).to_string()),
                 path_bytes: receiver.path_bytes,
                 intact,
                 repair_head: receiver.head.map(|node| header.node_name(node)),

@@ -21,8 +21,7 @@ pub use tables::{RECEIVER_ROWS_MAX, Tables};
 use crate::{Error, Study};
 use key::{Keys, Program};
 
-/// Most runs of one sweep.
-pub const RUNS_MAX: u64 = 100_000;
+const RUNS_MAX: u64 = 100_000;
 
 /// Scenario, values of its settings, and seeds.
 #[derive(Clone)]
